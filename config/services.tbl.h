@@ -4,7 +4,8 @@
  *   SERVICE(ID, name, program, ready_ms, after, essential)
  *   ready_ms   time limit for the ready byte
  *   after      bit mask of the services that must be READY before it is spawned
- *   essential  1: the engine stops when this service FAILED */
+ *   essential  1: the engine stops when this service fails to start, and requests fail while it crashes again and
+ *              again */
 SERVICE(RECORDER, "recorder", "sluice-recorder", 10000, 0, 0)
 SERVICE(CACHE, "cache", "sluice-cache", 15000, 0, 1)
 SERVICE(LOADER, "loader", "sluice-loader", 10000, 1u << SERVICE_CACHE, 1)

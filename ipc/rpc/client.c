@@ -31,6 +31,8 @@ struct rpc_client {
     int receive_fd, wake_fd;
     pthread_mutex_t lock; /* one call at a time */
     const volatile int *stop;
+    rpc_watch *watch;
+    void *watch_arg;
     uint64_t next_id;
     struct link link;
 };
@@ -91,6 +93,13 @@ void rpc_client_set_stop(struct rpc_client *client, const volatile int *stop)
 {
     OBJ_CHECK(client, CLIENT_MAGIC);
     client->stop = stop;
+}
+
+void rpc_client_set_watch(struct rpc_client *client, rpc_watch *watch, void *arg)
+{
+    OBJ_CHECK(client, CLIENT_MAGIC);
+    client->watch = watch;
+    client->watch_arg = arg;
 }
 
 enum outcome { OUTCOME_NONE, OUTCOME_REPLY, OUTCOME_ERROR };
@@ -172,6 +181,8 @@ static int run_call(struct rpc_client *client, struct call *call, json_t **reply
             call->next_gone_ns = now + GONE_CHECK_NS;
             if (surely_gone(client, call, now))
                 return gone(client, error);
+            if (client->watch && client->watch(client->watch_arg, error) != 0)
+                return -1;
         }
         struct pollfd wait[2] = {{.fd = client->receive_fd, .events = POLLIN},
                                  {.fd = client->wake_fd, .events = POLLIN}};

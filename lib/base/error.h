@@ -20,7 +20,9 @@
     X(NO_MEMORY, "no_memory", 1)               /* an allocation or fallocate failed */             \
     X(IO, "io", 1)                             /* the device or file returned an error */          \
     X(GONE, "gone", 1)                         /* the engine, peer or file no longer exists */     \
-    X(CANCELLED, "cancelled", 1) /* cancelled by the client, or not polled by it in time */
+    X(CANCELLED, "cancelled", 1)     /* cancelled by the client, or not polled by it in time */    \
+    X(CRASHED, "crashed", 1)         /* compute crashed again and again at this request */         \
+    X(UNAVAILABLE, "unavailable", 1) /* a process of the engine crashes again and again */
 
 enum error_code {
 #define X(id, name, exit_status) ERR_##id,

@@ -17,6 +17,9 @@
 #include "lib/sampling/stops.h"
 #include "shm/segment/segment.h"
 
+/* A request at which compute crashes is retried by its successors: so many crashes without progress end it. */
+#define SEQUENCE_CRASHES_MAX 5
+
 #define KV_REQUESTS_MAX 64 /* rows: queued, running, and finished ones that may still be polled */
 
 /*  FREE -> QUEUED (submit) -> RUNNING (runner) -> DONE | FAILED | CANCELLED
@@ -59,8 +62,9 @@ struct kv_request {
     uint32_t forced_tokens; /* number of forced tokens, already in the log beyond log_tokens */
     uint32_t stop_token;    /* generated token in which the text ends; UINT32_MAX: none */
     uint32_t stop_bytes;    /* bytes of it that belong to the text */
-    uint32_t reserved;
-    uint64_t seed; /* resolved at submit, so that a successor samples the same tokens */
+    uint32_t
+        crashes_seen; /* crashes of compute (proc_row.crashes) at the last progress; writer: runner */
+    uint64_t seed;    /* resolved at submit, so that a successor samples the same tokens */
     struct stop_texts stops;
     struct sampling sampling;
     struct kv_stats stats; /* writer: runner */
@@ -79,7 +83,12 @@ struct kv_head {
     uint64_t kv_row_bytes;
     _Atomic uint64_t next_id, next_arrival;
     _Atomic uint32_t isa; /* enum kernel_isa + 1 once chosen: a successor must use the same */
-    uint32_t reserved[15];
+    /* The submit call that was handled last; a successor finds it after a crash in the middle of it. */
+    uint32_t submit_crashes; /* crashes of compute when it arrived first */
+    uint64_t submit_key;     /* hash of its request key; 0: it got its reply */
+    uint32_t submit_runs;    /* 1: it is being handled */
+    uint32_t crashes_before; /* crashes of compute when this one started */
+    uint32_t reserved[10];
     struct kv_request request[KV_REQUESTS_MAX];
 };
 

@@ -111,6 +111,13 @@ int procs_attach(int fd, bool writable, uint64_t boot, struct procs *out, struct
     return 0;
 }
 
+int procs_check(const struct procs_head *head, struct error *error)
+{
+    char why[SHARED_TEXT_BYTES];
+    shared_text_get(&head->failing, why);
+    return why[0] ? error_set(error, ERR_UNAVAILABLE, "%s", why) : 0;
+}
+
 const char *proc_wait_text(uint32_t wait)
 {
     static const char *const texts[] = {

@@ -13,6 +13,7 @@
 #include "config/params.h"
 #include "config/services.h"
 #include "shm/segment/segment.h"
+#include "shm/table/shared_text.h"
 
 #define PROCS_COUNTERS_MAX  96
 #define PROCS_MESSAGE_BYTES 256
@@ -65,6 +66,8 @@ struct proc_row {
     _Atomic uint32_t restarts;
     _Atomic uint32_t last_signal; /* of the last exit; 0: exited without a signal */
     _Atomic uint32_t last_exit;
+    _Atomic uint32_t crashes; /* exits that were neither requested nor a SIGKILL from outside */
+    struct shared_text crash_reason; /* of the last one */
     /* writer: cache, loader rows only: all pending parts of incarnations <= cleaned are doomed,
      * punched and reset */
     _Atomic uint32_t cleaned;
@@ -97,6 +100,9 @@ struct procs_head {
      * it at their start and on every tick: relaxed, a late change is harmless. */
     _Atomic uint32_t log_level;
     uint32_t reserved[11];
+    /* Why requests cannot be served now: an essential process that crashes again and again, with the
+     * reason. Empty: they can. Writer: supervisor. */
+    struct shared_text failing;
     struct proc_row row[SERVICE_ROWS_MAX];
 };
 
@@ -115,6 +121,9 @@ int procs_attach(int fd, bool writable, uint64_t boot, struct procs *out, struct
 
 /* Row index of a service (loaders: number). */
 uint32_t procs_row_of(enum service service, uint32_t number);
+
+/* ERR_UNAVAILABLE with the reason while an essential process cannot be kept running, else 0. */
+int procs_check(const struct procs_head *head, struct error *error);
 
 const char *proc_wait_text(uint32_t wait);
 const char *proc_state_text(uint32_t state);

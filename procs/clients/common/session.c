@@ -219,18 +219,39 @@ bool session_alive(struct session *s, struct error *error)
 
 /* ---- finding and waiting ---- */
 
-/* True when the engine reports that it accepts requests. */
-static bool engine_ready(struct session *s, char *state, size_t cap)
+/* ERR_UNAVAILABLE while the engine reports that it cannot serve requests. */
+static int serving(const json_t *status, struct error *error)
+{
+    const char *why = lookup_text(status, "failing");
+    return *why ? error_set(error, ERR_UNAVAILABLE, "%s", why) : 0;
+}
+
+/* While a call has no connection to compute: the supervisor has the reason. */
+static int watch_engine(void *arg, struct error *error)
+{
+    struct session *s = arg;
+    json_t *status = NULL;
+    struct error ignored;
+    if (rpc_call(s->control, "status", NULL, CONTROL_TIMEOUT_MS, &status, &ignored) != 0)
+        return 0;
+    int result = serving(status, error);
+    json_decref(status);
+    return result;
+}
+
+/* 1: the engine reports that it accepts requests; 0: not yet; -1: it cannot. */
+static int engine_ready(struct session *s, char *state, size_t cap, struct error *error)
 {
     json_t *reply = NULL;
     struct error ignored;
     if (!s->control && (s->control = control_client_open(s->run, &ignored)))
         rpc_client_set_stop(s->control, &session_stop);
     if (!s->control || control_call(s->control, "status", NULL, &reply, &ignored) != 0)
-        return false;
+        return 0;
     snprintf(state, cap, "%s", lookup_text(reply, "state"));
+    int result = serving(reply, error) != 0 ? -1 : strcmp(state, "ready") == 0;
     json_decref(reply);
-    return strcmp(state, "ready") == 0;
+    return result;
 }
 
 static void report_start(const struct session_request *request, uint64_t started,
@@ -256,7 +277,8 @@ static int wait_ready(struct session *s, const struct session_request *request, 
 {
     uint64_t started = clock_now_ns(), reported_ns = 0;
     char state[64] = "";
-    while (!engine_ready(s, state, sizeof state)) {
+    int ready;
+    while ((ready = engine_ready(s, state, sizeof state, error)) == 0) {
         if (session_stop)
             return error_set(error, ERR_CANCELLED, "interrupted during engine startup");
         if (!session_alive(s, error))
@@ -269,10 +291,11 @@ static int wait_ready(struct session *s, const struct session_request *request, 
         report_start(request, started, &reported_ns, state);
         poll(NULL, 0, POLL_MS);
     }
-    s->engine = engine_client_open(s->run, error);
+    s->engine = ready > 0 ? engine_client_open(s->run, error) : NULL;
     if (!s->engine)
         return -1;
     rpc_client_set_stop(s->engine, &session_stop);
+    rpc_client_set_watch(s->engine, watch_engine, s);
     rpc_client_set_stop(s->control, NULL); /* statistics are also read after Ctrl-C */
     return 0;
 }

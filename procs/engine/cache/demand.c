@@ -206,7 +206,6 @@ void cache_receive_compute(struct cache *c)
     while (channel_receive(c->compute, buf) > 0) {
         const struct msg_head *head = (const struct msg_head *)(const void *)buf;
         cache_count(c, CTR_CACHE_messages, 1);
-        child_progress(&c->child);
         if (head->type == MSG_DEMAND)
             take_demand(c, (const struct msg_demand *)(const void *)buf);
         else if (head->type == MSG_TOKENS)

@@ -209,7 +209,6 @@ void cache_receive_predictor(struct cache *c)
     while (channel_receive(c->predictor, buf) > 0) {
         const struct msg_head *head = (const struct msg_head *)(const void *)buf;
         cache_count(c, CTR_CACHE_messages, 1);
-        child_progress(&c->child);
         if (head->type == MSG_HINT)
             take_hint(c, (const struct msg_hint *)(const void *)buf);
     }

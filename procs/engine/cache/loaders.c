@@ -108,7 +108,6 @@ void cache_receive_loader(struct cache *c, uint32_t loader)
     while (channel_receive(c->loaders[loader].channel, buf) > 0) {
         const struct msg_head *head = (const struct msg_head *)(const void *)buf;
         cache_count(c, CTR_CACHE_messages, 1);
-        child_progress(&c->child);
         c->loaders[loader].last_sender = head->incarnation;
         if (head->type != MSG_DONES)
             continue; /* a repeated FLUSHED */
@@ -119,5 +118,6 @@ void cache_receive_loader(struct cache *c, uint32_t loader)
             else
                 cache_count(c, CTR_CACHE_messages_invalid, 1);
         }
+        child_progress(&c->child);
     }
 }

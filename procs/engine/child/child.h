@@ -76,7 +76,8 @@ void child_tick(struct child *child);
 /* Updates only the heartbeat (during a long computation). No system call. */
 void child_heartbeat(struct child *child);
 
-/* Counts progress in the process table: a message handled, a token appended, a read completed. */
+/* Counts progress in the process table: a token appended, a read completed, an entry loaded, a response sent. A
+ * message or request that arrived is none: the process may crash at each. */
 static inline void child_progress(struct child *child)
 {
     atomic_fetch_add_explicit(&child->row->progress, 1, memory_order_relaxed);

@@ -179,6 +179,8 @@ bool runner_alive(const struct runner *r, uint64_t heartbeat_ns);
 void sequence_run(struct runner *r, uint32_t row);
 
 /* requests.c */
+/* ERR_CRASHED: compute crashed so often at one request. */
+int request_crashed(const struct proc_row *row, uint32_t crashes, struct error *error);
 void requests_take(struct compute *c);
 void requests_tick(struct compute *c, uint64_t now_ns); /* idle rows, gauges */
 struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row);

@@ -169,7 +169,6 @@ void loader_receive(struct loader *l)
     while (channel_receive(l->cache, buf) > 0) {
         const struct msg_head *head = (const struct msg_head *)(const void *)buf;
         counter_add(l->child.row, CTR_LOADER_messages, 1);
-        child_progress(&l->child);
         switch (head->type) {
         case MSG_LOADS: take_loads(l, (const struct msg_loads *)(const void *)buf); break;
         case MSG_FLUSH: take_flush(l, (const struct msg_flush *)(const void *)buf); break;

@@ -38,9 +38,10 @@
 #define FD_MIN 64
 _Static_assert((int)INHERITED_HTTP < FD_MIN, "inherited descriptors are below our own");
 
-#define TICK_NS      (100 * NS_PER_MS)
-#define STOP_NS      (3 * NS_PER_S)  /* for the stop of one child */
-#define REAP_NS      (10 * NS_PER_S) /* a killed cache that is not reaped by then ends the engine */
+#define TICK_NS (100 * NS_PER_MS)
+#define STOP_NS (3 * NS_PER_S) /* for the stop of one child */
+#define REAP_NS                                                                                    \
+    (10 * NS_PER_S) /* a killed cache or compute that is not reaped by then ends the engine */
 #define LOCK_WAIT_NS (5 * NS_PER_S)
 
 /* Memory of one process, from /proc. */
@@ -70,7 +71,9 @@ struct child_slot {
     struct channel *channel;
     uint64_t deadline_ns;       /* of STARTING, STOPPING, BACKOFF, KILLED */
     uint64_t ready_ns;          /* when it became READY */
-    uint64_t progress_at_ready; /* row->progress then */
+    uint64_t progress_at_spawn; /* row->progress then */
+    bool was_ready;             /* an incarnation of it became READY */
+    bool stuck;                 /* KILLED, and not reaped in time */
     bool exit_requested;        /* requested by ctl or by the stop: no failure */
     bool late;                  /* killed for its heartbeat, for the exit record */
     struct exit_tally tally;
@@ -179,7 +182,8 @@ struct supervisor {
     int lifeline[2];
     struct child_slot children[CHILDREN_MAX];
     uint32_t children_count;
-    struct exits exits; /* child: index of children */
+    struct exits exits;              /* child: index of children */
+    char failing[SHARED_TEXT_BYTES]; /* why requests fail; "": they are served */
     struct rpc_server *control;
     struct pending_request pending[PENDING_REQUESTS_MAX];
     struct budget budget;
@@ -257,11 +261,15 @@ struct child_slot *child_of(struct supervisor *s, enum service service, uint32_t
 const char *child_name(const struct child_slot *c, char buf[32]);
 /* By such a name; "loader" alone is loader 0, if there is one. */
 struct child_slot *child_by_name(struct supervisor *s, const char *name);
-/* Every child is READY, except optional ones that were disabled. */
+/* Every child is READY, except optional ones that are disabled or crash again and again. */
 bool children_serve(const struct supervisor *s);
 
 /* reap.c: children that have exited. */
 void children_reap(struct supervisor *s);
+/* An early exit, or a failure to spawn: the event that follows. */
+enum fsm_event child_crashed(struct supervisor *s, struct child_slot *c);
+/* Publishes whether an essential child cannot be kept running (procs_head.failing). */
+void children_judge(struct supervisor *s);
 
 /* controls.c: controls, repeated until acknowledged. */
 void control_set(struct supervisor *s, struct child_slot *c, enum control_kind kind, uint64_t value,

@@ -204,6 +204,8 @@ static int wait_for_any(struct experts *e, const struct expert_step *step,
         if (ended_early(e, error) != 0)
             return -1;
         if (now >= retry_ns) {
+            if (procs_check(e->child->procs.head, error) != 0)
+                return -1;
             retry_demand(e, step, items, count);
             timeout = timeout < WAIT_MAX_NS / 2 ? timeout * 2 : WAIT_MAX_NS;
             retry_ns = now + timeout;

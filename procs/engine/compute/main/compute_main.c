@@ -49,10 +49,18 @@ static void open_tokenizer(struct compute *c)
 static void repair(struct compute *c)
 {
     uint64_t now = clock_now_ns();
+    struct kv_head *head = c->child.kv.head;
+    uint32_t crashes = atomic_load(&c->child.row->crashes);
+    /* A crash in a submit call is not one of the sequence that was being computed meanwhile. */
+    uint32_t in_submit = head->submit_runs ? crashes - head->crashes_before : 0;
+    head->submit_runs = 0;
+    head->crashes_before = crashes;
     gates_repair(&c->child.gates);
-    /* Clients could not poll while compute was down. */
-    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
-        atomic_store(&c->child.kv.head->request[i].last_poll_ns, now);
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
+        head->request[i].crashes_seen += in_submit;
+        /* Clients could not poll while compute was down. */
+        atomic_store(&head->request[i].last_poll_ns, now);
+    }
 }
 
 static void open_engine(struct compute *c)

@@ -36,6 +36,17 @@ struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row)
     return NULL;
 }
 
+int request_crashed(const struct proc_row *row, uint32_t crashes, struct error *error)
+{
+    char why[SHARED_TEXT_BYTES];
+    shared_text_get(&row->crash_reason, why);
+    return error_set(error, ERR_CRASHED,
+                     "compute crashed %" PRIu32
+                     " times at this request without progress (%.120s); it is not "
+                     "computed again",
+                     crashes, why);
+}
+
 static struct kv_request *find_key(struct compute *c, uint64_t key_hash)
 {
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
@@ -206,6 +217,8 @@ static int admit(struct compute *c, const struct engine_submit *s, const struct 
                  uint64_t key_hash, uint64_t *id, struct error *error)
 {
     uint32_t row, tokens, queued = count_state(c, KV_QUEUED);
+    if (procs_check(c->child.procs.head, error) != 0)
+        return -1;
     if (atomic_load(&c->child.directory.head->draining))
         return error_set(error, ERR_BUSY, "the engine is draining and accepts no new sequence");
     if (queued >= c->child.params->max_queue)
@@ -226,6 +239,21 @@ static int admit(struct compute *c, const struct engine_submit *s, const struct 
     return 0;
 }
 
+/* A call at which compute crashes is repeated by its client: it is rejected in the end, like a sequence. */
+static int begin_submit(struct compute *c, uint64_t key_hash, struct error *error)
+{
+    struct kv_head *head = c->child.kv.head;
+    uint32_t crashes = atomic_load(&c->child.row->crashes);
+    if (head->submit_key != key_hash) {
+        head->submit_crashes = crashes;
+        head->submit_key = key_hash;
+    }
+    head->submit_runs = 1;
+    if (crashes - head->submit_crashes < SEQUENCE_CRASHES_MAX)
+        return 0;
+    return request_crashed(c->child.row, crashes - head->submit_crashes, error);
+}
+
 static int submit(struct compute *c, json_t *body, uint64_t *id, uint32_t *prompt_tokens,
                   struct error *error)
 {
@@ -235,15 +263,18 @@ static int submit(struct compute *c, json_t *body, uint64_t *id, uint32_t *promp
     if (rc == 0) {
         uint64_t key_hash = XXH3_64bits(s.request_key, strlen(s.request_key));
         struct kv_request *known = find_key(c, key_hash);
-        if (known) {
+        rc = begin_submit(c, key_hash, error);
+        if (rc == 0 && known) {
             *id = atomic_load(&known->id);
             *prompt_tokens = atomic_load(&known->prompt_tokens);
-        } else {
+        } else if (rc == 0) {
             rc = make_prompt(c, &s, &prompt, error);
             if (rc == 0)
                 rc = admit(c, &s, &prompt, key_hash, id, error);
             *prompt_tokens = (uint32_t)prompt.count;
         }
+        c->child.kv.head->submit_key = 0;
+        c->child.kv.head->submit_runs = 0;
     }
     free(prompt.ids);
     engine_submit_parsed_free(&s);
@@ -304,7 +335,6 @@ static void handle(struct compute *c, struct rpc_request *request)
 {
     struct error error;
     counter_add(c->child.row, CTR_COMPUTE_requests, 1);
-    child_progress(&c->child);
     if (strcmp(request->op, "next") == 0) {
         responses_add(c, request);
     } else if (strcmp(request->op, "submit") == 0) {

@@ -78,6 +78,7 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
     kv_row_release(&r->child->kv, s->row);
     counter_set(r->child->row, CTR_COMPUTE_kv_bytes, 0);
     counter_set(r->child->row, CTR_COMPUTE_sequences_running, 0);
+    child_progress(r->child);
     counter_add(r->child->row,
                 state == KV_DONE     ? CTR_COMPUTE_sequences_done
                 : state == KV_FAILED ? CTR_COMPUTE_sequences_failed
@@ -103,6 +104,22 @@ static void fail(struct sequence *s, const struct error *error)
     end(s, KV_FAILED, KV_FINISH_ERROR);
 }
 
+/* Crashes of compute are counted from here on. */
+static void note_progress(struct sequence *s)
+{
+    s->request->crashes_seen =
+        atomic_load_explicit(&s->runner->child->row->crashes, memory_order_relaxed);
+}
+
+/* A sequence at which compute crashes again and again must not be computed forever. */
+static int check_crashes(const struct sequence *s, struct error *error)
+{
+    const struct proc_row *row = s->runner->child->row;
+    uint32_t crashes =
+        atomic_load_explicit(&row->crashes, memory_order_relaxed) - s->request->crashes_seen;
+    return crashes < SEQUENCE_CRASHES_MAX ? 0 : request_crashed(row, crashes, error);
+}
+
 /* Claims a QUEUED row, or resumes a RUNNING one. False: it was cancelled. */
 static bool claim(struct sequence *s)
 {
@@ -110,6 +127,7 @@ static bool claim(struct sequence *s)
     struct child *child = s->runner->child;
     uint32_t state = KV_QUEUED;
     if (atomic_compare_exchange_strong(&q->state, &state, KV_RUNNING)) {
+        note_progress(s);
         q->stats.started_ns = clock_now_ns();
         q->stats.evictions_before = stats_evictions(child);
         q->stats.bytes_read_before = stats_bytes_read(child);
@@ -249,6 +267,7 @@ static void account(struct sequence *s, uint32_t position, uint32_t rows, uint64
         if (f->first_token_ns == 0)
             f->first_token_ns = clock_now_ns();
     }
+    note_progress(s);
     child_progress(s->runner->child);
 }
 
@@ -300,7 +319,7 @@ void sequence_run(struct runner *r, uint32_t row)
     if (!claim(&s))
         return;
     s.score = (s.request->flags & KV_FLAG_SCORE_PROMPT) != 0; /* of the request that was claimed */
-    if (start_sequence(&s, &error) != 0) {
+    if (check_crashes(&s, &error) != 0 || start_sequence(&s, &error) != 0) {
         fail(&s, &error);
         return;
     }

@@ -132,15 +132,18 @@ void stats_metrics(struct exchange *x)
     wait_for(x, &views[VIEW_METRICS]);
 }
 
-/* "restarting" is healthy: running requests continue, new ones wait. */
+/* "restarting" is healthy: running requests continue, new ones wait. "failing" is not. */
 void stats_health(struct exchange *x)
 {
     const struct gateway *g = x->gateway;
     bool fresh = g->state[0] && clock_now_ns() - g->state_ns < SILENCE_NS;
     const char *state = fresh ? g->state : "unknown";
     bool ready = strcmp(state, "ready") == 0, well = ready || strcmp(state, "restarting") == 0;
+    struct error error = {.code = ERR_NONE};
+    procs_check(g->child.procs.head, &error);
     exchange_json(x, well ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE,
-                  json_pack("{s:s, s:s}", "status", well ? "ok" : "unavailable", "state", state));
+                  json_pack("{s:s, s:s, s:s*}", "status", well ? "ok" : "unavailable", "state",
+                            state, "reason", error.code ? error.text : NULL));
 }
 
 void stats_models(struct exchange *x)

@@ -330,6 +330,17 @@ static void request_next(struct stream *s)
     /* Without a free call slot, streams_tick calls again. */
 }
 
+/* compute is down and cannot be kept running: no call will get its reply. While it runs, it rejects requests
+ * itself. */
+static int check_compute(const struct gateway *g, struct error *error)
+{
+    const struct procs_head *procs = g->child.procs.head;
+    const struct proc_row *compute = &procs->row[procs_row_of(SERVICE_COMPUTE, 0)];
+    return atomic_load_explicit(&compute->state, memory_order_relaxed) == PROC_READY
+               ? 0
+               : procs_check(procs, error);
+}
+
 /* ---- submit ---------------------------------------------------------------------------------- */
 
 static ssize_t read_events(void *arg, uint64_t position, char *out, size_t cap)
@@ -446,6 +457,10 @@ static void start_stream(struct exchange *x, enum api_kind kind)
         exchange_error(x, &error, NULL);
         return;
     }
+    if (check_compute(g, &error) != 0) {
+        exchange_error(x, &error, NULL);
+        return;
+    }
     struct stream *s = stream_new(x, kind);
     if (!s) {
         error_set(&error, ERR_BUSY,
@@ -482,6 +497,19 @@ void stream_chat(struct exchange *x)
     start_stream(x, API_CHAT);
 }
 
+static void fail_all(struct gateway *g, const struct error *error)
+{
+    for (size_t i = 0; i < STREAMS_MAX; i++) {
+        struct stream *s = &g->streams[i];
+        if (s->state == STREAM_FOLLOW) {
+            cancel_sequence(s);
+            fail(s, error);
+        } else if (s->state == STREAM_SUBMIT) {
+            reject(s, error);
+        }
+    }
+}
+
 /* ---- called by the event loop ---------------------------------------------------------------- */
 
 /* Silence after which a keep-alive is sent to proxies and clients; shorter with a shorter
@@ -495,6 +523,9 @@ static uint64_t ping_ns(const struct gateway *g)
 void streams_tick(struct gateway *g, uint64_t now_ns)
 {
     uint64_t running = 0;
+    struct error error;
+    if (check_compute(g, &error) != 0)
+        fail_all(g, &error);
     for (size_t i = 0; i < STREAMS_MAX; i++) {
         struct stream *s = &g->streams[i];
         running += s->state == STREAM_SUBMIT || s->state == STREAM_FOLLOW;
@@ -516,13 +547,7 @@ void streams_stop(struct gateway *g)
 {
     struct error error;
     error_set(&error, ERR_GONE, STOPPING);
-    for (size_t i = 0; i < STREAMS_MAX; i++) {
-        struct stream *s = &g->streams[i];
-        if (s->state == STREAM_FOLLOW)
-            fail(s, &error);
-        else if (s->state == STREAM_SUBMIT)
-            reject(s, &error);
-    }
+    fail_all(g, &error);
 }
 
 nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of)

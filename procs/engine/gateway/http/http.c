@@ -141,6 +141,7 @@ unsigned error_http_status(enum error_code code)
     case ERR_BUSY:
     case ERR_NO_MEMORY:
     case ERR_GONE:
+    case ERR_UNAVAILABLE:
     case ERR_CANCELLED: return MHD_HTTP_SERVICE_UNAVAILABLE;
     case ERR_TIMEOUT: return MHD_HTTP_GATEWAY_TIMEOUT;
     default: return MHD_HTTP_INTERNAL_SERVER_ERROR;
@@ -451,7 +452,6 @@ static enum MHD_Result first_call(struct gateway *g, struct MHD_Connection *conn
         .magic = EXCHANGE_MAGIC, .gateway = g, .connection = connection, .body.unvalidated = true};
     *slot = x;
     counter_add(g->child.row, CTR_GATEWAY_requests, 1);
-    child_progress(&g->child);
     route_request(x, method, path);
     /* Expect: 100-continue gets the response before the body. */
     if (x->ready && MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Expect"))
@@ -521,6 +521,7 @@ static void on_end(void *arg, struct MHD_Connection *connection, void **slot,
     *slot = NULL;
     if (x->started)
         g->responding--;
+    child_progress(&g->child);
     if (x->stream)
         stream_client_left(x->stream);
     stats_forget(x);

@@ -204,6 +204,8 @@ static void own(FILE *out, const struct gateway *g, const json_t *doc)
         label(out, "reason", reasons[i]);
         fprintf(out, "} %" PRIu64 "\n", g->finished[i]);
     }
+    head(out, "failing", "gauge", "1 while an essential process crashes again and again.");
+    fprintf(out, "sluice_failing %d\n", lookup_text(doc, "failing")[0] != 0);
     head(out, "build_info", "gauge", "Always 1.");
     fprintf(out, "sluice_build_info{");
     label(out, "version", lookup_text(doc, "version"));

@@ -56,7 +56,8 @@ bool children_serve(const struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->children_count; i++) {
         const struct child_slot *c = &s->children[i];
-        bool left_out = child_state(c) == PROC_FAILED && !c->info->essential;
+        bool left_out =
+            !c->info->essential && (child_state(c) == PROC_FAILED || tally_loops(&c->tally));
         if (child_state(c) != PROC_READY && !left_out)
             return false;
     }
@@ -100,12 +101,6 @@ int children_make(struct supervisor *s, struct error *error)
 
 /* ---- actions ---- */
 
-static void early_exit(struct supervisor *s, struct child_slot *c)
-{
-    bool often = tally_note(&c->tally, clock_now_ns());
-    children_event(s, c, often ? EVENT_EXITED_OFTEN : EVENT_EXITED_EARLY);
-}
-
 static void act_spawn(struct supervisor *s, struct child_slot *c)
 {
     struct error error;
@@ -113,12 +108,13 @@ static void act_spawn(struct supervisor *s, struct child_slot *c)
     c->exit_requested = c->late = false;
     devices_clear_quarantine(s, c);
     c->ready_ns = 0;
+    c->progress_at_spawn = atomic_load_explicit(&c->row->progress, memory_order_relaxed);
     c->deadline_ns = clock_now_ns() + c->info->ready_ms * NS_PER_MS;
     if (spawn_child(s, c, &error) != 0) {
         snprintf(c->exit_message, sizeof c->exit_message, "%.*s", (int)sizeof c->exit_message - 1,
                  error.text);
         log_error("%s", error.text);
-        early_exit(s, c);
+        children_event(s, c, child_crashed(s, c));
         return;
     }
     atomic_store_explicit(&c->row->pid, (int32_t)c->pid, memory_order_relaxed);
@@ -139,7 +135,7 @@ static void act_announce(struct supervisor *s, struct child_slot *c)
     close(c->ready_fd);
     c->ready_fd = -1;
     c->ready_ns = clock_now_ns();
-    c->progress_at_ready = atomic_load_explicit(&c->row->progress, memory_order_relaxed);
+    c->was_ready = true;
     if (atomic_load(&c->row->incarnation) > 1)
         log_info("%s is back (incarnation %" PRIu32 ")", child_name(c, name),
                  atomic_load(&c->row->incarnation));
@@ -171,6 +167,7 @@ static void clean_up(struct supervisor *s, struct child_slot *c)
     c->ready_fd = -1;
     c->pid = 0;
     c->ready_ns = 0;
+    c->stuck = false;
     c->usage = (struct usage){0};
     c->controls[CONTROL_STOP].due = false;
     atomic_store_explicit(&c->row->pid, 0, memory_order_relaxed);
@@ -256,12 +253,15 @@ static bool heartbeat_late(const struct supervisor *s, const struct child_slot *
     return now_ns > beat && now_ns - beat > s->params.heartbeat_timeout * NS_PER_MS;
 }
 
+/* A loader may return from a read that hangs; without cache or compute nothing is computed. */
 static void killed_too_long(struct supervisor *s, struct child_slot *c)
 {
     char name[32];
     c->deadline_ns = UINT64_MAX;
-    if (c->service == SERVICE_CACHE && s->phase != PHASE_STOP)
-        loop_stop(s, 1, "cache (process %d) was killed and has not exited after 10 s", (int)c->pid);
+    c->stuck = true;
+    if ((c->service == SERVICE_CACHE || c->service == SERVICE_COMPUTE) && s->phase != PHASE_STOP)
+        loop_stop(s, 1, "%s (process %d) was killed and has not exited after 10 s",
+                  child_name(c, name), (int)c->pid);
     else
         log_error("%s (process %d) was killed and has not exited after 10 s", child_name(c, name),
                   (int)c->pid);

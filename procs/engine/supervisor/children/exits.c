@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "procs/engine/supervisor/children/exits.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
@@ -26,6 +27,15 @@ enum exit_cause exit_cause_of(const struct exit_facts *facts)
     if (facts->too_slow)
         return EXIT_CAUSE_START;
     return facts->signal ? EXIT_CAUSE_SIGNAL : EXIT_CAUSE_EXIT;
+}
+
+bool exit_is_crash(const struct exit_facts *facts)
+{
+    if (facts->late || facts->oom)
+        return true;
+    if (facts->requested)
+        return false;
+    return facts->too_slow || facts->signal != SIGKILL;
 }
 
 void exits_record(struct exits *exits, const struct exit_record *exit_record,

@@ -25,10 +25,16 @@ struct exit_facts {
     bool late;       /* killed for its heartbeat */
     bool requested;  /* its restart or stop was requested */
     bool too_slow;   /* killed before it was ready */
+    bool oom;        /* killed by the OOM killer */
     uint32_t signal; /* 0: it exited */
 };
 
 enum exit_cause exit_cause_of(const struct exit_facts *facts);
+
+/* A crash counts against the process and against the request it was computing. A SIGKILL from outside does not: it
+ * is an operator's (or a test's), not the process's. Our own does, for a late heartbeat or a slow start: the process
+ * hangs. So does the OOM killer's: the next one would need as much memory. */
+bool exit_is_crash(const struct exit_facts *facts);
 
 struct exit_record {
     uint64_t uptime_ms; /* of the engine */

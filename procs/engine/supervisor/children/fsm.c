@@ -5,6 +5,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "shm/kv/kv.h"
 
 #define BACKOFF_FIRST_NS (50 * NS_PER_MS)
 #define BACKOFF_MAX_NS   (10 * NS_PER_S)
@@ -170,6 +171,11 @@ bool tally_note(struct exit_tally *tally, uint64_t now_ns)
 void tally_clear(struct exit_tally *tally)
 {
     *tally = (struct exit_tally){0};
+}
+
+bool tally_loops(const struct exit_tally *tally)
+{
+    return tally->exits > SEQUENCE_CRASHES_MAX;
 }
 
 uint64_t tally_backoff_ns(const struct exit_tally *tally)

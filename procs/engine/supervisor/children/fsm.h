@@ -16,6 +16,11 @@
  *                           |
  *                           +--> (EXITED_OFTEN, EXITED_FATAL from any living state) --> FAILED
  *
+ * The first start: a child that fails to start becomes FAILED (EXITED_OFTEN, EXITED_FATAL), which ends
+ * the engine if it is essential. A child that has been READY in an engine that has served never gets
+ * these events: it is restarted forever, and its requests fail while it crashes again and again
+ * (tally_loops).
+ *
  * KILLED is "SIGKILL sent, not yet reaped": the process may still write, so that no successor
  * starts before waitpid has returned it. FAILED is left only by `ctl restart`. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_CHILDREN_FSM_H
@@ -38,8 +43,8 @@ enum fsm_event {
     EVENT_SLOW_STOP,    /* it did not stop in time */
     EVENT_EXITED,       /* reaped: after progress, or on request */
     EVENT_EXITED_EARLY, /* reaped: before READY, or after READY without progress */
-    EVENT_EXITED_OFTEN, /* the same, too many times in a minute */
-    EVENT_EXITED_FATAL, /* reaped while STARTING with exit status 2: a retry cannot help */
+    EVENT_EXITED_OFTEN, /* the same, too many times in a minute, at the first start */
+    EVENT_EXITED_FATAL, /* reaped while STARTING with exit status 2, at the first start: a retry cannot help */
     EVENT_BACKOFF_OVER,
     EVENT__COUNT
 };
@@ -65,8 +70,8 @@ struct fsm_step fsm_step(enum proc_state state, enum fsm_event event);
 
 const char *fsm_event_text(enum fsm_event event);
 
-/* Early exits of one child. */
-#define TALLY_EXITS     5
+/* Crashes of one child without progress in between. */
+#define TALLY_EXITS     5 /* as many within TALLY_WINDOW_NS: it fails to start */
 #define TALLY_WINDOW_NS (60ull * 1000000000ull)
 
 struct exit_tally {
@@ -74,11 +79,15 @@ struct exit_tally {
     uint32_t exits;              /* since the last progress; determines the back-off */
 };
 
-/* Counts an early exit; true when it is the fifth within a minute. */
+/* Counts a crash; true when it is the fifth within a minute. */
 bool tally_note(struct exit_tally *tally, uint64_t now_ns);
 /* The child made progress: earlier exits no longer count. */
 void tally_clear(struct exit_tally *tally);
-/* How long to wait after that exit: 50 ms, doubling, at most 10 s. */
+/* How long to wait after an exit without progress: 50 ms after the first crash (and after an exit that is no
+ * crash), doubling, at most 10 s. */
 uint64_t tally_backoff_ns(const struct exit_tally *tally);
+/* It crashes again and again: one time more than a request is retried (SEQUENCE_CRASHES_MAX), so that a single
+ * request never is the reason. */
+bool tally_loops(const struct exit_tally *tally);
 
 #endif

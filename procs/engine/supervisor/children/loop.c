@@ -50,6 +50,8 @@ const char *phase_text(const struct supervisor *s)
         return "stopping";
     if (!s->announced)
         return "starting";
+    if (s->failing[0])
+        return "failing";
     if (!children_serve(s))
         return "restarting";
     return atomic_load(&s->directory.head->draining) ? "draining" : "ready";
@@ -175,6 +177,7 @@ void loop_run(struct supervisor *s)
     s->tick_ns = clock_now_ns();
     while (!s->over) {
         children_go(s);
+        children_judge(s);
         nfds_t n = polled(s, fds);
         if (poll(fds, n, -1) < 0) {
             if (errno != EINTR)

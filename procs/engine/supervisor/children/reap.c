@@ -38,17 +38,45 @@ static void describe_exit(struct child_slot *c)
                  atomic_load(&c->row->last_exit));
 }
 
-static enum fsm_event classify(struct child_slot *c)
+/* Whether the OOM killer sent the SIGKILL that ended this child. */
+static bool killed_for_memory(const struct child_slot *c)
+{
+    (void)c;
+    return false;
+}
+
+static struct exit_facts facts_of(const struct child_slot *c)
+{
+    return (struct exit_facts){.late = c->late,
+                               .requested = c->exit_requested,
+                               .too_slow = child_state(c) == PROC_KILLED && !c->ready_ns,
+                               .oom = killed_for_memory(c),
+                               .signal = atomic_load(&c->row->last_signal)};
+}
+
+/* Only at the first start does a child fail to start: afterwards it is restarted until it stays up. */
+static bool may_fail(const struct supervisor *s, const struct child_slot *c)
+{
+    return !s->announced || !c->was_ready;
+}
+
+enum fsm_event child_crashed(struct supervisor *s, struct child_slot *c)
+{
+    bool often = tally_note(&c->tally, clock_now_ns());
+    return often && may_fail(s, c) ? EVENT_EXITED_OFTEN : EVENT_EXITED_EARLY;
+}
+
+static enum fsm_event classify(struct supervisor *s, struct child_slot *c, bool crash)
 {
     bool progressed =
         c->ready_ns &&
-        atomic_load_explicit(&c->row->progress, memory_order_relaxed) != c->progress_at_ready;
+        atomic_load_explicit(&c->row->progress, memory_order_relaxed) != c->progress_at_spawn;
     if (progressed)
         tally_clear(&c->tally);
     if (progressed || c->exit_requested || child_state(c) == PROC_STOPPING)
         return EVENT_EXITED;
     if (child_state(c) == PROC_STARTING && atomic_load(&c->row->last_exit) == 2 &&
-        atomic_load(&c->row->last_signal) == 0)
+        atomic_load(&c->row->last_signal) == 0 && may_fail(s, c))
         return EVENT_EXITED_FATAL;
     if (c->backend[0] && !c->ready_ns) {
         /* A backend chosen by ctl must not end the engine: the next start uses the configured
@@ -56,20 +84,15 @@ static enum fsm_event classify(struct child_slot *c)
         log_warn("backend %s failed to start; using the configured backend again", c->backend);
         c->backend[0] = 0;
     }
-    return tally_note(&c->tally, clock_now_ns()) ? EVENT_EXITED_OFTEN : EVENT_EXITED_EARLY;
+    return crash ? child_crashed(s, c) : EVENT_EXITED_EARLY;
 }
 
 /* Before the state machine records the exit, which clears its state. */
-static void record_exit(struct supervisor *s, struct child_slot *c)
+static void record_exit(struct supervisor *s, struct child_slot *c, const struct exit_facts *facts)
 {
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
-    uint32_t number = atomic_load(&c->row->last_signal);
-    const struct exit_facts facts = {.late = c->late,
-                                     .requested = c->exit_requested,
-                                     .too_slow = child_state(c) == PROC_KILLED && !c->ready_ns,
-                                     .signal = number};
-    c->cause = exit_cause_of(&facts);
+    c->cause = exit_cause_of(facts);
     const struct exit_record exit_record = {
         .uptime_ms = (clock_now_ns() - s->started_ns) / NS_PER_MS,
         .wall_ms = (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / NS_PER_MS,
@@ -77,7 +100,7 @@ static void record_exit(struct supervisor *s, struct child_slot *c)
         .incarnation = atomic_load(&c->row->incarnation),
         .pid = (int32_t)c->pid,
         .cause = c->cause,
-        .signal = number,
+        .signal = facts->signal,
         .exit_status = atomic_load(&c->row->last_exit)};
     exits_record(&s->exits, &exit_record, c->exit_message);
 }
@@ -88,9 +111,15 @@ static void reap_one(struct supervisor *s, struct child_slot *c, int status)
     atomic_store(&c->row->last_signal, WIFSIGNALED(status) ? (uint32_t)WTERMSIG(status) : 0);
     atomic_store(&c->row->last_exit, WIFEXITED(status) ? (uint32_t)WEXITSTATUS(status) : 0);
     counter_add(s->row, CTR_SUPERVISOR_exits, 1);
-    enum fsm_event event = classify(c);
+    const struct exit_facts facts = facts_of(c);
+    bool crash = exit_is_crash(&facts);
+    enum fsm_event event = classify(s, c, crash);
     describe_exit(c);
-    record_exit(s, c);
+    record_exit(s, c, &facts);
+    if (crash) { /* before its successor exists, which reads both */
+        atomic_fetch_add_explicit(&c->row->crashes, 1, memory_order_relaxed);
+        shared_text_set(&c->row->crash_reason, c->exit_message);
+    }
     if (s->phase != PHASE_STOP)
         (c->cause == EXIT_CAUSE_REQUESTED ? log_info : log_warn)(
             "%s (process %d) ended: %s", child_name(c, name), (int)c->pid, c->exit_message);
@@ -107,4 +136,38 @@ void children_reap(struct supervisor *s)
         if (c->pid > 0 && waitpid(c->pid, &status, WNOHANG) == c->pid)
             reap_one(s, c, status);
     }
+}
+
+/* ---- requests that cannot be served ---- */
+
+/* What keeps an essential child from running, or false. A READY one is given the requests: they are the proof. */
+static bool keeps_failing(const struct child_slot *c, char *why, size_t cap)
+{
+    char name[32];
+    enum proc_state state = child_state(c);
+    if (!c->info->essential || state == PROC_READY || state == PROC_STOPPING)
+        return false;
+    if (c->stuck)
+        snprintf(why, cap, "%s was killed and has not exited (%.100s)", child_name(c, name),
+                 c->exit_message);
+    else if (tally_loops(&c->tally))
+        snprintf(why, cap, "%s crashed %u times in a row and is being restarted (%.100s)",
+                 child_name(c, name), c->tally.exits, c->exit_message);
+    return c->stuck || tally_loops(&c->tally);
+}
+
+void children_judge(struct supervisor *s)
+{
+    char why[SHARED_TEXT_BYTES] = "";
+    for (uint32_t i = 0; i < s->children_count && s->phase == PHASE_RUN; i++)
+        if (keeps_failing(&s->children[i], why, sizeof why))
+            break;
+    if (strcmp(why, s->failing) == 0)
+        return;
+    if (why[0])
+        log_error("requests fail: %s", why);
+    else
+        log_info("requests are served again");
+    memcpy(s->failing, why, sizeof why);
+    shared_text_set(&s->procs->failing, why);
 }

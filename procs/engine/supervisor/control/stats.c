@@ -76,6 +76,7 @@ static json_t *process(const struct proc_row *row, enum service service, uint64_
     put_text(object, "wait", proc_wait_text(atomic_load(&row->wait)));
     put(object, "restarts", atomic_load(&row->restarts));
     put(object, "reaped", atomic_load(&row->reaped));
+    put(object, "crashes", atomic_load(&row->crashes));
     put(object, "last_signal", atomic_load(&row->last_signal));
     put(object, "last_exit", atomic_load(&row->last_exit));
     put(object, "heartbeat_age_ms", now_ns > beat && beat ? (now_ns - beat) / NS_PER_MS : 0);
@@ -301,6 +302,8 @@ json_t *stats_status(struct supervisor *s)
 {
     json_t *object = json_object();
     put_text(object, "state", phase_text(s));
+    if (s->failing[0])
+        put_text(object, "failing", s->failing);
     put_text(object, "name", s->options.run);
     put_text(object, "model", s->options.model);
     if (s->http_url[0])
@@ -323,6 +326,8 @@ json_t *stats_snapshot(struct supervisor *s)
 {
     json_t *object = json_object();
     put_text(object, "state", phase_text(s));
+    if (s->failing[0])
+        put_text(object, "failing", s->failing);
     put_text(object, "name", s->options.run);
     put_text(object, "version", SLUICE_VERSION);
     put(object, "uptime_ms", (clock_now_ns() - s->started_ns) / NS_PER_MS);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kv and the process table. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -148,6 +149,64 @@ START_TEST(texts)
 }
 END_TEST
 
+START_TEST(shared_texts)
+{
+    static struct shared_text t;
+    char got[SHARED_TEXT_BYTES], text[SHARED_TEXT_BYTES + 10];
+    shared_text_get(&t, got);
+    ck_assert_str_eq(got, "");
+    shared_text_set(&t, "signal 11");
+    shared_text_get(&t, got);
+    ck_assert_str_eq(got, "signal 11");
+    memset(text, 'x', sizeof text);
+    memcpy(text + SHARED_TEXT_BYTES - 2, "\xe2\x82\xac", 4); /* the cut would be inside of it */
+    shared_text_set(&t, text);
+    shared_text_get(&t, got);
+    ck_assert_uint_eq(strlen(got), SHARED_TEXT_BYTES - 2);
+    shared_text_set(&t, "");
+    shared_text_get(&t, got);
+    ck_assert_str_eq(got, "");
+}
+END_TEST
+
+static void *rewrite(void *arg)
+{
+    char text[SHARED_TEXT_BYTES];
+    for (int i = 0; i < 200000; i++) {
+        memset(text, 'a' + i % 26, 60 + (size_t)i % 100);
+        text[60 + i % 100] = 0;
+        shared_text_set(arg, text);
+    }
+    return NULL;
+}
+
+/* Every text that is read is one that was written: one letter, repeated. */
+START_TEST(shared_text_is_whole)
+{
+    static struct shared_text t;
+    pthread_t writer;
+    char got[SHARED_TEXT_BYTES];
+    ck_assert_int_eq(pthread_create(&writer, NULL, rewrite, &t), 0);
+    for (int i = 0; i < 200000; i++) {
+        shared_text_get(&t, got);
+        ck_assert_uint_eq(strspn(got, (char[]){got[0], 0}), strlen(got));
+    }
+    pthread_join(writer, NULL);
+}
+END_TEST
+
+START_TEST(failing)
+{
+    static struct procs_head head;
+    struct error e = {.code = ERR_NONE};
+    ck_assert_int_eq(procs_check(&head, &e), 0);
+    shared_text_set(&head.failing, "cache crashed 6 times in a row");
+    ck_assert_int_eq(procs_check(&head, &e), -1);
+    ck_assert_int_eq(e.code, ERR_UNAVAILABLE);
+    ck_assert_str_eq(e.text, "cache crashed 6 times in a row");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tables");
@@ -161,6 +220,9 @@ int main(void)
     tcase_add_test(t, procs_table);
     tcase_add_test(t, counters_have_descriptions);
     tcase_add_test(t, texts);
+    tcase_add_test(t, shared_texts);
+    tcase_add_test(t, shared_text_is_whole);
+    tcase_add_test(t, failing);
     suite_add_tcase(suite, t);
     return test_run(suite);
 }

@@ -7,22 +7,29 @@
 #include "lib/base/bytes.h"
 #include "procs/engine/supervisor/children/exits.h"
 
+/* A SIGKILL from outside is no crash; ours and the OOM killer's are. */
 static const struct {
     struct exit_facts facts;
     const char *name;
+    bool crash;
 } causes[] = {
-    {{.signal = 9}, "signal"},
-    {{.signal = 0}, "exit"},
-    {{.late = true, .signal = 9}, "heartbeat"},
-    {{.late = true, .requested = true, .signal = 9}, "heartbeat"},
-    {{.requested = true, .signal = 9}, "requested"},
-    {{.requested = true, .too_slow = true, .signal = 9}, "requested"},
-    {{.too_slow = true, .signal = 9}, "start"},
+    {{.signal = 9}, "signal", false},
+    {{.signal = 11}, "signal", true},
+    {{.signal = 15}, "signal", true},
+    {{.signal = 0}, "exit", true},
+    {{.late = true, .signal = 9}, "heartbeat", true},
+    {{.late = true, .requested = true, .signal = 9}, "heartbeat", true},
+    {{.requested = true, .signal = 9}, "requested", false},
+    {{.requested = true, .signal = 11}, "requested", false},
+    {{.requested = true, .too_slow = true, .signal = 9}, "requested", false},
+    {{.too_slow = true, .signal = 9}, "start", true},
+    {{.oom = true, .signal = 9}, "signal", true},
 };
 
 START_TEST(cause)
 {
     ck_assert_str_eq(exit_cause_name(exit_cause_of(&causes[_i].facts)), causes[_i].name);
+    ck_assert_int_eq(exit_is_crash(&causes[_i].facts), causes[_i].crash);
 }
 END_TEST
 

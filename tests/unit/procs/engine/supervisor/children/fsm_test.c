@@ -6,6 +6,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "procs/engine/supervisor/children/fsm.h"
+#include "shm/kv/kv.h"
 
 static const struct {
     enum proc_state state;
@@ -121,6 +122,29 @@ START_TEST(five_early_exits_in_a_minute)
 }
 END_TEST
 
+/* One crash more than one request may cause: then the process is at fault. Progress ends it. */
+START_TEST(crashes_in_a_row)
+{
+    struct exit_tally tally = {0};
+    for (int i = 0; i < SEQUENCE_CRASHES_MAX; i++) {
+        tally_note(&tally, (uint64_t)(100 + i) * NS_PER_S);
+        ck_assert(!tally_loops(&tally));
+    }
+    tally_note(&tally, 110 * NS_PER_S);
+    ck_assert(tally_loops(&tally));
+    tally_clear(&tally);
+    ck_assert(!tally_loops(&tally));
+}
+END_TEST
+
+/* An exit that is no crash waits for the shortest time. */
+START_TEST(backoff_without_a_crash)
+{
+    struct exit_tally tally = {0};
+    ck_assert_uint_eq(tally_backoff_ns(&tally), 50 * NS_PER_MS);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("supervisor_machine");
@@ -130,6 +154,8 @@ int main(void)
     tcase_add_test(tcase, killed_waits_for_reaping);
     tcase_add_test(tcase, backoff_doubles_to_ten_seconds);
     tcase_add_test(tcase, five_early_exits_in_a_minute);
+    tcase_add_test(tcase, crashes_in_a_row);
+    tcase_add_test(tcase, backoff_without_a_crash);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
