@@ -45,8 +45,8 @@ static inline enum kernel_form kernel_form_of(enum tensor_type type)
     case TENSOR_C2:
     case TENSOR_G4:
     case TENSOR_G2: return FORM_GROUP;
+    default: return FORM__COUNT;
     }
-    return FORM__COUNT;
 }
 
 /* One tensor type of the form, to pass to `activation`. */

@@ -4,8 +4,8 @@
 #include <stddef.h>
 
 static const struct tensor_type_info type_table[] = {
-#define TENSOR_TYPE(name, id, block_elems, block_bytes, row_head_bytes)                            \
-    {#name, (id), (block_elems), (block_bytes), (row_head_bytes)},
+#define TENSOR_TYPE(name, id, block_elems, block_bytes, row_head_bytes, computed)                  \
+    {#name, (id), (block_elems), (block_bytes), (row_head_bytes), (computed)},
 #include "lib/tensor/tensor_types.tbl.h"
 };
 
@@ -15,6 +15,12 @@ const struct tensor_type_info *tensor_type_info(uint32_t ggml_id)
         if (type_table[i].ggml_id == ggml_id)
             return &type_table[i];
     return NULL;
+}
+
+bool tensor_type_computed(uint32_t ggml_id)
+{
+    const struct tensor_type_info *info = tensor_type_info(ggml_id);
+    return info && info->computed;
 }
 
 bool tensor_type_row_bytes(uint32_t ggml_id, uint64_t elems, uint64_t *bytes)

@@ -9,7 +9,7 @@
 #define TENSOR_TYPE_OWN_FIRST 1000 /* types from here on occur only in stores */
 
 enum tensor_type {
-#define TENSOR_TYPE(name, id, block_elems, block_bytes, row_head_bytes) TENSOR_##name = (id),
+#define TENSOR_TYPE(name, id, ...) TENSOR_##name = (id),
 #include "lib/tensor/tensor_types.tbl.h"
 };
 
@@ -19,10 +19,14 @@ struct tensor_type_info {
     uint32_t block_elems;
     uint32_t block_bytes;
     uint32_t row_head_bytes;
+    bool computed; /* false: nothing but its description and its decoder exists */
 };
 
-/* Description of a type by the id of GGUF files; NULL for an unsupported type. */
+/* Description of a type by the id of GGUF files; NULL for an unknown one. */
 const struct tensor_type_info *tensor_type_info(uint32_t ggml_id);
+
+/* Is it a type that a model's weights may have? */
+bool tensor_type_computed(uint32_t ggml_id);
 
 /* Bytes of a row of `elems` elements, its head included. False when the type is unknown, elems is
  * not a multiple of the block, or the product exceeds 63 bits. */

@@ -350,6 +350,32 @@ static void save_texts(const char *dir)
     }
 }
 
+/* A file per type of GGUF: complete, and cut inside the last block. The tensor is one that no model
+ * has; its type, row and bytes are checked before its name. */
+static void save_types(const char *dir)
+{
+    static const struct {
+        const char *name;
+        uint32_t id;
+    } types[] = {
+#define TENSOR_TYPE(type_name, type_id, ...) {#type_name, (type_id)},
+#include "lib/tensor/tensor_types.tbl.h"
+    };
+    for (size_t i = 0; i < ARRAY_LEN(types) && types[i].id < TENSOR_TYPE_OWN_FIRST; i++) {
+        struct make m;
+        char name[40];
+        make_tiny(&m, 1, false);
+        make_add_tensor(&m, "last", types[i].id, 256, 1, 1);
+        struct bytes file = make_write(&m);
+        snprintf(name, sizeof name, "type_%s", types[i].name);
+        save(dir, name, file.data, file.size);
+        snprintf(name, sizeof name, "type_%s_cut", types[i].name);
+        save(dir, name, file.data, file.size - 1);
+        bytes_free(&file);
+        make_free(&m);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -374,6 +400,7 @@ int main(int argc, char **argv)
         bytes_free(&file);
         make_free(&m);
     }
+    save_types(gguf);
     save(gguf, "empty", "", 0);
     save(gguf, "magic", "GGUF", 4);
     save_texts(tok);

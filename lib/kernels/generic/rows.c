@@ -163,6 +163,7 @@ static void generic_row_to_f32(const struct kernel_matrix *w, uint32_t row, floa
     case TENSOR_C2:
     case TENSOR_G4:
     case TENSOR_G2: group_row_to_f32(w, row, y); return;
+    default: sl_panic("type %d has no kernels", (int)w->type);
     }
 }
 

@@ -28,8 +28,11 @@ static const struct {
 #undef X
 };
 
-static const char *foreign_type_name(uint32_t id)
+static const char *type_name(uint32_t id)
 {
+    const struct tensor_type_info *known = tensor_type_info(id);
+    if (known)
+        return known->name;
     static const struct {
         const char *name;
         uint32_t id;
@@ -302,10 +305,11 @@ static int parse_storage(struct gguf *g, struct model_tensor *t, struct error *e
         take_u64(g, "a tensor's offset", &t->file_offset, error))
         return -1;
     const struct tensor_type_info *type = tensor_type_info(t->type);
-    if (!type || (t->type >= TENSOR_TYPE_OWN_FIRST && !g->source.own_types))
+    if (!tensor_type_computed(t->type) ||
+        (t->type >= TENSOR_TYPE_OWN_FIRST && !g->source.own_types))
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s is of type %s (%" PRIu32 "), which sluice cannot compute with",
-                         t->name, foreign_type_name(t->type), t->type);
+                         t->name, type_name(t->type), t->type);
     if (!tensor_type_row_bytes(t->type, t->ne[0], &t->row_bytes))
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s: rows of %" PRIu64 " elements do not fit type %s", t->name,

@@ -1,35 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of the tensor types of GGUF that sluice does not support: for the error that rejects them.
- * Supported types are in lib/tensor/tensor_types.tbl.h. Source: the GGUF specification. No include
+/* Names of the types of GGUF that no weight has: for the error that rejects them. The others are in
+ * lib/tensor/tensor_types.tbl.h. Source: the GGUF specification. No include
  * guard: include it with GGUF_FOREIGN_TYPE defined.
  * GGUF_FOREIGN_TYPE(name, ggml_id) */
-GGUF_FOREIGN_TYPE("Q4_1", 3)
 GGUF_FOREIGN_TYPE("Q4_2 (withdrawn)", 4)
 GGUF_FOREIGN_TYPE("Q4_3 (withdrawn)", 5)
-GGUF_FOREIGN_TYPE("Q5_0", 6)
-GGUF_FOREIGN_TYPE("Q5_1", 7)
 GGUF_FOREIGN_TYPE("Q8_1", 9)
-GGUF_FOREIGN_TYPE("Q2_K", 10)
-GGUF_FOREIGN_TYPE("Q3_K", 11)
-GGUF_FOREIGN_TYPE("Q4_K", 12)
-GGUF_FOREIGN_TYPE("Q5_K", 13)
-GGUF_FOREIGN_TYPE("Q6_K", 14)
 GGUF_FOREIGN_TYPE("Q8_K", 15)
-GGUF_FOREIGN_TYPE("IQ2_XXS", 16)
-GGUF_FOREIGN_TYPE("IQ2_XS", 17)
-GGUF_FOREIGN_TYPE("IQ3_XXS", 18)
-GGUF_FOREIGN_TYPE("IQ1_S", 19)
-GGUF_FOREIGN_TYPE("IQ4_NL", 20)
-GGUF_FOREIGN_TYPE("IQ3_S", 21)
-GGUF_FOREIGN_TYPE("IQ2_S", 22)
-GGUF_FOREIGN_TYPE("IQ4_XS", 23)
 GGUF_FOREIGN_TYPE("I8", 24)
 GGUF_FOREIGN_TYPE("I16", 25)
 GGUF_FOREIGN_TYPE("I32", 26)
 GGUF_FOREIGN_TYPE("I64", 27)
 GGUF_FOREIGN_TYPE("F64", 28)
-GGUF_FOREIGN_TYPE("IQ1_M", 29)
-GGUF_FOREIGN_TYPE("TQ1_0", 34)
-GGUF_FOREIGN_TYPE("TQ2_0", 35)
-GGUF_FOREIGN_TYPE("MXFP4", 39)
 #undef GGUF_FOREIGN_TYPE

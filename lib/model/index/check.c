@@ -72,7 +72,7 @@ static int check_tensor(const struct model_index *m, const struct model_tensor *
 {
     if (!terminated(t->name, sizeof t->name))
         return bad(error, "an unterminated tensor name");
-    if (!tensor_type_info(t->type) || t->dims == 0 || t->dims > ARRAY_LEN(t->ne))
+    if (!tensor_type_computed(t->type) || t->dims == 0 || t->dims > ARRAY_LEN(t->ne))
         return bad(error, "a tensor of unknown type or shape");
     uint64_t rows = 1, row_bytes, bytes;
     for (size_t d = 0; d < ARRAY_LEN(t->ne); d++)

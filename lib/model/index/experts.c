@@ -45,7 +45,7 @@ static bool shape_right(const struct model_hparams *h, enum expert_matrix which,
     uint32_t k = which == EXPERT_DOWN ? h->expert_inner : h->hidden;
     uint32_t n = which == EXPERT_DOWN ? h->hidden : h->expert_inner;
     uint64_t row_bytes;
-    return x->k == k && x->n == n && x->reserved == 0 && tensor_type_info(x->type) != NULL &&
+    return x->k == k && x->n == n && x->reserved == 0 && tensor_type_computed(x->type) &&
            tensor_type_row_bytes(x->type, k, &row_bytes) && x->row_bytes == row_bytes;
 }
 
