@@ -14,6 +14,10 @@ if(SLUICE_FUZZ)
   target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)
   target_link_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+if(SLUICE_COVERAGE)
+  target_compile_options(sluice_flags INTERFACE -O0 -fprofile-instr-generate -fcoverage-mapping)
+  target_link_options(sluice_flags INTERFACE -fprofile-instr-generate)
+endif()
 
 # sluice_library(NAME SOURCES... [LINK libs...]): a static library of the project.
 function(sluice_library name)

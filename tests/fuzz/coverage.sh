@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# coverage.sh [PERCENT]: line coverage that the committed corpora of gguf and store reach in the code that reads
-# model files and store manifests, measured with clang. Prints it per file; fails if the total of either corpus
-# is below PERCENT (default 80).
+# coverage.sh [PERCENT [TARGET...]]: line coverage that the committed corpus of each fuzz target reaches in its
+# parser (coverage.txt), measured with clang. Prints it per file; fails if the total of a target is below PERCENT
+# (default 80), or a target has no line in coverage.txt. COVERAGE_VERBOSE=1 names the functions with missed lines.
 set -u
 minimum=${1:-80}
+[ $# -gt 0 ] && shift
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 build=${SLUICE_COVERAGE_BUILD:-$root/build-coverage}
@@ -21,40 +22,76 @@ if ! command -v clang >/dev/null || [ -z "$cov" ] || [ -z "$profdata" ]; then
     exit 0
 fi
 
-mkdir -p "$build"
-objects=
-for file in "$root"/lib/model/*/*.c "$root"/lib/base/*.c "$root"/lib/tensor/*.c "$root"/lib/text/*.c \
-    "$root"/lib/json/*.c "$root"/lib/io/bulk.c; do
-    objects="$objects $file"
-done
-
-# measure TARGET SOURCE...: coverage of these files of lib/ by the corpus.
-measure() {
-    target=$1
-    shift
-    files=
-    for name in "$@"; do
-        files="$files $root/lib/$name.c"
+targets=$*
+if [ -z "$targets" ]; then
+    for file in "$here"/*_fuzz.c; do
+        targets="$targets $(basename "$file" _fuzz.c)"
     done
-    # shellcheck disable=SC2046,SC2086  # lists of words
-    clang -std=gnu11 -D_GNU_SOURCE -I"$root" -O0 -g -fprofile-instr-generate -fcoverage-mapping \
-        "$here/${target}_fuzz.c" "$here/corpus_main.c" $objects \
-        $(pkg-config --cflags --libs libpcre2-8 libxxhash jansson) \
-        -lm -lpthread -o "$build/${target}_corpus" || exit 2
-    LLVM_PROFILE_FILE=$build/raw "$build/${target}_corpus" "$here/corpus/$target" || exit 1
+fi
+programs=
+for target in $targets; do
+    programs="$programs ${target}_corpus"
+done
+# shellcheck disable=SC2086  # a list of words
+cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_COVERAGE=ON >"$build.log" 2>&1 &&
+    ninja -C "$build" $programs >>"$build.log" 2>&1 || {
+    tail -n 40 "$build.log" >&2
+    echo "the fuzz targets do not build" >&2
+    exit 2
+}
+rm -f "$build.log"
+
+# measure TARGET: coverage of its parser by its corpus.
+measure() {
+    program=$build/tests/$1_corpus
+    if ! grep -q "^$1 " "$here/coverage.txt"; then
+        echo "$1: no line in coverage.txt" >&2
+        return 1
+    fi
+    LLVM_PROFILE_FILE=$build/raw "$program" "$here/corpus/$1" >/dev/null || return 1
     "$profdata" merge "$build/raw" -o "$build/profile" || exit 2
-    # shellcheck disable=SC2086
-    "$cov" report "$build/${target}_corpus" -instr-profile="$build/profile" $files \
-        >"$build/report" || exit 2
-    awk -v minimum="$minimum" '
-        $1 ~ /\.c$/ { printf "%-20s %6.1f %% of %d lines\n", $1, 100 * ($8 - $9) / $8, $8 }
-        $1 == "TOTAL" { total = 100 * ($8 - $9) / $8
-                        printf "%-20s %6.1f %% of %d lines (at least %s %%)\n", $1, total, $8, minimum }
-        END { exit !(total >= minimum) }' "$build/report"
+    "$cov" export -format=lcov "$program" -instr-profile="$build/profile" >"$build/lcov" || exit 2
+    awk -F '[:,]' -v minimum="$minimum" -v target="$1" -v verbose="${COVERAGE_VERBOSE:-}" '
+        NR == FNR { # coverage.txt
+            n = split($0, word, " ")
+            if (word[1] != target) next
+            for (i = 2; i <= n; i++)
+                if (word[i] ~ /^-/) skip[file, substr(word[i], 2)] = 1
+                else { file = word[i]; if (!(file in at)) { at[file] = ++files; name[files] = file } }
+            next
+        }
+        $1 == "SF" { now = 0
+                     for (i = 1; i <= files; i++)
+                         if (substr($0, length($0) - length(name[i])) == "/" name[i]) now = i
+                     delete start; functions = 0 }
+        now && $1 == "FN" { functions++; start[functions] = $2; called[functions] = $NF }
+        now && $1 == "DA" { # the function of a line is the last one that starts at or before it
+            best = 0
+            for (i = 1; i <= functions; i++)
+                if (start[i] <= $2 && (!best || start[i] > start[best])) best = i
+            f = best ? called[best] : ""
+            if ((name[now], f) in skip) { skipped[name[now], f] = 1; next }
+            lines[now]++; missed[now] += $3 == 0
+            if ($3 == 0) missing[name[now] " " f]++
+        }
+        END {
+            for (i = 1; i <= files; i++) {
+                if (!lines[i]) { printf "%s: %s is not in the program\n", target, name[i]; bad = 1; continue }
+                printf "%-13s %-40s %6.1f %% of %d lines\n", target, name[i], 100 * (1 - missed[i] / lines[i]), lines[i]
+                all += lines[i]; lost += missed[i]
+            }
+            for (k in skip) if (!(k in skipped)) { split(k, part, SUBSEP)
+                printf "%s: %s has no function %s\n", target, part[1], part[2]; bad = 1 }
+            if (verbose) for (k in missing) printf "    %d lines missed: %s\n", missing[k], k
+            total = all ? 100 * (1 - lost / all) : 0
+            if (files > 1) printf "%-13s %-40s %6.1f %%\n", target, "total", total
+            if (total < minimum) { printf "%s: below %s %%\n", target, minimum; bad = 1 }
+            exit bad
+        }' "$here/coverage.txt" "$build/lcov"
 }
 
 failed=0
-measure gguf model/arch/arch model/gguf/gguf model/index/check model/index/derive model/index/model_index \
-    text/strtab model/tokenizer/blob model/tokenizer/build || failed=1
-measure store model/store/manifest model/store/table model/index/experts || failed=1
+for target in $targets; do
+    measure "$target" || failed=1
+done
 exit $failed

@@ -54,7 +54,10 @@ for name in $targets; do
     mkdir -p "$work"
     cp "$here/corpus/$name"/* "$work"/ 2>/dev/null
     log=$build/${name}_fuzz.log
-    if "$build/tests/${name}_fuzz" "$work" -max_total_time="$seconds" -timeout=10 \
+    dictionary=
+    [ -f "$here/dict/$name.dict" ] && dictionary=-dict=$here/dict/$name.dict
+    # shellcheck disable=SC2086  # no word if there is no dictionary
+    if "$build/tests/${name}_fuzz" "$work" $dictionary -max_total_time="$seconds" -timeout=10 \
         -rss_limit_mb=2048 -max_len=20000 -print_final_stats=1 \
         -artifact_prefix="$findings/$name-" >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
