@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The clients: generate, repl, eval, profile, plan, sim, stats, ctl, inspect. */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -287,6 +288,56 @@ static void eval_windows(void)
                                       "20000", NULL});
     expect(&c, 2); /* the text is shorter than a window */
     command_free(&c);
+}
+
+/* Losses per token; the tokens that were printed, given as ids, have the same. */
+static void eval_per_token(void)
+{
+    struct command c;
+    char text[PATH_MAX], ids[PATH_MAX];
+    snprintf(text, sizeof text, "%s/words", test_dir());
+    snprintf(ids, sizeof ids, "%s/ids.json", test_dir());
+    FILE *f = fopen(text, "we");
+    fprintf(f, "%s\n%s\n", test_prompt(2), test_prompt(1));
+    fclose(f);
+    json_t *doc[2];
+    for (unsigned i = 0; i < 2; i++) {
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"eval", "-m", test_model(), i ? "--ids" : "--text",
+                                          i ? ids : text, "--ctx-size", "32", "--max-windows", "2",
+                                          "--per-token", "--output", "json", NULL});
+        expect(&c, 0);
+        doc[i] = json_loads(c.out, 0, NULL);
+        CHECK(doc[i], "not JSON: %.200s", c.out);
+        CHECK(json_dump_file(doc[i], ids, 0) == 0, "cannot write %s", ids);
+        command_free(&c);
+    }
+    json_t *losses = json_object_get(doc[0], "nll_per_token");
+    double sum = 0;
+    for (size_t i = 0; i < json_array_size(losses); i++)
+        sum += json_real_value(json_array_get(losses, i));
+    CHECK(json_array_size(losses) == 62 && json_array_size(json_object_get(doc[0], "ids")) == 64,
+          "%zu losses", json_array_size(losses));
+    CHECK(fabs(sum - json_number_value(json_object_get(doc[0], "nll_sum"))) < 1e-6, "sum %g", sum);
+    CHECK(json_equal(losses, json_object_get(doc[1], "nll_per_token")), "ids have other losses");
+    json_decref(doc[0]);
+    json_decref(doc[1]);
+    f = fopen(ids, "we");
+    fprintf(f, "{\"ids\": [1, -2]}");
+    fclose(f);
+    static const char *const bad[][3] = {{"--ids", NULL, "element 1 of 'ids' is no token id"},
+                                         {"--per-token", NULL, "requires --output json"},
+                                         {"--offline", "--per-token", "require an engine"}};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        const char *const words[] = {"eval",         "-m",
+                                     test_model(),   i ? "--text" : bad[i][0],
+                                     i ? text : ids, i ? bad[i][0] : NULL,
+                                     bad[i][1],      NULL};
+        command_run(&c, NULL, END_MS, words);
+        expect(&c, 2);
+        CHECK(strstr(c.err, bad[i][2]) && command_lines(c.err) == 1, "%.300s", c.err);
+        command_free(&c);
+    }
 }
 
 /* A simulated device; recorded logits and a comparison with them; output formats; invalid input. */
@@ -584,6 +635,7 @@ int main(int argc, char **argv)
         ROW(generate_uses_a_running_engine),
         ROW(repl_pipe),
         ROW(eval_windows),
+        ROW(eval_per_token),
         ROW(eval_modelled),
         ROW(profile_plan_generate),
         ROW(trace_and_sim),

@@ -28,6 +28,7 @@
 #include "lib/model/tokenizer/tokenizer.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/stream.h"
+#include "procs/clients/eval/ids.h"
 #include "procs/clients/eval/in_process.h"
 
 #define WINDOW_DEFAULT    512
@@ -38,6 +39,8 @@
 struct eval {
     struct session_request engine;
     const char *text_path; /* the first text */
+    const char *ids_path;  /* instead of a text */
+    bool per_token;
     struct in_process in_process;
     bool offline;
     size_t window;
@@ -45,7 +48,7 @@ struct eval {
 
     uint32_t *ids;
     size_t ids_count, windows;
-    double nll;
+    double nll, *nll_each; /* nll_each: with per_token, of the scored tokens */
     uint64_t scored, prefill_ns;
 };
 
@@ -63,6 +66,9 @@ static void usage(FILE *out)
         "\n"
         "  -m, --model FILE           GGUF file; with an engine also a directory made by pack\n"
         "      --text FILE            the text, - for standard input; repeatable in process\n"
+        "      --ids FILE             instead of a text its tokens: {\"ids\": [1, 2, ...]}\n"
+        "      --per-token            with --output json: also ids, and nll_per_token of each\n"
+        "                             predicted token\n"
         "      --read-bandwidth RATE  in process, of the simulated storage device: 500MB/s\n"
         "      --offline              in process, worst case\n"
         "      --method METHOD        in process: quantisation of int4 and int2, channel (default) "
@@ -87,6 +93,8 @@ static void usage(FILE *out)
 
 enum {
     OPT_TEXT = 256,
+    OPT_IDS,
+    OPT_PER_TOKEN,
     OPT_MAX_WINDOWS,
     OPT_OUTPUT,
     OPT_NAME,
@@ -101,6 +109,8 @@ enum {
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"text", 1, NULL, OPT_TEXT},
+                                        {"ids", 1, NULL, OPT_IDS},
+                                        {"per-token", 0, NULL, OPT_PER_TOKEN},
                                         {"max-windows", 1, NULL, OPT_MAX_WINDOWS},
                                         {"output", 1, NULL, OPT_OUTPUT},
                                         {"offline", 0, NULL, OPT_OFFLINE},
@@ -144,6 +154,8 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
         e->in_process.text_path[e->in_process.texts++] = value;
         e->text_path = e->in_process.text_path[0];
         return 0;
+    case OPT_IDS: e->ids_path = value; return 0;
+    case OPT_PER_TOKEN: e->per_token = true; return 0;
     case OPT_OFFLINE: e->offline = true; return 0;
     case OPT_METHOD: return quant_method_option("--method", value, &e->in_process.method, error);
     case OPT_DENSE:
@@ -172,6 +184,10 @@ static int check_options(const struct eval *e, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "several texts, --kld, --record, --against, csv and md require --offline "
                          "or --read-bandwidth RATE");
+    if (e->offline && (e->ids_path || e->per_token))
+        return error_set(error, ERR_BAD_INPUT, "--ids and --per-token require an engine");
+    if (e->per_token && in->output != EVAL_JSON)
+        return error_set(error, ERR_BAD_INPUT, "--per-token requires --output json");
     if (e->window > WINDOW_TOKENS_MAX)
         return error_set(error, ERR_BAD_INPUT, "--ctx-size: a window has at most %u tokens",
                          WINDOW_TOKENS_MAX);
@@ -197,8 +213,9 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
-    if (!e->engine.model || !e->text_path)
-        return error_set(error, ERR_BAD_INPUT, "-m FILE and --text FILE are required");
+    if (!e->engine.model || !e->text_path == !e->ids_path)
+        return error_set(error, ERR_BAD_INPUT,
+                         "-m FILE and either --text FILE or --ids FILE are required");
     if (e->engine.run) /* the context of a running engine cannot be changed */
         params->ctx_size = defaults.ctx_size;
     return check_options(e, error);
@@ -234,7 +251,12 @@ static int cut(struct eval *e, struct error *error)
     if (e->windows == 0)
         return error_set(error, ERR_BAD_INPUT,
                          "%.200s has %zu tokens, fewer than one window of %zu (--ctx-size)",
-                         e->text_path, e->ids_count, e->window);
+                         e->text_path ? e->text_path : e->ids_path, e->ids_count, e->window);
+    if (e->per_token) {
+        e->nll_each = calloc(e->windows, (e->window - 1) * sizeof *e->nll_each);
+        if (!e->nll_each)
+            return error_set(error, ERR_NO_MEMORY, "out of memory (%zu windows)", e->windows);
+    }
     return 0;
 }
 
@@ -259,8 +281,11 @@ static int add_scores(struct eval *e, const double *scores, size_t count, struct
     if (count != wanted && count != wanted + 1)
         return error_set(error, ERR_FAILED, "the engine scored %zu of %zu tokens of a window",
                          count, wanted);
-    for (size_t i = count - wanted; i < count; i++)
+    for (size_t i = count - wanted, at = e->scored; i < count; i++, at++) {
         e->nll -= scores[i];
+        if (e->nll_each)
+            e->nll_each[at] = -scores[i];
+    }
     if (!isfinite(e->nll))
         return error_set(error, ERR_FAILED, "the engine returned a non-finite log-probability");
     e->scored += wanted;
@@ -320,9 +345,27 @@ static void print_result(const struct eval *e, const json_t *doc, double seconds
         "ctx_size", (json_int_t)e->window, "text_tokens", (json_int_t)e->ids_count, "tps", tps,
         "peak_memory_bytes", (json_int_t)lookup_counter(doc, "supervisor", "used_bytes_max"),
         "budget_bytes", (json_int_t)lookup_counter(doc, "supervisor", "budget_bytes"));
-    json_dumpf(out, stdout, JSON_INDENT(2));
+    if (e->per_token) {
+        json_object_set_new(out, "ids", ids_json(e->ids, e->windows * e->window));
+        json_object_set_new(out, "nll_per_token", ids_losses_json(e->nll_each, e->scored));
+    }
+    json_dumpf(out, stdout, e->per_token ? JSON_COMPACT : JSON_INDENT(2));
     printf("\n");
     json_decref(out);
+}
+
+/* The tokens of the text, or those given. */
+static int load(struct eval *e, struct error *error)
+{
+    if (e->ids_path)
+        return ids_read(e->ids_path, &e->ids, &e->ids_count, error);
+    char *text = NULL;
+    size_t bytes = 0;
+    int status = option_file(e->text_path, TOKENIZER_TEXT_MAX, &text, &bytes, error);
+    if (status == 0)
+        status = tokenise(e, text, bytes, error);
+    free(text);
+    return status;
 }
 
 static int run_offline(struct eval *e, struct error *error)
@@ -339,19 +382,13 @@ static int run(struct eval *e, struct error *error)
 {
     if (e->offline)
         return run_offline(e, error);
-    char *text = NULL;
-    size_t bytes = 0;
-    int status = option_file(e->text_path, TOKENIZER_TEXT_MAX, &text, &bytes, error);
-    if (status == 0)
-        status = tokenise(e, text, bytes, error);
-    free(text);
-    if (status != 0 || cut(e, error) != 0)
+    if (load(e, error) != 0 || cut(e, error) != 0)
         return -1;
     struct session session;
     if (session_open(&session, &e->engine, error) != 0)
         return -1;
     uint64_t started = clock_now_ns();
-    status = score(e, &session, error);
+    int status = score(e, &session, error);
     if (status == 0) {
         json_t *doc = session_stats(&session);
         print_result(e, doc, (double)(clock_now_ns() - started) / (double)NS_PER_S);
@@ -369,5 +406,6 @@ int main(int argc, char **argv)
     int status =
         parse(&e, argc, argv, &error) == 0 && run(&e, &error) == 0 ? 0 : report("eval", &error);
     free(e.ids);
+    free(e.nll_each);
     return status;
 }
