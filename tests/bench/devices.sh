@@ -26,7 +26,7 @@ trap 'exit 1' INT TERM
 
 if [ -z "$model" ]; then
     model=$dir/model.gguf
-    "$libexec/sluice-synth" -q -o "$model" olmoe-1b-7b layers=4 vocab=8192 --type Q4_0 >&2
+    "$libexec/sluice-synth" -q -o "$model" olmoe-1b-7b layers=4 vocab=8192 --type Q4_0 --pure >&2
 fi
 "$libexec/sluice-pack" -m "$model" -o "$dir/one" --quiet >&2
 for layout in striped spread; do

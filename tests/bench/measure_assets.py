@@ -51,7 +51,7 @@ class Assets:
     def synth(self, kind):
         quant, *shape = SHAPES[self.a.form][kind]
         name = "-".join(shape[:2]).replace("=", "") + f"-{quant}.gguf"
-        return self.made(name, lambda path: m.run([m.program("synth"), "-q", "-o", path, *shape, "--type", quant]))
+        return self.made(name, lambda path: m.run([m.program("synth"), "-q", "-o", path, *shape, "--type", quant, "--pure"]))
 
     def store(self):
         """Packing resumes after an interruption: the store has a journal."""

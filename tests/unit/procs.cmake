@@ -44,10 +44,15 @@ sluice_unit_test(repl_test SOURCES procs/clients/repl/repl_test.c LINK sluice_re
 sluice_unit_test(top_test SOURCES procs/clients/top/top_test.c LINK sluice_top_core)
 
 sluice_unit_test(doctor_estimate_test SOURCES procs/tools/doctor/estimate_test.c LINK sluice_doctor_core)
+sluice_unit_test(unit_synth_mix SOURCES procs/tools/synth/types/mix_test.c ${procs}/tools/synth/types/mix.c
+  ${procs}/tools/synth/shape.c LINK sluice_model PkgConfig::JANSSON m)
+sluice_unit_test(unit_synth_blocks SOURCES procs/tools/synth/types/blocks_test.c ${procs}/tools/synth/types/blocks.c
+  ${procs}/tools/synth/types/encoder.c LINK sluice_tensor sluice_base m)
 sluice_unit_test(unit_shares SOURCES procs/tools/plan/shares_test.c ${procs}/tools/plan/shares.c LINK sluice_base m)
 sluice_unit_test(unit_eviction SOURCES procs/tools/plan/papers/eviction_test.c
   ${procs}/tools/plan/papers/eviction.c ${procs}/tools/plan/shrunk.c ${procs}/tools/plan/planning.c
   LINK sluice_offline sluice_sim PkgConfig::JANSSON m)
 sluice_unit_test(unit_widths SOURCES procs/tools/plan/papers/widths_test.c ${procs}/tools/plan/papers/widths.c
   LINK sluice_tensor sluice_base m)
+target_compile_definitions(unit_synth_mix PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 target_compile_definitions(unit_eviction PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

@@ -164,28 +164,13 @@ int shape_named(struct shape *s, const char *name, struct error *error)
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
         if (strcmp(shapes[i].name, name) != 0)
             continue;
-        *s = (struct shape){.type = TENSOR_Q4_0, .seed = 1};
+        *s = (struct shape){.mix = MIX_Q4_0, .seed = 1};
         snprintf(s->name, sizeof s->name, "%s", name);
         for (size_t k = 0; k < ARRAY_LEN(knobs); k++)
             memcpy((char *)s + knobs[k].offset, &knobs[k].otherwise, sizeof(double));
         return set_arch(s, shapes[i].arch, error) != 0 ? -1 : set_all(s, shapes[i].fields, error);
     }
     return unknown(name, error);
-}
-
-/* Rows must be a multiple of the block size of the type. */
-static int check_blocks(const struct shape *s, struct error *error)
-{
-    const struct tensor_type_info *type = tensor_type_info(s->type);
-    const uint64_t sizes[] = {s->h.hidden, s->h.expert_inner,
-                              (uint64_t)s->h.heads * s->h.head_size};
-    for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
-        if (sizes[i] == 0 || sizes[i] % type->block_elems != 0)
-            return error_set(error, ERR_BAD_INPUT,
-                             "hidden, expert_inner and heads * head_size must be multiples of %u "
-                             "for %s",
-                             type->block_elems, type->name);
-    return 0;
 }
 
 int shape_finish(struct shape *s, struct error *error)
@@ -202,9 +187,7 @@ int shape_finish(struct shape *s, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "vocab must be at least %u: %u bytes, merges and the end token",
                          VOCABULARY_MIN, 256);
-    if (arch_check_hparams(s->arch, h, error) != 0)
-        return -1;
-    return check_blocks(s, error);
+    return arch_check_hparams(s->arch, h, error);
 }
 
 void shape_put_keys(const struct shape *s, struct gguf_writer *w)
@@ -215,6 +198,7 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
     gguf_put_text(w, "general.name", s->name);
     gguf_put_text(w, "general.description", "random weights, for measuring");
     gguf_put_u32(w, "general.quantization_version", 2);
+    gguf_put_u32(w, "general.file_type", mix_file_type(s->mix));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (rows[i].arch != s->arch)
             continue;
@@ -226,6 +210,9 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
         else
             gguf_put_u32(w, key, get_u32(s, rows[i].offset));
     }
+    /* Without it, other programs take hidden / heads. */
+    snprintf(key, sizeof key, "%s.attention.value_length", arch);
+    gguf_put_u32(w, key, s->h.head_size);
     gguf_put_u64(w, "synth.seed", s->seed);
     for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
         double value;

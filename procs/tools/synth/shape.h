@@ -8,13 +8,14 @@
 
 #include "lib/model/arch/table.h"
 #include "lib/model/gguf/write.h"
-#include "lib/tensor/tensor_type.h"
+#include "procs/tools/synth/types/mix.h"
 
 struct shape {
     char name[64];
     enum arch_id arch;
     struct model_hparams h;
-    enum tensor_type type; /* of experts and dense matrices; norms and routers are F32 */
+    enum mix mix; /* of experts and dense matrices; norms and routers are F32 */
+    bool pure;    /* all of them of the base type of the mix */
     uint64_t seed;
     /* standard deviation of an expert's bias in the router logits, relative to that of their
      * token-dependent part; 0: no bias */

@@ -22,7 +22,6 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/file/replace.h"
-#include "lib/tensor/tensor_type.h"
 #include "procs/clients/common/options.h"
 #include "procs/tools/synth/pipeline.h"
 #include "procs/tools/synth/shape.h"
@@ -59,7 +58,8 @@ static void usage(FILE *out)
         "speed, not quality. The same shape, keys and seed give the same bytes.\n"
         "\n"
         "  -o FILE                    output file; written as FILE.part and renamed at the end\n"
-        "      --type F16|Q8_0|Q4_0   type of experts and dense matrices (default Q4_0)\n"
+        "      --type TYPE            mix of tensor types, below (default Q4_0)\n"
+        "      --pure                 every matrix of the type that gives the mix its name\n"
         "      --seed N               of the random weights (default 1)\n"
         "  -t, --threads N            threads that generate weights (default: 1 per core, at most "
         "%d)\n"
@@ -68,41 +68,31 @@ static void usage(FILE *out)
         "  -q, --quiet                no progress on stderr\n",
         THREADS_DEFAULT_MAX);
     shape_help(out);
+    mix_help(out);
 }
 
-enum { OPT_TYPE = 256, OPT_SEED, OPT_DRY, OPT_OUTPUT };
+enum { OPT_TYPE = 256, OPT_PURE, OPT_SEED, OPT_DRY, OPT_OUTPUT };
 
 static const struct option options[] = {
-    {"type", 1, NULL, OPT_TYPE},     {"seed", 1, NULL, OPT_SEED},
-    {"threads", 1, NULL, 't'},       {"dry-run", 0, NULL, OPT_DRY},
-    {"output", 1, NULL, OPT_OUTPUT}, {"quiet", 0, NULL, 'q'},
-    {"help", 0, NULL, 'h'},          {NULL, 0, NULL, 0},
+    {"type", 1, NULL, OPT_TYPE}, {"pure", 0, NULL, OPT_PURE},   {"seed", 1, NULL, OPT_SEED},
+    {"threads", 1, NULL, 't'},   {"dry-run", 0, NULL, OPT_DRY}, {"output", 1, NULL, OPT_OUTPUT},
+    {"quiet", 0, NULL, 'q'},     {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0},
 };
 
 /* Option values that are applied to the shape later. */
 struct chosen {
-    enum tensor_type type;
+    enum mix mix;
+    bool pure;
     int64_t seed;
 };
-
-static int set_type(struct chosen *c, const char *type_name, struct error *error)
-{
-    static const enum tensor_type types[] = {TENSOR_F16, TENSOR_Q8_0, TENSOR_Q4_0};
-    for (size_t i = 0; i < ARRAY_LEN(types); i++)
-        if (strcasecmp(type_name, tensor_type_info(types[i])->name) == 0) {
-            c->type = types[i];
-            return 0;
-        }
-    return error_set(error, ERR_BAD_INPUT, "--type: '%.40s' is not one of F16|Q8_0|Q4_0",
-                     type_name);
-}
 
 static int one_option(struct synth *s, struct chosen *c, int option, const char *value,
                       struct error *error)
 {
     switch (option) {
     case 'o': s->path = value; return 0;
-    case OPT_TYPE: return set_type(c, value, error);
+    case OPT_TYPE: return mix_option(value, &c->mix, error);
+    case OPT_PURE: c->pure = true; return 0;
     case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &c->seed, error);
     case 't': return option_i64("--threads", value, 1, 16, &s->threads, error);
     case OPT_DRY: s->dry = true; return 0;
@@ -119,7 +109,7 @@ static int one_option(struct synth *s, struct chosen *c, int option, const char 
 
 static int parse(struct synth *s, int argc, char **argv, struct error *error)
 {
-    struct chosen chosen = {.type = TENSOR_Q4_0, .seed = 1};
+    struct chosen chosen = {.mix = MIX_Q4_0, .seed = 1};
     int option;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     s->threads = cores < 1 ? 1 : cores > THREADS_DEFAULT_MAX ? THREADS_DEFAULT_MAX : cores;
@@ -137,7 +127,8 @@ static int parse(struct synth *s, int argc, char **argv, struct error *error)
     for (; optind < argc; optind++)
         if (shape_set(&s->shape, argv[optind], error) != 0)
             return -1;
-    s->shape.type = chosen.type;
+    s->shape.mix = chosen.mix;
+    s->shape.pure = chosen.pure;
     s->shape.seed = (uint64_t)chosen.seed;
     return shape_finish(&s->shape, error);
 }
@@ -240,17 +231,17 @@ static int print(const struct synth *s, const struct weights *weights)
         json_t *o = json_pack(
             "{s:s*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "file",
             s->dry ? NULL : s->path, "shape", s->shape.name, "arch", arch_name(s->shape.arch),
-            "type", tensor_type_info(s->shape.type)->name, "seed", (json_int_t)s->shape.seed,
-            "bytes", (json_int_t)s->file_bytes, "expert_bytes", (json_int_t)experts,
-            "one_expert_bytes", (json_int_t)(experts / count), "bytes_per_token",
-            (json_int_t)per_token, "seconds", s->seconds, "waited_for_weights_seconds", s->waited);
+            "type", mix_name(s->shape.mix), "seed", (json_int_t)s->shape.seed, "bytes",
+            (json_int_t)s->file_bytes, "expert_bytes", (json_int_t)experts, "one_expert_bytes",
+            (json_int_t)(experts / count), "bytes_per_token", (json_int_t)per_token, "seconds",
+            s->seconds, "waited_for_weights_seconds", s->waited);
         json_dumpf(o, stdout, JSON_INDENT(2));
         json_decref(o);
         printf("\n");
     } else {
         char all[16], part[16], one[16], token[16], rate[16];
         printf("%s %s, %s: %s, %s of it experts; %s per expert, %s of experts per token\n",
-               s->shape.name, tensor_type_info(s->shape.type)->name, arch_name(s->shape.arch),
+               s->shape.name, mix_name(s->shape.mix), arch_name(s->shape.arch),
                bytes_format(s->file_bytes, all), bytes_format(experts, part),
                bytes_format(experts / count, one), bytes_format(per_token, token));
         if (!s->dry)
@@ -259,6 +250,19 @@ static int print(const struct synth *s, const struct weights *weights)
                    s->waited > s->seconds / 2 ? "the generation of weights" : "the device");
     }
     return fflush(stdout) == 0 ? 0 : -1;
+}
+
+/* A file may be meant for other programs. */
+static void warn_of_types(const struct synth *s, const struct weights *weights)
+{
+    for (uint32_t i = 0; i < weights->count && !s->quiet; i++) {
+        uint32_t type = weights->tensors[i].type;
+        if (!tensor_type_computed(type)) {
+            fprintf(stderr, "synth: this version of sluice cannot compute with %s (%s)\n",
+                    tensor_type_info(type)->name, weights->tensors[i].name);
+            return;
+        }
+    }
 }
 
 static int run(struct synth *s, struct error *error)
@@ -273,6 +277,7 @@ static int run(struct synth *s, struct error *error)
         rc = weights_open(&weights, &s->shape, w, error);
         if (rc == 0 && (rc = gguf_writer_layout(w, error)) == 0) {
             s->file_bytes = gguf_writer_bytes(w);
+            warn_of_types(s, &weights);
             rc = s->dry ? 0 : write_file(s, &weights, w, error);
             if (rc == 0 && print(s, &weights) != 0)
                 rc = error_set(error, ERR_FAILED, "cannot write to standard output");

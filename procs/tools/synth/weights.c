@@ -10,7 +10,7 @@
 #include "lib/base/bytes.h"
 #include "lib/tensor/tensor_type.h"
 #include "procs/clients/common/token_stream.h"
-#include "procs/tools/synth/blocks.h"
+#include "procs/tools/synth/types/blocks.h"
 
 #define CONSTANT   0.25f /* share of an embedding's variance common to all tokens */
 #define SWIGLU_RMS 0.6f  /* RMS of silu(g) * u for normal g and u */
@@ -87,14 +87,17 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
 {
     const struct shape *s = w->shape;
     struct tensor t = {
-        .type = row->storage == STORAGE_F32 ? TENSOR_F32 : s->type,
+        .type = TENSOR_F32,
         .dims = 2,
         .layer = layer,
         .ne = {arch_dim_size(&s->h, row->ne0), arch_dim_size(&s->h, row->ne1), 1},
         .filling = FILL_RANDOM,
     };
     struct arch_location location = {.role = row->role, .layer = layer};
+    struct mix_tensor matrix = {.role = row->role, .layer = layer, .k = t.ne[0]};
     arch_tensor_name(s->arch, &location, t.name);
+    if (row->storage == STORAGE_ANY && t.ne[1] > 1) /* vectors stay F32 */
+        t.type = mix_type(s->mix, s->pure, &s->h, &matrix);
     if (row->role == DENSE_TOKEN_EMBD)
         t.filling = FILL_EMBEDDING;
     else if (row->role == DENSE_ROUTER)
@@ -115,13 +118,14 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
         if (row->arch != s->arch)
             continue;
         struct tensor t = {
-            .type = s->type,
             .dims = 3,
             .layer = layer,
             .ne = {arch_dim_size(&s->h, row->ne0), arch_dim_size(&s->h, row->ne1), s->h.experts},
             .filling = FILL_RANDOM,
         };
         struct arch_location location = {.is_expert = true, .role = row->matrix, .layer = layer};
+        struct mix_tensor matrix = {true, row->matrix, layer, t.ne[0]};
+        t.type = mix_type(s->mix, s->pure, &s->h, &matrix);
         arch_tensor_name(s->arch, &location, t.name);
         add(w, out, &t);
     }
@@ -135,6 +139,19 @@ static void make_constant(struct weights *w)
         w->constant[i] = random_u64(&random) >> 63 ? 1.0f : -1.0f;
 }
 
+/* The embedding has given rows, which not every type can be made from. */
+static int open_embedding(struct weights *w, struct error *error)
+{
+    const struct shape *s = w->shape;
+    struct mix_tensor t = {.role = DENSE_TOKEN_EMBD, .k = s->h.hidden};
+    enum tensor_type type = mix_type(s->mix, s->pure, &s->h, &t);
+    if (!encoder_has(type))
+        return error_set(error, ERR_BAD_INPUT, "--pure: no embedding of type %s can be made",
+                         tensor_type_info(type)->name);
+    w->embedding = encoder_new(type);
+    return w->embedding ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (embedding)");
+}
+
 int weights_open(struct weights *w, const struct shape *shape, struct gguf_writer *out,
                  struct error *error)
 {
@@ -145,6 +162,8 @@ int weights_open(struct weights *w, const struct shape *shape, struct gguf_write
     if (!w->tensors || !w->constant)
         return error_set(error, ERR_NO_MEMORY, "out of memory (list of tensors)");
     make_constant(w);
+    if (open_embedding(w, error) != 0)
+        return -1;
     for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
         if (dense_rows[i].arch == shape->arch && arch_role_is_global(dense_rows[i].role))
             add_dense(w, out, &dense_rows[i], shape->h.layers);
@@ -155,6 +174,7 @@ int weights_open(struct weights *w, const struct shape *shape, struct gguf_write
 
 void weights_close(struct weights *w)
 {
+    encoder_free(w->embedding);
     free(w->tensors);
     free(w->constant);
     *w = (struct weights){0};
@@ -192,7 +212,7 @@ static void fill_embedding(const struct weights *w, const struct tensor *t, uint
         for (uint32_t i = 0; i < hidden; i++)
             row[i] =
                 sqrtf(CONSTANT) * w->constant[i] + common * group[i] + own * random_normal(&random);
-        blocks_row(t->type, row, hidden, out);
+        encoder_row(w->embedding, row, hidden, out);
     }
 }
 

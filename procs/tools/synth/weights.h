@@ -17,6 +17,7 @@
 
 #include "lib/model/limits.h"
 #include "procs/tools/synth/shape.h"
+#include "procs/tools/synth/types/encoder.h"
 
 #define WEIGHTS_PIECE_BYTES (1u << 20) /* maximum of a piece, or one row */
 
@@ -36,6 +37,7 @@ struct weights {
     const struct shape *shape;
     struct tensor *tensors; /* in file order */
     uint32_t count;
+    struct encoder *embedding;
     float *constant; /* c: `hidden` numbers, +-1 */
 };
 

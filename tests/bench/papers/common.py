@@ -23,7 +23,7 @@ MIB = 2**20
 def model(a):
     shape = TRY_SHAPE if a.form == "try" else SHAPE
     return a.assets.made("papers.gguf", lambda path: m.run(
-        [m.program("synth"), "-q", "-o", path, *shape, "--type", "Q8_0"]))
+        [m.program("synth"), "-q", "-o", path, *shape, "--type", "Q8_0", "--pure"]))
 
 
 def store(a):

@@ -1,26 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "procs/tools/synth/blocks.h"
+#include "procs/tools/synth/types/blocks.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/kernels/kernels.h"
-#include "lib/tensor/tensor_type.h"
+#include "lib/base/bytes.h"
+#include "lib/tensor/half.h"
+#include "lib/tensor/unpack/unpack.h"
 
-#define BLOCK       32u
-#define Q4_0_BYTES  18u
-#define Q8_0_BYTES  34u
-#define SCALES      64u     /* number of different scales in a tensor */
-#define Q4_0_SPREAD 4.6098f /* deviation of uniform numbers in -8 .. 7 */
-#define Q8_0_SPREAD 73.609f /* of numbers in -127 .. 127 with -127 twice */
+#define SCALES       64u /* number of different scales in a tensor */
+#define SAMPLE       64u /* blocks that a type's spread is measured on */
+#define SAMPLE_BYTES (SAMPLE * 256u)
 
-static uint16_t half(float x)
+/* Where blocks have F16 numbers. IQ1_M has its scale in the top bits of four
+ * words, MXFP4 has a power of two. */
+static const struct {
+    enum tensor_type type;
+    struct block_scales at;
+} scales[] = {
+    {TENSOR_Q4_0, {0, -1}},    {TENSOR_Q4_1, {0, 2}},     {TENSOR_Q5_0, {0, -1}},
+    {TENSOR_Q5_1, {0, 2}},     {TENSOR_Q8_0, {0, -1}},    {TENSOR_Q2_K, {80, 82}},
+    {TENSOR_Q3_K, {108, -1}},  {TENSOR_Q4_K, {0, 2}},     {TENSOR_Q5_K, {0, 2}},
+    {TENSOR_Q6_K, {208, -1}},  {TENSOR_IQ2_XXS, {0, -1}}, {TENSOR_IQ2_XS, {0, -1}},
+    {TENSOR_IQ3_XXS, {0, -1}}, {TENSOR_IQ1_S, {0, -1}},   {TENSOR_IQ4_NL, {0, -1}},
+    {TENSOR_IQ3_S, {0, -1}},   {TENSOR_IQ2_S, {0, -1}},   {TENSOR_IQ4_XS, {0, -1}},
+    {TENSOR_TQ1_0, {52, -1}},  {TENSOR_TQ2_0, {64, -1}},  {TENSOR_Q1_0, {0, -1}},
+    {TENSOR_Q2_0, {0, -1}},
+};
+
+struct block_scales blocks_scales(enum tensor_type type)
 {
-    uint16_t h;
-    kernel_ops_of(ISA_GENERIC)->to_f16(&x, 1, &h);
-    return h;
+    for (size_t i = 0; i < ARRAY_LEN(scales); i++)
+        if (scales[i].type == type)
+            return scales[i].at;
+    return (struct block_scales){-1, -1};
 }
 
 static void random_bytes(struct random *random, uint8_t *out, uint64_t bytes)
@@ -31,23 +46,7 @@ static void random_bytes(struct random *random, uint8_t *out, uint64_t bytes)
     }
 }
 
-/* Sets the first two bytes of each block to one of SCALES scales within 25 % of `scale`, so that
- * blocks differ. The mean of numbers from -8 to 7 is -0.5, which would add a common direction to
- * all rows of all layers: `both_signs` makes every other scale negative, as quantisers do. */
-static void put_scales(uint8_t *out, uint64_t bytes, uint32_t block_bytes, float scale,
-                       bool both_signs)
-{
-    uint16_t scales[SCALES];
-    for (uint32_t i = 0; i < SCALES; i++) {
-        float sign = both_signs && i % 2 ? -1.0f : 1.0f;
-        scales[i] = half(sign * scale * (0.75f + 0.5f * (float)i / (SCALES - 1)));
-        sl_assert((scales[i] & 0x7fff) != 0 && (scales[i] & 0x7c00) != 0x7c00);
-    }
-    for (uint64_t at = 0; at < bytes; at += block_bytes)
-        memcpy(out + at, &scales[out[at] % SCALES], sizeof scales[0]);
-}
-
-/* Q8_0 is symmetric: -128 does not occur. */
+/* Q8_0 is symmetric: -128 does not occur. Scales are set later. */
 static void avoid_int8_min(uint8_t *out, uint64_t bytes)
 {
     for (uint64_t i = 0; i < bytes; i++)
@@ -72,77 +71,132 @@ static void random_halves(float deviation, uint8_t *out, uint64_t bytes)
     }
 }
 
-static void random_floats(float deviation, struct random *random, uint8_t *out, uint64_t bytes)
+static void random_floats(enum tensor_type type, float deviation, struct random *random,
+                          uint8_t *out, uint64_t bytes)
 {
-    for (uint64_t at = 0; at < bytes; at += sizeof(float)) {
-        float x = random_normal(random) * deviation;
-        memcpy(out + at, &x, sizeof x);
+    uint64_t step = type == TENSOR_F32 ? 4 : 2;
+    for (uint64_t at = 0; at < bytes; at += step) {
+        uint32_t x = bits_of(random_normal(random) * deviation);
+        if (type == TENSOR_BF16)
+            x >>= 16;
+        memcpy(out + at, &x, step);
     }
+}
+
+/* What random bytes mean under d = 1: their root mean square when dmin is
+ * `minimum`, which makes their mean 0 where the type has minimums. */
+struct spread {
+    float rms, minimum;
+    bool centred;
+};
+
+static struct spread spread_of(enum tensor_type type)
+{
+    const struct unpack_info *info = unpack_info((uint32_t)type);
+    uint32_t block_bytes = tensor_type_info((uint32_t)type)->block_bytes;
+    uint8_t sample[SAMPLE_BYTES];
+    struct random random;
+    double products = 0, minimums = 0, squares = 0, cross = 0, minimum_squares = 0, n = 0;
+    random_seed(&random, 1, 1);
+    random_bytes(&random, sample, SAMPLE * block_bytes);
+    if (type == TENSOR_Q8_0)
+        avoid_int8_min(sample, SAMPLE * block_bytes);
+    for (uint32_t b = 0; b < SAMPLE; b++) {
+        struct unpacked u;
+        info->unpack(sample + b * block_bytes, 0, &u);
+        for (uint32_t i = 0; i < info->unit; i++, n++) {
+            double product = (double)u.scale[i / UNPACK_SUB] * u.code[i];
+            double minimum = u.min[i / UNPACK_SUB];
+            products += product;
+            minimums += minimum;
+            squares += product * product;
+            cross += product * minimum;
+            minimum_squares += minimum * minimum;
+        }
+    }
+    double ratio = info->minimums ? products / minimums : 0;
+    double mean = products / n - ratio * minimums / n;
+    double power = (squares - 2 * ratio * cross + ratio * ratio * minimum_squares) / n;
+    return (struct spread){(float)sqrt(power), (float)ratio, fabs(mean) < 0.02 * sqrt(power)};
+}
+
+/* d is what struct unpacked has: IQ1, IQ2 and IQ3 types store a multiple of it.
+ */
+static float stored_scale(enum tensor_type type)
+{
+    switch (type) {
+    case TENSOR_IQ1_S:
+    case TENSOR_IQ1_M:
+    case TENSOR_IQ2_XXS:
+    case TENSOR_IQ2_XS:
+    case TENSOR_IQ2_S: return 8;
+    case TENSOR_IQ3_XXS: return 4;
+    default: return 1;
+    }
+}
+
+static void put_iq1_m(uint8_t *block, uint16_t d)
+{
+    for (uint32_t i = 0; i < 4; i++)
+        block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | (d >> 4 * i & 15) << 4);
+}
+
+/* Gives each block one of SCALES scales within 25 % of `scale`, so that blocks
+ * differ. A mean that is not 0 would add a common direction to all rows of all
+ * layers: then every other scale is negative, as quantisers do. */
+static void put_scales(enum tensor_type type, uint8_t *out, uint64_t bytes,
+                       const struct spread *spread, float scale)
+{
+    uint32_t block_bytes = tensor_type_info((uint32_t)type)->block_bytes;
+    struct block_scales at = blocks_scales(type);
+    uint16_t d[SCALES], dmin[SCALES];
+    for (uint32_t i = 0; i < SCALES; i++) {
+        float sign = !spread->centred && i % 2 ? -1.0f : 1.0f;
+        float value = sign * scale * (0.75f + 0.5f * (float)i / (SCALES - 1));
+        d[i] = f32_to_f16(value * stored_scale(type));
+        dmin[i] = f32_to_f16(value * spread->minimum);
+        sl_assert((d[i] & 0x7fff) != 0 && (d[i] & 0x7c00) != 0x7c00);
+    }
+    for (uint64_t b = 0; b < bytes; b += block_bytes) {
+        uint32_t i = out[b + (at.d < 0 ? 49u : (uint32_t)at.d)] % SCALES;
+        if (at.d < 0)
+            put_iq1_m(out + b, d[i]);
+        else
+            memcpy(out + b + at.d, &d[i], sizeof d[i]);
+        if (at.dmin >= 0)
+            memcpy(out + b + at.dmin, &dmin[i], sizeof dmin[i]);
+    }
+}
+
+/* Each block gets one of the two powers of two around the scale, so that the
+ * variance is correct. */
+static void put_exponents(uint8_t *out, uint64_t bytes, float scale)
+{
+    uint32_t block_bytes = tensor_type_info(TENSOR_MXFP4)->block_bytes;
+    int exponent = (int)floorf(log2f(scale));
+    float low = powf(4.0f, (float)exponent);
+    uint32_t above = (uint32_t)(256.0f * (scale * scale - low) / (3.0f * low) + 0.5f);
+    for (uint64_t b = 0; b < bytes; b += block_bytes)
+        out[b] = (uint8_t)(exponent + 128 + (out[b] < above ? 1 : 0));
 }
 
 void blocks_random(enum tensor_type type, float deviation, struct random *random, void *out,
                    uint64_t bytes)
 {
-    if (type == TENSOR_F32) {
-        random_floats(deviation, random, out, bytes);
+    if (type == TENSOR_F32 || type == TENSOR_BF16) {
+        random_floats(type, deviation, random, out, bytes);
         return;
     }
     random_bytes(random, out, bytes);
-    switch (type) {
-    case TENSOR_F16: random_halves(deviation, out, bytes); break;
-    case TENSOR_Q8_0:
+    if (type == TENSOR_F16) {
+        random_halves(deviation, out, bytes);
+        return;
+    }
+    struct spread spread = spread_of(type);
+    if (type == TENSOR_Q8_0)
         avoid_int8_min(out, bytes);
-        put_scales(out, bytes, Q8_0_BYTES, deviation / Q8_0_SPREAD, false);
-        break;
-    case TENSOR_Q4_0: put_scales(out, bytes, Q4_0_BYTES, deviation / Q4_0_SPREAD, true); break;
-    default: sl_panic("type %d is not supported", (int)type);
-    }
-}
-
-static float widest(const float *x)
-{
-    float max = 0;
-    for (uint32_t i = 0; i < BLOCK; i++)
-        max = fabsf(x[i]) > fabsf(max) ? x[i] : max;
-    return max;
-}
-
-static void row_q8_0(const float *x, uint32_t n, uint8_t *out)
-{
-    for (uint32_t b = 0; b < n; b += BLOCK, out += Q8_0_BYTES) {
-        float scale = fabsf(widest(x + b)) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0;
-        uint16_t h = half(scale);
-        memcpy(out, &h, sizeof h);
-        for (uint32_t i = 0; i < BLOCK; i++)
-            out[2 + i] = (uint8_t)(int8_t)lrintf(x[b + i] * inverse);
-    }
-}
-
-/* The value with the largest magnitude becomes -8, so that the whole range is used (as in GGML's
- * quantiser). */
-static void row_q4_0(const float *x, uint32_t n, uint8_t *out)
-{
-    for (uint32_t b = 0; b < n; b += BLOCK, out += Q4_0_BYTES) {
-        float scale = widest(x + b) / -8.0f, inverse = scale != 0 ? 1.0f / scale : 0;
-        uint16_t h = half(scale);
-        memcpy(out, &h, sizeof h);
-        for (uint32_t i = 0; i < BLOCK / 2; i++) {
-            long low = lrintf(x[b + i] * inverse) + 8,
-                 high = lrintf(x[b + i + BLOCK / 2] * inverse) + 8;
-            low = low > 15 ? 15 : low;
-            high = high > 15 ? 15 : high;
-            out[2 + i] = (uint8_t)(low | high << 4);
-        }
-    }
-}
-
-void blocks_row(enum tensor_type type, const float *x, uint32_t n, void *out)
-{
-    switch (type) {
-    case TENSOR_F32: memcpy(out, x, n * sizeof *x); break;
-    case TENSOR_F16: kernel_ops_of(ISA_GENERIC)->to_f16(x, n, out); break;
-    case TENSOR_Q8_0: row_q8_0(x, n, out); break;
-    case TENSOR_Q4_0: row_q4_0(x, n, out); break;
-    default: sl_panic("type %d is not supported", (int)type);
-    }
+    if (type == TENSOR_MXFP4)
+        put_exponents(out, bytes, deviation / spread.rms);
+    else
+        put_scales(type, out, bytes, &spread, deviation / spread.rms);
 }

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The types of a mix are those that llama.cpp's quantiser chose (tests/golden/mix_vectors.py). */
+#include <check.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "procs/tools/synth/shape.h"
+
+static json_t *models;
+
+static void make_shape(struct shape *s, const json_t *words)
+{
+    struct error error;
+    ck_assert_int_eq(shape_named(s, json_string_value(json_array_get(words, 0)), &error), 0);
+    for (size_t i = 1; i < json_array_size(words); i++)
+        ck_assert_int_eq(shape_set(s, json_string_value(json_array_get(words, i)), &error), 0);
+    ck_assert_msg(shape_finish(s, &error) == 0, "%s", error.text);
+}
+
+/* The tensor's role and row, from its name with "N" for the layer. */
+static void find_tensor(const struct shape *s, const char *name, struct mix_tensor *t)
+{
+    static const struct {
+        const char *name;
+        bool is_expert;
+        uint32_t role;
+        enum arch_dim k;
+    } rows[] = {
+        {"token_embd.weight", false, DENSE_TOKEN_EMBD, ARCH_DIM_HIDDEN},
+        {"output.weight", false, DENSE_OUTPUT, ARCH_DIM_HIDDEN},
+        {"blk.N.attn_q.weight", false, DENSE_ATTN_Q, ARCH_DIM_HIDDEN},
+        {"blk.N.attn_k.weight", false, DENSE_ATTN_K, ARCH_DIM_HIDDEN},
+        {"blk.N.attn_v.weight", false, DENSE_ATTN_V, ARCH_DIM_HIDDEN},
+        {"blk.N.attn_output.weight", false, DENSE_ATTN_OUT, ARCH_DIM_Q},
+        {"blk.N.ffn_gate_shexp.weight", false, DENSE_SHARED_GATE, ARCH_DIM_HIDDEN},
+        {"blk.N.ffn_up_shexp.weight", false, DENSE_SHARED_UP, ARCH_DIM_HIDDEN},
+        {"blk.N.ffn_down_shexp.weight", false, DENSE_SHARED_DOWN, ARCH_DIM_SHARED},
+        {"blk.N.ffn_gate_exps.weight", true, EXPERT_GATE, ARCH_DIM_HIDDEN},
+        {"blk.N.ffn_up_exps.weight", true, EXPERT_UP, ARCH_DIM_HIDDEN},
+        {"blk.N.ffn_down_exps.weight", true, EXPERT_DOWN, ARCH_DIM_INNER},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (strcmp(rows[i].name, name) == 0) {
+            *t = (struct mix_tensor){rows[i].is_expert, rows[i].role, 0,
+                                     arch_dim_size(&s->h, rows[i].k)};
+            return;
+        }
+    }
+    ck_abort_msg("no role for %s", name);
+}
+
+static void check_tensor(const struct shape *s, const char *mix, const char *name,
+                         const json_t *want)
+{
+    struct mix_tensor t;
+    find_tensor(s, name, &t);
+    bool same = json_is_string(want); /* all layers have one type */
+    for (t.layer = 0; t.layer < s->h.layers; t.layer++) {
+        const char *type = json_string_value(same ? want : json_array_get(want, t.layer));
+        ck_assert_ptr_nonnull(type);
+        const char *got = tensor_type_info(mix_type(s->mix, false, &s->h, &t))->name;
+        ck_assert_msg(strcmp(got, type) == 0, "%s, %s, %s, layer %u: %s instead of %s", mix,
+                      arch_name(s->arch), name, t.layer, got, type);
+    }
+}
+
+START_TEST(chosen_types)
+{
+    const json_t *model = json_array_get(models, (size_t)_i);
+    const char *mix, *name;
+    json_t *tensors, *want;
+    struct shape s;
+    struct error error;
+    make_shape(&s, json_object_get(model, "shape"));
+    ck_assert_uint_gt(json_object_size(json_object_get(model, "mixes")), 30);
+    json_object_foreach(json_object_get(model, "mixes"), mix, tensors)
+    {
+        ck_assert_int_eq(mix_option(mix, &s.mix, &error), 0);
+        json_object_foreach(tensors, name, want) check_tensor(&s, mix, name, want);
+    }
+}
+END_TEST
+
+START_TEST(names)
+{
+    struct error error;
+    enum mix mix;
+    ck_assert_int_eq(mix_option("q4_k_m", &mix, &error), 0);
+    ck_assert_str_eq(mix_name(mix), "Q4_K_M");
+    ck_assert_uint_eq(mix_file_type(mix), 15);
+    ck_assert_int_eq(mix_option("Q4_K_XL", &mix, &error), -1);
+    ck_assert_ptr_nonnull(strstr(error.text, "Q4_K_S|Q4_K_M|"));
+    ck_assert_ptr_nonnull(strstr(error.text, "MXFP4"));
+}
+END_TEST
+
+int main(void)
+{
+    json_t *doc = json_load_file(SLUICE_SOURCE_DIR "/tests/golden/data/mixes.json", 0, NULL);
+    if (!doc)
+        return EXIT_FAILURE;
+    models = json_object_get(doc, "models");
+    Suite *s = suite_create("mixes");
+    TCase *c = tcase_create("mixes");
+    tcase_add_loop_test(c, chosen_types, 0, (int)json_array_size(models));
+    tcase_add_test(c, names);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    json_decref(doc);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
