@@ -30,6 +30,14 @@ static long lines_with(const struct engine *e, const char *text)
     return lines;
 }
 
+/* The gateway's log is written by a thread of its own. */
+static void wait_lines(const struct engine *e, long wanted)
+{
+    uint64_t deadline = deadline_in(END_MS);
+    while (lines_with(e, "WARN gateway") < wanted)
+        CHECK(deadline_tick(deadline), "the log has fewer than %ld lines", wanted);
+}
+
 static bool is_4xx(const struct http *h)
 {
     return h->status >= 400 && h->status < 500;
@@ -121,8 +129,8 @@ static void malformed(void)
               "case %zu: status %d instead of %d: %.200s", i, h.status, cases[i].status,
               h.raw ? h.raw : "");
         http_close(&h);
-        long lines = lines_with(e, "WARN gateway") - before;
-        CHECK(lines == 1, "case %zu has %ld lines in the log", i, lines);
+        wait_lines(e, before + 1);
+        CHECK(lines_with(e, "WARN gateway") == before + 1, "case %zu has several log lines", i);
     }
     end_unharmed(e, port);
 }
@@ -151,7 +159,8 @@ static void malformed_together(void)
         http_close(&h[i]);
     }
     CHECK(rejected_count(e) == MANY, "%d rejections were counted", (int)rejected_count(e));
-    CHECK(lines_with(e, "WARN gateway") == MANY, "%ld log lines", lines_with(e, "WARN gateway"));
+    wait_lines(e, MANY);
+    CHECK(lines_with(e, "WARN gateway") == MANY, "more log lines than requests");
     end_unharmed(e, port);
 }
 
@@ -203,18 +212,79 @@ static void corpora(void)
 {
     unsigned port;
     struct engine *e = gateway_start(&port, options);
-    all_bad(e, port, CORPUS "/reqline", reply_to);
+    all_bad(e, port, CORPUS "/head", reply_to);
     all_bad(e, port, CORPUS "/req", ask_body);
     engine_stop(e);
 }
 
-/* ---- the first line ---- */
+/* ---- one request per connection ---- */
 
-/* A first line sent byte by byte, also longer than the part that the gateway checks. */
-static void dripping_line(void)
+static size_t responses(const struct http *h)
+{
+    size_t n = 0;
+    for (const char *at = h->raw; at && (at = strstr(at, "HTTP/1.1 ")); at++)
+        n++;
+    return n;
+}
+
+/* The reply to these bytes, up to the end of the connection, which the gateway closes. */
+static void reply_until_closed(struct http *h, unsigned port, const char *bytes)
+{
+    *h = (struct http){.fd = http_connect(port)};
+    http_write(h->fd, bytes, strlen(bytes));
+    http_finish(h, END_MS);
+}
+
+/* Bytes after a request, which a proxy may count to its body, are no second request: each connection
+ * ends after one response. */
+static void one_request_per_connection(void)
+{
+#define GET_HEALTH "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: keep-alive\r\n\r\n"
+#define POST_CHUNKS                                                                                \
+    "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    static const struct {
+        const char *bytes;
+        int status;
+    } cases[] = {
+        {GET_HEALTH GET_HEALTH, 200},
+        {GET_HEALTH "GARBAGE\r\n\r\n", 200},
+        {"GET /health HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" GET_HEALTH, 200},
+        {"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" GET_HEALTH, 404},
+        {"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n"
+         "{}" GET_HEALTH,
+         400},
+        {POST_CHUNKS "2\r\n{}\r\n0\r\n\r\n" GET_HEALTH, 400},
+        /* sizes of chunks */
+        {POST_CHUNKS "0x2\r\n{}\r\n0\r\n\r\n" GET_HEALTH, 400},
+        {POST_CHUNKS "+2\r\n{}\r\n0\r\n\r\n" GET_HEALTH, 400},
+        {POST_CHUNKS "-2\r\n{}\r\n0\r\n\r\n" GET_HEALTH, 400},
+        {POST_CHUNKS " 2\r\n{}\r\n0\r\n\r\n" GET_HEALTH, 400},
+        {POST_CHUNKS "2 \r\n{}\r\n0\r\n\r\n" GET_HEALTH, 400},
+        {POST_CHUNKS "\r\n{}\r\n0\r\n\r\n" GET_HEALTH, 400},
+        {POST_CHUNKS "2\r\n{}!\r\n0\r\n\r\n" GET_HEALTH, 400},
+        {POST_CHUNKS "10000000000000002\r\n{}\r\n0\r\n\r\n" GET_HEALTH, 413},
+    };
+    unsigned port;
+    struct engine *e = gateway_start(&port, options);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct http h;
+        reply_until_closed(&h, port, cases[i].bytes);
+        CHECK(h.status == cases[i].status, "case %zu: status %d: %.200s", i, h.status,
+              h.raw ? h.raw : "");
+        CHECK(responses(&h) == 1, "case %zu: %zu responses: %s", i, responses(&h), h.raw);
+        CHECK(strcasestr(h.raw, "\r\nConnection: close\r\n"), "case %zu: %s", i, h.raw);
+        http_close(&h);
+    }
+    engine_stop(e);
+}
+
+/* ---- slow heads ---- */
+
+/* A head sent byte by byte, up to the longest one. */
+static void dripping_head(void)
 {
     unsigned port;
-    static const size_t queries[] = {1, 700, 3000};
+    static const size_t queries[] = {1, 700, 3000, 7000};
     static const int on = 1;
     struct engine *e = gateway_start(&port, options);
     for (size_t i = 0; i < ARRAY_LEN(queries); i++) {
@@ -267,14 +337,14 @@ static void garbage_without_end(void)
     engine_stop(e);
 }
 
-/* A disconnect before the first line is not logged. */
-static void half_a_line(void)
+/* A disconnect before the end of the head is not logged. */
+static void half_a_head(void)
 {
     unsigned port;
     char byte;
     struct engine *e = gateway_start(&port, options);
     int fd = http_connect(port);
-    http_write(fd, "GET /hea", 8);
+    http_write(fd, "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n", 39);
     shutdown(fd, SHUT_WR);
     CHECK(recv(fd, &byte, 1, 0) == 0, "the connection was not closed without a reply");
     close(fd);
@@ -320,8 +390,10 @@ static void bounds(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(malformed),           ROW(malformed_together), ROW(corpora), ROW(dripping_line),
-        ROW(garbage_without_end), ROW(half_a_line),        ROW(bounds),
+        ROW(malformed),     ROW(malformed_together),
+        ROW(corpora),       ROW(one_request_per_connection),
+        ROW(dripping_head), ROW(garbage_without_end),
+        ROW(half_a_head),   ROW(bounds),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -2,7 +2,7 @@
 /* Shared by the files of the gateway. One thread does everything; gateway_main.c is the overview.
  * The lifetime of a request:
  *
- *   acceptor.c    a connection whose first line has not arrived; then the HTTP library owns it
+ *   acceptor.c    a connection whose head has not arrived; then the HTTP library owns it
  *   http.c        struct exchange: one HTTP request. body collected -> route -> response at once,
  *                 or SUSPENDED (the HTTP library ignores the connection) until exchange_respond is
  *                 called
@@ -110,7 +110,7 @@ void exchange_shared(struct exchange *x, struct shared *shared);
 /* Counts a rejected request and logs a line, at most LOG_LINES of them per LOG_EVERY_NS. */
 void log_rejection(struct gateway *g, const char *why);
 
-/* ---- acceptor.c: connections before their first line ----------------------------------------- */
+/* ---- acceptor.c: connections before the head of their request ----------------------------------------- */
 
 #define ACCEPTOR_FDS 2
 
@@ -118,7 +118,7 @@ int acceptor_open(struct gateway *g, unsigned connections, struct error *error);
 /* Stops accepting connections; existing ones are served. */
 void acceptor_close(struct gateway *g);
 void acceptor_poll(const struct gateway *g, uint64_t now_ns, struct pollfd fds[ACCEPTOR_FDS]);
-/* Accepts connections, checks their first bytes, passes them to the library. */
+/* Accepts connections, checks the head of their request, passes them to the library. */
 void acceptor_run(struct gateway *g);
 void acceptor_tick(struct gateway *g, uint64_t now_ns);
 /* Open connections: pending ones and the library's. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accepts connections and validates the first request line, because the HTTP library closes invalid
- * connections silently. The line is peeked at, not read, so that the library gets the connection
- * unchanged.
+/* Accepts connections and checks the head of the request, because the HTTP library accepts heads
+ * that a proxy reads differently, and closes other invalid connections silently. The head is peeked
+ * at, not read, so that the library gets the connection unchanged. A connection carries one request
+ * (common_headers in http.c), so that no head reaches the library unchecked.
  *
- *   accepted --> LINE --(a request line)----> the HTTP library
- *                 |  \--(malformed)--> 400 sent --> LEAVING --(disconnect, 1 s)--> closed
+ *   accepted --> HEAD --(a request's head)----> the HTTP library
+ *                 |  \--(malformed)--> 400 or 431 sent --> LEAVING --(disconnect, 1 s)--> closed
  *                 +--(disconnect, --http-timeout)--> closed
  *
  * LEAVING: if it were closed at once, with unread bytes, the kernel would discard the response. */
@@ -18,7 +19,7 @@
 
 #include "lib/base/assert.h"
 #include "procs/engine/gateway/gateway.h"
-#include "procs/engine/gateway/http/reqline.h"
+#include "procs/engine/gateway/http/head.h"
 #include "shm/segment/inherited_fds.h"
 
 #define EVENTS          64
@@ -134,29 +135,30 @@ static bool discard(struct pending_conn *conn)
     return false;
 }
 
-static size_t rejection_response(const char *why, char out[REPLY_BYTES])
+static size_t rejection_response(unsigned status, const char *why, char out[REPLY_BYTES])
 {
     struct error error;
     error_set(&error, ERR_BAD_INPUT, "%s", why);
-    json_t *object = error_object(MHD_HTTP_BAD_REQUEST, &error, NULL);
+    json_t *object = error_object(status, &error, NULL);
     char *body = object ? json_dumps(object, JSON_COMPACT) : NULL;
     int n = snprintf(out, REPLY_BYTES,
-                     "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
+                     "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
                      "Content-Length: %zu\r\nConnection: close\r\n\r\n%s",
-                     body ? strlen(body) : 0, body ? body : "");
+                     status, MHD_get_reason_phrase_for(status), body ? strlen(body) : 0,
+                     body ? body : "");
     sl_assert(n > 0 && n < REPLY_BYTES);
     free(body);
     json_decref(object);
     return (size_t)n;
 }
 
-static void reject(struct gateway *g, struct pending_conn *conn, const char *why)
+static void reject(struct gateway *g, struct pending_conn *conn, unsigned status, const char *why)
 {
     char reply[REPLY_BYTES], line[REPLY_BYTES];
     counter_add(g->child.row, CTR_GATEWAY_requests_malformed, 1);
-    snprintf(line, sizeof line, "%u, %s", MHD_HTTP_BAD_REQUEST, why);
+    snprintf(line, sizeof line, "%u, %s", status, why);
     log_rejection(g, line);
-    size_t bytes = rejection_response(why, reply);
+    size_t bytes = rejection_response(status, why, reply);
     bool more = discard(conn);
     /* It is shorter than any send buffer. An error means that the client reset the connection. */
     (void)!send(conn->fd, reply, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -172,7 +174,7 @@ static void reject(struct gateway *g, struct pending_conn *conn, const char *why
 /* The client has sent bytes or disconnected. */
 static void check(struct gateway *g, struct pending_conn *conn, bool ended)
 {
-    char bytes[REQLINE_CHECK_BYTES];
+    char bytes[HEAD_BYTES_MAX];
     const char *why = "";
     if (conn->leaving) {
         if (!discard(conn))
@@ -187,11 +189,12 @@ static void check(struct gateway *g, struct pending_conn *conn, bool ended)
         return;
     }
     conn->has_sent = true;
-    switch (reqline_check(bytes, (size_t)n, &why)) {
-    case REQLINE_TAKEN: pass_to_library(g, conn); break;
-    case REQLINE_REJECTED: reject(g, conn, why); break;
-    case REQLINE_MORE:
-        if (ended) {       /* in the middle of a line: it disconnected */
+    switch (head_check(bytes, (size_t)n, &why)) {
+    case HEAD_TAKEN: pass_to_library(g, conn); break;
+    case HEAD_REJECTED: reject(g, conn, MHD_HTTP_BAD_REQUEST, why); break;
+    case HEAD_TOO_LONG: reject(g, conn, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, why); break;
+    case HEAD_MORE:
+        if (ended) {       /* in the middle of the head: it disconnected */
             discard(conn); /* else the kernel would report an error */
             close_conn(g, conn);
         }

@@ -13,7 +13,7 @@
 #include "procs/engine/gateway/gateway.h"
 #include "shm/segment/inherited_fds.h"
 
-#define POOL_BYTES              8192 /* per connection: request and response headers */
+#define POOL_BYTES              8192 /* per connection: the head (HEAD_BYTES_MAX) and the response's */
 #define POOL_STEP_BYTES         1024
 #define DISCARD_TIMES           4 /* times --http-body; more disconnects the client */
 #define LOG_EVERY_NS            (10 * NS_PER_S)
@@ -183,8 +183,11 @@ static void header(struct MHD_Response *response, const char *name, const char *
         MHD_add_response_header(response, name, value);
 }
 
-static void policy_headers(struct MHD_Response *response)
+/* One request per connection: the acceptor has checked the head of the first one only, and a client
+ * whose end of a request differs from ours must not get a second one read. */
+static void common_headers(struct MHD_Response *response)
 {
+    header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     header(response, "X-Content-Type-Options", "nosniff");
     header(response, "Content-Security-Policy", POLICY);
 }
@@ -207,7 +210,7 @@ static void set_response(struct exchange *x, unsigned status, struct MHD_Respons
 
 void exchange_respond(struct exchange *x, unsigned status, struct MHD_Response *response)
 {
-    policy_headers(response);
+    common_headers(response);
     if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
         header(response, MHD_HTTP_HEADER_RETRY_AFTER, RETRY_AFTER);
     set_response(x, status, response);
@@ -293,7 +296,7 @@ struct shared *shared_new(struct gateway *g, const char *type, char *text, size_
         return NULL;
     }
     *shared = (struct shared){g, text_response(type, text, bytes), bytes, 1};
-    policy_headers(shared->response);
+    common_headers(shared->response);
     if (shared->response)
         return shared;
     shared_release(shared);
@@ -382,16 +385,6 @@ static bool cross_origin(const struct gateway *g, struct MHD_Connection *connect
             inet_pton(AF_INET6, name, &address) != 1);
 }
 
-/* Two lengths of one body: a proxy may have used the other one, so that the next bytes are a
- * request it has not checked. The connection is closed after the response. */
-static bool two_lengths(struct MHD_Connection *connection)
-{
-    return MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
-                                       MHD_HTTP_HEADER_CONTENT_LENGTH) &&
-           MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
-                                       MHD_HTTP_HEADER_TRANSFER_ENCODING);
-}
-
 /* Finds the route. Rejects requests that cannot be handled. */
 static void route_request(struct exchange *x, const char *method, const char *path)
 {
@@ -405,11 +398,7 @@ static void route_request(struct exchange *x, const char *method, const char *pa
         if (here && strcmp(routes[i].method, method) == 0)
             x->route = &routes[i];
     }
-    if (two_lengths(x->connection)) {
-        exchange_status_error(x, MHD_HTTP_BAD_REQUEST,
-                              "Content-Length and Transfer-Encoding exclude each other");
-        header(x->ready, MHD_HTTP_HEADER_CONNECTION, "close");
-    } else if (!x->route && known)
+    if (!x->route && known)
         exchange_status_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "method not allowed for this path");
     else if (!x->route)
         exchange_status_error(x, MHD_HTTP_NOT_FOUND,

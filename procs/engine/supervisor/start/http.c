@@ -16,10 +16,12 @@
 
 #define ADDRESS_DEFAULT "127.0.0.1"
 #define BACKLOG         1024
-/* Socket buffers of one connection, per direction. The kernel doubles them and charges queued bytes
- * to us. They are small because the maximum of all connections is reserved. */
-#define SOCKET_BUFFER_BYTES 4096
-#define SOCKET_QUEUES       (2 * 2 * SOCKET_BUFFER_BYTES)
+/* Socket buffers of one connection. The kernel doubles them and charges queued bytes to us. They are
+ * small because the maximum of all connections is reserved. The gateway peeks at the whole head of a
+ * request (gateway/http/head.h), so it must fit. */
+#define RECEIVE_BYTES 8192
+#define SEND_BYTES    4096
+#define SOCKET_QUEUES (2 * (RECEIVE_BYTES + SEND_BYTES))
 
 /* A connection: the HTTP library's pool and structures, our state; the kernel's socket, file and
  * queued bytes. */
@@ -126,14 +128,15 @@ static int check_key(const struct params *p, bool loopback, struct error *error)
 
 static int bind_to(const struct address *a)
 {
-    static const int one = 1, buffer = SOCKET_BUFFER_BYTES;
+    static const int one = 1, receive_bytes = RECEIVE_BYTES, send_bytes = SEND_BYTES;
     int fd = fd_high(
         socket(a->of.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer); /* accepted ones inherit them */
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+    /* accepted ones inherit them */
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
     if (bind(fd, &a->of.any, a->bytes) == 0 && listen(fd, BACKLOG) == 0)
         return fd;
     int saved = errno;
