@@ -193,6 +193,55 @@ static int parse_prompt(const json_t *body, struct engine_submit *out, struct er
     return 0;
 }
 
+/* Ranges of the prompt, [[from, to], ...]. */
+static int parse_special(const json_t *body, struct engine_submit *out, struct error *error)
+{
+    const json_t *ranges = json_object_get(body, "special");
+    size_t count = json_array_size(ranges);
+    if (!ranges)
+        return 0;
+    if (!json_is_array(ranges) || count > ENGINE_RANGES_MAX || !out->prompt)
+        return error_set(error, ERR_BAD_INPUT,
+                         "special must be an array of at most %u ranges of the prompt's text",
+                         ENGINE_RANGES_MAX);
+    if (count == 0)
+        return 0;
+    out->special.at = calloc(count, sizeof *out->special.at);
+    if (!out->special.at)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%zu ranges)", count);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *range = json_array_get(ranges, i), *from = json_array_get(range, 0),
+                     *to = json_array_get(range, 1);
+        if (json_array_size(range) != 2 || !json_is_integer(from) || !json_is_integer(to) ||
+            json_integer_value(from) < 0 || json_integer_value(from) > ENGINE_PROMPT_BYTES_MAX ||
+            json_integer_value(to) < 0 || json_integer_value(to) > ENGINE_PROMPT_BYTES_MAX)
+            return error_set(error, ERR_BAD_INPUT, "special[%zu] is not [from, to]", i);
+        out->special.at[out->special.count++] = (struct text_range){
+            (uint32_t)json_integer_value(from), (uint32_t)json_integer_value(to)};
+    }
+    if (!text_ranges_valid(&out->special, out->prompt_bytes))
+        return error_set(error, ERR_BAD_INPUT,
+                         "special must have ascending, separate ranges of the prompt's bytes");
+    return 0;
+}
+
+/* A range may extend beyond the prompt (text_ranges_all); it is cut there. */
+static json_t *special_json(const struct engine_submit *s)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < s->special.count; i++) {
+        struct text_range r = s->special.at[i];
+        if (r.to > s->prompt_bytes)
+            r.to = (uint32_t)s->prompt_bytes;
+        if (r.from < r.to &&
+            json_array_append_new(array, json_pack("[i, i]", (int)r.from, (int)r.to)) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
 /* Forced tokens: all of them must be used as new tokens. */
 static int parse_forced(const json_t *body, struct engine_submit *out, struct error *error)
 {
@@ -220,14 +269,14 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
     engine_submit_defaults(out);
     json_t *sampling = json_object_get(body, "sampling");
     if (only_known(body,
-                   ",request_key,prompt,ids,max_tokens,ignore_eos,parse_special,logprobs,"
+                   ",request_key,prompt,ids,max_tokens,ignore_eos,special,logprobs,"
                    "score_prompt,sampling,forced,stop,",
                    error) != 0 ||
         check_key(body, out, error) != 0 || parse_prompt(body, out, error) != 0 ||
         get_int(body, "max_tokens", 0, ENGINE_TOKENS_MAX, &out->max_tokens, error) != 0 ||
         get_int(body, "logprobs", 0, ENGINE_LOGPROBS_MAX, &out->logprobs, error) != 0 ||
         get_bool(body, "ignore_eos", &out->ignore_eos, error) != 0 ||
-        get_bool(body, "parse_special", &out->parse_special, error) != 0 ||
+        parse_special(body, out, error) != 0 ||
         get_bool(body, "score_prompt", &out->score_prompt, error) != 0 ||
         parse_forced(body, out, error) != 0 || parse_stops(body, out, error) != 0)
         return -1;
@@ -238,6 +287,7 @@ void engine_submit_parsed_free(struct engine_submit *out)
 {
     free((void *)out->prompt_ids);
     free((void *)out->forced);
+    text_ranges_free(&out->special);
     out->prompt_ids = out->forced = NULL;
     out->prompt_ids_count = out->forced_count = 0;
 }
@@ -357,7 +407,7 @@ static json_t *submit_json(const struct engine_submit *s, const char *key)
     bool fine = request && put(request, "request_key", json_string(key)) &&
                 put(request, "max_tokens", json_integer(s->max_tokens)) &&
                 put(request, "ignore_eos", json_boolean(s->ignore_eos)) &&
-                put(request, "parse_special", json_boolean(s->parse_special)) &&
+                (s->special.count == 0 || !s->prompt || put(request, "special", special_json(s))) &&
                 put(request, "logprobs", json_integer(s->logprobs)) &&
                 put(request, "score_prompt", json_boolean(s->score_prompt)) &&
                 put(request, "sampling", sampling_json(&s->sampling)) &&

@@ -11,6 +11,7 @@
 #include "ipc/rpc/rpc.h"
 #include "lib/sampling/sampling.h"
 #include "lib/sampling/stops.h"
+#include "lib/text/ranges.h"
 
 /* {"temperature": ...}; NULL without memory. */
 json_t *sampling_json(const struct sampling *s);
@@ -19,6 +20,7 @@ json_t *sampling_json(const struct sampling *s);
 #define ENGINE_PROMPT_IDS_MAX   65536u
 #define ENGINE_TOKENS_MAX       (1 << 24) /* max_tokens */
 #define ENGINE_LOGPROBS_MAX     100
+#define ENGINE_RANGES_MAX       4096u /* of the prompt */
 #define ENGINE_KEY_BYTES_MAX    64    /* printable ASCII */
 #define ENGINE_WAIT_MS_MAX      60000 /* maximum of one long poll */
 #define ENGINE_NEXT_IDS_MAX     4096  /* tokens or log-probabilities in one reply */
@@ -38,9 +40,10 @@ struct engine_submit {
     size_t forced_count;    /* at most max_tokens; tokens beyond are sampled */
     int64_t max_tokens;     /* maximum new tokens */
     bool ignore_eos;
-    bool parse_special; /* parse control tokens written in the prompt */
-    int64_t logprobs;   /* 0: none; else record the log-probability of each chosen token */
-    bool score_prompt;  /* eval: record log-probabilities of the prompt's tokens, sample nothing */
+    struct text_ranges special; /* of the prompt: where the text of a control token is that token.
+                                 * text_ranges_all: everywhere. Borrowed */
+    int64_t logprobs;           /* 0: none; else record the log-probability of each chosen token */
+    bool score_prompt; /* eval: record log-probabilities of the prompt's tokens, sample nothing */
     const char *request_key; /* unique key made by the client: a repeated submit returns the same
                               * id; NULL: made by the stub */
     struct stop_texts stops;
@@ -91,7 +94,7 @@ json_t *engine_cancel_request(uint64_t id);
 
 /* Server side (compute). Each returns 0, or -1 with ERR_BAD_INPUT. Every field is checked against
  * the tables and limits above; unknown fields are rejected. Prompt and key of a parsed submit are
- * borrowed from body; its ids and forced tokens are freed by engine_submit_parsed_free, which may
+ * borrowed from body; its ids, forced tokens and ranges are freed by engine_submit_parsed_free, which may
  * be called after a failure, too. */
 int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *error);
 void engine_submit_parsed_free(struct engine_submit *out);

@@ -53,7 +53,7 @@ static int add_file(struct offline_text *t, const struct tokenizer *tokenizer, c
     char *text = read_text(path, &bytes, error);
     if (!text)
         return -1;
-    int status = tokenizer_encode(tokenizer, text, bytes, false, &ids, &count, error);
+    int status = tokenizer_encode(tokenizer, text, bytes, NULL, &ids, &count, error);
     free(text);
     if (status != 0)
         return -1;

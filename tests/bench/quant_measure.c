@@ -208,7 +208,7 @@ int main(int argc, char **argv)
         size_t bytes, count;
         snprintf(file, sizeof file, "heldout/%s.txt", texts[t]);
         char *text = golden_text(file, &bytes);
-        if (tokenizer_encode(tokenizer, text, bytes, false, &m.ids[t], &count, &error) != 0)
+        if (tokenizer_encode(tokenizer, text, bytes, NULL, &m.ids[t], &count, &error) != 0)
             log_fatal(1, "%s", error.text);
         m.windows[t] = count / WINDOW < max ? count / WINDOW : max;
         free(text);

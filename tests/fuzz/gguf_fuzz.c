@@ -40,7 +40,7 @@ static void use_tokenizer(const struct model_index *index)
     sl_assert(t);
     uint32_t *ids;
     size_t count, bytes;
-    if (tokenizer_encode(t, text, sizeof text - 1, true, &ids, &count, &error) == 0) {
+    if (tokenizer_encode(t, text, sizeof text - 1, &text_ranges_all, &ids, &count, &error) == 0) {
         for (size_t i = 0; i < count; i++) {
             sl_assert(ids[i] < tokenizer_vocab(t));
             (void)tokenizer_piece(t, ids[i], &bytes);

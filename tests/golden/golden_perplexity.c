@@ -52,7 +52,7 @@ static void check_text(struct image *image, struct core *core, const struct toke
     char *text = golden_text(file, &bytes);
     uint32_t *ids;
     struct error error;
-    if (tokenizer_encode(tokenizer, text, bytes, false, &ids, &count, &error) != 0)
+    if (tokenizer_encode(tokenizer, text, bytes, NULL, &ids, &count, &error) != 0)
         log_fatal(1, "%s", error.text);
     json_t *root = golden_json("perplexity.json");
     json_t *domain = json_object_get(json_object_get(root, "domains"), texts[which].domain);

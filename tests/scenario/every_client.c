@@ -287,6 +287,77 @@ static void every_client_of_a_conversation(void)
     engine_stop(e);
 }
 
+/* ---- control tokens ---- */
+
+#define CONTROL    "<|endoftext|>" /* the control token of the demo model */
+#define AS_TEXT    5               /* tokens that it has at least as text */
+#define ONE_TOKEN  "\"max_tokens\":1"
+#define MESSAGE(t) "{\"messages\":[{\"role\":\"user\",\"content\":\"" t "\"}]," ONE_TOKEN "}"
+#define PROMPT(t)  "{\"prompt\":\"" t "\"," ONE_TOKEN "}"
+#define SPECIAL(t) "{\"prompt\":\"" t "\",\"special\":true," ONE_TOKEN "}"
+
+static uint64_t tokens_of(unsigned port, const char *path, const char *body)
+{
+    struct http h;
+    http_call(&h, port, path, NULL, body, 200);
+    json_t *doc = http_json(&h);
+    uint64_t tokens = lookup_u64(doc, "usage.prompt_tokens");
+    json_decref(doc);
+    http_close(&h);
+    return tokens;
+}
+
+static uint64_t tokens_in_repl(const struct engine *e, const char *input)
+{
+    struct command c;
+    command_run(&c, input, END_MS,
+                (const char *const[]){"repl", "--name", e->run, "-n", "1", NULL});
+    const char *rates = strstr(c.err, "prompt of ");
+    CHECK(c.status == 0 && rates, "status %d: %s", c.status, c.err);
+    uint64_t tokens = strtoull(rates + strlen("prompt of "), NULL, 10);
+    command_free(&c);
+    return tokens;
+}
+
+static uint64_t tokens_in_generate(const struct engine *e, const char *option)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "--name", e->run, "-n", "1", "--output=json",
+                                      "-p", "a" CONTROL, option, NULL});
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(c.status == 0 && doc, "status %d: %s", c.status, c.err);
+    uint64_t tokens = lookup_u64(doc, "prompt_tokens");
+    json_decref(doc);
+    command_free(&c);
+    return tokens;
+}
+
+/* Messages are text, whatever they contain. A prompt has control tokens only on request. */
+static void control_tokens_of_users(void)
+{
+    unsigned port;
+    char path[PATH_MAX];
+    chat_model_make(path, "chatml.gguf", CHATML);
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
+    uint64_t message = tokens_of(port, "/v1/chat/completions", MESSAGE("a"));
+    uint64_t prompt = tokens_of(port, "/v1/completions", PROMPT("a"));
+    CHECK(tokens_of(port, "/v1/chat/completions", MESSAGE("a" CONTROL)) >= message + AS_TEXT,
+          "a message forged a control token");
+    CHECK(tokens_in_repl(e, "a\n") == message, "repl renders another prompt");
+    CHECK(tokens_in_repl(e, "a" CONTROL "\n") >= message + AS_TEXT,
+          "a line of repl forged a control token");
+    CHECK(tokens_of(port, "/v1/completions", PROMPT("a" CONTROL)) >= prompt + AS_TEXT,
+          "a prompt has a control token that was not requested");
+    CHECK(tokens_of(port, "/v1/completions", SPECIAL("a" CONTROL)) == prompt + 1,
+          "a prompt lacks the control token");
+    CHECK(tokens_in_generate(e, "-q") >= prompt + AS_TEXT, "generate parses control tokens");
+    CHECK(tokens_in_generate(e, "--special") == prompt + 1, "generate --special does not");
+    CHECK(tokens_in_repl(e, "/set chat off\n/set special on\na" CONTROL "\n") == prompt + 1,
+          "repl parses no control tokens");
+    engine_stop(e);
+}
+
 /* ---- OpenAI's package ---- */
 
 static void openai_package(void)
@@ -317,6 +388,7 @@ int main(int argc, char **argv)
         ROW(every_client),
         ROW(curl_is_a_client),
         ROW(every_client_of_a_conversation),
+        ROW(control_tokens_of_users),
         ROW(openai_package),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a new user sees: figures, warnings, the log of a requested restart, Ctrl-C. */
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -232,6 +233,71 @@ static void nearest_name_is_suggested(void)
     }
 }
 
+/* ---- names that control a terminal ---- */
+
+#define TITLE_SEQUENCE "\033]2;" /* sets the title of a terminal */
+#define ODD_NAME       TITLE_SEQUENCE "-books-moe"
+#define ODD_NAME_SHOWN "^[]2;-books-moe"
+
+/* A copy of the demo model whose name, and whose file's name, has an escape sequence. */
+static void odd_model_make(char path[PATH_MAX])
+{
+    static const char wanted[] = "tiny-books-moe";
+    char start[4096];
+    struct command c;
+    snprintf(path, PATH_MAX, "%s/" ODD_NAME ".gguf", test_dir());
+    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cp", test_model(), path, NULL});
+    CHECK(c.status == 0, "%s", c.err);
+    command_free(&c);
+    FILE *f = fopen(path, "r+e");
+    size_t n = f ? fread(start, 1, sizeof start, f) : 0;
+    const char *name = memmem(start, n, wanted, sizeof wanted - 1);
+    CHECK(name, "the model has another name");
+    CHECK(fseek(f, name - start, SEEK_SET) == 0 &&
+              fwrite(TITLE_SEQUENCE, 1, sizeof TITLE_SEQUENCE - 1, f) == sizeof TITLE_SEQUENCE - 1,
+          "cannot write %s", path);
+    fclose(f);
+}
+
+static void shows(const char *const argv[], const char *keys, const char *text)
+{
+    struct terminal *t = terminal_open(24, 200, -1, argv);
+    if (keys)
+        terminal_type(t, keys);
+    terminal_wait(t, text, END_MS);
+    int status = terminal_end(t, END_MS);
+    CHECK(status == 0, "%s: status %d", argv[0], status);
+}
+
+/* Control characters of a file do not reach the terminal, unless requested, and only the terminal
+ * is guarded. */
+static void names_on_a_terminal(void)
+{
+    char path[PATH_MAX], keys[PATH_MAX + 32];
+    struct command c;
+    odd_model_make(path);
+    shows((const char *const[]){"inspect", path, NULL}, NULL, ODD_NAME_SHOWN);
+    shows((const char *const[]){"inspect", "--raw", path, NULL}, NULL, ODD_NAME);
+    command_run(&c, NULL, END_MS, (const char *const[]){"inspect", path, NULL});
+    CHECK(c.status == 0 && strstr(c.out, ODD_NAME), "status %d: %.300s", c.status, c.out);
+    command_free(&c);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, NULL});
+    shows((const char *const[]){"ps", NULL}, NULL, ODD_NAME_SHOWN);
+    shows((const char *const[]){"ps", "--raw", NULL}, NULL, ODD_NAME);
+    snprintf(path, sizeof path, "%s/talk.json", test_dir());
+    FILE *f = fopen(path, "we");
+    CHECK(f &&
+              fputs("{\"format\": \"sluice conversation 1\", \"turns\": [], "
+                    "\"settings\": {\"stop\": [\"\\u001b]2;-books-moe\"]}}",
+                    f) > 0 &&
+              fclose(f) == 0,
+          "cannot write %s", path);
+    snprintf(keys, sizeof keys, "/load %s\r/show\r/bye\r", path);
+    shows((const char *const[]){"repl", "--name", e->run, "-q", NULL}, keys, ODD_NAME_SHOWN);
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -245,6 +311,7 @@ int main(int argc, char **argv)
         ROW(url_is_printed),
         ROW(trace_is_not_overwritten),
         ROW(dead_run_directories_are_removed),
+        ROW(names_on_a_terminal),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

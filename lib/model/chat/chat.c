@@ -20,7 +20,7 @@ struct form {
     const char *before[CHAT_ROLE__COUNT], *after[CHAT_ROLE__COUNT];
     const char *generation_prompt;
     enum system_position system;
-    const char *control; /* marks that no message may contain, separated by spaces */
+    const char *text_marks; /* no message may contain them; separated by spaces */
 };
 
 static const struct form forms[] = {
@@ -30,9 +30,9 @@ static const struct form forms[] = {
                     .after = {"\n", "\n", "\n"},
                     .generation_prompt = "Assistant:",
                     .system = INLINE,
-                    .control = ""}, /* no marks: its prompts are tokenized as plain text */
+                    .text_marks = ""}, /* it writes no control tokens */
 #define CHAT(id, name, mark, other, none, before_s, after_s, before_u, after_u, before_a, after_a, \
-             generation_prompt, position, control)                                                 \
+             generation_prompt, position, text_marks)                                              \
     [CHAT_##id] = {name,                                                                           \
                    {mark, other},                                                                  \
                    none,                                                                           \
@@ -40,7 +40,7 @@ static const struct form forms[] = {
                    {after_s, after_u, after_a},                                                    \
                    generation_prompt,                                                              \
                    position,                                                                       \
-                   control},
+                   text_marks},
 #include "lib/model/chat/chat.tbl.h"
 };
 
@@ -81,35 +81,37 @@ void chat_describe(struct model_chat *chat, const char *name, const char *bos, c
 /* A prompt is rendered twice: first to count its bytes, then into a buffer of that size. */
 struct writer {
     const struct model_chat *chat;
-    char *out; /* NULL: count only */
-    size_t bytes;
+    struct chat_prompt prompt; /* text NULL: count only */
+    bool no_memory;
 };
 
+/* Text of a message. */
 static void put(struct writer *w, const char *text, size_t bytes)
 {
-    if (w->out)
-        memcpy(w->out + w->bytes, text, bytes);
-    w->bytes += bytes;
+    if (w->prompt.text)
+        memcpy(w->prompt.text + w->prompt.bytes, text, bytes);
+    w->prompt.bytes += bytes;
+}
+
+/* Text of the template. */
+static void put_written(struct writer *w, const char *text, size_t bytes)
+{
+    size_t from = w->prompt.bytes;
+    put(w, text, bytes);
+    if (w->prompt.text && text_ranges_add(&w->prompt.written, from, w->prompt.bytes) != 0)
+        w->no_memory = true;
 }
 
 static void put_form(struct writer *w, const char *text)
 {
     for (; *text; text++) {
         if (*text == CHAT_BOS[0])
-            put(w, w->chat->bos, strlen(w->chat->bos));
+            put_written(w, w->chat->bos, strlen(w->chat->bos));
         else if (*text == CHAT_EOS[0])
-            put(w, w->chat->eos, strlen(w->chat->eos));
+            put_written(w, w->chat->eos, strlen(w->chat->eos));
         else
-            put(w, text, 1);
+            put_written(w, text, 1);
     }
-}
-
-static void put_message(struct writer *w, const struct form *f, enum chat_role role,
-                        const char *text, size_t bytes)
-{
-    put_form(w, f->before[role]);
-    put(w, text, bytes);
-    put_form(w, f->after[role]);
 }
 
 /* Writes the system messages of m[from, to) as one, at the start of the user message after them. */
@@ -121,7 +123,7 @@ static void put_deferred(struct writer *w, const struct form *f, const struct ch
         if (m[i].role != CHAT_SYSTEM)
             continue;
         if (any)
-            put(w, "\n\n", 2);
+            put_form(w, "\n\n");
         else
             put_form(w, f->before[CHAT_SYSTEM]);
         put(w, m[i].text, m[i].bytes);
@@ -136,9 +138,12 @@ static void render(struct writer *w, const struct form *f, const struct chat_mes
 {
     size_t deferred = 0; /* system messages from here on are pending until the next user message */
     if (w->chat->bos_first && w->chat->family != CHAT_PLAIN)
-        put(w, w->chat->bos, strlen(w->chat->bos));
-    if (m[0].role != CHAT_SYSTEM && f->no_system[0])
-        put_message(w, f, CHAT_SYSTEM, f->no_system, strlen(f->no_system));
+        put_form(w, CHAT_BOS);
+    if (m[0].role != CHAT_SYSTEM && f->no_system[0]) {
+        put_form(w, f->before[CHAT_SYSTEM]);
+        put_form(w, f->no_system);
+        put_form(w, f->after[CHAT_SYSTEM]);
+    }
     for (size_t i = 0; i < count; i++) {
         if (m[i].role == CHAT_SYSTEM && f->system == FIRST_USER)
             continue;
@@ -155,39 +160,28 @@ static void render(struct writer *w, const struct form *f, const struct chat_mes
 
 /* ---- rejected messages ----------------------------------------------------------------------- */
 
-static int reject_mark(const struct chat_message *m, const char *mark, size_t bytes,
-                       struct error *error)
+/* Control tokens are harmless in a message: they are encoded as text. Marks that are text anyway are
+ * not. */
+static int reject_marks(const struct form *f, const struct chat_message *m, struct error *error)
 {
-    if (bytes == 0 || !memmem(m->text, m->bytes, mark, bytes))
-        return 0;
-    return error_set(error, ERR_BAD_INPUT,
-                     "a message holds '%.*s', which is a control mark of this model", (int)bytes,
-                     mark);
-}
-
-/* The tokenizer parses control tokens, and cannot distinguish those of a message from the
- * format's. */
-static int reject_marks(const struct model_chat *chat, const struct form *f,
-                        const struct chat_message *m, struct error *error)
-{
-    for (const char *mark = f->control; *mark;) {
+    for (const char *mark = f->text_marks; *mark;) {
         size_t n = strcspn(mark, " ");
-        if (reject_mark(m, mark, n, error) != 0)
-            return -1;
+        if (memmem(m->text, m->bytes, mark, n))
+            return error_set(error, ERR_BAD_INPUT,
+                             "a message holds '%.*s', which the chat template of this model writes "
+                             "as ordinary text",
+                             (int)n, mark);
         mark += n + (mark[n] == ' ');
     }
-    return reject_mark(m, chat->bos, strlen(chat->bos), error) ||
-                   reject_mark(m, chat->eos, strlen(chat->eos), error)
-               ? -1
-               : 0;
+    return 0;
 }
 
-static int check_messages(const struct model_chat *chat, const struct form *f,
-                          const struct chat_message *m, size_t count, struct error *error)
+static int check_messages(const struct form *f, const struct chat_message *m, size_t count,
+                          struct error *error)
 {
     bool waits = false;
     for (size_t i = 0; i < count; i++) {
-        if (chat->family != CHAT_PLAIN && reject_marks(chat, f, &m[i], error) != 0)
+        if (reject_marks(f, &m[i], error) != 0)
             return -1;
         waits = m[i].role == CHAT_SYSTEM || (waits && m[i].role != CHAT_USER);
     }
@@ -197,32 +191,40 @@ static int check_messages(const struct model_chat *chat, const struct form *f,
     return 0;
 }
 
+void chat_prompt_free(struct chat_prompt *p)
+{
+    free(p->text);
+    text_ranges_free(&p->written);
+    *p = (struct chat_prompt){0};
+}
+
 int chat_render(const struct model_chat *chat, const struct chat_message *messages, size_t count,
-                size_t max, char **text, size_t *bytes, struct error *error)
+                size_t max, struct chat_prompt *prompt, struct error *error)
 {
     sl_assert(chat->family < CHAT__COUNT);
     const struct form *f = &forms[chat->family];
+    *prompt = (struct chat_prompt){0};
     if (count == 0 || count > CHAT_MESSAGES_MAX)
         return error_set(error, ERR_BAD_INPUT, "a conversation has 1 to %d messages",
                          CHAT_MESSAGES_MAX);
-    if (check_messages(chat, f, messages, count, error) != 0)
+    if (check_messages(f, messages, count, error) != 0)
         return -1;
     struct writer w = {.chat = chat};
     render(&w, f, messages, count);
-    if (w.bytes > max)
-        return error_set(error, ERR_BAD_INPUT,
-                         "the conversation has %zu bytes; the maximum is %zu "
-                         "are taken",
-                         w.bytes, max);
-    size_t counted = w.bytes;
-    w.bytes = 0;
-    w.out = malloc(counted + 1);
-    if (!w.out)
+    size_t counted = w.prompt.bytes;
+    if (counted > max)
+        return error_set(error, ERR_BAD_INPUT, "the conversation has %zu bytes; the maximum is %zu",
+                         counted, max);
+    w.prompt = (struct chat_prompt){.text = malloc(counted + 1)};
+    if (!w.prompt.text)
         return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
     render(&w, f, messages, count);
-    sl_assert(w.bytes == counted);
-    w.out[w.bytes] = 0;
-    *text = w.out;
-    *bytes = w.bytes;
+    sl_assert(w.prompt.bytes == counted);
+    w.prompt.text[counted] = 0;
+    if (w.no_memory) {
+        chat_prompt_free(&w.prompt);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
+    }
+    *prompt = w.prompt;
     return 0;
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/text/ranges.h"
 
 #define CHAT_TOKEN_BYTES  48
 #define CHAT_MESSAGES_MAX 1024
@@ -46,11 +47,21 @@ enum chat_family chat_find(const char *name); /* CHAT_PLAIN for unknown names */
 void chat_describe(struct model_chat *chat, const char *name, const char *bos, const char *eos,
                    uint32_t bos_first);
 
-/* Renders the prompt for the next response: *text is newly allocated and NUL-terminated (caller
- * frees), *bytes its length. 0, or -1 with ERR_NO_MEMORY or ERR_BAD_INPUT: no messages, too many, a
- * prompt of more than max bytes, a message with a control mark of the family, or a system message
- * without a later user message in a family that puts it there. */
+/* A prompt. Its bytes are those of messages, and those that the template wrote: only in the latter
+ * the text of a control token is that token (tokenizer_encode), so that no message can forge one. A
+ * template that is not a row of the table renders to this, too. */
+struct chat_prompt {
+    char *text; /* malloc'ed, NUL-terminated */
+    size_t bytes;
+    struct text_ranges written; /* by the template */
+};
+void chat_prompt_free(struct chat_prompt *p);
+
+/* Renders the prompt for the next response; caller frees. 0, or -1 with ERR_NO_MEMORY or
+ * ERR_BAD_INPUT: no messages, too many, a prompt of more than max bytes, a message with a mark that
+ * the family's template writes as ordinary text, or a system message without a later user message
+ * in a family that puts it there. */
 int chat_render(const struct model_chat *chat, const struct chat_message *messages, size_t count,
-                size_t max, char **text, size_t *bytes, struct error *error);
+                size_t max, struct chat_prompt *prompt, struct error *error);
 
 #endif

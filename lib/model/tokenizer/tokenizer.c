@@ -43,7 +43,8 @@ struct symbol {
 /* State of one encoding; arrays grow as needed. */
 struct encoder {
     const struct tokenizer *t;
-    bool parse_special;
+    struct text_range *special;       /* of the sanitised text */
+    size_t special_count, special_at; /* ranges before special_at end before the current position */
     uint32_t *ids;
     size_t count, capacity;
     struct symbol *symbols;
@@ -386,14 +387,29 @@ static uint32_t narrow(const struct tokenizer_blob *b, uint32_t lo, uint32_t hi,
     return lo;
 }
 
-/* The longest special token at the start of text, or TOKEN_NONE. Narrows the sorted list byte by
+/* Whether the text [from, to) of a special token is that token. Positions do not decrease from call
+ * to call. */
+static bool may_be_special(struct encoder *e, uint32_t id, size_t from, size_t to)
+{
+    if (blob_types(e->t->blob)[id] == TOKEN_USER_DEFINED)
+        return true;
+    while (e->special_at < e->special_count && e->special[e->special_at].to <= from)
+        e->special_at++;
+    if (e->special_at == e->special_count)
+        return false;
+    const struct text_range *r = &e->special[e->special_at];
+    return r->from <= from && to <= r->to;
+}
+
+/* The longest special token at this position, or TOKEN_NONE. Narrows the sorted list byte by
  * byte. */
-static uint32_t special_at(const struct encoder *e, const char *text, size_t bytes, size_t *length)
+static uint32_t special_at(struct encoder *e, const char *text, size_t at, size_t bytes,
+                           size_t *length)
 {
     const struct tokenizer_blob *b = e->t->blob;
     uint32_t lo = 0, hi = b->specials, found = TOKEN_NONE;
-    for (size_t depth = 0; depth < bytes; depth++) {
-        unsigned c = (unsigned char)text[depth];
+    for (size_t depth = 0; at + depth < bytes; depth++) {
+        unsigned c = (unsigned char)text[at + depth];
         lo = narrow(b, lo, hi, depth, c);
         hi = narrow(b, lo, hi, depth, c + 1);
         if (lo == hi)
@@ -402,7 +418,7 @@ static uint32_t special_at(const struct encoder *e, const char *text, size_t byt
         uint32_t id = blob_specials(b)[lo];
         size_t n;
         blob_piece(b, id, &n);
-        if (n == depth + 1 && (e->parse_special || blob_types(b)[id] == TOKEN_USER_DEFINED)) {
+        if (n == depth + 1 && may_be_special(e, id, at, at + n)) {
             found = id;
             *length = n;
         }
@@ -417,7 +433,7 @@ static int encode_text(struct encoder *e, char *text, size_t bytes)
     bool prefix = (e->t->blob->flags & TOKENIZER_SPACE_PREFIX) != 0, new_text = false;
     size_t start = 0, length = 0;
     for (size_t at = 0; at <= bytes; at++) {
-        uint32_t id = at < bytes ? special_at(e, text + at, bytes - at, &length) : TOKEN_NONE;
+        uint32_t id = at < bytes ? special_at(e, text, at, bytes, &length) : TOKEN_NONE;
         if (id == TOKEN_NONE && at < bytes)
             continue;
         if (new_text && prefix && at > start)
@@ -433,28 +449,77 @@ static int encode_text(struct encoder *e, char *text, size_t bytes)
     return 0;
 }
 
-/* Converts text to the input of SentencePiece, in place: U+2581 becomes a space, and a space is
- * prepended if configured. The buffer must have one more byte. Returns the number of bytes. */
-static size_t spm_text(const struct encoder *e, char *text, size_t bytes)
+/* Copies the text with valid UTF-8 and moves the ranges along. A border is one of characters, too.
+ * Returns the number of bytes. */
+static size_t sanitise(struct encoder *e, const char *text, size_t bytes, char *out)
 {
-    size_t n = 0, length;
-    for (size_t i = 0; i < bytes; n++) {
+    size_t at = 0, n = 0;
+    for (size_t i = 0; i < e->special_count; i++) {
+        struct text_range *r = &e->special[i];
+        size_t from = r->from < bytes ? r->from : bytes, to = r->to < bytes ? r->to : bytes;
+        n += utf8_sanitise(text + at, from - at, out + n);
+        r->from = (uint32_t)n;
+        n += utf8_sanitise(text + from, to - from, out + n);
+        r->to = (uint32_t)n;
+        at = to;
+    }
+    return n + utf8_sanitise(text + at, bytes - at, out + n);
+}
+
+static void shift_ranges(struct encoder *e)
+{
+    for (size_t i = 0; i < e->special_count; i++) {
+        e->special[i].from++;
+        e->special[i].to++;
+    }
+}
+
+/* Converts text to the input of SentencePiece, in place, and moves the ranges along: U+2581 becomes
+ * a space, and a space is prepended if configured. The buffer must have one more byte. Returns the
+ * number of bytes. */
+static size_t spm_text(struct encoder *e, char *text, size_t bytes)
+{
+    size_t n = 0, length, borders = 0;
+    for (size_t i = 0;; n++) {
+        for (uint32_t *b; borders < 2 * e->special_count; borders++) {
+            b = borders % 2 ? &e->special[borders / 2].to : &e->special[borders / 2].from;
+            if (*b > i)
+                break;
+            *b = (uint32_t)n;
+        }
+        if (i >= bytes)
+            break;
         bool space = bytes - i >= 3 && memcmp(text + i, "\xe2\x96\x81", 3) == 0;
         text[n] = space ? ' ' : text[i];
         i += space ? 3 : 1;
     }
     if (n == 0 || (e->t->blob->flags & TOKENIZER_SPACE_PREFIX) == 0)
         return n;
-    uint32_t id = special_at(e, text, n, &length);
+    uint32_t id = special_at(e, text, 0, n, &length);
     if (id != TOKEN_NONE && tokenizer_is_control(e->t, id))
         return n;
     memmove(text + 1, text, n);
     text[0] = ' ';
+    shift_ranges(e);
     return n + 1;
 }
 
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, bool parse_special,
-                     uint32_t **ids, size_t *count, struct error *error)
+/* The encoder moves its ranges: it has its own. */
+static int copy_ranges(struct encoder *e, const struct text_ranges *special)
+{
+    if (!special || special->count == 0)
+        return 0;
+    e->special = reallocarray(NULL, special->count, sizeof *e->special);
+    if (!e->special)
+        return -1;
+    memcpy(e->special, special->at, special->count * sizeof *e->special);
+    e->special_count = special->count;
+    return 0;
+}
+
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes,
+                     const struct text_ranges *special, uint32_t **ids, size_t *count,
+                     struct error *error)
 {
     OBJ_CHECK(t, TOKENIZER_OBJ);
     *ids = NULL;
@@ -462,20 +527,22 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, 
     if (bytes > TOKENIZER_TEXT_MAX)
         return error_set(error, ERR_BAD_INPUT, "the text is longer than %u MiB",
                          TOKENIZER_TEXT_MAX >> 20);
-    struct encoder e = {.t = t, .parse_special = parse_special, .error = error};
+    struct encoder e = {.t = t, .error = error};
     char *clean = malloc(3 * bytes + 2);
     bool words = t->blob->model == TOKENIZER_BPE;
     if (words)
         e.match = pcre2_match_data_create_from_pattern(t->words, NULL);
     int status = -1;
-    if (!clean || (words && !e.match) || reserve(&e, &e.ids, &e.capacity, 1, sizeof *e.ids)) {
+    if (!clean || (words && !e.match) || copy_ranges(&e, special) != 0 ||
+        reserve(&e, &e.ids, &e.capacity, 1, sizeof *e.ids)) {
         error_set(error, ERR_NO_MEMORY, "out of memory (encoding)");
     } else {
-        size_t n = utf8_sanitise(text, bytes, clean);
+        size_t n = sanitise(&e, text, bytes, clean);
         status = encode_text(&e, clean, words ? n : spm_text(&e, clean, n));
     }
     free(clean);
     pcre2_match_data_free(e.match);
+    free(e.special);
     free(e.symbols);
     free(e.heap);
     if (status) {

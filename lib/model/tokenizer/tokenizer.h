@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/text/ranges.h"
 
 #define TOKEN_NONE         UINT32_MAX
 #define TOKENIZER_TEXT_MAX (8u << 20) /* bytes of one text to encode */
@@ -27,11 +28,14 @@ uint32_t tokenizer_eos(const struct tokenizer *t); /* TOKEN_NONE: none */
 uint32_t tokenizer_bos(const struct tokenizer *t); /* TOKEN_NONE unless add_bos_token is set */
 bool tokenizer_is_control(const struct tokenizer *t, uint32_t id);
 
-/* Encodes text (any bytes; invalid UTF-8 becomes U+FFFD as in the reference tokenizers).
- * parse_special: the text of a control token becomes its id. *ids is newly allocated (caller
- * frees). Returns 0, or -1: ERR_BAD_INPUT (too long, regex limits), ERR_NO_MEMORY. */
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, bool parse_special,
-                     uint32_t **ids, size_t *count, struct error *error);
+/* Encodes text (any bytes; invalid UTF-8 becomes U+FFFD as in the reference tokenizers). The text of
+ * a control token becomes its id where it is completely in one range of `special` (NULL: nowhere);
+ * elsewhere it is text like any other. Ranges are no borders otherwise: text between two control
+ * tokens is encoded as one piece. *ids is newly allocated (caller frees). Returns 0, or -1:
+ * ERR_BAD_INPUT (too long, regex limits), ERR_NO_MEMORY. */
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes,
+                     const struct text_ranges *special, uint32_t **ids, size_t *count,
+                     struct error *error);
 
 /* Bytes of one token (borrowed from the blob; not NUL-terminated, may be part of a UTF-8
  * character). 0 bytes for control tokens and for ids out of range. */

@@ -214,7 +214,7 @@ static int tokenise(struct bench *b, const char *text, size_t bytes, struct erro
         return -1;
     const char *blob = (const char *)index + index->tokenizer_offset;
     struct tokenizer *t = tokenizer_open(blob, index->tokenizer_bytes, error);
-    rc = t ? tokenizer_encode(t, text, bytes, false, &b->text_ids, &b->text_count, error) : -1;
+    rc = t ? tokenizer_encode(t, text, bytes, NULL, &b->text_ids, &b->text_count, error) : -1;
     if (t)
         tokenizer_close(t);
     free(index);

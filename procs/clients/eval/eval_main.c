@@ -26,6 +26,7 @@
 #include "lib/model/index/model_index.h"
 #include "lib/model/store/store.h"
 #include "lib/model/tokenizer/tokenizer.h"
+#include "lib/text/terminal.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/stream.h"
 #include "procs/clients/eval/ids.h"
@@ -50,6 +51,7 @@ struct eval {
     size_t ids_count, windows;
     double nll, *nll_each; /* nll_each: with per_token, of the scored tokens */
     uint64_t scored, prefill_ns;
+    bool raw;
 };
 
 static void usage(FILE *out)
@@ -85,6 +87,7 @@ static void usage(FILE *out)
         "      --max-windows N        only the first N windows\n"
         "      --output FORMAT        format on stdout: text (default), json; in process also\n"
         "                             csv, md\n"
+        "      --raw                  control characters go to a terminal unchanged\n"
         "      --name NAME            the engine to use\n"
         "  -v, --verbose              show the engine's log\n"
         "\nParameters of the private engine:\n");
@@ -104,7 +107,8 @@ enum {
     OPT_RECORD,
     OPT_AGAINST,
     OPT_METHOD,
-    OPT_DENSE
+    OPT_DENSE,
+    OPT_RAW
 };
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
@@ -120,6 +124,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"against", 1, NULL, OPT_AGAINST},
                                         {"method", 1, NULL, OPT_METHOD},
                                         {"dense", 1, NULL, OPT_DENSE},
+                                        {"raw", 0, NULL, OPT_RAW},
                                         {"name", 1, NULL, OPT_NAME},
                                         {"verbose", 0, NULL, 'v'},
                                         {"help", 0, NULL, 'h'},
@@ -169,6 +174,7 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
         return option_i64("--max-windows", value, 1, INT32_MAX, &e->windows_max, error);
     case OPT_NAME: e->engine.run = value; return 0;
     case OPT_OUTPUT: return output_option(e, value, error);
+    case OPT_RAW: e->raw = true; return 0;
     case 'v': e->engine.verbose = true; return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
     default: sl_panic("option %d of the table is not handled", option);
@@ -235,7 +241,7 @@ static int tokenise(struct eval *e, const char *text, size_t bytes, struct error
     const char *blob = (const char *)index + index->tokenizer_offset;
     struct tokenizer *tokenizer = tokenizer_open(blob, index->tokenizer_bytes, error);
     result = tokenizer
-                 ? tokenizer_encode(tokenizer, text, bytes, false, &e->ids, &e->ids_count, error)
+                 ? tokenizer_encode(tokenizer, text, bytes, NULL, &e->ids, &e->ids_count, error)
                  : -1;
     if (tokenizer)
         tokenizer_close(tokenizer);
@@ -403,8 +409,13 @@ int main(int argc, char **argv)
     struct eval e = {.engine = {.command = "eval"}, .in_process = {.method = QUANT_METHOD_DEFAULT}};
     struct error error;
     session_signals();
-    int status =
-        parse(&e, argc, argv, &error) == 0 && run(&e, &error) == 0 ? 0 : report("eval", &error);
+    int status = parse(&e, argc, argv, &error);
+    if (status == 0) {
+        terminal_guard(e.raw);
+        status = run(&e, &error);
+    }
+    if (status != 0)
+        status = report("eval", &error);
     free(e.ids);
     free(e.nll_each);
     return status;

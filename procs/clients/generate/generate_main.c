@@ -17,6 +17,7 @@
 #include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/text/terminal.h"
 #include "procs/clients/common/generation_stats.h"
 #include "procs/clients/common/options.h"
 
@@ -29,6 +30,7 @@ struct generate {
     uint32_t *ids;     /* from --ids */
     enum output output;
     bool quiet;
+    bool raw;       /* control characters are not replaced on a terminal */
     size_t printed; /* ids printed so far */
 };
 
@@ -50,7 +52,7 @@ static void usage(FILE *out)
         "      --stop TEXT            stop sequence: end the response at this text; up to 8\n"
         "      --ignore-eos           continue after the end-of-text token\n"
         "      --special              parse control tokens written in the prompt\n"
-        "      --raw                  the prompt is plain text (the default)\n"
+        "      --raw                  control characters go to a terminal unchanged\n"
         "      --output text|ids|json format on stdout (default text)\n"
         "      --name NAME            the engine to use\n"
         "  -q, --quiet                no statistics on stderr\n"
@@ -120,8 +122,8 @@ static int one_option(struct generate *g, int option, const char *value, struct 
     case 's': return sampling_set(&s->sampling, "seed", value, error);
     case OPT_STOP: return stop_texts_add(&s->stops, value, strlen(value), error);
     case OPT_IGNORE_EOS: s->ignore_eos = true; return 0;
-    case OPT_SPECIAL: s->parse_special = true; return 0;
-    case OPT_RAW: s->parse_special = false; return 0;
+    case OPT_SPECIAL: s->special = text_ranges_all; return 0;
+    case OPT_RAW: g->raw = true; return 0;
     case OPT_OUTPUT: return set_output(g, value, error);
     case OPT_NAME: g->engine.run = value; return 0;
     case 'q': g->quiet = true; return 0;
@@ -217,8 +219,13 @@ int main(int argc, char **argv)
     struct generate g = {.engine = {.command = "generate"}};
     struct error error = {.code = ERR_FAILED, .text = "cannot write to standard output"};
     session_signals();
-    int status =
-        parse(&g, argc, argv, &error) == 0 && run(&g, &error) == 0 ? 0 : report("generate", &error);
+    int status = parse(&g, argc, argv, &error);
+    if (status == 0) {
+        terminal_guard(g.raw);
+        status = run(&g, &error);
+    }
+    if (status != 0)
+        status = report("generate", &error);
     free(g.prompt_text);
     free(g.ids);
     return status;

@@ -14,11 +14,12 @@
 #include "ipc/run_dirs.h"
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
+#include "lib/text/terminal.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/session.h"
 
 struct ps {
-    bool json;
+    bool json, raw;
     json_t *engines;
 };
 
@@ -26,22 +27,24 @@ static void usage(FILE *out)
 {
     fprintf(
         out,
-        "usage: sluice ps [--json]\n"
+        "usage: sluice ps [--json] [--raw]\n"
         "\n"
         "Lists the running engines of this user: name, state, process, memory used, budget, URL,\n"
         "model.\n"
         "\n"
-        "  --json           the same as JSON\n");
+        "  --json           the same as JSON\n"
+        "  --raw            control characters in names go to a terminal unchanged\n");
 }
 
 static const struct option options[] = {
-    {"json", 0, NULL, 'j'}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    {"json", 0, NULL, 'j'}, {"raw", 0, NULL, 'r'}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
 
 static int parse(struct ps *p, int argc, char **argv, struct error *error)
 {
     for (int option; (option = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
         switch (option) {
         case 'j': p->json = true; break;
+        case 'r': p->raw = true; break;
         case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
         default: return option_error("ps", option, argv, options, false, NULL, error);
         }
@@ -109,6 +112,7 @@ int main(int argc, char **argv)
     session_signals();
     int status = parse(&p, argc, argv, &error);
     if (status == 0) {
+        terminal_guard(p.raw);
         run_dirs_running(add, &p);
         print(&p);
         status = fflush(stdout) == 0 && !ferror(stdout) ? 0 : -1;

@@ -94,18 +94,17 @@ char *conversation_text(const struct conversation *t, const char *prompt, size_t
     return out;
 }
 
-char *conversation_chat(const struct conversation *t, const struct model_chat *chat,
-                        const char *prompt, size_t context, struct error *error)
+int conversation_chat(const struct conversation *t, const struct model_chat *chat,
+                      const char *prompt, size_t context, struct chat_prompt *out,
+                      struct error *error)
 {
-    size_t from = t->count, total = 0, bytes;
+    size_t from = t->count, total = 0;
     while (from > 0 && t->count - from < (CHAT_MESSAGES_MAX - 1) / 2 &&
            (total += turn_bytes(&t->turns[from - 1])) <= context)
         from--;
     struct chat_message *m = malloc((2 * (t->count - from) + 1) * sizeof *m);
-    if (!m) {
-        error_set(error, ERR_NO_MEMORY, "out of memory (conversation)");
-        return NULL;
-    }
+    if (!m)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (conversation)");
     size_t count = 0;
     for (size_t i = from; i < t->count; i++) {
         const struct turn *turn = &t->turns[i];
@@ -113,13 +112,11 @@ char *conversation_chat(const struct conversation *t, const struct model_chat *c
         m[count++] = (struct chat_message){CHAT_ASSISTANT, turn->response, strlen(turn->response)};
     }
     m[count++] = (struct chat_message){CHAT_USER, prompt, strlen(prompt)};
-    char *text = NULL;
     int status = -1;
     for (size_t first = 0; first < count && status != 0; first += 2)
-        status = chat_render(chat, m + first, count - first, ENGINE_PROMPT_BYTES_MAX, &text, &bytes,
-                             error);
+        status = chat_render(chat, m + first, count - first, ENGINE_PROMPT_BYTES_MAX, out, error);
     free(m);
-    return status == 0 ? text : NULL;
+    return status;
 }
 
 char *conversation_take_last(struct conversation *t)

@@ -33,11 +33,12 @@ void conversation_clear(struct conversation *t);
 char *conversation_text(const struct conversation *t, const char *prompt, size_t context);
 
 /* Prompt in the chat template of the model's family: the newest whole turns of at most `context`
- * bytes together, then the prompt. A turn that the template rejects (it contains a control token)
- * and all older ones are left out, so that one bad response does not block the conversation. Caller
- * frees; NULL with *error. */
-char *conversation_chat(const struct conversation *t, const struct model_chat *chat,
-                        const char *prompt, size_t context, struct error *error);
+ * bytes together, then the prompt. A turn that the template rejects (it contains one of its text
+ * marks) and all older ones are left out, so that one bad response does not block the conversation.
+ * Caller frees *out; -1 with *error. */
+int conversation_chat(const struct conversation *t, const struct model_chat *chat,
+                      const char *prompt, size_t context, struct chat_prompt *out,
+                      struct error *error);
 
 /* Removes the last turn and returns its prompt (caller frees); NULL: no turns. */
 char *conversation_take_last(struct conversation *t);

@@ -25,6 +25,7 @@ struct repl {
     struct session session;
     struct engine_submit submit; /* settings; the prompt is set per turn */
     int64_t context;             /* bytes of the conversation included in the prompt, 0: none */
+    bool special;                /* parse control tokens of a prompt that is not in a template */
     bool chat;                   /* use the chat template of the model's family, if it has one */
     struct model_chat family;
     struct conversation conversation;
@@ -32,6 +33,7 @@ struct repl {
     struct watch *watch;
     bool tty;        /* input is a terminal */
     bool out_tty;    /* output is a terminal */
+    bool raw;        /* control characters are not replaced on a terminal */
     bool quiet;      /* no rates after a response */
     bool has_tokens; /* output of this response has arrived; under the watch's lock */
     bool mid_line;   /* the output is in the middle of a line; under the watch's lock */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "config/option_error.h"
+#include "lib/text/terminal.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/repl/input.h"
 #include "procs/clients/repl/repl.h"
@@ -63,6 +64,7 @@ static int converse(struct repl *r, struct error *error)
 {
     struct input *in = input_open(r->tty, command_candidate, error);
     int status = in ? 0 : -1;
+    terminal_guard(r->raw); /* not for line editing, which has its own control sequences */
     while (status == 0 && !r->leave) {
         const char *text = NULL;
         enum input_result got = input_next(in, &text, error);
@@ -93,6 +95,7 @@ static void usage(FILE *out)
                  "  -m, --model FILE           start an engine for this file\n"
                  "      --name NAME            the running engine to use (default \"default\")\n"
                  "  -n, --tokens N             maximum new tokens of a response (default 128)\n"
+                 "      --raw                  control characters go to a terminal unchanged\n"
                  "  -q, --quiet                no rates after a response\n"
                  "  -v, --verbose              show the log of the private engine\n"
                  "\nSampling:\n");
@@ -103,8 +106,8 @@ static void usage(FILE *out)
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},  {"name", 1, NULL, 'r'},
                                         {"tokens", 1, NULL, 'n'}, {"verbose", 0, NULL, 'v'},
-                                        {"quiet", 0, NULL, 'q'},  {"help", 0, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
+                                        {"quiet", 0, NULL, 'q'},  {"raw", 0, NULL, 'R'},
+                                        {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0}};
 
 static int parse(struct repl *r, struct session_request *q, int argc, char **argv,
                  struct error *error)
@@ -120,6 +123,7 @@ static int parse(struct repl *r, struct session_request *q, int argc, char **arg
         case 'm': q->model = optarg; break;
         case 'r': q->run = optarg; break;
         case 'q': r->quiet = true; break;
+        case 'R': r->raw = true; break;
         case 'v': q->verbose = true; break;
         case 'n':
             if (option_i64("-n", optarg, 1, ENGINE_TOKENS_MAX, &r->submit.max_tokens, error) != 0)

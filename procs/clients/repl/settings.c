@@ -204,5 +204,6 @@ int settings_take(struct repl *r, const json_t *settings, struct error *error)
     r->submit = probe.submit;
     r->context = probe.context;
     r->chat = probe.chat;
+    r->special = probe.special;
     return 0;
 }

@@ -8,5 +8,5 @@ SETTING(context, NUMBER, context, 0, CONVERSATION_CONTEXT_MAX,
         "bytes of the conversation included in the prompt; 0: none")
 SETTING(chat, SWITCH, chat, 0, 1, "use the model's chat template, if it has one")
 SETTING(ignore_eos, SWITCH, submit.ignore_eos, 0, 1, "continue after the end-of-text token")
-SETTING(special, SWITCH, submit.parse_special, 0, 1, "parse control tokens written in the prompt")
+SETTING(special, SWITCH, special, 0, 1, "parse control tokens written in the prompt")
 #undef SETTING

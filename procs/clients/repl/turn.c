@@ -53,39 +53,42 @@ static void keep(struct repl *r, const char *prompt, const struct stream_result 
         repl_notice(r, "out of memory: this turn is not in the conversation");
 }
 
-/* Text to submit: a chat prompt for models with a chat template, otherwise plain text to be
- * continued. Control tokens of the template are parsed; chat_render rejects them in user text. */
-static char *sent(struct repl *r, const char *prompt, struct engine_submit *submit,
-                  struct error *error)
+/* Prompt to submit: a chat prompt for models with a chat template, otherwise plain text to be
+ * continued. */
+static int make_prompt(struct repl *r, const char *prompt, struct chat_prompt *out,
+                       struct error *error)
 {
-    char *text;
-    bool form = r->chat && r->family.family != CHAT_PLAIN;
-    *submit = r->submit;
-    if (form) {
-        text = conversation_chat(&r->conversation, &r->family, prompt, (size_t)r->context, error);
-        submit->parse_special = true;
-    } else if (!(text = conversation_text(&r->conversation, prompt, (size_t)r->context))) {
-        error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
-    }
-    submit->prompt = text;
-    submit->prompt_bytes = text ? strlen(text) : 0;
-    return text;
+    if (r->chat && r->family.family != CHAT_PLAIN)
+        return conversation_chat(&r->conversation, &r->family, prompt, (size_t)r->context, out,
+                                 error);
+    *out = (struct chat_prompt){
+        .text = conversation_text(&r->conversation, prompt, (size_t)r->context)};
+    if (!out->text)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
+    out->bytes = strlen(out->text);
+    if (r->special && text_ranges_add(&out->written, 0, out->bytes) != 0)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
+    return 0;
 }
 
 int turn_run(struct repl *r, const char *prompt, struct error *error)
 {
     struct stream_result result;
-    struct engine_submit submit;
+    struct engine_submit submit = r->submit;
+    struct chat_prompt made = {0};
     json_t *before = session_stats(&r->session);
     if (before) /* otherwise keep the last known template */
         chat_describe(&r->family, lookup_text(before, "model.chat_template"),
                       lookup_text(before, "model.chat_bos"), lookup_text(before, "model.chat_eos"),
                       lookup_u64(before, "model.chat_bos_first") != 0);
-    char *text = sent(r, prompt, &submit, error);
-    if (!text) {
+    if (make_prompt(r, prompt, &made, error) != 0) {
+        chat_prompt_free(&made);
         json_decref(before);
         return -1;
     }
+    submit.prompt = made.text;
+    submit.prompt_bytes = made.bytes;
+    submit.special = made.written;
     watch_start(r->watch, before);
     int status = stream_run(&r->session, &submit, print_next, r, &result, error);
     json_t *after = session_stats(&r->session);
@@ -104,6 +107,6 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
     json_decref(after);
     json_decref(before);
     stream_result_free(&result);
-    free(text);
+    chat_prompt_free(&made);
     return status;
 }

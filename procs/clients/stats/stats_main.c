@@ -15,6 +15,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
+#include "lib/text/terminal.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/session.h"
 
@@ -25,6 +26,8 @@ struct stats {
     const char *run;
     bool json, counters;
     double watch; /* seconds, 0: once */
+    bool raw;
+    FILE *terminal; /* for control sequences */
 };
 
 /* The current snapshot and the previous one, for rates; NULL the first time. */
@@ -37,16 +40,19 @@ static void usage(FILE *out)
 {
     fprintf(out,
             "usage: sluice stats [--name NAME] [--json] [--counters] [--watch SECONDS]\n"
+            "                    [--raw]\n"
             "\n"
             "  --json           the complete stats snapshot as JSON\n"
             "  --counters       every counter of every process, as text\n"
             "  --watch SECONDS  repeat with rates since the last time, until the engine exits or\n"
-            "                   Ctrl-C\n");
+            "                   Ctrl-C\n"
+            "  --raw            control characters in names go to a terminal unchanged\n");
 }
 
 static const struct option options[] = {{"name", 1, NULL, 'r'},     {"json", 0, NULL, 'j'},
                                         {"counters", 0, NULL, 'c'}, {"watch", 1, NULL, 'w'},
-                                        {"help", 0, NULL, 'h'},     {NULL, 0, NULL, 0}};
+                                        {"raw", 0, NULL, 'R'},      {"help", 0, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
 
 static int parse(struct stats *s, int argc, char **argv, struct error *error)
 {
@@ -64,6 +70,7 @@ static int parse(struct stats *s, int argc, char **argv, struct error *error)
                                  "--watch: '%.80s' is not a number of seconds from 0.1 to 86400",
                                  optarg);
             break;
+        case 'R': s->raw = true; break;
         case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
         default: return option_error("stats", option, argv, options, false, NULL, error);
         }
@@ -214,8 +221,10 @@ static void print_counters(const struct sample *sample)
 
 static void print_snapshot(const struct stats *s, const struct sample *sample)
 {
-    if (s->watch > 0 && !s->json) /* on a terminal each page replaces the last */
-        fputs(isatty(STDOUT_FILENO) ? "\033[H\033[J" : sample->before ? "\n" : "", stdout);
+    if (s->watch > 0 && !s->json) { /* on a terminal each page replaces the last */
+        fputs(isatty(STDOUT_FILENO) ? "\033[H\033[J" : sample->before ? "\n" : "", s->terminal);
+        fflush(s->terminal);
+    }
     if (s->json) {
         json_dumpf(sample->now, stdout, s->watch > 0 ? JSON_COMPACT : JSON_INDENT(2));
         printf("\n");
@@ -269,5 +278,10 @@ int main(int argc, char **argv)
     struct stats s = {.run = RUN_NAME_DEFAULT};
     struct error error;
     session_signals();
-    return parse(&s, argc, argv, &error) == 0 && run(&s, &error) == 0 ? 0 : report("stats", &error);
+    int status = parse(&s, argc, argv, &error);
+    if (status == 0) {
+        s.terminal = terminal_guard(s.raw);
+        status = run(&s, &error);
+    }
+    return status == 0 ? 0 : report("stats", &error);
 }

@@ -25,6 +25,7 @@
 #include "lib/base/log.h"
 #include "lib/model/store/store.h"
 #include "lib/plan/plan.h"
+#include "lib/text/terminal.h"
 #include "procs/engine/inspect/describe.h"
 
 #define DATA_BYTES_MAX (512 * MIB)
@@ -33,7 +34,7 @@
 struct inspect {
     const char *path, *plan;  /* plan: appended to the index; NULL: none */
     int segment_fd, model_fd; /* -1: run as a command */
-    bool json, tensors;
+    bool json, tensors, raw;
 };
 
 static const struct option long_options[] = {
@@ -43,6 +44,7 @@ static const struct option long_options[] = {
     {"log-format", required_argument, NULL, 'l'},
     {"json", no_argument, NULL, 'j'},
     {"tensors", no_argument, NULL, 't'},
+    {"raw", no_argument, NULL, 'r'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'v'},
     {NULL, 0, NULL, 0},
@@ -51,13 +53,14 @@ static const struct option long_options[] = {
 static void usage(FILE *out)
 {
     fprintf(out,
-            "usage: sluice inspect MODEL [--json] [--tensors]\n"
+            "usage: sluice inspect MODEL [--json] [--tensors] [--raw]\n"
             "\n"
             "Describes a model, a GGUF file or an expert store: architecture, shapes, experts,\n"
             "precisions and stripes, and minimum memory.\n"
             "\n"
             "  --json      as one JSON object\n"
             "  --tensors   list every tensor\n"
+            "  --raw       control characters in names go to a terminal unchanged\n"
             "\n"
             "Exit status: 0 supported model, 1 failed, 2 not a supported model (one line on\n"
             "stderr states why).\n");
@@ -92,6 +95,7 @@ static int options_take(struct inspect *in, int argc, char **argv, struct error 
             break;
         case 'j': in->json = true; break;
         case 't': in->tensors = true; break;
+        case 'r': in->raw = true; break;
         case 'h': usage(stdout); exit(0);
         case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
         default: return option_error("inspect", option, argv, long_options, false, NULL, error);
@@ -187,7 +191,12 @@ int main(int argc, char **argv)
     struct error error;
     log_init("inspect", LOG_LEVEL_INFO);
     limit_self();
-    if (options_take(&in, argc, argv, &error) == 0 && run(&in, &error) == 0)
+    int status = options_take(&in, argc, argv, &error);
+    if (status == 0) {
+        terminal_guard(in.raw);
+        status = run(&in, &error);
+    }
+    if (status == 0)
         return 0;
     log_line(LOG_LEVEL_ERROR, "error: %s", error.text);
     return error_exit_status(error.code);

@@ -107,8 +107,8 @@ static int prompt_of_text(const struct compute *c, const struct engine_submit *s
                           struct error *error)
 {
     uint32_t bos = tokenizer_bos(c->tokenizer);
-    if (tokenizer_encode(c->tokenizer, s->prompt, s->prompt_bytes, s->parse_special, &p->ids,
-                         &p->count, error) != 0)
+    if (tokenizer_encode(c->tokenizer, s->prompt, s->prompt_bytes, &s->special, &p->ids, &p->count,
+                         error) != 0)
         return -1;
     if (bos == TOKEN_NONE)
         return 0;

@@ -18,6 +18,7 @@ struct taker {
     const struct api_limits *limits;
     const char *name; /* of the current field */
     struct error *error;
+    bool special; /* control tokens of the whole prompt are parsed */
 };
 
 static int wrong(const struct taker *t, const char *should)
@@ -120,6 +121,11 @@ static int take_stream(struct taker *t, const json_t *value)
 static int take_ignore_eos(struct taker *t, const json_t *value)
 {
     return take_bool(t, value, &t->out->ignore_eos);
+}
+
+static int take_special(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &t->special);
 }
 
 static int take_stream_options(struct taker *t, const json_t *value)
@@ -314,12 +320,18 @@ static int take_messages(struct taker *t, const json_t *value)
     struct conversation *c = calloc(1, sizeof *c);
     if (!c)
         return error_set(t->error, ERR_NO_MEMORY, "out of memory (messages)");
+    struct chat_prompt prompt;
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = read_message(t, json_array_get(value, i), c);
     if (rc == 0)
-        rc = chat_render(t->limits->chat, c->messages, c->count, t->limits->prompt_bytes,
-                         &t->out->prompt, &t->out->prompt_bytes, t->error);
+        rc = chat_render(t->limits->chat, c->messages, c->count, t->limits->prompt_bytes, &prompt,
+                         t->error);
+    if (rc == 0) {
+        t->out->prompt = prompt.text;
+        t->out->prompt_bytes = prompt.bytes;
+        t->out->special = prompt.written;
+    }
     for (size_t i = 0; i < n; i++)
         free(c->joined[i]);
     free(c);
@@ -405,6 +417,8 @@ int api_request_parse(enum api_kind kind, const char *text, size_t bytes,
     struct taker t = {.out = out, .limits = limits, .error = error};
     int rc = take_body(&t, body, param);
     json_decref(body);
+    if (rc == 0 && t.special && text_ranges_add(&out->special, 0, out->prompt_bytes) != 0)
+        rc = error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
     return rc;
 }
 
@@ -412,6 +426,7 @@ void api_request_free(struct api_request *r)
 {
     free(r->prompt);
     free(r->ids);
+    text_ranges_free(&r->special);
     r->prompt = NULL;
     r->ids = NULL;
 }

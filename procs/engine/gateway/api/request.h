@@ -25,7 +25,8 @@ struct api_request {
     enum api_kind kind;
     char *prompt; /* malloc'ed, NUL-terminated; NULL: ids */
     size_t prompt_bytes;
-    uint32_t *ids; /* malloc'ed */
+    struct text_ranges special; /* of the prompt: where control tokens are parsed; malloc'ed */
+    uint32_t *ids;              /* malloc'ed */
     size_t ids_count;
     int64_t max_tokens; /* ENGINE_TOKENS_MAX: what the context leaves */
     bool stream, include_usage, ignore_eos, logprobs;

@@ -431,8 +431,7 @@ static int submit(struct stream *s, struct error *error)
     submit.logprobs = r->logprobs;
     submit.sampling = r->sampling;
     submit.stops = r->stops;
-    /* Control tokens of the template are parsed; in a plain prompt they are text. */
-    submit.parse_special = r->kind == API_CHAT && s->gateway->chat.family != CHAT_PLAIN;
+    submit.special = r->special;
     json_t *request = engine_submit_request(&submit, error);
     if (!request)
         return -1;

@@ -121,7 +121,7 @@ START_TEST(submits_arrive_as_they_were)
     ck_assert_int_eq(engine.submit.max_tokens, 9);
     ck_assert_int_eq(engine.submit.logprobs, 3);
     ck_assert(engine.submit.ignore_eos && engine.submit.score_prompt);
-    ck_assert(!engine.submit.parse_special);
+    ck_assert_uint_eq(engine.submit.special.count, 0);
     ck_assert_double_eq(engine.submit.sampling.temperature, 0.1 + 0.2);
     ck_assert_int_eq(engine.submit.sampling.seed, INT64_MAX);
 

@@ -332,18 +332,19 @@ START_TEST(submit_fields)
     ck_assert_uint_eq(s.prompt_ids_count, 3);
     ck_assert_uint_eq(s.prompt_ids[2], 3);
     ck_assert_int_eq(s.max_tokens, 5);
-    ck_assert(s.ignore_eos && !s.parse_special && !s.score_prompt);
+    ck_assert(s.ignore_eos && s.special.count == 0 && !s.score_prompt);
     ck_assert_double_eq(s.sampling.temperature, 0);
     ck_assert_int_eq(s.sampling.seed, 42);
     ck_assert_int_eq(s.sampling.top_k, 40);
     engine_submit_parsed_free(&s);
     json_decref(body);
     body = json_loads("{\"request_key\":\"k\",\"prompt\":\"a\",\"max_tokens\":2,\"forced\":[7,9],"
-                      "\"stop\":[\"\\n\\n\",\"End\"]}",
+                      "\"stop\":[\"\\n\\n\",\"End\"],\"special\":[[0,1]]}",
                       0, NULL);
     ck_assert_int_eq(engine_submit_parse(body, &s, &error), 0);
     ck_assert_uint_eq(s.forced_count, 2);
     ck_assert_uint_eq(s.forced[1], 9);
+    ck_assert(s.special.count == 1 && s.special.at[0].from == 0 && s.special.at[0].to == 1);
     ck_assert_uint_eq(s.stops.count, 2);
     ck_assert_uint_eq(s.stops.bytes[0], 2);
     ck_assert_int_eq(memcmp(s.stops.text[1], "End", 3), 0);
@@ -372,6 +373,15 @@ START_TEST(submit_fields)
         "{\"request_key\":\"k\",\"prompt\":\"a\",\"max_tokens\":1.0}",
         "{\"request_key\":\"k\",\"prompt\":\"a\",\"logprobs\":101}",
         "{\"request_key\":\"k\",\"prompt\":\"a\",\"ignore_eos\":1}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"special\":true}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"special\":[0,1]}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"special\":[[0]]}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"special\":[[0,2]]}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"special\":[[-1,1]]}",
+        "{\"request_key\":\"k\",\"prompt\":\"a\",\"special\":[[1,1]]}",
+        "{\"request_key\":\"k\",\"prompt\":\"abcd\",\"special\":[[2,3],[0,1]]}",
+        "{\"request_key\":\"k\",\"prompt\":\"abcd\",\"special\":[[0,2],[1,3]]}",
+        "{\"request_key\":\"k\",\"ids\":[1],\"special\":[[0,1]]}",
         "{\"request_key\":\"k\",\"prompt\":\"a\",\"score_prompt\":null}",
         "{\"request_key\":\"k\",\"prompt\":\"a\",\"unknown\":1}",
         "{\"request_key\":\"k\",\"prompt\":\"a\",\"ids,prompt\":1}",

@@ -355,7 +355,7 @@ static void compare_vector(const struct tokenizer *t, const json_t *vector)
     uint32_t *ids;
     size_t count;
     struct error error;
-    ck_assert_int_eq(tokenizer_encode(t, json_string_value(text), json_string_length(text), false,
+    ck_assert_int_eq(tokenizer_encode(t, json_string_value(text), json_string_length(text), NULL,
                                       &ids, &count, &error),
                      0);
     for (size_t i = 0; i < count && i < json_array_size(want); i++)

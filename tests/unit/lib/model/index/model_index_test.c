@@ -279,7 +279,7 @@ static void use(const struct model_index *m)
     ck_assert_ptr_nonnull(t);
     uint32_t *ids;
     size_t count;
-    if (tokenizer_encode(t, "<|end|>hello <tag>", 18, true, &ids, &count, NULL) == 0)
+    if (tokenizer_encode(t, "<|end|>hello <tag>", 18, &text_ranges_all, &ids, &count, NULL) == 0)
         free(ids);
     for (uint32_t id = 0; id < tokenizer_vocab(t); id++) {
         size_t n;

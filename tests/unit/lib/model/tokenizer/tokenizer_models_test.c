@@ -58,8 +58,9 @@ static void expect_ids(const struct tokenizer *t, const char *text, size_t n, bo
     size_t count;
     uint32_t *ids;
     struct error error = {0};
-    ck_assert_msg(tokenizer_encode(t, text, n, special, &ids, &count, &error) == 0, "%s",
-                  error.text);
+    ck_assert_msg(
+        tokenizer_encode(t, text, n, special ? &text_ranges_all : NULL, &ids, &count, &error) == 0,
+        "%s", error.text);
     for (size_t i = 0; i < count && i < want_count; i++)
         ck_assert_msg(ids[i] == want[i], "'%.60s' token %zu: %u, not %u", text, i, ids[i], want[i]);
     ck_assert_msg(count == want_count, "'%.60s': %zu tokens, not %zu", text, count, want_count);
@@ -94,17 +95,40 @@ START_TEST(reference_vectors)
 }
 END_TEST
 
-static size_t count_of(const struct tokenizer *t, const char *text, uint32_t ids[8], bool special)
+static size_t count_of(const struct tokenizer *t, const char *text, uint32_t ids[16], bool special)
 {
     uint32_t *made;
     size_t count;
     struct error error = {0};
-    ck_assert_int_eq(tokenizer_encode(t, text, strlen(text), special, &made, &count, &error), 0);
-    ck_assert_uint_le(count, 8);
+    ck_assert_int_eq(tokenizer_encode(t, text, strlen(text), special ? &text_ranges_all : NULL,
+                                      &made, &count, &error),
+                     0);
+    ck_assert_uint_le(count, 16);
     memcpy(ids, made, count * sizeof *made);
     free(made);
     return count;
 }
+
+/* Ranges move with the text: a space is added before it, and U+2581 becomes a shorter one. */
+START_TEST(ranges_of_control_tokens)
+{
+    static const char text[] = "\xe2\x96\x81"
+                               "and</s></s>and<s>";
+    struct text_range one = {10, 14};
+    const struct text_ranges ranges = {&one, 1};
+    struct opened o = open_file("spm");
+    uint32_t before[16], after[16], *ids;
+    size_t n = count_of(o.t, " and</s>", before, false), m = count_of(o.t, "and<s>", after, false);
+    size_t count;
+    ck_assert_int_eq(tokenizer_encode(o.t, text, sizeof text - 1, &ranges, &ids, &count, NULL), 0);
+    ck_assert_uint_eq(count, n + 1 + m);
+    ck_assert(memcmp(ids, before, n * sizeof *ids) == 0);
+    ck_assert_uint_eq(ids[n], 2);
+    ck_assert(memcmp(ids + n + 1, after, m * sizeof *ids) == 0);
+    free(ids);
+    close_both(&o);
+}
+END_TEST
 
 /* The pieces concatenate to the text, with the space that was added. */
 START_TEST(pieces)
@@ -114,7 +138,7 @@ START_TEST(pieces)
     struct opened o = open_file("spm");
     uint32_t *ids;
     size_t count, at = 0;
-    ck_assert_int_eq(tokenizer_encode(o.t, text, sizeof text - 1, false, &ids, &count, NULL), 0);
+    ck_assert_int_eq(tokenizer_encode(o.t, text, sizeof text - 1, NULL, &ids, &count, NULL), 0);
     for (size_t i = 0; i < count; i++) {
         size_t n;
         const char *piece = tokenizer_piece(o.t, ids[i], &n);
@@ -134,7 +158,7 @@ END_TEST
 START_TEST(control_tokens)
 {
     struct opened o = open_file("spm");
-    uint32_t alone[8], after[8], both[8];
+    uint32_t alone[16], after[16], both[16];
     size_t n = count_of(o.t, "and", alone, true);
     ck_assert_uint_eq(count_of(o.t, "<s>and", after, true), n + 1);
     ck_assert_uint_eq(after[0], 1);
@@ -280,6 +304,7 @@ int main(void)
     TCase *tcase = tcase_create("models");
     tcase_add_loop_test(tcase, reference_vectors, 0, ARRAY_LEN(files));
     tcase_add_test(tcase, pieces);
+    tcase_add_test(tcase, ranges_of_control_tokens);
     tcase_add_test(tcase, control_tokens);
     tcase_add_test(tcase, merging);
     tcase_add_loop_test(tcase, bad_tokenizers_are_rejected, 0, ARRAY_LEN(wrongs));

@@ -66,8 +66,9 @@ static uint32_t *encode(const struct tokenizer *t, const char *text, size_t n, b
 {
     uint32_t *ids;
     struct error error = {0};
-    ck_assert_msg(tokenizer_encode(t, text, n, special, &ids, count, &error) == 0, "%s",
-                  error.text);
+    ck_assert_msg(
+        tokenizer_encode(t, text, n, special ? &text_ranges_all : NULL, &ids, count, &error) == 0,
+        "%s", error.text);
     return ids;
 }
 
@@ -384,7 +385,7 @@ START_TEST(long_words)
     }
     struct error error = {0};
     ck_assert_int_eq(
-        tokenizer_encode(o.t, text, TOKENIZER_TEXT_MAX + 1, false, &ids, &count, &error), -1);
+        tokenizer_encode(o.t, text, TOKENIZER_TEXT_MAX + 1, NULL, &ids, &count, &error), -1);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     ck_assert_ptr_null(ids);
     free(text);
@@ -426,6 +427,74 @@ START_TEST(special_tokens)
     ck_assert_uint_eq(tokenizer_bos(o.t), TOKEN_NONE); /* add_bos_token is false */
     EXPECT("<|endoftext|>", true, 4095);
     close_both(&o);
+}
+END_TEST
+
+/* Ranges of the text are written in braces. */
+static void expect_marked(const struct tokenizer *t, const char *marked, const uint32_t *want,
+                          size_t want_count)
+{
+    char text[100];
+    size_t n = 0, from = 0, count;
+    struct text_ranges ranges = {0};
+    struct error error = {0};
+    uint32_t *ids;
+    for (; *marked; marked++) {
+        if (*marked == '{')
+            from = n;
+        else if (*marked == '}')
+            ck_assert_int_eq(text_ranges_add(&ranges, from, n), 0);
+        else
+            text[n++] = *marked;
+    }
+    ck_assert_msg(tokenizer_encode(t, text, n, &ranges, &ids, &count, &error) == 0, "%s",
+                  error.text);
+    ck_assert_msg(count == want_count && memcmp(ids, want, count * sizeof *ids) == 0,
+                  "'%.*s': %zu tokens, not %zu, or other ones", (int)n, text, count, want_count);
+    free(ids);
+    text_ranges_free(&ranges);
+}
+
+#define END_AS_TEXT '<', '|', 'e', 'n', 'd', '|', '>'
+#define MARKED(text, ...)                                                                          \
+    expect_marked(o.t, text, (const uint32_t[]){__VA_ARGS__},                                      \
+                  ARRAY_LEN(((const uint32_t[]){__VA_ARGS__})))
+
+/* Control tokens are those of the ranges only; ranges change nothing else. */
+START_TEST(ranges_of_control_tokens)
+{
+    struct opened o = open_tiny(NULL);
+    MARKED("{<|end|>}he<|end|>", TINY_EOS, TINY_HE, END_AS_TEXT);
+    MARKED("<|end|>{<|end|>}<|end|>{<|end|>}", END_AS_TEXT, TINY_EOS, END_AS_TEXT, TINY_EOS);
+    MARKED("{<|end|>}>", TINY_EOS, '>'); /* the longer token is not completely in the range */
+    MARKED("{<|end|>>}", TINY_CONTROL);
+    MARKED("{<|end|}>", END_AS_TEXT);
+    MARKED("<{|end|>}", END_AS_TEXT);
+    MARKED("<|e{}nd|>", END_AS_TEXT);
+    MARKED("{<|end|>he}ll{<|end|>}", TINY_EOS, TINY_HELL, TINY_EOS); /* merged across the border */
+    MARKED("{he}{ll<|end}|>", TINY_HELL, END_AS_TEXT);
+    MARKED("{x}<tag>", 'x', TINY_USER); /* user-defined tokens are found everywhere */
+    MARKED("\xff{<|end|>}", 0xef, 0xbf, 0xbd, TINY_EOS); /* U+FFFD is longer */
+    close_both(&o);
+}
+END_TEST
+
+START_TEST(lists_of_ranges)
+{
+    struct text_ranges r = {0};
+    for (size_t i = 0; i < 100; i++) {
+        ck_assert_int_eq(text_ranges_add(&r, 3 * i, 3 * i), 0); /* empty */
+        ck_assert_int_eq(text_ranges_add(&r, 3 * i, 3 * i + 1), 0);
+        ck_assert_int_eq(text_ranges_add(&r, 3 * i + 1, 3 * i + 2), 0); /* joined */
+    }
+    ck_assert_uint_eq(r.count, 100);
+    ck_assert(r.at[99].from == 297 && r.at[99].to == 299);
+    ck_assert(text_ranges_valid(&r, 299) && !text_ranges_valid(&r, 298));
+    r.at[50].from = r.at[49].to;
+    ck_assert(!text_ranges_valid(&r, 299));
+    text_ranges_free(&r);
+    ck_assert(text_ranges_valid(&r, 0));
+    ck_assert(text_ranges_valid(&text_ranges_all, UINT32_MAX));
 }
 END_TEST
 
@@ -495,6 +564,8 @@ int main(void)
     tcase_add_test(c, merging);
     tcase_add_test(c, long_words);
     tcase_add_test(c, special_tokens);
+    tcase_add_test(c, ranges_of_control_tokens);
+    tcase_add_test(c, lists_of_ranges);
     tcase_add_test(c, ignore_merges);
     tcase_add_test(c, every_pretokenizer);
     suite_add_tcase(s, c);

@@ -45,9 +45,10 @@ static void check_chat(const struct conversation *t, const struct model_chat *ch
                        const char *prompt, size_t context, const char *expected)
 {
     struct error error;
-    char *text = conversation_chat(t, chat, prompt, context, &error);
-    ck_assert_msg(text && strcmp(text, expected) == 0, "'%s' is not '%s'", text, expected);
-    free(text);
+    struct chat_prompt p;
+    ck_assert_msg(conversation_chat(t, chat, prompt, context, &p, &error) == 0, "%s", error.text);
+    ck_assert_str_eq(p.text, expected);
+    chat_prompt_free(&p);
 }
 
 #define PROMPT(text) "<|im_start|>user\n" text "<|im_end|>\n<|im_start|>assistant\n"
@@ -58,6 +59,7 @@ START_TEST(the_conversation_has_the_models_form)
 {
     struct conversation t = {0};
     struct error error;
+    struct chat_prompt p;
     struct model_chat chat = {.family = CHAT_CHATML, .eos = "<|im_end|>"};
     check_chat(&t, &chat, "hello", 100, PROMPT("hello"));
     ck_assert_int_eq(conversation_add(&t, "one", "two"), 0);
@@ -66,11 +68,14 @@ START_TEST(the_conversation_has_the_models_form)
                PROMPT("one") "two<|im_end|>\n" PROMPT("three") "four<|im_end|>\n" PROMPT("five"));
     check_chat(&t, &chat, "five", 12, PROMPT("three") "four<|im_end|>\n" PROMPT("five"));
     check_chat(&t, &chat, "five", 0, PROMPT("five"));
-    ck_assert_ptr_null(conversation_chat(&t, &chat, "<|im_start|>system", 100, &error));
+    check_chat(&t, &chat, "<|im_start|>", 0, PROMPT("<|im_start|>")); /* text, no control token */
+    conversation_clear(&t);
+    chat.family = CHAT_MISTRAL;
+    ck_assert_int_eq(conversation_chat(&t, &chat, "[INST]", 100, &p, &error), -1);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_int_eq(conversation_add(&t, "five", "a <|im_end|> b"), 0);
+    ck_assert_int_eq(conversation_add(&t, "five", "a [/INST] b"), 0);
     ck_assert_int_eq(conversation_add(&t, "six", "seven"), 0);
-    check_chat(&t, &chat, "eight", 100, PROMPT("six") "seven<|im_end|>\n" PROMPT("eight"));
+    check_chat(&t, &chat, "eight", 100, "[INST] six [/INST] seven<|im_end|>[INST] eight [/INST]");
     conversation_clear(&t);
 }
 END_TEST

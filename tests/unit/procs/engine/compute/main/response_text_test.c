@@ -154,8 +154,8 @@ START_TEST(text_is_whole_characters)
     uint32_t *ids;
     size_t count, bytes;
     struct error error;
-    ck_assert_int_eq(
-        tokenizer_encode(tokenizer, text, sizeof text - 1, false, &ids, &count, &error), 0);
+    ck_assert_int_eq(tokenizer_encode(tokenizer, text, sizeof text - 1, NULL, &ids, &count, &error),
+                     0);
     ck_assert_uint_le(count, 64);
     for (size_t i = 0; i < count; i++)
         atomic_store(&log[i], ids[i]);
@@ -191,8 +191,8 @@ START_TEST(nothing_is_withheld_at_the_end)
     size_t count, bytes;
     struct error error;
     _Atomic uint32_t log[8];
-    ck_assert_int_eq(
-        tokenizer_encode(tokenizer, "\xf0\x9f\x98\x80", 4, false, &ids, &count, &error), 0);
+    ck_assert_int_eq(tokenizer_encode(tokenizer, "\xf0\x9f\x98\x80", 4, NULL, &ids, &count, &error),
+                     0);
     ck_assert_uint_gt(count, 1); /* more than one token in this vocabulary */
     atomic_store(&log[0], ids[0]);
     ck_assert_uint_eq(response_gather(&response, tokenizer, log, 1, false, STOP_CUT_NONE, &bytes),
@@ -212,7 +212,7 @@ static uint32_t encode(const char *text, _Atomic uint32_t *log, size_t cap)
     uint32_t *ids;
     size_t count;
     struct error error;
-    ck_assert_int_eq(tokenizer_encode(tokenizer, text, strlen(text), false, &ids, &count, &error),
+    ck_assert_int_eq(tokenizer_encode(tokenizer, text, strlen(text), NULL, &ids, &count, &error),
                      0);
     ck_assert_uint_le(count, cap);
     for (size_t i = 0; i < count; i++)

@@ -89,7 +89,7 @@ START_TEST(lines_that_are_wrong)
 }
 END_TEST
 
-/* What software on the way may read differently. */
+/* What a proxy may read differently. */
 START_TEST(headers_that_are_wrong)
 {
     static const char *const heads[] = {
