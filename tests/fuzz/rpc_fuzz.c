@@ -28,6 +28,8 @@ static void check_submit(const struct engine_submit *s)
     sl_assert(s->logprobs >= 0 && s->logprobs <= ENGINE_LOGPROBS_MAX);
     sl_assert(s->request_key && strlen(s->request_key) <= ENGINE_KEY_BYTES_MAX);
     sl_assert(s->stops.count <= STOP_TEXTS_MAX);
+    sl_assert(s->special.count <= ENGINE_RANGES_MAX);
+    sl_assert(text_ranges_valid(&s->special, s->prompt_bytes));
     sl_assert(!isnan(s->sampling.temperature));
 }
 

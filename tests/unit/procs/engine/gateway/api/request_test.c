@@ -41,6 +41,13 @@ START_TEST(bodies_that_are_right)
     ck_assert_str_eq(r.prompt, "User: hi\nAssistant:");
     ck_assert_int_eq(r.max_tokens, ENGINE_TOKENS_MAX);
     api_request_free(&r);
+    ck_assert(parse(API_COMPLETION, "{\"special\":true,\"prompt\":\"<s>a\"}", &r, param, &error) ==
+              0);
+    ck_assert(r.special.count == 1 && r.special.at[0].from == 0 && r.special.at[0].to == 4);
+    api_request_free(&r);
+    ck_assert(parse(API_COMPLETION, "{\"special\":true,\"prompt\":[5]}", &r, param, &error) == 0);
+    ck_assert_uint_eq(r.special.count, 0); /* nothing to parse */
+    api_request_free(&r);
 }
 END_TEST
 
@@ -54,6 +61,7 @@ START_TEST(bodies_that_are_wrong)
         {API_COMPLETION, "[]", "", "not a JSON object"},
         {API_COMPLETION, "{}", "prompt", "is missing"},
         {API_CHAT, "{}", "messages", "is missing"},
+        {API_CHAT, "{\"special\":true}", "special", "unknown field"},
         {API_COMPLETION, "{\"prompt\":null}", "prompt", "is missing"},
         {API_COMPLETION, "{\"prompt\":7}", "prompt", "must be a text"},
         {API_COMPLETION, "{\"prompt\":[\"a\",\"b\"]}", "prompt", "one prompt"},
