@@ -19,6 +19,9 @@ add_library(test_store_make STATIC lib/model/store_make.c)
 target_link_libraries(test_store_make PUBLIC sluice_model)
 add_library(test_hf_make STATIC lib/model/hf_make.c)
 target_link_libraries(test_hf_make PUBLIC sluice_model)
+sluice_unit_test(sandbox_test SOURCES lib/sandbox/sandbox_test.c LINK sluice_sandbox sluice_io)
+sluice_unit_test(sandbox_document_test SOURCES lib/sandbox/document_test.c)
+sluice_unit_test(json_reader_test SOURCES lib/json/reader_test.c LINK sluice_json m)
 sluice_unit_test(strtab_test SOURCES lib/text/strtab_test.c LINK sluice_text)
 sluice_unit_test(terminal_test SOURCES lib/text/terminal_test.c LINK sluice_text)
 sluice_unit_test(unit_gguf SOURCES lib/model/gguf/gguf_test.c LINK sluice_model test_gguf_make m)
@@ -32,6 +35,7 @@ sluice_unit_test(unit_tokenizer_models SOURCES lib/model/tokenizer/tokenizer_mod
 sluice_unit_test(unit_store SOURCES lib/model/store/store_test.c LINK sluice_model test_gguf_make test_store_make)
 sluice_unit_test(unit_safetensors SOURCES lib/model/hf/safetensors_test.c LINK sluice_model)
 sluice_unit_test(unit_hf SOURCES lib/model/hf/hf_test.c LINK sluice_model test_hf_make)
+sluice_unit_test(unit_hf_large SOURCES lib/model/hf/large_test.c LINK sluice_model sluice_sandbox)
 sluice_unit_test(unit_plan SOURCES lib/plan/plan_test.c LINK sluice_plan m)
 sluice_unit_test(unit_plan_paths SOURCES lib/plan/paths_test.c LINK sluice_plan)
 
@@ -58,7 +62,7 @@ sluice_unit_test(unit_offline SOURCES lib/offline/offline_test.c ${CMAKE_SOURCE_
   LINK sluice_offline m)
 sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)
 
-foreach(test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_store unit_hf unit_offline
+foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_store unit_hf unit_offline
              unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()
