@@ -13,6 +13,7 @@
 #include "shm/segment/segment.h"
 
 #define DIRECTORY_LOADERS_MAX 16 /* == MSG_PARTS_MAX */
+#define DIRECTORY_FILES_MAX   8  /* of a loader (procs/engine/child/run_devices.h) */
 
 struct directory_entry {
     entry_word word;               /* changed by shm/directory/entry.c only */
@@ -37,6 +38,16 @@ struct directory_counter {
     uint32_t reserved[14];
 };
 _Static_assert(sizeof(struct directory_counter) == 64, "a futex has its cache line to itself");
+
+/* A file that a loader reads, as it was when the supervisor opened it. Writer: the supervisor while
+ * the loader is down; the loader, for the last three, when these changed without the bytes. */
+struct directory_file {
+    uint64_t held; /* 1: the loader inherits a descriptor of it; 0: it could not be opened */
+    uint64_t dev, ino, bytes;
+    int64_t mtime_ns;
+    _Atomic int64_t ctime_ns;
+    _Atomic uint64_t links_mode, owner; /* st_nlink << 32 | st_mode, st_uid << 32 | st_gid */
+};
 
 struct directory_head {
     struct segment_head segment;
@@ -68,7 +79,13 @@ struct directory_head {
                                                           * clears it while the loader is down */
     _Atomic uint64_t token_bell; /* writer: cache: compute sends TOKENS when the access log's count
                                   * of tokens reaches this; 0: never */
-    uint32_t reserved[24];
+    _Atomic uint32_t replaced[DIRECTORY_LOADERS_MAX]; /* copies whose path names another file now,
+                                                       * or none; bits and writers as in
+                                                       * quarantined */
+    _Atomic uint32_t model_changed; /* writer: supervisor: 0, or the file that changed in place and
+                                     * has no other copy (run_devices.h): every sequence fails */
+    uint32_t reserved[7];
+    struct directory_file files[DIRECTORY_LOADERS_MAX][DIRECTORY_FILES_MAX];
 };
 
 struct directory {

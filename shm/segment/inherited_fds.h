@@ -17,7 +17,10 @@ enum inherited_fd {
     INHERITED_SEGMENTS = 6, /* 6 + enum segment_kind; read-only or read-write by the child's
                              * rights */
     INHERITED__END = INHERITED_SEGMENTS + 7,
-    INHERITED_HTTP = INHERITED__END /* gateway only: the listening socket */
+    INHERITED_HTTP = INHERITED__END, /* gateway only: the listening socket */
+    INHERITED_FILES,                 /* loaders only: the files that they read, in the order of
+                                      * directory_head.files; those that are held */
+    INHERITED_FILES__END = INHERITED_FILES + 8
 };
 
 /* True when a child inherits a segment. The gateway, which handles untrusted clients, only has the

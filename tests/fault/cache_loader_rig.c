@@ -62,6 +62,9 @@ static void open_model(struct rig *r, bool own_copy)
     }
     must(model_index_build(demo, r->model_path, &r->model, &error), &error);
     close(demo);
+    r->model_fd = open(r->model_path, O_RDONLY | O_CLOEXEC);
+    must(run_file_accept(r->model_fd, r->model_path, &r->model->file, &r->model_file, &error),
+         &error);
     r->entries = model_index_entries(r->model);
     must(arena_layout_make(r->model, &r->layout, &error), &error);
 }
@@ -145,6 +148,8 @@ void rig_open(struct rig *r, const struct rig_options *o)
     must(params_set(&params, "backend", o->backend ? o->backend : "auto", &error), &error);
     create_segments(r, &params, o->loaders);
     attach_own(r);
+    for (uint32_t i = 0; i < o->loaders; i++)
+        r->directory.head->files[i][0] = r->model_file;
     snprintf(r->procs.head->run_dir, sizeof r->procs.head->run_dir, "%s", r->dir);
     snprintf(r->procs.head->model_path, sizeof r->procs.head->model_path, "%s", r->model_path);
     atomic_store(&r->directory.head->quota_bytes, quota_of(r, o->experts_share));
@@ -172,14 +177,17 @@ uint64_t rig_counter(struct rig *r, enum service service, uint32_t number, unsig
 /* All source descriptors are above the targets: none is overwritten before it is duplicated. */
 static void spawn(struct rig *r, uint32_t row, char **argv, int ready)
 {
-    int source[INHERITED__END - INHERITED_LIFELINE] = {r->lifeline[0], ready, r->lock};
+    /* The file is a loader's first; the others ignore it. There is no listening socket. */
+    int source[INHERITED_FILES + 1 - INHERITED_LIFELINE] = {r->lifeline[0], ready, r->lock};
+    source[INHERITED_HTTP - INHERITED_LIFELINE] = r->lock;
+    source[INHERITED_FILES - INHERITED_LIFELINE] = r->model_fd;
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         source[INHERITED_SEGMENTS - INHERITED_LIFELINE + kind] = r->segment[kind].fd;
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     for (size_t i = 0; i < ARRAY_LEN(source); i++) {
-        source[i] = fcntl(source[i], F_DUPFD_CLOEXEC, INHERITED__END);
-        ck_assert_int_ge(source[i], INHERITED__END);
+        source[i] = fcntl(source[i], F_DUPFD_CLOEXEC, INHERITED_FILES__END);
+        ck_assert_int_ge(source[i], INHERITED_FILES__END);
         posix_spawn_file_actions_adddup2(&actions, source[i], INHERITED_LIFELINE + (int)i);
     }
     int rv = posix_spawn(&r->pid[row], argv[0], &actions, NULL, argv, environ);
@@ -369,6 +377,7 @@ void rig_close(struct rig *r)
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         segment_detach(&r->segment[kind]);
     munmap((void *)(uintptr_t)r->file, r->file_bytes);
+    close(r->model_fd);
     nftw(r->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     free(r->model);
 }

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "procs/engine/child/child.h"
+#include "procs/engine/child/run_files.h"
 
 struct rig_options {
     uint32_t loaders;
@@ -30,6 +31,8 @@ struct rig {
     struct access_log access_log;
     const uint8_t *file; /* mapped */
     size_t file_bytes;
+    int model_fd; /* of model_path, for the loaders */
+    struct directory_file model_file;
     int lifeline[2], lock;
     pid_t pid[SERVICE_ROWS_MAX];
     int ready_fd[SERVICE_ROWS_MAX];

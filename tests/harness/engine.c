@@ -159,7 +159,7 @@ void engine_check_gone(struct engine *e, unsigned ms)
     CHECK(!shm_left(e, name, sizeof name), "/dev/shm/%s was left behind", name);
 }
 
-void engine_stop(struct engine *e)
+void engine_stop_with(struct engine *e, int expected)
 {
     int status = 0;
     json_decref(engine_stats(e));
@@ -167,10 +167,15 @@ void engine_stop(struct engine *e)
     uint64_t deadline = deadline_in(STOP_MS);
     while (!ended(e, &status))
         CHECK(deadline_tick(deadline), "the engine did not stop within %d ms", STOP_MS);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the engine stopped with status %#x",
-          (unsigned)status);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == expected,
+          "the engine stopped with status %#x", (unsigned)status);
     close_clients(e);
     engine_check_gone(e, 1000);
+}
+
+void engine_stop(struct engine *e)
+{
+    engine_stop_with(e, 0);
 }
 
 void engine_destroy(struct engine *e)
@@ -190,6 +195,17 @@ void engine_destroy(struct engine *e)
                 kill(e->seen[i], SIGKILL);
         }
     e->seen_count = 0;
+}
+
+char *engine_log(const struct engine *e)
+{
+    struct command c;
+    command_run(&c, NULL, STOP_MS, (const char *const[]){"/bin/cat", e->log, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    char *text = strdup(c.out);
+    CHECK(text, "no memory");
+    command_free(&c);
+    return text;
 }
 
 void engine_show_log(const struct engine *e)

@@ -130,6 +130,8 @@ void engine_spawn(struct engine *e, const char *const options[]);
 void engine_wait_ready(struct engine *e, unsigned ms);
 /* Orderly stop; checks for exit status 0 and that nothing is left behind. */
 void engine_stop(struct engine *e);
+/* The same with another exit status. */
+void engine_stop_with(struct engine *e, int expected);
 /* kill -9 of all processes, after a failed case. */
 void engine_destroy(struct engine *e);
 /* Checks that all processes exit within ms and nothing is left in /dev/shm. */
@@ -144,6 +146,8 @@ void engine_wait_counter(struct engine *e, const char *service, const char *coun
                          uint64_t at_least, unsigned ms);
 /* A control call that must succeed; steals fields. New reference. */
 json_t *engine_control(struct engine *e, const char *op, json_t *fields);
+/* Its log so far; the caller frees. */
+char *engine_log(const struct engine *e);
 /* Prints the last lines of its log as notes. */
 void engine_show_log(const struct engine *e);
 

@@ -9,17 +9,6 @@
 
 #define END_MS 60000
 
-static char *log_of(const struct engine *e)
-{
-    struct command c;
-    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cat", e->log, NULL});
-    CHECK(c.status == 0, "%.300s", c.err);
-    char *text = strdup(c.out);
-    CHECK(text, "no memory");
-    command_free(&c);
-    return text;
-}
-
 static void control(const struct engine *e, int status, const char *level)
 {
     struct command c;
@@ -36,7 +25,7 @@ static void json_lines(void)
     engine_start(e, (const char *const[]){"--log-format=json", NULL});
     json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", "predictor")));
     engine_stop(e);
-    char *log = log_of(e), *rest = NULL;
+    char *log = engine_log(e), *rest = NULL;
     bool ready = false, back = false;
     for (char *line = strtok_r(log, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         json_t *object = json_loads(line, 0, NULL);
@@ -94,7 +83,7 @@ static void level_changes(void)
     restart_predictor(e);
     control(e, 2, "loud");
     engine_stop(e);
-    char *log = log_of(e);
+    char *log = engine_log(e);
     CHECK(count(log, "Z INFO run: predictor is back") == 2, "%.2000s", log);
     CHECK(count(log, "Z DEBUG run: predictor: incarnation 4") == 1, "%.2000s", log);
     free(log);

@@ -2,6 +2,7 @@
 # Tests of procs/: parts of programs without their processes.
 set(procs ${CMAKE_SOURCE_DIR}/procs)
 
+sluice_unit_test(child_run_files_test SOURCES procs/engine/child/run_files_test.c LINK sluice_child)
 sluice_unit_test(child_run_devices_test SOURCES procs/engine/child/run_devices_test.c LINK sluice_child)
 
 set(compute ${procs}/engine/compute)
@@ -30,7 +31,7 @@ sluice_unit_test(cache_test SOURCES procs/engine/cache/cache_test.c
 set(loader ${procs}/engine/loader)
 sluice_unit_test(loader_test SOURCES procs/engine/loader/loader_test.c
   ${loader}/jobs.c ${loader}/chunk.c ${loader}/throttle.c ${loader}/device.c
-  LINK sluice_model sluice_config sluice_base)
+  LINK sluice_child sluice_shm sluice_model sluice_config sluice_base)
 sluice_unit_test(loader_verify_test SOURCES procs/engine/loader/verify_test.c ${loader}/jobs.c ${loader}/verify.c
   LINK sluice_model sluice_config sluice_base PkgConfig::XXHASH)
 

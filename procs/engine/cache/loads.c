@@ -376,7 +376,7 @@ static void log_failure(struct cache *c, uint32_t entry)
                     sizeof device);
     log_warn("layer %u expert %u could not be read from %s: %s (further failures are only counted)",
              d->layer, d->expert, device,
-             strerror((int)atomic_load_explicit(&d->last_errno, memory_order_relaxed)));
+             run_errno_text((int)atomic_load_explicit(&d->last_errno, memory_order_relaxed)));
 }
 
 /* DOOMED with no pending part: no loader can write the range any more. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "procs/engine/child/run_devices.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,6 +66,37 @@ int run_copies(const struct params *params, const struct model_index *model, con
     if (!stripe && other_devices(params, loader, copies, error) != 0)
         return -1;
     return add(copies, stripe ? stripe->path : model_path, error);
+}
+
+const struct model_file_id *run_inspected(const struct model_index *model, uint32_t loader,
+                                          enum run_source source)
+{
+    if (model->stripe_count == 0 || source == RUN_DENSE)
+        return &model->file;
+    sl_assert(loader < model->stripe_count);
+    return &model_index_stripes(model)[loader].file;
+}
+
+const char *run_errno_text(int errno_value)
+{
+    return errno_value == ESTALE ? "changed in place while the engine read it"
+                                 : strerror(errno_value);
+}
+
+int run_changed_error(const struct params *params, const struct model_index *model,
+                      const char *model_path, uint32_t word, struct error *error)
+{
+    uint32_t loader = (word - 1) / RUN_SOURCES;
+    enum run_source source = (enum run_source)((word - 1) % RUN_SOURCES);
+    struct run_copies copies = {.count = 0};
+    struct error ignored;
+    bool known = loader < params->loaders &&
+                 run_copies(params, model, model_path, loader, source, &copies, &ignored) == 0 &&
+                 copies.count > 0;
+    return error_set(error, ERR_MODEL_CHANGED,
+                     "the model file %.120s %s; restart it, or move a right copy there and run "
+                     "'sluice ctl replace loader.%u'",
+                     known ? copies.path[0] : model_path, run_errno_text(ESTALE), loader);
 }
 
 void run_device_text(const struct params *params, const struct model_index *model,

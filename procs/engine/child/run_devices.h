@@ -7,6 +7,8 @@
 #include "config/devices.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
+#include "shm/directory/directory.h"
+#include "shm/segment/inherited_fds.h"
 
 #define RUN_COPIES_MAX 4
 
@@ -30,18 +32,29 @@ int run_copies(const struct params *params, const struct model_index *model, con
                uint32_t loader, enum run_source source, struct run_copies *copies,
                struct error *error);
 
+/* The identity, in the index, of the file that these are copies of. */
+const struct model_file_id *run_inspected(const struct model_index *model, uint32_t loader,
+                                          enum run_source source);
+
 /* "loader.1's device PATH", for messages about an entry that could not be read. PATH is the first
  * copy, even when others were tried after it. */
 void run_device_text(const struct params *params, const struct model_index *model,
                      const char *model_path, uint32_t loader, uint32_t entry, char *text,
                      size_t bytes);
 
-/* The quarantine flags: a bit for each copy of each source; above them the last errno value. */
+/* The place of a copy among the files of its loader (directory_head.files, inherited_fds.h). */
+static inline uint32_t run_file_index(enum run_source source, uint32_t copy)
+{
+    return (uint32_t)source * RUN_COPIES_MAX + copy;
+}
+
+/* The quarantine flags: a bit for each copy of each source; above them the last errno value. ESTALE:
+ * the file changed in place (run_files.h). */
 #define QUARANTINE_ERRNO_SHIFT 16
 
 static inline uint32_t quarantine_bit(enum run_source source, uint32_t copy)
 {
-    return 1u << ((uint32_t)source * RUN_COPIES_MAX + copy);
+    return 1u << run_file_index(source, copy);
 }
 
 static inline int quarantine_errno(uint32_t word)
@@ -50,5 +63,20 @@ static inline int quarantine_errno(uint32_t word)
 }
 
 _Static_assert(RUN_SOURCES *RUN_COPIES_MAX <= QUARANTINE_ERRNO_SHIFT, "bits below the errno");
+_Static_assert(RUN_SOURCES *RUN_COPIES_MAX == DIRECTORY_FILES_MAX, "one file per copy");
+_Static_assert(INHERITED_FILES__END - INHERITED_FILES == DIRECTORY_FILES_MAX, "and a descriptor");
+
+/* Why a file is not read: strerror, but with a text for a file that changed. */
+const char *run_errno_text(int errno_value);
+
+/* directory_head.model_changed: which loader has no unchanged copy of which source. Not 0. */
+static inline uint32_t run_changed_word(uint32_t loader, enum run_source source)
+{
+    return 1 + loader * RUN_SOURCES + (uint32_t)source;
+}
+
+/* Sets ERR_MODEL_CHANGED with the name of the file and what helps. Returns -1. word: not 0. */
+int run_changed_error(const struct params *params, const struct model_index *model,
+                      const char *model_path, uint32_t word, struct error *error);
 
 #endif

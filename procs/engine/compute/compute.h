@@ -160,6 +160,8 @@ const uint8_t *experts_slot(const struct child *child, uint32_t entry);
 int experts_set_preset(struct experts *e, uint32_t preset, struct error *error);
 /* Deterministic mode: writes the predictions of the layer that ends to the access log. */
 void experts_flush_predictions(struct experts *e);
+/* Before a pass. -1 while the model is known to have changed in place. */
+int experts_check_model(const struct experts *e, struct error *error);
 void experts_pass_ends(struct experts *e); /* deterministic mode: of a token or chunk */
 bool experts_resident(void *self, uint32_t layer, uint32_t expert);
 void experts_pin(void *self, const struct expert_step *step, struct expert_item **items,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of the files that this loader reads, and the choice among them.
  *
- *   in use --(its file is not the inspected one)--> gone --(the file is back)--> in use
- *   in use --(consecutive entries that it fails to deliver, or a stall)--> quarantined
- *   quarantined --(ctl replace: the supervisor clears the flag, a successor checks again)--> in use
+ *   missing: the supervisor could not open it
+ *   in use --(consecutive entries that it fails to deliver, a stall, or its file changed in place)-->
+ *       quarantined
+ *   quarantined, missing --(ctl replace: the supervisor opens its path again; a successor)--> in use
  *
  * A job starts with the first copy in use. Parts that a copy does not deliver are read from the
  * next one, so that a bad sector costs one additional read; a part fails only when no copy delivers
@@ -35,11 +36,10 @@ static enum run_source source_of(const struct loader *l, uint32_t entry)
 
 static bool usable(const struct device *d)
 {
-    return !d->gone && !d->quarantined;
+    return !d->missing && !d->quarantined && !d->changed;
 }
 
-static void open_source(struct loader *l, enum run_source which,
-                        const struct model_file_id *inspected)
+static void open_source(struct loader *l, enum run_source which)
 {
     struct source *source = &l->source[which];
     struct run_copies copies;
@@ -50,21 +50,20 @@ static void open_source(struct loader *l, enum run_source which,
     /* Relaxed: the supervisor clears the flag only while no loader runs. */
     uint32_t word = atomic_load_explicit(quarantine_word(l), memory_order_relaxed);
     source->copies = copies.count;
-    for (uint32_t i = 0; i < copies.count; i++)
-        device_open(&source->copy[i], copies.path[i], l->own.direct_io, inspected,
-                    (word & quarantine_bit(which, i)) != 0);
+    struct directory_file *files = l->child.directory.head->files[loader_self(l)];
+    for (uint32_t i = 0; i < copies.count; i++) {
+        uint32_t at = run_file_index(which, i);
+        device_open(&source->copy[i], copies.path[i], l->own.direct_io, INHERITED_FILES + (int)at,
+                    &files[at], (word & quarantine_bit(which, i)) != 0);
+    }
 }
 
 void loader_open_sources(struct loader *l)
 {
     const struct model_index *m = l->child.model;
-    if (m->stripe_count == 0) {
-        open_source(l, RUN_EXPERTS, &m->file);
-        return;
-    }
-    sl_assert(loader_self(l) < m->stripe_count);
-    open_source(l, RUN_DENSE, &m->file);
-    open_source(l, RUN_EXPERTS, &model_index_stripes(m)[loader_self(l)].file);
+    sl_assert(m->stripe_count == 0 || loader_self(l) < m->stripe_count);
+    for (uint32_t source = 0; source < RUN_SOURCES; source++)
+        open_source(l, (enum run_source)source); /* a GGUF file has no copies of RUN_DENSE */
 }
 
 struct device *loader_device_of(struct loader *l, const struct job *job)
@@ -91,9 +90,10 @@ void loader_choose_copy(struct loader *l, struct job *job)
         job->copy = (uint16_t)copy;
         return;
     }
+    /* 0: a copy that changed is not in quarantine yet. */
     int why = quarantine_errno(atomic_load_explicit(quarantine_word(l), memory_order_relaxed));
     job->copy = (uint16_t)(source->copies - 1);
-    jobs_fail(&l->jobs, job, source->copy[job->copy].quarantined && why ? why : ESTALE);
+    jobs_fail(&l->jobs, job, why ? why : loader_device_of(l, job)->missing ? ENOENT : ESTALE);
 }
 
 bool loader_take_other_copy(struct loader *l, struct job *job)
@@ -110,16 +110,23 @@ bool loader_take_other_copy(struct loader *l, struct job *job)
 
 /* ---- quarantine ------------------------------------------------------------------------------ */
 
-static void set_quarantined(struct loader *l, struct device *device, int errno_value)
+static uint32_t bit_of(const struct loader *l, const struct device *device)
 {
-    uint32_t bit = 0, word = atomic_load_explicit(quarantine_word(l), memory_order_relaxed);
+    uint32_t bit = 0;
     for (uint32_t s = 0; s < RUN_SOURCES; s++)
         for (uint32_t i = 0; i < l->source[s].copies; i++)
             if (&l->source[s].copy[i] == device)
                 bit = quarantine_bit((enum run_source)s, i);
-    sl_assert(bit != 0 && !device->quarantined);
+    sl_assert(bit != 0);
+    return bit;
+}
+
+static void set_quarantined(struct loader *l, struct device *device, int errno_value)
+{
+    uint32_t word = atomic_load_explicit(quarantine_word(l), memory_order_relaxed);
+    sl_assert(!device->quarantined);
     device->quarantined = true;
-    word = (word & ((1u << QUARANTINE_ERRNO_SHIFT) - 1)) | bit;
+    word = (word & ((1u << QUARANTINE_ERRNO_SHIFT) - 1)) | bit_of(l, device);
     word |= (uint32_t)errno_value << QUARANTINE_ERRNO_SHIFT;
     atomic_store_explicit(quarantine_word(l), word, memory_order_release);
     counter_add(l->child.row, CTR_LOADER_quarantines, 1);
@@ -148,15 +155,35 @@ static void check_stall(struct loader *l, struct device *device, uint64_t now_ns
               device->path, l->own.device_timeout, loader_self(l));
 }
 
+/* Every job that reads it fails, or continues on another copy. */
+static void check_changed(struct loader *l, struct device *device)
+{
+    if (!device->changed)
+        return;
+    set_quarantined(l, device, ESTALE);
+    log_error("%s is quarantined: it %s; move a right copy to that path, then "
+              "`sluice ctl replace loader.%u` ends the quarantine",
+              device->path, run_errno_text(ESTALE), loader_self(l));
+    loader_fail_device(l, device, ESTALE);
+}
+
+/* The supervisor reports it: several loaders may read the same file. */
+static void note_moved(struct loader *l, struct device *device)
+{
+    _Atomic uint32_t *word = &l->child.directory.head->replaced[loader_self(l)];
+    if (device->moved)
+        atomic_fetch_or_explicit(word, bit_of(l, device), memory_order_release);
+    device->moved = false;
+}
+
 static void check_copy(struct loader *l, struct device *device, uint64_t now_ns)
 {
-    bool was_gone = device->gone;
     check_stall(l, device, now_ns);
     if (device->quarantined)
         return;
-    device_tick(device, now_ns, device->inflight == 0);
-    if (device->gone && !was_gone)
-        loader_fail_device(l, device, ESTALE);
+    device_tick(device, now_ns);
+    note_moved(l, device);
+    check_changed(l, device);
 }
 
 void loader_check_copies(struct loader *l, uint64_t now_ns)

@@ -5,96 +5,59 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/model/limits.h"
+#include "lib/model/index/model_index.h"
 
 #define CHECK_EVERY_NS (500 * NS_PER_MS)
 
-/* An open file is usable when it is the inspected one, or another file of the same size (a copy,
- * which must not change from then on, either). */
-static int identify(const struct device *d, int fd, struct model_file_id *id, struct error *error)
+/* Through /proc: another open file of the same inode, whether its path still names it or not. */
+static int open_again(const struct device *d, int inherited, bool *direct)
 {
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return error_set_errno(error, ERR_IO, errno, "cannot stat %s", d->path);
-    *id = *d->inspected;
-    if (st.st_dev == d->inspected->dev && st.st_ino == d->inspected->ino)
-        return model_file_unchanged(fd, id, error);
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != d->inspected->bytes)
-        return error_set(error, ERR_GONE,
-                         "%s is neither the model file that was inspected nor a copy of it",
-                         d->path);
-    id->dev = st.st_dev;
-    id->ino = st.st_ino;
-    id->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    if (id->dev == d->id.dev && id->ino == d->id.ino && id->mtime_ns != d->id.mtime_ns)
-        return error_set(error, ERR_GONE, "%s changed while it was in use", d->path);
-    return 0;
-}
-
-static int open_file(const struct device *d, bool *direct, struct error *error)
-{
+    char link[32];
     int flags = O_RDONLY | O_CLOEXEC;
-    int fd = d->want_direct ? open(d->path, flags | O_DIRECT) : -1;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", inherited);
+    int fd = d->want_direct ? open(link, flags | O_DIRECT) : -1;
     *direct = fd >= 0;
     if (fd < 0)
-        fd = open(d->path, flags);
-    if (fd < 0)
-        return error_set_errno(error, errno == ENOENT ? ERR_GONE : ERR_IO, errno, "cannot open %s",
-                               d->path);
-    if (!*direct)
+        fd = open(link, flags);
+    if (fd >= 0 && !*direct)
         (void)posix_fadvise(
             fd, 0, 0, POSIX_FADV_RANDOM); /* no read-ahead: its pages count against our memory */
     return fd;
 }
 
-static int try_open(struct device *d, struct error *error)
+static void take_descriptor(struct device *d, int inherited)
 {
-    bool direct;
-    struct model_file_id id;
-    int fd = open_file(d, &direct, error);
-    if (fd < 0)
-        return -1;
-    if (identify(d, fd, &id, error) != 0) {
-        close(fd);
-        return -1;
-    }
-    if (d->fd >= 0)
-        close(d->fd);
-    d->fd = fd;
-    d->direct = direct;
-    d->id = id;
-    if (d->want_direct && !direct)
+    d->fd = open_again(d, inherited, &d->direct);
+    if (d->fd < 0) {
+        log_error("%s: cannot be opened again: %s", d->path, strerror(errno));
+        d->missing = true;
+    } else if (d->want_direct && !d->direct) {
         log_warn("%s: direct reads are not supported, reading through the page cache", d->path);
-    return 0;
+    }
 }
 
-static void set_gone(struct device *d, const struct error *error)
-{
-    if (!d->gone)
-        log_error("%s: %s: %s", error_name(error->code), d->path, error->text);
-    d->gone = true;
-}
-
-void device_open(struct device *d, const char *path, bool direct,
-                 const struct model_file_id *inspected, bool quarantined)
+void device_open(struct device *d, const char *path, bool direct, int inherited,
+                 struct directory_file *file, bool quarantined)
 {
     *d = (struct device){.fd = -1,
                          .want_direct = direct,
-                         .inspected = inspected,
+                         .file = file,
+                         .missing = !file->held,
                          .failed_entry = ENTRY_NONE,
                          .quarantined = quarantined};
     size_t n = strlen(path);
     sl_assert(n < sizeof d->path);
     memcpy(d->path, path, n + 1);
-    struct error error;
-    if (!quarantined && try_open(d, &error) != 0)
-        set_gone(d, &error);
+    if (d->missing)
+        return; /* then `inherited` is not a descriptor of ours */
+    if (!quarantined)
+        take_descriptor(d, inherited);
+    close(inherited);
 }
 
 void device_read_started(struct device *d, uint64_t now_ns)
@@ -134,19 +97,22 @@ void device_suspect(struct device *d)
     d->next_check_ns = 0;
 }
 
-void device_tick(struct device *d, uint64_t now_ns, bool idle)
+bool device_unchanged(struct device *d)
+{
+    if (d->changed || d->missing)
+        return !d->changed;
+    enum run_file_state state = run_file_check(d->fd, d->path, d->file);
+    d->moved |= state == RUN_FILE_MOVED;
+    d->changed = state == RUN_FILE_CHANGED;
+    return !d->changed;
+}
+
+void device_tick(struct device *d, uint64_t now_ns)
 {
     if (now_ns < d->next_check_ns)
         return;
     d->next_check_ns = now_ns + CHECK_EVERY_NS;
-    struct error error;
-    if (!d->gone) {
-        if (model_file_unchanged(d->fd, &d->id, &error) != 0)
-            set_gone(d, &error);
-    } else if (idle && try_open(d, &error) == 0) {
-        d->gone = false;
-        log_info("%s: the inspected file is back", d->path);
-    }
+    (void)device_unchanged(d);
 }
 
 void device_fall_back(struct device *d)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file that a loader reads: the model or a copy of it on another device. Checks that it is still
- * the inspected file and is used again when that file returns; counts failures, and measures how
- * long no read has completed. */
+/* A file that a loader reads: the model or a copy of it on another device. It is the one that the
+ * supervisor opened, never whatever its path names now; checks whether it changed in place, counts
+ * failures, and measures how long no read has completed. */
 #ifndef SLUICE_ENGINE_LOADER_DEVICE_H
 #define SLUICE_ENGINE_LOADER_DEVICE_H
 
@@ -9,32 +9,34 @@
 #include <stdint.h>
 
 #include "config/params.h"
-#include "lib/model/index/model_index.h"
-#include "lib/model/limits.h"
+#include "procs/engine/child/run_files.h"
 
 struct device {
     char path[1024];
     int fd; /* -1: not open */
     bool want_direct, direct;
-    bool gone;             /* not the inspected file: not read */
+    bool missing;          /* there is no descriptor to read it from */
+    bool changed;          /* in place: what it holds now is not the model */
+    bool moved;            /* its path does not name it any more */
     bool quarantined;      /* neither read nor checked */
     uint32_t inflight;     /* reads in flight */
     uint32_t failed;       /* consecutive entries that it did not deliver */
     uint32_t failed_entry; /* the last of them */
     uint64_t quiet_ns;     /* since then no read has completed, while reads are in flight */
     uint64_t next_check_ns;
-    const struct model_file_id *inspected; /* borrowed from the model segment */
-    struct model_file_id id;               /* of the open file: its own when it is a copy */
+    struct directory_file *file; /* borrowed from the directory: as it was when it was opened */
 };
 
-/* Opens and checks. With an unusable file the device is `gone`, and the reason is logged. A device
- * in quarantine is not opened: that could block forever. */
-void device_open(struct device *d, const char *path, bool direct,
-                 const struct model_file_id *inspected, bool quarantined);
+/* Opens the inherited descriptor again, because direct I/O is a property of an open file and not of
+ * the file; closes the inherited one. A file that the supervisor does not hold, or that cannot be
+ * opened again, is `missing`. One in quarantine is not opened: that could block forever. */
+void device_open(struct device *d, const char *path, bool direct, int inherited,
+                 struct directory_file *file, bool quarantined);
 
-/* Checks the file every 500 ms, and at once after device_suspect. `idle`: no read is in flight, so
- * that the descriptor may be replaced. */
-void device_tick(struct device *d, uint64_t now_ns, bool idle);
+/* False: the file has changed in place, now or before. One system call. */
+bool device_unchanged(struct device *d);
+/* The same every 500 ms, and at once after device_suspect. */
+void device_tick(struct device *d, uint64_t now_ns);
 void device_suspect(struct device *d);
 
 /* A read was submitted; a read completed. */

@@ -10,16 +10,16 @@
  * Messages   in: LOAD, FLUSH (cache), CONTROL (supervisor).  out: DONE, FLUSHED, ACK.
  * Memory     writes: payload of LOADING entries (only by reads of the device, never by stores);
  *            entry words by part done and part fail; failures, last_errno and last_loader; its flag
- *            of the directory's quarantine; its own row.
+ *            of the directory's quarantine, what is known about its files; its own row.
  *            reads: model index, directory head (epoch, throttle, prefetch_paused).
  * On its crash: entries with a pending part stay LOADING until the cache has doomed and punched
  *            them (reads may write after waitpid), then they are requested from its successor.
  * On a crash of others: without a cache its jobs continue until the successor's FLUSH; without a
  *            supervisor it exits.
  * Trust:     a LOAD must agree with the entry word, the epoch and the ranges that follow from the
- *            model index, else it is rejected and counted. A changed or missing file fails the
- *            entries with an errno, not the process, and only when no copy delivers them
- *            (copies.c). A device that completes no read for too long ends the process. Bytes of a
+ *            model index, else it is rejected and counted. It reads only files that the supervisor
+ *            opened. One that changed in place or is missing fails the entries with an errno, not
+ *            the process, and only when no copy delivers them (copies.c). A device that completes no read for too long ends the process. Bytes of a
  *            store are published only when their checksum is right.
  * Limits:    LOADER_JOBS_MAX jobs, `queue_depth` reads in flight, `io_size` bytes each. */
 #include <errno.h>

@@ -149,9 +149,24 @@ static bool checked(struct loader *l, struct job *job)
     return true;
 }
 
+/* After the last byte, before it is published: nothing that was read from a file after a change is
+ * used, whatever the read itself reported. */
+static void check_file(struct loader *l, struct job *job)
+{
+    struct device *device = loader_device_of(l, job);
+    if (job->status == ECANCELED || device->quarantined || device_unchanged(device))
+        return;
+    job->status = 0; /* a short read of a truncated file */
+    jobs_fail(&l->jobs, job, ESTALE);
+    device_suspect(device); /* and the file is quarantined in this round */
+}
+
 void loader_end_if_due(struct loader *l, struct job *job)
 {
-    if (!job_ended(job) || (job->status == 0 && !checked(l, job)))
+    if (!job_ended(job))
+        return;
+    check_file(l, job);
+    if (job->status == 0 && !checked(l, job))
         return;
     if (job->status != 0 && still_wanted(l, job) && loader_take_other_copy(l, job))
         return;
@@ -314,7 +329,7 @@ static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint6
     count_result(l, device, c, result, now_ns);
     if (result == -EINVAL && device->direct)
         device_fall_back(device);
-    enum chunk_fate fate = jobs_complete(&l->jobs, c, result, now_ns, device->inspected->bytes);
+    enum chunk_fate fate = jobs_complete(&l->jobs, c, result, now_ns, device->file->bytes);
     if (fate != CHUNK_DONE) {
         counter_add(row, CTR_LOADER_reads_failed, 1);
         device_suspect(device);

@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -18,6 +19,7 @@
 #include "ipc/endpoints.h"
 #include "ipc/rpc/rpc.h"
 #include "procs/engine/child/child.h"
+#include "procs/engine/child/run_devices.h"
 #include "procs/engine/child/run_knobs.h"
 #include "procs/engine/supervisor/budget/ledger.h"
 #include "procs/engine/supervisor/children/exits.h"
@@ -36,7 +38,7 @@
 /* Descriptors of the supervisor lie above the numbers children inherit, so that posix_spawn's
  * dup2 actions never overwrite a source. */
 #define FD_MIN 64
-_Static_assert((int)INHERITED_HTTP < FD_MIN, "inherited descriptors are below our own");
+_Static_assert((int)INHERITED_FILES__END <= FD_MIN, "inherited descriptors are below our own");
 
 #define TICK_NS (100 * NS_PER_MS)
 #define STOP_NS (3 * NS_PER_S) /* for the stop of one child */
@@ -144,6 +146,17 @@ struct automatic {
     double ns_of[PLAN_AUTO_CANDIDATES];       /* and their time */
 };
 
+/* A file that loaders read (files.c). */
+#define HELD_FILES_MAX                                                                             \
+    (SERVICE_LOADERS_MAX * RUN_COPIES_MAX + 1) /* model.gguf of a store is one of all */
+
+struct held_file {
+    char path[MODEL_PATH_BYTES];
+    int fd;        /* -1: it could not be opened */
+    bool reported; /* that its path names another file */
+    struct directory_file seen;
+};
+
 struct options {
     char model[PATH_MAX];
     char run[RUN_NAME_MAX + 1];
@@ -167,6 +180,8 @@ struct supervisor {
     int lock_fd;
     uint64_t boot;
     int model_fd;
+    struct held_file files[HELD_FILES_MAX];
+    uint32_t files_count;
     int http_fd;               /* listening socket of the gateway; -1: none */
     char http_url[80];         /* "": none */
     uint64_t inspect_ns;       /* time limit of inspect */
@@ -223,6 +238,23 @@ int model_take(struct supervisor *s, struct error *error);
  * experts' bytes that fit. Fills *knobs. */
 int model_check_preset(const struct supervisor *s, uint32_t preset, double share,
                        struct knobs *knobs, struct error *error);
+
+/* files.c: the files of the loaders. */
+/* Opens every copy of every file. A copy that cannot be opened is logged and left out; -1 for the
+ * inspected files and for a loader without any. */
+int files_open(struct supervisor *s, struct error *error);
+/* Before a loader is spawned: what is known about its files, and their descriptors. */
+void files_publish(struct supervisor *s, uint32_t loader);
+void files_inherit(struct supervisor *s, uint32_t loader, posix_spawn_file_actions_t *actions);
+/* While the loader is down: opens the paths of its copies that are in quarantine or missing again.
+ * Returns the copies that stay in quarantine. */
+uint32_t files_renew(struct supervisor *s, uint32_t loader, uint32_t quarantined);
+/* Reports replaced files once, and a file that changed in place and has no other copy. */
+void files_watch(struct supervisor *s);
+/* True while there is such a file, with ERR_MODEL_CHANGED. */
+bool files_changed(const struct supervisor *s, struct error *error);
+/* Paths of the replaced files. */
+json_t *files_replaced(const struct supervisor *s);
 
 /* devices.c */
 /* One loader for each of --devices. Checks all of them, so that device_params cannot fail later. */

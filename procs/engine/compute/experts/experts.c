@@ -130,11 +130,15 @@ static int entry_error(const struct experts *e, const struct expert_step *step,
                          "not match its checksum, read twice: the store is damaged",
                          item->expert, step->layer, x->file_offset,
                          e->child->procs.head->model_path);
+    uint32_t loader =
+        atomic_load_explicit(&entry_of(e, step, item)->last_loader, memory_order_relaxed);
+    if (errno_value == ESTALE) /* the supervisor sees it within a tick; this one needs it now */
+        return run_changed_error(e->child->params, e->child->model,
+                                 e->child->procs.head->model_path,
+                                 run_changed_word(loader, RUN_EXPERTS), error);
     char device[256];
-    run_device_text(
-        e->child->params, e->child->model, e->child->procs.head->model_path,
-        atomic_load_explicit(&entry_of(e, step, item)->last_loader, memory_order_relaxed), entry,
-        device, sizeof device);
+    run_device_text(e->child->params, e->child->model, e->child->procs.head->model_path, loader,
+                    entry, device, sizeof device);
     return error_set_errno(error, ERR_IO, errno_value,
                            "expert %u of layer %u (offset %" PRIu64 ") cannot be read from %.230s",
                            item->expert, step->layer, x->file_offset + x->head_bytes, device);
@@ -164,6 +168,15 @@ static int take_ready(struct experts *e, const struct expert_step *step, struct 
             return entry_error(e, step, items[i], why, error);
     }
     return found;
+}
+
+int experts_check_model(const struct experts *e, struct error *error)
+{
+    const struct directory_head *head = e->child->directory.head;
+    uint32_t word = atomic_load_explicit(&head->model_changed, memory_order_relaxed);
+    return word == 0 ? 0
+                     : run_changed_error(e->child->params, e->child->model,
+                                         e->child->procs.head->model_path, word, error);
 }
 
 static int ended_early(const struct experts *e, struct error *error)
@@ -398,8 +411,9 @@ static void wait_dense_entry(struct child *child, uint32_t entry)
         if (entry_state_of(entry_read(&it->word)) == ENTRY_READY)
             return;
         if (atomic_load_explicit(&it->failures, memory_order_acquire) >= FAILURES_LIMIT)
-            log_fatal(1, "tensor %s cannot be read: %s", name,
-                      strerror((int)atomic_load_explicit(&it->last_errno, memory_order_relaxed)));
+            log_fatal(
+                1, "tensor %s cannot be read: %s", name,
+                run_errno_text((int)atomic_load_explicit(&it->last_errno, memory_order_relaxed)));
         struct msg_control control;
         while (child_control(child, &control))
             child_ack(child, &control);

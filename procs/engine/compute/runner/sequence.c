@@ -279,6 +279,8 @@ static int turn(struct sequence *s, struct error *error)
     uint64_t start = clock_now_ns();
     uint32_t position = get(&q->kv_valid), tokens = get(&q->log_tokens);
     sl_assert(position < tokens);
+    if (experts_check_model(&r->experts, error) != 0)
+        return -1;
     uint32_t rows = tokens - position;
     rows = rows < core_chunk(r->core) ? rows : core_chunk(r->core);
     /* A chunk never contains both prompt and response tokens, so that their times are separate. */

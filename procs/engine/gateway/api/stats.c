@@ -139,11 +139,14 @@ void stats_health(struct exchange *x)
     bool fresh = g->state[0] && clock_now_ns() - g->state_ns < SILENCE_NS;
     const char *state = fresh ? g->state : "unknown";
     bool ready = strcmp(state, "ready") == 0, well = ready || strcmp(state, "restarting") == 0;
-    struct error error = {.code = ERR_NONE};
+    struct error error = g->fault;
     procs_check(g->child.procs.head, &error);
+    well = well && error.code == ERR_NONE;
+    const char *reason = error.code ? error.text : NULL;
     exchange_json(x, well ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE,
-                  json_pack("{s:s, s:s, s:s*}", "status", well ? "ok" : "unavailable", "state",
-                            state, "reason", error.code ? error.text : NULL));
+                  json_pack("{s:s, s:s, s:s*, s:s*}", "status", well ? "ok" : "unavailable",
+                            "state", state, "code", reason ? error_name(error.code) : NULL,
+                            "reason", reason));
 }
 
 void stats_models(struct exchange *x)
@@ -168,6 +171,10 @@ static void on_status(void *arg, json_t *reply, const struct error *error)
         return; /* it becomes stale */
     snprintf(g->state, sizeof g->state, "%s", lookup_text(reply, "state"));
     g->state_ns = clock_now_ns();
+    g->fault = (struct error){.code = ERR_NONE};
+    if (json_object_get(reply, "fault"))
+        error_set(&g->fault, error_from_name(lookup_text(reply, "fault.code")), "%s",
+                  lookup_text(reply, "fault.text"));
 }
 
 static void on_model(void *arg, json_t *reply, const struct error *error)

@@ -107,6 +107,8 @@ static void act_spawn(struct supervisor *s, struct child_slot *c)
     char name[32];
     c->exit_requested = c->late = false;
     devices_clear_quarantine(s, c);
+    if (c->service == SERVICE_LOADER)
+        files_publish(s, c->number);
     c->ready_ns = 0;
     c->progress_at_spawn = atomic_load_explicit(&c->row->progress, memory_order_relaxed);
     c->deadline_ns = clock_now_ns() + c->info->ready_ms * NS_PER_MS;

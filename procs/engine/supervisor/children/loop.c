@@ -66,15 +66,18 @@ void loop_stop(struct supervisor *s, int status, const char *fmt, ...)
     va_end(args);
     if (s->phase == PHASE_STOP)
         return; /* the first reason counts */
+    /* A stop with a changed model is not an orderly end. */
+    if (status == 0 && files_changed(s, &s->end_error))
+        status = error_exit_status(s->end_error.code);
+    else if (status != 0)
+        error_set(&s->end_error, ERR_FAILED, "%s", text);
     s->phase = PHASE_STOP;
     s->exit_status = status;
     s->stop_ns = clock_now_ns();
     notify_send(s, "STOPPING=1");
     atomic_store_explicit(&s->directory.head->draining, 1, memory_order_release);
-    if (status == 0)
+    if (s->end_error.code != ERR_FAILED)
         log_info("stopping: %s", text);
-    else
-        error_set(&s->end_error, ERR_FAILED, "%s", text);
 }
 
 static void on_signals(struct supervisor *s)
@@ -129,6 +132,7 @@ static void on_tick(struct supervisor *s)
     children_reap(s);
     children_tick(s, now_ns);
     budget_tick(s, now_ns);
+    files_watch(s);
     if (s->announced)
         auto_poll(s);
 }

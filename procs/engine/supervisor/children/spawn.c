@@ -155,13 +155,15 @@ pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
     return pid;
 }
 
-static void add_inherited_fds(const struct supervisor *s, const struct child_slot *c,
-                              int ready_write, posix_spawn_file_actions_t *actions)
+static void add_inherited_fds(struct supervisor *s, const struct child_slot *c, int ready_write,
+                              posix_spawn_file_actions_t *actions)
 {
     standard_streams(actions);
     posix_spawn_file_actions_adddup2(actions, s->lifeline[0], INHERITED_LIFELINE);
     posix_spawn_file_actions_adddup2(actions, ready_write, INHERITED_READY);
     posix_spawn_file_actions_adddup2(actions, s->lock_fd, INHERITED_RUN_LOCK);
+    if (c->service == SERVICE_LOADER)
+        files_inherit(s, c->number, actions);
     if (c->service == SERVICE_GATEWAY)
         posix_spawn_file_actions_adddup2(actions, s->http_fd, INHERITED_HTTP);
     for (int kind = 0; kind < SEGMENT__COUNT; kind++) {

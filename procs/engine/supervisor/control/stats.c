@@ -301,6 +301,22 @@ static void put_quarantined(const struct supervisor *s, json_t *object)
     json_decref(list);
 }
 
+/* Omitted when all is well. */
+static void put_files(const struct supervisor *s, json_t *object)
+{
+    struct error error;
+    json_t *list = files_replaced(s);
+    if (json_array_size(list) > 0)
+        json_object_set(object, "replaced", list);
+    json_decref(list);
+    if (!files_changed(s, &error))
+        return;
+    json_t *changed = json_object();
+    put_text(changed, "code", error_name(error.code));
+    put_text(changed, "text", error.text);
+    json_object_set_new(object, "fault", changed);
+}
+
 json_t *stats_status(struct supervisor *s)
 {
     json_t *object = json_object();
@@ -321,6 +337,7 @@ json_t *stats_status(struct supervisor *s)
     put(object, "queued", counter_get(compute->row, CTR_COMPUTE_sequences_queued));
     put_preset(s, object);
     put_quarantined(s, object);
+    put_files(s, object);
     put_text(object, "version", SLUICE_VERSION);
     return object;
 }
@@ -342,5 +359,6 @@ json_t *stats_snapshot(struct supervisor *s)
     json_object_set_new(object, "params", params(s));
     put_preset(s, object);
     put_quarantined(s, object);
+    put_files(s, object);
     return object;
 }

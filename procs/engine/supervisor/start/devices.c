@@ -44,7 +44,7 @@ static void add_quarantined(json_t *list, uint32_t loader, const char *path, uin
 {
     char line[MODEL_PATH_BYTES + 128];
     snprintf(line, sizeof line, "loader.%" PRIu32 " %s: %s", loader, path,
-             strerror(quarantine_errno(word)));
+             run_errno_text(quarantine_errno(word)));
     json_t *text = json_string(line); /* NULL when a path is not UTF-8 */
     json_array_append_new(list, text ? text : json_string("?"));
 }
@@ -75,7 +75,12 @@ void devices_clear_quarantine(struct supervisor *s, struct child_slot *c)
         return;
     c->clear_quarantine = false;
     _Atomic uint32_t *word = &s->directory.head->quarantined[c->number];
-    if (atomic_exchange_explicit(word, 0, memory_order_release) != 0)
-        log_info("loader.%" PRIu32 " replaced: the quarantine of its devices is cleared",
-                 c->number);
+    uint32_t before = atomic_load_explicit(word, memory_order_relaxed);
+    uint32_t left = files_renew(s, c->number, before);
+    if (left != 0)
+        left |= (uint32_t)quarantine_errno(before) << QUARANTINE_ERRNO_SHIFT;
+    atomic_store_explicit(word, left, memory_order_release);
+    if (before != 0)
+        log_info("loader.%" PRIu32 " replaced: the quarantine of its devices is %s", c->number,
+                 left ? "cleared in part" : "cleared");
 }

@@ -148,33 +148,6 @@ static void loaders_resolve(struct params *p, uint32_t stripes)
     p->loaders = stripes;
 }
 
-static int file_unchanged(int dir_fd, const char *path, const struct model_file_id *id,
-                          struct error *error)
-{
-    struct error why;
-    int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC);
-    int status = fd < 0 ? error_set_errno(&why, ERR_GONE, errno, "cannot be opened again")
-                        : model_file_unchanged(fd, id, &why);
-    if (fd >= 0)
-        close(fd);
-    return status == 0 ? 0 : error_set(error, why.code, "%.200s: %.180s", path, why.text);
-}
-
-static int model_unchanged(struct supervisor *s, struct error *error)
-{
-    const struct model_index *m = s->model;
-    if (m->stripe_count == 0)
-        return model_file_unchanged(s->model_fd, &m->file, error);
-    if (file_unchanged(s->model_fd, STORE_MODEL_FILE, &m->file, error) != 0)
-        return -1;
-    for (uint32_t i = 0; i < m->stripe_count; i++) {
-        const struct model_stripe *stripe = &model_index_stripes(m)[i];
-        if (file_unchanged(s->model_fd, stripe->path, &stripe->file, error) != 0)
-            return -1;
-    }
-    return 0;
-}
-
 /* Under --max-loss a lossy preset runs only if the plan has measured its loss as it would run here. */
 static int check_loss(const struct supervisor *s, uint32_t preset, const struct served *served,
                       struct error *error)
@@ -240,7 +213,9 @@ int model_take(struct supervisor *s, struct error *error)
     s->boot |= 1; /* 0 means "any" to segment_attach */
     if (model_open(s, error) != 0 || inspect_run(s, error) != 0)
         return -1;
-    if (model_unchanged(s, error) != 0)
+    /* The file that inspect has read; those of a store are checked by files_open. */
+    if (s->model->stripe_count == 0 &&
+        model_file_unchanged(s->model_fd, &s->model->file, error) != 0)
         return -1;
-    return params_resolve(s, error);
+    return params_resolve(s, error) == 0 ? files_open(s, error) : -1;
 }

@@ -354,17 +354,6 @@ static void write_file(const char *name, size_t bytes)
     fclose(f);
 }
 
-static struct model_file_id inspect(const char *name)
-{
-    struct stat st;
-    ck_assert_int_eq(stat(name, &st), 0);
-    return (struct model_file_id){.dev = st.st_dev,
-                                  .ino = st.st_ino,
-                                  .bytes = (uint64_t)st.st_size,
-                                  .mtime_ns =
-                                      (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
-}
-
 static void open_dir(void)
 {
     snprintf(dir, sizeof dir, "/tmp/sluice-loader-test-XXXXXX");
@@ -381,47 +370,71 @@ static void close_dir(void)
     rmdir(dir);
 }
 
-static bool gone_after(struct device *d, uint64_t now)
+static struct directory_file seen;
+
+/* As the supervisor passes a file. */
+static int held(const char *name)
 {
-    device_tick(d, now, true);
-    return d->gone;
+    struct stat st;
+    struct error error;
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    ck_assert(fd >= 0 && fstat(fd, &st) == 0);
+    struct model_file_id id = {.bytes = (uint64_t)st.st_size};
+    ck_assert_int_eq(run_file_accept(fd, name, &id, &seen, &error), 0);
+    return fd;
 }
 
-START_TEST(a_changed_file_is_gone_and_comes_back)
+START_TEST(a_changed_file_stays_changed)
 {
-    struct model_file_id id = inspect(path);
     struct device d;
-    device_open(&d, path, true, &id, false);
-    ck_assert(!gone_after(&d, NS_PER_S));
+    device_open(&d, path, true, held(path), &seen, false);
+    ck_assert(!d.missing && d.fd >= 0);
+    device_tick(&d, NS_PER_S);
+    ck_assert(!d.changed);
     ck_assert_int_eq(truncate(path, 5000), 0);
-    ck_assert(gone_after(&d, 2 * NS_PER_S));
+    device_tick(&d, NS_PER_S + 1); /* not due */
+    ck_assert(!d.changed);
+    device_suspect(&d);
+    device_tick(&d, NS_PER_S + 2);
+    ck_assert(d.changed);
     ck_assert_int_eq(truncate(path, 10000), 0);
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
-                                {id.mtime_ns / 1000000000, id.mtime_ns % 1000000000}};
+                                {seen.mtime_ns / 1000000000, seen.mtime_ns % 1000000000}};
     ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
-    ck_assert(!gone_after(&d, 3 * NS_PER_S));
+    ck_assert(!device_unchanged(&d)); /* what was read in between is not known */
     close(d.fd);
 }
 END_TEST
 
-START_TEST(another_file_is_no_model)
+/* What the path names does not matter, neither at the start nor later. */
+START_TEST(a_replaced_file_is_still_read)
 {
-    struct model_file_id id = inspect(path);
     struct device d;
+    unsigned char byte[2] = "";
+    int inherited = held(path);
     write_file(copy, 9999);
-    device_open(&d, copy, true, &id, false);
-    ck_assert(d.gone); /* the size differs */
-    ck_assert_int_eq(d.fd, -1);
-    unlink(copy);
-    ck_assert(gone_after(&d, NS_PER_S));
-    write_file(copy, 10000);
-    ck_assert(!gone_after(&d, 2 * NS_PER_S)); /* a copy */
-    write_file(copy, 10000);
-    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {12345, 0}};
-    ck_assert_int_eq(utimensat(AT_FDCWD, copy, times, 0), 0);
-    ck_assert(gone_after(&d, 3 * NS_PER_S)); /* modified while in use */
-    ck_assert(gone_after(&d, 4 * NS_PER_S));
+    ck_assert_int_eq(rename(copy, path), 0);
+    device_open(&d, path, false, inherited, &seen, false);
+    ck_assert(device_unchanged(&d));
+    ck_assert(d.moved);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert(device_unchanged(&d));
+    ck_assert_int_eq(pread(d.fd, byte, 2, 9999), 1);
+    ck_assert_int_eq(byte[0], 9999 % 251);
+    ck_assert_int_eq(fcntl(inherited, F_GETFD), -1); /* taken */
     close(d.fd);
+}
+END_TEST
+
+START_TEST(a_file_that_is_not_held_is_missing)
+{
+    struct device d;
+    seen = (struct directory_file){.held = 0};
+    device_open(&d, path, true, STDIN_FILENO, &seen, false);
+    ck_assert(d.missing && d.fd == -1);
+    ck_assert_int_ge(fcntl(STDIN_FILENO, F_GETFD), 0); /* not ours to close */
+    device_tick(&d, NS_PER_S);
+    ck_assert(d.missing && !d.changed);
 }
 END_TEST
 
@@ -463,11 +476,10 @@ END_TEST
 /* The file of a quarantined device is not opened. */
 START_TEST(quarantine_touches_nothing)
 {
-    struct model_file_id id = {0};
     struct device d;
-    device_open(&d, "/nowhere", true, &id, true);
+    device_open(&d, path, true, held(path), &seen, true);
     ck_assert_int_eq(d.fd, -1);
-    ck_assert(d.quarantined && !d.gone);
+    ck_assert(d.quarantined && !d.missing);
 }
 END_TEST
 
@@ -498,8 +510,9 @@ int main(void)
     suite_add_tcase(s, c);
     c = tcase_create("device");
     tcase_add_checked_fixture(c, open_dir, close_dir);
-    tcase_add_test(c, a_changed_file_is_gone_and_comes_back);
-    tcase_add_test(c, another_file_is_no_model);
+    tcase_add_test(c, a_changed_file_stays_changed);
+    tcase_add_test(c, a_replaced_file_is_still_read);
+    tcase_add_test(c, a_file_that_is_not_held_is_missing);
     tcase_add_test(c, one_bad_offset_does_not_fail_the_device);
     tcase_add_test(c, a_stall_is_silence_with_reads);
     tcase_add_test(c, quarantine_touches_nothing);
