@@ -40,6 +40,8 @@ struct test_case {
 int test_main(int argc, char **argv, const struct test_case *cases, size_t count);
 
 _Noreturn void test_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Put before the reason of later failures of this case. */
+void test_context(const char *text);
 _Noreturn void test_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Prints a measurement into the test's output. */
 void test_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -109,10 +111,11 @@ struct engine {
     char run[RUN_NAME_MAX + 1];
     char dir[ENDPOINT_BYTES]; /* its run directory */
     char log[PATH_MAX];
-    char libexec[PATH_MAX]; /* "": that of this build */
-    char cgroup[PATH_MAX];  /* memory cgroup to start in, or "" */
-    int stderr_fd;          /* instead of the log file; 0: the log file */
-    pid_t pid;              /* of the supervisor, 0: not running */
+    char libexec[PATH_MAX];     /* "": that of this build */
+    char cgroup[PATH_MAX];      /* memory cgroup to start in, or "" */
+    const char *const *wrapper; /* NULL, or a command that executes the engine, such as setpriv */
+    int stderr_fd;              /* instead of the log file; 0: the log file */
+    pid_t pid;                  /* of the supervisor, 0: not running */
     struct rpc_client *control;
     struct session *session;
     pid_t seen[ENGINE_PIDS_MAX]; /* every process seen so far */
@@ -128,6 +131,12 @@ void engine_start(struct engine *e, const char *const options[]);
 /* Starts without waiting. */
 void engine_spawn(struct engine *e, const char *const options[]);
 void engine_wait_ready(struct engine *e, unsigned ms);
+/* For engines that may fail: ready, or ended with that status of waitpid. */
+bool engine_wait_started(struct engine *e, unsigned ms, int *status);
+/* False if it does not end in time. */
+bool engine_wait_end(struct engine *e, unsigned ms, int *status);
+/* Records the pids of its processes, if it answers. */
+void engine_look(struct engine *e);
 /* Orderly stop; checks for exit status 0 and that nothing is left behind. */
 void engine_stop(struct engine *e);
 /* The same with another exit status. */

@@ -245,6 +245,7 @@ struct gateway {
     /* of the engine */
     char state[24];
     struct error fault; /* of the engine, for which all sequences fail; ERR_NONE: none */
+    uint64_t oom_kills; /* of the engine's processes */
     uint64_t state_ns, status_due_ns;
     bool status_pending, model_pending, stats_pending, map_pending;
     struct exchange *waiting; /* for snapshots */

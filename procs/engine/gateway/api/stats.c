@@ -144,9 +144,9 @@ void stats_health(struct exchange *x)
     well = well && error.code == ERR_NONE;
     const char *reason = error.code ? error.text : NULL;
     exchange_json(x, well ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE,
-                  json_pack("{s:s, s:s, s:s*, s:s*}", "status", well ? "ok" : "unavailable",
-                            "state", state, "code", reason ? error_name(error.code) : NULL,
-                            "reason", reason));
+                  json_pack("{s:s, s:s, s:I, s:s*, s:s*}", "status", well ? "ok" : "unavailable",
+                            "state", state, "oom_kills", (json_int_t)g->oom_kills, "code",
+                            reason ? error_name(error.code) : NULL, "reason", reason));
 }
 
 void stats_models(struct exchange *x)
@@ -170,6 +170,7 @@ static void on_status(void *arg, json_t *reply, const struct error *error)
     if (error)
         return; /* it becomes stale */
     snprintf(g->state, sizeof g->state, "%s", lookup_text(reply, "state"));
+    g->oom_kills = lookup_u64(reply, "oom_kills");
     g->state_ns = clock_now_ns();
     g->fault = (struct error){.code = ERR_NONE};
     if (json_object_get(reply, "fault"))
