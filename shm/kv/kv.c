@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layout after the header: token logs, log-probabilities, then the keys and values of each row: for
+/* Layout after the header: token logs, log-probabilities, logs of the slots, then the keys and values of each slot: for
  * every layer a region of keys and one of values, `context` positions long and page-aligned. A
  * sequence's part of each region is a prefix that can be allocated and punched separately. */
 #include "shm/kv/kv.h"
@@ -37,21 +37,35 @@ static void fill_shape(struct kv_head *h, const struct model_hparams *p, uint32_
     h->context = context;
     h->logs_offset = align_up(sizeof *h, PAGE_BYTES);
     h->logprobs_offset = h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
-    h->kv_offset = h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
-    h->kv_row_bytes = 2 * (uint64_t)h->layers * region_bytes(h, context);
+    h->slot_logs_offset = h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
+    h->kv_offset = h->slot_logs_offset + KV_SLOTS * log_row_bytes(h);
+    h->kv_slot_bytes = 2 * (uint64_t)h->layers * region_bytes(h, context);
 }
 
 uint64_t kv_bytes(const struct model_hparams *h, uint32_t context)
 {
     struct kv_head shape; /* only its shape fields are used */
     fill_shape(&shape, h, context);
-    return shape.kv_offset + KV_REQUESTS_MAX * shape.kv_row_bytes;
+    return shape.kv_offset + KV_SLOTS * shape.kv_slot_bytes;
 }
 
 uint64_t kv_sequence_bytes(const struct model_hparams *h, uint32_t tokens)
 {
     uint64_t region = tokens * model_kv_elements(h) * sizeof(uint16_t);
     return 2 * (uint64_t)h->layers * align_up(region, PAGE_BYTES);
+}
+
+uint32_t kv_tokens_within(const struct model_hparams *h, uint64_t bytes, uint32_t max)
+{
+    uint32_t low = 0, high = max;
+    while (low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+        if (kv_sequence_bytes(h, middle) <= bytes)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
 }
 
 void kv_format(void *base, const struct model_hparams *h, uint32_t context)
@@ -68,11 +82,12 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
     if (segment_attach(fd, SEGMENT_KV, writable, boot, &s, error) != 0)
         return -1;
     struct kv_head *h = s.base;
-    bool fits = s.bytes >= sizeof *h && h->context > 0 && h->layers > 0 &&
-                h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
-                h->kv_offset == h->logs_offset + 2 * KV_REQUESTS_MAX * log_row_bytes(h) &&
-                h->kv_row_bytes == 2 * (uint64_t)h->layers * region_bytes(h, h->context) &&
-                h->kv_offset + KV_REQUESTS_MAX * h->kv_row_bytes <= s.bytes;
+    bool fits =
+        s.bytes >= sizeof *h && h->context > 0 && h->layers > 0 &&
+        h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
+        h->kv_offset == h->logs_offset + (2 * KV_REQUESTS_MAX + KV_SLOTS) * log_row_bytes(h) &&
+        h->kv_slot_bytes == 2 * (uint64_t)h->layers * region_bytes(h, h->context) &&
+        h->kv_offset + KV_SLOTS * h->kv_slot_bytes <= s.bytes;
     if (!fits) {
         error_set(error, ERR_FAILED,
                   "kv segment: the shape does not match its size of %" PRIu64 " bytes", s.bytes);
@@ -95,26 +110,32 @@ _Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row)
     return log_row(kv, kv->head->logs_offset, row);
 }
 
+_Atomic uint32_t *kv_slot_log(const struct kv *kv, uint32_t slot)
+{
+    sl_assert(slot < KV_SLOTS);
+    return log_row(kv, kv->head->slot_logs_offset, slot);
+}
+
 float *kv_logprobs(const struct kv *kv, uint32_t row)
 {
     return log_row(kv, kv->head->logprobs_offset, row);
 }
 
-static uint64_t region_offset(const struct kv *kv, uint32_t row, uint32_t region)
+static uint64_t region_offset(const struct kv *kv, uint32_t slot, uint32_t region)
 {
     const struct kv_head *h = kv->head;
-    sl_assert(row < KV_REQUESTS_MAX && region < 2 * h->layers);
-    return h->kv_offset + row * h->kv_row_bytes + region * region_bytes(h, h->context);
+    sl_assert(slot < KV_SLOTS && region < 2 * h->layers);
+    return h->kv_offset + slot * h->kv_slot_bytes + region * region_bytes(h, h->context);
 }
 
-uint16_t *kv_keys(const struct kv *kv, uint32_t row, uint32_t layer)
+uint16_t *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer)
 {
-    return (void *)((char *)kv->segment.base + region_offset(kv, row, 2 * layer));
+    return (void *)((char *)kv->segment.base + region_offset(kv, slot, 2 * layer));
 }
 
-uint16_t *kv_values(const struct kv *kv, uint32_t row, uint32_t layer)
+uint16_t *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer)
 {
-    return (void *)((char *)kv->segment.base + region_offset(kv, row, 2 * layer + 1));
+    return (void *)((char *)kv->segment.base + region_offset(kv, slot, 2 * layer + 1));
 }
 
 static int no_space(uint64_t bytes, const char *what, int rc, struct error *error)
@@ -124,24 +145,6 @@ static int no_space(uint64_t bytes, const char *what, int rc, struct error *erro
                            bytes_format(bytes, text), what);
 }
 
-int kv_row_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, void (*alive)(void *arg),
-                    void *arg, struct error *error)
-{
-    const struct kv_head *h = kv->head;
-    sl_assert(tokens <= h->context);
-    uint64_t bytes = region_bytes(h, tokens);
-    for (uint32_t region = 0; region < 2 * h->layers; region++) {
-        int rc = segment_allocate(kv->segment.fd, region_offset(kv, row, region), bytes);
-        if (alive)
-            alive(arg);
-        if (rc == 0)
-            continue;
-        kv_row_release(kv, row);
-        return no_space(bytes * 2 * h->layers, "KV cache", rc, error);
-    }
-    return 0;
-}
-
 static void punch(const struct kv *kv, uint64_t offset, uint64_t bytes)
 {
     int rc = segment_punch(kv->segment.fd, offset, bytes);
@@ -149,9 +152,55 @@ static void punch(const struct kv *kv, uint64_t offset, uint64_t bytes)
         sl_panic("cannot punch the kv segment: %s", strerror(-rc));
 }
 
-void kv_row_release(const struct kv *kv, uint32_t row)
+static void shrink(const struct kv *kv, uint32_t slot, uint32_t tokens)
 {
-    punch(kv, region_offset(kv, row, 0), kv->head->kv_row_bytes);
+    const struct kv_head *h = kv->head;
+    uint64_t from = region_bytes(h, tokens), to = region_bytes(h, h->context);
+    for (uint32_t region = 0; from < to && region < 2 * h->layers; region++)
+        punch(kv, region_offset(kv, slot, region) + from, to - from);
+}
+
+static int grow(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t tokens,
+                void (*alive)(void *arg), void *arg, struct error *error)
+{
+    const struct kv_head *h = kv->head;
+    uint64_t from = region_bytes(h, before), to = region_bytes(h, tokens);
+    for (uint32_t region = 0; from < to && region < 2 * h->layers; region++) {
+        int rc =
+            segment_allocate(kv->segment.fd, region_offset(kv, slot, region) + from, to - from);
+        if (alive)
+            alive(arg);
+        if (rc == 0)
+            continue;
+        shrink(kv, slot, before);
+        return no_space((to - from) * 2 * h->layers, "KV cache", rc, error);
+    }
+    return 0;
+}
+
+int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
+                   void *arg, struct error *error)
+{
+    sl_assert(slot < KV_SLOTS && tokens <= kv->head->context);
+    struct kv_slot *s = &kv->head->slot[slot];
+    uint32_t before = atomic_load(&s->allocated);
+    if (tokens > before) {
+        atomic_store(&s->allocated, tokens);
+        if (grow(kv, slot, before, tokens, alive, arg, error) == 0)
+            return 0;
+        atomic_store(&s->allocated, before);
+        return -1;
+    }
+    if (tokens < before)
+        shrink(kv, slot, tokens);
+    atomic_store(&s->allocated, tokens);
+    return 0;
+}
+
+void kv_slot_release(const struct kv *kv, uint32_t slot)
+{
+    shrink(kv, slot, 0);
+    atomic_store(&kv->head->slot[slot].allocated, 0);
 }
 
 int kv_log_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct error *error)
@@ -174,4 +223,20 @@ void kv_log_release(const struct kv *kv, uint32_t row)
     uint64_t bytes = log_row_bytes(kv->head), at = row * bytes;
     punch(kv, kv->head->logs_offset + at, bytes);
     punch(kv, kv->head->logprobs_offset + at, bytes);
+}
+
+int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error)
+{
+    sl_assert(slot < KV_SLOTS && tokens <= kv->head->context);
+    uint64_t bytes = align_up((uint64_t)tokens * sizeof(uint32_t), PAGE_BYTES);
+    int rc = segment_allocate(kv->segment.fd,
+                              kv->head->slot_logs_offset + slot * log_row_bytes(kv->head), bytes);
+    return rc == 0 ? 0 : no_space(bytes, "token log", rc, error);
+}
+
+void kv_slot_log_release(const struct kv *kv, uint32_t slot)
+{
+    sl_assert(slot < KV_SLOTS);
+    uint64_t bytes = log_row_bytes(kv->head);
+    punch(kv, kv->head->slot_logs_offset + slot * bytes, bytes);
 }
