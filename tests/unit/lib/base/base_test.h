@@ -5,6 +5,7 @@
 #include <check.h>
 
 Suite *log_suite(void);
+Suite *elementary_suite(void);
 Suite *statistics_suite(void);
 
 #endif
