@@ -90,6 +90,11 @@ PARAM_U64(idle_timeout, 30000, 100, 3600000, "ms",
           "cancel a sequence not polled by its client for this long")
 PARAM_CHOICE(cgroup, "auto", "auto|off|require",
              "also enforce the budget with a memory cgroup (hard limit)")
+PARAM_CHOICE(
+    sandbox, "auto", "auto|require|off",
+    "processes give up files, network and system calls that they do not need "
+    "(docs/sandbox.md); auto: as far as the kernel can, require: else the start fails, off: "
+    "nothing, and children keep the environment, for debuggers")
 PARAM_CHOICE(log_level, "info", "debug|info|warn|error|none", "minimum level that is logged")
 PARAM_CHOICE(
     log_format, "text", "text|json|journal",

@@ -2,13 +2,15 @@
 /* Backend io_uring: one ring, plain reads into the arena mapping. No registered buffers: they would
  * pin pages across a hole-punch, and later reads would fill pages that are no longer mapped. */
 #include <errno.h>
-#include <liburing.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/log.h"
 #include "lib/io/io.h"
+#include "lib/io/io_ring.h"
 
 #define URING_MAGIC 0x474e5255u
 
@@ -27,12 +29,8 @@ static struct io *uring_open(uint32_t depth, int *fd, struct error *error)
     }
     io->magic = URING_MAGIC;
     io->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rv = io->eventfd < 0 ? -errno : io_uring_queue_init(depth, &io->ring, 0);
-    if (rv == 0) {
-        rv = io_uring_register_eventfd(&io->ring, io->eventfd);
-        if (rv != 0)
-            io_uring_queue_exit(&io->ring);
-    }
+    bool restricted;
+    int rv = io->eventfd < 0 ? -errno : io_ring_open(&io->ring, depth, io->eventfd, &restricted);
     if (rv != 0) {
         error_set_errno(error, ERR_FAILED, -rv, "cannot set up io_uring");
         if (io->eventfd >= 0)
@@ -40,6 +38,8 @@ static struct io *uring_open(uint32_t depth, int *fd, struct error *error)
         free(io);
         return NULL;
     }
+    if (!restricted)
+        log_warn("this kernel cannot restrict io_uring to reads; --backend pread avoids it");
     *fd = io->eventfd;
     return io;
 }

@@ -74,6 +74,7 @@ struct proc_row {
     /* writer: the process */
     _Atomic uint32_t wait; /* enum proc_wait */
     _Atomic uint32_t threads;
+    _Atomic uint32_t sandbox; /* enum sandbox_parts in effect (lib/sandbox/sandbox.h) */
     _Atomic uint64_t heartbeat_ns;
     _Atomic uint64_t progress;
     _Atomic uint64_t counters[PROCS_COUNTERS_MAX];

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/timeslice.h"
 #include "lib/policy/presets/loss.h"
+#include "procs/engine/child/confine.h"
 #include "procs/engine/child/run_knobs.h"
 #include "shm/segment/inherited_fds.h"
 
@@ -181,9 +183,6 @@ static void attach_procs(struct child *child)
     else
         snprintf(name, sizeof name, "%s", service_name(child->service));
     log_init(name, log_level_now(child));
-    int rc = log_start_thread();
-    if (rc != 0)
-        log_fatal(1, "cannot start the log thread: %s", strerror(rc));
     child->row->exit_message[0] = 0;
     log_set_exit_message_hook(keep_exit_message, child->row);
     child_wait(child, WAIT_START);
@@ -192,6 +191,13 @@ static void attach_procs(struct child *child)
     if (n == 0 || n >= sizeof child->run_dir)
         log_fatal(1, "the process table contains no run directory");
     memcpy(child->run_dir, child->procs.head->run_dir, n);
+}
+
+static void start_log_thread(void)
+{
+    int rc = log_start_thread();
+    if (rc != 0)
+        log_fatal(1, "cannot start the log thread: %s", strerror(rc));
 }
 
 static void attach_model(struct child *child)
@@ -275,12 +281,14 @@ void child_start(struct child *child, enum service service, int argc, char **arg
     signal(SIGINT, SIG_IGN);
     die_with_parent();
     set_short_timeslice(service);
-    start_lifeline();
     if (sysconf(_SC_PAGESIZE) != PAGE_BYTES)
         log_fatal(1, "unsupported page size; sluice needs pages of %u bytes", PAGE_BYTES);
     attach_procs(child);
     if (inherits_segment(service, SEGMENT_MODEL))
         attach_model(child);
+    confine_files(child); /* before there is a second thread, which would keep its rights */
+    start_lifeline();
+    start_log_thread();
     if (inherits_segment(service, SEGMENT_DIRECTORY))
         attach_rest(child);
     open_supervisor(child);
@@ -289,6 +297,7 @@ void child_start(struct child *child, enum service service, int argc, char **arg
 
 void child_ready(struct child *child)
 {
+    confine_calls(child);
     child_heartbeat(child);
     child->idle_since_ns = clock_now_ns();
     child->idle_progress = atomic_load_explicit(&child->row->progress, memory_order_relaxed);
@@ -336,9 +345,21 @@ static void count_dropped_lines(struct child *child)
     counter_set(child->row, counter[child->service], log_dropped_lines());
 }
 
+/* Injected: a call that no sandbox permits. */
+static void call_forbidden(struct child *child)
+{
+    struct procs_head *head = child->procs.head;
+    uint32_t expected = INJECT_FORBIDDEN_CALL;
+    if (atomic_load(&head->injection) == expected &&
+        atomic_load(&head->injection_arg) == (uint32_t)getpid() &&
+        atomic_compare_exchange_strong(&head->injection, &expected, INJECT_NONE))
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+}
+
 void child_tick(struct child *child)
 {
     uint64_t now = clock_now_ns();
+    call_forbidden(child);
     count_dropped_lines(child);
     log_set_level(log_level_now(child));
     atomic_store_explicit(&child->row->heartbeat_ns, now, memory_order_relaxed);

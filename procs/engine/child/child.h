@@ -118,7 +118,8 @@ _Noreturn void child_exit(struct child *child);
     X(COMPUTE_PREFILL, "compute", "in prefill, beyond the first chunk or layer")                   \
     X(COMPUTE_PINNED, "compute", "after pins are set, before the demand is sent")                  \
     X(LOADER_READS_FAIL, "loader N", "reads of its first copy of the experts come back with EIO")  \
-    X(LOADER_READS_STALL, "loader N", "and these never come back")
+    X(LOADER_READS_STALL, "loader N", "and these never come back")                                 \
+    X(FORBIDDEN_CALL, "all", "process injection_arg calls ptrace, once")
 
 enum injection {
 #define X(name, process, where) INJECT_##name,

@@ -14,17 +14,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "config/option_error.h"
 #include "lib/base/log.h"
 #include "lib/model/store/store.h"
 #include "lib/plan/plan.h"
+#include "lib/sandbox/sandbox.h"
 #include "lib/text/terminal.h"
 #include "procs/engine/inspect/describe.h"
 
@@ -35,6 +38,7 @@ struct inspect {
     const char *path, *plan;  /* plan: appended to the index; NULL: none */
     int segment_fd, model_fd; /* -1: run as a command */
     bool json, tensors, raw;
+    const char *sandbox; /* parameter of the engine */
 };
 
 static const struct option long_options[] = {
@@ -42,6 +46,7 @@ static const struct option long_options[] = {
     {"model-fd", required_argument, NULL, 'm'},
     {"plan", required_argument, NULL, 'p'},
     {"log-format", required_argument, NULL, 'l'},
+    {"sandbox", required_argument, NULL, 'b'},
     {"json", no_argument, NULL, 'j'},
     {"tensors", no_argument, NULL, 't'},
     {"raw", no_argument, NULL, 'r'},
@@ -58,9 +63,10 @@ static void usage(FILE *out)
             "Describes a model, a GGUF file or an expert store: architecture, shapes, experts,\n"
             "precisions and stripes, and minimum memory.\n"
             "\n"
-            "  --json      as one JSON object\n"
-            "  --tensors   list every tensor\n"
-            "  --raw       control characters in names go to a terminal unchanged\n"
+            "  --json           as one JSON object\n"
+            "  --tensors        list every tensor\n"
+            "  --raw            control characters in names go to a terminal unchanged\n"
+            "  --sandbox MODE   auto (default), require, or off: for debuggers (docs/sandbox.md)\n"
             "\n"
             "Exit status: 0 supported model, 1 failed, 2 not a supported model (one line on\n"
             "stderr states why).\n");
@@ -92,6 +98,13 @@ static int options_take(struct inspect *in, int argc, char **argv, struct error 
         case 'l': /* from the supervisor */
             if (log_format_parse(optarg, &format))
                 log_set_format(format);
+            break;
+        case 'b':
+            if (strcmp(optarg, "auto") != 0 && strcmp(optarg, "require") != 0 &&
+                strcmp(optarg, "off") != 0)
+                return error_set(error, ERR_BAD_INPUT,
+                                 "--sandbox: '%.40s' is not one of auto, require, off", optarg);
+            in->sandbox = optarg;
             break;
         case 'j': in->json = true; break;
         case 't': in->tensors = true; break;
@@ -168,6 +181,36 @@ static int deliver(const struct inspect *in, const struct model_index *index, st
     return 0;
 }
 
+static void report_violation(const char *text, void *arg)
+{
+    (void)arg;
+    ssize_t n = write(STDERR_FILENO, "inspect: ", 9);
+    n = write(STDERR_FILENO, text, strlen(text));
+    n = write(STDERR_FILENO, "\n", 1);
+    (void)n;
+}
+
+/* No network and no files, or reading only: the stripes of a store may be on any device. The plan is
+ * opened before. */
+static int confine(const struct inspect *in, bool store, struct error *error)
+{
+    static const struct sandbox_rule readable[] = {{"/", SANDBOX_READ}};
+    char text[SANDBOX_TEXT_BYTES];
+    uint32_t parts = 0;
+    if (strcmp(in->sandbox, "off") == 0)
+        return 0;
+    tzset();
+    json_object_seed(0); /* both read a file at their first use */
+    if (sandbox_files(readable, store || in->plan, &parts, error) != 0 ||
+        sandbox_calls(store || in->plan ? SANDBOX_INSPECT_STORE : SANDBOX_INSPECT, report_violation,
+                      NULL, &parts, error) != 0)
+        return -1;
+    if (strcmp(in->sandbox, "require") == 0 && (parts & SANDBOX_ALL) != SANDBOX_ALL)
+        return error_set(error, ERR_BAD_INPUT, "--sandbox require: the kernel provides only %s",
+                         sandbox_text(parts, text));
+    return 0;
+}
+
 static int run(struct inspect *in, struct error *error)
 {
     int fd = in->model_fd >= 0 ? in->model_fd : open(in->path, O_RDONLY | O_CLOEXEC);
@@ -176,7 +219,9 @@ static int run(struct inspect *in, struct error *error)
     struct model_index *index = NULL;
     struct stat st;
     bool store = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
-    int rc = model_or_store_index_build(fd, in->path, &index, error);
+    int rc = confine(in, store, error);
+    if (rc == 0)
+        rc = model_or_store_index_build(fd, in->path, &index, error);
     if (rc == 0)
         rc = deliver(in, index, error);
     if (rc == 0 && in->plan && in->segment_fd >= 0)
@@ -187,7 +232,7 @@ static int run(struct inspect *in, struct error *error)
 
 int main(int argc, char **argv)
 {
-    struct inspect in = {.segment_fd = -1, .model_fd = -1};
+    struct inspect in = {.segment_fd = -1, .model_fd = -1, .sandbox = "auto"};
     struct error error;
     log_init("inspect", LOG_LEVEL_INFO);
     limit_self();

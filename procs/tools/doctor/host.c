@@ -18,6 +18,7 @@
 #include "lib/base/bytes.h"
 #include "lib/io/io.h"
 #include "lib/kernels/kernels.h"
+#include "lib/sandbox/sandbox.h"
 #include "procs/tools/doctor/doctor.h"
 
 #define FREED_LISTS_MANY (64 * MIB)
@@ -180,6 +181,20 @@ static void limit_finding(struct findings *f, const char *name, int which, bool 
             text, "%s", meaning);
 }
 
+static void examine_sandbox(struct findings *f)
+{
+    unsigned landlock;
+    uint32_t parts = sandbox_available(&landlock);
+    bool all = (parts & SANDBOX_ALL) == SANDBOX_ALL && !sandbox_disabled();
+    finding(f, "sandbox", "seccomp", json_boolean((parts & SANDBOX_SECCOMP) != 0), NULL,
+            "restricts the system calls of each process");
+    finding(f, "sandbox", "landlock", json_integer(landlock), NULL,
+            "version; 0: none. Restricts files, from 4 on also TCP");
+    finding(f, "sandbox", "complete", json_boolean(all), NULL, "%s",
+            all ? "--sandbox auto is in effect completely"
+                : "parts of --sandbox are not available here; --sandbox require fails at start");
+}
+
 static void examine_limits(struct findings *f)
 {
     limit_finding(f, "memlock", RLIMIT_MEMLOCK, true,
@@ -274,6 +289,7 @@ void host_examine(struct findings *f, struct host_facts *facts)
     examine_kernels(f);
     examine_memory(f, facts);
     examine_uring(f, facts);
+    examine_sandbox(f);
     examine_limits(f);
     examine_cgroups(f);
 }

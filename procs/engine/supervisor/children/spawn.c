@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/sandbox/sandbox.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define INSPECT_DATA_BYTES (512 * MIB)
@@ -56,9 +57,11 @@ static bool may_write(enum service service, enum segment_kind kind)
     sl_panic("segment %d has no writers", (int)kind);
 }
 
-/* malloc with one arena and early trim: private memory is reserved, and free memory is returned. */
-static char **child_environment(void)
+/* malloc with one arena and early trim: private memory is reserved, and free memory is returned.
+ * Of our variables, those that a sandboxed process keeps; without a sandbox, all others. */
+static char **child_environment(const struct supervisor *s)
 {
+    bool all = strcmp(s->params.sandbox, "off") == 0 || sandbox_disabled();
     static const char *const fixed[ENVIRONMENT_FIXED] = {
         "MALLOC_ARENA_MAX=1", "MALLOC_TRIM_THRESHOLD_=131072", "MALLOC_MMAP_THRESHOLD_=131072"};
     size_t n = 0;
@@ -71,7 +74,7 @@ static char **child_environment(void)
     for (size_t i = 0; i < ENVIRONMENT_FIXED; i++)
         made[kept++] = (char *)(uintptr_t)fixed[i];
     for (size_t i = 0; i < n; i++)
-        if (strncmp(environ[i], "MALLOC_", 7) != 0)
+        if (all ? strncmp(environ[i], "MALLOC_", 7) != 0 : sandbox_keeps_variable(environ[i]))
             made[kept++] = environ[i];
     return made;
 }
@@ -98,11 +101,11 @@ static void standard_streams(posix_spawn_file_actions_t *actions)
     posix_spawn_file_actions_adddup2(actions, STDERR_FILENO, STDOUT_FILENO);
 }
 
-static pid_t spawn(const char *path, char **argv, posix_spawn_file_actions_t *actions,
-                   struct error *error)
+static pid_t spawn(const struct supervisor *s, const char *path, char **argv,
+                   posix_spawn_file_actions_t *actions, struct error *error)
 {
     posix_spawnattr_t attributes;
-    char **environment = child_environment();
+    char **environment = child_environment(s);
     pid_t pid = -1;
     int rc = environment ? attributes_make(&attributes) : ENOMEM;
     if (rc == 0) {
@@ -125,17 +128,24 @@ pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
     snprintf(plan, sizeof plan, "--plan=%s", s->params.plan);
     char format[ARGUMENT_BYTES];
     snprintf(format, sizeof format, "--log-format=%s", s->params.log_format);
+    char sandbox[ARGUMENT_BYTES];
+    snprintf(sandbox, sizeof sandbox, "--sandbox=%s", s->params.sandbox);
     bool formatted = !s->options.print_memory;
-    char *argv[] = {
-        path, out, in, s->options.model, formatted ? format : in, s->params.plan[0] ? plan : NULL,
-        NULL};
+    char *argv[] = {path,
+                    out,
+                    in,
+                    sandbox,
+                    s->options.model,
+                    formatted ? format : in,
+                    s->params.plan[0] ? plan : NULL,
+                    NULL};
 
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     standard_streams(&actions);
     posix_spawn_file_actions_adddup2(&actions, out_fd, INSPECT_SEGMENT_FD);
     posix_spawn_file_actions_adddup2(&actions, s->model_fd, INSPECT_MODEL_FD);
-    pid_t pid = spawn(path, argv, &actions, error);
+    pid_t pid = spawn(s, path, argv, &actions, error);
     posix_spawn_file_actions_destroy(&actions);
     if (pid > 0) {
         /* inspect sets the same limits before it reads a byte; set here as a second barrier. */
@@ -192,7 +202,7 @@ int spawn_child(struct supervisor *s, struct child_slot *c, struct error *error)
     add_inherited_fds(s, c, ready[1], &actions);
     pid_t pid = ready[0] < 0 || ready[1] < 0
                     ? error_set_errno(error, ERR_FAILED, errno, "cannot move a descriptor")
-                    : spawn(path, argv, &actions, error);
+                    : spawn(s, path, argv, &actions, error);
     posix_spawn_file_actions_destroy(&actions);
     if (ready[1] >= 0)
         close(ready[1]);

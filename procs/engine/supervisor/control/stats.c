@@ -8,6 +8,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/model/chat/chat.h"
+#include "lib/sandbox/sandbox.h"
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 
@@ -66,6 +67,7 @@ static json_t *counters(const struct proc_row *row, enum service service)
 static json_t *process(const struct proc_row *row, enum service service, uint64_t now_ns)
 {
     json_t *object = json_object();
+    char sandbox[SANDBOX_TEXT_BYTES];
     uint64_t beat = atomic_load_explicit(&row->heartbeat_ns, memory_order_relaxed);
     int32_t pid = atomic_load_explicit(&row->pid, memory_order_relaxed);
     put_text(object, "service", service_name(service));
@@ -74,6 +76,7 @@ static json_t *process(const struct proc_row *row, enum service service, uint64_
     put(object, "incarnation", atomic_load(&row->incarnation));
     put_text(object, "state", proc_state_text(atomic_load(&row->state)));
     put_text(object, "wait", proc_wait_text(atomic_load(&row->wait)));
+    put_text(object, "sandbox", sandbox_text(atomic_load(&row->sandbox), sandbox));
     put(object, "restarts", atomic_load(&row->restarts));
     put(object, "reaped", atomic_load(&row->reaped));
     put(object, "crashes", atomic_load(&row->crashes));

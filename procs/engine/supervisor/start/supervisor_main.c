@@ -33,6 +33,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/sandbox/sandbox.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define STACK_BYTES (256 * KIB)
@@ -53,6 +54,13 @@ static void init(struct supervisor *s)
     s->started_ns = clock_now_ns();
     const char *test = getenv("SLUICE_TEST");
     s->test = test && strcmp(test, "1") == 0;
+}
+
+/* Children inherit it. A debugger needs none of it. */
+static void give_up_privileges(const struct supervisor *s)
+{
+    if (strcmp(s->params.sandbox, "off") != 0)
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
 /* Limits of this process that children inherit: small stacks, one malloc arena, no transparent huge
@@ -129,6 +137,8 @@ static int start(struct supervisor *s, struct error *error)
     if (children_make(s, error) != 0) /* their listeners; needs the process table */
         return -1;
     budget_publish(s);
+    if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1)
+        atomic_store(&s->row->sandbox, SANDBOX_NO_NEW_PRIVS);
     return control_open(s, error);
 }
 
@@ -174,6 +184,7 @@ int main(int argc, char **argv)
         return 0;
     }
     limit_self();
+    give_up_privileges(s);
     notify_take(s);
     if (start(s, &error) != 0 && error.code == ERR_CANCELLED) {
         log_info("stopping during the start: %s", error.text);

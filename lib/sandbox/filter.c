@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The program of a filter: the architecture, then a comparison per permitted call, then the calls
+ * that fail, then SIGSYS. Calls of another architecture (32-bit, x32) end the process. The kernel
+ * stores for each number whether it is permitted whatever its arguments are, so that the length of
+ * the program costs nothing for those. */
+#include "lib/sandbox/filter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <sluice_call_names.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+
+/* Calls that the headers of an older system lack; the numbers are those of all architectures. */
+#ifndef __NR_faccessat2
+#define __NR_faccessat2 439
+#endif
+#ifndef __NR_futex_waitv
+#define __NR_futex_waitv 449
+#endif
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#endif
+
+#if defined __x86_64__
+#define ARCHITECTURE AUDIT_ARCH_X86_64
+#define X32_FIRST    0x40000000u
+#elif defined __aarch64__
+#define ARCHITECTURE AUDIT_ARCH_AARCH64
+#else
+#define ARCHITECTURE 0 /* sandbox_calls does nothing */
+#endif
+
+enum group {
+#define SANDBOX_GROUP(id, name, text) GROUP_##id,
+#include "lib/sandbox/profiles.tbl.h"
+    GROUP__COUNT
+};
+
+enum groups {
+#define SANDBOX_GROUP(id, name, text) id = 1 << GROUP_##id,
+#include "lib/sandbox/profiles.tbl.h"
+};
+
+static const uint32_t profile_groups[] = {
+#define SANDBOX_PROFILE(id, name, groups, files, network) (groups),
+#include "lib/sandbox/profiles.tbl.h"
+};
+
+struct rule {
+    uint32_t group;
+    int call;
+    enum { ALWAYS, ARGUMENT, SELF } kind;
+    unsigned argument;
+    uint64_t mask, value;
+};
+
+#if defined __x86_64__
+#define X86_RULE(group, call)  {(group), __NR_##call, ALWAYS, 0, 0, 0},
+#define X86_ERROR(call, error) {__NR_##call, (error)},
+#else
+#define X86_RULE(group, call)
+#define X86_ERROR(call, error)
+#endif
+
+static const struct rule rules[] = {
+#define CALL(group, call)     {(group), __NR_##call, ALWAYS, 0, 0, 0},
+#define CALL_X86(group, call) X86_RULE(group, call)
+#define CALL_IF(group, call, argument, mask, value, text)                                          \
+    {(group), __NR_##call, ARGUMENT, (argument), (mask), (value)},
+#define CALL_PRCTL(group, option) {(group), __NR_prctl, ARGUMENT, 0, UINT32_MAX, (option)},
+#define CALL_SELF(group, call)    {(group), __NR_##call, SELF, 0, UINT32_MAX, 0},
+#include "lib/sandbox/calls.tbl.h"
+};
+
+static const struct {
+    int call, error;
+} errors[] = {
+#define ERRNO(call, error)     {__NR_##call, (error)},
+#define ERRNO_X86(call, error) X86_ERROR(call, error)
+#include "lib/sandbox/calls.tbl.h"
+};
+
+static void put(struct filter *f, uint16_t code, uint32_t k, uint8_t yes, uint8_t no)
+{
+    sl_assert(f->count < FILTER_MAX);
+    f->code[f->count++] = (struct sock_filter){code, yes, no, k};
+}
+
+static void load(struct filter *f, size_t offset)
+{
+    put(f, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
+}
+
+static void result(struct filter *f, uint32_t value)
+{
+    put(f, BPF_RET | BPF_K, value, 0, 0);
+}
+
+static void load_number(struct filter *f)
+{
+    load(f, offsetof(struct seccomp_data, nr));
+}
+
+/* The next instruction is skipped unless the accumulator is `value`. */
+static void unless(struct filter *f, uint32_t value, uint8_t skipped)
+{
+    put(f, BPF_JMP | BPF_JEQ | BPF_K, value, 0, skipped);
+}
+
+static void permit_always(struct filter *f, const struct rule *r)
+{
+    unless(f, (uint32_t)r->call, 1);
+    result(f, SECCOMP_RET_ALLOW);
+}
+
+/* Arguments are 64 bits; the upper half counts only where the mask has bits there: of an int, it is
+ * whatever the caller left in the register. */
+static void permit_argument(struct filter *f, const struct rule *r, uint64_t value)
+{
+    size_t low = offsetof(struct seccomp_data, args) + r->argument * sizeof(uint64_t);
+    uint32_t high_mask = (uint32_t)(r->mask >> 32);
+    uint8_t tests = high_mask ? 7 : 4;
+    unless(f, (uint32_t)r->call, tests + 1);
+    if (high_mask) {
+        load(f, low + sizeof(uint32_t));
+        put(f, BPF_ALU | BPF_AND | BPF_K, high_mask, 0, 0);
+        unless(f, (uint32_t)(value >> 32), 4);
+    }
+    load(f, low);
+    put(f, BPF_ALU | BPF_AND | BPF_K, (uint32_t)r->mask, 0, 0);
+    unless(f, (uint32_t)value, 1);
+    result(f, SECCOMP_RET_ALLOW);
+    load_number(f);
+}
+
+void filter_make(enum sandbox_profile profile, struct filter *f)
+{
+    sl_assert(profile < SANDBOX_PROFILE__COUNT);
+    f->count = 0;
+    load(f, offsetof(struct seccomp_data, arch));
+    put(f, BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
+    result(f, SECCOMP_RET_KILL_PROCESS);
+    load_number(f);
+#ifdef X32_FIRST
+    put(f, BPF_JMP | BPF_JGE | BPF_K, X32_FIRST, 0, 1);
+    result(f, SECCOMP_RET_KILL_PROCESS);
+#endif
+    for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
+        const struct rule *r = &rules[i];
+        if ((r->group & profile_groups[profile]) == 0)
+            continue;
+        if (r->kind == ALWAYS)
+            permit_always(f, r);
+        else
+            permit_argument(f, r, r->kind == SELF ? (uint64_t)getpid() : r->value);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
+        unless(f, (uint32_t)errors[i].call, 1);
+        result(f, SECCOMP_RET_ERRNO | (uint32_t)errors[i].error);
+    }
+    result(f, SECCOMP_RET_TRAP);
+}
+
+const char *filter_call_name(int number)
+{
+    static const struct {
+        int number;
+        const char *name;
+    } names[] = {
+#define CALL_NAME(name) {__NR_##name, #name},
+        SLUICE_CALL_NAMES
+#undef CALL_NAME
+    };
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (names[i].number == number)
+            return names[i].name;
+    return "?";
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each process may do after its start.
+ *
+ *   SANDBOX_GROUP(ID, name, text)               a group of system calls (calls.tbl.h)
+ *   SANDBOX_PROFILE(ID, name, groups, files, network)
+ *       groups: SANDBOX_CALLS_* joined by |. files, network: what the groups and Landlock leave, for
+ *       docs/sandbox.md, which a test compares with this table.
+ *   SANDBOX_VARIABLE(name)                      a variable that the environment of a child keeps
+ *
+ * No include guard; undefined macros expand to nothing. */
+#ifndef SANDBOX_GROUP
+#define SANDBOX_GROUP(id, name, text)
+#endif
+#ifndef SANDBOX_PROFILE
+#define SANDBOX_PROFILE(id, name, groups, files, network)
+#endif
+#ifndef SANDBOX_VARIABLE
+#define SANDBOX_VARIABLE(name)
+#endif
+SANDBOX_GROUP(BASE, "base", "memory, threads, time, own signals, open descriptors")
+SANDBOX_GROUP(DIAL, "dial", "Unix sockets that connect")
+SANDBOX_GROUP(ACCEPT, "accept", "connections of a listening socket")
+SANDBOX_GROUP(BIND, "bind", "socket files that are made again")
+SANDBOX_GROUP(STAT, "stat", "attributes of files by name")
+SANDBOX_GROUP(FSTAT, "fstat", "attributes of open files")
+SANDBOX_GROUP(OPEN, "open", "opening files")
+SANDBOX_GROUP(ADVISE, "advise", "dropping pages of open files from the page cache")
+SANDBOX_GROUP(PAGES, "pages", "allocating and punching pages of segments")
+SANDBOX_GROUP(RING, "ring", "reads through io_uring")
+SANDBOX_GROUP(WRITE, "write", "writing open files at an offset")
+SANDBOX_GROUP(DEVICE, "device", "drivers of devices")
+
+SANDBOX_PROFILE(INSPECT, "inspect", BASE | FSTAT | ADVISE | WRITE, "none but open ones", "none")
+SANDBOX_PROFILE(INSPECT_STORE, "inspect, of a store", BASE | STAT | OPEN | ADVISE | WRITE,
+                "read only", "none")
+SANDBOX_PROFILE(LOADER, "loader", BASE | DIAL | FSTAT | OPEN | ADVISE | RING,
+                "read only: directories of its copies", "Unix sockets")
+SANDBOX_PROFILE(CACHE, "cache", BASE | DIAL | ACCEPT | FSTAT | PAGES, "none", "Unix sockets")
+SANDBOX_PROFILE(PREDICTOR, "predictor", BASE | DIAL | FSTAT, "none", "Unix sockets")
+SANDBOX_PROFILE(COMPUTE, "compute", BASE | DIAL | ACCEPT | BIND | STAT | PAGES,
+                "socket files of the run directory", "Unix sockets")
+SANDBOX_PROFILE(GATEWAY, "gateway", BASE | DIAL | ACCEPT | STAT, "none",
+                "Unix sockets, connections of its TCP listener")
+SANDBOX_PROFILE(RECORDER, "recorder", BASE | DIAL | FSTAT | WRITE, "its trace, which is open",
+                "Unix sockets")
+/* Not used yet. Its files are /dev/nvidia*, the driver's libraries and /proc/driver; programs that
+ * a driver compiles need executable memory. */
+SANDBOX_PROFILE(COMPUTE_GPU, "compute with a GPU",
+                BASE | DIAL | ACCEPT | BIND | STAT | PAGES | OPEN | DEVICE,
+                "devices in /dev/nvidia*, libraries of the driver", "Unix sockets")
+
+SANDBOX_VARIABLE("LANG")
+SANDBOX_VARIABLE("LC_ALL")
+SANDBOX_VARIABLE("TZ")
+SANDBOX_VARIABLE("LD_LIBRARY_PATH")
+#undef SANDBOX_GROUP
+#undef SANDBOX_PROFILE
+#undef SANDBOX_VARIABLE

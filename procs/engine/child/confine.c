@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "procs/engine/child/confine.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/base/assert.h"
+#include "lib/sandbox/sandbox.h"
+#include "procs/engine/child/run_devices.h"
+
+#define RULES_MAX (8 + 4 * RUN_SOURCES * RUN_COPIES_MAX)
+
+struct rules {
+    size_t count;
+    struct sandbox_rule rule[RULES_MAX];
+    char path[RULES_MAX][PATH_MAX];
+};
+
+static enum sandbox_profile profile_of(enum service service)
+{
+    switch (service) {
+    case SERVICE_LOADER: return SANDBOX_LOADER;
+    case SERVICE_CACHE: return SANDBOX_CACHE;
+    case SERVICE_PREDICTOR: return SANDBOX_PREDICTOR;
+    case SERVICE_COMPUTE: return SANDBOX_COMPUTE;
+    case SERVICE_GATEWAY: return SANDBOX_GATEWAY;
+    case SERVICE_RECORDER: return SANDBOX_RECORDER;
+    case SERVICE_SUPERVISOR:
+    case SERVICE__COUNT: break;
+    }
+    sl_panic("service %d has no sandbox", (int)service);
+}
+
+static void add(struct rules *r, const char *path, uint32_t access)
+{
+    sl_assert(r->count < RULES_MAX);
+    if (!*path || strlen(path) >= PATH_MAX)
+        return;
+    strcpy(r->path[r->count], path);
+    r->rule[r->count] = (struct sandbox_rule){r->path[r->count], access};
+    r->count++;
+}
+
+/* The directory of a file, or the nearest one above it that exists: a device may be mounted later. */
+static void add_directory_of(struct rules *r, const char *file, uint32_t access)
+{
+    char path[PATH_MAX];
+    if (strlen(file) >= sizeof path)
+        return;
+    strcpy(path, file);
+    for (char *slash; (slash = strrchr(path, '/')); *slash = 0) {
+        slash[slash == path] = 0;
+        if (faccessat(AT_FDCWD, path, F_OK, 0) == 0) {
+            add(r, path, access);
+            return;
+        }
+        if (slash == path)
+            return;
+    }
+    add(r, ".", access);
+}
+
+/* Directories, not files: a file that was replaced by another one is found and reported, and one
+ * that returns is used again. */
+static void add_copies(struct rules *r, const struct child *child)
+{
+    for (int source = 0; source < RUN_SOURCES; source++) {
+        struct run_copies copies;
+        struct error error;
+        char target[PATH_MAX];
+        if (run_copies(child->params, child->model, child->procs.head->model_path, child->number,
+                       (enum run_source)source, &copies, &error) != 0)
+            continue; /* the loader reports it */
+        for (uint32_t i = 0; i < copies.count; i++) {
+            add_directory_of(r, copies.path[i], SANDBOX_READ);
+            if (realpath(copies.path[i], target)) /* it may be a link */
+                add_directory_of(r, target, SANDBOX_READ);
+        }
+    }
+}
+
+/* What the start still opens, and what the process opens later. */
+static void rules_make(struct rules *r, const struct child *child)
+{
+    const struct params *p = child->params;
+    add(r, "/dev/urandom", SANDBOX_READ);
+    add(r, "/sys/devices/system/cpu", SANDBOX_READ); /* the C library counts CPUs there */
+    switch (child->service) {
+    case SERVICE_LOADER: add_copies(r, child); break;
+    case SERVICE_RECORDER: add_directory_of(r, p->trace, SANDBOX_WRITE); break;
+    case SERVICE_GATEWAY: add(r, p->http_key_file, SANDBOX_READ); break;
+    case SERVICE_CACHE:
+    case SERVICE_COMPUTE: add(r, child->run_dir, SANDBOX_SOCKETS); break;
+    default: break;
+    }
+}
+
+static bool wanted(const struct child *child)
+{
+    return strcmp(child->params->sandbox, "off") != 0;
+}
+
+static void must(int rc, const struct error *error)
+{
+    if (rc != 0)
+        log_fatal(1, "%s (--sandbox off starts without it)", error->text);
+}
+
+static void publish(struct child *child, uint32_t parts)
+{
+    atomic_store_explicit(&child->row->sandbox, parts, memory_order_relaxed);
+}
+
+void confine_files(struct child *child)
+{
+    struct error error;
+    uint32_t parts = 0;
+    publish(child, 0);
+    if (!wanted(child))
+        return;
+    /* Both read a file at their first use. */
+    tzset();
+    json_object_seed(0);
+    struct rules *rules = calloc(1, sizeof *rules);
+    if (!rules)
+        log_fatal(1, "out of memory (sandbox)");
+    rules_make(rules, child);
+    must(sandbox_files(rules->rule, rules->count, &parts, &error), &error);
+    free(rules);
+    publish(child, parts);
+}
+
+static void keep_violation(const char *text, void *arg)
+{
+    struct proc_row *row = arg;
+    size_t n = strnlen(text, PROCS_MESSAGE_BYTES - 1);
+    memcpy(row->exit_message, text, n);
+    row->exit_message[n] = 0;
+}
+
+void confine_calls(struct child *child)
+{
+    struct error error;
+    uint32_t parts = atomic_load_explicit(&child->row->sandbox, memory_order_relaxed);
+    char text[SANDBOX_TEXT_BYTES];
+    if (!wanted(child))
+        return;
+    must(sandbox_calls(profile_of(child->service), keep_violation, child->row, &parts, &error),
+         &error);
+    publish(child, parts);
+    if (strcmp(child->params->sandbox, "require") == 0 && (parts & SANDBOX_ALL) != SANDBOX_ALL)
+        log_fatal(2, "--sandbox require: the kernel provides only %s", sandbox_text(parts, text));
+}

@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every profile in a process of its own, which then attempts what is forbidden: through system
+ * calls, and through a ring of io_uring. Nothing here depends on the engine's programs. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/io/io_ring.h"
+#include "lib/sandbox/sandbox.h"
+
+/* Exit statuses of a process that attempts something. */
+enum { PERMITTED, FAILED_EACCES, FAILED_OTHER, NO_SANDBOX };
+
+static const char *const profile_names[] = {
+#define SANDBOX_PROFILE(id, name, groups, files, network) name,
+#include "lib/sandbox/profiles.tbl.h"
+};
+
+static int report[2]; /* of on_violation */
+static char reported[SANDBOX_TEXT_BYTES];
+
+static void on_violation(const char *text, void *arg)
+{
+    (void)arg;
+    ssize_t n = write(report[1], text, strlen(text) + 1);
+    (void)n;
+}
+
+static int outcome(long rc)
+{
+    return rc >= 0 ? PERMITTED : errno == EACCES ? FAILED_EACCES : FAILED_OTHER;
+}
+
+/* Status of a process that enters the profile and attempts something; 128 + signal. */
+static int attempt(enum sandbox_profile profile, long (*action)(void))
+{
+    ck_assert_int_eq(pipe2(report, O_CLOEXEC | O_NONBLOCK), 0);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        uint32_t parts = 0;
+        struct error error;
+        if (sandbox_calls(profile, on_violation, NULL, &parts, &error) != 0 ||
+            !(parts & SANDBOX_SECCOMP))
+            _exit(NO_SANDBOX);
+        _exit(outcome(action()));
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    memset(reported, 0, sizeof reported);
+    ssize_t n = read(report[0], reported, sizeof reported - 1);
+    (void)n;
+    close(report[0]);
+    close(report[1]);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static bool unavailable(void)
+{
+    unsigned landlock;
+    bool none = sandbox_disabled() || !(sandbox_available(&landlock) & SANDBOX_SECCOMP);
+    if (none)
+        printf("SKIP sandbox: %s\n", sandbox_disabled() ? "a build with sanitizers" : "no seccomp");
+    return none;
+}
+
+/* ---- forbidden in every profile ---- */
+
+static long do_execve(void)
+{
+    char *const argv[] = {"/bin/true", NULL};
+    return execve(argv[0], argv, argv + 1);
+}
+
+static long do_fork(void)
+{
+    return syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+static long do_ptrace(void)
+{
+    return ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+}
+
+static long do_read_other(void)
+{
+    char byte;
+    struct iovec local = {&byte, 1}, remote = {&byte, 1};
+    return process_vm_readv(getppid(), &local, 1, &remote, 1, 0);
+}
+
+static long do_tcp(void)
+{
+    return socket(AF_INET, SOCK_STREAM, 0);
+}
+
+static long do_netlink(void)
+{
+    return socket(AF_NETLINK, SOCK_RAW, 0);
+}
+
+static long do_kill_parent(void)
+{
+    return kill(getppid(), 0);
+}
+
+static long do_ring(void)
+{
+    char params[256] = {0};
+    return syscall(SYS_io_uring_setup, 4, params);
+}
+
+static long do_ring_register(void)
+{
+    return syscall(SYS_io_uring_register, 3, 0, NULL, 0);
+}
+
+static long do_mount(void)
+{
+    return syscall(SYS_mount, "none", "/", "tmpfs", 0, NULL);
+}
+
+static long do_dumpable(void)
+{
+    return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+}
+
+static long do_limit(void)
+{
+    struct rlimit limit = {1, 1};
+    return syscall(SYS_prlimit64, 0, RLIMIT_CORE, &limit, NULL);
+}
+
+static long do_bpf(void)
+{
+    return syscall(SYS_bpf, 0, NULL, 0);
+}
+
+static long do_filter(void)
+{
+    return syscall(SYS_seccomp, 0, 0, NULL);
+}
+
+static long do_rename(void)
+{
+    return syscall(SYS_renameat2, AT_FDCWD, "/tmp/a", AT_FDCWD, "/tmp/b", 0);
+}
+
+static long do_mkdir(void)
+{
+    return syscall(SYS_mkdirat, AT_FDCWD, "/tmp/sandbox-test", 0700);
+}
+
+static const struct {
+    const char *call;
+    long (*action)(void);
+} forbidden[] = {{"execve", do_execve},
+                 {"clone", do_fork},
+                 {"ptrace", do_ptrace},
+                 {"process_vm_readv", do_read_other},
+                 {"socket", do_tcp},
+                 {"socket", do_netlink},
+                 {"kill", do_kill_parent},
+                 {"io_uring_setup", do_ring},
+                 {"io_uring_register", do_ring_register},
+                 {"mount", do_mount},
+                 {"prctl", do_dumpable},
+                 {"prlimit64", do_limit},
+                 {"bpf", do_bpf},
+                 {"seccomp", do_filter},
+                 {"renameat2", do_rename},
+                 {"mkdirat", do_mkdir}};
+
+START_TEST(forbidden_everywhere)
+{
+    if (unavailable())
+        return;
+    for (int p = 0; p < SANDBOX_PROFILE__COUNT; p++)
+        for (size_t i = 0; i < ARRAY_LEN(forbidden); i++) {
+            char expected[SANDBOX_TEXT_BYTES];
+            int n = snprintf(expected, sizeof expected, "forbidden system call %s (",
+                             forbidden[i].call);
+            int status = attempt((enum sandbox_profile)p, forbidden[i].action);
+            ck_assert_msg(status == 128 + SIGSYS, "%s, %s: status %d", profile_names[p],
+                          forbidden[i].call, status);
+            ck_assert_msg(strncmp(reported, expected, (size_t)n) == 0, "%s, %s: reported '%s'",
+                          profile_names[p], forbidden[i].call, reported);
+        }
+}
+END_TEST
+
+/* ---- forbidden in some ---- */
+
+static long do_open(void)
+{
+    return open("/etc/passwd", O_RDONLY | O_CLOEXEC);
+}
+
+static long do_create(void)
+{
+    return open("/tmp/sandbox-test", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+}
+
+static long do_unix(void)
+{
+    return socket(AF_UNIX, SOCK_STREAM, 0);
+}
+
+static long do_bind(void)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    return bind(-1, (struct sockaddr *)&at, sizeof at);
+}
+
+static long do_unlink(void)
+{
+    return syscall(SYS_unlinkat, AT_FDCWD, "/tmp/sandbox-test-none", 0);
+}
+
+static long do_executable(void)
+{
+    void *p = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? -1 : 0;
+}
+
+static long do_ioctl(void)
+{
+    return syscall(SYS_ioctl, 0, 0x5401, NULL);
+}
+
+static long do_write_file(void)
+{
+    return pwrite(-1, "x", 1, 0);
+}
+
+#define ALL             (~0u)
+#define P(id)           (1u << SANDBOX_##id)
+#define STORE_OR_LOADER (P(INSPECT_STORE) | P(LOADER) | P(COMPUTE_GPU))
+
+static const struct {
+    const char *name;
+    long (*action)(void);
+    uint32_t permitted; /* profiles */
+    int otherwise;
+} partly[] = {
+    {"open", do_open, STORE_OR_LOADER, FAILED_EACCES},
+    {"create", do_create, STORE_OR_LOADER, FAILED_EACCES}, /* Landlock: see files_of_rules */
+    {"unix socket", do_unix, ALL & ~(P(INSPECT) | P(INSPECT_STORE)), 128 + SIGSYS},
+    {"bind", do_bind, P(COMPUTE) | P(COMPUTE_GPU), 128 + SIGSYS},
+    {"unlink", do_unlink, P(COMPUTE) | P(COMPUTE_GPU), 128 + SIGSYS},
+    {"executable memory", do_executable, P(COMPUTE_GPU), 128 + SIGSYS},
+    {"pwrite", do_write_file, P(INSPECT) | P(INSPECT_STORE) | P(RECORDER), 128 + SIGSYS},
+    {"ioctl", do_ioctl, ALL, 0}, /* fails, or is the driver's: ends no process */
+};
+
+START_TEST(forbidden_in_some)
+{
+    if (unavailable())
+        return;
+    for (int p = 0; p < SANDBOX_PROFILE__COUNT; p++)
+        for (size_t i = 0; i < ARRAY_LEN(partly); i++) {
+            int status = attempt((enum sandbox_profile)p, partly[i].action);
+            bool permitted = (partly[i].permitted >> p & 1) != 0;
+            ck_assert_msg(permitted ? status == PERMITTED || status == FAILED_OTHER
+                                    : status == partly[i].otherwise,
+                          "%s, %s: status %d", profile_names[p], partly[i].name, status);
+        }
+    unlink("/tmp/sandbox-test");
+}
+END_TEST
+
+/* ---- permitted in every profile ---- */
+
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+/* What the C library does in any program: threads, memory, time, random numbers. */
+static long do_ordinary(void)
+{
+    pthread_t thread;
+    struct timespec ts;
+    char byte;
+    if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
+        return -1;
+    char *memory = malloc(64 * MIB);
+    if (!memory)
+        return -1;
+    memset(memory, 1, MIB);
+    memory = realloc(memory, 128 * MIB);
+    free(memory);
+    if (clock_gettime(CLOCK_MONOTONIC, &ts) != 0 || getentropy(&byte, 1) != 0 ||
+        prctl(PR_SET_NAME, "ordinary") != 0 || sysconf(_SC_NPROCESSORS_ONLN) < 1)
+        return -1;
+    signal(SIGUSR1, SIG_IGN);
+    return raise(SIGUSR1);
+}
+
+static long do_abort(void)
+{
+    abort();
+}
+
+START_TEST(permitted_everywhere)
+{
+    if (unavailable())
+        return;
+    for (int p = 0; p < SANDBOX_PROFILE__COUNT; p++) {
+        int status = attempt((enum sandbox_profile)p, do_ordinary);
+        ck_assert_msg(status == PERMITTED, "%s: status %d: %s", profile_names[p], status, reported);
+        status = attempt((enum sandbox_profile)p, do_abort);
+        ck_assert_msg(status == 128 + SIGABRT, "%s: abort: status %d", profile_names[p], status);
+    }
+}
+END_TEST
+
+/* ---- another thread ---- */
+
+static int go[2];
+
+static void *forbidden_thread(void *arg)
+{
+    char byte;
+    (void)arg;
+    if (read(go[0], &byte, 1) == 1)
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+    _exit(PERMITTED);
+}
+
+/* A thread that was there before is restricted, too. */
+START_TEST(threads_before)
+{
+    if (unavailable())
+        return;
+    ck_assert_int_eq(pipe(go), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+        uint32_t parts = 0;
+        struct error error;
+        pthread_create(&thread, NULL, forbidden_thread, NULL);
+        if (sandbox_calls(SANDBOX_CACHE, NULL, NULL, &parts, &error) != 0 ||
+            write(go[1], "x", 1) != 1)
+            _exit(NO_SANDBOX);
+        pthread_join(thread, NULL);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+    close(go[0]);
+    close(go[1]);
+}
+END_TEST
+
+/* ---- other architectures ---- */
+
+#if defined __x86_64__
+static long do_x32(void)
+{
+    return syscall(0x40000000 + SYS_getpid);
+}
+
+/* getpid of 32-bit programs */
+static long do_32bit(void)
+{
+    long rc;
+    __asm__ volatile("int $0x80" : "=a"(rc) : "a"(20L) : "memory");
+    return rc < 0 ? (errno = EACCES, -1) : rc;
+}
+
+START_TEST(other_architectures)
+{
+    if (unavailable())
+        return;
+    ck_assert_int_eq(attempt(SANDBOX_COMPUTE, do_x32), 128 + SIGSYS);
+    int status = attempt(SANDBOX_COMPUTE, do_32bit); /* SIGSEGV: a kernel without them */
+    ck_assert_msg(status == 128 + SIGSYS || status == 128 + SIGSEGV, "status %d", status);
+}
+END_TEST
+#endif
+
+/* ---- the ring ---- */
+
+/* Result of one operation on a ring made by the loader's backend, after it entered its profile. */
+static int ring_attempt(void (*prepare)(struct io_uring_sqe *))
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct io_uring ring;
+        struct io_uring_cqe *cqe;
+        struct error error;
+        bool restricted;
+        uint32_t parts = 0;
+        if (io_ring_open(&ring, 4, eventfd(0, EFD_CLOEXEC), &restricted) != 0 || !restricted ||
+            sandbox_calls(SANDBOX_LOADER, NULL, NULL, &parts, &error) != 0)
+            _exit(NO_SANDBOX);
+        prepare(io_uring_get_sqe(&ring));
+        if (io_uring_submit(&ring) < 0 || io_uring_wait_cqe(&ring, &cqe) != 0)
+            _exit(FAILED_OTHER);
+        _exit(cqe->res >= 0 ? PERMITTED : FAILED_EACCES);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static char ring_byte;
+static int ring_file;
+
+static void prepare_read(struct io_uring_sqe *sqe)
+{
+    io_uring_prep_read(sqe, ring_file, &ring_byte, 1, 0);
+}
+
+static void prepare_write(struct io_uring_sqe *sqe)
+{
+    io_uring_prep_write(sqe, ring_file, &ring_byte, 1, 0);
+}
+
+static void prepare_open(struct io_uring_sqe *sqe)
+{
+    io_uring_prep_openat(sqe, AT_FDCWD, "/etc/passwd", O_RDONLY, 0);
+}
+
+static void prepare_socket(struct io_uring_sqe *sqe)
+{
+    io_uring_prep_rw(45 /* IORING_OP_SOCKET */, sqe, AF_INET, NULL, 0, SOCK_STREAM);
+}
+
+static void prepare_connect(struct io_uring_sqe *sqe)
+{
+    static const struct sockaddr_in at = {.sin_family = AF_INET};
+    io_uring_prep_connect(sqe, ring_file, (const struct sockaddr *)&at, sizeof at);
+}
+
+static void prepare_link(struct io_uring_sqe *sqe)
+{
+    prepare_read(sqe);
+    sqe->flags |= IOSQE_IO_LINK;
+}
+
+START_TEST(ring_reads_only)
+{
+    struct io_uring probe;
+    if (unavailable())
+        return;
+    if (io_uring_queue_init(2, &probe, IORING_SETUP_R_DISABLED) != 0) {
+        printf("SKIP ring: no io_uring that can be restricted\n");
+        return;
+    }
+    io_uring_queue_exit(&probe);
+    char path[] = "/tmp/sandbox-ring-XXXXXX";
+    ring_file = mkstemp(path);
+    ck_assert_int_ge(ring_file, 0);
+    unlink(path);
+    ck_assert_int_eq(write(ring_file, "x", 1), 1);
+    ck_assert_int_eq(ring_attempt(prepare_read), PERMITTED);
+    ck_assert_int_eq(ring_attempt(prepare_write), FAILED_EACCES);
+    ck_assert_int_eq(ring_attempt(prepare_open), FAILED_EACCES);
+    ck_assert_int_eq(ring_attempt(prepare_socket), FAILED_EACCES);
+    ck_assert_int_eq(ring_attempt(prepare_connect), FAILED_EACCES);
+    ck_assert_int_eq(ring_attempt(prepare_link), FAILED_EACCES);
+    close(ring_file);
+}
+END_TEST
+
+/* ---- files ---- */
+
+static char files_dir[] = "/tmp/sandbox-files-XXXXXX";
+
+static int try_files(const struct sandbox_rule *rules, size_t count, const char *path, int flags)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        uint32_t parts = 0;
+        struct error error;
+        if (sandbox_files(rules, count, &parts, &error) != 0 || !(parts & SANDBOX_LANDLOCK))
+            _exit(NO_SANDBOX);
+        _exit(outcome(open(path, flags | O_CLOEXEC, 0600)));
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    return WEXITSTATUS(status);
+}
+
+START_TEST(files_of_rules)
+{
+    unsigned landlock;
+    if (sandbox_disabled() || !(sandbox_available(&landlock) & SANDBOX_LANDLOCK)) {
+        printf("SKIP files: no Landlock\n");
+        return;
+    }
+    char inside[64], made[64];
+    ck_assert_ptr_nonnull(mkdtemp(files_dir));
+    snprintf(inside, sizeof inside, "%s/inside", files_dir);
+    snprintf(made, sizeof made, "%s/made", files_dir);
+    close(open(inside, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    const struct sandbox_rule read_dir = {files_dir, SANDBOX_READ},
+                              read_file = {inside, SANDBOX_READ},
+                              write_dir = {files_dir, SANDBOX_WRITE},
+                              sockets = {files_dir, SANDBOX_SOCKETS};
+    ck_assert_int_eq(try_files(NULL, 0, inside, O_RDONLY), FAILED_EACCES);
+    ck_assert_int_eq(try_files(&read_dir, 1, inside, O_RDONLY), PERMITTED);
+    ck_assert_int_eq(try_files(&read_dir, 1, inside, O_WRONLY), FAILED_EACCES);
+    ck_assert_int_eq(try_files(&read_dir, 1, made, O_WRONLY | O_CREAT), FAILED_EACCES);
+    ck_assert_int_eq(try_files(&read_dir, 1, "/etc/passwd", O_RDONLY), FAILED_EACCES);
+    ck_assert_int_eq(try_files(&read_file, 1, inside, O_RDONLY), PERMITTED);
+    ck_assert_int_eq(try_files(&sockets, 1, inside, O_RDONLY), FAILED_EACCES);
+    ck_assert_int_eq(try_files(&write_dir, 1, made, O_WRONLY | O_CREAT), PERMITTED);
+    ck_assert_int_eq(try_files(&write_dir, 1, "/etc/passwd", O_RDONLY), FAILED_EACCES);
+    unlink(inside);
+    unlink(made);
+    rmdir(files_dir);
+}
+END_TEST
+
+START_TEST(variables)
+{
+    ck_assert(sandbox_keeps_variable("TZ=UTC"));
+    ck_assert(!sandbox_keeps_variable("TZX=UTC"));
+    ck_assert(!sandbox_keeps_variable("LD_PRELOAD=/tmp/x.so"));
+    ck_assert(!sandbox_keeps_variable("AWS_SECRET=1"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("sandbox");
+    TCase *c = tcase_create("sandbox");
+    tcase_set_timeout(c, 120);
+    tcase_add_test(c, forbidden_everywhere);
+    tcase_add_test(c, forbidden_in_some);
+    tcase_add_test(c, permitted_everywhere);
+    tcase_add_test(c, threads_before);
+#if defined __x86_64__
+    tcase_add_test(c, other_architectures);
+#endif
+    tcase_add_test(c, ring_reads_only);
+    tcase_add_test(c, files_of_rules);
+    tcase_add_test(c, variables);
+    suite_add_tcase(s, c);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed == 0 ? 0 : 1;
+}
