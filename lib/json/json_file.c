@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/json/reader.h"
 #include "lib/text/printable.h"
 
 json_t *json_text(const char *text, size_t bytes, struct error *error)
@@ -72,4 +73,24 @@ json_t *json_file(const char *path, uint64_t max, struct error *error)
     if (!root)
         error_set(error, why.code, "%.200s: %.180s", path, why.text);
     return root;
+}
+
+json_t *json_foreign_file(const char *path, uint64_t max, struct error *error)
+{
+    struct json_limits limits = JSON_LIMITS_DEFAULT;
+    struct error why;
+    limits.bytes = max;
+    struct json_reader *r = json_reader_file(path, &limits, error);
+    if (!r)
+        return NULL;
+    json_t *root = json_read_value(r);
+    int status = json_reader_end(r, &why);
+    if (status == 0 && !json_is_object(root))
+        status = error_set(&why, ERR_BAD_INPUT, "not a JSON object");
+    json_reader_close(r);
+    if (status == 0)
+        return root;
+    error_set(error, why.code, "%.200s: %.180s", path, why.text);
+    json_decref(root);
+    return NULL;
 }

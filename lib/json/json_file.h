@@ -17,4 +17,7 @@ json_t *json_text(const char *text, size_t bytes, struct error *error);
  * ERR_NO_MEMORY. */
 json_t *json_file(const char *path, uint64_t max, struct error *error);
 
+/* The same for the files of others, with limits of depth and of memory (reader.h). */
+json_t *json_foreign_file(const char *path, uint64_t max, struct error *error);
+
 #endif

@@ -241,14 +241,19 @@ static int put_tensors(struct hf_model *hf, const struct hf_shape *shape, bool t
 /* ---- the directory ---- */
 
 struct hf_json {
-    json_t *config, *tokenizer, *settings; /* settings may be NULL */
+    json_t *config, *settings; /* settings may be NULL */
+    struct json_reader *tokenizer;
 };
+
+/* Of its values, only those that prepare text are kept: a few hundred. */
+static const struct json_limits tokenizer_limits = {
+    .bytes = HF_TOKENIZER_MAX, .string = MIB, .values = MIB, .depth = 32};
 
 static json_t *read_json(const char *dir, const char *name, uint64_t max, struct error *error)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    return json_file(path, max, error);
+    return json_foreign_file(path, max, error);
 }
 
 static int read_files(struct hf_json *d, const char *dir, struct error *error)
@@ -257,7 +262,8 @@ static int read_files(struct hf_json *d, const char *dir, struct error *error)
     d->config = read_json(dir, "config.json", HF_CONFIG_MAX, error);
     if (!d->config)
         return -1;
-    d->tokenizer = read_json(dir, "tokenizer.json", HF_TOKENIZER_MAX, error);
+    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+    d->tokenizer = json_reader_file(path, &tokenizer_limits, error);
     if (!d->tokenizer)
         return -1;
     snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
@@ -305,7 +311,7 @@ int hf_open(struct hf_model *hf, const char *dir, struct error *error)
                           : error_set(error, ERR_NO_MEMORY, "out of memory (model's header)");
     }
     json_decref(d.config);
-    json_decref(d.tokenizer);
+    json_reader_close(d.tokenizer);
     json_decref(d.settings);
     if (status)
         hf_close(hf);

@@ -12,13 +12,19 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
-#include "lib/json/json_file.h"
+#include "lib/base/bytes.h"
+#include "lib/json/reader.h"
 #include "lib/model/gguf/gguf.h"
 #include "lib/tensor/tensor_type.h"
 #include "lib/text/printable.h"
 
 #define INDEX_NAME  "model.safetensors.index.json"
 #define SINGLE_NAME "model.safetensors"
+
+#define TENSOR_VALUES_MAX 64 /* of the description of a tensor */
+
+static const struct json_limits limits = {
+    .bytes = SAFETENSORS_INDEX_MAX, .string = MIB, .values = 0, .depth = 16};
 
 static const struct dtype {
     const char *name;
@@ -186,28 +192,41 @@ static int parse_tensor(struct safetensors *s, const char *name, const json_t *v
                          file_bytes - data_offset, error);
 }
 
+/* One member of the header. Errors of its contents go to *error, those of JSON stay in the reader. */
+static int parse_member(struct safetensors *s, struct json_reader *r, uint64_t data_offset,
+                        uint64_t file_bytes, uint32_t file, struct error *error)
+{
+    char name[SAFETENSORS_NAME_MAX + 1];
+    if (strcmp(json_reader_text(r), "__metadata__") == 0)
+        return json_skip_value(r) ? 0 : -1;
+    if (check_name(json_reader_text(r), json_reader_bytes(r), error))
+        return -1;
+    strcpy(name, json_reader_text(r));
+    json_reader_allow_values(r, TENSOR_VALUES_MAX);
+    json_t *value = json_read_value(r);
+    int status = value ? parse_tensor(s, name, value, data_offset, file_bytes, file, error) : -1;
+    json_decref(value);
+    return status;
+}
+
 int safetensors_parse(struct safetensors *s, const char *header, size_t bytes, uint64_t file_bytes,
                       uint32_t file, struct error *error)
 {
     sl_assert(file_bytes >= 8 && bytes <= file_bytes - 8);
-    json_t *root = json_text(header, bytes, error);
-    if (!root)
-        return -1;
     uint32_t first = s->count;
-    int status = 0;
-    const char *name;
-    json_t *value;
-    json_object_foreach(root, name, value)
-    {
-        if (strcmp(name, "__metadata__") == 0)
-            continue;
-        status = check_name(name, strlen(name), error);
-        if (status == 0)
-            status = parse_tensor(s, name, value, 8 + bytes, file_bytes, file, error);
-        if (status)
+    struct error why = {0};
+    struct json_reader *r = json_reader_text_of(header, bytes, &limits, error);
+    if (!r)
+        return -1;
+    if (json_next(r) != JSON_EVENT_OBJECT)
+        json_reader_fail(r, ERR_BAD_INPUT, "not a JSON object");
+    while (json_next(r) == JSON_EVENT_KEY)
+        if (parse_member(s, r, 8 + bytes, file_bytes, file, &why))
             break;
-    }
-    json_decref(root);
+    if (why.code != ERR_NONE)
+        json_reader_fail(r, why.code, why.text);
+    int status = json_reader_end(r, error);
+    json_reader_close(r);
     return status ? status : check_cover(s, first, 8 + bytes, file_bytes, error);
 }
 
@@ -298,40 +317,83 @@ static int index_names(struct safetensors *s, struct error *error)
     for (uint32_t i = 0; i < s->count; i++) {
         const char *name = s->tensors[i].name;
         if (strtab_put(&s->names, name, (uint32_t)strlen(name), i) != STRTAB_NONE)
-            return error_set(error, ERR_BAD_INPUT, "tensor %s stands in two files", name);
+            return error_set(error, ERR_BAD_INPUT, "there are two tensors %s", name);
     }
     return 0;
 }
 
-/* Opens every file named in the map, and checks that every tensor is in the file given there. */
-static int open_mapped(struct safetensors *s, const char *dir, const json_t *map,
-                       struct error *error)
+/* A member of weight_map: a tensor and its file. */
+typedef int map_visit(struct safetensors *s, const char *tensor, const char *name,
+                      struct error *error);
+
+static int visit_map(struct safetensors *s, struct json_reader *r, map_visit *visit,
+                     struct error *error)
 {
-    const char *tensor;
-    json_t *value;
-    uint32_t file;
-    if (json_object_size(map) == 0)
-        return error_set(error, ERR_BAD_INPUT, "%s has no weight_map", INDEX_NAME);
-    json_object_foreach((json_t *)(uintptr_t)map, tensor, value)
-    {
-        const char *name = json_string_value(value);
-        if (add_file(s, name ? name : "", &file, error))
+    char tensor[SAFETENSORS_NAME_MAX + 1];
+    if (json_next(r) != JSON_EVENT_OBJECT)
+        return 0;
+    while (json_next(r) == JSON_EVENT_KEY) {
+        snprintf(tensor, sizeof tensor, "%s", json_reader_text(r));
+        const char *name = json_next(r) == JSON_EVENT_STRING ? json_reader_text(r) : "";
+        if (json_last_event(r) != JSON_EVENT_ERROR && visit(s, tensor, name, error))
             return -1;
     }
+    return 0;
+}
+
+/* Reads the index once per visit: it may have a hundred thousand members. */
+static int visit_index(struct safetensors *s, const char *path, map_visit *visit,
+                       struct error *error)
+{
+    struct error why = {0};
+    struct json_reader *r = json_reader_file(path, &limits, error);
+    if (!r)
+        return -1;
+    if (json_next(r) != JSON_EVENT_OBJECT)
+        json_reader_fail(r, ERR_BAD_INPUT, "not a JSON object");
+    int status = 0;
+    while (status == 0 && json_next(r) == JSON_EVENT_KEY)
+        if (strcmp(json_reader_text(r), "weight_map") == 0)
+            status = visit_map(s, r, visit, error);
+        else
+            json_skip_value(r);
+    if (status == 0 && json_reader_end(r, &why) != 0)
+        status = error_set(error, why.code, "%.200s: %.180s", path, why.text);
+    json_reader_close(r);
+    return status;
+}
+
+static int visit_file(struct safetensors *s, const char *tensor, const char *name,
+                      struct error *error)
+{
+    uint32_t file;
+    (void)tensor;
+    return add_file(s, name, &file, error);
+}
+
+static int visit_tensor(struct safetensors *s, const char *tensor, const char *name,
+                        struct error *error)
+{
+    const struct safetensor *t = safetensors_find(s, tensor);
+    if (!t || strcmp(s->files[t->file].name, name) != 0)
+        return error_set(error, ERR_BAD_INPUT, "%s: tensor %s is not in %s", INDEX_NAME,
+                         printable(tensor, strlen(tensor)).text,
+                         printable(name, strlen(name)).text);
+    return 0;
+}
+
+/* Opens every file named in the map, and checks that every tensor is in the file given there. */
+static int open_mapped(struct safetensors *s, const char *dir, const char *path,
+                       struct error *error)
+{
+    if (visit_index(s, path, visit_file, error))
+        return -1;
+    if (s->file_count == 0)
+        return error_set(error, ERR_BAD_INPUT, "%s has no weight_map", INDEX_NAME);
     for (uint32_t i = 0; i < s->file_count; i++)
         if (open_file(s, dir, i, error))
             return -1;
-    if (index_names(s, error))
-        return -1;
-    json_object_foreach((json_t *)(uintptr_t)map, tensor, value)
-    {
-        const struct safetensor *t = safetensors_find(s, tensor);
-        const char *name = json_string_value(value);
-        if (!t || strcmp(s->files[t->file].name, name) != 0)
-            return error_set(error, ERR_BAD_INPUT, "%s: tensor %s is not in %s", INDEX_NAME,
-                             printable(tensor, strlen(tensor)).text, name);
-    }
-    return 0;
+    return index_names(s, error) || visit_index(s, path, visit_tensor, error) ? -1 : 0;
 }
 
 static int open_all(struct safetensors *s, const char *dir, struct error *error)
@@ -339,14 +401,8 @@ static int open_all(struct safetensors *s, const char *dir, struct error *error)
     char path[4096];
     uint32_t file;
     snprintf(path, sizeof path, "%s/" INDEX_NAME, dir);
-    if (access(path, F_OK) == 0) {
-        json_t *index = json_file(path, SAFETENSORS_INDEX_MAX, error);
-        if (!index)
-            return -1;
-        int status = open_mapped(s, dir, json_object_get(index, "weight_map"), error);
-        json_decref(index);
-        return status;
-    }
+    if (access(path, F_OK) == 0)
+        return open_mapped(s, dir, path, error);
     if (add_file(s, SINGLE_NAME, &file, error) || open_file(s, dir, file, error))
         return -1;
     return index_names(s, error);

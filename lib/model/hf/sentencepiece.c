@@ -187,15 +187,14 @@ static int index_normal(struct scores *s, struct error *error)
     return 0;
 }
 
-int hf_sentencepiece_keys(struct hf_tokens *t, const json_t *tokenizer, struct gguf_writer *w,
-                          struct error *error)
+int hf_sentencepiece_keys(struct hf_tokens *t, struct gguf_writer *w, struct error *error)
 {
-    const json_t *model = json_object_get(tokenizer, "model");
+    const json_t *model = json_object_get(t->rest, "model");
     bool prefix = false;
     uint64_t cuts = 0;
     if (json_is_true(json_object_get(model, "ignore_merges")))
         return error_set(error, ERR_BAD_INPUT, "ignore_merges with byte_fallback is not supported");
-    if (read_preparation(tokenizer, &prefix, error))
+    if (read_preparation(t->rest, &prefix, error))
         return -1;
     set_types(t, model);
     struct scores s = {.tokens = t};

@@ -13,8 +13,6 @@
 #include "lib/model/tokenizer/blob.h"
 #include "lib/text/printable.h"
 
-#define MERGES_MAX TOKENIZER_MERGES_MAX
-
 static const struct pretokenizer {
     const char *name;
     bool ignore_merges;
@@ -81,113 +79,6 @@ static int find_pretokenizer(const json_t *root, const json_t *model, const char
     return error_set(error, ERR_BAD_INPUT, "its pre-tokenizer is not one of those supported%s%s",
                      expression ? ": " : "",
                      expression ? printable(expression, strlen(expression)).text : "");
-}
-
-/* ---- tokens ---- */
-
-static int put_token(struct hf_tokens *t, const char *text, const json_t *number, int32_t type,
-                     struct error *error)
-{
-    json_int_t id = json_integer_value(number);
-    if (!json_is_integer(number) || id < 0 || id >= (json_int_t)t->count)
-        return error_set(error, ERR_BAD_INPUT,
-                         "token '%s' has no number below the %" PRIu32 " of config.json",
-                         printable(text, strlen(text)).text, t->count);
-    if (t->text[id] && type == TOKEN_NORMAL)
-        return error_set(error, ERR_BAD_INPUT, "two tokens have the number %" JSON_INTEGER_FORMAT,
-                         id);
-    t->text[id] =
-        text; /* an added token may also be in the vocabulary: the added entry replaces that one */
-    t->type[id] = type;
-    return 0;
-}
-
-static int read_vocab(struct hf_tokens *t, const json_t *model, struct error *error)
-{
-    const char *text;
-    json_t *number;
-    json_object_foreach(json_object_get(model, "vocab"), text, number)
-    {
-        if (put_token(t, text, number, TOKEN_NORMAL, error))
-            return -1;
-    }
-    return 0;
-}
-
-static int read_added(struct hf_tokens *t, const json_t *root, struct error *error)
-{
-    size_t i;
-    json_t *added;
-    json_array_foreach(json_object_get(root, "added_tokens"), i, added)
-    {
-        const char *text = json_string_value(json_object_get(added, "content"));
-        bool special = json_is_true(json_object_get(added, "special"));
-        if (!text)
-            return error_set(error, ERR_BAD_INPUT, "added token %zu has no content", i);
-        if (put_token(t, text, json_object_get(added, "id"),
-                      special ? TOKEN_CONTROL : TOKEN_USER_DEFINED, error))
-            return -1;
-    }
-    return 0;
-}
-
-/* Adds unused tokens: the embedding may have more rows than the vocabulary has tokens. */
-static void fill_holes(struct hf_tokens *t)
-{
-    for (uint32_t id = 0; id < t->count; id++) {
-        if (t->text[id])
-            continue;
-        snprintf(t->pads[id], HF_PAD_BYTES, "[PAD%" PRIu32 "]", id);
-        t->text[id] = t->pads[id];
-        t->type[id] = TOKEN_UNUSED;
-    }
-}
-
-static char *join(const char *left, const char *right)
-{
-    size_t n = strlen(left) + strlen(right) + 2;
-    char *line = malloc(n);
-    if (line)
-        snprintf(line, n, "%s %s", left, right);
-    return line;
-}
-
-/* "left right", or in newer files ["left", "right"]. */
-static int read_merges(struct hf_tokens *t, const json_t *model, struct error *error)
-{
-    const json_t *merges = json_object_get(model, "merges");
-    size_t count = json_array_size(merges), i;
-    json_t *merge;
-    if (count > MERGES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "more than %u merges", MERGES_MAX);
-    t->merges = calloc(count ? count : 1, sizeof *t->merges);
-    if (!t->merges)
-        return error_set(error, ERR_NO_MEMORY, "out of memory (merges)");
-    t->merge_owned = json_is_array(json_array_get(merges, 0));
-    json_array_foreach(merges, i, merge)
-    {
-        const char *left = json_string_value(json_array_get(merge, 0));
-        const char *right = json_string_value(json_array_get(merge, 1));
-        if (t->merge_owned ? !left || !right || strchr(left, ' ') || strchr(right, ' ')
-                           : !json_is_string(merge))
-            return error_set(error, ERR_BAD_INPUT, "merge %zu is not two tokens", i);
-        t->merges[i] =
-            t->merge_owned ? join(left, right) : (char *)(uintptr_t)json_string_value(merge);
-        if (!t->merges[i])
-            return error_set(error, ERR_NO_MEMORY, "out of memory (merges)");
-        t->merge_count++;
-    }
-    return 0;
-}
-
-static void tokens_free(struct hf_tokens *t)
-{
-    for (uint32_t i = 0; t->merge_owned && i < t->merge_count; i++)
-        free(t->merges[i]);
-    free(t->merges);
-    free(t->pads);
-    free(t->type);
-    free(t->text);
 }
 
 /* ---- special tokens ---- */
@@ -279,52 +170,40 @@ static int check_model(const json_t *model, struct error *error)
     return 0;
 }
 
-static int read_tokens(struct hf_tokens *t, const json_t *root, const json_t *model,
-                       struct error *error)
-{
-    t->text = calloc(t->count, sizeof *t->text);
-    t->type = calloc(t->count, sizeof *t->type);
-    t->pads = calloc(t->count, sizeof *t->pads);
-    if (!t->text || !t->type || !t->pads)
-        return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " tokens)", t->count);
-    if (read_vocab(t, model, error) || read_added(t, root, error) || read_merges(t, model, error))
-        return -1;
-    fill_holes(t);
-    return 0;
-}
-
-static int byte_level_keys(const struct hf_tokens *t, const json_t *tokenizer,
-                           struct gguf_writer *w, struct error *error)
+static int byte_level_keys(const struct hf_tokens *t, struct gguf_writer *w, struct error *error)
 {
     const char *pre = NULL;
-    if (check_normalizer(tokenizer, error) ||
-        find_pretokenizer(tokenizer, json_object_get(tokenizer, "model"), &pre, error))
+    if (check_normalizer(t->rest, error) ||
+        find_pretokenizer(t->rest, json_object_get(t->rest, "model"), &pre, error))
         return -1;
     gguf_put_text(w, "tokenizer.ggml.model", "gpt2");
     gguf_put_text(w, "tokenizer.ggml.pre", pre);
-    gguf_put_strings(w, "tokenizer.ggml.merges", (const char *const *)t->merges, NULL,
-                     t->merge_count);
+    gguf_put_strings(w, "tokenizer.ggml.merges", t->merges, NULL, t->merge_count);
     return 0;
 }
 
-int hf_tokenizer_keys(const json_t *tokenizer, const json_t *settings, const json_t *config,
+static int put_keys(struct hf_tokens *t, const json_t *settings, const json_t *config,
+                    struct gguf_writer *w, struct error *error)
+{
+    const json_t *model = json_object_get(t->rest, "model");
+    bool bytes = json_is_true(json_object_get(model, "byte_fallback"));
+    if (check_model(model, error) ||
+        (bytes ? hf_sentencepiece_keys(t, w, error) : byte_level_keys(t, w, error)))
+        return -1;
+    gguf_put_strings(w, "tokenizer.ggml.tokens", t->text, NULL, t->count);
+    gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, t->type, t->count);
+    put_specials(t, t->rest, settings, config, w);
+    return 0;
+}
+
+int hf_tokenizer_keys(struct json_reader *tokenizer, const json_t *settings, const json_t *config,
                       uint32_t vocab, struct gguf_writer *w, struct error *error)
 {
-    const json_t *model = json_object_get(tokenizer, "model");
-    bool bytes = json_is_true(json_object_get(model, "byte_fallback"));
-    struct hf_tokens t = {.count = vocab};
+    struct hf_tokens t;
     sl_assert(vocab >= 1 && vocab <= MODEL_VOCAB_MAX);
-    if (check_model(model, error))
-        return -1;
-    int status = read_tokens(&t, tokenizer, model, error);
+    int status = hf_tokens_read(&t, tokenizer, vocab, error);
     if (status == 0)
-        status = bytes ? hf_sentencepiece_keys(&t, tokenizer, w, error)
-                       : byte_level_keys(&t, tokenizer, w, error);
-    if (status == 0) {
-        gguf_put_strings(w, "tokenizer.ggml.tokens", t.text, NULL, t.count);
-        gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, t.type, t.count);
-        put_specials(&t, tokenizer, settings, config, w);
-    }
-    tokens_free(&t);
+        status = put_keys(&t, settings, config, w, error);
+    hf_tokens_free(&t);
     return status;
 }

@@ -334,7 +334,10 @@ static struct tokenizer *tokenizer_of(const json_t *json, void **blob, struct er
     uint32_t tokens, vocab = (uint32_t)json_object_size(vocab_of(json));
     struct tokenizer *t = NULL;
     *blob = NULL;
-    if (hf_tokenizer_keys(json, settings, NULL, vocab, w, error) == 0) {
+    const struct json_limits limits = JSON_LIMITS_DEFAULT;
+    char *text = json_dumps(json, 0);
+    struct json_reader *r = json_reader_text_of(text, strlen(text), &limits, error);
+    if (hf_tokenizer_keys(r, settings, NULL, vocab, w, error) == 0) {
         struct gguf g;
         size_t bytes;
         ck_assert_int_eq(gguf_writer_layout(w, error), 0);
@@ -344,6 +347,8 @@ static struct tokenizer *tokenizer_of(const json_t *json, void **blob, struct er
             t = tokenizer_open(*blob, bytes, error);
         gguf_close(&g);
     }
+    json_reader_close(r);
+    free(text);
     json_decref(settings);
     gguf_writer_free(w);
     return t;

@@ -80,7 +80,7 @@ START_TEST(bad_headers_are_rejected)
     } cases[] = {
         {"", 0, "invalid JSON"},
         {"[]", 0, "not a JSON object"},
-        {"{\"a\":1", 0, "invalid JSON"},
+        {"{\"a\":{", 0, "invalid JSON"},
         {"{\"\":1}", 0, "a tensor has a name of 0 bytes"},
         {"{\"a b\":1}", 0, "tensor name 'a b' has characters other than printable ASCII"},
         {"{\"t\":1}", 0, "tensor t has the unknown dtype ''"},
@@ -106,7 +106,7 @@ START_TEST(bad_headers_are_rejected)
         {"{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]},"
          "\"b\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[2,6]}}",
          6, "tensor b overlaps another"},
-        {"{\"a\":{},\"a\":{}}", 0, "invalid JSON"},
+        {"{\"a\":{\"dtype\":1,\"dtype\":1}}", 0, "invalid JSON"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct safetensors s;
@@ -190,7 +190,7 @@ START_TEST(directories)
     put_file("b.safetensors", A, strlen(A), 4);
     put_text("model.safetensors.index.json",
              "{\"weight_map\":{\"a\":\"a.safetensors\",\"b\":\"b.safetensors\"}}");
-    check_rejected("tensor a stands in two files");
+    check_rejected("there are two tensors a");
 }
 END_TEST
 
