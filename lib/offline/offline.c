@@ -20,12 +20,13 @@
 /* Padding, so that the last wide read of a kernel stays inside. */
 #define TAIL_BYTES 64
 
-static int map_file(struct offline_model *m, int fd, const char *path, struct error *error)
+static int map_file(struct offline_model *m, int fd, const char *path,
+                    offline_index_maker *make_index, struct error *error)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
         return error_set_errno(error, ERR_IO, errno, "cannot stat %.200s", path);
-    if (model_index_build(fd, path, &m->index, error) != 0 ||
+    if (make_index(fd, path, &m->index, error) != 0 ||
         plan_model_hash(m->index, fd, m->hash, error) != 0)
         return -1;
     m->size = (size_t)st.st_size;
@@ -36,7 +37,8 @@ static int map_file(struct offline_model *m, int fd, const char *path, struct er
     return 0;
 }
 
-struct offline_model *offline_open(const char *path, struct error *error)
+struct offline_model *offline_open(const char *path, offline_index_maker *make_index,
+                                   struct error *error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -48,7 +50,7 @@ struct offline_model *offline_open(const char *path, struct error *error)
     if (m) {
         m->magic = OFFLINE_MAGIC;
         pthread_mutex_init(&m->dense_lock, NULL);
-        status = map_file(m, fd, path, error);
+        status = map_file(m, fd, path, make_index, error);
     }
     close(fd);
     if (status == 0) {

@@ -16,8 +16,14 @@
 
 struct offline_model;
 
+/* Makes the index of the file open at fd: programs have it made by sluice-inspect, in a sandbox
+ * (lib/inspected/inspected.h), tests call model_index_build. */
+typedef int offline_index_maker(int fd, const char *path, struct model_index **index,
+                                struct error *error);
+
 /* Maps a GGUF file and checks it. NULL with *error, which names the path. */
-struct offline_model *offline_open(const char *path, struct error *error);
+struct offline_model *offline_open(const char *path, offline_index_maker *make_index,
+                                   struct error *error);
 void offline_close(struct offline_model *m);
 
 const struct model_index *offline_index(const struct offline_model *m);

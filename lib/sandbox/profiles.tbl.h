@@ -28,6 +28,7 @@ SANDBOX_GROUP(ADVISE, "advise", "dropping pages of open files from the page cach
 SANDBOX_GROUP(PAGES, "pages", "allocating and punching pages of segments")
 SANDBOX_GROUP(RING, "ring", "reads through io_uring")
 SANDBOX_GROUP(WRITE, "write", "writing open files at an offset")
+SANDBOX_GROUP(NAMES, "names", "making, renaming and removing files")
 SANDBOX_GROUP(DEVICE, "device", "drivers of devices")
 
 SANDBOX_PROFILE(INSPECT, "inspect", BASE | FSTAT | ADVISE | WRITE, "none but open ones", "none")
@@ -43,6 +44,8 @@ SANDBOX_PROFILE(GATEWAY, "gateway", BASE | DIAL | ACCEPT | STAT, "none",
                 "Unix sockets, connections of its TCP listener")
 SANDBOX_PROFILE(RECORDER, "recorder", BASE | DIAL | FSTAT | WRITE, "its trace, which is open",
                 "Unix sockets")
+SANDBOX_PROFILE(PACK, "pack", BASE | STAT | OPEN | ADVISE | PAGES | WRITE | NAMES,
+                "read only: the model's; written: the store's", "none")
 /* Not used yet. Its files are /dev/nvidia*, the driver's libraries and /proc/driver; programs that
  * a driver compiles need executable memory. */
 SANDBOX_PROFILE(COMPUTE_GPU, "compute with a GPU",

@@ -72,7 +72,7 @@ struct weights_source image_source(struct image *m)
 void image_open(struct image *m, const char *path, uint32_t context)
 {
     struct error error;
-    *m = (struct image){.context = context, .file = offline_open(path, &error)};
+    *m = (struct image){.context = context, .file = offline_open(path, model_index_build, &error)};
     if (!m->file)
         log_fatal(1, "%s", error.text);
     m->model = offline_index(m->file);

@@ -150,8 +150,64 @@ static void forbidden_call(void)
     engine_stop(e);
 }
 
+/* ---- commands ---- */
+
+static void shell(struct command *c, const char *script, const char *argument)
+{
+    command_run(c, NULL, END_MS,
+                (const char *const[]){"/bin/sh", "-c", script, test_libexec(), argument, NULL});
+}
+
+/* Every command that reads a model has it parsed by sluice-inspect: with another program in its
+ * place, its error is that of the command. */
+static void commands_inspect(void)
+{
+    static const char *const lines[] = {
+        "profile -m \"$1\" --text \"$d/text\" -o \"$d/out\"",
+        "plan -m \"$1\" --text \"$d/text\" --profile \"$1\" --max-loss 1% -o \"$d/out\"",
+        "eval -m \"$1\" --text \"$d/text\" --offline",
+        "bench -m \"$1\" --text \"$d/text\" --variant nice=1",
+        "doctor -m \"$1\"",
+        "run -m \"$1\""};
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        struct command c;
+        char script[512];
+        snprintf(
+            script, sizeof script,
+            "d=$(mktemp -d) && echo text > \"$d/text\" && cp \"$0\"/sluice-%.*s \"$0\"/sluice-run "
+            "\"$d\" && "
+            "printf '#!/bin/sh\\necho error: not parsed >&2; exit 2\\n' > \"$d/sluice-inspect\" && "
+            "chmod 755 \"$d/sluice-inspect\"; SLUICE_RUN_DIR=$d \"$d\"/sluice-%s; s=$?; "
+            "rm -rf \"$d\"; exit $s",
+            (int)strcspn(lines[i], " "), lines[i], lines[i]);
+        shell(&c, script, test_model());
+        CHECK(strstr(c.err, "not parsed") || strstr(c.out, "not parsed"), "%s: status %d: %.200s",
+              lines[i], c.status, c.err);
+        command_free(&c);
+    }
+}
+
+/* pack reads and writes files, so it has a sandbox of its own. */
+static void pack_is_confined(void)
+{
+    unsigned landlock;
+    struct command c;
+    if (sandbox_disabled() || !(sandbox_available(&landlock) & SANDBOX_SECCOMP))
+        test_skip("no seccomp here");
+    shell(&c,
+          "d=$(mktemp -d); \"$0\"/sluice-pack -m \"$1\" -o \"$d/store\" --rate 262144 --quiet & "
+          "p=$!; "
+          "s=1; while kill -0 $p 2>/dev/null; do grep -q '^Seccomp:.2' /proc/$p/status && s=0 && "
+          "break; "
+          "sleep 0.05; done; kill $p; wait $p; rm -rf \"$d\"; exit $s",
+          test_model());
+    CHECK(c.status == 0, "no filter: %.200s", c.err);
+    command_free(&c);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(processes), ROW(off), ROW(forbidden_call)};
+    static const struct test_case cases[] = {ROW(processes), ROW(off), ROW(forbidden_call),
+                                             ROW(commands_inspect), ROW(pack_is_confined)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -18,8 +18,8 @@
 
 #include "config/option_error.h"
 #include "lib/base/assert.h"
+#include "lib/inspected/inspected.h"
 #include "lib/model/index/model_index.h"
-#include "lib/model/store/store.h"
 #include "lib/model/tokenizer/tokenizer.h"
 #include "procs/clients/bench/bench.h"
 #include "procs/clients/common/options.h"
@@ -208,7 +208,7 @@ static int tokenise(struct bench *b, const char *text, size_t bytes, struct erro
     int fd = open(b->model, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", b->model);
-    int rc = model_or_store_index_build(fd, b->model, &index, error);
+    int rc = inspected_index(fd, b->model, &index, error);
     close(fd);
     if (rc != 0)
         return -1;

@@ -22,9 +22,9 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/inspected/inspected.h"
 #include "lib/json/lookup.h"
 #include "lib/model/index/model_index.h"
-#include "lib/model/store/store.h"
 #include "lib/model/tokenizer/tokenizer.h"
 #include "lib/text/terminal.h"
 #include "procs/clients/common/options.h"
@@ -234,7 +234,7 @@ static int tokenise(struct eval *e, const char *text, size_t bytes, struct error
     if (fd < 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", path);
     struct model_index *index = NULL;
-    int result = model_or_store_index_build(fd, path, &index, error);
+    int result = inspected_index(fd, path, &index, error);
     close(fd);
     if (result != 0)
         return -1;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lib/base/clock.h"
+#include "lib/inspected/inspected.h"
 #include "lib/offline/measure/clocked.h"
 #include "lib/offline/measure/serving.h"
 #include "lib/policy/presets/loss.h"
@@ -291,7 +292,7 @@ static int open_logits(struct evaluating *w, struct error *error)
 static int open_all(struct evaluating *w, struct error *error)
 {
     const struct in_process *e = w->e;
-    w->model = offline_open(e->model_path, error);
+    w->model = offline_open(e->model_path, inspected_index, error);
     if (!w->model || offline_text_load(offline_index(w->model), e->text_path, e->texts, e->window,
                                        0, &w->text, error) != 0)
         return -1;

@@ -69,6 +69,10 @@ struct pack {
     _Atomic uint32_t next_unit, workers;
 };
 
+/* ---- confine.c ---- */
+
+int pack_confine(const struct pack_options *o, struct error *error);
+
 /* ---- planned.c ---- */
 
 /* Takes precisions, method and dense precision from options.plan, except those that are given as

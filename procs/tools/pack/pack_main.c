@@ -303,6 +303,8 @@ static void close_pack(struct pack *p)
 
 static int run(struct pack *p, struct error *error)
 {
+    if (pack_confine(&p->options, error) != 0)
+        return -1;
     if (p->options.check)
         return check_store(&p->options, error);
     if (source_open(&p->source, p->options.model, error))

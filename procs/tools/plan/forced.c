@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/inspected/inspected.h"
 #include "lib/model/limits.h"
 #include "lib/policy/access/precision.h"
 #include "lib/tensor/precision.h"
@@ -209,7 +210,7 @@ static void make_stream(struct planning *p)
 
 int planning_start_plain(struct planning *p, struct error *error)
 {
-    p->model = offline_open(p->model_path, error);
+    p->model = offline_open(p->model_path, inspected_index, error);
     if (!p->model)
         return -1;
     const struct model_index *m = offline_index(p->model);

@@ -11,6 +11,7 @@
 #include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
+#include "lib/inspected/inspected.h"
 #include "procs/clients/common/options.h"
 #include "procs/tools/plan/planning.h"
 
@@ -226,7 +227,7 @@ static int parse(struct planning *p, int argc, char **argv, struct error *error)
 
 static int start(struct planning *p, struct error *error)
 {
-    p->model = offline_open(p->model_path, error);
+    p->model = offline_open(p->model_path, inspected_index, error);
     p->plan = p->model ? plan_read(p->profile_path, error) : NULL;
     if (!p->plan || plan_matches(p->plan, offline_index(p->model), offline_hash(p->model),
                                  p->profile_path, error) != 0)

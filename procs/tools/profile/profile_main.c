@@ -17,6 +17,7 @@
 #include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/inspected/inspected.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/token_stream.h"
 #include "procs/tools/profile/profile.h"
@@ -195,7 +196,7 @@ static int start(struct profile *p, struct error *error)
     uint64_t bits = 0;
     for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
         bits |= plan_array_bit(arrays[i]);
-    p->model = offline_open(p->model_path, error);
+    p->model = offline_open(p->model_path, inspected_index, error);
     if (!p->model || load_text(p, error) != 0 || resume(p, error) != 0)
         return -1;
     const struct model_hparams *hp = &offline_index(p->model)->hparams;

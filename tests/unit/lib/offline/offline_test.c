@@ -24,7 +24,7 @@ static void setup(void)
 {
     struct error error = {0};
     const char *paths[] = {TEXT};
-    model = offline_open(DEMO, &error);
+    model = offline_open(DEMO, model_index_build, &error);
     ck_assert_msg(model != NULL, "%s", error.text);
     ck_assert_msg(
         offline_text_load(offline_index(model), paths, 1, WINDOW, 3 * WINDOW, &text, &error) == 0,

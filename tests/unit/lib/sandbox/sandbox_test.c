@@ -162,12 +162,12 @@ static long do_filter(void)
 
 static long do_rename(void)
 {
-    return syscall(SYS_renameat2, AT_FDCWD, "/tmp/a", AT_FDCWD, "/tmp/b", 0);
+    return syscall(SYS_renameat2, AT_FDCWD, "/tmp/sandbox-test-none", AT_FDCWD, "/tmp/b", 0);
 }
 
 static long do_mkdir(void)
 {
-    return syscall(SYS_mkdirat, AT_FDCWD, "/tmp/sandbox-test", 0700);
+    return syscall(SYS_mkdirat, AT_FDCWD, "/tmp/sandbox-test-none/x", 0700);
 }
 
 static const struct {
@@ -186,9 +186,7 @@ static const struct {
                  {"prctl", do_dumpable},
                  {"prlimit64", do_limit},
                  {"bpf", do_bpf},
-                 {"seccomp", do_filter},
-                 {"renameat2", do_rename},
-                 {"mkdirat", do_mkdir}};
+                 {"seccomp", do_filter}};
 
 START_TEST(forbidden_everywhere)
 {
@@ -254,7 +252,7 @@ static long do_write_file(void)
 
 #define ALL             (~0u)
 #define P(id)           (1u << SANDBOX_##id)
-#define STORE_OR_LOADER (P(INSPECT_STORE) | P(LOADER) | P(COMPUTE_GPU))
+#define STORE_OR_LOADER (P(INSPECT_STORE) | P(LOADER) | P(COMPUTE_GPU) | P(PACK))
 
 static const struct {
     const char *name;
@@ -264,11 +262,13 @@ static const struct {
 } partly[] = {
     {"open", do_open, STORE_OR_LOADER, FAILED_EACCES},
     {"create", do_create, STORE_OR_LOADER, FAILED_EACCES}, /* Landlock: see files_of_rules */
-    {"unix socket", do_unix, ALL & ~(P(INSPECT) | P(INSPECT_STORE)), 128 + SIGSYS},
+    {"unix socket", do_unix, ALL & ~(P(INSPECT) | P(INSPECT_STORE) | P(PACK)), 128 + SIGSYS},
     {"bind", do_bind, P(COMPUTE) | P(COMPUTE_GPU), 128 + SIGSYS},
-    {"unlink", do_unlink, P(COMPUTE) | P(COMPUTE_GPU), 128 + SIGSYS},
+    {"unlink", do_unlink, P(COMPUTE) | P(COMPUTE_GPU) | P(PACK), 128 + SIGSYS},
+    {"rename", do_rename, P(PACK), 128 + SIGSYS},
+    {"mkdir", do_mkdir, P(PACK), 128 + SIGSYS},
     {"executable memory", do_executable, P(COMPUTE_GPU), 128 + SIGSYS},
-    {"pwrite", do_write_file, P(INSPECT) | P(INSPECT_STORE) | P(RECORDER), 128 + SIGSYS},
+    {"pwrite", do_write_file, P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | P(PACK), 128 + SIGSYS},
     {"ioctl", do_ioctl, ALL, 0}, /* fails, or is the driver's: ends no process */
 };
 

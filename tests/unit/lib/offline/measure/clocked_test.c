@@ -30,7 +30,7 @@ static void setup(void)
     snprintf(directory, sizeof directory, "/tmp/clocked_test_XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(directory));
     snprintf(path, sizeof path, "%s/a.logits", directory);
-    model = offline_open(DEMO, &error);
+    model = offline_open(DEMO, model_index_build, &error);
     ck_assert_msg(model != NULL, "%s", error.text);
     ck_assert_int_eq(
         offline_text_load(offline_index(model), paths, 1, WINDOW, 3 * WINDOW, &text, &error), 0);

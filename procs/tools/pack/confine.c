@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sandbox of this process, before it reads the model: the model's files are read, the store and
+ * its stripes are written, and there is nothing else: no other files, no network, no programs. */
+#include <dirent.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/base/log.h"
+#include "lib/sandbox/sandbox.h"
+#include "procs/tools/pack/pack.h"
+
+#define RULES_MAX 256
+
+struct rules {
+    size_t count;
+    struct sandbox_rule rule[RULES_MAX];
+    char *path[RULES_MAX];
+};
+
+/* A path that does not exist stands for its directory. */
+static void add(struct rules *r, const char *given, uint32_t access)
+{
+    struct stat st;
+    char *path = r->count < RULES_MAX ? strdup(given) : NULL;
+    if (!path)
+        return; /* access is then denied, and reported */
+    if (stat(path, &st) != 0) {
+        char *slash = strrchr(path, '/');
+        if (slash)
+            slash[slash == path] = 0;
+        else
+            strcpy(path, *path ? "." : "");
+    }
+    r->path[r->count] = path;
+    r->rule[r->count] = (struct sandbox_rule){path, access};
+    r->count++;
+}
+
+/* Files of a Hugging Face directory may be links to a cache. */
+static void add_targets(struct rules *r, const char *dir)
+{
+    char path[PATH_MAX], target[PATH_MAX];
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (e->d_type == DT_LNK &&
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path &&
+            realpath(path, target))
+            add(r, target, SANDBOX_READ);
+    if (d)
+        closedir(d);
+}
+
+static void add_list(struct rules *r, const char *list)
+{
+    char one[PATH_MAX];
+    for (; list; list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL) {
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(list, ","), list);
+        add(r, one, SANDBOX_WRITE);
+        char *slash = strrchr(one, '/'); /* it is made again if it is a file */
+        if (slash && slash > one)
+            *slash = 0;
+        else
+            strcpy(one, slash ? "/" : ".");
+        struct stat st;
+        if (stat(one, &st) == 0)
+            add(r, one, SANDBOX_WRITE);
+    }
+}
+
+static void rules_make(struct rules *r, const struct pack_options *o)
+{
+    add(r, "/dev/null", SANDBOX_WRITE);
+    add(r, "/sys/devices/system/cpu", SANDBOX_READ); /* the C library counts CPUs there */
+    if (o->check) {                                  /* the stripes may be anywhere */
+        add(r, "/", SANDBOX_READ);
+        return;
+    }
+    add(r, o->model, SANDBOX_READ);
+    add_targets(r, o->model);
+    if (o->plan)
+        add(r, o->plan, SANDBOX_READ);
+    add(r, o->dir, SANDBOX_WRITE);
+    add_list(r, o->stripes);
+    add_list(r, o->mirrors);
+}
+
+static void report(const char *text, void *arg)
+{
+    ssize_t n = write(STDERR_FILENO, "sluice pack: ", 13);
+    (void)arg;
+    n = write(STDERR_FILENO, text, strlen(text));
+    n = write(STDERR_FILENO, "\n", 1);
+    (void)n;
+}
+
+int pack_confine(const struct pack_options *o, struct error *error)
+{
+    struct rules *r = calloc(1, sizeof *r);
+    uint32_t parts = 0;
+    if (!r)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (sandbox)");
+    tzset();
+    json_object_seed(0); /* both read a file at their first use */
+    rules_make(r, o);
+    int status = sandbox_files(r->rule, r->count, &parts, error);
+    if (status == 0)
+        status = sandbox_calls(SANDBOX_PACK, report, NULL, &parts, error);
+    for (size_t i = 0; i < r->count; i++)
+        free(r->path[i]);
+    free(r);
+    return status;
+}
