@@ -578,6 +578,21 @@ static void unknown_option_is_named(void)
     }
 }
 
+/* A key with a blank: rejected at the start, with file and line. */
+static void key_with_a_blank(void)
+{
+    struct command c;
+    char path[PATH_MAX], expected[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/a.conf", test_dir());
+    FILE *f = fopen(path, "we");
+    CHECK(f && fputs("# why\nqueue depth = 8\n", f) >= 0 && fclose(f) == 0, "%s", path);
+    command_run(&c, NULL, 20000,
+                (const char *const[]){"run", "-m", test_model(), "--config", path, NULL});
+    snprintf(expected, sizeof expected, "%s:2: unknown parameter 'queue depth'", path);
+    CHECK(c.status == 2 && strstr(c.err, expected), "status %d: %.400s", c.status, c.err);
+    command_free(&c);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -606,6 +621,7 @@ int main(int argc, char **argv)
         ROW(store_model_wrong),
         ROW(store_table_damaged),
         ROW(store_manifest_damaged),
+        ROW(key_with_a_blank),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

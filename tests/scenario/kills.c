@@ -185,6 +185,25 @@ static void compute_prefill(void)
     engine_stop(e);
 }
 
+/* A wild access ends a loader with SIGSEGV: like kill -9, what it had read is not used unless it was
+ * complete. */
+static void loader_segv(void)
+{
+    struct engine *e = engine_new();
+    baseline(0);
+    engine_start(e, scarce);
+    for (unsigned i = 0; i < TEST_PROMPTS; i++) {
+        pid_t pid = engine_pid(e, "loader", 0, 0);
+        struct generation *g = generation_start(e, test_prompt(i), BASELINE_TOKENS);
+        wait_tokens(g, 20);
+        CHECK(kill(pid, SIGSEGV) == 0, "the loader exited on its own");
+        engine_pid(e, "loader", 0, pid);
+        check_text(g, i, "SIGSEGV");
+    }
+    CHECK(engine_restarts(e, "loader", 0) >= TEST_PROMPTS, "too few restarts");
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -192,6 +211,7 @@ int main(int argc, char **argv)
         ROW(kill_compute),          ROW(kill_pairs),     ROW(loader_reads_pending),
         ROW(loader_before_publish), ROW(cache_reserved), ROW(cache_cleaning),
         ROW(compute_mid_token),     ROW(compute_pinned), ROW(compute_prefill),
+        ROW(loader_segv),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -153,6 +153,8 @@ START_TEST(files)
     ck_assert_int_eq(params_load(&p, "/", &e), -1); /* opens, but cannot be read */
     ck_assert_int_eq(load_text("queue-depth = 8\nqueue-depth\n"), -1);
     ck_assert_msg(strstr(e.text, ":2: expected 'name = value'") != NULL, "%s", e.text);
+    ck_assert_int_eq(load_text("queue depth = 8\n"), -1); /* not "queue", nor "queue-depth" */
+    ck_assert_msg(strstr(e.text, ":1: unknown parameter 'queue depth'") != NULL, "%s", e.text);
     ck_assert_int_eq(load_text("\n\nqueue_depth = many\n"), -1);
     ck_assert_msg(strstr(e.text, ":3: --queue-depth: 'many'") != NULL, "%s", e.text);
     ck_assert_int_eq(load_text("config = x\n"), -1); /* a file cannot name another */
