@@ -78,7 +78,7 @@ static void check_model(struct offline_model *m, const char *key)
 static void check_file(const char *path, const char *name)
 {
     struct error error;
-    struct offline_model *m = offline_open(path, &error);
+    struct offline_model *m = offline_open(path, model_index_build, &error);
     sl_assert(m);
     check_model(m, name);
     offline_close(m);
