@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layout after the header: token logs, log-probabilities, then the keys and values of each row: for
+/* Layout after the header: token logs, log-probabilities, then the keys and values of each slot: for
  * every layer a region of keys and one of values, `context` positions long and page-aligned. A
  * sequence's part of each region is a prefix that can be allocated and punched separately. */
 #include "shm/kv/kv.h"
@@ -38,14 +38,14 @@ static void fill_shape(struct kv_head *h, const struct model_hparams *p, uint32_
     h->logs_offset = align_up(sizeof *h, PAGE_BYTES);
     h->logprobs_offset = h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
     h->kv_offset = h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
-    h->kv_row_bytes = 2 * (uint64_t)h->layers * region_bytes(h, context);
+    h->kv_slot_bytes = 2 * (uint64_t)h->layers * region_bytes(h, context);
 }
 
 uint64_t kv_bytes(const struct model_hparams *h, uint32_t context)
 {
     struct kv_head shape; /* only its shape fields are used */
     fill_shape(&shape, h, context);
-    return shape.kv_offset + KV_REQUESTS_MAX * shape.kv_row_bytes;
+    return shape.kv_offset + KV_SLOTS * shape.kv_slot_bytes;
 }
 
 uint64_t kv_sequence_bytes(const struct model_hparams *h, uint32_t tokens)
@@ -71,8 +71,8 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
     bool fits = s.bytes >= sizeof *h && h->context > 0 && h->layers > 0 &&
                 h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
                 h->kv_offset == h->logs_offset + 2 * KV_REQUESTS_MAX * log_row_bytes(h) &&
-                h->kv_row_bytes == 2 * (uint64_t)h->layers * region_bytes(h, h->context) &&
-                h->kv_offset + KV_REQUESTS_MAX * h->kv_row_bytes <= s.bytes;
+                h->kv_slot_bytes == 2 * (uint64_t)h->layers * region_bytes(h, h->context) &&
+                h->kv_offset + KV_SLOTS * h->kv_slot_bytes <= s.bytes;
     if (!fits) {
         error_set(error, ERR_FAILED,
                   "kv segment: the shape does not match its size of %" PRIu64 " bytes", s.bytes);
@@ -100,21 +100,21 @@ float *kv_logprobs(const struct kv *kv, uint32_t row)
     return log_row(kv, kv->head->logprobs_offset, row);
 }
 
-static uint64_t region_offset(const struct kv *kv, uint32_t row, uint32_t region)
+static uint64_t region_offset(const struct kv *kv, uint32_t slot, uint32_t region)
 {
     const struct kv_head *h = kv->head;
-    sl_assert(row < KV_REQUESTS_MAX && region < 2 * h->layers);
-    return h->kv_offset + row * h->kv_row_bytes + region * region_bytes(h, h->context);
+    sl_assert(slot < KV_SLOTS && region < 2 * h->layers);
+    return h->kv_offset + slot * h->kv_slot_bytes + region * region_bytes(h, h->context);
 }
 
-uint16_t *kv_keys(const struct kv *kv, uint32_t row, uint32_t layer)
+uint16_t *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer)
 {
-    return (void *)((char *)kv->segment.base + region_offset(kv, row, 2 * layer));
+    return (void *)((char *)kv->segment.base + region_offset(kv, slot, 2 * layer));
 }
 
-uint16_t *kv_values(const struct kv *kv, uint32_t row, uint32_t layer)
+uint16_t *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer)
 {
-    return (void *)((char *)kv->segment.base + region_offset(kv, row, 2 * layer + 1));
+    return (void *)((char *)kv->segment.base + region_offset(kv, slot, 2 * layer + 1));
 }
 
 static int no_space(uint64_t bytes, const char *what, int rc, struct error *error)
@@ -124,24 +124,6 @@ static int no_space(uint64_t bytes, const char *what, int rc, struct error *erro
                            bytes_format(bytes, text), what);
 }
 
-int kv_row_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, void (*alive)(void *arg),
-                    void *arg, struct error *error)
-{
-    const struct kv_head *h = kv->head;
-    sl_assert(tokens <= h->context);
-    uint64_t bytes = region_bytes(h, tokens);
-    for (uint32_t region = 0; region < 2 * h->layers; region++) {
-        int rc = segment_allocate(kv->segment.fd, region_offset(kv, row, region), bytes);
-        if (alive)
-            alive(arg);
-        if (rc == 0)
-            continue;
-        kv_row_release(kv, row);
-        return no_space(bytes * 2 * h->layers, "KV cache", rc, error);
-    }
-    return 0;
-}
-
 static void punch(const struct kv *kv, uint64_t offset, uint64_t bytes)
 {
     int rc = segment_punch(kv->segment.fd, offset, bytes);
@@ -149,9 +131,55 @@ static void punch(const struct kv *kv, uint64_t offset, uint64_t bytes)
         sl_panic("cannot punch the kv segment: %s", strerror(-rc));
 }
 
-void kv_row_release(const struct kv *kv, uint32_t row)
+static void shrink(const struct kv *kv, uint32_t slot, uint32_t tokens)
 {
-    punch(kv, region_offset(kv, row, 0), kv->head->kv_row_bytes);
+    const struct kv_head *h = kv->head;
+    uint64_t from = region_bytes(h, tokens), to = region_bytes(h, h->context);
+    for (uint32_t region = 0; from < to && region < 2 * h->layers; region++)
+        punch(kv, region_offset(kv, slot, region) + from, to - from);
+}
+
+static int grow(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t tokens,
+                void (*alive)(void *arg), void *arg, struct error *error)
+{
+    const struct kv_head *h = kv->head;
+    uint64_t from = region_bytes(h, before), to = region_bytes(h, tokens);
+    for (uint32_t region = 0; from < to && region < 2 * h->layers; region++) {
+        int rc =
+            segment_allocate(kv->segment.fd, region_offset(kv, slot, region) + from, to - from);
+        if (alive)
+            alive(arg);
+        if (rc == 0)
+            continue;
+        shrink(kv, slot, before);
+        return no_space((to - from) * 2 * h->layers, "KV cache", rc, error);
+    }
+    return 0;
+}
+
+int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
+                   void *arg, struct error *error)
+{
+    sl_assert(slot < KV_SLOTS && tokens <= kv->head->context);
+    struct kv_slot *s = &kv->head->slot[slot];
+    uint32_t before = atomic_load(&s->allocated);
+    if (tokens > before) {
+        atomic_store(&s->allocated, tokens);
+        if (grow(kv, slot, before, tokens, alive, arg, error) == 0)
+            return 0;
+        atomic_store(&s->allocated, before);
+        return -1;
+    }
+    if (tokens < before)
+        shrink(kv, slot, tokens);
+    atomic_store(&s->allocated, tokens);
+    return 0;
+}
+
+void kv_slot_release(const struct kv *kv, uint32_t slot)
+{
+    shrink(kv, slot, 0);
+    atomic_store(&kv->head->slot[slot].allocated, 0);
 }
 
 int kv_log_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct error *error)

@@ -2,8 +2,10 @@
 /* Request table, token logs and KV cache. Writer: compute only (the main thread admits, the runner
  * appends). They survive compute: its successor resumes every row that is QUEUED or RUNNING. The
  * token log is authoritative: it is appended (release) after the barrier that ends the token. KV
- * rows below kv_valid are complete, everything else is recomputed. The KV bytes of a row are
- * fallocated when it becomes RUNNING and punched when it ends. */
+ * rows below kv_valid are complete, everything else is recomputed.
+ *
+ * Keys and values are in slots, which exist independently of the rows of the request table: a slot
+ * belongs to the RUNNING request. Its memory is fallocated as the sequence grows, and punched. */
 #ifndef SLUICE_SHM_KV_KV_H
 #define SLUICE_SHM_KV_KV_H
 
@@ -71,6 +73,14 @@ struct kv_request {
     char error_text[256];
 };
 
+#define KV_SLOTS 1
+
+/* Memory of the keys and values of one sequence. Writer: runner. */
+struct kv_slot {
+    _Atomic uint32_t allocated; /* positions that may have memory: raised before, lowered after */
+    uint32_t reserved;
+};
+
 #define KV_FLAG_IGNORE_EOS   1u
 #define KV_FLAG_SCORE_PROMPT 2u
 
@@ -79,8 +89,8 @@ struct kv_head {
     uint32_t layers, kv_heads, head_size, context; /* context: positions per request (--ctx-size) */
     uint64_t logs_offset;     /* KV_REQUESTS_MAX rows of uint32_t[context], each whole pages */
     uint64_t logprobs_offset; /* the same, of float */
-    uint64_t kv_offset;       /* page-aligned; kv_row_bytes per request, sparse */
-    uint64_t kv_row_bytes;
+    uint64_t kv_offset;       /* page-aligned; kv_slot_bytes per slot, sparse */
+    uint64_t kv_slot_bytes;
     _Atomic uint64_t next_id, next_arrival;
     _Atomic uint32_t isa; /* enum kernel_isa + 1 once chosen: a successor must use the same */
     /* The submit call that was handled last; a successor finds it after a crash in the middle of it. */
@@ -89,6 +99,7 @@ struct kv_head {
     uint32_t submit_runs;    /* 1: it is being handled */
     uint32_t crashes_before; /* crashes of compute when this one started */
     uint32_t reserved[10];
+    struct kv_slot slot[KV_SLOTS];
     struct kv_request request[KV_REQUESTS_MAX];
 };
 
@@ -106,16 +117,16 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
 _Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row); /* [context] */
 float *kv_logprobs(const struct kv *kv, uint32_t row);       /* [context]; NaN where none was
                                                               * recorded */
-/* K or V (F16) of one layer of a request: [position][kv_head][head_size]. */
-uint16_t *kv_keys(const struct kv *kv, uint32_t row, uint32_t layer);
-uint16_t *kv_values(const struct kv *kv, uint32_t row, uint32_t layer);
+/* K or V (F16) of one layer in a slot: [position][kv_head][head_size]. */
+uint16_t *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer);
+uint16_t *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer);
 
-/* Allocates the KV of `tokens` positions of a row (whole pages per layer). -1 with *error. `alive`
- * (may be NULL) is called between layers: gigabytes take seconds. kv_row_release frees all of
- * it. */
-int kv_row_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, void (*alive)(void *arg),
-                    void *arg, struct error *error);
-void kv_row_release(const struct kv *kv, uint32_t row);
+/* Gives a slot memory for `tokens` positions (whole pages per layer), or takes what is beyond them;
+ * rows below stay as they are. -1 with *error: the slot is as before. `alive` (may be NULL) is
+ * called between layers: gigabytes take seconds. kv_slot_release frees all of it. */
+int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
+                   void *arg, struct error *error);
+void kv_slot_release(const struct kv *kv, uint32_t slot);
 
 /* Allocates the token log and log-probabilities of `tokens` tokens of a row, at submit and before
  * the first store; kv_log_release frees them when the row becomes FREE. Without it a full /dev/shm

@@ -9,6 +9,9 @@
 #include "lib/base/assert.h"
 #include "procs/engine/compute/compute.h"
 
+#define SLOT          0   /* of the KV segment: one sequence is computed at a time */
+#define GROWTH_TOKENS 256 /* KV memory is allocated in steps */
+
 struct sequence {
     struct runner *runner;
     struct kv_request *request;
@@ -75,7 +78,7 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
                                     .p95_ms = histogram_quantile(&r->token_ns, 0.95) / 1e6,
                                     .p99_ms = histogram_quantile(&r->token_ns, 0.99) / 1e6};
     log_event(s, ACCESS_SEQUENCE_END, get(&q->log_tokens), 0);
-    kv_row_release(&r->child->kv, s->row);
+    kv_slot_release(&r->child->kv, SLOT);
     counter_set(r->child->row, CTR_COMPUTE_kv_bytes, 0);
     counter_set(r->child->row, CTR_COMPUTE_sequences_running, 0);
     child_progress(r->child);
@@ -167,6 +170,19 @@ static int switch_preset(struct sequence *s, struct error *error)
     return 0;
 }
 
+/* Memory for the tokens of the log and some more: an answer may end long before its limit. */
+static int grow(struct sequence *s, struct error *error)
+{
+    struct child *child = s->runner->child;
+    uint64_t wanted = (uint64_t)get(&s->request->log_tokens) + GROWTH_TOKENS;
+    uint32_t tokens = wanted < s->positions ? (uint32_t)wanted : s->positions;
+    if (kv_slot_resize(&child->kv, SLOT, tokens, alive, s->runner, error) != 0)
+        return -1;
+    counter_set(child->row, CTR_COMPUTE_kv_bytes,
+                kv_sequence_bytes(&child->model->hparams, tokens));
+    return 0;
+}
+
 static int start_sequence(struct sequence *s, struct error *error)
 {
     struct runner *r = s->runner;
@@ -180,13 +196,13 @@ static int start_sequence(struct sequence *s, struct error *error)
     if (switch_preset(s, error) != 0)
         return -1;
     q->stats.preset = r->experts.preset;
-    if (kv_row_allocate(&child->kv, s->row, s->positions, alive, r, error) != 0)
+    /* A killed predecessor may not have got all of the memory it requested. */
+    atomic_store(&child->kv.head->slot[SLOT].allocated, get(&q->kv_valid));
+    if (grow(s, error) != 0)
         return -1;
-    counter_set(child->row, CTR_COMPUTE_kv_bytes,
-                kv_sequence_bytes(&child->model->hparams, s->positions));
     for (uint32_t l = 0; l < child->model->hparams.layers; l++) {
-        r->keys[l] = kv_keys(&child->kv, s->row, l);
-        r->values[l] = kv_values(&child->kv, s->row, l);
+        r->keys[l] = kv_keys(&child->kv, SLOT, l);
+        r->values[l] = kv_values(&child->kv, SLOT, l);
     }
     s->view = (struct core_sequence){.sequence = (uint32_t)atomic_load(&q->id),
                                      .keys = r->keys,
@@ -279,6 +295,8 @@ static int turn(struct sequence *s, struct error *error)
     uint64_t start = clock_now_ns();
     uint32_t position = get(&q->kv_valid), tokens = get(&q->log_tokens);
     sl_assert(position < tokens);
+    if (tokens > get(&r->child->kv.head->slot[SLOT].allocated) && grow(s, error) != 0)
+        return -1;
     uint32_t rows = tokens - position;
     rows = rows < core_chunk(r->core) ? rows : core_chunk(r->core);
     /* A chunk never contains both prompt and response tokens, so that their times are separate. */

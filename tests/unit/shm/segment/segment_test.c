@@ -210,17 +210,19 @@ static int create_on_full_tmpfs(void)
     kv_format(t.base, &h, 1024);
     if (kv_attach(t.fd, true, BOOT, &kv, &e) != 0)
         return 16;
-    uint64_t before = segment_allocated_bytes(t.fd);
-    for (uint32_t row = 0;; row++) {
-        if (kv_row_allocate(&kv, row, 512, NULL, NULL, &e) == 0)
-            continue; /* half a MiB each */
-        if (row == 0 || row > 2 || e.code != ERR_NO_MEMORY)
+    uint64_t first = 0;
+    for (uint32_t tokens = 64; tokens <= 1024; tokens += 64) {
+        uint64_t before = segment_allocated_bytes(t.fd);
+        if (kv_slot_resize(&kv, 0, tokens, NULL, NULL, &e) == 0) {
+            first = segment_allocated_bytes(t.fd);
+            continue;
+        }
+        if (first == 0 || e.code != ERR_NO_MEMORY)
             return 17;
-        kv_row_release(&kv, row - 1);
-        if (row == 1 && segment_allocated_bytes(t.fd) != before)
-            return 18; /* the failed call must have left nothing */
-        return 0;
+        /* the failed call must have left nothing */
+        return segment_allocated_bytes(t.fd) == before ? 0 : 18;
     }
+    return 19;
 }
 
 START_TEST(full_tmpfs)

@@ -36,33 +36,36 @@ START_TEST(kv_regions_do_not_overlap)
     for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++, at += PAGE_BYTES)
         ck_assert_ptr_eq((const char *)kv_logprobs(&kv, row), at);
     uint64_t region = (CONTEXT * POSITION + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-    for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++)
+    for (uint32_t slot = 0; slot < KV_SLOTS; slot++)
         for (uint32_t layer = 0; layer < 3; layer++, at += 2 * region) {
-            ck_assert_ptr_eq((const char *)kv_keys(&kv, row, layer), at);
-            ck_assert_ptr_eq((const char *)kv_values(&kv, row, layer), at + region);
+            ck_assert_ptr_eq((const char *)kv_keys(&kv, slot, layer), at);
+            ck_assert_ptr_eq((const char *)kv_values(&kv, slot, layer), at + region);
         }
     ck_assert_uint_le((uint64_t)(at - (const char *)kv.segment.base), kv.segment.bytes);
     segment_detach(&kv.segment);
 }
 END_TEST
 
-START_TEST(kv_rows_have_the_stated_size)
+START_TEST(kv_slots_have_the_stated_size)
 {
     struct kv kv = kv_open();
     struct error e;
+    uint32_t slot = KV_SLOTS - 1;
     uint64_t empty = segment_allocated_bytes(kv.segment.fd);
-    for (uint32_t tokens = 1; tokens <= CONTEXT; tokens += 111) {
-        ck_assert_int_eq(kv_row_allocate(&kv, 5, tokens, NULL, NULL, &e), 0);
+    static const uint32_t sizes[] = {1, 112, 1000, 999, 52, 51, 600, 0, 7};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        uint32_t tokens = sizes[i];
+        ck_assert_int_eq(kv_slot_resize(&kv, slot, tokens, NULL, NULL, &e), 0);
         uint64_t bytes = segment_allocated_bytes(kv.segment.fd) - empty;
         ck_assert_uint_eq(bytes, kv_sequence_bytes(&shape, tokens));
         for (uint32_t layer = 0; layer < 3; layer++) {
-            memset(kv_keys(&kv, 5, layer), 1, (size_t)tokens * POSITION);
-            memset(kv_values(&kv, 5, layer), 2, (size_t)tokens * POSITION);
+            memset(kv_keys(&kv, slot, layer), 1, (size_t)tokens * POSITION);
+            memset(kv_values(&kv, slot, layer), 2, (size_t)tokens * POSITION);
         }
         ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd) - empty, bytes);
-        kv_row_release(&kv, 5);
-        ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd), empty);
     }
+    kv_slot_release(&kv, slot);
+    ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd), empty);
     ck_assert_int_eq(kv_log_allocate(&kv, 63, CONTEXT, &e), 0);
     ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd) - empty, 2 * PAGE_BYTES);
     kv_log_release(&kv, 63);
@@ -212,7 +215,7 @@ int main(void)
     Suite *suite = suite_create("tables");
     TCase *t = tcase_create("kv");
     tcase_add_test(t, kv_regions_do_not_overlap);
-    tcase_add_test(t, kv_rows_have_the_stated_size);
+    tcase_add_test(t, kv_slots_have_the_stated_size);
     tcase_add_test(t, kv_bad_shape);
     suite_add_tcase(suite, t);
     t = tcase_create("procs");
