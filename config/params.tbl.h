@@ -48,6 +48,10 @@ PARAM_U64(threads, 0, 0, 256, "threads", "compute threads; 0: one per core")
 PARAM_U64(
     ctx_size, 2048, 16, 1048576, "tokens",
     "maximum tokens of a sequence (prompt and response); its KV cache counts against the budget")
+PARAM_BYTES(keep_kv, 1099511627776, 0, UINT64_MAX / 4,
+            "maximum keys and values kept after a sequence for a prompt that begins with the same "
+            "tokens; 0: none. They take no more than the KV cache of --ctx-size, which the budget "
+            "holds anyway, and yield to a sequence that needs it")
 PARAM_U64(prefill_chunk, 256, 1, 4096, "tokens", "prompt tokens computed in one pass")
 PARAM_U64(max_queue, 16, 1, 32, "requests",
           "maximum waiting sequences; further requests are rejected as busy")

@@ -260,7 +260,7 @@ static int parse_forced(const json_t *body, struct engine_submit *out, struct er
 
 void engine_submit_defaults(struct engine_submit *s)
 {
-    *s = (struct engine_submit){.max_tokens = 128};
+    *s = (struct engine_submit){.max_tokens = 128, .cache_prompt = true};
     sampling_defaults(&s->sampling);
 }
 
@@ -270,7 +270,7 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
     json_t *sampling = json_object_get(body, "sampling");
     if (only_known(body,
                    ",request_key,prompt,ids,max_tokens,ignore_eos,special,logprobs,"
-                   "score_prompt,sampling,forced,stop,",
+                   "score_prompt,sampling,forced,stop,cache_prompt,",
                    error) != 0 ||
         check_key(body, out, error) != 0 || parse_prompt(body, out, error) != 0 ||
         get_int(body, "max_tokens", 0, ENGINE_TOKENS_MAX, &out->max_tokens, error) != 0 ||
@@ -278,6 +278,7 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
         get_bool(body, "ignore_eos", &out->ignore_eos, error) != 0 ||
         parse_special(body, out, error) != 0 ||
         get_bool(body, "score_prompt", &out->score_prompt, error) != 0 ||
+        get_bool(body, "cache_prompt", &out->cache_prompt, error) != 0 ||
         parse_forced(body, out, error) != 0 || parse_stops(body, out, error) != 0)
         return -1;
     return sampling ? sampling_parse(sampling, &out->sampling, error) : 0;
@@ -322,7 +323,21 @@ int engine_cancel_parse(json_t *body, uint64_t *id, struct error *error)
     return only_known(body, ",sequence,", error) != 0 ? -1 : get_sequence(body, id, error);
 }
 
+int engine_count_parse(json_t *body, struct engine_submit *out, struct error *error)
+{
+    engine_submit_defaults(out);
+    return only_known(body, ",prompt,ids,special,", error) != 0 ||
+                   parse_prompt(body, out, error) != 0 || parse_special(body, out, error) != 0
+               ? -1
+               : 0;
+}
+
 /* Replies, server side. */
+
+json_t *engine_count_reply(uint64_t tokens, uint32_t context)
+{
+    return json_pack("{s:I, s:I}", "tokens", (json_int_t)tokens, "context", (json_int_t)context);
+}
 
 json_t *engine_submit_reply(uint64_t id, uint32_t prompt_tokens)
 {
@@ -401,6 +416,12 @@ static int make_key(char key[33], struct error *error)
     return 0;
 }
 
+static bool put_prompt(json_t *request, const struct engine_submit *s)
+{
+    return s->prompt ? put(request, "prompt", json_stringn(s->prompt, s->prompt_bytes))
+                     : put(request, "ids", ids_json(s->prompt_ids, s->prompt_ids_count));
+}
+
 static json_t *submit_json(const struct engine_submit *s, const char *key)
 {
     json_t *request = json_object();
@@ -410,10 +431,10 @@ static json_t *submit_json(const struct engine_submit *s, const char *key)
                 (s->special.count == 0 || !s->prompt || put(request, "special", special_json(s))) &&
                 put(request, "logprobs", json_integer(s->logprobs)) &&
                 put(request, "score_prompt", json_boolean(s->score_prompt)) &&
+                put(request, "cache_prompt", json_boolean(s->cache_prompt)) &&
                 put(request, "sampling", sampling_json(&s->sampling)) &&
                 (s->stops.count == 0 || put(request, "stop", stops_json(&s->stops))) &&
-                (s->prompt ? put(request, "prompt", json_stringn(s->prompt, s->prompt_bytes))
-                           : put(request, "ids", ids_json(s->prompt_ids, s->prompt_ids_count))) &&
+                put_prompt(request, s) &&
                 (!s->forced || put(request, "forced", ids_json(s->forced, s->forced_count)));
     if (fine)
         return request;
@@ -591,6 +612,31 @@ int engine_cancel(struct rpc_client *c, uint64_t id, struct error *error)
         return -1;
     json_decref(reply);
     return 0;
+}
+
+int engine_count(struct rpc_client *c, const struct engine_submit *s, uint64_t *tokens,
+                 uint64_t *context, struct error *error)
+{
+    json_t *reply, *request = json_object();
+    int64_t counted = -1, size = -1;
+    bool fine = request &&
+                (s->special.count == 0 || !s->prompt || put(request, "special", special_json(s))) &&
+                put_prompt(request, s);
+    if (!fine) {
+        json_decref(request);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
+    }
+    if (rpc_call(c, "count", request, ENGINE_SUBMIT_MS, &reply, error) != 0)
+        return -1;
+    int rc = get_int(reply, "tokens", 0, INT64_MAX, &counted, error);
+    if (rc == 0)
+        rc = get_int(reply, "context", 1, UINT32_MAX, &size, error);
+    json_decref(reply);
+    if (rc == 0 && (counted < 0 || size < 0))
+        rc = error_set(error, ERR_FAILED, "invalid reply from the engine: no number of tokens");
+    *tokens = (uint64_t)counted;
+    *context = (uint64_t)size;
+    return rc;
 }
 
 int control_call(struct rpc_client *c, const char *op, json_t *fields, json_t **reply,

@@ -42,7 +42,8 @@ struct engine_submit {
     bool ignore_eos;
     struct text_ranges special; /* of the prompt: where the text of a control token is that token.
                                  * text_ranges_all: everywhere. Borrowed */
-    int64_t logprobs;           /* 0: none; else record the log-probability of each chosen token */
+    bool cache_prompt; /* reuse kept keys and values, and leave its own; false: for measurements */
+    int64_t logprobs;  /* 0: none; else record the log-probability of each chosen token */
     bool score_prompt; /* eval: record log-probabilities of the prompt's tokens, sample nothing */
     const char *request_key; /* unique key made by the client: a repeated submit returns the same
                               * id; NULL: made by the stub */
@@ -81,6 +82,9 @@ int engine_next(struct rpc_client *c, uint64_t id, uint64_t from, unsigned wait_
                 struct engine_next *next, struct error *error);
 void engine_next_free(struct engine_next *next);
 int engine_cancel(struct rpc_client *c, uint64_t id, struct error *error);
+/* How many tokens the prompt of a submit has, and the engine's context (--ctx-size). */
+int engine_count(struct rpc_client *c, const struct engine_submit *s, uint64_t *tokens,
+                 uint64_t *context, struct error *error);
 
 /* The same calls split into request and reply, for non-blocking callers (ipc/rpc/async.h). Requests
  * are new references; NULL when out of memory, for submit also with *error. engine_next_read always
@@ -101,11 +105,14 @@ void engine_submit_parsed_free(struct engine_submit *out);
 int engine_next_parse(json_t *body, uint64_t *id, uint64_t *from, unsigned *wait_ms,
                       struct error *error);
 int engine_cancel_parse(json_t *body, uint64_t *id, struct error *error);
+/* Of *out, only the fields of the prompt are set. */
+int engine_count_parse(json_t *body, struct engine_submit *out, struct error *error);
 
 /* Reply fields for rpc_reply. `reply` of next is not used; a reference to stats is added. Text
  * bytes that are not UTF-8 become U+FFFD. NULL when out of memory. */
 json_t *engine_submit_reply(uint64_t id, uint32_t prompt_tokens);
 json_t *engine_next_reply(const struct engine_next *next);
+json_t *engine_count_reply(uint64_t tokens, uint32_t context);
 
 /* Control calls: status, stats, budget, throttle, restart, replace, drain, stop. `fields` is
  * stolen. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layout after the header: token logs, log-probabilities, then the keys and values of each slot: for
+/* Layout after the header: token logs, log-probabilities, logs of the slots, then the keys and values of each slot: for
  * every layer a region of keys and one of values, `context` positions long and page-aligned. A
  * sequence's part of each region is a prefix that can be allocated and punched separately. */
 #include "shm/kv/kv.h"
@@ -37,7 +37,8 @@ static void fill_shape(struct kv_head *h, const struct model_hparams *p, uint32_
     h->context = context;
     h->logs_offset = align_up(sizeof *h, PAGE_BYTES);
     h->logprobs_offset = h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
-    h->kv_offset = h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
+    h->slot_logs_offset = h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
+    h->kv_offset = h->slot_logs_offset + KV_SLOTS * log_row_bytes(h);
     h->kv_slot_bytes = 2 * (uint64_t)h->layers * region_bytes(h, context);
 }
 
@@ -54,6 +55,19 @@ uint64_t kv_sequence_bytes(const struct model_hparams *h, uint32_t tokens)
     return 2 * (uint64_t)h->layers * align_up(region, PAGE_BYTES);
 }
 
+uint32_t kv_tokens_within(const struct model_hparams *h, uint64_t bytes, uint32_t max)
+{
+    uint32_t low = 0, high = max;
+    while (low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+        if (kv_sequence_bytes(h, middle) <= bytes)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 void kv_format(void *base, const struct model_hparams *h, uint32_t context)
 {
     struct kv_head *head = base;
@@ -68,11 +82,12 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
     if (segment_attach(fd, SEGMENT_KV, writable, boot, &s, error) != 0)
         return -1;
     struct kv_head *h = s.base;
-    bool fits = s.bytes >= sizeof *h && h->context > 0 && h->layers > 0 &&
-                h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
-                h->kv_offset == h->logs_offset + 2 * KV_REQUESTS_MAX * log_row_bytes(h) &&
-                h->kv_slot_bytes == 2 * (uint64_t)h->layers * region_bytes(h, h->context) &&
-                h->kv_offset + KV_SLOTS * h->kv_slot_bytes <= s.bytes;
+    bool fits =
+        s.bytes >= sizeof *h && h->context > 0 && h->layers > 0 &&
+        h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
+        h->kv_offset == h->logs_offset + (2 * KV_REQUESTS_MAX + KV_SLOTS) * log_row_bytes(h) &&
+        h->kv_slot_bytes == 2 * (uint64_t)h->layers * region_bytes(h, h->context) &&
+        h->kv_offset + KV_SLOTS * h->kv_slot_bytes <= s.bytes;
     if (!fits) {
         error_set(error, ERR_FAILED,
                   "kv segment: the shape does not match its size of %" PRIu64 " bytes", s.bytes);
@@ -93,6 +108,12 @@ static void *log_row(const struct kv *kv, uint64_t offset, uint32_t row)
 _Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row)
 {
     return log_row(kv, kv->head->logs_offset, row);
+}
+
+_Atomic uint32_t *kv_slot_log(const struct kv *kv, uint32_t slot)
+{
+    sl_assert(slot < KV_SLOTS);
+    return log_row(kv, kv->head->slot_logs_offset, slot);
 }
 
 float *kv_logprobs(const struct kv *kv, uint32_t row)
@@ -202,4 +223,20 @@ void kv_log_release(const struct kv *kv, uint32_t row)
     uint64_t bytes = log_row_bytes(kv->head), at = row * bytes;
     punch(kv, kv->head->logs_offset + at, bytes);
     punch(kv, kv->head->logprobs_offset + at, bytes);
+}
+
+int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error)
+{
+    sl_assert(slot < KV_SLOTS && tokens <= kv->head->context);
+    uint64_t bytes = align_up((uint64_t)tokens * sizeof(uint32_t), PAGE_BYTES);
+    int rc = segment_allocate(kv->segment.fd,
+                              kv->head->slot_logs_offset + slot * log_row_bytes(kv->head), bytes);
+    return rc == 0 ? 0 : no_space(bytes, "token log", rc, error);
+}
+
+void kv_slot_log_release(const struct kv *kv, uint32_t slot)
+{
+    sl_assert(slot < KV_SLOTS);
+    uint64_t bytes = log_row_bytes(kv->head);
+    punch(kv, kv->head->slot_logs_offset + slot * bytes, bytes);
 }

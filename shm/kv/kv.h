@@ -4,8 +4,9 @@
  * token log is authoritative: it is appended (release) after the barrier that ends the token. KV
  * rows below kv_valid are complete, everything else is recomputed.
  *
- * Keys and values are in slots, which exist independently of the rows of the request table: a slot
- * belongs to the RUNNING request. Its memory is fallocated as the sequence grows, and punched. */
+ * Keys and values are in slots, which exist independently of the rows of the request table. A slot
+ * is empty, belongs to the RUNNING request, or is kept after its end for a prompt that begins with
+ * the same tokens. Its memory is fallocated as the sequence grows, and punched. */
 #ifndef SLUICE_SHM_KV_KV_H
 #define SLUICE_SHM_KV_KV_H
 
@@ -41,6 +42,7 @@ struct kv_stats { /* statistics of one request; JSON names are those of generate
     uint64_t hits, hits_inflight, misses, skipped, low_precision_accesses;
     uint64_t evictions_before, evictions_after, bytes_read_before, bytes_read_after;
     uint64_t resumes; /* number of resumes after restarts of compute */
+    uint64_t cached;  /* tokens of the prompt whose rows were kept from an earlier sequence */
     uint64_t preset;  /* preset of the sequence (lib/policy/presets/presets.h); the active one may
                        * differ by now */
 };
@@ -73,23 +75,34 @@ struct kv_request {
     char error_text[256];
 };
 
-#define KV_SLOTS 1
+#define KV_SLOTS 2 /* of the RUNNING sequence, and a kept one */
 
-/* Memory of the keys and values of one sequence. Writer: runner. */
+/* Memory of the keys and values of one sequence. Writer: runner.
+ *
+ *   empty (rows 0) -> owned (owner) -> kept (rows > 0) -> owned by the next sequence, or empty
+ *
+ * Which slot a RUNNING request has is decided by `owner` alone, the last field stored when a slot is
+ * taken and before the end state of the request: a successor of compute finds either, whenever its
+ * predecessor was killed. */
 struct kv_slot {
+    _Atomic uint64_t owner;     /* id of the RUNNING request; 0: none */
+    _Atomic uint32_t rows;      /* rows [0, rows) are those of the tokens in the slot's log; release
+                                 * after both. Owned: those that were taken over */
     _Atomic uint32_t allocated; /* positions that may have memory: raised before, lowered after */
-    uint32_t reserved;
+    uint32_t preset, lossy;     /* of the sequence that computed the rows */
 };
 
 #define KV_FLAG_IGNORE_EOS   1u
 #define KV_FLAG_SCORE_PROMPT 2u
+#define KV_FLAG_NO_CACHE     4u /* neither uses nor leaves a kept slot */
 
 struct kv_head {
     struct segment_head segment;
     uint32_t layers, kv_heads, head_size, context; /* context: positions per request (--ctx-size) */
-    uint64_t logs_offset;     /* KV_REQUESTS_MAX rows of uint32_t[context], each whole pages */
-    uint64_t logprobs_offset; /* the same, of float */
-    uint64_t kv_offset;       /* page-aligned; kv_slot_bytes per slot, sparse */
+    uint64_t logs_offset;      /* KV_REQUESTS_MAX rows of uint32_t[context], each whole pages */
+    uint64_t logprobs_offset;  /* the same, of float */
+    uint64_t slot_logs_offset; /* KV_SLOTS rows of uint32_t[context]: tokens of kept rows */
+    uint64_t kv_offset;        /* page-aligned; kv_slot_bytes per slot, sparse */
     uint64_t kv_slot_bytes;
     _Atomic uint64_t next_id, next_arrival;
     _Atomic uint32_t isa; /* enum kernel_isa + 1 once chosen: a successor must use the same */
@@ -114,8 +127,9 @@ uint64_t kv_sequence_bytes(const struct model_hparams *h, uint32_t tokens);
 void kv_format(void *base, const struct model_hparams *h, uint32_t context);
 int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error *error);
 
-_Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row); /* [context] */
-float *kv_logprobs(const struct kv *kv, uint32_t row);       /* [context]; NaN where none was
+_Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row);       /* [context] */
+_Atomic uint32_t *kv_slot_log(const struct kv *kv, uint32_t slot); /* [context] */
+float *kv_logprobs(const struct kv *kv, uint32_t row);             /* [context]; NaN where none was
                                                               * recorded */
 /* K or V (F16) of one layer in a slot: [position][kv_head][head_size]. */
 uint16_t *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer);
@@ -127,6 +141,13 @@ uint16_t *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer);
 int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
                    void *arg, struct error *error);
 void kv_slot_release(const struct kv *kv, uint32_t slot);
+
+/* Allocates the slot's log for `tokens` tokens; kv_slot_log_release frees it. */
+int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error);
+void kv_slot_log_release(const struct kv *kv, uint32_t slot);
+
+/* How many tokens, at most `max`, have keys and values of at most `bytes`. */
+uint32_t kv_tokens_within(const struct model_hparams *h, uint64_t bytes, uint32_t max);
 
 /* Allocates the token log and log-probabilities of `tokens` tokens of a row, at submit and before
  * the first store; kv_log_release frees them when the row becomes FREE. Without it a full /dev/shm

@@ -38,6 +38,17 @@ static inline uint64_t model_kv_elements(const struct model_hparams *h)
     return (uint64_t)h->kv_heads * h->head_size;
 }
 
+/* To how many rows the state of a sequence of `rows` tokens can be cut back, at most `wanted`: the
+ * first rows of a kept sequence serve a prompt that begins with the same tokens. Attention over all
+ * positions: any number, as a row depends on earlier tokens only. A recurrent state, or a window
+ * whose older rows were overwritten, allows fewer. */
+static inline uint32_t model_state_cut(const struct model_hparams *h, uint32_t rows,
+                                       uint32_t wanted)
+{
+    (void)h;
+    return wanted < rows ? wanted : rows;
+}
+
 /* What the RMSNorm of q and k covers. */
 enum qk_norm {
     QK_NORM_NONE,

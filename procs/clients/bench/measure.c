@@ -80,6 +80,7 @@ static struct engine_submit request_of(const struct bench *b, const struct token
     submit.forced_count = t->count[test] - submit.prompt_ids_count;
     submit.max_tokens = (int64_t)submit.forced_count;
     submit.ignore_eos = true;
+    submit.cache_prompt = false;
     submit.sampling.temperature = 0;
     return submit;
 }

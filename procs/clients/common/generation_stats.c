@@ -10,6 +10,7 @@
 /* Statistics of the sequence; a key that an older engine does not report becomes 0. X(key, kind) */
 #define SEQUENCE_STATS(X)                                                                          \
     X("prompt_tokens", integer)                                                                    \
+    X("cached_tokens", integer)                                                                    \
     X("tokens", integer)                                                                           \
     X("ttft_ms", real)                                                                             \
     X("prefill_tps", real)                                                                         \
@@ -137,8 +138,10 @@ void generation_stats_print_all(FILE *out, const json_t *f)
     bytes_format(lookup_u64(f, "resident_budget_bytes"), resident);
     generation_stats_print(out, f);
     fprintf(out,
-            "prompt: %" PRIu64 " tokens at %.1f tokens/s; %.0f ms stalled on experts\n"
+            "prompt: %" PRIu64 " tokens (%" PRIu64
+            " kept) at %.1f tokens/s; %.0f ms stalled on experts\n"
             "memory: arena %s; budget for all experts resident: about %s\n",
-            lookup_u64(f, "prompt_tokens"), json_number_value(json_object_get(f, "prefill_tps")),
+            lookup_u64(f, "prompt_tokens"), lookup_u64(f, "cached_tokens"),
+            json_number_value(json_object_get(f, "prefill_tps")),
             json_number_value(json_object_get(f, "stall_ms")), arena, resident);
 }

@@ -56,6 +56,17 @@ int stream_submit(struct session *s, struct engine_submit *submit, uint64_t *id,
     return result;
 }
 
+int stream_count(struct session *s, const struct engine_submit *submit, uint64_t *tokens,
+                 uint64_t *context, struct error *error)
+{
+    uint64_t gone_since = 0;
+    int result;
+    do
+        result = engine_count(s->engine, submit, tokens, context, error);
+    while (result != 0 && worth_repeating(s, &gone_since, error));
+    return result;
+}
+
 static int grow(void **array, size_t bytes)
 {
     void *grown = realloc(*array, bytes);

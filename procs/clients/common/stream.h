@@ -32,6 +32,10 @@ int stream_submit(struct session *s, struct engine_submit *submit, uint64_t *id,
 int stream_follow(struct session *s, uint64_t id, stream_sink *sink, void *arg,
                   struct stream_result *result, struct error *error);
 
+/* Counts the tokens of a request's prompt, and those of the engine's context. */
+int stream_count(struct session *s, const struct engine_submit *submit, uint64_t *tokens,
+                 uint64_t *context, struct error *error);
+
 /* Reads one reply of a sequence, starting at token *from, into a result that was initialised with
  * zeroes, and advances *from. 1: ended, 0: more to come, -1 as stream_run. */
 int stream_step(struct session *s, uint64_t id, uint64_t *from, stream_sink *sink, void *arg,

@@ -69,6 +69,15 @@ static int cmd_set(struct repl *r, char *arguments, struct error *error)
     return settings_set(r, arguments, error);
 }
 
+static void print_context(const struct repl *r)
+{
+    if (r->context_size)
+        printf(", context %" PRIu64 " of %" PRIu64 " tokens", r->context_used, r->context_size);
+    if (r->conversation.first)
+        printf(", the oldest %zu turns no longer sent", r->conversation.first);
+    putchar('\n');
+}
+
 static int cmd_show(struct repl *r, char *arguments, struct error *error)
 {
     if (no_arguments(arguments, error) != 0)
@@ -85,8 +94,9 @@ static int cmd_show(struct repl *r, char *arguments, struct error *error)
            lookup_u64(doc, "model.experts_used"),
            bytes_format(lookup_u64(doc, "model.expert_bytes"), experts),
            bytes_format(lookup_u64(doc, "model.dense_bytes"), dense));
-    printf("  engine '%s'%s; %zu turns of conversation, %zu bytes\n", r->session.run,
-           r->session.own ? " (private)" : "", r->conversation.count, r->conversation.bytes);
+    printf("  engine '%s'%s; %zu turns of conversation", r->session.run,
+           r->session.own ? " (private)" : "", r->conversation.count);
+    print_context(r);
     json_decref(doc);
     return 0;
 }
@@ -99,6 +109,8 @@ static int cmd_stats(struct repl *r, char *arguments, struct error *error)
         generation_stats_print_all(stdout, r->stats);
     else
         printf("no response yet\n");
+    printf("conversation: %zu turns", r->conversation.count);
+    print_context(r);
     json_t *doc = engine_call(r, "stats", NULL, error);
     if (!doc)
         return -1;
@@ -259,6 +271,7 @@ static int cmd_load(struct repl *r, char *arguments, struct error *error)
     if (status == 0) {
         conversation_clear(&r->conversation);
         r->conversation = loaded;
+        r->context_used = 0;
         printf("%zu turns loaded\n", r->conversation.count);
     } else {
         conversation_clear(&loaded);
@@ -272,6 +285,7 @@ static int cmd_clear(struct repl *r, char *arguments, struct error *error)
     if (no_arguments(arguments, error) != 0)
         return -1;
     conversation_clear(&r->conversation);
+    r->context_used = 0;
     return 0;
 }
 

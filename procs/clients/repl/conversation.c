@@ -27,6 +27,7 @@ static void forget_oldest(struct conversation *t)
     free(t->turns[0].prompt);
     free(t->turns[0].response);
     memmove(&t->turns[0], &t->turns[1], --t->count * sizeof t->turns[0]);
+    t->first -= t->first > 0;
 }
 
 int conversation_add(struct conversation *t, const char *prompt, const char *response)
@@ -57,65 +58,54 @@ void conversation_clear(struct conversation *t)
     memset(t, 0, sizeof *t);
 }
 
-/* Start of the last `keep` bytes of a text: after a line end if there is one, never inside a UTF-8
- * character. */
-static const char *tail_of(const char *text, size_t bytes, size_t keep)
+/* Skips turns until the rest and the prompt fit a request. Returns their bytes. */
+static size_t skip_excess(struct conversation *t, size_t prompt_bytes, size_t turns_max)
 {
-    if (keep >= bytes)
-        return text;
-    const char *from = text + bytes - keep;
-    const char *line = memchr(from, '\n', keep);
-    if (line)
-        return line + 1;
-    while (((unsigned char)*from & 0xc0) == 0x80)
-        from++;
-    return from;
+    size_t bytes = 0, from = t->count, turns = 0;
+    while (from > t->first && turns++ < turns_max &&
+           bytes + turn_bytes(&t->turns[from - 1]) + prompt_bytes < ENGINE_PROMPT_BYTES_MAX)
+        bytes += turn_bytes(&t->turns[--from]);
+    t->first = from;
+    return bytes;
 }
 
-char *conversation_text(const struct conversation *t, const char *prompt, size_t context)
+char *conversation_text(struct conversation *t, const char *prompt)
 {
-    size_t prompt_bytes = strlen(prompt), used = 0;
-    char *history = malloc(t->bytes + 1), *out = malloc(t->bytes + prompt_bytes + 2);
-    if (history && out) {
-        for (size_t i = 0; i < t->count; i++) {
-            used = (size_t)(stpcpy(history + used, t->turns[i].prompt) - history);
-            used = (size_t)(stpcpy(history + used, t->turns[i].response) - history);
-            if (i + 1 < t->count)
-                history[used++] = '\n';
-        }
-        history[used] = 0;
-        const char *from = tail_of(history, used, context);
-        snprintf(out, t->bytes + prompt_bytes + 2, "%s%s%s", from, *from ? "\n" : "", prompt);
-    } else {
-        free(out);
-        out = NULL;
+    size_t prompt_bytes = strlen(prompt), bytes = skip_excess(t, prompt_bytes, SIZE_MAX);
+    char *out = malloc(bytes + prompt_bytes + 1), *at = out;
+    for (size_t i = t->first; out && i < t->count; i++) {
+        at = stpcpy(at, t->turns[i].prompt);
+        at = stpcpy(at, t->turns[i].response);
+        *at++ = '\n';
     }
-    free(history);
+    if (out)
+        strcpy(at, prompt);
     return out;
 }
 
-int conversation_chat(const struct conversation *t, const struct model_chat *chat,
-                      const char *prompt, size_t context, struct chat_prompt *out,
-                      struct error *error)
+int conversation_chat(struct conversation *t, const struct model_chat *chat, const char *prompt,
+                      struct chat_prompt *out, struct error *error)
 {
-    size_t from = t->count, total = 0;
-    while (from > 0 && t->count - from < (CHAT_MESSAGES_MAX - 1) / 2 &&
-           (total += turn_bytes(&t->turns[from - 1])) <= context)
-        from--;
-    struct chat_message *m = malloc((2 * (t->count - from) + 1) * sizeof *m);
+    size_t count = 0;
+    skip_excess(t, strlen(prompt), (CHAT_MESSAGES_MAX - 1) / 2);
+    size_t turns = t->count - t->first;
+    struct chat_message *m = malloc((2 * turns + 1) * sizeof *m);
     if (!m)
         return error_set(error, ERR_NO_MEMORY, "out of memory (conversation)");
-    size_t count = 0;
-    for (size_t i = from; i < t->count; i++) {
+    for (size_t i = t->first; i < t->count; i++) {
         const struct turn *turn = &t->turns[i];
         m[count++] = (struct chat_message){CHAT_USER, turn->prompt, strlen(turn->prompt)};
         m[count++] = (struct chat_message){CHAT_ASSISTANT, turn->response, strlen(turn->response)};
     }
     m[count++] = (struct chat_message){CHAT_USER, prompt, strlen(prompt)};
     int status = -1;
-    for (size_t first = 0; first < count && status != 0; first += 2)
-        status = chat_render(chat, m + first, count - first, ENGINE_PROMPT_BYTES_MAX, out, error);
+    size_t skip = 0;
+    for (; skip <= turns && status != 0; skip++)
+        status =
+            chat_render(chat, m + 2 * skip, count - 2 * skip, ENGINE_PROMPT_BYTES_MAX, out, error);
     free(m);
+    if (status == 0)
+        t->first += skip - 1;
     return status;
 }
 
@@ -124,6 +114,7 @@ char *conversation_take_last(struct conversation *t)
     if (t->count == 0)
         return NULL;
     struct turn *last = &t->turns[--t->count];
+    t->first = t->first < t->count ? t->first : t->count;
     t->bytes -= turn_bytes(last);
     free(last->response);
     return last->prompt;

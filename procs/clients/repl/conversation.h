@@ -9,9 +9,8 @@
 #include "lib/base/error.h"
 #include "lib/model/chat/chat.h"
 
-#define CONVERSATION_BYTES_MAX   (1u << 20) /* all prompts and responses */
-#define CONVERSATION_PROMPT_MAX  (64u << 10)
-#define CONVERSATION_CONTEXT_MAX (64u << 10)
+#define CONVERSATION_BYTES_MAX  (1u << 20) /* all prompts and responses */
+#define CONVERSATION_PROMPT_MAX (64u << 10)
 
 struct turn {
     char *prompt, *response;
@@ -20,6 +19,7 @@ struct turn {
 struct conversation {
     struct turn *turns;
     size_t count, bytes;
+    size_t first; /* turns before it are no longer sent: they do not fit the context */
 };
 
 /* Adds a turn (copies both strings) and drops the oldest turns beyond CONVERSATION_BYTES_MAX. -1:
@@ -27,18 +27,16 @@ struct conversation {
 int conversation_add(struct conversation *t, const char *prompt, const char *response);
 void conversation_clear(struct conversation *t);
 
-/* Prompt as plain text to be continued: at most `context` bytes of the history, starting after a
- * line end if there is one and never inside a UTF-8 character, then the prompt. Caller frees; NULL:
- * out of memory. */
-char *conversation_text(const struct conversation *t, const char *prompt, size_t context);
+/* Prompt as plain text to be continued: the turns from `first` on, then the prompt. Caller frees;
+ * NULL: out of memory. */
+char *conversation_text(struct conversation *t, const char *prompt);
 
-/* Prompt in the chat template of the model's family: the newest whole turns of at most `context`
- * bytes together, then the prompt. A turn that the template rejects (it contains one of its text
- * marks) and all older ones are left out, so that one bad response does not block the conversation.
- * Caller frees *out; -1 with *error. */
-int conversation_chat(const struct conversation *t, const struct model_chat *chat,
-                      const char *prompt, size_t context, struct chat_prompt *out,
-                      struct error *error);
+/* Prompt in the chat template of the model's family: the turns from `first` on, then the prompt. A
+ * turn that the template rejects (it contains one of its text marks) and all older ones are left out
+ * (`first`), so that one bad response does not block the conversation. Caller frees *out; -1 with
+ * *error. */
+int conversation_chat(struct conversation *t, const struct model_chat *chat, const char *prompt,
+                      struct chat_prompt *out, struct error *error);
 
 /* Removes the last turn and returns its prompt (caller frees); NULL: no turns. */
 char *conversation_take_last(struct conversation *t);

@@ -17,14 +17,14 @@
 #include "procs/clients/common/stream.h"
 #include "procs/clients/repl/conversation.h"
 
-#define REPL_CONTEXT_DEF 1500
-
 struct watch;
 
 struct repl {
     struct session session;
     struct engine_submit submit; /* settings; the prompt is set per turn */
-    int64_t context;             /* bytes of the conversation included in the prompt, 0: none */
+    int64_t context;             /* maximum tokens of conversation and prompt, 0: the engine's */
+    uint64_t context_used;       /* tokens after the last response */
+    uint64_t context_size;       /* 0: not known yet */
     bool special;                /* parse control tokens of a prompt that is not in a template */
     bool chat;                   /* use the chat template of the model's family, if it has one */
     struct model_chat family;

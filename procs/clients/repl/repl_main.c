@@ -2,7 +2,8 @@
 /* sluice repl: a conversation with a running or a private engine.
  *
  * Reads lines with libedit from a terminal, plain lines from a pipe. Without a chat template the
- * model continues the conversation as one text, of which the setting "context" bytes are sent.
+ * model continues the conversation as one text. The conversation may fill the engine's context;
+ * then the oldest turns are left out.
  * Responses go to stdout, everything else to stderr. Ctrl-C ends the response, Ctrl-D the session.
  *
  * Maps no segment. When this process exits, its sequence is cancelled for lack of polling and its
@@ -88,17 +89,19 @@ static int converse(struct repl *r, struct error *error)
 
 static void usage(FILE *out)
 {
-    fprintf(out, "usage: sluice repl [--name NAME] [-m FILE] [options]\n"
-                 "\n"
-                 "A conversation with the model. /help lists the commands.\n"
-                 "\n"
-                 "  -m, --model FILE           start an engine for this file\n"
-                 "      --name NAME            the running engine to use (default \"default\")\n"
-                 "  -n, --tokens N             maximum new tokens of a response (default 128)\n"
-                 "      --raw                  control characters go to a terminal unchanged\n"
-                 "  -q, --quiet                no rates after a response\n"
-                 "  -v, --verbose              show the log of the private engine\n"
-                 "\nSampling:\n");
+    fprintf(out,
+            "usage: sluice repl [--name NAME] [-m FILE] [options]\n"
+            "\n"
+            "A conversation with the model. /help lists the commands.\n"
+            "\n"
+            "  -m, --model FILE           start an engine for this file\n"
+            "      --name NAME            the running engine to use (default \"default\")\n"
+            "  -n, --tokens N             maximum new tokens of a response (default 0: to the\n"
+            "                             end of the text, or of the context)\n"
+            "      --raw                  control characters go to a terminal unchanged\n"
+            "  -q, --quiet                no rates after a response\n"
+            "  -v, --verbose              show the log of the private engine\n"
+            "\nSampling:\n");
     sampling_help(out);
     fprintf(out, "\nParameters of the private engine:\n");
     params_help(out);
@@ -114,6 +117,7 @@ static int parse(struct repl *r, struct session_request *q, int argc, char **arg
 {
     params_defaults(&q->params);
     engine_submit_defaults(&r->submit);
+    r->submit.max_tokens = 0;
     if (params_take_args(&q->params, &argc, argv, error) != 0 ||
         sampling_take_args(&r->submit.sampling, &argc, argv, error) != 0)
         return -1;
@@ -126,7 +130,7 @@ static int parse(struct repl *r, struct session_request *q, int argc, char **arg
         case 'R': r->raw = true; break;
         case 'v': q->verbose = true; break;
         case 'n':
-            if (option_i64("-n", optarg, 1, ENGINE_TOKENS_MAX, &r->submit.max_tokens, error) != 0)
+            if (option_i64("-n", optarg, 0, ENGINE_TOKENS_MAX, &r->submit.max_tokens, error) != 0)
                 return -1;
             break;
         case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
@@ -156,10 +160,7 @@ static int run(struct repl *r, const struct session_request *request, struct err
 
 int main(int argc, char **argv)
 {
-    struct repl r = {.context = REPL_CONTEXT_DEF,
-                     .chat = true,
-                     .tty = isatty(STDIN_FILENO),
-                     .out_tty = isatty(STDOUT_FILENO)};
+    struct repl r = {.chat = true, .tty = isatty(STDIN_FILENO), .out_tty = isatty(STDOUT_FILENO)};
     struct session_request request = {.command = "repl"};
     struct error error;
     session_signals();

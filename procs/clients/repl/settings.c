@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/limits.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/repl/repl.h"
 

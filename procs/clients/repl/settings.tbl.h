@@ -2,10 +2,10 @@
 /* Settings of repl in addition to the sampling parameters (ipc/engine/engine_client.h).
  *
  *   SETTING(name, kind, field, min, max, help)  kind: NUMBER or SWITCH; field of struct repl */
-SETTING(num_predict, NUMBER, submit.max_tokens, 1, ENGINE_TOKENS_MAX,
-        "maximum new tokens of a response")
-SETTING(context, NUMBER, context, 0, CONVERSATION_CONTEXT_MAX,
-        "bytes of the conversation included in the prompt; 0: none")
+SETTING(num_predict, NUMBER, submit.max_tokens, 0, ENGINE_TOKENS_MAX,
+        "maximum new tokens of a response; 0: to the end of the text or of the context")
+SETTING(context, NUMBER, context, 0, MODEL_CONTEXT_MAX,
+        "maximum tokens of the conversation; 0: those of the engine (--ctx-size)")
 SETTING(chat, SWITCH, chat, 0, 1, "use the model's chat template, if it has one")
 SETTING(ignore_eos, SWITCH, submit.ignore_eos, 0, 1, "continue after the end-of-text token")
 SETTING(special, SWITCH, special, 0, 1, "parse control tokens written in the prompt")

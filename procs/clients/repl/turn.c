@@ -9,6 +9,8 @@
 #include "procs/clients/common/generation_stats.h"
 #include "procs/clients/repl/repl.h"
 
+#define RESERVE_SHARE 8
+
 static void print_next(const struct engine_next *next, void *arg)
 {
     struct repl *r = arg;
@@ -37,11 +39,16 @@ static void report_rates(struct repl *r, const struct stream_result *result)
                                               : "ended by the engine");
     if (resumes)
         repl_notice(r, "restarts of compute during this response: %" PRIu64, resumes);
+    if (strcmp(result->finish, "length") == 0 && r->context_used >= r->context_size)
+        repl_notice(r, "the context of %" PRIu64 " tokens is full: the response ends here",
+                    r->context_size);
     if (!r->quiet)
-        repl_notice(
-            r, "%zu tokens at %.1f tokens/s, prompt of %" PRIu64 " at %.1f tokens/s, TTFT %.0f ms",
-            result->count, real(f, "decode_tps"), lookup_u64(f, "prompt_tokens"),
-            real(f, "prefill_tps"), real(f, "ttft_ms"));
+        repl_notice(r,
+                    "%zu tokens at %.1f tokens/s, prompt of %" PRIu64 " (%" PRIu64
+                    " kept) at %.1f tokens/s, TTFT %.0f ms; context %" PRIu64 " of %" PRIu64,
+                    result->count, real(f, "decode_tps"), lookup_u64(f, "prompt_tokens"),
+                    lookup_u64(f, "cached_tokens"), real(f, "prefill_tps"), real(f, "ttft_ms"),
+                    r->context_used, r->context_size);
 }
 
 static void keep(struct repl *r, const char *prompt, const struct stream_result *result,
@@ -49,6 +56,7 @@ static void keep(struct repl *r, const char *prompt, const struct stream_result 
 {
     json_decref(r->stats);
     r->stats = generation_stats_make(result, before, after);
+    r->context_used = lookup_u64(result->stats, "prompt_tokens") + result->count;
     if (conversation_add(&r->conversation, prompt, result->text) != 0)
         repl_notice(r, "out of memory: this turn is not in the conversation");
 }
@@ -59,10 +67,8 @@ static int make_prompt(struct repl *r, const char *prompt, struct chat_prompt *o
                        struct error *error)
 {
     if (r->chat && r->family.family != CHAT_PLAIN)
-        return conversation_chat(&r->conversation, &r->family, prompt, (size_t)r->context, out,
-                                 error);
-    *out = (struct chat_prompt){
-        .text = conversation_text(&r->conversation, prompt, (size_t)r->context)};
+        return conversation_chat(&r->conversation, &r->family, prompt, out, error);
+    *out = (struct chat_prompt){.text = conversation_text(&r->conversation, prompt)};
     if (!out->text)
         return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
     out->bytes = strlen(out->text);
@@ -71,24 +77,68 @@ static int make_prompt(struct repl *r, const char *prompt, struct chat_prompt *o
     return 0;
 }
 
+/* Tokens of the context that a response should have at least. */
+static uint64_t reserve(const struct engine_submit *submit, uint64_t context)
+{
+    uint64_t share = context / RESERVE_SHARE, wanted = (uint64_t)submit->max_tokens;
+    return wanted < share ? wanted : share;
+}
+
+/* Makes the prompt. When the context is full, the oldest turns are left out until half of it is
+ * free: at every turn after that, the prompt begins with the one before, and only what was added is
+ * computed. -1 with *error; *made is freed by the caller in any case. */
+static int fit_prompt(struct repl *r, const char *prompt, struct chat_prompt *made,
+                      struct engine_submit *submit, struct error *error)
+{
+    struct conversation *c = &r->conversation;
+    size_t before = c->first;
+    uint64_t tokens = 0, context, limit = 0;
+    *submit = r->submit;
+    if (submit->max_tokens == 0)
+        submit->max_tokens = ENGINE_TOKENS_MAX;
+    for (;; c->first++) {
+        if (make_prompt(r, prompt, made, error) != 0)
+            return -1;
+        submit->prompt = made->text;
+        submit->prompt_bytes = made->bytes;
+        submit->special = made->written;
+        if (stream_count(&r->session, submit, &tokens, &context, error) != 0)
+            return -1;
+        if (r->context > 0 && (uint64_t)r->context < context)
+            context = (uint64_t)r->context;
+        if (limit == 0)
+            limit = context - reserve(submit, context);
+        if (tokens <= limit || c->first >= c->count)
+            break;
+        limit = context / 2;
+        chat_prompt_free(made);
+    }
+    r->context_size = context;
+    if (c->first > before)
+        repl_notice(r,
+                    "the context of %" PRIu64 " tokens is full: the oldest %zu of %zu turns are "
+                    "no longer sent",
+                    context, c->first, c->count);
+    if (tokens < context && (uint64_t)submit->max_tokens > context - tokens)
+        submit->max_tokens = (int64_t)(context - tokens);
+    return 0;
+}
+
 int turn_run(struct repl *r, const char *prompt, struct error *error)
 {
     struct stream_result result;
-    struct engine_submit submit = r->submit;
+    struct engine_submit submit;
     struct chat_prompt made = {0};
     json_t *before = session_stats(&r->session);
     if (before) /* otherwise keep the last known template */
         chat_describe(&r->family, lookup_text(before, "model.chat_template"),
                       lookup_text(before, "model.chat_bos"), lookup_text(before, "model.chat_eos"),
                       lookup_u64(before, "model.chat_bos_first") != 0);
-    if (make_prompt(r, prompt, &made, error) != 0) {
+    if (fit_prompt(r, prompt, &made, &submit, error) != 0) {
         chat_prompt_free(&made);
         json_decref(before);
         return -1;
     }
-    submit.prompt = made.text;
-    submit.prompt_bytes = made.bytes;
-    submit.special = made.written;
     watch_start(r->watch, before);
     int status = stream_run(&r->session, &submit, print_next, r, &result, error);
     json_t *after = session_stats(&r->session);

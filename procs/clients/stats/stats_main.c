@@ -124,6 +124,8 @@ static void print_memory(const json_t *doc)
     line_bytes("arena quota", lookup_counter(doc, "cache", "quota_bytes"), "");
     line_bytes("resident experts", lookup_counter(doc, "cache", "resident_payload_bytes"), "");
     line_bytes("KV cache", lookup_counter(doc, "compute", "kv_bytes"), "");
+    line_bytes("KV cache, kept", lookup_counter(doc, "compute", "kv_kept_bytes"),
+               "for prompts that begin with the same tokens");
 }
 
 /* Growth of a service's counter since the previous snapshot. A restarted process counts from

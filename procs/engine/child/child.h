@@ -115,6 +115,11 @@ _Noreturn void child_exit(struct child *child);
     X(CACHE_RESERVED, "cache", "between reserve and LOAD")                                         \
     X(CACHE_CLEANING, "cache", "between punch and reset of a crashed loader's range")              \
     X(COMPUTE_MID_TOKEN, "compute", "in decode, between two appends, after layer 0")               \
+    X(COMPUTE_SLOT_CUT, "compute", "a kept slot is cut back, and no request owns it yet")          \
+    X(COMPUTE_SLOT_TAKEN, "compute", "a request owns a slot that was kept")                        \
+    X(COMPUTE_SLOT_LOGGED, "compute",                                                              \
+      "the tokens of a slot are logged, its request still owns it")                                \
+    X(COMPUTE_SLOT_KEPT, "compute", "a slot is kept, and its request has not ended")               \
     X(COMPUTE_PREFILL, "compute", "in prefill, beyond the first chunk or layer")                   \
     X(COMPUTE_PINNED, "compute", "after pins are set, before the demand is sent")                  \
     X(LOADER_READS_FAIL, "loader N", "reads of its first copy of the experts come back with EIO")  \

@@ -163,6 +163,7 @@ struct stream {
     struct buffer out;      /* stream: events to be sent; else the text so far */
     struct logprobs logprobs;
     uint64_t new_tokens, prompt_tokens; /* new: those of the text, none of a stop */
+    uint64_t cached_tokens;             /* of the prompt: not computed, but kept; at the end */
     const char *finish;                 /* "length", "stop"; NULL: not yet */
     bool role_sent;
     bool failed; /* an event did not fit: the output is incomplete */

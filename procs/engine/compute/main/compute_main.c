@@ -4,7 +4,7 @@
  * Main thread: the endpoint of clients (engine.sock), controls, heartbeat. Runner thread and the
  * pool's workers: one sequence at a time, in order of arrival.
  *
- * Messages   in: submit, next, cancel, status (clients, JSON), CONTROL (supervisor).
+ * Messages   in: submit, next, count, cancel, status (clients, JSON), CONTROL (supervisor).
  *            out: DEMAND (cache), ACK, replies.
  * Memory     writes: kv (requests, token logs, KV rows), gates, access log, its pin bit in entry
  *            words, its own row. reads: model index, directory, arena. It never reads tensor data

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of clients: submit, next, cancel, status. Main thread. Every handler is idempotent: a
+/* Calls of clients: submit, next, count, cancel, status. Main thread. Every handler is idempotent: a
  * repeated call finds the result of the first one. */
 #include <inttypes.h>
 #include <math.h>
@@ -146,13 +146,18 @@ static int prompt_of_ids(const struct compute *c, const struct engine_submit *s,
     return 0;
 }
 
+static int encode(const struct compute *c, const struct engine_submit *s, struct prompt *p,
+                  struct error *error)
+{
+    return s->prompt ? prompt_of_text(c, s, p, error) : prompt_of_ids(c, s, p, error);
+}
+
 /* Encodes the prompt; it must fit the context. */
 static int make_prompt(const struct compute *c, const struct engine_submit *s, struct prompt *p,
                        struct error *error)
 {
     uint32_t context = c->child.kv.head->context;
-    int rc = s->prompt ? prompt_of_text(c, s, p, error) : prompt_of_ids(c, s, p, error);
-    if (rc != 0 || ids_in_vocabulary(c, s->forced, s->forced_count, error) != 0)
+    if (encode(c, s, p, error) != 0 || ids_in_vocabulary(c, s->forced, s->forced_count, error) != 0)
         return -1;
     if (p->count == 0)
         return error_set(error, ERR_BAD_INPUT, "the prompt has no tokens");
@@ -160,8 +165,7 @@ static int make_prompt(const struct compute *c, const struct engine_submit *s, s
     if (p->count + (generates ? 1 : 0) > context)
         return error_set(error, ERR_BAD_INPUT,
                          "the prompt has %zu tokens, but the context is %u tokens including the "
-                         "response; shorten it or use a larger "
-                         "(--ctx-size)",
+                         "response; shorten it or use a larger context (--ctx-size)",
                          p->count, context);
     return 0;
 }
@@ -189,8 +193,9 @@ static void fill_request(struct compute *c, uint32_t row, const struct engine_su
     q->forced_tokens = s->forced_count < left ? (uint32_t)s->forced_count : left;
     for (size_t i = 0; i < q->forced_tokens; i++)
         atomic_store_explicit(&log[p->count + i], s->forced[i], memory_order_relaxed);
-    q->flags =
-        (s->ignore_eos ? KV_FLAG_IGNORE_EOS : 0) | (s->score_prompt ? KV_FLAG_SCORE_PROMPT : 0);
+    q->flags = (s->ignore_eos ? KV_FLAG_IGNORE_EOS : 0) |
+               (s->score_prompt ? KV_FLAG_SCORE_PROMPT : 0) |
+               (s->cache_prompt ? 0 : KV_FLAG_NO_CACHE);
     q->logprobs = (uint32_t)s->logprobs;
     q->error_code = ERR_NONE;
     q->error_text[0] = 0;
@@ -281,7 +286,20 @@ static int submit(struct compute *c, json_t *body, uint64_t *id, uint32_t *promp
     return rc;
 }
 
-/* ---- cancel, status -------------------------------------------------------------------------- */
+/* ---- count, cancel, status -------------------------------------------------------------------------- */
+
+static int count(struct compute *c, json_t *body, uint64_t *tokens, struct error *error)
+{
+    struct engine_submit s;
+    struct prompt prompt = {0};
+    int rc = engine_count_parse(body, &s, error);
+    if (rc == 0)
+        rc = encode(c, &s, &prompt, error);
+    *tokens = prompt.count;
+    free(prompt.ids);
+    engine_submit_parsed_free(&s);
+    return rc;
+}
 
 static void cancel_row(struct compute *c, struct kv_request *q)
 {
@@ -342,13 +360,18 @@ static void handle(struct compute *c, struct rpc_request *request)
         uint32_t prompt_tokens = 0;
         int rc = submit(c, request->body, &id, &prompt_tokens, &error);
         reply(c, request, rc, rc == 0 ? engine_submit_reply(id, prompt_tokens) : NULL, &error);
+    } else if (strcmp(request->op, "count") == 0) {
+        uint64_t tokens = 0;
+        int rc = count(c, request->body, &tokens, &error);
+        uint32_t context = c->child.kv.head->context;
+        reply(c, request, rc, rc == 0 ? engine_count_reply(tokens, context) : NULL, &error);
     } else if (strcmp(request->op, "cancel") == 0) {
         reply(c, request, cancel(c, request->body, &error), NULL, &error);
     } else if (strcmp(request->op, "status") == 0) {
         reply(c, request, 0, status(c), NULL);
     } else {
         error_set(&error, ERR_BAD_INPUT,
-                  "unknown operation \"%.40s\"; expected submit, next, cancel or status",
+                  "unknown operation \"%.40s\"; expected submit, next, count, cancel or status",
                   request->op);
         reply(c, request, -1, NULL, &error);
     }

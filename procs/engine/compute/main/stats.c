@@ -70,10 +70,11 @@ static bool put_sequence(const struct compute *c, uint32_t row, json_t *o)
     const struct kv_stats *f = &q->stats;
     uint64_t prompt = atomic_load(&q->prompt_tokens);
     uint64_t tokens = atomic_load(&q->log_tokens) - prompt, steps = tokens > 1 ? tokens - 1 : 0;
-    return put_int(o, "prompt_tokens", prompt) && put_int(o, "tokens", tokens) &&
+    return put_int(o, "prompt_tokens", prompt) && put_int(o, "cached_tokens", f->cached) &&
+           put_int(o, "tokens", tokens) &&
            put_real(o, "ttft_ms", ms_between(f->submitted_ns, f->first_token_ns)) &&
            put_real(o, "queue_ms", ms_between(f->submitted_ns, f->started_ns)) &&
-           put_real(o, "prefill_tps", per_second(prompt, f->prefill_ns)) &&
+           put_real(o, "prefill_tps", per_second(prompt - f->cached, f->prefill_ns)) &&
            put_real(o, "decode_tps", per_second(steps, f->decode_ns)) &&
            json_object_set_new(o, "tpot_ms",
                                tpot_json(c, row, atomic_load(&q->id), steps, f->decode_ns)) == 0 &&

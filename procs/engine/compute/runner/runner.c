@@ -13,6 +13,7 @@
 #include "lib/base/assert.h"
 #include "lib/core/pool.h"
 #include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/runner/kept.h"
 
 #define IDLE_WAIT_NS  (50 * NS_PER_MS) /* between polls of the cache's channel */
 #define SCRATCH_LIMIT (512 * MIB)
@@ -99,6 +100,7 @@ int runner_open(struct runner *r, struct compute *c, struct error *error)
     r->values = calloc(hp->layers, sizeof *r->values);
     if (!r->tokens || !r->scores || !r->recent || !r->keys || !r->values)
         return error_set(error, ERR_NO_MEMORY, "out of memory (runner)");
+    kept_check(r);
     return 0;
 }
 

@@ -8,8 +8,8 @@
 
 #include "lib/base/assert.h"
 #include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/runner/kept.h"
 
-#define SLOT          0   /* of the KV segment: one sequence is computed at a time */
 #define GROWTH_TOKENS 256 /* KV memory is allocated in steps */
 
 struct sequence {
@@ -19,6 +19,7 @@ struct sequence {
     float *logprobs;
     struct core_sequence view;
     uint32_t row, positions; /* positions: maximum length of the log */
+    uint32_t slot;           /* of keys and values; KV_SLOTS: none yet */
     bool score, resumed;
 };
 
@@ -78,8 +79,8 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
                                     .p95_ms = histogram_quantile(&r->token_ns, 0.95) / 1e6,
                                     .p99_ms = histogram_quantile(&r->token_ns, 0.99) / 1e6};
     log_event(s, ACCESS_SEQUENCE_END, get(&q->log_tokens), 0);
-    kv_slot_release(&r->child->kv, SLOT);
-    counter_set(r->child->row, CTR_COMPUTE_kv_bytes, 0);
+    if (s->slot < KV_SLOTS)
+        kept_end(r, s->slot, q, s->log, state != KV_FAILED);
     counter_set(r->child->row, CTR_COMPUTE_sequences_running, 0);
     child_progress(r->child);
     counter_add(r->child->row,
@@ -101,8 +102,8 @@ static void fail(struct sequence *s, const struct error *error)
     q->error_code = error->code;
     snprintf(q->error_text, sizeof q->error_text, "%.255s", error->text);
     log_warn("sequence %llu: %s", (unsigned long long)atomic_load(&q->id), error->text);
-    /* end() frees the KV before the row is FAILED: a successor that finds it RUNNING in between
-     * must not use freed rows. */
+    /* end() frees the KV before the row is FAILED; a successor that finds it RUNNING in between
+     * computes it again. */
     atomic_store_explicit(&q->kv_valid, 0, memory_order_release);
     end(s, KV_FAILED, KV_FINISH_ERROR);
 }
@@ -147,13 +148,6 @@ static bool claim(struct sequence *s)
     return true;
 }
 
-/* Gigabytes of KV take seconds to allocate. */
-static void alive(void *arg)
-{
-    struct runner *r = arg;
-    atomic_store_explicit(&r->beat_ns, clock_now_ns(), memory_order_relaxed);
-}
-
 /* A preset changes at the start of a sequence; running sequences keep theirs. */
 static int switch_preset(struct sequence *s, struct error *error)
 {
@@ -173,14 +167,9 @@ static int switch_preset(struct sequence *s, struct error *error)
 /* Memory for the tokens of the log and some more: an answer may end long before its limit. */
 static int grow(struct sequence *s, struct error *error)
 {
-    struct child *child = s->runner->child;
     uint64_t wanted = (uint64_t)get(&s->request->log_tokens) + GROWTH_TOKENS;
     uint32_t tokens = wanted < s->positions ? (uint32_t)wanted : s->positions;
-    if (kv_slot_resize(&child->kv, SLOT, tokens, alive, s->runner, error) != 0)
-        return -1;
-    counter_set(child->row, CTR_COMPUTE_kv_bytes,
-                kv_sequence_bytes(&child->model->hparams, tokens));
-    return 0;
+    return kept_resize(s->runner, s->slot, tokens, error);
 }
 
 static int start_sequence(struct sequence *s, struct error *error)
@@ -196,13 +185,12 @@ static int start_sequence(struct sequence *s, struct error *error)
     if (switch_preset(s, error) != 0)
         return -1;
     q->stats.preset = r->experts.preset;
-    /* A killed predecessor may not have got all of the memory it requested. */
-    atomic_store(&child->kv.head->slot[SLOT].allocated, get(&q->kv_valid));
+    s->slot = kept_take(r, q, s->log);
     if (grow(s, error) != 0)
         return -1;
     for (uint32_t l = 0; l < child->model->hparams.layers; l++) {
-        r->keys[l] = kv_keys(&child->kv, SLOT, l);
-        r->values[l] = kv_values(&child->kv, SLOT, l);
+        r->keys[l] = kv_keys(&child->kv, s->slot, l);
+        r->values[l] = kv_values(&child->kv, s->slot, l);
     }
     s->view = (struct core_sequence){.sequence = (uint32_t)atomic_load(&q->id),
                                      .keys = r->keys,
@@ -295,7 +283,7 @@ static int turn(struct sequence *s, struct error *error)
     uint64_t start = clock_now_ns();
     uint32_t position = get(&q->kv_valid), tokens = get(&q->log_tokens);
     sl_assert(position < tokens);
-    if (tokens > get(&r->child->kv.head->slot[SLOT].allocated) && grow(s, error) != 0)
+    if (tokens > get(&r->child->kv.head->slot[s->slot].allocated) && grow(s, error) != 0)
         return -1;
     uint32_t rows = tokens - position;
     rows = rows < core_chunk(r->core) ? rows : core_chunk(r->core);
@@ -336,6 +324,7 @@ void sequence_run(struct runner *r, uint32_t row)
     struct error error;
     if (!claim(&s))
         return;
+    s.slot = kept_owned(r, s.request);
     s.score = (s.request->flags & KV_FLAG_SCORE_PROMPT) != 0; /* of the request that was claimed */
     if (check_crashes(&s, &error) != 0 || start_sequence(&s, &error) != 0) {
         fail(&s, &error);

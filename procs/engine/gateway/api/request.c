@@ -128,6 +128,11 @@ static int take_special(struct taker *t, const json_t *value)
     return take_bool(t, value, &t->special);
 }
 
+static int take_cache_prompt(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &t->out->cache_prompt);
+}
+
 static int take_stream_options(struct taker *t, const json_t *value)
 {
     const json_t *usage = json_object_get(value, "include_usage");
@@ -406,8 +411,10 @@ int api_request_parse(enum api_kind kind, const char *text, size_t bytes,
                       char param[API_PARAM_BYTES], struct error *error)
 {
     json_t *body;
-    *out = (struct api_request){
-        .kind = kind, .max_tokens = kind == API_CHAT ? ENGINE_TOKENS_MAX : API_COMPLETION_DEFAULT};
+    *out = (struct api_request){.kind = kind,
+                                .cache_prompt = true,
+                                .max_tokens =
+                                    kind == API_CHAT ? ENGINE_TOKENS_MAX : API_COMPLETION_DEFAULT};
     sampling_defaults(&out->sampling);
     param[0] = 0;
     if (too_many_values(text, bytes))

@@ -70,9 +70,10 @@ json_t *response_role(const struct stream *s)
 
 static json_t *usage(const struct stream *s)
 {
-    return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)s->prompt_tokens,
+    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)s->prompt_tokens,
                      "completion_tokens", (json_int_t)s->new_tokens, "total_tokens",
-                     (json_int_t)(s->prompt_tokens + s->new_tokens));
+                     (json_int_t)(s->prompt_tokens + s->new_tokens), "prompt_tokens_details",
+                     "cached_tokens", (json_int_t)s->cached_tokens);
 }
 
 json_t *response_usage_chunk(const struct stream *s)

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "lib/base/assert.h"
+#include "lib/json/lookup.h"
 #include "procs/engine/gateway/gateway.h"
 
 #define NEXT_WAIT_MS 1000
@@ -287,6 +288,7 @@ static void take_next(struct stream *s, const struct engine_next *next)
     } else {
         if (next->stopped)
             counter_add(s->gateway->child.row, CTR_GATEWAY_streams_stopped, 1);
+        s->cached_tokens = lookup_u64(next->stats, "cached_tokens");
         finish(s, next->finish);
     }
 }
@@ -428,6 +430,7 @@ static int submit(struct stream *s, struct error *error)
     submit.prompt_ids_count = r->ids_count;
     submit.max_tokens = r->max_tokens;
     submit.ignore_eos = r->ignore_eos;
+    submit.cache_prompt = r->cache_prompt;
     submit.logprobs = r->logprobs;
     submit.sampling = r->sampling;
     submit.stops = r->stops;

@@ -37,7 +37,8 @@ static uint64_t segment_size(const struct supervisor *s, enum segment_kind kind)
 }
 
 /* Maximum size of the segments without the arena's payload and the KV rows. Token logs grow with
- * use: two full ones are reserved here, the ledger counts more of them as they grow. */
+ * use: two full ones and those of the slots are reserved here, the ledger counts more of them as
+ * they grow. */
 uint64_t segments_fixed_bytes(const struct supervisor *s)
 {
     uint64_t bytes = PAGE_BYTES; /* the arena's header page */
@@ -46,7 +47,9 @@ uint64_t segments_fixed_bytes(const struct supervisor *s)
     for (size_t i = 0; i < ARRAY_LEN(whole); i++)
         bytes += align_up(segment_size(s, whole[i]), PAGE_BYTES);
     uint64_t log = align_up(s->params.ctx_size * (sizeof(uint32_t) + sizeof(float)), PAGE_BYTES);
-    return bytes + align_up(sizeof(struct kv_head), PAGE_BYTES) + 2 * (log + 2 * PAGE_BYTES);
+    uint64_t slot_log = align_up(s->params.ctx_size * sizeof(uint32_t), PAGE_BYTES);
+    return bytes + align_up(sizeof(struct kv_head), PAGE_BYTES) + 2 * (log + 2 * PAGE_BYTES) +
+           KV_SLOTS * slot_log;
 }
 
 /* /dev/shm is often small in containers; without this check a sequence would fail later. */

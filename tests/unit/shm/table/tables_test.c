@@ -35,6 +35,8 @@ START_TEST(kv_regions_do_not_overlap)
         ck_assert_ptr_eq((const char *)kv_log(&kv, row), at);
     for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++, at += PAGE_BYTES)
         ck_assert_ptr_eq((const char *)kv_logprobs(&kv, row), at);
+    for (uint32_t slot = 0; slot < KV_SLOTS; slot++, at += PAGE_BYTES)
+        ck_assert_ptr_eq((const char *)kv_slot_log(&kv, slot), at);
     uint64_t region = (CONTEXT * POSITION + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     for (uint32_t slot = 0; slot < KV_SLOTS; slot++)
         for (uint32_t layer = 0; layer < 3; layer++, at += 2 * region) {
@@ -69,6 +71,9 @@ START_TEST(kv_slots_have_the_stated_size)
     ck_assert_int_eq(kv_log_allocate(&kv, 63, CONTEXT, &e), 0);
     ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd) - empty, 2 * PAGE_BYTES);
     kv_log_release(&kv, 63);
+    ck_assert_int_eq(kv_slot_log_allocate(&kv, slot, CONTEXT, &e), 0);
+    ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd) - empty, PAGE_BYTES);
+    kv_slot_log_release(&kv, slot);
     ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd), empty);
     segment_detach(&kv.segment);
 }

@@ -12,10 +12,9 @@
 
 static char path[] = "/tmp/sluice-repl-test.XXXXXX";
 
-static void check_text(const struct conversation *t, const char *prompt, size_t context,
-                       const char *expected)
+static void check_text(struct conversation *t, const char *prompt, const char *expected)
 {
-    char *text = conversation_text(t, prompt, context);
+    char *text = conversation_text(t, prompt);
     ck_assert_str_eq(text, expected);
     free(text);
 }
@@ -23,30 +22,53 @@ static void check_text(const struct conversation *t, const char *prompt, size_t 
 START_TEST(the_conversation_is_one_text)
 {
     struct conversation t = {0};
-    check_text(&t, "hello", 100, "hello");
+    check_text(&t, "hello", "hello");
     ck_assert_int_eq(conversation_add(&t, "one", " two"), 0);
     ck_assert_int_eq(conversation_add(&t, "three\nfour", ""), 0);
-    check_text(&t, "five", 100, "one two\nthree\nfour\nfive");
-    check_text(&t, "five", 0, "five");
-    check_text(&t, "five", 9, "four\nfive"); /* starts at the beginning of a line */
-    check_text(&t, "five", 4, "four\nfive");
+    check_text(&t, "five", "one two\nthree\nfour\nfive");
+    t.first = 1;
+    check_text(&t, "five", "three\nfour\nfive");
     char *prompt = conversation_take_last(&t);
     ck_assert_str_eq(prompt, "three\nfour");
     free(prompt);
-    ck_assert_int_eq(conversation_add(&t, "caf\xc3\xa9", ""), 0);
-    check_text(&t, "x", 1, "x"); /* never starts inside a character */
+    check_text(&t, "six", "six");
+    free(conversation_take_last(&t));
+    ck_assert_uint_eq(t.first, 0);
     conversation_clear(&t);
     ck_assert_ptr_null(conversation_take_last(&t));
     conversation_clear(&t);
 }
 END_TEST
 
-static void check_chat(const struct conversation *t, const struct model_chat *chat,
-                       const char *prompt, size_t context, const char *expected)
+/* What a request can hold is sent, not 1500 bytes. */
+START_TEST(a_long_conversation_is_sent)
+{
+    struct conversation t = {0};
+    char turn[1001];
+    memset(turn, 'x', 1000);
+    turn[1000] = 0;
+    for (int i = 0; i < 400; i++)
+        ck_assert_int_eq(conversation_add(&t, turn, ""), 0);
+    char *text = conversation_text(&t, "end");
+    ck_assert_uint_eq(strlen(text), 400 * 1001 + 3);
+    free(text);
+    for (int i = 0; i < 400; i++)
+        ck_assert_int_eq(conversation_add(&t, turn, ""), 0);
+    text = conversation_text(&t, "end");
+    ck_assert_uint_le(strlen(text), ENGINE_PROMPT_BYTES_MAX);
+    ck_assert_uint_gt(strlen(text), ENGINE_PROMPT_BYTES_MAX - 3000);
+    ck_assert_uint_gt(t.first, 0);
+    free(text);
+    conversation_clear(&t);
+}
+END_TEST
+
+static void check_chat(struct conversation *t, const struct model_chat *chat, const char *prompt,
+                       const char *expected)
 {
     struct error error;
     struct chat_prompt p;
-    ck_assert_msg(conversation_chat(t, chat, prompt, context, &p, &error) == 0, "%s", error.text);
+    ck_assert_msg(conversation_chat(t, chat, prompt, &p, &error) == 0, "%s", error.text);
     ck_assert_str_eq(p.text, expected);
     chat_prompt_free(&p);
 }
@@ -61,21 +83,23 @@ START_TEST(the_conversation_has_the_models_form)
     struct error error;
     struct chat_prompt p;
     struct model_chat chat = {.family = CHAT_CHATML, .eos = "<|im_end|>"};
-    check_chat(&t, &chat, "hello", 100, PROMPT("hello"));
+    check_chat(&t, &chat, "hello", PROMPT("hello"));
     ck_assert_int_eq(conversation_add(&t, "one", "two"), 0);
     ck_assert_int_eq(conversation_add(&t, "three", "four"), 0);
-    check_chat(&t, &chat, "five", 100,
+    check_chat(&t, &chat, "five",
                PROMPT("one") "two<|im_end|>\n" PROMPT("three") "four<|im_end|>\n" PROMPT("five"));
-    check_chat(&t, &chat, "five", 12, PROMPT("three") "four<|im_end|>\n" PROMPT("five"));
-    check_chat(&t, &chat, "five", 0, PROMPT("five"));
-    check_chat(&t, &chat, "<|im_start|>", 0, PROMPT("<|im_start|>")); /* text, no control token */
+    t.first = 1;
+    check_chat(&t, &chat, "five", PROMPT("three") "four<|im_end|>\n" PROMPT("five"));
+    t.first = 2;
+    check_chat(&t, &chat, "<|im_start|>", PROMPT("<|im_start|>")); /* text, no control token */
     conversation_clear(&t);
     chat.family = CHAT_MISTRAL;
-    ck_assert_int_eq(conversation_chat(&t, &chat, "[INST]", 100, &p, &error), -1);
+    ck_assert_int_eq(conversation_chat(&t, &chat, "[INST]", &p, &error), -1);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     ck_assert_int_eq(conversation_add(&t, "five", "a [/INST] b"), 0);
     ck_assert_int_eq(conversation_add(&t, "six", "seven"), 0);
-    check_chat(&t, &chat, "eight", 100, "[INST] six [/INST] seven<|im_end|>[INST] eight [/INST]");
+    check_chat(&t, &chat, "eight", "[INST] six [/INST] seven<|im_end|>[INST] eight [/INST]");
+    ck_assert_uint_eq(t.first, 1); /* so the next prompt begins with this one */
     conversation_clear(&t);
 }
 END_TEST
@@ -191,7 +215,7 @@ START_TEST(settings_are_checked)
                                        "repeat_penalty 1.1 ", "special on", "stop",
                                        "context 0",           "min_p 0.1",  "stop \"\\n\\n\""};
     static const char *const bad[] = {"",           "temperature", "temperature 1 2",
-                                      "nonsense 1", "special 1",   "tokens 0",
+                                      "nonsense 1", "special 1",   "tokens -1",
                                       "top_p 2",    "parameter",   "stop 1 2 3 4 5 6 7 8 9"};
     char arguments[128];
     struct repl r = {.context = 5};
@@ -262,6 +286,7 @@ int main(void)
     Suite *suite = suite_create("repl");
     TCase *cases = tcase_create("repl");
     tcase_add_test(cases, the_conversation_is_one_text);
+    tcase_add_test(cases, a_long_conversation_is_sent);
     tcase_add_test(cases, the_conversation_has_the_models_form);
     tcase_add_test(cases, the_oldest_is_forgotten);
     tcase_add_test(cases, saved_is_loaded);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys and values that outlive their sequence: the slots of the KV segment, as a pool that has
+ * one kept sequence. A prompt that begins with the tokens of a kept one takes its slot and computes
+ * the rest. By row invariance (lib/kernels/kernels.h) the rows have the bits that the prompt itself
+ * would get, so the text is the same.
+ *
+ * All slots together never have more memory than the KV cache of one full sequence, which the
+ * ledger reserves: kept ones yield when the running one grows. Runner thread only. */
+#ifndef SLUICE_ENGINE_COMPUTE_RUNNER_KEPT_H
+#define SLUICE_ENGINE_COMPUTE_RUNNER_KEPT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+#include "lib/model/arch/arch.h"
+
+struct runner;
+struct kv_request;
+
+/* How many of the `rows` kept rows serve a log of `tokens` tokens (at least one): those of the
+ * common prefix, as far as the model's state can be cut back. The last token is always computed,
+ * for its logits. Pure. */
+uint32_t kept_prefix(const struct model_hparams *h, const _Atomic uint32_t *kept, uint32_t rows,
+                     const _Atomic uint32_t *log, uint32_t tokens);
+
+/* At the start of compute: empties slots whose fields contradict each other or the request table,
+ * and finishes what a predecessor left. */
+void kept_check(struct runner *r);
+
+/* The slot that a request got from a predecessor of this compute; KV_SLOTS: none. */
+uint32_t kept_owned(const struct runner *r, const struct kv_request *q);
+
+/* The slot of a RUNNING request: its own after a restart of compute, else the one with the longest
+ * usable prefix, else an empty one. Sets kv_valid to the rows that are there. */
+uint32_t kept_take(struct runner *r, struct kv_request *q, const _Atomic uint32_t *log);
+
+/* Memory for `tokens` positions; kept slots yield. -1 with *error. */
+int kept_resize(struct runner *r, uint32_t slot, uint32_t tokens, struct error *error);
+
+/* The request ends: its rows are kept, if they may be (`keep`), else freed. Before the end state of
+ * the request is stored. */
+void kept_end(struct runner *r, uint32_t slot, const struct kv_request *q,
+              const _Atomic uint32_t *log, bool keep);
+
+#endif
