@@ -14,6 +14,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/model/index/model_index.h"
 #include "lib/offline/offline.h"
 #include "tests/golden/reference.h"
 
