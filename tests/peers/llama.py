@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The side of llama.cpp (package llama-cpp-python) in comparisons; runs in the environment of setup.sh.
+
+    llama.py quantise SOURCE TARGET FILE_TYPE MATRIX [pure]   MATRIX: 1 gives an importance matrix of ones
+    llama.py score MODEL IDS_JSON WINDOW THREADS               losses of the ids, window by window
+    llama.py greedy MODEL IDS_JSON PROMPT THREADS              how far each token after the prompt is below the best
+
+IDS_JSON: {"ids": [...]}. Results are one JSON object on stdout."""
+import ctypes
+import json
+import sys
+
+import gguf
+import llama_cpp
+import numpy as np
+
+LOG = llama_cpp.llama_log_callback(
+    lambda level, text, data: sys.stderr.write(text.decode(errors="replace")) if level == 4 else None)
+
+
+def matrix_of_ones(source):
+    """An importance matrix: one number per column and expert. The second result keeps it alive."""
+    entries, keep = [], []
+    for t in gguf.GGUFReader(source).tensors:
+        if len(t.shape) < 2:
+            continue
+        size = int(t.shape[0]) * (int(t.shape[2]) if len(t.shape) > 2 else 1)
+        ones = np.ones(size, np.float32)
+        keep.append(ones)
+        entries.append((t.name.encode(), ones.ctypes.data_as(ctypes.POINTER(ctypes.c_float)), size))
+    return (llama_cpp.llama_model_imatrix_data * (len(entries) + 1))(*entries), keep
+
+
+def quantise(source, target, file_type, matrix, pure=""):
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype, params.nthread, params.pure = int(file_type), 2, pure == "pure"
+    if matrix == "1":
+        array, keep = matrix_of_ones(source)
+        params.imatrix = ctypes.cast(array, ctypes.POINTER(llama_cpp.llama_model_imatrix_data))
+    status = llama_cpp.llama_model_quantize(source.encode(), target.encode(), ctypes.byref(params))
+    if status != 0:
+        raise SystemExit(f"llama_model_quantize: {status}")
+    return {}
+
+
+def open_model(path, context, threads):
+    return llama_cpp.Llama(path, n_ctx=context, n_batch=context, n_threads=int(threads), n_threads_batch=int(threads),
+                           n_gpu_layers=0, logits_all=True, verbose=False)
+
+
+def ids_of(path):
+    with open(path, encoding="ascii") as f:
+        return json.load(f)["ids"]
+
+
+def logits_of(llama, ids):
+    llama.reset()
+    llama.eval(ids)
+    return np.array(llama.scores[:len(ids)], np.float64)
+
+
+def score(path, ids_path, window, threads):
+    window, ids = int(window), ids_of(ids_path)
+    llama = open_model(path, window, threads)
+    losses = []
+    for at in range(0, len(ids) - window + 1, window):
+        part = ids[at:at + window]
+        logits = logits_of(llama, part)[:-1]
+        top = logits.max(axis=1)
+        total = top + np.log(np.exp(logits - top[:, None]).sum(axis=1))
+        losses += (total - logits[np.arange(window - 1), part[1:]]).tolist()
+    return {"nll_per_token": losses}
+
+
+def greedy(path, ids_path, prompt, threads):
+    prompt, ids = int(prompt), ids_of(ids_path)
+    logits = logits_of(open_model(path, max(len(ids), 64), threads), ids)[prompt - 1:-1]
+    chosen = logits[np.arange(len(logits)), ids[prompt:]]
+    return {"below_best": (logits.max(axis=1) - chosen).tolist()}
+
+
+llama_cpp.llama_log_set(LOG, ctypes.c_void_p(0))
+json.dump({"quantise": quantise, "score": score, "greedy": greedy}[sys.argv[1]](*sys.argv[2:]), sys.stdout)
