@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define TENSOR_TYPE_GGUF_END  64   /* types of GGUF files have lower numbers */
 #define TENSOR_TYPE_OWN_FIRST 1000 /* types from here on occur only in stores */
 
 enum tensor_type {

@@ -396,6 +396,23 @@ static void bad_usage_is_rejected(void)
     CHECK(size_of(store, "manifest.json") < 0, "a store was made despite the errors");
 }
 
+/* A precision that is not smaller than the model's own experts is not made. */
+static void precision_must_be_smaller(void)
+{
+    char store[PATH_MAX], model[PATH_MAX];
+    struct command c;
+    path_in_dir(store, "store");
+    path_in_dir(model, "small.gguf");
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"synth", "-q", "-o", model, "tiny", "--type", "Q4_0", NULL});
+    CHECK(c.status == 0, "synth: %s", c.err);
+    command_free(&c);
+    REJECTED(2, "experts at int8 are not smaller than those of the model", "-m", model, "-o", store,
+             "--precisions=native,int8");
+    CHECK(size_of(store, "manifest.json") < 0, "a store was made");
+    PACK("-m", model, "-o", store, "--precisions=native,int2");
+}
+
 /* A file system of 20 MiB, a store of 28 MiB. */
 static void disk_too_small(void)
 {
@@ -488,11 +505,11 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(memory_is_bounded), /* first: it measures all children up to here */
-        ROW(text_from_gguf),         ROW(text_from_stripes),       ROW(text_from_mirrors),
-        ROW(resumed_with_mirrors),   ROW(text_from_hugging_face),  ROW(resumed),
-        ROW(resumed_two_precisions), ROW(resumed_after_damage),    ROW(dense_narrow),
-        ROW(damage_found),           ROW(bad_usage_is_rejected),   ROW(disk_too_small),
-        ROW(disk_filled_meanwhile),  ROW(alignment_of_a_mebibyte),
+        ROW(text_from_gguf),         ROW(text_from_stripes),      ROW(text_from_mirrors),
+        ROW(resumed_with_mirrors),   ROW(text_from_hugging_face), ROW(resumed),
+        ROW(resumed_two_precisions), ROW(resumed_after_damage),   ROW(dense_narrow),
+        ROW(damage_found),           ROW(bad_usage_is_rejected),  ROW(precision_must_be_smaller),
+        ROW(disk_too_small),         ROW(disk_filled_meanwhile),  ROW(alignment_of_a_mebibyte),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -2,6 +2,7 @@
 /* Throughput of the kernels on weights that are not in the CPU caches, as in decoding with
  * everything resident: matrices of an expert's shape, one activation row, a separate part per
  * thread. */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,13 +48,22 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Files mix types: the type nearest to their mean bytes per weight. */
-static enum tensor_type nearest_type(double bytes_per_weight)
+/* Files mix types: the type nearest to their mean bytes per weight, of those whose blocks divide
+ * rows of k. */
+static enum tensor_type nearest_type(double bytes_per_weight, uint32_t k)
 {
-    return bytes_per_weight < 0.8   ? TENSOR_Q4_0
-           : bytes_per_weight < 1.5 ? TENSOR_Q8_0
-           : bytes_per_weight < 3   ? TENSOR_F16
-                                    : TENSOR_F32;
+    uint32_t best = TENSOR_F32;
+    double gap = INFINITY;
+    for (uint32_t id = 0; id < TENSOR_TYPE_GGUF_END; id++) {
+        const struct tensor_type_info *t = tensor_type_info(id);
+        if (!t || !t->computed || k % t->block_elems != 0)
+            continue;
+        double bytes = (double)t->block_bytes / t->block_elems;
+        double away = fabs(log(bytes / bytes_per_weight));
+        best = away < gap ? id : best;
+        gap = away < gap ? away : gap;
+    }
+    return (enum tensor_type)best;
 }
 
 static double run_workers(struct worker *workers, unsigned count)
@@ -112,7 +122,8 @@ static double with_weights(const struct kernel_ops *ops, struct kernel_matrix ma
 double compute_rate(uint32_t hidden, uint32_t inner, double bytes_per_weight, uint64_t model_bytes)
 {
     const struct kernel_ops *ops = kernel_ops_select(NULL);
-    struct kernel_matrix matrix = {.k = hidden, .n = inner, .type = nearest_type(bytes_per_weight)};
+    struct kernel_matrix matrix = {
+        .k = hidden, .n = inner, .type = nearest_type(bytes_per_weight, hidden)};
     unsigned threads = host_cpus();
     threads = threads < THREADS_MAX ? threads : THREADS_MAX;
     if (hidden == 0 || hidden > KERNEL_K_MAX || inner == 0 ||

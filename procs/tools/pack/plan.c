@@ -48,8 +48,30 @@ static bool same_group(const struct store_group *a, const struct store_group *b)
     return memcmp(a->matrix, b->matrix, sizeof a->matrix) == 0;
 }
 
+/* A precision that saves nothing would only lose quality. */
+static int check_smaller(const struct pack *p, enum precision precision, uint64_t bytes,
+                         struct error *error)
+{
+    uint64_t native = 0;
+    for (uint32_t layer = 0; layer < p->manifest.layers; layer++) {
+        struct store_group g;
+        enum quant_method method;
+        if (group_plan(p, PRECISION_NATIVE, layer, &g, &method, error))
+            return -1;
+        native += g.payload_bytes;
+    }
+    char a[16], b[16];
+    if (precision == PRECISION_NATIVE || bytes < native)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "--precisions: experts at %s are not smaller than those of the model (%s, %s)",
+                     precision_name(precision), bytes_format(bytes * p->manifest.experts, a),
+                     bytes_format(native * p->manifest.experts, b));
+}
+
 static int plan_precision(struct pack *p, enum precision precision, struct error *error)
 {
+    uint64_t bytes = 0;
     struct store_manifest *m = &p->manifest;
     struct store_precision *t = &m->precision[m->precision_count++];
     *t = (struct store_precision){.precision = precision, .group_first = m->group_count};
@@ -58,6 +80,7 @@ static int plan_precision(struct pack *p, enum precision precision, struct error
         struct store_group g, *last = t->group_count ? &m->groups[m->group_count - 1] : NULL;
         if (group_plan(p, precision, layer, &g, &t->method, error))
             return -1;
+        bytes += g.payload_bytes;
         if (last && same_group(last, &g)) {
             last->last_layer = layer;
             continue;
@@ -65,7 +88,7 @@ static int plan_precision(struct pack *p, enum precision precision, struct error
         m->groups[m->group_count++] = g;
         t->group_count++;
     }
-    return 0;
+    return check_smaller(p, precision, bytes, error);
 }
 
 /* ---- stripes ---- */

@@ -559,7 +559,7 @@ int main(void)
     tcase_add_loop_test(c, malformed, 0, (int)ARRAY_LEN(edits));
     tcase_add_loop_test(c, wellformed, 0, (int)ARRAY_LEN(fine));
     tcase_add_test(c, truncated);
-    tcase_add_loop_test(c, every_type, 0, 64);
+    tcase_add_loop_test(c, every_type, 0, TENSOR_TYPE_GGUF_END);
     tcase_add_test(c, mutated);
     tcase_add_test(c, not_a_model);
     tcase_add_test(c, long_path);
