@@ -6,8 +6,8 @@
 #include "config/params.h"
 
 static const struct service_info table[] = {
-#define SERVICE(id, name, program, ready_ms, after, essential)                                     \
-    {SERVICE_##id, name, program, ready_ms, after, essential},
+#define SERVICE(id, name, program, ready_ms, after, essential, oom)                                \
+    {SERVICE_##id, name, program, ready_ms, after, essential, oom},
 #include "config/services.tbl.h"
 };
 

@@ -12,7 +12,7 @@ struct params;
 
 enum service {
     SERVICE_SUPERVISOR, /* row 0; not in the table: it starts the others */
-#define SERVICE(id, name, program, ready_ms, after, essential) SERVICE_##id,
+#define SERVICE(id, name, program, ready_ms, after, essential, oom) SERVICE_##id,
 #include "config/services.tbl.h"
     SERVICE__COUNT
 };
@@ -23,7 +23,7 @@ enum service {
 struct service_info {
     enum service service;
     const char *name, *program;
-    uint32_t ready_ms, after, essential;
+    uint32_t ready_ms, after, essential, oom;
 };
 
 /* NULL for SERVICE_SUPERVISOR. */

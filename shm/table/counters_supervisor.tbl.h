@@ -15,4 +15,5 @@ COUNTER(messages, COUNTER, messages, "Messages received.")
 COUNTER(messages_invalid, COUNTER, messages, "Messages rejected by the validator.")
 COUNTER(messages_dropped, COUNTER, messages, "Messages that could not be sent.")
 COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was not read.")
+COUNTER(oom_kills, COUNTER, processes, "Children killed by the kernel for lack of memory.")
 #undef COUNTER

@@ -45,6 +45,8 @@ void engine_spawn(struct engine *e, const char *const options[])
         args[n++] = "/usr/bin/env";
         args[n++] = libraries;
     }
+    for (size_t i = 0; e->wrapper && e->wrapper[i]; i++)
+        args[n++] = e->wrapper[i];
     snprintf(program, sizeof program, "%s/sluice-run", e->libexec[0] ? e->libexec : test_libexec());
     if (access(program, X_OK) != 0)
         test_skip("%s is not built", program);

@@ -109,10 +109,11 @@ struct engine {
     char run[RUN_NAME_MAX + 1];
     char dir[ENDPOINT_BYTES]; /* its run directory */
     char log[PATH_MAX];
-    char libexec[PATH_MAX]; /* "": that of this build */
-    char cgroup[PATH_MAX];  /* memory cgroup to start in, or "" */
-    int stderr_fd;          /* instead of the log file; 0: the log file */
-    pid_t pid;              /* of the supervisor, 0: not running */
+    char libexec[PATH_MAX];     /* "": that of this build */
+    char cgroup[PATH_MAX];      /* memory cgroup to start in, or "" */
+    const char *const *wrapper; /* NULL, or a command that executes the engine, such as setpriv */
+    int stderr_fd;              /* instead of the log file; 0: the log file */
+    pid_t pid;                  /* of the supervisor, 0: not running */
     struct rpc_client *control;
     struct session *session;
     pid_t seen[ENGINE_PIDS_MAX]; /* every process seen so far */

@@ -17,6 +17,8 @@ sluice_unit_test(supervisor_fsm_test SOURCES procs/engine/supervisor/children/fs
   LINK sluice_supervisor_core sluice_shm)
 sluice_unit_test(supervisor_exits_test SOURCES procs/engine/supervisor/children/exits_test.c
   LINK sluice_supervisor_core)
+sluice_unit_test(supervisor_oom_test SOURCES procs/engine/supervisor/budget/oom_test.c
+  LINK sluice_supervisor_core)
 sluice_unit_test(supervisor_ledger_test SOURCES procs/engine/supervisor/budget/ledger_test.c
   LINK sluice_supervisor_core)
 

@@ -244,6 +244,7 @@ struct gateway {
 
     /* of the engine */
     char state[24];
+    uint64_t oom_kills; /* of the engine's processes */
     uint64_t state_ns, status_due_ns;
     bool status_pending, model_pending, stats_pending, map_pending;
     struct exchange *waiting; /* for snapshots */

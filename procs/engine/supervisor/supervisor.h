@@ -20,6 +20,7 @@
 #include "procs/engine/child/child.h"
 #include "procs/engine/child/run_knobs.h"
 #include "procs/engine/supervisor/budget/ledger.h"
+#include "procs/engine/supervisor/budget/oom.h"
 #include "procs/engine/supervisor/children/exits.h"
 #include "procs/engine/supervisor/children/fsm.h"
 #include "shm/arena/arena.h"
@@ -76,6 +77,7 @@ struct child_slot {
     bool stuck;                 /* KILLED, and not reaped in time */
     bool exit_requested;        /* requested by ctl or by the stop: no failure */
     bool late;                  /* killed for its heartbeat, for the exit record */
+    const char *oom;            /* killed by the OOM killer: where memory ran out; else NULL */
     struct exit_tally tally;
     enum exit_cause cause; /* of the last exit, or of a failure to spawn */
     uint64_t restarts_by[EXIT_CAUSE__COUNT];
@@ -108,6 +110,16 @@ struct cgroup {
     char path[PATH_MAX];   /* our own */
     uint64_t limit;        /* limit written last; 0: none */
     bool passed;           /* version 2: this process enabled the controller in the parent */
+    /* The cgroup whose kills are counted: our own, or the one we run in; "": those of the machine. */
+    enum cgroup_version counted_version;
+    char counted[PATH_MAX];
+};
+
+/* The OOM killer (children/oom_killer.c). */
+struct oom {
+    int score; /* oom_score_adj of the supervisor at its start */
+    struct oom_watch watch;
+    uint64_t next_ns;
 };
 
 struct budget {
@@ -188,6 +200,7 @@ struct supervisor {
     struct pending_request pending[PENDING_REQUESTS_MAX];
     struct budget budget;
     struct cgroup cgroup;
+    struct oom oom;
     struct automatic automatic;
     struct map *map; /* NULL before the first request */
     int signal_fd, timer_fd;
@@ -277,6 +290,16 @@ void control_set(struct supervisor *s, struct child_slot *c, enum control_kind k
 void controls_repeat(struct supervisor *s, struct child_slot *c);
 void controls_receive(struct supervisor *s, struct child_slot *c);
 
+/* oom_killer.c */
+/* After cgroup_enter. Lowers the own score where that is permitted. */
+void oom_open(struct supervisor *s);
+/* Sets the score of a child; info NULL: of inspect. */
+void oom_score_child(const struct supervisor *s, pid_t pid, const struct service_info *info);
+void oom_tick(struct supervisor *s, uint64_t now_ns);
+/* Once for each process that was reaped after a SIGKILL that we did not send: where memory ran out
+ * if that was the OOM killer, else NULL. */
+const char *oom_killed(struct supervisor *s);
+
 /* measure.c, text.c */
 bool measure_process(pid_t pid, struct usage *usage);
 uint64_t measure_text(struct supervisor *s);
@@ -335,6 +358,9 @@ json_t *auto_stats(const struct supervisor *s); /* NULL: auto is off */
 uint64_t cgroup_headroom(void);
 int cgroup_enter(struct supervisor *s, struct error *error);
 bool cgroup_limit(struct supervisor *s, uint64_t bytes);
+/* Processes that the kernel killed for lack of memory, of the own cgroup or else the one we run in;
+ * false where neither counts them. */
+bool cgroup_oom_counts(const struct supervisor *s, struct oom_counts *counts);
 bool cgroup_peak(const struct supervisor *s, uint64_t *usage, uint64_t *peak);
 void cgroup_leave(struct supervisor *s);
 

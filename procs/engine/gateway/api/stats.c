@@ -142,8 +142,9 @@ void stats_health(struct exchange *x)
     struct error error = {.code = ERR_NONE};
     procs_check(g->child.procs.head, &error);
     exchange_json(x, well ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE,
-                  json_pack("{s:s, s:s, s:s*}", "status", well ? "ok" : "unavailable", "state",
-                            state, "reason", error.code ? error.text : NULL));
+                  json_pack("{s:s, s:s, s:I, s:s*}", "status", well ? "ok" : "unavailable", "state",
+                            state, "oom_kills", (json_int_t)g->oom_kills, "reason",
+                            error.code ? error.text : NULL));
 }
 
 void stats_models(struct exchange *x)
@@ -167,6 +168,7 @@ static void on_status(void *arg, json_t *reply, const struct error *error)
     if (error)
         return; /* it becomes stale */
     snprintf(g->state, sizeof g->state, "%s", lookup_text(reply, "state"));
+    g->oom_kills = lookup_u64(reply, "oom_kills");
     g->state_ns = clock_now_ns();
 }
 

@@ -24,9 +24,12 @@
 #define V1_LIMIT    "memory.limit_in_bytes"
 #define V1_USAGE    "memory.usage_in_bytes"
 #define V1_PEAK     "memory.max_usage_in_bytes"
+#define V1_KILLS    "memory.oom_control"
+#define V1_HITS     "memory.failcnt"
 #define V2_LIMIT    "memory.max"
 #define V2_USAGE    "memory.current"
 #define V2_PEAK     "memory.peak"
+#define V2_EVENTS   "memory.events"
 #define V2_PASS     "cgroup.subtree_control"
 
 static bool path_join(char out[PATH_MAX], const char *dir, const char *file)
@@ -49,20 +52,27 @@ static int write_file(const char *dir, const char *file, const char *text)
     return n < 0 ? -saved : 0;
 }
 
-static bool read_u64(const char *dir, const char *file, uint64_t *value)
+static bool read_file(const char *dir, const char *file, char *text, size_t cap)
 {
-    char path[PATH_MAX], text[64];
+    char path[PATH_MAX];
     if (!path_join(path, dir, file))
         return false;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    ssize_t n = read(fd, text, sizeof text - 1);
+    ssize_t n = read(fd, text, cap - 1);
     close(fd);
     if (n <= 0)
         return false;
     text[n] = 0;
-    char *end;
+    return true;
+}
+
+static bool read_u64(const char *dir, const char *file, uint64_t *value)
+{
+    char text[64], *end;
+    if (!read_file(dir, file, text, sizeof text))
+        return false;
     *value = strtoull(text, &end, 10);
     return end != text;
 }
@@ -218,11 +228,46 @@ static int try_version(struct cgroup *g, enum cgroup_version version)
     return rc;
 }
 
-int cgroup_enter(struct supervisor *s, struct error *error)
+static bool kills_of(enum cgroup_version version, const char *dir, struct oom_counts *counts)
+{
+    char text[512];
+    *counts = (struct oom_counts){0};
+    bool v2 = version == CGROUP_V2;
+    if (!read_file(dir, v2 ? V2_EVENTS : V1_KILLS, text, sizeof text) ||
+        !oom_count_parse(text, "oom_kill", &counts->kills))
+        return false;
+    if (v2)
+        oom_count_parse(text, "oom", &counts->hits);
+    else
+        read_u64(dir, V1_HITS, &counts->hits);
+    return true;
+}
+
+/* Our own cgroup, or the one we run in; not the root of version 2, which has no such counter. */
+static void choose_counted(struct cgroup *g)
+{
+    struct oom_counts counts;
+    for (enum cgroup_version version = CGROUP_V2; version > CGROUP_NONE; version--) {
+        char mount[PATH_MAX], group[PATH_MAX];
+        if (!find_mount(version, mount) || !find_group(version, group) ||
+            !path_join(g->counted, mount, group + (group[0] == '/')))
+            continue;
+        g->counted_version = version;
+        if (kills_of(version, g->counted, &counts))
+            return;
+    }
+    g->counted[0] = 0;
+}
+
+bool cgroup_oom_counts(const struct supervisor *s, struct oom_counts *counts)
+{
+    const struct cgroup *g = &s->cgroup;
+    return g->counted[0] && kills_of(g->counted_version, g->counted, counts);
+}
+
+static int enter(struct supervisor *s, struct error *error)
 {
     struct cgroup *g = &s->cgroup;
-    if (strcmp(s->params.cgroup, "off") == 0)
-        return 0;
     int v2 = try_version(g, CGROUP_V2);
     int rc = v2 == 0 ? 0 : try_version(g, CGROUP_V1);
     if (rc == 0) {
@@ -235,6 +280,13 @@ int cgroup_enter(struct supervisor *s, struct error *error)
     }
     return error_set_errno(error, ERR_FAILED, v2 == -ENOENT ? -rc : -v2,
                            "--cgroup require: cannot make a memory cgroup");
+}
+
+int cgroup_enter(struct supervisor *s, struct error *error)
+{
+    int rc = strcmp(s->params.cgroup, "off") == 0 ? 0 : enter(s, error);
+    choose_counted(&s->cgroup);
+    return rc;
 }
 
 bool cgroup_limit(struct supervisor *s, uint64_t bytes)

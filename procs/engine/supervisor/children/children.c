@@ -106,6 +106,7 @@ static void act_spawn(struct supervisor *s, struct child_slot *c)
     struct error error;
     char name[32];
     c->exit_requested = c->late = false;
+    c->oom = NULL;
     devices_clear_quarantine(s, c);
     c->ready_ns = 0;
     c->progress_at_spawn = atomic_load_explicit(&c->row->progress, memory_order_relaxed);
@@ -125,6 +126,7 @@ static void act_spawn(struct supervisor *s, struct child_slot *c)
         exits_mark_restarted(&s->exits, (uint32_t)(c - s->children));
     }
     counter_add(s->row, CTR_SUPERVISOR_spawns, 1);
+    oom_score_child(s, c->pid, c->info);
     log_debug("%s: incarnation %" PRIu32 " is process %d", child_name(c, name), incarnation,
               (int)c->pid);
 }

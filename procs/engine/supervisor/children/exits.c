@@ -16,10 +16,12 @@ const char *exit_cause_name(enum exit_cause cause)
     return names[cause];
 }
 
-/* The order matters: a late heartbeat takes precedence over a requested restart, and after a
+/* The order matters: the OOM killer's SIGKILL is not ours, whatever was requested; a late heartbeat takes precedence over a requested restart, and after a
  * request our signal ends the process, so that its status means nothing. */
 enum exit_cause exit_cause_of(const struct exit_facts *facts)
 {
+    if (facts->oom)
+        return EXIT_CAUSE_OOM;
     if (facts->late)
         return EXIT_CAUSE_HEARTBEAT;
     if (facts->requested)

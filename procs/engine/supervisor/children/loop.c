@@ -128,6 +128,7 @@ static void on_tick(struct supervisor *s)
     notify_alive(s, now_ns);
     children_reap(s);
     children_tick(s, now_ns);
+    oom_tick(s, now_ns);
     budget_tick(s, now_ns);
     if (s->announced)
         auto_poll(s);

@@ -13,7 +13,8 @@
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 
-/* The cause of its exit, for messages. Its exit message takes precedence: it states the reason. */
+/* The cause of its exit, for messages. Unless the OOM killer ended it, its exit message takes precedence: it states the
+ * reason. */
 static void describe_exit(struct child_slot *c)
 {
     uint32_t number = atomic_load(&c->row->last_signal);
@@ -24,7 +25,9 @@ static void describe_exit(struct child_slot *c)
     for (char *p = own; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
             *p = ' ';
-    if (own[0])
+    if (c->oom)
+        snprintf(c->exit_message, sizeof c->exit_message, "%s", c->oom);
+    else if (own[0])
         memcpy(c->exit_message, own, sizeof own);
     else if (c->late)
         snprintf(c->exit_message, sizeof c->exit_message, "heartbeat too old, killed");
@@ -38,20 +41,16 @@ static void describe_exit(struct child_slot *c)
                  atomic_load(&c->row->last_exit));
 }
 
-/* Whether the OOM killer sent the SIGKILL that ended this child. */
-static bool killed_for_memory(const struct child_slot *c)
+static struct exit_facts facts_of(struct supervisor *s, struct child_slot *c)
 {
-    (void)c;
-    return false;
-}
-
-static struct exit_facts facts_of(const struct child_slot *c)
-{
+    uint32_t number = atomic_load(&c->row->last_signal);
+    if (number == SIGKILL && child_state(c) != PROC_KILLED) /* there we sent it */
+        c->oom = oom_killed(s);
     return (struct exit_facts){.late = c->late,
                                .requested = c->exit_requested,
                                .too_slow = child_state(c) == PROC_KILLED && !c->ready_ns,
-                               .oom = killed_for_memory(c),
-                               .signal = atomic_load(&c->row->last_signal)};
+                               .oom = c->oom != NULL,
+                               .signal = number};
 }
 
 /* Only at the first start does a child fail to start: afterwards it is restarted until it stays up. */
@@ -111,7 +110,7 @@ static void reap_one(struct supervisor *s, struct child_slot *c, int status)
     atomic_store(&c->row->last_signal, WIFSIGNALED(status) ? (uint32_t)WTERMSIG(status) : 0);
     atomic_store(&c->row->last_exit, WIFEXITED(status) ? (uint32_t)WEXITSTATUS(status) : 0);
     counter_add(s->row, CTR_SUPERVISOR_exits, 1);
-    const struct exit_facts facts = facts_of(c);
+    const struct exit_facts facts = facts_of(s, c);
     bool crash = exit_is_crash(&facts);
     enum fsm_event event = classify(s, c, crash);
     describe_exit(c);

@@ -148,6 +148,7 @@ pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
     pid_t pid = spawn(s, path, argv, &actions, error);
     posix_spawn_file_actions_destroy(&actions);
     if (pid > 0) {
+        oom_score_child(s, pid, NULL);
         /* inspect sets the same limits before it reads a byte; set here as a second barrier. */
         prlimit(pid, RLIMIT_DATA, &(struct rlimit){INSPECT_DATA_BYTES, INSPECT_DATA_BYTES}, NULL);
         prlimit(pid, RLIMIT_CPU, &(struct rlimit){INSPECT_CPU_S, INSPECT_CPU_S}, NULL);

@@ -158,6 +158,16 @@ static json_t *segments(const struct supervisor *s)
     return object;
 }
 
+/* What the OOM killer did here, and the counter of its kills. */
+static json_t *oom(const struct supervisor *s)
+{
+    json_t *object = json_object();
+    put(object, "kills", counter_get(s->row, CTR_SUPERVISOR_oom_kills));
+    put(object, "kills_counted", s->oom.watch.seen.kills);
+    put_text(object, "counter", s->cgroup.counted[0] ? s->cgroup.counted : "/proc/vmstat");
+    return object;
+}
+
 json_t *stats_memory(struct supervisor *s)
 {
     const struct budget *b = &s->budget;
@@ -195,6 +205,7 @@ json_t *stats_memory(struct supervisor *s)
         put(wall, "peak_bytes", peak);
         json_object_set_new(object, "cgroup", wall);
     }
+    json_object_set_new(object, "oom", oom(s));
     return object;
 }
 
@@ -319,6 +330,7 @@ json_t *stats_status(struct supervisor *s)
     const struct child_slot *compute = child_of(s, SERVICE_COMPUTE, 0);
     put(object, "running", counter_get(compute->row, CTR_COMPUTE_sequences_running));
     put(object, "queued", counter_get(compute->row, CTR_COMPUTE_sequences_queued));
+    put(object, "oom_kills", counter_get(s->row, CTR_SUPERVISOR_oom_kills));
     put_preset(s, object);
     put_quarantined(s, object);
     put_text(object, "version", SLUICE_VERSION);

@@ -86,6 +86,9 @@ static int inspect_wait(struct supervisor *s, pid_t pid, struct error *error)
     /* inspect has printed the reason; this is the last line. */
     if (WIFEXITED(status))
         return error_set(error, WEXITSTATUS(status) == 2 ? ERR_BAD_INPUT : ERR_FAILED, "%s", "");
+    const char *oom = WTERMSIG(status) == SIGKILL ? oom_killed(s) : NULL;
+    if (oom)
+        return error_set(error, ERR_NO_MEMORY, "reading %.200s: %s", s->options.model, oom);
     return error_set(error, ERR_BAD_INPUT, "reading %.200s ended by signal %d (%s)",
                      s->options.model, WTERMSIG(status), strsignal(WTERMSIG(status)));
 }

@@ -122,6 +122,7 @@ static int start(struct supervisor *s, struct error *error)
         return -1;
     if (cgroup_enter(s, error) != 0) /* before memory is touched that is to be charged to it */
         return -1;
+    oom_open(s); /* reads the counters of that cgroup */
     if (model_take(s, error) != 0)
         return -1;
     if (s->options.print_memory)

@@ -23,7 +23,8 @@ static const struct {
     {{.requested = true, .signal = 11}, "requested", false},
     {{.requested = true, .too_slow = true, .signal = 9}, "requested", false},
     {{.too_slow = true, .signal = 9}, "start", true},
-    {{.oom = true, .signal = 9}, "signal", true},
+    {{.oom = true, .signal = 9}, "oom", true},
+    {{.oom = true, .requested = true, .signal = 9}, "oom", true},
 };
 
 START_TEST(cause)

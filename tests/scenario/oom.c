@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel's OOM killer: the order in which it takes processes, and that an exit is reported as
+ * its own, in exit records, /health and metrics, and another SIGKILL is not. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/scenario/baseline.h"
+#include "tests/scenario/http.h"
+
+#define KILL_MS    20000
+#define FINISH_MS  120000
+#define SPARE      (12 * MIB) /* of the cgroup above the budget */
+#define BUDGET_MIB 80
+#define BUDGET     "--budget=80MiB"
+
+static bool score_write(pid_t pid, int score)
+{
+    char path[64], text[16];
+    snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)pid);
+    int n = snprintf(text, sizeof text, "%d", score), fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool fine = fd >= 0 && write(fd, text, (size_t)n) == n;
+    if (fd >= 0)
+        close(fd);
+    return fine;
+}
+
+static int score_of(pid_t pid)
+{
+    char path[64];
+    int score = 0;
+    snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)pid);
+    FILE *f = fopen(path, "re");
+    CHECK(f && fscanf(f, "%d", &score) == 1, "cannot read %s", path);
+    fclose(f);
+    return score;
+}
+
+/* ---- the order ---- */
+
+static struct engine *start_all(const char *const *wrapper)
+{
+    char trace[PATH_MAX];
+    struct engine *e = engine_new();
+    e->wrapper = wrapper;
+    snprintf(trace, sizeof trace, "--trace=%s/trace", test_dir());
+    engine_start(e, (const char *const[]){"--http=0", trace, BUDGET, "--cgroup=off", NULL});
+    return e;
+}
+
+static int score_at(struct engine *e, const char *service)
+{
+    return score_of(engine_pid(e, service, 0, 0));
+}
+
+/* Raised in this order above our own score, which a child would inherit. */
+static void check_order(struct engine *e, int supervisor)
+{
+    static const char *const first[] = {"recorder", "predictor", "gateway"};
+    int own = score_of(getpid()), cache = score_at(e, "cache"), compute = score_at(e, "compute"),
+        loader = score_at(e, "loader");
+    CHECK(score_of(e->pid) == supervisor, "the supervisor has %d, expected %d", score_of(e->pid),
+          supervisor);
+    CHECK(supervisor < cache && own < cache && cache < compute && compute < loader,
+          "supervisor %d, cache %d, compute %d, loader %d", supervisor, cache, compute, loader);
+    for (size_t i = 0; i < ARRAY_LEN(first); i++)
+        CHECK(score_at(e, first[i]) == 1000, "%s has %d", first[i], score_at(e, first[i]));
+}
+
+static void order(void)
+{
+    int own = score_of(getpid());
+    if (own > 900)
+        test_skip("oom_score_adj of the test is %d already", own);
+    bool permitted = score_write(getpid(), own - 1) && score_write(getpid(), own);
+    struct engine *e = start_all(NULL);
+    check_order(e, permitted ? (own - 500 > -999 ? own - 500 : -999) : own);
+    pid_t compute = engine_pid(e, "compute", 0, 0);
+    int before = score_of(compute);
+    kill(compute, SIGKILL);
+    CHECK(score_of(engine_pid(e, "compute", 0, compute)) == before,
+          "the successor of compute has another score");
+    engine_stop(e);
+}
+
+/* Without CAP_SYS_RESOURCE nothing can be lowered, and the order holds all the same. */
+static void order_unprivileged(void)
+{
+    static const char *const wrapper[] = {"/usr/bin/setpriv", "--inh-caps=-sys_resource",
+                                          "--bounding-set=-sys_resource", NULL};
+    struct command c;
+    if (score_of(getpid()) > 900)
+        test_skip("oom_score_adj of the test is too high");
+    if (geteuid() == 0) {
+        if (access(wrapper[0], X_OK) != 0)
+            test_skip("setpriv is not installed");
+        command_run(&c, NULL, KILL_MS,
+                    (const char *const[]){wrapper[0], wrapper[1], wrapper[2], "/bin/true", NULL});
+        if (c.status != 0)
+            test_skip("setpriv: %s", c.err);
+        command_free(&c);
+    }
+    struct engine *e = start_all(geteuid() == 0 ? wrapper : NULL);
+    check_order(e, score_of(getpid()));
+    engine_stop(e);
+}
+
+/* ---- kills ---- */
+
+/* Joins the cgroup and takes its memory until the kernel has killed a process there: one with the
+ * score 1000, which is more than all of that memory counts. */
+static _Noreturn void take_memory(const char *cgroup)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/cgroup.procs", cgroup);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "0", 1) != 1)
+        _exit(1);
+    uint64_t before = cgroup_failures(cgroup);
+    while (cgroup_failures(cgroup) == before)
+        if (mmap(NULL, 64 * KIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
+                 -1, 0) == MAP_FAILED)
+            _exit(2);
+    _exit(0);
+}
+
+static void exhaust(const char *cgroup)
+{
+    int status;
+    pid_t pid = fork();
+    CHECK(pid >= 0, "cannot fork");
+    if (pid == 0)
+        take_memory(cgroup);
+    uint64_t deadline = deadline_in(KILL_MS);
+    while (waitpid(pid, &status, WNOHANG) == 0)
+        if (!deadline_tick(deadline)) {
+            kill(pid, SIGKILL);
+            waitpid(pid, &status, 0);
+            test_fail("the kernel killed nothing in %s", cgroup);
+        }
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the process that takes memory: %#x",
+          (unsigned)status);
+}
+
+/* The newest exit record once there are n. */
+static json_t *wait_exit(struct engine *e, size_t n)
+{
+    uint64_t deadline = deadline_in(KILL_MS);
+    for (;;) {
+        json_t *doc = engine_stats(e);
+        if (lookup_exits(doc) >= n) {
+            json_t *newest = json_deep_copy(lookup_exit(doc, 0));
+            json_decref(doc);
+            return newest;
+        }
+        json_decref(doc);
+        CHECK(deadline_tick(deadline), "exit %zu was not recorded", n);
+    }
+}
+
+static void check_cause(const json_t *exit_record, const char *service, const char *cause,
+                        const char *message)
+{
+    char *text = json_dumps(exit_record, 0);
+    CHECK((!service || strcmp(lookup_text(exit_record, "service"), service) == 0) &&
+              strcmp(lookup_text(exit_record, "cause"), cause) == 0 &&
+              lookup_u64(exit_record, "signal") == SIGKILL &&
+              strstr(lookup_text(exit_record, "exit_message"), message),
+          "expected %s, '%s': %.400s", cause, message, text);
+    free(text);
+}
+
+/* Makes this process the OOM killer's choice, and no other. */
+static void only(struct engine *e, const char *service)
+{
+    static const char *const services[] = {"recorder",  "cache",   "loader",
+                                           "predictor", "compute", "gateway"};
+    for (size_t i = 0; i < ARRAY_LEN(services); i++)
+        CHECK(score_write(engine_pid(e, services[i], 0, 0),
+                          strcmp(services[i], service) == 0 ? 1000 : score_of(getpid())),
+              "cannot set the score of %s", services[i]);
+}
+
+static void check_reported(struct engine *e, size_t kills)
+{
+    char metric[64];
+    struct http h;
+    unsigned port = http_port(e);
+    http_call(&h, port, "/health", NULL, NULL, 200);
+    json_t *doc = http_json(&h);
+    uint64_t deadline = deadline_in(KILL_MS);
+    while (lookup_u64(doc, "oom_kills") != kills) { /* the gateway polls the supervisor */
+        CHECK(deadline_tick(deadline), "/health: %s", h.body);
+        json_decref(doc);
+        http_close(&h);
+        http_call(&h, port, "/health", NULL, NULL, 200);
+        doc = http_json(&h);
+    }
+    json_decref(doc);
+    http_close(&h);
+    http_call(&h, port, "/metrics", NULL, NULL, 200);
+    snprintf(metric, sizeof metric, "\nsluice_oom_kills_total %zu\n", kills);
+    CHECK(strstr(h.body, metric) && strstr(h.body, "cause=\"oom\"} 1\n"), "no%s", metric);
+    http_close(&h);
+}
+
+/* cgroup: where the limit is. The first victim is one of the three whose exit costs little; then
+ * every process in turn; then a SIGKILL that is not the OOM killer's. */
+static void kills_in(struct engine *e, const char *cgroup, const char *message)
+{
+    static const char *const services[] = {"recorder", "gateway", "predictor",
+                                           "loader",   "cache",   "compute"};
+    struct text got;
+    size_t exits = 0;
+    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    exhaust(cgroup);
+    json_t *newest = wait_exit(e, ++exits);
+    const char *service = lookup_text(newest, "service");
+    CHECK(strcmp(service, "recorder") == 0 || strcmp(service, "gateway") == 0 ||
+              strcmp(service, "predictor") == 0,
+          "%s was killed first", service);
+    check_cause(newest, NULL, "oom", message);
+    json_decref(newest);
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(baseline(0), &got, "while a process was killed for lack of memory");
+    text_free(&got);
+    for (size_t i = 0; i < ARRAY_LEN(services); i++) {
+        g = generation_start(e, test_prompt(i % TEST_PROMPTS), BASELINE_TOKENS);
+        pid_t pid = engine_pid(e, services[i], 0, 0);
+        only(e, services[i]);
+        exhaust(cgroup);
+        newest = wait_exit(e, ++exits);
+        check_cause(newest, services[i], "oom", message);
+        json_decref(newest);
+        engine_pid(e, services[i], 0, pid);
+        generation_finish(g, FINISH_MS, &got);
+        text_check_same(baseline(i % TEST_PROMPTS), &got, services[i]);
+        text_free(&got);
+    }
+    check_reported(e, exits);
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    kill(pid, SIGKILL);
+    newest = wait_exit(e, ++exits);
+    check_cause(newest, "compute", "signal", "signal 9");
+    json_decref(newest);
+    engine_pid(e, "compute", 0, pid);
+    baseline_compare(e, 1, "after all kills");
+}
+
+static struct engine *start_limited(const char *cgroup_option)
+{
+    char trace[PATH_MAX];
+    struct engine *e = engine_new();
+    for (unsigned p = 0; p < TEST_PROMPTS; p++)
+        baseline(p);
+    cgroup_make(e->cgroup);
+    cgroup_limit(e->cgroup, BUDGET_MIB * MIB + SPARE);
+    snprintf(trace, sizeof trace, "--trace=%s/trace", test_dir());
+    engine_start(e, (const char *const[]){"--http=0", trace, BUDGET, cgroup_option, NULL});
+    return e;
+}
+
+/* The limit is that of the cgroup in which the engine was started, as in a container. */
+static void limit_around(void)
+{
+    struct engine *e = start_limited("--cgroup=off");
+    kills_in(e, e->cgroup, "at the memory limit of its cgroup");
+    engine_stop(e);
+}
+
+/* The limit is the engine's own. */
+static void limit_of_engine(void)
+{
+    char own[PATH_MAX];
+    struct engine *e = start_limited("--cgroup=require");
+    json_t *doc = engine_stats(e);
+    snprintf(own, sizeof own, "%s", lookup_text(doc, "memory.cgroup.path"));
+    CHECK(strcmp(lookup_text(doc, "memory.oom.counter"), own) == 0, "kills are counted in %s",
+          lookup_text(doc, "memory.oom.counter"));
+    json_decref(doc);
+    kills_in(e, own, "at the memory limit of its cgroup");
+    engine_stop(e);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {ROW(order), ROW(order_unprivileged), ROW(limit_around),
+                                             ROW(limit_of_engine)};
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
