@@ -148,32 +148,46 @@ static void exhaust(const char *cgroup)
           (unsigned)status);
 }
 
-/* The newest exit record once there are n. */
-static json_t *wait_exit(struct engine *e, size_t n)
-{
-    uint64_t deadline = deadline_in(KILL_MS);
-    for (;;) {
-        json_t *doc = engine_stats(e);
-        if (lookup_exits(doc) >= n) {
-            json_t *newest = json_deep_copy(lookup_exit(doc, 0));
-            json_decref(doc);
-            return newest;
-        }
-        json_decref(doc);
-        CHECK(deadline_tick(deadline), "exit %zu was not recorded", n);
-    }
-}
-
-static void check_cause(const json_t *exit_record, const char *service, const char *cause,
-                        const char *message)
+static void check_cause(const json_t *exit_record, const char *cause, const char *message)
 {
     char *text = json_dumps(exit_record, 0);
-    CHECK((!service || strcmp(lookup_text(exit_record, "service"), service) == 0) &&
-              strcmp(lookup_text(exit_record, "cause"), cause) == 0 &&
+    CHECK(strcmp(lookup_text(exit_record, "cause"), cause) == 0 &&
               lookup_u64(exit_record, "signal") == SIGKILL &&
               strstr(lookup_text(exit_record, "exit_message"), message),
           "expected %s, '%s': %.400s", cause, message, text);
     free(text);
+}
+
+/* The first of the exits after `before` of them. New reference. */
+static json_t *first_exit(const json_t *doc, size_t before)
+{
+    return json_deep_copy(lookup_exit(doc, lookup_exits(doc) - before - 1));
+}
+
+static size_t exits_of(struct engine *e)
+{
+    json_t *doc = engine_stats(e);
+    size_t exits = lookup_exits(doc);
+    json_decref(doc);
+    return exits;
+}
+
+/* The first exit after `before` of them, once there is one. All have that cause: until the memory
+ * is free again the kernel may kill more than one process. */
+static json_t *wait_exit(struct engine *e, size_t before, const char *cause, const char *message)
+{
+    uint64_t deadline = deadline_in(KILL_MS);
+    json_t *doc = engine_stats(e);
+    while (lookup_exits(doc) <= before) {
+        json_decref(doc);
+        CHECK(deadline_tick(deadline), "exit %zu was not recorded", before + 1);
+        doc = engine_stats(e);
+    }
+    for (size_t i = 0; i < lookup_exits(doc) - before; i++)
+        check_cause(lookup_exit(doc, i), cause, message);
+    json_t *first = first_exit(doc, before);
+    json_decref(doc);
+    return first;
 }
 
 /* Makes this process the OOM killer's choice, and no other. */
@@ -187,68 +201,69 @@ static void only(struct engine *e, const char *service)
               "cannot set the score of %s", services[i]);
 }
 
-static void check_reported(struct engine *e, size_t kills)
+/* The same number everywhere: of the exit records, all of which are kills by now. */
+static void check_reported(struct engine *e)
 {
     char metric[64];
     struct http h;
     unsigned port = http_port(e);
-    http_call(&h, port, "/health", NULL, NULL, 200);
-    json_t *doc = http_json(&h);
-    uint64_t deadline = deadline_in(KILL_MS);
-    while (lookup_u64(doc, "oom_kills") != kills) { /* the gateway polls the supervisor */
-        CHECK(deadline_tick(deadline), "/health: %s", h.body);
+    size_t kills = exits_of(e);
+    uint64_t deadline = deadline_in(KILL_MS), reported = 0;
+    while (reported != kills) { /* the gateway polls the supervisor */
+        CHECK(deadline_tick(deadline), "/health reports %llu of %zu kills",
+              (unsigned long long)reported, kills);
+        http_call(&h, port, "/health", NULL, NULL, 200);
+        json_t *doc = http_json(&h);
+        reported = lookup_u64(doc, "oom_kills");
         json_decref(doc);
         http_close(&h);
-        http_call(&h, port, "/health", NULL, NULL, 200);
-        doc = http_json(&h);
     }
-    json_decref(doc);
-    http_close(&h);
     http_call(&h, port, "/metrics", NULL, NULL, 200);
     snprintf(metric, sizeof metric, "\nsluice_oom_kills_total %zu\n", kills);
     CHECK(strstr(h.body, metric) && strstr(h.body, "cause=\"oom\"} 1\n"), "no%s", metric);
     http_close(&h);
 }
 
-/* cgroup: where the limit is. The first victim is one of the three whose exit costs little; then
- * every process in turn; then a SIGKILL that is not the OOM killer's. */
+/* A generation while the kernel kills a process for lack of memory: the same text. service: the
+ * process that only() has made its choice; NULL: one whose exit costs little. */
+static void kill_during(struct engine *e, const char *cgroup, const char *service, unsigned prompt,
+                        const char *message)
+{
+    struct text got;
+    struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
+    if (service)
+        only(e, service);
+    pid_t pid = service ? engine_pid(e, service, 0, 0) : 0;
+    size_t before = exits_of(e);
+    exhaust(cgroup);
+    json_t *first = wait_exit(e, before, "oom", message);
+    const char *killed = lookup_text(first, "service");
+    CHECK(service ? strcmp(killed, service) == 0
+                  : strcmp(killed, "recorder") == 0 || strcmp(killed, "gateway") == 0 ||
+                        strcmp(killed, "predictor") == 0,
+          "%s was killed first, expected %s", killed, service ? service : "another");
+    json_decref(first);
+    if (service)
+        engine_pid(e, service, 0, pid);
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(baseline(prompt), &got, service ? service : "first victim");
+    text_free(&got);
+}
+
+/* cgroup: where the limit is. The kernel's own choice; then every process in turn; then a SIGKILL
+ * that is not the OOM killer's. */
 static void kills_in(struct engine *e, const char *cgroup, const char *message)
 {
     static const char *const services[] = {"recorder", "gateway", "predictor",
                                            "loader",   "cache",   "compute"};
-    struct text got;
-    size_t exits = 0;
-    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
-    exhaust(cgroup);
-    json_t *newest = wait_exit(e, ++exits);
-    const char *service = lookup_text(newest, "service");
-    CHECK(strcmp(service, "recorder") == 0 || strcmp(service, "gateway") == 0 ||
-              strcmp(service, "predictor") == 0,
-          "%s was killed first", service);
-    check_cause(newest, NULL, "oom", message);
-    json_decref(newest);
-    generation_finish(g, FINISH_MS, &got);
-    text_check_same(baseline(0), &got, "while a process was killed for lack of memory");
-    text_free(&got);
-    for (size_t i = 0; i < ARRAY_LEN(services); i++) {
-        g = generation_start(e, test_prompt(i % TEST_PROMPTS), BASELINE_TOKENS);
-        pid_t pid = engine_pid(e, services[i], 0, 0);
-        only(e, services[i]);
-        exhaust(cgroup);
-        newest = wait_exit(e, ++exits);
-        check_cause(newest, services[i], "oom", message);
-        json_decref(newest);
-        engine_pid(e, services[i], 0, pid);
-        generation_finish(g, FINISH_MS, &got);
-        text_check_same(baseline(i % TEST_PROMPTS), &got, services[i]);
-        text_free(&got);
-    }
-    check_reported(e, exits);
+    kill_during(e, cgroup, NULL, 0, message);
+    for (unsigned i = 0; i < ARRAY_LEN(services); i++)
+        kill_during(e, cgroup, services[i], i % TEST_PROMPTS, message);
+    check_reported(e);
     pid_t pid = engine_pid(e, "compute", 0, 0);
+    size_t before = exits_of(e);
     kill(pid, SIGKILL);
-    newest = wait_exit(e, ++exits);
-    check_cause(newest, "compute", "signal", "signal 9");
-    json_decref(newest);
+    json_decref(wait_exit(e, before, "signal", "signal 9"));
     engine_pid(e, "compute", 0, pid);
     baseline_compare(e, 1, "after all kills");
 }
