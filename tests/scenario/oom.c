@@ -190,14 +190,15 @@ static json_t *wait_exit(struct engine *e, size_t before, const char *cause, con
     return first;
 }
 
-/* Makes this process the OOM killer's choice, and no other. */
+/* Makes this process the OOM killer's first choice, and the others come before the one that takes
+ * the memory. */
 static void only(struct engine *e, const char *service)
 {
     static const char *const services[] = {"recorder",  "cache",   "loader",
                                            "predictor", "compute", "gateway"};
     for (size_t i = 0; i < ARRAY_LEN(services); i++)
         CHECK(score_write(engine_pid(e, services[i], 0, 0),
-                          strcmp(services[i], service) == 0 ? 1000 : score_of(getpid())),
+                          strcmp(services[i], service) == 0 ? 1000 : 500),
               "cannot set the score of %s", services[i]);
 }
 
