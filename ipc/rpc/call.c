@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "ipc/rpc/link.h"
 #include "ipc/rpc/rpc.h"
 
 bool rpc_first_id(uint64_t *id)
@@ -15,7 +16,7 @@ bool rpc_first_id(uint64_t *id)
 
 int rpc_socket_open(nng_socket *socket, int queue, int *receive_fd)
 {
-    int rv = nng_req0_open_raw(socket);
+    int rv = link_socket_first(socket, nng_req0_open_raw);
     if (rv == 0)
         rv = nng_socket_set_int(*socket, NNG_OPT_SENDBUF, queue);
     if (rv == 0)

@@ -35,6 +35,10 @@ struct link {
     struct probe probe;
 };
 
+/* Opens a socket with that function. The first one of a process is watched: without memory, NNG's
+ * initialisation never returns (first.c). */
+int link_socket_first(nng_socket *socket, int (*open)(nng_socket *));
+
 /* Takes ownership of an open NNG socket (closed on failure) and starts listening or dialing.
  * ERR_BUSY: a running process listens on the path (it is not disturbed). A stale socket file is
  * replaced. */

@@ -230,7 +230,7 @@ struct rpc_server *rpc_server_open(const char *path, unsigned contexts, struct e
     pthread_mutex_init(&server->lock, NULL);
     server->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     nng_socket socket;
-    int rv = server->fd < 0 ? NNG_ENOFILES : nng_rep0_open(&socket);
+    int rv = server->fd < 0 ? NNG_ENOFILES : link_socket_first(&socket, nng_rep0_open);
     if (rv != 0) {
         link_error(error, rv, "open a socket for", path);
     } else if (link_open(&server->link, socket, path, LINK_LISTEN_MANY, RPC_BYTES_MAX + HEADROOM,
