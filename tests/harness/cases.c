@@ -24,6 +24,7 @@ static struct {
     jmp_buf end;
     bool inside;
     char reason[600];
+    char context[100]; /* "" or "SOMETHING: " */
     char dir[64];
     struct engine engines[CLEANUP_MAX];
     size_t engines_count;
@@ -36,7 +37,8 @@ void test_fail(const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    vsnprintf(the_case.reason, sizeof the_case.reason, fmt, args);
+    int n = snprintf(the_case.reason, sizeof the_case.reason, "%s", the_case.context);
+    vsnprintf(the_case.reason + n, sizeof the_case.reason - (size_t)n, fmt, args);
     va_end(args);
     if (!the_case.inside) {
         fprintf(stderr, "failure outside of a test case: %s\n", the_case.reason);
@@ -52,6 +54,11 @@ void test_skip(const char *fmt, ...)
     vsnprintf(the_case.reason, sizeof the_case.reason, fmt, args);
     va_end(args);
     longjmp(the_case.end, SKIPPED);
+}
+
+void test_context(const char *text)
+{
+    snprintf(the_case.context, sizeof the_case.context, "%s%s", text, *text ? ": " : "");
 }
 
 void test_note(const char *fmt, ...)
@@ -202,6 +209,7 @@ static enum outcome run_case(const struct test_case *c)
     setenv("SLUICE_RUN_DIR", the_case.dir, 1);
     setenv("XDG_STATE_HOME", the_case.dir, 1); /* the repl history of this case only */
     the_case.inside = true;
+    test_context("");
     enum outcome outcome = (enum outcome)setjmp(the_case.end);
     if (outcome == PASSED)
         c->run();

@@ -48,17 +48,28 @@ static uint64_t read_key(const char *dir, const char *file, const char *key)
     return value;
 }
 
+/* Where cgroups of version 2 can be made: SLUICE_TEST_CGROUP in a delegated subtree, which has the memory
+ * controller for its children. */
+static const char *v2_root(void)
+{
+    const char *value = getenv("SLUICE_TEST_CGROUP");
+    return value && *value ? value : V2_ROOT;
+}
+
 bool cgroup_try(char path[PATH_MAX], struct error *error)
 {
     static unsigned made;
     struct stat st;
     bool v1 = stat(V1_ROOT "/memory.usage_in_bytes", &st) == 0 ||
               stat(V1_ROOT "/memory.limit_in_bytes", &st) == 0;
-    if (!v1 && stat(V2_ROOT "/cgroup.controllers", &st) != 0)
+    char controllers[PATH_MAX];
+    snprintf(controllers, sizeof controllers, "%s/cgroup.controllers", v2_root());
+    if (!v1 && stat(controllers, &st) != 0)
         return error_set(error, ERR_FAILED, "no memory cgroup is mounted") == 0;
-    snprintf(path, PATH_MAX, "%s/sluice-test-%d-%u", v1 ? V1_ROOT : V2_ROOT, (int)getpid(), ++made);
+    snprintf(path, PATH_MAX, "%s/sluice-test-%d-%u", v1 ? V1_ROOT : v2_root(), (int)getpid(),
+             ++made);
     if (!v1)
-        write_text(V2_ROOT, "cgroup.subtree_control", "+memory");
+        write_text(v2_root(), "cgroup.subtree_control", "+memory");
     if (mkdir(path, 0755) != 0)
         return error_set_errno(error, ERR_FAILED, errno, "cannot make the memory cgroup %.200s",
                                path) == 0;

@@ -95,15 +95,45 @@ static bool is_ready(struct engine *e)
     return ready;
 }
 
-void engine_wait_ready(struct engine *e, unsigned ms)
+static void close_clients(struct engine *e)
+{
+    rpc_client_close(e->control);
+    e->control = NULL;
+    if (e->session) {
+        rpc_client_close(e->session->engine);
+        free(e->session);
+        e->session = NULL;
+    }
+}
+
+bool engine_wait_started(struct engine *e, unsigned ms, int *status)
 {
     uint64_t deadline = deadline_in(ms);
-    int status = 0;
     while (!is_ready(e)) {
-        CHECK(!ended(e, &status), "the engine ended with status %d while it started",
-              WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+        if (ended(e, status)) {
+            close_clients(e);
+            return false;
+        }
         CHECK(deadline_tick(deadline), "the engine is not ready after %u ms", ms);
     }
+    return true;
+}
+
+bool engine_wait_end(struct engine *e, unsigned ms, int *status)
+{
+    uint64_t deadline = deadline_in(ms);
+    while (!ended(e, status))
+        if (!deadline_tick(deadline))
+            return false;
+    close_clients(e);
+    return true;
+}
+
+void engine_wait_ready(struct engine *e, unsigned ms)
+{
+    int status = 0;
+    CHECK(engine_wait_started(e, ms, &status), "the engine ended with status %d while it started",
+          WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     struct error error;
     e->session = calloc(1, sizeof *e->session);
     CHECK(e->session, "no memory");
@@ -121,17 +151,6 @@ void engine_start(struct engine *e, const char *const options[])
 }
 
 /* ---- end ---- */
-
-static void close_clients(struct engine *e)
-{
-    rpc_client_close(e->control);
-    e->control = NULL;
-    if (e->session) {
-        rpc_client_close(e->session->engine);
-        free(e->session);
-        e->session = NULL;
-    }
-}
 
 /* The first file of this engine that is left in /dev/shm. */
 static bool shm_left(const struct engine *e, char *name, size_t cap)
@@ -226,6 +245,15 @@ static void remember(struct engine *e, const json_t *doc)
         if (pid > 0 && at == e->seen_count && at < ENGINE_PIDS_MAX)
             e->seen[e->seen_count++] = pid;
     }
+}
+
+void engine_look(struct engine *e)
+{
+    struct error error;
+    json_t *doc = NULL;
+    if (e->control && control_call(e->control, "stats", NULL, &doc, &error) == 0)
+        remember(e, doc);
+    json_decref(doc);
 }
 
 json_t *engine_stats(struct engine *e)

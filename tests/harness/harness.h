@@ -40,6 +40,8 @@ struct test_case {
 int test_main(int argc, char **argv, const struct test_case *cases, size_t count);
 
 _Noreturn void test_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Put before the reason of later failures of this case. */
+void test_context(const char *text);
 _Noreturn void test_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Prints a measurement into the test's output. */
 void test_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -129,6 +131,12 @@ void engine_start(struct engine *e, const char *const options[]);
 /* Starts without waiting. */
 void engine_spawn(struct engine *e, const char *const options[]);
 void engine_wait_ready(struct engine *e, unsigned ms);
+/* For engines that may fail: ready, or ended with that status of waitpid. */
+bool engine_wait_started(struct engine *e, unsigned ms, int *status);
+/* False if it does not end in time. */
+bool engine_wait_end(struct engine *e, unsigned ms, int *status);
+/* Records the pids of its processes, if it answers. */
+void engine_look(struct engine *e);
 /* Orderly stop; checks for exit status 0 and that nothing is left behind. */
 void engine_stop(struct engine *e);
 /* kill -9 of all processes, after a failed case. */
