@@ -226,9 +226,9 @@ static void attempt(struct attempt *a)
     unlink(e->log);
     if (!is_client(a))
         fault_set(a, fired);
-    engine_spawn(e,
-                 (const char *const[]){"--resident-experts=50", "--force", "on", trace, "--http=0",
-                                       "--backend", backend, "--idle-timeout=2000", NULL});
+    engine_spawn(e, (const char *const[]){"--resident-experts=50", "--force", "on", trace,
+                                          "--http=0", "--backend", backend, "--idle-timeout=2000",
+                                          "--sandbox=off", /* keeps LD_PRELOAD */ NULL});
     fault_unset();
     bool ready = engine_wait_started(e, WAIT_MS, &status);
     engine_look(e);

@@ -206,6 +206,13 @@ int option_file(const char *path, size_t max, char **text, size_t *bytes, struct
     return result;
 }
 
+int output_end(struct error *error)
+{
+    return fflush(stdout) == 0 && !ferror(stdout)
+               ? 0
+               : error_set(error, ERR_IO, "cannot write to standard output");
+}
+
 int report(const char *command, const struct error *error)
 {
     fflush(stdout);

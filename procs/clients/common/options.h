@@ -36,5 +36,7 @@ int option_file(const char *path, size_t max, char **text, size_t *bytes, struct
 
 /* Prints "sluice COMMAND: text" and returns the exit status of the error's code. */
 int report(const char *command, const struct error *error);
+/* At the end of a successful command: whether all of its output was written, or the error. */
+int output_end(struct error *error);
 
 #endif

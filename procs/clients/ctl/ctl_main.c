@@ -276,5 +276,7 @@ int main(int argc, char **argv)
     struct ctl c = {.run = RUN_NAME_DEFAULT};
     struct error error;
     session_signals();
-    return parse(&c, argc, argv, &error) == 0 && run(&c, &error) == 0 ? 0 : report("ctl", &error);
+    return parse(&c, argc, argv, &error) == 0 && run(&c, &error) == 0 && output_end(&error) == 0
+               ? 0
+               : report("ctl", &error);
 }

@@ -108,14 +108,14 @@ static void print(const struct ps *p)
 int main(int argc, char **argv)
 {
     struct ps p = {.engines = json_array()};
-    struct error error = {.code = ERR_FAILED, .text = "cannot write to standard output"};
+    struct error error;
     session_signals();
     int status = parse(&p, argc, argv, &error);
     if (status == 0) {
         terminal_guard(p.raw);
         run_dirs_running(add, &p);
         print(&p);
-        status = fflush(stdout) == 0 && !ferror(stdout) ? 0 : -1;
+        status = output_end(&error);
     }
     json_decref(p.engines);
     return status == 0 ? 0 : report("ps", &error);

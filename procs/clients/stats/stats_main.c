@@ -284,6 +284,8 @@ int main(int argc, char **argv)
     if (status == 0) {
         s.terminal = terminal_guard(s.raw);
         status = run(&s, &error);
+        if (status == 0)
+            status = output_end(&error);
     }
     return status == 0 ? 0 : report("stats", &error);
 }
