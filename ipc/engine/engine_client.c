@@ -270,11 +270,12 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
     json_t *sampling = json_object_get(body, "sampling");
     if (only_known(body,
                    ",request_key,prompt,ids,max_tokens,ignore_eos,special,logprobs,"
-                   "score_prompt,sampling,forced,stop,",
+                   "score_prompt,sampling,forced,stop,gateway,",
                    error) != 0 ||
         check_key(body, out, error) != 0 || parse_prompt(body, out, error) != 0 ||
         get_int(body, "max_tokens", 0, ENGINE_TOKENS_MAX, &out->max_tokens, error) != 0 ||
         get_int(body, "logprobs", 0, ENGINE_LOGPROBS_MAX, &out->logprobs, error) != 0 ||
+        get_int(body, "gateway", 0, UINT32_MAX, &out->gateway, error) != 0 ||
         get_bool(body, "ignore_eos", &out->ignore_eos, error) != 0 ||
         parse_special(body, out, error) != 0 ||
         get_bool(body, "score_prompt", &out->score_prompt, error) != 0 ||
@@ -411,6 +412,7 @@ static json_t *submit_json(const struct engine_submit *s, const char *key)
                 put(request, "logprobs", json_integer(s->logprobs)) &&
                 put(request, "score_prompt", json_boolean(s->score_prompt)) &&
                 put(request, "sampling", sampling_json(&s->sampling)) &&
+                (s->gateway == 0 || put(request, "gateway", json_integer(s->gateway))) &&
                 (s->stops.count == 0 || put(request, "stop", stops_json(&s->stops))) &&
                 (s->prompt ? put(request, "prompt", json_stringn(s->prompt, s->prompt_bytes))
                            : put(request, "ids", ids_json(s->prompt_ids, s->prompt_ids_count))) &&

@@ -46,6 +46,9 @@ struct engine_submit {
     bool score_prompt; /* eval: record log-probabilities of the prompt's tokens, sample nothing */
     const char *request_key; /* unique key made by the client: a repeated submit returns the same
                               * id; NULL: made by the stub */
+    int64_t
+        gateway; /* incarnation of the gateway that submits it; 0: another client. It is cancelled when that
+                              * process ends */
     struct stop_texts stops;
     struct sampling sampling;
 };

@@ -64,7 +64,9 @@ struct kv_request {
     uint32_t stop_bytes;    /* bytes of it that belong to the text */
     uint32_t
         crashes_seen; /* crashes of compute (proc_row.crashes) at the last progress; writer: runner */
-    uint64_t seed;    /* resolved at submit, so that a successor samples the same tokens */
+    uint32_t gateway; /* incarnation of the gateway that submitted it; 0: another client */
+    uint32_t reserved;
+    uint64_t seed; /* resolved at submit, so that a successor samples the same tokens */
     struct stop_texts stops;
     struct sampling sampling;
     struct kv_stats stats; /* writer: runner */

@@ -192,6 +192,7 @@ static void fill_request(struct compute *c, uint32_t row, const struct engine_su
     q->flags =
         (s->ignore_eos ? KV_FLAG_IGNORE_EOS : 0) | (s->score_prompt ? KV_FLAG_SCORE_PROMPT : 0);
     q->logprobs = (uint32_t)s->logprobs;
+    q->gateway = (uint32_t)s->gateway;
     q->error_code = ERR_NONE;
     q->error_text[0] = 0;
     q->stops = s->stops;
@@ -369,6 +370,14 @@ static bool has_pending(const struct compute *c, uint64_t id)
     return false;
 }
 
+/* Its gateway has exited: its client's connection is broken, and the client sends the request again. */
+static bool abandoned(const struct compute *c, const struct kv_request *q)
+{
+    const struct proc_row *gateway = &c->child.procs.head->row[procs_row_of(SERVICE_GATEWAY, 0)];
+    return q->gateway != 0 &&
+           atomic_load_explicit(&gateway->reaped, memory_order_relaxed) >= q->gateway;
+}
+
 static void tick_row(struct compute *c, uint32_t row, uint64_t now_ns)
 {
     struct kv_request *q = row_of(c, row);
@@ -376,10 +385,15 @@ static void tick_row(struct compute *c, uint32_t row, uint64_t now_ns)
     uint64_t limit = c->child.params->idle_timeout * NS_PER_MS;
     uint64_t last_poll = atomic_load_explicit(&q->last_poll_ns, memory_order_relaxed);
     bool silent = now_ns > last_poll && now_ns - last_poll > limit;
-    if (state == KV_FREE || has_pending(c, atomic_load(&q->id)))
+    bool left = abandoned(c, q);
+    if (state == KV_FREE || (!left && has_pending(c, atomic_load(&q->id))))
         return;
     if (!kv_state_ended(state)) {
-        if (silent && !atomic_load(&q->cancel)) {
+        if (left && !atomic_load(&q->cancel)) {
+            log_debug("sequence %" PRIu64 ": its gateway has ended, cancelled",
+                      atomic_load(&q->id));
+            cancel_row(c, q);
+        } else if (silent && !atomic_load(&q->cancel)) {
             log_info("sequence %" PRIu64 ": not polled by a client for %" PRIu64 " ms, cancelled",
                      atomic_load(&q->id), limit / NS_PER_MS);
             cancel_row(c, q);
@@ -389,7 +403,7 @@ static void tick_row(struct compute *c, uint32_t row, uint64_t now_ns)
     uint64_t sent = c->end_sent_ns[row];
     uint64_t ended = q->stats.finished_ns > last_poll ? q->stats.finished_ns : last_poll;
     if ((sent != 0 && now_ns > sent && now_ns - sent > ENDED_KEEP_NS) ||
-        (silent && now_ns > ended && now_ns - ended > limit))
+        (silent && now_ns > ended && now_ns - ended > limit) || left)
         free_row(c, row);
 }
 

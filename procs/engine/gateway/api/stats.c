@@ -148,13 +148,8 @@ void stats_health(struct exchange *x)
 
 void stats_models(struct exchange *x)
 {
-    struct error error;
-    if (x->gateway->known) {
-        exchange_json(x, MHD_HTTP_OK, response_models(x->gateway));
-        return;
-    }
-    error_set(&error, ERR_BUSY, "the engine is starting");
-    exchange_error(x, &error, NULL);
+    sl_assert(x->gateway->known);
+    exchange_json(x, MHD_HTTP_OK, response_models(x->gateway));
 }
 
 /* ---- polling for the gateway itself ---------------------------------------------------------- */

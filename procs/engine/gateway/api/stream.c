@@ -430,6 +430,7 @@ static int submit(struct stream *s, struct error *error)
     submit.ignore_eos = r->ignore_eos;
     submit.logprobs = r->logprobs;
     submit.sampling = r->sampling;
+    submit.gateway = s->gateway->child.incarnation;
     submit.stops = r->stops;
     submit.special = r->special;
     json_t *request = engine_submit_request(&submit, error);
@@ -451,11 +452,7 @@ static void start_stream(struct exchange *x, enum api_kind kind)
         exchange_error(x, &error, NULL);
         return;
     }
-    if (!g->known) {
-        error_set(&error, ERR_BUSY, "the engine is starting");
-        exchange_error(x, &error, NULL);
-        return;
-    }
+    sl_assert(g->known);
     if (check_compute(g, &error) != 0) {
         exchange_error(x, &error, NULL);
         return;

@@ -81,11 +81,16 @@ void acceptor_close(struct gateway *g)
     g->acceptor->closed = true;
 }
 
+/* Until the supervisor has sent the model, as after a restart, clients wait in the socket's queue. */
+static bool may_accept(const struct gateway *g)
+{
+    return !g->acceptor->closed && g->known && acceptor_connections(g) < g->acceptor->slots;
+}
+
 void acceptor_poll(const struct gateway *g, uint64_t now_ns, struct pollfd fds[ACCEPTOR_FDS])
 {
     const struct acceptor *a = g->acceptor;
-    bool accepting =
-        !a->closed && acceptor_connections(g) < a->slots && now_ns >= a->pause_until_ns;
+    bool accepting = may_accept(g) && now_ns >= a->pause_until_ns;
     fds[0] = (struct pollfd){.fd = accepting ? INHERITED_HTTP : -1, .events = POLLIN};
     fds[1] = (struct pollfd){.fd = a->epoll_fd, .events = POLLIN};
 }
@@ -234,7 +239,7 @@ static void pause_accepting(struct acceptor *a)
 static void accept_all(struct gateway *g)
 {
     struct acceptor *a = g->acceptor;
-    while (!a->closed && acceptor_connections(g) < a->slots) {
+    while (may_accept(g)) {
         int fd = accept4(INHERITED_HTTP, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             a->exhausted = false;
