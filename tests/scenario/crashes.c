@@ -99,6 +99,28 @@ static void request_native(void)
     engine_stop(e);
 }
 
+/* The crashes are in the submit call of one client: that call fails, and a sequence in progress goes to its end. */
+static void submit_native(void)
+{
+    struct engine *e = engine_new();
+    struct text got;
+    baseline(0);
+    engine_start(e, options);
+    struct generation *g = generation_start(e, test_prompt(2), BASELINE_TOKENS);
+    engine_wait_counter(e, "compute", "sequences_running", 1, FINISH_MS);
+    arm(e, "COMPUTE_SUBMIT", 0);
+    struct generation *bad = generation_start(e, test_prompt(1), BASELINE_TOKENS);
+    crash_compute(e, "COMPUTE_SUBMIT", 0, CRASHES_MAX, SIGSEGV);
+    generation_finish(bad, FINISH_MS, &got);
+    check_crashed(&got);
+    text_free(&got);
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(baseline(2), &got, "the sequence in progress");
+    text_free(&got);
+    check_served(e, 1);
+    engine_stop(e);
+}
+
 /* Streamed and whole. */
 static void request_http(void)
 {
@@ -400,9 +422,9 @@ static void never_ready(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(request_native),     ROW(request_http),  ROW(request_hangs),  ROW(progress_in_between),
-        ROW(kills_do_not_count), ROW(cache_crashes), ROW(loader_crashes), ROW(compute_crashes),
-        ROW(optional_crashes),   ROW(never_ready),
+        ROW(request_native),      ROW(submit_native),      ROW(request_http),  ROW(request_hangs),
+        ROW(progress_in_between), ROW(kills_do_not_count), ROW(cache_crashes), ROW(loader_crashes),
+        ROW(compute_crashes),     ROW(optional_crashes),   ROW(never_ready),
     };
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

@@ -33,8 +33,10 @@
 #define INTERVAL_MAX   250
 #define NATIVE_CLIENTS 2
 #define HTTP_CLIENTS   2
-#define HTTP_TOKENS    64 /* fewer: a killed gateway ends every request */
-#define CLIENTS        (NATIVE_CLIENTS + HTTP_CLIENTS)
+#define NATIVE_TOKENS  64
+#define HTTP_TOKENS                                                                                \
+    16 /* a killed gateway ends every request, and the next one waits in the queue again */
+#define CLIENTS (NATIVE_CLIENTS + HTTP_CLIENTS)
 /* A small gateway: the budget is mostly experts. */
 #define HTTP_OPTIONS                                                                               \
     "--http=0", "--http-connections=64", "--http-body=64KiB", "--http-buffer=256KiB"
@@ -137,14 +139,15 @@ static void native_text(struct client *k, struct session *session, unsigned prom
     engine_submit_defaults(&submit);
     submit.prompt = test_prompt(prompt);
     submit.prompt_bytes = strlen(submit.prompt);
-    submit.max_tokens = BASELINE_TOKENS;
+    submit.max_tokens = NATIVE_TOKENS;
     submit.ignore_eos = true;
     submit.sampling.temperature = 0;
     request_begins(k);
     if (stream_run(session, &submit, native_tokens, k, &got, &error) != 0)
         fail(c, "prompt %u failed after %zu tokens: %s (%s)", prompt, got.count, error.text,
              error_name(error.code));
-    else if (got.count != expected->count || strcmp(got.text, expected->text) != 0 ||
+    else if (got.count != NATIVE_TOKENS ||
+             strncmp(got.text, expected->text, strlen(got.text)) != 0 ||
              memcmp(got.ids, expected->ids, got.count * sizeof *got.ids) != 0)
         fail(c, "prompt %u: the text differs: %.300s", prompt, got.text);
     else

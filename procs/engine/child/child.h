@@ -116,6 +116,7 @@ _Noreturn void child_exit(struct child *child);
     X(CACHE_CLEANING, "cache", "between punch and reset of a crashed loader's range")              \
     X(COMPUTE_MID_TOKEN, "compute", "in decode, between two appends, after layer 0")               \
     X(COMPUTE_PREFILL, "compute", "in prefill, beyond the first chunk or layer")                   \
+    X(COMPUTE_SUBMIT, "compute", "in a submit call, before its prompt is read")                    \
     X(COMPUTE_PINNED, "compute", "after pins are set, before the demand is sent")                  \
     X(LOADER_READS_FAIL, "loader N", "reads of its first copy of the experts come back with EIO")  \
     X(LOADER_READS_STALL, "loader N", "and these never come back")

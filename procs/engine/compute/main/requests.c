@@ -250,6 +250,7 @@ static int begin_submit(struct compute *c, uint64_t key_hash, struct error *erro
         head->submit_key = key_hash;
     }
     head->submit_runs = 1;
+    child_inject(&c->child, INJECT_COMPUTE_SUBMIT);
     if (crashes - head->submit_crashes < SEQUENCE_CRASHES_MAX)
         return 0;
     return request_crashed(c->child.row, crashes - head->submit_crashes, error);

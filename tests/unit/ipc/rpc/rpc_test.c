@@ -370,6 +370,30 @@ START_TEST(calls_without_a_listener_fail_at_once)
 }
 END_TEST
 
+static int crash_loops(void *arg, struct error *error)
+{
+    (*(unsigned *)arg)++;
+    return error_set(error, ERR_UNAVAILABLE, "it crashes");
+}
+
+/* A watch ends a call that waits for a server, and none that has a connection. */
+START_TEST(a_watch_ends_a_hopeless_wait)
+{
+    int out;
+    unsigned watched = 0;
+    pid_t server = spawn_server(&out, "rpc-echo", scratch_path("s"));
+    struct rpc_client *client = open_client(scratch_path("s"));
+    rpc_client_set_watch(client, crash_loops, &watched);
+    expect_reply(client, "ping", NULL);
+    ck_assert_uint_eq(watched, 0);
+    kill_peer(server);
+    close(out);
+    ck_assert_uint_lt(expect_error(client, "ping", NULL, CALL_MS, ERR_UNAVAILABLE), 2000);
+    ck_assert_uint_eq(watched, 1);
+    rpc_client_close(client);
+}
+END_TEST
+
 START_TEST(a_stopped_server_ends_in_a_timeout_on_time)
 {
     int out;
@@ -589,6 +613,7 @@ int main(void)
     tcase_add_test(tc, e2_hostile_lengths_and_garbage);
     tcase_add_test(tc, e6_a_call_is_retried_with_the_same_id_after_the_server_is_killed);
     tcase_add_test(tc, calls_without_a_listener_fail_at_once);
+    tcase_add_test(tc, a_watch_ends_a_hopeless_wait);
     tcase_add_test(tc, a_stopped_server_ends_in_a_timeout_on_time);
     tcase_add_test(tc, late_replies_are_ignored);
     tcase_add_test(tc, a_call_can_be_ended);
