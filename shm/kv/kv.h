@@ -59,6 +59,7 @@ struct kv_request {
         log_tokens; /* tokens in the log: prompt, then generated; release after the token */
     _Atomic uint32_t kv_valid;     /* KV rows [0, kv_valid) are complete; release after the rows */
     _Atomic uint64_t last_poll_ns; /* last next() */
+    uint64_t end_sent_ns;          /* when a client got the end of an ended row first; 0: not yet */
     uint32_t max_tokens;
     uint32_t flags; /* KV_FLAG_* */
     uint32_t logprobs;
@@ -113,7 +114,8 @@ struct kv_head {
     uint64_t submit_key;     /* hash of its request key; 0: it got its reply */
     uint32_t submit_runs;    /* 1: it is being handled */
     uint32_t crashes_before; /* crashes of compute when this one started */
-    uint32_t reserved[10];
+    uint64_t alive_ns;       /* compute's main thread ran last */
+    uint32_t reserved[8];
     struct kv_slot slot[KV_SLOTS];
     struct kv_request request[KV_REQUESTS_MAX];
 };

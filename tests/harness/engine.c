@@ -174,9 +174,9 @@ void engine_check_gone(struct engine *e, unsigned ms)
     char name[256];
     uint64_t deadline = deadline_in(ms);
     for (size_t i = 0; i < e->seen_count; i++)
-        while (process_alive(e->seen[i]))
+        while (process_id_alive(e->seen[i]))
             CHECK(deadline_tick(deadline), "process %d of the engine still runs after %u ms",
-                  (int)e->seen[i], ms);
+                  (int)e->seen[i].pid, ms);
     CHECK(!shm_left(e, name, sizeof name), "/dev/shm/%s was left behind", name);
 }
 
@@ -208,12 +208,12 @@ void engine_destroy(struct engine *e)
     }
     e->pid = 0;
     for (size_t i = 0; i < e->seen_count; i++)
-        if (process_alive(e->seen[i])) {
+        if (process_id_alive(e->seen[i])) {
             uint64_t deadline = deadline_in(2000);
-            while (process_alive(e->seen[i]) && deadline_tick(deadline))
+            while (process_id_alive(e->seen[i]) && deadline_tick(deadline))
                 continue;
-            if (process_alive(e->seen[i]))
-                kill(e->seen[i], SIGKILL);
+            if (process_id_alive(e->seen[i]))
+                kill(e->seen[i].pid, SIGKILL);
         }
     e->seen_count = 0;
 }
@@ -256,10 +256,10 @@ static void remember(struct engine *e, const json_t *doc)
     for (size_t i = 0; i < lookup_processes(doc); i++) {
         pid_t pid = (pid_t)lookup_u64(lookup_row(doc, i), "pid");
         size_t at = 0;
-        while (at < e->seen_count && e->seen[at] != pid)
+        while (at < e->seen_count && e->seen[at].pid != pid)
             at++;
         if (pid > 0 && at == e->seen_count && at < ENGINE_PIDS_MAX)
-            e->seen[e->seen_count++] = pid;
+            e->seen[e->seen_count++] = process_id_of(pid);
     }
 }
 

@@ -71,6 +71,13 @@ void deadline_reach(uint64_t deadline);
 /* ---- processes ---- */
 
 bool process_alive(pid_t pid);
+/* A process that is not confused with a later one of the same pid. */
+struct process_id {
+    pid_t pid;
+    uint64_t started; /* in clock ticks since the machine's start */
+};
+struct process_id process_id_of(pid_t pid);
+bool process_id_alive(struct process_id id);
 /* 'R', 'S', 'T', 'Z' ...; 0: no such process. */
 char process_state(pid_t pid);
 void process_wait_state(pid_t pid, char state, unsigned ms);
@@ -118,7 +125,7 @@ struct engine {
     pid_t pid;                  /* of the supervisor, 0: not running */
     struct rpc_client *control;
     struct session *session;
-    pid_t seen[ENGINE_PIDS_MAX]; /* every process seen so far */
+    struct process_id seen[ENGINE_PIDS_MAX]; /* every process seen so far */
     size_t seen_count;
 };
 

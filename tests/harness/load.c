@@ -31,8 +31,8 @@ static uint64_t own_ticks(struct engine *e)
 {
     uint64_t sum = process_ticks(getpid()) + process_ticks(e->pid);
     for (size_t i = 0; i < e->seen_count; i++)
-        if (e->seen[i] != e->pid)
-            sum += process_ticks(e->seen[i]);
+        if (e->seen[i].pid != e->pid && process_id_alive(e->seen[i]))
+            sum += process_ticks(e->seen[i].pid);
     return sum;
 }
 

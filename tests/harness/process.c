@@ -39,6 +39,33 @@ bool process_alive(pid_t pid)
     return state != 0 && state != 'Z' && state != 'X';
 }
 
+/* Field 22 of stat; 0: no such process. A thread's number is a pid, too. */
+static uint64_t started(pid_t pid)
+{
+    char path[64], text[512];
+    unsigned long long ticks = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = 0;
+    const char *after = strrchr(text, ')');
+    static const char fields[] =
+        " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu";
+    return after && sscanf(after + 1, fields, &ticks) == 1 ? ticks : 0;
+}
+
+struct process_id process_id_of(pid_t pid)
+{
+    return (struct process_id){pid, started(pid)};
+}
+
+bool process_id_alive(struct process_id id)
+{
+    return process_alive(id.pid) && started(id.pid) == id.started;
+}
+
 void process_wait_state(pid_t pid, char state, unsigned ms)
 {
     uint64_t deadline = deadline_in(ms);

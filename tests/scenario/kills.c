@@ -10,6 +10,7 @@
 
 #define FINISH_MS   120000
 #define INJECT_MS   60000
+#define ROWS        64 /* of the request table */
 #define TRIES_EXTRA 20 /* generations that may finish before the kill */
 
 static const char *const scarce[] = {"--resident-experts=25", NULL};
@@ -87,6 +88,22 @@ static void kill_predictor(void)
 static void kill_compute(void)
 {
     campaign("compute", draws(4, 25));
+}
+
+/* Rows of the request table are freed although compute never runs for long: more requests than rows. */
+static void rows_are_freed(void)
+{
+    struct engine *e = engine_new();
+    struct text got;
+    engine_start(e, (const char *const[]){"--resident-experts=100", NULL});
+    for (unsigned i = 0; i < ROWS + 6; i++) {
+        pid_t pid = engine_pid(e, "compute", 0, 0);
+        engine_generate(e, "a", 1, &got);
+        text_free(&got);
+        kill(pid, SIGKILL);
+        engine_pid(e, "compute", 0, pid);
+    }
+    engine_stop(e);
 }
 
 /* Two processes at once, as the OOM killer may do. */
@@ -207,11 +224,13 @@ static void loader_segv(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(kill_loader),           ROW(kill_cache),     ROW(kill_predictor),
-        ROW(kill_compute),          ROW(kill_pairs),     ROW(loader_reads_pending),
-        ROW(loader_before_publish), ROW(cache_reserved), ROW(cache_cleaning),
-        ROW(compute_mid_token),     ROW(compute_pinned), ROW(compute_prefill),
-        ROW(loader_segv),
+        ROW(kill_loader),          ROW(kill_cache),
+        ROW(kill_predictor),       ROW(kill_compute),
+        ROW(rows_are_freed),       ROW(kill_pairs),
+        ROW(loader_reads_pending), ROW(loader_before_publish),
+        ROW(cache_reserved),       ROW(cache_cleaning),
+        ROW(compute_mid_token),    ROW(compute_pinned),
+        ROW(compute_prefill),      ROW(loader_segv),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

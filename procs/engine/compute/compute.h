@@ -119,8 +119,7 @@ struct compute {
     struct runner runner;
     struct pending pending[RPC_CONTEXTS];
     uint32_t pending_count;
-    uint64_t rejected;                     /* requests; the server counts malformed ones itself */
-    uint64_t end_sent_ns[KV_REQUESTS_MAX]; /* when the end of a row was sent; 0: not yet */
+    uint64_t rejected; /* requests; the server counts malformed ones itself */
     struct response response;
 };
 

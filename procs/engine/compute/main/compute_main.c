@@ -56,10 +56,11 @@ static void repair(struct compute *c)
     head->submit_runs = 0;
     head->crashes_before = crashes;
     gates_repair(&c->child.gates);
+    uint64_t down_ns = head->alive_ns && now > head->alive_ns ? now - head->alive_ns : 0;
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
         head->request[i].crashes_seen += in_submit;
-        /* Clients could not poll while compute was down. */
-        atomic_store(&head->request[i].last_poll_ns, now);
+        /* Clients could not poll while compute was down; the time before still counts. */
+        atomic_fetch_add(&head->request[i].last_poll_ns, down_ns);
     }
 }
 

@@ -69,7 +69,7 @@ static void free_row(struct compute *c, uint32_t row)
 {
     struct kv_request *q = row_of(c, row);
     sl_assert(kv_state_ended(state_of(q)));
-    c->end_sent_ns[row] = 0;
+    q->end_sent_ns = 0;
     /* FREE first: after a crash in between, the row's next user overwrites the log. In the other
      * order a row could exist without its log. */
     atomic_store_explicit(&q->state, KV_FREE, memory_order_release);
@@ -85,8 +85,9 @@ static bool take_row(struct compute *c, uint32_t *row)
             *row = i;
             return true;
         }
-        if (c->end_sent_ns[i] != 0 && c->end_sent_ns[i] < oldest) {
-            oldest = c->end_sent_ns[i];
+        uint64_t sent = row_of(c, i)->end_sent_ns;
+        if (sent != 0 && sent < oldest) {
+            oldest = sent;
             *row = i;
         }
     }
@@ -198,6 +199,7 @@ static void fill_request(struct compute *c, uint32_t row, const struct engine_su
                (s->cache_prompt ? 0 : KV_FLAG_NO_CACHE);
     q->logprobs = (uint32_t)s->logprobs;
     q->gateway = (uint32_t)s->gateway;
+    q->end_sent_ns = 0;
     q->error_code = ERR_NONE;
     q->error_text[0] = 0;
     q->stops = s->stops;
@@ -424,7 +426,7 @@ static void tick_row(struct compute *c, uint32_t row, uint64_t now_ns)
         }
         return;
     }
-    uint64_t sent = c->end_sent_ns[row];
+    uint64_t sent = q->end_sent_ns;
     uint64_t ended = q->stats.finished_ns > last_poll ? q->stats.finished_ns : last_poll;
     if ((sent != 0 && now_ns > sent && now_ns - sent > ENDED_KEEP_NS) ||
         (silent && now_ns > ended && now_ns - ended > limit) || left)
@@ -434,6 +436,7 @@ static void tick_row(struct compute *c, uint32_t row, uint64_t now_ns)
 /* Idle rows; gauges. */
 void requests_tick(struct compute *c, uint64_t now_ns)
 {
+    c->child.kv.head->alive_ns = now_ns;
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
         tick_row(c, i, now_ns);
     counter_set(c->child.row, CTR_COMPUTE_sequences_queued, count_state(c, KV_QUEUED));

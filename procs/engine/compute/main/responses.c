@@ -118,7 +118,7 @@ static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns,
         if (atomic_load(&q->state) == KV_FAILED)
             error_set(&next.failure, (enum error_code)q->error_code, "%s", q->error_text);
         next.stats = stats_json(c, row);
-        c->end_sent_ns[row] = now_ns;
+        q->end_sent_ns = now_ns;
     }
     reply_next(c, p, &next);
     json_decref(next.stats);
