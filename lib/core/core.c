@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/exact/elementary.h"
 #include "lib/model/limits.h"
 #include "lib/tensor/tensor_type.h"
 
@@ -343,8 +344,8 @@ static double log_sum_exp(const float *x, uint32_t n)
         max = x[i] > max ? x[i] : max;
     double sum = 0;
     for (uint32_t i = 0; i < n; i++)
-        sum += exp((double)x[i] - (double)max);
-    return (double)max + log(sum);
+        sum += exact_exp((double)x[i] - (double)max);
+    return (double)max + exact_log(sum);
 }
 
 float core_log_probability(const float *logits, uint32_t vocab, uint32_t token)

@@ -3,8 +3,7 @@
  * matrices are dense weights, so it is computed while the requested experts are read; its part is
  * added to the row before theirs. */
 #include "lib/core/internal.h"
-
-#include <math.h>
+#include "lib/exact/elementary.h"
 
 /* Outputs begin .. end - 1 of gate and up, and their product, for the rows of the block. */
 static void gate_up_columns(void *arg, uint32_t thread, uint32_t threads)
@@ -40,7 +39,7 @@ static void gate_rows(void *arg, uint32_t thread, uint32_t threads)
         core_make_forms(c, &c->shared, r, form_bit(&l->shared[EXPERT_DOWN]));
         c->ops->matmul(w, 0, 1, form_row(&c->in, w->type, c->shared_first + r),
                        form_stride(&c->in, w->type), 1, &logit, 1);
-        c->shared_weight[r] = 1.0f / (1.0f + expf(-logit));
+        c->shared_weight[r] = (float)(1.0 / (1.0 + exact_exp(-(double)logit)));
     }
 }
 

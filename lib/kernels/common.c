@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels with one implementation for all instruction sets: they select experts and tokens. */
+/* Kernels with one implementation for all instruction sets. */
+#include "lib/exact/elementary.h"
 #include "lib/kernels/internal.h"
 
 void kernel_rope_table(uint32_t position, uint32_t n, double theta, const float *factors,
                        float *cos_sin)
 {
+    double log_theta = exact_log(theta);
     for (uint32_t i = 0; i < n / 2; i++) {
-        double angle = (double)position * pow(theta, -2.0 * (double)i / (double)n);
+        double angle = (double)position * exact_exp(-2.0 * (double)i / (double)n * log_theta);
+        double sine, cosine;
         if (factors)
             angle /= (double)factors[i];
-        cos_sin[2 * i] = (float)cos(angle);
-        cos_sin[2 * i + 1] = (float)sin(angle);
+        exact_sin_cos(angle, &sine, &cosine);
+        cos_sin[2 * i] = (float)cosine;
+        cos_sin[2 * i + 1] = (float)sine;
     }
 }
 
@@ -39,5 +43,18 @@ void kernel_top_k(const float *x, uint32_t n, uint32_t k, uint32_t *index)
         for (; at > 0 && key > key_of(x[index[at - 1]]); at--)
             index[at] = index[at - 1];
         index[at] = i;
+    }
+}
+
+void group_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y)
+{
+    struct group_type t = group_type_of(w->type);
+    const uint8_t *p = (const uint8_t *)w->data + (size_t)row * w->row_bytes;
+    for (uint32_t g = 0; g < w->k / GROUP; g++) {
+        uint8_t code[GROUP];
+        struct group_scale c = group_grid_of(t, p, g);
+        group_codes(t.bits, p + t.head + (size_t)g * t.bytes + t.before, code);
+        for (uint32_t i = 0; i < GROUP; i++)
+            y[(size_t)g * GROUP + i] = c.scale * ((float)code[i] - c.zero);
     }
 }

@@ -25,6 +25,7 @@
 #define ACT_GROUP  4  /* blocks interleaved in a prepared activation row */
 #define ACT_PAD    16 /* blocks a prepared row is padded to, with zeros */
 #define GROUP_SIZE (ACT_GROUP * QK)
+#define PARTS      8 /* partial sums of a quantised product: block b belongs to sum b % PARTS */
 
 /* A prepared activation row for Q8_0 or Q4_0 weights is three arrays; P: number of blocks, rounded
  * up to ACT_PAD.
@@ -84,11 +85,7 @@ static inline uint32_t quant_block_bytes(enum tensor_type type)
  *   float d[k / 64]  scale of the group
  *   float s[k / 64]  sum of the group's q (an integer)
  *
- * Every instruction set computes, over the groups in ascending order,
- *
- *   t = (float)dot_g - zero * s_g   dot_g is an exact integer, zero * s_g is exact: one rounding
- *   C: acc += t * d_g               y = acc * scale
- *   G: acc += (t * scale_g) * d_g   y = acc */
+ * Products: ARITHMETIC.md. */
 #define GROUP 64
 
 struct group_type {
@@ -120,6 +117,21 @@ static inline size_t group_sum_offset(uint32_t k)
     return k + (size_t)(k / GROUP) * sizeof(float);
 }
 
+struct group_scale {
+    float scale, zero;
+};
+
+static inline struct group_scale group_grid(const uint8_t *p)
+{
+    return (struct group_scale){f16_to_f32(load_u16(p)), f16_to_f32(load_u16(p + 2))};
+}
+
+/* Scale and zero of group g: the row's (C8, C4, C2) or the group's (G4, G2). */
+static inline struct group_scale group_grid_of(struct group_type t, const uint8_t *row, uint32_t g)
+{
+    return group_grid(t.before != 0 ? row + t.head + (size_t)g * t.bytes : row);
+}
+
 /* The codes of one group, in order. */
 static inline void group_codes(uint32_t bits, const uint8_t *p, uint8_t code[GROUP])
 {
@@ -131,6 +143,30 @@ static inline void group_codes(uint32_t bits, const uint8_t *p, uint8_t code[GRO
 
 /* A block with a smaller maximum becomes all zeros: its inverse scale could overflow. */
 #define ACT_MIN 1e-35f
+
+/* ---- order of the blocks of a row, one partial sum after the other ---- */
+
+/* Kernels of many rows compute all blocks of partial sum 0, then those of sum 1 ..., so that one
+ * sum at a time is in registers; sums are added as soon as the tree permits. */
+struct block_run {
+    uint32_t next, left; /* the first block of the next run; blocks not in a run yet */
+    uint32_t count;      /* of this run */
+    uint32_t block[32];
+};
+
+/* The next `limit` blocks of `blocks`; false after the last. Start: {.left = blocks}. */
+static inline bool block_run_next(struct block_run *run, uint32_t blocks, uint32_t limit)
+{
+    for (run->count = 0; run->count < limit && run->left > 0; run->left--) {
+        uint32_t b = run->next;
+        run->block[run->count++] = b;
+        run->next = b + PARTS < blocks ? b + PARTS : b % PARTS + 1;
+    }
+    return run->count > 0;
+}
+
+/* Sums of one row of activations while its run changes. */
+#define OPEN 3 /* index of the sum of the blocks so far; 0 to 2: sums of 1, 2, 4 parts */
 
 /* Prefetches the cache line `ahead` bytes after p. It may be beyond the end of the object, where no
  * pointer may point: hence integer arithmetic. */
@@ -145,6 +181,13 @@ static inline void prefetch_far(const void *p, size_t ahead)
     __builtin_prefetch((const void *)((uintptr_t)p + ahead), 0, 2);
 }
 
+static inline void prefetch_rows(const struct kernel_matrix *w, uint32_t first, uint32_t rows)
+{
+    const uint8_t *p = (const uint8_t *)w->data + (size_t)first * w->row_bytes;
+    for (size_t at = 0; at < rows * (size_t)w->row_bytes; at += 64)
+        prefetch_far(p, at);
+}
+
 typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
                               const void *x, size_t x_stride, uint32_t rows, float *y,
                               size_t y_stride);
@@ -152,10 +195,10 @@ typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, u
 /* One row of one of sluice's own types as F32; the same code for every instruction set. */
 void group_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y);
 
-kernel_matmul_fn generic_matmul, generic_group_matmul;
 kernel_matmul_fn avx2_dense_matmul, avx2_quant_matmul, avx2_group_matmul;
 kernel_matmul_fn avx512_dense_matmul, avx512_quant_matmul, avx512_group_matmul;
 
-extern const struct kernel_ops generic_ops, avx2_ops, avx512_ops;
+/* generic_fused_ops: the same for x86-64 processors with AVX2 and FMA. */
+extern const struct kernel_ops generic_ops, generic_fused_ops, avx2_ops, avx512_ops;
 
 #endif

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels: they compute every number that compute produces. Three instruction sets, one contract.
+/* Kernels: they compute every number that compute produces. Three instruction sets, one contract:
+ * ARITHMETIC.md defines every result as a sequence of IEEE operations, so all of them return the
+ * same bits (except which NaN a NaN is).
  *
  * Row invariance (docs/architecture.md): the bits of an output row depend only on the weights, that
  * row's inputs and the KV rows before it, not on how many rows, threads or chunks are computed
  * together with it. Therefore every kernel reduces over k in one fixed order, for one row and for
  * many; no kernel splits k over threads; attention processes tiles of KERNEL_KEY_TILE keys in
- * ascending order from position 0. Results may differ between instruction sets, but not within one.
+ * ascending order from position 0.
  *
  * No kernel allocates memory, takes locks or makes system calls. All float rows are contiguous.
  * Inputs may have any alignment (weights start at any byte of an arena page). */
@@ -19,7 +21,12 @@
 #include "lib/kernels/isa.h"
 #include "lib/tensor/tensor_type.h"
 
-#define KERNEL_KEY_TILE      64 /* keys per attention tile; changing it changes results */
+/* Version of ARITHMETIC.md: counted up when any bit of a result changes. Whatever keeps results
+ * across runs (KV rows, logits) stores it and ignores those of another version. */
+#define KERNEL_ARITHMETIC 1
+
+#define KERNEL_KEY_TILE      64  /* keys per attention tile; changing it changes results */
+#define KERNEL_KEY_SEGMENT   512 /* keys per running softmax, a multiple of the tile; the same */
 #define KERNEL_HEAD_SIZE_MAX 256
 #define KERNEL_K_MAX         65536 /* longest reduction */
 

@@ -28,10 +28,12 @@ static bool has_avx512(void)
 const struct kernel_ops *kernel_ops_of(enum kernel_isa isa)
 {
     switch (isa) {
-    case ISA_GENERIC: return &generic_ops;
 #ifdef SLUICE_KERNELS_X86
+    case ISA_GENERIC: return has_avx2() ? &generic_fused_ops : &generic_ops;
     case ISA_AVX2: return has_avx2() ? &avx2_ops : NULL;
     case ISA_AVX512: return has_avx512() ? &avx512_ops : NULL;
+#else
+    case ISA_GENERIC: return &generic_ops;
 #endif
     default: return NULL;
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/exact/elementary.h"
 
 #define SAMPLER_MAGIC 0x53414d50u
 
@@ -166,10 +167,10 @@ static uint32_t keep(struct candidate *heap, uint32_t count, double top_p, doubl
     uint32_t n = count;
     if (top_p < 1) /* in heap order, which depends on the logits alone */
         for (uint32_t i = 0; i < n; i++)
-            total += exp((double)heap[i].logit - max);
+            total += exact_exp((double)heap[i].logit - max);
     while (n > 0) {
         struct candidate top = heap[0];
-        double weight = exp((double)top.logit - max);
+        double weight = exact_exp((double)top.logit - max);
         if (n < count && (weight < min_p || weight == 0 || (top_p < 1 && sum >= top_p * total)))
             break;
         heap[0] = heap[--n];
@@ -186,10 +187,10 @@ static uint32_t draw(const struct candidate *last, uint32_t kept, double tempera
 {
     double max = (double)last->logit, total = 0;
     for (uint32_t i = 0; i < kept; i++)
-        total += exp(((double)last[-(ptrdiff_t)i].logit - max) / temperature);
+        total += exact_exp(((double)last[-(ptrdiff_t)i].logit - max) / temperature);
     double left = random * total;
     for (uint32_t i = 0; i + 1 < kept; i++) {
-        left -= exp(((double)last[-(ptrdiff_t)i].logit - max) / temperature);
+        left -= exact_exp(((double)last[-(ptrdiff_t)i].logit - max) / temperature);
         if (left < 0)
             return last[-(ptrdiff_t)i].id;
     }

@@ -34,4 +34,5 @@ COUNTER(modelled_demand_bytes, GAUGE, bytes,
         "Deterministic mode: bytes that the modelled device read on demand.")
 COUNTER(modelled_prefetch_bytes, GAUGE, bytes,
         "Deterministic mode: bytes that the modelled device read for prefetches.")
+COUNTER(arithmetic, GAUGE, number, "Version of the arithmetic (lib/kernels/ARITHMETIC.md).")
 #undef COUNTER

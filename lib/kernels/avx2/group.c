@@ -8,16 +8,21 @@
 #include "lib/kernels/avx2/vec.h"
 
 #define SIDES     1
-#define TILE      4      /* rows of a tile: 4 sums, 4 parts, 4 float sums, 1 weight, 1 activation */
-#define CHUNK     16     /* groups of a panel: 8 KiB of codes */
-#define ROW_BLOCK 120    /* rows whose activations stay in the L2 cache over all panels */
-#define CODE_BIAS 128.0f /* subtracted from 8-bit codes */
+#define TILE      4   /* rows of a tile: 4 sums, 4 parts, 4 float sums, 1 weight, 1 activation */
+#define CHUNK     16  /* groups of a panel: 8 KiB of codes */
+#define ROW_BLOCK 120 /* rows whose activations stay in the L2 cache over all panels */
+#define CODE_BIAS 128 /* subtracted from 8-bit codes */
 
 typedef __m256i vi;
 
 static ALWAYS_INLINE vi vi_set1(int32_t x)
 {
     return _mm256_set1_epi32(x);
+}
+
+static ALWAYS_INLINE vi vi_add(vi a, vi b)
+{
+    return _mm256_add_epi32(a, b);
 }
 
 static ALWAYS_INLINE vi vi_load(const void *p)

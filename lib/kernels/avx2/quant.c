@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with Q8_0 and Q4_0 weights: AVX2.
  *
- * Every output is computed in this order, for one row and for many, over ascending blocks b:
- *   acc = fma((float)dot_b * dw_b, dx_b, acc), initially 0, dot_b an exact integer.
  * The lanes are outputs. For one row (decode), the blocks of 8 weight rows are read from memory and
  * each dot product is summed across its lanes. For several rows (prefill), the weights of a panel
- * of outputs are transposed once and used for all rows.
+ * of outputs are transposed once and used for all rows, the blocks in the order of struct
+ * block_run.
  *
  * The byte products are u8 * s8; pairs of them are added to s16 with saturation. Q8_0 uses |w| and
  * x with w's sign (at most 2 * 128 * 127, no saturation). Q4_0 uses the nibble itself and adds the
@@ -16,10 +15,16 @@
 
 #include "lib/tensor/tensor_type.h"
 
-#define LANES 8
-#define PANEL 8  /* outputs of a panel */
-#define CHUNK 32 /* blocks of a panel: 8 KiB of weights */
-#define TILE  4  /* rows of a register tile */
+#define LANES     8
+#define PANEL     8   /* outputs of a panel */
+#define CHUNK     32  /* blocks of a panel: 8 KiB of weights */
+#define TILE      4   /* rows of a register tile */
+#define ROW_BLOCK 256 /* rows whose sums are kept at once */
+
+/* Sums of one row of activations for a panel: sum i of 2^i parts, and the open one. */
+struct sums {
+    _Alignas(32) float part[OPEN + 1][PANEL];
+};
 
 struct panel {
     _Alignas(32) int8_t q[CHUNK][QK / 4][PANEL * 4]; /* four elements of each output side by side */
@@ -108,6 +113,12 @@ static ALWAYS_INLINE void rows_at(const struct kernel_matrix *w, uint32_t j, uin
         row[i] = (const uint8_t *)w->data + (size_t)(j + i < n ? j + i : n - 1) * w->row_bytes;
 }
 
+static ALWAYS_INLINE __m256 sum_parts(const __m256 s[PARTS])
+{
+    return _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(s[0], s[1]), _mm256_add_ps(s[2], s[3])),
+                         _mm256_add_ps(_mm256_add_ps(s[4], s[5]), _mm256_add_ps(s[6], s[7])));
+}
+
 /* 8 outputs of one row of activations. Meanwhile prefetches the weights of the next 8 outputs,
  * which follow in memory, in the order of memory: 8 separate streams halved the speed. Q8_0 is
  * prefetched to the L2 cache, because the L1 cache cannot hold two times 8 rows. */
@@ -117,7 +128,8 @@ static ALWAYS_INLINE __m256 eight_outputs(const bool q8, const struct kernel_mat
     const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
     const float *dx = (const float *)(const void *)(x + act_scale_offset(w->k));
     const int32_t *corr = (const int32_t *)(const void *)(x + act_corr_offset(w->k));
-    __m256 acc = _mm256_setzero_ps();
+    __m256 acc[PARTS];
+    UNROLL for (int i = 0; i < PARTS; i++) acc[i] = _mm256_setzero_ps();
     size_t off = 0, ahead = LANES * (size_t)w->row_bytes;
     for (uint32_t b = 0; b < w->k / QK; b++, off += size, ahead += LANES * size) {
         UNROLL for (size_t line = 0; line < LANES * size; line += 64)
@@ -131,10 +143,11 @@ static ALWAYS_INLINE __m256 eight_outputs(const bool q8, const struct kernel_mat
         __m256i dot = q8 ? q8_dots(row, off + 2, q) : q4_dots(row, off + 2, q);
         if (!q8)
             dot = _mm256_add_epi32(dot, _mm256_set1_epi32(corr[b]));
-        acc = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(dot), eight_scales(row, off)),
-                              _mm256_set1_ps(dx[b]), acc);
+        acc[b % PARTS] =
+            _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(dot), eight_scales(row, off)),
+                            _mm256_set1_ps(dx[b]), acc[b % PARTS]);
     }
-    return acc;
+    return sum_parts(acc);
 }
 
 static ALWAYS_INLINE void one_row(const bool q8, const struct kernel_matrix *w, uint32_t n_begin,
@@ -163,49 +176,54 @@ static ALWAYS_INLINE void pack_half(const uint8_t *const row[LANES], size_t off,
     out[3] = _mm256_unpackhi_epi64(b, d);
 }
 
+static ALWAYS_INLINE void pack_block(const bool q8, const uint8_t *const row[LANES], size_t at,
+                                     struct panel *p, uint32_t i)
+{
+    _Alignas(16) uint16_t d[LANES];
+    __m256i v[8];
+    for (uint32_t r = 0; r < LANES; r++)
+        d[r] = load_u16(row[r] + at);
+    pack_half(row, at + 2, v);
+    if (q8) {
+        pack_half(row, at + 18, v + 4);
+    } else {
+        const __m256i low = _mm256_set1_epi8(15);
+        UNROLL for (int g = 0; g < 4; g++)
+        {
+            v[g + 4] = _mm256_and_si256(_mm256_srli_epi16(v[g], 4), low);
+            v[g] = _mm256_and_si256(v[g], low);
+        }
+    }
+    UNROLL for (int g = 0; g < 8; g++) _mm256_store_si256((__m256i *)(void *)p->q[i][g], v[g]);
+    _mm256_store_ps(p->d[i], _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)d)));
+}
+
+/* The blocks of a run of outputs j .. j + PANEL - 1 (from n on, the last row again). Meanwhile
+ * prefetches as many bytes of the next panel, from byte `ahead` of its rows on. */
 static ALWAYS_INLINE void pack(const bool q8, const struct kernel_matrix *w, uint32_t j, uint32_t n,
-                               uint32_t first, uint32_t count, struct panel *p)
+                               const struct block_run *run, size_t ahead, struct panel *p)
 {
     const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
     const uint8_t *row[LANES];
-    bool last = first + count >= w->k / QK;
-    size_t next = last ? PANEL * (size_t)w->row_bytes - first * size : count * size;
-    for (uint32_t i = 0; i < LANES; i++) {
-        uint32_t at = j + i < n ? j + i : n - 1;
-        row[i] = (const uint8_t *)w->data + (size_t)at * w->row_bytes + first * size;
-        for (size_t line = 0; line < count * size; line += 64)
-            prefetch(row[i], next + line);
-    }
-    for (uint32_t b = 0; b < count; b++) {
-        _Alignas(16) uint16_t d[LANES];
-        __m256i v[8];
-        for (uint32_t i = 0; i < LANES; i++)
-            d[i] = load_u16(row[i] + b * size);
-        pack_half(row, b * size + 2, v);
-        if (q8) {
-            pack_half(row, b * size + 18, v + 4);
-        } else {
-            const __m256i low = _mm256_set1_epi8(15);
-            UNROLL for (int g = 0; g < 4; g++)
-            {
-                v[g + 4] = _mm256_and_si256(_mm256_srli_epi16(v[g], 4), low);
-                v[g] = _mm256_and_si256(v[g], low);
-            }
-        }
-        UNROLL for (int g = 0; g < 8; g++) _mm256_store_si256((__m256i *)(void *)p->q[b][g], v[g]);
-        _mm256_store_ps(p->d[b], _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)d)));
-    }
+    rows_at(w, j, n, row);
+    ahead += PANEL * (size_t)w->row_bytes;
+    for (uint32_t i = 0; i < LANES; i++)
+        for (size_t line = 0; line < run->count * size; line += 64)
+            prefetch(row[i], ahead + line);
+    for (uint32_t i = 0; i < run->count; i++)
+        pack_block(q8, row, run->block[i] * size, p, i);
 }
 
 struct tile {
     const struct panel *panel;
+    const struct block_run *run;
     const uint8_t *x; /* first row */
-    size_t x_stride, q_at, d_at, c_at;
-    uint32_t blocks;
+    size_t x_stride, d_at, c_at;
+    uint32_t blocks; /* of a weight row */
+    struct sums *sums;
     float *y;
     size_t y_stride;
     __m256i mask;
-    bool first;
 };
 
 static ALWAYS_INLINE __m256i activation_word(const uint8_t *p)
@@ -222,16 +240,17 @@ static ALWAYS_INLINE __m256 activation_scale(const uint8_t *p)
     return _mm256_set1_ps(d);
 }
 
-/* Adds one block to acc: dot products * weight scales * activation scale, for `rows` rows. */
-static ALWAYS_INLINE void tile_block(const bool q8, const struct tile *t, uint32_t b,
+/* Adds block i of the run to acc: dot products * weight scales * activation scale. */
+static ALWAYS_INLINE void tile_block(const bool q8, const struct tile *t, uint32_t i,
                                      const int rows, const uint8_t *const x[TILE], __m256 acc[TILE])
 {
     __m256i dot[TILE];
+    const uint32_t b = t->run->block[i];
     UNROLL for (int r = 0; r < rows; r++) dot[r] = _mm256_setzero_si256();
-    size_t at = t->q_at + act_half(b, 0);
+    size_t at = act_half(b, 0);
     UNROLL for (int g = 0; g < QK / 4; g++)
     {
-        __m256i w = _mm256_load_si256((const __m256i *)(const void *)t->panel->q[b][g]);
+        __m256i w = _mm256_load_si256((const __m256i *)(const void *)t->panel->q[i][g]);
         __m256i size = q8 ? _mm256_abs_epi8(w) : w;
         UNROLL for (int r = 0; r < rows; r++)
         {
@@ -244,7 +263,7 @@ static ALWAYS_INLINE void tile_block(const bool q8, const struct tile *t, uint32
             }
         }
     }
-    __m256 d = _mm256_load_ps(t->panel->d[b]);
+    __m256 d = _mm256_load_ps(t->panel->d[i]);
     UNROLL for (int r = 0; r < rows; r++)
     {
         if (!q8)
@@ -255,21 +274,41 @@ static ALWAYS_INLINE void tile_block(const bool q8, const struct tile *t, uint32
     }
 }
 
-/* y has the partial sums of the blocks before this panel. */
+/* Partial sum `part` of a row is complete: adds it to those before it as far as the tree goes. */
+static ALWAYS_INLINE void close_part(struct sums *s, uint32_t part, __m256 v, __m256i mask,
+                                     float *y)
+{
+    UNROLL for (int level = 0; level < OPEN; level++)
+    {
+        if ((part >> level & 1u) == 0) {
+            _mm256_store_ps(s->part[level], v);
+            return;
+        }
+        v = _mm256_add_ps(_mm256_load_ps(s->part[level]), v);
+    }
+    _mm256_maskstore_ps(y, mask, v);
+}
+
+/* All blocks of the run, for `rows` rows. */
 static ALWAYS_INLINE void tile_rows(const bool q8, const struct tile *t, const int rows)
 {
     __m256 acc[TILE];
     const uint8_t *x[TILE];
     UNROLL for (int r = 0; r < rows; r++)
     {
-        float *y = t->y + (size_t)r * t->y_stride;
         x[r] = t->x + (size_t)r * t->x_stride;
-        acc[r] = t->first ? _mm256_setzero_ps() : _mm256_maskload_ps(y, t->mask);
+        acc[r] = _mm256_load_ps(t->sums[r].part[OPEN]);
     }
-    for (uint32_t b = 0; b < t->blocks; b++)
-        tile_block(q8, t, b, rows, x, acc);
-    UNROLL for (int r = 0; r < rows; r++)
-        _mm256_maskstore_ps(t->y + (size_t)r * t->y_stride, t->mask, acc[r]);
+    for (uint32_t i = 0; i < t->run->count; i++) {
+        const uint32_t b = t->run->block[i];
+        if (b < PARTS)
+            UNROLL for (int r = 0; r < rows; r++) acc[r] = _mm256_setzero_ps();
+        tile_block(q8, t, i, rows, x, acc);
+        if (b + PARTS >= t->blocks)
+            UNROLL for (int r = 0; r < rows; r++)
+                close_part(t->sums + r, b % PARTS, acc[r], t->mask, t->y + (size_t)r * t->y_stride);
+    }
+    UNROLL for (int r = 0; r < rows; r++) _mm256_store_ps(t->sums[r].part[OPEN], acc[r]);
 }
 
 static ALWAYS_INLINE void tile_any(const bool q8, const struct tile *t, uint32_t rows)
@@ -283,28 +322,53 @@ static ALWAYS_INLINE void tile_any(const bool q8, const struct tile *t, uint32_t
     }
 }
 
+/* Partial sums without blocks are zero. */
+static void close_short_rows(const struct tile *t, uint32_t rows)
+{
+    for (uint32_t part = t->blocks; part < PARTS; part++)
+        for (uint32_t r = 0; r < rows; r++)
+            close_part(t->sums + r, part, _mm256_setzero_ps(), t->mask, t->y + r * t->y_stride);
+}
+
+static ALWAYS_INLINE void panel_rows(const bool q8, const struct tile *first, uint32_t rows)
+{
+    struct tile t = *first;
+    for (uint32_t r = 0; r < rows; r += TILE) {
+        tile_any(q8, &t, rows - r < TILE ? rows - r : TILE);
+        t.x += TILE * t.x_stride;
+        t.y += TILE * t.y_stride;
+        t.sums += TILE;
+    }
+}
+
 static ALWAYS_INLINE void many_rows(const bool q8, const struct kernel_matrix *w, uint32_t n_begin,
                                     uint32_t n_end, const uint8_t *x, size_t x_stride,
                                     uint32_t rows, float *y, size_t y_stride)
 {
     struct panel panel;
-    uint32_t blocks = w->k / QK;
-    struct tile t = {.panel = &panel, .x_stride = x_stride, .y_stride = y_stride};
+    struct sums sums[ROW_BLOCK];
+    struct block_run run;
+    const uint32_t blocks = w->k / QK;
+    struct tile t = {.panel = &panel,
+                     .run = &run,
+                     .x = x,
+                     .x_stride = x_stride,
+                     .d_at = act_scale_offset(w->k),
+                     .c_at = act_corr_offset(w->k),
+                     .blocks = blocks,
+                     .sums = sums,
+                     .y_stride = y_stride};
     for (uint32_t j = n_begin; j < n_end; j += PANEL) {
+        size_t ahead = 0;
         t.mask = lane_mask(n_end - j < PANEL ? n_end - j : PANEL);
-        for (uint32_t b = 0; b < blocks; b += CHUNK) {
-            t.blocks = blocks - b < CHUNK ? blocks - b : CHUNK;
-            t.first = b == 0;
-            t.q_at = (size_t)b * QK;
-            t.d_at = act_scale_offset(w->k) + (size_t)b * 4;
-            t.c_at = act_corr_offset(w->k) + (size_t)b * 4;
-            pack(q8, w, j, n_end, b, t.blocks, &panel);
-            for (uint32_t r = 0; r < rows; r += TILE) {
-                t.x = x + r * x_stride;
-                t.y = y + r * y_stride + j;
-                tile_any(q8, &t, rows - r < TILE ? rows - r : TILE);
-            }
+        t.y = y + j;
+        run = (struct block_run){.left = blocks};
+        while (block_run_next(&run, blocks, CHUNK)) {
+            pack(q8, w, j, n_end, &run, ahead, &panel);
+            panel_rows(q8, &t, rows);
+            ahead += run.count * (size_t)(q8 ? Q8_BYTES : Q4_BYTES);
         }
+        close_short_rows(&t, rows);
     }
 }
 
@@ -318,8 +382,12 @@ void avx2_quant_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t
             one_row(false, w, n_begin, n_end, x, y);
         return;
     }
-    if (w->type == TENSOR_Q8_0)
-        many_rows(true, w, n_begin, n_end, x, x_stride, rows, y, y_stride);
-    else
-        many_rows(false, w, n_begin, n_end, x, x_stride, rows, y, y_stride);
+    for (uint32_t r = 0; r < rows; r += ROW_BLOCK) {
+        uint32_t count = rows - r < ROW_BLOCK ? rows - r : ROW_BLOCK;
+        const uint8_t *xr = (const uint8_t *)x + r * x_stride;
+        if (w->type == TENSOR_Q8_0)
+            many_rows(true, w, n_begin, n_end, xr, x_stride, count, y + r * y_stride, y_stride);
+        else
+            many_rows(false, w, n_begin, n_end, xr, x_stride, count, y + r * y_stride, y_stride);
+    }
 }

@@ -8,10 +8,11 @@
 #include "lib/kernels/internal.h"
 
 #define VL         8
-#define DENSE_ROWS 3 /* 4 outputs x 3 rows of sums, 3 activations, 1 weight: all 16 registers */
+#define HALVES     (16 / VL) /* vectors for 16 lanes */
+#define DENSE_COLS 2
+#define DENSE_ROWS 3 /* 2 outputs x 3 rows of two halves, 3 activations, 1 weight: 16 registers */
 
 typedef __m256 vf;
-#define VF_LOW(v) _mm256_castps256_ps128(v)
 
 /* Ones in the first n lanes: a window in a table of 8 ones and 8 zeros. */
 static ALWAYS_INLINE __m256i vec_mask(uint32_t n)
@@ -121,6 +122,17 @@ static ALWAYS_INLINE vf vf_fma(vf a, vf b, vf c)
     return _mm256_fmadd_ps(a, b, c);
 }
 
+/* fma in the first n lanes, c in the others. */
+static ALWAYS_INLINE vf vf_fma_n(vf a, vf b, vf c, uint32_t n)
+{
+    return _mm256_blendv_ps(c, _mm256_fmadd_ps(a, b, c), _mm256_castsi256_ps(vec_mask(n)));
+}
+
+static ALWAYS_INLINE float vf_first(vf v)
+{
+    return _mm256_cvtss_f32(v);
+}
+
 static ALWAYS_INLINE vf vf_max(vf a, vf b)
 {
     return _mm256_max_ps(a, b);
@@ -138,21 +150,35 @@ static ALWAYS_INLINE float vf_max_lane(vf v)
     return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
 }
 
-/* Sum of the lanes: the upper half is added to the lower half until one lane remains. */
-static ALWAYS_INLINE float vf_sum(vf v)
+/* The first step of vf_sum16, for vf_sum_rows. */
+static ALWAYS_INLINE vf vf_join_halves(const vf v[HALVES])
 {
-    __m128 q = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    return _mm256_add_ps(v[0], v[1]);
+}
+
+/* Sum of 16 lanes: the upper half is added to the lower half until one lane remains. */
+static ALWAYS_INLINE float vf_sum16(const vf v[HALVES])
+{
+    vf h = vf_join_halves(v);
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
 
-/* Lane i of the result is the sum of the lanes of a[i]. */
+static ALWAYS_INLINE vf add_halves(vf a, vf b)
+{
+    return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+}
+
+/* Lane i of the result is the sum of the lanes of a[i], in the order of vf_sum16. */
 static ALWAYS_INLINE vf vf_sum_rows(const vf a[VL])
 {
-    vf lo = _mm256_hadd_ps(_mm256_hadd_ps(a[0], a[1]), _mm256_hadd_ps(a[2], a[3]));
-    vf hi = _mm256_hadd_ps(_mm256_hadd_ps(a[4], a[5]), _mm256_hadd_ps(a[6], a[7]));
-    return _mm256_add_ps(_mm256_permute2f128_ps(lo, hi, 0x20),
-                         _mm256_permute2f128_ps(lo, hi, 0x31));
+    vf h[4], q[2];
+    UNROLL for (int i = 0; i < 4; i++) h[i] = add_halves(a[i], a[4 + i]);
+    UNROLL for (int i = 0; i < 2; i++) q[i] =
+        _mm256_add_ps(_mm256_shuffle_ps(h[2 * i], h[2 * i + 1], 0x44),
+                      _mm256_shuffle_ps(h[2 * i], h[2 * i + 1], 0xee));
+    return _mm256_add_ps(_mm256_shuffle_ps(q[0], q[1], 0x88), _mm256_shuffle_ps(q[0], q[1], 0xdd));
 }
 
 static ALWAYS_INLINE vf vf_power_of_two(__m256i n)
@@ -160,7 +186,7 @@ static ALWAYS_INLINE vf vf_power_of_two(__m256i n)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 
-/* exp(x) = 2^n * e^r, |r| <= ln 2 / 2, e^r by its Taylor series up to r^7 (error below 2^-27).
+/* exp(x) = 2^n * e^r, |r| <= ln 2 / 2, e^r by its Taylor series up to r^7.
  * NaN stays NaN: max and min then return their second operand. */
 static ALWAYS_INLINE vf vf_exp(vf x)
 {

@@ -3,16 +3,21 @@
 #include "lib/kernels/avx512/vec.h"
 
 #define SIDES     2
-#define TILE      6    /* rows of a register tile: 12 sums, 12 floats, 2 weights, 1 activation */
-#define CHUNK     8    /* groups of a panel: 16 KiB of codes */
-#define ROW_BLOCK 126  /* rows whose activations stay in the L2 cache over all panels */
-#define CODE_BIAS 0.0f /* codes are used unchanged */
+#define TILE      6   /* rows of a register tile: 12 sums, 12 floats, 2 weights, 1 activation */
+#define CHUNK     8   /* groups of a panel: 16 KiB of codes */
+#define ROW_BLOCK 126 /* rows whose activations stay in the L2 cache over all panels */
+#define CODE_BIAS 0   /* codes are used unchanged */
 
 typedef __m512i vi;
 
 static ALWAYS_INLINE vi vi_set1(int32_t x)
 {
     return _mm512_set1_epi32(x);
+}
+
+static ALWAYS_INLINE vi vi_add(vi a, vi b)
+{
+    return _mm512_add_epi32(a, b);
 }
 
 static ALWAYS_INLINE vi vi_load(const void *p)

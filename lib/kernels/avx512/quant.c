@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with Q8_0 and Q4_0 weights: AVX-512 VNNI.
  *
- * Every output is computed in this order, for one row and for many, over ascending blocks b:
- *   acc = fma((float)dot_b * dw_b, dx_b, acc), initially 0, dot_b an exact integer.
  * For one row (decode), the terms of each weight row are computed from memory, 16 blocks per
- * vector; then those of 16 rows are transposed, so that the lanes are outputs. For several rows
- * (prefill), the weights of a panel of outputs are transposed once and used for all rows. */
+ * vector, whose halves are added to the eight partial sums. For several rows (prefill), the weights
+ * of a panel of outputs are transposed once and used for all rows; the lanes are outputs, and the
+ * blocks are in the order of struct block_run. */
 #include <immintrin.h>
 
 #include "lib/kernels/internal.h"
@@ -17,9 +16,13 @@
 #define CHUNK 16 /* blocks of a panel: 16 KiB of weights, half of a 32 KiB L1 cache */
 #define TILE                                                                                       \
     6 /* rows of a register tile: 12 integer sums, 12 float sums, 2 weights, 1 activation */
-#define STRETCH   128  /* blocks of a weight row whose terms are buffered and then transposed */
 #define ROW_BLOCK 126  /* rows whose activations stay in the L2 cache over all panels */
 #define AHEAD     4096 /* bytes of weights prefetched ahead */
+
+/* Sums of one row of activations for a panel: sum i of 2^i parts, and the open one. */
+struct sums {
+    _Alignas(64) float part[OPEN + 1][PANEL];
+};
 
 struct panel {
     _Alignas(
@@ -144,98 +147,84 @@ static ALWAYS_INLINE __m512 some_terms(const bool q8, const uint8_t *w, uint32_t
     return _mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_cvtph_ps(_mm512_castsi512_si256(d)));
 }
 
-/* term[b] = (float)dot_b * dw_b for `blocks` blocks of one weight row. x and corr start at the same
- * block and are padded to ACT_PAD; terms beyond `blocks` are zero or unspecified. */
-static ALWAYS_INLINE void row_terms(const bool q8, const uint8_t *w, uint32_t blocks,
-                                    const int8_t *x, const int32_t *corr, float *term)
+/* Adds the terms of 16 blocks to the partial sums, the lower half first. */
+static ALWAYS_INLINE __m256 add_terms(__m256 acc, __m512 term, const float *dx)
+{
+    acc = _mm256_fmadd_ps(_mm512_castps512_ps256(term), _mm256_loadu_ps(dx), acc);
+    return _mm256_fmadd_ps(_mm512_extractf32x8_ps(term, 1), _mm256_loadu_ps(dx + PARTS), acc);
+}
+
+/* The same for the first n blocks. */
+static ALWAYS_INLINE __m256 add_some_terms(__m256 acc, __m512 term, const float *dx, uint32_t n)
+{
+    const uint32_t mask = (1u << n) - 1u;
+    acc = _mm256_mask3_fmadd_ps(_mm512_castps512_ps256(term), _mm256_loadu_ps(dx), acc,
+                                (__mmask8)(mask & 255u));
+    return _mm256_mask3_fmadd_ps(_mm512_extractf32x8_ps(term, 1), _mm256_loadu_ps(dx + PARTS), acc,
+                                 (__mmask8)(mask >> PARTS));
+}
+
+/* The partial sums of one output. x, corr and dx are padded to ACT_PAD blocks. */
+static ALWAYS_INLINE __m256 row_sums(const bool q8, const uint8_t *w, uint32_t blocks,
+                                     const int8_t *x, const int32_t *corr, const float *dx)
 {
     const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
+    __m256 acc = _mm256_setzero_ps();
     uint32_t b = 0;
     for (; b + LANES <= blocks; b += LANES) {
         UNROLL for (size_t line = 0; line < LANES * size; line += 64)
             prefetch(w + b * size, AHEAD + line);
-        _mm512_store_ps(term + b, sixteen_terms(q8, w + b * size, x + (size_t)b * QK, corr + b));
+        acc = add_terms(acc, sixteen_terms(q8, w + b * size, x + (size_t)b * QK, corr + b), dx + b);
     }
-    if (b < blocks && blocks % 4 == 0) { /* whole groups: nothing beyond the row is read */
-        _mm512_store_ps(
-            term + b, some_terms(q8, w + b * size, (blocks - b) / 4, x + (size_t)b * QK, corr + b));
-    } else if (b < blocks) { /* a copy, so that nothing beyond the row is read */
+    if (b == blocks)
+        return acc;
+    __m512 term;
+    if (blocks % 4 == 0) { /* whole groups: nothing beyond the row is read */
+        term = some_terms(q8, w + b * size, (blocks - b) / 4, x + (size_t)b * QK, corr + b);
+    } else { /* a copy, so that nothing beyond the row is read */
         uint8_t end[LANES * Q8_BYTES] = {0};
         memcpy(end, w + b * size, (blocks - b) * size);
-        _mm512_store_ps(term + b, sixteen_terms(q8, end, x + (size_t)b * QK, corr + b));
+        term = sixteen_terms(q8, end, x + (size_t)b * QK, corr + b);
     }
+    return add_some_terms(acc, term, dx + b, blocks - b);
 }
 
-/* Transposes: lane j of v[i] <-> lane i of v[j]. */
-static ALWAYS_INLINE void turn(__m512 v[LANES])
+/* Where the partial sums of output i are stored, so that join_parts has the outputs in order. */
+static ALWAYS_INLINE size_t parts_at(uint32_t i)
 {
-    __m512 t[LANES];
-    UNROLL for (int i = 0; i < LANES; i += 4)
-    {
-        __m512 a = _mm512_unpacklo_ps(v[i], v[i + 1]), b = _mm512_unpackhi_ps(v[i], v[i + 1]);
-        __m512 c = _mm512_unpacklo_ps(v[i + 2], v[i + 3]);
-        __m512 d = _mm512_unpackhi_ps(v[i + 2], v[i + 3]);
-        t[i] = _mm512_shuffle_ps(a, c, 0x44);
-        t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
-        t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
-        t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
-    }
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        __m512 a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88);
-        __m512 b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd);
-        __m512 c = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88);
-        __m512 d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xdd);
-        v[i] = _mm512_shuffle_f32x4(a, c, 0x88);
-        v[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
-        v[i + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
-        v[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
-    }
+    return (size_t)((i & 3u) + i / 8 * 4) * LANES + (i >> 2 & 1u) * PARTS;
 }
 
-/* Adds the terms of `blocks` blocks to the sums of 16 outputs, in ascending order. */
-static __m512 add_terms(__m512 acc, const float *term, uint32_t blocks, const float *dx)
+/* Adjacent pairs of lanes of a, then of b, in every 128-bit part. */
+static ALWAYS_INLINE __m512 add_pairs(__m512 a, __m512 b)
 {
-    for (uint32_t b = 0; b < blocks; b += LANES) {
-        __m512 v[LANES];
-        UNROLL for (int j = 0; j < LANES; j++) v[j] = _mm512_load_ps(term + j * STRETCH + b);
-        turn(v);
-        if (b + LANES <= blocks) {
-            UNROLL for (int i = 0; i < LANES; i++) acc =
-                _mm512_fmadd_ps(v[i], _mm512_set1_ps(dx[b + (uint32_t)i]), acc);
-        } else {
-            __m512 rest[LANES];
-            for (int i = 0; i < LANES; i++)
-                rest[i] = v[i];
-            for (uint32_t i = 0; b + i < blocks; i++)
-                acc = _mm512_fmadd_ps(rest[i], _mm512_set1_ps(dx[b + i]), acc);
-        }
-    }
-    return acc;
+    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+}
+
+/* The sums of 16 outputs from their partial sums. */
+static ALWAYS_INLINE __m512 join_parts(const float *parts)
+{
+    __m512 z[8];
+    UNROLL for (int i = 0; i < 8; i++) z[i] = _mm512_load_ps(parts + i * LANES);
+    __m512 c = add_pairs(add_pairs(z[0], z[1]), add_pairs(z[2], z[3]));
+    __m512 d = add_pairs(add_pairs(z[4], z[5]), add_pairs(z[6], z[7]));
+    return _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x88), _mm512_shuffle_f32x4(c, d, 0xdd));
 }
 
 static ALWAYS_INLINE void one_row(const bool q8, const struct kernel_matrix *w, uint32_t n_begin,
                                   uint32_t n_end, const uint8_t *x, float *y)
 {
-    const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
     const float *dx = (const float *)(const void *)(x + act_scale_offset(w->k));
     const int32_t *corr = (const int32_t *)(const void *)(x + act_corr_offset(w->k));
-    uint32_t blocks = w->k / QK;
-    _Alignas(64) float term[LANES * STRETCH];
-    memset(term, 0, sizeof term);
+    _Alignas(64) float parts[LANES * PARTS] = {0};
     for (uint32_t j = n_begin; j < n_end; j += LANES) {
         uint32_t outputs = n_end - j < LANES ? n_end - j : LANES;
-        __m512 acc = _mm512_setzero_ps();
-        for (uint32_t b = 0; b < blocks; b += STRETCH) {
-            uint32_t count = blocks - b < STRETCH ? blocks - b : STRETCH;
-            for (uint32_t i = 0; i < outputs; i++) {
-                const uint8_t *row = (const uint8_t *)w->data + (size_t)(j + i) * w->row_bytes;
-                row_terms(q8, row + b * size, count, (const int8_t *)x + (size_t)b * QK, corr + b,
-                          term + i * STRETCH);
-            }
-            acc = add_terms(acc, term, count, dx + b);
+        for (uint32_t i = 0; i < outputs; i++) {
+            const uint8_t *row = (const uint8_t *)w->data + (size_t)(j + i) * w->row_bytes;
+            _mm256_store_ps(parts + parts_at(i),
+                            row_sums(q8, row, w->k / QK, (const int8_t *)x, corr, dx));
         }
-        _mm512_mask_storeu_ps(y + j, (__mmask16)((1u << outputs) - 1u), acc);
+        _mm512_mask_storeu_ps(y + j, (__mmask16)((1u << outputs) - 1u), join_parts(parts));
     }
 }
 
@@ -275,53 +264,51 @@ static ALWAYS_INLINE void pack_block(const bool q8, const uint8_t *const row[LAN
     UNROLL for (int g = 0; g < 8; g++) _mm512_store_si512(&q[g][side * 64], v[g]);
 }
 
-/* One side (16 outputs) of a panel: `count` blocks of every row. next: distance from a row to its
- * blocks in the next panel, for prefetching. */
-static ALWAYS_INLINE void pack_side(const bool q8, const uint8_t *const row[LANES], uint32_t count,
-                                    size_t next, struct panel *p, uint32_t side)
+/* One side (16 outputs) of a panel: the blocks of a run of every row. */
+static ALWAYS_INLINE void pack_side(const bool q8, const uint8_t *const row[LANES],
+                                    const struct block_run *run, struct panel *p, uint32_t side)
 {
     const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
-    _Alignas(64) uint16_t d[CHUNK][LANES];
-    for (uint32_t i = 0; i < LANES; i++) {
-        for (size_t line = 0; line < count * size; line += 64)
-            prefetch(row[i], next + line);
-        for (uint32_t b = 0; b < count; b++)
-            d[b][i] = load_u16(row[i] + b * size);
-    }
-    for (uint32_t b = 0; b < count; b++) {
-        pack_block(q8, row, b * size, p->q[b], side);
-        __m256i h = _mm256_load_si256((const __m256i *)(const void *)d[b]);
-        _mm512_store_ps(&p->d[b][side * LANES], _mm512_cvtph_ps(h));
+    for (uint32_t i = 0; i < run->count; i++) {
+        _Alignas(32) uint16_t d[LANES];
+        size_t at = run->block[i] * size;
+        for (uint32_t r = 0; r < LANES; r++)
+            d[r] = load_u16(row[r] + at);
+        pack_block(q8, row, at, p->q[i], side);
+        __m256i h = _mm256_load_si256((const __m256i *)(const void *)d);
+        _mm512_store_ps(&p->d[i][side * LANES], _mm512_cvtph_ps(h));
     }
 }
 
-/* The panel of outputs j .. j + PANEL - 1 (from n on, the last row again) and `count` blocks from
- * block `first` on. */
+/* The panel of outputs j .. j + PANEL - 1 (from n on, the last row again). Meanwhile prefetches as
+ * many bytes of the next panel, from byte `ahead` of its rows on. */
 static ALWAYS_INLINE void pack(const bool q8, const struct kernel_matrix *w, uint32_t j, uint32_t n,
-                               uint32_t first, uint32_t count, struct panel *p)
+                               const struct block_run *run, size_t ahead, struct panel *p)
 {
-    const size_t size = q8 ? Q8_BYTES : Q4_BYTES;
-    bool last = first + count >= w->k / QK;
-    size_t next = last ? PANEL * (size_t)w->row_bytes - first * size : count * size;
+    const size_t bytes = run->count * (size_t)(q8 ? Q8_BYTES : Q4_BYTES);
+    ahead += PANEL * (size_t)w->row_bytes;
     for (uint32_t side = 0; side < PANEL / LANES; side++) {
         const uint8_t *row[LANES];
         for (uint32_t i = 0; i < LANES; i++) {
             uint32_t at = j + side * LANES + i < n ? j + side * LANES + i : n - 1;
-            row[i] = (const uint8_t *)w->data + (size_t)at * w->row_bytes + first * size;
+            row[i] = (const uint8_t *)w->data + (size_t)at * w->row_bytes;
+            for (size_t line = 0; line < bytes; line += 64)
+                prefetch(row[i], ahead + line);
         }
-        pack_side(q8, row, count, next, p, side);
+        pack_side(q8, row, run, p, side);
     }
 }
 
 struct tile {
     const struct panel *panel;
+    const struct block_run *run;
     const uint8_t *x; /* first row */
-    size_t x_stride, q_at, d_at, c_at;
-    uint32_t blocks;
+    size_t x_stride, d_at, c_at;
+    uint32_t blocks; /* of a weight row */
+    struct sums *sums;
     float *y;
     size_t y_stride;
     __mmask16 mask[2];
-    bool first;
 };
 
 static ALWAYS_INLINE __m512i activation_word(const uint8_t *p)
@@ -338,15 +325,16 @@ static ALWAYS_INLINE __m512 activation_scale(const uint8_t *p)
     return _mm512_set1_ps(d);
 }
 
-/* Adds one block to acc: dot products * weight scales * activation scale, for `rows` rows. */
-static ALWAYS_INLINE void tile_block(const struct tile *t, uint32_t b, const int rows,
+/* Adds block i of the run to acc: dot products * weight scales * activation scale. */
+static ALWAYS_INLINE void tile_block(const struct tile *t, uint32_t i, const int rows,
                                      const uint8_t *const x[TILE], __m512 acc[TILE][2])
 {
     __m512i dot[TILE][2];
-    const uint8_t(*q)[PANEL * 4] = t->panel->q[b];
+    const uint8_t(*q)[PANEL * 4] = t->panel->q[i];
+    const uint32_t b = t->run->block[i];
     UNROLL for (int r = 0; r < rows; r++) dot[r][0] = dot[r][1] =
         activation_word(x[r] + t->c_at + b * 4);
-    size_t at = t->q_at + act_half(b, 0);
+    size_t at = act_half(b, 0);
     UNROLL for (int g = 0; g < QK / 4; g++)
     {
         __m512i w0 = _mm512_load_si512(&q[g][0]), w1 = _mm512_load_si512(&q[g][64]);
@@ -357,7 +345,7 @@ static ALWAYS_INLINE void tile_block(const struct tile *t, uint32_t b, const int
             dot[r][1] = _mm512_dpbusd_epi32(dot[r][1], w1, v);
         }
     }
-    __m512 d0 = _mm512_load_ps(&t->panel->d[b][0]), d1 = _mm512_load_ps(&t->panel->d[b][LANES]);
+    __m512 d0 = _mm512_load_ps(&t->panel->d[i][0]), d1 = _mm512_load_ps(&t->panel->d[i][LANES]);
     UNROLL for (int r = 0; r < rows; r++)
     {
         __m512 dx = activation_scale(x[r] + t->d_at + b * 4);
@@ -368,28 +356,49 @@ static ALWAYS_INLINE void tile_block(const struct tile *t, uint32_t b, const int
     }
 }
 
-/* y has the partial sums of the blocks before this panel. */
+/* Partial sum `part` of a row is complete: adds it to those before it as far as the tree goes. */
+static ALWAYS_INLINE void close_part(struct sums *s, uint32_t part, __m512 v0, __m512 v1,
+                                     const struct tile *t, float *y)
+{
+    UNROLL for (int level = 0; level < OPEN; level++)
+    {
+        float *at = s->part[level];
+        if ((part >> level & 1u) == 0) {
+            _mm512_store_ps(at, v0);
+            _mm512_store_ps(at + LANES, v1);
+            return;
+        }
+        v0 = _mm512_add_ps(_mm512_load_ps(at), v0);
+        v1 = _mm512_add_ps(_mm512_load_ps(at + LANES), v1);
+    }
+    _mm512_mask_storeu_ps(y, t->mask[0], v0);
+    _mm512_mask_storeu_ps(y + LANES, t->mask[1], v1);
+}
+
+/* All blocks of the run, for `rows` rows. */
 static ALWAYS_INLINE void tile_rows(const struct tile *t, const int rows)
 {
     __m512 acc[TILE][2];
     const uint8_t *x[TILE];
     UNROLL for (int r = 0; r < rows; r++)
     {
-        float *y = t->y + (size_t)r * t->y_stride;
         x[r] = t->x + (size_t)r * t->x_stride;
-        acc[r][0] = acc[r][1] = _mm512_setzero_ps();
-        if (!t->first) {
-            acc[r][0] = _mm512_maskz_loadu_ps(t->mask[0], y);
-            acc[r][1] = _mm512_maskz_loadu_ps(t->mask[1], y + LANES);
-        }
+        acc[r][0] = _mm512_load_ps(t->sums[r].part[OPEN]);
+        acc[r][1] = _mm512_load_ps(t->sums[r].part[OPEN] + LANES);
     }
-    for (uint32_t b = 0; b < t->blocks; b++)
-        tile_block(t, b, rows, x, acc);
+    for (uint32_t i = 0; i < t->run->count; i++) {
+        const uint32_t b = t->run->block[i];
+        if (b < PARTS)
+            UNROLL for (int r = 0; r < rows; r++) acc[r][0] = acc[r][1] = _mm512_setzero_ps();
+        tile_block(t, i, rows, x, acc);
+        if (b + PARTS >= t->blocks)
+            UNROLL for (int r = 0; r < rows; r++) close_part(
+                t->sums + r, b % PARTS, acc[r][0], acc[r][1], t, t->y + (size_t)r * t->y_stride);
+    }
     UNROLL for (int r = 0; r < rows; r++)
     {
-        float *y = t->y + (size_t)r * t->y_stride;
-        _mm512_mask_storeu_ps(y, t->mask[0], acc[r][0]);
-        _mm512_mask_storeu_ps(y + LANES, t->mask[1], acc[r][1]);
+        _mm512_store_ps(t->sums[r].part[OPEN], acc[r][0]);
+        _mm512_store_ps(t->sums[r].part[OPEN] + LANES, acc[r][1]);
     }
 }
 
@@ -416,34 +425,54 @@ static void panel_rows(const struct tile *first, uint32_t rows)
         tile_any(&t, height);
         t.x += height * t.x_stride;
         t.y += height * t.y_stride;
+        t.sums += height;
         rows -= height;
     }
+}
+
+/* Partial sums without blocks are zero. */
+static void close_short_rows(const struct tile *t, uint32_t rows)
+{
+    const __m512 zero = _mm512_setzero_ps();
+    for (uint32_t part = t->blocks; part < PARTS; part++)
+        for (uint32_t r = 0; r < rows; r++)
+            close_part(t->sums + r, part, zero, zero, t, t->y + r * t->y_stride);
 }
 
 static void many_rows(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
                       const uint8_t *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
 {
     struct panel panel;
-    uint32_t blocks = w->k / QK;
-    struct tile t = {.panel = &panel, .x = x, .x_stride = x_stride, .y_stride = y_stride};
+    struct sums sums[ROW_BLOCK];
+    struct block_run run;
+    const uint32_t blocks = w->k / QK;
+    struct tile t = {.panel = &panel,
+                     .run = &run,
+                     .x = x,
+                     .x_stride = x_stride,
+                     .d_at = act_scale_offset(w->k),
+                     .c_at = act_corr_offset(w->k),
+                     .blocks = blocks,
+                     .sums = sums,
+                     .y_stride = y_stride};
+    prefetch_rows(w, n_begin, n_end - n_begin < PANEL ? n_end - n_begin : PANEL);
     for (uint32_t j = n_begin; j < n_end; j += PANEL) {
         uint32_t outputs = n_end - j < PANEL ? n_end - j : PANEL;
         uint32_t mask = outputs == PANEL ? 0xffffffffu : (1u << outputs) - 1u;
         t.mask[0] = (__mmask16)mask;
         t.mask[1] = (__mmask16)(mask >> LANES);
         t.y = y + j;
-        for (uint32_t b = 0; b < blocks; b += CHUNK) {
-            t.blocks = blocks - b < CHUNK ? blocks - b : CHUNK;
-            t.first = b == 0;
-            t.q_at = (size_t)b * QK;
-            t.d_at = act_scale_offset(w->k) + (size_t)b * 4;
-            t.c_at = act_corr_offset(w->k) + (size_t)b * 4;
+        size_t ahead = 0;
+        run = (struct block_run){.left = blocks};
+        while (block_run_next(&run, blocks, CHUNK)) {
             if (w->type == TENSOR_Q8_0)
-                pack(true, w, j, n_end, b, t.blocks, &panel);
+                pack(true, w, j, n_end, &run, ahead, &panel);
             else
-                pack(false, w, j, n_end, b, t.blocks, &panel);
+                pack(false, w, j, n_end, &run, ahead, &panel);
             panel_rows(&t, rows);
+            ahead += run.count * (size_t)quant_block_bytes(w->type);
         }
+        close_short_rows(&t, rows);
     }
 }
 

@@ -8,10 +8,11 @@
 #include "lib/kernels/internal.h"
 
 #define VL         16
+#define HALVES     (16 / VL) /* vectors for 16 lanes */
+#define DENSE_COLS 4
 #define DENSE_ROWS 6 /* 4 outputs x 6 rows of sums, 6 activations, 1 weight: 31 of 32 registers */
 
 typedef __m512 vf;
-#define VF_LOW(v) _mm512_castps512_ps128(v)
 
 static ALWAYS_INLINE __mmask16 vec_mask(uint32_t n)
 {
@@ -101,6 +102,17 @@ static ALWAYS_INLINE vf vf_fma(vf a, vf b, vf c)
     return _mm512_fmadd_ps(a, b, c);
 }
 
+/* fma in the first n lanes, c in the others. */
+static ALWAYS_INLINE vf vf_fma_n(vf a, vf b, vf c, uint32_t n)
+{
+    return _mm512_mask3_fmadd_ps(a, b, c, vec_mask(n));
+}
+
+static ALWAYS_INLINE float vf_first(vf v)
+{
+    return _mm512_cvtss_f32(v);
+}
+
 static ALWAYS_INLINE vf vf_max(vf a, vf b)
 {
     return _mm512_max_ps(a, b);
@@ -116,36 +128,46 @@ static ALWAYS_INLINE float vf_max_lane(vf v)
     return _mm512_reduce_max_ps(v);
 }
 
-/* Sum of the lanes: the upper half is added to the lower half until one lane remains. */
-static ALWAYS_INLINE float vf_sum(vf v)
+/* Sum of 16 lanes: the upper half is added to the lower half until one lane remains. */
+static ALWAYS_INLINE float vf_sum16(const vf v[HALVES])
 {
-    __m256 h = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m256 h = _mm256_add_ps(_mm512_castps512_ps256(v[0]), _mm512_extractf32x8_ps(v[0], 1));
     __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
 
-/* In every 128-bit part [a b c d]: the sums of the four lanes of that part. */
-static ALWAYS_INLINE vf vf_sum_four(vf a, vf b, vf c, vf d)
+/* The first step of vf_sum16, for vf_sum_rows. */
+static ALWAYS_INLINE vf vf_join_halves(const vf v[HALVES])
 {
-    vf ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-    vf cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-    return _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+    return v[0];
 }
 
-/* Lane i of the result is the sum of the lanes of a[i]. */
+/* Halves the lanes of a and b: [a0+a2, a1+a3, b0+b2, b1+b3] of 128-bit parts. */
+static ALWAYS_INLINE vf add_halves(vf a, vf b)
+{
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+}
+
+/* The lanes of four vectors, in 128-bit parts [a b c d]. */
+static ALWAYS_INLINE vf add_quarters(vf a, vf b, vf c, vf d)
+{
+    vf ab = add_halves(a, b), cd = add_halves(c, d);
+    return _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+}
+
+/* Lane i of the result is the sum of the lanes of a[i], in the order of vf_sum16. */
 static ALWAYS_INLINE vf vf_sum_rows(const vf a[VL])
 {
-    vf q0 = vf_sum_four(a[0], a[1], a[2], a[3]);
-    vf q1 = vf_sum_four(a[4], a[5], a[6], a[7]);
-    vf q2 = vf_sum_four(a[8], a[9], a[10], a[11]);
-    vf q3 = vf_sum_four(a[12], a[13], a[14], a[15]);
-    vf lo = _mm512_add_ps(_mm512_shuffle_f32x4(q0, q1, 0x88), _mm512_shuffle_f32x4(q0, q1, 0xdd));
-    vf hi = _mm512_add_ps(_mm512_shuffle_f32x4(q2, q3, 0x88), _mm512_shuffle_f32x4(q2, q3, 0xdd));
-    return _mm512_add_ps(_mm512_shuffle_f32x4(lo, hi, 0x88), _mm512_shuffle_f32x4(lo, hi, 0xdd));
+    vf q[4], t[2];
+    UNROLL for (int i = 0; i < 4; i++) q[i] = add_quarters(a[i], a[4 + i], a[8 + i], a[12 + i]);
+    UNROLL for (int i = 0; i < 2; i++) t[i] =
+        _mm512_add_ps(_mm512_shuffle_ps(q[2 * i], q[2 * i + 1], 0x44),
+                      _mm512_shuffle_ps(q[2 * i], q[2 * i + 1], 0xee));
+    return _mm512_add_ps(_mm512_shuffle_ps(t[0], t[1], 0x88), _mm512_shuffle_ps(t[0], t[1], 0xdd));
 }
 
-/* exp(x) = 2^n * e^r, |r| <= ln 2 / 2, e^r by its Taylor series up to r^7 (error below 2^-27).
+/* exp(x) = 2^n * e^r, |r| <= ln 2 / 2, e^r by its Taylor series up to r^7.
  * NaN stays NaN: max and min then return their second operand. */
 static ALWAYS_INLINE vf vf_exp(vf x)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Template of attention over the vector primitives of vec.h; included once per instruction set. One
- * head at a time: running maximum m, sum of exponentials l and weighted values acc, rescaled for
- * each tile of keys. */
+ * head at a time: running maximum m, sum of exponentials l and weighted values acc of a segment of
+ * keys, rescaled for each tile. */
 #define KEYS_AT_ONCE                                                                               \
-    8 /* keys are often a power of two bytes apart: more would compete for one set of the cache */
+    (8 /                                                                                           \
+     HALVES) /* keys are often a power of two bytes apart: more would compete for one set of   \
+                    the cache */
 #define TILE_VECTORS (KERNEL_KEY_TILE / VL)
 
 struct head {
@@ -12,6 +14,8 @@ struct head {
     size_t stride;
     uint32_t size;
     float scale;
+    /* of the keys of the segment so far */
+    float m, l;
     float acc[KERNEL_HEAD_SIZE_MAX];
 };
 
@@ -20,24 +24,33 @@ struct head {
 static ALWAYS_INLINE void key_products(const struct head *h, uint32_t first, uint32_t end, vf *sum)
 {
     const uint16_t *key[KEYS_AT_ONCE];
+    vf acc[KEYS_AT_ONCE][HALVES];
     UNROLL for (uint32_t i = 0; i < KEYS_AT_ONCE; i++)
     {
         uint32_t at = first + i < end ? first + i : end - 1;
         key[i] = h->k + at * h->stride;
-        sum[i] = vf_set1(0);
+        UNROLL for (int half = 0; half < HALVES; half++) acc[i][half] = vf_set1(0);
     }
     uint32_t d = 0;
-    for (; d + VL <= h->size; d += VL) {
-        vf q = vf_load(h->q + d);
-        UNROLL for (int i = 0; i < KEYS_AT_ONCE; i++) sum[i] =
-            vf_fma(q, vh_load(key[i] + d), sum[i]);
+    for (; d + 16 <= h->size; d += 16) {
+        UNROLL for (int half = 0; half < HALVES; half++)
+        {
+            vf q = vf_load(h->q + d + half * VL);
+            UNROLL for (int i = 0; i < KEYS_AT_ONCE; i++) acc[i][half] =
+                vf_fma(q, vh_load(key[i] + d + half * VL), acc[i][half]);
+        }
     }
-    if (d < h->size) {
-        uint32_t n = h->size - d;
-        vf q = vf_load_n(h->q + d, n);
-        UNROLL for (int i = 0; i < KEYS_AT_ONCE; i++) sum[i] =
-            vf_fma(q, vh_load_n(key[i] + d, n), sum[i]);
+    UNROLL for (int half = 0; half < HALVES; half++)
+    {
+        uint32_t at = d + (uint32_t)half * VL, n = at < h->size ? h->size - at : 0;
+        n = n < VL ? n : VL;
+        if (n == 0)
+            break;
+        vf q = vf_load_n(h->q + at, n);
+        UNROLL for (int i = 0; i < KEYS_AT_ONCE; i++) acc[i][half] =
+            vf_fma_n(q, vh_load_n(key[i] + at, n), acc[i][half], n);
     }
+    UNROLL for (int i = 0; i < KEYS_AT_ONCE; i++) sum[i] = vf_join_halves(acc[i]);
 }
 
 /* Scores of the keys [first, end), padded with -inf to whole vectors; returns their number. */
@@ -94,31 +107,64 @@ static void tile_values(struct head *h, uint32_t first, uint32_t end, const floa
         add_values_end(h, first, end, p, old, d);
 }
 
+static void add_tile(struct head *h, uint32_t at, uint32_t end)
+{
+    float p[KERNEL_KEY_TILE];
+    uint32_t vectors = tile_scores(h, at, end, p);
+    vf top = vf_set1(h->m), sum[HALVES];
+    UNROLL for (int half = 0; half < HALVES; half++) sum[half] = vf_set1(0);
+    for (uint32_t i = 0; i < vectors; i++)
+        top = vf_max(top, vf_load(p + i * VL));
+    float max = vf_max_lane(top);
+    for (uint32_t i = 0; i < vectors; i += HALVES) {
+        UNROLL for (uint32_t half = 0; half < HALVES; half++)
+        {
+            if (i + half >= vectors)
+                break;
+            vf e = vf_exp(vf_sub(vf_load(p + (i + half) * VL), vf_set1(max)));
+            vf_store(p + (i + half) * VL, e);
+            sum[half] = vf_add(sum[half], e);
+        }
+    }
+    float old = vf_first(vf_exp(vf_set1(h->m - max)));
+    tile_values(h, at, end, p, old);
+    h->l = fmaf(h->l, old, vf_sum16(sum));
+    h->m = max;
+}
+
+/* Joins the running softmax of a segment to that of all segments before it. */
+static void merge_segment(struct head *all, const struct head *s)
+{
+    float max = s->m > all->m ? s->m : all->m;
+    float a = vf_first(vf_exp(vf_set1(all->m - max))), b = vf_first(vf_exp(vf_set1(s->m - max)));
+    FOR_VECTORS(i, lanes, s->size)
+    {
+        vf old = vf_mul(vf_load_n(all->acc + i, lanes), vf_set1(a));
+        vf_store_n(all->acc + i, vf_fma(vf_load_n(s->acc + i, lanes), vf_set1(b), old), lanes);
+    }
+    all->l = fmaf(s->l, b, all->l * a);
+    all->m = max;
+}
+
 static void head_attention(struct head *h, uint32_t positions, float *out)
 {
-    float m = -INFINITY, l = 0;
-    memset(h->acc, 0, h->size * sizeof *h->acc);
-    for (uint32_t at = 0; at < positions; at += KERNEL_KEY_TILE) {
-        float p[KERNEL_KEY_TILE];
-        uint32_t end = positions - at < KERNEL_KEY_TILE ? positions : at + KERNEL_KEY_TILE;
-        uint32_t vectors = tile_scores(h, at, end, p);
-        vf top = vf_set1(m), sum = vf_set1(0);
-        for (uint32_t i = 0; i < vectors; i++)
-            top = vf_max(top, vf_load(p + i * VL));
-        float max = vf_max_lane(top);
-        for (uint32_t i = 0; i < vectors; i++) {
-            vf e = vf_exp(vf_sub(vf_load(p + i * VL), vf_set1(max)));
-            vf_store(p + i * VL, e);
-            sum = vf_add(sum, e);
-        }
-        float old = _mm_cvtss_f32(VF_LOW(vf_exp(vf_set1(m - max))));
-        tile_values(h, at, end, p, old);
-        l = l * old + vf_sum(sum);
-        m = max;
+    struct head all = {0};
+    for (uint32_t at = 0; at < positions; at += KERNEL_KEY_SEGMENT) {
+        uint32_t end = positions - at < KERNEL_KEY_SEGMENT ? positions : at + KERNEL_KEY_SEGMENT;
+        h->m = -INFINITY;
+        h->l = 0;
+        memset(h->acc, 0, h->size * sizeof *h->acc);
+        for (uint32_t tile = at; tile < end; tile += KERNEL_KEY_TILE)
+            add_tile(h, tile, end - tile < KERNEL_KEY_TILE ? end : tile + KERNEL_KEY_TILE);
+        if (at > 0)
+            merge_segment(&all, h);
+        else if (end < positions)
+            all = *h;
     }
-    vf scale = vf_set1(l);
+    const struct head *last = positions > KERNEL_KEY_SEGMENT ? &all : h;
+    vf scale = vf_set1(last->l);
     FOR_VECTORS(i, lanes, h->size)
-    vf_store_n(out + i, vf_div(vf_load_n(h->acc + i, lanes), scale), lanes);
+    vf_store_n(out + i, vf_div(vf_load_n(last->acc + i, lanes), scale), lanes);
 }
 
 static void simd_attention(const struct kernel_attention *a)

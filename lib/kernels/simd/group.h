@@ -2,13 +2,10 @@
 /* Template of products with sluice's own types over the vector primitives of avx2/group.c and
  * avx512/group.c; included once per instruction set.
  *
- * Every output is computed in this order, for one row and for many, over ascending groups g:
- *   t = fnma(zero, s_g, (float)dot_g), dot_g an exact integer
- *   C: acc = fma(t, d_g, acc), y = acc * scale
- *   G: acc = fma(t * scale_g, d_g, acc), y = acc
  * The lanes are outputs. For few rows (decode), the groups of VL weight rows are read from memory
  * and each dot product is summed across its lanes. For many rows (prefill), the weights of a panel
- * of outputs are transposed once and used for all rows. */
+ * of outputs are transposed once and used for all rows, the groups in the order of struct
+ * block_run. */
 
 #define GROUP_WORDS (GROUP / 4)
 #define PANEL       (SIDES * VL) /* outputs of a panel */
@@ -36,23 +33,27 @@ static ALWAYS_INLINE struct operand operand_of(const uint8_t *x, uint32_t k)
                             (const float *)(const void *)(x + group_sum_offset(k))};
 }
 
-/* The F16 pairs (scale, zero) at byte `at` of VL rows. The zero is for the codes as group_dot uses
- * them: CODE_BIAS is subtracted from that of 8-bit codes. */
-static ALWAYS_INLINE struct grid load_grids(const struct kind kind, const uint8_t *const row[VL],
-                                            size_t at)
+/* The F16 pairs (scale, zero) at byte `at` of VL rows. */
+static ALWAYS_INLINE struct grid load_grids(const uint8_t *const row[VL], size_t at)
 {
-    struct grid grid;
     vi pairs = vi_gather(row, at);
-    grid.scale = vf_low_halves(pairs);
-    grid.zero = vf_sub(vf_high_halves(pairs), vf_set1(kind.bits == 8 ? CODE_BIAS : 0.0f));
-    return grid;
+    return (struct grid){vf_low_halves(pairs), vf_high_halves(pairs)};
 }
 
+/* dot: of the codes minus CODE_BIAS if they have 8 bits. */
 static ALWAYS_INLINE vf add_group(const struct kind kind, struct grid grid, vi dot, float s,
                                   float d, vf acc)
 {
+    if (kind.bits == 8)
+        dot = vi_add(dot, vi_set1(CODE_BIAS * (int32_t)s));
     vf t = vf_fnma(grid.zero, vf_set1(s), vf_from_vi(dot));
     return vf_fma(kind.grouped ? vf_mul(t, grid.scale) : t, vf_set1(d), acc);
+}
+
+static ALWAYS_INLINE vf add_parts(const vf s[PARTS])
+{
+    return vf_add(vf_add(vf_add(s[0], s[1]), vf_add(s[2], s[3])),
+                  vf_add(vf_add(s[4], s[5]), vf_add(s[6], s[7])));
 }
 
 /* The weight rows of outputs j .. j + VL - 1; from n on, the last row again. */
@@ -77,20 +78,22 @@ static ALWAYS_INLINE void few_outputs(const struct kind kind, const struct kerne
     const size_t bytes = kind.bits * GROUP / 8 + (kind.grouped ? 4 : 0);
     struct operand o = operand_of(x, w->k);
     struct grid grid = {vf_set1(1), vf_set1(0)};
-    vf acc = vf_set1(0);
+    vf acc[PARTS];
+    UNROLL for (int i = 0; i < PARTS; i++) acc[i] = vf_set1(0);
     size_t at = type.head, ahead = VL * (size_t)w->row_bytes;
     if (!kind.grouped)
-        grid = load_grids(kind, row, 0);
+        grid = load_grids(row, 0);
     for (uint32_t g = 0; g < w->k / GROUP; g++, at += bytes, ahead += VL * bytes) {
         vi sum[VL];
         UNROLL for (size_t line = 0; line < VL * bytes; line += 64) prefetch(row[0], ahead + line);
         if (kind.grouped)
-            grid = load_grids(kind, row, at);
+            grid = load_grids(row, at);
         UNROLL for (int i = 0; i < VL; i++) sum[i] =
             group_dot(kind.bits, row[i] + at + (kind.grouped ? 4 : 0), o.q + (size_t)g * GROUP);
-        acc = add_group(kind, grid, vi_sum_rows(sum), o.s[g], o.d[g], acc);
+        acc[g % PARTS] = add_group(kind, grid, vi_sum_rows(sum), o.s[g], o.d[g], acc[g % PARTS]);
     }
-    vf_store_n(y, kind.grouped ? acc : vf_mul(acc, grid.scale), outputs);
+    vf all = add_parts(acc);
+    vf_store_n(y, kind.grouped ? all : vf_mul(all, grid.scale), outputs);
 }
 
 static ALWAYS_INLINE void few_rows(const struct kind kind, const struct kernel_matrix *w,
@@ -133,35 +136,46 @@ static ALWAYS_INLINE void pack_group(const uint32_t bits, const uint8_t *const r
     }
 }
 
+/* The groups of a run of the outputs from j on. Meanwhile prefetches as many bytes of the next
+ * panel, from byte `ahead` of its rows on. */
 static ALWAYS_INLINE void pack(const struct kind kind, const struct kernel_matrix *w, uint32_t j,
-                               uint32_t n, uint32_t first, uint32_t count, struct panel *p)
+                               uint32_t n, const struct block_run *run, size_t ahead,
+                               struct panel *p)
 {
     const struct group_type type = group_type_of(w->type);
     const size_t bytes = kind.bits * GROUP / 8 + (kind.grouped ? 4 : 0);
+    ahead += PANEL * (size_t)w->row_bytes;
     for (uint32_t side = 0; side < SIDES; side++) {
         const uint8_t *row[VL];
         rows_at(w, j + side * VL < n ? j + side * VL : n - 1, n, row);
-        struct grid grid = load_grids(kind, row, 0);
-        for (uint32_t g = 0; g < count; g++) {
-            size_t at = type.head + (first + g) * bytes;
+        struct grid grid = load_grids(row, 0);
+        for (uint32_t i = 0; i < run->count; i++) {
+            size_t at = type.head + run->block[i] * bytes;
             if (kind.grouped)
-                grid = load_grids(kind, row, at);
-            pack_group(kind.bits, row, at + (kind.grouped ? 4 : 0), p->q[g], side);
-            vf_store(&p->scale[g][side * VL], grid.scale);
-            vf_store(&p->zero[g][side * VL], grid.zero);
+                grid = load_grids(row, at);
+            pack_group(kind.bits, row, at + (kind.grouped ? 4 : 0), p->q[i], side);
+            vf_store(&p->scale[i][side * VL], grid.scale);
+            vf_store(&p->zero[i][side * VL], grid.zero);
         }
-        for (uint32_t i = 0; i < VL; i++) /* prefetch the same groups of the next panel */
-            for (size_t line = 0; line < count * bytes; line += 64)
-                prefetch(row[i] + first * bytes, PANEL * (size_t)w->row_bytes + line);
+        for (uint32_t i = 0; i < VL; i++)
+            for (size_t line = 0; line < run->count * bytes; line += 64)
+                prefetch(row[i], ahead + line);
     }
 }
 
+/* Sums of one row of activations for a panel: sum i of 2^i parts, and the open one. */
+struct sums {
+    _Alignas(64) float part[OPEN + 1][PANEL];
+};
+
 struct tile {
     const struct panel *panel;
+    const struct block_run *run;
     const uint8_t *x; /* first row */
     size_t x_stride;
-    uint32_t k, first, count; /* groups of the panel */
+    uint32_t k;
     uint32_t lanes[SIDES];
+    struct sums *sums;
     float *y;
     size_t y_stride;
 };
@@ -173,7 +187,7 @@ static ALWAYS_INLINE vi activation_word(const int8_t *p)
     return vi_set1(word);
 }
 
-static ALWAYS_INLINE void tile_group(const struct kind kind, const struct tile *t, uint32_t g,
+static ALWAYS_INLINE void tile_group(const struct kind kind, const struct tile *t, uint32_t i,
                                      const int rows, const struct operand o[TILE],
                                      vf acc[TILE][SIDES])
 {
@@ -182,54 +196,80 @@ static ALWAYS_INLINE void tile_group(const struct kind kind, const struct tile *
     {
         UNROLL for (int side = 0; side < SIDES; side++) sum[r][side] = sum_zero();
     }
-    size_t at = (size_t)(t->first + g) * GROUP;
-    UNROLL for (int i = 0; i < GROUP_WORDS; i++)
+    const uint32_t g = t->run->block[i];
+    UNROLL for (int word = 0; word < GROUP_WORDS; word++)
     {
         vi w[SIDES];
         UNROLL for (int side = 0; side < SIDES; side++) w[side] =
-            vi_load(&t->panel->q[g][i][side * VL * 4]);
+            vi_load(&t->panel->q[i][word][side * VL * 4]);
         UNROLL for (int r = 0; r < rows; r++)
         {
-            vi v = activation_word(o[r].q + at + 4 * i);
+            vi v = activation_word(o[r].q + (size_t)g * GROUP + 4 * word);
             UNROLL for (int side = 0; side < SIDES; side++)
-                sum_add(kind.bits, i, &sum[r][side], w[side], v);
+                sum_add(kind.bits, word, &sum[r][side], w[side], v);
         }
     }
     UNROLL for (int side = 0; side < SIDES; side++)
     {
-        struct grid grid = {vf_load(&t->panel->scale[g][side * VL]),
-                            vf_load(&t->panel->zero[g][side * VL])};
-        UNROLL for (int r = 0; r < rows; r++) acc[r][side] = add_group(
-            kind, grid, sum[r][side].dot, o[r].s[t->first + g], o[r].d[t->first + g], acc[r][side]);
+        struct grid grid = {vf_load(&t->panel->scale[i][side * VL]),
+                            vf_load(&t->panel->zero[i][side * VL])};
+        UNROLL for (int r = 0; r < rows; r++) acc[r][side] =
+            add_group(kind, grid, sum[r][side].dot, o[r].s[g], o[r].d[g], acc[r][side]);
     }
 }
 
-/* y has the partial sums of the groups before t->first. */
+/* Partial sum `part` of a row is complete: adds it to those before it as far as the tree goes. */
+static ALWAYS_INLINE void close_part(const struct kind kind, const struct tile *t, uint32_t r,
+                                     uint32_t part, const vf *acc)
+{
+    vf v[SIDES];
+    UNROLL for (int side = 0; side < SIDES; side++) v[side] = acc[side];
+    UNROLL for (int level = 0; level < OPEN; level++)
+    {
+        float *at = t->sums[r].part[level];
+        if ((part >> level & 1u) == 0) {
+            UNROLL for (int side = 0; side < SIDES; side++) vf_store(at + side * VL, v[side]);
+            return;
+        }
+        UNROLL for (int side = 0; side < SIDES; side++) v[side] =
+            vf_add(vf_load(at + side * VL), v[side]);
+    }
+    UNROLL for (int side = 0; side < SIDES; side++)
+    {
+        if (!kind.grouped)
+            v[side] = vf_mul(v[side], vf_load(&t->panel->scale[0][side * VL]));
+        vf_store_n(t->y + r * t->y_stride + side * VL, v[side], t->lanes[side]);
+    }
+}
+
+/* All groups of the run, for `rows` rows. */
 static ALWAYS_INLINE void tile_rows(const struct kind kind, const struct tile *t, const int rows)
 {
     vf acc[TILE][SIDES];
     struct operand o[TILE];
-    bool last = t->first + t->count == t->k / GROUP;
     UNROLL for (int r = 0; r < rows; r++)
     {
         o[r] = operand_of(t->x + (size_t)r * t->x_stride, t->k);
-        UNROLL for (int side = 0; side < SIDES; side++)
-        {
-            const float *y = t->y + (size_t)r * t->y_stride + side * VL;
-            acc[r][side] = t->first == 0 ? vf_set1(0) : vf_load_n(y, t->lanes[side]);
-        }
+        UNROLL for (int side = 0; side < SIDES; side++) acc[r][side] =
+            vf_load(t->sums[r].part[OPEN] + side * VL);
     }
-    for (uint32_t g = 0; g < t->count; g++)
-        tile_group(kind, t, g, rows, o, acc);
+    for (uint32_t i = 0; i < t->run->count; i++) {
+        const uint32_t g = t->run->block[i];
+        if (g < PARTS) {
+            UNROLL for (int r = 0; r < rows; r++)
+            {
+                UNROLL for (int side = 0; side < SIDES; side++) acc[r][side] = vf_set1(0);
+            }
+        }
+        tile_group(kind, t, i, rows, o, acc);
+        if (g + PARTS >= t->k / GROUP)
+            UNROLL for (int r = 0; r < rows; r++)
+                close_part(kind, t, (uint32_t)r, g % PARTS, acc[r]);
+    }
     UNROLL for (int r = 0; r < rows; r++)
     {
         UNROLL for (int side = 0; side < SIDES; side++)
-        {
-            vf v = acc[r][side];
-            if (!kind.grouped && last)
-                v = vf_mul(v, vf_load(&t->panel->scale[0][side * VL]));
-            vf_store_n(t->y + (size_t)r * t->y_stride + side * VL, v, t->lanes[side]);
-        }
+            vf_store(t->sums[r].part[OPEN] + side * VL, acc[r][side]);
     }
 }
 
@@ -258,8 +298,21 @@ static ALWAYS_INLINE void panel_rows(const struct kind kind, const struct tile *
         tile_any(kind, &t, height);
         t.x += height * t.x_stride;
         t.y += height * t.y_stride;
+        t.sums += height;
         rows -= height;
     }
+}
+
+/* Partial sums without groups are zero. */
+static ALWAYS_INLINE void close_short_rows(const struct kind kind, const struct tile *t,
+                                           uint32_t rows)
+{
+    vf zero[SIDES];
+    for (int side = 0; side < SIDES; side++)
+        zero[side] = vf_set1(0);
+    for (uint32_t part = t->k / GROUP; part < PARTS; part++)
+        for (uint32_t r = 0; r < rows; r++)
+            close_part(kind, t, r, part, zero);
 }
 
 static ALWAYS_INLINE void many_rows(const struct kind kind, const struct kernel_matrix *w,
@@ -267,20 +320,31 @@ static ALWAYS_INLINE void many_rows(const struct kind kind, const struct kernel_
                                     size_t x_stride, uint32_t rows, float *y, size_t y_stride)
 {
     struct panel panel;
-    uint32_t groups = w->k / GROUP;
-    struct tile t = {
-        .panel = &panel, .x = x, .x_stride = x_stride, .k = w->k, .y_stride = y_stride};
+    struct sums sums[ROW_BLOCK];
+    struct block_run run;
+    const uint32_t groups = w->k / GROUP;
+    const size_t bytes = kind.bits * GROUP / 8 + (kind.grouped ? 4 : 0);
+    struct tile t = {.panel = &panel,
+                     .run = &run,
+                     .x = x,
+                     .x_stride = x_stride,
+                     .k = w->k,
+                     .sums = sums,
+                     .y_stride = y_stride};
     for (uint32_t j = n_begin; j < n_end; j += PANEL) {
+        size_t ahead = 0;
         for (uint32_t side = 0; side < SIDES; side++) {
             uint32_t at = j + side * VL, left = at < n_end ? n_end - at : 0;
             t.lanes[side] = left < VL ? left : VL;
         }
         t.y = y + j;
-        for (t.first = 0; t.first < groups; t.first += CHUNK) {
-            t.count = groups - t.first < CHUNK ? groups - t.first : CHUNK;
-            pack(kind, w, j, n_end, t.first, t.count, &panel);
+        run = (struct block_run){.left = groups};
+        while (block_run_next(&run, groups, CHUNK)) {
+            pack(kind, w, j, n_end, &run, ahead, &panel);
             panel_rows(kind, &t, rows);
+            ahead += run.count * bytes;
         }
+        close_short_rows(kind, &t, rows);
     }
 }
 

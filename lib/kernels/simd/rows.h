@@ -57,13 +57,22 @@ static void simd_activation(enum tensor_type type, const float *x, uint32_t k, v
 
 static void simd_rms_norm(const float *x, const float *weight, uint32_t n, float eps, float *y)
 {
-    vf sum = vf_set1(0);
-    FOR_VECTORS(i, lanes, n)
-    {
-        vf v = vf_load_n(x + i, lanes);
-        sum = vf_fma(v, v, sum);
+    vf sum[HALVES];
+    UNROLL for (int half = 0; half < HALVES; half++) sum[half] = vf_set1(0);
+    uint32_t at = 0;
+    for (; at + 16 <= n; at += 16) {
+        UNROLL for (int half = 0; half < HALVES; half++)
+        {
+            vf v = vf_load(x + at + half * VL);
+            sum[half] = vf_fma(v, v, sum[half]);
+        }
     }
-    vf scale = vf_set1(1.0f / sqrtf(vf_sum(sum) / (float)n + eps));
+    for (int half = 0; at < n; half++, at += VL) {
+        uint32_t lanes = n - at < VL ? n - at : VL;
+        vf v = vf_load_n(x + at, lanes);
+        sum[half] = vf_fma_n(v, v, sum[half], lanes);
+    }
+    vf scale = vf_set1(1.0f / sqrtf(vf_sum16(sum) / (float)n + eps));
     FOR_VECTORS(i, lanes, n)
     {
         vf v = vf_mul(vf_load_n(x + i, lanes), scale);

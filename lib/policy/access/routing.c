@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "lib/base/assert.h"
+#include "lib/exact/elementary.h"
 #include "lib/policy/access/routing.h"
 
 #define TAKEN (-1.0f) /* in scratch: below every probability */
@@ -14,7 +15,7 @@ static void softmax(const float *logits, uint32_t experts, float *scratch)
     for (uint32_t i = 0; i < experts; i++)
         top = logits[i] > top ? logits[i] : top;
     for (uint32_t i = 0; i < experts; i++) {
-        scratch[i] = expf(logits[i] - top);
+        scratch[i] = (float)exact_exp((double)(logits[i] - top));
         sum += scratch[i];
     }
     for (uint32_t i = 0; i < experts; i++)
@@ -70,7 +71,7 @@ uint32_t routing_masked(const float *logits, const bool *allowed, uint32_t exper
         top = allowed[i] && logits[i] > top ? logits[i] : top;
     }
     for (uint32_t i = 0; i < experts; i++) {
-        scratch[i] = allowed[i] ? expf(logits[i] - top) : 0;
+        scratch[i] = allowed[i] ? (float)exact_exp((double)(logits[i] - top)) : 0;
         sum += scratch[i];
     }
     for (uint32_t i = 0; i < experts; i++)

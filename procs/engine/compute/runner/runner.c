@@ -26,8 +26,7 @@ static uint32_t threads_of(const struct params *p)
     return n < 1 ? 1 : n > POOL_THREADS_MAX ? POOL_THREADS_MAX : (uint32_t)n;
 }
 
-/* The instruction set never changes while an engine runs: results of two sets can differ in
- * bits. */
+/* The instruction set never changes while an engine runs: its speed is that of the first start. */
 static const struct kernel_ops *choose_ops(struct child *child)
 {
     struct kv_head *kv = child->kv.head;
@@ -44,6 +43,7 @@ static const struct kernel_ops *choose_ops(struct child *child)
                   child->params->isa);
     atomic_store(&kv->isa, (uint32_t)ops->isa + 1);
     counter_set(child->row, CTR_COMPUTE_isa, (uint64_t)ops->isa);
+    counter_set(child->row, CTR_COMPUTE_arithmetic, KERNEL_ARITHMETIC);
     return ops;
 }
 

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products in plain C, for any CPU.
- * F32/F16/BF16: eight sums per output, element i in sum i mod 8, then a fixed tree over the sums.
- * Q8_0/Q4_0: exact integer sum per block, then one float sum over the blocks in ascending order. */
-#include "lib/kernels/internal.h"
+/* Template of the generic kernels: included by table.h. */
+/* Matrix products in plain C: the executable form of ARITHMETIC.md. */
 
-#include "lib/tensor/tensor_type.h"
-
-#define LANES 8
 #define ROWS  4   /* rows that share one unpacked piece of a weight row */
-#define PIECE 512 /* elements unpacked at a time */
-
-static float lanes_sum(const float s[LANES])
-{
-    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-}
+#define PIECE 512 /* elements unpacked at a time, a multiple of LANES */
+#define HALF  8
 
 static void unpack_dense(const struct kernel_matrix *w, const uint8_t *row, uint32_t at,
                          uint32_t count, float *out)
@@ -22,33 +13,30 @@ static void unpack_dense(const struct kernel_matrix *w, const uint8_t *row, uint
         memcpy(out, row + (size_t)at * 4, (size_t)count * 4);
         return;
     }
-    for (uint32_t i = 0; i < count; i += LANES) {
-        uint16_t h[LANES] = {0};
-        float f[LANES];
-        memcpy(h, row + ((size_t)at + i) * 2, (count - i < LANES ? count - i : LANES) * 2);
+    for (uint32_t i = 0; i < count; i += HALF) {
+        uint16_t h[HALF] = {0};
+        float f[HALF];
+        memcpy(h, row + ((size_t)at + i) * 2, (count - i < HALF ? count - i : HALF) * 2);
         if (w->type == TENSOR_F16) {
-            UNROLL for (int l = 0; l < LANES; l++) f[l] = f16_to_f32(h[l]);
+            UNROLL for (int l = 0; l < HALF; l++) f[l] = f16_to_f32(h[l]);
         } else {
-            UNROLL for (int l = 0; l < LANES; l++) f[l] = bf16_to_f32(h[l]);
+            UNROLL for (int l = 0; l < HALF; l++) f[l] = bf16_to_f32(h[l]);
         }
         memcpy(out + i, f, sizeof f);
     }
 }
 
 /* Adds w * x to the sums, element i to sum i mod LANES. */
-static void dense_add(const float *restrict w, const float *restrict x, uint32_t count,
+static void lanes_add(const float *restrict w, const float *restrict x, uint32_t count,
                       float sums[LANES])
 {
-    float s[LANES], end[LANES] = {0};
+    float s[LANES];
     memcpy(s, sums, sizeof s);
     uint32_t i = 0;
     for (; i + LANES <= count; i += LANES)
-        UNROLL for (int l = 0; l < LANES; l++) s[l] += w[i + (uint32_t)l] * x[i + (uint32_t)l];
-    if (i < count) {
-        memcpy(end, x + i, (count - i) * sizeof *x);
-        UNROLL for (int l = 0; l < LANES; l++) s[l] +=
-            (i + (uint32_t)l < count ? w[i + (uint32_t)l] : 0.0f) * end[l];
-    }
+        UNROLL for (uint32_t l = 0; l < LANES; l++) s[l] = fmaf(w[i + l], x[i + l], s[l]);
+    for (uint32_t l = 0; i + l < count; l++)
+        s[l] = fmaf(w[i + l], x[i + l], s[l]);
     memcpy(sums, s, sizeof s);
 }
 
@@ -61,10 +49,10 @@ static void dense_output(const struct kernel_matrix *w, uint32_t j, const uint8_
         uint32_t count = w->k - at < PIECE ? w->k - at : PIECE;
         unpack_dense(w, row, at, count, piece);
         for (uint32_t r = 0; r < rows; r++)
-            dense_add(piece, (const float *)(const void *)(x + r * x_stride) + at, count, s[r]);
+            lanes_add(piece, (const float *)(const void *)(x + r * x_stride) + at, count, s[r]);
     }
     for (uint32_t r = 0; r < rows; r++)
-        y[r * y_stride + j] = lanes_sum(s[r]);
+        y[r * y_stride + j] = sum_lanes(s[r]);
 }
 
 static float unpack_block(enum tensor_type type, const uint8_t *block, int8_t q[QK])
@@ -93,7 +81,7 @@ static void quant_output(const struct kernel_matrix *w, uint32_t j, const uint8_
 {
     const uint8_t *row = (const uint8_t *)w->data + (size_t)j * w->row_bytes;
     size_t bytes = quant_block_bytes(w->type), scales = act_scale_offset(w->k);
-    float s[ROWS] = {0};
+    float s[ROWS][PARTS] = {{0}};
     for (uint32_t b = 0; b < w->k / QK; b++) {
         int8_t q[QK];
         float d = unpack_block(w->type, row + b * bytes, q);
@@ -102,30 +90,37 @@ static void quant_output(const struct kernel_matrix *w, uint32_t j, const uint8_
             const int8_t *xq = (const int8_t *)xr;
             int32_t dot = dot16(q, xq + act_half(b, 0)) + dot16(q + 16, xq + act_half(b, 1));
             float dx = ((const float *)(const void *)(xr + scales))[b];
-            s[r] += ((float)dot * d) * dx;
+            s[r][b % PARTS] = fmaf((float)dot * d, dx, s[r][b % PARTS]);
         }
     }
     for (uint32_t r = 0; r < rows; r++)
-        y[r * y_stride + j] = s[r];
+        y[r * y_stride + j] = sum_parts(s[r]);
 }
 
-void generic_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
-                    size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+typedef void output_fn(const struct kernel_matrix *w, uint32_t j, const uint8_t *x, size_t x_stride,
+                       uint32_t rows, float *y, size_t y_stride);
+
+/* Every output, for at most `at_once` rows at a time. */
+static void for_outputs(output_fn *output, uint32_t at_once, const struct kernel_matrix *w,
+                        uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride,
+                        uint32_t rows, float *y, size_t y_stride)
 {
-    enum kernel_form form = kernel_form_of(w->type);
-    if (form == FORM_GROUP) {
-        generic_group_matmul(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
-        return;
+    for (uint32_t r = 0; r < rows; r += at_once) {
+        uint32_t count = rows - r < at_once ? rows - r : at_once;
+        for (uint32_t j = n_begin; j < n_end; j++)
+            output(w, j, (const uint8_t *)x + r * x_stride, x_stride, count, y + r * y_stride,
+                   y_stride);
     }
-    for (uint32_t r = 0; r < rows; r += ROWS) {
-        uint32_t count = rows - r < ROWS ? rows - r : ROWS;
-        const uint8_t *xr = (const uint8_t *)x + r * x_stride;
-        float *yr = y + r * y_stride;
-        for (uint32_t j = n_begin; j < n_end; j++) {
-            if (form != FORM_F32)
-                quant_output(w, j, xr, x_stride, count, yr, y_stride);
-            else
-                dense_output(w, j, xr, x_stride, count, yr, y_stride);
-        }
-    }
+}
+
+static void dense_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
+                         const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    for_outputs(dense_output, ROWS, w, n_begin, n_end, x, x_stride, rows, y, y_stride);
+}
+
+static void quant_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
+                         const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    for_outputs(quant_output, ROWS, w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every instruction set returns the bits of the portable generic kernels, which are the executable
+ * form of lib/kernels/ARITHMETIC.md: random inputs, all types, lengths around lanes, partial sums,
+ * tiles and segments. */
+#include <stdio.h>
+
+#include "lib/kernels/internal.h"
+#include "tests/unit/lib/kernels/kernel_test.h"
+
+#include "lib/tensor/tensor_type.h"
+
+#define REFERENCE (&generic_ops)
+
+static void check_product(const struct kernel_ops *ops, enum tensor_type type, uint32_t k,
+                          uint32_t n, uint32_t rows)
+{
+    struct kernel_matrix m = test_matrix(type, k, n);
+    float *x = test_alloc(sizeof *x * k * rows);
+    float *want = test_alloc(sizeof *want * n * rows), *got = test_alloc(sizeof *got * n * rows);
+    test_fill(x, (size_t)k * rows);
+    for (size_t i = 0; i < (size_t)k * rows;
+         i++) /* sizes that differ, zeros, whole blocks of them */
+        x[i] *= test_random() % 7 == 0 || i / 32 % 9 == 4 ? 0.0f : i / 64 % 3 == 0 ? 1e-4f : 30.0f;
+    size_t stride;
+    void *act = test_prepare(REFERENCE, type, x, k, rows, &stride);
+    void *own = test_prepare(ops, type, x, k, rows, &stride);
+    ck_assert_msg(memcmp(act, own, stride * rows) == 0, "%s type %d k %u: activations differ",
+                  ops->name, (int)type, k);
+    REFERENCE->matmul(&m, 0, n, act, stride, rows, want, n);
+    ops->matmul(&m, 0, n, own, stride, rows, got, n);
+    for (size_t i = 0; i < (size_t)n * rows; i++)
+        ck_assert_msg(memcmp(got + i, want + i, sizeof *got) == 0,
+                      "%s type %d k %u n %u rows %u: output %zu of row %zu is %a, not %a",
+                      ops->name, (int)type, k, n, rows, i % n, i / n, (double)got[i],
+                      (double)want[i]);
+    free(act);
+    free(own);
+    free(x);
+    free(want);
+    free(got);
+    test_matrix_free(&m);
+}
+
+START_TEST(products)
+{
+    static const uint32_t floats_k[] = {1,  7,  8,  9,   15,  16,  17,  23,   24,
+                                        25, 31, 33, 100, 511, 512, 513, 1040, 2048};
+    static const uint32_t blocks[] = {1, 2, 3, 4, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 64, 130};
+    static const uint32_t row_counts[] = {1, 2, 3, 4, 7, 13, 64};
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(41);
+    for (size_t t = 0; t < TEST_TYPES; t++) {
+        uint32_t block = test_block(test_types[t]);
+        size_t count = block == 1 ? ARRAY_LEN(floats_k) : ARRAY_LEN(blocks);
+        for (size_t i = 0; i < count; i++) {
+            uint32_t k = block == 1 ? floats_k[i] : blocks[i] * block;
+            for (size_t r = 0; r < ARRAY_LEN(row_counts); r++)
+                if (row_counts[r] < 64 || i % 4 == 0)
+                    check_product(ops, test_types[t], k, r % 2 == 0 ? 37 : 32, row_counts[r]);
+        }
+    }
+}
+END_TEST
+
+/* FNV-1a: a change of the arithmetic of a type is a decision (golden_hash.c). */
+static uint64_t hash_of(const void *data, size_t bytes)
+{
+    const uint8_t *p = data;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ p[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static const struct {
+    enum tensor_type type;
+    uint64_t hash;
+} stored[] = {
+#define HASH(type, hash) {TENSOR_##type, hash},
+#include "tests/unit/lib/kernels/hashes.tbl.h"
+};
+
+START_TEST(products_have_the_stored_hashes)
+{
+    enum { N = 19, ROWS = 3, K = 5 * 256 };
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    static float x[K * ROWS], y[N * ROWS];
+    bool same = true;
+    for (size_t t = 0; t < TEST_TYPES; t++) {
+        test_seed(44);
+        struct kernel_matrix m = test_matrix(test_types[t], K, N);
+        test_fill(x, K * ROWS);
+        size_t stride;
+        void *act = test_prepare(ops, m.type, x, K, ROWS, &stride);
+        ops->matmul(&m, 0, N, act, stride, ROWS, y, N);
+        uint64_t hash = hash_of(y, sizeof y), want = 0;
+        for (size_t i = 0; i < ARRAY_LEN(stored); i++)
+            want = stored[i].type == m.type ? stored[i].hash : want;
+        if (hash != want) /* all at once, to be stored after a decision */
+            printf("HASH(%s, 0x%016llx)\n", tensor_type_info((uint32_t)m.type)->name,
+                   (unsigned long long)hash);
+        same = same && hash == want;
+        free(act);
+        test_matrix_free(&m);
+    }
+    fflush(stdout);
+    ck_assert_msg(same, "%s: hashes differ from hashes.tbl.h", ops->name);
+}
+END_TEST
+
+static void check_attention(const struct kernel_ops *ops, uint32_t size, uint32_t positions,
+                            float spread)
+{
+    enum { HEADS = 4, KV_HEADS = 2 };
+    size_t kv = (size_t)positions * KV_HEADS * size, width = (size_t)HEADS * size;
+    float *q = test_alloc(sizeof *q * width), *want = test_alloc(sizeof *q * width);
+    float *got = test_alloc(sizeof *q * width);
+    uint16_t *k = test_alloc(2 * kv), *v = test_alloc(2 * kv);
+    test_fill(q, width);
+    for (size_t i = 0; i < kv; i++) {
+        k[i] = test_f16_round((double)(test_uniform() * spread));
+        v[i] = test_f16_round((double)test_uniform());
+    }
+    struct kernel_attention a = {.q = q,
+                                 .k = k,
+                                 .v = v,
+                                 .out = want,
+                                 .heads = HEADS,
+                                 .kv_heads = KV_HEADS,
+                                 .head_size = size,
+                                 .head_end = HEADS,
+                                 .positions = positions,
+                                 .scale = 0.7f};
+    REFERENCE->attention(&a);
+    a.out = got;
+    ops->attention(&a);
+    for (size_t i = 0; i < width; i++)
+        ck_assert_msg(memcmp(got + i, want + i, sizeof *got) == 0,
+                      "%s: head size %u, %u positions: element %zu is %a, not %a", ops->name, size,
+                      positions, i, (double)got[i], (double)want[i]);
+    free(q);
+    free(want);
+    free(got);
+    free(k);
+    free(v);
+}
+
+START_TEST(attention)
+{
+    static const uint32_t sizes[] = {2, 4, 8, 10, 16, 20, 24, 32, 40, 64, 72, 80, 96, 128, 256};
+    static const uint32_t positions[] = {1,  2,   7,   8,   9,   15,  16,   17,   63,  64,
+                                         65, 127, 130, 511, 512, 513, 1023, 1025, 1600};
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(42);
+    for (size_t s = 0; s < ARRAY_LEN(sizes); s++)
+        for (size_t p = 0; p < ARRAY_LEN(positions); p++)
+            check_attention(ops, sizes[s], positions[p], p % 3 == 2 ? 60.0f : 1.0f);
+}
+END_TEST
+
+START_TEST(row_operations)
+{
+    enum { LENGTH = 1200 };
+    static float x[LENGTH], w[LENGTH], want[LENGTH], got[LENGTH];
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(43);
+    for (uint32_t n = 1; n <= LENGTH; n += n < 70 ? 1 : 113) {
+        for (uint32_t i = 0; i < n; i++) {
+            x[i] = test_uniform() * (test_random() % 5 == 0 ? 200.0f : 3.0f);
+            w[i] = test_uniform();
+        }
+        REFERENCE->rms_norm(x, w, n, 1e-6f, want);
+        ops->rms_norm(x, w, n, 1e-6f, got);
+        ck_assert_mem_eq(got, want, n * sizeof *x);
+        REFERENCE->silu_mul(x, w, n, want);
+        ops->silu_mul(x, w, n, got);
+        ck_assert_mem_eq(got, want, n * sizeof *x);
+        memcpy(want, w, sizeof w);
+        memcpy(got, w, sizeof w);
+        REFERENCE->axpy(0.37f, x, n, want);
+        ops->axpy(0.37f, x, n, got);
+        ck_assert_mem_eq(got, want, n * sizeof *x);
+        if (n % 2 != 0)
+            continue;
+        memcpy(want, x, sizeof x);
+        memcpy(got, x, sizeof x);
+        REFERENCE->rope(want, n, w);
+        ops->rope(got, n, w);
+        ck_assert_mem_eq(got, want, n * sizeof *x);
+    }
+}
+END_TEST
+
+/* exp over its whole range, by way of silu: silu(x) / x is 1 / (1 + exp(-x)). */
+START_TEST(silu_of_every_size)
+{
+    enum { COUNT = 1 << 16 };
+    static float x[COUNT], ones[COUNT], want[COUNT], got[COUNT];
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        x[i] = float_of(i << 16 | 0x1234u); /* every exponent and sign */
+        ones[i] = 1;
+        if (x[i] != x[i])
+            x[i] = 0.0f;
+    }
+    REFERENCE->silu_mul(x, ones, COUNT, want);
+    ops->silu_mul(x, ones, COUNT, got);
+    for (uint32_t i = 0; i < COUNT; i++)
+        ck_assert_msg(
+            (got[i] != got[i] && want[i] != want[i]) || memcmp(got + i, want + i, sizeof *got) == 0,
+            "%s: silu(%a) is %a, not %a", ops->name, (double)x[i], (double)got[i], (double)want[i]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("kernels.bits");
+    TCase *tcase = tcase_create("bits");
+    tcase_set_timeout(tcase, 200);
+    test_add_isa(tcase, products);
+    test_add_isa(tcase, products_have_the_stored_hashes);
+    test_add_isa(tcase, attention);
+    test_add_isa(tcase, row_operations);
+    test_add_isa(tcase, silu_of_every_size);
+    suite_add_tcase(suite, tcase);
+    return test_run(suite);
+}
