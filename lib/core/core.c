@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
-#include "lib/base/elementary.h"
+#include "lib/exact/elementary.h"
 #include "lib/model/limits.h"
 #include "lib/tensor/tensor_type.h"
 

@@ -2,8 +2,8 @@
 /* The shared expert: every token of a layer uses it, scaled by the sigmoid of its own gate. Its
  * matrices are dense weights, so it is computed while the requested experts are read; its part is
  * added to the row before theirs. */
-#include "lib/base/elementary.h"
 #include "lib/core/internal.h"
+#include "lib/exact/elementary.h"
 
 /* Outputs begin .. end - 1 of gate and up, and their product, for the rows of the block. */
 static void gate_up_columns(void *arg, uint32_t thread, uint32_t threads)

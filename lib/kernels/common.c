@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels with one implementation for all instruction sets. */
-#include "lib/base/elementary.h"
+#include "lib/exact/elementary.h"
 #include "lib/kernels/internal.h"
 
 void kernel_rope_table(uint32_t position, uint32_t n, double theta, const float *factors,

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/base/elementary.h"
+#include "lib/exact/elementary.h"
 
 #define SAMPLER_MAGIC 0x53414d50u
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of lib/.
-sluice_unit_test(base_test SOURCES lib/base/base_test.c lib/base/elementary_test.c lib/base/log_test.c lib/base/statistics_test.c
+sluice_unit_test(base_test SOURCES lib/base/base_test.c lib/base/log_test.c lib/base/statistics_test.c
   LINK sluice_tensor sluice_text sluice_io sluice_base m)
+
+sluice_unit_test(test_exact SOURCES lib/exact/elementary_test.c LINK sluice_exact sluice_base m)
 
 find_package(Threads REQUIRED)
 foreach(name matmul rows invariance bits)

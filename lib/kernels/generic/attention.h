@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Template of the generic kernels: included by table.h. */
 /* Attention in plain C. */
 
 /* A running softmax over keys: the maximum m, the sum of exponentials l, the weighted values. */

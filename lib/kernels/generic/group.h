@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Template of the generic kernels: included by table.h. */
 /* sluice's own types in plain C. */
 
 static void group_output(const struct kernel_matrix *w, uint32_t j, const uint8_t *x,

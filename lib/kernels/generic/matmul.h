@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Template of the generic kernels: included by table.h. */
 /* Matrix products in plain C: the executable form of ARITHMETIC.md. */
 
 #define ROWS  4   /* rows that share one unpacked piece of a weight row */

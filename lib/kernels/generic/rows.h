@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Template of the generic kernels: included by table.h. */
 /* Row operations in plain C. */
 
 static void quantise_block(const float *x, uint32_t b, int32_t factor, int8_t *q, float *d,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Template of the generic kernels: included by table.h. */
 /* Scalars of the generic kernels: the sums of lanes and partial sums, exp and rounding, as
  * ARITHMETIC.md defines them. */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All generic kernels and their table, named GENERIC_OPS: included once for any processor and once
+/* Template: all generic kernels and their table, named GENERIC_OPS: included once for any processor and once
  * for those with fused multiply-add, where fmaf is an instruction. Same bits. */
 #include "lib/kernels/internal.h"
 

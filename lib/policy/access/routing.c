@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "lib/base/assert.h"
-#include "lib/base/elementary.h"
+#include "lib/exact/elementary.h"
 #include "lib/policy/access/routing.h"
 
 #define TAKEN (-1.0f) /* in scratch: below every probability */

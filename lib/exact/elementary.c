@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Argument reduction with constants of few bits, so that their multiples are exact, then the Taylor
  * series. Compiled with -ffp-contract=off like everything here: no product is fused with a sum. */
-#include "lib/base/elementary.h"
+#include "lib/exact/elementary.h"
 
 #include <math.h>
 #include <stdint.h>

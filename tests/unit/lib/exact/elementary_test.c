@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elementary functions against the C library, whose errors are below 1 ulp. */
-#include "lib/base/elementary.h"
+#include "lib/exact/elementary.h"
 
+#include <check.h>
 #include <math.h>
 
 #include "lib/base/random.h"
-#include "tests/unit/lib/base/base_test.h"
 
 enum { COUNT = 200000 };
 
@@ -78,14 +78,18 @@ START_TEST(bits_are_these)
 }
 END_TEST
 
-Suite *elementary_suite(void)
+int main(void)
 {
-    Suite *suite = suite_create("base.elementary");
+    Suite *suite = suite_create("exact.elementary");
     TCase *t = tcase_create("elementary");
     tcase_add_test(t, exp_is_near);
     tcase_add_test(t, log_is_near);
     tcase_add_test(t, sine_and_cosine_are_near);
     tcase_add_test(t, bits_are_these);
     suite_add_tcase(suite, t);
-    return suite;
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
 }

@@ -3,8 +3,8 @@
  * IEEE 754 rounds correctly, instead of functions of the C library, whose results differ between
  * libraries. Used by everything that decides logits and tokens (lib/kernels/ARITHMETIC.md); tests
  * compare them with the C library. */
-#ifndef SLUICE_BASE_ELEMENTARY_H
-#define SLUICE_BASE_ELEMENTARY_H
+#ifndef SLUICE_EXACT_ELEMENTARY_H
+#define SLUICE_EXACT_ELEMENTARY_H
 
 /* Within 1 ulp (2^-52 relative); subnormal results within their last bit. */
 double exact_exp(double x);
