@@ -129,7 +129,7 @@ static void everything_killed(void)
     start_generation(e);
     json_decref(engine_stats(e));
     for (size_t i = 0; i < e->seen_count; i++)
-        kill(e->seen[i], SIGKILL);
+        kill(e->seen[i].pid, SIGKILL);
     kill(e->pid, SIGKILL);
     waitpid(e->pid, NULL, 0);
     e->pid = 0;

@@ -195,7 +195,6 @@ int main(void)
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_add_suite(runner, log_suite());
-    srunner_add_suite(runner, elementary_suite());
     srunner_add_suite(runner, statistics_suite());
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
