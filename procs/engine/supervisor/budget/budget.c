@@ -35,10 +35,10 @@
 #define PROCESS_ESTIMATE     (768 * KIB)
 #define ENTRY_ESTIMATE_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
 #define COMPUTE_ESTIMATE     (1536 * KIB)
-#define OWN_THREADS          4    /* main, lifeline, log, and the cache's prefault */
-#define LOADER_THREADS       8    /* of the pread back end */
-#define COMPUTE_ROWS         64   /* rows that a thread of compute gathers at a time */
-#define FORMS_BYTES          6.25 /* of one activation: F32, and quantised for Q8_0 and for Q4_0 */
+#define OWN_THREADS          4   /* main, lifeline, log, and the cache's prefault */
+#define LOADER_THREADS       8   /* of the pread back end */
+#define COMPUTE_ROWS         64  /* rows that a thread of compute gathers at a time */
+#define FORMS_BYTES          7.5 /* of one activation: F32, and quantised for Q8_0, Q4_0, Q4_K */
 
 /* How far a process can grow beyond its size at READY: transient buffers of requests. Memory beyond
  * the reservation is taken from the arena; an allocation beyond this limit fails in the process. */
