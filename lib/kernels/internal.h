@@ -11,6 +11,7 @@
 #include "lib/kernels/kernels.h"
 #include "lib/tensor/half.h"
 #include "lib/tensor/tensor_type.h"
+#include "lib/tensor/unpack/unpack.h"
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #if defined(__clang__)
@@ -68,6 +69,25 @@ static inline int32_t act_corr_factor(enum tensor_type type)
 static inline uint32_t quant_block_bytes(enum tensor_type type)
 {
     return type == TENSOR_Q8_0 ? Q8_BYTES : Q4_BYTES;
+}
+
+/* ---- super-blocks ---- */
+
+/* A prepared activation row for types with super-blocks of 256 is three arrays:
+ *
+ *   int8  q[k]        in order
+ *   float d[k / 256]  scale of the super-block
+ *   int16 s[k / 16]   sums of 16 elements of q */
+#define SUPER 256
+
+static inline size_t super_scale_offset(uint32_t k)
+{
+    return k;
+}
+
+static inline size_t super_sum_offset(uint32_t k)
+{
+    return k + (size_t)(k / SUPER) * sizeof(float);
 }
 
 /* ---- sluice's own types ---- */
@@ -195,8 +215,8 @@ typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, u
 /* One row of one of sluice's own types as F32; the same code for every instruction set. */
 void group_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y);
 
-kernel_matmul_fn avx2_dense_matmul, avx2_quant_matmul, avx2_group_matmul;
-kernel_matmul_fn avx512_dense_matmul, avx512_quant_matmul, avx512_group_matmul;
+kernel_matmul_fn avx2_dense_matmul, avx2_quant_matmul, avx2_super_matmul, avx2_group_matmul;
+kernel_matmul_fn avx512_dense_matmul, avx512_quant_matmul, avx512_super_matmul, avx512_group_matmul;
 
 /* generic_fused_ops: the same for x86-64 processors with AVX2 and FMA. */
 extern const struct kernel_ops generic_ops, generic_fused_ops, avx2_ops, avx512_ops;

@@ -33,8 +33,9 @@
 /* Forms of a prepared activation row. One prepared row serves every weight type of its form. */
 enum kernel_form {
     FORM_F32,   /* F32, F16, BF16: F32, unchanged */
-    FORM_Q8,    /* Q8_0: int8 per block of 32 with an F32 scale */
-    FORM_Q4,    /* Q4_0: like Q8_0, with another correction term */
+    FORM_Q8,    /* GGUF's types with blocks up to 128: int8 per block of 32 with an F32 scale */
+    FORM_Q4,    /* Q4_0: like Q8, with another correction term */
+    FORM_SUPER, /* GGUF's super-blocks: int8 per 256 with an F32 scale, sums of 16 elements */
     FORM_GROUP, /* C8, C4, C2, G4, G2: int8 per group of 64 with an F32 scale and the group's sum */
     FORM__COUNT
 };
@@ -45,15 +46,17 @@ static inline enum kernel_form kernel_form_of(enum tensor_type type)
     case TENSOR_F32:
     case TENSOR_F16:
     case TENSOR_BF16: return FORM_F32;
-    case TENSOR_Q8_0: return FORM_Q8;
-    case TENSOR_Q4_0: return FORM_Q4;
+#define UNPACK(name, unit, sub, minimums, code_max, scale_max, min_max, function)                  \
+    case TENSOR_##name:                                                                            \
+        return (unit) == 256 ? FORM_SUPER : TENSOR_##name == TENSOR_Q4_0 ? FORM_Q4 : FORM_Q8;
+#include "lib/tensor/unpack/unpack.tbl.h"
     case TENSOR_C8:
     case TENSOR_C4:
     case TENSOR_C2:
     case TENSOR_G4:
     case TENSOR_G2: return FORM_GROUP;
-    default: return FORM__COUNT;
     }
+    return FORM__COUNT;
 }
 
 /* One tensor type of the form, to pass to `activation`. */
@@ -62,6 +65,7 @@ static inline enum tensor_type kernel_form_type(enum kernel_form form)
     switch (form) {
     case FORM_Q8: return TENSOR_Q8_0;
     case FORM_Q4: return TENSOR_Q4_0;
+    case FORM_SUPER: return TENSOR_Q4_K;
     case FORM_GROUP: return TENSOR_C8;
     case FORM_F32:
     case FORM__COUNT: break;

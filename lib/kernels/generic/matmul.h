@@ -55,48 +55,6 @@ static void dense_output(const struct kernel_matrix *w, uint32_t j, const uint8_
         y[r * y_stride + j] = sum_lanes(s[r]);
 }
 
-static float unpack_block(enum tensor_type type, const uint8_t *block, int8_t q[QK])
-{
-    if (type == TENSOR_Q8_0) {
-        memcpy(q, block + 2, QK);
-    } else {
-        for (uint32_t i = 0; i < 16; i++) {
-            q[i] = (int8_t)((block[2 + i] & 15) - 8);
-            q[i + 16] = (int8_t)((block[2 + i] >> 4) - 8);
-        }
-    }
-    return f16_to_f32(load_u16(block));
-}
-
-static int32_t dot16(const int8_t *a, const int8_t *b)
-{
-    int32_t sum = 0;
-    for (int i = 0; i < 16; i++)
-        sum += (int16_t)(a[i] * b[i]);
-    return sum;
-}
-
-static void quant_output(const struct kernel_matrix *w, uint32_t j, const uint8_t *x,
-                         size_t x_stride, uint32_t rows, float *y, size_t y_stride)
-{
-    const uint8_t *row = (const uint8_t *)w->data + (size_t)j * w->row_bytes;
-    size_t bytes = quant_block_bytes(w->type), scales = act_scale_offset(w->k);
-    float s[ROWS][PARTS] = {{0}};
-    for (uint32_t b = 0; b < w->k / QK; b++) {
-        int8_t q[QK];
-        float d = unpack_block(w->type, row + b * bytes, q);
-        for (uint32_t r = 0; r < rows; r++) {
-            const uint8_t *xr = x + r * x_stride;
-            const int8_t *xq = (const int8_t *)xr;
-            int32_t dot = dot16(q, xq + act_half(b, 0)) + dot16(q + 16, xq + act_half(b, 1));
-            float dx = ((const float *)(const void *)(xr + scales))[b];
-            s[r][b % PARTS] = fmaf((float)dot * d, dx, s[r][b % PARTS]);
-        }
-    }
-    for (uint32_t r = 0; r < rows; r++)
-        y[r * y_stride + j] = sum_parts(s[r]);
-}
-
 typedef void output_fn(const struct kernel_matrix *w, uint32_t j, const uint8_t *x, size_t x_stride,
                        uint32_t rows, float *y, size_t y_stride);
 
@@ -117,10 +75,4 @@ static void dense_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32
                          const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
 {
     for_outputs(dense_output, ROWS, w, n_begin, n_end, x, x_stride, rows, y, y_stride);
-}
-
-static void quant_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
-                         const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
-{
-    for_outputs(quant_output, ROWS, w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }

@@ -42,6 +42,30 @@ static void group_activation(const float *x, uint32_t k, uint8_t *out)
     }
 }
 
+static void super_activation(const float *x, uint32_t k, uint8_t *out)
+{
+    int8_t *q = (int8_t *)out;
+    float *d = (float *)(void *)(out + super_scale_offset(k));
+    uint8_t *sums = out + super_sum_offset(k), *end = sums + k / 16 * sizeof(int16_t);
+    memset(end, 0, kernel_activation_bytes(TENSOR_Q4_K, k) - (size_t)(end - out));
+    for (uint32_t g = 0; g < k / SUPER; g++) {
+        float max = 0;
+        for (uint32_t i = 0; i < SUPER; i++)
+            max = fabsf(x[g * SUPER + i]) > max ? fabsf(x[g * SUPER + i]) : max;
+        bool zero = max < ACT_MIN;
+        float inverse = zero ? 0.0f : 127.0f / max;
+        d[g] = zero ? 0.0f : max / 127.0f;
+        for (uint32_t at = g * SUPER; at < (g + 1) * SUPER; at += 16, sums += 2) {
+            int16_t sum = 0;
+            for (uint32_t i = at; i < at + 16; i++) {
+                q[i] = (int8_t)round_to_i8(x[i] * inverse);
+                sum = (int16_t)(sum + q[i]);
+            }
+            memcpy(sums, &sum, sizeof sum);
+        }
+    }
+}
+
 static void generic_activation(enum tensor_type type, const float *x, uint32_t k, void *dst)
 {
     enum kernel_form form = kernel_form_of(type);
@@ -51,6 +75,10 @@ static void generic_activation(enum tensor_type type, const float *x, uint32_t k
     }
     if (form == FORM_GROUP) {
         group_activation(x, k, dst);
+        return;
+    }
+    if (form == FORM_SUPER) {
+        super_activation(x, k, dst);
         return;
     }
     uint8_t *out = dst;
@@ -99,19 +127,6 @@ static void generic_to_f16(const float *x, uint32_t n, uint16_t *y)
         y[i] = f32_to_f16(x[i]);
 }
 
-static void quant_row_to_f32(enum tensor_type type, const uint8_t *row, uint32_t k, float *y)
-{
-    for (uint32_t b = 0; b < k / QK; b++, y += QK) {
-        const uint8_t *block = row + (size_t)b * quant_block_bytes(type);
-        float d = f16_to_f32(load_u16(block));
-        for (uint32_t i = 0; i < QK; i++) {
-            int q = type == TENSOR_Q8_0 ? (int8_t)block[2 + i]
-                                        : (i < 16 ? block[2 + i] & 15 : block[i - 14] >> 4) - 8;
-            y[i] = (float)q * d;
-        }
-    }
-}
-
 static void generic_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y)
 {
     const uint8_t *p = (const uint8_t *)w->data + (size_t)row * w->row_bytes;
@@ -125,13 +140,11 @@ static void generic_row_to_f32(const struct kernel_matrix *w, uint32_t row, floa
         for (uint32_t i = 0; i < w->k; i++)
             y[i] = bf16_to_f32(load_u16(p + 2 * (size_t)i));
         return;
-    case TENSOR_Q8_0:
-    case TENSOR_Q4_0: quant_row_to_f32(w->type, p, w->k, y); return;
     case TENSOR_C8:
     case TENSOR_C4:
     case TENSOR_C2:
     case TENSOR_G4:
     case TENSOR_G2: group_row_to_f32(w, row, y); return;
-    default: sl_panic("type %d has no kernels", (int)w->type);
+    default: unpack_row((uint32_t)w->type, p, w->k, y); return;
     }
 }

@@ -26,6 +26,27 @@ static void simd_group_activation(const float *x, uint32_t k, uint8_t *out)
     }
 }
 
+static void simd_super_activation(const float *x, uint32_t k, uint8_t *out)
+{
+    float *d = (float *)(void *)(out + super_scale_offset(k));
+    uint8_t *sums = out + super_sum_offset(k), *end = sums + k / 16 * sizeof(int16_t);
+    memset(end, 0, kernel_activation_bytes(TENSOR_Q4_K, k) - (size_t)(end - out));
+    for (uint32_t g = 0; g < k / SUPER; g++, x += SUPER) {
+        vf top = vf_abs(vf_load(x));
+        for (int i = VL; i < SUPER; i += VL)
+            top = vf_max(top, vf_abs(vf_load(x + i)));
+        float max = vf_max_lane(top);
+        bool zero = max < ACT_MIN;
+        float inverse = zero ? 0.0f : 127.0f / max;
+        d[g] = zero ? 0.0f : max / 127.0f;
+        for (uint32_t i = 0; i < SUPER; i += 16, sums += 2) {
+            int16_t sum =
+                (int16_t)quantise_half(x + i, inverse, (int8_t *)out + (size_t)g * SUPER + i);
+            memcpy(sums, &sum, sizeof sum);
+        }
+    }
+}
+
 static void simd_activation(enum tensor_type type, const float *x, uint32_t k, void *dst)
 {
     enum kernel_form form = kernel_form_of(type);
@@ -35,6 +56,10 @@ static void simd_activation(enum tensor_type type, const float *x, uint32_t k, v
     }
     if (form == FORM_GROUP) {
         simd_group_activation(x, k, dst);
+        return;
+    }
+    if (form == FORM_SUPER) {
+        simd_super_activation(x, k, dst);
         return;
     }
     uint8_t *out = dst;
@@ -161,6 +186,6 @@ static void simd_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *
     case TENSOR_C2:
     case TENSOR_G4:
     case TENSOR_G2: group_row_to_f32(w, row, y); return;
-    default: sl_panic("type %d has no kernels", (int)w->type);
+    default: unpack_row((uint32_t)w->type, p, w->k, y); return;
     }
 }

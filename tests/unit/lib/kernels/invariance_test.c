@@ -88,15 +88,20 @@ START_TEST(matmul_rows_do_not_depend_on_company)
     static const uint32_t dense_k[] = {1, 13, 100, 128, 256, 257};
     static const uint32_t quant_k[] = {32, 96, 128, 256, 544, 768};
     static const uint32_t group_k[] = {64, 192, 128, 256, 576, 768};
+    static const uint32_t super_k[] = {256, 512, 768, 1024, 2304, 256};
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
     test_seed(21);
     for (size_t t = 0; t < TEST_TYPES; t++) {
         uint32_t block = test_block(test_types[t]);
-        const uint32_t *k = block == 64 ? group_k : block == 32 ? quant_k : dense_k;
+        const uint32_t *k = block > 64    ? super_k
+                            : block == 64 ? group_k
+                            : block == 32 ? quant_k
+                                          : dense_k;
         for (size_t i = 0; i < ARRAY_LEN(dense_k); i++)
-            check_case(ops, test_types[t], k[i], k[i] >= 128 && k[i] <= 256 ? 512 : 31);
+            check_case(ops, test_types[t], k[i],
+                       k[i] >= 128 && k[i] <= 256 && _i != ISA_GENERIC ? 512 : 31);
         check_case(ops, test_types[t], 2048, 31);
-        check_case(ops, test_types[t], block == 1 ? 4099 : 4160, 8);
+        check_case(ops, test_types[t], block == 1 ? 4099 : block > 64 ? 4352 : 4160, 8);
     }
 }
 END_TEST

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "lib/tensor/tensor_type.h"
+#include "lib/tensor/unpack/unpack.h"
 
 static uint32_t state = 1;
 
@@ -40,6 +41,12 @@ bool test_is_quant(enum tensor_type type)
 uint32_t test_block(enum tensor_type type)
 {
     return tensor_type_info((uint32_t)type)->block_elems;
+}
+
+uint32_t test_activation_block(enum tensor_type type)
+{
+    enum kernel_form form = kernel_form_of(type);
+    return form == FORM_SUPER ? 256 : form == FORM_GROUP ? 64 : 32;
 }
 
 double test_f16_value(uint16_t h)
@@ -96,6 +103,24 @@ static double own_weight(enum tensor_type type, const uint8_t *row, uint32_t i)
     return test_f16_value(u16_at(grid)) * (code - test_f16_value(u16_at(grid + 2)));
 }
 
+/* From the reference decoder, which golden_types compares with another implementation. */
+static double unpacked_weight(enum tensor_type type, const uint8_t *row, uint32_t i)
+{
+    const struct tensor_type_info *layout = tensor_type_info((uint32_t)type);
+    const struct unpack_info *info = unpack_info((uint32_t)type);
+    const uint8_t *block = row + i / layout->block_elems * layout->block_bytes;
+    static struct unpacked u; /* of the last call, which is mostly of the same unit */
+    static const uint8_t *last;
+    static uint32_t last_part;
+    uint32_t part = i % layout->block_elems / info->unit;
+    if (i % info->unit == 0 || block != last || part != last_part)
+        info->unpack(block, part, &u);
+    last = block;
+    last_part = part;
+    i %= info->unit;
+    return (double)u.d * u.scale[i / 16] * u.code[i] - (double)u.dmin * u.min[i / 16];
+}
+
 double test_weight(const struct kernel_matrix *m, uint32_t row, uint32_t i)
 {
     const uint8_t *p = (const uint8_t *)m->data + (size_t)row * m->row_bytes;
@@ -109,9 +134,8 @@ double test_weight(const struct kernel_matrix *m, uint32_t row, uint32_t i)
         p += i / 32 * 18;
         return test_f16_value(u16_at(p)) *
                ((i % 32 < 16 ? p[2 + i % 16] & 15 : p[2 + i % 16] >> 4) - 8);
-    default: return own_weight(m->type, p, i);
+    default: return own_type(m->type) ? own_weight(m->type, p, i) : unpacked_weight(m->type, p, i);
     }
-    return NAN;
 }
 
 static void put_u16(uint8_t *p, uint16_t v)
@@ -140,6 +164,24 @@ static void own_weights(enum tensor_type type, uint8_t *p, size_t bytes)
         put_grid(type, p + at);
 }
 
+/* Random bytes whose float scales are of a usual size. */
+static void unpacked_block(enum tensor_type type, uint8_t *p)
+{
+    const struct tensor_type_info *layout = tensor_type_info((uint32_t)type);
+    const struct unpack_info *info = unpack_info((uint32_t)type);
+    for (bool good = false; !good;) {
+        good = true;
+        for (uint32_t i = 0; i < layout->block_bytes; i++)
+            p[i] = (uint8_t)(test_random() >> 11);
+        for (uint32_t part = 0; good && part < layout->block_elems / info->unit; part++) {
+            struct unpacked u;
+            info->unpack(p, part, &u);
+            float d = fabsf(u.d), dmin = fabsf(u.dmin);
+            good = d > 1e-4f && d < 0.5f && dmin < 0.5f && (!info->minimums || dmin > 1e-4f);
+        }
+    }
+}
+
 void test_weights(enum tensor_type type, uint8_t *p, size_t bytes)
 {
     if (own_type(type)) {
@@ -147,6 +189,11 @@ void test_weights(enum tensor_type type, uint8_t *p, size_t bytes)
         return;
     }
     size_t unit = tensor_type_info((uint32_t)type)->block_bytes;
+    bool plain = !test_is_quant(type) || type == TENSOR_Q8_0 || type == TENSOR_Q4_0;
+    for (size_t at = 0; !plain && at + unit <= bytes; at += unit)
+        unpacked_block(type, p + at);
+    if (!plain)
+        return;
     for (size_t at = 0; at + unit <= bytes; at += unit) {
         float f = test_uniform();
         uint32_t word;

@@ -13,9 +13,10 @@
 #include "lib/kernels/kernels.h"
 #include "lib/tensor/tensor_type.h"
 
-static const enum tensor_type test_types[] = {TENSOR_F32,  TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0,
-                                              TENSOR_Q4_0, TENSOR_C8,  TENSOR_C4,   TENSOR_C2,
-                                              TENSOR_G4,   TENSOR_G2};
+static const enum tensor_type test_types[] = {
+#define TENSOR_TYPE(name, id, block_elems, block_bytes, row_head_bytes, computed) TENSOR_##name,
+#include "lib/tensor/tensor_types.tbl.h"
+};
 #define TEST_TYPES ARRAY_LEN(test_types)
 
 void test_seed(uint32_t seed);
@@ -25,6 +26,8 @@ void test_fill(float *x, size_t n);
 
 bool test_is_quant(enum tensor_type type);
 uint32_t test_block(enum tensor_type type); /* elements per block */
+/* Elements that share a scale of the activations. */
+uint32_t test_activation_block(enum tensor_type type);
 
 /* The value of one element at p; `i` is its index in the row. Implemented from the description of
  * the format, independently of the kernels. */

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Template of products with super-blocks of 256 whose codes have at most six bits; included once per
+ * instruction set, after VECTOR_ADD_SCALED. A type is an unpack step: the 256 codes as unsigned
+ * bytes, their offset, and scales and minimums of 16 elements each. Vectors run along k; the lanes
+ * of the sums are outputs. Up to AT_ONCE rows share unpacked weights. */
+#include "lib/kernels/simd/super_unpack.h"
+
+#define OUTPUTS 8 /* lanes of a vector of floats */
+#define AT_ONCE 8
+
+struct super_row { /* a prepared row of activations */
+    const int8_t *q;
+    const float *d;
+    const uint8_t *sums;
+};
+
+static ALWAYS_INLINE struct super_row super_row_at(const uint8_t *x, uint32_t k)
+{
+    return (struct super_row){(const int8_t *)x,
+                              (const float *)(const void *)(x + super_scale_offset(k)),
+                              x + super_sum_offset(k)};
+}
+
+static ALWAYS_INLINE __m256i super_lane_mask(uint32_t n)
+{
+    static const int32_t table[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return _mm256_loadu_si256((const __m256i *)(const void *)(table + 8 - n));
+}
+
+/* The F16 numbers at byte `at` of 8 rows. */
+static ALWAYS_INLINE __m256 eight_halves(const uint8_t *const row[OUTPUTS], size_t at)
+{
+    return _mm256_cvtph_ps(_mm_setr_epi16(
+        (short)load_u16(row[0] + at), (short)load_u16(row[1] + at), (short)load_u16(row[2] + at),
+        (short)load_u16(row[3] + at), (short)load_u16(row[4] + at), (short)load_u16(row[5] + at),
+        (short)load_u16(row[6] + at), (short)load_u16(row[7] + at)));
+}
+
+/* In every 128-bit half [a b c d]: the sums of the four lanes of that half. */
+static ALWAYS_INLINE __m256i add_four(__m256i a, __m256i b, __m256i c, __m256i d)
+{
+    __m256i ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    __m256i cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+    return _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+}
+
+/* Lane i of the result is the sum of the lanes of a[i], as a float. */
+static ALWAYS_INLINE __m256 eight_sums(const __m256i a[OUTPUTS])
+{
+    __m256i lo = add_four(a[0], a[1], a[2], a[3]), hi = add_four(a[4], a[5], a[6], a[7]);
+    return _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_permute2x128_si256(lo, hi, 0x20),
+                                               _mm256_permute2x128_si256(lo, hi, 0x31)));
+}
+
+static ALWAYS_INLINE __m256i load_32(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+/* Lanes whose sum is the dot product of unpacked weights and a row, before minimums. */
+static ALWAYS_INLINE __m256i super_dot(const struct super_type t, const struct super_codes *c,
+                                       const int8_t *x, __m256i sums)
+{
+    __m256i acc = _mm256_setzero_si256(), other = _mm256_setzero_si256();
+    if (t.offset_bits > 0)
+        acc = _mm256_sub_epi32(acc,
+                               _mm256_slli_epi32(_mm256_madd_epi16(c->scale, sums), t.offset_bits));
+    UNROLL for (int v = 0; v < 8; v += 2)
+    {
+        acc = VECTOR_ADD_SCALED(acc, _mm256_maddubs_epi16(c->q[v], load_32(x + 32 * v)),
+                                c->spread[v]);
+        other = VECTOR_ADD_SCALED(
+            other, _mm256_maddubs_epi16(c->q[v + 1], load_32(x + 32 * v + 32)), c->spread[v + 1]);
+    }
+    return _mm256_add_epi32(acc, other);
+}
+
+struct super_tile {
+    const uint8_t *row[OUTPUTS];
+    struct super_row x[AT_ONCE];
+    uint32_t k;
+    size_t ahead; /* distance from the first output to the next ones; 0: no prefetch */
+    __m256 acc[AT_ONCE][PARTS];
+};
+
+/* Adds super-block g. */
+static ALWAYS_INLINE void super_step(const struct super_type t, const int rows, uint32_t g,
+                                     struct super_tile *s)
+{
+    __m256i dot[AT_ONCE][OUTPUTS], low[AT_ONCE][OUTPUTS];
+    const size_t at = (size_t)g * t.bytes;
+    for (int i = 0; i < OUTPUTS; i++) {
+        struct super_codes c;
+        if (s->ahead != 0)
+            for (size_t line = 0; line < t.bytes; line += 64)
+                prefetch(s->row[0], s->ahead + OUTPUTS * at + (size_t)i * t.bytes + line);
+        super_unpack(t, s->row[i] + at, &c);
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            __m256i sums = load_32(s->x[r].sums + (size_t)g * 32);
+            dot[r][i] = super_dot(t, &c, s->x[r].q + (size_t)g * SUPER, sums);
+            if (t.minimums)
+                low[r][i] = _mm256_madd_epi16(c.min, sums);
+        }
+    }
+    __m256 d = eight_halves(s->row, at + t.d_at), dmin = _mm256_setzero_ps();
+    if (t.minimums)
+        dmin = eight_halves(s->row, at + t.dmin_at);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        __m256 term = _mm256_mul_ps(eight_sums(dot[r]), d);
+        if (t.minimums)
+            term = _mm256_fnmadd_ps(dmin, eight_sums(low[r]), term);
+        s->acc[r][g % PARTS] =
+            _mm256_fmadd_ps(term, _mm256_set1_ps(s->x[r].d[g]), s->acc[r][g % PARTS]);
+    }
+}
+
+static ALWAYS_INLINE void super_outputs(const struct super_type t, const int rows,
+                                        struct super_tile *s, float *y, size_t y_stride,
+                                        uint32_t outputs)
+{
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        UNROLL for (int p = 0; p < PARTS; p++) s->acc[r][p] = _mm256_setzero_ps();
+    }
+    for (uint32_t g = 0; g < s->k / SUPER; g++)
+        super_step(t, rows, g, s);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        const __m256 *p = s->acc[r];
+        __m256 sum =
+            _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(p[0], p[1]), _mm256_add_ps(p[2], p[3])),
+                          _mm256_add_ps(_mm256_add_ps(p[4], p[5]), _mm256_add_ps(p[6], p[7])));
+        _mm256_maskstore_ps(y + (size_t)r * y_stride, super_lane_mask(outputs), sum);
+    }
+}
+
+static ALWAYS_INLINE void super_product(const struct super_type t, const struct kernel_matrix *w,
+                                        uint32_t n_begin, uint32_t n_end, const uint8_t *x,
+                                        size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    struct super_tile s = {.k = w->k};
+    for (uint32_t j = n_begin; j < n_end; j += OUTPUTS) {
+        uint32_t outputs = n_end - j < OUTPUTS ? n_end - j : OUTPUTS;
+        for (uint32_t i = 0; i < OUTPUTS; i++) /* missing outputs repeat the last one */
+            s.row[i] =
+                (const uint8_t *)w->data + (size_t)(i < outputs ? j + i : n_end - 1) * w->row_bytes;
+        for (uint32_t r = 0, n; r < rows; r += n) {
+            n = rows - r >= AT_ONCE ? AT_ONCE : rows - r >= AT_ONCE / 2 ? AT_ONCE / 2 : 1;
+            s.ahead = r == 0 ? OUTPUTS * (size_t)w->row_bytes : 0;
+            for (uint32_t i = 0; i < n; i++)
+                s.x[i] = super_row_at(x + (r + i) * x_stride, w->k);
+            if (n == AT_ONCE)
+                super_outputs(t, AT_ONCE, &s, y + r * y_stride + j, y_stride, outputs);
+            else if (n == AT_ONCE / 2)
+                super_outputs(t, AT_ONCE / 2, &s, y + r * y_stride + j, y_stride, outputs);
+            else
+                super_outputs(t, 1, &s, y + r * y_stride + j, y_stride, outputs);
+        }
+    }
+}
+
+/* One copy of the code per type, so that its properties are constants. */
+#define SUPER_PRODUCT(NAME)                                                                        \
+    static __attribute__((noinline)) void product_##NAME(                                          \
+        const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,            \
+        size_t x_stride, uint32_t rows, float *y, size_t y_stride)                                 \
+    {                                                                                              \
+        super_product(super_type_##NAME, w, n_begin, n_end, x, x_stride, rows, y, y_stride);       \
+    }
+SUPER_TYPES(SUPER_PRODUCT)
+
+static void super_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
+                         const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    kernel_matmul_fn *product = NULL;
+    switch (w->type) {
+#define SUPER_CASE(NAME)                                                                           \
+    case TENSOR_##NAME: product = product_##NAME; break;
+        SUPER_TYPES(SUPER_CASE)
+    default: product = generic_fused_ops.matmul; break; /* no unpack step yet */
+    }
+    product(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
+}

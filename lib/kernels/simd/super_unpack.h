@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Template, included by super.h: unpack steps of super-blocks of 256, in vectors of 32 bytes. The
+ * blocks are described in lib/tensor/unpack/k_quants.c. A type is a row of SUPER_TYPES, its properties, and a function. */
+
+#define SUPER_TYPES(X) X(Q4_K) X(Q6_K) X(Q5_K) X(Q3_K) X(Q2_K)
+
+struct super_codes {
+    __m256i q[8];      /* codes plus offset, in order; at most 63 */
+    __m256i scale;     /* int16 per 16 elements */
+    __m256i min;       /* the same, of types with minimums */
+    __m256i spread[8]; /* scale for each pair of elements of q[i] */
+};
+
+struct super_type {
+    enum tensor_type type;
+    uint32_t bytes;
+    size_t d_at, dmin_at;
+    uint32_t offset_bits; /* offset = 1 << offset_bits; 0: none */
+    bool minimums;
+};
+
+static ALWAYS_INLINE __m256i bytes_at(const uint8_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+static ALWAYS_INLINE __m256i masked(__m256i v, char mask)
+{
+    return _mm256_and_si256(v, _mm256_set1_epi8(mask));
+}
+
+/* Bits `from` and from + 1 of every byte. */
+static ALWAYS_INLINE __m256i two_bits(__m256i v, const int from)
+{
+    return masked(_mm256_srli_epi16(v, from), 3);
+}
+
+/* Bit `bit` of every byte, as `value` or 0. */
+static ALWAYS_INLINE __m256i one_bit(__m256i v, const int bit, char value)
+{
+    const __m256i mask = _mm256_set1_epi8((char)(1 << bit));
+    return masked(_mm256_cmpeq_epi8(_mm256_and_si256(v, mask), mask), value);
+}
+
+static ALWAYS_INLINE uint32_t word_of(const uint8_t *p)
+{
+    uint32_t u;
+    memcpy(&u, p, sizeof u);
+    return u;
+}
+
+static ALWAYS_INLINE uint64_t long_of(const uint8_t *p)
+{
+    uint64_t u;
+    memcpy(&u, p, sizeof u);
+    return u;
+}
+
+/* Eight bytes, each for two times 16 elements. */
+static ALWAYS_INLINE __m256i eight_twice(uint64_t bytes)
+{
+    __m128i v = _mm_cvtsi64_si128((long long)bytes);
+    return _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(v, v));
+}
+
+/* Six bits of eight scales and eight minimums in 12 bytes. */
+static ALWAYS_INLINE void six_bits(const uint8_t *p, struct super_codes *c)
+{
+    const uint32_t low = 0x0f0f0f0fu, six = 0x3f3f3f3fu, high = 0x30303030u;
+    uint32_t a = word_of(p), b = word_of(p + 4), e = word_of(p + 8);
+    uint64_t s = (e & low) | (a >> 2 & high), m = (e >> 4 & low) | (b >> 2 & high);
+    c->scale = eight_twice(s << 32 | (a & six));
+    c->min = eight_twice(m << 32 | (b & six));
+}
+
+static ALWAYS_INLINE void nibbles_of(const uint8_t *p, struct super_codes *c)
+{
+    UNROLL for (int g = 0; g < 4; g++)
+    {
+        __m256i v = bytes_at(p + 32 * g);
+        c->q[2 * g] = masked(v, 15);
+        c->q[2 * g + 1] = masked(_mm256_srli_epi16(v, 4), 15);
+    }
+}
+
+static ALWAYS_INLINE void super_unpack_Q4_K(const uint8_t *p, struct super_codes *c)
+{
+    six_bits(p + 4, c);
+    nibbles_of(p + 16, c);
+}
+
+static ALWAYS_INLINE void super_unpack_Q5_K(const uint8_t *p, struct super_codes *c)
+{
+    __m256i fifth = bytes_at(p + 16);
+    six_bits(p + 4, c);
+    nibbles_of(p + 48, c);
+    UNROLL for (int v = 0; v < 8; v++) c->q[v] = _mm256_or_si256(c->q[v], one_bit(fifth, v, 16));
+}
+
+static ALWAYS_INLINE void super_unpack_Q6_K(const uint8_t *p, struct super_codes *c)
+{
+    UNROLL for (int g = 0; g < 2; g++)
+    {
+        __m256i a = bytes_at(p + 64 * g), b = bytes_at(p + 64 * g + 32);
+        __m256i high = bytes_at(p + 128 + 32 * g);
+        __m256i low[4] = {masked(a, 15), masked(b, 15), masked(_mm256_srli_epi16(a, 4), 15),
+                          masked(_mm256_srli_epi16(b, 4), 15)};
+        UNROLL for (int i = 0; i < 4; i++) c->q[4 * g + i] =
+            _mm256_or_si256(low[i], _mm256_slli_epi16(two_bits(high, 2 * i), 4));
+    }
+    c->scale = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(p + 192)));
+}
+
+static ALWAYS_INLINE void super_unpack_Q3_K(const uint8_t *p, struct super_codes *c)
+{
+    const uint64_t low = 0x0f0f0f0f0f0f0f0fu;
+    const uint32_t two = 0x03030303u;
+    __m256i third = bytes_at(p);
+    UNROLL for (int g = 0; g < 2; g++)
+    {
+        __m256i v = bytes_at(p + 32 + 32 * g);
+        UNROLL for (int i = 0; i < 4; i++) c->q[4 * g + i] =
+            _mm256_or_si256(two_bits(v, 2 * i), one_bit(third, 4 * g + i, 4));
+    }
+    uint64_t nibbles = long_of(p + 96);
+    uint32_t h = word_of(p + 104);
+    uint64_t first = (uint64_t)(h >> 2 & two) << 32 | (h & two);
+    uint64_t second = (uint64_t)(h >> 6 & two) << 32 | (h >> 4 & two);
+    __m128i s = _mm_set_epi64x((long long)((nibbles >> 4 & low) | second << 4),
+                               (long long)((nibbles & low) | first << 4));
+    c->scale = _mm256_sub_epi16(_mm256_cvtepu8_epi16(s), _mm256_set1_epi16(32));
+}
+
+static ALWAYS_INLINE void super_unpack_Q2_K(const uint8_t *p, struct super_codes *c)
+{
+    __m256i s = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+    UNROLL for (int g = 0; g < 2; g++)
+    {
+        __m256i v = bytes_at(p + 16 + 32 * g);
+        UNROLL for (int i = 0; i < 4; i++) c->q[4 * g + i] = two_bits(v, 2 * i);
+    }
+    c->scale = _mm256_and_si256(s, _mm256_set1_epi16(15));
+    c->min = _mm256_srli_epi16(s, 4);
+}
+
+#define SUPER_TYPE(NAME, bytes, d, dmin, bits, minimums)                                           \
+    static const struct super_type super_type_##NAME = {TENSOR_##NAME, bytes, d,                   \
+                                                        dmin,          bits,  minimums};
+SUPER_TYPE(Q4_K, 144, 0, 2, 0, true)
+SUPER_TYPE(Q5_K, 176, 0, 2, 0, true)
+SUPER_TYPE(Q6_K, 210, 208, 0, 5, false)
+SUPER_TYPE(Q3_K, 110, 108, 0, 2, false)
+SUPER_TYPE(Q2_K, 84, 80, 82, 0, true)
+
+/* Scale of 16 elements 2 v and 2 v + 1 in all words of the low and of the high half. */
+static ALWAYS_INLINE __m256i spread_scale(__m256i twice, const int v)
+{
+    const short low = (short)(0x0100 + 0x0202 * (2 * v)), high = (short)(low + 0x0202);
+    return _mm256_shuffle_epi8(twice,
+                               _mm256_setr_epi16(low, low, low, low, low, low, low, low, high, high,
+                                                 high, high, high, high, high, high));
+}
+
+static ALWAYS_INLINE void super_unpack(const struct super_type t, const uint8_t *p,
+                                       struct super_codes *c)
+{
+    switch (t.type) {
+#define SUPER_UNPACK(NAME)                                                                         \
+    case TENSOR_##NAME: super_unpack_##NAME(p, c); break;
+        SUPER_TYPES(SUPER_UNPACK)
+    default: break;
+    }
+    __m256i first = _mm256_permute2x128_si256(c->scale, c->scale, 0x00);
+    __m256i second = _mm256_permute2x128_si256(c->scale, c->scale, 0x11);
+    UNROLL for (int v = 0; v < 4; v++)
+    {
+        c->spread[v] = spread_scale(first, v);
+        c->spread[4 + v] = spread_scale(second, v);
+    }
+}
