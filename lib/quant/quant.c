@@ -7,6 +7,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/quant/quant_internal.h"
+#include "lib/tensor/half.h"
 #include "lib/tensor/tensor_type.h"
 
 const struct quant_settings quant_defaults = {
@@ -29,25 +30,15 @@ enum tensor_type quant_type_for(uint32_t bits, enum quant_method method)
     return bits == 4 ? TENSOR_C4 : TENSOR_C2;
 }
 
-/* By the conversions of the kernels, so that reading back gives the same values. */
+/* The same conversions as the kernels' (IEEE, to nearest even), so that reading back gives the same values. */
 uint16_t quant_f16(float x)
 {
-    uint16_t h;
-    kernel_ops_of(ISA_GENERIC)->to_f16(&x, 1, &h);
-    return h;
-}
-
-static float f16_value(uint16_t h)
-{
-    float x;
-    struct kernel_matrix m = {.data = &h, .row_bytes = 2, .k = 1, .n = 1, .type = TENSOR_F16};
-    kernel_ops_of(ISA_GENERIC)->row_to_f32(&m, 0, &x);
-    return x;
+    return f32_to_f16(x);
 }
 
 struct quant_grid quant_grid_f16(struct quant_grid grid)
 {
-    return (struct quant_grid){f16_value(quant_f16(grid.scale)), f16_value(quant_f16(grid.zero))};
+    return (struct quant_grid){f16_to_f32(quant_f16(grid.scale)), f16_to_f32(quant_f16(grid.zero))};
 }
 
 static uint32_t code_of(struct quant_grid grid, float inverse, float top, float w)

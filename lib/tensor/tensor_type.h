@@ -8,6 +8,7 @@
 
 #define TENSOR_TYPE_GGUF_END  64   /* types of GGUF files have lower numbers */
 #define TENSOR_TYPE_OWN_FIRST 1000 /* types from here on occur only in stores */
+#define TENSOR_TYPE_END       1005 /* all types have lower numbers */
 
 enum tensor_type {
 #define TENSOR_TYPE(name, id, ...) TENSOR_##name = (id),

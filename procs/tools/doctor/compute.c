@@ -48,22 +48,15 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Files mix types: the type nearest to their mean bytes per weight, of those whose blocks divide
- * rows of k. */
-static enum tensor_type nearest_type(double bytes_per_weight, uint32_t k)
+/* F32 for an unknown name. */
+static enum tensor_type type_named(const char *name)
 {
-    uint32_t best = TENSOR_F32;
-    double gap = INFINITY;
-    for (uint32_t id = 0; id < TENSOR_TYPE_GGUF_END; id++) {
+    for (uint32_t id = 0; id < TENSOR_TYPE_END; id++) {
         const struct tensor_type_info *t = tensor_type_info(id);
-        if (!t || !t->computed || k % t->block_elems != 0)
-            continue;
-        double bytes = (double)t->block_bytes / t->block_elems;
-        double away = fabs(log(bytes / bytes_per_weight));
-        best = away < gap ? id : best;
-        gap = away < gap ? away : gap;
+        if (t && t->computed && strcmp(t->name, name) == 0)
+            return (enum tensor_type)id;
     }
-    return (enum tensor_type)best;
+    return TENSOR_F32;
 }
 
 static double run_workers(struct worker *workers, unsigned count)
@@ -119,11 +112,10 @@ static double with_weights(const struct kernel_ops *ops, struct kernel_matrix ma
     return rate;
 }
 
-double compute_rate(uint32_t hidden, uint32_t inner, double bytes_per_weight, uint64_t model_bytes)
+double compute_rate(uint32_t hidden, uint32_t inner, const char *type, uint64_t model_bytes)
 {
     const struct kernel_ops *ops = kernel_ops_select(NULL);
-    struct kernel_matrix matrix = {
-        .k = hidden, .n = inner, .type = nearest_type(bytes_per_weight, hidden)};
+    struct kernel_matrix matrix = {.k = hidden, .n = inner, .type = type_named(type)};
     unsigned threads = host_cpus();
     threads = threads < THREADS_MAX ? threads : THREADS_MAX;
     if (hidden == 0 || hidden > KERNEL_K_MAX || inner == 0 ||

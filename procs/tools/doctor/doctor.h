@@ -57,9 +57,9 @@ void memory_examine(struct findings *f);
 int storage_examine(struct findings *f, const char *section, const struct storage_plan *plan,
                     struct storage_result *result, struct error *error);
 
-/* compute.c: bytes of weights per second through the kernels, 0 if it cannot be measured; takes
- * 0.6 s. */
-double compute_rate(uint32_t hidden, uint32_t inner, double bytes_per_weight, uint64_t model_bytes);
+/* compute.c: bytes of weights of that type per second through the kernels, 0 if it cannot be
+ * measured; takes 0.6 s. */
+double compute_rate(uint32_t hidden, uint32_t inner, const char *type, uint64_t model_bytes);
 
 /* model.c: the memory estimate of the budget ledger for a model (new reference; NULL with an
  * error), and the findings made from it. */

@@ -143,10 +143,10 @@ static double kernel_rate(const json_t *memory_estimate, const struct model_fact
 {
     uint64_t hidden = lookup_u64(memory_estimate, "hidden"),
              inner = lookup_u64(memory_estimate, "expert_inner");
-    double weights = 3.0 * (double)hidden * (double)inner * (double)m->expert_count;
-    if (weights <= 0 || hidden > UINT32_MAX || inner > UINT32_MAX)
+    if (hidden > UINT32_MAX || inner > UINT32_MAX)
         return 0;
-    return compute_rate((uint32_t)hidden, (uint32_t)inner, (double)m->expert_bytes / weights,
+    return compute_rate((uint32_t)hidden, (uint32_t)inner,
+                        lookup_text(memory_estimate, "expert_type"),
                         m->expert_bytes + m->dense_read_bytes);
 }
 

@@ -44,6 +44,13 @@ static json_t *cgroup_headroom_json(void)
     return headroom == UINT64_MAX ? json_null() : number(headroom);
 }
 
+/* Type of the matrix "up" of an expert in the middle: mixes give the first layers other types. */
+static const char *expert_type(const struct model_index *m)
+{
+    uint32_t entry = model_entry_expert(m, m->hparams.layers / 2, 0);
+    return tensor_type_info(model_index_entries(m)[entry].matrix[EXPERT_UP].type)->name;
+}
+
 int memory_estimate_print(struct supervisor *s, struct error *error)
 {
     const struct model_hparams *h = &s->model->hparams;
@@ -61,6 +68,7 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "dense_read_bytes", number(dense_read(s)));
     json_object_set_new(o, "hidden", json_integer(h->hidden));
     json_object_set_new(o, "expert_inner", json_integer(h->expert_inner));
+    json_object_set_new(o, "expert_type", json_string(expert_type(s->model)));
     json_object_set_new(o, "expert_bytes", number(s->model->expert_bytes));
     json_object_set_new(o, "fixed_bytes", number(plan.fixed));
     json_object_set_new(o, "min_budget", number(plan.min_budget));
