@@ -181,7 +181,9 @@ static int run_call(struct rpc_client *client, struct call *call, json_t **reply
             call->next_gone_ns = now + GONE_CHECK_NS;
             if (surely_gone(client, call, now))
                 return gone(client, error);
-            if (client->watch && client->watch(client->watch_arg, error) != 0)
+            /* not at once: the connection may just be in the making */
+            if (client->watch && now - call->start_ns >= GONE_CHECK_NS &&
+                client->watch(client->watch_arg, error) != 0)
                 return -1;
         }
         struct pollfd wait[2] = {{.fd = client->receive_fd, .events = POLLIN},
