@@ -501,7 +501,7 @@ static void file_shrunk(void)
                                           path, NULL});
     CHECK(truncate(path, 8192) == 0, "truncate: %s", strerror(errno));
     still_there(e, "file shrunk");
-    engine_stop(e);
+    engine_stop_with(e, 1); /* the model changed in place */
 }
 
 /* /dev/shm too small for the segments: rejected with one line, in a private mount namespace. */
