@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a new user sees: figures, warnings, the log of a requested restart, Ctrl-C. */
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -163,6 +165,19 @@ static void url_is_printed(void)
     engine_stop(e);
 }
 
+/* A process that is gone may leave threads that end later, and they hold the lock. */
+static void wait_unlocked(const struct engine *e)
+{
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/lock", e->dir);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0, "no %s", path);
+    uint64_t deadline = deadline_in(END_MS);
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0)
+        CHECK(deadline_tick(deadline), "%s is still locked", path);
+    close(fd);
+}
+
 /* Of an engine that was killed; those of a running engine and of other programs stay. */
 static void dead_run_directories_are_removed(void)
 {
@@ -173,6 +188,7 @@ static void dead_run_directories_are_removed(void)
     CHECK(kill(killed->pid, SIGKILL) == 0 && waitpid(killed->pid, NULL, 0) == killed->pid, "kill");
     killed->pid = 0;
     engine_check_gone(killed, END_MS);
+    wait_unlocked(killed);
     CHECK(access(killed->dir, F_OK) == 0, "the directory is gone already");
     snprintf(other, sizeof other, "%s/other", test_dir());
     snprintf(file, sizeof file, "%s/file", other);
