@@ -34,7 +34,7 @@ SANDBOX_GROUP(DEVICE, "device", "drivers of devices")
 SANDBOX_PROFILE(INSPECT, "inspect", BASE | FSTAT | ADVISE | WRITE, "none but open ones", "none")
 SANDBOX_PROFILE(INSPECT_STORE, "inspect, of a store", BASE | STAT | OPEN | ADVISE | WRITE,
                 "read only", "none")
-SANDBOX_PROFILE(LOADER, "loader", BASE | DIAL | FSTAT | OPEN | ADVISE | RING,
+SANDBOX_PROFILE(LOADER, "loader", BASE | DIAL | STAT | OPEN | ADVISE | RING,
                 "read only: directories of its copies", "Unix sockets")
 SANDBOX_PROFILE(CACHE, "cache", BASE | DIAL | ACCEPT | FSTAT | PAGES, "none", "Unix sockets")
 SANDBOX_PROFILE(PREDICTOR, "predictor", BASE | DIAL | FSTAT, "none", "Unix sockets")
