@@ -17,7 +17,8 @@ static void start(struct engine *e, const char *experts, const char *a, const ch
     char path[PATH_MAX], option[PATH_MAX + 8];
     plan_make(path, "made.plan", 0);
     snprintf(option, sizeof option, "--plan=%s", path);
-    engine_start(e, (const char *const[]){option, experts, a, b, NULL});
+    /* every prompt is computed, also the one that was computed last */
+    engine_start(e, (const char *const[]){option, "--keep-kv=0", experts, a, b, NULL});
 }
 
 static void wait_resident(struct engine *e, uint64_t wanted)
