@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every mix of tensor types: the losses of a small random model, token by token, are those of
- * llama.cpp (tests/golden/type_losses.py); a type without kernels is rejected in one line. */
+ * llama.cpp (tests/golden/type_losses.py). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,8 +50,7 @@ static double median_gap(const json_t *got, const json_t *want)
     return median;
 }
 
-/* True: the mix was computed and compared. */
-static bool compare(const json_t *doc, const char *mix, const json_t *want, const char *ids)
+static void compare(const json_t *doc, const char *mix, const json_t *want, const char *ids)
 {
     char path[PATH_MAX], window[16];
     struct command c;
@@ -61,21 +60,14 @@ static bool compare(const json_t *doc, const char *mix, const json_t *want, cons
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"eval", "-m", path, "--ids", ids, "--ctx-size", window,
                                       "--per-token", "--output", "json", NULL});
-    bool computed = !strstr(c.err, "which sluice cannot compute with");
-    if (computed) {
-        CHECK(c.status == 0, "%s: %.300s", mix, c.err);
-        json_t *got = json_loads(c.out, 0, NULL);
-        double median = median_gap(json_object_get(got, "nll_per_token"), want);
-        CHECK(median <= MEDIAN_MAX,
-              "%s: losses differ by %.4f (median), or synth makes another model", mix, median);
-        json_decref(got);
-    } else {
-        CHECK(c.status == 2 && command_lines(c.err) == 1, "%s: status %d, %.300s", mix, c.status,
-              c.err);
-    }
+    CHECK(c.status == 0, "%s: %.300s", mix, c.err);
+    json_t *got = json_loads(c.out, 0, NULL);
+    double median = median_gap(json_object_get(got, "nll_per_token"), want);
+    CHECK(median <= MEDIAN_MAX, "%s: losses differ by %.4f (median), or synth makes another model",
+          mix, median);
+    json_decref(got);
     command_free(&c);
     unlink(path);
-    return computed;
 }
 
 static void losses_of_every_mix(void)
@@ -89,12 +81,9 @@ static void losses_of_every_mix(void)
     json_decref(given);
     const char *mix;
     json_t *want;
-    unsigned computed = 0;
-    json_object_foreach(json_object_get(doc, "mixes"), mix, want) computed +=
-        compare(doc, mix, want, ids);
-    CHECK(computed >= 3, "%u mixes were computed", computed);
-    printf("%u of %zu mixes are computed\n", computed,
-           json_object_size(json_object_get(doc, "mixes")));
+    size_t mixes = json_object_size(json_object_get(doc, "mixes"));
+    CHECK(mixes > 30, "%zu mixes", mixes);
+    json_object_foreach(json_object_get(doc, "mixes"), mix, want) compare(doc, mix, want, ids);
     json_decref(doc);
 }
 
