@@ -366,7 +366,7 @@ static void stripe_moved_over(void)
     engine_stop(e);
 }
 
-static void stripe_changed(void)
+static void change_stripe(void (*change)(const char *path))
 {
     char path[PATH_MAX], stripe[PATH_MAX + 32];
     make_store(path, stripe, false);
@@ -374,10 +374,20 @@ static void stripe_changed(void)
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", NULL});
     baseline_compare(e, 0, "all is well");
-    touch(stripe);
+    change(stripe);
     wait_listed(e, "fault", stripe);
     expect_changed(generation_start(e, test_prompt(1), BASELINE_TOKENS), stripe);
     stop_named(e, stripe);
+}
+
+static void stripe_changed(void)
+{
+    change_stripe(touch);
+}
+
+static void stripe_truncated(void)
+{
+    change_stripe(cut);
 }
 
 /* The engine continues on the other copy, and reports it. */
@@ -482,6 +492,7 @@ int main(int argc, char **argv)
         ROW(right_copy_moved_over),
         ROW(stripe_moved_over),
         ROW(stripe_changed),
+        ROW(stripe_truncated),
         ROW(stripe_with_a_mirror_changed),
         ROW(copy_overwritten),
         ROW(copy_truncated),

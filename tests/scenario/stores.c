@@ -363,30 +363,6 @@ static void byte_flipped(void)
     engine_stop(e);
 }
 
-/* A stripe is truncated while the engine runs: a named error, and no process exits. */
-static void stripe_touched(void)
-{
-    char path[PATH_MAX], stripe[PATH_MAX + 32];
-    make_store(path, (struct store_make){.stripes = 2, .precision_mask = 1});
-    baseline(0);
-    struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=12.5",
-                                          "--load-timeout=3000", NULL});
-    snprintf(stripe, sizeof stripe, "%s/experts.1.bin", path);
-    struct stat before;
-    CHECK(stat(stripe, &before) == 0, "%s", strerror(errno));
-    CHECK(truncate(stripe, 8192) == 0, "%s", strerror(errno));
-    struct text got;
-    generation_finish(generation_start(e, test_prompt(1), BASELINE_TOKENS), FINISH_MS, &got);
-    CHECK(got.error.code != ERR_NONE, "a text from a stripe that is gone");
-    test_note("%s (%s)", got.error.text, error_name(got.error.code));
-    text_free(&got);
-    json_t *doc = engine_stats(e);
-    CHECK(lookup_restarts(doc) == 0, "a process exited");
-    json_decref(doc);
-    engine_stop(e);
-}
-
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -410,7 +386,6 @@ int main(int argc, char **argv)
         ROW(stripes_copied),
         ROW(described),
         ROW(byte_flipped),
-        ROW(stripe_touched),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
