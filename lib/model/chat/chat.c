@@ -102,9 +102,9 @@ static void put_written(struct writer *w, const char *text, size_t bytes)
         w->no_memory = true;
 }
 
-static void put_form(struct writer *w, const char *text)
+static void put_form_bytes(struct writer *w, const char *text, size_t bytes)
 {
-    for (; *text; text++) {
+    for (const char *end = text + bytes; text < end; text++) {
         if (*text == CHAT_BOS[0])
             put_written(w, w->chat->bos, strlen(w->chat->bos));
         else if (*text == CHAT_EOS[0])
@@ -112,6 +112,21 @@ static void put_form(struct writer *w, const char *text)
         else
             put_written(w, text, 1);
     }
+}
+
+static void put_form(struct writer *w, const char *text)
+{
+    put_form_bytes(w, text, strlen(text));
+}
+
+/* An answer that begins with a blank brings the one of the form: its tokens stay those that the model
+ * generated behind the generation prompt. */
+static void put_before(struct writer *w, const struct form *f, const struct chat_message *m)
+{
+    const char *before = f->before[m->role];
+    size_t n = strlen(before);
+    bool brings = m->role == CHAT_ASSISTANT && m->bytes > 0 && m->text[0] == ' ';
+    put_form_bytes(w, before, n > 0 && before[n - 1] == ' ' && brings ? n - 1 : n);
 }
 
 /* Writes the system messages of m[from, to) as one, at the start of the user message after them. */
@@ -147,7 +162,7 @@ static void render(struct writer *w, const struct form *f, const struct chat_mes
     for (size_t i = 0; i < count; i++) {
         if (m[i].role == CHAT_SYSTEM && f->system == FIRST_USER)
             continue;
-        put_form(w, f->before[m[i].role]);
+        put_before(w, f, &m[i]);
         if (m[i].role == CHAT_USER && f->system == FIRST_USER) {
             put_deferred(w, f, m, deferred, i);
             deferred = i;

@@ -41,6 +41,13 @@ START_TEST(bodies_that_are_right)
     ck_assert_str_eq(r.prompt, "User: hi\nAssistant:");
     ck_assert_int_eq(r.max_tokens, ENGINE_TOKENS_MAX);
     api_request_free(&r);
+    /* Behind "Assistant:" the model generates " yes": the answer brings the blank. */
+    ck_assert(parse(API_CHAT,
+                    "{\"messages\":[{\"role\":\"user\",\"content\":\" a\"},"
+                    "{\"role\":\"assistant\",\"content\":\" yes\"}]}",
+                    &r, param, &error) == 0);
+    ck_assert_str_eq(r.prompt, "User:  a\nAssistant: yes\nAssistant:");
+    api_request_free(&r);
     ck_assert(parse(API_COMPLETION, "{\"special\":true,\"prompt\":\"<s>a\"}", &r, param, &error) ==
               0);
     ck_assert(r.special.count == 1 && r.special.at[0].from == 0 && r.special.at[0].to == 4);
