@@ -21,7 +21,7 @@ import time
 import measuring as m
 
 WORDS = ("the of and to a in was he that it his her you as had with for she not but at is on be him they were have "
-         "which said from one all there this when me would so been if then out no up").split()
+         "which still from one all there this when me would so been if then out no up").split()
 VARIANTS = {"kept": [], "not kept": ["--keep-kv=0"]}
 
 
