@@ -18,7 +18,7 @@
 
 #include "config/option_error.h"
 #include "lib/base/assert.h"
-#include "lib/inspected/inspected.h"
+#include "lib/inspected/tokenizer.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/tokenizer/tokenizer.h"
 #include "procs/clients/bench/bench.h"
@@ -204,20 +204,11 @@ static int parse(struct bench *b, struct options *o, int argc, char **argv, stru
 
 static int tokenise(struct bench *b, const char *text, size_t bytes, struct error *error)
 {
-    struct model_index *index = NULL;
-    int fd = open(b->model, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", b->model);
-    int rc = inspected_index(fd, b->model, &index, error);
-    close(fd);
-    if (rc != 0)
+    struct inspected_tokenizer t;
+    if (inspected_tokenizer_open(&t, b->model, error) != 0)
         return -1;
-    const char *blob = (const char *)index + index->tokenizer_offset;
-    struct tokenizer *t = tokenizer_open(blob, index->tokenizer_bytes, error);
-    rc = t ? tokenizer_encode(t, text, bytes, NULL, &b->text_ids, &b->text_count, error) : -1;
-    if (t)
-        tokenizer_close(t);
-    free(index);
+    int rc = tokenizer_encode(t.tokenizer, text, bytes, NULL, &b->text_ids, &b->text_count, error);
+    inspected_tokenizer_close(&t);
     return rc;
 }
 

@@ -8,23 +8,19 @@
  * the engine never waits for this client.
  *
  * Trust: the model file and the text are untrusted, checked by lib/model; replies by the stubs. */
-#include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
-#include "lib/inspected/inspected.h"
+#include "lib/inspected/tokenizer.h"
 #include "lib/json/lookup.h"
-#include "lib/model/index/model_index.h"
 #include "lib/model/tokenizer/tokenizer.h"
 #include "lib/text/terminal.h"
 #include "procs/clients/common/options.h"
@@ -229,23 +225,11 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
 
 static int tokenise(struct eval *e, const char *text, size_t bytes, struct error *error)
 {
-    const char *path = e->engine.model;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", path);
-    struct model_index *index = NULL;
-    int result = inspected_index(fd, path, &index, error);
-    close(fd);
-    if (result != 0)
+    struct inspected_tokenizer t;
+    if (inspected_tokenizer_open(&t, e->engine.model, error) != 0)
         return -1;
-    const char *blob = (const char *)index + index->tokenizer_offset;
-    struct tokenizer *tokenizer = tokenizer_open(blob, index->tokenizer_bytes, error);
-    result = tokenizer
-                 ? tokenizer_encode(tokenizer, text, bytes, NULL, &e->ids, &e->ids_count, error)
-                 : -1;
-    if (tokenizer)
-        tokenizer_close(tokenizer);
-    free(index);
+    int result = tokenizer_encode(t.tokenizer, text, bytes, NULL, &e->ids, &e->ids_count, error);
+    inspected_tokenizer_close(&t);
     return result;
 }
 

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice tokenize: the tokens of a text, or the pieces of token ids.
+ *
+ * Trust: model file, text and ids are untrusted. The file is parsed by inspect in its sandbox. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "config/option_error.h"
+#include "lib/base/assert.h"
+#include "lib/inspected/tokenizer.h"
+#include "lib/model/tokenizer/tokenizer.h"
+#include "lib/text/ranges.h"
+#include "lib/text/terminal.h"
+#include "lib/text/utf8.h"
+#include "procs/clients/common/options.h"
+
+struct tokenize {
+    const char *model, *prompt, *path, *ids_list;
+    bool special, count_only, ids_only, json, raw;
+
+    char *text; /* NULL with --pieces */
+    size_t bytes;
+    uint32_t *ids;
+    size_t count;
+};
+
+static void usage(FILE *out)
+{
+    fprintf(out,
+            "usage: sluice tokenize -m FILE -p TEXT [options]\n"
+            "       sluice tokenize -m FILE --text FILE [options]\n"
+            "       sluice tokenize -m FILE --pieces ID,... [options]\n"
+            "\n"
+            "The tokens of a text: per line an id and its piece, then their number. No token is\n"
+            "added at the beginning or the end.\n"
+            "\n"
+            "  -m, --model FILE     GGUF file, or a directory made by pack\n"
+            "  -p, --prompt TEXT    the text\n"
+            "      --text FILE      the text, - for standard input; at most 8 MiB\n"
+            "      --pieces ID,...  instead of a text, the pieces of these ids\n"
+            "      --special        the text of a control token, such as </s>, is that token;\n"
+            "                       otherwise it is ordinary text\n"
+            "      --ids            print only the ids, in one line\n"
+            "      --count          print only the number of tokens\n"
+            "      --json           print one object: count, bytes, ids, pieces; bytes that are\n"
+            "                       not UTF-8 become U+FFFD\n"
+            "      --raw            control characters go to a terminal unchanged\n");
+}
+
+enum { OPT_TEXT = 256, OPT_PIECES, OPT_SPECIAL, OPT_IDS, OPT_COUNT, OPT_JSON, OPT_RAW };
+
+static const struct option options[] = {{"model", 1, NULL, 'm'},
+                                        {"prompt", 1, NULL, 'p'},
+                                        {"text", 1, NULL, OPT_TEXT},
+                                        {"pieces", 1, NULL, OPT_PIECES},
+                                        {"ids", 0, NULL, OPT_IDS},
+                                        {"count", 0, NULL, OPT_COUNT},
+                                        {"special", 0, NULL, OPT_SPECIAL},
+                                        {"json", 0, NULL, OPT_JSON},
+                                        {"raw", 0, NULL, OPT_RAW},
+                                        {"help", 0, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+static void one_option(struct tokenize *t, int option, const char *value)
+{
+    switch (option) {
+    case 'm': t->model = value; return;
+    case 'p': t->prompt = value; return;
+    case OPT_TEXT: t->path = value; return;
+    case OPT_PIECES: t->ids_list = value; return;
+    case OPT_SPECIAL: t->special = true; return;
+    case OPT_IDS: t->ids_only = true; return;
+    case OPT_COUNT: t->count_only = true; return;
+    case OPT_JSON: t->json = true; return;
+    case OPT_RAW: t->raw = true; return;
+    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
+    default: sl_panic("option %d of the table is not handled", option);
+    }
+}
+
+static int check_options(const struct tokenize *t, struct error *error)
+{
+    if (!t->model)
+        return error_set(error, ERR_BAD_INPUT, "-m FILE is required");
+    if (!!t->prompt + !!t->path + !!t->ids_list != 1)
+        return error_set(error, ERR_BAD_INPUT,
+                         "one of -p TEXT, --text FILE and --pieces ID,... is required");
+    if (t->ids_only + t->count_only + t->json > 1)
+        return error_set(error, ERR_BAD_INPUT, "--ids, --count and --json exclude each other");
+    if (t->special && t->ids_list)
+        return error_set(error, ERR_BAD_INPUT, "--special concerns a text, not --pieces");
+    return 0;
+}
+
+static int parse(struct tokenize *t, int argc, char **argv, struct error *error)
+{
+    int option;
+    while ((option = getopt_long(argc, argv, ":m:p:h", options, NULL)) != -1) {
+        if (option == '?' || option == ':')
+            return option_error("tokenize", option, argv, options, false, NULL, error);
+        one_option(t, option, optarg);
+    }
+    if (optind < argc)
+        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option (the text goes after -p)",
+                         argv[optind]);
+    return check_options(t, error);
+}
+
+static int read_text(struct tokenize *t, struct error *error)
+{
+    if (t->path)
+        return option_file(t->path, TOKENIZER_TEXT_MAX, &t->text, &t->bytes, error);
+    t->bytes = strlen(t->prompt);
+    t->text = strdup(t->prompt);
+    return t->text ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (text)");
+}
+
+static int encode(struct tokenize *t, const struct tokenizer *tokenizer, struct error *error)
+{
+    struct text_ranges special = {0};
+    if (read_text(t, error) != 0)
+        return -1;
+    if (t->special && t->bytes > 0 && text_ranges_add(&special, 0, t->bytes) != 0)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (text)");
+    int result =
+        tokenizer_encode(tokenizer, t->text, t->bytes, &special, &t->ids, &t->count, error);
+    text_ranges_free(&special);
+    return result;
+}
+
+static int take_ids(struct tokenize *t, const struct tokenizer *tokenizer, struct error *error)
+{
+    if (option_ids(t->ids_list, &t->ids, &t->count, error) != 0)
+        return -1;
+    for (size_t i = 0; i < t->count; i++) {
+        size_t bytes;
+        if (t->ids[i] >= tokenizer_vocab(tokenizer))
+            return error_set(error, ERR_BAD_INPUT,
+                             "--pieces: the vocabulary has %" PRIu32 " tokens, no %" PRIu32,
+                             tokenizer_vocab(tokenizer), t->ids[i]);
+        tokenizer_piece(tokenizer, t->ids[i], &bytes);
+        t->bytes += bytes;
+    }
+    return 0;
+}
+
+/* NULL: no memory. */
+static json_t *piece_json(const struct tokenizer *tokenizer, uint32_t id)
+{
+    size_t bytes;
+    const char *piece = tokenizer_piece(tokenizer, id, &bytes);
+    char *valid = malloc(3 * bytes + 1);
+    if (!valid)
+        return NULL;
+    json_t *text = json_stringn_nocheck(valid, utf8_sanitise(piece, bytes, valid));
+    free(valid);
+    return text;
+}
+
+static void print_ids(const struct tokenize *t)
+{
+    for (size_t i = 0; i < t->count; i++)
+        printf("%s%" PRIu32, i ? " " : "", t->ids[i]);
+    printf("\n");
+}
+
+static int print_json(const struct tokenize *t, const struct tokenizer *tokenizer,
+                      struct error *error)
+{
+    json_t *ids = json_array(), *pieces = json_array();
+    int failed = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        failed |= json_array_append_new(ids, json_integer(t->ids[i]));
+        failed |= json_array_append_new(pieces, piece_json(tokenizer, t->ids[i]));
+    }
+    json_t *doc = json_pack("{s:I, s:I, s:o, s:o}", "count", (json_int_t)t->count, "bytes",
+                            (json_int_t)t->bytes, "ids", ids, "pieces", pieces);
+    if (doc && !failed)
+        failed = json_dumpf(doc, stdout, JSON_COMPACT);
+    printf("\n");
+    json_decref(doc);
+    return doc && !failed ? 0
+                          : error_set(error, ERR_NO_MEMORY, "out of memory (%zu tokens)", t->count);
+}
+
+/* A piece that is part of a character is shown as its bytes. */
+static int print_piece(const struct tokenizer *tokenizer, uint32_t id)
+{
+    size_t bytes;
+    const char *piece = tokenizer_piece(tokenizer, id, &bytes);
+    json_t *text = json_stringn(piece, bytes); /* NULL: no UTF-8 */
+    if (!text) {
+        printf("bytes");
+        for (size_t i = 0; i < bytes; i++)
+            printf(" %02x", (unsigned char)piece[i]);
+        return 0;
+    }
+    char *quoted = json_dumps(text, JSON_ENCODE_ANY);
+    json_decref(text);
+    if (!quoted)
+        return -1;
+    printf("%s", quoted);
+    free(quoted);
+    return 0;
+}
+
+static int print_lines(const struct tokenize *t, const struct tokenizer *tokenizer,
+                       struct error *error)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        printf("%7" PRIu32 "  ", t->ids[i]);
+        if (tokenizer_is_control(tokenizer, t->ids[i]))
+            printf("control token");
+        else if (print_piece(tokenizer, t->ids[i]) != 0)
+            return error_set(error, ERR_NO_MEMORY, "out of memory (piece)");
+        printf("\n");
+    }
+    printf("%zu token%s, %zu bytes\n", t->count, t->count == 1 ? "" : "s", t->bytes);
+    return 0;
+}
+
+static int print(const struct tokenize *t, const struct tokenizer *tokenizer, struct error *error)
+{
+    int result = 0;
+    if (t->count_only)
+        printf("%zu\n", t->count);
+    else if (t->ids_only)
+        print_ids(t);
+    else
+        result = (t->json ? print_json : print_lines)(t, tokenizer, error);
+    return result == 0 ? output_end(error) : result;
+}
+
+static int run(struct tokenize *t, struct error *error)
+{
+    struct inspected_tokenizer opened;
+    if (inspected_tokenizer_open(&opened, t->model, error) != 0)
+        return -1;
+    int result = (t->ids_list ? take_ids : encode)(t, opened.tokenizer, error);
+    if (result == 0)
+        result = print(t, opened.tokenizer, error);
+    inspected_tokenizer_close(&opened);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    struct tokenize t = {0};
+    struct error error;
+    int status = parse(&t, argc, argv, &error);
+    if (status == 0) {
+        terminal_guard(t.raw);
+        status = run(&t, &error);
+    }
+    if (status != 0)
+        status = report("tokenize", &error);
+    free(t.text);
+    free(t.ids);
+    return status;
+}
