@@ -63,7 +63,7 @@ static inline size_t act_half(uint32_t b, uint32_t half)
 
 static inline int32_t act_corr_factor(enum tensor_type type)
 {
-    return type == TENSOR_Q8_0 ? -128 : -8;
+    return kernel_form_of(type) == FORM_Q4 ? -8 : -128;
 }
 
 static inline uint32_t quant_block_bytes(enum tensor_type type)
@@ -217,6 +217,10 @@ void group_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y);
 
 kernel_matmul_fn avx2_dense_matmul, avx2_quant_matmul, avx2_super_matmul, avx2_group_matmul;
 kernel_matmul_fn avx512_dense_matmul, avx512_quant_matmul, avx512_super_matmul, avx512_group_matmul;
+
+/* The product with blocks that have one scale per 32 elements or more, or NULL. */
+kernel_matmul_fn *avx2_block_product(enum tensor_type type);
+kernel_matmul_fn *avx512_block_product(enum tensor_type type);
 
 /* generic_fused_ops: the same for x86-64 processors with AVX2 and FMA. */
 extern const struct kernel_ops generic_ops, generic_fused_ops, avx2_ops, avx512_ops;

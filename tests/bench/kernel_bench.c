@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel_bench: speed of the kernels on this machine, on one thread.
- *   kernel_bench [SECONDS_PER_RESULT [TYPE|all [K]]]
- * "cold" uses more weights than the caches hold, a few outputs per call; "warm" uses one matrix
- * repeatedly. Each result is the 10th percentile of the call times, because other work on the
- * machine only makes calls slower. */
+/* kernel_bench: speed of the kernels on this machine, for every tensor type and instruction set.
+ *   kernel_bench [SECONDS_PER_RESULT [TYPE|all [K [THREADS]]]]
+ * decode: one row; the threads together read more weights than the caches hold. Its share is that of
+ * the streaming rate, which is measured the same way before every type. prefill: one thread, one
+ * matrix repeatedly, 10th percentile of the call times, because other work on the machine only
+ * makes calls slower. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 #include "lib/base/clock.h"
 #include "lib/kernels/kernels.h"
 #include "lib/tensor/tensor_type.h"
+#include "lib/tensor/unpack/unpack.h"
 
 enum {
     K_MAX = 8192,
@@ -22,25 +25,21 @@ enum {
     POSITIONS = 1024,
     HEADS = 16,
     HEAD_SIZE = 128,
-    CALLS_MAX = 65536
+    THREADS_MAX = 64,
+    CALLS_MAX = 65536,
+    STEP = 512 /* outputs per call */
 };
-#define COLD_BYTES (160 * MIB)
-#define COLD_STEP  512 /* outputs per call */
-_Static_assert(8 * (COLD_BYTES / 20) >= (uint64_t)ROWS_MAX * N_WARM, "space for every output");
+#define COLD_BYTES   (160 * MIB)
+#define SAMPLE_BYTES (256 * KIB) /* of weights that are made; the rest repeats them */
 
-static const enum tensor_type types[] = {TENSOR_F32,  TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0,
-                                         TENSOR_Q4_0, TENSOR_C8,  TENSOR_C4,   TENSOR_C2,
-                                         TENSOR_G4,   TENSOR_G2};
-static const uint32_t row_counts[] = {1, 2, 8, 64, 256};
-#define TYPES ARRAY_LEN(types)
-#define ROWS  ARRAY_LEN(row_counts)
+static const uint32_t row_counts[] = {2, 8, 64, 256};
 
 static struct {
     uint8_t *weights;
     float *x, *y;
     void *act;
     double seconds;
-    uint32_t k;
+    uint32_t k, threads;
 } bench;
 
 static void *need(size_t bytes)
@@ -51,27 +50,130 @@ static void *need(size_t bytes)
     return p;
 }
 
-/* Weights without infinities or denormals: scales and floats are small and normal, the rest
- * random. */
-static void fill_weights(enum tensor_type type, size_t bytes)
+/* ---- weights ---- */
+
+static uint32_t random_word(void)
 {
-    const struct tensor_type_info *info = tensor_type_info((uint32_t)type);
-    uint32_t state = 1;
-    for (size_t i = 0; i + 4 <= bytes; i += 4) {
-        state = state * 1664525u + 1013904223u;
-        uint32_t word = type == TENSOR_F32 ? 0x3c000000u | (state >> 9) : state;
-        if (type == TENSOR_F16 || type == TENSOR_BF16)
-            word = (state & 0x83ff83ffu) | 0x20002000u;
-        memcpy(bench.weights + i, &word, 4);
+    static uint32_t state = 1;
+    state = state * 1664525u + 1013904223u;
+    return state >> 16 | state << 16;
+}
+
+static bool is_usual(float x)
+{
+    return x == x && fabsf(x) > 1e-6f && fabsf(x) < 1e3f;
+}
+
+/* Whether no scale of a random block is a NaN, infinite, subnormal or huge. */
+static bool block_is_usual(enum tensor_type type, const uint8_t *block)
+{
+    const struct unpack_info *info = unpack_info((uint32_t)type);
+    const struct tensor_type_info *layout = tensor_type_info((uint32_t)type);
+    struct unpacked u;
+    for (uint32_t part = 0; info && part < layout->block_elems / info->unit; part++) {
+        info->unpack(block, part, &u);
+        if (!is_usual(u.d) || (info->minimums && !is_usual(u.dmin)))
+            return false;
     }
-    uint64_t unit = info->block_bytes; /* starts with a scale, and a zero point in store types */
-    if (info->row_head_bytes > 0)
-        sl_assert(tensor_type_row_bytes((uint32_t)type, bench.k, &unit));
-    for (size_t i = 0; info->block_elems > 1 && i + unit <= bytes; i += unit) {
-        uint16_t grid[2] = {0x2000, 0x4000};
-        memcpy(bench.weights + i, grid, kernel_form_of(type) == FORM_GROUP ? 4 : 2);
+    return true;
+}
+
+static void random_block(enum tensor_type type, uint8_t *p, uint32_t bytes)
+{
+    do {
+        for (uint32_t i = 0; i < bytes; i++)
+            p[i] = (uint8_t)random_word();
+    } while (!block_is_usual(type, p));
+    if (type == TENSOR_F32) {
+        p[3] = 0x3c;
+    } else if (type == TENSOR_F16 || type == TENSOR_BF16) {
+        p[1] = (uint8_t)((p[1] & 0x83) | 0x20);
+    } else if (!unpack_info((uint32_t)type)) { /* a scale and a zero */
+        static const uint16_t grid[2] = {0x2000, 0x4000};
+        memcpy(p, grid, bytes < sizeof grid ? bytes : sizeof grid);
     }
 }
+
+/* Fills the weights with rows of random blocks. */
+static struct kernel_matrix make_weights(enum tensor_type type)
+{
+    const struct tensor_type_info *info = tensor_type_info((uint32_t)type);
+    struct kernel_matrix m = {.data = bench.weights, .k = bench.k, .type = type};
+    sl_assert(tensor_type_row_bytes((uint32_t)type, bench.k, &m.row_bytes));
+    size_t sample = (SAMPLE_BYTES + m.row_bytes - 1) / m.row_bytes * m.row_bytes;
+    for (size_t row = 0; row < sample; row += m.row_bytes) {
+        if (info->row_head_bytes > 0)
+            random_block(type, bench.weights + row, info->row_head_bytes);
+        for (size_t at = info->row_head_bytes; at < m.row_bytes; at += info->block_bytes)
+            random_block(type, bench.weights + row + at, info->block_bytes);
+    }
+    for (size_t at = sample; at < COLD_BYTES; at++)
+        bench.weights[at] = bench.weights[at - sample];
+    m.n = (uint32_t)(COLD_BYTES / m.row_bytes);
+    return m;
+}
+
+/* ---- decode ---- */
+
+struct reader {
+    const struct kernel_ops *ops; /* NULL: the bytes are read and added */
+    const struct kernel_matrix *m;
+    uint32_t begin, end;
+    double rate; /* bytes per second */
+    uint64_t sum;
+    pthread_t thread;
+};
+
+static uint64_t add_bytes(const uint8_t *p, size_t bytes)
+{
+    uint64_t sum[8] = {0}, word[8];
+    for (size_t i = 0; i + sizeof word <= bytes; i += sizeof word) {
+        __builtin_prefetch(p + i + 4096);
+        memcpy(word, p + i, sizeof word);
+        for (int l = 0; l < 8; l++)
+            sum[l] += word[l];
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
+}
+
+static void *read_weights(void *argument)
+{
+    struct reader *r = argument;
+    uint64_t start_ns = clock_now_ns(), bytes = 0, now = start_ns;
+    for (uint32_t j = r->begin; (double)(now - start_ns) < bench.seconds * (double)NS_PER_S;) {
+        uint32_t n = r->end - j < STEP ? r->end - j : STEP;
+        if (r->ops)
+            r->ops->matmul(r->m, j, j + n, bench.act, 0, 1, bench.y, r->m->n);
+        else
+            r->sum +=
+                add_bytes((const uint8_t *)r->m->data + j * r->m->row_bytes, n * r->m->row_bytes);
+        bytes += n * r->m->row_bytes;
+        now = clock_now_ns();
+        j = j + n < r->end ? j + n : r->begin;
+    }
+    r->rate = (double)bytes / ((double)(now - start_ns) / (double)NS_PER_S);
+    return NULL;
+}
+
+/* Bytes per second of all threads, each with its share of the outputs. */
+static double read_rate(const struct kernel_ops *ops, const struct kernel_matrix *m)
+{
+    struct reader readers[THREADS_MAX];
+    double rate = 0;
+    for (uint32_t i = 0; i < bench.threads; i++) {
+        struct reader *r = &readers[i];
+        *r = (struct reader){ops, m, m->n / bench.threads * i, m->n / bench.threads * (i + 1), 0,
+                             0,   0};
+        sl_assert(pthread_create(&r->thread, NULL, read_weights, r) == 0);
+    }
+    for (uint32_t i = 0; i < bench.threads; i++) {
+        pthread_join(readers[i].thread, NULL);
+        rate += readers[i].rate;
+    }
+    return rate;
+}
+
+/* ---- prefill ---- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -79,56 +181,55 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Seconds for all outputs, `step` per call, from the 10th percentile of the call times. */
-static double matmul_time(const struct kernel_ops *ops, const struct kernel_matrix *m,
-                          uint32_t rows, uint32_t step)
+/* Seconds of a call, the 10th percentile. */
+static double call_time(const struct kernel_ops *ops, const struct kernel_matrix *m, uint32_t rows,
+                        size_t stride)
 {
     static double took[CALLS_MAX];
-    size_t stride = kernel_activation_bytes(m->type, m->k), calls = 0;
-    for (uint32_t r = 0; r < rows; r++)
-        ops->activation(m->type, bench.x + (size_t)r * m->k, m->k,
-                        (uint8_t *)bench.act + r * stride);
+    size_t calls = 0;
     uint64_t start_ns = clock_now_ns(), now = start_ns;
-    for (uint32_t j = 0;
-         calls == 0 || (double)(now - start_ns) < bench.seconds * (double)NS_PER_S;) {
+    while (calls == 0 || (double)(now - start_ns) < bench.seconds * (double)NS_PER_S) {
         uint64_t t = now;
-        ops->matmul(m, j, j + step, bench.act, stride, rows, bench.y, m->n);
+        ops->matmul(m, 0, m->n, bench.act, stride, rows, bench.y, m->n);
         now = clock_now_ns();
         took[calls++ % CALLS_MAX] = (double)(now - t) / (double)NS_PER_S;
-        j = j + 2 * step <= m->n ? j + step : 0;
     }
     calls = calls < CALLS_MAX ? calls : CALLS_MAX;
     qsort(took, calls, sizeof *took, by_size);
-    return took[calls / 10] * m->n / step;
+    return took[calls / 10];
 }
 
-static void bench_matmul(enum tensor_type type, double rate[ISA__COUNT][ROWS])
+static void prepare(const struct kernel_ops *ops, const struct kernel_matrix *m, size_t stride)
 {
-    uint64_t row_bytes = 0;
-    sl_assert(tensor_type_row_bytes((uint32_t)type, bench.k, &row_bytes));
-    fill_weights(type, COLD_BYTES);
-    const char *name = tensor_type_info((uint32_t)type)->name;
+    for (uint32_t r = 0; r < ROWS_MAX; r++)
+        ops->activation(m->type, bench.x + (size_t)r * m->k, m->k,
+                        (uint8_t *)bench.act + r * stride);
+}
+
+static void bench_type(enum tensor_type type)
+{
+    struct kernel_matrix m = make_weights(type);
+    size_t stride = kernel_activation_bytes(type, bench.k);
+    double stream = 0;
+    for (int i = 0; i < 3; i++) /* the best: other work on the machine only makes it slower */
+        stream = fmax(stream, read_rate(NULL, &m));
     for (int isa = 0; isa < ISA__COUNT; isa++) {
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
         if (ops == NULL)
             continue;
-        struct kernel_matrix m = {bench.weights, row_bytes, bench.k,
-                                  (uint32_t)(COLD_BYTES / row_bytes), type};
-        for (uint32_t rows = 1; rows <= 8; rows *= 8) {
-            double t = matmul_time(ops, &m, rows, COLD_STEP), macs = (double)m.n * m.k * rows;
-            rate[isa][0] = rows == 1 ? macs / t : rate[isa][0];
-            printf("%-5s %-8s rows %3u cold %7.1f GB/s %8.1f GFLOP/s\n", name, ops->name, rows,
-                   (double)m.n * (double)row_bytes / t / 1e9, 2 * macs / t / 1e9);
+        prepare(ops, &m, stride);
+        double rate = read_rate(ops, &m);
+        printf("%-7s %-7s decode %6.2f GiB/s, %5.1f %% of %5.2f; prefill GFLOP/s",
+               tensor_type_info((uint32_t)type)->name, ops->name, rate / GIB, 100 * rate / stream,
+               stream / GIB);
+        struct kernel_matrix warm = m;
+        warm.n = N_WARM;
+        for (size_t r = 0; r < ARRAY_LEN(row_counts); r++) {
+            double work = 2.0 * N_WARM * m.k * row_counts[r];
+            printf("  rows %u: %6.1f", row_counts[r],
+                   work / call_time(ops, &warm, row_counts[r], stride) / 1e9);
         }
-        m.n = N_WARM;
-        for (size_t r = 0; r < ROWS; r++) {
-            double t = matmul_time(ops, &m, row_counts[r], m.n),
-                   macs = (double)m.n * m.k * row_counts[r];
-            if (row_counts[r] > 1)
-                rate[isa][r] = macs / t;
-            printf("%-5s %-8s rows %3u warm %7.1f GB/s %8.1f GFLOP/s\n", name, ops->name,
-                   row_counts[r], (double)m.n * (double)row_bytes / t / 1e9, 2 * macs / t / 1e9);
-        }
+        printf("\n");
         fflush(stdout);
     }
 }
@@ -164,46 +265,28 @@ static void bench_attention(const struct kernel_ops *ops, uint32_t rows)
            (unsigned)HEAD_SIZE, best * 1e6, 4.0 * HEAD_SIZE * seen / best / 1e9);
 }
 
-static void print_ratios(double rate[TYPES][ISA__COUNT][ROWS])
-{
-    for (size_t t = 0; t < TYPES; t++) {
-        const char *name = tensor_type_info((uint32_t)types[t])->name;
-        for (int isa = 0; isa < ISA__COUNT; isa++) {
-            if (rate[t][isa][0] == 0)
-                continue;
-            printf("%-5s %-8s prefill/decode", name, kernel_ops_of((enum kernel_isa)isa)->name);
-            for (size_t r = 1; r < ROWS; r++)
-                printf("  rows %u: %.2f", row_counts[r], rate[t][isa][r] / rate[t][isa][0]);
-            printf("\n");
-        }
-        if (rate[t][ISA_AVX512][0] == 0)
-            continue;
-        printf("%-5s avx512/generic  rows 1 (cold): %.2f", name,
-               rate[t][ISA_AVX512][0] / rate[t][ISA_GENERIC][0]);
-        for (size_t r = 1; r < ROWS; r++)
-            printf("  rows %u: %.2f", row_counts[r],
-                   rate[t][ISA_AVX512][r] / rate[t][ISA_GENERIC][r]);
-        printf("\n");
-    }
-}
-
 int main(int argc, char **argv)
 {
-    static double rate[TYPES][ISA__COUNT][ROWS];
+    static const enum tensor_type types[] = {
+#define TENSOR_TYPE(name, id, block_elems, block_bytes, row_head_bytes, computed) TENSOR_##name,
+#include "lib/tensor/tensor_types.tbl.h"
+    };
     bench.seconds = argc > 1 ? atof(argv[1]) : 0.2;
     const char *only = argc > 2 && strcmp(argv[2], "all") != 0 ? argv[2] : NULL;
     bench.k = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 2048;
-    sl_assert(bench.k % 64 == 0 && bench.k > 0 && bench.k <= K_MAX);
+    bench.threads = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 1;
+    sl_assert(bench.k % 256 == 0 && bench.k > 0 && bench.k <= K_MAX);
+    sl_assert(bench.threads > 0 && bench.threads <= THREADS_MAX);
     bench.weights = need(COLD_BYTES);
     bench.x = need(sizeof(float) * ROWS_MAX * K_MAX);
     bench.act = need(sizeof(float) * ROWS_MAX * K_MAX);
-    bench.y = need(sizeof(float) * 8 * (COLD_BYTES / 20)); /* 8 rows of the longest output */
+    bench.y = need(COLD_BYTES / 8); /* rows of 256 elements have at least 32 bytes */
     for (size_t i = 0; i < (size_t)ROWS_MAX * K_MAX; i++)
         bench.x[i] = (float)((i * 2654435761u) % 2001) / 1000.0f - 1.0f;
-    for (size_t t = 0; t < TYPES; t++)
+    for (size_t t = 0; t < ARRAY_LEN(types); t++)
         if (only == NULL || strcmp(tensor_type_info((uint32_t)types[t])->name, only) == 0)
-            bench_matmul(types[t], rate[t]);
-    fill_weights(TENSOR_F16, COLD_BYTES);
+            bench_type(types[t]);
+    make_weights(TENSOR_F16);
     for (int isa = 0; isa < ISA__COUNT && only == NULL; isa++) {
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
         if (ops != NULL) {
@@ -211,7 +294,6 @@ int main(int argc, char **argv)
             bench_attention(ops, ROWS_MAX);
         }
     }
-    print_ratios(rate);
     free(bench.weights);
     free(bench.x);
     free(bench.act);

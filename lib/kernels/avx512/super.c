@@ -5,9 +5,14 @@
 #include "lib/kernels/internal.h"
 
 #include "lib/tensor/tensor_type.h"
+#include "lib/tensor/unpack/grids/grids.h"
+#include "lib/tensor/unpack/values.h"
 
 /* acc + pairs of 16-bit products. */
 #define VECTOR_ADD_SCALED(acc, a, b) _mm256_dpwssd_epi32(acc, a, b)
+
+/* Byte i is 0xff if bit i is set, else 0. */
+#define VECTOR_BITS(bits) _mm256_movm_epi8(bits)
 
 #include "lib/kernels/simd/super.h"
 

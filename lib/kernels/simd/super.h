@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template of products with super-blocks of 256 whose codes have at most six bits; included once per
- * instruction set, after VECTOR_ADD_SCALED. A type is an unpack step: the 256 codes as unsigned
+/* Template of products with super-blocks of 256; included once per instruction set, after VECTOR_ADD_SCALED. A type is an unpack step: the 256 codes as unsigned
  * bytes, their offset, and scales and minimums of 16 elements each. Vectors run along k; the lanes
  * of the sums are outputs. Up to AT_ONCE rows share unpacked weights. */
 #include "lib/kernels/simd/super_unpack.h"
@@ -36,6 +35,19 @@ static ALWAYS_INLINE __m256 eight_halves(const uint8_t *const row[OUTPUTS], size
         (short)load_u16(row[6] + at), (short)load_u16(row[7] + at)));
 }
 
+/* d of the super-blocks at byte `at` of 8 rows. */
+static ALWAYS_INLINE __m256 super_scales(const struct super_type t,
+                                         const uint8_t *const row[OUTPUTS], size_t at)
+{
+    uint16_t half[OUTPUTS];
+    if (t.type != TENSOR_IQ1_M)
+        return _mm256_mul_ps(eight_halves(row, at + t.d_at), _mm256_set1_ps(t.d_factor));
+    for (int i = 0; i < OUTPUTS; i++)
+        half[i] = iq1_m_scale(row[i] + at);
+    __m128i h = _mm_loadu_si128((const __m128i *)(const void *)half);
+    return _mm256_mul_ps(_mm256_cvtph_ps(h), _mm256_set1_ps(t.d_factor));
+}
+
 /* In every 128-bit half [a b c d]: the sums of the four lanes of that half. */
 static ALWAYS_INLINE __m256i add_four(__m256i a, __m256i b, __m256i c, __m256i d)
 {
@@ -57,20 +69,27 @@ static ALWAYS_INLINE __m256i load_32(const void *p)
     return _mm256_loadu_si256((const __m256i *)p);
 }
 
+/* Sums of two products. */
+static ALWAYS_INLINE __m256i super_pairs(const struct super_type t, __m256i q, __m256i x)
+{
+    if (t.wide)
+        return _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(x, q));
+    return _mm256_maddubs_epi16(q, x);
+}
+
 /* Lanes whose sum is the dot product of unpacked weights and a row, before minimums. */
 static ALWAYS_INLINE __m256i super_dot(const struct super_type t, const struct super_codes *c,
                                        const int8_t *x, __m256i sums)
 {
     __m256i acc = _mm256_setzero_si256(), other = _mm256_setzero_si256();
-    if (t.offset_bits > 0)
+    if (t.offset_bits != NO_OFFSET)
         acc = _mm256_sub_epi32(acc,
                                _mm256_slli_epi32(_mm256_madd_epi16(c->scale, sums), t.offset_bits));
     UNROLL for (int v = 0; v < 8; v += 2)
     {
-        acc = VECTOR_ADD_SCALED(acc, _mm256_maddubs_epi16(c->q[v], load_32(x + 32 * v)),
-                                c->spread[v]);
-        other = VECTOR_ADD_SCALED(
-            other, _mm256_maddubs_epi16(c->q[v + 1], load_32(x + 32 * v + 32)), c->spread[v + 1]);
+        acc = VECTOR_ADD_SCALED(acc, super_pairs(t, c->q[v], load_32(x + 32 * v)), c->spread[v]);
+        other = VECTOR_ADD_SCALED(other, super_pairs(t, c->q[v + 1], load_32(x + 32 * v + 32)),
+                                  c->spread[v + 1]);
     }
     return _mm256_add_epi32(acc, other);
 }
@@ -103,7 +122,7 @@ static ALWAYS_INLINE void super_step(const struct super_type t, const int rows, 
                 low[r][i] = _mm256_madd_epi16(c.min, sums);
         }
     }
-    __m256 d = eight_halves(s->row, at + t.d_at), dmin = _mm256_setzero_ps();
+    __m256 d = super_scales(t, s->row, at), dmin = _mm256_setzero_ps();
     if (t.minimums)
         dmin = eight_halves(s->row, at + t.dmin_at);
     UNROLL for (int r = 0; r < rows; r++)
@@ -179,7 +198,7 @@ static void super_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32
 #define SUPER_CASE(NAME)                                                                           \
     case TENSOR_##NAME: product = product_##NAME; break;
         SUPER_TYPES(SUPER_CASE)
-    default: product = generic_fused_ops.matmul; break; /* no unpack step yet */
+    default: sl_panic("type %d has no super-blocks", (int)w->type);
     }
     product(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }

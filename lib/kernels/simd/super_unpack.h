@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Template, included by super.h: unpack steps of super-blocks of 256, in vectors of 32 bytes. The
- * blocks are described in lib/tensor/unpack/k_quants.c. A type is a row of SUPER_TYPES, its properties, and a function. */
+ * blocks are described in lib/tensor/unpack/k_quants.c, iq.c and ternary.c. A type is a row of
+ * SUPER_TYPES, its properties, and a function. */
 
-#define SUPER_TYPES(X) X(Q4_K) X(Q6_K) X(Q5_K) X(Q3_K) X(Q2_K)
+/* one kind per line: */
+/* clang-format off */
+#define SUPER_TYPES(X)                                                                             \
+    X(Q4_K) X(Q6_K) X(Q5_K) X(Q3_K) X(Q2_K) X(IQ4_XS) /* codes or numbers of values */             \
+    X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) /* points of grids */                        \
+    X(IQ1_S) X(IQ1_M) X(TQ1_0) X(TQ2_0)
+/* clang-format on */
+
+#define NO_OFFSET (-1)
 
 struct super_codes {
-    __m256i q[8];      /* codes plus offset, in order; at most 63 */
+    __m256i q[8];      /* codes plus offset, in order; of wide types without, signed */
     __m256i scale;     /* int16 per 16 elements */
     __m256i min;       /* the same, of types with minimums */
     __m256i spread[8]; /* scale for each pair of elements of q[i] */
@@ -15,8 +24,10 @@ struct super_type {
     enum tensor_type type;
     uint32_t bytes;
     size_t d_at, dmin_at;
-    uint32_t offset_bits; /* offset = 1 << offset_bits; 0: none */
+    float d_factor;  /* a power of two */
+    int offset_bits; /* offset = 1 << offset_bits; with it, codes are at most 127 */
     bool minimums;
+    bool wide; /* codes are of eight bits, at least -127 */
 };
 
 static ALWAYS_INLINE __m256i bytes_at(const uint8_t *p)
@@ -143,14 +154,53 @@ static ALWAYS_INLINE void super_unpack_Q2_K(const uint8_t *p, struct super_codes
     c->min = _mm256_srli_epi16(s, 4);
 }
 
-#define SUPER_TYPE(NAME, bytes, d, dmin, bits, minimums)                                           \
-    static const struct super_type super_type_##NAME = {TENSOR_##NAME, bytes, d,                   \
-                                                        dmin,          bits,  minimums};
-SUPER_TYPE(Q4_K, 144, 0, 2, 0, true)
-SUPER_TYPE(Q5_K, 176, 0, 2, 0, true)
-SUPER_TYPE(Q6_K, 210, 208, 0, 5, false)
-SUPER_TYPE(Q3_K, 110, 108, 0, 2, false)
-SUPER_TYPE(Q2_K, 84, 80, 82, 0, true)
+/* Eight nibbles in bytes, the lowest first. */
+static ALWAYS_INLINE uint64_t spread_nibbles(uint32_t nibbles)
+{
+    uint64_t x = nibbles;
+    x = (x | x << 16) & 0x0000ffff0000ffffu;
+    x = (x | x << 8) & 0x00ff00ff00ff00ffu;
+    return (x | x << 4) & 0x0f0f0f0f0f0f0f0fu;
+}
+
+static ALWAYS_INLINE void super_unpack_IQ4_XS(const uint8_t *p, struct super_codes *c)
+{
+    const __m256i table = _mm256_broadcastsi128_si256(
+        _mm_loadu_si128((const __m128i *)(const void *)unpack_iq4_values));
+    uint64_t high = load_u16(p + 2);
+    high = (high | high << 24) & 0x000000ff000000ffu;
+    high = (high | high << 12) & 0x000f000f000f000fu;
+    high = (high | high << 6) & 0x0303030303030303u;
+    c->scale = _mm256_sub_epi16(eight_twice(spread_nibbles(word_of(p + 4)) | high << 4),
+                                _mm256_set1_epi16(32));
+    UNROLL for (int v = 0; v < 8; v++)
+    {
+        __m128i n = _mm_loadu_si128((const __m128i *)(const void *)(p + 8 + 16 * v));
+        __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(n), _mm_srli_epi16(n, 4), 1);
+        c->q[v] = _mm256_shuffle_epi8(table, masked(both, 15));
+    }
+}
+
+#include "lib/kernels/simd/super_grids.h"
+
+/* SUPER_TYPE(NAME, bytes, offset of d, of dmin, factor of d, bits of offset, minimums, wide) */
+#define SUPER_TYPE(NAME, ...)                                                                      \
+    static const struct super_type super_type_##NAME = {TENSOR_##NAME, __VA_ARGS__};
+SUPER_TYPE(Q4_K, 144, 0, 2, 1, NO_OFFSET, true, false)
+SUPER_TYPE(Q5_K, 176, 0, 2, 1, NO_OFFSET, true, false)
+SUPER_TYPE(Q6_K, 210, 208, 0, 1, 5, false, false)
+SUPER_TYPE(Q3_K, 110, 108, 0, 1, 2, false, false)
+SUPER_TYPE(Q2_K, 84, 80, 82, 1, NO_OFFSET, true, false)
+SUPER_TYPE(IQ4_XS, 136, 0, 0, 1, NO_OFFSET, false, true)
+SUPER_TYPE(IQ2_XXS, 66, 0, 0, 0.125f, 6, false, false)
+SUPER_TYPE(IQ2_XS, 74, 0, 0, 0.125f, 6, false, false)
+SUPER_TYPE(IQ2_S, 82, 0, 0, 0.125f, 6, false, false)
+SUPER_TYPE(IQ3_XXS, 98, 0, 0, 0.25f, 6, false, false)
+SUPER_TYPE(IQ3_S, 110, 0, 0, 1, 6, false, false)
+SUPER_TYPE(IQ1_S, 50, 0, 0, 0.125f, 6, false, false)
+SUPER_TYPE(IQ1_M, 56, 0, 0, 0.125f, 6, false, false) /* d: iq1_m_scale */
+SUPER_TYPE(TQ1_0, 54, 52, 0, 1, 0, false, false)
+SUPER_TYPE(TQ2_0, 66, 64, 0, 1, 0, false, false)
 
 /* Scale of 16 elements 2 v and 2 v + 1 in all words of the low and of the high half. */
 static ALWAYS_INLINE __m256i spread_scale(__m256i twice, const int v)

@@ -72,10 +72,11 @@ static uint64_t dense_bytes(void *arg, enum precision dense)
     return offline_index_at(p->model, dense)->dense_bytes;
 }
 
-static uint64_t expert_bytes(void *arg, const uint8_t *precision)
+static uint64_t cell_bytes(void *arg, uint64_t cell, enum precision precision)
 {
     const struct planning *p = arg;
-    return serving_bytes(p->model, precision, p->method);
+    return offline_expert_bytes(p->model, (uint32_t)(cell / p->plan->experts),
+                                (uint32_t)(cell % p->plan->experts), precision, p->method);
 }
 
 static void store_uniform(struct planning *p, const struct widths *w)
@@ -97,7 +98,7 @@ static void store_uniform(struct planning *p, const struct widths *w)
         json_object_set_new(p->report, precision_name(t),
                             json_pack("{s:f, s:f, s:f, s:I}", "loss", loss->value, "low", loss->low,
                                       "high", loss->high, "bytes",
-                                      (json_int_t)expert_bytes(p, all)));
+                                      (json_int_t)serving_bytes(p->model, all, p->method)));
     }
     free(all);
 }
@@ -150,7 +151,7 @@ int plan_edgemoe(struct planning *p, struct error *error)
                                         .measure = measure,
                                         .order = order_experts,
                                         .dense_bytes = dense_bytes,
-                                        .expert_bytes = expert_bytes};
+                                        .cell_bytes = cell_bytes};
     struct widths best = {.precision = calloc(search.cells, 1)};
     sl_assert(best.precision);
     int status = widths_search(&search, &best, error);

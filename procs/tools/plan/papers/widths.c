@@ -29,11 +29,37 @@ static bool met(const struct width_search *s, const struct offline_interval *los
     return loss->value <= s->max_loss * (1 - s->margin) && loss->high <= s->max_loss;
 }
 
+/* `wanted`, or what it would replace if it is not smaller. */
+static enum precision smaller(const struct width_search *s, uint64_t cell, enum precision now,
+                              enum precision wanted)
+{
+    return s->cell_bytes(s->arg, cell, wanted) < s->cell_bytes(s->arg, cell, now) ? wanted : now;
+}
+
 static void set_precisions(const struct width_search *s, struct widths *w, const uint64_t *order,
                            uint64_t low_count)
 {
+    for (uint64_t i = 0; i < s->cells; i++) {
+        uint64_t cell = order ? order[i] : i;
+        enum precision high = smaller(s, cell, PRECISION_NATIVE, w->high);
+        w->precision[cell] = (uint8_t)(i < low_count ? smaller(s, cell, high, w->low) : high);
+    }
+}
+
+static uint64_t bytes_of(const struct width_search *s, const uint8_t *precision)
+{
+    uint64_t bytes = 0;
     for (uint64_t i = 0; i < s->cells; i++)
-        w->precision[order[i]] = (uint8_t)(i < low_count ? w->low : w->high);
+        bytes += s->cell_bytes(s->arg, i, (enum precision)precision[i]);
+    return bytes;
+}
+
+static uint64_t uniform_bytes(const struct width_search *s, enum precision precision)
+{
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < s->cells; i++)
+        bytes += s->cell_bytes(s->arg, i, precision);
+    return bytes;
 }
 
 /* Dense weights alone. */
@@ -53,6 +79,8 @@ static int find_bounds(const struct width_search *s, struct widths *w, struct er
     w->high = w->low = PRECISION_NATIVE;
     w->loss = w->dense_loss;
     for (enum precision t = PRECISION_INT8; t < PRECISION__COUNT; t++) {
+        if (uniform_bytes(s, t) >= uniform_bytes(s, w->high))
+            continue;
         memset(w->precision, t, s->cells);
         snprintf(what, sizeof what, "uniform %s", precision_name(t));
         if (s->measure(s->arg, what, w->dense, w->precision, &w->uniform[t], error) != 0)
@@ -95,7 +123,7 @@ static int search_experts(const struct width_search *s, struct widths *w, struct
 {
     if (find_bounds(s, w, error) != 0)
         return -1;
-    memset(w->precision, w->high, s->cells);
+    set_precisions(s, w, NULL, 0);
     if (w->low != w->high) {
         uint64_t *order = allocated(s->cells, sizeof *order);
         s->order(s->arg, w->high, w->low, order);
@@ -105,7 +133,10 @@ static int search_experts(const struct width_search *s, struct widths *w, struct
         if (status != 0)
             return -1;
     }
-    w->expert_bytes = s->expert_bytes(s->arg, w->precision);
+    w->low_count = 0;
+    for (uint64_t i = 0; w->low != w->high && i < s->cells; i++)
+        w->low_count += w->precision[i] == w->low;
+    w->expert_bytes = bytes_of(s, w->precision);
     return 0;
 }
 

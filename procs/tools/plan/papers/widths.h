@@ -7,6 +7,10 @@
  * finds experts' precisions within all of P, and keeps the result with the fewest bytes of dense
  * weights and all experts together.
  *
+ * A lower precision may need as many bytes as the file's own type or more (int4 of Q4_0), so one that
+ * is not smaller for all experts is not tried, and an expert for which it is not smaller keeps the
+ * higher one.
+ *
  * Both kinds of bytes count alike. With a budget M, dense weights D and experts X in bytes, a
  * share (M - D) / X of the experts is resident. If accesses are spread evenly, a token that uses k
  * of E experts in each layer reads  k / E * X * (1 - (M - D) / X) = k / E * (D + X - M)  bytes. */
@@ -32,12 +36,12 @@ struct width_search {
     /* order[cells]: experts in the order in which they get `low` instead of `high`. */
     void (*order)(void *arg, enum precision high, enum precision low, uint64_t *order);
     uint64_t (*dense_bytes)(void *arg, enum precision dense);
-    uint64_t (*expert_bytes)(void *arg, const uint8_t *precision); /* of all experts */
+    uint64_t (*cell_bytes)(void *arg, uint64_t cell, enum precision precision); /* of an expert */
 };
 
 struct widths { /* a result */
     enum precision dense, high, low;
-    uint64_t low_count; /* experts at `low`; the others have `high` */
+    uint64_t low_count; /* experts at `low`; the others have `high`, or are native */
     uint64_t dense_bytes, expert_bytes;
     struct offline_interval loss, dense_loss; /* of all of it; with native experts */
     uint32_t uniform_mask; /* precisions measured for all experts, with this dense precision */

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Vectors of bytes and their dot products, for the templates of blocks: AVX-512 VNNI. */
+#ifndef SLUICE_KERNELS_AVX512_BYTES_H
+#define SLUICE_KERNELS_AVX512_BYTES_H
+
+#include "lib/kernels/avx512/vec.h"
+
+#define PIECES        4 /* of 16 bytes in a vector */
+#define PANEL_VECTORS 2 /* outputs of a panel, in vectors */
+#define PANEL_ROWS                                                                                 \
+    6 /* of a register tile: 12 integer sums, 12 float sums, 2 weights, 1 activation */
+#define WIDE_SHIFT 0 /* codes of eight bits plus 128: the correction of Q8_0's form */
+
+typedef __m512i vq;
+
+static ALWAYS_INLINE vq vq_set1(char c)
+{
+    return _mm512_set1_epi8(c);
+}
+
+static ALWAYS_INLINE vq vq_set_words(int32_t word)
+{
+    return _mm512_set1_epi32(word);
+}
+
+static ALWAYS_INLINE vq vq_load(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+static ALWAYS_INLINE void vq_store(void *p, vq v)
+{
+    _mm512_storeu_si512(p, v);
+}
+
+static ALWAYS_INLINE __m128i piece_at(const uint8_t *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+/* 16 bytes from each address. */
+static ALWAYS_INLINE vq vq_pieces(const uint8_t *const p[PIECES])
+{
+    vq v = _mm512_castsi128_si512(piece_at(p[0]));
+    v = _mm512_inserti32x4(v, piece_at(p[1]), 1);
+    v = _mm512_inserti32x4(v, piece_at(p[2]), 2);
+    return _mm512_inserti32x4(v, piece_at(p[3]), 3);
+}
+
+/* The same bytes in every piece. */
+static ALWAYS_INLINE vq vq_repeat(const void *p)
+{
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(p));
+}
+
+static ALWAYS_INLINE vq vq_low_nibbles(vq v)
+{
+    return _mm512_and_si512(v, _mm512_set1_epi8(15));
+}
+
+static ALWAYS_INLINE vq vq_high_nibbles(vq v)
+{
+    return vq_low_nibbles(_mm512_srli_epi16(v, 4));
+}
+
+/* In every piece: bytes of `table` by the indices `at`. */
+static ALWAYS_INLINE vq vq_lookup(vq table, vq at)
+{
+    return _mm512_shuffle_epi8(table, at);
+}
+
+static ALWAYS_INLINE vq vq_add(vq a, vq b)
+{
+    return _mm512_add_epi8(a, b);
+}
+
+static ALWAYS_INLINE vq vq_and(vq a, vq b)
+{
+    return _mm512_and_si512(a, b);
+}
+
+static ALWAYS_INLINE vq vq_or(vq a, vq b)
+{
+    return _mm512_or_si512(a, b);
+}
+
+/* Byte i of piece p: `value` if bit i of bits[p] is set, else 0. */
+static ALWAYS_INLINE vq vq_bits(const uint16_t bits[PIECES], char value)
+{
+    uint64_t mask = (uint64_t)bits[0] | (uint64_t)bits[1] << 16 | (uint64_t)bits[2] << 32 |
+                    (uint64_t)bits[3] << 48;
+    return _mm512_maskz_mov_epi8(mask, _mm512_set1_epi8(value));
+}
+
+/* Signed codes of eight bits in the form that dots_add wants. */
+static ALWAYS_INLINE vq vq_wide(vq v)
+{
+    return _mm512_xor_si512(v, _mm512_set1_epi8((char)0x80));
+}
+
+/* ---- dot products: 32-bit lanes are sums of four products ---- */
+
+struct dots {
+    __m512i sum;
+};
+
+static ALWAYS_INLINE struct dots dots_start(__m512i sum)
+{
+    return (struct dots){sum};
+}
+
+static ALWAYS_INLINE void dots_add(const bool wide, struct dots *d, vq w, vq x)
+{
+    (void)wide;
+    d->sum = _mm512_dpbusd_epi32(d->sum, w, x);
+}
+
+/* After at most four vectors. */
+static ALWAYS_INLINE void dots_fold(const bool wide, struct dots *d)
+{
+    (void)wide;
+    (void)d;
+}
+
+/* Adds the four lanes of each piece; the result is in the order of the pieces. */
+static ALWAYS_INLINE __m512i dots_join(const struct dots g[4])
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(g[0].sum, g[1].sum),
+                                 _mm512_unpackhi_epi32(g[0].sum, g[1].sum));
+    __m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(g[2].sum, g[3].sum),
+                                 _mm512_unpackhi_epi32(g[2].sum, g[3].sum));
+    __m512i s = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    return _mm512_permutexvar_epi32(order, s);
+}
+
+/* ---- integers ---- */
+
+typedef __m512i vi;
+
+static ALWAYS_INLINE vi vi_set1(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+
+static ALWAYS_INLINE vi vi_load(const int32_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+static ALWAYS_INLINE vi vi_add(vi a, vi b)
+{
+    return _mm512_add_epi32(a, b);
+}
+
+static ALWAYS_INLINE vi vi_sub(vi a, vi b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+
+static ALWAYS_INLINE vi vi_shift_right(vi a, const int bits)
+{
+    return _mm512_srai_epi32(a, (unsigned)bits);
+}
+
+static ALWAYS_INLINE vi vi_shift_left(vi a, const int bits)
+{
+    return _mm512_slli_epi32(a, (unsigned)bits);
+}
+
+static ALWAYS_INLINE vi vi_max(vi a, vi b)
+{
+    return _mm512_max_epi32(a, b);
+}
+
+static ALWAYS_INLINE vf vi_to_float(vi a)
+{
+    return _mm512_cvtepi32_ps(a);
+}
+
+static ALWAYS_INLINE vf vi_as_float(vi a)
+{
+    return _mm512_castsi512_ps(a);
+}
+
+/* c - a * b */
+static ALWAYS_INLINE vf vf_subtract_product(vf a, vf b, vf c)
+{
+    return _mm512_fnmadd_ps(a, b, c);
+}
+
+/* The 16-bit numbers, the bytes at 16 addresses. */
+static ALWAYS_INLINE vf vf_halves_at(const uint8_t *const p[VL])
+{
+    return _mm512_cvtph_ps(_mm256_setr_epi16(
+        (short)load_u16(p[0]), (short)load_u16(p[1]), (short)load_u16(p[2]), (short)load_u16(p[3]),
+        (short)load_u16(p[4]), (short)load_u16(p[5]), (short)load_u16(p[6]), (short)load_u16(p[7]),
+        (short)load_u16(p[8]), (short)load_u16(p[9]), (short)load_u16(p[10]),
+        (short)load_u16(p[11]), (short)load_u16(p[12]), (short)load_u16(p[13]),
+        (short)load_u16(p[14]), (short)load_u16(p[15])));
+}
+
+static ALWAYS_INLINE vi vi_bytes_at(const uint8_t *const p[VL])
+{
+    return _mm512_cvtepu8_epi32(
+        _mm_setr_epi8((char)*p[0], (char)*p[1], (char)*p[2], (char)*p[3], (char)*p[4], (char)*p[5],
+                      (char)*p[6], (char)*p[7], (char)*p[8], (char)*p[9], (char)*p[10],
+                      (char)*p[11], (char)*p[12], (char)*p[13], (char)*p[14], (char)*p[15]));
+}
+
+/* Half h (of 8 lanes). */
+static ALWAYS_INLINE __m256 vf_eight(vf v, const int h)
+{
+    return h == 0 ? _mm512_castps512_ps256(v) : _mm512_extractf32x8_ps(v, 1);
+}
+
+/* 16 bytes at `at` of 16 rows: out[g] is 32-bit word g of every row. */
+static ALWAYS_INLINE void vq_transpose(const uint8_t *const row[VL], size_t at, vq out[4])
+{
+    vq z[4];
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        const uint8_t *const p[PIECES] = {row[i] + at, row[4 + i] + at, row[8 + i] + at,
+                                          row[12 + i] + at};
+        z[i] = vq_pieces(p);
+    }
+    vq a = _mm512_unpacklo_epi32(z[0], z[1]), b = _mm512_unpackhi_epi32(z[0], z[1]);
+    vq c = _mm512_unpacklo_epi32(z[2], z[3]), d = _mm512_unpackhi_epi32(z[2], z[3]);
+    out[0] = _mm512_unpacklo_epi64(a, c);
+    out[1] = _mm512_unpackhi_epi64(a, c);
+    out[2] = _mm512_unpacklo_epi64(b, d);
+    out[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+#endif

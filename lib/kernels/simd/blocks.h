@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Template of products with blocks that have one scale (and perhaps a minimum) per 32 elements or
+ * more; included once per instruction set, after bytes.h. A type is an unpack step
+ * (blocks_unpack.h).
+ *
+ * For one row (decode), vectors run along k: STEP blocks at a time give STEP terms, which are added
+ * to the eight partial sums, lane p for sum p. Several rows (prefill): blocks_panel.h. */
+#include "lib/kernels/simd/blocks_unpack.h"
+
+#define STEP            (4 * PIECES) /* blocks: one per 32-bit lane of a vector */
+#define STEP_GROUPS     (STEP / ACT_GROUP)
+#define BLOCK_AHEAD     4096 /* bytes of weights prefetched ahead */
+#define OUTPUTS         8    /* whose partial sums are joined at once */
+#define GROUP_BYTES_MAX 136
+
+/* Bytes of four blocks of 32. */
+static ALWAYS_INLINE size_t group_bytes(const struct block_type t)
+{
+    return (size_t)t.bytes * (GROUP_SIZE / t.elems);
+}
+
+/* Where the scale of block b of a row (or of a part that begins with a group) is. */
+static ALWAYS_INLINE size_t scale_at(const struct block_type t, uint32_t b)
+{
+    return (size_t)(b * QK / t.elems) * t.bytes;
+}
+
+/* The terms of STEP blocks before the activation's scale. */
+static ALWAYS_INLINE vf step_terms(const struct block_type t,
+                                   const uint8_t *const group[STEP_GROUPS], const int8_t *x,
+                                   const int32_t *corr)
+{
+    struct dots dot[4];
+    const uint8_t *scale[VL];
+    UNROLL for (int v = 0; v < 4; v++)
+    {
+        vq lo, hi;
+        const int g = v * PIECES / ACT_GROUP, first = v * PIECES % ACT_GROUP;
+        const int8_t *xs = x + g * GROUP_SIZE + first * 16;
+        block_unpack(t, group[g], first, &lo, &hi);
+        dot[v] = dots_start(vi_set1(0));
+        dots_add(t.wide, &dot[v], lo, vq_load(xs));
+        dots_add(t.wide, &dot[v], hi, vq_load(xs + 16 * ACT_GROUP));
+        dots_fold(t.wide, &dot[v]);
+    }
+    UNROLL for (int b = 0; b < STEP; b++) scale[b] =
+        group[b / ACT_GROUP] + scale_at(t, (uint32_t)b % ACT_GROUP);
+    vi sum = dots_join(dot);
+    if (t.shift != NO_SHIFT)
+        sum = vi_add(sum, vi_shift_right(vi_load(corr), t.shift));
+    vf term = vf_mul(vi_to_float(sum), block_scales(t, scale));
+    if (t.minimums) /* low: -1 times the sum of the activations, the correction / 128 */
+        term = vf_subtract_product(block_minimums(scale),
+                                   vi_to_float(vi_shift_right(vi_load(corr), 7)), term);
+    return term;
+}
+
+static ALWAYS_INLINE __m256i eight_mask(uint32_t n)
+{
+    static const int32_t table[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return _mm256_loadu_si256((const __m256i *)(const void *)(table + 8 - n));
+}
+
+/* Adds the terms of the first n blocks to the partial sums. */
+static ALWAYS_INLINE __m256 add_some(__m256 acc, vf term, const float *dx, uint32_t n)
+{
+    UNROLL for (int h = 0; h < VL / PARTS; h++)
+    {
+        uint32_t here = n < PARTS ? n : PARTS;
+        __m256 next = _mm256_fmadd_ps(vf_eight(term, h), _mm256_loadu_ps(dx + h * PARTS), acc);
+        acc = _mm256_blendv_ps(acc, next, _mm256_castsi256_ps(eight_mask(here)));
+        n -= here;
+    }
+    return acc;
+}
+
+/* The last n < STEP blocks of a row. Groups that the row does not have are read from its last part
+ * again; of an incomplete group, a copy. */
+static ALWAYS_INLINE __m256 last_blocks(const struct block_type t, const uint8_t *w, uint32_t n,
+                                        const int8_t *x, const int32_t *corr, const float *dx,
+                                        __m256 acc)
+{
+    uint8_t copy[GROUP_BYTES_MAX] = {0};
+    const uint8_t *group[STEP_GROUPS];
+    for (uint32_t g = 0; g < STEP_GROUPS; g++)
+        group[g] = g * ACT_GROUP + ACT_GROUP <= n ? w + g * group_bytes(t) : copy;
+    if (n % ACT_GROUP != 0)
+        memcpy(copy, w + n / ACT_GROUP * group_bytes(t), scale_at(t, n % ACT_GROUP));
+    return add_some(acc, step_terms(t, group, x, corr), dx, n);
+}
+
+/* The partial sums of one output. x, corr and dx are padded to ACT_PAD blocks. */
+static ALWAYS_INLINE __m256 block_sums(const struct block_type t, const uint8_t *w, uint32_t blocks,
+                                       const int8_t *x, const int32_t *corr, const float *dx)
+{
+    const size_t bytes = group_bytes(t);
+    __m256 acc = _mm256_setzero_ps();
+    uint32_t b = 0;
+    for (; b + STEP <= blocks; b += STEP, w += STEP_GROUPS * bytes) {
+        const uint8_t *group[STEP_GROUPS];
+        UNROLL for (size_t line = 0; line < STEP_GROUPS * bytes; line += 64)
+            prefetch(w, BLOCK_AHEAD + line);
+        UNROLL for (int g = 0; g < STEP_GROUPS; g++) group[g] = w + (size_t)g * bytes;
+        vf term = step_terms(t, group, x + (size_t)b * QK, corr + b);
+        UNROLL for (int h = 0; h < VL / PARTS; h++) acc =
+            _mm256_fmadd_ps(vf_eight(term, h), _mm256_loadu_ps(dx + b + h * PARTS), acc);
+    }
+    if (b < blocks)
+        acc = last_blocks(t, w, blocks - b, x + (size_t)b * QK, corr + b, dx + b, acc);
+    return acc;
+}
+
+/* Lane i: ((s_0 + s_1) + (s_2 + s_3)) + ((s_4 + s_5) + (s_6 + s_7)) of s = p[i]. */
+static ALWAYS_INLINE __m256 join_sums(const __m256 p[OUTPUTS])
+{
+    __m256 lo = _mm256_hadd_ps(_mm256_hadd_ps(p[0], p[1]), _mm256_hadd_ps(p[2], p[3]));
+    __m256 hi = _mm256_hadd_ps(_mm256_hadd_ps(p[4], p[5]), _mm256_hadd_ps(p[6], p[7]));
+    return _mm256_add_ps(_mm256_permute2f128_ps(lo, hi, 0x20),
+                         _mm256_permute2f128_ps(lo, hi, 0x31));
+}
+
+static ALWAYS_INLINE void block_row(const struct block_type t, const struct kernel_matrix *w,
+                                    uint32_t n_begin, uint32_t n_end, const uint8_t *x, float *y)
+{
+    const float *dx = (const float *)(const void *)(x + act_scale_offset(w->k));
+    const int32_t *corr = (const int32_t *)(const void *)(x + act_corr_offset(w->k));
+    __m256 sums[OUTPUTS];
+    for (int i = 0; i < OUTPUTS; i++)
+        sums[i] = _mm256_setzero_ps();
+    for (uint32_t j = n_begin; j < n_end; j += OUTPUTS) {
+        uint32_t outputs = n_end - j < OUTPUTS ? n_end - j : OUTPUTS;
+        for (uint32_t i = 0; i < outputs; i++) {
+            const uint8_t *row = (const uint8_t *)w->data + (size_t)(j + i) * w->row_bytes;
+            sums[i] = block_sums(t, row, w->k / QK, (const int8_t *)x, corr, dx);
+        }
+        _mm256_maskstore_ps(y + j, eight_mask(outputs), join_sums(sums));
+    }
+}
+
+#include "lib/kernels/simd/blocks_panel.h"
+
+/* One copy of the code per type, so that its properties are constants. */
+#define BLOCK_PRODUCT(NAME)                                                                        \
+    static __attribute__((noinline)) void block_one_##NAME(const struct kernel_matrix *w,          \
+                                                           uint32_t n_begin, uint32_t n_end,       \
+                                                           const uint8_t *x, float *y)             \
+    {                                                                                              \
+        block_row(block_type_##NAME, w, n_begin, n_end, x, y);                                     \
+    }                                                                                              \
+    static __attribute__((noinline)) void block_many_##NAME(                                       \
+        const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const uint8_t *x,         \
+        size_t x_stride, uint32_t rows, float *y, size_t y_stride)                                 \
+    {                                                                                              \
+        block_panels(block_type_##NAME, w, n_begin, n_end, x, x_stride, rows, y, y_stride);        \
+    }                                                                                              \
+    static void block_product_##NAME(const struct kernel_matrix *w, uint32_t n_begin,              \
+                                     uint32_t n_end, const void *x, size_t x_stride,               \
+                                     uint32_t rows, float *y, size_t y_stride)                     \
+    {                                                                                              \
+        if (rows < BLOCK_FEW)                                                                      \
+            for (uint32_t r = 0; r < rows; r++)                                                    \
+                block_one_##NAME(w, n_begin, n_end, (const uint8_t *)x + r * x_stride,             \
+                                 y + r * y_stride);                                                \
+        else                                                                                       \
+            block_many_##NAME(w, n_begin, n_end, x, x_stride, rows, y, y_stride);                  \
+    }
+BLOCK_TYPES(BLOCK_PRODUCT)
+
+/* The product with blocks of `type`, or NULL. */
+static kernel_matmul_fn *block_product(enum tensor_type type)
+{
+    switch (type) {
+#define BLOCK_CASE(NAME)                                                                           \
+    case TENSOR_##NAME: return block_product_##NAME;
+        BLOCK_TYPES(BLOCK_CASE)
+    default: return NULL;
+    }
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Template, included by blocks.h: unpack steps of blocks with one scale per 32 elements or more. The
+ * blocks are described in lib/tensor/unpack/legacy.c and fp4.c. A type is a row of BLOCK_TYPES, its
+ * properties, and a function. */
+
+#define BLOCK_TYPES(X) X(IQ4_NL) X(MXFP4) X(Q4_1) X(Q5_0) X(Q5_1) X(Q1_0) X(Q2_0)
+
+#define NO_SHIFT (-1)
+
+enum block_scale { SCALE_F16, SCALE_E8M0 };
+
+struct block_type {
+    enum tensor_type type;
+    enum block_scale scale;
+    uint32_t elems, bytes;
+    int shift;     /* codes are more than elements: add the activation's correction >> shift */
+    bool minimums; /* an F16 after the scale */
+    bool wide;     /* codes of eight bits (vq_wide); others are unsigned and at most 32 */
+};
+
+/* The functions: codes of PIECES blocks of 32, from block `first` of the four blocks at p on: the first
+ * 16 elements of each, and the last 16. */
+
+/* 16 bytes at `at` of each block. */
+static ALWAYS_INLINE vq pieces_of(const struct block_type t, const uint8_t *p, const int first,
+                                  const size_t at)
+{
+    const uint8_t *piece[PIECES];
+    UNROLL for (int i = 0; i < PIECES; i++) piece[i] = p + (size_t)(first + i) * t.bytes + at;
+    return vq_pieces(piece);
+}
+
+static ALWAYS_INLINE void nibbles_at(const struct block_type t, const uint8_t *p, const int first,
+                                     const size_t at, vq *lo, vq *hi)
+{
+    vq v = pieces_of(t, p, first, at);
+    *lo = vq_low_nibbles(v);
+    *hi = vq_high_nibbles(v);
+}
+
+/* Adds the fifth bits, 32 of each block. */
+static ALWAYS_INLINE void fifth_bits_at(const struct block_type t, const uint8_t *p,
+                                        const int first, const size_t at, vq *lo, vq *hi)
+{
+    uint16_t low[PIECES], high[PIECES];
+    UNROLL for (int i = 0; i < PIECES; i++)
+    {
+        low[i] = load_u16(p + (size_t)(first + i) * t.bytes + at);
+        high[i] = load_u16(p + (size_t)(first + i) * t.bytes + at + 2);
+    }
+    *lo = vq_or(*lo, vq_bits(low, 16));
+    *hi = vq_or(*hi, vq_bits(high, 16));
+}
+
+#define BLOCK_TYPE(NAME, scale, elems, bytes, shift, minimums, wide)                               \
+    static const struct block_type block_type_##NAME = {TENSOR_##NAME, scale,    elems, bytes,     \
+                                                        shift,         minimums, wide};
+BLOCK_TYPE(IQ4_NL, SCALE_F16, 32, 18, WIDE_SHIFT, false, true)
+BLOCK_TYPE(MXFP4, SCALE_E8M0, 32, 17, 3, false, false) /* plus 16 */
+BLOCK_TYPE(Q4_1, SCALE_F16, 32, 20, NO_SHIFT, true, false)
+BLOCK_TYPE(Q5_0, SCALE_F16, 32, 22, 3, false, false) /* plus 16 */
+BLOCK_TYPE(Q5_1, SCALE_F16, 32, 24, NO_SHIFT, true, false)
+BLOCK_TYPE(Q1_0, SCALE_F16, 128, 18, 7, false, false) /* plus 1 */
+BLOCK_TYPE(Q2_0, SCALE_F16, 64, 18, 7, false, false)  /* plus 1 */
+
+static ALWAYS_INLINE void block_unpack_IQ4_NL(const uint8_t *p, const int first, vq *lo, vq *hi)
+{
+    const vq table = vq_wide(vq_repeat(unpack_iq4_values));
+    nibbles_at(block_type_IQ4_NL, p, first, 2, lo, hi);
+    *lo = vq_lookup(table, *lo);
+    *hi = vq_lookup(table, *hi);
+}
+
+static ALWAYS_INLINE void block_unpack_MXFP4(const uint8_t *p, const int first, vq *lo, vq *hi)
+{
+    const vq table = vq_add(vq_repeat(unpack_fp4_values), vq_set1(16));
+    nibbles_at(block_type_MXFP4, p, first, 1, lo, hi);
+    *lo = vq_lookup(table, *lo);
+    *hi = vq_lookup(table, *hi);
+}
+
+static ALWAYS_INLINE void block_unpack_Q4_1(const uint8_t *p, const int first, vq *lo, vq *hi)
+{
+    nibbles_at(block_type_Q4_1, p, first, 4, lo, hi);
+}
+
+static ALWAYS_INLINE void block_unpack_Q5_0(const uint8_t *p, const int first, vq *lo, vq *hi)
+{
+    nibbles_at(block_type_Q5_0, p, first, 6, lo, hi);
+    fifth_bits_at(block_type_Q5_0, p, first, 2, lo, hi);
+}
+
+static ALWAYS_INLINE void block_unpack_Q5_1(const uint8_t *p, const int first, vq *lo, vq *hi)
+{
+    nibbles_at(block_type_Q5_1, p, first, 8, lo, hi);
+    fifth_bits_at(block_type_Q5_1, p, first, 4, lo, hi);
+}
+
+static ALWAYS_INLINE void block_unpack_Q1_0(const uint8_t *p, const int first, vq *lo, vq *hi)
+{
+    uint16_t low[PIECES], high[PIECES];
+    UNROLL for (int i = 0; i < PIECES; i++)
+    {
+        low[i] = load_u16(p + 2 + 4 * (first + i));
+        high[i] = load_u16(p + 4 + 4 * (first + i));
+    }
+    *lo = vq_bits(low, 2);
+    *hi = vq_bits(high, 2);
+}
+
+/* Pairs of bits of four elements per byte, in the bytes of those elements. */
+static ALWAYS_INLINE vq spread_pairs(vq v)
+{
+    static const uint8_t first[16] = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
+    static const uint8_t second[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+    const vq low = vq_set_words(0x0000ffff), high = vq_set_words((int32_t)0xffff0000);
+    const vq even = vq_set_words(0x00ff00ff), odd = vq_set_words((int32_t)0xff00ff00);
+    v = vq_or(vq_and(vq_low_nibbles(v), low), vq_and(vq_high_nibbles(v), high));
+    return vq_or(vq_and(vq_lookup(vq_repeat(first), v), even),
+                 vq_and(vq_lookup(vq_repeat(second), v), odd));
+}
+
+static ALWAYS_INLINE void block_unpack_Q2_0(const uint8_t *p, const int first, vq *lo, vq *hi)
+{
+    /* of every second piece, the other half of the same 16 bytes */
+#define EACH_FOUR(a, b, c, d) a, a, a, a, b, b, b, b, c, c, c, c, d, d, d, d
+    static const uint8_t low[64] = {EACH_FOUR(0, 1, 2, 3), EACH_FOUR(8, 9, 10, 11),
+                                    EACH_FOUR(0, 1, 2, 3), EACH_FOUR(8, 9, 10, 11)};
+    static const uint8_t high[64] = {EACH_FOUR(4, 5, 6, 7), EACH_FOUR(12, 13, 14, 15),
+                                     EACH_FOUR(4, 5, 6, 7), EACH_FOUR(12, 13, 14, 15)};
+#undef EACH_FOUR
+    const uint8_t *piece[PIECES];
+    UNROLL for (int i = 0; i < PIECES; i++) piece[i] = p + (size_t)(first + i) / 2 * 18 + 2;
+    vq v = vq_pieces(piece);
+    *lo = spread_pairs(vq_lookup(v, vq_load(low)));
+    *hi = spread_pairs(vq_lookup(v, vq_load(high)));
+}
+
+static ALWAYS_INLINE void block_unpack(const struct block_type t, const uint8_t *p, const int first,
+                                       vq *lo, vq *hi)
+{
+    switch (t.type) {
+#define BLOCK_UNPACK(NAME)                                                                         \
+    case TENSOR_##NAME: block_unpack_##NAME(p, first, lo, hi); break;
+        BLOCK_TYPES(BLOCK_UNPACK)
+    default: break;
+    }
+}
+
+/* The scales at VL addresses. */
+static ALWAYS_INLINE vf block_scales(const struct block_type t, const uint8_t *const p[VL])
+{
+    if (t.scale == SCALE_F16)
+        return vf_halves_at(p);
+    /* 2^(e - 128): the larger number is the right one for normal and for subnormal results */
+    vi e = vi_bytes_at(p);
+    return vi_as_float(
+        vi_max(vi_shift_left(vi_sub(e, vi_set1(1)), 23), vi_shift_left(vi_add(e, vi_set1(1)), 21)));
+}
+
+static ALWAYS_INLINE vf block_minimums(const uint8_t *const p[VL])
+{
+    const uint8_t *at[VL];
+    UNROLL for (int i = 0; i < VL; i++) at[i] = p[i] + 2;
+    return vf_halves_at(at);
+}

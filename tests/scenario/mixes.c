@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Invariant 1 with files whose experts are of several types, or of a type other than the demo
+ * model's: the same text with a quarter of the experts, in chunks of any size, with the
+ * generic kernels, and when processes are killed. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/harness.h"
+
+#define SYNTH_MS  60000
+#define FINISH_MS 60000
+#define TOKENS    160
+
+static char model[PATH_MAX];
+static struct text expected;
+
+/* 48 experts whose rows are super-blocks, on an engine that holds all of them. */
+static void make(const char *mix)
+{
+    struct command c;
+    snprintf(model, sizeof model, "%s/%s.gguf", test_dir(), mix);
+    command_run(&c, NULL, SYNTH_MS,
+                (const char *const[]){"synth", "-q", "-o", model, "tiny", "layers=3", "hidden=256",
+                                      "head_size=64", "expert_inner=256", "--type", mix, NULL});
+    CHECK(c.status == 0, "synth: %.300s", c.err);
+    command_free(&c);
+    struct engine *e = engine_new();
+    engine_start(e,
+                 (const char *const[]){"-m", model, "--resident-experts=100", "--threads=1", NULL});
+    engine_generate(e, test_prompt(1), TOKENS, &expected);
+    engine_stop(e);
+}
+
+static void check(struct text *got, const char *what)
+{
+    text_check_same(&expected, got, what);
+    text_free(got);
+}
+
+static struct engine *start_scarce(const char *option)
+{
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", model, "--resident-experts=25", option, NULL});
+    return e;
+}
+
+static void same_text(const char *option)
+{
+    struct engine *e = start_scarce(option);
+    struct text got;
+    engine_generate(e, test_prompt(1), TOKENS, &got);
+    check(&got, option);
+    CHECK(engine_counter(e, "cache", "evictions") > 0, "no evictions");
+    engine_stop(e);
+}
+
+static void kills(void)
+{
+    static const char *const services[] = {"cache", "loader", "compute"};
+    struct engine *e = start_scarce("--threads=2");
+    unsigned landed = 0;
+    for (unsigned i = 0; i < ARRAY_LEN(services); i++) {
+        struct text got;
+        pid_t pid = engine_pid(e, services[i], 0, 0);
+        struct generation *g = generation_start(e, test_prompt(1), TOKENS);
+        uint64_t deadline = deadline_in(FINISH_MS);
+        while (generation_tokens(g) < 10 + 20 * i && !generation_done(g))
+            CHECK(deadline_tick(deadline), "no tokens");
+        landed += !generation_done(g);
+        kill(pid, SIGKILL);
+        engine_pid(e, services[i], 0, pid);
+        generation_finish(g, FINISH_MS, &got);
+        check(&got, services[i]);
+    }
+    CHECK(landed > 0, "no kill hit a running generation");
+    test_note("%u of %zu kills hit a running generation", landed, ARRAY_LEN(services));
+    engine_stop(e);
+}
+
+static void run(const char *mix)
+{
+    make(mix);
+    same_text("--threads=2");
+    same_text("--prefill-chunk=7");
+    same_text("--isa=generic"); /* the others: tests/unit/lib/kernels/bits_test.c */
+    kills();
+    text_free(&expected);
+}
+
+static void q4_k_m(void)
+{
+    run("Q4_K_M");
+}
+
+static void mxfp4(void)
+{
+    run("MXFP4");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {ROW(q4_k_m), ROW(mxfp4)};
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
