@@ -204,6 +204,49 @@ static void bench_variants(void)
     command_free(&c);
 }
 
+/* A test of bench -d: its name, depth and accesses, each with 8 layers and 4 experts. */
+static void check_depth_test(const json_t *test, const char *name, uint64_t depth, uint64_t tokens)
+{
+    const char *named = lookup_text(test, "test");
+    CHECK(strcmp(named, name) == 0, "test %s instead of %s", named, name);
+    CHECK(lookup_u64(test, "depth") == depth, "%s: depth %" PRIu64, name,
+          lookup_u64(test, "depth"));
+    const json_t *sample = at(test, "samples", 0);
+    CHECK(json_number_value(json_object_get(sample, "tps")) > 0, "%s: no rate", name);
+    CHECK(json_number_value(json_object_get(sample, "tokens")) == (double)tokens,
+          "%s: %g tokens computed instead of %" PRIu64, name,
+          json_number_value(json_object_get(sample, "tokens")), tokens);
+}
+
+/* The context of a depth is in the engine before the test, and belongs to no test: a test computes
+ * its own tokens. Decode is the step of one prompt token and 12 more. */
+static void bench_depth(void)
+{
+    static const char *const interleave[] = {NULL, "--interleave=4"};
+    for (size_t i = 0; i < ARRAY_LEN(interleave); i++) {
+        struct command c;
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"bench", "-m", test_model(), "-p", "20", "-n", "12", "-r",
+                                          "1", "-d", "0,300,90", "--threads", "1", "-o", "json",
+                                          interleave[i], NULL});
+        expect(&c, 0);
+        json_t *doc = json_loads(c.out, 0, NULL);
+        CHECK(doc, "not JSON: %.200s", c.out);
+        const json_t *variant = at(doc, "variants", 0);
+        CHECK(json_array_size(json_object_get(variant, "tests")) == 6, "not six tests");
+        check_depth_test(at(variant, "tests", 0), "pp20", 0, 20);
+        check_depth_test(at(variant, "tests", 1), "tg12", 0, 13);
+        check_depth_test(at(variant, "tests", 2), "pp20 @ d300", 300, 20);
+        check_depth_test(at(variant, "tests", 3), "tg12 @ d300", 300, 13);
+        check_depth_test(at(variant, "tests", 4), "pp20 @ d90", 90, 20);
+        check_depth_test(at(variant, "tests", 5), "tg12 @ d90", 90, 13);
+        CHECK(json_integer_value(at(json_object_get(doc, "settings"), "depths", 1)) == 300,
+              "the settings do not list the depths");
+        json_decref(doc);
+        command_free(&c);
+    }
+}
+
 /* The slices of a sample add up to its time, and to its tokens except those decoded before the
  * first slice. */
 static void check_slices(const json_t *sample, uint64_t tokens)
@@ -320,17 +363,22 @@ static void bench_forms(void)
     CHECK(command_lines(c.out) == 3, "not a heading and two variants: %s", c.out);
     CHECK(strstr(c.out, "\"eviction=fifo\",tg8"), "no variant with fifo: %s", c.out);
     command_free(&c);
-    static const char *const bad[][2] = {{"--vary", "nothing=1,2"},
+    static const char *const bad[][4] = {{"--vary", "nothing=1,2"},
                                          {"--resident-experts", "50,lots"},
                                          {"--compare", "1,2"},
                                          {"--variant", "label=a;preset"},
                                          {"--variant", "resident_experts=lots"},
                                          {"-n", "-1"},
+                                         {"-d", "128,-1"},
+                                         {"-d", "128,128"},
+                                         {"-d", "59999"},
+                                         {"-d", "1,"},
+                                         {"-d", "128", "--keep-kv", "0"},
                                          {"--text", "/nowhere"}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         command_run(&c, NULL, END_MS,
                     (const char *const[]){"bench", "-m", test_model(), "-r", "1", bad[i][0],
-                                          bad[i][1], NULL});
+                                          bad[i][1], bad[i][2], bad[i][3], NULL});
         expect(&c, 2);
         CHECK(command_lines(c.err) == 1, "not one line: %.200s", c.err);
         command_free(&c);
@@ -478,6 +526,7 @@ int main(int argc, char **argv)
         {"bench_variants", bench_variants},
         {"bench_explicit_variants", bench_explicit_variants},
         {"bench_interleave", bench_interleave},
+        {"bench_depth", bench_depth},
         {"bench_forms", bench_forms},
         {"forced_tokens", forced_tokens},
         {"doctor_json", doctor_json},

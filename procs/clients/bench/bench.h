@@ -18,8 +18,17 @@
 #define BENCH_COMPARISONS_MAX 32u
 #define BENCH_REPETITIONS_MAX STATISTICS_SAMPLES_MAX
 #define BENCH_LABEL_BYTES     160u
+#define BENCH_DEPTHS_MAX      16u
+#define BENCH_TESTS_MAX       (2 * BENCH_DEPTHS_MAX)
+#define BENCH_TOKENS_MAX      60000 /* of a sequence: they are sent in one request */
 
-enum bench_test { TEST_PREFILL, TEST_DECODE, TEST__COUNT };
+enum test_kind { TEST_PREFILL, TEST_DECODE, TEST__COUNT };
+
+/* A test: prefill or decode after a context of `depth` tokens. */
+struct test {
+    enum test_kind kind;
+    int64_t depth;
+};
 
 /* Result of one test in one variant and repetition. */
 struct sample {
@@ -37,8 +46,8 @@ struct sample {
 
 struct variant {
     struct params params;
-    char label[BENCH_LABEL_BYTES];       /* the parameters that differ from other variants */
-    struct sample *samples[TEST__COUNT]; /* one per repetition */
+    char label[BENCH_LABEL_BYTES];           /* the parameters that differ from other variants */
+    struct sample *samples[BENCH_TESTS_MAX]; /* per test, one per repetition */
 };
 
 struct comparison {
@@ -48,6 +57,10 @@ struct comparison {
 struct bench {
     const char *model;
     int64_t prompt, tokens, repetitions, warmup;
+    int64_t depth[BENCH_DEPTHS_MAX]; /* of -d, in the order given */
+    uint32_t depth_count;
+    struct test test[BENCH_TESTS_MAX]; /* in run order */
+    uint32_t test_count;
     int64_t warmup_tokens; /* of the decode test in a warm-up round; < 0: same as measured */
     int64_t slice_tokens;  /* tokens per slice; 0: each variant decodes without interruption */
     int64_t seed;
@@ -89,17 +102,24 @@ void variants_free(struct bench *b);
 /* Adds a comparison "A,B" of two variants by number, from 1. */
 int comparison_add(struct bench *b, const char *text, struct error *error);
 
-bool test_wanted(const struct bench *b, enum bench_test test);
-void test_name(const struct bench *b, enum bench_test test, char name[32]);
+/* The depths of "4096,16384". */
+int depths_parse(struct bench *b, const char *text, struct error *error);
+/* Makes the list of tests from depths and sizes. */
+void tests_make(struct bench *b);
+int64_t tests_deepest(const struct bench *b);
+#define TEST_NAME_BYTES 48
+void test_name(const struct bench *b, const struct test *test, char name[TEST_NAME_BYTES]);
 
 /* ---- measure.c ---- */
 
 /* Tokens of one repetition or warm-up round. */
 struct tokens {
-    uint32_t *ids; /* prefill test: the prompt and one more token; then decode test: a prompt of one
-                    * token and the new tokens. Freed by the caller */
-    size_t count[TEST__COUNT];
+    uint32_t *ids; /* the context of the deepest test; prefill test: the prompt and one more token;
+                    * decode test: a prompt of one token and the new tokens */
+    uint32_t *request; /* the tokens of one request: context and test */
+    size_t context, count[TEST__COUNT];
 };
+void tokens_free(struct tokens *t);
 
 /* Starts the engine of a variant and takes b->snapshot from it. number: index of the variant. */
 int variant_open(struct bench *b, const struct variant *variant, uint32_t number, struct session *s,
@@ -109,17 +129,21 @@ int variant_warm_up(const struct bench *b, struct session *s, struct error *erro
  * tokens. */
 int repetition_tokens(const struct bench *b, int64_t repetition, int64_t warmup, struct tokens *t,
                       struct error *error);
-/* Runs one test. out NULL: not measured. */
-int run_test(const struct bench *b, struct session *s, const struct tokens *t, enum bench_test test,
-             struct sample *out, struct error *error);
+/* Computes the context of a test: the engine keeps its keys and values for the test. */
+int context_fill(const struct bench *b, struct session *s, const struct tokens *t,
+                 const struct test *test, struct error *error);
+/* Runs one test, the context included. out NULL: not measured. */
+int run_test(const struct bench *b, struct session *s, const struct tokens *t,
+             const struct test *test, struct sample *out, struct error *error);
 
 /* The same in steps. sequence_ended: -1 when the sequence did not complete; it then frees the
  * result. */
 int sequence_start(const struct bench *b, struct session *s, const struct tokens *t,
-                   enum bench_test test, uint64_t *id, struct error *error);
+                   const struct test *test, uint64_t *id, struct error *error);
 int sequence_ended(struct stream_result *result, struct error *error);
-void sample_take(struct sample *out, const struct stream_result *result, const json_t *before,
-                 const json_t *after, enum bench_test test);
+/* -1 when the engine did not keep the test's context. */
+int sample_take(struct sample *out, const struct stream_result *result, const json_t *before,
+                const json_t *after, const struct test *test, struct error *error);
 
 /* Runs all repetitions of all variants; progress goes to stderr. */
 int measure_all(struct bench *b, struct error *error);

@@ -25,13 +25,11 @@
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/token_stream.h"
 
-#define TOKENS_MAX 60000 /* per test: they are sent in one request */
-
 static void usage(FILE *out)
 {
     fprintf(
         out,
-        "usage: sluice bench -m FILE [-p 512] [-n 128] [-r 5] [options]\n"
+        "usage: sluice bench -m FILE [-p 512] [-n 128] [-d 0] [-r 5] [options]\n"
         "\n"
         "Measures prefill and decode. Every combination of listed values is a variant; each\n"
         "repetition runs every variant once, each in a private engine, on the same tokens.\n"
@@ -39,6 +37,8 @@ static void usage(FILE *out)
         "  -m, --model FILE           the model\n"
         "  -p, --prompt N             tokens of the prefill test, 0: none (default 512)\n"
         "  -n, --tokens N             steps of the decode test, 0: none (default 128)\n"
+        "  -d, --depth LIST           tokens in the context before each test (default 0): both\n"
+        "                             tests run once per depth\n"
         "  -r, --repetitions N        (default 5)\n"
         "      --budget LIST, --resident-experts LIST, --preset LIST, --throttle LIST,\n"
         "      --threads LIST         parameters of the engine, values separated by commas\n"
@@ -115,6 +115,7 @@ static const struct option options[] = {
     {"model", 1, NULL, 'm'},
     {"prompt", 1, NULL, 'p'},
     {"tokens", 1, NULL, 'n'},
+    {"depth", 1, NULL, 'd'},
     {"repetitions", 1, NULL, 'r'},
     {"output", 1, NULL, 'o'},
     {"verbose", 0, NULL, 'v'},
@@ -136,16 +137,17 @@ static int one_option(struct bench *b, struct options *o, int option, const char
 {
     switch (option) {
     case 'm': b->model = value; return 0;
-    case 'p': return option_i64("-p", value, 0, TOKENS_MAX, &b->prompt, error);
-    case 'n': return option_i64("-n", value, 0, TOKENS_MAX, &b->tokens, error);
+    case 'p': return option_i64("-p", value, 0, BENCH_TOKENS_MAX, &b->prompt, error);
+    case 'n': return option_i64("-n", value, 0, BENCH_TOKENS_MAX, &b->tokens, error);
+    case 'd': return depths_parse(b, value, error);
     case 'r': return option_i64("-r", value, 1, BENCH_REPETITIONS_MAX, &b->repetitions, error);
     case 'o': return set_output(o, value, error);
     case 'v': b->verbose = true; return 0;
     case OPT_WARMUP: return option_i64("--warmup", value, 0, 1000, &b->warmup, error);
     case OPT_WARMUP_TOKENS:
-        return option_i64("--warmup-tokens", value, 1, TOKENS_MAX, &b->warmup_tokens, error);
+        return option_i64("--warmup-tokens", value, 1, BENCH_TOKENS_MAX, &b->warmup_tokens, error);
     case OPT_INTERLEAVE:
-        return option_i64("--interleave", value, 1, TOKENS_MAX, &b->slice_tokens, error);
+        return option_i64("--interleave", value, 1, BENCH_TOKENS_MAX, &b->slice_tokens, error);
     case OPT_COLD: b->cold = true; return 0;
     case OPT_TEXT:
     case OPT_IDS:
@@ -160,13 +162,29 @@ static int one_option(struct bench *b, struct options *o, int option, const char
     }
 }
 
-/* Chooses a context for the longer test, unless one was given. */
+/* Chooses a context for the longest test, unless one was given. */
 static void choose_context(const struct bench *b, struct params *params)
 {
     int64_t max = b->prompt > b->tokens ? b->prompt : b->tokens;
+    max += tests_deepest(b);
     max = max > b->warmup_tokens ? max : b->warmup_tokens;
     if (params->ctx_size == 0)
         params->ctx_size = (uint64_t)(max + 16);
+}
+
+/* What can be known without an engine. */
+static int check_depths(const struct bench *b, const struct params *params, struct error *error)
+{
+    int64_t deepest = tests_deepest(b), longest = b->prompt > b->tokens ? b->prompt : b->tokens;
+    if (deepest + longest > BENCH_TOKENS_MAX)
+        return error_set(error, ERR_BAD_INPUT,
+                         "-d: %lld tokens of context and %lld of a test are more than %d",
+                         (long long)deepest, (long long)longest, BENCH_TOKENS_MAX);
+    if (deepest > 0 && b->prompt > 0 && (params->deterministic || params->keep_kv == 0))
+        return error_set(error, ERR_BAD_INPUT,
+                         "-d: prefill after a context requires that the engine keeps keys and "
+                         "values, but --keep-kv is 0 or --deterministic is on; use -p 0");
+    return 0;
 }
 
 static int parse(struct bench *b, struct options *o, int argc, char **argv, struct error *error)
@@ -179,7 +197,7 @@ static int parse(struct bench *b, struct options *o, int argc, char **argv, stru
         params_take_args(&params, &argc, argv, error) != 0)
         return -1;
     int option;
-    while ((option = getopt_long(argc, argv, ":m:p:n:r:o:vh", options, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, ":m:p:n:d:r:o:vh", options, NULL)) != -1)
         if ((option == '?' || option == ':'
                  ? option_error("bench", option, argv, options, true, NULL, error)
                  : one_option(b, o, option, optarg, error)) != 0)
@@ -193,6 +211,9 @@ static int parse(struct bench *b, struct options *o, int argc, char **argv, stru
     if (b->slice_tokens > 0 && b->tokens == 0)
         return error_set(error, ERR_BAD_INPUT,
                          "--interleave requires the decode test, but -n is 0");
+    if (check_depths(b, &params, error) != 0)
+        return -1;
+    tests_make(b);
     choose_context(b, &params);
     if (variants_make(b, &varied, &params, error) != 0)
         return -1;
@@ -257,6 +278,7 @@ int main(int argc, char **argv)
 {
     struct bench b = {.prompt = 512,
                       .tokens = 128,
+                      .depth_count = 1,
                       .repetitions = 5,
                       .warmup = 1,
                       .warmup_tokens = -1,

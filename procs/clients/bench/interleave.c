@@ -101,25 +101,43 @@ static int open_runner(struct bench *b, struct runner *r, uint32_t number, int64
     if (variant_open(b, variant, number, &r->session, error) != 0)
         return -1;
     r->open = true;
-    r->slices = json_array();
     find_children(r, b->snapshot);
     if (variant_warm_up(b, &r->session, error) != 0 ||
         repetition_tokens(b, repetition, 0, &r->tokens, error) != 0)
         return -1;
-    int rc = run_test(
-        b, &r->session, &r->tokens, TEST_PREFILL,
-        test_wanted(b, TEST_PREFILL) ? &variant->samples[TEST_PREFILL][repetition] : NULL, error);
+    stop(r);
+    return 0;
+}
+
+static int prefill(struct bench *b, struct runner *r, const struct test *test, struct sample *out,
+                   struct error *error)
+{
+    resume_runner(r);
+    int rc = run_test(b, &r->session, &r->tokens, test, out, error);
     stop(r);
     return rc;
 }
 
-/* Runs until the first new token, from which decode time counts. Called once all variants are open:
- * a sequence that is not polled within the idle timeout is cancelled. */
-static int start_runner(struct bench *b, struct runner *r, struct error *error)
+static void forget_decode(struct runner *r)
+{
+    stream_result_free(&r->result);
+    json_decref(r->before);
+    json_decref(r->slices);
+    r->before = r->slices = NULL;
+    r->from = r->ran_ns = 0;
+    r->ended = false;
+}
+
+/* Runs until the first new token, from which decode time counts. Called once the contexts of all
+ * variants are filled: a sequence that is not polled within the idle timeout is cancelled. */
+static int start_runner(struct bench *b, struct runner *r, const struct test *test,
+                        struct error *error)
 {
     resume_runner(r);
+    forget_decode(r);
+    r->slices = json_array();
     r->before = session_stats(&r->session);
-    if (sequence_start(b, &r->session, &r->tokens, TEST_DECODE, &r->id, error) != 0)
+    if (sequence_start(b, &r->session, &r->tokens, test, &r->id, error) != 0)
         return -1;
     while (!r->ended && r->from == 0) {
         int state = stream_step(&r->session, r->id, &r->from, NULL, NULL, &r->result, error);
@@ -156,19 +174,22 @@ static int run_slice(const struct bench *b, struct runner *r, struct error *erro
     return r->ended ? sequence_ended(&r->result, error) : 0;
 }
 
-static void take_sample(const struct bench *b, struct runner *r, struct sample *out)
+static int take_sample(const struct bench *b, struct runner *r, const struct test *test,
+                       struct sample *out, struct error *error)
 {
     json_t *after = session_stats(&r->session);
-    sample_take(out, &r->result, r->before, after, TEST_DECODE);
+    int rc = sample_take(out, &r->result, r->before, after, test, error);
     out->ms = (double)r->ran_ns / NS_PER_MS;
     out->tps = 1e3 * (double)b->tokens / out->ms;
     out->stall_ms = NAN;
     out->slices = json_incref(r->slices);
     json_decref(after);
+    return rc;
 }
 
 /* Another variant is first in every round, so that none always follows the same one. */
-static int decode(struct bench *b, struct runner *runners, int64_t repetition, struct error *error)
+static int decode(struct bench *b, struct runner *runners, uint32_t test, int64_t repetition,
+                  struct error *error)
 {
     uint32_t left = b->variant_count;
     for (uint32_t round = 0; left > 0; round++)
@@ -181,7 +202,9 @@ static int decode(struct bench *b, struct runner *runners, int64_t repetition, s
                 return -1;
             if (!r->ended)
                 continue;
-            take_sample(b, r, &b->variants[number].samples[TEST_DECODE][repetition]);
+            if (take_sample(b, r, &b->test[test], &b->variants[number].samples[test][repetition],
+                            error) != 0)
+                return -1;
             stop(r); /* idle work must not run in the slices of others */
             left--;
         }
@@ -193,10 +216,39 @@ static void close_runner(struct runner *r)
     resume_runner(r);
     if (r->open)
         session_close(&r->session);
-    stream_result_free(&r->result);
-    json_decref(r->before);
-    json_decref(r->slices);
-    free(r->tokens.ids);
+    forget_decode(r);
+    tokens_free(&r->tokens);
+}
+
+/* One decode test of all variants. */
+static int interleave_decode(struct bench *b, struct runner *runners, uint32_t test,
+                             int64_t repetition, struct error *error)
+{
+    for (uint32_t i = 0; i < b->variant_count; i++) {
+        resume_runner(&runners[i]);
+        int rc = context_fill(b, &runners[i].session, &runners[i].tokens, &b->test[test], error);
+        stop(&runners[i]);
+        if (rc != 0)
+            return -1;
+    }
+    for (uint32_t i = 0; i < b->variant_count; i++)
+        if (start_runner(b, &runners[i], &b->test[test], error) != 0)
+            return -1;
+    return decode(b, runners, test, repetition, error);
+}
+
+static int one_test(struct bench *b, struct runner *runners, uint32_t test, int64_t repetition,
+                    struct error *error)
+{
+    if (b->test[test].kind == TEST_DECODE)
+        return interleave_decode(b, runners, test, repetition, error);
+    for (uint32_t i = 0; i < b->variant_count; i++) {
+        uint32_t number = (uint32_t)(((uint64_t)repetition + i) % b->variant_count);
+        if (prefill(b, &runners[number], &b->test[test],
+                    &b->variants[number].samples[test][repetition], error) != 0)
+            return -1;
+    }
+    return 0;
 }
 
 int interleave_repetition(struct bench *b, int64_t repetition, struct error *error)
@@ -209,10 +261,8 @@ int interleave_repetition(struct bench *b, int64_t repetition, struct error *err
         uint32_t number = (uint32_t)(((uint64_t)repetition + i) % b->variant_count);
         rc = open_runner(b, &runners[number], number, repetition, error);
     }
-    for (uint32_t i = 0; rc == 0 && i < b->variant_count; i++)
-        rc = start_runner(b, &runners[i], error);
-    if (rc == 0)
-        rc = decode(b, runners, repetition, error);
+    for (uint32_t test = 0; rc == 0 && test < b->test_count; test++)
+        rc = one_test(b, runners, test, repetition, error);
     for (uint32_t i = 0; i < b->variant_count; i++)
         close_runner(&runners[i]);
     free(runners);

@@ -20,19 +20,21 @@
 #define SETTLE_POLL_NS  (NS_PER_S / 10)
 #define SETTLE_LIMIT_NS (60 * NS_PER_S)
 
-/* Tokens of a test. The first new token comes from the prompt's pass: a decode of n steps has n + 1
- * new ones. */
-static size_t tokens_of(const struct bench *b, enum bench_test test, bool warmup)
+/* Tokens of a test without its context. The first new token comes from the prompt's pass: a decode
+ * of n steps has n + 1 new ones. */
+static size_t tokens_of(const struct bench *b, enum test_kind kind, bool warmup)
 {
-    if (!test_wanted(b, test))
+    if ((kind == TEST_PREFILL ? b->prompt : b->tokens) == 0)
         return 0;
     int64_t decoded = warmup && b->warmup_tokens >= 0 ? b->warmup_tokens : b->tokens;
-    return (size_t)(test == TEST_PREFILL ? b->prompt + 1 : decoded + 2);
+    return (size_t)(kind == TEST_PREFILL ? b->prompt + 1 : decoded + 2);
 }
 
+/* Warm-up rounds have no context. */
 static size_t tokens_needed(const struct bench *b, bool warmup)
 {
-    return tokens_of(b, TEST_PREFILL, warmup) + tokens_of(b, TEST_DECODE, warmup);
+    return (warmup ? 0 : (size_t)tests_deepest(b)) + tokens_of(b, TEST_PREFILL, warmup) +
+           tokens_of(b, TEST_DECODE, warmup);
 }
 
 int stream_check(const struct bench *b, struct error *error)
@@ -53,10 +55,12 @@ static int make_tokens(const struct bench *b, uint64_t number, uint32_t vocab, s
 {
     bool warmup = number >= (uint64_t)b->repetitions;
     size_t n = tokens_needed(b, warmup);
-    for (int test = 0; test < TEST__COUNT; test++)
-        t->count[test] = tokens_of(b, (enum bench_test)test, warmup);
+    for (int kind = 0; kind < TEST__COUNT; kind++)
+        t->count[kind] = tokens_of(b, (enum test_kind)kind, warmup);
+    t->context = n - t->count[TEST_PREFILL] - t->count[TEST_DECODE];
     t->ids = malloc(n * sizeof *t->ids);
-    if (!t->ids)
+    t->request = malloc(n * sizeof *t->request);
+    if (!t->ids || !t->request)
         return error_set(error, ERR_NO_MEMORY, "out of memory (%zu tokens)", n);
     if (!b->text_ids) {
         token_stream_fill((uint64_t)b->seed + number, b->stay, vocab, t->ids, n);
@@ -68,27 +72,48 @@ static int make_tokens(const struct bench *b, uint64_t number, uint32_t vocab, s
     return 0;
 }
 
-/* The request of a test: a prompt, then forced tokens. */
-static struct engine_submit request_of(const struct bench *b, const struct tokens *t,
-                                       enum bench_test test)
+void tokens_free(struct tokens *t)
+{
+    free(t->ids);
+    free(t->request);
+    t->ids = t->request = NULL;
+}
+
+/* A request of the first `prompt` tokens in t->request, then `forced` forced ones. With a context it
+ * uses the keys and values that the sequence before it left, and leaves its own. */
+static struct engine_submit request_of(const struct tokens *t, const struct test *test,
+                                       size_t prompt, size_t forced)
 {
     struct engine_submit submit;
     engine_submit_defaults(&submit);
-    submit.prompt_ids = t->ids + (test == TEST_PREFILL ? 0 : t->count[TEST_PREFILL]);
-    submit.prompt_ids_count = test == TEST_PREFILL ? (size_t)b->prompt : 1;
-    submit.forced = submit.prompt_ids + submit.prompt_ids_count;
-    submit.forced_count = t->count[test] - submit.prompt_ids_count;
-    submit.max_tokens = (int64_t)submit.forced_count;
+    submit.prompt_ids = t->request;
+    submit.prompt_ids_count = prompt;
+    submit.forced = t->request + prompt;
+    submit.forced_count = forced;
+    submit.max_tokens = (int64_t)forced;
     submit.ignore_eos = true;
-    submit.cache_prompt = false;
+    submit.cache_prompt = test->depth > 0;
     submit.sampling.temperature = 0;
     return submit;
 }
 
-int sequence_start(const struct bench *b, struct session *s, const struct tokens *t,
-                   enum bench_test test, uint64_t *id, struct error *error)
+/* Context, a prompt, then forced tokens. */
+static struct engine_submit test_request(const struct bench *b, const struct tokens *t,
+                                         const struct test *test)
 {
-    struct engine_submit submit = request_of(b, t, test);
+    size_t depth = (size_t)test->depth, count = t->count[test->kind];
+    size_t at = t->context + (test->kind == TEST_PREFILL ? 0 : t->count[TEST_PREFILL]);
+    size_t prompt = test->kind == TEST_PREFILL ? (size_t)b->prompt : 1;
+    sl_assert(depth <= t->context);
+    memcpy(t->request, t->ids, depth * sizeof *t->ids);
+    memcpy(t->request + depth, t->ids + at, count * sizeof *t->ids);
+    return request_of(t, test, depth + prompt, count - prompt);
+}
+
+int sequence_start(const struct bench *b, struct session *s, const struct tokens *t,
+                   const struct test *test, uint64_t *id, struct error *error)
+{
+    struct engine_submit submit = test_request(b, t, test);
     return stream_submit(s, &submit, id, error);
 }
 
@@ -102,13 +127,26 @@ int sequence_ended(struct stream_result *result, struct error *error)
                      : error_set(error, ERR_FAILED, "a sequence ended before its last token");
 }
 
-static int sequence(const struct bench *b, struct session *s, const struct tokens *t,
-                    enum bench_test test, struct stream_result *result, struct error *error)
+static int sequence(struct session *s, struct engine_submit *submit, struct stream_result *result,
+                    struct error *error)
 {
-    struct engine_submit submit = request_of(b, t, test);
-    if (stream_run(s, &submit, NULL, NULL, result, error) != 0)
+    if (stream_run(s, submit, NULL, NULL, result, error) != 0)
         return -1;
     return sequence_ended(result, error);
+}
+
+int context_fill(const struct bench *b, struct session *s, const struct tokens *t,
+                 const struct test *test, struct error *error)
+{
+    struct stream_result result;
+    if (test->depth == 0)
+        return 0;
+    struct engine_submit submit = test_request(b, t, test);
+    submit = request_of(t, test, (size_t)test->depth, 1);
+    if (sequence(s, &submit, &result, error) != 0)
+        return -1;
+    stream_result_free(&result);
+    return 0;
 }
 
 static double real(const json_t *stats, const char *key)
@@ -116,13 +154,14 @@ static double real(const json_t *stats, const char *key)
     return json_number_value(json_object_get(stats, key));
 }
 
-static void fill_sample(struct sample *out, const json_t *stats, enum bench_test test)
+static void fill_sample(struct sample *out, const json_t *stats, enum test_kind kind)
 {
     double prefill_tps = real(stats, "prefill_tps"), decode_tps = real(stats, "decode_tps");
-    double prompt = real(stats, "prompt_tokens"), tokens = real(stats, "tokens");
+    double prompt = real(stats, "prompt_tokens") - real(stats, "cached_tokens");
+    double tokens = real(stats, "tokens");
     double steps = tokens > 1 ? tokens - 1 : 0;
     *out = (struct sample){
-        .tps = test == TEST_PREFILL ? prefill_tps : decode_tps,
+        .tps = kind == TEST_PREFILL ? prefill_tps : decode_tps,
         .ms = 1e3 * ((prefill_tps > 0 ? prompt / prefill_tps : 0) +
                      (decode_tps > 0 ? steps / decode_tps : 0)),
         .stall_ms = real(stats, "stall_ms"),
@@ -169,23 +208,31 @@ static json_t *counters_grown(const json_t *before, const json_t *after)
     return all;
 }
 
-void sample_take(struct sample *out, const struct stream_result *result, const json_t *before,
-                 const json_t *after, enum bench_test test)
+int sample_take(struct sample *out, const struct stream_result *result, const json_t *before,
+                const json_t *after, const struct test *test, struct error *error)
 {
-    fill_sample(out, result->stats, test);
+    uint64_t kept = lookup_u64(result->stats, "cached_tokens");
+    fill_sample(out, result->stats, test->kind);
     out->counters = counters_grown(before, after);
+    /* the speed of decode is right in any case: its time begins at the first new token */
+    if (test->kind == TEST_DECODE || kept == (uint64_t)test->depth)
+        return 0;
+    return error_set(error, ERR_FAILED,
+                     "-d: the engine kept %" PRIu64 " of %" PRId64 " tokens of the context (preset "
+                     "%.40s, --keep-kv); its prefill speed is not known",
+                     kept, test->depth, out->preset);
 }
 
 /* Runs one measured sequence, with the growth of all counters. */
-static int measured(const struct bench *b, struct session *s, const struct tokens *t,
-                    enum bench_test test, struct sample *out, struct error *error)
+static int measured(struct session *s, struct engine_submit *submit, const struct test *test,
+                    struct sample *out, struct error *error)
 {
     struct stream_result result;
     json_t *before = session_stats(s);
-    int rc = sequence(b, s, t, test, &result, error);
+    int rc = sequence(s, submit, &result, error);
     if (rc == 0) {
         json_t *after = session_stats(s);
-        sample_take(out, &result, before, after, test);
+        rc = sample_take(out, &result, before, after, test, error);
         json_decref(after);
         stream_result_free(&result);
     }
@@ -193,15 +240,18 @@ static int measured(const struct bench *b, struct session *s, const struct token
     return rc;
 }
 
-int run_test(const struct bench *b, struct session *s, const struct tokens *t, enum bench_test test,
-             struct sample *out, struct error *error)
+int run_test(const struct bench *b, struct session *s, const struct tokens *t,
+             const struct test *test, struct sample *out, struct error *error)
 {
     struct stream_result result;
-    if (!test_wanted(b, test))
+    if (t->count[test->kind] == 0)
         return 0;
+    if (context_fill(b, s, t, test, error) != 0)
+        return -1;
+    struct engine_submit submit = test_request(b, t, test);
     if (out)
-        return measured(b, s, t, test, out, error);
-    if (sequence(b, s, t, test, &result, error) != 0)
+        return measured(s, &submit, test, out, error);
+    if (sequence(s, &submit, &result, error) != 0)
         return -1;
     stream_result_free(&result);
     return 0;
@@ -279,13 +329,13 @@ static void settle(struct session *s)
 int variant_warm_up(const struct bench *b, struct session *s, struct error *error)
 {
     for (int64_t w = b->warmup; w > 0; w--) {
-        struct tokens t;
-        if (repetition_tokens(b, 0, w, &t, error) != 0)
-            return -1;
-        int rc = run_test(b, s, &t, TEST_PREFILL, NULL, error);
-        if (rc == 0)
-            rc = run_test(b, s, &t, TEST_DECODE, NULL, error);
-        free(t.ids);
+        struct tokens t = {.ids = NULL};
+        int rc = repetition_tokens(b, 0, w, &t, error);
+        for (int kind = 0; rc == 0 && kind < TEST__COUNT; kind++) {
+            struct test test = {.kind = (enum test_kind)kind};
+            rc = run_test(b, s, &t, &test, NULL, error);
+        }
+        tokens_free(&t);
         if (rc != 0)
             return -1;
     }
@@ -304,11 +354,9 @@ static int run_variant(struct bench *b, struct variant *variant, uint32_t number
     int rc = variant_warm_up(b, &session, error);
     if (rc == 0)
         rc = repetition_tokens(b, repetition, 0, &t, error);
-    for (int test = 0; rc == 0 && test < TEST__COUNT; test++)
-        if (test_wanted(b, (enum bench_test)test))
-            rc = run_test(b, &session, &t, (enum bench_test)test,
-                          &variant->samples[test][repetition], error);
-    free(t.ids);
+    for (uint32_t i = 0; rc == 0 && i < b->test_count; i++)
+        rc = run_test(b, &session, &t, &b->test[i], &variant->samples[i][repetition], error);
+    tokens_free(&t);
     session_close(&session);
     return rc;
 }
@@ -319,12 +367,10 @@ static void report_repetition(const struct bench *b, uint32_t number, int64_t re
     fprintf(stderr,
             "bench: repetition %" PRId64 " of %" PRId64 ", variant %u of %u (%s):", repetition + 1,
             b->repetitions, number + 1, b->variant_count, variant->label);
-    for (int test = 0; test < TEST__COUNT; test++) {
-        char name[32];
-        if (!test_wanted(b, (enum bench_test)test))
-            continue;
-        test_name(b, (enum bench_test)test, name);
-        fprintf(stderr, " %s %.2f t/s", name, variant->samples[test][repetition].tps);
+    for (uint32_t i = 0; i < b->test_count; i++) {
+        char name[TEST_NAME_BYTES];
+        test_name(b, &b->test[i], name);
+        fprintf(stderr, "%s %s %.2f t/s", i ? "," : "", name, variant->samples[i][repetition].tps);
     }
     fprintf(stderr, "\n");
 }

@@ -19,7 +19,7 @@ struct summary {
     double of_resident; /* percent; NAN: no variant was fully resident */
 };
 
-static uint32_t column(const struct bench *b, const struct variant *variant, enum bench_test test,
+static uint32_t column(const struct bench *b, const struct variant *variant, uint32_t test,
                        size_t offset, double *out)
 {
     for (int64_t r = 0; r < b->repetitions; r++)
@@ -27,7 +27,7 @@ static uint32_t column(const struct bench *b, const struct variant *variant, enu
     return (uint32_t)b->repetitions;
 }
 
-static double sum_of(const struct bench *b, const struct variant *variant, enum bench_test test,
+static double sum_of(const struct bench *b, const struct variant *variant, uint32_t test,
                      size_t offset)
 {
     double x[BENCH_REPETITIONS_MAX];
@@ -42,21 +42,21 @@ int report_resident(const struct bench *b)
     uint64_t all = lookup_u64(b->snapshot, "model.dense_bytes") +
                    lookup_u64(b->snapshot, "model.expert_slot_bytes");
     for (uint32_t i = 0; i < b->variant_count; i++)
-        for (int test = 0; test < TEST__COUNT; test++)
+        for (uint32_t test = 0; test < b->test_count; test++)
             if (all > 0 && b->variants[i].params.resident_experts >= 100 &&
                 b->variants[i].samples[test][0].arena >= (double)all)
                 return (int)i;
     return -1;
 }
 
-static double median_tps(const struct bench *b, const struct variant *variant, enum bench_test test)
+static double median_tps(const struct bench *b, const struct variant *variant, uint32_t test)
 {
     double x[BENCH_REPETITIONS_MAX];
     uint32_t n = column(b, variant, test, offsetof(struct sample, tps), x);
     return statistics_median(x, n);
 }
 
-static void summarize(const struct bench *b, const struct variant *variant, enum bench_test test,
+static void summarize(const struct bench *b, const struct variant *variant, uint32_t test,
                       struct summary *f)
 {
     double x[BENCH_REPETITIONS_MAX], tokens = SUM(tokens), peak = 0;
@@ -92,8 +92,8 @@ static void summarize(const struct bench *b, const struct variant *variant, enum
  * alike. */
 static bool same_accesses(const struct bench *b)
 {
-    for (int test = 0; test < TEST__COUNT; test++)
-        for (int64_t r = 0; test_wanted(b, (enum bench_test)test) && r < b->repetitions; r++)
+    for (uint32_t test = 0; test < b->test_count; test++)
+        for (int64_t r = 0; r < b->repetitions; r++)
             for (uint32_t i = 1; i < b->variant_count; i++) {
                 const struct sample *x = &b->variants[0].samples[test][r];
                 const struct sample *y = &b->variants[i].samples[test][r];
@@ -105,7 +105,7 @@ static bool same_accesses(const struct bench *b)
 }
 
 static struct statistics_ratio ratio_of(const struct bench *b, const struct comparison *c,
-                                        enum bench_test test)
+                                        uint32_t test)
 {
     double x[BENCH_REPETITIONS_MAX], y[BENCH_REPETITIONS_MAX];
     size_t offset = offsetof(struct sample, tps);
@@ -176,13 +176,11 @@ static void print_md(const struct bench *b)
            "in flight %% | miss %% | skipped %% | low prec. %% | peak MiB |\n"
            "|---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
     for (uint32_t i = 0; i < b->variant_count; i++) {
-        for (int test = 0; test < TEST__COUNT; test++) {
+        for (uint32_t test = 0; test < b->test_count; test++) {
             struct summary f;
-            char name[32], resident[24] = "-", compute[24], stall[24];
-            if (!test_wanted(b, (enum bench_test)test))
-                continue;
-            test_name(b, (enum bench_test)test, name);
-            summarize(b, &b->variants[i], (enum bench_test)test, &f);
+            char name[TEST_NAME_BYTES], resident[24] = "-", compute[24], stall[24];
+            test_name(b, &b->test[test], name);
+            summarize(b, &b->variants[i], test, &f);
             if (!isnan(f.of_resident))
                 snprintf(resident, sizeof resident, "%.1f %%", f.of_resident);
             number_text(compute, f.compute_ms, "%.3f", "-");
@@ -196,13 +194,11 @@ static void print_md(const struct bench *b)
     printf("\nt/s: mean ± standard deviation; compute, stall, read: per token; of resident: "
            "medians\n");
     for (uint32_t i = 0; i < b->comparison_count; i++)
-        for (int test = 0; test < TEST__COUNT; test++) {
+        for (uint32_t test = 0; test < b->test_count; test++) {
             const struct comparison *c = &b->comparisons[i];
-            char name[32];
-            if (!test_wanted(b, (enum bench_test)test))
-                continue;
-            struct statistics_ratio r = ratio_of(b, c, (enum bench_test)test);
-            test_name(b, (enum bench_test)test, name);
+            char name[TEST_NAME_BYTES];
+            struct statistics_ratio r = ratio_of(b, c, test);
+            test_name(b, &b->test[test], name);
             printf("%s: variant %u / variant %u: ratio %.3f, 95 %% interval %.3f to %.3f\n", name,
                    c->a + 1, c->b + 1, r.ratio, r.low, r.high);
         }
@@ -212,25 +208,24 @@ static void print_md(const struct bench *b)
 
 static void print_csv(const struct bench *b)
 {
-    printf("variant,label,test,repetitions,tps_mean,tps_sd,tps_median,percent_of_resident,"
+    printf("variant,label,test,depth,repetitions,tps_mean,tps_sd,tps_median,percent_of_resident,"
            "compute_ms_per_token,stall_ms_per_token,read_mib_per_token,accesses,hit_percent,"
            "inflight_percent,miss_percent,skipped_percent,low_precision_percent,peak_mib\n");
     for (uint32_t i = 0; i < b->variant_count; i++)
-        for (int test = 0; test < TEST__COUNT; test++) {
+        for (uint32_t test = 0; test < b->test_count; test++) {
             struct summary f;
-            char name[32], resident[24], compute[24], stall[24];
-            if (!test_wanted(b, (enum bench_test)test))
-                continue;
-            test_name(b, (enum bench_test)test, name);
-            summarize(b, &b->variants[i], (enum bench_test)test, &f);
+            char name[TEST_NAME_BYTES], resident[24], compute[24], stall[24];
+            test_name(b, &b->test[test], name);
+            summarize(b, &b->variants[i], test, &f);
             number_text(resident, f.of_resident, "%.4f", "");
             number_text(compute, f.compute_ms, "%.6g", "");
             number_text(stall, f.stall_ms, "%.6g", "");
-            printf("%u,\"%s\",%s,%lld,%.6g,%.6g,%.6g,%s,%s,%s,%.6g,%.0f,%.4f,%.4f,%.4f,%.4f,"
+            printf("%u,\"%s\",%s,%lld,%lld,%.6g,%.6g,%.6g,%s,%s,%s,%.6g,%.0f,%.4f,%.4f,%.4f,%.4f,"
                    "%.4f,%.3f\n",
-                   i + 1, b->variants[i].label, name, (long long)b->repetitions, f.mean,
-                   f.deviation, f.median, resident, compute, stall, f.read_mib, f.accesses, f.hit,
-                   f.inflight, f.miss, f.skipped, f.low, f.peak_mib);
+                   i + 1, b->variants[i].label, name, (long long)b->test[test].depth,
+                   (long long)b->repetitions, f.mean, f.deviation, f.median, resident, compute,
+                   stall, f.read_mib, f.accesses, f.hit, f.inflight, f.miss, f.skipped, f.low,
+                   f.peak_mib);
         }
 }
 
@@ -255,13 +250,13 @@ static json_t *sample_json(const struct sample *s)
         s->slices);
 }
 
-static json_t *test_json(const struct bench *b, const struct variant *variant, enum bench_test test)
+static json_t *test_json(const struct bench *b, const struct variant *variant, uint32_t test)
 {
     struct summary f;
-    char name[32];
+    char name[TEST_NAME_BYTES];
     json_t *samples = json_array();
     summarize(b, variant, test, &f);
-    test_name(b, test, name);
+    test_name(b, &b->test[test], name);
     for (int64_t r = 0; r < b->repetitions; r++)
         json_array_append_new(samples, sample_json(&variant->samples[test][r]));
     json_t *o = json_pack(
@@ -272,6 +267,7 @@ static json_t *test_json(const struct bench *b, const struct variant *variant, e
         f.inflight, "miss_percent", f.miss, "skipped_percent", f.skipped, "low_precision_percent",
         f.low, "peak_mib", f.peak_mib, "samples", samples);
     json_object_set_new(o, "percent_of_resident", known(f.of_resident));
+    json_object_set_new(o, "depth", json_integer(b->test[test].depth));
     return o;
 }
 
@@ -289,9 +285,8 @@ static json_t *variants_json(const struct bench *b)
     for (uint32_t i = 0; i < b->variant_count; i++) {
         json_t *params = json_object(), *tests = json_array();
         params_each(&b->variants[i].params, add_param, params);
-        for (int test = 0; test < TEST__COUNT; test++)
-            if (test_wanted(b, (enum bench_test)test))
-                json_array_append_new(tests, test_json(b, &b->variants[i], (enum bench_test)test));
+        for (uint32_t test = 0; test < b->test_count; test++)
+            json_array_append_new(tests, test_json(b, &b->variants[i], test));
         json_array_append_new(variants,
                               json_pack("{s:i, s:s, s:o, s:o}", "number", (int)i + 1, "label",
                                         b->variants[i].label, "params", params, "tests", tests));
@@ -303,17 +298,23 @@ static json_t *comparisons_json(const struct bench *b)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < b->comparison_count; i++)
-        for (int test = 0; test < TEST__COUNT; test++) {
+        for (uint32_t test = 0; test < b->test_count; test++) {
             const struct comparison *c = &b->comparisons[i];
-            char name[32];
-            if (!test_wanted(b, (enum bench_test)test))
-                continue;
-            test_name(b, (enum bench_test)test, name);
-            struct statistics_ratio r = ratio_of(b, c, (enum bench_test)test);
+            char name[TEST_NAME_BYTES];
+            test_name(b, &b->test[test], name);
+            struct statistics_ratio r = ratio_of(b, c, test);
             json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:f, s:f, s:f}", "test", name,
                                                   "a", (int)c->a + 1, "b", (int)c->b + 1, "ratio",
                                                   r.ratio, "low", r.low, "high", r.high));
         }
+    return list;
+}
+
+static json_t *depths_json(const struct bench *b)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < b->depth_count; i++)
+        json_array_append_new(list, json_integer(b->depth[i]));
     return list;
 }
 
@@ -325,14 +326,16 @@ static void print_json(const struct bench *b)
     for (size_t i = 0; i < (size_t)b->repetitions * b->variant_count; i++)
         json_array_append_new(order, json_integer(b->order[i] + 1));
     json_t *o = json_pack(
-        "{s:O*, s:{s:s, s:I}, s:{s:I, s:I, s:I, s:I, s:I, s:f, s:s*, s:b, s:s}, s:o, s:i, s:b, "
+        "{s:O*, s:{s:s, s:I}, s:{s:I, s:I, s:o, s:I, s:I, s:I, s:f, s:s*, s:b, s:s}, s:o, s:i, "
+        "s:b, "
         "s:o, s:o}",
         "model", model, "machine", "cpu", cpu, "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),
-        "settings", "prompt", (json_int_t)b->prompt, "tokens", (json_int_t)b->tokens, "repetitions",
-        (json_int_t)b->repetitions, "warmup", (json_int_t)b->warmup, "seed", (json_int_t)b->seed,
-        "stay", b->stay, "text", b->text_path, "cold", b->cold, "state", state(b), "order", order,
-        "resident_variant", report_resident(b) + 1, "same_accesses", same_accesses(b), "variants",
-        variants_json(b), "comparisons", comparisons_json(b));
+        "settings", "prompt", (json_int_t)b->prompt, "tokens", (json_int_t)b->tokens, "depths",
+        depths_json(b), "repetitions", (json_int_t)b->repetitions, "warmup", (json_int_t)b->warmup,
+        "seed", (json_int_t)b->seed, "stay", b->stay, "text", b->text_path, "cold", b->cold,
+        "state", state(b), "order", order, "resident_variant", report_resident(b) + 1,
+        "same_accesses", same_accesses(b), "variants", variants_json(b), "comparisons",
+        comparisons_json(b));
     sl_assert(o); /* only out of memory can fail */
     json_dumpf(o, stdout, JSON_INDENT(2));
     printf("\n");

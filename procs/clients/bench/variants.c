@@ -172,7 +172,7 @@ int variants_make(struct bench *b, const struct varied *v, const struct params *
     for (uint32_t i = 0; i < b->variant_count; i++) {
         if (!b->variants[i].label[0])
             snprintf(b->variants[i].label, sizeof b->variants[i].label, "engine");
-        for (int t = 0; t < TEST__COUNT; t++) {
+        for (uint32_t t = 0; t < b->test_count; t++) {
             b->variants[i].samples[t] = calloc((size_t)b->repetitions, sizeof(struct sample));
             if (!b->variants[i].samples[t])
                 return error_set(error, ERR_NO_MEMORY, "out of memory (samples)");
@@ -194,7 +194,7 @@ static void free_samples(struct sample *samples, int64_t count)
 void variants_free(struct bench *b)
 {
     for (uint32_t i = 0; i < b->variant_count; i++)
-        for (int t = 0; t < TEST__COUNT; t++)
+        for (uint32_t t = 0; t < b->test_count; t++)
             free_samples(b->variants[i].samples[t], b->repetitions);
     free(b->variants);
     free(b->order);
@@ -221,15 +221,4 @@ int comparison_add(struct bench *b, const char *text, struct error *error)
     b->comparisons[b->comparison_count++] =
         (struct comparison){(uint32_t)number[0] - 1, (uint32_t)number[1] - 1};
     return 0;
-}
-
-bool test_wanted(const struct bench *b, enum bench_test test)
-{
-    return (test == TEST_PREFILL ? b->prompt : b->tokens) > 0;
-}
-
-void test_name(const struct bench *b, enum bench_test test, char name[32])
-{
-    snprintf(name, 32, "%s%lld", test == TEST_PREFILL ? "pp" : "tg",
-             (long long)(test == TEST_PREFILL ? b->prompt : b->tokens));
 }
