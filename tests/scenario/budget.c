@@ -279,10 +279,48 @@ static void down_and_up(void)
     sampler_stop(s);
 }
 
+/* ctl budget below the minimum: rejected with the minimum, and nothing changes; the minimum itself is accepted. */
+static void below_the_minimum(void)
+{
+    struct engine *e = engine_new();
+    struct command c;
+    struct text got;
+    char bytes[32], minimum[48];
+    baseline(0);
+    engine_start(e, (const char *const[]){"--budget=96MiB", "--cgroup=off", NULL});
+    json_t *doc = engine_stats(e);
+    uint64_t floor = lookup_u64(doc, "memory.min_budget_bytes"),
+             quota = lookup_u64(doc, "memory.quota_bytes");
+    json_decref(doc);
+    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    snprintf(bytes, sizeof bytes, "%" PRIu64, floor - PAGE_BYTES);
+    snprintf(minimum, sizeof minimum, "minimum %" PRIu64 "MiB", floor / MIB);
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"ctl", "--name", e->run, "budget", bytes, NULL});
+    CHECK(floor % MIB == 0 && c.status == 2 && strstr(c.err, minimum), "status %d: %.300s",
+          c.status, c.err);
+    command_free(&c);
+    doc = engine_stats(e);
+    CHECK(lookup_u64(doc, "memory.budget_bytes") == 96 * MIB &&
+              lookup_u64(doc, "memory.quota_bytes") == quota,
+          "the budget changed");
+    json_decref(doc);
+    snprintf(bytes, sizeof bytes, "%" PRIu64, floor);
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"ctl", "--name", e->run, "budget", bytes, NULL});
+    CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(baseline(0), &got, "with the minimum budget");
+    text_free(&got);
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(without_limit), ROW(with_limit), ROW(resident), ROW(every_preset), ROW(down_and_up),
+        ROW(without_limit), ROW(with_limit),  ROW(resident),
+        ROW(every_preset),  ROW(down_and_up), ROW(below_the_minimum),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

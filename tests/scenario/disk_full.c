@@ -137,7 +137,16 @@ static void standard_output(void)
     engine_stop(e);
 }
 
-/* A profile, which plan writes in the same way: neither a part of a file nor a temporary one is left. */
+/* Neither a part of a file nor a temporary one is left. */
+static void plan_written(const char *dir)
+{
+    char out[PATH_MAX + 16];
+    snprintf(out, sizeof out, "%s/a.plan", dir);
+    check_fails("exec \"$0\" -m \"$1\" -o \"$2\" --preset edgemoe --shares int8=0.5,int4=0.5",
+                "plan", test_model(), out);
+    CHECK(files_in(dir) == 0, "the plan left %zu files", files_in(dir));
+}
+
 static void profile_and_plan(void)
 {
     char out[PATH_MAX + 16];
@@ -148,6 +157,8 @@ static void profile_and_plan(void)
                 "exec \"$0\" -m \"$1\" -o \"$2\" --text \"${2%small/*}text\"",
                 "profile", test_model(), out);
     CHECK(files_in(dir) == 0, "the profile left %zu files", files_in(dir));
+    fill(dir, 0); /* the plan would fit into a page */
+    plan_written(dir);
     unmount(dir);
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -174,27 +175,59 @@ static void model_moved_away(void)
 
 /* ---- changed in place ------------------------------------------------------------------------ */
 
-/* Bytes of one expert. Its old mtime is set again: only ctime shows it. */
-static void overwrite_expert(const char *path)
+/* Where bytes of one expert are. */
+static off_t expert_at(int fd, const char *path)
 {
     struct model_index *model;
     struct error error;
-    struct stat st;
-    unsigned char bytes[4096];
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    CHECK(fd >= 0 && fstat(fd, &st) == 0, "%s: %s", path, strerror(errno));
     CHECK(model_index_build(fd, path, &model, &error) == 0, "%s", error.text);
     const struct model_extent *x =
         &model_index_entries(model)[model_entry_expert(model, 4, 9)].extent[0];
     off_t at = (off_t)(x->file_offset + x->head_bytes);
     free(model);
+    return at;
+}
+
+/* Its old mtime is set again: only ctime shows the change. */
+static void change_expert(const char *path, void (*write_at)(int fd, off_t at))
+{
+    struct stat st;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && fstat(fd, &st) == 0, "%s: %s", path, strerror(errno));
+    write_at(fd, expert_at(fd, path));
+    CHECK(futimens(fd, (const struct timespec[]){{.tv_nsec = UTIME_OMIT}, st.st_mtim}) == 0, "%s",
+          strerror(errno));
+    close(fd);
+}
+
+static void write_bytes(int fd, off_t at)
+{
+    unsigned char bytes[4096];
     CHECK(pread(fd, bytes, sizeof bytes, at) == (ssize_t)sizeof bytes, "%s", strerror(errno));
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] ^= 0x10;
     CHECK(pwrite(fd, bytes, sizeof bytes, at) == (ssize_t)sizeof bytes, "%s", strerror(errno));
-    CHECK(futimens(fd, (const struct timespec[]){{.tv_nsec = UTIME_OMIT}, st.st_mtim}) == 0, "%s",
+}
+
+static void write_mapped(int fd, off_t at)
+{
+    off_t page = (off_t)align_down((uint64_t)at, PAGE_BYTES);
+    unsigned char *bytes = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, page);
+    CHECK(bytes != MAP_FAILED, "mmap: %s", strerror(errno));
+    for (size_t i = (size_t)(at - page); i < PAGE_BYTES; i++)
+        bytes[i] ^= 0x10;
+    CHECK(msync(bytes, PAGE_BYTES, MS_SYNC) == 0 && munmap(bytes, PAGE_BYTES) == 0, "%s",
           strerror(errno));
-    close(fd);
+}
+
+static void overwrite_expert(const char *path)
+{
+    change_expert(path, write_bytes);
+}
+
+static void overwrite_mapped(const char *path)
+{
+    change_expert(path, write_mapped);
 }
 
 static void cut(const char *path)
@@ -291,6 +324,11 @@ static void changed(void (*act)(const char *path), const char *resident)
 static void expert_overwritten(void)
 {
     changed(overwrite_expert, "--resident-experts=25");
+}
+
+static void expert_overwritten_through_a_mapping(void)
+{
+    changed(overwrite_mapped, "--resident-experts=25");
 }
 
 static void model_truncated(void)
@@ -486,6 +524,7 @@ int main(int argc, char **argv)
         ROW(model_removed),
         ROW(model_moved_away),
         ROW(expert_overwritten),
+        ROW(expert_overwritten_through_a_mapping),
         ROW(model_truncated),
         ROW(model_touched),
         ROW(touched_when_resident),

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Invariant 1: greedy text is byte-identical for any budget, threads, loaders, I/O size, back end
  * and eviction policy. */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
 #include "lib/base/bytes.h"
 #include "tests/scenario/baseline.h"
 
@@ -86,6 +94,38 @@ static void queued_together(void)
     engine_stop(e);
 }
 
+/* As in a container that rejects io_uring. For this process and all that it starts, so that no case can follow. */
+static void forbid_io_uring(void)
+{
+    struct sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {ARRAY_LEN(program), program};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+        test_skip("seccomp: %s", strerror(errno));
+}
+
+/* The loader reads with pread, and logs it once; the text is the same. */
+static void io_uring_rejected(void)
+{
+    baseline(0);
+    forbid_io_uring();
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
+    baseline_compare(e, 0, "without io_uring");
+    json_t *doc = engine_stats(e);
+    CHECK(lookup_restarts(doc) == 0, "a process exited");
+    json_decref(doc);
+    char *log = engine_log(e), *line = strstr(log, "cannot set up io_uring");
+    CHECK(line && !strstr(line + 1, "cannot set up io_uring"), "not logged once: %.600s", log);
+    free(log);
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -113,6 +153,7 @@ int main(int argc, char **argv)
         ROW(page_cache),
         ROW(loaders_2_pread_tight),
         ROW(queued_together),
+        ROW(io_uring_rejected), /* the last: see forbid_io_uring */
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -8,6 +8,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/http.h"
 
 #define FINISH_MS 120000
 
@@ -60,6 +61,14 @@ static void check_cause(struct engine *e, pid_t pid)
     json_decref(doc);
 }
 
+static void stop_until_killed(pid_t pid, const char *service)
+{
+    uint64_t limit = deadline_in(5000);
+    CHECK(kill(pid, SIGSTOP) == 0, "cannot stop %s", service);
+    while (process_alive(pid))
+        CHECK(deadline_tick(limit), "%s still hangs after 5 s", service);
+}
+
 /* Stopped for longer: killed and replaced; the text is unchanged. */
 static void stopped_5s(const char *service)
 {
@@ -68,10 +77,7 @@ static void stopped_5s(const char *service)
     engine_start(e, scarce);
     pid_t pid = engine_pid(e, service, 0, 0);
     struct generation *g = start_generation(e);
-    uint64_t limit = deadline_in(5000);
-    CHECK(kill(pid, SIGSTOP) == 0, "cannot stop %s", service);
-    while (process_alive(pid))
-        CHECK(deadline_tick(limit), "%s still hangs after 5 s", service);
+    stop_until_killed(pid, service);
     finish(g, service);
     CHECK(engine_pid(e, service, 0, pid) != pid, "%s was not replaced", service);
     CHECK(engine_restarts(e, service, 0) >= 1, "stats lack the restart of %s", service);
@@ -93,6 +99,37 @@ BOTH(loader)
 BOTH(cache)
 BOTH(predictor)
 BOTH(compute)
+
+/* The processes that no text needs: replaced like the others, while a text is generated. Then the gateway answers, and
+ * the trace is whole records. */
+static void stopped_gateway_and_recorder(void)
+{
+    char path[PATH_MAX], option[PATH_MAX + 16];
+    struct engine *e = engine_new();
+    struct command c;
+    struct http h;
+    snprintf(path, sizeof path, "%s/trace", test_dir());
+    snprintf(option, sizeof option, "--trace=%s", path);
+    baseline(0);
+    engine_start(e, (const char *const[]){"--resident-experts=25", "--http=0", option,
+                                          "--heartbeat-timeout=1000", NULL});
+    struct generation *g = start_generation(e);
+    pid_t gateway = engine_pid(e, "gateway", 0, 0), recorder = engine_pid(e, "recorder", 0, 0);
+    CHECK(kill(gateway, SIGSTOP) == 0, "cannot stop the gateway");
+    stop_until_killed(recorder, "recorder");
+    stop_until_killed(gateway, "gateway");
+    finish(g, "gateway and recorder stopped");
+    engine_pid(e, "recorder", 0, recorder);
+    engine_pid(e, "gateway", 0, gateway);
+    check_cause(e, recorder);
+    check_cause(e, gateway);
+    http_call(&h, http_port(e), "/health", NULL, NULL, 200);
+    http_close(&h);
+    engine_stop(e);
+    command_run(&c, NULL, FINISH_MS, (const char *const[]){"sim", path, NULL});
+    CHECK(c.status == 0, "sim: %.300s", c.err);
+    command_free(&c);
+}
 
 /* kill -9 of the supervisor: all processes exit within a second, and the next start works. */
 static void supervisor_killed(void)
@@ -151,10 +188,10 @@ static void stop_while_generating(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(stopped_2s_loader),    ROW(stopped_2s_cache),      ROW(stopped_2s_predictor),
-        ROW(stopped_2s_compute),   ROW(stopped_5s_loader),     ROW(stopped_5s_cache),
-        ROW(stopped_5s_predictor), ROW(stopped_5s_compute),    ROW(supervisor_killed),
-        ROW(everything_killed),    ROW(stop_while_generating),
+        ROW(stopped_2s_loader),    ROW(stopped_2s_cache),   ROW(stopped_2s_predictor),
+        ROW(stopped_2s_compute),   ROW(stopped_5s_loader),  ROW(stopped_5s_cache),
+        ROW(stopped_5s_predictor), ROW(stopped_5s_compute), ROW(stopped_gateway_and_recorder),
+        ROW(supervisor_killed),    ROW(everything_killed),  ROW(stop_while_generating),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
