@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run of llama.cpp (package llama-cpp-python) on given tokens; prints a JSON object.
 
-    llama_variant.py MODEL IDS_FILE PROMPT TOKENS THREADS mapped|repacked
+    llama_variant.py MODEL IDS_FILE PROMPT TOKENS THREADS mapped|repacked [DEPTH flash|plain]
 
-IDS_FILE has whitespace-separated token ids: those of the measured round (a prompt of PROMPT tokens and one more,
-then a prompt of one and TOKENS + 1 new ones, in the order of `sluice bench`), then those of a warm-up round.
+IDS_FILE has whitespace-separated token ids: those of the measured round (a context of DEPTH tokens, a prompt of PROMPT
+tokens and one more, then a prompt of one and TOKENS + 1 new ones, in the order of `sluice bench`), then those of a
+warm-up round, which has no context. Both tests start from the context. flash: with flash attention (default: without).
 mapped: weights are read from the mapped file. repacked: llama.cpp's default where it has kernels for it; matrices
 are copied to private memory in another order, which is faster, but all must fit into memory (in a smaller cgroup
 the process is killed). Decoding evaluates one token at a time and samples nothing. Faults and bytes read are those
@@ -40,17 +41,25 @@ def set_repacking(wanted):
     low.llama_model_default_params = changed
 
 
-def round_of(llama, ids, prompt, tokens):
-    """Prefill, then decode from an empty context, as sluice bench does."""
-    result = {}
+def evaluate(llama, ids):
+    """In batches: the package copies the logits of every token of a call."""
+    for at in range(0, len(ids), llama.n_batch):
+        llama.eval(ids[at:at + llama.n_batch])
+
+
+def round_of(llama, ids, prompt, tokens, depth=0):
+    """Prefill, then decode, each from a context of `depth` tokens, as sluice bench does."""
+    result, context, ids = {}, ids[:depth], ids[depth:]
     if prompt:
         llama.reset()
+        evaluate(llama, context)
         began = time.monotonic()
         llama.eval(ids[:prompt])
         result["prefill_tps"] = prompt / (time.monotonic() - began)
         ids = ids[prompt + 1:]
     if tokens:
         llama.reset()
+        evaluate(llama, context)
         llama.eval(ids[:1])
         before = faults(), bytes_read()
         began = time.monotonic()
@@ -66,13 +75,14 @@ def main():
     model, ids_path = sys.argv[1:3]
     prompt, tokens, threads = map(int, sys.argv[3:6])
     set_repacking(sys.argv[6] == "repacked")
+    depth, flash = (int(sys.argv[7]), sys.argv[8] == "flash") if len(sys.argv) > 8 else (0, False)
     with open(ids_path, encoding="ascii") as f:
         ids = [int(word) for word in f.read().split()]
     need = (prompt + 1 if prompt else 0) + (tokens + 2 if tokens else 0)
-    llama = Llama(model, n_ctx=max(prompt, tokens) + 16, n_threads=threads, n_threads_batch=threads,
-                  use_mmap=True, use_mlock=False, verbose=False)
-    round_of(llama, ids[need:2 * need], prompt, tokens)
-    result = round_of(llama, ids[:need], prompt, tokens)
+    llama = Llama(model, n_ctx=depth + max(prompt, tokens) + 16, n_threads=threads, n_threads_batch=threads,
+                  flash_attn=flash, use_mmap=True, use_mlock=False, verbose=False)
+    round_of(llama, ids[depth + need:depth + 2 * need], prompt, tokens)
+    result = round_of(llama, ids[:depth + need], prompt, tokens, depth)
     result["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps(result))
 

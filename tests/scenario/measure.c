@@ -481,11 +481,15 @@ static void doctor_model(void)
     double whole = 1e6;
     for (size_t i = 3; i-- > 0;) {
         const json_t *e = json_array_get(estimates, i);
-        double low = json_number_value(json_object_get(e, "tokens_per_s_low"));
-        double high = json_number_value(json_object_get(e, "tokens_per_s_high"));
-        CHECK(low > 0 && low <= high && high <= whole, "estimate %zu: %g to %g", i, low, high);
-        whole = i == 2 ? high : whole;
+        double decode = json_number_value(json_object_get(e, "decode_tps"));
+        double prefill = json_number_value(json_object_get(e, "prefill_tps"));
+        CHECK(decode > 0 && decode <= whole && prefill > 0, "estimate %zu: %g, %g", i, decode,
+              prefill);
+        whole = i == 2 ? decode : whole;
     }
+    uint64_t streamed = lookup_u64(doc, "memory.read_array_bytes");
+    CHECK(streamed >= lookup_u64(doc, "cpu.cache"), "memory measured over %llu bytes only",
+          (unsigned long long)streamed);
     CHECK(json_is_array(json_object_get(json_object_get(doc, "advice"), "names")), "no advice");
     const json_t *second = json_object_get(doc, "device 2");
     CHECK(json_array_size(json_object_get(second, "cells")) == 60, "no second device");

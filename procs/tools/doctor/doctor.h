@@ -9,6 +9,7 @@
 
 #include "config/params.h"
 #include "lib/base/error.h"
+#include "lib/model/index/model_index.h"
 #include "procs/tools/doctor/estimate.h"
 
 /* ---- findings.c: text lines and fields of the JSON document, made by the same calls ---- */
@@ -49,25 +50,38 @@ struct storage_result {
 /* host.c: system facts; also fills the fields of `facts` that the advice needs. */
 void host_examine(struct findings *f, struct host_facts *facts);
 
-/* memory.c: read bandwidth of one thread and of all; takes about 1.5 s. */
-void memory_examine(struct findings *f);
+/* memory.c: read bandwidth of one thread and of `threads`, in bytes/s; takes about 1.5 s. */
+void memory_examine(struct findings *f, unsigned threads, struct host_facts *facts);
 
 /* storage.c: read bandwidth by size, depth and read method, reported in the given section. The
  * scratch file is removed. -1 with an error. */
 int storage_examine(struct findings *f, const char *section, const struct storage_plan *plan,
                     struct storage_result *result, struct error *error);
 
-/* compute.c: bytes of weights of that type per second through the kernels, 0 if it cannot be
- * measured; takes 0.6 s. */
-double compute_rate(uint32_t hidden, uint32_t inner, const char *type, uint64_t model_bytes);
+/* forward.c: seconds per token with everything resident, with the threads and kernels of `params`:
+ * decode at up to 128 tokens of context, prefill of up to 512 tokens in chunks. Takes at most twice
+ * `bytes` of memory, and about 6 s. */
+struct forward_speed {
+    double decode_s, prefill_s; /* 0: unknown */
+    uint32_t chunk;             /* tokens per pass of prefill */
+};
+int forward_measure(const struct model_index *index, const struct params *params, uint64_t bytes,
+                    struct forward_speed *out, struct error *error);
 
 /* model.c: the memory estimate of the budget ledger for a model (new reference; NULL with an
  * error), and the findings made from it. */
 json_t *model_memory_estimate(const char *model, const struct params *params, struct error *error);
 struct model_facts model_facts_of(const json_t *memory_estimate);
-void model_examine(struct findings *f, const json_t *memory_estimate, struct host_facts *facts);
+int model_examine(struct findings *f, const char *model, const struct params *params,
+                  const json_t *memory_estimate, struct host_facts *facts, struct error *error);
 
 /* CPUs on which this process may run. */
 unsigned host_cpus(void);
+
+/* All caches of the last level together; 0: unknown. */
+uint64_t host_cache_bytes(void);
+
+/* Memory to stream through so that the caches do not help, at most a quarter of what is free. */
+uint64_t host_stream_bytes(void);
 
 #endif

@@ -3,8 +3,8 @@
  *
  * Measures storage devices (by reading a file, or a scratch file in a directory) and the memory,
  * and checks the requirements of an engine. Connects to no engine and changes nothing; the scratch
- * file has no name, so that it never remains. Uses at most 256 MiB of memory and 256 MiB of the
- * device at a time. */
+ * file has no name, so that it never remains. Uses at most 256 MiB of the device and, with a
+ * model, half of the free memory at a time. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static void usage(FILE *out)
         "usage: sluice doctor [-m FILE] [--path DIR|FILE]... [options]\n"
         "\n"
         "Measures storage, memory and CPU, and reports the consequences for sluice; with a model\n"
-        "also a recommended budget, estimated speed and advice. Takes less than 20 seconds.\n"
+        "also a recommended budget, estimated speed and advice. Takes 10 to 25 seconds.\n"
         "\n"
         "  -m, --model FILE       model: minimum and recommended budget, tokens per second, "
         "advice\n"
@@ -178,10 +178,12 @@ static int examine(struct findings *f, struct doctor *d, struct error *error)
         return -1;
     int rc = d->skip_device ? 0 : examine_storage(f, d, memory_estimate, &facts, error);
     if (rc == 0) {
-        memory_examine(f);
+        memory_examine(f, d->params.threads ? (unsigned)d->params.threads : host_cpus(), &facts);
         host_examine(f, &facts);
         if (memory_estimate)
-            model_examine(f, memory_estimate, &facts);
+            rc = model_examine(f, d->model, &d->params, memory_estimate, &facts, error);
+    }
+    if (rc == 0) {
         findings_print(f, d->json);
         if (fflush(stdout) != 0)
             rc = error_set(error, ERR_FAILED, "cannot write to standard output");

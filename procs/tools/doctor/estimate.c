@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "procs/tools/doctor/estimate.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #include "lib/base/bytes.h"
@@ -33,27 +34,78 @@ static double rate_at(const struct host_facts *a, double depth)
     return a->read_bytes_per_s[i] + part * (a->read_bytes_per_s[i + 1] - a->read_bytes_per_s[i]);
 }
 
-/* Share of accesses that miss. It depends on the text; the square of the non-resident share lies
- * between the misses measured with the demo model and with random weights in real shapes. */
+/* Constants fitted to measurements: docs/doctor.md. */
+#define MISSING_POWER 1.25  /* of 1 - sqrt(share) */
+#define LOADED_POWER  1.6   /* of the share */
+#define DECODE_NORM   2.5   /* 1: reading and computing alternate, infinite: the longer one hides */
+#define PREFILL_NORM  4.0   /* the other */
+#define ENGINE        1.1   /* time of the engine/time of its core alone: pages, other processes */
+#define LAYER_S       12e-6 /* of decode, per layer: pins, log, gate input */
+#define LOAD_S        120e-6 /* messages and processes of a load, on the cores that compute */
+#define WAIT_S        200e-6 /* of a layer: demand, wake-up */
+
+/* Share of the accesses of decode that are read. It depends on the text. */
 static double missing_share(double share)
 {
-    return (1 - share) * (1 - share);
+    return pow(1 - sqrt(share), MISSING_POWER);
+}
+
+/* Share of all experts that a chunk of a prompt reads: it needs nearly all of them once, so that
+ * what is resident at its end is of little use at its start. */
+static double loaded_share(double share)
+{
+    return 1 - pow(share, LOADED_POWER);
+}
+
+double estimate_token_bytes(const struct model_facts *m)
+{
+    return (double)m->dense_read_bytes +
+           (double)(m->layers * m->experts_used) * (double)expert_mean(m);
+}
+
+static double together(double a, double b, double norm)
+{
+    return pow(pow(a, norm) + pow(b, norm), 1 / norm);
+}
+
+static void estimate_decode(const struct model_facts *m, const struct host_facts *a,
+                            struct estimate *e)
+{
+    double accesses = (double)(m->layers * m->experts_used);
+    double rate = rate_at(a, estimate_depth(m, a, (double)m->experts_used * e->missing));
+    e->compute_s = a->decode_s > 0 ? ENGINE * a->decode_s + (double)m->layers * LAYER_S : 0;
+    if (e->missing > 0 && rate > 0) {
+        double waiting = 1 - pow(1 - e->missing, (double)m->experts_used); /* of the layers */
+        e->read_s = accesses * e->missing * (double)expert_mean(m) / rate;
+        e->wait_s = accesses * e->missing * LOAD_S + (double)m->layers * waiting * WAIT_S;
+    }
+    if (e->compute_s > 0 && (e->missing <= 0 || rate > 0))
+        e->decode_tps = 1 / (together(e->compute_s, e->read_s, DECODE_NORM) + e->wait_s);
+}
+
+/* Of one chunk. */
+static void estimate_prefill(const struct model_facts *m, const struct host_facts *a,
+                             struct estimate *e)
+{
+    double experts = (double)m->expert_count, tokens = (double)a->chunk_tokens;
+    if (m->layers > 0 && experts > 0) { /* those that at least one token chooses */
+        double unused = 1 - (double)(m->layers * m->experts_used) / experts;
+        experts *= 1 - pow(unused > 0 ? unused : 0, tokens);
+    }
+    double loads = experts * loaded_share(e->share),
+           rate = a->read_bytes_per_s[ESTIMATE_DEPTHS - 1];
+    if (a->prefill_s <= 0 || tokens <= 0 || (loads > 0 && rate <= 0))
+        return;
+    double compute_s = ENGINE * a->prefill_s * tokens;
+    double read_s = loads > 0 ? loads * (double)expert_mean(m) / rate : 0;
+    e->prefill_tps = tokens / (together(compute_s, read_s, PREFILL_NORM) + loads * LOAD_S);
 }
 
 struct estimate estimate_make(const struct model_facts *m, const struct host_facts *a, double share)
 {
     struct estimate e = {.share = share, .missing = missing_share(share)};
-    double used = (double)(m->layers * m->experts_used) * (double)expert_mean(m);
-    if (a->kernel_bytes_per_s > 0)
-        e.compute_s = ((double)m->dense_read_bytes + used) / a->kernel_bytes_per_s +
-                      (double)m->layers * a->layer_s;
-    double rate = rate_at(a, estimate_depth(m, a, (double)m->experts_used * e.missing));
-    if (e.missing > 0 && rate > 0)
-        e.read_s = used * e.missing / rate;
-    if (e.compute_s > 0 && (e.missing <= 0 || rate > 0)) {
-        e.low = 1 / (e.compute_s + e.read_s);
-        e.high = 1 / larger(e.compute_s, e.read_s);
-    }
+    estimate_decode(m, a, &e);
+    estimate_prefill(m, a, &e);
     return e;
 }
 

@@ -18,8 +18,9 @@ struct model_facts {
 };
 
 struct host_facts {
-    double kernel_bytes_per_s;                /* weights, all threads, one token */
-    double layer_s;                           /* per layer, in addition to its weights */
+    double decode_s, prefill_s;               /* per token, everything resident; 0: unknown */
+    uint64_t chunk_tokens;                    /* tokens per pass of prefill */
+    double stream_bytes_per_s;                /* memory, all threads */
     double read_bytes_per_s[ESTIMATE_DEPTHS]; /* all devices together, reads of chunk_bytes */
     uint64_t chunk_bytes;
     uint64_t available, shm_free;
@@ -28,14 +29,17 @@ struct host_facts {
 };
 
 struct estimate {
-    double share;   /* of the experts resident, 0 to 1 */
-    double missing; /* share of the accesses */
-    double compute_s, read_s;
-    double low, high; /* tokens/s: no overlap; complete overlap */
+    double share;                     /* of the experts resident, 0 to 1 */
+    double missing;                   /* share of the accesses of decode that are read */
+    double compute_s, read_s, wait_s; /* per token of decode */
+    double decode_tps, prefill_tps;   /* tokens per second; 0: unknown */
 };
 
 /* Number of reads in flight when `experts` experts of a layer are missing. */
 double estimate_depth(const struct model_facts *m, const struct host_facts *a, double experts);
+
+/* Bytes of weights that one token of decode touches. */
+double estimate_token_bytes(const struct model_facts *m);
 
 struct estimate estimate_make(const struct model_facts *m, const struct host_facts *a,
                               double share);

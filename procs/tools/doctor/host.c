@@ -22,6 +22,7 @@
 #include "procs/tools/doctor/doctor.h"
 
 #define FREED_LISTS_MANY (64 * MIB)
+#define STREAM_BYTES_MIN (256 * MIB)
 
 unsigned host_cpus(void)
 {
@@ -56,6 +57,32 @@ static uint64_t meminfo(const char *key)
     return strtoull(text, NULL, 10) * KIB;
 }
 
+/* The first CPU of each shared cache counts its size. */
+uint64_t host_cache_bytes(void)
+{
+    uint64_t bytes = 0;
+    char path[96], text[64];
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index3/shared_cpu_list",
+                 cpu);
+        line_of(path, "", text, sizeof text);
+        if (*text && strtol(text, NULL, 10) == cpu) {
+            snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index3/size", cpu);
+            line_of(path, "", text, sizeof text);
+            bytes += strtoull(text, NULL, 10) * KIB; /* "32768K" */
+        }
+    }
+    return bytes;
+}
+
+uint64_t host_stream_bytes(void)
+{
+    uint64_t wanted = 4 * host_cache_bytes(), most = meminfo("MemAvailable") / 4;
+    wanted = wanted > STREAM_BYTES_MIN ? wanted : STREAM_BYTES_MIN;
+    wanted = wanted < most ? wanted : most;
+    return align_down(wanted > 16 * MIB ? wanted : 16 * MIB, PAGE_BYTES);
+}
+
 static void size_finding(struct findings *f, const char *section, const char *name, uint64_t bytes,
                          const char *meaning)
 {
@@ -75,6 +102,8 @@ static void examine_processors(struct findings *f)
     line_of("/proc/cpuinfo", "cpu MHz", text, sizeof text);
     finding(f, "cpu", "mhz", json_real(strtod(text, NULL)), NULL,
             "current clock rate; decoding scales with it up to the memory bandwidth");
+    size_finding(f, "cpu", "cache", host_cache_bytes(),
+                 "of the last level, all together; memory is measured over four times as much");
     if (uname(&system) == 0)
         finding(f, "cpu", "kernel", json_string(system.release), NULL, "%s", "");
 }

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Read bandwidth of memory: threads sum an array much larger than the caches. It bounds decoding
- * with all experts resident, which reads the weights of a token once. */
+/* Read bandwidth of memory: threads sum an array several times as large as all caches. It bounds
+ * decoding with all experts resident, which reads the weights of a token once. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/io/bulk.h"
 #include "procs/tools/doctor/doctor.h"
 
-#define ARRAY_BYTES (256 * MIB)
 #define RUN_NS      (600 * NS_PER_MS)
 #define THREADS_MAX 64u
 
@@ -80,14 +78,6 @@ static double measure(const char *array, uint64_t bytes, unsigned threads)
     return rate;
 }
 
-/* At most 1/8 of the free memory. */
-static uint64_t array_bytes(void)
-{
-    uint64_t free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * PAGE_BYTES;
-    uint64_t bytes = free_bytes / 8 < ARRAY_BYTES ? free_bytes / 8 : ARRAY_BYTES;
-    return align_down(bytes > 16 * MIB ? bytes : 16 * MIB, PAGE_BYTES);
-}
-
 static void add(struct findings *f, const char *name, double rate, const char *meaning)
 {
     char text[24], size[16];
@@ -95,20 +85,20 @@ static void add(struct findings *f, const char *name, double rate, const char *m
     finding(f, "memory", name, json_real(rate), text, "%s", meaning);
 }
 
-void memory_examine(struct findings *f)
+void memory_examine(struct findings *f, unsigned threads, struct host_facts *facts)
 {
-    uint64_t bytes = array_bytes();
-    unsigned threads = host_cpus();
-    char *array = bulk_buffer(bytes);
+    uint64_t bytes = host_stream_bytes();
+    char *array = bulk_buffer(bytes); /* writes it: unwritten pages share the zero page */
     if (!array) {
         finding(f, "memory", "read_bytes_per_s", json_null(), "not measured",
                 "out of memory (buffer of the measurement)");
         return;
     }
-    for (uint64_t i = 0; i < bytes; i += PAGE_BYTES)
-        array[i] = (char)i; /* allocates the page; unwritten ones share the zero page */
+    threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+    facts->stream_bytes_per_s = measure(array, bytes, threads);
     add(f, "read_one_thread", measure(array, bytes, 1), "bound for one compute thread");
-    add(f, "read_all_threads", measure(array, bytes, threads < THREADS_MAX ? threads : THREADS_MAX),
+    add(f, "read_all_threads", facts->stream_bytes_per_s,
         "bound of resident decode: tokens/s is at most this / weight bytes per token");
+    finding_quiet(f, "memory", "read_array_bytes", json_integer((json_int_t)bytes));
     free(array);
 }

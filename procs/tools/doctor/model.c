@@ -13,13 +13,11 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/inspected/inspected.h"
 #include "lib/json/lookup.h"
 #include "lib/kernels/kernels.h"
 #include "procs/tools/doctor/doctor.h"
 
-/* Norms, attention over a short context, and the thread barriers of a layer: measured with the demo
- * model, whose weights take little time (docs/doctor.md). */
-#define LAYER_S        40e-6
 #define ESTIMATE_BYTES 16384
 
 extern char **environ;
@@ -139,15 +137,25 @@ struct model_facts model_facts_of(const json_t *memory_estimate)
     };
 }
 
-static double kernel_rate(const json_t *memory_estimate, const struct model_facts *m)
+static int measure_forward(const char *model, const struct params *params, struct host_facts *a,
+                           struct error *error)
 {
-    uint64_t hidden = lookup_u64(memory_estimate, "hidden"),
-             inner = lookup_u64(memory_estimate, "expert_inner");
-    if (hidden > UINT32_MAX || inner > UINT32_MAX)
-        return 0;
-    return compute_rate((uint32_t)hidden, (uint32_t)inner,
-                        lookup_text(memory_estimate, "expert_type"),
-                        m->expert_bytes + m->dense_read_bytes);
+    struct model_index *index = NULL;
+    struct forward_speed speed;
+    int fd = open(model, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", model);
+    int rc = inspected_index(fd, model, &index, error);
+    close(fd);
+    if (rc == 0)
+        rc = forward_measure(index, params, host_stream_bytes(), &speed, error);
+    free(index);
+    if (rc != 0)
+        return -1;
+    a->decode_s = speed.decode_s;
+    a->prefill_s = speed.prefill_s;
+    a->chunk_tokens = speed.chunk;
+    return 0;
 }
 
 static void report_bytes(struct findings *f, const char *name, uint64_t bytes, const char *meaning)
@@ -188,21 +196,21 @@ static void report_estimates(struct findings *f, const struct model_facts *m,
     json_t *all = json_array();
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct estimate e = estimate_make(m, a, rows[i].share);
-        char text[48], size[16];
-        if (e.high <= 0)
+        char text[64], size[16];
+        if (e.decode_tps <= 0)
             snprintf(text, sizeof text, "unknown");
-        else if (e.high - e.low < 0.05)
-            snprintf(text, sizeof text, "%.1f tokens/s", e.high);
         else
-            snprintf(text, sizeof text, "%.1f to %.1f tokens/s", e.low, e.high);
-        finding(f, "model", rows[i].name, json_real(e.low), text,
-                "decode with a budget of %s: %.2f ms compute, %.2f ms reads per token",
-                bytes_format(rows[i].budget, size), e.compute_s * 1e3, e.read_s * 1e3);
-        json_array_append_new(all,
-                              json_pack("{s:f, s:I, s:f, s:f, s:f, s:f, s:f}", "share", e.share,
-                                        "budget", (json_int_t)rows[i].budget, "missing", e.missing,
-                                        "compute_s", e.compute_s, "read_s", e.read_s,
-                                        "tokens_per_s_low", e.low, "tokens_per_s_high", e.high));
+            snprintf(text, sizeof text, "%.1f, prefill %.0f", e.decode_tps, e.prefill_tps);
+        finding(f, "model", rows[i].name, json_real(e.decode_tps), text,
+                "tokens/s with a budget of %s; decode: %.2f ms compute, %.2f ms reads, %.2f ms "
+                "waits",
+                bytes_format(rows[i].budget, size), e.compute_s * 1e3, e.read_s * 1e3,
+                e.wait_s * 1e3);
+        json_array_append_new(all, json_pack("{s:f, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "share",
+                                             e.share, "budget", (json_int_t)rows[i].budget,
+                                             "missing", e.missing, "compute_s", e.compute_s,
+                                             "read_s", e.read_s, "wait_s", e.wait_s, "decode_tps",
+                                             e.decode_tps, "prefill_tps", e.prefill_tps));
     }
     finding_quiet(f, "model", "estimates", all);
 }
@@ -223,22 +231,35 @@ static void report_advice(struct findings *f, const struct model_facts *m,
     finding_quiet(f, "advice", "names", names);
 }
 
-void model_examine(struct findings *f, const json_t *memory_estimate, struct host_facts *a)
+static void report_speed(struct findings *f, const struct model_facts *m,
+                         const struct host_facts *a)
+{
+    char text[32], size[16];
+    double bytes = estimate_token_bytes(m), rate = a->decode_s > 0 ? bytes / a->decode_s : 0;
+    snprintf(text, sizeof text, "%s/s", bytes_format((uint64_t)rate, size));
+    finding(f, "model", "weights", json_real(rate), text,
+            "of the %s that a token touches, decode with everything resident: %.0f %% of what the "
+            "memory streams",
+            bytes_format((uint64_t)bytes, size),
+            a->stream_bytes_per_s > 0 ? 100 * rate / a->stream_bytes_per_s : 0);
+    finding_quiet(f, "model", "token_bytes", json_real(bytes));
+}
+
+int model_examine(struct findings *f, const char *model, const struct params *params,
+                  const json_t *memory_estimate, struct host_facts *a, struct error *error)
 {
     struct model_facts m = model_facts_of(memory_estimate);
-    char text[32], size[16];
-    a->kernel_bytes_per_s = kernel_rate(memory_estimate, &m);
-    a->layer_s = LAYER_S;
+    if (measure_forward(model, params, a, error) != 0)
+        return -1;
     a->available = lookup_u64(memory_estimate, "available");
     a->limited = json_is_integer(json_object_get(memory_estimate, "cgroup_headroom")) &&
                  lookup_u64(memory_estimate, "cgroup_headroom") <= a->available;
     a->vector_kernels = kernel_ops_select(NULL)->isa != ISA_GENERIC;
     finding(f, "model", "file", json_string(lookup_text(memory_estimate, "model")), NULL, "%s", "");
     report_budgets(f, &m, a);
-    snprintf(text, sizeof text, "%s/s", bytes_format((uint64_t)a->kernel_bytes_per_s, size));
-    finding(f, "model", "kernels", json_real(a->kernel_bytes_per_s), text,
-            "bytes of weights, all threads, one token, matrices of an expert's shape");
+    report_speed(f, &m, a);
     report_estimates(f, &m, a);
     finding_quiet(f, "model", "memory_estimate", json_deep_copy(memory_estimate));
     report_advice(f, &m, a);
+    return 0;
 }

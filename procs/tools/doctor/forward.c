@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Speed of the forward pass with everything resident: the model core itself, on weights of the
+ * file's shapes and types that are not read from it. Matrices are zero, which takes the time of any
+ * other values; embedding and routers are random, so that tokens choose different experts.
+ *
+ * A model that fits into the region has every tensor in a place of its own. Of a larger one, each
+ * access takes the next part of a region that the CPU caches cannot hold, as the experts of
+ * successive tokens do. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "lib/base/random.h"
+#include "lib/core/core.h"
+#include "lib/io/bulk.h"
+#include "lib/model/index/model_index.h"
+#include "procs/tools/doctor/doctor.h"
+
+#define POSITIONS     512u /* of the context, and different tokens */
+#define DECODE_STEPS  128u
+#define DECODE_NS     (2 * NS_PER_S)
+#define STEPS_MIN     3u
+#define FIRST_ROWS    16u
+#define PREFILL_NS    (3 * NS_PER_S)
+#define SCRATCH_LIMIT (512 * MIB) /* as compute */
+#define TAIL_BYTES    64          /* the last wide read of a kernel stays inside */
+#define SEED          1u
+
+struct region {
+    char *base;
+    uint64_t bytes, used;
+};
+
+struct forward {
+    const struct model_index *index;
+    struct region dense, experts;
+    uint64_t *place; /* of each expert's entry in `experts`; NULL: the next part */
+    float *ones;     /* every norm and bias */
+    char *routers, *embedding;
+    uint64_t routers_used;
+    uint16_t **keys, **values; /* a layer each */
+    uint32_t tokens[POSITIONS];
+};
+
+/* ---- weights ---- */
+
+static const struct model_tensor *tensor_of(const struct forward *f, uint32_t entry)
+{
+    const struct model_entry *e = &model_index_entries(f->index)[entry];
+    return &model_index_tensors(f->index)[e->extent[0].tensor];
+}
+
+enum place { IN_REGION, AS_VECTOR, AS_ROUTER, AS_EMBEDDING };
+
+/* Vectors are copied by the core, an embedding that is not the output matrix is read by rows:
+ * neither is streamed. */
+static enum place place_of(const struct forward *f, uint32_t entry)
+{
+    const struct model_entry *e = &model_index_entries(f->index)[entry];
+    uint32_t globals = f->index->hparams.layers;
+    if (tensor_of(f, entry)->ne[1] <= 1)
+        return AS_VECTOR;
+    if (e->role == DENSE_ROUTER)
+        return AS_ROUTER;
+    if (entry == model_entry_dense(f->index, globals, DENSE_TOKEN_EMBD) &&
+        model_entry_dense(f->index, globals, DENSE_OUTPUT) != ENTRY_NONE)
+        return AS_EMBEDDING;
+    return IN_REGION;
+}
+
+static char *take(struct region *r, uint64_t bytes)
+{
+    uint64_t whole = align_up(bytes, PAGE_BYTES);
+    sl_assert(whole <= r->bytes);
+    if (r->used + whole > r->bytes)
+        r->used = 0;
+    char *at = r->base + r->used;
+    r->used += whole;
+    return at;
+}
+
+/* Small numbers in every type: bytes of this range make finite scales. Floats are from -1 to 1. */
+static void fill_random(void *at, uint64_t bytes, enum tensor_type type, uint64_t stream)
+{
+    struct random random;
+    random_seed(&random, SEED, stream);
+    uint8_t *b = at;
+    float *x = at;
+    if (type == TENSOR_F32)
+        for (uint64_t i = 0; i < bytes / sizeof *x; i++)
+            x[i] = (float)(random_u64(&random) >> 40) * 0x1p-23f - 1;
+    else
+        for (uint64_t i = 0; i < bytes; i++)
+            b[i] = (uint8_t)(0x10 + random_below(&random, 8));
+}
+
+/* Rows of mean 0: what all tokens have in common chooses no expert. */
+static void centre_rows(float *x, uint64_t k, uint64_t n)
+{
+    for (uint64_t r = 0; r < n; r++, x += k) {
+        double sum = 0;
+        for (uint64_t i = 0; i < k; i++)
+            sum += (double)x[i];
+        for (uint64_t i = 0; i < k; i++)
+            x[i] -= (float)(sum / (double)k);
+    }
+}
+
+static char *router(struct forward *f, uint32_t entry)
+{
+    const struct model_tensor *t = tensor_of(f, entry);
+    uint64_t bytes = t->row_bytes * t->ne[1];
+    char *at = f->routers + f->routers_used;
+    f->routers_used += align_up(bytes, PAGE_BYTES);
+    fill_random(at, bytes, (enum tensor_type)t->type, f->routers_used);
+    if (t->type == TENSOR_F32)
+        centre_rows((float *)(void *)at, t->ne[0], t->ne[1]);
+    return at;
+}
+
+/* The rows of the tokens that are used. */
+static void fill_embedding(const struct model_tensor *t, char *at)
+{
+    uint64_t rows = t->ne[1] < POSITIONS ? t->ne[1] : POSITIONS;
+    fill_random(at, rows * t->row_bytes, (enum tensor_type)t->type, 0);
+}
+
+static const void *source_dense(void *self, uint32_t entry)
+{
+    struct forward *f = self;
+    const struct model_entry *e = &model_index_entries(f->index)[entry];
+    char *at = NULL;
+    switch (place_of(f, entry)) {
+    case AS_VECTOR: return f->ones;
+    case AS_ROUTER: return router(f, entry);
+    case AS_EMBEDDING: at = f->embedding; break;
+    case IN_REGION: at = take(&f->dense, e->slot_bytes) + e->extent[0].head_bytes; break;
+    }
+    if (e->role == DENSE_TOKEN_EMBD)
+        fill_embedding(tensor_of(f, entry), at);
+    return at;
+}
+
+static uint64_t source_pin_limit(void *self)
+{
+    (void)self;
+    return UINT64_MAX;
+}
+
+static bool source_resident(void *self, uint32_t layer, uint32_t expert)
+{
+    (void)self, (void)layer, (void)expert;
+    return true;
+}
+
+static void source_pin(void *self, const struct expert_step *step, struct expert_item **items,
+                       uint32_t count)
+{
+    struct forward *f = self;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t entry = model_entry_expert(f->index, step->layer, items[i]->expert);
+        const struct model_entry *e = &model_index_entries(f->index)[entry];
+        char *slot =
+            f->place ? f->experts.base + f->place[entry] : take(&f->experts, e->slot_bytes);
+        expert_matrices(e, slot, items[i]->matrix);
+        items[i]->precision = (enum precision)e->precision;
+        items[i]->state = ITEM_READY;
+    }
+}
+
+static int source_wait(void *self, const struct expert_step *step, struct expert_item **items,
+                       uint32_t count, struct error *error)
+{
+    (void)self, (void)step, (void)items, (void)count;
+    return error_set(error, ERR_FAILED, "a resident expert was waited for");
+}
+
+static void source_unpin(void *self, const struct expert_step *step, struct expert_item *item)
+{
+    (void)self, (void)step, (void)item;
+}
+
+/* ---- memory ---- */
+
+/* Huge pages where possible if a slot has at least 1 MiB, as in the arena. */
+static bool region_open(struct region *r, uint64_t bytes, uint64_t slot_bytes)
+{
+    r->bytes = align_up(bytes, HUGE_PAGE_BYTES);
+    r->base = aligned_alloc(HUGE_PAGE_BYTES, r->bytes + HUGE_PAGE_BYTES);
+    if (!r->base)
+        return false;
+    (void)madvise(r->base, r->bytes, slot_bytes >= MIB ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    memset(r->base, 0, r->bytes + TAIL_BYTES);
+    return true;
+}
+
+struct sizes {
+    uint64_t dense, dense_largest, experts, expert_largest, routers, vector, embedding;
+};
+
+static struct sizes sizes_of(const struct forward *f)
+{
+    struct sizes s = {.experts = f->index->expert_slot_bytes,
+                      .expert_largest = f->index->expert_slot_bytes_max};
+    for (uint32_t i = 0; i < f->index->dense_count; i++) {
+        const struct model_tensor *t = tensor_of(f, i);
+        uint64_t slot = model_index_entries(f->index)[i].slot_bytes;
+        switch (place_of(f, i)) {
+        case AS_VECTOR: s.vector = t->ne[0] > s.vector ? t->ne[0] : s.vector; break;
+        case AS_ROUTER: s.routers += align_up(t->row_bytes * t->ne[1], PAGE_BYTES); break;
+        case AS_EMBEDDING: s.embedding = POSITIONS * t->row_bytes; break;
+        case IN_REGION:
+            s.dense += slot;
+            s.dense_largest = slot > s.dense_largest ? slot : s.dense_largest;
+            break;
+        }
+    }
+    return s;
+}
+
+/* Every expert in a place of its own, if they fit. */
+static bool place_experts(struct forward *f, uint64_t bytes)
+{
+    uint64_t at = 0;
+    if (bytes > f->experts.bytes)
+        return true;
+    f->place = calloc(f->index->entry_count, sizeof *f->place);
+    if (!f->place)
+        return false;
+    for (uint32_t i = 0; i < f->index->hparams.layers * f->index->hparams.experts; i++) {
+        uint32_t experts = f->index->hparams.experts;
+        uint32_t entry = model_entry_expert(f->index, i / experts, i % experts);
+        f->place[entry] = at;
+        at += model_index_entries(f->index)[entry].slot_bytes;
+    }
+    return true;
+}
+
+static uint64_t within(uint64_t wanted, uint64_t min, uint64_t max)
+{
+    uint64_t bytes = wanted < max ? wanted : max;
+    return bytes > min ? bytes : min;
+}
+
+static bool open_kv(struct forward *f)
+{
+    const struct model_hparams *hp = &f->index->hparams;
+    size_t elements = (size_t)POSITIONS * model_kv_elements(hp);
+    f->keys = calloc(hp->layers, sizeof *f->keys);
+    f->values = calloc(hp->layers, sizeof *f->values);
+    bool good = f->keys && f->values;
+    for (uint32_t i = 0; good && i < hp->layers; i++) {
+        f->keys[i] = bulk_buffer(elements * sizeof **f->keys);
+        f->values[i] = bulk_buffer(elements * sizeof **f->values);
+        good = f->keys[i] && f->values[i];
+    }
+    return good;
+}
+
+/* Dense weights and experts take at most `bytes` each. */
+static int open_memory(struct forward *f, uint64_t bytes, struct error *error)
+{
+    struct sizes s = sizes_of(f);
+    f->ones = bulk_buffer(s.vector * sizeof *f->ones);
+    f->routers = bulk_buffer(s.routers + TAIL_BYTES);
+    f->embedding = bulk_buffer(s.embedding + TAIL_BYTES);
+    if (!f->ones || !f->routers || !f->embedding || !open_kv(f) ||
+        !region_open(&f->dense, within(s.dense, s.dense_largest, bytes), s.dense_largest) ||
+        !region_open(&f->experts, within(s.experts, s.expert_largest, bytes), s.expert_largest) ||
+        !place_experts(f, s.experts))
+        return error_set(error, ERR_NO_MEMORY, "out of memory (weights of the measurement)");
+    for (uint64_t i = 0; i < s.vector; i++)
+        f->ones[i] = 1;
+    for (uint32_t i = 0; i < POSITIONS; i++)
+        f->tokens[i] = i % f->index->hparams.vocab;
+    return 0;
+}
+
+static void close_memory(struct forward *f)
+{
+    for (uint32_t i = 0; i < f->index->hparams.layers; i++) {
+        if (f->keys)
+            free(f->keys[i]);
+        if (f->values)
+            free(f->values[i]);
+    }
+    free(f->keys);
+    free(f->values);
+    free(f->place);
+    free(f->ones);
+    free(f->routers);
+    free(f->embedding);
+    free(f->dense.base);
+    free(f->experts.base);
+}
+
+/* ---- measurement ---- */
+
+/* Runs `rows` tokens and the logits of the last one; returns its nanoseconds, 0 with an error. */
+static uint64_t pass(struct forward *f, struct core *core, uint32_t position, uint32_t rows,
+                     struct error *error)
+{
+    struct core_sequence sequence = {.keys = f->keys, .values = f->values};
+    uint64_t start_ns = clock_now_ns();
+    if (core_forward(core, &sequence, f->tokens + position, position, rows, error) != 0)
+        return 0;
+    core_output(core, rows - 1, 1);
+    uint64_t ns = clock_now_ns() - start_ns;
+    return ns > 0 ? ns : 1;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* The median of the steps: other load makes single steps longer. */
+static int measure_decode(struct forward *f, struct core *core, double *seconds,
+                          struct error *error)
+{
+    uint64_t ns[DECODE_STEPS], until_ns = clock_now_ns() + DECODE_NS;
+    uint32_t n = 0;
+    while (n < DECODE_STEPS && (n < STEPS_MIN || clock_now_ns() < until_ns)) {
+        ns[n] = pass(f, core, n, 1, error);
+        if (ns[n++] == 0)
+            return -1;
+    }
+    qsort(ns, n, sizeof *ns, ascending);
+    *seconds = (double)ns[n / 2] / 1e9;
+    return 0;
+}
+
+/* Chunks of an engine's size as long as there is time, the first one smaller if it would take
+ * several times as long. */
+static int measure_prefill(struct forward *f, struct core *core, double *seconds,
+                           struct error *error)
+{
+    uint32_t rows = core_chunk(core) < POSITIONS ? core_chunk(core) : POSITIONS;
+    uint32_t first = rows < FIRST_ROWS ? rows : FIRST_ROWS, done = 0;
+    uint64_t total = pass(f, core, 0, first, error), used = total;
+    if (total == 0)
+        return -1;
+    while (rows > first && total / first * rows > 3 * PREFILL_NS)
+        rows = (rows + 1) / 2;
+    for (total = 0; done + rows <= POSITIONS && used < PREFILL_NS; done += rows) {
+        uint64_t ns = pass(f, core, done, rows, error);
+        if (ns == 0)
+            return -1;
+        total += ns;
+        used += ns;
+    }
+    if (done > 0)
+        *seconds = (double)total / 1e9 / done;
+    return 0;
+}
+
+static int measure(struct forward *f, const struct params *params, struct forward_speed *out,
+                   struct error *error)
+{
+    struct core_config config = {
+        .model = f->index,
+        .ops = kernel_ops_select(params->isa),
+        .source = {.self = f,
+                   .dense = source_dense,
+                   .pin_limit = source_pin_limit,
+                   .resident = source_resident,
+                   .pin = source_pin,
+                   .wait = source_wait,
+                   .unpin = source_unpin},
+        .threads = params->threads ? (uint32_t)params->threads : host_cpus(),
+        .chunk = (uint32_t)params->prefill_chunk,
+        .scratch_limit = SCRATCH_LIMIT,
+        .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY),
+    };
+    if (!config.ops)
+        return error_set(error, ERR_BAD_INPUT, "this CPU lacks the instruction set %s",
+                         params->isa);
+    struct core *core = core_create(&config, error);
+    if (!core)
+        return -1;
+    int rc = measure_prefill(f, core, &out->prefill_s, error);
+    if (rc == 0)
+        rc = measure_decode(f, core, &out->decode_s, error);
+    out->chunk = core_chunk(core);
+    core_destroy(core);
+    return rc;
+}
+
+int forward_measure(const struct model_index *index, const struct params *params, uint64_t bytes,
+                    struct forward_speed *out, struct error *error)
+{
+    struct forward *f = calloc(1, sizeof *f);
+    if (!f)
+        return error_set(error, ERR_NO_MEMORY, "out of memory");
+    f->index = index;
+    *out = (struct forward_speed){0};
+    int rc = open_memory(f, bytes, error);
+    if (rc == 0)
+        rc = measure(f, params, out, error);
+    close_memory(f);
+    free(f);
+    return rc;
+}
