@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/policy/presets/planned.h"
 #include "lib/sim/internal.h"
 
 #include "lib/tensor/precision.h"
@@ -114,34 +115,23 @@ static bool preload_one(struct sim_cache *c, uint32_t layer, uint32_t expert)
     return true;
 }
 
-static void preload_by_frequency(struct sim_cache *c, const float *frequency)
-{
-    uint32_t all = c->config.layers * c->config.experts;
-    for (uint32_t n = 0; n < all; n++) {
-        uint32_t best = POLICY_NONE;
-        for (uint32_t i = 0; i < all; i++) {
-            if (c->named[i])
-                continue;
-            if (best == POLICY_NONE || (frequency && frequency[i] > frequency[best]))
-                best = i;
-        }
-        c->named[best] = 1;
-        if (!preload_one(c, best / c->config.experts, best % c->config.experts))
-            break;
-    }
-    memset(c->named, 0, all);
-}
-
-static void preload_experts(struct sim_cache *c)
+/* False when memory ran out. */
+static bool preload_experts(struct sim_cache *c)
 {
     const struct sim_config *k = &c->config;
-    if (k->knobs.preload == PRELOAD_FREQUENCY) {
-        preload_by_frequency(c, k->plan.tables.frequency);
-    } else if (k->knobs.preload == PRELOAD_ALL) {
-        for (uint32_t i = 0; i < k->layers * k->experts; i++)
-            if (!preload_one(c, i / k->experts, i % k->experts))
-                return;
-    }
+    uint32_t all = k->layers * k->experts, *order;
+    if (k->knobs.preload == PRELOAD_NONE)
+        return true;
+    order = calloc(all, sizeof *order);
+    if (!order)
+        return false;
+    planned_preload_order(k->knobs.preload == PRELOAD_FREQUENCY ? k->plan.tables.frequency : NULL,
+                          all, order);
+    for (uint32_t i = 0; i < all; i++)
+        if (!preload_one(c, order[i] / k->experts, order[i] % k->experts))
+            break;
+    free(order);
+    return true;
 }
 
 struct sim_cache *sim_cache_create(const struct sim_config *config, struct error *error)
@@ -168,12 +158,11 @@ struct sim_cache *sim_cache_create(const struct sim_config *config, struct error
     c->slots = c->precisions * config->layers * config->experts;
     c->prediction_method = prediction_method_of(config->knobs.prediction);
     prefetch_limit_init(&c->limit, config->knobs.prefetch);
-    if (!make_arrays(c) || !make_residency(c)) {
+    if (!make_arrays(c) || !make_residency(c) || !preload_experts(c)) {
         sim_cache_destroy(c);
         error_set(error, ERR_NO_MEMORY, "out of memory (simulated cache)");
         return NULL;
     }
-    preload_experts(c);
     return c;
 }
 

@@ -26,10 +26,10 @@ static void predict(struct plan *plan, const char *name, uint32_t first_share, u
 
 /* Predictions: lod is best up to 25 % resident experts, no prefetch from 50 % on; hobbit is much
  * faster but loses up to 2 %. */
-static void plan_with_predictions(char path[PATH_MAX])
+static void plan_with_precisions(char path[PATH_MAX], uint32_t precision_mask)
 {
     struct error error;
-    plan_make(path, "auto.plan", 0);
+    plan_make(path, "auto.plan", precision_mask);
     struct plan *blank = plan_read(path, &error);
     CHECK(blank, "%s", error.text);
     struct plan *plan =
@@ -49,6 +49,11 @@ static void plan_with_predictions(char path[PATH_MAX])
     CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
     free(blank);
     free(plan);
+}
+
+static void plan_with_predictions(char path[PATH_MAX])
+{
+    plan_with_precisions(path, 0);
 }
 
 static const char *status_text(struct engine *e, const char *path, char *to, size_t bytes)
@@ -109,6 +114,34 @@ static void needs_the_stored_precisions(void)
     engine_stop(e);
 }
 
+/* The plan's fastest preset has experts at int2: it is chosen if and only if they are stored. */
+static void needs_the_planned_precisions(void)
+{
+    char path[PATH_MAX], option[PATH_MAX + 8], store[PATH_MAX], text[64];
+    struct error error;
+    plan_with_precisions(path, 1u << PRECISION_NATIVE | 1u << PRECISION_INT2);
+    struct plan *plan = plan_read(path, &error);
+    CHECK(plan, "%s", error.text);
+    predict(plan, "auto-mixed", 0, PLAN_AUTO_SHARES, 5e5);
+    plan->scalar[PLAN_edgemoe_loss_high] = 0.02;
+    plan->scalar[PLAN_edgemoe_method] = QUANT_CHANNEL;
+    CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
+    free(plan);
+    store_pack(store, "store", "native,int2");
+    snprintf(option, sizeof option, "--plan=%s", path);
+    const struct {
+        const char *model, *chosen;
+    } cases[] = {{test_model(), "lod"}, {store, "auto-mixed"}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct engine *e = engine_new();
+        engine_start(e, (const char *const[]){"-m", cases[i].model, "--preset=auto", "--max-loss=5",
+                                              "--resident-experts=25", option, NULL});
+        CHECK(strcmp(status_text(e, "auto.chosen", text, sizeof text), cases[i].chosen) == 0,
+              "auto chose %s instead of %s", text, cases[i].chosen);
+        engine_stop(e);
+    }
+}
+
 /* With the precisions it needs, hobbit is chosen if and only if its loss is allowed. */
 static void takes_a_loss_that_is_allowed(void)
 {
@@ -146,6 +179,7 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         {"follows_the_plan", follows_the_plan},
         {"needs_the_stored_precisions", needs_the_stored_precisions},
+        {"needs_the_planned_precisions", needs_the_planned_precisions},
         {"takes_a_loss_that_is_allowed", takes_a_loss_that_is_allowed},
         {"loss_without_auto", loss_without_auto},
     };

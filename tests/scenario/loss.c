@@ -88,19 +88,19 @@ static void missing_files(void)
 }
 
 /* A running engine rejects a preset whose loss was measured under other conditions. */
-static void rejected_at_run_time(void)
+static void switches(const char *store, enum quant_method method, int of_measured)
 {
-    char plan[PATH_MAX], option[PATH_MAX + 8], store[PATH_MAX];
+    char plan[PATH_MAX], option[PATH_MAX + 8];
     struct command c;
-    plan_with_losses(plan, "plan", QUANT_CHANNEL);
-    store_pack(store, "store", "native,int2");
+    plan_with_losses(plan, "plan", method);
     snprintf(option, sizeof option, "--plan=%s", plan);
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"-m", store, option, "--max-loss=2", NULL});
-    static const struct {
+    const struct {
         const char *preset;
         int status;
-    } cases[] = {{"hobbit", 0}, {"iq2", 0}, {"pruned", 2}, {"fate", 2}, {"lod", 0}};
+    } cases[] = {
+        {"hobbit", of_measured}, {"iq2", of_measured}, {"pruned", 2}, {"fate", 2}, {"lod", 0}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         command_run(
             &c, NULL, END_MS,
@@ -109,6 +109,14 @@ static void rejected_at_run_time(void)
         command_free(&c);
     }
     engine_stop(e);
+}
+
+static void rejected_at_run_time(void)
+{
+    char store[PATH_MAX];
+    store_pack(store, "store", "native,int2"); /* by method channel */
+    switches(store, QUANT_CHANNEL, 0);
+    switches(store, QUANT_HQQ, 2);
 }
 
 /* A plan as `sluice plan` writes it after a search that chose these dense weights. */
@@ -189,6 +197,12 @@ static void plan_to_engine(void)
     command_free(&c);
     pack_plan(store, "store", plan, NULL);
     pack_plan(native, "native", plan, "--dense=native");
+    generates(store, plan, "edgemoe", "", "90", NULL);
+    /* pack and plan have the same default method */
+    snprintf(store, sizeof store, "%s/default_method", test_dir());
+    run_ok(&c, (const char *const[]){"pack", "--quiet", "-m", test_model(), "-o", store,
+                                     "--precisions=native,int8,int4,int2", "--dense=int4", NULL});
+    command_free(&c);
     generates(store, plan, "edgemoe", "", "90", NULL);
     generates(native, plan, "edgemoe", "", "90",
               "dense weights at int4, and the model has native; use 'sluice pack --dense int4'");

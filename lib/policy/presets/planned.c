@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
@@ -166,6 +167,23 @@ int planned_mask(const struct plan *plan, enum routing_mask kind, const struct m
         return -1;
     mark_largest(key, h, v, mask);
     return 0;
+}
+
+static int by_frequency(const void *a, const void *b, void *frequency)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    const float *f = frequency;
+    float fx = f && !isnan(f[x]) ? f[x] : 0, fy = f && !isnan(f[y]) ? f[y] : 0;
+    if (fx != fy)
+        return fx > fy ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+void planned_preload_order(const float *frequency, uint32_t count, uint32_t *order)
+{
+    for (uint32_t i = 0; i < count; i++)
+        order[i] = i;
+    qsort_r(order, count, sizeof *order, by_frequency, (void *)(uintptr_t)frequency);
 }
 
 void planned_frequent_sets(const struct plan *plan, const struct model_hparams *h,

@@ -32,6 +32,10 @@ int planned_swap_sets(const struct plan *plan, const struct model_hparams *h, ui
 void planned_frequent_sets(const struct plan *plan, const struct model_hparams *h,
                            const uint32_t *keep, uint8_t *set);
 
+/* The order in which experts are preloaded, in the engine and the simulator: the highest frequency
+ * first (unknown: as 0), ties in index order; frequency NULL: index order. order: [count]. */
+void planned_preload_order(const float *frequency, uint32_t count, uint32_t *order);
+
 /* Fixed sets of masked routing: of every layer the v[l] experts with the largest norm ("norm") or
  * frequency ("frequency") of the plan. mask: [layers][experts], 1 for members of the set. -1 with
  * ERR_BAD_INPUT as above, or when the plan lacks the values. */

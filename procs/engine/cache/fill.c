@@ -10,7 +10,6 @@
  * Replacement (mask=swap): one pair at a time. The candidate is loaded into the spare entry; once
  * it is READY, the victim is evicted. Compute routes to READY experts, so one of the two always
  * serves. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,33 +36,17 @@ static enum precision planned_precision(const struct cache *c, size_t expert)
                                                                    : c->usual_precision;
 }
 
-struct ranked {
-    float frequency;
-    uint32_t number;
-};
-
-static int by_frequency(const void *a, const void *b)
-{
-    const struct ranked *x = a, *y = b;
-    if (x->frequency != y->frequency)
-        return x->frequency > y->frequency ? -1 : 1;
-    return x->number < y->number ? -1 : 1;
-}
-
 static int add_most_frequent(struct cache *c, struct error *error)
 {
     const struct model_hparams *h = &c->child.model->hparams;
     const float *frequency = c->child.plan ? plan_frequency(c->child.plan) : NULL;
     uint32_t count = h->layers * h->experts;
-    struct ranked *order = calloc(count, sizeof *order);
+    uint32_t *order = calloc(count, sizeof *order);
     if (!order)
         return error_set(error, ERR_NO_MEMORY, "out of memory (preload)");
+    planned_preload_order(frequency, count, order);
     for (uint32_t i = 0; i < count; i++)
-        order[i] = (struct ranked){frequency && !isnan(frequency[i]) ? frequency[i] : 0, i};
-    qsort(order, count, sizeof *order, by_frequency);
-    for (uint32_t i = 0; i < count; i++)
-        add(c, order[i].number / h->experts, order[i].number % h->experts,
-            planned_precision(c, order[i].number));
+        add(c, order[i] / h->experts, order[i] % h->experts, planned_precision(c, order[i]));
     free(order);
     return 0;
 }

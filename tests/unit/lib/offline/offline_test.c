@@ -243,6 +243,14 @@ START_TEST(fate_counts)
     ck_assert(chunks.need[0] + chunks.need[1] > items); /* both halves access most experts */
     offline_losses_free(&some);
     offline_losses_free(&none);
+    /* the precisions are the policy's */
+    const struct serving native = {.kind = SERVE_NATIVE};
+    s.chunk = 0;
+    s.policy.high = s.policy.low = PRECISION_NATIVE;
+    struct offline_losses exact = run(&s, 2, false, NULL), want = run(&native, 2, false, NULL);
+    same(&want, &exact);
+    offline_losses_free(&want);
+    offline_losses_free(&exact);
     offline_losses_free(&halves);
 }
 END_TEST

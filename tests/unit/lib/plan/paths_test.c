@@ -80,24 +80,29 @@ START_TEST(counts_are_those_of_a_dense_table)
 }
 END_TEST
 
-/* Qwen3-30B's shape: densely 403 MB. In 64 MiB, frequent paths keep their counts and rare ones are
- * dropped. */
+/* Qwen3-30B's shape: densely 403 MB. In 64 MiB, frequent paths keep their counts, also those that
+ * appear when the tables are full, and rare ones are dropped. */
 START_TEST(many_experts_keep_frequent_paths)
 {
-    enum { MANY_LAYERS = 48, MANY = 128, USED = 8, TOKENS = 1500 };
+    enum { MANY_LAYERS = 48, MANY = 128, USED = 8, TOKENS = 1500, LATE = 700 };
     struct error error;
     struct path_counts *p = path_counts_create(MANY_LAYERS, MANY, 64u << 20, &error);
     seed = 11;
     for (uint32_t token = 0; token < TOKENS; token++)
         for (uint32_t layer = 2; layer < 6; layer++) {
             uint16_t a[USED], b[USED], c[USED];
-            for (uint32_t i = 0; i < USED; i++) /* the first of each is always the same */
-                a[i] = i ? below(MANY) : 1, b[i] = i ? below(MANY) : 2, c[i] = i ? below(MANY) : 3;
+            bool same = token >= LATE; /* then the first of each is always the same */
+            for (uint32_t i = 0; i < USED; i++) {
+                bool random = i > 0 || !same;
+                a[i] = random ? below(MANY) : 1, b[i] = random ? below(MANY) : 2;
+                c[i] = random ? below(MANY) : 3;
+            }
             path_counts_add(p, layer, a, b, c, USED);
         }
     uint64_t all = (uint64_t)TOKENS * 4 * USED * USED * USED, kept = 0;
     ck_assert_uint_gt(path_counts_dropped(p), 0);
     ck_assert_uint_le(path_counts_cells(p) * 8, 64u << 20);
+    ck_assert_uint_gt(path_counts_cells(p), 4 * 16384); /* four of 48 layers' share is in use */
     struct plan *plan = plan_of(p, MANY_LAYERS, MANY, USED);
     for (uint32_t i = 0; i < plan->cells; i++)
         kept += plan_pair_cells(plan)[i].count;
@@ -106,7 +111,7 @@ START_TEST(many_experts_keep_frequent_paths)
         uint32_t pair = (layer * MANY + 1) * MANY + 2;
         const struct plan_cell *best = plan_pair_cells(plan) + plan_pair_first(plan)[pair];
         ck_assert_uint_eq(best->expert, 3);
-        ck_assert_uint_ge(best->count, TOKENS);
+        ck_assert_uint_ge(best->count, TOKENS - LATE - 5);
     }
     free(plan);
     path_counts_destroy(p);

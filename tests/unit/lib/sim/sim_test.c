@@ -412,6 +412,69 @@ START_TEST(demands_overtake)
 }
 END_TEST
 
+static struct sim_cache *two_precisions(const char *preset, const char *knobs, uint32_t layers)
+{
+    struct error error;
+    struct sim_config k = config_of(preset, knobs, 32);
+    k.layers = layers, k.experts = 8, k.top_k = 2;
+    k.precision_mask = 1u << PRECISION_NATIVE | 1u << PRECISION_INT4;
+    k.precision_bytes[PRECISION_NATIVE] = EXPERT_BYTES;
+    k.precision_bytes[PRECISION_INT4] = EXPERT_BYTES / 4;
+    k.device.bytes_per_s = 1e8; /* 10 ms each */
+    struct sim_cache *c = sim_cache_create(&k, &error);
+    ck_assert_msg(c != NULL, "%s", error.text);
+    return c;
+}
+
+/* As in the engine: a newer list for the same layer keeps the reads of the older one. */
+START_TEST(newer_lists_keep_reads)
+{
+    struct sim_cache *c = two_precisions("default", "prefetch=all,lookahead=2", 3);
+    struct prediction older = {5, 1, 0}, newer = {6, 1, 0};
+    struct sim_access_result result;
+    sim_cache_layer(c, &(struct sim_step){1, 0, 0, 1, false});
+    (void)sim_cache_hint(c, 2, &older, 1);
+    (void)sim_cache_compute(c);
+    sim_cache_layer(c, &(struct sim_step){1, 0, 1, 1, false});
+    (void)sim_cache_hint(c, 2, &newer, 1);
+    (void)sim_cache_compute(c);
+    sim_cache_layer(c, &(struct sim_step){1, 0, 2, 1, false});
+    for (uint32_t e = 5; e < 7; e++) {
+        sim_cache_access(c, &(struct sim_access){.expert = e, .tokens = 1}, &result);
+        ck_assert_int_eq(result.outcome, SIM_INFLIGHT);
+    }
+    (void)sim_cache_compute(c);
+    sim_cache_token(c);
+    sim_cache_destroy(c);
+}
+END_TEST
+
+/* Lists for a prompt are not cut to top-k, and the least popular quarter is prefetched at low
+ * precision. */
+START_TEST(predictions_for_a_prompt)
+{
+    struct sim_cache *c = two_precisions(
+        "fate", "prediction=next-layer,prefetch=all,high=native,low=int4,boundary=1", 2);
+    struct prediction list[8];
+    struct sim_access_result result;
+    for (uint32_t e = 0; e < 8; e++)
+        list[e] = (struct prediction){e, (float)(9 - e), 0};
+    sim_cache_layer(c, &(struct sim_step){1, 0, 0, 16, true});
+    (void)sim_cache_hint(c, 1, list, 8);
+    (void)sim_cache_compute(c);
+    sim_cache_layer(c, &(struct sim_step){1, 0, 1, 16, true});
+    for (uint32_t e = 0; e < 8; e++) {
+        sim_cache_access(c, &(struct sim_access){e, 9 - e, 0, (float)e / 8}, &result);
+        ck_assert_int_ne(result.outcome, SIM_MISS);
+        ck_assert_int_eq(result.precision, e < 6 ? PRECISION_NATIVE : PRECISION_INT4);
+    }
+    (void)sim_cache_compute(c);
+    sim_cache_token(c);
+    ck_assert_uint_eq(sim_cache_stats(c, SIM_PREFILL)->prefetches, 8);
+    sim_cache_destroy(c);
+}
+END_TEST
+
 /* A full cache in which every entry was used by both tokens: a prefetch evicts one if its
  * probability, top_k times its share, is at least 0.2 and above the victim's heat of 0.08. The
  * device reads an expert in the time one layer is computed. */
@@ -571,6 +634,8 @@ int main(void)
     tcase_add_test(c, times_by_arithmetic);
     tcase_add_test(c, chunks_larger_than_capacity);
     tcase_add_test(c, demands_overtake);
+    tcase_add_test(c, newer_lists_keep_reads);
+    tcase_add_test(c, predictions_for_a_prompt);
     tcase_add_loop_test(c, likely_predictions_take_space, 0, 2);
     tcase_add_test(c, hobbit_by_hand);
     tcase_add_test(c, configs_that_cannot_be);

@@ -229,7 +229,7 @@ END_TEST
 START_TEST(states_of_the_directory)
 {
     const struct states_row *row = &states_rows[_i];
-    struct precision_policy policy = states_policy(row->rule);
+    struct precision_policy policy = states_policy(row);
     struct precision_input in = {.weight_before = row->weight_before,
                                  .popularity = row->popularity,
                                  .prefill = row->prefill};

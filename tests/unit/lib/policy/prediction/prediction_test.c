@@ -198,6 +198,23 @@ START_TEST(names_and_layers)
 }
 END_TEST
 
+/* Paths over two layers name every expert that they know (EdgeMoE §III-C1), not only top-k. */
+START_TEST(list_lengths)
+{
+    static const struct {
+        enum prediction_kind kind;
+        uint32_t length;
+    } t[] = {{PREDICTION_PATH2, 32},     {PREDICTION_FATE, 32},     {PREDICTION_LAYER, 32},
+             {PREDICTION_NEXT_LAYER, 1}, {PREDICTION_FREQUENCY, 1}, {PREDICTION_PATH1, 1}};
+    for (uint32_t i = 0; i < ARRAY_LEN(t); i++) {
+        const struct prediction_method *p = prediction_method_of(t[i].kind);
+        ck_assert_uint_eq(prediction_want(p, 0, 1, 32), t[i].length);
+        ck_assert_uint_eq(prediction_want(p, 3, 1, 32), 3); /* predict_k */
+        ck_assert_uint_eq(prediction_want(p, 40, 1, 32), 32);
+    }
+}
+END_TEST
+
 /* The access probability is top_k times the share of the router's softmax, at most 1. */
 START_TEST(access_probabilities)
 {
@@ -492,6 +509,7 @@ int main(void)
     tcase_add_test(c, fate_names_what_is_above_the_percentile);
     tcase_add_loop_test(c, counted_predictions, 0, 3);
     tcase_add_test(c, names_and_layers);
+    tcase_add_test(c, list_lengths);
     tcase_add_test(c, access_probabilities);
     tcase_add_test(c, limits_differ_as_they_should);
     tcase_add_loop_test(c, credit_is_per_layer, 0, 5);

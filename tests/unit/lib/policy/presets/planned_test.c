@@ -122,6 +122,44 @@ START_TEST(first_sets)
 }
 END_TEST
 
+/* Unknown frequencies are 0; ties and missing tables in index order. */
+START_TEST(preload_order)
+{
+    static const float frequency[] = {(float)NAN, 0.25f, 0, 0.5f, (float)NAN, 0.25f};
+    static const uint32_t expected[] = {3, 1, 5, 0, 2, 4};
+    uint32_t order[6];
+    planned_preload_order(frequency, 6, order);
+    ck_assert_mem_eq(order, expected, sizeof order);
+    planned_preload_order(NULL, 6, order);
+    for (uint32_t i = 0; i < 6; i++)
+        ck_assert_uint_eq(order[i], i);
+}
+END_TEST
+
+/* Slots count against the quota, payload against the cap, each at the size of the largest expert. */
+START_TEST(capacity_by_slot_and_payload)
+{
+    struct {
+        struct model_index index;
+        struct model_entry entry[9];
+    } m = {.index = {.dense_count = 1,
+                     .entry_count = 9,
+                     .expert_entry_count = 8,
+                     .dense_bytes = 5000,
+                     .expert_slot_bytes_max = 4096}};
+    m.index.entries_offset = (uint64_t)((char *)m.entry - (char *)&m);
+    m.entry[0].payload_bytes = 9000;
+    for (uint32_t i = 1; i < 9; i++)
+        m.entry[i].payload_bytes = i == 3 ? 3000 : 1000;
+    ck_assert_uint_eq(planned_capacity(&m.index, 5000 + 3 * 4096, UINT64_MAX), 3);
+    ck_assert_uint_eq(planned_capacity(&m.index, 5000 + 3 * 4096 - 1, UINT64_MAX), 2);
+    ck_assert_uint_eq(planned_capacity(&m.index, UINT64_MAX, 6000), 2);
+    ck_assert_uint_eq(planned_capacity(&m.index, UINT64_MAX, 5999), 1);
+    ck_assert_uint_eq(planned_capacity(&m.index, UINT64_MAX, UINT64_MAX), 8);
+    ck_assert_uint_eq(planned_capacity(&m.index, 4000, UINT64_MAX), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("planned");
@@ -130,6 +168,8 @@ int main(void)
     tcase_add_test(c, planned_shares_use_all);
     tcase_add_test(c, one_entry_is_spare);
     tcase_add_test(c, first_sets);
+    tcase_add_test(c, preload_order);
+    tcase_add_test(c, capacity_by_slot_and_payload);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);

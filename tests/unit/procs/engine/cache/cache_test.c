@@ -422,6 +422,24 @@ START_TEST(a_hint_for_a_layer_that_has_passed_is_dropped)
 }
 END_TEST
 
+/* A newer list for the same place keeps the reads of the older one; of another place they are
+ * cancelled. */
+START_TEST(a_newer_list_keeps_the_reads_of_its_place)
+{
+    start("default", 8);
+    cache_advance(&w.cache, (struct cache_now){1, 7, LAYER});
+    for (uint32_t i = 0; i < 2; i++) {
+        send_hint(7, LAYER + 1, i, 1);
+        cache_prefetch(&w.cache);
+        ck_assert_int_eq(state(expert(LAYER + 1, i)), ENTRY_LOADING);
+    }
+    ck_assert_int_eq(state(expert(LAYER + 1, 0)), ENTRY_LOADING);
+    send_hint(8, LAYER + 1, 2, 1);
+    ck_assert_int_eq(state(expert(LAYER + 1, 0)), ENTRY_LOADING);
+    ck_assert_int_ne(state(expert(LAYER + 1, 1)), ENTRY_LOADING);
+}
+END_TEST
+
 /* ---- filling and recovery ------------------------------------------------------------------- */
 
 START_TEST(the_preload_ends_when_the_capacity_is_used)
@@ -597,6 +615,7 @@ int main(void)
     tcase_add_test(t, a_demand_message_loads_and_a_wrong_entry_is_counted);
     tcase_add_test(t, hinted_experts_are_prefetched_while_space_is_free);
     tcase_add_test(t, a_hint_for_a_layer_that_has_passed_is_dropped);
+    tcase_add_test(t, a_newer_list_keeps_the_reads_of_its_place);
     tcase_add_test(t, the_preload_ends_when_the_capacity_is_used);
     tcase_add_test(t, a_successor_keeps_what_is_ready_and_resets_what_was_loading);
     tcase_add_test(t, the_next_pair_starts_when_the_last_is_done);

@@ -473,7 +473,7 @@ START_TEST(states_of_the_directory)
                                          .popularity = row->popularity};
         set_state(w.step.layer, i % experts, PRECISION_NATIVE, row->high);
         set_state(w.step.layer, i % experts, PRECISION_INT4, row->low);
-        w.experts->precision_policy = states_policy(row->rule);
+        w.experts->precision_policy = states_policy(row);
         pin(1);
         ck_assert_msg((int)w.item[0].state == states[row->outcome], "row %u: state %d", i,
                       (int)w.item[0].state);
