@@ -7,6 +7,10 @@
 
 #include <math.h>
 
+/* Queries of a call of the kernel, where there are as many. */
+#define ATTEND_QUERIES 32
+_Static_assert(MODEL_KV_TILE == KERNEL_KEY_TILE, "the kernels' layout of keys is that of memory");
+
 static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
@@ -52,7 +56,7 @@ static void finish_group(struct core *c, uint32_t row, uint32_t g)
     struct core_layer *l = core_layer_now(c);
     uint32_t size = c->hp.head_size;
     size_t at = (size_t)row * c->kv_size + (size_t)g * size;
-    size_t cache = (size_t)(c->step.position + row) * c->kv_size + (size_t)g * size;
+    size_t cache = kernel_kv_at(c->hp.kv_heads, size, c->step.position + row, g);
     add_bias(c, c->k + at, l->k_bias, g);
     add_bias(c, c->v + at, l->v_bias, g);
     finish_head(c, c->k + at, l->k_norm, row);
@@ -65,13 +69,18 @@ static void finish_group(struct core *c, uint32_t row, uint32_t g)
     }
 }
 
-static void attend(struct core *c, uint32_t row, uint32_t head_begin, uint32_t head_end)
+/* Rows [row, row + rows). */
+static void attend(struct core *c, uint32_t row, uint32_t rows, uint32_t head_begin,
+                   uint32_t head_end)
 {
     struct kernel_attention a = {
         .q = c->q + (size_t)row * c->q_size,
         .k = c->sequence.keys[c->step.layer],
         .v = c->sequence.values[c->step.layer],
         .out = form_floats(&c->mix, row),
+        .q_stride = c->q_size,
+        .out_stride = c->mix.stride[FORM_F32] / sizeof(float),
+        .rows = rows,
         .heads = c->hp.heads,
         .kv_heads = c->hp.kv_heads,
         .head_size = c->hp.head_size,
@@ -81,6 +90,30 @@ static void attend(struct core *c, uint32_t row, uint32_t head_begin, uint32_t h
         .scale = 1.0f / sqrtf((float)c->hp.head_size),
     };
     c->ops->attention(&a);
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Rows of a call: as many queries as read a key together, and soon a report of progress. */
+static uint32_t attend_block(const struct core *c)
+{
+    return c->group < ATTEND_QUERIES ? ATTEND_QUERIES / c->group : 1;
+}
+
+/* Key heads [g0, g1). A single row in one call, which reads their keys in the order of memory. */
+static void attend_groups(struct core *c, uint32_t g0, uint32_t g1, uint32_t thread)
+{
+    uint32_t rows = c->step.rows, block = attend_block(c);
+    if (rows == 1 && g0 < g1)
+        attend(c, 0, 1, g0 * c->group, g1 * c->group);
+    for (uint32_t g = g0; g < g1 && rows > 1; g++)
+        for (uint32_t r = 0; r < rows; r += block) {
+            attend(c, r, smaller(block, rows - r), g * c->group, (g + 1) * c->group);
+            core_alive(c, thread);
+        }
 }
 
 static void whole_groups(void *arg, uint32_t thread, uint32_t threads)
@@ -95,10 +128,7 @@ static void whole_groups(void *arg, uint32_t thread, uint32_t threads)
     for (uint32_t r = 0; r < c->step.rows; r++)
         for (uint32_t g = g0; g < g1; g++)
             finish_group(c, r, g);
-    for (uint32_t r = 0; r < c->step.rows && g0 < g1; r++) {
-        attend(c, r, g0 * c->group, g1 * c->group);
-        core_alive(c, thread);
-    }
+    attend_groups(c, g0, g1, thread);
 }
 
 /* The three projections as one range of columns. */
@@ -142,15 +172,18 @@ static void finish_rows(void *arg, uint32_t thread, uint32_t threads)
     }
 }
 
-/* Later rows have more keys, so rows are assigned round-robin. */
+/* Later rows have more keys, so blocks of rows are assigned round-robin. */
 static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
     bool by_head = c->step.rows * c->hp.kv_heads < 2 * threads;
     uint32_t parts = by_head ? c->hp.heads : c->hp.kv_heads;
-    uint32_t heads = by_head ? 1 : c->group;
-    for (uint32_t u = thread; u < c->step.rows * parts; u += threads) {
-        attend(c, u / parts, u % parts * heads, (u % parts + 1) * heads);
+    uint32_t heads = by_head ? 1 : c->group, block = by_head ? 1 : attend_block(c);
+    uint32_t blocks = (c->step.rows + block - 1) / block;
+    for (uint32_t u = thread; u < blocks * parts; u += threads) {
+        uint32_t row = u / parts * block;
+        attend(c, row, smaller(block, c->step.rows - row), u % parts * heads,
+               (u % parts + 1) * heads);
         core_alive(c, thread);
     }
 }
@@ -178,10 +211,13 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
         c->ops->axpy(1.0f, c->y + (size_t)r * w->n + begin, end - begin, core_x(c, r) + begin);
 }
 
-/* Number of parts among which the key heads divide evenly. */
+/* Number of parts among which the key heads divide evenly. A row with many keys has few parts: a
+ * part reads what is adjacent in memory. */
 static uint32_t even_parts(const struct core *c, uint32_t outputs)
 {
     uint32_t parts = pool_parts(c->pool, (uint64_t)outputs * c->hp.hidden * c->step.rows);
+    if (c->step.rows == 1 && c->step.position >= KERNEL_KEY_SEGMENT)
+        parts = smaller(parts, 2 * c->threads);
     while (c->hp.kv_heads % parts != 0)
         parts -= c->threads; /* ends at c->threads */
     return parts;

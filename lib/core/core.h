@@ -52,7 +52,7 @@ uint32_t core_chunk(const struct core *core);       /* current chunk size, in ro
 size_t core_scratch_bytes(const struct core *core); /* allocated for all of the above */
 uint32_t core_output_rows(const struct core *core); /* maximum rows of core_output */
 
-/* A sequence as the core sees it: F16 keys and values per layer, [position][kv_head][head_size]. */
+/* A sequence as the core sees it: F16 keys and values per layer, in whole tiles (kernels.h). */
 struct core_sequence {
     uint32_t sequence;
     uint16_t *const *keys;

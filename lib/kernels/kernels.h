@@ -83,20 +83,30 @@ struct kernel_matrix {
     enum tensor_type type;
 };
 
-/* Arguments of attention for the query heads [head_begin, head_end) of one token row.
- * K and V are F16 (uint16_t), laid out [position][kv_head][head_size]; position stride is
- * kv_heads * head_size elements. Query row: [head][head_size], F32. The row attends to the keys
- * 0 .. positions - 1 (causal). */
+/* Arguments of attention for the query heads [head_begin, head_end) of `rows` token rows.
+ * K and V are F16 (uint16_t) in whole tiles of KERNEL_KEY_TILE positions, each tile laid out
+ * [kv_head][position][head_size] (kernel_kv_at). Query row: [head][head_size], F32. Row r attends to
+ * the keys 0 .. positions + r - 1 (causal); what is behind them in the last tile is not used. */
 struct kernel_attention {
     const float *q;
     const uint16_t *k;
     const uint16_t *v;
-    float *out; /* [head][head_size] */
+    float *out;                  /* [row][head][head_size] */
+    size_t q_stride, out_stride; /* elements from row to row */
+    uint32_t rows;
     uint32_t heads, kv_heads, head_size;
     uint32_t head_begin, head_end;
-    uint32_t positions; /* >= 1 */
+    uint32_t positions; /* of row 0, >= 1 */
     float scale;        /* usually 1/sqrt(head_size) */
 };
+
+/* Index of the first element of a key or value. */
+static inline size_t kernel_kv_at(uint32_t kv_heads, uint32_t head_size, uint32_t position,
+                                  uint32_t kv_head)
+{
+    size_t tile = (size_t)(position / KERNEL_KEY_TILE) * kv_heads + kv_head;
+    return (tile * KERNEL_KEY_TILE + position % KERNEL_KEY_TILE) * head_size;
+}
 
 struct kernel_ops {
     enum kernel_isa isa;
@@ -123,8 +133,8 @@ struct kernel_ops {
     /* y = silu(gate) * up, silu(x) = x / (1 + exp(-x)). y may be gate. */
     void (*silu_mul)(const float *gate, const float *up, uint32_t n, float *y);
 
-    /* One token row of attention; online softmax over tiles of KERNEL_KEY_TILE keys, merged
-     * ascending. */
+    /* Attention of one token row or several; online softmax over tiles of KERNEL_KEY_TILE keys,
+     * merged ascending. A key is read once for all heads of its group. */
     void (*attention)(const struct kernel_attention *a);
 
     /* y += a * x */

@@ -138,7 +138,7 @@ static struct weights_source source_of(struct offline_runner *r)
 static int allocate_kv(struct offline_runner *r, uint32_t context, struct error *error)
 {
     const struct model_hparams *hp = &r->model->index->hparams;
-    size_t elements = (size_t)context * model_kv_elements(hp);
+    size_t elements = (size_t)model_kv_positions(context) * model_kv_elements(hp);
     r->keys = calloc(hp->layers, sizeof *r->keys);
     r->values = calloc(hp->layers, sizeof *r->values);
     bool good = r->keys && r->values;

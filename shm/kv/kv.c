@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layout after the header: token logs, log-probabilities, logs of the slots, then the keys and values of each slot: for
- * every layer a region of keys and one of values, `context` positions long and page-aligned. A
+ * every layer a region of keys and one of values, `context` positions long in whole tiles, page-aligned. A
  * sequence's part of each region is a prefix that can be allocated and punched separately. */
 #include "shm/kv/kv.h"
 
@@ -19,7 +19,7 @@ static uint64_t position_bytes(const struct kv_head *h)
 
 static uint64_t region_bytes(const struct kv_head *h, uint64_t tokens)
 {
-    return align_up(tokens * position_bytes(h), PAGE_BYTES);
+    return align_up(model_kv_positions(tokens) * position_bytes(h), PAGE_BYTES);
 }
 
 static uint64_t log_row_bytes(const struct kv_head *h)
@@ -51,7 +51,7 @@ uint64_t kv_bytes(const struct model_hparams *h, uint32_t context)
 
 uint64_t kv_sequence_bytes(const struct model_hparams *h, uint32_t tokens)
 {
-    uint64_t region = tokens * model_kv_elements(h) * sizeof(uint16_t);
+    uint64_t region = model_kv_positions(tokens) * model_kv_elements(h) * sizeof(uint16_t);
     return 2 * (uint64_t)h->layers * align_up(region, PAGE_BYTES);
 }
 

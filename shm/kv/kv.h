@@ -135,11 +135,12 @@ _Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row);       /* [context] 
 _Atomic uint32_t *kv_slot_log(const struct kv *kv, uint32_t slot); /* [context] */
 float *kv_logprobs(const struct kv *kv, uint32_t row);             /* [context]; NaN where none was
                                                               * recorded */
-/* K or V (F16) of one layer in a slot: [position][kv_head][head_size]. */
+/* K or V (F16) of one layer in a slot, in tiles of MODEL_KV_TILE positions:
+ * [tile][kv_head][position in the tile][head_size]. */
 uint16_t *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer);
 uint16_t *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer);
 
-/* Gives a slot memory for `tokens` positions (whole pages per layer), or takes what is beyond them;
+/* Gives a slot memory for `tokens` positions (whole tiles and pages per layer), or takes what is beyond them;
  * rows below stay as they are. -1 with *error: the slot is as before. `alive` (may be NULL) is
  * called between layers: gigabytes take seconds. kv_slot_release frees all of it. */
 int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),

@@ -234,11 +234,16 @@ static void bench_type(enum tensor_type type)
     }
 }
 
-/* One token row after POSITIONS others; or `rows` rows of a prompt, head by head, as in prefill. */
+/* One token row after POSITIONS others; or `rows` rows of a prompt. */
 static void bench_attention(const struct kernel_ops *ops, uint32_t rows)
 {
-    struct kernel_attention a = {.k = (uint16_t *)(void *)bench.weights,
+    struct kernel_attention a = {.q = bench.x,
+                                 .k = (uint16_t *)(void *)bench.weights,
                                  .out = bench.y,
+                                 .q_stride = HEADS * HEAD_SIZE,
+                                 .out_stride = HEADS * HEAD_SIZE,
+                                 .rows = rows,
+                                 .positions = rows == 1 ? POSITIONS : 1,
                                  .heads = HEADS,
                                  .kv_heads = HEADS,
                                  .head_size = HEAD_SIZE,
@@ -251,12 +256,9 @@ static void bench_attention(const struct kernel_ops *ops, uint32_t rows)
         seen = 0;
         for (a.head_begin = 0; a.head_begin < HEADS; a.head_begin = a.head_end) {
             a.head_end = a.head_begin + 1;
-            for (uint32_t r = 0; r < rows; r++) {
-                a.q = bench.x + (size_t)r * HEADS * HEAD_SIZE;
-                a.positions = rows == 1 ? POSITIONS : r + 1;
-                seen += a.positions;
-                ops->attention(&a);
-            }
+            ops->attention(&a);
+            for (uint32_t r = 0; r < rows; r++)
+                seen += a.positions + r;
         }
         best = fmin(best, (double)(clock_now_ns() - t) / (double)NS_PER_S);
     } while ((double)(clock_now_ns() - start_ns) < bench.seconds * (double)NS_PER_S);

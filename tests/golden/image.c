@@ -77,7 +77,7 @@ void image_open(struct image *m, const char *path, uint32_t context)
         log_fatal(1, "%s", error.text);
     m->model = offline_index(m->file);
     const struct model_hparams *hp = &m->model->hparams;
-    size_t floats = (size_t)context * hp->kv_heads * hp->head_size;
+    size_t floats = (size_t)model_kv_positions(context) * hp->kv_heads * hp->head_size;
     m->keys = calloc(hp->layers, sizeof *m->keys);
     m->values = calloc(hp->layers, sizeof *m->values);
     sl_assert(m->keys && m->values);

@@ -1,117 +1,146 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template of attention over the vector primitives of vec.h; included once per instruction set. One
- * head at a time: running maximum m, sum of exponentials l and weighted values acc of a segment of
- * keys, rescaled for each tile. */
-#define KEYS_AT_ONCE                                                                               \
-    (8 /                                                                                           \
-     HALVES) /* keys are often a power of two bytes apart: more would compete for one set of   \
-                    the cache */
-#define TILE_VECTORS (KERNEL_KEY_TILE / VL)
+/* Template of attention over the vector primitives of vec.h; included once per instruction set.
+ *
+ * A query is one head of one token row. Queries are computed in blocks: for each tile of keys, in
+ * ascending order, the products of all queries of the block with its keys, their weights, then the
+ * weighted values. So memory is read once per block, and no scores are kept beyond a tile. A block
+ * is the heads of one key head in several rows; or, for a single row, of many key heads, whose tiles
+ * are adjacent in memory. If a key head has more queries than a register tile, its keys (then its
+ * values) are converted to F32 once for all of them. */
+#define TILE_QUERIES  (VL / 4) /* queries of a register tile */
+#define BLOCK_QUERIES 32       /* of a block: 64 KiB of sums at most */
+#define TILE_KEYS     KERNEL_KEY_TILE
 
-struct head {
+/* Softmax over the keys of a segment so far, and over those of all segments before it. */
+struct query {
     const float *q;
-    const uint16_t *k, *v; /* of this kv head, at position 0 */
-    size_t stride;
-    uint32_t size;
-    float scale;
-    /* of the keys of the segment so far */
-    float m, l;
-    float acc[KERNEL_HEAD_SIZE_MAX];
+    float *out;
+    uint32_t positions; /* of its row */
+    uint32_t kv_head;
+    float m, l, all_m, all_l;
+    float *acc, *all; /* weighted values, padded to 16 */
+    float *p;         /* [TILE_KEYS] scores, then weights */
+    float old;        /* factor of acc at the current tile */
+    uint32_t keys;    /* of the current tile that it attends to */
 };
 
-/* Dot products of q and the KEYS_AT_ONCE keys from `first` on; from `end` on, the last key
- * again. */
-static ALWAYS_INLINE void key_products(const struct head *h, uint32_t first, uint32_t end, vf *sum)
+struct query_block {
+    uint32_t size, padded; /* of a head; to a multiple of 16 */
+    float scale;
+    uint32_t count;
+    struct query query[BLOCK_QUERIES];
+    struct query spare; /* fills up a register tile; its values are not used */
+    _Alignas(64) float p[BLOCK_QUERIES][TILE_KEYS];
+    _Alignas(64) float spare_p[TILE_KEYS];
+    _Alignas(64) float sums[(2 * BLOCK_QUERIES + 1) * KERNEL_HEAD_SIZE_MAX];
+    /* Keys or values of a tile, rows of `padded` elements. Only what a head needs is touched. */
+    _Alignas(64) float tile[TILE_KEYS * KERNEL_HEAD_SIZE_MAX];
+};
+
+/* Rows of a tile: F16 as in memory, or F32. */
+struct tile_rows {
+    const void *base;
+    const uint8_t *next; /* what is needed after it, to prefetch; NULL: none */
+    uint32_t size;       /* elements from row to row */
+};
+
+static ALWAYS_INLINE vf row_load(const bool f16, const struct tile_rows *t, uint32_t row,
+                                 uint32_t at)
 {
-    const uint16_t *key[KEYS_AT_ONCE];
-    vf acc[KEYS_AT_ONCE][HALVES];
-    UNROLL for (uint32_t i = 0; i < KEYS_AT_ONCE; i++)
-    {
-        uint32_t at = first + i < end ? first + i : end - 1;
-        key[i] = h->k + at * h->stride;
-        UNROLL for (int half = 0; half < HALVES; half++) acc[i][half] = vf_set1(0);
-    }
+    size_t i = (size_t)row * t->size + at;
+    return f16 ? vh_load((const uint16_t *)t->base + i) : vf_load((const float *)t->base + i);
+}
+
+static ALWAYS_INLINE vf row_load_n(const bool f16, const struct tile_rows *t, uint32_t row,
+                                   uint32_t at, uint32_t n)
+{
+    size_t i = (size_t)row * t->size + at;
+    return f16 ? vh_load_n((const uint16_t *)t->base + i, n)
+               : vf_load_n((const float *)t->base + i, n);
+}
+
+/* Prefetches part `part` of `parts` of the tile that is needed next. */
+static ALWAYS_INLINE void prefetch_part(const struct tile_rows *t, uint32_t head_size,
+                                        uint32_t part, uint32_t parts)
+{
+    size_t bytes = (size_t)TILE_KEYS * head_size * sizeof(uint16_t);
+    size_t end = bytes * (part + 1) / parts;
+    for (size_t at = bytes * part / parts / 64 * 64; t->next && at < end; at += 64)
+        prefetch_far(t->next, at);
+}
+
+/* ---- products with keys ---- */
+
+/* Sums of `queries` x `keys` products, query by query. Their number in registers is what an
+ * instruction set has for it. */
+static ALWAYS_INLINE void products(const bool f16, const int queries, const int keys,
+                                   const struct query *const q[TILE_QUERIES],
+                                   const struct tile_rows *t, uint32_t size, uint32_t first,
+                                   vf sum[VL], const int stride)
+{
+    vf acc[VL][HALVES];
+    UNROLL for (int i = 0; i < queries * keys; i++) UNROLL for (int h = 0; h < HALVES; h++)
+        acc[i][h] = vf_set1(0);
     uint32_t d = 0;
-    for (; d + 16 <= h->size; d += 16) {
-        UNROLL for (int half = 0; half < HALVES; half++)
+    for (; d + 16 <= size; d += 16)
+        UNROLL for (int h = 0; h < HALVES; h++)
         {
-            vf q = vf_load(h->q + d + half * VL);
-            UNROLL for (int i = 0; i < KEYS_AT_ONCE; i++) acc[i][half] =
-                vf_fma(q, vh_load(key[i] + d + half * VL), acc[i][half]);
+            vf x[TILE_QUERIES];
+            UNROLL for (int i = 0; i < queries; i++) x[i] = vf_load(q[i]->q + d + h * VL);
+            UNROLL for (int j = 0; j < keys; j++)
+            {
+                vf k = row_load(f16, t, first + (uint32_t)j, d + (uint32_t)h * VL);
+                UNROLL for (int i = 0; i < queries; i++) acc[i * keys + j][h] =
+                    vf_fma(x[i], k, acc[i * keys + j][h]);
+            }
         }
-    }
-    UNROLL for (int half = 0; half < HALVES; half++)
+    UNROLL for (int h = 0; h < HALVES; h++)
     {
-        uint32_t at = d + (uint32_t)half * VL, n = at < h->size ? h->size - at : 0;
+        uint32_t at = d + (uint32_t)h * VL, n = at < size ? size - at : 0;
         n = n < VL ? n : VL;
         if (n == 0)
             break;
-        vf q = vf_load_n(h->q + at, n);
-        UNROLL for (int i = 0; i < KEYS_AT_ONCE; i++) acc[i][half] =
-            vf_fma_n(q, vh_load_n(key[i] + at, n), acc[i][half], n);
+        UNROLL for (int i = 0; i < queries; i++)
+        {
+            vf x = vf_load_n(q[i]->q + at, n);
+            UNROLL for (int j = 0; j < keys; j++) acc[i * keys + j][h] = vf_fma_n(
+                x, row_load_n(f16, t, first + (uint32_t)j, at, n), acc[i * keys + j][h], n);
+        }
     }
-    UNROLL for (int i = 0; i < KEYS_AT_ONCE; i++) sum[i] = vf_join_halves(acc[i]);
+    UNROLL for (int i = 0; i < queries; i++) UNROLL for (int j = 0; j < keys; j++)
+        sum[i * stride + j] = vf_join_halves(acc[i * keys + j]);
 }
 
-/* Scores of the keys [first, end), padded with -inf to whole vectors; returns their number. */
-static uint32_t tile_scores(const struct head *h, uint32_t first, uint32_t end, float *score)
+/* Scores of a register tile of queries with the first `keys` keys of a tile, and some more. */
+static ALWAYS_INLINE void tile_scores(const bool f16, const int queries,
+                                      const struct query *const q[TILE_QUERIES],
+                                      const struct tile_rows *t, const struct query_block *b,
+                                      uint32_t keys)
 {
-    uint32_t vectors = (end - first + VL - 1) / VL;
-    for (uint32_t g = 0; g < vectors; g++) {
+    enum { IN_REGISTERS = VL / HALVES };
+    const int at_once = VL / queries, pass = IN_REGISTERS / queries;
+    for (uint32_t first = 0; first < keys; first += (uint32_t)at_once) {
         vf sum[VL];
-        UNROLL for (uint32_t i = 0; i < VL; i += KEYS_AT_ONCE)
-            key_products(h, first + g * VL + i, end, sum + i);
-        vf_store(score + g * VL, vf_mul(vf_sum_rows(sum), vf_set1(h->scale)));
+        UNROLL for (int j = 0; j < at_once; j += pass)
+            products(f16, queries, pass, q, t, b->size, first + (uint32_t)j, sum + j, at_once);
+        vf score = vf_mul(vf_sum_rows(sum), vf_set1(b->scale));
+        _Alignas(64) float lanes[VL];
+        vf_store(queries == 1 ? q[0]->p + first : lanes, score);
+        UNROLL for (int i = 0; i < queries && queries > 1; i++)
+            memcpy(q[i]->p + first, lanes + i * at_once, sizeof(float) * (size_t)at_once);
+        if (queries == 1)
+            prefetch_part(t, b->size, first / (uint32_t)at_once, TILE_KEYS / (uint32_t)at_once);
     }
-    for (uint32_t i = end - first; i < vectors * VL; i++)
-        score[i] = -INFINITY;
-    return vectors;
 }
 
-/* acc = acc * old + sum over keys of p * value, for `width` vectors from element d on. */
-static ALWAYS_INLINE void add_values(struct head *h, uint32_t first, uint32_t end, const float *p,
-                                     float old, uint32_t d, const int width)
+/* The softmax of a query moves on by a tile: scores become weights. */
+static void tile_weights(struct query *q)
 {
-    vf acc[8];
-    UNROLL for (int i = 0; i < width; i++) acc[i] =
-        vf_mul(vf_load(h->acc + d + i * VL), vf_set1(old));
-    const uint16_t *v = h->v + first * h->stride + d;
-    for (uint32_t key = first; key < end; key++, v += h->stride) {
-        vf weight = vf_set1(p[key - first]);
-        UNROLL for (int i = 0; i < width; i++) acc[i] = vf_fma(weight, vh_load(v + i * VL), acc[i]);
-    }
-    UNROLL for (int i = 0; i < width; i++) vf_store(h->acc + d + i * VL, acc[i]);
-}
-
-static void add_values_end(struct head *h, uint32_t first, uint32_t end, const float *p, float old,
-                           uint32_t d)
-{
-    uint32_t n = h->size - d;
-    vf acc = vf_mul(vf_load_n(h->acc + d, n), vf_set1(old));
-    const uint16_t *v = h->v + first * h->stride + d;
-    for (uint32_t key = first; key < end; key++, v += h->stride)
-        acc = vf_fma(vf_set1(p[key - first]), vh_load_n(v, n), acc);
-    vf_store_n(h->acc + d, acc, n);
-}
-
-static void tile_values(struct head *h, uint32_t first, uint32_t end, const float *p, float old)
-{
-    uint32_t d = 0;
-    for (; d + 8 * VL <= h->size; d += 8 * VL)
-        add_values(h, first, end, p, old, d, 8);
-    for (; d + 4 * VL <= h->size; d += 4 * VL)
-        add_values(h, first, end, p, old, d, 4);
-    for (; d + VL <= h->size; d += VL)
-        add_values(h, first, end, p, old, d, 1);
-    if (d < h->size)
-        add_values_end(h, first, end, p, old, d);
-}
-
-static void add_tile(struct head *h, uint32_t at, uint32_t end)
-{
-    float p[KERNEL_KEY_TILE];
-    uint32_t vectors = tile_scores(h, at, end, p);
-    vf top = vf_set1(h->m), sum[HALVES];
+    float *p = q->p;
+    uint32_t vectors = (q->keys + VL - 1) / VL;
+    for (uint32_t i = q->keys; i < vectors * VL; i++)
+        p[i] = -INFINITY;
+    vf top = vf_set1(q->m), sum[HALVES];
     UNROLL for (int half = 0; half < HALVES; half++) sum[half] = vf_set1(0);
     for (uint32_t i = 0; i < vectors; i++)
         top = vf_max(top, vf_load(p + i * VL));
@@ -126,58 +155,248 @@ static void add_tile(struct head *h, uint32_t at, uint32_t end)
             sum[half] = vf_add(sum[half], e);
         }
     }
-    float old = vf_first(vf_exp(vf_set1(h->m - max)));
-    tile_values(h, at, end, p, old);
-    h->l = fmaf(h->l, old, vf_sum16(sum));
-    h->m = max;
+    q->old = vf_first(vf_exp(vf_set1(q->m - max)));
+    q->l = fmaf(q->l, q->old, vf_sum16(sum));
+    q->m = max;
+}
+
+/* ---- values ---- */
+
+/* acc = acc * old + sum over the keys [first, end) of p * value, for `width` vectors from element d
+ * on; n < VL: the last n elements. */
+static ALWAYS_INLINE void add_values(const bool f16, const int queries, const int width,
+                                     struct query *const q[TILE_QUERIES], const struct tile_rows *t,
+                                     uint32_t first, uint32_t end, uint32_t d, uint32_t n)
+{
+    vf acc[TILE_QUERIES][8];
+    UNROLL for (int i = 0; i < queries; i++) UNROLL for (int j = 0; j < width; j++) acc[i][j] =
+        vf_mul(vf_load(q[i]->acc + d + j * VL), vf_set1(q[i]->old));
+    for (uint32_t key = first; key < end; key++)
+        UNROLL for (int j = 0; j < width; j++)
+        {
+            uint32_t at = d + (uint32_t)j * VL;
+            vf v = n < VL ? row_load_n(f16, t, key, at, n) : row_load(f16, t, key, at);
+            UNROLL for (int i = 0; i < queries; i++) acc[i][j] =
+                vf_fma(vf_set1(q[i]->p[key]), v, acc[i][j]);
+        }
+    UNROLL for (int i = 0; i < queries; i++) UNROLL for (int j = 0; j < width; j++)
+        vf_store(q[i]->acc + d + j * VL, acc[i][j]);
+}
+
+static ALWAYS_INLINE void tile_values(const bool f16, const int queries,
+                                      struct query *const q[TILE_QUERIES],
+                                      const struct tile_rows *t, uint32_t size, uint32_t first,
+                                      uint32_t end)
+{
+    const int wide = queries == 1 ? 8 : 4;
+    uint32_t d = 0;
+    for (; d + (uint32_t)wide * VL <= size; d += (uint32_t)wide * VL)
+        add_values(f16, queries, wide, q, t, first, end, d, VL);
+    for (; d + VL <= size; d += VL)
+        add_values(f16, queries, 1, q, t, first, end, d, VL);
+    if (d < size)
+        add_values(f16, queries, 1, q, t, first, end, d, size - d);
+}
+
+/* ---- a block of queries ---- */
+
+/* A tile in F32; elements from `size` to the padded size are not used. */
+static void unpack_tile(struct query_block *b, const uint16_t *rows, uint32_t keys)
+{
+    for (uint32_t key = 0; key < keys; key++) {
+        const uint16_t *h = rows + (size_t)key * b->size;
+        float *f = b->tile + (size_t)key * b->padded;
+        uint32_t d = 0;
+        for (; d + VL <= b->size; d += VL)
+            vf_store(f + d, vh_load(h + d));
+        if (d < b->size)
+            vf_store(f + d, vh_load_n(h + d, b->size - d));
+    }
+}
+
+/* The queries of a register tile; the last tile is filled up. */
+static uint32_t pick(struct query_block *b, uint32_t first, uint32_t end,
+                     struct query *q[TILE_QUERIES])
+{
+    uint32_t n = end - first < TILE_QUERIES ? end - first : TILE_QUERIES;
+    for (uint32_t i = 0; i < TILE_QUERIES; i++)
+        q[i] = i < n ? &b->query[first + i] : &b->spare;
+    return n;
+}
+
+static ALWAYS_INLINE void scores_of_tile(const bool f16, struct query_block *b, uint32_t first,
+                                         uint32_t end, const struct tile_rows *t)
+{
+    struct query *q[TILE_QUERIES];
+    uint32_t steps = (end - first + TILE_QUERIES - 1) / TILE_QUERIES;
+    for (uint32_t step = 0; step < steps; step++, first += TILE_QUERIES) {
+        uint32_t n = pick(b, first, end, q);
+        tile_scores(f16, TILE_QUERIES, (const struct query *const *)q, t, b, q[n - 1]->keys);
+        prefetch_part(t, b->size, step, steps);
+        for (uint32_t i = 0; i < n; i++)
+            tile_weights(q[i]);
+    }
+}
+
+/* Keys that all queries of a register tile attend to come first, then those of later rows. */
+static ALWAYS_INLINE void values_of_tile(const bool f16, struct query_block *b, uint32_t first,
+                                         uint32_t end, const struct tile_rows *t)
+{
+    struct query *q[TILE_QUERIES];
+    uint32_t steps = (end - first + TILE_QUERIES - 1) / TILE_QUERIES;
+    for (uint32_t step = 0; step < steps; step++, first += TILE_QUERIES) {
+        uint32_t n = pick(b, first, end, q), common = n > 1 ? q[0]->keys : 0;
+        if (common > 0)
+            tile_values(f16, TILE_QUERIES, q, t, b->size, 0, common);
+        prefetch_part(t, b->size, step, steps);
+        for (uint32_t i = 0; i < n; i++) {
+            if (common > 0)
+                q[i]->old = 1; /* acc was multiplied already */
+            if (q[i]->keys > common)
+                tile_values(f16, 1, q + i, t, b->size, common, q[i]->keys);
+        }
+    }
+}
+
+/* A tile of keys and values of a key head, for its queries [first, end); `next`: the keys after
+ * them. */
+static void add_tile(struct query_block *b, uint32_t first, uint32_t end, const uint16_t *k,
+                     const uint16_t *v, const uint16_t *next)
+{
+    uint32_t keys = b->query[end - 1].keys;
+    struct tile_rows t = {k, (const uint8_t *)v, b->size};
+    if (end - first == 1) {
+        struct query *q[TILE_QUERIES] = {b->query + first};
+        tile_scores(true, 1, (const struct query *const *)q, &t, b, keys);
+        tile_weights(q[0]);
+        t = (struct tile_rows){v, (const uint8_t *)next, b->size};
+        prefetch_part(&t, b->size, 0, 1);
+        tile_values(true, 1, q, &t, b->size, 0, keys);
+    } else if (end - first <= TILE_QUERIES) {
+        scores_of_tile(true, b, first, end, &t);
+        t = (struct tile_rows){v, (const uint8_t *)next, b->size};
+        values_of_tile(true, b, first, end, &t);
+    } else {
+        t.base = b->tile;
+        t.size = b->padded;
+        unpack_tile(b, k, keys);
+        scores_of_tile(false, b, first, end, &t);
+        t.next = (const uint8_t *)next;
+        unpack_tile(b, v, keys);
+        values_of_tile(false, b, first, end, &t);
+    }
 }
 
 /* Joins the running softmax of a segment to that of all segments before it. */
-static void merge_segment(struct head *all, const struct head *s)
+static void merge_segment(struct query *q, uint32_t size, bool first)
 {
-    float max = s->m > all->m ? s->m : all->m;
-    float a = vf_first(vf_exp(vf_set1(all->m - max))), b = vf_first(vf_exp(vf_set1(s->m - max)));
-    FOR_VECTORS(i, lanes, s->size)
-    {
-        vf old = vf_mul(vf_load_n(all->acc + i, lanes), vf_set1(a));
-        vf_store_n(all->acc + i, vf_fma(vf_load_n(s->acc + i, lanes), vf_set1(b), old), lanes);
+    if (first) {
+        memcpy(q->all, q->acc, size * sizeof *q->all);
+        q->all_m = q->m;
+        q->all_l = q->l;
+    } else {
+        float max = q->m > q->all_m ? q->m : q->all_m;
+        float a = vf_first(vf_exp(vf_set1(q->all_m - max)));
+        float b = vf_first(vf_exp(vf_set1(q->m - max)));
+        FOR_VECTORS(i, lanes, size)
+        {
+            vf old = vf_mul(vf_load_n(q->all + i, lanes), vf_set1(a));
+            vf_store_n(q->all + i, vf_fma(vf_load_n(q->acc + i, lanes), vf_set1(b), old), lanes);
+        }
+        q->all_l = fmaf(q->l, b, q->all_l * a);
+        q->all_m = max;
     }
-    all->l = fmaf(s->l, b, all->l * a);
-    all->m = max;
+    q->m = -INFINITY;
+    q->l = 0;
+    memset(q->acc, 0, size * sizeof *q->acc);
 }
 
-static void head_attention(struct head *h, uint32_t positions, float *out)
+/* The tile at `at` for the queries from `first` on: key head by key head, in the order of memory. */
+static void add_tile_of_heads(struct query_block *b, const struct kernel_attention *a,
+                              uint32_t first, uint32_t at)
 {
-    struct head all = {0};
-    for (uint32_t at = 0; at < positions; at += KERNEL_KEY_SEGMENT) {
-        uint32_t end = positions - at < KERNEL_KEY_SEGMENT ? positions : at + KERNEL_KEY_SEGMENT;
-        h->m = -INFINITY;
-        h->l = 0;
-        memset(h->acc, 0, h->size * sizeof *h->acc);
-        for (uint32_t tile = at; tile < end; tile += KERNEL_KEY_TILE)
-            add_tile(h, tile, end - tile < KERNEL_KEY_TILE ? end : tile + KERNEL_KEY_TILE);
-        if (at > 0)
-            merge_segment(&all, h);
-        else if (end < positions)
-            all = *h;
+    size_t tile = (size_t)TILE_KEYS * a->head_size;
+    for (uint32_t i = first, end; i < b->count; i = end) {
+        size_t from = kernel_kv_at(a->kv_heads, a->head_size, at, b->query[i].kv_head);
+        for (end = i + 1; end < b->count && b->query[end].kv_head == b->query[i].kv_head;)
+            end++;
+        size_t next = from + tile; /* of the next key head, or in the next tile of positions */
+        if (end == b->count)
+            next = kernel_kv_at(a->kv_heads, a->head_size, at + TILE_KEYS, b->query[0].kv_head);
+        bool more = end < b->count || at + TILE_KEYS < b->query[i].positions;
+        add_tile(b, i, end, a->k + from, a->v + from, more ? a->k + next : NULL);
     }
-    const struct head *last = positions > KERNEL_KEY_SEGMENT ? &all : h;
-    vf scale = vf_set1(last->l);
-    FOR_VECTORS(i, lanes, h->size)
-    vf_store_n(out + i, vf_div(vf_load_n(last->acc + i, lanes), scale), lanes);
 }
 
+/* The rows of a block ascend, so the queries that attend to a tile are the last ones. */
+static void block_attention(struct query_block *b, const struct kernel_attention *a)
+{
+    uint32_t first = 0, end = b->query[b->count - 1].positions;
+    for (uint32_t at = 0; at < end; at += TILE_KEYS) {
+        while (b->query[first].positions <= at)
+            first++;
+        for (uint32_t i = first; i < b->count; i++) {
+            uint32_t left = b->query[i].positions - at;
+            b->query[i].keys = left < TILE_KEYS ? left : TILE_KEYS;
+        }
+        add_tile_of_heads(b, a, first, at);
+        for (uint32_t i = first; i < b->count; i++)
+            if ((at + TILE_KEYS) % KERNEL_KEY_SEGMENT == 0 ||
+                at + TILE_KEYS >= b->query[i].positions)
+                merge_segment(&b->query[i], b->size, at < KERNEL_KEY_SEGMENT);
+    }
+    for (uint32_t i = 0; i < b->count; i++) {
+        vf sum = vf_set1(b->query[i].all_l);
+        FOR_VECTORS(d, lanes, b->size)
+        vf_store_n(b->query[i].out + d, vf_div(vf_load_n(b->query[i].all + d, lanes), sum), lanes);
+    }
+}
+
+/* Adds the query of a head and row to the block. */
+static void add_query(struct query_block *b, const struct kernel_attention *a, uint32_t head,
+                      uint32_t row)
+{
+    uint32_t i = b->count++;
+    struct query *q = &b->query[i];
+    *q = (struct query){.q = a->q + row * a->q_stride + (size_t)head * b->size,
+                        .out = a->out + row * a->out_stride + (size_t)head * b->size,
+                        .positions = a->positions + row,
+                        .kv_head = head / (a->heads / a->kv_heads),
+                        .m = -INFINITY,
+                        .acc = b->sums + (2 * i + 1) * b->padded,
+                        .all = b->sums + (2 * i + 2) * b->padded,
+                        .p = b->p[i]};
+    memset(q->acc, 0, b->padded * sizeof *q->acc);
+}
+
+/* The rows of the heads [begin, end), row by row. */
+static void heads_attention(struct query_block *b, const struct kernel_attention *a, uint32_t begin,
+                            uint32_t end)
+{
+    uint32_t heads = end - begin, queries = heads * a->rows;
+    for (uint32_t number = 0; number < queries;) {
+        for (b->count = 0; b->count < BLOCK_QUERIES && number < queries; number++)
+            add_query(b, a, begin + number % heads, number / heads);
+        block_attention(b, a);
+    }
+}
+
+/* One row: all heads together, so that keys are read in the order of memory. Several: the heads of
+ * one key head. */
 static void simd_attention(const struct kernel_attention *a)
 {
     sl_assert(a->head_size <= KERNEL_HEAD_SIZE_MAX && a->positions > 0);
-    uint32_t group = a->heads / a->kv_heads;
-    struct head h = {
-        .stride = (size_t)a->kv_heads * a->head_size, .size = a->head_size, .scale = a->scale};
-    for (uint32_t i = a->head_begin; i < a->head_end; i++) {
-        size_t kv = (size_t)(i / group) * a->head_size, own = (size_t)i * a->head_size;
-        h.q = a->q + own;
-        h.k = a->k + kv;
-        h.v = a->v + kv;
-        head_attention(&h, a->positions, a->out + own);
+    uint32_t group = a->rows == 1 ? a->heads : a->heads / a->kv_heads;
+    struct query_block b;
+    b.size = a->head_size;
+    b.padded = (a->head_size + 15) / 16 * 16;
+    b.scale = a->scale;
+    b.spare = (struct query){.q = a->q, .acc = b.sums, .p = b.spare_p};
+    memset(b.sums, 0, b.padded * sizeof *b.sums);
+    memset(b.spare_p, 0, sizeof b.spare_p);
+    for (uint32_t begin = a->head_begin, end; begin < a->head_end; begin = end) {
+        end = (begin / group + 1) * group;
+        end = end < a->head_end ? end : a->head_end;
+        heads_attention(&b, a, begin, end);
     }
 }

@@ -32,10 +32,18 @@ struct model_hparams {
     uint32_t reserved[4];
 };
 
+#define MODEL_KV_TILE 64 /* positions that lie together: keys and values are in whole tiles */
+
 /* Elements, F16 each, of one position's keys of a layer; its values have as many. */
 static inline uint64_t model_kv_elements(const struct model_hparams *h)
 {
     return (uint64_t)h->kv_heads * h->head_size;
+}
+
+/* Positions of the whole tiles that hold `positions`. */
+static inline uint64_t model_kv_positions(uint64_t positions)
+{
+    return (positions + MODEL_KV_TILE - 1) / MODEL_KV_TILE * MODEL_KV_TILE;
 }
 
 /* To how many rows the state of a sequence of `rows` tokens can be cut back, at most `wanted`: the

@@ -110,15 +110,16 @@ START_TEST(products_have_the_stored_hashes)
 }
 END_TEST
 
-static void check_attention(const struct kernel_ops *ops, uint32_t size, uint32_t positions,
-                            float spread)
+/* `rows` rows, the last of which attends to all positions. */
+static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32_t size,
+                            uint32_t positions, uint32_t rows, float spread)
 {
-    enum { HEADS = 4, KV_HEADS = 2 };
-    size_t kv = (size_t)positions * KV_HEADS * size, width = (size_t)HEADS * size;
-    float *q = test_alloc(sizeof *q * width), *want = test_alloc(sizeof *q * width);
-    float *got = test_alloc(sizeof *q * width);
+    enum { KV_HEADS = 2 };
+    size_t kv = test_kv_elements(positions, KV_HEADS, size), width = (size_t)heads * size;
+    float *q = test_alloc(sizeof *q * width * rows), *want = test_alloc(sizeof *q * width * rows);
+    float *got = test_alloc(sizeof *q * width * rows);
     uint16_t *k = test_alloc(2 * kv), *v = test_alloc(2 * kv);
-    test_fill(q, width);
+    test_fill(q, width * rows);
     for (size_t i = 0; i < kv; i++) {
         k[i] = test_f16_round((double)(test_uniform() * spread));
         v[i] = test_f16_round((double)test_uniform());
@@ -127,16 +128,19 @@ static void check_attention(const struct kernel_ops *ops, uint32_t size, uint32_
                                  .k = k,
                                  .v = v,
                                  .out = want,
-                                 .heads = HEADS,
+                                 .q_stride = width,
+                                 .out_stride = width,
+                                 .rows = rows,
+                                 .heads = heads,
                                  .kv_heads = KV_HEADS,
                                  .head_size = size,
-                                 .head_end = HEADS,
-                                 .positions = positions,
+                                 .head_end = heads,
+                                 .positions = positions - rows + 1,
                                  .scale = 0.7f};
     REFERENCE->attention(&a);
     a.out = got;
     ops->attention(&a);
-    for (size_t i = 0; i < width; i++)
+    for (size_t i = 0; i < width * rows; i++)
         ck_assert_msg(memcmp(got + i, want + i, sizeof *got) == 0,
                       "%s: head size %u, %u positions: element %zu is %a, not %a", ops->name, size,
                       positions, i, (double)got[i], (double)want[i]);
@@ -156,7 +160,23 @@ START_TEST(attention)
     test_seed(42);
     for (size_t s = 0; s < ARRAY_LEN(sizes); s++)
         for (size_t p = 0; p < ARRAY_LEN(positions); p++)
-            check_attention(ops, sizes[s], positions[p], p % 3 == 2 ? 60.0f : 1.0f);
+            check_attention(ops, 4, sizes[s], positions[p], 1, p % 3 == 2 ? 60.0f : 1.0f);
+}
+END_TEST
+
+/* Groups of several sizes and rows of a prompt, around tiles and segments. */
+START_TEST(attention_of_many_rows)
+{
+    static const struct {
+        uint32_t heads, size, positions, rows;
+    } cases[] = {{2, 10, 70, 70},   {2, 64, 130, 33},  {2, 128, 127, 3}, {4, 72, 513, 2},
+                 {4, 256, 65, 5},   {6, 40, 130, 7},   {6, 128, 560, 1}, {10, 64, 1030, 2},
+                 {16, 20, 530, 31}, {16, 128, 513, 2}, {80, 16, 66, 3},  {2, 24, 1100, 70}};
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(45);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        check_attention(ops, cases[i].heads, cases[i].size, cases[i].positions, cases[i].rows,
+                        i % 3 == 2 ? 60.0f : 1.0f);
 }
 END_TEST
 
@@ -222,6 +242,7 @@ int main(void)
     test_add_isa(tcase, products);
     test_add_isa(tcase, products_have_the_stored_hashes);
     test_add_isa(tcase, attention);
+    test_add_isa(tcase, attention_of_many_rows);
     test_add_isa(tcase, row_operations);
     test_add_isa(tcase, silu_of_every_size);
     suite_add_tcase(suite, tcase);

@@ -132,22 +132,28 @@ static void *run_attention(void *arg)
 static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32_t kv_heads,
                             uint32_t head_size, uint32_t rows)
 {
-    size_t width = (size_t)heads * head_size, kv_width = (size_t)kv_heads * head_size;
+    size_t width = (size_t)heads * head_size, kv = test_kv_elements(rows, kv_heads, head_size);
     float *q = test_alloc(sizeof *q * rows * width), *alone = test_alloc(sizeof *q * rows * width);
     float *out = test_alloc(sizeof *q * width);
-    uint16_t *k = test_alloc(2 * rows * kv_width), *v = test_alloc(2 * rows * kv_width);
+    uint16_t *k = test_alloc(2 * kv), *v = test_alloc(2 * kv);
+    memset(k, 0xff, 2 * kv); /* NaN */
+    memset(v, 0xff, 2 * kv);
     test_fill(q, rows * width);
     struct kernel_attention a = {.k = k,
                                  .v = v,
+                                 .q_stride = width,
+                                 .out_stride = width,
+                                 .rows = 1,
                                  .heads = heads,
                                  .kv_heads = kv_heads,
                                  .head_size = head_size,
                                  .head_end = heads,
                                  .scale = 0.3f};
     for (uint32_t r = 0; r < rows; r++) { /* like decode: later keys do not exist yet */
-        for (size_t i = 0; i < kv_width; i++) {
-            k[r * kv_width + i] = test_f16_round((double)test_uniform());
-            v[r * kv_width + i] = test_f16_round((double)test_uniform());
+        for (uint32_t i = 0; i < kv_heads * head_size; i++) {
+            size_t at = kernel_kv_at(kv_heads, head_size, r, i / head_size) + i % head_size;
+            k[at] = test_f16_round((double)test_uniform());
+            v[at] = test_f16_round((double)test_uniform());
         }
         a.q = q + r * width;
         a.out = alone + r * width;
@@ -172,6 +178,16 @@ static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32
             pthread_join(id[t], NULL);
         ck_assert_mem_eq(out, alone + r * width, sizeof *out * width);
     }
+    float *blocks = test_alloc(sizeof *blocks * rows * width); /* in blocks of 1, 2, 3, ... rows */
+    for (uint32_t r = 0; r < rows; r += a.rows) {
+        a.rows = a.rows + 1 < rows - r ? a.rows + 1 : rows - r;
+        a.q = q + r * width;
+        a.out = blocks + r * width;
+        a.positions = r + 1;
+        ops->attention(&a);
+    }
+    ck_assert_mem_eq(blocks, alone, sizeof *blocks * rows * width);
+    free(blocks);
     free(q);
     free(alone);
     free(out);

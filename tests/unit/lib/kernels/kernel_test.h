@@ -46,6 +46,13 @@ void test_weights(enum tensor_type type, uint8_t *p, size_t bytes);
 void *test_prepare(const struct kernel_ops *ops, enum tensor_type type, const float *x, uint32_t k,
                    uint32_t rows, size_t *stride);
 
+/* Elements of keys or of values, in whole tiles. */
+static inline size_t test_kv_elements(uint32_t positions, uint32_t kv_heads, uint32_t size)
+{
+    size_t tiles = (positions + KERNEL_KEY_TILE - 1) / KERNEL_KEY_TILE;
+    return tiles * KERNEL_KEY_TILE * kv_heads * size;
+}
+
 void *test_alloc(size_t bytes); /* 64-byte aligned */
 /* Memory followed by an inaccessible page. */
 uint8_t *test_guarded(size_t bytes);

@@ -195,23 +195,24 @@ END_TEST
 
 static void attention_oracle(const struct kernel_attention *a, uint32_t head, double *out)
 {
-    size_t stride = (size_t)a->kv_heads * a->head_size;
-    size_t first = (size_t)(head / (a->heads / a->kv_heads)) * a->head_size;
+    uint32_t kv_head = head / (a->heads / a->kv_heads);
     double score[300], max = -INFINITY, sum = 0;
     for (uint32_t p = 0; p < a->positions; p++) {
+        size_t at = kernel_kv_at(a->kv_heads, a->head_size, p, kv_head);
         score[p] = 0;
         for (uint32_t d = 0; d < a->head_size; d++)
-            score[p] += (double)a->q[(size_t)head * a->head_size + d] *
-                        test_f16_value(a->k[p * stride + first + d]);
+            score[p] +=
+                (double)a->q[(size_t)head * a->head_size + d] * test_f16_value(a->k[at + d]);
         score[p] *= (double)a->scale;
         max = fmax(max, score[p]);
     }
     memset(out, 0, sizeof *out * a->head_size);
     for (uint32_t p = 0; p < a->positions; p++) {
+        size_t at = kernel_kv_at(a->kv_heads, a->head_size, p, kv_head);
         double e = exp(score[p] - max);
         sum += e;
         for (uint32_t d = 0; d < a->head_size; d++)
-            out[d] += e * test_f16_value(a->v[p * stride + first + d]);
+            out[d] += e * test_f16_value(a->v[at + d]);
     }
     for (uint32_t d = 0; d < a->head_size; d++)
         out[d] /= sum;
@@ -221,7 +222,7 @@ static void attention_oracle(const struct kernel_attention *a, uint32_t head, do
 static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32_t kv_heads,
                             uint32_t head_size, uint32_t positions, float spread)
 {
-    size_t kv = (size_t)positions * kv_heads * head_size;
+    size_t kv = test_kv_elements(positions, kv_heads, head_size);
     float *q = test_alloc(sizeof *q * heads * head_size);
     float *out = test_alloc(sizeof *q * heads * head_size);
     uint8_t *k = test_guarded(2 * kv), *v = test_guarded(2 * kv);
@@ -235,6 +236,7 @@ static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32
                                  .k = (uint16_t *)(void *)k,
                                  .v = (uint16_t *)(void *)v,
                                  .out = out,
+                                 .rows = 1,
                                  .heads = heads,
                                  .kv_heads = kv_heads,
                                  .head_size = head_size,

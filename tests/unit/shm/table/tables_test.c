@@ -13,6 +13,7 @@
 
 static const struct model_hparams shape = {.layers = 3, .kv_heads = 2, .head_size = 20};
 #define CONTEXT  1000
+#define WHOLE    1024         /* positions of whole tiles */
 #define POSITION (2 * 20 * 2) /* bytes of K (or V) of one position and layer */
 
 static struct kv kv_open(void)
@@ -37,7 +38,7 @@ START_TEST(kv_regions_do_not_overlap)
         ck_assert_ptr_eq((const char *)kv_logprobs(&kv, row), at);
     for (uint32_t slot = 0; slot < KV_SLOTS; slot++, at += PAGE_BYTES)
         ck_assert_ptr_eq((const char *)kv_slot_log(&kv, slot), at);
-    uint64_t region = (CONTEXT * POSITION + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    uint64_t region = (WHOLE * POSITION + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     for (uint32_t slot = 0; slot < KV_SLOTS; slot++)
         for (uint32_t layer = 0; layer < 3; layer++, at += 2 * region) {
             ck_assert_ptr_eq((const char *)kv_keys(&kv, slot, layer), at);
