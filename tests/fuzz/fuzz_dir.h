@@ -61,7 +61,7 @@ static inline void fuzz_write(const char *name, bool headed, const uint8_t *data
     close(fd);
 }
 
-/* Makes the directory of an input anew. Returns its path; *gguf: it has a GGUF file. */
+/* Makes the directory of an input again. Returns its path; *gguf: it has a GGUF file. */
 static inline const char *fuzz_dir_make(const uint8_t *data, size_t size, bool *gguf)
 {
     if (!fuzz_dir[0]) {
