@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ipc/rpc/json.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,43 @@ static bool too_deep(const unsigned char *text, size_t bytes)
     return false;
 }
 
+/* jansson ignores some failed allocations: it drops a byte of a text, or reports wrong syntax. So they are counted, and
+ * what was made meanwhile is not used. */
+static _Thread_local unsigned failed_allocations;
+
+static void *allocate(size_t bytes)
+{
+    void *at = malloc(bytes);
+    failed_allocations += at == NULL;
+    return at;
+}
+
+static void count_allocations(void)
+{
+    json_set_alloc_funcs(allocate, free);
+}
+
+static void watch_allocations(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, count_allocations);
+    failed_allocations = 0;
+}
+
+/* A second time, if memory was short: a reply that is not understood is lost. *memory: there was enough. */
+static json_t *load(const void *text, size_t bytes, bool *memory, json_error_t *why)
+{
+    json_t *json = NULL;
+    *memory = false;
+    for (int i = 0; i < 2 && !*memory; i++) {
+        json_decref(json);
+        watch_allocations();
+        json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, why);
+        *memory = failed_allocations == 0;
+    }
+    return json;
+}
+
 int rpc_json_parse(const void *text, size_t bytes, json_t **object, struct error *error)
 {
     if (bytes > RPC_BYTES_MAX)
@@ -40,7 +78,12 @@ int rpc_json_parse(const void *text, size_t bytes, json_t **object, struct error
     if (too_deep(text, bytes))
         return error_set(error, ERR_BAD_INPUT, "JSON nested deeper than %d", RPC_DEPTH_MAX);
     json_error_t why;
-    json_t *json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
+    bool memory;
+    json_t *json = load(text, bytes, &memory, &why);
+    if (!memory) {
+        json_decref(json);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (JSON of %zu bytes)", bytes);
+    }
     if (!json)
         return error_set(error, ERR_BAD_INPUT, "invalid JSON at byte %d: %.160s", why.position,
                          why.text);
@@ -100,8 +143,10 @@ int rpc_reply_parse(const void *text, size_t bytes, const char *id, json_t **rep
 {
     json_t *json;
     *broken = true;
-    if (rpc_json_parse(text, bytes, &json, error) != 0)
+    if (rpc_json_parse(text, bytes, &json, error) != 0) {
+        *broken = error->code != ERR_NO_MEMORY; /* waiting for another reply would be in vain */
         return -1;
+    }
     const json_t *got = json_object_get(json, "id"), *ok = json_object_get(json, "ok");
     bool shaped = version_ok(json_object_get(json, "v")) && id_ok(got) && json_is_boolean(ok);
     /* A request without a valid id gets a reply with id zeros, which also belongs to this call. */
@@ -123,9 +168,10 @@ int rpc_reply_parse(const void *text, size_t bytes, const char *id, json_t **rep
 
 char *rpc_json_encode(const json_t *object, size_t *bytes)
 {
+    watch_allocations();
     char *text = json_dumps(object, JSON_COMPACT);
-    *bytes = text ? strlen(text) : 0;
-    if (*bytes <= RPC_BYTES_MAX)
+    *bytes = text && failed_allocations == 0 ? strlen(text) : 0;
+    if (*bytes <= RPC_BYTES_MAX && failed_allocations == 0)
         return text;
     free(text);
     return NULL;

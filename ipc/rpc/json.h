@@ -19,14 +19,14 @@
 #define RPC_NO_ID "0000000000000000"
 
 /* Parses a text into an object; checks size, depth, duplicate keys, UTF-8 and numbers. -1 with
- * ERR_BAD_INPUT. The caller json_decrefs. */
+ * ERR_BAD_INPUT or ERR_NO_MEMORY. The caller json_decrefs. */
 int rpc_json_parse(const void *text, size_t bytes, json_t **object, struct error *error);
 
 /* Parses and checks a request. */
 int rpc_request_parse(const void *text, size_t bytes, json_t **body, struct error *error);
 
-/* Parses a reply to call `id`. 0 with *reply, or -1 with *error: the error in the reply (*broken
- * false), or the reason why the reply is invalid (*broken true). */
+/* Parses a reply to call `id`. 0 with *reply, or -1 with *error: the error in the reply, or no memory
+ * to parse it (*broken false), or the reason why the reply is invalid (*broken true). */
 int rpc_reply_parse(const void *text, size_t bytes, const char *id, json_t **reply, bool *broken,
                     struct error *error);
 

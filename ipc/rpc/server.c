@@ -36,6 +36,7 @@ struct slot {
     nng_ctx context;
     nng_aio *aio;
     struct slot *next; /* in the queue */
+    nng_pipe pipe;     /* of the request */
     struct rpc_request request;
 };
 
@@ -70,7 +71,8 @@ static void send_text(struct slot *slot, const char *text, size_t bytes)
 {
     nng_msg *msg;
     if (!text || nng_msg_alloc(&msg, bytes) != 0) {
-        /* Out of memory for the reply, too: the client's deadline ends its wait. */
+        /* Out of memory for the reply, too: the client repeats its call on another connection. */
+        nng_pipe_close(slot->pipe);
         receive_next(slot);
         return;
     }
@@ -150,6 +152,7 @@ static void on_request(struct slot *slot, nng_msg *msg)
     json_t *body = NULL;
     struct error error;
     int bad = rpc_request_parse(nng_msg_body(msg), nng_msg_len(msg), &body, &error);
+    slot->pipe = nng_msg_get_pipe(msg);
     nng_msg_free(msg);
     if (bad) {
         reject(slot, &error);

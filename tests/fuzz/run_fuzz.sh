@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # run_fuzz.sh SECONDS [TARGET...]: builds every fuzz target with clang, libFuzzer, ASan and UBSan, and runs each
-# for SECONDS, starting from a copy of its committed corpus. Exit status: 0 no finding (or SKIP: libFuzzer is not
-# available), 1 a finding (its input is stored in build-fuzz/findings), 2 wrong usage or a failed build.
+# for SECONDS, two at a time, starting from a copy of its committed corpus. Exit status: 0 no finding (or SKIP:
+# libFuzzer is not available), 1 a finding (its input is stored in build-fuzz/findings), 2 wrong usage or a failed
+# build.
 set -u
 seconds=${1:-}
 case $seconds in
@@ -47,8 +48,10 @@ cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_FUZZ=ON 
 
 findings=$build/findings
 mkdir -p "$findings"
-failed=0
-for name in $targets; do
+
+# fuzz NAME: one target, for its time. Fails if there is a finding.
+fuzz() {
+    name=$1
     work=$build/corpus/$name
     rm -rf "$work"
     mkdir -p "$work"
@@ -64,9 +67,24 @@ for name in $targets; do
         cov=$(sed -n 's/.* cov: \([0-9]*\) ft: .*/\1/p' "$log" | tail -n 1)
         echo "$name: no finding in $seconds s, $runs runs, $cov edges"
     else
-        failed=1
         tail -n 40 "$log" >&2
         echo "$name: FINDING, see $log and $findings" >&2
+        return 1
     fi
+}
+
+# Two at a time, which take equally long.
+failed=0
+# shellcheck disable=SC2086  # a list of words
+set -- $targets
+while [ $# -gt 0 ]; do
+    fuzz "$1" &
+    first=$!
+    if [ $# -gt 1 ]; then
+        fuzz "$2" || failed=1
+        shift
+    fi
+    wait "$first" || failed=1
+    shift
 done
 exit $failed

@@ -365,11 +365,9 @@ PROGRAM(loader, "malloc mmap pread uring open descriptor thread")
 PROGRAM(predictor, "malloc mmap descriptor thread")
 PROGRAM(gateway, "malloc mmap descriptor thread")
 PROGRAM(recorder, "malloc mmap write open descriptor thread")
-/* NNG drops a reply that it has no memory for, and the call then lasts until its deadline, a minute: malloc only in the
- * long form. */
-PROGRAM(generate, "write descriptor thread")
-PROGRAM(stats, "write descriptor thread")
-PROGRAM(ctl, "write descriptor thread")
+PROGRAM(generate, "malloc write descriptor thread")
+PROGRAM(stats, "malloc write descriptor thread")
+PROGRAM(ctl, "malloc write descriptor thread")
 
 int main(int argc, char **argv)
 {

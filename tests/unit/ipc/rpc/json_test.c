@@ -230,6 +230,42 @@ START_TEST(replies_carry_errors_and_match_ids)
 }
 END_TEST
 
+static json_malloc_t allocate; /* of the code under test */
+static int allocations_left;
+
+static void *fail_once(size_t bytes)
+{
+    return allocate(--allocations_left == 0 ? PTRDIFF_MAX : bytes);
+}
+
+/* jansson drops a byte of a text for some of them, or reports wrong syntax, and a malformed reply would be ignored. */
+START_TEST(one_failed_allocation_loses_no_reply)
+{
+    const char *text = "{\"v\":1,\"id\":\"0123456789abcdef\",\"ok\":true,\"list\":[1,2.5,null],"
+                       "\"text\":\"It was a dark and stormy night, and \\u00e4 \\n it rained\"}";
+    const char *id = "0123456789abcdef";
+    struct error error = {0};
+    json_free_t release;
+    json_t *whole, *reply;
+    bool broken;
+    unsigned n = 1;
+    ck_assert_int_eq(rpc_reply_parse(text, strlen(text), id, &whole, &broken, &error), 0);
+    json_get_alloc_funcs(&allocate, &release);
+    json_set_alloc_funcs(fail_once, release);
+    for (allocations_left = 0; allocations_left <= 0; n++) {
+        reply = NULL;
+        allocations_left = (int)n;
+        int rv = rpc_reply_parse(text, strlen(text), id, &reply, &broken, &error);
+        ck_assert_msg(rv == 0, "allocation %u: %s", n, error.text);
+        ck_assert_msg(json_equal(reply, whole), "allocation %u: another reply", n);
+        json_decref(reply);
+    }
+    json_set_alloc_funcs(allocate, release);
+    json_decref(whole);
+    ck_assert_uint_gt(n, 20);
+}
+END_TEST
+
 START_TEST(any_bytes_become_text)
 {
     static const struct {
@@ -582,6 +618,7 @@ int main(void)
     tcase_add_test(tc, deep_nesting_is_rejected_on_a_small_stack);
     tcase_add_test(tc, size_is_capped);
     tcase_add_test(tc, replies_carry_errors_and_match_ids);
+    tcase_add_test(tc, one_failed_allocation_loses_no_reply);
     tcase_add_test(tc, any_bytes_become_text);
     tcase_add_test(tc, sampling_from_text);
     tcase_add_test(tc, submit_fields);

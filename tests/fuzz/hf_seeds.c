@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generates the committed seeds of the hfdir and pack targets: hf_seeds CORPUS_DIR. */
+#include <sys/stat.h>
+
+#include "lib/json/json_file.h"
+#include "tests/fuzz/fuzz_dir.h"
+#include "tests/unit/lib/model/gguf_make.h"
+#include "tests/unit/lib/model/hf_make.h"
+
+static const char *corpus;
+static char work[64];
+
+static void seed(const char *target, const char *name, const struct bytes *b)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", corpus, target);
+    mkdir(path, 0755);
+    snprintf(path, sizeof path, "%s/%s/%s", corpus, target, name);
+    FILE *f = fopen(path, "wb");
+    sl_assert(f && fwrite(b->data, 1, b->size, f) == b->size);
+    fclose(f);
+}
+
+static void record(struct bytes *b, unsigned name, bool as_is, const void *data, size_t bytes,
+                   size_t zeros)
+{
+    sl_assert(zeros % 4 == 0);
+    uint8_t head[FUZZ_RECORD_BYTES] = {(uint8_t)(name | (as_is ? FUZZ_AS_IS : 0)),
+                                       (uint8_t)bytes,
+                                       (uint8_t)(bytes >> 8),
+                                       (uint8_t)(bytes >> 16),
+                                       (uint8_t)(zeros / 4),
+                                       (uint8_t)(zeros / 4 >> 8)};
+    bytes_add(b, head, sizeof head);
+    bytes_add(b, data, bytes);
+}
+
+/* ---- a GGUF file ---- */
+
+static void gguf(const char *name, const char *arch, bool mixed)
+{
+    struct make m;
+    struct bytes b = {0};
+    make_arch(&m, arch, 1, mixed);
+    struct bytes file = make_write(&m);
+    record(&b, FUZZ_GGUF, false, file.data, file.size, 0);
+    seed("pack", name, &b);
+    bytes_free(&b);
+    bytes_free(&file);
+    make_free(&m);
+}
+
+/* ---- directories ---- */
+
+static const char *edited; /* a file, and what replaces a text in it; NULL: none */
+static const char *from, *to;
+
+static void edit(struct bytes *b, const char *name, unsigned number, const char *text, size_t bytes,
+                 size_t zeros)
+{
+    struct bytes out = {0};
+    const char *at =
+        edited && strcmp(edited, name) == 0 ? memmem(text, bytes, from, strlen(from)) : NULL;
+    size_t before = at ? (size_t)(at - text) : bytes, skip = at ? strlen(from) : 0;
+    bytes_add(&out, text, before);
+    if (at)
+        bytes_add(&out, to, strlen(to));
+    bytes_add(&out, text + before + skip, bytes - before - skip);
+    record(b, number, false, out.data, out.size, zeros);
+    bytes_free(&out);
+}
+
+static void add_file(struct bytes *b, unsigned number)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    uint64_t length = 0;
+    snprintf(path, sizeof path, "%s/%s", work, fuzz_names[number]);
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return;
+    sl_assert(fstat(fileno(f), &st) == 0);
+    bool headed = number >= 4;
+    if (headed)
+        sl_assert(fread(&length, sizeof length, 1, f) == 1);
+    size_t bytes = headed ? length : (size_t)st.st_size;
+    char *text = malloc(bytes + 1);
+    sl_assert(text && fread(text, 1, bytes, f) == bytes);
+    edit(b, fuzz_names[number], number, text, bytes,
+         headed ? (size_t)st.st_size - bytes - sizeof length : 0);
+    free(text);
+    fclose(f);
+}
+
+static void make_directory(const char *arch, bool two_files, bool half_norms)
+{
+    char path[PATH_MAX];
+    struct make m;
+    make_arch(&m, arch, 1, false);
+    if (strcmp(arch, "llama") == 0)
+        make_drop_tensor(&m, "rope_freqs.weight");
+    struct bytes file = make_write(&m);
+    snprintf(path, sizeof path, "%s.gguf", work);
+    FILE *f = fopen(path, "wb");
+    sl_assert(f && fwrite(file.data, 1, file.size, f) == file.size && fclose(f) == 0);
+    sl_assert(mkdir(work, 0700) == 0);
+    hf_make(&(struct hf_make){
+        .gguf = path, .dir = work, .two_files = two_files, .half_norms = half_norms});
+    unlink(path);
+    bytes_free(&file);
+    make_free(&m);
+}
+
+/* Without the file of that number; -1: with all. more: a last record. */
+static void directory(const char *name, const char *arch, bool two_files, int without,
+                      const struct bytes *more)
+{
+    struct bytes b = {0};
+    make_directory(arch, two_files, false);
+    for (unsigned i = 0; i < FUZZ_GGUF; i++)
+        if ((int)i != without)
+            add_file(&b, i);
+    if (more)
+        bytes_add(&b, more->data, more->size);
+    hf_unmake(work);
+    seed("hfdir", name, &b);
+    seed("pack", name, &b);
+    bytes_free(&b);
+}
+
+static void changed(const char *name, const char *arch, const char *file, const char *old,
+                    const char *new)
+{
+    edited = file;
+    from = old;
+    to = new;
+    directory(name, arch, strcmp(file, "model.safetensors") != 0, -1, NULL);
+    edited = NULL;
+}
+
+static void as_is(const char *name, const void *data, size_t bytes)
+{
+    struct bytes more = {0};
+    record(&more, 4, true, data, bytes, 0);
+    directory(name, "qwen3moe", false, -1, &more);
+    bytes_free(&more);
+}
+
+static void broken(void)
+{
+    const char *const index = fuzz_names[3];
+    directory("no_config", "qwen3moe", false, 0, NULL);
+    directory("no_tokenizer", "qwen3moe", false, 1, NULL);
+    directory("no_tensors", "qwen3moe", false, 4, NULL);
+    directory("no_second", "qwen3moe", true, 6, NULL);
+    changed("index_no_map", "qwen3moe", index, "weight_map", "weight_mop");
+    changed("index_no_json", "qwen3moe", index, "{", "[");
+    changed("index_path", "qwen3moe", index, "a.safetensors", "../a.safetensors");
+    changed("index_other_file", "qwen3moe", index, "a.safetensors", "b.safetensors");
+    changed("index_unknown", "qwen3moe", index, "model.norm", "model.nurm");
+    changed("two_names", "qwen3moe", "b.safetensors", "input_layernorm", "input_layernurm");
+    changed("fused", "qwen3moe", "model.safetensors", "experts.0.gate_proj.weight",
+            "experts.gate_up_proj");
+    changed("dtype", "qwen3moe", "model.safetensors", "F32", "I64");
+    changed("shape", "qwen3moe", "model.safetensors", "\"shape\": [", "\"shape\": [1, ");
+    changed("heads", "llama", "config.json",
+            "\"num_attention_heads\": ", "\"num_attention_heads\": 1");
+    as_is("short", "short", 5);
+    as_is("long_header", "\xff\xff\xff\xff\xff\xff\x00\x00{}", 10);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const archs[] = {"qwen3moe", "olmoe", "qwen2moe", "llama"};
+    char name[64];
+    sl_assert(argc == 2);
+    corpus = argv[1];
+    snprintf(work, sizeof work, "/tmp/sluice-hf-seeds.%d", (int)getpid());
+    for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
+        snprintf(name, sizeof name, "gguf_%s", archs[i]);
+        gguf(name, archs[i], i % 2 == 1);
+        directory(archs[i], archs[i], false, -1, NULL);
+        snprintf(name, sizeof name, "%s_two", archs[i]);
+        directory(name, archs[i], true, -1, NULL);
+    }
+    broken();
+    return 0;
+}
