@@ -35,14 +35,14 @@ static double rate_at(const struct host_facts *a, double depth)
 }
 
 /* Constants fitted to measurements: docs/doctor.md. */
-#define MISSING_POWER 1.25  /* of 1 - sqrt(share) */
+#define MISSING_POWER 1.2   /* of 1 - sqrt(share) */
 #define LOADED_POWER  1.6   /* of the share */
-#define DECODE_NORM   2.5   /* 1: reading and computing alternate, infinite: the longer one hides */
+#define DECODE_NORM   2.0   /* 1: reading and computing alternate, infinite: the longer one hides */
 #define PREFILL_NORM  4.0   /* the other */
 #define ENGINE        1.1   /* time of the engine/time of its core alone: pages, other processes */
 #define LAYER_S       12e-6 /* of decode, per layer: pins, log, gate input */
-#define LOAD_S        120e-6 /* messages and processes of a load, on the cores that compute */
-#define WAIT_S        200e-6 /* of a layer: demand, wake-up */
+#define LOAD_S        95e-6 /* messages and processes of a load, on the cores that compute */
+#define WAIT_S        150e-6 /* of a layer: demand, wake-up */
 
 /* Share of the accesses of decode that are read. It depends on the text. */
 static double missing_share(double share)

@@ -23,6 +23,8 @@
 #define DECODE_STEPS  128u
 #define DECODE_NS     (2 * NS_PER_S)
 #define STEPS_MIN     3u
+#define ROUNDS_MAX    64u
+#define AGAIN_NS      NS_PER_S /* small models: until this time */
 #define FIRST_ROWS    16u
 #define PREFILL_NS    (3 * NS_PER_S)
 #define SCRATCH_LIMIT (512 * MIB) /* as compute */
@@ -318,44 +320,62 @@ static int ascending(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The median of the steps: other load makes single steps longer. */
+static uint64_t median(uint64_t *values, uint32_t count)
+{
+    qsort(values, count, sizeof *values, ascending);
+    return values[count / 2];
+}
+
+/* Medians: other load makes single steps longer. A small model repeats the round, because the speed
+ * of a machine changes within a second. */
 static int measure_decode(struct forward *f, struct core *core, double *seconds,
                           struct error *error)
 {
-    uint64_t ns[DECODE_STEPS], until_ns = clock_now_ns() + DECODE_NS;
-    uint32_t n = 0;
-    while (n < DECODE_STEPS && (n < STEPS_MIN || clock_now_ns() < until_ns)) {
-        ns[n] = pass(f, core, n, 1, error);
-        if (ns[n++] == 0)
-            return -1;
+    uint64_t ns[DECODE_STEPS], rounds[ROUNDS_MAX], start_ns = clock_now_ns();
+    uint32_t count = 0;
+    while (count < ROUNDS_MAX && (count == 0 || clock_now_ns() - start_ns < AGAIN_NS)) {
+        uint32_t n = 0;
+        while (n < DECODE_STEPS && (n < STEPS_MIN || clock_now_ns() - start_ns < DECODE_NS)) {
+            ns[n] = pass(f, core, n, 1, error);
+            if (ns[n++] == 0)
+                return -1;
+        }
+        rounds[count++] = median(ns, n);
     }
-    qsort(ns, n, sizeof *ns, ascending);
-    *seconds = (double)ns[n / 2] / 1e9;
+    *seconds = (double)median(rounds, count) / 1e9;
     return 0;
 }
 
-/* Chunks of an engine's size as long as there is time, the first one smaller if it would take
- * several times as long. */
+/* One chunk after the other, from the start of the context again when it is full. */
+static int prefill_chunks(struct forward *f, struct core *core, uint32_t rows, double *seconds,
+                          struct error *error)
+{
+    uint64_t total_ns = 0;
+    uint32_t done = 0, position = 0;
+    while (done < POSITIONS ? total_ns < PREFILL_NS : total_ns < AGAIN_NS) {
+        uint64_t ns = pass(f, core, position, rows, error);
+        if (ns == 0)
+            return -1;
+        total_ns += ns;
+        done += rows;
+        position = position + 2 * rows <= POSITIONS ? position + rows : 0;
+    }
+    *seconds = (double)total_ns / 1e9 / done;
+    return 0;
+}
+
+/* Chunks of an engine's size, smaller ones if these would take several times as long as wanted. */
 static int measure_prefill(struct forward *f, struct core *core, double *seconds,
                            struct error *error)
 {
     uint32_t rows = core_chunk(core) < POSITIONS ? core_chunk(core) : POSITIONS;
-    uint32_t first = rows < FIRST_ROWS ? rows : FIRST_ROWS, done = 0;
-    uint64_t total = pass(f, core, 0, first, error), used = total;
-    if (total == 0)
+    uint32_t first = rows < FIRST_ROWS ? rows : FIRST_ROWS;
+    uint64_t ns = pass(f, core, 0, first, error);
+    if (ns == 0)
         return -1;
-    while (rows > first && total / first * rows > 3 * PREFILL_NS)
+    while (rows > first && ns / first * rows > 3 * PREFILL_NS)
         rows = (rows + 1) / 2;
-    for (total = 0; done + rows <= POSITIONS && used < PREFILL_NS; done += rows) {
-        uint64_t ns = pass(f, core, done, rows, error);
-        if (ns == 0)
-            return -1;
-        total += ns;
-        used += ns;
-    }
-    if (done > 0)
-        *seconds = (double)total / 1e9 / done;
-    return 0;
+    return prefill_chunks(f, core, rows, seconds, error);
 }
 
 static int measure(struct forward *f, const struct params *params, struct forward_speed *out,
