@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template of products with super-blocks of 256; included once per instruction set, after VECTOR_ADD_SCALED. A type is an unpack step: the 256 codes as unsigned
- * bytes, their offset, and scales and minimums of 16 elements each. Vectors run along k; the lanes
- * of the sums are outputs. Up to AT_ONCE rows share unpacked weights. */
+/* Template of products with super-blocks of 256; included once per instruction set, after
+ * VECTOR_ADD_SCALED and VECTOR_BITS. A type is an unpack step: the 256 codes as bytes, their offset,
+ * and scales and minimums of 16 elements each. Vectors run along k; the lanes of the sums are
+ * outputs. Up to AT_ONCE rows share vectors of unpacked weights, up to SUPER_ROWS the weights
+ * of a super-block that were unpacked once. */
 #include "lib/kernels/simd/super_unpack.h"
 
-#define OUTPUTS 8 /* lanes of a vector of floats */
-#define AT_ONCE 8
+#define OUTPUTS    8 /* lanes of a vector of floats */
+#define AT_ONCE    8
+#define SUPER_ROWS 64 /* rows whose sums stay in the L1 cache: 16 KiB */
 
 struct super_row { /* a prepared row of activations */
     const int8_t *q;
@@ -98,61 +101,151 @@ struct super_tile {
     const uint8_t *row[OUTPUTS];
     struct super_row x[AT_ONCE];
     uint32_t k;
-    size_t ahead; /* distance from the first output to the next ones; 0: no prefetch */
-    __m256 acc[AT_ONCE][PARTS];
+    size_t ahead;         /* distance from the first output to the next ones; 0: no prefetch */
+    __m256 (*acc)[PARTS]; /* per row */
 };
 
-/* Adds super-block g. */
-static ALWAYS_INLINE void super_step(const struct super_type t, const int rows, uint32_t g,
-                                     struct super_tile *s)
-{
+/* Lanes of 8 outputs whose sums are dot products, and the same of minimums. */
+struct super_lanes {
     __m256i dot[AT_ONCE][OUTPUTS], low[AT_ONCE][OUTPUTS];
-    const size_t at = (size_t)g * t.bytes;
-    for (int i = 0; i < OUTPUTS; i++) {
-        struct super_codes c;
-        if (s->ahead != 0)
-            for (size_t line = 0; line < t.bytes; line += 64)
-                prefetch(s->row[0], s->ahead + OUTPUTS * at + (size_t)i * t.bytes + line);
-        super_unpack(t, s->row[i] + at, &c);
-        UNROLL for (int r = 0; r < rows; r++)
-        {
-            __m256i sums = load_32(s->x[r].sums + (size_t)g * 32);
-            dot[r][i] = super_dot(t, &c, s->x[r].q + (size_t)g * SUPER, sums);
-            if (t.minimums)
-                low[r][i] = _mm256_madd_epi16(c.min, sums);
-        }
-    }
-    __m256 d = super_scales(t, s->row, at), dmin = _mm256_setzero_ps();
-    if (t.minimums)
-        dmin = eight_halves(s->row, at + t.dmin_at);
+};
+
+/* Output i of super-block g. */
+static ALWAYS_INLINE void super_lanes_of(const struct super_type t, const int rows, uint32_t g,
+                                         const struct super_tile *s, const struct super_codes *c,
+                                         int i, struct super_lanes *l)
+{
     UNROLL for (int r = 0; r < rows; r++)
     {
-        __m256 term = _mm256_mul_ps(eight_sums(dot[r]), d);
+        __m256i sums = load_32(s->x[r].sums + (size_t)g * 32);
+        l->dot[r][i] = super_dot(t, c, s->x[r].q + (size_t)g * SUPER, sums);
         if (t.minimums)
-            term = _mm256_fnmadd_ps(dmin, eight_sums(low[r]), term);
+            l->low[r][i] = _mm256_madd_epi16(c->min, sums);
+    }
+}
+
+static ALWAYS_INLINE void super_add(const struct super_type t, const int rows, uint32_t g,
+                                    const struct super_tile *s, const struct super_lanes *l,
+                                    __m256 d, __m256 dmin)
+{
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        __m256 term = _mm256_mul_ps(eight_sums(l->dot[r]), d);
+        if (t.minimums)
+            term = _mm256_fnmadd_ps(dmin, eight_sums(l->low[r]), term);
         s->acc[r][g % PARTS] =
             _mm256_fmadd_ps(term, _mm256_set1_ps(s->x[r].d[g]), s->acc[r][g % PARTS]);
     }
+}
+
+static ALWAYS_INLINE void super_prefetch(const struct super_type t, const struct super_tile *s,
+                                         size_t at, int i)
+{
+    if (s->ahead != 0)
+        for (size_t line = 0; line < t.bytes; line += 64)
+            prefetch(s->row[0], s->ahead + OUTPUTS * at + (size_t)i * t.bytes + line);
+}
+
+/* Adds super-block g. */
+static ALWAYS_INLINE void super_step(const struct super_type t, const int rows, uint32_t g,
+                                     const struct super_tile *s)
+{
+    struct super_lanes l;
+    const size_t at = (size_t)g * t.bytes;
+    for (int i = 0; i < OUTPUTS; i++) {
+        struct super_codes c;
+        super_prefetch(t, s, at, i);
+        super_unpack(t, s->row[i] + at, &c);
+        super_lanes_of(t, rows, g, s, &c, i, &l);
+    }
+    __m256 dmin = t.minimums ? eight_halves(s->row, at + t.dmin_at) : _mm256_setzero_ps();
+    super_add(t, rows, g, s, &l, super_scales(t, s->row, at), dmin);
+}
+
+static ALWAYS_INLINE void super_join(const __m256 p[PARTS], float *y, uint32_t outputs)
+{
+    __m256 sum = _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(p[0], p[1]), _mm256_add_ps(p[2], p[3])),
+                               _mm256_add_ps(_mm256_add_ps(p[4], p[5]), _mm256_add_ps(p[6], p[7])));
+    _mm256_maskstore_ps(y, super_lane_mask(outputs), sum);
 }
 
 static ALWAYS_INLINE void super_outputs(const struct super_type t, const int rows,
                                         struct super_tile *s, float *y, size_t y_stride,
                                         uint32_t outputs)
 {
+    __m256 acc[AT_ONCE][PARTS];
     UNROLL for (int r = 0; r < rows; r++)
     {
-        UNROLL for (int p = 0; p < PARTS; p++) s->acc[r][p] = _mm256_setzero_ps();
+        UNROLL for (int p = 0; p < PARTS; p++) acc[r][p] = _mm256_setzero_ps();
     }
+    s->acc = acc;
     for (uint32_t g = 0; g < s->k / SUPER; g++)
         super_step(t, rows, g, s);
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        const __m256 *p = s->acc[r];
-        __m256 sum =
-            _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(p[0], p[1]), _mm256_add_ps(p[2], p[3])),
-                          _mm256_add_ps(_mm256_add_ps(p[4], p[5]), _mm256_add_ps(p[6], p[7])));
-        _mm256_maskstore_ps(y + (size_t)r * y_stride, super_lane_mask(outputs), sum);
+    UNROLL for (int r = 0; r < rows; r++) super_join(acc[r], y + (size_t)r * y_stride, outputs);
+}
+
+/* Up to AT_ONCE rows at a time: every row of activations is used once per unpacked weight. */
+static ALWAYS_INLINE void super_few(const struct super_type t, struct super_tile *s,
+                                    const uint8_t *x, size_t x_stride, uint32_t rows, float *y,
+                                    size_t y_stride, uint32_t outputs)
+{
+    const size_t ahead = s->ahead;
+    for (uint32_t r = 0, n; r < rows; r += n) {
+        n = rows - r >= AT_ONCE ? AT_ONCE : rows - r >= AT_ONCE / 2 ? AT_ONCE / 2 : 1;
+        s->ahead = r == 0 ? ahead : 0;
+        for (uint32_t i = 0; i < n; i++)
+            s->x[i] = super_row_at(x + (r + i) * x_stride, s->k);
+        if (n == AT_ONCE)
+            super_outputs(t, AT_ONCE, s, y + r * y_stride, y_stride, outputs);
+        else if (n == AT_ONCE / 2)
+            super_outputs(t, AT_ONCE / 2, s, y + r * y_stride, y_stride, outputs);
+        else
+            super_outputs(t, 1, s, y + r * y_stride, y_stride, outputs);
     }
+}
+
+/* Adds super-block g, unpacked, to `rows` rows from row r on. */
+static ALWAYS_INLINE void super_shared(const struct super_type t, const int rows, uint32_t g,
+                                       struct super_tile *s, const struct super_codes c[OUTPUTS],
+                                       __m256 d, __m256 dmin)
+{
+    struct super_lanes l;
+    for (int i = 0; i < OUTPUTS; i++)
+        super_lanes_of(t, rows, g, s, &c[i], i, &l);
+    super_add(t, rows, g, s, &l, d, dmin);
+}
+
+/* At most SUPER_ROWS rows share the weights of a super-block that were unpacked once. */
+static ALWAYS_INLINE void super_many(const struct super_type t, struct super_tile *s,
+                                     const uint8_t *x, size_t x_stride, uint32_t rows, float *y,
+                                     size_t y_stride, uint32_t outputs)
+{
+    __m256 acc[SUPER_ROWS][PARTS];
+    struct super_codes c[OUTPUTS];
+    for (uint32_t r = 0; r < rows; r++)
+        for (int p = 0; p < PARTS; p++)
+            acc[r][p] = _mm256_setzero_ps();
+    for (uint32_t g = 0; g < s->k / SUPER; g++) {
+        const size_t at = (size_t)g * t.bytes;
+        for (int i = 0; i < OUTPUTS; i++) {
+            super_prefetch(t, s, at, i);
+            super_unpack(t, s->row[i] + at, &c[i]);
+        }
+        __m256 d = super_scales(t, s->row, at);
+        __m256 dmin = t.minimums ? eight_halves(s->row, at + t.dmin_at) : _mm256_setzero_ps();
+        for (uint32_t r = 0, n; r < rows; r += n) {
+            n = rows - r >= AT_ONCE ? AT_ONCE : 1;
+            s->acc = acc + r;
+            for (uint32_t i = 0; i < n; i++)
+                s->x[i] = super_row_at(x + (r + i) * x_stride, s->k);
+            if (n == AT_ONCE)
+                super_shared(t, AT_ONCE, g, s, c, d, dmin);
+            else
+                super_shared(t, 1, g, s, c, d, dmin);
+        }
+    }
+    for (uint32_t r = 0; r < rows; r++)
+        super_join(acc[r], y + r * y_stride, outputs);
 }
 
 static ALWAYS_INLINE void super_product(const struct super_type t, const struct kernel_matrix *w,
@@ -160,22 +253,20 @@ static ALWAYS_INLINE void super_product(const struct super_type t, const struct 
                                         size_t x_stride, uint32_t rows, float *y, size_t y_stride)
 {
     struct super_tile s = {.k = w->k};
-    for (uint32_t j = n_begin; j < n_end; j += OUTPUTS) {
-        uint32_t outputs = n_end - j < OUTPUTS ? n_end - j : OUTPUTS;
-        for (uint32_t i = 0; i < OUTPUTS; i++) /* missing outputs repeat the last one */
-            s.row[i] =
-                (const uint8_t *)w->data + (size_t)(i < outputs ? j + i : n_end - 1) * w->row_bytes;
-        for (uint32_t r = 0, n; r < rows; r += n) {
-            n = rows - r >= AT_ONCE ? AT_ONCE : rows - r >= AT_ONCE / 2 ? AT_ONCE / 2 : 1;
-            s.ahead = r == 0 ? OUTPUTS * (size_t)w->row_bytes : 0;
-            for (uint32_t i = 0; i < n; i++)
-                s.x[i] = super_row_at(x + (r + i) * x_stride, w->k);
-            if (n == AT_ONCE)
-                super_outputs(t, AT_ONCE, &s, y + r * y_stride + j, y_stride, outputs);
-            else if (n == AT_ONCE / 2)
-                super_outputs(t, AT_ONCE / 2, &s, y + r * y_stride + j, y_stride, outputs);
+    for (uint32_t r = 0, n; r < rows; r += n) {
+        n = rows - r < SUPER_ROWS ? rows - r : SUPER_ROWS;
+        for (uint32_t j = n_begin; j < n_end; j += OUTPUTS) {
+            uint32_t outputs = n_end - j < OUTPUTS ? n_end - j : OUTPUTS;
+            for (uint32_t i = 0; i < OUTPUTS; i++) /* missing outputs repeat the last one */
+                s.row[i] = (const uint8_t *)w->data +
+                           (size_t)(i < outputs ? j + i : n_end - 1) * w->row_bytes;
+            s.ahead = OUTPUTS * (size_t)w->row_bytes;
+            if (n <= AT_ONCE)
+                super_few(t, &s, x + r * x_stride, x_stride, n, y + r * y_stride + j, y_stride,
+                          outputs);
             else
-                super_outputs(t, 1, &s, y + r * y_stride + j, y_stride, outputs);
+                super_many(t, &s, x + r * x_stride, x_stride, n, y + r * y_stride + j, y_stride,
+                           outputs);
         }
     }
 }

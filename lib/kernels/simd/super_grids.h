@@ -29,14 +29,24 @@ static ALWAYS_INLINE __m256i signed_points(__m256i v, uint32_t signs)
     return _mm256_add_epi8(v, _mm256_set1_epi8(GRID_OFFSET));
 }
 
-/* Four times 7 bits of signs as 4 bytes; the eighth bit makes the number of ones even. */
-static ALWAYS_INLINE uint32_t even_signs(uint32_t x)
+/* Bytes of 7 bits of signs; the eighth makes the number of ones even. Word v: signs of q[v]. */
+static ALWAYS_INLINE void even_signs(__m256i s, uint32_t signs[8])
 {
-    uint32_t s = (x & 0x7f) | (x << 1 & 0x7f00) | (x << 2 & 0x7f0000) | (x << 3 & 0x7f000000);
-    uint32_t odd = s ^ (s >> 4 & 0x0f0f0f0f);
-    odd ^= odd >> 2 & 0x03030303;
-    odd ^= odd >> 1;
-    return s | (odd & 0x01010101) << 7;
+    __m256i odd = _mm256_xor_si256(s, masked(_mm256_srli_epi16(s, 4), 15));
+    odd = _mm256_xor_si256(odd, masked(_mm256_srli_epi16(odd, 2), 3));
+    odd = masked(_mm256_xor_si256(odd, _mm256_srli_epi16(odd, 1)), 1);
+    s = _mm256_or_si256(s, _mm256_slli_epi16(odd, 7));
+    _mm256_storeu_si256((__m256i *)(void *)signs, s);
+}
+
+/* The same from words of four times 7 bits. */
+static ALWAYS_INLINE void even_signs_of(__m256i x, uint32_t signs[8])
+{
+    __m256i a = _mm256_and_si256(x, _mm256_set1_epi32(0x7f));
+    __m256i b = _mm256_and_si256(_mm256_slli_epi32(x, 1), _mm256_set1_epi32(0x7f00));
+    __m256i c = _mm256_and_si256(_mm256_slli_epi32(x, 2), _mm256_set1_epi32(0x7f0000));
+    __m256i d = _mm256_and_si256(_mm256_slli_epi32(x, 3), _mm256_set1_epi32(0x7f000000));
+    even_signs(_mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d)), signs);
 }
 
 static ALWAYS_INLINE __m256i four_points(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
@@ -46,32 +56,36 @@ static ALWAYS_INLINE __m256i four_points(uint64_t a, uint64_t b, uint64_t c, uin
 
 static ALWAYS_INLINE void super_unpack_IQ2_XXS(const uint8_t *p, struct super_codes *c)
 {
-    /* the scales are the top bits of 8 words of 64 */
-    __m256 a = _mm256_castsi256_ps(_mm256_srli_epi64(bytes_at(p + 2), 60));
-    __m256 b = _mm256_castsi256_ps(_mm256_srli_epi64(bytes_at(p + 34), 60));
-    __m256i s = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
-    c->scale = odd_scales(_mm256_permute4x64_epi64(s, 0xd8));
+    /* every second word: four times 7 bits of signs, four of scale */
+    __m256 a = _mm256_castsi256_ps(bytes_at(p + 2)), b = _mm256_castsi256_ps(bytes_at(p + 34));
+    __m256i rest = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd));
+    uint32_t signs[8];
+    rest = _mm256_permute4x64_epi64(rest, 0xd8);
+    c->scale = odd_scales(_mm256_srli_epi32(rest, 28));
+    even_signs_of(rest, signs);
     UNROLL for (int v = 0; v < 8; v++)
     {
         const uint8_t *g = p + 2 + 8 * v;
         const uint64_t *grid = unpack_grid_iq2_xxs;
-        c->q[v] = signed_points(four_points(grid[g[0]], grid[g[1]], grid[g[2]], grid[g[3]]),
-                                even_signs(word_of(g + 4)));
+        c->q[v] =
+            signed_points(four_points(grid[g[0]], grid[g[1]], grid[g[2]], grid[g[3]]), signs[v]);
     }
 }
 
 static ALWAYS_INLINE void super_unpack_IQ2_XS(const uint8_t *p, struct super_codes *c)
 {
+    __m256i s = _mm256_packus_epi16(_mm256_srli_epi16(bytes_at(p + 2), 9),
+                                    _mm256_srli_epi16(bytes_at(p + 34), 9));
+    uint32_t signs[8];
+    even_signs(_mm256_permute4x64_epi64(s, 0xd8), signs);
     c->scale = odd_nibbles(p + 66);
     UNROLL for (int v = 0; v < 8; v++)
     {
         const uint64_t *grid = unpack_grid_iq2_xs;
         uint64_t q = long_of(p + 2 + 8 * v);
-        uint32_t signs = (uint32_t)((q >> 9 & 0x7f) | (q >> 25 & 0x7f) << 7 |
-                                    (q >> 41 & 0x7f) << 14 | (q >> 57) << 21);
         c->q[v] = signed_points(four_points(grid[q & 511], grid[q >> 16 & 511], grid[q >> 32 & 511],
                                             grid[q >> 48 & 511]),
-                                even_signs(signs));
+                                signs[v]);
     }
 }
 
@@ -99,13 +113,15 @@ static ALWAYS_INLINE __m256i eight_points(const uint32_t *grid, const uint32_t a
 
 static ALWAYS_INLINE void super_unpack_IQ3_XXS(const uint8_t *p, struct super_codes *c)
 {
-    c->scale = odd_scales(_mm256_srli_epi32(bytes_at(p + 66), 28));
+    __m256i rest = bytes_at(p + 66);
+    uint32_t signs[8];
+    c->scale = odd_scales(_mm256_srli_epi32(rest, 28));
+    even_signs_of(rest, signs);
     UNROLL for (int v = 0; v < 8; v++)
     {
         uint32_t at[8];
         UNROLL for (int i = 0; i < 8; i++) at[i] = p[2 + 8 * v + i];
-        c->q[v] = signed_points(eight_points(unpack_grid_iq3_xxs, at),
-                                even_signs(word_of(p + 66 + 4 * v)));
+        c->q[v] = signed_points(eight_points(unpack_grid_iq3_xxs, at), signs[v]);
     }
 }
 
