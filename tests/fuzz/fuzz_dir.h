@@ -65,7 +65,9 @@ static inline void fuzz_write(const char *name, bool headed, const uint8_t *data
 static inline const char *fuzz_dir_make(const uint8_t *data, size_t size, bool *gguf)
 {
     if (!fuzz_dir[0]) {
-        snprintf(fuzz_dir, sizeof fuzz_dir, "/dev/shm/sluice-fuzz-dir.XXXXXX");
+        const char *base =
+            getenv("TMPDIR"); /* libFuzzer ends without atexit: its caller removes this */
+        snprintf(fuzz_dir, sizeof fuzz_dir, "%.40s/sluice-fuzz.XXXXXX", base ? base : "/dev/shm");
         sl_assert(mkdtemp(fuzz_dir));
         atexit(fuzz_dir_remove);
     }

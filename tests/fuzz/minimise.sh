@@ -9,6 +9,9 @@ build=${SLUICE_FUZZ_BUILD:-$(cd "$here/../.." && pwd)/build-fuzz}
 grown=${1:-}
 chosen=$(mktemp -d) || exit 2
 trap 'rm -rf "$chosen"' EXIT
+tmp=$(mktemp -d) || exit 2
+trap 'rm -rf "$chosen" "$tmp"' EXIT
+export TMPDIR="$tmp" # for the files that targets make
 
 for file in "$here"/*_fuzz.c; do
     name=$(basename "$file" _fuzz.c)

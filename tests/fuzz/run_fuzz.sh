@@ -46,6 +46,7 @@ cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_FUZZ=ON 
     exit 2
 }
 
+export TMPDIR="$probe" # for the files that targets make
 findings=$build/findings
 mkdir -p "$findings"
 
