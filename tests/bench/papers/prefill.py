@@ -4,17 +4,19 @@ import measuring as m
 from papers import common as c
 
 FORMS = {"short": (2, (16, 128, 512), (25, 50)), "long": (4, (16, 128, 512), (25, 50)), "try": (1, (16,), (50,))}
-# Each group has lod as its baseline: two benchmarks per cell, so that none needs more than a few minutes.
+# Each group has lod as its baseline: one benchmark per group and cell, so that none needs more than a few minutes.
 GROUPS = {"": ("lod", "lod-nocache", "eap", "edgemoe", "hobbit", "fate", "default"),
-          "others": ("lod", "iq4", "iq2", "layerwise", "swapmoe", "mixtral-offload", "moe-infinity")}
-KEEPS_PRELOAD = ("swapmoe",) # routes only to resident experts: it fills the cache before the first prompt
+          "others": ("lod", "iq4", "iq2", "layerwise", "swapmoe", "mixtral-offload", "moe-infinity"),
+          "rest": ("lod", "pruned", "pruned-freq", "auto", "auto-mixed", "auto-two-precision", "auto-int4")}
+# They route only to resident experts: the cache is filled before the first prompt, in the profile's order.
+MASKED = ("swapmoe", "pruned", "pruned-freq")
 DEVICES = ("200 MB/s", "unthrottled")
 
 
 def settings(a, preset, share):
     out = [f"preset={preset}", f"resident_experts={share}"]
-    out.append(f"plan={c.profile(a) if preset == 'swapmoe' else c.plan(a, 5)}")
-    return out if preset in KEEPS_PRELOAD else [*out, c.policy(preload="none")]
+    out.append(f"plan={c.profile(a) if preset in MASKED else c.plan(a, 5)}")
+    return out if preset in MASKED else [*out, c.policy(preload="none")]
 
 
 def measure(a, group, share, device, tokens):
