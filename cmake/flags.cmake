@@ -6,6 +6,9 @@ target_compile_options(sluice_flags INTERFACE
   -ffp-contract=off -fno-omit-frame-pointer -fvisibility=hidden)
 target_compile_definitions(sluice_flags INTERFACE _GNU_SOURCE SLUICE_VERSION="${PROJECT_VERSION}")
 target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR})
+# Debug sections compressed: where the device's readahead is large (8 MiB here), starting a program brings them into the page
+# cache, and they count against a cgroup of the budget's size.
+target_link_options(sluice_flags INTERFACE -gz)
 if(SLUICE_SANITIZE)
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})

@@ -32,6 +32,11 @@ static void finish(struct generation *g, const char *what)
     text_free(&got);
 }
 
+static void stop(pid_t pid, const char *service)
+{
+    CHECK(kill(pid, SIGSTOP) == 0, "cannot stop %s", service);
+}
+
 /* Stopped for less than the heartbeat timeout: the process continues without a restart. */
 static void stopped_2s(const char *service)
 {
@@ -40,7 +45,7 @@ static void stopped_2s(const char *service)
     engine_start(e, scarce);
     pid_t pid = engine_pid(e, service, 0, 0);
     struct generation *g = start_generation(e);
-    CHECK(kill(pid, SIGSTOP) == 0, "cannot stop %s", service);
+    stop(pid, service);
     deadline_reach(deadline_in(2000));
     CHECK(kill(pid, SIGCONT) == 0, "%s had exited after 2 s", service);
     finish(g, service);
@@ -61,10 +66,9 @@ static void check_cause(struct engine *e, pid_t pid)
     json_decref(doc);
 }
 
-static void stop_until_killed(pid_t pid, const char *service)
+static void wait_killed(pid_t pid, const char *service)
 {
     uint64_t limit = deadline_in(5000);
-    CHECK(kill(pid, SIGSTOP) == 0, "cannot stop %s", service);
     while (process_alive(pid))
         CHECK(deadline_tick(limit), "%s still hangs after 5 s", service);
 }
@@ -77,7 +81,8 @@ static void stopped_5s(const char *service)
     engine_start(e, scarce);
     pid_t pid = engine_pid(e, service, 0, 0);
     struct generation *g = start_generation(e);
-    stop_until_killed(pid, service);
+    stop(pid, service);
+    wait_killed(pid, service);
     finish(g, service);
     CHECK(engine_pid(e, service, 0, pid) != pid, "%s was not replaced", service);
     CHECK(engine_restarts(e, service, 0) >= 1, "stats lack the restart of %s", service);
@@ -115,9 +120,10 @@ static void stopped_gateway_and_recorder(void)
                                           "--heartbeat-timeout=1000", NULL});
     struct generation *g = start_generation(e);
     pid_t gateway = engine_pid(e, "gateway", 0, 0), recorder = engine_pid(e, "recorder", 0, 0);
-    CHECK(kill(gateway, SIGSTOP) == 0, "cannot stop the gateway");
-    stop_until_killed(recorder, "recorder");
-    stop_until_killed(gateway, "gateway");
+    stop(gateway, "gateway");
+    stop(recorder, "recorder");
+    wait_killed(recorder, "recorder");
+    wait_killed(gateway, "gateway");
     finish(g, "gateway and recorder stopped");
     engine_pid(e, "recorder", 0, recorder);
     engine_pid(e, "gateway", 0, gateway);
