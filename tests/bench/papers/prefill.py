@@ -7,7 +7,8 @@ FORMS = {"short": (2, (16, 128, 512), (25, 50)), "long": (4, (16, 128, 512), (25
 # Each group has lod as its baseline: one benchmark per group and cell, so that none needs more than a few minutes.
 GROUPS = {"": ("lod", "lod-nocache", "eap", "edgemoe", "hobbit", "fate", "default"),
           "others": ("lod", "iq4", "iq2", "layerwise", "swapmoe", "mixtral-offload", "moe-infinity"),
-          "rest": ("lod", "pruned", "pruned-freq", "auto", "auto-mixed", "auto-two-precision", "auto-int4")}
+          "rest": ("lod", "pruned", "pruned-freq", "auto", "auto-mixed", "auto-two-precision", "auto-int4"),
+          "parts": ("lod", "auto-int2", "auto-prefetch", "auto-noprefetch", "auto-hobbit-eviction", "auto-mixed-noprefetch")}
 # They route only to resident experts: the cache is filled before the first prompt, in the profile's order.
 MASKED = ("swapmoe", "pruned", "pruned-freq")
 DEVICES = ("200 MB/s", "unthrottled")
