@@ -28,7 +28,8 @@
 #define KERNEL_KEY_TILE      64  /* keys per attention tile; changing it changes results */
 #define KERNEL_KEY_SEGMENT   512 /* keys per running softmax, a multiple of the tile; the same */
 #define KERNEL_HEAD_SIZE_MAX 256
-#define KERNEL_K_MAX         65536 /* longest reduction */
+#define KERNEL_K_MAX         65536        /* longest reduction */
+#define KERNEL_STACK_BYTES   (160u << 10) /* of a kernel's frame at most: the compiler checks it */
 
 /* Forms of a prepared activation row. One prepared row serves every weight type of its form. */
 enum kernel_form {

@@ -27,6 +27,25 @@ static inline uint16_t load_u16(const void *p)
     return u;
 }
 
+static inline uint32_t load_u32(const void *p)
+{
+    uint32_t u;
+    memcpy(&u, p, sizeof u);
+    return u;
+}
+
+static inline uint64_t load_u64(const void *p)
+{
+    uint64_t u;
+    memcpy(&u, p, sizeof u);
+    return u;
+}
+
+static inline float load_f32(const void *p)
+{
+    return float_of(load_u32(p));
+}
+
 static inline float bf16_to_f32(uint16_t h)
 {
     return float_of((uint32_t)h << 16);

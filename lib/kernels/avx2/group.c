@@ -45,19 +45,13 @@ static ALWAYS_INLINE vf vf_fnma(vf a, vf b, vf c)
     return _mm256_fnmadd_ps(a, b, c);
 }
 
-static ALWAYS_INLINE int32_t word_at(const uint8_t *p)
-{
-    int32_t word;
-    memcpy(&word, p, sizeof word);
-    return word;
-}
-
 /* Lane i: four bytes at `at` of row i. */
 static ALWAYS_INLINE vi vi_gather(const uint8_t *const row[VL], size_t at)
 {
-    return _mm256_setr_epi32(word_at(row[0] + at), word_at(row[1] + at), word_at(row[2] + at),
-                             word_at(row[3] + at), word_at(row[4] + at), word_at(row[5] + at),
-                             word_at(row[6] + at), word_at(row[7] + at));
+    return _mm256_setr_epi32((int)load_u32(row[0] + at), (int)load_u32(row[1] + at),
+                             (int)load_u32(row[2] + at), (int)load_u32(row[3] + at),
+                             (int)load_u32(row[4] + at), (int)load_u32(row[5] + at),
+                             (int)load_u32(row[6] + at), (int)load_u32(row[7] + at));
 }
 
 /* The low (high) half of every lane, converted from F16 to F32. */

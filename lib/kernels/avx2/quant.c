@@ -228,16 +228,12 @@ struct tile {
 
 static ALWAYS_INLINE __m256i activation_word(const uint8_t *p)
 {
-    int32_t word;
-    memcpy(&word, p, sizeof word);
-    return _mm256_set1_epi32(word);
+    return _mm256_set1_epi32((int)load_u32(p));
 }
 
 static ALWAYS_INLINE __m256 activation_scale(const uint8_t *p)
 {
-    float d;
-    memcpy(&d, p, sizeof d);
-    return _mm256_set1_ps(d);
+    return _mm256_set1_ps(load_f32(p));
 }
 
 /* Adds block i of the run to acc: dot products * weight scales * activation scale. */

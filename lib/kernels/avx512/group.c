@@ -40,17 +40,10 @@ static ALWAYS_INLINE vf vf_fnma(vf a, vf b, vf c)
     return _mm512_fnmadd_ps(a, b, c);
 }
 
-static ALWAYS_INLINE int32_t word_at(const uint8_t *p)
-{
-    int32_t word;
-    memcpy(&word, p, sizeof word);
-    return word;
-}
-
 static ALWAYS_INLINE __m128i four_words(const uint8_t *const row[4], size_t at)
 {
-    return _mm_setr_epi32(word_at(row[0] + at), word_at(row[1] + at), word_at(row[2] + at),
-                          word_at(row[3] + at));
+    return _mm_setr_epi32((int)load_u32(row[0] + at), (int)load_u32(row[1] + at),
+                          (int)load_u32(row[2] + at), (int)load_u32(row[3] + at));
 }
 
 static ALWAYS_INLINE vi join_four(__m128i a, __m128i b, __m128i c, __m128i d)

@@ -3,11 +3,12 @@
  * unpacked and transposed once, so that the lanes are outputs, and used for all rows. A tile of rows
  * has one partial sum in registers at a time; complete ones are added as far as the tree goes. */
 
-#define BLOCK_FEW      3 /* fewer rows are computed one by one */
-#define PANEL          (VL * PANEL_VECTORS)
-#define PANEL_BLOCKS   64  /* of every output: with AVX-512 64 KiB, which stay in the L2 cache */
-#define PANEL_ROWS_MAX 126 /* rows whose activations stay in the L2 cache over all panels */
-#define TREE           3   /* open sums: of 1, 2, 4 partial sums */
+#define BLOCK_FEW    3 /* fewer rows are computed one by one */
+#define PANEL        (VL * PANEL_VECTORS)
+#define PANEL_BLOCKS 64 /* of every output: with AVX-512 64 KiB, which stay in the L2 cache */
+#define PANEL_ROWS_MAX                                                                             \
+    66         /* whose partial sums fit into KERNEL_STACK_BYTES; an expert gathers at most 64 */
+#define TREE 3 /* open sums: of 1, 2, 4 partial sums */
 
 struct block_panel {
     _Alignas(64) uint8_t q[PANEL_BLOCKS][QK / 4][PANEL * 4]; /* four elements of each output */
@@ -87,20 +88,6 @@ static ALWAYS_INLINE void pack_panel(const struct block_type t, const struct ker
     }
 }
 
-static ALWAYS_INLINE int32_t word_at(const uint8_t *p)
-{
-    int32_t word;
-    memcpy(&word, p, sizeof word);
-    return word;
-}
-
-static ALWAYS_INLINE float float_at(const uint8_t *p)
-{
-    float f;
-    memcpy(&f, p, sizeof f);
-    return f;
-}
-
 /* Adds block b of the panel to acc. */
 static ALWAYS_INLINE void tile_block(const struct block_type t, const struct block_tile *s,
                                      uint32_t b, const int rows, vf acc[PANEL_ROWS][PANEL_VECTORS])
@@ -110,7 +97,8 @@ static ALWAYS_INLINE void tile_block(const struct block_type t, const struct blo
     {
         vi start = vi_set1(0);
         if (t.shift != NO_SHIFT)
-            start = vi_set1(word_at(s->x + (size_t)r * s->x_stride + s->c_at + b * 4) >> t.shift);
+            start = vi_set1((int32_t)load_u32(s->x + (size_t)r * s->x_stride + s->c_at + b * 4) >>
+                            t.shift);
         UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] = dots_start(start);
     }
     UNROLL for (int e = 0; e < 8; e++)
@@ -120,8 +108,8 @@ static ALWAYS_INLINE void tile_block(const struct block_type t, const struct blo
             vq_load(&s->panel->q[b][e][v * VL * 4]);
         UNROLL for (int r = 0; r < rows; r++)
         {
-            vq x = vi_set1(word_at(s->x + (size_t)r * s->x_stride + act_half(b, 0) +
-                                   (size_t)(e / 4 * 64 + e % 4 * 4)));
+            vq x = vi_set1((int32_t)load_u32(s->x + (size_t)r * s->x_stride + act_half(b, 0) +
+                                             (size_t)(e / 4 * 64 + e % 4 * 4)));
             UNROLL for (int v = 0; v < PANEL_VECTORS; v++)
             {
                 dots_add(t.wide, &dot[r][v], w[v], x);
@@ -133,14 +121,14 @@ static ALWAYS_INLINE void tile_block(const struct block_type t, const struct blo
     UNROLL for (int r = 0; r < rows; r++)
     {
         const uint8_t *x = s->x + (size_t)r * s->x_stride;
-        vf dx = vf_set1(float_at(x + s->d_at + b * 4));
+        vf dx = vf_set1(load_f32(x + s->d_at + b * 4));
         UNROLL for (int v = 0; v < PANEL_VECTORS; v++)
         {
             vf term = vf_mul(vi_to_float(dot[r][v].sum), vf_load(&s->panel->d[b][v * VL]));
             if (t.minimums)
-                term =
-                    vf_subtract_product(vf_load(&s->panel->min[b][v * VL]),
-                                        vf_set1((float)(word_at(x + s->c_at + b * 4) >> 7)), term);
+                term = vf_subtract_product(
+                    vf_load(&s->panel->min[b][v * VL]),
+                    vf_set1((float)((int32_t)load_u32(x + s->c_at + b * 4) >> 7)), term);
             acc[r][v] = vf_fma(term, dx, acc[r][v]);
         }
     }

@@ -182,9 +182,7 @@ struct tile {
 
 static ALWAYS_INLINE vi activation_word(const int8_t *p)
 {
-    int32_t word;
-    memcpy(&word, p, sizeof word);
-    return vi_set1(word);
+    return vi_set1((int32_t)load_u32(p));
 }
 
 static ALWAYS_INLINE void tile_group(const struct kind kind, const struct tile *t, uint32_t i,

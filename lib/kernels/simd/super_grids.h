@@ -15,7 +15,7 @@ static ALWAYS_INLINE __m256i odd_scales(__m256i s)
 /* Per 16 elements: 2 s + 1 of the 16 nibbles of eight bytes. */
 static ALWAYS_INLINE __m256i odd_nibbles(const uint8_t *p)
 {
-    __m128i v = _mm_cvtsi64_si128((long long)long_of(p)), low = _mm_set1_epi8(15);
+    __m128i v = _mm_cvtsi64_si128((long long)load_u64(p)), low = _mm_set1_epi8(15);
     __m128i n = _mm_unpacklo_epi8(_mm_and_si128(v, low), _mm_and_si128(_mm_srli_epi16(v, 4), low));
     __m256i s = _mm256_cvtepu8_epi16(n);
     return _mm256_add_epi16(_mm256_slli_epi16(s, 1), _mm256_set1_epi16(1));
@@ -82,7 +82,7 @@ static ALWAYS_INLINE void super_unpack_IQ2_XS(const uint8_t *p, struct super_cod
     UNROLL for (int v = 0; v < 8; v++)
     {
         const uint64_t *grid = unpack_grid_iq2_xs;
-        uint64_t q = long_of(p + 2 + 8 * v);
+        uint64_t q = load_u64(p + 2 + 8 * v);
         c->q[v] = signed_points(four_points(grid[q & 511], grid[q >> 16 & 511], grid[q >> 32 & 511],
                                             grid[q >> 48 & 511]),
                                 signs[v]);
@@ -100,7 +100,7 @@ static ALWAYS_INLINE void super_unpack_IQ2_S(const uint8_t *p, struct super_code
         c->q[v] =
             signed_points(four_points(grid[g[0] | (h << 8 & 0x300)], grid[g[1] | (h << 6 & 0x300)],
                                       grid[g[2] | (h << 4 & 0x300)], grid[g[3] | (h << 2 & 0x300)]),
-                          word_of(p + 34 + 4 * v));
+                          load_u32(p + 34 + 4 * v));
     }
 }
 
@@ -127,13 +127,13 @@ static ALWAYS_INLINE void super_unpack_IQ3_XXS(const uint8_t *p, struct super_co
 
 static ALWAYS_INLINE void super_unpack_IQ3_S(const uint8_t *p, struct super_codes *c)
 {
-    __m128i s = _mm_cvtsi64_si128((long long)spread_nibbles(word_of(p + 106)));
+    __m128i s = _mm_cvtsi64_si128((long long)spread_nibbles(load_u32(p + 106)));
     c->scale = odd_scales(_mm256_cvtepu8_epi32(s));
     UNROLL for (int v = 0; v < 8; v++)
     {
         uint32_t at[8], h = p[66 + v];
         UNROLL for (int i = 0; i < 8; i++) at[i] = p[2 + 8 * v + i] | (h << (8 - i) & 256);
-        c->q[v] = signed_points(eight_points(unpack_grid_iq3_s, at), word_of(p + 74 + 4 * v));
+        c->q[v] = signed_points(eight_points(unpack_grid_iq3_s, at), load_u32(p + 74 + 4 * v));
     }
 }
 
@@ -174,7 +174,7 @@ static ALWAYS_INLINE void super_unpack_IQ1_M(const uint8_t *p, struct super_code
     const __m256i word =
         _mm256_setr_epi16(0x0100, 0x0100, 0x0100, 0x0100, 0x0302, 0x0302, 0x0302, 0x0302, 0x0504,
                           0x0504, 0x0504, 0x0504, 0x0706, 0x0706, 0x0706, 0x0706);
-    __m256i words = _mm256_shuffle_epi8(_mm256_set1_epi64x((long long)long_of(p + 48)), word);
+    __m256i words = _mm256_shuffle_epi8(_mm256_set1_epi64x((long long)load_u64(p + 48)), word);
     __m256i s = _mm256_srli_epi16(_mm256_mullo_epi16(words, by), 13);
     c->scale = _mm256_add_epi16(_mm256_slli_epi16(s, 1), _mm256_set1_epi16(1));
     UNROLL for (int v = 0; v < 8; v++)
@@ -191,7 +191,7 @@ static ALWAYS_INLINE void super_unpack_IQ1_M(const uint8_t *p, struct super_code
 /* The F16 scale of IQ1_M: the top bits of four words. */
 static ALWAYS_INLINE uint16_t iq1_m_scale(const uint8_t *p)
 {
-    uint64_t w = long_of(p + 48);
+    uint64_t w = load_u64(p + 48);
     return (uint16_t)((w >> 12 & 0xf) | (w >> 24 & 0xf0) | (w >> 36 & 0xf00) | (w >> 48 & 0xf000));
 }
 
@@ -235,7 +235,7 @@ static ALWAYS_INLINE void super_unpack_TQ1_0(const uint8_t *p, struct super_code
     pair = times_3(times_3(pair));
     c->q[6] = first_digit(pair);
     pair = times_3(times_3(pair));
-    __m256i last = _mm256_set1_epi32((int)word_of(p + 48)), third = times_3(last);
+    __m256i last = _mm256_set1_epi32((int)load_u32(p + 48)), third = times_3(last);
     __m256i even = _mm256_blend_epi32(last, third, 0xaa); /* words: 1, 3, 1, 3 times */
     __m256i end = _mm256_blend_epi32(even, times_3(times_3(even)), 0xcc);
     c->q[7] = first_digit(_mm256_blend_epi32(pair, end, 0xf0));

@@ -53,20 +53,6 @@ static ALWAYS_INLINE __m256i one_bit(__m256i v, const int bit, char value)
     return masked(_mm256_cmpeq_epi8(_mm256_and_si256(v, mask), mask), value);
 }
 
-static ALWAYS_INLINE uint32_t word_of(const uint8_t *p)
-{
-    uint32_t u;
-    memcpy(&u, p, sizeof u);
-    return u;
-}
-
-static ALWAYS_INLINE uint64_t long_of(const uint8_t *p)
-{
-    uint64_t u;
-    memcpy(&u, p, sizeof u);
-    return u;
-}
-
 /* Eight bytes, each for two times 16 elements. */
 static ALWAYS_INLINE __m256i eight_twice(uint64_t bytes)
 {
@@ -78,7 +64,7 @@ static ALWAYS_INLINE __m256i eight_twice(uint64_t bytes)
 static ALWAYS_INLINE void six_bits(const uint8_t *p, struct super_codes *c)
 {
     const uint32_t low = 0x0f0f0f0fu, six = 0x3f3f3f3fu, high = 0x30303030u;
-    uint32_t a = word_of(p), b = word_of(p + 4), e = word_of(p + 8);
+    uint32_t a = load_u32(p), b = load_u32(p + 4), e = load_u32(p + 8);
     uint64_t s = (e & low) | (a >> 2 & high), m = (e >> 4 & low) | (b >> 2 & high);
     c->scale = eight_twice(s << 32 | (a & six));
     c->min = eight_twice(m << 32 | (b & six));
@@ -133,8 +119,8 @@ static ALWAYS_INLINE void super_unpack_Q3_K(const uint8_t *p, struct super_codes
         UNROLL for (int i = 0; i < 4; i++) c->q[4 * g + i] =
             _mm256_or_si256(two_bits(v, 2 * i), one_bit(third, 4 * g + i, 4));
     }
-    uint64_t nibbles = long_of(p + 96);
-    uint32_t h = word_of(p + 104);
+    uint64_t nibbles = load_u64(p + 96);
+    uint32_t h = load_u32(p + 104);
     uint64_t first = (uint64_t)(h >> 2 & two) << 32 | (h & two);
     uint64_t second = (uint64_t)(h >> 6 & two) << 32 | (h >> 4 & two);
     __m128i s = _mm_set_epi64x((long long)((nibbles >> 4 & low) | second << 4),
@@ -171,7 +157,7 @@ static ALWAYS_INLINE void super_unpack_IQ4_XS(const uint8_t *p, struct super_cod
     high = (high | high << 24) & 0x000000ff000000ffu;
     high = (high | high << 12) & 0x000f000f000f000fu;
     high = (high | high << 6) & 0x0303030303030303u;
-    c->scale = _mm256_sub_epi16(eight_twice(spread_nibbles(word_of(p + 4)) | high << 4),
+    c->scale = _mm256_sub_epi16(eight_twice(spread_nibbles(load_u32(p + 4)) | high << 4),
                                 _mm256_set1_epi16(32));
     UNROLL for (int v = 0; v < 8; v++)
     {

@@ -3,21 +3,12 @@
 #ifndef SLUICE_TENSOR_UNPACK_INTERNAL_H
 #define SLUICE_TENSOR_UNPACK_INTERNAL_H
 
-#include <string.h>
-
 #include "lib/tensor/half.h"
 #include "lib/tensor/unpack/unpack.h"
 
 #define UNPACK(name, unit, sub, minimums, code_max, scale_max, min_max, function)                  \
     unpack_fn function;
 #include "lib/tensor/unpack/unpack.tbl.h"
-
-static inline uint32_t load_u32(const void *p)
-{
-    uint32_t u;
-    memcpy(&u, p, sizeof u);
-    return u;
-}
 
 static inline float load_f16(const void *p)
 {

@@ -4,6 +4,7 @@
  * Trust: model file, text and ids are untrusted. The file is parsed by inspect in its sandbox. */
 #include <getopt.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,18 +194,18 @@ static int print_piece(const struct tokenizer *tokenizer, uint32_t id)
 {
     size_t bytes;
     const char *piece = tokenizer_piece(tokenizer, id, &bytes);
-    json_t *text = json_stringn(piece, bytes); /* NULL: no UTF-8 */
-    if (!text) {
-        printf("bytes");
-        for (size_t i = 0; i < bytes; i++)
-            printf(" %02x", (unsigned char)piece[i]);
-        return 0;
-    }
+    json_t *text = piece_json(tokenizer, id);
+    if (!text)
+        return -1;
     char *quoted = json_dumps(text, JSON_ENCODE_ANY);
+    bool whole =
+        json_string_length(text) == bytes && memcmp(json_string_value(text), piece, bytes) == 0;
     json_decref(text);
     if (!quoted)
         return -1;
-    printf("%s", quoted);
+    printf("%s", whole ? quoted : "bytes");
+    for (size_t i = 0; !whole && i < bytes; i++)
+        printf(" %02x", (unsigned char)piece[i]);
     free(quoted);
     return 0;
 }

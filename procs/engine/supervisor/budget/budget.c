@@ -17,6 +17,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/kernels/kernels.h"
 #include "lib/policy/prediction/activation.h"
 #include "lib/policy/presets/presets.h"
 #include "procs/engine/supervisor/supervisor.h"
@@ -80,7 +81,8 @@ static uint64_t reservation_of(const struct usage *u, enum service service)
     uint64_t stacks =
         (u->threads > THREADS_OTHER ? u->threads - THREADS_OTHER : 0) * STACK_MAPPED_BYTES;
     uint64_t heap = u->data > stacks ? u->data - stacks : 0;
-    uint64_t max = heap + u->threads * (uint64_t)LEDGER_STACK_BYTES + RESERVATION_SLACK_BYTES;
+    uint64_t touched = LEDGER_STACK_BYTES + (service == SERVICE_COMPUTE ? KERNEL_STACK_BYTES : 0);
+    uint64_t max = heap + u->threads * touched + RESERVATION_SLACK_BYTES;
     uint64_t reserved = u->anon + (service == SERVICE_COMPUTE ? RESERVATION_COMPUTE_BYTES
                                                               : RESERVATION_SLACK_BYTES);
     reserved = reserved < max ? reserved : max;
