@@ -13,6 +13,7 @@ foreach(name channel/messages channel/channel rpc/json rpc/rpc rpc/async engine/
   target_compile_definitions(ipc_${part}_test PRIVATE IPC_PEER="$<TARGET_FILE:ipc_peer>")
   add_dependencies(ipc_${part}_test ipc_peer)
 endforeach()
+target_sources(ipc_rpc_test PRIVATE ipc/rpc/peers_test.c ipc/rpc/calls.c)
 
 # The interleaving checker: the real shm/entry.c and patched copies of it over the checker's atomic operations.
 set(tests ${CMAKE_CURRENT_SOURCE_DIR}/shm/directory)
