@@ -26,7 +26,7 @@ sluice_unit_test(supervisor_ledger_test SOURCES procs/engine/supervisor/budget/l
   LINK sluice_supervisor_core)
 
 set(cache ${procs}/engine/cache)
-sluice_unit_test(cache_test SOURCES procs/engine/cache/cache_test.c
+sluice_unit_test(cache_test SOURCES procs/engine/cache/cache_test.c procs/engine/cache/world.c
   ${cache}/start.c ${cache}/loads.c ${cache}/capacity.c ${cache}/demand.c ${cache}/hint.c ${cache}/loaders.c
   ${cache}/quota.c ${cache}/prefault.c ${cache}/policy.c ${cache}/fill.c
   LINK sluice_golden sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base

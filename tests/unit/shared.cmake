@@ -7,12 +7,13 @@ add_executable(ipc_peer ipc/peer.c)
 target_link_libraries(ipc_peer PRIVATE sluice_flags sluice_ipc)
 set_target_properties(ipc_peer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
-foreach(name channel/messages channel/channel rpc/json rpc/rpc rpc/async engine/engine)
+foreach(name channel/messages channel/channel rpc/json rpc/rpc rpc/async engine/engine client)
   get_filename_component(part ${name} NAME)
   sluice_unit_test(ipc_${part}_test SOURCES ipc/${name}_test.c ipc/support.c LINK sluice_ipc)
   target_compile_definitions(ipc_${part}_test PRIVATE IPC_PEER="$<TARGET_FILE:ipc_peer>")
   add_dependencies(ipc_${part}_test ipc_peer)
 endforeach()
+target_sources(ipc_rpc_test PRIVATE ipc/rpc/peers_test.c ipc/rpc/calls.c)
 
 # The interleaving checker: the real shm/entry.c and patched copies of it over the checker's atomic operations.
 set(tests ${CMAKE_CURRENT_SOURCE_DIR}/shm/directory)
