@@ -302,7 +302,6 @@ int main(void)
 {
     Suite *suite = suite_create("ipc json");
     TCase *tc = tcase_create("json");
-    tcase_add_checked_fixture(tc, scratch_make, scratch_remove);
     tcase_add_test(tc, good_requests_are_taken);
     tcase_add_test(tc, malformed_requests_are_bad_input);
     tcase_add_test(tc, deep_nesting_is_rejected_on_a_small_stack);
