@@ -34,7 +34,9 @@ sluice_unit_test(unit_tokenizer SOURCES lib/model/tokenizer/tokenizer_test.c
   LINK sluice_model test_gguf_make PkgConfig::JANSSON)
 sluice_unit_test(unit_tokenizer_models SOURCES lib/model/tokenizer/tokenizer_models_test.c
   LINK sluice_model test_gguf_make PkgConfig::JANSSON)
-sluice_unit_test(unit_store SOURCES lib/model/store/store_test.c LINK sluice_model test_gguf_make test_store_make)
+sluice_unit_test(unit_store
+  SOURCES lib/model/store/store_test.c lib/model/store/invalid_test.c lib/model/store/store_fixture.c
+  LINK sluice_model test_gguf_make test_store_make)
 sluice_unit_test(unit_safetensors SOURCES lib/model/hf/safetensors_test.c LINK sluice_model)
 sluice_unit_test(unit_hf SOURCES lib/model/hf/hf_test.c LINK sluice_model test_hf_make)
 sluice_unit_test(unit_hf_large SOURCES lib/model/hf/large_test.c LINK sluice_model sluice_sandbox)
