@@ -94,6 +94,13 @@ const char *test_dir(void)
     return the_case.dir;
 }
 
+const char *path_in_dir(char path[PATH_MAX], const char *name)
+{
+    CHECK((size_t)snprintf(path, PATH_MAX, "%s/%s", the_case.dir, name) < PATH_MAX,
+          "%s is too long", name);
+    return path;
+}
+
 uint64_t deadline_in(unsigned ms)
 {
     return clock_now_ns() + ms * NS_PER_MS;

@@ -59,6 +59,8 @@ bool test_long(void);
 const char *test_libexec(void);
 const char *test_model(void);
 const char *test_dir(void);
+/* Writes the path of `name` in test_dir() and returns it. */
+const char *path_in_dir(char path[PATH_MAX], const char *name);
 
 /* ---- waiting ---- */
 

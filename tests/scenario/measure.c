@@ -23,11 +23,6 @@ static void expect(const struct command *c, int status)
     CHECK(c->status == status, "status %d instead of %d: %.400s", c->status, status, c->err);
 }
 
-static void path_in_dir(char path[PATH_MAX], const char *name)
-{
-    snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
-}
-
 static char *read_file(const char *path, size_t *bytes)
 {
     struct stat st;

@@ -35,11 +35,6 @@ static const char *join(char path[PATH_MAX], const char *dir, const char *name)
     return path;
 }
 
-static const char *path_in_dir(char path[PATH_MAX], const char *name)
-{
-    return join(path, test_dir(), name);
-}
-
 #define ARGS_MAX 24
 
 /* Runs `sluice pack` with these options; its status must be `status`, and an error must be one line

@@ -34,7 +34,9 @@ sluice_unit_test(unit_tokenizer SOURCES lib/model/tokenizer/tokenizer_test.c
   LINK sluice_model test_gguf_make PkgConfig::JANSSON)
 sluice_unit_test(unit_tokenizer_models SOURCES lib/model/tokenizer/tokenizer_models_test.c
   LINK sluice_model test_gguf_make PkgConfig::JANSSON)
-sluice_unit_test(unit_store SOURCES lib/model/store/store_test.c LINK sluice_model test_gguf_make test_store_make)
+sluice_unit_test(unit_store
+  SOURCES lib/model/store/store_test.c lib/model/store/invalid_test.c lib/model/store/store_fixture.c
+  LINK sluice_model test_gguf_make test_store_make)
 sluice_unit_test(unit_safetensors SOURCES lib/model/hf/safetensors_test.c LINK sluice_model)
 sluice_unit_test(unit_hf SOURCES lib/model/hf/hf_test.c LINK sluice_model test_hf_make)
 sluice_unit_test(unit_hf_large SOURCES lib/model/hf/large_test.c LINK sluice_model sluice_sandbox)
@@ -43,7 +45,8 @@ sluice_unit_test(unit_plan_paths SOURCES lib/plan/paths_test.c LINK sluice_plan)
 
 sluice_unit_test(policy_test SOURCES lib/policy/access/access_test.c LINK sluice_policy)
 sluice_unit_test(policy_activation_test SOURCES lib/policy/prediction/activation_test.c LINK sluice_policy)
-sluice_unit_test(policy_residency_test SOURCES lib/policy/residency/residency_test.c LINK sluice_policy)
+sluice_unit_test(policy_residency_test
+  SOURCES lib/policy/residency/residency_test.c lib/policy/residency/rules_test.c LINK sluice_policy)
 sluice_unit_test(policy_residency_arc_test SOURCES lib/policy/residency/arc_test.c LINK sluice_policy)
 sluice_unit_test(policy_residency_learned_test SOURCES lib/policy/residency/learned_test.c LINK sluice_policy m)
 sluice_unit_test(policy_prediction_test SOURCES lib/policy/prediction/prediction_test.c LINK sluice_policy)
