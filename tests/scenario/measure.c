@@ -221,20 +221,20 @@ static void bench_depth(void)
     for (size_t i = 0; i < ARRAY_LEN(interleave); i++) {
         struct command c;
         command_run(&c, NULL, END_MS,
-                    (const char *const[]){"bench", "-m", test_model(), "-p", "20", "-n", "12", "-r",
-                                          "1", "-d", "0,300,90", "--threads", "1", "-o", "json",
-                                          interleave[i], NULL});
+                    (const char *const[]){"bench", "-m", test_model(), "-p", "20", "-n", "200",
+                                          "-r", "1", "-d", "0,300,90", "--threads", "1", "-o",
+                                          "json", interleave[i], NULL});
         expect(&c, 0);
         json_t *doc = json_loads(c.out, 0, NULL);
         CHECK(doc, "not JSON: %.200s", c.out);
         const json_t *variant = at(doc, "variants", 0);
         CHECK(json_array_size(json_object_get(variant, "tests")) == 6, "not six tests");
         check_depth_test(at(variant, "tests", 0), "pp20", 0, 20);
-        check_depth_test(at(variant, "tests", 1), "tg12", 0, 13);
+        check_depth_test(at(variant, "tests", 1), "tg200", 0, 201);
         check_depth_test(at(variant, "tests", 2), "pp20 @ d300", 300, 20);
-        check_depth_test(at(variant, "tests", 3), "tg12 @ d300", 300, 13);
+        check_depth_test(at(variant, "tests", 3), "tg200 @ d300", 300, 201);
         check_depth_test(at(variant, "tests", 4), "pp20 @ d90", 90, 20);
-        check_depth_test(at(variant, "tests", 5), "tg12 @ d90", 90, 13);
+        check_depth_test(at(variant, "tests", 5), "tg200 @ d90", 90, 201);
         CHECK(json_integer_value(at(json_object_get(doc, "settings"), "depths", 1)) == 300,
               "the settings do not list the depths");
         json_decref(doc);

@@ -66,10 +66,7 @@ void loop_stop(struct supervisor *s, int status, const char *fmt, ...)
     va_end(args);
     if (s->phase == PHASE_STOP)
         return; /* the first reason counts */
-    /* A stop with a changed model is not an orderly end. */
-    if (status == 0 && files_changed(s, &s->end_error))
-        status = error_exit_status(s->end_error.code);
-    else if (status != 0)
+    if (status != 0)
         error_set(&s->end_error, ERR_FAILED, "%s", text);
     s->phase = PHASE_STOP;
     s->exit_status = status;
@@ -138,6 +135,14 @@ static void on_tick(struct supervisor *s)
         auto_poll(s);
 }
 
+/* A stop with a changed model is not an orderly end, also if a loader noticed the change last. */
+static void judge_model(struct supervisor *s)
+{
+    files_watch(s);
+    if (s->exit_status == 0 && files_changed(s, &s->end_error))
+        s->exit_status = error_exit_status(s->end_error.code);
+}
+
 /* Ends the loop when the last child has exited. After the deadline all are killed; a process that
  * does not exit even then is left to the kernel. */
 static void stop_step(struct supervisor *s)
@@ -147,8 +152,10 @@ static void stop_step(struct supervisor *s)
     uint64_t waited = clock_now_ns() - s->stop_ns;
     if (waited > STOP_ALL_NS)
         s->fast = true;
-    if (children_stop(s) || waited > STOP_ALL_NS + REAP_NS)
+    if (children_stop(s) || waited > STOP_ALL_NS + REAP_NS) {
+        judge_model(s);
         s->over = true;
+    }
 }
 
 static nfds_t polled(struct supervisor *s, struct pollfd *fds)
