@@ -306,7 +306,7 @@ static bool same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* The engine could not be asked for a reason of this process: whether it runs is not known. */
+/* The engine could not be reached for a reason of this process: whether it runs is not known. */
 static bool is_own_failure(const struct error *error, bool opened)
 {
     return error->code == ERR_NO_MEMORY || (!opened && error->code != ERR_GONE);
