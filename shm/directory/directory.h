@@ -84,7 +84,11 @@ struct directory_head {
                                                        * quarantined */
     _Atomic uint32_t model_changed; /* writer: supervisor: 0, or the file that changed in place and
                                      * has no other copy (run_devices.h): every sequence fails */
-    uint32_t reserved[7];
+    _Atomic uint32_t arena_suspect; /* writer: supervisor: crashes of processes that may write the
+                                       * arena, each of which may have damaged it */
+    _Atomic uint32_t arena_checked; /* writer: cache: value of arena_suspect after which it has
+                                       * verified the experts in memory */
+    uint32_t reserved[5];
     struct directory_file files[DIRECTORY_LOADERS_MAX][DIRECTORY_FILES_MAX];
 };
 

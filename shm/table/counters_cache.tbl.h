@@ -46,4 +46,8 @@ COUNTER(huge_bytes, COUNTER, bytes, "Bytes of slots placed in huge pages.")
 COUNTER(huge_ns, COUNTER, ns, "Time spent allocating huge pages, during a load or ahead of it.")
 COUNTER(huge_failed, COUNTER, slots, "Slots for which the kernel provided no huge pages.")
 COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was not read.")
+COUNTER(experts_rechecked, COUNTER, experts,
+        "Experts in memory that were compared with their checksums after a crash.")
+COUNTER(experts_damaged, COUNTER, experts,
+        "Of experts_rechecked: damaged in memory, and dropped to be read again.")
 #undef COUNTER

@@ -351,6 +351,46 @@ static void program(const char *name, const char *used)
           name);
 }
 
+/* ---- causes ---------------------------------------------------------------------------------- */
+
+/* A client without memory, or descriptors, states that: the engine that it could not ask is running. */
+static unsigned causes_of(struct engine *e, const char *site, const char *mode, unsigned last)
+{
+    char fired[PATH_MAX];
+    unsigned errors = 0;
+    snprintf(fired, sizeof fired, "%s/fired", test_dir());
+    for (unsigned n = 1; n <= last; n++) {
+        struct command c;
+        struct attempt a = {.program = "generate", .n = n};
+        snprintf(a.site, sizeof a.site, "%s", site);
+        snprintf(a.mode, sizeof a.mode, "%s", mode);
+        describe(&a);
+        unlink(fired);
+        fault_set(&a, fired);
+        command_run(&c, NULL, WAIT_MS,
+                    (const char *const[]){"generate", "--name", e->run, "-p", PROMPT, "-n", "1",
+                                          "-q", NULL});
+        fault_unset();
+        CHECK(!strstr(c.err, "is running"), "%.200s", c.err);
+        errors += c.status != 0;
+        command_free(&c);
+    }
+    return errors;
+}
+
+static void client_states_its_own_failure(void)
+{
+    if (access(SLUICE_FAULT_SHIM, R_OK) != 0)
+        test_skip("%s is not built", SLUICE_FAULT_SHIM);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--resident-experts=50", NULL});
+    unsigned once = causes_of(e, "malloc", "once", 7);
+    unsigned on = causes_of(e, "malloc", "on", 4),
+             descriptors = causes_of(e, "descriptor", "once", 6);
+    CHECK(once > 0 && on > 0 && descriptors > 0, "%u, %u and %u errors", once, on, descriptors);
+    engine_stop(e);
+}
+
 /* used: the sites that the short form draws from; the long form tries all. */
 #define PROGRAM(name, used)                                                                        \
     static void name##_fails(void)                                                                 \
@@ -372,9 +412,10 @@ PROGRAM(ctl, "malloc write descriptor thread")
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(run_fails),      ROW(inspect_fails),   ROW(compute_fails), ROW(cache_fails),
-        ROW(loader_fails),   ROW(predictor_fails), ROW(gateway_fails), ROW(recorder_fails),
-        ROW(generate_fails), ROW(stats_fails),     ROW(ctl_fails),
+        ROW(run_fails),     ROW(inspect_fails),  ROW(compute_fails),
+        ROW(cache_fails),   ROW(loader_fails),   ROW(predictor_fails),
+        ROW(gateway_fails), ROW(recorder_fails), ROW(generate_fails),
+        ROW(stats_fails),   ROW(ctl_fails),      ROW(client_states_its_own_failure),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -8,10 +8,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "shm/directory/directory.h"
+#include "shm/segment/inherited_fds.h"
 #include "tests/scenario/baseline.h"
 #include "tests/unit/lib/model/store_make.h"
 
@@ -363,6 +366,104 @@ static void byte_flipped(void)
     engine_stop(e);
 }
 
+/* ---- damaged in memory ----------------------------------------------------------------------- */
+
+/* Overwrites bytes of every expert in memory, through the descriptor of the loader; their number. */
+static uint64_t damage(pid_t loader)
+{
+    unsigned char wrong[256];
+    memset(wrong, 0x7f, sizeof wrong);
+    char path[64];
+    struct stat st;
+    uint64_t count = 0;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)loader,
+             INHERITED_SEGMENTS + SEGMENT_DIRECTORY);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && fstat(fd, &st) == 0, "%s: %s", path, strerror(errno));
+    char *base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK(base != MAP_FAILED, "%s", strerror(errno));
+    close(fd);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)loader, INHERITED_SEGMENTS + SEGMENT_ARENA);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0, "%s: %s", path, strerror(errno));
+    const struct directory_head *head = (const void *)base;
+    struct directory_entry *entries = (void *)(base + head->entries_offset);
+    for (uint32_t i = head->dense_count; i < head->entry_count; i++) {
+        if (entry_state_of(atomic_load(&entries[i].word)) != ENTRY_READY)
+            continue;
+        off_t at = (off_t)atomic_load(&entries[i].arena_offset) + 1024;
+        CHECK(pwrite(fd, wrong, sizeof wrong, at) == sizeof wrong, "%s", strerror(errno));
+        count++;
+    }
+    close(fd);
+    munmap(base, (size_t)st.st_size);
+    return count;
+}
+
+static void wait_dropped(struct engine *e, uint64_t count)
+{
+    uint64_t deadline = deadline_in(FINISH_MS), dropped;
+    while ((dropped = engine_counter(e, "cache", "experts_damaged")) < count)
+        CHECK(deadline_tick(deadline), "%" PRIu64 " of %" PRIu64 " damaged experts were noticed",
+              dropped, count);
+    CHECK(dropped == count, "%" PRIu64 " dropped, %" PRIu64 " damaged", dropped, count);
+}
+
+/* A process that may write the arena damages experts, and ends by a signal of the kernel. */
+static void damaged_in_memory(const char *service, bool cache_killed)
+{
+    char path[PATH_MAX];
+    make_store(path, (struct store_make){.stripes = 2, .precision_mask = 1});
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e,
+                 (const char *const[]){"-m", path, "--resident-experts=100", "--keep-kv=0", NULL});
+    baseline_compare(e, 0, "before the damage");
+    pid_t cache = engine_pid(e, "cache", 0, 0), victim = engine_pid(e, service, 0, 0);
+    uint64_t count = damage(engine_pid(e, "loader", 0, 0));
+    CHECK(count >= 50, "only %" PRIu64 " experts are in memory", count);
+    CHECK(kill(victim, SIGSEGV) == 0, "%s exited on its own", service);
+    engine_pid(e, service, 0, victim);
+    if (cache_killed) { /* perhaps in the middle of the verification: its successor starts again */
+        CHECK(kill(cache, SIGKILL) == 0, "the cache exited on its own");
+        engine_pid(e, "cache", 0, cache);
+    }
+    wait_dropped(e, count); /* the counter is that of both */
+    baseline_compare(e, 0, "after the damage");
+    engine_stop(e);
+}
+
+static void loader_damages_experts(void)
+{
+    damaged_in_memory("loader", false);
+}
+
+static void cache_damages_experts(void)
+{
+    damaged_in_memory("cache", false);
+}
+
+static void damage_is_found_by_a_successor(void)
+{
+    damaged_in_memory("loader", true);
+}
+
+/* After kill -9 nothing suggests a wild write, and nothing is compared. */
+static void killed_loader_is_trusted(void)
+{
+    char path[PATH_MAX];
+    make_store(path, (struct store_make){.stripes = 2, .precision_mask = 1});
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=100", NULL});
+    baseline_compare(e, 0, "before");
+    pid_t loader = engine_pid(e, "loader", 0, 0);
+    CHECK(kill(loader, SIGKILL) == 0, "the loader exited on its own");
+    engine_pid(e, "loader", 0, loader);
+    baseline_compare(e, 0, "after");
+    CHECK(engine_counter(e, "cache", "experts_rechecked") == 0, "experts were compared");
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -386,6 +487,10 @@ int main(int argc, char **argv)
         ROW(stripes_copied),
         ROW(described),
         ROW(byte_flipped),
+        ROW(loader_damages_experts),
+        ROW(cache_damages_experts),
+        ROW(damage_is_found_by_a_successor),
+        ROW(killed_loader_is_trusted),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

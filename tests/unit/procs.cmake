@@ -28,9 +28,9 @@ sluice_unit_test(supervisor_ledger_test SOURCES procs/engine/supervisor/budget/l
 set(cache ${procs}/engine/cache)
 sluice_unit_test(cache_test SOURCES procs/engine/cache/cache_test.c procs/engine/cache/world.c
   ${cache}/start.c ${cache}/loads.c ${cache}/capacity.c ${cache}/demand.c ${cache}/hint.c ${cache}/loaders.c
-  ${cache}/quota.c ${cache}/prefault.c ${cache}/policy.c ${cache}/fill.c
+  ${cache}/quota.c ${cache}/prefault.c ${cache}/policy.c ${cache}/fill.c ${cache}/recheck.c
   LINK sluice_golden sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base
-       Threads::Threads)
+       PkgConfig::XXHASH Threads::Threads)
 
 set(loader ${procs}/engine/loader)
 sluice_unit_test(loader_test SOURCES procs/engine/loader/loader_test.c

@@ -306,23 +306,31 @@ static bool same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Connects to a running engine of that name; returns its control client and the model it serves. */
-static bool find_engine(struct session *s, const char *run, char *model, size_t cap)
+/* The engine could not be reached for a reason of this process: whether it runs is not known. */
+static bool is_own_failure(const struct error *error, bool opened)
 {
-    struct error ignored;
-    s->control = control_client_open(run, &ignored);
+    return error->code == ERR_NO_MEMORY || (!opened && error->code != ERR_GONE);
+}
+
+/* Connects to a running engine of that name, with a control client; gives the model that it serves.
+ * 0: there is none; -1: that is not known. */
+static int find_engine(struct session *s, const char *run, char *model, size_t cap,
+                       struct error *error)
+{
+    s->control = control_client_open(run, error);
+    bool opened = s->control != NULL;
     json_t *reply = NULL;
-    if (s->control)
+    if (opened)
         rpc_client_set_stop(s->control, &session_stop); /* Ctrl-C interrupts this wait, too */
-    if (!s->control || control_call(s->control, "status", NULL, &reply, &ignored) != 0) {
+    if (!opened || control_call(s->control, "status", NULL, &reply, error) != 0) {
         rpc_client_close(s->control);
         s->control = NULL;
-        return false;
+        return is_own_failure(error, opened) ? -1 : 0;
     }
     snprintf(model, cap, "%s", lookup_text(reply, "model"));
     json_decref(reply);
     snprintf(s->run, sizeof s->run, "%s", run);
-    return true;
+    return 1;
 }
 
 /* 1: use a running engine; 0: start one; -1: neither is possible. */
@@ -336,7 +344,10 @@ static int choose(struct session *s, const struct session_request *request, stru
         return -1;
     if (!request->run && request->model && params_given)
         return 0;
-    if (!find_engine(s, run, model, sizeof model)) {
+    int found = find_engine(s, run, model, sizeof model, error);
+    if (found < 0)
+        return -1;
+    if (!found) {
         if (request->model)
             return 0;
         return error_set(

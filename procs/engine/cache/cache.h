@@ -33,7 +33,8 @@ enum {
     NOTE_HINTED = 32,     /* predicted for a layer that compute has not reached */
     NOTE_DIRTY = 64,      /* its loader crashed: the slot is punched before it is freed */
     NOTE_UNSENT = 128,    /* a LOAD did not fit the queue */
-    NOTE_FETCHED = 256    /* prefetch in flight or done, for a layer that compute has not reached */
+    NOTE_FETCHED = 256,   /* prefetch in flight or done, for a layer that compute has not reached */
+    NOTE_SUSPECT = 512    /* in memory when a writer of the arena crashed, not compared yet */
 };
 
 struct cache_note {          /* one per entry, private */
@@ -94,6 +95,13 @@ struct cache_layer_logits { /* router logits of a layer, until the layer's first
     struct cache_now at;
 };
 
+struct cache_recheck { /* of the experts in memory, after a crash */
+    uint32_t crash;    /* value of arena_suspect that it is for */
+    uint32_t at, left; /* next entry; experts that remain to be compared */
+    uint32_t damaged;
+    uint64_t next_ns; /* of the next round */
+};
+
 struct cache {
     uint32_t magic;
     uint32_t epoch;
@@ -142,6 +150,7 @@ struct cache {
     uint32_t resident_entries;
     uint32_t demands_open, prefetches_open;
     uint32_t unsent;
+    struct cache_recheck recheck;
     bool pins_soon;      /* pins without a DEMAND were found */
     bool prefetch_check; /* a change may allow another prefetch */
     bool quota_pending;  /* quota_control is not yet acknowledged */
@@ -223,6 +232,10 @@ void cache_check_loaders(struct cache *c);
 void cache_clean_loader(struct cache *c, uint32_t loader, uint32_t reaped);
 struct proc_row *cache_loader_row(const struct cache *c, uint32_t loader);
 bool cache_loader_ready(const struct cache *c, uint32_t loader);
+
+/* recheck.c */
+/* Compares one expert with its checksum if a writer of the arena crashed. True when it did. */
+bool cache_recheck(struct cache *c, uint64_t now_ns);
 
 /* quota.c */
 /* Applies the quota, one slice of work. True when more work remains. */

@@ -249,6 +249,7 @@ static void run(struct cache *c)
         cache_send_gathered(c);
         tick(c, now);
         more = cache_apply_quota(c);
+        more |= cache_recheck(c, now);
         cache_prefault(c);
         request_doorbells(c);
         cache_set_token_bell(c);

@@ -286,6 +286,7 @@ uint64_t segments_fixed_bytes(const struct supervisor *s);
 void segments_drop(struct supervisor *s);
 
 /* spawn.c */
+bool child_may_write(enum service service, enum segment_kind kind);
 int spawn_child(struct supervisor *s, struct child_slot *c, struct error *error);
 /* inspect, writing the index to out_fd. The pid, or -1. */
 pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "procs/engine/supervisor/supervisor.h"
@@ -104,6 +105,25 @@ static void record_exit(struct supervisor *s, struct child_slot *c, const struct
     exits_record(&s->exits, &exit_record, c->exit_message);
 }
 
+/* The kernel or an assertion of its own ended it: it may have written where it should not. After a SIGKILL
+ * nothing suggests that. */
+static bool may_have_damaged(uint32_t number)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS};
+    for (size_t i = 0; i < ARRAY_LEN(faults); i++)
+        if (number == (uint32_t)faults[i])
+            return true;
+    return false;
+}
+
+/* Before the exit is published, so that a cache that reads the exit reads this, too. */
+static void suspect_arena(struct supervisor *s, const struct child_slot *c)
+{
+    if (child_may_write(c->service, SEGMENT_ARENA) &&
+        may_have_damaged(atomic_load(&c->row->last_signal)))
+        atomic_fetch_add_explicit(&s->directory.head->arena_suspect, 1, memory_order_release);
+}
+
 static void reap_one(struct supervisor *s, struct child_slot *c, int status)
 {
     char name[32];
@@ -122,6 +142,7 @@ static void reap_one(struct supervisor *s, struct child_slot *c, int status)
     if (s->phase != PHASE_STOP)
         (c->cause == EXIT_CAUSE_REQUESTED ? log_info : log_warn)(
             "%s (process %d) ended: %s", child_name(c, name), (int)c->pid, c->exit_message);
+    suspect_arena(s, c);
     children_event(s, c, event);
 }
 

@@ -42,7 +42,7 @@ int spawn_programs_dir(struct supervisor *s, struct error *error)
 /* Which children may write a segment. compute writes gates, access log and kv; the predictor writes
  * its waiter flag into gates; every child writes pins, entry words or futex waiters in the
  * directory, and its own row in procs. */
-static bool may_write(enum service service, enum segment_kind kind)
+bool child_may_write(enum service service, enum segment_kind kind)
 {
     switch (kind) {
     case SEGMENT_MODEL: return false;
@@ -170,8 +170,8 @@ static void add_inherited_fds(struct supervisor *s, const struct child_slot *c, 
     for (int kind = 0; kind < SEGMENT__COUNT; kind++) {
         if (!inherits_segment(c->service, (enum segment_kind)kind))
             continue;
-        int fd = may_write(c->service, (enum segment_kind)kind) ? s->segments[kind].fd
-                                                                : s->segments_readonly[kind];
+        int fd = child_may_write(c->service, (enum segment_kind)kind) ? s->segments[kind].fd
+                                                                      : s->segments_readonly[kind];
         sl_assert(fd >= FD_MIN);
         posix_spawn_file_actions_adddup2(actions, fd, INHERITED_SEGMENTS + kind);
     }
