@@ -24,12 +24,12 @@ static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
     }
 }
 
-static void project(struct core *c, const struct kernel_matrix *w, uint32_t begin, uint32_t end,
-                    float *y)
+static void project(struct core *c, const struct kernel_matrix *w, const float *scale,
+                    uint32_t begin, uint32_t end, float *y)
 {
     if (begin < end)
-        c->ops->matmul(w, begin, end, form_row(&c->in, w->type, 0), form_stride(&c->in, w->type),
-                       c->step.rows, y, w->n);
+        core_product(c, w, scale, begin, end, form_row(&c->in, w->type, 0),
+                     form_stride(&c->in, w->type), c->step.rows, y, w->n);
 }
 
 static void add_bias(const struct core *c, float *head, const float *bias, uint32_t number)
@@ -122,9 +122,9 @@ static void whole_groups(void *arg, uint32_t thread, uint32_t threads)
     struct core_layer *l = core_layer_now(c);
     uint32_t g0, g1, size = c->hp.head_size;
     pool_share(c->hp.kv_heads, 1, thread, threads, &g0, &g1);
-    project(c, &l->q, g0 * c->group * size, g1 * c->group * size, c->q);
-    project(c, &l->k, g0 * size, g1 * size, c->k);
-    project(c, &l->v, g0 * size, g1 * size, c->v);
+    project(c, &l->q, l->q_scale, g0 * c->group * size, g1 * c->group * size, c->q);
+    project(c, &l->k, l->k_scale, g0 * size, g1 * size, c->k);
+    project(c, &l->v, l->v_scale, g0 * size, g1 * size, c->v);
     for (uint32_t r = 0; r < c->step.rows; r++)
         for (uint32_t g = g0; g < g1; g++)
             finish_group(c, r, g);
@@ -137,13 +137,14 @@ static void project_columns(void *arg, uint32_t thread, uint32_t threads)
     struct core *c = arg;
     struct core_layer *l = core_layer_now(c);
     const struct kernel_matrix *w[3] = {&l->q, &l->k, &l->v};
+    const float *scale[3] = {l->q_scale, l->k_scale, l->v_scale};
     float *y[3] = {c->q, c->k, c->v};
     uint32_t begin, end, base = 0;
     pool_share(c->q_size + 2 * c->kv_size, COLUMN_UNIT, thread, threads, &begin, &end);
     for (int i = 0; i < 3; base += w[i++]->n) {
         uint32_t b = begin > base ? begin - base : 0;
         uint32_t e = end > base ? end - base : 0;
-        project(c, w[i], b, e < w[i]->n ? e : w[i]->n, y[i]);
+        project(c, w[i], scale[i], b, e < w[i]->n ? e : w[i]->n, y[i]);
     }
 }
 
@@ -200,13 +201,14 @@ static void mix_forms_rows(void *arg, uint32_t thread, uint32_t threads)
 static void output_columns(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
-    const struct kernel_matrix *w = &core_layer_now(c)->out;
+    const struct core_layer *l = core_layer_now(c);
+    const struct kernel_matrix *w = &l->out;
     uint32_t begin, end;
     pool_share(w->n, COLUMN_UNIT, thread, threads, &begin, &end);
     if (begin == end)
         return;
-    c->ops->matmul(w, begin, end, form_row(&c->mix, w->type, 0), form_stride(&c->mix, w->type),
-                   c->step.rows, c->y, w->n);
+    core_product(c, w, l->out_scale, begin, end, form_row(&c->mix, w->type, 0),
+                 form_stride(&c->mix, w->type), c->step.rows, c->y, w->n);
     for (uint32_t r = 0; r < c->step.rows; r++)
         c->ops->axpy(1.0f, c->y + (size_t)r * w->n + begin, end - begin, core_x(c, r) + begin);
 }

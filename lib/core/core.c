@@ -45,6 +45,16 @@ static const struct {
     {DENSE_ATTN_Q_BIAS, offsetof(struct core_layer, q_bias)},
     {DENSE_ATTN_K_BIAS, offsetof(struct core_layer, k_bias)},
     {DENSE_ATTN_V_BIAS, offsetof(struct core_layer, v_bias)},
+    {DENSE_ATTN_Q_SCALE, offsetof(struct core_layer, q_scale)},
+    {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, k_scale)},
+    {DENSE_ATTN_V_SCALE, offsetof(struct core_layer, v_scale)},
+    {DENSE_ATTN_OUT_SCALE, offsetof(struct core_layer, out_scale)},
+    {DENSE_SHARED_GATE_SCALE, offsetof(struct core_layer, shared_scale[EXPERT_GATE])},
+    {DENSE_SHARED_UP_SCALE, offsetof(struct core_layer, shared_scale[EXPERT_UP])},
+    {DENSE_SHARED_DOWN_SCALE, offsetof(struct core_layer, shared_scale[EXPERT_DOWN])},
+    {DENSE_EXPERT_GATE_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_GATE])},
+    {DENSE_EXPERT_UP_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_UP])},
+    {DENSE_EXPERT_DOWN_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_DOWN])},
 };
 
 /* Vectors are copied: they are small, used everywhere, and unaligned in the file. */
@@ -61,8 +71,8 @@ static const float *dense_vector(struct core *c, uint32_t layer, enum dense_role
 
 static size_t vector_floats(const struct model_index *model)
 {
-    /* of the whole model: output norm and rope factors */
-    size_t floats = model->hparams.hidden + model->hparams.head_size / 2;
+    /* of the whole model: output norm, rope factors and the output's scale */
+    size_t floats = model->hparams.hidden + model->hparams.head_size / 2 + 1;
     for (uint32_t layer = 0; layer < model->hparams.layers; layer++)
         for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++) {
             uint32_t entry = model_entry_dense(model, layer, layer_vectors[i].role);
@@ -148,6 +158,7 @@ static void bind_weights(struct core *c, float *vectors)
                     : dense_matrix(c, globals, DENSE_OUTPUT);
     c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, &vectors);
     c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
+    c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, &vectors);
     c->output_forms = form_bit(&c->output);
 }
 
@@ -266,6 +277,18 @@ void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn)
         pool_run(c->pool, fn, c);
 }
 
+void core_product(const struct core *c, const struct kernel_matrix *w, const float *scale,
+                  uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
+                  float *y, size_t y_stride)
+{
+    c->ops->matmul(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
+    if (!scale)
+        return;
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t j = n_begin; j < n_end; j++)
+            y[r * y_stride + j] *= *scale;
+}
+
 static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
@@ -321,9 +344,9 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(c->output.n, COLUMN_UNIT, thread, threads, &begin, &end);
     if (begin < end)
-        c->ops->matmul(&c->output, begin, end, form_row(&c->last, c->output.type, 0),
-                       form_stride(&c->last, c->output.type), c->output_count, c->logits,
-                       c->hp.vocab);
+        core_product(c, &c->output, c->output_scale, begin, end,
+                     form_row(&c->last, c->output.type, 0), form_stride(&c->last, c->output.type),
+                     c->output_count, c->logits, c->hp.vocab);
 }
 
 float *core_output(struct core *c, uint32_t row, uint32_t rows)

@@ -50,6 +50,13 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* The scale of a matrix of a job's expert, or NULL. */
+static const float *scale_of(struct core *c, const struct expert_job *job, enum expert_matrix m)
+{
+    const float *scales = core_layer_now(c)->expert_scales[m];
+    return scales ? scales + job->item->expert : NULL;
+}
+
 static void gate_up_job(struct core *c, uint32_t part, const struct expert_job *job,
                         struct job_range range)
 {
@@ -65,10 +72,10 @@ static void gate_up_job(struct core *c, uint32_t part, const struct expert_job *
         }
         float *g = c->gate + (size_t)(job->inner_base + first) * gate.n;
         float *u = c->up + (size_t)(job->inner_base + first) * up.n;
-        c->ops->matmul(&gate, range.begin, range.end, form_row(in, gate.type, 0),
-                       form_stride(in, gate.type), rows, g, gate.n);
-        c->ops->matmul(&up, range.begin, range.end, form_row(in, up.type, 0),
-                       form_stride(in, up.type), rows, u, up.n);
+        core_product(c, &gate, scale_of(c, job, EXPERT_GATE), range.begin, range.end,
+                     form_row(in, gate.type, 0), form_stride(in, gate.type), rows, g, gate.n);
+        core_product(c, &up, scale_of(c, job, EXPERT_UP), range.begin, range.end,
+                     form_row(in, up.type, 0), form_stride(in, up.type), rows, u, up.n);
         for (uint32_t r = 0; r < rows; r++) {
             float *at = g + (size_t)r * gate.n + range.begin;
             c->ops->silu_mul(at, u + (size_t)r * up.n + range.begin, range.end - range.begin, at);
@@ -108,8 +115,9 @@ static void down_job(struct core *c, uint32_t part, const struct expert_job *job
                 core_make_forms(c, &made, r, form_bit(&down));
             x = form_row(&made, down.type, 0);
         }
-        c->ops->matmul(&down, range.begin, range.end, x, form_stride(inner, down.type), rows,
-                       c->pair_out + (size_t)(job->pair_base + first) * down.n, down.n);
+        core_product(c, &down, scale_of(c, job, EXPERT_DOWN), range.begin, range.end, x,
+                     form_stride(inner, down.type), rows,
+                     c->pair_out + (size_t)(job->pair_base + first) * down.n, down.n);
     }
 }
 

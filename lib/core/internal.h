@@ -53,6 +53,8 @@ struct core_layer {
         shared[EXPERT__COUNT]; /* if the model has a shared expert */
     /* NULL: the model has none */
     const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias;
+    const float *q_scale, *k_scale, *v_scale, *out_scale, *shared_scale[EXPERT__COUNT];
+    const float *expert_scales[EXPERT__COUNT];      /* [expert] */
     uint32_t in_forms, mix_forms;                   /* bit per enum kernel_form */
     uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
     uint32_t shared_forms;                          /* down of the shared expert */
@@ -84,7 +86,7 @@ struct core {
 
     struct core_layer *layer;
     struct kernel_matrix embedding, output;
-    const float *output_norm, *rope_factors; /* factors: usually NULL */
+    const float *output_norm, *rope_factors, *output_scale; /* the last two: usually NULL */
     uint32_t output_forms;
 
     /* one forward pass */
@@ -148,6 +150,10 @@ static inline void core_run_columns(struct core *c, uint32_t n, uint32_t k, uint
     pool_run_parts(c->pool, pool_parts(c->pool, (uint64_t)n * k * rows), fn, c);
 }
 
+/* A product, times *scale: the same arguments as kernel_ops.matmul. scale NULL: the matrix has none. */
+void core_product(const struct core *c, const struct kernel_matrix *w, const float *scale,
+                  uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
+                  float *y, size_t y_stride);
 void core_attention(struct core *c);                   /* attention.c */
 int core_experts(struct core *c, struct error *error); /* experts.c */
 void core_experts_gate(struct core *c);                /* router.c */

@@ -16,10 +16,11 @@ static void gate_up_columns(void *arg, uint32_t thread, uint32_t threads)
     if (begin == end)
         return;
     core_alive(c, thread);
-    c->ops->matmul(gate, begin, end, form_row(&c->in, gate->type, first),
-                   form_stride(&c->in, gate->type), rows, form_floats(&c->shared, 0), gate->n);
-    c->ops->matmul(up, begin, end, form_row(&c->in, up->type, first), form_stride(&c->in, up->type),
-                   rows, c->shared_up, up->n);
+    core_product(c, gate, l->shared_scale[EXPERT_GATE], begin, end,
+                 form_row(&c->in, gate->type, first), form_stride(&c->in, gate->type), rows,
+                 form_floats(&c->shared, 0), gate->n);
+    core_product(c, up, l->shared_scale[EXPERT_UP], begin, end, form_row(&c->in, up->type, first),
+                 form_stride(&c->in, up->type), rows, c->shared_up, up->n);
     for (uint32_t r = 0; r < rows; r++) {
         float *at = form_floats(&c->shared, r) + begin;
         c->ops->silu_mul(at, c->shared_up + (size_t)r * up->n + begin, end - begin, at);
@@ -46,14 +47,15 @@ static void gate_rows(void *arg, uint32_t thread, uint32_t threads)
 static void down_columns(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
-    const struct kernel_matrix *w = &core_layer_now(c)->shared[EXPERT_DOWN];
+    const struct core_layer *l = core_layer_now(c);
+    const struct kernel_matrix *w = &l->shared[EXPERT_DOWN];
     uint32_t begin, end;
     pool_share(w->n, COLUMN_UNIT, thread, threads, &begin, &end);
     if (begin == end)
         return;
     core_alive(c, thread);
-    c->ops->matmul(w, begin, end, form_row(&c->shared, w->type, 0),
-                   form_stride(&c->shared, w->type), c->shared_rows, c->y, w->n);
+    core_product(c, w, l->shared_scale[EXPERT_DOWN], begin, end, form_row(&c->shared, w->type, 0),
+                 form_stride(&c->shared, w->type), c->shared_rows, c->y, w->n);
     for (uint32_t r = 0; r < c->shared_rows; r++)
         c->ops->axpy(c->shared_weight[r], c->y + (size_t)r * w->n + begin, end - begin,
                      core_x(c, c->shared_first + r) + begin);

@@ -28,7 +28,7 @@
 #define GROUP_SIZE (ACT_GROUP * QK)
 #define PARTS      8 /* partial sums of a quantised product: block b belongs to sum b % PARTS */
 
-/* A prepared activation row for Q8_0 or Q4_0 weights is three arrays; P: number of blocks, rounded
+/* A prepared activation row for blocks of 16 to 128 is three arrays; P: number of blocks, rounded
  * up to ACT_PAD.
  *
  *   int8  q[P * 32]  for each group of four blocks: the first 16 elements of each block, then the
@@ -37,6 +37,8 @@
  *   float d[P]       scale of the block
  *   int32 c[P]       sum of the block's q times -128 (Q8_0) or -8 (Q4_0): the correction of a dot
  *                    product that takes the weights as unsigned (+128, or the nibble itself)
+ *
+ * For NVFP4, c has two parts of P: the sums of the first halves times -16, then of the last.
  *
  * The correction is exact, so instruction sets with signed weights may ignore it. All instruction
  * sets write the same bytes. */
@@ -63,7 +65,18 @@ static inline size_t act_half(uint32_t b, uint32_t half)
 
 static inline int32_t act_corr_factor(enum tensor_type type)
 {
-    return kernel_form_of(type) == FORM_Q4 ? -8 : -128;
+    enum kernel_form form = kernel_form_of(type);
+    return form == FORM_Q4 ? -8 : form == FORM_HALVES ? -16 : -128;
+}
+
+/* Writes the corrections of block b; first, last: sums of q over its halves. */
+static inline void act_put_corr(enum tensor_type type, uint32_t k, uint32_t b, int32_t first,
+                                int32_t last, int32_t *c)
+{
+    bool halves = kernel_form_of(type) == FORM_HALVES;
+    c[b] = act_corr_factor(type) * (halves ? first : first + last);
+    if (halves)
+        c[act_blocks(k) + b] = act_corr_factor(type) * last;
 }
 
 static inline uint32_t quant_block_bytes(enum tensor_type type)

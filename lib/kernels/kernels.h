@@ -33,10 +33,11 @@
 
 /* Forms of a prepared activation row. One prepared row serves every weight type of its form. */
 enum kernel_form {
-    FORM_F32,   /* F32, F16, BF16: F32, unchanged */
-    FORM_Q8,    /* GGUF's types with blocks up to 128: int8 per block of 32 with an F32 scale */
-    FORM_Q4,    /* Q4_0: like Q8, with another correction term */
-    FORM_SUPER, /* GGUF's super-blocks: int8 per 256 with an F32 scale, sums of 16 elements */
+    FORM_F32,    /* F32, F16, BF16: F32, unchanged */
+    FORM_Q8,     /* GGUF's types with blocks up to 128: int8 per block of 32 with an F32 scale */
+    FORM_Q4,     /* Q4_0: like Q8, with another correction term */
+    FORM_HALVES, /* NVFP4: like Q8, with a correction term for each 16 elements */
+    FORM_SUPER,  /* GGUF's super-blocks: int8 per 256 with an F32 scale, sums of 16 elements */
     FORM_GROUP, /* C8, C4, C2, G4, G2: int8 per group of 64 with an F32 scale and the group's sum */
     FORM__COUNT
 };
@@ -49,7 +50,10 @@ static inline enum kernel_form kernel_form_of(enum tensor_type type)
     case TENSOR_BF16: return FORM_F32;
 #define UNPACK(name, unit, sub, minimums, code_max, scale_max, min_max, function)                  \
     case TENSOR_##name:                                                                            \
-        return (unit) == 256 ? FORM_SUPER : TENSOR_##name == TENSOR_Q4_0 ? FORM_Q4 : FORM_Q8;
+        return (unit) == 256                  ? FORM_SUPER                                         \
+               : (unit) == 16                 ? FORM_HALVES                                        \
+               : TENSOR_##name == TENSOR_Q4_0 ? FORM_Q4                                            \
+                                              : FORM_Q8;
 #include "lib/tensor/unpack/unpack.tbl.h"
     case TENSOR_C8:
     case TENSOR_C4:
@@ -66,6 +70,7 @@ static inline enum tensor_type kernel_form_type(enum kernel_form form)
     switch (form) {
     case FORM_Q8: return TENSOR_Q8_0;
     case FORM_Q4: return TENSOR_Q4_0;
+    case FORM_HALVES: return TENSOR_NVFP4;
     case FORM_SUPER: return TENSOR_Q4_K;
     case FORM_GROUP: return TENSOR_C8;
     case FORM_F32:

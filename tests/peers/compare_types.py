@@ -27,7 +27,9 @@ TYPES = {"F16": (1, 0), "BF16": (32, 0), "Q8_0": (7, 0), "Q4_0": (2, 0), "Q4_1":
          "Q5_K_S": (16, 0), "Q5_K_M": (17, 0), "Q6_K": (18, 0), "IQ1_S": (24, 1), "IQ1_M": (31, 1), "IQ2_XXS": (19, 1),
          "IQ2_XS": (20, 1), "IQ2_S": (28, 1), "IQ2_M": (29, 1), "IQ3_XXS": (23, 1), "IQ3_XS": (22, 1), "IQ3_S": (26, 0),
          "IQ3_M": (27, 0), "IQ4_NL": (25, 0), "IQ4_XS": (30, 0), "TQ1_0": (36, 0), "TQ2_0": (37, 0), "Q1_0": (40, 0),
-         "Q2_0": (41, 0), "MXFP4": (38, 0)}
+         "Q2_0": (41, 0), "MXFP4": (38, 0), "NVFP4": (7, 0)}
+# every matrix in this type, which has no mix there: its number in ggml, and no scales per matrix
+OVERRIDES = {"NVFP4": 40}
 WIDE = ("qwen3-30b-a3b", "layers=2", "experts=16", "vocab=4096")  # rows of 2048, 768 and 4096
 PERPLEXITY, MEDIAN, MARGIN = 0.003, 0.02, 0.05
 GREEDY_TOKENS = 64
@@ -60,7 +62,7 @@ def model_file(a, model, kind):
         m.run([m.program("synth"), "-q", "-o", part, *WIDE, "--type", kind, *pure])
     else:
         number, matrix = TYPES[kind]
-        llama(a, "quantise", F16, part, number, matrix, *(["pure"] if a.pure else []))
+        llama(a, "quantise", F16, part, number, matrix, "pure" if a.pure else "", OVERRIDES.get(kind, ""))
     os.replace(part, path)
     return path
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The side of llama.cpp (package llama-cpp-python) in comparisons; runs in the environment of setup.sh.
 
-    llama.py quantise SOURCE TARGET FILE_TYPE MATRIX [pure]   MATRIX: 1 gives an importance matrix of ones
+    llama.py quantise SOURCE TARGET FILE_TYPE MATRIX PURE TYPE
+        MATRIX: 1 gives an importance matrix of ones; PURE: pure or empty; TYPE: number of the type of layers' matrices or empty
     llama.py score MODEL IDS_JSON WINDOW THREADS               losses of the ids, window by window
     llama.py greedy MODEL IDS_JSON PROMPT THREADS              how far each token after the prompt is below the best
 
@@ -32,12 +33,16 @@ def matrix_of_ones(source):
     return (llama_cpp.llama_model_imatrix_data * (len(entries) + 1))(*entries), keep
 
 
-def quantise(source, target, file_type, matrix, pure=""):
+def quantise(source, target, file_type, matrix, pure, override):
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype, params.nthread, params.pure = int(file_type), 2, pure == "pure"
     if matrix == "1":
         array, keep = matrix_of_ones(source)
         params.imatrix = ctypes.cast(array, ctypes.POINTER(llama_cpp.llama_model_imatrix_data))
+    if override:
+        overrides = (llama_cpp.llama_model_tensor_override * 2)()
+        overrides[0].pattern, overrides[0].type = rb"blk\..*\.(attn_[qkvo]|ffn_.*_exps).*\.weight", int(override)
+        params.tt_overrides = overrides
     status = llama_cpp.llama_model_quantize(source.encode(), target.encode(), ctypes.byref(params))
     if status != 0:
         raise SystemExit(f"llama_model_quantize: {status}")

@@ -99,8 +99,20 @@ static void mxfp4(void)
     run("MXFP4");
 }
 
+static void nvfp4(void)
+{
+    run("NVFP4");
+}
+
+/* Experts of a layer are more than twice as large as those of the next. */
+static void layers_that_differ(void)
+{
+    run("Q8_0,IQ2_XXS,Q4_K_M");
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(q4_k_m), ROW(mxfp4)};
+    static const struct test_case cases[] = {ROW(q4_k_m), ROW(mxfp4), ROW(nvfp4),
+                                             ROW(layers_that_differ)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -80,6 +80,18 @@ static ALWAYS_INLINE vq vq_or(vq a, vq b)
     return _mm256_or_si256(a, b);
 }
 
+/* In every piece: the first eight bytes of a, then of b. */
+static ALWAYS_INLINE vq vq_first_eights(vq a, vq b)
+{
+    return _mm256_unpacklo_epi64(a, b);
+}
+
+/* The same with the last eight. */
+static ALWAYS_INLINE vq vq_last_eights(vq a, vq b)
+{
+    return _mm256_unpackhi_epi64(a, b);
+}
+
 /* Byte i of piece p: `value` if bit i of bits[p] is set, else 0. */
 static ALWAYS_INLINE vq vq_bits(const uint16_t bits[PIECES], char value)
 {
@@ -180,6 +192,24 @@ static ALWAYS_INLINE vi vi_max(vi a, vi b)
     return _mm256_max_epi32(a, b);
 }
 
+static ALWAYS_INLINE vi vi_and(vi a, vi b)
+{
+    return _mm256_and_si256(a, b);
+}
+
+/* 0 in place of x. */
+static ALWAYS_INLINE vi vi_without(vi a, int32_t x)
+{
+    return _mm256_andnot_si256(_mm256_cmpeq_epi32(a, _mm256_set1_epi32(x)), a);
+}
+
+/* The low 16 bits of every lane are an F16 number. */
+static ALWAYS_INLINE vf vf_of_half_bits(vi a)
+{
+    return _mm256_cvtph_ps(
+        _mm_packus_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)));
+}
+
 static ALWAYS_INLINE vf vi_to_float(vi a)
 {
     return _mm256_cvtepi32_ps(a);
@@ -196,13 +226,22 @@ static ALWAYS_INLINE vf vf_subtract_product(vf a, vf b, vf c)
     return _mm256_fnmadd_ps(a, b, c);
 }
 
-/* The 16-bit numbers, the bytes at 8 addresses. */
+/* The 16-bit words, the bytes at 8 addresses. */
+static ALWAYS_INLINE __m128i words_at(const uint8_t *const p[VL])
+{
+    return _mm_setr_epi16((short)load_u16(p[0]), (short)load_u16(p[1]), (short)load_u16(p[2]),
+                          (short)load_u16(p[3]), (short)load_u16(p[4]), (short)load_u16(p[5]),
+                          (short)load_u16(p[6]), (short)load_u16(p[7]));
+}
+
 static ALWAYS_INLINE vf vf_halves_at(const uint8_t *const p[VL])
 {
-    return _mm256_cvtph_ps(_mm_setr_epi16((short)load_u16(p[0]), (short)load_u16(p[1]),
-                                          (short)load_u16(p[2]), (short)load_u16(p[3]),
-                                          (short)load_u16(p[4]), (short)load_u16(p[5]),
-                                          (short)load_u16(p[6]), (short)load_u16(p[7])));
+    return _mm256_cvtph_ps(words_at(p));
+}
+
+static ALWAYS_INLINE vi vi_words_at(const uint8_t *const p[VL])
+{
+    return _mm256_cvtepu16_epi32(words_at(p));
 }
 
 static ALWAYS_INLINE vi vi_bytes_at(const uint8_t *const p[VL])

@@ -84,6 +84,18 @@ static ALWAYS_INLINE vq vq_or(vq a, vq b)
     return _mm512_or_si512(a, b);
 }
 
+/* In every piece: the first eight bytes of a, then of b. */
+static ALWAYS_INLINE vq vq_first_eights(vq a, vq b)
+{
+    return _mm512_unpacklo_epi64(a, b);
+}
+
+/* The same with the last eight. */
+static ALWAYS_INLINE vq vq_last_eights(vq a, vq b)
+{
+    return _mm512_unpackhi_epi64(a, b);
+}
+
 /* Byte i of piece p: `value` if bit i of bits[p] is set, else 0. */
 static ALWAYS_INLINE vq vq_bits(const uint16_t bits[PIECES], char value)
 {
@@ -173,6 +185,23 @@ static ALWAYS_INLINE vi vi_max(vi a, vi b)
     return _mm512_max_epi32(a, b);
 }
 
+static ALWAYS_INLINE vi vi_and(vi a, vi b)
+{
+    return _mm512_and_si512(a, b);
+}
+
+/* 0 in place of x. */
+static ALWAYS_INLINE vi vi_without(vi a, int32_t x)
+{
+    return _mm512_maskz_mov_epi32(_mm512_cmpneq_epi32_mask(a, _mm512_set1_epi32(x)), a);
+}
+
+/* The low 16 bits of every lane are an F16 number. */
+static ALWAYS_INLINE vf vf_of_half_bits(vi a)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a));
+}
+
 static ALWAYS_INLINE vf vi_to_float(vi a)
 {
     return _mm512_cvtepi32_ps(a);
@@ -189,15 +218,25 @@ static ALWAYS_INLINE vf vf_subtract_product(vf a, vf b, vf c)
     return _mm512_fnmadd_ps(a, b, c);
 }
 
-/* The 16-bit numbers, the bytes at 16 addresses. */
+/* The 16-bit words, the bytes at 16 addresses. */
+static ALWAYS_INLINE __m256i words_at(const uint8_t *const p[VL])
+{
+    return _mm256_setr_epi16((short)load_u16(p[0]), (short)load_u16(p[1]), (short)load_u16(p[2]),
+                             (short)load_u16(p[3]), (short)load_u16(p[4]), (short)load_u16(p[5]),
+                             (short)load_u16(p[6]), (short)load_u16(p[7]), (short)load_u16(p[8]),
+                             (short)load_u16(p[9]), (short)load_u16(p[10]), (short)load_u16(p[11]),
+                             (short)load_u16(p[12]), (short)load_u16(p[13]), (short)load_u16(p[14]),
+                             (short)load_u16(p[15]));
+}
+
 static ALWAYS_INLINE vf vf_halves_at(const uint8_t *const p[VL])
 {
-    return _mm512_cvtph_ps(_mm256_setr_epi16(
-        (short)load_u16(p[0]), (short)load_u16(p[1]), (short)load_u16(p[2]), (short)load_u16(p[3]),
-        (short)load_u16(p[4]), (short)load_u16(p[5]), (short)load_u16(p[6]), (short)load_u16(p[7]),
-        (short)load_u16(p[8]), (short)load_u16(p[9]), (short)load_u16(p[10]),
-        (short)load_u16(p[11]), (short)load_u16(p[12]), (short)load_u16(p[13]),
-        (short)load_u16(p[14]), (short)load_u16(p[15])));
+    return _mm512_cvtph_ps(words_at(p));
+}
+
+static ALWAYS_INLINE vi vi_words_at(const uint8_t *const p[VL])
+{
+    return _mm512_cvtepu16_epi32(words_at(p));
 }
 
 static ALWAYS_INLINE vi vi_bytes_at(const uint8_t *const p[VL])

@@ -2,22 +2,21 @@
 /* Template of the generic kernels: included by table.h. */
 /* Row operations in plain C. */
 
-static void quantise_block(const float *x, uint32_t b, int32_t factor, int8_t *q, float *d,
-                           int32_t *c)
+/* sum: of the first half, and of the last. */
+static void quantise_block(const float *x, uint32_t b, int8_t *q, float *d, int32_t sum[2])
 {
     float max = 0;
     for (uint32_t i = 0; i < QK; i++)
         max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
     bool zero = max < ACT_MIN;
     float inverse = zero ? 0.0f : 127.0f / max;
-    int32_t sum = 0;
+    sum[0] = sum[1] = 0;
     for (uint32_t i = 0; i < QK; i++) {
         int32_t n = round_to_i8(x[i] * inverse);
         q[act_half(b, i / 16) + i % 16] = (int8_t)n;
-        sum += n;
+        sum[i / 16] += n;
     }
     d[b] = zero ? 0.0f : max / 127.0f;
-    c[b] = factor * sum;
 }
 
 static void group_activation(const float *x, uint32_t k, uint8_t *out)
@@ -86,8 +85,11 @@ static void generic_activation(enum tensor_type type, const float *x, uint32_t k
         memset(out, 0, kernel_activation_bytes(type, k));
     float *d = (float *)(void *)(out + act_scale_offset(k));
     int32_t *c = (int32_t *)(void *)(out + act_corr_offset(k));
-    for (uint32_t b = 0; b < k / QK; b++)
-        quantise_block(x + (size_t)b * QK, b, act_corr_factor(type), (int8_t *)out, d, c);
+    for (uint32_t b = 0; b < k / QK; b++) {
+        int32_t sum[2];
+        quantise_block(x + (size_t)b * QK, b, (int8_t *)out, d, sum);
+        act_put_corr(type, k, b, sum[0], sum[1], c);
+    }
 }
 
 static void generic_rms_norm(const float *x, const float *weight, uint32_t n, float eps, float *y)

@@ -21,8 +21,8 @@ static void generic_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint
                            const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
 {
     static kernel_matmul_fn *const by_form[FORM__COUNT] = {
-        [FORM_F32] = dense_matmul,  [FORM_Q8] = unit_matmul,     [FORM_Q4] = unit_matmul,
-        [FORM_SUPER] = unit_matmul, [FORM_GROUP] = group_matmul,
+        [FORM_F32] = dense_matmul,   [FORM_Q8] = unit_matmul,    [FORM_Q4] = unit_matmul,
+        [FORM_HALVES] = unit_matmul, [FORM_SUPER] = unit_matmul, [FORM_GROUP] = group_matmul,
     };
     by_form[kernel_form_of(w->type)](w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }

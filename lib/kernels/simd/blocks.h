@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Template of products with blocks that have one scale (and perhaps a minimum) per 32 elements or
- * more; included once per instruction set, after bytes.h. A type is an unpack step
+ * more, or one per 16; included once per instruction set, after bytes.h. A type is an unpack step
  * (blocks_unpack.h).
  *
  * For one row (decode), vectors run along k: STEP blocks at a time give STEP terms, which are added
@@ -23,6 +23,13 @@ static ALWAYS_INLINE size_t group_bytes(const struct block_type t)
 static ALWAYS_INLINE size_t scale_at(const struct block_type t, uint32_t b)
 {
     return (size_t)(b * QK / t.elems) * t.bytes;
+}
+
+/* The same of block b of a group of a type with two scales per block. */
+static ALWAYS_INLINE const uint8_t *half_scales_at(const struct block_type t, const uint8_t *group,
+                                                   uint32_t b)
+{
+    return group + scale_at(t, b) + b % (t.elems / QK) * 2;
 }
 
 /* The terms of STEP blocks before the activation's scale. */
@@ -55,6 +62,34 @@ static ALWAYS_INLINE vf step_terms(const struct block_type t,
     return term;
 }
 
+/* The same of a type with two scales per block: terms of the first halves, and of the last. */
+static ALWAYS_INLINE void half_terms(const struct block_type t,
+                                     const uint8_t *const group[STEP_GROUPS], const int8_t *x,
+                                     const int32_t *corr, size_t corr_stride, vf term[2])
+{
+    struct dots dot[2][4];
+    const uint8_t *scale[VL];
+    vf d[2];
+    UNROLL for (int v = 0; v < 4; v++)
+    {
+        vq q[2];
+        const int g = v * PIECES / ACT_GROUP, first = v * PIECES % ACT_GROUP;
+        block_unpack(t, group[g], first, &q[0], &q[1]);
+        UNROLL for (int h = 0; h < 2; h++)
+        {
+            dot[h][v] = dots_start(vi_set1(0));
+            dots_add(t.wide, &dot[h][v], q[h],
+                     vq_load(x + g * GROUP_SIZE + (first + h * ACT_GROUP) * 16));
+            dots_fold(t.wide, &dot[h][v]);
+        }
+    }
+    UNROLL for (int b = 0; b < STEP; b++) scale[b] =
+        half_scales_at(t, group[b / ACT_GROUP], (uint32_t)b % ACT_GROUP);
+    block_half_scales(scale, d);
+    UNROLL for (int h = 0; h < 2; h++) term[h] = vf_mul(
+        vi_to_float(vi_add(dots_join(dot[h]), vi_load(corr + (size_t)h * corr_stride))), d[h]);
+}
+
 static ALWAYS_INLINE __m256i eight_mask(uint32_t n)
 {
     static const int32_t table[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
@@ -74,11 +109,36 @@ static ALWAYS_INLINE __m256 add_some(__m256 acc, vf term, const float *dx, uint3
     return acc;
 }
 
+/* Adds the terms of the halves of the first n blocks. Sums 0, 2, 4, 6 are the low lanes of acc (first
+ * halves), the others the high ones: four blocks at a time. */
+static ALWAYS_INLINE __m256 add_half_terms(__m256 acc, const vf term[2], const float *dx,
+                                           uint32_t n)
+{
+    UNROLL for (int h = 0; h < VL / PARTS; h++)
+    {
+        __m256 first = vf_eight(term[0], h), last = vf_eight(term[1], h);
+        __m256 d = _mm256_loadu_ps(dx + h * PARTS);
+        __m256 terms[2] = {_mm256_permute2f128_ps(first, last, 0x20),
+                           _mm256_permute2f128_ps(first, last, 0x31)};
+        __m256 scales[2] = {_mm256_permute2f128_ps(d, d, 0x00), _mm256_permute2f128_ps(d, d, 0x11)};
+        UNROLL for (int i = 0; i < 2; i++)
+        {
+            uint32_t here = n < ACT_GROUP ? n : ACT_GROUP;
+            __m256i mask = eight_mask(here);
+            mask = _mm256_permute2x128_si256(mask, mask, 0);
+            acc = _mm256_blendv_ps(acc, _mm256_fmadd_ps(terms[i], scales[i], acc),
+                                   _mm256_castsi256_ps(mask));
+            n -= here;
+        }
+    }
+    return acc;
+}
+
 /* The last n < STEP blocks of a row. Groups that the row does not have are read from its last part
  * again; of an incomplete group, a copy. */
 static ALWAYS_INLINE __m256 last_blocks(const struct block_type t, const uint8_t *w, uint32_t n,
-                                        const int8_t *x, const int32_t *corr, const float *dx,
-                                        __m256 acc)
+                                        const int8_t *x, const int32_t *corr, size_t corr_stride,
+                                        const float *dx, __m256 acc)
 {
     uint8_t copy[GROUP_BYTES_MAX] = {0};
     const uint8_t *group[STEP_GROUPS];
@@ -86,6 +146,11 @@ static ALWAYS_INLINE __m256 last_blocks(const struct block_type t, const uint8_t
         group[g] = g * ACT_GROUP + ACT_GROUP <= n ? w + g * group_bytes(t) : copy;
     if (n % ACT_GROUP != 0)
         memcpy(copy, w + n / ACT_GROUP * group_bytes(t), scale_at(t, n % ACT_GROUP));
+    if (t.halves) {
+        vf term[2];
+        half_terms(t, group, x, corr, corr_stride, term);
+        return add_half_terms(acc, term, dx, n);
+    }
     return add_some(acc, step_terms(t, group, x, corr), dx, n);
 }
 
@@ -93,7 +158,7 @@ static ALWAYS_INLINE __m256 last_blocks(const struct block_type t, const uint8_t
 static ALWAYS_INLINE __m256 block_sums(const struct block_type t, const uint8_t *w, uint32_t blocks,
                                        const int8_t *x, const int32_t *corr, const float *dx)
 {
-    const size_t bytes = group_bytes(t);
+    const size_t bytes = group_bytes(t), corr_stride = act_blocks(blocks * QK);
     __m256 acc = _mm256_setzero_ps();
     uint32_t b = 0;
     for (; b + STEP <= blocks; b += STEP, w += STEP_GROUPS * bytes) {
@@ -101,12 +166,20 @@ static ALWAYS_INLINE __m256 block_sums(const struct block_type t, const uint8_t 
         UNROLL for (size_t line = 0; line < STEP_GROUPS * bytes; line += 64)
             prefetch(w, BLOCK_AHEAD + line);
         UNROLL for (int g = 0; g < STEP_GROUPS; g++) group[g] = w + (size_t)g * bytes;
+        if (t.halves) {
+            vf term[2];
+            half_terms(t, group, x + (size_t)b * QK, corr + b, corr_stride, term);
+            acc = add_half_terms(acc, term, dx + b, STEP);
+            continue;
+        }
         vf term = step_terms(t, group, x + (size_t)b * QK, corr + b);
         UNROLL for (int h = 0; h < VL / PARTS; h++) acc =
             _mm256_fmadd_ps(vf_eight(term, h), _mm256_loadu_ps(dx + b + h * PARTS), acc);
     }
     if (b < blocks)
-        acc = last_blocks(t, w, blocks - b, x + (size_t)b * QK, corr + b, dx + b, acc);
+        acc = last_blocks(t, w, blocks - b, x + (size_t)b * QK, corr + b, corr_stride, dx + b, acc);
+    if (t.halves)
+        acc = _mm256_permutevar8x32_ps(acc, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     return acc;
 }
 

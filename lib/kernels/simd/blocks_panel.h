@@ -12,7 +12,8 @@
 
 struct block_panel {
     _Alignas(64) uint8_t q[PANEL_BLOCKS][QK / 4][PANEL * 4]; /* four elements of each output */
-    _Alignas(64) float d[PANEL_BLOCKS][PANEL], min[PANEL_BLOCKS][PANEL];
+    /* more: minimums; of a type with two scales per block, those of the last halves */
+    _Alignas(64) float d[PANEL_BLOCKS][PANEL], more[PANEL_BLOCKS][PANEL];
 };
 
 struct block_tile {
@@ -22,6 +23,7 @@ struct block_tile {
     uint32_t outputs;
     const uint8_t *x; /* first row, at the panel's first block */
     size_t x_stride, d_at, c_at;
+    size_t c_stride;             /* from the corrections of first halves to those of last ones */
     float (*sums)[PARTS][PANEL]; /* per row: partial sums between panels */
     float *y;
     size_t y_stride;
@@ -52,10 +54,18 @@ static ALWAYS_INLINE void pack_group(const struct block_type t, const uint8_t *c
         vq_transpose(row, b * 16, v);
         vq_transpose(row, (b + ACT_GROUP) * 16, v + 4);
         UNROLL for (int e = 0; e < 8; e++) vq_store(&p->q[i][e][side * VL * 4], v[e]);
+        if (t.halves) {
+            vf d[2];
+            UNROLL for (int r = 0; r < VL; r++) scale[r] = half_scales_at(t, group[r], b);
+            block_half_scales(scale, d);
+            vf_store(&p->d[i][side * VL], d[0]);
+            vf_store(&p->more[i][side * VL], d[1]);
+            continue;
+        }
         UNROLL for (int r = 0; r < VL; r++) scale[r] = group[r] + scale_at(t, b);
         vf_store(&p->d[i][side * VL], block_scales(t, scale));
         if (t.minimums)
-            vf_store(&p->min[i][side * VL], block_minimums(scale));
+            vf_store(&p->more[i][side * VL], block_minimums(scale));
     }
 }
 
@@ -88,27 +98,32 @@ static ALWAYS_INLINE void pack_panel(const struct block_type t, const struct ker
     }
 }
 
-/* Adds block b of the panel to acc. */
+/* Adds block b of the panel to acc; of a type with two scales per block, that half (otherwise 0). */
 static ALWAYS_INLINE void tile_block(const struct block_type t, const struct block_tile *s,
-                                     uint32_t b, const int rows, vf acc[PANEL_ROWS][PANEL_VECTORS])
+                                     uint32_t b, uint32_t half, const int rows,
+                                     vf acc[PANEL_ROWS][PANEL_VECTORS])
 {
+    const float *scales = half != 0 ? s->panel->more[b] : s->panel->d[b];
     struct dots dot[PANEL_ROWS][PANEL_VECTORS];
     UNROLL for (int r = 0; r < rows; r++)
     {
         vi start = vi_set1(0);
         if (t.shift != NO_SHIFT)
-            start = vi_set1((int32_t)load_u32(s->x + (size_t)r * s->x_stride + s->c_at + b * 4) >>
+            start = vi_set1((int32_t)load_u32(s->x + (size_t)r * s->x_stride + s->c_at + b * 4 +
+                                              half * s->c_stride) >>
                             t.shift);
         UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] = dots_start(start);
     }
     UNROLL for (int e = 0; e < 8; e++)
     {
+        if (t.halves && e == 4)
+            break;
         vq w[PANEL_VECTORS];
         UNROLL for (int v = 0; v < PANEL_VECTORS; v++) w[v] =
-            vq_load(&s->panel->q[b][e][v * VL * 4]);
+            vq_load(&s->panel->q[b][half * 4 + (uint32_t)e][v * VL * 4]);
         UNROLL for (int r = 0; r < rows; r++)
         {
-            vq x = vi_set1((int32_t)load_u32(s->x + (size_t)r * s->x_stride + act_half(b, 0) +
+            vq x = vi_set1((int32_t)load_u32(s->x + (size_t)r * s->x_stride + act_half(b, half) +
                                              (size_t)(e / 4 * 64 + e % 4 * 4)));
             UNROLL for (int v = 0; v < PANEL_VECTORS; v++)
             {
@@ -124,10 +139,10 @@ static ALWAYS_INLINE void tile_block(const struct block_type t, const struct blo
         vf dx = vf_set1(load_f32(x + s->d_at + b * 4));
         UNROLL for (int v = 0; v < PANEL_VECTORS; v++)
         {
-            vf term = vf_mul(vi_to_float(dot[r][v].sum), vf_load(&s->panel->d[b][v * VL]));
+            vf term = vf_mul(vi_to_float(dot[r][v].sum), vf_load(scales + v * VL));
             if (t.minimums)
                 term = vf_subtract_product(
-                    vf_load(&s->panel->min[b][v * VL]),
+                    vf_load(&s->panel->more[b][v * VL]),
                     vf_set1((float)((int32_t)load_u32(x + s->c_at + b * 4) >> 7)), term);
             acc[r][v] = vf_fma(term, dx, acc[r][v]);
         }
@@ -159,8 +174,12 @@ static ALWAYS_INLINE void tile_rows(const struct block_type t, const struct bloc
             UNROLL for (int v = 0; v < PANEL_VECTORS; v++) acc[r][v] =
                 s->first ? vf_set1(0) : vf_load(&s->sums[r][part][v * VL]);
         }
-        for (uint32_t b = part; b < s->blocks; b += PARTS)
-            tile_block(t, s, b, rows, acc);
+        if (t.halves)
+            for (uint32_t b = part / 2; b < s->blocks; b += PARTS / 2)
+                tile_block(t, s, b, part % 2, rows, acc);
+        else
+            for (uint32_t b = part; b < s->blocks; b += PARTS)
+                tile_block(t, s, b, 0, rows, acc);
         UNROLL for (int r = 0; r < rows; r++)
         {
             UNROLL for (int v = 0; v < PANEL_VECTORS; v++)
@@ -222,6 +241,7 @@ static ALWAYS_INLINE void block_panels(const struct block_type t, const struct k
             struct block_tile s = {.panel = &panel,
                                    .outputs = n_end - j < PANEL ? n_end - j : PANEL,
                                    .x_stride = x_stride,
+                                   .c_stride = act_blocks(w->k) * sizeof(int32_t),
                                    .sums = sums,
                                    .y = y + r * y_stride + j,
                                    .y_stride = y_stride};

@@ -3,11 +3,11 @@
  * blocks are described in lib/tensor/unpack/legacy.c and fp4.c. A type is a row of BLOCK_TYPES, its
  * properties, and a function. */
 
-#define BLOCK_TYPES(X) X(IQ4_NL) X(MXFP4) X(Q4_1) X(Q5_0) X(Q5_1) X(Q1_0) X(Q2_0)
+#define BLOCK_TYPES(X) X(IQ4_NL) X(MXFP4) X(NVFP4) X(Q4_1) X(Q5_0) X(Q5_1) X(Q1_0) X(Q2_0)
 
 #define NO_SHIFT (-1)
 
-enum block_scale { SCALE_F16, SCALE_E8M0 };
+enum block_scale { SCALE_F16, SCALE_E8M0, SCALE_UE4M3 };
 
 struct block_type {
     enum tensor_type type;
@@ -16,6 +16,7 @@ struct block_type {
     int shift;     /* codes are more than elements: add the activation's correction >> shift */
     bool minimums; /* an F16 after the scale */
     bool wide;     /* codes of eight bits (vq_wide); others are unsigned and at most 32 */
+    bool halves;   /* a scale, a term and a correction for each 16 elements */
 };
 
 /* The functions: codes of PIECES blocks of 32, from block `first` of the four blocks at p on: the first
@@ -53,10 +54,11 @@ static ALWAYS_INLINE void fifth_bits_at(const struct block_type t, const uint8_t
 }
 
 #define BLOCK_TYPE(NAME, scale, elems, bytes, shift, minimums, wide)                               \
-    static const struct block_type block_type_##NAME = {TENSOR_##NAME, scale,    elems, bytes,     \
-                                                        shift,         minimums, wide};
+    static const struct block_type block_type_##NAME = {                                           \
+        TENSOR_##NAME, scale, elems, bytes, shift, minimums, wide, scale == SCALE_UE4M3};
 BLOCK_TYPE(IQ4_NL, SCALE_F16, 32, 18, WIDE_SHIFT, false, true)
-BLOCK_TYPE(MXFP4, SCALE_E8M0, 32, 17, 3, false, false) /* plus 16 */
+BLOCK_TYPE(MXFP4, SCALE_E8M0, 32, 17, 3, false, false)  /* plus 16 */
+BLOCK_TYPE(NVFP4, SCALE_UE4M3, 64, 36, 0, false, false) /* plus 16 */
 BLOCK_TYPE(Q4_1, SCALE_F16, 32, 20, NO_SHIFT, true, false)
 BLOCK_TYPE(Q5_0, SCALE_F16, 32, 22, 3, false, false) /* plus 16 */
 BLOCK_TYPE(Q5_1, SCALE_F16, 32, 24, NO_SHIFT, true, false)
@@ -77,6 +79,17 @@ static ALWAYS_INLINE void block_unpack_MXFP4(const uint8_t *p, const int first, 
     nibbles_at(block_type_MXFP4, p, first, 1, lo, hi);
     *lo = vq_lookup(table, *lo);
     *hi = vq_lookup(table, *hi);
+}
+
+static ALWAYS_INLINE void block_unpack_NVFP4(const uint8_t *p, const int first, vq *lo, vq *hi)
+{
+    const vq table = vq_add(vq_repeat(unpack_fp4_values), vq_set1(16));
+    const uint8_t *piece[PIECES];
+    UNROLL for (int i = 0; i < PIECES; i++) piece[i] =
+        p + (size_t)(first + i) / 2 * 36 + 4 + (first + i) % 2 * 16;
+    vq v = vq_pieces(piece), low = vq_low_nibbles(v), high = vq_high_nibbles(v);
+    *lo = vq_lookup(table, vq_first_eights(low, high));
+    *hi = vq_lookup(table, vq_last_eights(low, high));
 }
 
 static ALWAYS_INLINE void block_unpack_Q4_1(const uint8_t *p, const int first, vq *lo, vq *hi)
@@ -144,6 +157,19 @@ static ALWAYS_INLINE void block_unpack(const struct block_type t, const uint8_t 
     case TENSOR_##NAME: block_unpack_##NAME(p, first, lo, hi); break;
         BLOCK_TYPES(BLOCK_UNPACK)
     default: break;
+    }
+}
+
+/* The halved scales of the two halves of VL blocks, side by side at these addresses. As F16 with
+ * the exponent's bias of 15 instead of 7 they are 2^-8 times the scale. */
+static ALWAYS_INLINE void block_half_scales(const uint8_t *const p[VL], vf out[2])
+{
+    vi both = vi_words_at(p);
+    vi scale[2] = {vi_and(both, vi_set1(255)), vi_shift_right(both, 8)};
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        vi bits = vi_shift_left(vi_and(vi_without(scale[h], 0x7f), vi_set1(0x7f)), 7);
+        out[h] = vf_mul(vf_of_half_bits(bits), vf_set1(0x1p7f));
     }
 }
 

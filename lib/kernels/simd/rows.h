@@ -73,10 +73,10 @@ static void simd_activation(enum tensor_type type, const float *x, uint32_t k, v
         float max = vf_max_lane(top);
         bool zero = max < ACT_MIN;
         float inverse = zero ? 0.0f : 127.0f / max;
-        int32_t sum = quantise_half(x, inverse, (int8_t *)out + act_half(b, 0)) +
-                      quantise_half(x + 16, inverse, (int8_t *)out + act_half(b, 1));
+        int32_t first = quantise_half(x, inverse, (int8_t *)out + act_half(b, 0));
+        int32_t last = quantise_half(x + 16, inverse, (int8_t *)out + act_half(b, 1));
         d[b] = zero ? 0.0f : max / 127.0f;
-        c[b] = act_corr_factor(type) * sum;
+        act_put_corr(type, k, b, first, last, c);
     }
 }
 

@@ -102,6 +102,14 @@ static const struct rejected_row {
 };
 
 static const struct {
+    enum arch_id arch;
+    const char *name;
+} unused_rows[] = {
+#define ARCH_UNUSED(id, name) {ARCH_##id, (name)},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct {
     const char *name;
     bool global;
 } role_names[] = {
@@ -432,6 +440,15 @@ static int check_shape(const struct model_hparams *h, const struct model_tensor 
     return 0;
 }
 
+static bool is_unused(enum arch_id arch, const char *name)
+{
+    uint32_t number;
+    for (size_t i = 0; i < ARRAY_LEN(unused_rows); i++)
+        if (unused_rows[i].arch == arch && name_matches(unused_rows[i].name, name, &number))
+            return true;
+    return false;
+}
+
 static int reject_tensor(enum arch_id arch, const char *name, struct error *error)
 {
     uint32_t number;
@@ -460,14 +477,16 @@ int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
             return error_set(error, ERR_BAD_INPUT,
                              "tensor %s is beyond the last of %" PRIu32 " layers", t->name,
                              h->layers);
-        *location = (struct arch_location){expert, expert ? e->matrix : (uint32_t)d->role, layer};
+        *location =
+            (struct arch_location){expert, false, expert ? e->matrix : (uint32_t)d->role, layer};
         if (expert)
             return check_shape(h, t, (enum arch_dim[3]){e->ne0, e->ne1, ARCH_DIM_EXPERTS},
                                STORAGE_ANY, error);
         return check_shape(h, t, (enum arch_dim[3]){d->ne0, d->ne1, ARCH_DIM_ONE}, d->storage,
                            error);
     }
-    return reject_tensor(arch, t->name, error);
+    *location = (struct arch_location){.unused = is_unused(arch, t->name)};
+    return location->unused ? 0 : reject_tensor(arch, t->name, error);
 }
 
 static const struct dense_row *dense_row_of(enum arch_id arch, enum dense_role role)

@@ -71,7 +71,8 @@ enum rope_kind {
 };
 
 /* Roles of dense tensors: one row per tensor that the engine uses.
- * DENSE_GLOBAL(role, name)  DENSE_LAYER(role, name with %u) */
+ * DENSE_GLOBAL(role, name)  DENSE_LAYER(role, name with %u)
+ * The scales of matrices are dense, also those of experts: one number per matrix. */
 #define DENSE_ROLES(G, L)                                                                          \
     G(TOKEN_EMBD, "token_embd.weight")                                                             \
     G(OUTPUT_NORM, "output_norm.weight")                                                           \
@@ -92,7 +93,18 @@ enum rope_kind {
     L(SHARED_GATE, "blk.%u.ffn_gate_shexp.weight")                                                 \
     L(SHARED_UP, "blk.%u.ffn_up_shexp.weight")                                                     \
     L(SHARED_DOWN, "blk.%u.ffn_down_shexp.weight")                                                 \
-    G(ROPE_FREQS, "rope_freqs.weight")
+    G(ROPE_FREQS, "rope_freqs.weight")                                                             \
+    G(OUTPUT_SCALE, "output.scale")                                                                \
+    L(ATTN_Q_SCALE, "blk.%u.attn_q.scale")                                                         \
+    L(ATTN_K_SCALE, "blk.%u.attn_k.scale")                                                         \
+    L(ATTN_V_SCALE, "blk.%u.attn_v.scale")                                                         \
+    L(ATTN_OUT_SCALE, "blk.%u.attn_output.scale")                                                  \
+    L(SHARED_GATE_SCALE, "blk.%u.ffn_gate_shexp.scale")                                            \
+    L(SHARED_UP_SCALE, "blk.%u.ffn_up_shexp.scale")                                                \
+    L(SHARED_DOWN_SCALE, "blk.%u.ffn_down_shexp.scale")                                            \
+    L(EXPERT_GATE_SCALES, "blk.%u.ffn_gate_exps.scale")                                            \
+    L(EXPERT_UP_SCALES, "blk.%u.ffn_up_exps.scale")                                                \
+    L(EXPERT_DOWN_SCALES, "blk.%u.ffn_down_exps.scale")
 
 enum dense_role {
 #define R(role, name) DENSE_##role,

@@ -25,6 +25,8 @@
  *     gate and then those of up
  * ARCH_REJECTED(ID, name, why)
  *     known tensor that is not supported; %u in the name: a decimal number
+ * ARCH_UNUSED(ID, name)
+ *     known tensor that the engine does not need and leaves alone, whatever its shape
  *
  * storage: F32 (norms, biases and most routers) or ANY (every type of tensor_types.tbl.h).
  * presence: REQUIRED or OPTIONAL. Dimensions: enum arch_dim in table.h.
@@ -63,6 +65,9 @@
 #ifndef ARCH_REJECTED
 #define ARCH_REJECTED(id, name, why)
 #endif
+#ifndef ARCH_UNUSED
+#define ARCH_UNUSED(id, name)
+#endif
 
 /* Common to all architectures: every layer is MoE, RMSNorm before attention and before the experts,
  * grouped-query attention with rotary embedding over the whole head, softmax over all experts
@@ -100,7 +105,23 @@
     ARCH_EXPERT(id, UP, "blk.%u.ffn_up_exps.weight", HIDDEN, INNER)                                \
     ARCH_EXPERT(id, DOWN, "blk.%u.ffn_down_exps.weight", INNER, HIDDEN)                            \
     ARCH_JOINED(id, GATE_UP, "blk.%u.ffn_gate_up_exps.weight", HIDDEN, INNER_TWICE)                \
-    ARCH_REJECTED(id, "blk.%u.ffn_gate.weight", "a layer without experts")
+    ARCH_REJECTED(id, "blk.%u.ffn_gate.weight", "a layer without experts")                         \
+    ARCH_SCALE(id, OUTPUT, "output", ONE)                                                          \
+    ARCH_SCALE(id, ATTN_Q, "blk.%u.attn_q", ONE)                                                   \
+    ARCH_SCALE(id, ATTN_K, "blk.%u.attn_k", ONE)                                                   \
+    ARCH_SCALE(id, ATTN_V, "blk.%u.attn_v", ONE)                                                   \
+    ARCH_SCALE(id, ATTN_OUT, "blk.%u.attn_output", ONE)                                            \
+    ARCH_SCALES(id, EXPERT_GATE, "blk.%u.ffn_gate_exps", EXPERTS)                                  \
+    ARCH_SCALES(id, EXPERT_UP, "blk.%u.ffn_up_exps", EXPERTS)                                      \
+    ARCH_SCALES(id, EXPERT_DOWN, "blk.%u.ffn_down_exps", EXPERTS)
+
+/* Scale of a matrix, or one for each expert's; the scale of its inputs is for hardware with FP4. */
+#define ARCH_SCALE(id, matrix, name, ne)                                                           \
+    ARCH_DENSE(id, matrix##_SCALE, F32, OPTIONAL, ne, ONE)                                         \
+    ARCH_UNUSED(id, name ".input_scale")
+#define ARCH_SCALES(id, matrix, name, ne)                                                          \
+    ARCH_DENSE(id, matrix##_SCALES, F32, OPTIONAL, ne, ONE)                                        \
+    ARCH_UNUSED(id, name ".input_scale")
 
 #define OLD_EXPERTS "a tensor for each expert (a file of early 2024, to be converted again)"
 
@@ -144,6 +165,9 @@ ARCH_DENSE(QWEN2MOE, SHARED_ROUTER, ANY, REQUIRED, HIDDEN, ONE)
 ARCH_DENSE(QWEN2MOE, SHARED_GATE, ANY, REQUIRED, HIDDEN, SHARED)
 ARCH_DENSE(QWEN2MOE, SHARED_UP, ANY, REQUIRED, HIDDEN, SHARED)
 ARCH_DENSE(QWEN2MOE, SHARED_DOWN, ANY, REQUIRED, SHARED, HIDDEN)
+ARCH_SCALE(QWEN2MOE, SHARED_GATE, "blk.%u.ffn_gate_shexp", ONE)
+ARCH_SCALE(QWEN2MOE, SHARED_UP, "blk.%u.ffn_up_shexp", ONE)
+ARCH_SCALE(QWEN2MOE, SHARED_DOWN, "blk.%u.ffn_down_shexp", ONE)
 
 /* Llama with experts (Mixtral): the converter reorders the rows of q and k, so that adjacent
  * elements are rotated together; the K weights are renormalised, which equals Mixtral's softmax
@@ -162,6 +186,8 @@ ARCH_REJECTED(LLAMA, "blk.%u.ffn_up.%u.weight", OLD_EXPERTS)
 ARCH_REJECTED(LLAMA, "blk.%u.ffn_down.%u.weight", OLD_EXPERTS)
 
 #undef ARCH_COMMON
+#undef ARCH_SCALE
+#undef ARCH_SCALES
 #undef OLD_EXPERTS
 #undef ARCH
 #undef ARCH_UINT
@@ -174,3 +200,4 @@ ARCH_REJECTED(LLAMA, "blk.%u.ffn_down.%u.weight", OLD_EXPERTS)
 #undef ARCH_EXPERT
 #undef ARCH_JOINED
 #undef ARCH_REJECTED
+#undef ARCH_UNUSED

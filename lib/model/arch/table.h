@@ -52,6 +52,7 @@ int arch_check_hparams(enum arch_id arch, const struct model_hparams *hparams, s
  * Experts: matrix and layer. */
 struct arch_location {
     bool is_expert;
+    bool unused;   /* a tensor that the engine does not need: no role */
     uint32_t role; /* enum dense_role, or enum expert_matrix, or EXPERT_GATE_UP */
     uint32_t layer;
 };

@@ -66,6 +66,8 @@ static int locate_tensors(enum arch_id arch, const struct model_hparams *h,
         struct arch_location location;
         if (arch_locate_tensor(arch, h, &tensors[i], &location, error))
             return -1;
+        if (location.unused)
+            continue;
         uint32_t *cell = location.is_expert ? &d->expert_tensor[location.layer][location.role]
                                             : &d->dense_entry[location.layer][location.role];
         if (*cell != ENTRY_NONE)
@@ -100,7 +102,7 @@ static int check_experts(enum arch_id arch, uint32_t layer, const struct index_d
 {
     const uint32_t *tensor = d->expert_tensor[layer];
     for (uint32_t m = 0; m < EXPERT__COUNT; m++) {
-        struct arch_location location = {true, m, layer};
+        struct arch_location location = {.is_expert = true, .role = m, .layer = layer};
         bool joined = m != EXPERT_DOWN && tensor[EXPERT_GATE_UP] != ENTRY_NONE;
         char name[MODEL_NAME_BYTES];
         if (joined && tensor[m] != ENTRY_NONE)
@@ -113,12 +115,33 @@ static int check_experts(enum arch_id arch, uint32_t layer, const struct index_d
     return 0;
 }
 
+/* A scale belongs to a matrix of its own: not to an embedding that is also the output, and not to half
+ * of a tensor. */
+static int check_scales(enum arch_id arch, const struct model_hparams *h,
+                        const struct index_derived *d, struct error *error)
+{
+    struct arch_location lonely = {.role = DENSE__COUNT};
+    if (d->dense_entry[h->layers][DENSE_OUTPUT] == ENTRY_NONE &&
+        d->dense_entry[h->layers][DENSE_OUTPUT_SCALE] != ENTRY_NONE)
+        lonely = (struct arch_location){.role = DENSE_OUTPUT_SCALE};
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        for (uint32_t m = 0; m < EXPERT_DOWN; m++)
+            if (d->expert_tensor[layer][EXPERT_GATE_UP] != ENTRY_NONE &&
+                d->dense_entry[layer][DENSE_EXPERT_GATE_SCALES + m] != ENTRY_NONE)
+                lonely =
+                    (struct arch_location){.role = DENSE_EXPERT_GATE_SCALES + m, .layer = layer};
+    char name[MODEL_NAME_BYTES];
+    return lonely.role == DENSE__COUNT ? 0
+                                       : error_set(error, ERR_BAD_INPUT, "tensor %s has no matrix",
+                                                   arch_tensor_name(arch, &lonely, name));
+}
+
 static int check_complete(enum arch_id arch, const struct model_hparams *h, enum index_kind kind,
                           const struct index_derived *d, struct error *error)
 {
     for (uint32_t layer = 0; layer <= h->layers; layer++) {
         for (uint32_t role = 0; role < DENSE__COUNT; role++) {
-            struct arch_location location = {false, role, layer};
+            struct arch_location location = {.role = role, .layer = layer};
             if (arch_role_is_global((enum dense_role)role) == (layer == h->layers) &&
                 arch_role_required(arch, (enum dense_role)role) &&
                 d->dense_entry[layer][role] == ENTRY_NONE)
@@ -203,7 +226,7 @@ int index_derive(enum arch_id arch, const struct model_hparams *h,
     memset(d->dense_entry, 0xff, sizeof d->dense_entry); /* ENTRY_NONE */
     memset(d->expert_tensor, 0xff, sizeof d->expert_tensor);
     if (locate_tensors(arch, h, tensors, tensor_count, kind, d, error) ||
-        check_complete(arch, h, kind, d, error))
+        check_complete(arch, h, kind, d, error) || check_scales(arch, h, d, error))
         return -1;
     d->tied_output = d->dense_entry[h->layers][DENSE_OUTPUT] == ENTRY_NONE;
     d->entry_count = d->dense_count;

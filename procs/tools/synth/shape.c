@@ -164,7 +164,7 @@ int shape_named(struct shape *s, const char *name, struct error *error)
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
         if (strcmp(shapes[i].name, name) != 0)
             continue;
-        *s = (struct shape){.mix = MIX_Q4_0, .seed = 1};
+        *s = (struct shape){.mixes = {{MIX_Q4_0}, 1}, .seed = 1};
         snprintf(s->name, sizeof s->name, "%s", name);
         for (size_t k = 0; k < ARRAY_LEN(knobs); k++)
             memcpy((char *)s + knobs[k].offset, &knobs[k].otherwise, sizeof(double));
@@ -198,7 +198,7 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
     gguf_put_text(w, "general.name", s->name);
     gguf_put_text(w, "general.description", "random weights, for measuring");
     gguf_put_u32(w, "general.quantization_version", 2);
-    gguf_put_u32(w, "general.file_type", mix_file_type(s->mix));
+    gguf_put_u32(w, "general.file_type", mix_file_type(s->mixes.mix[0]));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (rows[i].arch != s->arch)
             continue;

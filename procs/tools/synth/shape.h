@@ -14,8 +14,8 @@ struct shape {
     char name[64];
     enum arch_id arch;
     struct model_hparams h;
-    enum mix mix; /* of experts and dense matrices; norms and routers are F32 */
-    bool pure;    /* all of them of the base type of the mix */
+    struct mix_list mixes; /* of experts and dense matrices; norms and routers are F32 */
+    bool pure;             /* all of them of the base type of the mix */
     uint64_t seed;
     /* standard deviation of an expert's bias in the router logits, relative to that of their
      * token-dependent part; 0: no bias */

@@ -58,7 +58,7 @@ static void usage(FILE *out)
         "speed, not quality. The same shape, keys and seed give the same bytes.\n"
         "\n"
         "  -o FILE                    output file; written as FILE.part and renamed at the end\n"
-        "      --type TYPE            mix of tensor types, below (default Q4_0)\n"
+        "      --type TYPE[,TYPE...]  mix of tensor types, below (default Q4_0)\n"
         "      --pure                 every matrix of the type that gives the mix its name\n"
         "      --seed N               of the random weights (default 1)\n"
         "  -t, --threads N            threads that generate weights (default: 1 per core, at most "
@@ -81,7 +81,7 @@ static const struct option options[] = {
 
 /* Option values that are applied to the shape later. */
 struct chosen {
-    enum mix mix;
+    struct mix_list mixes;
     bool pure;
     int64_t seed;
 };
@@ -91,7 +91,7 @@ static int one_option(struct synth *s, struct chosen *c, int option, const char 
 {
     switch (option) {
     case 'o': s->path = value; return 0;
-    case OPT_TYPE: return mix_option(value, &c->mix, error);
+    case OPT_TYPE: return mix_option(value, &c->mixes, error);
     case OPT_PURE: c->pure = true; return 0;
     case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &c->seed, error);
     case 't': return option_i64("--threads", value, 1, 16, &s->threads, error);
@@ -109,7 +109,7 @@ static int one_option(struct synth *s, struct chosen *c, int option, const char 
 
 static int parse(struct synth *s, int argc, char **argv, struct error *error)
 {
-    struct chosen chosen = {.mix = MIX_Q4_0, .seed = 1};
+    struct chosen chosen = {.mixes = {{MIX_Q4_0}, 1}, .seed = 1};
     int option;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     s->threads = cores < 1 ? 1 : cores > THREADS_DEFAULT_MAX ? THREADS_DEFAULT_MAX : cores;
@@ -127,7 +127,7 @@ static int parse(struct synth *s, int argc, char **argv, struct error *error)
     for (; optind < argc; optind++)
         if (shape_set(&s->shape, argv[optind], error) != 0)
             return -1;
-    s->shape.mix = chosen.mix;
+    s->shape.mixes = chosen.mixes;
     s->shape.pure = chosen.pure;
     s->shape.seed = (uint64_t)chosen.seed;
     return shape_finish(&s->shape, error);
@@ -231,7 +231,7 @@ static int print(const struct synth *s, const struct weights *weights)
         json_t *o = json_pack(
             "{s:s*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "file",
             s->dry ? NULL : s->path, "shape", s->shape.name, "arch", arch_name(s->shape.arch),
-            "type", mix_name(s->shape.mix), "seed", (json_int_t)s->shape.seed, "bytes",
+            "type", mix_name(s->shape.mixes.mix[0]), "seed", (json_int_t)s->shape.seed, "bytes",
             (json_int_t)s->file_bytes, "expert_bytes", (json_int_t)experts, "one_expert_bytes",
             (json_int_t)(experts / count), "bytes_per_token", (json_int_t)per_token, "seconds",
             s->seconds, "waited_for_weights_seconds", s->waited);
@@ -241,7 +241,7 @@ static int print(const struct synth *s, const struct weights *weights)
     } else {
         char all[16], part[16], one[16], token[16], rate[16];
         printf("%s %s, %s: %s, %s of it experts; %s per expert, %s of experts per token\n",
-               s->shape.name, mix_name(s->shape.mix), arch_name(s->shape.arch),
+               s->shape.name, mix_name(s->shape.mixes.mix[0]), arch_name(s->shape.arch),
                bytes_format(s->file_bytes, all), bytes_format(experts, part),
                bytes_format(experts / count, one), bytes_format(per_token, token));
         if (!s->dry)

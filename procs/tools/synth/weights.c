@@ -12,9 +12,10 @@
 #include "procs/clients/common/token_stream.h"
 #include "procs/tools/synth/types/blocks.h"
 
-#define CONSTANT   0.25f /* share of an embedding's variance common to all tokens */
-#define SWIGLU_RMS 0.6f  /* RMS of silu(g) * u for normal g and u */
-#define BIAS       0.1f  /* deviation of a bias vector */
+#define CONSTANT      0.25f  /* share of an embedding's variance common to all tokens */
+#define SWIGLU_RMS    0.6f   /* RMS of silu(g) * u for normal g and u */
+#define BIAS          0.1f   /* deviation of a bias vector */
+#define FP4_DEVIATION 256.0f /* its blocks' scales are then in the middle of their range */
 
 /* Numbers of the random streams; pieces start at STREAM_PIECES. */
 enum { STREAM_CONSTANT = 1, STREAM_GROUPS, STREAM_TOKENS, STREAM_ROUTERS, STREAM_PIECES };
@@ -82,6 +83,23 @@ static void add(struct weights *w, struct gguf_writer *out, const struct tensor 
     gguf_put_tensor(out, t->name, t->type, t->dims, t->ne);
 }
 
+/* The scale of the matrix that was added last. */
+static void add_scale(struct weights *w, struct gguf_writer *out, uint64_t count)
+{
+    struct tensor *matrix = &w->tensors[w->count - 1];
+    struct tensor t = {.type = TENSOR_F32,
+                       .dims = 1,
+                       .layer = matrix->layer,
+                       .ne = {count, 1, 1},
+                       .filling = FILL_SCALE};
+    size_t stem = strlen(matrix->name) - strlen(".weight");
+    snprintf(t.name, sizeof t.name, "%.*s.scale", (int)stem, matrix->name);
+    float mean = matrix->deviation / FP4_DEVIATION;
+    matrix->deviation = FP4_DEVIATION;
+    add(w, out, &t);
+    w->tensors[w->count - 1].deviation = mean;
+}
+
 static void add_dense(struct weights *w, struct gguf_writer *out, const struct dense_row *row,
                       uint32_t layer)
 {
@@ -96,8 +114,12 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
     struct arch_location location = {.role = row->role, .layer = layer};
     struct mix_tensor matrix = {.role = row->role, .layer = layer, .k = t.ne[0]};
     arch_tensor_name(s->arch, &location, t.name);
+    if (ends_with(t.name, ".scale")) /* comes with its matrix */
+        return;
+    if (arch_role_is_global(row->role))
+        layer = 0;                                  /* the first mix of the list */
     if (row->storage == STORAGE_ANY && t.ne[1] > 1) /* vectors stay F32 */
-        t.type = mix_type(s->mix, s->pure, &s->h, &matrix);
+        t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
     if (row->role == DENSE_TOKEN_EMBD)
         t.filling = FILL_EMBEDDING;
     else if (row->role == DENSE_ROUTER)
@@ -105,6 +127,8 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
     else if (ends_with(t.name, "norm.weight") || row->role == DENSE_ROPE_FREQS)
         t.filling = FILL_ONES;
     add(w, out, &t);
+    if (t.type == TENSOR_NVFP4)
+        add_scale(w, out, 1);
 }
 
 static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer)
@@ -125,9 +149,11 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
         };
         struct arch_location location = {.is_expert = true, .role = row->matrix, .layer = layer};
         struct mix_tensor matrix = {true, row->matrix, layer, t.ne[0]};
-        t.type = mix_type(s->mix, s->pure, &s->h, &matrix);
+        t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
         arch_tensor_name(s->arch, &location, t.name);
         add(w, out, &t);
+        if (t.type == TENSOR_NVFP4)
+            add_scale(w, out, s->h.experts);
     }
 }
 
@@ -144,7 +170,7 @@ static int open_embedding(struct weights *w, struct error *error)
 {
     const struct shape *s = w->shape;
     struct mix_tensor t = {.role = DENSE_TOKEN_EMBD, .k = s->h.hidden};
-    enum tensor_type type = mix_type(s->mix, s->pure, &s->h, &t);
+    enum tensor_type type = mix_type(s->mixes.mix[0], s->pure, &s->h, &t);
     if (!encoder_has(type))
         return error_set(error, ERR_BAD_INPUT, "--pure: no embedding of type %s can be made",
                          tensor_type_info(type)->name);
@@ -254,6 +280,12 @@ void weights_piece(const struct weights *w, uint32_t number, uint64_t first_row,
     case FILL_ONES:
         for (uint64_t i = 0; i < *bytes / sizeof(float); i++)
             ((float *)out)[i] = 1;
+        break;
+    case FILL_SCALE:
+        random_seed(&random, w->shape->seed, STREAM_PIECES + ((uint64_t)number << 40));
+        for (uint64_t i = 0; i < *bytes / sizeof(float); i++)
+            ((float *)out)[i] =
+                t->deviation * (0.75f + 0.5f * (float)(random_u64(&random) >> 40) * 0x1p-24f);
         break;
     case FILL_EMBEDDING: fill_embedding(w, t, first_row, rows, scratch, out); break;
     case FILL_ROUTER: fill_router(w, t, first_row, rows, scratch, out); break;

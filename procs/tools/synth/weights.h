@@ -11,7 +11,10 @@
  * with n[e] normal and orthogonal to c. So its logit is bias[e] (skew: normal over the experts of a
  * layer) plus a normal number that is partly common to the tokens of a group (locality). Layers add
  * `update` to the variance of the residual stream, evenly; matrices have deviation 1/sqrt(k), so
- * that nothing else grows. */
+ * that nothing else grows.
+ *
+ * A matrix of NVFP4 has FP4_DEVIATION, and a scale that makes it what it should be: a number of its own
+ * within 25 %, one for each expert. */
 #ifndef SLUICE_TOOLS_SYNTH_WEIGHTS_H
 #define SLUICE_TOOLS_SYNTH_WEIGHTS_H
 
@@ -21,7 +24,7 @@
 
 #define WEIGHTS_PIECE_BYTES (1u << 20) /* maximum of a piece, or one row */
 
-enum filling { FILL_ONES, FILL_RANDOM, FILL_EMBEDDING, FILL_ROUTER };
+enum filling { FILL_ONES, FILL_RANDOM, FILL_EMBEDDING, FILL_ROUTER, FILL_SCALE };
 
 struct tensor {
     char name[MODEL_NAME_BYTES];
@@ -30,7 +33,7 @@ struct tensor {
     uint64_t row_bytes, rows; /* rows: ne[1] * ne[2] */
     uint64_t piece_rows;      /* rows per piece; the last piece may have fewer */
     enum filling filling;
-    float deviation; /* of FILL_RANDOM */
+    float deviation; /* of FILL_RANDOM; mean of FILL_SCALE */
 };
 
 struct weights {

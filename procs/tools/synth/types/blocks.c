@@ -15,7 +15,7 @@
 #define SAMPLE_BYTES (SAMPLE * 256u)
 
 /* Where blocks have F16 numbers. IQ1_M has its scale in the top bits of four
- * words, MXFP4 has a power of two. */
+ * words, MXFP4 has a power of two, NVFP4 four numbers of eight bits. */
 static const struct {
     enum tensor_type type;
     struct block_scales at;
@@ -180,6 +180,29 @@ static void put_exponents(uint8_t *out, uint64_t bytes, float scale)
         out[b] = (uint8_t)(exponent + 128 + (out[b] < above ? 1 : 0));
 }
 
+/* Each sub-block gets a scale within 25 % of `scale`: as UE4M3, the nearest of its positive numbers. */
+static void put_small_floats(uint8_t *out, uint64_t bytes, float scale)
+{
+    const struct unpack_info *info = unpack_info(TENSOR_NVFP4);
+    uint32_t block_bytes = tensor_type_info(TENSOR_NVFP4)->block_bytes;
+    uint8_t byte[SCALES];
+    for (uint32_t i = 0; i < SCALES; i++) {
+        float value = scale * (0.75f + 0.5f * (float)i / (SCALES - 1)), best = INFINITY;
+        for (uint8_t b = 1; b < 0x7f; b++) {
+            uint8_t probe[UNPACK_MAX] = {b};
+            struct unpacked u;
+            info->unpack(probe, 0, &u);
+            if (fabsf(u.d - value) < best) {
+                best = fabsf(u.d - value);
+                byte[i] = b;
+            }
+        }
+    }
+    for (uint64_t b = 0; b < bytes; b += block_bytes)
+        for (uint32_t s = 0; s < 4; s++)
+            out[b + s] = byte[out[b + s] % SCALES];
+}
+
 void blocks_random(enum tensor_type type, float deviation, struct random *random, void *out,
                    uint64_t bytes)
 {
@@ -197,6 +220,8 @@ void blocks_random(enum tensor_type type, float deviation, struct random *random
         avoid_int8_min(out, bytes);
     if (type == TENSOR_MXFP4)
         put_exponents(out, bytes, deviation / spread.rms);
+    else if (type == TENSOR_NVFP4)
+        put_small_floats(out, bytes, deviation / spread.rms);
     else
         put_scales(type, out, bytes, &spread, deviation / spread.rms);
 }

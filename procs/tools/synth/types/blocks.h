@@ -9,8 +9,8 @@
 #include "lib/tensor/tensor_type.h"
 
 /* Fills `bytes` (whole rows) with random weights of that standard deviation and
- * a mean of about 0. Scales are finite and not 0. type: every type of GGUF but
- * NVFP4. out must have 8 bytes more. */
+ * a mean of about 0. Scales are finite and not 0. type: every type of GGUF. out
+ * must have 8 bytes more. */
 void blocks_random(enum tensor_type type, float deviation, struct random *random, void *out,
                    uint64_t bytes);
 

@@ -63,7 +63,7 @@ static const struct mix_rule {
 #include "procs/tools/synth/types/mixes.tbl.h"
 };
 
-int mix_option(const char *name, enum mix *mix, struct error *error)
+static int find_mix(const char *name, enum mix *mix, struct error *error)
 {
     char list[400] = "";
     size_t used = 0;
@@ -76,6 +76,27 @@ int mix_option(const char *name, enum mix *mix, struct error *error)
             (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? "|" : "", mixes[i].name);
     }
     return error_set(error, ERR_BAD_INPUT, "--type: '%.40s' is not one of %s", name, list);
+}
+
+int mix_option(const char *names, struct mix_list *list, struct error *error)
+{
+    char copy[256], *rest = copy;
+    if (snprintf(copy, sizeof copy, "%s", names) >= (int)sizeof copy)
+        return error_set(error, ERR_BAD_INPUT, "--type: a list of more than %zu bytes",
+                         sizeof copy - 1);
+    list->count = 0;
+    for (char *name; (name = strsep(&rest, ",")) != NULL; list->count++) {
+        if (list->count == MIX_LIST_MAX)
+            return error_set(error, ERR_BAD_INPUT, "--type: more than %d types", MIX_LIST_MAX);
+        if (find_mix(name, &list->mix[list->count], error))
+            return -1;
+    }
+    return 0;
+}
+
+enum mix mix_of_layer(const struct mix_list *list, uint32_t layer)
+{
+    return list->mix[layer % list->count];
 }
 
 const char *mix_name(enum mix mix)
@@ -91,7 +112,9 @@ uint32_t mix_file_type(enum mix mix)
 void mix_help(FILE *out)
 {
     size_t column = 0;
-    fprintf(out, "\nTypes, each a mix of tensor types as llama-quantize makes it:\n");
+    fprintf(out,
+            "\nTypes, each a mix of tensor types as llama-quantize makes it; several with commas\n"
+            "(Q4_K_M,IQ2_XXS): layers take turns, the rest has the first:\n");
     for (size_t i = 0; i < ARRAY_LEN(mixes); i++) {
         size_t width = strlen(mixes[i].name) + 1;
         if (i > 0 && column + width > 78)

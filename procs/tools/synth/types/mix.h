@@ -23,8 +23,17 @@ struct mix_tensor {
     uint64_t k;     /* elements of a row */
 };
 
-/* The value of --type. -1 with ERR_BAD_INPUT. */
-int mix_option(const char *name, enum mix *mix, struct error *error);
+#define MIX_LIST_MAX 8
+
+/* Layers take turns; what belongs to no layer has the first. */
+struct mix_list {
+    enum mix mix[MIX_LIST_MAX];
+    uint32_t count;
+};
+
+/* The value of --type: names with commas between them. -1 with ERR_BAD_INPUT. */
+int mix_option(const char *names, struct mix_list *list, struct error *error);
+enum mix mix_of_layer(const struct mix_list *list, uint32_t layer);
 const char *mix_name(enum mix mix);
 uint32_t mix_file_type(enum mix mix);
 

@@ -17,7 +17,8 @@
  *          more experts), EXPERTS8, NOT_EXPERTS8; FIRST_8TH_OR_MORE: MORE only with EXPERTS8;
  *          ROW: the row is no multiple of the base's block
  * Those that need an importance matrix there (IQ1, IQ2, IQ3_XXS, IQ3_XS, Q2_K_S) are made as with
- * one, the others as without. Not here: what depends on a model's name (70B). No include guard:
+ * one, the others as without. NVFP4, which llama-quantize does not make, is as the converter makes it
+ * from a model of that type with --outtype q8_0: every matrix has a scale (weights.c). Not here: what depends on a model's name (70B). No include guard:
  * define MIX, MIX_WHEN or MIX_RULE, then include it. */
 #ifndef MIX
 #define MIX(name, base, file_type, family)
@@ -63,9 +64,13 @@ MIX(TQ2_0, TQ2_0, 37, ALL)
 MIX(Q1_0, Q1_0, 40, ALL)
 MIX(Q2_0, Q2_0, 41, ALL)
 MIX(MXFP4, MXFP4, 38, FP4)
+MIX(NVFP4, NVFP4, 39, PLAIN)
 
 MIX_RULE(FP4, EXPERTS, MXFP4)
 MIX_RULE(FP4, MATRIX, Q8_0)
+
+MIX_RULE(NVFP4, OUTPUT, Q8_0)
+MIX_RULE(NVFP4, EMBD, Q8_0)
 
 MIX_WHEN(LOW, OUTPUT, ROW, Q8_0)
 MIX_RULE(LOW, OUTPUT, Q5_K)

@@ -149,6 +149,39 @@ START_TEST(gate_and_up_joined)
 }
 END_TEST
 
+/* Scales are dense weights, those of a layer's experts too; what scales inputs is left alone. */
+START_TEST(scales)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "qwen2moe", 1, false);
+    make_add_tensor(&m, "output.weight", TENSOR_F32, 4, TINY_VOCAB, 1);
+    uint32_t before = (uint32_t)m.tensor_count;
+    make_add_tensor(&m, "output.scale", TENSOR_F32, 1, 1, 1);
+    make_add_tensor(&m, B "attn_k.scale", TENSOR_F32, 1, 1, 1);
+    make_add_tensor(&m, B "ffn_down_shexp.scale", TENSOR_F32, 1, 1, 1);
+    make_add_tensor(&m, B "ffn_up_exps.scale", TENSOR_F32, 3, 1, 1);
+    make_add_tensor(&m, B "ffn_up_exps.input_scale", TENSOR_F16, 5, 2, 1);
+    struct model_index *index = index_of(&m, &error);
+    ck_assert_msg(index, "%s", error.text);
+    ck_assert_int_eq(model_index_check(index, index->bytes, &error), 0);
+    ck_assert_uint_eq(index->tensor_count, before + 5);
+    ck_assert_uint_eq(index->dense_count, before - 3 + 4);
+    static const enum dense_role roles[] = {DENSE_OUTPUT_SCALE, DENSE_ATTN_K_SCALE,
+                                            DENSE_SHARED_DOWN_SCALE, DENSE_EXPERT_UP_SCALES};
+    for (size_t i = 0; i < ARRAY_LEN(roles); i++) {
+        uint32_t layer = roles[i] == DENSE_OUTPUT_SCALE ? 1 : 0;
+        uint32_t entry = model_entry_dense(index, layer, roles[i]);
+        ck_assert_uint_ne(entry, ENTRY_NONE);
+        ck_assert(!model_dense_quantisable(index, entry));
+        ck_assert_uint_eq(model_index_entries(index)[entry].payload_bytes,
+                          roles[i] == DENSE_EXPERT_UP_SCALES ? 12 : 4);
+    }
+    ck_assert_uint_eq(model_entry_dense(index, 0, DENSE_EXPERT_DOWN_SCALES), ENTRY_NONE);
+    free(index);
+}
+END_TEST
+
 #define EDITS(X)                                                                                   \
     X(olmoe, q_norm_of_a_head, "attn_q_norm.weight is 2 x 1 x 1 x 1; 4 x 1 x 1",                   \
       resize(m, B "attn_q_norm.weight", 2, 1))                                                     \
@@ -193,6 +226,18 @@ END_TEST
     X(qwen2moe, bias_f16, "attn_q.bias is of type F16; F32", {                                     \
         make_tensor(m, B "attn_q.bias")->type = TENSOR_F16;                                        \
         make_tensor(m, B "attn_q.bias")->bytes = 8;                                                \
+    })                                                                                             \
+    X(olmoe, scale_for_all, "ffn_gate_exps.scale is 1 x 1 x 1 x 1; 3 x 1",                         \
+      make_add_tensor(m, B "ffn_gate_exps.scale", TENSOR_F32, 1, 1, 1))                            \
+    X(olmoe, scale_f16, "attn_q.scale is of type F16; F32",                                        \
+      make_add_tensor(m, B "attn_q.scale", TENSOR_F16, 1, 1, 1))                                   \
+    X(olmoe, scale_of_shared, "ffn_up_shexp.scale is not part of architecture olmoe",              \
+      make_add_tensor(m, B "ffn_up_shexp.scale", TENSOR_F32, 1, 1, 1))                             \
+    X(olmoe, scale_of_tied_output, "tensor output.scale has no matrix",                            \
+      make_add_tensor(m, "output.scale", TENSOR_F32, 1, 1, 1))                                     \
+    X(olmoe, scale_of_half, "tensor blk.0.ffn_up_exps.scale has no matrix", {                      \
+        join(m);                                                                                   \
+        make_add_tensor(m, B "ffn_up_exps.scale", TENSOR_F32, 3, 1, 1);                            \
     })                                                                                             \
     X(olmoe, joined_wrong, "ffn_gate_up_exps.weight is 4 x 4 x 3 x 1; 4 x 8 x 3", {                \
         join(m);                                                                                   \
@@ -268,6 +313,7 @@ int main(void)
     tcase_add_loop_test(tcase, contents, 0, ARRAY_LEN(archs));
     tcase_add_loop_test(tcase, forged_parameters, 0, ARRAY_LEN(archs));
     tcase_add_test(tcase, gate_and_up_joined);
+    tcase_add_test(tcase, scales);
     tcase_add_loop_test(tcase, bad_models_are_rejected, 0, ARRAY_LEN(edits));
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

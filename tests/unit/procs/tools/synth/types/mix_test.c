@@ -60,7 +60,8 @@ static void check_tensor(const struct shape *s, const char *mix, const char *nam
     for (t.layer = 0; t.layer < s->h.layers; t.layer++) {
         const char *type = json_string_value(same ? want : json_array_get(want, t.layer));
         ck_assert_ptr_nonnull(type);
-        const char *got = tensor_type_info(mix_type(s->mix, false, &s->h, &t))->name;
+        const char *got =
+            tensor_type_info(mix_type(mix_of_layer(&s->mixes, t.layer), false, &s->h, &t))->name;
         ck_assert_msg(strcmp(got, type) == 0, "%s, %s, %s, layer %u: %s instead of %s", mix,
                       arch_name(s->arch), name, t.layer, got, type);
     }
@@ -77,7 +78,7 @@ START_TEST(chosen_types)
     ck_assert_uint_gt(json_object_size(json_object_get(model, "mixes")), 30);
     json_object_foreach(json_object_get(model, "mixes"), mix, tensors)
     {
-        ck_assert_int_eq(mix_option(mix, &s.mix, &error), 0);
+        ck_assert_int_eq(mix_option(mix, &s.mixes, &error), 0);
         json_object_foreach(tensors, name, want) check_tensor(&s, mix, name, want);
     }
 }
@@ -86,11 +87,18 @@ END_TEST
 START_TEST(names)
 {
     struct error error;
-    enum mix mix;
-    ck_assert_int_eq(mix_option("q4_k_m", &mix, &error), 0);
-    ck_assert_str_eq(mix_name(mix), "Q4_K_M");
-    ck_assert_uint_eq(mix_file_type(mix), 15);
-    ck_assert_int_eq(mix_option("Q4_K_XL", &mix, &error), -1);
+    struct mix_list list;
+    ck_assert_int_eq(mix_option("q4_k_m", &list, &error), 0);
+    ck_assert_uint_eq(list.count, 1);
+    ck_assert_str_eq(mix_name(list.mix[0]), "Q4_K_M");
+    ck_assert_uint_eq(mix_file_type(list.mix[0]), 15);
+    ck_assert_int_eq(mix_option("Q8_0,iq2_xxs", &list, &error), 0);
+    ck_assert_uint_eq(list.count, 2);
+    ck_assert_int_eq(mix_of_layer(&list, 2), MIX_Q8_0);
+    ck_assert_int_eq(mix_of_layer(&list, 3), MIX_IQ2_XXS);
+    ck_assert_int_eq(mix_option("Q8_0,", &list, &error), -1);
+    ck_assert_int_eq(mix_option("F16,F16,F16,F16,F16,F16,F16,F16,F16", &list, &error), -1);
+    ck_assert_int_eq(mix_option("Q4_K_XL", &list, &error), -1);
     ck_assert_ptr_nonnull(strstr(error.text, "Q4_K_S|Q4_K_M|"));
     ck_assert_ptr_nonnull(strstr(error.text, "MXFP4"));
 }
