@@ -36,6 +36,7 @@ sluice_unit_test(unit_tokenizer_models SOURCES lib/model/tokenizer/tokenizer_mod
   LINK sluice_model test_gguf_make PkgConfig::JANSSON)
 sluice_unit_test(unit_chat SOURCES lib/model/chat/chat_vectors_test.c
   LINK sluice_model PkgConfig::JANSSON)
+sluice_unit_test(unit_tokenizer_words SOURCES lib/model/tokenizer/words_test.c LINK sluice_model PkgConfig::JANSSON)
 sluice_unit_test(unit_store
   SOURCES lib/model/store/store_test.c lib/model/store/invalid_test.c lib/model/store/store_fixture.c
   LINK sluice_model test_gguf_make test_store_make)
@@ -69,7 +70,7 @@ sluice_unit_test(unit_offline SOURCES lib/offline/offline_test.c ${CMAKE_SOURCE_
   LINK sluice_offline m)
 sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)
 
-foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_chat unit_store unit_hf
-             unit_offline unit_clocked)
+foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models
+             unit_tokenizer_words unit_chat unit_store unit_hf unit_offline unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()

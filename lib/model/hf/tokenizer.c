@@ -13,15 +13,6 @@
 #include "lib/model/tokenizer/blob.h"
 #include "lib/text/printable.h"
 
-static const struct pretokenizer {
-    const char *name;
-    bool ignore_merges;
-    const char *expression;
-} pretokenizers[] = {
-#define PRETOKENIZER(name, ignore_merges, expression) {(name), (ignore_merges) != 0, (expression)},
-#include "lib/model/tokenizer/tokenizers.tbl.h"
-};
-
 bool hf_is_string(const json_t *value, const char *expected)
 {
     const char *text = json_string_value(value);
@@ -30,24 +21,61 @@ bool hf_is_string(const json_t *value, const char *expected)
 
 /* ---- pre-tokenizers ---- */
 
-/* The expression of a Split, or of a ByteLevel that splits itself (GPT-2's); NULL: unsupported. */
-static const char *split_expression(const json_t *pre)
+#define EVERY_DIGIT "\\p{N}"
+#define DIGIT_RUNS  "\\p{N}+"
+
+/* The expression that one part of a pre-tokenizer splits by; "": it does not split; NULL: unsupported.
+ * A ByteLevel that splits itself has GPT-2's, row 0. */
+static const char *part_expression(const json_t *part)
 {
-    if (hf_is_string(json_object_get(pre, "type"), "ByteLevel")) {
-        const json_t *by_itself = json_object_get(pre, "use_regex");
-        return by_itself && !json_is_true(by_itself) ? NULL : pretokenizers[0].expression;
-    }
-    const json_t *parts = json_object_get(pre, "pretokenizers");
-    const json_t *split = json_array_get(parts, 0), *level = json_array_get(parts, 1);
-    if (!hf_is_string(json_object_get(pre, "type"), "Sequence") || json_array_size(parts) != 2 ||
-        !hf_is_string(json_object_get(split, "type"), "Split") ||
-        !hf_is_string(json_object_get(split, "behavior"), "Isolated") ||
-        json_is_true(json_object_get(split, "invert")) ||
-        !hf_is_string(json_object_get(level, "type"), "ByteLevel") ||
-        !json_is_false(json_object_get(level, "use_regex")) ||
-        json_is_true(json_object_get(level, "add_prefix_space")))
+    const char *type = json_string_value(json_object_get(part, "type"));
+    if (!type || json_is_true(json_object_get(part, "add_prefix_space")))
         return NULL;
-    return json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex"));
+    if (strcmp(type, "ByteLevel") == 0) {
+        const json_t *by_itself = json_object_get(part, "use_regex");
+        return by_itself && !json_is_true(by_itself) ? "" : pretokenizer_expression(0, 0);
+    }
+    if (strcmp(type, "Digits") == 0)
+        return json_is_true(json_object_get(part, "individual_digits")) ? EVERY_DIGIT : DIGIT_RUNS;
+    if (strcmp(type, "Split") != 0 ||
+        !hf_is_string(json_object_get(part, "behavior"), "Isolated") ||
+        json_is_true(json_object_get(part, "invert")))
+        return NULL;
+    return json_string_value(json_object_get(json_object_get(part, "pattern"), "Regex"));
+}
+
+/* The expressions of a pre-tokenizer, which ends with a ByteLevel: their number, 0: unsupported. */
+static uint32_t split_expressions(const json_t *pre, const char *out[TOKENIZER_EXPRESSIONS_MAX])
+{
+    const json_t *parts = json_object_get(pre, "pretokenizers");
+    bool sequence = hf_is_string(json_object_get(pre, "type"), "Sequence");
+    size_t count = sequence ? json_array_size(parts) : 1;
+    uint32_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *part = sequence ? json_array_get(parts, i) : pre;
+        const char *expression = part_expression(part);
+        if (!expression ||
+            (i + 1 == count) != hf_is_string(json_object_get(part, "type"), "ByteLevel"))
+            return 0;
+        if (!*expression)
+            continue;
+        if (n == TOKENIZER_EXPRESSIONS_MAX)
+            return 0;
+        out[n++] = expression;
+    }
+    return n;
+}
+
+static bool same_expressions(uint32_t row, const char *const *expressions, uint32_t count)
+{
+    for (uint32_t i = 0; i < TOKENIZER_EXPRESSIONS_MAX; i++) {
+        const char *want = pretokenizer_expression(row, i);
+        if (i >= count || !want)
+            return i == count && !want;
+        if (strcmp(want, expressions[i]) != 0)
+            return false;
+    }
+    return count == TOKENIZER_EXPRESSIONS_MAX;
 }
 
 /* Accepts no normalizer, or NFC. NFC is not applied, as in llama.cpp's converter: it changes only
@@ -66,19 +94,20 @@ static int find_pretokenizer(const json_t *root, const json_t *model, const char
                              struct error *error)
 {
     const json_t *pre = json_object_get(root, "pre_tokenizer");
-    const char *expression = split_expression(pre);
+    const char *expressions[TOKENIZER_EXPRESSIONS_MAX];
+    uint32_t count = split_expressions(pre, expressions);
     bool ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
     if (json_is_true(json_object_get(pre, "add_prefix_space")))
         return error_set(error, ERR_BAD_INPUT, "a space before every text is not supported");
-    for (size_t i = 0; expression && i < ARRAY_LEN(pretokenizers); i++)
-        if (strcmp(pretokenizers[i].expression, expression) == 0 &&
-            pretokenizers[i].ignore_merges == ignore_merges) {
-            *name = pretokenizers[i].name;
+    for (uint32_t row = 0; count > 0 && row < pretokenizer_count(); row++)
+        if (same_expressions(row, expressions, count) &&
+            pretokenizer_ignores_merges(row) == ignore_merges) {
+            *name = pretokenizer_name(row);
             return 0;
         }
+    const char *last = count > 0 ? expressions[count - 1] : "";
     return error_set(error, ERR_BAD_INPUT, "its pre-tokenizer is not one of those supported%s%s",
-                     expression ? ": " : "",
-                     expression ? printable(expression, strlen(expression)).text : "");
+                     *last ? ": " : "", *last ? printable(last, strlen(last)).text : "");
 }
 
 /* ---- special tokens ---- */

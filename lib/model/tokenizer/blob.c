@@ -10,10 +10,11 @@
 
 static const struct {
     const char *name;
-    bool ignore_merges;
-    const char *expression;
+    bool ignore_merges, add_bos;
+    const char *expressions[TOKENIZER_EXPRESSIONS_MAX];
 } pretokenizers[] = {
-#define PRETOKENIZER(name, ignore_merges, expression) {name, (ignore_merges) != 0, expression},
+#define PRETOKENIZER(name, ignore_merges, add_bos, ...)                                            \
+    {name, (ignore_merges) != 0, (add_bos) != 0, {__VA_ARGS__}},
 #include "lib/model/tokenizer/tokenizers.tbl.h"
 };
 
@@ -31,16 +32,28 @@ uint32_t pretokenizer_find(const char *name, size_t bytes)
     return UINT32_MAX;
 }
 
+const char *pretokenizer_name(uint32_t row)
+{
+    sl_assert(row < ARRAY_LEN(pretokenizers));
+    return pretokenizers[row].name;
+}
+
 bool pretokenizer_ignores_merges(uint32_t row)
 {
     sl_assert(row < ARRAY_LEN(pretokenizers));
     return pretokenizers[row].ignore_merges;
 }
 
-const char *pretokenizer_expression(uint32_t row)
+bool pretokenizer_adds_bos(uint32_t row)
 {
     sl_assert(row < ARRAY_LEN(pretokenizers));
-    return pretokenizers[row].expression;
+    return pretokenizers[row].add_bos;
+}
+
+const char *pretokenizer_expression(uint32_t row, uint32_t i)
+{
+    sl_assert(row < ARRAY_LEN(pretokenizers) && i < TOKENIZER_EXPRESSIONS_MAX);
+    return pretokenizers[row].expressions[i];
 }
 
 uint32_t piece_hash(const char *text, size_t bytes)
@@ -114,6 +127,8 @@ static int check_pieces(const struct tokenizer_blob *b, struct error *error)
     for (uint32_t byte = 0; byte < 256; byte++) {
         size_t n = 0;
         uint32_t id = b->byte_ids[byte];
+        if (id == TOKEN_NONE && b->model == TOKENIZER_BPE && tokenizer_rare_byte(byte))
+            continue;
         if (id >= b->vocab || *blob_piece(b, id, &n) != (char)byte || n != 1)
             return bad(error, "a byte without its token");
     }

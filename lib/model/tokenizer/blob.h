@@ -7,13 +7,15 @@
  *   types[vocab]            u8, enum token_type
  *   merges[merge_slots]     struct merge_slot, open addressing by merge_hash
  *   words[word_slots]       u32: ids of normal tokens by piece_hash, TOKEN_NONE: free; for
- *                           TOKENIZER_SPM without tokens that have a literal space in the file
+ *                           the tokenizers of characters without tokens that have a literal space
+ *                           in the file
  *   specials[special_capacity]  u32: ids of tokens matched in text as a whole, sorted by their
  *                           bytes; the first `specials` are used
  *   text[text_bytes]        the pieces: bytes of text, or names of control tokens
  *
- * A TOKENIZER_SPM piece has spaces where the file has U+2581. The file has no merges for it: every
- * split of a normal token into two others is a merge, ranked by the token's score. */
+ * A piece of the tokenizers of characters has spaces where the file has U+2581. A file of
+ * TOKENIZER_SPM has no merges: every split of a normal token into two others is a merge, ranked by
+ * the token's score. */
 #ifndef SLUICE_MODEL_TOKENIZER_BLOB_H
 #define SLUICE_MODEL_TOKENIZER_BLOB_H
 
@@ -48,13 +50,18 @@ enum token_type {
 enum tokenizer_model {
     TOKENIZER_BPE, /* "gpt2": words by a regular expression, merges of bytes */
     TOKENIZER_SPM, /* "llama": SentencePiece BPE, merges of characters, bytes for unknown ones */
+    TOKENIZER_CHARACTERS, /* "gemma4": the same, with merges that the file lists */
     TOKENIZER_MODEL__COUNT
 };
 
-/* tokenizer_blob.flags, for TOKENIZER_SPM */
+/* tokenizer_blob.flags, for the tokenizers of characters */
 #define TOKENIZER_SPACE_PREFIX 1u /* a space is added before the text */
 #define TOKENIZER_CUT_AT_SPACE 2u /* no token has a space after another character */
-#define TOKENIZER_FLAGS        3u
+#define TOKENIZER_ONE_SPACE    4u /* runs of spaces are one, none at the ends of the text */
+#define TOKENIZER_FLAGS        7u
+
+/* Expressions of one pre-tokenizer. */
+#define TOKENIZER_EXPRESSIONS_MAX 6
 
 struct merge_slot {
     uint32_t left, right; /* TOKEN_NONE: free */
@@ -72,8 +79,8 @@ struct tokenizer_blob {
     uint32_t bos, eos; /* TOKEN_NONE: none */
     uint32_t model;    /* enum tokenizer_model */
     uint32_t flags;
-    uint32_t unused; /* 0; no padding, because heads are compared as bytes */
-    uint32_t byte_ids[256];
+    uint32_t unused;        /* 0; no padding, because heads are compared as bytes */
+    uint32_t byte_ids[256]; /* TOKEN_NONE: none, see tokenizer_rare_byte */
     uint64_t piece_at_offset, types_offset, merges_offset, words_offset, specials_offset,
         text_offset;
 };
@@ -94,8 +101,17 @@ uint32_t pretokenizer_find(const char *name, size_t bytes);
 
 /* Number of rows, and the columns of one row. */
 uint32_t pretokenizer_count(void);
+const char *pretokenizer_name(uint32_t row);
 bool pretokenizer_ignores_merges(uint32_t row);
-const char *pretokenizer_expression(uint32_t row);
+bool pretokenizer_adds_bos(uint32_t row);                      /* if the file does not say */
+const char *pretokenizer_expression(uint32_t row, uint32_t i); /* NULL: it has at most i */
+
+/* A byte that UTF-8 never has, or has only in characters that are not assigned (planes 4 to 11).
+ * Vocabularies of byte-level BPE may lack them; then they are left out of a text, as tokenizers do. */
+static inline bool tokenizer_rare_byte(uint32_t byte)
+{
+    return byte == 0xc0 || byte == 0xc1 || byte == 0xf1 || byte == 0xf2 || byte > 0xf4;
+}
 
 /* Hashes of words[] and merges[]. Probing is linear, from hash modulo the number of slots. */
 uint32_t piece_hash(const char *text, size_t bytes);

@@ -145,7 +145,7 @@ static int read_id(const struct builder *b, const char *key, uint32_t *id, struc
 
 static int read_model(struct builder *b, struct error *error)
 {
-    static const char *const names[TOKENIZER_MODEL__COUNT] = {"gpt2", "llama"};
+    static const char *const names[TOKENIZER_MODEL__COUNT] = {"gpt2", "llama", "gemma4"};
     const char *text = "";
     size_t n = 0;
     if (gguf_get_string(b->gguf, "tokenizer.ggml.model", &text, &n, error) < 0)
@@ -156,12 +156,12 @@ static int read_model(struct builder *b, struct error *error)
             return 0;
         }
     return error_set(error, ERR_BAD_INPUT,
-                     "tokenizer model '%s' is not supported (only gpt2: byte-level BPE, and llama: "
-                     "SentencePiece BPE)",
+                     "tokenizer model '%s' is not supported (only gpt2: byte-level BPE, llama: "
+                     "SentencePiece BPE, and gemma4: BPE of characters)",
                      printable(text, n).text);
 }
 
-/* SentencePiece has no pre-tokenizer: the key is ignored. */
+/* The tokenizers of characters have no pre-tokenizer: the key is ignored. */
 static int read_pre(struct builder *b, struct error *error)
 {
     const char *text;
@@ -182,21 +182,21 @@ static int read_settings(struct builder *b, struct error *error)
 {
     if (read_model(b, error) || read_pre(b, error))
         return -1;
-    bool spm = b->head.model == TOKENIZER_SPM;
-    bool add_bos = spm, prefix = spm, squeeze = false;
+    bool characters = b->head.model != TOKENIZER_BPE, prefix = b->head.model == TOKENIZER_SPM;
+    bool add_bos = characters || pretokenizer_adds_bos(b->head.pre), one_space = false;
     if (read_id(b, "tokenizer.ggml.bos_token_id", &b->head.bos, error) ||
         read_id(b, "tokenizer.ggml.eos_token_id", &b->head.eos, error) ||
         gguf_get_bool(b->gguf, "tokenizer.ggml.add_bos_token", &add_bos, error) < 0 ||
         gguf_get_bool(b->gguf, "tokenizer.ggml.add_space_prefix", &prefix, error) < 0 ||
-        gguf_get_bool(b->gguf, "tokenizer.ggml.remove_extra_whitespaces", &squeeze, error) < 0)
+        gguf_get_bool(b->gguf, "tokenizer.ggml.remove_extra_whitespaces", &one_space, error) < 0)
         return -1;
-    if (spm && squeeze)
-        return error_set(error, ERR_BAD_INPUT,
-                         "tokenizer.ggml.remove_extra_whitespaces is not supported");
-    if (!add_bos)
+    /* Files of gemma4 exist that say false; the model needs the token. */
+    if (!add_bos && b->head.model != TOKENIZER_CHARACTERS)
         b->head.bos = TOKEN_NONE;
-    if (spm && prefix)
+    if (characters && prefix)
         b->head.flags |= TOKENIZER_SPACE_PREFIX;
+    if (characters && one_space)
+        b->head.flags |= TOKENIZER_ONE_SPACE;
     return 0;
 }
 
@@ -217,6 +217,8 @@ static int count_merges(struct builder *b, struct error *error)
 {
     if (b->head.model == TOKENIZER_SPM)
         return tokenizer_spm_count(b, error);
+    if (b->head.model == TOKENIZER_CHARACTERS)
+        tokenizer_find_cuts(b);
     int found =
         gguf_get_array(b->gguf, "tokenizer.ggml.merges", GGUF_STRING, &b->merge_lines, error);
     if (found < 0)
@@ -281,8 +283,8 @@ static void fill_pieces(struct builder *b, const int16_t byte_of_code[512])
     for (uint32_t i = 0; i < b->head.vocab; i++) {
         bool word;
         piece_at[i] = at;
-        size_t n = b->head.model == TOKENIZER_SPM ? tokenizer_spm_piece(b, i, text + at, &word)
-                                                  : bpe_piece(b, byte_of_code, i, text + at, &word);
+        size_t n = b->head.model == TOKENIZER_BPE ? bpe_piece(b, byte_of_code, i, text + at, &word)
+                                                  : tokenizer_spm_piece(b, i, text + at, &word);
         if (word)
             put_word(b, i, text + at, n);
         at += (uint32_t)n;
@@ -292,19 +294,21 @@ static void fill_pieces(struct builder *b, const int16_t byte_of_code[512])
 
 static int fill_byte_ids(struct builder *b, const uint16_t code_of_byte[256], struct error *error)
 {
-    bool spm = b->head.model == TOKENIZER_SPM;
+    bool named = b->head.model != TOKENIZER_BPE; /* "<0x0A>" */
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint16_t code = code_of_byte[byte];
         char name[8] = {(char)code, 0};
         size_t n = code >= 0x80 ? 2 : 1;
-        if (spm) {
+        if (named) {
             n = (size_t)snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
         } else if (code >= 0x80) {
             name[0] = (char)(0xc0 | code >> 6);
             name[1] = (char)(0x80 | (code & 0x3f));
         }
         uint32_t id = strtab_get(&b->by_name, name, n);
-        if (id == STRTAB_NONE || b->types[id] != (spm ? TOKEN_BYTE : TOKEN_NORMAL))
+        if (id == STRTAB_NONE || b->types[id] != (named ? TOKEN_BYTE : TOKEN_NORMAL))
+            id = TOKEN_NONE;
+        if (id == TOKEN_NONE && (named || !tokenizer_rare_byte(byte)))
             return error_set(error, ERR_BAD_INPUT, "the vocabulary has no token for byte 0x%02x",
                              (unsigned)byte);
         b->head.byte_ids[byte] = id;

@@ -29,6 +29,9 @@ struct builder {
 void tokenizer_spm_cuts(struct builder *b, uint32_t id,
                         void (*each)(struct builder *b, const struct merge_slot *m));
 
+/* Sets TOKENIZER_CUT_AT_SPACE in b->head if no token prevents it. */
+void tokenizer_find_cuts(struct builder *b);
+
 /* Reads the scores, and counts the merges in b->head. -1 with *error. */
 int tokenizer_spm_count(struct builder *b, struct error *error);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vocabularies of SentencePiece: merges follow from scores, pieces have spaces and bytes as text. */
+/* Vocabularies of characters. SentencePiece's merges follow from scores. Pieces have spaces and bytes as
+ * text. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,15 @@ static bool space_inside(const struct span *s)
         other |= !space_at(s, i);
     }
     return false;
+}
+
+void tokenizer_find_cuts(struct builder *b)
+{
+    bool inside = false;
+    for (uint32_t i = 0; i < b->head.vocab; i++)
+        inside |= b->types[i] != TOKEN_CONTROL && space_inside(&b->tokens[i]);
+    if (!inside)
+        b->head.flags |= TOKENIZER_CUT_AT_SPACE;
 }
 
 int tokenizer_spm_count(struct builder *b, struct error *error)

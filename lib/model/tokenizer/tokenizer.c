@@ -1,32 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Encoding: text -> special tokens and the stretches between them -> words -> merging. Words of
- * byte-level BPE are matches of a regular expression, and merging starts with bytes. Words of
- * SentencePiece BPE (Kudo & Richardson 2018) start at spaces, and merging starts with
- * characters. */
+ * byte-level BPE are matches of regular expressions (words.c), and merging starts with bytes. Words of
+ * the tokenizers of characters (SentencePiece BPE: Kudo & Richardson 2018) start at spaces, and
+ * merging starts with characters. */
 #include "lib/model/tokenizer/tokenizer.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/model/tokenizer/blob.h"
+#include "lib/model/tokenizer/words.h"
 #include "lib/text/utf8.h"
 
 #define TOKENIZER_OBJ 0x544f4b5au /* "TOKZ" */
 
-/* Limits for expressions that backtrack excessively; real text needs a few steps per byte. */
-#define MATCH_LIMIT (64u << 20)
-#define DEPTH_LIMIT (1u << 20)
-#define HEAP_KIB    (64u << 10)
-
 struct tokenizer {
     uint32_t magic;
     const struct tokenizer_blob *blob;
-    pcre2_code *words; /* words and limits are NULL for TOKENIZER_SPM */
-    pcre2_match_context *limits;
+    struct words *words; /* NULL for the tokenizers of characters */
 };
 
 /* A character that is not a token: finally emitted as bytes. Neither a token id nor TOKEN_NONE. */
@@ -51,7 +44,6 @@ struct encoder {
     size_t symbol_capacity;
     uint64_t *heap; /* candidates: rank << 32 | position of the left symbol; smallest first */
     size_t heap_count, heap_capacity;
-    pcre2_match_data *match;
     struct error *error;
 };
 
@@ -60,27 +52,9 @@ void tokenizer_close(struct tokenizer *t)
     if (!t)
         return;
     OBJ_CHECK(t, TOKENIZER_OBJ);
-    pcre2_code_free(t->words);
-    pcre2_match_context_free(t->limits);
+    words_close(t->words);
     t->magic = 0;
     free(t);
-}
-
-static int open_words(struct tokenizer *t, struct error *error)
-{
-    int code;
-    PCRE2_SIZE where;
-    t->words = pcre2_compile((PCRE2_SPTR)pretokenizer_expression(t->blob->pre),
-                             PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &where, NULL);
-    t->limits = pcre2_match_context_create(NULL);
-    if (!t->words || !t->limits)
-        return error_set(error, ERR_FAILED, "pre-tokenizer expression %u: PCRE2 error %d",
-                         (unsigned)t->blob->pre, code);
-    pcre2_set_match_limit(t->limits, MATCH_LIMIT);
-    pcre2_set_depth_limit(t->limits, DEPTH_LIMIT);
-    pcre2_set_heap_limit(t->limits, HEAP_KIB);
-    (void)pcre2_jit_compile(t->words, PCRE2_JIT_COMPLETE); /* if it fails, matching is slower */
-    return 0;
 }
 
 struct tokenizer *tokenizer_open(const void *blob, size_t blob_bytes, struct error *error)
@@ -94,11 +68,13 @@ struct tokenizer *tokenizer_open(const void *blob, size_t blob_bytes, struct err
     }
     t->magic = TOKENIZER_OBJ;
     t->blob = blob;
-    if (t->blob->model == TOKENIZER_BPE && open_words(t, error)) {
-        tokenizer_close(t);
-        return NULL;
-    }
-    return t;
+    if (t->blob->model != TOKENIZER_BPE)
+        return t;
+    t->words = words_open(t->blob->pre, error);
+    if (t->words)
+        return t;
+    tokenizer_close(t);
+    return NULL;
 }
 
 uint32_t tokenizer_vocab(const struct tokenizer *t)
@@ -277,20 +253,24 @@ static int encode_symbols(struct encoder *e, const char *text, size_t bytes, uin
     return 0;
 }
 
-static int encode_word(struct encoder *e, const char *text, size_t bytes)
+static int encode_word(void *arg, const char *text, size_t bytes)
 {
+    struct encoder *e = arg;
     const struct tokenizer_blob *b = e->t->blob;
-    uint32_t n = (uint32_t)bytes; /* at most 3 * TOKENIZER_TEXT_MAX */
+    uint32_t n = 0;
     if (pretokenizer_ignores_merges(b->pre)) {
         uint32_t id = find_word(b, text, bytes);
         if (id != TOKEN_NONE)
             return emit(e, id);
     }
-    if (reserve(e, &e->symbols, &e->symbol_capacity, n, sizeof *e->symbols))
+    if (reserve(e, &e->symbols, &e->symbol_capacity, bytes, sizeof *e->symbols))
         return -1;
-    for (uint32_t i = 0; i < n; i++)
-        e->symbols[i] = (struct symbol){.id = b->byte_ids[(unsigned char)text[i]], .at = i};
-    return encode_symbols(e, text, bytes, n);
+    for (uint32_t i = 0; i < bytes; i++) { /* at most 3 * TOKENIZER_TEXT_MAX */
+        uint32_t id = b->byte_ids[(unsigned char)text[i]];
+        if (id != TOKEN_NONE)
+            e->symbols[n++] = (struct symbol){.id = id, .at = i};
+    }
+    return n ? encode_symbols(e, text, bytes, n) : 0;
 }
 
 /* Bytes of a character of valid UTF-8, from its first byte. */
@@ -329,45 +309,27 @@ static int encode_spm_stretch(struct encoder *e, const char *text, size_t bytes)
     return 0;
 }
 
-/* The first match at or after `start`. *from == *to == bytes: no more matches. */
-static int next_word(struct encoder *e, const char *text, size_t bytes, size_t start, size_t *from,
-                     size_t *to)
+/* A run of newlines is a token if there is one of that length. Merges do not cross its ends. */
+static int encode_lines(struct encoder *e, const char *text, size_t bytes)
 {
-    uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY; /* the text was sanitised */
-    int rc =
-        pcre2_match(e->t->words, (PCRE2_SPTR)text, bytes, start, options, e->match, e->t->limits);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter uses the heap instead of a stack */
-        rc = pcre2_match(e->t->words, (PCRE2_SPTR)text, bytes, start, options | PCRE2_NO_JIT,
-                         e->match, e->t->limits);
-    *from = *to = bytes;
-    if (rc == PCRE2_ERROR_NOMATCH)
-        return 0;
-    if (rc < 0) {
-        char why[120] = "";
-        pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
-        return error_set(e->error, ERR_BAD_INPUT, "the text cannot be split into words: %s", why);
+    for (size_t at = 0, to; at < bytes; at = to) {
+        bool newlines = text[at] == '\n';
+        for (to = at + 1; to < bytes && (text[to] == '\n') == newlines; to++)
+            ;
+        uint32_t id = newlines ? find_word(e->t->blob, text + at, to - at) : TOKEN_NONE;
+        if (id != TOKEN_NONE ? emit(e, id) : encode_spm_stretch(e, text + at, to - at))
+            return -1;
     }
-    const PCRE2_SIZE *span = pcre2_get_ovector_pointer(e->match);
-    sl_assert(span[0] >= start && span[1] > span[0] && span[1] <= bytes);
-    *from = span[0];
-    *to = span[1];
     return 0;
 }
 
-/* Text between two matches is a separate word. */
 static int encode_stretch(struct encoder *e, const char *text, size_t bytes)
 {
-    if (e->t->blob->model == TOKENIZER_SPM)
-        return encode_spm_stretch(e, text, bytes);
-    for (size_t at = 0, from, to; at < bytes; at = to) {
-        if (next_word(e, text, bytes, at, &from, &to))
-            return -1;
-        if (from > at && encode_word(e, text + at, from - at))
-            return -1;
-        if (to > from && encode_word(e, text + from, to - from))
-            return -1;
+    switch (e->t->blob->model) {
+    case TOKENIZER_SPM: return encode_spm_stretch(e, text, bytes);
+    case TOKENIZER_CHARACTERS: return encode_lines(e, text, bytes);
+    default: return words_split(e->t->words, text, bytes, encode_word, e, e->error);
     }
-    return 0;
 }
 
 /* specials[lo, hi) have the same first `depth` bytes: the first one whose next byte is >= c. */
@@ -426,8 +388,20 @@ static uint32_t special_at(struct encoder *e, const char *text, size_t at, size_
     return found;
 }
 
+/* TOKENIZER_ONE_SPACE: shortens [start, end) by spaces at the ends of a text. */
+static void trim(const struct encoder *e, const char *text, size_t *start, size_t *end, bool first,
+                 bool last)
+{
+    if ((e->t->blob->flags & TOKENIZER_ONE_SPACE) == 0)
+        return;
+    while (first && *start < *end && text[*start] == ' ')
+        ++*start;
+    while (last && *start < *end && text[*end - 1] == ' ')
+        --*end;
+}
+
 /* After a control token a new text starts, with its space prefix if configured: the space
- * overwrites the last byte of the token, which is no longer needed. */
+ * overwrites the byte before it, which is no longer needed. */
 static int encode_text(struct encoder *e, char *text, size_t bytes)
 {
     bool prefix = (e->t->blob->flags & TOKENIZER_SPACE_PREFIX) != 0, new_text = false;
@@ -436,9 +410,11 @@ static int encode_text(struct encoder *e, char *text, size_t bytes)
         uint32_t id = at < bytes ? special_at(e, text, at, bytes, &length) : TOKEN_NONE;
         if (id == TOKEN_NONE && at < bytes)
             continue;
-        if (new_text && prefix && at > start)
+        size_t end = at;
+        trim(e, text, &start, &end, new_text, at == bytes || tokenizer_is_control(e->t, id));
+        if (new_text && prefix && end > start)
             text[--start] = ' ';
-        if (encode_stretch(e, text + start, at - start) || (at < bytes && emit(e, id)))
+        if (encode_stretch(e, text + start, end - start) || (at < bytes && emit(e, id)))
             return -1;
         if (at == bytes)
             break;
@@ -475,12 +451,14 @@ static void shift_ranges(struct encoder *e)
 }
 
 /* Converts text to the input of SentencePiece, in place, and moves the ranges along: U+2581 becomes
- * a space, and a space is prepended if configured. The buffer must have one more byte. Returns the
+ * a space, runs of spaces become one (TOKENIZER_ONE_SPACE; none at the start), and a space is
+ * prepended if configured. The buffer must have one more byte. Returns the
  * number of bytes. */
 static size_t spm_text(struct encoder *e, char *text, size_t bytes)
 {
     size_t n = 0, length, borders = 0;
-    for (size_t i = 0;; n++) {
+    bool one = (e->t->blob->flags & TOKENIZER_ONE_SPACE) != 0;
+    for (size_t i = 0;;) {
         for (uint32_t *b; borders < 2 * e->special_count; borders++) {
             b = borders % 2 ? &e->special[borders / 2].to : &e->special[borders / 2].from;
             if (*b > i)
@@ -490,8 +468,10 @@ static size_t spm_text(struct encoder *e, char *text, size_t bytes)
         if (i >= bytes)
             break;
         bool space = bytes - i >= 3 && memcmp(text + i, "\xe2\x96\x81", 3) == 0;
-        text[n] = space ? ' ' : text[i];
+        char c = space ? ' ' : text[i];
         i += space ? 3 : 1;
+        if (!one || c != ' ' || (n > 0 && text[n - 1] != ' '))
+            text[n++] = c;
     }
     if (n == 0 || (e->t->blob->flags & TOKENIZER_SPACE_PREFIX) == 0)
         return n;
@@ -529,19 +509,15 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes,
                          TOKENIZER_TEXT_MAX >> 20);
     struct encoder e = {.t = t, .error = error};
     char *clean = malloc(3 * bytes + 2);
-    bool words = t->blob->model == TOKENIZER_BPE;
-    if (words)
-        e.match = pcre2_match_data_create_from_pattern(t->words, NULL);
     int status = -1;
-    if (!clean || (words && !e.match) || copy_ranges(&e, special) != 0 ||
+    if (!clean || copy_ranges(&e, special) != 0 ||
         reserve(&e, &e.ids, &e.capacity, 1, sizeof *e.ids)) {
         error_set(error, ERR_NO_MEMORY, "out of memory (encoding)");
     } else {
         size_t n = sanitise(&e, text, bytes, clean);
-        status = encode_text(&e, clean, words ? n : spm_text(&e, clean, n));
+        status = encode_text(&e, clean, t->words ? n : spm_text(&e, clean, n));
     }
     free(clean);
-    pcre2_match_data_free(e.match);
     free(e.special);
     free(e.symbols);
     free(e.heap);

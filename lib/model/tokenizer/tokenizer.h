@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizer over the tokenizer blob of the model segment: byte-level BPE ("gpt2" in GGUF) or
- * SentencePiece BPE ("llama"). tokenizers.tbl.h has the original regular expression of each
- * byte-level pre-tokenizer (PCRE2, UTF + UCP). */
+/* Tokenizer over the tokenizer blob of the model segment: byte-level BPE ("gpt2" in GGUF),
+ * SentencePiece BPE ("llama") or BPE of characters ("gemma4"). tokenizers.tbl.h has the original
+ * regular expressions of each byte-level pre-tokenizer. */
 #ifndef SLUICE_MODEL_TOKENIZER_TOKENIZER_H
 #define SLUICE_MODEL_TOKENIZER_TOKENIZER_H
 
@@ -25,7 +25,7 @@ void tokenizer_close(struct tokenizer *t);
 
 uint32_t tokenizer_vocab(const struct tokenizer *t);
 uint32_t tokenizer_eos(const struct tokenizer *t); /* TOKEN_NONE: none */
-uint32_t tokenizer_bos(const struct tokenizer *t); /* TOKEN_NONE unless add_bos_token is set */
+uint32_t tokenizer_bos(const struct tokenizer *t); /* TOKEN_NONE: texts start without */
 bool tokenizer_is_control(const struct tokenizer *t, uint32_t id);
 
 /* Encodes text (any bytes; invalid UTF-8 becomes U+FFFD as in the reference tokenizers). The text of

@@ -1,25 +1,134 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pre-tokenizers of byte-level BPE: the rules that split text into words before merging.
- * PRETOKENIZER(name, ignore_merges, expression)
+ * PRETOKENIZER(name, ignore_merges, add_bos, expression...)
  *   name           value of tokenizer.ggml.pre
  *   ignore_merges  1: a word that is a token is not merged
- *   expression     the original one of the model's tokenizer.json (PCRE2 with UTF and UCP)
+ *   add_bos        1: a text starts with the BOS token where tokenizer.ggml.add_bos_token is missing
+ *   expression...  the original ones of the model's tokenizer.json (PCRE2 with UTF and UCP), at most
+ *                  TOKENIZER_EXPRESSIONS_MAX: the first splits the text into its matches and the
+ *                  stretches between them, the next one splits each of these parts, and so on. Digits
+ *                  (tokenizers' "individual_digits") is an expression, too.
+ * kimi-k2 and hunyuan are tiktoken's, which does not merge a word that is a token.
  * Append only: row numbers are stored in model segments. Do not use versions of the expressions
  * that were rewritten for engines with fewer features: some differ, some need unbounded stack. No
  * include guard: include it with PRETOKENIZER defined. */
-#define EXPR_GPT2 "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define EXPR_GPT2        "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define EXPR_CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define EXPR_CL100K(digits)                                                                        \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                           \
-    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-PRETOKENIZER("default", 0, EXPR_GPT2)
-PRETOKENIZER("gpt-2", 0, EXPR_GPT2)
-PRETOKENIZER("qwen2", 0, EXPR_CL100K("\\p{N}"))
-PRETOKENIZER("deepseek-r1-qwen", 0, EXPR_CL100K("\\p{N}"))
-PRETOKENIZER("llama-bpe", 1, EXPR_CL100K("\\p{N}{1,3}"))
-PRETOKENIZER("llama3", 1, EXPR_CL100K("\\p{N}{1,3}"))
-PRETOKENIZER("llama-v3", 1, EXPR_CL100K("\\p{N}{1,3}"))
-PRETOKENIZER("dbrx", 0, EXPR_CL100K("\\p{N}{1,3}"))
-PRETOKENIZER("olmo", 0, EXPR_GPT2)
+    EXPR_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                      \
+                     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define EXPR_QWEN35                                                                                \
+    EXPR_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+"   \
+                     "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define EXPR_O200K(after, digits)                                                                  \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" after "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER   \
+    "*" after "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+/* PCRE2 has no intersection of classes: [...&&[^\p{Han}]] is a class behind a negative lookahead. */
+#define NOT_HAN(class) "(?:(?!\\p{sc:Han})" class ")"
+#define EXPR_KIMI                                                                                  \
+    "\\p{sc:Han}+|[^\\r\\n\\p{L}\\p{N}]?" NOT_HAN(UPPER) "*" NOT_HAN(                              \
+        LOWER) "+" EXPR_CONTRACTION                                                                \
+               "?|[^\\r\\n\\p{L}\\p{N}]?" NOT_HAN(UPPER) "+" NOT_HAN(                              \
+                   LOWER) "*" EXPR_CONTRACTION "?|\\p{N}{1,3}| "                                   \
+                          "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define EXPR_DEEPSEEK_HAN "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+#define EXPR_DEEPSEEK_WORDS                                                                        \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^"                                     \
+    "\r\n"                                                                                         \
+    "\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"                                                          \
+    "| ?[\\p{P}\\p{S}]+["                                                                          \
+    "\r\n"                                                                                         \
+    "]*|\\s*["                                                                                     \
+    "\r\n"                                                                                         \
+    "]+|\\s+(?!\\S)|\\s+"
+#define EXPR_DEEPSEEK_CJK "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+/* The letters of alphabets with two cases. */
+#define EXPR_DEEPSEEK_LETTERS                                                                      \
+    "\\s?["                                                                                        \
+    "A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293"                \
+    "\u0295-\u02af\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c"           \
+    "\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556\u10a0-\u10c5"               \
+    "\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77"               \
+    "\u1d79-\u1d9a\u1e00-\u1f15\u1f18-\u1f1d\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59"         \
+    "\u1f5b\u1f5d\u1f5f-\u1f7d\u1f80-\u1fb4\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc"          \
+    "\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107"                \
+    "\u210a-\u2113\u2115\u2119-\u211d\u2124\u2126\u2128\u212a-\u212d\u212f-\u2134\u2139"           \
+    "\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b\u2c7e-\u2ce4\u2ceb-\u2cee"          \
+    "\u2cf2\u2cf3\ua640-\ua66d\ua680-\ua69b\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e"                \
+    "\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a"                            \
+    "\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-\U000104fb\U00010c80-\U00010cb2"         \
+    "\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943"                              \
+    "]+"
+#define EXPR_DEEPSEEK_SIGNS "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"
+#define EXPR_BAILING                                                                               \
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| "                                \
+    "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]"                                                  \
+    "|\\s+(?!\\S)|\\s+"
+#define DIGIT  "\\p{N}"
+#define DIGITS "\\p{N}{1,3}"
+PRETOKENIZER("default", 0, 0, EXPR_GPT2)
+PRETOKENIZER("gpt-2", 0, 0, EXPR_GPT2)
+PRETOKENIZER("qwen2", 0, 0, EXPR_CL100K(DIGIT))
+PRETOKENIZER("deepseek-r1-qwen", 0, 0, EXPR_CL100K(DIGIT))
+PRETOKENIZER("llama-bpe", 1, 1, EXPR_CL100K(DIGITS))
+PRETOKENIZER("llama3", 1, 1, EXPR_CL100K(DIGITS))
+PRETOKENIZER("llama-v3", 1, 1, EXPR_CL100K(DIGITS))
+PRETOKENIZER("dbrx", 0, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("olmo", 0, 0, EXPR_GPT2)
+PRETOKENIZER("qwen35", 0, 0, EXPR_QWEN35)
+PRETOKENIZER("gpt-4o", 0, 0, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
+PRETOKENIZER("llama4", 0, 0, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
+PRETOKENIZER("minimax-m2", 0, 0, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
+PRETOKENIZER("tekken", 1, 1, EXPR_O200K("", DIGIT))
+PRETOKENIZER("kimi-k2", 1, 0, EXPR_KIMI)
+PRETOKENIZER("deepseek-llm", 0, 0, "[\r\n]", EXPR_DEEPSEEK_LETTERS, EXPR_DEEPSEEK_SIGNS, "\\s+$",
+             EXPR_DEEPSEEK_CJK, DIGIT)
+PRETOKENIZER("deepseek-coder", 0, 0, "[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EXPR_DEEPSEEK_CJK,
+             DIGIT)
+PRETOKENIZER("deepseek-v3", 0, 0, DIGITS, EXPR_DEEPSEEK_HAN, EXPR_DEEPSEEK_WORDS)
+PRETOKENIZER("hunyuan-dense", 0, 0, DIGITS, EXPR_DEEPSEEK_HAN, EXPR_DEEPSEEK_WORDS)
+PRETOKENIZER("joyai-llm", 0, 0, DIGITS, EXPR_DEEPSEEK_HAN, EXPR_DEEPSEEK_WORDS)
+PRETOKENIZER("hunyuan", 1, 0, EXPR_CL100K(DIGIT))
+PRETOKENIZER("glm4", 1, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("glm5", 1, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("chatglm-bpe", 0, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("lfm2", 1, 1, EXPR_CL100K(DIGITS))
+PRETOKENIZER("bailingmoe", 0, 0, EXPR_BAILING)
+PRETOKENIZER("bailingmoe2", 0, 0, EXPR_BAILING)
+PRETOKENIZER("llada-moe", 0, 0, EXPR_BAILING)
+PRETOKENIZER("refact", 0, 0, DIGIT, EXPR_GPT2)
+PRETOKENIZER("starcoder", 0, 0, DIGIT, EXPR_GPT2)
+PRETOKENIZER("command-r", 0, 0, DIGIT, EXPR_GPT2)
+PRETOKENIZER("smollm", 0, 0, DIGIT, EXPR_GPT2)
+PRETOKENIZER("mellum2", 0, 0, DIGIT, EXPR_GPT2)
+PRETOKENIZER("mpt", 0, 0, EXPR_GPT2)
+PRETOKENIZER("phi-2", 0, 0, EXPR_GPT2)
+PRETOKENIZER("gigachat", 0, 0, EXPR_GPT2)
+PRETOKENIZER("mellum", 0, 0, EXPR_GPT2)
+PRETOKENIZER("megrez", 0, 0, EXPR_CL100K(DIGIT))
+PRETOKENIZER("stablelm2", 0, 0, EXPR_CL100K(DIGIT))
+PRETOKENIZER("grok-2", 0, 0, EXPR_CL100K(DIGIT))
+PRETOKENIZER("solar-open", 0, 0, EXPR_CL100K(DIGIT))
+PRETOKENIZER("smaug-bpe", 0, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("pixtral", 1, 1, EXPR_CL100K(DIGITS))
+PRETOKENIZER("falcon3", 1, 1, EXPR_CL100K(DIGITS))
 #undef EXPR_GPT2
+#undef EXPR_CONTRACTION
 #undef EXPR_CL100K
+#undef EXPR_QWEN35
+#undef UPPER
+#undef LOWER
+#undef EXPR_O200K
+#undef NOT_HAN
+#undef EXPR_KIMI
+#undef EXPR_DEEPSEEK_HAN
+#undef EXPR_DEEPSEEK_WORDS
+#undef EXPR_DEEPSEEK_CJK
+#undef EXPR_DEEPSEEK_LETTERS
+#undef EXPR_DEEPSEEK_SIGNS
+#undef EXPR_BAILING
+#undef DIGIT
+#undef DIGITS
 #undef PRETOKENIZER

@@ -11,6 +11,7 @@
 #include "lib/base/assert.h"
 #include "lib/model/gguf/gguf.h"
 #include "lib/model/limits.h"
+#include "lib/model/tokenizer/blob.h"
 #include "lib/tensor/tensor_type.h"
 
 #define FILES_MAX 2
@@ -99,20 +100,11 @@ static json_t *make_config(const struct making *k)
 
 static json_t *make_splitter(const struct making *k)
 {
-    static const struct {
-        const char *name, *expression;
-    } rows[] = {
-#define PRETOKENIZER(name, ignore_merges, expression) {(name), (expression)},
-#include "lib/model/tokenizer/tokenizers.tbl.h"
-    };
-    const char *pre, *expression = NULL;
+    const char *pre;
     size_t n;
     sl_assert(gguf_get_string(&k->g, "tokenizer.ggml.pre", &pre, &n, NULL) == 1);
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (strlen(rows[i].name) == n && memcmp(rows[i].name, pre, n) == 0)
-            expression = rows[i].expression;
-    sl_assert(expression);
-    if (strcmp(expression, rows[0].expression) == 0)
+    const char *expression = pretokenizer_expression(pretokenizer_find(pre, n), 0);
+    if (strcmp(expression, pretokenizer_expression(0, 0)) == 0)
         return json_pack("{s:s, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "use_regex",
                          1);
     return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b}]}", "type", "Sequence",

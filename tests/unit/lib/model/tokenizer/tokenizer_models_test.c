@@ -280,11 +280,28 @@ static const struct {
     {short_scores, "scores has 3 elements for 262 tokens"},
     {nan_score, "the score of token 7 is not a number"},
     {scores_type, "tokenizer.ggml.scores"},
-    {squeezed, "remove_extra_whitespaces is not supported"},
     {byte_is_normal, "no token for byte 0x41"},
     {byte_missing, "no token for byte 0xff"},
     {long_token, "token 257 has 299 bytes"},
 };
+
+/* remove_extra_whitespaces: runs of spaces are one, and there are none at the ends of a text; a control token ends
+ * one. */
+START_TEST(one_space)
+{
+    struct spm_tokens v;
+    struct error error = {0};
+    spm_tokens(&v);
+    struct model_index *index = spm_index(&v, squeezed, &error);
+    ck_assert_msg(index, "%s", error.text);
+    struct opened o = open_tokenizer(index);
+    static const char spaces[] = "  a " SPM_SPACE_TEXT " b  ";
+    uint32_t want[] = {SPM_SPACE_A, SPM_SPACE_ID, SPM_B};
+    expect_ids(o.t, spaces, sizeof spaces - 1, false, want, 3);
+    expect_ids(o.t, "   ", 3, false, want, 0);
+    close_both(&o);
+}
+END_TEST
 
 START_TEST(bad_tokenizers_are_rejected)
 {
@@ -307,6 +324,7 @@ int main(void)
     tcase_add_test(tcase, ranges_of_control_tokens);
     tcase_add_test(tcase, control_tokens);
     tcase_add_test(tcase, merging);
+    tcase_add_test(tcase, one_space);
     tcase_add_loop_test(tcase, bad_tokenizers_are_rejected, 0, ARRAY_LEN(wrongs));
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The tokenizers against data of other packages, fetched from the package index into BUILD/peers (README.md): the
+# vocabularies of real models that llama-cpp-python's source distribution carries, with texts and their ids, and the
+# package regex on random text.
+# usage: tokenizers.sh ROOT BUILD
+set -euo pipefail
+
+llama_version="llama-cpp-python==0.3.36"
+regex_version="regex==2025.9.18"
+root=$1
+build=$2
+dir=$build/peers
+program=$build/tests/peer_tokens
+failed=0
+mkdir -p "$dir"
+
+# ok NAME, or not ok with the output of the test.
+verdict() { # NAME STATUS
+    if [ "$2" -eq 0 ]; then echo "ok $1"; else
+        echo "not ok $1"
+        failed=1
+    fi
+}
+
+fetch_vocabularies() {
+    [ -f "$dir/vocabularies/done" ] && return 0
+    rm -rf "$dir/vocabularies" && mkdir "$dir/vocabularies" &&
+        timeout 400 python3 -m pip download --quiet --no-deps --no-binary llama-cpp-python -d "$dir" "$llama_version" >"$dir/log" 2>&1 &&
+        tar -xzf "$dir"/llama_cpp_python-*.tar.gz -C "$dir/vocabularies" --wildcards --strip-components 4 '*/models/ggml-vocab-*' &&
+        rm "$dir"/llama_cpp_python-*.tar.gz && touch "$dir/vocabularies/done"
+}
+
+if fetch_vocabularies; then
+    status=0
+    count=0
+    for inp in "$dir"/vocabularies/*.inp; do
+        file=${inp%.inp}
+        this=0
+        found=$("$program" vocabulary "$file" 2>&1) || this=$?
+        echo "$(basename "$file"): $found"
+        case $this in
+            0) count=$((count + 1)) ;;
+            3) ;; # not a tokenizer of sluice
+            *) status=1 ;;
+        esac
+    done
+    [ "$count" -ge 13 ] || status=1
+    verdict vocabularies_of_real_models "$status"
+else
+    echo "SKIP vocabularies_of_real_models: $llama_version cannot be fetched"
+fi
+
+python=$dir/venv/bin/python
+if "$python" -c 'import regex' 2>/dev/null || { python3 -m venv "$dir/venv" && "$python" -m pip install --quiet "$regex_version"; } >"$dir/log" 2>&1; then
+    status=0
+    "$python" "$root/tests/golden/expression_vectors.py" --compare "$program" 400 || status=$?
+    verdict words_on_random_text "$status"
+else
+    echo "SKIP words_on_random_text: $regex_version cannot be installed"
+fi
+exit "$failed"

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Words of every pre-tokenizer against the Python package regex (tests/golden/expression_vectors.py). */
+#include <check.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/model/tokenizer/blob.h"
+#include "lib/model/tokenizer/words.h"
+
+#define VECTORS SLUICE_SOURCE_DIR "/tests/golden/data/tokenizers/expressions.json"
+
+struct check {
+    const json_t *words;
+    const char *text, *next;
+    size_t count;
+};
+
+static int next_word(void *arg, const char *word, size_t bytes)
+{
+    struct check *c = arg;
+    const json_t *want = json_array_get(c->words, c->count++);
+    ck_assert_ptr_eq(word, c->next);
+    ck_assert_msg((json_int_t)bytes == json_integer_value(want), "'%s' word %zu: %zu bytes, not %d",
+                  c->text, c->count - 1, bytes, (int)json_integer_value(want));
+    c->next += bytes;
+    return 0;
+}
+
+static void check_texts(uint32_t row, const json_t *vectors)
+{
+    size_t i;
+    const json_t *vector;
+    struct error error = {0};
+    struct words *w = words_open(row, &error);
+    ck_assert_msg(w != NULL, "%s", error.text);
+    ck_assert_uint_ge(json_array_size(vectors), 30);
+    json_array_foreach(vectors, i, vector)
+    {
+        const json_t *text = json_object_get(vector, "text");
+        struct check c = {.words = json_object_get(vector, "words"),
+                          .text = json_string_value(text)};
+        c.next = c.text;
+        ck_assert_int_eq(words_split(w, c.text, json_string_length(text), next_word, &c, &error),
+                         0);
+        ck_assert_uint_eq(c.count, json_array_size(c.words));
+    }
+    words_close(w);
+}
+
+/* Every row of the table has vectors. */
+START_TEST(words_of_another_implementation)
+{
+    json_error_t why;
+    json_t *root = json_load_file(VECTORS, JSON_ALLOW_NUL, &why);
+    ck_assert_msg(root != NULL, "%s", why.text);
+    bool *seen = calloc(pretokenizer_count(), sizeof *seen);
+    size_t i, k;
+    const json_t *item, *name;
+    json_array_foreach(root, i, item) json_array_foreach(json_object_get(item, "names"), k, name)
+    {
+        uint32_t row = pretokenizer_find(json_string_value(name), json_string_length(name));
+        ck_assert_msg(row != UINT32_MAX, "no pre-tokenizer %s", json_string_value(name));
+        check_texts(row, json_object_get(item, "vectors"));
+        seen[row] = true;
+    }
+    for (uint32_t row = 0; row < pretokenizer_count(); row++)
+        ck_assert_msg(seen[row], "no vectors of %s", pretokenizer_name(row));
+    free(seen);
+    json_decref(root);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("words");
+    TCase *tcase = tcase_create("words");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, words_of_another_implementation);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
