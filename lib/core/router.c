@@ -9,7 +9,7 @@
 
 #include "lib/model/limits.h"
 
-static void gate_row(struct core *c, uint32_t r)
+void core_ffn_norm(struct core *c, uint32_t r)
 {
     struct core_layer *l = core_layer_now(c);
     c->ops->rms_norm(core_x(c, r), l->ffn_norm, c->hp.hidden, c->hp.rms_eps,
@@ -40,7 +40,7 @@ static void gate_and_route_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++)
-        gate_row(c, r);
+        core_ffn_norm(c, r);
     if (begin < end)
         c->ops->matmul(w, 0, w->n, form_row(&c->in, w->type, begin), form_stride(&c->in, w->type),
                        end - begin, c->router_logits + (size_t)begin * w->n, w->n);
@@ -115,7 +115,7 @@ void core_experts_gate(struct core *c)
         core_run_rows(c, c->step.rows, gate_and_route_rows);
     } else {
         const struct kernel_matrix *w = &core_layer_now(c)->router;
-        gate_row(c, 0);
+        core_ffn_norm(c, 0);
         if (c->source.gate_input)
             c->source.gate_input(c->source.self, &c->step, form_floats(&c->in, 0), c->hp.hidden);
         if ((uint64_t)w->n * w->k <= SERIAL_WORK)
@@ -164,7 +164,8 @@ static void count_row(struct core *c, const struct route *routes)
 
 void core_publish_next(struct core *c)
 {
-    if (c->step.rows == 1 || !c->source.next_counts || c->step.layer + 1 >= c->hp.layers)
+    if (c->step.rows == 1 || !c->source.next_counts || c->step.layer + 1 >= c->hp.layers ||
+        !model_layer_has_experts(c->model, c->step.layer + 1))
         return;
     core_run_rows(c, c->step.rows, forecast_rows);
     memset(c->next_counts, 0, 2 * c->hp.experts * sizeof *c->next_counts);
