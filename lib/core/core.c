@@ -180,23 +180,20 @@ static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        c->ops->row_to_f32(&c->embedding, c->tokens[r], core_x(c, r));
-        kernel_rope_table(c->step.position + r, c->hp.head_size, (double)c->hp.rope_theta,
+        c->ops->row_to_f32(&c->embedding, c->row[r].token, core_x(c, r));
+        kernel_rope_table(c->row[r].position, c->hp.head_size, (double)c->hp.rope_theta,
                           c->rope_factors, c->rope + (size_t)r * c->hp.head_size);
     }
 }
 
-int core_forward(struct core *c, const struct core_sequence *sequence, const uint32_t *tokens,
-                 uint32_t position, uint32_t rows, struct error *error)
+/* The rows are in c->row. */
+static int run_pass(struct core *c, const struct core_sequence *sequences, uint32_t rows,
+                    struct error *error)
 {
-    OBJ_CHECK(c, CORE_MAGIC);
-    sl_assert(rows >= 1 && rows <= c->chunk);
-    for (uint32_t r = 0; r < rows; r++)
-        sl_assert(tokens[r] < c->hp.vocab);
-    c->sequence = *sequence;
-    c->tokens = tokens;
-    c->step =
-        (struct expert_step){.sequence = sequence->sequence, .position = position, .rows = rows};
+    c->sequences = sequences;
+    c->step = (struct expert_step){.sequence = sequences[c->row[0].sequence].sequence,
+                                   .position = c->row[0].position,
+                                   .rows = rows};
     core_run_rows(c, rows, embed_rows);
     for (uint32_t i = 0; i < c->step_count; i++) {
         c->step.layer = c->steps[i].layer;
@@ -204,6 +201,28 @@ int core_forward(struct core *c, const struct core_sequence *sequence, const uin
             return -1;
     }
     return 0;
+}
+
+int core_pass(struct core *c, const struct core_pass *pass, struct error *error)
+{
+    OBJ_CHECK(c, CORE_MAGIC);
+    sl_assert(pass->rows >= 1 && pass->rows <= c->chunk);
+    for (uint32_t r = 0; r < pass->rows; r++)
+        sl_assert(pass->row[r].token < c->hp.vocab && pass->row[r].sequence < pass->sequence_count);
+    memcpy(c->row, pass->row, pass->rows * sizeof *c->row);
+    return run_pass(c, pass->sequences, pass->rows, error);
+}
+
+int core_forward(struct core *c, const struct core_sequence *sequence, const uint32_t *tokens,
+                 uint32_t position, uint32_t rows, struct error *error)
+{
+    OBJ_CHECK(c, CORE_MAGIC);
+    sl_assert(rows >= 1 && rows <= c->chunk);
+    for (uint32_t r = 0; r < rows; r++) {
+        sl_assert(tokens[r] < c->hp.vocab);
+        c->row[r] = (struct core_row){.position = position + r, .token = tokens[r]};
+    }
+    return run_pass(c, sequence, rows, error);
 }
 
 static void output_norm_rows(struct core *c)

@@ -109,9 +109,9 @@ struct core {
     uint32_t output_forms;
 
     /* one forward pass */
-    struct core_sequence sequence;
+    const struct core_sequence *sequences;
+    struct core_row *row;    /* [chunk]; scratch */
     struct expert_step step; /* step.layer: the current layer */
-    const uint32_t *tokens;
     uint32_t output_row, output_count;
     const uint32_t *targets;
     float *scores;
@@ -190,6 +190,21 @@ static inline void core_alive(const struct core *c, uint32_t part)
 {
     if (part == 0 && c->step.rows > 1 && c->source.alive)
         c->source.alive(c->source.self);
+}
+
+static inline const struct core_sequence *core_sequence_of(const struct core *c, uint32_t row)
+{
+    return &c->sequences[c->row[row].sequence];
+}
+
+/* Number of rows from `row` on, at most `most`, that are consecutive positions of one sequence. */
+static inline uint32_t core_run_of(const struct core *c, uint32_t row, uint32_t most)
+{
+    uint32_t n = 1;
+    while (n < most && c->row[row + n].sequence == c->row[row].sequence &&
+           c->row[row + n].position == c->row[row].position + n)
+        n++;
+    return n;
 }
 
 static inline struct core_layer *core_layer_now(struct core *c)

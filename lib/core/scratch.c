@@ -94,6 +94,7 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
     const struct model_hparams *hp = &c->hp;
     struct cutter m = {.base = base};
     struct forms_wanted want = forms_of(c);
+    c->row = cut(&m, chunk, sizeof *c->row);
     c->x = cut(&m, (size_t)chunk * hp->hidden, sizeof(float));
     cut_forms(&m, &c->in, want.in, chunk, hp->hidden);
     cut_forms(&m, &c->mix, want.mix, chunk, c->q_size);
