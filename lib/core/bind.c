@@ -37,6 +37,7 @@ static const struct {
     {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_norm)},
     {DENSE_ATTN_Q_NORM, offsetof(struct core_layer, q_norm)},
     {DENSE_ATTN_K_NORM, offsetof(struct core_layer, k_norm)},
+    {DENSE_ROUTER_BIAS, offsetof(struct core_layer, router_bias)},
     {DENSE_ATTN_Q_BIAS, offsetof(struct core_layer, q_bias)},
     {DENSE_ATTN_K_BIAS, offsetof(struct core_layer, k_bias)},
     {DENSE_ATTN_V_BIAS, offsetof(struct core_layer, v_bias)},
@@ -113,6 +114,7 @@ static void bind_experts_step(struct core *c, uint32_t i)
                                                          DENSE_SHARED_DOWN};
     struct core_layer *l = &c->layer[i];
     l->router = dense_matrix(c, i, DENSE_ROUTER);
+    l->routing = model_router_of(&c->hp, l->router_bias);
     bind_experts(c, i);
     if (c->hp.shared_inner > 0)
         bind_dense(c, i, roles);

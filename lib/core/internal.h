@@ -62,7 +62,8 @@ struct core_layer {
     struct kernel_matrix dense[EXPERT__COUNT]; /* of a layer without experts, or shared expert */
     struct kernel_matrix shared_router;        /* data NULL: the shared expert has no gate */
     /* NULL: the model has none */
-    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias;
+    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *router_bias;
+    struct model_router routing;                    /* rule of the router */
     uint32_t in_forms, mix_forms;                   /* bit per enum kernel_form */
     uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
     uint32_t dense_forms;                           /* down of `dense` */
@@ -86,7 +87,7 @@ struct expert_job { /* an expert in the current batch */
 
 struct core_thread { /* per-thread scratch */
     struct form_rows gather, inner;
-    float *router; /* experts floats */
+    float *router; /* scratch of routing, then a row of logits */
 };
 
 struct core {

@@ -115,7 +115,7 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
         uint32_t rows = chunk < GATHER_ROWS ? chunk : GATHER_ROWS;
         cut_forms(&m, &thread->gather, want.gather, rows, hp->hidden);
         cut_forms(&m, &thread->inner, want.inner, rows, hp->expert_inner);
-        thread->router = cut(&m, (size_t)hp->experts * 2, sizeof(float));
+        thread->router = cut(&m, ROUTING_SCRATCH(hp->experts) + hp->experts, sizeof(float));
     }
     return (m.at + 63) / 64 * 64;
 }

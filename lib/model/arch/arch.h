@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "lib/model/limits.h"
+#include "lib/model/router.h"
 
 /* Hyper-parameters after validation; every field is in the range given in arch.tbl.h. */
 struct model_hparams {
@@ -31,8 +32,25 @@ struct model_hparams {
     uint32_t shared_inner; /* inner size of the shared expert, which every token uses; 0: none */
     uint32_t dense_layers; /* leading layers without experts */
     uint32_t dense_inner;  /* inner size of the feed-forward part of layers without experts */
+    uint32_t gating;       /* enum router_gating */
+    uint32_t groups;       /* of experts, of which a token uses groups_used; below 2: none */
+    uint32_t groups_used;
+    float expert_scale; /* factor of the gate weights; 0: none */
     uint32_t reserved[4];
 };
+
+/* The router of a layer with that bias (NULL: none). */
+static inline struct model_router model_router_of(const struct model_hparams *h, const float *bias)
+{
+    return (struct model_router){.experts = h->experts,
+                                 .top_k = h->experts_used,
+                                 .gating = h->gating,
+                                 .normalise = h->norm_top_k != 0,
+                                 .scale = h->expert_scale,
+                                 .groups = h->groups,
+                                 .groups_used = h->groups_used,
+                                 .bias = bias};
+}
 
 #define MODEL_KV_TILE 64 /* positions that lie together: keys and values are in whole tiles */
 
@@ -104,6 +122,7 @@ enum layer_part { PART_EVERY, PART_ATTENTION, PART_DENSE, PART_EXPERTS };
     L(ATTN_OUT, ATTENTION, "blk.%u.attn_output.weight")                                            \
     L(FFN_NORM, EVERY, "blk.%u.ffn_norm.weight")                                                   \
     L(ROUTER, EXPERTS, "blk.%u.ffn_gate_inp.weight")                                               \
+    L(ROUTER_BIAS, EXPERTS, "blk.%u.exp_probs_b.bias")                                             \
     L(ATTN_Q_BIAS, ATTENTION, "blk.%u.attn_q.bias")                                                \
     L(ATTN_K_BIAS, ATTENTION, "blk.%u.attn_k.bias")                                                \
     L(ATTN_V_BIAS, ATTENTION, "blk.%u.attn_v.bias")                                                \

@@ -111,6 +111,7 @@
 
 /* The router: softmax over all experts, then the top-k. */
 #define ARCH_SOFTMAX(id)                                                                           \
+    ARCH_CONST(id, gating, ROUTER_SOFTMAX)                                                         \
     ARCH_ONLY(id, "expert_group_count", 0)                                                         \
     ARCH_ONLY(id, "expert_gating_func", 1)
 
