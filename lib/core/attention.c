@@ -56,12 +56,13 @@ static void finish_group(struct core *c, uint32_t row, uint32_t g)
     struct core_layer *l = core_layer_now(c);
     uint32_t size = c->hp.head_size;
     size_t at = (size_t)row * c->kv_size + (size_t)g * size;
-    size_t cache = kernel_kv_at(c->hp.kv_heads, size, c->step.position + row, g);
+    const struct core_sequence *sequence = core_sequence_of(c, row);
+    size_t cache = kernel_kv_at(c->hp.kv_heads, size, c->row[row].position, g);
     add_bias(c, c->k + at, l->k_bias, g);
     add_bias(c, c->v + at, l->v_bias, g);
     finish_head(c, c->k + at, l->k_norm, row);
-    c->ops->to_f16(c->k + at, size, c->sequence.keys[c->step.layer] + cache);
-    c->ops->to_f16(c->v + at, size, c->sequence.values[c->step.layer] + cache);
+    c->ops->to_f16(c->k + at, size, sequence->keys[c->step.layer] + cache);
+    c->ops->to_f16(c->v + at, size, sequence->values[c->step.layer] + cache);
     float *q = c->q + (size_t)row * c->q_size;
     for (uint32_t h = g * c->group; h < (g + 1) * c->group; h++) {
         add_bias(c, q + (size_t)h * size, l->q_bias, h);
@@ -69,14 +70,14 @@ static void finish_group(struct core *c, uint32_t row, uint32_t g)
     }
 }
 
-/* Rows [row, row + rows). */
-static void attend(struct core *c, uint32_t row, uint32_t rows, uint32_t head_begin,
-                   uint32_t head_end)
+/* Rows [row, row + rows): consecutive positions of one sequence. */
+static void attend_run(struct core *c, uint32_t row, uint32_t rows, uint32_t head_begin,
+                       uint32_t head_end)
 {
     struct kernel_attention a = {
         .q = c->q + (size_t)row * c->q_size,
-        .k = c->sequence.keys[c->step.layer],
-        .v = c->sequence.values[c->step.layer],
+        .k = core_sequence_of(c, row)->keys[c->step.layer],
+        .v = core_sequence_of(c, row)->values[c->step.layer],
         .out = form_floats(&c->mix, row),
         .q_stride = c->q_size,
         .out_stride = c->mix.stride[FORM_F32] / sizeof(float),
@@ -86,10 +87,20 @@ static void attend(struct core *c, uint32_t row, uint32_t rows, uint32_t head_be
         .head_size = c->hp.head_size,
         .head_begin = head_begin,
         .head_end = head_end,
-        .positions = c->step.position + row + 1,
+        .positions = c->row[row].position + 1,
         .scale = 1.0f / sqrtf((float)c->hp.head_size),
     };
     c->ops->attention(&a);
+}
+
+/* Rows [row, row + rows). */
+static void attend(struct core *c, uint32_t row, uint32_t rows, uint32_t head_begin,
+                   uint32_t head_end)
+{
+    for (uint32_t r = row, n; r < row + rows; r += n) {
+        n = core_run_of(c, r, row + rows - r);
+        attend_run(c, r, n, head_begin, head_end);
+    }
 }
 
 static uint32_t smaller(uint32_t a, uint32_t b)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creation of the core, and the order of a forward pass. */
+/* Creation of the core, the list of steps, and a forward pass. */
 #include "lib/core/internal.h"
 
 #include <math.h>
@@ -11,156 +11,51 @@
 #include "lib/model/limits.h"
 #include "lib/tensor/tensor_type.h"
 
-static const struct model_tensor *tensor_of(const struct core *c, uint32_t entry, uint32_t extent)
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static int attention_step(struct core *c, struct error *error)
 {
-    return &model_index_tensors(
-        c->model)[model_index_entries(c->model)[entry].extent[extent].tensor];
+    (void)error;
+    if (c->source.layer_starts)
+        c->source.layer_starts(c->source.self, &c->step);
+    if (c->source.layer_inputs)
+        c->source.layer_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
+    core_attention(c);
+    return 0;
 }
 
-static struct kernel_matrix matrix_of(const struct model_tensor *t, const void *data)
+static int experts_step(struct core *c, struct error *error)
 {
-    return (struct kernel_matrix){.data = data,
-                                  .row_bytes = t->row_bytes,
-                                  .k = (uint32_t)t->ne[0],
-                                  .n = (uint32_t)t->ne[1],
-                                  .type = (enum tensor_type)t->type};
+    core_experts_gate(c);
+    if (c->source.gate_inputs)
+        c->source.gate_inputs(c->source.self, &c->step, form_floats(&c->in, 0),
+                              c->in.stride[FORM_F32] / sizeof(float), c->hp.hidden);
+    return core_experts(c, error);
 }
 
-static struct kernel_matrix dense_matrix(struct core *c, uint32_t layer, enum dense_role role)
+static int dense_step(struct core *c, struct error *error)
 {
-    uint32_t entry = model_entry_dense(c->model, layer, role);
-    sl_assert(entry != ENTRY_NONE);
-    return matrix_of(tensor_of(c, entry, 0), c->source.dense(c->source.self, entry));
+    (void)error;
+    core_dense_layer(c);
+    return 0;
 }
 
-/* Vectors of a layer and their fields. A model has those that its architecture names. */
-static const struct {
-    enum dense_role role;
-    size_t field; /* offset of a const float * in struct core_layer */
-} layer_vectors[] = {
-    {DENSE_ATTN_NORM, offsetof(struct core_layer, attn_norm)},
-    {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_norm)},
-    {DENSE_ATTN_Q_NORM, offsetof(struct core_layer, q_norm)},
-    {DENSE_ATTN_K_NORM, offsetof(struct core_layer, k_norm)},
-    {DENSE_ATTN_Q_BIAS, offsetof(struct core_layer, q_bias)},
-    {DENSE_ATTN_K_BIAS, offsetof(struct core_layer, k_bias)},
-    {DENSE_ATTN_V_BIAS, offsetof(struct core_layer, v_bias)},
-    {DENSE_ATTN_Q_SCALE, offsetof(struct core_layer, q_scale)},
-    {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, k_scale)},
-    {DENSE_ATTN_V_SCALE, offsetof(struct core_layer, v_scale)},
-    {DENSE_ATTN_OUT_SCALE, offsetof(struct core_layer, out_scale)},
-    {DENSE_SHARED_GATE_SCALE, offsetof(struct core_layer, shared_scale[EXPERT_GATE])},
-    {DENSE_SHARED_UP_SCALE, offsetof(struct core_layer, shared_scale[EXPERT_UP])},
-    {DENSE_SHARED_DOWN_SCALE, offsetof(struct core_layer, shared_scale[EXPERT_DOWN])},
-    {DENSE_EXPERT_GATE_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_GATE])},
-    {DENSE_EXPERT_UP_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_UP])},
-    {DENSE_EXPERT_DOWN_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_DOWN])},
-};
+/* What computes each part of a layer. */
+static step_fn *const mixer_steps[] = {[MIXER_ATTENTION] = attention_step};
+static step_fn *const ffn_steps[] = {[FFN_DENSE] = dense_step, [FFN_EXPERTS] = experts_step};
+_Static_assert(ARRAY_LEN(mixer_steps) == MIXER__COUNT, "a step for every mixer");
+_Static_assert(ARRAY_LEN(ffn_steps) == FFN__COUNT, "a step for every feed-forward part");
 
-/* Vectors are copied: they are small, used everywhere, and unaligned in the file. */
-static const float *dense_vector(struct core *c, uint32_t layer, enum dense_role role, float **at)
+static void make_steps(struct core *c)
 {
-    if (model_entry_dense(c->model, layer, role) == ENTRY_NONE)
-        return NULL;
-    struct kernel_matrix m = dense_matrix(c, layer, role);
-    float *copy = *at;
-    c->ops->row_to_f32(&m, 0, copy);
-    *at += m.k;
-    return copy;
-}
-
-static size_t vector_floats(const struct model_index *model)
-{
-    /* of the whole model: output norm, rope factors and the output's scale */
-    size_t floats = model->hparams.hidden + model->hparams.head_size / 2 + 1;
-    for (uint32_t layer = 0; layer < model->hparams.layers; layer++)
-        for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++) {
-            uint32_t entry = model_entry_dense(model, layer, layer_vectors[i].role);
-            if (entry != ENTRY_NONE)
-                floats +=
-                    model_index_tensors(model)[model_index_entries(model)[entry].extent[0].tensor]
-                        .ne[0];
-        }
-    return floats;
-}
-
-/* Experts of a layer may differ in type and in page alignment. */
-static void bind_experts(struct core *c, uint32_t layer)
-{
-    struct core_layer *l = &c->layer[layer];
-    for (uint32_t i = c->model->dense_count; i < c->model->entry_count; i++) {
-        const struct model_entry *e = &model_index_entries(c->model)[i];
-        if (e->layer != layer)
-            continue;
-        if (e->slot_bytes > c->expert_slot_bytes[layer])
-            c->expert_slot_bytes[layer] = e->slot_bytes;
-        l->expert_forms |= 1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_GATE].type) |
-                           1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_UP].type);
-        l->inner_forms |= 1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_DOWN].type);
+    for (uint32_t layer = 0; layer < c->hp.layers; layer++) {
+        const struct layer_parts *parts = &c->model->layer[layer];
+        c->steps[c->step_count++] = (struct core_step){mixer_steps[parts->mixer], layer};
+        c->steps[c->step_count++] = (struct core_step){ffn_steps[parts->ffn], layer};
     }
 }
 
-static void bind_more_types(struct core *c, const struct core_config *config)
-{
-    uint32_t forms = 0;
-    for (size_t i = 0; i < config->expert_type_count; i++)
-        forms |= 1u << kernel_form_of(config->expert_types[i]);
-    for (uint32_t i = 0; i < c->hp.layers; i++) {
-        c->layer[i].expert_forms |= forms;
-        c->layer[i].inner_forms |= forms;
-        c->layer[i].gate_forms |= forms;
-    }
-}
-
-static void bind_shared(struct core *c, uint32_t i)
-{
-    static const enum dense_role roles[EXPERT__COUNT] = {DENSE_SHARED_GATE, DENSE_SHARED_UP,
-                                                         DENSE_SHARED_DOWN};
-    struct core_layer *l = &c->layer[i];
-    for (int m = 0; m < EXPERT__COUNT; m++)
-        l->shared[m] = dense_matrix(c, i, roles[m]);
-    l->shared_router = dense_matrix(c, i, DENSE_SHARED_ROUTER);
-    l->gate_forms |= form_bit(&l->shared_router) | form_bit(&l->shared[EXPERT_GATE]) |
-                     form_bit(&l->shared[EXPERT_UP]);
-    l->shared_forms = form_bit(&l->shared[EXPERT_DOWN]);
-}
-
-static void bind_layer(struct core *c, uint32_t i, float **vectors)
-{
-    struct core_layer *l = &c->layer[i];
-    for (size_t v = 0; v < ARRAY_LEN(layer_vectors); v++) {
-        const float *vector = dense_vector(c, i, layer_vectors[v].role, vectors);
-        memcpy((char *)l + layer_vectors[v].field, &vector, sizeof vector);
-    }
-    sl_assert(c->hp.qk_norm != QK_NORM_ROW ||
-              (!l->q_bias && !l->k_bias)); /* the order of bias and norm is undefined */
-    l->q = dense_matrix(c, i, DENSE_ATTN_Q);
-    l->k = dense_matrix(c, i, DENSE_ATTN_K);
-    l->v = dense_matrix(c, i, DENSE_ATTN_V);
-    l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
-    l->router = dense_matrix(c, i, DENSE_ROUTER);
-    bind_experts(c, i);
-    if (c->hp.shared_inner > 0)
-        bind_shared(c, i);
-    l->in_forms = form_bit(&l->q) | form_bit(&l->k) | form_bit(&l->v);
-    l->mix_forms = form_bit(&l->out);
-    l->gate_forms |= form_bit(&l->router) | l->expert_forms;
-}
-
-static void bind_weights(struct core *c, float *vectors)
-{
-    uint32_t globals = c->hp.layers;
-    for (uint32_t i = 0; i < c->hp.layers; i++)
-        bind_layer(c, i, &vectors);
-    c->embedding = dense_matrix(c, globals, DENSE_TOKEN_EMBD);
-    c->output = model_entry_dense(c->model, globals, DENSE_OUTPUT) == ENTRY_NONE
-                    ? c->embedding
-                    : dense_matrix(c, globals, DENSE_OUTPUT);
-    c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, &vectors);
-    c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
-    c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, &vectors);
-    c->output_forms = form_bit(&c->output);
-}
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static int allocate_scratch(struct core *c, const struct core_config *config, struct error *error)
 {
@@ -196,9 +91,10 @@ struct core *core_create(const struct core_config *config, struct error *error)
         *c = (struct core){.magic = CORE_MAGIC, .model = config->model, .hp = *hp};
         c->layer = calloc(hp->layers, sizeof *c->layer);
         c->thread = calloc(config->threads, sizeof *c->thread);
-        vectors = malloc(vector_floats(config->model) * sizeof *vectors);
+        c->steps = calloc(2 * (size_t)hp->layers, sizeof *c->steps);
+        vectors = malloc(core_vector_floats(config->model) * sizeof *vectors);
     }
-    if (!c || !c->layer || !c->thread || !vectors) {
+    if (!c || !c->layer || !c->thread || !c->steps || !vectors) {
         error_set(error, ERR_NO_MEMORY, "out of memory (model core)");
         free(vectors);
         core_destroy(c);
@@ -211,8 +107,8 @@ struct core *core_create(const struct core_config *config, struct error *error)
     c->q_size = hp->heads * hp->head_size;
     c->kv_size = hp->kv_heads * hp->head_size;
     c->group = hp->heads / hp->kv_heads;
-    bind_weights(c, vectors);
-    bind_more_types(c, config);
+    core_bind(c, config, vectors);
+    make_steps(c);
     c->pool = NULL;
     if (allocate_scratch(c, config, error) == 0)
         c->pool = pool_create(config->threads, config->nice, error);
@@ -232,6 +128,7 @@ void core_destroy(struct core *c)
     if (c->layer)
         free((void *)(uintptr_t)c->layer[0].attn_norm); /* start of the allocation of all vectors */
     free(c->layer);
+    free(c->steps);
     free(c->thread);
     free(c->scratch);
     c->magic = 0;
@@ -295,10 +192,37 @@ static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        c->ops->row_to_f32(&c->embedding, c->tokens[r], core_x(c, r));
-        kernel_rope_table(c->step.position + r, c->hp.head_size, (double)c->hp.rope_theta,
+        c->ops->row_to_f32(&c->embedding, c->row[r].token, core_x(c, r));
+        kernel_rope_table(c->row[r].position, c->hp.head_size, (double)c->hp.rope_theta,
                           c->rope_factors, c->rope + (size_t)r * c->hp.head_size);
     }
+}
+
+/* The rows are in c->row. */
+static int run_pass(struct core *c, const struct core_sequence *sequences, uint32_t rows,
+                    struct error *error)
+{
+    c->sequences = sequences;
+    c->step = (struct expert_step){.sequence = sequences[c->row[0].sequence].sequence,
+                                   .position = c->row[0].position,
+                                   .rows = rows};
+    core_run_rows(c, rows, embed_rows);
+    for (uint32_t i = 0; i < c->step_count; i++) {
+        c->step.layer = c->steps[i].layer;
+        if (c->steps[i].run(c, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int core_pass(struct core *c, const struct core_pass *pass, struct error *error)
+{
+    OBJ_CHECK(c, CORE_MAGIC);
+    sl_assert(pass->rows >= 1 && pass->rows <= c->chunk);
+    for (uint32_t r = 0; r < pass->rows; r++)
+        sl_assert(pass->row[r].token < c->hp.vocab && pass->row[r].sequence < pass->sequence_count);
+    memcpy(c->row, pass->row, pass->rows * sizeof *c->row);
+    return run_pass(c, pass->sequences, pass->rows, error);
 }
 
 int core_forward(struct core *c, const struct core_sequence *sequence, const uint32_t *tokens,
@@ -306,27 +230,11 @@ int core_forward(struct core *c, const struct core_sequence *sequence, const uin
 {
     OBJ_CHECK(c, CORE_MAGIC);
     sl_assert(rows >= 1 && rows <= c->chunk);
-    for (uint32_t r = 0; r < rows; r++)
+    for (uint32_t r = 0; r < rows; r++) {
         sl_assert(tokens[r] < c->hp.vocab);
-    c->sequence = *sequence;
-    c->tokens = tokens;
-    c->step =
-        (struct expert_step){.sequence = sequence->sequence, .position = position, .rows = rows};
-    core_run_rows(c, rows, embed_rows);
-    for (c->step.layer = 0; c->step.layer < c->hp.layers; c->step.layer++) {
-        if (c->source.layer_starts)
-            c->source.layer_starts(c->source.self, &c->step);
-        if (c->source.layer_inputs)
-            c->source.layer_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
-        core_attention(c);
-        core_experts_gate(c);
-        if (c->source.gate_inputs)
-            c->source.gate_inputs(c->source.self, &c->step, form_floats(&c->in, 0),
-                                  c->in.stride[FORM_F32] / sizeof(float), c->hp.hidden);
-        if (core_experts(c, error) != 0)
-            return -1;
+        c->row[r] = (struct core_row){.position = position + r, .token = tokens[r]};
     }
-    return 0;
+    return run_pass(c, sequence, rows, error);
 }
 
 static void output_norm_rows(struct core *c)

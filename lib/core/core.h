@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model core: forward pass of a MoE model over a chunk of tokens of one sequence; decode is a
- * chunk of one. Architectures differ only in model_hparams and in the dense tensors that a model
+/* The model core: forward pass of a MoE model over rows: tokens, each of which names its sequence and
+ * position. The tokens of a prompt's chunk are rows, and so is the token of a decode step.
+ * Architectures differ only in model_hparams and in the dense tensors that a model
  * has. No processes, shared memory or messages: weights come through struct weights_source, the KV
  * cache through pointers.
  *
@@ -60,9 +61,27 @@ struct core_sequence {
     bool renormalise_skips; /* scale up the other weights by the share of skipped experts */
 };
 
-/* Runs `rows` tokens at positions position, position + 1, ... The KV rows before `position` must be
- * valid; rows position .. position + rows - 1 are written. On -1 the sequence may continue later
- * from the same position: nothing outside these KV rows was changed and no pin is left. */
+/* A token of a pass. */
+struct core_row {
+    uint32_t sequence; /* number in core_pass.sequences */
+    uint32_t position;
+    uint32_t token;
+};
+
+struct core_pass {
+    const struct core_sequence *sequences; /* borrowed during the pass */
+    uint32_t sequence_count;
+    const struct core_row *row; /* those of a sequence in order of their positions, without a gap */
+    uint32_t rows;              /* 1 .. core_chunk() */
+};
+
+/* Computes the rows of a pass. The KV rows of a sequence before its first position here must be
+ * valid; those of the positions of the pass are written. Experts are requested and billed for the
+ * first row's sequence. On -1 the sequences may continue later from the same positions: nothing
+ * outside these KV rows was changed and no pin is left. */
+int core_pass(struct core *core, const struct core_pass *pass, struct error *error);
+
+/* The same for one sequence: tokens at positions position, position + 1, ... */
 int core_forward(struct core *core, const struct core_sequence *sequence, const uint32_t *tokens,
                  uint32_t position, uint32_t rows, struct error *error);
 

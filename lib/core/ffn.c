@@ -139,7 +139,7 @@ static void sum_row(struct core *c, uint32_t row, uint32_t begin, uint32_t end)
     uint32_t k = c->hp.experts_used;
     const struct route *routes = c->routes + (size_t)row * k;
     const uint32_t *pair_of = c->pair_of + (size_t)row * k;
-    float scale = c->sequence.renormalise_skips ? skip_scale(c, routes) : 1.0f;
+    float scale = core_sequence_of(c, row)->renormalise_skips ? skip_scale(c, routes) : 1.0f;
     for (uint32_t rank = 0; rank < k; rank++) {
         if (c->items[routes[rank].expert].state == ITEM_SKIPPED)
             continue;

@@ -31,6 +31,16 @@ struct form_rows {
     uint8_t *base[FORM__COUNT];
 };
 
+/* Sets the length of a row: for another matrix of at most the length that the rows were made for. */
+static inline void form_rows_set(struct form_rows *f, uint32_t k)
+{
+    f->k = k;
+    for (int i = 0; i < FORM__COUNT; i++)
+        f->stride[i] = i == FORM_F32
+                           ? (size_t)k * sizeof(float)
+                           : kernel_activation_bytes(kernel_form_type((enum kernel_form)i), k);
+}
+
 static inline float *form_floats(const struct form_rows *f, uint32_t row)
 {
     return (float *)(void *)(f->base[FORM_F32] + row * f->stride[FORM_F32]);
@@ -49,15 +59,25 @@ static inline size_t form_stride(const struct form_rows *f, enum tensor_type typ
 
 struct core_layer {
     struct kernel_matrix q, k, v, out, router;
-    struct kernel_matrix shared_router,
-        shared[EXPERT__COUNT]; /* if the model has a shared expert */
+    struct kernel_matrix dense[EXPERT__COUNT]; /* of a layer without experts, or shared expert */
+    struct kernel_matrix shared_router;        /* data NULL: the shared expert has no gate */
     /* NULL: the model has none */
-    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias;
-    const float *q_scale, *k_scale, *v_scale, *out_scale, *shared_scale[EXPERT__COUNT];
+    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *router_bias;
+    const float *q_scale, *k_scale, *v_scale, *out_scale, *dense_scale[EXPERT__COUNT];
     const float *expert_scales[EXPERT__COUNT];      /* [expert] */
+    struct model_router routing;                    /* rule of the router */
     uint32_t in_forms, mix_forms;                   /* bit per enum kernel_form */
     uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
-    uint32_t shared_forms;                          /* down of the shared expert */
+    uint32_t dense_forms;                           /* down of `dense` */
+};
+
+/* A step computes one part of a layer for the rows of a pass and adds it to the residual stream.
+ * -1 with *error: the pass ends. */
+typedef int step_fn(struct core *c, struct error *error);
+
+struct core_step {
+    step_fn *run;
+    uint32_t layer;
 };
 
 struct expert_job { /* an expert in the current batch */
@@ -69,7 +89,7 @@ struct expert_job { /* an expert in the current batch */
 
 struct core_thread { /* per-thread scratch */
     struct form_rows gather, inner;
-    float *router; /* experts floats */
+    float *router; /* scratch of routing, then a row of logits */
 };
 
 struct core {
@@ -85,14 +105,16 @@ struct core {
     uint64_t expert_slot_bytes[MODEL_LAYERS_MAX]; /* the largest of each layer */
 
     struct core_layer *layer;
+    struct core_step *steps; /* of a pass, in order; two per layer */
+    uint32_t step_count;
     struct kernel_matrix embedding, output;
     const float *output_norm, *rope_factors, *output_scale; /* the last two: usually NULL */
     uint32_t output_forms;
 
     /* one forward pass */
-    struct core_sequence sequence;
+    const struct core_sequence *sequences;
+    struct core_row *row;    /* [chunk]; scratch */
     struct expert_step step; /* step.layer: the current layer */
-    const uint32_t *tokens;
     uint32_t output_row, output_count;
     const uint32_t *targets;
     float *scores;
@@ -104,7 +126,7 @@ struct core {
     struct form_rows in;  /* [chunk] normalised input of attention, then of router and experts */
     struct form_rows mix; /* [chunk] output of attention */
     float *q, *k, *v;     /* [chunk][heads] */
-    float *y;             /* [chunk][hidden] output of attention, of the shared expert */
+    float *y;             /* [chunk][hidden] output of attention, of the dense network */
     float *rope;          /* [chunk][head_size] cos and sin */
     float *router_logits; /* [chunk][experts] */
     struct route *routes; /* [chunk][top_k] */
@@ -126,15 +148,19 @@ struct core {
     struct route *predicted; /* [chunk][top_k] experts of the next layer */
     float *logits;           /* [output_rows][vocab] */
     struct form_rows last;   /* [output_rows] normalised rows before the output matrix */
-    struct form_rows shared; /* [<= GATHER_ROWS] inner rows of the shared expert */
-    float *shared_up;        /* [<= GATHER_ROWS][shared_inner] */
-    float *shared_weight;    /* [<= GATHER_ROWS] sigmoid of its gate */
-    uint32_t shared_first, shared_rows;
+    struct form_rows dense;  /* [<= GATHER_ROWS] inner rows of the dense network */
+    float *dense_up;         /* [<= GATHER_ROWS][its inner size] */
+    float *shared_weight;    /* [<= GATHER_ROWS] sigmoid of the shared expert's gate */
+    uint32_t dense_first, dense_rows;
     struct core_thread *thread; /* [threads] */
 };
 
 /* scratch.c: size for `chunk` rows; with base != NULL also sets the pointers. */
 size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base);
+
+/* bind.c: all weights; `vectors` has core_vector_floats() and belongs to the core afterwards. */
+void core_bind(struct core *c, const struct core_config *config, float *vectors);
+size_t core_vector_floats(const struct model_index *model);
 
 /* core.c: computes the integer forms in `forms` of a row from its floats. */
 void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t row, uint32_t forms);
@@ -157,18 +183,35 @@ void core_product(const struct core *c, const struct kernel_matrix *w, const flo
 void core_attention(struct core *c);                   /* attention.c */
 int core_experts(struct core *c, struct error *error); /* experts.c */
 void core_experts_gate(struct core *c);                /* router.c */
+void core_ffn_norm(struct core *c, uint32_t row);      /* router.c: input of the second part */
 /* Masked decode, after a chosen expert was LOST: routes again. */
 void core_route_again(struct core *c);
-void core_publish_next(struct core *c); /* router.c */
-void core_shared_expert(struct core *c);
-void core_compute_jobs(struct core *c); /* ffn.c */
-void core_sum_ranks(struct core *c);    /* ffn.c */
+void core_publish_next(struct core *c);  /* router.c */
+void core_shared_expert(struct core *c); /* dense.c: nothing in a layer without one */
+void core_dense_layer(struct core *c);   /* dense.c: norm and network of a layer without experts */
+void core_compute_jobs(struct core *c);  /* ffn.c */
+void core_sum_ranks(struct core *c);     /* ffn.c */
 
 /* Progress report in loops over rows or experts of a chunk. */
 static inline void core_alive(const struct core *c, uint32_t part)
 {
     if (part == 0 && c->step.rows > 1 && c->source.alive)
         c->source.alive(c->source.self);
+}
+
+static inline const struct core_sequence *core_sequence_of(const struct core *c, uint32_t row)
+{
+    return &c->sequences[c->row[row].sequence];
+}
+
+/* Number of rows from `row` on, at most `most`, that are consecutive positions of one sequence. */
+static inline uint32_t core_run_of(const struct core *c, uint32_t row, uint32_t most)
+{
+    uint32_t n = 1;
+    while (n < most && c->row[row + n].sequence == c->row[row].sequence &&
+           c->row[row + n].position == c->row[row].position + n)
+        n++;
+    return n;
 }
 
 static inline struct core_layer *core_layer_now(struct core *c)

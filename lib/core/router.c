@@ -9,7 +9,7 @@
 
 #include "lib/model/limits.h"
 
-static void gate_row(struct core *c, uint32_t r)
+void core_ffn_norm(struct core *c, uint32_t r)
 {
     struct core_layer *l = core_layer_now(c);
     c->ops->rms_norm(core_x(c, r), l->ffn_norm, c->hp.hidden, c->hp.rms_eps,
@@ -27,9 +27,8 @@ static void router_columns(struct core *c, const struct kernel_matrix *w, uint32
 
 static void route_row(struct core *c, uint32_t r, uint32_t thread)
 {
-    routing_exact(c->router_logits + (size_t)r * c->hp.experts, c->hp.experts, c->hp.experts_used,
-                  c->hp.norm_top_k != 0, c->thread[thread].router,
-                  c->routes + (size_t)r * c->hp.experts_used);
+    routing_exact(&core_layer_now(c)->routing, c->router_logits + (size_t)r * c->hp.experts,
+                  c->thread[thread].router, c->routes + (size_t)r * c->hp.experts_used);
 }
 
 /* Norm and routing of a row by one thread, without a barrier between them. */
@@ -40,7 +39,7 @@ static void gate_and_route_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++)
-        gate_row(c, r);
+        core_ffn_norm(c, r);
     if (begin < end)
         c->ops->matmul(w, 0, w->n, form_row(&c->in, w->type, begin), form_stride(&c->in, w->type),
                        end - begin, c->router_logits + (size_t)begin * w->n, w->n);
@@ -71,8 +70,10 @@ static float norm_of(const float *x, uint32_t n)
 static void add_importance(struct core *c, uint32_t r)
 {
     struct route choice[MODEL_TOP_K_MAX];
-    routing_exact(c->router_logits + (size_t)r * c->hp.experts, c->hp.experts, c->hp.experts_used,
-                  false, c->thread[0].router, choice);
+    struct model_router probabilities = core_layer_now(c)->routing;
+    probabilities.normalise = false;
+    routing_exact(&probabilities, c->router_logits + (size_t)r * c->hp.experts, c->thread[0].router,
+                  choice);
     float norm = norm_of(form_floats(&c->in, r), c->hp.hidden);
     for (uint32_t k = 0; k < c->hp.experts_used; k++)
         c->importance[choice[k].expert] += norm * choice[k].weight;
@@ -82,8 +83,8 @@ static void route_masked(struct core *c, uint32_t r)
 {
     uint32_t k = c->hp.experts_used;
     uint32_t n =
-        routing_masked(c->router_logits + (size_t)r * c->hp.experts, c->allowed, c->hp.experts, k,
-                       c->hp.norm_top_k != 0, c->thread[0].router, c->routes + (size_t)r * k);
+        routing_masked(&core_layer_now(c)->routing, c->router_logits + (size_t)r * c->hp.experts,
+                       c->allowed, c->thread[0].router, c->routes + (size_t)r * k);
     sl_assert(n == k); /* the source allows at least top-k experts */
 }
 
@@ -115,7 +116,7 @@ void core_experts_gate(struct core *c)
         core_run_rows(c, c->step.rows, gate_and_route_rows);
     } else {
         const struct kernel_matrix *w = &core_layer_now(c)->router;
-        gate_row(c, 0);
+        core_ffn_norm(c, 0);
         if (c->source.gate_input)
             c->source.gate_input(c->source.self, &c->step, form_floats(&c->in, 0), c->hp.hidden);
         if ((uint64_t)w->n * w->k <= SERIAL_WORK)
@@ -137,13 +138,14 @@ static void forecast_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
     const struct kernel_matrix *w = &c->layer[c->step.layer + 1].router;
+    struct model_router routing = c->layer[c->step.layer + 1].routing;
     uint32_t begin, end, k = c->hp.experts_used;
+    routing.normalise = true;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        float *logits = c->thread[thread].router + c->hp.experts; /* after routing's scratch */
+        float *logits = c->thread[thread].router + ROUTING_SCRATCH(w->n);
         router_columns(c, w, r, 0, w->n, logits);
-        routing_exact(logits, w->n, k, true, c->thread[thread].router,
-                      c->predicted + (size_t)r * k);
+        routing_exact(&routing, logits, c->thread[thread].router, c->predicted + (size_t)r * k);
     }
 }
 
@@ -164,7 +166,8 @@ static void count_row(struct core *c, const struct route *routes)
 
 void core_publish_next(struct core *c)
 {
-    if (c->step.rows == 1 || !c->source.next_counts || c->step.layer + 1 >= c->hp.layers)
+    if (c->step.rows == 1 || !c->source.next_counts || c->step.layer + 1 >= c->hp.layers ||
+        !model_layer_has_experts(c->model, c->step.layer + 1))
         return;
     core_run_rows(c, c->step.rows, forecast_rows);
     memset(c->next_counts, 0, 2 * c->hp.experts * sizeof *c->next_counts);

@@ -18,13 +18,9 @@ static void *cut(struct cutter *m, size_t count, size_t bytes)
 static void cut_forms(struct cutter *m, struct form_rows *f, uint32_t forms, uint32_t rows,
                       uint32_t k)
 {
-    f->k = k;
-    for (int i = 0; i < FORM__COUNT; i++) {
-        f->stride[i] = i == FORM_F32
-                           ? (size_t)k * sizeof(float)
-                           : kernel_activation_bytes(kernel_form_type((enum kernel_form)i), k);
+    form_rows_set(f, k);
+    for (int i = 0; i < FORM__COUNT; i++)
         f->base[i] = forms & (1u << i) ? cut(m, rows, f->stride[i]) : NULL;
-    }
 }
 
 /* Several rows of logits at once are needed only to score a prompt: a quarter of a megabyte, or a
@@ -38,20 +34,20 @@ static uint32_t output_rows_for(uint32_t vocab, uint32_t chunk)
 
 /* The forms needed, over all layers. */
 struct forms_wanted {
-    uint32_t in, mix, last, gather, inner, shared;
+    uint32_t in, mix, last, gather, inner, dense;
 };
 
 static struct forms_wanted forms_of(const struct core *c)
 {
     const uint32_t floats = 1u << FORM_F32;
     struct forms_wanted w = {
-        .in = floats, .mix = floats, .last = floats | c->output_forms, .shared = floats};
+        .in = floats, .mix = floats, .last = floats | c->output_forms, .dense = floats};
     for (uint32_t i = 0; i < c->hp.layers; i++) {
         const struct core_layer *l = &c->layer[i];
         w.in |= l->in_forms | l->gate_forms;
         w.mix |= l->mix_forms;
         w.gather |= l->expert_forms;
-        w.shared |= l->shared_forms;
+        w.dense |= l->dense_forms;
         w.inner |=
             l->inner_forms & ~floats; /* floats: read in place, where gate and up wrote them */
     }
@@ -80,13 +76,16 @@ static void cut_experts(struct core *c, struct cutter *m, uint32_t chunk)
     c->predicted = cut(m, pairs, sizeof *c->predicted);
 }
 
-static void cut_shared(struct core *c, struct cutter *m, uint32_t chunk, uint32_t forms)
+/* One network is computed at a time: the largest decides. */
+static void cut_dense(struct core *c, struct cutter *m, uint32_t chunk, uint32_t forms)
 {
     uint32_t rows = chunk < GATHER_ROWS ? chunk : GATHER_ROWS;
-    if (c->hp.shared_inner == 0)
+    uint32_t inner =
+        c->hp.shared_inner > c->hp.dense_inner ? c->hp.shared_inner : c->hp.dense_inner;
+    if (inner == 0)
         return;
-    cut_forms(m, &c->shared, forms, rows, c->hp.shared_inner);
-    c->shared_up = cut(m, (size_t)rows * c->hp.shared_inner, sizeof(float));
+    cut_forms(m, &c->dense, forms, rows, inner);
+    c->dense_up = cut(m, (size_t)rows * inner, sizeof(float));
     c->shared_weight = cut(m, rows, sizeof(float));
 }
 
@@ -95,6 +94,7 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
     const struct model_hparams *hp = &c->hp;
     struct cutter m = {.base = base};
     struct forms_wanted want = forms_of(c);
+    c->row = cut(&m, chunk, sizeof *c->row);
     c->x = cut(&m, (size_t)chunk * hp->hidden, sizeof(float));
     cut_forms(&m, &c->in, want.in, chunk, hp->hidden);
     cut_forms(&m, &c->mix, want.mix, chunk, c->q_size);
@@ -105,8 +105,8 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
     c->router_logits = cut(&m, (size_t)chunk * hp->experts, sizeof(float));
     c->routes = cut(&m, (size_t)chunk * hp->experts_used, sizeof *c->routes);
     cut_experts(c, &m, chunk);
-    c->y = c->pair_out; /* attention and the shared expert end before experts begin */
-    cut_shared(c, &m, chunk, want.shared);
+    c->y = c->pair_out; /* attention and the dense network end before experts begin */
+    cut_dense(c, &m, chunk, want.dense);
     c->output_rows = output_rows_for(hp->vocab, chunk);
     c->logits = cut(&m, (size_t)c->output_rows * hp->vocab, sizeof(float));
     cut_forms(&m, &c->last, want.last, c->output_rows, hp->hidden);
@@ -115,7 +115,7 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
         uint32_t rows = chunk < GATHER_ROWS ? chunk : GATHER_ROWS;
         cut_forms(&m, &thread->gather, want.gather, rows, hp->hidden);
         cut_forms(&m, &thread->inner, want.inner, rows, hp->expert_inner);
-        thread->router = cut(&m, (size_t)hp->experts * 2, sizeof(float));
+        thread->router = cut(&m, ROUTING_SCRATCH(hp->experts) + hp->experts, sizeof(float));
     }
     return (m.at + 63) / 64 * 64;
 }

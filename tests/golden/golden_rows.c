@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Row invariance: on each instruction set, every KV row and logit is bit-identical for any number
- * of threads and any chunk size. This makes text independent of budget, threads, chunking and
+ * of threads, any chunk size and any other rows of the pass. This makes text independent of budget, threads, chunking and
  * restarts. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +53,46 @@ static struct result result_new(const struct model_hparams *hp)
     return r;
 }
 
+/* Two sequences in each pass, their rows mixed: bit-identical to each of them alone. */
+static void check_two(struct image *image, const char *path, const struct kernel_ops *ops,
+                      const uint32_t *tokens, const struct result *alone)
+{
+    uint32_t vocab = image->model->hparams.vocab, backwards[TOKENS];
+    const uint32_t *text[2] = {tokens, backwards};
+    size_t bytes = vocab * sizeof(float);
+    struct result reverse = result_new(&image->model->hparams);
+    struct image second;
+    for (uint32_t i = 0; i < TOKENS; i++)
+        backwards[i] = tokens[TOKENS - 1 - i];
+    run(image, ops, 1, 1, backwards, &reverse);
+    image_open(&second, path, CONTEXT);
+    struct core *core = image_core(image, ops, 2, 9);
+    struct core_sequence sequences[2] = {image_sequence(image), image_sequence(&second)};
+    const float *want[2] = {alone->logits, reverse.logits};
+    uint32_t at[2] = {0, 0}, wrong = 0;
+    struct error error;
+    while (at[0] < TOKENS) {
+        struct core_row row[9];
+        uint32_t n = 0; /* of the first sequence two rows, then of the other one, and so on */
+        for (uint32_t i = 0; i < 9; i++) {
+            uint32_t s = i % 3 == 2;
+            if (at[s] < TOKENS)
+                row[n++] = (struct core_row){s, at[s], text[s][at[s]]}, at[s]++;
+        }
+        struct core_pass pass = {sequences, 2, row, n};
+        sl_assert(core_pass(core, &pass, &error) == 0);
+        for (uint32_t r = 0; r < n; r++)
+            wrong += memcmp(core_output(core, r, 1),
+                            want[row[r].sequence] + (size_t)row[r].position * vocab, bytes) != 0;
+    }
+    golden_check(wrong == 0 && at[1] > TOKENS / 3, "%s %s: %u rows of two sequences differ", path,
+                 ops->name, wrong);
+    core_destroy(core);
+    image_close(&second);
+    free(reverse.logits);
+    free(reverse.kv);
+}
+
 static void check_file(const char *path, const uint32_t *tokens)
 {
     static const uint32_t cases[][2] = {/* threads, chunk */
@@ -77,6 +117,7 @@ static void check_file(const char *path, const uint32_t *tokens)
                 memcmp(first.kv, other.kv, 2 * hp->layers * first.kv_layer * sizeof *first.kv) == 0,
                 "%s %s: KV rows with %u threads, chunk %u", path, ops->name, threads, chunk);
         }
+        check_two(&image, path, ops, tokens, &first);
     }
     free(first.logits);
     free(first.kv);

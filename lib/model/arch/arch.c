@@ -101,6 +101,17 @@ static const struct rejected_row {
 #include "lib/model/arch/arch.tbl.h"
 };
 
+enum which { WHICH_LEADING, WHICH_ALL };
+
+static const struct layers_row {
+    enum arch_id arch;
+    enum which which;
+    struct layer_parts parts;
+} layers_rows[] = {
+#define ARCH_LAYERS(id, which, mixer, ffn) {ARCH_##id, WHICH_##which, {MIXER_##mixer, FFN_##ffn}},
+#include "lib/model/arch/arch.tbl.h"
+};
+
 static const struct {
     enum arch_id arch;
     const char *name;
@@ -112,9 +123,10 @@ static const struct {
 static const struct {
     const char *name;
     bool global;
+    enum layer_part part;
 } role_names[] = {
-#define GLOBAL(role, name) [DENSE_##role] = {name, true},
-#define LAYER(role, name)  [DENSE_##role] = {name, false},
+#define GLOBAL(role, name)      [DENSE_##role] = {name, true, PART_EVERY},
+#define LAYER(role, part, name) [DENSE_##role] = {name, false, PART_##part},
     DENSE_ROLES(GLOBAL, LAYER)
 #undef GLOBAL
 #undef LAYER
@@ -138,6 +150,28 @@ bool arch_role_is_global(enum dense_role role)
 {
     sl_assert((unsigned)role < DENSE__COUNT);
     return role_names[role].global;
+}
+
+struct layer_parts arch_layer_parts(enum arch_id arch, const struct model_hparams *h,
+                                    uint32_t layer)
+{
+    for (size_t i = 0; i < ARRAY_LEN(layers_rows); i++)
+        if (layers_rows[i].arch == arch &&
+            (layers_rows[i].which == WHICH_ALL || layer < h->dense_layers))
+            return layers_rows[i].parts;
+    sl_panic("layer %u of %s is in no table", layer, arch_name(arch));
+}
+
+bool arch_layer_has(struct layer_parts parts, enum dense_role role)
+{
+    sl_assert((unsigned)role < DENSE__COUNT);
+    switch (role_names[role].part) {
+    case PART_EVERY: return true;
+    case PART_ATTENTION: return parts.mixer == MIXER_ATTENTION;
+    case PART_DENSE: return parts.ffn == FFN_DENSE;
+    case PART_EXPERTS: return parts.ffn == FFN_EXPERTS;
+    }
+    sl_panic("part %d is in no table", (int)role_names[role].part);
 }
 
 static uint32_t *uint_at(struct model_hparams *h, size_t offset)
@@ -393,6 +427,7 @@ uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim)
     case ARCH_DIM_INNER: return h->expert_inner;
     case ARCH_DIM_INNER_TWICE: return 2 * (uint64_t)h->expert_inner;
     case ARCH_DIM_SHARED: return h->shared_inner;
+    case ARCH_DIM_DENSE: return h->dense_inner;
     }
     sl_panic("dimension %d is in no table", (int)dim);
 }
@@ -477,6 +512,11 @@ int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
             return error_set(error, ERR_BAD_INPUT,
                              "tensor %s is beyond the last of %" PRIu32 " layers", t->name,
                              h->layers);
+        struct layer_parts parts = arch_layer_parts(arch, h, global ? 0 : layer);
+        if (expert ? parts.ffn != FFN_EXPERTS : !global && !arch_layer_has(parts, d->role))
+            return error_set(error, ERR_BAD_INPUT,
+                             "tensor %s: layer %" PRIu32 " of this model has no such part", t->name,
+                             layer);
         *location =
             (struct arch_location){expert, false, expert ? e->matrix : (uint32_t)d->role, layer};
         if (expert)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "lib/model/limits.h"
+#include "lib/model/router.h"
 
 /* Hyper-parameters after validation; every field is in the range given in arch.tbl.h. */
 struct model_hparams {
@@ -29,8 +30,27 @@ struct model_hparams {
     uint32_t tied_output;  /* 1: output matrix is the token embedding */
     uint32_t rope_kind;    /* enum rope_kind */
     uint32_t shared_inner; /* inner size of the shared expert, which every token uses; 0: none */
+    uint32_t dense_layers; /* leading layers without experts */
+    uint32_t dense_inner;  /* inner size of the feed-forward part of layers without experts */
+    uint32_t gating;       /* enum router_gating */
+    uint32_t groups;       /* of experts, of which a token uses groups_used; below 2: none */
+    uint32_t groups_used;
+    float expert_scale; /* factor of the gate weights; 0: none */
     uint32_t reserved[4];
 };
+
+/* The router of a layer with that bias (NULL: none). */
+static inline struct model_router model_router_of(const struct model_hparams *h, const float *bias)
+{
+    return (struct model_router){.experts = h->experts,
+                                 .top_k = h->experts_used,
+                                 .gating = h->gating,
+                                 .normalise = h->norm_top_k != 0,
+                                 .scale = h->expert_scale,
+                                 .groups = h->groups,
+                                 .groups_used = h->groups_used,
+                                 .bias = bias};
+}
 
 #define MODEL_KV_TILE 64 /* positions that lie together: keys and values are in whole tiles */
 
@@ -70,46 +90,72 @@ enum rope_kind {
     ROPE_PAIRS,  /* 2i and 2i + 1 */
 };
 
+/* A layer is a mixer, which combines positions, and then a feed-forward part. Which layer has which:
+ * ARCH_LAYERS in arch.tbl.h. */
+enum layer_mixer { MIXER_ATTENTION, MIXER__COUNT };
+enum layer_ffn {
+    FFN_DENSE,   /* one network for all tokens */
+    FFN_EXPERTS, /* router and experts, with a shared expert if the layer has its tensors */
+    FFN__COUNT
+};
+
+struct layer_parts {
+    uint8_t mixer; /* enum layer_mixer */
+    uint8_t ffn;   /* enum layer_ffn */
+};
+
+/* The part of a layer that a dense tensor belongs to; other layers must not have it. */
+enum layer_part { PART_EVERY, PART_ATTENTION, PART_DENSE, PART_EXPERTS };
+
 /* Roles of dense tensors: one row per tensor that the engine uses.
- * DENSE_GLOBAL(role, name)  DENSE_LAYER(role, name with %u)
+ * G(role, name) of the model  L(role, part, name with %u) of a layer
  * The scales of matrices are dense, also those of experts: one number per matrix. */
 #define DENSE_ROLES(G, L)                                                                          \
     G(TOKEN_EMBD, "token_embd.weight")                                                             \
     G(OUTPUT_NORM, "output_norm.weight")                                                           \
     G(OUTPUT, "output.weight")                                                                     \
-    L(ATTN_NORM, "blk.%u.attn_norm.weight")                                                        \
-    L(ATTN_Q, "blk.%u.attn_q.weight")                                                              \
-    L(ATTN_K, "blk.%u.attn_k.weight")                                                              \
-    L(ATTN_V, "blk.%u.attn_v.weight")                                                              \
-    L(ATTN_Q_NORM, "blk.%u.attn_q_norm.weight")                                                    \
-    L(ATTN_K_NORM, "blk.%u.attn_k_norm.weight")                                                    \
-    L(ATTN_OUT, "blk.%u.attn_output.weight")                                                       \
-    L(FFN_NORM, "blk.%u.ffn_norm.weight")                                                          \
-    L(ROUTER, "blk.%u.ffn_gate_inp.weight")                                                        \
-    L(ATTN_Q_BIAS, "blk.%u.attn_q.bias")                                                           \
-    L(ATTN_K_BIAS, "blk.%u.attn_k.bias")                                                           \
-    L(ATTN_V_BIAS, "blk.%u.attn_v.bias")                                                           \
-    L(SHARED_ROUTER, "blk.%u.ffn_gate_inp_shexp.weight")                                           \
-    L(SHARED_GATE, "blk.%u.ffn_gate_shexp.weight")                                                 \
-    L(SHARED_UP, "blk.%u.ffn_up_shexp.weight")                                                     \
-    L(SHARED_DOWN, "blk.%u.ffn_down_shexp.weight")                                                 \
+    L(ATTN_NORM, EVERY, "blk.%u.attn_norm.weight")                                                 \
+    L(ATTN_Q, ATTENTION, "blk.%u.attn_q.weight")                                                   \
+    L(ATTN_K, ATTENTION, "blk.%u.attn_k.weight")                                                   \
+    L(ATTN_V, ATTENTION, "blk.%u.attn_v.weight")                                                   \
+    L(ATTN_Q_NORM, ATTENTION, "blk.%u.attn_q_norm.weight")                                         \
+    L(ATTN_K_NORM, ATTENTION, "blk.%u.attn_k_norm.weight")                                         \
+    L(ATTN_OUT, ATTENTION, "blk.%u.attn_output.weight")                                            \
+    L(FFN_NORM, EVERY, "blk.%u.ffn_norm.weight")                                                   \
+    L(ROUTER, EXPERTS, "blk.%u.ffn_gate_inp.weight")                                               \
+    L(ROUTER_BIAS, EXPERTS, "blk.%u.exp_probs_b.bias")                                             \
+    L(ATTN_Q_BIAS, ATTENTION, "blk.%u.attn_q.bias")                                                \
+    L(ATTN_K_BIAS, ATTENTION, "blk.%u.attn_k.bias")                                                \
+    L(ATTN_V_BIAS, ATTENTION, "blk.%u.attn_v.bias")                                                \
+    L(FFN_GATE, DENSE, "blk.%u.ffn_gate.weight")                                                   \
+    L(FFN_UP, DENSE, "blk.%u.ffn_up.weight")                                                       \
+    L(FFN_DOWN, DENSE, "blk.%u.ffn_down.weight")                                                   \
+    L(SHARED_ROUTER, EXPERTS, "blk.%u.ffn_gate_inp_shexp.weight")                                  \
+    L(SHARED_GATE, EXPERTS, "blk.%u.ffn_gate_shexp.weight")                                        \
+    L(SHARED_UP, EXPERTS, "blk.%u.ffn_up_shexp.weight")                                            \
+    L(SHARED_DOWN, EXPERTS, "blk.%u.ffn_down_shexp.weight")                                        \
     G(ROPE_FREQS, "rope_freqs.weight")                                                             \
     G(OUTPUT_SCALE, "output.scale")                                                                \
-    L(ATTN_Q_SCALE, "blk.%u.attn_q.scale")                                                         \
-    L(ATTN_K_SCALE, "blk.%u.attn_k.scale")                                                         \
-    L(ATTN_V_SCALE, "blk.%u.attn_v.scale")                                                         \
-    L(ATTN_OUT_SCALE, "blk.%u.attn_output.scale")                                                  \
-    L(SHARED_GATE_SCALE, "blk.%u.ffn_gate_shexp.scale")                                            \
-    L(SHARED_UP_SCALE, "blk.%u.ffn_up_shexp.scale")                                                \
-    L(SHARED_DOWN_SCALE, "blk.%u.ffn_down_shexp.scale")                                            \
-    L(EXPERT_GATE_SCALES, "blk.%u.ffn_gate_exps.scale")                                            \
-    L(EXPERT_UP_SCALES, "blk.%u.ffn_up_exps.scale")                                                \
-    L(EXPERT_DOWN_SCALES, "blk.%u.ffn_down_exps.scale")
+    L(ATTN_Q_SCALE, ATTENTION, "blk.%u.attn_q.scale")                                              \
+    L(ATTN_K_SCALE, ATTENTION, "blk.%u.attn_k.scale")                                              \
+    L(ATTN_V_SCALE, ATTENTION, "blk.%u.attn_v.scale")                                              \
+    L(ATTN_OUT_SCALE, ATTENTION, "blk.%u.attn_output.scale")                                       \
+    L(FFN_GATE_SCALE, DENSE, "blk.%u.ffn_gate.scale")                                              \
+    L(FFN_UP_SCALE, DENSE, "blk.%u.ffn_up.scale")                                                  \
+    L(FFN_DOWN_SCALE, DENSE, "blk.%u.ffn_down.scale")                                              \
+    L(SHARED_GATE_SCALE, EXPERTS, "blk.%u.ffn_gate_shexp.scale")                                   \
+    L(SHARED_UP_SCALE, EXPERTS, "blk.%u.ffn_up_shexp.scale")                                       \
+    L(SHARED_DOWN_SCALE, EXPERTS, "blk.%u.ffn_down_shexp.scale")                                   \
+    L(EXPERT_GATE_SCALES, EXPERTS, "blk.%u.ffn_gate_exps.scale")                                   \
+    L(EXPERT_UP_SCALES, EXPERTS, "blk.%u.ffn_up_exps.scale")                                       \
+    L(EXPERT_DOWN_SCALES, EXPERTS, "blk.%u.ffn_down_exps.scale")
 
 enum dense_role {
-#define R(role, name) DENSE_##role,
-    DENSE_ROLES(R, R)
-#undef R
+#define GLOBAL(role, name)      DENSE_##role,
+#define LAYER(role, part, name) DENSE_##role,
+    DENSE_ROLES(GLOBAL, LAYER)
+#undef GLOBAL
+#undef LAYER
         DENSE__COUNT
 };
 

@@ -16,8 +16,11 @@
  *     the same for a float key
  * ARCH_ONLY_TEXT(ID, key, text)
  *     string key that must have this value if present
+ * ARCH_LAYERS(ID, which, mixer, ffn)
+ *     what these layers consist of (arch.h); which: LEADING (the first dense_layers), or ALL others.
+ *     The first row that fits a layer counts
  * ARCH_DENSE(ID, role, storage, presence, ne0, ne1)
- *     tensor of a role of arch.h
+ *     tensor of a role of arch.h; required in, and restricted to, the layers that have its part
  * ARCH_EXPERT(ID, matrix, name, ne0, ne1)
  *     3-D tensor of all experts of a layer; ne2 is EXPERTS
  * ARCH_JOINED(ID, matrix, name, ne0, ne1)
@@ -53,6 +56,9 @@
 #ifndef ARCH_ONLY_TEXT
 #define ARCH_ONLY_TEXT(id, key, text)
 #endif
+#ifndef ARCH_LAYERS
+#define ARCH_LAYERS(id, which, mixer, ffn)
+#endif
 #ifndef ARCH_DENSE
 #define ARCH_DENSE(id, role, storage, presence, ne0, ne1)
 #endif
@@ -69,9 +75,8 @@
 #define ARCH_UNUSED(id, name)
 #endif
 
-/* Common to all architectures: every layer is MoE, RMSNorm before attention and before the experts,
- * grouped-query attention with rotary embedding over the whole head, softmax over all experts
- * before the top-k, SwiGLU experts. */
+/* Common to all architectures: RMSNorm before attention and before the feed-forward part,
+ * grouped-query attention with rotary embedding, SwiGLU experts. */
 #define ARCH_COMMON(id)                                                                            \
     ARCH_UINT(id, layers, "block_count", 1, MODEL_LAYERS_MAX, REQUIRED)                            \
     ARCH_UINT(id, hidden, "embedding_length", 1, 65536, REQUIRED)                                  \
@@ -85,9 +90,6 @@
     ARCH_UINT(id, rope_dims, "rope.dimension_count", 2, 1024, DERIVED)                             \
     ARCH_FLOAT(id, rms_eps, "attention.layer_norm_rms_epsilon", 1e-12, 0.1)                        \
     ARCH_FLOAT(id, rope_theta, "rope.freq_base", 1, 1e12)                                          \
-    ARCH_ONLY(id, "expert_group_count", 0)                                                         \
-    ARCH_ONLY(id, "expert_gating_func", 1) /* softmax */                                           \
-    ARCH_ONLY(id, "leading_dense_block_count", 0)                                                  \
     ARCH_ONLY(id, "attention.sliding_window", 0)                                                   \
     ARCH_ONLY_TEXT(id, "rope.scaling.type", "none")                                                \
     ARCH_ONLY_FLOAT(id, "rope.scaling.factor", 1)                                                  \
@@ -105,7 +107,6 @@
     ARCH_EXPERT(id, UP, "blk.%u.ffn_up_exps.weight", HIDDEN, INNER)                                \
     ARCH_EXPERT(id, DOWN, "blk.%u.ffn_down_exps.weight", INNER, HIDDEN)                            \
     ARCH_JOINED(id, GATE_UP, "blk.%u.ffn_gate_up_exps.weight", HIDDEN, INNER_TWICE)                \
-    ARCH_REJECTED(id, "blk.%u.ffn_gate.weight", "a layer without experts")                         \
     ARCH_SCALE(id, OUTPUT, "output", ONE)                                                          \
     ARCH_SCALE(id, ATTN_Q, "blk.%u.attn_q", ONE)                                                   \
     ARCH_SCALE(id, ATTN_K, "blk.%u.attn_k", ONE)                                                   \
@@ -123,11 +124,25 @@
     ARCH_DENSE(id, matrix##_SCALES, F32, OPTIONAL, ne, ONE)                                        \
     ARCH_UNUSED(id, name ".input_scale")
 
+/* Every layer has experts. */
+#define ARCH_ALL_EXPERTS(id)                                                                       \
+    ARCH_LAYERS(id, ALL, ATTENTION, EXPERTS)                                                       \
+    ARCH_ONLY(id, "leading_dense_block_count", 0)                                                  \
+    ARCH_REJECTED(id, "blk.%u.ffn_gate.weight", "a layer without experts")
+
+/* The router: softmax over all experts, then the top-k. */
+#define ARCH_SOFTMAX(id)                                                                           \
+    ARCH_CONST(id, gating, ROUTER_SOFTMAX)                                                         \
+    ARCH_ONLY(id, "expert_group_count", 0)                                                         \
+    ARCH_ONLY(id, "expert_gating_func", 1)
+
 #define OLD_EXPERTS "a tensor for each expert (a file of early 2024, to be converted again)"
 
 /* Qwen3-MoE: an RMSNorm on each q and k head; the K weights are renormalised. */
 ARCH(QWEN3MOE, "qwen3moe")
 ARCH_COMMON(QWEN3MOE)
+ARCH_ALL_EXPERTS(QWEN3MOE)
+ARCH_SOFTMAX(QWEN3MOE)
 ARCH_UINT(QWEN3MOE, expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED)
 ARCH_CONST(QWEN3MOE, norm_top_k, 1)
 ARCH_CONST(QWEN3MOE, qk_norm, QK_NORM_HEAD)
@@ -139,6 +154,8 @@ ARCH_DENSE(QWEN3MOE, ATTN_K_NORM, F32, REQUIRED, HEAD, ONE)
 /* OLMoE: an RMSNorm on the whole rows of q and k; the K weights are not renormalised. */
 ARCH(OLMOE, "olmoe")
 ARCH_COMMON(OLMOE)
+ARCH_ALL_EXPERTS(OLMOE)
+ARCH_SOFTMAX(OLMOE)
 ARCH_UINT(OLMOE, expert_inner, "feed_forward_length", 1, 65536, REQUIRED)
 ARCH_CONST(OLMOE, norm_top_k, 0)
 ARCH_CONST(OLMOE, qk_norm, QK_NORM_ROW)
@@ -152,6 +169,8 @@ ARCH_DENSE(OLMOE, ATTN_K_NORM, F32, REQUIRED, KV, ONE)
  * times the sigmoid of its own gate; the K weights are not renormalised. */
 ARCH(QWEN2MOE, "qwen2moe")
 ARCH_COMMON(QWEN2MOE)
+ARCH_ALL_EXPERTS(QWEN2MOE)
+ARCH_SOFTMAX(QWEN2MOE)
 ARCH_UINT(QWEN2MOE, expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED)
 ARCH_UINT(QWEN2MOE, shared_inner, "expert_shared_feed_forward_length", 1, 65536, REQUIRED)
 ARCH_CONST(QWEN2MOE, norm_top_k, 0)
@@ -174,6 +193,8 @@ ARCH_SCALE(QWEN2MOE, SHARED_DOWN, "blk.%u.ffn_down_shexp", ONE)
  * over the K largest logits. */
 ARCH(LLAMA, "llama")
 ARCH_COMMON(LLAMA)
+ARCH_ALL_EXPERTS(LLAMA)
+ARCH_SOFTMAX(LLAMA)
 ARCH_UINT(LLAMA, expert_inner, "feed_forward_length", 1, 65536, REQUIRED)
 ARCH_CONST(LLAMA, norm_top_k, 1)
 ARCH_CONST(LLAMA, rope_kind, ROPE_PAIRS)
@@ -188,6 +209,8 @@ ARCH_REJECTED(LLAMA, "blk.%u.ffn_down.%u.weight", OLD_EXPERTS)
 #undef ARCH_COMMON
 #undef ARCH_SCALE
 #undef ARCH_SCALES
+#undef ARCH_ALL_EXPERTS
+#undef ARCH_SOFTMAX
 #undef OLD_EXPERTS
 #undef ARCH
 #undef ARCH_UINT
@@ -196,6 +219,7 @@ ARCH_REJECTED(LLAMA, "blk.%u.ffn_down.%u.weight", OLD_EXPERTS)
 #undef ARCH_ONLY
 #undef ARCH_ONLY_FLOAT
 #undef ARCH_ONLY_TEXT
+#undef ARCH_LAYERS
 #undef ARCH_DENSE
 #undef ARCH_EXPERT
 #undef ARCH_JOINED

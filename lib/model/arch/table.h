@@ -27,7 +27,8 @@ enum arch_dim {
     ARCH_DIM_EXPERTS,
     ARCH_DIM_INNER,
     ARCH_DIM_INNER_TWICE,
-    ARCH_DIM_SHARED /* inner size of the shared expert */
+    ARCH_DIM_SHARED, /* inner size of the shared expert */
+    ARCH_DIM_DENSE   /* inner size of a layer without experts */
 };
 
 uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim);
@@ -62,6 +63,13 @@ struct arch_location {
 int arch_locate_tensor(enum arch_id arch, const struct model_hparams *hparams,
                        const struct model_tensor *tensor, struct arch_location *location,
                        struct error *error);
+
+/* What a layer consists of. */
+struct layer_parts arch_layer_parts(enum arch_id arch, const struct model_hparams *hparams,
+                                    uint32_t layer);
+
+/* True if a layer of these parts may have a tensor of that role. */
+bool arch_layer_has(struct layer_parts parts, enum dense_role role);
 
 /* True for the roles of global tensors (one per model instead of one per layer). */
 bool arch_role_is_global(enum dense_role role);

@@ -116,6 +116,8 @@ static int check_derived(const struct model_index *m, const struct index_derived
         return bad(error, "wrong totals");
     if (memcmp(m->dense_entry, d->dense_entry, sizeof m->dense_entry) != 0)
         return bad(error, "wrong table of dense entries");
+    if (memcmp(m->layer, d->layer, sizeof m->layer) != 0)
+        return bad(error, "wrong parts of a layer");
     const struct model_tensor *tensors = model_index_tensors(m);
     const struct model_entry *entries = model_index_entries(m);
     for (uint32_t i = 0; i < d->entry_count; i++) {

@@ -16,6 +16,7 @@ uint32_t index_layout_hash(void)
         AT(model_hparams, rms_eps),
         AT(model_hparams, tied_output),
         AT(model_hparams, shared_inner),
+        AT(model_hparams, dense_inner),
         sizeof(struct model_tensor),
         AT(model_tensor, type),
         AT(model_tensor, ne),
@@ -46,6 +47,8 @@ uint32_t index_layout_hash(void)
         AT(model_stripe, mirror),
         AT(model_index, dense_bytes),
         AT(model_index, dense_entry),
+        AT(model_index, layer),
+        sizeof(struct layer_parts),
 #undef AT
         DENSE__COUNT,
         EXPERT__COUNT,
@@ -142,12 +145,15 @@ static int check_complete(enum arch_id arch, const struct model_hparams *h, enum
     for (uint32_t layer = 0; layer <= h->layers; layer++) {
         for (uint32_t role = 0; role < DENSE__COUNT; role++) {
             struct arch_location location = {.role = role, .layer = layer};
-            if (arch_role_is_global((enum dense_role)role) == (layer == h->layers) &&
+            bool global = arch_role_is_global((enum dense_role)role);
+            if (global == (layer == h->layers) &&
+                (global || arch_layer_has(d->layer[layer], (enum dense_role)role)) &&
                 arch_role_required(arch, (enum dense_role)role) &&
                 d->dense_entry[layer][role] == ENTRY_NONE)
                 return missing(arch, &location, error);
         }
-        if (layer < h->layers && kind == INDEX_GGUF && check_experts(arch, layer, d, error))
+        if (layer < h->layers && kind == INDEX_GGUF && d->layer[layer].ffn == FFN_EXPERTS &&
+            check_experts(arch, layer, d, error))
             return -1;
     }
     return 0;
@@ -214,7 +220,7 @@ void index_entry(const struct index_derived *d, const struct model_hparams *h,
     e->kind = ENTRY_EXPERT;
     e->layer = (uint16_t)layer;
     e->expert = (uint16_t)expert;
-    for (uint32_t m = 0; m < EXPERT__COUNT; m++)
+    for (uint32_t m = 0; m < EXPERT__COUNT && d->layer[layer].ffn == FFN_EXPERTS; m++)
         add_matrix(d, h, tensors, m, e);
 }
 
@@ -225,6 +231,8 @@ int index_derive(enum arch_id arch, const struct model_hparams *h,
     memset(d, 0, sizeof *d);
     memset(d->dense_entry, 0xff, sizeof d->dense_entry); /* ENTRY_NONE */
     memset(d->expert_tensor, 0xff, sizeof d->expert_tensor);
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        d->layer[layer] = arch_layer_parts(arch, h, layer);
     if (locate_tensors(arch, h, tensors, tensor_count, kind, d, error) ||
         check_complete(arch, h, kind, d, error) || check_scales(arch, h, d, error))
         return -1;

@@ -21,6 +21,7 @@ struct index_derived {
     uint32_t dense_tensor[DENSE_MAX]; /* tensor index of each dense entry */
     struct arch_location dense_location[DENSE_MAX];
     uint32_t expert_tensor[MODEL_LAYERS_MAX][EXPERT_TENSORS];
+    struct layer_parts layer[MODEL_LAYERS_MAX];
 };
 
 /* The model file of a store has no expert tensors; other model files have all of them. */

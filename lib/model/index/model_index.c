@@ -129,6 +129,7 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
     m->hparams.tied_output = d->tied_output;
     copy_name(m->arch, sizeof m->arch, arch_name(arch), strlen(arch_name(arch)));
     memcpy(m->dense_entry, d->dense_entry, sizeof m->dense_entry);
+    memcpy(m->layer, d->layer, sizeof m->layer);
     memcpy((char *)m + m->tensors_offset, g->tensors, g->tensor_count * sizeof *g->tensors);
     struct model_entry *entries = (struct model_entry *)(void *)((char *)m + m->entries_offset);
     for (uint32_t i = 0; i < d->entry_count; i++)

@@ -14,9 +14,9 @@
  * Entry numbers are those of the directory: first the dense entries (model_entry_dense), then, for
  * each precision of the model (ascending enum precision), the experts ordered by layer, then
  * expert. That is a full grid: entry = precision_first[precision] + layer * experts + expert. A
- * GGUF file has only the native precision. A store may lack some experts at a precision. Such an
- * entry is *absent*: it is in the grid but has no extents, is never loaded, and
- * model_entry_expert_precision does not return it.
+ * GGUF file has only the native precision. A store may lack some experts at a precision, and layers
+ * without experts have none at any. Such an entry is *absent*: it is in the grid but has no extents,
+ * is never loaded, and model_entry_expert_precision does not return it.
  *
  * Striping: `parts` loaders read an entry in parts (model_entry_part). Entries of the model file
  * are divided evenly. For an entry of a store the division is fixed: one part per stripe file, all
@@ -122,6 +122,7 @@ struct model_index {
     uint64_t precision_slot_bytes[PRECISION__COUNT]; /* their slots */
     uint32_t dense_entry[MODEL_LAYERS_MAX + 1]
                         [DENSE__COUNT]; /* ENTRY_NONE: absent; row `layers`: global tensors */
+    struct layer_parts layer[MODEL_LAYERS_MAX]; /* what each layer consists of */
 };
 
 /* Parses and checks the GGUF file (v2, v3) open at fd, and returns a newly allocated index (caller
@@ -184,7 +185,14 @@ static inline uint32_t model_expert_precisions(const struct model_index *m, uint
     return mask;
 }
 
-/* Entry number of an expert at its best available precision; every expert has one. */
+/* True if the layer has a router and experts. */
+static inline bool model_layer_has_experts(const struct model_index *m, uint32_t layer)
+{
+    return m->layer[layer].ffn == FFN_EXPERTS;
+}
+
+/* Entry number of an expert at its best available precision; ENTRY_NONE only in a layer without
+ * experts. */
 static inline uint32_t model_entry_expert(const struct model_index *m, uint32_t layer,
                                           uint32_t expert)
 {

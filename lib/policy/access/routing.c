@@ -1,83 +1,160 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
 #include <math.h>
 
 #include "lib/base/assert.h"
 #include "lib/exact/elementary.h"
 #include "lib/policy/access/routing.h"
 
-#define TAKEN (-1.0f) /* in scratch: below every probability */
+#define TAKEN (-INFINITY) /* in scratch: below every value of an expert */
 
-/* Probabilities into scratch, summed in ascending order: the result for a row is bit-identical on
- * every call. */
-static void softmax(const float *logits, uint32_t experts, float *scratch)
+static bool usable(const bool *allowed, uint32_t expert)
+{
+    return !allowed || allowed[expert];
+}
+
+/* Probabilities into p, summed in ascending order: the result for a row is bit-identical on every
+ * call. Experts outside the set count as if their logit were -infinity: exactly 0. */
+static void softmax(const float *logits, const bool *allowed, uint32_t experts, float *p)
 {
     float top = -INFINITY, sum = 0;
     for (uint32_t i = 0; i < experts; i++)
-        top = logits[i] > top ? logits[i] : top;
+        top = usable(allowed, i) && logits[i] > top ? logits[i] : top;
     for (uint32_t i = 0; i < experts; i++) {
-        scratch[i] = (float)exact_exp((double)(logits[i] - top));
-        sum += scratch[i];
+        p[i] = usable(allowed, i) ? (float)exact_exp((double)(logits[i] - top)) : 0;
+        sum += p[i];
     }
     for (uint32_t i = 0; i < experts; i++)
-        scratch[i] /= sum;
+        p[i] /= sum;
 }
 
-/* The largest that is not taken; ties: lower index. NaN compares false with everything, so a
- * damaged row still yields distinct experts. */
-static uint32_t take_best(float *scratch, uint32_t experts)
+/* p of every expert; TAKEN outside the set, because a p may underflow to 0 within it, too. */
+static void probabilities(const struct model_router *r, const float *logits, const bool *allowed,
+                          float *p)
+{
+    switch ((enum router_gating)r->gating) {
+    case ROUTER_SOFTMAX: softmax(logits, allowed, r->experts, p); break;
+    case ROUTER_SIGMOID:
+        for (uint32_t i = 0; i < r->experts; i++)
+            p[i] = (float)(1.0 / (1.0 + exact_exp(-(double)logits[i])));
+        break;
+    case ROUTER_SOFTMAX_AFTER:
+        for (uint32_t i = 0; i < r->experts; i++)
+            p[i] = logits[i] < -FLT_MAX ? -FLT_MAX : logits[i];
+        break;
+    }
+    for (uint32_t i = 0; i < r->experts; i++)
+        p[i] = usable(allowed, i) ? p[i] : TAKEN;
+}
+
+static float score_of(const struct model_router *r, const float *p, uint32_t expert)
+{
+    return r->bias ? p[expert] + r->bias[expert] : p[expert];
+}
+
+/* The largest score of [begin, end) that is not taken; ties: lower index; UINT32_MAX: none. NaN
+ * compares false with everything, so a damaged row still yields distinct experts. */
+static uint32_t take_best(const struct model_router *r, const float *p, uint32_t begin,
+                          uint32_t end)
 {
     uint32_t best = UINT32_MAX;
-    for (uint32_t i = 0; i < experts; i++) {
-        if (scratch[i] == TAKEN)
+    float top = 0;
+    for (uint32_t i = begin; i < end; i++) {
+        if (p[i] == TAKEN)
             continue;
-        if (best == UINT32_MAX || scratch[i] > scratch[best])
+        float score = score_of(r, p, i);
+        if (best == UINT32_MAX || score > top) {
             best = i;
+            top = score;
+        }
     }
     return best;
 }
 
-static void choose(float *scratch, uint32_t experts, uint32_t top_k, bool norm_top_k,
+/* The sum of the two largest scores of a group; -infinity if it has no expert of the set. */
+static float group_score(const struct model_router *r, float *p, uint32_t begin, uint32_t end)
+{
+    uint32_t first = take_best(r, p, begin, end);
+    if (first == UINT32_MAX)
+        return -INFINITY;
+    float kept = p[first], score = score_of(r, p, first);
+    p[first] = TAKEN;
+    uint32_t second = take_best(r, p, begin, end);
+    p[first] = kept;
+    return second == UINT32_MAX ? score : score + score_of(r, p, second);
+}
+
+/* Marks the experts of all but the best groups as taken. The score of each group is at `score`,
+ * which has room for one per expert. */
+static void keep_groups(const struct model_router *r, float *p, float *score)
+{
+    uint32_t size = r->experts / r->groups;
+    for (uint32_t g = 0; g < r->groups; g++)
+        score[g] = group_score(r, p, g * size, (g + 1) * size);
+    for (uint32_t g = 0; g < r->groups; g++) {
+        uint32_t better = 0;
+        for (uint32_t o = 0; o < r->groups; o++)
+            better += score[o] > score[g] || (!(score[o] < score[g]) && o < g);
+        for (uint32_t i = g * size; better >= r->groups_used && i < (g + 1) * size; i++)
+            p[i] = TAKEN;
+    }
+}
+
+static uint32_t left(const struct model_router *r, const float *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->experts; i++)
+        n += p[i] != TAKEN;
+    return n;
+}
+
+/* The weights of the chosen experts, from their p. */
+static void weigh(const struct model_router *r, uint32_t count, struct route *out)
+{
+    float sum = 0, top = -INFINITY;
+    if (r->gating == ROUTER_SOFTMAX_AFTER) {
+        for (uint32_t k = 0; k < count; k++)
+            top = out[k].weight > top ? out[k].weight : top;
+        for (uint32_t k = 0; k < count; k++) {
+            out[k].weight = (float)exact_exp((double)(out[k].weight - top));
+            sum += out[k].weight;
+        }
+        for (uint32_t k = 0; k < count; k++)
+            out[k].weight /= sum;
+        sum = 0;
+    }
+    for (uint32_t k = 0; k < count; k++)
+        sum += out[k].weight;
+    for (uint32_t k = 0; r->normalise && sum != 0 && k < count; k++)
+        out[k].weight /= sum;
+    for (uint32_t k = 0; r->scale != 0 && k < count; k++)
+        out[k].weight *= r->scale;
+}
+
+uint32_t routing_masked(const struct model_router *r, const float *logits, const bool *allowed,
+                        float *scratch, struct route *out)
+{
+    float *p = scratch;
+    sl_assert(r->top_k > 0 && r->top_k <= r->experts);
+    probabilities(r, logits, allowed, p);
+    uint32_t set = left(r, p);
+    uint32_t count = set < r->top_k ? set : r->top_k;
+    if (r->groups > 1)
+        keep_groups(r, p, scratch + r->experts);
+    if (r->groups > 1 && left(r, p) < count) /* the set leaves too few in the best groups */
+        probabilities(r, logits, allowed, p);
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t best = take_best(r, p, 0, r->experts);
+        out[k] = (struct route){best, p[best]};
+        p[best] = TAKEN;
+    }
+    weigh(r, count, out);
+    return count;
+}
+
+void routing_exact(const struct model_router *r, const float *logits, float *scratch,
                    struct route *out)
 {
-    float sum = 0;
-    for (uint32_t k = 0; k < top_k; k++) {
-        uint32_t best = take_best(scratch, experts);
-        out[k] = (struct route){best, scratch[best]};
-        sum += out[k].weight;
-        scratch[best] = TAKEN;
-    }
-    for (uint32_t k = 0; norm_top_k && k < top_k; k++)
-        out[k].weight /= sum;
-}
-
-void routing_exact(const float *logits, uint32_t experts, uint32_t top_k, bool norm_top_k,
-                   float *scratch, struct route *out)
-{
-    sl_assert(top_k > 0 && top_k <= experts);
-    softmax(logits, experts, scratch);
-    choose(scratch, experts, top_k, norm_top_k, out);
-}
-
-/* Experts outside the set get -infinity, so their probability is exactly 0 and adds nothing. They
- * are excluded from the choice as well, because a softmax may underflow to 0 within the set too. */
-uint32_t routing_masked(const float *logits, const bool *allowed, uint32_t experts, uint32_t top_k,
-                        bool norm_top_k, float *scratch, struct route *out)
-{
-    uint32_t set = 0;
-    float top = -INFINITY, sum = 0;
-    sl_assert(top_k > 0 && top_k <= experts);
-    for (uint32_t i = 0; i < experts; i++) {
-        set += allowed[i];
-        top = allowed[i] && logits[i] > top ? logits[i] : top;
-    }
-    for (uint32_t i = 0; i < experts; i++) {
-        scratch[i] = allowed[i] ? (float)exact_exp((double)(logits[i] - top)) : 0;
-        sum += scratch[i];
-    }
-    for (uint32_t i = 0; i < experts; i++)
-        scratch[i] = allowed[i] ? scratch[i] / sum : TAKEN;
-    uint32_t count = set < top_k ? set : top_k;
-    if (count > 0)
-        choose(scratch, experts, count, norm_top_k, out);
-    return count;
+    uint32_t count = routing_masked(r, logits, NULL, scratch, out);
+    sl_assert(count == r->top_k);
 }

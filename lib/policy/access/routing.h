@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Routing: from router logits to experts and gate weights.
- *  exact   softmax over all experts, the K largest (ties to the lower index), renormalised to sum 1
- *          when norm_top_k (Qwen3-MoE). Top-k first and softmax over the K (Mixtral) is the same as
- *          with norm_top_k.
+ *  exact   the rule of the model (lib/model/router.h). Top-k first and softmax over the K (Mixtral)
+ *          is the same as softmax over all and normalised weights.
  *  masked  the logits of experts outside a set are -infinity before softmax and top-k
  *          (SwapMoE §3.2) */
 #ifndef SLUICE_POLICY_ACCESS_ROUTING_H
 #define SLUICE_POLICY_ACCESS_ROUTING_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "lib/model/router.h"
 #include "lib/policy/choice.h"
 
 #define ROUTING_LIST(X)                                                                            \
@@ -33,14 +34,16 @@ struct route {
 
 #define ROUTE_STRIDE (sizeof(struct route) / sizeof(float)) /* between weights of routes */
 
-/* `scratch` has `experts` floats. Pre: 0 < top_k <= experts. */
-void routing_exact(const float *logits, uint32_t experts, uint32_t top_k, bool norm_top_k,
-                   float *scratch, struct route *out);
+/* `scratch` has ROUTING_SCRATCH(experts) floats; `out` has room for top_k. */
+#define ROUTING_SCRATCH(experts) (2 * (size_t)(experts))
+
+void routing_exact(const struct model_router *router, const float *logits, float *scratch,
+                   struct route *out);
 
 /* allowed[e]: e is in the set. Returns the number of routes written: top_k, or the size of the
- * set when that is smaller; the softmax is over the set. With every expert allowed the result is
- * bit-identical to routing_exact. */
-uint32_t routing_masked(const float *logits, const bool *allowed, uint32_t experts, uint32_t top_k,
-                        bool norm_top_k, float *scratch, struct route *out);
+ * set when that is smaller; the softmax is over the set. With every expert allowed, or NULL, the
+ * result is bit-identical to routing_exact. */
+uint32_t routing_masked(const struct model_router *router, const float *logits, const bool *allowed,
+                        float *scratch, struct route *out);
 
 #endif

@@ -48,9 +48,15 @@ static void oracle(const float *logits, uint32_t experts, uint32_t k, bool norm,
         weight[r] /= top;
 }
 
+static struct model_router plain(uint32_t experts, uint32_t k, bool norm)
+{
+    return (struct model_router){
+        .experts = experts, .top_k = k, .gating = ROUTER_SOFTMAX, .normalise = norm};
+}
+
 START_TEST(routing_agrees_with_double)
 {
-    float logits[EXPERTS], scratch[EXPERTS];
+    float logits[EXPERTS], scratch[ROUTING_SCRATCH(EXPERTS)];
     struct route routes[EXPERTS];
     uint32_t expert[EXPERTS];
     double weight[EXPERTS];
@@ -60,7 +66,8 @@ START_TEST(routing_agrees_with_double)
         bool norm = round % 2 == 0;
         for (uint32_t i = 0; i < experts; i++)
             logits[i] = uniform();
-        routing_exact(logits, experts, k, norm, scratch, routes);
+        struct model_router router = plain(experts, k, norm);
+        routing_exact(&router, logits, scratch, routes);
         oracle(logits, experts, k, norm, expert, weight);
         double sum = 0;
         for (uint32_t r = 0; r < k; r++) {
@@ -76,10 +83,11 @@ END_TEST
 
 START_TEST(routing_ties_go_to_the_lower_index)
 {
-    float logits[8] = {1, 3, 2, 3, 3, 2, 0, 3}, scratch[8];
+    float logits[8] = {1, 3, 2, 3, 3, 2, 0, 3}, scratch[ROUTING_SCRATCH(8)];
     static const uint32_t expected[] = {1, 3, 4, 7, 2, 5};
     struct route routes[6];
-    routing_exact(logits, 8, 6, true, scratch, routes);
+    struct model_router router = plain(8, 6, true);
+    routing_exact(&router, logits, scratch, routes);
     for (uint32_t r = 0; r < 6; r++)
         ck_assert_uint_eq(routes[r].expert, expected[r]);
 }
@@ -94,13 +102,95 @@ START_TEST(routing_of_odd_rows)
                                     {-INFINITY, 0, 0, -INFINITY},
                                     {0, 0, 0, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        float scratch[4];
+        float scratch[ROUTING_SCRATCH(4)];
         struct route routes[4];
-        unsigned seen = 0;
-        routing_exact(rows[i], 4, 4, true, scratch, routes);
-        for (uint32_t r = 0; r < 4; r++)
-            seen |= 1u << routes[r].expert;
-        ck_assert_uint_eq(seen, 15);
+        for (uint32_t gating = ROUTER_SOFTMAX; gating <= ROUTER_SOFTMAX_AFTER; gating++) {
+            struct model_router router = plain(4, 4, true);
+            unsigned seen = 0;
+            router.gating = gating;
+            routing_exact(&router, rows[i], scratch, routes);
+            for (uint32_t r = 0; r < 4; r++)
+                seen |= 1u << routes[r].expert;
+            ck_assert_uint_eq(seen, 15);
+        }
+    }
+}
+END_TEST
+
+/* Every rule of lib/model/router.h by its definition, in double. */
+static void oracle_rule(const struct model_router *r, const float *logits, uint32_t *expert,
+                        double *weight)
+{
+    double p[EXPERTS], s[EXPERTS], group[EXPERTS], sum = 0;
+    uint32_t size = r->groups > 1 ? r->experts / r->groups : r->experts;
+    for (uint32_t i = 0; i < r->experts; i++)
+        sum += exp((double)logits[i]);
+    for (uint32_t i = 0; i < r->experts; i++) {
+        double z = (double)logits[i];
+        p[i] = r->gating == ROUTER_SOFTMAX ? exp(z) / sum : z;
+        p[i] = r->gating == ROUTER_SIGMOID ? 1 / (1 + exp(-z)) : p[i];
+        s[i] = p[i] + (r->bias ? (double)r->bias[i] : 0);
+    }
+    for (uint32_t g = 0; g < r->experts / size; g++) {
+        double a = -INFINITY, b = -INFINITY;
+        for (uint32_t i = g * size; i < (g + 1) * size; i++) {
+            b = s[i] > a ? a : fmax(b, s[i]);
+            a = fmax(a, s[i]);
+        }
+        group[g] = a + b;
+    }
+    for (uint32_t g = 0; r->groups > 1 && g < r->groups; g++) {
+        uint32_t better = 0;
+        for (uint32_t o = 0; o < r->groups; o++)
+            better += group[o] > group[g];
+        for (uint32_t i = g * size; better >= r->groups_used && i < (g + 1) * size; i++)
+            s[i] = -INFINITY;
+    }
+    sum = 0;
+    for (uint32_t k = 0; k < r->top_k; k++) {
+        expert[k] = 0;
+        for (uint32_t i = 1; i < r->experts; i++)
+            expert[k] = s[i] > s[expert[k]] ? i : expert[k];
+        s[expert[k]] = -INFINITY;
+        weight[k] = r->gating == ROUTER_SOFTMAX_AFTER ? exp(p[expert[k]]) : p[expert[k]];
+        sum += weight[k];
+    }
+    for (uint32_t k = 0; k < r->top_k; k++) {
+        weight[k] /= r->normalise || r->gating == ROUTER_SOFTMAX_AFTER ? sum : 1;
+        weight[k] *= r->scale != 0 ? (double)r->scale : 1;
+    }
+}
+
+START_TEST(every_router_rule_agrees_with_its_definition)
+{
+    float logits[EXPERTS], bias[EXPERTS], scratch[ROUTING_SCRATCH(EXPERTS)];
+    bool all[EXPERTS];
+    struct route routes[8], masked[8];
+    uint32_t expert[8];
+    double weight[8];
+    seed = 11;
+    for (uint32_t round = 0; round < 6000; round++) {
+        struct model_router router = {.experts = EXPERTS,
+                                      .top_k = 1 + round % 8,
+                                      .gating = ROUTER_SOFTMAX + round % 3,
+                                      .normalise = round % 2 == 0,
+                                      .scale = round % 5 == 0 ? 2.5f : 0,
+                                      .groups = round % 7 < 4 ? 8 : 1,
+                                      .groups_used = 1 + round % 4,
+                                      .bias = round % 11 < 7 ? bias : NULL};
+        for (uint32_t i = 0; i < EXPERTS; i++) {
+            logits[i] = uniform();
+            bias[i] = uniform() / 8; /* also below -1: negative scores */
+            all[i] = true;
+        }
+        routing_exact(&router, logits, scratch, routes);
+        oracle_rule(&router, logits, expert, weight);
+        for (uint32_t k = 0; k < router.top_k; k++) {
+            ck_assert_uint_eq(routes[k].expert, expert[k]);
+            ck_assert_double_eq_tol(routes[k].weight, weight[k], 1e-6 * (1 + fabs(weight[k])));
+        }
+        ck_assert_uint_eq(routing_masked(&router, logits, all, scratch, masked), router.top_k);
+        ck_assert_mem_eq(routes, masked, router.top_k * sizeof *routes);
     }
 }
 END_TEST
@@ -264,6 +354,7 @@ int main(void)
     Suite *s = suite_create("policy");
     TCase *c = tcase_create("policy");
     tcase_add_test(c, routing_agrees_with_double);
+    tcase_add_test(c, every_router_rule_agrees_with_its_definition);
     tcase_add_test(c, routing_ties_go_to_the_lower_index);
     tcase_add_test(c, routing_of_odd_rows);
     tcase_add_test(c, prediction_names_the_largest);

@@ -456,8 +456,9 @@ END_TEST
 
 START_TEST(masked_routing)
 {
-    float logits[EXPERTS], scratch[EXPERTS];
+    float logits[EXPERTS], scratch[ROUTING_SCRATCH(EXPERTS)];
     bool allowed[EXPERTS];
+    struct model_router router = {.experts = EXPERTS, .gating = ROUTER_SOFTMAX};
     struct route exact[8], masked[8];
     seed = 5;
     for (uint32_t round = 0; round < 2000; round++) {
@@ -468,10 +469,12 @@ START_TEST(masked_routing)
             set += allowed[e] = round % 4 == 0 || below(3) == 0;
             sum += allowed[e] ? exp((double)logits[e]) : 0;
         }
-        uint32_t n = routing_masked(logits, allowed, EXPERTS, k, round % 2, scratch, masked);
+        router.top_k = k;
+        router.normalise = round % 2;
+        uint32_t n = routing_masked(&router, logits, allowed, scratch, masked);
         ck_assert_uint_eq(n, set < k ? set : k);
         if (set == EXPERTS) { /* bit-identical */
-            routing_exact(logits, EXPERTS, k, round % 2, scratch, exact);
+            routing_exact(&router, logits, scratch, exact);
             ck_assert_mem_eq(exact, masked, k * sizeof *exact);
         }
         bool taken[EXPERTS] = {false};
@@ -494,11 +497,12 @@ START_TEST(masked_routing)
         logits[e] = e == 5 ? 0 : -200;
         allowed[e] = e >= 5;
     }
-    ck_assert_uint_eq(routing_masked(logits, allowed, EXPERTS, 4, true, scratch, masked), 4);
+    router.top_k = 4;
+    ck_assert_uint_eq(routing_masked(&router, logits, allowed, scratch, masked), 4);
     for (uint32_t r = 0; r < 4; r++)
         ck_assert_uint_ge(masked[r].expert, 5);
     memset(allowed, 0, sizeof allowed);
-    ck_assert_uint_eq(routing_masked(logits, allowed, EXPERTS, 4, true, scratch, masked), 0);
+    ck_assert_uint_eq(routing_masked(&router, logits, allowed, scratch, masked), 0);
 }
 END_TEST
 

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The weights of each layer: pointers to its matrices, copies of its vectors, and the forms of
+ * activations that its parts read. */
+#include <string.h>
+
+#include "lib/core/internal.h"
+#include "lib/tensor/tensor_type.h"
+
+static const struct model_tensor *tensor_of(const struct core *c, uint32_t entry, uint32_t extent)
+{
+    return &model_index_tensors(
+        c->model)[model_index_entries(c->model)[entry].extent[extent].tensor];
+}
+
+static struct kernel_matrix matrix_of(const struct model_tensor *t, const void *data)
+{
+    return (struct kernel_matrix){.data = data,
+                                  .row_bytes = t->row_bytes,
+                                  .k = (uint32_t)t->ne[0],
+                                  .n = (uint32_t)t->ne[1],
+                                  .type = (enum tensor_type)t->type};
+}
+
+static struct kernel_matrix dense_matrix(struct core *c, uint32_t layer, enum dense_role role)
+{
+    uint32_t entry = model_entry_dense(c->model, layer, role);
+    sl_assert(entry != ENTRY_NONE);
+    return matrix_of(tensor_of(c, entry, 0), c->source.dense(c->source.self, entry));
+}
+
+/* Vectors of a layer and their fields. A model has those that its architecture names, and of two with
+ * the same field at most one. */
+static const struct {
+    enum dense_role role;
+    size_t field; /* offset of a const float * in struct core_layer */
+} layer_vectors[] = {
+    {DENSE_ATTN_NORM, offsetof(struct core_layer, attn_norm)},
+    {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_norm)},
+    {DENSE_ATTN_Q_NORM, offsetof(struct core_layer, q_norm)},
+    {DENSE_ATTN_K_NORM, offsetof(struct core_layer, k_norm)},
+    {DENSE_ROUTER_BIAS, offsetof(struct core_layer, router_bias)},
+    {DENSE_ATTN_Q_BIAS, offsetof(struct core_layer, q_bias)},
+    {DENSE_ATTN_K_BIAS, offsetof(struct core_layer, k_bias)},
+    {DENSE_ATTN_V_BIAS, offsetof(struct core_layer, v_bias)},
+    {DENSE_ATTN_Q_SCALE, offsetof(struct core_layer, q_scale)},
+    {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, k_scale)},
+    {DENSE_ATTN_V_SCALE, offsetof(struct core_layer, v_scale)},
+    {DENSE_ATTN_OUT_SCALE, offsetof(struct core_layer, out_scale)},
+    {DENSE_FFN_GATE_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_GATE])},
+    {DENSE_FFN_UP_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_UP])},
+    {DENSE_FFN_DOWN_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_DOWN])},
+    {DENSE_SHARED_GATE_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_GATE])},
+    {DENSE_SHARED_UP_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_UP])},
+    {DENSE_SHARED_DOWN_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_DOWN])},
+    {DENSE_EXPERT_GATE_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_GATE])},
+    {DENSE_EXPERT_UP_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_UP])},
+    {DENSE_EXPERT_DOWN_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_DOWN])},
+};
+
+/* Vectors are copied: they are small, used everywhere, and unaligned in the file. */
+static const float *dense_vector(struct core *c, uint32_t layer, enum dense_role role, float **at)
+{
+    if (model_entry_dense(c->model, layer, role) == ENTRY_NONE)
+        return NULL;
+    struct kernel_matrix m = dense_matrix(c, layer, role);
+    float *copy = *at;
+    c->ops->row_to_f32(&m, 0, copy);
+    *at += m.k;
+    return copy;
+}
+
+size_t core_vector_floats(const struct model_index *model)
+{
+    /* of the whole model: output norm, rope factors and the output's scale */
+    size_t floats = model->hparams.hidden + model->hparams.head_size / 2 + 1;
+    for (uint32_t layer = 0; layer < model->hparams.layers; layer++)
+        for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++) {
+            uint32_t entry = model_entry_dense(model, layer, layer_vectors[i].role);
+            if (entry != ENTRY_NONE)
+                floats +=
+                    model_index_tensors(model)[model_index_entries(model)[entry].extent[0].tensor]
+                        .ne[0];
+        }
+    return floats;
+}
+
+/* Experts of a layer may differ in type and in page alignment. */
+static void bind_experts(struct core *c, uint32_t layer)
+{
+    struct core_layer *l = &c->layer[layer];
+    for (uint32_t i = c->model->dense_count; i < c->model->entry_count; i++) {
+        const struct model_entry *e = &model_index_entries(c->model)[i];
+        if (e->layer != layer)
+            continue;
+        if (e->slot_bytes > c->expert_slot_bytes[layer])
+            c->expert_slot_bytes[layer] = e->slot_bytes;
+        l->expert_forms |= 1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_GATE].type) |
+                           1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_UP].type);
+        l->inner_forms |= 1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_DOWN].type);
+    }
+}
+
+static void bind_more_types(struct core *c, const struct core_config *config)
+{
+    uint32_t forms = 0;
+    for (size_t i = 0; i < config->expert_type_count; i++)
+        forms |= 1u << kernel_form_of(config->expert_types[i]);
+    for (uint32_t i = 0; i < c->hp.layers; i++) {
+        c->layer[i].expert_forms |= forms;
+        c->layer[i].inner_forms |= forms;
+        c->layer[i].gate_forms |= forms;
+    }
+}
+
+/* The network that every token uses: of a layer without experts, or the shared expert. */
+static void bind_dense(struct core *c, uint32_t i, const enum dense_role roles[EXPERT__COUNT])
+{
+    struct core_layer *l = &c->layer[i];
+    for (int m = 0; m < EXPERT__COUNT; m++)
+        l->dense[m] = dense_matrix(c, i, roles[m]);
+    l->gate_forms |= form_bit(&l->dense[EXPERT_GATE]) | form_bit(&l->dense[EXPERT_UP]);
+    l->dense_forms = form_bit(&l->dense[EXPERT_DOWN]);
+}
+
+static void bind_experts_step(struct core *c, uint32_t i)
+{
+    static const enum dense_role roles[EXPERT__COUNT] = {DENSE_SHARED_GATE, DENSE_SHARED_UP,
+                                                         DENSE_SHARED_DOWN};
+    struct core_layer *l = &c->layer[i];
+    l->router = dense_matrix(c, i, DENSE_ROUTER);
+    l->routing = model_router_of(&c->hp, l->router_bias);
+    bind_experts(c, i);
+    if (c->hp.shared_inner > 0)
+        bind_dense(c, i, roles);
+    if (model_entry_dense(c->model, i, DENSE_SHARED_ROUTER) != ENTRY_NONE) {
+        l->shared_router = dense_matrix(c, i, DENSE_SHARED_ROUTER);
+        l->gate_forms |= form_bit(&l->shared_router);
+    }
+    l->gate_forms |= form_bit(&l->router) | l->expert_forms;
+}
+
+static void bind_attention(struct core *c, uint32_t i)
+{
+    struct core_layer *l = &c->layer[i];
+    sl_assert(c->hp.qk_norm != QK_NORM_ROW ||
+              (!l->q_bias && !l->k_bias)); /* the order of bias and norm is undefined */
+    l->q = dense_matrix(c, i, DENSE_ATTN_Q);
+    l->k = dense_matrix(c, i, DENSE_ATTN_K);
+    l->v = dense_matrix(c, i, DENSE_ATTN_V);
+    l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
+    l->in_forms = form_bit(&l->q) | form_bit(&l->k) | form_bit(&l->v);
+    l->mix_forms = form_bit(&l->out);
+}
+
+static void bind_layer(struct core *c, uint32_t i, float **vectors)
+{
+    struct core_layer *l = &c->layer[i];
+    for (size_t v = 0; v < ARRAY_LEN(layer_vectors); v++) {
+        const float *vector = dense_vector(c, i, layer_vectors[v].role, vectors);
+        if (vector)
+            memcpy((char *)l + layer_vectors[v].field, &vector, sizeof vector);
+    }
+    if (c->model->layer[i].mixer == MIXER_ATTENTION)
+        bind_attention(c, i);
+    if (model_layer_has_experts(c->model, i))
+        bind_experts_step(c, i);
+    else
+        bind_dense(c, i, (const enum dense_role[]){DENSE_FFN_GATE, DENSE_FFN_UP, DENSE_FFN_DOWN});
+}
+
+void core_bind(struct core *c, const struct core_config *config, float *vectors)
+{
+    uint32_t globals = c->hp.layers;
+    for (uint32_t i = 0; i < c->hp.layers; i++)
+        bind_layer(c, i, &vectors);
+    c->embedding = dense_matrix(c, globals, DENSE_TOKEN_EMBD);
+    c->output = model_entry_dense(c->model, globals, DENSE_OUTPUT) == ENTRY_NONE
+                    ? c->embedding
+                    : dense_matrix(c, globals, DENSE_OUTPUT);
+    c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, &vectors);
+    c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
+    c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, &vectors);
+    c->output_forms = form_bit(&c->output);
+    bind_more_types(c, config);
+}
