@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program of a filter: the architecture, then a comparison per permitted call, then the calls
- * that fail, then SIGSYS. Calls of another architecture (32-bit, x32) end the process. The kernel
+ * that fail, then SIGSYS. In the supervisor, whose end is that of the engine, every other call fails,
+ * too. Calls of another architecture (32-bit, x32) end the process. The kernel
  * stores for each number whether it is permitted whatever its arguments are, so that the length of
  * the program costs nothing for those. */
 #include "lib/sandbox/filter.h"
@@ -29,6 +30,11 @@
 #endif
 #ifndef __NR_futex_waitv
 #define __NR_futex_waitv 449
+#endif
+#ifndef __NR_landlock_create_ruleset
+#define __NR_landlock_create_ruleset 444
+#define __NR_landlock_add_rule       445
+#define __NR_landlock_restrict_self  446
 #endif
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
@@ -171,7 +177,7 @@ void filter_make(enum sandbox_profile profile, struct filter *f)
         unless(f, (uint32_t)errors[i].call, 1);
         result(f, SECCOMP_RET_ERRNO | (uint32_t)errors[i].error);
     }
-    result(f, SECCOMP_RET_TRAP);
+    result(f, profile == SANDBOX_SUPERVISOR ? SECCOMP_RET_ERRNO | EPERM : SECCOMP_RET_TRAP);
 }
 
 const char *filter_call_name(int number)

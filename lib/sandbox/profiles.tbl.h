@@ -30,12 +30,18 @@ SANDBOX_GROUP(RING, "ring", "reads through io_uring")
 SANDBOX_GROUP(WRITE, "write", "writing open files at an offset")
 SANDBOX_GROUP(NAMES, "names", "making, renaming and removing files")
 SANDBOX_GROUP(DEVICE, "device", "drivers of devices")
+SANDBOX_GROUP(START, "start", "starting and ending processes, which enter their own sandbox")
 
+/* Its children inherit its filter and add their own, so it has what any of them needs to start. */
+SANDBOX_PROFILE(SUPERVISOR, "supervisor",
+                BASE | DIAL | ACCEPT | BIND | STAT | OPEN | ADVISE | PAGES | RING | WRITE | NAMES |
+                    START,
+                "all", "Unix sockets, its TCP listener, which is open")
 SANDBOX_PROFILE(INSPECT, "inspect", BASE | FSTAT | ADVISE | WRITE, "none but open ones", "none")
 SANDBOX_PROFILE(INSPECT_STORE, "inspect, of a store", BASE | STAT | OPEN | ADVISE | WRITE,
                 "read only", "none")
-SANDBOX_PROFILE(LOADER, "loader", BASE | DIAL | STAT | OPEN | ADVISE | RING,
-                "read only: directories of its copies", "Unix sockets")
+SANDBOX_PROFILE(LOADER, "loader", BASE | DIAL | STAT | ADVISE | RING,
+                "read only: its copies, which are open", "Unix sockets")
 SANDBOX_PROFILE(CACHE, "cache", BASE | DIAL | ACCEPT | FSTAT | PAGES, "none", "Unix sockets")
 SANDBOX_PROFILE(PREDICTOR, "predictor", BASE | DIAL | FSTAT, "none", "Unix sockets")
 SANDBOX_PROFILE(COMPUTE, "compute", BASE | DIAL | ACCEPT | BIND | STAT | PAGES,

@@ -182,7 +182,7 @@ static bool complete(struct engine *e)
               ",\"temperature\":0,\"ignore_eos\":true}");
     http_finish(&h, WAIT_MS);
     bool good = h.status == 200;
-    if (good) {
+    if (good && expected) { /* unknown before the first generation */
         json_t *doc = http_json(&h);
         const char *text = lookup_text(json_array_get(json_object_get(doc, "choices"), 0), "text");
         size_t n = strcspn(expected, "\n");

@@ -55,9 +55,13 @@ static void check_process(const json_t *process, bool on, uint32_t available)
     pid_t pid = (pid_t)lookup_u64(process, "pid");
     bool supervisor = strcmp(service, "supervisor") == 0;
     unsigned others;
-    int wanted = on && !supervisor && (available & SANDBOX_SECCOMP) ? 2 : 0;
+    bool filters = on && (available & SANDBOX_SECCOMP);
+    int wanted = filters ? 2 : 0,
+        count = filters ? 2 - supervisor : 0; /* children inherit its filter */
     CHECK(status_of(pid, "Seccomp") == wanted, "%s: Seccomp is %d, expected %d", service,
           status_of(pid, "Seccomp"), wanted);
+    int found = status_of(pid, "Seccomp_filters"); /* -1: an older kernel */
+    CHECK(found == count || found == -1, "%s: %d filters, expected %d", service, found, count);
     CHECK(status_of(pid, "NoNewPrivs") == on, "%s: NoNewPrivs is %d", service,
           status_of(pid, "NoNewPrivs"));
     bool secret = has_variable(pid, SECRET, &others);
@@ -66,7 +70,7 @@ static void check_process(const json_t *process, bool on, uint32_t available)
     CHECK(supervisor || !on || others == 0, "%s: %u variables that are not in the table", service,
           others);
     char text[SANDBOX_TEXT_BYTES];
-    uint32_t parts = !on ? 0 : supervisor ? SANDBOX_NO_NEW_PRIVS : available;
+    uint32_t parts = !on ? 0 : supervisor ? available & ~(uint32_t)SANDBOX_LANDLOCK : available;
     CHECK(strcmp(lookup_text(process, "sandbox"), sandbox_text(parts, text)) == 0,
           "%s: stats: '%s', expected '%s'", service, lookup_text(process, "sandbox"), text);
 }

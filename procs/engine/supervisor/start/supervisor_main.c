@@ -63,6 +63,17 @@ static void give_up_privileges(const struct supervisor *s)
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
+/* Once everything is open and no child runs yet. Children inherit it, and add their own. */
+static int confine_self(struct supervisor *s, struct error *error)
+{
+    uint32_t parts = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? SANDBOX_NO_NEW_PRIVS : 0;
+    int rc = 0;
+    if (strcmp(s->params.sandbox, "off") != 0)
+        rc = sandbox_calls(SANDBOX_SUPERVISOR, NULL, NULL, &parts, error);
+    atomic_store(&s->row->sandbox, parts);
+    return rc;
+}
+
 /* Limits of this process that children inherit: small stacks, one malloc arena, no transparent huge
  * pages that the ledger does not count, no core files of gigabytes of shared memory. */
 static void limit_self(void)
@@ -138,9 +149,7 @@ static int start(struct supervisor *s, struct error *error)
     if (children_make(s, error) != 0) /* their listeners; needs the process table */
         return -1;
     budget_publish(s);
-    if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1)
-        atomic_store(&s->row->sandbox, SANDBOX_NO_NEW_PRIVS);
-    return control_open(s, error);
+    return control_open(s, error) != 0 ? -1 : confine_self(s, error);
 }
 
 /* The last line: clients that start an engine show it as the reason. */

@@ -28,7 +28,7 @@
 #include "lib/sandbox/sandbox.h"
 
 /* Exit statuses of a process that attempts something. */
-enum { PERMITTED, FAILED_EACCES, FAILED_OTHER, NO_SANDBOX };
+enum { PERMITTED, FAILED_EACCES, FAILED_EPERM, FAILED_OTHER, NO_SANDBOX };
 
 static const char *const profile_names[] = {
 #define SANDBOX_PROFILE(id, name, groups, files, network) name,
@@ -47,7 +47,9 @@ static void on_violation(const char *text, void *arg)
 
 static int outcome(long rc)
 {
-    return rc >= 0 ? PERMITTED : errno == EACCES ? FAILED_EACCES : FAILED_OTHER;
+    if (rc >= 0)
+        return PERMITTED;
+    return errno == EACCES ? FAILED_EACCES : errno == EPERM ? FAILED_EPERM : FAILED_OTHER;
 }
 
 /* Status of a process that enters the profile and attempts something; 128 + signal. */
@@ -170,23 +172,25 @@ static long do_mkdir(void)
     return syscall(SYS_mkdirat, AT_FDCWD, "/tmp/sandbox-test-none/x", 0700);
 }
 
+/* By every profile; `start`: except the supervisor's, which starts processes. */
 static const struct {
     const char *call;
     long (*action)(void);
-} forbidden[] = {{"execve", do_execve},
-                 {"clone", do_fork},
-                 {"ptrace", do_ptrace},
-                 {"process_vm_readv", do_read_other},
-                 {"socket", do_tcp},
-                 {"socket", do_netlink},
-                 {"kill", do_kill_parent},
-                 {"io_uring_setup", do_ring},
-                 {"io_uring_register", do_ring_register},
-                 {"mount", do_mount},
-                 {"prctl", do_dumpable},
-                 {"prlimit64", do_limit},
-                 {"bpf", do_bpf},
-                 {"seccomp", do_filter}};
+    bool start;
+} forbidden[] = {{"execve", do_execve, true},
+                 {"clone", do_fork, true},
+                 {"ptrace", do_ptrace, false},
+                 {"process_vm_readv", do_read_other, false},
+                 {"socket", do_tcp, false},
+                 {"socket", do_netlink, false},
+                 {"kill", do_kill_parent, true},
+                 {"io_uring_setup", do_ring, true},
+                 {"io_uring_register", do_ring_register, true},
+                 {"mount", do_mount, false},
+                 {"prctl", do_dumpable, false},
+                 {"prlimit64", do_limit, true},
+                 {"bpf", do_bpf, false},
+                 {"seccomp", do_filter, true}};
 
 START_TEST(forbidden_everywhere)
 {
@@ -197,12 +201,46 @@ START_TEST(forbidden_everywhere)
             char expected[SANDBOX_TEXT_BYTES];
             int n = snprintf(expected, sizeof expected, "forbidden system call %s (",
                              forbidden[i].call);
+            if (p == SANDBOX_SUPERVISOR)
+                continue; /* below */
             int status = attempt((enum sandbox_profile)p, forbidden[i].action);
             ck_assert_msg(status == 128 + SIGSYS, "%s, %s: status %d", profile_names[p],
                           forbidden[i].call, status);
             ck_assert_msg(strncmp(reported, expected, (size_t)n) == 0, "%s, %s: reported '%s'",
                           profile_names[p], forbidden[i].call, reported);
         }
+}
+END_TEST
+
+static long do_setns(void)
+{
+    return syscall(SYS_setns, -1, 0);
+}
+
+static long do_unshare(void)
+{
+    return syscall(SYS_unshare, CLONE_NEWUSER);
+}
+
+static long do_setuid(void)
+{
+    return syscall(SYS_setuid, getuid());
+}
+
+/* Its end is that of the engine: what is forbidden fails. */
+START_TEST(forbidden_to_the_supervisor)
+{
+    static long (*const more[])(void) = {do_setns, do_unshare, do_setuid};
+    if (unavailable())
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(forbidden); i++) {
+        int status = attempt(SANDBOX_SUPERVISOR, forbidden[i].action);
+        ck_assert_msg(forbidden[i].start ? status == PERMITTED || status == FAILED_OTHER
+                                         : status == FAILED_EPERM,
+                      "%s: status %d", forbidden[i].call, status);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(more); i++)
+        ck_assert_int_eq(attempt(SANDBOX_SUPERVISOR, more[i]), FAILED_EPERM);
 }
 END_TEST
 
@@ -250,9 +288,9 @@ static long do_write_file(void)
     return pwrite(-1, "x", 1, 0);
 }
 
-#define ALL             (~0u)
-#define P(id)           (1u << SANDBOX_##id)
-#define STORE_OR_LOADER (P(INSPECT_STORE) | P(LOADER) | P(COMPUTE_GPU) | P(PACK))
+#define ALL   (~0u)
+#define P(id) (1u << SANDBOX_##id)
+#define OPENS (P(SUPERVISOR) | P(INSPECT_STORE) | P(COMPUTE_GPU) | P(PACK))
 
 static const struct {
     const char *name;
@@ -260,15 +298,16 @@ static const struct {
     uint32_t permitted; /* profiles */
     int otherwise;
 } partly[] = {
-    {"open", do_open, STORE_OR_LOADER, FAILED_EACCES},
-    {"create", do_create, STORE_OR_LOADER, FAILED_EACCES}, /* Landlock: see files_of_rules */
+    {"open", do_open, OPENS, FAILED_EACCES},
+    {"create", do_create, OPENS, FAILED_EACCES}, /* Landlock: see files_of_rules */
     {"unix socket", do_unix, ALL & ~(P(INSPECT) | P(INSPECT_STORE) | P(PACK)), 128 + SIGSYS},
-    {"bind", do_bind, P(COMPUTE) | P(COMPUTE_GPU), 128 + SIGSYS},
-    {"unlink", do_unlink, P(COMPUTE) | P(COMPUTE_GPU) | P(PACK), 128 + SIGSYS},
-    {"rename", do_rename, P(PACK), 128 + SIGSYS},
-    {"mkdir", do_mkdir, P(PACK), 128 + SIGSYS},
-    {"executable memory", do_executable, P(COMPUTE_GPU), 128 + SIGSYS},
-    {"pwrite", do_write_file, P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | P(PACK), 128 + SIGSYS},
+    {"bind", do_bind, P(SUPERVISOR) | P(COMPUTE) | P(COMPUTE_GPU), 128 + SIGSYS},
+    {"unlink", do_unlink, P(SUPERVISOR) | P(COMPUTE) | P(COMPUTE_GPU) | P(PACK), 128 + SIGSYS},
+    {"rename", do_rename, P(SUPERVISOR) | P(PACK), 128 + SIGSYS},
+    {"mkdir", do_mkdir, P(SUPERVISOR) | P(PACK), 128 + SIGSYS},
+    {"executable memory", do_executable, P(SUPERVISOR) | P(COMPUTE_GPU), 128 + SIGSYS},
+    {"pwrite", do_write_file, P(SUPERVISOR) | P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | P(PACK),
+     128 + SIGSYS},
     {"ioctl", do_ioctl, ALL, 0}, /* fails, or is the driver's: ends no process */
 };
 
@@ -550,6 +589,7 @@ int main(void)
     TCase *c = tcase_create("sandbox");
     tcase_set_timeout(c, 120);
     tcase_add_test(c, forbidden_everywhere);
+    tcase_add_test(c, forbidden_to_the_supervisor);
     tcase_add_test(c, forbidden_in_some);
     tcase_add_test(c, permitted_everywhere);
     tcase_add_test(c, threads_before);
