@@ -10,7 +10,8 @@ they stand for, activations and keys not rounded. Both engines round activations
 Per file, over all scored tokens of the held-out texts: the median of the root mean square error of a token's
 log-probabilities, and the median error of its loss. Then, along sluice's greedy texts: how far sluice's token is at most
 below llama.cpp's best, by llama.cpp's logits; there, the same by sluice's and by the exact ones; and how far sluice's
-token, and llama.cpp's best, are at most below the exact best. Markdown on stdout."""
+token, and llama.cpp's best, are at most below the exact best. Markdown on stdout. Exit status: 1 if sluice's error is
+more than 1.1 times llama.cpp's."""
 import argparse
 import json
 import os
@@ -20,6 +21,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROMPT, GREEDY, WINDOW = 16, 64, 512
+FARTHER = 1.1  # of llama.cpp's error
 
 
 def decode(tensor):
@@ -223,7 +225,7 @@ def row_of(r):
 
 
 def inside(argv):
-    """Runs in the environment of setup.sh."""
+    """Runs in the environment of setup.sh. True: sluice is not farther from the exact result."""
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), "bench"))
     import measuring as m
     a = arguments(argv)
@@ -235,6 +237,8 @@ def inside(argv):
                              "below the exact best: sluice", "llama.cpp"], map(row_of, results))))
     if a.json:
         m.write_json(a.json, results)
+    medians = [r["medians"] for r in results]
+    return all(x["sluice"][i] <= FARTHER * x["llama.cpp"][i] for x in medians for i in (0, 1))
 
 
 def arguments(argv):
@@ -254,4 +258,4 @@ if __name__ == "__main__":
     if os.environ.get("SLUICE_EXACT_INSIDE") != "1":
         os.environ["SLUICE_EXACT_INSIDE"] = "1"
         sys.exit(subprocess.run([python, os.path.abspath(__file__), *sys.argv[1:]], check=False).returncode)
-    inside(sys.argv[1:])
+    sys.exit(0 if inside(sys.argv[1:]) else 1)
