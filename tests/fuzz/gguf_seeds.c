@@ -280,6 +280,17 @@ static void joined(struct make *m) /* gate and up in one tensor */
     make_add_tensor(m, "blk.0.ffn_gate_up_exps.weight", TENSOR_F32, 4, 8, 3);
 }
 
+static void scales(struct make *m) /* of a dense matrix and of experts, and scales of inputs */
+{
+    make_add_tensor(m, "blk.0.attn_v.scale", TENSOR_F32, 1, 1, 1);
+    make_add_tensor(m, "blk.0.ffn_down_exps.scale", TENSOR_F32, 3, 1, 1);
+    make_add_tensor(m, "blk.0.ffn_down_exps.input_scale", TENSOR_F32, 3, 1, 1);
+}
+static void scales_shape(struct make *m)
+{
+    make_add_tensor(m, "blk.0.ffn_down_exps.scale", TENSOR_F32, 1, 3, 1);
+}
+
 static void spm(struct make *m)
 {
     struct spm_tokens tokens;
@@ -303,7 +314,8 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(merge) X(eos) X(used) X(version1) X(no_key_name) X(value_type) X(bool_two) X(long_name) \
     X(dims) X(rows) X(negative) X(float_type) X(eps_nan) X(vocab) X(rope_dims) X(no_tokens) \
     X(byte_missing) X(pre) X(beyond_layers) X(olmoe) X(qwen2moe) X(llama) X(shared_missing) \
-    X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined)
+    X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined) \
+    X(scales) X(scales_shape)
 /* clang-format on */
 
 static const struct {
