@@ -13,9 +13,9 @@
 int inspected_tokenizer_open(struct inspected_tokenizer *t, const char *path, struct error *error)
 {
     *t = (struct inspected_tokenizer){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = model_open(path, 0, error);
     if (fd < 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", path);
+        return -1;
     int result = inspected_index(fd, path, &t->index, error);
     close(fd);
     if (result != 0)

@@ -14,6 +14,7 @@
 #define MODEL_VOCAB_MAX   (1u << 20)
 #define MODEL_NAME_BYTES  64
 #define MODEL_STRIPES_MAX 16
+#define MODEL_PARTS_MAX   16 /* files of a split model; each has its loader */
 #define MODEL_PATH_BYTES  1024
 #define GGUF_FILE_MAX     ((uint64_t)1 << 60) /* so that sums of offsets cannot overflow */
 #define STORE_SLOT_MAX    (64 * GIB)          /* so that sums over all entries cannot overflow */
@@ -30,8 +31,10 @@ struct model_tensor {
     uint32_t dims;
     uint64_t ne[4]; /* elements, ne[0] along the row; unused ones are 1 */
     uint64_t row_bytes;
-    uint64_t file_offset;
+    uint64_t file_offset; /* in its part */
     uint64_t bytes;
+    uint32_t part; /* of a split model, from 0 */
+    uint32_t reserved;
 };
 
 #endif

@@ -22,8 +22,9 @@ struct offline_dense {
 
 struct offline_model {
     uint32_t magic;
-    const uint8_t *bytes; /* the mapped file */
-    size_t size;
+    const uint8_t *bytes[MODEL_PARTS_MAX]; /* the mapped file, or its parts */
+    size_t size[MODEL_PARTS_MAX];
+    uint32_t files;
     struct model_index *index;
     uint8_t hash[PLAN_HASH_BYTES];
     const struct kernel_ops *ops;

@@ -20,37 +20,65 @@
 /* Padding, so that the last wide read of a kernel stays inside. */
 #define TAIL_BYTES 64
 
-static int map_file(struct offline_model *m, int fd, const char *path,
-                    offline_index_maker *make_index, struct error *error)
+static int map_file(struct offline_model *m, int fd, const char *path, struct error *error)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
         return error_set_errno(error, ERR_IO, errno, "cannot stat %.200s", path);
-    if (make_index(fd, path, &m->index, error) != 0 ||
-        plan_model_hash(m->index, fd, m->hash, error) != 0)
-        return -1;
-    m->size = (size_t)st.st_size;
-    void *at = mmap(NULL, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (at == MAP_FAILED)
         return error_set_errno(error, ERR_NO_MEMORY, errno, "cannot map %.200s", path);
-    m->bytes = at;
+    m->bytes[m->files] = at;
+    m->size[m->files++] = (size_t)st.st_size;
     return 0;
+}
+
+/* Opens the other parts of a split model; fds[0] is open. */
+static int open_parts(const struct model_index *index, int fds[MODEL_PARTS_MAX],
+                      struct error *error)
+{
+    for (uint32_t i = 1; i < index->part_count; i++) {
+        const struct model_stripe *part = model_loader_file(index, i);
+        fds[i] = open(part->path, O_RDONLY | O_CLOEXEC);
+        if (fds[i] < 0)
+            return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", part->path);
+        if (model_file_unchanged(fds[i], &part->file, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int map_model(struct offline_model *m, int fd, const char *path,
+                     offline_index_maker *make_index, struct error *error)
+{
+    int fds[MODEL_PARTS_MAX] = {fd};
+    if (make_index(fd, path, &m->index, error) != 0)
+        return -1;
+    for (uint32_t i = 1; i < MODEL_PARTS_MAX; i++)
+        fds[i] = -1;
+    int status = open_parts(m->index, fds, error);
+    if (status == 0)
+        status = plan_model_hash(m->index, fds, m->hash, error);
+    for (uint32_t i = 0; status == 0 && (i == 0 || i < m->index->part_count); i++)
+        status = map_file(m, fds[i], i ? model_loader_file(m->index, i)->path : path, error);
+    for (uint32_t i = 1; i < MODEL_PARTS_MAX; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return status;
 }
 
 struct offline_model *offline_open(const char *path, offline_index_maker *make_index,
                                    struct error *error)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", path);
+    int fd = model_open(path, 0, error);
+    if (fd < 0)
         return NULL;
-    }
     struct offline_model *m = calloc(1, sizeof *m);
     int status = m ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (model)");
     if (m) {
         m->magic = OFFLINE_MAGIC;
         pthread_mutex_init(&m->dense_lock, NULL);
-        status = map_file(m, fd, path, make_index, error);
+        status = map_model(m, fd, path, make_index, error);
     }
     close(fd);
     if (status == 0) {
@@ -76,8 +104,8 @@ void offline_close(struct offline_model *m)
     free(m->made);
     offline_dense_free(m);
     pthread_mutex_destroy(&m->dense_lock);
-    if (m->bytes)
-        munmap((void *)(uintptr_t)m->bytes, m->size);
+    for (uint32_t i = 0; i < m->files; i++)
+        munmap((void *)(uintptr_t)m->bytes[i], m->size[i]);
     free(m->index);
     m->magic = 0;
     free(m);
@@ -98,7 +126,7 @@ const uint8_t *offline_hash(const struct offline_model *m)
 static const uint8_t *payload(const struct offline_model *m, uint32_t entry, uint32_t extent)
 {
     const struct model_extent *x = &model_index_entries(m->index)[entry].extent[extent];
-    return m->bytes + x->file_offset + x->head_bytes;
+    return m->bytes[x->part] + x->file_offset + x->head_bytes;
 }
 
 const void *offline_dense(const struct offline_model *m, uint32_t entry)

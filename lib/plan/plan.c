@@ -255,8 +255,8 @@ int plan_check(const struct plan *p, uint64_t bytes, struct error *error)
 
 /* ---- hash of the model ---- */
 
-static int hash_dense(XXH3_state_t *state, const struct model_index *m, int fd, uint32_t layer,
-                      enum dense_role role, uint8_t *buffer, struct error *error)
+static int hash_dense(XXH3_state_t *state, const struct model_index *m, const int *fds,
+                      uint32_t layer, enum dense_role role, uint8_t *buffer, struct error *error)
 {
     uint32_t entry = model_entry_dense(m, layer, role);
     if (entry == ENTRY_NONE)
@@ -264,8 +264,8 @@ static int hash_dense(XXH3_state_t *state, const struct model_index *m, int fd, 
     const struct model_extent *x = &model_index_entries(m)[entry].extent[0];
     uint64_t bytes = x->payload_bytes < ROUTER_BYTES_MAX ? x->payload_bytes : ROUTER_BYTES_MAX;
     for (uint64_t done = 0; done < bytes;) {
-        ssize_t n =
-            pread(fd, buffer + done, bytes - done, (off_t)(x->file_offset + x->head_bytes + done));
+        ssize_t n = pread(fds[x->part], buffer + done, bytes - done,
+                          (off_t)(x->file_offset + x->head_bytes + done));
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -277,8 +277,8 @@ static int hash_dense(XXH3_state_t *state, const struct model_index *m, int fd, 
     return 0;
 }
 
-static int hash_model(XXH3_state_t *state, const struct model_index *m, int fd, uint8_t *buffer,
-                      struct error *error)
+static int hash_model(XXH3_state_t *state, const struct model_index *m, const int *fds,
+                      uint8_t *buffer, struct error *error)
 {
     static const enum dense_role roles[] = {DENSE_ATTN_NORM, DENSE_ATTN_Q_NORM, DENSE_ATTN_K_NORM,
                                             DENSE_FFN_NORM, DENSE_ROUTER};
@@ -291,17 +291,17 @@ static int hash_model(XXH3_state_t *state, const struct model_index *m, int fd, 
     XXH3_128bits_update(state, shape, sizeof shape);
     for (uint32_t l = 0; l < hp->layers; l++)
         for (size_t r = 0; r < ARRAY_LEN(roles); r++)
-            if (hash_dense(state, m, fd, l, roles[r], buffer, error) != 0)
+            if (hash_dense(state, m, fds, l, roles[r], buffer, error) != 0)
                 return -1;
-    return hash_dense(state, m, fd, hp->layers, DENSE_OUTPUT_NORM, buffer, error);
+    return hash_dense(state, m, fds, hp->layers, DENSE_OUTPUT_NORM, buffer, error);
 }
 
-int plan_model_hash(const struct model_index *m, int fd, uint8_t hash[PLAN_HASH_BYTES],
+int plan_model_hash(const struct model_index *m, const int *fds, uint8_t hash[PLAN_HASH_BYTES],
                     struct error *error)
 {
     XXH3_state_t *state = XXH3_createState();
     uint8_t *buffer = malloc(ROUTER_BYTES_MAX);
-    int status = state && buffer ? hash_model(state, m, fd, buffer, error)
+    int status = state && buffer ? hash_model(state, m, fds, buffer, error)
                                  : error_set(error, ERR_NO_MEMORY, "out of memory (model hash)");
     if (status == 0) {
         XXH128_canonical_t canonical;

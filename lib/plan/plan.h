@@ -81,9 +81,10 @@ struct plan {
 /* Identifies the model of a plan: XXH3-128 of the shape (layers, sizes, experts, K, vocabulary), of
  * every norm and of the first 64 KiB of every router. A GGUF file and an expert store packed from
  * it have the same hash; so have different quantisations of one model if norms and routers are
- * stored alike. `fd`: the file of the dense extents of the index. Reads some MiB. 0, or -1 with
+ * stored alike. `fds`: the
+ * file of the dense extents of the index, by extent.part. Reads some MiB. 0, or -1 with
  * ERR_IO or ERR_NO_MEMORY. */
-int plan_model_hash(const struct model_index *model, int fd, uint8_t hash[PLAN_HASH_BYTES],
+int plan_model_hash(const struct model_index *model, const int *fds, uint8_t hash[PLAN_HASH_BYTES],
                     struct error *error);
 
 /* Checks a mapped or received blob of `bytes` bytes completely: magic, version, sizes, the

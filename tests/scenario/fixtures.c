@@ -25,7 +25,7 @@ static struct plan *blank(uint64_t arrays, uint32_t *cells)
     int fd = open(test_model(), O_RDONLY | O_CLOEXEC);
     CHECK(fd >= 0, "cannot open %s", test_model());
     CHECK(model_index_build(fd, test_model(), &m, &error) == 0, "%s", error.text);
-    CHECK(plan_model_hash(m, fd, hash, &error) == 0, "%s", error.text);
+    CHECK(plan_model_hash(m, &fd, hash, &error) == 0, "%s", error.text);
     const struct model_hparams *h = &m->hparams;
     *cells = CELLS_PER_PAIR * (h->layers - 2) * h->experts * h->experts;
     struct plan *plan =

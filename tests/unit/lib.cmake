@@ -27,6 +27,8 @@ sluice_unit_test(json_reader_test SOURCES lib/json/reader_test.c LINK sluice_jso
 sluice_unit_test(strtab_test SOURCES lib/text/strtab_test.c LINK sluice_text)
 sluice_unit_test(terminal_test SOURCES lib/text/terminal_test.c LINK sluice_text)
 sluice_unit_test(unit_gguf SOURCES lib/model/gguf/gguf_test.c LINK sluice_model test_gguf_make m)
+sluice_unit_test(unit_gguf_split SOURCES lib/model/gguf/split_test.c ${CMAKE_SOURCE_DIR}/procs/tools/synth/split.c
+  LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_gguf_write SOURCES lib/model/gguf/write_test.c LINK sluice_model)
 sluice_unit_test(unit_arch SOURCES lib/model/arch/arch_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_model_index SOURCES lib/model/index/model_index_test.c LINK sluice_model test_gguf_make)

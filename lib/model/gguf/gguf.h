@@ -73,9 +73,10 @@ struct gguf {
     uint32_t version;
     uint32_t alignment;
     uint32_t key_count, tensor_count;
+    uint32_t part_count;  /* files of the model (split.h); 0 or 1: not split */
     uint64_t data_offset; /* where tensor data starts in the file */
     struct gguf_key *keys;
-    struct model_tensor *tensors; /* in file order; offsets from the start of the file */
+    struct model_tensor *tensors; /* in file order; offsets from the start of their file */
     struct strtab key_names;
 };
 

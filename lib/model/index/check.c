@@ -53,22 +53,39 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
         return bad(error, "an unterminated name");
     if (m->file.bytes > GGUF_FILE_MAX)
         return bad(error, "an impossible file size");
+    if (m->part_count == 1 || m->part_count > MODEL_PARTS_MAX || m->reserved != 0 ||
+        (m->part_count > 0 && m->stripe_count > 0))
+        return bad(error, "an impossible number of parts");
     uint64_t end = sizeof *m;
     if (!part_follows(&end, m->tensors_offset, m->tensor_count, sizeof(struct model_tensor),
                       m->bytes) ||
         !part_follows(&end, m->entries_offset, m->entry_count, sizeof(struct model_entry),
                       m->bytes) ||
         !part_follows(&end, m->checksums_offset, m->checksum_count, sizeof(uint64_t), m->bytes) ||
-        !part_follows(&end, m->stripes_offset, m->stripe_count, sizeof(struct model_stripe),
-                      m->bytes) ||
+        !part_follows(&end, m->stripes_offset, (uint64_t)m->stripe_count + m->part_count,
+                      sizeof(struct model_stripe), m->bytes) ||
         !part_follows(&end, m->tokenizer_offset, m->tokenizer_bytes, 1, m->bytes) ||
         align_up(end, 64) != m->bytes)
         return bad(error, "parts do not fit its size");
     return 0;
 }
 
+static int check_parts(const struct model_index *m, struct error *error)
+{
+    for (uint32_t i = 0; i < m->part_count; i++) {
+        const struct model_stripe *s = &model_index_stripes(m)[i];
+        if (!terminated(s->path, sizeof s->path) || s->path[0] == 0 || s->mirror[0] != 0 ||
+            s->file.bytes > GGUF_FILE_MAX)
+            return bad(error, "a part without a path, or of impossible size");
+    }
+    return m->part_count > 0 && memcmp(&model_index_stripes(m)->file, &m->file, sizeof m->file) != 0
+               ? bad(error, "another first part")
+               : 0;
+}
+
+/* Tensors are in the order of their parts, and of offsets inside each: *before is the previous one. */
 static int check_tensor(const struct model_index *m, const struct model_tensor *t,
-                        uint64_t *min_offset, struct error *error)
+                        const struct model_tensor **before, struct error *error)
 {
     if (!terminated(t->name, sizeof t->name))
         return bad(error, "an unterminated tensor name");
@@ -82,10 +99,16 @@ static int check_tensor(const struct model_index *m, const struct model_tensor *
     if (!tensor_type_row_bytes(t->type, t->ne[0], &row_bytes) || row_bytes != t->row_bytes ||
         mul_overflows(row_bytes, rows, &bytes) || bytes != t->bytes)
         return bad(error, "a tensor of wrong size");
-    if (t->file_offset < *min_offset || t->file_offset > m->file.bytes ||
-        bytes > m->file.bytes - t->file_offset)
+    if (t->reserved != 0 || (t->part > 0 && t->part >= m->part_count))
+        return bad(error, "a tensor in no part");
+    uint64_t file = m->part_count > 0 ? model_index_stripes(m)[t->part].file.bytes : m->file.bytes;
+    const struct model_tensor *b = *before;
+    if (b && b->part > t->part)
+        return bad(error, "a tensor out of order");
+    uint64_t min_offset = b && b->part == t->part ? b->file_offset + b->bytes : 0;
+    if (t->file_offset < min_offset || t->file_offset > file || bytes > file - t->file_offset)
         return bad(error, "a tensor outside the file or over another");
-    *min_offset = t->file_offset + bytes;
+    *before = t;
     return 0;
 }
 
@@ -142,9 +165,11 @@ int model_index_check(const struct model_index *m, uint64_t bytes, struct error 
         return bad(error, "unknown architecture");
     if (arch_check_hparams(arch, &m->hparams, error))
         return -1;
-    uint64_t min_offset = 0;
+    if (check_parts(m, error))
+        return -1;
+    const struct model_tensor *before = NULL;
     for (uint32_t i = 0; i < m->tensor_count; i++)
-        if (check_tensor(m, &model_index_tensors(m)[i], &min_offset, error))
+        if (check_tensor(m, &model_index_tensors(m)[i], &before, error))
             return -1;
     const char *tokenizer = (const char *)m + m->tokenizer_offset;
     if (tokenizer_blob_check(tokenizer, m->tokenizer_bytes, error))
@@ -155,7 +180,10 @@ int model_index_check(const struct model_index *m, uint64_t bytes, struct error 
     if (!d)
         return error_set(error, ERR_NO_MEMORY, "out of memory (check of the model index)");
     int status = index_derive(arch, &m->hparams, model_index_tensors(m), m->tensor_count,
-                              m->stripe_count > 0 ? INDEX_STORE : INDEX_GGUF, d, error);
+                              m->stripe_count > 0 ? INDEX_STORE
+                              : m->part_count > 0 ? INDEX_SPLIT
+                                                  : INDEX_GGUF,
+                              d, error);
     if (status == 0)
         status = check_derived(m, d, error);
     if (status == 0)

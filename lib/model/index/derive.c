@@ -21,9 +21,11 @@ uint32_t index_layout_hash(void)
         AT(model_tensor, type),
         AT(model_tensor, ne),
         AT(model_tensor, file_offset),
+        AT(model_tensor, part),
         sizeof(struct model_extent),
         AT(model_extent, head_bytes),
         AT(model_extent, payload_bytes),
+        AT(model_extent, part),
         sizeof(struct model_entry),
         AT(model_entry, extents),
         AT(model_entry, in_store),
@@ -40,6 +42,7 @@ uint32_t index_layout_hash(void)
         AT(model_index, precision_mask),
         AT(model_index, precision_method),
         AT(model_index, stripe_count),
+        AT(model_index, part_count),
         AT(model_index, checksums_offset),
         AT(model_index, tokenizer_offset),
         sizeof(struct model_stripe),
@@ -152,7 +155,7 @@ static int check_complete(enum arch_id arch, const struct model_hparams *h, enum
                 d->dense_entry[layer][role] == ENTRY_NONE)
                 return missing(arch, &location, error);
         }
-        if (layer < h->layers && kind == INDEX_GGUF && d->layer[layer].ffn == FFN_EXPERTS &&
+        if (layer < h->layers && kind != INDEX_STORE && d->layer[layer].ffn == FFN_EXPERTS &&
             check_experts(arch, layer, d, error))
             return -1;
     }
@@ -160,7 +163,8 @@ static int check_complete(enum arch_id arch, const struct model_hparams *h, enum
 }
 
 /* Adds payload bytes [offset, offset + bytes) of the file as the entry's next extent. */
-static void add_extent(struct model_entry *e, uint32_t tensor, uint64_t offset, uint64_t bytes)
+static void add_extent(struct model_entry *e, uint32_t tensor, uint32_t part, uint64_t offset,
+                       uint64_t bytes)
 {
     sl_assert(e->extents < ENTRY_EXTENTS_MAX);
     uint64_t start = align_down(offset, PAGE_BYTES);
@@ -172,6 +176,7 @@ static void add_extent(struct model_entry *e, uint32_t tensor, uint64_t offset, 
         .head_bytes = (uint32_t)(offset - start),
         .tensor = tensor,
         .payload_bytes = bytes,
+        .part = part,
     };
     e->slot_bytes += x->read_bytes;
     e->payload_bytes += bytes;
@@ -189,7 +194,7 @@ static void add_matrix(const struct index_derived *d, const struct model_hparams
     const struct model_tensor *t = &tensors[tensor];
     uint64_t bytes = t->row_bytes * rows;
     uint64_t offset = t->file_offset + e->expert * t->row_bytes * t->ne[1];
-    add_extent(e, tensor, joined && m == EXPERT_UP ? offset + bytes : offset, bytes);
+    add_extent(e, tensor, t->part, joined && m == EXPERT_UP ? offset + bytes : offset, bytes);
     e->matrix[m] = (struct model_matrix){
         .type = t->type,
         .k = (uint32_t)t->ne[0],
@@ -206,13 +211,15 @@ void index_entry(const struct index_derived *d, const struct model_hparams *h,
     memset(e, 0, sizeof *e); /* entries are compared as bytes */
     e->precision = PRECISION_NATIVE;
     e->checksum_first = ENTRY_NONE;
+    e->in_parts = d->in_parts;
     if (i < d->dense_count) {
         const struct arch_location *location = &d->dense_location[i];
         uint32_t tensor = d->dense_tensor[i];
         e->kind = ENTRY_DENSE;
         e->layer = location->layer == h->layers ? UINT16_MAX : (uint16_t)location->layer;
         e->role = location->role;
-        add_extent(e, tensor, tensors[tensor].file_offset, tensors[tensor].bytes);
+        add_extent(e, tensor, tensors[tensor].part, tensors[tensor].file_offset,
+                   tensors[tensor].bytes);
         return;
     }
     uint32_t layer = (i - d->dense_count) / h->experts;
@@ -238,7 +245,8 @@ int index_derive(enum arch_id arch, const struct model_hparams *h,
         return -1;
     d->tied_output = d->dense_entry[h->layers][DENSE_OUTPUT] == ENTRY_NONE;
     d->entry_count = d->dense_count;
-    if (kind == INDEX_GGUF)
+    d->in_parts = kind == INDEX_SPLIT;
+    if (kind != INDEX_STORE)
         d->entry_count += h->layers * h->experts; /* at most 512 * 4096 */
     for (uint32_t i = 0; i < d->dense_count; i++) {
         struct model_entry e;

@@ -16,6 +16,7 @@ struct index_derived {
     uint32_t tied_output;
     uint32_t dense_count;
     uint32_t entry_count; /* dense entries, and experts that are tensors of the file */
+    uint32_t in_parts;    /* 1: INDEX_SPLIT */
     uint64_t dense_bytes;
     uint32_t dense_entry[MODEL_LAYERS_MAX + 1][DENSE__COUNT];
     uint32_t dense_tensor[DENSE_MAX]; /* tensor index of each dense entry */
@@ -25,7 +26,7 @@ struct index_derived {
 };
 
 /* The model file of a store has no expert tensors; other model files have all of them. */
-enum index_kind { INDEX_GGUF, INDEX_STORE };
+enum index_kind { INDEX_GGUF, INDEX_SPLIT, INDEX_STORE };
 
 /* Locates every tensor, checks that none is missing, and counts. The caller has checked hparams,
  * the types and sizes of the tensors, and that their names are terminated. 0, or -1 with

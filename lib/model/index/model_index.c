@@ -4,13 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/assert.h"
-#include "lib/model/gguf/gguf.h"
+#include "lib/model/gguf/split.h"
 #include "lib/model/index/derive.h"
 #include "lib/model/limits.h"
 #include "lib/model/tokenizer/blob.h"
@@ -23,6 +25,7 @@
 struct build {
     struct gguf gguf;
     const struct index_experts *experts; /* from a store; NULL: tensors of the file */
+    struct model_stripe *parts;          /* of a split file; NULL: it is not */
     struct index_derived *derived;
     void *tokenizer;
     size_t tokenizer_bytes;
@@ -37,18 +40,19 @@ static void copy_name(char *to, size_t cap, const char *text, size_t bytes)
         to[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
 }
 
+/* A source of bytes is one file. */
 static int reject_split(const struct gguf *g, struct error *error)
 {
-    uint64_t count;
-    int found = gguf_get_uint(g, "split.count", &count, error);
-    if (found < 0)
+    uint64_t count = 1;
+    if (g->part_count > 0) /* gguf_open_parts has read them */
+        return 0;
+    if (gguf_get_uint(g, "split.count", &count, error) < 0)
         return -1;
-    if (found && count > 1)
-        return error_set(error, ERR_BAD_INPUT,
-                         "one part of a model split into %" PRIu64
-                         " files; merge them into one file first",
-                         count);
-    return 0;
+    return count <= 1 ? 0
+                      : error_set(error, ERR_BAD_INPUT,
+                                  "one part of a model split into %" PRIu64
+                                  " files: its name must end with -00001-of-%05" PRIu64 ".gguf",
+                                  count, count);
 }
 
 static int read_arch(const struct gguf *g, enum arch_id *arch, struct error *error)
@@ -81,8 +85,9 @@ static void lay_out(struct model_index *m)
     m->checksums_offset =
         align_up(m->entries_offset + m->entry_count * sizeof(struct model_entry), 64);
     m->stripes_offset = align_up(m->checksums_offset + m->checksum_count * sizeof(uint64_t), 64);
-    m->tokenizer_offset =
-        align_up(m->stripes_offset + m->stripe_count * sizeof(struct model_stripe), 64);
+    m->tokenizer_offset = align_up(m->stripes_offset + ((uint64_t)m->stripe_count + m->part_count) *
+                                                           sizeof(struct model_stripe),
+                                   64);
     m->bytes = align_up(m->tokenizer_offset + m->tokenizer_bytes, 64);
 }
 
@@ -113,6 +118,7 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
                                .dense_count = d->dense_count,
                                .precision_mask = x ? x->precision_mask : 1u << PRECISION_NATIVE,
                                .stripe_count = x ? x->stripe_count : 0,
+                               .part_count = b->parts ? g->part_count : 0,
                                .checksum_count = x ? x->checksum_count : 0,
                                .tokenizer_bytes = b->tokenizer_bytes,
                                .dense_bytes = d->dense_bytes};
@@ -136,6 +142,8 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
         index_entry(d, hparams, g->tensors, i, &entries[i]);
     if (x)
         fill_experts(m, x);
+    if (b->parts)
+        memcpy((char *)m + m->stripes_offset, b->parts, g->part_count * sizeof *b->parts);
     index_totals(m, entries);
     memcpy((char *)m + m->tokenizer_offset, b->tokenizer, b->tokenizer_bytes);
     return m;
@@ -206,7 +214,10 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
     if (!b->derived)
         return error_set(error, ERR_NO_MEMORY, "out of memory (index)");
     if (index_derive(arch, &hparams, g->tensors, g->tensor_count,
-                     b->experts ? INDEX_STORE : INDEX_GGUF, b->derived, error))
+                     b->experts ? INDEX_STORE
+                     : b->parts ? INDEX_SPLIT
+                                : INDEX_GGUF,
+                     b->derived, error))
         return -1;
     const char *name;
     size_t name_bytes;
@@ -315,16 +326,94 @@ int index_build_fd(int fd, const struct index_experts *experts, struct model_ind
     return status;
 }
 
-int model_index_build(int fd, const char *path, struct model_index **index, struct error *error)
+int model_open(const char *path, int flags, struct error *error)
+{
+    char first[PATH_MAX];
+    int n = snprintf(first, sizeof first, "%s", path), fd = -1;
+    errno = ENAMETOOLONG;
+    if (n >= 0 && n < (int)sizeof first) {
+        gguf_first_part(first);
+        fd = open(first, O_RDONLY | O_CLOEXEC | flags);
+    }
+    int why = errno;
+    if (fd < 0)
+        error_set_errno(error, ERR_BAD_INPUT, why, "cannot open %.250s", first);
+    errno = why;
+    return fd;
+}
+
+static int identify_parts(struct build *b, const struct gguf_parts *p, struct error *error)
+{
+    b->parts = calloc(p->count, sizeof *b->parts);
+    if (!b->parts)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (parts)");
+    for (uint32_t i = 0; i < p->count; i++) {
+        if (index_file_id(p->fd[i], &b->parts[i].file, error))
+            return -1;
+        memcpy(b->parts[i].path, p->path[i], sizeof b->parts[i].path);
+    }
+    return 0;
+}
+
+static int build_split(struct build *b, struct gguf_parts *p, struct model_index **index,
+                       struct error *error)
+{
+    if (identify_parts(b, p, error) || build_from_header(b, &b->parts[0].file, index, error))
+        return -1;
+    int status = 0;
+    for (uint32_t i = 0; i < p->count && status == 0; i++)
+        status = model_file_unchanged(p->fd[i], &b->parts[i].file, error);
+    if (status == 0)
+        return 0;
+    free(*index);
+    *index = NULL;
+    return -1;
+}
+
+int model_index_build_parts(struct gguf_parts *p, struct model_index **index, struct error *error)
 {
     struct error inner = {0};
+    struct build b = {0};
     *index = NULL;
-    if (index_build_fd(fd, NULL, index, &inner) == 0)
+    for (uint32_t i = 0; i < p->count && i < MODEL_PARTS_MAX; i++)
+        if (p->fd[i] >= 0)
+            (void)posix_fadvise(p->fd[i], 0, 0, POSIX_FADV_RANDOM);
+    int status = p->count == 1 ? -1 : gguf_open_parts(&b.gguf, p, false, &inner);
+    bool split = status == 0 && b.gguf.part_count > 1;
+    if (split)
+        status = build_split(&b, p, index, &inner);
+    if (p->count > 1 && b.gguf.header)
+        gguf_close(&b.gguf);
+    free(b.derived);
+    free(b.tokenizer);
+    free(b.parts);
+    for (uint32_t i = 0; i < p->count && i < MODEL_PARTS_MAX; i++)
+        if (p->fd[i] >= 0) {
+            uint64_t end = align_up(p->read_to[i], PAGE_BYTES);
+            (void)posix_fadvise(p->fd[i], 0, (off_t)end, POSIX_FADV_DONTNEED);
+            (void)posix_fadvise(p->fd[i], 0, 0, POSIX_FADV_NORMAL);
+        }
+    if (p->count == 1 || (status == 0 && !split)) /* one file */
+        status = index_build_fd(p->fd[0], NULL, index, &inner);
+    if (status == 0)
         return 0;
     /* Long paths are cut at the start: the end is more informative, and the cause must fit. */
+    const char *path = p->path[0];
     size_t n = strlen(path);
     return error_set(error, inner.code, "%s%s: %s", n > 120 ? "..." : "",
                      path + (n > 120 ? n - 120 : 0), inner.text);
+}
+
+int model_index_build(int fd, const char *path, struct model_index **index, struct error *error)
+{
+    struct gguf_parts *p = malloc(sizeof *p);
+    if (!p)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (model)");
+    gguf_parts_open(p, fd, path);
+    int status = model_index_build_parts(p, index, error);
+    gguf_parts_close(p);
+    free(p);
+    return status;
 }
 
 /* The single extent of a store's entry is in all stripes at the same offset, or in one stripe. */
@@ -349,12 +438,29 @@ static uint32_t store_part(const struct model_entry *entry, uint32_t part, uint3
     return 1;
 }
 
+/* Those of a split model that are in its part. */
+static uint32_t own_extents(const struct model_entry *entry, uint32_t part,
+                            struct model_extent out[ENTRY_EXTENTS_MAX])
+{
+    uint32_t runs = 0;
+    for (uint32_t i = 0; i < entry->extents; i++) {
+        const struct model_extent *x = &entry->extent[i];
+        if (x->part == part)
+            out[runs++] = (struct model_extent){.file_offset = x->file_offset,
+                                                .read_bytes = x->read_bytes,
+                                                .slot_offset = x->slot_offset};
+    }
+    return runs;
+}
+
 uint32_t model_entry_part(const struct model_entry *entry, uint32_t part, uint32_t parts,
                           struct model_extent out[ENTRY_EXTENTS_MAX])
 {
     sl_assert(parts > 0 && part < parts);
     if (entry->in_store)
         return store_part(entry, part, parts, out);
+    if (entry->in_parts)
+        return own_extents(entry, part, out);
     uint64_t pages = entry->slot_bytes / PAGE_BYTES;
     uint64_t each = pages / parts, more = pages % parts; /* the first `more` parts get one more */
     uint64_t first = part * each + (part < more ? part : more);

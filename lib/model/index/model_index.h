@@ -19,7 +19,7 @@
  * is never loaded, and model_entry_expert_precision does not return it.
  *
  * Striping: `parts` loaders read an entry in parts (model_entry_part). Entries of the model file
- * are divided evenly. For an entry of a store the division is fixed: one part per stripe file, all
+ * are divided evenly. Each part of a split GGUF file (lib/model/gguf/split.h) has its own loader. For an entry of a store the division is fixed: one part per stripe file, all
  * at the same offset of their files, or all of it in one stripe. */
 #ifndef SLUICE_MODEL_INDEX_MODEL_INDEX_H
 #define SLUICE_MODEL_INDEX_MODEL_INDEX_H
@@ -44,7 +44,7 @@
 
 enum entry_kind { ENTRY_DENSE, ENTRY_EXPERT };
 
-/* A stripe file of a store. */
+/* A stripe file of a store, or a part of a split GGUF file. */
 struct model_stripe {
     struct model_file_id file;
     char path[MODEL_PATH_BYTES];   /* absolute, NUL-terminated */
@@ -60,6 +60,8 @@ struct model_extent {
     uint32_t head_bytes;  /* payload starts at slot_offset + head_bytes; < page */
     uint32_t tensor;      /* index into tensors[]; in_store: ENTRY_NONE */
     uint64_t payload_bytes;
+    uint32_t part; /* of a split model */
+    uint32_t reserved;
 };
 
 /* One matrix of an expert inside its entry's slot: n rows of k elements. */
@@ -82,8 +84,8 @@ struct model_entry {
     uint32_t in_store;       /* 1: in the stripe files; 0: in the model file */
     uint32_t checksum_first; /* index into checksums[], one per stripe; ENTRY_NONE: unknown */
     uint32_t only_stripe;    /* in_store: 1 + the stripe that has all of it; 0: in all stripes */
-    uint32_t reserved;
-    uint64_t slot_bytes; /* pages of all extents */
+    uint32_t in_parts;       /* 1: the model is split, extents have the part that they are in */
+    uint64_t slot_bytes;     /* pages of all extents */
     uint64_t payload_bytes;
     struct model_extent extent[ENTRY_EXTENTS_MAX];
     struct model_matrix matrix[EXPERT__COUNT]; /* of an expert, by enum expert_matrix */
@@ -94,7 +96,7 @@ struct model_index {
     uint32_t version;
     uint32_t layout_hash;      /* over sizeof/offsetof of the structs above */
     uint64_t bytes;            /* of the whole blob */
-    struct model_file_id file; /* the GGUF file, or the model.gguf of a store */
+    struct model_file_id file; /* the GGUF file (the first part), or the model.gguf of a store */
     char arch[32];
     char name[128];         /* general.name, for display */
     struct model_chat chat; /* format of its conversations */
@@ -107,8 +109,10 @@ struct model_index {
     uint32_t precision_first[PRECISION__COUNT];   /* first entry of its grid; ENTRY_NONE: no grid */
     uint32_t precision_entries[PRECISION__COUNT]; /* experts present at that precision */
     uint8_t precision_method[PRECISION__COUNT];   /* enum quant_method; of absent ones: copy */
-    uint32_t stripe_count;                        /* 0: a GGUF file */
-    uint32_t absent_count;                        /* absent entries of all precisions */
+    uint32_t stripe_count;                        /* of a store; 0: a GGUF file */
+    uint32_t part_count; /* of a GGUF file that is split, in stripes[]; 0: it is not */
+    uint32_t reserved;
+    uint32_t absent_count; /* absent entries of all precisions */
     uint64_t tensors_offset, entries_offset;
     uint64_t checksums_offset, checksum_count; /* u64 each: XXH3-64 of an entry's part as stored */
     uint64_t stripes_offset;
@@ -126,11 +130,20 @@ struct model_index {
 };
 
 /* Parses and checks the GGUF file (v2, v3) open at fd, and returns a newly allocated index (caller
- * frees). All checks of the format are here; the header is not read again afterwards. Memory is
+ * frees). Of a split model, fd is the first part; `path` names the others. All checks of the format are here; the header is not read again afterwards. Memory is
  * proportional to the header. Reads with pread, and drops the page cache of what it read
  * (POSIX_FADV_DONTNEED). 0, or -1 with ERR_BAD_INPUT (one line that names `path` and the cause),
  * ERR_IO, ERR_GONE (the file changed meanwhile) or ERR_NO_MEMORY. */
 int model_index_build(int fd, const char *path, struct model_index **index, struct error *error);
+
+/* Opens a model for reading: of a split model the first part, whichever part `path` names. A
+ * descriptor, or -1 with errno and *error (ERR_BAD_INPUT). flags: more flags of open. */
+int model_open(const char *path, int flags, struct error *error);
+
+/* The same with all files open already (a process that may not open files). */
+struct gguf_parts;
+int model_index_build_parts(struct gguf_parts *parts, struct model_index **index,
+                            struct error *error);
 
 /* The same from any source of bytes (gguf.h), for tests and fuzzing. `file` is copied into the
  * index. The error has no path. */
@@ -161,6 +174,13 @@ static inline const uint64_t *model_index_checksums(const struct model_index *m)
 static inline const struct model_stripe *model_index_stripes(const struct model_index *m)
 {
     return (const struct model_stripe *)((const char *)m + m->stripes_offset);
+}
+
+/* The file that a loader reads, of a store or of a split model; NULL: the model file. */
+static inline const struct model_stripe *model_loader_file(const struct model_index *m,
+                                                           uint32_t loader)
+{
+    return m->stripe_count + m->part_count > 0 ? &model_index_stripes(m)[loader] : NULL;
 }
 
 /* Entry number of an expert at a precision; ENTRY_NONE if it is absent there. The caller passes

@@ -54,9 +54,8 @@ int run_copies(const struct params *params, const struct model_index *model, con
     copies->count = 0;
     if (source == RUN_DENSE)
         return dense_copies(model, model_path, copies, error);
-    sl_assert(model->stripe_count == 0 || loader < model->stripe_count);
-    const struct model_stripe *stripe =
-        model->stripe_count > 0 ? &model_index_stripes(model)[loader] : NULL;
+    sl_assert(run_files(model) == 0 || loader < run_files(model));
+    const struct model_stripe *stripe = model_loader_file(model, loader);
     if (devices_take(params, loader, NULL, &own, error) != 0)
         return -1;
     if (add(copies, own.path, error) != 0 ||
@@ -71,9 +70,9 @@ int run_copies(const struct params *params, const struct model_index *model, con
 const struct model_file_id *run_inspected(const struct model_index *model, uint32_t loader,
                                           enum run_source source)
 {
-    if (model->stripe_count == 0 || source == RUN_DENSE)
+    if (run_files(model) == 0 || source == RUN_DENSE)
         return &model->file;
-    sl_assert(loader < model->stripe_count);
+    sl_assert(loader < run_files(model));
     return &model_index_stripes(model)[loader].file;
 }
 

@@ -14,7 +14,8 @@
 
 /* What a loader reads. */
 enum run_source {
-    RUN_EXPERTS, /* its stripe of a store; or the GGUF file, with the dense tensors */
+    RUN_EXPERTS, /* its stripe of a store; or the GGUF file, or its part of a split one, with the
+                  * dense tensors */
     RUN_DENSE,   /* model.gguf of a store; unused for a GGUF file */
     RUN_SOURCES
 };
@@ -24,6 +25,13 @@ struct
     uint32_t count;
     char path[RUN_COPIES_MAX][MODEL_PATH_BYTES];
 };
+
+/* Number of files that must have a loader each: stripes of a store, parts of a split file; 0: any
+ * number of loaders reads one file. */
+static inline uint32_t run_files(const struct model_index *model)
+{
+    return model->stripe_count + model->part_count;
+}
 
 /* Copies after the first: the mirror in `devices`, the mirror of the store, for a GGUF file the
  * copies of the other devices, and the file that `devices` replaces. model_path: the model's path

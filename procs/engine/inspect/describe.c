@@ -90,6 +90,17 @@ static void line_bytes(FILE *out, const char *label, uint64_t bytes, const char 
             note);
 }
 
+/* The stripes of a store, the parts of a split file. */
+static void text_of_files(FILE *out, const struct model_index *m, const char *what, uint32_t first)
+{
+    char size[16];
+    for (uint32_t i = 0; i < m->stripe_count + m->part_count; i++) {
+        const struct model_stripe *file = model_loader_file(m, i);
+        fprintf(out, "%s %-*u %10s  (%" PRIu64 " bytes)  %s\n", what, 21 - (int)strlen(what),
+                i + first, bytes_format(file->file.bytes, size), file->file.bytes, file->path);
+    }
+}
+
 static void text_of_store(FILE *out, const struct model_index *m)
 {
     char size[16], types[96];
@@ -101,11 +112,7 @@ static void text_of_store(FILE *out, const struct model_index *m)
                 precision_name((enum precision)t), bytes_format(m->precision_bytes[t], size),
                 m->precision_bytes[t], m->precision_entries[t], types, m->precision_slot_bytes[t]);
     }
-    for (uint32_t i = 0; i < m->stripe_count; i++) {
-        const struct model_stripe *stripe = &model_index_stripes(m)[i];
-        fprintf(out, "stripe %-15u %10s  (%" PRIu64 " bytes)  %s\n", i,
-                bytes_format(stripe->file.bytes, size), stripe->file.bytes, stripe->path);
-    }
+    text_of_files(out, m, "stripe", 0);
 }
 
 static void text_of_tensors(FILE *out, const struct model_index *m)
@@ -125,7 +132,10 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
     const struct model_hparams *h = &m->hparams;
     struct summary f = summary_of(m);
     fprintf(out, "%-22s %s\n", m->stripe_count ? "store" : "file", path);
-    line_bytes(out, m->stripe_count ? "model.gguf" : "file size", m->file.bytes, "");
+    if (m->part_count)
+        text_of_files(out, m, "part", 1);
+    else
+        line_bytes(out, m->stripe_count ? "model.gguf" : "file size", m->file.bytes, "");
     fprintf(out, "%-22s %s\n", "name", m->name);
     fprintf(out, "%-22s %s\n", "architecture", m->arch);
     fprintf(out, "%-22s %.1f million\n", "parameters", (double)f.parameters / 1e6);
@@ -179,6 +189,8 @@ static json_t *json_of_tensors(const struct model_index *m)
         json_object_set_new(object, "shape", shape);
         put(object, "bytes", tensors[i].bytes);
         put(object, "offset", tensors[i].file_offset);
+        if (m->part_count)
+            put(object, "part", tensors[i].part + 1);
         json_array_append_new(array, object);
     }
     return array;
@@ -205,10 +217,10 @@ static json_t *json_of_precisions(const struct model_index *m)
     return array;
 }
 
-static json_t *json_of_stripes(const struct model_index *m)
+static json_t *json_of_files(const struct model_index *m, uint32_t count)
 {
     json_t *array = json_array();
-    for (uint32_t i = 0; i < m->stripe_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         json_t *object = json_object();
         put_text(object, "path", model_index_stripes(m)[i].path);
         put(object, "bytes", model_index_stripes(m)[i].file.bytes);
@@ -267,7 +279,10 @@ int describe_json(FILE *out, const char *path, const struct model_index *m, bool
     put(object, "arena_min_bytes", f.arena_min_bytes);
     put(object, "tokenizer_bytes", m->tokenizer_bytes);
     json_object_set_new(object, "precisions", json_of_precisions(m));
-    json_object_set_new(object, "stripes", json_of_stripes(m)); /* none: a GGUF file */
+    json_object_set_new(object, "stripes",
+                        json_of_files(m, m->stripe_count)); /* none: a GGUF file */
+    if (m->part_count)
+        json_object_set_new(object, "parts", json_of_files(m, m->part_count));
     if (tensors)
         json_object_set_new(object, "tensor_list", json_of_tensors(m));
     int rc = json_dumpf(object, out, JSON_INDENT(2));

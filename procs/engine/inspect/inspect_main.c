@@ -25,6 +25,7 @@
 
 #include "config/option_error.h"
 #include "lib/base/log.h"
+#include "lib/model/gguf/split.h"
 #include "lib/model/store/store.h"
 #include "lib/plan/plan.h"
 #include "lib/sandbox/sandbox.h"
@@ -35,7 +36,8 @@
 #define CPU_SECONDS    30
 
 struct inspect {
-    const char *path, *plan;  /* plan: appended to the index; NULL: none */
+    char *path;               /* of a split model: the first part */
+    const char *plan;         /* plan: appended to the index; NULL: none */
     int segment_fd, model_fd; /* -1: run as a command */
     bool json, tensors, raw;
     const char *sandbox; /* parameter of the engine */
@@ -60,7 +62,8 @@ static void usage(FILE *out)
     fprintf(out,
             "usage: sluice inspect MODEL [--json] [--tensors] [--raw]\n"
             "\n"
-            "Describes a model, a GGUF file or an expert store: architecture, shapes, experts,\n"
+            "Describes a model, a GGUF file (any part of a split one) or an expert store: "
+            "architecture, shapes, experts,\n"
             "precisions and stripes, and minimum memory.\n"
             "\n"
             "  --json           as one JSON object\n"
@@ -145,17 +148,18 @@ static int write_blob(int fd, const void *blob, uint64_t bytes, uint64_t offset,
 }
 
 /* The plan follows the index, at the next multiple of PLAN_ARRAY_ALIGN. */
-static int write_plan(const struct inspect *in, const struct model_index *index, int model_fd,
-                      bool store, struct error *error)
+static int write_plan(const struct inspect *in, const struct model_index *index,
+                      const struct gguf_parts *parts, bool store, struct error *error)
 {
     uint8_t hash[PLAN_HASH_BYTES];
     struct plan *plan = plan_read(in->plan, error);
     if (!plan)
         return -1;
-    int dense_fd = store ? openat(model_fd, STORE_MODEL_FILE, O_RDONLY | O_CLOEXEC) : model_fd;
-    int rc = dense_fd < 0 ? error_set_errno(error, ERR_IO, errno, "cannot open %.200s/%s", in->path,
-                                            STORE_MODEL_FILE)
-                          : plan_model_hash(index, dense_fd, hash, error);
+    int dense_fd = store ? openat(parts->fd[0], STORE_MODEL_FILE, O_RDONLY | O_CLOEXEC) : -1;
+    int rc = store && dense_fd < 0
+                 ? error_set_errno(error, ERR_IO, errno, "cannot open %.200s/%s", in->path,
+                                   STORE_MODEL_FILE)
+                 : plan_model_hash(index, store ? &dense_fd : parts->fd, hash, error);
     if (store && dense_fd >= 0)
         close(dense_fd);
     if (rc == 0)
@@ -211,22 +215,37 @@ static int confine(const struct inspect *in, bool store, struct error *error)
     return 0;
 }
 
-static int run(struct inspect *in, struct error *error)
+/* All parts are open: a confined process opens no file. */
+static int take_model(struct inspect *in, struct gguf_parts *parts, bool store, struct error *error)
 {
-    int fd = in->model_fd >= 0 ? in->model_fd : open(in->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", in->path);
     struct model_index *index = NULL;
-    struct stat st;
-    bool store = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
     int rc = confine(in, store, error);
     if (rc == 0)
-        rc = model_or_store_index_build(fd, in->path, &index, error);
+        rc = store ? store_index_build(parts->fd[0], in->path, &index, error)
+                   : model_index_build_parts(parts, &index, error);
     if (rc == 0)
         rc = deliver(in, index, error);
     if (rc == 0 && in->plan && in->segment_fd >= 0)
-        rc = write_plan(in, index, fd, store, error);
+        rc = write_plan(in, index, parts, store, error);
     free(index);
+    return rc;
+}
+
+static int run(struct inspect *in, struct error *error)
+{
+    gguf_first_part(in->path);
+    int fd = in->model_fd >= 0 ? in->model_fd : open(in->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", in->path);
+    struct stat st;
+    bool store = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+    struct gguf_parts *parts = malloc(sizeof *parts);
+    if (!parts)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (model)");
+    gguf_parts_open(parts, fd, in->path);
+    int rc = take_model(in, parts, store, error);
+    gguf_parts_close(parts);
+    free(parts);
     return rc;
 }
 

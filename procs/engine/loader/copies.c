@@ -61,7 +61,7 @@ static void open_source(struct loader *l, enum run_source which)
 void loader_open_sources(struct loader *l)
 {
     const struct model_index *m = l->child.model;
-    sl_assert(m->stripe_count == 0 || loader_self(l) < m->stripe_count);
+    sl_assert(run_files(m) == 0 || loader_self(l) < run_files(m));
     for (uint32_t source = 0; source < RUN_SOURCES; source++)
         open_source(l, (enum run_source)source); /* a GGUF file has no copies of RUN_DENSE */
 }

@@ -142,9 +142,9 @@ static int measure_forward(const char *model, const struct params *params, struc
 {
     struct model_index *index = NULL;
     struct forward_speed speed;
-    int fd = open(model, O_RDONLY | O_CLOEXEC);
+    int fd = model_open(model, 0, error);
     if (fd < 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.200s", model);
+        return -1;
     int rc = inspected_index(fd, model, &index, error);
     close(fd);
     if (rc == 0)

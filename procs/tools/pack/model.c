@@ -40,7 +40,8 @@ static int write_model(struct writing *w, const char *path, struct error *error)
     const struct gguf *g = &s->gguf;
     gguf_writer_own_types(w->writer);
     for (uint32_t i = 0; i < g->key_count; i++)
-        if (!is_key(g, i, "general.alignment"))
+        if (!is_key(g, i, "general.alignment") && !is_key(g, i, "split.no") &&
+            !is_key(g, i, "split.count") && !is_key(g, i, "split.tensors.count"))
             gguf_put_copy(w->writer, g, i);
     for (uint32_t i = 0; i < g->tensor_count; i++)
         if (source_is_dense(s, i))

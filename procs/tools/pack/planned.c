@@ -14,7 +14,7 @@ static int check_model(const struct pack *p, const struct plan *plan, struct err
     const struct source *s = &p->source;
     if (s->is_hf)
         memcpy(hash, plan->model_hash, sizeof hash);
-    else if (plan_model_hash(s->index, s->gguf_fd, hash, error) != 0)
+    else if (plan_model_hash(s->index, s->parts.fd, hash, error) != 0)
         return -1;
     return plan_matches(plan, s->index, hash, p->options.plan, error);
 }

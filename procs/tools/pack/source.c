@@ -17,11 +17,6 @@
 #include "lib/model/limits.h"
 #include "lib/tensor/tensor_type.h"
 
-static ssize_t read_fd(void *arg, void *buf, size_t n, uint64_t offset)
-{
-    return pread(*(int *)arg, buf, n, (off_t)offset);
-}
-
 /* The generated header of an HF model, in memory; reads after it return zeros. */
 static ssize_t read_header(void *arg, void *buf, size_t n, uint64_t offset)
 {
@@ -66,21 +61,18 @@ int source_unchanged(const struct source *s, struct error *error)
     return 0;
 }
 
-/* Reads header and index from either kind of source. */
-static int open_model(struct source *s, const struct gguf_source *from, const char *path,
-                      struct error *error)
+/* Of the header, and of the size of each file. */
+static int hash_source(struct source *s, uint64_t bytes, struct error *error)
 {
-    struct error why;
-    struct model_file_id id = {.bytes = from->bytes};
-    if (model_index_build_source(from, &id, &s->index, &why) || gguf_open(&s->gguf, from, &why))
-        return error_set(error, why.code, "%.200s: %.180s", path, why.text);
     XXH3_state_t *state = XXH3_createState();
     if (!state)
         return error_set(error, ERR_NO_MEMORY, "out of memory (hash of the source)");
     XXH3_128bits_reset(state);
     XXH3_128bits_update(state, s->gguf.header,
                         s->gguf.at); /* what was read of the padding varies */
-    XXH3_128bits_update(state, &from->bytes, sizeof from->bytes);
+    XXH3_128bits_update(state, &bytes, sizeof bytes);
+    for (uint32_t i = 1; i < s->gguf.part_count; i++)
+        XXH3_128bits_update(state, &s->files[i].bytes, sizeof s->files[i].bytes);
     XXH128_canonical_t hash;
     XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(state));
     memcpy(s->hash, hash.digest, sizeof s->hash);
@@ -90,15 +82,21 @@ static int open_model(struct source *s, const struct gguf_source *from, const ch
 
 static int open_gguf(struct source *s, const char *path, struct error *error)
 {
-    s->gguf_fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (s->gguf_fd < 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
-    if (add_file(s, path, error))
+    struct error why;
+    int fd = model_open(path, 0, error);
+    if (fd < 0)
         return -1;
-    struct gguf_source from = {.read = read_fd, .arg = &s->gguf_fd, .bytes = s->files[0].bytes};
-    int status = open_model(s, &from, path, error);
-    posix_fadvise(s->gguf_fd, 0, 0, POSIX_FADV_DONTNEED);
-    return status;
+    gguf_parts_open(&s->parts, fd, path);
+    if (model_index_build_parts(&s->parts, &s->index, error))
+        return -1;
+    if (gguf_open_parts(&s->gguf, &s->parts, false, &why))
+        return error_set(error, why.code, "%.200s: %.180s", path, why.text);
+    for (uint32_t i = 0; i < s->gguf.part_count; i++) {
+        if (add_file(s, s->parts.path[i], error))
+            return -1;
+        posix_fadvise(s->parts.fd[i], 0, 0, POSIX_FADV_DONTNEED);
+    }
+    return hash_source(s, s->files[0].bytes, error);
 }
 
 static int open_hf(struct source *s, const char *path, struct error *error)
@@ -114,15 +112,31 @@ static int open_hf(struct source *s, const char *path, struct error *error)
     }
     struct gguf_source from = {
         .read = read_header, .arg = s->hf.gguf, .bytes = gguf_writer_bytes(s->hf.gguf)};
-    return open_model(s, &from, path, error);
+    struct error why;
+    struct model_file_id id = {.bytes = from.bytes};
+    if (model_index_build_source(&from, &id, &s->index, &why) || gguf_open(&s->gguf, &from, &why))
+        return error_set(error, why.code, "%.200s: %.180s", path, why.text);
+    return hash_source(s, from.bytes, error);
+}
+
+/* The absolute path. A part of a split model keeps its name, which leads to the others: a link is
+ * not followed. */
+static bool resolve(const char *path, char real[PATH_MAX])
+{
+    uint32_t number, count;
+    if (!gguf_part_name(path, &number, &count) || strlen(path) >= PATH_MAX)
+        return realpath(path, real) != NULL;
+    strcpy(real, path);
+    gguf_first_part(real);
+    return true;
 }
 
 int source_open(struct source *s, const char *path, struct error *error)
 {
     struct stat st;
     char real[PATH_MAX];
-    *s = (struct source){.gguf_fd = -1};
-    if (!realpath(path, real) || stat(real, &st) != 0)
+    *s = (struct source){.parts.fd[0] = -1};
+    if (!resolve(path, real) || stat(real, &st) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
         return error_set(error, ERR_BAD_INPUT, "%.250s is neither a file nor a directory", path);
@@ -141,9 +155,10 @@ void source_close(struct source *s)
     gguf_close(&s->gguf);
     if (s->is_hf)
         hf_close(&s->hf);
-    if (s->gguf_fd >= 0)
-        close(s->gguf_fd);
-    *s = (struct source){.gguf_fd = -1};
+    if (s->parts.fd[0] >= 0)
+        close(s->parts.fd[0]);
+    gguf_parts_close(&s->parts);
+    *s = (struct source){.parts.fd[0] = -1};
 }
 
 struct source_extent source_expert(const struct source *s, uint32_t layer, uint32_t expert,
@@ -164,7 +179,7 @@ struct source_extent source_expert(const struct source *s, uint32_t layer, uint3
         sl_assert(i < e->extents);
     }
     const struct model_extent *x = &e->extent[i];
-    return (struct source_extent){0, x->file_offset + (matrix->slot_offset - x->slot_offset),
+    return (struct source_extent){x->part, x->file_offset + (matrix->slot_offset - x->slot_offset),
                                   matrix->n * matrix->row_bytes};
 }
 
@@ -251,7 +266,7 @@ int source_dense(const struct source *s, uint32_t tensor, source_sink *sink, voi
                  struct error *error)
 {
     struct dense d = {.source = s, .sink = sink, .arg = arg};
-    struct source_extent from = {0, s->gguf.tensors[tensor].file_offset,
+    struct source_extent from = {s->gguf.tensors[tensor].part, s->gguf.tensors[tensor].file_offset,
                                  s->gguf.tensors[tensor].bytes};
     if (s->is_hf) {
         const struct safetensor *t = hf_source(&s->hf, tensor, 0);

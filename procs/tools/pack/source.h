@@ -7,6 +7,7 @@
 
 #include "lib/io/bulk.h"
 #include "lib/model/gguf/gguf.h"
+#include "lib/model/gguf/split.h"
 #include "lib/model/hf/hf.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/store/store.h"
@@ -26,7 +27,7 @@ struct source {
     struct model_index *index;
     bool is_hf;
     struct hf_model hf;
-    int gguf_fd;
+    struct gguf_parts parts;        /* of a GGUF file; descriptors, [0] -1: not open */
     uint8_t hash[STORE_HASH_BYTES]; /* of the header and the size: source_hash of the manifest */
 };
 

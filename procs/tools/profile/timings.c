@@ -107,7 +107,7 @@ int profile_timings(struct profile *p, struct error *error)
 
 struct reading {
     const struct model_index *model;
-    int fd;
+    const int *fds; /* by part */
     uint32_t first; /* expert of this thread */
     uint32_t step, count;
     uint64_t bytes, took[READS];
@@ -124,7 +124,8 @@ static int read_expert(struct reading *r, uint32_t number, void *buffer, uint64_
         uint64_t bytes = e->extent[x].read_bytes;
         if (bytes > cap)
             return EINVAL;
-        ssize_t n = pread(r->fd, buffer, bytes, (off_t)e->extent[x].file_offset);
+        ssize_t n =
+            pread(r->fds[e->extent[x].part], buffer, bytes, (off_t)e->extent[x].file_offset);
         if (n < 0 || (uint64_t)n < e->extent[x].head_bytes + e->extent[x].payload_bytes)
             return n < 0 ? errno : EIO;
         r->bytes += bytes;
@@ -147,7 +148,7 @@ static void *read_experts(void *arg)
     return NULL;
 }
 
-static int read_deep(struct profile *p, int fd, double *rate)
+static int read_deep(struct profile *p, const int *fds, double *rate)
 {
     struct reading r[READ_DEPTH];
     pthread_t thread[READ_DEPTH];
@@ -156,7 +157,7 @@ static int read_deep(struct profile *p, int fd, double *rate)
     int failed = 0;
     for (uint32_t i = 0; i < READ_DEPTH; i++) {
         r[i] = (struct reading){.model = offline_index(p->model),
-                                .fd = fd,
+                                .fds = fds,
                                 .first = 1000 + i,
                                 .step = READ_DEPTH,
                                 .count = READS / 4};
@@ -174,20 +175,42 @@ static int read_deep(struct profile *p, int fd, double *rate)
 }
 
 /* Uses O_DIRECT if the file system supports it, to bypass the page cache. */
-int profile_device(struct profile *p, struct error *error)
+static int open_direct(const char *path)
 {
-    int fd = open(p->model_path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    struct error ignored;
+    int fd = model_open(path, O_DIRECT, &ignored);
     if (fd < 0 && errno == EINVAL) {
         log_warn("O_DIRECT is not supported: the read times include the page cache");
-        fd = open(p->model_path, O_RDONLY | O_CLOEXEC);
+        fd = model_open(path, 0, &ignored);
     }
-    if (fd < 0)
-        return error_set_errno(error, ERR_IO, errno, "cannot open %.200s", p->model_path);
-    struct reading r = {.model = offline_index(p->model), .fd = fd, .step = 1, .count = READS};
-    read_experts(&r);
+    return fd;
+}
+
+static int open_file(const struct profile *p, uint32_t part)
+{
+    const struct model_stripe *file = model_loader_file(offline_index(p->model), part);
+    if (!file || part == 0)
+        return open_direct(p->model_path);
+    int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    return fd < 0 && errno == EINVAL ? open(file->path, O_RDONLY | O_CLOEXEC) : fd;
+}
+
+int profile_device(struct profile *p, struct error *error)
+{
+    int fds[MODEL_PARTS_MAX], failed = 0;
+    uint32_t opened = 0, parts = offline_index(p->model)->part_count;
+    do {
+        fds[opened] = open_file(p, opened);
+        failed = fds[opened] < 0 ? errno : 0;
+    } while (failed == 0 && ++opened < parts);
+    struct reading r = {.model = offline_index(p->model), .fds = fds, .step = 1, .count = READS};
     double rate = 0;
-    int failed = r.failed ? r.failed : read_deep(p, fd, &rate);
-    close(fd);
+    if (failed == 0)
+        read_experts(&r);
+    if (failed == 0)
+        failed = r.failed ? r.failed : read_deep(p, fds, &rate);
+    while (opened > 0)
+        close(fds[--opened]);
     if (failed)
         return error_set_errno(error, ERR_IO, failed, "cannot read %.200s", p->model_path);
     qsort(r.took, READS, sizeof *r.took, by_u64);

@@ -25,6 +25,7 @@
 #include "procs/clients/common/options.h"
 #include "procs/tools/synth/pipeline.h"
 #include "procs/tools/synth/shape.h"
+#include "procs/tools/synth/split.h"
 #include "procs/tools/synth/vocabulary.h"
 
 #define THREADS_DEFAULT_MAX 4
@@ -36,6 +37,7 @@ struct synth {
     const char *path;
     char part[PATH_MAX];
     int64_t threads;
+    int64_t parts; /* --split; 0: one file */
     bool json, quiet, dry;
     uint64_t file_bytes;
     double seconds, waited; /* write time; part of it waiting for weights */
@@ -63,20 +65,24 @@ static void usage(FILE *out)
         "      --seed N               of the random weights (default 1)\n"
         "  -t, --threads N            threads that generate weights (default: 1 per core, at most "
         "%d)\n"
+        "      --split N              N files (2 to %d) that are the parts of one model,\n"
+        "                             NAME-00001-of-0000N.gguf for -o NAME.gguf\n"
         "      --dry-run              print the size, write nothing\n"
         "      --output text|json     format on stdout (default text)\n"
         "  -q, --quiet                no progress on stderr\n",
-        THREADS_DEFAULT_MAX);
+        THREADS_DEFAULT_MAX, MODEL_PARTS_MAX);
     shape_help(out);
     mix_help(out);
 }
 
-enum { OPT_TYPE = 256, OPT_PURE, OPT_SEED, OPT_DRY, OPT_OUTPUT };
+enum { OPT_TYPE = 256, OPT_PURE, OPT_SEED, OPT_SPLIT, OPT_DRY, OPT_OUTPUT };
 
 static const struct option options[] = {
-    {"type", 1, NULL, OPT_TYPE}, {"pure", 0, NULL, OPT_PURE},   {"seed", 1, NULL, OPT_SEED},
-    {"threads", 1, NULL, 't'},   {"dry-run", 0, NULL, OPT_DRY}, {"output", 1, NULL, OPT_OUTPUT},
-    {"quiet", 0, NULL, 'q'},     {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0},
+    {"type", 1, NULL, OPT_TYPE},   {"pure", 0, NULL, OPT_PURE},
+    {"seed", 1, NULL, OPT_SEED},   {"threads", 1, NULL, 't'},
+    {"dry-run", 0, NULL, OPT_DRY}, {"output", 1, NULL, OPT_OUTPUT},
+    {"split", 1, NULL, OPT_SPLIT}, {"quiet", 0, NULL, 'q'},
+    {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0},
 };
 
 /* Option values that are applied to the shape later. */
@@ -95,6 +101,7 @@ static int one_option(struct synth *s, struct chosen *c, int option, const char 
     case OPT_PURE: c->pure = true; return 0;
     case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &c->seed, error);
     case 't': return option_i64("--threads", value, 1, 16, &s->threads, error);
+    case OPT_SPLIT: return option_i64("--split", value, 2, MODEL_PARTS_MAX, &s->parts, error);
     case OPT_DRY: s->dry = true; return 0;
     case OPT_OUTPUT:
         s->json = strcmp(value, "json") == 0;
@@ -145,10 +152,11 @@ static int check_space(const struct synth *s, struct error *error)
     if (statvfs(dir, &fs) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "%.300s", dir);
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
-    if (available < s->file_bytes + FREE_MARGIN)
+    uint64_t need_bytes = s->file_bytes * (s->parts > 0 ? 2 : 1); /* whole, then in parts */
+    if (available < need_bytes + FREE_MARGIN)
         return error_set(error, ERR_BAD_INPUT,
                          "%.200s: not enough space: the file needs %s, only %s free", dir,
-                         bytes_format(s->file_bytes, need), bytes_format(available, have));
+                         bytes_format(need_bytes, need), bytes_format(available, have));
     return 0;
 }
 
@@ -203,10 +211,12 @@ static int write_file(struct synth *s, const struct weights *weights, struct ggu
     int rc = gguf_writer_start(w, s->part, error);
     if (rc == 0) {
         rc = write_pieces(s, p, w, error);
-        int why = rc == 0 ? file_replace(s->part, s->path, true) : 0;
+        if (rc == 0 && s->parts > 0)
+            rc = split_write(s->part, s->path, (uint32_t)s->parts, error);
+        int why = rc == 0 && s->parts == 0 ? file_replace(s->part, s->path, true) : 0;
         if (why != 0)
             rc = error_set_errno(error, ERR_IO, why, "cannot write %s", s->path);
-        if (rc != 0)
+        if (rc != 0 || s->parts > 0)
             unlink(s->part);
     }
     pipeline_close(p);

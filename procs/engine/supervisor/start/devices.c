@@ -19,7 +19,7 @@ int devices_resolve(struct supervisor *s, struct error *error)
     uint32_t count = devices_count(p);
     if (count == 0)
         return 0;
-    if (s->model->stripe_count == 0 && p->loaders == 1 && count <= SERVICE_LOADERS_MAX)
+    if (run_files(s->model) == 0 && p->loaders == 1 && count <= SERVICE_LOADERS_MAX)
         p->loaders = count;
     if (count != p->loaders)
         return error_set(error, ERR_BAD_INPUT,

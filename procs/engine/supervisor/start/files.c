@@ -44,7 +44,7 @@ static int open_path(const char *path, struct error *error)
 /* The model itself is read through the descriptor that inspect has read. */
 static int open_first(const struct supervisor *s, const char *path, struct error *error)
 {
-    if (s->model->stripe_count > 0 || strcmp(path, s->options.model) != 0)
+    if (run_files(s->model) > 0 || strcmp(path, s->options.model) != 0)
         return open_path(path, error);
     int fd = fcntl(s->model_fd, F_DUPFD_CLOEXEC, FD_MIN);
     return fd >= 0 ? fd
@@ -59,9 +59,8 @@ static bool is_inspected(const struct supervisor *s, uint32_t loader, enum run_s
 {
     if (source == RUN_DENSE)
         return true;
-    return strcmp(path, s->model->stripe_count == 0
-                            ? s->options.model
-                            : model_index_stripes(s->model)[loader].path) == 0;
+    const struct model_stripe *own = model_loader_file(s->model, loader);
+    return strcmp(path, own ? own->path : s->options.model) == 0;
 }
 
 static int hold(struct supervisor *s, uint32_t loader, enum run_source source, const char *path,

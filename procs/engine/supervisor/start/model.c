@@ -18,10 +18,12 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/model/gguf/split.h"
 #include "lib/model/limits.h"
 #include "lib/model/store/store.h"
 #include "lib/policy/presets/loss.h"
 #include "lib/tensor/precision.h"
+#include "procs/engine/child/run_devices.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define INSPECT_NS      (60 * NS_PER_S)
@@ -30,10 +32,33 @@
     (20 * MIB) /* minimum read bandwidth of a device, for the timeout, bytes per second */
 #define INDEX_MAX (2 * GIB)
 
-static int model_open(struct supervisor *s, struct error *error)
+/* The absolute path; of a split model, that of its first part. The last component of a part stays,
+ * even if it is a link to a file of another name: it names the other parts. */
+static bool resolve(char *model, char path[PATH_MAX])
+{
+    uint32_t number, count;
+    char dir[PATH_MAX];
+    if (!gguf_part_name(model, &number, &count) || count == 1)
+        return realpath(model, path) != NULL;
+    gguf_first_part(model);
+    char *slash = strrchr(model, '/');
+    const char *name = slash ? slash + 1 : model;
+    snprintf(dir, sizeof dir, "%.*s", (int)(slash ? name - model : 1), slash ? model : ".");
+    if (!realpath(dir, path))
+        return false;
+    size_t n = strlen(path);
+    if (n + 1 + strlen(name) >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    snprintf(path + n, PATH_MAX - n, "%s%s", n > 1 ? "/" : "", name);
+    return true;
+}
+
+static int open_model(struct supervisor *s, struct error *error)
 {
     char path[PATH_MAX];
-    if (!realpath(s->options.model, path))
+    if (!resolve(s->options.model, path))
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open model %.200s",
                                s->options.model);
     if (strlen(path) >= sizeof s->procs->model_path)
@@ -140,15 +165,16 @@ static uint64_t cores(void)
     return n > 0 ? (uint64_t)n : 1;
 }
 
-/* A store needs one loader per stripe. */
-static void loaders_resolve(struct params *p, uint32_t stripes)
+/* A store needs one loader per stripe, a split model one per part. */
+static void loaders_resolve(struct params *p, const struct model_index *m)
 {
-    if (stripes == 0 || p->loaders == stripes)
+    uint32_t files = run_files(m);
+    if (files == 0 || p->loaders == files)
         return;
     if (p->loaders != 1)
-        log_info("--loaders %llu: the store has %u stripes, one loader for each",
-                 (unsigned long long)p->loaders, stripes);
-    p->loaders = stripes;
+        log_info("--loaders %llu: the %s, one loader for each", (unsigned long long)p->loaders,
+                 m->part_count ? "model has parts" : "store has stripes");
+    p->loaders = files;
 }
 
 /* Under --max-loss a lossy preset runs only if the plan has measured its loss as it would run here. */
@@ -197,7 +223,7 @@ static int params_resolve(struct supervisor *s, struct error *error)
                  (unsigned long long)p->ctx_size, h->context, h->context);
         p->ctx_size = h->context;
     }
-    loaders_resolve(p, s->model->stripe_count);
+    loaders_resolve(p, s->model);
     struct knobs knobs;
     s->preset = preset_find(p->preset);
     if (s->preset == POLICY_NONE)
@@ -214,11 +240,11 @@ int model_take(struct supervisor *s, struct error *error)
     if (getrandom(&s->boot, sizeof s->boot, 0) != (ssize_t)sizeof s->boot)
         s->boot = clock_now_ns();
     s->boot |= 1; /* 0 means "any" to segment_attach */
-    if (model_open(s, error) != 0 || inspect_run(s, error) != 0)
+    if (open_model(s, error) != 0 || inspect_run(s, error) != 0)
         return -1;
-    /* The file that inspect has read; those of a store are checked by files_open. */
-    if (s->model->stripe_count == 0 &&
-        model_file_unchanged(s->model_fd, &s->model->file, error) != 0)
+    /* The file that inspect has read; those of a store and of a split model are checked by
+     * files_open. */
+    if (run_files(s->model) == 0 && model_file_unchanged(s->model_fd, &s->model->file, error) != 0)
         return -1;
     return params_resolve(s, error) == 0 ? files_open(s, error) : -1;
 }

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models split into several GGUF files, NAME-00001-of-0000N.gguf: the first part has all keys (and
+ * possibly no tensor), every part has a tensor table of its own. Keys of every part: split.no (from
+ * 0), split.count, split.tensors.count (of all parts together). Format: gguf-split of llama.cpp. */
+#ifndef SLUICE_MODEL_GGUF_SPLIT_H
+#define SLUICE_MODEL_GGUF_SPLIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/model/limits.h"
+
+/* The files of one model. */
+struct gguf_parts {
+    uint32_t count;                    /* by the name; 1: its name is not that of a part */
+    int fd[MODEL_PARTS_MAX];           /* [0] is borrowed; -1: not open, see why */
+    int why[MODEL_PARTS_MAX];          /* errno of open */
+    uint64_t read_to[MODEL_PARTS_MAX]; /* end of what gguf_open_parts has read */
+    char path[MODEL_PARTS_MAX][MODEL_PATH_BYTES];
+};
+
+/* True for the name of a part: sets its number (from 1) and the number of parts. */
+bool gguf_part_name(const char *path, uint32_t *number, uint32_t *count);
+
+/* Changes the name of any part to that of the first; other names stay. */
+void gguf_first_part(char *path);
+
+/* fd: the first part, or a file that is not split. Opens the others, which may fail: only
+ * the header shows gguf_open_parts whether they are needed. `p` is large: not for small stacks. */
+void gguf_parts_open(struct gguf_parts *p, int fd, const char *path);
+void gguf_parts_close(struct gguf_parts *p);
+
+/* gguf_open for all parts: keys of the first, tensors of all, in order. A part that is missing, or
+ * that belongs to another model, is an error. Reads with pread. own_types: as in gguf_source. */
+int gguf_open_parts(struct gguf *g, struct gguf_parts *p, bool own_types, struct error *error);
+
+#endif
