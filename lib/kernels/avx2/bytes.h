@@ -249,6 +249,54 @@ static ALWAYS_INLINE vi vi_bytes_at(const uint8_t *const p[VL])
     return _mm256_setr_epi32(*p[0], *p[1], *p[2], *p[3], *p[4], *p[5], *p[6], *p[7]);
 }
 
+/* ---- dot products with scales, for super-blocks ---- */
+
+#define DOT_STARTS false /* the correction is subtracted from the sum of the super-block */
+
+/* Words of four elements, of one sub-block, whose products fit in 16 bits: codes are below
+ * 1 << code_bits (of wide types, signed), activations are at most 127. */
+static ALWAYS_INLINE int dot_words(int sub, int code_bits)
+{
+    int words = code_bits >= 7 ? 1 : code_bits >= 4 ? 1 << (7 - code_bits) : 8;
+    return words < sub / 4 ? words : sub / 4;
+}
+
+/* 16-bit lanes. */
+static ALWAYS_INLINE vi dot_add(const bool wide, vi dot, vq w, vq x)
+{
+    if (wide)
+        return _mm256_add_epi16(dot,
+                                _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)));
+    return _mm256_add_epi16(dot, _mm256_maddubs_epi16(w, x));
+}
+
+/* The scales as dot_scale wants them: word h of every lane, twice. */
+static ALWAYS_INLINE vi dot_scale_of(vi pairs, const int h)
+{
+    if (h == 0)
+        return _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xa0), 0xa0);
+    return _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xf5), 0xf5);
+}
+
+/* sum + products of the 16-bit halves of every lane. */
+static ALWAYS_INLINE vi vi_add_pairs(vi sum, vi a, vi b)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+
+static ALWAYS_INLINE vi dot_scale(vi sum, vi dot, vi scale)
+{
+    return vi_add_pairs(sum, dot, scale);
+}
+
+/* The low words of a and, above them, those of b. */
+static ALWAYS_INLINE vi vq_join_words(vi a, vi b)
+{
+    return _mm256_blend_epi16(a, b, 0xaa);
+}
+
+/* ---- order of lanes and bytes ---- */
+
 /* Half h (of 8 lanes). */
 static ALWAYS_INLINE __m256 vf_eight(vf v, const int h)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with super-blocks of 256: AVX2. */
-#include <immintrin.h>
+#include "lib/kernels/avx2/bytes.h"
 
-#include "lib/kernels/internal.h"
-
+#include "lib/base/assert.h"
 #include "lib/tensor/tensor_type.h"
 #include "lib/tensor/unpack/grids/grids.h"
 #include "lib/tensor/unpack/values.h"

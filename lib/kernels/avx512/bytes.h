@@ -247,6 +247,48 @@ static ALWAYS_INLINE vi vi_bytes_at(const uint8_t *const p[VL])
                       (char)*p[11], (char)*p[12], (char)*p[13], (char)*p[14], (char)*p[15]));
 }
 
+/* ---- dot products with scales, for super-blocks: 32-bit lanes ---- */
+
+#define DOT_STARTS true /* a dot product starts from a correction */
+
+/* Words of four elements whose dot product has the same scale. */
+static ALWAYS_INLINE int dot_words(int sub, int code_bits)
+{
+    (void)code_bits;
+    return sub / 4;
+}
+
+static ALWAYS_INLINE vi dot_add(const bool wide, vi dot, vq w, vq x)
+{
+    (void)wide;
+    return _mm512_dpbusd_epi32(dot, w, x);
+}
+
+/* The scales as dot_scale wants them: word h of every lane, sign-extended. */
+static ALWAYS_INLINE vi dot_scale_of(vi pairs, const int h)
+{
+    return _mm512_srai_epi32(h == 0 ? _mm512_slli_epi32(pairs, 16) : pairs, 16);
+}
+
+static ALWAYS_INLINE vi dot_scale(vi sum, vi dot, vi scale)
+{
+    return _mm512_add_epi32(sum, _mm512_mullo_epi32(dot, scale));
+}
+
+/* sum + products of the 16-bit halves of every lane. */
+static ALWAYS_INLINE vi vi_add_pairs(vi sum, vi a, vi b)
+{
+    return _mm512_dpwssd_epi32(sum, a, b);
+}
+
+/* The low words of a and, above them, those of b. */
+static ALWAYS_INLINE vi vq_join_words(vi a, vi b)
+{
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, a, b);
+}
+
+/* ---- order of lanes and bytes ---- */
+
 /* Half h (of 8 lanes). */
 static ALWAYS_INLINE __m256 vf_eight(vf v, const int h)
 {

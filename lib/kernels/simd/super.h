@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template of products with super-blocks of 256; included once per instruction set, after
+/* Template of products with super-blocks of 256; included once per instruction set, after bytes.h,
  * VECTOR_ADD_SCALED and VECTOR_BITS. A type is an unpack step: the 256 codes as bytes, their offset,
- * and scales and minimums of 16 elements each. Vectors run along k; the lanes of the sums are
- * outputs. Up to AT_ONCE rows share vectors of unpacked weights, up to SUPER_ROWS the weights
- * of a super-block that were unpacked once. */
+ * and scales and minimums of 16 elements each.
+ *
+ * For one row (decode), vectors run along k; the lanes of the sums are outputs. Several rows (prefill):
+ * super_panel.h. */
 #include "lib/kernels/simd/super_unpack.h"
 
-#define OUTPUTS    8 /* lanes of a vector of floats */
-#define AT_ONCE    8
-#define SUPER_ROWS 64 /* rows whose sums stay in the L1 cache: 16 KiB */
+#define OUTPUTS   8 /* whose sums are in a vector of floats */
+#define SUPER_FEW 3 /* fewer rows are computed one by one */
 
 struct super_row { /* a prepared row of activations */
     const int8_t *q;
@@ -99,185 +99,91 @@ static ALWAYS_INLINE __m256i super_dot(const struct super_type t, const struct s
 
 struct super_tile {
     const uint8_t *row[OUTPUTS];
-    struct super_row x[AT_ONCE];
+    struct super_row x;
     uint32_t k;
-    size_t ahead;         /* distance from the first output to the next ones; 0: no prefetch */
-    __m256 (*acc)[PARTS]; /* per row */
+    size_t ahead; /* distance from the first output to the next ones */
 };
-
-/* Lanes of 8 outputs whose sums are dot products, and the same of minimums. */
-struct super_lanes {
-    __m256i dot[AT_ONCE][OUTPUTS], low[AT_ONCE][OUTPUTS];
-};
-
-/* Output i of super-block g. */
-static ALWAYS_INLINE void super_lanes_of(const struct super_type t, const int rows, uint32_t g,
-                                         const struct super_tile *s, const struct super_codes *c,
-                                         int i, struct super_lanes *l)
-{
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        __m256i sums = load_32(s->x[r].sums + (size_t)g * 32);
-        l->dot[r][i] = super_dot(t, c, s->x[r].q + (size_t)g * SUPER, sums);
-        if (t.minimums)
-            l->low[r][i] = _mm256_madd_epi16(c->min, sums);
-    }
-}
-
-static ALWAYS_INLINE void super_add(const struct super_type t, const int rows, uint32_t g,
-                                    const struct super_tile *s, const struct super_lanes *l,
-                                    __m256 d, __m256 dmin)
-{
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        __m256 term = _mm256_mul_ps(eight_sums(l->dot[r]), d);
-        if (t.minimums)
-            term = _mm256_fnmadd_ps(dmin, eight_sums(l->low[r]), term);
-        s->acc[r][g % PARTS] =
-            _mm256_fmadd_ps(term, _mm256_set1_ps(s->x[r].d[g]), s->acc[r][g % PARTS]);
-    }
-}
 
 static ALWAYS_INLINE void super_prefetch(const struct super_type t, const struct super_tile *s,
                                          size_t at, int i)
 {
-    if (s->ahead != 0)
-        for (size_t line = 0; line < t.bytes; line += 64)
-            prefetch(s->row[0], s->ahead + OUTPUTS * at + (size_t)i * t.bytes + line);
+    for (size_t line = 0; line < t.bytes; line += 64)
+        prefetch(s->row[0], s->ahead + OUTPUTS * at + (size_t)i * t.bytes + line);
 }
 
-/* Adds super-block g. */
-static ALWAYS_INLINE void super_step(const struct super_type t, const int rows, uint32_t g,
-                                     const struct super_tile *s)
+/* acc + super-block g. */
+static ALWAYS_INLINE __m256 super_step(const struct super_type t, uint32_t g,
+                                       const struct super_tile *s, __m256 acc)
 {
-    struct super_lanes l;
+    __m256i dot[OUTPUTS], low[OUTPUTS]; /* lanes whose sums are dot products, and of minimums */
     const size_t at = (size_t)g * t.bytes;
     for (int i = 0; i < OUTPUTS; i++) {
         struct super_codes c;
+        __m256i sums = load_32(s->x.sums + (size_t)g * 32);
         super_prefetch(t, s, at, i);
         super_unpack(t, s->row[i] + at, &c);
-        super_lanes_of(t, rows, g, s, &c, i, &l);
+        dot[i] = super_dot(t, &c, s->x.q + (size_t)g * SUPER, sums);
+        if (t.minimums)
+            low[i] = _mm256_madd_epi16(c.min, sums);
     }
-    __m256 dmin = t.minimums ? eight_halves(s->row, at + t.dmin_at) : _mm256_setzero_ps();
-    super_add(t, rows, g, s, &l, super_scales(t, s->row, at), dmin);
+    __m256 term = _mm256_mul_ps(eight_sums(dot), super_scales(t, s->row, at));
+    if (t.minimums)
+        term = _mm256_fnmadd_ps(eight_halves(s->row, at + t.dmin_at), eight_sums(low), term);
+    return _mm256_fmadd_ps(term, _mm256_set1_ps(s->x.d[g]), acc);
 }
 
-static ALWAYS_INLINE void super_join(const __m256 p[PARTS], float *y, uint32_t outputs)
+static ALWAYS_INLINE void super_outputs(const struct super_type t, const struct super_tile *s,
+                                        float *y, uint32_t outputs)
 {
+    __m256 p[PARTS];
+    UNROLL for (int i = 0; i < PARTS; i++) p[i] = _mm256_setzero_ps();
+    for (uint32_t g = 0; g < s->k / SUPER; g++)
+        p[g % PARTS] = super_step(t, g, s, p[g % PARTS]);
     __m256 sum = _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(p[0], p[1]), _mm256_add_ps(p[2], p[3])),
                                _mm256_add_ps(_mm256_add_ps(p[4], p[5]), _mm256_add_ps(p[6], p[7])));
     _mm256_maskstore_ps(y, super_lane_mask(outputs), sum);
 }
 
-static ALWAYS_INLINE void super_outputs(const struct super_type t, const int rows,
-                                        struct super_tile *s, float *y, size_t y_stride,
-                                        uint32_t outputs)
+static ALWAYS_INLINE void super_one(const struct super_type t, const struct kernel_matrix *w,
+                                    uint32_t n_begin, uint32_t n_end, const uint8_t *x, float *y)
 {
-    __m256 acc[AT_ONCE][PARTS];
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        UNROLL for (int p = 0; p < PARTS; p++) acc[r][p] = _mm256_setzero_ps();
-    }
-    s->acc = acc;
-    for (uint32_t g = 0; g < s->k / SUPER; g++)
-        super_step(t, rows, g, s);
-    UNROLL for (int r = 0; r < rows; r++) super_join(acc[r], y + (size_t)r * y_stride, outputs);
-}
-
-/* Up to AT_ONCE rows at a time: every row of activations is used once per unpacked weight. */
-static ALWAYS_INLINE void super_few(const struct super_type t, struct super_tile *s,
-                                    const uint8_t *x, size_t x_stride, uint32_t rows, float *y,
-                                    size_t y_stride, uint32_t outputs)
-{
-    const size_t ahead = s->ahead;
-    for (uint32_t r = 0, n; r < rows; r += n) {
-        n = rows - r >= AT_ONCE ? AT_ONCE : rows - r >= AT_ONCE / 2 ? AT_ONCE / 2 : 1;
-        s->ahead = r == 0 ? ahead : 0;
-        for (uint32_t i = 0; i < n; i++)
-            s->x[i] = super_row_at(x + (r + i) * x_stride, s->k);
-        if (n == AT_ONCE)
-            super_outputs(t, AT_ONCE, s, y + r * y_stride, y_stride, outputs);
-        else if (n == AT_ONCE / 2)
-            super_outputs(t, AT_ONCE / 2, s, y + r * y_stride, y_stride, outputs);
-        else
-            super_outputs(t, 1, s, y + r * y_stride, y_stride, outputs);
+    struct super_tile s = {
+        .x = super_row_at(x, w->k), .k = w->k, .ahead = OUTPUTS * (size_t)w->row_bytes};
+    for (uint32_t j = n_begin; j < n_end; j += OUTPUTS) {
+        uint32_t outputs = n_end - j < OUTPUTS ? n_end - j : OUTPUTS;
+        for (uint32_t i = 0; i < OUTPUTS; i++) /* missing outputs repeat the last one */
+            s.row[i] =
+                (const uint8_t *)w->data + (size_t)(i < outputs ? j + i : n_end - 1) * w->row_bytes;
+        super_outputs(t, &s, y + j, outputs);
     }
 }
 
-/* Adds super-block g, unpacked, to `rows` rows from row r on. */
-static ALWAYS_INLINE void super_shared(const struct super_type t, const int rows, uint32_t g,
-                                       struct super_tile *s, const struct super_codes c[OUTPUTS],
-                                       __m256 d, __m256 dmin)
-{
-    struct super_lanes l;
-    for (int i = 0; i < OUTPUTS; i++)
-        super_lanes_of(t, rows, g, s, &c[i], i, &l);
-    super_add(t, rows, g, s, &l, d, dmin);
-}
-
-/* At most SUPER_ROWS rows share the weights of a super-block that were unpacked once. */
-static ALWAYS_INLINE void super_many(const struct super_type t, struct super_tile *s,
-                                     const uint8_t *x, size_t x_stride, uint32_t rows, float *y,
-                                     size_t y_stride, uint32_t outputs)
-{
-    __m256 acc[SUPER_ROWS][PARTS];
-    struct super_codes c[OUTPUTS];
-    for (uint32_t r = 0; r < rows; r++)
-        for (int p = 0; p < PARTS; p++)
-            acc[r][p] = _mm256_setzero_ps();
-    for (uint32_t g = 0; g < s->k / SUPER; g++) {
-        const size_t at = (size_t)g * t.bytes;
-        for (int i = 0; i < OUTPUTS; i++) {
-            super_prefetch(t, s, at, i);
-            super_unpack(t, s->row[i] + at, &c[i]);
-        }
-        __m256 d = super_scales(t, s->row, at);
-        __m256 dmin = t.minimums ? eight_halves(s->row, at + t.dmin_at) : _mm256_setzero_ps();
-        for (uint32_t r = 0, n; r < rows; r += n) {
-            n = rows - r >= AT_ONCE ? AT_ONCE : 1;
-            s->acc = acc + r;
-            for (uint32_t i = 0; i < n; i++)
-                s->x[i] = super_row_at(x + (r + i) * x_stride, s->k);
-            if (n == AT_ONCE)
-                super_shared(t, AT_ONCE, g, s, c, d, dmin);
-            else
-                super_shared(t, 1, g, s, c, d, dmin);
-        }
-    }
-    for (uint32_t r = 0; r < rows; r++)
-        super_join(acc[r], y + r * y_stride, outputs);
-}
-
-static ALWAYS_INLINE void super_product(const struct super_type t, const struct kernel_matrix *w,
-                                        uint32_t n_begin, uint32_t n_end, const uint8_t *x,
-                                        size_t x_stride, uint32_t rows, float *y, size_t y_stride)
-{
-    struct super_tile s = {.k = w->k};
-    for (uint32_t r = 0, n; r < rows; r += n) {
-        n = rows - r < SUPER_ROWS ? rows - r : SUPER_ROWS;
-        for (uint32_t j = n_begin; j < n_end; j += OUTPUTS) {
-            uint32_t outputs = n_end - j < OUTPUTS ? n_end - j : OUTPUTS;
-            for (uint32_t i = 0; i < OUTPUTS; i++) /* missing outputs repeat the last one */
-                s.row[i] = (const uint8_t *)w->data +
-                           (size_t)(i < outputs ? j + i : n_end - 1) * w->row_bytes;
-            s.ahead = OUTPUTS * (size_t)w->row_bytes;
-            if (n <= AT_ONCE)
-                super_few(t, &s, x + r * x_stride, x_stride, n, y + r * y_stride + j, y_stride,
-                          outputs);
-            else
-                super_many(t, &s, x + r * x_stride, x_stride, n, y + r * y_stride + j, y_stride,
-                           outputs);
-        }
-    }
-}
+#include "lib/kernels/simd/super_panel.h"
 
 /* One copy of the code per type, so that its properties are constants. */
 #define SUPER_PRODUCT(NAME)                                                                        \
-    static __attribute__((noinline)) void product_##NAME(                                          \
-        const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,            \
+    static __attribute__((noinline)) void super_one_##NAME(const struct kernel_matrix *w,          \
+                                                           uint32_t n_begin, uint32_t n_end,       \
+                                                           const uint8_t *x, float *y)             \
+    {                                                                                              \
+        super_one(super_type_##NAME, w, n_begin, n_end, x, y);                                     \
+    }                                                                                              \
+    static __attribute__((noinline)) void super_many_##NAME(                                       \
+        const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const uint8_t *x,         \
         size_t x_stride, uint32_t rows, float *y, size_t y_stride)                                 \
     {                                                                                              \
-        super_product(super_type_##NAME, w, n_begin, n_end, x, x_stride, rows, y, y_stride);       \
+        super_panels(super_type_##NAME, w, n_begin, n_end, x, x_stride, rows, y, y_stride);        \
+    }                                                                                              \
+    static void super_product_##NAME(const struct kernel_matrix *w, uint32_t n_begin,              \
+                                     uint32_t n_end, const void *x, size_t x_stride,               \
+                                     uint32_t rows, float *y, size_t y_stride)                     \
+    {                                                                                              \
+        if (rows < SUPER_FEW)                                                                      \
+            for (uint32_t r = 0; r < rows; r++)                                                    \
+                super_one_##NAME(w, n_begin, n_end, (const uint8_t *)x + r * x_stride,             \
+                                 y + r * y_stride);                                                \
+        else                                                                                       \
+            super_many_##NAME(w, n_begin, n_end, x, x_stride, rows, y, y_stride);                  \
     }
 SUPER_TYPES(SUPER_PRODUCT)
 
@@ -287,7 +193,7 @@ static void super_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32
     kernel_matmul_fn *product = NULL;
     switch (w->type) {
 #define SUPER_CASE(NAME)                                                                           \
-    case TENSOR_##NAME: product = product_##NAME; break;
+    case TENSOR_##NAME: product = super_product_##NAME; break;
         SUPER_TYPES(SUPER_CASE)
     default: sl_panic("type %d has no super-blocks", (int)w->type);
     }

@@ -27,7 +27,9 @@ struct super_type {
     float d_factor;  /* a power of two */
     int offset_bits; /* offset = 1 << offset_bits; with it, codes are at most 127 */
     bool minimums;
-    bool wide; /* codes are of eight bits, at least -127 */
+    bool wide;     /* codes are of eight bits, at least -127 */
+    int sub;       /* elements of a sub-block, 16 or 32: they have one scale */
+    int code_bits; /* of codes plus offset */
 };
 
 static ALWAYS_INLINE __m256i bytes_at(const uint8_t *p)
@@ -169,24 +171,25 @@ static ALWAYS_INLINE void super_unpack_IQ4_XS(const uint8_t *p, struct super_cod
 
 #include "lib/kernels/simd/super_grids.h"
 
-/* SUPER_TYPE(NAME, bytes, offset of d, of dmin, factor of d, bits of offset, minimums, wide) */
+/* SUPER_TYPE(NAME, bytes, offset of d, of dmin, factor of d, bits of offset, minimums, wide, elements of
+ * a sub-block, bits of a code plus offset) */
 #define SUPER_TYPE(NAME, ...)                                                                      \
     static const struct super_type super_type_##NAME = {TENSOR_##NAME, __VA_ARGS__};
-SUPER_TYPE(Q4_K, 144, 0, 2, 1, NO_OFFSET, true, false)
-SUPER_TYPE(Q5_K, 176, 0, 2, 1, NO_OFFSET, true, false)
-SUPER_TYPE(Q6_K, 210, 208, 0, 1, 5, false, false)
-SUPER_TYPE(Q3_K, 110, 108, 0, 1, 2, false, false)
-SUPER_TYPE(Q2_K, 84, 80, 82, 1, NO_OFFSET, true, false)
-SUPER_TYPE(IQ4_XS, 136, 0, 0, 1, NO_OFFSET, false, true)
-SUPER_TYPE(IQ2_XXS, 66, 0, 0, 0.125f, 6, false, false)
-SUPER_TYPE(IQ2_XS, 74, 0, 0, 0.125f, 6, false, false)
-SUPER_TYPE(IQ2_S, 82, 0, 0, 0.125f, 6, false, false)
-SUPER_TYPE(IQ3_XXS, 98, 0, 0, 0.25f, 6, false, false)
-SUPER_TYPE(IQ3_S, 110, 0, 0, 1, 6, false, false)
-SUPER_TYPE(IQ1_S, 50, 0, 0, 0.125f, 6, false, false)
-SUPER_TYPE(IQ1_M, 56, 0, 0, 0.125f, 6, false, false) /* d: iq1_m_scale */
-SUPER_TYPE(TQ1_0, 54, 52, 0, 1, 0, false, false)
-SUPER_TYPE(TQ2_0, 66, 64, 0, 1, 0, false, false)
+SUPER_TYPE(Q4_K, 144, 0, 2, 1, NO_OFFSET, true, false, 32, 4)
+SUPER_TYPE(Q5_K, 176, 0, 2, 1, NO_OFFSET, true, false, 32, 5)
+SUPER_TYPE(Q6_K, 210, 208, 0, 1, 5, false, false, 16, 6)
+SUPER_TYPE(Q3_K, 110, 108, 0, 1, 2, false, false, 16, 3)
+SUPER_TYPE(Q2_K, 84, 80, 82, 1, NO_OFFSET, true, false, 16, 2)
+SUPER_TYPE(IQ4_XS, 136, 0, 0, 1, NO_OFFSET, false, true, 32, 8)
+SUPER_TYPE(IQ2_XXS, 66, 0, 0, 0.125f, 6, false, false, 32, 7)
+SUPER_TYPE(IQ2_XS, 74, 0, 0, 0.125f, 6, false, false, 16, 7)
+SUPER_TYPE(IQ2_S, 82, 0, 0, 0.125f, 6, false, false, 16, 7)
+SUPER_TYPE(IQ3_XXS, 98, 0, 0, 0.25f, 6, false, false, 32, 7)
+SUPER_TYPE(IQ3_S, 110, 0, 0, 1, 6, false, false, 32, 7)
+SUPER_TYPE(IQ1_S, 50, 0, 0, 0.125f, 6, false, false, 32, 7)
+SUPER_TYPE(IQ1_M, 56, 0, 0, 0.125f, 6, false, false, 16, 7) /* d: iq1_m_scale */
+SUPER_TYPE(TQ1_0, 54, 52, 0, 1, 0, false, false, 32, 2)
+SUPER_TYPE(TQ2_0, 66, 64, 0, 1, 0, false, false, 32, 2)
 
 /* Scale of 16 elements 2 v and 2 v + 1 in all words of the low and of the high half. */
 static ALWAYS_INLINE __m256i spread_scale(__m256i twice, const int v)
@@ -197,8 +200,9 @@ static ALWAYS_INLINE __m256i spread_scale(__m256i twice, const int v)
                                                  high, high, high, high, high, high));
 }
 
-static ALWAYS_INLINE void super_unpack(const struct super_type t, const uint8_t *p,
-                                       struct super_codes *c)
+/* All but `spread`. */
+static ALWAYS_INLINE void super_codes_at(const struct super_type t, const uint8_t *p,
+                                         struct super_codes *c)
 {
     switch (t.type) {
 #define SUPER_UNPACK(NAME)                                                                         \
@@ -206,6 +210,12 @@ static ALWAYS_INLINE void super_unpack(const struct super_type t, const uint8_t 
         SUPER_TYPES(SUPER_UNPACK)
     default: break;
     }
+}
+
+static ALWAYS_INLINE void super_unpack(const struct super_type t, const uint8_t *p,
+                                       struct super_codes *c)
+{
+    super_codes_at(t, p, c);
     __m256i first = _mm256_permute2x128_si256(c->scale, c->scale, 0x00);
     __m256i second = _mm256_permute2x128_si256(c->scale, c->scale, 0x11);
     UNROLL for (int v = 0; v < 4; v++)

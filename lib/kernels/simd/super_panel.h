@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Template, included by super.h: products with several rows. The codes of one super-block of a panel
+ * of outputs are unpacked and transposed once, so that the lanes are outputs, and used for all rows:
+ * a tile of rows has the integer sums of one super-block in registers, its partial sums stay in
+ * memory. The dot product of a sub-block is multiplied by a vector of scales, one per output. */
+
+#define PANEL          (VL * PANEL_VECTORS)
+#define PANEL_ROWS_MAX 66 /* as in blocks_panel.h: an expert gathers at most 64 */
+#define SUPER_WORDS    (SUPER / 4)
+#define SUPER_SUBS     (SUPER / 16)
+
+struct super_panel {
+    _Alignas(64) uint8_t q[SUPER_WORDS][PANEL * 4];    /* four elements of each output */
+    _Alignas(64) uint8_t scale[SUPER_SUBS][PANEL * 4]; /* per sub-block, in the form of dot_scale */
+    _Alignas(64) uint8_t pair[SUPER_SUBS / 2][PANEL * 4]; /* pairs of minimums, or of scales */
+    _Alignas(64) float d[PANEL], dmin[PANEL];
+};
+
+/* The unpacked super-block of one output, before transposition. */
+struct super_line {
+    _Alignas(64) uint8_t code[SUPER];
+    int16_t scale[SUPER_SUBS], min[SUPER_SUBS];
+};
+
+struct super_rows {
+    const struct super_panel *panel;
+    const uint8_t *x; /* first row, at the super-block */
+    size_t x_stride, d_at, sums_at;
+    bool first;           /* super-block of its partial sum */
+    float (*sums)[PANEL]; /* the partial sum, per row */
+};
+
+/* Sums of a row's activations: times the offset of the codes, which a dot product starts from, and
+ * in pairs of sub-blocks. */
+struct super_row_sums {
+    int32_t start[SUPER_SUBS];
+    uint32_t pair[SUPER_SUBS / 2];
+};
+
+/* By how much codes in the panel are larger than elements. */
+static ALWAYS_INLINE int panel_offset_bits(const struct super_type t)
+{
+    return t.wide && DOT_STARTS ? 7 : t.offset_bits;
+}
+
+/* Whether the sums of activations are multiplied by pairs of numbers of the panel. */
+static ALWAYS_INLINE bool panel_has_pairs(const struct super_type t)
+{
+    return t.minimums || (!DOT_STARTS && t.offset_bits != NO_OFFSET);
+}
+
+/* Scales and pairs of VL outputs, into one side of the panel. */
+static ALWAYS_INLINE void pack_scales(const struct super_type t, const uint8_t *const line[VL],
+                                      struct super_panel *p, const int side)
+{
+    const int at = side * VL * 4;
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        vq v[4]; /* numbers of two times 16 elements */
+        vq_transpose(line, offsetof(struct super_line, scale) + (size_t)h * 16, v);
+        UNROLL for (int e = 0; e < 4; e++)
+        {
+            if (t.sub == 32) {
+                vq_store(&p->scale[4 * h + e][at], dot_scale_of(v[e], 0));
+            } else {
+                vq_store(&p->scale[8 * h + 2 * e][at], dot_scale_of(v[e], 0));
+                vq_store(&p->scale[8 * h + 2 * e + 1][at], dot_scale_of(v[e], 1));
+            }
+        }
+        if (!panel_has_pairs(t))
+            continue;
+        if (t.minimums)
+            vq_transpose(line, offsetof(struct super_line, min) + (size_t)h * 16, v);
+        UNROLL for (int e = 0; e < 4; e++)
+        {
+            if (t.sub == 16)
+                vq_store(&p->pair[4 * h + e][at], v[e]);
+            else if (e % 2 == 0)
+                vq_store(&p->pair[2 * h + e / 2][at], vq_join_words(v[e], v[e + 1]));
+        }
+    }
+}
+
+/* d of VL super-blocks. */
+static ALWAYS_INLINE vf panel_d(const struct super_type t, const uint8_t *const block[VL])
+{
+    const uint8_t *at[VL];
+    uint16_t half[VL];
+    UNROLL for (int r = 0; r < VL; r++)
+    {
+        at[r] = block[r] + t.d_at;
+        if (t.type == TENSOR_IQ1_M) {
+            half[r] = iq1_m_scale(block[r]);
+            at[r] = (const uint8_t *)&half[r];
+        }
+    }
+    return vf_mul(vf_halves_at(at), vf_set1(t.d_factor));
+}
+
+/* A super-block of VL outputs, into one side of the panel. */
+static ALWAYS_INLINE void pack_side(const struct super_type t, const uint8_t *const block[VL],
+                                    struct super_panel *p, const int side)
+{
+    struct super_line lines[VL];
+    const uint8_t *line[VL], *min[VL];
+    for (int r = 0; r < VL; r++) {
+        struct super_codes c;
+        super_codes_at(t, block[r], &c);
+        UNROLL for (int v = 0; v < 8; v++)
+            _mm256_store_si256((__m256i *)(void *)(lines[r].code + 32 * v), c.q[v]);
+        _mm256_store_si256((__m256i *)(void *)lines[r].scale, c.scale);
+        if (t.minimums)
+            _mm256_store_si256((__m256i *)(void *)lines[r].min, c.min);
+    }
+    UNROLL for (int r = 0; r < VL; r++) line[r] = lines[r].code;
+    for (int i = 0; i < SUPER_WORDS / 4; i++) {
+        vq v[4];
+        vq_transpose(line, (size_t)i * 16, v);
+        UNROLL for (int e = 0; e < 4; e++)
+            vq_store(&p->q[4 * i + e][side * VL * 4], t.wide ? vq_wide(v[e]) : v[e]);
+    }
+    pack_scales(t, line, p, side);
+    vf_store(&p->d[side * VL], panel_d(t, block));
+    if (t.minimums) {
+        UNROLL for (int r = 0; r < VL; r++) min[r] = block[r] + t.dmin_at;
+        vf_store(&p->dmin[side * VL], vf_halves_at(min));
+    }
+}
+
+/* Super-block g of outputs j .. j + PANEL - 1 (from n on, the last one again). */
+static ALWAYS_INLINE void pack_super(const struct super_type t, const struct kernel_matrix *w,
+                                     uint32_t j, uint32_t n, uint32_t g, struct super_panel *p)
+{
+    for (int side = 0; side < PANEL_VECTORS; side++) {
+        const uint8_t *block[VL];
+        for (uint32_t r = 0; r < VL; r++) {
+            uint32_t at = j + (uint32_t)side * VL + r < n ? j + (uint32_t)side * VL + r : n - 1;
+            block[r] = (const uint8_t *)w->data + (size_t)at * w->row_bytes + (size_t)g * t.bytes;
+            for (size_t line = 0; line < t.bytes; line += 64)
+                prefetch_far(block[r] + line, (size_t)PANEL * w->row_bytes);
+        }
+        pack_side(t, block, p, side);
+    }
+}
+
+static ALWAYS_INLINE void row_sums_at(const struct super_type t, const uint8_t *sums,
+                                      struct super_row_sums *a)
+{
+    __m256i s = load_32(sums), twice = _mm256_madd_epi16(s, _mm256_set1_epi16(1));
+    __m256i first = t.sub == 32 ? twice : _mm256_cvtepi16_epi32(_mm256_castsi256_si128(s));
+    __m256i second = _mm256_cvtepi16_epi32(_mm256_extracti128_si256(s, 1));
+    if (DOT_STARTS && panel_offset_bits(t) != NO_OFFSET) {
+        const __m256i zero = _mm256_setzero_si256();
+        first = _mm256_sub_epi32(zero, _mm256_slli_epi32(first, panel_offset_bits(t)));
+        second = _mm256_sub_epi32(zero, _mm256_slli_epi32(second, panel_offset_bits(t)));
+        _mm256_storeu_si256((__m256i *)(void *)a->start, first);
+        if (t.sub == 16)
+            _mm256_storeu_si256((__m256i *)(void *)(a->start + 8), second);
+    }
+    if (panel_has_pairs(t)) { /* the sum of 32 fits, too */
+        __m256i two = _mm256_permute4x64_epi64(_mm256_packs_epi32(twice, twice), 0xd8);
+        _mm256_storeu_si256((__m256i *)(void *)a->pair, t.sub == 32 ? two : s);
+    }
+}
+
+/* Adds the dot products of part i of the super-block, times their scales, to the sums. */
+static ALWAYS_INLINE void add_dots(const struct super_type t, const struct super_rows *s,
+                                   const struct super_row_sums a[PANEL_ROWS], int i, const int rows,
+                                   vi sum[PANEL_ROWS][PANEL_VECTORS])
+{
+    const int words = dot_words(t.sub, t.code_bits);
+    vi dot[PANEL_ROWS][PANEL_VECTORS];
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        bool start = DOT_STARTS && panel_offset_bits(t) != NO_OFFSET;
+        UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] =
+            vi_set1(start ? a[r].start[i] : 0);
+    }
+    UNROLL for (int e = 0; e < words; e++)
+    {
+        vq w[PANEL_VECTORS];
+        UNROLL for (int v = 0; v < PANEL_VECTORS; v++) w[v] =
+            vq_load(&s->panel->q[i * words + e][v * VL * 4]);
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            vq x = vi_set1(
+                (int32_t)load_u32(s->x + (size_t)r * s->x_stride + (size_t)(i * words + e) * 4));
+            UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] =
+                dot_add(t.wide, dot[r][v], w[v], x);
+        }
+    }
+    UNROLL for (int v = 0; v < PANEL_VECTORS; v++)
+    {
+        vi scale = vq_load(&s->panel->scale[i * words * 4 / t.sub][v * VL * 4]);
+        UNROLL for (int r = 0; r < rows; r++) sum[r][v] = dot_scale(sum[r][v], dot[r][v], scale);
+    }
+}
+
+/* Adds a super-block to the partial sum of row r. */
+static ALWAYS_INLINE void add_super(const struct super_type t, const struct super_rows *s,
+                                    const struct super_row_sums *a, const int r,
+                                    const vi sums[PANEL_VECTORS])
+{
+    vf dx = vf_set1(load_f32(s->x + (size_t)r * s->x_stride + s->d_at));
+    UNROLL for (int v = 0; v < PANEL_VECTORS; v++)
+    {
+        float *acc = &s->sums[r][v * VL];
+        vi sum = sums[v], low = vi_set1(0);
+        if (panel_has_pairs(t))
+            UNROLL for (int i = 0; i < 128 / t.sub; i++) low = vi_add_pairs(
+                low, vq_load(&s->panel->pair[i][v * VL * 4]), vi_set1((int32_t)a->pair[i]));
+        if (!t.minimums && panel_has_pairs(t))
+            sum = vi_sub(sum, vi_shift_left(low, t.offset_bits));
+        vf term = vf_mul(vi_to_float(sum), vf_load(&s->panel->d[v * VL]));
+        if (t.minimums)
+            term = vf_subtract_product(vf_load(&s->panel->dmin[v * VL]), vi_to_float(low), term);
+        vf_store(acc, vf_fma(term, dx, s->first ? vf_set1(0) : vf_load(acc)));
+    }
+}
+
+static ALWAYS_INLINE void super_rows(const struct super_type t, const struct super_rows *s,
+                                     const int rows)
+{
+    struct super_row_sums a[PANEL_ROWS];
+    vi sum[PANEL_ROWS][PANEL_VECTORS];
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        row_sums_at(t, s->x + (size_t)r * s->x_stride + s->sums_at, &a[r]);
+        UNROLL for (int v = 0; v < PANEL_VECTORS; v++) sum[r][v] = vi_set1(0);
+    }
+    for (int i = 0; i < SUPER_WORDS / dot_words(t.sub, t.code_bits); i++)
+        add_dots(t, s, a, i, rows, sum);
+    UNROLL for (int r = 0; r < rows; r++) add_super(t, s, &a[r], r, sum[r]);
+}
+
+static ALWAYS_INLINE void super_rows_any(const struct super_type t, const struct super_rows *s,
+                                         uint32_t rows)
+{
+    switch (rows) {
+    case 1: super_rows(t, s, 1); return;
+    case 2: super_rows(t, s, 2); return;
+    case 3: super_rows(t, s, 3); return;
+    case 4: super_rows(t, s, 4); return;
+#if PANEL_ROWS > 4
+    case 5: super_rows(t, s, 5); return;
+    case 6: super_rows(t, s, 6); return;
+#endif
+    default: sl_panic("no tile of %u rows", rows);
+    }
+}
+
+/* All rows of one super-block, in tiles whose heights differ by at most one. */
+static ALWAYS_INLINE void super_rows_all(const struct super_type t, struct super_rows s,
+                                         uint32_t rows)
+{
+    for (uint32_t tiles = (rows + PANEL_ROWS - 1) / PANEL_ROWS; tiles > 0; tiles--) {
+        uint32_t height = (rows + tiles - 1) / tiles;
+        super_rows_any(t, &s, height);
+        s.x += height * s.x_stride;
+        s.sums += height;
+        rows -= height;
+    }
+}
+
+/* The sums of the first `used` partial sums; the others are zero. */
+static ALWAYS_INLINE void join_rows(float sums[PARTS][PANEL_ROWS_MAX][PANEL], uint32_t used,
+                                    uint32_t rows, float *y, size_t y_stride, uint32_t outputs)
+{
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t at = 0; at < outputs; at += VL) {
+            vf p[PARTS];
+            UNROLL for (uint32_t i = 0; i < PARTS; i++) p[i] =
+                i < used ? vf_load(&sums[i][r][at]) : vf_set1(0);
+            vf sum = vf_add(vf_add(vf_add(p[0], p[1]), vf_add(p[2], p[3])),
+                            vf_add(vf_add(p[4], p[5]), vf_add(p[6], p[7])));
+            vf_store_n(y + r * y_stride + at, sum, outputs - at < VL ? outputs - at : VL);
+        }
+}
+
+static ALWAYS_INLINE void super_panels(const struct super_type t, const struct kernel_matrix *w,
+                                       uint32_t n_begin, uint32_t n_end, const uint8_t *x,
+                                       size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    struct super_panel panel;
+    float sums[PARTS][PANEL_ROWS_MAX][PANEL];
+    const uint32_t supers = w->k / SUPER;
+    for (uint32_t r = 0, n; r < rows; r += n) {
+        n = rows - r < PANEL_ROWS_MAX ? rows - r : PANEL_ROWS_MAX;
+        for (uint32_t j = n_begin; j < n_end; j += PANEL) {
+            for (uint32_t g = 0; g < supers; g++) {
+                /* offsets of scales and sums are those from the super-block */
+                size_t at = (size_t)g * SUPER;
+                struct super_rows s = {.panel = &panel,
+                                       .x = x + r * x_stride + at,
+                                       .x_stride = x_stride,
+                                       .d_at = super_scale_offset(w->k) + g * 4u - at,
+                                       .sums_at = super_sum_offset(w->k) + g * 32u - at,
+                                       .first = g < PARTS,
+                                       .sums = sums[g % PARTS]};
+                pack_super(t, w, j, n_end, g, &panel);
+                super_rows_all(t, s, n);
+            }
+            join_rows(sums, supers < PARTS ? supers : PARTS, n, y + r * y_stride + j, y_stride,
+                      n_end - j < PANEL ? n_end - j : PANEL);
+        }
+    }
+}
