@@ -48,6 +48,10 @@ PARAM_U64(threads, 0, 0, 256, "threads", "compute threads; 0: one per core")
 PARAM_U64(
     ctx_size, 2048, 16, 1048576, "tokens",
     "maximum tokens of a sequence (prompt and response); its KV cache counts against the budget")
+PARAM_CHOICE(
+    kv_type, "f16", "f16|q8_0|q4_0",
+    "type of keys and values; q8_0 and q4_0 need 0.53 and 0.28 times the memory of f16 and "
+    "change the output")
 PARAM_BYTES(keep_kv, 1099511627776, 0, UINT64_MAX / 4,
             "maximum keys and values kept after a sequence for a prompt that begins with the same "
             "tokens; 0: none. They take no more than the KV cache of --ctx-size, which the budget "

@@ -94,6 +94,7 @@ static const uint64_t kv_layout[] = {
     O(kv_request, sampling),
     ERR__COUNT,
     O(kv_head, logs_offset),
+    O(kv_head, kv_type),
 };
 static const uint64_t procs_layout[] = {
     S(procs_head),

@@ -9,7 +9,6 @@
 
 /* Queries of a call of the kernel, where there are as many. */
 #define ATTEND_QUERIES 32
-_Static_assert(MODEL_KV_TILE == KERNEL_KEY_TILE, "the kernels' layout of keys is that of memory");
 
 static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
 {
@@ -57,12 +56,16 @@ static void finish_group(struct core *c, uint32_t row, uint32_t g)
     uint32_t size = c->hp.head_size;
     size_t at = (size_t)row * c->kv_size + (size_t)g * size;
     const struct core_sequence *sequence = core_sequence_of(c, row);
-    size_t cache = kernel_kv_at(c->hp.kv_heads, size, c->row[row].position, g);
+    uint32_t position = c->row[row].position;
+    enum kv_type type = sequence->kv_type;
+    size_t tile = kernel_kv_tile(type, c->hp.kv_heads, size, position, g);
     add_bias(c, c->k + at, l->k_bias, g);
     add_bias(c, c->v + at, l->v_bias, g);
     finish_head(c, c->k + at, l->k_norm, row);
-    c->ops->to_f16(c->k + at, size, sequence->keys[c->step.layer] + cache);
-    c->ops->to_f16(c->v + at, size, sequence->values[c->step.layer] + cache);
+    kernel_kv_store(c->ops, type, KV_KEYS, c->k + at, size,
+                    (uint8_t *)sequence->keys[c->step.layer] + tile, position % KERNEL_KEY_TILE);
+    kernel_kv_store(c->ops, type, KV_VALUES, c->v + at, size,
+                    (uint8_t *)sequence->values[c->step.layer] + tile, position % KERNEL_KEY_TILE);
     float *q = c->q + (size_t)row * c->q_size;
     for (uint32_t h = g * c->group; h < (g + 1) * c->group; h++) {
         add_bias(c, q + (size_t)h * size, l->q_bias, h);
@@ -78,6 +81,7 @@ static void attend_run(struct core *c, uint32_t row, uint32_t rows, uint32_t hea
         .q = c->q + (size_t)row * c->q_size,
         .k = core_sequence_of(c, row)->keys[c->step.layer],
         .v = core_sequence_of(c, row)->values[c->step.layer],
+        .kv_type = core_sequence_of(c, row)->kv_type,
         .out = form_floats(&c->mix, row),
         .q_stride = c->q_size,
         .out_stride = c->mix.stride[FORM_F32] / sizeof(float),

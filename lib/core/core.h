@@ -53,11 +53,12 @@ uint32_t core_chunk(const struct core *core);       /* current chunk size, in ro
 size_t core_scratch_bytes(const struct core *core); /* allocated for all of the above */
 uint32_t core_output_rows(const struct core *core); /* maximum rows of core_output */
 
-/* A sequence as the core sees it: F16 keys and values per layer, in whole tiles (kernels.h). */
+/* A sequence as the core sees it: keys and values per layer, in whole tiles (kernels.h). */
 struct core_sequence {
     uint32_t sequence;
-    uint16_t *const *keys;
-    uint16_t *const *values;
+    enum kv_type kv_type;
+    void *const *keys;
+    void *const *values;
     bool renormalise_skips; /* scale up the other weights by the share of skipped experts */
 };
 

@@ -19,13 +19,14 @@
 #include <stdint.h>
 
 #include "lib/kernels/isa.h"
+#include "lib/tensor/kv_type.h"
 #include "lib/tensor/tensor_type.h"
 
 /* Version of ARITHMETIC.md: counted up when any bit of a result changes. Whatever keeps results
  * across runs (KV rows, logits) stores it and ignores those of another version. */
 #define KERNEL_ARITHMETIC 1
 
-#define KERNEL_KEY_TILE      64  /* keys per attention tile; changing it changes results */
+#define KERNEL_KEY_TILE      KV_TILE /* keys per attention tile; changing it changes results */
 #define KERNEL_KEY_SEGMENT   512 /* keys per running softmax, a multiple of the tile; the same */
 #define KERNEL_HEAD_SIZE_MAX 256
 #define KERNEL_K_MAX         65536        /* longest reduction */
@@ -90,13 +91,13 @@ struct kernel_matrix {
 };
 
 /* Arguments of attention for the query heads [head_begin, head_end) of `rows` token rows.
- * K and V are F16 (uint16_t) in whole tiles of KERNEL_KEY_TILE positions, each tile laid out
- * [kv_head][position][head_size] (kernel_kv_at). Query row: [head][head_size], F32. Row r attends to
- * the keys 0 .. positions + r - 1 (causal); what is behind them in the last tile is not used. */
+ * K and V are whole tiles of KERNEL_KEY_TILE positions, of kv_heads heads each (kernel_kv_tile).
+ * Query row: [head][head_size], F32. Row r attends to the keys 0 .. positions + r - 1 (causal); what
+ * is behind them in the last tile is not used. */
 struct kernel_attention {
     const float *q;
-    const uint16_t *k;
-    const uint16_t *v;
+    const void *k, *v;
+    enum kv_type kv_type;
     float *out;                  /* [row][head][head_size] */
     size_t q_stride, out_stride; /* elements from row to row */
     uint32_t rows;
@@ -106,13 +107,24 @@ struct kernel_attention {
     float scale;        /* usually 1/sqrt(head_size) */
 };
 
-/* Index of the first element of a key or value. */
+/* Offset in bytes of the tile with a position of a key head. Its layout: F16 and F32 are rows of
+ * head_size elements, the others are in kv_layout.h. */
+static inline size_t kernel_kv_tile(enum kv_type type, uint32_t kv_heads, uint32_t head_size,
+                                    uint32_t position, uint32_t kv_head)
+{
+    size_t tile = (size_t)(position / KERNEL_KEY_TILE) * kv_heads + kv_head;
+    return tile * kv_tile_bytes(type, head_size);
+}
+
+/* F16 and F32: index of the first element of a key or value. */
 static inline size_t kernel_kv_at(uint32_t kv_heads, uint32_t head_size, uint32_t position,
                                   uint32_t kv_head)
 {
     size_t tile = (size_t)(position / KERNEL_KEY_TILE) * kv_heads + kv_head;
     return (tile * KERNEL_KEY_TILE + position % KERNEL_KEY_TILE) * head_size;
 }
+
+enum kv_part { KV_KEYS, KV_VALUES };
 
 struct kernel_ops {
     enum kernel_isa isa;
@@ -152,6 +164,11 @@ struct kernel_ops {
     /* One row of a matrix as F32 (token embedding). */
     void (*row_to_f32)(const struct kernel_matrix *w, uint32_t row, float *y);
 };
+
+/* Appends one row of keys or values of a head to its tile; `position` is that in the tile. Quantised
+ * types round here, once; the row never changes. */
+void kernel_kv_store(const struct kernel_ops *ops, enum kv_type type, enum kv_part part,
+                     const float *x, uint32_t head_size, void *tile, uint32_t position);
 
 /* Bytes of one prepared activation row, a multiple of 64. */
 size_t kernel_activation_bytes(enum tensor_type type, uint32_t k);

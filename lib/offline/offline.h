@@ -94,6 +94,7 @@ struct offline_runner_config {
     uint32_t threads, chunk, context;
     enum quant_method method; /* of the precisions that `serve` returns */
     enum precision dense;     /* of dense matrices (offline_index_at) */
+    enum kv_type kv_type;     /* of the KV cache */
     bool renormalise_skips;
     const struct offline_hooks *hooks; /* copied; NULL: none */
 };

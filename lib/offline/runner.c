@@ -17,7 +17,7 @@ struct offline_runner {
     enum quant_method method;
     enum precision dense;
     struct core *core;
-    uint16_t **keys, **values; /* per layer, `context` positions */
+    void **keys, **values; /* per layer, `context` positions */
     struct core_sequence sequence;
 };
 
@@ -135,16 +135,17 @@ static struct weights_source source_of(struct offline_runner *r)
                                    .logits = h->logits ? source_logits : NULL};
 }
 
-static int allocate_kv(struct offline_runner *r, uint32_t context, struct error *error)
+static int allocate_kv(struct offline_runner *r, enum kv_type type, uint32_t context,
+                       struct error *error)
 {
     const struct model_hparams *hp = &r->model->index->hparams;
-    size_t elements = (size_t)model_kv_positions(context) * model_kv_elements(hp);
+    size_t bytes = (size_t)model_kv_bytes(hp, type, context);
     r->keys = calloc(hp->layers, sizeof *r->keys);
     r->values = calloc(hp->layers, sizeof *r->values);
     bool good = r->keys && r->values;
     for (uint32_t i = 0; good && i < hp->layers; i++) {
-        r->keys[i] = calloc(elements, sizeof **r->keys);
-        r->values[i] = calloc(elements, sizeof **r->values);
+        r->keys[i] = calloc(bytes, 1);
+        r->values[i] = calloc(bytes, 1);
         good = r->keys[i] && r->values[i];
     }
     return good ? 0
@@ -176,13 +177,14 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
                                .threads = config->threads,
                                .chunk = config->chunk,
                                .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
-    if (allocate_kv(r, config->context, error) == 0)
+    if (allocate_kv(r, config->kv_type, config->context, error) == 0)
         r->core = core_create(&core, error);
     if (!r->core) {
         offline_runner_destroy(r);
         return NULL;
     }
     r->sequence = (struct core_sequence){.sequence = 1,
+                                         .kv_type = config->kv_type,
                                          .keys = r->keys,
                                          .values = r->values,
                                          .renormalise_skips = config->renormalise_skips};

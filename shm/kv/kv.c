@@ -12,14 +12,10 @@
 
 _Static_assert(sizeof(float) == sizeof(uint32_t), "logs and log-probabilities have equal rows");
 
-static uint64_t position_bytes(const struct kv_head *h)
-{
-    return (uint64_t)h->kv_heads * h->head_size * sizeof(uint16_t);
-}
-
 static uint64_t region_bytes(const struct kv_head *h, uint64_t tokens)
 {
-    return align_up(model_kv_positions(tokens) * position_bytes(h), PAGE_BYTES);
+    uint64_t tile = h->kv_heads * kv_tile_bytes((enum kv_type)h->kv_type, h->head_size);
+    return align_up((tokens + KV_TILE - 1) / KV_TILE * tile, PAGE_BYTES);
 }
 
 static uint64_t log_row_bytes(const struct kv_head *h)
@@ -29,8 +25,10 @@ static uint64_t log_row_bytes(const struct kv_head *h)
 
 /* Derived sizes; no multiplication can overflow for a checked model (layers, heads and context are
  * bounded in lib/model/arch/arch.h). */
-static void fill_shape(struct kv_head *h, const struct model_hparams *p, uint32_t context)
+static void fill_shape(struct kv_head *h, const struct model_hparams *p, enum kv_type type,
+                       uint32_t context)
 {
+    h->kv_type = (uint32_t)type;
     h->layers = p->layers;
     h->kv_heads = p->kv_heads;
     h->head_size = p->head_size;
@@ -42,25 +40,25 @@ static void fill_shape(struct kv_head *h, const struct model_hparams *p, uint32_
     h->kv_slot_bytes = 2 * (uint64_t)h->layers * region_bytes(h, context);
 }
 
-uint64_t kv_bytes(const struct model_hparams *h, uint32_t context)
+uint64_t kv_bytes(const struct model_hparams *h, enum kv_type type, uint32_t context)
 {
     struct kv_head shape; /* only its shape fields are used */
-    fill_shape(&shape, h, context);
+    fill_shape(&shape, h, type, context);
     return shape.kv_offset + KV_SLOTS * shape.kv_slot_bytes;
 }
 
-uint64_t kv_sequence_bytes(const struct model_hparams *h, uint32_t tokens)
+uint64_t kv_sequence_bytes(const struct model_hparams *h, enum kv_type type, uint32_t tokens)
 {
-    uint64_t region = model_kv_positions(tokens) * model_kv_elements(h) * sizeof(uint16_t);
-    return 2 * (uint64_t)h->layers * align_up(region, PAGE_BYTES);
+    return 2 * (uint64_t)h->layers * align_up(model_kv_bytes(h, type, tokens), PAGE_BYTES);
 }
 
-uint32_t kv_tokens_within(const struct model_hparams *h, uint64_t bytes, uint32_t max)
+uint32_t kv_tokens_within(const struct model_hparams *h, enum kv_type type, uint64_t bytes,
+                          uint32_t max)
 {
     uint32_t low = 0, high = max;
     while (low < high) {
         uint32_t middle = low + (high - low + 1) / 2;
-        if (kv_sequence_bytes(h, middle) <= bytes)
+        if (kv_sequence_bytes(h, type, middle) <= bytes)
             low = middle;
         else
             high = middle - 1;
@@ -68,10 +66,10 @@ uint32_t kv_tokens_within(const struct model_hparams *h, uint64_t bytes, uint32_
     return low;
 }
 
-void kv_format(void *base, const struct model_hparams *h, uint32_t context)
+void kv_format(void *base, const struct model_hparams *h, enum kv_type type, uint32_t context)
 {
     struct kv_head *head = base;
-    fill_shape(head, h, context);
+    fill_shape(head, h, type, context);
     atomic_store_explicit(&head->next_id, 1, memory_order_relaxed);
     atomic_store_explicit(&head->next_arrival, 1, memory_order_relaxed);
 }
@@ -84,7 +82,7 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
     struct kv_head *h = s.base;
     bool fits =
         s.bytes >= sizeof *h && h->context > 0 && h->layers > 0 &&
-        h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
+        kv_type_info(h->kv_type) != NULL && h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
         h->kv_offset == h->logs_offset + (2 * KV_REQUESTS_MAX + KV_SLOTS) * log_row_bytes(h) &&
         h->kv_slot_bytes == 2 * (uint64_t)h->layers * region_bytes(h, h->context) &&
         h->kv_offset + KV_SLOTS * h->kv_slot_bytes <= s.bytes;
@@ -128,14 +126,14 @@ static uint64_t region_offset(const struct kv *kv, uint32_t slot, uint32_t regio
     return h->kv_offset + slot * h->kv_slot_bytes + region * region_bytes(h, h->context);
 }
 
-uint16_t *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer)
+void *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer)
 {
-    return (void *)((char *)kv->segment.base + region_offset(kv, slot, 2 * layer));
+    return (char *)kv->segment.base + region_offset(kv, slot, 2 * layer);
 }
 
-uint16_t *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer)
+void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer)
 {
-    return (void *)((char *)kv->segment.base + region_offset(kv, slot, 2 * layer + 1));
+    return (char *)kv->segment.base + region_offset(kv, slot, 2 * layer + 1);
 }
 
 static int no_space(uint64_t bytes, const char *what, int rc, struct error *error)

@@ -115,7 +115,8 @@ struct kv_head {
     uint32_t submit_runs;    /* 1: it is being handled */
     uint32_t crashes_before; /* crashes of compute when this one started */
     uint64_t alive_ns;       /* compute's main thread ran last */
-    uint32_t reserved[8];
+    uint32_t kv_type;        /* enum kv_type of keys and values (--kv-type) */
+    uint32_t reserved[7];
     struct kv_slot slot[KV_SLOTS];
     struct kv_request request[KV_REQUESTS_MAX];
 };
@@ -125,20 +126,19 @@ struct kv {
     struct kv_head *head;
 };
 
-uint64_t kv_bytes(const struct model_hparams *h, uint32_t context);
+uint64_t kv_bytes(const struct model_hparams *h, enum kv_type type, uint32_t context);
 /* KV bytes of one running sequence of `tokens` tokens; the ledger reserves them for `context`. */
-uint64_t kv_sequence_bytes(const struct model_hparams *h, uint32_t tokens);
-void kv_format(void *base, const struct model_hparams *h, uint32_t context);
+uint64_t kv_sequence_bytes(const struct model_hparams *h, enum kv_type type, uint32_t tokens);
+void kv_format(void *base, const struct model_hparams *h, enum kv_type type, uint32_t context);
 int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error *error);
 
 _Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row);       /* [context] */
 _Atomic uint32_t *kv_slot_log(const struct kv *kv, uint32_t slot); /* [context] */
 float *kv_logprobs(const struct kv *kv, uint32_t row);             /* [context]; NaN where none was
                                                               * recorded */
-/* K or V (F16) of one layer in a slot, in tiles of MODEL_KV_TILE positions:
- * [tile][kv_head][position in the tile][head_size]. */
-uint16_t *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer);
-uint16_t *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer);
+/* K or V of one layer in a slot: tiles of KV_TILE positions, [tile][kv_head] (lib/kernels). */
+void *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer);
+void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer);
 
 /* Gives a slot memory for `tokens` positions (whole tiles and pages per layer), or takes what is beyond them;
  * rows below stay as they are. -1 with *error: the slot is as before. `alive` (may be NULL) is
@@ -152,7 +152,8 @@ int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, st
 void kv_slot_log_release(const struct kv *kv, uint32_t slot);
 
 /* How many tokens, at most `max`, have keys and values of at most `bytes`. */
-uint32_t kv_tokens_within(const struct model_hparams *h, uint64_t bytes, uint32_t max);
+uint32_t kv_tokens_within(const struct model_hparams *h, enum kv_type type, uint64_t bytes,
+                          uint32_t max);
 
 /* Allocates the token log and log-probabilities of `tokens` tokens of a row, at submit and before
  * the first store; kv_log_release frees them when the row becomes FREE. Without it a full /dev/shm

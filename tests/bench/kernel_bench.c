@@ -235,10 +235,11 @@ static void bench_type(enum tensor_type type)
 }
 
 /* One token row after POSITIONS others; or `rows` rows of a prompt. */
-static void bench_attention(const struct kernel_ops *ops, uint32_t rows)
+static void bench_attention(const struct kernel_ops *ops, enum kv_type type, uint32_t rows)
 {
     struct kernel_attention a = {.q = bench.x,
-                                 .k = (uint16_t *)(void *)bench.weights,
+                                 .k = bench.weights,
+                                 .kv_type = type,
                                  .out = bench.y,
                                  .q_stride = HEADS * HEAD_SIZE,
                                  .out_stride = HEADS * HEAD_SIZE,
@@ -248,7 +249,7 @@ static void bench_attention(const struct kernel_ops *ops, uint32_t rows)
                                  .kv_heads = HEADS,
                                  .head_size = HEAD_SIZE,
                                  .scale = 0.01f};
-    a.v = a.k + (size_t)POSITIONS * HEADS * HEAD_SIZE;
+    a.v = bench.weights + kernel_kv_tile(type, HEADS, HEAD_SIZE, POSITIONS, 0);
     double best = INFINITY, seen = 0;
     uint64_t start_ns = clock_now_ns();
     do {
@@ -262,9 +263,10 @@ static void bench_attention(const struct kernel_ops *ops, uint32_t rows)
         }
         best = fmin(best, (double)(clock_now_ns() - t) / (double)NS_PER_S);
     } while ((double)(clock_now_ns() - start_ns) < bench.seconds * (double)NS_PER_S);
-    printf("attention %-8s rows %3u %4u positions, %u heads of %u: %8.1f us %8.1f GFLOP/s\n",
-           ops->name, rows, rows == 1 ? (unsigned)POSITIONS : rows, (unsigned)HEADS,
-           (unsigned)HEAD_SIZE, best * 1e6, 4.0 * HEAD_SIZE * seen / best / 1e9);
+    printf("attention %-8s %-5s rows %3u %4u positions, %u heads of %u: %8.1f us %8.1f GFLOP/s\n",
+           ops->name, kv_type_info((uint32_t)type)->name, rows,
+           rows == 1 ? (unsigned)POSITIONS : rows, (unsigned)HEADS, (unsigned)HEAD_SIZE, best * 1e6,
+           4.0 * HEAD_SIZE * seen / best / 1e9);
 }
 
 int main(int argc, char **argv)
@@ -291,9 +293,9 @@ int main(int argc, char **argv)
     make_weights(TENSOR_F16);
     for (int isa = 0; isa < ISA__COUNT && only == NULL; isa++) {
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
-        if (ops != NULL) {
-            bench_attention(ops, 1);
-            bench_attention(ops, ROWS_MAX);
+        for (int type = 0; type < KV_TYPE__COUNT && ops != NULL; type++) {
+            bench_attention(ops, (enum kv_type)type, 1);
+            bench_attention(ops, (enum kv_type)type, ROWS_MAX);
         }
     }
     free(bench.weights);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row invariance: on each instruction set, every KV row and logit is bit-identical for any number
- * of threads, any chunk size and any other rows of the pass. This makes text independent of budget, threads, chunking and
+/* Row invariance: on each instruction set and for each KV type, every KV row and logit is bit-identical for any
+ * number of threads, any chunk size and any other rows of the pass. This makes text independent of budget, threads, chunking and
  * restarts. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +14,9 @@
 #define TOKENS  75 /* crosses an attention tile, not a multiple of any chunk below */
 
 struct result {
-    float *logits; /* [TOKENS][vocab] */
-    uint16_t *kv;  /* keys and values of all layers */
-    size_t kv_layer;
+    float *logits;   /* [TOKENS][vocab] */
+    uint8_t *kv;     /* keys and values of all layers, in whole tiles */
+    size_t kv_layer; /* bytes of the keys of one */
 };
 
 static void run(struct image *image, const struct kernel_ops *ops, uint32_t threads, uint32_t chunk,
@@ -37,18 +37,17 @@ static void run(struct image *image, const struct kernel_ops *ops, uint32_t thre
         }
     }
     for (uint32_t l = 0; l < hp->layers; l++) {
-        memcpy(out->kv + 2 * l * out->kv_layer, image->keys[l], out->kv_layer * sizeof *out->kv);
-        memcpy(out->kv + (2 * l + 1) * out->kv_layer, image->values[l],
-               out->kv_layer * sizeof *out->kv);
+        memcpy(out->kv + 2 * l * out->kv_layer, image->keys[l], out->kv_layer);
+        memcpy(out->kv + (2 * l + 1) * out->kv_layer, image->values[l], out->kv_layer);
     }
     core_destroy(core);
 }
 
-static struct result result_new(const struct model_hparams *hp)
+static struct result result_new(const struct model_hparams *hp, enum kv_type type)
 {
-    struct result r = {.kv_layer = (size_t)TOKENS * hp->kv_heads * hp->head_size};
+    struct result r = {.kv_layer = (size_t)model_kv_bytes(hp, type, TOKENS)};
     r.logits = calloc((size_t)TOKENS * hp->vocab, sizeof *r.logits);
-    r.kv = calloc(2 * hp->layers * r.kv_layer, sizeof *r.kv);
+    r.kv = calloc(2 * hp->layers, r.kv_layer);
     sl_assert(r.logits && r.kv);
     return r;
 }
@@ -60,12 +59,13 @@ static void check_two(struct image *image, const char *path, const struct kernel
     uint32_t vocab = image->model->hparams.vocab, backwards[TOKENS];
     const uint32_t *text[2] = {tokens, backwards};
     size_t bytes = vocab * sizeof(float);
-    struct result reverse = result_new(&image->model->hparams);
+    struct result reverse = result_new(&image->model->hparams, image->kv_type);
     struct image second;
     for (uint32_t i = 0; i < TOKENS; i++)
         backwards[i] = tokens[TOKENS - 1 - i];
     run(image, ops, 1, 1, backwards, &reverse);
     image_open(&second, path, CONTEXT);
+    second.kv_type = image->kv_type;
     struct core *core = image_core(image, ops, 2, 9);
     struct core_sequence sequences[2] = {image_sequence(image), image_sequence(&second)};
     const float *want[2] = {alone->logits, reverse.logits};
@@ -93,15 +93,16 @@ static void check_two(struct image *image, const char *path, const struct kernel
     free(reverse.kv);
 }
 
-static void check_file(const char *path, const uint32_t *tokens)
+static void check_type(const char *path, enum kv_type type, const uint32_t *tokens)
 {
     static const uint32_t cases[][2] = {/* threads, chunk */
                                         {1, 7},      {1, 64}, {1, TOKENS}, {2, 1}, {2, 7}, {2, 64},
                                         {2, TOKENS}, {3, 1},  {3, TOKENS}, {5, 7}, {5, 64}};
     struct image image;
     image_open(&image, path, CONTEXT);
+    image.kv_type = type;
     const struct model_hparams *hp = &image.model->hparams;
-    struct result first = result_new(hp), other = result_new(hp);
+    struct result first = result_new(hp, type), other = result_new(hp, type);
     for (int isa = 0; isa < ISA__COUNT; isa++) {
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
         if (!ops)
@@ -112,10 +113,11 @@ static void check_file(const char *path, const uint32_t *tokens)
             run(&image, ops, threads, chunk, tokens, &other);
             golden_check(
                 memcmp(first.logits, other.logits, (size_t)TOKENS * hp->vocab * sizeof(float)) == 0,
-                "%s %s: logits with %u threads, chunk %u", path, ops->name, threads, chunk);
-            golden_check(
-                memcmp(first.kv, other.kv, 2 * hp->layers * first.kv_layer * sizeof *first.kv) == 0,
-                "%s %s: KV rows with %u threads, chunk %u", path, ops->name, threads, chunk);
+                "%s %s %s: logits with %u threads, chunk %u", path,
+                kv_type_info((uint32_t)type)->name, ops->name, threads, chunk);
+            golden_check(memcmp(first.kv, other.kv, 2 * hp->layers * first.kv_layer) == 0,
+                         "%s %s %s: KV rows with %u threads, chunk %u", path,
+                         kv_type_info((uint32_t)type)->name, ops->name, threads, chunk);
         }
         check_two(&image, path, ops, tokens, &first);
     }
@@ -124,6 +126,11 @@ static void check_file(const char *path, const uint32_t *tokens)
     free(other.logits);
     free(other.kv);
     image_close(&image);
+}
+
+static void check_file(const char *path, const uint32_t *tokens)
+{
+    check_type(path, KV_TYPE_F16, tokens);
 }
 
 /* The demo model, Q8_0 and F16, on its own text. */
@@ -138,7 +145,8 @@ static void check_demo(void)
     for (size_t i = 0; i < TOKENS; i++)
         tokens[i] = i < prompt.count ? prompt.id[i] : more.id[i - prompt.count];
     check_file(golden_path("tiny-books-moe-f16.gguf"), tokens);
-    check_file(golden_demo_path(), tokens);
+    for (uint32_t type = 0; type < KV_TYPE__COUNT; type++)
+        check_type(golden_demo_path(), (enum kv_type)type, tokens);
     golden_ids_free(&prompt);
     golden_ids_free(&more);
     json_decref(greedy);

@@ -77,13 +77,13 @@ void image_open(struct image *m, const char *path, uint32_t context)
         log_fatal(1, "%s", error.text);
     m->model = offline_index(m->file);
     const struct model_hparams *hp = &m->model->hparams;
-    size_t floats = (size_t)model_kv_positions(context) * hp->kv_heads * hp->head_size;
+    size_t bytes = (size_t)model_kv_bytes(hp, KV_TYPE_F32, context); /* the largest type */
     m->keys = calloc(hp->layers, sizeof *m->keys);
     m->values = calloc(hp->layers, sizeof *m->values);
     sl_assert(m->keys && m->values);
     for (uint32_t i = 0; i < hp->layers; i++) {
-        m->keys[i] = calloc(floats, sizeof **m->keys);
-        m->values[i] = calloc(floats, sizeof **m->values);
+        m->keys[i] = calloc(bytes, 1);
+        m->values[i] = calloc(bytes, 1);
         sl_assert(m->keys[i] && m->values[i]);
     }
 }
@@ -101,7 +101,8 @@ void image_close(struct image *m)
 
 struct core_sequence image_sequence(const struct image *m)
 {
-    return (struct core_sequence){.sequence = 1, .keys = m->keys, .values = m->values};
+    return (struct core_sequence){
+        .sequence = 1, .kv_type = m->kv_type, .keys = m->keys, .values = m->values};
 }
 
 struct core *image_core(struct image *m, const struct kernel_ops *ops, uint32_t threads,

@@ -9,7 +9,8 @@
 struct image {
     struct offline_model *file;
     const struct model_index *model; /* the file's */
-    uint16_t **keys, **values;       /* per layer, `context` positions */
+    void **keys, **values;           /* per layer, `context` positions of any type */
+    enum kv_type kv_type;            /* F16; may be changed */
     uint32_t context;
     /* hook for tests of routing: called for every layer of every forward pass when set */
     void (*routed)(void *arg, const struct expert_step *step, const struct route *routes);

@@ -5,10 +5,11 @@
 
 #include "lib/kernels/avx2/vec.h"
 
-#define PIECES        2        /* of 16 bytes in a vector */
-#define PANEL_VECTORS 1        /* outputs of a panel, in vectors */
-#define PANEL_ROWS    4        /* of a register tile */
-#define WIDE_SHIFT    NO_SHIFT /* codes of eight bits stay signed: no correction */
+#define PIECES         2 /* of 16 bytes in a vector */
+#define PANEL_VECTORS  1 /* outputs of a panel, in vectors */
+#define PANEL_ROWS     4 /* of a register tile */
+#define WIDE_CORRECTED false
+#define WIDE_SHIFT     NO_SHIFT /* codes of eight bits stay signed: no correction */
 
 typedef __m256i vq;
 

@@ -97,6 +97,14 @@ static ALWAYS_INLINE vf vf_from_i8(const void *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p)));
 }
 
+/* The low or high nibbles of 8 bytes, less 8, as floats. */
+static ALWAYS_INLINE vf vf_from_nibbles(const void *p, const bool high)
+{
+    __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
+    v = high ? _mm256_srli_epi32(v, 4) : _mm256_and_si256(v, _mm256_set1_epi32(15));
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(v, _mm256_set1_epi32(8)));
+}
+
 static ALWAYS_INLINE vf vf_add(vf a, vf b)
 {
     return _mm256_add_ps(a, b);

@@ -9,7 +9,8 @@
 #define PANEL_VECTORS 2 /* outputs of a panel, in vectors */
 #define PANEL_ROWS                                                                                 \
     6 /* of a register tile: 12 integer sums, 12 float sums, 2 weights, 1 activation */
-#define WIDE_SHIFT 0 /* codes of eight bits plus 128: the correction of Q8_0's form */
+#define WIDE_CORRECTED true
+#define WIDE_SHIFT     0 /* codes of eight bits plus 128: the correction of Q8_0's form */
 
 typedef __m512i vq;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Row operations, attention and the table: AVX512. */
-#include "lib/kernels/avx512/vec.h"
+#include "lib/kernels/avx512/bytes.h"
 
 #include "lib/kernels/simd/rows.h"
 

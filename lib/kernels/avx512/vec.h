@@ -77,6 +77,14 @@ static ALWAYS_INLINE vf vf_from_i8(const void *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p)));
 }
 
+/* The low or high nibbles of 16 bytes, less 8, as floats. */
+static ALWAYS_INLINE vf vf_from_nibbles(const void *p, const bool high)
+{
+    __m512i v = _mm512_cvtepu8_epi32(_mm_loadu_si128(p));
+    v = high ? _mm512_srli_epi32(v, 4) : _mm512_and_si512(v, _mm512_set1_epi32(15));
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(v, _mm512_set1_epi32(8)));
+}
+
 static ALWAYS_INLINE vf vf_add(vf a, vf b)
 {
     return _mm512_add_ps(a, b);

@@ -23,24 +23,91 @@ static void add_value(float p, const float *restrict v, uint32_t n, float *restr
         acc[d] = fmaf(p, v[d], acc[d]);
 }
 
+static float kv_scale(enum kv_type type, const uint8_t *tile, uint32_t padded, uint32_t block,
+                      uint32_t position)
+{
+    return f16_to_f32(load_u16(tile + kv_scale_offset(type, padded, block, position)));
+}
+
+/* Code of an element: byte i of p, signed, or its nibble. */
+static int32_t kv_code(enum kv_type type, const uint8_t *p, uint32_t i, bool high)
+{
+    return type == KV_TYPE_Q4_0 ? (p[i] >> (high ? 4 : 0) & 15) - 8 : (int8_t)p[i];
+}
+
+/* Product of a prepared query with a quantised key. */
+static float key_product(enum kv_type type, const struct key_query *q, const uint8_t *tile,
+                         uint32_t padded, uint32_t position)
+{
+    float sum = 0;
+    for (uint32_t b = 0; b < padded / QK; b++) {
+        int32_t dot = 0;
+        for (uint32_t e = b * QK; e < (b + 1) * QK; e += 4) {
+            const uint8_t *word = tile + kv_key_word(type, padded, position, e);
+            for (uint32_t i = 0; i < 4; i++)
+                dot += kv_code(type, word, i, e / 4 % 2 != 0) * q->q[e + i];
+        }
+        sum = fmaf((float)dot * kv_scale(type, tile, padded, b, position), q->d[b], sum);
+    }
+    return sum;
+}
+
+/* A row of keys or values in F16 or F32, or of values in any type, as F32. */
+static void kv_row(enum kv_type type, const uint8_t *tile, uint32_t size, uint32_t position,
+                   float *row)
+{
+    uint32_t padded = kv_padded(size);
+    const uint8_t *codes = tile + kv_value_row(type, padded, position);
+    switch (type) {
+    case KV_TYPE_F16:
+        halves_to_f32((const uint16_t *)(const void *)tile + (size_t)position * size, size, row);
+        return;
+    case KV_TYPE_F32:
+        memcpy(row, tile + (size_t)position * size * sizeof *row, size * sizeof *row);
+        return;
+    default:
+        for (uint32_t e = 0; e < size; e++) {
+            uint32_t byte = type == KV_TYPE_Q4_0 ? e / QK * QK / 2 + e % (QK / 2) : e;
+            row[e] = kv_scale(type, tile, padded, e / QK, position) *
+                     (float)kv_code(type, codes, byte, e / (QK / 2) % 2 != 0);
+        }
+    }
+}
+
+/* One query head. */
+struct head_query {
+    const float *q;
+    struct key_query quantised; /* if the keys are */
+};
+
+static float score(const struct kernel_attention *a, const struct head_query *q,
+                   const uint8_t *keys, uint32_t position)
+{
+    float sums[LANES] = {0}, row[KERNEL_HEAD_SIZE_MAX];
+    if (kv_is_quantised(a->kv_type))
+        return a->scale *
+               key_product(a->kv_type, &q->quantised, keys, kv_padded(a->head_size), position);
+    kv_row(a->kv_type, keys, a->head_size, position, row);
+    lanes_add(q->q, row, a->head_size, sums);
+    return sum_lanes(sums) * a->scale;
+}
+
 /* Adds up to KERNEL_KEY_TILE keys from position `at` on. */
-static void add_tile(const struct kernel_attention *a, const float *q, uint32_t kv_head,
+static void add_tile(const struct kernel_attention *a, const struct head_query *q, uint32_t kv_head,
                      uint32_t at, uint32_t count, struct softmax *s)
 {
-    size_t size = a->head_size, first = kernel_kv_at(a->kv_heads, a->head_size, at, kv_head);
+    size_t tile = kernel_kv_tile(a->kv_type, a->kv_heads, a->head_size, at, kv_head);
+    const uint8_t *values = (const uint8_t *)a->v + tile;
     float p[KERNEL_KEY_TILE], top = s->m, lanes[LANES] = {0}, row[KERNEL_HEAD_SIZE_MAX];
     for (uint32_t i = 0; i < count; i++) {
-        float sums[LANES] = {0};
-        halves_to_f32(a->k + first + i * size, a->head_size, row);
-        lanes_add(q, row, a->head_size, sums);
-        p[i] = sum_lanes(sums) * a->scale;
+        p[i] = score(a, q, (const uint8_t *)a->k + tile, i);
         top = p[i] > top ? p[i] : top;
     }
     float old = exp_one(s->m - top);
-    for (uint32_t d = 0; d < size; d++)
+    for (uint32_t d = 0; d < a->head_size; d++)
         s->acc[d] *= old;
     for (uint32_t i = 0; i < count; i++) {
-        halves_to_f32(a->v + first + i * size, a->head_size, row);
+        kv_row(a->kv_type, values, a->head_size, i, row);
         p[i] = exp_one(p[i] - top);
         lanes[i % LANES] += p[i];
         add_value(p[i], row, a->head_size, s->acc);
@@ -59,19 +126,31 @@ static void merge(struct softmax *all, const struct softmax *s, uint32_t n)
     all->m = top;
 }
 
+static void quantise_query(const struct kernel_attention *a, struct head_query *q)
+{
+    _Alignas(64) uint8_t act[KEY_QUERY_BYTES];
+    float whole[KERNEL_HEAD_SIZE_MAX] = {0};
+    uint32_t padded = kv_padded(a->head_size);
+    memcpy(whole, q->q, a->head_size * sizeof *whole);
+    generic_activation(kv_activation_type(a->kv_type), whole, padded, act);
+    key_query_from(act, padded, &q->quantised);
+}
+
 static void head_attention(const struct kernel_attention *a, uint32_t head, uint32_t row)
 {
-    const float *q = a->q + row * a->q_stride + (size_t)head * a->head_size;
+    struct head_query q = {.q = a->q + row * a->q_stride + (size_t)head * a->head_size};
     float *out = a->out + row * a->out_stride + (size_t)head * a->head_size;
     uint32_t kv_head = head / (a->heads / a->kv_heads), positions = a->positions + row;
     struct softmax all = {0};
+    if (kv_is_quantised(a->kv_type))
+        quantise_query(a, &q);
     for (uint32_t at = 0; at < positions;) {
         uint32_t left = positions - at;
         uint32_t end = at + (left < KERNEL_KEY_SEGMENT ? left : KERNEL_KEY_SEGMENT);
         struct softmax s = {.m = -INFINITY};
         bool first = at == 0;
         for (; at < end; at += KERNEL_KEY_TILE)
-            add_tile(a, q, kv_head, at, end - at < KERNEL_KEY_TILE ? end - at : KERNEL_KEY_TILE,
+            add_tile(a, &q, kv_head, at, end - at < KERNEL_KEY_TILE ? end - at : KERNEL_KEY_TILE,
                      &s);
         at = end;
         if (first)

@@ -6,10 +6,16 @@
  * weighted values. So memory is read once per block, and no scores are kept beyond a tile. A block
  * is the heads of one key head in several rows; or, for a single row, of many key heads, whose tiles
  * are adjacent in memory. If a key head has more queries than a register tile, its keys (then its
- * values) are converted to F32 once for all of them. */
+ * values) are converted to F32 once for all of them; quantised keys never are: their products are
+ * of integers (attention_keys.h). */
+#include "lib/kernels/kv_layout.h"
+
 #define TILE_QUERIES  (VL / 4) /* queries of a register tile */
 #define BLOCK_QUERIES 32       /* of a block: 64 KiB of sums at most */
 #define TILE_KEYS     KERNEL_KEY_TILE
+#define KEY_SUMS      8 /* vectors of products with quantised keys */
+
+#include "lib/kernels/simd/attention_keys.h"
 
 /* Softmax over the keys of a segment so far, and over those of all segments before it. */
 struct query {
@@ -18,52 +24,71 @@ struct query {
     uint32_t positions; /* of its row */
     uint32_t kv_head;
     float m, l, all_m, all_l;
-    float *acc, *all; /* weighted values, padded to 16 */
-    float *p;         /* [TILE_KEYS] scores, then weights */
-    float old;        /* factor of acc at the current tile */
-    uint32_t keys;    /* of the current tile that it attends to */
+    float *acc, *all;            /* weighted values, padded to 32 */
+    float *p;                    /* [TILE_KEYS] scores, then weights */
+    float old;                   /* factor of acc at the current tile */
+    uint32_t keys;               /* of the current tile that it attends to */
+    struct key_query *quantised; /* if the keys are */
 };
 
 struct query_block {
-    uint32_t size, padded; /* of a head; to a multiple of 16 */
+    enum kv_type type;
+    uint32_t size, padded; /* of a head; to a multiple of 32 */
+    size_t tile_bytes;     /* of a key head */
     float scale;
     uint32_t count;
     struct query query[BLOCK_QUERIES];
     struct query spare; /* fills up a register tile; its values are not used */
     _Alignas(64) float p[BLOCK_QUERIES][TILE_KEYS];
     _Alignas(64) float spare_p[TILE_KEYS];
+    struct key_query quantised[BLOCK_QUERIES];
+    /* Of quantised values. */
+    _Alignas(64) float value_scale[TILE_KEYS * (KERNEL_HEAD_SIZE_MAX / QK)];
     _Alignas(64) float sums[(2 * BLOCK_QUERIES + 1) * KERNEL_HEAD_SIZE_MAX];
     /* Keys or values of a tile, rows of `padded` elements. Only what a head needs is touched. */
     _Alignas(64) float tile[TILE_KEYS * KERNEL_HEAD_SIZE_MAX];
 };
 
-/* Rows of a tile: F16 as in memory, or F32. */
+/* Rows of a tile: as in memory, or F32. */
 struct tile_rows {
     const void *base;
     const uint8_t *next; /* what is needed after it, to prefetch; NULL: none */
     uint32_t size;       /* elements from row to row */
+    const float *scale;  /* of quantised rows: [block][TILE_KEYS] */
 };
 
-static ALWAYS_INLINE vf row_load(const bool f16, const struct tile_rows *t, uint32_t row,
-                                 uint32_t at)
+/* The vector at d + j * VL of a row. Quantised: d is a multiple of 32. */
+static ALWAYS_INLINE vf row_load(const enum kv_type type, const struct tile_rows *t, uint32_t row,
+                                 uint32_t d, const int j)
 {
-    size_t i = (size_t)row * t->size + at;
-    return f16 ? vh_load((const uint16_t *)t->base + i) : vf_load((const float *)t->base + i);
+    size_t i = (size_t)row * t->size + d + (uint32_t)j * VL;
+    const bool high = j * VL % QK >= QK / 2;
+    switch (type) {
+    case KV_TYPE_F16: return vh_load((const uint16_t *)t->base + i);
+    case KV_TYPE_Q8_0:
+        return vf_mul(vf_from_i8((const int8_t *)t->base + i),
+                      vf_set1(t->scale[(d + (uint32_t)j * VL) / QK * TILE_KEYS + row]));
+    case KV_TYPE_Q4_0:
+        i = i / QK * (QK / 2) + (size_t)(j * VL % (QK / 2));
+        return vf_mul(vf_from_nibbles((const uint8_t *)t->base + i, high),
+                      vf_set1(t->scale[(d + (uint32_t)j * VL) / QK * TILE_KEYS + row]));
+    default: return vf_load((const float *)t->base + i);
+    }
 }
 
-static ALWAYS_INLINE vf row_load_n(const bool f16, const struct tile_rows *t, uint32_t row,
+/* Floats. */
+static ALWAYS_INLINE vf row_load_n(const enum kv_type type, const struct tile_rows *t, uint32_t row,
                                    uint32_t at, uint32_t n)
 {
     size_t i = (size_t)row * t->size + at;
-    return f16 ? vh_load_n((const uint16_t *)t->base + i, n)
-               : vf_load_n((const float *)t->base + i, n);
+    return type == KV_TYPE_F16 ? vh_load_n((const uint16_t *)t->base + i, n)
+                               : vf_load_n((const float *)t->base + i, n);
 }
 
 /* Prefetches part `part` of `parts` of the tile that is needed next. */
-static ALWAYS_INLINE void prefetch_part(const struct tile_rows *t, uint32_t head_size,
-                                        uint32_t part, uint32_t parts)
+static ALWAYS_INLINE void prefetch_part(const struct tile_rows *t, size_t bytes, uint32_t part,
+                                        uint32_t parts)
 {
-    size_t bytes = (size_t)TILE_KEYS * head_size * sizeof(uint16_t);
     size_t end = bytes * (part + 1) / parts;
     for (size_t at = bytes * part / parts / 64 * 64; t->next && at < end; at += 64)
         prefetch_far(t->next, at);
@@ -73,7 +98,7 @@ static ALWAYS_INLINE void prefetch_part(const struct tile_rows *t, uint32_t head
 
 /* Sums of `queries` x `keys` products, query by query. Their number in registers is what an
  * instruction set has for it. */
-static ALWAYS_INLINE void products(const bool f16, const int queries, const int keys,
+static ALWAYS_INLINE void products(const enum kv_type type, const int queries, const int keys,
                                    const struct query *const q[TILE_QUERIES],
                                    const struct tile_rows *t, uint32_t size, uint32_t first,
                                    vf sum[VL], const int stride)
@@ -89,7 +114,7 @@ static ALWAYS_INLINE void products(const bool f16, const int queries, const int 
             UNROLL for (int i = 0; i < queries; i++) x[i] = vf_load(q[i]->q + d + h * VL);
             UNROLL for (int j = 0; j < keys; j++)
             {
-                vf k = row_load(f16, t, first + (uint32_t)j, d + (uint32_t)h * VL);
+                vf k = row_load(type, t, first + (uint32_t)j, d, h);
                 UNROLL for (int i = 0; i < queries; i++) acc[i * keys + j][h] =
                     vf_fma(x[i], k, acc[i * keys + j][h]);
             }
@@ -104,32 +129,55 @@ static ALWAYS_INLINE void products(const bool f16, const int queries, const int 
         {
             vf x = vf_load_n(q[i]->q + at, n);
             UNROLL for (int j = 0; j < keys; j++) acc[i * keys + j][h] = vf_fma_n(
-                x, row_load_n(f16, t, first + (uint32_t)j, at, n), acc[i * keys + j][h], n);
+                x, row_load_n(type, t, first + (uint32_t)j, at, n), acc[i * keys + j][h], n);
         }
     }
     UNROLL for (int i = 0; i < queries; i++) UNROLL for (int j = 0; j < keys; j++)
         sum[i * stride + j] = vf_join_halves(acc[i * keys + j]);
 }
 
+static ALWAYS_INLINE void scores_of_integers(const enum kv_type type, const int queries,
+                                             const struct query *const q[TILE_QUERIES],
+                                             const struct tile_rows *t, const struct query_block *b,
+                                             uint32_t keys)
+{
+    const struct key_tile tile = {t->base, b->padded};
+    const struct key_query *quantised[TILE_QUERIES];
+    float *p[TILE_QUERIES];
+    UNROLL for (int i = 0; i < queries; i++)
+    {
+        quantised[i] = q[i]->quantised;
+        p[i] = q[i]->p;
+    }
+    key_scores(type, queries, quantised, &tile, b->scale, keys, p);
+    if (queries == 1)
+        prefetch_part(t, b->tile_bytes, 0, 1);
+}
+
 /* Scores of a register tile of queries with the first `keys` keys of a tile, and some more. */
-static ALWAYS_INLINE void tile_scores(const bool f16, const int queries,
+static ALWAYS_INLINE void tile_scores(const enum kv_type type, const int queries,
                                       const struct query *const q[TILE_QUERIES],
                                       const struct tile_rows *t, const struct query_block *b,
                                       uint32_t keys)
 {
+    if (kv_is_quantised(type)) {
+        scores_of_integers(type, queries, q, t, b, keys);
+        return;
+    }
     enum { IN_REGISTERS = VL / HALVES };
     const int at_once = VL / queries, pass = IN_REGISTERS / queries;
     for (uint32_t first = 0; first < keys; first += (uint32_t)at_once) {
         vf sum[VL];
         UNROLL for (int j = 0; j < at_once; j += pass)
-            products(f16, queries, pass, q, t, b->size, first + (uint32_t)j, sum + j, at_once);
+            products(type, queries, pass, q, t, b->size, first + (uint32_t)j, sum + j, at_once);
         vf score = vf_mul(vf_sum_rows(sum), vf_set1(b->scale));
         _Alignas(64) float lanes[VL];
         vf_store(queries == 1 ? q[0]->p + first : lanes, score);
         UNROLL for (int i = 0; i < queries && queries > 1; i++)
             memcpy(q[i]->p + first, lanes + i * at_once, sizeof(float) * (size_t)at_once);
         if (queries == 1)
-            prefetch_part(t, b->size, first / (uint32_t)at_once, TILE_KEYS / (uint32_t)at_once);
+            prefetch_part(t, b->tile_bytes, first / (uint32_t)at_once,
+                          TILE_KEYS / (uint32_t)at_once);
     }
 }
 
@@ -164,7 +212,7 @@ static void tile_weights(struct query *q)
 
 /* acc = acc * old + sum over the keys [first, end) of p * value, for `width` vectors from element d
  * on; n < VL: the last n elements. */
-static ALWAYS_INLINE void add_values(const bool f16, const int queries, const int width,
+static ALWAYS_INLINE void add_values(const enum kv_type type, const int queries, const int width,
                                      struct query *const q[TILE_QUERIES], const struct tile_rows *t,
                                      uint32_t first, uint32_t end, uint32_t d, uint32_t n)
 {
@@ -174,8 +222,7 @@ static ALWAYS_INLINE void add_values(const bool f16, const int queries, const in
     for (uint32_t key = first; key < end; key++)
         UNROLL for (int j = 0; j < width; j++)
         {
-            uint32_t at = d + (uint32_t)j * VL;
-            vf v = n < VL ? row_load_n(f16, t, key, at, n) : row_load(f16, t, key, at);
+            vf v = n < VL ? row_load_n(type, t, key, d, n) : row_load(type, t, key, d, j);
             UNROLL for (int i = 0; i < queries; i++) acc[i][j] =
                 vf_fma(vf_set1(q[i]->p[key]), v, acc[i][j]);
         }
@@ -183,34 +230,44 @@ static ALWAYS_INLINE void add_values(const bool f16, const int queries, const in
         vf_store(q[i]->acc + d + j * VL, acc[i][j]);
 }
 
-static ALWAYS_INLINE void tile_values(const bool f16, const int queries,
+static ALWAYS_INLINE void tile_values(const enum kv_type type, const int queries,
                                       struct query *const q[TILE_QUERIES],
                                       const struct tile_rows *t, uint32_t size, uint32_t first,
                                       uint32_t end)
 {
-    const int wide = queries == 1 ? 8 : 4;
+    const int wide = queries == 1 ? 8 : 4, narrow = kv_is_quantised(type) ? QK / VL : 1;
     uint32_t d = 0;
+    size = kv_is_quantised(type) ? kv_padded(size) : size;
     for (; d + (uint32_t)wide * VL <= size; d += (uint32_t)wide * VL)
-        add_values(f16, queries, wide, q, t, first, end, d, VL);
-    for (; d + VL <= size; d += VL)
-        add_values(f16, queries, 1, q, t, first, end, d, VL);
+        add_values(type, queries, wide, q, t, first, end, d, VL);
+    for (; d + (uint32_t)narrow * VL <= size; d += (uint32_t)narrow * VL)
+        add_values(type, queries, narrow, q, t, first, end, d, VL);
     if (d < size)
-        add_values(f16, queries, 1, q, t, first, end, d, size - d);
+        add_values(type, queries, 1, q, t, first, end, d, size - d);
 }
 
 /* ---- a block of queries ---- */
 
-/* A tile in F32; elements from `size` to the padded size are not used. */
-static void unpack_tile(struct query_block *b, const uint16_t *rows, uint32_t keys)
+static void load_value_scales(struct query_block *b, const uint8_t *tile)
 {
+    const uint8_t *h = tile + kv_scale_offset(b->type, b->padded, 0, 0);
+    for (uint32_t i = 0; i < b->padded / QK * TILE_KEYS; i += VL)
+        vf_store(b->value_scale + i, vh_load(h + 2 * (size_t)i));
+}
+
+/* A tile in F32; elements from `size` to the padded size are not used. */
+static ALWAYS_INLINE void unpack_tile(const enum kv_type type, struct query_block *b,
+                                      const struct tile_rows *t, uint32_t keys)
+{
+    uint32_t size = kv_is_quantised(type) ? b->padded : b->size;
     for (uint32_t key = 0; key < keys; key++) {
-        const uint16_t *h = rows + (size_t)key * b->size;
         float *f = b->tile + (size_t)key * b->padded;
         uint32_t d = 0;
-        for (; d + VL <= b->size; d += VL)
-            vf_store(f + d, vh_load(h + d));
-        if (d < b->size)
-            vf_store(f + d, vh_load_n(h + d, b->size - d));
+        for (; d + QK <= size; d += QK)
+            UNROLL for (int j = 0; j < QK / VL; j++)
+                vf_store(f + d + j * VL, row_load(type, t, key, d, j));
+        for (; d < size; d += VL)
+            vf_store(f + d, row_load_n(type, t, key, d, size - d < VL ? size - d : VL));
     }
 }
 
@@ -224,67 +281,97 @@ static uint32_t pick(struct query_block *b, uint32_t first, uint32_t end,
     return n;
 }
 
-static ALWAYS_INLINE void scores_of_tile(const bool f16, struct query_block *b, uint32_t first,
-                                         uint32_t end, const struct tile_rows *t)
+static ALWAYS_INLINE void scores_of_tile(const enum kv_type type, struct query_block *b,
+                                         uint32_t first, uint32_t end, const struct tile_rows *t)
 {
     struct query *q[TILE_QUERIES];
     uint32_t steps = (end - first + TILE_QUERIES - 1) / TILE_QUERIES;
     for (uint32_t step = 0; step < steps; step++, first += TILE_QUERIES) {
         uint32_t n = pick(b, first, end, q);
-        tile_scores(f16, TILE_QUERIES, (const struct query *const *)q, t, b, q[n - 1]->keys);
-        prefetch_part(t, b->size, step, steps);
+        tile_scores(type, TILE_QUERIES, (const struct query *const *)q, t, b, q[n - 1]->keys);
+        prefetch_part(t, b->tile_bytes, step, steps);
         for (uint32_t i = 0; i < n; i++)
             tile_weights(q[i]);
     }
 }
 
 /* Keys that all queries of a register tile attend to come first, then those of later rows. */
-static ALWAYS_INLINE void values_of_tile(const bool f16, struct query_block *b, uint32_t first,
-                                         uint32_t end, const struct tile_rows *t)
+static ALWAYS_INLINE void values_of_tile(const enum kv_type type, struct query_block *b,
+                                         uint32_t first, uint32_t end, const struct tile_rows *t)
 {
     struct query *q[TILE_QUERIES];
     uint32_t steps = (end - first + TILE_QUERIES - 1) / TILE_QUERIES;
     for (uint32_t step = 0; step < steps; step++, first += TILE_QUERIES) {
         uint32_t n = pick(b, first, end, q), common = n > 1 ? q[0]->keys : 0;
         if (common > 0)
-            tile_values(f16, TILE_QUERIES, q, t, b->size, 0, common);
-        prefetch_part(t, b->size, step, steps);
+            tile_values(type, TILE_QUERIES, q, t, b->size, 0, common);
+        prefetch_part(t, b->tile_bytes, step, steps);
         for (uint32_t i = 0; i < n; i++) {
             if (common > 0)
                 q[i]->old = 1; /* acc was multiplied already */
             if (q[i]->keys > common)
-                tile_values(f16, 1, q + i, t, b->size, common, q[i]->keys);
+                tile_values(type, 1, q + i, t, b->size, common, q[i]->keys);
         }
     }
 }
 
 /* A tile of keys and values of a key head, for its queries [first, end); `next`: the keys after
  * them. */
-static void add_tile(struct query_block *b, uint32_t first, uint32_t end, const uint16_t *k,
-                     const uint16_t *v, const uint16_t *next)
+static ALWAYS_INLINE void add_tile_of(const enum kv_type type, struct query_block *b,
+                                      uint32_t first, uint32_t end, const uint8_t *k,
+                                      const uint8_t *v, const uint8_t *next)
 {
     uint32_t keys = b->query[end - 1].keys;
-    struct tile_rows t = {k, (const uint8_t *)v, b->size};
+    uint32_t stride = kv_is_quantised(type) ? b->padded : b->size;
+    struct tile_rows t = {k, v, stride, NULL}, values = {v, next, stride, b->value_scale};
+    if (kv_is_quantised(type))
+        load_value_scales(b, v);
     if (end - first == 1) {
         struct query *q[TILE_QUERIES] = {b->query + first};
-        tile_scores(true, 1, (const struct query *const *)q, &t, b, keys);
+        tile_scores(type, 1, (const struct query *const *)q, &t, b, keys);
         tile_weights(q[0]);
-        t = (struct tile_rows){v, (const uint8_t *)next, b->size};
-        prefetch_part(&t, b->size, 0, 1);
-        tile_values(true, 1, q, &t, b->size, 0, keys);
+        prefetch_part(&values, b->tile_bytes, 0, 1);
+        tile_values(type, 1, q, &values, b->size, 0, keys);
     } else if (end - first <= TILE_QUERIES) {
-        scores_of_tile(true, b, first, end, &t);
-        t = (struct tile_rows){v, (const uint8_t *)next, b->size};
-        values_of_tile(true, b, first, end, &t);
+        scores_of_tile(type, b, first, end, &t);
+        values_of_tile(type, b, first, end, &values);
     } else {
-        t.base = b->tile;
-        t.size = b->padded;
-        unpack_tile(b, k, keys);
-        scores_of_tile(false, b, first, end, &t);
-        t.next = (const uint8_t *)next;
-        unpack_tile(b, v, keys);
-        values_of_tile(false, b, first, end, &t);
+        struct tile_rows floats = {b->tile, v, b->padded, NULL};
+        if (kv_is_quantised(type)) {
+            scores_of_tile(type, b, first, end, &t);
+        } else {
+            unpack_tile(type, b, &t, keys);
+            scores_of_tile(KV_TYPE_F32, b, first, end, &floats);
+        }
+        floats.next = next;
+        unpack_tile(type, b, &values, keys);
+        values_of_tile(KV_TYPE_F32, b, first, end, &floats);
     }
+}
+
+/* One function per type, so that its loads are fixed. */
+#define ADD_TILE(id)                                                                               \
+    static __attribute__((noinline)) void add_tile_##id(struct query_block *b, uint32_t first,     \
+                                                        uint32_t end, const uint8_t *k,            \
+                                                        const uint8_t *v, const uint8_t *next)     \
+    {                                                                                              \
+        add_tile_of(KV_TYPE_##id, b, first, end, k, v, next);                                      \
+    }
+#define KV_TYPE(id, name, block, block_bytes) ADD_TILE(id)
+#include "lib/tensor/kv_types.tbl.h"
+
+static void add_tile(struct query_block *b, uint32_t first, uint32_t end, const uint8_t *k,
+                     const uint8_t *v, const uint8_t *next)
+{
+    switch (b->type) {
+#define KV_TYPE(id, name, block, block_bytes)                                                      \
+    case KV_TYPE_##id:                                                                             \
+        add_tile_##id(b, first, end, k, v, next);                                                  \
+        return;
+#include "lib/tensor/kv_types.tbl.h"
+    case KV_TYPE__COUNT: break;
+    }
+    sl_panic("KV type %d", (int)b->type);
 }
 
 /* Joins the running softmax of a segment to that of all segments before it. */
@@ -315,16 +402,17 @@ static void merge_segment(struct query *q, uint32_t size, bool first)
 static void add_tile_of_heads(struct query_block *b, const struct kernel_attention *a,
                               uint32_t first, uint32_t at)
 {
-    size_t tile = (size_t)TILE_KEYS * a->head_size;
+    const uint8_t *k = a->k, *v = a->v;
     for (uint32_t i = first, end; i < b->count; i = end) {
-        size_t from = kernel_kv_at(a->kv_heads, a->head_size, at, b->query[i].kv_head);
+        size_t from = kernel_kv_tile(b->type, a->kv_heads, a->head_size, at, b->query[i].kv_head);
         for (end = i + 1; end < b->count && b->query[end].kv_head == b->query[i].kv_head;)
             end++;
-        size_t next = from + tile; /* of the next key head, or in the next tile of positions */
+        size_t next = from + b->tile_bytes; /* of the next key head, or in the next tile */
         if (end == b->count)
-            next = kernel_kv_at(a->kv_heads, a->head_size, at + TILE_KEYS, b->query[0].kv_head);
+            next = kernel_kv_tile(b->type, a->kv_heads, a->head_size, at + TILE_KEYS,
+                                  b->query[0].kv_head);
         bool more = end < b->count || at + TILE_KEYS < b->query[i].positions;
-        add_tile(b, i, end, a->k + from, a->v + from, more ? a->k + next : NULL);
+        add_tile(b, i, end, k + from, v + from, more ? k + next : NULL);
     }
 }
 
@@ -352,6 +440,18 @@ static void block_attention(struct query_block *b, const struct kernel_attention
     }
 }
 
+static void quantise_query(const struct query_block *b, const float *q, struct key_query *out)
+{
+    _Alignas(64) uint8_t act[KEY_QUERY_BYTES];
+    float whole[KERNEL_HEAD_SIZE_MAX];
+    if (b->padded != b->size) {
+        memset(whole, 0, sizeof whole);
+        q = memcpy(whole, q, b->size * sizeof *whole);
+    }
+    simd_activation(kv_activation_type(b->type), q, b->padded, act);
+    key_query_from(act, b->padded, out);
+}
+
 /* Adds the query of a head and row to the block. */
 static void add_query(struct query_block *b, const struct kernel_attention *a, uint32_t head,
                       uint32_t row)
@@ -365,7 +465,10 @@ static void add_query(struct query_block *b, const struct kernel_attention *a, u
                         .m = -INFINITY,
                         .acc = b->sums + (2 * i + 1) * b->padded,
                         .all = b->sums + (2 * i + 2) * b->padded,
-                        .p = b->p[i]};
+                        .p = b->p[i],
+                        .quantised = &b->quantised[i]};
+    if (kv_is_quantised(b->type))
+        quantise_query(b, q->q, q->quantised);
     memset(q->acc, 0, b->padded * sizeof *q->acc);
 }
 
@@ -389,9 +492,11 @@ static void simd_attention(const struct kernel_attention *a)
     uint32_t group = a->rows == 1 ? a->heads : a->heads / a->kv_heads;
     struct query_block b;
     b.size = a->head_size;
-    b.padded = (a->head_size + 15) / 16 * 16;
+    b.type = a->kv_type;
+    b.padded = kv_padded(a->head_size);
+    b.tile_bytes = kv_tile_bytes(a->kv_type, a->head_size);
     b.scale = a->scale;
-    b.spare = (struct query){.q = a->q, .acc = b.sums, .p = b.spare_p};
+    b.spare = (struct query){.q = a->q, .acc = b.sums, .p = b.spare_p, .quantised = b.quantised};
     memset(b.sums, 0, b.padded * sizeof *b.sums);
     memset(b.spare_p, 0, sizeof b.spare_p);
     for (uint32_t begin = a->head_begin, end; begin < a->head_end; begin = end) {

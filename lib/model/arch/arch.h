@@ -9,6 +9,7 @@
 
 #include "lib/model/limits.h"
 #include "lib/model/router.h"
+#include "lib/tensor/kv_type.h"
 
 /* Hyper-parameters after validation; every field is in the range given in arch.tbl.h. */
 struct model_hparams {
@@ -52,18 +53,23 @@ static inline struct model_router model_router_of(const struct model_hparams *h,
                                  .bias = bias};
 }
 
-#define MODEL_KV_TILE 64 /* positions that lie together: keys and values are in whole tiles */
-
-/* Elements, F16 each, of one position's keys of a layer; its values have as many. */
+/* Elements of one position's keys of a layer; its values have as many. */
 static inline uint64_t model_kv_elements(const struct model_hparams *h)
 {
     return (uint64_t)h->kv_heads * h->head_size;
 }
 
-/* Positions of the whole tiles that hold `positions`. */
-static inline uint64_t model_kv_positions(uint64_t positions)
+/* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. */
+static inline uint64_t model_kv_bytes(const struct model_hparams *h, enum kv_type type,
+                                      uint64_t positions)
 {
-    return (positions + MODEL_KV_TILE - 1) / MODEL_KV_TILE * MODEL_KV_TILE;
+    return (positions + KV_TILE - 1) / KV_TILE * h->kv_heads * kv_tile_bytes(type, h->head_size);
+}
+
+/* Bytes of the keys and values of one position in all layers. */
+static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, enum kv_type type)
+{
+    return 2 * h->layers * model_kv_bytes(h, type, KV_TILE) / KV_TILE;
 }
 
 /* To how many rows the state of a sequence of `rows` tokens can be cut back, at most `wanted`: the

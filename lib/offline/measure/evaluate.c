@@ -219,10 +219,12 @@ static int open_pair(struct worker *w, struct pair *p, uint32_t *chunk, struct e
                                            .context = e->text->window,
                                            .method = e->method,
                                            .dense = e->dense,
+                                           .kv_type = e->kv_type,
                                            .renormalise_skips = e->renormalise_skips,
                                            .hooks = &hooks};
     p->test = offline_runner_create(e->model, &config, error);
     config.hooks = NULL;
+    config.kv_type = e->reference_kv_type;
     config.dense = PRECISION_NATIVE;
     config.chunk = e->text->window;
     p->reference = p->test && e->compare ? offline_runner_create(e->model, &config, error) : NULL;

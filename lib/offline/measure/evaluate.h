@@ -28,6 +28,7 @@ struct offline_evaluation {
     struct logits_file *record;  /* receives every scored row; may be NULL */
     enum quant_method method;
     enum precision dense; /* of the measured model's dense matrices; the lossless one is native */
+    enum kv_type kv_type, reference_kv_type; /* of the measured model, of the lossless one */
     bool renormalise_skips;
     const uint8_t
         *precision; /* [layers * experts] enum precision; NULL: native. Ignored with hooks.serve */

@@ -75,6 +75,8 @@ static void usage(FILE *out)
         "      --dense PRECISION      in process: of dense weights, native, int8 or int4, or auto\n"
         "                             (default): as in the plan\n"
         "      --kld                  in process: also KL divergence and top-1 agreement\n"
+        "      --reference-kv-type T  in process: KV cache of the lossless model: f32, f16\n"
+        "                             (default), q8_0 or q4_0\n"
         "      --record FILE          in process: write the logits (2 bytes x vocabulary size\n"
         "                             per token of the text)\n"
         "      --against FILE         in process: compare with recorded logits instead of the\n"
@@ -104,6 +106,7 @@ enum {
     OPT_AGAINST,
     OPT_METHOD,
     OPT_DENSE,
+    OPT_REFERENCE_KV_TYPE,
     OPT_RAW
 };
 
@@ -120,6 +123,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"against", 1, NULL, OPT_AGAINST},
                                         {"method", 1, NULL, OPT_METHOD},
                                         {"dense", 1, NULL, OPT_DENSE},
+                                        {"reference-kv-type", 1, NULL, OPT_REFERENCE_KV_TYPE},
                                         {"raw", 0, NULL, OPT_RAW},
                                         {"name", 1, NULL, OPT_NAME},
                                         {"verbose", 0, NULL, 'v'},
@@ -145,6 +149,15 @@ static int bandwidth_option(struct eval *e, const char *value, struct error *err
                      "--read-bandwidth: '%.80s' is not a bandwidth such as 500MB/s", value);
 }
 
+static int reference_kv_type_option(struct eval *e, const char *value, struct error *error)
+{
+    e->in_process.reference_kv_type = kv_type_find(value);
+    return e->in_process.reference_kv_type < KV_TYPE__COUNT
+               ? 0
+               : error_set(error, ERR_BAD_INPUT,
+                           "--reference-kv-type: '%.80s' is not f32, f16, q8_0 or q4_0", value);
+}
+
 static int one_option(struct eval *e, int option, const char *value, struct error *error)
 {
     switch (option) {
@@ -162,6 +175,7 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
     case OPT_DENSE:
         return precision_dense_option("--dense", value, &e->in_process.dense,
                                       &e->in_process.dense_given, error);
+    case OPT_REFERENCE_KV_TYPE: return reference_kv_type_option(e, value, error);
     case OPT_KLD: e->in_process.compare = true; return 0;
     case OPT_READ_BANDWIDTH: e->offline = true; return bandwidth_option(e, value, error);
     case OPT_RECORD: e->in_process.record = value; return 0;
@@ -182,6 +196,8 @@ static int check_options(const struct eval *e, struct error *error)
     const struct in_process *in = &e->in_process;
     bool wanted = in->texts > 1 || in->compare || in->against || in->record ||
                   in->output == EVAL_CSV || in->output == EVAL_MD;
+    if (in->reference_kv_type != KV_TYPE_F16 && (!e->offline || !in->compare))
+        return error_set(error, ERR_BAD_INPUT, "--reference-kv-type requires --kld");
     if (!e->offline && wanted)
         return error_set(error, ERR_BAD_INPUT,
                          "several texts, --kld, --record, --against, csv and md require --offline "

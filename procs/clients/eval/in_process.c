@@ -256,6 +256,8 @@ static int measure(struct evaluating *w, struct error *error)
                                       .record = w->record,
                                       .progress = progress,
                                       .arg = w};
+    base.kv_type = kv_type_find(w->e->params->kv_type);
+    base.reference_kv_type = w->e->reference_kv_type;
     base.dense = w->e->dense_given ? w->e->dense : preset_planned_dense(&w->knobs, w->plan);
     struct offline_losses losses, lossless = {0};
     struct outcome o = {0};
@@ -265,6 +267,7 @@ static int measure(struct evaluating *w, struct error *error)
     base.compare = false;
     base.record = NULL;
     base.dense = PRECISION_NATIVE;
+    base.kv_type = base.reference_kv_type;
     if (status == 0 && !losses.reference_nll)
         status = offline_evaluate(&base, &lossless, error);
     if (status == 0) {

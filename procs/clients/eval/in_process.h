@@ -10,6 +10,7 @@
 
 #include "config/params.h"
 #include "lib/base/error.h"
+#include "lib/tensor/kv_type.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/quant_method.h"
 
@@ -31,6 +32,7 @@ struct in_process {
     enum quant_method method;     /* of precisions other than native */
     enum precision dense;         /* of dense weights, if dense_given; else as planned */
     bool dense_given;
+    enum kv_type reference_kv_type; /* of the lossless model that is compared with */
     enum eval_output output;
 };
 

@@ -86,7 +86,7 @@ struct runner {
     uint32_t *tokens;                  /* [chunk] of the current pass */
     float *scores;                     /* [chunk] */
     uint32_t *recent;                  /* [RECENT_TOKENS_MAX] */
-    uint16_t **keys, **values;         /* [layers] of the current sequence */
+    void **keys, **values;             /* [layers] of the current sequence */
     struct histogram token_ns;
     struct tpot tpot[KV_REQUESTS_MAX]; /* read by main after the row's state has ended */
 

@@ -38,7 +38,7 @@ static struct summary summary_of(const struct model_index *m)
     }
     if (h->experts > 0)
         f.token_expert_bytes = m->expert_bytes / h->experts * h->experts_used;
-    f.kv_token_bytes = 2ull * h->layers * model_kv_elements(h) * sizeof(uint16_t);
+    f.kv_token_bytes = model_kv_position_bytes(h, KV_TYPE_F16);
     f.arena_min_bytes = m->dense_bytes + h->experts_used * f.expert_slot_max;
     if (m->stripe_count > 0) { /* the experts are not tensors of its file */
         const struct model_matrix *x = model_index_entries(m)[m->dense_count].matrix;
@@ -157,7 +157,13 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
     line_bytes(out, "largest expert", f.expert_payload_max, "");
     line_bytes(out, "its slot", f.expert_slot_max, "");
     line_bytes(out, "experts of one token", f.token_expert_bytes, "");
-    line_bytes(out, "KV cache of one token", f.kv_token_bytes, "");
+    for (uint32_t type = 0; type < KV_TYPE__COUNT; type++) {
+        char label[32];
+        snprintf(label, sizeof label, "KV cache, %s", kv_type_info(type)->name);
+        if (type != KV_TYPE_F32)
+            line_bytes(out, label, model_kv_position_bytes(&m->hparams, (enum kv_type)type),
+                       "  per token");
+    }
     line_bytes(out, "smallest arena", f.arena_min_bytes,
                "  dense tensors and the experts of one layer, without the engine's processes");
     if (tensors)
@@ -276,6 +282,8 @@ int describe_json(FILE *out, const char *path, const struct model_index *m, bool
     put(object, "expert_payload_bytes_max", f.expert_payload_max);
     put(object, "token_expert_bytes", f.token_expert_bytes);
     put(object, "kv_token_bytes", f.kv_token_bytes);
+    put(object, "kv_token_bytes_q8_0", model_kv_position_bytes(&m->hparams, KV_TYPE_Q8_0));
+    put(object, "kv_token_bytes_q4_0", model_kv_position_bytes(&m->hparams, KV_TYPE_Q4_0));
     put(object, "arena_min_bytes", f.arena_min_bytes);
     put(object, "tokenizer_bytes", m->tokenizer_bytes);
     json_object_set_new(object, "precisions", json_of_precisions(m));

@@ -367,6 +367,12 @@ uint64_t http_reservation_bytes(const struct params *p);
 uint64_t http_growth(const struct params *p);
 uint64_t http_kernel(const struct params *p);
 
+/* Of --kv-type; params.c has checked its name. */
+static inline enum kv_type kv_type_of(const struct supervisor *s)
+{
+    return kv_type_find(s->params.kv_type);
+}
+
 /* notify.c: systemd, or another service manager that set NOTIFY_SOCKET. */
 void notify_take(struct supervisor *s);
 void notify_send(const struct supervisor *s, const char *text);

@@ -43,7 +43,8 @@ struct forward {
     float *ones;     /* every norm and bias */
     char *routers, *embedding;
     uint64_t routers_used;
-    uint16_t **keys, **values; /* a layer each */
+    void **keys, **values; /* a layer each */
+    enum kv_type kv_type;
     uint32_t tokens[POSITIONS];
 };
 
@@ -250,13 +251,13 @@ static uint64_t within(uint64_t wanted, uint64_t min, uint64_t max)
 static bool open_kv(struct forward *f)
 {
     const struct model_hparams *hp = &f->index->hparams;
-    size_t elements = (size_t)POSITIONS * model_kv_elements(hp);
+    size_t bytes = (size_t)model_kv_bytes(hp, f->kv_type, POSITIONS);
     f->keys = calloc(hp->layers, sizeof *f->keys);
     f->values = calloc(hp->layers, sizeof *f->values);
     bool good = f->keys && f->values;
     for (uint32_t i = 0; good && i < hp->layers; i++) {
-        f->keys[i] = bulk_buffer(elements * sizeof **f->keys);
-        f->values[i] = bulk_buffer(elements * sizeof **f->values);
+        f->keys[i] = bulk_buffer(bytes);
+        f->values[i] = bulk_buffer(bytes);
         good = f->keys[i] && f->values[i];
     }
     return good;
@@ -305,7 +306,7 @@ static void close_memory(struct forward *f)
 static uint64_t pass(struct forward *f, struct core *core, uint32_t position, uint32_t rows,
                      struct error *error)
 {
-    struct core_sequence sequence = {.keys = f->keys, .values = f->values};
+    struct core_sequence sequence = {.kv_type = f->kv_type, .keys = f->keys, .values = f->values};
     uint64_t start_ns = clock_now_ns();
     if (core_forward(core, &sequence, f->tokens + position, position, rows, error) != 0)
         return 0;
@@ -417,6 +418,7 @@ int forward_measure(const struct model_index *index, const struct params *params
     if (!f)
         return error_set(error, ERR_NO_MEMORY, "out of memory");
     f->index = index;
+    f->kv_type = kv_type_find(params->kv_type);
     *out = (struct forward_speed){0};
     int rc = open_memory(f, bytes, error);
     if (rc == 0)

@@ -25,10 +25,16 @@ static struct kv_slot *slot_at(const struct runner *r, uint32_t slot)
     return &r->child->kv.head->slot[slot];
 }
 
+static uint64_t bytes_for(const struct runner *r, uint32_t tokens)
+{
+    return kv_sequence_bytes(&r->child->model->hparams, (enum kv_type)r->child->kv.head->kv_type,
+                             tokens);
+}
+
 static uint64_t bytes_of(const struct runner *r, uint32_t slot)
 {
     uint32_t tokens = atomic_load(&slot_at(r, slot)->allocated);
-    return kv_sequence_bytes(&r->child->model->hparams, tokens);
+    return bytes_for(r, tokens);
 }
 
 static bool is_kept(const struct runner *r, uint32_t slot)
@@ -227,7 +233,7 @@ static void yield_to(struct runner *r, uint32_t slot, uint64_t bytes)
     for (uint32_t i = 0; i < KV_SLOTS; i++)
         others += i == slot ? 0 : bytes_of(r, i);
     const struct kv_head *head = r->child->kv.head;
-    uint64_t reserved = kv_sequence_bytes(&r->child->model->hparams, head->context);
+    uint64_t reserved = bytes_for(r, head->context);
     for (uint32_t i = 0; i < KV_SLOTS && others + bytes > reserved; i++)
         if (i != slot && is_kept(r, i)) {
             others -= bytes_of(r, i);
@@ -237,7 +243,7 @@ static void yield_to(struct runner *r, uint32_t slot, uint64_t bytes)
 
 int kept_resize(struct runner *r, uint32_t slot, uint32_t tokens, struct error *error)
 {
-    yield_to(r, slot, kv_sequence_bytes(&r->child->model->hparams, tokens));
+    yield_to(r, slot, bytes_for(r, tokens));
     int rc = kv_slot_resize(&r->child->kv, slot, tokens, alive, r, error);
     publish(r);
     return rc;
@@ -252,7 +258,8 @@ static bool keep_rows(struct runner *r, uint32_t slot, const struct kv_request *
     struct kv_slot *s = slot_at(r, slot);
     const struct model_hparams *h = &r->child->model->hparams;
     uint32_t valid = atomic_load(&q->kv_valid);
-    uint32_t fits = kv_tokens_within(h, r->child->params->keep_kv, valid);
+    enum kv_type type = (enum kv_type)r->child->kv.head->kv_type;
+    uint32_t fits = kv_tokens_within(h, type, r->child->params->keep_kv, valid);
     uint32_t rows = model_state_cut(h, valid, fits);
     if (rows == 0 || kv_slot_log_allocate(&r->child->kv, slot, rows, &error) != 0)
         return false;

@@ -193,6 +193,7 @@ static int start_sequence(struct sequence *s, struct error *error)
         r->values[l] = kv_values(&child->kv, s->slot, l);
     }
     s->view = (struct core_sequence){.sequence = (uint32_t)atomic_load(&q->id),
+                                     .kv_type = (enum kv_type)child->kv.head->kv_type,
                                      .keys = r->keys,
                                      .values = r->values,
                                      .renormalise_skips = r->experts.knobs.skip_renormalise};

@@ -203,7 +203,8 @@ static void facts_estimate(struct supervisor *s)
 {
     struct ledger_facts *f = &s->budget.facts;
     f->segments_bytes = segments_fixed_bytes(s);
-    f->kv_bytes = kv_sequence_bytes(&s->model->hparams, (uint32_t)s->params.ctx_size);
+    f->kv_bytes =
+        kv_sequence_bytes(&s->model->hparams, kv_type_of(s), (uint32_t)s->params.ctx_size);
     f->private_bytes = SUPERVISOR_ESTIMATE;
     f->threads = threads_estimate(s, SERVICE_SUPERVISOR);
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++) {
@@ -228,7 +229,8 @@ static void facts_of_segments(struct supervisor *s)
     uint64_t rows = counter_get(compute->row, CTR_COMPUTE_kv_bytes);
     rows = rows < kv ? rows : kv;
     uint64_t fixed = segments_fixed_bytes(s);
-    uint64_t sequence = kv_sequence_bytes(&s->model->hparams, (uint32_t)s->params.ctx_size);
+    uint64_t sequence =
+        kv_sequence_bytes(&s->model->hparams, kv_type_of(s), (uint32_t)s->params.ctx_size);
     others += kv - rows;
     f->segments_bytes = others > fixed ? others : fixed;
     f->kv_bytes = rows > sequence ? rows : sequence;

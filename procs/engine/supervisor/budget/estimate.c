@@ -77,6 +77,8 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "cgroup_headroom", cgroup_headroom_json());
     json_object_set_new(o, "threads", number(s->params.threads));
     json_object_set_new(o, "ctx_size", number(s->params.ctx_size));
+    json_object_set_new(o, "kv_type", json_string(s->params.kv_type));
+    json_object_set_new(o, "kv_bytes", number(s->budget.facts.kv_bytes));
     int rc =
         json_dumpf(o, stdout, JSON_INDENT(2)) == 0 && putchar('\n') == '\n' && fflush(stdout) == 0
             ? 0

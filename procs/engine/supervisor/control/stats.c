@@ -255,6 +255,7 @@ static json_t *model(const struct supervisor *s)
     put_text(object, "chat_eos", m->chat.eos);
     put(object, "chat_bos_first", m->chat.bos_first);
     put(object, "context", s->params.ctx_size);
+    put_text(object, "kv_type", s->params.kv_type);
     put(object, "layers", m->hparams.layers);
     put(object, "experts", m->hparams.experts);
     put(object, "experts_used", m->hparams.experts_used);

@@ -201,8 +201,8 @@ static void attention_oracle(const struct kernel_attention *a, uint32_t head, do
         size_t at = kernel_kv_at(a->kv_heads, a->head_size, p, kv_head);
         score[p] = 0;
         for (uint32_t d = 0; d < a->head_size; d++)
-            score[p] +=
-                (double)a->q[(size_t)head * a->head_size + d] * test_f16_value(a->k[at + d]);
+            score[p] += (double)a->q[(size_t)head * a->head_size + d] *
+                        test_f16_value(((const uint16_t *)a->k)[at + d]);
         score[p] *= (double)a->scale;
         max = fmax(max, score[p]);
     }
@@ -212,7 +212,7 @@ static void attention_oracle(const struct kernel_attention *a, uint32_t head, do
         double e = exp(score[p] - max);
         sum += e;
         for (uint32_t d = 0; d < a->head_size; d++)
-            out[d] += e * test_f16_value(a->v[at + d]);
+            out[d] += e * test_f16_value(((const uint16_t *)a->v)[at + d]);
     }
     for (uint32_t d = 0; d < a->head_size; d++)
         out[d] /= sum;
@@ -233,8 +233,8 @@ static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32
         ((uint16_t *)(void *)v)[i] = test_f16_round((double)test_uniform());
     }
     struct kernel_attention a = {.q = q,
-                                 .k = (uint16_t *)(void *)k,
-                                 .v = (uint16_t *)(void *)v,
+                                 .k = k,
+                                 .v = v,
                                  .out = out,
                                  .rows = 1,
                                  .heads = heads,

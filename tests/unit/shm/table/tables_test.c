@@ -16,12 +16,12 @@ static const struct model_hparams shape = {.layers = 3, .kv_heads = 2, .head_siz
 #define WHOLE    1024         /* positions of whole tiles */
 #define POSITION (2 * 20 * 2) /* bytes of K (or V) of one position and layer */
 
-static struct kv kv_open(void)
+static struct kv kv_open(enum kv_type type)
 {
-    struct segment s = test_segment(SEGMENT_KV, kv_bytes(&shape, CONTEXT));
+    struct segment s = test_segment(SEGMENT_KV, kv_bytes(&shape, type, CONTEXT));
     struct kv kv;
     struct error e = {.text = ""};
-    kv_format(s.base, &shape, CONTEXT);
+    kv_format(s.base, &shape, type, CONTEXT);
     int fd = dup(s.fd);
     segment_detach(&s);
     ck_assert_msg(kv_attach(fd, true, BOOT, &kv, &e) == 0, "%s", e.text);
@@ -30,7 +30,7 @@ static struct kv kv_open(void)
 
 START_TEST(kv_regions_do_not_overlap)
 {
-    struct kv kv = kv_open();
+    struct kv kv = kv_open(KV_TYPE_F16);
     const char *at = (const char *)kv_log(&kv, 0);
     for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++, at += PAGE_BYTES)
         ck_assert_ptr_eq((const char *)kv_log(&kv, row), at);
@@ -51,7 +51,7 @@ END_TEST
 
 START_TEST(kv_slots_have_the_stated_size)
 {
-    struct kv kv = kv_open();
+    struct kv kv = kv_open((enum kv_type)_i);
     struct error e;
     uint32_t slot = KV_SLOTS - 1;
     uint64_t empty = segment_allocated_bytes(kv.segment.fd);
@@ -60,10 +60,11 @@ START_TEST(kv_slots_have_the_stated_size)
         uint32_t tokens = sizes[i];
         ck_assert_int_eq(kv_slot_resize(&kv, slot, tokens, NULL, NULL, &e), 0);
         uint64_t bytes = segment_allocated_bytes(kv.segment.fd) - empty;
-        ck_assert_uint_eq(bytes, kv_sequence_bytes(&shape, tokens));
+        ck_assert_uint_eq(bytes, kv_sequence_bytes(&shape, (enum kv_type)_i, tokens));
         for (uint32_t layer = 0; layer < 3; layer++) {
-            memset(kv_keys(&kv, slot, layer), 1, (size_t)tokens * POSITION);
-            memset(kv_values(&kv, slot, layer), 2, (size_t)tokens * POSITION);
+            size_t tiles = (size_t)model_kv_bytes(&shape, (enum kv_type)_i, tokens);
+            memset(kv_keys(&kv, slot, layer), 1, tiles);
+            memset(kv_values(&kv, slot, layer), 2, tiles);
         }
         ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd) - empty, bytes);
     }
@@ -82,11 +83,14 @@ END_TEST
 
 START_TEST(kv_bad_shape)
 {
-    struct kv kv = kv_open(), other;
+    struct kv kv = kv_open(KV_TYPE_F16), other;
     struct error e;
     kv.head->context = CONTEXT * 8;
     ck_assert_int_eq(kv_attach(kv.segment.fd, true, BOOT, &other, &e), -1);
     ck_assert_msg(strstr(e.text, "shape does not match") != NULL, "%s", e.text);
+    kv.head->context = CONTEXT;
+    kv.head->kv_type = KV_TYPE__COUNT;
+    ck_assert_int_eq(kv_attach(kv.segment.fd, true, BOOT, &other, &e), -1);
     segment_detach(&kv.segment);
 }
 END_TEST
@@ -221,7 +225,7 @@ int main(void)
     Suite *suite = suite_create("tables");
     TCase *t = tcase_create("kv");
     tcase_add_test(t, kv_regions_do_not_overlap);
-    tcase_add_test(t, kv_slots_have_the_stated_size);
+    tcase_add_loop_test(t, kv_slots_have_the_stated_size, 0, KV_TYPE__COUNT);
     tcase_add_test(t, kv_bad_shape);
     suite_add_tcase(suite, t);
     t = tcase_create("procs");

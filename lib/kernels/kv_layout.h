@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tile of quantised keys or values of one head: codes, then scales. P: the head size, rounded up
+ * to blocks of 32; a position writes its own bytes only.
+ *
+ *   keys      of each 16 positions, of each 4 elements: 4 bytes per position, int8 (Q8_0); or of
+ *             each 8 elements: 4 bytes per position, low nibbles elements 0 to 3, high ones 4 to 7
+ *             (Q4_0). So a vector holds one word of 16 keys, and a dot product needs no sum over
+ *             its lanes
+ *   values    rows of P int8 (Q8_0); of P / 2 bytes, per block 16 bytes, low nibbles its elements 0
+ *             to 15, high ones 16 to 31 (Q4_0)
+ *   scales    F16 [P / 32][64 positions]
+ *
+ * An element is scale * code (Q8_0), scale * (code - 8) (Q4_0). */
+#ifndef SLUICE_KERNELS_KV_LAYOUT_H
+#define SLUICE_KERNELS_KV_LAYOUT_H
+
+#include "lib/kernels/internal.h"
+
+#define KEY_GROUP 16 /* positions whose words lie together */
+
+static inline uint32_t kv_padded(uint32_t head_size)
+{
+    return (head_size + QK - 1) / QK * QK;
+}
+
+static ALWAYS_INLINE bool kv_is_quantised(enum kv_type type)
+{
+    return type == KV_TYPE_Q8_0 || type == KV_TYPE_Q4_0;
+}
+
+/* Elements of a row per byte: 1 or 2. */
+static ALWAYS_INLINE uint32_t kv_per_byte(enum kv_type type)
+{
+    return type == KV_TYPE_Q4_0 ? 2 : 1;
+}
+
+/* Offset of the word with element e (a multiple of 4) of a key. */
+static ALWAYS_INLINE size_t kv_key_word(enum kv_type type, uint32_t padded, uint32_t position,
+                                        uint32_t e)
+{
+    uint32_t per = kv_per_byte(type);
+    return (size_t)(position / KEY_GROUP) * KEY_GROUP * padded / per +
+           (size_t)(e / (4 * per)) * KEY_GROUP * 4 + position % KEY_GROUP * 4u;
+}
+
+static ALWAYS_INLINE size_t kv_value_row(enum kv_type type, uint32_t padded, uint32_t position)
+{
+    return (size_t)position * padded / kv_per_byte(type);
+}
+
+static ALWAYS_INLINE size_t kv_scale_offset(enum kv_type type, uint32_t padded, uint32_t block,
+                                            uint32_t position)
+{
+    return (size_t)KV_TILE * padded / kv_per_byte(type) + 2 * ((size_t)block * KV_TILE + position);
+}
+
+/* A query for products with quantised keys: int8 per block of 32, in order. */
+struct key_query {
+    int8_t q[KERNEL_HEAD_SIZE_MAX];
+    float d[KERNEL_HEAD_SIZE_MAX / QK];
+    int32_t c[KERNEL_HEAD_SIZE_MAX / QK]; /* the correction of unsigned codes (internal.h) */
+};
+
+/* Rows of a prepared activation of a head, and the head filled up with zeros. */
+#define KEY_QUERY_BYTES (ACT_PAD * (QK + 8))
+_Static_assert(KERNEL_HEAD_SIZE_MAX <= ACT_PAD * QK, "a head is one padded row");
+
+static inline enum tensor_type kv_activation_type(enum kv_type type)
+{
+    return type == KV_TYPE_Q4_0 ? TENSOR_Q4_0 : TENSOR_Q8_0;
+}
+
+/* The query from its prepared activation. */
+static inline void key_query_from(const uint8_t *act, uint32_t padded, struct key_query *out)
+{
+    for (uint32_t b = 0; b < padded / QK; b++) {
+        memcpy(out->q + (size_t)b * QK, act + act_half(b, 0), QK / 2);
+        memcpy(out->q + (size_t)b * QK + QK / 2, act + act_half(b, 1), QK / 2);
+    }
+    memcpy(out->d, act + act_scale_offset(padded), padded / QK * sizeof *out->d);
+    memcpy(out->c, act + act_corr_offset(padded), padded / QK * sizeof *out->c);
+}
+
+#endif
