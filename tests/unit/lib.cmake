@@ -24,6 +24,7 @@ target_link_libraries(test_hf_make PUBLIC sluice_model)
 sluice_unit_test(sandbox_test SOURCES lib/sandbox/sandbox_test.c LINK sluice_sandbox sluice_io)
 sluice_unit_test(sandbox_document_test SOURCES lib/sandbox/document_test.c)
 sluice_unit_test(json_reader_test SOURCES lib/json/reader_test.c LINK sluice_json m)
+sluice_unit_test(unit_jinja SOURCES lib/jinja/jinja_test.c LINK sluice_jinja)
 sluice_unit_test(strtab_test SOURCES lib/text/strtab_test.c LINK sluice_text)
 sluice_unit_test(terminal_test SOURCES lib/text/terminal_test.c LINK sluice_text)
 sluice_unit_test(unit_gguf SOURCES lib/model/gguf/gguf_test.c LINK sluice_model test_gguf_make m)
@@ -73,6 +74,6 @@ sluice_unit_test(unit_offline SOURCES lib/offline/offline_test.c ${CMAKE_SOURCE_
 sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)
 
 foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models
-             unit_tokenizer_words unit_chat unit_store unit_hf unit_offline unit_clocked)
+             unit_jinja            unit_tokenizer_words unit_chat unit_store unit_hf unit_offline unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()

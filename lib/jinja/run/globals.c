@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions of the environment, and tests. */
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/jinja/run/run.h"
+
+#define RANGE_MAX 100000 /* of jinja2's sandbox */
+
+/* ---- functions ---- */
+
+static struct jvalue global_range(struct jrun *r, const struct jvalue *in, const struct jbound *a)
+{
+    (void)in;
+    if (!a->at[0])
+        jheap_fail(r->h, "range needs an argument");
+    int64_t first = jint_argument(r, a->at[0], 0), end = jint_argument(r, a->at[1], 0);
+    int64_t step = jint_argument(r, a->at[2], 1);
+    if (!a->at[1]) {
+        end = first;
+        first = 0;
+    }
+    if (step == 0)
+        jheap_fail(r->h, "range: the step is zero");
+    struct jvalue v = jlist_new(r->h, JFORM_RANGE, 0);
+    for (int64_t i = first; step > 0 ? i < end : i > end;) {
+        if (v.list->count >= RANGE_MAX)
+            jheap_fail(r->h, "range: more than %d elements", RANGE_MAX);
+        jlist_add(r->h, v.list, jint(i));
+        if (__builtin_add_overflow(i, step, &i))
+            break;
+    }
+    return v;
+}
+
+static void add_pairs(struct jrun *r, struct jdict *d, const struct jvalue *v)
+{
+    if (v->kind == JDICT) {
+        for (size_t i = 0; i < v->dict->count; i++)
+            jdict_set(r->h, d, v->dict->at[i].key, v->dict->at[i].value);
+        return;
+    }
+    const struct jlist *l = jiterate(r->h, v);
+    for (size_t i = 0; i < l->count; i++) {
+        const struct jlist *pair = jiterate(r->h, &l->at[i]);
+        if (pair->count != 2)
+            jheap_fail(r->h, "a dict is made of pairs");
+        jdict_set(r->h, d, pair->at[0], pair->at[1]);
+    }
+}
+
+static struct jvalue global_dict(struct jrun *r, const struct jvalue *in, const struct jbound *a)
+{
+    (void)in;
+    struct jvalue v = jdict_new(r->h, 0);
+    if (a->call->count > 1)
+        jheap_fail(r->h, "dict takes at most one argument by position");
+    if (a->call->count == 1)
+        add_pairs(r, v.dict, &a->call->list[0]);
+    for (size_t i = 0; i < a->call->named_count; i++)
+        jdict_set(r->h, v.dict, jstring_value(a->call->named[i].name), a->call->named[i].value);
+    return v;
+}
+
+static struct jvalue global_namespace(struct jrun *r, const struct jvalue *in,
+                                      const struct jbound *a)
+{
+    struct jvalue v = global_dict(r, in, a);
+    v.kind = JNAMESPACE;
+    return v;
+}
+
+static struct jvalue global_raise(struct jrun *r, const struct jvalue *in, const struct jbound *a)
+{
+    (void)in;
+    const struct jstring *text = a->at[0] ? jtext(r->h, a->at[0]) : NULL;
+    jheap_fail(r->h, "%.*s", text ? (int)(text->bytes > 300 ? 300 : text->bytes) : 0,
+               text ? text->text : "");
+}
+
+static struct jvalue global_strftime(struct jrun *r, const struct jvalue *in,
+                                     const struct jbound *a)
+{
+    (void)in;
+    char form[128], text[512];
+    const struct jstring *s = jstring_argument(r, a->at[0]);
+    if (!s || s->bytes >= sizeof form || memchr(s->text, 0, s->bytes))
+        jheap_fail(r->h, "strftime_now needs a short format");
+    memcpy(form, s->text, s->bytes);
+    form[s->bytes] = 0;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    size_t n = strftime(text, sizeof text, form, r->now);
+#pragma GCC diagnostic pop
+    return jstring_value(jstring_copy(r->h, text, n, JORIGIN_TEMPLATE));
+}
+
+static const struct jrow globals[] = {{"range", global_range, "start stop step"},
+                                      {"dict", global_dict, "*"},
+                                      {"namespace", global_namespace, "*"},
+                                      {"raise_exception", global_raise, "message"},
+                                      {"strftime_now", global_strftime, "format"}};
+const struct jrows jglobals = {globals, ARRAY_LEN(globals)};
+
+/* ---- tests ---- */
+
+#define TEST(name, condition)                                                                      \
+    static struct jvalue test_##name(struct jrun *r, const struct jvalue *in,                      \
+                                     const struct jbound *a)                                       \
+    {                                                                                              \
+        (void)r, (void)in, (void)a;                                                                \
+        return jbool(condition);                                                                   \
+    }
+
+static bool is_sequence(const struct jvalue *v) /* has a length and elements by index */
+{
+    return v->kind == JSTRING || v->kind == JDICT || v->kind == JUNDEFINED ||
+           (v->kind == JLIST && v->list->form <= JFORM_RANGE);
+}
+
+static bool same_case(const struct jvalue *v, const struct jstring *changed)
+{
+    return jstring_same(v->string, changed);
+}
+
+static bool is_case(struct jrun *r, const struct jvalue *v, enum jcase to)
+{
+    struct jvalue s = jstring_value(jtext(r->h, v));
+    enum jcase other = to == JCASE_UPPER ? JCASE_LOWER : JCASE_UPPER;
+    return same_case(&s, jstring_case(r->h, s.string, to)) &&
+           !same_case(&s, jstring_case(r->h, s.string, other));
+}
+
+static const struct jvalue *operand(struct jrun *r, const struct jbound *a)
+{
+    if (!a->at[0])
+        jheap_fail(r->h, "a test needs an argument");
+    return a->at[0];
+}
+
+static int64_t integer_of(struct jrun *r, const struct jvalue *in)
+{
+    return jint_argument(r, in, 0);
+}
+
+static bool divisible(struct jrun *r, const struct jvalue *in, int64_t by)
+{
+    struct jvalue divisor = jint(by), rest = jbinary(r, JOP_MOD, in, &divisor);
+    return jreal(&rest) == 0;
+}
+
+TEST(defined, in->kind != JUNDEFINED)
+TEST(undefined, in->kind == JUNDEFINED)
+TEST(none, in->kind == JNONE)
+TEST(string, in->kind == JSTRING)
+TEST(number, jis_number(in))
+TEST(integer, in->kind == JINT)
+TEST(float, in->kind == JFLOAT)
+TEST(boolean, in->kind == JBOOL)
+TEST(true, in->kind == JBOOL && in->truth)
+TEST(false, in->kind == JBOOL && !in->truth)
+TEST(mapping, in->kind == JDICT)
+TEST(iterable, in->kind == JSTRING || in->kind == JLIST || in->kind == JDICT ||
+                   in->kind == JUNDEFINED || in->kind == JLOOP)
+TEST(sequence, is_sequence(in))
+TEST(callable,
+     in->kind == JMACRO || in->kind == JGLOBAL || in->kind == JMETHOD || in->kind == JUNDEFINED)
+TEST(odd, !divisible(r, in, 2))
+TEST(even, divisible(r, in, 2))
+TEST(divisibleby, divisible(r, in, integer_of(r, operand(r, a))))
+TEST(eq, jequal(r->h, in, operand(r, a)))
+TEST(ne, !jequal(r->h, in, operand(r, a)))
+TEST(lt, jcompare(r->h, in, operand(r, a)) < 0)
+TEST(le, jcompare(r->h, in, operand(r, a)) <= 0)
+TEST(gt, jcompare(r->h, in, operand(r, a)) > 0)
+TEST(ge, jcompare(r->h, in, operand(r, a)) >= 0)
+TEST(in, jcontains(r->h, operand(r, a), in))
+TEST(lower, is_case(r, in, JCASE_LOWER))
+TEST(upper, is_case(r, in, JCASE_UPPER))
+TEST(sameas, in->kind == operand(r, a)->kind && jequal(r->h, in, a->at[0]))
+TEST(escaped, in->kind == JSTRING && in->string->markup)
+TEST(filter, in->kind == JSTRING &&
+                 (jrow_find(jtext_filters.at, jtext_filters.count, in->string) != SIZE_MAX ||
+                  jrow_find(jlist_filters.at, jlist_filters.count, in->string) != SIZE_MAX))
+TEST(test, in->kind == JSTRING && jrow_find(jtests.at, jtests.count, in->string) != SIZE_MAX)
+
+static const struct jrow tests[] = {{"defined", test_defined, ""},
+                                    {"undefined", test_undefined, ""},
+                                    {"none", test_none, ""},
+                                    {"string", test_string, ""},
+                                    {"number", test_number, ""},
+                                    {"integer", test_integer, ""},
+                                    {"float", test_float, ""},
+                                    {"boolean", test_boolean, ""},
+                                    {"true", test_true, ""},
+                                    {"false", test_false, ""},
+                                    {"mapping", test_mapping, ""},
+                                    {"iterable", test_iterable, ""},
+                                    {"sequence", test_sequence, ""},
+                                    {"callable", test_callable, ""},
+                                    {"odd", test_odd, ""},
+                                    {"even", test_even, ""},
+                                    {"divisibleby", test_divisibleby, "num"},
+                                    {"eq", test_eq, "other"},
+                                    {"equalto", test_eq, "other"},
+                                    {"==", test_eq, "other"},
+                                    {"ne", test_ne, "other"},
+                                    {"!=", test_ne, "other"},
+                                    {"lt", test_lt, "other"},
+                                    {"lessthan", test_lt, "other"},
+                                    {"<", test_lt, "other"},
+                                    {"le", test_le, "other"},
+                                    {"<=", test_le, "other"},
+                                    {"gt", test_gt, "other"},
+                                    {"greaterthan", test_gt, "other"},
+                                    {">", test_gt, "other"},
+                                    {"ge", test_ge, "other"},
+                                    {">=", test_ge, "other"},
+                                    {"in", test_in, "seq"},
+                                    {"lower", test_lower, ""},
+                                    {"upper", test_upper, ""},
+                                    {"sameas", test_sameas, "other"},
+                                    {"escaped", test_escaped, ""},
+                                    {"filter", test_filter, ""},
+                                    {"test", test_test, ""}};
+const struct jrows jtests = {tests, ARRAY_LEN(tests)};

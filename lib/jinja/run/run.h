@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rendering: scopes, calls, and the parts of the interpreter. Private to lib/jinja. */
+#ifndef SLUICE_JINJA_RUN_RUN_H
+#define SLUICE_JINJA_RUN_RUN_H
+
+#include <time.h>
+
+#include "lib/jinja/syntax/node.h"
+
+struct jvariable {
+    const struct jstring *name; /* compared as a pointer: names of a template are unique */
+    struct jvalue value;
+};
+
+struct jscope {
+    struct jscope *outer;
+    struct jvariable *at;
+    size_t count, capacity;
+};
+
+struct jrun {
+    struct jheap *h;
+    struct jnames *names;
+    struct jscope *scope;
+    struct jdict *context; /* variables of the caller */
+    struct jbuffer *out;
+    const struct tm *now;
+};
+
+/* ---- statements.c ---- */
+
+enum jflow { JFLOW_NEXT, JFLOW_BREAK, JFLOW_CONTINUE };
+enum jflow jexecute(struct jrun *r, const struct jnodes *body);
+void jassign(struct jrun *r, const struct jnode *target, struct jvalue v);
+void jdefine(struct jrun *r, const struct jstring *name, struct jvalue v); /* in this scope */
+void jscope_push(struct jrun *r, struct jscope *outer);
+
+/* ---- loop.c ---- */
+
+struct jloop {
+    struct jlist *items;
+    size_t next; /* element that is taken next */
+    const struct jnode *node;
+    struct jscope *outer;
+    bool peeked, has_previous, has_changed;
+    struct jvalue following, current, previous, changed;
+    size_t index0;
+};
+/* The next element whose condition holds. False: none. */
+bool jloop_next(struct jrun *r, struct jloop *loop, struct jvalue *v);
+struct jvalue jloop_attribute(struct jrun *r, struct jloop *loop, const struct jstring *name);
+
+/* ---- evaluate.c ---- */
+
+struct jvalue jevaluate(struct jrun *r, const struct jnode *n);
+struct jvalue jbinary(struct jrun *r, enum jop op, const struct jvalue *a, const struct jvalue *b);
+struct jvalue jattribute(struct jrun *r, const struct jvalue *of, const struct jstring *name);
+struct jvalue jitem(struct jrun *r, const struct jvalue *of, const struct jvalue *key);
+
+/* ---- call.c ---- */
+
+struct jcall {
+    struct jvalue *list;
+    size_t count;
+    struct jvariable *named;
+    size_t named_count;
+};
+
+/* Arguments by the position of their parameter; NULL: not given. */
+#define JBOUND_MAX 5
+struct jbound {
+    const struct jvalue *at[JBOUND_MAX];
+    const struct jcall *call;
+};
+
+typedef struct jvalue jfunction(struct jrun *r, const struct jvalue *in, const struct jbound *a);
+
+struct jrow {
+    const char *name;
+    jfunction *function;
+    const char *parameters; /* names, separated by spaces; "*": it takes any */
+};
+
+struct jmacro {
+    const struct jnode *node; /* JNODE_MACRO, JNODE_CALL_BLOCK */
+    struct jscope *scope;     /* of the definition */
+};
+
+/* The row of this name; SIZE_MAX: none. */
+size_t jrow_find(const struct jrow *rows, size_t count, const struct jstring *name);
+struct jvalue jrow_call(struct jrun *r, const struct jrow *row, const struct jvalue *in,
+                        const struct jcall *call);
+struct jcall jarguments_of(struct jrun *r, const struct jarguments *args);
+struct jvalue jcall_value(struct jrun *r, const struct jvalue *callee, const struct jcall *call);
+struct jvalue jfilter(struct jrun *r, const struct jstring *name, const struct jvalue *in,
+                      const struct jcall *call);
+bool jtest(struct jrun *r, const struct jstring *name, const struct jvalue *in,
+           const struct jcall *call);
+
+/* Arguments of a type; `otherwise` if not given. */
+int64_t jint_argument(struct jrun *r, const struct jvalue *a, int64_t otherwise);
+bool jtruth_argument(const struct jvalue *a, bool otherwise);
+const struct jstring *jstring_argument(struct jrun *r, const struct jvalue *a); /* NULL: none */
+
+/* ---- tables of functions ---- */
+
+struct jrows {
+    const struct jrow *at;
+    size_t count;
+};
+extern const struct jrows jtext_filters, jlist_filters, jtests, jglobals, jmethods_string;
+
+/* The method of a value; undefined: it has none of this name. Methods that change a list or dict are
+ * rejected, as by jinja2's immutable sandbox. */
+struct jvalue jmethod_of(struct jrun *r, const struct jvalue *of, const struct jstring *name);
+struct jvalue jmethod_call(struct jrun *r, const struct jmethod *m, const struct jcall *call);
+
+/* ---- format.c ---- */
+
+struct jvalue jformat_percent(struct jrun *r, const struct jstring *form, const struct jvalue *v);
+struct jvalue jformat_braces(struct jrun *r, const struct jstring *form, const struct jcall *call);
+
+#endif

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chat templates: every feature against jinja2 (tests/golden/jinja_vectors.py), who wrote each byte, and the limits. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/jinja/jinja.h"
+
+static const struct jinja_limits defaults = JINJA_LIMITS_DEFAULT;
+static const char *const roles[] = {"system", "user", "assistant", NULL};
+
+/* Renders text with variables as JSON text (NULL: none). */
+static int render_with(const char *text, const char *own, const char *messages,
+                       const struct jinja_limits *limits, struct jinja_output *out,
+                       struct error *error)
+{
+    json_error_t why;
+    *out = (struct jinja_output){0};
+    *error = (struct error){.code = ERR_NONE};
+    struct jinja_template *t = jinja_compile(text, strlen(text), limits, error);
+    if (!t)
+        return -1;
+    json_t *o = own ? json_loads(own, 0, &why) : NULL;
+    json_t *m = messages ? json_loads(messages, 0, &why) : NULL;
+    ck_assert((!own || o) && (!messages || m));
+    struct jinja_input input = {.own = o, .messages = m, .roles = roles};
+    int result = jinja_render(t, &input, limits, out, error);
+    json_decref(o);
+    json_decref(m);
+    jinja_template_free(t);
+    return result;
+}
+
+/* The output with "~" in place of every byte of a message. */
+static char *masked(const char *text, const char *own, const char *messages)
+{
+    struct jinja_output out;
+    struct error error;
+    ck_assert_msg(render_with(text, own, messages, &defaults, &out, &error) == 0, "%s: %s", text,
+                  error.text);
+    ck_assert(text_ranges_valid(&out.written, out.bytes));
+    char *mask = calloc(1, out.bytes + 1);
+    memset(mask, '~', out.bytes);
+    for (size_t i = 0; i < out.written.count; i++)
+        memcpy(mask + out.written.at[i].from, out.text + out.written.at[i].from,
+               out.written.at[i].to - out.written.at[i].from);
+    jinja_output_free(&out);
+    return mask;
+}
+
+static void check_mask(const char *text, const char *expected)
+{
+    char *mask =
+        masked(text, "{\"bos\": \"<s>\", \"list\": [\"x\", \"y\"]}",
+               "{\"m\": \" <s>Hi</s> \", \"n\": 12, \"l\": [\"ab\", \"c\"], \"d\": {\"k\": \"v\"}, "
+               "\"messages\": [{\"role\": \"user\", \"content\": \"user\"}, {\"role\": \"<s>\"}]}");
+    ck_assert_msg(strcmp(mask, expected) == 0, "%s: '%s', expected '%s'", text, mask, expected);
+    free(mask);
+}
+
+START_TEST(equals_jinja2)
+{
+    json_error_t why;
+    json_t *file =
+        json_load_file(SLUICE_SOURCE_DIR "/tests/golden/data/jinja.json", JSON_ALLOW_NUL, &why);
+    ck_assert_msg(file != NULL, "%s", why.text);
+    json_t *cases = json_object_get(file, "cases"), *c;
+    size_t i, failed = 0;
+    ck_assert(json_array_size(cases) > 200);
+    json_array_foreach(cases, i, c)
+    {
+        const json_t *text = json_object_get(c, "template"), *expected = json_object_get(c, "text");
+        struct error error = {0};
+        struct jinja_output out = {0};
+        struct jinja_template *t =
+            jinja_compile(json_string_value(text), json_string_length(text), &defaults, &error);
+        struct jinja_input input = {.messages = json_object_get(file, "variables"), .roles = roles};
+        input.now = (struct tm){.tm_year = 126,
+                                .tm_mon = 1,
+                                .tm_mday = 3,
+                                .tm_hour = 14,
+                                .tm_min = 5,
+                                .tm_sec = 6,
+                                .tm_wday = 2,
+                                .tm_yday = 33};
+        bool rendered = t && jinja_render(t, &input, &defaults, &out, &error) == 0;
+        bool equal = rendered && json_is_string(expected) &&
+                     out.bytes == json_string_length(expected) &&
+                     memcmp(out.text, json_string_value(expected), out.bytes) == 0;
+        if (!(equal || (!rendered && json_is_null(expected)))) {
+            fprintf(stderr, "%s\n  expected %s\n  got      %s\n", json_string_value(text),
+                    json_is_string(expected) ? json_string_value(expected) : "an error",
+                    rendered ? out.text : error.text);
+            failed++;
+        }
+        ck_assert(rendered ||
+                  (error.code == ERR_BAD_INPUT && error.text[0] && !strchr(error.text, '\n')));
+        jinja_output_free(&out);
+        jinja_template_free(t);
+    }
+    ck_assert_uint_eq(failed, 0);
+    json_decref(file);
+}
+END_TEST
+
+START_TEST(every_byte_has_its_writer)
+{
+    check_mask("a{{ bos }}{{ m }}b", "a<s>~~~~~~~~~~~b");
+    check_mask("{{ m | trim }}|{{ m.strip() }}|{{ m[1:4] }}", "~~~~~~~~~|~~~~~~~~~|~~~");
+    check_mask("{{ m | upper }}{{ bos | upper }}", "~~~~~~~~~~~<S>");
+    check_mask("{{ m | replace('<s>', '<e>') }}", "~<e>~~~~~~~");
+    check_mask("{{ m.split('Hi') | join('|') }}", "~~~~|~~~~~");
+    check_mask("{{ ('<' + m + '>')[0:5] }}", "<~~~~");
+    check_mask("{{ '<' ~ n ~ '>' }}{{ n + 1 }}", "<~~>13");
+    check_mask("{{ l }}{{ ['a'] }}{{ d }}{{ {'a': m} }}",
+               "~~~~~~~~~~~['a']~~~~~~~~~~{'a': ~~~~~~~~~~~~~}");
+    check_mask("{{ l | tojson }}{{ list | tojson }}{{ ['a', m] | tojson }}",
+               "~~~~~~~~~~~[\"x\", \"y\"][\"a\", ~~~~~~~~~~~~~]");
+    check_mask("{% for k, v in d.items() %}{{ k }}={{ v }}{% endfor %}", "~=~");
+    check_mask("{% set x %}({{ m | trim }}){% endset %}{{ x | upper }}", "(~~~~~~~~~)");
+    check_mask("{% macro q(x) %}[{{ x }}]{% endmacro %}{{ q(l[0]) | trim }}", "[~~]");
+    check_mask("{{ 'x{}y'.format(l[0]) }}{{ 'x%sy' % l[0] }}", "x~~yx~~y");
+    check_mask("{% set ns = namespace(s='') %}{% for x in l %}{% set ns.s = ns.s + x + ',' %}{% "
+               "endfor %}{{ ns.s }}",
+               "~~,~,");
+    check_mask("{{ m | length }}{{ m == ' <s>Hi</s> ' }}", "11True");
+    check_mask("{{ bos * 2 }}{{ l[0] * 2 }}{{ m | default('x') }}", "<s><s>~~~~~~~~~~~~~~~");
+    check_mask("{{ l[0] | e }}{{ (bos | safe) + m }}", "~~<s>~~~~~~~~~~~~~~~~~~~~~~~");
+}
+END_TEST
+
+START_TEST(a_known_role_is_the_templates)
+{
+    check_mask("{% for x in messages %}<|{{ x.role }}|>{{ x.content }}{% endfor %}",
+               "<|user|>~~~~<|~~~|>");
+}
+END_TEST
+
+/* ---- limits ---- */
+
+static void check_stops(const char *text, const char *reason)
+{
+    struct jinja_output out;
+    struct error error;
+    ck_assert_msg(render_with(text, NULL, "{\"l\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}", &defaults,
+                              &out, &error) == -1,
+                  "%s", text);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_msg(strstr(error.text, reason) != NULL, "%s: %s", text, error.text);
+    ck_assert_ptr_null(out.text);
+}
+
+START_TEST(endless_templates_stop)
+{
+    check_stops("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested too deeply");
+    check_stops("{% macro a(x) %}{{ b(x) }}{% endmacro %}{% macro b(x) %}{{ a(x) }}{% endmacro "
+                "%}{{ a(1) }}",
+                "nested too deeply");
+    check_stops("{% set s = 'x' * 1000000 %}{% for i in range(10000) %}{% if 'y' in s %}{% endif "
+                "%}{% endfor %}",
+                "too many steps");
+    check_stops("{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}",
+                "too ");
+    check_stops("{{ 'x' * 9999999999 }}", "too ");
+    check_stops("{{ [0] * 9999999999 }}", "too ");
+    check_stops("{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s "
+                "%}{% endfor %}",
+                "memory");
+    check_stops("{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s "
+                "%}{% endfor %}",
+                "memory");
+    check_stops("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "nested too deeply");
+    check_stops(
+        "{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns == namespace(x=[ns]) }}{{ [ns] }}",
+        "nested too deeply");
+    check_stops("{{ '%9999999s' % 'x' }}", "too large");
+    check_stops("{{ 'x' | indent(999999) }}", "too large");
+    check_stops("{{ 9223372036854775807 + 1 }}", "too large");
+    check_stops("{{ 10 ** 30 }}", "too large");
+    check_stops("{{ 'abc' | replace('', 'x' * 1000000) | replace('', 'x' * 1000000) }}", "too ");
+}
+END_TEST
+
+static char *repeated(const char *head, const char *part, size_t count, const char *tail)
+{
+    size_t n = strlen(part), bytes = strlen(head) + n * count + strlen(tail) + 1;
+    char *text = malloc(bytes), *at = stpcpy(text, head);
+    for (size_t i = 0; i < count; i++)
+        at = stpcpy(at, part);
+    stpcpy(at, tail);
+    return text;
+}
+
+START_TEST(deep_syntax_is_rejected)
+{
+    static const char *const parts[][3] = {{"{{ ", "(", ""},       {"{{ ", "[", ""},
+                                           {"{{ ", "-", "1 }}"},   {"{{ ", "not ", "1 }}"},
+                                           {"{{ x", "[x", ""},     {"{{ 1", " if 1 else 1", " }}"},
+                                           {"", "{% if x %}", ""}, {"", "{% for x in l %}", ""},
+                                           {"{{ 1", "+1", " }}"},  {"{{ l", "|list", " }}"},
+                                           {"{% set ", "(", ""},   {"{{ x", ".x", "}}"}};
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        char *text = repeated(parts[i][0], parts[i][1], 100000, parts[i][2]);
+        struct jinja_output out;
+        struct error error;
+        int result = render_with(text, NULL, "{\"l\": []}", &defaults, &out, &error);
+        bool harmless = strcmp(parts[i][1], "not ") == 0; /* they are counted, not nested */
+        ck_assert_msg(result == (harmless ? 0 : -1), "%s", parts[i][1]);
+        ck_assert(result == 0 || error.code == ERR_BAD_INPUT);
+        jinja_output_free(&out);
+        free(text);
+    }
+}
+END_TEST
+
+START_TEST(smaller_limits_are_kept)
+{
+    struct jinja_limits small = defaults;
+    struct jinja_output out;
+    struct error error;
+    small.output_bytes = 3;
+    ck_assert_int_eq(render_with("abc", NULL, NULL, &small, &out, &error), 0);
+    jinja_output_free(&out);
+    ck_assert_int_eq(render_with("abcd", NULL, NULL, &small, &out, &error), -1);
+    ck_assert(strstr(error.text, "the maximum is 3"));
+    small = defaults;
+    small.memory_bytes = 8 << 10;
+    ck_assert_int_eq(render_with("abc", NULL, NULL, &small, &out, &error), -1);
+    ck_assert(strstr(error.text, "memory"));
+    small = defaults;
+    small.steps = 100;
+    ck_assert_int_eq(render_with("{% for x in range(9) %}{{ x }}{{ x }}{{ x }}{{ x }}{% endfor %}",
+                                 NULL, NULL, &small, &out, &error),
+                     -1);
+    ck_assert(strstr(error.text, "steps"));
+}
+END_TEST
+
+/* A loop that appends to a string is linear: a megabyte in pieces of 100 bytes would be 5 GB if each
+ * turn copied what is before it. */
+START_TEST(appending_is_cheap)
+{
+    struct jinja_output out;
+    struct error error;
+    ck_assert_msg(render_with("{% set ns = namespace(s='') %}{% for i in range(10000) %}"
+                              "{% set ns.s = ns.s + 'x' * 100 %}{% endfor %}{{ ns.s }}",
+                              NULL, NULL, &defaults, &out, &error) == 0,
+                  "%s", error.text);
+    ck_assert_uint_eq(out.bytes, 1000000);
+    ck_assert_uint_eq(out.written.count, 1);
+    jinja_output_free(&out);
+}
+END_TEST
+
+START_TEST(errors_name_the_line)
+{
+    struct jinja_output out;
+    struct error error;
+    ck_assert_int_eq(render_with("a\nb\n{{ x.y }}", NULL, NULL, &defaults, &out, &error), -1);
+    ck_assert_str_eq(error.text, "chat template, line 3: 'x' is undefined");
+    ck_assert_int_eq(render_with("{{ raise_exception('Roles\nmust alternate') }}", NULL, NULL,
+                                 &defaults, &out, &error),
+                     -1);
+    ck_assert_str_eq(error.text, "chat template, line 1: Roles must alternate");
+    ck_assert_int_eq(render_with("\n\n{% if %}", NULL, NULL, &defaults, &out, &error), -1);
+    ck_assert(strstr(error.text, "line 3"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("jinja");
+    TCase *tc = tcase_create("jinja");
+    tcase_set_timeout(tc, 120);
+    tcase_add_test(tc, equals_jinja2);
+    tcase_add_test(tc, every_byte_has_its_writer);
+    tcase_add_test(tc, a_known_role_is_the_templates);
+    tcase_add_test(tc, endless_templates_stop);
+    tcase_add_test(tc, deep_syntax_is_rejected);
+    tcase_add_test(tc, smaller_limits_are_kept);
+    tcase_add_test(tc, appending_is_cheap);
+    tcase_add_test(tc, errors_name_the_line);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed == 0 ? 0 : 1;
+}
