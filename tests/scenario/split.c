@@ -89,6 +89,17 @@ static void same_text_with_kills(void)
     engine_stop(e);
 }
 
+static char *output(const char *const argv[])
+{
+    struct command c;
+    command_run(&c, NULL, FINISH_MS, argv);
+    CHECK(c.status == 0, "%s: status %d: %.400s", argv[0], c.status, c.err);
+    char *out = strdup(c.out);
+    CHECK(out, "out of memory");
+    command_free(&c);
+    return out;
+}
+
 /* ---- wrong parts ----------------------------------------------------------------------------- */
 
 static void expect_rejected(const char *const argv[], const char *message)
@@ -206,18 +217,51 @@ static void part_changed(void)
     engine_stop_with(e, 1);
 }
 
-/* ---- other programs -------------------------------------------------------------------------- */
-
-static char *output(const char *const argv[])
+/* The same with a copy of that part: it is read instead. */
+static void part_changed_with_a_mirror(void)
 {
+    char path[PATH_MAX], other[PATH_MAX], copy[PATH_MAX], devices[PATH_MAX + 100];
+    split_demo(path, 1);
+    part_path(other, 2);
+    path_in_dir(copy, "copy-of-2");
     struct command c;
-    command_run(&c, NULL, FINISH_MS, argv);
-    CHECK(c.status == 0, "%s: status %d: %.400s", argv[0], c.status, c.err);
-    char *out = strdup(c.out);
-    CHECK(out, "out of memory");
+    command_run(&c, NULL, FINISH_MS, (const char *const[]){"/bin/cp", other, copy, NULL});
+    CHECK(c.status == 0, "%s", c.err);
     command_free(&c);
-    return out;
+    snprintf(devices, sizeof devices, "--devices=:queue_depth=8,:mirror=%s,:queue_depth=4", copy);
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", devices, NULL});
+    baseline_compare(e, 0, "before the change");
+    struct stat st;
+    CHECK(stat(other, &st) == 0 && truncate(other, st.st_size / 2) == 0, "%s", strerror(errno));
+    compare_all(e, "from the copy of part 2");
+    CHECK(engine_counter(e, "loader", "quarantines") == 1, "no quarantine");
+    engine_stop(e);
 }
+
+/* Parts may be links to files of other names, as in a cache of downloads. */
+static void links(void)
+{
+    char path[PATH_MAX], dir[PATH_MAX], link[PATH_MAX + 64], blob[PATH_MAX + 64];
+    split_demo(path, 1);
+    path_in_dir(dir, "snapshot");
+    CHECK(mkdir(dir, 0700) == 0, "%s", strerror(errno));
+    for (unsigned part = 1; part <= PARTS; part++) {
+        part_path(path, part);
+        snprintf(blob, sizeof blob, "%s/blob-%u", test_dir(), part);
+        snprintf(link, sizeof link, "%s/demo-%05u-of-%05u.gguf", dir, part, PARTS);
+        CHECK(rename(path, blob) == 0 && symlink(blob, link) == 0, "%s", strerror(errno));
+    }
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", link, "--resident-experts=25", NULL});
+    baseline_compare(e, 0, "through links");
+    engine_stop(e);
+    free(output((const char *const[]){"inspect", link, NULL}));
+}
+
+/* ---- other programs -------------------------------------------------------------------------- */
 
 /* The same result as for the whole file. */
 static void other_programs(void)
@@ -247,7 +291,7 @@ static void other_programs(void)
     CHECK(strstr(shown, "demo-00003-of-00003.gguf"), "%.1000s", shown);
     free(shown);
     path_in_dir(of_parts, "store-of-parts");
-    free(output((const char *const[]){"pack", path, "-o", of_parts, NULL}));
+    free(output((const char *const[]){"pack", "-m", path, "-o", of_parts, NULL}));
     baseline(0);
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"-m", of_parts, "--resident-experts=25", NULL});
@@ -258,8 +302,11 @@ static void other_programs(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(same_text),    ROW(same_text_with_kills), ROW(missing_part), ROW(wrong_order),
-        ROW(foreign_part), ROW(part_replaced),        ROW(part_changed), ROW(other_programs),
+        ROW(same_text),    ROW(same_text_with_kills),
+        ROW(missing_part), ROW(wrong_order),
+        ROW(foreign_part), ROW(part_replaced),
+        ROW(part_changed), ROW(part_changed_with_a_mirror),
+        ROW(links),        ROW(other_programs),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -285,6 +285,29 @@ static const struct {
     {long_token, "token 257 has 299 bytes"},
 };
 
+/* gemma4: merges of the file, in their order; no prefix, bytes for unknown characters. */
+static void characters(struct make *m)
+{
+    static const char *const merges[] = {"a b", SPM_SPACE_TEXT " a"};
+    make_text(m, "tokenizer.ggml.model", "gemma4");
+    make_texts(m, "tokenizer.ggml.merges", merges, ARRAY_LEN(merges));
+}
+
+START_TEST(merges_of_characters)
+{
+    struct spm_tokens v;
+    struct error error = {0};
+    spm_tokens(&v);
+    struct model_index *index = spm_index(&v, characters, &error);
+    ck_assert_msg(index, "%s", error.text);
+    struct opened o = open_tokenizer(index);
+    expect_ids(o.t, "ab", 2, false, (uint32_t[]){SPM_AB}, 1);
+    expect_ids(o.t, " ab a", 5, false, (uint32_t[]){SPM_SPACE_ID, SPM_AB, SPM_SPACE_A}, 3);
+    expect_ids(o.t, "c\n\xc3\xa4", 4, false, (uint32_t[]){'c', '\n', 0xc3, 0xa4}, 4);
+    close_both(&o);
+}
+END_TEST
+
 /* remove_extra_whitespaces: runs of spaces are one, and there are none at the ends of a text; a control token ends
  * one. */
 START_TEST(one_space)
@@ -325,6 +348,7 @@ int main(void)
     tcase_add_test(tcase, control_tokens);
     tcase_add_test(tcase, merging);
     tcase_add_test(tcase, one_space);
+    tcase_add_test(tcase, merges_of_characters);
     tcase_add_loop_test(tcase, bad_tokenizers_are_rejected, 0, ARRAY_LEN(wrongs));
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -524,6 +524,33 @@ START_TEST(ignore_merges)
 }
 END_TEST
 
+/* Without the key, the pre-tokenizer decides. */
+static void drop_add_bos(struct make *m)
+{
+    make_drop_key(m, "tokenizer.ggml.add_bos_token");
+}
+static void llama3_without_key(struct make *m)
+{
+    use_llama3(m);
+    drop_add_bos(m);
+}
+static void gpt2_without_key(struct make *m)
+{
+    use_gpt2(m);
+    drop_add_bos(m);
+}
+
+START_TEST(bos_by_default)
+{
+    struct opened o = open_tiny(llama3_without_key);
+    ck_assert_uint_eq(tokenizer_bos(o.t), TINY_CONTROL);
+    close_both(&o);
+    o = open_tiny(gpt2_without_key);
+    ck_assert_uint_eq(tokenizer_bos(o.t), TOKEN_NONE);
+    close_both(&o);
+}
+END_TEST
+
 /* All expressions of the table compile and accept any text. */
 static const char *current_pre;
 static void use_current(struct make *m)
@@ -557,6 +584,7 @@ int main(void)
     TCase *c = tcase_create("tokenizer");
     tcase_set_timeout(c, 120);
     tcase_add_test(c, reference_vectors);
+    tcase_add_test(c, bos_by_default);
     tcase_add_test(c, held_out_texts);
     tcase_add_test(c, random_text);
     tcase_add_test(c, never_split);
