@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernel_bench: speed of the kernels on this machine, for every tensor type and instruction set.
- *   kernel_bench [SECONDS_PER_RESULT [TYPE|all [K [THREADS]]]]
+ *   kernel_bench [SECONDS_PER_RESULT [TYPE|all|attention [K [THREADS]]]]
  * decode: one row; the threads together read more weights than the caches hold. Its share is that of
  * the streaming rate, which is measured the same way before every type. prefill: one thread, one
  * matrix repeatedly, 10th percentile of the call times, because other work on the machine only
@@ -291,7 +291,7 @@ int main(int argc, char **argv)
         if (only == NULL || strcmp(tensor_type_info((uint32_t)types[t])->name, only) == 0)
             bench_type(types[t]);
     make_weights(TENSOR_F16);
-    for (int isa = 0; isa < ISA__COUNT && only == NULL; isa++) {
+    for (int isa = 0; isa < ISA__COUNT && (only == NULL || strcmp(only, "attention") == 0); isa++) {
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
         for (int type = 0; type < KV_TYPE__COUNT && ops != NULL; type++) {
             bench_attention(ops, (enum kv_type)type, 1);
