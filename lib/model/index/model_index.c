@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/model/chat/format.h"
 #include "lib/model/gguf/gguf.h"
 #include "lib/model/index/derive.h"
 #include "lib/model/limits.h"
@@ -26,6 +27,8 @@ struct build {
     struct index_derived *derived;
     void *tokenizer;
     size_t tokenizer_bytes;
+    const char *template; /* of the chat, in the header */
+    size_t template_bytes;
 };
 
 static void copy_name(char *to, size_t cap, const char *text, size_t bytes)
@@ -83,7 +86,8 @@ static void lay_out(struct model_index *m)
     m->stripes_offset = align_up(m->checksums_offset + m->checksum_count * sizeof(uint64_t), 64);
     m->tokenizer_offset =
         align_up(m->stripes_offset + m->stripe_count * sizeof(struct model_stripe), 64);
-    m->bytes = align_up(m->tokenizer_offset + m->tokenizer_bytes, 64);
+    m->template_offset = align_up(m->tokenizer_offset + m->tokenizer_bytes, 64);
+    m->bytes = align_up(m->template_offset + m->template_bytes, 64);
 }
 
 static void fill_experts(struct model_index *m, const struct index_experts *x)
@@ -115,6 +119,7 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
                                .stripe_count = x ? x->stripe_count : 0,
                                .checksum_count = x ? x->checksum_count : 0,
                                .tokenizer_bytes = b->tokenizer_bytes,
+                               .template_bytes = b->template_bytes,
                                .dense_bytes = d->dense_bytes};
     if (x) {
         head.entry_count +=
@@ -137,6 +142,8 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
         fill_experts(m, x);
     index_totals(m, entries);
     memcpy((char *)m + m->tokenizer_offset, b->tokenizer, b->tokenizer_bytes);
+    if (b->template_bytes > 0)
+        memcpy((char *)m + m->template_offset, b->template, b->template_bytes);
     return m;
 }
 
@@ -167,6 +174,7 @@ static void read_chat(const struct build *b, struct model_chat *chat)
         copy_token(b, bos, chat->bos);
     /* Only if the tokenizer does not add bos: the prompt must have one. chat->bos is set in any
      * case, because some formats also have bos between messages. */
+    chat->bos_added = blob->bos != TOKEN_NONE;
     chat->bos_first =
         chat->bos[0] && blob->bos == TOKEN_NONE && memmem(text, bytes, "bos_token", 9);
 }
@@ -212,6 +220,11 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
     int named = gguf_get_string(g, "general.name", &name, &name_bytes, error);
     if (named < 0)
         return -1;
+    /* What is no text, or longer, is ignored: the model's family is used. */
+    if (gguf_get_string(g, "tokenizer.chat_template", &b->template, &b->template_bytes, NULL) !=
+            1 ||
+        b->template_bytes > CHAT_TEMPLATE_BYTES_MAX)
+        b->template_bytes = 0;
     struct model_index *m = assemble(b, arch, &hparams, file);
     if (!m)
         return error_set(error, ERR_NO_MEMORY, "out of memory (index)");
