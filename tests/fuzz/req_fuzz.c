@@ -20,8 +20,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0 || size > 1u << 16)
         return 0;
     enum api_kind kind = data[0] & 1 ? API_CHAT : API_COMPLETION;
-    struct model_chat chat = {
-        .family = (data[0] >> 1) % CHAT__COUNT, .bos_first = 1, .bos = "<s>", .eos = "</s>"};
+    struct chat_format chat = {
+        .model = {
+            .family = (data[0] >> 1) % CHAT__COUNT, .bos_first = 1, .bos = "<s>", .eos = "</s>"}};
     struct api_limits limits = {PROMPT_MAX, &chat};
     const char *body = (const char *)data + 1;
     if (api_request_parse(kind, body, size - 1, &limits, &request, param, &error) == 0) {

@@ -264,7 +264,7 @@ struct jlist *jiterate(struct jheap *h, const struct jvalue *v)
     if (v->kind != JLIST && v->kind != JDICT && v->kind != JUNDEFINED)
         jheap_fail(h, "'%s' object is not iterable", jtype_name(v));
     struct jlist *l = jlist_new(h, JFORM_LIST, 0).list;
-    if (v->kind == JLIST) { /* what is left of it */
+    if (v->kind == JLIST && v->list->count > 0) { /* what is left of it */
         l->at = v->list->at + v->list->taken;
         l->count = l->capacity = v->list->count - v->list->taken;
         v->list->taken = v->list->count;

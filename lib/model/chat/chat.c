@@ -177,11 +177,11 @@ static void render(struct writer *w, const struct form *f, const struct chat_mes
 
 /* Control tokens are harmless in a message: they are encoded as text. Marks that are text anyway are
  * not. */
-static int reject_marks(const struct form *f, const struct chat_message *m, struct error *error)
+int chat_reject_marks(enum chat_family family, const char *text, size_t bytes, struct error *error)
 {
-    for (const char *mark = f->text_marks; *mark;) {
+    for (const char *mark = forms[family].text_marks; *mark;) {
         size_t n = strcspn(mark, " ");
-        if (memmem(m->text, m->bytes, mark, n))
+        if (memmem(text, bytes, mark, n))
             return error_set(error, ERR_BAD_INPUT,
                              "a message holds '%.*s', which the chat template of this model writes "
                              "as ordinary text",
@@ -196,7 +196,7 @@ static int check_messages(const struct form *f, const struct chat_message *m, si
 {
     bool waits = false;
     for (size_t i = 0; i < count; i++) {
-        if (reject_marks(f, &m[i], error) != 0)
+        if (chat_reject_marks((enum chat_family)(f - forms), m[i].text, m[i].bytes, error) != 0)
             return -1;
         waits = m[i].role == CHAT_SYSTEM || (waits && m[i].role != CHAT_USER);
     }

@@ -25,6 +25,7 @@ enum chat_family {
 struct model_chat {
     uint32_t family;    /* enum chat_family */
     uint32_t bos_first; /* 1: the prompt starts with bos; 0: the tokenizer adds it, or none */
+    uint32_t bos_added; /* 1: the tokenizer adds it */
     char bos[CHAT_TOKEN_BYTES]; /* as written in the vocabulary; "": none */
     char eos[CHAT_TOKEN_BYTES];
 };
@@ -46,6 +47,10 @@ enum chat_family chat_find(const char *name); /* CHAT_PLAIN for unknown names */
 /* Fills `chat` from values of JSON: a name as from chat_name() and the tokens as text. */
 void chat_describe(struct model_chat *chat, const char *name, const char *bos, const char *eos,
                    uint32_t bos_first);
+
+/* 0; -1 with ERR_BAD_INPUT if a message has a mark that the family's template writes as ordinary text:
+ * the model could not distinguish it from the template's. */
+int chat_reject_marks(enum chat_family family, const char *text, size_t bytes, struct error *error);
 
 /* A prompt. Its bytes are those of messages, and those that the template wrote: only in the latter
  * the text of a control token is that token (tokenizer_encode), so that no message can forge one. A

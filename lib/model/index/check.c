@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/model/chat/format.h"
 #include "lib/model/index/derive.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
@@ -49,7 +50,7 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
     if (!terminated(m->arch, sizeof m->arch) || !terminated(m->name, sizeof m->name) ||
         !terminated(m->chat.bos, sizeof m->chat.bos) ||
         !terminated(m->chat.eos, sizeof m->chat.eos) || m->chat.family >= CHAT__COUNT ||
-        m->chat.bos_first > 1)
+        m->chat.bos_first > 1 || m->chat.bos_added > 1)
         return bad(error, "an unterminated name");
     if (m->file.bytes > GGUF_FILE_MAX)
         return bad(error, "an impossible file size");
@@ -65,7 +66,8 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
         !part_follows(&end, m->stripes_offset, (uint64_t)m->stripe_count + m->part_count,
                       sizeof(struct model_stripe), m->bytes) ||
         !part_follows(&end, m->tokenizer_offset, m->tokenizer_bytes, 1, m->bytes) ||
-        align_up(end, 64) != m->bytes)
+        !part_follows(&end, m->template_offset, m->template_bytes, 1, m->bytes) ||
+        m->template_bytes > CHAT_TEMPLATE_BYTES_MAX || align_up(end, 64) != m->bytes)
         return bad(error, "parts do not fit its size");
     return 0;
 }

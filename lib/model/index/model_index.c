@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/model/chat/format.h"
 #include "lib/model/gguf/split.h"
 #include "lib/model/index/derive.h"
 #include "lib/model/limits.h"
@@ -29,6 +30,8 @@ struct build {
     struct index_derived *derived;
     void *tokenizer;
     size_t tokenizer_bytes;
+    const char *template; /* of the chat, in the header */
+    size_t template_bytes;
 };
 
 static void copy_name(char *to, size_t cap, const char *text, size_t bytes)
@@ -88,7 +91,8 @@ static void lay_out(struct model_index *m)
     m->tokenizer_offset = align_up(m->stripes_offset + ((uint64_t)m->stripe_count + m->part_count) *
                                                            sizeof(struct model_stripe),
                                    64);
-    m->bytes = align_up(m->tokenizer_offset + m->tokenizer_bytes, 64);
+    m->template_offset = align_up(m->tokenizer_offset + m->tokenizer_bytes, 64);
+    m->bytes = align_up(m->template_offset + m->template_bytes, 64);
 }
 
 static void fill_experts(struct model_index *m, const struct index_experts *x)
@@ -121,6 +125,7 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
                                .part_count = b->parts ? g->part_count : 0,
                                .checksum_count = x ? x->checksum_count : 0,
                                .tokenizer_bytes = b->tokenizer_bytes,
+                               .template_bytes = b->template_bytes,
                                .dense_bytes = d->dense_bytes};
     if (x) {
         head.entry_count +=
@@ -146,6 +151,8 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
         memcpy((char *)m + m->stripes_offset, b->parts, g->part_count * sizeof *b->parts);
     index_totals(m, entries);
     memcpy((char *)m + m->tokenizer_offset, b->tokenizer, b->tokenizer_bytes);
+    if (b->template_bytes > 0)
+        memcpy((char *)m + m->template_offset, b->template, b->template_bytes);
     return m;
 }
 
@@ -176,6 +183,7 @@ static void read_chat(const struct build *b, struct model_chat *chat)
         copy_token(b, bos, chat->bos);
     /* Only if the tokenizer does not add bos: the prompt must have one. chat->bos is set in any
      * case, because some formats also have bos between messages. */
+    chat->bos_added = blob->bos != TOKEN_NONE;
     chat->bos_first =
         chat->bos[0] && blob->bos == TOKEN_NONE && memmem(text, bytes, "bos_token", 9);
 }
@@ -224,6 +232,11 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
     int named = gguf_get_string(g, "general.name", &name, &name_bytes, error);
     if (named < 0)
         return -1;
+    /* What is no text, or longer, is ignored: the model's family is used. */
+    if (gguf_get_string(g, "tokenizer.chat_template", &b->template, &b->template_bytes, NULL) !=
+            1 ||
+        b->template_bytes > CHAT_TEMPLATE_BYTES_MAX)
+        b->template_bytes = 0;
     struct model_index *m = assemble(b, arch, &hparams, file);
     if (!m)
         return error_set(error, ERR_NO_MEMORY, "out of memory (index)");

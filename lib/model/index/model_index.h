@@ -3,7 +3,7 @@
  * (lib/model/store/store.h). inspect writes it once; all other processes map it read-only. It has
  * offsets instead of pointers. No field is trusted before model_index_check has accepted the blob.
  *
- * Layout:  struct model_index | tensors[] | entries[] | checksums[] | stripes[] | tokenizer blob
+ * Layout:  struct model_index | tensors[] | entries[] | checksums[] | stripes[] | tokenizer blob | chat template
  *
  * An *entry* is the unit of the directory, the cache and the loaders: one expert at one precision,
  * or one dense tensor. A dense tensor has one extent, an expert of a GGUF file three, an expert of
@@ -117,7 +117,8 @@ struct model_index {
     uint64_t checksums_offset, checksum_count; /* u64 each: XXH3-64 of an entry's part as stored */
     uint64_t stripes_offset;
     uint64_t tokenizer_offset, tokenizer_bytes;
-    uint64_t dense_bytes; /* sum of slot_bytes of dense entries */
+    uint64_t template_offset, template_bytes; /* of the chat, as in the file; 0 bytes: none */
+    uint64_t dense_bytes;                     /* sum of slot_bytes of dense entries */
     /* Sums over experts, each at its best available precision. */
     uint64_t expert_bytes;                           /* payload_bytes */
     uint64_t expert_slot_bytes;                      /* slot_bytes */
@@ -181,6 +182,12 @@ static inline const struct model_stripe *model_loader_file(const struct model_in
                                                            uint32_t loader)
 {
     return m->stripe_count + m->part_count > 0 ? &model_index_stripes(m)[loader] : NULL;
+}
+
+/* m->template_bytes bytes, not NUL-terminated. */
+static inline const char *model_index_template(const struct model_index *m)
+{
+    return (const char *)m + m->template_offset;
 }
 
 /* Entry number of an expert at a precision; ENTRY_NONE if it is absent there. The caller passes

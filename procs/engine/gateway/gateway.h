@@ -240,7 +240,7 @@ struct gateway {
     /* of the model, once the supervisor has sent it */
     bool known;
     char model_name[128], arch[32];
-    struct model_chat chat;
+    struct chat_format chat;
     int64_t started; /* wall clock, for /v1/models */
 
     /* of the engine */

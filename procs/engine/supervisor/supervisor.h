@@ -413,6 +413,7 @@ struct pending_request *control_add_pending(struct supervisor *s, struct rpc_req
                                             enum pending_kind kind, uint64_t deadline_ns);
 json_t *stats_snapshot(struct supervisor *s);
 json_t *stats_status(struct supervisor *s);
+json_t *stats_chat(const struct supervisor *s);
 json_t *stats_memory(struct supervisor *s);
 
 /* map.c: characters of a layer's experts, other than the digit of the best resident precision. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ipc/rpc/json.h"
 #include "lib/base/bytes.h"
@@ -19,6 +20,9 @@ struct taker {
     const char *name; /* of the current field */
     struct error *error;
     bool special; /* control tokens of the whole prompt are parsed */
+    /* of a conversation; NULL: not given */
+    const json_t *messages, *tools, *variables;
+    bool no_tools;
 };
 
 static int wrong(const struct taker *t, const char *should)
@@ -66,14 +70,6 @@ static int take_neutral_empty(struct taker *t, const json_t *value)
         (json_is_object(value) && json_object_size(value) == 0))
         return 0;
     return unable(t, "this is not supported");
-}
-
-static int take_neutral_none(struct taker *t, const json_t *value)
-{
-    const char *name = json_string_value(value);
-    if (name && (strcmp(name, "none") == 0 || strcmp(name, "auto") == 0))
-        return 0;
-    return unable(t, "tools are not supported");
 }
 
 static int take_response_format(struct taker *t, const json_t *value)
@@ -322,25 +318,71 @@ static int take_messages(struct taker *t, const json_t *value)
     if (!json_is_array(value) || n == 0 || n > CHAT_MESSAGES_MAX)
         return error_set(t->error, ERR_BAD_INPUT, "'messages' must be an array of 1 to %d messages",
                          CHAT_MESSAGES_MAX);
+    t->messages = value;
+    return 0;
+}
+
+static int take_tools(struct taker *t, const json_t *value)
+{
+    if (!t->limits->chat->program)
+        return take_neutral_empty(t, value);
+    t->tools = value;
+    return json_is_array(value) ? 0 : wrong(t, "an array");
+}
+
+static int take_tool_choice(struct taker *t, const json_t *value)
+{
+    const char *name = json_string_value(value);
+    t->no_tools = name && strcmp(name, "none") == 0;
+    return t->no_tools || (name && strcmp(name, "auto") == 0)
+               ? 0
+               : unable(t, "only \"none\" and \"auto\" are supported");
+}
+
+static int take_variables(struct taker *t, const json_t *value)
+{
+    if (!t->limits->chat->program)
+        return take_neutral_empty(t, value);
+    t->variables = value;
+    return json_is_object(value) ? 0 : wrong(t, "an object");
+}
+
+/* In the form of the model's family. */
+static int render_family(struct taker *t, struct chat_prompt *prompt)
+{
+    size_t n = json_array_size(t->messages);
     struct conversation *c = calloc(1, sizeof *c);
     if (!c)
         return error_set(t->error, ERR_NO_MEMORY, "out of memory (messages)");
-    struct chat_prompt prompt;
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = read_message(t, json_array_get(value, i), c);
+        rc = read_message(t, json_array_get(t->messages, i), c);
     if (rc == 0)
-        rc = chat_render(t->limits->chat, c->messages, c->count, t->limits->prompt_bytes, &prompt,
-                         t->error);
-    if (rc == 0) {
-        t->out->prompt = prompt.text;
-        t->out->prompt_bytes = prompt.bytes;
-        t->out->special = prompt.written;
-    }
+        rc = chat_render(&t->limits->chat->model, c->messages, c->count, t->limits->prompt_bytes,
+                         prompt, t->error);
     for (size_t i = 0; i < n; i++)
         free(c->joined[i]);
     free(c);
     return rc;
+}
+
+static int render_messages(struct taker *t)
+{
+    struct chat_prompt prompt;
+    struct chat_conversation c = {.messages = t->messages,
+                                  .tools = t->no_tools ? NULL : t->tools,
+                                  .variables = t->variables,
+                                  .now = time(NULL)};
+    int rc =
+        t->limits->chat->program
+            ? chat_format_render(t->limits->chat, &c, t->limits->prompt_bytes, &prompt, t->error)
+            : render_family(t, &prompt);
+    if (rc != 0)
+        return -1;
+    t->out->prompt = prompt.text;
+    t->out->prompt_bytes = prompt.bytes;
+    t->out->special = prompt.written;
+    return 0;
 }
 
 /* ---- the request ----------------------------------------------------------------------------- */
@@ -398,6 +440,13 @@ static int take_body(struct taker *t, json_t *body, char param[API_PARAM_BYTES])
                 param[0] = 0;
             return -1;
         }
+    }
+    if (t->messages) {
+        t->name = "messages";
+        if (render_messages(t) == 0)
+            return 0;
+        snprintf(param, API_PARAM_BYTES, "messages");
+        return -1;
     }
     if (t->out->prompt || t->out->ids)
         return 0;

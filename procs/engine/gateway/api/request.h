@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "ipc/engine/engine_client.h"
-#include "lib/model/chat/chat.h"
+#include "lib/model/chat/format.h"
 
 #define API_PARAM_BYTES 40
 #define API_IDS_MAX     8192 /* of a prompt given as token ids */
@@ -36,7 +36,7 @@ struct api_request {
 
 struct api_limits {
     size_t prompt_bytes;
-    const struct model_chat *chat;
+    const struct chat_format *chat;
 };
 
 /* 0, or -1 with ERR_BAD_INPUT (or ERR_NO_MEMORY) and the name of the field in `param` ("": none).

@@ -173,18 +173,37 @@ static void on_status(void *arg, json_t *reply, const struct error *error)
                   lookup_text(reply, "fault.text"));
 }
 
+static void on_chat(void *arg, json_t *reply, const struct error *error)
+{
+    struct gateway *g = arg;
+    struct model_chat model = {0};
+    struct error why;
+    OBJ_CHECK(g, GATEWAY_MAGIC);
+    g->model_pending = false;
+    if (error)
+        return;
+    const json_t *text = json_object_get(reply, "template");
+    chat_describe(&model, lookup_text(reply, "family"), lookup_text(reply, "bos"),
+                  lookup_text(reply, "eos"), lookup_u64(reply, "bos_first") != 0);
+    model.bos_added = lookup_u64(reply, "bos_added") != 0;
+    if (chat_format_set(&g->chat, &model, json_string_value(text), json_string_length(text),
+                        &why) != 0)
+        log_warn("%s: conversations have the form of the family '%s'", why.text,
+                 chat_name((enum chat_family)model.family));
+    g->known = true;
+}
+
 static void on_model(void *arg, json_t *reply, const struct error *error)
 {
     struct gateway *g = arg;
+    struct error ignored; /* the next tick retries */
     OBJ_CHECK(g, GATEWAY_MAGIC);
     g->model_pending = false;
     if (error)
         return;
     api_model_name(lookup_text(reply, "model.path"), g->model_name, sizeof g->model_name);
-    chat_describe(&g->chat, lookup_text(reply, "model.chat_template"),
-                  lookup_text(reply, "model.chat_bos"), lookup_text(reply, "model.chat_eos"),
-                  lookup_u64(reply, "model.chat_bos_first") != 0);
-    g->known = true;
+    g->model_pending =
+        rpc_async_call(g->control, "chat", NULL, STATUS_MS, on_chat, g, &ignored) != 0;
 }
 
 void stats_tick(struct gateway *g, uint64_t now_ns)

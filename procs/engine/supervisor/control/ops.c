@@ -77,6 +77,14 @@ static int op_stats(struct supervisor *s, struct rpc_request *request, struct er
     return 0;
 }
 
+/* What gateway and repl need to render conversations; apart from stats, because it is long. */
+static int op_chat(struct supervisor *s, struct rpc_request *request, struct error *error)
+{
+    (void)error;
+    rpc_reply(s->control, request, stats_chat(s));
+    return 0;
+}
+
 static int op_map(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
     json_t *map = map_snapshot(s, error);
@@ -271,10 +279,11 @@ static const struct {
     const char *op;
     op_fn handle;
 } ops[] = {
-    {"status", op_status},   {"stats", op_stats},        {"map", op_map},
-    {"budget", op_budget},   {"throttle", op_throttle},  {"restart", op_restart},
-    {"replace", op_replace}, {"preset", op_preset},      {"drain", op_drain},
-    {"stop", op_stop},       {"loglevel", op_log_level}, {"inject", op_inject},
+    {"status", op_status},   {"stats", op_stats},     {"map", op_map},
+    {"chat", op_chat},       {"budget", op_budget},   {"throttle", op_throttle},
+    {"restart", op_restart}, {"replace", op_replace}, {"preset", op_preset},
+    {"drain", op_drain},     {"stop", op_stop},       {"loglevel", op_log_level},
+    {"inject", op_inject},
 };
 
 void control_handle(struct supervisor *s, struct rpc_request *request)
@@ -289,7 +298,7 @@ void control_handle(struct supervisor *s, struct rpc_request *request)
     }
     if (!known)
         error_set(&error, ERR_BAD_INPUT,
-                  "unknown operation '%.40s'; expected one of: status, stats, map, budget, "
+                  "unknown operation '%.40s'; expected one of: status, stats, map, chat, budget, "
                   "throttle, restart, replace, preset, drain, loglevel, stop",
                   request->op);
     if (rc != 0) {

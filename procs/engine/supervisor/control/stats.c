@@ -243,6 +243,23 @@ static json_t *directory(const struct supervisor *s)
     return object;
 }
 
+json_t *stats_chat(const struct supervisor *s)
+{
+    const struct model_index *m = s->model;
+    json_t *object = json_object();
+    put_text(object, "family", chat_name((enum chat_family)m->chat.family));
+    put_text(object, "bos", m->chat.bos);
+    put_text(object, "eos", m->chat.eos);
+    put(object, "bos_first", m->chat.bos_first);
+    put(object, "bos_added", m->chat.bos_added);
+    /* NULL, so no member, if it is not UTF-8. */
+    json_t *text =
+        m->template_bytes > 0 ? json_stringn(model_index_template(m), m->template_bytes) : NULL;
+    if (text)
+        json_object_set_new(object, "template", text);
+    return object;
+}
+
 static json_t *model(const struct supervisor *s)
 {
     const struct model_index *m = s->model;

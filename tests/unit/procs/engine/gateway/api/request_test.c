@@ -10,7 +10,7 @@
 static int parse(enum api_kind kind, const char *body, struct api_request *r, char *param,
                  struct error *error)
 {
-    static const struct model_chat plain;
+    static const struct chat_format plain;
     struct api_limits limits = {64, &plain};
     return api_request_parse(kind, body, strlen(body), &limits, r, param, error);
 }

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The chat format of a running model: its own template where the interpreter takes it (lib/jinja),
+ * else its family (chat.h). */
+#ifndef SLUICE_MODEL_CHAT_FORMAT_H
+#define SLUICE_MODEL_CHAT_FORMAT_H
+
+#include <jansson.h>
+#include <time.h>
+
+#include "lib/model/chat/chat.h"
+
+#define CHAT_TEMPLATE_BYTES_MAX ((size_t)256 << 10)
+
+struct jinja_template;
+
+struct chat_format {
+    struct model_chat model;
+    struct jinja_template *program; /* NULL: rendered as the family */
+};
+
+/* Takes a template. 0; -1 with the reason in `why` if it is no template, or larger than
+ * CHAT_TEMPLATE_BYTES_MAX: then the family stays. NULL: the model has none. The former one is
+ * freed. */
+int chat_format_set(struct chat_format *f, const struct model_chat *model, const char *text,
+                    size_t bytes, struct error *why);
+void chat_format_free(struct chat_format *f);
+
+/* What a client sends, JSON as in OpenAI's API. */
+struct chat_conversation {
+    const json_t *messages;
+    const json_t *tools;     /* an array; NULL: none */
+    const json_t *variables; /* an object, `chat_template_kwargs`; NULL: none */
+    time_t now;              /* the template's date is that of UTC */
+};
+
+/* Renders the prompt for the next response through the model's template (f->program is not NULL);
+ * caller frees. A message has a role of system, developer, user, assistant, tool; its content is a
+ * text or an array of texts, which are joined; null counts as "". `arguments` of a tool call as text
+ * are parsed. A variable cannot replace messages, tools, tokens or add_generation_prompt. Where the
+ * tokenizer adds BOS, the one that the template writes first is left out. 0, or -1 with
+ * ERR_NO_MEMORY, or ERR_BAD_INPUT: a message is malformed, the template raised an exception or
+ * exceeds a limit, or the prompt has more than max bytes. */
+int chat_format_render(const struct chat_format *f, const struct chat_conversation *c, size_t max,
+                       struct chat_prompt *prompt, struct error *error);
+
+#endif
