@@ -72,7 +72,8 @@ enum rope_kind {
 
 /* Roles of dense tensors: one row per tensor that the engine uses.
  * DENSE_GLOBAL(role, name)  DENSE_LAYER(role, name with %u)
- * The scales of matrices are dense, also those of experts: one number per matrix. */
+ * The scales of matrices are dense, also those of experts, one number per matrix: a slot stays the file's
+ * bytes, and all precisions of an expert share its scale. */
 #define DENSE_ROLES(G, L)                                                                          \
     G(TOKEN_EMBD, "token_embd.weight")                                                             \
     G(OUTPUT_NORM, "output_norm.weight")                                                           \
