@@ -115,7 +115,8 @@ enum layer_part { PART_EVERY, PART_ATTENTION, PART_DENSE, PART_EXPERTS };
 
 /* Roles of dense tensors: one row per tensor that the engine uses.
  * G(role, name) of the model  L(role, part, name with %u) of a layer
- * The scales of matrices are dense, also those of experts: one number per matrix. */
+ * The scales of matrices are dense, also those of experts, one number per matrix: a slot stays the file's
+ * bytes, and all precisions of an expert share its scale. */
 #define DENSE_ROLES(G, L)                                                                          \
     G(TOKEN_EMBD, "token_embd.weight")                                                             \
     G(OUTPUT_NORM, "output_norm.weight")                                                           \
