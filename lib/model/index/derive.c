@@ -17,6 +17,8 @@ uint32_t index_layout_hash(void)
         AT(model_hparams, tied_output),
         AT(model_hparams, shared_inner),
         AT(model_hparams, dense_inner),
+        AT(model_hparams, expert_scale),
+        AT(model_hparams, skipped_layers),
         sizeof(struct model_tensor),
         AT(model_tensor, type),
         AT(model_tensor, ne),
@@ -69,6 +71,8 @@ static int locate_tensors(enum arch_id arch, const struct model_hparams *h,
         struct arch_location location;
         if (arch_locate_tensor(arch, h, &tensors[i], &location, error))
             return -1;
+        if (location.skipped)
+            continue;
         uint32_t *cell = location.is_expert ? &d->expert_tensor[location.layer][location.role]
                                             : &d->dense_entry[location.layer][location.role];
         if (*cell != ENTRY_NONE)
@@ -103,7 +107,7 @@ static int check_experts(enum arch_id arch, uint32_t layer, const struct index_d
 {
     const uint32_t *tensor = d->expert_tensor[layer];
     for (uint32_t m = 0; m < EXPERT__COUNT; m++) {
-        struct arch_location location = {true, m, layer};
+        struct arch_location location = {.is_expert = true, .role = m, .layer = layer};
         bool joined = m != EXPERT_DOWN && tensor[EXPERT_GATE_UP] != ENTRY_NONE;
         char name[MODEL_NAME_BYTES];
         if (joined && tensor[m] != ENTRY_NONE)
@@ -121,11 +125,11 @@ static int check_complete(enum arch_id arch, const struct model_hparams *h, enum
 {
     for (uint32_t layer = 0; layer <= h->layers; layer++) {
         for (uint32_t role = 0; role < DENSE__COUNT; role++) {
-            struct arch_location location = {false, role, layer};
+            struct arch_location location = {.role = role, .layer = layer};
             bool global = arch_role_is_global((enum dense_role)role);
             if (global == (layer == h->layers) &&
                 (global || arch_layer_has(d->layer[layer], (enum dense_role)role)) &&
-                arch_role_required(arch, (enum dense_role)role) &&
+                arch_role_required(arch, h, (enum dense_role)role) &&
                 d->dense_entry[layer][role] == ENTRY_NONE)
                 return missing(arch, &location, error);
         }
