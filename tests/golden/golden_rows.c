@@ -174,5 +174,6 @@ int main(void)
     check_demo();
     check_architectures("arch/arch.json");
     check_architectures("arch/router.json");
+    check_architectures("arch/minimax_m2.json");
     return golden_result("golden rows");
 }

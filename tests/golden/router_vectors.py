@@ -13,7 +13,8 @@ MiniMax-M2 needs transformers==5.0.0; with it, and minimax_m2.json as the name, 
 Each model has a layer without experts before those with experts. Biases, norms and scales have values that matter;
 some biased scores are negative. glm4moe_a has a block for drafting behind its last layer, as published files have:
 its tensors hold noise. dots1_a has groups; there the biased scores are positive, because transformers replaces the
-scores of excluded groups by 0 and not by -infinity. Files ending in _f32 have F32 matrices, others F16."""
+scores of excluded groups by 0 and not by -infinity. Files ending in _f32 have F32 matrices, others F16; for the former, keys
+and values are rounded to F16 here, too, as in sluice's cache, so that little else than the order of sums differs."""
 import json
 import math
 import os
@@ -90,6 +91,17 @@ def fill(model, seed, positive):
                 gain = 1.5 if any(x in name for x in ("lm_head", "q_proj", "k_proj")) else 1.0
                 gain = math.sqrt(p.shape[1]) if "embed" in name else gain
                 p.copy_((gain * r / math.sqrt(p.shape[1])).half().float())
+
+
+def round_cache(model):
+    module = sys.modules[type(model).__module__]
+    plain = module.eager_attention_forward
+
+    def rounded(attention, query, key, value, *more, **named):
+        return plain(attention, query, key.half().float(), value.half().float(), *more, **named)
+
+    module.eager_attention_forward = rounded
+    return lambda: setattr(module, "eager_attention_forward", plain)
 
 
 def dense_layers(config):
@@ -257,12 +269,14 @@ def main(out, list_name):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
         fill(model, 3000 + seed, name == "dots1_a")
         ids = torch.randint(0, VOCAB, (1, POSITIONS), generator=torch.Generator().manual_seed(100 + seed))
+        restore = round_cache(model) if name.endswith("_f32") else lambda: None
         logits, inputs = run(model, ids)
         with torch.no_grad():
             layers = routing(model, config, inputs)
         write_gguf(f"{out}/{name}.gguf", name, arch, model, config)
         np.save(f"{out}/{name}.npy", logits.numpy().astype("<f4"))
         more, margin = greedy(model, ids)
+        restore()
         gap = min(min(x["gap"]) for x in layers if x)
         print(f"{name}: minimum gap {gap:.2g}, minimum greedy margin {margin:.2g}")
         index.append({"name": name, "q8": False, "f32": name.endswith("_f32"), "ids": ids[0].tolist(), "layers": layers,
