@@ -40,13 +40,13 @@ static void add_bias(const struct core *c, float *head, const float *bias, uint3
 /* One head in place: its RMSNorm if it has one, then rotation. */
 static void finish_head(struct core *c, float *head, const float *weight, uint32_t row)
 {
-    const float *cos_sin = c->rope + (size_t)row * c->hp.head_size;
-    if (c->hp.qk_norm == QK_NORM_HEAD)
+    const float *cos_sin = c->rope + (size_t)row * c->hp.rope_dims;
+    if (c->hp.qk_norm == QK_NORM_HEAD && weight)
         c->ops->rms_norm(head, weight, c->hp.head_size, c->hp.rms_eps, head);
     if (c->hp.rope_kind == ROPE_PAIRS)
-        kernel_rope_pairs(head, c->hp.head_size, cos_sin);
+        kernel_rope_pairs(head, c->hp.rope_dims, cos_sin);
     else
-        c->ops->rope(head, c->hp.head_size, cos_sin);
+        c->ops->rope(head, c->hp.rope_dims, cos_sin);
 }
 
 /* Bias, norm, rotation and cache row of key head g and its query heads, one token row. */

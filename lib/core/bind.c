@@ -72,7 +72,7 @@ static const float *dense_vector(struct core *c, uint32_t layer, enum dense_role
 size_t core_vector_floats(const struct model_index *model)
 {
     /* of the whole model: output norm, rope factors and the output's scale */
-    size_t floats = model->hparams.hidden + model->hparams.head_size / 2 + 1;
+    size_t floats = model->hparams.hidden + model->hparams.rope_dims / 2 + 1;
     for (uint32_t layer = 0; layer < model->hparams.layers; layer++)
         for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++) {
             uint32_t entry = model_entry_dense(model, layer, layer_vectors[i].role);

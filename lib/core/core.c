@@ -193,8 +193,8 @@ static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
         c->ops->row_to_f32(&c->embedding, c->row[r].token, core_x(c, r));
-        kernel_rope_table(c->row[r].position, c->hp.head_size, (double)c->hp.rope_theta,
-                          c->rope_factors, c->rope + (size_t)r * c->hp.head_size);
+        kernel_rope_table(c->row[r].position, c->hp.rope_dims, (double)c->hp.rope_theta,
+                          c->rope_factors, c->rope + (size_t)r * c->hp.rope_dims);
     }
 }
 

@@ -127,7 +127,7 @@ struct core {
     struct form_rows mix; /* [chunk] output of attention */
     float *q, *k, *v;     /* [chunk][heads] */
     float *y;             /* [chunk][hidden] output of attention, of the dense network */
-    float *rope;          /* [chunk][head_size] cos and sin */
+    float *rope;          /* [chunk][rope_dims] cos and sin */
     float *router_logits; /* [chunk][experts] */
     struct route *routes; /* [chunk][top_k] */
     uint32_t *pair_of;    /* [chunk][top_k] -> pair */

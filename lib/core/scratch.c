@@ -101,7 +101,7 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
     c->q = cut(&m, (size_t)chunk * c->q_size, sizeof(float));
     c->k = cut(&m, (size_t)chunk * c->kv_size, sizeof(float));
     c->v = cut(&m, (size_t)chunk * c->kv_size, sizeof(float));
-    c->rope = cut(&m, (size_t)chunk * hp->head_size, sizeof(float));
+    c->rope = cut(&m, (size_t)chunk * hp->rope_dims, sizeof(float));
     c->router_logits = cut(&m, (size_t)chunk * hp->experts, sizeof(float));
     c->routes = cut(&m, (size_t)chunk * hp->experts_used, sizeof *c->routes);
     cut_experts(c, &m, chunk);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares small random models of every architecture (arch_vectors.py) with the Python package
+/* Compares small random models of every architecture (arch_vectors.py, router_vectors.py) with the Python package
  * transformers: routing and logits, on every instruction set of this machine. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,18 +9,49 @@
 
 /* Minimum compared: near-ties must not exclude most positions of a model. */
 #define POSITIONS_MIN 30
+#define F32_DELTA     2e-3 /* of logits, with F32 weights */
+
+/* The greedy continuation of the ids, token by token. */
+static void check_greedy(struct image *image, struct core *core, const char *name,
+                         const struct golden_ids *ids, const json_t *item)
+{
+    json_t *want = json_object_get(item, "greedy");
+    double margin = json_number_value(json_object_get(item, "greedy_margin"));
+    struct core_sequence sequence = image_sequence(image);
+    struct error error;
+    uint32_t chunk = core_chunk(core), last = 0;
+    if (!want || margin < GOLDEN_MARGIN / 2)
+        return;
+    for (uint32_t at = 0; at < ids->count; at += chunk) {
+        last = (uint32_t)ids->count - at < chunk ? (uint32_t)ids->count - at : chunk;
+        sl_assert(core_forward(core, &sequence, ids->id + at, at, last, &error) == 0);
+    }
+    for (size_t i = 0; i < json_array_size(want); i++) {
+        size_t best;
+        float unused;
+        golden_top_two(core_output(core, last - 1, 1), image->model->hparams.vocab, &best, &unused);
+        golden_check((json_int_t)best == json_integer_value(json_array_get(want, i)),
+                     "%s: greedy token %zu is %zu", name, i, best);
+        uint32_t token = (uint32_t)json_integer_value(json_array_get(want, i));
+        uint32_t position = (uint32_t)(ids->count + i);
+        sl_assert(core_forward(core, &sequence, &token, position, 1, &error) == 0);
+        last = 1;
+    }
+}
 
 static void check_model(const json_t *item)
 {
     char file[128];
     const char *name = json_string_value(json_object_get(item, "name"));
+    bool f32 = json_is_true(json_object_get(item, "f32"));
     struct golden_ids ids = golden_ids_of(json_object_get(item, "ids"));
     size_t rows, vocab;
     struct image image;
     snprintf(file, sizeof file, "arch/%s.npy", name);
     float *logits = golden_npy(file, &rows, &vocab);
     snprintf(file, sizeof file, "arch/%s.gguf", name);
-    image_open(&image, golden_path(file), (uint32_t)rows);
+    image_open(&image, golden_path(file),
+               (uint32_t)(rows + json_array_size(json_object_get(item, "greedy"))));
     sl_assert(rows == ids.count && vocab == image.model->hparams.vocab);
     for (int isa = 0; isa < ISA__COUNT; isa++) {
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
@@ -35,8 +66,10 @@ static void check_model(const json_t *item)
                                                      .positions = (uint32_t)rows,
                                                      .logits = logits,
                                                      .layers = json_object_get(item, "layers"),
-                                                     .gap_key = "gap"});
+                                                     .gap_key = "gap",
+                                                     .logit_delta = f32 ? F32_DELTA : 0});
         golden_check(compared >= POSITIONS_MIN, "%s: only %u positions", name, compared);
+        check_greedy(&image, core, name, &ids, item);
         core_destroy(core);
     }
     image_close(&image);
@@ -46,15 +79,19 @@ static void check_model(const json_t *item)
 
 int main(void)
 {
+    static const char *const lists[] = {"arch/arch.json", "arch/router.json",
+                                        "arch/minimax_m2.json"};
     log_init("golden", LOG_LEVEL_INFO);
-    json_t *models = golden_json("arch/arch.json");
-    size_t i;
-    json_t *item;
-    json_array_foreach(models, i, item)
-    {
-        check_model(item);
+    for (size_t list = 0; list < sizeof lists / sizeof *lists; list++) {
+        json_t *models = golden_json(lists[list]);
+        size_t i;
+        json_t *item;
+        json_array_foreach(models, i, item)
+        {
+            check_model(item);
+        }
+        sl_assert(i > 0);
+        json_decref(models);
     }
-    sl_assert(i > 0);
-    json_decref(models);
     return golden_result("golden arch");
 }

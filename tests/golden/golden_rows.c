@@ -153,9 +153,9 @@ static void check_demo(void)
 }
 
 /* The small models of the other architectures, on their random tokens repeated. */
-static void check_architectures(void)
+static void check_architectures(const char *list)
 {
-    json_t *models = golden_json("arch/arch.json"), *item;
+    json_t *models = golden_json(list), *item;
     size_t i;
     json_array_foreach(models, i, item)
     {
@@ -180,6 +180,8 @@ int main(void)
 {
     log_init("golden", LOG_LEVEL_INFO);
     check_demo();
-    check_architectures();
+    check_architectures("arch/arch.json");
+    check_architectures("arch/router.json");
+    check_architectures("arch/minimax_m2.json");
     return golden_result("golden rows");
 }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
@@ -26,9 +27,12 @@ static const struct uint_row {
     size_t offset; /* of a uint32_t in struct model_hparams */
     uint32_t min, max;
     enum absent absent;
+    bool flag; /* the key is a bool */
 } uint_rows[] = {
+#define ARCH_FLAG(id, field, key)                                                                  \
+    {ARCH_##id, (key), offsetof(struct model_hparams, field), 0, 1, ABSENT_DERIVED, true},
 #define ARCH_UINT(id, field, key, min, max, absent)                                                \
-    {ARCH_##id, (key), offsetof(struct model_hparams, field), (min), (max), ABSENT_##absent},
+    {ARCH_##id, (key), offsetof(struct model_hparams, field), (min), (max), ABSENT_##absent, false},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -37,9 +41,12 @@ static const struct float_row {
     const char *key;
     size_t offset; /* of a float */
     double min, max;
+    enum absent absent; /* ABSENT_DERIVED: 0 */
 } float_rows[] = {
 #define ARCH_FLOAT(id, field, key, min, max)                                                       \
-    {ARCH_##id, (key), offsetof(struct model_hparams, field), (min), (max)},
+    {ARCH_##id, (key), offsetof(struct model_hparams, field), (min), (max), ABSENT_REQUIRED},
+#define ARCH_FLOAT_OR_0(id, field, key, min, max)                                                  \
+    {ARCH_##id, (key), offsetof(struct model_hparams, field), (min), (max), ABSENT_DERIVED},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -49,6 +56,11 @@ static const struct const_row {
     uint32_t value;
 } const_rows[] = {
 #define ARCH_CONST(id, field, value) {ARCH_##id, offsetof(struct model_hparams, field), (value)},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct const_row default_rows[] = {
+#define ARCH_DEFAULT(id, field, value) {ARCH_##id, offsetof(struct model_hparams, field), (value)},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -62,6 +74,15 @@ static const struct only_row {
 #define ARCH_ONLY(id, key, value)       {ARCH_##id, (key), ONLY_UINT, NULL, (value)},
 #define ARCH_ONLY_FLOAT(id, key, value) {ARCH_##id, (key), ONLY_FLOAT, NULL, (value)},
 #define ARCH_ONLY_TEXT(id, key, text)   {ARCH_##id, (key), ONLY_TEXT, (text), 0},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct name_row {
+    enum arch_id arch;
+    enum dense_role role;
+    const char *name;
+} name_rows[] = {
+#define ARCH_NAME(id, role, name) {ARCH_##id, DENSE_##role, (name)},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -209,9 +230,13 @@ static int read_uints(enum arch_id arch, const struct gguf *g, struct model_hpar
         char key[KEY_BYTES];
         uint64_t value;
         full_key(arch, row->key, key);
-        int found = gguf_get_uint(g, key, &value, error);
+        bool flag = false;
+        int found =
+            row->flag ? gguf_get_bool(g, key, &flag, error) : gguf_get_uint(g, key, &value, error);
         if (found < 0)
             return -1;
+        if (row->flag)
+            value = flag;
         if (!found && row->absent == ABSENT_REQUIRED)
             return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
         /* Checked here and not only in arch_check_hparams: the value has 64 bits, the field 32. */
@@ -238,9 +263,9 @@ static int read_floats(enum arch_id arch, const struct gguf *g, struct model_hpa
         int found = gguf_get_float(g, key, &value, error);
         if (found < 0)
             return -1;
-        if (!found)
+        if (!found && row->absent == ABSENT_REQUIRED)
             return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
-        float v = (float)value;
+        float v = found ? (float)value : 0;
         memcpy((char *)h + row->offset, &v, sizeof v);
     }
     return 0;
@@ -295,9 +320,21 @@ static int check_only(enum arch_id arch, const struct gguf *g, struct error *err
     return 0;
 }
 
-/* Computes the hyper-parameters that are missing in the file (still 0). */
-static void derive_absent(struct model_hparams *h, uint32_t tokens)
+/* Computes the hyper-parameters that are missing in the file (still 0), and the number of layers
+ * that are used. */
+static int derive_absent(enum arch_id arch, struct model_hparams *h, uint32_t tokens,
+                         struct error *error)
 {
+    for (size_t i = 0; i < ARRAY_LEN(default_rows); i++)
+        if (default_rows[i].arch == arch && uint_of(h, default_rows[i].offset) == 0)
+            *uint_at(h, default_rows[i].offset) = default_rows[i].value;
+    if (h->skipped_layers >= h->layers)
+        return error_set(error, ERR_BAD_INPUT,
+                         "nextn_predict_layers %" PRIu32 " leave none of %" PRIu32 " blocks",
+                         h->skipped_layers, h->layers);
+    h->layers -= h->skipped_layers;
+    if (!h->shared_inner)
+        h->shared_inner = h->shared_count * h->expert_inner; /* at most 64 * 65536 */
     if (!h->kv_heads)
         h->kv_heads = h->heads;
     if (!h->head_size)
@@ -306,6 +343,7 @@ static void derive_absent(struct model_hparams *h, uint32_t tokens)
         h->rope_dims = h->head_size;
     if (!h->vocab)
         h->vocab = tokens;
+    return 0;
 }
 
 int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
@@ -313,9 +351,8 @@ int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
 {
     *h = (struct model_hparams){0};
     if (read_uints(arch, g, h, error) || read_floats(arch, g, h, error) ||
-        check_only(arch, g, error))
+        check_only(arch, g, error) || derive_absent(arch, h, tokens, error))
         return -1;
-    derive_absent(h, tokens);
     for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
         if (const_rows[i].arch == arch)
             *uint_at(h, const_rows[i].offset) = const_rows[i].value;
@@ -388,6 +425,19 @@ static int check_others(enum arch_id arch, const struct model_hparams *h, struct
     return 0;
 }
 
+static int check_groups(const struct model_hparams *h, struct error *error)
+{
+    if (h->groups < 2)
+        return 0;
+    if (h->experts % h->groups != 0 || h->groups_used < 1 || h->groups_used > h->groups ||
+        h->groups_used * (uint64_t)(h->experts / h->groups) < h->experts_used)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%" PRIu32 " of %" PRIu32 " groups of %" PRIu32
+                         " experts do not fit expert_used_count %" PRIu32,
+                         h->groups_used, h->groups, h->experts, h->experts_used);
+    return 0;
+}
+
 int arch_check_hparams(enum arch_id arch, const struct model_hparams *h, struct error *error)
 {
     sl_assert(arch < ARCH__COUNT);
@@ -399,15 +449,22 @@ int arch_check_hparams(enum arch_id arch, const struct model_hparams *h, struct 
                          h->heads, h->kv_heads);
     if (h->head_size % 2 != 0)
         return error_set(error, ERR_BAD_INPUT, "the head size %" PRIu32 " is odd", h->head_size);
-    if (h->rope_dims != h->head_size)
+    if (h->rope_dims > h->head_size || h->rope_dims % 2 != 0)
         return error_set(error, ERR_BAD_INPUT,
-                         "rope.dimension_count is %" PRIu32 "; only the head size %" PRIu32
-                         " is supported",
+                         "rope.dimension_count is %" PRIu32
+                         "; an even number up to the head size %" PRIu32 " is possible",
                          h->rope_dims, h->head_size);
+    if (h->dense_layers >= h->layers)
+        return error_set(error, ERR_BAD_INPUT,
+                         "leading_dense_block_count is %" PRIu32 " of %" PRIu32
+                         " layers: no layer has experts",
+                         h->dense_layers, h->layers);
     if (h->experts_used > h->experts)
         return error_set(error, ERR_BAD_INPUT,
                          "expert_used_count %" PRIu32 " is more than expert_count %" PRIu32,
                          h->experts_used, h->experts);
+    if (check_groups(h, error))
+        return -1;
     if (h->tied_output > 1)
         return error_set(error, ERR_BAD_INPUT, "tied_output is neither 0 nor 1");
     return 0;
@@ -422,7 +479,7 @@ uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim)
     case ARCH_DIM_Q: return (uint64_t)h->heads * h->head_size;
     case ARCH_DIM_KV: return (uint64_t)h->kv_heads * h->head_size;
     case ARCH_DIM_HEAD: return h->head_size;
-    case ARCH_DIM_HALF: return h->head_size / 2;
+    case ARCH_DIM_HALF: return h->rope_dims / 2;
     case ARCH_DIM_EXPERTS: return h->experts;
     case ARCH_DIM_INNER: return h->expert_inner;
     case ARCH_DIM_INNER_TWICE: return 2 * (uint64_t)h->expert_inner;
@@ -495,10 +552,31 @@ static int reject_tensor(enum arch_id arch, const char *name, struct error *erro
                      arch_names[arch]);
 }
 
+static const char *role_name(enum arch_id arch, enum dense_role role)
+{
+    for (size_t i = 0; i < ARRAY_LEN(name_rows); i++)
+        if (name_rows[i].arch == arch && name_rows[i].role == role)
+            return name_rows[i].name;
+    return role_names[role].name;
+}
+
+/* True for a tensor of a block behind the last layer. */
+static bool in_skipped_layer(const struct model_hparams *h, const char *name)
+{
+    char *end;
+    if (strncmp(name, "blk.", 4) != 0 || name[4] < '0' || name[4] > '9')
+        return false;
+    unsigned long layer = strtoul(name + 4, &end, 10);
+    return *end == '.' && layer >= h->layers && layer - h->layers < h->skipped_layers;
+}
+
 int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
                        const struct model_tensor *t, struct arch_location *location,
                        struct error *error)
 {
+    *location = (struct arch_location){.unused = in_skipped_layer(h, t->name)};
+    if (location->unused)
+        return 0;
     for (size_t i = 0; i < ARRAY_LEN(dense_rows) + ARRAY_LEN(expert_rows); i++) {
         bool expert = i >= ARRAY_LEN(dense_rows);
         const struct dense_row *d = &dense_rows[expert ? 0 : i];
@@ -506,7 +584,7 @@ int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
         bool global = !expert && role_names[d->role].global;
         uint32_t layer = h->layers;
         if ((expert ? e->arch : d->arch) != arch ||
-            !name_matches(expert ? e->name : role_names[d->role].name, t->name, &layer))
+            !name_matches(expert ? e->name : role_name(arch, d->role), t->name, &layer))
             continue;
         if (!global && layer >= h->layers)
             return error_set(error, ERR_BAD_INPUT,
@@ -537,10 +615,11 @@ static const struct dense_row *dense_row_of(enum arch_id arch, enum dense_role r
     return NULL;
 }
 
-bool arch_role_required(enum arch_id arch, enum dense_role role)
+bool arch_role_required(enum arch_id arch, const struct model_hparams *h, enum dense_role role)
 {
     const struct dense_row *row = dense_row_of(arch, role);
-    return row && row->presence == PRESENCE_REQUIRED;
+    return row && row->presence == PRESENCE_REQUIRED && arch_dim_size(h, row->ne0) > 0 &&
+           arch_dim_size(h, row->ne1) > 0;
 }
 
 bool arch_role_any_type(enum arch_id arch, enum dense_role role)
@@ -556,7 +635,7 @@ const char *arch_tensor_name(enum arch_id arch, const struct arch_location *loca
         if (expert_rows[i].arch == arch && expert_rows[i].matrix == location->role)
             pattern = expert_rows[i].name;
     if (!location->is_expert)
-        pattern = role_names[location->role].name;
+        pattern = role_name(arch, (enum dense_role)location->role);
     sl_assert(pattern);
     const char *hole = strstr(pattern, "%u");
     if (hole)

@@ -25,7 +25,7 @@ struct model_hparams {
     uint32_t expert_inner; /* inner size of one expert's SwiGLU */
     float rms_eps;
     float rope_theta;
-    uint32_t rope_dims;    /* == head_size */
+    uint32_t rope_dims;    /* leading elements of a head that are rotated; <= head_size */
     uint32_t norm_top_k;   /* 1: the K gate weights are renormalised to sum 1 */
     uint32_t qk_norm;      /* enum qk_norm */
     uint32_t tied_output;  /* 1: output matrix is the token embedding */
@@ -36,7 +36,9 @@ struct model_hparams {
     uint32_t gating;       /* enum router_gating */
     uint32_t groups;       /* of experts, of which a token uses groups_used; below 2: none */
     uint32_t groups_used;
-    float expert_scale; /* factor of the gate weights; 0: none */
+    float expert_scale;      /* factor of the gate weights; 0: none */
+    uint32_t shared_count;   /* of shared experts, which are one network of their widths' sum */
+    uint32_t skipped_layers; /* blocks behind the last layer, for drafting: not used */
     uint32_t reserved[4];
 };
 

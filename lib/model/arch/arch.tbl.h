@@ -8,6 +8,14 @@
  *     hyper-parameter from key "<name>.<key>"; absent: REQUIRED, or DERIVED (computed by arch.c)
  * ARCH_FLOAT(ID, field, key, min, max)
  *     the same for a float, always required
+ * ARCH_FLOAT_OR_0(ID, field, key, min, max)
+ *     the same, 0 if absent
+ * ARCH_FLAG(ID, field, key)
+ *     the same for a bool: 0 or 1, 0 if absent
+ * ARCH_DEFAULT(ID, field, value)
+ *     value of a field whose key is absent or 0
+ * ARCH_NAME(ID, role, name)
+ *     name of a tensor in this architecture, where it is not the one in arch.h
  * ARCH_CONST(ID, field, value)
  *     fixed by the architecture, without a key
  * ARCH_ONLY(ID, key, value)
@@ -20,7 +28,8 @@
  *     what these layers consist of (arch.h); which: LEADING (the first dense_layers), or ALL others.
  *     The first row that fits a layer counts
  * ARCH_DENSE(ID, role, storage, presence, ne0, ne1)
- *     tensor of a role of arch.h; required in, and restricted to, the layers that have its part
+ *     tensor of a role of arch.h; required in, and restricted to, the layers that have its part;
+ *     not there if a dimension is 0
  * ARCH_EXPERT(ID, matrix, name, ne0, ne1)
  *     3-D tensor of all experts of a layer; ne2 is EXPERTS
  * ARCH_JOINED(ID, matrix, name, ne0, ne1)
@@ -43,6 +52,18 @@
 #endif
 #ifndef ARCH_FLOAT
 #define ARCH_FLOAT(id, field, key, min, max)
+#endif
+#ifndef ARCH_FLOAT_OR_0
+#define ARCH_FLOAT_OR_0(id, field, key, min, max)
+#endif
+#ifndef ARCH_FLAG
+#define ARCH_FLAG(id, field, key)
+#endif
+#ifndef ARCH_DEFAULT
+#define ARCH_DEFAULT(id, field, value)
+#endif
+#ifndef ARCH_NAME
+#define ARCH_NAME(id, role, name)
 #endif
 #ifndef ARCH_CONST
 #define ARCH_CONST(id, field, value)
@@ -136,6 +157,40 @@
     ARCH_ONLY(id, "expert_group_count", 0)                                                         \
     ARCH_ONLY(id, "expert_gating_func", 1)
 
+/* The first layers have a dense feed-forward part. */
+#define ARCH_LEADING_DENSE(id)                                                                     \
+    ARCH_LAYERS(id, LEADING, ATTENTION, DENSE)                                                     \
+    ARCH_LAYERS(id, ALL, ATTENTION, EXPERTS)                                                       \
+    ARCH_UINT(id, dense_layers, "leading_dense_block_count", 0, MODEL_LAYERS_MAX - 1, DERIVED)     \
+    ARCH_UINT(id, dense_inner, "feed_forward_length", 1, 65536, REQUIRED)                          \
+    ARCH_DENSE(id, FFN_GATE, ANY, REQUIRED, HIDDEN, DENSE)                                         \
+    ARCH_DENSE(id, FFN_UP, ANY, REQUIRED, HIDDEN, DENSE)                                           \
+    ARCH_DENSE(id, FFN_DOWN, ANY, REQUIRED, DENSE, HIDDEN)                                         \
+    ARCH_SCALE(id, FFN_GATE, "blk.%u.ffn_gate", ONE)                                               \
+    ARCH_SCALE(id, FFN_UP, "blk.%u.ffn_up", ONE)                                                   \
+    ARCH_SCALE(id, FFN_DOWN, "blk.%u.ffn_down", ONE)
+
+/* Shared experts without a gate; their width is a key, or follows from their number. */
+#define ARCH_UNGATED_SHARED(id)                                                                    \
+    ARCH_UINT(id, shared_count, "expert_shared_count", 0, 64, DERIVED)                             \
+    ARCH_UINT(id, shared_inner, "expert_shared_feed_forward_length", 0, 65536, DERIVED)            \
+    ARCH_DENSE(id, SHARED_GATE, ANY, REQUIRED, HIDDEN, SHARED)                                     \
+    ARCH_DENSE(id, SHARED_UP, ANY, REQUIRED, HIDDEN, SHARED)                                       \
+    ARCH_DENSE(id, SHARED_DOWN, ANY, REQUIRED, SHARED, HIDDEN)                                     \
+    ARCH_SCALE(id, SHARED_GATE, "blk.%u.ffn_gate_shexp", ONE)                                      \
+    ARCH_SCALE(id, SHARED_UP, "blk.%u.ffn_up_shexp", ONE)                                          \
+    ARCH_SCALE(id, SHARED_DOWN, "blk.%u.ffn_down_shexp", ONE)
+
+/* The router: sigmoid of each logit, a bias for the choice, groups, normalising and scale by keys. */
+#define ARCH_SIGMOID(id)                                                                           \
+    ARCH_UINT(id, gating, "expert_gating_func", 1, 2, DERIVED)                                     \
+    ARCH_DEFAULT(id, gating, ROUTER_SIGMOID)                                                       \
+    ARCH_FLAG(id, norm_top_k, "expert_weights_norm")                                               \
+    ARCH_FLOAT_OR_0(id, expert_scale, "expert_weights_scale", 0, 1000)                             \
+    ARCH_UINT(id, groups, "expert_group_count", 0, MODEL_EXPERTS_MAX, DERIVED)                     \
+    ARCH_UINT(id, groups_used, "expert_group_used_count", 0, MODEL_EXPERTS_MAX, DERIVED)           \
+    ARCH_DENSE(id, ROUTER_BIAS, F32, REQUIRED, EXPERTS, ONE)
+
 #define OLD_EXPERTS "a tensor for each expert (a file of early 2024, to be converted again)"
 
 /* Qwen3-MoE: an RMSNorm on each q and k head; the K weights are renormalised. */
@@ -206,6 +261,71 @@ ARCH_REJECTED(LLAMA, "blk.%u.ffn_gate.%u.weight", OLD_EXPERTS)
 ARCH_REJECTED(LLAMA, "blk.%u.ffn_up.%u.weight", OLD_EXPERTS)
 ARCH_REJECTED(LLAMA, "blk.%u.ffn_down.%u.weight", OLD_EXPERTS)
 
+/* GLM-4.5, 4.6, 4.7: the first half of each head is rotated; biases on q, k and v, and norms of each
+ * q and k head, in some models; a block for drafting behind the last layer. */
+ARCH(GLM4MOE, "glm4moe")
+ARCH_COMMON(GLM4MOE)
+ARCH_LEADING_DENSE(GLM4MOE)
+ARCH_SIGMOID(GLM4MOE)
+ARCH_UNGATED_SHARED(GLM4MOE)
+ARCH_UINT(GLM4MOE, expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED)
+ARCH_UINT(GLM4MOE, skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED)
+ARCH_CONST(GLM4MOE, qk_norm, QK_NORM_HEAD)
+ARCH_NAME(GLM4MOE, FFN_NORM, "blk.%u.post_attention_norm.weight")
+ARCH_DENSE(GLM4MOE, ATTN_Q_BIAS, F32, OPTIONAL, Q, ONE)
+ARCH_DENSE(GLM4MOE, ATTN_K_BIAS, F32, OPTIONAL, KV, ONE)
+ARCH_DENSE(GLM4MOE, ATTN_V_BIAS, F32, OPTIONAL, KV, ONE)
+ARCH_DENSE(GLM4MOE, ATTN_Q_NORM, F32, OPTIONAL, HEAD, ONE)
+ARCH_DENSE(GLM4MOE, ATTN_K_NORM, F32, OPTIONAL, HEAD, ONE)
+
+/* dots.llm1: an RMSNorm on each q and k head. */
+ARCH(DOTS1, "dots1")
+ARCH_COMMON(DOTS1)
+ARCH_LEADING_DENSE(DOTS1)
+ARCH_SIGMOID(DOTS1)
+ARCH_UNGATED_SHARED(DOTS1)
+ARCH_UINT(DOTS1, expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED)
+ARCH_CONST(DOTS1, qk_norm, QK_NORM_HEAD)
+ARCH_DENSE(DOTS1, ATTN_Q_NORM, F32, REQUIRED, HEAD, ONE)
+ARCH_DENSE(DOTS1, ATTN_K_NORM, F32, REQUIRED, HEAD, ONE)
+
+/* ERNIE 4.5 MoE: softmax with a bias for the choice, normalised; adjacent elements are rotated
+ * together. */
+ARCH(ERNIE4_5_MOE, "ernie4_5-moe")
+ARCH_COMMON(ERNIE4_5_MOE)
+ARCH_LEADING_DENSE(ERNIE4_5_MOE)
+ARCH_SOFTMAX(ERNIE4_5_MOE)
+ARCH_UNGATED_SHARED(ERNIE4_5_MOE)
+ARCH_UINT(ERNIE4_5_MOE, expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED)
+ARCH_CONST(ERNIE4_5_MOE, norm_top_k, 1)
+ARCH_CONST(ERNIE4_5_MOE, rope_kind, ROPE_PAIRS)
+ARCH_ONLY(ERNIE4_5_MOE, "interleave_moe_layer_step", 1)
+ARCH_ONLY(ERNIE4_5_MOE, "expert_weights_norm", 1)
+ARCH_DENSE(ERNIE4_5_MOE, ROUTER_BIAS, F32, OPTIONAL, EXPERTS, ONE)
+
+/* MiniMax-M2: an RMSNorm on the whole rows of q and k; the first half of each head is rotated. */
+ARCH(MINIMAX_M2, "minimax-m2")
+ARCH_COMMON(MINIMAX_M2)
+ARCH_ALL_EXPERTS(MINIMAX_M2)
+ARCH_UINT(MINIMAX_M2, expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED)
+ARCH_UINT(MINIMAX_M2, gating, "expert_gating_func", 2, 2, DERIVED)
+ARCH_DEFAULT(MINIMAX_M2, gating, ROUTER_SIGMOID)
+ARCH_CONST(MINIMAX_M2, norm_top_k, 1)
+ARCH_CONST(MINIMAX_M2, qk_norm, QK_NORM_ROW)
+ARCH_ONLY(MINIMAX_M2, "expert_group_count", 0)
+ARCH_ONLY(MINIMAX_M2, "expert_weights_norm", 1)
+ARCH_ONLY(MINIMAX_M2, "expert_shared_count", 0)
+ARCH_DENSE(MINIMAX_M2, ROUTER_BIAS, F32, REQUIRED, EXPERTS, ONE)
+ARCH_DENSE(MINIMAX_M2, ATTN_Q_NORM, F32, REQUIRED, Q, ONE)
+ARCH_DENSE(MINIMAX_M2, ATTN_K_NORM, F32, REQUIRED, KV, ONE)
+
+#undef ARCH_LEADING_DENSE
+#undef ARCH_UNGATED_SHARED
+#undef ARCH_SIGMOID
+#undef ARCH_FLOAT_OR_0
+#undef ARCH_FLAG
+#undef ARCH_DEFAULT
+#undef ARCH_NAME
 #undef ARCH_COMMON
 #undef ARCH_SCALE
 #undef ARCH_SCALES

@@ -53,7 +53,7 @@ int arch_check_hparams(enum arch_id arch, const struct model_hparams *hparams, s
  * Experts: matrix and layer. */
 struct arch_location {
     bool is_expert;
-    bool unused;   /* a tensor that the engine does not need: no role */
+    bool unused;   /* a tensor that the engine does not need; the other fields are 0 */
     uint32_t role; /* enum dense_role, or enum expert_matrix, or EXPERT_GATE_UP */
     uint32_t layer;
 };
@@ -73,7 +73,9 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role);
 
 /* True for the roles of global tensors (one per model instead of one per layer). */
 bool arch_role_is_global(enum dense_role role);
-bool arch_role_required(enum arch_id arch, enum dense_role role);
+/* True if every layer that has the part, or the model, must have the tensor. */
+bool arch_role_required(enum arch_id arch, const struct model_hparams *hparams,
+                        enum dense_role role);
 /* True if the tensor may have any type; false if it must be F32. */
 bool arch_role_any_type(enum arch_id arch, enum dense_role role);
 

@@ -17,6 +17,8 @@ uint32_t index_layout_hash(void)
         AT(model_hparams, tied_output),
         AT(model_hparams, shared_inner),
         AT(model_hparams, dense_inner),
+        AT(model_hparams, expert_scale),
+        AT(model_hparams, skipped_layers),
         sizeof(struct model_tensor),
         AT(model_tensor, type),
         AT(model_tensor, ne),
@@ -152,7 +154,7 @@ static int check_complete(enum arch_id arch, const struct model_hparams *h, enum
             bool global = arch_role_is_global((enum dense_role)role);
             if (global == (layer == h->layers) &&
                 (global || arch_layer_has(d->layer[layer], (enum dense_role)role)) &&
-                arch_role_required(arch, (enum dense_role)role) &&
+                arch_role_required(arch, h, (enum dense_role)role) &&
                 d->dense_entry[layer][role] == ENTRY_NONE)
                 return missing(arch, &location, error);
         }

@@ -218,6 +218,15 @@ static inline bool model_layer_has_experts(const struct model_index *m, uint32_t
     return m->layer[layer].ffn == FFN_EXPERTS;
 }
 
+/* The first layer with experts from `layer` on, then from the start; every model has one. */
+static inline uint32_t model_expert_layer(const struct model_index *m, uint32_t layer)
+{
+    for (uint32_t i = 0; i < m->hparams.layers; i++)
+        if (model_layer_has_experts(m, (layer + i) % m->hparams.layers))
+            return (layer + i) % m->hparams.layers;
+    return 0;
+}
+
 /* Entry number of an expert at its best available precision; ENTRY_NONE only in a layer without
  * experts. */
 static inline uint32_t model_entry_expert(const struct model_index *m, uint32_t layer,

@@ -85,7 +85,7 @@ static float group_score(const struct model_router *r, float *p, uint32_t begin,
 }
 
 /* Marks the experts of all but the best groups as taken. The score of each group is at `score`,
- * which has room for one per expert. */
+ * which has space for one per expert. */
 static void keep_groups(const struct model_router *r, float *p, float *score)
 {
     uint32_t size = r->experts / r->groups;

@@ -34,7 +34,7 @@ struct route {
 
 #define ROUTE_STRIDE (sizeof(struct route) / sizeof(float)) /* between weights of routes */
 
-/* `scratch` has ROUTING_SCRATCH(experts) floats; `out` has room for top_k. */
+/* `scratch` has ROUTING_SCRATCH(experts) floats; `out` has space for top_k. */
 #define ROUTING_SCRATCH(experts) (2 * (size_t)(experts))
 
 void routing_exact(const struct model_router *router, const float *logits, float *scratch,

@@ -25,6 +25,8 @@
 static void add(struct cache *c, uint32_t layer, uint32_t expert, enum precision precision)
 {
     const struct model_index *m = c->child.model;
+    if (!model_layer_has_experts(m, layer))
+        return;
     uint32_t entry = model_entry_expert_precision(m, layer, expert, precision);
     c->fill[c->fill_count++] = entry != ENTRY_NONE ? entry : model_entry_expert(m, layer, expert);
 }

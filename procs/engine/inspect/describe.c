@@ -40,10 +40,10 @@ static struct summary summary_of(const struct model_index *m)
         f.token_expert_bytes = m->expert_bytes / h->experts * h->experts_used;
     f.kv_token_bytes = model_kv_position_bytes(h, KV_TYPE_F16);
     f.arena_min_bytes = m->dense_bytes + h->experts_used * f.expert_slot_max;
-    if (m->stripe_count > 0) { /* the experts are not tensors of its file */
-        const struct model_matrix *x = model_index_entries(m)[m->dense_count].matrix;
+    for (uint32_t i = 0; m->stripe_count > 0 && i < h->layers * h->experts; i++) {
+        const struct model_matrix *x = entries[m->dense_count + i].matrix; /* in no tensor */
         for (int k = 0; k < EXPERT__COUNT; k++)
-            f.parameters += (uint64_t)x[k].k * x[k].n * h->layers * h->experts;
+            f.parameters += (uint64_t)x[k].k * x[k].n;
     }
     for (uint32_t i = 0; i < m->tensor_count; i++)
         f.parameters += tensors[i].ne[0] * tensors[i].ne[1] * tensors[i].ne[2] * tensors[i].ne[3];
@@ -56,17 +56,29 @@ static const char *type_name(uint32_t type)
     return info ? info->name : "?";
 }
 
+static const struct model_entry *first_of_grid(const struct model_index *m, int precision)
+{
+    return &model_index_entries(m)[m->precision_first[precision]];
+}
+
+/* The first expert of the first layer that has experts. */
+static const struct model_entry *first_expert(const struct model_index *m, int precision)
+{
+    return first_of_grid(m, precision) + model_expert_layer(m, 0) * m->hparams.experts;
+}
+
 /* Types of the matrices of a precision, "Q8_0" or "Q4_0 Q4_0 Q8_0"; of the first layer, with "..."
  * where others differ. */
 static void types_text(const struct model_index *m, int precision, char out[96])
 {
-    const struct model_entry *first = &model_index_entries(m)[m->precision_first[precision]];
+    const struct model_entry *first = first_expert(m, precision),
+                             *end = first_of_grid(m, precision);
     const struct model_matrix *x = first->matrix;
     bool one = x[EXPERT_GATE].type == x[EXPERT_UP].type && x[EXPERT_UP].type == x[EXPERT_DOWN].type;
     bool differ = false;
-    for (uint32_t i = 1; i < m->hparams.layers * m->hparams.experts; i++)
-        for (int k = 0; k < EXPERT__COUNT; k++)
-            differ |= first[i].matrix[k].type != x[k].type;
+    for (end += m->hparams.layers * m->hparams.experts; first < end; first++)
+        for (int k = 0; k < EXPERT__COUNT && model_layer_has_experts(m, first->layer); k++)
+            differ |= first->matrix[k].type != x[k].type;
     if (one)
         snprintf(out, 96, "%s%s", type_name(x[0].type), differ ? " ..." : "");
     else
@@ -208,7 +220,7 @@ static json_t *json_of_precisions(const struct model_index *m)
     for (int t = 0; t < PRECISION__COUNT; t++) {
         if (!(m->precision_mask & 1u << t))
             continue;
-        const struct model_matrix *x = model_index_entries(m)[m->precision_first[t]].matrix;
+        const struct model_matrix *x = first_expert(m, t)->matrix;
         json_t *object = json_object(), *types = json_object();
         put_text(types, "gate", type_name(x[EXPERT_GATE].type));
         put_text(types, "up", type_name(x[EXPERT_UP].type));

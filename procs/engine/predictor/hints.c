@@ -74,7 +74,8 @@ static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_m
 {
     const struct model_index *m = p->child.model;
     uint32_t entry = model_entry_dense(m, layer, DENSE_ROUTER);
-    sl_assert(entry != ENTRY_NONE);
+    if (entry == ENTRY_NONE) /* a layer without experts */
+        return false;
     struct directory_entry *d = &p->child.directory.entries[entry];
     const struct model_extent *x = &model_index_entries(m)[entry].extent[0];
     const struct model_tensor *t = &model_index_tensors(m)[x->tensor];

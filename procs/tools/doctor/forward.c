@@ -236,6 +236,8 @@ static bool place_experts(struct forward *f, uint64_t bytes)
     for (uint32_t i = 0; i < f->index->hparams.layers * f->index->hparams.experts; i++) {
         uint32_t experts = f->index->hparams.experts;
         uint32_t entry = model_entry_expert(f->index, i / experts, i % experts);
+        if (entry == ENTRY_NONE) /* a layer without experts */
+            continue;
         f->place[entry] = at;
         at += model_index_entries(f->index)[entry].slot_bytes;
     }

@@ -193,6 +193,15 @@ int pack_plan(struct pack *p, struct error *error)
 {
     struct store_manifest *m = &p->manifest;
     const struct model_index *index = p->source.index;
+    for (uint32_t layer = 0; layer < index->hparams.layers; layer++)
+        if (!model_layer_has_experts(index, layer))
+            return error_set(error, ERR_BAD_INPUT,
+                             "layer %" PRIu32 " has no experts; a store of such a model is not "
+                             "supported yet",
+                             layer);
+    if (index->hparams.skipped_layers > 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "a model with blocks for drafting; a store of it is not supported yet");
     snprintf(m->arch, sizeof m->arch, "%s", index->arch);
     m->layers = index->hparams.layers;
     m->experts = index->hparams.experts;

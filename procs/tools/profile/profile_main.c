@@ -200,6 +200,11 @@ static int start(struct profile *p, struct error *error)
     if (!p->model || load_text(p, error) != 0 || resume(p, error) != 0)
         return -1;
     const struct model_hparams *hp = &offline_index(p->model)->hparams;
+    if (hp->dense_layers > 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "the first %u layers have no experts; a profile of such a model is not "
+                         "supported yet",
+                         hp->dense_layers);
     struct plan *plan = p->plan ? plan_extended(p->plan, bits, p->plan->cells, error)
                                 : plan_create(hp->layers, hp->experts, hp->experts_used,
                                               offline_hash(p->model), bits, 0, error);

@@ -26,13 +26,22 @@ static const struct row {
     enum arch_id arch;
     const char *field, *key;
     size_t offset;
-    bool real;
+    enum { KEY_U32, KEY_F32, KEY_BOOL } kind;
+    bool required;
 } rows[] = {
+#define REQUIRED true
+#define DERIVED  false
 #define ARCH_UINT(id, field, key, min, max, absent)                                                \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), false},
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_U32, absent},
 #define ARCH_FLOAT(id, field, key, min, max)                                                       \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), true},
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, true},
+#define ARCH_FLOAT_OR_0(id, field, key, min, max)                                                  \
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, false},
+#define ARCH_FLAG(id, field, key)                                                                  \
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_BOOL, false},
 #include "lib/model/arch/arch.tbl.h"
+#undef REQUIRED
+#undef DERIVED
 };
 
 static const struct {
@@ -41,6 +50,7 @@ static const struct {
     uint32_t value;
 } constants[] = {
 #define ARCH_CONST(id, field, value) {ARCH_##id, offsetof(struct model_hparams, field), value},
+#define ARCH_DEFAULT                 ARCH_CONST
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -110,7 +120,7 @@ static int set_number(struct shape *s, const char *field, const char *text, stru
         if (rows[i].arch != s->arch || strcmp(field, rows[i].field) != 0)
             continue;
         float real = (float)value;
-        if (rows[i].real)
+        if (rows[i].kind == KEY_F32)
             memcpy((char *)&s->h + rows[i].offset, &real, sizeof real);
         else if (value > UINT32_MAX || value != floor(value))
             return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a whole number", field,
@@ -182,7 +192,11 @@ int shape_finish(struct shape *s, struct error *error)
         h->kv_heads = h->heads;
     if (h->head_size == 0)
         h->head_size = h->hidden / h->heads;
-    h->rope_dims = h->head_size;
+    if (h->rope_dims == 0)
+        h->rope_dims = h->head_size;
+    if (h->shared_inner == 0)
+        h->shared_inner = h->shared_count * h->expert_inner;
+    h->skipped_layers = 0;
     if (h->vocab < VOCABULARY_MIN)
         return error_set(error, ERR_BAD_INPUT,
                          "vocab must be at least %u: %u bytes, merges and the end token",
@@ -205,8 +219,12 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
         float real;
         memcpy(&real, (const char *)&s->h + rows[i].offset, sizeof real);
         snprintf(key, sizeof key, "%s.%s", arch, rows[i].key);
-        if (rows[i].real)
+        if (!rows[i].required && get_u32(s, rows[i].offset) == 0)
+            continue;
+        if (rows[i].kind == KEY_F32)
             gguf_put_f32(w, key, real);
+        else if (rows[i].kind == KEY_BOOL)
+            gguf_put_bool(w, key, get_u32(s, rows[i].offset) != 0);
         else
             gguf_put_u32(w, key, get_u32(s, rows[i].offset));
     }

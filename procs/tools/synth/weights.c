@@ -134,12 +134,15 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
 static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer)
 {
     const struct shape *s = w->shape;
+    struct layer_parts parts = arch_layer_parts(s->arch, &s->h, layer);
     for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
-        if (dense_rows[i].arch == s->arch && !arch_role_is_global(dense_rows[i].role))
+        if (dense_rows[i].arch == s->arch && !arch_role_is_global(dense_rows[i].role) &&
+            arch_layer_has(parts, dense_rows[i].role) &&
+            arch_dim_size(&s->h, dense_rows[i].ne0) * arch_dim_size(&s->h, dense_rows[i].ne1) > 0)
             add_dense(w, out, &dense_rows[i], layer);
     for (size_t i = 0; i < ARRAY_LEN(expert_rows); i++) {
         const struct expert_row *row = &expert_rows[i];
-        if (row->arch != s->arch)
+        if (row->arch != s->arch || parts.ffn != FFN_EXPERTS)
             continue;
         struct tensor t = {
             .dims = 3,

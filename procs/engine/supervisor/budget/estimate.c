@@ -47,7 +47,8 @@ static json_t *cgroup_headroom_json(void)
 /* Type of the matrix "up" of an expert in the middle: mixes give the first layers other types. */
 static const char *expert_type(const struct model_index *m)
 {
-    uint32_t entry = model_entry_expert(m, m->hparams.layers / 2, 0);
+    uint32_t layer = model_expert_layer(m, m->hparams.layers / 2);
+    uint32_t entry = model_entry_expert(m, layer, 0);
     return tensor_type_info(model_index_entries(m)[entry].matrix[EXPERT_UP].type)->name;
 }
 

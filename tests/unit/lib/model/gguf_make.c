@@ -278,6 +278,65 @@ static void qwen2moe_layer(struct make *m, unsigned layer, unsigned h, uint32_t 
     layer_tensor(m, layer, "ffn_down_shexp.weight", type, 2ull * h, h);
 }
 
+/* What a layer of glm4moe, dots1, ernie4_5-moe and minimax-m2 has and one of qwen3moe has not. */
+static void biased_router_layer(struct make *m, const char *arch, unsigned layer, unsigned h,
+                                uint32_t type)
+{
+    bool glm = strcmp(arch, "glm4moe") == 0, minimax = strcmp(arch, "minimax-m2") == 0;
+    if (strcmp(arch, "ernie4_5-moe") == 0) {
+        layer_tensor(m, layer, "attn_q_norm.weight", 0, 0, 0);
+        layer_tensor(m, layer, "attn_k_norm.weight", 0, 0, 0);
+    }
+    if (minimax)
+        layer_tensor(m, layer, "attn_q_norm.weight", TENSOR_F32, h, 1);
+    if (glm) {
+        layer_tensor(m, layer, "ffn_norm.weight", 0, 0, 0);
+        layer_tensor(m, layer, "post_attention_norm.weight", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_q.bias", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_k.bias", TENSOR_F32, h / 2, 1);
+        layer_tensor(m, layer, "attn_v.bias", TENSOR_F32, h / 2, 1);
+    }
+    layer_tensor(m, layer, "exp_probs_b.bias", TENSOR_F32, 3, 1);
+    if (minimax)
+        return;
+    layer_tensor(m, layer, "ffn_gate_shexp.weight", type, h, h);
+    layer_tensor(m, layer, "ffn_up_shexp.weight", type, h, h);
+    layer_tensor(m, layer, "ffn_down_shexp.weight", type, h, h);
+}
+
+static void dense_layer(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    static const char *const experts[] = {"ffn_gate_inp.weight",  "exp_probs_b.bias",
+                                          "ffn_gate_exps.weight", "ffn_up_exps.weight",
+                                          "ffn_down_exps.weight", "ffn_gate_shexp.weight",
+                                          "ffn_up_shexp.weight",  "ffn_down_shexp.weight"};
+    for (size_t i = 0; i < ARRAY_LEN(experts); i++)
+        layer_tensor(m, layer, experts[i], 0, 0, 0);
+    layer_tensor(m, layer, "ffn_gate.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_up.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_down.weight", type, 2ull * h, h);
+}
+
+static void biased_router_model(struct make *m, const char *arch, unsigned layers, unsigned h,
+                                uint32_t type)
+{
+    char key[80];
+    for (unsigned layer = 0; layer < layers; layer++)
+        biased_router_layer(m, arch, layer, h, type);
+    if (strcmp(arch, "minimax-m2") == 0)
+        return;
+    snprintf(key, sizeof key, "%s.feed_forward_length", arch);
+    make_u32(m, key, 2 * h);
+    snprintf(key, sizeof key, "%s.expert_shared_count", arch);
+    make_u32(m, key, 1);
+    snprintf(key, sizeof key, "%s.leading_dense_block_count", arch);
+    make_u32(m, key, layers > 1);
+    if (layers > 1)
+        dense_layer(m, 0, h, type);
+    snprintf(key, sizeof key, "%s.expert_weights_norm", arch);
+    make_bool(m, key, 1);
+}
+
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
 {
     unsigned h = mixed ? 32 : 4;
@@ -301,6 +360,9 @@ void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
         if (strcmp(arch, "qwen2moe") == 0)
             qwen2moe_layer(m, layer, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
     }
+    if (strcmp(arch, "glm4moe") == 0 || strcmp(arch, "dots1") == 0 ||
+        strcmp(arch, "ernie4_5-moe") == 0 || strcmp(arch, "minimax-m2") == 0)
+        biased_router_model(m, arch, layers, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
     if (olmoe)
         rename_key(m, "olmoe.expert_feed_forward_length", "olmoe.feed_forward_length");
     if (llama)

@@ -2,6 +2,7 @@
 /* Every architecture of arch.tbl.h: a valid file is read correctly, and a file with one error is
  * rejected with the reason. Checks common to all architectures are in gguf_test.c. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,11 +48,16 @@ static const struct {
     const char *arch;
     uint32_t norm_top_k, qk_norm, rope_kind, shared_inner; /* of a mixed file: hidden size 32 */
     uint32_t dense_per_layer, dense_global;
+    uint32_t dense_first; /* of a first layer without experts; 0: it has experts */
 } archs[] = {
-    {"qwen3moe", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 9, 3},
-    {"olmoe", 0, QK_NORM_ROW, ROPE_HALVES, 0, 9, 3},
-    {"qwen2moe", 0, QK_NORM_NONE, ROPE_HALVES, 64, 14, 3},
-    {"llama", 1, QK_NORM_NONE, ROPE_PAIRS, 0, 7, 4},
+    {"qwen3moe", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 9, 3, 0},
+    {"olmoe", 0, QK_NORM_ROW, ROPE_HALVES, 0, 9, 3, 0},
+    {"qwen2moe", 0, QK_NORM_NONE, ROPE_HALVES, 64, 14, 3, 0},
+    {"llama", 1, QK_NORM_NONE, ROPE_PAIRS, 0, 7, 4, 0},
+    {"glm4moe", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 16, 3, 14},
+    {"dots1", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 11},
+    {"ernie4_5-moe", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 11, 3, 9},
+    {"minimax-m2", 1, QK_NORM_ROW, ROPE_HALVES, 0, 10, 3, 0},
 };
 
 _Static_assert(ARRAY_LEN(archs) == ARCH__COUNT, "a row for every architecture of arch.tbl.h");
@@ -71,8 +77,14 @@ START_TEST(contents)
     ck_assert_uint_eq(h->qk_norm, archs[_i].qk_norm);
     ck_assert_uint_eq(h->rope_kind, archs[_i].rope_kind);
     ck_assert_uint_eq(h->shared_inner, archs[_i].shared_inner);
-    ck_assert_uint_eq(index->dense_count, 2 * archs[_i].dense_per_layer + archs[_i].dense_global);
+    uint32_t every = archs[_i].dense_per_layer, first = archs[_i].dense_first;
+    ck_assert_uint_eq(index->dense_count, every + (first ? first : every) + archs[_i].dense_global);
     ck_assert_uint_eq(index->expert_entry_count, 6);
+    ck_assert_uint_eq(index->absent_count, first ? 3 : 0);
+    ck_assert_uint_eq(model_layer_has_experts(index, 0), first == 0);
+    ck_assert_uint_eq(model_entry_expert(index, 0, 2) == ENTRY_NONE, first != 0);
+    ck_assert(model_layer_has_experts(index, 1));
+    ck_assert_uint_ne(model_entry_expert(index, 1, 2), ENTRY_NONE);
     ck_assert_int_eq(model_index_check(index, index->bytes, &error), 0);
     free(index);
 }
@@ -182,7 +194,72 @@ START_TEST(scales)
 }
 END_TEST
 
+/* The block for drafting behind the last layer is left out, whatever its tensors are. */
+START_TEST(drafting_block)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "glm4moe", 3, true);
+    make_u32(&m, "glm4moe.nextn_predict_layers", 1);
+    make_add_tensor(&m, "blk.2.nextn.eh_proj.weight", TENSOR_F32, 64, 32, 1);
+    struct model_index *index = index_of(&m, &error);
+    ck_assert_msg(index, "%s", error.text);
+    ck_assert_uint_eq(index->hparams.layers, 2);
+    ck_assert_uint_eq(index->dense_count, 14 + 16 + 3);
+    ck_assert_uint_eq(index->expert_entry_count, 6);
+    ck_assert_int_eq(model_index_check(index, index->bytes, &error), 0);
+    free(index);
+    make_arch(&m, "glm4moe", 3, true);
+    make_u32(&m, "glm4moe.nextn_predict_layers", 1);
+    make_add_tensor(&m, "blk.3.nextn.eh_proj.weight", TENSOR_F32, 64, 32, 1);
+    ck_assert_ptr_null(index_of(&m, &error));
+    ck_assert_ptr_nonnull(strstr(error.text, "not part of architecture glm4moe"));
+}
+END_TEST
+
+/* A layer has the tensors of its parts, and no others. */
+START_TEST(tensors_of_another_part)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "dots1", 2, false);
+    make_add_tensor(&m, "blk.0.ffn_gate_inp.weight", TENSOR_F32, 4, 3, 1);
+    ck_assert_ptr_null(index_of(&m, &error));
+    ck_assert_ptr_nonnull(strstr(error.text, "layer 0 of this model has no such part"));
+    make_arch(&m, "dots1", 2, false);
+    make_add_tensor(&m, "blk.1.ffn_up.weight", TENSOR_F32, 4, 8, 1);
+    ck_assert_ptr_null(index_of(&m, &error));
+    ck_assert_ptr_nonnull(strstr(error.text, "layer 1 of this model has no such part"));
+    make_arch(&m, "dots1", 2, false);
+    make_drop_tensor(&m, "blk.0.ffn_up.weight");
+    ck_assert_ptr_null(index_of(&m, &error));
+    ck_assert_ptr_nonnull(strstr(error.text, "tensor blk.0.ffn_up.weight is missing"));
+    make_arch(&m, "dots1", 2, false);
+    make_drop_tensor(&m, "blk.1.ffn_gate_exps.weight");
+    ck_assert_ptr_null(index_of(&m, &error));
+    ck_assert_ptr_nonnull(strstr(error.text, "tensor blk.1.ffn_gate_exps.weight is missing"));
+}
+END_TEST
+
 #define EDITS(X)                                                                                   \
+    X(glm4moe, bias_missing, "tensor blk.0.exp_probs_b.bias is missing",                           \
+      make_drop_tensor(m, B "exp_probs_b.bias"))                                                   \
+    X(glm4moe, all_dense, "no layer has experts",                                                  \
+      make_u32(m, "glm4moe.leading_dense_block_count", 1))                                         \
+    X(glm4moe, groups, "do not fit", make_u32(m, "glm4moe.expert_group_count", 2))                 \
+    X(glm4moe, gating, "expert_gating_func' is 4: not between 1 and 2",                            \
+      make_u32(m, "glm4moe.expert_gating_func", 4))                                                \
+    X(glm4moe, all_skipped, "leave none of 1", make_u32(m, "glm4moe.nextn_predict_layers", 1))     \
+    X(glm4moe, shared_width, "ffn_gate_shexp.weight is 4 x 4 x 1 x 1; 4 x 8",                      \
+      make_u32(m, "glm4moe.expert_shared_count", 2))                                               \
+    X(glm4moe, scale, "expert_weights_scale is 2000: not between",                                 \
+      make_f32(m, "glm4moe.expert_weights_scale", 2000))                                           \
+    X(glm4moe, rope_too_long, "an even number up to the head size 2",                              \
+      make_u32(m, "glm4moe.rope.dimension_count", 4))                                              \
+    X(ernie4_5_moe, interleaved, "interleave_moe_layer_step' is 2; only 1",                        \
+      make_u32(m, "ernie4_5-moe.interleave_moe_layer_step", 2))                                    \
+    X(minimax_m2, softmax, "expert_gating_func' is 1: not between 2 and 2",                        \
+      make_u32(m, "minimax-m2.expert_gating_func", 1))                                             \
     X(olmoe, q_norm_of_a_head, "attn_q_norm.weight is 2 x 1 x 1 x 1; 4 x 1 x 1",                   \
       resize(m, B "attn_q_norm.weight", 2, 1))                                                     \
     X(olmoe, k_norm_of_all, "attn_k_norm.weight is 4 x 1 x 1 x 1; 2 x 1 x 1",                      \
@@ -296,7 +373,11 @@ START_TEST(bad_models_are_rejected)
 {
     struct make m;
     struct error error = {0};
-    make_arch(&m, edits[_i].arch, 1, false);
+    char arch[32], *last;
+    snprintf(arch, sizeof arch, "%s", edits[_i].arch);
+    if (arch_find(arch, strlen(arch)) == ARCH__COUNT && (last = strrchr(arch, '_')) != NULL)
+        *last = '-'; /* a name of C has no hyphen */
+    make_arch(&m, arch, 1, false);
     edits[_i].edit(&m);
     struct model_index *index = index_of(&m, &error);
     ck_assert_msg(!index, "%s %s: accepted", edits[_i].arch, edits[_i].name);
@@ -314,6 +395,8 @@ int main(void)
     tcase_add_loop_test(tcase, forged_parameters, 0, ARRAY_LEN(archs));
     tcase_add_test(tcase, gate_and_up_joined);
     tcase_add_test(tcase, scales);
+    tcase_add_test(tcase, drafting_block);
+    tcase_add_test(tcase, tensors_of_another_part);
     tcase_add_loop_test(tcase, bad_models_are_rejected, 0, ARRAY_LEN(edits));
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
