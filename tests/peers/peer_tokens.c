@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokenizer on data of other packages (tokenizers.sh):
+/* The tokenizer on data of other packages (packages.sh):
  *   peer_tokens vocabulary FILE   the vocabulary FILE (GGUF) on the texts of FILE.inp; prints how many
  *                                 have the ids of FILE.out; 0: all, 1: not all, 3: not a tokenizer of ours
  *   peer_tokens split NAME        texts from standard input, each behind its length in bytes as a

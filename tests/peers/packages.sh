@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The tokenizers against data of other packages, fetched from the package index into BUILD/peers (README.md): the
-# vocabularies of real models that llama-cpp-python's source distribution carries, with texts and their ids, and the
-# package regex on random text.
-# usage: tokenizers.sh ROOT BUILD
+# Tokenizers and chat templates against data of other packages, fetched from the package index into BUILD/peers
+# (README.md): the vocabularies of real models that llama-cpp-python's source distribution carries, with texts and their
+# ids; its chat templates of real models, compared with the package jinja2; and the package regex on random text.
+# usage: packages.sh ROOT BUILD     SLUICE_LONG=1: every conversation with every template, not a third of them
 set -euo pipefail
 
 llama_version="llama-cpp-python==0.3.36"
-regex_version="regex==2025.9.18"
+python_packages=(regex==2025.9.18 jinja2==3.1.6)
 root=$1
 build=$2
 dir=$build/peers
 program=$build/tests/peer_tokens
+every=3
+[ "${SLUICE_LONG:-}" != 1 ] || every=1
 failed=0
 mkdir -p "$dir"
 
@@ -23,15 +25,16 @@ verdict() { # NAME STATUS
     fi
 }
 
-fetch_vocabularies() {
-    [ -f "$dir/vocabularies/done" ] && return 0
-    rm -rf "$dir/vocabularies" && mkdir "$dir/vocabularies" &&
+fetch_data() {
+    [ -f "$dir/vocabularies/done" ] && [ -d "$dir/templates" ] && return 0
+    rm -rf "$dir/vocabularies" "$dir/templates" && mkdir "$dir/vocabularies" "$dir/templates" &&
         timeout 400 python3 -m pip download --quiet --no-deps --no-binary llama-cpp-python -d "$dir" "$llama_version" >"$dir/log" 2>&1 &&
         tar -xzf "$dir"/llama_cpp_python-*.tar.gz -C "$dir/vocabularies" --wildcards --strip-components 4 '*/models/ggml-vocab-*' &&
+        tar -xzf "$dir"/llama_cpp_python-*.tar.gz -C "$dir/templates" --wildcards --strip-components 5 '*/models/templates/*.jinja' &&
         rm "$dir"/llama_cpp_python-*.tar.gz && touch "$dir/vocabularies/done"
 }
 
-if fetch_vocabularies; then
+if fetch_data; then
     status=0
     count=0
     for inp in "$dir"/vocabularies/*.inp; do
@@ -52,11 +55,16 @@ else
 fi
 
 python=$dir/venv/bin/python
-if "$python" -c 'import regex' 2>/dev/null || { python3 -m venv "$dir/venv" && "$python" -m pip install --quiet "$regex_version"; } >"$dir/log" 2>&1; then
+if "$python" -c 'import jinja2, regex' 2>/dev/null || { python3 -m venv "$dir/venv" && "$python" -m pip install --quiet "${python_packages[@]}"; } >"$dir/log" 2>&1; then
     status=0
     "$python" "$root/tests/golden/expression_vectors.py" --compare "$program" 400 || status=$?
     verdict words_on_random_text "$status"
+    if [ -d "$dir/templates" ]; then
+        status=0
+        "$python" -B "$root/tests/golden/chat_templates.py" "$build/tests/golden_jinja" "$dir/templates" "$every" || status=$?
+        verdict templates_of_real_models "$status"
+    fi
 else
-    echo "SKIP words_on_random_text: $regex_version cannot be installed"
+    echo "SKIP words_on_random_text, templates_of_real_models: ${python_packages[*]} cannot be installed"
 fi
 exit "$failed"
