@@ -64,6 +64,8 @@ int arena_layout_make(const struct model_index *model, struct arena_layout *layo
     uint64_t dense_end = layout->dense_offset;
     for (uint32_t i = 0; i < model->entry_count; i++) {
         uint64_t bytes = entries[i].slot_bytes;
+        if (bytes == 0 && entries[i].extents == 0) /* in a layer without experts */
+            continue;
         if (bytes == 0 || bytes % PAGE_BYTES != 0 || bytes > (uint64_t)INT64_MAX)
             return error_set(error, ERR_BAD_INPUT, "entry %u: invalid slot of %llu bytes", i,
                              (unsigned long long)bytes);
