@@ -214,13 +214,6 @@ static inline void prefetch_far(const void *p, size_t ahead)
     __builtin_prefetch((const void *)((uintptr_t)p + ahead), 0, 2);
 }
 
-static inline void prefetch_rows(const struct kernel_matrix *w, uint32_t first, uint32_t rows)
-{
-    const uint8_t *p = (const uint8_t *)w->data + (size_t)first * w->row_bytes;
-    for (size_t at = 0; at < rows * (size_t)w->row_bytes; at += 64)
-        prefetch_far(p, at);
-}
-
 typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
                               const void *x, size_t x_stride, uint32_t rows, float *y,
                               size_t y_stride);
@@ -228,8 +221,8 @@ typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, u
 /* One row of one of sluice's own types as F32; the same code for every instruction set. */
 void group_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y);
 
-kernel_matmul_fn avx2_dense_matmul, avx2_quant_matmul, avx2_super_matmul, avx2_group_matmul;
-kernel_matmul_fn avx512_dense_matmul, avx512_quant_matmul, avx512_super_matmul, avx512_group_matmul;
+kernel_matmul_fn avx2_dense_matmul, avx2_super_matmul, avx2_group_matmul;
+kernel_matmul_fn avx512_dense_matmul, avx512_super_matmul, avx512_group_matmul;
 
 /* The product with blocks that have one scale per 32 elements or more, or NULL. */
 kernel_matmul_fn *avx2_block_product(enum tensor_type type);

@@ -122,7 +122,7 @@ static ALWAYS_INLINE struct dots dots_start(__m256i sum)
 }
 
 /* Codes are unsigned and at most 32, so four sums of two products fit in 16 bits; wide ones are
- * signed and at least -127, so one does. */
+ * signed, so one does. */
 static ALWAYS_INLINE void dots_add(const bool wide, struct dots *d, vq w, vq x)
 {
     if (wide) {

@@ -11,12 +11,12 @@ static void avx2_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_
                         const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
 {
     static kernel_matmul_fn *const by_form[FORM__COUNT] = {
-        [FORM_F32] = avx2_dense_matmul,   [FORM_Q8] = avx2_quant_matmul,
-        [FORM_Q4] = avx2_quant_matmul,    [FORM_HALVES] = avx2_quant_matmul,
-        [FORM_SUPER] = avx2_super_matmul, [FORM_GROUP] = avx2_group_matmul,
+        [FORM_F32] = avx2_dense_matmul,
+        [FORM_SUPER] = avx2_super_matmul,
+        [FORM_GROUP] = avx2_group_matmul,
     };
     kernel_matmul_fn *product = by_form[kernel_form_of(w->type)];
-    if (product == avx2_quant_matmul && w->type != TENSOR_Q8_0 && w->type != TENSOR_Q4_0)
+    if (product == NULL)
         product = avx2_block_product(w->type);
     if (product == NULL) /* no unpack step yet */
         product = generic_fused_ops.matmul;

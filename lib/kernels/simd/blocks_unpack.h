@@ -3,7 +3,8 @@
  * blocks are described in lib/tensor/unpack/legacy.c and fp4.c. A type is a row of BLOCK_TYPES, its
  * properties, and a function. */
 
-#define BLOCK_TYPES(X) X(IQ4_NL) X(MXFP4) X(NVFP4) X(Q4_1) X(Q5_0) X(Q5_1) X(Q1_0) X(Q2_0)
+#define BLOCK_TYPES(X)                                                                             \
+    X(Q4_0) X(Q8_0) X(IQ4_NL) X(MXFP4) X(NVFP4) X(Q4_1) X(Q5_0) X(Q5_1) X(Q1_0) X(Q2_0)
 
 #define NO_SHIFT (-1)
 
@@ -56,6 +57,8 @@ static ALWAYS_INLINE void fifth_bits_at(const struct block_type t, const uint8_t
 #define BLOCK_TYPE(NAME, scale, elems, bytes, shift, minimums, wide)                               \
     static const struct block_type block_type_##NAME = {                                           \
         TENSOR_##NAME, scale, elems, bytes, shift, minimums, wide, scale == SCALE_UE4M3};
+BLOCK_TYPE(Q4_0, SCALE_F16, 32, 18, 0, false, false) /* plus 8 */
+BLOCK_TYPE(Q8_0, SCALE_F16, 32, 34, WIDE_SHIFT, false, true)
 BLOCK_TYPE(IQ4_NL, SCALE_F16, 32, 18, WIDE_SHIFT, false, true)
 BLOCK_TYPE(MXFP4, SCALE_E8M0, 32, 17, 3, false, false)  /* plus 16 */
 BLOCK_TYPE(NVFP4, SCALE_UE4M3, 64, 36, 0, false, false) /* plus 16 */
@@ -64,6 +67,17 @@ BLOCK_TYPE(Q5_0, SCALE_F16, 32, 22, 3, false, false) /* plus 16 */
 BLOCK_TYPE(Q5_1, SCALE_F16, 32, 24, NO_SHIFT, true, false)
 BLOCK_TYPE(Q1_0, SCALE_F16, 128, 18, 7, false, false) /* plus 1 */
 BLOCK_TYPE(Q2_0, SCALE_F16, 64, 18, 7, false, false)  /* plus 1 */
+
+static ALWAYS_INLINE void block_unpack_Q4_0(const uint8_t *p, const int first, vq *lo, vq *hi)
+{
+    nibbles_at(block_type_Q4_0, p, first, 2, lo, hi);
+}
+
+static ALWAYS_INLINE void block_unpack_Q8_0(const uint8_t *p, const int first, vq *lo, vq *hi)
+{
+    *lo = vq_wide(pieces_of(block_type_Q8_0, p, first, 2));
+    *hi = vq_wide(pieces_of(block_type_Q8_0, p, first, 18));
+}
 
 static ALWAYS_INLINE void block_unpack_IQ4_NL(const uint8_t *p, const int first, vq *lo, vq *hi)
 {
