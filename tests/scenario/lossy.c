@@ -13,6 +13,7 @@
 
 #define FINISH_MS      120000
 #define FREE_TOLERANCE 0.05 /* of all accesses */
+#define FREE_ATTEMPTS  3
 
 static void switch_to(struct engine *e, const char *name)
 {
@@ -286,21 +287,35 @@ static void measure_shares(const char *store, const char *plan, const char *pres
     engine_stop(e);
 }
 
-/* What is loaded when differs by timing, so the shares are compared within FREE_TOLERANCE. */
+/* What is loaded when differs by timing, so the shares are compared within FREE_TOLERANCE, and a
+ * machine that other work slows down has FREE_ATTEMPTS: a prefetch of a slow compute arrives earlier. */
+static bool shares_are_close(const char *preset, const double bound[ARRAY_LEN(shares)],
+                             const double free_share[ARRAY_LEN(shares)])
+{
+    bool close = true;
+    for (size_t i = 0; i < ARRAY_LEN(shares); i++) {
+        test_note("%s: %s %.3f deterministic, %.3f free", preset, shares[i], bound[i],
+                  free_share[i]);
+        close &= fabs(bound[i] - free_share[i]) <= FREE_TOLERANCE;
+    }
+    return close;
+}
+
 static void free_is_close(const char *preset, const char *precisions, uint32_t precision_mask)
 {
     char store[PATH_MAX], plan[PATH_MAX];
     double bound[ARRAY_LEN(shares)], free_share[ARRAY_LEN(shares)];
+    bool close = false;
     store_pack(store, "store", precisions);
     plan_make(plan, "made.plan", precision_mask);
     measure_shares(store, plan, preset, "--deterministic=on", bound);
-    measure_shares(store, plan, preset, "--deterministic=off", free_share);
-    for (size_t i = 0; i < ARRAY_LEN(shares); i++) {
-        test_note("%s: %s %.3f deterministic, %.3f free", preset, shares[i], bound[i],
-                  free_share[i]);
-        CHECK(fabs(bound[i] - free_share[i]) <= FREE_TOLERANCE,
-              "%s: %s %.3f deterministic, %.3f free", preset, shares[i], bound[i], free_share[i]);
+    for (unsigned i = 0; i < FREE_ATTEMPTS && !close; i++) {
+        measure_shares(store, plan, preset, "--deterministic=off", free_share);
+        close = shares_are_close(preset, bound, free_share);
     }
+    CHECK(close,
+          "%s: the free engine's shares are too far from the deterministic ones in each of %d runs",
+          preset, FREE_ATTEMPTS);
 }
 
 static void free_hobbit(void)
