@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Invariant 1 with files whose experts are of several types, or of a type other than the demo
- * model's: the same text with a quarter of the experts, in chunks of any size, with the
+/* Invariant 1 with files whose experts are of several types, of a type other than the demo model's, or
+ * of another architecture (layers without experts, shared experts, other routers): the same text with a quarter of the experts, in chunks of any size, with the
  * generic kernels, and when processes are killed. */
 #include <signal.h>
 #include <stdio.h>
@@ -12,18 +12,24 @@
 #define SYNTH_MS  60000
 #define FINISH_MS 60000
 #define TOKENS    160
+#define KEYS_MAX  8
 
 static char model[PATH_MAX];
 static struct text expected;
 
-/* 48 experts whose rows are super-blocks, on an engine that holds all of them. */
-static void make(const char *mix)
+/* 48 experts whose rows are super-blocks, on an engine that holds all of them. keys: of the shape, up to
+ * KEYS_MAX. */
+static void make(const char *mix, const char *const keys[])
 {
     struct command c;
+    const char *args[12 + KEYS_MAX] = {
+        "synth",           "-q",         "-o",           model,    "tiny",
+        "layers=3",        "hidden=256", "head_size=64", "--type", mix,
+        "expert_inner=256"};
+    for (size_t i = 0; keys && keys[i]; i++)
+        args[11 + i] = keys[i];
     snprintf(model, sizeof model, "%s/%s.gguf", test_dir(), mix);
-    command_run(&c, NULL, SYNTH_MS,
-                (const char *const[]){"synth", "-q", "-o", model, "tiny", "layers=3", "hidden=256",
-                                      "head_size=64", "expert_inner=256", "--type", mix, NULL});
+    command_run(&c, NULL, SYNTH_MS, args);
     CHECK(c.status == 0, "synth: %.300s", c.err);
     command_free(&c);
     struct engine *e = engine_new();
@@ -79,9 +85,9 @@ static void kills(void)
     engine_stop(e);
 }
 
-static void run(const char *mix)
+static void run(const char *mix, const char *const keys[])
 {
-    make(mix);
+    make(mix, keys);
     same_text("--threads=2");
     same_text("--prefill-chunk=7");
     same_text("--isa=generic"); /* the others: tests/unit/lib/kernels/bits_test.c */
@@ -91,28 +97,55 @@ static void run(const char *mix)
 
 static void q4_k_m(void)
 {
-    run("Q4_K_M");
+    run("Q4_K_M", NULL);
 }
 
 static void mxfp4(void)
 {
-    run("MXFP4");
+    run("MXFP4", NULL);
 }
 
 static void nvfp4(void)
 {
-    run("NVFP4");
+    run("NVFP4", NULL);
 }
 
 /* Experts of a layer are more than twice as large as those of the next. */
 static void layers_that_differ(void)
 {
-    run("Q8_0,IQ2_XXS,Q4_K_M");
+    run("Q8_0,IQ2_XXS,Q4_K_M", NULL);
+}
+
+static void glm4moe(void)
+{
+    run("Q4_K_M",
+        (const char *const[]){"arch=glm4moe", "layers=4", "dense_layers=1", "dense_inner=512",
+                              "shared_count=1", "norm_top_k=1", "rope_dims=32", NULL});
+}
+
+static void dots1(void)
+{
+    run("Q4_K_M",
+        (const char *const[]){"arch=dots1", "layers=4", "dense_layers=1", "dense_inner=512",
+                              "shared_count=2", "norm_top_k=1", "expert_scale=2.5", NULL});
+}
+
+static void ernie4_5_moe(void)
+{
+    run("Q4_K_M",
+        (const char *const[]){"arch=ernie4_5-moe", "layers=5", "dense_layers=2", "dense_inner=512",
+                              "shared_count=2", "shared_inner=512", NULL});
+}
+
+static void minimax_m2(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=minimax-m2", "rope_dims=32", NULL});
 }
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(q4_k_m), ROW(mxfp4), ROW(nvfp4),
-                                             ROW(layers_that_differ)};
+    static const struct test_case cases[] = {
+        ROW(q4_k_m),  ROW(mxfp4), ROW(nvfp4),        ROW(layers_that_differ),
+        ROW(glm4moe), ROW(dots1), ROW(ernie4_5_moe), ROW(minimax_m2)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
