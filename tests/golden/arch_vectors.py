@@ -185,8 +185,8 @@ def write_sentencepiece(w):
     w.add_add_eos_token(False)
 
 
-def write_keys(w, arch, config):
-    w.add_block_count(LAYERS)
+def write_common_keys(w, config, layers):
+    w.add_block_count(layers)
     w.add_context_length(config.max_position_embeddings)
     w.add_embedding_length(config.hidden_size)
     w.add_feed_forward_length(config.intermediate_size)
@@ -194,6 +194,10 @@ def write_keys(w, arch, config):
     w.add_head_count_kv(config.num_key_value_heads)
     w.add_rope_freq_base(config.rope_theta)
     w.add_layer_norm_rms_eps(config.rms_norm_eps)
+
+
+def write_keys(w, arch, config):
+    write_common_keys(w, config, LAYERS)
     w.add_expert_count(experts_of(config))
     w.add_expert_used_count(config.num_experts_per_tok)
     if getattr(config, "head_dim", None):

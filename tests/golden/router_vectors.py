@@ -5,7 +5,7 @@ files, and the results of the Python package `transformers` with the same weight
 arch_vectors.py, with a later version of the package that has these models:
 
     python3 -m venv venv            # anywhere outside the repository
-    venv/bin/pip install torch==2.5.1 transformers==4.57.3 gguf numpy
+    venv/bin/pip install torch==2.5.1 transformers==4.57.3 gguf==0.19.0 numpy==2.4.6
     venv/bin/python tests/golden/router_vectors.py tests/golden/data/arch router.json
 
 MiniMax-M2 needs transformers==5.0.0; with it, and minimax_m2.json as the name, only that model is written.
@@ -137,14 +137,7 @@ def converted(model, arch):
 
 
 def write_keys(w, arch, config, drafting):
-    w.add_block_count(LAYERS + drafting)
-    w.add_context_length(config.max_position_embeddings)
-    w.add_embedding_length(config.hidden_size)
-    w.add_feed_forward_length(config.intermediate_size)
-    w.add_head_count(config.num_attention_heads)
-    w.add_head_count_kv(config.num_key_value_heads)
-    w.add_rope_freq_base(config.rope_theta)
-    w.add_layer_norm_rms_eps(config.rms_norm_eps)
+    arch_vectors.write_common_keys(w, config, LAYERS + drafting)
     if dense_layers(config):
         w.add_leading_dense_block_count(dense_layers(config))
     w.add_expert_feed_forward_length(getattr(config, "moe_intermediate_size", None) or config.intermediate_size)

