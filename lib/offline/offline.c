@@ -54,6 +54,10 @@ static int map_model(struct offline_model *m, int fd, const char *path,
     int fds[MODEL_PARTS_MAX] = {fd};
     if (make_index(fd, path, &m->index, error) != 0)
         return -1;
+    if (m->index->stripe_count > 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s is a store; without an engine only GGUF files can be computed",
+                         path);
     for (uint32_t i = 1; i < MODEL_PARTS_MAX; i++)
         fds[i] = -1;
     int status = open_parts(m->index, fds, error);

@@ -21,7 +21,7 @@ struct offline_model;
 typedef int offline_index_maker(int fd, const char *path, struct model_index **index,
                                 struct error *error);
 
-/* Maps a GGUF file and checks it. NULL with *error, which names the path. */
+/* Maps a GGUF file and checks it. NULL with *error, which names the path; a store is ERR_BAD_INPUT. */
 struct offline_model *offline_open(const char *path, offline_index_maker *make_index,
                                    struct error *error);
 void offline_close(struct offline_model *m);
