@@ -216,6 +216,8 @@ uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uin
 {
     struct kernel_matrix w[EXPERT__COUNT];
     uint64_t bytes = 0;
+    if (!model_layer_has_experts(m->index, layer))
+        return 0;
     native_matrices(m, layer, expert, w);
     for (int part = 0; part < EXPERT__COUNT; part++) {
         uint64_t row_bytes = w[part].row_bytes;
