@@ -54,6 +54,10 @@ static int map_model(struct offline_model *m, int fd, const char *path,
     int fds[MODEL_PARTS_MAX] = {fd};
     if (make_index(fd, path, &m->index, error) != 0)
         return -1;
+    if (m->index->stripe_count > 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s is a store; without an engine only GGUF files can be computed",
+                         path);
     for (uint32_t i = 1; i < MODEL_PARTS_MAX; i++)
         fds[i] = -1;
     int status = open_parts(m->index, fds, error);
@@ -212,6 +216,8 @@ uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uin
 {
     struct kernel_matrix w[EXPERT__COUNT];
     uint64_t bytes = 0;
+    if (!model_layer_has_experts(m->index, layer))
+        return 0;
     native_matrices(m, layer, expert, w);
     for (int part = 0; part < EXPERT__COUNT; part++) {
         uint64_t row_bytes = w[part].row_bytes;

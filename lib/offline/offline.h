@@ -21,7 +21,7 @@ struct offline_model;
 typedef int offline_index_maker(int fd, const char *path, struct model_index **index,
                                 struct error *error);
 
-/* Maps a GGUF file and checks it. NULL with *error, which names the path. */
+/* Maps a GGUF file and checks it. NULL with *error, which names the path; a store is ERR_BAD_INPUT. */
 struct offline_model *offline_open(const char *path, offline_index_maker *make_index,
                                    struct error *error);
 void offline_close(struct offline_model *m);
@@ -48,7 +48,8 @@ void offline_matrices(struct offline_model *m, uint32_t layer, uint32_t expert,
 /* The tensor type of a precision that is not native. */
 enum tensor_type offline_type(enum precision precision, enum quant_method method);
 
-/* Bytes of an expert's three matrices at a precision, without quantising them. */
+/* Bytes of an expert's three matrices at a precision, without quantising them; 0 in a layer without
+ * experts. */
 uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
                               enum precision precision, enum quant_method method);
 

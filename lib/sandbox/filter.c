@@ -60,6 +60,18 @@ enum groups {
 #include "lib/sandbox/profiles.tbl.h"
 };
 
+/* Children inherit the filter of the supervisor: what it forbids would fail in them without an error.
+ * STAT includes FSTAT. */
+enum profile_calls {
+#define SANDBOX_PROFILE(id, name, groups, files, network) CALLS_OF_##id = (groups),
+#include "lib/sandbox/profiles.tbl.h"
+};
+#define SANDBOX_PROFILE(id, name, groups, files, network)                                          \
+    _Static_assert(SANDBOX_##id == SANDBOX_COMPUTE_GPU ||                                          \
+                       ((groups) & ~(CALLS_OF_SUPERVISOR | FSTAT)) == 0,                           \
+                   name " needs calls that the supervisor's filter forbids");
+#include "lib/sandbox/profiles.tbl.h"
+
 static const uint32_t profile_groups[] = {
 #define SANDBOX_PROFILE(id, name, groups, files, network) (groups),
 #include "lib/sandbox/profiles.tbl.h"

@@ -93,7 +93,7 @@ def ids_file(a, depth, repetition):
 def token_bytes(path):
     """Bytes of weights that a token of decode touches."""
     doc = m.run_json([m.program("run"), "-m", path, "--print-memory"])
-    return doc["dense_read_bytes"] + doc["layers"] * doc["experts_used"] * doc["expert_bytes"] / doc["expert_count"]
+    return doc["dense_read_bytes"] + doc["expert_layers"] * doc["experts_used"] * doc["expert_bytes"] / doc["expert_count"]
 
 
 def run_stream(a):

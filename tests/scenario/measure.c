@@ -495,8 +495,8 @@ static void doctor_model(void)
     json_decref(doc);
     json_decref(ledger);
     command_free(&memory_estimate);
-    /* Parameters reach the ledger: a longer context needs more. */
-    uint64_t min_budget = 0;
+    /* Parameters reach the ledger: a longer context needs more, also of keys and values. */
+    uint64_t min_budget = 0, kv = 0;
     for (unsigned i = 0; i < 2; i++) {
         command_free(&c);
         command_run(&c, NULL, END_MS,
@@ -506,7 +506,10 @@ static void doctor_model(void)
         doc = json_loads(c.out, 0, NULL);
         CHECK(lookup_u64(doc, "model.min_budget") > min_budget,
               "a longer context needs no more than %llu", (unsigned long long)min_budget);
+        CHECK(lookup_u64(doc, "model.kv_cache") > kv, "keys and values of %llu bytes",
+              (unsigned long long)kv);
         min_budget = lookup_u64(doc, "model.min_budget");
+        kv = lookup_u64(doc, "model.kv_cache");
         json_decref(doc);
     }
     command_free(&c);

@@ -82,6 +82,41 @@ static void every_tool(const char *type)
              "--offline", "--plan", plan, "--preset", presets[i]);
 }
 
+static void rejects(const char *const argv[])
+{
+    struct command c;
+    command_run(&c, NULL, END_MS, argv);
+    CHECK(c.status == 2 && strstr(c.err, "experts") && command_lines(c.err) == 1,
+          "%s: status %d: %.300s", argv[0], c.status, c.err);
+    command_free(&c);
+}
+
+#define REJECTS(...) rejects((const char *const[]){__VA_ARGS__, NULL})
+
+/* What is not there yet states that; the other tools know which experts exist. */
+static void layers_without_experts(void)
+{
+    paths();
+    TOOL("synth", "-q", "-o", model, "tiny", "arch=glm4moe", "layers=4", "dense_layers=2",
+         "dense_inner=512", "shared_count=1", "norm_top_k=1", "vocab=600", "--type", "Q8_0");
+    json_t *doc = tool((const char *const[]){"inspect", model, "--json", NULL});
+    CHECK(lookup_u64(doc, "expert_entries") == 2 * 16 && lookup_u64(doc, "expert_layers") == 2,
+          "%llu experts", (unsigned long long)lookup_u64(doc, "expert_entries"));
+    json_decref(doc);
+    doc = tool((const char *const[]){"run", "-m", model, "--print-memory", NULL});
+    CHECK(lookup_u64(doc, "expert_count") == 2 * 16 && lookup_u64(doc, "expert_layers") == 2,
+          "%llu experts", (unsigned long long)lookup_u64(doc, "expert_count"));
+    json_decref(doc);
+    static const char *const presets[] = {"default", "hobbit", "fate"};
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++)
+        TOOL("eval", "-m", model, "--text", text, "--ctx-size", "64", "--max-windows", "1",
+             "--offline", "--preset", presets[i]);
+    REJECTS("eval", "-m", model, "--text", text, "--ctx-size", "64", "--max-windows", "1",
+            "--read-bandwidth", "1GB/s");
+    REJECTS("profile", "-m", model, "--text", text, "-o", profile);
+    REJECTS("pack", "-m", model, "-o", store);
+}
+
 static void q4_k_m(void)
 {
     every_tool("Q4_K_M");
@@ -105,6 +140,6 @@ static void layers_that_differ(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(q4_k_m), ROW(nvfp4), ROW(ternary),
-                                             ROW(layers_that_differ)};
+                                             ROW(layers_that_differ), ROW(layers_without_experts)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

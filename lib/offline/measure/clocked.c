@@ -194,10 +194,11 @@ void clocked_config(const struct offline_model *m, const struct knobs *knobs,
                     struct sim_config *config)
 {
     deterministic_model(offline_index(m), knobs, plan, capacity, config);
+    uint32_t layer = model_expert_layer(offline_index(m), 0);
     /* Every precision can be made in memory. */
     config->precision_mask = (1u << PRECISION__COUNT) - 1;
     for (enum precision t = PRECISION_NATIVE; t < PRECISION__COUNT; t++)
-        config->precision_bytes[t] = offline_expert_bytes(m, 0, 0, t, method);
+        config->precision_bytes[t] = offline_expert_bytes(m, layer, 0, t, method);
 }
 
 double clocked_token_ns(const struct sim_config *c)

@@ -153,13 +153,14 @@ static void describe(const struct offline_model *m, enum quant_method method,
                      struct trace_header *h)
 {
     const struct model_hparams *hp = &offline_index(m)->hparams;
+    uint32_t layer = model_expert_layer(offline_index(m), 0);
     trace_header_init(h);
     h->layers = hp->layers;
     h->experts = hp->experts;
     h->top_k = hp->experts_used;
     h->precision_mask = (1u << PRECISION__COUNT) - 1;
     for (enum precision t = PRECISION_NATIVE; t < PRECISION__COUNT; t++)
-        h->precision_bytes[t] = offline_expert_bytes(m, 0, 0, t, method);
+        h->precision_bytes[t] = offline_expert_bytes(m, layer, 0, t, method);
 }
 
 static int route_text(struct offline_model *m, const struct offline_text *text, struct routing *r,

@@ -95,8 +95,9 @@ static int policy_of(const struct evaluating *w, struct precision_policy *policy
                      struct error *error)
 {
     uint64_t bytes[PRECISION__COUNT];
+    uint32_t layer = model_expert_layer(offline_index(w->model), 0);
     for (int p = 0; p < PRECISION__COUNT; p++)
-        bytes[p] = offline_expert_bytes(w->model, 0, 0, (enum precision)p, w->e->method);
+        bytes[p] = offline_expert_bytes(w->model, layer, 0, (enum precision)p, w->e->method);
     return knobs_precision_policy(&w->knobs, (1u << PRECISION__COUNT) - 1, bytes, policy, error);
 }
 
@@ -139,6 +140,12 @@ static int choose(struct evaluating *w, struct error *error)
     bool masked = w->knobs.routing == ROUTING_MASKED;
     if (!w->plan && (masked || knobs_need_plan(&w->knobs)))
         return error_set(error, ERR_BAD_INPUT, "preset %s requires --plan PLAN", params->preset);
+    uint32_t dense = offline_index(w->model)->hparams.dense_layers;
+    if (w->e->read_bandwidth > 0 && dense > 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "the first %u layers have no experts; --read-bandwidth of such a model is "
+                         "not supported yet",
+                         dense);
     w->capacity = (uint32_t)(params->resident_experts / 100 * (double)w->cells);
     w->serving.method = w->e->method;
     w->clocked = w->e->read_bandwidth > 0 && !masked;

@@ -17,6 +17,7 @@ struct summary {
     uint64_t kv_token_bytes;     /* F16 keys and values of one token */
     uint64_t arena_min_bytes;    /* dense tensors and the K largest experts */
     uint64_t parameters;
+    uint32_t expert_entries, expert_layers; /* those that exist */
 };
 
 static struct summary summary_of(const struct model_index *m)
@@ -29,6 +30,7 @@ static struct summary summary_of(const struct model_index *m)
         const struct model_entry *e = &entries[i];
         if (e->extents == 0) /* absent */
             continue;
+        f.expert_entries++;
         if (e->slot_bytes < f.expert_slot_min)
             f.expert_slot_min = e->slot_bytes;
         if (e->slot_bytes > f.expert_slot_max)
@@ -36,6 +38,8 @@ static struct summary summary_of(const struct model_index *m)
         if (e->payload_bytes > f.expert_payload_max)
             f.expert_payload_max = e->payload_bytes;
     }
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        f.expert_layers += model_layer_has_experts(m, layer);
     if (h->experts > 0)
         f.token_expert_bytes = m->expert_bytes / h->experts * h->experts_used;
     f.kv_token_bytes = model_kv_position_bytes(h, KV_TYPE_F16);
@@ -155,12 +159,15 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
             h->hidden, h->vocab, h->context);
     fprintf(out, "%-22s %u heads, %u of keys and values, head size %u\n", "attention", h->heads,
             h->kv_heads, h->head_size);
-    fprintf(out, "%-22s %u per layer, %u used per token, inner size %u\n", "experts", h->experts,
+    fprintf(out, "%-22s %u per layer, %u used per token, inner size %u", "experts", h->experts,
             h->experts_used, h->expert_inner);
+    if (f.expert_layers < h->layers)
+        fprintf(out, ", in %u layers", f.expert_layers);
+    fputc('\n', out);
     if (h->shared_inner > 0)
         fprintf(out, "%-22s one per layer, used by every token, inner size %u\n", "shared expert",
                 h->shared_inner);
-    fprintf(out, "%-22s %u dense, %u experts\n", "entries", m->dense_count, m->expert_entry_count);
+    fprintf(out, "%-22s %u dense, %u experts\n", "entries", m->dense_count, f.expert_entries);
     line_bytes(out, "dense", m->dense_bytes, "  always resident");
     line_bytes(out, "experts", m->expert_bytes,
                m->precision_count > 1 ? "  at their highest precision" : "");
@@ -286,7 +293,8 @@ int describe_json(FILE *out, const char *path, const struct model_index *m, bool
     json_object_set_new(object, "hparams", json_of_hparams(&m->hparams));
     put(object, "tensors", m->tensor_count);
     put(object, "dense_entries", m->dense_count);
-    put(object, "expert_entries", m->expert_entry_count);
+    put(object, "expert_entries", f.expert_entries);
+    put(object, "expert_layers", f.expert_layers);
     put(object, "dense_bytes", m->dense_bytes);
     put(object, "expert_bytes", m->expert_bytes);
     put(object, "expert_slot_bytes", m->expert_slot_bytes);

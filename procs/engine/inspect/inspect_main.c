@@ -62,9 +62,8 @@ static void usage(FILE *out)
     fprintf(out,
             "usage: sluice inspect MODEL [--json] [--tensors] [--raw]\n"
             "\n"
-            "Describes a model, a GGUF file (any part of a split one) or an expert store: "
-            "architecture, shapes, experts,\n"
-            "precisions and stripes, and minimum memory.\n"
+            "Describes a model, a GGUF file (any part of a split one) or an expert store:\n"
+            "architecture, shapes, experts, precisions and stripes, and minimum memory.\n"
             "\n"
             "  --json           as one JSON object\n"
             "  --tensors        list every tensor\n"

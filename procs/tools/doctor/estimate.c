@@ -60,7 +60,7 @@ static double loaded_share(double share)
 double estimate_token_bytes(const struct model_facts *m)
 {
     return (double)m->dense_read_bytes +
-           (double)(m->layers * m->experts_used) * (double)expert_mean(m);
+           (double)(m->expert_layers * m->experts_used) * (double)expert_mean(m);
 }
 
 static double together(double a, double b, double norm)
@@ -71,13 +71,13 @@ static double together(double a, double b, double norm)
 static void estimate_decode(const struct model_facts *m, const struct host_facts *a,
                             struct estimate *e)
 {
-    double accesses = (double)(m->layers * m->experts_used);
+    double accesses = (double)(m->expert_layers * m->experts_used);
     double rate = rate_at(a, estimate_depth(m, a, (double)m->experts_used * e->missing));
     e->compute_s = a->decode_s > 0 ? ENGINE * a->decode_s + (double)m->layers * LAYER_S : 0;
     if (e->missing > 0 && rate > 0) {
         double waiting = 1 - pow(1 - e->missing, (double)m->experts_used); /* of the layers */
         e->read_s = accesses * e->missing * (double)expert_mean(m) / rate;
-        e->wait_s = accesses * e->missing * LOAD_S + (double)m->layers * waiting * WAIT_S;
+        e->wait_s = accesses * e->missing * LOAD_S + (double)m->expert_layers * waiting * WAIT_S;
     }
     if (e->compute_s > 0 && (e->missing <= 0 || rate > 0))
         e->decode_tps = 1 / (together(e->compute_s, e->read_s, DECODE_NORM) + e->wait_s);
@@ -88,8 +88,8 @@ static void estimate_prefill(const struct model_facts *m, const struct host_fact
                              struct estimate *e)
 {
     double experts = (double)m->expert_count, tokens = (double)a->chunk_tokens;
-    if (m->layers > 0 && experts > 0) { /* those that at least one token chooses */
-        double unused = 1 - (double)(m->layers * m->experts_used) / experts;
+    if (m->expert_layers > 0 && experts > 0) { /* those that at least one token chooses */
+        double unused = 1 - (double)(m->expert_layers * m->experts_used) / experts;
         experts *= 1 - pow(unused > 0 ? unused : 0, tokens);
     }
     double loads = experts * loaded_share(e->share),

@@ -10,10 +10,11 @@
 #define ESTIMATE_DEPTHS 5 /* 1, 2, 4, 8, 16 reads in flight */
 
 struct model_facts {
-    uint64_t layers, experts_used, expert_count;
-    uint64_t dense_read_bytes; /* per token */
-    uint64_t expert_bytes;     /* all experts */
-    uint64_t min_budget;       /* budgets are those of the ledger */
+    uint64_t layers, experts_used;
+    uint64_t expert_layers, expert_count; /* layers that have experts, and experts of all of them */
+    uint64_t dense_read_bytes;            /* per token */
+    uint64_t expert_bytes;                /* all experts */
+    uint64_t min_budget;                  /* budgets are those of the ledger */
     uint64_t budget_25, budget_50, budget_75, budget_100;
 };
 

@@ -4,6 +4,7 @@
  * place. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -125,6 +126,7 @@ struct model_facts model_facts_of(const json_t *memory_estimate)
 {
     return (struct model_facts){
         .layers = lookup_u64(memory_estimate, "layers"),
+        .expert_layers = lookup_u64(memory_estimate, "expert_layers"),
         .experts_used = lookup_u64(memory_estimate, "experts_used"),
         .expert_count = lookup_u64(memory_estimate, "expert_count"),
         .dense_read_bytes = lookup_u64(memory_estimate, "dense_read_bytes"),
@@ -181,6 +183,16 @@ static void report_budgets(struct findings *f, const struct model_facts *m,
                      : share > 0 ? "recommended --budget: leaves 1/5 of the available memory free"
                                  : "recommended --budget: the minimum");
     finding_quiet(f, "model", "budget_share", json_real(share));
+}
+
+static void report_kv(struct findings *f, const json_t *memory_estimate)
+{
+    char size[16];
+    uint64_t bytes = lookup_u64(memory_estimate, "kv_bytes");
+    finding(f, "model", "kv_cache", json_integer((json_int_t)bytes), bytes_format(bytes, size),
+            "of each budget: keys and values of %" PRIu64 " tokens (--ctx-size), type %s "
+            "(--kv-type)",
+            lookup_u64(memory_estimate, "ctx_size"), lookup_text(memory_estimate, "kv_type"));
 }
 
 static void report_estimates(struct findings *f, const struct model_facts *m,
@@ -257,6 +269,7 @@ int model_examine(struct findings *f, const char *model, const struct params *pa
     a->vector_kernels = kernel_ops_select(NULL)->isa != ISA_GENERIC;
     finding(f, "model", "file", json_string(lookup_text(memory_estimate, "model")), NULL, "%s", "");
     report_budgets(f, &m, a);
+    report_kv(f, memory_estimate);
     report_speed(f, &m, a);
     report_estimates(f, &m, a);
     finding_quiet(f, "model", "memory_estimate", json_deep_copy(memory_estimate));

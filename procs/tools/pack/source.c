@@ -119,8 +119,8 @@ static int open_hf(struct source *s, const char *path, struct error *error)
     return hash_source(s, from.bytes, error);
 }
 
-/* The absolute path. A part of a split model keeps its name, which leads to the others: a link is
- * not followed. */
+/* The absolute path; of a split model its first part as it was given: the name leads to the other
+ * parts, so a link is not followed. */
 static bool resolve(const char *path, char real[PATH_MAX])
 {
     uint32_t number, count;

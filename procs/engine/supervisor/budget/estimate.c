@@ -64,7 +64,9 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "layers", json_integer(h->layers));
     json_object_set_new(o, "experts", json_integer(h->experts));
     json_object_set_new(o, "experts_used", json_integer(h->experts_used));
-    json_object_set_new(o, "expert_count", number((uint64_t)h->layers * h->experts));
+    uint32_t expert_layers = h->layers - h->dense_layers;
+    json_object_set_new(o, "expert_layers", number(expert_layers));
+    json_object_set_new(o, "expert_count", number((uint64_t)expert_layers * h->experts));
     json_object_set_new(o, "dense_bytes", number(s->model->dense_bytes));
     json_object_set_new(o, "dense_read_bytes", number(dense_read(s)));
     json_object_set_new(o, "hidden", json_integer(h->hidden));

@@ -12,6 +12,7 @@ static struct model_facts a_model(void)
 {
     return (struct model_facts){
         .layers = 16,
+        .expert_layers = 16,
         .experts_used = 8,
         .expert_count = 1024,
         .dense_read_bytes = 256 * MIB,
@@ -52,6 +53,21 @@ START_TEST(resident_is_compute_alone)
     ck_assert_double_eq_tol(e.decode_tps, 1 / e.compute_s, 1e-9);
     ck_assert(e.prefill_tps <= 200 && e.prefill_tps >= 165);
     ck_assert_double_eq_tol(estimate_token_bytes(&m), 768.0 * MIB, 1);
+}
+END_TEST
+
+/* Leading layers without experts read nothing and wait for nothing. */
+START_TEST(layers_without_experts)
+{
+    struct model_facts m = a_model(), more = m;
+    struct host_facts a = a_host();
+    more.layers += 8;
+    struct estimate e = estimate_make(&m, &a, 0.5), f = estimate_make(&more, &a, 0.5);
+    ck_assert_double_eq(f.read_s, e.read_s);
+    ck_assert_double_eq(f.wait_s, e.wait_s);
+    ck_assert_double_eq(f.prefill_tps, e.prefill_tps);
+    ck_assert_double_eq(estimate_token_bytes(&more), estimate_token_bytes(&m));
+    ck_assert(f.compute_s > e.compute_s);
 }
 END_TEST
 
@@ -206,6 +222,7 @@ int main(void)
     Suite *suite = suite_create("doctor");
     TCase *t = tcase_create("estimate");
     tcase_add_test(t, resident_is_compute_alone);
+    tcase_add_test(t, layers_without_experts);
     tcase_add_test(t, misses_as_measured);
     tcase_add_test(t, reading_bounds_the_estimate);
     tcase_add_test(t, small_experts_read_at_small_depth);
