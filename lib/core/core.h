@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model core: forward pass of a MoE model over rows: tokens, each of which names its sequence and
  * position. The tokens of a prompt's chunk are rows, and so is the token of a decode step.
- * Architectures differ only in model_hparams and in the dense tensors that a model
- * has. No processes, shared memory or messages: weights come through struct weights_source, the KV
- * cache through pointers.
+ * Architectures differ only in model_hparams and in the dense tensors that a model has. No processes,
+ * shared memory or messages: weights come through struct weights_source, the KV cache through
+ * pointers.
  *
  * Row invariance (docs/architecture.md): threads divide outputs or rows, never a reduction, so the
  * bits of a row depend neither on the chunk size nor on other rows.

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gate input, router, and the prediction of the next layer during prefill. */
 #include "lib/core/internal.h"
-#include "lib/model/limits.h"
 #include "lib/policy/access/precision.h"
 
 #include <math.h>

@@ -27,25 +27,6 @@ void kernel_rope_pairs(float *x, uint32_t n, const float *cos_sin)
     }
 }
 
-static float key_of(float x)
-{
-    return x != x ? -INFINITY : x;
-}
-
-void kernel_top_k(const float *x, uint32_t n, uint32_t k, uint32_t *index)
-{
-    uint32_t have = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        float key = key_of(x[i]);
-        if (have == k && (k == 0 || !(key > key_of(x[index[k - 1]]))))
-            continue;
-        uint32_t at = have < k ? have++ : k - 1;
-        for (; at > 0 && key > key_of(x[index[at - 1]]); at--)
-            index[at] = index[at - 1];
-        index[at] = i;
-    }
-}
-
 void group_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y)
 {
     struct group_type t = group_type_of(w->type);

@@ -21,8 +21,6 @@
 #endif
 
 #define QK         32 /* elements per quantised block */
-#define Q8_BYTES   34
-#define Q4_BYTES   18
 #define ACT_GROUP  4  /* blocks interleaved in a prepared activation row */
 #define ACT_PAD    16 /* blocks a prepared row is padded to, with zeros */
 #define GROUP_SIZE (ACT_GROUP * QK)
@@ -77,11 +75,6 @@ static inline void act_put_corr(enum tensor_type type, uint32_t k, uint32_t b, i
     c[b] = act_corr_factor(type) * (halves ? first : first + last);
     if (halves)
         c[act_blocks(k) + b] = act_corr_factor(type) * last;
-}
-
-static inline uint32_t quant_block_bytes(enum tensor_type type)
-{
-    return type == TENSOR_Q8_0 ? Q8_BYTES : Q4_BYTES;
 }
 
 /* ---- super-blocks ---- */
@@ -176,30 +169,6 @@ static inline void group_codes(uint32_t bits, const uint8_t *p, uint8_t code[GRO
 
 /* A block with a smaller maximum becomes all zeros: its inverse scale could overflow. */
 #define ACT_MIN 1e-35f
-
-/* ---- order of the blocks of a row, one partial sum after the other ---- */
-
-/* Kernels of many rows compute all blocks of partial sum 0, then those of sum 1 ..., so that one
- * sum at a time is in registers; sums are added as soon as the tree permits. */
-struct block_run {
-    uint32_t next, left; /* the first block of the next run; blocks not in a run yet */
-    uint32_t count;      /* of this run */
-    uint32_t block[32];
-};
-
-/* The next `limit` blocks of `blocks`; false after the last. Start: {.left = blocks}. */
-static inline bool block_run_next(struct block_run *run, uint32_t blocks, uint32_t limit)
-{
-    for (run->count = 0; run->count < limit && run->left > 0; run->left--) {
-        uint32_t b = run->next;
-        run->block[run->count++] = b;
-        run->next = b + PARTS < blocks ? b + PARTS : b % PARTS + 1;
-    }
-    return run->count > 0;
-}
-
-/* Sums of one row of activations while its run changes. */
-#define OPEN 3 /* index of the sum of the blocks so far; 0 to 2: sums of 1, 2, 4 parts */
 
 /* Prefetches the cache line `ahead` bytes after p. It may be beyond the end of the object, where no
  * pointer may point: hence integer arithmetic. */

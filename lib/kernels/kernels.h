@@ -116,14 +116,6 @@ static inline size_t kernel_kv_tile(enum kv_type type, uint32_t kv_heads, uint32
     return tile * kv_tile_bytes(type, head_size);
 }
 
-/* F16 and F32: index of the first element of a key or value. */
-static inline size_t kernel_kv_at(uint32_t kv_heads, uint32_t head_size, uint32_t position,
-                                  uint32_t kv_head)
-{
-    size_t tile = (size_t)(position / KERNEL_KEY_TILE) * kv_heads + kv_head;
-    return (tile * KERNEL_KEY_TILE + position % KERNEL_KEY_TILE) * head_size;
-}
-
 enum kv_part { KV_KEYS, KV_VALUES };
 
 struct kernel_ops {
@@ -158,7 +150,7 @@ struct kernel_ops {
     /* y += a * x */
     void (*axpy)(float a, const float *x, uint32_t n, float *y);
 
-    /* F32 <-> F16 of rows (round to nearest even). */
+    /* A row as F16 (round to nearest even). */
     void (*to_f16)(const float *x, uint32_t n, uint16_t *y);
 
     /* One row of a matrix as F32 (token embedding). */
@@ -189,9 +181,5 @@ void kernel_rope_table(uint32_t position, uint32_t n, double theta, const float 
 /* Rotary embedding of one head row in place, adjacent elements: pairs (2i, 2i + 1). Memory-bound
  * and short, so there is one implementation for all instruction sets. */
 void kernel_rope_pairs(float *x, uint32_t n, const float *cos_sin);
-
-/* Indices of the k largest of x[0..n-1], best first, ties to the lower index. NaN counts as -inf.
- */
-void kernel_top_k(const float *x, uint32_t n, uint32_t k, uint32_t *index);
 
 #endif

@@ -18,8 +18,6 @@ static void avx2_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_
     kernel_matmul_fn *product = by_form[kernel_form_of(w->type)];
     if (product == NULL)
         product = avx2_block_product(w->type);
-    if (product == NULL) /* no unpack step yet */
-        product = generic_fused_ops.matmul;
     sl_assert(product);
     product(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }

@@ -4,8 +4,6 @@
 #include "lib/kernels/internal.h"
 #include "lib/kernels/kv_layout.h"
 
-#include "lib/tensor/tensor_type.h"
-
 #include "lib/kernels/generic/scalar.h"
 
 #include "lib/kernels/generic/matmul.h"

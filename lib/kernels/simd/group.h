@@ -11,6 +11,30 @@
 #define PANEL       (SIDES * VL) /* outputs of a panel */
 #define FEW_ROWS    3            /* up to here, transposing the weights does not pay */
 
+/* ---- order of the blocks of a row, one partial sum after the other ---- */
+
+/* Kernels of many rows compute all blocks of partial sum 0, then those of sum 1 ..., so that one
+ * sum at a time is in registers; sums are added as soon as the tree permits. */
+struct block_run {
+    uint32_t next, left; /* the first block of the next run; blocks not in a run yet */
+    uint32_t count;      /* of this run */
+    uint32_t block[32];
+};
+
+/* The next `limit` blocks of `blocks`; false after the last. Start: {.left = blocks}. */
+static inline bool block_run_next(struct block_run *run, uint32_t blocks, uint32_t limit)
+{
+    for (run->count = 0; run->count < limit && run->left > 0; run->left--) {
+        uint32_t b = run->next;
+        run->block[run->count++] = b;
+        run->next = b + PARTS < blocks ? b + PARTS : b % PARTS + 1;
+    }
+    return run->count > 0;
+}
+
+/* Sums of one row of activations while its run changes. */
+#define OPEN 3 /* index of the sum of the blocks so far; 0 to 2: sums of 1, 2, 4 parts */
+
 /* Properties of the weight type, constant in every inlined copy. */
 struct kind {
     uint32_t bits;

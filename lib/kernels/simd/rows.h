@@ -148,21 +148,16 @@ static void simd_to_f16(const float *x, uint32_t n, uint16_t *y)
 
 static void simd_quant_row(enum tensor_type type, const uint8_t *row, uint32_t k, float *y)
 {
-    for (uint32_t b = 0; b < k / QK; b++, y += QK) {
-        const uint8_t *block = row + (size_t)b * quant_block_bytes(type);
-        vf d = vf_set1(_cvtsh_ss(load_u16(block)));
-        int8_t q[QK];
-        if (type == TENSOR_Q8_0) {
-            memcpy(q, block + 2, QK);
-        } else {
-            __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(block + 2));
-            __m128i low = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
-            __m128i a = _mm_sub_epi8(_mm_and_si128(v, low), eight);
-            __m128i c = _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(v, 4), low), eight);
-            _mm_storeu_si128((__m128i *)(void *)q, a);
-            _mm_storeu_si128((__m128i *)(void *)(q + 16), c);
+    uint32_t bytes = tensor_type_info((uint32_t)type)->block_bytes;
+    for (uint32_t b = 0; b < k / QK; b++, row += bytes, y += QK) {
+        const uint8_t *codes = row + 2;
+        vf d = vf_set1(f16_to_f32(load_u16(row)));
+        UNROLL for (int i = 0; i < QK; i += VL)
+        {
+            vf code = type == TENSOR_Q8_0 ? vf_from_i8(codes + i)
+                                          : vf_from_nibbles(codes + i % 16, i >= 16);
+            vf_store(y + i, vf_mul(code, d));
         }
-        UNROLL for (int i = 0; i < QK; i += VL) vf_store(y + i, vf_mul(vf_from_i8(q + i), d));
     }
 }
 

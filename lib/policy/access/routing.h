@@ -41,8 +41,9 @@ void routing_exact(const struct model_router *router, const float *logits, float
                    struct route *out);
 
 /* allowed[e]: e is in the set. Returns the number of routes written: top_k, or the size of the
- * set when that is smaller; the softmax is over the set. With every expert allowed, or NULL, the
- * result is bit-identical to routing_exact. */
+ * set when that is smaller; the softmax is over the set. If the best groups have fewer experts of the
+ * set than that, all groups count. With every expert allowed, or NULL, the result is bit-identical
+ * to routing_exact. */
 uint32_t routing_masked(const struct model_router *router, const float *logits, const bool *allowed,
                         float *scratch, struct route *out);
 

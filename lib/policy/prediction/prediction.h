@@ -7,6 +7,8 @@
  *              that all experts have together; prediction_access_probability converts it to an
  *              access probability. For p layers ahead the caller calls once per layer, nearest
  *              first, and continues only while all experts predicted for the last one are resident.
+ *              A router's bias and groups (lib/model/router.h) do not enter the order, although they
+ *              decide the choice; the share is a softmax for every gating.
  *  fate        from the same logits: every expert whose softmax weight is above the 75th percentile
  *              of the layer's weights (linear interpolation between ranks), at least top_k of them
  *              (Fate §4.2). `want` is an upper bound only.

@@ -151,7 +151,7 @@ static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32
                                  .scale = 0.3f};
     for (uint32_t r = 0; r < rows; r++) { /* like decode: later keys do not exist yet */
         for (uint32_t i = 0; i < kv_heads * head_size; i++) {
-            size_t at = kernel_kv_at(kv_heads, head_size, r, i / head_size) + i % head_size;
+            size_t at = test_kv_at(kv_heads, head_size, r, i / head_size) + i % head_size;
             k[at] = test_f16_round((double)test_uniform());
             v[at] = test_f16_round((double)test_uniform());
         }

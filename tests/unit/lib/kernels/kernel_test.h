@@ -53,6 +53,14 @@ static inline size_t test_kv_elements(uint32_t positions, uint32_t kv_heads, uin
     return tiles * KERNEL_KEY_TILE * kv_heads * size;
 }
 
+/* The first element of a key or value of F16. */
+static inline size_t test_kv_at(uint32_t kv_heads, uint32_t size, uint32_t position,
+                                uint32_t kv_head)
+{
+    return kernel_kv_tile(KV_TYPE_F16, kv_heads, size, position, kv_head) / sizeof(uint16_t) +
+           position % KERNEL_KEY_TILE * size;
+}
+
 void *test_alloc(size_t bytes); /* 64-byte aligned */
 /* Memory followed by an inaccessible page. */
 uint8_t *test_guarded(size_t bytes);

@@ -117,6 +117,30 @@ START_TEST(routing_of_odd_rows)
 }
 END_TEST
 
+/* A set, or numbers that do not compare, may leave fewer than K experts in the best groups: then all
+ * groups count. */
+START_TEST(groups_with_too_few_experts)
+{
+    static const bool allowed[8] = {true, false, true, false, true, false, true, false};
+    float logits[8] = {8, 7, 6, 5, 4, 3, 2, 1}, scratch[ROUTING_SCRATCH(8)];
+    struct model_router router = {
+        .experts = 8, .top_k = 4, .gating = ROUTER_SIGMOID, .groups = 4, .groups_used = 2};
+    struct route routes[4];
+    ck_assert_uint_eq(routing_masked(&router, logits, allowed, scratch, routes), 4);
+    for (uint32_t r = 0; r < 4; r++)
+        ck_assert_uint_eq(routes[r].expert, 2 * r);
+    logits[2] = NAN;
+    for (uint32_t used = 2; used <= 4; used++) {
+        unsigned seen = 0;
+        router.groups_used = used;
+        routing_exact(&router, logits, scratch, routes);
+        for (uint32_t r = 0; r < 4; r++)
+            seen |= 1u << routes[r].expert;
+        ck_assert_int_eq(__builtin_popcount(seen & 255), 4);
+    }
+}
+END_TEST
+
 /* Every rule of lib/model/router.h by its definition, in double. */
 static void oracle_rule(const struct model_router *r, const float *logits, uint32_t *expert,
                         double *weight)
@@ -356,6 +380,7 @@ int main(void)
     tcase_add_test(c, routing_agrees_with_double);
     tcase_add_test(c, every_router_rule_agrees_with_its_definition);
     tcase_add_test(c, routing_ties_go_to_the_lower_index);
+    tcase_add_test(c, groups_with_too_few_experts);
     tcase_add_test(c, routing_of_odd_rows);
     tcase_add_test(c, prediction_names_the_largest);
     tcase_add_test(c, prefill_orders_agree_with_qsort);
