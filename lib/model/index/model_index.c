@@ -336,7 +336,7 @@ int model_open(const char *path, int flags, struct error *error)
     return fd;
 }
 
-/* Before anything is read. What is wrong with a file that is needed, gguf_open_parts tells. */
+/* Before anything is read. gguf_open_parts reports what is wrong with a file that is needed. */
 static int identify_parts(struct model_stripe *files, const struct gguf_parts *p, uint32_t count,
                           struct error *error)
 {
