@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generates the committed seeds of the gguf and tok targets: gguf_seeds CORPUS_DIR. Each published
+/* Generates the committed seeds of the gguf, parts and tok targets: gguf_seeds CORPUS_DIR. Each published
  * vulnerability of other GGUF readers has a seed. */
 #include <math.h>
 #include <stdio.h>
@@ -251,6 +251,48 @@ static void llama(struct make *m)
 {
     again_as(m, "llama");
 }
+static void glm4moe(struct make *m) /* groups, a block for drafting */
+{
+    make_free(m);
+    make_arch(m, "glm4moe", 3, false);
+    make_u32(m, "glm4moe.nextn_predict_layers", 1);
+    make_u32(m, "glm4moe.expert_group_count", 3);
+    make_u32(m, "glm4moe.expert_group_used_count", 2);
+    make_f32(m, "glm4moe.expert_weights_scale", 2.5f);
+}
+static void glm4moe_groups(struct make *m)
+{
+    again_as(m, "glm4moe");
+    make_u32(m, "glm4moe.expert_group_count", 2);
+}
+static void glm4moe_skipped(struct make *m)
+{
+    again_as(m, "glm4moe");
+    make_u32(m, "glm4moe.nextn_predict_layers", 1);
+}
+static void dots1(struct make *m)
+{
+    make_free(m);
+    make_arch(m, "dots1", 2, false);
+}
+static void dots1_dense(struct make *m)
+{
+    again_as(m, "dots1");
+    make_u32(m, "dots1.leading_dense_block_count", 1);
+}
+static void dots1_other_part(struct make *m)
+{
+    dots1(m);
+    make_add_tensor(m, "blk.1.ffn_up.weight", TENSOR_F32, 4, 8, 1);
+}
+static void ernie(struct make *m)
+{
+    again_as(m, "ernie4_5-moe");
+}
+static void minimax(struct make *m)
+{
+    again_as(m, "minimax-m2");
+}
 static void shared_missing(struct make *m)
 {
     again_as(m, "qwen2moe");
@@ -315,7 +357,8 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(dims) X(rows) X(negative) X(float_type) X(eps_nan) X(vocab) X(rope_dims) X(no_tokens) \
     X(byte_missing) X(pre) X(beyond_layers) X(olmoe) X(qwen2moe) X(llama) X(shared_missing) \
     X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined) \
-    X(scales) X(scales_shape)
+    X(scales) X(scales_shape) X(glm4moe) X(glm4moe_groups) X(glm4moe_skipped) X(dots1) \
+    X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax)
 /* clang-format on */
 
 static const struct {
@@ -388,17 +431,80 @@ static void save_types(const char *dir)
     }
 }
 
+struct split_keys {
+    unsigned number, count, tensors; /* 0 tensors: no key */
+};
+
+/* The first or second half of the tensors, and of the keys all or only those of a split. */
+static struct bytes part(bool first, const struct split_keys *keys)
+{
+    struct make m;
+    make_tiny(&m, 1, false);
+    size_t all = m.tensor_count, half = all / 2;
+    m.tensor_count = first ? half : all - half;
+    if (!first) {
+        memmove(m.tensors, m.tensors + half, m.tensor_count * sizeof *m.tensors);
+        while (m.key_count > 0)
+            make_drop_key(&m, m.keys[0].name);
+    }
+    make_u32(&m, "split.no", keys->number);
+    make_u32(&m, "split.count", keys->count);
+    if (keys->tensors > 0)
+        make_u32(&m, "split.tensors.count", keys->tensors);
+    struct bytes file = make_write(&m);
+    make_free(&m);
+    return file;
+}
+
+/* Two files, behind the size of the first (parts_fuzz.c). */
+static void save_parts(const char *dir)
+{
+    struct make m;
+    make_tiny(&m, 1, false);
+    unsigned all = (unsigned)m.tensor_count;
+    make_free(&m);
+    const struct {
+        const char *name;
+        struct split_keys first, second;
+    } pairs[] = {
+        {"valid", {0, 2, all}, {1, 2, all}},
+        {"not_first", {1, 2, all}, {1, 2, all}},
+        {"not_second", {0, 2, all}, {0, 2, all}},
+        {"of_three", {0, 2, all}, {1, 3, all}},
+        {"other_model", {0, 2, all}, {1, 2, all + 1}},
+        {"no_key", {0, 2, all}, {1, 2, 0}},
+        {"lacks_tensor", {0, 2, all + 1}, {1, 2, all + 1}},
+        {"many", {0, 17, all}, {1, 17, all}},
+        {"not_split", {0, 1, all}, {1, 2, all}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        struct bytes first = part(true, &pairs[i].first), second = part(false, &pairs[i].second);
+        struct bytes both = {0};
+        bytes_u32(&both, (uint32_t)first.size);
+        bytes_add(&both, first.data, first.size);
+        bytes_add(&both, second.data, second.size);
+        save(dir, pairs[i].name, both.data, both.size);
+        if (i == 0)
+            save(dir, "cut", both.data, both.size - 100);
+        bytes_free(&first);
+        bytes_free(&second);
+        bytes_free(&both);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
         fprintf(stderr, "usage: gguf_seeds CORPUS_DIR\n");
         return 2;
     }
-    char gguf[4000], tok[4000];
+    char gguf[4000], tok[4000], parts[4000];
     snprintf(gguf, sizeof gguf, "%s/gguf", argv[1]);
     snprintf(tok, sizeof tok, "%s/tok", argv[1]);
+    snprintf(parts, sizeof parts, "%s/parts", argv[1]);
     mkdir(gguf, 0777);
     mkdir(tok, 0777);
+    mkdir(parts, 0777);
     for (size_t i = 0; i < ARRAY_LEN(seeds); i++) {
         struct make m;
         make_tiny(&m, 1, false);
@@ -416,5 +522,6 @@ int main(int argc, char **argv)
     save(gguf, "empty", "", 0);
     save(gguf, "magic", "GGUF", 4);
     save_texts(tok);
+    save_parts(parts);
     return EXIT_SUCCESS;
 }

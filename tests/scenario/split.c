@@ -154,6 +154,12 @@ static void foreign_part(void)
     char path[PATH_MAX], synth[PATH_MAX], from[PATH_MAX + 32], to[PATH_MAX];
     struct command c;
     split_demo(path, 1);
+    path_in_dir(synth, "tiny.bin"); /* rejected before anything is written */
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"synth", "-q", "-o", synth, "--split", "3", "--dry-run",
+                                      "tiny", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "must end with .gguf"), "%d %.300s", c.status, c.err);
+    command_free(&c);
     path_in_dir(synth, "tiny.gguf");
     command_run(&c, NULL, FINISH_MS,
                 (const char *const[]){"synth", "-q", "-o", synth, "--split", "3", "tiny", NULL});

@@ -155,7 +155,8 @@
 #define ARCH_SOFTMAX(id)                                                                           \
     ARCH_CONST(id, gating, ROUTER_SOFTMAX)                                                         \
     ARCH_ONLY(id, "expert_group_count", 0)                                                         \
-    ARCH_ONLY(id, "expert_gating_func", 1)
+    ARCH_ONLY(id, "expert_gating_func", 1)                                                         \
+    ARCH_ONLY_FLOAT(id, "expert_weights_scale", 1)
 
 /* The first layers have a dense feed-forward part. */
 #define ARCH_LEADING_DENSE(id)                                                                     \
@@ -314,6 +315,7 @@ ARCH_CONST(MINIMAX_M2, norm_top_k, 1)
 ARCH_CONST(MINIMAX_M2, qk_norm, QK_NORM_ROW)
 ARCH_ONLY(MINIMAX_M2, "expert_group_count", 0)
 ARCH_ONLY(MINIMAX_M2, "expert_weights_norm", 1)
+ARCH_ONLY_FLOAT(MINIMAX_M2, "expert_weights_scale", 1)
 ARCH_ONLY(MINIMAX_M2, "expert_shared_count", 0)
 ARCH_DENSE(MINIMAX_M2, ROUTER_BIAS, F32, REQUIRED, EXPERTS, ONE)
 ARCH_DENSE(MINIMAX_M2, ATTN_Q_NORM, F32, REQUIRED, Q, ONE)

@@ -83,14 +83,9 @@ void gguf_parts_close(struct gguf_parts *p)
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
-struct reader {
-    int fd;
-    uint64_t end;
-};
-
-static ssize_t read_part(void *arg, void *buf, size_t n, uint64_t offset)
+ssize_t gguf_read(void *reader, void *buf, size_t n, uint64_t offset)
 {
-    struct reader *r = arg;
+    struct gguf_reader *r = reader;
     ssize_t got = pread(r->fd, buf, n, (off_t)offset);
     if (got > 0 && offset + (uint64_t)got > r->end)
         r->end = offset + (uint64_t)got;
@@ -105,9 +100,9 @@ static int open_one(struct gguf *g, struct gguf_parts *p, uint32_t i, bool own_t
         return error_set_errno(error, ERR_IO, errno, "cannot stat the file");
     if (!S_ISREG(st.st_mode))
         return error_set(error, ERR_BAD_INPUT, "not a regular file");
-    struct reader r = {.fd = p->fd[i]};
+    struct gguf_reader r = {.fd = p->fd[i]};
     struct gguf_source source = {
-        .read = read_part, .arg = &r, .bytes = (uint64_t)st.st_size, .own_types = own_types};
+        .read = gguf_read, .arg = &r, .bytes = (uint64_t)st.st_size, .own_types = own_types};
     int status = gguf_open(g, &source, error);
     p->read_to[i] = r.end;
     if (status == 0)
@@ -183,20 +178,27 @@ static int add_part(struct gguf *g, struct gguf_parts *p, uint32_t i, uint64_t t
     return status;
 }
 
+int gguf_check_whole(const struct gguf *g, struct error *error)
+{
+    uint64_t count = 1;
+    if (gguf_get_uint(g, "split.count", &count, error) < 0)
+        return -1;
+    return count <= 1 ? 0
+                      : error_set(error, ERR_BAD_INPUT,
+                                  "one part of a model split into %" PRIu64
+                                  " files: its name must end with -00001-of-%05" PRIu64 ".gguf",
+                                  count, count);
+}
+
 static int add_parts(struct gguf *g, struct gguf_parts *p, struct error *error)
 {
     uint64_t count = 1, tensors = 0;
     if (gguf_get_uint(g, "split.count", &count, error) < 0)
         return -1;
-    if (count <= 1) {
+    if (count <= 1 || p->count == 1) {
         g->part_count = 1;
-        return 0;
+        return gguf_check_whole(g, error);
     }
-    if (p->count == 1)
-        return error_set(error, ERR_BAD_INPUT,
-                         "one part of a model split into %" PRIu64
-                         " files, but not with a name that ends with -00001-of-%05" PRIu64 ".gguf",
-                         count, count);
     if (count > MODEL_PARTS_MAX)
         return error_set(error, ERR_BAD_INPUT,
                          "split into %" PRIu64 " files; at most %d are supported: merge them",

@@ -12,12 +12,19 @@
 #include "lib/model/gguf/gguf.h"
 #include "lib/model/limits.h"
 
+/* A file as a gguf_source: gguf_read is its read, the struct its arg. Reads with pread. */
+struct gguf_reader {
+    int fd;
+    uint64_t end; /* of what was read */
+};
+ssize_t gguf_read(void *reader, void *buf, size_t n, uint64_t offset);
+
 /* The files of one model. */
 struct gguf_parts {
     uint32_t count;                    /* by the name; 1: its name is not that of a part */
     int fd[MODEL_PARTS_MAX];           /* [0] is borrowed; -1: not open, see why */
     int why[MODEL_PARTS_MAX];          /* errno of open */
-    uint64_t read_to[MODEL_PARTS_MAX]; /* end of what gguf_open_parts has read */
+    uint64_t read_to[MODEL_PARTS_MAX]; /* end of what gguf_open_parts has read; 0: nothing */
     char path[MODEL_PARTS_MAX][MODEL_PATH_BYTES];
 };
 
@@ -31,6 +38,9 @@ void gguf_first_part(char *path);
  * the header shows gguf_open_parts whether they are needed. `p` is large: not for small stacks. */
 void gguf_parts_open(struct gguf_parts *p, int fd, const char *path);
 void gguf_parts_close(struct gguf_parts *p);
+
+/* -1 with ERR_BAD_INPUT if the file is one part of several. */
+int gguf_check_whole(const struct gguf *g, struct error *error);
 
 /* gguf_open for all parts: keys of the first, tensors of all, in order. A part that is missing, or
  * that belongs to another model, is an error. Reads with pread. own_types: as in gguf_source. */

@@ -60,7 +60,7 @@ int index_build_store(const struct gguf_source *source, const struct model_file_
                       const struct index_experts *experts, struct model_index **index,
                       struct error *error);
 
-/* The same from an open file; drops the page cache of what it read. */
+/* The same from the open file of a store; drops the page cache of what it read. */
 int index_build_fd(int fd, const struct index_experts *experts, struct model_index **index,
                    struct error *error);
 

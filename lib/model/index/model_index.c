@@ -43,21 +43,6 @@ static void copy_name(char *to, size_t cap, const char *text, size_t bytes)
         to[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
 }
 
-/* A source of bytes is one file. */
-static int reject_split(const struct gguf *g, struct error *error)
-{
-    uint64_t count = 1;
-    if (g->part_count > 0) /* gguf_open_parts has read them */
-        return 0;
-    if (gguf_get_uint(g, "split.count", &count, error) < 0)
-        return -1;
-    return count <= 1 ? 0
-                      : error_set(error, ERR_BAD_INPUT,
-                                  "one part of a model split into %" PRIu64
-                                  " files: its name must end with -00001-of-%05" PRIu64 ".gguf",
-                                  count, count);
-}
-
 static int read_arch(const struct gguf *g, enum arch_id *arch, struct error *error)
 {
     const char *name;
@@ -209,7 +194,7 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
     const struct gguf *g = &b->gguf;
     enum arch_id arch;
     struct model_hparams hparams;
-    if (reject_split(g, error) || read_arch(g, &arch, error))
+    if ((g->part_count == 0 && gguf_check_whole(g, error)) || read_arch(g, &arch, error))
         return -1;
     uint32_t tokens;
     if (tokenizer_blob_build(g, &b->tokenizer, &b->tokenizer_bytes, &tokens, error))
@@ -301,19 +286,18 @@ int model_file_unchanged(int fd, const struct model_file_id *id, struct error *e
     return what ? error_set(error, ERR_GONE, "the model file %s since it was inspected", what) : 0;
 }
 
-/* Reads a file and records the end of the range, to drop its page cache afterwards. */
-struct file_reader {
-    int fd;
-    uint64_t end;
-};
-
-static ssize_t read_file(void *arg, void *buf, size_t n, uint64_t offset)
+/* Without read-ahead, only the header's pages enter the page cache, which is charged to the budget;
+ * they are dropped afterwards, others are not. Both are only advice: errors are ignored. */
+static void start_reading(int fd)
 {
-    struct file_reader *r = arg;
-    ssize_t got = pread(r->fd, buf, n, (off_t)offset);
-    if (got > 0 && offset + (uint64_t)got > r->end)
-        r->end = offset + (uint64_t)got;
-    return got;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+}
+
+static void end_reading(int fd, uint64_t end)
+{
+    if (end > 0) /* a length of 0 is the whole file */
+        (void)posix_fadvise(fd, 0, (off_t)align_up(end, PAGE_BYTES), POSIX_FADV_DONTNEED);
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_NORMAL);
 }
 
 int index_build_fd(int fd, const struct index_experts *experts, struct model_index **index,
@@ -322,15 +306,12 @@ int index_build_fd(int fd, const struct index_experts *experts, struct model_ind
     struct model_file_id id;
     if (index_file_id(fd, &id, error))
         return -1;
-    /* Without read-ahead, only the header's pages enter the page cache, which is charged to the
-     * budget; they are dropped below. Both are only advice: errors are ignored. */
-    struct file_reader reader = {.fd = fd};
+    struct gguf_reader reader = {.fd = fd};
     struct gguf_source source = {
-        .read = read_file, .arg = &reader, .bytes = id.bytes, .own_types = experts != NULL};
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+        .read = gguf_read, .arg = &reader, .bytes = id.bytes, .own_types = true};
+    start_reading(fd);
     int status = index_build_store(&source, &id, experts, index, error);
-    (void)posix_fadvise(fd, 0, (off_t)align_up(reader.end, PAGE_BYTES), POSIX_FADV_DONTNEED);
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_NORMAL);
+    end_reading(fd, reader.end);
     if (status == 0 && model_file_unchanged(fd, &id, error)) {
         free(*index);
         *index = NULL;
@@ -355,27 +336,31 @@ int model_open(const char *path, int flags, struct error *error)
     return fd;
 }
 
-static int identify_parts(struct build *b, const struct gguf_parts *p, struct error *error)
+/* Before anything is read. gguf_open_parts reports what is wrong with a file that is needed. */
+static int identify_parts(struct model_stripe *files, const struct gguf_parts *p, uint32_t count,
+                          struct error *error)
 {
-    b->parts = calloc(p->count, sizeof *b->parts);
-    if (!b->parts)
-        return error_set(error, ERR_NO_MEMORY, "out of memory (parts)");
-    for (uint32_t i = 0; i < p->count; i++) {
-        if (index_file_id(p->fd[i], &b->parts[i].file, error))
-            return -1;
-        memcpy(b->parts[i].path, p->path[i], sizeof b->parts[i].path);
+    if (index_file_id(p->fd[0], &files[0].file, error))
+        return -1;
+    for (uint32_t i = 0; i < count; i++) {
+        (void)index_file_id(p->fd[i], &files[i].file, NULL);
+        memcpy(files[i].path, p->path[i], sizeof files[i].path);
     }
     return 0;
 }
 
-static int build_split(struct build *b, struct gguf_parts *p, struct model_index **index,
-                       struct error *error)
+static int build_parts(struct build *b, struct gguf_parts *p, struct model_stripe *files,
+                       struct model_index **index, struct error *error)
 {
-    if (identify_parts(b, p, error) || build_from_header(b, &b->parts[0].file, index, error))
+    if (gguf_open_parts(&b->gguf, p, false, error))
         return -1;
-    int status = 0;
-    for (uint32_t i = 0; i < p->count && status == 0; i++)
-        status = model_file_unchanged(p->fd[i], &b->parts[i].file, error);
+    b->parts = b->gguf.part_count > 1 ? files : NULL;
+    int status = build_from_header(b, &files[0].file, index, error);
+    for (uint32_t i = 0; i < b->gguf.part_count && status == 0; i++)
+        status = model_file_unchanged(p->fd[i], &files[i].file, error);
+    gguf_close(&b->gguf);
+    free(b->derived);
+    free(b->tokenizer);
     if (status == 0)
         return 0;
     free(*index);
@@ -387,27 +372,20 @@ int model_index_build_parts(struct gguf_parts *p, struct model_index **index, st
 {
     struct error inner = {0};
     struct build b = {0};
+    uint32_t count = p->count < MODEL_PARTS_MAX ? p->count : MODEL_PARTS_MAX;
     *index = NULL;
-    for (uint32_t i = 0; i < p->count && i < MODEL_PARTS_MAX; i++)
-        if (p->fd[i] >= 0)
-            (void)posix_fadvise(p->fd[i], 0, 0, POSIX_FADV_RANDOM);
-    int status = p->count == 1 ? -1 : gguf_open_parts(&b.gguf, p, false, &inner);
-    bool split = status == 0 && b.gguf.part_count > 1;
-    if (split)
-        status = build_split(&b, p, index, &inner);
-    if (p->count > 1 && b.gguf.header)
-        gguf_close(&b.gguf);
-    free(b.derived);
-    free(b.tokenizer);
-    free(b.parts);
-    for (uint32_t i = 0; i < p->count && i < MODEL_PARTS_MAX; i++)
-        if (p->fd[i] >= 0) {
-            uint64_t end = align_up(p->read_to[i], PAGE_BYTES);
-            (void)posix_fadvise(p->fd[i], 0, (off_t)end, POSIX_FADV_DONTNEED);
-            (void)posix_fadvise(p->fd[i], 0, 0, POSIX_FADV_NORMAL);
-        }
-    if (p->count == 1 || (status == 0 && !split)) /* one file */
-        status = index_build_fd(p->fd[0], NULL, index, &inner);
+    struct model_stripe *files = calloc(count, sizeof *files);
+    if (!files)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (parts)");
+    int status = identify_parts(files, p, count, &inner);
+    if (status == 0) {
+        for (uint32_t i = 0; i < count; i++)
+            start_reading(p->fd[i]);
+        status = build_parts(&b, p, files, index, &inner);
+        for (uint32_t i = 0; i < count; i++)
+            end_reading(p->fd[i], p->read_to[i]);
+    }
+    free(files);
     if (status == 0)
         return 0;
     /* Long paths are cut at the start: the end is more informative, and the cause must fit. */

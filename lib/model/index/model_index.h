@@ -3,7 +3,8 @@
  * (lib/model/store/store.h). inspect writes it once; all other processes map it read-only. It has
  * offsets instead of pointers. No field is trusted before model_index_check has accepted the blob.
  *
- * Layout:  struct model_index | tensors[] | entries[] | checksums[] | stripes[] | tokenizer blob | chat template
+ * Layout:  struct model_index | tensors[] | entries[] | checksums[] | stripes[] | tokenizer blob |
+ * chat template
  *
  * An *entry* is the unit of the directory, the cache and the loaders: one expert at one precision,
  * or one dense tensor. A dense tensor has one extent, an expert of a GGUF file three, an expert of
@@ -19,8 +20,9 @@
  * is never loaded, and model_entry_expert_precision does not return it.
  *
  * Striping: `parts` loaders read an entry in parts (model_entry_part). Entries of the model file
- * are divided evenly. Each part of a split GGUF file (lib/model/gguf/split.h) has its own loader. For an entry of a store the division is fixed: one part per stripe file, all
- * at the same offset of their files, or all of it in one stripe. */
+ * are divided evenly. Each part of a split GGUF file (lib/model/gguf/split.h) has its own loader. For
+ * an entry of a store the division is fixed: one part per stripe file, all at the same offset of
+ * their files, or all of it in one stripe. */
 #ifndef SLUICE_MODEL_INDEX_MODEL_INDEX_H
 #define SLUICE_MODEL_INDEX_MODEL_INDEX_H
 
@@ -131,8 +133,9 @@ struct model_index {
 };
 
 /* Parses and checks the GGUF file (v2, v3) open at fd, and returns a newly allocated index (caller
- * frees). Of a split model, fd is the first part; `path` names the others. All checks of the format are here; the header is not read again afterwards. Memory is
- * proportional to the header. Reads with pread, and drops the page cache of what it read
+ * frees). Of a split model, fd is the first part; `path` names the others. All checks of the format
+ * are here; the header is not read again afterwards. Memory is proportional to the header. Reads
+ * with pread, and drops the page cache of what it read
  * (POSIX_FADV_DONTNEED). 0, or -1 with ERR_BAD_INPUT (one line that names `path` and the cause),
  * ERR_IO, ERR_GONE (the file changed meanwhile) or ERR_NO_MEMORY. */
 int model_index_build(int fd, const char *path, struct model_index **index, struct error *error);
@@ -141,7 +144,7 @@ int model_index_build(int fd, const char *path, struct model_index **index, stru
  * descriptor, or -1 with errno and *error (ERR_BAD_INPUT). flags: more flags of open. */
 int model_open(const char *path, int flags, struct error *error);
 
-/* The same with all files open already (a process that may not open files). */
+/* model_index_build with all files open already (a process that may not open files). */
 struct gguf_parts;
 int model_index_build_parts(struct gguf_parts *parts, struct model_index **index,
                             struct error *error);

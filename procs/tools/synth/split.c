@@ -105,12 +105,19 @@ static int write_parts(struct splitting *s, const char *name, struct error *erro
     return status;
 }
 
-int split_write(const char *path, const char *name, uint32_t parts, struct error *error)
+int split_check_name(const char *name, struct error *error)
 {
     size_t n = strlen(name);
-    sl_assert(parts >= 2 && parts <= MODEL_PARTS_MAX);
     if (n < 6 || strcmp(name + n - 5, ".gguf") != 0)
         return error_set(error, ERR_BAD_INPUT, "--split: the name of the file must end with .gguf");
+    return 0;
+}
+
+int split_write(const char *path, const char *name, uint32_t parts, struct error *error)
+{
+    sl_assert(parts >= 2 && parts <= MODEL_PARTS_MAX);
+    if (split_check_name(name, error) != 0)
+        return -1;
     struct splitting *s = calloc(1, sizeof *s);
     char *buffer = malloc(COPY_BYTES);
     int status = -1;

@@ -129,6 +129,8 @@ static int parse(struct synth *s, int argc, char **argv, struct error *error)
         return error_set(error, ERR_BAD_INPUT, "a shape is required (see sluice synth --help)");
     if (!s->path && !s->dry)
         return error_set(error, ERR_BAD_INPUT, "an output file is required: -o FILE");
+    if (s->parts > 0 && s->path && split_check_name(s->path, error) != 0)
+        return -1;
     if (shape_named(&s->shape, argv[optind++], error) != 0)
         return -1;
     for (; optind < argc; optind++)

@@ -258,6 +258,10 @@ END_TEST
       make_u32(m, "glm4moe.rope.dimension_count", 4))                                              \
     X(ernie4_5_moe, interleaved, "interleave_moe_layer_step' is 2; only 1",                        \
       make_u32(m, "ernie4_5-moe.interleave_moe_layer_step", 2))                                    \
+    X(ernie4_5_moe, scaled, "expert_weights_scale' is 2; only 1",                                  \
+      make_f32(m, "ernie4_5-moe.expert_weights_scale", 2))                                         \
+    X(minimax_m2, scaled, "expert_weights_scale' is 2; only 1",                                    \
+      make_f32(m, "minimax-m2.expert_weights_scale", 2))                                           \
     X(minimax_m2, softmax, "expert_gating_func' is 1: not between 2 and 2",                        \
       make_u32(m, "minimax-m2.expert_gating_func", 1))                                             \
     X(olmoe, q_norm_of_a_head, "attn_q_norm.weight is 2 x 1 x 1 x 1; 4 x 1 x 1",                   \

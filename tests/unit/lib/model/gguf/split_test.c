@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "lib/model/index/model_index.h"
@@ -278,6 +279,36 @@ START_TEST(names)
 }
 END_TEST
 
+#define FAR_BYTES (8l << 20) /* behind the header and what is read with it */
+
+static bool far_page_cached(int fd)
+{
+    unsigned char cached = 0;
+    void *at = mmap(NULL, 1, PROT_READ, MAP_SHARED, fd, FAR_BYTES);
+    ck_assert_ptr_ne(at, MAP_FAILED);
+    ck_assert_int_eq(mincore(at, 1, &cached), 0);
+    munmap(at, 1);
+    return cached & 1;
+}
+
+/* Only the header is dropped from the page cache. */
+START_TEST(page_cache)
+{
+    char path[200];
+    struct error error = {0};
+    in_dir(path, "a.gguf");
+    int fd = open(path, O_RDWR);
+    ck_assert_int_eq(pwrite(fd, "x", 1, FAR_BYTES), 1);
+    ck_assert_int_eq(fsync(fd), 0); /* dirty pages would stay in any case */
+    ck_assert(far_page_cached(fd));
+    struct model_index *m = index_of(path, &error);
+    ck_assert_msg(m != NULL, "%s", error.text);
+    ck_assert(far_page_cached(fd));
+    close(fd);
+    free(m);
+}
+END_TEST
+
 /* A blob that names a part that is not there. */
 START_TEST(tampered)
 {
@@ -307,6 +338,7 @@ int main(void)
     tcase_add_test(tcase, any_part_opens_all);
     tcase_add_loop_test(tcase, wrong_parts, 0, sizeof wrongs / sizeof *wrongs);
     tcase_add_test(tcase, names);
+    tcase_add_test(tcase, page_cache);
     tcase_add_test(tcase, tampered);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

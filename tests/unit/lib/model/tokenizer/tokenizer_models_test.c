@@ -17,13 +17,9 @@
 #include "lib/model/tokenizer/blob.h"
 #include "lib/model/tokenizer/tokenizer.h"
 #include "tests/unit/lib/model/gguf_make.h"
+#include "tests/unit/lib/model/tokenizer/opened.h"
 
 #define DATA SLUICE_SOURCE_DIR "/tests/golden/data/tokenizers/"
-
-struct opened {
-    struct model_index *index;
-    struct tokenizer *t;
-};
 
 static struct opened open_tokenizer(struct model_index *index)
 {
@@ -44,27 +40,6 @@ static struct opened open_file(const char *name)
     ck_assert_msg(model_index_build(fd, path, &index, &error) == 0, "%s", error.text);
     close(fd);
     return open_tokenizer(index);
-}
-
-static void close_both(struct opened *o)
-{
-    tokenizer_close(o->t);
-    free(o->index);
-}
-
-static void expect_ids(const struct tokenizer *t, const char *text, size_t n, bool special,
-                       const uint32_t *want, size_t want_count)
-{
-    size_t count;
-    uint32_t *ids;
-    struct error error = {0};
-    ck_assert_msg(
-        tokenizer_encode(t, text, n, special ? &text_ranges_all : NULL, &ids, &count, &error) == 0,
-        "%s", error.text);
-    for (size_t i = 0; i < count && i < want_count; i++)
-        ck_assert_msg(ids[i] == want[i], "'%.60s' token %zu: %u, not %u", text, i, ids[i], want[i]);
-    ck_assert_msg(count == want_count, "'%.60s': %zu tokens, not %zu", text, count, want_count);
-    free(ids);
 }
 
 static const char *const files[] = {"spm", "spm_across", "olmo"};

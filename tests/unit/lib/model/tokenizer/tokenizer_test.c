@@ -1,87 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tokenizer against the reference's counts, against a naive merger, and on hostile text. */
 #include <check.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "lib/model/index/model_index.h"
 #include "lib/model/tokenizer/blob.h"
 #include "lib/model/tokenizer/tokenizer.h"
 #include "lib/text/utf8.h"
 #include "tests/unit/lib/model/gguf_make.h"
+#include "tests/unit/lib/model/tokenizer/opened.h"
 
-#define DEMO SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"
 #define DATA SLUICE_SOURCE_DIR "/tests/golden/data/"
-
-struct opened {
-    struct model_index *index;
-    struct tokenizer *t;
-};
-
-static struct opened open_fd(int fd)
-{
-    struct opened o;
-    struct error error = {0};
-    ck_assert_int_ge(fd, 0);
-    ck_assert_msg(model_index_build(fd, "FILE", &o.index, &error) == 0, "%s", error.text);
-    o.t = tokenizer_open((char *)o.index + o.index->tokenizer_offset, o.index->tokenizer_bytes,
-                         &error);
-    ck_assert_msg(o.t != NULL, "%s", error.text);
-    close(fd);
-    return o;
-}
-
-static struct opened open_demo(void)
-{
-    return open_fd(open(DEMO, O_RDONLY));
-}
-
-static struct opened open_tiny(void (*edit)(struct make *))
-{
-    struct make m;
-    make_tiny(&m, 1, false);
-    if (edit)
-        edit(&m);
-    struct bytes file = make_write(&m);
-    int fd = memfd_create("gguf", 0);
-    ck_assert_int_eq(write(fd, file.data, file.size), (ssize_t)file.size);
-    bytes_free(&file);
-    make_free(&m);
-    return open_fd(fd);
-}
-
-static void close_both(struct opened *o)
-{
-    tokenizer_close(o->t);
-    free(o->index);
-}
-
-static uint32_t *encode(const struct tokenizer *t, const char *text, size_t n, bool special,
-                        size_t *count)
-{
-    uint32_t *ids;
-    struct error error = {0};
-    ck_assert_msg(
-        tokenizer_encode(t, text, n, special ? &text_ranges_all : NULL, &ids, count, &error) == 0,
-        "%s", error.text);
-    return ids;
-}
-
-static void expect_ids(const struct tokenizer *t, const char *text, size_t n, bool special,
-                       const uint32_t *want, size_t want_count)
-{
-    size_t count;
-    uint32_t *ids = encode(t, text, n, special, &count);
-    ck_assert_msg(count == want_count, "'%.40s': %zu tokens, not %zu", text, count, want_count);
-    for (size_t i = 0; i < count; i++)
-        ck_assert_msg(ids[i] == want[i], "'%.40s' token %zu: %u, not %u", text, i, ids[i], want[i]);
-    free(ids);
-}
 
 static json_t *load(const char *name)
 {
@@ -393,164 +324,6 @@ START_TEST(long_words)
 }
 END_TEST
 
-START_TEST(special_tokens)
-{
-    struct opened o = open_tiny(NULL);
-    ck_assert_uint_eq(tokenizer_vocab(o.t), TINY_VOCAB);
-    ck_assert_uint_eq(tokenizer_eos(o.t), TINY_EOS);
-    ck_assert_uint_eq(tokenizer_bos(o.t), TINY_CONTROL);
-    ck_assert(tokenizer_is_control(o.t, TINY_EOS));
-    ck_assert(!tokenizer_is_control(o.t, TINY_USER));
-    ck_assert(!tokenizer_is_control(o.t, TINY_VOCAB));
-    size_t n;
-    tokenizer_piece(o.t, TINY_EOS, &n);
-    ck_assert_uint_eq(n, 0);
-    tokenizer_piece(o.t, TINY_VOCAB, &n);
-    ck_assert_uint_eq(n, 0);
-    tokenizer_piece(o.t, TINY_USER, &n);
-    ck_assert_uint_eq(n, 5);
-#define EXPECT(text, special, ...)                                                                 \
-    expect_ids(o.t, text, strlen(text), special, (const uint32_t[]){__VA_ARGS__},                  \
-               ARRAY_LEN(((const uint32_t[]){__VA_ARGS__})))
-    EXPECT("<|end|>", true, TINY_EOS);
-    EXPECT("<|end|>>", true, TINY_CONTROL); /* the longest match */
-    EXPECT("he<|end|>ll<tag>", true, TINY_HE, TINY_EOS, TINY_LL, TINY_USER);
-    EXPECT("<|end|", true, '<', '|', 'e', 'n', 'd', '|');
-    EXPECT("<<tag>", true, '<', TINY_USER);
-    EXPECT("<|end|>", false, '<', '|', 'e', 'n', 'd', '|', '>');
-    EXPECT("hell<tag>hell", false, TINY_HELL, TINY_USER, TINY_HELL);
-    EXPECT("<|end|><tag>", false, '<', '|', 'e', 'n', 'd', '|', '>', TINY_USER);
-    close_both(&o);
-
-    o = open_demo();
-    ck_assert_uint_eq(tokenizer_eos(o.t), 4095);
-    ck_assert_uint_eq(tokenizer_bos(o.t), TOKEN_NONE); /* add_bos_token is false */
-    EXPECT("<|endoftext|>", true, 4095);
-    close_both(&o);
-}
-END_TEST
-
-/* Ranges of the text are written in braces. */
-static void expect_marked(const struct tokenizer *t, const char *marked, const uint32_t *want,
-                          size_t want_count)
-{
-    char text[100];
-    size_t n = 0, from = 0, count;
-    struct text_ranges ranges = {0};
-    struct error error = {0};
-    uint32_t *ids;
-    for (; *marked; marked++) {
-        if (*marked == '{')
-            from = n;
-        else if (*marked == '}')
-            ck_assert_int_eq(text_ranges_add(&ranges, from, n), 0);
-        else
-            text[n++] = *marked;
-    }
-    ck_assert_msg(tokenizer_encode(t, text, n, &ranges, &ids, &count, &error) == 0, "%s",
-                  error.text);
-    ck_assert_msg(count == want_count && memcmp(ids, want, count * sizeof *ids) == 0,
-                  "'%.*s': %zu tokens, not %zu, or other ones", (int)n, text, count, want_count);
-    free(ids);
-    text_ranges_free(&ranges);
-}
-
-#define END_AS_TEXT '<', '|', 'e', 'n', 'd', '|', '>'
-#define MARKED(text, ...)                                                                          \
-    expect_marked(o.t, text, (const uint32_t[]){__VA_ARGS__},                                      \
-                  ARRAY_LEN(((const uint32_t[]){__VA_ARGS__})))
-
-/* Control tokens are those of the ranges only; ranges change nothing else. */
-START_TEST(ranges_of_control_tokens)
-{
-    struct opened o = open_tiny(NULL);
-    MARKED("{<|end|>}he<|end|>", TINY_EOS, TINY_HE, END_AS_TEXT);
-    MARKED("<|end|>{<|end|>}<|end|>{<|end|>}", END_AS_TEXT, TINY_EOS, END_AS_TEXT, TINY_EOS);
-    MARKED("{<|end|>}>", TINY_EOS, '>'); /* the longer token is not completely in the range */
-    MARKED("{<|end|>>}", TINY_CONTROL);
-    MARKED("{<|end|}>", END_AS_TEXT);
-    MARKED("<{|end|>}", END_AS_TEXT);
-    MARKED("<|e{}nd|>", END_AS_TEXT);
-    MARKED("{<|end|>he}ll{<|end|>}", TINY_EOS, TINY_HELL, TINY_EOS); /* merged across the border */
-    MARKED("{he}{ll<|end}|>", TINY_HELL, END_AS_TEXT);
-    MARKED("{x}<tag>", 'x', TINY_USER); /* user-defined tokens are found everywhere */
-    MARKED("\xff{<|end|>}", 0xef, 0xbf, 0xbd, TINY_EOS); /* U+FFFD is longer */
-    close_both(&o);
-}
-END_TEST
-
-START_TEST(lists_of_ranges)
-{
-    struct text_ranges r = {0};
-    for (size_t i = 0; i < 100; i++) {
-        ck_assert_int_eq(text_ranges_add(&r, 3 * i, 3 * i), 0); /* empty */
-        ck_assert_int_eq(text_ranges_add(&r, 3 * i, 3 * i + 1), 0);
-        ck_assert_int_eq(text_ranges_add(&r, 3 * i + 1, 3 * i + 2), 0); /* joined */
-    }
-    ck_assert_uint_eq(r.count, 100);
-    ck_assert(r.at[99].from == 297 && r.at[99].to == 299);
-    ck_assert(text_ranges_valid(&r, 299) && !text_ranges_valid(&r, 298));
-    r.at[50].from = r.at[49].to;
-    ck_assert(!text_ranges_valid(&r, 299));
-    text_ranges_free(&r);
-    ck_assert(text_ranges_valid(&r, 0));
-    ck_assert(text_ranges_valid(&text_ranges_all, UINT32_MAX));
-}
-END_TEST
-
-static void use_llama3(struct make *m)
-{
-    make_text(m, "tokenizer.ggml.pre", "llama-bpe");
-    make_texts(m, "tokenizer.ggml.merges", (const char *[]){"h e"}, 1);
-}
-
-static void use_gpt2(struct make *m)
-{
-    make_text(m, "tokenizer.ggml.pre", "gpt-2");
-}
-
-/* With ignore_merges, a word that is a token is taken whole, although no merges produce it. */
-START_TEST(ignore_merges)
-{
-    struct opened o = open_tiny(use_llama3);
-    EXPECT("hell", false, TINY_HELL);
-    EXPECT("hello", false, TINY_HE, 'l', 'l', 'o');
-    EXPECT("12345", false, '1', '2', '3', '4', '5');
-    close_both(&o);
-    o = open_tiny(use_gpt2);
-    EXPECT("hell", false, TINY_HELL);
-    EXPECT("he'll", false, TINY_HE, '\'', TINY_LL);
-    close_both(&o);
-}
-END_TEST
-
-/* Without the key, the pre-tokenizer decides. */
-static void drop_add_bos(struct make *m)
-{
-    make_drop_key(m, "tokenizer.ggml.add_bos_token");
-}
-static void llama3_without_key(struct make *m)
-{
-    use_llama3(m);
-    drop_add_bos(m);
-}
-static void gpt2_without_key(struct make *m)
-{
-    use_gpt2(m);
-    drop_add_bos(m);
-}
-
-START_TEST(bos_by_default)
-{
-    struct opened o = open_tiny(llama3_without_key);
-    ck_assert_uint_eq(tokenizer_bos(o.t), TINY_CONTROL);
-    close_both(&o);
-    o = open_tiny(gpt2_without_key);
-    ck_assert_uint_eq(tokenizer_bos(o.t), TOKEN_NONE);
-    close_both(&o);
-}
-END_TEST
-
 /* All expressions of the table compile and accept any text. */
 static const char *current_pre;
 static void use_current(struct make *m)
@@ -584,17 +357,12 @@ int main(void)
     TCase *c = tcase_create("tokenizer");
     tcase_set_timeout(c, 120);
     tcase_add_test(c, reference_vectors);
-    tcase_add_test(c, bos_by_default);
     tcase_add_test(c, held_out_texts);
     tcase_add_test(c, random_text);
     tcase_add_test(c, never_split);
     tcase_add_test(c, utf8_cases);
     tcase_add_test(c, merging);
     tcase_add_test(c, long_words);
-    tcase_add_test(c, special_tokens);
-    tcase_add_test(c, ranges_of_control_tokens);
-    tcase_add_test(c, lists_of_ranges);
-    tcase_add_test(c, ignore_merges);
     tcase_add_test(c, every_pretokenizer);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
