@@ -11,6 +11,7 @@ void jscope_push(struct jrun *r, struct jscope *outer)
 void jdefine(struct jrun *r, const struct jstring *name, struct jvalue v)
 {
     struct jscope *s = r->scope;
+    r->h->steps += s->count / 16;
     for (size_t i = 0; i < s->count; i++)
         if (s->at[i].name == name) {
             s->at[i].value = v;
@@ -61,7 +62,9 @@ static struct jvalue filtered(struct jrun *r, const struct jnode *filter, struct
 {
     if (!filter)
         return v;
+    jheap_enter(r->h);
     v = filtered(r, filter->a, v);
+    jheap_leave(r->h);
     struct jcall call = jarguments_of(r, filter->args);
     return jfilter(r, filter->name, &v, &call);
 }
