@@ -10,11 +10,13 @@
 /* Words of roles. Only those may become a part of a control token ("<|" role "|>"). */
 static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
 
-static const struct jinja_limits limits = JINJA_LIMITS_DEFAULT;
-
-/* A conversation of 1024 messages takes templates of models about 200 thousand; the gateway
- * serves no other client meanwhile. */
-#define RENDER_STEPS 4000000
+/* A conversation of 1024 messages and half a megabyte takes templates of models up to 250 thousand
+ * steps and 14 MiB, their syntax trees up to 0.6 MiB. The gateway serves no other client meanwhile,
+ * and must reach these limits before that of its process (RLIMIT_DATA): a template that is too large
+ * is an error of its request, not of the memory. */
+#define RENDER_STEPS  4000000
+#define RENDER_BYTES  ((size_t)16 << 20)
+#define COMPILE_BYTES ((size_t)4 << 20)
 
 void chat_format_free(struct chat_format *f)
 {
@@ -32,6 +34,8 @@ int chat_format_set(struct chat_format *f, const struct model_chat *model, const
     if (bytes > CHAT_TEMPLATE_BYTES_MAX)
         return error_set(why, ERR_BAD_INPUT, "the chat template has %zu bytes; the maximum is %zu",
                          bytes, CHAT_TEMPLATE_BYTES_MAX);
+    struct jinja_limits limits = JINJA_LIMITS_DEFAULT;
+    limits.memory_bytes = COMPILE_BYTES;
     f->program = jinja_compile(text, bytes, &limits, why);
     return f->program ? 0 : -1;
 }
@@ -190,8 +194,9 @@ int chat_format_render(const struct chat_format *f, const struct chat_conversati
                        struct chat_prompt *prompt, struct error *error)
 {
     sl_assert(f->program);
-    struct jinja_limits bounds = limits;
+    struct jinja_limits bounds = JINJA_LIMITS_DEFAULT;
     bounds.steps = RENDER_STEPS;
+    bounds.memory_bytes = RENDER_BYTES;
     struct jinja_output out = {0};
     *prompt = (struct chat_prompt){0};
     json_t *messages = client_variables(c, (enum chat_family)f->model.family, error),
