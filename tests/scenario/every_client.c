@@ -293,15 +293,15 @@ static void every_client_of_a_conversation(void)
 #define TALE                                                                                       \
     "{% for m in messages %}"                                                                      \
     "{% if m.role == 'tool' %}{{ raise_exception('This tale has no tools') }}{% endif %}"          \
-    "{{ loop.index }}. {{ m.role | title }} said: {{ m.content | trim }}\n"                        \
+    "{{ loop.index }}. {{ m.role | title }} wrote: {{ m.content | trim }}\n"                       \
     "{% endfor %}"                                                                                 \
     "{% if mode == 'endless' %}{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}" \
     "{% endfor %}{% endif %}"                                                                      \
     "{% if mode == 'slow' %}{% set s = 'x' * 1000 * 1000 %}{% for a in range(99999) %}"            \
     "{% if 'y' in s %}{% endif %}{% endfor %}{% endif %}"                                          \
     "{% if mode == 'deep' %}{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}{% endif %}"            \
-    "{% if add_generation_prompt %}{{ messages | length + 1 }}. Assistant said:{% endif %}"
-#define ASKED(role, mode)                                                                          \
+    "{% if add_generation_prompt %}{{ messages | length + 1 }}. Assistant wrote:{% endif %}"
+#define ONE_TURN(role, mode)                                                                       \
     "{\"messages\":[{\"role\":\"" role "\",\"content\":\" " FIRST                                  \
     " \"}],\"chat_template_kwargs\":{\"mode\":\"" mode "\"},\"max_tokens\":4}"
 
@@ -327,13 +327,13 @@ static void a_template_is_executed(void)
     pid_t gateway = engine_pid(e, "gateway", 0, 0);
     char *form = get_text(
         port, "/v1/completions", &ways[0],
-        json_pack("{s:s}", "prompt", "1. User said: " FIRST "\n2. Assistant said:"), false);
+        json_pack("{s:s}", "prompt", "1. User wrote: " FIRST "\n2. Assistant wrote:"), false);
     static const struct {
         const char *body, *reason;
-    } bad[] = {{ASKED("tool", "calm"), "This tale has no tools"},
-               {ASKED("user", "endless"), "needs too much memory"},
-               {ASKED("user", "slow"), "too many steps"},
-               {ASKED("user", "deep"), "nested too deeply"}};
+    } bad[] = {{ONE_TURN("tool", "calm"), "This tale has no tools"},
+               {ONE_TURN("user", "endless"), "needs too much memory"},
+               {ONE_TURN("user", "slow"), "too many steps"},
+               {ONE_TURN("user", "deep"), "nested too deeply"}};
     for (size_t i = 0; i <= ARRAY_LEN(bad); i++) {
         char *chat = get_text(
             port, "/v1/chat/completions", &ways[0],

@@ -293,6 +293,31 @@ START_TEST(appending_is_cheap)
 }
 END_TEST
 
+/* A million turns, in 64 MiB; a scope that a macro refers to is not that of the next turn. */
+START_TEST(turns_share_a_scope)
+{
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        {"{% set l = range(1000) %}{% for a in l %}{% for b in l %}{% set x = b %}{% endfor %}"
+         "{% endfor %}ok",
+         "ok"},
+        {"{% for i in range(3) %}{{ y is defined }}{% set y = i %}{% endfor %}", "FalseFalseFalse"},
+        {"{% set ns = namespace(m=none) %}{% for i in range(3) %}{% set x = i %}{% if i == 1 %}"
+         "{% macro f() %}{{ x }}{% endmacro %}{% set ns.m = f %}{% endif %}{% endfor %}{{ ns.m() "
+         "}}",
+         "1"}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct jinja_output out;
+        struct error error;
+        ck_assert_msg(render_with(cases[i].text, NULL, NULL, &defaults, &out, &error) == 0, "%s",
+                      error.text);
+        ck_assert_str_eq(out.text, cases[i].expected);
+        jinja_output_free(&out);
+    }
+}
+END_TEST
+
 START_TEST(errors_name_the_line)
 {
     struct jinja_output out;
@@ -320,6 +345,7 @@ int main(void)
     tcase_add_test(tc, deep_syntax_is_rejected);
     tcase_add_test(tc, smaller_limits_are_kept);
     tcase_add_test(tc, appending_is_cheap);
+    tcase_add_test(tc, turns_share_a_scope);
     tcase_add_test(tc, errors_name_the_line);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
