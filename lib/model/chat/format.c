@@ -103,6 +103,24 @@ static void parse_arguments(json_t *call)
     json_decref(parsed);
 }
 
+/* Templates write more of a message than its content: names, reasoning, arguments of calls. */
+static int reject_marks(const json_t *v, enum chat_family family, struct error *error)
+{
+    json_t *all = (json_t *)(uintptr_t)v, *part; /* jansson's iterators take no const */
+    const char *key;
+    size_t i;
+    if (json_is_string(v))
+        return chat_reject_marks(family, json_string_value(v), json_string_length(v), error);
+    json_array_foreach(all, i, part) if (reject_marks(part, family, error) != 0) return -1;
+    json_object_foreach(all, key, part)
+    {
+        if (chat_reject_marks(family, key, strlen(key), error) != 0 ||
+            reject_marks(part, family, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 static json_t *message_of(const json_t *message, enum chat_family family, struct error *error)
 {
     if (!json_is_object(message)) {
@@ -114,11 +132,6 @@ static json_t *message_of(const json_t *message, enum chat_family family, struct
         return NULL;
     }
     json_t *content = text_of(json_object_get(message, "content"), error);
-    if (content && chat_reject_marks(family, json_string_value(content),
-                                     json_string_length(content), error) != 0) {
-        json_decref(content);
-        return NULL;
-    }
     json_t *copy = content ? json_deep_copy(message) : NULL, *call;
     if (content && (!copy || json_object_set_new(copy, "content", content) != 0)) {
         error_set(error, ERR_NO_MEMORY, "out of memory (message)");
@@ -127,6 +140,10 @@ static json_t *message_of(const json_t *message, enum chat_family family, struct
     }
     size_t i;
     json_array_foreach(json_object_get(copy, "tool_calls"), i, call) parse_arguments(call);
+    if (copy && reject_marks(copy, family, error) != 0) {
+        json_decref(copy);
+        return NULL;
+    }
     return copy;
 }
 
