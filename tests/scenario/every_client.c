@@ -287,6 +287,68 @@ static void every_client_of_a_conversation(void)
     engine_stop(e);
 }
 
+/* ---- templates as programs ---- */
+
+/* Of no family. `mode` is a variable of the client. */
+#define TALE                                                                                       \
+    "{% for m in messages %}"                                                                      \
+    "{% if m.role == 'tool' %}{{ raise_exception('This tale has no tools') }}{% endif %}"          \
+    "{{ loop.index }}. {{ m.role | title }} wrote: {{ m.content | trim }}\n"                       \
+    "{% endfor %}"                                                                                 \
+    "{% if mode == 'endless' %}{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}" \
+    "{% endfor %}{% endif %}"                                                                      \
+    "{% if mode == 'slow' %}{% set s = 'x' * 1000 * 1000 %}{% for a in range(99999) %}"            \
+    "{% if 'y' in s %}{% endif %}{% endfor %}{% endif %}"                                          \
+    "{% if mode == 'deep' %}{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}{% endif %}"            \
+    "{% if add_generation_prompt %}{{ messages | length + 1 }}. Assistant wrote:{% endif %}"
+#define ONE_TURN(role, mode)                                                                       \
+    "{\"messages\":[{\"role\":\"" role "\",\"content\":\" " FIRST                                  \
+    " \"}],\"chat_template_kwargs\":{\"mode\":\"" mode "\"},\"max_tokens\":4}"
+
+static void rejected(unsigned port, const char *body, const char *reason)
+{
+    struct http h;
+    http_call(&h, port, "/v1/chat/completions", NULL, body, 400);
+    json_t *doc = http_json(&h);
+    CHECK(strstr(lookup_text(doc, "error.message"), reason), "not '%s': %.300s", reason, h.body);
+    CHECK(strcmp(lookup_text(doc, "error.param"), "messages") == 0, "%.300s", h.body);
+    json_decref(doc);
+    http_close(&h);
+}
+
+/* A chat is the completion of what the model's own template writes; what a template rejects, or
+ * never ends, is an error of that request, and the same gateway serves the next one. */
+static void a_template_is_executed(void)
+{
+    unsigned port;
+    char path[PATH_MAX];
+    chat_model_make(path, "tale.gguf", TALE);
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
+    pid_t gateway = engine_pid(e, "gateway", 0, 0);
+    char *form = get_text(
+        port, "/v1/completions", &ways[0],
+        json_pack("{s:s}", "prompt", "1. User wrote: " FIRST "\n2. Assistant wrote:"), false);
+    static const struct {
+        const char *body, *reason;
+    } bad[] = {{ONE_TURN("tool", "calm"), "This tale has no tools"},
+               {ONE_TURN("user", "endless"), "needs too much memory"},
+               {ONE_TURN("user", "slow"), "too many steps"},
+               {ONE_TURN("user", "deep"), "nested too deeply"}};
+    for (size_t i = 0; i <= ARRAY_LEN(bad); i++) {
+        char *chat = get_text(
+            port, "/v1/chat/completions", &ways[0],
+            json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", " " FIRST " "),
+            false);
+        CHECK(strcmp(chat, form) == 0, "the prompt is not the template's: %s", chat);
+        free(chat);
+        if (i < ARRAY_LEN(bad))
+            rejected(port, bad[i].body, bad[i].reason);
+    }
+    CHECK(engine_pid(e, "gateway", 0, 0) == gateway, "the gateway was restarted");
+    free(form);
+    engine_stop(e);
+}
+
 /* ---- control tokens ---- */
 
 #define CONTROL    "<|endoftext|>" /* the control token of the demo model */
@@ -388,6 +450,7 @@ int main(int argc, char **argv)
         ROW(every_client),
         ROW(curl_is_a_client),
         ROW(every_client_of_a_conversation),
+        ROW(a_template_is_executed),
         ROW(control_tokens_of_users),
         ROW(openai_package),
     };

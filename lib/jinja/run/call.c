@@ -188,6 +188,7 @@ static struct jvalue call_macro(struct jrun *r, const struct jmacro *m, const st
     struct jbuffer *out = r->out, buffer = {0};
     struct jscope *scope = r->scope;
     unsigned line = r->h->line;
+    jheap_work(r->h, m->node->parameters.count * call->named_count); /* each looks for each */
     jscope_push(r, m->scope);
     define_rest(r, m->node, call);
     define_parameters(r, m->node, call);

@@ -7,10 +7,13 @@
 
 static struct jvalue lookup(struct jrun *r, const struct jstring *name)
 {
-    for (const struct jscope *s = r->scope; s; s = s->outer)
+    for (const struct jscope *s = r->scope; s; s = s->outer) {
+        r->h->steps += s->count / 16; /* large scopes cost more than the step of this name */
         for (size_t i = 0; i < s->count; i++)
             if (s->at[i].name == name)
                 return s->at[i].value;
+    }
+    r->h->steps += r->context->count / 16;
     const struct jvalue *v = jdict_find_text(r->context, name->text, name->bytes);
     if (v)
         return *v;

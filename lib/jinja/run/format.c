@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* "%s" % x and "{}".format(x), with what templates use of them. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,9 +34,13 @@ static const struct jstring *number_text(struct jrun *r, const struct spec *s,
         snprintf(form, sizeof form, "%%%s.*%c", sign, s->type);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        snprintf(text, sizeof text, form, s->precision < 0 ? 6 : s->precision, jreal(v));
+        int n = snprintf(text, sizeof text, form, s->precision < 0 ? 6 : s->precision, jreal(v));
 #pragma GCC diagnostic pop
+        if (n < 0 || (size_t)n >= sizeof text)
+            jheap_fail(r->h, "a precision in a format is too large");
     } else {
+        if (v->kind == JFLOAT && !(fabs(v->real) < 0x1p63))
+            jheap_fail(r->h, "an integer is too large");
         int64_t i = v->kind == JFLOAT ? (int64_t)v->real : jint_argument(r, v, 0);
         uint64_t magnitude = i < 0 ? -(uint64_t)i : (uint64_t)i;
         if (s->type == 'x' || s->type == 'X')

@@ -95,6 +95,8 @@ static struct jvalue repeat(struct jrun *r, const struct jvalue *v, int64_t time
 {
     if (v->kind == JLIST) {
         struct jvalue l = jlist_new(r->h, (enum jlist_form)v->list->form, 0);
+        if (v->list->count == 0)
+            times = 0;
         for (; times > 0; times--)
             for (size_t i = 0; i < v->list->count; i++)
                 jlist_add(r->h, l.list, v->list->at[i]);

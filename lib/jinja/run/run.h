@@ -16,6 +16,7 @@ struct jscope {
     struct jscope *outer;
     struct jvariable *at;
     size_t count, capacity;
+    bool kept; /* something that may outlive its statements refers to it */
 };
 
 struct jrun {

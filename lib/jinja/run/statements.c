@@ -11,6 +11,7 @@ void jscope_push(struct jrun *r, struct jscope *outer)
 void jdefine(struct jrun *r, const struct jstring *name, struct jvalue v)
 {
     struct jscope *s = r->scope;
+    r->h->steps += s->count / 16;
     for (size_t i = 0; i < s->count; i++)
         if (s->at[i].name == name) {
             s->at[i].value = v;
@@ -61,7 +62,9 @@ static struct jvalue filtered(struct jrun *r, const struct jnode *filter, struct
 {
     if (!filter)
         return v;
+    jheap_enter(r->h);
     v = filtered(r, filter->a, v);
+    jheap_leave(r->h);
     struct jcall call = jarguments_of(r, filter->args);
     return jfilter(r, filter->name, &v, &call);
 }
@@ -73,14 +76,33 @@ static enum jflow execute_body_of(struct jrun *r, const struct jnodes *body, str
     return flow;
 }
 
+static void keep_scopes(struct jscope *s)
+{
+    for (; s && !s->kept; s = s->outer)
+        s->kept = true;
+}
+
+/* The scope of the next turn: that of the turn before, if nothing refers to it. */
+static void turn_scope(struct jrun *r, struct jscope *before, struct jscope *outer)
+{
+    if (!before || before->kept) {
+        jscope_push(r, outer);
+    } else {
+        before->count = 0;
+        r->scope = before;
+    }
+}
+
 static void execute_for(struct jrun *r, const struct jnode *n)
 {
     struct jvalue of = jevaluate(r, n->b), v;
-    struct jscope *outer = r->scope;
+    struct jscope *outer = r->scope, *turn = NULL;
     struct jloop *loop = jheap_get(r->h, sizeof *loop);
     *loop = (struct jloop){.items = jiterate(r->h, &of), .node = n, .outer = outer};
     const struct jstring *name = jname(r->h, r->names, "loop", 4);
     bool any = false;
+    if (n->c) /* evaluated with it whenever an element is needed */
+        keep_scopes(outer);
     while (jloop_next(r, loop, &v)) {
         jheap_step(r->h);
         loop->has_previous = any;
@@ -88,7 +110,8 @@ static void execute_for(struct jrun *r, const struct jnode *n)
         loop->current = v;
         loop->index0 += any;
         any = true;
-        jscope_push(r, outer);
+        turn_scope(r, turn, outer);
+        turn = r->scope;
         jdefine(r, name, (struct jvalue){.kind = JLOOP, .object = loop});
         jassign(r, n->a, v);
         if (execute_body_of(r, &n->list, outer) == JFLOW_BREAK)
@@ -128,6 +151,7 @@ static struct jvalue macro_of(struct jrun *r, const struct jnode *n)
 {
     struct jmacro *m = jheap_get(r->h, sizeof *m);
     *m = (struct jmacro){n, r->scope};
+    keep_scopes(r->scope);
     return (struct jvalue){.kind = JMACRO, .object = m};
 }
 

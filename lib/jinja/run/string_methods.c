@@ -117,7 +117,7 @@ static void rsplit_at(struct jrun *r, struct jlist *l, const struct jstring *s,
 {
     size_t to = s->bytes, at;
     while ((most < 0 || (int64_t)l->count < most) &&
-           (at = jstring_find_last(s, separator, 0, to)) != SIZE_MAX) {
+           (at = jstring_find_last(r->h, s, separator, 0, to)) != SIZE_MAX) {
         add_part(r, l, s, at + separator->bytes, to);
         to = at;
     }
@@ -186,7 +186,7 @@ static struct jvalue partition(struct jrun *r, const struct jvalue *in, const st
     if (separator->bytes == 0)
         jheap_fail(r->h, "empty separator");
     jheap_work(r->h, s->bytes);
-    size_t at = last ? jstring_find_last(s, separator, 0, s->bytes)
+    size_t at = last ? jstring_find_last(r->h, s, separator, 0, s->bytes)
                      : jstring_find(s, separator, 0, s->bytes);
     size_t first = at == SIZE_MAX ? (last ? 0 : s->bytes) : at;
     size_t second = at == SIZE_MAX ? first : at + separator->bytes;
@@ -217,6 +217,7 @@ static bool bounds(struct jrun *r, const struct jstring *s, const struct jbound 
     *to = s->bytes;
     if (!start && !end)
         return true;
+    jheap_work(r->h, s->bytes / 2);
     int64_t n = (int64_t)jstring_length(s), i = 0, j = n;
     if (start && start->kind != JNONE)
         i = jint_argument(r, start, 0);
@@ -231,11 +232,12 @@ static bool bounds(struct jrun *r, const struct jstring *s, const struct jbound 
     return i <= j;
 }
 
-static bool fits(const struct jstring *s, const struct jstring *part, size_t from, size_t to,
-                 bool end)
+static bool fits(struct jrun *r, const struct jstring *s, const struct jstring *part, size_t from,
+                 size_t to, bool end)
 {
     if (part->bytes > to - from)
         return false;
+    jheap_work(r->h, part->bytes / 16);
     return memcmp(s->text + (end ? to - part->bytes : from), part->text, part->bytes) == 0;
 }
 
@@ -247,11 +249,12 @@ static struct jvalue begins(struct jrun *r, const struct jvalue *in, const struc
     if (a->at[0] && a->at[0]->kind == JLIST && a->at[0]->list->form == JFORM_TUPLE) {
         bool any = false;
         for (size_t i = 0; i < a->at[0]->list->count; i++)
-            any |= fits(in->string, required(r, &a->at[0]->list->at[i]), from, to, end);
-        return jbool(inside && any);
+            any |=
+                inside && fits(r, in->string, required(r, &a->at[0]->list->at[i]), from, to, end);
+        return jbool(any);
     }
     const struct jstring *part = required(r, a->at[0]);
-    return jbool(inside && fits(in->string, part, from, to, end));
+    return jbool(inside && fits(r, in->string, part, from, to, end));
 }
 
 METHOD(startswith)
@@ -271,7 +274,7 @@ static int64_t position(struct jrun *r, const struct jvalue *in, const struct jb
     jheap_work(r->h, s->bytes);
     if (!bounds(r, s, a, 1, &from, &to))
         return -1;
-    size_t at = last ? jstring_find_last(s, part, from, to) : jstring_find(s, part, from, to);
+    size_t at = last ? jstring_find_last(r->h, s, part, from, to) : jstring_find(s, part, from, to);
     return at == SIZE_MAX ? -1 : (int64_t)jstring_length(jstring_part(r->h, s, 0, at));
 }
 
@@ -351,14 +354,14 @@ METHOD(replace)
 METHOD(removeprefix)
 {
     const struct jstring *s = in->string, *part = required(r, a->at[0]);
-    bool is = fits(s, part, 0, s->bytes, false);
+    bool is = fits(r, s, part, 0, s->bytes, false);
     return jstring_value(jstring_part(r->h, s, is ? part->bytes : 0, s->bytes));
 }
 
 METHOD(removesuffix)
 {
     const struct jstring *s = in->string, *part = required(r, a->at[0]);
-    bool is = fits(s, part, 0, s->bytes, true);
+    bool is = fits(r, s, part, 0, s->bytes, true);
     return jstring_value(jstring_part(r->h, s, 0, s->bytes - (is ? part->bytes : 0)));
 }
 
@@ -387,10 +390,11 @@ METHOD(format)
 
 /* ---- classes of characters: of ASCII; letters beyond it count as letters ---- */
 
-static struct jvalue all_are(const struct jvalue *in, bool (*is)(uint32_t))
+static struct jvalue all_are(struct jrun *r, const struct jvalue *in, bool (*is)(uint32_t))
 {
     const struct jstring *s = in->string;
     bool all = s->bytes > 0;
+    jheap_work(r->h, s->bytes);
     for (size_t at = 0; all && at < s->bytes;)
         all = is(jchar_next(s->text, s->bytes, &at));
     return jbool(all);
@@ -414,26 +418,26 @@ static bool is_letter_or_digit(uint32_t c)
 
 METHOD(isdigit)
 {
-    (void)r, (void)a;
-    return all_are(in, is_digit);
+    (void)a;
+    return all_are(r, in, is_digit);
 }
 
 METHOD(isalpha)
 {
-    (void)r, (void)a;
-    return all_are(in, is_letter);
+    (void)a;
+    return all_are(r, in, is_letter);
 }
 
 METHOD(isalnum)
 {
-    (void)r, (void)a;
-    return all_are(in, is_letter_or_digit);
+    (void)a;
+    return all_are(r, in, is_letter_or_digit);
 }
 
 METHOD(isspace)
 {
-    (void)r, (void)a;
-    return all_are(in, jchar_blank);
+    (void)a;
+    return all_are(r, in, jchar_blank);
 }
 
 static struct jvalue in_case(struct jrun *r, const struct jvalue *in, enum jcase to,

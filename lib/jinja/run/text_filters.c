@@ -158,9 +158,14 @@ FILTER(round)
         jheap_fail(r->h, "method must be common, ceil or floor");
     if (in->kind != JFLOAT && precision >= 0)
         return jint(jint_argument(r, in, 0));
-    if (precision < 0)
-        return in->kind == JFLOAT ? jfloat(nearbyint(value * scale) / scale)
-                                  : jint((int64_t)(nearbyint(value * scale) / scale));
+    if (precision < 0) {
+        double rounded = nearbyint(value * scale) / scale;
+        if (in->kind == JFLOAT)
+            return jfloat(rounded);
+        if (!(fabs(rounded) < 0x1p63))
+            jheap_fail(r->h, "an integer is too large");
+        return jint((int64_t)rounded);
+    }
     char text[700]; /* printf rounds the exact value to even, as Python does */
     snprintf(text, sizeof text, "%.*f", (int)precision, value);
     return jfloat(strtod(text, NULL));
@@ -178,6 +183,7 @@ FILTER(wordcount)
     const struct jstring *s = jtext(r->h, in);
     int64_t words = 0;
     bool inside = false;
+    jheap_work(r->h, s->bytes);
     for (size_t at = 0; at < s->bytes;) {
         uint32_t c = jchar_next(s->text, s->bytes, &at);
         bool word =

@@ -86,11 +86,12 @@ static void repr_list(struct jheap *h, struct jbuffer *b, const struct jlist *l)
     }
     if (l->form == JFORM_RANGE) {
         char text[64];
-        int64_t step = l->count > 1 ? l->at[1].integer - l->at[0].integer : 1;
-        int64_t first = l->count > 0 ? l->at[0].integer : 0;
-        int n = snprintf(text, sizeof text, "range(%" PRId64 ", %" PRId64, first,
-                         first + step * (int64_t)l->count);
-        snprintf(text + n, sizeof text - (size_t)n, step == 1 ? ")" : ", %" PRId64 ")", step);
+        uint64_t first = l->count > 0 ? (uint64_t)l->at[0].integer : 0; /* a range may wrap */
+        uint64_t step = l->count > 1 ? (uint64_t)l->at[1].integer - first : 1;
+        int n = snprintf(text, sizeof text, "range(%" PRId64 ", %" PRId64, (int64_t)first,
+                         (int64_t)(first + step * l->count));
+        snprintf(text + n, sizeof text - (size_t)n, step == 1 ? ")" : ", %" PRId64 ")",
+                 (int64_t)step);
         jbuffer_text(h, b, text, l->origin);
         return;
     }

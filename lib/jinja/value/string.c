@@ -80,12 +80,14 @@ size_t jstring_find(const struct jstring *s, const struct jstring *part, size_t 
     return at ? (size_t)(at - s->text) : SIZE_MAX;
 }
 
-size_t jstring_find_last(const struct jstring *s, const struct jstring *part, size_t from,
-                         size_t to)
+size_t jstring_find_last(struct jheap *h, const struct jstring *s, const struct jstring *part,
+                         size_t from, size_t to)
 {
     if (from > to || part->bytes > to - from)
         return SIZE_MAX;
     for (size_t at = to - part->bytes;; at--) {
+        if (part->bytes > 64) /* a comparison may end at its last byte */
+            jheap_work(h, part->bytes / 16);
         if (memcmp(s->text + at, part->text, part->bytes) == 0)
             return at;
         if (at == from)
@@ -135,10 +137,11 @@ bool jchar_blank(uint32_t c)
            c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-static bool strips(const struct jstring *chars, uint32_t c)
+static bool strips(struct jheap *h, const struct jstring *chars, uint32_t c)
 {
     if (!chars)
         return jchar_blank(c);
+    jheap_work(h, chars->bytes);
     for (size_t at = 0; at < chars->bytes;)
         if (jchar_next(chars->text, chars->bytes, &at) == c)
             return true;
@@ -161,19 +164,19 @@ const struct jstring *jstring_strip(struct jheap *h, const struct jstring *s,
                                     const struct jstring *chars, enum jstrip sides)
 {
     size_t from = 0, to = s->bytes;
-    jheap_work(h, s->bytes / 64);
     while ((sides & JSTRIP_LEFT) && from < to) {
         size_t next = from;
-        if (!strips(chars, jchar_next(s->text, to, &next)))
+        if (!strips(h, chars, jchar_next(s->text, to, &next)))
             break;
         from = next;
     }
     while ((sides & JSTRIP_RIGHT) && from < to) {
         size_t start = char_before(s, from, to), next = start;
-        if (!strips(chars, jchar_next(s->text, to, &next)))
+        if (!strips(h, chars, jchar_next(s->text, to, &next)))
             break;
         to = start;
     }
+    jheap_work(h, s->bytes - (to - from));
     return jstring_part(h, s, from, to);
 }
 

@@ -182,6 +182,11 @@ static bool equal_dicts(struct jheap *h, const struct jdict *a, const struct jdi
     return true;
 }
 
+static size_t shorter(const struct jstring *a, const struct jstring *b)
+{
+    return a->bytes < b->bytes ? a->bytes : b->bytes;
+}
+
 static bool equal_values(struct jheap *h, const struct jvalue *a, const struct jvalue *b)
 {
     if (jis_number(a) && jis_number(b))
@@ -191,7 +196,9 @@ static bool equal_values(struct jheap *h, const struct jvalue *a, const struct j
     switch ((enum jkind)a->kind) {
     case JUNDEFINED:
     case JNONE: return true;
-    case JSTRING: return jstring_same(a->string, b->string);
+    case JSTRING:
+        jheap_work(h, shorter(a->string, b->string) / 16);
+        return jstring_same(a->string, b->string);
     case JLIST: return equal_lists(h, a->list, b->list);
     case JDICT: return a->dict == b->dict || equal_dicts(h, a->dict, b->dict);
     case JGLOBAL: return a->number == b->number;
@@ -225,7 +232,8 @@ static int compare_values(struct jheap *h, const struct jvalue *a, const struct 
     }
     if (a->kind == JSTRING && b->kind == JSTRING) { /* UTF-8 has the order of code points */
         const struct jstring *s = a->string, *t = b->string;
-        int order = memcmp(s->text, t->text, s->bytes < t->bytes ? s->bytes : t->bytes);
+        jheap_work(h, shorter(s, t) / 16);
+        int order = memcmp(s->text, t->text, shorter(s, t));
         return order != 0 ? (order < 0 ? -1 : 1) : s->bytes < t->bytes ? -1 : s->bytes > t->bytes;
     }
     if (a->kind == JLIST && b->kind == JLIST && a->list->form == b->list->form &&

@@ -133,8 +133,8 @@ bool jstring_is(const struct jstring *s, const char *text);
 bool jstring_same(const struct jstring *a, const struct jstring *b);
 /* Offset of the first occurrence in [from, to) of s, or of the last; SIZE_MAX: none. */
 size_t jstring_find(const struct jstring *s, const struct jstring *part, size_t from, size_t to);
-size_t jstring_find_last(const struct jstring *s, const struct jstring *part, size_t from,
-                         size_t to);
+size_t jstring_find_last(struct jheap *h, const struct jstring *s, const struct jstring *part,
+                         size_t from, size_t to);
 /* Python's length and index: in characters. */
 size_t jstring_length(const struct jstring *s);
 size_t jstring_offset(const struct jstring *s, size_t character); /* in bytes, at most s->bytes */

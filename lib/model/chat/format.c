@@ -10,11 +10,13 @@
 /* Words of roles. Only those may become a part of a control token ("<|" role "|>"). */
 static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
 
-static const struct jinja_limits limits = JINJA_LIMITS_DEFAULT;
-
-/* A conversation of 1024 messages takes templates of models about 200 thousand; the gateway
- * serves no other client meanwhile. */
-#define RENDER_STEPS 4000000
+/* A conversation of 1024 messages and half a megabyte takes templates of models up to 250 thousand
+ * steps and 14 MiB, their syntax trees up to 0.6 MiB. The gateway serves no other client meanwhile,
+ * and must reach these limits before that of its process (RLIMIT_DATA): a template that is too large
+ * is an error of its request, not of the memory. */
+#define RENDER_STEPS  4000000
+#define RENDER_BYTES  ((size_t)16 << 20)
+#define COMPILE_BYTES ((size_t)4 << 20)
 
 void chat_format_free(struct chat_format *f)
 {
@@ -32,6 +34,8 @@ int chat_format_set(struct chat_format *f, const struct model_chat *model, const
     if (bytes > CHAT_TEMPLATE_BYTES_MAX)
         return error_set(why, ERR_BAD_INPUT, "the chat template has %zu bytes; the maximum is %zu",
                          bytes, CHAT_TEMPLATE_BYTES_MAX);
+    struct jinja_limits limits = JINJA_LIMITS_DEFAULT;
+    limits.memory_bytes = COMPILE_BYTES;
     f->program = jinja_compile(text, bytes, &limits, why);
     return f->program ? 0 : -1;
 }
@@ -99,6 +103,24 @@ static void parse_arguments(json_t *call)
     json_decref(parsed);
 }
 
+/* Templates write more of a message than its content: names, reasoning, arguments of calls. */
+static int reject_marks(const json_t *v, enum chat_family family, struct error *error)
+{
+    json_t *all = (json_t *)(uintptr_t)v, *part; /* jansson's iterators take no const */
+    const char *key;
+    size_t i;
+    if (json_is_string(v))
+        return chat_reject_marks(family, json_string_value(v), json_string_length(v), error);
+    json_array_foreach(all, i, part) if (reject_marks(part, family, error) != 0) return -1;
+    json_object_foreach(all, key, part)
+    {
+        if (chat_reject_marks(family, key, strlen(key), error) != 0 ||
+            reject_marks(part, family, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 static json_t *message_of(const json_t *message, enum chat_family family, struct error *error)
 {
     if (!json_is_object(message)) {
@@ -110,11 +132,6 @@ static json_t *message_of(const json_t *message, enum chat_family family, struct
         return NULL;
     }
     json_t *content = text_of(json_object_get(message, "content"), error);
-    if (content && chat_reject_marks(family, json_string_value(content),
-                                     json_string_length(content), error) != 0) {
-        json_decref(content);
-        return NULL;
-    }
     json_t *copy = content ? json_deep_copy(message) : NULL, *call;
     if (content && (!copy || json_object_set_new(copy, "content", content) != 0)) {
         error_set(error, ERR_NO_MEMORY, "out of memory (message)");
@@ -123,6 +140,10 @@ static json_t *message_of(const json_t *message, enum chat_family family, struct
     }
     size_t i;
     json_array_foreach(json_object_get(copy, "tool_calls"), i, call) parse_arguments(call);
+    if (copy && reject_marks(copy, family, error) != 0) {
+        json_decref(copy);
+        return NULL;
+    }
     return copy;
 }
 
@@ -190,8 +211,9 @@ int chat_format_render(const struct chat_format *f, const struct chat_conversati
                        struct chat_prompt *prompt, struct error *error)
 {
     sl_assert(f->program);
-    struct jinja_limits bounds = limits;
+    struct jinja_limits bounds = JINJA_LIMITS_DEFAULT;
     bounds.steps = RENDER_STEPS;
+    bounds.memory_bytes = RENDER_BYTES;
     struct jinja_output out = {0};
     *prompt = (struct chat_prompt){0};
     json_t *messages = client_variables(c, (enum chat_family)f->model.family, error),

@@ -77,7 +77,7 @@ static int op_stats(struct supervisor *s, struct rpc_request *request, struct er
     return 0;
 }
 
-/* What gateway and repl need to render conversations; apart from stats, because it is long. */
+/* What the gateway needs to render conversations; apart from stats, because it is long. */
 static int op_chat(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
     (void)error;

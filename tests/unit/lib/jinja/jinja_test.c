@@ -140,16 +140,22 @@ END_TEST
 
 /* ---- limits ---- */
 
-static void check_stops(const char *text, const char *reason)
+static void check_stops_within(const struct jinja_limits *limits, const char *text,
+                               const char *reason)
 {
     struct jinja_output out;
     struct error error;
-    ck_assert_msg(render_with(text, NULL, "{\"l\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}", &defaults,
-                              &out, &error) == -1,
+    ck_assert_msg(render_with(text, NULL, "{\"l\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}", limits, &out,
+                              &error) == -1,
                   "%s", text);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     ck_assert_msg(strstr(error.text, reason) != NULL, "%s: %s", text, error.text);
     ck_assert_ptr_null(out.text);
+}
+
+static void check_stops(const char *text, const char *reason)
+{
+    check_stops_within(&defaults, text, reason);
 }
 
 START_TEST(endless_templates_stop)
@@ -161,6 +167,31 @@ START_TEST(endless_templates_stop)
     check_stops("{% set s = 'x' * 1000000 %}{% for i in range(10000) %}{% if 'y' in s %}{% endif "
                 "%}{% endfor %}",
                 "too many steps");
+    /* Each turn costs as many bytes as its strings have, and these fit the steps only if uncounted. */
+    struct jinja_limits few = defaults;
+    few.steps = 1000 * 1000;
+    static const char *const turns[] = {"s == t",        "s <= t",          "s in [t]",
+                                        "t.isdigit()",   "s.startswith(t)", "s.startswith('1', 1)",
+                                        "s | wordcount", "blank | trim",    "s.rfind(no) + 1"};
+    for (size_t i = 0; i < ARRAY_LEN(turns); i++) {
+        char text[400];
+        snprintf(
+            text, sizeof text,
+            "{%% set s = '1' * 500 * 1000 %%}{%% set t = '1' * 500 * 1000 %%}{%% set no = '2' + "
+            "'1' * 200 * 1000 %%}{%% set blank = ' ' * 500 * 1000 %%}{%% for i in range(30000) "
+            "%%}{%% if %s "
+            "%%}{%% endif %%}{%% endfor %%}",
+            turns[i]);
+        check_stops_within(&few, text, "too many steps");
+    }
+    check_stops_within(&few, "{% set s = '1' * 500 * 1000 %}{{ s.strip('2' * 500 * 1000 + '1') }}",
+                       "too many steps");
+    check_stops("{% set x = 'x' * 5000 * 1000 %}{{ 'abc'.endswith((x,), 3, 0) }}{{ x.y.z }}",
+                "no attribute 'y'");
+    check_stops("{{ [] * 9223372036854775807 }}{{ x.y }}", "'x' is undefined");
+    check_stops("{{ '%d' % 1e300 }}", "too large");
+    check_stops("{{ 9223372036854775807 | round(-1) }}", "too large");
+    check_stops("{{ '%.390f' % 1e50 }}", "too large");
     check_stops("{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}",
                 "too ");
     check_stops("{{ 'x' * 9999999999 }}", "too ");
@@ -195,12 +226,20 @@ static char *repeated(const char *head, const char *part, size_t count, const ch
 
 START_TEST(deep_syntax_is_rejected)
 {
-    static const char *const parts[][3] = {{"{{ ", "(", ""},       {"{{ ", "[", ""},
-                                           {"{{ ", "-", "1 }}"},   {"{{ ", "not ", "1 }}"},
-                                           {"{{ x", "[x", ""},     {"{{ 1", " if 1 else 1", " }}"},
-                                           {"", "{% if x %}", ""}, {"", "{% for x in l %}", ""},
-                                           {"{{ 1", "+1", " }}"},  {"{{ l", "|list", " }}"},
-                                           {"{% set ", "(", ""},   {"{{ x", ".x", "}}"}};
+    static const char *const parts[][3] = {{"{{ ", "(", ""},
+                                           {"{{ ", "[", ""},
+                                           {"{{ ", "-", "1 }}"},
+                                           {"{{ ", "not ", "1 }}"},
+                                           {"{{ x", "[x", ""},
+                                           {"{{ 1", " if 1 else 1", " }}"},
+                                           {"", "{% if x %}", ""},
+                                           {"", "{% for x in l %}", ""},
+                                           {"{{ 1", "+1", " }}"},
+                                           {"{{ l", "|list", " }}"},
+                                           {"{% set ", "(", ""},
+                                           {"{{ x", ".x", "}}"},
+                                           {"{% filter e", "|e", " %}x{% endfilter %}"},
+                                           {"{% set x | e", "|e", " %}x{% endset %}"}};
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         char *text = repeated(parts[i][0], parts[i][1], 100000, parts[i][2]);
         struct jinja_output out;
@@ -254,6 +293,31 @@ START_TEST(appending_is_cheap)
 }
 END_TEST
 
+/* A million turns, in 64 MiB; a scope that a macro refers to is not that of the next turn. */
+START_TEST(turns_share_a_scope)
+{
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        {"{% set l = range(1000) %}{% for a in l %}{% for b in l %}{% set x = b %}{% endfor %}"
+         "{% endfor %}ok",
+         "ok"},
+        {"{% for i in range(3) %}{{ y is defined }}{% set y = i %}{% endfor %}", "FalseFalseFalse"},
+        {"{% set ns = namespace(m=none) %}{% for i in range(3) %}{% set x = i %}{% if i == 1 %}"
+         "{% macro f() %}{{ x }}{% endmacro %}{% set ns.m = f %}{% endif %}{% endfor %}{{ ns.m() "
+         "}}",
+         "1"}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct jinja_output out;
+        struct error error;
+        ck_assert_msg(render_with(cases[i].text, NULL, NULL, &defaults, &out, &error) == 0, "%s",
+                      error.text);
+        ck_assert_str_eq(out.text, cases[i].expected);
+        jinja_output_free(&out);
+    }
+}
+END_TEST
+
 START_TEST(errors_name_the_line)
 {
     struct jinja_output out;
@@ -281,6 +345,7 @@ int main(void)
     tcase_add_test(tc, deep_syntax_is_rejected);
     tcase_add_test(tc, smaller_limits_are_kept);
     tcase_add_test(tc, appending_is_cheap);
+    tcase_add_test(tc, turns_share_a_scope);
     tcase_add_test(tc, errors_name_the_line);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
