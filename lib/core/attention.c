@@ -17,8 +17,8 @@ static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        c->ops->rms_norm(core_x(c, r), l->attn_norm, c->hp.hidden, c->hp.rms_eps,
-                         form_floats(&c->in, r));
+        core_norm(c, core_x(c, r), l->attn_norm, l->attn_norm_bias, c->hp.hidden,
+                  form_floats(&c->in, r));
         core_make_forms(c, &c->in, r, l->in_forms);
     }
 }
@@ -31,13 +31,16 @@ static void project(struct core *c, const struct kernel_matrix *w, const float *
                      form_stride(&c->in, w->type), c->step.rows, y, w->n);
 }
 
+/* What follows the projection of a head. */
 static void add_bias(const struct core *c, float *head, const float *bias, uint32_t number)
 {
     if (bias)
         c->ops->axpy(1.0f, bias + (size_t)number * c->hp.head_size, c->hp.head_size, head);
+    if (c->hp.clamp_qkv != 0)
+        kernel_clamp(head, c->hp.head_size, c->hp.clamp_qkv);
 }
 
-/* One head in place: its RMSNorm if it has one, then rotation. */
+/* One head in place: rotation, and its RMSNorm if it has one. */
 static void finish_head(struct core *c, float *head, const float *weight, uint32_t row)
 {
     const float *cos_sin = c->rope + (size_t)row * c->hp.rope_dims;
@@ -47,6 +50,8 @@ static void finish_head(struct core *c, float *head, const float *weight, uint32
         kernel_rope_pairs(head, c->hp.rope_dims, cos_sin);
     else
         c->ops->rope(head, c->hp.rope_dims, cos_sin);
+    if (c->hp.qk_norm == QK_NORM_HEAD_AFTER)
+        c->ops->rms_norm(head, weight, c->hp.head_size, c->hp.rms_eps, head);
 }
 
 /* Bias, norm, rotation and cache row of key head g and its query heads, one token row. */
@@ -92,7 +97,8 @@ static void attend_run(struct core *c, uint32_t row, uint32_t rows, uint32_t hea
         .head_begin = head_begin,
         .head_end = head_end,
         .positions = c->row[row].position + 1,
-        .scale = 1.0f / sqrtf((float)c->hp.head_size),
+        .scale = c->hp.attention_scale != 0 ? c->hp.attention_scale
+                                            : 1.0f / sqrtf((float)c->hp.head_size),
     };
     c->ops->attention(&a);
 }
@@ -225,7 +231,8 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
     core_product(c, w, l->out_scale, begin, end, form_row(&c->mix, w->type, 0),
                  form_stride(&c->mix, w->type), c->step.rows, c->y, w->n);
     for (uint32_t r = 0; r < c->step.rows; r++)
-        c->ops->axpy(1.0f, c->y + (size_t)r * w->n + begin, end - begin, core_x(c, r) + begin);
+        c->ops->axpy(c->residual, c->y + (size_t)r * w->n + begin, end - begin,
+                     core_x(c, r) + begin);
 }
 
 /* Number of parts among which the key heads divide evenly. A row with many keys has few parts: a

@@ -22,6 +22,7 @@ enum arch_dim {
     ARCH_DIM_VOCAB,
     ARCH_DIM_Q,    /* heads * head_size */
     ARCH_DIM_KV,   /* kv_heads * head_size */
+    ARCH_DIM_QKV,  /* of q, k and v together */
     ARCH_DIM_HEAD, /* head_size */
     ARCH_DIM_HALF, /* head_size / 2 */
     ARCH_DIM_EXPERTS,

@@ -122,6 +122,7 @@ uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim)
     case ARCH_DIM_VOCAB: return h->vocab;
     case ARCH_DIM_Q: return (uint64_t)h->heads * h->head_size;
     case ARCH_DIM_KV: return (uint64_t)h->kv_heads * h->head_size;
+    case ARCH_DIM_QKV: return ((uint64_t)h->heads + 2 * (uint64_t)h->kv_heads) * h->head_size;
     case ARCH_DIM_HEAD: return h->head_size;
     case ARCH_DIM_HALF: return h->rope_dims / 2;
     case ARCH_DIM_EXPERTS: return h->experts;
