@@ -48,6 +48,7 @@ static const struct {
     {DENSE_ATTN_OUT_BIAS, offsetof(struct core_layer, out_bias)},
     {DENSE_ATTN_SINKS, offsetof(struct core_layer, sinks)},
     {DENSE_ATTN_POST_NORM, offsetof(struct core_layer, attn_post_norm)},
+    {DENSE_ATTN_QKV_SCALE, offsetof(struct core_layer, q_scale)},
     {DENSE_ATTN_Q_SCALE, offsetof(struct core_layer, q_scale)},
     {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, k_scale)},
     {DENSE_ATTN_V_SCALE, offsetof(struct core_layer, v_scale)},
@@ -161,6 +162,7 @@ static void bind_qkv(struct core *c, uint32_t i)
     struct core_layer *l = &c->layer[i];
     if (model_entry_dense(c->model, i, DENSE_ATTN_QKV) != ENTRY_NONE) {
         struct kernel_matrix all = dense_matrix(c, i, DENSE_ATTN_QKV);
+        l->k_scale = l->v_scale = l->q_scale;
         l->q = rows_of(&all, 0, l->q_size);
         l->k = rows_of(&all, l->q_size, l->k_size);
         l->v = rows_of(&all, l->q_size + l->k_size, l->v_size);

@@ -24,7 +24,7 @@ static int attention_step(struct core *c, struct error *error)
         core_route_first(c);
         if (c->source.gate_inputs)
             c->source.gate_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
-        core_experts_open(c); /* their loads go on during attention */
+        core_experts_open(c); /* they are loaded during attention */
     }
     core_attention(c);
     return 0;

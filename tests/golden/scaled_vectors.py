@@ -8,9 +8,9 @@ router_vectors.py, with a version of the package that has these models:
     venv/bin/pip install torch==2.15.0 transformers==5.24.0 gguf==0.19.0 numpy==2.4.6
     venv/bin/python tests/golden/scaled_vectors.py tests/golden/data/arch scaled.json
 
-Biases, norms, scales and clamps have values that matter: dbrx's clamp cuts a third of q, k and v. phimoe's router is
+Biases, norms, scales and clamps have values that matter: dbrx's clamp cuts half of q, k and v and more. phimoe's router is
 SparseMixer as the package has it: two choices, each weighed by a softmax over the logits near the largest one. Files ending
-in _f32 have F32 matrices, others F16; for the former, keys and values are rounded to F16 here, too."""
+in _f32 have F32 matrices, others F16; keys and values are rounded to F16 here, too, as in sluice's cache."""
 import json
 import math
 import sys
@@ -101,7 +101,7 @@ def fill(model, seed, f32):
     with torch.no_grad():
         for name, p in sorted(model.named_parameters(), key=lambda x: x[0]):
             r = torch.randn(p.shape, generator=gen, dtype=torch.float32)
-            if "norm" in name and name.endswith(".weight"):
+            if p.dim() == 1 and name.endswith(".weight"):  # of a norm
                 p.copy_(1 + 0.2 * r)
             elif name.endswith(".bias"):
                 p.copy_(0.4 * r)
@@ -264,7 +264,7 @@ def main(out, list_name):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
         fill(model, 5000 + seed, f32)
         ids = torch.randint(0, VOCAB, (1, POSITIONS), generator=torch.Generator().manual_seed(200 + seed))
-        restore = round_cache(model) if f32 else lambda: None
+        restore = round_cache(model)
         logits, routers = run(model, ids)
         layers = routing(arch, model.config, routers)
         write_gguf(f"{out}/{name}.gguf", name, arch, model)

@@ -75,7 +75,8 @@ struct model_hparams {
     float rope_magnitude;                 /* YaRN: factor of cos and sin; 0: 1 + 0.1 ln factor */
     uint32_t rope_truncate;               /* YaRN: the correction range is rounded to integers */
     uint32_t rope_scale_window;
-    uint32_t no_rope_full; /* 1: layers of kind LAYER_FULL do not rotate */
+    uint32_t
+        no_rope_full; /* 1: in a model with a window, layers of kind LAYER_FULL do not rotate */
     uint32_t reserved[4];
     uint8_t layer_kind[MODEL_LAYERS_MAX]; /* enum layer_kind */
 };
@@ -113,9 +114,9 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
         .kv_heads = w && h->kv_heads_window ? h->kv_heads_window : h->kv_heads,
         .key_size = w && h->head_size_window ? h->head_size_window : h->head_size,
         .window = w ? h->window : 0,
-        .rope_dims = w && h->rope_dims_window     ? h->rope_dims_window
-                     : !w && h->no_rope_full == 1 ? 0
-                                                  : h->rope_dims,
+        .rope_dims = w && h->rope_dims_window                      ? h->rope_dims_window
+                     : !w && h->no_rope_full == 1 && h->window > 0 ? 0
+                                                                   : h->rope_dims,
         .rope_table = w ? LAYER_WINDOW : LAYER_FULL,
         .scale = h->score_scale,
     };
@@ -226,6 +227,7 @@ enum layer_part { PART_EVERY, PART_ATTENTION, PART_DENSE, PART_EXPERTS };
     L(ATTN_K_BIAS, ATTENTION, "blk.%u.attn_k.bias")                                                \
     L(ATTN_V_BIAS, ATTENTION, "blk.%u.attn_v.bias")                                                \
     L(ATTN_QKV, ATTENTION, "blk.%u.attn_qkv.weight")                                               \
+    L(ATTN_QKV_SCALE, ATTENTION, "blk.%u.attn_qkv.scale")                                          \
     L(ATTN_NORM_BIAS, EVERY, "blk.%u.attn_norm.bias")                                              \
     L(FFN_NORM_BIAS, EVERY, "blk.%u.ffn_norm.bias")                                                \
     G(OUTPUT_NORM_BIAS, "output_norm.bias")                                                        \
