@@ -33,6 +33,8 @@
  *     integer or bool key that must have this value if present
  * ARCH_ONLY_FLOAT(ID, key, value)
  *     the same for a float key
+ * ARCH_WIDE(ID, key)
+ *     integer key of a window: if present, 0 or at least the context length, so that nothing is outside
  * ARCH_ONLY_TEXT(ID, key, text)
  *     string key that must have this value if present
  * ARCH_ALSO(ID, key, value)
@@ -100,6 +102,9 @@
 #ifndef ARCH_ONLY_FLOAT
 #define ARCH_ONLY_FLOAT(id, key, value)
 #endif
+#ifndef ARCH_WIDE
+#define ARCH_WIDE(id, key)
+#endif
 #ifndef ARCH_ONLY_TEXT
 #define ARCH_ONLY_TEXT(id, key, text)
 #endif
@@ -130,6 +135,8 @@
 
 #include "lib/model/arch/families/common.rows"
 #include "lib/model/arch/families/glm.rows"
+#include "lib/model/arch/families/granite.rows"
+#include "lib/model/arch/families/ling.rows"
 #include "lib/model/arch/families/llama.rows"
 #include "lib/model/arch/families/olmoe.rows"
 #include "lib/model/arch/families/others.rows"
@@ -147,6 +154,11 @@
 #undef ARCH_NO_SCALING
 #undef ARCH_YARN
 #undef ARCH_ATTENTION
+#undef ARCH_JOINED_ATTENTION
+#undef ARCH_ATTENTION_ENDS
+#undef ARCH_SIZES
+#undef ARCH_SHARED_WIDTH
+#undef ARCH_WIDE
 #undef ARCH_EXPERT_FFN
 #undef ARCH_FLOAT_OR_0
 #undef ARCH_FLAG

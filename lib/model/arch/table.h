@@ -24,6 +24,7 @@ enum arch_dim {
     ARCH_DIM_KV,     /* kv_heads * key_size */
     ARCH_DIM_VALUES, /* kv_heads * value_size */
     ARCH_DIM_MIX,    /* heads * value_size */
+    ARCH_DIM_QKV,    /* of q, k and v together */
     ARCH_DIM_HEAD,   /* key_size */
     ARCH_DIM_HEADS,
     ARCH_DIM_HALF, /* rope_dims / 2, of layers without a window */
