@@ -24,6 +24,9 @@
  *     the same for a float key
  * ARCH_ONLY_TEXT(ID, key, text)
  *     string key that must have this value if present
+ * ARCH_ALSO(ID, key, value)
+ * ARCH_ALSO_FIELD(ID, key, field)
+ *     integer key that the engine does not need and other programs do: written by `sluice synth`
  * ARCH_LAYERS(ID, which, mixer, ffn)
  *     what these layers consist of (arch.h); which: LEADING (the first dense_layers), or ALL others.
  *     The first row that fits a layer counts
@@ -77,6 +80,12 @@
 #ifndef ARCH_ONLY_TEXT
 #define ARCH_ONLY_TEXT(id, key, text)
 #endif
+#ifndef ARCH_ALSO
+#define ARCH_ALSO(id, key, value)
+#endif
+#ifndef ARCH_ALSO_FIELD
+#define ARCH_ALSO_FIELD(id, key, field)
+#endif
 #ifndef ARCH_LAYERS
 #define ARCH_LAYERS(id, which, mixer, ffn)
 #endif
@@ -123,6 +132,8 @@
 #undef ARCH_ONLY
 #undef ARCH_ONLY_FLOAT
 #undef ARCH_ONLY_TEXT
+#undef ARCH_ALSO
+#undef ARCH_ALSO_FIELD
 #undef ARCH_LAYERS
 #undef ARCH_DENSE
 #undef ARCH_EXPERT

@@ -41,6 +41,9 @@ uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim);
 enum arch_id arch_find(const char *name, size_t bytes);
 const char *arch_name(enum arch_id arch);
 
+/* -1 with the reason why a file of an architecture that arch_find does not find is rejected. */
+int arch_reject(const struct gguf *g, const char *name, size_t bytes, struct error *error);
+
 /* Reads and checks the hyper-parameters of a file whose vocabulary has `tokens` tokens. tied_output
  * is 0 afterwards: it follows from the tensors. 0, or -1 with ERR_BAD_INPUT. */
 int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,

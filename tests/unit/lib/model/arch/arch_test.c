@@ -112,6 +112,30 @@ START_TEST(forged_parameters)
 }
 END_TEST
 
+static const struct {
+    const char *arch, *why;
+} unsupported[] = {
+#define LATER(name) {name, "is not supported yet"},
+#define DENSE(name) {name, "is not a MoE model"},
+#include "lib/model/arch/unsupported.tbl.h"
+};
+
+/* A known architecture is named with the reason, and is none that is supported. */
+START_TEST(known_but_not_supported)
+{
+    struct make m;
+    struct error error = {0};
+    char want[128];
+    const char *arch = unsupported[_i].arch;
+    ck_assert_int_eq(arch_find(arch, strlen(arch)), ARCH__COUNT);
+    make_tiny(&m, 1, false);
+    make_text(&m, "general.architecture", arch);
+    ck_assert_ptr_null(index_of(&m, &error));
+    snprintf(want, sizeof want, "architecture '%s' %s", arch, unsupported[_i].why);
+    ck_assert_str_eq(error.text, want);
+}
+END_TEST
+
 static void resize(struct make *m, const char *name, uint64_t ne0, uint64_t ne1)
 {
     struct make_tensor *t = make_tensor(m, name);
@@ -401,6 +425,7 @@ int main(void)
     tcase_add_test(tcase, scales);
     tcase_add_test(tcase, drafting_block);
     tcase_add_test(tcase, tensors_of_another_part);
+    tcase_add_loop_test(tcase, known_but_not_supported, 0, ARRAY_LEN(unsupported));
     tcase_add_loop_test(tcase, bad_models_are_rejected, 0, ARRAY_LEN(edits));
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
