@@ -349,6 +349,73 @@ static void a_template_is_executed(void)
     engine_stop(e);
 }
 
+#define SYSTEM "You write short stories."
+#define STORY                                                                                      \
+    "{% for m in messages %}{{ loop.index }}. {{ m.role | title }} wrote: {{ m.content }}\n"       \
+    "{% endfor %}{% if enable_thinking is defined %}{{ 'Deeply' if enable_thinking else "          \
+    "'Briefly' }}, {% endif %}{{ messages | length + 1 }}. Assistant wrote:"
+
+/* The first two turns of repl, saved and loaded behind the first; the caller frees. */
+static char *story_of_repl(const struct engine *e, bool kept)
+{
+    struct command c;
+    char path[PATH_MAX], *input;
+    snprintf(path, sizeof path, "%s/story.%d.json", test_dir(), kept);
+    CHECK(asprintf(&input,
+                   "/set ignore_eos on\n" FIRST "\n/save %s\n/clear\n/set system\n"
+                   "/set thinking auto\n/load %s\n" SECOND "\n",
+                   path, path) > 0,
+          "out of memory");
+    command_run(&c, input, END_MS,
+                (const char *const[]){"repl", "--name", e->run, "--temp", "0", "-n", TOKENS_TEXT,
+                                      "--system", SYSTEM, "--thinking=off", NULL});
+    const char *first = strstr(c.err, " kept)"),
+               *second = first ? strstr(first + 1, " kept)") : NULL;
+    CHECK(c.status == 0 && second, "status %d: %s", c.status, c.err);
+    CHECK((strncmp(second - 2, "(0", 2) != 0) == kept, "not what is kept: %s", c.err);
+    char *text = strdup(c.out);
+    command_free(&c);
+    free(input);
+    return text;
+}
+
+static char *turn_of_story(unsigned port, json_t *messages)
+{
+    return get_text(port, "/v1/chat/completions", &ways[0],
+                    json_pack("{s:O, s:{s:b}}", "messages", messages, "chat_template_kwargs",
+                              "enable_thinking", 0),
+                    false);
+}
+
+/* repl renders the conversation as the gateway does: through the template of the file, with a system
+ * message and variables. The text is the same with the kept rows of the turn before and without. */
+static void repl_executes_the_template(void)
+{
+    unsigned port;
+    char path[PATH_MAX], expected[8192];
+    chat_model_make(path, "story.gguf", STORY);
+    for (int kept = 0; kept < 2; kept++) {
+        struct engine *e =
+            gateway_start(&port, (const char *const[]){"-m", path, "--http=0",
+                                                       kept ? NULL : "--keep-kv=0", NULL});
+        json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "system", "content",
+                                     SYSTEM, "role", "user", "content", FIRST);
+        char *got = story_of_repl(e, kept), *first = turn_of_story(port, messages);
+        json_array_append_new(messages,
+                              json_pack("{s:s, s:s}", "role", "assistant", "content", first));
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", SECOND));
+        char *second = turn_of_story(port, messages);
+        snprintf(expected, sizeof expected, "%s\n1 turns saved\n1 turns loaded\n%s\n", first,
+                 second);
+        CHECK(strcmp(got, expected) == 0, "repl: '%s', not '%s'", got, expected);
+        json_decref(messages);
+        free(got);
+        free(first);
+        free(second);
+        engine_stop(e);
+    }
+}
+
 /* ---- control tokens ---- */
 
 #define CONTROL    "<|endoftext|>" /* the control token of the demo model */
@@ -451,6 +518,7 @@ int main(int argc, char **argv)
         ROW(curl_is_a_client),
         ROW(every_client_of_a_conversation),
         ROW(a_template_is_executed),
+        ROW(repl_executes_the_template),
         ROW(control_tokens_of_users),
         ROW(openai_package),
     };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat formats of model families, for clients that do not execute the template of the model file
- * (format.h does), and where it is none: two strings in it identify the family, and this table has
+/* Chat formats of model families, for templates that the interpreter rejects (format.h): two strings in it identify the family, and this table has
  * the family's format. The first row that matches is used.
  *
  * CHAT(NAME, name, mark, other mark, default system message, before and after a system message,

@@ -40,6 +40,22 @@ int chat_format_set(struct chat_format *f, const struct model_chat *model, const
     return f->program ? 0 : -1;
 }
 
+static const char *member(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
+}
+
+int chat_format_read(struct chat_format *f, const json_t *reply, struct error *why)
+{
+    struct model_chat model = {0};
+    const json_t *text = json_object_get(reply, "template");
+    chat_describe(&model, member(reply, "family"), member(reply, "bos"), member(reply, "eos"),
+                  json_integer_value(json_object_get(reply, "bos_first")) != 0);
+    model.bos_added = json_integer_value(json_object_get(reply, "bos_added")) != 0;
+    return chat_format_set(f, &model, json_string_value(text), json_string_length(text), why);
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 static int wrong(struct error *error, const char *what)

@@ -25,6 +25,9 @@ int chat_format_set(struct chat_format *f, const struct model_chat *model, const
                     size_t bytes, struct error *why);
 void chat_format_free(struct chat_format *f);
 
+/* The same from a reply of the supervisor's call `chat` (ipc/README.md). */
+int chat_format_read(struct chat_format *f, const json_t *reply, struct error *why);
+
 /* What a client sends, JSON as in OpenAI's API. */
 struct chat_conversation {
     const json_t *messages;
