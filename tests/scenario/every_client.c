@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All clients return the same text: generate, repl in a pipe and on a terminal, requests to the
  * gateway with and without streaming, curl, and OpenAI's Python package. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -349,6 +350,38 @@ static void a_template_is_executed(void)
     engine_stop(e);
 }
 
+static uint64_t minimum_with(const char *model, const char *option)
+{
+    unsigned port;
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"-m", model, "--http=0", option, NULL});
+    json_t *doc = engine_control(e, "stats", NULL);
+    uint64_t bytes = lookup_u64(doc, "memory.min_budget_bytes");
+    json_decref(doc);
+    engine_stop(e);
+    return bytes;
+}
+
+/* A rendering's memory is in the ledger from the start, if the model has a template. What is none is
+ * reported, once. */
+static void a_template_is_reserved(void)
+{
+    char path[PATH_MAX];
+    chat_model_make(path, "reserved.gguf", TALE);
+    uint64_t longest = minimum_with(path, NULL), shorter = minimum_with(path, "--http-prompt=1KiB");
+    CHECK(longest >= shorter + 13 * MIB, "the minimum is %" PRIu64 ", with short prompts %" PRIu64,
+          longest, shorter);
+    CHECK(minimum_with(test_model(), NULL) + 13 * MIB <= longest, "a model without a template");
+    chat_model_make(path, "odd.gguf", "<|im_start|>\xff<|im_end|>");
+    unsigned port;
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
+    char *log = engine_log(e), *line = strstr(log, "tokenizer.chat_template is not UTF-8");
+    CHECK(line && strstr(line, "'chatml'"), "the template is not reported: %.500s", log);
+    CHECK(!strstr(line + 1, "tokenizer.chat_template"), "the template is reported twice");
+    free(log);
+    engine_stop(e);
+}
+
 #define SYSTEM "You write short stories."
 #define STORY                                                                                      \
     "{% for m in messages %}{{ loop.index }}. {{ m.role | title }} wrote: {{ m.content }}\n"       \
@@ -518,6 +551,7 @@ int main(int argc, char **argv)
         ROW(curl_is_a_client),
         ROW(every_client_of_a_conversation),
         ROW(a_template_is_executed),
+        ROW(a_template_is_reserved),
         ROW(repl_executes_the_template),
         ROW(control_tokens_of_users),
         ROW(openai_package),

@@ -28,6 +28,11 @@ void chat_format_free(struct chat_format *f);
 /* The same from a reply of the supervisor's call `chat` (ipc/README.md). */
 int chat_format_read(struct chat_format *f, const json_t *reply, struct error *why);
 
+/* Memory that a template of so many bytes takes at most (what needs more is rejected), and what a
+ * rendering of a prompt of at most max bytes takes in addition: for whoever reserves it. */
+size_t chat_format_bytes(size_t template_bytes);
+size_t chat_render_bytes(size_t max);
+
 /* What a client sends, JSON as in OpenAI's API. */
 struct chat_conversation {
     const json_t *messages;
