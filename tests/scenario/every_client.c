@@ -300,6 +300,7 @@ static void every_client_of_a_conversation(void)
     "{% endfor %}{% endif %}"                                                                      \
     "{% if mode == 'slow' %}{% set s = 'x' * 1000 * 1000 %}{% for a in range(99999) %}"            \
     "{% if 'y' in s %}{% endif %}{% endfor %}{% endif %}"                                          \
+    "{% if mode == 'large' %}{% set s = 'x' * 1000 * 1000 * 9 %}{{ s + 'y' }}{% endif %}"          \
     "{% if mode == 'deep' %}{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}{% endif %}"            \
     "{% if add_generation_prompt %}{{ messages | length + 1 }}. Assistant wrote:{% endif %}"
 #define ONE_TURN(role, mode)                                                                       \
@@ -332,7 +333,8 @@ static void a_template_is_executed(void)
     static const struct {
         const char *body, *reason;
     } bad[] = {{ONE_TURN("tool", "calm"), "This tale has no tools"},
-               {ONE_TURN("user", "endless"), "needs too much memory"},
+               {ONE_TURN("user", "endless"), "too many steps"},
+               {ONE_TURN("user", "large"), "needs too much memory"},
                {ONE_TURN("user", "slow"), "too many steps"},
                {ONE_TURN("user", "deep"), "nested too deeply"}};
     for (size_t i = 0; i <= ARRAY_LEN(bad); i++) {

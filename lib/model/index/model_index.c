@@ -201,17 +201,14 @@ static void read_template(struct build *b)
     else if (found < 0)
         why = "is no text";
     else if (b->template_bytes > CHAT_TEMPLATE_BYTES_MAX)
-        why = "is too long";
+        why = "is longer than 256 KiB";
     else if (memchr(b->template, 0, b->template_bytes) ||
              !utf8_valid(b->template, b->template_bytes))
         why = "is not UTF-8";
     if (!why)
         return;
-    log_warn(
-        "tokenizer.chat_template %s (the maximum is %zu bytes): conversations have the form of "
-        "the family '%s'",
-        why, CHAT_TEMPLATE_BYTES_MAX,
-        chat_name(found == 1 ? chat_recognise(b->template, b->template_bytes) : CHAT_PLAIN));
+    log_warn("tokenizer.chat_template %s: conversations have the form of the family '%s'", why,
+             chat_name(found == 1 ? chat_recognise(b->template, b->template_bytes) : CHAT_PLAIN));
     b->template_bytes = 0;
 }
 
