@@ -94,7 +94,8 @@ static uint64_t reservation_of(const struct usage *u, enum service service)
 static uint64_t reservation_now(const struct supervisor *s, const struct child_slot *c)
 {
     uint64_t reserved = reservation_of(&c->usage, c->service);
-    uint64_t bound = c->service == SERVICE_GATEWAY ? http_reservation_bytes(&s->params) : 0;
+    uint64_t bound =
+        c->service == SERVICE_GATEWAY ? http_reservation_bytes(&s->params, s->model) : 0;
     return reserved > bound ? reserved : bound;
 }
 
@@ -102,7 +103,7 @@ static uint64_t growth_of(const struct supervisor *s, enum service service)
 {
     switch (service) {
     case SERVICE_COMPUTE: return GROWTH_COMPUTE_BYTES;
-    case SERVICE_GATEWAY: return http_growth(&s->params);
+    case SERVICE_GATEWAY: return http_growth(&s->params, s->model);
     default: return GROWTH_BYTES;
     }
 }
@@ -176,7 +177,7 @@ static uint64_t reservation_estimate(const struct supervisor *s, enum service se
     if (service == SERVICE_CACHE)
         return PROCESS_ESTIMATE + (uint64_t)s->model->entry_count * ENTRY_ESTIMATE_BYTES;
     if (service == SERVICE_GATEWAY)
-        return http_reservation_bytes(&s->params);
+        return http_reservation_bytes(&s->params, s->model);
     if (service == SERVICE_PREDICTOR)
         return PROCESS_ESTIMATE + activations_estimate(s);
     return PROCESS_ESTIMATE;
