@@ -170,6 +170,9 @@ struct held_file {
     struct directory_file seen;
 };
 
+/* Of a thread of every process, which inherits it (RLIMIT_STACK). */
+#define THREAD_STACK_BYTES (512 * KIB)
+
 #define WARM_FILE "experts" /* in the model's directory of the user's cache */
 
 struct warm { /* warm.c */

@@ -25,11 +25,11 @@
 
 #define MEASURE_NS (200 * NS_PER_MS)
 
-/* Thread stacks are mapped completely (RLIMIT_STACK), but few of their pages are touched.
+/* Thread stacks are mapped completely (THREAD_STACK_BYTES), but few of their pages are touched.
  * Exceptions per process: the main thread's stack is not a separate mapping, those of
  * lifeline and log are small. */
-_Static_assert(STACK_MAPPED_BYTES >= KERNEL_STACK_BYTES + 96 * KIB, "a kernel and its callers fit");
 #define THREADS_OTHER 3
+_Static_assert(THREAD_STACK_BYTES >= KERNEL_STACK_BYTES + 64 * KIB, "a thread can run a kernel");
 
 /* Private memory of each kind of process before it can be measured, rounded up. */
 #define SUPERVISOR_ESTIMATE  (1 * MIB)
@@ -79,7 +79,7 @@ static const char *budget_text(uint64_t bytes, char buf[32])
 static uint64_t reservation_of(const struct usage *u, enum service service)
 {
     uint64_t stacks =
-        (u->threads > THREADS_OTHER ? u->threads - THREADS_OTHER : 0) * STACK_MAPPED_BYTES;
+        (u->threads > THREADS_OTHER ? u->threads - THREADS_OTHER : 0) * THREAD_STACK_BYTES;
     uint64_t heap = u->data > stacks ? u->data - stacks : 0;
     uint64_t touched = LEDGER_STACK_BYTES + (service == SERVICE_COMPUTE ? KERNEL_STACK_BYTES : 0);
     uint64_t max = heap + u->threads * touched + RESERVATION_SLACK_BYTES;

@@ -24,9 +24,6 @@
 #define LEDGER_PROCESS_BYTES (96u * 1024u)
 /* Page tables of a process without segments: measured 62-78 KiB with 15 threads. */
 #define LEDGER_PAGE_TABLE_BYTES (80u * 1024u)
-/* Mapped for the stack of each thread (RLIMIT_STACK, which children inherit). */
-#define STACK_MAPPED_BYTES (512u * 1024u)
-
 /* Touched part of a thread stack, without the frame of a kernel. */
 #define LEDGER_STACK_BYTES (16u * 1024u)
 
