@@ -191,12 +191,19 @@ static void dbrx(void)
     sample("--threads=2", (const char *const[]){"arch=dbrx", "clamp_qkv=1", NULL});
 }
 
+/* Windows, sinks, biases of experts, YaRN; the prompt is longer than a window. */
+static void gpt_oss(void)
+{
+    run("MXFP4", (const char *const[]){"arch=gpt-oss", "layers=4", "window=16", "rope_scaling=2",
+                                       "rope_factor=8", "rope_context=64", NULL});
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(q4_k_m),      ROW(mxfp4),        ROW(nvfp4),        ROW(layers_that_differ),
         ROW(glm4moe),     ROW(dots1),        ROW(ernie4_5_moe), ROW(minimax_m2),
         ROW(bailingmoe2), ROW(smallthinker), ROW(granitemoe),   ROW(hunyuan_moe),
-        ROW(phimoe),      ROW(dbrx)};
+        ROW(phimoe),      ROW(dbrx),         ROW(gpt_oss)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -58,6 +58,15 @@ SHAPE("smallthinker-21b-a3b", "smallthinker",
       "layers=52 hidden=2560 heads=28 kv_heads=4 head_size=128 vocab=151936 context=16384 "
       "experts=64 experts_used=6 expert_inner=768 window=4096 gating=2 rms_eps=1e-6 "
       "rope_theta=1500000")
+SHAPE(
+    "gpt-oss-20b", "gpt-oss",
+    "layers=24 hidden=2880 heads=64 kv_heads=8 head_size=64 vocab=201088 context=131072 experts=32 "
+    "experts_used=4 expert_inner=2880 window=128 rms_eps=1e-5 rope_theta=150000 rope_scaling=2 "
+    "rope_factor=32 rope_context=4096")
+SHAPE("gpt-oss-120b", "gpt-oss",
+      "layers=36 hidden=2880 heads=64 kv_heads=8 head_size=64 vocab=201088 context=131072 "
+      "experts=128 experts_used=4 expert_inner=2880 window=128 rms_eps=1e-5 rope_theta=150000 "
+      "rope_scaling=2 rope_factor=32 rope_context=4096")
 SHAPE("tiny", "qwen3moe",
       "layers=4 hidden=128 heads=4 kv_heads=2 vocab=1024 context=2048 experts=16 "
       "experts_used=4 expert_inner=64 rms_eps=1e-6 rope_theta=10000")
