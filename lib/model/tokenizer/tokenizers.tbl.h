@@ -8,7 +8,9 @@
  *                  TOKENIZER_EXPRESSIONS_MAX: the first splits the text into its matches and the
  *                  stretches between them, the next one splits each of these parts, and so on. Digits
  *                  (tokenizers' "individual_digits") is an expression, too.
- * kimi-k2 and hunyuan are tiktoken's, which does not merge a word that is a token.
+ * kimi-k2 and hunyuan are tiktoken's, which does not merge a word that is a token. llama.cpp merges
+ * it, and its own code for kimi-k2 keeps neither the rule of the letters' case nor marks with their
+ * letters: here it is the published expression.
  * Append only: row numbers are stored in model segments. Do not use versions of the expressions
  * that were rewritten for engines with fewer features: some differ, some need unbounded stack. No
  * include guard: include it with PRETOKENIZER defined. */
