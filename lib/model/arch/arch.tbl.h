@@ -6,6 +6,14 @@
  *     name: general.architecture
  * ARCH_UINT(ID, field, key, min, max, absent)
  *     hyper-parameter from key "<name>.<key>"; absent: REQUIRED, or DERIVED (computed by arch.c)
+ * ARCH_ARRAY(ID, field)
+ *     the key of this field, which has an ARCH_UINT row, may also be an array with a number per
+ *     block: the layers of a kind have the same; those of windows are <field>_window
+ * ARCH_FULL_EVERY(ID, period, at)
+ *     a model with a window: layers with number % period == at attend to all positions, all others
+ *     to the window
+ * ARCH_WINDOW_KEY(ID, key)
+ *     array of bool, one per block: true for layers with a window; instead of ARCH_FULL_EVERY
  * ARCH_FLOAT(ID, field, key, min, max)
  *     the same for a float, always required
  * ARCH_FLOAT_OR_0(ID, field, key, min, max)
@@ -18,6 +26,9 @@
  *     name of a tensor in this architecture, where it is not the one in arch.h
  * ARCH_CONST(ID, field, value)
  *     fixed by the architecture, without a key
+ * ARCH_TEXT(ID, field, key, text, value)
+ *     field is this value if the string key is the text; other texts of the key, except "none", are
+ *     rejected
  * ARCH_ONLY(ID, key, value)
  *     integer or bool key that must have this value if present
  * ARCH_ONLY_FLOAT(ID, key, value)
@@ -49,6 +60,18 @@
 #endif
 #ifndef ARCH_UINT
 #define ARCH_UINT(id, field, key, min, max, absent)
+#endif
+#ifndef ARCH_ARRAY
+#define ARCH_ARRAY(id, field)
+#endif
+#ifndef ARCH_FULL_EVERY
+#define ARCH_FULL_EVERY(id, period, at)
+#endif
+#ifndef ARCH_WINDOW_KEY
+#define ARCH_WINDOW_KEY(id, key)
+#endif
+#ifndef ARCH_TEXT
+#define ARCH_TEXT(id, field, key, text, value)
 #endif
 #ifndef ARCH_FLOAT
 #define ARCH_FLOAT(id, field, key, min, max)
@@ -106,6 +129,16 @@
 #undef ARCH_LEADING_DENSE
 #undef ARCH_UNGATED_SHARED
 #undef ARCH_SIGMOID
+#undef ARCH_ARRAY
+#undef ARCH_FULL_EVERY
+#undef ARCH_WINDOW_KEY
+#undef ARCH_TEXT
+#undef ARCH_TRANSFORMER
+#undef ARCH_NO_WINDOW
+#undef ARCH_NO_SCALING
+#undef ARCH_YARN
+#undef ARCH_ATTENTION
+#undef ARCH_EXPERT_FFN
 #undef ARCH_FLOAT_OR_0
 #undef ARCH_FLAG
 #undef ARCH_DEFAULT
