@@ -26,7 +26,14 @@ enum arch_dim {
     ARCH_DIM_MIX,    /* heads * value_size */
     ARCH_DIM_HEAD,   /* key_size */
     ARCH_DIM_HEADS,
-    ARCH_DIM_HALF, /* rope_dims / 2, of layers without a window */
+    ARCH_DIM_HALF,      /* rope_dims / 2, of layers without a window */
+    ARCH_DIM_Q_RANK,    /* of MLA; 0: queries of one matrix */
+    ARCH_DIM_MLA_Q,     /* heads * mla_key_size */
+    ARCH_DIM_MLA_Q_ONE, /* the same where queries have one matrix, else 0 */
+    ARCH_DIM_KV_RANK,
+    ARCH_DIM_MLA_NOPE, /* mla_key_size - rope_dims */
+    ARCH_DIM_MLA_VALUE,
+    ARCH_DIM_MLA_MIX, /* heads * mla_value_size */
     ARCH_DIM_EXPERTS,
     ARCH_DIM_INNER,
     ARCH_DIM_INNER_TWICE,

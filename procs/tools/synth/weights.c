@@ -26,10 +26,12 @@ static const struct dense_row {
     enum arch_id arch;
     enum dense_role role;
     enum storage storage;
-    enum arch_dim ne0, ne1;
+    enum arch_dim ne0, ne1, ne2;
 } dense_rows[] = {
 #define ARCH_DENSE(id, role, storage, presence, ne0, ne1)                                          \
-    {ARCH_##id, DENSE_##role, STORAGE_##storage, ARCH_DIM_##ne0, ARCH_DIM_##ne1},
+    ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ONE)
+#define ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ne2)                                  \
+    {ARCH_##id, DENSE_##role, STORAGE_##storage, ARCH_DIM_##ne0, ARCH_DIM_##ne1, ARCH_DIM_##ne2},
 #include "lib/model/arch/arch.tbl.h"
 };
 
