@@ -37,9 +37,6 @@ int arch_read_array(enum arch_id arch, const struct gguf *g, const char *name,
 /* Fills in what the keys leave to defaults. */
 int arch_derive_scaling(struct model_hparams *h, struct error *error);
 
-/* The sizes of the cache of MLA where the keys of grouped-query attention are missing. */
-void arch_derive_mla(struct model_hparams *h);
-
 int arch_check_mla(const struct model_hparams *h, struct error *error);
 int arch_check_kinds(const struct model_hparams *h, struct error *error);
 int arch_check_scaling(const struct model_hparams *h, struct error *error);

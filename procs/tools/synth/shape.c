@@ -44,6 +44,18 @@ static const struct row {
 #undef DERIVED
 };
 
+/* Fields whose key is a text: a setting is that text. */
+static const struct text_row {
+    enum arch_id arch;
+    const char *field, *key, *text;
+    size_t offset;
+    uint32_t value;
+} text_rows[] = {
+#define ARCH_TEXT(id, field, key, text, value)                                                     \
+    {ARCH_##id, #field, key, text, offsetof(struct model_hparams, field), value},
+#include "lib/model/arch/arch.tbl.h"
+};
+
 static const struct {
     enum arch_id arch;
     size_t offset;
@@ -133,6 +145,18 @@ static int set_number(struct shape *s, const char *field, const char *text, stru
                      arch_name(s->arch), field);
 }
 
+static bool set_text(struct shape *s, const char *field, const char *text)
+{
+    for (size_t i = 0; i < ARRAY_LEN(text_rows); i++) {
+        const struct text_row *row = &text_rows[i];
+        if (row->arch != s->arch || strcmp(row->field, field) != 0 || strcmp(row->text, text) != 0)
+            continue;
+        set_u32(s, row->offset, row->value);
+        return true;
+    }
+    return false;
+}
+
 int shape_set(struct shape *s, const char *setting, struct error *error)
 {
     const char *equals = strchr(setting, '=');
@@ -144,12 +168,14 @@ int shape_set(struct shape *s, const char *setting, struct error *error)
     field[n] = 0;
     if (strcmp(field, "arch") == 0)
         return set_arch(s, equals + 1, error);
+    if (set_text(s, field, equals + 1))
+        return 0;
     return set_number(s, field, equals + 1, error);
 }
 
 static int set_all(struct shape *s, const char *fields, struct error *error)
 {
-    char copy[512], *rest = copy;
+    char copy[640], *rest = copy;
     sl_assert(strlen(fields) < sizeof copy);
     strcpy(copy, fields);
     for (char *setting; (setting = strsep(&rest, " ")) != NULL;)
@@ -188,6 +214,7 @@ int shape_finish(struct shape *s, struct error *error)
     struct model_hparams *h = &s->h;
     if (h->heads == 0)
         return error_set(error, ERR_BAD_INPUT, "heads must be at least 1");
+    arch_derive_mla(h);
     if (h->kv_heads == 0)
         h->kv_heads = h->heads;
     if (h->head_size == 0)
@@ -230,6 +257,12 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
             gguf_put_bool(w, key, get_u32(s, rows[i].offset) != 0);
         else
             gguf_put_u32(w, key, get_u32(s, rows[i].offset));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(text_rows); i++) {
+        if (text_rows[i].arch != s->arch || get_u32(s, text_rows[i].offset) != text_rows[i].value)
+            continue;
+        snprintf(key, sizeof key, "%s.%s", arch, text_rows[i].key);
+        gguf_put_text(w, key, text_rows[i].text);
     }
     gguf_put_u64(w, "synth.seed", s->seed);
     for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {

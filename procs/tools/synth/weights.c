@@ -110,9 +110,12 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
         .type = TENSOR_F32,
         .dims = 2,
         .layer = layer,
-        .ne = {arch_dim_size(&s->h, layer, row->ne0), arch_dim_size(&s->h, layer, row->ne1), 1},
+        .ne = {arch_dim_size(&s->h, layer, row->ne0), arch_dim_size(&s->h, layer, row->ne1),
+               arch_dim_size(&s->h, layer, row->ne2)},
         .filling = FILL_RANDOM,
     };
+    if (t.ne[2] > 1)
+        t.dims = 3;
     struct arch_location location = {.role = row->role, .layer = layer};
     struct mix_tensor matrix = {.role = row->role, .layer = layer, .k = t.ne[0]};
     arch_tensor_name(s->arch, &location, t.name);
