@@ -25,6 +25,12 @@ static int attention_step(struct core *c, struct error *error)
 {
     (void)error;
     layer_starts(c);
+    if (c->hp.router_first && model_layer_has_experts(c->model, c->step.layer)) {
+        core_route_first(c);
+        if (c->source.gate_inputs)
+            c->source.gate_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
+        core_experts_open(c); /* they are loaded during attention */
+    }
     core_attention(c);
     return 0;
 }
@@ -40,7 +46,7 @@ static int mla_step(struct core *c, struct error *error)
 static int experts_step(struct core *c, struct error *error)
 {
     core_experts_gate(c);
-    if (c->source.gate_inputs)
+    if (c->source.gate_inputs && !c->hp.router_first)
         c->source.gate_inputs(c->source.self, &c->step, form_floats(&c->in, 0),
                               c->in.stride[FORM_F32] / sizeof(float), c->hp.hidden);
     return core_experts(c, error);
@@ -126,6 +132,7 @@ struct core *core_create(const struct core_config *config, struct error *error)
     c->source = config->source;
     c->prefill_order = config->prefill_order;
     c->threads = config->threads;
+    c->residual = hp->residual_scale != 0 ? hp->residual_scale : 1.0f;
     c->vectors = vectors;
     core_bind(c, config, vectors);
     make_steps(c);
@@ -185,6 +192,28 @@ void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t r
                                f->base[i] + row * f->stride[i]);
 }
 
+void core_norm(const struct core *c, const float *x, const float *weight, const float *bias,
+               uint32_t n, float *y)
+{
+    if (c->hp.norm == NORM_LAYER) {
+        kernel_center(x, n, y);
+        x = y;
+    }
+    c->ops->rms_norm(x, weight, n, c->hp.rms_eps, y);
+    if (bias)
+        c->ops->axpy(1.0f, bias, n, y);
+}
+
+void core_activate(const struct core *c, const float *gate, const float *up, uint32_t n, float *y)
+{
+    switch ((enum ffn_activation)c->hp.activation) {
+    case ACTIVATION_SILU: c->ops->silu_mul(gate, up, n, y); return;
+    case ACTIVATION_RELU: kernel_relu_mul(gate, up, n, y); return;
+    case ACTIVATION__COUNT: break;
+    }
+    sl_panic("activation %u is in no table", c->hp.activation);
+}
+
 void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn)
 {
     if (c->threads == 1 || rows < 2 * c->threads)
@@ -212,6 +241,8 @@ static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
         c->ops->row_to_f32(&c->embedding, c->row[r].token, core_x(c, r));
+        for (uint32_t i = 0; c->hp.embedding_scale != 0 && i < c->hp.hidden; i++)
+            core_x(c, r)[i] *= c->hp.embedding_scale;
         for (uint32_t table = 0; table < LAYER_KIND__COUNT; table++)
             if (c->ropes[table].dims != 0)
                 kernel_rope_table(&c->ropes[table], c->row[r].position, core_angles(c, table, r));
@@ -260,8 +291,8 @@ int core_forward(struct core *c, const struct core_sequence *sequence, const uin
 static void output_norm_rows(struct core *c)
 {
     for (uint32_t r = 0; r < c->output_count; r++) {
-        c->ops->rms_norm(core_x(c, c->output_row + r), c->output_norm, c->hp.hidden, c->hp.rms_eps,
-                         form_floats(&c->last, r));
+        core_norm(c, core_x(c, c->output_row + r), c->output_norm, c->output_norm_bias,
+                  c->hp.hidden, form_floats(&c->last, r));
         core_make_forms(c, &c->last, r, c->output_forms);
     }
 }
@@ -271,10 +302,17 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
     struct core *c = arg;
     uint32_t begin, end;
     pool_share(c->output.n, COLUMN_UNIT, thread, threads, &begin, &end);
-    if (begin < end)
-        core_product(c, &c->output, c->output_scale, begin, end,
-                     form_row(&c->last, c->output.type, 0), form_stride(&c->last, c->output.type),
-                     c->output_count, c->logits, c->hp.vocab);
+    if (begin == end)
+        return;
+    core_product(c, &c->output, c->output_scale, begin, end, form_row(&c->last, c->output.type, 0),
+                 form_stride(&c->last, c->output.type), c->output_count, c->logits, c->hp.vocab);
+    for (uint32_t r = 0; r < c->output_count; r++) {
+        float *logits = c->logits + (size_t)r * c->hp.vocab;
+        if (c->output_bias)
+            c->ops->axpy(1.0f, c->output_bias + begin, end - begin, logits + begin);
+        for (uint32_t i = begin; c->hp.logit_divisor != 0 && i < end; i++)
+            logits[i] /= c->hp.logit_divisor;
+    }
 }
 
 float *core_output(struct core *c, uint32_t row, uint32_t rows)

@@ -71,6 +71,7 @@ struct core_layer {
     struct kernel_matrix dense[EXPERT__COUNT]; /* of a layer without experts, or shared expert */
     struct kernel_matrix shared_router;        /* data NULL: the shared expert has no gate */
     /* NULL: the model has none */
+    const float *attn_norm_bias, *ffn_norm_bias;
     const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *out_bias;
     const float *router_bias, *sinks;
     const float *attn_post_norm; /* of attention's result, before it is added */
@@ -117,6 +118,14 @@ struct mla_thread {
     struct form_rows latent; /* the result */
 };
 
+/* The queue of a layer's experts is a window: [done, pinned) is pinned or being computed, the rest waits
+ * for pin capacity. */
+struct expert_window {
+    uint32_t done, pinned, count, skipped;
+    uint64_t bytes, pin_limit, slot;
+    bool open; /* by core_experts_open, in this layer */
+};
+
 struct core_thread { /* per-thread scratch */
     struct form_rows gather, inner;
     struct mla_thread mla;
@@ -143,6 +152,8 @@ struct core {
     uint32_t step_count;
     struct kernel_matrix embedding, output;
     const float *output_norm, *rope_factors, *output_scale; /* the last two: usually NULL */
+    const float *output_norm_bias, *output_bias;            /* the same */
+    float residual;                                         /* factor of what a part adds */
     uint32_t output_forms;
 
     /* one forward pass */
@@ -177,6 +188,7 @@ struct core {
     uint32_t *pair_base;        /* [experts + 1] */
     struct expert_job *jobs;    /* [experts] */
     uint32_t job_count;
+    struct expert_window window;
     bool sum_in_down;        /* decode: the down phase also sums over ranks */
     float *next_counts;      /* [2][experts]: tokens, weight before; of the next layer */
     float *importance;       /* [experts] masked routing: of the unmasked choice */
@@ -201,6 +213,13 @@ size_t core_vector_floats(const struct model_index *model);
 /* core.c: computes the integer forms in `forms` of a row from its floats. */
 void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t row, uint32_t forms);
 
+/* The norm of a row of n floats; bias NULL: none. y may be x. */
+void core_norm(const struct core *c, const float *x, const float *weight, const float *bias,
+               uint32_t n, float *y);
+
+/* y = activation(gate) * up. y may be gate. */
+void core_activate(const struct core *c, const float *gate, const float *up, uint32_t n, float *y);
+
 /* Runs fn over the rows: on all threads if there are enough rows, else on the caller. fn divides
  * [0, core->step.rows) among the threads. */
 void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn);
@@ -221,8 +240,12 @@ void core_attention_norm(struct core *c);   /* attention.c: input of a layer's f
 void core_attention_output(struct core *c); /* attention.c: of c->mix, added to the rows */
 void core_mla(struct core *c);              /* mla.c */
 int core_experts(struct core *c, struct error *error); /* experts.c */
-void core_experts_gate(struct core *c);                /* router.c */
-void core_ffn_norm(struct core *c, uint32_t row);      /* router.c: input of the second part */
+/* Requests the experts of the routes before core_experts, which then computes these. */
+void core_experts_open(struct core *c);
+void core_experts_gate(struct core *c); /* router.c: norm and routes */
+/* Routes from the input of the layer; core_experts_gate then is only the norm. */
+void core_route_first(struct core *c);
+void core_ffn_norm(struct core *c, uint32_t row); /* router.c: input of the second part */
 /* Masked decode, after a chosen expert was LOST: routes again. */
 void core_route_again(struct core *c);
 void core_publish_next(struct core *c);  /* router.c */
