@@ -47,6 +47,7 @@ static const struct {
     {DENSE_ATTN_K_BIAS, offsetof(struct core_layer, k_bias)},
     {DENSE_ATTN_V_BIAS, offsetof(struct core_layer, v_bias)},
     {DENSE_ATTN_OUT_BIAS, offsetof(struct core_layer, out_bias)},
+    {DENSE_ROUTER_LOGIT_BIAS, offsetof(struct core_layer, logit_bias)},
     {DENSE_ATTN_SINKS, offsetof(struct core_layer, sinks)},
     {DENSE_ATTN_POST_NORM, offsetof(struct core_layer, attn_post_norm)},
     {DENSE_ATTN_Q_A_NORM, offsetof(struct core_layer, q_a_norm)},
@@ -134,12 +135,25 @@ static void bind_dense(struct core *c, uint32_t i, const enum dense_role roles[E
     l->dense_forms = form_bit(&l->dense[EXPERT_DOWN]);
 }
 
+/* The biases of all experts stay where they are: F32, aligned as tensors of a file are. */
+static const float *expert_bias(struct core *c, uint32_t layer, enum dense_role role)
+{
+    if (model_entry_dense(c->model, layer, role) == ENTRY_NONE)
+        return NULL;
+    const void *data = dense_matrix(c, layer, role).data;
+    sl_assert((uintptr_t)data % _Alignof(float) == 0);
+    return data;
+}
+
 static void bind_experts_step(struct core *c, uint32_t i)
 {
     static const enum dense_role roles[EXPERT__COUNT] = {DENSE_SHARED_GATE, DENSE_SHARED_UP,
                                                          DENSE_SHARED_DOWN};
     struct core_layer *l = &c->layer[i];
     l->router = dense_matrix(c, i, DENSE_ROUTER);
+    l->expert_bias[EXPERT_GATE] = expert_bias(c, i, DENSE_EXPERT_GATE_BIAS);
+    l->expert_bias[EXPERT_UP] = expert_bias(c, i, DENSE_EXPERT_UP_BIAS);
+    l->expert_bias[EXPERT_DOWN] = expert_bias(c, i, DENSE_EXPERT_DOWN_BIAS);
     l->routing = model_router_of(&c->hp, l->router_bias);
     bind_experts(c, i);
     if (c->hp.shared_inner > 0)

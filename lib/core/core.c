@@ -208,6 +208,7 @@ void core_activate(const struct core *c, const float *gate, const float *up, uin
 {
     switch ((enum ffn_activation)c->hp.activation) {
     case ACTIVATION_SILU: c->ops->silu_mul(gate, up, n, y); return;
+    case ACTIVATION_SWIGLU_CLAMPED: c->ops->swiglu_clamped(gate, up, n, y); return;
     case ACTIVATION_RELU: kernel_relu_mul(gate, up, n, y); return;
     case ACTIVATION__COUNT: break;
     }

@@ -73,8 +73,9 @@ struct core_layer {
     /* NULL: the model has none */
     const float *attn_norm_bias, *ffn_norm_bias;
     const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *out_bias;
-    const float *router_bias, *sinks;
-    const float *attn_post_norm; /* of attention's result, before it is added */
+    const float *router_bias, *logit_bias, *sinks; /* of the choice; of the logits */
+    const float *expert_bias[EXPERT__COUNT];       /* [expert][outputs] */
+    const float *attn_post_norm;                   /* of attention's result, before it is added */
     const float *q_scale, *k_scale, *v_scale, *out_scale, *dense_scale[EXPERT__COUNT];
     const float *expert_scales[EXPERT__COUNT];      /* [expert] */
     struct model_router routing;                    /* rule of the router */

@@ -183,6 +183,10 @@ static inline void prefetch_far(const void *p, size_t ahead)
     __builtin_prefetch((const void *)((uintptr_t)p + ahead), 0, 2);
 }
 
+/* Of swiglu_clamped. */
+#define SWIGLU_LIMIT 7.0f
+#define SWIGLU_ALPHA 1.702f
+
 /* The first key that a row attends to. */
 static ALWAYS_INLINE uint32_t attention_begin(uint32_t window, uint32_t positions)
 {

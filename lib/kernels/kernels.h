@@ -149,6 +149,10 @@ struct kernel_ops {
     /* y = silu(gate) * up, silu(x) = x / (1 + exp(-x)). y may be gate. */
     void (*silu_mul)(const float *gate, const float *up, uint32_t n, float *y);
 
+    /* y = (u + 1) * g / (1 + exp(-1.702 g)) with g = min(gate, 7), u = up limited to +-7: the clamped
+     * SwiGLU of gpt-oss. y may be gate. */
+    void (*swiglu_clamped)(const float *gate, const float *up, uint32_t n, float *y);
+
     /* Attention of one token row or several; online softmax over tiles of KERNEL_KEY_TILE keys,
      * merged ascending. A key is read once for all heads of its group. */
     void (*attention)(const struct kernel_attention *a);

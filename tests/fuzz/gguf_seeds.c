@@ -293,6 +293,10 @@ static void minimax(struct make *m)
 {
     again_as(m, "minimax-m2");
 }
+static void gpt_oss(struct make *m)
+{
+    again_as(m, "gpt-oss");
+}
 static void shared_missing(struct make *m)
 {
     again_as(m, "qwen2moe");
@@ -358,7 +362,7 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(byte_missing) X(pre) X(beyond_layers) X(olmoe) X(qwen2moe) X(llama) X(shared_missing) \
     X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined) \
     X(scales) X(scales_shape) X(glm4moe) X(glm4moe_groups) X(glm4moe_skipped) X(dots1) \
-    X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax)
+    X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax) X(gpt_oss)
 /* clang-format on */
 
 static const struct {

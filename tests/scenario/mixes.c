@@ -142,6 +142,13 @@ static void minimax_m2(void)
     run("Q4_K_M", (const char *const[]){"arch=minimax-m2", "rope_dims=32", NULL});
 }
 
+/* Windows, sinks, biases of experts, YaRN; the prompt is longer than a window. */
+static void gpt_oss(void)
+{
+    run("MXFP4", (const char *const[]){"arch=gpt-oss", "layers=4", "window=16", "rope_scaling=2",
+                                       "rope_factor=8", "rope_context=64", NULL});
+}
+
 /* MLA with queries in two factors, and a YaRN. */
 static void deepseek2(void)
 {
@@ -172,7 +179,8 @@ static void deepseek2(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(q4_k_m), ROW(mxfp4),        ROW(nvfp4),      ROW(layers_that_differ), ROW(glm4moe),
-        ROW(dots1),  ROW(ernie4_5_moe), ROW(minimax_m2), ROW(deepseek2)};
+        ROW(q4_k_m),  ROW(mxfp4),    ROW(nvfp4),        ROW(layers_that_differ),
+        ROW(glm4moe), ROW(dots1),    ROW(ernie4_5_moe), ROW(minimax_m2),
+        ROW(gpt_oss), ROW(deepseek2)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

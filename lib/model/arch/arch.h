@@ -141,7 +141,8 @@ static inline uint32_t model_rope_dims_max(const struct model_hparams *h)
 
 enum kv_side { KV_SIDE_KEYS, KV_SIDE_VALUES };
 
-/* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. */
+/* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. A layer with a
+ * window keeps all positions, too: what is before the window is not read any more. */
 static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t layer,
                                       enum kv_side side, enum kv_type type, uint64_t positions)
 {
@@ -185,7 +186,12 @@ enum norm_kind {
 };
 
 /* Of the gate of a feed-forward network, before it is multiplied by up. */
-enum ffn_activation { ACTIVATION_SILU, ACTIVATION_RELU, ACTIVATION__COUNT };
+enum ffn_activation {
+    ACTIVATION_SILU,
+    ACTIVATION_RELU,
+    ACTIVATION_SWIGLU_CLAMPED, /* of gpt-oss, with limits of gate and up (kernels.h) */
+    ACTIVATION__COUNT
+};
 
 /* Which elements of a head are rotated together. */
 enum rope_kind {
@@ -268,6 +274,10 @@ enum layer_part { PART_EVERY, PART_ATTENTION, PART_DENSE, PART_EXPERTS };
     L(EXPERT_DOWN_SCALES, EXPERTS, "blk.%u.ffn_down_exps.scale")                                   \
     L(ATTN_OUT_BIAS, ATTENTION, "blk.%u.attn_output.bias")                                         \
     L(ATTN_SINKS, ATTENTION, "blk.%u.attn_sinks.weight")                                           \
+    L(ROUTER_LOGIT_BIAS, EXPERTS, "blk.%u.ffn_gate_inp.bias")                                      \
+    L(EXPERT_GATE_BIAS, EXPERTS, "blk.%u.ffn_gate_exps.bias")                                      \
+    L(EXPERT_UP_BIAS, EXPERTS, "blk.%u.ffn_up_exps.bias")                                          \
+    L(EXPERT_DOWN_BIAS, EXPERTS, "blk.%u.ffn_down_exps.bias")                                      \
     L(ATTN_POST_NORM, ATTENTION, "blk.%u.post_attention_norm.weight")                              \
     L(ATTN_Q_A, ATTENTION, "blk.%u.attn_q_a.weight")                                               \
     L(ATTN_Q_A_NORM, ATTENTION, "blk.%u.attn_q_a_norm.weight")                                     \

@@ -151,6 +151,7 @@
 #include "lib/model/arch/families/common.rows"
 #include "lib/model/arch/families/deepseek.rows"
 #include "lib/model/arch/families/glm.rows"
+#include "lib/model/arch/families/gptoss.rows"
 #include "lib/model/arch/families/granite.rows"
 #include "lib/model/arch/families/ling.rows"
 #include "lib/model/arch/families/llama.rows"

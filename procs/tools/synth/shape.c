@@ -26,34 +26,26 @@ static const struct row {
     enum arch_id arch;
     const char *field, *key;
     size_t offset;
-    enum { KEY_U32, KEY_F32, KEY_BOOL } kind;
+    enum { KEY_U32, KEY_F32, KEY_BOOL, KEY_TEXT } kind;
     bool required;
+    const char *text; /* KEY_TEXT: the text that stands for the value, which is written for it */
+    uint32_t value;
 } rows[] = {
 #define REQUIRED true
 #define DERIVED  false
 #define ARCH_UINT(id, field, key, min, max, absent)                                                \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_U32, absent},
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_U32, absent, NULL, 0},
 #define ARCH_FLOAT(id, field, key, min, max)                                                       \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, true},
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, true, NULL, 0},
 #define ARCH_FLOAT_OR_0(id, field, key, min, max)                                                  \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, false},
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, false, NULL, 0},
 #define ARCH_FLAG(id, field, key)                                                                  \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_BOOL, false},
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_BOOL, false, NULL, 0},
+#define ARCH_TEXT(id, field, key, text, value)                                                     \
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_TEXT, false, text, value},
 #include "lib/model/arch/arch.tbl.h"
 #undef REQUIRED
 #undef DERIVED
-};
-
-/* Fields whose key is a text: a setting is that text. */
-static const struct text_row {
-    enum arch_id arch;
-    const char *field, *key, *text;
-    size_t offset;
-    uint32_t value;
-} text_rows[] = {
-#define ARCH_TEXT(id, field, key, text, value)                                                     \
-    {ARCH_##id, #field, key, text, offsetof(struct model_hparams, field), value},
-#include "lib/model/arch/arch.tbl.h"
 };
 
 static const struct {
@@ -157,11 +149,13 @@ static int set_number(struct shape *s, const char *field, const char *text, stru
                      arch_name(s->arch), field);
 }
 
+/* A field whose key is a text may be set to that text. */
 static bool set_text(struct shape *s, const char *field, const char *text)
 {
-    for (size_t i = 0; i < ARRAY_LEN(text_rows); i++) {
-        const struct text_row *row = &text_rows[i];
-        if (row->arch != s->arch || strcmp(row->field, field) != 0 || strcmp(row->text, text) != 0)
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const struct row *row = &rows[i];
+        if (row->arch != s->arch || row->kind != KEY_TEXT || strcmp(row->field, field) != 0 ||
+            strcmp(row->text, text) != 0)
             continue;
         set_u32(s, row->offset, row->value);
         return true;
@@ -263,18 +257,15 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
         snprintf(key, sizeof key, "%s.%s", arch, rows[i].key);
         if (!rows[i].required && get_u32(s, rows[i].offset) == 0)
             continue;
-        if (rows[i].kind == KEY_F32)
+        if (rows[i].kind == KEY_TEXT) {
+            if (get_u32(s, rows[i].offset) == rows[i].value)
+                gguf_put_text(w, key, rows[i].text);
+        } else if (rows[i].kind == KEY_F32)
             gguf_put_f32(w, key, real);
         else if (rows[i].kind == KEY_BOOL)
             gguf_put_bool(w, key, get_u32(s, rows[i].offset) != 0);
         else
             gguf_put_u32(w, key, get_u32(s, rows[i].offset));
-    }
-    for (size_t i = 0; i < ARRAY_LEN(text_rows); i++) {
-        if (text_rows[i].arch != s->arch || get_u32(s, text_rows[i].offset) != text_rows[i].value)
-            continue;
-        snprintf(key, sizeof key, "%s.%s", arch, text_rows[i].key);
-        gguf_put_text(w, key, text_rows[i].text);
     }
     for (size_t i = 0; i < ARRAY_LEN(also); i++) {
         if (also[i].arch != s->arch)

@@ -33,6 +33,15 @@ SHAPE("ernie-4.5-21b-a3b", "ernie4_5-moe",
 SHAPE("minimax-m2", "minimax-m2",
       "layers=62 hidden=3072 heads=48 kv_heads=8 head_size=128 vocab=200064 context=196608 "
       "experts=256 experts_used=8 expert_inner=1536 rope_dims=64 rms_eps=1e-6 rope_theta=5000000")
+SHAPE(
+    "gpt-oss-20b", "gpt-oss",
+    "layers=24 hidden=2880 heads=64 kv_heads=8 head_size=64 vocab=201088 context=131072 experts=32 "
+    "experts_used=4 expert_inner=2880 window=128 rms_eps=1e-5 rope_theta=150000 rope_scaling=2 "
+    "rope_factor=32 rope_context=4096")
+SHAPE("gpt-oss-120b", "gpt-oss",
+      "layers=36 hidden=2880 heads=64 kv_heads=8 head_size=64 vocab=201088 context=131072 "
+      "experts=128 experts_used=4 expert_inner=2880 window=128 rms_eps=1e-5 rope_theta=150000 "
+      "rope_scaling=2 rope_factor=32 rope_context=4096")
 SHAPE("deepseek-v2-lite", "deepseek2",
       "layers=27 hidden=2048 heads=16 vocab=102400 context=163840 experts=64 experts_used=6 "
       "expert_inner=1408 dense_layers=1 dense_inner=10944 shared_count=2 expert_scale=1 gating=1 "

@@ -28,7 +28,7 @@
 /* Thread stacks are mapped completely (RLIMIT_STACK), but few of their pages are touched.
  * Exceptions per process: the main thread's stack is not a separate mapping, those of
  * lifeline and log are small. */
-#define STACK_MAPPED_BYTES (256 * KIB)
+#define STACK_MAPPED_BYTES (KERNEL_STACK_BYTES + 96 * KIB)
 #define THREADS_OTHER      3
 
 /* Private memory of each kind of process before it can be measured, rounded up. */

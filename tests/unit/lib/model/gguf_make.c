@@ -456,6 +456,29 @@ static void smallthinker(struct make *m, unsigned layers, unsigned h, uint32_t t
     make_u32(m, "smallthinker.attention.sliding_window", 16);
 }
 
+static void gpt_oss(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    (void)type;
+    for (unsigned layer = 0; layer < layers; layer++) {
+        drop_head_norms(m, layer);
+        layer_tensor(m, layer, "ffn_norm.weight", 0, 0, 0);
+        layer_tensor(m, layer, "post_attention_norm.weight", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_q.bias", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_k.bias", TENSOR_F32, h / 2, 1);
+        layer_tensor(m, layer, "attn_v.bias", TENSOR_F32, h / 2, 1);
+        layer_tensor(m, layer, "attn_output.bias", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_sinks.weight", TENSOR_F32, 2, 1);
+        layer_tensor(m, layer, "ffn_gate_inp.bias", TENSOR_F32, 3, 1);
+        layer_tensor(m, layer, "ffn_gate_exps.bias", TENSOR_F32, h, 3);
+        layer_tensor(m, layer, "ffn_up_exps.bias", TENSOR_F32, h, 3);
+        layer_tensor(m, layer, "ffn_down_exps.bias", TENSOR_F32, h, 3);
+    }
+    make_u32(m, "gpt-oss.attention.sliding_window", 16);
+    make_text(m, "gpt-oss.rope.scaling.type", "yarn");
+    make_f32(m, "gpt-oss.rope.scaling.factor", 32);
+    make_u32(m, "gpt-oss.rope.scaling.original_context_length", 16);
+}
+
 /* Changes a file of qwen3moe. */
 static const struct {
     const char *arch;
@@ -463,7 +486,7 @@ static const struct {
 } changes[] = {{"granitemoe", granitemoe},   {"hunyuan-moe", hunyuan_moe},
                {"phimoe", phimoe},           {"dbrx", dbrx},
                {"bailingmoe2", bailingmoe2}, {"smallthinker", smallthinker},
-               {"deepseek2", deepseek2}};
+               {"gpt-oss", gpt_oss},         {"deepseek2", deepseek2}};
 
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
 {

@@ -65,6 +65,7 @@ static const struct {
     {"dbrx", 1, QK_NORM_NONE, ROPE_HALVES, 0, 5, 3, 0},
     {"bailingmoe2", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 11, 3, 9},
     {"smallthinker", 1, QK_NORM_NONE, ROPE_HALVES, 0, 7, 3, 0},
+    {"gpt-oss", 0, QK_NORM_NONE, ROPE_HALVES, 0, 16, 3, 0},
     {"deepseek2", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 15, 3, 13},
 };
 
@@ -413,6 +414,32 @@ END_TEST
     X(bailingmoe2, groups, "do not fit", make_u32(m, "bailingmoe2.expert_group_count", 2))         \
     X(bailingmoe2, all_skipped, "leave none of 1",                                                 \
       make_u32(m, "bailingmoe2.nextn_predict_layers", 1))                                          \
+    X(gpt_oss, window_missing, "sliding_window' is missing",                                       \
+      make_drop_key(m, "gpt-oss.attention.sliding_window"))                                        \
+    X(gpt_oss, window_none, "sliding_window' is 0: not between",                                   \
+      make_u32(m, "gpt-oss.attention.sliding_window", 0))                                          \
+    X(gpt_oss, sinks_missing, "tensor blk.0.attn_sinks.weight is missing",                         \
+      make_drop_tensor(m, B "attn_sinks.weight"))                                                  \
+    X(gpt_oss, out_bias_missing, "tensor blk.0.attn_output.bias is missing",                       \
+      make_drop_tensor(m, B "attn_output.bias"))                                                   \
+    X(gpt_oss, router_bias_missing, "tensor blk.0.ffn_gate_inp.bias is missing",                   \
+      make_drop_tensor(m, B "ffn_gate_inp.bias"))                                                  \
+    X(gpt_oss, gate_bias_missing, "tensor blk.0.ffn_gate_exps.bias is missing",                    \
+      make_drop_tensor(m, B "ffn_gate_exps.bias"))                                                 \
+    X(gpt_oss, down_bias_missing, "tensor blk.0.ffn_down_exps.bias is missing",                    \
+      make_drop_tensor(m, B "ffn_down_exps.bias"))                                                 \
+    X(gpt_oss, norm_missing, "tensor blk.0.post_attention_norm.weight is missing",                 \
+      make_drop_tensor(m, B "post_attention_norm.weight"))                                         \
+    X(gpt_oss, factor, "rope.scaling.factor is 0.5: not 1 or more",                                \
+      make_f32(m, "gpt-oss.rope.scaling.factor", 0.5f))                                            \
+    X(gpt_oss, scaling, "rope.scaling.type' is 'longrope', which is not supported",                \
+      make_text(m, "gpt-oss.rope.scaling.type", "longrope"))                                       \
+    X(gpt_oss, no_type, "rope.scaling.factor is 32, without a type",                               \
+      make_drop_key(m, "gpt-oss.rope.scaling.type"))                                               \
+    X(gpt_oss, betas, "beta_fast not below beta_slow",                                                 \
+      make_f32(m, "gpt-oss.rope.scaling.yarn_beta_slow", 40))                                      \
+    X(gpt_oss, gating, "expert_gating_func' is 1; only 3",                                         \
+      make_u32(m, "gpt-oss.expert_gating_func", 1))                                                \
     X(smallthinker, gating_missing, "expert_gating_func' is missing",                              \
       make_drop_key(m, "smallthinker.expert_gating_func"))                                         \
     X(smallthinker, gating, "expert_gating_func' is 3: not between 1 and 2",                       \
