@@ -196,7 +196,7 @@ static ALWAYS_INLINE uint32_t attention_begin(uint32_t window, uint32_t position
 static inline void attention_check(const struct kernel_attention *a)
 {
     sl_assert(a->key_size <= KERNEL_HEAD_SIZE_MAX && a->value_size <= KERNEL_VALUE_SIZE_MAX &&
-              a->positions > 0);
+              a->positions > 0 && (a->v || a->value_size <= a->key_size));
 }
 
 typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,

@@ -95,7 +95,7 @@ struct kernel_matrix {
  * K and V are whole tiles of KERNEL_KEY_TILE positions, of kv_heads heads each (kernel_kv_tile).
  * Query row: [head][key_size], F32. Row r attends to the keys 0 .. positions + r - 1 (causal), with a
  * window to the last `window` of them; other keys and values are not used, and tiles without any key
- * in use are not read. */
+ * in use are not read. v NULL: the values are the first value_size elements of the keys. */
 struct kernel_attention {
     const float *q;
     const void *k, *v;

@@ -9,7 +9,9 @@
  *                  stretches between them, the next one splits each of these parts, and so on. Digits
  *                  (tokenizers' "individual_digits") is an expression, too.
  * kimi-k2 and hunyuan are tiktoken's, which does not merge a word that is a token. That is the only
- * difference of these flags from llama.cpp's (src/llama-vocab.cpp), which has 0 for the two.
+ * difference of these flags from llama.cpp's (src/llama-vocab.cpp), which has 0 for the two; its own code for
+ * kimi-k2 keeps neither the rule of the letters' case nor marks with their letters: here it is the published
+ * expression.
  * STRIP_AFTER(key, text)  SentencePiece models whose control tokens take the blanks behind them (`rstrip` of
  *                         tokenizer.json, which GGUF does not have): the value of the key, in lower case,
  *                         contains the text

@@ -149,6 +149,20 @@ static int set_number(struct shape *s, const char *field, const char *text, stru
                      arch_name(s->arch), field);
 }
 
+/* A field whose key is a text may be set to that text. */
+static bool set_text(struct shape *s, const char *field, const char *text)
+{
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const struct row *row = &rows[i];
+        if (row->arch != s->arch || row->kind != KEY_TEXT || strcmp(row->field, field) != 0 ||
+            strcmp(row->text, text) != 0)
+            continue;
+        set_u32(s, row->offset, row->value);
+        return true;
+    }
+    return false;
+}
+
 int shape_set(struct shape *s, const char *setting, struct error *error)
 {
     const char *equals = strchr(setting, '=');
@@ -160,12 +174,14 @@ int shape_set(struct shape *s, const char *setting, struct error *error)
     field[n] = 0;
     if (strcmp(field, "arch") == 0)
         return set_arch(s, equals + 1, error);
+    if (set_text(s, field, equals + 1))
+        return 0;
     return set_number(s, field, equals + 1, error);
 }
 
 static int set_all(struct shape *s, const char *fields, struct error *error)
 {
-    char copy[512], *rest = copy;
+    char copy[640], *rest = copy;
     sl_assert(strlen(fields) < sizeof copy);
     strcpy(copy, fields);
     for (char *setting; (setting = strsep(&rest, " ")) != NULL;)
@@ -204,6 +220,7 @@ int shape_finish(struct shape *s, struct error *error)
     struct model_hparams *h = &s->h;
     if (h->heads == 0)
         return error_set(error, ERR_BAD_INPUT, "heads must be at least 1");
+    arch_derive_mla(h);
     if (h->kv_heads == 0)
         h->kv_heads = h->heads;
     if (h->head_size == 0)
