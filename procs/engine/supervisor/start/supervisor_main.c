@@ -33,10 +33,12 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/kernels/kernels.h"
 #include "lib/sandbox/sandbox.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define STACK_BYTES (256 * KIB)
+_Static_assert(STACK_BYTES >= KERNEL_STACK_BYTES + 64 * KIB, "the kernels' frames fit");
 
 #ifndef PR_THP_DISABLE_EXCEPT_ADVISED
 #define PR_THP_DISABLE_EXCEPT_ADVISED (1 << 1)
