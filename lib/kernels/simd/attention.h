@@ -11,7 +11,8 @@
 #include "lib/kernels/kv_layout.h"
 
 #define TILE_QUERIES  (VL / 4) /* queries of a register tile */
-#define BLOCK_QUERIES 32       /* of a block: 128 KiB of sums at most */
+#define BLOCK_QUERIES 32       /* of a block at most: 64 KiB of sums, so fewer of large heads */
+#define UNPACKED_SIZE 256      /* keys and values of larger heads are not converted for all queries */
 #define TILE_KEYS     KERNEL_KEY_TILE
 #define KEY_SUMS      8 /* vectors of products with quantised keys */
 
@@ -37,9 +38,10 @@ struct query_block {
     enum kv_type type;
     uint32_t size, padded; /* of a query or key head; to a multiple of 32 */
     uint32_t value_size, value_padded;
+    uint32_t unpacked; /* elements of a converted row: the larger padded size */
     size_t key_bytes, value_bytes; /* of a tile of a head */
     float scale, cap;
-    uint32_t count;
+    uint32_t count, max; /* queries; of them at most */
     struct query query[BLOCK_QUERIES];
     struct query spare; /* fills up a register tile; its values are not used */
     _Alignas(64) float p[BLOCK_QUERIES][TILE_KEYS];
@@ -48,9 +50,9 @@ struct query_block {
     /* Of quantised values. */
     _Alignas(64) float value_scale[TILE_KEYS * (KERNEL_VALUE_SIZE_MAX / QK)];
     _Alignas(64) uint8_t value_codes[TILE_KEYS * KERNEL_VALUE_SIZE_MAX]; /* if they are keys */
-    _Alignas(64) float sums[(2 * BLOCK_QUERIES + 1) * KERNEL_VALUE_SIZE_MAX];
+    _Alignas(64) float sums[(2 * BLOCK_QUERIES + 1) * UNPACKED_SIZE];
     /* Keys or values of a tile, rows of their padded size. Only what a head needs is touched. */
-    _Alignas(64) float tile[TILE_KEYS * KERNEL_HEAD_SIZE_MAX];
+    _Alignas(64) float tile[TILE_KEYS * UNPACKED_SIZE];
 };
 
 /* Rows of a tile: as in memory, or F32. */
@@ -385,7 +387,7 @@ static ALWAYS_INLINE void add_tile_of(const enum kv_type type, struct query_bloc
         tile_weights(q[0], b->cap);
         prefetch_part(&values, 0, 1);
         tile_values(type, 1, q, &values, b->value_size, from, keys);
-    } else if (end - first <= TILE_QUERIES) {
+    } else if (end - first <= TILE_QUERIES || b->unpacked > UNPACKED_SIZE) {
         scores_of_tile(type, b, first, end, &t);
         values_of_tile(type, b, first, end, &values);
     } else {
@@ -557,7 +559,7 @@ static void heads_attention(struct query_block *b, const struct kernel_attention
 {
     uint32_t heads = end - begin, queries = heads * a->rows;
     for (uint32_t number = 0; number < queries;) {
-        for (b->count = 0; b->count < BLOCK_QUERIES && number < queries; number++)
+        for (b->count = 0; b->count < b->max && number < queries; number++)
             add_query(b, a, begin + number % heads, number / heads);
         block_attention(b, a);
     }
@@ -577,6 +579,9 @@ static void simd_attention(const struct kernel_attention *a)
     b.value_padded = kv_padded(a->value_size);
     b.key_bytes = kv_tile_bytes(a->kv_type, a->key_size);
     b.value_bytes = kv_tile_bytes(a->kv_type, a->value_size);
+    b.unpacked = b.padded > b.value_padded ? b.padded : b.value_padded;
+    b.max = (sizeof b.sums / sizeof *b.sums / b.value_padded - 1) / 2;
+    b.max = b.max < BLOCK_QUERIES ? b.max : BLOCK_QUERIES;
     b.scale = a->scale;
     b.cap = a->cap;
     b.spare = (struct query){.q = a->q, .acc = b.sums, .p = b.spare_p, .quantised = b.quantised};

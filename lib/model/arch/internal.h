@@ -34,9 +34,6 @@ int arch_read_kinds(enum arch_id arch, const struct gguf *g, struct model_hparam
 int arch_read_array(enum arch_id arch, const struct gguf *g, const char *name,
                     const struct arch_range *range, struct model_hparams *h, struct error *error);
 
-/* Fills in what the keys leave to defaults. */
-int arch_derive_scaling(struct model_hparams *h, struct error *error);
-
 int arch_check_mla(const struct model_hparams *h, struct error *error);
 int arch_check_kinds(const struct model_hparams *h, struct error *error);
 int arch_check_scaling(const struct model_hparams *h, struct error *error);

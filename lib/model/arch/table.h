@@ -72,6 +72,9 @@ void arch_set_kinds(enum arch_id arch, struct model_hparams *hparams);
 const char *arch_window_key(enum arch_id arch);
 bool arch_field_is_array(enum arch_id arch, size_t offset);
 
+/* Fills in what the keys of scaled rotations leave to defaults. 0, or -1 with ERR_BAD_INPUT. */
+int arch_derive_scaling(struct model_hparams *hparams, struct error *error);
+
 /* Only the checks: ranges and relations. 0, or -1 with ERR_BAD_INPUT. */
 int arch_check_hparams(enum arch_id arch, const struct model_hparams *hparams, struct error *error);
 

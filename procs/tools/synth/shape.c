@@ -230,6 +230,8 @@ int shape_finish(struct shape *s, struct error *error)
     if (h->rope_dims == 0)
         h->rope_dims = h->head_size;
     arch_set_kinds(s->arch, h);
+    if (arch_derive_scaling(h, error) != 0)
+        return -1;
     if (h->shared_inner == 0)
         h->shared_inner = h->shared_count * h->expert_inner;
     h->skipped_layers = 0;

@@ -33,6 +33,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/kernels/kernels.h"
 #include "lib/sandbox/sandbox.h"
 #include "procs/engine/supervisor/supervisor.h"
 
