@@ -12,7 +12,7 @@
 
 #define TILE_QUERIES  (VL / 4) /* queries of a register tile */
 #define BLOCK_QUERIES 32       /* of a block at most: 64 KiB of sums, so fewer of large heads */
-#define UNPACKED_SIZE 256      /* keys and values of larger heads are not converted for all queries */
+#define UNPACKED_SIZE 256 /* keys and values of larger heads are not converted for all queries */
 #define TILE_KEYS     KERNEL_KEY_TILE
 #define KEY_SUMS      8 /* vectors of products with quantised keys */
 
@@ -38,7 +38,7 @@ struct query_block {
     enum kv_type type;
     uint32_t size, padded; /* of a query or key head; to a multiple of 32 */
     uint32_t value_size, value_padded;
-    uint32_t unpacked; /* elements of a converted row: the larger padded size */
+    uint32_t unpacked;             /* elements of a converted row: the larger padded size */
     size_t key_bytes, value_bytes; /* of a tile of a head */
     float scale, cap;
     uint32_t count, max; /* queries; of them at most */
