@@ -20,6 +20,7 @@
 #include "tests/scenario/http.h"
 
 #define WAIT_MS   60000 /* for anything: beyond it is a hang */
+#define CLIENT_MS 90000 /* for generate, whose own deadline is a minute */
 #define SHORT_NS  (4 * NS_PER_S)
 #define SEED      1
 #define EVERY     64
@@ -136,7 +137,7 @@ static bool generate(struct engine *e, const struct attempt *a, const char *fire
     struct command c;
     if (a && strcmp(a->program, "generate") == 0)
         fault_set(a, fired);
-    command_run(&c, NULL, WAIT_MS,
+    command_run(&c, NULL, CLIENT_MS,
                 (const char *const[]){"generate", "--name", e->run, "-p", PROMPT, "-n", TOKENS,
                                       "--temp", "0", "--ignore-eos", "--quiet", NULL});
     fault_unset();

@@ -34,6 +34,31 @@ SHAPE("minimax-m2", "minimax-m2",
       "layers=62 hidden=3072 heads=48 kv_heads=8 head_size=128 vocab=200064 context=196608 "
       "experts=256 experts_used=8 expert_inner=1536 rope_dims=64 rms_eps=1e-6 rope_theta=5000000")
 SHAPE(
+    "granite-3.1-3b-a800m", "granitemoe",
+    "layers=32 hidden=1536 heads=24 kv_heads=8 head_size=64 vocab=49155 context=131072 experts=40 "
+    "experts_used=8 expert_inner=512 embedding_scale=12 residual_scale=0.22 "
+    "score_scale=0.015625 logit_divisor=6 rms_eps=1e-6 rope_theta=10000000")
+SHAPE("hunyuan-a13b", "hunyuan-moe",
+      "layers=32 hidden=4096 heads=32 kv_heads=8 head_size=128 vocab=128167 context=262144 "
+      "experts=64 experts_used=8 expert_inner=3072 shared_count=1 shared_inner=3072 rms_eps=1e-5 "
+      "rope_theta=11158840")
+SHAPE(
+    "phi-moe", "phimoe",
+    "layers=32 hidden=4096 heads=32 kv_heads=8 vocab=32064 context=4096 experts=16 experts_used=2 "
+    "expert_inner=6400 rms_eps=1e-5 rope_theta=10000")
+SHAPE("dbrx", "dbrx",
+      "layers=40 hidden=6144 heads=48 kv_heads=8 vocab=100352 context=32768 experts=16 "
+      "experts_used=4 expert_inner=10752 clamp_qkv=8 rms_eps=1e-5 rope_theta=500000")
+SHAPE("ling-mini-2.0", "bailingmoe2",
+      "layers=20 hidden=2048 heads=16 kv_heads=4 head_size=128 vocab=157184 context=32768 "
+      "experts=256 experts_used=8 expert_inner=512 dense_layers=1 dense_inner=5120 shared_count=1 "
+      "norm_top_k=1 expert_scale=2.5 groups=8 groups_used=4 rope_dims=64 rms_eps=1e-6 "
+      "rope_theta=600000")
+SHAPE("smallthinker-21b-a3b", "smallthinker",
+      "layers=52 hidden=2560 heads=28 kv_heads=4 head_size=128 vocab=151936 context=16384 "
+      "experts=64 experts_used=6 expert_inner=768 window=4096 gating=2 rms_eps=1e-6 "
+      "rope_theta=1500000")
+SHAPE(
     "gpt-oss-20b", "gpt-oss",
     "layers=24 hidden=2880 heads=64 kv_heads=8 head_size=64 vocab=201088 context=131072 experts=32 "
     "experts_used=4 expert_inner=2880 window=128 rms_eps=1e-5 rope_theta=150000 rope_scaling=2 "

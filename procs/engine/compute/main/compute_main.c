@@ -28,7 +28,7 @@
 #define RESPONSE_POLL_MS 4   /* interval of checks of the token logs while a long poll waits */
 #define IDLE_MS          100 /* otherwise */
 #define TICK_EVERY_NS    (50 * NS_PER_MS)
-#define DEAF_MAX_NS      (5 * NS_PER_S) /* without a listener; then the process ends */
+#define BROKEN_MAX_NS    (5 * NS_PER_S) /* without a listener; then the process ends */
 
 static struct compute the_compute;
 
@@ -111,10 +111,10 @@ static void handle_controls(struct compute *c)
 static void check_listener(const struct compute *c, uint64_t now_ns)
 {
     struct error error;
-    uint64_t deaf_ns = rpc_server_deaf_ns(c->rpc, now_ns);
-    if (deaf_ns > DEAF_MAX_NS)
+    uint64_t broken_ns = rpc_server_broken_ns(c->rpc, now_ns);
+    if (broken_ns > BROKEN_MAX_NS)
         must(error_set(&error, ERR_NO_MEMORY, "no client could connect for %" PRIu64 " s",
-                       deaf_ns / NS_PER_S),
+                       broken_ns / NS_PER_S),
              &error);
 }
 

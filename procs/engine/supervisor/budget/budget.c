@@ -25,11 +25,11 @@
 
 #define MEASURE_NS (200 * NS_PER_MS)
 
-/* Thread stacks are mapped completely (RLIMIT_STACK), but few of their pages are touched.
+/* Thread stacks are mapped completely (THREAD_STACK_BYTES), but few of their pages are touched.
  * Exceptions per process: the main thread's stack is not a separate mapping, those of
  * lifeline and log are small. */
-#define STACK_MAPPED_BYTES (KERNEL_STACK_BYTES + 96 * KIB)
-#define THREADS_OTHER      3
+#define THREADS_OTHER 3
+_Static_assert(THREAD_STACK_BYTES >= KERNEL_STACK_BYTES + 64 * KIB, "a thread can run a kernel");
 
 /* Private memory of each kind of process before it can be measured, rounded up. */
 #define SUPERVISOR_ESTIMATE  (1 * MIB)
@@ -79,7 +79,7 @@ static const char *budget_text(uint64_t bytes, char buf[32])
 static uint64_t reservation_of(const struct usage *u, enum service service)
 {
     uint64_t stacks =
-        (u->threads > THREADS_OTHER ? u->threads - THREADS_OTHER : 0) * STACK_MAPPED_BYTES;
+        (u->threads > THREADS_OTHER ? u->threads - THREADS_OTHER : 0) * THREAD_STACK_BYTES;
     uint64_t heap = u->data > stacks ? u->data - stacks : 0;
     uint64_t touched = LEDGER_STACK_BYTES + (service == SERVICE_COMPUTE ? KERNEL_STACK_BYTES : 0);
     uint64_t max = heap + u->threads * touched + RESERVATION_SLACK_BYTES;
@@ -94,7 +94,8 @@ static uint64_t reservation_of(const struct usage *u, enum service service)
 static uint64_t reservation_now(const struct supervisor *s, const struct child_slot *c)
 {
     uint64_t reserved = reservation_of(&c->usage, c->service);
-    uint64_t bound = c->service == SERVICE_GATEWAY ? http_reservation_bytes(&s->params) : 0;
+    uint64_t bound =
+        c->service == SERVICE_GATEWAY ? http_reservation_bytes(&s->params, s->model) : 0;
     return reserved > bound ? reserved : bound;
 }
 
@@ -102,7 +103,7 @@ static uint64_t growth_of(const struct supervisor *s, enum service service)
 {
     switch (service) {
     case SERVICE_COMPUTE: return GROWTH_COMPUTE_BYTES;
-    case SERVICE_GATEWAY: return http_growth(&s->params);
+    case SERVICE_GATEWAY: return http_growth(&s->params, s->model);
     default: return GROWTH_BYTES;
     }
 }
@@ -183,7 +184,7 @@ static uint64_t reservation_estimate(const struct supervisor *s, enum service se
     if (service == SERVICE_CACHE)
         return PROCESS_ESTIMATE + (uint64_t)s->model->entry_count * ENTRY_ESTIMATE_BYTES;
     if (service == SERVICE_GATEWAY)
-        return http_reservation_bytes(&s->params);
+        return http_reservation_bytes(&s->params, s->model);
     if (service == SERVICE_PREDICTOR)
         return PROCESS_ESTIMATE + activations_estimate(s);
     return PROCESS_ESTIMATE;

@@ -36,8 +36,6 @@
 #include "lib/sandbox/sandbox.h"
 #include "procs/engine/supervisor/supervisor.h"
 
-#define STACK_BYTES (256 * KIB)
-
 #ifndef PR_THP_DISABLE_EXCEPT_ADVISED
 #define PR_THP_DISABLE_EXCEPT_ADVISED (1 << 1)
 #endif
@@ -87,12 +85,12 @@ static void limit_self(void)
     if (prctl(PR_SET_THP_DISABLE, 1, PR_THP_DISABLE_EXCEPT_ADVISED, 0, 0) != 0)
         prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     if (getrlimit(RLIMIT_STACK, &limit) == 0) {
-        limit.rlim_cur = STACK_BYTES;
+        limit.rlim_cur = THREAD_STACK_BYTES;
         setrlimit(RLIMIT_STACK, &limit);
     }
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
     pthread_setattr_default_np(&attributes);
     pthread_attr_destroy(&attributes);
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {

@@ -436,7 +436,7 @@ END_TEST
       make_text(m, "gpt-oss.rope.scaling.type", "longrope"))                                       \
     X(gpt_oss, no_type, "rope.scaling.factor is 32, without a type",                               \
       make_drop_key(m, "gpt-oss.rope.scaling.type"))                                               \
-    X(gpt_oss, betas, "beta_fast not below beta_slow",                                                 \
+    X(gpt_oss, betas, "beta_fast not below beta_slow",                                             \
       make_f32(m, "gpt-oss.rope.scaling.yarn_beta_slow", 40))                                      \
     X(gpt_oss, gating, "expert_gating_func' is 1; only 3",                                         \
       make_u32(m, "gpt-oss.expert_gating_func", 1))                                                \
