@@ -338,6 +338,20 @@ static void gpt_oss(struct make *m)
 {
     again_as(m, "gpt-oss");
 }
+static void deepseek2(struct make *m)
+{
+    again_as(m, "deepseek2");
+}
+static void deepseek2_old(struct make *m)
+{
+    again_as(m, "deepseek2");
+    make_drop_key(m, "deepseek2.attention.key_length_mla");
+}
+static void deepseek2_sizes(struct make *m)
+{
+    again_as(m, "deepseek2");
+    make_u32(m, "deepseek2.attention.kv_lora_rank", 1024);
+}
 static void shared_missing(struct make *m)
 {
     again_as(m, "qwen2moe");
@@ -404,7 +418,8 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined) \
     X(scales) X(scales_shape) X(glm4moe) X(glm4moe_groups) X(glm4moe_skipped) X(dots1) \
     X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax) X(granite) X(hunyuan) X(phimoe) \
-    X(phimoe_window) X(dbrx) X(dbrx_qkv) X(bailing) X(smallthinker) X(gpt_oss) X(later_arch)
+    X(phimoe_window) X(dbrx) X(dbrx_qkv) X(bailing) X(smallthinker) X(gpt_oss) X(later_arch) \
+    X(deepseek2) X(deepseek2_old) X(deepseek2_sizes)
 /* clang-format on */
 
 static const struct {

@@ -306,6 +306,37 @@ START_TEST(tensors_of_another_part)
 }
 END_TEST
 
+static uint32_t gating_of(uint32_t layers, uint32_t tokens)
+{
+    struct make m;
+    struct error error = {0};
+    struct model_hparams h;
+    struct gguf g;
+    make_arch(&m, "deepseek2", 1, false);
+    make_u32(&m, "deepseek2.block_count", layers);
+    make_drop_key(&m, "deepseek2.vocab_size");
+    struct bytes file = make_write(&m);
+    struct memory memory = {file.data, file.size};
+    struct gguf_source source = {.read = read_memory, .arg = &memory, .bytes = file.size};
+    ck_assert_int_eq(gguf_open(&g, &source, &error), 0);
+    ck_assert_msg(arch_read_hparams(arch_find("deepseek2", 9), &g, tokens, &h, &error) == 0, "%s",
+                  error.text);
+    gguf_close(&g);
+    bytes_free(&file);
+    make_free(&m);
+    return h.gating;
+}
+
+/* Files without the key of the router's function. */
+START_TEST(default_of_a_model)
+{
+    ck_assert_uint_eq(gating_of(47, 154880), ROUTER_SIGMOID);
+    ck_assert_uint_eq(gating_of(48, 154880), ROUTER_SIGMOID);
+    ck_assert_uint_eq(gating_of(46, 154880), ROUTER_SOFTMAX);
+    ck_assert_uint_eq(gating_of(47, 102400), ROUTER_SOFTMAX);
+}
+END_TEST
+
 #define EDITS(X)                                                                                   \
     X(glm4moe, bias_missing, "tensor blk.0.exp_probs_b.bias is missing",                           \
       make_drop_tensor(m, B "exp_probs_b.bias"))                                                   \
@@ -585,6 +616,7 @@ int main(void)
     tcase_add_test(tcase, gate_and_up_joined);
     tcase_add_test(tcase, scales);
     tcase_add_test(tcase, drafting_block);
+    tcase_add_test(tcase, default_of_a_model);
     tcase_add_test(tcase, tensors_of_another_part);
     tcase_add_loop_test(tcase, known_but_not_supported, 0, ARRAY_LEN(unsupported));
     tcase_add_loop_test(tcase, bad_models_are_rejected, 0, ARRAY_LEN(edits));
