@@ -273,13 +273,27 @@ static uint32_t even_parts(const struct core *c, uint32_t outputs)
     return parts;
 }
 
+void core_attention_norm(struct core *c)
+{
+    core_run_rows(c, c->step.rows, norm_rows);
+}
+
+void core_attention_output(struct core *c)
+{
+    const struct core_layer *l = core_layer_now(c);
+    core_run_rows(c, c->step.rows, mix_forms_rows);
+    core_run_columns(c, c->hp.hidden, l->mix_size, c->step.rows, output_columns);
+    if (l->attn_post_norm)
+        core_run_rows(c, c->step.rows, post_norm_rows);
+}
+
 void core_attention(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     uint32_t rows = c->step.rows, outputs = l->q_size + l->k_size + l->v_size;
     uint32_t kv_heads = l->attention.kv_heads;
     form_rows_set(&c->mix, l->mix_size);
-    core_run_rows(c, rows, norm_rows);
+    core_attention_norm(c);
     if (c->hp.qk_norm != QK_NORM_ROW && kv_heads % c->threads == 0) {
         pool_run_parts(c->pool, even_parts(c, outputs), whole_groups, c);
     } else {
@@ -290,8 +304,5 @@ void core_attention(struct core *c)
             core_run_rows(c, rows * kv_heads, finish_groups);
         pool_run(c->pool, attend_rows, c);
     }
-    core_run_rows(c, rows, mix_forms_rows);
-    core_run_columns(c, c->hp.hidden, l->mix_size, rows, output_columns);
-    if (l->attn_post_norm)
-        core_run_rows(c, rows, post_norm_rows);
+    core_attention_output(c);
 }

@@ -333,6 +333,11 @@ static void later_arch(struct make *m)
 {
     make_text(m, "general.architecture", "nemotron_h_moe");
 }
+
+static void gpt_oss(struct make *m)
+{
+    again_as(m, "gpt-oss");
+}
 static void shared_missing(struct make *m)
 {
     again_as(m, "qwen2moe");
@@ -399,7 +404,7 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined) \
     X(scales) X(scales_shape) X(glm4moe) X(glm4moe_groups) X(glm4moe_skipped) X(dots1) \
     X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax) X(granite) X(hunyuan) X(phimoe) \
-    X(phimoe_window) X(dbrx) X(dbrx_qkv) X(bailing) X(smallthinker) X(later_arch)
+    X(phimoe_window) X(dbrx) X(dbrx_qkv) X(bailing) X(smallthinker) X(gpt_oss) X(later_arch)
 /* clang-format on */
 
 static const struct {

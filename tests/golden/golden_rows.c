@@ -183,5 +183,6 @@ int main(void)
     check_architectures("arch/arch.json");
     check_architectures("arch/router.json");
     check_architectures("arch/minimax_m2.json");
+    check_architectures("arch/oss.json");
     return golden_result("golden rows");
 }

@@ -12,7 +12,7 @@
 #define SYNTH_MS  60000
 #define FINISH_MS 60000
 #define TOKENS    160
-#define KEYS_MAX  8
+#define KEYS_MAX  24
 
 static char model[PATH_MAX];
 static struct text expected;
@@ -191,12 +191,46 @@ static void dbrx(void)
     sample("--threads=2", (const char *const[]){"arch=dbrx", "clamp_qkv=1", NULL});
 }
 
+/* Windows, sinks, biases of experts, YaRN; the prompt is longer than a window. */
+static void gpt_oss(void)
+{
+    run("MXFP4", (const char *const[]){"arch=gpt-oss", "layers=4", "window=16", "rope_scaling=2",
+                                       "rope_factor=8", "rope_context=64", NULL});
+}
+
+/* MLA with queries in two factors, and a YaRN. */
+static void deepseek2(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=deepseek2",
+                                        "layers=4",
+                                        "dense_layers=1",
+                                        "dense_inner=512",
+                                        "shared_count=1",
+                                        "norm_top_k=1",
+                                        "gating=2",
+                                        "expert_scale=2.5",
+                                        "groups=4",
+                                        "groups_used=2",
+                                        "kv_heads=1",
+                                        "head_size=0",
+                                        "q_rank=256",
+                                        "kv_rank=256",
+                                        "mla_key_size=160",
+                                        "mla_value_size=64",
+                                        "rope_dims=32",
+                                        "rope_scaling=yarn",
+                                        "rope_factor=40",
+                                        "rope_context=64",
+                                        "rope_log_multiplier=0.1",
+                                        NULL});
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(q4_k_m),      ROW(mxfp4),        ROW(nvfp4),        ROW(layers_that_differ),
         ROW(glm4moe),     ROW(dots1),        ROW(ernie4_5_moe), ROW(minimax_m2),
         ROW(bailingmoe2), ROW(smallthinker), ROW(granitemoe),   ROW(hunyuan_moe),
-        ROW(phimoe),      ROW(dbrx)};
+        ROW(phimoe),      ROW(dbrx),         ROW(gpt_oss),      ROW(deepseek2)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

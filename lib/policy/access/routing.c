@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/exact/elementary.h"
@@ -72,13 +73,16 @@ static uint32_t take_best(const struct model_router *r, const float *p, uint32_t
     return best;
 }
 
-/* The sum of the two largest scores of a group; -infinity if it has no expert of the set. */
+/* The sum of the two largest scores of a group, the largest with softmax; -infinity if it has no
+ * expert of the set. */
 static float group_score(const struct model_router *r, float *p, uint32_t begin, uint32_t end)
 {
     uint32_t first = take_best(r, p, begin, end);
     if (first == UINT32_MAX)
         return -INFINITY;
     float kept = p[first], score = score_of(r, p, first);
+    if (r->gating == ROUTER_SOFTMAX)
+        return score;
     p[first] = TAKEN;
     uint32_t second = take_best(r, p, begin, end);
     p[first] = kept;
@@ -164,6 +168,17 @@ uint32_t routing_masked(const struct model_router *r, const float *logits, const
     }
     weigh(r, count, out);
     return count;
+}
+
+void routing_scores(const struct model_router *r, const float *logits, float *scratch, float *p,
+                    float *score)
+{
+    probabilities(r, logits, NULL, p);
+    memcpy(score, p, r->experts * sizeof *score);
+    if (r->groups > 1)
+        keep_groups(r, score, scratch);
+    for (uint32_t e = 0; e < r->experts; e++)
+        score[e] = score[e] == TAKEN ? -INFINITY : score_of(r, p, e);
 }
 
 void routing_exact(const struct model_router *r, const float *logits, float *scratch,

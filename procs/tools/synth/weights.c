@@ -26,10 +26,12 @@ static const struct dense_row {
     enum arch_id arch;
     enum dense_role role;
     enum storage storage;
-    enum arch_dim ne0, ne1;
+    enum arch_dim ne0, ne1, ne2;
 } dense_rows[] = {
 #define ARCH_DENSE(id, role, storage, presence, ne0, ne1)                                          \
-    {ARCH_##id, DENSE_##role, STORAGE_##storage, ARCH_DIM_##ne0, ARCH_DIM_##ne1},
+    ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ONE)
+#define ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ne2)                                  \
+    {ARCH_##id, DENSE_##role, STORAGE_##storage, ARCH_DIM_##ne0, ARCH_DIM_##ne1, ARCH_DIM_##ne2},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -110,9 +112,12 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
         .type = TENSOR_F32,
         .dims = 2,
         .layer = layer,
-        .ne = {arch_dim_size(&s->h, layer, row->ne0), arch_dim_size(&s->h, layer, row->ne1), 1},
+        .ne = {arch_dim_size(&s->h, layer, row->ne0), arch_dim_size(&s->h, layer, row->ne1),
+               arch_dim_size(&s->h, layer, row->ne2)},
         .filling = FILL_RANDOM,
     };
+    if (t.ne[2] > 1)
+        t.dims = 3;
     struct arch_location location = {.role = row->role, .layer = layer};
     struct mix_tensor matrix = {.role = row->role, .layer = layer, .k = t.ne[0]};
     arch_tensor_name(s->arch, &location, t.name);

@@ -66,6 +66,34 @@ START_TEST(silu_mul_matches_double)
 }
 END_TEST
 
+START_TEST(swiglu_clamped_matches_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    static const uint32_t sizes[] = {1, 7, 16, 33, 200};
+    float gate[200], up[200], y[200];
+    test_seed(37);
+    for (size_t s = 0; s < ARRAY_LEN(sizes); s++) {
+        uint32_t n = sizes[s];
+        test_fill(gate, n);
+        test_fill(up, n);
+        for (uint32_t i = 0; i < n; i++) { /* also beyond the limits, and far below */
+            gate[i] *= i % 3 ? 9.0f : 150.0f;
+            up[i] *= 9;
+        }
+        ops->swiglu_clamped(gate, up, n, y);
+        for (uint32_t i = 0; i < n; i++) {
+            double g = fmin((double)gate[i], 7), u = fmax(fmin((double)up[i], 7), -7);
+            double want = (u + 1) * g / (1 + exp(-1.702 * g));
+            ck_assert_msg(fabs((double)y[i] - want) <= 2e-6 * fabs(want) + 1e-30,
+                          "gate %g, up %g: %g, not %g", (double)gate[i], (double)up[i],
+                          (double)y[i], want);
+        }
+        ops->swiglu_clamped(gate, up, n, gate);
+        ck_assert_mem_eq(gate, y, n * sizeof *y);
+    }
+}
+END_TEST
+
 START_TEST(silu_mul_keeps_nan)
 {
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
@@ -343,6 +371,7 @@ int main(void)
     tcase_add_test(tcase, clamp_and_relu);
     test_add_isa(tcase, silu_mul_matches_double);
     test_add_isa(tcase, silu_mul_keeps_nan);
+    test_add_isa(tcase, swiglu_clamped_matches_double);
     test_add_isa(tcase, axpy_matches_double);
     test_add_isa(tcase, rope_rotates);
     test_add_isa(tcase, f16_round_trip);

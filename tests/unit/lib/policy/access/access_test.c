@@ -163,7 +163,7 @@ static void oracle_rule(const struct model_router *r, const float *logits, uint3
             b = s[i] > a ? a : fmax(b, s[i]);
             a = fmax(a, s[i]);
         }
-        group[g] = a + b;
+        group[g] = r->gating == ROUTER_SOFTMAX ? a : a + b;
     }
     for (uint32_t g = 0; r->groups > 1 && g < r->groups; g++) {
         uint32_t better = 0;
