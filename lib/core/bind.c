@@ -267,13 +267,15 @@ static struct kernel_rope rope_of(const struct core *c, enum layer_kind kind, ui
         .dims = dims, .theta = (double)theta, .factors = window ? NULL : c->rope_factors};
     if (!scaled || h->rope_scaling == ROPE_UNSCALED)
         return r;
+    r.magnitude = (double)h->rope_magnitude;
+    if (h->rope_scaling == ROPE_SHORT)
+        return r;
     r.factor = (double)h->rope_factor;
     r.yarn = h->rope_scaling == ROPE_YARN;
     r.context = (double)h->rope_context;
     r.beta_fast = (double)h->rope_beta_fast;
     r.beta_slow = (double)h->rope_beta_slow;
     r.truncate = h->rope_truncate == 1;
-    r.magnitude = (double)h->rope_magnitude;
     return r;
 }
 

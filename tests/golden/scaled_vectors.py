@@ -32,6 +32,11 @@ def rope(theta):
     return {"rope_type": "default", "rope_theta": theta}
 
 
+# Phi-3.5-MoE's LongRoPE: short factors up to the original context
+LONG = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 128, "short_mscale": 1.2,
+        "long_mscale": 1.3, "short_factor": [1.0, 1.1, 1.3, 1.7, 2.5, 4.0], "long_factor": [2.0] * 6}
+
+
 def dbrx(heads, kv_heads, inner, experts, used, clip, theta):
     return transformers.DbrxConfig(
         d_model=48, n_heads=heads, n_layers=LAYERS, max_seq_len=256, resid_pdrop=0.0, emb_pdrop=0.0, tie_word_embeddings=False,
@@ -58,7 +63,7 @@ MODELS = [
         rms_norm_eps=1e-6, rope_parameters=rope(1e6), tie_word_embeddings=False, **PLAIN)),
     ("phimoe_a", "phimoe", transformers.PhimoeConfig(
         num_attention_heads=4, num_key_value_heads=2, num_local_experts=8, num_experts_per_tok=2, intermediate_size=32,
-        attention_bias=True, lm_head_bias=True, router_jitter_noise=0.01, rms_norm_eps=1e-5, rope_parameters=rope(1e4),
+        attention_bias=True, lm_head_bias=True, router_jitter_noise=0.01, rms_norm_eps=1e-5, rope_parameters=LONG,
         tie_word_embeddings=False, **PLAIN)),
     ("phimoe_b_f32", "phimoe", transformers.PhimoeConfig(
         num_attention_heads=3, num_key_value_heads=3, num_local_experts=6, num_experts_per_tok=2, intermediate_size=24,
@@ -186,8 +191,13 @@ def write_keys(w, arch, config):
             w.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
     elif arch == "phimoe":
         w.add_rope_dimension_count(hidden // heads)
-        w.add_rope_scaling_orig_ctx_len(256)
-        w.add_sliding_window(0)
+        w.add_sliding_window(256)
+        if "short_factor" in config.rope_parameters:
+            w.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
+            w.add_rope_scaling_orig_ctx_len(config.rope_parameters["original_max_position_embeddings"])
+            w.add_rope_scaling_attn_factors(config.rope_parameters["short_mscale"])
+            for which in ("short", "long"):
+                w.add_tensor(f"rope_factors_{which}.weight", np.array(config.rope_parameters[f"{which}_factor"], np.float32))
     else:
         w.add_key_length(config.head_dim)
         w.add_value_length(config.head_dim)

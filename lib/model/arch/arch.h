@@ -22,7 +22,8 @@ enum layer_kind {
 enum rope_scaling {
     ROPE_UNSCALED,
     ROPE_LINEAR, /* divided by the factor */
-    ROPE_YARN    /* YaRN, Peng et al. 2023 */
+    ROPE_YARN,   /* YaRN, Peng et al. 2023 */
+    ROPE_SHORT /* LongRoPE, Ding et al. 2024, within the original context: cos and sin times the magnitude */
 };
 
 /* Hyper-parameters after validation; every field is in the range given in arch.tbl.h. Sizes with

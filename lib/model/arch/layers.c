@@ -207,6 +207,8 @@ int arch_derive_scaling(struct model_hparams *h, struct error *error)
     if (h->rope_scaling == ROPE_UNSCALED && h->rope_factor != 0 && h->rope_factor != 1)
         return error_set(error, ERR_BAD_INPUT, "rope.scaling.factor is %g, without a type",
                          (double)h->rope_factor);
+    if (h->rope_scaling == ROPE_SHORT && h->rope_context != 0 && h->rope_context < h->context)
+        h->context = h->rope_context;
     if (h->rope_scaling != ROPE_YARN)
         return 0;
     if (h->rope_context == 0)
@@ -224,6 +226,11 @@ int arch_check_scaling(const struct model_hparams *h, struct error *error)
 {
     if (h->rope_scaling == ROPE_UNSCALED)
         return 0;
+    if (h->rope_scaling == ROPE_SHORT) {
+        if (h->rope_context != 0 && h->context > h->rope_context)
+            return error_set(error, ERR_BAD_INPUT, "the context is longer than the original one");
+        return 0;
+    }
     if (h->rope_scaling > ROPE_YARN || !(h->rope_factor >= 1))
         return error_set(error, ERR_BAD_INPUT, "rope.scaling.factor is %g: not 1 or more",
                          (double)h->rope_factor);

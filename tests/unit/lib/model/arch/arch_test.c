@@ -422,6 +422,10 @@ END_TEST
       resize(m, "output.bias", 4, 1))                                                              \
     X(phimoe, three_experts, "expert_used_count' is 3; only 2",                                    \
       make_u32(m, "phimoe.expert_used_count", 3))                                                  \
+    X(phimoe, yarn, "rope.scaling.type' is 'yarn', which is not supported",                        \
+      make_text(m, "phimoe.rope.scaling.type", "yarn"))                                            \
+    X(phimoe, factors_shape, "rope_factors_short.weight is 2 x 1 x 1 x 1; 1 x 1",                  \
+      make_add_tensor(m, "rope_factors_short.weight", 0, 2, 1, 1))                                 \
     X(phimoe, window, "sliding_window' is 127; only windows of at least the context length 128",   \
       make_u32(m, "phimoe.attention.sliding_window", 127))                                         \
     X(dbrx, qkv_missing, "tensor blk.0.attn_qkv.weight is missing",                                \
