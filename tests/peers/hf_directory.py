@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small random models of the Python package transformers, saved with save_pretrained, packed by sluice from
 the directory, and compared token by token: the negative log-likelihoods differ by at most 2e-2 (the
-engine keeps keys and values in F16); with FP8 made Q8_0 the median by at most 5e-2, as rounding chooses
+engine keeps keys and values in F16); with FP8 made Q8_0 the median by at most 0.1, as rounding chooses
 other experts for some tokens.
 
     VENV/bin/python tests/peers/hf_directory.py --libexec build/libexec [--only TYPE]
@@ -155,7 +155,7 @@ def compare(libexec, kind, directory, fp8=None):
     median = sorted(abs(a - b) for a, b in zip(got, want))[len(want) // 2]
     print("%-20s differences at most %.5f, median %.5f, over %d tokens" %
           (kind + (" " + fp8 if fp8 else ""), worst, median, len(want)))
-    return median <= 5e-2 if fp8 == "Q8_0" else worst <= 2e-2
+    return median <= 0.1 if fp8 == "Q8_0" else worst <= 2e-2
 
 
 def main():
