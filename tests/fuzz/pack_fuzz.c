@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool gguf;
     const char *dir = fuzz_dir_make(data, size, &gguf);
     snprintf(path, sizeof path, "%s%s%s", dir, gguf ? "/" : "", gguf ? fuzz_names[FUZZ_GGUF] : "");
-    if (source_open(&s, path, &error)) {
+    if (source_open(&s, path, TENSOR_BF16, &error)) {
         check_error(&error);
         return 0;
     }

@@ -201,6 +201,28 @@ static const char *field_for(enum hf_arch arch, const char *key)
     return NULL;
 }
 
+/* FP8 with a scale per block of weights; no other quantised weights. */
+static int check_quantisation(const json_t *config, struct hf_shape *shape, struct error *error)
+{
+    const json_t *q = json_object_get(config, "quantization_config");
+    const json_t *block = json_object_get(q, "weight_block_size");
+    const json_t *format = json_object_get(q, "fmt");
+    if (!q || json_is_null(q))
+        return 0;
+    json_int_t rows = json_integer_value(json_array_get(block, 0));
+    json_int_t columns = json_integer_value(json_array_get(block, 1));
+    if (!hf_is_string(json_object_get(q, "quant_method"), "fp8") ||
+        (format && !hf_is_string(format, "e4m3") && !hf_is_string(format, "float8_e4m3fn")) ||
+        json_array_size(block) != 2 || rows < 1 || columns < 1 || rows > 65536 || columns > 65536)
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "quantization_config is not supported (only quant_method fp8, e4m3, with a "
+            "weight_block_size)");
+    shape->block_rows = (uint32_t)rows;
+    shape->block_columns = (uint32_t)columns;
+    return 0;
+}
+
 /* Layers of other kinds are known by name only. */
 static int check_layer_types(const json_t *config, struct error *error)
 {
@@ -265,7 +287,7 @@ int hf_config_keys(const json_t *config, const char *name, struct gguf_writer *w
             gguf_put_u32(w, key, key_rows[i].value);
     }
     return check_rope(config, error) || check_layer_types(config, error) ||
-                   read_shape(config, shape, error)
+                   check_quantisation(config, shape, error) || read_shape(config, shape, error)
                ? -1
                : 0;
 }

@@ -86,6 +86,12 @@ const struct safetensor *hf_source(const struct hf_model *hf, uint32_t t, uint32
     return &hf->files.tensors[hf->sources[hf->tensors[t].source + e]];
 }
 
+const struct safetensor *hf_scales(const struct hf_model *hf, uint32_t t, uint32_t e)
+{
+    sl_assert(t < hf->tensor_count && hf->tensors[t].form == HF_FP8);
+    return &hf->files.tensors[hf->sources[hf->tensors[t].scales + e]];
+}
+
 /* Checks that the tensor has a supported type and one or two dimensions. Fills ne in GGUF's
  * order. */
 static int check_source(const struct safetensor *s, uint64_t ne[3], struct error *error)
@@ -100,6 +106,45 @@ static int check_source(const struct safetensor *s, uint64_t ne[3], struct error
     ne[0] = s->shape[s->dims - 1];
     ne[1] = s->dims == 2 ? s->shape[0] : 1;
     ne[2] = 1;
+    return 0;
+}
+
+/* ---- FP8 ---- */
+
+/* Adds the scales of a source: the tensor of its name with "_scale_inv". */
+static int add_scales(struct hf_model *hf, const struct hf_tensor *t, const struct safetensor *s,
+                      struct error *error)
+{
+    char name[SAFETENSORS_NAME_MAX + 16];
+    snprintf(name, sizeof name, "%s_scale_inv", s->name);
+    const struct safetensor *scales = safetensors_find(&hf->files, name);
+    if (!scales)
+        return error_set(error, ERR_BAD_INPUT, "tensor %s is missing", name);
+    if (scales->type != TENSOR_F32 || scales->dims != 2 ||
+        scales->shape[0] != (t->rows + t->block_rows - 1) / t->block_rows ||
+        scales->shape[1] != (t->columns + t->block_columns - 1) / t->block_columns)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s is not a matrix of F32 with a number for each block", name);
+    return add_source(hf, scales, error);
+}
+
+/* Sets the form of a tensor whose source, a matrix of FP8 with these sizes, was checked. */
+static int set_fp8(const struct hf_model *hf, const struct hf_shape *shape, struct hf_tensor *t,
+                   const struct safetensor *s, const uint64_t ne[3], struct error *error)
+{
+    if (shape->block_rows == 0 || s->dims != 2)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s is FP8, and config.json names no blocks with a scale", s->name);
+    t->form = HF_FP8;
+    t->rows = ne[1];
+    t->columns = ne[0];
+    t->block_rows = shape->block_rows;
+    t->block_columns = shape->block_columns;
+    t->made_type = hf->fp8_type;
+    if (!tensor_type_row_bytes(t->made_type, t->columns, &t->made_row_bytes)) {
+        t->made_type = TENSOR_BF16;
+        t->made_row_bytes = 2 * t->columns;
+    }
     return 0;
 }
 
@@ -137,6 +182,14 @@ static int put_dense(struct hf_model *hf, const struct hf_shape *shape, const st
     uint32_t type = s->type;
     t->type = s->type;
     t->row_bytes = s->bytes / ne[1];
+    if (s->type == SAFETENSORS_F8_E4M3) {
+        if (row->form != FORM_MATRIX)
+            return error_set(error, ERR_BAD_INPUT, "tensor %s: FP8 is not supported here", name);
+        t->scales = hf->source_count;
+        if (set_fp8(hf, shape, t, s, ne, error) || add_scales(hf, t, s, error))
+            return -1;
+        type = t->made_type;
+    }
     switch (row->form) {
     case FORM_MATRIX: break;
     case FORM_F32:
@@ -191,18 +244,24 @@ static int put_experts(struct hf_model *hf, const struct hf_shape *shape,
             t->type = s->type;
             t->row_bytes = s->bytes / ne[1];
             memcpy(first, ne, sizeof first);
+            if (s->type == SAFETENSORS_F8_E4M3 && set_fp8(hf, shape, t, s, ne, error))
+                return -1;
         }
         if (s->type != t->type || memcmp(first, ne, sizeof first) != 0)
             return error_set(error, ERR_BAD_INPUT,
                              "tensor %s differs in type or shape from expert 0 of its layer", name);
     }
+    t->scales = hf->source_count;
+    for (uint32_t e = 0; e < shape->experts && t->form == HF_FP8; e++)
+        if (add_scales(hf, t, &hf->files.tensors[hf->sources[t->source + e]], error))
+            return -1;
     uint64_t bytes;
     if (mul_overflows(t->row_bytes * first[1], shape->experts, &bytes) || bytes >= GGUF_FILE_MAX)
         return error_set(error, ERR_BAD_INPUT, "the experts of layer %" PRIu32 " are too large",
                          layer);
     first[2] = shape->experts;
     snprintf(gguf, sizeof gguf, row->gguf, layer);
-    gguf_put_tensor(hf->gguf, gguf, t->type, 3, first);
+    gguf_put_tensor(hf->gguf, gguf, t->form == HF_FP8 ? t->made_type : t->type, 3, first);
     return 0;
 }
 
@@ -300,8 +359,14 @@ static int convert(struct hf_model *hf, const struct hf_json *d, const char *dir
 
 int hf_open(struct hf_model *hf, const char *dir, struct error *error)
 {
+    return hf_open_as(hf, dir, TENSOR_BF16, error);
+}
+
+int hf_open_as(struct hf_model *hf, const char *dir, uint32_t fp8_type, struct error *error)
+{
     struct hf_json d = {0};
     memset(hf, 0, sizeof *hf);
+    hf->fp8_type = fp8_type;
     if (strlen(dir) > 3500)
         return error_set(error, ERR_BAD_INPUT, "the path %.60s... is too long", dir);
     int status = read_files(&d, dir, error);

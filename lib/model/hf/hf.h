@@ -27,6 +27,8 @@ enum hf_form {
      * with i + n/2 in Hugging Face, and 2i with 2i + 1 in GGUF for this architecture: row
      * i + j * n/2 of each head (j = 0, 1) becomes row 2i + j. */
     HF_HEAD_PAIRS,
+    /* E4M3 with a scale per block of rows and columns, in a tensor of its own. */
+    HF_FP8,
 };
 
 struct hf_tensor { /* a tensor of the GGUF file, in file order */
@@ -36,9 +38,14 @@ struct hf_tensor { /* a tensor of the GGUF file, in file order */
     uint32_t experts;    /* 0: a dense tensor */
     uint64_t head_bytes; /* HF_HEAD_PAIRS: bytes of one head */
     uint64_t row_bytes;  /* of the source */
+    /* HF_FP8 */
+    uint32_t scales; /* the first of its scales in hf_model.sources */
+    uint32_t made_type;
+    uint64_t made_row_bytes, rows, columns, block_rows, block_columns;
 };
 
 struct hf_model {
+    uint32_t fp8_type; /* that HF_FP8 becomes: TENSOR_BF16 or TENSOR_Q8_0 */
     struct safetensors files;
     struct gguf_writer *gguf; /* after gguf_writer_layout */
     struct hf_tensor *tensors;
@@ -50,10 +57,21 @@ struct hf_model {
 /* Reads the model in directory `dir`. 0, or -1 with ERR_BAD_INPUT, ERR_IO or ERR_NO_MEMORY. On
  * success the caller calls hf_close. */
 int hf_open(struct hf_model *hf, const char *dir, struct error *error);
+/* The same; fp8_type: what FP8 weights become, TENSOR_BF16 (as hf_open) or TENSOR_Q8_0 (rows that it
+ * cannot hold: BF16). */
+int hf_open_as(struct hf_model *hf, const char *dir, uint32_t fp8_type, struct error *error);
 void hf_close(struct hf_model *hf);
 
 /* The source of GGUF tensor t, or of its expert e (e is 0 for dense tensors). */
 const struct safetensor *hf_source(const struct hf_model *hf, uint32_t t, uint32_t e);
+
+/* HF_FP8: its scales, a matrix of F32 with a row per block of rows. */
+const struct safetensor *hf_scales(const struct hf_model *hf, uint32_t t, uint32_t e);
+
+/* HF_FP8: converts `rows` rows from row `first` on. src: these rows, a byte per weight; scales: all of
+ * them; dst: made_row_bytes per row. ERR_BAD_INPUT: a weight is not finite. */
+int hf_fp8_rows(const struct hf_tensor *t, const void *src, const float *scales, uint64_t first,
+                uint64_t rows, void *dst, struct error *error);
 
 /* HF_HEAD_PAIRS: copies the rows of one head in their new order. dst and src do not overlap. */
 void hf_head_pairs(const struct hf_tensor *t, const void *src, void *dst);

@@ -76,7 +76,6 @@
     HF_MUST(id, decoder_sparse_step, "1")                                                          \
     HF_MUST(id, mlp_only_layers, "[] null")                                                        \
     HF_MUST(id, clip_qkv, "null")                                                                  \
-    HF_MUST(id, quantization_config, "null")                                                       \
     HF_DENSE(id, "model.embed_tokens.weight", "token_embd.weight", MATRIX, REQUIRED)               \
     HF_DENSE(id, "model.norm.weight", "output_norm.weight", F32, REQUIRED)                         \
     HF_DENSE(id, "lm_head.weight", "output.weight", MATRIX, OPTIONAL) /* absent: tied */           \

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "lib/base/bytes.h"
 #include "lib/json/reader.h"
@@ -24,6 +25,7 @@ struct hf_shape { /* the part of the configuration that locates tensors */
     enum hf_arch arch;
     uint32_t layers, dense_layers; /* without experts, the first ones */
     uint32_t experts, heads, kv_heads, vocab;
+    uint32_t block_rows, block_columns; /* of FP8 weights; 0: none */
 };
 
 const char *hf_arch_name(enum hf_arch arch); /* general.architecture */

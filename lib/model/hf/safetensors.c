@@ -43,7 +43,7 @@ static const struct dtype {
     {"U16", 2, SAFETENSORS_OTHER},
     {"U8", 1, SAFETENSORS_OTHER},
     {"BOOL", 1, SAFETENSORS_OTHER},
-    {"F8_E4M3", 1, SAFETENSORS_OTHER},
+    {"F8_E4M3", 1, SAFETENSORS_F8_E4M3},
     {"F8_E5M2", 1, SAFETENSORS_OTHER},
 };
 

@@ -24,11 +24,12 @@
 #define SAFETENSORS_FILES_MAX  4096u
 #define SAFETENSORS_NAME_MAX   255u
 #define SAFETENSORS_DIMS_MAX   4u
+#define SAFETENSORS_F8_E4M3    (UINT32_MAX - 1)
 #define SAFETENSORS_OTHER      UINT32_MAX /* a dtype that sluice does not support */
 
 struct safetensor {
     char *name;
-    uint32_t type; /* enum tensor_type, or SAFETENSORS_OTHER */
+    uint32_t type; /* enum tensor_type, or one of the above */
     uint32_t file; /* index into files */
     uint32_t dims;
     uint64_t shape[SAFETENSORS_DIMS_MAX]; /* outermost first; unused ones are 1 */

@@ -142,6 +142,12 @@ static int check_scales(enum arch_id arch, const struct model_hparams *h,
                 d->dense_entry[layer][DENSE_EXPERT_GATE_SCALES + m] != ENTRY_NONE)
                 lonely =
                     (struct arch_location){.role = DENSE_EXPERT_GATE_SCALES + m, .layer = layer};
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        for (uint32_t m = 0; m < EXPERT__COUNT; m++)
+            if (d->dense_entry[layer][DENSE_SHARED_GATE + m] == ENTRY_NONE &&
+                d->dense_entry[layer][DENSE_SHARED_GATE_SCALE + m] != ENTRY_NONE)
+                lonely =
+                    (struct arch_location){.role = DENSE_SHARED_GATE_SCALE + m, .layer = layer};
     char name[MODEL_NAME_BYTES];
     return lonely.role == DENSE__COUNT ? 0
                                        : error_set(error, ERR_BAD_INPUT, "tensor %s has no matrix",

@@ -28,6 +28,7 @@ struct pack_options {
     const char *stripes;      /* "PATH,PATH", or NULL */
     const char *mirrors;      /* likewise: a second copy of each stripe */
     enum store_layout layout;
+    uint32_t fp8_type;    /* of a source's FP8 weights */
     unsigned threads;     /* 0: from the number of CPUs */
     uint64_t bytes_per_s; /* read and written together; 0: no limit */
     bool verify, quiet, json, check;

@@ -36,25 +36,16 @@
 #define DEFAULT_THREADS_MAX 16
 
 static const struct option long_options[] = {
-    {"model", required_argument, NULL, 'm'},
-    {"out", required_argument, NULL, 'o'},
-    {"plan", required_argument, NULL, 'P'},
-    {"precisions", required_argument, NULL, 't'},
-    {"method", required_argument, NULL, 'M'},
-    {"dense", required_argument, NULL, 'D'},
-    {"stripes", required_argument, NULL, 's'},
-    {"mirrors", required_argument, NULL, 'R'},
-    {"layout", required_argument, NULL, 'L'},
-    {"threads", required_argument, NULL, 'T'},
-    {"rate", required_argument, NULL, 'r'},
-    {"verify", no_argument, NULL, 'V'},
-    {"check", required_argument, NULL, 'c'},
-    {"quiet", no_argument, NULL, 'q'},
-    {"output", required_argument, NULL, 'O'},
-    {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},
-    {NULL, 0, NULL, 0},
+    {"model", required_argument, NULL, 'm'},   {"out", required_argument, NULL, 'o'},
+    {"plan", required_argument, NULL, 'P'},    {"precisions", required_argument, NULL, 't'},
+    {"method", required_argument, NULL, 'M'},  {"fp8", required_argument, NULL, 'F'},
+    {"dense", required_argument, NULL, 'D'},   {"stripes", required_argument, NULL, 's'},
+    {"mirrors", required_argument, NULL, 'R'}, {"layout", required_argument, NULL, 'L'},
+    {"threads", required_argument, NULL, 'T'}, {"rate", required_argument, NULL, 'r'},
+    {"verify", no_argument, NULL, 'V'},        {"check", required_argument, NULL, 'c'},
+    {"quiet", no_argument, NULL, 'q'},         {"output", required_argument, NULL, 'O'},
+    {"json", no_argument, NULL, 'j'},          {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
 };
 
 static void usage(FILE *out)
@@ -77,6 +68,8 @@ static void usage(FILE *out)
         "                        (half-quadratic, per group)\n"
         "      --dense PRECISION  of attention, embeddings and shared experts: native (default),\n"
         "                        int8 or int4, per row; norms and routers are not changed\n"
+        "      --fp8 TYPE        what FP8 weights of a Hugging Face directory become: BF16\n"
+        "                        (default) or Q8_0\n"
         "      --stripes LIST    a file, or a directory for it, per device (default: one file in\n"
         "                        DIR)\n"
         "      --mirrors LIST    likewise for a second copy of each stripe, read if the first "
@@ -145,6 +138,11 @@ static int take_option(struct pack_options *o, int option, struct error *error)
     case 'D':
         o->given.dense = true;
         return precision_dense_option("--dense", optarg, &o->dense, NULL, error);
+    case 'F':
+        o->fp8_type = strcmp(optarg, "Q8_0") == 0 ? TENSOR_Q8_0 : TENSOR_BF16;
+        return strcmp(optarg, tensor_type_info(o->fp8_type)->name) == 0
+                   ? 0
+                   : error_set(error, ERR_BAD_INPUT, "--fp8: must be BF16 or Q8_0");
     case 's': o->stripes = optarg; return 0;
     case 'R': o->mirrors = optarg; return 0;
     case 'L':
@@ -179,6 +177,7 @@ static int options_take(struct pack_options *o, int argc, char **argv, struct er
 {
     *o = (struct pack_options){.method = QUANT_METHOD_DEFAULT,
                                .dense = PRECISION_NATIVE,
+                               .fp8_type = TENSOR_BF16,
                                .precision_wanted = {[PRECISION_NATIVE] = true}};
     for (int c; (c = getopt_long(argc, argv, ":hm:o:", long_options, NULL)) != -1;) {
         if (c == '?' || c == ':')
@@ -307,7 +306,7 @@ static int run(struct pack *p, struct error *error)
         return -1;
     if (p->options.check)
         return check_store(&p->options, error);
-    if (source_open(&p->source, p->options.model, error))
+    if (source_open(&p->source, p->options.model, p->options.fp8_type, error))
         return -1;
     int status = p->options.plan ? pack_take_plan(p, error) : 0;
     if (status == 0)

@@ -99,11 +99,11 @@ static int open_gguf(struct source *s, const char *path, struct error *error)
     return hash_source(s, s->files[0].bytes, error);
 }
 
-static int open_hf(struct source *s, const char *path, struct error *error)
+static int open_hf(struct source *s, const char *path, uint32_t fp8_type, struct error *error)
 {
     char file[PATH_MAX];
     s->is_hf = true;
-    if (hf_open(&s->hf, path, error))
+    if (hf_open_as(&s->hf, path, fp8_type, error))
         return -1;
     for (uint32_t i = 0; i < s->hf.files.file_count; i++) {
         snprintf(file, sizeof file, "%.3500s/%s", path, s->hf.files.files[i].name);
@@ -131,7 +131,7 @@ static bool resolve(const char *path, char real[PATH_MAX])
     return true;
 }
 
-int source_open(struct source *s, const char *path, struct error *error)
+int source_open(struct source *s, const char *path, uint32_t fp8_type, struct error *error)
 {
     struct stat st;
     char real[PATH_MAX];
@@ -140,7 +140,8 @@ int source_open(struct source *s, const char *path, struct error *error)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
         return error_set(error, ERR_BAD_INPUT, "%.250s is neither a file nor a directory", path);
-    int status = S_ISDIR(st.st_mode) ? open_hf(s, real, error) : open_gguf(s, real, error);
+    int status =
+        S_ISDIR(st.st_mode) ? open_hf(s, real, fp8_type, error) : open_gguf(s, real, error);
     if (status)
         source_close(s);
     return status;
@@ -168,7 +169,8 @@ struct source_extent source_expert(const struct source *s, uint32_t layer, uint3
         &model_index_entries(s->index)[model_entry_expert(s->index, layer, expert)];
     if (s->is_hf) { /* one header tensor per matrix */
         const struct safetensor *t = hf_source(&s->hf, e->extent[m].tensor, expert);
-        sl_assert(t->bytes == e->extent[m].payload_bytes);
+        sl_assert(t->bytes == e->extent[m].payload_bytes ||
+                  s->hf.tensors[e->extent[m].tensor].form == HF_FP8);
         return (struct source_extent){t->file, t->offset, t->bytes};
     }
     /* Gate and up may share an extent: find the one that contains the slot bytes of the matrix. */
@@ -181,6 +183,42 @@ struct source_extent source_expert(const struct source *s, uint32_t layer, uint3
     const struct model_extent *x = &e->extent[i];
     return (struct source_extent){x->part, x->file_offset + (matrix->slot_offset - x->slot_offset),
                                   matrix->n * matrix->row_bytes};
+}
+
+const struct hf_tensor *source_form(const struct source *s, uint32_t layer, uint32_t expert,
+                                    enum expert_matrix m)
+{
+    const struct model_entry *e =
+        &model_index_entries(s->index)[model_entry_expert(s->index, layer, expert)];
+    const struct hf_tensor *t = s->is_hf ? &s->hf.tensors[e->extent[m].tensor] : NULL;
+    return t && t->form == HF_FP8 ? t : NULL;
+}
+
+static float *read_scales(const struct source *s, const struct safetensor *t, struct error *error)
+{
+    float *scales = malloc(t->bytes);
+    int fd = open(s->files[t->file].path, O_RDONLY | O_CLOEXEC);
+    int why = errno;
+    ssize_t n = scales && fd >= 0 ? pread(fd, scales, t->bytes, (off_t)t->offset) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (n == (ssize_t)t->bytes)
+        return scales;
+    if (!scales)
+        error_set(error, ERR_NO_MEMORY, "out of memory (scales of a matrix)");
+    else
+        error_set_errno(error, ERR_IO, fd < 0 ? why : EIO, "cannot read %.250s",
+                        s->files[t->file].path);
+    free(scales);
+    return NULL;
+}
+
+float *source_scales(const struct source *s, uint32_t layer, uint32_t expert, enum expert_matrix m,
+                     struct error *error)
+{
+    const struct model_entry *e =
+        &model_index_entries(s->index)[model_entry_expert(s->index, layer, expert)];
+    return read_scales(s, hf_scales(&s->hf, e->extent[m].tensor, expert), error);
 }
 
 bool source_is_dense(const struct source *s, uint32_t tensor)
@@ -211,17 +249,25 @@ struct dense { /* one tensor being copied */
     const struct hf_tensor *form; /* NULL: unchanged */
     source_sink *sink;
     void *arg;
-    void *in, *out; /* SOURCE_CHUNK and two pages; 2 * SOURCE_CHUNK */
+    void *in, *out;      /* SOURCE_CHUNK and two pages; 2 * SOURCE_CHUNK */
+    const float *scales; /* HF_FP8 */
 };
 
-/* Converts one chunk and passes it to the sink. */
-static int pass_on(const struct dense *d, const char *data, uint64_t bytes, struct error *error)
+/* Converts one chunk, which starts `at` bytes into the tensor, and passes it to the sink. */
+static int pass_on(const struct dense *d, const char *data, uint64_t at, uint64_t bytes,
+                   struct error *error)
 {
+    if (d->form && d->form->form == HF_FP8) {
+        uint64_t rows = bytes / d->form->columns;
+        if (hf_fp8_rows(d->form, data, d->scales, at / d->form->columns, rows, d->out, error))
+            return -1;
+        return d->sink(d->arg, d->out, rows * d->form->made_row_bytes, error);
+    }
     if (!d->form || d->form->form == HF_AS_IS)
         return d->sink(d->arg, data, bytes, error);
     if (d->form->form == HF_HEAD_PAIRS) {
-        for (uint64_t at = 0; at < bytes; at += d->form->head_bytes) {
-            hf_head_pairs(d->form, data + at, d->out);
+        for (uint64_t head = 0; head < bytes; head += d->form->head_bytes) {
+            hf_head_pairs(d->form, data + head, d->out);
             if (d->sink(d->arg, d->out, d->form->head_bytes, error))
                 return -1;
         }
@@ -243,6 +289,8 @@ static int stream(const struct dense *d, struct source_extent from, struct error
     uint64_t chunk = SOURCE_CHUNK;
     if (d->form && d->form->form == HF_HEAD_PAIRS)
         chunk = align_down(SOURCE_CHUNK, d->form->head_bytes);
+    if (d->form && d->form->form == HF_FP8)
+        chunk = SOURCE_CHUNK / d->form->columns * d->form->columns;
     if (chunk == 0)
         return error_set(error, ERR_BAD_INPUT, "%.250s: an attention head is larger than %u MiB",
                          path, (unsigned)(SOURCE_CHUNK / MIB));
@@ -256,7 +304,7 @@ static int stream(const struct dense *d, struct source_extent from, struct error
         if (source_read(&file, d->in, from.offset + at, n, &data, &why))
             status = error_set(error, why.code, "%.200s: %.150s", path, why.text);
         else
-            status = pass_on(d, data, n, error);
+            status = pass_on(d, data, at, n, error);
     }
     bulk_close(&file);
     return status;
@@ -273,10 +321,17 @@ int source_dense(const struct source *s, uint32_t tensor, source_sink *sink, voi
         from = (struct source_extent){t->file, t->offset, t->bytes};
         d.form = &s->hf.tensors[tensor];
     }
+    float *scales = NULL;
+    if (d.form && d.form->form == HF_FP8) {
+        d.scales = scales = read_scales(s, hf_scales(&s->hf, tensor, 0), error);
+        if (!scales)
+            return -1;
+    }
     d.in = bulk_buffer(SOURCE_CHUNK + 2 * PAGE_BYTES);
     d.out = bulk_buffer(2 * SOURCE_CHUNK);
     int status = d.in && d.out ? stream(&d, from, error)
                                : error_set(error, ERR_NO_MEMORY, "out of memory (tensor buffers)");
+    free(scales);
     free(d.in);
     free(d.out);
     return status;

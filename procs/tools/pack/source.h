@@ -31,8 +31,8 @@ struct source {
     uint8_t hash[STORE_HASH_BYTES]; /* of the header and the size: source_hash of the manifest */
 };
 
-/* 0, or -1 with an error. On success the caller must call source_close. */
-int source_open(struct source *s, const char *path, struct error *error);
+/* fp8_type: see hf_open_as. 0, or -1 with an error. On success the caller must call source_close. */
+int source_open(struct source *s, const char *path, uint32_t fp8_type, struct error *error);
 void source_close(struct source *s);
 
 /* 0 if no file changed since source_open; else ERR_GONE. */
@@ -45,6 +45,13 @@ struct source_extent {
 };
 struct source_extent source_expert(const struct source *s, uint32_t layer, uint32_t expert,
                                    enum expert_matrix m);
+
+/* The conversion of a matrix of an expert; NULL: none, the bytes are those of the GGUF tensor. Its
+ * scales, all in F32, come from source_scales: newly allocated, the caller frees. */
+const struct hf_tensor *source_form(const struct source *s, uint32_t layer, uint32_t expert,
+                                    enum expert_matrix m);
+float *source_scales(const struct source *s, uint32_t layer, uint32_t expert, enum expert_matrix m,
+                     struct error *error);
 
 /* True for a tensor that is stored in model.gguf of the store. */
 bool source_is_dense(const struct source *s, uint32_t tensor);

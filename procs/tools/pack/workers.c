@@ -40,7 +40,8 @@ struct worker {
     pthread_t thread;
     struct bulk stores[PACK_FILES_MAX];
     struct slot slot[PRECISION__COUNT];
-    void *in; /* READ_BYTES and two pages */
+    void *in;        /* READ_BYTES and two pages */
+    void *converted; /* READ_BYTES; of FP8 */
     float *rows;
     void *made;
     uint64_t device_ns; /* of the current unit */
@@ -192,6 +193,21 @@ static int read_rows(struct worker *w, const struct source_extent *from, uint64_
                   : 0;
 }
 
+/* Rows of FP8, as rows of the source's index. */
+static int convert_rows(struct worker *w, const struct source_extent *from,
+                        const struct hf_tensor *form, const float *scales, uint32_t row, uint32_t n,
+                        const void **data, struct error *error)
+{
+    struct error why;
+    if (read_rows(w, from, row * form->columns, n * form->columns, data, error))
+        return -1;
+    if (hf_fp8_rows(form, *data, scales, row, n, w->converted, &why))
+        return error_set(error, why.code, "%.200s: %.150s", w->pack->source.files[from->file].path,
+                         why.text);
+    *data = w->converted;
+    return 0;
+}
+
 static uint32_t rows_per_run(const struct model_matrix *m)
 {
     uint64_t rows = READ_BYTES / m->row_bytes, floats = FLOAT_BYTES / (4 * (uint64_t)m->k);
@@ -215,18 +231,25 @@ static int pack_matrix(struct worker *w, uint32_t layer, uint32_t expert, enum e
         if (to[t] && slot_to(&w->slot[t], to[t]->slot_offset, &w->device_ns, error))
             return -1;
     }
+    const struct hf_tensor *form = source_form(&p->source, layer, expert, which);
+    float *scales = form ? source_scales(&p->source, layer, expert, which, error) : NULL;
+    if (form && !scales)
+        return -1;
     uint32_t run = rows_per_run(from);
-    for (uint32_t row = 0; row < from->n; row += run) {
+    int status = 0;
+    for (uint32_t row = 0; row < from->n && status == 0; row += run) {
         uint32_t n = from->n - row < run ? from->n - row : run;
         const void *data;
         bool loaded = false;
-        if (read_rows(w, &extent, row * from->row_bytes, n * from->row_bytes, &data, error))
-            return -1;
-        for (uint32_t t = 0; t < p->manifest.precision_count; t++)
-            if (to[t] && put_rows(w, t, to[t], from, data, n, &loaded, error))
-                return -1;
+        status =
+            form ? convert_rows(w, &extent, form, scales, row, n, &data, error)
+                 : read_rows(w, &extent, row * from->row_bytes, n * from->row_bytes, &data, error);
+        for (uint32_t t = 0; t < p->manifest.precision_count && status == 0; t++)
+            if (to[t])
+                status = put_rows(w, t, to[t], from, data, n, &loaded, error);
     }
-    return 0;
+    free(scales);
+    return status;
 }
 
 static int pack_unit(struct worker *w, uint32_t unit, struct error *error)
@@ -283,9 +306,10 @@ static int worker_open(struct worker *w, struct pack *p, const struct bulk *file
     w->pack = p;
     w->files = files;
     w->in = bulk_buffer(READ_BYTES + 2 * PAGE_BYTES);
+    w->converted = p->source.is_hf ? bulk_buffer(READ_BYTES) : NULL;
     w->rows = bulk_buffer(FLOAT_BYTES);
     w->made = bulk_buffer(FLOAT_BYTES);
-    bool memory = w->in && w->rows && w->made;
+    bool memory = w->in && w->rows && w->made && (w->converted || !p->source.is_hf);
     for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
         w->slot[t] = (struct slot){.pack = p,
                                    .files = w->stores,
@@ -311,6 +335,7 @@ static void worker_close(struct worker *w)
     }
     free(w->made);
     free(w->rows);
+    free(w->converted);
     free(w->in);
 }
 

@@ -234,7 +234,9 @@ int shape_finish(struct shape *s, struct error *error)
         return -1;
     if (h->shared_inner == 0)
         h->shared_inner = h->shared_count * h->expert_inner;
-    h->skipped_layers = 0;
+    if (h->skipped_layers > 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "skipped_layers: blocks for drafting are not written; it must be 0");
     if (h->vocab < VOCABULARY_MIN)
         return error_set(error, ERR_BAD_INPUT,
                          "vocab must be at least %u: %u bytes, merges and the end token",

@@ -237,8 +237,9 @@ static uint64_t expert_bytes(const struct weights *weights)
 static int print(const struct synth *s, const struct weights *weights)
 {
     uint64_t experts = expert_bytes(weights);
-    uint64_t count = (uint64_t)s->shape.h.layers * s->shape.h.experts;
-    uint64_t per_token = experts / count * s->shape.h.experts_used * s->shape.h.layers;
+    const struct model_hparams *h = &s->shape.h;
+    uint64_t layers = hparams_expert_layers(h), count = layers * h->experts;
+    uint64_t per_token = experts / count * h->experts_used * layers;
     if (s->json) {
         json_t *o = json_pack(
             "{s:s*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "file",

@@ -3,6 +3,7 @@
  * and keys of every architecture; rejected directories with the reason. */
 #include <check.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
 #include "lib/model/tokenizer/blob.h"
+#include "lib/tensor/half.h"
 #include "lib/tensor/tensor_type.h"
 #include "tests/unit/lib/model/hf_make.h"
 
@@ -104,6 +106,7 @@ static void compare_tensor(const struct hf_model *hf, uint32_t i, const struct f
                 ck_assert_msg(memcmp(head, want + at, h->head_bytes) == 0, "%s", t->name);
             }
             break;
+        case HF_FP8: ck_abort_msg("%s: no test model is FP8", t->name);
         case HF_TO_F32: /* converted by the reader; it has half as many bytes */
             ck_assert_uint_eq(s->bytes * 2, t->bytes);
             break;
@@ -226,6 +229,58 @@ START_TEST(real_model)
 }
 END_TEST
 
+/* ---- FP8 ---- */
+
+/* The value of E4M3, by its definition. */
+static double e4m3(unsigned x)
+{
+    double sign = x & 128 ? -1 : 1, fraction = x & 7;
+    int exponent = (int)(x >> 3 & 15);
+    return sign *
+           (exponent ? (1 + fraction / 8) * pow(2, exponent - 7) : fraction / 8 * pow(2, -6));
+}
+
+/* Every value of E4M3, in blocks of 3 rows and 40 columns with different scales. */
+START_TEST(fp8_weights)
+{
+    enum { ROWS = 5, COLUMNS = 96 };
+    static const float scales[2 * 3] = {1, 0.5f, 3, 0.0078125f, 1.5f, 100};
+    uint8_t src[ROWS * COLUMNS], q8[ROWS * COLUMNS / 32 * 34];
+    uint16_t bf16[ROWS * COLUMNS];
+    struct error error;
+    struct hf_tensor t = {.form = HF_FP8,
+                          .made_type = TENSOR_BF16,
+                          .made_row_bytes = 2 * COLUMNS,
+                          .rows = ROWS,
+                          .columns = COLUMNS,
+                          .block_rows = 3,
+                          .block_columns = 40};
+    for (unsigned i = 0; i < sizeof src; i++)
+        src[i] = (uint8_t)((i & 127) == 127 ? 0 : i);
+    ck_assert_int_eq(hf_fp8_rows(&t, src, scales, 0, 2, bf16, &error), 0);
+    ck_assert_int_eq(
+        hf_fp8_rows(&t, src + 2 * COLUMNS, scales, 2, ROWS - 2, bf16 + 2 * COLUMNS, &error), 0);
+    t.made_type = TENSOR_Q8_0;
+    t.made_row_bytes = COLUMNS / 32 * 34;
+    ck_assert_int_eq(hf_fp8_rows(&t, src, scales, 0, ROWS, q8, &error), 0);
+    for (unsigned i = 0; i < sizeof src; i++) {
+        double want = e4m3(src[i]) * (double)scales[i / COLUMNS / 3 * 3 + i % COLUMNS / 40];
+        uint32_t bits = (uint32_t)bf16[i] << 16;
+        uint16_t half;
+        float got;
+        memcpy(&got, &bits, 4);
+        ck_assert_double_eq_tol((double)got, want, fabs(want) / 256 + 1e-12);
+        memcpy(&half, q8 + i / 32 * 34, 2);
+        double d = (double)f16_to_f32(half);
+        ck_assert_double_eq_tol(d * (int8_t)q8[i / 32 * 34 + 2 + i % 32], want,
+                                0.51 * d + fabs(want) / 1000 + 1e-12);
+    }
+    src[7] = 0xff;
+    ck_assert_int_eq(hf_fp8_rows(&t, src, scales, 0, ROWS, q8, &error), -1);
+    ck_assert_msg(strstr(error.text, "not finite"), "%s", error.text);
+}
+END_TEST
+
 /* ---- rejections ---- */
 
 #define EDIT(name, statement)                                                                      \
@@ -277,7 +332,7 @@ START_TEST(bad_models_are_rejected)
         {gelu, NULL, "config.json: hidden_act is \"gelu\", which is not supported (only \"silu\")"},
         {not_renormalised, NULL, "norm_topk_prob is false, which is not supported (only true)"},
         {yarn, NULL, "rope_scaling of type 'yarn' is not supported"},
-        {fp8, NULL, "quantization_config is {}, which is not supported"},
+        {fp8, NULL, "quantization_config is not supported (only quant_method fp8"},
         {eps_text, NULL, "rms_norm_eps is not a number"},
         {small_vocab, NULL, "tokenizer.json: token '"},
         {unigram, NULL, "a tokenizer of type 'Unigram' is not supported"},
@@ -466,6 +521,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, architectures);
     tcase_add_test(t, real_model);
+    tcase_add_test(t, fp8_weights);
     tcase_add_test(t, bad_models_are_rejected);
     tcase_add_loop_test(t, sentencepiece, 0, (int)ARRAY_LEN(sentencepieces));
     tcase_add_test(t, bad_sentencepiece_is_rejected);

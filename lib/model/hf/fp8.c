@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights of FP8 checkpoints: E4M3 (1 sign, 4 exponent with bias 7, 3 fraction bits; 0x7f and 0xff are
+ * not a number, there is no infinity) times the scale of their block of rows and columns. */
+#include <math.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/hf/internal.h"
+#include "lib/tensor/half.h"
+#include "lib/tensor/tensor_type.h"
+
+#define Q8_0_ELEMS 32u
+#define Q8_0_BYTES 34u /* F16 scale, 32 signed bytes */
+
+static float e4m3_to_f32(uint8_t x)
+{
+    int exponent = x >> 3 & 15, fraction = x & 7;
+    if ((x & 0x7f) == 0x7f)
+        return (float)NAN;
+    float value =
+        exponent == 0 ? ldexpf((float)fraction, -9) : ldexpf((float)(8 + fraction), exponent - 10);
+    return x & 0x80 ? -value : value;
+}
+
+/* Round to nearest even. */
+static uint16_t f32_to_bf16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return isnan(f) ? (uint16_t)(u >> 16 | 64) : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+/* A block as ggml's reference makes it: d = max |x| / 127, nearest whole numbers. */
+static void put_q8_0(const float x[Q8_0_ELEMS], uint8_t *dst)
+{
+    float top = 0;
+    for (uint32_t i = 0; i < Q8_0_ELEMS; i++)
+        top = fmaxf(top, fabsf(x[i]));
+    float d = top / 127, inverse = d > 0 ? 1 / d : 0;
+    uint16_t half = f32_to_f16(d);
+    memcpy(dst, &half, sizeof half);
+    for (uint32_t i = 0; i < Q8_0_ELEMS; i++)
+        dst[2 + i] = (uint8_t)(int8_t)lroundf(x[i] * inverse);
+}
+
+/* A row, whose blocks have these scales. */
+static bool put_row(const struct hf_tensor *t, const float value[256], const uint8_t *src,
+                    const float *scales, uint8_t *dst)
+{
+    float part[Q8_0_ELEMS], bad = 0;
+    for (uint64_t i = 0; i < t->columns; i += Q8_0_ELEMS) {
+        uint64_t n = t->columns - i < Q8_0_ELEMS ? t->columns - i : Q8_0_ELEMS;
+        for (uint64_t j = 0; j < n; j++) {
+            part[j] = value[src[i + j]] * scales[(i + j) / t->block_columns];
+            bad += part[j] - part[j]; /* 0, or not a number */
+        }
+        if (t->made_type == TENSOR_Q8_0) {
+            put_q8_0(part, dst + i / Q8_0_ELEMS * Q8_0_BYTES);
+            continue;
+        }
+        for (uint64_t j = 0; j < n; j++) {
+            uint16_t bf16 = f32_to_bf16(part[j]);
+            memcpy(dst + 2 * (i + j), &bf16, sizeof bf16);
+        }
+    }
+    return bad == 0;
+}
+
+int hf_fp8_rows(const struct hf_tensor *t, const void *src, const float *scales, uint64_t first,
+                uint64_t rows, void *dst, struct error *error)
+{
+    float value[256];
+    uint64_t each = (t->columns + t->block_columns - 1) / t->block_columns;
+    sl_assert(t->form == HF_FP8);
+    for (int i = 0; i < 256; i++)
+        value[i] = e4m3_to_f32((uint8_t)i);
+    for (uint64_t r = 0; r < rows; r++)
+        if (!put_row(t, value, (const uint8_t *)src + r * t->columns,
+                     scales + (first + r) / t->block_rows * each,
+                     (uint8_t *)dst + r * t->made_row_bytes))
+            return error_set(error, ERR_BAD_INPUT, "a weight or its scale is not finite");
+    return 0;
+}
