@@ -451,6 +451,50 @@ static void repl_executes_the_template(void)
     }
 }
 
+/* ---- answers in parts ---- */
+
+#define REASONED                                                                                   \
+    "{% if never %}</think>{% endif %}{{ messages[0].content }}{{ tools | length }}<think>"
+
+/* A prompt that ends with the opening mark of reasoning: the answer is reasoning until its end, and
+ * content if the client wants it whole. Tools reach the template. */
+static void answers_in_parts(void)
+{
+    static const char path[] = "/v1/chat/completions";
+    unsigned port;
+    char model[PATH_MAX], body[512];
+    chat_model_make(model, "thought.gguf", REASONED);
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", model, "--http=0", NULL});
+    char *text[3]; /* reasoning, content, the completion of the prompt */
+    for (int whole = 0; whole < 2; whole++) {
+        struct http h;
+        snprintf(body, sizeof body,
+                 "{\"messages\":[{\"role\":\"user\",\"content\":\"" FIRST
+                 "\"}],\"temperature\":0,\"max_tokens\":16,\"ignore_eos\":true,"
+                 "\"tools\":[{\"type\":\"function\"}],\"reasoning_format\":\"%s\"}",
+                 whole ? "none" : "auto");
+        http_call(&h, port, path, NULL, body, 200);
+        json_t *doc = http_json(&h);
+        const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
+        text[whole] =
+            strdup(lookup_text(choice, whole ? "message.content" : "message.reasoning_content"));
+        CHECK(whole || strcmp(lookup_text(choice, "message.content"), "") == 0, "%.300s", h.body);
+        json_decref(doc);
+        http_close(&h);
+    }
+    text[2] = get_text(port, "/v1/completions", &ways[0],
+                       json_pack("{s:s}", "prompt", FIRST "1<think>"), false);
+    const char *reasoning = text[1] + strspn(text[1], " \n\t");
+    size_t n = strlen(text[0]);
+    CHECK(n > 10 && strncmp(reasoning, text[0], n) == 0 &&
+              strspn(reasoning + n, " \n\t") == strlen(reasoning + n),
+          "reasoning '%s', whole '%s'", text[0], text[1]);
+    CHECK(strncmp(text[2], text[1], strlen(text[1])) == 0, "'%s', not '%s'", text[1], text[2]);
+    for (int i = 0; i < 3; i++)
+        free(text[i]);
+    engine_stop(e);
+}
+
 /* ---- control tokens ---- */
 
 #define CONTROL    "<|endoftext|>" /* the control token of the demo model */
@@ -555,6 +599,7 @@ int main(int argc, char **argv)
         ROW(a_template_is_executed),
         ROW(a_template_is_reserved),
         ROW(repl_executes_the_template),
+        ROW(answers_in_parts),
         ROW(control_tokens_of_users),
         ROW(openai_package),
     };

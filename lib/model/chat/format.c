@@ -45,6 +45,7 @@ void chat_format_free(struct chat_format *f)
 {
     jinja_template_free(f->program);
     f->program = NULL;
+    f->answer = (struct answer_form){0};
 }
 
 int chat_format_set(struct chat_format *f, const struct model_chat *model, const char *text,
@@ -60,6 +61,8 @@ int chat_format_set(struct chat_format *f, const struct model_chat *model, const
     struct jinja_limits limits = JINJA_LIMITS_DEFAULT;
     limits.memory_bytes = chat_format_bytes(bytes);
     f->program = jinja_compile(text, bytes, &limits, why);
+    if (f->program)
+        f->answer = answer_form_of(text, bytes);
     return f->program ? 0 : -1;
 }
 

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <time.h>
 
+#include "lib/model/chat/answer.h"
 #include "lib/model/chat/chat.h"
 
 #define CHAT_TEMPLATE_BYTES_MAX ((size_t)256 << 10) /* named by a message of model_index.c */
@@ -16,6 +17,7 @@ struct jinja_template;
 struct chat_format {
     struct model_chat model;
     struct jinja_template *program; /* NULL: rendered as the family */
+    struct answer_form answer;      /* marks of answers that the template has */
 };
 
 /* Takes a template. 0; -1 with the reason in `why` if it is no template, or larger than

@@ -165,6 +165,9 @@ struct stream {
     uint64_t new_tokens, prompt_tokens; /* new: those of the text, none of a stop */
     uint64_t cached_tokens;             /* of the prompt: not computed, but kept; at the end */
     const char *finish;                 /* "length", "stop"; NULL: not yet */
+    struct answer answer;               /* of a conversation: splits the text */
+    unsigned calls;                     /* of tools, so far */
+    json_t *message; /* not streamed: the answer in parts, at the end; NULL: its text */
     bool role_sent;
     bool failed; /* an event did not fit: the output is incomplete */
     bool broken; /* and no space for an error event: the connection is to be closed */
@@ -186,10 +189,22 @@ json_t *logprobs_take(struct stream *s, const struct engine_next *next, size_t c
 void logprobs_keep(struct stream *s, json_t *entries);
 void logprobs_free(struct stream *s);
 
+/* parts.c: the answer of a conversation in parts: reasoning, content, calls of tools. */
+bool parts_wanted(const struct stream *s);
+void parts_open(struct stream *s);
+void parts_free(struct stream *s);
+/* Takes text that arrived, for events; end: it was the last. */
+void parts_take(struct stream *s, const char *text, size_t bytes, bool end);
+/* The whole text in parts: the message of a response that is not streamed. */
+void parts_message(struct stream *s);
+/* stream.c: sends a part of the answer as an event; steals delta. */
+void stream_delta(struct stream *s, json_t *delta);
+
 /* response.c: OpenAI's objects. New references, NULL without memory. */
 json_t *response_chunk(const struct stream *s, const char *text, size_t bytes, json_t *logprobs,
                        const char *finish);
 json_t *response_role(const struct stream *s);
+json_t *response_delta(const struct stream *s, json_t *delta); /* steals delta */
 json_t *response_usage_chunk(const struct stream *s);
 /* Text, malloc'ed, including the stored log-probabilities. */
 char *response_whole(const struct stream *s, size_t *bytes);

@@ -22,7 +22,7 @@ struct taker {
     bool special; /* control tokens of the whole prompt are parsed */
     /* of a conversation; NULL: not given */
     const json_t *messages, *tools, *variables;
-    bool no_tools;
+    bool no_tools, whole; /* whole: the answer is not split */
 };
 
 static int wrong(const struct taker *t, const char *should)
@@ -339,6 +339,15 @@ static int take_tool_choice(struct taker *t, const json_t *value)
                : unable(t, "only \"none\" and \"auto\" are supported");
 }
 
+static int take_reasoning_format(struct taker *t, const json_t *value)
+{
+    const char *name = json_string_value(value);
+    t->whole = name && strcmp(name, "none") == 0;
+    return t->whole || (name && strcmp(name, "auto") == 0)
+               ? 0
+               : unable(t, "only \"none\" and \"auto\" are supported");
+}
+
 static int take_variables(struct taker *t, const json_t *value)
 {
     if (!t->limits->chat->program)
@@ -366,6 +375,17 @@ static int render_family(struct taker *t, struct chat_prompt *prompt)
     return rc;
 }
 
+/* Log-probabilities are of the whole text. Calls are split off if there are tools to be called. */
+static void choose_parts(struct taker *t)
+{
+    if (t->whole || t->out->logprobs)
+        return;
+    t->out->answer = t->limits->chat->answer;
+    t->out->inside = answer_starts_inside(&t->out->answer, t->out->prompt, t->out->prompt_bytes);
+    if (t->no_tools || json_array_size(t->tools) == 0)
+        t->out->answer.call = (struct answer_marks){NULL, NULL};
+}
+
 static int render_messages(struct taker *t)
 {
     struct chat_prompt prompt;
@@ -382,6 +402,7 @@ static int render_messages(struct taker *t)
     t->out->prompt = prompt.text;
     t->out->prompt_bytes = prompt.bytes;
     t->out->special = prompt.written;
+    choose_parts(t);
     return 0;
 }
 

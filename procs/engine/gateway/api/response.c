@@ -61,6 +61,13 @@ json_t *response_chunk(const struct stream *s, const char *text, size_t bytes, j
     return envelope(s, true, choice);
 }
 
+json_t *response_delta(const struct stream *s, json_t *delta)
+{
+    return envelope(s, true,
+                    json_pack("[{s:i, s:o, s:n, s:n}]", "index", 0, "delta", delta, "logprobs",
+                              "finish_reason"));
+}
+
 json_t *response_role(const struct stream *s)
 {
     return envelope(s, true,
@@ -117,7 +124,11 @@ static char *with_logprobs(const struct stream *s, const char *json, size_t *byt
 char *response_whole(const struct stream *s, size_t *bytes)
 {
     json_t *content = rpc_text_json(s->out.data ? s->out.data : "", s->out.bytes), *choices;
-    if (chat(s))
+    if (s->message) {
+        json_decref(content);
+        choices = json_pack("[{s:i, s:O, s:n, s:s}]", "index", 0, "message", s->message, "logprobs",
+                            "finish_reason", s->finish);
+    } else if (chat(s))
         choices =
             json_pack("[{s:i, s:{s:s, s:o}, s:n, s:s}]", "index", 0, "message", "role", "assistant",
                       "content", content, "logprobs", "finish_reason", s->finish);

@@ -76,6 +76,7 @@ static void stream_free(struct stream *s)
     submitted(s);
     buffer_free(&s->gateway->quota, &s->out);
     logprobs_free(s);
+    parts_free(s);
     s->magic = 0;
     s->state = STREAM_FREE;
 }
@@ -152,6 +153,9 @@ static void append_text(struct stream *s, const char *text, size_t bytes, json_t
     if (!s->request.stream) {
         logprobs_keep(s, entries);
         append(s, text, bytes);
+    } else if (parts_wanted(s)) {
+        json_decref(entries);
+        parts_take(s, text, bytes, false);
     } else if (any) {
         if (s->request.kind == API_CHAT && !s->role_sent)
             append_event(s, response_role(s));
@@ -160,6 +164,14 @@ static void append_text(struct stream *s, const char *text, size_t bytes, json_t
     } else {
         json_decref(entries);
     }
+}
+
+void stream_delta(struct stream *s, json_t *delta)
+{
+    if (!s->role_sent)
+        append_event(s, response_role(s));
+    s->role_sent = true;
+    append_event(s, response_delta(s, delta));
 }
 
 /* The stream has ended, with or without an error: the rest to be sent is in `out`. */
@@ -215,11 +227,16 @@ static void too_much(struct stream *s)
 static void finish(struct stream *s, const char *reason)
 {
     struct gateway *g = s->gateway;
-    s->finish = reason;
+    if (parts_wanted(s) && s->request.stream)
+        parts_take(s, "", 0, true);
+    else if (parts_wanted(s))
+        parts_message(s);
+    bool called = s->calls > 0 && strcmp(reason, "stop") == 0;
+    s->finish = called ? "tool_calls" : reason;
     if (s->request.stream) {
         if (s->request.kind == API_CHAT && !s->role_sent)
             append_event(s, response_role(s));
-        append_event(s, response_chunk(s, "", 0, NULL, reason));
+        append_event(s, response_chunk(s, "", 0, NULL, s->finish));
         if (s->request.include_usage)
             append_event(s, response_usage_chunk(s));
         append(s, last_event, sizeof last_event - 1);
@@ -475,6 +492,7 @@ static void start_stream(struct exchange *x, enum api_kind kind)
     /* The prompt is now part of the call's text, which is retained until compute has it. */
     s->prompt_buffered = buffer_detach(&x->body);
     if (rc == 0) {
+        parts_open(s);
         rc = submit(s, &error);
         api_request_free(&s->request);
     }

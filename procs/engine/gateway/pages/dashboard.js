@@ -142,7 +142,7 @@ async function send(text) {
   try {
     const reply = await fetch("/v1/chat/completions", { method: "POST", signal: abort.signal,
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ messages: talk, stream: true, max_tokens: 256 }) });
+      body: JSON.stringify({ messages: talk, stream: true, max_tokens: 256, reasoning_format: "none" }) });
     if (!reply.ok) throw new Error((await reply.json()).error.message);
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = "";;) {

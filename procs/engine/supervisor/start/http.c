@@ -177,12 +177,14 @@ int http_listen(struct supervisor *s, struct error *error)
     return 0;
 }
 
-/* The model's chat template, and one rendering: it ends before the next begins. */
+/* The model's chat template, one rendering (it ends before the next begins), and what is held back of
+ * each answer. */
 static uint64_t chat_bytes(const struct params *p, const struct model_index *m)
 {
     return m->template_bytes == 0
                ? 0
-               : chat_format_bytes(m->template_bytes) + chat_render_bytes(p->http_prompt);
+               : chat_format_bytes(m->template_bytes) + chat_render_bytes(p->http_prompt) +
+                     p->http_streams * ANSWER_BYTES_MAX;
 }
 
 uint64_t http_reservation_bytes(const struct params *p, const struct model_index *m)

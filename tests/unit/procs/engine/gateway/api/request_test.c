@@ -288,11 +288,64 @@ START_TEST(names_of_models)
 }
 END_TEST
 
+#define THINKS    "{{ tools | length }}{{ messages[0].content }}</think></tool_call><think>\n"
+#define ASK(more) "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" more "}"
+#define TOOLS     ",\"tools\":[{\"type\":\"function\"}]"
+
+/* With a template, tools reach it, and its marks split the answer. */
+START_TEST(answers_in_parts)
+{
+    static const struct {
+        const char *body, *prompt;
+        bool reasoning, calls;
+    } rows[] = {
+        {ASK(""), "0hi", true, false},
+        {ASK(TOOLS), "1hi", true, true},
+        {ASK(TOOLS ",\"tool_choice\":\"auto\""), "1hi", true, true},
+        {ASK(TOOLS ",\"tool_choice\":\"none\""), "0hi", true, false},
+        {ASK(TOOLS ",\"reasoning_format\":\"none\""), "1hi", false, false},
+        {ASK(TOOLS ",\"logprobs\":true"), "1hi", false, false},
+    };
+    static const char *const bad[][2] = {
+        {ASK(TOOLS ",\"tool_choice\":\"required\""), "only \"none\" and \"auto\""},
+        {ASK(TOOLS ",\"tool_choice\":{\"type\":\"function\"}"), "only \"none\" and \"auto\""},
+        {ASK(",\"tools\":{}"), "must be an array"},
+        {ASK(",\"chat_template_kwargs\":[]"), "must be an object"},
+        {ASK(",\"reasoning_format\":\"deepseek\""), "only \"none\" and \"auto\""}};
+    struct chat_format format = {0};
+    struct api_limits limits = {4096, &format};
+    struct model_chat model = {.family = CHAT_PLAIN};
+    struct api_request r;
+    struct error error = {.text = ""};
+    char param[API_PARAM_BYTES];
+    ck_assert_int_eq(chat_format_set(&format, &model, THINKS, strlen(THINKS), &error), 0);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        ck_assert_msg(api_request_parse(API_CHAT, rows[i].body, strlen(rows[i].body), &limits, &r,
+                                        param, &error) == 0,
+                      "%s", error.text);
+        ck_assert(strncmp(r.prompt, rows[i].prompt, 3) == 0);
+        ck_assert_msg((r.answer.reasoning.open != NULL) == rows[i].reasoning &&
+                          r.inside == rows[i].reasoning,
+                      "row %zu", i);
+        ck_assert_msg((r.answer.call.open != NULL) == rows[i].calls, "row %zu", i);
+        api_request_free(&r);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        ck_assert(api_request_parse(API_CHAT, bad[i][0], strlen(bad[i][0]), &limits, &r, param,
+                                    &error) == -1);
+        ck_assert_msg(strstr(error.text, bad[i][1]) != NULL, "%s", error.text);
+        api_request_free(&r);
+    }
+    chat_format_free(&format);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gateway");
     TCase *t = tcase_create("request");
     tcase_add_test(t, bodies_that_are_right);
+    tcase_add_test(t, answers_in_parts);
     tcase_add_test(t, bodies_that_are_wrong);
     tcase_add_test(t, conversations);
     tcase_add_test(t, conversation_without_a_system);

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The states of an answer:
+ *
+ *   START --open mark--> IN_REASONING --close mark--> IN_CONTENT <--call, or none--> IN_CALL
+ *     \______anything else___________________________________/
+ */
+#include "lib/model/chat/answer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/text/utf8.h"
+
+#define BLANKS_MAX 256  /* held back at the end of reasoning */
+#define PIECE_MAX  4096 /* taken at once, so that ANSWER_BYTES_MAX holds */
+
+struct answer_form answer_form_of(const char *chat_template, size_t bytes)
+{
+    static const struct answer_marks reasoning[] = {
+#define REASONING(open, close) {open, close},
+#include "lib/model/chat/answer.tbl.h"
+    };
+    static const struct answer_marks calls[] = {
+#define CALL(open, close) {open, close},
+#include "lib/model/chat/answer.tbl.h"
+    };
+    struct answer_form form = {0};
+    for (size_t i = 0; i < sizeof reasoning / sizeof *reasoning && !form.reasoning.open; i++)
+        if (memmem(chat_template, bytes, reasoning[i].close, strlen(reasoning[i].close)))
+            form.reasoning = reasoning[i];
+    for (size_t i = 0; i < sizeof calls / sizeof *calls && !form.call.open; i++)
+        if (memmem(chat_template, bytes, calls[i].close, strlen(calls[i].close)))
+            form.call = calls[i];
+    return form;
+}
+
+static bool blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+bool answer_starts_inside(const struct answer_form *f, const char *prompt, size_t bytes)
+{
+    while (bytes > 0 && blank(prompt[bytes - 1]))
+        bytes--;
+    size_t n = f->reasoning.open ? strlen(f->reasoning.open) : 0;
+    return n > 0 && n <= bytes && memcmp(prompt + bytes - n, f->reasoning.open, n) == 0;
+}
+
+void answer_open(struct answer *a, const struct answer_form *form, bool inside, answer_sink *sink,
+                 void *arg)
+{
+    *a = (struct answer){.form = *form, .sink = sink, .arg = arg};
+    a->state = inside                 ? ANSWER_IN_REASONING
+               : form->reasoning.open ? ANSWER_START
+                                      : ANSWER_IN_CONTENT;
+    a->skip_blanks = inside;
+}
+
+void answer_close(struct answer *a)
+{
+    free(a->held);
+    *a = (struct answer){0};
+}
+
+static void drop(struct answer *a, size_t n)
+{
+    memmove(a->held, a->held + n, a->bytes - n);
+    a->bytes -= n;
+    a->searched = 0;
+}
+
+/* Hands out the first n bytes and drops them. */
+static void give(struct answer *a, enum answer_part part, size_t n)
+{
+    if (n > 0)
+        a->sink(a->arg, &(struct answer_piece){.part = part, .text = a->held, .bytes = n});
+    drop(a, n);
+}
+
+/* Where the mark is, or SIZE_MAX. Bytes that were searched before are not searched again. */
+static size_t find(struct answer *a, const char *mark)
+{
+    size_t n = strlen(mark), from = a->searched;
+    const char *at = memmem(a->held + from, a->bytes - from, mark, n);
+    a->searched = a->bytes >= n ? a->bytes - n + 1 : 0;
+    return at ? (size_t)(at - a->held) : SIZE_MAX;
+}
+
+/* Bytes at the end that may be the start of the mark. */
+static size_t partial(const struct answer *a, const char *mark)
+{
+    size_t n = strlen(mark) - 1;
+    for (n = n < a->bytes ? n : a->bytes; n > 0; n--)
+        if (memcmp(a->held + a->bytes - n, mark, n) == 0)
+            return n;
+    return 0;
+}
+
+static void skip_blanks(struct answer *a)
+{
+    size_t n = 0;
+    while (n < a->bytes && blank(a->held[n]))
+        n++;
+    drop(a, n);
+    a->skip_blanks = a->bytes == 0;
+}
+
+/* Each step returns whether the state changed, so that the rest is looked at again. */
+
+static bool at_start(struct answer *a, bool end)
+{
+    const char *open = a->form.reasoning.open;
+    size_t blanks = 0, n = strlen(open);
+    while (blanks < a->bytes && blank(a->held[blanks]))
+        blanks++;
+    size_t left = a->bytes - blanks, same = left < n ? left : n;
+    if (memcmp(a->held + blanks, open, same) != 0 || (end && left < n) || blanks > BLANKS_MAX) {
+        a->state = ANSWER_IN_CONTENT;
+        return true;
+    }
+    if (left < n)
+        return false;
+    drop(a, blanks + n);
+    a->state = ANSWER_IN_REASONING;
+    return a->skip_blanks = true;
+}
+
+static bool in_reasoning(struct answer *a, bool end)
+{
+    const char *close = a->form.reasoning.close;
+    size_t at = find(a, close), n = at;
+    if (at == SIZE_MAX)
+        n = end ? a->bytes : a->bytes - partial(a, close);
+    size_t kept = n;
+    while (kept > 0 && n - kept < BLANKS_MAX && blank(a->held[kept - 1]))
+        kept--;
+    give(a, ANSWER_REASONING, kept);
+    if (at == SIZE_MAX)
+        return false;
+    drop(a, at - kept + strlen(close));
+    a->state = ANSWER_IN_CONTENT;
+    return a->skip_blanks = true;
+}
+
+static bool in_content(struct answer *a, bool end)
+{
+    const char *open = a->form.call.open;
+    size_t at = open ? find(a, open) : SIZE_MAX;
+    if (at == SIZE_MAX) {
+        give(a, ANSWER_CONTENT, a->bytes - (open && !end ? partial(a, open) : 0));
+        return false;
+    }
+    give(a, ANSWER_CONTENT, at);
+    a->state = ANSWER_IN_CALL;
+    return true;
+}
+
+/* A call between two marks, [from, to) of what is held. */
+static bool give_call(struct answer *a, size_t from, size_t to)
+{
+    json_t *call = json_loadb(a->held + from, to - from, JSON_REJECT_DUPLICATES, NULL);
+    const char *name = json_string_value(json_object_get(call, "name"));
+    const json_t *arguments = json_object_get(call, "arguments");
+    char *text = json_is_string(arguments) ? strdup(json_string_value(arguments))
+                 : arguments               ? json_dumps(arguments, JSON_COMPACT | JSON_ENCODE_ANY)
+                                           : strdup("{}");
+    bool is_call = name && text;
+    if (is_call)
+        a->sink(a->arg,
+                &(struct answer_piece){.part = ANSWER_CALL, .name = name, .arguments = text});
+    free(text);
+    json_decref(call);
+    return is_call;
+}
+
+static bool in_call(struct answer *a, bool end)
+{
+    size_t open = strlen(a->form.call.open), close = strlen(a->form.call.close);
+    size_t at = find(a, a->form.call.close);
+    bool whole = at != SIZE_MAX, too_long = !whole && a->bytes > ANSWER_CALL_BYTES_MAX;
+    if (!whole && !end && !too_long)
+        return false;
+    size_t all = whole ? at + close : a->bytes;
+    if (!too_long && give_call(a, open, whole ? at : a->bytes)) {
+        drop(a, all);
+        a->skip_blanks = true;
+    } else {
+        give(a, ANSWER_CONTENT, all);
+    }
+    a->state = ANSWER_IN_CONTENT;
+    return true;
+}
+
+static bool step(struct answer *a, bool end)
+{
+    if (a->skip_blanks)
+        skip_blanks(a);
+    if (a->bytes == 0)
+        return false;
+    switch (a->state) {
+    case ANSWER_START: return at_start(a, end);
+    case ANSWER_IN_REASONING: return in_reasoning(a, end);
+    case ANSWER_IN_CONTENT: return in_content(a, end);
+    default: return in_call(a, end);
+    }
+}
+
+int answer_take(struct answer *a, const char *text, size_t bytes, bool end)
+{
+    do {
+        size_t n = bytes < PIECE_MAX ? bytes : utf8_complete_prefix(text, PIECE_MAX);
+        if (a->bytes + n > a->capacity) {
+            size_t capacity = a->bytes + n < 512 ? 512 : 2 * (a->bytes + n);
+            capacity = capacity < ANSWER_BYTES_MAX ? capacity : ANSWER_BYTES_MAX;
+            char *longer = realloc(a->held, capacity);
+            if (!longer)
+                return -1;
+            a->held = longer;
+            a->capacity = capacity;
+        }
+        sl_assert(a->bytes + n <= a->capacity);
+        if (n > 0)
+            memcpy(a->held + a->bytes, text, n);
+        a->bytes += n;
+        text += n;
+        bytes -= n;
+        while (step(a, end && bytes == 0))
+            ;
+    } while (bytes > 0);
+    return 0;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parts of an answer: reasoning, content, calls of tools, split while the text arrives. What is no
+ * well-formed call stays content, with its marks, so that no text is lost. Bounded: what is held back
+ * until it is decided has at most ANSWER_BYTES_MAX bytes. */
+#ifndef SLUICE_MODEL_CHAT_ANSWER_H
+#define SLUICE_MODEL_CHAT_ANSWER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ANSWER_CALL_BYTES_MAX ((size_t)48 << 10) /* a longer call is content */
+#define ANSWER_BYTES_MAX      ((size_t)64 << 10)
+
+struct answer_marks {
+    const char *open, *close; /* NULL: there is none */
+};
+
+/* The marks in a chat template. */
+struct answer_form {
+    struct answer_marks reasoning, call;
+};
+
+struct answer_form answer_form_of(const char *chat_template, size_t bytes);
+/* Whether a prompt ends with the opening mark of reasoning: the answer begins with reasoning. */
+bool answer_starts_inside(const struct answer_form *f, const char *prompt, size_t bytes);
+
+enum answer_part { ANSWER_REASONING, ANSWER_CONTENT, ANSWER_CALL };
+
+/* text: of that part, in pieces; NULL for a call, which has `name` and `arguments`, a JSON text (borrowed). */
+struct answer_piece {
+    enum answer_part part;
+    const char *text;
+    size_t bytes;
+    const char *name, *arguments;
+};
+typedef void answer_sink(void *arg, const struct answer_piece *piece);
+
+enum answer_state { ANSWER_START, ANSWER_IN_REASONING, ANSWER_IN_CONTENT, ANSWER_IN_CALL };
+
+struct answer {
+    struct answer_form form;
+    enum answer_state state;
+    bool skip_blanks; /* in front of the next part */
+    char *held;       /* malloc'ed; not decided yet */
+    size_t bytes, capacity, searched;
+    answer_sink *sink;
+    void *arg;
+};
+
+/* inside: the answer begins with reasoning. */
+void answer_open(struct answer *a, const struct answer_form *form, bool inside, answer_sink *sink,
+                 void *arg);
+/* Takes the next bytes of an answer, whole characters of UTF-8; end: there are no more. -1: out of memory, the bytes are lost. */
+int answer_take(struct answer *a, const char *text, size_t bytes, bool end);
+void answer_close(struct answer *a);
+
+#endif
