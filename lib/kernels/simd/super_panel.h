@@ -97,9 +97,9 @@ static ALWAYS_INLINE vf panel_d(const struct super_type t, const uint8_t *const 
     return vf_mul(vf_halves_at(at), vf_set1(t.d_factor));
 }
 
-/* A super-block of VL outputs, into one side of the panel. */
-static ALWAYS_INLINE void pack_side(const struct super_type t, const uint8_t *const block[VL],
-                                    struct super_panel *p, const int side)
+/* A super-block of VL outputs, unpacked row by row, into one side of the panel. */
+static ALWAYS_INLINE void pack_lines(const struct super_type t, const uint8_t *const block[VL],
+                                     struct super_panel *p, const int side)
 {
     struct super_line lines[VL];
     const uint8_t *line[VL], *min[VL];
@@ -127,6 +127,8 @@ static ALWAYS_INLINE void pack_side(const struct super_type t, const uint8_t *co
     }
 }
 
+#include "lib/kernels/simd/super_words.h"
+
 /* Super-block g of outputs j .. j + PANEL - 1 (from n on, the last one again). */
 static ALWAYS_INLINE void pack_super(const struct super_type t, const struct kernel_matrix *w,
                                      uint32_t j, uint32_t n, uint32_t g, struct super_panel *p)
@@ -139,7 +141,10 @@ static ALWAYS_INLINE void pack_super(const struct super_type t, const struct ker
             for (size_t line = 0; line < t.bytes; line += 64)
                 prefetch_far(block[r] + line, (size_t)PANEL * w->row_bytes);
         }
-        pack_side(t, block, p, side);
+        if (panel_of_words(t))
+            pack_words(t, block, p, side);
+        else
+            pack_lines(t, block, p, side);
     }
 }
 
