@@ -62,6 +62,8 @@ static void finish_group(struct core *c, uint32_t row, uint32_t g)
     add_bias(c, c->k + at, l->k_bias, g);
     add_bias(c, c->v + at, l->v_bias, g);
     finish_head(c, c->k + at, l->k_norm, row);
+    if (c->hp.v_norm)
+        c->ops->rms_norm(c->v + at, c->ones, size, c->hp.rms_eps, c->v + at);
     kernel_kv_store(c->ops, type, KV_KEYS, c->k + at, size,
                     (uint8_t *)sequence->keys[c->step.layer] + tile, position % KERNEL_KEY_TILE);
     kernel_kv_store(c->ops, type, KV_VALUES, c->v + at, size,
@@ -224,8 +226,21 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
         return;
     core_product(c, w, l->out_scale, begin, end, form_row(&c->mix, w->type, 0),
                  form_stride(&c->mix, w->type), c->step.rows, c->y, w->n);
-    for (uint32_t r = 0; r < c->step.rows; r++)
+    for (uint32_t r = 0; !l->attn_post_norm && r < c->step.rows; r++)
         c->ops->axpy(1.0f, c->y + (size_t)r * w->n + begin, end - begin, core_x(c, r) + begin);
+}
+
+/* The norm spans the outputs of all threads. */
+static void post_norm_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    uint32_t begin, end, n = c->hp.hidden;
+    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        float *y = c->y + (size_t)r * n;
+        c->ops->rms_norm(y, core_layer_now(c)->attn_post_norm, n, c->hp.rms_eps, y);
+        c->ops->axpy(1.0f, y, n, core_x(c, r));
+    }
 }
 
 /* Number of parts among which the key heads divide evenly. A row with many keys has few parts: a
@@ -256,4 +271,6 @@ void core_attention(struct core *c)
     }
     core_run_rows(c, rows, mix_forms_rows);
     core_run_columns(c, c->hp.hidden, c->q_size, rows, output_columns);
+    if (core_layer_now(c)->attn_post_norm)
+        core_run_rows(c, rows, post_norm_rows);
 }

@@ -26,23 +26,35 @@ static int attention_step(struct core *c, struct error *error)
 
 static int experts_step(struct core *c, struct error *error)
 {
+    c->into = c->x;
     core_experts_gate(c);
     if (c->source.gate_inputs)
-        c->source.gate_inputs(c->source.self, &c->step, form_floats(&c->in, 0),
-                              c->in.stride[FORM_F32] / sizeof(float), c->hp.hidden);
+        c->source.gate_inputs(c->source.self, &c->step, core_gate_input(c, 0), c->hp.hidden,
+                              c->hp.hidden);
     return core_experts(c, error);
 }
 
 static int dense_step(struct core *c, struct error *error)
 {
     (void)error;
+    c->into = c->x;
     core_dense_layer(c);
+    return 0;
+}
+
+static int dense_and_experts_step(struct core *c, struct error *error)
+{
+    if (experts_step(c, error) != 0)
+        return -1;
+    core_join_parts(c);
     return 0;
 }
 
 /* What computes each part of a layer. */
 static step_fn *const mixer_steps[] = {[MIXER_ATTENTION] = attention_step};
-static step_fn *const ffn_steps[] = {[FFN_DENSE] = dense_step, [FFN_EXPERTS] = experts_step};
+static step_fn *const ffn_steps[] = {[FFN_DENSE] = dense_step,
+                                     [FFN_EXPERTS] = experts_step,
+                                     [FFN_DENSE_AND_EXPERTS] = dense_and_experts_step};
 _Static_assert(ARRAY_LEN(mixer_steps) == MIXER__COUNT, "a step for every mixer");
 _Static_assert(ARRAY_LEN(ffn_steps) == FFN__COUNT, "a step for every feed-forward part");
 
@@ -52,6 +64,7 @@ static void make_steps(struct core *c)
         const struct layer_parts *parts = &c->model->layer[layer];
         c->steps[c->step_count++] = (struct core_step){mixer_steps[parts->mixer], layer};
         c->steps[c->step_count++] = (struct core_step){ffn_steps[parts->ffn], layer};
+        c->two_ffn_parts |= parts->ffn == FFN_DENSE_AND_EXPERTS;
     }
 }
 
@@ -71,6 +84,10 @@ static int allocate_scratch(struct core *c, const struct core_config *config, st
                          bytes, chunk);
     memset(c->scratch, 0, bytes); /* fault the pages in now, not in the first token */
     core_scratch_layout(c, chunk, c->scratch);
+    for (uint32_t i = 0; i < c->hp.hidden; i++) {
+        c->ones[i] = 1.0f;
+        c->roots[i] = 1.0f / sqrtf((float)c->hp.hidden);
+    }
     c->chunk = chunk;
     c->scratch_bytes = bytes;
     return 0;
@@ -101,6 +118,7 @@ struct core *core_create(const struct core_config *config, struct error *error)
         return NULL;
     }
     c->ops = config->ops;
+    c->gate_mul = hp->activation == ACTIVATION_GELU ? c->ops->gelu_mul : c->ops->silu_mul;
     c->source = config->source;
     c->prefill_order = config->prefill_order;
     c->threads = config->threads;
@@ -192,7 +210,10 @@ static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        c->ops->row_to_f32(&c->embedding, c->row[r].token, core_x(c, r));
+        float *x = core_x(c, r);
+        c->ops->row_to_f32(&c->embedding, c->row[r].token, x);
+        for (uint32_t i = 0; c->hp.embedding_scale != 0 && i < c->hp.hidden; i++)
+            x[i] *= c->hp.embedding_scale;
         kernel_rope_table(c->row[r].position, c->hp.rope_dims, (double)c->hp.rope_theta,
                           c->rope_factors, c->rope + (size_t)r * c->hp.rope_dims);
     }
@@ -251,10 +272,14 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
     struct core *c = arg;
     uint32_t begin, end;
     pool_share(c->output.n, COLUMN_UNIT, thread, threads, &begin, &end);
-    if (begin < end)
-        core_product(c, &c->output, c->output_scale, begin, end,
-                     form_row(&c->last, c->output.type, 0), form_stride(&c->last, c->output.type),
-                     c->output_count, c->logits, c->hp.vocab);
+    if (begin == end)
+        return;
+    core_product(c, &c->output, c->output_scale, begin, end, form_row(&c->last, c->output.type, 0),
+                 form_stride(&c->last, c->output.type), c->output_count, c->logits, c->hp.vocab);
+    for (uint32_t r = 0; c->hp.logit_cap != 0 && r < c->output_count; r++) {
+        float *logits = c->logits + (size_t)r * c->hp.vocab + begin;
+        c->ops->soft_cap(c->hp.logit_cap, logits, end - begin, logits);
+    }
 }
 
 float *core_output(struct core *c, uint32_t row, uint32_t rows)

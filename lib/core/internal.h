@@ -64,9 +64,13 @@ struct core_layer {
     /* NULL: the model has none */
     const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *router_bias;
     const float *q_scale, *k_scale, *v_scale, *out_scale, *dense_scale[EXPERT__COUNT];
-    const float *expert_scales[EXPERT__COUNT];      /* [expert] */
-    struct model_router routing;                    /* rule of the router */
-    uint32_t in_forms, mix_forms;                   /* bit per enum kernel_form */
+    const float *expert_scales[EXPERT__COUNT];   /* [expert] */
+    const float *attn_post_norm, *ffn_post_norm; /* of what the part adds to the residual stream */
+    const float *dense_post_norm, *experts_norm, *experts_post_norm; /* FFN_DENSE_AND_EXPERTS */
+    const float *router_scale;    /* FFN_DENSE_AND_EXPERTS: of the router's input; else NULL */
+    const float *layer_scale;     /* factor of the residual stream behind the layer */
+    struct model_router routing;  /* rule of the router */
+    uint32_t in_forms, mix_forms; /* bit per enum kernel_form */
     uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
     uint32_t dense_forms;                           /* down of `dense` */
 };
@@ -107,6 +111,8 @@ struct core {
     struct core_layer *layer;
     struct core_step *steps; /* of a pass, in order; two per layer */
     uint32_t step_count;
+    bool two_ffn_parts; /* some layer is FFN_DENSE_AND_EXPERTS */
+    void (*gate_mul)(const float *gate, const float *up, uint32_t n, float *y); /* activation */
     struct kernel_matrix embedding, output;
     const float *output_norm, *rope_factors, *output_scale; /* the last two: usually NULL */
     uint32_t output_forms;
@@ -127,6 +133,11 @@ struct core {
     struct form_rows mix; /* [chunk] output of attention */
     float *q, *k, *v;     /* [chunk][heads] */
     float *y;             /* [chunk][hidden] output of attention, of the dense network */
+    float *into;          /* [chunk][hidden] what the feed-forward networks add to: x or a sum */
+    float *sum;           /* [chunk][hidden] FFN_DENSE_AND_EXPERTS: output of the dense network */
+    float *experts_sum;   /* [chunk][hidden] the same of the experts; before them, the gate input */
+    float *ones;          /* [hidden] weights of a norm without weights */
+    float *roots;         /* [hidden] all 1/sqrt(hidden) */
     float *rope;          /* [chunk][rope_dims] cos and sin */
     float *router_logits; /* [chunk][experts] */
     struct route *routes; /* [chunk][top_k] */
@@ -184,13 +195,19 @@ void core_attention(struct core *c);                   /* attention.c */
 int core_experts(struct core *c, struct error *error); /* experts.c */
 void core_experts_gate(struct core *c);                /* router.c */
 void core_ffn_norm(struct core *c, uint32_t row);      /* router.c: input of the second part */
+/* router.c: what the router reads, before router_scale if the layer has one (weights.h). */
+const float *core_gate_input(struct core *c, uint32_t row);
 /* Masked decode, after a chosen expert was LOST: routes again. */
 void core_route_again(struct core *c);
-void core_publish_next(struct core *c);  /* router.c */
-void core_shared_expert(struct core *c); /* dense.c: nothing in a layer without one */
-void core_dense_layer(struct core *c);   /* dense.c: norm and network of a layer without experts */
-void core_compute_jobs(struct core *c);  /* ffn.c */
-void core_sum_ranks(struct core *c);     /* ffn.c */
+void core_publish_next(struct core *c); /* router.c */
+/* dense.c: what a layer computes while its experts are read: the shared expert, or the dense network
+ * next to them, or nothing. Afterwards c->in has the input of the experts. */
+void core_while_reading(struct core *c);
+void core_dense_layer(struct core *c); /* dense.c: norm and network of a layer without experts */
+/* dense.c: adds both parts of a FFN_DENSE_AND_EXPERTS layer, normed, to the residual stream. */
+void core_join_parts(struct core *c);
+void core_compute_jobs(struct core *c); /* ffn.c */
+void core_sum_ranks(struct core *c);    /* ffn.c */
 
 /* Progress report in loops over rows or experts of a chunk. */
 static inline void core_alive(const struct core *c, uint32_t part)
@@ -217,6 +234,11 @@ static inline uint32_t core_run_of(const struct core *c, uint32_t row, uint32_t 
 static inline struct core_layer *core_layer_now(struct core *c)
 {
     return &c->layer[c->step.layer];
+}
+
+static inline float *core_into(const struct core *c, uint32_t row)
+{
+    return c->into + (size_t)row * c->hp.hidden;
 }
 
 static inline float *core_x(const struct core *c, uint32_t row)

@@ -8,6 +8,26 @@
 
 #include "lib/model/limits.h"
 
+const float *core_gate_input(struct core *c, uint32_t r)
+{
+    return core_layer_now(c)->router_scale ? c->experts_sum + (size_t)r * c->hp.hidden
+                                           : form_floats(&c->in, r);
+}
+
+/* The input of the router: that of the experts, unless the layer has a scale of its own for it. */
+static void gate_row(struct core *c, uint32_t r)
+{
+    const struct core_layer *l = core_layer_now(c);
+    if (!l->router_scale) {
+        core_ffn_norm(c, r);
+        return;
+    }
+    float *u = c->experts_sum + (size_t)r * c->hp.hidden;
+    c->ops->rms_norm(core_x(c, r), c->roots, c->hp.hidden, c->hp.rms_eps, u);
+    /* routers are F32: no other form */
+    model_router_input(u, l->router_scale, c->hp.hidden, form_floats(&c->in, r));
+}
+
 void core_ffn_norm(struct core *c, uint32_t r)
 {
     struct core_layer *l = core_layer_now(c);
@@ -38,7 +58,7 @@ static void gate_and_route_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++)
-        core_ffn_norm(c, r);
+        gate_row(c, r);
     if (begin < end)
         c->ops->matmul(w, 0, w->n, form_row(&c->in, w->type, begin), form_stride(&c->in, w->type),
                        end - begin, c->router_logits + (size_t)begin * w->n, w->n);
@@ -115,9 +135,9 @@ void core_experts_gate(struct core *c)
         core_run_rows(c, c->step.rows, gate_and_route_rows);
     } else {
         const struct kernel_matrix *w = &core_layer_now(c)->router;
-        core_ffn_norm(c, 0);
+        gate_row(c, 0);
         if (c->source.gate_input)
-            c->source.gate_input(c->source.self, &c->step, form_floats(&c->in, 0), c->hp.hidden);
+            c->source.gate_input(c->source.self, &c->step, core_gate_input(c, 0), c->hp.hidden);
         if ((uint64_t)w->n * w->k <= SERIAL_WORK)
             router_columns(c, w, 0, 0, w->n, c->router_logits);
         else
@@ -138,11 +158,14 @@ static void forecast_rows(void *arg, uint32_t thread, uint32_t threads)
     struct core *c = arg;
     const struct kernel_matrix *w = &c->layer[c->step.layer + 1].router;
     struct model_router routing = c->layer[c->step.layer + 1].routing;
+    const float *scale = c->layer[c->step.layer + 1].router_scale;
     uint32_t begin, end, k = c->hp.experts_used;
     routing.normalise = true;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
         float *logits = c->thread[thread].router + ROUTING_SCRATCH(w->n);
+        if (scale) /* this layer's own routes are known: its row is free */
+            model_router_input(core_gate_input(c, r), scale, c->hp.hidden, form_floats(&c->in, r));
         router_columns(c, w, r, 0, w->n, logits);
         routing_exact(&routing, logits, c->thread[thread].router, c->predicted + (size_t)r * k);
     }

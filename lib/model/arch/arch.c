@@ -3,6 +3,7 @@
 #include "lib/model/arch/table.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +56,15 @@ static const struct const_row {
     uint32_t value;
 } const_rows[] = {
 #define ARCH_CONST(id, field, value) {ARCH_##id, offsetof(struct model_hparams, field), (value)},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct root_row {
+    enum arch_id arch;
+    size_t offset, of;
+} root_rows[] = {
+#define ARCH_ROOT(id, field, of)                                                                   \
+    {ARCH_##id, offsetof(struct model_hparams, field), offsetof(struct model_hparams, of)},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -241,6 +251,15 @@ static int derive_absent(enum arch_id arch, struct model_hparams *h, uint32_t to
     return 0;
 }
 
+void arch_set_roots(enum arch_id arch, struct model_hparams *h)
+{
+    for (size_t i = 0; i < ARRAY_LEN(root_rows); i++) {
+        float root = sqrtf((float)uint_of(h, root_rows[i].of));
+        if (root_rows[i].arch == arch)
+            memcpy((char *)h + root_rows[i].offset, &root, sizeof root);
+    }
+}
+
 int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
                       struct model_hparams *h, struct error *error)
 {
@@ -251,6 +270,7 @@ int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
     for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
         if (const_rows[i].arch == arch)
             *uint_at(h, const_rows[i].offset) = const_rows[i].value;
+    arch_set_roots(arch, h);
     if (h->vocab != tokens)
         return error_set(error, ERR_BAD_INPUT,
                          "vocab_size is %" PRIu32 " but tokenizer.ggml.tokens has %" PRIu32,
@@ -286,10 +306,16 @@ static int check_ranges(enum arch_id arch, const struct model_hparams *h, struct
             return error_set(error, ERR_BAD_INPUT, "%s.%s is %g: not between %g and %g",
                              arch_names[arch], row->key, v, row->min, row->max);
     }
+    bool fixed = true;
     for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
-        if (const_rows[i].arch == arch && uint_of(h, const_rows[i].offset) != const_rows[i].value)
-            return error_set(error, ERR_BAD_INPUT, "a fixed parameter of %s has another value",
-                             arch_names[arch]);
+        fixed &=
+            const_rows[i].arch != arch || uint_of(h, const_rows[i].offset) == const_rows[i].value;
+    for (size_t i = 0; i < ARRAY_LEN(root_rows); i++)
+        fixed &= root_rows[i].arch != arch ||
+                 float_of(h, root_rows[i].offset) == sqrtf((float)uint_of(h, root_rows[i].of));
+    if (!fixed)
+        return error_set(error, ERR_BAD_INPUT, "a fixed parameter of %s has another value",
+                         arch_names[arch]);
     return 0;
 }
 
@@ -304,6 +330,9 @@ static bool has_row(enum arch_id arch, size_t offset)
             return true;
     for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
         if (const_rows[i].arch == arch && const_rows[i].offset == offset)
+            return true;
+    for (size_t i = 0; i < ARRAY_LEN(root_rows); i++)
+        if (root_rows[i].arch == arch && root_rows[i].offset == offset)
             return true;
     return offset == offsetof(struct model_hparams, tied_output);
 }

@@ -39,6 +39,10 @@ struct model_hparams {
     float expert_scale;      /* factor of the gate weights; 0: none */
     uint32_t shared_count;   /* of shared experts, which are one network of their widths' sum */
     uint32_t skipped_layers; /* blocks behind the last layer, for drafting: not used */
+    uint32_t activation;     /* enum ffn_activation */
+    uint32_t v_norm;         /* 1: an RMSNorm without weight of each v head */
+    float embedding_scale;   /* factor of the embedding; 0: none */
+    float logit_cap;         /* soft cap: cap * tanh(logit / cap); 0: none */
     uint32_t reserved[4];
 };
 
@@ -98,14 +102,32 @@ enum rope_kind {
     ROPE_PAIRS,  /* 2i and 2i + 1 */
 };
 
+/* Of the gate of a feed-forward network, before it is multiplied by up. */
+enum ffn_activation {
+    ACTIVATION_SILU,
+    ACTIVATION_GELU, /* the form with tanh */
+    ACTIVATION__COUNT
+};
+
 /* A layer is a mixer, which combines positions, and then a feed-forward part. Which layer has which:
  * ARCH_LAYERS in arch.tbl.h. */
 enum layer_mixer { MIXER_ATTENTION, MIXER__COUNT };
 enum layer_ffn {
     FFN_DENSE,   /* one network for all tokens */
     FFN_EXPERTS, /* router and experts, with a shared expert if the layer has its tensors */
+    FFN_DENSE_AND_EXPERTS, /* both on the same residual, each with its norms; their sum is added */
     FFN__COUNT
 };
+
+static inline bool ffn_has_dense(enum layer_ffn ffn)
+{
+    return ffn != FFN_EXPERTS;
+}
+
+static inline bool ffn_has_experts(enum layer_ffn ffn)
+{
+    return ffn != FFN_DENSE;
+}
 
 struct layer_parts {
     uint8_t mixer; /* enum layer_mixer */
@@ -157,7 +179,14 @@ enum layer_part { PART_EVERY, PART_ATTENTION, PART_DENSE, PART_EXPERTS };
     L(SHARED_DOWN_SCALE, EXPERTS, "blk.%u.ffn_down_shexp.scale")                                   \
     L(EXPERT_GATE_SCALES, EXPERTS, "blk.%u.ffn_gate_exps.scale")                                   \
     L(EXPERT_UP_SCALES, EXPERTS, "blk.%u.ffn_up_exps.scale")                                       \
-    L(EXPERT_DOWN_SCALES, EXPERTS, "blk.%u.ffn_down_exps.scale")
+    L(EXPERT_DOWN_SCALES, EXPERTS, "blk.%u.ffn_down_exps.scale")                                   \
+    L(ATTN_POST_NORM, ATTENTION, "blk.%u.post_attention_norm.weight")                              \
+    L(DENSE_POST_NORM, DENSE, "blk.%u.post_ffw_norm_1.weight")                                     \
+    L(EXPERTS_NORM, EXPERTS, "blk.%u.pre_ffw_norm_2.weight")                                       \
+    L(EXPERTS_POST_NORM, EXPERTS, "blk.%u.post_ffw_norm_2.weight")                                 \
+    L(FFN_POST_NORM, EVERY, "blk.%u.post_ffw_norm.weight")                                         \
+    L(ROUTER_SCALE, EXPERTS, "blk.%u.ffn_gate_inp.scale")                                          \
+    L(LAYER_SCALE, EVERY, "blk.%u.layer_output_scale.weight")
 
 enum dense_role {
 #define GLOBAL(role, name)      DENSE_##role,

@@ -16,6 +16,8 @@
  *     value of a field whose key is absent or 0
  * ARCH_NAME(ID, role, name)
  *     name of a tensor in this architecture, where it is not the one in arch.h
+ * ARCH_ROOT(ID, field, of)
+ *     a float that is the square root of another field
  * ARCH_CONST(ID, field, value)
  *     fixed by the architecture, without a key
  * ARCH_ONLY(ID, key, value)
@@ -65,6 +67,9 @@
 #ifndef ARCH_NAME
 #define ARCH_NAME(id, role, name)
 #endif
+#ifndef ARCH_ROOT
+#define ARCH_ROOT(id, field, of)
+#endif
 #ifndef ARCH_CONST
 #define ARCH_CONST(id, field, value)
 #endif
@@ -97,6 +102,7 @@
 #endif
 
 #include "lib/model/arch/families/common.rows"
+#include "lib/model/arch/families/gemma.rows"
 #include "lib/model/arch/families/glm.rows"
 #include "lib/model/arch/families/llama.rows"
 #include "lib/model/arch/families/olmoe.rows"
@@ -119,6 +125,7 @@
 #undef ARCH
 #undef ARCH_UINT
 #undef ARCH_FLOAT
+#undef ARCH_ROOT
 #undef ARCH_CONST
 #undef ARCH_ONLY
 #undef ARCH_ONLY_FLOAT

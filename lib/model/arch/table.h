@@ -46,6 +46,9 @@ const char *arch_name(enum arch_id arch);
 int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
                       struct model_hparams *hparams, struct error *error);
 
+/* Sets the fields that are square roots of others (ARCH_ROOT). */
+void arch_set_roots(enum arch_id arch, struct model_hparams *hparams);
+
 /* Only the checks: ranges and relations. 0, or -1 with ERR_BAD_INPUT. */
 int arch_check_hparams(enum arch_id arch, const struct model_hparams *hparams, struct error *error);
 

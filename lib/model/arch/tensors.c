@@ -108,8 +108,8 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role)
     switch (role_names[role].part) {
     case PART_EVERY: return true;
     case PART_ATTENTION: return parts.mixer == MIXER_ATTENTION;
-    case PART_DENSE: return parts.ffn == FFN_DENSE;
-    case PART_EXPERTS: return parts.ffn == FFN_EXPERTS;
+    case PART_DENSE: return ffn_has_dense((enum layer_ffn)parts.ffn);
+    case PART_EXPERTS: return ffn_has_experts((enum layer_ffn)parts.ffn);
     }
     sl_panic("part %d is in no table", (int)role_names[role].part);
 }
@@ -235,7 +235,8 @@ int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
                              "tensor %s is beyond the last of %" PRIu32 " layers", t->name,
                              h->layers);
         struct layer_parts parts = arch_layer_parts(arch, h, global ? 0 : layer);
-        if (expert ? parts.ffn != FFN_EXPERTS : !global && !arch_layer_has(parts, d->role))
+        if (expert ? !ffn_has_experts((enum layer_ffn)parts.ffn)
+                   : !global && !arch_layer_has(parts, d->role))
             return error_set(error, ERR_BAD_INPUT,
                              "tensor %s: layer %" PRIu32 " of this model has no such part", t->name,
                              layer);

@@ -88,8 +88,7 @@ static bool make_guesser(struct routing *r, const struct offline_model *m, uint3
         return false;
     for (uint32_t l = 0; l < h->layers; l++)
         for (uint32_t e = 0; e < h->experts && model_layer_has_experts(offline_index(m), l); e++)
-            offline_dense_row(m, l, DENSE_ROUTER, e,
-                              r->router + ((size_t)l * h->experts + e) * h->hidden);
+            offline_router_row(m, l, e, r->router + ((size_t)l * h->experts + e) * h->hidden);
     return true;
 }
 

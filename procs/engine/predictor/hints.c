@@ -59,21 +59,23 @@ int hints_open(struct predictor *p, struct error *error)
         return -1;
     p->values = calloc(p->child.gates.head->width, sizeof *p->values);
     p->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, hp->hidden));
+    p->scale = calloc(hp->hidden, sizeof *p->scale);
     p->logits = calloc(hp->experts, sizeof *p->logits);
     p->scratch = calloc(hp->experts, sizeof *p->scratch);
     p->predictions = calloc(hp->experts, sizeof *p->predictions);
-    if (!p->scratch || !p->values || !p->input || !p->logits || !p->predictions)
+    if (!p->scratch || !p->values || !p->input || !p->scale || !p->logits || !p->predictions)
         return error_set(error, ERR_NO_MEMORY, "out of memory (predictions)");
     access_log_reader_start(&p->child.access_log, &p->accesses);
     return 0;
 }
 
-/* The router of a layer; false when it is not READY (then there is no hint). Dense entries are
- * pinned by the cache: once READY they stay resident. */
-static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_matrix *w)
+/* A dense tensor of a layer; false when it is not there, or not READY (then there is no hint). Dense
+ * entries are pinned by the cache: once READY they stay resident. */
+static bool tensor_of(const struct predictor *p, uint32_t layer, enum dense_role role,
+                      struct kernel_matrix *w)
 {
     const struct model_index *m = p->child.model;
-    uint32_t entry = model_entry_dense(m, layer, DENSE_ROUTER);
+    uint32_t entry = model_entry_dense(m, layer, role);
     if (entry == ENTRY_NONE) /* a layer without experts */
         return false;
     struct directory_entry *d = &p->child.directory.entries[entry];
@@ -115,10 +117,15 @@ static uint32_t run_prediction(struct predictor *p, const struct gates_read *row
 static uint32_t predict_from_input(struct predictor *p, const struct gates_read *row, uint32_t from,
                                    uint32_t layer)
 {
-    struct kernel_matrix w;
-    if (row->count != hparams(p)->hidden || !router_of(p, layer, &w))
+    struct kernel_matrix w, scale;
+    if (row->count != hparams(p)->hidden || !tensor_of(p, layer, DENSE_ROUTER, &w))
         return 0;
-    p->ops->activation(w.type, p->values, w.k, p->input);
+    bool scaled = model_entry_dense(p->child.model, layer, DENSE_ROUTER_SCALE) != ENTRY_NONE;
+    if (scaled && !tensor_of(p, layer, DENSE_ROUTER_SCALE, &scale))
+        return 0;
+    if (scaled)
+        p->ops->row_to_f32(&scale, 0, p->scale);
+    model_router_input(p->values, scaled ? p->scale : NULL, w.k, p->input);
     p->ops->matmul(&w, 0, w.n, p->input, kernel_activation_bytes(w.type, w.k), 1, p->logits, w.n);
     return run_prediction(p, row, from, layer, p->logits, NULL);
 }

@@ -265,10 +265,10 @@ static void read_routers(struct statistics *all)
     all->router = zeroed((size_t)hp->layers * hp->experts * hp->hidden, sizeof(float));
     all->norm = zeroed((size_t)hp->layers * hp->hidden, sizeof(float));
     for (uint32_t l = 0; l < hp->layers; l++) {
-        offline_dense_row(all->p->model, l, DENSE_FFN_NORM, 0, all->norm + (size_t)l * hp->hidden);
+        offline_gate_norm(all->p->model, l, all->norm + (size_t)l * hp->hidden);
         for (uint32_t e = 0; e < hp->experts; e++)
-            offline_dense_row(all->p->model, l, DENSE_ROUTER, e,
-                              all->router + ((size_t)l * hp->experts + e) * hp->hidden);
+            offline_router_row(all->p->model, l, e,
+                               all->router + ((size_t)l * hp->experts + e) * hp->hidden);
     }
 }
 

@@ -197,6 +197,7 @@ int shape_finish(struct shape *s, struct error *error)
     if (h->shared_inner == 0)
         h->shared_inner = h->shared_count * h->expert_inner;
     h->skipped_layers = 0;
+    arch_set_roots(s->arch, h);
     if (h->vocab < VOCABULARY_MIN)
         return error_set(error, ERR_BAD_INPUT,
                          "vocab must be at least %u: %u bytes, merges and the end token",

@@ -142,7 +142,7 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
             add_dense(w, out, &dense_rows[i], layer);
     for (size_t i = 0; i < ARRAY_LEN(expert_rows); i++) {
         const struct expert_row *row = &expert_rows[i];
-        if (row->arch != s->arch || parts.ffn != FFN_EXPERTS)
+        if (row->arch != s->arch || !ffn_has_experts((enum layer_ffn)parts.ffn))
             continue;
         struct tensor t = {
             .dims = 3,

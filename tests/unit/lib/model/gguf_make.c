@@ -337,6 +337,29 @@ static void biased_router_model(struct make *m, const char *arch, unsigned layer
     make_bool(m, key, 1);
 }
 
+/* A dense network next to the experts, a norm behind each part, scales of router and layer. */
+static void gemma4_layer(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    static const char *const vectors[] = {"post_attention_norm.weight", "post_ffw_norm_1.weight",
+                                          "pre_ffw_norm_2.weight",      "post_ffw_norm_2.weight",
+                                          "post_ffw_norm.weight",       "ffn_gate_inp.scale"};
+    for (size_t i = 0; i < ARRAY_LEN(vectors); i++)
+        layer_tensor(m, layer, vectors[i], TENSOR_F32, h, 1);
+    layer_tensor(m, layer, "ffn_down_exps.scale", TENSOR_F32, 3, 1);
+    layer_tensor(m, layer, "layer_output_scale.weight", TENSOR_F32, 1, 1);
+    layer_tensor(m, layer, "ffn_gate.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_up.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_down.weight", type, 2ull * h, h);
+}
+
+static void gemma4_model(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    for (unsigned layer = 0; layer < layers; layer++)
+        gemma4_layer(m, layer, h, type);
+    make_u32(m, "gemma4.feed_forward_length", 2 * h);
+    make_f32(m, "gemma4.final_logit_softcapping", 30);
+}
+
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
 {
     unsigned h = mixed ? 32 : 4;
@@ -363,6 +386,8 @@ void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
     if (strcmp(arch, "glm4moe") == 0 || strcmp(arch, "dots1") == 0 ||
         strcmp(arch, "ernie4_5-moe") == 0 || strcmp(arch, "minimax-m2") == 0)
         biased_router_model(m, arch, layers, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
+    if (strcmp(arch, "gemma4") == 0)
+        gemma4_model(m, layers, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
     if (olmoe)
         rename_key(m, "olmoe.expert_feed_forward_length", "olmoe.feed_forward_length");
     if (llama)
