@@ -151,7 +151,8 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
             .filling = FILL_RANDOM,
         };
         struct arch_location location = {.is_expert = true, .role = row->matrix, .layer = layer};
-        struct mix_tensor matrix = {true, row->matrix, layer, t.ne[0]};
+        struct mix_tensor matrix = {
+            .is_expert = true, .role = row->matrix, .layer = layer, .k = t.ne[0]};
         t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
         arch_tensor_name(s->arch, &location, t.name);
         add(w, out, &t);
