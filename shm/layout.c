@@ -95,6 +95,8 @@ static const uint64_t kv_layout[] = {
     ERR__COUNT,
     O(kv_head, logs_offset),
     O(kv_head, kv_type),
+    O(kv_head, tile_bytes),
+    O(kv_head, layer_kind),
 };
 static const uint64_t procs_layout[] = {
     S(procs_head),

@@ -5,7 +5,7 @@
  * the same steps run as three phases. */
 #include "lib/core/internal.h"
 
-#include <math.h>
+#include <string.h>
 
 /* Queries of a call of the kernel, where there are as many. */
 #define ATTEND_QUERIES 32
@@ -26,51 +26,60 @@ static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
 static void project(struct core *c, const struct kernel_matrix *w, const float *scale,
                     uint32_t begin, uint32_t end, float *y)
 {
-    if (begin < end)
+    if (begin < end && w->data)
         core_product(c, w, scale, begin, end, form_row(&c->in, w->type, 0),
                      form_stride(&c->in, w->type), c->step.rows, y, w->n);
 }
 
-static void add_bias(const struct core *c, float *head, const float *bias, uint32_t number)
+static void add_bias(const struct core *c, float *head, const float *bias, uint32_t number,
+                     uint32_t size)
 {
     if (bias)
-        c->ops->axpy(1.0f, bias + (size_t)number * c->hp.head_size, c->hp.head_size, head);
+        c->ops->axpy(1.0f, bias + (size_t)number * size, size, head);
 }
 
 /* One head in place: its RMSNorm if it has one, then rotation. */
 static void finish_head(struct core *c, float *head, const float *weight, uint32_t row)
 {
-    const float *cos_sin = c->rope + (size_t)row * c->hp.rope_dims;
+    const struct layer_attention *a = &core_layer_now(c)->attention;
+    const float *cos_sin = core_angles(c, a->rope_table, row);
     if (c->hp.qk_norm == QK_NORM_HEAD && weight)
-        c->ops->rms_norm(head, weight, c->hp.head_size, c->hp.rms_eps, head);
+        c->ops->rms_norm(head, weight, a->key_size, c->hp.rms_eps, head);
+    if (a->rope_dims == 0)
+        return;
     if (c->hp.rope_kind == ROPE_PAIRS)
-        kernel_rope_pairs(head, c->hp.rope_dims, cos_sin);
+        kernel_rope_pairs(head, a->rope_dims, cos_sin);
     else
-        c->ops->rope(head, c->hp.rope_dims, cos_sin);
+        c->ops->rope(head, a->rope_dims, cos_sin);
 }
 
 /* Bias, norm, rotation and cache row of key head g and its query heads, one token row. */
 static void finish_group(struct core *c, uint32_t row, uint32_t g)
 {
     struct core_layer *l = core_layer_now(c);
-    uint32_t size = c->hp.head_size;
-    size_t at = (size_t)row * c->kv_size + (size_t)g * size;
+    const struct layer_attention *a = &l->attention;
+    uint32_t size = a->key_size, values = a->value_size;
+    float *k = c->k + (size_t)row * l->k_size + (size_t)g * size;
+    float *v = c->v + (size_t)row * l->v_size + (size_t)g * values;
     const struct core_sequence *sequence = core_sequence_of(c, row);
-    uint32_t position = c->row[row].position;
+    uint32_t position = c->row[row].position, in_tile = position % KERNEL_KEY_TILE;
     enum kv_type type = sequence->kv_type;
-    size_t tile = kernel_kv_tile(type, c->hp.kv_heads, size, position, g);
-    add_bias(c, c->k + at, l->k_bias, g);
-    add_bias(c, c->v + at, l->v_bias, g);
-    finish_head(c, c->k + at, l->k_norm, row);
+    uint8_t *keys = (uint8_t *)sequence->keys[c->step.layer] +
+                    kernel_kv_tile(type, a->kv_heads, size, position, g);
+    uint8_t *rows = (uint8_t *)sequence->values[c->step.layer] +
+                    kernel_kv_tile(type, a->kv_heads, values, position, g);
+    if (!l->v.data)
+        memcpy(v, k, values * sizeof *v);
+    add_bias(c, k, l->k_bias, g, size);
+    add_bias(c, v, l->v_bias, g, values);
+    finish_head(c, k, l->k_norm, row);
     if (c->hp.v_norm)
-        c->ops->rms_norm(c->v + at, c->ones, size, c->hp.rms_eps, c->v + at);
-    kernel_kv_store(c->ops, type, KV_KEYS, c->k + at, size,
-                    (uint8_t *)sequence->keys[c->step.layer] + tile, position % KERNEL_KEY_TILE);
-    kernel_kv_store(c->ops, type, KV_VALUES, c->v + at, size,
-                    (uint8_t *)sequence->values[c->step.layer] + tile, position % KERNEL_KEY_TILE);
-    float *q = c->q + (size_t)row * c->q_size;
-    for (uint32_t h = g * c->group; h < (g + 1) * c->group; h++) {
-        add_bias(c, q + (size_t)h * size, l->q_bias, h);
+        c->ops->rms_norm(v, c->ones, values, c->hp.rms_eps, v);
+    kernel_kv_store(c->ops, type, KV_KEYS, k, size, keys, in_tile);
+    kernel_kv_store(c->ops, type, KV_VALUES, v, values, rows, in_tile);
+    float *q = c->q + (size_t)row * l->q_size;
+    for (uint32_t h = g * l->group; h < (g + 1) * l->group; h++) {
+        add_bias(c, q + (size_t)h * size, l->q_bias, h, size);
         finish_head(c, q + (size_t)h * size, l->q_norm, row);
     }
 }
@@ -79,22 +88,27 @@ static void finish_group(struct core *c, uint32_t row, uint32_t g)
 static void attend_run(struct core *c, uint32_t row, uint32_t rows, uint32_t head_begin,
                        uint32_t head_end)
 {
+    const struct core_layer *l = core_layer_now(c);
     struct kernel_attention a = {
-        .q = c->q + (size_t)row * c->q_size,
+        .q = c->q + (size_t)row * l->q_size,
         .k = core_sequence_of(c, row)->keys[c->step.layer],
         .v = core_sequence_of(c, row)->values[c->step.layer],
         .kv_type = core_sequence_of(c, row)->kv_type,
         .out = form_floats(&c->mix, row),
-        .q_stride = c->q_size,
+        .q_stride = l->q_size,
         .out_stride = c->mix.stride[FORM_F32] / sizeof(float),
         .rows = rows,
-        .heads = c->hp.heads,
-        .kv_heads = c->hp.kv_heads,
-        .head_size = c->hp.head_size,
+        .heads = l->attention.heads,
+        .kv_heads = l->attention.kv_heads,
+        .key_size = l->attention.key_size,
+        .value_size = l->attention.value_size,
         .head_begin = head_begin,
         .head_end = head_end,
         .positions = c->row[row].position + 1,
-        .scale = 1.0f / sqrtf((float)c->hp.head_size),
+        .window = l->attention.window,
+        .scale = l->scale,
+        .cap = c->hp.score_cap,
+        .sinks = l->sinks,
     };
     c->ops->attention(&a);
 }
@@ -115,20 +129,20 @@ static uint32_t smaller(uint32_t a, uint32_t b)
 }
 
 /* Rows of a call: as many queries as read a key together, and soon a report of progress. */
-static uint32_t attend_block(const struct core *c)
+static uint32_t attend_block(uint32_t group)
 {
-    return c->group < ATTEND_QUERIES ? ATTEND_QUERIES / c->group : 1;
+    return group < ATTEND_QUERIES ? ATTEND_QUERIES / group : 1;
 }
 
 /* Key heads [g0, g1). A single row in one call, which reads their keys in the order of memory. */
 static void attend_groups(struct core *c, uint32_t g0, uint32_t g1, uint32_t thread)
 {
-    uint32_t rows = c->step.rows, block = attend_block(c);
+    uint32_t group = core_layer_now(c)->group, rows = c->step.rows, block = attend_block(group);
     if (rows == 1 && g0 < g1)
-        attend(c, 0, 1, g0 * c->group, g1 * c->group);
+        attend(c, 0, 1, g0 * group, g1 * group);
     for (uint32_t g = g0; g < g1 && rows > 1; g++)
         for (uint32_t r = 0; r < rows; r += block) {
-            attend(c, r, smaller(block, rows - r), g * c->group, (g + 1) * c->group);
+            attend(c, r, smaller(block, rows - r), g * group, (g + 1) * group);
             core_alive(c, thread);
         }
 }
@@ -137,11 +151,11 @@ static void whole_groups(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
     struct core_layer *l = core_layer_now(c);
-    uint32_t g0, g1, size = c->hp.head_size;
-    pool_share(c->hp.kv_heads, 1, thread, threads, &g0, &g1);
-    project(c, &l->q, l->q_scale, g0 * c->group * size, g1 * c->group * size, c->q);
+    uint32_t g0, g1, size = l->attention.key_size, values = l->attention.value_size;
+    pool_share(l->attention.kv_heads, 1, thread, threads, &g0, &g1);
+    project(c, &l->q, l->q_scale, g0 * l->group * size, g1 * l->group * size, c->q);
     project(c, &l->k, l->k_scale, g0 * size, g1 * size, c->k);
-    project(c, &l->v, l->v_scale, g0 * size, g1 * size, c->v);
+    project(c, &l->v, l->v_scale, g0 * values, g1 * values, c->v);
     for (uint32_t r = 0; r < c->step.rows; r++)
         for (uint32_t g = g0; g < g1; g++)
             finish_group(c, r, g);
@@ -157,7 +171,7 @@ static void project_columns(void *arg, uint32_t thread, uint32_t threads)
     const float *scale[3] = {l->q_scale, l->k_scale, l->v_scale};
     float *y[3] = {c->q, c->k, c->v};
     uint32_t begin, end, base = 0;
-    pool_share(c->q_size + 2 * c->kv_size, COLUMN_UNIT, thread, threads, &begin, &end);
+    pool_share(l->q_size + l->k_size + l->v_size, COLUMN_UNIT, thread, threads, &begin, &end);
     for (int i = 0; i < 3; base += w[i++]->n) {
         uint32_t b = begin > base ? begin - base : 0;
         uint32_t e = end > base ? end - base : 0;
@@ -168,10 +182,10 @@ static void project_columns(void *arg, uint32_t thread, uint32_t threads)
 static void finish_groups(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
-    uint32_t begin, end;
-    pool_share(c->step.rows * c->hp.kv_heads, 1, thread, threads, &begin, &end);
+    uint32_t begin, end, groups = core_layer_now(c)->attention.kv_heads;
+    pool_share(c->step.rows * groups, 1, thread, threads, &begin, &end);
     for (uint32_t u = begin; u < end; u++)
-        finish_group(c, u / c->hp.kv_heads, u % c->hp.kv_heads);
+        finish_group(c, u / groups, u % groups);
 }
 
 /* If the norm spans all heads, a row is one piece of work. */
@@ -182,10 +196,10 @@ static void finish_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        float *q = c->q + (size_t)r * c->q_size, *k = c->k + (size_t)r * c->kv_size;
-        c->ops->rms_norm(q, l->q_norm, c->q_size, c->hp.rms_eps, q);
-        c->ops->rms_norm(k, l->k_norm, c->kv_size, c->hp.rms_eps, k);
-        for (uint32_t g = 0; g < c->hp.kv_heads; g++)
+        float *q = c->q + (size_t)r * l->q_size, *k = c->k + (size_t)r * l->k_size;
+        c->ops->rms_norm(q, l->q_norm, l->q_size, c->hp.rms_eps, q);
+        c->ops->rms_norm(k, l->k_norm, l->k_size, c->hp.rms_eps, k);
+        for (uint32_t g = 0; g < l->attention.kv_heads; g++)
             finish_group(c, r, g);
     }
 }
@@ -194,9 +208,11 @@ static void finish_rows(void *arg, uint32_t thread, uint32_t threads)
 static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
-    bool by_head = c->step.rows * c->hp.kv_heads < 2 * threads;
-    uint32_t parts = by_head ? c->hp.heads : c->hp.kv_heads;
-    uint32_t heads = by_head ? 1 : c->group, block = by_head ? 1 : attend_block(c);
+    const struct core_layer *l = core_layer_now(c);
+    const struct layer_attention *a = &l->attention;
+    bool by_head = c->step.rows * a->kv_heads < 2 * threads;
+    uint32_t parts = by_head ? a->heads : a->kv_heads;
+    uint32_t heads = by_head ? 1 : l->group, block = by_head ? 1 : attend_block(l->group);
     uint32_t blocks = (c->step.rows + block - 1) / block;
     for (uint32_t u = thread; u < blocks * parts; u += threads) {
         uint32_t row = u / parts * block;
@@ -226,20 +242,25 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
         return;
     core_product(c, w, l->out_scale, begin, end, form_row(&c->mix, w->type, 0),
                  form_stride(&c->mix, w->type), c->step.rows, c->y, w->n);
-    for (uint32_t r = 0; !l->attn_post_norm && r < c->step.rows; r++)
-        c->ops->axpy(1.0f, c->y + (size_t)r * w->n + begin, end - begin, core_x(c, r) + begin);
+    for (uint32_t r = 0; r < c->step.rows; r++) {
+        float *y = c->y + (size_t)r * w->n;
+        if (l->out_bias)
+            c->ops->axpy(1.0f, l->out_bias + begin, end - begin, y + begin);
+        if (!l->attn_post_norm)
+            c->ops->axpy(1.0f, y + begin, end - begin, core_x(c, r) + begin);
+    }
 }
 
-/* The norm spans the outputs of all threads. */
+/* The result's own norm, which spans the outputs of all threads; then it is added. */
 static void post_norm_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
-    uint32_t begin, end, n = c->hp.hidden;
+    uint32_t begin, end, hidden = c->hp.hidden;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        float *y = c->y + (size_t)r * n;
-        c->ops->rms_norm(y, core_layer_now(c)->attn_post_norm, n, c->hp.rms_eps, y);
-        c->ops->axpy(1.0f, y, n, core_x(c, r));
+        float *y = c->y + (size_t)r * hidden;
+        c->ops->rms_norm(y, core_layer_now(c)->attn_post_norm, hidden, c->hp.rms_eps, y);
+        c->ops->axpy(1.0f, y, hidden, core_x(c, r));
     }
 }
 
@@ -250,27 +271,30 @@ static uint32_t even_parts(const struct core *c, uint32_t outputs)
     uint32_t parts = pool_parts(c->pool, (uint64_t)outputs * c->hp.hidden * c->step.rows);
     if (c->step.rows == 1 && c->step.position >= KERNEL_KEY_SEGMENT)
         parts = smaller(parts, 2 * c->threads);
-    while (c->hp.kv_heads % parts != 0)
+    while (c->layer[c->step.layer].attention.kv_heads % parts != 0)
         parts -= c->threads; /* ends at c->threads */
     return parts;
 }
 
 void core_attention(struct core *c)
 {
-    uint32_t rows = c->step.rows, outputs = c->q_size + 2 * c->kv_size;
+    const struct core_layer *l = core_layer_now(c);
+    uint32_t rows = c->step.rows, outputs = l->q_size + l->k_size + l->v_size;
+    uint32_t kv_heads = l->attention.kv_heads;
+    form_rows_set(&c->mix, l->mix_size);
     core_run_rows(c, rows, norm_rows);
-    if (c->hp.qk_norm != QK_NORM_ROW && c->hp.kv_heads % c->threads == 0) {
+    if (c->hp.qk_norm != QK_NORM_ROW && kv_heads % c->threads == 0) {
         pool_run_parts(c->pool, even_parts(c, outputs), whole_groups, c);
     } else {
         core_run_columns(c, outputs, c->hp.hidden, rows, project_columns);
         if (c->hp.qk_norm == QK_NORM_ROW)
             core_run_rows(c, rows, finish_rows);
         else
-            core_run_rows(c, rows * c->hp.kv_heads, finish_groups);
+            core_run_rows(c, rows * kv_heads, finish_groups);
         pool_run(c->pool, attend_rows, c);
     }
     core_run_rows(c, rows, mix_forms_rows);
-    core_run_columns(c, c->hp.hidden, c->q_size, rows, output_columns);
-    if (core_layer_now(c)->attn_post_norm)
+    core_run_columns(c, c->hp.hidden, l->mix_size, rows, output_columns);
+    if (l->attn_post_norm)
         core_run_rows(c, rows, post_norm_rows);
 }

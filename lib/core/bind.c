@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The weights of each layer: pointers to its matrices, copies of its vectors, and the forms of
  * activations that its parts read. */
+#include <math.h>
 #include <string.h>
 
 #include "lib/core/internal.h"
@@ -42,6 +43,9 @@ static const struct {
     {DENSE_ATTN_Q_BIAS, offsetof(struct core_layer, q_bias)},
     {DENSE_ATTN_K_BIAS, offsetof(struct core_layer, k_bias)},
     {DENSE_ATTN_V_BIAS, offsetof(struct core_layer, v_bias)},
+    {DENSE_ATTN_OUT_BIAS, offsetof(struct core_layer, out_bias)},
+    {DENSE_ATTN_SINKS, offsetof(struct core_layer, sinks)},
+    {DENSE_ATTN_POST_NORM, offsetof(struct core_layer, attn_post_norm)},
     {DENSE_ATTN_Q_SCALE, offsetof(struct core_layer, q_scale)},
     {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, k_scale)},
     {DENSE_ATTN_V_SCALE, offsetof(struct core_layer, v_scale)},
@@ -55,7 +59,6 @@ static const struct {
     {DENSE_EXPERT_GATE_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_GATE])},
     {DENSE_EXPERT_UP_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_UP])},
     {DENSE_EXPERT_DOWN_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_DOWN])},
-    {DENSE_ATTN_POST_NORM, offsetof(struct core_layer, attn_post_norm)},
     {DENSE_FFN_POST_NORM, offsetof(struct core_layer, ffn_post_norm)},
     {DENSE_DENSE_POST_NORM, offsetof(struct core_layer, dense_post_norm)},
     {DENSE_EXPERTS_NORM, offsetof(struct core_layer, experts_norm)},
@@ -155,10 +158,58 @@ static void bind_attention(struct core *c, uint32_t i)
               (!l->q_bias && !l->k_bias)); /* the order of bias and norm is undefined */
     l->q = dense_matrix(c, i, DENSE_ATTN_Q);
     l->k = dense_matrix(c, i, DENSE_ATTN_K);
-    l->v = dense_matrix(c, i, DENSE_ATTN_V);
+    if (model_entry_dense(c->model, i, DENSE_ATTN_V) != ENTRY_NONE)
+        l->v = dense_matrix(c, i, DENSE_ATTN_V);
+    sl_assert(l->v.data || l->v_size == l->k_size);
     l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
     l->in_forms = form_bit(&l->q) | form_bit(&l->k) | form_bit(&l->v);
     l->mix_forms = form_bit(&l->out);
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The rotations of the layers of a kind. Divisors of the angles in the file are those of full layers. */
+static struct kernel_rope rope_of(const struct core *c, enum layer_kind kind, uint32_t dims)
+{
+    const struct model_hparams *h = &c->hp;
+    bool window = kind == LAYER_WINDOW, scaled = !window || h->rope_scale_window == 1;
+    float theta = window && h->rope_theta_window != 0 ? h->rope_theta_window : h->rope_theta;
+    struct kernel_rope r = {
+        .dims = dims, .theta = (double)theta, .factors = window ? NULL : c->rope_factors};
+    if (!scaled || h->rope_scaling == ROPE_UNSCALED)
+        return r;
+    r.factor = (double)h->rope_factor;
+    r.yarn = h->rope_scaling == ROPE_YARN;
+    r.context = (double)h->rope_context;
+    r.beta_fast = (double)h->rope_beta_fast;
+    r.beta_slow = (double)h->rope_beta_slow;
+    r.truncate = h->rope_truncate == 1;
+    r.magnitude = (double)h->rope_magnitude;
+    return r;
+}
+
+/* Sizes of attention of a layer, of the largest layer, and the rotations. */
+static void bind_sizes(struct core *c, uint32_t i)
+{
+    struct core_layer *l = &c->layer[i];
+    struct layer_attention *a = &l->attention;
+    *a = c->model->layer[i].attention;
+    l->q_size = a->heads * a->key_size;
+    l->k_size = a->kv_heads * a->key_size;
+    l->v_size = a->kv_heads * a->value_size;
+    l->mix_size = a->heads * a->value_size;
+    l->group = a->heads / a->kv_heads;
+    l->scale = a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->key_size);
+    c->q_size = larger(c->q_size, l->q_size);
+    c->k_size = larger(c->k_size, l->k_size);
+    c->v_size = larger(c->v_size, l->v_size);
+    c->mix_size = larger(c->mix_size, l->mix_size);
+    c->rope_size = larger(c->rope_size, a->rope_dims);
+    if (a->rope_dims != 0)
+        c->ropes[a->rope_table] = rope_of(c, (enum layer_kind)a->rope_table, a->rope_dims);
 }
 
 static void bind_layer(struct core *c, uint32_t i, float **vectors)
@@ -169,8 +220,10 @@ static void bind_layer(struct core *c, uint32_t i, float **vectors)
         if (vector)
             memcpy((char *)l + layer_vectors[v].field, &vector, sizeof vector);
     }
-    if (c->model->layer[i].mixer == MIXER_ATTENTION)
+    if (c->model->layer[i].mixer == MIXER_ATTENTION) {
+        bind_sizes(c, i);
         bind_attention(c, i);
+    }
     if (model_layer_has_experts(c->model, i))
         bind_experts_step(c, i);
     if (ffn_has_dense((enum layer_ffn)c->model->layer[i].ffn))
@@ -180,6 +233,7 @@ static void bind_layer(struct core *c, uint32_t i, float **vectors)
 void core_bind(struct core *c, const struct core_config *config, float *vectors)
 {
     uint32_t globals = c->hp.layers;
+    c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     for (uint32_t i = 0; i < c->hp.layers; i++)
         bind_layer(c, i, &vectors);
     c->embedding = dense_matrix(c, globals, DENSE_TOKEN_EMBD);
@@ -187,7 +241,6 @@ void core_bind(struct core *c, const struct core_config *config, float *vectors)
                     ? c->embedding
                     : dense_matrix(c, globals, DENSE_OUTPUT);
     c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, &vectors);
-    c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, &vectors);
     c->output_forms = form_bit(&c->output);
     bind_more_types(c, config);

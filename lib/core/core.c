@@ -93,15 +93,24 @@ static int allocate_scratch(struct core *c, const struct core_config *config, st
     return 0;
 }
 
+static int check_sizes(const struct model_index *m, struct error *error)
+{
+    for (uint32_t layer = 0; layer < m->hparams.layers; layer++) {
+        const struct layer_attention *a = &m->layer[layer].attention;
+        if (a->key_size > KERNEL_HEAD_SIZE_MAX || a->value_size > KERNEL_VALUE_SIZE_MAX)
+            return error_set(error, ERR_BAD_INPUT, "unsupported head size %u, %u (maximum %u, %u)",
+                             a->key_size, a->value_size, KERNEL_HEAD_SIZE_MAX,
+                             KERNEL_VALUE_SIZE_MAX);
+    }
+    return 0;
+}
+
 struct core *core_create(const struct core_config *config, struct error *error)
 {
     const struct model_hparams *hp = &config->model->hparams;
     sl_assert(config->chunk >= 1 && config->ops && config->prefill_order);
-    if (hp->head_size > KERNEL_HEAD_SIZE_MAX) {
-        error_set(error, ERR_BAD_INPUT, "unsupported head size %u (maximum %u)", hp->head_size,
-                  KERNEL_HEAD_SIZE_MAX);
+    if (check_sizes(config->model, error) != 0)
         return NULL;
-    }
     struct core *c = calloc(1, sizeof *c);
     float *vectors = NULL;
     if (c) {
@@ -122,9 +131,7 @@ struct core *core_create(const struct core_config *config, struct error *error)
     c->source = config->source;
     c->prefill_order = config->prefill_order;
     c->threads = config->threads;
-    c->q_size = hp->heads * hp->head_size;
-    c->kv_size = hp->kv_heads * hp->head_size;
-    c->group = hp->heads / hp->kv_heads;
+    c->vectors = vectors;
     core_bind(c, config, vectors);
     make_steps(c);
     c->pool = NULL;
@@ -143,8 +150,7 @@ void core_destroy(struct core *c)
         return;
     OBJ_CHECK(c, CORE_MAGIC);
     pool_destroy(c->pool);
-    if (c->layer)
-        free((void *)(uintptr_t)c->layer[0].attn_norm); /* start of the allocation of all vectors */
+    free(c->vectors);
     free(c->layer);
     free(c->steps);
     free(c->thread);
@@ -214,8 +220,9 @@ static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
         c->ops->row_to_f32(&c->embedding, c->row[r].token, x);
         for (uint32_t i = 0; c->hp.embedding_scale != 0 && i < c->hp.hidden; i++)
             x[i] *= c->hp.embedding_scale;
-        kernel_rope_table(c->row[r].position, c->hp.rope_dims, (double)c->hp.rope_theta,
-                          c->rope_factors, c->rope + (size_t)r * c->hp.rope_dims);
+        for (uint32_t table = 0; table < LAYER_KIND__COUNT; table++)
+            if (c->ropes[table].dims != 0)
+                kernel_rope_table(&c->ropes[table], c->row[r].position, core_angles(c, table, r));
     }
 }
 

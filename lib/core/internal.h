@@ -58,14 +58,21 @@ static inline size_t form_stride(const struct form_rows *f, enum tensor_type typ
 }
 
 struct core_layer {
-    struct kernel_matrix q, k, v, out, router;
+    struct layer_attention attention;
+    uint32_t q_size, k_size, v_size,
+        mix_size;   /* floats of a row: all q, k, v heads, their output */
+    uint32_t group; /* query heads of a key head */
+    float scale;    /* of scores */
+    struct kernel_matrix q, k, v, out, router; /* v.data NULL: the values are the keys' products */
     struct kernel_matrix dense[EXPERT__COUNT]; /* of a layer without experts, or shared expert */
     struct kernel_matrix shared_router;        /* data NULL: the shared expert has no gate */
     /* NULL: the model has none */
-    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *router_bias;
+    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *out_bias;
+    const float *router_bias, *sinks;
+    const float *attn_post_norm; /* of attention's result, before it is added */
     const float *q_scale, *k_scale, *v_scale, *out_scale, *dense_scale[EXPERT__COUNT];
-    const float *expert_scales[EXPERT__COUNT];   /* [expert] */
-    const float *attn_post_norm, *ffn_post_norm; /* of what the part adds to the residual stream */
+    const float *expert_scales[EXPERT__COUNT]; /* [expert] */
+    const float *ffn_post_norm;                /* the same of the feed-forward part */
     const float *dense_post_norm, *experts_norm, *experts_post_norm; /* FFN_DENSE_AND_EXPERTS */
     const float *router_scale;    /* FFN_DENSE_AND_EXPERTS: of the router's input; else NULL */
     const float *layer_scale;     /* factor of the residual stream behind the layer */
@@ -105,10 +112,13 @@ struct core {
     prefill_order_fn prefill_order;
     struct pool *pool;
     uint32_t threads, chunk, output_rows;
-    uint32_t q_size, kv_size, group; /* floats of all q heads, of all k heads; q heads per k head */
+    uint32_t q_size, k_size, v_size, mix_size;    /* of the largest layer */
+    uint32_t rope_size;                           /* floats of the angles of one row and table */
+    struct kernel_rope ropes[LAYER_KIND__COUNT];  /* dims 0: no layer uses it */
     uint64_t expert_slot_bytes[MODEL_LAYERS_MAX]; /* the largest of each layer */
 
     struct core_layer *layer;
+    float *vectors;          /* all vectors of the model */
     struct core_step *steps; /* of a pass, in order; two per layer */
     uint32_t step_count;
     bool two_ffn_parts; /* some layer is FFN_DENSE_AND_EXPERTS */
@@ -138,7 +148,8 @@ struct core {
     float *experts_sum;   /* [chunk][hidden] the same of the experts; before them, the gate input */
     float *ones;          /* [hidden] weights of a norm without weights */
     float *roots;         /* [hidden] all 1/sqrt(hidden) */
-    float *rope;          /* [chunk][rope_dims] cos and sin */
+    uint32_t rows_max;    /* rows that the scratch memory has: the chunk */
+    float *rope;          /* [table][chunk][rope_size] cos and sin */
     float *router_logits; /* [chunk][experts] */
     struct route *routes; /* [chunk][top_k] */
     uint32_t *pair_of;    /* [chunk][top_k] -> pair */
@@ -239,6 +250,12 @@ static inline struct core_layer *core_layer_now(struct core *c)
 static inline float *core_into(const struct core *c, uint32_t row)
 {
     return c->into + (size_t)row * c->hp.hidden;
+}
+
+/* cos and sin of a row. */
+static inline float *core_angles(const struct core *c, uint32_t table, uint32_t row)
+{
+    return c->rope + ((size_t)table * c->rows_max + row) * c->rope_size;
 }
 
 static inline float *core_x(const struct core *c, uint32_t row)

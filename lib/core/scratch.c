@@ -97,11 +97,12 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
     c->row = cut(&m, chunk, sizeof *c->row);
     c->x = cut(&m, (size_t)chunk * hp->hidden, sizeof(float));
     cut_forms(&m, &c->in, want.in, chunk, hp->hidden);
-    cut_forms(&m, &c->mix, want.mix, chunk, c->q_size);
+    cut_forms(&m, &c->mix, want.mix, chunk, c->mix_size);
     c->q = cut(&m, (size_t)chunk * c->q_size, sizeof(float));
-    c->k = cut(&m, (size_t)chunk * c->kv_size, sizeof(float));
-    c->v = cut(&m, (size_t)chunk * c->kv_size, sizeof(float));
-    c->rope = cut(&m, (size_t)chunk * hp->rope_dims, sizeof(float));
+    c->k = cut(&m, (size_t)chunk * c->k_size, sizeof(float));
+    c->v = cut(&m, (size_t)chunk * c->v_size, sizeof(float));
+    c->rows_max = chunk;
+    c->rope = cut(&m, (size_t)LAYER_KIND__COUNT * chunk * c->rope_size, sizeof(float));
     c->router_logits = cut(&m, (size_t)chunk * hp->experts, sizeof(float));
     c->routes = cut(&m, (size_t)chunk * hp->experts_used, sizeof *c->routes);
     cut_experts(c, &m, chunk);

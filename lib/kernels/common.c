@@ -3,18 +3,55 @@
 #include "lib/exact/elementary.h"
 #include "lib/kernels/internal.h"
 
-void kernel_rope_table(uint32_t position, uint32_t n, double theta, const float *factors,
-                       float *cos_sin)
+#define TWO_PI 6.283185307179586477
+
+/* The angles between which YaRN blends: those with beta_fast and beta_slow turns in the context. */
+struct blend {
+    double low, high;
+};
+
+static struct blend blend_of(const struct kernel_rope *r, double log_theta)
 {
-    double log_theta = exact_log(theta);
-    for (uint32_t i = 0; i < n / 2; i++) {
-        double angle = (double)position * exact_exp(-2.0 * (double)i / (double)n * log_theta);
+    double per = (double)r->dims / (2.0 * log_theta);
+    struct blend b = {.low = exact_log(r->context / (r->beta_fast * TWO_PI)) * per,
+                      .high = exact_log(r->context / (r->beta_slow * TWO_PI)) * per};
+    if (r->truncate)
+        b = (struct blend){floor(b.low), ceil(b.high)};
+    b.low = b.low > 0 ? b.low : 0;
+    b.high = b.high < r->dims - 1 ? b.high : r->dims - 1;
+    if (b.high <= b.low)
+        b.high = b.low + 0.001;
+    return b;
+}
+
+/* Factor of angle i: between 1 and 1 / factor. */
+static double yarn_factor(const struct kernel_rope *r, const struct blend *b, uint32_t i)
+{
+    double ramp = ((double)i - b->low) / (b->high - b->low);
+    ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+    return ramp / r->factor + (1.0 - ramp);
+}
+
+void kernel_rope_table(const struct kernel_rope *r, uint32_t position, float *cos_sin)
+{
+    double log_theta = exact_log(r->theta), magnitude = r->magnitude;
+    struct blend blend = {0};
+    if (r->yarn)
+        blend = blend_of(r, log_theta);
+    if (magnitude == 0)
+        magnitude = r->yarn ? 0.1 * exact_log(r->factor) + 1.0 : 1.0;
+    for (uint32_t i = 0; i < r->dims / 2; i++) {
+        double angle = (double)position * exact_exp(-2.0 * (double)i / (double)r->dims * log_theta);
         double sine, cosine;
-        if (factors)
-            angle /= (double)factors[i];
+        if (r->factors)
+            angle /= (double)r->factors[i];
+        if (r->yarn)
+            angle *= yarn_factor(r, &blend, i);
+        else if (r->factor != 0)
+            angle /= r->factor;
         exact_sin_cos(angle, &sine, &cosine);
-        cos_sin[2 * i] = (float)cosine;
-        cos_sin[2 * i + 1] = (float)sine;
+        cos_sin[2 * i] = (float)(cosine * magnitude);
+        cos_sin[2 * i + 1] = (float)(sine * magnitude);
     }
 }
 

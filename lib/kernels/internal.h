@@ -185,6 +185,18 @@ static inline void prefetch_far(const void *p, size_t ahead)
     __builtin_prefetch((const void *)((uintptr_t)p + ahead), 0, 2);
 }
 
+/* The first key that a row attends to. */
+static ALWAYS_INLINE uint32_t attention_begin(uint32_t window, uint32_t positions)
+{
+    return window != 0 && positions > window ? positions - window : 0;
+}
+
+static inline void attention_check(const struct kernel_attention *a)
+{
+    sl_assert(a->key_size <= KERNEL_HEAD_SIZE_MAX && a->value_size <= KERNEL_VALUE_SIZE_MAX &&
+              a->positions > 0);
+}
+
 typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
                               const void *x, size_t x_stride, uint32_t rows, float *y,
                               size_t y_stride);

@@ -26,11 +26,12 @@
  * across runs (KV rows, logits) stores it and ignores those of another version. */
 #define KERNEL_ARITHMETIC 1
 
-#define KERNEL_KEY_TILE      KV_TILE /* keys per attention tile; changing it changes results */
-#define KERNEL_KEY_SEGMENT   512 /* keys per running softmax, a multiple of the tile; the same */
-#define KERNEL_HEAD_SIZE_MAX 256
-#define KERNEL_K_MAX         65536        /* longest reduction */
-#define KERNEL_STACK_BYTES   (160u << 10) /* of a kernel's frame at most: the compiler checks it */
+#define KERNEL_KEY_TILE       KV_TILE /* keys per attention tile; changing it changes results */
+#define KERNEL_KEY_SEGMENT    512 /* keys per running softmax, a multiple of the tile; the same */
+#define KERNEL_HEAD_SIZE_MAX  576 /* of queries and keys */
+#define KERNEL_VALUE_SIZE_MAX 512
+#define KERNEL_K_MAX          65536        /* longest reduction */
+#define KERNEL_STACK_BYTES    (352u << 10) /* of a kernel's frame at most: the compiler checks it */
 
 /* Forms of a prepared activation row. One prepared row serves every weight type of its form. */
 enum kernel_form {
@@ -92,19 +93,24 @@ struct kernel_matrix {
 
 /* Arguments of attention for the query heads [head_begin, head_end) of `rows` token rows.
  * K and V are whole tiles of KERNEL_KEY_TILE positions, of kv_heads heads each (kernel_kv_tile).
- * Query row: [head][head_size], F32. Row r attends to the keys 0 .. positions + r - 1 (causal); what
- * is behind them in the last tile is not used. */
+ * Query row: [head][key_size], F32. Row r attends to the keys 0 .. positions + r - 1 (causal), with a
+ * window to the last `window` of them; other keys and values are not used, and tiles without any key
+ * in use are not read. */
 struct kernel_attention {
     const float *q;
     const void *k, *v;
     enum kv_type kv_type;
-    float *out;                  /* [row][head][head_size] */
+    float *out;                  /* [row][head][value_size] */
     size_t q_stride, out_stride; /* elements from row to row */
     uint32_t rows;
-    uint32_t heads, kv_heads, head_size;
+    uint32_t heads, kv_heads;
+    uint32_t key_size, value_size; /* up to KERNEL_HEAD_SIZE_MAX, KERNEL_VALUE_SIZE_MAX */
     uint32_t head_begin, head_end;
     uint32_t positions; /* of row 0, >= 1 */
-    float scale;        /* usually 1/sqrt(head_size) */
+    uint32_t window;    /* 0: none */
+    float scale;        /* usually 1/sqrt(key_size) */
+    float cap;          /* scores become cap * tanh(score / cap); 0: none */
+    const float *sinks; /* [heads] a score of each head that has no value; NULL: none */
 };
 
 /* Offset in bytes of the tile with a position of a key head. Its layout: F16 and F32 are rows of
@@ -179,11 +185,24 @@ const struct kernel_ops *kernel_ops_of(enum kernel_isa isa);
  * supports (NULL or "auto"). NULL when the name is unknown, or this CPU or build lacks the set. */
 const struct kernel_ops *kernel_ops_select(const char *wanted);
 
-/* cos_sin[2*i], cos_sin[2*i+1] = cos, sin of position * theta^(-2i/n), i < n/2 (RoFormer, Su et al.
- * 2021). Computed in double, so every process and ISA has the same table. factors: n/2 divisors of
- * the angles (a model extended to a longer context), or NULL. */
-void kernel_rope_table(uint32_t position, uint32_t n, double theta, const float *factors,
-                       float *cos_sin);
+/* A rotary embedding: angle i < dims / 2 of a position is position * theta^(-2i/dims) (RoFormer, Su et
+ * al. 2021), scaled for a longer context in one of these ways. */
+struct kernel_rope {
+    uint32_t dims;
+    double theta;
+    const float *factors; /* dims / 2 divisors of the angles; NULL: none */
+    double factor;        /* divides the angles: all (linear), with YaRN the slow ones; 0: none */
+    bool yarn;            /* Peng et al. 2023 */
+    double context;       /* YaRN: the trained context, in tokens */
+    double beta_fast, beta_slow; /* YaRN: angles with more turns in it than beta_fast are kept,
+                                  * those with fewer than beta_slow divided */
+    bool truncate;               /* YaRN: these bounds are rounded outwards to whole angles */
+    double magnitude;            /* of cos and sin; 0: 1, with YaRN 1 + 0.1 log(factor) */
+};
+
+/* cos_sin[2*i], cos_sin[2*i+1] = cos, sin of the angles of a position. Computed in double, so every
+ * process and ISA has the same table. */
+void kernel_rope_table(const struct kernel_rope *rope, uint32_t position, float *cos_sin);
 
 /* Rotary embedding of one head row in place, adjacent elements: pairs (2i, 2i + 1). Memory-bound
  * and short, so there is one implementation for all instruction sets. */

@@ -62,8 +62,7 @@ struct key_query {
 };
 
 /* Rows of a prepared activation of a head, and the head filled up with zeros. */
-#define KEY_QUERY_BYTES (ACT_PAD * (QK + 8))
-_Static_assert(KERNEL_HEAD_SIZE_MAX <= ACT_PAD * QK, "a head is one padded row");
+#define KEY_QUERY_BYTES ((KERNEL_HEAD_SIZE_MAX / QK + ACT_PAD - 1) / ACT_PAD * ACT_PAD * (QK + 8))
 
 static inline enum tensor_type kv_activation_type(enum kv_type type)
 {

@@ -139,13 +139,12 @@ static int allocate_kv(struct offline_runner *r, enum kv_type type, uint32_t con
                        struct error *error)
 {
     const struct model_hparams *hp = &r->model->index->hparams;
-    size_t bytes = (size_t)model_kv_bytes(hp, type, context);
     r->keys = calloc(hp->layers, sizeof *r->keys);
     r->values = calloc(hp->layers, sizeof *r->values);
     bool good = r->keys && r->values;
     for (uint32_t i = 0; good && i < hp->layers; i++) {
-        r->keys[i] = calloc(bytes, 1);
-        r->values[i] = calloc(bytes, 1);
+        r->keys[i] = calloc((size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, type, context), 1);
+        r->values[i] = calloc((size_t)model_kv_bytes(hp, i, KV_SIDE_VALUES, type, context), 1);
         good = r->keys[i] && r->values[i];
     }
     return good ? 0

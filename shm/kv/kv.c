@@ -12,10 +12,20 @@
 
 _Static_assert(sizeof(float) == sizeof(uint32_t), "logs and log-probabilities have equal rows");
 
-static uint64_t region_bytes(const struct kv_head *h, uint64_t tokens)
+/* Region 2 * layer has the keys of a layer, the next one its values. */
+static uint64_t region_bytes(const struct kv_head *h, uint32_t region, uint64_t tokens)
 {
-    uint64_t tile = h->kv_heads * kv_tile_bytes((enum kv_type)h->kv_type, h->head_size);
+    uint64_t tile = h->tile_bytes[h->layer_kind[region / 2]][region % 2];
     return align_up((tokens + KV_TILE - 1) / KV_TILE * tile, PAGE_BYTES);
+}
+
+/* Of the regions before this one, of `tokens` positions each. */
+static uint64_t regions_bytes(const struct kv_head *h, uint32_t regions, uint64_t tokens)
+{
+    uint64_t bytes = 0;
+    for (uint32_t region = 0; region < regions; region++)
+        bytes += region_bytes(h, region, tokens);
+    return bytes;
 }
 
 static uint64_t log_row_bytes(const struct kv_head *h)
@@ -30,26 +40,34 @@ static void fill_shape(struct kv_head *h, const struct model_hparams *p, enum kv
 {
     h->kv_type = (uint32_t)type;
     h->layers = p->layers;
-    h->kv_heads = p->kv_heads;
-    h->head_size = p->head_size;
+    memcpy(h->layer_kind, p->layer_kind, sizeof h->layer_kind);
+    for (uint32_t layer = 0; layer < p->layers; layer++)
+        for (uint32_t side = 0; side < 2; side++)
+            h->tile_bytes[p->layer_kind[layer]][side] =
+                (uint32_t)model_kv_bytes(p, layer, (enum kv_side)side, type, KV_TILE);
     h->context = context;
     h->logs_offset = align_up(sizeof *h, PAGE_BYTES);
     h->logprobs_offset = h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
     h->slot_logs_offset = h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
     h->kv_offset = h->slot_logs_offset + KV_SLOTS * log_row_bytes(h);
-    h->kv_slot_bytes = 2 * (uint64_t)h->layers * region_bytes(h, context);
+    h->kv_slot_bytes = regions_bytes(h, 2 * h->layers, context);
 }
 
 uint64_t kv_bytes(const struct model_hparams *h, enum kv_type type, uint32_t context)
 {
-    struct kv_head shape; /* only its shape fields are used */
+    struct kv_head shape = {0}; /* only its shape fields are used */
     fill_shape(&shape, h, type, context);
     return shape.kv_offset + KV_SLOTS * shape.kv_slot_bytes;
 }
 
 uint64_t kv_sequence_bytes(const struct model_hparams *h, enum kv_type type, uint32_t tokens)
 {
-    return 2 * (uint64_t)h->layers * align_up(model_kv_bytes(h, type, tokens), PAGE_BYTES);
+    uint64_t bytes = 0;
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        for (uint32_t side = 0; side < 2; side++)
+            bytes +=
+                align_up(model_kv_bytes(h, layer, (enum kv_side)side, type, tokens), PAGE_BYTES);
+    return bytes;
 }
 
 uint32_t kv_tokens_within(const struct model_hparams *h, enum kv_type type, uint64_t bytes,
@@ -74,6 +92,16 @@ void kv_format(void *base, const struct model_hparams *h, enum kv_type type, uin
     atomic_store_explicit(&head->next_arrival, 1, memory_order_relaxed);
 }
 
+static bool kinds_fit(const struct kv_head *h)
+{
+    if (h->layers > MODEL_LAYERS_MAX)
+        return false;
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        if (h->layer_kind[layer] >= LAYER_KIND__COUNT)
+            return false;
+    return true;
+}
+
 int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error *error)
 {
     struct segment s;
@@ -81,10 +109,10 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
         return -1;
     struct kv_head *h = s.base;
     bool fits =
-        s.bytes >= sizeof *h && h->context > 0 && h->layers > 0 &&
+        s.bytes >= sizeof *h && h->context > 0 && h->layers > 0 && kinds_fit(h) &&
         kv_type_info(h->kv_type) != NULL && h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
         h->kv_offset == h->logs_offset + (2 * KV_REQUESTS_MAX + KV_SLOTS) * log_row_bytes(h) &&
-        h->kv_slot_bytes == 2 * (uint64_t)h->layers * region_bytes(h, h->context) &&
+        h->kv_slot_bytes == regions_bytes(h, 2 * h->layers, h->context) &&
         h->kv_offset + KV_SLOTS * h->kv_slot_bytes <= s.bytes;
     if (!fits) {
         error_set(error, ERR_FAILED,
@@ -123,7 +151,7 @@ static uint64_t region_offset(const struct kv *kv, uint32_t slot, uint32_t regio
 {
     const struct kv_head *h = kv->head;
     sl_assert(slot < KV_SLOTS && region < 2 * h->layers);
-    return h->kv_offset + slot * h->kv_slot_bytes + region * region_bytes(h, h->context);
+    return h->kv_offset + slot * h->kv_slot_bytes + regions_bytes(h, region, h->context);
 }
 
 void *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer)
@@ -153,17 +181,21 @@ static void punch(const struct kv *kv, uint64_t offset, uint64_t bytes)
 static void shrink(const struct kv *kv, uint32_t slot, uint32_t tokens)
 {
     const struct kv_head *h = kv->head;
-    uint64_t from = region_bytes(h, tokens), to = region_bytes(h, h->context);
-    for (uint32_t region = 0; from < to && region < 2 * h->layers; region++)
-        punch(kv, region_offset(kv, slot, region) + from, to - from);
+    for (uint32_t region = 0; region < 2 * h->layers; region++) {
+        uint64_t from = region_bytes(h, region, tokens), to = region_bytes(h, region, h->context);
+        if (from < to)
+            punch(kv, region_offset(kv, slot, region) + from, to - from);
+    }
 }
 
 static int grow(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t tokens,
                 void (*alive)(void *arg), void *arg, struct error *error)
 {
     const struct kv_head *h = kv->head;
-    uint64_t from = region_bytes(h, before), to = region_bytes(h, tokens);
-    for (uint32_t region = 0; from < to && region < 2 * h->layers; region++) {
+    for (uint32_t region = 0; region < 2 * h->layers; region++) {
+        uint64_t from = region_bytes(h, region, before), to = region_bytes(h, region, tokens);
+        if (from >= to)
+            continue;
         int rc =
             segment_allocate(kv->segment.fd, region_offset(kv, slot, region) + from, to - from);
         if (alive)
@@ -171,7 +203,9 @@ static int grow(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t to
         if (rc == 0)
             continue;
         shrink(kv, slot, before);
-        return no_space((to - from) * 2 * h->layers, "KV cache", rc, error);
+        return no_space(regions_bytes(h, 2 * h->layers, tokens) -
+                            regions_bytes(h, 2 * h->layers, before),
+                        "KV cache", rc, error);
     }
     return 0;
 }

@@ -101,7 +101,7 @@ struct kv_slot {
 
 struct kv_head {
     struct segment_head segment;
-    uint32_t layers, kv_heads, head_size, context; /* context: positions per request (--ctx-size) */
+    uint32_t layers, context;  /* context: positions per request (--ctx-size) */
     uint64_t logs_offset;      /* KV_REQUESTS_MAX rows of uint32_t[context], each whole pages */
     uint64_t logprobs_offset;  /* the same, of float */
     uint64_t slot_logs_offset; /* KV_SLOTS rows of uint32_t[context]: tokens of kept rows */
@@ -117,6 +117,8 @@ struct kv_head {
     uint64_t alive_ns;       /* compute's main thread ran last */
     uint32_t kv_type;        /* enum kv_type of keys and values (--kv-type) */
     uint32_t reserved[7];
+    uint32_t tile_bytes[LAYER_KIND__COUNT][2]; /* of all heads of a layer, by enum kv_side */
+    uint8_t layer_kind[MODEL_LAYERS_MAX];
     struct kv_slot slot[KV_SLOTS];
     struct kv_request request[KV_REQUESTS_MAX];
 };

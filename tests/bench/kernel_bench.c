@@ -247,7 +247,8 @@ static void bench_attention(const struct kernel_ops *ops, enum kv_type type, uin
                                  .positions = rows == 1 ? POSITIONS : 1,
                                  .heads = HEADS,
                                  .kv_heads = HEADS,
-                                 .head_size = HEAD_SIZE,
+                                 .key_size = HEAD_SIZE,
+                                 .value_size = HEAD_SIZE,
                                  .scale = 0.01f};
     a.v = bench.weights + kernel_kv_tile(type, HEADS, HEAD_SIZE, POSITIONS, 0);
     double best = INFINITY, seen = 0;

@@ -45,7 +45,7 @@ static void run(struct image *image, const struct kernel_ops *ops, uint32_t thre
 
 static struct result result_new(const struct model_hparams *hp, enum kv_type type)
 {
-    struct result r = {.kv_layer = (size_t)model_kv_bytes(hp, type, TOKENS)};
+    struct result r = {.kv_layer = (size_t)model_kv_bytes(hp, 0, KV_SIDE_KEYS, type, TOKENS)};
     r.logits = calloc((size_t)TOKENS * hp->vocab, sizeof *r.logits);
     r.kv = calloc(2 * hp->layers, r.kv_layer);
     sl_assert(r.logits && r.kv);
@@ -183,5 +183,6 @@ int main(void)
     check_architectures("arch/arch.json");
     check_architectures("arch/router.json");
     check_architectures("arch/minimax_m2.json");
+    check_architectures("arch/gemma4.json");
     return golden_result("golden rows");
 }

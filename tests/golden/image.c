@@ -77,13 +77,14 @@ void image_open(struct image *m, const char *path, uint32_t context)
         log_fatal(1, "%s", error.text);
     m->model = offline_index(m->file);
     const struct model_hparams *hp = &m->model->hparams;
-    size_t bytes = (size_t)model_kv_bytes(hp, KV_TYPE_F32, context); /* the largest type */
     m->keys = calloc(hp->layers, sizeof *m->keys);
     m->values = calloc(hp->layers, sizeof *m->values);
     sl_assert(m->keys && m->values);
     for (uint32_t i = 0; i < hp->layers; i++) {
-        m->keys[i] = calloc(bytes, 1);
-        m->values[i] = calloc(bytes, 1);
+        /* the largest type */
+        m->keys[i] = calloc((size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, KV_TYPE_F32, context), 1);
+        m->values[i] =
+            calloc((size_t)model_kv_bytes(hp, i, KV_SIDE_VALUES, KV_TYPE_F32, context), 1);
         sl_assert(m->keys[i] && m->values[i]);
     }
 }

@@ -6,7 +6,7 @@ sluice_unit_test(base_test SOURCES lib/base/base_test.c lib/base/log_test.c lib/
 sluice_unit_test(test_exact SOURCES lib/exact/elementary_test.c LINK sluice_exact sluice_base m)
 
 find_package(Threads REQUIRED)
-foreach(name matmul rows invariance bits kv)
+foreach(name matmul rows invariance bits kv attention)
   sluice_unit_test(test_kernels_${name} SOURCES lib/kernels/${name}_test.c lib/kernels/kernel_test.c
     LINK sluice_kernels Threads::Threads m)
 endforeach()

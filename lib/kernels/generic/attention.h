@@ -5,7 +5,7 @@
 /* A running softmax over keys: the maximum m, the sum of exponentials l, the weighted values. */
 struct softmax {
     float m, l;
-    float acc[KERNEL_HEAD_SIZE_MAX];
+    float acc[KERNEL_VALUE_SIZE_MAX];
 };
 
 static void halves_to_f32(const uint16_t *restrict h, uint32_t n, float *restrict y)
@@ -80,37 +80,49 @@ struct head_query {
     struct key_query quantised; /* if the keys are */
 };
 
-static float score(const struct kernel_attention *a, const struct head_query *q,
-                   const uint8_t *keys, uint32_t position)
+static float product(const struct kernel_attention *a, const struct head_query *q,
+                     const uint8_t *keys, uint32_t position)
 {
     float sums[LANES] = {0}, row[KERNEL_HEAD_SIZE_MAX];
     if (kv_is_quantised(a->kv_type))
         return a->scale *
-               key_product(a->kv_type, &q->quantised, keys, kv_padded(a->head_size), position);
-    kv_row(a->kv_type, keys, a->head_size, position, row);
-    lanes_add(q->q, row, a->head_size, sums);
+               key_product(a->kv_type, &q->quantised, keys, kv_padded(a->key_size), position);
+    kv_row(a->kv_type, keys, a->key_size, position, row);
+    lanes_add(q->q, row, a->key_size, sums);
     return sum_lanes(sums) * a->scale;
 }
 
-/* Adds up to KERNEL_KEY_TILE keys from position `at` on. */
-static void add_tile(const struct kernel_attention *a, const struct head_query *q, uint32_t kv_head,
-                     uint32_t at, uint32_t count, struct softmax *s)
+static float score(const struct kernel_attention *a, const struct head_query *q,
+                   const uint8_t *keys, uint32_t position)
 {
-    size_t tile = kernel_kv_tile(a->kv_type, a->kv_heads, a->head_size, at, kv_head);
-    const uint8_t *values = (const uint8_t *)a->v + tile;
-    float p[KERNEL_KEY_TILE], top = s->m, lanes[LANES] = {0}, row[KERNEL_HEAD_SIZE_MAX];
-    for (uint32_t i = 0; i < count; i++) {
-        p[i] = score(a, q, (const uint8_t *)a->k + tile, i);
+    float x = product(a, q, keys, position);
+    if (a->cap == 0)
+        return x;
+    x = x / a->cap;
+    return (1.0f - 2.0f / (exp_one(x + x) + 1.0f)) * a->cap;
+}
+
+/* Adds the keys [first, end) of the tile that begins at position `at`. */
+static void add_tile(const struct kernel_attention *a, const struct head_query *q, uint32_t kv_head,
+                     uint32_t at, uint32_t first, uint32_t end, struct softmax *s)
+{
+    const uint8_t *keys =
+        (const uint8_t *)a->k + kernel_kv_tile(a->kv_type, a->kv_heads, a->key_size, at, kv_head);
+    const uint8_t *values =
+        (const uint8_t *)a->v + kernel_kv_tile(a->kv_type, a->kv_heads, a->value_size, at, kv_head);
+    float p[KERNEL_KEY_TILE], top = s->m, lanes[LANES] = {0}, row[KERNEL_VALUE_SIZE_MAX];
+    for (uint32_t i = first; i < end; i++) {
+        p[i] = score(a, q, keys, i);
         top = p[i] > top ? p[i] : top;
     }
     float old = exp_one(s->m - top);
-    for (uint32_t d = 0; d < a->head_size; d++)
+    for (uint32_t d = 0; d < a->value_size; d++)
         s->acc[d] *= old;
-    for (uint32_t i = 0; i < count; i++) {
-        kv_row(a->kv_type, values, a->head_size, i, row);
+    for (uint32_t i = first; i < end; i++) {
+        kv_row(a->kv_type, values, a->value_size, i, row);
         p[i] = exp_one(p[i] - top);
         lanes[i % LANES] += p[i];
-        add_value(p[i], row, a->head_size, s->acc);
+        add_value(p[i], row, a->value_size, s->acc);
     }
     s->l = fmaf(s->l, old, sum_lanes(lanes));
     s->m = top;
@@ -130,41 +142,53 @@ static void quantise_query(const struct kernel_attention *a, struct head_query *
 {
     _Alignas(64) uint8_t act[KEY_QUERY_BYTES];
     float whole[KERNEL_HEAD_SIZE_MAX] = {0};
-    uint32_t padded = kv_padded(a->head_size);
-    memcpy(whole, q->q, a->head_size * sizeof *whole);
+    uint32_t padded = kv_padded(a->key_size);
+    memcpy(whole, q->q, a->key_size * sizeof *whole);
     generic_activation(kv_activation_type(a->kv_type), whole, padded, act);
     key_query_from(act, padded, &q->quantised);
 }
 
+static void add_sink(float sink, struct softmax *all, uint32_t n)
+{
+    float top = sink > all->m ? sink : all->m;
+    float a = exp_one(all->m - top), b = exp_one(sink - top);
+    for (uint32_t d = 0; d < n; d++)
+        all->acc[d] *= a;
+    all->l = all->l * a + b;
+}
+
 static void head_attention(const struct kernel_attention *a, uint32_t head, uint32_t row)
 {
-    struct head_query q = {.q = a->q + row * a->q_stride + (size_t)head * a->head_size};
-    float *out = a->out + row * a->out_stride + (size_t)head * a->head_size;
+    struct head_query q = {.q = a->q + row * a->q_stride + (size_t)head * a->key_size};
+    float *out = a->out + row * a->out_stride + (size_t)head * a->value_size;
     uint32_t kv_head = head / (a->heads / a->kv_heads), positions = a->positions + row;
-    struct softmax all = {0};
+    uint32_t begin = attention_begin(a->window, positions);
+    struct softmax all = {0}, s = {.m = -INFINITY};
+    bool first = true;
     if (kv_is_quantised(a->kv_type))
         quantise_query(a, &q);
-    for (uint32_t at = 0; at < positions;) {
-        uint32_t left = positions - at;
-        uint32_t end = at + (left < KERNEL_KEY_SEGMENT ? left : KERNEL_KEY_SEGMENT);
-        struct softmax s = {.m = -INFINITY};
-        bool first = at == 0;
-        for (; at < end; at += KERNEL_KEY_TILE)
-            add_tile(a, &q, kv_head, at, end - at < KERNEL_KEY_TILE ? end - at : KERNEL_KEY_TILE,
-                     &s);
-        at = end;
+    for (uint32_t at = begin / KERNEL_KEY_TILE * KERNEL_KEY_TILE; at < positions;) {
+        uint32_t end = positions - at < KERNEL_KEY_TILE ? positions - at : KERNEL_KEY_TILE;
+        add_tile(a, &q, kv_head, at, begin > at ? begin - at : 0, end, &s);
+        at += KERNEL_KEY_TILE;
+        if (at % KERNEL_KEY_SEGMENT != 0 && at < positions)
+            continue;
         if (first)
             all = s;
         else
-            merge(&all, &s, a->head_size);
+            merge(&all, &s, a->value_size);
+        first = false;
+        s = (struct softmax){.m = -INFINITY};
     }
-    for (uint32_t d = 0; d < a->head_size; d++)
+    if (a->sinks)
+        add_sink(a->sinks[head], &all, a->value_size);
+    for (uint32_t d = 0; d < a->value_size; d++)
         out[d] = all.acc[d] / all.l;
 }
 
 static void generic_attention(const struct kernel_attention *a)
 {
-    sl_assert(a->head_size <= KERNEL_HEAD_SIZE_MAX && a->positions > 0);
+    attention_check(a);
     for (uint32_t row = 0; row < a->rows; row++)
         for (uint32_t head = a->head_begin; head < a->head_end; head++)
             head_attention(a, head, row);

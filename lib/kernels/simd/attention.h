@@ -11,7 +11,7 @@
 #include "lib/kernels/kv_layout.h"
 
 #define TILE_QUERIES  (VL / 4) /* queries of a register tile */
-#define BLOCK_QUERIES 32       /* of a block: 64 KiB of sums at most */
+#define BLOCK_QUERIES 32       /* of a block: 128 KiB of sums at most */
 #define TILE_KEYS     KERNEL_KEY_TILE
 #define KEY_SUMS      8 /* vectors of products with quantised keys */
 
@@ -22,20 +22,23 @@ struct query {
     const float *q;
     float *out;
     uint32_t positions; /* of its row */
+    uint32_t begin;     /* the first key that it attends to */
     uint32_t kv_head;
+    float sink; /* if there are sinks */
     float m, l, all_m, all_l;
     float *acc, *all;            /* weighted values, padded to 32 */
     float *p;                    /* [TILE_KEYS] scores, then weights */
     float old;                   /* factor of acc at the current tile */
-    uint32_t keys;               /* of the current tile that it attends to */
+    uint32_t first, keys;        /* of the current tile it attends to the keys [first, keys) */
     struct key_query *quantised; /* if the keys are */
 };
 
 struct query_block {
     enum kv_type type;
-    uint32_t size, padded; /* of a head; to a multiple of 32 */
-    size_t tile_bytes;     /* of a key head */
-    float scale;
+    uint32_t size, padded; /* of a query or key head; to a multiple of 32 */
+    uint32_t value_size, value_padded;
+    size_t key_bytes, value_bytes; /* of a tile of a head */
+    float scale, cap;
     uint32_t count;
     struct query query[BLOCK_QUERIES];
     struct query spare; /* fills up a register tile; its values are not used */
@@ -43,9 +46,9 @@ struct query_block {
     _Alignas(64) float spare_p[TILE_KEYS];
     struct key_query quantised[BLOCK_QUERIES];
     /* Of quantised values. */
-    _Alignas(64) float value_scale[TILE_KEYS * (KERNEL_HEAD_SIZE_MAX / QK)];
-    _Alignas(64) float sums[(2 * BLOCK_QUERIES + 1) * KERNEL_HEAD_SIZE_MAX];
-    /* Keys or values of a tile, rows of `padded` elements. Only what a head needs is touched. */
+    _Alignas(64) float value_scale[TILE_KEYS * (KERNEL_VALUE_SIZE_MAX / QK)];
+    _Alignas(64) float sums[(2 * BLOCK_QUERIES + 1) * KERNEL_VALUE_SIZE_MAX];
+    /* Keys or values of a tile, rows of their padded size. Only what a head needs is touched. */
     _Alignas(64) float tile[TILE_KEYS * KERNEL_HEAD_SIZE_MAX];
 };
 
@@ -53,8 +56,9 @@ struct query_block {
 struct tile_rows {
     const void *base;
     const uint8_t *next; /* what is needed after it, to prefetch; NULL: none */
-    uint32_t size;       /* elements from row to row */
-    const float *scale;  /* of quantised rows: [block][TILE_KEYS] */
+    size_t next_bytes;
+    uint32_t size;      /* elements from row to row */
+    const float *scale; /* of quantised rows: [block][TILE_KEYS] */
 };
 
 /* The vector at d + j * VL of a row. Quantised: d is a multiple of 32. */
@@ -86,11 +90,10 @@ static ALWAYS_INLINE vf row_load_n(const enum kv_type type, const struct tile_ro
 }
 
 /* Prefetches part `part` of `parts` of the tile that is needed next. */
-static ALWAYS_INLINE void prefetch_part(const struct tile_rows *t, size_t bytes, uint32_t part,
-                                        uint32_t parts)
+static ALWAYS_INLINE void prefetch_part(const struct tile_rows *t, uint32_t part, uint32_t parts)
 {
-    size_t end = bytes * (part + 1) / parts;
-    for (size_t at = bytes * part / parts / 64 * 64; t->next && at < end; at += 64)
+    size_t end = t->next_bytes * (part + 1) / parts;
+    for (size_t at = t->next_bytes * part / parts / 64 * 64; t->next && at < end; at += 64)
         prefetch_far(t->next, at);
 }
 
@@ -151,7 +154,7 @@ static ALWAYS_INLINE void scores_of_integers(const enum kv_type type, const int 
     }
     key_scores(type, queries, quantised, &tile, b->scale, keys, p);
     if (queries == 1)
-        prefetch_part(t, b->tile_bytes, 0, 1);
+        prefetch_part(t, 0, 1);
 }
 
 /* Scores of a register tile of queries with the first `keys` keys of a tile, and some more. */
@@ -176,16 +179,30 @@ static ALWAYS_INLINE void tile_scores(const enum kv_type type, const int queries
         UNROLL for (int i = 0; i < queries && queries > 1; i++)
             memcpy(q[i]->p + first, lanes + i * at_once, sizeof(float) * (size_t)at_once);
         if (queries == 1)
-            prefetch_part(t, b->tile_bytes, first / (uint32_t)at_once,
-                          TILE_KEYS / (uint32_t)at_once);
+            prefetch_part(t, first / (uint32_t)at_once, TILE_KEYS / (uint32_t)at_once);
+    }
+}
+
+/* cap * tanh(score / cap) */
+static void cap_scores(float *p, uint32_t vectors, float cap)
+{
+    vf c = vf_set1(cap), one = vf_set1(1), two = vf_set1(2);
+    for (uint32_t i = 0; i < vectors * VL; i += VL) {
+        vf x = vf_div(vf_load(p + i), c);
+        vf e = vf_add(vf_exp(vf_add(x, x)), one);
+        vf_store(p + i, vf_mul(vf_sub(one, vf_div(two, e)), c));
     }
 }
 
 /* The softmax of a query moves on by a tile: scores become weights. */
-static void tile_weights(struct query *q)
+static void tile_weights(struct query *q, float cap)
 {
     float *p = q->p;
     uint32_t vectors = (q->keys + VL - 1) / VL;
+    if (cap != 0)
+        cap_scores(p, vectors, cap);
+    for (uint32_t i = 0; i < q->first; i++) /* their weight is 0: exp(-150) is below all floats */
+        p[i] = -INFINITY;
     for (uint32_t i = q->keys; i < vectors * VL; i++)
         p[i] = -INFINITY;
     vf top = vf_set1(q->m), sum[HALVES];
@@ -250,18 +267,20 @@ static ALWAYS_INLINE void tile_values(const enum kv_type type, const int queries
 
 static void load_value_scales(struct query_block *b, const uint8_t *tile)
 {
-    const uint8_t *h = tile + kv_scale_offset(b->type, b->padded, 0, 0);
-    for (uint32_t i = 0; i < b->padded / QK * TILE_KEYS; i += VL)
+    const uint8_t *h = tile + kv_scale_offset(b->type, b->value_padded, 0, 0);
+    for (uint32_t i = 0; i < b->value_padded / QK * TILE_KEYS; i += VL)
         vf_store(b->value_scale + i, vh_load(h + 2 * (size_t)i));
 }
 
-/* A tile in F32; elements from `size` to the padded size are not used. */
+/* The rows [first, keys) of a tile in F32; elements from `size` to the padded size are not used. */
 static ALWAYS_INLINE void unpack_tile(const enum kv_type type, struct query_block *b,
-                                      const struct tile_rows *t, uint32_t keys)
+                                      const struct tile_rows *t, uint32_t size, uint32_t first,
+                                      uint32_t keys)
 {
-    uint32_t size = kv_is_quantised(type) ? b->padded : b->size;
-    for (uint32_t key = 0; key < keys; key++) {
-        float *f = b->tile + (size_t)key * b->padded;
+    uint32_t padded = kv_padded(size);
+    size = kv_is_quantised(type) ? padded : size;
+    for (uint32_t key = first; key < keys; key++) {
+        float *f = b->tile + (size_t)key * padded;
         uint32_t d = 0;
         for (; d + QK <= size; d += QK)
             UNROLL for (int j = 0; j < QK / VL; j++)
@@ -289,28 +308,44 @@ static ALWAYS_INLINE void scores_of_tile(const enum kv_type type, struct query_b
     for (uint32_t step = 0; step < steps; step++, first += TILE_QUERIES) {
         uint32_t n = pick(b, first, end, q);
         tile_scores(type, TILE_QUERIES, (const struct query *const *)q, t, b, q[n - 1]->keys);
-        prefetch_part(t, b->tile_bytes, step, steps);
+        prefetch_part(t, step, steps);
         for (uint32_t i = 0; i < n; i++)
-            tile_weights(q[i]);
+            tile_weights(q[i], b->cap);
     }
 }
 
-/* Keys that all queries of a register tile attend to come first, then those of later rows. */
+/* Adds the values [first, end) to a query alone, if there are any. */
+static ALWAYS_INLINE void values_of_query(const enum kv_type type, struct query *q,
+                                          const struct tile_rows *t, uint32_t size, uint32_t first,
+                                          uint32_t end)
+{
+    if (first >= end)
+        return;
+    struct query *one[TILE_QUERIES] = {q};
+    tile_values(type, 1, one, t, size, first, end);
+    q->old = 1; /* acc was multiplied */
+}
+
+/* A register tile of queries: keys before those that all attend to (windows), these, and those of
+ * later rows. */
 static ALWAYS_INLINE void values_of_tile(const enum kv_type type, struct query_block *b,
                                          uint32_t first, uint32_t end, const struct tile_rows *t)
 {
     struct query *q[TILE_QUERIES];
     uint32_t steps = (end - first + TILE_QUERIES - 1) / TILE_QUERIES;
     for (uint32_t step = 0; step < steps; step++, first += TILE_QUERIES) {
-        uint32_t n = pick(b, first, end, q), common = n > 1 ? q[0]->keys : 0;
-        if (common > 0)
-            tile_values(type, TILE_QUERIES, q, t, b->size, 0, common);
-        prefetch_part(t, b->tile_bytes, step, steps);
+        uint32_t n = pick(b, first, end, q), from = q[n - 1]->first, common = q[0]->keys;
+        bool together = n > 1 && from < common;
+        for (uint32_t i = 0; i < n && together; i++)
+            values_of_query(type, q[i], t, b->value_size, q[i]->first, from);
+        if (together)
+            tile_values(type, TILE_QUERIES, q, t, b->value_size, from, common);
+        prefetch_part(t, step, steps);
         for (uint32_t i = 0; i < n; i++) {
-            if (common > 0)
-                q[i]->old = 1; /* acc was multiplied already */
-            if (q[i]->keys > common)
-                tile_values(type, 1, q + i, t, b->size, common, q[i]->keys);
+            if (together)
+                q[i]->old = 1;
+            values_of_query(type, q[i], t, b->value_size, together ? common : q[i]->first,
+                            q[i]->keys);
         }
     }
 }
@@ -321,30 +356,32 @@ static ALWAYS_INLINE void add_tile_of(const enum kv_type type, struct query_bloc
                                       uint32_t first, uint32_t end, const uint8_t *k,
                                       const uint8_t *v, const uint8_t *next)
 {
-    uint32_t keys = b->query[end - 1].keys;
-    uint32_t stride = kv_is_quantised(type) ? b->padded : b->size;
-    struct tile_rows t = {k, v, stride, NULL}, values = {v, next, stride, b->value_scale};
+    uint32_t keys = b->query[end - 1].keys, from = b->query[first].first;
+    const bool quantised = kv_is_quantised(type);
+    struct tile_rows t = {k, v, b->value_bytes, quantised ? b->padded : b->size, NULL};
+    struct tile_rows values = {v, next, b->key_bytes, quantised ? b->value_padded : b->value_size,
+                               b->value_scale};
     if (kv_is_quantised(type))
         load_value_scales(b, v);
     if (end - first == 1) {
         struct query *q[TILE_QUERIES] = {b->query + first};
         tile_scores(type, 1, (const struct query *const *)q, &t, b, keys);
-        tile_weights(q[0]);
-        prefetch_part(&values, b->tile_bytes, 0, 1);
-        tile_values(type, 1, q, &values, b->size, 0, keys);
+        tile_weights(q[0], b->cap);
+        prefetch_part(&values, 0, 1);
+        tile_values(type, 1, q, &values, b->value_size, from, keys);
     } else if (end - first <= TILE_QUERIES) {
         scores_of_tile(type, b, first, end, &t);
         values_of_tile(type, b, first, end, &values);
     } else {
-        struct tile_rows floats = {b->tile, v, b->padded, NULL};
+        struct tile_rows floats = {b->tile, v, b->value_bytes, b->padded, NULL};
         if (kv_is_quantised(type)) {
             scores_of_tile(type, b, first, end, &t);
         } else {
-            unpack_tile(type, b, &t, keys);
+            unpack_tile(type, b, &t, b->size, from, keys);
             scores_of_tile(KV_TYPE_F32, b, first, end, &floats);
         }
-        floats.next = next;
-        unpack_tile(type, b, &values, keys);
+        floats = (struct tile_rows){b->tile, next, b->key_bytes, b->value_padded, NULL};
+        unpack_tile(type, b, &values, b->value_size, from, keys);
         values_of_tile(KV_TYPE_F32, b, first, end, &floats);
     }
 }
@@ -398,46 +435,66 @@ static void merge_segment(struct query *q, uint32_t size, bool first)
     memset(q->acc, 0, size * sizeof *q->acc);
 }
 
-/* The tile at `at` for the queries from `first` on: key head by key head, in the order of memory. */
+/* The tile at `at` for the queries [first, stop): key head by key head, in the order of memory. */
 static void add_tile_of_heads(struct query_block *b, const struct kernel_attention *a,
-                              uint32_t first, uint32_t at)
+                              uint32_t first, uint32_t stop, uint32_t at)
 {
     const uint8_t *k = a->k, *v = a->v;
-    for (uint32_t i = first, end; i < b->count; i = end) {
-        size_t from = kernel_kv_tile(b->type, a->kv_heads, a->head_size, at, b->query[i].kv_head);
-        for (end = i + 1; end < b->count && b->query[end].kv_head == b->query[i].kv_head;)
+    for (uint32_t i = first, end; i < stop; i = end) {
+        uint32_t head = b->query[i].kv_head;
+        size_t from = kernel_kv_tile(b->type, a->kv_heads, b->size, at, head);
+        for (end = i + 1; end < stop && b->query[end].kv_head == head;)
             end++;
-        size_t next = from + b->tile_bytes; /* of the next key head, or in the next tile */
-        if (end == b->count)
-            next = kernel_kv_tile(b->type, a->kv_heads, a->head_size, at + TILE_KEYS,
-                                  b->query[0].kv_head);
-        bool more = end < b->count || at + TILE_KEYS < b->query[i].positions;
-        add_tile(b, i, end, k + from, v + from, more ? k + next : NULL);
+        size_t next = from + b->key_bytes; /* of the next key head, or in the next tile */
+        if (end == stop)
+            next =
+                kernel_kv_tile(b->type, a->kv_heads, b->size, at + TILE_KEYS, b->query[0].kv_head);
+        bool more = end < stop || at + TILE_KEYS < b->query[i].positions;
+        add_tile(b, i, end, k + from,
+                 v + kernel_kv_tile(b->type, a->kv_heads, b->value_size, at, head),
+                 more ? k + next : NULL);
     }
 }
 
-/* The rows of a block ascend, so the queries that attend to a tile are the last ones. */
+/* A sink joins last: a score of the head without a value. */
+static void finish_query(const struct query_block *b, struct query *q, bool sinks)
+{
+    float a = 1;
+    if (sinks) {
+        float max = q->sink > q->all_m ? q->sink : q->all_m;
+        a = vf_first(vf_exp(vf_set1(q->all_m - max)));
+        q->all_l = q->all_l * a + vf_first(vf_exp(vf_set1(q->sink - max)));
+    }
+    vf sum = vf_set1(q->all_l), factor = vf_set1(a);
+    FOR_VECTORS(d, lanes, b->value_size)
+    vf_store_n(q->out + d, vf_div(vf_mul(vf_load_n(q->all + d, lanes), factor), sum), lanes);
+}
+
+/* The rows of a block ascend, so the queries that attend to a tile are adjacent: later ones begin
+ * after it, if there is a window, earlier ones ended. */
 static void block_attention(struct query_block *b, const struct kernel_attention *a)
 {
-    uint32_t first = 0, end = b->query[b->count - 1].positions;
-    for (uint32_t at = 0; at < end; at += TILE_KEYS) {
+    uint32_t first = 0, stop = 0, end = b->query[b->count - 1].positions;
+    for (uint32_t at = b->query[0].begin / TILE_KEYS * TILE_KEYS; at < end; at += TILE_KEYS) {
         while (b->query[first].positions <= at)
             first++;
-        for (uint32_t i = first; i < b->count; i++) {
-            uint32_t left = b->query[i].positions - at;
-            b->query[i].keys = left < TILE_KEYS ? left : TILE_KEYS;
+        while (stop < b->count && b->query[stop].begin < at + TILE_KEYS)
+            stop++;
+        for (uint32_t i = first; i < stop; i++) {
+            struct query *q = &b->query[i];
+            uint32_t left = q->positions - at;
+            q->first = q->begin > at ? q->begin - at : 0;
+            q->keys = left < TILE_KEYS ? left : TILE_KEYS;
         }
-        add_tile_of_heads(b, a, first, at);
-        for (uint32_t i = first; i < b->count; i++)
+        add_tile_of_heads(b, a, first, stop, at);
+        for (uint32_t i = first; i < stop; i++)
             if ((at + TILE_KEYS) % KERNEL_KEY_SEGMENT == 0 ||
                 at + TILE_KEYS >= b->query[i].positions)
-                merge_segment(&b->query[i], b->size, at < KERNEL_KEY_SEGMENT);
+                merge_segment(&b->query[i], b->value_size,
+                              at / KERNEL_KEY_SEGMENT == b->query[i].begin / KERNEL_KEY_SEGMENT);
     }
-    for (uint32_t i = 0; i < b->count; i++) {
-        vf sum = vf_set1(b->query[i].all_l);
-        FOR_VECTORS(d, lanes, b->size)
-        vf_store_n(b->query[i].out + d, vf_div(vf_load_n(b->query[i].all + d, lanes), sum), lanes);
-    }
+    for (uint32_t i = 0; i < b->count; i++)
+        finish_query(b, &b->query[i], a->sinks != NULL);
 }
 
 static void quantise_query(const struct query_block *b, const float *q, struct key_query *out)
@@ -459,17 +516,19 @@ static void add_query(struct query_block *b, const struct kernel_attention *a, u
     uint32_t i = b->count++;
     struct query *q = &b->query[i];
     *q = (struct query){.q = a->q + row * a->q_stride + (size_t)head * b->size,
-                        .out = a->out + row * a->out_stride + (size_t)head * b->size,
+                        .out = a->out + row * a->out_stride + (size_t)head * b->value_size,
                         .positions = a->positions + row,
+                        .begin = attention_begin(a->window, a->positions + row),
+                        .sink = a->sinks ? a->sinks[head] : 0,
                         .kv_head = head / (a->heads / a->kv_heads),
                         .m = -INFINITY,
-                        .acc = b->sums + (2 * i + 1) * b->padded,
-                        .all = b->sums + (2 * i + 2) * b->padded,
+                        .acc = b->sums + (2 * i + 1) * b->value_padded,
+                        .all = b->sums + (2 * i + 2) * b->value_padded,
                         .p = b->p[i],
                         .quantised = &b->quantised[i]};
     if (kv_is_quantised(b->type))
         quantise_query(b, q->q, q->quantised);
-    memset(q->acc, 0, b->padded * sizeof *q->acc);
+    memset(q->acc, 0, b->value_padded * sizeof *q->acc);
 }
 
 /* The rows of the heads [begin, end), row by row. */
@@ -488,16 +547,20 @@ static void heads_attention(struct query_block *b, const struct kernel_attention
  * one key head. */
 static void simd_attention(const struct kernel_attention *a)
 {
-    sl_assert(a->head_size <= KERNEL_HEAD_SIZE_MAX && a->positions > 0);
+    attention_check(a);
     uint32_t group = a->rows == 1 ? a->heads : a->heads / a->kv_heads;
     struct query_block b;
-    b.size = a->head_size;
+    b.size = a->key_size;
+    b.value_size = a->value_size;
     b.type = a->kv_type;
-    b.padded = kv_padded(a->head_size);
-    b.tile_bytes = kv_tile_bytes(a->kv_type, a->head_size);
+    b.padded = kv_padded(a->key_size);
+    b.value_padded = kv_padded(a->value_size);
+    b.key_bytes = kv_tile_bytes(a->kv_type, a->key_size);
+    b.value_bytes = kv_tile_bytes(a->kv_type, a->value_size);
     b.scale = a->scale;
+    b.cap = a->cap;
     b.spare = (struct query){.q = a->q, .acc = b.sums, .p = b.spare_p, .quantised = b.quantised};
-    memset(b.sums, 0, b.padded * sizeof *b.sums);
+    memset(b.sums, 0, b.value_padded * sizeof *b.sums);
     memset(b.spare_p, 0, sizeof b.spare_p);
     for (uint32_t begin = a->head_begin, end; begin < a->head_end; begin = end) {
         end = (begin / group + 1) * group;

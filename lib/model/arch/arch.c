@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Architectures: their names and hyper-parameters. Layers and tensors: tensors.c. */
-#include "lib/model/arch/table.h"
+#include "lib/model/arch/internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,8 +11,6 @@
 #include "lib/base/assert.h"
 #include "lib/model/limits.h"
 #include "lib/text/printable.h"
-
-#define KEY_BYTES 128
 
 static const char *const arch_names[] = {
 #define ARCH(id, name) [ARCH_##id] = (name),
@@ -59,13 +57,31 @@ static const struct const_row {
 #include "lib/model/arch/arch.tbl.h"
 };
 
-static const struct root_row {
+/* Floats without a key. */
+static const struct real_row {
     enum arch_id arch;
-    size_t offset, of;
-} root_rows[] = {
+    size_t offset;
+    bool root; /* of the field at `of` */
+    size_t of;
+    float value;
+} real_rows[] = {
 #define ARCH_ROOT(id, field, of)                                                                   \
-    {ARCH_##id, offsetof(struct model_hparams, field), offsetof(struct model_hparams, of)},
+    {ARCH_##id, offsetof(struct model_hparams, field), true, offsetof(struct model_hparams, of), 0},
+#define ARCH_CONST_FLOAT(id, field, value)                                                         \
+    {ARCH_##id, offsetof(struct model_hparams, field), false, 0, (value)},
 #include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct text_row {
+    enum arch_id arch;
+    size_t offset;
+    const char *key, *text;
+    uint32_t value; /* not 0 */
+} text_rows[] = {
+#define ARCH_TEXT(id, field, key, text, value)                                                     \
+    {ARCH_##id, offsetof(struct model_hparams, field), (key), (text), (value)},
+#include "lib/model/arch/arch.tbl.h"
+    {ARCH__COUNT, 0, "", "", 0},
 };
 
 static const struct const_row default_rows[] = {
@@ -100,11 +116,6 @@ const char *arch_name(enum arch_id arch)
     return arch_names[arch];
 }
 
-static uint32_t *uint_at(struct model_hparams *h, size_t offset)
-{
-    return (uint32_t *)(void *)((char *)h + offset);
-}
-
 static uint32_t uint_of(const struct model_hparams *h, size_t offset)
 {
     uint32_t v;
@@ -119,10 +130,19 @@ static float float_of(const struct model_hparams *h, size_t offset)
     return v;
 }
 
-static void full_key(enum arch_id arch, const char *key, char buf[KEY_BYTES])
+void arch_full_key(enum arch_id arch, const char *key, char buf[ARCH_KEY_BYTES])
 {
-    int n = snprintf(buf, KEY_BYTES, "%s.%s", arch_names[arch], key);
-    sl_assert(n > 0 && n < KEY_BYTES);
+    int n = snprintf(buf, ARCH_KEY_BYTES, "%s.%s", arch_name(arch), key);
+    sl_assert(n > 0 && n < ARCH_KEY_BYTES);
+}
+
+/* Is the key of this row an array? Then read_arrays reads it. */
+static bool is_array(enum arch_id arch, const struct gguf *g, const struct uint_row *row)
+{
+    char key[ARCH_KEY_BYTES];
+    struct gguf_array a;
+    arch_full_key(arch, row->key, key);
+    return arch_window_field(arch, row->offset) != 0 && gguf_get_uints(g, key, &a, NULL) != 0;
 }
 
 static int read_uints(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
@@ -130,11 +150,11 @@ static int read_uints(enum arch_id arch, const struct gguf *g, struct model_hpar
 {
     for (size_t i = 0; i < ARRAY_LEN(uint_rows); i++) {
         const struct uint_row *row = &uint_rows[i];
-        if (row->arch != arch)
+        if (row->arch != arch || is_array(arch, g, row))
             continue;
-        char key[KEY_BYTES];
+        char key[ARCH_KEY_BYTES];
         uint64_t value;
-        full_key(arch, row->key, key);
+        arch_full_key(arch, row->key, key);
         bool flag = false;
         int found =
             row->flag ? gguf_get_bool(g, key, &flag, error) : gguf_get_uint(g, key, &value, error);
@@ -143,14 +163,56 @@ static int read_uints(enum arch_id arch, const struct gguf *g, struct model_hpar
         if (row->flag)
             value = flag;
         if (!found && row->absent == ABSENT_REQUIRED)
-            return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
+            return error_set(error, ERR_BAD_INPUT, "key '%s' is missing%s", key,
+                             row->offset == offsetof(struct model_hparams, experts)
+                                 ? ": a model without experts is not supported"
+                                 : "");
         /* Checked here and not only in arch_check_hparams: the value has 64 bits, the field 32. */
         if (found && (value < row->min || value > row->max))
             return error_set(error, ERR_BAD_INPUT,
                              "key '%s' is %" PRIu64 ": not between %" PRIu32 " and %" PRIu32, key,
                              value, row->min, row->max);
         if (found)
-            *uint_at(h, row->offset) = (uint32_t)value;
+            *arch_uint(h, row->offset) = (uint32_t)value;
+    }
+    return 0;
+}
+
+static int read_arrays(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
+                       struct error *error)
+{
+    for (size_t i = 0; i < ARRAY_LEN(uint_rows); i++) {
+        const struct uint_row *row = &uint_rows[i];
+        const struct arch_range range = {.field = row->offset, .min = row->min, .max = row->max};
+        if (row->arch == arch && arch_read_array(arch, g, row->key, &range, h, error) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Names of settings. Of several rows with the same key, one must fit. */
+static int read_texts(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
+                      struct error *error)
+{
+    for (size_t i = 0; i < ARRAY_LEN(text_rows); i++) {
+        const struct text_row *row = &text_rows[i];
+        char key[ARCH_KEY_BYTES];
+        const char *text;
+        size_t n;
+        if (row->arch != arch)
+            continue;
+        arch_full_key(arch, row->key, key);
+        int found = gguf_get_string(g, key, &text, &n, error);
+        if (found < 0)
+            return -1;
+        if (found == 1 && n == strlen(row->text) && memcmp(text, row->text, n) == 0)
+            *arch_uint(h, row->offset) = row->value;
+        bool last = i + 1 == ARRAY_LEN(text_rows) || text_rows[i + 1].arch != arch ||
+                    text_rows[i + 1].offset != row->offset;
+        if (found == 1 && last && uint_of(h, row->offset) == 0 &&
+            (n != strlen("none") || memcmp(text, "none", n) != 0))
+            return error_set(error, ERR_BAD_INPUT, "key '%s' is '%s', which is not supported", key,
+                             printable(text, n).text);
     }
     return 0;
 }
@@ -162,9 +224,9 @@ static int read_floats(enum arch_id arch, const struct gguf *g, struct model_hpa
         const struct float_row *row = &float_rows[i];
         if (row->arch != arch)
             continue;
-        char key[KEY_BYTES];
+        char key[ARCH_KEY_BYTES];
         double value;
-        full_key(arch, row->key, key);
+        arch_full_key(arch, row->key, key);
         int found = gguf_get_float(g, key, &value, error);
         if (found < 0)
             return -1;
@@ -214,10 +276,10 @@ static int check_only(enum arch_id arch, const struct gguf *g, struct error *err
 {
     for (size_t i = 0; i < ARRAY_LEN(only_rows); i++) {
         const struct only_row *row = &only_rows[i];
-        char key[KEY_BYTES];
+        char key[ARCH_KEY_BYTES];
         if (row->arch != arch)
             continue;
-        full_key(arch, row->key, key);
+        arch_full_key(arch, row->key, key);
         if (row->kind == ONLY_TEXT ? only_text(g, key, row->text, error)
                                    : only_number(g, key, row->kind, row->number, error))
             return -1;
@@ -232,7 +294,7 @@ static int derive_absent(enum arch_id arch, struct model_hparams *h, uint32_t to
 {
     for (size_t i = 0; i < ARRAY_LEN(default_rows); i++)
         if (default_rows[i].arch == arch && uint_of(h, default_rows[i].offset) == 0)
-            *uint_at(h, default_rows[i].offset) = default_rows[i].value;
+            *arch_uint(h, default_rows[i].offset) = default_rows[i].value;
     if (h->skipped_layers >= h->layers)
         return error_set(error, ERR_BAD_INPUT,
                          "nextn_predict_layers %" PRIu32 " leave none of %" PRIu32 " blocks",
@@ -244,19 +306,26 @@ static int derive_absent(enum arch_id arch, struct model_hparams *h, uint32_t to
         h->kv_heads = h->heads;
     if (!h->head_size)
         h->head_size = h->hidden / h->heads;
+    if (!h->value_size)
+        h->value_size = h->head_size;
     if (!h->rope_dims)
         h->rope_dims = h->head_size;
     if (!h->vocab)
         h->vocab = tokens;
-    return 0;
+    return arch_derive_scaling(h, error);
 }
 
-void arch_set_roots(enum arch_id arch, struct model_hparams *h)
+static float real_of(const struct model_hparams *h, const struct real_row *row)
 {
-    for (size_t i = 0; i < ARRAY_LEN(root_rows); i++) {
-        float root = sqrtf((float)uint_of(h, root_rows[i].of));
-        if (root_rows[i].arch == arch)
-            memcpy((char *)h + root_rows[i].offset, &root, sizeof root);
+    return row->root ? sqrtf((float)uint_of(h, row->of)) : row->value;
+}
+
+void arch_set_reals(enum arch_id arch, struct model_hparams *h)
+{
+    for (size_t i = 0; i < ARRAY_LEN(real_rows); i++) {
+        float value = real_of(h, &real_rows[i]);
+        if (real_rows[i].arch == arch)
+            memcpy((char *)h + real_rows[i].offset, &value, sizeof value);
     }
 }
 
@@ -265,26 +334,18 @@ int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
 {
     *h = (struct model_hparams){0};
     if (read_uints(arch, g, h, error) || read_floats(arch, g, h, error) ||
-        check_only(arch, g, error) || derive_absent(arch, h, tokens, error))
+        read_texts(arch, g, h, error) || check_only(arch, g, error) ||
+        arch_read_kinds(arch, g, h, error) || read_arrays(arch, g, h, error) ||
+        derive_absent(arch, h, tokens, error))
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
         if (const_rows[i].arch == arch)
-            *uint_at(h, const_rows[i].offset) = const_rows[i].value;
-    arch_set_roots(arch, h);
+            *arch_uint(h, const_rows[i].offset) = const_rows[i].value;
+    arch_set_reals(arch, h);
     if (h->vocab != tokens)
         return error_set(error, ERR_BAD_INPUT,
                          "vocab_size is %" PRIu32 " but tokenizer.ggml.tokens has %" PRIu32,
                          h->vocab, tokens);
-    char key[KEY_BYTES];
-    uint64_t value_length;
-    full_key(arch, "attention.value_length", key);
-    int found = gguf_get_uint(g, key, &value_length, error);
-    if (found < 0)
-        return -1;
-    if (found && value_length != h->head_size)
-        return error_set(error, ERR_BAD_INPUT,
-                         "key '%s' is %" PRIu64 " but the head size is %" PRIu32, key, value_length,
-                         h->head_size);
     return arch_check_hparams(arch, h, error);
 }
 
@@ -293,6 +354,10 @@ static int check_ranges(enum arch_id arch, const struct model_hparams *h, struct
     for (size_t i = 0; i < ARRAY_LEN(uint_rows); i++) {
         const struct uint_row *row = &uint_rows[i];
         uint32_t v = uint_of(h, row->offset);
+        size_t window = arch_window_field(arch, row->offset);
+        uint32_t w = window ? uint_of(h, window) : 0;
+        if (row->arch == arch && w != 0 && (w < row->min || w > row->max))
+            v = w;
         if (row->arch == arch && (v < row->min || v > row->max))
             return error_set(error, ERR_BAD_INPUT,
                              "%s.%s is %" PRIu32 ": not between %" PRIu32 " and %" PRIu32,
@@ -310,9 +375,9 @@ static int check_ranges(enum arch_id arch, const struct model_hparams *h, struct
     for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
         fixed &=
             const_rows[i].arch != arch || uint_of(h, const_rows[i].offset) == const_rows[i].value;
-    for (size_t i = 0; i < ARRAY_LEN(root_rows); i++)
-        fixed &= root_rows[i].arch != arch ||
-                 float_of(h, root_rows[i].offset) == sqrtf((float)uint_of(h, root_rows[i].of));
+    for (size_t i = 0; i < ARRAY_LEN(real_rows); i++)
+        fixed &= real_rows[i].arch != arch ||
+                 float_of(h, real_rows[i].offset) == real_of(h, &real_rows[i]);
     if (!fixed)
         return error_set(error, ERR_BAD_INPUT, "a fixed parameter of %s has another value",
                          arch_names[arch]);
@@ -331,8 +396,14 @@ static bool has_row(enum arch_id arch, size_t offset)
     for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
         if (const_rows[i].arch == arch && const_rows[i].offset == offset)
             return true;
-    for (size_t i = 0; i < ARRAY_LEN(root_rows); i++)
-        if (root_rows[i].arch == arch && root_rows[i].offset == offset)
+    for (size_t i = 0; i < ARRAY_LEN(real_rows); i++)
+        if (real_rows[i].arch == arch && real_rows[i].offset == offset)
+            return true;
+    for (size_t i = 0; i < ARRAY_LEN(uint_rows); i++)
+        if (uint_rows[i].arch == arch && arch_window_field(arch, uint_rows[i].offset) == offset)
+            return true;
+    for (size_t i = 0; i < ARRAY_LEN(text_rows); i++)
+        if (text_rows[i].arch == arch && text_rows[i].offset == offset)
             return true;
     return offset == offsetof(struct model_hparams, tied_output);
 }
@@ -342,7 +413,7 @@ static bool has_row(enum arch_id arch, size_t offset)
 static int check_others(enum arch_id arch, const struct model_hparams *h, struct error *error)
 {
     _Static_assert(sizeof *h % sizeof(uint32_t) == 0, "all fields are words");
-    for (size_t at = 0; at < sizeof *h; at += sizeof(uint32_t))
+    for (size_t at = 0; at < offsetof(struct model_hparams, layer_kind); at += sizeof(uint32_t))
         if (uint_of(h, at) != 0 && !has_row(arch, at))
             return error_set(error, ERR_BAD_INPUT, "a parameter that %s does not have is not 0",
                              arch_names[arch]);
@@ -367,17 +438,15 @@ int arch_check_hparams(enum arch_id arch, const struct model_hparams *h, struct 
     sl_assert(arch < ARCH__COUNT);
     if (check_ranges(arch, h, error) || check_others(arch, h, error))
         return -1;
-    if (h->heads % h->kv_heads != 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "head_count %" PRIu32 " is not a multiple of head_count_kv %" PRIu32,
-                         h->heads, h->kv_heads);
-    if (h->head_size % 2 != 0)
-        return error_set(error, ERR_BAD_INPUT, "the head size %" PRIu32 " is odd", h->head_size);
-    if (h->rope_dims > h->head_size || h->rope_dims % 2 != 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "rope.dimension_count is %" PRIu32
-                         "; an even number up to the head size %" PRIu32 " is possible",
-                         h->rope_dims, h->head_size);
+    if (arch_check_kinds(h, error))
+        return -1;
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        struct layer_attention a = model_attention_of(h, layer);
+        if (arch_check_attention(&a, error))
+            return -1;
+    }
+    if (arch_check_scaling(h, error))
+        return -1;
     if (h->dense_layers >= h->layers)
         return error_set(error, ERR_BAD_INPUT,
                          "leading_dense_block_count is %" PRIu32 " of %" PRIu32

@@ -11,13 +11,28 @@
 #include "lib/model/router.h"
 #include "lib/tensor/kv_type.h"
 
-/* Hyper-parameters after validation; every field is in the range given in arch.tbl.h. */
+/* What the layers of a model may differ in. The sizes of a layer follow from its kind. */
+enum layer_kind {
+    LAYER_FULL,   /* attends to all positions before it */
+    LAYER_WINDOW, /* position p attends to p - window + 1 .. p */
+    LAYER_KIND__COUNT
+};
+
+/* How the angles of the rotary embedding are scaled for contexts longer than the trained one. */
+enum rope_scaling {
+    ROPE_UNSCALED,
+    ROPE_LINEAR, /* divided by the factor */
+    ROPE_YARN    /* YaRN, Peng et al. 2023 */
+};
+
+/* Hyper-parameters after validation; every field is in the range given in arch.tbl.h. Sizes with
+ * `_window` are those of layers of kind LAYER_WINDOW, 0: as in the others. */
 struct model_hparams {
     uint32_t layers;
     uint32_t hidden; /* embedding length */
     uint32_t heads;
     uint32_t kv_heads;
-    uint32_t head_size; /* the same for q, k and v */
+    uint32_t head_size; /* of q and k, and of v where value_size is 0 */
     uint32_t vocab;
     uint32_t context;      /* trained context length */
     uint32_t experts;      /* E */
@@ -43,7 +58,23 @@ struct model_hparams {
     uint32_t v_norm;         /* 1: an RMSNorm without weight of each v head */
     float embedding_scale;   /* factor of the embedding; 0: none */
     float logit_cap;         /* soft cap: cap * tanh(logit / cap); 0: none */
+    uint32_t value_size;     /* of a value head */
+    uint32_t window;         /* positions that a layer of kind LAYER_WINDOW attends to; 0: none */
+    uint32_t kv_heads_window, head_size_window, value_size_window, rope_dims_window;
+    float rope_theta_window;
+    float score_scale; /* factor of attention scores; 0: 1 / sqrt(head size) */
+    float score_cap;   /* scores become cap * tanh(score / cap); 0: not capped */
+    /* Scaling of rotations; those of window layers are scaled only if rope_scale_window is 1. */
+    uint32_t rope_scaling; /* enum rope_scaling */
+    float rope_factor;
+    uint32_t rope_context;                /* YaRN: context length before the scaling */
+    float rope_beta_fast, rope_beta_slow; /* YaRN: rotations that bound the correction range */
+    float rope_magnitude;                 /* YaRN: factor of cos and sin; 0: 1 + 0.1 ln factor */
+    uint32_t rope_truncate;               /* YaRN: the correction range is rounded to integers */
+    uint32_t rope_scale_window;
+    uint32_t no_rope_full; /* 1: layers of kind LAYER_FULL do not rotate */
     uint32_t reserved[4];
+    uint8_t layer_kind[MODEL_LAYERS_MAX]; /* enum layer_kind */
 };
 
 /* The router of a layer with that bias (NULL: none). */
@@ -59,23 +90,63 @@ static inline struct model_router model_router_of(const struct model_hparams *h,
                                  .bias = bias};
 }
 
-/* Elements of one position's keys of a layer; its values have as many. */
-static inline uint64_t model_kv_elements(const struct model_hparams *h)
+/* Attention of one layer. */
+struct layer_attention {
+    uint32_t heads, kv_heads; /* query heads, key and value heads */
+    uint32_t key_size;        /* of a query and key head */
+    uint32_t value_size;      /* of a value head */
+    uint32_t window;          /* positions attended to; 0: all */
+    uint32_t rope_dims;       /* leading elements of a head that are rotated; 0: none */
+    uint32_t rope_table;      /* enum layer_kind whose angles it has (model_rope_of) */
+    float scale;              /* of the scores; 0: 1 / sqrt(key_size) */
+};
+
+static inline struct layer_attention model_attention_of(const struct model_hparams *h,
+                                                        uint32_t layer)
 {
-    return (uint64_t)h->kv_heads * h->head_size;
+    bool w = h->layer_kind[layer] == LAYER_WINDOW;
+    struct layer_attention a = {
+        .heads = h->heads,
+        .kv_heads = w && h->kv_heads_window ? h->kv_heads_window : h->kv_heads,
+        .key_size = w && h->head_size_window ? h->head_size_window : h->head_size,
+        .window = w ? h->window : 0,
+        .rope_dims = w && h->rope_dims_window     ? h->rope_dims_window
+                     : !w && h->no_rope_full == 1 ? 0
+                                                  : h->rope_dims,
+        .rope_table = w ? LAYER_WINDOW : LAYER_FULL,
+        .scale = h->score_scale,
+    };
+    a.value_size = w && h->value_size_window ? h->value_size_window
+                   : h->value_size           ? h->value_size
+                                             : a.key_size;
+    return a;
 }
 
-/* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. */
-static inline uint64_t model_kv_bytes(const struct model_hparams *h, enum kv_type type,
-                                      uint64_t positions)
+/* The largest over all layers. */
+static inline uint32_t model_rope_dims_max(const struct model_hparams *h)
 {
-    return (positions + KV_TILE - 1) / KV_TILE * h->kv_heads * kv_tile_bytes(type, h->head_size);
+    return h->rope_dims_window > h->rope_dims ? h->rope_dims_window : h->rope_dims;
+}
+
+enum kv_side { KV_SIDE_KEYS, KV_SIDE_VALUES };
+
+/* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. */
+static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t layer,
+                                      enum kv_side side, enum kv_type type, uint64_t positions)
+{
+    struct layer_attention a = model_attention_of(h, layer);
+    uint32_t size = side == KV_SIDE_KEYS ? a.key_size : a.value_size;
+    return (positions + KV_TILE - 1) / KV_TILE * a.kv_heads * kv_tile_bytes(type, size);
 }
 
 /* Bytes of the keys and values of one position in all layers. */
 static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, enum kv_type type)
 {
-    return 2 * h->layers * model_kv_bytes(h, type, KV_TILE) / KV_TILE;
+    uint64_t bytes = 0;
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        bytes += model_kv_bytes(h, layer, KV_SIDE_KEYS, type, KV_TILE) +
+                 model_kv_bytes(h, layer, KV_SIDE_VALUES, type, KV_TILE);
+    return bytes / KV_TILE;
 }
 
 /* To how many rows the state of a sequence of `rows` tokens can be cut back, at most `wanted`: the
@@ -132,6 +203,8 @@ static inline bool ffn_has_experts(enum layer_ffn ffn)
 struct layer_parts {
     uint8_t mixer; /* enum layer_mixer */
     uint8_t ffn;   /* enum layer_ffn */
+    uint16_t reserved;
+    struct layer_attention attention; /* sizes; where the mixer is attention */
 };
 
 /* The part of a layer that a dense tensor belongs to; other layers must not have it. */
@@ -180,6 +253,8 @@ enum layer_part { PART_EVERY, PART_ATTENTION, PART_DENSE, PART_EXPERTS };
     L(EXPERT_GATE_SCALES, EXPERTS, "blk.%u.ffn_gate_exps.scale")                                   \
     L(EXPERT_UP_SCALES, EXPERTS, "blk.%u.ffn_up_exps.scale")                                       \
     L(EXPERT_DOWN_SCALES, EXPERTS, "blk.%u.ffn_down_exps.scale")                                   \
+    L(ATTN_OUT_BIAS, ATTENTION, "blk.%u.attn_output.bias")                                         \
+    L(ATTN_SINKS, ATTENTION, "blk.%u.attn_sinks.weight")                                           \
     L(ATTN_POST_NORM, ATTENTION, "blk.%u.post_attention_norm.weight")                              \
     L(DENSE_POST_NORM, DENSE, "blk.%u.post_ffw_norm_1.weight")                                     \
     L(EXPERTS_NORM, EXPERTS, "blk.%u.pre_ffw_norm_2.weight")                                       \

@@ -6,6 +6,14 @@
  *     name: general.architecture
  * ARCH_UINT(ID, field, key, min, max, absent)
  *     hyper-parameter from key "<name>.<key>"; absent: REQUIRED, or DERIVED (computed by arch.c)
+ * ARCH_ARRAY(ID, field)
+ *     the key of this field, which has an ARCH_UINT row, may also be an array with a number per
+ *     block: the layers of a kind have the same; those of windows are <field>_window
+ * ARCH_FULL_EVERY(ID, period, at)
+ *     a model with a window: layers with number % period == at attend to all positions, all others
+ *     to the window
+ * ARCH_WINDOW_KEY(ID, key)
+ *     array of bool, one per block: true for layers with a window; instead of ARCH_FULL_EVERY
  * ARCH_FLOAT(ID, field, key, min, max)
  *     the same for a float, always required
  * ARCH_FLOAT_OR_0(ID, field, key, min, max)
@@ -20,6 +28,11 @@
  *     a float that is the square root of another field
  * ARCH_CONST(ID, field, value)
  *     fixed by the architecture, without a key
+ * ARCH_CONST_FLOAT(ID, field, value)
+ *     the same for a float
+ * ARCH_TEXT(ID, field, key, text, value)
+ *     field is this value if the string key is the text; other texts of the key, except "none", are
+ *     rejected
  * ARCH_ONLY(ID, key, value)
  *     integer or bool key that must have this value if present
  * ARCH_ONLY_FLOAT(ID, key, value)
@@ -43,7 +56,7 @@
  *     known tensor that the engine does not need and leaves alone, whatever its shape
  *
  * storage: F32 (norms, biases and most routers) or ANY (every type of tensor_types.tbl.h).
- * presence: REQUIRED or OPTIONAL. Dimensions: enum arch_dim in table.h.
+ * presence: REQUIRED, OPTIONAL, or WINDOW: optional only in layers without a window. Dimensions: enum arch_dim in table.h.
  * Source of keys, names and shapes: the GGUF files that llama.cpp's converter writes, and the
  * model's published configuration. */
 #ifndef ARCH
@@ -51,6 +64,18 @@
 #endif
 #ifndef ARCH_UINT
 #define ARCH_UINT(id, field, key, min, max, absent)
+#endif
+#ifndef ARCH_ARRAY
+#define ARCH_ARRAY(id, field)
+#endif
+#ifndef ARCH_FULL_EVERY
+#define ARCH_FULL_EVERY(id, period, at)
+#endif
+#ifndef ARCH_WINDOW_KEY
+#define ARCH_WINDOW_KEY(id, key)
+#endif
+#ifndef ARCH_TEXT
+#define ARCH_TEXT(id, field, key, text, value)
 #endif
 #ifndef ARCH_FLOAT
 #define ARCH_FLOAT(id, field, key, min, max)
@@ -69,6 +94,9 @@
 #endif
 #ifndef ARCH_ROOT
 #define ARCH_ROOT(id, field, of)
+#endif
+#ifndef ARCH_CONST_FLOAT
+#define ARCH_CONST_FLOAT(id, field, value)
 #endif
 #ifndef ARCH_CONST
 #define ARCH_CONST(id, field, value)
@@ -112,6 +140,16 @@
 #undef ARCH_LEADING_DENSE
 #undef ARCH_UNGATED_SHARED
 #undef ARCH_SIGMOID
+#undef ARCH_ARRAY
+#undef ARCH_FULL_EVERY
+#undef ARCH_WINDOW_KEY
+#undef ARCH_TEXT
+#undef ARCH_TRANSFORMER
+#undef ARCH_NO_WINDOW
+#undef ARCH_NO_SCALING
+#undef ARCH_YARN
+#undef ARCH_ATTENTION
+#undef ARCH_EXPERT_FFN
 #undef ARCH_FLOAT_OR_0
 #undef ARCH_FLAG
 #undef ARCH_DEFAULT
@@ -126,6 +164,7 @@
 #undef ARCH_UINT
 #undef ARCH_FLOAT
 #undef ARCH_ROOT
+#undef ARCH_CONST_FLOAT
 #undef ARCH_CONST
 #undef ARCH_ONLY
 #undef ARCH_ONLY_FLOAT

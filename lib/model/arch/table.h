@@ -20,10 +20,13 @@ enum arch_dim {
     ARCH_DIM_ONE,
     ARCH_DIM_HIDDEN,
     ARCH_DIM_VOCAB,
-    ARCH_DIM_Q,    /* heads * head_size */
-    ARCH_DIM_KV,   /* kv_heads * head_size */
-    ARCH_DIM_HEAD, /* head_size */
-    ARCH_DIM_HALF, /* head_size / 2 */
+    ARCH_DIM_Q,      /* heads * key_size */
+    ARCH_DIM_KV,     /* kv_heads * key_size */
+    ARCH_DIM_VALUES, /* kv_heads * value_size */
+    ARCH_DIM_MIX,    /* heads * value_size */
+    ARCH_DIM_HEAD,   /* key_size */
+    ARCH_DIM_HEADS,
+    ARCH_DIM_HALF, /* rope_dims / 2, of layers without a window */
     ARCH_DIM_EXPERTS,
     ARCH_DIM_INNER,
     ARCH_DIM_INNER_TWICE,
@@ -31,7 +34,8 @@ enum arch_dim {
     ARCH_DIM_DENSE   /* inner size of a layer without experts */
 };
 
-uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim);
+/* Size in a layer; of a tensor outside the layers: layer == hparams->layers. */
+uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_dim dim);
 
 /* Tensors of experts: one per matrix, and one for gate and up together. */
 #define EXPERT_GATE_UP EXPERT__COUNT
@@ -46,8 +50,16 @@ const char *arch_name(enum arch_id arch);
 int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
                       struct model_hparams *hparams, struct error *error);
 
-/* Sets the fields that are square roots of others (ARCH_ROOT). */
-void arch_set_roots(enum arch_id arch, struct model_hparams *hparams);
+/* Sets the floats without a key (ARCH_ROOT, ARCH_CONST_FLOAT). */
+void arch_set_reals(enum arch_id arch, struct model_hparams *hparams);
+
+/* Sets the kinds of the layers by the architecture's rule. */
+void arch_set_kinds(enum arch_id arch, struct model_hparams *hparams);
+
+/* The key of the array with the kinds of layers, the key of the array for a field (offset in struct
+ * model_hparams); NULL: the architecture has none. */
+const char *arch_window_key(enum arch_id arch);
+bool arch_field_is_array(enum arch_id arch, size_t offset);
 
 /* Only the checks: ranges and relations. 0, or -1 with ERR_BAD_INPUT. */
 int arch_check_hparams(enum arch_id arch, const struct model_hparams *hparams, struct error *error);
@@ -76,8 +88,8 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role);
 
 /* True for the roles of global tensors (one per model instead of one per layer). */
 bool arch_role_is_global(enum dense_role role);
-/* True if every layer that has the part, or the model, must have the tensor. */
-bool arch_role_required(enum arch_id arch, const struct model_hparams *hparams,
+/* True if this layer, which has the part, or the model, must have the tensor. */
+bool arch_role_required(enum arch_id arch, const struct model_hparams *hparams, uint32_t layer,
                         enum dense_role role);
 /* True if the tensor may have any type; false if it must be F32. */
 bool arch_role_any_type(enum arch_id arch, enum dense_role role);

@@ -20,7 +20,7 @@ static const struct name_row {
 };
 
 enum storage { STORAGE_F32, STORAGE_ANY };
-enum presence { PRESENCE_REQUIRED, PRESENCE_OPTIONAL };
+enum presence { PRESENCE_REQUIRED, PRESENCE_OPTIONAL, PRESENCE_WINDOW };
 
 static const struct dense_row {
     enum arch_id arch;
@@ -60,9 +60,10 @@ enum which { WHICH_LEADING, WHICH_ALL };
 static const struct layers_row {
     enum arch_id arch;
     enum which which;
-    struct layer_parts parts;
+    enum layer_mixer mixer;
+    enum layer_ffn ffn;
 } layers_rows[] = {
-#define ARCH_LAYERS(id, which, mixer, ffn) {ARCH_##id, WHICH_##which, {MIXER_##mixer, FFN_##ffn}},
+#define ARCH_LAYERS(id, which, mixer, ffn) {ARCH_##id, WHICH_##which, MIXER_##mixer, FFN_##ffn},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -98,7 +99,9 @@ struct layer_parts arch_layer_parts(enum arch_id arch, const struct model_hparam
     for (size_t i = 0; i < ARRAY_LEN(layers_rows); i++)
         if (layers_rows[i].arch == arch &&
             (layers_rows[i].which == WHICH_ALL || layer < h->dense_layers))
-            return layers_rows[i].parts;
+            return (struct layer_parts){.mixer = (uint8_t)layers_rows[i].mixer,
+                                        .ffn = (uint8_t)layers_rows[i].ffn,
+                                        .attention = model_attention_of(h, layer)};
     sl_panic("layer %u of %s is in no table", layer, arch_name(arch));
 }
 
@@ -114,15 +117,19 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role)
     sl_panic("part %d is in no table", (int)role_names[role].part);
 }
 
-uint64_t arch_dim_size(const struct model_hparams *h, enum arch_dim dim)
+uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_dim dim)
 {
+    struct layer_attention a = model_attention_of(h, layer < h->layers ? layer : 0);
     switch (dim) {
     case ARCH_DIM_ONE: return 1;
     case ARCH_DIM_HIDDEN: return h->hidden;
     case ARCH_DIM_VOCAB: return h->vocab;
-    case ARCH_DIM_Q: return (uint64_t)h->heads * h->head_size;
-    case ARCH_DIM_KV: return (uint64_t)h->kv_heads * h->head_size;
-    case ARCH_DIM_HEAD: return h->head_size;
+    case ARCH_DIM_Q: return (uint64_t)a.heads * a.key_size;
+    case ARCH_DIM_KV: return (uint64_t)a.kv_heads * a.key_size;
+    case ARCH_DIM_VALUES: return (uint64_t)a.kv_heads * a.value_size;
+    case ARCH_DIM_MIX: return (uint64_t)a.heads * a.value_size;
+    case ARCH_DIM_HEAD: return a.key_size;
+    case ARCH_DIM_HEADS: return a.heads;
     case ARCH_DIM_HALF: return h->rope_dims / 2;
     case ARCH_DIM_EXPERTS: return h->experts;
     case ARCH_DIM_INNER: return h->expert_inner;
@@ -159,11 +166,11 @@ static bool name_matches(const char *pattern, const char *name, uint32_t *number
     return *name == '\0';
 }
 
-static int check_shape(const struct model_hparams *h, const struct model_tensor *t,
+static int check_shape(const struct model_hparams *h, uint32_t layer, const struct model_tensor *t,
                        const enum arch_dim dims[3], enum storage storage, struct error *error)
 {
-    uint64_t want[4] = {arch_dim_size(h, dims[0]), arch_dim_size(h, dims[1]),
-                        arch_dim_size(h, dims[2]), 1};
+    uint64_t want[4] = {arch_dim_size(h, layer, dims[0]), arch_dim_size(h, layer, dims[1]),
+                        arch_dim_size(h, layer, dims[2]), 1};
     if (memcmp(want, t->ne, sizeof want) != 0)
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64
@@ -243,10 +250,10 @@ int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
         *location =
             (struct arch_location){expert, false, expert ? e->matrix : (uint32_t)d->role, layer};
         if (expert)
-            return check_shape(h, t, (enum arch_dim[3]){e->ne0, e->ne1, ARCH_DIM_EXPERTS},
+            return check_shape(h, layer, t, (enum arch_dim[3]){e->ne0, e->ne1, ARCH_DIM_EXPERTS},
                                STORAGE_ANY, error);
-        return check_shape(h, t, (enum arch_dim[3]){d->ne0, d->ne1, ARCH_DIM_ONE}, d->storage,
-                           error);
+        return check_shape(h, layer, t, (enum arch_dim[3]){d->ne0, d->ne1, ARCH_DIM_ONE},
+                           d->storage, error);
     }
     *location = (struct arch_location){.unused = is_unused(arch, t->name)};
     return location->unused ? 0 : reject_tensor(arch, t->name, error);
@@ -260,11 +267,17 @@ static const struct dense_row *dense_row_of(enum arch_id arch, enum dense_role r
     return NULL;
 }
 
-bool arch_role_required(enum arch_id arch, const struct model_hparams *h, enum dense_role role)
+bool arch_role_required(enum arch_id arch, const struct model_hparams *h, uint32_t layer,
+                        enum dense_role role)
 {
     const struct dense_row *row = dense_row_of(arch, role);
-    return row && row->presence == PRESENCE_REQUIRED && arch_dim_size(h, row->ne0) > 0 &&
-           arch_dim_size(h, row->ne1) > 0;
+    if (!row || row->presence == PRESENCE_OPTIONAL)
+        return false;
+    if (row->presence == PRESENCE_WINDOW) {
+        struct layer_attention a = model_attention_of(h, layer);
+        return a.window != 0 || a.key_size != a.value_size; /* keys cannot replace the values */
+    }
+    return arch_dim_size(h, layer, row->ne0) > 0 && arch_dim_size(h, layer, row->ne1) > 0;
 }
 
 bool arch_role_any_type(enum arch_id arch, enum dense_role role)

@@ -544,6 +544,38 @@ int32_t gguf_array_i32(struct gguf_array *a)
     return v;
 }
 
+bool gguf_array_bool(struct gguf_array *a)
+{
+    sl_assert(a->left > 0 && a->elem == GGUF_BOOL);
+    a->left--;
+    return *a->next++ != 0;
+}
+
+int gguf_get_uints(const struct gguf *g, const char *key, struct gguf_array *array,
+                   struct error *error)
+{
+    const struct gguf_key *k = find_key(g, key);
+    const char zero[8] = {0};
+    uint64_t value;
+    bool negative;
+    if (!k || k->type != GGUF_ARRAY)
+        return 0;
+    if (!load_integer(k->elem, zero, &value, &negative))
+        return wrong_type(k, key, "an array of integers", error);
+    *array = (struct gguf_array){g->header + k->value_at, k->count, k->elem};
+    return 1;
+}
+
+int gguf_array_uint(struct gguf_array *a, const char *key, uint64_t *value, struct error *error)
+{
+    bool negative = false;
+    bool integer = a->left > 0 && load_integer(a->elem, a->next, value, &negative);
+    sl_assert(integer);
+    a->next += value_types[a->elem].bytes;
+    a->left--;
+    return negative ? error_set(error, ERR_BAD_INPUT, "key '%s' is negative", key) : 0;
+}
+
 float gguf_array_f32(struct gguf_array *a)
 {
     sl_assert(a->left > 0 && a->elem == GGUF_F32);

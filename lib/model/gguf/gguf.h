@@ -105,9 +105,17 @@ struct gguf_array {
 int gguf_get_array(const struct gguf *g, const char *key, enum gguf_value_type elem,
                    struct gguf_array *array, struct error *error);
 
+/* The same for an array of any integer type, to be read with gguf_array_uint; 0 also if the key is no
+ * array. */
+int gguf_get_uints(const struct gguf *g, const char *key, struct gguf_array *array,
+                   struct error *error);
+/* The next element as a number >= 0; -1 with ERR_BAD_INPUT if it is negative. */
+int gguf_array_uint(struct gguf_array *a, const char *key, uint64_t *value, struct error *error);
+
 /* The next element; `left` must not be 0, and elem must be that type (asserted). */
 void gguf_array_string(struct gguf_array *a, const char **text, size_t *bytes);
 int32_t gguf_array_i32(struct gguf_array *a);
+bool gguf_array_bool(struct gguf_array *a);
 float gguf_array_f32(struct gguf_array *a);
 
 #endif

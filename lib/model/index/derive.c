@@ -19,6 +19,9 @@ uint32_t index_layout_hash(void)
         AT(model_hparams, dense_inner),
         AT(model_hparams, expert_scale),
         AT(model_hparams, skipped_layers),
+        AT(model_hparams, window),
+        AT(model_hparams, rope_scaling),
+        AT(model_hparams, layer_kind),
         sizeof(struct model_tensor),
         AT(model_tensor, type),
         AT(model_tensor, ne),
@@ -154,7 +157,7 @@ static int check_complete(enum arch_id arch, const struct model_hparams *h, enum
             bool global = arch_role_is_global((enum dense_role)role);
             if (global == (layer == h->layers) &&
                 (global || arch_layer_has(d->layer[layer], (enum dense_role)role)) &&
-                arch_role_required(arch, h, (enum dense_role)role) &&
+                arch_role_required(arch, h, layer, (enum dense_role)role) &&
                 d->dense_entry[layer][role] == ENTRY_NONE)
                 return missing(arch, &location, error);
         }

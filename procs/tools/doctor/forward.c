@@ -253,13 +253,14 @@ static uint64_t within(uint64_t wanted, uint64_t min, uint64_t max)
 static bool open_kv(struct forward *f)
 {
     const struct model_hparams *hp = &f->index->hparams;
-    size_t bytes = (size_t)model_kv_bytes(hp, f->kv_type, POSITIONS);
     f->keys = calloc(hp->layers, sizeof *f->keys);
     f->values = calloc(hp->layers, sizeof *f->values);
     bool good = f->keys && f->values;
     for (uint32_t i = 0; good && i < hp->layers; i++) {
-        f->keys[i] = bulk_buffer(bytes);
-        f->values[i] = bulk_buffer(bytes);
+        f->keys[i] =
+            bulk_buffer((size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, f->kv_type, POSITIONS));
+        f->values[i] =
+            bulk_buffer((size_t)model_kv_bytes(hp, i, KV_SIDE_VALUES, f->kv_type, POSITIONS));
         good = f->keys[i] && f->values[i];
     }
     return good;

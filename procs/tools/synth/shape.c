@@ -192,12 +192,15 @@ int shape_finish(struct shape *s, struct error *error)
         h->kv_heads = h->heads;
     if (h->head_size == 0)
         h->head_size = h->hidden / h->heads;
+    if (h->value_size == 0)
+        h->value_size = h->head_size;
     if (h->rope_dims == 0)
         h->rope_dims = h->head_size;
+    arch_set_kinds(s->arch, h);
     if (h->shared_inner == 0)
         h->shared_inner = h->shared_count * h->expert_inner;
     h->skipped_layers = 0;
-    arch_set_roots(s->arch, h);
+    arch_set_reals(s->arch, h);
     if (h->vocab < VOCABULARY_MIN)
         return error_set(error, ERR_BAD_INPUT,
                          "vocab must be at least %u: %u bytes, merges and the end token",
@@ -229,9 +232,6 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
         else
             gguf_put_u32(w, key, get_u32(s, rows[i].offset));
     }
-    /* Without it, other programs take hidden / heads. */
-    snprintf(key, sizeof key, "%s.attention.value_length", arch);
-    gguf_put_u32(w, key, s->h.head_size);
     gguf_put_u64(w, "synth.seed", s->seed);
     for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
         double value;

@@ -108,7 +108,7 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
         .type = TENSOR_F32,
         .dims = 2,
         .layer = layer,
-        .ne = {arch_dim_size(&s->h, row->ne0), arch_dim_size(&s->h, row->ne1), 1},
+        .ne = {arch_dim_size(&s->h, layer, row->ne0), arch_dim_size(&s->h, layer, row->ne1), 1},
         .filling = FILL_RANDOM,
     };
     struct arch_location location = {.role = row->role, .layer = layer};
@@ -138,7 +138,9 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
     for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
         if (dense_rows[i].arch == s->arch && !arch_role_is_global(dense_rows[i].role) &&
             arch_layer_has(parts, dense_rows[i].role) &&
-            arch_dim_size(&s->h, dense_rows[i].ne0) * arch_dim_size(&s->h, dense_rows[i].ne1) > 0)
+            arch_dim_size(&s->h, layer, dense_rows[i].ne0) *
+                    arch_dim_size(&s->h, layer, dense_rows[i].ne1) >
+                0)
             add_dense(w, out, &dense_rows[i], layer);
     for (size_t i = 0; i < ARRAY_LEN(expert_rows); i++) {
         const struct expert_row *row = &expert_rows[i];
@@ -147,7 +149,8 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
         struct tensor t = {
             .dims = 3,
             .layer = layer,
-            .ne = {arch_dim_size(&s->h, row->ne0), arch_dim_size(&s->h, row->ne1), s->h.experts},
+            .ne = {arch_dim_size(&s->h, layer, row->ne0), arch_dim_size(&s->h, layer, row->ne1),
+                   s->h.experts},
             .filling = FILL_RANDOM,
         };
         struct arch_location location = {.is_expert = true, .role = row->matrix, .layer = layer};

@@ -107,14 +107,27 @@ static uint64_t growth_of(const struct supervisor *s, enum service service)
     }
 }
 
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 /* Activations of a chunk, logits, and the rows gathered by every thread. */
 static uint64_t compute_estimate(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;
-    double hidden = h->hidden, inner = h->expert_inner, q = (double)h->heads * h->head_size;
-    double kv = (double)model_kv_elements(h), used = h->experts_used;
-    double row = (FORMS_BYTES + 8) * hidden + (FORMS_BYTES + 4) * q + 8 * kv + 4.0 * h->head_size +
-                 4.0 * h->experts + used * (4 * hidden + 24) + 8 * inner;
+    double hidden = h->hidden, inner = h->expert_inner, used = h->experts_used;
+    double q = 0, mix = 0, keys = 0, values = 0; /* floats of a row, of the largest layer */
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        struct layer_attention a = s->model->layer[layer].attention;
+        q = larger(q, (double)a.heads * a.key_size);
+        mix = larger(mix, (double)a.heads * a.value_size);
+        keys = larger(keys, (double)a.kv_heads * a.key_size);
+        values = larger(values, (double)a.kv_heads * a.value_size);
+    }
+    double row = (FORMS_BYTES + 8) * hidden + FORMS_BYTES * mix + 4 * (q + keys + values) +
+                 8.0 * model_rope_dims_max(h) + 4.0 * h->experts + used * (4 * hidden + 24) +
+                 8 * inner;
     double thread = COMPUTE_ROWS * FORMS_BYTES * (hidden + inner) + 8.0 * h->experts;
     double logits = 8.0 * h->vocab > (double)MIB ? 8.0 * h->vocab : (double)MIB;
     return COMPUTE_ESTIMATE + (uint64_t)((double)s->params.prefill_chunk * row + logits +

@@ -134,7 +134,8 @@ static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32
                                  .rows = rows,
                                  .heads = heads,
                                  .kv_heads = KV_HEADS,
-                                 .head_size = size,
+                                 .key_size = size,
+                                 .value_size = size,
                                  .head_end = heads,
                                  .positions = positions - rows + 1,
                                  .scale = 0.7f};

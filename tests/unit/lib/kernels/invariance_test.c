@@ -146,7 +146,8 @@ static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32
                                  .rows = 1,
                                  .heads = heads,
                                  .kv_heads = kv_heads,
-                                 .head_size = head_size,
+                                 .key_size = head_size,
+                                 .value_size = head_size,
                                  .head_end = heads,
                                  .scale = 0.3f};
     for (uint32_t r = 0; r < rows; r++) { /* like decode: later keys do not exist yet */

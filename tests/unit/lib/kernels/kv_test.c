@@ -168,7 +168,8 @@ static struct kv_memory kv_make(enum kv_type type, const struct kv_case *c)
                                     .rows = c->rows,
                                     .heads = c->heads,
                                     .kv_heads = c->kv_heads,
-                                    .head_size = c->size,
+                                    .key_size = c->size,
+                                    .value_size = c->size,
                                     .head_end = c->heads,
                                     .positions = c->positions - c->rows + 1,
                                     .scale = 1 / sqrtf((float)c->size)};
@@ -204,7 +205,7 @@ static double score_error(const struct kernel_attention *a, const double *q, con
                           const double *key)
 {
     double sum = 0;
-    for (uint32_t d = 0; d < a->head_size; d++)
+    for (uint32_t d = 0; d < a->key_size; d++)
         sum += fabs(q[d] - (double)exact[d]) * fabs(key[d]);
     return sum * (double)a->scale;
 }
@@ -217,26 +218,26 @@ static void oracle(const struct kernel_attention *a, const float *exact, const d
     double max = -INFINITY, sum = 0, row[KERNEL_HEAD_SIZE_MAX];
     uint32_t kv_head = head / (a->heads / a->kv_heads);
     for (uint32_t p = 0; p < a->positions; p++) {
-        size_t tile = kernel_kv_tile(a->kv_type, a->kv_heads, a->head_size, p, kv_head);
+        size_t tile = kernel_kv_tile(a->kv_type, a->kv_heads, a->key_size, p, kv_head);
         score[p] = 0;
-        for (uint32_t d = 0; d < a->head_size; d++) {
-            row[d] = element(a->kv_type, KV_KEYS, (const uint8_t *)a->k + tile, a->head_size,
+        for (uint32_t d = 0; d < a->key_size; d++) {
+            row[d] = element(a->kv_type, KV_KEYS, (const uint8_t *)a->k + tile, a->key_size,
                              p % KV_TILE, d);
             score[p] += q[d] * row[d] * (double)a->scale;
         }
         *error = fmax(*error, score_error(a, q, exact, row));
         max = fmax(max, score[p]);
     }
-    memset(out, 0, a->head_size * sizeof *out);
+    memset(out, 0, a->key_size * sizeof *out);
     for (uint32_t p = 0; p < a->positions; p++) {
-        size_t tile = kernel_kv_tile(a->kv_type, a->kv_heads, a->head_size, p, kv_head);
+        size_t tile = kernel_kv_tile(a->kv_type, a->kv_heads, a->key_size, p, kv_head);
         double e = exp(score[p] - max);
         sum += e;
-        for (uint32_t d = 0; d < a->head_size; d++)
-            out[d] += e * element(a->kv_type, KV_VALUES, (const uint8_t *)a->v + tile, a->head_size,
+        for (uint32_t d = 0; d < a->key_size; d++)
+            out[d] += e * element(a->kv_type, KV_VALUES, (const uint8_t *)a->v + tile, a->key_size,
                                   p % KV_TILE, d);
     }
-    for (uint32_t d = 0; d < a->head_size; d++)
+    for (uint32_t d = 0; d < a->key_size; d++)
         out[d] /= sum;
 }
 

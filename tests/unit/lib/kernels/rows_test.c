@@ -159,7 +159,7 @@ START_TEST(rope_rotates)
         uint32_t n = sizes[i], position = 1234 * (uint32_t)i;
         test_fill(x, n);
         memcpy(y, x, sizeof x);
-        kernel_rope_table(position, n, 10000.0, NULL, table);
+        kernel_rope_table(&(struct kernel_rope){.dims = n, .theta = 10000.0}, position, table);
         ops->rope(y, n, table);
         for (uint32_t e = 0; e < n / 2; e++) {
             double angle = position * pow(10000.0, -2.0 * e / n);
@@ -181,7 +181,8 @@ START_TEST(rope_rotates_pairs)
     memcpy(y, x, sizeof x);
     for (uint32_t i = 0; i < 64; i++)
         factors[i] = 1 + (float)i / 8;
-    kernel_rope_table(777, 128, 1e6, factors, table);
+    struct kernel_rope rope = {.dims = 128, .theta = 1e6, .factors = factors};
+    kernel_rope_table(&rope, 777, table);
     kernel_rope_pairs(y, 128, table);
     for (uint32_t i = 0; i < 64; i++) {
         double angle = 777 * pow(1e6, -2.0 * i / 128) / (double)factors[i];
@@ -248,23 +249,23 @@ static void attention_oracle(const struct kernel_attention *a, uint32_t head, do
     uint32_t kv_head = head / (a->heads / a->kv_heads);
     double score[300], max = -INFINITY, sum = 0;
     for (uint32_t p = 0; p < a->positions; p++) {
-        size_t at = test_kv_at(a->kv_heads, a->head_size, p, kv_head);
+        size_t at = test_kv_at(a->kv_heads, a->key_size, p, kv_head);
         score[p] = 0;
-        for (uint32_t d = 0; d < a->head_size; d++)
-            score[p] += (double)a->q[(size_t)head * a->head_size + d] *
+        for (uint32_t d = 0; d < a->key_size; d++)
+            score[p] += (double)a->q[(size_t)head * a->key_size + d] *
                         test_f16_value(((const uint16_t *)a->k)[at + d]);
         score[p] *= (double)a->scale;
         max = fmax(max, score[p]);
     }
-    memset(out, 0, sizeof *out * a->head_size);
+    memset(out, 0, sizeof *out * a->key_size);
     for (uint32_t p = 0; p < a->positions; p++) {
-        size_t at = test_kv_at(a->kv_heads, a->head_size, p, kv_head);
+        size_t at = test_kv_at(a->kv_heads, a->key_size, p, kv_head);
         double e = exp(score[p] - max);
         sum += e;
-        for (uint32_t d = 0; d < a->head_size; d++)
+        for (uint32_t d = 0; d < a->key_size; d++)
             out[d] += e * test_f16_value(((const uint16_t *)a->v)[at + d]);
     }
-    for (uint32_t d = 0; d < a->head_size; d++)
+    for (uint32_t d = 0; d < a->key_size; d++)
         out[d] /= sum;
 }
 
@@ -289,7 +290,8 @@ static void check_attention(const struct kernel_ops *ops, uint32_t heads, uint32
                                  .rows = 1,
                                  .heads = heads,
                                  .kv_heads = kv_heads,
-                                 .head_size = head_size,
+                                 .key_size = head_size,
+                                 .value_size = head_size,
                                  .head_end = heads,
                                  .positions = positions,
                                  .scale = 1 / sqrtf((float)head_size)};

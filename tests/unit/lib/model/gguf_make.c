@@ -358,6 +358,16 @@ static void gemma4_model(struct make *m, unsigned layers, unsigned h, uint32_t t
         gemma4_layer(m, layer, h, type);
     make_u32(m, "gemma4.feed_forward_length", 2 * h);
     make_f32(m, "gemma4.final_logit_softcapping", 30);
+    make_u32(m, "gemma4.attention.sliding_window", 16);
+    make_array_raw(m, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, layers, 0);
+    for (unsigned layer = 0; layer < layers; layer++)
+        bytes_add(&make_key(m, "gemma4.attention.sliding_window_pattern")->value,
+                  layer % 2 ? "\1" : "\0", 1);
+    make_u32(m, "gemma4.attention.key_length_swa", h / 2);
+    make_u32(m, "gemma4.attention.value_length_swa", h / 2);
+    make_u32(m, "gemma4.rope.dimension_count_swa", h / 2);
+    make_f32(m, "gemma4.rope.freq_base_swa", 1000);
+    make_add_tensor(m, "rope_freqs.weight", TENSOR_F32, h / 4, 1, 1);
 }
 
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)

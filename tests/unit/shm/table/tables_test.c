@@ -62,7 +62,8 @@ START_TEST(kv_slots_have_the_stated_size)
         uint64_t bytes = segment_allocated_bytes(kv.segment.fd) - empty;
         ck_assert_uint_eq(bytes, kv_sequence_bytes(&shape, (enum kv_type)_i, tokens));
         for (uint32_t layer = 0; layer < 3; layer++) {
-            size_t tiles = (size_t)model_kv_bytes(&shape, (enum kv_type)_i, tokens);
+            size_t tiles =
+                (size_t)model_kv_bytes(&shape, layer, KV_SIDE_KEYS, (enum kv_type)_i, tokens);
             memset(kv_keys(&kv, slot, layer), 1, tiles);
             memset(kv_values(&kv, slot, layer), 2, tiles);
         }

@@ -58,7 +58,7 @@ static const struct {
     {"dots1", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 11},
     {"ernie4_5-moe", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 11, 3, 9},
     {"minimax-m2", 1, QK_NORM_ROW, ROPE_HALVES, 0, 10, 3, 0},
-    {"gemma4", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 20, 3, 0},
+    {"gemma4", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 20, 4, 0},
 };
 
 _Static_assert(ARRAY_LEN(archs) == ARCH__COUNT, "a row for every architecture of arch.tbl.h");

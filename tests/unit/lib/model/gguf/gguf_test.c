@@ -126,7 +126,7 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
         m->tensors[m->tensor_count - 1].bytes = 4;                                                 \
     })                                                                                             \
     X(arch_missing, "general.architecture' is missing", make_drop_key(m, "general.architecture"))  \
-    X(arch_unknown, "architecture 'mamba' is not supported (supported: qwen3moe,",                 \
+    X(arch_unknown, "architecture 'mamba' is not supported (supported: ",                          \
       make_text(m, "general.architecture", "mamba"))                                               \
     X(arch_number, "is of type U32 instead of a string", make_u32(m, "general.architecture", 1))   \
     X(name_number, "is of type U32 instead of a string", make_u32(m, "general.name", 1))           \
@@ -162,7 +162,7 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
         make_u32(m, K "attention.head_count", 4);                                                  \
         make_drop_key(m, K "attention.value_length");                                              \
     })                                                                                             \
-    X(value_length, "value_length' is 4 but", make_u32(m, K "attention.value_length", 4))          \
+    X(value_length, "attn_v.weight is 4 x 2", make_u32(m, K "attention.value_length", 4))          \
     X(value_length_type, "instead of an integer", make_f32(m, K "attention.value_length", 4))      \
     X(rope_dims, "rope.dimension_count is 4", make_u32(m, K "rope.dimension_count", 4))            \
     X(rope_scaling, "scaling.type' is 'yarn'", make_text(m, K "rope.scaling.type", "yarn"))        \

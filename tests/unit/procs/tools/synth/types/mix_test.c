@@ -45,7 +45,7 @@ static void find_tensor(const struct shape *s, const char *name, struct mix_tens
         if (strcmp(rows[i].name, name) == 0) {
             *t = (struct mix_tensor){.is_expert = rows[i].is_expert,
                                      .role = rows[i].role,
-                                     .k = arch_dim_size(&s->h, rows[i].k)};
+                                     .k = arch_dim_size(&s->h, 0, rows[i].k)};
             return;
         }
     }

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of lib/model/arch. */
+#ifndef SLUICE_MODEL_ARCH_INTERNAL_H
+#define SLUICE_MODEL_ARCH_INTERNAL_H
+
+#include "lib/model/arch/table.h"
+
+#define ARCH_KEY_BYTES 128
+
+/* "<name of the architecture>.<key>" */
+void arch_full_key(enum arch_id arch, const char *key, char buf[ARCH_KEY_BYTES]);
+
+/* The field at that offset. */
+static inline uint32_t *arch_uint(struct model_hparams *h, size_t offset)
+{
+    return (uint32_t *)(void *)((char *)h + offset);
+}
+
+/* A field with a number of each kind of layer. */
+struct arch_range {
+    size_t field, field_window; /* offsets */
+    uint32_t min, max;
+};
+
+/* Offset of the field for layers with a window; 0: the architecture has one number for all. */
+size_t arch_window_field(enum arch_id arch, size_t field);
+
+/* Sets the kinds from the file, or by the rule. */
+int arch_read_kinds(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
+                    struct error *error);
+
+/* Reads a key that may be an array, after the kinds: 1 if it is one, 0 if not; range->field_window is
+ * set here. */
+int arch_read_array(enum arch_id arch, const struct gguf *g, const char *name,
+                    const struct arch_range *range, struct model_hparams *h, struct error *error);
+
+/* Fills in what the keys leave to defaults. */
+int arch_derive_scaling(struct model_hparams *h, struct error *error);
+
+int arch_check_kinds(const struct model_hparams *h, struct error *error);
+int arch_check_scaling(const struct model_hparams *h, struct error *error);
+int arch_check_attention(const struct layer_attention *a, struct error *error);
+
+#endif

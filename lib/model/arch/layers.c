@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kinds of layers, and hyper-parameters that differ between them. */
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/arch/internal.h"
+
+static const struct {
+    enum arch_id arch;
+    uint32_t period, at;
+} cycles[] = {
+#define ARCH_FULL_EVERY(id, period, at) {ARCH_##id, (period), (at)},
+#include "lib/model/arch/arch.tbl.h"
+    {ARCH__COUNT, 1, 0},
+};
+
+static const struct {
+    enum arch_id arch;
+    const char *key;
+} window_keys[] = {
+#define ARCH_WINDOW_KEY(id, key) {ARCH_##id, (key)},
+#include "lib/model/arch/arch.tbl.h"
+    {ARCH__COUNT, NULL},
+};
+
+static const struct array_row {
+    enum arch_id arch;
+    size_t full, window; /* offsets of the fields */
+} array_rows[] = {
+#define ARCH_ARRAY(id, field)                                                                      \
+    {ARCH_##id, offsetof(struct model_hparams, field),                                             \
+     offsetof(struct model_hparams, field##_window)},
+#include "lib/model/arch/arch.tbl.h"
+    {ARCH__COUNT, 0, 0},
+};
+
+const char *arch_window_key(enum arch_id arch)
+{
+    for (size_t i = 0; i < ARRAY_LEN(window_keys); i++)
+        if (window_keys[i].arch == arch)
+            return window_keys[i].key;
+    return NULL;
+}
+
+size_t arch_window_field(enum arch_id arch, size_t field)
+{
+    for (size_t i = 0; i < ARRAY_LEN(array_rows); i++)
+        if (array_rows[i].arch == arch && array_rows[i].full == field)
+            return array_rows[i].window;
+    return 0;
+}
+
+void arch_set_kinds(enum arch_id arch, struct model_hparams *h)
+{
+    memset(h->layer_kind, LAYER_FULL, sizeof h->layer_kind);
+    for (size_t i = 0; i < ARRAY_LEN(cycles) && h->window > 0; i++)
+        for (uint32_t layer = 0; cycles[i].arch == arch && layer < h->layers; layer++)
+            if (layer % cycles[i].period != cycles[i].at)
+                h->layer_kind[layer] = LAYER_WINDOW;
+}
+
+static int check_length(const struct model_hparams *h, const struct gguf_array *a, const char *key,
+                        struct error *error)
+{
+    if (a->left < h->layers)
+        return error_set(error, ERR_BAD_INPUT,
+                         "key '%s' has %" PRIu64 " numbers for %" PRIu32 " layers", key, a->left,
+                         h->layers);
+    return 0;
+}
+
+int arch_read_kinds(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
+                    struct error *error)
+{
+    const char *name = arch_window_key(arch);
+    char key[ARCH_KEY_BYTES];
+    struct gguf_array a;
+    arch_set_kinds(arch, h);
+    if (!name || h->window == 0)
+        return 0;
+    arch_full_key(arch, name, key);
+    int found = gguf_get_array(g, key, GGUF_BOOL, &a, error);
+    if (found < 0)
+        return -1;
+    if (!found)
+        return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
+    if (check_length(h, &a, key, error) != 0)
+        return -1;
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        h->layer_kind[layer] = gguf_array_bool(&a) ? LAYER_WINDOW : LAYER_FULL;
+    return 0;
+}
+
+/* The layers of a kind have the same number. */
+static int read_array(const char *key, struct gguf_array *a, const struct arch_range *range,
+                      struct model_hparams *h, struct error *error)
+{
+    if (check_length(h, a, key, error) != 0)
+        return -1;
+    uint32_t *field[] = {[LAYER_FULL] = arch_uint(h, range->field),
+                         [LAYER_WINDOW] = arch_uint(h, range->field_window)};
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        uint64_t value;
+        if (gguf_array_uint(a, key, &value, error) != 0)
+            return -1;
+        if (value < range->min || value > range->max)
+            return error_set(error, ERR_BAD_INPUT,
+                             "key '%s' is %" PRIu64 " for layer %" PRIu32 ": not between %" PRIu32
+                             " and %" PRIu32,
+                             key, value, layer, range->min, range->max);
+        uint32_t *to = field[h->layer_kind[layer]];
+        if (*to != 0 && *to != value)
+            return error_set(error, ERR_BAD_INPUT,
+                             "key '%s' is %" PRIu64 " for layer %" PRIu32 ", but %" PRIu32
+                             " for another of its kind",
+                             key, value, layer, *to);
+        *to = (uint32_t)value;
+    }
+    if (*field[LAYER_FULL] == 0)
+        *field[LAYER_FULL] = *field[LAYER_WINDOW];
+    return 0;
+}
+
+int arch_read_array(enum arch_id arch, const struct gguf *g, const char *name,
+                    const struct arch_range *range, struct model_hparams *h, struct error *error)
+{
+    struct arch_range r = *range;
+    struct gguf_array a;
+    char key[ARCH_KEY_BYTES];
+    r.field_window = arch_window_field(arch, r.field);
+    if (r.field_window == 0)
+        return 0;
+    arch_full_key(arch, name, key);
+    int found = gguf_get_uints(g, key, &a, error);
+    if (found <= 0)
+        return found;
+    return read_array(key, &a, &r, h, error) != 0 ? -1 : 1;
+}
+
+int arch_check_kinds(const struct model_hparams *h, struct error *error)
+{
+    for (uint32_t layer = 0; layer < MODEL_LAYERS_MAX; layer++) {
+        bool window = layer < h->layers && h->window > 0 && h->layer_kind[layer] == LAYER_WINDOW;
+        if (h->layer_kind[layer] != LAYER_FULL && !window)
+            return error_set(error, ERR_BAD_INPUT, "layer %" PRIu32 " is of an impossible kind",
+                             layer);
+    }
+    return 0;
+}
+
+int arch_check_attention(const struct layer_attention *a, struct error *error)
+{
+    if (a->heads % a->kv_heads != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "head_count %" PRIu32 " is not a multiple of head_count_kv %" PRIu32,
+                         a->heads, a->kv_heads);
+    if (a->key_size % 2 != 0)
+        return error_set(error, ERR_BAD_INPUT, "the head size %" PRIu32 " is odd", a->key_size);
+    if (a->rope_dims > a->key_size || a->rope_dims % 2 != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "rope.dimension_count is %" PRIu32
+                         "; an even number up to the head size %" PRIu32 " is possible",
+                         a->rope_dims, a->key_size);
+    return 0;
+}
+
+/* The defaults are those of YaRN's paper. */
+int arch_derive_scaling(struct model_hparams *h, struct error *error)
+{
+    if (h->rope_scaling == ROPE_UNSCALED && h->rope_factor != 0 && h->rope_factor != 1)
+        return error_set(error, ERR_BAD_INPUT, "rope.scaling.factor is %g, without a type",
+                         (double)h->rope_factor);
+    if (h->rope_scaling != ROPE_YARN)
+        return 0;
+    if (h->rope_context == 0)
+        h->rope_context = h->context;
+    if (h->rope_beta_fast == 0)
+        h->rope_beta_fast = 32;
+    if (h->rope_beta_slow == 0)
+        h->rope_beta_slow = 1;
+    return 0;
+}
+
+int arch_check_scaling(const struct model_hparams *h, struct error *error)
+{
+    if (h->rope_scaling == ROPE_UNSCALED)
+        return 0;
+    if (h->rope_scaling > ROPE_YARN || !(h->rope_factor >= 1))
+        return error_set(error, ERR_BAD_INPUT, "rope.scaling.factor is %g: not 1 or more",
+                         (double)h->rope_factor);
+    if (h->rope_scaling == ROPE_YARN &&
+        (h->rope_context == 0 || !(h->rope_beta_fast > h->rope_beta_slow)))
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "rope.scaling: YaRN needs the original context length, and beta_fast above "
+            "beta_slow");
+    return 0;
+}

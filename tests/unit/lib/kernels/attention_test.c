@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of attention: key and value heads of different sizes, windows, sinks, capped scores, every
+ * KV type. Against sums in double over what the tiles hold; the same bits on every instruction set,
+ * and for rows together and alone. Keys and values outside a window are NaN, tiles before it
+ * inaccessible. */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "kernel_test.h"
+
+#define REFERENCE kernel_ops_of(ISA_GENERIC)
+#define HEADS_MAX 16
+
+static const enum kv_type kv_types[] = {
+#define KV_TYPE(id, name, block, block_bytes) KV_TYPE_##id,
+#include "lib/tensor/kv_types.tbl.h"
+};
+
+struct option_case {
+    uint32_t heads, kv_heads, key_size, value_size, positions, rows, window;
+    float cap;
+    bool sinks;
+};
+
+static const struct option_case cases[] = {
+    {4, 2, 64, 64, 1, 1, 128, 0, true},          {4, 2, 64, 64, 128, 1, 128, 0, true},
+    {4, 2, 64, 64, 129, 1, 128, 0, false},       {4, 2, 64, 64, 700, 1, 128, 0, true},
+    {8, 1, 64, 64, 690, 40, 128, 0, true},       {8, 1, 32, 32, 1, 70, 5, 0, false},
+    {16, 2, 20, 12, 500, 30, 33, 0, true},       {4, 2, 64, 64, 513, 3, 1, 0, false},
+    {2, 2, 40, 64, 640, 5, 513, 0, false},       {4, 4, 128, 96, 70, 9, 0, 0, true},
+    {4, 2, 256, 256, 200, 4, 100, 30.0f, false}, {4, 1, 512, 512, 130, 9, 64, 0, true},
+    {16, 1, 576, 512, 130, 3, 0, 0, false},      {2, 1, 576, 512, 600, 1, 0, 2.0f, true},
+};
+
+struct memory {
+    uint8_t *base;
+    size_t bytes;
+};
+
+static struct memory memory_new(size_t bytes)
+{
+    struct memory m = {.bytes = (bytes + 4095) / 4096 * 4096};
+    m.base = mmap(NULL, m.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert(m.base != MAP_FAILED);
+    return m;
+}
+
+struct attention {
+    struct option_case c;
+    struct kernel_attention a;
+    struct memory k, v;
+    double *keys, *values; /* what the tiles hold: [position][head][size] */
+    float *q, sinks[HEADS_MAX];
+};
+
+static uint32_t begin_of(const struct option_case *c, uint32_t row)
+{
+    uint32_t positions = c->positions + row;
+    return c->window != 0 && positions > c->window ? positions - c->window : 0;
+}
+
+/* What a stored row holds: attention to one key is its value. kv_test checks that against the
+ * description of the tiles. Keys are rounded like values. Blocks are rounded alone, so a row longer
+ * than a value is read in pieces. */
+static void stored_row(enum kv_type type, const float *x, uint32_t size, double *out)
+{
+    enum { PIECE = 512 };
+    float query = 1, v[PIECE];
+    uint32_t n = size < PIECE ? size : PIECE;
+    uint8_t *tile = test_alloc((size_t)kv_tile_bytes(type, n));
+    uint8_t *keys = calloc(1, (size_t)kv_tile_bytes(type, 1));
+    kernel_kv_store(REFERENCE, type, KV_VALUES, x, n, tile, 0);
+    struct kernel_attention a = {.q = &query,
+                                 .k = keys,
+                                 .v = tile,
+                                 .kv_type = type,
+                                 .out = v,
+                                 .rows = 1,
+                                 .heads = 1,
+                                 .kv_heads = 1,
+                                 .key_size = 1,
+                                 .value_size = n,
+                                 .head_end = 1,
+                                 .positions = 1};
+    REFERENCE->attention(&a);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (double)v[i];
+    free(tile);
+    free(keys);
+    if (size > n)
+        stored_row(type, x + n, size - n, out + n);
+}
+
+static void fill_side(struct attention *t, enum kv_part part, enum kv_type type)
+{
+    const struct option_case *c = &t->c;
+    uint32_t size = part == KV_KEYS ? c->key_size : c->value_size;
+    uint32_t last = c->positions + c->rows - 1, first = begin_of(c, 0);
+    size_t tiles = kernel_kv_tile(type, c->kv_heads, size, last + KV_TILE - 1, 0);
+    struct memory m = memory_new(tiles);
+    double *held = test_alloc(sizeof *held * last * c->kv_heads * size);
+    float *x = test_alloc(size * sizeof *x);
+    for (uint32_t p = 0; p < last; p++)
+        for (uint32_t h = 0; h < c->kv_heads; h++) {
+            uint8_t *tile = m.base + kernel_kv_tile(type, c->kv_heads, size, p, h);
+            test_fill(x, size);
+            stored_row(type, x, size, held + ((size_t)p * c->kv_heads + h) * size);
+            for (uint32_t i = 0; i < size && p < first; i++)
+                x[i] = NAN;
+            kernel_kv_store(REFERENCE, type, part, x, size, tile, p % KV_TILE);
+        }
+    size_t closed = kernel_kv_tile(type, c->kv_heads, size, first, 0) / 4096 * 4096;
+    if (closed > 0)
+        ck_assert_int_eq(mprotect(m.base, closed, PROT_NONE), 0);
+    free(x);
+    *(part == KV_KEYS ? &t->k : &t->v) = m;
+    *(part == KV_KEYS ? &t->keys : &t->values) = held;
+}
+
+static struct attention attention_new(const struct option_case *c, enum kv_type type)
+{
+    struct attention t = {.c = *c};
+    t.q = test_alloc(sizeof *t.q * c->rows * c->heads * c->key_size);
+    test_fill(t.q, (size_t)c->rows * c->heads * c->key_size);
+    test_fill(t.sinks, HEADS_MAX);
+    fill_side(&t, KV_KEYS, type);
+    fill_side(&t, KV_VALUES, type);
+    t.a = (struct kernel_attention){.q = t.q,
+                                    .k = t.k.base,
+                                    .v = t.v.base,
+                                    .kv_type = type,
+                                    .q_stride = (size_t)c->heads * c->key_size,
+                                    .out_stride = (size_t)c->heads * c->value_size,
+                                    .rows = c->rows,
+                                    .heads = c->heads,
+                                    .kv_heads = c->kv_heads,
+                                    .key_size = c->key_size,
+                                    .value_size = c->value_size,
+                                    .head_end = c->heads,
+                                    .positions = c->positions,
+                                    .window = c->window,
+                                    .scale = 2 / sqrtf((float)c->key_size),
+                                    .cap = c->cap,
+                                    .sinks = c->sinks ? t.sinks : NULL};
+    return t;
+}
+
+static void attention_free(struct attention *t)
+{
+    munmap(t->k.base, t->k.bytes);
+    munmap(t->v.base, t->v.bytes);
+    free(t->keys);
+    free(t->values);
+    free(t->q);
+}
+
+/* One head of a row in double. */
+static void oracle(const struct attention *t, uint32_t head, uint32_t row, double *out)
+{
+    const struct option_case *c = &t->c;
+    uint32_t kv_head = head / (c->heads / c->kv_heads), end = c->positions + row;
+    const float *q = t->q + ((size_t)row * c->heads + head) * c->key_size;
+    double sum = c->sinks ? exp((double)t->sinks[head]) : 0;
+    memset(out, 0, c->value_size * sizeof *out);
+    for (uint32_t p = begin_of(c, row); p < end; p++) {
+        const double *k = t->keys + ((size_t)p * c->kv_heads + kv_head) * c->key_size;
+        const double *v = t->values + ((size_t)p * c->kv_heads + kv_head) * c->value_size;
+        double score = 0;
+        for (uint32_t d = 0; d < c->key_size; d++)
+            score += (double)q[d] * k[d];
+        score *= (double)t->a.scale;
+        if (c->cap != 0)
+            score = (double)c->cap * tanh(score / (double)c->cap);
+        sum += exp(score);
+        for (uint32_t d = 0; d < c->value_size; d++)
+            out[d] += exp(score) * v[d];
+    }
+    for (uint32_t d = 0; d < c->value_size; d++)
+        out[d] /= sum;
+}
+
+static void check_case(const struct kernel_ops *ops, const struct option_case *c, enum kv_type type)
+{
+    struct attention t = attention_new(c, type);
+    size_t width = (size_t)c->heads * c->value_size, bytes = sizeof(float) * width * c->rows;
+    float *out = test_alloc(bytes), *same = test_alloc(bytes), *alone = test_alloc(bytes);
+    double want[KERNEL_VALUE_SIZE_MAX];
+    t.a.out = same;
+    REFERENCE->attention(&t.a);
+    t.a.out = out;
+    ops->attention(&t.a);
+    for (uint32_t r = 0; r < c->rows; r++) {
+        struct kernel_attention one = t.a;
+        one.q += r * one.q_stride;
+        one.out = alone + r * width;
+        one.rows = 1;
+        one.positions += r;
+        ops->attention(&one);
+    }
+    ck_assert_mem_eq(out, same, bytes);
+    ck_assert_mem_eq(out, alone, bytes);
+    /* Integer queries: half a step of 1/127 of the largest element, over a head. */
+    double limit = type == KV_TYPE_Q8_0 || type == KV_TYPE_Q4_0 ? 2e-2 : 1e-5;
+    for (uint32_t r = 0; r < c->rows; r++)
+        for (uint32_t h = 0; h < c->heads; h++) {
+            oracle(&t, h, r, want);
+            for (uint32_t d = 0; d < c->value_size; d++) {
+                double got = (double)out[r * width + h * c->value_size + d];
+                ck_assert_msg(fabs(got - want[d]) < limit,
+                              "%s, case %ld, %s: row %u head %u element %u is %g, not %g",
+                              ops->name, (long)(c - cases), kv_type_info((uint32_t)type)->name, r,
+                              h, d, got, want[d]);
+            }
+        }
+    free(out);
+    free(same);
+    free(alone);
+    attention_free(&t);
+}
+
+START_TEST(options_match_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(91);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        for (size_t type = 0; type < ARRAY_LEN(kv_types); type++)
+            check_case(ops, &cases[i], kv_types[type]);
+}
+END_TEST
+
+/* ---- rotations for longer contexts ---- */
+
+static double turns_at(double rotations, double dims, double theta, double context)
+{
+    return dims * log(context / (rotations * 2 * acos(-1.0))) / (2 * log(theta));
+}
+
+/* The published formula of YaRN, by angles per position. */
+static double yarn_angle(const struct kernel_rope *r, uint32_t i)
+{
+    double n = r->dims, low = turns_at(r->beta_fast, n, r->theta, r->context);
+    double high = turns_at(r->beta_slow, n, r->theta, r->context);
+    if (r->truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0);
+    high = fmin(high, n - 1);
+    double ramp = fmin(fmax((i - low) / (low == high ? 0.001 : high - low), 0), 1);
+    double plain = pow(r->theta, -2.0 * i / n);
+    return plain / r->factor * ramp + plain * (1 - ramp);
+}
+
+static void check_table(const struct kernel_rope *r, uint32_t position, double magnitude)
+{
+    float table[256];
+    kernel_rope_table(r, position, table);
+    for (uint32_t i = 0; i < r->dims / 2; i++) {
+        double angle =
+            position * (r->yarn ? yarn_angle(r, i)
+                                : pow(r->theta, -2.0 * i / r->dims) / (r->factor ? r->factor : 1));
+        ck_assert_double_le(fabs((double)table[2 * i] - magnitude * cos(angle)), 2e-7);
+        ck_assert_double_le(fabs((double)table[2 * i + 1] - magnitude * sin(angle)), 2e-7);
+    }
+}
+
+START_TEST(rope_scales)
+{
+    struct kernel_rope r = {.dims = 64, .theta = 150000, .factor = 32};
+    check_table(&r, 100000, 1);
+    r.yarn = true;
+    r.context = 4096;
+    r.beta_fast = 32;
+    r.beta_slow = 1;
+    check_table(&r, 5, 0.1 * log(32) + 1);
+    check_table(&r, 130000, 0.1 * log(32) + 1);
+    float exact[64], rounded[64];
+    kernel_rope_table(&r, 1000, exact);
+    r.truncate = true;
+    check_table(&r, 130000, 0.1 * log(32) + 1);
+    kernel_rope_table(&r, 1000, rounded);
+    ck_assert(memcmp(exact, rounded, sizeof exact) != 0);
+    r.magnitude = 0.5;
+    check_table(&r, 777, 0.5);
+    r.context = 64; /* every angle is divided */
+    check_table(&r, 777, 0.5);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("kernels.attention");
+    TCase *tcase = tcase_create("attention");
+    tcase_set_timeout(tcase, 120);
+    test_add_isa(tcase, options_match_double);
+    tcase_add_test(tcase, rope_scales);
+    suite_add_tcase(suite, tcase);
+    return test_run(suite);
+}
