@@ -82,6 +82,9 @@ PARAM_BYTES(
     "bandwidth limit per loader in bytes per second; 0: none (`sluice ctl throttle` changes it)")
 PARAM_BOOL(direct_io, true,
            "read with O_DIRECT; off: read through the page cache and drop the pages")
+PARAM_BOOL(warm_start, true,
+           "load the experts that earlier runs of this model used most while the device is idle; "
+           "the list, a few kilobytes, is in $XDG_CACHE_HOME/sluice (~/.cache/sluice)")
 PARAM_BOOL(prefault, true,
            "allocate arena pages ahead of loads while no demand is pending: all free capacity "
            "while no sequence runs, otherwise 64 MiB")

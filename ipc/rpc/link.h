@@ -29,6 +29,7 @@ struct link {
     _Atomic int pipe; /* id of the newest connection, 0: none; not kept for LINK_LISTEN_MANY */
     _Atomic uint64_t connects, denied;
     uint64_t restarts;  /* redials or relistens */
+    uint64_t deaf_ns;   /* time since which the listener could not be opened again, 0: it is open */
     uint64_t lonely_ns; /* time since which there is no connection, 0: connected */
     uint64_t redial_delay_ns;
     uint64_t next_probe_ns;

@@ -325,6 +325,13 @@ void rpc_server_tick(struct rpc_server *server, uint64_t now_ns)
     }
 }
 
+uint64_t rpc_server_deaf_ns(const struct rpc_server *server, uint64_t now_ns)
+{
+    OBJ_CHECK(server, SERVER_MAGIC);
+    uint64_t since = server->link.deaf_ns;
+    return since != 0 && now_ns > since ? now_ns - since : 0;
+}
+
 void rpc_server_stats_get(const struct rpc_server *server, struct rpc_server_stats *stats)
 {
     OBJ_CHECK(server, SERVER_MAGIC);

@@ -17,8 +17,8 @@ static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        c->ops->rms_norm(core_x(c, r), l->attn_norm, c->hp.hidden, c->hp.rms_eps,
-                         form_floats(&c->in, r));
+        core_norm(c, core_x(c, r), l->attn_norm, l->attn_norm_bias, c->hp.hidden,
+                  form_floats(&c->in, r));
         core_make_forms(c, &c->in, r, l->in_forms);
     }
 }
@@ -31,26 +31,29 @@ static void project(struct core *c, const struct kernel_matrix *w, const float *
                      form_stride(&c->in, w->type), c->step.rows, y, w->n);
 }
 
+/* What follows the projection of a head. */
 static void add_bias(const struct core *c, float *head, const float *bias, uint32_t number,
                      uint32_t size)
 {
     if (bias)
         c->ops->axpy(1.0f, bias + (size_t)number * size, size, head);
+    if (c->hp.clamp_qkv != 0)
+        kernel_clamp(head, size, c->hp.clamp_qkv);
 }
 
-/* One head in place: its RMSNorm if it has one, then rotation. */
+/* One head in place: rotation, and its RMSNorm if it has one. */
 static void finish_head(struct core *c, float *head, const float *weight, uint32_t row)
 {
     const struct layer_attention *a = &core_layer_now(c)->attention;
     const float *cos_sin = core_angles(c, a->rope_table, row);
     if (c->hp.qk_norm == QK_NORM_HEAD && weight)
         c->ops->rms_norm(head, weight, a->key_size, c->hp.rms_eps, head);
-    if (a->rope_dims == 0)
-        return;
     if (c->hp.rope_kind == ROPE_PAIRS)
         kernel_rope_pairs(head, a->rope_dims, cos_sin);
-    else
+    else if (a->rope_dims != 0)
         c->ops->rope(head, a->rope_dims, cos_sin);
+    if (c->hp.qk_norm == QK_NORM_HEAD_AFTER)
+        c->ops->rms_norm(head, weight, a->key_size, c->hp.rms_eps, head);
 }
 
 /* Bias, norm, rotation and cache row of key head g and its query heads, one token row. */
@@ -247,7 +250,7 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
         if (l->out_bias)
             c->ops->axpy(1.0f, l->out_bias + begin, end - begin, y + begin);
         if (!l->attn_post_norm)
-            c->ops->axpy(1.0f, y + begin, end - begin, core_x(c, r) + begin);
+            c->ops->axpy(c->residual, y + begin, end - begin, core_x(c, r) + begin);
     }
 }
 
@@ -260,7 +263,7 @@ static void post_norm_rows(void *arg, uint32_t thread, uint32_t threads)
     for (uint32_t r = begin; r < end; r++) {
         float *y = c->y + (size_t)r * hidden;
         c->ops->rms_norm(y, core_layer_now(c)->attn_post_norm, hidden, c->hp.rms_eps, y);
-        c->ops->axpy(1.0f, y, hidden, core_x(c, r));
+        c->ops->axpy(c->residual, y, hidden, core_x(c, r));
     }
 }
 

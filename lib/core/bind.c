@@ -37,6 +37,8 @@ static const struct {
 } layer_vectors[] = {
     {DENSE_ATTN_NORM, offsetof(struct core_layer, attn_norm)},
     {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_norm)},
+    {DENSE_ATTN_NORM_BIAS, offsetof(struct core_layer, attn_norm_bias)},
+    {DENSE_FFN_NORM_BIAS, offsetof(struct core_layer, ffn_norm_bias)},
     {DENSE_ATTN_Q_NORM, offsetof(struct core_layer, q_norm)},
     {DENSE_ATTN_K_NORM, offsetof(struct core_layer, k_norm)},
     {DENSE_ROUTER_BIAS, offsetof(struct core_layer, router_bias)},
@@ -46,6 +48,7 @@ static const struct {
     {DENSE_ATTN_OUT_BIAS, offsetof(struct core_layer, out_bias)},
     {DENSE_ATTN_SINKS, offsetof(struct core_layer, sinks)},
     {DENSE_ATTN_POST_NORM, offsetof(struct core_layer, attn_post_norm)},
+    {DENSE_ATTN_QKV_SCALE, offsetof(struct core_layer, q_scale)},
     {DENSE_ATTN_Q_SCALE, offsetof(struct core_layer, q_scale)},
     {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, k_scale)},
     {DENSE_ATTN_V_SCALE, offsetof(struct core_layer, v_scale)},
@@ -81,8 +84,10 @@ static const float *dense_vector(struct core *c, uint32_t layer, enum dense_role
 
 size_t core_vector_floats(const struct model_index *model)
 {
-    /* of the whole model: output norm, rope factors and the output's scale */
-    size_t floats = model->hparams.hidden + model->hparams.rope_dims / 2 + 1;
+    /* of the whole model: output norm, rope factors, the output's scale, biases of the output */
+    size_t floats = 2 * (size_t)model->hparams.hidden + model->hparams.rope_dims / 2 + 1;
+    if (model_entry_dense(model, model->hparams.layers, DENSE_OUTPUT_BIAS) != ENTRY_NONE)
+        floats += model->hparams.vocab;
     for (uint32_t layer = 0; layer < model->hparams.layers; layer++)
         for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++) {
             uint32_t entry = model_entry_dense(model, layer, layer_vectors[i].role);
@@ -151,16 +156,39 @@ static void bind_experts_step(struct core *c, uint32_t i)
         l->gate_forms |= l->expert_forms;
 }
 
-static void bind_attention(struct core *c, uint32_t i)
+/* Rows of a matrix of q, k and v. */
+static struct kernel_matrix rows_of(const struct kernel_matrix *all, uint32_t first, uint32_t n)
+{
+    struct kernel_matrix m = *all;
+    m.data = (const uint8_t *)all->data + first * all->row_bytes;
+    m.n = n;
+    return m;
+}
+
+static void bind_qkv(struct core *c, uint32_t i)
 {
     struct core_layer *l = &c->layer[i];
-    sl_assert(c->hp.qk_norm != QK_NORM_ROW ||
-              (!l->q_bias && !l->k_bias)); /* the order of bias and norm is undefined */
+    if (model_entry_dense(c->model, i, DENSE_ATTN_QKV) != ENTRY_NONE) {
+        struct kernel_matrix all = dense_matrix(c, i, DENSE_ATTN_QKV);
+        l->k_scale = l->v_scale = l->q_scale;
+        l->q = rows_of(&all, 0, l->q_size);
+        l->k = rows_of(&all, l->q_size, l->k_size);
+        l->v = rows_of(&all, l->q_size + l->k_size, l->v_size);
+        return;
+    }
     l->q = dense_matrix(c, i, DENSE_ATTN_Q);
     l->k = dense_matrix(c, i, DENSE_ATTN_K);
     if (model_entry_dense(c->model, i, DENSE_ATTN_V) != ENTRY_NONE)
         l->v = dense_matrix(c, i, DENSE_ATTN_V);
     sl_assert(l->v.data || l->v_size == l->k_size);
+}
+
+static void bind_attention(struct core *c, uint32_t i)
+{
+    struct core_layer *l = &c->layer[i];
+    sl_assert(c->hp.qk_norm != QK_NORM_ROW ||
+              (!l->q_bias && !l->k_bias)); /* the order of bias and norm is undefined */
+    bind_qkv(c, i);
     l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
     l->in_forms = form_bit(&l->q) | form_bit(&l->k) | form_bit(&l->v);
     l->mix_forms = form_bit(&l->out);
@@ -242,6 +270,8 @@ void core_bind(struct core *c, const struct core_config *config, float *vectors)
                     : dense_matrix(c, globals, DENSE_OUTPUT);
     c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, &vectors);
     c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, &vectors);
+    c->output_norm_bias = dense_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, &vectors);
+    c->output_bias = dense_vector(c, globals, DENSE_OUTPUT_BIAS, &vectors);
     c->output_forms = form_bit(&c->output);
     bind_more_types(c, config);
 }

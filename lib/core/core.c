@@ -20,6 +20,12 @@ static int attention_step(struct core *c, struct error *error)
         c->source.layer_starts(c->source.self, &c->step);
     if (c->source.layer_inputs)
         c->source.layer_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
+    if (c->hp.router_first && model_layer_has_experts(c->model, c->step.layer)) {
+        core_route_first(c);
+        if (c->source.gate_inputs)
+            c->source.gate_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
+        core_experts_open(c); /* they are loaded during attention */
+    }
     core_attention(c);
     return 0;
 }
@@ -28,7 +34,7 @@ static int experts_step(struct core *c, struct error *error)
 {
     c->into = c->x;
     core_experts_gate(c);
-    if (c->source.gate_inputs)
+    if (c->source.gate_inputs && !c->hp.router_first)
         c->source.gate_inputs(c->source.self, &c->step, core_gate_input(c, 0), c->hp.hidden,
                               c->hp.hidden);
     return core_experts(c, error);
@@ -127,10 +133,10 @@ struct core *core_create(const struct core_config *config, struct error *error)
         return NULL;
     }
     c->ops = config->ops;
-    c->gate_mul = hp->activation == ACTIVATION_GELU ? c->ops->gelu_mul : c->ops->silu_mul;
     c->source = config->source;
     c->prefill_order = config->prefill_order;
     c->threads = config->threads;
+    c->residual = hp->residual_scale != 0 ? hp->residual_scale : 1.0f;
     c->vectors = vectors;
     core_bind(c, config, vectors);
     make_steps(c);
@@ -190,6 +196,29 @@ void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t r
                                f->base[i] + row * f->stride[i]);
 }
 
+void core_norm(const struct core *c, const float *x, const float *weight, const float *bias,
+               uint32_t n, float *y)
+{
+    if (c->hp.norm == NORM_LAYER) {
+        kernel_center(x, n, y);
+        x = y;
+    }
+    c->ops->rms_norm(x, weight, n, c->hp.rms_eps, y);
+    if (bias)
+        c->ops->axpy(1.0f, bias, n, y);
+}
+
+void core_activate(const struct core *c, const float *gate, const float *up, uint32_t n, float *y)
+{
+    switch ((enum ffn_activation)c->hp.activation) {
+    case ACTIVATION_SILU: c->ops->silu_mul(gate, up, n, y); return;
+    case ACTIVATION_GELU: c->ops->gelu_mul(gate, up, n, y); return;
+    case ACTIVATION_RELU: kernel_relu_mul(gate, up, n, y); return;
+    case ACTIVATION__COUNT: break;
+    }
+    sl_panic("activation %u is in no table", c->hp.activation);
+}
+
 void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn)
 {
     if (c->threads == 1 || rows < 2 * c->threads)
@@ -216,10 +245,9 @@ static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        float *x = core_x(c, r);
-        c->ops->row_to_f32(&c->embedding, c->row[r].token, x);
+        c->ops->row_to_f32(&c->embedding, c->row[r].token, core_x(c, r));
         for (uint32_t i = 0; c->hp.embedding_scale != 0 && i < c->hp.hidden; i++)
-            x[i] *= c->hp.embedding_scale;
+            core_x(c, r)[i] *= c->hp.embedding_scale;
         for (uint32_t table = 0; table < LAYER_KIND__COUNT; table++)
             if (c->ropes[table].dims != 0)
                 kernel_rope_table(&c->ropes[table], c->row[r].position, core_angles(c, table, r));
@@ -268,8 +296,8 @@ int core_forward(struct core *c, const struct core_sequence *sequence, const uin
 static void output_norm_rows(struct core *c)
 {
     for (uint32_t r = 0; r < c->output_count; r++) {
-        c->ops->rms_norm(core_x(c, c->output_row + r), c->output_norm, c->hp.hidden, c->hp.rms_eps,
-                         form_floats(&c->last, r));
+        core_norm(c, core_x(c, c->output_row + r), c->output_norm, c->output_norm_bias,
+                  c->hp.hidden, form_floats(&c->last, r));
         core_make_forms(c, &c->last, r, c->output_forms);
     }
 }
@@ -283,9 +311,14 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
         return;
     core_product(c, &c->output, c->output_scale, begin, end, form_row(&c->last, c->output.type, 0),
                  form_stride(&c->last, c->output.type), c->output_count, c->logits, c->hp.vocab);
-    for (uint32_t r = 0; c->hp.logit_cap != 0 && r < c->output_count; r++) {
-        float *logits = c->logits + (size_t)r * c->hp.vocab + begin;
-        c->ops->soft_cap(c->hp.logit_cap, logits, end - begin, logits);
+    for (uint32_t r = 0; r < c->output_count; r++) {
+        float *logits = c->logits + (size_t)r * c->hp.vocab;
+        if (c->output_bias)
+            c->ops->axpy(1.0f, c->output_bias + begin, end - begin, logits + begin);
+        for (uint32_t i = begin; c->hp.logit_divisor != 0 && i < end; i++)
+            logits[i] /= c->hp.logit_divisor;
+        if (c->hp.logit_cap != 0)
+            c->ops->soft_cap(c->hp.logit_cap, logits + begin, end - begin, logits + begin);
     }
 }
 

@@ -27,7 +27,7 @@ static void gate_up_columns(void *arg, uint32_t thread, uint32_t threads)
                  form_stride(&c->in, up->type), rows, c->dense_up, up->n);
     for (uint32_t r = 0; r < rows; r++) {
         float *at = form_floats(&c->dense, r) + begin;
-        c->gate_mul(at, c->dense_up + (size_t)r * up->n + begin, end - begin, at);
+        core_activate(c, at, c->dense_up + (size_t)r * up->n + begin, end - begin, at);
     }
 }
 
@@ -64,8 +64,8 @@ static void down_columns(void *arg, uint32_t thread, uint32_t threads)
     core_product(c, w, l->dense_scale[EXPERT_DOWN], begin, end, form_row(&c->dense, w->type, 0),
                  form_stride(&c->dense, w->type), c->dense_rows, c->y, w->n);
     for (uint32_t r = 0; r < c->dense_rows; r++)
-        c->ops->axpy(c->shared_weight[r], c->y + (size_t)r * w->n + begin, end - begin,
-                     core_into(c, c->dense_first + r) + begin);
+        c->ops->axpy(c->shared_weight[r] * c->residual, c->y + (size_t)r * w->n + begin,
+                     end - begin, core_into(c, c->dense_first + r) + begin);
 }
 
 static void run_network(struct core *c)

@@ -80,16 +80,9 @@ static void order_items(struct core *c)
         c->queue[n++] = &c->items[c->order[i].expert];
 }
 
-/* The queue is a window: [done, pinned) is pinned or being computed, the rest waits for pin
- * capacity. */
-struct window {
-    uint32_t done, pinned, count, skipped;
-    uint64_t bytes, pin_limit, slot;
-};
-
 /* Pins up to the limit. The window is refilled by quarters: few DEMANDs, and loads continue while
  * experts are computed. */
-static void fill_window(struct core *c, struct window *w)
+static void fill_window(struct core *c, struct expert_window *w)
 {
     uint32_t first = w->pinned;
     if (w->bytes > w->pin_limit / 4 * 3)
@@ -108,7 +101,7 @@ static void fill_window(struct core *c, struct window *w)
 }
 
 /* Takes the READY items of the window as jobs, up to the capacity of the inner buffers. */
-static uint32_t take_ready(struct core *c, const struct window *w)
+static uint32_t take_ready(struct core *c, const struct expert_window *w)
 {
     uint32_t rows = 0;
     c->job_count = 0;
@@ -125,21 +118,21 @@ static uint32_t take_ready(struct core *c, const struct window *w)
     return c->job_count;
 }
 
-static void end_item(struct core *c, struct window *w, struct expert_item *item)
+static void end_item(struct core *c, struct expert_window *w, struct expert_item *item)
 {
     c->source.unpin(c->source.self, &c->step, item);
     item->state = ITEM_DONE;
     w->bytes -= w->slot;
 }
 
-static void give_up(struct core *c, struct window *w)
+static void give_up(struct core *c, struct expert_window *w)
 {
     for (uint32_t i = w->done; i < w->pinned; i++)
         if (c->queue[i]->state == ITEM_WAITED || c->queue[i]->state == ITEM_READY)
             end_item(c, w, c->queue[i]);
 }
 
-static bool any_lost(const struct core *c, const struct window *w)
+static bool any_lost(const struct core *c, const struct expert_window *w)
 {
     for (uint32_t i = w->done; i < w->pinned; i++)
         if (c->queue[i]->state == ITEM_LOST)
@@ -147,9 +140,9 @@ static bool any_lost(const struct core *c, const struct window *w)
     return false;
 }
 
-static struct window open_window(struct core *c)
+static struct expert_window open_window(struct core *c)
 {
-    struct window w = {.count = group_pairs(c), .slot = c->expert_slot_bytes[c->step.layer]};
+    struct expert_window w = {.count = group_pairs(c), .slot = c->expert_slot_bytes[c->step.layer]};
     w.pin_limit = c->step.rows == 1 ? UINT64_MAX : c->source.pin_limit(c->source.self);
     order_items(c);
     fill_window(c, &w);
@@ -161,9 +154,16 @@ static bool over(const struct expert_item *item)
     return item->state == ITEM_DONE || item->state == ITEM_SKIPPED;
 }
 
+void core_experts_open(struct core *c)
+{
+    c->window = open_window(c);
+    c->window.open = true;
+}
+
 int core_experts(struct core *c, struct error *error)
 {
-    struct window w = open_window(c);
+    struct expert_window w = c->window.open ? c->window : open_window(c);
+    c->window.open = false;
     while (any_lost(c, &w)) {
         give_up(c, &w);
         core_route_again(c);

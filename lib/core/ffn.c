@@ -78,7 +78,7 @@ static void gate_up_job(struct core *c, uint32_t part, const struct expert_job *
                      form_row(in, up.type, 0), form_stride(in, up.type), rows, u, up.n);
         for (uint32_t r = 0; r < rows; r++) {
             float *at = g + (size_t)r * gate.n + range.begin;
-            c->gate_mul(at, u + (size_t)r * up.n + range.begin, range.end - range.begin, at);
+            core_activate(c, at, u + (size_t)r * up.n + range.begin, range.end - range.begin, at);
         }
     }
 }
@@ -143,7 +143,7 @@ static void sum_row(struct core *c, uint32_t row, uint32_t begin, uint32_t end)
     for (uint32_t rank = 0; rank < k; rank++) {
         if (c->items[routes[rank].expert].state == ITEM_SKIPPED)
             continue;
-        c->ops->axpy(routes[rank].weight * scale,
+        c->ops->axpy(routes[rank].weight * scale * c->residual,
                      c->pair_out + (size_t)pair_of[rank] * c->hp.hidden + begin, end - begin,
                      core_into(c, row) + begin);
     }

@@ -67,6 +67,7 @@ struct core_layer {
     struct kernel_matrix dense[EXPERT__COUNT]; /* of a layer without experts, or shared expert */
     struct kernel_matrix shared_router;        /* data NULL: the shared expert has no gate */
     /* NULL: the model has none */
+    const float *attn_norm_bias, *ffn_norm_bias;
     const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *out_bias;
     const float *router_bias, *sinks;
     const float *attn_post_norm; /* of attention's result, before it is added */
@@ -98,6 +99,14 @@ struct expert_job { /* an expert in the current batch */
     uint32_t inner_base; /* its first row of the inner buffers */
 };
 
+/* The queue of a layer's experts is a window: [done, pinned) is pinned or being computed, the rest waits
+ * for pin capacity. */
+struct expert_window {
+    uint32_t done, pinned, count, skipped;
+    uint64_t bytes, pin_limit, slot;
+    bool open; /* by core_experts_open, in this layer */
+};
+
 struct core_thread { /* per-thread scratch */
     struct form_rows gather, inner;
     float *router; /* scratch of routing, then a row of logits */
@@ -122,9 +131,10 @@ struct core {
     struct core_step *steps; /* of a pass, in order; two per layer */
     uint32_t step_count;
     bool two_ffn_parts; /* some layer is FFN_DENSE_AND_EXPERTS */
-    void (*gate_mul)(const float *gate, const float *up, uint32_t n, float *y); /* activation */
     struct kernel_matrix embedding, output;
     const float *output_norm, *rope_factors, *output_scale; /* the last two: usually NULL */
+    const float *output_norm_bias, *output_bias;            /* the same */
+    float residual;                                         /* factor of what a part adds */
     uint32_t output_forms;
 
     /* one forward pass */
@@ -163,6 +173,7 @@ struct core {
     uint32_t *pair_base;        /* [experts + 1] */
     struct expert_job *jobs;    /* [experts] */
     uint32_t job_count;
+    struct expert_window window;
     bool sum_in_down;        /* decode: the down phase also sums over ranks */
     float *next_counts;      /* [2][experts]: tokens, weight before; of the next layer */
     float *importance;       /* [experts] masked routing: of the unmasked choice */
@@ -187,6 +198,13 @@ size_t core_vector_floats(const struct model_index *model);
 /* core.c: computes the integer forms in `forms` of a row from its floats. */
 void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t row, uint32_t forms);
 
+/* The norm of a row of n floats; bias NULL: none. y may be x. */
+void core_norm(const struct core *c, const float *x, const float *weight, const float *bias,
+               uint32_t n, float *y);
+
+/* y = activation(gate) * up. y may be gate. */
+void core_activate(const struct core *c, const float *gate, const float *up, uint32_t n, float *y);
+
 /* Runs fn over the rows: on all threads if there are enough rows, else on the caller. fn divides
  * [0, core->step.rows) among the threads. */
 void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn);
@@ -204,8 +222,12 @@ void core_product(const struct core *c, const struct kernel_matrix *w, const flo
                   float *y, size_t y_stride);
 void core_attention(struct core *c);                   /* attention.c */
 int core_experts(struct core *c, struct error *error); /* experts.c */
-void core_experts_gate(struct core *c);                /* router.c */
-void core_ffn_norm(struct core *c, uint32_t row);      /* router.c: input of the second part */
+/* Requests the experts of the routes before core_experts, which then computes these. */
+void core_experts_open(struct core *c);
+void core_experts_gate(struct core *c); /* router.c: norm and routes */
+/* Routes from the input of the layer; core_experts_gate then is only the norm. */
+void core_route_first(struct core *c);
+void core_ffn_norm(struct core *c, uint32_t row); /* router.c: input of the second part */
 /* router.c: what the router reads, before router_scale if the layer has one (weights.h). */
 const float *core_gate_input(struct core *c, uint32_t row);
 /* Masked decode, after a chosen expert was LOST: routes again. */

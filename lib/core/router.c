@@ -10,6 +10,8 @@
 
 const float *core_gate_input(struct core *c, uint32_t r)
 {
+    if (c->hp.router_first)
+        return core_x(c, r);
     return core_layer_now(c)->router_scale ? c->experts_sum + (size_t)r * c->hp.hidden
                                            : form_floats(&c->in, r);
 }
@@ -31,17 +33,25 @@ static void gate_row(struct core *c, uint32_t r)
 void core_ffn_norm(struct core *c, uint32_t r)
 {
     struct core_layer *l = core_layer_now(c);
-    c->ops->rms_norm(core_x(c, r), l->ffn_norm, c->hp.hidden, c->hp.rms_eps,
-                     form_floats(&c->in, r));
+    core_norm(c, core_x(c, r), l->ffn_norm, l->ffn_norm_bias, c->hp.hidden, form_floats(&c->in, r));
     core_make_forms(c, &c->in, r, l->gate_forms);
+}
+
+/* What a router reads, of a row on. */
+static const void *router_input(const struct core *c, const struct kernel_matrix *w, uint32_t row,
+                                size_t *stride)
+{
+    *stride = c->hp.router_first ? c->hp.hidden * sizeof(float) : form_stride(&c->in, w->type);
+    return c->hp.router_first ? core_x(c, row) : form_row(&c->in, w->type, row);
 }
 
 static void router_columns(struct core *c, const struct kernel_matrix *w, uint32_t row,
                            uint32_t begin, uint32_t end, float *logits)
 {
+    size_t stride;
+    const void *x = router_input(c, w, row, &stride);
     if (begin < end)
-        c->ops->matmul(w, begin, end, form_row(&c->in, w->type, row), form_stride(&c->in, w->type),
-                       1, logits, w->n);
+        c->ops->matmul(w, begin, end, x, stride, 1, logits, w->n);
 }
 
 static void route_row(struct core *c, uint32_t r, uint32_t thread)
@@ -56,12 +66,14 @@ static void gate_and_route_rows(void *arg, uint32_t thread, uint32_t threads)
     struct core *c = arg;
     const struct kernel_matrix *w = &core_layer_now(c)->router;
     uint32_t begin, end;
+    size_t stride;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
-    for (uint32_t r = begin; r < end; r++)
+    for (uint32_t r = begin; r < end && !c->hp.router_first; r++)
         gate_row(c, r);
+    const void *x = router_input(c, w, begin, &stride);
     if (begin < end)
-        c->ops->matmul(w, 0, w->n, form_row(&c->in, w->type, begin), form_stride(&c->in, w->type),
-                       end - begin, c->router_logits + (size_t)begin * w->n, w->n);
+        c->ops->matmul(w, 0, w->n, x, stride, end - begin, c->router_logits + (size_t)begin * w->n,
+                       w->n);
     for (uint32_t r = begin; r < end; r++)
         route_row(c, r, thread);
 }
@@ -93,7 +105,7 @@ static void add_importance(struct core *c, uint32_t r)
     probabilities.normalise = false;
     routing_exact(&probabilities, c->router_logits + (size_t)r * c->hp.experts, c->thread[0].router,
                   choice);
-    float norm = norm_of(form_floats(&c->in, r), c->hp.hidden);
+    float norm = norm_of(c->hp.router_first ? core_x(c, r) : form_floats(&c->in, r), c->hp.hidden);
     for (uint32_t k = 0; k < c->hp.experts_used; k++)
         c->importance[choice[k].expert] += norm * choice[k].weight;
 }
@@ -129,13 +141,23 @@ void core_route_again(struct core *c)
         route_row(c, 0, 0);
 }
 
-void core_experts_gate(struct core *c)
+static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    uint32_t begin, end;
+    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++)
+        core_ffn_norm(c, r);
+}
+
+static void route_rows(struct core *c)
 {
     if (c->step.rows > 1) {
         core_run_rows(c, c->step.rows, gate_and_route_rows);
     } else {
         const struct kernel_matrix *w = &core_layer_now(c)->router;
-        gate_row(c, 0);
+        if (!c->hp.router_first)
+            gate_row(c, 0);
         if (c->source.gate_input)
             c->source.gate_input(c->source.self, &c->step, core_gate_input(c, 0), c->hp.hidden);
         if ((uint64_t)w->n * w->k <= SERIAL_WORK)
@@ -150,6 +172,19 @@ void core_experts_gate(struct core *c)
         mask_rows(c);
     if (c->source.routed)
         c->source.routed(c->source.self, &c->step, c->routes);
+}
+
+void core_route_first(struct core *c)
+{
+    route_rows(c);
+}
+
+void core_experts_gate(struct core *c)
+{
+    if (c->hp.router_first)
+        core_run_rows(c, c->step.rows, norm_rows);
+    else
+        route_rows(c);
 }
 
 /* Routes of the next layer: its router on this layer's gate input. */

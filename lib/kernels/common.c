@@ -64,6 +64,30 @@ void kernel_rope_pairs(float *x, uint32_t n, const float *cos_sin)
     }
 }
 
+void kernel_center(const float *x, uint32_t n, float *y)
+{
+    double lane[16] = {0}, sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        lane[i % 16] += (double)x[i];
+    for (int i = 0; i < 16; i++)
+        sum += lane[i];
+    double mean = sum / (double)n;
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = (float)((double)x[i] - mean);
+}
+
+void kernel_clamp(float *x, uint32_t n, float limit)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
+}
+
+void kernel_relu_mul(const float *gate, const float *up, uint32_t n, float *y)
+{
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = (gate[i] < 0 ? 0 : gate[i]) * up[i];
+}
+
 void group_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y)
 {
     struct group_type t = group_type_of(w->type);

@@ -208,4 +208,12 @@ void kernel_rope_table(const struct kernel_rope *rope, uint32_t position, float 
  * and short, so there is one implementation for all instruction sets. */
 void kernel_rope_pairs(float *x, uint32_t n, const float *cos_sin);
 
+/* The following, too, have one implementation for all instruction sets. NaN stays NaN. */
+/* y = x - mean(x), the mean in double; then rms_norm makes a LayerNorm of it. y may be x. */
+void kernel_center(const float *x, uint32_t n, float *y);
+/* x limited to -limit .. limit, in place. */
+void kernel_clamp(float *x, uint32_t n, float limit);
+/* y = max(gate, 0) * up. y may be gate. */
+void kernel_relu_mul(const float *gate, const float *up, uint32_t n, float *y);
+
 #endif

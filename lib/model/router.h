@@ -6,9 +6,11 @@
  *   largest s; only experts of the `groups_used` best groups are chosen
  *   I = the K largest s                  ties: the lower number
  *   w = p of I; ROUTER_SOFTMAX_AFTER: softmax over these K
+ *   ROUTER_SPARSE_MIXER (p = z): the k-th chosen expert has w = softmax of it among the logits not yet
+ *   chosen that are near its own, m: those with m - z <= ROUTER_SPARSE_NEAR * max(|z|, m)
  *   normalise: w /= sum of w;  scale: w *= scale
  * Sources: the published code of Qwen3-MoE (softmax), DeepSeek-V3 (sigmoid, bias, groups, scale) and
- * gpt-oss (softmax of the K). */
+ * gpt-oss (softmax of the K), Phi-3.5-MoE (SparseMixer in evaluation, twice its jitter of 0.01). */
 #ifndef SLUICE_MODEL_ROUTER_H
 #define SLUICE_MODEL_ROUTER_H
 
@@ -16,7 +18,14 @@
 #include <stdint.h>
 
 /* The numbers of GGUF's key expert_gating_func. */
-enum router_gating { ROUTER_SOFTMAX = 1, ROUTER_SIGMOID = 2, ROUTER_SOFTMAX_AFTER = 3 };
+enum router_gating {
+    ROUTER_SOFTMAX = 1,
+    ROUTER_SIGMOID = 2,
+    ROUTER_SOFTMAX_AFTER = 3,
+    ROUTER_SPARSE_MIXER = 100 /* without a number in GGUF */
+};
+
+#define ROUTER_SPARSE_NEAR 0.02f
 
 struct model_router {
     uint32_t experts, top_k; /* 0 < top_k <= experts */

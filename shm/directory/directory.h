@@ -28,7 +28,10 @@ struct directory_entry {
     uint16_t layer, expert;
     uint8_t kind, precision;
     uint16_t size_class; /* arena class; dense and absent entries: UINT16_MAX */
-    uint32_t reserved[5];
+    uint32_t warm_rank;  /* writer: supervisor, before any child: the entry's place among those that
+                          * earlier runs used most, from 1; 0: none */
+    _Atomic uint32_t accesses; /* writer: cache; logged accesses since the engine started */
+    uint32_t reserved[3];
 };
 _Static_assert(sizeof(struct directory_entry) == 64, "one entry, one cache line");
 

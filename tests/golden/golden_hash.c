@@ -25,6 +25,9 @@ static const struct {
     uint32_t threads, chunk;
 } cases[] = {{1, 1}, {1, TOKENS}, {2, 7}, {3, 64}};
 
+static const char *const lists[] = {"arch/arch.json", "arch/scaled.json", "arch/numpy.json",
+                                    "arch/gemma4.json"};
+
 static json_t *stored, *found;
 static bool print;
 
@@ -85,7 +88,7 @@ static void check_file(const char *path, const char *name)
     offline_close(m);
 }
 
-static void check_architectures(const char *list)
+static void check_list(const char *list)
 {
     json_t *models = golden_json(list), *item;
     size_t i;
@@ -116,8 +119,8 @@ int main(int argc, char **argv)
                  "hashes.json is of another version of the arithmetic");
     check_file(golden_path("tiny-books-moe-f16.gguf"), "demo F16");
     check_file(golden_demo_path(), "demo Q8_0");
-    check_architectures("arch/arch.json");
-    check_architectures("arch/gemma4.json");
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+        check_list(lists[i]);
     if (print)
         return json_dumpf(found, stdout, JSON_INDENT(1)) == 0 && putchar('\n') != EOF ? 0 : 1;
     json_decref(stored);

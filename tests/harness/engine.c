@@ -53,11 +53,14 @@ void engine_spawn(struct engine *e, const char *const options[])
     args[n++] = program;
     args[n++] = "--name";
     args[n++] = e->run;
-    bool model = false;
-    for (; options && *options && n + 3 < ARGS_MAX; options++) {
+    bool model = false, warm = false;
+    for (; options && *options && n + 4 < ARGS_MAX; options++) {
         args[n++] = *options;
         model |= strcmp(*options, "-m") == 0;
+        warm |= strncmp(*options, "--warm-start", 12) == 0;
     }
+    if (!warm) /* an earlier engine of the case must not matter */
+        args[n++] = "--warm-start=off";
     if (!model) {
         args[n++] = "-m";
         args[n++] = test_model();

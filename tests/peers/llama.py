@@ -4,7 +4,7 @@
 
     llama.py quantise SOURCE TARGET FILE_TYPE MATRIX PURE TYPE
         MATRIX: 1 gives an importance matrix of ones; PURE: pure or empty; TYPE: number of the type of layers' matrices or empty
-    llama.py score MODEL IDS_JSON WINDOW THREADS               losses of the ids, window by window
+    llama.py score MODEL IDS_JSON WINDOW THREADS               losses of the ids and the best tokens, window by window
     llama.py greedy MODEL IDS_JSON PROMPT THREADS              how far each token after the prompt is below the best
 
 IDS_JSON: {"ids": [...]}. Results are one JSON object on stdout."""
@@ -18,6 +18,7 @@ import numpy as np
 
 LOG = llama_cpp.llama_log_callback(
     lambda level, text, data: sys.stderr.write(text.decode(errors="replace")) if level == 4 else None)
+NOT_OPENED = 3  # exit status: llama.cpp's log on stderr has the reason
 
 
 def matrix_of_ones(source):
@@ -50,8 +51,11 @@ def quantise(source, target, file_type, matrix, pure, override):
 
 
 def open_model(path, context, threads):
-    return llama_cpp.Llama(path, n_ctx=context, n_batch=context, n_threads=int(threads), n_threads_batch=int(threads),
-                           n_gpu_layers=0, logits_all=True, verbose=False)
+    try:
+        return llama_cpp.Llama(path, n_ctx=context, n_batch=context, n_threads=int(threads), n_threads_batch=int(threads),
+                               n_gpu_layers=0, logits_all=True, verbose=True)
+    except ValueError:
+        sys.exit(NOT_OPENED)
 
 
 def ids_of(path):
@@ -68,14 +72,15 @@ def logits_of(llama, ids):
 def score(path, ids_path, window, threads):
     window, ids = int(window), ids_of(ids_path)
     llama = open_model(path, window, threads)
-    losses = []
+    losses, best = [], []
     for at in range(0, len(ids) - window + 1, window):
         part = ids[at:at + window]
         logits = logits_of(llama, part)[:-1]
         top = logits.max(axis=1)
         total = top + np.log(np.exp(logits - top[:, None]).sum(axis=1))
         losses += (total - logits[np.arange(window - 1), part[1:]]).tolist()
-    return {"nll_per_token": losses}
+        best += logits.argmax(axis=1).tolist()
+    return {"nll_per_token": losses, "best": best}
 
 
 def greedy(path, ids_path, prompt, threads):

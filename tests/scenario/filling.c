@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads that no access requested: preloading, and the expert swaps of swapmoe. */
+/* Loads that no access requested: preloading, the expert swaps of swapmoe, and the warm start. */
+#include <fcntl.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "lib/base/bytes.h"
 #include "tests/harness/internal.h"
@@ -11,6 +16,7 @@
 
 #define WAIT_MS 60000
 #define PROMPTS 12u
+#define HALF    "--resident-experts=50"
 
 static void start(struct engine *e, const char *experts, const char *a, const char *b)
 {
@@ -173,6 +179,111 @@ static void sets_after_preset_change(void)
     engine_stop(e);
 }
 
+/* ---- warm start ---- */
+
+static struct engine *start_warm(struct engine *e, const char *experts)
+{
+    if (!e)
+        e = engine_new();
+    engine_start(e, (const char *const[]){"--warm-start=on", "--keep-kv=0", experts,
+                                          "--policy=prediction=none,prefetch=none", NULL});
+    return e;
+}
+
+/* The file of the only model that this case used. */
+static void list_path(char path[PATH_MAX])
+{
+    glob_t found;
+    char pattern[PATH_MAX];
+    snprintf(pattern, sizeof pattern, "%s/sluice/*/experts", test_dir());
+    CHECK(glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1, "no file %s", pattern);
+    snprintf(path, PATH_MAX, "%s", found.gl_pathv[0]);
+    globfree(&found);
+}
+
+/* A second start has the experts of the first one before a request. */
+static void second_start_is_warm(void)
+{
+    struct engine *e = start_warm(NULL, HALF);
+    CHECK(engine_counter(e, "cache", "resident_entries") == 0, "the first start is not a cold one");
+    baseline_compare(e, 0, "cold");
+    engine_stop(e);
+    start_warm(e, HALF);
+    wait_resident(e, 128);
+    CHECK(engine_counter(e, "cache", "evictions") == 0, "the warm start evicted an expert");
+    baseline_compare(e, 0, "warm");
+    engine_stop(e);
+}
+
+/* Where all experts fit, those of the first run do not miss again. */
+static void same_prompt_again(void)
+{
+    static const char all[] = "--resident-experts=100";
+    struct engine *e = start_warm(NULL, all);
+    generate(e, 0);
+    uint64_t cold = engine_counter(e, "compute", "misses"),
+             used = engine_counter(e, "cache", "resident_entries");
+    engine_stop(e);
+    start_warm(e, all);
+    wait_resident(e, used);
+    generate(e, 0);
+    uint64_t warm = engine_counter(e, "compute", "misses");
+    test_note("%" PRIu64 " misses after a cold start, %" PRIu64 " after a warm one", cold, warm);
+    CHECK(cold > 0 && warm == 0, "%" PRIu64 " misses after %" PRIu64, warm, cold);
+    engine_stop(e);
+}
+
+/* A damaged list is none, and the next stop replaces it. */
+static void damaged_list(void)
+{
+    char path[PATH_MAX];
+    struct engine *e = start_warm(NULL, HALF);
+    generate(e, 0);
+    engine_stop(e);
+    list_path(path);
+    CHECK(truncate(path, 50) == 0, "truncate");
+    start_warm(e, HALF);
+    baseline_compare(e, 0, "after a damaged list");
+    engine_stop(e);
+    struct stat st;
+    CHECK(stat(path, &st) == 0 && st.st_size > 50, "the damaged list is still there");
+}
+
+/* Killed at once, an engine leaves the list of the runs before. */
+static void killed_engine(void)
+{
+    char path[PATH_MAX];
+    struct stat before, after;
+    struct engine *e = start_warm(NULL, HALF);
+    generate(e, 0);
+    engine_stop(e);
+    list_path(path);
+    CHECK(stat(path, &before) == 0, "stat");
+    start_warm(e, HALF);
+    wait_resident(e, 128);
+    generate(e, 1);
+    int status;
+    kill(e->pid, SIGKILL); /* its children follow */
+    CHECK(engine_wait_end(e, WAIT_MS, &status), "SIGKILL");
+    CHECK(stat(path, &after) == 0 && after.st_ino == before.st_ino, "the list is another one");
+    start_warm(e, HALF);
+    wait_resident(e, 128);
+    engine_stop(e);
+}
+
+/* No place for the list: the engine runs as without. */
+static void no_place_for_the_list(void)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/sluice", test_dir());
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0, "cannot make %s", path);
+    close(fd);
+    struct engine *e = start_warm(NULL, HALF);
+    baseline_compare(e, 0, "no cache directory");
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(everything),
@@ -181,6 +292,11 @@ int main(int argc, char **argv)
                                              ROW(fixed_set),
                                              ROW(exchanges),
                                              ROW(exchanges_in_prefill),
-                                             ROW(sets_after_preset_change)};
+                                             ROW(sets_after_preset_change),
+                                             ROW(second_start_is_warm),
+                                             ROW(same_prompt_again),
+                                             ROW(damaged_list),
+                                             ROW(killed_engine),
+                                             ROW(no_place_for_the_list)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -50,6 +50,7 @@ sluice_unit_test(unit_safetensors SOURCES lib/model/hf/safetensors_test.c LINK s
 sluice_unit_test(unit_hf SOURCES lib/model/hf/hf_test.c LINK sluice_model test_hf_make)
 sluice_unit_test(unit_hf_large SOURCES lib/model/hf/large_test.c LINK sluice_model sluice_sandbox)
 sluice_unit_test(unit_plan SOURCES lib/plan/plan_test.c LINK sluice_plan m)
+sluice_unit_test(unit_warm SOURCES lib/warm/warm_test.c LINK sluice_warm)
 sluice_unit_test(unit_plan_paths SOURCES lib/plan/paths_test.c LINK sluice_plan)
 
 sluice_unit_test(policy_test SOURCES lib/policy/access/access_test.c LINK sluice_policy)

@@ -92,12 +92,13 @@ static const struct const_row default_rows[] = {
 static const struct only_row {
     enum arch_id arch;
     const char *key;
-    enum only_kind { ONLY_UINT, ONLY_FLOAT, ONLY_TEXT } kind;
+    enum only_kind { ONLY_UINT, ONLY_FLOAT, ONLY_TEXT, ONLY_WIDE } kind;
     const char *text;
     double number;
 } only_rows[] = {
 #define ARCH_ONLY(id, key, value)       {ARCH_##id, (key), ONLY_UINT, NULL, (value)},
 #define ARCH_ONLY_FLOAT(id, key, value) {ARCH_##id, (key), ONLY_FLOAT, NULL, (value)},
+#define ARCH_WIDE(id, key)              {ARCH_##id, (key), ONLY_WIDE, NULL, 0},
 #define ARCH_ONLY_TEXT(id, key, text)   {ARCH_##id, (key), ONLY_TEXT, (text), 0},
 #include "lib/model/arch/arch.tbl.h"
 };
@@ -271,8 +272,23 @@ static int only_number(const struct gguf *g, const char *key, enum only_kind kin
     return found < 0 ? -1 : 0;
 }
 
+/* A window that nothing is outside of. */
+static int only_wide(const struct gguf *g, const char *key, const struct model_hparams *h,
+                     struct error *error)
+{
+    uint64_t window;
+    int found = gguf_get_uint(g, key, &window, error);
+    if (found == 1 && window != 0 && window < h->context)
+        return error_set(error, ERR_BAD_INPUT,
+                         "key '%s' is %" PRIu64
+                         "; only windows of at least the context length %" PRIu32 " are supported",
+                         key, window, h->context);
+    return found < 0 ? -1 : 0;
+}
+
 /* Checks the keys that select computations which sluice does not support. */
-static int check_only(enum arch_id arch, const struct gguf *g, struct error *error)
+static int check_only(enum arch_id arch, const struct gguf *g, const struct model_hparams *h,
+                      struct error *error)
 {
     for (size_t i = 0; i < ARRAY_LEN(only_rows); i++) {
         const struct only_row *row = &only_rows[i];
@@ -280,8 +296,10 @@ static int check_only(enum arch_id arch, const struct gguf *g, struct error *err
         if (row->arch != arch)
             continue;
         arch_full_key(arch, row->key, key);
-        if (row->kind == ONLY_TEXT ? only_text(g, key, row->text, error)
-                                   : only_number(g, key, row->kind, row->number, error))
+        int status = row->kind == ONLY_TEXT   ? only_text(g, key, row->text, error)
+                     : row->kind == ONLY_WIDE ? only_wide(g, key, h, error)
+                                              : only_number(g, key, row->kind, row->number, error);
+        if (status != 0)
             return -1;
     }
     return 0;
@@ -334,7 +352,7 @@ int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
 {
     *h = (struct model_hparams){0};
     if (read_uints(arch, g, h, error) || read_floats(arch, g, h, error) ||
-        read_texts(arch, g, h, error) || check_only(arch, g, error) ||
+        read_texts(arch, g, h, error) || check_only(arch, g, h, error) ||
         arch_read_kinds(arch, g, h, error) || read_arrays(arch, g, h, error) ||
         derive_absent(arch, h, tokens, error))
         return -1;

@@ -54,9 +54,14 @@ struct model_hparams {
     float expert_scale;      /* factor of the gate weights; 0: none */
     uint32_t shared_count;   /* of shared experts, which are one network of their widths' sum */
     uint32_t skipped_layers; /* blocks behind the last layer, for drafting: not used */
-    uint32_t activation;     /* enum ffn_activation */
-    uint32_t v_norm;         /* 1: an RMSNorm without weight of each v head */
+    float residual_scale;    /* factor of what each part of a layer adds; 0: none */
+    float logit_divisor;     /* of the logits; 0: none */
     float embedding_scale;   /* factor of the embedding; 0: none */
+    float clamp_qkv;         /* q, k and v are limited to +-this; 0: not */
+    uint32_t norm;           /* enum norm_kind */
+    uint32_t activation;     /* enum ffn_activation */
+    uint32_t router_first;   /* 1: the router reads the input of the layer, before its norm */
+    uint32_t v_norm;         /* 1: an RMSNorm without weight of each v head */
     float logit_cap;         /* soft cap: cap * tanh(logit / cap); 0: none */
     uint32_t value_size;     /* of a value head */
     uint32_t window;         /* positions that a layer of kind LAYER_WINDOW attends to; 0: none */
@@ -72,7 +77,8 @@ struct model_hparams {
     float rope_magnitude;                 /* YaRN: factor of cos and sin; 0: 1 + 0.1 ln factor */
     uint32_t rope_truncate;               /* YaRN: the correction range is rounded to integers */
     uint32_t rope_scale_window;
-    uint32_t no_rope_full; /* 1: layers of kind LAYER_FULL do not rotate */
+    uint32_t
+        no_rope_full; /* 1: in a model with a window, layers of kind LAYER_FULL do not rotate */
     uint32_t reserved[4];
     uint8_t layer_kind[MODEL_LAYERS_MAX]; /* enum layer_kind */
 };
@@ -110,9 +116,9 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
         .kv_heads = w && h->kv_heads_window ? h->kv_heads_window : h->kv_heads,
         .key_size = w && h->head_size_window ? h->head_size_window : h->head_size,
         .window = w ? h->window : 0,
-        .rope_dims = w && h->rope_dims_window     ? h->rope_dims_window
-                     : !w && h->no_rope_full == 1 ? 0
-                                                  : h->rope_dims,
+        .rope_dims = w && h->rope_dims_window                      ? h->rope_dims_window
+                     : !w && h->no_rope_full == 1 && h->window > 0 ? 0
+                                                                   : h->rope_dims,
         .rope_table = w ? LAYER_WINDOW : LAYER_FULL,
         .scale = h->score_scale,
     };
@@ -163,21 +169,28 @@ static inline uint32_t model_state_cut(const struct model_hparams *h, uint32_t r
 /* What the RMSNorm of q and k covers. */
 enum qk_norm {
     QK_NORM_NONE,
-    QK_NORM_HEAD, /* every head separately, one weight for all */
-    QK_NORM_ROW,  /* all heads of a token together, before they are split */
+    QK_NORM_HEAD,       /* every head separately, one weight for all */
+    QK_NORM_ROW,        /* all heads of a token together, before they are split */
+    QK_NORM_HEAD_AFTER, /* every head separately, after its rotation */
+};
+
+enum norm_kind {
+    NORM_RMS,   /* x / sqrt(mean(x^2) + eps) * weight */
+    NORM_LAYER, /* the same of x - mean(x), plus the bias if there is one */
+};
+
+/* Of the gate of a feed-forward network, before it is multiplied by up. */
+enum ffn_activation {
+    ACTIVATION_SILU,
+    ACTIVATION_RELU,
+    ACTIVATION_GELU, /* the form with tanh */
+    ACTIVATION__COUNT
 };
 
 /* Which elements of a head are rotated together. */
 enum rope_kind {
     ROPE_HALVES, /* i and i + head_size / 2 */
     ROPE_PAIRS,  /* 2i and 2i + 1 */
-};
-
-/* Of the gate of a feed-forward network, before it is multiplied by up. */
-enum ffn_activation {
-    ACTIVATION_SILU,
-    ACTIVATION_GELU, /* the form with tanh */
-    ACTIVATION__COUNT
 };
 
 /* A layer is a mixer, which combines positions, and then a feed-forward part. Which layer has which:
@@ -231,6 +244,12 @@ enum layer_part { PART_EVERY, PART_ATTENTION, PART_DENSE, PART_EXPERTS };
     L(ATTN_Q_BIAS, ATTENTION, "blk.%u.attn_q.bias")                                                \
     L(ATTN_K_BIAS, ATTENTION, "blk.%u.attn_k.bias")                                                \
     L(ATTN_V_BIAS, ATTENTION, "blk.%u.attn_v.bias")                                                \
+    L(ATTN_QKV, ATTENTION, "blk.%u.attn_qkv.weight")                                               \
+    L(ATTN_QKV_SCALE, ATTENTION, "blk.%u.attn_qkv.scale")                                          \
+    L(ATTN_NORM_BIAS, EVERY, "blk.%u.attn_norm.bias")                                              \
+    L(FFN_NORM_BIAS, EVERY, "blk.%u.ffn_norm.bias")                                                \
+    G(OUTPUT_NORM_BIAS, "output_norm.bias")                                                        \
+    G(OUTPUT_BIAS, "output.bias")                                                                  \
     L(FFN_GATE, DENSE, "blk.%u.ffn_gate.weight")                                                   \
     L(FFN_UP, DENSE, "blk.%u.ffn_up.weight")                                                       \
     L(FFN_DOWN, DENSE, "blk.%u.ffn_down.weight")                                                   \

@@ -37,8 +37,13 @@
  *     integer or bool key that must have this value if present
  * ARCH_ONLY_FLOAT(ID, key, value)
  *     the same for a float key
+ * ARCH_WIDE(ID, key)
+ *     integer key of a window: if present, 0 or at least the context length, so that nothing is outside
  * ARCH_ONLY_TEXT(ID, key, text)
  *     string key that must have this value if present
+ * ARCH_ALSO(ID, key, value)
+ * ARCH_ALSO_FIELD(ID, key, field)
+ *     integer key that the engine does not need and other programs do: written by `sluice synth`
  * ARCH_LAYERS(ID, which, mixer, ffn)
  *     what these layers consist of (arch.h); which: LEADING (the first dense_layers), or ALL others.
  *     The first row that fits a layer counts
@@ -107,8 +112,17 @@
 #ifndef ARCH_ONLY_FLOAT
 #define ARCH_ONLY_FLOAT(id, key, value)
 #endif
+#ifndef ARCH_WIDE
+#define ARCH_WIDE(id, key)
+#endif
 #ifndef ARCH_ONLY_TEXT
 #define ARCH_ONLY_TEXT(id, key, text)
+#endif
+#ifndef ARCH_ALSO
+#define ARCH_ALSO(id, key, value)
+#endif
+#ifndef ARCH_ALSO_FIELD
+#define ARCH_ALSO_FIELD(id, key, field)
 #endif
 #ifndef ARCH_LAYERS
 #define ARCH_LAYERS(id, which, mixer, ffn)
@@ -132,6 +146,8 @@
 #include "lib/model/arch/families/common.rows"
 #include "lib/model/arch/families/gemma.rows"
 #include "lib/model/arch/families/glm.rows"
+#include "lib/model/arch/families/granite.rows"
+#include "lib/model/arch/families/ling.rows"
 #include "lib/model/arch/families/llama.rows"
 #include "lib/model/arch/families/olmoe.rows"
 #include "lib/model/arch/families/others.rows"
@@ -149,6 +165,11 @@
 #undef ARCH_NO_SCALING
 #undef ARCH_YARN
 #undef ARCH_ATTENTION
+#undef ARCH_JOINED_ATTENTION
+#undef ARCH_ATTENTION_ENDS
+#undef ARCH_SIZES
+#undef ARCH_SHARED_WIDTH
+#undef ARCH_WIDE
 #undef ARCH_EXPERT_FFN
 #undef ARCH_FLOAT_OR_0
 #undef ARCH_FLAG
@@ -169,6 +190,8 @@
 #undef ARCH_ONLY
 #undef ARCH_ONLY_FLOAT
 #undef ARCH_ONLY_TEXT
+#undef ARCH_ALSO
+#undef ARCH_ALSO_FIELD
 #undef ARCH_LAYERS
 #undef ARCH_DENSE
 #undef ARCH_EXPERT

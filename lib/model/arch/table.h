@@ -24,6 +24,7 @@ enum arch_dim {
     ARCH_DIM_KV,     /* kv_heads * key_size */
     ARCH_DIM_VALUES, /* kv_heads * value_size */
     ARCH_DIM_MIX,    /* heads * value_size */
+    ARCH_DIM_QKV,    /* of q, k and v together */
     ARCH_DIM_HEAD,   /* key_size */
     ARCH_DIM_HEADS,
     ARCH_DIM_HALF, /* rope_dims / 2, of layers without a window */
@@ -44,6 +45,9 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
 /* The architecture of that name; ARCH__COUNT if it is not supported. */
 enum arch_id arch_find(const char *name, size_t bytes);
 const char *arch_name(enum arch_id arch);
+
+/* -1 with the reason why a file of an architecture that arch_find does not find is rejected. */
+int arch_reject(const struct gguf *g, const char *name, size_t bytes, struct error *error);
 
 /* Reads and checks the hyper-parameters of a file whose vocabulary has `tokens` tokens. tied_output
  * is 0 afterwards: it follows from the tensors. 0, or -1 with ERR_BAD_INPUT. */

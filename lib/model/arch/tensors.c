@@ -128,6 +128,8 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_KV: return (uint64_t)a.kv_heads * a.key_size;
     case ARCH_DIM_VALUES: return (uint64_t)a.kv_heads * a.value_size;
     case ARCH_DIM_MIX: return (uint64_t)a.heads * a.value_size;
+    case ARCH_DIM_QKV:
+        return (uint64_t)(a.heads + a.kv_heads) * a.key_size + (uint64_t)a.kv_heads * a.value_size;
     case ARCH_DIM_HEAD: return a.key_size;
     case ARCH_DIM_HEADS: return a.heads;
     case ARCH_DIM_HALF: return h->rope_dims / 2;

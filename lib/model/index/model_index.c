@@ -53,15 +53,7 @@ static int read_arch(const struct gguf *g, enum arch_id *arch, struct error *err
     if (!found)
         return error_set(error, ERR_BAD_INPUT, "key 'general.architecture' is missing");
     *arch = arch_find(name, bytes);
-    if (*arch != ARCH__COUNT)
-        return 0;
-    char known[200] = "";
-    for (int i = 0; i < ARCH__COUNT; i++) {
-        strncat(known, i ? ", " : "", sizeof known - strlen(known) - 1);
-        strncat(known, arch_name((enum arch_id)i), sizeof known - strlen(known) - 1);
-    }
-    return error_set(error, ERR_BAD_INPUT, "architecture '%s' is not supported (supported: %s)",
-                     printable(name, bytes).text, known);
+    return *arch == ARCH__COUNT ? arch_reject(g, name, bytes, error) : 0;
 }
 
 /* Computes the offsets of the parts from the counts. */

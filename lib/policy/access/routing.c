@@ -38,6 +38,7 @@ static void probabilities(const struct model_router *r, const float *logits, con
         for (uint32_t i = 0; i < r->experts; i++)
             p[i] = (float)(1.0 / (1.0 + exact_exp(-(double)logits[i])));
         break;
+    case ROUTER_SPARSE_MIXER:
     case ROUTER_SOFTMAX_AFTER:
         for (uint32_t i = 0; i < r->experts; i++)
             p[i] = logits[i] < -FLT_MAX ? -FLT_MAX : logits[i];
@@ -131,6 +132,18 @@ static void weigh(const struct model_router *r, uint32_t count, struct route *ou
         out[k].weight *= r->scale;
 }
 
+/* The weight of the best expert among those that are left. */
+static float sparse_weight(const struct model_router *r, const float *p, uint32_t best)
+{
+    float top = p[best], sum = 0;
+    for (uint32_t i = 0; i < r->experts; i++) {
+        float size = fabsf(p[i]) > top ? fabsf(p[i]) : top;
+        if (p[i] != TAKEN && !((top - p[i]) / size > ROUTER_SPARSE_NEAR))
+            sum += (float)exact_exp((double)(p[i] - top));
+    }
+    return 1 / sum;
+}
+
 uint32_t routing_masked(const struct model_router *r, const float *logits, const bool *allowed,
                         float *scratch, struct route *out)
 {
@@ -145,7 +158,8 @@ uint32_t routing_masked(const struct model_router *r, const float *logits, const
         probabilities(r, logits, allowed, p);
     for (uint32_t k = 0; k < count; k++) {
         uint32_t best = take_best(r, p, 0, r->experts);
-        out[k] = (struct route){best, p[best]};
+        out[k] = (struct route){best, r->gating == ROUTER_SPARSE_MIXER ? sparse_weight(r, p, best)
+                                                                       : p[best]};
         p[best] = TAKEN;
     }
     weigh(r, count, out);

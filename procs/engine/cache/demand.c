@@ -16,6 +16,10 @@ static void note_access(struct cache *c, uint32_t entry)
     struct cache_note *n = &c->notes[entry];
     n->heat = cache_heat(c, entry) + PREFETCH_HEAT_GAIN;
     n->heat_token = c->token;
+    _Atomic uint32_t *accesses = &c->child.directory.entries[entry].accesses;
+    uint32_t before = atomic_load_explicit(accesses, memory_order_relaxed);
+    atomic_store_explicit(accesses, before < UINT32_MAX ? before + 1 : before,
+                          memory_order_relaxed);
     if (n->flags & NOTE_PREFETCHED)
         cache_count(c, CTR_CACHE_prefetches_used, 1);
     n->flags &= (uint16_t)~NOTE_PREFETCHED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loads without a request: the preload, and the expert replacements of SwapMoE.
  *
- * Preload (policy parameter preload): a list of entries, loaded in order with the priority of
+ * Preload: what earlier runs used most (--warm-start), and what the policy parameter preload names: a list of entries, loaded in order with the priority of
  * prefetches while the device is idle and space is free. It evicts nothing, with one exception:
  * where experts are replaced, stale entries, which another preset left or a layer requested before
  * its set was complete. They would serve forever, possibly at an unwanted precision, and take the
@@ -38,18 +38,62 @@ static enum precision planned_precision(const struct cache *c, size_t expert)
                                                                    : c->usual_precision;
 }
 
-static int add_most_frequent(struct cache *c, struct error *error)
+static void add_numbered(struct cache *c, uint32_t expert)
+{
+    uint32_t experts = c->child.model->hparams.experts;
+    add(c, expert / experts, expert % experts, planned_precision(c, expert));
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* The experts of earlier runs: the first `listed` of the order. Those that fit are loaded layer by layer, as the
+ * first prompt needs them, then the others. */
+static void add_used(struct cache *c, uint32_t *order, uint32_t listed)
+{
+    const struct model_index *m = c->child.model;
+    uint64_t bytes = 0;
+    uint32_t fitting = 0;
+    for (; fitting < listed; fitting++) {
+        uint32_t entry = model_entry_expert(m, order[fitting] / m->hparams.experts,
+                                            order[fitting] % m->hparams.experts);
+        bytes += entry == ENTRY_NONE ? 0 : c->entries[entry].payload_bytes;
+        if (bytes > c->capacity)
+            break;
+    }
+    qsort(order, fitting, sizeof *order, by_number);
+    for (uint32_t i = 0; i < listed; i++)
+        add_numbered(c, order[i]);
+}
+
+/* The experts that earlier runs used most, then, if `all`, the plan's most frequent ones. */
+static int add_most_frequent(struct cache *c, bool all, struct error *error)
 {
     const struct model_hparams *h = &c->child.model->hparams;
     const float *frequency = c->child.plan ? plan_frequency(c->child.plan) : NULL;
-    uint32_t count = h->layers * h->experts;
+    uint32_t count = h->layers * h->experts, listed = 0;
     uint32_t *order = calloc(count, sizeof *order);
-    if (!order)
+    float *weight = calloc(count, sizeof *weight);
+    if (!order || !weight) {
+        free(order);
+        free(weight);
         return error_set(error, ERR_NO_MEMORY, "out of memory (preload)");
-    planned_preload_order(frequency, count, order);
-    for (uint32_t i = 0; i < count; i++)
-        add(c, order[i] / h->experts, order[i] % h->experts, planned_precision(c, order[i]));
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t entry = model_entry_expert(c->child.model, i / h->experts, i % h->experts);
+        uint32_t rank = entry == ENTRY_NONE ? 0 : c->child.directory.entries[entry].warm_rank;
+        weight[i] = rank > 0 ? (float)(2 + count) - (float)rank : frequency ? frequency[i] : 0;
+        listed += rank > 0;
+    }
+    planned_preload_order(weight, count, order);
+    add_used(c, order, listed);
+    for (uint32_t i = listed; all && i < count; i++)
+        add_numbered(c, order[i]);
     free(order);
+    free(weight);
     return 0;
 }
 
@@ -115,11 +159,11 @@ int cache_plan_fill(struct cache *c, struct error *error)
     c->pair_active = c->sets_broken = false;
     c->fill_count = c->fill_at = 0;
     if (c->knobs.preload == PRELOAD_FREQUENCY)
-        return add_most_frequent(c, error);
+        return add_most_frequent(c, true, error);
     if (c->knobs.mask == MASK_SWAP)
         return make_swap(c, error);
     if (c->knobs.preload != PRELOAD_ALL)
-        return 0;
+        return c->knobs.mask == MASK_NONE ? add_most_frequent(c, false, error) : 0;
     if (c->knobs.mask != MASK_NONE)
         return add_mask(c, error);
     for (uint32_t l = 0; l < h->layers; l++)

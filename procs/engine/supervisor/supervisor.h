@@ -18,6 +18,7 @@
 #include "ipc/channel/channel.h"
 #include "ipc/endpoints.h"
 #include "ipc/rpc/rpc.h"
+#include "lib/warm/warm.h"
 #include "procs/engine/child/child.h"
 #include "procs/engine/child/run_devices.h"
 #include "procs/engine/child/run_knobs.h"
@@ -169,6 +170,15 @@ struct held_file {
     struct directory_file seen;
 };
 
+#define WARM_FILE "experts" /* in the model's directory of the user's cache */
+
+struct warm { /* warm.c */
+    struct warm_model model;
+    struct warm_list list; /* of earlier runs */
+    bool writable;         /* the directory is there */
+    char path[PATH_MAX];
+};
+
 struct options {
     char model[PATH_MAX];
     char run[RUN_NAME_MAX + 1];
@@ -199,7 +209,8 @@ struct supervisor {
     uint64_t inspect_ns;       /* time limit of inspect */
     struct model_index *model; /* in the model segment */
     const struct plan *plan;   /* follows it in the segment; NULL: none */
-    uint32_t preset;           /* number of the preset on the command line */
+    struct warm warm;
+    uint32_t preset; /* number of the preset on the command line */
     struct arena_layout layout;
     struct segment segments[SEGMENT__COUNT];
     int segments_readonly[SEGMENT__COUNT];
@@ -251,6 +262,10 @@ int model_take(struct supervisor *s, struct error *error);
  * experts' bytes that fit. Fills *knobs. */
 int model_check_preset(const struct supervisor *s, uint32_t preset, double share,
                        struct knobs *knobs, struct error *error);
+
+/* warm.c: the experts that earlier runs used. Before the children start; after they ended. */
+void warm_begin(struct supervisor *s);
+void warm_end(struct supervisor *s);
 
 /* files.c: the files of the loaders. */
 /* Opens every copy of every file. A copy that cannot be opened is logged and left out; -1 for the

@@ -54,6 +54,18 @@ static const struct {
 #include "lib/model/arch/arch.tbl.h"
 };
 
+/* Keys for other programs: a constant, or the field at `offset`. */
+static const struct {
+    enum arch_id arch;
+    const char *key;
+    uint32_t value;
+    size_t offset;
+} also[] = {
+#define ARCH_ALSO(id, key, value)       {ARCH_##id, key, value, SIZE_MAX},
+#define ARCH_ALSO_FIELD(id, key, field) {ARCH_##id, key, 0, offsetof(struct model_hparams, field)},
+#include "lib/model/arch/arch.tbl.h"
+};
+
 /* Settings that are independent of the architecture. */
 static const struct knob {
     const char *name;
@@ -231,6 +243,13 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
             gguf_put_bool(w, key, get_u32(s, rows[i].offset) != 0);
         else
             gguf_put_u32(w, key, get_u32(s, rows[i].offset));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(also); i++) {
+        if (also[i].arch != s->arch)
+            continue;
+        snprintf(key, sizeof key, "%s.%s", arch, also[i].key);
+        gguf_put_u32(w, key,
+                     also[i].offset == SIZE_MAX ? also[i].value : get_u32(s, also[i].offset));
     }
     gguf_put_u64(w, "synth.seed", s->seed);
     for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {

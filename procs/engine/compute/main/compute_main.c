@@ -17,6 +17,7 @@
  * Limits:    RPC_CONTEXTS concurrent calls, --max-queue waiting sequences, KV_REQUESTS_MAX rows in
  *            total. A long poll gets its reply within a tick (RESPONSE_POLL_MS). */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@
 #define RESPONSE_POLL_MS 4   /* interval of checks of the token logs while a long poll waits */
 #define IDLE_MS          100 /* otherwise */
 #define TICK_EVERY_NS    (50 * NS_PER_MS)
+#define DEAF_MAX_NS      (5 * NS_PER_S) /* without a listener; then the process ends */
 
 static struct compute the_compute;
 
@@ -105,6 +107,17 @@ static void handle_controls(struct compute *c)
     }
 }
 
+/* Without memory a listener can stay closed. The successor of this process has memory again. */
+static void check_listener(const struct compute *c, uint64_t now_ns)
+{
+    struct error error;
+    uint64_t deaf_ns = rpc_server_deaf_ns(c->rpc, now_ns);
+    if (deaf_ns > DEAF_MAX_NS)
+        must(error_set(&error, ERR_NO_MEMORY, "no client could connect for %" PRIu64 " s",
+                       deaf_ns / NS_PER_S),
+             &error);
+}
+
 /* The main thread's heartbeat must not hide a runner that hangs. */
 static void tick(struct compute *c, uint64_t now_ns)
 {
@@ -112,6 +125,7 @@ static void tick(struct compute *c, uint64_t now_ns)
     if (!atomic_load(&r->busy) || runner_alive(r, c->child.params->heartbeat_timeout * NS_PER_MS))
         child_tick(&c->child);
     rpc_server_tick(c->rpc, now_ns);
+    check_listener(c, now_ns);
     requests_tick(c, now_ns);
 }
 

@@ -146,6 +146,7 @@ static int start(struct supervisor *s, struct error *error)
     auto_start(s); /* needs the budget; determines the initial preset */
     if (segments_make(s, error) != 0 || lifeline_make(s, error) != 0)
         return -1;
+    warm_begin(s);
     if (children_make(s, error) != 0) /* their listeners; needs the process table */
         return -1;
     budget_publish(s);
@@ -205,5 +206,6 @@ int main(int argc, char **argv)
     if (s->options.print_memory)
         finish(s, &s->end_error, 0);
     loop_run(s);
+    warm_end(s);
     finish(s, &s->end_error, s->exit_status);
 }

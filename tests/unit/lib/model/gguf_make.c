@@ -352,7 +352,7 @@ static void gemma4_layer(struct make *m, unsigned layer, unsigned h, uint32_t ty
     layer_tensor(m, layer, "ffn_down.weight", type, 2ull * h, h);
 }
 
-static void gemma4_model(struct make *m, unsigned layers, unsigned h, uint32_t type)
+static void gemma4(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     for (unsigned layer = 0; layer < layers; layer++)
         gemma4_layer(m, layer, h, type);
@@ -369,6 +369,105 @@ static void gemma4_model(struct make *m, unsigned layers, unsigned h, uint32_t t
     make_f32(m, "gemma4.rope.freq_base_swa", 1000);
     make_add_tensor(m, "rope_freqs.weight", TENSOR_F32, h / 4, 1, 1);
 }
+
+static void drop_head_norms(struct make *m, unsigned layer)
+{
+    layer_tensor(m, layer, "attn_q_norm.weight", 0, 0, 0);
+    layer_tensor(m, layer, "attn_k_norm.weight", 0, 0, 0);
+}
+
+/* q, k and v in one matrix. */
+static void join_qkv(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    layer_tensor(m, layer, "attn_q.weight", 0, 0, 0);
+    layer_tensor(m, layer, "attn_k.weight", 0, 0, 0);
+    layer_tensor(m, layer, "attn_v.weight", 0, 0, 0);
+    layer_tensor(m, layer, "attn_qkv.weight", type, h, 2ull * h);
+}
+
+static void granitemoe(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    (void)h;
+    (void)type;
+    for (unsigned layer = 0; layer < layers; layer++)
+        drop_head_norms(m, layer);
+    rename_key(m, "granitemoe.expert_feed_forward_length", "granitemoe.feed_forward_length");
+    make_f32(m, "granitemoe.embedding_scale", 12);
+    make_f32(m, "granitemoe.residual_scale", 0.25f);
+    make_f32(m, "granitemoe.attention.scale", 0.5f);
+    make_f32(m, "granitemoe.logit_scale", 8);
+}
+
+static void hunyuan_moe(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    for (unsigned layer = 0; layer < layers; layer++) {
+        layer_tensor(m, layer, "ffn_gate_shexp.weight", type, h, h);
+        layer_tensor(m, layer, "ffn_up_shexp.weight", type, h, h);
+        layer_tensor(m, layer, "ffn_down_shexp.weight", type, h, h);
+    }
+    make_u32(m, "hunyuan-moe.expert_shared_count", 1);
+    make_u32(m, "hunyuan-moe.expert_shared_feed_forward_length", h);
+}
+
+static void phimoe(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    static const char *const biases[] = {"attn_norm.bias", "ffn_norm.bias", "attn_output.bias",
+                                         "attn_q.bias"};
+    (void)type;
+    for (unsigned layer = 0; layer < layers; layer++) {
+        drop_head_norms(m, layer);
+        for (size_t i = 0; i < ARRAY_LEN(biases); i++)
+            layer_tensor(m, layer, biases[i], TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_k.bias", TENSOR_F32, h / 2, 1);
+        layer_tensor(m, layer, "attn_v.bias", TENSOR_F32, h / 2, 1);
+    }
+    make_add_tensor(m, "output_norm.bias", TENSOR_F32, h, 1, 1);
+    make_add_tensor(m, "output.bias", TENSOR_F32, TINY_VOCAB, 1, 1);
+    rename_key(m, "phimoe.expert_feed_forward_length", "phimoe.feed_forward_length");
+    make_u32(m, "phimoe.attention.sliding_window", 128);
+}
+
+static void dbrx(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    for (unsigned layer = 0; layer < layers; layer++) {
+        drop_head_norms(m, layer);
+        join_qkv(m, layer, h, type);
+        layer_tensor(m, layer, "ffn_norm.weight", 0, 0, 0);
+        layer_tensor(m, layer, "attn_output_norm.weight", TENSOR_F32, h, 1);
+    }
+    rename_key(m, "dbrx.expert_feed_forward_length", "dbrx.feed_forward_length");
+    rename_key(m, "dbrx.attention.layer_norm_rms_epsilon", "dbrx.attention.layer_norm_epsilon");
+    make_f32(m, "dbrx.attention.clamp_kqv", 8);
+}
+
+static void bailingmoe2(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    biased_router_model(m, "bailingmoe2", layers, h, type);
+    for (unsigned layer = 0; layer < layers; layer++)
+        join_qkv(m, layer, h, type);
+}
+
+static void smallthinker(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    (void)h;
+    (void)type;
+    for (unsigned layer = 0; layer < layers; layer++)
+        drop_head_norms(m, layer);
+    make_u32(m, "smallthinker.expert_gating_func", 2);
+    make_u32(m, "smallthinker.attention.sliding_window", 16);
+}
+
+/* Changes a file of qwen3moe. */
+static const struct {
+    const char *arch;
+    void (*change)(struct make *m, unsigned layers, unsigned h, uint32_t type);
+} changes[] = {{"granitemoe", granitemoe},
+               {"hunyuan-moe", hunyuan_moe},
+               {"phimoe", phimoe},
+               {"dbrx", dbrx},
+               {"bailingmoe2", bailingmoe2},
+               {"smallthinker", smallthinker},
+               {"gemma4", gemma4}};
 
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
 {
@@ -396,14 +495,15 @@ void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
     if (strcmp(arch, "glm4moe") == 0 || strcmp(arch, "dots1") == 0 ||
         strcmp(arch, "ernie4_5-moe") == 0 || strcmp(arch, "minimax-m2") == 0)
         biased_router_model(m, arch, layers, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
-    if (strcmp(arch, "gemma4") == 0)
-        gemma4_model(m, layers, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
     if (olmoe)
         rename_key(m, "olmoe.expert_feed_forward_length", "olmoe.feed_forward_length");
     if (llama)
         rename_key(m, "llama.expert_feed_forward_length", "llama.feed_forward_length");
     if (llama)
         make_add_tensor(m, "rope_freqs.weight", TENSOR_F32, h / 4, 1, 1);
+    for (size_t i = 0; i < ARRAY_LEN(changes); i++)
+        if (strcmp(arch, changes[i].arch) == 0)
+            changes[i].change(m, layers, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
     if (strcmp(arch, "qwen2moe") == 0)
         make_u32(m, "qwen2moe.expert_shared_feed_forward_length", 2 * h);
 }

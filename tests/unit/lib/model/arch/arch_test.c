@@ -2,6 +2,7 @@
 /* Every architecture of arch.tbl.h: a valid file is read correctly, and a file with one error is
  * rejected with the reason. Checks common to all architectures are in gguf_test.c. */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,12 @@ static const struct {
     {"dots1", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 11},
     {"ernie4_5-moe", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 11, 3, 9},
     {"minimax-m2", 1, QK_NORM_ROW, ROPE_HALVES, 0, 10, 3, 0},
+    {"granitemoe", 0, QK_NORM_NONE, ROPE_PAIRS, 0, 7, 3, 0},
+    {"hunyuan-moe", 1, QK_NORM_HEAD_AFTER, ROPE_HALVES, 32, 12, 3, 0},
+    {"phimoe", 0, QK_NORM_NONE, ROPE_HALVES, 0, 13, 5, 0},
+    {"dbrx", 1, QK_NORM_NONE, ROPE_HALVES, 0, 5, 3, 0},
+    {"bailingmoe2", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 11, 3, 9},
+    {"smallthinker", 1, QK_NORM_NONE, ROPE_HALVES, 0, 7, 3, 0},
     {"gemma4", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 20, 4, 0},
 };
 
@@ -91,6 +98,37 @@ START_TEST(contents)
 }
 END_TEST
 
+/* Every tensor of a file with a longer row, and a file without it, unless it is optional. */
+START_TEST(every_tensor)
+{
+    struct make m;
+    make_arch(&m, archs[_i].arch, 2, false);
+    size_t count = m.tensor_count;
+    make_free(&m);
+    for (size_t i = 0; i < count; i++) {
+        struct error error = {0};
+        make_arch(&m, archs[_i].arch, 2, false);
+        struct make_tensor *t = &m.tensors[i];
+        t->ne[0] += 4;
+        t->bytes = t->ne[0] * t->ne[1] * t->ne[2] * 4;
+        ck_assert_ptr_null(index_of(&m, &error));
+        ck_assert_msg(strstr(error.text, "expected"), "%s", error.text);
+        make_arch(&m, archs[_i].arch, 2, false);
+        char name[64];
+        snprintf(name, sizeof name, "%s", m.tensors[i].name);
+        make_drop_tensor(&m, name);
+        struct model_index *index = index_of(&m, &error);
+        bool optional =
+            strcmp(name, "rope_freqs.weight") == 0 || strcmp(name, "output.bias") == 0 ||
+            (strstr(name, "attn_") && strstr(name, ".bias")) || strstr(name, "exp_probs_b") ||
+            strstr(name, "attn_q_norm") || strstr(name, "attn_k_norm");
+        ck_assert_msg(index ? optional : strstr(error.text, "is missing") != NULL, "%s: %s", name,
+                      error.text);
+        free(index);
+    }
+}
+END_TEST
+
 /* A blob whose parameters contradict its architecture. */
 START_TEST(forged_parameters)
 {
@@ -110,6 +148,30 @@ START_TEST(forged_parameters)
     }
     ck_assert_int_eq(model_index_check(index, index->bytes, &error), 0);
     free(index);
+}
+END_TEST
+
+static const struct {
+    const char *arch, *why;
+} unsupported[] = {
+#define LATER(name) {name, "is not supported yet"},
+#define DENSE(name) {name, "is not a MoE model"},
+#include "lib/model/arch/unsupported.tbl.h"
+};
+
+/* A known architecture is named with the reason, and is none that is supported. */
+START_TEST(known_but_not_supported)
+{
+    struct make m;
+    struct error error = {0};
+    char want[128];
+    const char *arch = unsupported[_i].arch;
+    ck_assert_int_eq(arch_find(arch, strlen(arch)), ARCH__COUNT);
+    make_tiny(&m, 1, false);
+    make_text(&m, "general.architecture", arch);
+    ck_assert_ptr_null(index_of(&m, &error));
+    snprintf(want, sizeof want, "architecture '%s' %s", arch, unsupported[_i].why);
+    ck_assert_str_eq(error.text, want);
 }
 END_TEST
 
@@ -265,6 +327,63 @@ END_TEST
       make_f32(m, "minimax-m2.expert_weights_scale", 2))                                           \
     X(minimax_m2, softmax, "expert_gating_func' is 1: not between 2 and 2",                        \
       make_u32(m, "minimax-m2.expert_gating_func", 1))                                             \
+    X(granitemoe, embedding_scale, "granitemoe.embedding_scale is 2000: not between",              \
+      make_f32(m, "granitemoe.embedding_scale", 2000))                                             \
+    X(granitemoe, residual_scale, "granitemoe.residual_scale is -1: not between",                  \
+      make_f32(m, "granitemoe.residual_scale", -1))                                                \
+    X(granitemoe, attention_scale, "granitemoe.attention.scale is nan: not between",               \
+      make_f32(m, "granitemoe.attention.scale", NAN))                                              \
+    X(granitemoe, logit_scale, "granitemoe.logit_scale is 1001: not between",                      \
+      make_f32(m, "granitemoe.logit_scale", 1001))                                                 \
+    X(granitemoe, inner_missing, "granitemoe.feed_forward_length' is missing",                     \
+      make_drop_key(m, "granitemoe.feed_forward_length"))                                          \
+    X(granitemoe, shared_missing, "tensor blk.0.ffn_gate_shexp.weight is missing",                 \
+      make_u32(m, "granitemoe.expert_shared_feed_forward_length", 4))                              \
+    X(hunyuan_moe, k_norm_missing, "tensor blk.0.attn_k_norm.weight is missing",                   \
+      make_drop_tensor(m, B "attn_k_norm.weight"))                                                 \
+    X(hunyuan_moe, shared_missing, "tensor blk.0.ffn_down_shexp.weight is missing",                \
+      make_drop_tensor(m, B "ffn_down_shexp.weight"))                                              \
+    X(hunyuan_moe, scaled, "rope.scaling.type' is 'yarn'; only 'none'",                            \
+      make_text(m, "hunyuan-moe.rope.scaling.type", "yarn"))                                       \
+    X(phimoe, norm_bias_missing, "tensor blk.0.attn_norm.bias is missing",                         \
+      make_drop_tensor(m, B "attn_norm.bias"))                                                     \
+    X(phimoe, output_norm_bias_missing, "tensor output_norm.bias is missing",                      \
+      make_drop_tensor(m, "output_norm.bias"))                                                     \
+    X(phimoe, output_bias_shape, "output.bias is 4 x 1 x 1 x 1; 262 x 1",                          \
+      resize(m, "output.bias", 4, 1))                                                              \
+    X(phimoe, three_experts, "expert_used_count' is 3; only 2",                                    \
+      make_u32(m, "phimoe.expert_used_count", 3))                                                  \
+    X(phimoe, window, "sliding_window' is 127; only windows of at least the context length 128",   \
+      make_u32(m, "phimoe.attention.sliding_window", 127))                                         \
+    X(dbrx, qkv_missing, "tensor blk.0.attn_qkv.weight is missing",                                \
+      make_drop_tensor(m, B "attn_qkv.weight"))                                                    \
+    X(dbrx, qkv_shape, "attn_qkv.weight is 4 x 6 x 1 x 1; 4 x 8",                                  \
+      resize(m, B "attn_qkv.weight", 4, 6))                                                        \
+    X(dbrx, q_apart, "attn_q.weight is not part of architecture dbrx",                             \
+      make_add_tensor(m, B "attn_q.weight", 0, 4, 4, 1))                                           \
+    X(dbrx, epsilon_missing, "dbrx.attention.layer_norm_epsilon' is missing",                      \
+      make_drop_key(m, "dbrx.attention.layer_norm_epsilon"))                                       \
+    X(dbrx, clamp, "dbrx.attention.clamp_kqv is -1: not between",                                  \
+      make_f32(m, "dbrx.attention.clamp_kqv", -1))                                                 \
+    X(dbrx, norm_missing, "tensor blk.0.attn_output_norm.weight is missing",                       \
+      make_drop_tensor(m, B "attn_output_norm.weight"))                                            \
+    X(bailingmoe2, qkv_missing, "tensor blk.0.attn_qkv.weight is missing",                         \
+      make_drop_tensor(m, B "attn_qkv.weight"))                                                    \
+    X(bailingmoe2, q_norm_missing, "tensor blk.0.attn_q_norm.weight is missing",                   \
+      make_drop_tensor(m, B "attn_q_norm.weight"))                                                 \
+    X(bailingmoe2, bias_missing, "tensor blk.0.exp_probs_b.bias is missing",                       \
+      make_drop_tensor(m, B "exp_probs_b.bias"))                                                   \
+    X(bailingmoe2, groups, "do not fit", make_u32(m, "bailingmoe2.expert_group_count", 2))         \
+    X(bailingmoe2, all_skipped, "leave none of 1",                                                 \
+      make_u32(m, "bailingmoe2.nextn_predict_layers", 1))                                          \
+    X(smallthinker, gating_missing, "expert_gating_func' is missing",                              \
+      make_drop_key(m, "smallthinker.expert_gating_func"))                                         \
+    X(smallthinker, gating, "expert_gating_func' is 3: not between 1 and 2",                       \
+      make_u32(m, "smallthinker.expert_gating_func", 3))                                           \
+    X(smallthinker, window, "sliding_window' is 4294967296: not between",                          \
+      make_u64(m, "smallthinker.attention.sliding_window", 1ull << 32))                            \
+    X(smallthinker, dense_layer, "a layer without experts is not supported",                       \
+      make_add_tensor(m, B "ffn_gate.weight", 0, 4, 4, 1))                                         \
     X(olmoe, q_norm_of_a_head, "attn_q_norm.weight is 2 x 1 x 1 x 1; 4 x 1 x 1",                   \
       resize(m, B "attn_q_norm.weight", 2, 1))                                                     \
     X(olmoe, k_norm_of_all, "attn_k_norm.weight is 4 x 1 x 1 x 1; 2 x 1 x 1",                      \
@@ -397,11 +516,13 @@ int main(void)
     Suite *suite = suite_create("arch");
     TCase *tcase = tcase_create("tables");
     tcase_add_loop_test(tcase, contents, 0, ARRAY_LEN(archs));
+    tcase_add_loop_test(tcase, every_tensor, 0, ARRAY_LEN(archs));
     tcase_add_loop_test(tcase, forged_parameters, 0, ARRAY_LEN(archs));
     tcase_add_test(tcase, gate_and_up_joined);
     tcase_add_test(tcase, scales);
     tcase_add_test(tcase, drafting_block);
     tcase_add_test(tcase, tensors_of_another_part);
+    tcase_add_loop_test(tcase, known_but_not_supported, 0, ARRAY_LEN(unsupported));
     tcase_add_loop_test(tcase, bad_models_are_rejected, 0, ARRAY_LEN(edits));
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

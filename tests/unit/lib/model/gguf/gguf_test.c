@@ -126,8 +126,14 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
         m->tensors[m->tensor_count - 1].bytes = 4;                                                 \
     })                                                                                             \
     X(arch_missing, "general.architecture' is missing", make_drop_key(m, "general.architecture"))  \
-    X(arch_unknown, "architecture 'mamba' is not supported (supported: ",                          \
-      make_text(m, "general.architecture", "mamba"))                                               \
+    X(arch_unknown, "architecture 'mambo' is not supported (supported: ",                          \
+      make_text(m, "general.architecture", "mambo"))                                               \
+    X(arch_prefix, "architecture 'qwen' is not a MoE model",                                       \
+      make_text(m, "general.architecture", "qwen"))                                                \
+    X(arch_with_experts, "architecture 't5' is not supported yet", {                               \
+        make_text(m, "general.architecture", "t5");                                                \
+        make_u32(m, "t5.expert_count", 8);                                                         \
+    })                                                                                             \
     X(arch_number, "is of type U32 instead of a string", make_u32(m, "general.architecture", 1))   \
     X(name_number, "is of type U32 instead of a string", make_u32(m, "general.name", 1))           \
     X(split, "split into 3 files", make_u32(m, "split.count", 3))                                  \
