@@ -293,6 +293,18 @@ static void minimax(struct make *m)
 {
     again_as(m, "minimax-m2");
 }
+static void gemma4(struct make *m) /* a window layer, a layer whose values are its keys */
+{
+    make_free(m);
+    make_arch(m, "gemma4", 2, false);
+    make_drop_tensor(m, "blk.0.attn_v.weight");
+}
+static void gemma4_window_v(struct make *m)
+{
+    make_free(m);
+    make_arch(m, "gemma4", 2, false);
+    make_drop_tensor(m, "blk.1.attn_v.weight");
+}
 static void shared_missing(struct make *m)
 {
     again_as(m, "qwen2moe");
@@ -358,7 +370,7 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(byte_missing) X(pre) X(beyond_layers) X(olmoe) X(qwen2moe) X(llama) X(shared_missing) \
     X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined) \
     X(scales) X(scales_shape) X(glm4moe) X(glm4moe_groups) X(glm4moe_skipped) X(dots1) \
-    X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax)
+    X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax) X(gemma4) X(gemma4_window_v)
 /* clang-format on */
 
 static const struct {
