@@ -172,7 +172,8 @@ static uint32_t down_number(const struct model_hparams *h, const struct mix_tens
 static bool holds(enum when when, enum tensor_type base, const struct model_hparams *h,
                   const struct mix_tensor *t)
 {
-    bool gqa4 = h->heads / h->kv_heads >= 4;
+    struct layer_attention first = model_attention_of(h, 0); /* the quantiser reads this layer */
+    bool gqa4 = first.heads / first.kv_heads >= 4;
     uint32_t layer = t->count ? t->number : t->layer, layers = t->count ? t->count : h->layers;
     switch (when) {
     case WHEN_ALWAYS: return true;
