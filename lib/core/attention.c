@@ -5,6 +5,8 @@
  * the same steps run as three phases. */
 #include "lib/core/internal.h"
 
+#include <string.h>
+
 /* Queries of a call of the kernel, where there are as many. */
 #define ATTEND_QUERIES 32
 
@@ -24,7 +26,7 @@ static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
 static void project(struct core *c, const struct kernel_matrix *w, const float *scale,
                     uint32_t begin, uint32_t end, float *y)
 {
-    if (begin < end)
+    if (begin < end && w->data)
         core_product(c, w, scale, begin, end, form_row(&c->in, w->type, 0),
                      form_stride(&c->in, w->type), c->step.rows, y, w->n);
 }
@@ -69,9 +71,13 @@ static void finish_group(struct core *c, uint32_t row, uint32_t g)
                     kernel_kv_tile(type, a->kv_heads, size, position, g);
     uint8_t *rows = (uint8_t *)sequence->values[c->step.layer] +
                     kernel_kv_tile(type, a->kv_heads, values, position, g);
+    if (!l->v.data)
+        memcpy(v, k, values * sizeof *v);
     add_bias(c, k, l->k_bias, g, size);
     add_bias(c, v, l->v_bias, g, values);
     finish_head(c, k, l->k_norm, row);
+    if (c->hp.v_norm)
+        c->ops->rms_norm(v, c->ones, values, c->hp.rms_eps, v);
     kernel_kv_store(c->ops, type, KV_KEYS, k, size, keys, in_tile);
     kernel_kv_store(c->ops, type, KV_VALUES, v, values, rows, in_tile);
     float *q = c->q + (size_t)row * l->q_size;
@@ -248,7 +254,7 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
     }
 }
 
-/* The result's own norm, then it is added. */
+/* The result's own norm, which spans the outputs of all threads; then it is added. */
 static void post_norm_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;

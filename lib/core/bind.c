@@ -66,6 +66,12 @@ static const struct {
     {DENSE_EXPERT_GATE_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_GATE])},
     {DENSE_EXPERT_UP_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_UP])},
     {DENSE_EXPERT_DOWN_SCALES, offsetof(struct core_layer, expert_scales[EXPERT_DOWN])},
+    {DENSE_FFN_POST_NORM, offsetof(struct core_layer, ffn_post_norm)},
+    {DENSE_DENSE_POST_NORM, offsetof(struct core_layer, dense_post_norm)},
+    {DENSE_EXPERTS_NORM, offsetof(struct core_layer, experts_norm)},
+    {DENSE_EXPERTS_POST_NORM, offsetof(struct core_layer, experts_post_norm)},
+    {DENSE_ROUTER_SCALE, offsetof(struct core_layer, router_scale)},
+    {DENSE_LAYER_SCALE, offsetof(struct core_layer, layer_scale)},
 };
 
 /* Vectors are copied: they are small, used everywhere, and unaligned in the file. */
@@ -162,7 +168,9 @@ static void bind_experts_step(struct core *c, uint32_t i)
         l->shared_router = dense_matrix(c, i, DENSE_SHARED_ROUTER);
         l->gate_forms |= form_bit(&l->shared_router);
     }
-    l->gate_forms |= form_bit(&l->router) | l->expert_forms;
+    l->gate_forms |= form_bit(&l->router);
+    if (!l->experts_norm) /* one norm for router and experts */
+        l->gate_forms |= l->expert_forms;
 }
 
 /* Rows of a matrix of q, k and v. */
@@ -187,7 +195,9 @@ static void bind_qkv(struct core *c, uint32_t i)
     }
     l->q = dense_matrix(c, i, DENSE_ATTN_Q);
     l->k = dense_matrix(c, i, DENSE_ATTN_K);
-    l->v = dense_matrix(c, i, DENSE_ATTN_V);
+    if (model_entry_dense(c->model, i, DENSE_ATTN_V) != ENTRY_NONE)
+        l->v = dense_matrix(c, i, DENSE_ATTN_V);
+    sl_assert(l->v.data || l->v_size == l->k_size);
 }
 
 static void bind_attention(struct core *c, uint32_t i)
@@ -317,7 +327,7 @@ static void bind_layer(struct core *c, uint32_t i, float **vectors)
         bind_attention(c, i);
     if (model_layer_has_experts(c->model, i))
         bind_experts_step(c, i);
-    else
+    if (ffn_has_dense((enum layer_ffn)c->model->layer[i].ffn))
         bind_dense(c, i, (const enum dense_role[]){DENSE_FFN_GATE, DENSE_FFN_UP, DENSE_FFN_DOWN});
 }
 

@@ -45,23 +45,35 @@ static int mla_step(struct core *c, struct error *error)
 
 static int experts_step(struct core *c, struct error *error)
 {
+    c->into = c->x;
     core_experts_gate(c);
     if (c->source.gate_inputs && !c->hp.router_first)
-        c->source.gate_inputs(c->source.self, &c->step, form_floats(&c->in, 0),
-                              c->in.stride[FORM_F32] / sizeof(float), c->hp.hidden);
+        c->source.gate_inputs(c->source.self, &c->step, core_gate_input(c, 0), c->hp.hidden,
+                              c->hp.hidden);
     return core_experts(c, error);
 }
 
 static int dense_step(struct core *c, struct error *error)
 {
     (void)error;
+    c->into = c->x;
     core_dense_layer(c);
+    return 0;
+}
+
+static int dense_and_experts_step(struct core *c, struct error *error)
+{
+    if (experts_step(c, error) != 0)
+        return -1;
+    core_join_parts(c);
     return 0;
 }
 
 /* What computes each part of a layer. */
 static step_fn *const mixer_steps[] = {[MIXER_ATTENTION] = attention_step, [MIXER_MLA] = mla_step};
-static step_fn *const ffn_steps[] = {[FFN_DENSE] = dense_step, [FFN_EXPERTS] = experts_step};
+static step_fn *const ffn_steps[] = {[FFN_DENSE] = dense_step,
+                                     [FFN_EXPERTS] = experts_step,
+                                     [FFN_DENSE_AND_EXPERTS] = dense_and_experts_step};
 _Static_assert(ARRAY_LEN(mixer_steps) == MIXER__COUNT, "a step for every mixer");
 _Static_assert(ARRAY_LEN(ffn_steps) == FFN__COUNT, "a step for every feed-forward part");
 
@@ -71,6 +83,7 @@ static void make_steps(struct core *c)
         const struct layer_parts *parts = &c->model->layer[layer];
         c->steps[c->step_count++] = (struct core_step){mixer_steps[parts->mixer], layer};
         c->steps[c->step_count++] = (struct core_step){ffn_steps[parts->ffn], layer};
+        c->two_ffn_parts |= parts->ffn == FFN_DENSE_AND_EXPERTS;
     }
 }
 
@@ -90,6 +103,10 @@ static int allocate_scratch(struct core *c, const struct core_config *config, st
                          bytes, chunk);
     memset(c->scratch, 0, bytes); /* fault the pages in now, not in the first token */
     core_scratch_layout(c, chunk, c->scratch);
+    for (uint32_t i = 0; i < c->hp.hidden; i++) {
+        c->ones[i] = 1.0f;
+        c->roots[i] = 1.0f / sqrtf((float)c->hp.hidden);
+    }
     c->chunk = chunk;
     c->scratch_bytes = bytes;
     return 0;
@@ -209,6 +226,7 @@ void core_activate(const struct core *c, const float *gate, const float *up, uin
     switch ((enum ffn_activation)c->hp.activation) {
     case ACTIVATION_SILU: c->ops->silu_mul(gate, up, n, y); return;
     case ACTIVATION_SWIGLU_CLAMPED: c->ops->swiglu_clamped(gate, up, n, y); return;
+    case ACTIVATION_GELU: c->ops->gelu_mul(gate, up, n, y); return;
     case ACTIVATION_RELU: kernel_relu_mul(gate, up, n, y); return;
     case ACTIVATION__COUNT: break;
     }
@@ -313,6 +331,8 @@ static void output_columns(void *arg, uint32_t thread, uint32_t threads)
             c->ops->axpy(1.0f, c->output_bias + begin, end - begin, logits + begin);
         for (uint32_t i = begin; c->hp.logit_divisor != 0 && i < end; i++)
             logits[i] /= c->hp.logit_divisor;
+        if (c->hp.logit_cap != 0)
+            c->ops->soft_cap(c->hp.logit_cap, logits + begin, end - begin, logits + begin);
     }
 }
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The network that every token of a layer uses: the feed-forward part of a layer without experts, or
- * the shared expert, scaled by the sigmoid of its gate if it has one. The matrices are dense
+/* The network that every token of a layer uses: the feed-forward part of a layer without experts, a dense
+ * network next to experts, or the shared expert, scaled by the sigmoid of its gate if it has one. The matrices are dense
  * weights, so a shared expert is computed while the requested experts are read; its part is added to
  * the row before theirs. */
 #include "lib/core/internal.h"
+
+#include <string.h>
+
 #include "lib/exact/elementary.h"
 
 /* Outputs begin .. end - 1 of gate and up, and their product, for the rows of the block. */
@@ -62,7 +65,7 @@ static void down_columns(void *arg, uint32_t thread, uint32_t threads)
                  form_stride(&c->dense, w->type), c->dense_rows, c->y, w->n);
     for (uint32_t r = 0; r < c->dense_rows; r++)
         c->ops->axpy(c->shared_weight[r] * c->residual, c->y + (size_t)r * w->n + begin,
-                     end - begin, core_x(c, c->dense_first + r) + begin);
+                     end - begin, core_into(c, c->dense_first + r) + begin);
 }
 
 static void run_network(struct core *c)
@@ -79,12 +82,6 @@ static void run_network(struct core *c)
     }
 }
 
-void core_shared_expert(struct core *c)
-{
-    if (c->hp.shared_inner > 0)
-        run_network(c);
-}
-
 static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
@@ -98,4 +95,59 @@ void core_dense_layer(struct core *c)
 {
     core_run_rows(c, c->step.rows, norm_rows);
     run_network(c);
+}
+
+/* ---- a dense network next to experts ---- */
+
+static void experts_norm_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    struct core_layer *l = core_layer_now(c);
+    uint32_t begin, end;
+    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        c->ops->rms_norm(core_x(c, r), l->experts_norm, c->hp.hidden, c->hp.rms_eps,
+                         form_floats(&c->in, r));
+        core_make_forms(c, &c->in, r, l->expert_forms);
+    }
+}
+
+void core_while_reading(struct core *c)
+{
+    size_t bytes = (size_t)c->step.rows * c->hp.hidden * sizeof(float);
+    if (c->model->layer[c->step.layer].ffn != FFN_DENSE_AND_EXPERTS) {
+        if (c->hp.shared_inner > 0)
+            run_network(c);
+        return;
+    }
+    memset(c->sum, 0, bytes);
+    c->into = c->sum;
+    core_dense_layer(c);
+    core_run_rows(c, c->step.rows, experts_norm_rows);
+    memset(c->experts_sum, 0, bytes);
+    c->into = c->experts_sum;
+}
+
+static void join_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    struct core *c = arg;
+    const struct core_layer *l = core_layer_now(c);
+    uint32_t begin, end, n = c->hp.hidden;
+    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        float *x = core_x(c, r);
+        float *dense = c->sum + (size_t)r * n, *experts = c->experts_sum + (size_t)r * n;
+        c->ops->rms_norm(dense, l->dense_post_norm, n, c->hp.rms_eps, dense);
+        c->ops->rms_norm(experts, l->experts_post_norm, n, c->hp.rms_eps, experts);
+        c->ops->axpy(1.0f, experts, n, dense);
+        c->ops->rms_norm(dense, l->ffn_post_norm, n, c->hp.rms_eps, dense);
+        c->ops->axpy(1.0f, dense, n, x);
+        for (uint32_t i = 0; l->layer_scale && i < n; i++)
+            x[i] *= *l->layer_scale;
+    }
+}
+
+void core_join_parts(struct core *c)
+{
+    core_run_rows(c, c->step.rows, join_rows);
 }

@@ -174,7 +174,7 @@ int core_experts(struct core *c, struct error *error)
         fill_window(c, &w);
         if (!started) { /* the first experts are loading meanwhile */
             core_publish_next(c);
-            core_shared_expert(c);
+            core_while_reading(c);
         }
         started = true;
         while (w.done < w.pinned && over(c->queue[w.done]))

@@ -158,7 +158,7 @@ static void sum_row(struct core *c, uint32_t row, uint32_t begin, uint32_t end)
             continue;
         c->ops->axpy(routes[rank].weight * scale * c->residual,
                      c->pair_out + (size_t)pair_of[rank] * c->hp.hidden + begin, end - begin,
-                     core_x(c, row) + begin);
+                     core_into(c, row) + begin);
     }
 }
 

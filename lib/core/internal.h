@@ -66,8 +66,8 @@ struct core_layer {
     struct kernel_matrix q_a, kv_a, k_b, v_b; /* of MLA; the last two: a matrix per head. Its q is
                                                * W_q, or with q_a W_q_b */
     const float *q_a_norm, *kv_a_norm;
-    uint32_t query_forms; /* of MLA: of what q_a makes */
-    struct kernel_matrix q, k, v, out, router;
+    uint32_t query_forms;                      /* of MLA: of what q_a makes */
+    struct kernel_matrix q, k, v, out, router; /* v.data NULL: the values are the keys' products */
     struct kernel_matrix dense[EXPERT__COUNT]; /* of a layer without experts, or shared expert */
     struct kernel_matrix shared_router;        /* data NULL: the shared expert has no gate */
     /* NULL: the model has none */
@@ -77,9 +77,13 @@ struct core_layer {
     const float *expert_bias[EXPERT__COUNT];       /* [expert][outputs] */
     const float *attn_post_norm;                   /* of attention's result, before it is added */
     const float *q_scale, *k_scale, *v_scale, *out_scale, *dense_scale[EXPERT__COUNT];
-    const float *expert_scales[EXPERT__COUNT];      /* [expert] */
-    struct model_router routing;                    /* rule of the router */
-    uint32_t in_forms, mix_forms;                   /* bit per enum kernel_form */
+    const float *expert_scales[EXPERT__COUNT]; /* [expert] */
+    const float *ffn_post_norm;                /* the same of the feed-forward part */
+    const float *dense_post_norm, *experts_norm, *experts_post_norm; /* FFN_DENSE_AND_EXPERTS */
+    const float *router_scale;    /* FFN_DENSE_AND_EXPERTS: of the router's input; else NULL */
+    const float *layer_scale;     /* factor of the residual stream behind the layer */
+    struct model_router routing;  /* rule of the router */
+    uint32_t in_forms, mix_forms; /* bit per enum kernel_form */
     uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
     uint32_t dense_forms;                           /* down of `dense` */
 };
@@ -151,6 +155,7 @@ struct core {
     float *vectors;          /* all vectors of the model */
     struct core_step *steps; /* of a pass, in order; two per layer */
     uint32_t step_count;
+    bool two_ffn_parts; /* some layer is FFN_DENSE_AND_EXPERTS */
     struct kernel_matrix embedding, output;
     const float *output_norm, *rope_factors, *output_scale; /* the last two: usually NULL */
     const float *output_norm_bias, *output_bias;            /* the same */
@@ -174,6 +179,11 @@ struct core {
     float *q, *k, *v;     /* [chunk][heads]; of MLA: k only, latents and rotated keys */
     struct core_mla mla;  /* key 0: no layer has it */
     float *y;             /* [chunk][hidden] output of attention, of the dense network */
+    float *into;          /* [chunk][hidden] what the feed-forward networks add to: x or a sum */
+    float *sum;           /* [chunk][hidden] FFN_DENSE_AND_EXPERTS: output of the dense network */
+    float *experts_sum;   /* [chunk][hidden] the same of the experts; before them, the gate input */
+    float *ones;          /* [hidden] weights of a norm without weights */
+    float *roots;         /* [hidden] all 1/sqrt(hidden) */
     uint32_t rows_max;    /* rows that the scratch memory has: the chunk */
     float *rope;          /* [table][chunk][rope_size] cos and sin */
     float *router_logits; /* [chunk][experts] */
@@ -247,13 +257,19 @@ void core_experts_gate(struct core *c); /* router.c: norm and routes */
 /* Routes from the input of the layer; core_experts_gate then is only the norm. */
 void core_route_first(struct core *c);
 void core_ffn_norm(struct core *c, uint32_t row); /* router.c: input of the second part */
+/* router.c: what the router reads, before router_scale if the layer has one (weights.h). */
+const float *core_gate_input(struct core *c, uint32_t row);
 /* Masked decode, after a chosen expert was LOST: routes again. */
 void core_route_again(struct core *c);
-void core_publish_next(struct core *c);  /* router.c */
-void core_shared_expert(struct core *c); /* dense.c: nothing in a layer without one */
-void core_dense_layer(struct core *c);   /* dense.c: norm and network of a layer without experts */
-void core_compute_jobs(struct core *c);  /* ffn.c */
-void core_sum_ranks(struct core *c);     /* ffn.c */
+void core_publish_next(struct core *c); /* router.c */
+/* dense.c: what a layer computes while its experts are read: the shared expert, or the dense network
+ * next to them, or nothing. Afterwards c->in has the input of the experts. */
+void core_while_reading(struct core *c);
+void core_dense_layer(struct core *c); /* dense.c: norm and network of a layer without experts */
+/* dense.c: adds both parts of a FFN_DENSE_AND_EXPERTS layer, normed, to the residual stream. */
+void core_join_parts(struct core *c);
+void core_compute_jobs(struct core *c); /* ffn.c */
+void core_sum_ranks(struct core *c);    /* ffn.c */
 
 /* Progress report in loops over rows or experts of a chunk. */
 static inline void core_alive(const struct core *c, uint32_t part)
@@ -280,6 +296,11 @@ static inline uint32_t core_run_of(const struct core *c, uint32_t row, uint32_t 
 static inline struct core_layer *core_layer_now(struct core *c)
 {
     return &c->layer[c->step.layer];
+}
+
+static inline float *core_into(const struct core *c, uint32_t row)
+{
+    return c->into + (size_t)row * c->hp.hidden;
 }
 
 /* cos and sin of a row. */

@@ -8,6 +8,28 @@
 
 #include "lib/model/limits.h"
 
+const float *core_gate_input(struct core *c, uint32_t r)
+{
+    if (c->hp.router_first)
+        return core_x(c, r);
+    return core_layer_now(c)->router_scale ? c->experts_sum + (size_t)r * c->hp.hidden
+                                           : form_floats(&c->in, r);
+}
+
+/* The input of the router: that of the experts, unless the layer has a scale of its own for it. */
+static void gate_row(struct core *c, uint32_t r)
+{
+    const struct core_layer *l = core_layer_now(c);
+    if (!l->router_scale) {
+        core_ffn_norm(c, r);
+        return;
+    }
+    float *u = c->experts_sum + (size_t)r * c->hp.hidden;
+    c->ops->rms_norm(core_x(c, r), c->roots, c->hp.hidden, c->hp.rms_eps, u);
+    /* routers are F32: no other form */
+    model_router_input(u, l->router_scale, c->hp.hidden, form_floats(&c->in, r));
+}
+
 void core_ffn_norm(struct core *c, uint32_t r)
 {
     struct core_layer *l = core_layer_now(c);
@@ -57,7 +79,7 @@ static void gate_and_route_rows(void *arg, uint32_t thread, uint32_t threads)
     size_t stride;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end && !c->hp.router_first; r++)
-        core_ffn_norm(c, r);
+        gate_row(c, r);
     const void *x = router_input(c, w, begin, &stride);
     if (begin < end)
         c->ops->matmul(w, 0, w->n, x, stride, end - begin, c->router_logits + (size_t)begin * w->n,
@@ -147,11 +169,9 @@ static void route_rows(struct core *c)
     } else {
         const struct kernel_matrix *w = &core_layer_now(c)->router;
         if (!c->hp.router_first)
-            core_ffn_norm(c, 0);
+            gate_row(c, 0);
         if (c->source.gate_input)
-            c->source.gate_input(c->source.self, &c->step,
-                                 c->hp.router_first ? core_x(c, 0) : form_floats(&c->in, 0),
-                                 c->hp.hidden);
+            c->source.gate_input(c->source.self, &c->step, core_gate_input(c, 0), c->hp.hidden);
         if ((uint64_t)w->n * w->k <= SERIAL_WORK)
             router_columns(c, core_layer_now(c), 0, 0, w->n, c->router_logits);
         else
@@ -191,6 +211,9 @@ static void forecast_rows(void *arg, uint32_t thread, uint32_t threads)
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
         float *logits = c->thread[thread].router + ROUTING_SCRATCH(n);
+        if (next->router_scale) /* this layer's own routes are known: its row is free */
+            model_router_input(core_gate_input(c, r), next->router_scale, c->hp.hidden,
+                               form_floats(&c->in, r));
         router_columns(c, next, r, 0, n, logits);
         routing_exact(&routing, logits, c->thread[thread].router, c->predicted + (size_t)r * k);
     }

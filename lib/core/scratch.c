@@ -48,7 +48,7 @@ static struct forms_wanted forms_of(const struct core *c)
                              .latent = floats};
     for (uint32_t i = 0; i < c->hp.layers; i++) {
         const struct core_layer *l = &c->layer[i];
-        w.in |= l->in_forms | l->gate_forms;
+        w.in |= l->in_forms | l->gate_forms | l->expert_forms;
         w.mix |= l->mix_forms;
         w.gather |= l->expert_forms;
         w.dense |= l->dense_forms;
@@ -126,6 +126,12 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
     c->router_logits = cut(&m, (size_t)chunk * hp->experts, sizeof(float));
     c->routes = cut(&m, (size_t)chunk * hp->experts_used, sizeof *c->routes);
     cut_experts(c, &m, chunk);
+    c->ones = cut(&m, hp->hidden, sizeof(float));
+    c->roots = cut(&m, hp->hidden, sizeof(float));
+    if (c->two_ffn_parts) {
+        c->sum = cut(&m, (size_t)chunk * hp->hidden, sizeof(float));
+        c->experts_sum = cut(&m, (size_t)chunk * hp->hidden, sizeof(float));
+    }
     c->y = c->pair_out; /* attention and the dense network end before experts begin */
     cut_dense(c, &m, chunk, want.dense);
     c->output_rows = output_rows_for(hp->vocab, chunk);

@@ -99,7 +99,10 @@ struct weights_source {
     void (*choice)(void *self, const struct expert_step *step, const float *importance);
 
     /* decode: the gate input of this layer, before its router runs. x is valid until all pins of
-     * the layer are set. */
+     * the layer are set. The gate input is what the router of this layer multiplies with its matrix;
+     * it need not be the input of the experts. A layer with DENSE_ROUTER_SCALE multiplies it, element
+     * by element, with that vector first: x is then RMSNorm(residual) / sqrt(n) without the vector.
+     * To apply the router of another layer to x, multiply with that layer's vector. */
     void (*gate_input)(void *self, const struct expert_step *step, const float *x, uint32_t n);
 
     /* decode: the router logits of all experts, before any expert of the layer is pinned. */

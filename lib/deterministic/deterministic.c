@@ -28,7 +28,8 @@ struct deterministic {
     float *logits;                     /* [experts] */
     float *scratch;                    /* PREDICTION_SCRATCH */
     struct activation *activation;     /* of prediction=activation, else NULL */
-    void *input;                       /* the gate input in the routers' activation format */
+    float *input;                      /* the gate input */
+    float *scale, *router_in;          /* of a router: its scale, the input of its matrix */
     uint32_t input_layer;              /* layer of the input; UINT32_MAX: none */
     uint8_t *levels;                   /* [experts]: of the layer to be routed ... */
     bool leveled;                      /* ... if it has any */
@@ -60,13 +61,16 @@ struct deterministic *deterministic_create(const struct deterministic_config *co
         l->logits = calloc(h->experts, sizeof *l->logits);
         l->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *l->scratch);
         l->levels = calloc(h->experts, 1);
-        l->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
+        l->input = calloc(h->hidden, sizeof *l->input);
+        l->scale = calloc(h->hidden, sizeof *l->scale);
+        l->router_in = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
     }
     bool activations = config->sim.knobs.prediction == PREDICTION_ACTIVATION;
     if (l && activations)
         l->activation = activation_create(h->layers, h->experts);
     if (!l || (activations && !l->activation) || !l->results || !l->accesses || !l->order ||
-        !l->predictions || !l->logits || !l->scratch || !l->levels || !l->input) {
+        !l->predictions || !l->logits || !l->scratch || !l->levels || !l->input || !l->scale ||
+        !l->router_in) {
         error_set(error, ERR_NO_MEMORY, "out of memory (deterministic mode)");
         if (l)
             deterministic_destroy(l);
@@ -92,6 +96,8 @@ void deterministic_destroy(struct deterministic *l)
     free(l->scratch);
     free(l->levels);
     free(l->input);
+    free(l->scale);
+    free(l->router_in);
     l->magic = 0;
     free(l);
 }
@@ -167,22 +173,33 @@ static bool hint(struct deterministic *l, const struct expert_step *step, uint32
     return sim_cache_hint(l->cache, target, l->predictions, n);
 }
 
+static struct kernel_matrix tensor_of(const struct deterministic *l, uint32_t entry)
+{
+    const struct model_index *m = l->config.model;
+    const struct model_tensor *t =
+        &model_index_tensors(m)[model_index_entries(m)[entry].extent[0].tensor];
+    sl_assert(t->type == TENSOR_F32); /* guaranteed by the architecture tables */
+    return (struct kernel_matrix){.data = l->config.dense(l->config.self, entry),
+                                  .row_bytes = t->row_bytes,
+                                  .k = (uint32_t)t->ne[0],
+                                  .n = (uint32_t)t->ne[1],
+                                  .type = (enum tensor_type)t->type};
+}
+
 /* The logits of a layer, and the rule of its router. */
 static void router_logits(struct deterministic *l, uint32_t layer, struct model_router *rule)
 {
     const struct model_index *m = l->config.model;
-    uint32_t entry = model_entry_dense(m, layer, DENSE_ROUTER);
     uint32_t bias = model_entry_dense(m, layer, DENSE_ROUTER_BIAS);
-    const struct model_tensor *t =
-        &model_index_tensors(m)[model_index_entries(m)[entry].extent[0].tensor];
-    struct kernel_matrix w = {.data = l->config.dense(l->config.self, entry),
-                              .row_bytes = t->row_bytes,
-                              .k = (uint32_t)t->ne[0],
-                              .n = (uint32_t)t->ne[1],
-                              .type = (enum tensor_type)t->type};
-    sl_assert(w.type == TENSOR_F32); /* guaranteed by the architecture tables */
-    l->config.ops->matmul(&w, 0, w.n, l->input, kernel_activation_bytes(w.type, w.k), 1, l->logits,
-                          w.n);
+    uint32_t scale_entry = model_entry_dense(m, layer, DENSE_ROUTER_SCALE);
+    struct kernel_matrix w = tensor_of(l, model_entry_dense(m, layer, DENSE_ROUTER));
+    if (scale_entry != ENTRY_NONE) {
+        struct kernel_matrix scale = tensor_of(l, scale_entry);
+        l->config.ops->row_to_f32(&scale, 0, l->scale);
+    }
+    model_router_input(l->input, scale_entry != ENTRY_NONE ? l->scale : NULL, w.k, l->router_in);
+    l->config.ops->matmul(&w, 0, w.n, l->router_in, kernel_activation_bytes(w.type, w.k), 1,
+                          l->logits, w.n);
     *rule =
         model_router_of(l->h, bias != ENTRY_NONE ? l->config.dense(l->config.self, bias) : NULL);
 }
@@ -258,7 +275,7 @@ void deterministic_gate_input(struct deterministic *l, const struct expert_step 
                               const float *x, uint32_t n)
 {
     sl_assert(n == l->h->hidden);
-    l->config.ops->activation(TENSOR_F32, x, n, l->input);
+    memcpy(l->input, x, n * sizeof *x);
     l->input_layer = step->layer;
 }
 

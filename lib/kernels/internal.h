@@ -24,6 +24,8 @@
 #define ACT_GROUP  4  /* blocks interleaved in a prepared activation row */
 #define ACT_PAD    16 /* blocks a prepared row is padded to, with zeros */
 #define GROUP_SIZE (ACT_GROUP * QK)
+#define GELU_SLOPE -1.59576917f  /* -2 sqrt(2 / pi) */
+#define GELU_CUBE  -0.071354814f /* GELU_SLOPE * 0.044715 */
 #define PARTS      8 /* partial sums of a quantised product: block b belongs to sum b % PARTS */
 
 /* A prepared activation row for blocks of 16 to 128 is three arrays; P: number of blocks, rounded

@@ -153,6 +153,13 @@ struct kernel_ops {
      * SwiGLU of gpt-oss. y may be gate. */
     void (*swiglu_clamped)(const float *gate, const float *up, uint32_t n, float *y);
 
+    /* y = gelu(gate) * up, gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), the tanh
+     * form of GELU (Hendrycks & Gimpel 2016). y may be gate. */
+    void (*gelu_mul)(const float *gate, const float *up, uint32_t n, float *y);
+
+    /* y = cap * tanh(x / cap), cap > 0 (soft cap of logits, Gemma 2). y may be x. */
+    void (*soft_cap)(float cap, const float *x, uint32_t n, float *y);
+
     /* Attention of one token row or several; online softmax over tiles of KERNEL_KEY_TILE keys,
      * merged ascending. A key is read once for all heads of its group. */
     void (*attention)(const struct kernel_attention *a);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -162,6 +163,31 @@ void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense
                               .n = (uint32_t)t->ne[1],
                               .type = (enum tensor_type)t->type};
     m->ops->row_to_f32(&w, row, out);
+}
+
+void offline_router_row(const struct offline_model *m, uint32_t layer, uint32_t expert, float *out)
+{
+    uint32_t n = m->index->hparams.hidden;
+    offline_dense_row(m, layer, DENSE_ROUTER, expert, out);
+    if (model_entry_dense(m->index, layer, DENSE_ROUTER_SCALE) == ENTRY_NONE)
+        return;
+    float *scale = malloc(n * sizeof *scale);
+    if (!scale)
+        log_fatal(1, "out of memory (scale of a router)");
+    offline_dense_row(m, layer, DENSE_ROUTER_SCALE, 0, scale);
+    model_router_input(out, scale, n, out);
+    free(scale);
+}
+
+void offline_gate_norm(const struct offline_model *m, uint32_t layer, float *out)
+{
+    uint32_t n = m->index->hparams.hidden;
+    if (model_entry_dense(m->index, layer, DENSE_ROUTER_SCALE) == ENTRY_NONE) {
+        offline_dense_row(m, layer, DENSE_FFN_NORM, 0, out);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = 1.0f / sqrtf((float)n);
 }
 
 double offline_expert_norm(const struct offline_model *m, uint32_t layer, uint32_t expert)

@@ -56,6 +56,13 @@ uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uin
 /* |E_i|: the Frobenius norm of the three matrices of an expert together. */
 double offline_expert_norm(const struct offline_model *m, uint32_t layer, uint32_t expert);
 
+/* Row `expert` of the router's matrix for gate inputs (lib/core/weights.h): with the router's scale, if it has
+ * one. */
+void offline_router_row(const struct offline_model *m, uint32_t layer, uint32_t expert, float *out);
+
+/* The weights of the RMSNorm that makes the gate input of a layer from the residual stream. */
+void offline_gate_norm(const struct offline_model *m, uint32_t layer, float *out);
+
 /* A dense tensor as floats: norms, routers. Row `row` of the matrix, or the vector (row 0). */
 void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense_role role,
                        uint32_t row, float *out);

@@ -281,7 +281,7 @@ static int hash_model(XXH3_state_t *state, const struct model_index *m, const in
                       uint8_t *buffer, struct error *error)
 {
     static const enum dense_role roles[] = {DENSE_ATTN_NORM, DENSE_ATTN_Q_NORM, DENSE_ATTN_K_NORM,
-                                            DENSE_FFN_NORM, DENSE_ROUTER};
+                                            DENSE_FFN_NORM,  DENSE_ROUTER,      DENSE_ROUTER_SCALE};
     const struct model_hparams *hp = &m->hparams;
     uint32_t shape[] = {hp->layers,       hp->hidden,       hp->heads,
                         hp->kv_heads,     hp->head_size,    hp->experts,

@@ -352,6 +352,19 @@ static void deepseek2_sizes(struct make *m)
     again_as(m, "deepseek2");
     make_u32(m, "deepseek2.attention.kv_lora_rank", 1024);
 }
+
+static void gemma4(struct make *m) /* a window layer, a layer whose values are its keys */
+{
+    make_free(m);
+    make_arch(m, "gemma4", 2, false);
+    make_drop_tensor(m, "blk.0.attn_v.weight");
+}
+static void gemma4_window_v(struct make *m)
+{
+    make_free(m);
+    make_arch(m, "gemma4", 2, false);
+    make_drop_tensor(m, "blk.1.attn_v.weight");
+}
 static void shared_missing(struct make *m)
 {
     again_as(m, "qwen2moe");
@@ -419,7 +432,8 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(scales) X(scales_shape) X(glm4moe) X(glm4moe_groups) X(glm4moe_skipped) X(dots1) \
     X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax) X(granite) X(hunyuan) X(phimoe) \
     X(phimoe_window) X(dbrx) X(dbrx_qkv) X(bailing) X(smallthinker) X(gpt_oss) X(later_arch) \
-    X(deepseek2) X(deepseek2_old) X(deepseek2_sizes)
+    X(deepseek2) X(deepseek2_old) X(deepseek2_sizes) \
+    X(gemma4) X(gemma4_window_v)
 /* clang-format on */
 
 static const struct {

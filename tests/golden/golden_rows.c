@@ -184,5 +184,6 @@ int main(void)
     check_architectures("arch/router.json");
     check_architectures("arch/minimax_m2.json");
     check_architectures("arch/oss.json");
+    check_architectures("arch/gemma4.json");
     return golden_result("golden rows");
 }

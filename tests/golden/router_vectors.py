@@ -245,11 +245,11 @@ def run(model, ids):
     return logits, inputs
 
 
-def greedy(model, ids):
+def greedy_of(logits_of, ids):
     """The continuation, and the minimum margin between the best and the second logit in it."""
     more, margin = [], math.inf
     for _ in range(GREEDY):
-        logits = run(model, torch.cat([ids, torch.tensor([more], dtype=ids.dtype)], dim=1))[0][-1]
+        logits = logits_of(torch.cat([ids, torch.tensor([more], dtype=ids.dtype)], dim=1))[-1]
         top = logits.topk(2)
         margin = min(margin, (top[0][0] - top[0][1]).item())
         more.append(top[1][0].item())
@@ -268,7 +268,7 @@ def main(out, list_name):
             layers = routing(model, config, inputs)
         write_gguf(f"{out}/{name}.gguf", name, arch, model, config)
         np.save(f"{out}/{name}.npy", logits.numpy().astype("<f4"))
-        more, margin = greedy(model, ids)
+        more, margin = greedy_of(lambda x: run(model, x)[0], ids)
         restore()
         gap = min(min(x["gap"]) for x in layers if x)
         print(f"{name}: minimum gap {gap:.2g}, minimum greedy margin {margin:.2g}")

@@ -225,12 +225,21 @@ static void deepseek2(void)
                                         NULL});
 }
 
+static void gemma4(void)
+{
+    run("Q4_K_M",
+        (const char *const[]){"arch=gemma4", "dense_inner=512", "window=48", "full_every=3",
+                              "head_size_window=32", "value_size_window=32", "rope_dims_window=32",
+                              "full_v=0", "rope_theta_window=1000", NULL});
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(q4_k_m),      ROW(mxfp4),        ROW(nvfp4),        ROW(layers_that_differ),
         ROW(glm4moe),     ROW(dots1),        ROW(ernie4_5_moe), ROW(minimax_m2),
         ROW(bailingmoe2), ROW(smallthinker), ROW(granitemoe),   ROW(hunyuan_moe),
-        ROW(phimoe),      ROW(dbrx),         ROW(gpt_oss),      ROW(deepseek2)};
+        ROW(phimoe),      ROW(dbrx),         ROW(gpt_oss),      ROW(deepseek2),
+        ROW(gemma4)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

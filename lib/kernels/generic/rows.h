@@ -127,6 +127,21 @@ static void generic_swiglu_clamped(const float *gate, const float *up, uint32_t 
     }
 }
 
+static void generic_gelu_mul(const float *gate, const float *up, uint32_t n, float *y)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        float g = gate[i];
+        y[i] = g / (1.0f + exp_one(g * fmaf(GELU_CUBE, g * g, GELU_SLOPE))) * up[i];
+    }
+}
+
+static void generic_soft_cap(float cap, const float *x, uint32_t n, float *y)
+{
+    float slope = 2.0f / cap, range = 2.0f * cap;
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = cap - range / (1.0f + exp_one(x[i] * slope));
+}
+
 static void generic_axpy(float a, const float *x, uint32_t n, float *y)
 {
     for (uint32_t i = 0; i < n; i++)

@@ -151,6 +151,29 @@ static void simd_swiglu_clamped(const float *gate, const float *up, uint32_t n, 
     }
 }
 
+static void simd_gelu_mul(const float *gate, const float *up, uint32_t n, float *y)
+{
+    vf one = vf_set1(1), cube = vf_set1(GELU_CUBE), slope = vf_set1(GELU_SLOPE);
+    FOR_VECTORS(i, lanes, n)
+    {
+        vf g = vf_load_n(gate + i, lanes);
+        vf e = vf_exp(vf_mul(g, vf_fma(cube, vf_mul(g, g), slope)));
+        vf gelu = vf_div(g, vf_add(one, e));
+        vf_store_n(y + i, vf_mul(gelu, vf_load_n(up + i, lanes)), lanes);
+    }
+}
+
+static void simd_soft_cap(float cap, const float *x, uint32_t n, float *y)
+{
+    vf one = vf_set1(1), all = vf_set1(cap), slope = vf_set1(2.0f / cap),
+       range = vf_set1(2.0f * cap);
+    FOR_VECTORS(i, lanes, n)
+    {
+        vf e = vf_exp(vf_mul(vf_load_n(x + i, lanes), slope));
+        vf_store_n(y + i, vf_sub(all, vf_div(range, vf_add(one, e))), lanes);
+    }
+}
+
 static void simd_axpy(float a, const float *x, uint32_t n, float *y)
 {
     vf factor = vf_set1(a);

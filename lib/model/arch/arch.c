@@ -3,6 +3,7 @@
 #include "lib/model/arch/internal.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,6 +54,21 @@ static const struct const_row {
     uint32_t value;
 } const_rows[] = {
 #define ARCH_CONST(id, field, value) {ARCH_##id, offsetof(struct model_hparams, field), (value)},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+/* Floats without a key. */
+static const struct real_row {
+    enum arch_id arch;
+    size_t offset;
+    bool root; /* of the field at `of` */
+    size_t of;
+    float value;
+} real_rows[] = {
+#define ARCH_ROOT(id, field, of)                                                                   \
+    {ARCH_##id, offsetof(struct model_hparams, field), true, offsetof(struct model_hparams, of), 0},
+#define ARCH_CONST_FLOAT(id, field, value)                                                         \
+    {ARCH_##id, offsetof(struct model_hparams, field), false, 0, (value)},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -148,13 +164,17 @@ static bool is_array(enum arch_id arch, const struct gguf *g, const struct uint_
     return arch_window_field(arch, row->offset) != 0 && gguf_get_uints(g, key, &a, NULL) != 0;
 }
 
-static int missing_key(enum arch_id arch, const char *name, const char *key, struct error *error)
+static int missing_key(enum arch_id arch, const struct uint_row *row, const char *key,
+                       struct error *error)
 {
     for (size_t i = 0; i < ARRAY_LEN(missing_rows); i++)
-        if (missing_rows[i].arch == arch && strcmp(missing_rows[i].key, name) == 0)
+        if (missing_rows[i].arch == arch && strcmp(missing_rows[i].key, row->key) == 0)
             return error_set(error, ERR_BAD_INPUT, "key '%s' is missing: %s", key,
                              missing_rows[i].what);
-    return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
+    return error_set(error, ERR_BAD_INPUT, "key '%s' is missing%s", key,
+                     row->offset == offsetof(struct model_hparams, experts)
+                         ? ": a model without experts is not supported"
+                         : "");
 }
 
 static int read_uints(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
@@ -175,7 +195,7 @@ static int read_uints(enum arch_id arch, const struct gguf *g, struct model_hpar
         if (row->flag)
             value = flag;
         if (!found && row->absent == ABSENT_REQUIRED)
-            return missing_key(arch, row->key, key, error);
+            return missing_key(arch, row, key, error);
         /* Checked here and not only in arch_check_hparams: the value has 64 bits, the field 32. */
         if (found && (value < row->min || value > row->max))
             return error_set(error, ERR_BAD_INPUT,
@@ -348,6 +368,20 @@ static int derive_absent(enum arch_id arch, struct model_hparams *h, uint32_t to
     return arch_derive_scaling(h, error);
 }
 
+static float real_of(const struct model_hparams *h, const struct real_row *row)
+{
+    return row->root ? sqrtf((float)uint_of(h, row->of)) : row->value;
+}
+
+void arch_set_reals(enum arch_id arch, struct model_hparams *h)
+{
+    for (size_t i = 0; i < ARRAY_LEN(real_rows); i++) {
+        float value = real_of(h, &real_rows[i]);
+        if (real_rows[i].arch == arch)
+            memcpy((char *)h + real_rows[i].offset, &value, sizeof value);
+    }
+}
+
 int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
                       struct model_hparams *h, struct error *error)
 {
@@ -360,6 +394,7 @@ int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
     for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
         if (const_rows[i].arch == arch)
             *arch_uint(h, const_rows[i].offset) = const_rows[i].value;
+    arch_set_reals(arch, h);
     if (h->vocab != tokens)
         return error_set(error, ERR_BAD_INPUT,
                          "vocab_size is %" PRIu32 " but tokenizer.ggml.tokens has %" PRIu32,
@@ -389,10 +424,16 @@ static int check_ranges(enum arch_id arch, const struct model_hparams *h, struct
             return error_set(error, ERR_BAD_INPUT, "%s.%s is %g: not between %g and %g",
                              arch_names[arch], row->key, v, row->min, row->max);
     }
+    bool fixed = true;
     for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
-        if (const_rows[i].arch == arch && uint_of(h, const_rows[i].offset) != const_rows[i].value)
-            return error_set(error, ERR_BAD_INPUT, "a fixed parameter of %s has another value",
-                             arch_names[arch]);
+        fixed &=
+            const_rows[i].arch != arch || uint_of(h, const_rows[i].offset) == const_rows[i].value;
+    for (size_t i = 0; i < ARRAY_LEN(real_rows); i++)
+        fixed &= real_rows[i].arch != arch ||
+                 float_of(h, real_rows[i].offset) == real_of(h, &real_rows[i]);
+    if (!fixed)
+        return error_set(error, ERR_BAD_INPUT, "a fixed parameter of %s has another value",
+                         arch_names[arch]);
     return 0;
 }
 
@@ -407,6 +448,9 @@ static bool has_row(enum arch_id arch, size_t offset)
             return true;
     for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
         if (const_rows[i].arch == arch && const_rows[i].offset == offset)
+            return true;
+    for (size_t i = 0; i < ARRAY_LEN(real_rows); i++)
+        if (real_rows[i].arch == arch && real_rows[i].offset == offset)
             return true;
     for (size_t i = 0; i < ARRAY_LEN(uint_rows); i++)
         if (uint_rows[i].arch == arch && arch_window_field(arch, uint_rows[i].offset) == offset)

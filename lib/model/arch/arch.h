@@ -62,6 +62,8 @@ struct model_hparams {
     uint32_t norm;           /* enum norm_kind */
     uint32_t activation;     /* enum ffn_activation */
     uint32_t router_first;   /* 1: the router reads the input of the layer, before its norm */
+    uint32_t v_norm;         /* 1: an RMSNorm without weight of each v head */
+    float logit_cap;         /* soft cap: cap * tanh(logit / cap); 0: none */
     uint32_t value_size;     /* of a value head */
     uint32_t window;         /* positions that a layer of kind LAYER_WINDOW attends to; 0: none */
     uint32_t kv_heads_window, head_size_window, value_size_window, rope_dims_window;
@@ -202,6 +204,7 @@ enum ffn_activation {
     ACTIVATION_SILU,
     ACTIVATION_RELU,
     ACTIVATION_SWIGLU_CLAMPED, /* of gpt-oss, with limits of gate and up (kernels.h) */
+    ACTIVATION_GELU,           /* the form with tanh */
     ACTIVATION__COUNT
 };
 
@@ -221,8 +224,19 @@ enum layer_mixer {
 enum layer_ffn {
     FFN_DENSE,   /* one network for all tokens */
     FFN_EXPERTS, /* router and experts, with a shared expert if the layer has its tensors */
+    FFN_DENSE_AND_EXPERTS, /* both on the same residual, each with its norms; their sum is added */
     FFN__COUNT
 };
+
+static inline bool ffn_has_dense(enum layer_ffn ffn)
+{
+    return ffn != FFN_EXPERTS;
+}
+
+static inline bool ffn_has_experts(enum layer_ffn ffn)
+{
+    return ffn != FFN_DENSE;
+}
 
 struct layer_parts {
     uint8_t mixer; /* enum layer_mixer */
@@ -297,7 +311,13 @@ enum layer_part { PART_EVERY, PART_ATTENTION, PART_DENSE, PART_EXPERTS };
     L(ATTN_KV_A, ATTENTION, "blk.%u.attn_kv_a_mqa.weight")                                         \
     L(ATTN_KV_A_NORM, ATTENTION, "blk.%u.attn_kv_a_norm.weight")                                   \
     L(ATTN_K_B, ATTENTION, "blk.%u.attn_k_b.weight")                                               \
-    L(ATTN_V_B, ATTENTION, "blk.%u.attn_v_b.weight")
+    L(ATTN_V_B, ATTENTION, "blk.%u.attn_v_b.weight")                                               \
+    L(DENSE_POST_NORM, DENSE, "blk.%u.post_ffw_norm_1.weight")                                     \
+    L(EXPERTS_NORM, EXPERTS, "blk.%u.pre_ffw_norm_2.weight")                                       \
+    L(EXPERTS_POST_NORM, EXPERTS, "blk.%u.post_ffw_norm_2.weight")                                 \
+    L(FFN_POST_NORM, EVERY, "blk.%u.post_ffw_norm.weight")                                         \
+    L(ROUTER_SCALE, EXPERTS, "blk.%u.ffn_gate_inp.scale")                                          \
+    L(LAYER_SCALE, EVERY, "blk.%u.layer_output_scale.weight")
 
 enum dense_role {
 #define GLOBAL(role, name)      DENSE_##role,

@@ -28,8 +28,12 @@
  *     what a file is that lacks this required key
  * ARCH_NAME(ID, role, name)
  *     name of a tensor in this architecture, where it is not the one in arch.h
+ * ARCH_ROOT(ID, field, of)
+ *     a float that is the square root of another field
  * ARCH_CONST(ID, field, value)
  *     fixed by the architecture, without a key
+ * ARCH_CONST_FLOAT(ID, field, value)
+ *     the same for a float
  * ARCH_TEXT(ID, field, key, text, value)
  *     field is this value if the string key is the text; other texts of the key, except "none", are
  *     rejected
@@ -63,7 +67,7 @@
  *     known tensor that the engine does not need and leaves alone, whatever its shape
  *
  * storage: F32 (norms, biases and most routers) or ANY (every type of tensor_types.tbl.h).
- * presence: REQUIRED or OPTIONAL. Dimensions: enum arch_dim in table.h.
+ * presence: REQUIRED, OPTIONAL, or WINDOW: optional only in layers without a window. Dimensions: enum arch_dim in table.h.
  * Source of keys, names and shapes: the GGUF files that llama.cpp's converter writes, and the
  * model's published configuration. */
 #ifndef ARCH
@@ -104,6 +108,12 @@
 #endif
 #ifndef ARCH_NAME
 #define ARCH_NAME(id, role, name)
+#endif
+#ifndef ARCH_ROOT
+#define ARCH_ROOT(id, field, of)
+#endif
+#ifndef ARCH_CONST_FLOAT
+#define ARCH_CONST_FLOAT(id, field, value)
 #endif
 #ifndef ARCH_CONST
 #define ARCH_CONST(id, field, value)
@@ -150,6 +160,7 @@
 
 #include "lib/model/arch/families/common.rows"
 #include "lib/model/arch/families/deepseek.rows"
+#include "lib/model/arch/families/gemma.rows"
 #include "lib/model/arch/families/glm.rows"
 #include "lib/model/arch/families/gptoss.rows"
 #include "lib/model/arch/families/granite.rows"
@@ -193,6 +204,8 @@
 #undef ARCH
 #undef ARCH_UINT
 #undef ARCH_FLOAT
+#undef ARCH_ROOT
+#undef ARCH_CONST_FLOAT
 #undef ARCH_CONST
 #undef ARCH_ONLY
 #undef ARCH_ONLY_FLOAT

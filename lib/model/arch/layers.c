@@ -83,8 +83,10 @@ int arch_read_kinds(enum arch_id arch, const struct gguf *g, struct model_hparam
         return 0;
     arch_full_key(arch, name, key);
     int found = gguf_get_array(g, key, GGUF_BOOL, &a, error);
-    if (found <= 0)
-        return found;
+    if (found < 0)
+        return -1;
+    if (!found)
+        return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
     if (check_length(h, &a, key, error) != 0)
         return -1;
     for (uint32_t layer = 0; layer < h->layers; layer++)

@@ -64,6 +64,9 @@ int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
 /* The sizes of the cache of MLA where the keys of grouped-query attention are missing. */
 void arch_derive_mla(struct model_hparams *hparams);
 
+/* Sets the floats without a key (ARCH_ROOT, ARCH_CONST_FLOAT). */
+void arch_set_reals(enum arch_id arch, struct model_hparams *hparams);
+
 /* Sets the kinds of the layers by the architecture's rule. */
 void arch_set_kinds(enum arch_id arch, struct model_hparams *hparams);
 

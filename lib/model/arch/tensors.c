@@ -20,7 +20,7 @@ static const struct name_row {
 };
 
 enum storage { STORAGE_F32, STORAGE_ANY };
-enum presence { PRESENCE_REQUIRED, PRESENCE_OPTIONAL };
+enum presence { PRESENCE_REQUIRED, PRESENCE_OPTIONAL, PRESENCE_WINDOW };
 
 static const struct dense_row {
     enum arch_id arch;
@@ -113,8 +113,8 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role)
     switch (role_names[role].part) {
     case PART_EVERY: return true;
     case PART_ATTENTION: return parts.mixer == MIXER_ATTENTION || parts.mixer == MIXER_MLA;
-    case PART_DENSE: return parts.ffn == FFN_DENSE;
-    case PART_EXPERTS: return parts.ffn == FFN_EXPERTS;
+    case PART_DENSE: return ffn_has_dense((enum layer_ffn)parts.ffn);
+    case PART_EXPERTS: return ffn_has_experts((enum layer_ffn)parts.ffn);
     }
     sl_panic("part %d is in no table", (int)role_names[role].part);
 }
@@ -253,7 +253,8 @@ int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
                              "tensor %s is beyond the last of %" PRIu32 " layers", t->name,
                              h->layers);
         struct layer_parts parts = arch_layer_parts(arch, h, global ? 0 : layer);
-        if (expert ? parts.ffn != FFN_EXPERTS : !global && !arch_layer_has(parts, d->role))
+        if (expert ? !ffn_has_experts((enum layer_ffn)parts.ffn)
+                   : !global && !arch_layer_has(parts, d->role))
             return error_set(error, ERR_BAD_INPUT,
                              "tensor %s: layer %" PRIu32 " of this model has no such part", t->name,
                              layer);
@@ -281,8 +282,13 @@ bool arch_role_required(enum arch_id arch, const struct model_hparams *h, uint32
                         enum dense_role role)
 {
     const struct dense_row *row = dense_row_of(arch, role);
-    return row && row->presence == PRESENCE_REQUIRED && arch_dim_size(h, layer, row->ne0) > 0 &&
-           arch_dim_size(h, layer, row->ne1) > 0;
+    if (!row || row->presence == PRESENCE_OPTIONAL)
+        return false;
+    if (row->presence == PRESENCE_WINDOW) {
+        struct layer_attention a = model_attention_of(h, layer);
+        return a.window != 0 || a.key_size != a.value_size; /* keys cannot replace the values */
+    }
+    return arch_dim_size(h, layer, row->ne0) > 0 && arch_dim_size(h, layer, row->ne1) > 0;
 }
 
 bool arch_role_any_type(enum arch_id arch, enum dense_role role)

@@ -167,7 +167,8 @@ static int check_complete(enum arch_id arch, const struct model_hparams *h, enum
                 d->dense_entry[layer][role] == ENTRY_NONE)
                 return missing(arch, &location, error);
         }
-        if (layer < h->layers && kind != INDEX_STORE && d->layer[layer].ffn == FFN_EXPERTS &&
+        if (layer < h->layers && kind != INDEX_STORE &&
+            ffn_has_experts((enum layer_ffn)d->layer[layer].ffn) &&
             check_experts(arch, layer, d, error))
             return -1;
     }
@@ -239,7 +240,8 @@ void index_entry(const struct index_derived *d, const struct model_hparams *h,
     e->kind = ENTRY_EXPERT;
     e->layer = (uint16_t)layer;
     e->expert = (uint16_t)expert;
-    for (uint32_t m = 0; m < EXPERT__COUNT && d->layer[layer].ffn == FFN_EXPERTS; m++)
+    for (uint32_t m = 0; m < EXPERT__COUNT && ffn_has_experts((enum layer_ffn)d->layer[layer].ffn);
+         m++)
         add_matrix(d, h, tensors, m, e);
 }
 

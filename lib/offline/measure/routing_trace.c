@@ -93,8 +93,7 @@ static bool make_guesser(struct routing *r, const struct offline_model *m, uint3
         uint32_t bias = model_entry_dense(offline_index(m), l, DENSE_ROUTER_BIAS);
         r->bias[l] = bias != ENTRY_NONE ? offline_dense(m, bias) : NULL;
         for (uint32_t e = 0; e < h->experts; e++)
-            offline_dense_row(m, l, DENSE_ROUTER, e,
-                              r->router + ((size_t)l * h->experts + e) * h->hidden);
+            offline_router_row(m, l, e, r->router + ((size_t)l * h->experts + e) * h->hidden);
     }
     return true;
 }

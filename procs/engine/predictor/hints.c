@@ -59,10 +59,11 @@ int hints_open(struct predictor *p, struct error *error)
         return -1;
     p->values = calloc(p->child.gates.head->width, sizeof *p->values);
     p->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, hp->hidden));
+    p->scale = calloc(hp->hidden, sizeof *p->scale);
     p->logits = calloc(hp->experts, sizeof *p->logits);
     p->scratch = calloc(PREDICTION_SCRATCH(hp->experts), sizeof *p->scratch);
     p->predictions = calloc(hp->experts, sizeof *p->predictions);
-    if (!p->scratch || !p->values || !p->input || !p->logits || !p->predictions)
+    if (!p->scratch || !p->values || !p->input || !p->scale || !p->logits || !p->predictions)
         return error_set(error, ERR_NO_MEMORY, "out of memory (predictions)");
     access_log_reader_start(&p->child.access_log, &p->accesses);
     return 0;
@@ -80,15 +81,13 @@ static const void *dense_bytes(const struct predictor *p, uint32_t entry)
     return (const char *)p->child.arena.base + at + x->slot_offset + x->head_bytes;
 }
 
-/* The router of a layer and its rule; false when it is not READY, or the layer has none: then there is no
- * hint. */
-static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_matrix *w,
-                      struct model_router *rule)
+/* A dense tensor of a layer; false when it is not there, or not READY (then there is no hint). */
+static bool tensor_of(const struct predictor *p, uint32_t layer, enum dense_role role,
+                      struct kernel_matrix *w)
 {
     const struct model_index *m = p->child.model;
-    uint32_t entry = model_entry_dense(m, layer, DENSE_ROUTER);
-    uint32_t bias = model_entry_dense(m, layer, DENSE_ROUTER_BIAS);
-    if (entry == ENTRY_NONE) /* a layer without experts */
+    uint32_t entry = model_entry_dense(m, layer, role);
+    if (entry == ENTRY_NONE)
         return false;
     const struct model_tensor *t =
         &model_index_tensors(m)[model_index_entries(m)[entry].extent[0].tensor];
@@ -97,8 +96,19 @@ static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_m
                                 .k = (uint32_t)t->ne[0],
                                 .n = (uint32_t)t->ne[1],
                                 .type = (enum tensor_type)t->type};
+    return w->data && w->type == TENSOR_F32;
+}
+
+/* The router of a layer and its rule; false when it is not READY, or the layer has none: then there is no
+ * hint. */
+static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_matrix *w,
+                      struct model_router *rule)
+{
+    uint32_t bias = model_entry_dense(p->child.model, layer, DENSE_ROUTER_BIAS);
+    if (!tensor_of(p, layer, DENSE_ROUTER, w))
+        return false;
     *rule = model_router_of(hparams(p), bias != ENTRY_NONE ? dense_bytes(p, bias) : NULL);
-    return w->data && (bias == ENTRY_NONE || rule->bias) && w->type == TENSOR_F32;
+    return bias == ENTRY_NONE || rule->bias;
 }
 
 static uint32_t run_prediction(struct predictor *p, const struct gates_read *row, uint32_t from,
@@ -127,11 +137,16 @@ static uint32_t run_prediction(struct predictor *p, const struct gates_read *row
 static uint32_t predict_from_input(struct predictor *p, const struct gates_read *row, uint32_t from,
                                    uint32_t layer)
 {
-    struct kernel_matrix w;
+    struct kernel_matrix w, scale;
     struct model_router rule;
     if (row->count != hparams(p)->hidden || !router_of(p, layer, &w, &rule))
         return 0;
-    p->ops->activation(w.type, p->values, w.k, p->input);
+    bool scaled = model_entry_dense(p->child.model, layer, DENSE_ROUTER_SCALE) != ENTRY_NONE;
+    if (scaled && !tensor_of(p, layer, DENSE_ROUTER_SCALE, &scale))
+        return 0;
+    if (scaled)
+        p->ops->row_to_f32(&scale, 0, p->scale);
+    model_router_input(p->values, scaled ? p->scale : NULL, w.k, p->input);
     p->ops->matmul(&w, 0, w.n, p->input, kernel_activation_bytes(w.type, w.k), 1, p->logits, w.n);
     return run_prediction(p, row, from, layer, &rule, NULL);
 }

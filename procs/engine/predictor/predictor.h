@@ -35,7 +35,8 @@ struct predictor {
     struct recall *recall;
     struct access_log_reader accesses;
     float *values;                  /* [width] of the row read last */
-    void *input;                    /* the same, in the form of the router's kernel */
+    float *input;                   /* the same as the input of a router's matrix */
+    float *scale;                   /* [hidden] of that router, if it has one */
     float *logits;                  /* [experts] */
     float *scratch;                 /* [experts] of predictions */
     struct prediction *predictions; /* [experts] */

@@ -271,10 +271,10 @@ static void read_routers(struct statistics *all)
     for (uint32_t l = all->first; l < hp->layers; l++) {
         uint32_t bias = model_entry_dense(offline_index(all->p->model), l, DENSE_ROUTER_BIAS);
         all->bias[l] = bias != ENTRY_NONE ? offline_dense(all->p->model, bias) : NULL;
-        offline_dense_row(all->p->model, l, DENSE_FFN_NORM, 0, all->norm + (size_t)l * hp->hidden);
+        offline_gate_norm(all->p->model, l, all->norm + (size_t)l * hp->hidden);
         for (uint32_t e = 0; e < hp->experts; e++)
-            offline_dense_row(all->p->model, l, DENSE_ROUTER, e,
-                              all->router + ((size_t)l * hp->experts + e) * hp->hidden);
+            offline_router_row(all->p->model, l, e,
+                               all->router + ((size_t)l * hp->experts + e) * hp->hidden);
     }
 }
 

@@ -43,6 +43,11 @@ static const struct row {
     {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_BOOL, false, NULL, 0},
 #define ARCH_TEXT(id, field, key, text, value)                                                     \
     {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_TEXT, false, text, value},
+#define ARCH_ARRAY(id, field)                                                                      \
+    {ARCH_##id, #field "_window",                                                                  \
+     NULL,      offsetof(struct model_hparams, field##_window),                                    \
+     KEY_U32,   false,                                                                             \
+     NULL,      0},
 #include "lib/model/arch/arch.tbl.h"
 #undef REQUIRED
 #undef DERIVED
@@ -56,6 +61,18 @@ static const struct {
 #define ARCH_CONST(id, field, value) {ARCH_##id, offsetof(struct model_hparams, field), value},
 #define ARCH_DEFAULT                 ARCH_CONST
 #include "lib/model/arch/arch.tbl.h"
+};
+
+/* Fields whose key is an array if layers differ. */
+static const struct {
+    enum arch_id arch;
+    size_t full, window;
+} arrays[] = {
+#define ARCH_ARRAY(id, field)                                                                      \
+    {ARCH_##id, offsetof(struct model_hparams, field),                                             \
+     offsetof(struct model_hparams, field##_window)},
+#include "lib/model/arch/arch.tbl.h"
+    {ARCH__COUNT, 0, 0},
 };
 
 /* Keys for other programs: a constant, or the field at `offset`. */
@@ -76,15 +93,23 @@ static const struct knob {
     size_t offset;
     double otherwise, max;
     const char *help;
+    bool layout; /* the file shows it: no key */
 } knobs[] = {
     {"skew", offsetof(struct shape, skew), 0.3, 10,
-     "standard deviation of the experts' bias (popularity), 0: none"},
+     "standard deviation of the experts' bias (popularity), 0: none", false},
     {"locality", offsetof(struct shape, locality), 0.4, 1,
-     "share of the routing variance common to a group of 64 tokens"},
+     "share of the routing variance common to a group of 64 tokens", false},
     {"update", offsetof(struct shape, update), 4, 100,
-     "variance that all layers add to the residual stream of variance 1"},
+     "variance that all layers add to the residual stream of variance 1", false},
     {"sharpness", offsetof(struct shape, sharpness), 1.5, 20,
-     "standard deviation of the router logits (inequality of gate weights)"},
+     "standard deviation of the router logits (inequality of gate weights)", false},
+    {"full_every", offsetof(struct shape, full_every), 6, 1000,
+     "with a window: every so many layers, the last has none", true},
+    {"tied", offsetof(struct shape, tied), 0, 1, "1: the output matrix is the embedding", true},
+    {"joined", offsetof(struct shape, joined), 0, 1, "1: gate and up of the experts in one tensor",
+     true},
+    {"full_v", offsetof(struct shape, full_v), 1, 1,
+     "0: no attn_v in layers without a window, where that is possible", true},
 };
 
 static void set_u32(struct shape *s, size_t offset, uint32_t value)
@@ -230,10 +255,16 @@ int shape_finish(struct shape *s, struct error *error)
     if (h->rope_dims == 0)
         h->rope_dims = h->head_size;
     arch_set_kinds(s->arch, h);
+    for (uint32_t l = 0; arch_window_key(s->arch) && h->window > 0 && l < h->layers; l++)
+        h->layer_kind[l] = fmod(l + 1, s->full_every < 1 ? 1 : floor(s->full_every)) == 0
+                               ? LAYER_FULL
+                               : LAYER_WINDOW;
+    h->tied_output = s->tied == 1;
     if (arch_derive_scaling(h, error) != 0)
         return -1;
     if (h->shared_inner == 0)
         h->shared_inner = h->shared_count * h->expert_inner;
+    arch_set_reals(s->arch, h);
     if (h->skipped_layers > 0)
         return error_set(error, ERR_BAD_INPUT,
                          "skipped_layers: blocks for drafting are not written; it must be 0");
@@ -242,6 +273,37 @@ int shape_finish(struct shape *s, struct error *error)
                          "vocab must be at least %u: %u bytes, merges and the end token",
                          VOCABULARY_MIN, 256);
     return arch_check_hparams(s->arch, h, error);
+}
+
+/* The kinds of the layers, and the fields that differ between them. */
+static void put_arrays(const struct shape *s, struct gguf_writer *w)
+{
+    const char *arch = arch_name(s->arch), *kinds = arch_window_key(s->arch);
+    uint32_t values[MODEL_LAYERS_MAX];
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", arch, kinds ? kinds : "");
+    if (kinds && s->h.window > 0) /* LAYER_WINDOW is true */
+        gguf_put_array(w, key, GGUF_BOOL, s->h.layer_kind, s->h.layers);
+    for (size_t i = 0; i < ARRAY_LEN(arrays); i++) {
+        if (arrays[i].arch != s->arch || get_u32(s, arrays[i].window) == 0)
+            continue;
+        for (uint32_t l = 0; l < s->h.layers; l++)
+            values[l] =
+                get_u32(s, s->h.layer_kind[l] == LAYER_WINDOW ? arrays[i].window : arrays[i].full);
+        for (size_t r = 0; r < ARRAY_LEN(rows); r++)
+            if (rows[r].arch == s->arch && rows[r].key && rows[r].offset == arrays[i].full)
+                snprintf(key, sizeof key, "%s.%s", arch, rows[r].key);
+        gguf_put_array(w, key, GGUF_U32, values, s->h.layers);
+    }
+}
+
+/* Does put_arrays write the key of the field? */
+static bool in_array(const struct shape *s, size_t offset)
+{
+    for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
+        if (arrays[i].arch == s->arch && arrays[i].full == offset)
+            return get_u32(s, arrays[i].window) != 0;
+    return false;
 }
 
 void shape_put_keys(const struct shape *s, struct gguf_writer *w)
@@ -254,7 +316,7 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
     gguf_put_u32(w, "general.quantization_version", 2);
     gguf_put_u32(w, "general.file_type", mix_file_type(s->mixes.mix[0]));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        if (rows[i].arch != s->arch)
+        if (rows[i].arch != s->arch || !rows[i].key || in_array(s, rows[i].offset))
             continue;
         float real;
         memcpy(&real, (const char *)&s->h + rows[i].offset, sizeof real);
@@ -278,8 +340,11 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
         gguf_put_u32(w, key,
                      also[i].offset == SIZE_MAX ? also[i].value : get_u32(s, also[i].offset));
     }
+    put_arrays(s, w);
     gguf_put_u64(w, "synth.seed", s->seed);
     for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
+        if (knobs[i].layout)
+            continue;
         double value;
         memcpy(&value, (const char *)s + knobs[i].offset, sizeof value);
         snprintf(key, sizeof key, "synth.%s", knobs[i].name);

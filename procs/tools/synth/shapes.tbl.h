@@ -16,6 +16,13 @@ SHAPE("mixtral-8x7b", "llama",
       "layers=32 hidden=4096 heads=32 kv_heads=8 vocab=32000 context=32768 experts=8 "
       "experts_used=2 expert_inner=14336 rms_eps=1e-5 rope_theta=1000000")
 SHAPE(
+    "gemma-4-26b-a4b", "gemma4",
+    "layers=30 hidden=2816 heads=16 kv_heads=2 kv_heads_window=8 head_size=512 "
+    "head_size_window=256 "
+    "value_size_window=256 vocab=262144 context=262144 experts=128 experts_used=8 expert_inner=704 "
+    "dense_inner=2112 window=1024 rope_dims=512 rope_dims_window=256 rope_theta=1000000 "
+    "rope_theta_window=10000 rms_eps=1e-6 logit_cap=30 tied=1 joined=1 full_v=0")
+SHAPE(
     "glm-4.5-air", "glm4moe",
     "layers=46 hidden=4096 heads=96 kv_heads=8 head_size=128 vocab=151552 context=131072 "
     "experts=128 experts_used=8 expert_inner=1408 dense_layers=1 dense_inner=10944 shared_count=1 "

@@ -21,27 +21,31 @@
 enum { STREAM_CONSTANT = 1, STREAM_GROUPS, STREAM_TOKENS, STREAM_ROUTERS, STREAM_PIECES };
 
 enum storage { STORAGE_F32, STORAGE_ANY };
+enum presence { PRESENCE_REQUIRED, PRESENCE_OPTIONAL, PRESENCE_WINDOW };
 
 static const struct dense_row {
     enum arch_id arch;
     enum dense_role role;
     enum storage storage;
+    enum presence presence;
     enum arch_dim ne0, ne1, ne2;
 } dense_rows[] = {
 #define ARCH_DENSE(id, role, storage, presence, ne0, ne1)                                          \
     ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ONE)
 #define ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ne2)                                  \
-    {ARCH_##id, DENSE_##role, STORAGE_##storage, ARCH_DIM_##ne0, ARCH_DIM_##ne1, ARCH_DIM_##ne2},
+    {ARCH_##id,      DENSE_##role,   STORAGE_##storage, PRESENCE_##presence,                       \
+     ARCH_DIM_##ne0, ARCH_DIM_##ne1, ARCH_DIM_##ne2},
 #include "lib/model/arch/arch.tbl.h"
 };
 
 static const struct expert_row {
     enum arch_id arch;
-    enum expert_matrix matrix;
+    uint32_t matrix; /* enum expert_matrix, or EXPERT_GATE_UP */
     enum arch_dim ne0, ne1;
 } expert_rows[] = {
 #define ARCH_EXPERT(id, matrix, name, ne0, ne1)                                                    \
     {ARCH_##id, EXPERT_##matrix, ARCH_DIM_##ne0, ARCH_DIM_##ne1},
+#define ARCH_JOINED ARCH_EXPERT
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -121,8 +125,18 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
     struct arch_location location = {.role = row->role, .layer = layer};
     struct mix_tensor matrix = {.role = row->role, .layer = layer, .k = t.ne[0]};
     arch_tensor_name(s->arch, &location, t.name);
-    if (ends_with(t.name, ".scale")) /* comes with its matrix */
+    if (ends_with(t.name, ".scale") && row->presence == PRESENCE_OPTIONAL) /* with its matrix */
         return;
+    if (row->role == DENSE_OUTPUT && s->h.tied_output)
+        return;
+    if (row->presence == PRESENCE_WINDOW) {
+        if (s->full_v == 0 && s->h.layer_kind[layer] != LAYER_WINDOW)
+            return;
+        for (uint32_t l = 0; l < s->h.layers && s->full_v == 0; l++) {
+            matrix.count += s->h.layer_kind[l] == LAYER_WINDOW;
+            matrix.number += l < layer && s->h.layer_kind[l] == LAYER_WINDOW;
+        }
+    }
     if (arch_role_is_global(row->role))
         layer = 0;                                  /* the first mix of the list */
     if (row->storage == STORAGE_ANY && t.ne[1] > 1) /* vectors stay F32 */
@@ -131,7 +145,9 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
         t.filling = FILL_EMBEDDING;
     else if (row->role == DENSE_ROUTER)
         t.filling = FILL_ROUTER;
-    else if (ends_with(t.name, "norm.weight") || row->role == DENSE_ROPE_FREQS)
+    else if (ends_with(t.name, "norm.weight") || strstr(t.name, "_ffw_norm") ||
+             row->role == DENSE_ROPE_FREQS || row->role == DENSE_ROUTER_SCALE ||
+             row->role == DENSE_LAYER_SCALE)
         t.filling = FILL_ONES;
     add(w, out, &t);
     if (t.type == TENSOR_NVFP4)
@@ -151,7 +167,10 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
             add_dense(w, out, &dense_rows[i], layer);
     for (size_t i = 0; i < ARRAY_LEN(expert_rows); i++) {
         const struct expert_row *row = &expert_rows[i];
-        if (row->arch != s->arch || parts.ffn != FFN_EXPERTS)
+        if (row->arch != s->arch || !ffn_has_experts((enum layer_ffn)parts.ffn))
+            continue;
+        bool half = row->matrix == EXPERT_GATE || row->matrix == EXPERT_UP;
+        if (s->joined == 1 ? half : row->matrix == EXPERT_GATE_UP)
             continue;
         struct tensor t = {
             .dims = 3,
@@ -161,7 +180,10 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
             .filling = FILL_RANDOM,
         };
         struct arch_location location = {.is_expert = true, .role = row->matrix, .layer = layer};
-        struct mix_tensor matrix = {true, row->matrix, layer, t.ne[0]};
+        struct mix_tensor matrix = {.is_expert = true,
+                                    .role = row->matrix == EXPERT_GATE_UP ? EXPERT_UP : row->matrix,
+                                    .layer = layer,
+                                    .k = t.ne[0]};
         t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
         arch_tensor_name(s->arch, &location, t.name);
         add(w, out, &t);

@@ -125,14 +125,14 @@ void mix_help(FILE *out)
     fprintf(out, "\n");
 }
 
-static enum role role_of(const struct mix_tensor *t)
+static enum role role_of(const struct model_hparams *h, const struct mix_tensor *t)
 {
     static const enum role experts[] = {
         [EXPERT_GATE] = ROLE_GATE, [EXPERT_UP] = ROLE_UP, [EXPERT_DOWN] = ROLE_DOWN};
     if (t->is_expert)
         return experts[t->role];
     switch ((enum dense_role)t->role) {
-    case DENSE_TOKEN_EMBD: return ROLE_EMBD;
+    case DENSE_TOKEN_EMBD: return h->tied_output ? ROLE_OUTPUT : ROLE_EMBD;
     case DENSE_OUTPUT: return ROLE_OUTPUT;
     case DENSE_ATTN_Q: return ROLE_Q;
     case DENSE_ATTN_K: return ROLE_K;
@@ -159,34 +159,38 @@ static bool more_bits(uint32_t layer, uint32_t layers)
     return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
 }
 
-/* Down matrices before this one: those of experts come before the shared one of a layer; a layer
- * without experts has one. */
+/* Down matrices before this one. Within a layer by name: those of experts come before the shared one, and
+ * behind a dense one. */
 static uint32_t down_number(const struct model_hparams *h, const struct mix_tensor *t)
 {
-    if (h->shared_inner == 0 || t->layer < h->dense_layers)
+    bool shared = h->shared_inner > 0, dense = h->dense_inner > 0 && h->dense_layers == 0;
+    if (t->layer < h->dense_layers)
         return t->layer;
-    return h->dense_layers + 2 * (t->layer - h->dense_layers) + (t->is_expert ? 0 : 1);
+    return h->dense_layers + (t->layer - h->dense_layers) * (shared || dense ? 2 : 1) +
+           (shared ? !t->is_expert : dense && t->is_expert);
 }
 
 static bool holds(enum when when, enum tensor_type base, const struct model_hparams *h,
                   const struct mix_tensor *t)
 {
-    bool gqa4 = h->heads / h->kv_heads >= 4;
+    struct layer_attention first = model_attention_of(h, 0); /* the quantiser reads this layer */
+    bool gqa4 = first.heads / first.kv_heads >= 4;
+    uint32_t layer = t->count ? t->number : t->layer, layers = t->count ? t->count : h->layers;
     switch (when) {
     case WHEN_ALWAYS: return true;
-    case WHEN_FIRST_2: return t->layer < 2;
-    case WHEN_FIRST_4: return t->layer < 4;
-    case WHEN_FIRST_16TH: return t->layer < h->layers / 16;
-    case WHEN_FIRST_8TH: return t->layer < h->layers / 8;
+    case WHEN_FIRST_2: return layer < 2;
+    case WHEN_FIRST_4: return layer < 4;
+    case WHEN_FIRST_16TH: return layer < layers / 16;
+    case WHEN_FIRST_8TH: return layer < layers / 8;
     case WHEN_FIRST_TENSORS: return down_number(h, t) < h->layers / 8;
-    case WHEN_MIDDLE: return t->layer >= h->layers / 8 && t->layer < 7 * h->layers / 8;
-    case WHEN_MORE: return more_bits(t->layer, h->layers);
+    case WHEN_MIDDLE: return layer >= layers / 8 && layer < 7 * layers / 8;
+    case WHEN_MORE: return more_bits(layer, layers);
     case WHEN_GQA4: return gqa4;
     case WHEN_GQA4_EXPERTS4: return gqa4 || h->experts >= 4;
     case WHEN_EXPERTS8: return h->experts == 8;
     case WHEN_NOT_EXPERTS8: return h->experts != 8;
     case WHEN_FIRST_8TH_OR_MORE:
-        return t->layer < h->layers / 8 || (h->experts == 8 && more_bits(t->layer, h->layers));
+        return layer < layers / 8 || (h->experts == 8 && more_bits(layer, layers));
     case WHEN_ROW: return t->k % tensor_type_info(base)->block_elems != 0;
     }
     return false;
@@ -226,7 +230,7 @@ enum tensor_type mix_type(enum mix mix, bool pure, const struct model_hparams *h
                           const struct mix_tensor *t)
 {
     const struct mix_row *row = &mixes[mix];
-    enum role role = role_of(t);
+    enum role role = role_of(h, t);
     enum tensor_type type = row->base;
     for (size_t i = 0; i < ARRAY_LEN(rules) && !pure; i++) {
         const struct mix_rule *r = &rules[i];

@@ -21,6 +21,8 @@ struct mix_tensor {
     uint32_t role;  /* enum dense_role, or enum expert_matrix */
     uint32_t layer; /* of a tensor that belongs to one */
     uint64_t k;     /* elements of a row */
+    /* attn_v: layers before this one that have it, and all; count 0: every layer has it */
+    uint32_t number, count;
 };
 
 #define MIX_LIST_MAX 8

@@ -202,6 +202,12 @@ START_TEST(row_operations)
         REFERENCE->swiglu_clamped(x, w, n, want);
         ops->swiglu_clamped(x, w, n, got);
         ck_assert_mem_eq(got, want, n * sizeof *x);
+        REFERENCE->gelu_mul(x, w, n, want);
+        ops->gelu_mul(x, w, n, got);
+        ck_assert_mem_eq(got, want, n * sizeof *x);
+        REFERENCE->soft_cap(30, x, n, want);
+        ops->soft_cap(30, x, n, got);
+        ck_assert_mem_eq(got, want, n * sizeof *x);
         memcpy(want, w, sizeof w);
         memcpy(got, w, sizeof w);
         REFERENCE->axpy(0.37f, x, n, want);
@@ -218,8 +224,17 @@ START_TEST(row_operations)
 }
 END_TEST
 
+static void check_same(const char *what, const float *x, const float *got, const float *want,
+                       uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        ck_assert_msg((got[i] != got[i] && want[i] != want[i]) ||
+                          memcmp(got + i, want + i, sizeof *got) == 0,
+                      "%s(%a) is %a, not %a", what, (double)x[i], (double)got[i], (double)want[i]);
+}
+
 /* exp over its whole range, by way of silu: silu(x) / x is 1 / (1 + exp(-x)). */
-START_TEST(silu_of_every_size)
+START_TEST(activations_of_every_size)
 {
     enum { COUNT = 1 << 16 };
     static float x[COUNT], ones[COUNT], want[COUNT], got[COUNT];
@@ -232,10 +247,13 @@ START_TEST(silu_of_every_size)
     }
     REFERENCE->silu_mul(x, ones, COUNT, want);
     ops->silu_mul(x, ones, COUNT, got);
-    for (uint32_t i = 0; i < COUNT; i++)
-        ck_assert_msg(
-            (got[i] != got[i] && want[i] != want[i]) || memcmp(got + i, want + i, sizeof *got) == 0,
-            "%s: silu(%a) is %a, not %a", ops->name, (double)x[i], (double)got[i], (double)want[i]);
+    check_same("silu", x, got, want, COUNT);
+    REFERENCE->gelu_mul(x, ones, COUNT, want);
+    ops->gelu_mul(x, ones, COUNT, got);
+    check_same("gelu", x, got, want, COUNT);
+    REFERENCE->soft_cap(30, x, COUNT, want);
+    ops->soft_cap(30, x, COUNT, got);
+    check_same("soft cap", x, got, want, COUNT);
 }
 END_TEST
 
@@ -249,7 +267,7 @@ int main(void)
     test_add_isa(tcase, attention);
     test_add_isa(tcase, attention_of_many_rows);
     test_add_isa(tcase, row_operations);
-    test_add_isa(tcase, silu_of_every_size);
+    test_add_isa(tcase, activations_of_every_size);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }

@@ -213,17 +213,24 @@ START_TEST(elements_do_not_depend_on_position)
     enum { LENGTH = 101 };
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
     float gate[LENGTH], up[LENGTH], whole[LENGTH], one, sum[LENGTH];
+    float gelu[LENGTH], capped[LENGTH];
     uint16_t half[LENGTH], half_one;
     test_seed(24);
     test_fill(gate, LENGTH);
     test_fill(up, LENGTH);
     memcpy(sum, up, sizeof sum);
     ops->silu_mul(gate, up, LENGTH, whole);
+    ops->gelu_mul(gate, up, LENGTH, gelu);
+    ops->soft_cap(30, gate, LENGTH, capped);
     ops->axpy(0.37f, gate, LENGTH, sum);
     ops->to_f16(gate, LENGTH, half);
     for (int i = 0; i < LENGTH; i++) {
         ops->silu_mul(gate + i, up + i, 1, &one);
         ck_assert_mem_eq(&one, whole + i, sizeof one);
+        ops->gelu_mul(gate + i, up + i, 1, &one);
+        ck_assert_mem_eq(&one, gelu + i, sizeof one);
+        ops->soft_cap(30, gate + i, 1, &one);
+        ck_assert_mem_eq(&one, capped + i, sizeof one);
         one = up[i];
         ops->axpy(0.37f, gate + i, 1, &one);
         ck_assert_mem_eq(&one, sum + i, sizeof one);

@@ -94,7 +94,51 @@ START_TEST(swiglu_clamped_matches_double)
 }
 END_TEST
 
-START_TEST(silu_mul_keeps_nan)
+START_TEST(gelu_mul_matches_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    static const float special[] = {0.0f, -0.0f, 5, -5, -13, 1e4f, -1e4f, 1e30f, -1e30f};
+    float gate[2048], up[2048], y[2048];
+    test_seed(34);
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        uint32_t n = lengths[i];
+        test_fill(up, n);
+        for (uint32_t e = 0; e < n; e++)
+            gate[e] = e < ARRAY_LEN(special) ? special[e] : test_uniform() * 4;
+        ops->gelu_mul(gate, up, n, y);
+        for (uint32_t e = 0; e < n; e++) {
+            double g = (double)gate[e], cube = 0.044715 * g * g * g;
+            double gelu = g / 2 * (1 + tanh(sqrt(2 / acos(-1.0)) * (g + cube)));
+            ck_assert_msg(near((double)y[e], gelu * (double)up[e], fabs(gelu) + 0.01),
+                          "gelu(%g) * %g is %g", g, (double)up[e], (double)y[e]);
+        }
+        ops->gelu_mul(gate, up, n, gate);
+        ck_assert_mem_eq(gate, y, n * sizeof *y);
+    }
+}
+END_TEST
+
+START_TEST(soft_cap_matches_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    static const float special[] = {0.0f, -0.0f, 30, -30, 300, -300, 1e30f, -1e30f};
+    float x[2048], y[2048];
+    test_seed(35);
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        uint32_t n = lengths[i];
+        for (uint32_t e = 0; e < n; e++)
+            x[e] = e < ARRAY_LEN(special) ? special[e] : test_uniform() * 60;
+        ops->soft_cap(30, x, n, y);
+        for (uint32_t e = 0; e < n; e++)
+            ck_assert_msg(near((double)y[e], 30 * tanh((double)x[e] / 30), 3), "cap(%g) is %g",
+                          (double)x[e], (double)y[e]);
+        ops->soft_cap(30, x, n, x);
+        ck_assert_mem_eq(x, y, n * sizeof *y);
+    }
+}
+END_TEST
+
+START_TEST(activations_keep_nan)
 {
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
     float gate[17], up[17], y[17];
@@ -103,6 +147,12 @@ START_TEST(silu_mul_keeps_nan)
         up[i] = 1;
     }
     ops->silu_mul(gate, up, 17, y);
+    for (int i = 0; i < 17; i++)
+        ck_assert_int_eq(isnan(y[i]) != 0, i % 2 == 0);
+    ops->gelu_mul(gate, up, 17, y);
+    for (int i = 0; i < 17; i++)
+        ck_assert_int_eq(isnan(y[i]) != 0, i % 2 == 0);
+    ops->soft_cap(30, gate, 17, y);
     for (int i = 0; i < 17; i++)
         ck_assert_int_eq(isnan(y[i]) != 0, i % 2 == 0);
 }
@@ -370,7 +420,9 @@ int main(void)
     test_add_isa(tcase, layer_norm_matches_double);
     tcase_add_test(tcase, clamp_and_relu);
     test_add_isa(tcase, silu_mul_matches_double);
-    test_add_isa(tcase, silu_mul_keeps_nan);
+    test_add_isa(tcase, gelu_mul_matches_double);
+    test_add_isa(tcase, soft_cap_matches_double);
+    test_add_isa(tcase, activations_keep_nan);
     test_add_isa(tcase, swiglu_clamped_matches_double);
     test_add_isa(tcase, axpy_matches_double);
     test_add_isa(tcase, rope_rotates);

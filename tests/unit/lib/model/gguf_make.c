@@ -369,6 +369,39 @@ static void deepseek2(struct make *m, unsigned layers, unsigned h, uint32_t type
     make_u32(m, "deepseek2.rope.dimension_count", 2);
 }
 
+/* A dense network next to the experts, a norm behind each part, scales of router and layer. */
+static void gemma4_layer(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    static const char *const vectors[] = {"post_attention_norm.weight", "post_ffw_norm_1.weight",
+                                          "pre_ffw_norm_2.weight",      "post_ffw_norm_2.weight",
+                                          "post_ffw_norm.weight",       "ffn_gate_inp.scale"};
+    for (size_t i = 0; i < ARRAY_LEN(vectors); i++)
+        layer_tensor(m, layer, vectors[i], TENSOR_F32, h, 1);
+    layer_tensor(m, layer, "ffn_down_exps.scale", TENSOR_F32, 3, 1);
+    layer_tensor(m, layer, "layer_output_scale.weight", TENSOR_F32, 1, 1);
+    layer_tensor(m, layer, "ffn_gate.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_up.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_down.weight", type, 2ull * h, h);
+}
+
+static void gemma4(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    for (unsigned layer = 0; layer < layers; layer++)
+        gemma4_layer(m, layer, h, type);
+    make_u32(m, "gemma4.feed_forward_length", 2 * h);
+    make_f32(m, "gemma4.final_logit_softcapping", 30);
+    make_u32(m, "gemma4.attention.sliding_window", 16);
+    make_array_raw(m, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, layers, 0);
+    for (unsigned layer = 0; layer < layers; layer++)
+        bytes_add(&make_key(m, "gemma4.attention.sliding_window_pattern")->value,
+                  layer % 2 ? "\1" : "\0", 1);
+    make_u32(m, "gemma4.attention.key_length_swa", h / 2);
+    make_u32(m, "gemma4.attention.value_length_swa", h / 2);
+    make_u32(m, "gemma4.rope.dimension_count_swa", h / 2);
+    make_f32(m, "gemma4.rope.freq_base_swa", 1000);
+    make_add_tensor(m, "rope_freqs.weight", TENSOR_F32, h / 4, 1, 1);
+}
+
 static void drop_head_norms(struct make *m, unsigned layer)
 {
     layer_tensor(m, layer, "attn_q_norm.weight", 0, 0, 0);
@@ -483,10 +516,15 @@ static void gpt_oss(struct make *m, unsigned layers, unsigned h, uint32_t type)
 static const struct {
     const char *arch;
     void (*change)(struct make *m, unsigned layers, unsigned h, uint32_t type);
-} changes[] = {{"granitemoe", granitemoe},   {"hunyuan-moe", hunyuan_moe},
-               {"phimoe", phimoe},           {"dbrx", dbrx},
-               {"bailingmoe2", bailingmoe2}, {"smallthinker", smallthinker},
-               {"gpt-oss", gpt_oss},         {"deepseek2", deepseek2}};
+} changes[] = {{"granitemoe", granitemoe},
+               {"hunyuan-moe", hunyuan_moe},
+               {"phimoe", phimoe},
+               {"dbrx", dbrx},
+               {"bailingmoe2", bailingmoe2},
+               {"smallthinker", smallthinker},
+               {"gpt-oss", gpt_oss},
+               {"deepseek2", deepseek2},
+               {"gemma4", gemma4}};
 
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
 {

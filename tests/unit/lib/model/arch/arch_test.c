@@ -67,6 +67,7 @@ static const struct {
     {"smallthinker", 1, QK_NORM_NONE, ROPE_HALVES, 0, 7, 3, 0},
     {"gpt-oss", 0, QK_NORM_NONE, ROPE_HALVES, 0, 16, 3, 0},
     {"deepseek2", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 15, 3, 13},
+    {"gemma4", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 20, 4, 0},
 };
 
 _Static_assert(ARRAY_LEN(archs) == ARCH__COUNT, "a row for every architecture of arch.tbl.h");
@@ -122,7 +123,10 @@ START_TEST(every_tensor)
         bool optional =
             strcmp(name, "rope_freqs.weight") == 0 || strcmp(name, "output.bias") == 0 ||
             (strstr(name, "attn_") && strstr(name, ".bias")) || strstr(name, "exp_probs_b") ||
-            strstr(name, "attn_q_norm") || strstr(name, "attn_k_norm");
+            strstr(name, "attn_q_norm") || strstr(name, "attn_k_norm") ||
+            (strcmp(archs[_i].arch, "gemma4") == 0 &&
+             (strcmp(name, "blk.0.attn_v.weight") == 0 || strstr(name, "layer_output_scale") ||
+              strstr(name, "ffn_down_exps.scale")));
         ck_assert_msg(index ? optional : strstr(error.text, "is missing") != NULL, "%s: %s", name,
                       error.text);
         free(index);
@@ -557,6 +561,41 @@ END_TEST
       make_add_tensor(m, B "ffn_gate.weight", 0, 4, 4, 1))                                         \
     X(qwen2moe, q_norm, "attn_q_norm.weight is not part of architecture qwen2moe",                 \
       make_add_tensor(m, B "attn_q_norm.weight", 0, 2, 1, 1))                                      \
+    X(gemma4, window_missing, "attention.sliding_window' is missing",                              \
+      make_drop_key(m, "gemma4.attention.sliding_window"))                                         \
+    X(gemma4, window_0, "attention.sliding_window' is 0: not between 1",                           \
+      make_u32(m, "gemma4.attention.sliding_window", 0))                                           \
+    X(gemma4, pattern_missing, "sliding_window_pattern' is missing",                               \
+      make_drop_key(m, "gemma4.attention.sliding_window_pattern"))                                 \
+    X(gemma4, pattern_short, "has 0 numbers for 1 layers",                                         \
+      make_array_raw(m, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, 0, 0))               \
+    X(gemma4, window_head_odd, "head size 3 is odd", {                                             \
+        make_array_raw(m, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, 1, 0);             \
+        bytes_add(&make_key(m, "gemma4.attention.sliding_window_pattern")->value, "\1", 1);        \
+        make_u32(m, "gemma4.attention.key_length_swa", 3);                                         \
+    })                                                                                             \
+    X(gemma4, window_without_v, "tensor blk.0.attn_v.weight is missing", {                         \
+        make_array_raw(m, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, 1, 0);             \
+        bytes_add(&make_key(m, "gemma4.attention.sliding_window_pattern")->value, "\1", 1);        \
+        make_drop_tensor(m, B "attn_v.weight");                                                    \
+    })                                                                                             \
+    X(gemma4, longer_values_without_v, "tensor blk.0.attn_v.weight is missing", {                  \
+        make_u32(m, "gemma4.attention.value_length", 4);                                           \
+        resize(m, B "attn_output.weight", 8, 4);                                                   \
+        make_drop_tensor(m, B "attn_v.weight");                                                    \
+    })                                                                                             \
+    X(gemma4, shared_kv, "shared_kv_layers' is 20; only 0",                                        \
+      make_u32(m, "gemma4.attention.shared_kv_layers", 20))                                        \
+    X(gemma4, layer_embedding_key, "embedding_length_per_layer_input' is 256; only 0",             \
+      make_u32(m, "gemma4.embedding_length_per_layer_input", 256))                                 \
+    X(gemma4, layer_embedding, "per_layer_token_embd.weight: an embedding per layer (E2B, E4B)",   \
+      make_add_tensor(m, "per_layer_token_embd.weight", 0, 4, 4, 1))                               \
+    X(gemma4, dense, "gemma4.expert_count' is missing: a model without experts",                   \
+      make_drop_key(m, "gemma4.expert_count"))                                                     \
+    X(gemma4, cap, "final_logit_softcapping is -1: not between 0",                                 \
+      make_f32(m, "gemma4.final_logit_softcapping", -1))                                           \
+    X(gemma4, inner_0, "feed_forward_length' is 0: not between 1",                                 \
+      make_u32(m, "gemma4.feed_forward_length", 0))                                                \
     X(llama, no_experts, "llama.expert_count' is missing", make_drop_key(m, "llama.expert_count")) \
     X(llama, old_experts, "blk.0.ffn_up.2.weight: a tensor for each expert",                       \
       make_add_tensor(m, B "ffn_up.2.weight", 0, 4, 4, 1))                                         \

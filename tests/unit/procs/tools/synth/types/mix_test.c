@@ -46,8 +46,9 @@ static void find_tensor(const struct shape *s, const char *name, struct mix_tens
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (strcmp(rows[i].name, name) == 0) {
-            *t = (struct mix_tensor){rows[i].is_expert, rows[i].role, 0,
-                                     arch_dim_size(&s->h, 0, rows[i].k)};
+            *t = (struct mix_tensor){.is_expert = rows[i].is_expert,
+                                     .role = rows[i].role,
+                                     .k = arch_dim_size(&s->h, 0, rows[i].k)};
             return;
         }
     }
