@@ -89,6 +89,15 @@ static void cut_dense(struct core *c, struct cutter *m, uint32_t chunk, uint32_t
     c->shared_weight = cut(m, rows, sizeof(float));
 }
 
+/* Outputs of the mixers: the largest decides. */
+static uint32_t mix_size(const struct core *c)
+{
+    uint32_t size = 0;
+    for (uint32_t i = 0; i < c->hp.layers; i++)
+        size = c->layer[i].out.k > size ? c->layer[i].out.k : size;
+    return size;
+}
+
 size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
 {
     const struct model_hparams *hp = &c->hp;
@@ -97,10 +106,13 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
     c->row = cut(&m, chunk, sizeof *c->row);
     c->x = cut(&m, (size_t)chunk * hp->hidden, sizeof(float));
     cut_forms(&m, &c->in, want.in, chunk, hp->hidden);
-    cut_forms(&m, &c->mix, want.mix, chunk, c->mix_size);
+    cut_forms(&m, &c->mix, want.mix, chunk, mix_size(c));
     c->q = cut(&m, (size_t)chunk * c->q_size, sizeof(float));
+    c->gated_q = cut(&m, hp->gated_attention ? (size_t)chunk * 2 * c->q_size : 0, sizeof(float));
     c->k = cut(&m, (size_t)chunk * c->k_size, sizeof(float));
     c->v = cut(&m, (size_t)chunk * c->v_size, sizeof(float));
+    c->projected = cut(&m, (size_t)chunk * c->projected_max, sizeof(float));
+    c->zeros = cut(&m, c->states > 0 ? model_conv_channels(hp) : 0, sizeof(float));
     c->rows_max = chunk;
     c->rope = cut(&m, (size_t)LAYER_KIND__COUNT * chunk * c->rope_size, sizeof(float));
     c->router_logits = cut(&m, (size_t)chunk * hp->experts, sizeof(float));

@@ -293,6 +293,23 @@ static void minimax(struct make *m)
 {
     again_as(m, "minimax-m2");
 }
+static void qwen35moe(struct make *m)
+{
+    again_as(m, "qwen35moe");
+}
+static void qwen35moe_kinds(struct make *m)
+{
+    again_as(m, "qwen35moe");
+    make_i32s(m, "qwen35moe.attention.recurrent_layers", (const int32_t[]){1, 0}, 2);
+}
+static void qwen3next(struct make *m)
+{
+    again_as(m, "qwen3next");
+}
+static void lfm2moe(struct make *m)
+{
+    again_as(m, "lfm2moe");
+}
 static void shared_missing(struct make *m)
 {
     again_as(m, "qwen2moe");
@@ -358,7 +375,8 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(byte_missing) X(pre) X(beyond_layers) X(olmoe) X(qwen2moe) X(llama) X(shared_missing) \
     X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined) \
     X(scales) X(scales_shape) X(glm4moe) X(glm4moe_groups) X(glm4moe_skipped) X(dots1) \
-    X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax)
+    X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax) \
+    X(qwen35moe) X(qwen35moe_kinds) X(qwen3next) X(lfm2moe)
 /* clang-format on */
 
 static const struct {

@@ -12,7 +12,7 @@
 #define SYNTH_MS  60000
 #define FINISH_MS 60000
 #define TOKENS    160
-#define KEYS_MAX  8
+#define KEYS_MAX  12
 
 static char model[PATH_MAX];
 static struct text expected;
@@ -137,6 +137,28 @@ static void ernie4_5_moe(void)
                               "shared_count=2", "shared_inner=512", NULL});
 }
 
+/* Recurrent layers: their state survives kills, too. */
+#define DELTA_KEYS                                                                                 \
+    "shared_inner=256", "rope_dims=16", "conv_taps=4", "delta_size=32", "delta_k_heads=2",         \
+        "delta_v_heads=4", "delta_inner=128"
+
+static void qwen35moe(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=qwen35moe", DELTA_KEYS, "attention_step=3", NULL});
+}
+
+static void qwen3next(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=qwen3next", DELTA_KEYS, "attention_step=2", NULL});
+}
+
+static void lfm2moe(void)
+{
+    run("Q4_K_M",
+        (const char *const[]){"arch=lfm2moe", "layers=5", "dense_layers=2", "dense_inner=512",
+                              "conv_taps=3", "attention_step=2", NULL});
+}
+
 static void minimax_m2(void)
 {
     run("Q4_K_M", (const char *const[]){"arch=minimax-m2", "rope_dims=32", NULL});
@@ -145,7 +167,8 @@ static void minimax_m2(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(q4_k_m),  ROW(mxfp4), ROW(nvfp4),        ROW(layers_that_differ),
-        ROW(glm4moe), ROW(dots1), ROW(ernie4_5_moe), ROW(minimax_m2)};
+        ROW(q4_k_m),    ROW(mxfp4),     ROW(nvfp4),        ROW(layers_that_differ),
+        ROW(glm4moe),   ROW(dots1),     ROW(ernie4_5_moe), ROW(minimax_m2),
+        ROW(qwen35moe), ROW(qwen3next), ROW(lfm2moe)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

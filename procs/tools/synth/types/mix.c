@@ -136,7 +136,8 @@ static enum role role_of(const struct mix_tensor *t)
     case DENSE_OUTPUT: return ROLE_OUTPUT;
     case DENSE_ATTN_Q: return ROLE_Q;
     case DENSE_ATTN_K: return ROLE_K;
-    case DENSE_ATTN_V: return ROLE_V;
+    case DENSE_ATTN_V:
+    case DENSE_DELTA_QKV: return ROLE_V;
     case DENSE_ATTN_OUT: return ROLE_O;
     case DENSE_SHARED_GATE: return ROLE_GATE;
     case DENSE_SHARED_UP: return ROLE_UP;
