@@ -25,7 +25,8 @@ struct deterministic {
     struct sim_access *accesses;       /* [experts], by expert */
     struct prefill_item *order;        /* [experts] */
     struct prediction *predictions;    /* [experts] */
-    float *logits, *scratch;           /* [experts] */
+    float *logits;                     /* [experts] */
+    float *scratch;                    /* PREDICTION_SCRATCH */
     struct activation *activation;     /* of prediction=activation, else NULL */
     void *input;                       /* the gate input in the routers' activation format */
     uint32_t input_layer;              /* layer of the input; UINT32_MAX: none */
@@ -57,7 +58,7 @@ struct deterministic *deterministic_create(const struct deterministic_config *co
         l->order = calloc(h->experts, sizeof *l->order);
         l->predictions = calloc(h->experts, sizeof *l->predictions);
         l->logits = calloc(h->experts, sizeof *l->logits);
-        l->scratch = calloc(h->experts, sizeof *l->scratch);
+        l->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *l->scratch);
         l->levels = calloc(h->experts, 1);
         l->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
     }
@@ -166,10 +167,12 @@ static bool hint(struct deterministic *l, const struct expert_step *step, uint32
     return sim_cache_hint(l->cache, target, l->predictions, n);
 }
 
-static void router_logits(struct deterministic *l, uint32_t layer)
+/* The logits of a layer, and the rule of its router. */
+static void router_logits(struct deterministic *l, uint32_t layer, struct model_router *rule)
 {
     const struct model_index *m = l->config.model;
     uint32_t entry = model_entry_dense(m, layer, DENSE_ROUTER);
+    uint32_t bias = model_entry_dense(m, layer, DENSE_ROUTER_BIAS);
     const struct model_tensor *t =
         &model_index_tensors(m)[model_index_entries(m)[entry].extent[0].tensor];
     struct kernel_matrix w = {.data = l->config.dense(l->config.self, entry),
@@ -180,19 +183,24 @@ static void router_logits(struct deterministic *l, uint32_t layer)
     sl_assert(w.type == TENSOR_F32); /* guaranteed by the architecture tables */
     l->config.ops->matmul(&w, 0, w.n, l->input, kernel_activation_bytes(w.type, w.k), 1, l->logits,
                           w.n);
+    *rule =
+        model_router_of(l->h, bias != ENTRY_NONE ? l->config.dense(l->config.self, bias) : NULL);
 }
 
 static void predict_decode(struct deterministic *l, const struct expert_step *step, bool follows)
 {
     const struct prediction_method *p = sim_cache_prediction_method(l->cache);
     uint32_t ahead = prediction_layers(p, l->config.sim.knobs.lookahead);
+    struct model_router rule;
     for (uint32_t target = step->layer + 1;
          target <= step->layer + ahead && target < l->h->layers && p->source != PREDICT_NOTHING;
          target++) {
         if (p->source == PREDICT_LOGITS && l->input_layer != step->layer)
             return;
+        if (!model_layer_has_experts(l->config.model, target))
+            return;
         if (p->source == PREDICT_LOGITS)
-            router_logits(l, target);
+            router_logits(l, target, &rule);
         struct prediction_input in = {.layer = target,
                                       .now = step->layer,
                                       .position = step->position,
@@ -201,6 +209,7 @@ static void predict_decode(struct deterministic *l, const struct expert_step *st
                                       .top_k = l->h->experts_used,
                                       .want = sim_cache_predict_k(l->cache),
                                       .logits = l->logits,
+                                      .router = p->source == PREDICT_LOGITS ? &rule : NULL,
                                       .chosen1 = l->chosen[0],
                                       .chosen1_count = l->h->experts_used,
                                       .chosen2 = follows ? l->chosen[1] : NULL,
@@ -336,6 +345,7 @@ void deterministic_model(const struct model_index *m, const struct knobs *knobs,
     const struct model_hparams *h = &m->hparams;
     *c = (struct sim_config){.knobs = *knobs,
                              .layers = h->layers,
+                             .dense_layers = h->dense_layers,
                              .experts = h->experts,
                              .top_k = h->experts_used,
                              .precision_mask = m->precision_mask,

@@ -118,7 +118,7 @@ PLAN_ARRAY(recall_attention_before_list, F32, LAYERS, 0, 1,
 
 /* ---- decided by plan ---- */
 PLAN_ARRAY(width, U8, EXPERTS, 0, 3, "edgemoe: enum precision of the expert.")
-PLAN_ARRAY(virtual_experts, U32, LAYERS, 1, 4096, "swapmoe: v_i, resident experts per layer.")
+PLAN_ARRAY(virtual_experts, U32, LAYERS, 0, 4096, "swapmoe: v_i, resident experts per layer.")
 PLAN_ARRAY(resident, U8, EXPERTS, 0, 1, "swapmoe: 1 for the initially resident experts.")
 PLAN_ARRAY(share, U32, LAYERS, 0, 4096,
            "Resident entries per layer (fate: boundary layers full, the rest even).")

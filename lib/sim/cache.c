@@ -29,7 +29,7 @@ static int config_check(const struct sim_config *k, const struct precision_polic
             "storage device: read bandwidth must be above 0, latency 0 or more, queue depth 1 "
             "or more");
     bool planned = policy->rule == PRECISION_RULE_EDGEMOE && k->plan.precision;
-    for (uint32_t i = 0; planned && i < k->layers * k->experts; i++)
+    for (uint32_t i = k->dense_layers * k->experts; planned && i < k->layers * k->experts; i++)
         if (k->plan.precision[i] >= PRECISION__COUNT ||
             !(k->precision_mask >> k->plan.precision[i] & 1))
             return error_set(error, ERR_BAD_INPUT,
@@ -46,6 +46,7 @@ static bool make_residency(struct sim_cache *c)
 {
     const struct sim_config *k = &c->config;
     struct residency_config r = {.layers = k->layers,
+                                 .dense_layers = k->dense_layers,
                                  .experts = k->experts,
                                  .top_k = k->top_k,
                                  .precisions = c->precisions,
@@ -128,7 +129,8 @@ static bool preload_experts(struct sim_cache *c)
     planned_preload_order(k->knobs.preload == PRELOAD_FREQUENCY ? k->plan.tables.frequency : NULL,
                           all, order);
     for (uint32_t i = 0; i < all; i++)
-        if (!preload_one(c, order[i] / k->experts, order[i] % k->experts))
+        if (order[i] / k->experts >= k->dense_layers &&
+            !preload_one(c, order[i] / k->experts, order[i] % k->experts))
             break;
     free(order);
     return true;

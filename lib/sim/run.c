@@ -128,7 +128,7 @@ static void hint_recorded(struct run *r, uint64_t at, uint64_t end, uint32_t lay
                 r->predictions[n++] = (struct prediction){.expert = records[i].expert,
                                                           .probability = records[i].weight,
                                                           .weight_before = records[i].before};
-        if (!r->access[0]->prefill)
+        if (!r->access[0]->prefill && !(n > 1 && r->predictions[1].weight_before > 0))
             prediction_weights_before(r->predictions, n, r->top_k);
         if (n == 0 || !sim_cache_hint(r->cache, target, r->predictions, n))
             return;
@@ -318,7 +318,7 @@ static bool run_init(struct run *r, const struct trace *t, bool activations, boo
     r->chosen[0] = calloc(h->experts, sizeof *r->chosen[0]);
     r->chosen[1] = calloc(h->experts, sizeof *r->chosen[1]);
     r->predictions = calloc(h->experts, sizeof *r->predictions);
-    r->scratch = calloc(h->experts, sizeof *r->scratch);
+    r->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *r->scratch);
     return (r->activation || !activations) && r->access && r->order && r->popularity && r->seen &&
            r->chosen[0] && r->chosen[1] && r->predictions && r->scratch &&
            (!belady || find_next_accesses(r));
@@ -347,6 +347,7 @@ int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
     struct sim_config k = *config;
     sl_assert(first <= t->count);
     k.layers = t->header.layers;
+    k.dense_layers = t->header.dense_layers;
     k.experts = t->header.experts;
     k.top_k = t->header.top_k;
     k.precision_mask = t->header.precision_mask;
@@ -392,6 +393,6 @@ uint64_t sim_all_bytes(const struct trace_header *h)
 {
     for (uint32_t t = 0; t < PRECISION__COUNT; t++)
         if (h->precision_mask >> t & 1)
-            return h->precision_bytes[t] * h->layers * h->experts;
+            return h->precision_bytes[t] * (h->layers - h->dense_layers) * h->experts;
     return 0;
 }

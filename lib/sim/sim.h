@@ -68,6 +68,7 @@ struct sim_plan {
 struct sim_config {
     struct knobs knobs;
     uint32_t layers, experts, top_k;
+    uint32_t dense_layers; /* leading layers without experts */
     uint32_t precision_mask;
     uint64_t precision_bytes[PRECISION__COUNT];
     uint64_t capacity; /* bytes of experts that may be resident */

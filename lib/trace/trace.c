@@ -37,7 +37,7 @@ static int header_check(const struct trace_header *h, struct error *error)
                          h->version, h->record_bytes, TRACE_VERSION, sizeof(struct trace_record));
     if (h->layers == 0 || h->layers > MODEL_LAYERS_MAX || h->experts == 0 ||
         h->experts > MODEL_EXPERTS_MAX || h->top_k == 0 || h->top_k > MODEL_TOP_K_MAX ||
-        h->top_k > h->experts)
+        h->top_k > h->experts || h->dense_layers >= h->layers)
         return error_set(error, ERR_BAD_INPUT,
                          "trace header out of range: %" PRIu32 " layers, %" PRIu32
                          " experts, top-%" PRIu32,
@@ -71,7 +71,7 @@ static const char *record_invalid(const struct trace_header *h, const struct tra
     case TRACE_PREDICTED: break;
     default: return "kind";
     }
-    if (r->layer >= h->layers)
+    if (r->layer >= h->layers || r->layer < h->dense_layers)
         return "layer";
     if (r->expert >= h->experts)
         return "expert";
@@ -81,7 +81,7 @@ static const char *record_invalid(const struct trace_header *h, const struct tra
                    : "number of values";
     if (!share(r->weight))
         return "weight";
-    if (r->kind == TRACE_PREDICTED && r->prefill && !share(r->before))
+    if (r->kind == TRACE_PREDICTED && !share(r->before))
         return "weight before";
     if (r->kind == TRACE_PREDICTED)
         return r->from_layer < r->layer ? NULL : "layer of the prediction";

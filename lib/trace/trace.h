@@ -19,8 +19,8 @@
  *                                   the sum of the top-k (minimum over the chunk's tokens), see
  *                                   precision.h; in decode it follows from the weights
  *   TRACE_PREDICTED       a predicted expert of `layer`; weight: its probability, for a chunk its
- *                         predicted tokens; before: for a chunk, as of an expert, from the
- *                         predicted weights; from_layer: the layer whose gate input was used.
+ *                         predicted tokens; before: as of an expert, from the predicted weights (in
+ *                         decode 0 for all of a list: from the probabilities); from_layer: the layer whose gate input was used.
  *                         After the experts of from_layer, as the predictor runs concurrently with
  *                         them, and before those of `layer`; descending probability
  *   TRACE_CHOICE          masked routing: an expert of the unmasked top-k, weight = |x| G(x)
@@ -78,7 +78,7 @@ struct trace_record {
         struct {
             uint8_t precision, prefill;
             uint16_t from_layer; /* PREDICTED */
-            float before;        /* EXPERT, PREDICTED in prefill */
+            float before;        /* EXPERT in prefill, PREDICTED */
         };
         uint8_t more_values[TRACE_VALUES_HALF]; /* LOGITS: the others */
     };
@@ -96,7 +96,8 @@ struct trace_header {
     uint64_t precision_bytes
         [PRECISION__COUNT]; /* payload bytes of one expert, mean over all; 0: absent */
     uint8_t model_hash[16]; /* XXH3-128 of the model file; all 0: unknown */
-    uint8_t reserved[24];   /* 0 */
+    uint32_t dense_layers;  /* leading layers without experts */
+    uint8_t reserved[20];   /* 0 */
 };
 _Static_assert(sizeof(struct trace_header) == 112, "trace header layout");
 

@@ -61,6 +61,7 @@ sluice_unit_test(policy_residency_arc_test SOURCES lib/policy/residency/arc_test
 sluice_unit_test(policy_residency_learned_test SOURCES lib/policy/residency/learned_test.c LINK sluice_policy m)
 sluice_unit_test(policy_prediction_test SOURCES lib/policy/prediction/prediction_test.c LINK sluice_policy)
 sluice_unit_test(policy_lists_test SOURCES lib/policy/prediction/lists_test.c LINK sluice_policy)
+sluice_unit_test(policy_router_test SOURCES lib/policy/prediction/router_test.c LINK sluice_policy)
 sluice_unit_test(policy_presets_test SOURCES lib/policy/presets/presets_test.c LINK sluice_policy)
 sluice_unit_test(policy_auto_test SOURCES lib/policy/presets/auto_test.c LINK sluice_policy m)
 sluice_unit_test(policy_loss_test SOURCES lib/policy/presets/loss_test.c LINK sluice_policy sluice_plan)

@@ -91,6 +91,17 @@ struct model_hparams {
     uint8_t layer_kind[MODEL_LAYERS_MAX]; /* enum layer_kind */
 };
 
+/* Layers that have a router and experts; the others have one dense network each. */
+static inline bool hparams_layer_has_experts(const struct model_hparams *h, uint32_t layer)
+{
+    return layer >= h->dense_layers;
+}
+
+static inline uint32_t hparams_expert_layers(const struct model_hparams *h)
+{
+    return h->layers - h->dense_layers;
+}
+
 /* The router of a layer with that bias (NULL: none). */
 static inline struct model_router model_router_of(const struct model_hparams *h, const float *bias)
 {

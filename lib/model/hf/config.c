@@ -27,10 +27,22 @@ static const struct number_row {
     enum hf_arch arch;
     const char *field, *key;
     enum presence presence;
-    bool is_float;
+    enum { KIND_UINT, KIND_FLOAT, KIND_BOOL, KIND_ROTATED } kind;
 } number_rows[] = {
-#define HF_UINT(id, field, key, presence)  {HF_##id, #field, (key), PRESENCE_##presence, false},
-#define HF_FLOAT(id, field, key, presence) {HF_##id, #field, (key), PRESENCE_##presence, true},
+#define HF_UINT(id, field, key, presence) {HF_##id, #field, (key), PRESENCE_##presence, KIND_UINT},
+#define HF_FLOAT(id, field, key, presence)                                                         \
+    {HF_##id, #field, (key), PRESENCE_##presence, KIND_FLOAT},
+#define HF_BOOL(id, field, key, presence) {HF_##id, #field, (key), PRESENCE_##presence, KIND_BOOL},
+#define HF_ROTATED(id, field, key)        {HF_##id, #field, (key), PRESENCE_OPTIONAL, KIND_ROTATED},
+#include "lib/model/hf/hf.tbl.h"
+};
+
+static const struct key_row {
+    enum hf_arch arch;
+    const char *key;
+    uint32_t value;
+} key_rows[] = {
+#define HF_KEY(id, key, value) {HF_##id, (key), (value)},
 #include "lib/model/hf/hf.tbl.h"
 };
 
@@ -64,11 +76,13 @@ static int find_arch(const json_t *config, enum hf_arch *arch, struct error *err
                      type ? printable(type, strlen(type)).text : "", known);
 }
 
-/* A field, or NULL if it is absent or null. Newer files have an object with the rotary
- * parameters. */
+/* A field, or NULL if it is absent or null. Newer files have an object with the rotary parameters, and
+ * one name for the number of experts. */
 static const json_t *field_of(const json_t *config, const char *field)
 {
     const json_t *value = json_object_get(config, field);
+    if (!value && strcmp(field, "num_experts") == 0)
+        value = json_object_get(config, "num_local_experts");
     if (!value)
         value = json_object_get(json_object_get(config, "rope_parameters"), field);
     return json_is_null(value) ? NULL : value;
@@ -83,6 +97,25 @@ static int uint_of(const json_t *value, const char *field, uint32_t *n, struct e
     return 0;
 }
 
+/* The elements of a head that are rotated. */
+static int put_rotated(const struct number_row *row, const char *key, const json_t *config,
+                       const json_t *value, struct gguf_writer *w, struct error *error)
+{
+    const json_t *given = field_of(config, "rotary_dim"), *head = field_of(config, "head_dim");
+    const json_t *hidden = field_of(config, "hidden_size");
+    const json_t *heads = field_of(config, "num_attention_heads");
+    double part = json_number_value(value);
+    json_int_t size = head ? json_integer_value(head)
+                      : json_integer_value(heads) > 0
+                          ? json_integer_value(hidden) / json_integer_value(heads)
+                          : 0;
+    if (!json_is_number(value) || !(part > 0 && part <= 1) || size < 1 || size > UINT16_MAX)
+        return error_set(error, ERR_BAD_INPUT, "%s is not a part of a head", row->field);
+    if (!given) /* else the key has been written */
+        gguf_put_u32(w, key, (uint32_t)((double)size * part));
+    return 0;
+}
+
 static int put_number(const struct number_row *row, const json_t *config, struct gguf_writer *w,
                       struct error *error)
 {
@@ -93,7 +126,15 @@ static int put_number(const struct number_row *row, const json_t *config, struct
                    ? 0
                    : error_set(error, ERR_BAD_INPUT, "%s is missing", row->field);
     snprintf(key, sizeof key, "%s.%s", archs[row->arch].arch, row->key);
-    if (row->is_float) {
+    if (row->kind == KIND_BOOL) {
+        if (!json_is_boolean(value))
+            return error_set(error, ERR_BAD_INPUT, "%s is neither true nor false", row->field);
+        gguf_put_bool(w, key, json_is_true(value));
+        return 0;
+    }
+    if (row->kind == KIND_ROTATED)
+        return put_rotated(row, key, config, value, w, error);
+    if (row->kind == KIND_FLOAT) {
         if (!json_is_number(value) || !isfinite(json_number_value(value)))
             return error_set(error, ERR_BAD_INPUT, "%s is not a number", row->field);
         gguf_put_f32(w, key, (float)json_number_value(value));
@@ -119,6 +160,8 @@ static bool is_one_of(const char *found, const char *accepted)
 static int check_must(const struct must_row *row, const json_t *config, struct error *error)
 {
     const json_t *value = json_object_get(config, row->field);
+    if (!value)
+        value = json_object_get(json_object_get(config, "rope_parameters"), row->field);
     if (!value)
         return 0;
     char *found = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
@@ -149,14 +192,39 @@ static int check_rope(const json_t *config, struct error *error)
     return 0;
 }
 
+/* The field that becomes a key of GGUF; NULL: the architecture has none. */
+static const char *field_for(enum hf_arch arch, const char *key)
+{
+    for (size_t i = 0; i < ARRAY_LEN(number_rows); i++)
+        if (number_rows[i].arch == arch && strcmp(number_rows[i].key, key) == 0)
+            return number_rows[i].field;
+    return NULL;
+}
+
+/* Layers of other kinds are known by name only. */
+static int check_layer_types(const json_t *config, struct error *error)
+{
+    const json_t *types = json_object_get(config, "layer_types");
+    for (size_t i = 0; i < json_array_size(types); i++)
+        if (!hf_is_string(json_array_get(types, i), "full_attention"))
+            return error_set(
+                error, ERR_BAD_INPUT,
+                "layer_types: layer %zu has another attention than over all positions, "
+                "which is not supported",
+                i);
+    return 0;
+}
+
 static int read_shape(const json_t *config, struct hf_shape *shape, struct error *error)
 {
-    const json_t *experts = field_of(config, "num_experts");
+    const char *experts = field_for(shape->arch, "expert_count");
+    const char *dense = field_for(shape->arch, "leading_dense_block_count");
     const json_t *kv = field_of(config, "num_key_value_heads");
+    sl_assert(experts);
     if (uint_of(field_of(config, "num_hidden_layers"), "num_hidden_layers", &shape->layers,
                 error) ||
-        uint_of(experts ? experts : field_of(config, "num_local_experts"), "num_experts",
-                &shape->experts, error) ||
+        uint_of(field_of(config, experts), experts, &shape->experts, error) ||
+        (dense && uint_of(field_of(config, dense), dense, &shape->dense_layers, error)) ||
         uint_of(field_of(config, "num_attention_heads"), "num_attention_heads", &shape->heads,
                 error) ||
         uint_of(field_of(config, "vocab_size"), "vocab_size", &shape->vocab, error))
@@ -178,6 +246,7 @@ static int read_shape(const json_t *config, struct hf_shape *shape, struct error
 int hf_config_keys(const json_t *config, const char *name, struct gguf_writer *w,
                    struct hf_shape *shape, struct error *error)
 {
+    *shape = (struct hf_shape){0};
     if (find_arch(config, &shape->arch, error))
         return -1;
     gguf_put_text(w, "general.architecture", archs[shape->arch].arch);
@@ -189,5 +258,14 @@ int hf_config_keys(const json_t *config, const char *name, struct gguf_writer *w
     for (size_t i = 0; i < ARRAY_LEN(number_rows); i++)
         if (number_rows[i].arch == shape->arch && put_number(&number_rows[i], config, w, error))
             return -1;
-    return check_rope(config, error) || read_shape(config, shape, error) ? -1 : 0;
+    for (size_t i = 0; i < ARRAY_LEN(key_rows); i++) {
+        char key[KEY_BYTES];
+        snprintf(key, sizeof key, "%s.%s", archs[shape->arch].arch, key_rows[i].key);
+        if (key_rows[i].arch == shape->arch)
+            gguf_put_u32(w, key, key_rows[i].value);
+    }
+    return check_rope(config, error) || check_layer_types(config, error) ||
+                   read_shape(config, shape, error)
+               ? -1
+               : 0;
 }

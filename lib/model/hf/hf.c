@@ -18,7 +18,7 @@
 #define ALIGNMENT 32u
 
 enum dense_form { FORM_MATRIX, FORM_F32, FORM_Q_ROWS, FORM_K_ROWS };
-enum presence { PRESENCE_REQUIRED, PRESENCE_OPTIONAL };
+enum presence { PRESENCE_REQUIRED, PRESENCE_OPTIONAL, PRESENCE_DENSE, PRESENCE_EXPERTS };
 
 static const struct dense_row {
     enum hf_arch arch;
@@ -209,12 +209,14 @@ static int put_experts(struct hf_model *hf, const struct hf_shape *shape,
 static int put_layer(struct hf_model *hf, const struct hf_shape *shape, uint32_t layer,
                      struct error *error)
 {
+    bool experts = layer >= shape->dense_layers;
     for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
         if (dense_rows[i].arch == shape->arch && strchr(dense_rows[i].name, '%') &&
+            dense_rows[i].presence != (experts ? PRESENCE_DENSE : PRESENCE_EXPERTS) &&
             put_dense(hf, shape, &dense_rows[i], layer, false, error))
             return -1;
     for (size_t i = 0; i < ARRAY_LEN(expert_rows); i++)
-        if (expert_rows[i].arch == shape->arch &&
+        if (expert_rows[i].arch == shape->arch && experts &&
             put_experts(hf, shape, &expert_rows[i], layer, error))
             return -1;
     return 0;

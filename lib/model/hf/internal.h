@@ -22,7 +22,8 @@ enum hf_arch {
 
 struct hf_shape { /* the part of the configuration that locates tensors */
     enum hf_arch arch;
-    uint32_t layers, experts, heads, kv_heads, vocab;
+    uint32_t layers, dense_layers; /* without experts, the first ones */
+    uint32_t experts, heads, kv_heads, vocab;
 };
 
 const char *hf_arch_name(enum hf_arch arch); /* general.architecture */

@@ -120,7 +120,8 @@ static int check_precision(const struct model_index *m, enum precision precision
         if (e->kind != ENTRY_EXPERT || e->precision != precision || e->in_store != 1 ||
             e->role != 0 || e->layer != number / m->hparams.experts ||
             e->expert != number % m->hparams.experts || e->only_stripe != only_stripe(m, number) ||
-            e->in_parts != 0 || e->extent[0].part != 0 || e->extent[0].reserved != 0)
+            (e->extents != 0 && !model_layer_has_experts(m, e->layer)) || e->in_parts != 0 ||
+            e->extent[0].part != 0 || e->extent[0].reserved != 0)
             return bad(error, i, "not the one that belongs here");
         if (check_matrices(m, i, e, error) || check_range(m, i, e, stripe_bytes, error))
             return -1;

@@ -31,7 +31,7 @@
  * ENTRIES.BIN. struct store_entries_head, then one record for each precision of the manifest
  * (ascending), layer and expert: 1 + S u64, the offset (STORE_ABSENT: the store does not have this
  * expert at this precision; its checksums are 0), then the S checksums. Every expert is present at
- * one precision or more. Numbers are little-endian. The manifest has the file's XXH3-64.
+ * one precision or more; all of a layer are absent if the model has no experts there. Numbers are little-endian. The manifest has the file's XXH3-64.
  *
  * MANIFEST. One JSON object. All fields are required except "layout", "mirror" and "info"; unknown
  * fields are errors, except inside "info":
@@ -47,7 +47,8 @@
  *    "tiers": [{"tier": "int4",    the precisions, ascending
  *               "method": "copy" | "channel" | "hqq",
  *               "groups": [{"first_layer": 0, "last_layer": 7,
- *                                  ascending, without gaps: layers may have different types
+ *                                  ascending, without gaps: layers may have different types (those
+ *                                  without experts are in a group, too)
  *                           "slot_pages": 13, "payload_bytes": 52224,
  *                           "gate": {"type": "C4", "k": 256, "n": 128, "row_bytes": 136,
  *                                    "offset": 0},
@@ -122,6 +123,9 @@ _Static_assert(sizeof(struct store_entries_head) == 64, "no padding");
 
 struct store_group { /* layers whose experts have the same slot layout */
     uint32_t first_layer, last_layer;
+    /* Of the writer: these layers have no experts, or none at this precision. In a store their records
+     * say so. */
+    bool absent;
     uint64_t slot_pages, payload_bytes;
     struct model_matrix matrix[EXPERT__COUNT];
 };

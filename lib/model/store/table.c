@@ -101,16 +101,28 @@ static int check_ranges(const struct store_manifest *m, const void *table, struc
     return status;
 }
 
+static bool is_somewhere(const struct store_manifest *m, const void *table, uint32_t layer,
+                         uint32_t expert)
+{
+    for (uint32_t t = 0; t < m->precision_count; t++)
+        if (store_record(m, table, t, layer, expert)[0] != STORE_ABSENT)
+            return true;
+    return false;
+}
+
+/* The model determines which layers have experts: index_experts_check compares. */
 static int check_somewhere(const struct store_manifest *m, const void *table, struct error *error)
 {
-    for (uint32_t i = 0; i < m->layers * m->experts; i++) {
-        uint32_t layer = i / m->experts, expert = i % m->experts, t = 0;
-        while (t < m->precision_count &&
-               store_record(m, table, t, layer, expert)[0] == STORE_ABSENT)
-            t++;
-        if (t == m->precision_count)
+    for (uint32_t layer = 0; layer < m->layers; layer++) {
+        uint32_t there = 0, missing = 0;
+        for (uint32_t expert = 0; expert < m->experts; expert++)
+            if (is_somewhere(m, table, layer, expert))
+                there++;
+            else
+                missing = expert;
+        if (there > 0 && there < m->experts)
             return error_set(error, ERR_BAD_INPUT,
-                             "expert %" PRIu32 " of layer %" PRIu32 " has no precision", expert,
+                             "expert %" PRIu32 " of layer %" PRIu32 " has no precision", missing,
                              layer);
     }
     return 0;

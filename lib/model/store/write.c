@@ -37,7 +37,12 @@ void *store_table_new(struct store_manifest *manifest)
         for (uint32_t layer = 0; layer < m->layers; layer++) {
             uint64_t pages = store_group_of(m, precision, layer)->slot_pages;
             uint64_t bytes = store_part_pages(m, pages) * PAGE_BYTES;
+            bool absent = store_group_of(m, precision, layer)->absent;
             for (uint32_t expert = 0; expert < m->experts; expert++) {
+                if (absent) {
+                    store_table_record(m, table, precision, layer, expert)[0] = STORE_ABSENT;
+                    continue;
+                }
                 uint64_t *at = &end[store_first_stripe(m, layer, expert)];
                 store_table_record(m, table, precision, layer, expert)[0] = *at;
                 *at += bytes;
@@ -82,6 +87,8 @@ void store_make_id(struct store_manifest *manifest)
             const uint32_t types[] = {group->first_layer, group->last_layer, group->matrix[0].type,
                                       group->matrix[1].type, group->matrix[2].type};
             XXH3_128bits_update(state, types, sizeof types);
+            if (group->absent) /* not hashed otherwise: older stores keep their id */
+                XXH3_128bits_update(state, "absent", sizeof "absent");
         }
     }
     canonical(XXH3_128bits_digest(state), manifest->id);

@@ -17,7 +17,8 @@ struct routing { /* of one window */
     uint32_t ahead, list;           /* layers ahead; predictions per list */
     struct prediction *predictions; /* [layers][window][ahead][list], by source layer */
     const struct kernel_ops *ops;
-    float *router; /* [layers][experts][hidden] */
+    float *router;                       /* [layers][experts][hidden] */
+    const float *bias[MODEL_LAYERS_MAX]; /* of the router; NULL: none */
     float *logits, *scratch;
 };
 
@@ -48,11 +49,13 @@ static void predict_row(struct routing *r, uint32_t target, const float *x, stru
                                          .n = h->experts,
                                          .type = TENSOR_F32};
     r->ops->matmul(&router, 0, h->experts, x, h->hidden * sizeof(float), 1, r->logits, h->experts);
+    struct model_router rule = model_router_of(h, r->bias[target]);
     struct prediction_input in = {.layer = target,
                                   .experts = h->experts,
                                   .top_k = h->experts_used,
                                   .want = r->list,
                                   .logits = r->logits,
+                                  .router = &rule,
                                   .scratch = r->scratch};
     uint32_t n = prediction_run(prediction_method_of(PREDICTION_NEXT_LAYER), &in, out);
     sl_assert(n == r->list);
@@ -83,13 +86,16 @@ static bool make_guesser(struct routing *r, const struct offline_model *m, uint3
         calloc((size_t)h->layers * r->window * ahead * r->list, sizeof *r->predictions);
     r->router = calloc((size_t)h->layers * h->experts * h->hidden, sizeof *r->router);
     r->logits = calloc(h->experts, sizeof *r->logits);
-    r->scratch = calloc(h->experts, sizeof *r->scratch);
+    r->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *r->scratch);
     if (!r->predictions || !r->router || !r->logits || !r->scratch)
         return false;
-    for (uint32_t l = 0; l < h->layers; l++)
-        for (uint32_t e = 0; e < h->experts && model_layer_has_experts(offline_index(m), l); e++)
+    for (uint32_t l = h->dense_layers; l < h->layers; l++) {
+        uint32_t bias = model_entry_dense(offline_index(m), l, DENSE_ROUTER_BIAS);
+        r->bias[l] = bias != ENTRY_NONE ? offline_dense(m, bias) : NULL;
+        for (uint32_t e = 0; e < h->experts; e++)
             offline_dense_row(m, l, DENSE_ROUTER, e,
                               r->router + ((size_t)l * h->experts + e) * h->hidden);
+    }
     return true;
 }
 
@@ -125,6 +131,7 @@ static void emit_predictions(struct trace *t, const struct routing *r, uint32_t 
             record->from_layer = (uint16_t)layer;
             record->expert = (uint16_t)prediction->expert;
             record->weight = prediction->probability;
+            record->before = prediction->weight_before;
         }
 }
 
@@ -133,7 +140,7 @@ static void emit_window(struct trace *t, const struct routing *r, uint32_t seque
     uint32_t k = r->h->experts_used;
     emit(t, TRACE_SEQUENCE_START, sequence, 0, 0);
     for (uint32_t at = 0; at < r->window; at++) {
-        for (uint32_t layer = 0; layer < r->h->layers; layer++) {
+        for (uint32_t layer = r->h->dense_layers; layer < r->h->layers; layer++) {
             for (uint32_t rank = 0; rank < k; rank++) {
                 const struct route *x = &r->route[((size_t)layer * r->window + at) * k + rank];
                 struct trace_record *record = emit(t, TRACE_EXPERT, sequence, at, 1);
@@ -156,6 +163,7 @@ static void describe(const struct offline_model *m, enum quant_method method,
     uint32_t layer = model_expert_layer(offline_index(m), 0);
     trace_header_init(h);
     h->layers = hp->layers;
+    h->dense_layers = hp->dense_layers;
     h->experts = hp->experts;
     h->top_k = hp->experts_used;
     h->precision_mask = (1u << PRECISION__COUNT) - 1;

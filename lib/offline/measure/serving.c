@@ -73,7 +73,7 @@ static void reset_swap(struct state *w)
     if (!w->swap)
         log_fatal(1, "cannot set up expert replacement: out of memory or invalid expert sets");
     uint8_t *set = zeroed(hp->experts, 1);
-    for (uint32_t l = 0; l < hp->layers; l++) {
+    for (uint32_t l = hp->dense_layers; l < hp->layers; l++) {
         for (uint32_t e = 0; e < hp->experts; e++)
             set[e] = s->allowed[(size_t)l * hp->experts + e];
         swap_set(w->swap, l, set);
@@ -110,8 +110,9 @@ static void swap_during(struct state *w, double tokens)
 static bool mask_swap(void *arg, const struct expert_step *step, bool *allowed)
 {
     struct state *w = arg;
-    double before = step->layer > 0 ? 1 : w->run->s->before_routing;
-    swap_during(w, before * step->rows / w->run->hp->layers);
+    const struct model_hparams *hp = w->run->hp;
+    double before = step->layer > hp->dense_layers ? 1 : w->run->s->before_routing;
+    swap_during(w, before * step->rows / hparams_expert_layers(hp));
     const uint8_t *serving = swap_serving(w->swap, step->layer);
     for (uint32_t e = 0; e < w->run->hp->experts; e++)
         allowed[e] = serving[e] != 0;
@@ -122,7 +123,7 @@ static bool mask_swap(void *arg, const struct expert_step *step, bool *allowed)
 static void end_of_step(struct state *w, uint32_t tokens)
 {
     /* the last layer's experts */
-    swap_during(w, (1 - w->run->s->before_routing) * tokens / w->run->hp->layers);
+    swap_during(w, (1 - w->run->s->before_routing) * tokens / hparams_expert_layers(w->run->hp));
     swap_tokens(w->swap, tokens);
     swap_during(w, 0);
 }

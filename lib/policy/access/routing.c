@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/exact/elementary.h"
@@ -164,6 +165,17 @@ uint32_t routing_masked(const struct model_router *r, const float *logits, const
     }
     weigh(r, count, out);
     return count;
+}
+
+void routing_scores(const struct model_router *r, const float *logits, float *scratch, float *p,
+                    float *score)
+{
+    probabilities(r, logits, NULL, p);
+    memcpy(score, p, r->experts * sizeof *score);
+    if (r->groups > 1)
+        keep_groups(r, score, scratch);
+    for (uint32_t e = 0; e < r->experts; e++)
+        score[e] = score[e] == TAKEN ? -INFINITY : score_of(r, p, e);
 }
 
 void routing_exact(const struct model_router *r, const float *logits, float *scratch,

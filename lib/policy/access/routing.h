@@ -40,6 +40,11 @@ struct route {
 void routing_exact(const struct model_router *router, const float *logits, float *scratch,
                    struct route *out);
 
+/* What decides the choice: p of router.h, and the score s = p + bias, -infinity outside the groups that
+ * the row uses. p, score, scratch: [experts]. */
+void routing_scores(const struct model_router *router, const float *logits, float *scratch,
+                    float *p, float *score);
+
 /* allowed[e]: e is in the set. Returns the number of routes written: top_k, or the size of the
  * set when that is smaller; the softmax is over the set. If the best groups have fewer experts of the
  * set than that, all groups count. With every expert allowed, or NULL, the result is bit-identical

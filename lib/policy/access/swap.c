@@ -23,6 +23,7 @@ struct swap {
     struct swap_layer *layer;
     float *norm;            /* [layers * experts], or NULL */
     uint8_t *saved;         /* [experts]: the serving set while a layer is planned */
+    uint32_t first;         /* layer that has experts */
     uint64_t tokens, plans; /* plans made, over all layers */
     bool handed_out;
     struct swap_pair pair; /* the pair in progress */
@@ -31,15 +32,29 @@ struct swap {
 
 /* ---- making --------------------------------------------------------------------------------- */
 
+/* The first layer with experts. */
+static uint32_t first_layer(const struct swap_config *c)
+{
+    uint32_t l = 0;
+    while (l < c->layers && c->keep[l] == 0)
+        l++;
+    return l;
+}
+
 static bool config_is_sane(const struct swap_config *c)
 {
     if (c->layers == 0 || c->experts == 0 || c->experts > UINT16_MAX || c->interval == 0 ||
         !(c->margin >= 0) || !c->keep)
         return false;
-    for (uint32_t l = 0; l < c->layers; l++)
+    for (uint32_t l = first_layer(c); l < c->layers; l++)
         if (c->keep[l] < c->top_k || c->keep[l] == 0 || c->keep[l] > c->experts)
             return false;
-    return true;
+    return first_layer(c) < c->layers;
+}
+
+static uint32_t expert_layers(const struct swap *s)
+{
+    return s->config.layers - s->first;
 }
 
 static bool layer_init(struct swap *s, uint32_t layer)
@@ -80,7 +95,8 @@ struct swap *swap_create(const struct swap_config *config)
     uint32_t experts = config->experts;
     if (!s)
         return NULL;
-    *s = (struct swap){.magic = SWAP_MAGIC, .config = *config, .plans = config->layers};
+    *s = (struct swap){.magic = SWAP_MAGIC, .config = *config, .first = first_layer(config)};
+    s->plans = expert_layers(s);
     size_t all = (size_t)config->layers * experts;
     bool made = (s->layer = calloc(config->layers, sizeof *s->layer)) != NULL &&
                 (s->saved = calloc(experts, 1)) != NULL;
@@ -259,15 +275,15 @@ static void plan(struct swap *s, uint32_t layer, uint64_t from, uint64_t when)
         exchange(l, s->pair.in, s->pair.out);
     keep_due(l, from, when);
     mark_largest(l, l->importance, experts, l->want);
-    add_pairs(s, l, when, s->config.amortise ? s->config.interval / s->config.layers : 0);
+    add_pairs(s, l, when, s->config.amortise ? s->config.interval / expert_layers(s) : 0);
     memcpy(l->serving, s->saved, experts);
     memset(l->importance, 0, experts * sizeof *l->importance);
 }
 
-/* The token at which the n-th plan is made; plans rotate over the layers. */
+/* The token at which the n-th plan is made; plans rotate over the layers with experts. */
 static uint64_t plan_time(const struct swap *s, uint64_t n)
 {
-    uint64_t layers = s->config.layers, f = s->config.interval;
+    uint64_t layers = expert_layers(s), f = s->config.interval;
     return n / layers * f + (s->config.amortise ? n % layers * f / layers : 0);
 }
 
@@ -279,7 +295,7 @@ void swap_tokens(struct swap *s, uint32_t tokens)
     uint64_t from = s->tokens;
     s->tokens += tokens;
     for (uint64_t when; (when = plan_time(s, s->plans)) <= s->tokens; s->plans++) {
-        uint32_t layer = (uint32_t)(s->plans % s->config.layers);
+        uint32_t layer = s->first + (uint32_t)(s->plans % expert_layers(s));
         if (has_importance(s, &s->layer[layer]))
             plan(s, layer, from, when);
     }

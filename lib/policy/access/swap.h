@@ -26,12 +26,13 @@ struct swap;
 
 struct swap_config {
     uint32_t layers, experts, top_k;
-    const uint32_t *keep; /* [layers]: v, top_k <= v <= experts; copied */
-    const float *norm;    /* [layers * experts]: |E|; copied; NULL: all 1 */
-    uint32_t interval;    /* f, tokens; at least 1 */
-    float margin;         /* in units of the layer's mean importance; 0 or more */
-    bool amortise;        /* spread over the interval */
-    bool count_only;      /* importance is the number of tokens (an ablation) */
+    /* [layers]: v, top_k <= v <= experts; 0 for leading layers without experts; copied */
+    const uint32_t *keep;
+    const float *norm; /* [layers * experts]: |E|; copied; NULL: all 1 */
+    uint32_t interval; /* f, tokens; at least 1 */
+    float margin;      /* in units of the layer's mean importance; 0 or more */
+    bool amortise;     /* spread over the interval */
+    bool count_only;   /* importance is the number of tokens (an ablation) */
 };
 
 struct swap_pair {

@@ -10,4 +10,15 @@
 uint32_t prediction_keep_best(struct prediction *out, uint32_t found, uint32_t want,
                               struct prediction g);
 
+/* The `want` experts that the router of in->logits puts first, in the order of its choice (NaN last). */
+uint32_t prediction_by_router(const struct prediction_input *in, uint32_t want,
+                              struct prediction *out);
+
+/* Whether the gate weights of a choice are in proportion to the softmax of the logits. */
+bool prediction_router_is_plain(const struct model_router *r);
+
+/* Sets weight_before from the gate weights that prediction_by_router left in in->scratch. */
+void prediction_gate_weights_before(const struct prediction_input *in, struct prediction *out,
+                                    uint32_t count);
+
 #endif

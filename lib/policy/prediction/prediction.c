@@ -29,35 +29,12 @@ uint32_t prediction_keep_best(struct prediction *out, uint32_t found, uint32_t w
 
 /* ---- from logits ---------------------------------------------------------------------------- */
 
-/* `probability` holds the logit until the end: ordering by logits does not suffer from underflow.
- * */
-static uint32_t largest_logits(const float *logits, uint32_t experts, uint32_t want,
-                               struct prediction *out)
-{
-    uint32_t found = 0;
-    float top = -INFINITY;
-    for (uint32_t i = 0; i < experts; i++) {
-        found = prediction_keep_best(out, found, want,
-                                     (struct prediction){.expert = i, .probability = logits[i]});
-        if (logits[i] > top)
-            top = logits[i];
-    }
-    float sum = 0;
-    for (uint32_t i = 0; i < experts; i++)
-        sum += isnan(logits[i]) ? 0 : expf(logits[i] - top);
-    for (uint32_t i = 0; i < found; i++) {
-        float p = expf(out[i].probability - top) / sum;
-        out[i].probability = isfinite(p) ? p : 0;
-    }
-    return found;
-}
-
 static uint32_t next_layer(const struct prediction_input *in, struct prediction *out)
 {
-    return in->logits ? largest_logits(in->logits, in->experts, in->want, out) : 0;
+    return in->logits ? prediction_by_router(in, in->want, out) : 0;
 }
 
-/* Softmax keeps the order of logits, so ranks decide: an expert is above the percentile when it is
+/* Shares are in the order of the choice, so ranks decide: an expert is above the percentile when it is
  * strictly greater than the interpolated value. */
 static uint32_t fate(const struct prediction_input *in, struct prediction *out)
 {
@@ -66,7 +43,7 @@ static uint32_t fate(const struct prediction_input *in, struct prediction *out)
         return 0;
     /* The interpolation reads two ranks, at most this many from the top. */
     uint32_t ranks = experts - (uint32_t)(0.75 * (experts - 1));
-    uint32_t found = largest_logits(in->logits, experts, want < ranks ? want : ranks, out);
+    uint32_t found = prediction_by_router(in, want < ranks ? want : ranks, out);
     if (found < ranks) /* bounded below the percentile: all of them are above it */
         return found;
     double at = 0.75 * (experts - 1), part = at - floor(at);
@@ -77,7 +54,7 @@ static uint32_t fate(const struct prediction_input *in, struct prediction *out)
     while (above < found && out[above].probability > line)
         above++;
     if (above < in->top_k && above < want)
-        above = largest_logits(in->logits, experts, want < in->top_k ? want : in->top_k, out);
+        above = prediction_by_router(in, want < in->top_k ? want : in->top_k, out);
     return above;
 }
 
@@ -223,7 +200,10 @@ uint32_t prediction_run(const struct prediction_method *p, const struct predicti
                         struct prediction *out)
 {
     uint32_t n = p->predict(in, out);
-    prediction_weights_before(out, n, in->top_k);
+    if (p->source == PREDICT_LOGITS && in->logits && !prediction_router_is_plain(in->router))
+        prediction_gate_weights_before(in, out, n);
+    else
+        prediction_weights_before(out, n, in->top_k);
     return n;
 }
 

@@ -2,15 +2,15 @@
 /* Predictions: which experts a later layer will access, in descending probability.
  *
  *  none        no predictions
- *  next-layer  the `want` largest logits of the target layer's router on an earlier layer's gate
- *              input. The probability is the softmax over all experts (HOBBIT §3.3), a share of 1
- *              that all experts have together; prediction_access_probability converts it to an
- *              access probability. For p layers ahead the caller calls once per layer, nearest
- *              first, and continues only while all experts predicted for the last one are resident.
- *              A router's bias and groups (lib/model/router.h) do not enter the order, although they
- *              decide the choice; the share is a softmax for every gating.
- *  fate        from the same logits: every expert whose softmax weight is above the 75th percentile
- *              of the layer's weights (linear interpolation between ranks), at least top_k of them
+ *  next-layer  the `want` experts that the rule of the target layer's router (lib/model/router.h:
+ *              gating, bias, groups) puts first, for the logits of an earlier layer's gate input. The
+ *              probability is a share of 1 that all experts have together (router.c; without a bias
+ *              and groups the softmax of the logits, HOBBIT §3.3); prediction_access_probability
+ *              converts it to an access probability. For p layers ahead the caller calls once per
+ *              layer, nearest first, and continues only while all experts predicted for the last one
+ *              are resident.
+ *  fate        from the same logits: every expert whose share is above the 75th percentile
+ *              of the layer's shares (linear interpolation between ranks), at least top_k of them
  *              (Fate §4.2). `want` is an upper bound only.
  *  path1       eap: sum of count(b -> c) over the experts b chosen in the previous layer
  *  path2       edgemoe: sum of count(a, b -> c) over pairs (a chosen two layers before, b chosen in
@@ -30,6 +30,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/model/router.h"
 #include "lib/policy/choice.h"
 
 #define PREDICTION_LIST(X)                                                                         \
@@ -53,7 +54,8 @@ enum prediction_kind { PREDICTION_LIST(CHOICE_ID) };
 
 enum prefill_prediction { PREFILL_PREDICTION_LIST(CHOICE_ID) };
 
-#define PREDICTIONS_MAX 256u /* of one list: what a HINT carries */
+#define PREDICTIONS_MAX             256u /* of one list: what a HINT carries */
+#define PREDICTION_SCRATCH(experts) (3 * (size_t)(experts))
 
 struct prediction {
     uint32_t expert;
@@ -99,14 +101,16 @@ struct prediction_input {
     uint32_t position;             /* activation: of the token */
     struct activation *activation; /* activation: whose accesses so far are counted */
     uint32_t experts, top_k;
-    uint32_t want;           /* predictions requested; capacity of `out` */
-    const float *logits;     /* [experts] */
+    uint32_t want;       /* predictions requested; capacity of `out` */
+    const float *logits; /* [experts] */
+    /* The target's; NULL: softmax, without a bias and groups. */
+    const struct model_router *router;
     const uint16_t *chosen1; /* in layer - 1 (of this token) */
     uint32_t chosen1_count;
     const uint16_t *chosen2; /* in layer - 2 */
     uint32_t chosen2_count;
     const struct path_tables *tables;
-    float *scratch; /* [experts]; previous contents are not read */
+    float *scratch; /* PREDICTION_SCRATCH(experts) floats; previous contents are not read */
 };
 
 struct prediction_method {
@@ -130,7 +134,8 @@ uint32_t prediction_layers(const struct prediction_method *p, uint64_t lookahead
 uint32_t prediction_run(const struct prediction_method *p, const struct prediction_input *in,
                         struct prediction *out);
 
-/* Sets weight_before from the probabilities of a list of decode. prediction_run has done so. */
+/* Sets weight_before from the probabilities of a list of decode. prediction_run has done so, or from the
+ * gate weights of the predicted choice where they are not proportional to the probabilities. */
 void prediction_weights_before(struct prediction *list, uint32_t count, uint32_t top_k);
 
 /* Prefill: whether the method makes predictions for a chunk. Those that read routers do, and

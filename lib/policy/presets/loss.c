@@ -22,7 +22,7 @@ static int planned_precisions_present(const struct plan *plan, const struct mode
         return error_set(error, ERR_BAD_INPUT,
                          "precision=edgemoe needs a plan with a precision per expert; create one "
                          "with 'sluice plan --preset edgemoe'");
-    for (uint32_t l = 0; l < m->hparams.layers; l++)
+    for (uint32_t l = m->hparams.dense_layers; l < m->hparams.layers; l++)
         for (uint32_t e = 0; e < m->hparams.experts; e++) {
             enum precision p = (enum precision)width[(size_t)l * m->hparams.experts + e];
             if (model_entry_expert_precision(m, l, e, p) == ENTRY_NONE)
@@ -87,18 +87,20 @@ static struct measurement measurement_of(const struct knobs *k, enum precision_r
 }
 
 /* Every expert must have the precisions that may be requested (with edgemoe: preset_servable has
- * checked it), by the method of the measurement; int8 has one method only. */
+ * checked it) or the model's own, which loses less, by the method of the measurement; int8 has one
+ * method only. */
 static int same_method(const struct served *s, const struct measurement *m, struct error *error)
 {
     const struct model_index *model = s->model;
     uint32_t mask = precision_policy_mask(s->policy, model->precision_mask);
-    uint32_t experts = model->hparams.layers * model->hparams.experts;
+    uint32_t experts = hparams_expert_layers(&model->hparams) * model->hparams.experts;
     enum quant_method planned = (enum quant_method)s->plan->scalar[m->method];
     for (uint32_t t = 0; t < PRECISION__COUNT; t++) {
         enum quant_method wanted = quant_method_of((enum precision)t, planned);
         if (!(mask >> t & 1))
             continue;
-        if (s->policy->rule != PRECISION_RULE_EDGEMOE && model->precision_entries[t] != experts)
+        if (s->policy->rule != PRECISION_RULE_EDGEMOE && model->precision_entries[t] != experts &&
+            model->precision_entries[PRECISION_NATIVE] != experts)
             return error_set(error, ERR_BAD_INPUT,
                              "its loss was measured with all %u experts at %s, and the store has "
                              "%u of them",

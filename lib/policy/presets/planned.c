@@ -74,6 +74,10 @@ static uint64_t scale_down(const uint32_t *wanted, const struct model_hparams *h
 {
     uint64_t given = 0;
     for (uint32_t l = 0; l < h->layers; l++) {
+        if (!hparams_layer_has_experts(h, l)) {
+            v[l] = 0;
+            continue;
+        }
         uint32_t w = wanted ? wanted[l] : h->experts;
         v[l] = (uint32_t)(w * total / sum);
         v[l] = v[l] < h->experts_used ? h->experts_used : v[l];
@@ -89,7 +93,7 @@ static uint32_t largest_remainder(const uint32_t *wanted, const struct model_hpa
 {
     uint32_t best = UINT32_MAX;
     uint64_t remainder = 0;
-    for (uint32_t l = 0; l < h->layers; l++) {
+    for (uint32_t l = h->dense_layers; l < h->layers; l++) {
         uint64_t exact = (wanted ? wanted[l] : h->experts) * total;
         if (exact > v[l] * sum && exact - v[l] * sum > remainder) {
             best = l;
@@ -104,14 +108,18 @@ int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint
 {
     const uint32_t *wanted = plan ? plan_virtual_experts(plan) : NULL;
     uint64_t sum = 0;
-    for (uint32_t l = 0; l < h->layers; l++)
+    for (uint32_t l = h->dense_layers; l < h->layers; l++)
         sum += wanted ? wanted[l] : h->experts;
-    if (capacity / h->layers < h->experts_used)
+    if (sum == 0) { /* a plan without shares */
+        wanted = NULL;
+        sum = (uint64_t)hparams_expert_layers(h) * h->experts;
+    }
+    if (capacity / hparams_expert_layers(h) < h->experts_used)
         return error_set(
             error, ERR_BAD_INPUT,
             "masked routing needs %u resident experts in each of %u layers, but only %u "
             "experts fit; raise the budget",
-            h->experts_used, h->layers, capacity);
+            h->experts_used, hparams_expert_layers(h), capacity);
     uint64_t total = sum > capacity ? capacity : sum;
     uint64_t given = scale_down(wanted, h, total, sum, v);
     for (uint32_t l; given < total && (l = largest_remainder(wanted, h, total, sum, v)) < h->layers;
@@ -119,8 +127,8 @@ int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint
         v[l]++;
     /* The largest layers give up what raising others to top-k costs. */
     while (given > capacity) {
-        uint32_t largest = 0;
-        for (uint32_t l = 1; l < h->layers; l++)
+        uint32_t largest = h->dense_layers;
+        for (uint32_t l = largest + 1; l < h->layers; l++)
             largest = v[l] > v[largest] ? l : largest;
         v[largest]--;
         given--;
@@ -196,7 +204,7 @@ int planned_swap_sets(const struct plan *plan, const struct model_hparams *h, ui
                       uint32_t *keep, uint8_t *set, struct error *error)
 {
     const uint8_t *resident = plan ? plan_resident(plan) : NULL;
-    uint32_t spare = capacity > 0 && capacity < h->layers * h->experts;
+    uint32_t spare = capacity > 0 && capacity < hparams_expert_layers(h) * h->experts;
     if (planned_virtual(plan, h, capacity - spare, keep, error) != 0)
         return -1;
     planned_frequent_sets(plan, h, keep, set);

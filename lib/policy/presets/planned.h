@@ -15,7 +15,8 @@ const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf
 uint32_t planned_capacity(const struct model_index *m, uint64_t quota, uint64_t cap);
 
 /* Virtual experts of every layer (SwapMoE): the plan's v_i, or without a plan the same share of
- * every layer, scaled to `capacity` entries in all; top_k <= v[l] <= experts. What rounding down
+ * every layer, scaled to `capacity` entries in all; top_k <= v[l] <= experts, 0 in layers without
+ * experts. What rounding down
  * leaves goes to the largest remainders (ties: lower layer). v: [layers]. -1 with ERR_BAD_INPUT
  * when the capacity is below top_k per layer. */
 int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint32_t capacity,

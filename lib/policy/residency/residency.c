@@ -12,7 +12,7 @@ static bool config_is_sane(const struct residency_config *c)
 {
     if (c->layers == 0 || c->experts == 0 || c->precisions == 0 ||
         c->precisions > RESIDENCY_PRECISIONS_MAX || c->high_precision >= c->precisions ||
-        c->low_precision >= c->precisions)
+        c->low_precision >= c->precisions || c->dense_layers >= c->layers)
         return false;
     for (uint32_t t = 0; t < c->precisions && !c->slot_bytes; t++)
         if (c->precision_bytes[t] == 0)
@@ -140,14 +140,17 @@ static void share_fate(struct residency *r)
     const struct residency_config *c = &r->config;
     uint32_t layers = c->layers, boundary = c->boundary < layers ? c->boundary : layers;
     uint64_t left = r->capacity, largest = 0;
-    boundary = boundary > 0 ? boundary : 1; /* the first layer has no predictor */
-    for (uint32_t l = 0; l < layers; l++) {
+    uint32_t first = c->dense_layers;
+    boundary = boundary > first ? boundary : first + 1; /* the first layer has no predictor */
+    for (uint32_t l = first; l < layers; l++) {
         uint64_t one = layer_bytes(r, l) / c->experts;
         largest = one > largest ? one : largest;
     }
     left -=
         largest * c->top_k < left ? largest * c->top_k : left; /* reserve of the running layer */
-    for (uint32_t l = 0; l < boundary; l++) {
+    for (uint32_t l = 0; l < first; l++)
+        r->group[l].share = 0;
+    for (uint32_t l = first; l < boundary; l++) {
         uint64_t all = layer_bytes(r, l);
         r->group[l].share = all < left ? all : left;
         left -= r->group[l].share;
@@ -156,15 +159,22 @@ static void share_fate(struct residency *r)
         r->group[l].share = left / (layers - boundary);
 }
 
+/* A group per layer, of a layer without experts. */
+static bool without(const struct residency *r, uint32_t group)
+{
+    return r->groups_count > 1 && group < r->config.dense_layers;
+}
+
 static void share_planned(struct residency *r)
 {
     const float *shares = r->config.shares;
-    double sum = 0;
+    double sum = 0, even = 1.0 / (r->config.layers - r->config.dense_layers);
     for (uint32_t l = 0; l < r->groups_count; l++)
         sum += shares[l] > 0 ? (double)shares[l] : 0;
     for (uint32_t l = 0; l < r->groups_count; l++) {
-        double part =
-            sum > 0 ? (shares[l] > 0 ? (double)shares[l] : 0) / sum : 1.0 / r->groups_count;
+        double part = sum > 0         ? (shares[l] > 0 ? (double)shares[l] : 0) / sum
+                      : without(r, l) ? 0
+                                      : even;
         r->group[l].share = (uint64_t)((double)r->capacity * part);
     }
 }
@@ -180,8 +190,9 @@ void residency_capacity(struct residency *r, uint64_t bytes)
     } else if (r->allocation == ALLOCATE_PLANNED && r->config.shares) {
         share_planned(r);
     } else {
+        uint32_t shared = r->groups_count > 1 ? r->groups_count - r->config.dense_layers : 1;
         for (uint32_t g = 0; g < r->groups_count; g++)
-            r->group[g].share = bytes / r->groups_count;
+            r->group[g].share = without(r, g) ? 0 : bytes / shared;
     }
 }
 

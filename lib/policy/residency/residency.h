@@ -143,7 +143,8 @@ struct residency;
 
 struct residency_config {
     uint32_t layers, experts, top_k;
-    uint32_t precisions; /* present: slots = precisions * layers * experts */
+    uint32_t dense_layers; /* leading layers without experts */
+    uint32_t precisions;   /* present: slots = precisions * layers * experts */
     uint64_t precision_bytes
         [RESIDENCY_PRECISIONS_MAX]; /* of a slot, by precision_index; all must be > 0 ... */
     const uint64_t *slot_bytes; /* ... or of each slot (borrowed), where they differ; else NULL */

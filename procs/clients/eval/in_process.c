@@ -42,6 +42,12 @@ struct evaluating {
     uint64_t reported_ns;
 };
 
+static uint64_t expert_count(const struct evaluating *w)
+{
+    const struct model_hparams *hp = &offline_index(w->model)->hparams;
+    return (uint64_t)hparams_expert_layers(hp) * hp->experts;
+}
+
 static void allow_mask(struct evaluating *w)
 {
     for (uint64_t i = 0; i < w->cells; i++)
@@ -140,13 +146,7 @@ static int choose(struct evaluating *w, struct error *error)
     bool masked = w->knobs.routing == ROUTING_MASKED;
     if (!w->plan && (masked || knobs_need_plan(&w->knobs)))
         return error_set(error, ERR_BAD_INPUT, "preset %s requires --plan PLAN", params->preset);
-    uint32_t dense = offline_index(w->model)->hparams.dense_layers;
-    if (w->e->read_bandwidth > 0 && dense > 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "the first %u layers have no experts; --read-bandwidth of such a model is "
-                         "not supported yet",
-                         dense);
-    w->capacity = (uint32_t)(params->resident_experts / 100 * (double)w->cells);
+    w->capacity = (uint32_t)(params->resident_experts / 100 * (double)expert_count(w));
     w->serving.method = w->e->method;
     w->clocked = w->e->read_bandwidth > 0 && !masked;
     clocked_config(w->model, &w->knobs, w->plan, w->serving.method,
@@ -212,7 +212,7 @@ static void add_report(struct evaluating *w, struct outcome *o)
     uint64_t accesses = r->need[0] + r->need[1] + r->skipped;
     o->expert_bytes = serving_bytes(w->model, w->serving.precision, w->serving.method);
     if (w->serving.allowed) /* resident experts only */
-        o->expert_bytes = o->expert_bytes / w->cells * w->capacity;
+        o->expert_bytes = o->expert_bytes / expert_count(w) * w->capacity;
     o->swaps = r->swapped;
     if (w->serving.kind == SERVE_SWAPMOE)
         snprintf(w->note, sizeof w->note, "%" PRIu64 " expert swaps, %.3f per token", r->swapped,

@@ -139,7 +139,7 @@ static int make_swap(struct cache *c, struct error *error)
                                  .amortise = c->knobs.amortise,
                                  .count_only = c->knobs.count_only};
     c->swap = swap_create(&config);
-    for (uint32_t l = 0; c->swap && l < h->layers; l++) {
+    for (uint32_t l = h->dense_layers; c->swap && l < h->layers; l++) {
         swap_set(c->swap, l, set + (size_t)l * h->experts);
         add_set(c, swap_serving(c->swap, l), l);
     }

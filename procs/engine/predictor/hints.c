@@ -60,7 +60,7 @@ int hints_open(struct predictor *p, struct error *error)
     p->values = calloc(p->child.gates.head->width, sizeof *p->values);
     p->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, hp->hidden));
     p->logits = calloc(hp->experts, sizeof *p->logits);
-    p->scratch = calloc(hp->experts, sizeof *p->scratch);
+    p->scratch = calloc(PREDICTION_SCRATCH(hp->experts), sizeof *p->scratch);
     p->predictions = calloc(hp->experts, sizeof *p->predictions);
     if (!p->scratch || !p->values || !p->input || !p->logits || !p->predictions)
         return error_set(error, ERR_NO_MEMORY, "out of memory (predictions)");
@@ -68,31 +68,42 @@ int hints_open(struct predictor *p, struct error *error)
     return 0;
 }
 
-/* The router of a layer; false when it is not READY (then there is no hint). Dense entries are
- * pinned by the cache: once READY they stay resident. */
-static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_matrix *w)
+/* The bytes of a dense tensor in the arena; NULL until it is READY. Dense entries are pinned by the
+ * cache: once READY they stay resident. */
+static const void *dense_bytes(const struct predictor *p, uint32_t entry)
+{
+    struct directory_entry *d = &p->child.directory.entries[entry];
+    const struct model_extent *x = &model_index_entries(p->child.model)[entry].extent[0];
+    if (entry_state_of(entry_read(&d->word)) != ENTRY_READY)
+        return NULL;
+    uint64_t at = atomic_load_explicit(&d->arena_offset, memory_order_relaxed);
+    return (const char *)p->child.arena.base + at + x->slot_offset + x->head_bytes;
+}
+
+/* The router of a layer and its rule; false when it is not READY, or the layer has none: then there is no
+ * hint. */
+static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_matrix *w,
+                      struct model_router *rule)
 {
     const struct model_index *m = p->child.model;
     uint32_t entry = model_entry_dense(m, layer, DENSE_ROUTER);
+    uint32_t bias = model_entry_dense(m, layer, DENSE_ROUTER_BIAS);
     if (entry == ENTRY_NONE) /* a layer without experts */
         return false;
-    struct directory_entry *d = &p->child.directory.entries[entry];
-    const struct model_extent *x = &model_index_entries(m)[entry].extent[0];
-    const struct model_tensor *t = &model_index_tensors(m)[x->tensor];
-    if (entry_state_of(entry_read(&d->word)) != ENTRY_READY)
-        return false;
-    uint64_t at = atomic_load_explicit(&d->arena_offset, memory_order_relaxed);
-    *w = (struct kernel_matrix){.data = (const char *)p->child.arena.base + at + x->slot_offset +
-                                        x->head_bytes,
+    const struct model_tensor *t =
+        &model_index_tensors(m)[model_index_entries(m)[entry].extent[0].tensor];
+    *w = (struct kernel_matrix){.data = dense_bytes(p, entry),
                                 .row_bytes = t->row_bytes,
                                 .k = (uint32_t)t->ne[0],
                                 .n = (uint32_t)t->ne[1],
                                 .type = (enum tensor_type)t->type};
-    return w->type == TENSOR_F32;
+    *rule = model_router_of(hparams(p), bias != ENTRY_NONE ? dense_bytes(p, bias) : NULL);
+    return w->data && (bias == ENTRY_NONE || rule->bias) && w->type == TENSOR_F32;
 }
 
 static uint32_t run_prediction(struct predictor *p, const struct gates_read *row, uint32_t from,
-                               uint32_t layer, const float *logits, const uint16_t *chosen2)
+                               uint32_t layer, const struct model_router *rule,
+                               const uint16_t *chosen2)
 {
     const struct model_hparams *hp = hparams(p);
     struct prediction_input in = {.layer = layer,
@@ -102,7 +113,8 @@ static uint32_t run_prediction(struct predictor *p, const struct gates_read *row
                                   .experts = hp->experts,
                                   .top_k = hp->experts_used,
                                   .want = p->want,
-                                  .logits = logits,
+                                  .logits = rule ? p->logits : NULL,
+                                  .router = rule,
                                   .chosen1 = p->chosen[0],
                                   .chosen1_count = p->chosen_count[0],
                                   .chosen2 = chosen2,
@@ -116,11 +128,12 @@ static uint32_t predict_from_input(struct predictor *p, const struct gates_read 
                                    uint32_t layer)
 {
     struct kernel_matrix w;
-    if (row->count != hparams(p)->hidden || !router_of(p, layer, &w))
+    struct model_router rule;
+    if (row->count != hparams(p)->hidden || !router_of(p, layer, &w, &rule))
         return 0;
     p->ops->activation(w.type, p->values, w.k, p->input);
     p->ops->matmul(&w, 0, w.n, p->input, kernel_activation_bytes(w.type, w.k), 1, p->logits, w.n);
-    return run_prediction(p, row, from, layer, p->logits, NULL);
+    return run_prediction(p, row, from, layer, &rule, NULL);
 }
 
 /* The experts chosen in the layer routed last become those of "the layer before". */

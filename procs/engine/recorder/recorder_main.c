@@ -113,6 +113,7 @@ static void write_header(struct recorder *r)
                              .header_bytes = sizeof h,
                              .record_bytes = sizeof(struct trace_record),
                              .layers = m->hparams.layers,
+                             .dense_layers = m->hparams.dense_layers,
                              .experts = m->hparams.experts,
                              .top_k = m->hparams.experts_used,
                              .precision_mask = m->precision_mask};

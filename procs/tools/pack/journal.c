@@ -173,7 +173,7 @@ static void record_fill(const struct pack *p, uint32_t unit, uint64_t *record)
     *at++ = unit;
     for (uint32_t t = 0; t < m->precision_count; t++) {
         const uint64_t *from =
-            store_record(m, p->table, t, unit / m->experts, unit % m->experts) + 1;
+            store_record(m, p->table, t, pack_layer(p, unit), unit % m->experts) + 1;
         memcpy(at, from, 8 * m->stripe_count);
         at += m->stripe_count;
     }
@@ -251,10 +251,14 @@ static bool unit_right(const struct pack *p, struct bulk *files, uint32_t unit,
 {
     const struct store_manifest *m = &p->manifest;
     for (uint32_t t = 0; t < m->precision_count; t++) {
-        uint64_t offset = store_record(m, p->table, t, unit / m->experts, unit % m->experts)[0];
-        uint64_t pages = store_group_of(m, t, unit / m->experts)->slot_pages;
+        uint64_t offset = store_record(m, p->table, t, pack_layer(p, unit), unit % m->experts)[0];
+        uint64_t pages = store_group_of(m, t, pack_layer(p, unit))->slot_pages;
         uint64_t each = store_part_pages(m, pages);
-        uint32_t first_stripe = store_first_stripe(m, unit / m->experts, unit % m->experts);
+        uint32_t first_stripe = store_first_stripe(m, pack_layer(p, unit), unit % m->experts);
+        if (offset == STORE_ABSENT) {
+            checksums += m->stripe_count;
+            continue;
+        }
         for (uint32_t s = 0; s < m->stripe_count; s++, checksums++) {
             uint64_t first = s < first_stripe ? pages : (s - first_stripe) * each;
             uint64_t n = first < pages ? pages - first : 0;
@@ -270,7 +274,7 @@ static void unit_take(struct pack *p, uint32_t unit, const uint64_t *checksums)
 {
     const struct store_manifest *m = &p->manifest;
     for (uint32_t t = 0; t < m->precision_count; t++, checksums += m->stripe_count)
-        memcpy(store_table_record(m, p->table, t, unit / m->experts, unit % m->experts) + 1,
+        memcpy(store_table_record(m, p->table, t, pack_layer(p, unit), unit % m->experts) + 1,
                checksums, 8 * m->stripe_count);
     p->done[unit] = true;
     p->resumed++;
@@ -345,7 +349,7 @@ int journal_verify(const struct pack *p, struct error *error)
             status = error_set(error, ERR_IO,
                                "layer %" PRIu32 ", expert %" PRIu32
                                " does not match its checksum when read back",
-                               unit / p->manifest.experts, unit % p->manifest.experts);
+                               pack_layer(p, unit), unit % p->manifest.experts);
     }
     reading_close(&r);
     return status;

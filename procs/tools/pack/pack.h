@@ -50,9 +50,11 @@ struct pack {
     char *file_path[PACK_FILES_MAX]; /* absolute: the stripes, then their mirrors in order */
     uint32_t file_count;             /* stripe_count, twice that with mirrors */
     void *table;
-    uint32_t expert_count; /* layers * experts: units of work and of the journal */
-    bool *done;            /* by unit */
-    uint32_t resumed;      /* units done by previous runs */
+    uint32_t first_layer; /* that has experts */
+    uint32_t
+        expert_count; /* experts of it and the later layers: units of work and of the journal */
+    bool *done;       /* by unit */
+    uint32_t resumed; /* units done by previous runs */
 
     int journal_fd;
     uint64_t journal_bytes; /* of whole records */
@@ -87,6 +89,11 @@ int pack_plan(struct pack *p, struct error *error);
 int pack_stripe_paths(struct pack *p, struct error *error);
 /* Fails if the bytes still to be written exceed the free space of their file systems. */
 int pack_check_space(const struct pack *p, struct error *error);
+
+static inline uint32_t pack_layer(const struct pack *p, uint32_t unit)
+{
+    return p->first_layer + unit / p->manifest.experts;
+}
 
 /* ---- journal.c: record of the finished units ---- */
 

@@ -26,13 +26,16 @@ static int matrix_plan(struct model_matrix *m, const struct model_matrix *from,
     return quantise_type(precision, wanted, from->type, from->k, &m->type, method, error);
 }
 
-/* The group of a single layer. */
+/* The group of a single layer. One without experts has the matrices of the next that has. */
 static int group_plan(const struct pack *p, enum precision precision, uint32_t layer,
                       struct store_group *g, enum quant_method *method, struct error *error)
 {
     const struct model_index *index = p->source.index;
-    const struct model_entry *e = &model_index_entries(index)[model_entry_expert(index, layer, 0)];
-    *g = (struct store_group){.first_layer = layer, .last_layer = layer};
+    uint32_t entry = model_entry_expert(index, model_expert_layer(index, layer), 0);
+    const struct model_entry *e = &model_index_entries(index)[entry];
+    *g = (struct store_group){.first_layer = layer,
+                              .last_layer = layer,
+                              .absent = !model_layer_has_experts(index, layer)};
     for (int m = 0; m < EXPERT__COUNT; m++)
         if (matrix_plan(&g->matrix[m], &e->matrix[m], precision, p->options.method, method, error))
             return -1;
@@ -45,42 +48,64 @@ static int group_plan(const struct pack *p, enum precision precision, uint32_t l
 
 static bool same_group(const struct store_group *a, const struct store_group *b)
 {
-    return memcmp(a->matrix, b->matrix, sizeof a->matrix) == 0;
+    return a->absent == b->absent && memcmp(a->matrix, b->matrix, sizeof a->matrix) == 0;
 }
 
-/* A precision that saves nothing would only lose quality. */
-static int check_smaller(const struct pack *p, enum precision precision, uint64_t bytes,
-                         struct error *error)
+/* A precision that saves nothing would only lose quality: layers where it is not smaller than that of the
+ * model do not get it, and have the model's. */
+static int leave_out(const struct pack *p, enum precision precision, struct store_group *g,
+                     struct error *error)
 {
-    uint64_t native = 0;
-    for (uint32_t layer = 0; layer < p->manifest.layers; layer++) {
-        struct store_group g;
-        enum quant_method method;
-        if (group_plan(p, PRECISION_NATIVE, layer, &g, &method, error))
-            return -1;
-        native += g.payload_bytes;
-    }
-    char a[16], b[16];
-    if (precision == PRECISION_NATIVE || bytes < native)
+    struct store_group native;
+    enum quant_method method;
+    if (precision == PRECISION_NATIVE || g->absent)
         return 0;
+    if (group_plan(p, PRECISION_NATIVE, g->first_layer, &native, &method, error))
+        return -1;
+    g->absent = g->payload_bytes >= native.payload_bytes;
+    if (!g->absent || p->options.precision_wanted[PRECISION_NATIVE])
+        return 0;
+    char a[16], b[16];
     return error_set(error, ERR_BAD_INPUT,
-                     "--precisions: experts at %s are not smaller than those of the model (%s, %s)",
-                     precision_name(precision), bytes_format(bytes * p->manifest.experts, a),
-                     bytes_format(native * p->manifest.experts, b));
+                     "--precisions: experts of layer %" PRIu32
+                     " at %s are not smaller than those of "
+                     "the model (%s, %s); add native",
+                     g->first_layer, precision_name(precision),
+                     bytes_format(g->payload_bytes * p->manifest.experts, a),
+                     bytes_format(native.payload_bytes * p->manifest.experts, b));
+}
+
+static int check_any(const struct pack *p, enum precision precision, uint32_t left_out,
+                     uint32_t stored, struct error *error)
+{
+    if (stored == 0)
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "--precisions: experts at %s are not smaller than those of the model in any "
+            "layer",
+            precision_name(precision));
+    if (left_out > 0 && !p->options.quiet)
+        fprintf(stderr,
+                "sluice pack: %s is not smaller than the model in %" PRIu32 " of %" PRIu32
+                " layers: these keep the model's experts only\n",
+                precision_name(precision), left_out, left_out + stored);
+    return 0;
 }
 
 static int plan_precision(struct pack *p, enum precision precision, struct error *error)
 {
-    uint64_t bytes = 0;
+    uint32_t stored = 0, left_out = 0;
     struct store_manifest *m = &p->manifest;
     struct store_precision *t = &m->precision[m->precision_count++];
     *t = (struct store_precision){.precision = precision, .group_first = m->group_count};
     m->precision_mask |= 1u << precision;
     for (uint32_t layer = 0; layer < m->layers; layer++) {
         struct store_group g, *last = t->group_count ? &m->groups[m->group_count - 1] : NULL;
-        if (group_plan(p, precision, layer, &g, &t->method, error))
+        if (group_plan(p, precision, layer, &g, &t->method, error) ||
+            leave_out(p, precision, &g, error))
             return -1;
-        bytes += g.payload_bytes;
+        stored += !g.absent;
+        left_out += g.absent && model_layer_has_experts(p->source.index, layer);
         if (last && same_group(last, &g)) {
             last->last_layer = layer;
             continue;
@@ -88,7 +113,7 @@ static int plan_precision(struct pack *p, enum precision precision, struct error
         m->groups[m->group_count++] = g;
         t->group_count++;
     }
-    return check_smaller(p, precision, bytes, error);
+    return check_any(p, precision, left_out, stored, error);
 }
 
 /* ---- stripes ---- */
@@ -193,15 +218,13 @@ int pack_plan(struct pack *p, struct error *error)
 {
     struct store_manifest *m = &p->manifest;
     const struct model_index *index = p->source.index;
-    for (uint32_t layer = 0; layer < index->hparams.layers; layer++)
+    p->first_layer = model_expert_layer(index, 0);
+    for (uint32_t layer = p->first_layer; layer < index->hparams.layers; layer++)
         if (!model_layer_has_experts(index, layer))
             return error_set(error, ERR_BAD_INPUT,
-                             "layer %" PRIu32 " has no experts; a store of such a model is not "
-                             "supported yet",
+                             "layer %" PRIu32 " has no experts, and one before it has; a store of "
+                             "such a model is not supported yet",
                              layer);
-    if (index->hparams.skipped_layers > 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "a model with blocks for drafting; a store of it is not supported yet");
     snprintf(m->arch, sizeof m->arch, "%s", index->arch);
     m->layers = index->hparams.layers;
     m->experts = index->hparams.experts;
@@ -214,7 +237,7 @@ int pack_plan(struct pack *p, struct error *error)
             plan_precision(p, (enum precision)precision, error))
             return -1;
     sl_assert(m->precision_count > 0);
-    p->expert_count = m->layers * m->experts;
+    p->expert_count = (m->layers - p->first_layer) * m->experts;
     p->table = store_table_new(m);
     p->done = calloc(p->expert_count, sizeof *p->done);
     p->pending = calloc(p->expert_count, sizeof *p->pending);

@@ -19,8 +19,10 @@ static int check_model(const struct pack *p, const struct plan *plan, struct err
     return plan_matches(plan, s->index, hash, p->options.plan, error);
 }
 
-static int take(struct pack_options *o, const struct plan *plan, struct error *error)
+static int take(struct pack_options *o, const struct plan *plan, uint32_t dense_layers,
+                struct error *error)
 {
+    uint64_t first = (uint64_t)dense_layers * plan->experts;
     const uint8_t *width = plan_width(plan);
     const double *s = plan->scalar;
     if (!width)
@@ -30,7 +32,7 @@ static int take(struct pack_options *o, const struct plan *plan, struct error *e
                          o->plan);
     if (!o->given.precisions) {
         memset(o->precision_wanted, 0, sizeof o->precision_wanted);
-        for (uint64_t i = 0; i < (uint64_t)plan->layers * plan->experts; i++)
+        for (uint64_t i = first; i < (uint64_t)plan->layers * plan->experts; i++)
             o->precision_wanted[width[i]] = true;
     }
     if (!o->given.method && plan_knows(plan, PLAN_edgemoe_method) && s[PLAN_edgemoe_method] > 0)
@@ -47,7 +49,7 @@ int pack_take_plan(struct pack *p, struct error *error)
         return -1;
     int status = check_model(p, plan, error);
     if (status == 0)
-        status = take(&p->options, plan, error);
+        status = take(&p->options, plan, p->source.index->hparams.dense_layers, error);
     free(plan);
     return status;
 }

@@ -210,8 +210,9 @@ static int pack_matrix(struct worker *w, uint32_t layer, uint32_t expert, enum e
     struct source_extent extent = source_expert(&p->source, layer, expert, which);
     const struct model_matrix *to[PRECISION__COUNT];
     for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
-        to[t] = &store_group_of(&p->manifest, t, layer)->matrix[which];
-        if (slot_to(&w->slot[t], to[t]->slot_offset, &w->device_ns, error))
+        const struct store_group *group = store_group_of(&p->manifest, t, layer);
+        to[t] = group->absent ? NULL : &group->matrix[which];
+        if (to[t] && slot_to(&w->slot[t], to[t]->slot_offset, &w->device_ns, error))
             return -1;
     }
     uint32_t run = rows_per_run(from);
@@ -222,7 +223,7 @@ static int pack_matrix(struct worker *w, uint32_t layer, uint32_t expert, enum e
         if (read_rows(w, &extent, row * from->row_bytes, n * from->row_bytes, &data, error))
             return -1;
         for (uint32_t t = 0; t < p->manifest.precision_count; t++)
-            if (put_rows(w, t, to[t], from, data, n, &loaded, error))
+            if (to[t] && put_rows(w, t, to[t], from, data, n, &loaded, error))
                 return -1;
     }
     return 0;
@@ -231,15 +232,18 @@ static int pack_matrix(struct worker *w, uint32_t layer, uint32_t expert, enum e
 static int pack_unit(struct worker *w, uint32_t unit, struct error *error)
 {
     struct pack *p = w->pack;
-    uint32_t layer = unit / p->manifest.experts, expert = unit % p->manifest.experts;
+    uint32_t layer = pack_layer(p, unit), expert = unit % p->manifest.experts;
     uint64_t start_ns = clock_now_ns(), written = 0;
     w->device_ns = 0;
     for (uint32_t t = 0; t < p->manifest.precision_count; t++)
-        slot_start(&w->slot[t], p, t, layer, expert);
+        if (!store_group_of(&p->manifest, t, layer)->absent)
+            slot_start(&w->slot[t], p, t, layer, expert);
     for (int m = 0; m < EXPERT__COUNT; m++)
         if (pack_matrix(w, layer, expert, (enum expert_matrix)m, error))
             return -1;
     for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
+        if (store_group_of(&p->manifest, t, layer)->absent)
+            continue;
         if (slot_end(&w->slot[t], &w->device_ns, error))
             return -1;
         written += w->slot[t].at;

@@ -87,12 +87,18 @@ int planning_measure(struct planning *p, const struct offline_text *text, const 
     return 0;
 }
 
+uint64_t planning_one_expert(const struct planning *p, enum precision precision)
+{
+    uint32_t layer = model_expert_layer(offline_index(p->model), 0);
+    return offline_expert_bytes(p->model, layer, 0, precision, p->method);
+}
+
 uint64_t planning_expert_bytes(const struct planning *p, struct error *error)
 {
     const struct model_index *m = offline_index(p->model);
     char min_budget[16], given[16];
-    uint64_t min = (m->hparams.experts_used + 1ull) * m->hparams.layers *
-                   offline_expert_bytes(p->model, 0, 0, PRECISION_NATIVE, p->method);
+    uint64_t min = (m->hparams.experts_used + 1ull) * hparams_expert_layers(&m->hparams) *
+                   planning_one_expert(p, PRECISION_NATIVE);
     if (p->experts_percent > 0)
         return (uint64_t)(p->experts_percent / 100 * (double)p->native_bytes);
     uint64_t rest = offline_index_at(p->model, p->dense)->dense_bytes + ENGINE_BYTES;

@@ -68,6 +68,16 @@ const char *planning_loss(const struct offline_interval *loss, char buf[64]);
 /* Adds arrays to the plan. */
 int planning_add(struct planning *p, uint64_t arrays, struct error *error);
 
+/* Of arrays per layer and expert, the first expert that there is: before it are those that layers without
+ * experts do not have. */
+static inline uint64_t planning_first_cell(const struct planning *p)
+{
+    return (uint64_t)offline_index(p->model)->hparams.dense_layers * p->plan->experts;
+}
+
+/* Bytes of an expert of the first layer that has experts. */
+uint64_t planning_one_expert(const struct planning *p, enum precision precision);
+
 /* Payload bytes for experts from --budget or --resident-experts. 0 with an error if neither was
  * given or the budget is too small. */
 uint64_t planning_expert_bytes(const struct planning *p, struct error *error);

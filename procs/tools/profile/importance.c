@@ -71,7 +71,7 @@ static uint32_t group_size(const struct plan *plan, uint32_t first)
 static int measure_groups(struct measuring *m, struct error *error)
 {
     struct plan *plan = m->p->plan;
-    for (uint32_t l = 0; l < plan->layers; l++)
+    for (uint32_t l = offline_index(m->p->model)->hparams.dense_layers; l < plan->layers; l++)
         for (uint32_t e = 0; e < plan->experts; e += GROUP) {
             uint64_t at = profile_at(m->p, l, e);
             uint32_t n = group_size(plan, e);
@@ -108,7 +108,7 @@ static int measure_experts(struct measuring *m, struct error *error)
     struct order *order = calloc(cells, sizeof *order);
     if (!order)
         return error_set(error, ERR_NO_MEMORY, "out of memory (order of experts)");
-    for (uint64_t i = 0; i < cells; i++)
+    for (uint64_t i = profile_first_cell(m->p); i < cells; i++)
         if (!plan_importance_measured(plan)[i])
             order[n++] = (struct order){.at = i, .importance = plan_importance(plan)[i]};
     qsort(order, n, sizeof *order, by_importance);
@@ -159,7 +159,9 @@ int profile_importance(struct profile *p, struct error *error)
                           .saved = clock_now_ns()};
     sl_assert(m.precision);
     memset(m.precision, PRECISION_INT4, cells);
-    m.of = cells + (uint64_t)p->plan->layers * ((p->plan->experts + GROUP - 1) / GROUP);
+    const struct model_hparams *hp = &offline_index(p->model)->hparams;
+    m.of = cells - profile_first_cell(p) +
+           (uint64_t)hparams_expert_layers(hp) * ((hp->experts + GROUP - 1) / GROUP);
     for (uint64_t i = 0; i < cells; i++)
         m.done += plan_importance_measured(p->plan)[i];
     for (uint64_t i = 0; i < cells; i += GROUP)

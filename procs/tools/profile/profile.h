@@ -28,6 +28,12 @@ static inline uint64_t profile_at(const struct profile *p, uint32_t layer, uint3
     return (uint64_t)layer * p->plan->experts + expert;
 }
 
+/* The first expert that there is: before it are those that layers without experts do not have. */
+static inline uint64_t profile_first_cell(const struct profile *p)
+{
+    return profile_at(p, offline_index(p->model)->hparams.dense_layers, 0);
+}
+
 /* Writes the profile so far; a later run resumes from it. */
 int profile_save(struct profile *p, struct error *error);
 

@@ -200,11 +200,6 @@ static int start(struct profile *p, struct error *error)
     if (!p->model || load_text(p, error) != 0 || resume(p, error) != 0)
         return -1;
     const struct model_hparams *hp = &offline_index(p->model)->hparams;
-    if (hp->dense_layers > 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "the first %u layers have no experts; a profile of such a model is not "
-                         "supported yet",
-                         hp->dense_layers);
     struct plan *plan = p->plan ? plan_extended(p->plan, bits, p->plan->cells, error)
                                 : plan_create(hp->layers, hp->experts, hp->experts_used,
                                               offline_hash(p->model), bits, 0, error);
@@ -261,8 +256,9 @@ static void print_result(const struct profile *p)
 {
     const struct plan *plan = p->plan;
     uint32_t layers = plan->layers;
-    uint64_t measured = 0, cells = (uint64_t)layers * plan->experts;
-    for (uint64_t i = 0; i < cells; i++)
+    uint64_t measured = 0, all = (uint64_t)layers * plan->experts;
+    uint64_t first = profile_first_cell(p), cells = all - first;
+    for (uint64_t i = first; i < all; i++)
         measured += plan_importance_measured(plan)[i];
     double ppl = exp(plan->scalar[PLAN_nats]);
     if (p->json) {

@@ -36,9 +36,11 @@ struct statistics {
     struct profile *p;
     const struct model_hparams *hp;
     const struct kernel_ops *ops;
-    float *router, *norm;    /* [L][E][hidden], [L][hidden] */
-    atomic_uint *one;        /* [L][E][E] */
-    struct path_counts *two; /* paths over two layers; NULL: --pair-mib 0 */
+    uint32_t first;                      /* the first layer with experts */
+    float *router, *norm;                /* [L][E][hidden], [L][hidden] */
+    const float *bias[MODEL_LAYERS_MAX]; /* of the router; NULL: none */
+    atomic_uint *one;                    /* [L][E][E] */
+    struct path_counts *two;             /* paths over two layers; NULL: --pair-mib 0 */
     struct seen *seen[OFFLINE_WORKERS_MAX];
 };
 
@@ -76,7 +78,7 @@ static void at_routed(void *arg, const struct expert_step *step, const struct ro
         oldest[i] = (uint16_t)routes[i].expert;
         s->accesses[(size_t)step->layer * hp->experts + routes[i].expert]++;
     }
-    s->rows += step->layer == 0 ? step->rows : 0;
+    s->rows += step->layer == s->all->first ? step->rows : 0;
 }
 
 static void count_paths(struct seen *s, const struct expert_step *step, uint32_t row)
@@ -90,7 +92,7 @@ static void count_paths(struct seen *s, const struct expert_step *step, uint32_t
         for (uint32_t c = 0; c < k; c++)
             atomic_fetch_add_explicit(&all->one[at + now[c]], 1, memory_order_relaxed);
     }
-    if (all->two && step->layer >= 2)
+    if (all->two && step->layer >= all->first + 2)
         path_counts_add(all->two, step->layer, s->chosen[2] + (size_t)row * k, before, now, k);
 }
 
@@ -118,11 +120,13 @@ static void count_predictions(struct seen *s, uint32_t layer, const float *x, ui
     const uint16_t *chosen = s->chosen[0] + (size_t)row * hp->experts_used;
     all->ops->matmul(&router, 0, hp->experts, x, hp->hidden * sizeof(float), 1, s->logits,
                      hp->experts);
+    struct model_router rule = model_router_of(hp, all->bias[layer]);
     struct prediction_input in = {.layer = layer,
                                   .experts = hp->experts,
                                   .top_k = hp->experts_used,
                                   .want = hp->experts,
                                   .logits = s->logits,
+                                  .router = &rule,
                                   .scratch = s->scratch};
     uint32_t listed = prediction_run(prediction_method_of(PREDICTION_FATE), &in, s->predictions);
     uint32_t few = listed < hp->experts_used ? listed : hp->experts_used;
@@ -137,7 +141,7 @@ static void at_gate_inputs(void *arg, const struct expert_step *step, const floa
     const struct statistics *all = s->all;
     const float *norm = all->norm + (size_t)step->layer * n;
     for (uint32_t r = 0; r < step->rows; r++) {
-        if (step->layer > 0) {
+        if (step->layer > all->first) {
             count_paths(s, step, r);
             count_predictions(s, step->layer, s->gate_before + (size_t)r * n, r, 0);
             all->ops->rms_norm(s->input_before + (size_t)r * n, norm, n, all->hp->rms_eps, s->x);
@@ -164,7 +168,7 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks
         s->chosen[i] = zeroed(rows * hp->experts_used, sizeof(uint16_t));
     s->x = zeroed(hp->hidden, sizeof(float));
     s->logits = zeroed(hp->experts, sizeof(float));
-    s->scratch = zeroed(hp->experts, sizeof(float));
+    s->scratch = zeroed(PREDICTION_SCRATCH(hp->experts), sizeof(float));
     s->predictions = zeroed(hp->experts, sizeof *s->predictions);
     s->accesses = zeroed((size_t)hp->layers * hp->experts, sizeof *s->accesses);
     s->found = zeroed(hp->layers, sizeof *s->found);
@@ -201,19 +205,19 @@ static void take_counts(struct statistics *all, struct plan *plan)
         {plan_recall_attention_before(plan), plan_recall_attention_before_list(plan)}};
     for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
         rows += all->seen[w] ? all->seen[w]->rows : 0;
-    for (uint64_t i = 0; i < cells; i++) {
+    for (uint64_t i = (uint64_t)all->first * plan->experts; i < cells; i++) {
         uint64_t accesses = 0;
         for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
             accesses += all->seen[w] ? all->seen[w]->accesses[i] : 0;
         plan_frequency(plan)[i] = (float)((double)accesses / (double)rows);
     }
-    for (uint32_t l = 0; l < plan->layers; l++)
+    for (uint32_t l = all->first; l < plan->layers; l++)
         for (int which = 0; which < INPUTS; which++)
             for (int list = 0; list < 2; list++) {
                 uint64_t found = 0;
                 for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
                     found += all->seen[w] ? all->seen[w]->found[l][which][list] : 0;
-                bool none = l == 0 && which != 1; /* no previous layer */
+                bool none = l == all->first && which != 1; /* no previous layer */
                 recall[which][list][l] =
                     none ? NAN : (float)((double)found / ((double)rows * all->hp->experts_used));
             }
@@ -264,7 +268,9 @@ static void read_routers(struct statistics *all)
     const struct model_hparams *hp = all->hp;
     all->router = zeroed((size_t)hp->layers * hp->experts * hp->hidden, sizeof(float));
     all->norm = zeroed((size_t)hp->layers * hp->hidden, sizeof(float));
-    for (uint32_t l = 0; l < hp->layers; l++) {
+    for (uint32_t l = all->first; l < hp->layers; l++) {
+        uint32_t bias = model_entry_dense(offline_index(all->p->model), l, DENSE_ROUTER_BIAS);
+        all->bias[l] = bias != ENTRY_NONE ? offline_dense(all->p->model, bias) : NULL;
         offline_dense_row(all->p->model, l, DENSE_FFN_NORM, 0, all->norm + (size_t)l * hp->hidden);
         for (uint32_t e = 0; e < hp->experts; e++)
             offline_dense_row(all->p->model, l, DENSE_ROUTER, e,
@@ -279,6 +285,7 @@ int profile_statistics(struct profile *p, struct error *error)
     struct statistics all = {.p = p, .hp = &offline_index(p->model)->hparams};
     uint64_t e = all.hp->experts, pairs = all.hp->layers * e * e;
     all.ops = kernel_ops_select(NULL);
+    all.first = model_expert_layer(offline_index(p->model), 0);
     all.one = zeroed(pairs, sizeof *all.one);
     if (p->pair_mib > 0) {
         all.two =
@@ -313,7 +320,7 @@ int profile_statistics(struct profile *p, struct error *error)
 
 void profile_norms(struct profile *p)
 {
-    for (uint32_t l = 0; l < p->plan->layers; l++)
+    for (uint32_t l = model_expert_layer(offline_index(p->model), 0); l < p->plan->layers; l++)
         for (uint32_t e = 0; e < p->plan->experts; e++)
             if (isnan(plan_norm(p->plan)[profile_at(p, l, e)]))
                 plan_norm(p->plan)[profile_at(p, l, e)] =

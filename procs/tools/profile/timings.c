@@ -20,6 +20,7 @@
 
 struct stamps {
     uint64_t last, attention, router, experts;
+    uint32_t first; /* layer with experts; the layers before it are not counted */
     bool counting;
 };
 
@@ -36,7 +37,7 @@ static void at_layer(void *arg, const struct expert_step *step, const float *x, 
 {
     (void)x, (void)stride, (void)n;
     struct stamps *s = arg;
-    if (step->layer > 0)
+    if (step->layer > s->first)
         add(s, &s->experts);
     s->last = clock_now_ns();
 }
@@ -67,7 +68,8 @@ int profile_timings(struct profile *p, struct error *error)
     struct plan *plan = p->plan;
     uint32_t tokens = DECODED_TOKENS < p->text.window ? DECODED_TOKENS : p->text.window;
     uint64_t took[DECODED_TOKENS], counted = 0;
-    struct stamps s = {0};
+    uint32_t first = model_expert_layer(offline_index(p->model), 0), layers = plan->layers - first;
+    struct stamps s = {.first = first};
     struct offline_hooks hooks = {.arg = &s,
                                   .layer_inputs = at_layer,
                                   .gate_input = before_router,
@@ -94,12 +96,12 @@ int profile_timings(struct profile *p, struct error *error)
     if (status != 0 || counted == 0)
         return status;
     qsort(took, counted, sizeof *took, by_u64);
-    double n = (double)counted * plan->layers;
+    double n = (double)counted * layers;
     plan->scalar[PLAN_token_ns] = (double)took[counted / 2];
     plan->scalar[PLAN_layer_attention_ns] = (double)s.attention / n;
     plan->scalar[PLAN_layer_router_ns] = (double)s.router / n;
     plan->scalar[PLAN_layer_experts_ns] =
-        (double)s.experts / ((double)counted * (plan->layers > 1 ? plan->layers - 1 : 1));
+        (double)s.experts / ((double)counted * (layers > 1 ? layers - 1 : 1));
     return 0;
 }
 
@@ -117,9 +119,11 @@ struct reading {
 /* Reads the extents of one expert in sequence. */
 static int read_expert(struct reading *r, uint32_t number, void *buffer, uint64_t cap)
 {
-    uint32_t cells = r->model->hparams.layers * r->model->hparams.experts;
+    const struct model_hparams *hp = &r->model->hparams;
+    uint32_t cells = hparams_expert_layers(hp) * hp->experts;
+    uint32_t first = r->model->dense_count + hp->dense_layers * hp->experts;
     const struct model_entry *e =
-        model_index_entries(r->model) + r->model->dense_count + (uint64_t)number * 7919 % cells;
+        model_index_entries(r->model) + first + (uint64_t)number * 7919 % cells;
     for (uint32_t x = 0; x < e->extents; x++) {
         uint64_t bytes = e->extent[x].read_bytes;
         if (bytes > cap)

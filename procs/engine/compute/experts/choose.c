@@ -425,7 +425,7 @@ static void deterministic_predicted(void *self, const struct expert_step *step, 
                                    .rank = (uint8_t)(rank < UINT8_MAX ? rank : UINT8_MAX),
                                    .prefill = step->rows > 1,
                                    .preset = (uint16_t)step->layer,
-                                   .before = step->rows > 1 ? prediction->weight_before : 0};
+                                   .before = prediction->weight_before};
     if (e->predictions_count < e->predictions_max)
         e->predictions[e->predictions_count++] = record;
 }

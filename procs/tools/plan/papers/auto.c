@@ -39,6 +39,11 @@ static double known(const struct plan *plan, enum plan_scalar s, double otherwis
     return plan_knows(plan, s) ? plan->scalar[s] : otherwise;
 }
 
+static uint32_t expert_layers(const struct predictions *t)
+{
+    return hparams_expert_layers(&offline_index(t->p->model)->hparams);
+}
+
 /* Compute times and read latency, from the profile. */
 static int take_times(struct predictions *t, struct error *error)
 {
@@ -59,7 +64,7 @@ static int take_times(struct predictions *t, struct error *error)
         t->compute.precision_ns[i] = expert * ratio[i];
     for (int i = PRECISION_INT8; i < PRECISION__COUNT; i++)
         s[PLAN_int8_expert_ns + (i - PRECISION_INT8)] = t->compute.precision_ns[i];
-    t->rest_ns = fmax(0, s[PLAN_token_ns] - plan->layers * (layer + s[PLAN_layer_experts_ns]));
+    t->rest_ns = fmax(0, s[PLAN_token_ns] - expert_layers(t) * (layer + s[PLAN_layer_experts_ns]));
     double bytes = (double)t->trace.header.precision_bytes[PRECISION_NATIVE];
     double reading = bytes * 1e9 / s[PLAN_drive_bytes_per_s];
     t->latency_ns = MESSAGES_NS + fmax(0, known(plan, PLAN_expert_read_ns, reading) - reading);
@@ -120,7 +125,7 @@ static double predicting_ns(const struct predictions *t, const struct knobs *k,
                             const struct sim_stats *f)
 {
     const struct prediction_method *p = prediction_method_of(k->prediction);
-    double all = f->compute_ns + f->stall_ns, layers = (double)f->tokens * t->p->plan->layers;
+    double all = f->compute_ns + f->stall_ns, layers = (double)f->tokens * expert_layers(t);
     if (p->source == PREDICT_NOTHING || !(all > 0))
         return 0;
     double router = p->source == PREDICT_LOGITS ? t->p->plan->scalar[PLAN_layer_router_ns] : 0;

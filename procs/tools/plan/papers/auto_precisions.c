@@ -35,8 +35,9 @@ static void one_expert(struct bench *b, const struct kernel_matrix *m)
 static double time_precision(struct bench *b, enum precision precision)
 {
     uint64_t best = UINT64_MAX;
+    uint32_t layer = model_expert_layer(offline_index(b->p->model), 0);
     for (uint32_t e = 0; e < b->experts; e++)
-        offline_matrices(b->p->model, 0, e, precision, b->p->method, b->matrix[e]);
+        offline_matrices(b->p->model, layer, e, precision, b->p->method, b->matrix[e]);
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t start = clock_now_ns();
         for (uint32_t e = 0; e < b->experts; e++)
@@ -45,6 +46,24 @@ static double time_precision(struct bench *b, enum precision precision)
         best = took < best ? took : best;
     }
     return (double)best / b->experts;
+}
+
+/* The largest activations of the layer's matrices: rows of a type may be padded to its block. */
+static size_t activation_bytes(const struct planning *p, uint32_t k)
+{
+    const struct model_index *m = offline_index(p->model);
+    uint32_t entry = model_entry_expert(m, model_expert_layer(m, 0), 0);
+    size_t largest = 0;
+    for (int i = 0; i < EXPERT__COUNT; i++) {
+        size_t bytes = kernel_activation_bytes(
+            (enum tensor_type)model_index_entries(m)[entry].matrix[i].type, k);
+        largest = bytes > largest ? bytes : largest;
+    }
+    for (enum precision t = PRECISION_INT8; t < PRECISION__COUNT; t++) {
+        size_t bytes = kernel_activation_bytes(offline_type(t, p->method), k);
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
 }
 
 void auto_precision_ratios(struct planning *p, double ratio[PRECISION__COUNT])
@@ -57,7 +76,7 @@ void auto_precision_ratios(struct planning *p, double ratio[PRECISION__COUNT])
     b.gate = calloc(max, sizeof(float));
     b.up = calloc(max, sizeof(float));
     b.y = calloc(max, sizeof(float));
-    b.activation = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, max));
+    b.activation = aligned_alloc(64, align_up(activation_bytes(p, max), 64));
     sl_assert(b.x && b.gate && b.up && b.y && b.activation);
     for (uint32_t i = 0; i < hp->hidden; i++)
         b.x[i] = (float)(i % 17) / 17 - 0.5f;

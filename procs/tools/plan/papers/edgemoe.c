@@ -10,6 +10,13 @@
 #include "procs/tools/plan/papers/widths.h"
 #include "procs/tools/plan/planning.h"
 
+/* The search counts experts from the first layer that has experts on. */
+struct search {
+    struct planning *p;
+    uint64_t first;     /* its first expert in arrays per layer and expert */
+    uint8_t *precision; /* such an array */
+};
+
 struct rank { /* order of experts for the lower precision */
     uint64_t at;
     double rise_per_byte;
@@ -23,23 +30,32 @@ static int by_rise(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
+static uint64_t cell_bytes(void *arg, uint64_t cell, enum precision precision)
+{
+    const struct search *search = arg;
+    const struct planning *p = search->p;
+    cell += search->first;
+    return offline_expert_bytes(p->model, (uint32_t)(cell / p->plan->experts),
+                                (uint32_t)(cell % p->plan->experts), precision, p->method);
+}
+
 /* Ascending loss per byte saved (the paper divides importance by the gain of the precision). */
 static void order_experts(void *arg, enum precision high, enum precision low, uint64_t *order)
 {
-    struct planning *p = arg;
+    const struct search *search = arg;
+    struct planning *p = search->p;
     const struct plan *plan = p->plan;
-    uint64_t cells = (uint64_t)plan->layers * plan->experts;
+    uint64_t first = search->first, cells = (uint64_t)plan->layers * plan->experts - first;
     double *importance = calloc(cells, sizeof *importance);
     struct rank *ranks = calloc(cells, sizeof *ranks);
     sl_assert(importance && ranks);
-    double kept = importance_shrunk(plan_importance(plan), plan_importance_measured(plan),
-                                    plan->layers, plan->experts, importance);
+    double kept =
+        importance_shrunk(plan_importance(plan) + first, plan_importance_measured(plan) + first,
+                          (uint32_t)(cells / plan->experts), plan->experts, importance);
     planning_note(p, "  importance: %.0f %% of an expert's distance from its group mean is kept",
                   100 * kept);
     for (uint64_t i = 0; i < cells; i++) {
-        uint32_t l = (uint32_t)(i / plan->experts), e = (uint32_t)(i % plan->experts);
-        uint64_t high_bytes = offline_expert_bytes(p->model, l, e, high, p->method);
-        uint64_t low_bytes = offline_expert_bytes(p->model, l, e, low, p->method);
+        uint64_t high_bytes = cell_bytes(arg, i, high), low_bytes = cell_bytes(arg, i, low);
         double saved = high_bytes > low_bytes ? (double)(high_bytes - low_bytes) : 1;
         ranks[i] = (struct rank){.at = i, importance[i] / saved};
     }
@@ -53,10 +69,14 @@ static void order_experts(void *arg, enum precision high, enum precision low, ui
 static int measure(void *arg, const char *what, enum precision dense, const uint8_t *precision,
                    struct offline_interval *loss, struct error *error)
 {
-    struct planning *p = arg;
-    struct serving s = {.kind = SERVE_PRECISIONS, .method = p->method, .precision = precision};
+    const struct search *search = arg;
+    struct planning *p = search->p;
+    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
+    struct serving s = {
+        .kind = SERVE_PRECISIONS, .method = p->method, .precision = search->precision};
     struct measured m;
     char text[64];
+    memcpy(search->precision + search->first, precision, cells - search->first);
     p->dense = dense;
     if (planning_measure(p, &p->text, &s, &m, error) != 0)
         return -1;
@@ -68,15 +88,8 @@ static int measure(void *arg, const char *what, enum precision dense, const uint
 
 static uint64_t dense_bytes(void *arg, enum precision dense)
 {
-    const struct planning *p = arg;
-    return offline_index_at(p->model, dense)->dense_bytes;
-}
-
-static uint64_t cell_bytes(void *arg, uint64_t cell, enum precision precision)
-{
-    const struct planning *p = arg;
-    return offline_expert_bytes(p->model, (uint32_t)(cell / p->plan->experts),
-                                (uint32_t)(cell % p->plan->experts), precision, p->method);
+    const struct search *search = arg;
+    return offline_index_at(search->p->model, dense)->dense_bytes;
 }
 
 static void store_uniform(struct planning *p, const struct widths *w)
@@ -106,7 +119,8 @@ static void store_uniform(struct planning *p, const struct widths *w)
 static void store(struct planning *p, const struct widths *w)
 {
     char text[64], size[16], dense[16];
-    uint64_t high_count = (uint64_t)p->plan->layers * p->plan->experts - w->low_count;
+    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
+    uint64_t high_count = cells - planning_first_cell(p) - w->low_count;
     double *s = p->plan->scalar;
     s[PLAN_edgemoe_loss] = w->loss.value;
     s[PLAN_edgemoe_loss_low] = w->loss.low;
@@ -137,14 +151,17 @@ int plan_edgemoe(struct planning *p, struct error *error)
 {
     const struct plan *given = p->plan;
     if (!plan_has(given, PLAN_ARRAY_importance) ||
-        !plan_has(given, PLAN_ARRAY_importance_measured) || isnan(plan_importance(given)[0]))
+        !plan_has(given, PLAN_ARRAY_importance_measured) ||
+        isnan(plan_importance(given)[planning_first_cell(p)]))
         return error_set(error, ERR_BAD_INPUT,
                          "%.200s has no importance of experts; run sluice profile again",
                          p->profile_path);
     if (planning_add(p, plan_array_bit(PLAN_ARRAY_width), error) != 0)
         return -1;
-    const struct width_search search = {.arg = p,
-                                        .cells = (uint64_t)p->plan->layers * p->plan->experts,
+    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
+    struct search self = {.p = p, .first = planning_first_cell(p), .precision = calloc(cells, 1)};
+    const struct width_search search = {.arg = &self,
+                                        .cells = cells - self.first,
                                         .max_loss = p->max_loss,
                                         .margin = p->margin,
                                         .dense = p->dense_given ? 1u << p->dense : PRECISION_DENSE,
@@ -153,16 +170,17 @@ int plan_edgemoe(struct planning *p, struct error *error)
                                         .dense_bytes = dense_bytes,
                                         .cell_bytes = cell_bytes};
     struct widths best = {.precision = calloc(search.cells, 1)};
-    sl_assert(best.precision);
+    sl_assert(best.precision && self.precision);
     int status = widths_search(&search, &best, error);
     if (status == 0) {
         p->dense = best.dense;
-        memcpy(plan_width(p->plan), best.precision, search.cells);
+        memcpy(plan_width(p->plan) + self.first, best.precision, search.cells);
         store_uniform(p, &best);
         store(p, &best);
     } else if (!p->dense_given) {
         p->dense = PRECISION_NATIVE;
     }
     free(best.precision);
+    free(self.precision);
     return status;
 }

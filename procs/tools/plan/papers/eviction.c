@@ -149,7 +149,7 @@ static int get_trace(struct fit *f, struct error *error)
     /* It may have been recorded without the precisions planned here. */
     t->precision_mask = (1u << PRECISION__COUNT) - 1;
     for (enum precision x = PRECISION_NATIVE; x < PRECISION__COUNT; x++)
-        t->precision_bytes[x] = offline_expert_bytes(p->model, 0, 0, x, p->method);
+        t->precision_bytes[x] = planning_one_expert(p, x);
     return 0;
 }
 

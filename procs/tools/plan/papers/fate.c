@@ -12,26 +12,26 @@
 /* A layer is shallow if the recall of its list is below this share of the best layer's. */
 #define SHALLOW 0.9
 
-static uint32_t boundary_of(const struct plan *plan)
+static uint32_t boundary_of(const struct plan *plan, uint32_t first)
 {
     const float *recall = plan_recall_gate_list(plan);
     float best = 0;
-    for (uint32_t l = 1; l < plan->layers; l++)
+    for (uint32_t l = first + 1; l < plan->layers; l++)
         best = recall[l] > best ? recall[l] : best;
-    uint32_t boundary = 1; /* layer 0 has no predictor */
+    uint32_t boundary = first + 1; /* the first layer with experts has no predictor */
     while (boundary < plan->layers && recall[boundary] < SHALLOW * best)
         boundary++;
     return boundary;
 }
 
 /* All experts of shallow layers, as far as K per other layer remain; the rest evenly. */
-static void share_out(struct plan *plan, uint64_t entries, uint32_t boundary)
+static void share_out(struct plan *plan, uint64_t entries, uint32_t first, uint32_t boundary)
 {
     uint32_t *share = plan_share(plan), k = plan->experts_used, layers = plan->layers;
     for (uint32_t l = 0; l < layers; l++)
-        share[l] = k;
-    uint64_t left = entries > (uint64_t)layers * k ? entries - (uint64_t)layers * k : 0;
-    for (uint32_t l = 0; l < boundary && l < layers; l++) {
+        share[l] = l < first ? 0 : k;
+    uint64_t min = (uint64_t)(layers - first) * k, left = entries > min ? entries - min : 0;
+    for (uint32_t l = first; l < boundary && l < layers; l++) {
         uint64_t more = plan->experts - k < left ? plan->experts - k : left;
         share[l] += (uint32_t)more;
         left -= more;
@@ -98,10 +98,11 @@ int plan_fate(struct planning *p, struct error *error)
     uint64_t bytes = planning_expert_bytes(p, error);
     if (!bytes || planning_add(p, plan_array_bit(PLAN_ARRAY_share), error) != 0)
         return -1;
-    uint64_t each = offline_expert_bytes(p->model, 0, 0, PRECISION_INT4, p->method);
-    uint32_t boundary = boundary_of(p->plan);
+    uint64_t each = planning_one_expert(p, PRECISION_INT4);
+    uint32_t first = model_expert_layer(offline_index(p->model), 0);
+    uint32_t boundary = boundary_of(p->plan, first);
     p->plan->scalar[PLAN_fate_boundary] = boundary;
-    share_out(p->plan, bytes / each, boundary);
+    share_out(p->plan, bytes / each, first, boundary);
     planning_note(p, "fate: layers below %u entirely resident, capacity of %llu int4 experts",
                   boundary, (unsigned long long)(bytes / each));
     json_object_set_new(

@@ -23,10 +23,10 @@ struct precisions {
 static struct precisions choose_precisions(const struct planning *p)
 {
     struct precisions t = {.high = PRECISION_NATIVE, .low = PRECISION_INT4};
-    t.high_bytes = (double)offline_expert_bytes(p->model, 0, 0, PRECISION_NATIVE, p->method);
+    t.high_bytes = (double)planning_one_expert(p, PRECISION_NATIVE);
     double nearest = 1e300;
     for (enum precision x = PRECISION_INT8; x < PRECISION__COUNT; x++) {
-        double bytes = (double)offline_expert_bytes(p->model, 0, 0, x, p->method);
+        double bytes = (double)planning_one_expert(p, x);
         if (fabs(bytes - t.high_bytes / 4) < nearest) {
             nearest = fabs(bytes - t.high_bytes / 4);
             t.low = x;

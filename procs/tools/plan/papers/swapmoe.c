@@ -18,25 +18,28 @@
 
 struct swap_plan {
     struct planning *p;
-    uint32_t layers, experts, k, interval;
+    uint32_t first, layers; /* that have experts; shares count from the first on */
+    uint32_t experts, k, interval;
     double margin;             /* policy parameter of the preset */
     uint64_t total;            /* resident experts over all layers */
     struct swap_search search; /* of the interval */
+    uint32_t *keep;            /* the current shares of all layers */
     uint8_t *set;              /* [L * E] initial sets of the current shares */
-    bool *first;               /* the same */
+    bool *allowed;             /* the same */
     uint32_t *even, *best;
 };
 
 static struct serving serving_of(struct swap_plan *w, const uint32_t *v, uint32_t chunk)
 {
     const struct plan *plan = w->p->plan;
-    planned_frequent_sets(plan, &offline_index(w->p->model)->hparams, v, w->set);
-    for (uint64_t i = 0; i < (uint64_t)w->layers * w->experts; i++)
-        w->first[i] = w->set[i] != 0;
+    memcpy(w->keep + w->first, v, w->layers * sizeof *v);
+    planned_frequent_sets(plan, &offline_index(w->p->model)->hparams, w->keep, w->set);
+    for (uint64_t i = 0; i < (uint64_t)plan->layers * w->experts; i++)
+        w->allowed[i] = w->set[i] != 0;
     struct serving s = {.kind = SERVE_SWAPMOE,
                         .method = w->p->method,
-                        .allowed = w->first,
-                        .keep = v,
+                        .allowed = w->allowed,
+                        .keep = w->keep,
                         .norm = plan_norm(plan),
                         .interval = w->interval,
                         .margin = w->margin,
@@ -153,8 +156,9 @@ static void store(struct swap_plan *w, const uint32_t *v, const struct measured 
 {
     struct plan *plan = w->p->plan;
     char loss[64];
-    memcpy(plan_virtual_experts(plan), v, w->layers * sizeof *v);
-    planned_frequent_sets(plan, &offline_index(w->p->model)->hparams, v, plan_resident(plan));
+    memcpy(w->keep + w->first, v, w->layers * sizeof *v);
+    memcpy(plan_virtual_experts(plan), w->keep, plan->layers * sizeof *v);
+    planned_frequent_sets(plan, &offline_index(w->p->model)->hparams, w->keep, plan_resident(plan));
     plan->scalar[PLAN_swap_dense] = w->p->dense;
     plan->scalar[PLAN_swap_interval] = w->interval;
     plan->scalar[PLAN_swap_loss] = m->loss.value;
@@ -228,8 +232,12 @@ int plan_swapmoe(struct planning *p, struct error *error)
         plan_array_bit(PLAN_ARRAY_virtual_experts) | plan_array_bit(PLAN_ARRAY_resident);
     if (!bytes || planning_add(p, arrays, error) != 0)
         return -1;
-    struct swap_plan w = {
-        .p = p, .layers = p->plan->layers, .experts = p->plan->experts, .k = p->plan->experts_used};
+    uint32_t first = model_expert_layer(offline_index(p->model), 0);
+    struct swap_plan w = {.p = p,
+                          .first = first,
+                          .layers = p->plan->layers - first,
+                          .experts = p->plan->experts,
+                          .k = p->plan->experts_used};
     uint64_t cells = (uint64_t)w.layers * w.experts;
     uint64_t each = p->native_bytes / cells, min = (uint64_t)w.layers * w.k;
     struct knobs knobs;
@@ -242,18 +250,21 @@ int plan_swapmoe(struct planning *p, struct error *error)
                          "%llu experts fit: masked routing needs %llu, the top-k of every layer, "
                          "and a spare one",
                          (unsigned long long)capacity, (unsigned long long)min);
-    w.set = calloc(cells, sizeof *w.set);
-    w.first = calloc(cells, sizeof *w.first);
+    w.set = calloc(cells + first * w.experts, sizeof *w.set);
+    w.allowed = calloc(cells + first * w.experts, sizeof *w.allowed);
+    w.keep = calloc(p->plan->layers, sizeof *w.keep);
     w.even = calloc(w.layers, sizeof *w.even);
     w.best = calloc(w.layers, sizeof *w.best);
-    sl_assert(w.set && w.first && w.even && w.best);
+    sl_assert(w.set && w.allowed && w.keep && w.even && w.best);
     int status = planned_swap_sets(NULL, &offline_index(p->model)->hparams, (uint32_t)capacity,
-                                   w.even, w.set, error);
+                                   w.keep, w.set, error);
+    memcpy(w.even, w.keep + first, w.layers * sizeof *w.even);
     for (uint32_t l = 0; l < w.layers; l++)
         w.total += w.even[l];
     status = status == 0 ? plan_shares(&w, error) : status;
     free(w.set);
-    free(w.first);
+    free(w.allowed);
+    free(w.keep);
     free(w.even);
     free(w.best);
     return status;

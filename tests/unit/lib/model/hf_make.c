@@ -51,36 +51,98 @@ static json_int_t number(const struct making *k, const char *key, bool *there)
 
 /* ---- config.json ---- */
 
+/* Fields of a family that other families name differently, before the common ones. */
+static const struct {
+    const char *arch, *type;
+    const char *fields[10][2];
+} families[] = {
+    {"qwen3moe", "qwen3_moe", {{NULL}}},
+    {"qwen2moe", "qwen2_moe", {{NULL}}},
+    {"olmoe", "olmoe", {{NULL}}},
+    {"llama", "mixtral", {{"expert_count", "num_local_experts"}}},
+#define DEEPSEEK                                                                                   \
+    {"expert_count", "n_routed_experts"}, {"expert_shared_count", "n_shared_experts"},             \
+        {"expert_group_count", "n_group"}, {"expert_group_used_count", "topk_group"},              \
+    {                                                                                              \
+        "leading_dense_block_count", "first_k_dense_replace"                                       \
+    }
+    {"glm4moe", "glm4_moe", {DEEPSEEK}},
+    {"dots1", "dots1", {DEEPSEEK}},
+    {"ernie4_5-moe",
+     "ernie4_5_moe",
+     {{"expert_count", "moe_num_experts"},
+      {"expert_shared_count", "moe_num_shared_experts"},
+      {"expert_used_count", "moe_k"},
+      {"leading_dense_block_count", "moe_layer_start_index"}}},
+    {"minimax-m2",
+     "minimax_m2",
+     {{"expert_count", "num_local_experts"},
+      {"expert_feed_forward_length", "intermediate_size"},
+      {"rope.dimension_count", "rotary_dim"}}},
+};
+
+static const char *field_of(size_t family, const char *key, const char *otherwise)
+{
+    for (size_t i = 0; i < ARRAY_LEN(families[0].fields) && families[family].fields[i][0]; i++)
+        if (strcmp(families[family].fields[i][0], key) == 0)
+            return families[family].fields[i][1];
+    return otherwise;
+}
+
+static void put_router_fields(const struct making *k, json_t *c)
+{
+    char key[128];
+    double scale;
+    bool there;
+    json_int_t head = number(k, "attention.key_length", &there);
+    json_int_t rotated = number(k, "rope.dimension_count", &there);
+    bool sigmoid = strcmp(k->arch, "glm4moe") == 0 || strcmp(k->arch, "dots1") == 0;
+    snprintf(key, sizeof key, "%s.expert_weights_scale", k->arch);
+    if (gguf_get_float(&k->g, key, &scale, NULL) == 1)
+        json_object_set_new(c, "routed_scaling_factor", json_real(scale));
+    if (strcmp(k->arch, "llama") != 0)
+        json_object_set_new(c, "norm_topk_prob",
+                            json_boolean(sigmoid || strcmp(k->arch, "qwen3moe") == 0));
+    if (strcmp(k->arch, "glm4moe") == 0)
+        json_object_set_new(c, "partial_rotary_factor", json_real((double)rotated / (double)head));
+    if (strcmp(k->arch, "ernie4_5-moe") == 0)
+        json_object_set_new(c, "use_bias", json_false());
+}
+
 static json_t *make_config(const struct making *k)
 {
-    static const char *const fields[][3] = {
-        {"block_count", "num_hidden_layers", ""},
-        {"context_length", "max_position_embeddings", ""},
-        {"embedding_length", "hidden_size", ""},
-        {"feed_forward_length", "intermediate_size", ""},
-        {"attention.head_count", "num_attention_heads", ""},
-        {"attention.head_count_kv", "num_key_value_heads", ""},
-        {"attention.key_length", "head_dim", ""},
-        {"expert_used_count", "num_experts_per_tok", ""},
-        {"expert_count", "num_experts", "llama"},
-        {"expert_feed_forward_length", "moe_intermediate_size", ""},
-        {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", ""},
+    static const char *const fields[][2] = {
+        {"block_count", "num_hidden_layers"},
+        {"context_length", "max_position_embeddings"},
+        {"embedding_length", "hidden_size"},
+        {"feed_forward_length", "intermediate_size"},
+        {"attention.head_count", "num_attention_heads"},
+        {"attention.head_count_kv", "num_key_value_heads"},
+        {"attention.key_length", "head_dim"},
+        {"expert_used_count", "num_experts_per_tok"},
+        {"expert_count", "num_experts"},
+        {"expert_feed_forward_length", "moe_intermediate_size"},
+        {"expert_shared_feed_forward_length", "shared_expert_intermediate_size"},
+        {"expert_shared_count", NULL},
+        {"expert_group_count", NULL},
+        {"expert_group_used_count", NULL},
+        {"leading_dense_block_count", NULL},
+        {"rope.dimension_count", NULL},
     };
-    static const char *const types[][2] = {{"qwen3moe", "qwen3_moe"},
-                                           {"qwen2moe", "qwen2_moe"},
-                                           {"olmoe", "olmoe"},
-                                           {"llama", "mixtral"}};
     json_t *c = json_object();
-    for (size_t i = 0; i < 4; i++)
-        if (strcmp(types[i][0], k->arch) == 0)
-            json_object_set_new(c, "model_type", json_string(types[i][1]));
+    size_t family = 0;
+    while (family < ARRAY_LEN(families) && strcmp(families[family].arch, k->arch) != 0)
+        family++;
+    sl_assert(family < ARRAY_LEN(families));
+    json_object_set_new(c, "model_type", json_string(families[family].type));
     for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
         bool there;
         json_int_t v = number(k, fields[i][0], &there);
-        bool mixtral = strcmp(fields[i][2], k->arch) == 0;
-        if (there)
-            json_object_set_new(c, mixtral ? "num_local_experts" : fields[i][1], json_integer(v));
+        const char *field = field_of(family, fields[i][0], fields[i][1]);
+        if (there && field)
+            json_object_set_new(c, field, json_integer(v));
     }
+    put_router_fields(k, c);
     char key[128];
     double v;
     snprintf(key, sizeof key, "%s.rope.freq_base", k->arch);
@@ -91,8 +153,6 @@ static json_t *make_config(const struct making *k)
     json_object_set_new(c, "rms_norm_eps", json_real(v));
     json_object_set_new(c, "hidden_act", json_string("silu"));
     json_object_set_new(c, "rope_scaling", json_null());
-    if (strcmp(k->arch, "llama") != 0)
-        json_object_set_new(c, "norm_topk_prob", json_boolean(strcmp(k->arch, "qwen3moe") == 0));
     return c;
 }
 
@@ -156,6 +216,17 @@ static json_t *make_tokenizer(const struct making *k, json_t *config)
 
 /* ---- tensors ---- */
 
+static bool named(const char *const names[][2], size_t count, const char *gguf, unsigned expert,
+                  char *out)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i][0], gguf) == 0) {
+            snprintf(out, 100, names[i][1], expert);
+            return true;
+        }
+    return false;
+}
+
 static const char *hf_name(const struct making *k, const char *gguf, unsigned expert, char out[160])
 {
     static const char *const rest[][2] = {
@@ -170,6 +241,10 @@ static const char *hf_name(const struct making *k, const char *gguf, unsigned ex
         {"attn_q_norm.weight", "self_attn.q_norm.weight"},
         {"attn_k_norm.weight", "self_attn.k_norm.weight"},
         {"ffn_norm.weight", "post_attention_layernorm.weight"},
+        {"post_attention_norm.weight", "post_attention_layernorm.weight"},
+        {"ffn_gate.weight", "mlp.gate_proj.weight"},
+        {"ffn_up.weight", "mlp.up_proj.weight"},
+        {"ffn_down.weight", "mlp.down_proj.weight"},
         {"ffn_gate_inp.weight", "mlp.gate.weight"},
         {"ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight"},
         {"ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight"},
@@ -184,7 +259,16 @@ static const char *hf_name(const struct making *k, const char *gguf, unsigned ex
         {"ffn_gate_exps.weight", "block_sparse_moe.experts.%u.w1.weight"},
         {"ffn_up_exps.weight", "block_sparse_moe.experts.%u.w3.weight"},
         {"ffn_down_exps.weight", "block_sparse_moe.experts.%u.w2.weight"},
+        {"exp_probs_b.bias", "block_sparse_moe.e_score_correction_bias"},
     };
+    static const char *const shared[][2] = {
+        {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
+        {"ffn_gate_shexp.weight", "mlp.shared_experts.gate_proj.weight"},
+        {"ffn_up_shexp.weight", "mlp.shared_experts.up_proj.weight"},
+        {"ffn_down_shexp.weight", "mlp.shared_experts.down_proj.weight"},
+    };
+    bool like_mixtral = strcmp(k->arch, "llama") == 0 || strcmp(k->arch, "minimax-m2") == 0;
+    bool like_qwen = strncmp(k->arch, "qwen", 4) == 0;
     unsigned layer;
     int n = 0;
     if (strcmp(gguf, "token_embd.weight") == 0)
@@ -195,17 +279,13 @@ static const char *hf_name(const struct making *k, const char *gguf, unsigned ex
         return strcpy(out, "lm_head.weight");
     sl_assert(sscanf(gguf, "blk.%u.%n", &layer, &n) == 1 && n > 0);
     int at = snprintf(out, 160, "model.layers.%u.", layer);
-    for (size_t i = 0; i < ARRAY_LEN(mixtral) && strcmp(k->arch, "llama") == 0; i++)
-        if (strcmp(mixtral[i][0], gguf + n) == 0) {
-            snprintf(out + at, 160 - (size_t)at, mixtral[i][1], expert);
-            return out;
-        }
-    for (size_t i = 0; i < ARRAY_LEN(rest); i++)
-        if (strcmp(rest[i][0], gguf + n) == 0) {
-            snprintf(out + at, 160 - (size_t)at, rest[i][1], expert);
-            return out;
-        }
-    sl_panic("no name for %s", gguf);
+    if (strcmp(k->arch, "ernie4_5-moe") == 0 && strcmp(gguf + n, "exp_probs_b.bias") == 0)
+        snprintf(out + at, 160 - (size_t)at, "mlp.moe_statics.e_score_correction_bias");
+    else if ((!like_mixtral || !named(mixtral, ARRAY_LEN(mixtral), gguf + n, expert, out + at)) &&
+             (like_qwen || !named(shared, ARRAY_LEN(shared), gguf + n, expert, out + at)) &&
+             !named(rest, ARRAY_LEN(rest), gguf + n, expert, out + at))
+        sl_panic("no name for %s", gguf);
+    return out;
 }
 
 /* Rows of llama's q and k in the order before conversion: pairs adjacent. */

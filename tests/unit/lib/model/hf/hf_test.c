@@ -127,7 +127,12 @@ static void compare_keys(const struct gguf *a, const struct gguf *b)
                                           "expert_count",
                                           "expert_used_count",
                                           "expert_feed_forward_length",
-                                          "expert_shared_feed_forward_length"};
+                                          "expert_shared_feed_forward_length",
+                                          "expert_shared_count",
+                                          "expert_gating_func",
+                                          "expert_group_count",
+                                          "expert_group_used_count",
+                                          "leading_dense_block_count"};
     const char *arch, *other;
     size_t n, m;
     ck_assert_int_eq(gguf_get_string(a, "general.architecture", &arch, &n, NULL), 1);
@@ -202,8 +207,9 @@ static void same_model(const char *gguf, bool half_norms, bool two_files)
 
 START_TEST(architectures)
 {
-    static const char *const names[] = {"olmoe_a",   "olmoe_b",    "mixtral_a",
-                                        "mixtral_b", "qwen2moe_a", "qwen2moe_b"};
+    static const char *const names[] = {"olmoe_a",     "olmoe_b",    "mixtral_a",     "mixtral_b",
+                                        "qwen2moe_a",  "qwen2moe_b", "glm4moe_b_f32", "dots1_a",
+                                        "dots1_b_f32", "ernie4_5_a", "minimax_m2_a"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         char path[300];
         snprintf(path, sizeof path, DATA "/arch/%s.gguf", names[i]);

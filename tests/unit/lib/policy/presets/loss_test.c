@@ -172,6 +172,12 @@ static void few_int4(void)
     scene.model.precision_entries[PRECISION_INT4]--;
 }
 
+static void few_int4_and_native(void)
+{
+    few_int4();
+    scene.model.precision_entries[PRECISION_NATIVE]--;
+}
+
 static void fewer_resident(void)
 {
     scene.share = 0.4;
@@ -224,7 +230,7 @@ static const struct {
      "its loss is not measured; measure it with 'sluice plan --preset edgemoe'"},
     {"edgemoe", NULL, no_plan, "needs a plan with a precision per expert"},
     {"iq2", NULL, NULL, "the plan has no loss for it"},
-    {"iq4", NULL, few_int4, "all 8 experts at int4, and the store has 7"},
+    {"iq4", NULL, few_int4_and_native, "all 8 experts at int4, and the store has 7"},
     {"edgemoe", NULL, no_int2, "the plan has experts at int2 and the model has not"},
     {"hobbit", "t1=0,t2=0", NULL, "measured with t1=0.578123, not 0"},
     {"hobbit", "t2=0.9", NULL, "measured with t2=0.95, not 0.9"},
@@ -257,6 +263,17 @@ static const struct {
     {"default", NULL, dense_measured_int4, "with dense weights at int4, and the model has int8"},
     {"pruned-freq", NULL, NULL, "no plan measures the loss of mask=frequency"},
 };
+
+/* An expert that lacks the precision is served at the model's own, which loses less. */
+START_TEST(native_replaces_a_lower_precision)
+{
+    double loss;
+    struct error error;
+    scene.preset = "iq4";
+    few_int4();
+    ck_assert_msg(loss_of_scene(&loss, &error) == 0, "%s", error.text);
+}
+END_TEST
 
 START_TEST(other_conditions)
 {
@@ -317,6 +334,7 @@ int main(void)
     TCase *c = tcase_create("loss");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, same_conditions, 0, (int)ARRAY_LEN(matching));
+    tcase_add_test(c, native_replaces_a_lower_precision);
     tcase_add_loop_test(c, other_conditions, 0, (int)ARRAY_LEN(differing));
     tcase_add_loop_test(c, same_dense_precision, 0, (int)ARRAY_LEN(matching));
     tcase_add_test(c, candidates_have_the_same_loss);
