@@ -170,7 +170,7 @@ static uint32_t choose(const struct runner *r, uint32_t slot, uint32_t position,
         return old;
     if (empty != STATE_NONE)
         return empty;
-    return other != STATE_NONE ? other : least_of(r, slot, position, point);
+    return other != STATE_NONE ? other : weakest_of(r, slot, position, point);
 }
 
 int state_begin(const struct runner *r, uint32_t slot, const struct kv_request *q,
@@ -227,7 +227,7 @@ uint64_t state_keep(const struct runner *r, uint32_t slot, uint32_t rows, uint64
             release(r, i);
     }
     uint32_t weakest;
-    while (state_bytes(r, slot) > bytes && (weakest = least_of(r, slot, rows, rows)) != STATE_NONE)
+    while (state_bytes(r, slot) > bytes && (weakest = weakest_of(r, slot, rows, rows)) != STATE_NONE)
         release(r, weakest);
     return state_bytes(r, slot);
 }
