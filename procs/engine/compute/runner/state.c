@@ -227,7 +227,8 @@ uint64_t state_keep(const struct runner *r, uint32_t slot, uint32_t rows, uint64
             release(r, i);
     }
     uint32_t weakest;
-    while (state_bytes(r, slot) > bytes && (weakest = weakest_of(r, slot, rows, rows)) != STATE_NONE)
+    while (state_bytes(r, slot) > bytes &&
+           (weakest = weakest_of(r, slot, rows, rows)) != STATE_NONE)
         release(r, weakest);
     return state_bytes(r, slot);
 }
