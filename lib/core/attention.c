@@ -310,15 +310,20 @@ static uint32_t even_parts(const struct core *c, uint32_t outputs)
 
 void core_mixer_input(struct core *c)
 {
-    form_rows_set(&c->mix, core_layer_now(c)->out.k);
+    form_rows_set(&c->mix, core_layer_now(c)->mix_size);
     core_run_rows(c, c->step.rows, norm_rows);
 }
 
-void core_mixer_output(struct core *c)
+void core_attention_norm(struct core *c)
+{
+    core_run_rows(c, c->step.rows, norm_rows);
+}
+
+void core_attention_output(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     core_run_rows(c, c->step.rows, mix_forms_rows);
-    core_run_columns(c, c->hp.hidden, l->out.k, c->step.rows, output_columns);
+    core_run_columns(c, c->hp.hidden, l->mix_size, c->step.rows, output_columns);
     if (l->attn_post_norm)
         core_run_rows(c, c->step.rows, post_norm_rows);
 }
@@ -339,5 +344,5 @@ void core_attention(struct core *c)
             core_run_rows(c, rows * kv_heads, finish_groups);
         pool_run(c->pool, attend_rows, c);
     }
-    core_mixer_output(c);
+    core_attention_output(c);
 }

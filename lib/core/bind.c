@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/core/internal.h"
+#include "lib/exact/elementary.h"
 #include "lib/tensor/tensor_type.h"
 
 static const struct model_tensor *tensor_of(const struct core *c, uint32_t entry, uint32_t extent)
@@ -46,8 +47,11 @@ static const struct {
     {DENSE_ATTN_K_BIAS, offsetof(struct core_layer, k_bias)},
     {DENSE_ATTN_V_BIAS, offsetof(struct core_layer, v_bias)},
     {DENSE_ATTN_OUT_BIAS, offsetof(struct core_layer, out_bias)},
+    {DENSE_ROUTER_LOGIT_BIAS, offsetof(struct core_layer, logit_bias)},
     {DENSE_ATTN_SINKS, offsetof(struct core_layer, sinks)},
     {DENSE_ATTN_POST_NORM, offsetof(struct core_layer, attn_post_norm)},
+    {DENSE_ATTN_Q_A_NORM, offsetof(struct core_layer, q_a_norm)},
+    {DENSE_ATTN_KV_A_NORM, offsetof(struct core_layer, kv_a_norm)},
     {DENSE_ATTN_QKV_SCALE, offsetof(struct core_layer, q_scale)},
     {DENSE_ATTN_Q_SCALE, offsetof(struct core_layer, q_scale)},
     {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, k_scale)},
@@ -142,12 +146,25 @@ static void bind_dense(struct core *c, uint32_t i, const enum dense_role roles[E
     l->dense_forms = form_bit(&l->dense[EXPERT_DOWN]);
 }
 
+/* The biases of all experts stay where they are: F32, aligned as tensors of a file are. */
+static const float *expert_bias(struct core *c, uint32_t layer, enum dense_role role)
+{
+    if (model_entry_dense(c->model, layer, role) == ENTRY_NONE)
+        return NULL;
+    const void *data = dense_matrix(c, layer, role).data;
+    sl_assert((uintptr_t)data % _Alignof(float) == 0);
+    return data;
+}
+
 static void bind_experts_step(struct core *c, uint32_t i)
 {
     static const enum dense_role roles[EXPERT__COUNT] = {DENSE_SHARED_GATE, DENSE_SHARED_UP,
                                                          DENSE_SHARED_DOWN};
     struct core_layer *l = &c->layer[i];
     l->router = dense_matrix(c, i, DENSE_ROUTER);
+    l->expert_bias[EXPERT_GATE] = expert_bias(c, i, DENSE_EXPERT_GATE_BIAS);
+    l->expert_bias[EXPERT_UP] = expert_bias(c, i, DENSE_EXPERT_UP_BIAS);
+    l->expert_bias[EXPERT_DOWN] = expert_bias(c, i, DENSE_EXPERT_DOWN_BIAS);
     l->routing = model_router_of(&c->hp, l->router_bias);
     bind_experts(c, i);
     if (c->hp.shared_inner > 0)
@@ -195,6 +212,57 @@ static void bind_attention(struct core *c, uint32_t i)
     l->mix_forms = form_bit(&l->out);
 }
 
+/* A matrix for each head as one, of the rows of all. */
+static struct kernel_matrix heads_matrix(struct core *c, uint32_t i, enum dense_role role)
+{
+    struct kernel_matrix m = dense_matrix(c, i, role);
+    m.n *= c->hp.heads;
+    return m;
+}
+
+static void bind_mla(struct core *c, uint32_t i)
+{
+    struct core_layer *l = &c->layer[i];
+    if (c->hp.q_rank > 0) {
+        l->q_a = dense_matrix(c, i, DENSE_ATTN_Q_A);
+        l->q = dense_matrix(c, i, DENSE_ATTN_Q_B);
+        l->query_forms = form_bit(&l->q);
+        l->in_forms = form_bit(&l->q_a);
+    } else {
+        l->q = dense_matrix(c, i, DENSE_ATTN_Q);
+        l->in_forms = form_bit(&l->q);
+    }
+    l->kv_a = dense_matrix(c, i, DENSE_ATTN_KV_A);
+    l->k_b = heads_matrix(c, i, DENSE_ATTN_K_B);
+    l->v_b = heads_matrix(c, i, DENSE_ATTN_V_B);
+    l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
+    l->in_forms |= form_bit(&l->kv_a);
+    l->mix_forms = form_bit(&l->out);
+}
+
+/* Of the published form: 1 / sqrt(key size), and a factor for a context longer than the trained one. */
+static float mla_scale(const struct model_hparams *h)
+{
+    double m = 1;
+    if (h->rope_scaling == ROPE_YARN)
+        m += (double)h->rope_log_multiplier * exact_log((double)h->rope_factor);
+    return (float)(m * m / sqrt((double)h->mla_key_size));
+}
+
+static void mla_sizes(struct core *c, struct core_layer *l)
+{
+    const struct model_hparams *h = &c->hp;
+    c->mla = (struct core_mla){.nope = h->mla_key_size - h->rope_dims,
+                               .rope = h->rope_dims,
+                               .value = h->mla_value_size,
+                               .rank = h->kv_rank,
+                               .key = h->kv_rank + h->rope_dims,
+                               .q_rank = h->q_rank};
+    l->q_size = l->v_size = 0; /* queries stay in the scratch of a thread, values are keys */
+    l->mix_size = h->heads * h->mla_value_size;
+    l->scale = mla_scale(h);
+}
+
 static uint32_t larger(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
@@ -232,6 +300,8 @@ static void bind_sizes(struct core *c, uint32_t i)
     l->mix_size = a->heads * a->value_size;
     l->group = a->heads / a->kv_heads;
     l->scale = a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->key_size);
+    if (c->model->layer[i].mixer == MIXER_MLA)
+        mla_sizes(c, l);
     c->q_size = larger(c->q_size, l->q_size);
     c->k_size = larger(c->k_size, l->k_size);
     c->v_size = larger(c->v_size, l->v_size);
@@ -272,6 +342,8 @@ static void bind_recurrent(struct core *c, uint32_t i, const enum dense_role *ro
         c->projected_max = l->projected;
     l->out = dense_matrix(c, i, out);
     l->mix_forms = form_bit(&l->out);
+    l->mix_size = l->out.k;
+    c->mix_size = larger(c->mix_size, l->mix_size);
     l->state_number = c->states++;
 }
 
@@ -285,6 +357,10 @@ static void bind_mixer(struct core *c, uint32_t i, float **vectors)
     case MIXER_ATTENTION:
         bind_sizes(c, i);
         bind_attention(c, i);
+        return;
+    case MIXER_MLA:
+        bind_sizes(c, i);
+        bind_mla(c, i);
         return;
     case MIXER_DELTANET:
         bind_recurrent(c, i, delta, ARRAY_LEN(delta), DENSE_DELTA_OUT);

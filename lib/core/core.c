@@ -19,6 +19,12 @@ static void layer_starts(struct core *c)
         c->source.layer_starts(c->source.self, &c->step);
     if (c->source.layer_inputs)
         c->source.layer_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
+}
+
+static int attention_step(struct core *c, struct error *error)
+{
+    (void)error;
+    layer_starts(c);
     if (c->hp.router_first && model_layer_has_experts(c->model, c->step.layer)) {
         core_route_first(c);
         if (c->source.gate_inputs)
@@ -32,6 +38,14 @@ static int attention_step(struct core *c, struct error *error)
     (void)error;
     layer_starts(c);
     core_attention(c);
+    return 0;
+}
+
+static int mla_step(struct core *c, struct error *error)
+{
+    (void)error;
+    layer_starts(c);
+    core_mla(c);
     return 0;
 }
 
@@ -70,7 +84,8 @@ static int dense_step(struct core *c, struct error *error)
 /* What computes each part of a layer. */
 static step_fn *const mixer_steps[] = {[MIXER_ATTENTION] = attention_step,
                                        [MIXER_DELTANET] = deltanet_step,
-                                       [MIXER_SHORTCONV] = shortconv_step};
+                                       [MIXER_SHORTCONV] = shortconv_step,
+                                       [MIXER_MLA] = mla_step};
 static step_fn *const ffn_steps[] = {[FFN_DENSE] = dense_step, [FFN_EXPERTS] = experts_step};
 _Static_assert(ARRAY_LEN(mixer_steps) == MIXER__COUNT, "a step for every mixer");
 _Static_assert(ARRAY_LEN(ffn_steps) == FFN__COUNT, "a step for every feed-forward part");
@@ -218,6 +233,7 @@ void core_activate(const struct core *c, const float *gate, const float *up, uin
 {
     switch ((enum ffn_activation)c->hp.activation) {
     case ACTIVATION_SILU: c->ops->silu_mul(gate, up, n, y); return;
+    case ACTIVATION_SWIGLU_CLAMPED: c->ops->swiglu_clamped(gate, up, n, y); return;
     case ACTIVATION_RELU: kernel_relu_mul(gate, up, n, y); return;
     case ACTIVATION__COUNT: break;
     }

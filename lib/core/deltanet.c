@@ -138,5 +138,5 @@ void core_deltanet(struct core *c)
     core_mixer_input(c);
     core_mixer_project(c);
     pool_run_parts(c->pool, pool_parts(c->pool, work), run_groups, c);
-    core_mixer_output(c);
+    core_attention_output(c);
 }

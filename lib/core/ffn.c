@@ -57,6 +57,16 @@ static const float *scale_of(struct core *c, const struct expert_job *job, enum 
     return scales ? scales + job->item->expert : NULL;
 }
 
+/* Adds the bias of the outputs [begin, end) of a matrix of n outputs, if it has one. */
+static void add_bias(struct core *c, const struct expert_job *job, enum expert_matrix m,
+                     struct job_range range, uint32_t n, uint32_t rows, float *y)
+{
+    const float *bias = core_layer_now(c)->expert_bias[m];
+    for (uint32_t r = 0; bias && r < rows; r++)
+        c->ops->axpy(1.0f, bias + (size_t)job->item->expert * n + range.begin,
+                     range.end - range.begin, y + (size_t)r * n + range.begin);
+}
+
 static void gate_up_job(struct core *c, uint32_t part, const struct expert_job *job,
                         struct job_range range)
 {
@@ -76,6 +86,8 @@ static void gate_up_job(struct core *c, uint32_t part, const struct expert_job *
                      form_row(in, gate.type, 0), form_stride(in, gate.type), rows, g, gate.n);
         core_product(c, &up, scale_of(c, job, EXPERT_UP), range.begin, range.end,
                      form_row(in, up.type, 0), form_stride(in, up.type), rows, u, up.n);
+        add_bias(c, job, EXPERT_GATE, range, gate.n, rows, g);
+        add_bias(c, job, EXPERT_UP, range, up.n, rows, u);
         for (uint32_t r = 0; r < rows; r++) {
             float *at = g + (size_t)r * gate.n + range.begin;
             core_activate(c, at, u + (size_t)r * up.n + range.begin, range.end - range.begin, at);
@@ -115,9 +127,10 @@ static void down_job(struct core *c, uint32_t part, const struct expert_job *job
                 core_make_forms(c, &made, r, form_bit(&down));
             x = form_row(&made, down.type, 0);
         }
+        float *y = c->pair_out + (size_t)(job->pair_base + first) * down.n;
         core_product(c, &down, scale_of(c, job, EXPERT_DOWN), range.begin, range.end, x,
-                     form_stride(inner, down.type), rows,
-                     c->pair_out + (size_t)(job->pair_base + first) * down.n, down.n);
+                     form_stride(inner, down.type), rows, y, down.n);
+        add_bias(c, job, EXPERT_DOWN, range, down.n, rows, y);
     }
 }
 

@@ -63,17 +63,22 @@ static inline size_t form_stride(const struct form_rows *f, enum tensor_type typ
 struct core_layer {
     struct layer_attention attention;
     uint32_t q_size, k_size, v_size,
-        mix_size;   /* floats of a row: all q, k, v heads, their output */
-    uint32_t group; /* query heads of a key head */
-    float scale;    /* of scores */
+        mix_size;                             /* floats of a row: all q, k, v heads, their output */
+    uint32_t group;                           /* query heads of a key head */
+    float scale;                              /* of scores */
+    struct kernel_matrix q_a, kv_a, k_b, v_b; /* of MLA; the last two: a matrix per head. Its q is
+                                               * W_q, or with q_a W_q_b */
+    const float *q_a_norm, *kv_a_norm;
+    uint32_t query_forms; /* of MLA: of what q_a makes */
     struct kernel_matrix q, k, v, out, router;
     struct kernel_matrix dense[EXPERT__COUNT]; /* of a layer without experts, or shared expert */
     struct kernel_matrix shared_router;        /* data NULL: the shared expert has no gate */
     /* NULL: the model has none */
     const float *attn_norm_bias, *ffn_norm_bias;
     const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *out_bias;
-    const float *router_bias, *sinks;
-    const float *attn_post_norm; /* of attention's result, before it is added */
+    const float *router_bias, *logit_bias, *sinks; /* of the choice; of the logits */
+    const float *expert_bias[EXPERT__COUNT];       /* [expert][outputs] */
+    const float *attn_post_norm;                   /* of attention's result, before it is added */
     const float *q_scale, *k_scale, *v_scale, *out_scale, *dense_scale[EXPERT__COUNT];
     const float *expert_scales[EXPERT__COUNT]; /* [expert] */
     /* mixers with a recurrent state */
@@ -106,6 +111,25 @@ struct expert_job { /* an expert in the current batch */
     uint32_t inner_base; /* its first row of the inner buffers */
 };
 
+/* Queries that a thread of MLA computes at a time. */
+#define MLA_QUERIES 64
+
+/* Sizes of MLA, the same in all layers, and its rows. */
+struct core_mla {
+    uint32_t nope, rope, value; /* of a head of the published form: keys' parts; values */
+    uint32_t rank, key;         /* of a latent; with the rotated key */
+    uint32_t q_rank;
+    struct form_rows query; /* [chunk] of q_rank elements; 0: not used */
+};
+
+/* A block of queries, [MLA_QUERIES] rows of each. */
+struct mla_thread {
+    float *q;                /* of the published form */
+    float *key_q;            /* for latents and rotated keys */
+    struct form_rows nope;   /* the first part of q, without F32 */
+    struct form_rows latent; /* the result */
+};
+
 /* The queue of a layer's experts is a window: [done, pinned) is pinned or being computed, the rest waits
  * for pin capacity. */
 struct expert_window {
@@ -116,6 +140,7 @@ struct expert_window {
 
 struct core_thread { /* per-thread scratch */
     struct form_rows gather, inner;
+    struct mla_thread mla;
     float *router; /* scratch of routing, then a row of logits */
 };
 
@@ -162,10 +187,11 @@ struct core {
     float *x;             /* [chunk][hidden] the residual stream */
     struct form_rows in;  /* [chunk] normalised input of attention, then of router and experts */
     struct form_rows mix; /* [chunk] output of attention */
-    float *q, *k, *v;     /* [chunk][heads] */
+    float *q, *k, *v;     /* [chunk][heads]; of MLA: k only, latents and rotated keys */
     float *gated_q;       /* [chunk][heads][2]: q and gate of each head, of gated attention */
     float *projected;     /* [chunk][projected_max] projections of a mixer with a recurrent state */
     float *zeros;         /* [channels] inputs of the convolution before the sequence */
+    struct core_mla mla;  /* key 0: no layer has it */
     float *y;             /* [chunk][hidden] output of attention, of the dense network */
     uint32_t rows_max;    /* rows that the scratch memory has: the chunk */
     float *rope;          /* [table][chunk][rope_size] cos and sin */
@@ -233,10 +259,8 @@ void core_attention(struct core *c); /* attention.c */
 void core_deltanet(struct core *c);  /* deltanet.c */
 void core_shortconv(struct core *c); /* recurrent.c */
 
-/* attention.c, for every mixer: the norm of the rows; the product with c->mix, added to the residual
- * stream. */
+/* attention.c: the norm of the rows, and the size of those of c->mix. */
 void core_mixer_input(struct core *c);
-void core_mixer_output(struct core *c);
 
 /* recurrent.c: the projections of a mixer with a recurrent state. */
 void core_mixer_project(struct core *c);
@@ -258,6 +282,9 @@ void core_window_push(const struct core *c, struct core_window *window, const fl
 void core_window_keep(const struct core *c, const struct core_window *window, uint32_t channel,
                       uint32_t n, float *state);
 
+void core_attention_norm(struct core *c);   /* attention.c: input of a layer's first part */
+void core_attention_output(struct core *c); /* attention.c: of c->mix, added to the rows */
+void core_mla(struct core *c);              /* mla.c */
 int core_experts(struct core *c, struct error *error); /* experts.c */
 /* Requests the experts of the routes before core_experts, which then computes these. */
 void core_experts_open(struct core *c);

@@ -124,5 +124,5 @@ void core_shortconv(struct core *c)
     core_mixer_input(c);
     core_mixer_project(c);
     core_run_columns(c, c->hp.hidden, c->hp.conv_taps, c->step.rows, run_channels);
-    core_mixer_output(c);
+    core_attention_output(c);
 }

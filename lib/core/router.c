@@ -23,13 +23,23 @@ static const void *router_input(const struct core *c, const struct kernel_matrix
     return c->hp.router_first ? core_x(c, row) : form_row(&c->in, w->type, row);
 }
 
-static void router_columns(struct core *c, const struct kernel_matrix *w, uint32_t row,
-                           uint32_t begin, uint32_t end, float *logits)
+/* Adds the bias of the logits, if the router has one, to the experts [begin, end). */
+static void add_logit_bias(const struct core *c, const struct core_layer *l, uint32_t begin,
+                           uint32_t end, float *logits)
+{
+    if (l->logit_bias)
+        c->ops->axpy(1.0f, l->logit_bias + begin, end - begin, logits + begin);
+}
+
+static void router_columns(struct core *c, const struct core_layer *l, uint32_t row, uint32_t begin,
+                           uint32_t end, float *logits)
 {
     size_t stride;
-    const void *x = router_input(c, w, row, &stride);
-    if (begin < end)
-        c->ops->matmul(w, begin, end, x, stride, 1, logits, w->n);
+    const void *x = router_input(c, &l->router, row, &stride);
+    if (begin == end)
+        return;
+    c->ops->matmul(&l->router, begin, end, x, stride, 1, logits, l->router.n);
+    add_logit_bias(c, l, begin, end, logits);
 }
 
 static void route_row(struct core *c, uint32_t r, uint32_t thread)
@@ -52,17 +62,19 @@ static void gate_and_route_rows(void *arg, uint32_t thread, uint32_t threads)
     if (begin < end)
         c->ops->matmul(w, 0, w->n, x, stride, end - begin, c->router_logits + (size_t)begin * w->n,
                        w->n);
-    for (uint32_t r = begin; r < end; r++)
+    for (uint32_t r = begin; r < end; r++) {
+        add_logit_bias(c, core_layer_now(c), 0, w->n, c->router_logits + (size_t)r * w->n);
         route_row(c, r, thread);
+    }
 }
 
 static void router_columns_of_one(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
-    const struct kernel_matrix *w = &core_layer_now(c)->router;
+    const struct core_layer *l = core_layer_now(c);
     uint32_t begin, end;
-    pool_share(w->n, COLUMN_UNIT, thread, threads, &begin, &end);
-    router_columns(c, w, 0, begin, end, c->router_logits);
+    pool_share(l->router.n, COLUMN_UNIT, thread, threads, &begin, &end);
+    router_columns(c, l, 0, begin, end, c->router_logits);
 }
 
 /* ---- masked routing (SwapMoE) ---- */
@@ -141,7 +153,7 @@ static void route_rows(struct core *c)
                                  c->hp.router_first ? core_x(c, 0) : form_floats(&c->in, 0),
                                  c->hp.hidden);
         if ((uint64_t)w->n * w->k <= SERIAL_WORK)
-            router_columns(c, w, 0, 0, w->n, c->router_logits);
+            router_columns(c, core_layer_now(c), 0, 0, w->n, c->router_logits);
         else
             pool_run(c->pool, router_columns_of_one, c);
         route_row(c, 0, 0);
@@ -171,14 +183,15 @@ void core_experts_gate(struct core *c)
 static void forecast_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
-    const struct kernel_matrix *w = &c->layer[c->step.layer + 1].router;
-    struct model_router routing = c->layer[c->step.layer + 1].routing;
+    const struct core_layer *next = &c->layer[c->step.layer + 1];
+    uint32_t n = next->router.n;
+    struct model_router routing = next->routing;
     uint32_t begin, end, k = c->hp.experts_used;
     routing.normalise = true;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        float *logits = c->thread[thread].router + ROUTING_SCRATCH(w->n);
-        router_columns(c, w, r, 0, w->n, logits);
+        float *logits = c->thread[thread].router + ROUTING_SCRATCH(n);
+        router_columns(c, next, r, 0, n, logits);
         routing_exact(&routing, logits, c->thread[thread].router, c->predicted + (size_t)r * k);
     }
 }

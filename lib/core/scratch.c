@@ -34,20 +34,29 @@ static uint32_t output_rows_for(uint32_t vocab, uint32_t chunk)
 
 /* The forms needed, over all layers. */
 struct forms_wanted {
-    uint32_t in, mix, last, gather, inner, dense;
+    uint32_t in, mix, last, gather, inner, dense, query, nope, latent;
 };
 
 static struct forms_wanted forms_of(const struct core *c)
 {
     const uint32_t floats = 1u << FORM_F32;
-    struct forms_wanted w = {
-        .in = floats, .mix = floats, .last = floats | c->output_forms, .dense = floats};
+    struct forms_wanted w = {.in = floats,
+                             .mix = floats,
+                             .last = floats | c->output_forms,
+                             .dense = floats,
+                             .query = floats,
+                             .latent = floats};
     for (uint32_t i = 0; i < c->hp.layers; i++) {
         const struct core_layer *l = &c->layer[i];
         w.in |= l->in_forms | l->gate_forms;
         w.mix |= l->mix_forms;
         w.gather |= l->expert_forms;
         w.dense |= l->dense_forms;
+        w.query |= l->query_forms;
+        if (l->k_b.data) {
+            w.nope |= form_bit(&l->k_b) & ~floats; /* floats: read in place */
+            w.latent |= form_bit(&l->v_b);
+        }
         w.inner |=
             l->inner_forms & ~floats; /* floats: read in place, where gate and up wrote them */
     }
@@ -89,13 +98,13 @@ static void cut_dense(struct core *c, struct cutter *m, uint32_t chunk, uint32_t
     c->shared_weight = cut(m, rows, sizeof(float));
 }
 
-/* Outputs of the mixers: the largest decides. */
-static uint32_t mix_size(const struct core *c)
+static void cut_mla(struct cutter *m, const struct core_mla *sizes, const struct forms_wanted *want,
+                    struct mla_thread *t)
 {
-    uint32_t size = 0;
-    for (uint32_t i = 0; i < c->hp.layers; i++)
-        size = c->layer[i].out.k > size ? c->layer[i].out.k : size;
-    return size;
+    t->q = cut(m, (size_t)MLA_QUERIES * (sizes->nope + sizes->rope), sizeof(float));
+    t->key_q = cut(m, (size_t)MLA_QUERIES * sizes->key, sizeof(float));
+    cut_forms(m, &t->nope, want->nope, MLA_QUERIES, sizes->nope);
+    cut_forms(m, &t->latent, want->latent, MLA_QUERIES, sizes->rank);
 }
 
 size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
@@ -106,13 +115,15 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
     c->row = cut(&m, chunk, sizeof *c->row);
     c->x = cut(&m, (size_t)chunk * hp->hidden, sizeof(float));
     cut_forms(&m, &c->in, want.in, chunk, hp->hidden);
-    cut_forms(&m, &c->mix, want.mix, chunk, mix_size(c));
+    cut_forms(&m, &c->mix, want.mix, chunk, c->mix_size);
     c->q = cut(&m, (size_t)chunk * c->q_size, sizeof(float));
     c->gated_q = cut(&m, hp->gated_attention ? (size_t)chunk * 2 * c->q_size : 0, sizeof(float));
     c->k = cut(&m, (size_t)chunk * c->k_size, sizeof(float));
     c->v = cut(&m, (size_t)chunk * c->v_size, sizeof(float));
     c->projected = cut(&m, (size_t)chunk * c->projected_max, sizeof(float));
     c->zeros = cut(&m, c->states > 0 ? model_conv_channels(hp) : 0, sizeof(float));
+    if (c->mla.q_rank > 0)
+        cut_forms(&m, &c->mla.query, want.query, chunk, c->mla.q_rank);
     c->rows_max = chunk;
     c->rope = cut(&m, (size_t)LAYER_KIND__COUNT * chunk * c->rope_size, sizeof(float));
     c->router_logits = cut(&m, (size_t)chunk * hp->experts, sizeof(float));
@@ -128,6 +139,8 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
         uint32_t rows = chunk < GATHER_ROWS ? chunk : GATHER_ROWS;
         cut_forms(&m, &thread->gather, want.gather, rows, hp->hidden);
         cut_forms(&m, &thread->inner, want.inner, rows, hp->expert_inner);
+        if (c->mla.key > 0)
+            cut_mla(&m, &c->mla, &want, &thread->mla);
         thread->router = cut(&m, ROUTING_SCRATCH(hp->experts) + hp->experts, sizeof(float));
     }
     return (m.at + 63) / 64 * 64;

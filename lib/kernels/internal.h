@@ -183,6 +183,10 @@ static inline void prefetch_far(const void *p, size_t ahead)
     __builtin_prefetch((const void *)((uintptr_t)p + ahead), 0, 2);
 }
 
+/* Of swiglu_clamped. */
+#define SWIGLU_LIMIT 7.0f
+#define SWIGLU_ALPHA 1.702f
+
 /* The first key that a row attends to. */
 static ALWAYS_INLINE uint32_t attention_begin(uint32_t window, uint32_t positions)
 {
@@ -192,7 +196,7 @@ static ALWAYS_INLINE uint32_t attention_begin(uint32_t window, uint32_t position
 static inline void attention_check(const struct kernel_attention *a)
 {
     sl_assert(a->key_size <= KERNEL_HEAD_SIZE_MAX && a->value_size <= KERNEL_VALUE_SIZE_MAX &&
-              a->positions > 0);
+              a->positions > 0 && (a->v || a->value_size <= a->key_size));
 }
 
 typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,

@@ -95,7 +95,7 @@ struct kernel_matrix {
  * K and V are whole tiles of KERNEL_KEY_TILE positions, of kv_heads heads each (kernel_kv_tile).
  * Query row: [head][key_size], F32. Row r attends to the keys 0 .. positions + r - 1 (causal), with a
  * window to the last `window` of them; other keys and values are not used, and tiles without any key
- * in use are not read. */
+ * in use are not read. v NULL: the values are the first value_size elements of the keys. */
 struct kernel_attention {
     const float *q;
     const void *k, *v;
@@ -159,6 +159,10 @@ struct kernel_ops {
 
     /* y = silu(gate) * up, silu(x) = x / (1 + exp(-x)). y may be gate. */
     void (*silu_mul)(const float *gate, const float *up, uint32_t n, float *y);
+
+    /* y = (u + 1) * g / (1 + exp(-1.702 g)) with g = min(gate, 7), u = up limited to +-7: the clamped
+     * SwiGLU of gpt-oss. y may be gate. */
+    void (*swiglu_clamped)(const float *gate, const float *up, uint32_t n, float *y);
 
     /* Attention of one token row or several; online softmax over tiles of KERNEL_KEY_TILE keys,
      * merged ascending. A key is read once for all heads of its group. */

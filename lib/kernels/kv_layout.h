@@ -54,6 +54,31 @@ static ALWAYS_INLINE size_t kv_scale_offset(enum kv_type type, uint32_t padded, 
     return (size_t)KV_TILE * padded / kv_per_byte(type) + 2 * ((size_t)block * KV_TILE + position);
 }
 
+/* The codes of the first `padded_values` elements of the keys [first, end) of a tile, in the layout of
+ * values: rows of the same codes. */
+static inline void kv_values_of_keys(enum kv_type type, const uint8_t *tile, uint32_t padded,
+                                     uint32_t padded_values, uint32_t first, uint32_t end,
+                                     uint8_t *out)
+{
+    for (uint32_t position = first; position < end; position++) {
+        uint8_t *to = out + kv_value_row(type, padded_values, position);
+        const uint8_t *from = tile + kv_key_word(type, padded, position, 0);
+        for (uint32_t e = 0; type == KV_TYPE_Q8_0 && e < padded_values; e += 4)
+            memcpy(to + e, from + (size_t)e * KEY_GROUP, 4);
+        for (uint32_t e = 0; type == KV_TYPE_Q4_0 && e < padded_values; e += QK, to += QK / 2) {
+            uint32_t word[4];
+            for (uint32_t i = 0; i < 4; i++)
+                memcpy(&word[i], from + (size_t)(e / 8 + i) * KEY_GROUP * 4, 4);
+            for (uint32_t i = 0; i < 2; i++) {
+                const uint32_t low = 0x0f0f0f0fu;
+                uint32_t codes[2] = {(word[i] & low) | (word[i + 2] & low) << 4,
+                                     (word[i] >> 4 & low) | (word[i + 2] & ~low)};
+                memcpy(to + (size_t)i * 8, codes, 8);
+            }
+        }
+    }
+}
+
 /* A query for products with quantised keys: int8 per block of 32, in order. */
 struct key_query {
     int8_t q[KERNEL_HEAD_SIZE_MAX];

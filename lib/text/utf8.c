@@ -53,6 +53,14 @@ size_t utf8_complete_prefix(const char *text, size_t bytes)
     return bytes;
 }
 
+bool utf8_valid(const char *text, size_t bytes)
+{
+    for (size_t at = 0, used; at < bytes; at += used)
+        if (classify(text + at, bytes - at, &used) != UTF8_CHARACTER)
+            return false;
+    return true;
+}
+
 size_t utf8_sanitise(const char *text, size_t bytes, char *out)
 {
     size_t n = 0;

@@ -293,6 +293,51 @@ static void minimax(struct make *m)
 {
     again_as(m, "minimax-m2");
 }
+static void granite(struct make *m)
+{
+    again_as(m, "granitemoe");
+}
+static void hunyuan(struct make *m)
+{
+    again_as(m, "hunyuan-moe");
+}
+static void phimoe(struct make *m)
+{
+    again_as(m, "phimoe");
+}
+static void phimoe_window(struct make *m)
+{
+    phimoe(m);
+    make_u32(m, "phimoe.attention.sliding_window", 4);
+}
+static void dbrx(struct make *m)
+{
+    again_as(m, "dbrx");
+}
+static void dbrx_qkv(struct make *m)
+{
+    dbrx(m);
+    make_tensor(m, "blk.0.attn_qkv.weight")->ne[1] = 6;
+}
+static void bailing(struct make *m)
+{
+    make_free(m);
+    make_arch(m, "bailingmoe2", 2, false);
+}
+static void smallthinker(struct make *m)
+{
+    make_free(m);
+    make_arch(m, "smallthinker", 5, false);
+}
+static void later_arch(struct make *m)
+{
+    make_text(m, "general.architecture", "nemotron_h_moe");
+}
+
+static void gpt_oss(struct make *m)
+{
+    again_as(m, "gpt-oss");
+}
 static void qwen35moe(struct make *m)
 {
     again_as(m, "qwen35moe");
@@ -375,7 +420,9 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(byte_missing) X(pre) X(beyond_layers) X(olmoe) X(qwen2moe) X(llama) X(shared_missing) \
     X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined) \
     X(scales) X(scales_shape) X(glm4moe) X(glm4moe_groups) X(glm4moe_skipped) X(dots1) \
-    X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax) \
+    X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax) X(granite) X(hunyuan) X(phimoe) \
+    X(phimoe_window) X(dbrx) X(dbrx_qkv) X(bailing) X(smallthinker) X(gpt_oss) X(later_arch)
+ \
     X(qwen35moe) X(qwen35moe_kinds) X(qwen3next) X(lfm2moe)
 /* clang-format on */
 

@@ -271,5 +271,6 @@ int main(void)
     check_architectures("arch/router.json");
     check_architectures("arch/minimax_m2.json");
     check_architectures("arch/recurrent.json");
+    check_architectures("arch/oss.json");
     return golden_result("golden rows");
 }

@@ -30,6 +30,8 @@ SHAPES = [  # one condition of the rules each: key heads, 8 experts, a shared ex
      "experts=4", "expert_inner=256", "shared_inner=512"],
     ["tiny", "arch=olmoe", "layers=2", "hidden=128", "heads=2", "kv_heads=2", "head_size=64", "vocab=600", "experts=4",
      "expert_inner=96"],
+    ["tiny", "arch=glm4moe", "layers=16", "hidden=256", "heads=4", "kv_heads=2", "head_size=64", "vocab=600",
+     "experts=4", "expert_inner=256", "dense_layers=3", "dense_inner=512", "shared_count=1"],
 ]
 MIXES = {"Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q3_K_S": 11, "Q3_K_M": 12, "Q3_K_L": 13,
          "Q4_K_S": 14, "Q4_K_M": 15, "Q5_K_S": 16, "Q5_K_M": 17, "Q6_K": 18, "IQ2_XXS": 19, "IQ2_XS": 20, "Q2_K_S": 21,
@@ -88,8 +90,8 @@ def main():
         for shape in SHAPES:
             source = directory + "/source.gguf"
             subprocess.run([synth, "-q", "-o", source, *shape, "--type", "F16"], check=True, stdout=subprocess.DEVNULL)
-            # the quantiser has no other type for rows that do not fit Q1_0
-            wanted = [name for name in MIXES if name != "Q1_0" or shape is not SHAPES[-1]]
+            # the quantiser has no other type for rows of olmoe that do not fit Q1_0
+            wanted = [name for name in MIXES if name != "Q1_0" or "arch=olmoe" not in shape]
             mixes = {name: chosen(source, MIXES[name], name in NEEDS_MATRIX, log) for name in wanted}
             models.append({"shape": shape, "mixes": mixes})
     with open(target, "w", encoding="ascii") as out:

@@ -27,8 +27,8 @@ POSITIONS, GREEDY, HIDDEN = 70, 12, 48
 
 # name, architecture in GGUF, sizes
 MODELS = [
-    ("bailing_a", "bailingmoe2", dict(layers=3, heads=4, kv_heads=2, head=16, experts=8, used=3, inner=24, groups=4,
-                                      groups_used=2, dense=1, dense_inner=64, shared=40, rope=8, theta=1e5, scale=2.5)),
+    ("bailing_a", "bailingmoe2", dict(layers=3, heads=4, kv_heads=2, head=12, experts=8, used=3, inner=24, groups=4,
+                                      groups_used=2, dense=1, dense_inner=64, shared=40, rope=6, theta=1e5, scale=2.5)),
     ("bailing_b_f32", "bailingmoe2", dict(layers=2, heads=3, kv_heads=1, head=16, experts=5, used=2, inner=24, groups=1,
                                           groups_used=1, dense=0, dense_inner=64, shared=24, rope=16, theta=1e4, scale=1.0)),
     ("smallthinker_a", "smallthinker", dict(layers=5, heads=4, kv_heads=2, head=16, experts=6, used=3, inner=16, window=16,

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tokenizers and chat templates against data of other packages, fetched from the package index into BUILD/peers
 # (README.md): the vocabularies of real models that llama-cpp-python's source distribution carries, with texts and their
-# ids; its chat templates of real models, compared with the package jinja2; and the package regex on random text.
+# ids; its chat templates of real models, compared with the package jinja2, and the ids of conversations with the package
+# tokenizers; and the package regex on random text.
 # usage: packages.sh ROOT BUILD     SLUICE_LONG=1: every conversation with every template, not a third of them
 set -euo pipefail
 
 llama_version="llama-cpp-python==0.3.36"
 python_packages=(regex==2025.9.18 jinja2==3.1.6)
+tokenizers=tokenizers==0.23.3 # alone: what it needs is for downloads
 root=$1
 build=$2
 dir=$build/peers
@@ -63,6 +65,14 @@ if "$python" -c 'import jinja2, regex' 2>/dev/null || { python3 -m venv "$dir/ve
         status=0
         "$python" -B "$root/tests/golden/chat_templates.py" "$build/tests/golden_jinja" "$dir/templates" "$every" || status=$?
         verdict templates_of_real_models "$status"
+        if "$python" -c 'import tokenizers' 2>/dev/null || "$python" -m pip install --quiet --no-deps "$tokenizers" >"$dir/log" 2>&1; then
+            status=0
+            "$python" -B "$root/tests/golden/chat_ids.py" real "$root/tests/golden/data/tokenizers" "$dir/templates" "$dir/chat_ids.json" &&
+                "$build/tests/unit_chat_ids" "$dir/chat_ids.json" || status=$?
+            verdict ids_of_conversations "$status"
+        else
+            echo "SKIP ids_of_conversations: $tokenizers cannot be installed"
+        fi
     else
         echo "SKIP templates_of_real_models: $llama_version cannot be fetched"
     fi

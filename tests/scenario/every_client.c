@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All clients return the same text: generate, repl in a pipe and on a terminal, requests to the
  * gateway with and without streaming, curl, and OpenAI's Python package. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,6 +300,7 @@ static void every_client_of_a_conversation(void)
     "{% endfor %}{% endif %}"                                                                      \
     "{% if mode == 'slow' %}{% set s = 'x' * 1000 * 1000 %}{% for a in range(99999) %}"            \
     "{% if 'y' in s %}{% endif %}{% endfor %}{% endif %}"                                          \
+    "{% if mode == 'large' %}{% set s = 'x' * 1000 * 1000 * 9 %}{{ s + 'y' }}{% endif %}"          \
     "{% if mode == 'deep' %}{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}{% endif %}"            \
     "{% if add_generation_prompt %}{{ messages | length + 1 }}. Assistant wrote:{% endif %}"
 #define ONE_TURN(role, mode)                                                                       \
@@ -331,7 +333,8 @@ static void a_template_is_executed(void)
     static const struct {
         const char *body, *reason;
     } bad[] = {{ONE_TURN("tool", "calm"), "This tale has no tools"},
-               {ONE_TURN("user", "endless"), "needs too much memory"},
+               {ONE_TURN("user", "endless"), "too many steps"},
+               {ONE_TURN("user", "large"), "needs too much memory"},
                {ONE_TURN("user", "slow"), "too many steps"},
                {ONE_TURN("user", "deep"), "nested too deeply"}};
     for (size_t i = 0; i <= ARRAY_LEN(bad); i++) {
@@ -347,6 +350,105 @@ static void a_template_is_executed(void)
     CHECK(engine_pid(e, "gateway", 0, 0) == gateway, "the gateway was restarted");
     free(form);
     engine_stop(e);
+}
+
+static uint64_t minimum_with(const char *model, const char *option)
+{
+    unsigned port;
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"-m", model, "--http=0", option, NULL});
+    json_t *doc = engine_control(e, "stats", NULL);
+    uint64_t bytes = lookup_u64(doc, "memory.min_budget_bytes");
+    json_decref(doc);
+    engine_stop(e);
+    return bytes;
+}
+
+/* A rendering's memory is in the ledger from the start, if the model has a template. What is none is
+ * reported, once. */
+static void a_template_is_reserved(void)
+{
+    char path[PATH_MAX];
+    chat_model_make(path, "reserved.gguf", TALE);
+    uint64_t longest = minimum_with(path, NULL), shorter = minimum_with(path, "--http-prompt=1KiB");
+    CHECK(longest >= shorter + 13 * MIB, "the minimum is %" PRIu64 ", with short prompts %" PRIu64,
+          longest, shorter);
+    CHECK(minimum_with(test_model(), NULL) + 13 * MIB <= longest, "a model without a template");
+    chat_model_make(path, "odd.gguf", "<|im_start|>\xff<|im_end|>");
+    unsigned port;
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
+    char *log = engine_log(e), *line = strstr(log, "tokenizer.chat_template is not UTF-8");
+    CHECK(line && strstr(line, "'chatml'"), "the template is not reported: %.500s", log);
+    CHECK(!strstr(line + 1, "tokenizer.chat_template"), "the template is reported twice");
+    free(log);
+    engine_stop(e);
+}
+
+#define SYSTEM "You write short stories."
+#define STORY                                                                                      \
+    "{% for m in messages %}{{ loop.index }}. {{ m.role | title }} wrote: {{ m.content }}\n"       \
+    "{% endfor %}{% if enable_thinking is defined %}{{ 'Deeply' if enable_thinking else "          \
+    "'Briefly' }}, {% endif %}{{ messages | length + 1 }}. Assistant wrote:"
+
+/* The first two turns of repl, saved and loaded behind the first; the caller frees. */
+static char *story_of_repl(const struct engine *e, bool kept)
+{
+    struct command c;
+    char path[PATH_MAX], *input;
+    snprintf(path, sizeof path, "%s/story.%d.json", test_dir(), kept);
+    CHECK(asprintf(&input,
+                   "/set ignore_eos on\n" FIRST "\n/save %s\n/clear\n/set system\n"
+                   "/set thinking auto\n/load %s\n" SECOND "\n",
+                   path, path) > 0,
+          "out of memory");
+    command_run(&c, input, END_MS,
+                (const char *const[]){"repl", "--name", e->run, "--temp", "0", "-n", TOKENS_TEXT,
+                                      "--system", SYSTEM, "--thinking=off", NULL});
+    const char *first = strstr(c.err, " kept)"),
+               *second = first ? strstr(first + 1, " kept)") : NULL;
+    CHECK(c.status == 0 && second, "status %d: %s", c.status, c.err);
+    CHECK((strncmp(second - 2, "(0", 2) != 0) == kept, "not what is kept: %s", c.err);
+    char *text = strdup(c.out);
+    command_free(&c);
+    free(input);
+    return text;
+}
+
+static char *turn_of_story(unsigned port, json_t *messages)
+{
+    return get_text(port, "/v1/chat/completions", &ways[0],
+                    json_pack("{s:O, s:{s:b}}", "messages", messages, "chat_template_kwargs",
+                              "enable_thinking", 0),
+                    false);
+}
+
+/* repl renders the conversation as the gateway does: through the template of the file, with a system
+ * message and variables. The text is the same with the kept rows of the turn before and without. */
+static void repl_executes_the_template(void)
+{
+    unsigned port;
+    char path[PATH_MAX], expected[8192];
+    chat_model_make(path, "story.gguf", STORY);
+    for (int kept = 0; kept < 2; kept++) {
+        struct engine *e =
+            gateway_start(&port, (const char *const[]){"-m", path, "--http=0",
+                                                       kept ? NULL : "--keep-kv=0", NULL});
+        json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "system", "content",
+                                     SYSTEM, "role", "user", "content", FIRST);
+        char *got = story_of_repl(e, kept), *first = turn_of_story(port, messages);
+        json_array_append_new(messages,
+                              json_pack("{s:s, s:s}", "role", "assistant", "content", first));
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", SECOND));
+        char *second = turn_of_story(port, messages);
+        snprintf(expected, sizeof expected, "%s\n1 turns saved\n1 turns loaded\n%s\n", first,
+                 second);
+        CHECK(strcmp(got, expected) == 0, "repl: '%s', not '%s'", got, expected);
+        json_decref(messages);
+        free(got);
+        free(first);
+        free(second);
+        engine_stop(e);
+    }
 }
 
 /* ---- control tokens ---- */
@@ -451,6 +553,8 @@ int main(int argc, char **argv)
         ROW(curl_is_a_client),
         ROW(every_client_of_a_conversation),
         ROW(a_template_is_executed),
+        ROW(a_template_is_reserved),
+        ROW(repl_executes_the_template),
         ROW(control_tokens_of_users),
         ROW(openai_package),
     };

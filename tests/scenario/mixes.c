@@ -12,7 +12,7 @@
 #define SYNTH_MS  60000
 #define FINISH_MS 60000
 #define TOKENS    160
-#define KEYS_MAX  12
+#define KEYS_MAX  24
 
 static char model[PATH_MAX];
 static struct text expected;
@@ -164,11 +164,96 @@ static void minimax_m2(void)
     run("Q4_K_M", (const char *const[]){"arch=minimax-m2", "rope_dims=32", NULL});
 }
 
+/* One of the checks; all with --long. */
+static void sample(const char *option, const char *const keys[])
+{
+    if (test_long()) {
+        run("Q4_K_M", keys);
+        return;
+    }
+    make("Q4_K_M", keys);
+    same_text(option);
+    text_free(&expected);
+}
+
+static void bailingmoe2(void)
+{
+    sample("--prefill-chunk=7",
+           (const char *const[]){"arch=bailingmoe2", "layers=4", "dense_layers=1",
+                                 "dense_inner=512", "shared_count=1", "norm_top_k=1", "groups=4",
+                                 "groups_used=2", NULL});
+}
+
+/* Its experts are requested before attention. */
+static void smallthinker(void)
+{
+    run("Q4_K_M",
+        (const char *const[]){"arch=smallthinker", "layers=5", "window=64", "gating=2", NULL});
+}
+
+static void granitemoe(void)
+{
+    sample("--threads=2",
+           (const char *const[]){"arch=granitemoe", "embedding_scale=12", "residual_scale=0.22",
+                                 "score_scale=0.125", "logit_divisor=6", "shared_inner=512", NULL});
+}
+
+static void hunyuan_moe(void)
+{
+    sample("--isa=generic", (const char *const[]){"arch=hunyuan-moe", "shared_count=1", NULL});
+}
+
+static void phimoe(void)
+{
+    sample("--prefill-chunk=7", (const char *const[]){"arch=phimoe", "experts_used=2", NULL});
+}
+
+static void dbrx(void)
+{
+    sample("--threads=2", (const char *const[]){"arch=dbrx", "clamp_qkv=1", NULL});
+}
+
+/* Windows, sinks, biases of experts, YaRN; the prompt is longer than a window. */
+static void gpt_oss(void)
+{
+    run("MXFP4", (const char *const[]){"arch=gpt-oss", "layers=4", "window=16", "rope_scaling=2",
+                                       "rope_factor=8", "rope_context=64", NULL});
+}
+
+/* MLA with queries in two factors, and a YaRN. */
+static void deepseek2(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=deepseek2",
+                                        "layers=4",
+                                        "dense_layers=1",
+                                        "dense_inner=512",
+                                        "shared_count=1",
+                                        "norm_top_k=1",
+                                        "gating=2",
+                                        "expert_scale=2.5",
+                                        "groups=4",
+                                        "groups_used=2",
+                                        "kv_heads=1",
+                                        "head_size=0",
+                                        "q_rank=256",
+                                        "kv_rank=256",
+                                        "mla_key_size=160",
+                                        "mla_value_size=64",
+                                        "rope_dims=32",
+                                        "rope_scaling=yarn",
+                                        "rope_factor=40",
+                                        "rope_context=64",
+                                        "rope_log_multiplier=0.1",
+                                        NULL});
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(q4_k_m),    ROW(mxfp4),     ROW(nvfp4),        ROW(layers_that_differ),
-        ROW(glm4moe),   ROW(dots1),     ROW(ernie4_5_moe), ROW(minimax_m2),
-        ROW(qwen35moe), ROW(qwen3next), ROW(lfm2moe)};
+        ROW(q4_k_m),      ROW(mxfp4),        ROW(nvfp4),        ROW(layers_that_differ),
+        ROW(glm4moe),     ROW(dots1),        ROW(ernie4_5_moe), ROW(minimax_m2),
+        ROW(bailingmoe2), ROW(smallthinker), ROW(granitemoe),   ROW(hunyuan_moe),
+        ROW(phimoe),      ROW(dbrx),         ROW(gpt_oss),      ROW(deepseek2),
+        ROW(qwen35moe),   ROW(qwen3next),    ROW(lfm2moe)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -40,6 +40,7 @@ sluice_unit_test(unit_tokenizer SOURCES lib/model/tokenizer/tokenizer_test.c
 sluice_unit_test(unit_tokenizer_special SOURCES lib/model/tokenizer/special_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_tokenizer_models SOURCES lib/model/tokenizer/tokenizer_models_test.c
   LINK sluice_model test_gguf_make PkgConfig::JANSSON)
+sluice_unit_test(unit_chat_ids SOURCES lib/model/chat/chat_ids_test.c LINK sluice_model PkgConfig::JANSSON)
 sluice_unit_test(unit_chat SOURCES lib/model/chat/chat_vectors_test.c
   LINK sluice_model PkgConfig::JANSSON)
 sluice_unit_test(unit_tokenizer_words SOURCES lib/model/tokenizer/words_test.c LINK sluice_model PkgConfig::JANSSON)
@@ -79,6 +80,6 @@ sluice_unit_test(unit_offline SOURCES lib/offline/offline_test.c ${CMAKE_SOURCE_
 sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)
 
 foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_tokenizer_special
-             unit_jinja            unit_tokenizer_words unit_chat unit_store unit_hf unit_offline unit_clocked)
+             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_offline unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()

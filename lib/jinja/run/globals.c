@@ -9,7 +9,17 @@
 
 /* ---- functions ---- */
 
-static struct jvalue global_range(struct jrun *r, const struct jvalue *in, const struct jbound *a)
+/* How many elements from `first` to `end`, without `end`. */
+static uint64_t range_count(int64_t first, int64_t end, int64_t step)
+{
+    uint64_t from = (uint64_t)first, to = (uint64_t)end;
+    if (step > 0 ? first >= end : first <= end)
+        return 0;
+    return step > 0 ? (to - from - 1) / (uint64_t)step + 1 : (from - to - 1) / -(uint64_t)step + 1;
+}
+
+/* A range as three numbers: first, step, count. */
+static struct jvalue range_parts(struct jrun *r, const struct jvalue *in, const struct jbound *a)
 {
     (void)in;
     if (!a->at[0])
@@ -22,15 +32,41 @@ static struct jvalue global_range(struct jrun *r, const struct jvalue *in, const
     }
     if (step == 0)
         jheap_fail(r->h, "range: the step is zero");
-    struct jvalue v = jlist_new(r->h, JFORM_RANGE, 0);
-    for (int64_t i = first; step > 0 ? i < end : i > end;) {
-        if (v.list->count >= RANGE_MAX)
-            jheap_fail(r->h, "range: more than %d elements", RANGE_MAX);
-        jlist_add(r->h, v.list, jint(i));
-        if (__builtin_add_overflow(i, step, &i))
-            break;
-    }
+    uint64_t count = range_count(first, end, step);
+    if (count > RANGE_MAX)
+        jheap_fail(r->h, "range: more than %d elements", RANGE_MAX);
+    struct jvalue v = jlist_new(r->h, JFORM_TUPLE, 3);
+    jlist_add(r->h, v.list, jint(first));
+    jlist_add(r->h, v.list, jint(step));
+    jlist_add(r->h, v.list, jint((int64_t)count));
     return v;
+}
+
+static struct jvalue global_range(struct jrun *r, const struct jvalue *in, const struct jbound *a)
+{
+    const struct jlist *parts = range_parts(r, in, a).list;
+    int64_t first = parts->at[0].integer, step = parts->at[1].integer;
+    size_t count = (size_t)parts->at[2].integer;
+    struct jvalue v = jlist_new(r->h, JFORM_RANGE, count);
+    for (size_t i = 0; i < count; i++)
+        jlist_add(r->h, v.list, jint(first + (int64_t)i * step));
+    return v;
+}
+
+bool jrange_of(struct jrun *r, const struct jnode *n, struct jrange *range)
+{
+    static const struct jrow row = {"range", range_parts, "start stop step"};
+    if (n->kind != JNODE_CALL || n->a->kind != JNODE_NAME)
+        return false;
+    struct jvalue callee = jevaluate(r, n->a);
+    if (callee.kind != JGLOBAL || jglobals.at[callee.number].function != global_range)
+        return false;
+    r->h->line = n->line;
+    struct jcall call = jarguments_of(r, n->args);
+    const struct jlist *parts = jrow_call(r, &row, NULL, &call).list;
+    *range =
+        (struct jrange){parts->at[0].integer, parts->at[1].integer, (size_t)parts->at[2].integer};
+    return true;
 }
 
 static void add_pairs(struct jrun *r, struct jdict *d, const struct jvalue *v)

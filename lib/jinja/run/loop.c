@@ -12,10 +12,21 @@ static bool admits(struct jrun *r, struct jloop *loop, struct jvalue v)
     return jtruth(&holds);
 }
 
+static size_t count_of(const struct jloop *loop)
+{
+    return loop->items ? loop->items->count : loop->range.count;
+}
+
+static struct jvalue element(const struct jloop *loop, size_t i)
+{
+    return loop->items ? loop->items->at[i]
+                       : jint(loop->range.first + (int64_t)i * loop->range.step);
+}
+
 static bool take(struct jrun *r, struct jloop *loop, struct jvalue *v)
 {
-    while (loop->next < loop->items->count) {
-        *v = loop->items->at[loop->next++];
+    while (loop->next < count_of(loop)) {
+        *v = element(loop, loop->next++);
         jheap_step(r->h);
         if (!loop->node->c || admits(r, loop, *v))
             return true;
@@ -43,7 +54,7 @@ static bool peek(struct jrun *r, struct jloop *loop)
 static int64_t remaining(struct jrun *r, struct jloop *loop)
 {
     if (!loop->node->c)
-        return (int64_t)(loop->items->count - loop->next) + loop->peeked;
+        return (int64_t)(count_of(loop) - loop->next) + loop->peeked;
     struct jlist *rest = jlist_new(r->h, JFORM_LIST, 0).list;
     for (struct jvalue v; jloop_next(r, loop, &v);)
         jlist_add(r->h, rest, v);
@@ -54,6 +65,65 @@ static int64_t remaining(struct jrun *r, struct jloop *loop)
     loop->items = rest;
     loop->next = 0;
     return (int64_t)rest->count;
+}
+
+/* ---- loops that only wait for their end ------------------------------------------------------- */
+
+/* Templates that cannot use `break` search backwards through all messages with a namespace's flag:
+ * {% for j in range(...) %}{% if not ns.found %}...{% endif %}{% endfor %}. Without an end of such a
+ * loop, N messages take N * N turns. */
+
+static bool is_target(const struct jnode *target, const struct jstring *name)
+{
+    if (target->kind == JNODE_NAME)
+        return target->name == name;
+    for (size_t i = 0; i < target->list.count; i++)
+        if (is_target(target->list.at[i], name))
+            return true;
+    return false;
+}
+
+/* Without effects, and not of the turn: no call, and no `in`, which may consume a generator. */
+static bool is_constant(struct jrun *r, const struct jnode *n, const struct jnode *target)
+{
+    jheap_step(r->h);
+    switch ((enum jnode_kind)n->kind) {
+    case JNODE_CONST: return true;
+    case JNODE_NAME: return !jstring_is(n->name, "loop") && !is_target(target, n->name);
+    case JNODE_NOT:
+    case JNODE_ATTRIBUTE: return is_constant(r, n->a, target);
+    case JNODE_OR:
+    case JNODE_AND:
+    case JNODE_ITEM: return is_constant(r, n->a, target) && is_constant(r, n->b, target);
+    default: return false;
+    }
+}
+
+unsigned jloop_constant_conditions(struct jrun *r, const struct jnode *loop)
+{
+    unsigned count = 0;
+    const struct jnode *n = loop->list.count == 1 ? loop->list.at[0] : NULL;
+    if (loop->c)
+        return 0;
+    while (n && n->kind == JNODE_IF && is_constant(r, n->a, loop->a)) {
+        count++;
+        n = n->other.count == 1 ? n->other.at[0] : NULL;
+    }
+    return count;
+}
+
+bool jloop_idle(struct jrun *r, const struct jnode *loop, unsigned constant_conditions)
+{
+    const struct jnodes *branch = &loop->list;
+    for (; constant_conditions > 0; constant_conditions--) {
+        const struct jnode *n = branch->at[0];
+        struct jvalue v = jevaluate(r, n->a);
+        jheap_step(r->h);
+        if (jtruth(&v))
+            return n->list.count == 0;
+        branch = &n->other;
+    }
+    return branch->count == 0;
 }
 
 struct jvalue jloop_attribute(struct jrun *r, struct jloop *loop, const struct jstring *name)

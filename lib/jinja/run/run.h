@@ -38,8 +38,14 @@ void jscope_push(struct jrun *r, struct jscope *outer);
 
 /* ---- loop.c ---- */
 
+struct jrange {
+    int64_t first, step;
+    size_t count;
+};
+
 struct jloop {
-    struct jlist *items;
+    struct jlist *items; /* NULL: those of range */
+    struct jrange range;
     size_t next; /* element that is taken next */
     const struct jnode *node;
     struct jscope *outer;
@@ -50,6 +56,12 @@ struct jloop {
 /* The next element whose condition holds. False: none. */
 bool jloop_next(struct jrun *r, struct jloop *loop, struct jvalue *v);
 struct jvalue jloop_attribute(struct jrun *r, struct jloop *loop, const struct jstring *name);
+/* How many conditions at the start of a loop's body, of an `if` alone and its `elif`s, have the same
+ * value in every turn as long as no turn does anything. */
+unsigned jloop_constant_conditions(struct jrun *r, const struct jnode *loop);
+/* Whether no turn from this one on does anything: those conditions lead to an empty branch. The scope
+ * is that of the turn. */
+bool jloop_idle(struct jrun *r, const struct jnode *loop, unsigned constant_conditions);
 
 /* ---- evaluate.c ---- */
 
@@ -115,6 +127,11 @@ extern const struct jrows jtext_filters, jlist_filters, jtests, jglobals, jmetho
  * rejected, as by jinja2's immutable sandbox. */
 struct jvalue jmethod_of(struct jrun *r, const struct jvalue *of, const struct jstring *name);
 struct jvalue jmethod_call(struct jrun *r, const struct jmethod *m, const struct jcall *call);
+
+/* ---- globals.c ---- */
+
+/* The range that an expression is, if it is a call of it: for a loop, which needs no list. */
+bool jrange_of(struct jrun *r, const struct jnode *n, struct jrange *range);
 
 /* ---- format.c ---- */
 

@@ -44,17 +44,18 @@ void jassign(struct jrun *r, const struct jnode *target, struct jvalue v)
     }
 }
 
-/* What statements write, in a scope of their own. */
-static struct jvalue captured(struct jrun *r, const struct jnodes *body)
+/* What statements write, in a scope of their own. If `break` or `continue` ends them, it is lost. */
+static enum jflow capture(struct jrun *r, const struct jnodes *body, struct jvalue *v)
 {
     struct jbuffer *out = r->out, buffer = {0};
     struct jscope *scope = r->scope;
     jscope_push(r, scope);
     r->out = &buffer;
-    jexecute(r, body);
+    enum jflow flow = jexecute(r, body);
     r->out = out;
     r->scope = scope;
-    return jstring_value(jbuffer_take(r->h, &buffer));
+    *v = jstring_value(jbuffer_take(r->h, &buffer));
+    return flow;
 }
 
 /* Applies the filters around what a block wrote. */
@@ -95,11 +96,16 @@ static void turn_scope(struct jrun *r, struct jscope *before, struct jscope *out
 
 static void execute_for(struct jrun *r, const struct jnode *n)
 {
-    struct jvalue of = jevaluate(r, n->b), v;
+    struct jvalue v;
     struct jscope *outer = r->scope, *turn = NULL;
     struct jloop *loop = jheap_get(r->h, sizeof *loop);
-    *loop = (struct jloop){.items = jiterate(r->h, &of), .node = n, .outer = outer};
+    *loop = (struct jloop){.node = n, .outer = outer};
+    if (!jrange_of(r, n->b, &loop->range)) {
+        v = jevaluate(r, n->b);
+        loop->items = jiterate(r->h, &v);
+    }
     const struct jstring *name = jname(r->h, r->names, "loop", 4);
+    unsigned constant = jloop_constant_conditions(r, n);
     bool any = false;
     if (n->c) /* evaluated with it whenever an element is needed */
         keep_scopes(outer);
@@ -114,9 +120,12 @@ static void execute_for(struct jrun *r, const struct jnode *n)
         turn = r->scope;
         jdefine(r, name, (struct jvalue){.kind = JLOOP, .object = loop});
         jassign(r, n->a, v);
+        if (constant > 0 && jloop_idle(r, n, constant))
+            break;
         if (execute_body_of(r, &n->list, outer) == JFLOW_BREAK)
-            return;
+            break;
     }
+    r->scope = outer;
     if (!any && n->other.count > 0) {
         jscope_push(r, outer);
         execute_body_of(r, &n->other, outer);
@@ -171,6 +180,7 @@ static struct jvalue call_block(struct jrun *r, const struct jnode *n)
 static enum jflow execute(struct jrun *r, const struct jnode *n)
 {
     struct jvalue v;
+    enum jflow flow;
     switch ((enum jnode_kind)n->kind) {
     case JNODE_FOR: execute_for(r, n); return JFLOW_NEXT;
     case JNODE_IF: return execute_if(r, n);
@@ -179,14 +189,20 @@ static enum jflow execute(struct jrun *r, const struct jnode *n)
     case JNODE_CONTINUE: return JFLOW_CONTINUE;
     case JNODE_SET: jassign(r, n->a, jevaluate(r, n->b)); return JFLOW_NEXT;
     case JNODE_SET_BLOCK:
-        v = captured(r, &n->list);
-        jassign(r, n->a, filtered(r, n->b, v));
-        return JFLOW_NEXT;
+        flow = capture(r, &n->list, &v);
+        if (flow == JFLOW_NEXT)
+            jassign(r, n->a, filtered(r, n->b, v));
+        return flow;
     case JNODE_MACRO: jdefine(r, n->name, macro_of(r, n)); return JFLOW_NEXT;
     case JNODE_DATA: v = n->value; break;
     case JNODE_OUTPUT: v = jevaluate(r, n->a); break;
     case JNODE_CALL_BLOCK: v = call_block(r, n); break;
-    default: v = filtered(r, n->a, captured(r, &n->list)); break; /* JNODE_FILTER_BLOCK */
+    default: /* JNODE_FILTER_BLOCK */
+        flow = capture(r, &n->list, &v);
+        if (flow != JFLOW_NEXT)
+            return flow;
+        v = filtered(r, n->a, v);
+        break;
     }
     jprint(r->h, r->out, &v);
     return JFLOW_NEXT;

@@ -32,6 +32,7 @@ const struct kernel_ops avx2_ops = {
     .rms_norm = simd_rms_norm,
     .rope = simd_rope,
     .silu_mul = simd_silu_mul,
+    .swiglu_clamped = simd_swiglu_clamped,
     .attention = simd_attention,
     .axpy = simd_axpy,
     .conv = simd_conv,

@@ -74,6 +74,22 @@ static void kv_row(enum kv_type type, const uint8_t *tile, uint32_t size, uint32
     }
 }
 
+/* The first `size` elements of a key as F32; `row` has space for the whole key in F16 or F32. */
+static void key_row(enum kv_type type, const uint8_t *tile, uint32_t key_size, uint32_t size,
+                    uint32_t position, float *row)
+{
+    uint32_t padded = kv_padded(key_size);
+    if (!kv_is_quantised(type)) {
+        kv_row(type, tile, key_size, position, row);
+        return;
+    }
+    for (uint32_t e = 0; e < size; e++) {
+        const uint8_t *word = tile + kv_key_word(type, padded, position, e / 4 * 4);
+        row[e] = kv_scale(type, tile, padded, e / QK, position) *
+                 (float)kv_code(type, word, e % 4, e / 4 % 2 != 0);
+    }
+}
+
 /* One query head. */
 struct head_query {
     const float *q;
@@ -108,9 +124,8 @@ static void add_tile(const struct kernel_attention *a, const struct head_query *
 {
     const uint8_t *keys =
         (const uint8_t *)a->k + kernel_kv_tile(a->kv_type, a->kv_heads, a->key_size, at, kv_head);
-    const uint8_t *values =
-        (const uint8_t *)a->v + kernel_kv_tile(a->kv_type, a->kv_heads, a->value_size, at, kv_head);
-    float p[KERNEL_KEY_TILE], top = s->m, lanes[LANES] = {0}, row[KERNEL_VALUE_SIZE_MAX];
+    size_t values = kernel_kv_tile(a->kv_type, a->kv_heads, a->value_size, at, kv_head);
+    float p[KERNEL_KEY_TILE], top = s->m, lanes[LANES] = {0}, row[KERNEL_HEAD_SIZE_MAX];
     for (uint32_t i = first; i < end; i++) {
         p[i] = score(a, q, keys, i);
         top = p[i] > top ? p[i] : top;
@@ -119,7 +134,10 @@ static void add_tile(const struct kernel_attention *a, const struct head_query *
     for (uint32_t d = 0; d < a->value_size; d++)
         s->acc[d] *= old;
     for (uint32_t i = first; i < end; i++) {
-        kv_row(a->kv_type, values, a->value_size, i, row);
+        if (a->v)
+            kv_row(a->kv_type, (const uint8_t *)a->v + values, a->value_size, i, row);
+        else
+            key_row(a->kv_type, keys, a->key_size, a->value_size, i, row);
         p[i] = exp_one(p[i] - top);
         lanes[i % LANES] += p[i];
         add_value(p[i], row, a->value_size, s->acc);

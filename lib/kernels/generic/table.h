@@ -36,6 +36,7 @@ const struct kernel_ops GENERIC_OPS = {
     .rms_norm = generic_rms_norm,
     .rope = generic_rope,
     .silu_mul = generic_silu_mul,
+    .swiglu_clamped = generic_swiglu_clamped,
     .attention = generic_attention,
     .axpy = generic_axpy,
     .conv = generic_conv,

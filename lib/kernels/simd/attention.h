@@ -47,6 +47,7 @@ struct query_block {
     struct key_query quantised[BLOCK_QUERIES];
     /* Of quantised values. */
     _Alignas(64) float value_scale[TILE_KEYS * (KERNEL_VALUE_SIZE_MAX / QK)];
+    _Alignas(64) uint8_t value_codes[TILE_KEYS * KERNEL_VALUE_SIZE_MAX]; /* if they are keys */
     _Alignas(64) float sums[(2 * BLOCK_QUERIES + 1) * KERNEL_VALUE_SIZE_MAX];
     /* Keys or values of a tile, rows of their padded size. Only what a head needs is touched. */
     _Alignas(64) float tile[TILE_KEYS * KERNEL_HEAD_SIZE_MAX];
@@ -265,9 +266,10 @@ static ALWAYS_INLINE void tile_values(const enum kv_type type, const int queries
 
 /* ---- a block of queries ---- */
 
-static void load_value_scales(struct query_block *b, const uint8_t *tile)
+/* padded: of the rows of the tile, which may be keys. */
+static void load_value_scales(struct query_block *b, const uint8_t *tile, uint32_t padded)
 {
-    const uint8_t *h = tile + kv_scale_offset(b->type, b->value_padded, 0, 0);
+    const uint8_t *h = tile + kv_scale_offset(b->type, padded, 0, 0);
     for (uint32_t i = 0; i < b->value_padded / QK * TILE_KEYS; i += VL)
         vf_store(b->value_scale + i, vh_load(h + 2 * (size_t)i));
 }
@@ -350,6 +352,21 @@ static ALWAYS_INLINE void values_of_tile(const enum kv_type type, struct query_b
     }
 }
 
+/* The values [first, end) of a tile. v NULL: they are the first elements of the keys k; quantised ones
+ * get the layout of values. */
+static ALWAYS_INLINE struct tile_rows rows_of_values(const enum kv_type type, struct query_block *b,
+                                                     const uint8_t *k, const uint8_t *v,
+                                                     uint32_t first, uint32_t end)
+{
+    if (!kv_is_quantised(type))
+        return (struct tile_rows){.base = v ? v : k, .size = v ? b->value_size : b->size};
+    load_value_scales(b, v ? v : k, v ? b->value_padded : b->padded);
+    if (!v)
+        kv_values_of_keys(type, k, b->padded, b->value_padded, first, end, b->value_codes);
+    return (struct tile_rows){
+        .base = v ? v : b->value_codes, .size = b->value_padded, .scale = b->value_scale};
+}
+
 /* A tile of keys and values of a key head, for its queries [first, end); `next`: the keys after
  * them. */
 static ALWAYS_INLINE void add_tile_of(const enum kv_type type, struct query_block *b,
@@ -359,10 +376,9 @@ static ALWAYS_INLINE void add_tile_of(const enum kv_type type, struct query_bloc
     uint32_t keys = b->query[end - 1].keys, from = b->query[first].first;
     const bool quantised = kv_is_quantised(type);
     struct tile_rows t = {k, v, b->value_bytes, quantised ? b->padded : b->size, NULL};
-    struct tile_rows values = {v, next, b->key_bytes, quantised ? b->value_padded : b->value_size,
-                               b->value_scale};
-    if (kv_is_quantised(type))
-        load_value_scales(b, v);
+    struct tile_rows values = rows_of_values(type, b, k, v, from, keys);
+    values.next = next;
+    values.next_bytes = b->key_bytes;
     if (end - first == 1) {
         struct query *q[TILE_QUERIES] = {b->query + first};
         tile_scores(type, 1, (const struct query *const *)q, &t, b, keys);
@@ -374,14 +390,18 @@ static ALWAYS_INLINE void add_tile_of(const enum kv_type type, struct query_bloc
         values_of_tile(type, b, first, end, &values);
     } else {
         struct tile_rows floats = {b->tile, v, b->value_bytes, b->padded, NULL};
-        if (kv_is_quantised(type)) {
+        if (quantised) {
             scores_of_tile(type, b, first, end, &t);
         } else {
             unpack_tile(type, b, &t, b->size, from, keys);
             scores_of_tile(KV_TYPE_F32, b, first, end, &floats);
         }
-        floats = (struct tile_rows){b->tile, next, b->key_bytes, b->value_padded, NULL};
-        unpack_tile(type, b, &values, b->value_size, from, keys);
+        floats.next = next;
+        floats.next_bytes = b->key_bytes;
+        if (v || quantised) { /* otherwise the values are there already */
+            floats.size = b->value_padded;
+            unpack_tile(type, b, &values, b->value_size, from, keys);
+        }
         values_of_tile(KV_TYPE_F32, b, first, end, &floats);
     }
 }
@@ -451,7 +471,7 @@ static void add_tile_of_heads(struct query_block *b, const struct kernel_attenti
                 kernel_kv_tile(b->type, a->kv_heads, b->size, at + TILE_KEYS, b->query[0].kv_head);
         bool more = end < stop || at + TILE_KEYS < b->query[i].positions;
         add_tile(b, i, end, k + from,
-                 v + kernel_kv_tile(b->type, a->kv_heads, b->value_size, at, head),
+                 v ? v + kernel_kv_tile(b->type, a->kv_heads, b->value_size, at, head) : NULL,
                  more ? k + next : NULL);
     }
 }

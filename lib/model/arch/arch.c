@@ -73,6 +73,24 @@ static const struct const_row default_rows[] = {
 #include "lib/model/arch/arch.tbl.h"
 };
 
+static const struct default_of_row {
+    enum arch_id arch;
+    size_t offset;
+    uint32_t layers, vocab, value;
+} default_of_rows[] = {
+#define ARCH_DEFAULT_OF(id, field, layers, vocab, value)                                           \
+    {ARCH_##id, offsetof(struct model_hparams, field), (layers), (vocab), (value)},
+#include "lib/model/arch/arch.tbl.h"
+};
+
+static const struct missing_row {
+    enum arch_id arch;
+    const char *key, *what;
+} missing_rows[] = {
+#define ARCH_MISSING(id, key, what) {ARCH_##id, (key), (what)},
+#include "lib/model/arch/arch.tbl.h"
+};
+
 static const struct only_row {
     enum arch_id arch;
     const char *key;
@@ -133,6 +151,15 @@ static bool is_array(enum arch_id arch, const struct gguf *g, const struct uint_
            gguf_get_uints(g, key, &a, NULL) != 0;
 }
 
+static int missing_key(enum arch_id arch, const char *name, const char *key, struct error *error)
+{
+    for (size_t i = 0; i < ARRAY_LEN(missing_rows); i++)
+        if (missing_rows[i].arch == arch && strcmp(missing_rows[i].key, name) == 0)
+            return error_set(error, ERR_BAD_INPUT, "key '%s' is missing: %s", key,
+                             missing_rows[i].what);
+    return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
+}
+
 static int read_uints(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
                       struct error *error)
 {
@@ -151,7 +178,7 @@ static int read_uints(enum arch_id arch, const struct gguf *g, struct model_hpar
         if (row->flag)
             value = flag;
         if (!found && row->absent == ABSENT_REQUIRED)
-            return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
+            return missing_key(arch, row->key, key, error);
         /* Checked here and not only in arch_check_hparams: the value has 64 bits, the field 32. */
         if (found && (value < row->min || value > row->max))
             return error_set(error, ERR_BAD_INPUT,
@@ -294,6 +321,12 @@ static int check_only(enum arch_id arch, const struct gguf *g, const struct mode
 static int derive_absent(enum arch_id arch, struct model_hparams *h, uint32_t tokens,
                          struct error *error)
 {
+    for (size_t i = 0; i < ARRAY_LEN(default_of_rows); i++) {
+        const struct default_of_row *row = &default_of_rows[i];
+        if (row->arch == arch && row->layers == h->layers && row->vocab == tokens &&
+            uint_of(h, row->offset) == 0)
+            *arch_uint(h, row->offset) = row->value;
+    }
     for (size_t i = 0; i < ARRAY_LEN(default_rows); i++)
         if (default_rows[i].arch == arch && uint_of(h, default_rows[i].offset) == 0)
             *arch_uint(h, default_rows[i].offset) = default_rows[i].value;
@@ -304,6 +337,7 @@ static int derive_absent(enum arch_id arch, struct model_hparams *h, uint32_t to
     h->layers -= h->skipped_layers;
     if (!h->shared_inner)
         h->shared_inner = h->shared_count * h->expert_inner; /* at most 64 * 65536 */
+    arch_derive_mla(h);
     if (!h->kv_heads)
         h->kv_heads = h->heads;
     if (!h->head_size)
@@ -421,7 +455,7 @@ int arch_check_hparams(enum arch_id arch, const struct model_hparams *h, struct 
     sl_assert(arch < ARCH__COUNT);
     if (check_ranges(arch, h, error) || check_others(arch, h, error))
         return -1;
-    if (arch_check_kinds(h, error) || arch_check_recurrent(h, error))
+    if (arch_check_kinds(h, error) || arch_check_recurrent(h, error) || arch_check_mla(h, error))
         return -1;
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         struct layer_attention a = model_attention_of(h, layer);

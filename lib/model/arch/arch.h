@@ -78,6 +78,11 @@ struct model_hparams {
     uint32_t rope_scale_window;
     uint32_t
         no_rope_full; /* 1: in a model with a window, layers of kind LAYER_FULL do not rotate */
+    /* Of MLA; head_size and value_size are those of its cache: kv_rank + rope_dims, kv_rank. */
+    uint32_t q_rank;  /* of the queries' matrix in two factors; 0: one matrix */
+    uint32_t kv_rank; /* elements of a latent */
+    uint32_t mla_key_size, mla_value_size; /* of a head of the published form: rope_dims included */
+    float rope_log_multiplier;             /* YaRN: scores times (1 + this * ln factor)^2 */
     /* of layers of kind LAYER_RECURRENT */
     uint32_t attention_step; /* each layer of that number is of kind LAYER_FULL; 0: see the table */
     uint32_t conv_taps;      /* inputs of the convolution over time, the newest included */
@@ -124,6 +129,7 @@ struct layer_attention {
     uint32_t rope_dims;       /* leading elements of a head that are rotated; 0: none */
     uint32_t rope_table;      /* enum layer_kind whose angles it has (model_rope_of) */
     float scale;              /* of the scores; 0: 1 / sqrt(key_size) */
+    uint32_t values_in_keys;  /* 1: values are the first elements of the keys, not stored again */
 };
 
 static inline struct layer_attention model_attention_of(const struct model_hparams *h,
@@ -142,6 +148,7 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
                                                                    : h->rope_dims,
         .rope_table = w ? LAYER_WINDOW : LAYER_FULL,
         .scale = h->score_scale,
+        .values_in_keys = h->kv_rank > 0,
     };
     a.value_size = w && h->value_size_window ? h->value_size_window
                    : h->value_size           ? h->value_size
@@ -157,12 +164,13 @@ static inline uint32_t model_rope_dims_max(const struct model_hparams *h)
 
 enum kv_side { KV_SIDE_KEYS, KV_SIDE_VALUES };
 
-/* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. */
+/* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. A layer with a
+ * window keeps all positions, too: what is before the window is not read any more. */
 static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t layer,
                                       enum kv_side side, enum kv_type type, uint64_t positions)
 {
     struct layer_attention a = model_attention_of(h, layer);
-    uint32_t size = side == KV_SIDE_KEYS ? a.key_size : a.value_size;
+    uint32_t size = side == KV_SIDE_KEYS ? a.key_size : a.values_in_keys ? 0 : a.value_size;
     return (positions + KV_TILE - 1) / KV_TILE * a.kv_heads * kv_tile_bytes(type, size);
 }
 
@@ -241,7 +249,12 @@ enum norm_kind {
 };
 
 /* Of the gate of a feed-forward network, before it is multiplied by up. */
-enum ffn_activation { ACTIVATION_SILU, ACTIVATION_RELU, ACTIVATION__COUNT };
+enum ffn_activation {
+    ACTIVATION_SILU,
+    ACTIVATION_RELU,
+    ACTIVATION_SWIGLU_CLAMPED, /* of gpt-oss, with limits of gate and up (kernels.h) */
+    ACTIVATION__COUNT
+};
 
 /* Which elements of a head are rotated together. */
 enum rope_kind {
@@ -253,6 +266,7 @@ enum rope_kind {
  * ARCH_LAYERS in arch.tbl.h. */
 enum layer_mixer {
     MIXER_ATTENTION,
+    MIXER_MLA,       /* multi-head latent attention: keys and values of all heads from one latent */
     MIXER_DELTANET,  /* gated DeltaNet: convolution over time, then the gated delta rule */
     MIXER_SHORTCONV, /* gated convolution over time */
     MIXER__COUNT
@@ -270,7 +284,8 @@ struct layer_parts {
     struct layer_attention attention; /* sizes; where the mixer is attention */
 };
 
-/* The part of a layer that a dense tensor belongs to; other layers must not have it. */
+/* The part of a layer that a dense tensor belongs to; other layers must not have it. MLA is
+ * attention, too. */
 enum layer_part {
     PART_EVERY,
     PART_ATTENTION,
@@ -349,7 +364,18 @@ enum layer_part {
     L(EXPERT_DOWN_SCALES, EXPERTS, "blk.%u.ffn_down_exps.scale")                                   \
     L(ATTN_OUT_BIAS, ATTENTION, "blk.%u.attn_output.bias")                                         \
     L(ATTN_SINKS, ATTENTION, "blk.%u.attn_sinks.weight")                                           \
-    L(ATTN_POST_NORM, ATTENTION, "blk.%u.post_attention_norm.weight")
+    L(ROUTER_LOGIT_BIAS, EXPERTS, "blk.%u.ffn_gate_inp.bias")                                      \
+    L(EXPERT_GATE_BIAS, EXPERTS, "blk.%u.ffn_gate_exps.bias")                                      \
+    L(EXPERT_UP_BIAS, EXPERTS, "blk.%u.ffn_up_exps.bias")                                          \
+    L(EXPERT_DOWN_BIAS, EXPERTS, "blk.%u.ffn_down_exps.bias")                                      \
+    L(ATTN_POST_NORM, ATTENTION, "blk.%u.post_attention_norm.weight")                              \
+    L(ATTN_Q_A, ATTENTION, "blk.%u.attn_q_a.weight")                                               \
+    L(ATTN_Q_A_NORM, ATTENTION, "blk.%u.attn_q_a_norm.weight")                                     \
+    L(ATTN_Q_B, ATTENTION, "blk.%u.attn_q_b.weight")                                               \
+    L(ATTN_KV_A, ATTENTION, "blk.%u.attn_kv_a_mqa.weight")                                         \
+    L(ATTN_KV_A_NORM, ATTENTION, "blk.%u.attn_kv_a_norm.weight")                                   \
+    L(ATTN_K_B, ATTENTION, "blk.%u.attn_k_b.weight")                                               \
+    L(ATTN_V_B, ATTENTION, "blk.%u.attn_v_b.weight")
 
 enum dense_role {
 #define GLOBAL(role, name)      DENSE_##role,

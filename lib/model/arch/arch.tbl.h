@@ -25,6 +25,10 @@
  *     the same for a bool: 0 or 1, 0 if absent
  * ARCH_DEFAULT(ID, field, value)
  *     value of a field whose key is absent or 0
+ * ARCH_DEFAULT_OF(ID, field, layers, vocab, value)
+ *     the same for models with so many layers and tokens; before the row for all
+ * ARCH_MISSING(ID, key, what)
+ *     what a file is that lacks this required key
  * ARCH_NAME(ID, role, name)
  *     name of a tensor in this architecture, where it is not the one in arch.h
  * ARCH_CONST(ID, field, value)
@@ -51,6 +55,8 @@
  * ARCH_DENSE(ID, role, storage, presence, ne0, ne1)
  *     tensor of a role of arch.h; required in, and restricted to, the layers that have its part;
  *     not there if a dimension is 0
+ * ARCH_DENSE_3D(ID, role, storage, presence, ne0, ne1, ne2)
+ *     the same for a tensor of ne2 matrices that are no experts
  * ARCH_EXPERT(ID, matrix, name, ne0, ne1)
  *     3-D tensor of all experts of a layer; ne2 is EXPERTS
  * ARCH_JOINED(ID, matrix, name, ne0, ne1)
@@ -98,6 +104,12 @@
 #ifndef ARCH_DEFAULT
 #define ARCH_DEFAULT(id, field, value)
 #endif
+#ifndef ARCH_DEFAULT_OF
+#define ARCH_DEFAULT_OF(id, field, layers, vocab, value)
+#endif
+#ifndef ARCH_MISSING
+#define ARCH_MISSING(id, key, what)
+#endif
 #ifndef ARCH_NAME
 #define ARCH_NAME(id, role, name)
 #endif
@@ -131,6 +143,9 @@
 #ifndef ARCH_DENSE
 #define ARCH_DENSE(id, role, storage, presence, ne0, ne1)
 #endif
+#ifndef ARCH_DENSE_3D
+#define ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ne2)
+#endif
 #ifndef ARCH_EXPERT
 #define ARCH_EXPERT(id, matrix, name, ne0, ne1)
 #endif
@@ -145,7 +160,9 @@
 #endif
 
 #include "lib/model/arch/families/common.rows"
+#include "lib/model/arch/families/deepseek.rows"
 #include "lib/model/arch/families/glm.rows"
+#include "lib/model/arch/families/gptoss.rows"
 #include "lib/model/arch/families/granite.rows"
 #include "lib/model/arch/families/lfm.rows"
 #include "lib/model/arch/families/ling.rows"
@@ -155,6 +172,9 @@
 #include "lib/model/arch/families/qwen.rows"
 
 #undef ARCH_LEADING_DENSE
+#undef ARCH_DENSE_FFN
+#undef ARCH_DEFAULT_OF
+#undef ARCH_MISSING
 #undef ARCH_UNGATED_SHARED
 #undef ARCH_SIGMOID
 #undef ARCH_ARRAY
@@ -198,6 +218,7 @@
 #undef ARCH_ALSO_FIELD
 #undef ARCH_LAYERS
 #undef ARCH_DENSE
+#undef ARCH_DENSE_3D
 #undef ARCH_EXPERT
 #undef ARCH_JOINED
 #undef ARCH_REJECTED

@@ -44,6 +44,7 @@ int arch_read_array(enum arch_id arch, const struct gguf *g, const char *name,
 /* Fills in what the keys leave to defaults. */
 int arch_derive_scaling(struct model_hparams *h, struct error *error);
 
+int arch_check_mla(const struct model_hparams *h, struct error *error);
 int arch_check_kinds(const struct model_hparams *h, struct error *error);
 int arch_check_scaling(const struct model_hparams *h, struct error *error);
 int arch_check_attention(const struct layer_attention *a, struct error *error);

@@ -168,6 +168,42 @@ int arch_check_attention(const struct layer_attention *a, struct error *error)
     return 0;
 }
 
+void arch_derive_mla(struct model_hparams *h)
+{
+    if (h->kv_rank == 0)
+        return;
+    if (!h->kv_heads)
+        h->kv_heads = 1;
+    if (!h->head_size)
+        h->head_size = h->kv_rank + h->rope_dims;
+    if (!h->value_size)
+        h->value_size = h->kv_rank;
+}
+
+int arch_check_mla(const struct model_hparams *h, struct error *error)
+{
+    if (h->kv_rank == 0)
+        return 0;
+    if (h->kv_heads != 1)
+        return error_set(error, ERR_BAD_INPUT, "attention.head_count_kv is %" PRIu32 "; MLA has 1",
+                         h->kv_heads);
+    if (h->head_size != h->kv_rank + h->rope_dims)
+        return error_set(error, ERR_BAD_INPUT,
+                         "attention.key_length is %" PRIu32 "; kv_lora_rank %" PRIu32
+                         " and rope.dimension_count %" PRIu32 " are not that together",
+                         h->head_size, h->kv_rank, h->rope_dims);
+    if (h->value_size != h->kv_rank)
+        return error_set(error, ERR_BAD_INPUT,
+                         "attention.value_length is %" PRIu32 "; kv_lora_rank is %" PRIu32,
+                         h->value_size, h->kv_rank);
+    if (h->mla_key_size <= h->rope_dims)
+        return error_set(error, ERR_BAD_INPUT,
+                         "attention.key_length_mla %" PRIu32
+                         " leaves none for the rest next to rope.dimension_count %" PRIu32,
+                         h->mla_key_size, h->rope_dims);
+    return 0;
+}
+
 /* The defaults are those of YaRN's paper. */
 int arch_derive_scaling(struct model_hparams *h, struct error *error)
 {
@@ -182,6 +218,8 @@ int arch_derive_scaling(struct model_hparams *h, struct error *error)
         h->rope_beta_fast = 32;
     if (h->rope_beta_slow == 0)
         h->rope_beta_slow = 1;
+    if (h->rope_log_multiplier > 0 && h->rope_magnitude == 0)
+        h->rope_magnitude = 1; /* scores have the factor instead */
     return 0;
 }
 
@@ -193,10 +231,9 @@ int arch_check_scaling(const struct model_hparams *h, struct error *error)
         return error_set(error, ERR_BAD_INPUT, "rope.scaling.factor is %g: not 1 or more",
                          (double)h->rope_factor);
     if (h->rope_scaling == ROPE_YARN &&
-        (h->rope_context == 0 || !(h->rope_beta_fast > h->rope_beta_slow)))
-        return error_set(
-            error, ERR_BAD_INPUT,
-            "rope.scaling: YaRN needs the original context length, and beta_fast above "
-            "beta_slow");
+        (h->rope_context == 0 || !(h->rope_beta_fast >= h->rope_beta_slow)))
+        return error_set(error, ERR_BAD_INPUT,
+                         "rope.scaling: YaRN needs the original context length, and beta_fast not "
+                         "below beta_slow");
     return 0;
 }

@@ -27,7 +27,14 @@ enum arch_dim {
     ARCH_DIM_QKV,    /* of q, k and v together */
     ARCH_DIM_HEAD,   /* key_size */
     ARCH_DIM_HEADS,
-    ARCH_DIM_HALF, /* rope_dims / 2, of layers without a window */
+    ARCH_DIM_HALF,      /* rope_dims / 2, of layers without a window */
+    ARCH_DIM_Q_RANK,    /* of MLA; 0: queries of one matrix */
+    ARCH_DIM_MLA_Q,     /* heads * mla_key_size */
+    ARCH_DIM_MLA_Q_ONE, /* the same where queries have one matrix, else 0 */
+    ARCH_DIM_KV_RANK,
+    ARCH_DIM_MLA_NOPE, /* mla_key_size - rope_dims */
+    ARCH_DIM_MLA_VALUE,
+    ARCH_DIM_MLA_MIX, /* heads * mla_value_size */
     ARCH_DIM_EXPERTS,
     ARCH_DIM_INNER,
     ARCH_DIM_INNER_TWICE,
@@ -60,6 +67,9 @@ int arch_reject(const struct gguf *g, const char *name, size_t bytes, struct err
  * is 0 afterwards: it follows from the tensors. 0, or -1 with ERR_BAD_INPUT. */
 int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
                       struct model_hparams *hparams, struct error *error);
+
+/* The sizes of the cache of MLA where the keys of grouped-query attention are missing. */
+void arch_derive_mla(struct model_hparams *hparams);
 
 /* Sets the kinds of the layers by the architecture's rule. */
 void arch_set_kinds(enum arch_id arch, struct model_hparams *hparams);

@@ -27,11 +27,13 @@ static const struct dense_row {
     enum dense_role role;
     enum storage storage;
     enum presence presence;
-    enum arch_dim ne0, ne1;
+    enum arch_dim ne0, ne1, ne2;
 } dense_rows[] = {
 #define ARCH_DENSE(id, role, storage, presence, ne0, ne1)                                          \
-    {ARCH_##id,           DENSE_##role,   STORAGE_##storage,                                       \
-     PRESENCE_##presence, ARCH_DIM_##ne0, ARCH_DIM_##ne1},
+    ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ONE)
+#define ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ne2)                                  \
+    {ARCH_##id,      DENSE_##role,   STORAGE_##storage, PRESENCE_##presence,                       \
+     ARCH_DIM_##ne0, ARCH_DIM_##ne1, ARCH_DIM_##ne2},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -121,7 +123,7 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role)
     sl_assert((unsigned)role < DENSE__COUNT);
     switch (role_names[role].part) {
     case PART_EVERY: return true;
-    case PART_ATTENTION: return parts.mixer == MIXER_ATTENTION;
+    case PART_ATTENTION: return parts.mixer == MIXER_ATTENTION || parts.mixer == MIXER_MLA;
     case PART_DELTANET: return parts.mixer == MIXER_DELTANET;
     case PART_SHORTCONV: return parts.mixer == MIXER_SHORTCONV;
     case PART_DENSE: return parts.ffn == FFN_DENSE;
@@ -146,6 +148,13 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_HEAD: return a.key_size;
     case ARCH_DIM_HEADS: return a.heads;
     case ARCH_DIM_HALF: return h->rope_dims / 2;
+    case ARCH_DIM_Q_RANK: return h->q_rank;
+    case ARCH_DIM_MLA_Q: return (uint64_t)h->heads * h->mla_key_size;
+    case ARCH_DIM_MLA_Q_ONE: return h->q_rank > 0 ? 0 : (uint64_t)h->heads * h->mla_key_size;
+    case ARCH_DIM_KV_RANK: return h->kv_rank;
+    case ARCH_DIM_MLA_NOPE: return h->mla_key_size - h->rope_dims;
+    case ARCH_DIM_MLA_VALUE: return h->mla_value_size;
+    case ARCH_DIM_MLA_MIX: return (uint64_t)h->heads * h->mla_value_size;
     case ARCH_DIM_EXPERTS: return h->experts;
     case ARCH_DIM_INNER: return h->expert_inner;
     case ARCH_DIM_INNER_TWICE: return 2 * (uint64_t)h->expert_inner;
@@ -273,8 +282,8 @@ int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
         if (expert)
             return check_shape(h, layer, t, (enum arch_dim[3]){e->ne0, e->ne1, ARCH_DIM_EXPERTS},
                                STORAGE_ANY, error);
-        return check_shape(h, layer, t, (enum arch_dim[3]){d->ne0, d->ne1, ARCH_DIM_ONE},
-                           d->storage, error);
+        return check_shape(h, layer, t, (enum arch_dim[3]){d->ne0, d->ne1, d->ne2}, d->storage,
+                           error);
     }
     *location = (struct arch_location){.unused = is_unused(arch, t->name)};
     return location->unused ? 0 : reject_tensor(arch, t->name, error);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat formats of model families, for clients that do not execute the template of the model file
- * (format.h does), and where it is none: two strings in it identify the family, and this table has
- * the family's format. The first row that matches is used.
+/* Chat formats of model families, for templates that the interpreter rejects (format.h): two strings
+ * in a template identify the family, and this table has the family's format. The first row that matches is used.
  *
  * CHAT(NAME, name, mark, other mark, default system message, before and after a system message,
  *      before and after a user message, before and after an assistant message, before the response,

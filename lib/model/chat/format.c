@@ -11,12 +11,35 @@
 static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
 
 /* A conversation of 1024 messages and half a megabyte takes templates of models up to 250 thousand
- * steps and 14 MiB, their syntax trees up to 0.6 MiB. The gateway serves no other client meanwhile,
- * and must reach these limits before that of its process (RLIMIT_DATA): a template that is too large
- * is an error of its request, not of the memory. */
-#define RENDER_STEPS  4000000
-#define RENDER_BYTES  ((size_t)16 << 20)
-#define COMPILE_BYTES ((size_t)4 << 20)
+ * steps and 14 MiB, their syntax trees up to 0.6 MiB, 20 times the text. The gateway serves no other
+ * client meanwhile, and must reach these limits before that of its process (RLIMIT_DATA): a template
+ * that is too large is an error of its request, not of the memory. */
+#define RENDER_STEPS      4000000
+#define RENDER_BYTES_MAX  ((size_t)16 << 20)
+#define RENDER_BYTES_MIN  ((size_t)2 << 20)
+#define RENDER_PER_BYTE   32 /* of the prompt */
+#define COMPILE_BYTES_MAX ((size_t)4 << 20)
+#define COMPILE_BYTES_MIN ((size_t)256 << 10)
+#define COMPILE_PER_BYTE  64 /* of the template */
+
+static size_t within(size_t n, size_t min, size_t max)
+{
+    return n < min ? min : n > max ? max : n;
+}
+
+size_t chat_format_bytes(size_t template_bytes)
+{
+    return template_bytes >= COMPILE_BYTES_MAX / COMPILE_PER_BYTE
+               ? COMPILE_BYTES_MAX
+               : within(COMPILE_PER_BYTE * template_bytes, COMPILE_BYTES_MIN, COMPILE_BYTES_MAX);
+}
+
+size_t chat_render_bytes(size_t max)
+{
+    return max >= RENDER_BYTES_MAX / RENDER_PER_BYTE
+               ? RENDER_BYTES_MAX
+               : within(RENDER_PER_BYTE * max, RENDER_BYTES_MIN, RENDER_BYTES_MAX);
+}
 
 void chat_format_free(struct chat_format *f)
 {
@@ -35,9 +58,25 @@ int chat_format_set(struct chat_format *f, const struct model_chat *model, const
         return error_set(why, ERR_BAD_INPUT, "the chat template has %zu bytes; the maximum is %zu",
                          bytes, CHAT_TEMPLATE_BYTES_MAX);
     struct jinja_limits limits = JINJA_LIMITS_DEFAULT;
-    limits.memory_bytes = COMPILE_BYTES;
+    limits.memory_bytes = chat_format_bytes(bytes);
     f->program = jinja_compile(text, bytes, &limits, why);
     return f->program ? 0 : -1;
+}
+
+static const char *member(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
+}
+
+int chat_format_read(struct chat_format *f, const json_t *reply, struct error *why)
+{
+    struct model_chat model = {0};
+    const json_t *text = json_object_get(reply, "template");
+    chat_describe(&model, member(reply, "family"), member(reply, "bos"), member(reply, "eos"),
+                  json_integer_value(json_object_get(reply, "bos_first")) != 0);
+    model.bos_added = json_integer_value(json_object_get(reply, "bos_added")) != 0;
+    return chat_format_set(f, &model, json_string_value(text), json_string_length(text), why);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -213,7 +252,7 @@ int chat_format_render(const struct chat_format *f, const struct chat_conversati
     sl_assert(f->program);
     struct jinja_limits bounds = JINJA_LIMITS_DEFAULT;
     bounds.steps = RENDER_STEPS;
-    bounds.memory_bytes = RENDER_BYTES;
+    bounds.memory_bytes = chat_render_bytes(max);
     struct jinja_output out = {0};
     *prompt = (struct chat_prompt){0};
     json_t *messages = client_variables(c, (enum chat_family)f->model.family, error),

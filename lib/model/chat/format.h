@@ -9,7 +9,7 @@
 
 #include "lib/model/chat/chat.h"
 
-#define CHAT_TEMPLATE_BYTES_MAX ((size_t)256 << 10)
+#define CHAT_TEMPLATE_BYTES_MAX ((size_t)256 << 10) /* named by a message of model_index.c */
 
 struct jinja_template;
 
@@ -24,6 +24,14 @@ struct chat_format {
 int chat_format_set(struct chat_format *f, const struct model_chat *model, const char *text,
                     size_t bytes, struct error *why);
 void chat_format_free(struct chat_format *f);
+
+/* The same from a reply of the supervisor's call `chat` (ipc/README.md). */
+int chat_format_read(struct chat_format *f, const json_t *reply, struct error *why);
+
+/* Memory that a template of so many bytes takes at most (what needs more is rejected), and what a
+ * rendering of a prompt of at most max bytes takes in addition: for the process that reserves it. */
+size_t chat_format_bytes(size_t template_bytes);
+size_t chat_render_bytes(size_t max);
 
 /* What a client sends, JSON as in OpenAI's API. */
 struct chat_conversation {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/log.h"
 #include "lib/model/chat/format.h"
 #include "lib/model/gguf/split.h"
 #include "lib/model/index/derive.h"
@@ -180,6 +181,29 @@ static int match_store(const struct index_experts *x, enum arch_id arch,
     return 0;
 }
 
+/* The chat template; what cannot be one leaves the model's family, and is reported once, where the
+ * file is parsed. */
+static void read_template(struct build *b)
+{
+    const char *why = NULL;
+    int found = gguf_get_string(&b->gguf, "tokenizer.chat_template", &b->template,
+                                &b->template_bytes, NULL);
+    if (found == 0)
+        b->template_bytes = 0;
+    else if (found < 0)
+        why = "is no text";
+    else if (b->template_bytes > CHAT_TEMPLATE_BYTES_MAX)
+        why = "is longer than 256 KiB";
+    else if (memchr(b->template, 0, b->template_bytes) ||
+             !utf8_valid(b->template, b->template_bytes))
+        why = "is not UTF-8";
+    if (!why)
+        return;
+    log_warn("tokenizer.chat_template %s: conversations have the form of the family '%s'", why,
+             chat_name(found == 1 ? chat_recognise(b->template, b->template_bytes) : CHAT_PLAIN));
+    b->template_bytes = 0;
+}
+
 static int build_from_header(struct build *b, const struct model_file_id *file,
                              struct model_index **index, struct error *error)
 {
@@ -209,11 +233,7 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
     int named = gguf_get_string(g, "general.name", &name, &name_bytes, error);
     if (named < 0)
         return -1;
-    /* What is no text, or longer, is ignored: the model's family is used. */
-    if (gguf_get_string(g, "tokenizer.chat_template", &b->template, &b->template_bytes, NULL) !=
-            1 ||
-        b->template_bytes > CHAT_TEMPLATE_BYTES_MAX)
-        b->template_bytes = 0;
+    read_template(b);
     struct model_index *m = assemble(b, arch, &hparams, file);
     if (!m)
         return error_set(error, ERR_NO_MEMORY, "out of memory (index)");

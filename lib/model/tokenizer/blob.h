@@ -58,7 +58,9 @@ enum tokenizer_model {
 #define TOKENIZER_SPACE_PREFIX 1u /* a space is added before the text */
 #define TOKENIZER_CUT_AT_SPACE 2u /* no token has a space after another character */
 #define TOKENIZER_ONE_SPACE    4u /* runs of spaces are one, none at the ends of the text */
-#define TOKENIZER_FLAGS        7u
+#define TOKENIZER_STRIP_AFTER                                                                      \
+    8u /* blanks behind most control tokens belong to them (STRIP_AFTER) */
+#define TOKENIZER_FLAGS 15u
 
 /* Expressions of one pre-tokenizer. */
 #define TOKENIZER_EXPRESSIONS_MAX 6

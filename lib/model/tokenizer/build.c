@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
@@ -178,6 +179,28 @@ static int read_pre(struct builder *b, struct error *error)
     return 0;
 }
 
+/* Whether a value of the file contains a text, without regard to the case of ASCII letters. */
+static bool names(const struct gguf *g, const char *key, const char *text)
+{
+    const char *value;
+    size_t bytes, n = strlen(text);
+    if (gguf_get_string(g, key, &value, &bytes, NULL) != 1)
+        return false;
+    for (size_t i = 0; i + n <= bytes; i++)
+        if (strncasecmp(value + i, text, n) == 0)
+            return true;
+    return false;
+}
+
+static bool strips_after(const struct gguf *g)
+{
+    return false
+#define STRIP_AFTER(key, text) || names(g, key, text)
+#define STRIP_NONE(...)
+#include "lib/model/tokenizer/tokenizers.tbl.h"
+        ;
+}
+
 static int read_settings(struct builder *b, struct error *error)
 {
     if (read_model(b, error) || read_pre(b, error))
@@ -197,6 +220,8 @@ static int read_settings(struct builder *b, struct error *error)
         b->head.flags |= TOKENIZER_SPACE_PREFIX;
     if (characters && one_space)
         b->head.flags |= TOKENIZER_ONE_SPACE;
+    if (b->head.model == TOKENIZER_SPM && strips_after(b->gguf))
+        b->head.flags |= TOKENIZER_STRIP_AFTER;
     return 0;
 }
 

@@ -400,6 +400,23 @@ static void trim(const struct encoder *e, const char *text, size_t *start, size_
         --*end;
 }
 
+static bool strips(const struct encoder *e, uint32_t id)
+{
+    static const char *const none[] = {
+#define STRIP_NONE(piece) piece,
+#define STRIP_AFTER(...)
+#include "lib/model/tokenizer/tokenizers.tbl.h"
+    };
+    size_t bytes;
+    const char *piece = blob_piece(e->t->blob, id, &bytes);
+    if ((e->t->blob->flags & TOKENIZER_STRIP_AFTER) == 0 || !tokenizer_is_control(e->t, id))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(none); i++)
+        if (strlen(none[i]) == bytes && memcmp(none[i], piece, bytes) == 0)
+            return false;
+    return true;
+}
+
 /* After a control token a new text starts, with its space prefix if configured: the space
  * overwrites the byte before it, which is no longer needed. */
 static int encode_text(struct encoder *e, char *text, size_t bytes)
@@ -420,6 +437,8 @@ static int encode_text(struct encoder *e, char *text, size_t bytes)
             break;
         new_text = tokenizer_is_control(e->t, id);
         start = at + length;
+        while (start < bytes && strips(e, id) && strchr(" \t\n\v\f\r", text[start]))
+            start++;
         at = start - 1;
     }
     return 0;
@@ -450,29 +469,71 @@ static void shift_ranges(struct encoder *e)
     }
 }
 
+/* The borders of ranges up to byte `from` of a text that is shortened move to byte `to`. */
+static void move_borders(struct encoder *e, size_t *borders, size_t from, size_t to)
+{
+    for (; *borders < 2 * e->special_count; ++*borders) {
+        struct text_range *r = &e->special[*borders / 2];
+        uint32_t *b = *borders % 2 ? &r->to : &r->from;
+        if (*b > from)
+            break;
+        *b = (uint32_t)to;
+    }
+}
+
+/* U+2581 is a space. */
+static size_t join_blocks(struct encoder *e, char *text, size_t bytes)
+{
+    size_t n = 0, borders = 0;
+    for (size_t i = 0; i < bytes; n++) {
+        move_borders(e, &borders, i, n);
+        bool space = bytes - i >= 3 && memcmp(text + i, "\xe2\x96\x81", 3) == 0;
+        text[n] = space ? ' ' : text[i];
+        i += space ? 3 : 1;
+    }
+    move_borders(e, &borders, bytes, n);
+    return n;
+}
+
+/* Bytes of the longest user-defined token at this position; 0: none. */
+static size_t user_token_at(struct encoder *e, const char *text, size_t at, size_t bytes)
+{
+    size_t length = 0, count = e->special_count;
+    e->special_count = 0; /* no control tokens */
+    uint32_t id = special_at(e, text, at, bytes, &length);
+    e->special_count = count;
+    return id == TOKEN_NONE ? 0 : length;
+}
+
+/* Runs of spaces are one, and none at the start; those of user-defined tokens stay. */
+static size_t join_spaces(struct encoder *e, char *text, size_t bytes)
+{
+    size_t n = 0, borders = 0;
+    for (size_t i = 0; i < bytes;) {
+        size_t token = user_token_at(e, text, i, bytes);
+        move_borders(e, &borders, i, n);
+        if (token > 0) {
+            memmove(text + n, text + i, token);
+            for (size_t end = i + token; i < end; n++)
+                move_borders(e, &borders, i++, n);
+        } else {
+            char c = text[i++];
+            if (c != ' ' || (n > 0 && text[n - 1] != ' '))
+                text[n++] = c;
+        }
+    }
+    move_borders(e, &borders, bytes, n);
+    return n;
+}
+
 /* Converts text to the input of SentencePiece, in place, and moves the ranges along: U+2581 becomes
- * a space, runs of spaces become one (TOKENIZER_ONE_SPACE; none at the start), and a space is
- * prepended if configured. The buffer must have one more byte. Returns the
- * number of bytes. */
+ * a space, runs of spaces become one (TOKENIZER_ONE_SPACE), and a space is prepended if configured.
+ * The buffer must have one more byte. Returns the number of bytes. */
 static size_t spm_text(struct encoder *e, char *text, size_t bytes)
 {
-    size_t n = 0, length, borders = 0;
-    bool one = (e->t->blob->flags & TOKENIZER_ONE_SPACE) != 0;
-    for (size_t i = 0;;) {
-        for (uint32_t *b; borders < 2 * e->special_count; borders++) {
-            b = borders % 2 ? &e->special[borders / 2].to : &e->special[borders / 2].from;
-            if (*b > i)
-                break;
-            *b = (uint32_t)n;
-        }
-        if (i >= bytes)
-            break;
-        bool space = bytes - i >= 3 && memcmp(text + i, "\xe2\x96\x81", 3) == 0;
-        char c = space ? ' ' : text[i];
-        i += space ? 3 : 1;
-        if (!one || c != ' ' || (n > 0 && text[n - 1] != ' '))
-            text[n++] = c;
-    }
+    size_t length, n = join_blocks(e, text, bytes);
+    if (e->t->blob->flags & TOKENIZER_ONE_SPACE)
+        n = join_spaces(e, text, n);
     if (n == 0 || (e->t->blob->flags & TOKENIZER_SPACE_PREFIX) == 0)
         return n;
     uint32_t id = special_at(e, text, 0, n, &length);

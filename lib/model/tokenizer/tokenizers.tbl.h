@@ -8,10 +8,25 @@
  *                  TOKENIZER_EXPRESSIONS_MAX: the first splits the text into its matches and the
  *                  stretches between them, the next one splits each of these parts, and so on. Digits
  *                  (tokenizers' "individual_digits") is an expression, too.
- * kimi-k2 and hunyuan are tiktoken's, which does not merge a word that is a token.
+ * kimi-k2 and hunyuan are tiktoken's, which does not merge a word that is a token. That is the only
+ * difference of these flags from llama.cpp's (src/llama-vocab.cpp), which has 0 for the two; its own code for
+ * kimi-k2 keeps neither the rule of the letters' case nor marks with their letters: here it is the published
+ * expression.
+ * STRIP_AFTER(key, text)  SentencePiece models whose control tokens take the blanks behind them (`rstrip` of
+ *                         tokenizer.json, which GGUF does not have): the value of the key, in lower case,
+ *                         contains the text
+ * STRIP_NONE(piece)       control tokens of these models that do not
+ *
  * Append only: row numbers are stored in model segments. Do not use versions of the expressions
  * that were rewritten for engines with fewer features: some differ, some need unbounded stack. No
- * include guard: include it with PRETOKENIZER defined. */
+ * include guard: include it with PRETOKENIZER, or with STRIP_AFTER and STRIP_NONE defined. */
+#ifndef PRETOKENIZER
+#define PRETOKENIZER(...)
+#endif
+#ifndef STRIP_AFTER
+#define STRIP_AFTER(...)
+#define STRIP_NONE(...)
+#endif
 #define EXPR_GPT2        "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define EXPR_CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define EXPR_CL100K(digits)                                                                        \
@@ -114,6 +129,12 @@ PRETOKENIZER("solar-open", 0, 0, EXPR_CL100K(DIGIT))
 PRETOKENIZER("smaug-bpe", 0, 0, EXPR_CL100K(DIGITS))
 PRETOKENIZER("pixtral", 1, 1, EXPR_CL100K(DIGITS))
 PRETOKENIZER("falcon3", 1, 1, EXPR_CL100K(DIGITS))
+STRIP_AFTER("general.name", "phi-3")
+STRIP_AFTER("general.name", "phi3")
+STRIP_AFTER("general.name", "phi 3")
+STRIP_AFTER("general.architecture", "phimoe")
+STRIP_NONE("<s>")
+STRIP_NONE("<|endoftext|>")
 #undef EXPR_GPT2
 #undef EXPR_CONTRACTION
 #undef EXPR_CL100K
@@ -132,3 +153,5 @@ PRETOKENIZER("falcon3", 1, 1, EXPR_CL100K(DIGITS))
 #undef DIGIT
 #undef DIGITS
 #undef PRETOKENIZER
+#undef STRIP_AFTER
+#undef STRIP_NONE

@@ -73,13 +73,16 @@ static uint32_t take_best(const struct model_router *r, const float *p, uint32_t
     return best;
 }
 
-/* The sum of the two largest scores of a group; -infinity if it has no expert of the set. */
+/* The sum of the two largest scores of a group, the largest with softmax; -infinity if it has no
+ * expert of the set. */
 static float group_score(const struct model_router *r, float *p, uint32_t begin, uint32_t end)
 {
     uint32_t first = take_best(r, p, begin, end);
     if (first == UINT32_MAX)
         return -INFINITY;
     float kept = p[first], score = score_of(r, p, first);
+    if (r->gating == ROUTER_SOFTMAX)
+        return score;
     p[first] = TAKEN;
     uint32_t second = take_best(r, p, begin, end);
     p[first] = kept;

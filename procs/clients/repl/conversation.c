@@ -83,30 +83,102 @@ char *conversation_text(struct conversation *t, const char *prompt)
     return out;
 }
 
-int conversation_chat(struct conversation *t, const struct model_chat *chat, const char *prompt,
-                      struct chat_prompt *out, struct error *error)
+/* The system message, the turns from number `from` on, the prompt: as JSON for the model's own
+ * template. */
+static json_t *messages_json(const struct conversation *t, const struct conversation_form *form,
+                             size_t from, const char *prompt)
+{
+    json_t *all = json_array();
+    int failed = form->system ? json_array_append_new(all, json_pack("{s:s, s:s}", "role", "system",
+                                                                     "content", form->system))
+                              : 0;
+    for (size_t i = from; i < t->count; i++) {
+        failed |= json_array_append_new(
+            all, json_pack("{s:s, s:s}", "role", "user", "content", t->turns[i].prompt));
+        failed |= json_array_append_new(
+            all, json_pack("{s:s, s:s}", "role", "assistant", "content", t->turns[i].response));
+    }
+    failed |=
+        json_array_append_new(all, json_pack("{s:s, s:s}", "role", "user", "content", prompt));
+    if (!failed)
+        return all;
+    json_decref(all);
+    return NULL;
+}
+
+static int render_template(const struct conversation *t, const struct conversation_form *form,
+                           size_t from, const char *prompt, struct chat_prompt *out,
+                           struct error *error)
+{
+    json_t *utf8 = json_string(prompt);
+    *out = (struct chat_prompt){0};
+    if (!utf8)
+        return error_set(error, ERR_BAD_INPUT, "the prompt is not UTF-8");
+    json_decref(utf8);
+    json_t *messages = messages_json(t, form, from, prompt);
+    struct chat_conversation c = {
+        .messages = messages, .variables = form->variables, .now = time(NULL)};
+    int status = messages ? chat_format_render(form->chat, &c, ENGINE_PROMPT_BYTES_MAX, out, error)
+                          : error_set(error, ERR_NO_MEMORY, "out of memory (conversation)");
+    json_decref(messages);
+    return status;
+}
+
+static struct chat_message message(enum chat_role role, const char *text)
+{
+    return (struct chat_message){role, text, strlen(text)};
+}
+
+/* In the form of the model's family. */
+static int render_family(const struct conversation *t, const struct conversation_form *form,
+                         size_t from, const char *prompt, struct chat_prompt *out,
+                         struct error *error)
 {
     size_t count = 0;
-    skip_excess(t, strlen(prompt), (CHAT_MESSAGES_MAX - 1) / 2);
-    size_t turns = t->count - t->first;
-    struct chat_message *m = malloc((2 * turns + 1) * sizeof *m);
+    struct chat_message *m = malloc((2 * (t->count - from) + 2) * sizeof *m);
     if (!m)
         return error_set(error, ERR_NO_MEMORY, "out of memory (conversation)");
-    for (size_t i = t->first; i < t->count; i++) {
-        const struct turn *turn = &t->turns[i];
-        m[count++] = (struct chat_message){CHAT_USER, turn->prompt, strlen(turn->prompt)};
-        m[count++] = (struct chat_message){CHAT_ASSISTANT, turn->response, strlen(turn->response)};
+    if (form->system)
+        m[count++] = message(CHAT_SYSTEM, form->system);
+    for (size_t i = from; i < t->count; i++) {
+        m[count++] = message(CHAT_USER, t->turns[i].prompt);
+        m[count++] = message(CHAT_ASSISTANT, t->turns[i].response);
     }
-    m[count++] = (struct chat_message){CHAT_USER, prompt, strlen(prompt)};
-    int status = -1;
-    size_t skip = 0;
-    for (; skip <= turns && status != 0; skip++)
-        status =
-            chat_render(chat, m + 2 * skip, count - 2 * skip, ENGINE_PROMPT_BYTES_MAX, out, error);
+    m[count++] = message(CHAT_USER, prompt);
+    int status = chat_render(&form->chat->model, m, count, ENGINE_PROMPT_BYTES_MAX, out, error);
     free(m);
-    if (status == 0)
-        t->first += skip - 1;
     return status;
+}
+
+/* If the turns from number `from` on cannot be rendered, nor can more of them: the first that can is
+ * searched by halving, between what failed and the prompt alone. */
+int conversation_chat(struct conversation *t, const struct conversation_form *form,
+                      const char *prompt, struct chat_prompt *out, struct error *error)
+{
+    struct error why;
+    struct chat_prompt shorter;
+    skip_excess(t, strlen(prompt) + (form->system ? strlen(form->system) : 0),
+                (CHAT_MESSAGES_MAX - 2) / 2);
+    int (*render)(const struct conversation *, const struct conversation_form *, size_t,
+                  const char *, struct chat_prompt *, struct error *) =
+        form->chat->program ? render_template : render_family;
+    size_t failed = t->first, good = t->count;
+    if (render(t, form, failed, prompt, out, error) == 0)
+        return 0;
+    if (failed == good || render(t, form, good, prompt, out, &why) != 0)
+        return -1;
+    while (good - failed > 1) {
+        size_t middle = failed + (good - failed) / 2;
+        if (render(t, form, middle, prompt, &shorter, &why) != 0) {
+            failed = middle;
+            continue;
+        }
+        chat_prompt_free(out);
+        *out = shorter;
+        good = middle;
+    }
+    t->first = good;
+    return 0;
 }
 
 char *conversation_take_last(struct conversation *t)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "lib/base/error.h"
-#include "lib/model/chat/chat.h"
+#include "lib/model/chat/format.h"
 
 #define CONVERSATION_BYTES_MAX  (1u << 20) /* all prompts and responses */
 #define CONVERSATION_PROMPT_MAX (64u << 10)
@@ -31,12 +31,19 @@ void conversation_clear(struct conversation *t);
  * NULL: out of memory. */
 char *conversation_text(struct conversation *t, const char *prompt);
 
-/* Prompt in the chat template of the model's family: the turns from `first` on, then the prompt. A
+/* How a conversation is rendered. All borrowed. */
+struct conversation_form {
+    const struct chat_format *chat;
+    const char *system;      /* the system message; NULL: none */
+    const json_t *variables; /* of the template; NULL: none */
+};
+
+/* Prompt in the model's chat format: the system message, the turns from `first` on, the prompt. A
  * turn that the template rejects (it contains one of its text marks) and all older ones are left out
  * (`first`), so that one bad response does not block the conversation. Caller frees *out; -1 with
  * *error. */
-int conversation_chat(struct conversation *t, const struct model_chat *chat, const char *prompt,
-                      struct chat_prompt *out, struct error *error);
+int conversation_chat(struct conversation *t, const struct conversation_form *form,
+                      const char *prompt, struct chat_prompt *out, struct error *error);
 
 /* Removes the last turn and returns its prompt (caller frees); NULL: no turns. */
 char *conversation_take_last(struct conversation *t);

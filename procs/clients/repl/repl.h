@@ -19,6 +19,8 @@
 
 struct watch;
 
+enum ternary { TERNARY_AUTO, TERNARY_ON, TERNARY_OFF, TERNARY__COUNT };
+
 struct repl {
     struct session session;
     struct engine_submit submit; /* settings; the prompt is set per turn */
@@ -26,8 +28,11 @@ struct repl {
     uint64_t context_used;       /* tokens after the last response */
     uint64_t context_size;       /* 0: not known yet */
     bool special;                /* parse control tokens of a prompt that is not in a template */
-    bool chat;                   /* use the chat template of the model's family, if it has one */
-    struct model_chat family;
+    bool chat;                   /* use the model's chat template, if it has one */
+    char *system;                /* message of a chat; NULL: none */
+    enum ternary thinking;       /* variables enable_thinking and thinking of the template */
+    struct chat_format format;
+    json_t *format_reply; /* from which format was made; NULL: none yet */
     struct conversation conversation;
     json_t *stats; /* of the last response, or NULL */
     struct watch *watch;
@@ -43,6 +48,8 @@ struct repl {
 
 /* settings.c: sets NAME VALUE... as given to /set; "stop" takes several values. */
 int settings_set(struct repl *r, char *arguments, struct error *error);
+/* The same for one value, of the command line. */
+int settings_option(struct repl *r, const char *name, const char *value, struct error *error);
 void settings_show(const struct repl *r, FILE *out);
 /* Name number i, NULL beyond the last. */
 const char *settings_name(size_t i);

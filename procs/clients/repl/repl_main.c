@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice repl: a conversation with a running or a private engine.
  *
- * Reads lines with libedit from a terminal, plain lines from a pipe. Without a chat template the
+ * Reads lines with libedit from a terminal, plain lines from a pipe. The conversation is rendered
+ * through the model's chat template at every turn; without a chat template the
  * model continues the conversation as one text. The conversation may fill the engine's context;
  * then the oldest turns are left out.
  * Responses go to stdout, everything else to stderr. Ctrl-C ends the response, Ctrl-D the session.
@@ -98,6 +99,8 @@ static void usage(FILE *out)
             "      --name NAME            the running engine to use (default \"default\")\n"
             "  -n, --tokens N             maximum new tokens of a response (default 0: to the\n"
             "                             end of the text, or of the context)\n"
+            "      --system TEXT          system message of the chat\n"
+            "      --thinking WHEN        auto (the template's default), on or off\n"
             "      --raw                  control characters go to a terminal unchanged\n"
             "  -q, --quiet                no rates after a response\n"
             "  -v, --verbose              show the log of the private engine\n"
@@ -110,6 +113,7 @@ static void usage(FILE *out)
 static const struct option options[] = {{"model", 1, NULL, 'm'},  {"name", 1, NULL, 'r'},
                                         {"tokens", 1, NULL, 'n'}, {"verbose", 0, NULL, 'v'},
                                         {"quiet", 0, NULL, 'q'},  {"raw", 0, NULL, 'R'},
+                                        {"system", 1, NULL, 's'}, {"thinking", 1, NULL, 't'},
                                         {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0}};
 
 static int parse(struct repl *r, struct session_request *q, int argc, char **argv,
@@ -129,6 +133,11 @@ static int parse(struct repl *r, struct session_request *q, int argc, char **arg
         case 'q': r->quiet = true; break;
         case 'R': r->raw = true; break;
         case 'v': q->verbose = true; break;
+        case 's':
+        case 't':
+            if (settings_option(r, option == 's' ? "system" : "thinking", optarg, error) != 0)
+                return -1;
+            break;
         case 'n':
             if (option_i64("-n", optarg, 0, ENGINE_TOKENS_MAX, &r->submit.max_tokens, error) != 0)
                 return -1;
@@ -169,5 +178,8 @@ int main(int argc, char **argv)
         status = run(&r, &request, &error);
     conversation_clear(&r.conversation);
     json_decref(r.stats);
+    json_decref(r.format_reply);
+    chat_format_free(&r.format);
+    free(r.system);
     return status == 0 ? 0 : report("repl", &error);
 }

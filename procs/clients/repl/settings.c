@@ -49,6 +49,39 @@ static int set_SWITCH(const char *name, bool *field, int64_t min, int64_t max, c
     return 0;
 }
 
+static const char *const ternary_names[TERNARY__COUNT] = {"auto", "on", "off"};
+
+static int set_TERNARY(const char *name, enum ternary *field, int64_t min, int64_t max,
+                       const char *text, struct error *error)
+{
+    (void)min;
+    (void)max;
+    for (int i = 0; i < TERNARY__COUNT; i++)
+        if (strcmp(ternary_names[i], text) == 0) {
+            *field = (enum ternary)i;
+            return 0;
+        }
+    return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' must be auto, on or off", name, text);
+}
+
+/* Frees the former text. */
+static int set_TEXT(const char *name, char **field, int64_t min, int64_t max, const char *text,
+                    struct error *error)
+{
+    (void)min;
+    json_t *utf8 = json_string(text);
+    json_decref(utf8);
+    if (!utf8 || strlen(text) > (size_t)max)
+        return error_set(error, ERR_BAD_INPUT, "%s: must be UTF-8 of at most %" PRId64 " bytes",
+                         name, max);
+    char *copy = *text ? strdup(text) : NULL;
+    if (*text && !copy)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%s)", name);
+    free(*field);
+    *field = copy;
+    return 0;
+}
+
 static int set_one(struct repl *r, const char *name, const char *text, struct error *error)
 {
 #define SETTING(id, kind, field, min, max, help)                                                   \
@@ -94,6 +127,14 @@ static int set_stops(struct repl *r, char *rest, struct error *error)
     return 0;
 }
 
+/* A text with blanks: quoted as a word, or the rest as it is. */
+static const char *rest_of_line(char *rest)
+{
+    size_t bytes;
+    char *from = rest + strspn(rest, " \t"), *word = from;
+    return *from == '"' ? next_word(&word, &bytes) : from;
+}
+
 int settings_set(struct repl *r, char *arguments, struct error *error)
 {
     size_t bytes;
@@ -102,10 +143,17 @@ int settings_set(struct repl *r, char *arguments, struct error *error)
         name = next_word(&arguments, &bytes);
     if (name && strcmp(name, "stop") == 0)
         return set_stops(r, arguments, error);
+    if (name && strcmp(name, "system") == 0) /* the rest of the line, or one text in quotes */
+        return set_one(r, name, rest_of_line(arguments), error);
     const char *value = name ? next_word(&arguments, &bytes) : NULL;
     if (!value || next_word(&arguments, &bytes))
         return error_set(error, ERR_BAD_INPUT, "usage: /set NAME VALUE (see /show)");
     return set_one(r, full_name(name), value, error);
+}
+
+int settings_option(struct repl *r, const char *name, const char *value, struct error *error)
+{
+    return set_one(r, name, value, error);
 }
 
 static void show_NUMBER(FILE *out, const char *name, int64_t value, const char *help)
@@ -118,19 +166,42 @@ static void show_SWITCH(FILE *out, const char *name, bool on, const char *help)
     fprintf(out, "  %-16s %-10s %s\n", name, on ? "on" : "off", help);
 }
 
+static void show_TERNARY(FILE *out, const char *name, enum ternary value, const char *help)
+{
+    fprintf(out, "  %-16s %-10s %s\n", name, ternary_names[value], help);
+}
+
+/* Characters that end a line or a quoted word are escaped. */
+static void show_quoted(FILE *out, const char *text, size_t bytes)
+{
+    fputc('"', out);
+    for (size_t i = 0; i < bytes; i++) {
+        char c = text[i];
+        if (c == '\n' || c == '\t')
+            fputs(c == '\n' ? "\\n" : "\\t", out);
+        else
+            fprintf(out, "%s%c", c == '"' || c == '\\' ? "\\" : "", c);
+    }
+    fputc('"', out);
+}
+
+static void show_TEXT(FILE *out, const char *name, const char *text, const char *help)
+{
+    if (!text) {
+        fprintf(out, "  %-16s %-10s %s\n", name, "none", help);
+        return;
+    }
+    fprintf(out, "  %-16s ", name);
+    show_quoted(out, text, strlen(text));
+    fputc('\n', out);
+}
+
 static void show_stops(FILE *out, const struct stop_texts *stops)
 {
     fprintf(out, "  %-16s", "stop");
     for (uint32_t i = 0; i < stops->count; i++) {
-        fputs(" \"", out);
-        for (uint32_t k = 0; k < stops->bytes[i]; k++) {
-            char c = stops->text[i][k];
-            if (c == '\n' || c == '\t')
-                fputs(c == '\n' ? "\\n" : "\\t", out);
-            else
-                fprintf(out, "%s%c", c == '"' || c == '\\' ? "\\" : "", c);
-        }
-        fputc('"', out);
+        fputc(' ', out);
+        show_quoted(out, stops->text[i], stops->bytes[i]);
     }
     fprintf(out, "%s\n",
             stops->count ? "" : " none       stop sequences: texts that end a response");
@@ -152,6 +223,16 @@ static json_t *json_NUMBER(int64_t value)
 static json_t *json_SWITCH(bool on)
 {
     return json_string(on ? "on" : "off");
+}
+
+static json_t *json_TERNARY(enum ternary value)
+{
+    return json_string(ternary_names[value]);
+}
+
+static json_t *json_TEXT(const char *text)
+{
+    return json_string(text ? text : "");
 }
 
 json_t *settings_json(const struct repl *r)
@@ -181,9 +262,8 @@ static int take_stops(struct repl *r, const json_t *array, struct error *error)
     return 0;
 }
 
-int settings_take(struct repl *r, const json_t *settings, struct error *error)
+static int take_all(struct repl *r, const json_t *settings, struct error *error)
 {
-    struct repl probe = *r; /* a shallow copy: its pointers are not used */
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)settings, name, value)
@@ -191,7 +271,7 @@ int settings_take(struct repl *r, const json_t *settings, struct error *error)
         char number[64];
         const char *text = json_string_value(value);
         if (strcmp(name, "stop") == 0) {
-            if (take_stops(&probe, value, error) != 0)
+            if (take_stops(r, value, error) != 0)
                 return -1;
             continue;
         }
@@ -199,9 +279,23 @@ int settings_take(struct repl *r, const json_t *settings, struct error *error)
             snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         else
             snprintf(number, sizeof number, "%.17g", json_number_value(value));
-        if (set_one(&probe, name, text ? text : number, error) != 0)
+        if (set_one(r, name, text ? text : number, error) != 0)
             return -1;
     }
+    return 0;
+}
+
+int settings_take(struct repl *r, const json_t *settings, struct error *error)
+{
+    struct repl probe = *r; /* a shallow copy: of its pointers only that of the text is used */
+    probe.system = NULL;
+    if (take_all(&probe, settings, error) != 0) {
+        free(probe.system);
+        return -1;
+    }
+    free(r->system);
+    r->system = probe.system;
+    r->thinking = probe.thinking;
     r->submit = probe.submit;
     r->context = probe.context;
     r->chat = probe.chat;

@@ -61,13 +61,51 @@ static void keep(struct repl *r, const char *prompt, const struct stream_result 
         repl_notice(r, "out of memory: this turn is not in the conversation");
 }
 
+/* Gets the model's chat format. Without a reply the last known one stays. */
+static void update_format(struct repl *r)
+{
+    json_t *reply = NULL;
+    struct error error;
+    if (control_call(r->session.control, "chat", NULL, &reply, &error) != 0)
+        return;
+    if (r->format_reply && json_equal(reply, r->format_reply)) {
+        json_decref(reply);
+        return;
+    }
+    json_decref(r->format_reply);
+    r->format_reply = reply;
+    if (chat_format_read(&r->format, reply, &error) != 0)
+        repl_notice(r, "%s: the conversation has the form of the family '%s'", error.text,
+                    chat_name((enum chat_family)r->format.model.family));
+}
+
+/* NULL, too, if the template decides. */
+static json_t *template_variables(const struct repl *r)
+{
+    int on = r->thinking == TERNARY_ON;
+    return r->thinking == TERNARY_AUTO
+               ? NULL
+               : json_pack("{s:b, s:b}", "enable_thinking", on, "thinking", on);
+}
+
+static int make_chat_prompt(struct repl *r, const char *prompt, struct chat_prompt *out,
+                            struct error *error)
+{
+    json_t *variables = template_variables(r);
+    struct conversation_form form = {
+        .chat = &r->format, .system = r->system, .variables = variables};
+    int status = conversation_chat(&r->conversation, &form, prompt, out, error);
+    json_decref(variables);
+    return status;
+}
+
 /* Prompt to submit: a chat prompt for models with a chat template, otherwise plain text to be
  * continued. */
 static int make_prompt(struct repl *r, const char *prompt, struct chat_prompt *out,
                        struct error *error)
 {
-    if (r->chat && r->family.family != CHAT_PLAIN)
-        return conversation_chat(&r->conversation, &r->family, prompt, out, error);
+    if (r->chat && (r->format.program || r->format.model.family != CHAT_PLAIN))
+        return make_chat_prompt(r, prompt, out, error);
     *out = (struct chat_prompt){.text = conversation_text(&r->conversation, prompt)};
     if (!out->text)
         return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
@@ -130,10 +168,7 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
     struct engine_submit submit;
     struct chat_prompt made = {0};
     json_t *before = session_stats(&r->session);
-    if (before) /* otherwise keep the last known template */
-        chat_describe(&r->family, lookup_text(before, "model.chat_template"),
-                      lookup_text(before, "model.chat_bos"), lookup_text(before, "model.chat_eos"),
-                      lookup_u64(before, "model.chat_bos_first") != 0);
+    update_format(r);
     if (fit_prompt(r, prompt, &made, &submit, error) != 0) {
         chat_prompt_free(&made);
         json_decref(before);

@@ -54,6 +54,14 @@ static struct summary summary_of(const struct model_index *m)
     return f;
 }
 
+static uint32_t window_layers(const struct model_index *m)
+{
+    uint32_t n = 0;
+    for (uint32_t layer = 0; layer < m->hparams.layers; layer++)
+        n += m->hparams.layer_kind[layer] == LAYER_WINDOW;
+    return n;
+}
+
 static const char *type_name(uint32_t type)
 {
     const struct tensor_type_info *info = tensor_type_info(type);
@@ -143,6 +151,42 @@ static void text_of_tensors(FILE *out, const struct model_index *m)
     }
 }
 
+static bool same_heads(const struct layer_attention *a, const struct layer_attention *b)
+{
+    return a->heads == b->heads && a->kv_heads == b->kv_heads && a->key_size == b->key_size &&
+           a->value_size == b->value_size;
+}
+
+static void line_of_heads(FILE *out, const char *label, const struct layer_attention *a)
+{
+    fprintf(out, "%-22s %u heads, %u of keys and values, head size %u", label, a->heads,
+            a->kv_heads, a->key_size);
+    if (a->value_size != a->key_size)
+        fprintf(out, " (values %u)", a->value_size);
+}
+
+/* The layers of a kind have equal sizes. */
+static void text_of_attention(FILE *out, const struct model_index *m)
+{
+    const struct layer_attention *full = NULL, *window = NULL;
+    uint32_t windows = window_layers(m);
+    for (uint32_t layer = m->hparams.layers; layer-- > 0;) {
+        const struct layer_attention *a = &m->layer[layer].attention;
+        *(a->window > 0 ? &window : &full) = a;
+    }
+    line_of_heads(out, "attention", full ? full : window);
+    if (full && window && !same_heads(full, window)) {
+        fputc('\n', out);
+        line_of_heads(out, "  with a window", window);
+    }
+    if (window)
+        fprintf(out, ", %u of %u layers with a window of %u", windows, m->hparams.layers,
+                window->window);
+    if (model_entry_dense(m, 0, DENSE_ATTN_SINKS) != ENTRY_NONE)
+        fprintf(out, ", sinks");
+    fputc('\n', out);
+}
+
 void describe_text(FILE *out, const char *path, const struct model_index *m, bool tensors)
 {
     const struct model_hparams *h = &m->hparams;
@@ -157,8 +201,7 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
     fprintf(out, "%-22s %.1f million\n", "parameters", (double)f.parameters / 1e6);
     fprintf(out, "%-22s %u layers, hidden %u, vocabulary %u, context %u\n", "shape", h->layers,
             h->hidden, h->vocab, h->context);
-    fprintf(out, "%-22s %u heads, %u of keys and values, head size %u\n", "attention", h->heads,
-            h->kv_heads, h->head_size);
+    text_of_attention(out, m);
     fprintf(out, "%-22s %u per layer, %u used per token, inner size %u", "experts", h->experts,
             h->experts_used, h->expert_inner);
     if (f.expert_layers < h->layers)
@@ -265,6 +308,8 @@ static json_t *json_of_hparams(const struct model_hparams *h)
     put(object, "heads", h->heads);
     put(object, "kv_heads", h->kv_heads);
     put(object, "head_size", h->head_size);
+    put(object, "value_size", h->value_size);
+    put(object, "window", h->window);
     put(object, "vocab", h->vocab);
     put(object, "context", h->context);
     put(object, "experts", h->experts);
@@ -273,6 +318,10 @@ static json_t *json_of_hparams(const struct model_hparams *h)
     json_object_set_new(object, "rms_eps", json_real((double)h->rms_eps));
     json_object_set_new(object, "rope_theta", json_real((double)h->rope_theta));
     put(object, "rope_dims", h->rope_dims);
+    put_text(object, "rope_scaling",
+             h->rope_scaling == ROPE_YARN     ? "yarn"
+             : h->rope_scaling == ROPE_LINEAR ? "linear"
+                                              : "none");
     json_object_set_new(object, "norm_top_k", json_boolean(h->norm_top_k));
     put_text(object, "qk_norm",
              h->qk_norm == QK_NORM_HEAD  ? "head"
@@ -294,6 +343,9 @@ int describe_json(FILE *out, const char *path, const struct model_index *m, bool
     put_text(object, "arch", m->arch);
     put(object, "parameters", f.parameters);
     json_object_set_new(object, "hparams", json_of_hparams(&m->hparams));
+    put(object, "window_layers", window_layers(m));
+    json_object_set_new(object, "sinks",
+                        json_boolean(model_entry_dense(m, 0, DENSE_ATTN_SINKS) != ENTRY_NONE));
     put(object, "tensors", m->tensor_count);
     put(object, "dense_entries", m->dense_count);
     put(object, "expert_entries", f.expert_entries);

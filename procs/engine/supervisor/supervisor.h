@@ -381,8 +381,8 @@ uint64_t budget_timeout_ns(const struct supervisor *s, uint64_t bytes);
 int http_listen(struct supervisor *s, struct error *error);
 /* Memory of the gateway: private bytes reserved in the ledger, bytes it can grow by, and kernel
  * memory for its connections. */
-uint64_t http_reservation_bytes(const struct params *p);
-uint64_t http_growth(const struct params *p);
+uint64_t http_reservation_bytes(const struct params *p, const struct model_index *m);
+uint64_t http_growth(const struct params *p, const struct model_index *m);
 uint64_t http_kernel(const struct params *p);
 
 /* Of --kv-type; params.c has checked its name. */

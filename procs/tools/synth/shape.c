@@ -26,19 +26,23 @@ static const struct row {
     enum arch_id arch;
     const char *field, *key;
     size_t offset;
-    enum { KEY_U32, KEY_F32, KEY_BOOL } kind;
+    enum { KEY_U32, KEY_F32, KEY_BOOL, KEY_TEXT } kind;
     bool required;
+    const char *text; /* KEY_TEXT: the text that stands for the value, which is written for it */
+    uint32_t value;
 } rows[] = {
 #define REQUIRED true
 #define DERIVED  false
 #define ARCH_UINT(id, field, key, min, max, absent)                                                \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_U32, absent},
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_U32, absent, NULL, 0},
 #define ARCH_FLOAT(id, field, key, min, max)                                                       \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, true},
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, true, NULL, 0},
 #define ARCH_FLOAT_OR_0(id, field, key, min, max)                                                  \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, false},
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, false, NULL, 0},
 #define ARCH_FLAG(id, field, key)                                                                  \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_BOOL, false},
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_BOOL, false, NULL, 0},
+#define ARCH_TEXT(id, field, key, text, value)                                                     \
+    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_TEXT, false, text, value},
 #include "lib/model/arch/arch.tbl.h"
 #undef REQUIRED
 #undef DERIVED
@@ -153,6 +157,20 @@ static int set_number(struct shape *s, const char *field, const char *text, stru
                      arch_name(s->arch), field);
 }
 
+/* A field whose key is a text may be set to that text. */
+static bool set_text(struct shape *s, const char *field, const char *text)
+{
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const struct row *row = &rows[i];
+        if (row->arch != s->arch || row->kind != KEY_TEXT || strcmp(row->field, field) != 0 ||
+            strcmp(row->text, text) != 0)
+            continue;
+        set_u32(s, row->offset, row->value);
+        return true;
+    }
+    return false;
+}
+
 int shape_set(struct shape *s, const char *setting, struct error *error)
 {
     const char *equals = strchr(setting, '=');
@@ -164,12 +182,14 @@ int shape_set(struct shape *s, const char *setting, struct error *error)
     field[n] = 0;
     if (strcmp(field, "arch") == 0)
         return set_arch(s, equals + 1, error);
+    if (set_text(s, field, equals + 1))
+        return 0;
     return set_number(s, field, equals + 1, error);
 }
 
 static int set_all(struct shape *s, const char *fields, struct error *error)
 {
-    char copy[512], *rest = copy;
+    char copy[640], *rest = copy;
     sl_assert(strlen(fields) < sizeof copy);
     strcpy(copy, fields);
     for (char *setting; (setting = strsep(&rest, " ")) != NULL;)
@@ -208,6 +228,7 @@ int shape_finish(struct shape *s, struct error *error)
     struct model_hparams *h = &s->h;
     if (h->heads == 0)
         return error_set(error, ERR_BAD_INPUT, "heads must be at least 1");
+    arch_derive_mla(h);
     if (h->kv_heads == 0)
         h->kv_heads = h->heads;
     if (h->head_size == 0)
@@ -271,7 +292,10 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
             continue;
         if (put_heads(s, rows[i].key, key, w))
             continue;
-        if (rows[i].kind == KEY_F32)
+        if (rows[i].kind == KEY_TEXT) {
+            if (get_u32(s, rows[i].offset) == rows[i].value)
+                gguf_put_text(w, key, rows[i].text);
+        } else if (rows[i].kind == KEY_F32)
             gguf_put_f32(w, key, real);
         else if (rows[i].kind == KEY_BOOL)
             gguf_put_bool(w, key, get_u32(s, rows[i].offset) != 0);

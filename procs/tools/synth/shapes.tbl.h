@@ -47,6 +47,63 @@ SHAPE("lfm2-8b-a1b", "lfm2moe",
       "layers=24 hidden=2048 heads=32 kv_heads=8 head_size=64 vocab=65536 context=128000 "
       "experts=32 experts_used=4 expert_inner=1792 dense_layers=2 dense_inner=7168 conv_taps=3 "
       "attention_step=4 rms_eps=1e-5 rope_theta=1000000")
+SHAPE(
+    "granite-3.1-3b-a800m", "granitemoe",
+    "layers=32 hidden=1536 heads=24 kv_heads=8 head_size=64 vocab=49155 context=131072 experts=40 "
+    "experts_used=8 expert_inner=512 embedding_scale=12 residual_scale=0.22 "
+    "score_scale=0.015625 logit_divisor=6 rms_eps=1e-6 rope_theta=10000000")
+SHAPE("hunyuan-a13b", "hunyuan-moe",
+      "layers=32 hidden=4096 heads=32 kv_heads=8 head_size=128 vocab=128167 context=262144 "
+      "experts=64 experts_used=8 expert_inner=3072 shared_count=1 shared_inner=3072 rms_eps=1e-5 "
+      "rope_theta=11158840")
+SHAPE(
+    "phi-moe", "phimoe",
+    "layers=32 hidden=4096 heads=32 kv_heads=8 vocab=32064 context=4096 experts=16 experts_used=2 "
+    "expert_inner=6400 rms_eps=1e-5 rope_theta=10000")
+SHAPE("dbrx", "dbrx",
+      "layers=40 hidden=6144 heads=48 kv_heads=8 vocab=100352 context=32768 experts=16 "
+      "experts_used=4 expert_inner=10752 clamp_qkv=8 rms_eps=1e-5 rope_theta=500000")
+SHAPE("ling-mini-2.0", "bailingmoe2",
+      "layers=20 hidden=2048 heads=16 kv_heads=4 head_size=128 vocab=157184 context=32768 "
+      "experts=256 experts_used=8 expert_inner=512 dense_layers=1 dense_inner=5120 shared_count=1 "
+      "norm_top_k=1 expert_scale=2.5 groups=8 groups_used=4 rope_dims=64 rms_eps=1e-6 "
+      "rope_theta=600000")
+SHAPE("smallthinker-21b-a3b", "smallthinker",
+      "layers=52 hidden=2560 heads=28 kv_heads=4 head_size=128 vocab=151936 context=16384 "
+      "experts=64 experts_used=6 expert_inner=768 window=4096 gating=2 rms_eps=1e-6 "
+      "rope_theta=1500000")
+SHAPE(
+    "gpt-oss-20b", "gpt-oss",
+    "layers=24 hidden=2880 heads=64 kv_heads=8 head_size=64 vocab=201088 context=131072 experts=32 "
+    "experts_used=4 expert_inner=2880 window=128 rms_eps=1e-5 rope_theta=150000 rope_scaling=2 "
+    "rope_factor=32 rope_context=4096")
+SHAPE("gpt-oss-120b", "gpt-oss",
+      "layers=36 hidden=2880 heads=64 kv_heads=8 head_size=64 vocab=201088 context=131072 "
+      "experts=128 experts_used=4 expert_inner=2880 window=128 rms_eps=1e-5 rope_theta=150000 "
+      "rope_scaling=2 rope_factor=32 rope_context=4096")
+SHAPE("deepseek-v2-lite", "deepseek2",
+      "layers=27 hidden=2048 heads=16 vocab=102400 context=163840 experts=64 experts_used=6 "
+      "expert_inner=1408 dense_layers=1 dense_inner=10944 shared_count=2 expert_scale=1 gating=1 "
+      "kv_rank=512 mla_key_size=192 mla_value_size=128 rope_dims=64 rms_eps=1e-6 rope_theta=10000 "
+      "rope_scaling=yarn rope_factor=40 rope_context=4096 rope_beta_fast=32 rope_beta_slow=1 "
+      "rope_log_multiplier=0.0707")
+SHAPE("deepseek-v3", "deepseek2",
+      "layers=61 hidden=7168 heads=128 vocab=129280 context=163840 experts=256 experts_used=8 "
+      "expert_inner=2048 dense_layers=3 dense_inner=18432 shared_count=1 expert_scale=2.5 gating=2 "
+      "norm_top_k=1 groups=8 groups_used=4 q_rank=1536 kv_rank=512 mla_key_size=192 "
+      "mla_value_size=128 rope_dims=64 rms_eps=1e-6 rope_theta=10000 rope_scaling=yarn "
+      "rope_factor=40 rope_context=4096 rope_beta_fast=32 rope_beta_slow=1 rope_log_multiplier=0.1")
+SHAPE("kimi-k2", "deepseek2",
+      "layers=61 hidden=7168 heads=64 vocab=163840 context=131072 experts=384 experts_used=8 "
+      "expert_inner=2048 dense_layers=1 dense_inner=18432 shared_count=1 expert_scale=2.827 "
+      "gating=2 norm_top_k=1 groups=1 groups_used=1 q_rank=1536 kv_rank=512 mla_key_size=192 "
+      "mla_value_size=128 rope_dims=64 rms_eps=1e-6 rope_theta=50000 rope_scaling=yarn "
+      "rope_factor=32 rope_context=4096 rope_beta_fast=1 rope_beta_slow=1 rope_log_multiplier=0.1")
+SHAPE("glm-4.7-flash", "deepseek2",
+      "layers=47 hidden=2048 heads=20 vocab=154880 context=202752 experts=64 experts_used=4 "
+      "expert_inner=1536 dense_layers=1 dense_inner=10240 shared_count=1 expert_scale=1.8 gating=2 "
+      "norm_top_k=1 groups=1 groups_used=1 q_rank=768 kv_rank=512 mla_key_size=256 "
+      "mla_value_size=256 rope_dims=64 rms_eps=1e-5 rope_theta=1000000")
 SHAPE("tiny", "qwen3moe",
       "layers=4 hidden=128 heads=4 kv_heads=2 vocab=1024 context=2048 experts=16 "
       "experts_used=4 expert_inner=64 rms_eps=1e-6 rope_theta=10000")

@@ -26,10 +26,12 @@ static const struct dense_row {
     enum arch_id arch;
     enum dense_role role;
     enum storage storage;
-    enum arch_dim ne0, ne1;
+    enum arch_dim ne0, ne1, ne2;
 } dense_rows[] = {
 #define ARCH_DENSE(id, role, storage, presence, ne0, ne1)                                          \
-    {ARCH_##id, DENSE_##role, STORAGE_##storage, ARCH_DIM_##ne0, ARCH_DIM_##ne1},
+    ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ONE)
+#define ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ne2)                                  \
+    {ARCH_##id, DENSE_##role, STORAGE_##storage, ARCH_DIM_##ne0, ARCH_DIM_##ne1, ARCH_DIM_##ne2},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -58,6 +60,8 @@ static float deviation_of(const struct shape *s, const char *name, uint64_t k)
 {
     float even = 1.0f / sqrtf((float)k);
     float share = sqrtf((float)s->update / (2.0f * (float)s->h.layers));
+    if (s->h.residual_scale != 0)
+        share /= s->h.residual_scale;
     if (ends_with(name, ".bias"))
         return BIAS;
     if (strstr(name, "attn_output") || strstr(name, "ssm_out") || strstr(name, "out_proj"))
@@ -108,9 +112,12 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
         .type = TENSOR_F32,
         .dims = 2,
         .layer = layer,
-        .ne = {arch_dim_size(&s->h, layer, row->ne0), arch_dim_size(&s->h, layer, row->ne1), 1},
+        .ne = {arch_dim_size(&s->h, layer, row->ne0), arch_dim_size(&s->h, layer, row->ne1),
+               arch_dim_size(&s->h, layer, row->ne2)},
         .filling = FILL_RANDOM,
     };
+    if (t.ne[2] > 1)
+        t.dims = 3;
     struct arch_location location = {.role = row->role, .layer = layer};
     struct mix_tensor matrix = {.role = row->role, .layer = layer, .k = t.ne[0]};
     arch_tensor_name(s->arch, &location, t.name);
@@ -234,6 +241,7 @@ static void fill_embedding(const struct weights *w, const struct tensor *t, uint
     uint32_t hidden = s->h.hidden;
     float *group = scratch, *row = scratch + hidden, rest = sqrtf(1 - CONSTANT);
     float common = rest * sqrtf((float)s->locality), own = rest * sqrtf(1 - (float)s->locality);
+    float scale = s->h.embedding_scale != 0 ? 1 / s->h.embedding_scale : 1;
     uint64_t group_number = UINT64_MAX;
     struct random random;
     for (uint64_t token = first; token < first + rows; token++, out += t->row_bytes) {
@@ -244,8 +252,8 @@ static void fill_embedding(const struct weights *w, const struct tensor *t, uint
         }
         random_seed(&random, s->seed, STREAM_TOKENS + (token << 8));
         for (uint32_t i = 0; i < hidden; i++)
-            row[i] =
-                sqrtf(CONSTANT) * w->constant[i] + common * group[i] + own * random_normal(&random);
+            row[i] = scale * (sqrtf(CONSTANT) * w->constant[i] + common * group[i] +
+                              own * random_normal(&random));
         encoder_row(w->embedding, row, hidden, out);
     }
 }
@@ -261,6 +269,7 @@ static void fill_router(const struct weights *w, const struct tensor *t, uint64_
     float constant = sqrtf(CONSTANT / variance), skew = (float)s->skew;
     float token_part = (float)s->sharpness / sqrtf(1 + skew * skew);
     float deviation = token_part / sqrtf(1 - constant * constant) / sqrtf((float)hidden);
+    float input = s->h.router_first ? 1 / sqrtf(variance) : 1; /* no norm before it */
     struct random random;
     for (uint64_t e = first; e < first + rows; e++, out += t->row_bytes) {
         random_seed(&random, s->seed, STREAM_ROUTERS + ((uint64_t)t->layer << 40) + (e << 8));
@@ -270,8 +279,8 @@ static void fill_router(const struct weights *w, const struct tensor *t, uint64_
             along += row[i] * w->constant[i];
         along /= (float)hidden;
         for (uint32_t i = 0; i < hidden; i++)
-            row[i] = (row[i] - along * w->constant[i]) * deviation +
-                     w->constant[i] * bias / (constant * (float)hidden);
+            row[i] = input * ((row[i] - along * w->constant[i]) * deviation +
+                              w->constant[i] * bias / (constant * (float)hidden));
         memcpy(out, row, t->row_bytes);
     }
 }

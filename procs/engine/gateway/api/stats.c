@@ -176,20 +176,14 @@ static void on_status(void *arg, json_t *reply, const struct error *error)
 static void on_chat(void *arg, json_t *reply, const struct error *error)
 {
     struct gateway *g = arg;
-    struct model_chat model = {0};
     struct error why;
     OBJ_CHECK(g, GATEWAY_MAGIC);
     g->model_pending = false;
     if (error)
         return;
-    const json_t *text = json_object_get(reply, "template");
-    chat_describe(&model, lookup_text(reply, "family"), lookup_text(reply, "bos"),
-                  lookup_text(reply, "eos"), lookup_u64(reply, "bos_first") != 0);
-    model.bos_added = lookup_u64(reply, "bos_added") != 0;
-    if (chat_format_set(&g->chat, &model, json_string_value(text), json_string_length(text),
-                        &why) != 0)
+    if (chat_format_read(&g->chat, reply, &why) != 0)
         log_warn("%s: conversations have the form of the family '%s'", why.text,
-                 chat_name((enum chat_family)model.family));
+                 chat_name((enum chat_family)g->chat.model.family));
     g->known = true;
 }
 

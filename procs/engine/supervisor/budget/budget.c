@@ -94,7 +94,8 @@ static uint64_t reservation_of(const struct usage *u, enum service service)
 static uint64_t reservation_now(const struct supervisor *s, const struct child_slot *c)
 {
     uint64_t reserved = reservation_of(&c->usage, c->service);
-    uint64_t bound = c->service == SERVICE_GATEWAY ? http_reservation_bytes(&s->params) : 0;
+    uint64_t bound =
+        c->service == SERVICE_GATEWAY ? http_reservation_bytes(&s->params, s->model) : 0;
     return reserved > bound ? reserved : bound;
 }
 
@@ -102,7 +103,7 @@ static uint64_t growth_of(const struct supervisor *s, enum service service)
 {
     switch (service) {
     case SERVICE_COMPUTE: return GROWTH_COMPUTE_BYTES;
-    case SERVICE_GATEWAY: return http_growth(&s->params);
+    case SERVICE_GATEWAY: return http_growth(&s->params, s->model);
     default: return GROWTH_BYTES;
     }
 }
@@ -129,9 +130,13 @@ static uint64_t compute_estimate(const struct supervisor *s)
     double q = 0, mix = 0, keys = 0, values = 0; /* floats of a row, of the largest layer */
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         struct layer_attention a = s->model->layer[layer].attention;
+        keys = larger(keys, (double)a.kv_heads * a.key_size);
+        if (a.values_in_keys) { /* queries of MLA stay in the scratch of a thread */
+            mix = larger(mix, (double)a.heads * h->mla_value_size);
+            continue;
+        }
         q = larger(q, (double)a.heads * a.key_size);
         mix = larger(mix, (double)a.heads * a.value_size);
-        keys = larger(keys, (double)a.kv_heads * a.key_size);
         values = larger(values, (double)a.kv_heads * a.value_size);
     }
     if (h->gated_attention)
@@ -140,8 +145,12 @@ static uint64_t compute_estimate(const struct supervisor *s)
         mix = larger(mix, h->delta_inner > 0 ? (double)h->delta_inner : hidden);
     double row = (FORMS_BYTES + 8) * hidden + FORMS_BYTES * mix + 4 * (q + keys + values) +
                  4.0 * LAYER_KIND__COUNT * model_rope_dims_max(h) + 4.0 * h->experts +
-                 used * (4 * hidden + 24) + 8 * inner + 4 * recurrent_floats(h);
-    double thread = COMPUTE_ROWS * FORMS_BYTES * (hidden + inner) + 8.0 * h->experts;
+                 used * (4 * hidden + 24) + 8 * inner + 4 * recurrent_floats(h) +
+                 FORMS_BYTES * h->q_rank;
+    double mla = (4 + FORMS_BYTES) * h->mla_key_size + 4.0 * h->rope_dims +
+                 (4 + FORMS_BYTES) * h->kv_rank; /* of a query; 0 without MLA */
+    double thread = COMPUTE_ROWS * (FORMS_BYTES * (hidden + inner) + (h->kv_rank > 0 ? mla : 0)) +
+                    8.0 * h->experts;
     double logits = 8.0 * h->vocab > (double)MIB ? 8.0 * h->vocab : (double)MIB;
     return COMPUTE_ESTIMATE + (uint64_t)((double)s->params.prefill_chunk * row + logits +
                                          16.0 * h->vocab + (double)s->params.threads * thread);
@@ -189,7 +198,7 @@ static uint64_t reservation_estimate(const struct supervisor *s, enum service se
     if (service == SERVICE_CACHE)
         return PROCESS_ESTIMATE + (uint64_t)s->model->entry_count * ENTRY_ESTIMATE_BYTES;
     if (service == SERVICE_GATEWAY)
-        return http_reservation_bytes(&s->params);
+        return http_reservation_bytes(&s->params, s->model);
     if (service == SERVICE_PREDICTOR)
         return PROCESS_ESTIMATE + activations_estimate(s);
     return PROCESS_ESTIMATE;

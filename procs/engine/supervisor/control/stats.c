@@ -252,7 +252,6 @@ json_t *stats_chat(const struct supervisor *s)
     put_text(object, "eos", m->chat.eos);
     put(object, "bos_first", m->chat.bos_first);
     put(object, "bos_added", m->chat.bos_added);
-    /* NULL, so no member, if it is not UTF-8. */
     json_t *text =
         m->template_bytes > 0 ? json_stringn(model_index_template(m), m->template_bytes) : NULL;
     if (text)

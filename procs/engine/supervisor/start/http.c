@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/model/chat/format.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define ADDRESS_DEFAULT "127.0.0.1"
@@ -176,16 +177,24 @@ int http_listen(struct supervisor *s, struct error *error)
     return 0;
 }
 
-uint64_t http_reservation_bytes(const struct params *p)
+/* The model's chat template, and one rendering: it ends before the next begins. */
+static uint64_t chat_bytes(const struct params *p, const struct model_index *m)
+{
+    return m->template_bytes == 0
+               ? 0
+               : chat_format_bytes(m->template_bytes) + chat_render_bytes(p->http_prompt);
+}
+
+uint64_t http_reservation_bytes(const struct params *p, const struct model_index *m)
 {
     return PROCESS_BYTES + p->http_connections * CONNECTION_BYTES + p->http_streams * STREAM_BYTES +
-           p->http_buffer + BODY_COPIES * p->http_body;
+           p->http_buffer + BODY_COPIES * p->http_body + chat_bytes(p, m);
 }
 
 /* Twice: malloc keeps free memory between used blocks. */
-uint64_t http_growth(const struct params *p)
+uint64_t http_growth(const struct params *p, const struct model_index *m)
 {
-    return 2 * http_reservation_bytes(p);
+    return 2 * http_reservation_bytes(p, m);
 }
 
 uint64_t http_kernel(const struct params *p)

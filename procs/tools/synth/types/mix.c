@@ -137,10 +137,14 @@ static enum role role_of(const struct mix_tensor *t)
     case DENSE_ATTN_Q: return ROLE_Q;
     case DENSE_ATTN_K: return ROLE_K;
     case DENSE_ATTN_V:
-    case DENSE_DELTA_QKV: return ROLE_V;
+    case DENSE_DELTA_QKV:
+    case DENSE_ATTN_QKV: return ROLE_V; /* as llama-quantize has it */
     case DENSE_ATTN_OUT: return ROLE_O;
+    case DENSE_FFN_GATE:
     case DENSE_SHARED_GATE: return ROLE_GATE;
+    case DENSE_FFN_UP:
     case DENSE_SHARED_UP: return ROLE_UP;
+    case DENSE_FFN_DOWN:
     case DENSE_SHARED_DOWN: return ROLE_DOWN;
     default: return ROLE_OTHER;
     }
@@ -156,10 +160,13 @@ static bool more_bits(uint32_t layer, uint32_t layers)
     return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
 }
 
-/* Down matrices before this one: those of experts come before the shared one of a layer. */
+/* Down matrices before this one: those of experts come before the shared one of a layer; a layer
+ * without experts has one. */
 static uint32_t down_number(const struct model_hparams *h, const struct mix_tensor *t)
 {
-    return h->shared_inner > 0 ? 2 * t->layer + (t->is_expert ? 0 : 1) : t->layer;
+    if (h->shared_inner == 0 || t->layer < h->dense_layers)
+        return t->layer;
+    return h->dense_layers + 2 * (t->layer - h->dense_layers) + (t->is_expert ? 0 : 1);
 }
 
 static bool holds(enum when when, enum tensor_type base, const struct model_hparams *h,

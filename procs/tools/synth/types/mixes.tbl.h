@@ -8,8 +8,8 @@
  * MIX_WHEN(mix or family, role, when, type)   where the condition holds
  * MIX_RULE(mix or family, role, type)         always
  *   The first rule that applies is used, so exceptions come first.
- *   role   OUTPUT, EMBD, V, K, Q, O of attention, GATE, UP, DOWN of experts and of the shared
- *          expert, EXPERTS: the stacked ones only, MATRIX: every one
+ *   role   OUTPUT, EMBD, V, K, Q, O of attention (not the matrices of MLA), GATE, UP, DOWN of
+ *          experts, of the shared expert and of a layer without experts, EXPERTS: the stacked ones only, MATRIX: every one
  *   when   of the layer: FIRST_2, FIRST_4, FIRST_16TH, FIRST_8TH, MIDDLE (not the first or last
  *          eighth), MORE (both ends and every third); FIRST_TENSORS: of all DOWN matrices in order,
  *          shared ones counted, the first eighth of the layers' number;

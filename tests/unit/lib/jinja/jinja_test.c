@@ -293,6 +293,74 @@ START_TEST(appending_is_cheap)
 }
 END_TEST
 
+#define SEARCH                                                                                     \
+    "{% for m in range(n) %}{% set f = namespace(found=false, at=none) %}"                         \
+    "{% for j in range(m - 1, -1, -1) %}{% if not f.found %}{% if j % 7 == 3 %}"                   \
+    "{% set f.found = true %}{% set f.at = j %}{% endif %}{% endif %}{% endfor %}"                 \
+    "{% set s = namespace(stop=false, k=0) %}"                                                     \
+    "{% for k in range(m, n) %}{% if s.stop %}{% elif k > m + 2 %}{% set s.stop = true %}"         \
+    "{% else %}{% set s.k = s.k + 1 %}{% endif %}{% endfor %}"                                     \
+    "{% if m + 5 > n %}[{{ f.at }} {{ s.k }}]{% endif %}{% endfor %}"
+
+/* Templates without `break` search with a flag. Such a loop costs nothing more once the flag is set:
+ * all turns of the two ranges here would be a million, of 4 steps at least and 16 bytes. */
+START_TEST(a_loop_that_waits_for_its_end_is_left)
+{
+    struct jinja_output out;
+    struct error error;
+    struct jinja_limits limits = defaults;
+    limits.steps = 300000;
+    limits.memory_bytes = (size_t)4 << 20;
+    ck_assert_msg(render_with(SEARCH, NULL, "{\"n\": 20}", &defaults, &out, &error) == 0, "%s",
+                  error.text);
+    ck_assert_str_eq(out.text, "[10 3][10 3][17 2][17 1]");
+    jinja_output_free(&out);
+    ck_assert_msg(render_with(SEARCH, NULL, "{\"n\": 1000}", &limits, &out, &error) == 0, "%s",
+                  error.text);
+    ck_assert_str_eq(out.text, "[990 3][990 3][997 2][997 1]");
+    jinja_output_free(&out);
+}
+END_TEST
+
+/* Conditions that a turn may change, or that have effects, are evaluated in every turn. */
+START_TEST(a_loop_that_may_do_something_is_not_left)
+{
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        {"{% for i in [0, 1, 0, 1] %}{% if i %}x{% endif %}{% endfor %}", "xx"},
+        {"{% for a, b in [(1, 0), (0, 1)] %}{% if b %}x{% endif %}{% endfor %}", "x"},
+        {"{% for i in range(4) %}{% if loop.last %}x{% endif %}{% endfor %}", "x"},
+        {"{% for i in range(4) %}{% if no %}a{% else %}x{% endif %}{% endfor %}", "xxxx"},
+        {"{% for i in range(4) %}{% if no %}a{% elif i == 2 %}x{% endif %}{% endfor %}", "x"},
+        {"{% for i in range(3) %}{% if no %}a{% endif %}x{% endfor %}", "xxx"},
+        {"{% set n = namespace(i=0) %}{% macro up() %}{% set n.i = n.i + 1 %}{% endmacro %}"
+         "{% for i in range(3) %}{% if up() %}a{% endif %}{% endfor %}{{ n.i }}",
+         "3"},
+        {"{% for i in range(3) %}{% if no %}a{% endif %}{% else %}b{% endfor %}c", "c"},
+        {"{% for i in range(0) %}a{% else %}b{% endfor %}", "b"},
+        {"{% for i in range(9, 0, -4) if i != 5 %}{{ i }}{{ loop.last }}{{ loop.length }},"
+         "{% endfor %}",
+         "9False2,1True2,"},
+        {"{% for i in range(3) %}{{ loop.nextitem }}{{ loop.revindex }}{% endfor %}", "1322"
+                                                                                      "1"},
+        {"{% set range = d.get %}{% for i in range('k') %}{{ i }}{% endfor %}", "v"},
+        {"{% set l = range(3) %}{% for i in l %}{{ i }}{% endfor %}{{ l }}", "012range(0, 3)"},
+        {"{% for i in range(-5, 9, 7) %}{{ i }} {% endfor %}", "-5 2 "},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct jinja_output out;
+        struct error error;
+        ck_assert_msg(render_with(cases[i].text, NULL, "{\"no\": false, \"d\": {\"k\": \"v\"}}",
+                                  &defaults, &out, &error) == 0,
+                      "%s: %s", cases[i].text, error.text);
+        ck_assert_msg(strcmp(out.text, cases[i].expected) == 0, "%s: '%s'", cases[i].text,
+                      out.text);
+        jinja_output_free(&out);
+    }
+}
+END_TEST
+
 /* A million turns, in 64 MiB; a scope that a macro refers to is not that of the next turn. */
 START_TEST(turns_share_a_scope)
 {
@@ -345,6 +413,8 @@ int main(void)
     tcase_add_test(tc, deep_syntax_is_rejected);
     tcase_add_test(tc, smaller_limits_are_kept);
     tcase_add_test(tc, appending_is_cheap);
+    tcase_add_test(tc, a_loop_that_waits_for_its_end_is_left);
+    tcase_add_test(tc, a_loop_that_may_do_something_is_not_left);
     tcase_add_test(tc, turns_share_a_scope);
     tcase_add_test(tc, errors_name_the_line);
     suite_add_tcase(s, tc);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options of attention: key and value heads of different sizes, windows, sinks, capped scores, every
- * KV type. Against sums in double over what the tiles hold; the same bits on every instruction set,
+ * KV type; values that are the first elements of keys. Against sums in double over what the tiles hold; the same bits on every instruction set,
  * and for rows together and alone. Keys and values outside a window are NaN, tiles before it
  * inaccessible. */
 #include <sys/mman.h>
@@ -30,6 +30,14 @@ static const struct option_case cases[] = {
     {2, 2, 40, 64, 640, 5, 513, 0, false},       {4, 4, 128, 96, 70, 9, 0, 0, true},
     {4, 2, 256, 256, 200, 4, 100, 30.0f, false}, {4, 1, 512, 512, 130, 9, 64, 0, true},
     {16, 1, 576, 512, 130, 3, 0, 0, false},      {2, 1, 576, 512, 600, 1, 0, 2.0f, true},
+};
+
+/* Values are the first elements of keys. */
+static const struct option_case in_keys[] = {
+    {16, 1, 576, 512, 130, 3, 0, 0, false},
+    {1, 1, 576, 512, 600, 1, 0, 0, false},
+    {3, 1, 96, 64, 513, 1, 0, 0, false},
+    {4, 2, 40, 20, 70, 9, 33, 0, true},
 };
 
 struct memory {
@@ -117,14 +125,28 @@ static void fill_side(struct attention *t, enum kv_part part, enum kv_type type)
     *(part == KV_KEYS ? &t->keys : &t->values) = held;
 }
 
-static struct attention attention_new(const struct option_case *c, enum kv_type type)
+static void values_of_keys(struct attention *t)
+{
+    const struct option_case *c = &t->c;
+    size_t rows = (size_t)(c->positions + c->rows - 1) * c->kv_heads;
+    t->values = test_alloc(sizeof *t->values * rows * c->value_size);
+    for (size_t row = 0; row < rows; row++)
+        memcpy(t->values + row * c->value_size, t->keys + row * c->key_size,
+               c->value_size * sizeof *t->values);
+}
+
+static struct attention attention_new(const struct option_case *c, enum kv_type type,
+                                      bool values_in_keys)
 {
     struct attention t = {.c = *c};
     t.q = test_alloc(sizeof *t.q * c->rows * c->heads * c->key_size);
     test_fill(t.q, (size_t)c->rows * c->heads * c->key_size);
     test_fill(t.sinks, HEADS_MAX);
     fill_side(&t, KV_KEYS, type);
-    fill_side(&t, KV_VALUES, type);
+    if (values_in_keys)
+        values_of_keys(&t);
+    else
+        fill_side(&t, KV_VALUES, type);
     t.a = (struct kernel_attention){.q = t.q,
                                     .k = t.k.base,
                                     .v = t.v.base,
@@ -148,7 +170,8 @@ static struct attention attention_new(const struct option_case *c, enum kv_type 
 static void attention_free(struct attention *t)
 {
     munmap(t->k.base, t->k.bytes);
-    munmap(t->v.base, t->v.bytes);
+    if (t->v.base)
+        munmap(t->v.base, t->v.bytes);
     free(t->keys);
     free(t->values);
     free(t->q);
@@ -179,9 +202,10 @@ static void oracle(const struct attention *t, uint32_t head, uint32_t row, doubl
         out[d] /= sum;
 }
 
-static void check_case(const struct kernel_ops *ops, const struct option_case *c, enum kv_type type)
+static void check_case(const struct kernel_ops *ops, const struct option_case *c, enum kv_type type,
+                       bool values_in_keys)
 {
-    struct attention t = attention_new(c, type);
+    struct attention t = attention_new(c, type, values_in_keys);
     size_t width = (size_t)c->heads * c->value_size, bytes = sizeof(float) * width * c->rows;
     float *out = test_alloc(bytes), *same = test_alloc(bytes), *alone = test_alloc(bytes);
     double want[KERNEL_VALUE_SIZE_MAX];
@@ -206,10 +230,11 @@ static void check_case(const struct kernel_ops *ops, const struct option_case *c
             oracle(&t, h, r, want);
             for (uint32_t d = 0; d < c->value_size; d++) {
                 double got = (double)out[r * width + h * c->value_size + d];
-                ck_assert_msg(fabs(got - want[d]) < limit,
-                              "%s, case %ld, %s: row %u head %u element %u is %g, not %g",
-                              ops->name, (long)(c - cases), kv_type_info((uint32_t)type)->name, r,
-                              h, d, got, want[d]);
+                ck_assert_msg(
+                    fabs(got - want[d]) < limit,
+                    "%s, heads of %u, %u positions, %s: row %u head %u element %u is %g, not %g",
+                    ops->name, c->key_size, c->positions, kv_type_info((uint32_t)type)->name, r, h,
+                    d, got, want[d]);
             }
         }
     free(out);
@@ -224,7 +249,17 @@ START_TEST(options_match_double)
     test_seed(91);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         for (size_t type = 0; type < ARRAY_LEN(kv_types); type++)
-            check_case(ops, &cases[i], kv_types[type]);
+            check_case(ops, &cases[i], kv_types[type], false);
+}
+END_TEST
+
+START_TEST(values_in_keys_match_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(92);
+    for (size_t i = 0; i < ARRAY_LEN(in_keys); i++)
+        for (size_t type = 0; type < ARRAY_LEN(kv_types); type++)
+            check_case(ops, &in_keys[i], kv_types[type], true);
 }
 END_TEST
 
@@ -293,6 +328,7 @@ int main(void)
     TCase *tcase = tcase_create("attention");
     tcase_set_timeout(tcase, 120);
     test_add_isa(tcase, options_match_double);
+    test_add_isa(tcase, values_in_keys_match_double);
     tcase_add_test(tcase, rope_scales);
     suite_add_tcase(suite, tcase);
     return test_run(suite);

@@ -199,6 +199,9 @@ START_TEST(row_operations)
         REFERENCE->silu_mul(x, w, n, want);
         ops->silu_mul(x, w, n, got);
         ck_assert_mem_eq(got, want, n * sizeof *x);
+        REFERENCE->swiglu_clamped(x, w, n, want);
+        ops->swiglu_clamped(x, w, n, got);
+        ck_assert_mem_eq(got, want, n * sizeof *x);
         memcpy(want, w, sizeof w);
         memcpy(got, w, sizeof w);
         REFERENCE->axpy(0.37f, x, n, want);

@@ -66,6 +66,34 @@ START_TEST(silu_mul_matches_double)
 }
 END_TEST
 
+START_TEST(swiglu_clamped_matches_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    static const uint32_t sizes[] = {1, 7, 16, 33, 200};
+    float gate[200], up[200], y[200];
+    test_seed(37);
+    for (size_t s = 0; s < ARRAY_LEN(sizes); s++) {
+        uint32_t n = sizes[s];
+        test_fill(gate, n);
+        test_fill(up, n);
+        for (uint32_t i = 0; i < n; i++) { /* also beyond the limits, and far below */
+            gate[i] *= i % 3 ? 9.0f : 150.0f;
+            up[i] *= 9;
+        }
+        ops->swiglu_clamped(gate, up, n, y);
+        for (uint32_t i = 0; i < n; i++) {
+            double g = fmin((double)gate[i], 7), u = fmax(fmin((double)up[i], 7), -7);
+            double want = (u + 1) * g / (1 + exp(-1.702 * g));
+            ck_assert_msg(fabs((double)y[i] - want) <= 2e-6 * fabs(want) + 1e-30,
+                          "gate %g, up %g: %g, not %g", (double)gate[i], (double)up[i],
+                          (double)y[i], want);
+        }
+        ops->swiglu_clamped(gate, up, n, gate);
+        ck_assert_mem_eq(gate, y, n * sizeof *y);
+    }
+}
+END_TEST
+
 START_TEST(silu_mul_keeps_nan)
 {
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
@@ -140,6 +168,45 @@ START_TEST(rope_rotates_pairs)
         ck_assert(near((double)y[2 * i], a * cos(angle) - b * sin(angle), 1));
         ck_assert(near((double)y[2 * i + 1], a * sin(angle) + b * cos(angle), 1));
     }
+}
+END_TEST
+
+/* LayerNorm: centred, then the RMSNorm of every instruction set. */
+START_TEST(layer_norm_matches_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    float x[2048], weight[2048], y[2048];
+    test_seed(36);
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        uint32_t n = lengths[i];
+        double mean = 0, square = 0;
+        test_fill(x, n);
+        test_fill(weight, n);
+        for (uint32_t e = 0; e < n; e++)
+            mean += (double)(x[e] += 3) / n;
+        for (uint32_t e = 0; e < n; e++)
+            square += ((double)x[e] - mean) * ((double)x[e] - mean) / n;
+        kernel_center(x, n, y);
+        ops->rms_norm(y, weight, n, 1e-5f, y);
+        for (uint32_t e = 0; e < n; e++) {
+            double norm = ((double)x[e] - mean) / sqrt(square + 1e-5);
+            ck_assert(near((double)y[e], norm * (double)weight[e], fabs(norm) + 1));
+        }
+        kernel_center(x, n, x);
+        ops->rms_norm(x, weight, n, 1e-5f, x);
+        ck_assert_mem_eq(x, y, n * sizeof *x);
+    }
+}
+END_TEST
+
+START_TEST(clamp_and_relu)
+{
+    float x[5] = {-3, -2, 0.5f, 2.5f, NAN}, up[5] = {1, 2, 3, 4, 5};
+    float gate[5] = {-1, -0.0f, 0.5f, 2, NAN};
+    kernel_clamp(x, 5, 2);
+    ck_assert(x[0] == -2 && x[1] == -2 && x[2] == 0.5f && x[3] == 2 && isnan(x[4]));
+    kernel_relu_mul(gate, up, 5, gate);
+    ck_assert(gate[0] == 0 && gate[1] == 0 && gate[2] == 1.5f && gate[3] == 8 && isnan(gate[4]));
 }
 END_TEST
 
@@ -300,8 +367,11 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     test_add_isa(tcase, forms_have_a_type);
     test_add_isa(tcase, rms_norm_matches_double);
+    test_add_isa(tcase, layer_norm_matches_double);
+    tcase_add_test(tcase, clamp_and_relu);
     test_add_isa(tcase, silu_mul_matches_double);
     test_add_isa(tcase, silu_mul_keeps_nan);
+    test_add_isa(tcase, swiglu_clamped_matches_double);
     test_add_isa(tcase, axpy_matches_double);
     test_add_isa(tcase, rope_rotates);
     test_add_isa(tcase, f16_round_trip);

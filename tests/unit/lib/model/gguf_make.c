@@ -278,7 +278,8 @@ static void qwen2moe_layer(struct make *m, unsigned layer, unsigned h, uint32_t 
     layer_tensor(m, layer, "ffn_down_shexp.weight", type, 2ull * h, h);
 }
 
-/* What a layer of glm4moe, dots1, ernie4_5-moe and minimax-m2 has and one of qwen3moe has not. */
+/* What a layer of glm4moe, dots1, ernie4_5-moe, minimax-m2 and deepseek2 has and one of qwen3moe has
+ * not. */
 static void biased_router_layer(struct make *m, const char *arch, unsigned layer, unsigned h,
                                 uint32_t type)
 {
@@ -335,6 +336,37 @@ static void biased_router_model(struct make *m, const char *arch, unsigned layer
         dense_layer(m, 0, h, type);
     snprintf(key, sizeof key, "%s.expert_weights_norm", arch);
     make_bool(m, key, 1);
+}
+
+/* Latents of h elements, 2 heads with h + 2 elements of keys, 2 of which are rotated, and h of values. */
+static void deepseek2(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    static const char *const others[] = {"attn_q.weight",      "attn_k.weight",
+                                         "attn_v.weight",      "attn_output.weight",
+                                         "attn_q_norm.weight", "attn_k_norm.weight"};
+    char name[64];
+    biased_router_model(m, "deepseek2", layers, h, type);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        for (size_t i = 0; i < ARRAY_LEN(others); i++)
+            layer_tensor(m, layer, others[i], 0, 0, 0);
+        layer_tensor(m, layer, "attn_q_a.weight", type, h, h);
+        layer_tensor(m, layer, "attn_q_a_norm.weight", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_q_b.weight", type, h, 2ull * (h + 2));
+        layer_tensor(m, layer, "attn_kv_a_mqa.weight", type, h, h + 2ull);
+        layer_tensor(m, layer, "attn_kv_a_norm.weight", TENSOR_F32, h, 1);
+        snprintf(name, sizeof name, "blk.%u.attn_k_b.weight", layer);
+        make_add_tensor(m, name, type, h, h, 2);
+        snprintf(name, sizeof name, "blk.%u.attn_v_b.weight", layer);
+        make_add_tensor(m, name, type, h, h, 2);
+        layer_tensor(m, layer, "attn_output.weight", type, 2ull * h, h);
+    }
+    make_u32(m, "deepseek2.attention.q_lora_rank", h);
+    make_u32(m, "deepseek2.attention.kv_lora_rank", h);
+    make_u32(m, "deepseek2.attention.key_length", h + 2);
+    make_u32(m, "deepseek2.attention.value_length", h);
+    make_u32(m, "deepseek2.attention.key_length_mla", h + 2);
+    make_u32(m, "deepseek2.attention.value_length_mla", h);
+    make_u32(m, "deepseek2.rope.dimension_count", 2);
 }
 
 static void drop_head_norms(struct make *m, unsigned layer)
@@ -424,13 +456,37 @@ static void smallthinker(struct make *m, unsigned layers, unsigned h, uint32_t t
     make_u32(m, "smallthinker.attention.sliding_window", 16);
 }
 
+static void gpt_oss(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    (void)type;
+    for (unsigned layer = 0; layer < layers; layer++) {
+        drop_head_norms(m, layer);
+        layer_tensor(m, layer, "ffn_norm.weight", 0, 0, 0);
+        layer_tensor(m, layer, "post_attention_norm.weight", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_q.bias", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_k.bias", TENSOR_F32, h / 2, 1);
+        layer_tensor(m, layer, "attn_v.bias", TENSOR_F32, h / 2, 1);
+        layer_tensor(m, layer, "attn_output.bias", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_sinks.weight", TENSOR_F32, 2, 1);
+        layer_tensor(m, layer, "ffn_gate_inp.bias", TENSOR_F32, 3, 1);
+        layer_tensor(m, layer, "ffn_gate_exps.bias", TENSOR_F32, h, 3);
+        layer_tensor(m, layer, "ffn_up_exps.bias", TENSOR_F32, h, 3);
+        layer_tensor(m, layer, "ffn_down_exps.bias", TENSOR_F32, h, 3);
+    }
+    make_u32(m, "gpt-oss.attention.sliding_window", 16);
+    make_text(m, "gpt-oss.rope.scaling.type", "yarn");
+    make_f32(m, "gpt-oss.rope.scaling.factor", 32);
+    make_u32(m, "gpt-oss.rope.scaling.original_context_length", 16);
+}
+
 /* Changes a file of qwen3moe. */
 static const struct {
     const char *arch;
     void (*change)(struct make *m, unsigned layers, unsigned h, uint32_t type);
 } changes[] = {{"granitemoe", granitemoe},   {"hunyuan-moe", hunyuan_moe},
                {"phimoe", phimoe},           {"dbrx", dbrx},
-               {"bailingmoe2", bailingmoe2}, {"smallthinker", smallthinker}};
+               {"bailingmoe2", bailingmoe2}, {"smallthinker", smallthinker},
+               {"gpt-oss", gpt_oss},         {"deepseek2", deepseek2}};
 
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
 {

@@ -65,6 +65,8 @@ static const struct {
     {"dbrx", 1, QK_NORM_NONE, ROPE_HALVES, 0, 5, 3, 0},
     {"bailingmoe2", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 11, 3, 9},
     {"smallthinker", 1, QK_NORM_NONE, ROPE_HALVES, 0, 7, 3, 0},
+    {"gpt-oss", 0, QK_NORM_NONE, ROPE_HALVES, 0, 16, 3, 0},
+    {"deepseek2", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 15, 3, 13},
     {"qwen35moe", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 0},
     {"qwen3next", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 0},
     {"lfm2moe", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 10, 3, 8},
@@ -194,7 +196,8 @@ static void resize(struct make *m, const char *name, uint64_t ne0, uint64_t ne1)
     t->bytes = ne0 * ne1 * 4;
 }
 
-#define B "blk.0."
+#define B   "blk.0."
+#define MLA "deepseek2.attention."
 
 /* Merges gate and up of a file with hidden and inner size 4 into one tensor. */
 static void join(struct make *m)
@@ -398,6 +401,42 @@ END_TEST
       make_f32(m, "minimax-m2.expert_weights_scale", 2))                                           \
     X(minimax_m2, softmax, "expert_gating_func' is 1: not between 2 and 2",                        \
       make_u32(m, "minimax-m2.expert_gating_func", 1))                                             \
+    X(deepseek2, old_form, "key_length_mla' is missing: a file of an old converter",               \
+      make_drop_key(m, MLA "key_length_mla"))                                                      \
+    X(deepseek2, kv_b, "attn_kv_b.weight: the form of an old converter is not supported",          \
+      make_add_tensor(m, B "attn_kv_b.weight", 0, 4, 16, 1))                                       \
+    X(deepseek2, kv_heads, "head_count_kv' is 2; only 1", make_u32(m, MLA "head_count_kv", 2))     \
+    X(deepseek2, key_length, "attention.key_length is 8; kv_lora_rank 4 and",                      \
+      make_u32(m, MLA "key_length", 8))                                                            \
+    X(deepseek2, value_length, "attention.value_length is 6; kv_lora_rank is 4",                   \
+      make_u32(m, MLA "value_length", 6))                                                          \
+    X(deepseek2, all_rotated, "key_length_mla 2 leaves none",                                      \
+      make_u32(m, MLA "key_length_mla", 2))                                                        \
+    X(deepseek2, rank_absurd, "kv_lora_rank' is 2000: not between 1 and 1024",                     \
+      make_u32(m, MLA "kv_lora_rank", 2000))                                                       \
+    X(deepseek2, rank_missing, "kv_lora_rank' is missing", make_drop_key(m, MLA "kv_lora_rank"))   \
+    X(deepseek2, q_rank_0, "attn_q_a.weight is 4 x 4 x 1 x 1; 4 x 0",                              \
+      make_u32(m, MLA "q_lora_rank", 0))                                                           \
+    X(deepseek2, one_matrix, "tensor blk.0.attn_q.weight is 4 x 12 x 1 x 1; 4 x 0",                \
+      make_add_tensor(m, B "attn_q.weight", 0, 4, 12, 1))                                          \
+    X(deepseek2, q_b_missing, "tensor blk.0.attn_q_b.weight is missing",                           \
+      make_drop_tensor(m, B "attn_q_b.weight"))                                                    \
+    X(deepseek2, two_factors, "attn_q_a.weight is 4 x 4 x 1 x 1; 4 x 0",                           \
+      make_drop_key(m, MLA "q_lora_rank"))                                                         \
+    X(deepseek2, k_b_missing, "tensor blk.0.attn_k_b.weight is missing",                           \
+      make_drop_tensor(m, B "attn_k_b.weight"))                                                    \
+    X(deepseek2, v_b_flat, "attn_v_b.weight is 4 x 8 x 1 x 1; 4 x 4 x 2",                          \
+      resize(m, B "attn_v_b.weight", 4, 8))                                                        \
+    X(deepseek2, norm_missing, "tensor blk.0.attn_kv_a_norm.weight is missing",                    \
+      make_drop_tensor(m, B "attn_kv_a_norm.weight"))                                              \
+    X(deepseek2, scaling_linear, "rope.scaling.type' is 'linear', which is not supported",         \
+      make_text(m, "deepseek2.rope.scaling.type", "linear"))                                       \
+    X(deepseek2, yarn_factor, "rope.scaling.factor is 0",                                          \
+      make_text(m, "deepseek2.rope.scaling.type", "yarn"))                                         \
+    X(deepseek2, window, "sliding_window' is 4096; only 0",                                        \
+      make_u32(m, MLA "sliding_window", 4096))                                                     \
+    X(deepseek2, gating, "expert_gating_func' is 3: not between 1 and 2",                          \
+      make_u32(m, "deepseek2.expert_gating_func", 3))                                              \
     X(granitemoe, embedding_scale, "granitemoe.embedding_scale is 2000: not between",              \
       make_f32(m, "granitemoe.embedding_scale", 2000))                                             \
     X(granitemoe, residual_scale, "granitemoe.residual_scale is -1: not between",                  \
@@ -447,6 +486,32 @@ END_TEST
     X(bailingmoe2, groups, "do not fit", make_u32(m, "bailingmoe2.expert_group_count", 2))         \
     X(bailingmoe2, all_skipped, "leave none of 1",                                                 \
       make_u32(m, "bailingmoe2.nextn_predict_layers", 1))                                          \
+    X(gpt_oss, window_missing, "sliding_window' is missing",                                       \
+      make_drop_key(m, "gpt-oss.attention.sliding_window"))                                        \
+    X(gpt_oss, window_none, "sliding_window' is 0: not between",                                   \
+      make_u32(m, "gpt-oss.attention.sliding_window", 0))                                          \
+    X(gpt_oss, sinks_missing, "tensor blk.0.attn_sinks.weight is missing",                         \
+      make_drop_tensor(m, B "attn_sinks.weight"))                                                  \
+    X(gpt_oss, out_bias_missing, "tensor blk.0.attn_output.bias is missing",                       \
+      make_drop_tensor(m, B "attn_output.bias"))                                                   \
+    X(gpt_oss, router_bias_missing, "tensor blk.0.ffn_gate_inp.bias is missing",                   \
+      make_drop_tensor(m, B "ffn_gate_inp.bias"))                                                  \
+    X(gpt_oss, gate_bias_missing, "tensor blk.0.ffn_gate_exps.bias is missing",                    \
+      make_drop_tensor(m, B "ffn_gate_exps.bias"))                                                 \
+    X(gpt_oss, down_bias_missing, "tensor blk.0.ffn_down_exps.bias is missing",                    \
+      make_drop_tensor(m, B "ffn_down_exps.bias"))                                                 \
+    X(gpt_oss, norm_missing, "tensor blk.0.post_attention_norm.weight is missing",                 \
+      make_drop_tensor(m, B "post_attention_norm.weight"))                                         \
+    X(gpt_oss, factor, "rope.scaling.factor is 0.5: not 1 or more",                                \
+      make_f32(m, "gpt-oss.rope.scaling.factor", 0.5f))                                            \
+    X(gpt_oss, scaling, "rope.scaling.type' is 'longrope', which is not supported",                \
+      make_text(m, "gpt-oss.rope.scaling.type", "longrope"))                                       \
+    X(gpt_oss, no_type, "rope.scaling.factor is 32, without a type",                               \
+      make_drop_key(m, "gpt-oss.rope.scaling.type"))                                               \
+    X(gpt_oss, betas, "beta_fast not below beta_slow",                                             \
+      make_f32(m, "gpt-oss.rope.scaling.yarn_beta_slow", 40))                                      \
+    X(gpt_oss, gating, "expert_gating_func' is 1; only 3",                                         \
+      make_u32(m, "gpt-oss.expert_gating_func", 1))                                                \
     X(smallthinker, gating_missing, "expert_gating_func' is missing",                              \
       make_drop_key(m, "smallthinker.expert_gating_func"))                                         \
     X(smallthinker, gating, "expert_gating_func' is 3: not between 1 and 2",                       \

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/model/chat/format.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
 #include "lib/model/tokenizer/tokenizer.h"
@@ -124,6 +125,54 @@ START_TEST(chat_template)
     close(fd);
     bytes_free(&file);
     make_free(&m);
+}
+END_TEST
+
+static struct model_index *index_with_template(const char *text)
+{
+    struct make m;
+    struct error error = {0};
+    struct model_index *index;
+    make_tiny(&m, 1, false);
+    if (text)
+        make_text(&m, "tokenizer.chat_template", text);
+    else
+        make_u32(&m, "tokenizer.chat_template", 7);
+    struct bytes file = make_write(&m);
+    int fd = memfd_create("gguf", 0);
+    ck_assert_int_eq(write(fd, file.data, file.size), (ssize_t)file.size);
+    ck_assert_msg(model_index_build(fd, "FILE", &index, &error) == 0, "%s", error.text);
+    close(fd);
+    bytes_free(&file);
+    make_free(&m);
+    return index;
+}
+
+/* What cannot be a template is no reason to reject the model, and is not in the index. */
+START_TEST(no_chat_template)
+{
+    static const char marks[] = "<|im_start|><|im_end|>";
+    char *longer = calloc(1, CHAT_TEMPLATE_BYTES_MAX + 2);
+    memset(longer, 'x', CHAT_TEMPLATE_BYTES_MAX + 1);
+    memcpy(longer, marks, sizeof marks - 1);
+    const struct {
+        const char *text;
+        enum chat_family family;
+    } rows[] = {{NULL, CHAT_PLAIN},
+                {longer, CHAT_CHATML},
+                {"<|im_start|>\xff<|im_end|>", CHAT_CHATML},
+                {"\xed\xa0\x80", CHAT_PLAIN}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct model_index *index = index_with_template(rows[i].text);
+        ck_assert_msg(index->template_bytes == 0, "row %zu", i);
+        ck_assert_msg(index->chat.family == rows[i].family, "row %zu", i);
+        free(index);
+    }
+    longer[CHAT_TEMPLATE_BYTES_MAX] = 0;
+    struct model_index *index = index_with_template(longer);
+    ck_assert_uint_eq(index->template_bytes, CHAT_TEMPLATE_BYTES_MAX);
+    free(index);
+    free(longer);
 }
 END_TEST
 
@@ -362,6 +411,7 @@ int main(void)
     tcase_set_timeout(c, 240);
     tcase_add_test(c, demo_contents);
     tcase_add_test(c, chat_template);
+    tcase_add_test(c, no_chat_template);
     tcase_add_test(c, entries_cover_tensors);
     tcase_add_test(c, parts);
     tcase_add_test(c, file_changed);

@@ -301,6 +301,72 @@ START_TEST(one_space)
 }
 END_TEST
 
+/* A token that a user defined stays one in front of and between joined spaces, also of spaces alone;
+ * the longest counts. */
+static void squeezed_with_user_tokens(struct make *m)
+{
+    struct spm_tokens v;
+    spm_tokens(&v);
+    squeezed(m);
+    v.texts[SPM_SPACE_A] = SPM_SPACE_TEXT SPM_SPACE_TEXT SPM_SPACE_TEXT;
+    v.types[SPM_SPACE_A] = TOKEN_USER_DEFINED;
+    v.texts[SPM_AB] = "b" SPM_SPACE_TEXT SPM_SPACE_TEXT;
+    v.types[SPM_AB] = TOKEN_USER_DEFINED;
+    make_texts(m, "tokenizer.ggml.tokens", v.texts, TINY_VOCAB);
+    make_i32s(m, "tokenizer.ggml.token_type", v.types, TINY_VOCAB);
+}
+
+START_TEST(one_space_keeps_user_tokens)
+{
+    struct spm_tokens v;
+    struct error error = {0};
+    spm_tokens(&v);
+    struct model_index *index = spm_index(&v, squeezed_with_user_tokens, &error);
+    ck_assert_msg(index, "%s", error.text);
+    struct opened o = open_tokenizer(index);
+    uint32_t a = SPM_A, space = SPM_SPACE_ID, three = SPM_SPACE_A, b = SPM_AB;
+    expect_ids(o.t, "a   a", 5, false, (uint32_t[]){space, a, three, a}, 4);
+    expect_ids(o.t, "a  a", 4, false, (uint32_t[]){space, a, space, a}, 4);
+    expect_ids(o.t, "a    a", 6, false, (uint32_t[]){space, a, three, a}, 4);
+    expect_ids(o.t, "a" SPM_SPACE_TEXT "  a", 7, false, (uint32_t[]){space, a, three, a}, 4);
+    expect_ids(o.t, "a  b   a", 8, false, (uint32_t[]){space, a, space, b, a}, 5);
+    close_both(&o);
+}
+END_TEST
+
+/* `rstrip` of tokenizer.json: blanks behind a control token are a part of it, in a model of that name,
+ * except behind BOS. */
+static void named_phi(struct make *m)
+{
+    make_text(m, "general.name", "Phi 3.5 MoE");
+}
+
+START_TEST(control_tokens_take_blanks)
+{
+    static const struct {
+        const char *control;
+        void (*edit)(struct make *m);
+        bool takes;
+    } rows[] = {
+        {"<|user|>", named_phi, true}, {"<s>", named_phi, false}, {"<|user|>", NULL, false}};
+    static const uint32_t kept[] = {SPM_CONTROL, SPM_SPACE_ID, '\n', SPM_SPACE_A};
+    static const uint32_t taken[] = {SPM_CONTROL, SPM_SPACE_A};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct spm_tokens v;
+        struct error error = {0};
+        char text[32];
+        spm_tokens(&v);
+        v.texts[SPM_CONTROL] = rows[i].control;
+        struct model_index *index = spm_index(&v, rows[i].edit, &error);
+        ck_assert_msg(index, "%s", error.text);
+        struct opened o = open_tokenizer(index);
+        int n = snprintf(text, sizeof text, "%s\n a", rows[i].control);
+        expect_ids(o.t, text, (size_t)n, true, rows[i].takes ? taken : kept, rows[i].takes ? 2 : 4);
+        close_both(&o);
+    }
+}
+END_TEST
+
 START_TEST(bad_tokenizers_are_rejected)
 {
     struct spm_tokens v;
@@ -323,6 +389,8 @@ int main(void)
     tcase_add_test(tcase, control_tokens);
     tcase_add_test(tcase, merging);
     tcase_add_test(tcase, one_space);
+    tcase_add_test(tcase, one_space_keeps_user_tokens);
+    tcase_add_test(tcase, control_tokens_take_blanks);
     tcase_add_test(tcase, merges_of_characters);
     tcase_add_loop_test(tcase, bad_tokenizers_are_rejected, 0, ARRAY_LEN(wrongs));
     suite_add_tcase(suite, tcase);

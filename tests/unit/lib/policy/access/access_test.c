@@ -104,10 +104,12 @@ START_TEST(routing_of_odd_rows)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         float scratch[ROUTING_SCRATCH(4)];
         struct route routes[4];
-        for (uint32_t gating = ROUTER_SOFTMAX; gating <= ROUTER_SOFTMAX_AFTER; gating++) {
+        static const uint32_t gatings[] = {ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SOFTMAX_AFTER,
+                                           ROUTER_SPARSE_MIXER};
+        for (size_t g = 0; g < sizeof gatings / sizeof *gatings; g++) {
             struct model_router router = plain(4, 4, true);
             unsigned seen = 0;
-            router.gating = gating;
+            router.gating = gatings[g];
             routing_exact(&router, rows[i], scratch, routes);
             for (uint32_t r = 0; r < 4; r++)
                 seen |= 1u << routes[r].expert;
@@ -161,7 +163,7 @@ static void oracle_rule(const struct model_router *r, const float *logits, uint3
             b = s[i] > a ? a : fmax(b, s[i]);
             a = fmax(a, s[i]);
         }
-        group[g] = a + b;
+        group[g] = r->gating == ROUTER_SOFTMAX ? a : a + b;
     }
     for (uint32_t g = 0; r->groups > 1 && g < r->groups; g++) {
         uint32_t better = 0;
@@ -216,6 +218,42 @@ START_TEST(every_router_rule_agrees_with_its_definition)
         ck_assert_uint_eq(routing_masked(&router, logits, all, scratch, masked), router.top_k);
         ck_assert_mem_eq(routes, masked, router.top_k * sizeof *routes);
     }
+}
+END_TEST
+
+/* SparseMixer by the model's code: a softmax over the logits near the largest; the same again without
+ * that one. */
+START_TEST(sparse_mixer_agrees_with_its_definition)
+{
+    float logits[EXPERTS], scratch[ROUTING_SCRATCH(EXPERTS)];
+    struct model_router router = {.experts = EXPERTS, .top_k = 2, .gating = ROUTER_SPARSE_MIXER};
+    seed = 12;
+    uint32_t near = 0;
+    for (uint32_t round = 0; round < 3000; round++) {
+        struct route routes[2];
+        bool taken[EXPERTS] = {false};
+        for (uint32_t i = 0; i < EXPERTS; i++) /* also with a largest logit below 0 */
+            logits[i] = uniform() * 4 - (round % 3 == 0 ? 9.0f : 0);
+        routing_exact(&router, logits, scratch, routes);
+        for (uint32_t k = 0; k < 2; k++) {
+            uint32_t best = EXPERTS;
+            double sum = 0;
+            for (uint32_t i = 0; i < EXPERTS; i++)
+                if (!taken[i] && (best == EXPERTS || logits[i] > logits[best]))
+                    best = i;
+            double top = (double)logits[best];
+            for (uint32_t i = 0; i < EXPERTS; i++) {
+                double z = (double)logits[i];
+                bool kept = (top - z) / fmax(fabs(z), top) <= 0.02;
+                sum += !taken[i] && kept ? exp(z - top) : 0;
+                near += !taken[i] && kept && i != best;
+            }
+            taken[best] = true;
+            ck_assert_uint_eq(routes[k].expert, best);
+            ck_assert_double_eq_tol(routes[k].weight, 1 / sum, 1e-6);
+        }
+    }
+    ck_assert_uint_gt(near, 1000);
 }
 END_TEST
 
@@ -379,6 +417,7 @@ int main(void)
     TCase *c = tcase_create("policy");
     tcase_add_test(c, routing_agrees_with_double);
     tcase_add_test(c, every_router_rule_agrees_with_its_definition);
+    tcase_add_test(c, sparse_mixer_agrees_with_its_definition);
     tcase_add_test(c, routing_ties_go_to_the_lower_index);
     tcase_add_test(c, groups_with_too_few_experts);
     tcase_add_test(c, routing_of_odd_rows);

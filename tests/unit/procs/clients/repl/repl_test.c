@@ -68,7 +68,9 @@ static void check_chat(struct conversation *t, const struct model_chat *chat, co
 {
     struct error error;
     struct chat_prompt p;
-    ck_assert_msg(conversation_chat(t, chat, prompt, &p, &error) == 0, "%s", error.text);
+    struct chat_format format = {.model = *chat};
+    struct conversation_form form = {.chat = &format};
+    ck_assert_msg(conversation_chat(t, &form, prompt, &p, &error) == 0, "%s", error.text);
     ck_assert_str_eq(p.text, expected);
     chat_prompt_free(&p);
 }
@@ -94,12 +96,63 @@ START_TEST(the_conversation_has_the_models_form)
     check_chat(&t, &chat, "<|im_start|>", PROMPT("<|im_start|>")); /* text, no control token */
     conversation_clear(&t);
     chat.family = CHAT_MISTRAL;
-    ck_assert_int_eq(conversation_chat(&t, &chat, "[INST]", &p, &error), -1);
+    struct chat_format format = {.model = chat};
+    struct conversation_form form = {.chat = &format};
+    ck_assert_int_eq(conversation_chat(&t, &form, "[INST]", &p, &error), -1);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     ck_assert_int_eq(conversation_add(&t, "five", "a [/INST] b"), 0);
     ck_assert_int_eq(conversation_add(&t, "six", "seven"), 0);
     check_chat(&t, &chat, "eight", "[INST] six [/INST] seven<|im_end|>[INST] eight [/INST]");
     ck_assert_uint_eq(t.first, 1); /* so the next prompt begins with this one */
+    conversation_clear(&t);
+}
+END_TEST
+
+#define OWN                                                                                        \
+    "{% for m in messages %}{% if m.content == 'bad' %}{{ raise_exception('bad turn') }}{% endif " \
+    "%}"                                                                                           \
+    "[{{ m.role }}]{{ m.content }}{% endfor %}{{ '+' if enable_thinking else '-' }}"
+
+static void check_own(struct conversation *t, const struct conversation_form *form,
+                      const char *prompt, const char *expected)
+{
+    struct error error;
+    struct chat_prompt p;
+    ck_assert_msg(conversation_chat(t, form, prompt, &p, &error) == 0, "%s", error.text);
+    ck_assert_str_eq(p.text, expected);
+    chat_prompt_free(&p);
+}
+
+/* The template of the file is executed, with the system message and the variables. Turns up to one
+ * that it rejects are left out. */
+START_TEST(the_models_template_is_executed)
+{
+    struct conversation t = {0};
+    struct error error;
+    struct chat_prompt p;
+    struct chat_format format = {0};
+    json_t *variables = json_pack("{s:b}", "enable_thinking", 1);
+    struct conversation_form form = {.chat = &format};
+    const struct model_chat model = {.family = CHAT_CHATML};
+    ck_assert_int_eq(chat_format_set(&format, &model, OWN, strlen(OWN), &error), 0);
+    check_own(&t, &form, "one", "[user]one-");
+    form.system = "sys";
+    form.variables = variables;
+    conversation_add(&t, "one", " two");
+    check_own(&t, &form, "three", "[system]sys[user]one[assistant] two[user]three+");
+    for (int i = 0; i < 9; i++)
+        conversation_add(&t, i == 4 ? "bad" : "p", "r");
+    check_own(&t, &form, "end",
+              "[system]sys[user]p[assistant]r[user]p[assistant]r[user]p[assistant]r[user]p"
+              "[assistant]r[user]end+");
+    ck_assert_uint_eq(t.first, 6);
+    ck_assert_int_eq(conversation_chat(&t, &form, "bad", &p, &error), -1);
+    ck_assert(strstr(error.text, "bad turn") != NULL);
+    ck_assert_uint_eq(t.first, 6);
+    ck_assert_int_eq(conversation_chat(&t, &form, "\xff", &p, &error), -1);
+    ck_assert(strstr(error.text, "UTF-8") != NULL);
+    json_decref(variables);
+    chat_format_free(&format);
     conversation_clear(&t);
 }
 END_TEST
@@ -139,6 +192,8 @@ START_TEST(saved_is_loaded)
     engine_submit_defaults(&b.submit);
     ck_assert_int_eq(settings_set(&a, set, &error), 0);
     ck_assert_int_eq(settings_set(&a, more, &error), 0);
+    ck_assert_int_eq(settings_option(&a, "system", "Be \"brief\".\n", &error), 0);
+    ck_assert_int_eq(settings_option(&a, "thinking", "off", &error), 0);
     a.submit.ignore_eos = true;
     conversation_add(&a.conversation, "one \"1\"", " two\n");
     conversation_add(&a.conversation, "\x01", "\xe2\x82\xac");
@@ -158,6 +213,10 @@ START_TEST(saved_is_loaded)
     ck_assert_uint_eq(b.submit.stops.count, 2);
     ck_assert_uint_eq(b.submit.stops.bytes[0], 5);
     ck_assert_int_eq(memcmp(b.submit.stops.text[0], "a \"b\n", 5), 0);
+    ck_assert_str_eq(b.system, "Be \"brief\".\n");
+    ck_assert_int_eq(b.thinking, TERNARY_OFF);
+    free(a.system);
+    free(b.system);
     json_decref(settings);
     json_decref(loaded);
     conversation_clear(&a.conversation);
@@ -177,9 +236,13 @@ START_TEST(a_broken_file_changes_nothing)
         "{\"format\": \"sluice conversation 1\", \"turns\": [7], \"settings\": {}}",
         "{\"format\": \"sluice conversation 1\", \"turns\": []}",
     };
-    static const char *const bad_settings[] = {"{\"top_k\": -1}",        "{\"top_k\": \"x\"}",
-                                               "{\"nonsense\": 1}",      "{\"stop\": [1]}",
-                                               "{\"ignore_eos\": true}", "{\"context\": 1e9}"};
+    static const char *const bad_settings[] = {"{\"top_k\": -1}",
+                                               "{\"top_k\": \"x\"}",
+                                               "{\"nonsense\": 1}",
+                                               "{\"stop\": [1]}",
+                                               "{\"ignore_eos\": true}",
+                                               "{\"context\": 1e9}",
+                                               "{\"system\": \"x\", \"thinking\": \"maybe\"}"};
     struct conversation t = {0};
     struct error error;
     json_t *settings = NULL;
@@ -210,13 +273,15 @@ END_TEST
 
 START_TEST(settings_are_checked)
 {
-    static const char *const good[] = {"temperature 0",       "temp 0.5",   "top-k 7",
-                                       "parameter seed 12",   "tokens 9",   "num_predict 10",
-                                       "repeat_penalty 1.1 ", "special on", "stop",
-                                       "context 0",           "min_p 0.1",  "stop \"\\n\\n\""};
-    static const char *const bad[] = {"",           "temperature", "temperature 1 2",
-                                      "nonsense 1", "special 1",   "tokens -1",
-                                      "top_p 2",    "parameter",   "stop 1 2 3 4 5 6 7 8 9"};
+    static const char *const good[] = {
+        "temperature 0",       "temp 0.5",   "top-k 7",
+        "parameter seed 12",   "tokens 9",   "num_predict 10",
+        "repeat_penalty 1.1 ", "special on", "stop",
+        "context 0",           "min_p 0.1",  "stop \"\\n\\n\"",
+        "thinking on",         "system",     "system You are \"brief\"."};
+    static const char *const bad[] = {
+        "",        "temperature", "temperature 1 2",        "nonsense 1", "special 1",  "tokens -1",
+        "top_p 2", "parameter",   "stop 1 2 3 4 5 6 7 8 9", "thinking 1", "system \xff"};
     char arguments[128];
     struct repl r = {.context = 5};
     struct error error;
@@ -234,6 +299,8 @@ START_TEST(settings_are_checked)
         ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     }
     ck_assert_uint_eq(r.submit.stops.count, 1);
+    ck_assert_str_eq(r.system, "You are \"brief\".");
+    free(r.system);
     size_t names = 0;
     while (settings_name(names))
         names++;
@@ -288,6 +355,7 @@ int main(void)
     tcase_add_test(cases, the_conversation_is_one_text);
     tcase_add_test(cases, a_long_conversation_is_sent);
     tcase_add_test(cases, the_conversation_has_the_models_form);
+    tcase_add_test(cases, the_models_template_is_executed);
     tcase_add_test(cases, the_oldest_is_forgotten);
     tcase_add_test(cases, saved_is_loaded);
     tcase_add_test(cases, a_broken_file_changes_nothing);

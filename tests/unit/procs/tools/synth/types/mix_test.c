@@ -34,6 +34,9 @@ static void find_tensor(const struct shape *s, const char *name, struct mix_tens
         {"blk.N.attn_k.weight", false, DENSE_ATTN_K, ARCH_DIM_HIDDEN},
         {"blk.N.attn_v.weight", false, DENSE_ATTN_V, ARCH_DIM_HIDDEN},
         {"blk.N.attn_output.weight", false, DENSE_ATTN_OUT, ARCH_DIM_Q},
+        {"blk.N.ffn_gate.weight", false, DENSE_FFN_GATE, ARCH_DIM_HIDDEN},
+        {"blk.N.ffn_up.weight", false, DENSE_FFN_UP, ARCH_DIM_HIDDEN},
+        {"blk.N.ffn_down.weight", false, DENSE_FFN_DOWN, ARCH_DIM_DENSE},
         {"blk.N.ffn_gate_shexp.weight", false, DENSE_SHARED_GATE, ARCH_DIM_HIDDEN},
         {"blk.N.ffn_up_shexp.weight", false, DENSE_SHARED_UP, ARCH_DIM_HIDDEN},
         {"blk.N.ffn_down_shexp.weight", false, DENSE_SHARED_DOWN, ARCH_DIM_SHARED},
@@ -57,8 +60,12 @@ static void check_tensor(const struct shape *s, const char *mix, const char *nam
     struct mix_tensor t;
     find_tensor(s, name, &t);
     bool same = json_is_string(want); /* all layers have one type */
-    for (t.layer = 0; t.layer < s->h.layers; t.layer++) {
-        const char *type = json_string_value(same ? want : json_array_get(want, t.layer));
+    bool dense = strncmp(name, "blk.N.ffn_", 10) == 0 && !strstr(name, "exp");
+    uint32_t first = strstr(name, "exp") ? s->h.dense_layers : 0;
+    uint32_t end = dense ? s->h.dense_layers : s->h.layers;
+    ck_assert(same || json_array_size(want) == end - first);
+    for (t.layer = first; t.layer < end; t.layer++) {
+        const char *type = json_string_value(same ? want : json_array_get(want, t.layer - first));
         ck_assert_ptr_nonnull(type);
         const char *got =
             tensor_type_info(mix_type(mix_of_layer(&s->mixes, t.layer), false, &s->h, &t))->name;
