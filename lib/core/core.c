@@ -19,12 +19,6 @@ static void layer_starts(struct core *c)
         c->source.layer_starts(c->source.self, &c->step);
     if (c->source.layer_inputs)
         c->source.layer_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
-}
-
-static int attention_step(struct core *c, struct error *error)
-{
-    (void)error;
-    layer_starts(c);
     if (c->hp.router_first && model_layer_has_experts(c->model, c->step.layer)) {
         core_route_first(c);
         if (c->source.gate_inputs)

@@ -256,7 +256,7 @@ void core_product(const struct core *c, const struct kernel_matrix *w, const flo
                   uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
                   float *y, size_t y_stride);
 void core_attention(struct core *c); /* attention.c */
-void core_deltanet(struct core *c);  /* deltanet.c */
+void core_deltanet(struct core *c);  /* recurrent.c */
 void core_shortconv(struct core *c); /* recurrent.c */
 
 /* attention.c: the norm of the rows, and the size of those of c->mix. */

@@ -421,8 +421,7 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined) \
     X(scales) X(scales_shape) X(glm4moe) X(glm4moe_groups) X(glm4moe_skipped) X(dots1) \
     X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax) X(granite) X(hunyuan) X(phimoe) \
-    X(phimoe_window) X(dbrx) X(dbrx_qkv) X(bailing) X(smallthinker) X(gpt_oss) X(later_arch)
- \
+    X(phimoe_window) X(dbrx) X(dbrx_qkv) X(bailing) X(smallthinker) X(gpt_oss) X(later_arch) \
     X(qwen35moe) X(qwen35moe_kinds) X(qwen3next) X(lfm2moe)
 /* clang-format on */
 

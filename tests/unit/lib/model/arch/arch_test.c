@@ -317,68 +317,6 @@ START_TEST(tensors_of_another_part)
 END_TEST
 
 #define EDITS(X)                                                                                   \
-    X(qwen35moe, taps, "ssm.conv_kernel' is 9: not between 2 and 8",                               \
-      make_u32(m, "qwen35moe.ssm.conv_kernel", 9))                                                 \
-    X(qwen35moe, taps_missing, "ssm.conv_kernel' is missing",                                      \
-      make_drop_key(m, "qwen35moe.ssm.conv_kernel"))                                               \
-    X(qwen35moe, head_large, "ssm.state_size' is 512: not between 2 and 256",                      \
-      make_u32(m, "qwen35moe.ssm.state_size", 512))                                                \
-    X(qwen35moe, no_k_heads, "ssm.group_count' is 0: not between",                                 \
-      make_u32(m, "qwen35moe.ssm.group_count", 0))                                                 \
-    X(qwen35moe, uneven_heads, "a multiple of ssm.group_count 3",                                  \
-      make_u32(m, "qwen35moe.ssm.group_count", 3))                                                 \
-    X(qwen35moe, inner, "ssm.inner_size is 8: not ssm.time_step_rank * ssm.state_size",            \
-      make_u32(m, "qwen35moe.ssm.inner_size", 8))                                                  \
-    X(qwen35moe, no_step, "full_attention_interval' is 0: not between 1",                          \
-      make_u32(m, "qwen35moe.full_attention_interval", 0))                                         \
-    X(qwen35moe, kinds_short, "recurrent_layers' has 0 elements for 1 layers",                     \
-      make_array_raw(m, "qwen35moe.attention.recurrent_layers", GGUF_BOOL, 0, 0))                  \
-    X(qwen35moe, kinds_type, "recurrent_layers' is",                                               \
-      make_i32s(m, "qwen35moe.attention.recurrent_layers", (const int32_t[]){1}, 1))               \
-    X(qwen35moe, qkv_missing, "tensor blk.0.attn_qkv.weight is missing",                           \
-      make_drop_tensor(m, B "attn_qkv.weight"))                                                    \
-    X(qwen35moe, gate_missing, "tensor blk.0.attn_gate.weight is missing",                         \
-      make_drop_tensor(m, B "attn_gate.weight"))                                                   \
-    X(qwen35moe, beta_missing, "tensor blk.0.ssm_beta.weight is missing",                          \
-      make_drop_tensor(m, B "ssm_beta.weight"))                                                    \
-    X(qwen35moe, alpha_missing, "tensor blk.0.ssm_alpha.weight is missing",                        \
-      make_drop_tensor(m, B "ssm_alpha.weight"))                                                   \
-    X(qwen35moe, conv_missing, "tensor blk.0.ssm_conv1d.weight is missing",                        \
-      make_drop_tensor(m, B "ssm_conv1d.weight"))                                                  \
-    X(qwen35moe, dt_missing, "tensor blk.0.ssm_dt.bias is missing",                                \
-      make_drop_tensor(m, B "ssm_dt.bias"))                                                        \
-    X(qwen35moe, a_missing, "tensor blk.0.ssm_a is missing", make_drop_tensor(m, B "ssm_a"))       \
-    X(qwen35moe, norm_missing, "tensor blk.0.ssm_norm.weight is missing",                          \
-      make_drop_tensor(m, B "ssm_norm.weight"))                                                    \
-    X(qwen35moe, out_missing, "tensor blk.0.ssm_out.weight is missing",                            \
-      make_drop_tensor(m, B "ssm_out.weight"))                                                     \
-    X(qwen35moe, a_shape, "ssm_a is 4 x 1 x 1 x 1; 2 x 1", resize(m, B "ssm_a", 4, 1))             \
-    X(qwen35moe, conv_shape, "ssm_conv1d.weight is 4 x 8 x 1 x 1; 3 x 8",                          \
-      resize(m, B "ssm_conv1d.weight", 4, 8))                                                      \
-    X(qwen35moe, qkv_shape, "attn_qkv.weight is 4 x 4 x 1 x 1; 4 x 8",                             \
-      resize(m, B "attn_qkv.weight", 4, 4))                                                        \
-    X(qwen35moe, attention, "attn_k.weight: layer 0 of this model has no such part",               \
-      make_add_tensor(m, B "attn_k.weight", 0, 4, 2, 1))                                           \
-    X(qwen35moe, joined, "ssm_ba.weight is not part of architecture qwen35moe",                    \
-      make_add_tensor(m, B "ssm_ba.weight", 0, 4, 4, 1))                                           \
-    X(qwen3next, old, "blk.0.ssm_in.weight: a matrix of q, k, v and z",                            \
-      make_add_tensor(m, B "ssm_in.weight", 0, 4, 12, 1))                                          \
-    X(qwen3next, joined_missing, "tensor blk.0.ssm_ba.weight is missing",                          \
-      make_drop_tensor(m, B "ssm_ba.weight"))                                                      \
-    X(lfm2moe, taps, "shortconv.l_cache' is 1: not between 2 and 8",                               \
-      make_u32(m, "lfm2moe.shortconv.l_cache", 1))                                                 \
-    X(lfm2moe, heads_negative, "head_count_kv",                                                    \
-      make_i32s(m, "lfm2moe.attention.head_count_kv", (const int32_t[]){-1}, 1))                   \
-    X(lfm2moe, heads_short, "head_count_kv' has 0 elements for 1 layers",                          \
-      make_i32s(m, "lfm2moe.attention.head_count_kv", NULL, 0))                                    \
-    X(lfm2moe, heads_many, "0 or one number up to 1024",                                           \
-      make_i32s(m, "lfm2moe.attention.head_count_kv", (const int32_t[]){4096}, 1))                 \
-    X(lfm2moe, in_missing, "tensor blk.0.shortconv.in_proj.weight is missing",                     \
-      make_drop_tensor(m, B "shortconv.in_proj.weight"))                                           \
-    X(lfm2moe, conv_missing, "tensor blk.0.shortconv.conv.weight is missing",                      \
-      make_drop_tensor(m, B "shortconv.conv.weight"))                                              \
-    X(lfm2moe, out_missing, "tensor blk.0.shortconv.out_proj.weight is missing",                   \
-      make_drop_tensor(m, B "shortconv.out_proj.weight"))                                          \
     X(glm4moe, bias_missing, "tensor blk.0.exp_probs_b.bias is missing",                           \
       make_drop_tensor(m, B "exp_probs_b.bias"))                                                   \
     X(glm4moe, all_dense, "no layer has experts",                                                  \
