@@ -23,6 +23,12 @@ static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
     }
 }
 
+/* Where the product with the matrix of q goes. */
+static float *projected_q(const struct core *c)
+{
+    return c->hp.gated_attention ? c->gated_q : c->q;
+}
+
 static void project(struct core *c, const struct kernel_matrix *w, const float *scale,
                     uint32_t begin, uint32_t end, float *y)
 {
@@ -39,6 +45,16 @@ static void add_bias(const struct core *c, float *head, const float *bias, uint3
         c->ops->axpy(1.0f, bias + (size_t)number * size, size, head);
     if (c->hp.clamp_qkv != 0)
         kernel_clamp(head, size, c->hp.clamp_qkv);
+}
+
+/* With a gate, the rows of q are those of a head, then those of its gate: moves the former together. */
+static void split_gates(struct core *c, uint32_t row, uint32_t head_begin, uint32_t head_end)
+{
+    const struct core_layer *l = core_layer_now(c);
+    uint32_t size = l->attention.key_size;
+    for (uint32_t h = head_begin; h < head_end; h++)
+        memcpy(c->q + (size_t)row * l->q_size + (size_t)h * size,
+               c->gated_q + (size_t)row * l->q.n + (size_t)2 * h * size, size * sizeof *c->q);
 }
 
 /* One head in place: rotation, and its RMSNorm if it has one. */
@@ -81,6 +97,8 @@ static void finish_group(struct core *c, uint32_t row, uint32_t g)
     kernel_kv_store(c->ops, type, KV_KEYS, k, size, keys, in_tile);
     kernel_kv_store(c->ops, type, KV_VALUES, v, values, rows, in_tile);
     float *q = c->q + (size_t)row * l->q_size;
+    if (c->hp.gated_attention)
+        split_gates(c, row, g * l->group, (g + 1) * l->group);
     for (uint32_t h = g * l->group; h < (g + 1) * l->group; h++) {
         add_bias(c, q + (size_t)h * size, l->q_bias, h, size);
         finish_head(c, q + (size_t)h * size, l->q_norm, row);
@@ -156,7 +174,8 @@ static void whole_groups(void *arg, uint32_t thread, uint32_t threads)
     struct core_layer *l = core_layer_now(c);
     uint32_t g0, g1, size = l->attention.key_size, values = l->attention.value_size;
     pool_share(l->attention.kv_heads, 1, thread, threads, &g0, &g1);
-    project(c, &l->q, l->q_scale, g0 * l->group * size, g1 * l->group * size, c->q);
+    uint32_t rows = l->q.n / l->attention.kv_heads; /* of a group */
+    project(c, &l->q, l->q_scale, g0 * rows, g1 * rows, projected_q(c));
     project(c, &l->k, l->k_scale, g0 * size, g1 * size, c->k);
     project(c, &l->v, l->v_scale, g0 * values, g1 * values, c->v);
     for (uint32_t r = 0; r < c->step.rows; r++)
@@ -172,9 +191,9 @@ static void project_columns(void *arg, uint32_t thread, uint32_t threads)
     struct core_layer *l = core_layer_now(c);
     const struct kernel_matrix *w[3] = {&l->q, &l->k, &l->v};
     const float *scale[3] = {l->q_scale, l->k_scale, l->v_scale};
-    float *y[3] = {c->q, c->k, c->v};
+    float *y[3] = {projected_q(c), c->k, c->v};
     uint32_t begin, end, base = 0;
-    pool_share(l->q_size + l->k_size + l->v_size, COLUMN_UNIT, thread, threads, &begin, &end);
+    pool_share(l->q.n + l->k_size + l->v_size, COLUMN_UNIT, thread, threads, &begin, &end);
     for (int i = 0; i < 3; base += w[i++]->n) {
         uint32_t b = begin > base ? begin - base : 0;
         uint32_t e = end > base ? end - base : 0;
@@ -225,13 +244,27 @@ static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
     }
 }
 
+/* The output of each head times the sigmoid of its gate. */
+static void gate_row(struct core *c, uint32_t row)
+{
+    const struct core_layer *l = core_layer_now(c);
+    const struct layer_attention *a = &l->attention;
+    const float *gate = c->gated_q + (size_t)row * l->q.n + a->key_size;
+    float *out = form_floats(&c->mix, row);
+    for (uint32_t h = 0; h < a->heads; h++, gate += 2 * (size_t)a->key_size, out += a->value_size)
+        c->ops->sigmoid_mul(gate, out, a->value_size, out);
+}
+
 static void mix_forms_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
     uint32_t begin, end;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
-    for (uint32_t r = begin; r < end; r++)
+    for (uint32_t r = begin; r < end; r++) {
+        if (c->hp.gated_attention && core_layer_now(c)->q.data)
+            gate_row(c, r);
         core_make_forms(c, &c->mix, r, core_layer_now(c)->mix_forms);
+    }
 }
 
 static void output_columns(void *arg, uint32_t thread, uint32_t threads)
@@ -279,6 +312,12 @@ static uint32_t even_parts(const struct core *c, uint32_t outputs)
     return parts;
 }
 
+void core_mixer_input(struct core *c)
+{
+    form_rows_set(&c->mix, core_layer_now(c)->mix_size);
+    core_run_rows(c, c->step.rows, norm_rows);
+}
+
 void core_attention_norm(struct core *c)
 {
     core_run_rows(c, c->step.rows, norm_rows);
@@ -296,10 +335,9 @@ void core_attention_output(struct core *c)
 void core_attention(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    uint32_t rows = c->step.rows, outputs = l->q_size + l->k_size + l->v_size;
+    uint32_t rows = c->step.rows, outputs = l->q.n + l->k_size + l->v_size;
     uint32_t kv_heads = l->attention.kv_heads;
-    form_rows_set(&c->mix, l->mix_size);
-    core_attention_norm(c);
+    core_mixer_input(c);
     if (c->hp.qk_norm != QK_NORM_ROW && kv_heads % c->threads == 0) {
         pool_run_parts(c->pool, even_parts(c, outputs), whole_groups, c);
     } else {

@@ -57,6 +57,14 @@ static const struct {
     {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, k_scale)},
     {DENSE_ATTN_V_SCALE, offsetof(struct core_layer, v_scale)},
     {DENSE_ATTN_OUT_SCALE, offsetof(struct core_layer, out_scale)},
+    {DENSE_DELTA_DT, offsetof(struct core_layer, delta_dt)},
+    {DENSE_DELTA_A, offsetof(struct core_layer, delta_a)},
+    {DENSE_DELTA_NORM, offsetof(struct core_layer, delta_norm)},
+    {DENSE_DELTA_QKV_SCALE, offsetof(struct core_layer, project_scale[0])},
+    {DENSE_DELTA_GATE_SCALE, offsetof(struct core_layer, project_scale[1])},
+    {DENSE_DELTA_BETA_SCALE, offsetof(struct core_layer, project_scale[2])},
+    {DENSE_DELTA_ALPHA_SCALE, offsetof(struct core_layer, project_scale[3])},
+    {DENSE_DELTA_OUT_SCALE, offsetof(struct core_layer, out_scale)},
     {DENSE_FFN_GATE_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_GATE])},
     {DENSE_FFN_UP_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_UP])},
     {DENSE_FFN_DOWN_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_DOWN])},
@@ -92,6 +100,9 @@ size_t core_vector_floats(const struct model_index *model)
     size_t floats = 2 * (size_t)model->hparams.hidden + model->hparams.rope_dims / 2 + 1;
     if (model_entry_dense(model, model->hparams.layers, DENSE_OUTPUT_BIAS) != ENTRY_NONE)
         floats += model->hparams.vocab;
+    floats += model_recurrent_layers(&model->hparams) * model->hparams.conv_taps *
+                  (size_t)model_conv_channels(&model->hparams) +
+              2 * model->hparams.delta_size;
     for (uint32_t layer = 0; layer < model->hparams.layers; layer++)
         for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++) {
             uint32_t entry = model_entry_dense(model, layer, layer_vectors[i].role);
@@ -312,6 +323,84 @@ static void bind_sizes(struct core *c, uint32_t i)
         c->ropes[a->rope_table] = rope_of(c, (enum layer_kind)a->rope_table, a->rope_dims);
 }
 
+/* The file has the taps of a channel next to each other. */
+static const float *bind_conv(struct core *c, uint32_t i, enum dense_role role, float **at)
+{
+    struct kernel_matrix m = dense_matrix(c, i, role);
+    float *copy = *at, taps[CORE_TAPS_MAX];
+    sl_assert(m.k == c->hp.conv_taps && m.k <= CORE_TAPS_MAX);
+    for (uint32_t channel = 0; channel < m.n; channel++) {
+        c->ops->row_to_f32(&m, channel, taps);
+        for (uint32_t t = 0; t < m.k; t++)
+            copy[(size_t)t * m.n + channel] = taps[t];
+    }
+    *at += (size_t)m.k * m.n;
+    return copy;
+}
+
+/* Roles that the model does not have are left out. */
+static void bind_recurrent(struct core *c, uint32_t i, const enum dense_role *roles, size_t count,
+                           enum dense_role out)
+{
+    struct core_layer *l = &c->layer[i];
+    for (size_t p = 0, n = 0; p < count; p++) {
+        if (model_entry_dense(c->model, i, roles[p]) == ENTRY_NONE)
+            continue;
+        l->project[n] = dense_matrix(c, i, roles[p]);
+        l->in_forms |= form_bit(&l->project[n]);
+        l->projected += l->project[n++].n;
+    }
+    if (l->projected > c->projected_max)
+        c->projected_max = l->projected;
+    l->out = dense_matrix(c, i, out);
+    l->mix_forms = form_bit(&l->out);
+    l->mix_size = l->out.k;
+    c->mix_size = larger(c->mix_size, l->mix_size);
+    l->state_number = c->states++;
+}
+
+static void bind_mixer(struct core *c, uint32_t i, float **vectors)
+{
+    static const enum dense_role delta[] = {DENSE_DELTA_QKV, DENSE_DELTA_GATE, DENSE_DELTA_BETA,
+                                            DENSE_DELTA_ALPHA, DENSE_DELTA_BETA_ALPHA};
+    static const enum dense_role conv[] = {DENSE_SHORTCONV_IN};
+    struct core_layer *l = &c->layer[i];
+    switch ((enum layer_mixer)c->model->layer[i].mixer) {
+    case MIXER_ATTENTION:
+        bind_sizes(c, i);
+        bind_attention(c, i);
+        return;
+    case MIXER_MLA:
+        bind_sizes(c, i);
+        bind_mla(c, i);
+        return;
+    case MIXER_DELTANET:
+        bind_recurrent(c, i, delta, ARRAY_LEN(delta), DENSE_DELTA_OUT);
+        l->conv = bind_conv(c, i, DENSE_DELTA_CONV, vectors);
+        l->beta_alpha = model_entry_dense(c->model, i, DENSE_DELTA_BETA_ALPHA) != ENTRY_NONE;
+        return;
+    case MIXER_SHORTCONV:
+        bind_recurrent(c, i, conv, ARRAY_LEN(conv), DENSE_SHORTCONV_OUT);
+        l->conv = bind_conv(c, i, DENSE_SHORTCONV_CONV, vectors);
+        return;
+    case MIXER__COUNT: break;
+    }
+    sl_panic("mixer %u is in no table", c->model->layer[i].mixer);
+}
+
+/* The L2 norm of q and k is an RMSNorm with these weights; that of q has its factor, too. */
+static void bind_delta_weights(struct core *c, float **vectors)
+{
+    uint32_t size = c->hp.delta_size;
+    c->delta_q_weight = *vectors;
+    c->delta_k_weight = *vectors + size;
+    *vectors += (size_t)2 * size;
+    for (uint32_t i = 0; i < size; i++) {
+        c->delta_q_weight[i] = 1.0f / (float)size;
+        c->delta_k_weight[i] = 1.0f / sqrtf((float)size);
+    }
+}
+
 static void bind_layer(struct core *c, uint32_t i, float **vectors)
 {
     struct core_layer *l = &c->layer[i];
@@ -320,11 +409,7 @@ static void bind_layer(struct core *c, uint32_t i, float **vectors)
         if (vector)
             memcpy((char *)l + layer_vectors[v].field, &vector, sizeof vector);
     }
-    bind_sizes(c, i);
-    if (c->model->layer[i].mixer == MIXER_MLA)
-        bind_mla(c, i);
-    else
-        bind_attention(c, i);
+    bind_mixer(c, i, vectors);
     if (model_layer_has_experts(c->model, i))
         bind_experts_step(c, i);
     if (ffn_has_dense((enum layer_ffn)c->model->layer[i].ffn))
@@ -337,6 +422,7 @@ void core_bind(struct core *c, const struct core_config *config, float *vectors)
     c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     for (uint32_t i = 0; i < c->hp.layers; i++)
         bind_layer(c, i, &vectors);
+    bind_delta_weights(c, &vectors);
     c->embedding = dense_matrix(c, globals, DENSE_TOKEN_EMBD);
     c->output = model_entry_dense(c->model, globals, DENSE_OUTPUT) == ENTRY_NONE
                     ? c->embedding

@@ -19,18 +19,18 @@ static void layer_starts(struct core *c)
         c->source.layer_starts(c->source.self, &c->step);
     if (c->source.layer_inputs)
         c->source.layer_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
-}
-
-static int attention_step(struct core *c, struct error *error)
-{
-    (void)error;
-    layer_starts(c);
     if (c->hp.router_first && model_layer_has_experts(c->model, c->step.layer)) {
         core_route_first(c);
         if (c->source.gate_inputs)
             c->source.gate_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
         core_experts_open(c); /* they are loaded during attention */
     }
+}
+
+static int attention_step(struct core *c, struct error *error)
+{
+    (void)error;
+    layer_starts(c);
     core_attention(c);
     return 0;
 }
@@ -40,6 +40,22 @@ static int mla_step(struct core *c, struct error *error)
     (void)error;
     layer_starts(c);
     core_mla(c);
+    return 0;
+}
+
+static int deltanet_step(struct core *c, struct error *error)
+{
+    (void)error;
+    layer_starts(c);
+    core_deltanet(c);
+    return 0;
+}
+
+static int shortconv_step(struct core *c, struct error *error)
+{
+    (void)error;
+    layer_starts(c);
+    core_shortconv(c);
     return 0;
 }
 
@@ -70,7 +86,10 @@ static int dense_and_experts_step(struct core *c, struct error *error)
 }
 
 /* What computes each part of a layer. */
-static step_fn *const mixer_steps[] = {[MIXER_ATTENTION] = attention_step, [MIXER_MLA] = mla_step};
+static step_fn *const mixer_steps[] = {[MIXER_ATTENTION] = attention_step,
+                                       [MIXER_DELTANET] = deltanet_step,
+                                       [MIXER_SHORTCONV] = shortconv_step,
+                                       [MIXER_MLA] = mla_step};
 static step_fn *const ffn_steps[] = {[FFN_DENSE] = dense_step,
                                      [FFN_EXPERTS] = experts_step,
                                      [FFN_DENSE_AND_EXPERTS] = dense_and_experts_step};
@@ -269,10 +288,11 @@ static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
 }
 
 /* The rows are in c->row. */
-static int run_pass(struct core *c, const struct core_sequence *sequences, uint32_t rows,
-                    struct error *error)
+static int run_pass(struct core *c, const struct core_sequence *sequences, uint32_t count,
+                    uint32_t rows, struct error *error)
 {
     c->sequences = sequences;
+    c->sequence_count = count;
     c->step = (struct expert_step){.sequence = sequences[c->row[0].sequence].sequence,
                                    .position = c->row[0].position,
                                    .rows = rows};
@@ -292,7 +312,7 @@ int core_pass(struct core *c, const struct core_pass *pass, struct error *error)
     for (uint32_t r = 0; r < pass->rows; r++)
         sl_assert(pass->row[r].token < c->hp.vocab && pass->row[r].sequence < pass->sequence_count);
     memcpy(c->row, pass->row, pass->rows * sizeof *c->row);
-    return run_pass(c, pass->sequences, pass->rows, error);
+    return run_pass(c, pass->sequences, pass->sequence_count, pass->rows, error);
 }
 
 int core_forward(struct core *c, const struct core_sequence *sequence, const uint32_t *tokens,
@@ -304,7 +324,7 @@ int core_forward(struct core *c, const struct core_sequence *sequence, const uin
         sl_assert(tokens[r] < c->hp.vocab);
         c->row[r] = (struct core_row){.position = position + r, .token = tokens[r]};
     }
-    return run_pass(c, sequence, rows, error);
+    return run_pass(c, sequence, 1, rows, error);
 }
 
 static void output_norm_rows(struct core *c)

@@ -59,6 +59,11 @@ struct core_sequence {
     enum kv_type kv_type;
     void *const *keys;
     void *const *values;
+    /* Recurrent state (model_state_bytes), if the model has one: before the first row of a pass (not read
+     * if that is position 0) and after its last. May be the same memory, if a pass that fails need not
+     * be repeated. */
+    const void *state;
+    void *next_state;
     bool renormalise_skips; /* scale up the other weights by the share of skipped experts */
 };
 
@@ -79,7 +84,7 @@ struct core_pass {
 /* Computes the rows of a pass. The KV rows of a sequence before its first position here must be
  * valid; those of the positions of the pass are written. Experts are requested and billed for the
  * first row's sequence. On -1 the sequences may continue later from the same positions: nothing
- * outside these KV rows was changed and no pin is left. */
+ * outside these KV rows and next_state was changed and no pin is left. */
 int core_pass(struct core *core, const struct core_pass *pass, struct error *error);
 
 /* The same for one sequence: tokens at positions position, position + 1, ... */

@@ -57,6 +57,9 @@ static inline size_t form_stride(const struct form_rows *f, enum tensor_type typ
     return f->stride[kernel_form_of(type)];
 }
 
+#define CORE_PROJECTIONS 4
+#define CORE_TAPS_MAX    8
+
 struct core_layer {
     struct layer_attention attention;
     uint32_t q_size, k_size, v_size,
@@ -80,10 +83,18 @@ struct core_layer {
     const float *expert_scales[EXPERT__COUNT]; /* [expert] */
     const float *ffn_post_norm;                /* the same of the feed-forward part */
     const float *dense_post_norm, *experts_norm, *experts_post_norm; /* FFN_DENSE_AND_EXPERTS */
-    const float *router_scale;    /* FFN_DENSE_AND_EXPERTS: of the router's input; else NULL */
-    const float *layer_scale;     /* factor of the residual stream behind the layer */
-    struct model_router routing;  /* rule of the router */
-    uint32_t in_forms, mix_forms; /* bit per enum kernel_form */
+    const float *router_scale; /* FFN_DENSE_AND_EXPERTS: of the router's input; else NULL */
+    const float *layer_scale;  /* factor of the residual stream behind the layer */
+    /* mixers with a recurrent state */
+    struct kernel_matrix project[CORE_PROJECTIONS]; /* of the input; data NULL: none */
+    const float *project_scale[CORE_PROJECTIONS];
+    uint32_t projected;                             /* outputs of all */
+    uint32_t state_number;                          /* of the layer, among those with a state */
+    bool beta_alpha;                                /* the last matrix has both */
+    const float *conv;                              /* [taps][channels] */
+    const float *delta_dt, *delta_a, *delta_norm;   /* [v heads], [v heads], [size] */
+    struct model_router routing;                    /* rule of the router */
+    uint32_t in_forms, mix_forms;                   /* bit per enum kernel_form */
     uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
     uint32_t dense_forms;                           /* down of `dense` */
 };
@@ -162,8 +173,13 @@ struct core {
     float residual;                                         /* factor of what a part adds */
     uint32_t output_forms;
 
+    float *delta_q_weight, *delta_k_weight; /* of the L2 norm of a head */
+    uint32_t states;                        /* layers with a recurrent state */
+    uint32_t projected_max;                 /* floats of a row of `projected` */
+
     /* one forward pass */
     const struct core_sequence *sequences;
+    uint32_t sequence_count;
     struct core_row *row;    /* [chunk]; scratch */
     struct expert_step step; /* step.layer: the current layer */
     uint32_t output_row, output_count;
@@ -177,6 +193,9 @@ struct core {
     struct form_rows in;  /* [chunk] normalised input of attention, then of router and experts */
     struct form_rows mix; /* [chunk] output of attention */
     float *q, *k, *v;     /* [chunk][heads]; of MLA: k only, latents and rotated keys */
+    float *gated_q;       /* [chunk][heads][2]: q and gate of each head, of gated attention */
+    float *projected;     /* [chunk][projected_max] projections of a mixer with a recurrent state */
+    float *zeros;         /* [channels] inputs of the convolution before the sequence */
     struct core_mla mla;  /* key 0: no layer has it */
     float *y;             /* [chunk][hidden] output of attention, of the dense network */
     float *into;          /* [chunk][hidden] what the feed-forward networks add to: x or a sum */
@@ -246,7 +265,33 @@ static inline void core_run_columns(struct core *c, uint32_t n, uint32_t k, uint
 void core_product(const struct core *c, const struct kernel_matrix *w, const float *scale,
                   uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
                   float *y, size_t y_stride);
-void core_attention(struct core *c);        /* attention.c */
+void core_attention(struct core *c); /* attention.c */
+void core_deltanet(struct core *c);  /* recurrent.c */
+void core_shortconv(struct core *c); /* recurrent.c */
+
+/* attention.c: the norm of the rows, and the size of those of c->mix. */
+void core_mixer_input(struct core *c);
+
+/* recurrent.c: the projections of a mixer with a recurrent state. */
+void core_mixer_project(struct core *c);
+
+/* The layer's part of the recurrent state of a sequence (model_state_floats): before the pass (NULL: the
+ * sequence begins), and after it. */
+void core_state_of(const struct core *c, uint32_t sequence, const float **before, float **after);
+
+/* The older inputs of a convolution over time, the oldest first. */
+struct core_window {
+    const float *past[CORE_TAPS_MAX - 1];
+};
+struct core_window core_window_open(const struct core *c, const float *state);
+/* y of n channels from `channel` on; w: [taps][channels], from that channel on. */
+void core_window_conv(const struct core *c, const struct core_window *window, const float *now,
+                      const float *w, uint32_t channel, uint32_t n, float *y);
+void core_window_push(const struct core *c, struct core_window *window, const float *now);
+/* Copies it to the start of a state. */
+void core_window_keep(const struct core *c, const struct core_window *window, uint32_t channel,
+                      uint32_t n, float *state);
+
 void core_attention_norm(struct core *c);   /* attention.c: input of a layer's first part */
 void core_attention_output(struct core *c); /* attention.c: of c->mix, added to the rows */
 void core_mla(struct core *c);              /* mla.c */
@@ -301,6 +346,11 @@ static inline struct core_layer *core_layer_now(struct core *c)
 static inline float *core_into(const struct core *c, uint32_t row)
 {
     return c->into + (size_t)row * c->hp.hidden;
+}
+
+static inline float *core_mixer_row(const struct core *c, uint32_t row)
+{
+    return c->projected + (size_t)row * c->projected_max;
 }
 
 /* cos and sin of a row. */

@@ -117,8 +117,11 @@ size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base)
     cut_forms(&m, &c->in, want.in, chunk, hp->hidden);
     cut_forms(&m, &c->mix, want.mix, chunk, c->mix_size);
     c->q = cut(&m, (size_t)chunk * c->q_size, sizeof(float));
+    c->gated_q = cut(&m, hp->gated_attention ? (size_t)chunk * 2 * c->q_size : 0, sizeof(float));
     c->k = cut(&m, (size_t)chunk * c->k_size, sizeof(float));
     c->v = cut(&m, (size_t)chunk * c->v_size, sizeof(float));
+    c->projected = cut(&m, (size_t)chunk * c->projected_max, sizeof(float));
+    c->zeros = cut(&m, c->states > 0 ? model_conv_channels(hp) : 0, sizeof(float));
     if (c->mla.q_rank > 0)
         cut_forms(&m, &c->mla.query, want.query, chunk, c->mla.q_rank);
     c->rows_max = chunk;

@@ -124,6 +124,17 @@ static inline size_t kernel_kv_tile(enum kv_type type, uint32_t kv_heads, uint32
 
 enum kv_part { KV_KEYS, KV_VALUES };
 
+/* Arguments of one step of the gated delta rule (Yang, Kautz, Hatamizadeh 2024), one head:
+ * S = decay * S;  S = S + k (beta * (v - k^T S))^T;  out = q^T S. */
+struct kernel_delta {
+    const float *k, *q, *v; /* [keys], [keys], [values] */
+    float beta, decay;
+    uint32_t keys, values;
+    const float *state; /* S before the step: [keys][values] */
+    float *next;        /* S after it; may be `state` */
+    float *out;         /* [values] */
+};
+
 struct kernel_ops {
     enum kernel_isa isa;
     const char *name; /* "generic", "avx2", "avx512" */
@@ -166,6 +177,22 @@ struct kernel_ops {
 
     /* y += a * x */
     void (*axpy)(float a, const float *x, uint32_t n, float *y);
+
+    /* y[i] = sum over taps t of w[t * stride + i] * x[t][i]: one output of a convolution over time,
+     * each of the n channels alone. y is none of the inputs. */
+    void (*conv)(const float *const *x, const float *w, size_t stride, uint32_t taps, uint32_t n,
+                 float *y);
+
+    /* x = silu(x) */
+    void (*silu)(float *x, uint32_t n);
+
+    /* y = x * sigmoid(gate). y may be gate or x. */
+    void (*sigmoid_mul)(const float *gate, const float *x, uint32_t n, float *y);
+
+    /* y = a * b. y may be a or b. */
+    void (*mul)(const float *a, const float *b, uint32_t n, float *y);
+
+    void (*delta)(const struct kernel_delta *d);
 
     /* A row as F16 (round to nearest even). */
     void (*to_f16)(const float *x, uint32_t n, uint16_t *y);

@@ -18,6 +18,7 @@ struct offline_runner {
     enum precision dense;
     struct core *core;
     void **keys, **values; /* per layer, `context` positions */
+    void *state;           /* recurrent, of the sequence */
     struct core_sequence sequence;
 };
 
@@ -141,7 +142,8 @@ static int allocate_kv(struct offline_runner *r, enum kv_type type, uint32_t con
     const struct model_hparams *hp = &r->model->index->hparams;
     r->keys = calloc(hp->layers, sizeof *r->keys);
     r->values = calloc(hp->layers, sizeof *r->values);
-    bool good = r->keys && r->values;
+    r->state = calloc(1, (size_t)model_state_bytes(hp) + 1);
+    bool good = r->keys && r->values && r->state;
     for (uint32_t i = 0; good && i < hp->layers; i++) {
         r->keys[i] = calloc((size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, type, context), 1);
         r->values[i] = calloc((size_t)model_kv_bytes(hp, i, KV_SIDE_VALUES, type, context), 1);
@@ -186,6 +188,8 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
                                          .kv_type = config->kv_type,
                                          .keys = r->keys,
                                          .values = r->values,
+                                         .state = r->state,
+                                         .next_state = r->state,
                                          .renormalise_skips = config->renormalise_skips};
     return r;
 }
@@ -204,6 +208,7 @@ void offline_runner_destroy(struct offline_runner *r)
     }
     free(r->keys);
     free(r->values);
+    free(r->state);
     r->magic = 0;
     free(r);
 }

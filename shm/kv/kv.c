@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layout after the header: token logs, log-probabilities, logs of the slots, then the keys and values of each slot: for
  * every layer a region of keys and one of values, `context` positions long in whole tiles, page-aligned. A
- * sequence's part of each region is a prefix that can be allocated and punched separately. */
+ * sequence's part of each region is a prefix that can be allocated and punched separately. Last, the versions of the
+ * recurrent state, each of whole pages. */
 #include "shm/kv/kv.h"
 
 #include <inttypes.h>
@@ -36,7 +37,7 @@ static uint64_t log_row_bytes(const struct kv_head *h)
 /* Derived sizes; no multiplication can overflow for a checked model (layers, heads and context are
  * bounded in lib/model/arch/arch.h). */
 static void fill_shape(struct kv_head *h, const struct model_hparams *p, enum kv_type type,
-                       uint32_t context)
+                       uint32_t context, uint32_t states)
 {
     h->kv_type = (uint32_t)type;
     h->layers = p->layers;
@@ -51,13 +52,22 @@ static void fill_shape(struct kv_head *h, const struct model_hparams *p, enum kv
     h->slot_logs_offset = h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
     h->kv_offset = h->slot_logs_offset + KV_SLOTS * log_row_bytes(h);
     h->kv_slot_bytes = regions_bytes(h, 2 * h->layers, context);
+    h->states_offset = h->kv_offset + KV_SLOTS * h->kv_slot_bytes;
+    h->state_bytes = align_up(model_state_bytes(p), PAGE_BYTES);
+    h->states = states;
 }
 
-uint64_t kv_bytes(const struct model_hparams *h, enum kv_type type, uint32_t context)
+uint64_t kv_bytes(const struct model_hparams *h, enum kv_type type, uint32_t context,
+                  uint32_t states)
 {
     struct kv_head shape = {0}; /* only its shape fields are used */
-    fill_shape(&shape, h, type, context);
-    return shape.kv_offset + KV_SLOTS * shape.kv_slot_bytes;
+    fill_shape(&shape, h, type, context, states);
+    return shape.states_offset + shape.states * shape.state_bytes;
+}
+
+uint64_t kv_states_bytes(const struct model_hparams *h, uint32_t states)
+{
+    return states * align_up(model_state_bytes(h), PAGE_BYTES);
 }
 
 uint64_t kv_sequence_bytes(const struct model_hparams *h, enum kv_type type, uint32_t tokens)
@@ -84,10 +94,12 @@ uint32_t kv_tokens_within(const struct model_hparams *h, enum kv_type type, uint
     return low;
 }
 
-void kv_format(void *base, const struct model_hparams *h, enum kv_type type, uint32_t context)
+void kv_format(void *base, const struct model_hparams *h, enum kv_type type, uint32_t context,
+               uint32_t states)
 {
     struct kv_head *head = base;
-    fill_shape(head, h, type, context);
+    sl_assert(states <= KV_STATES_MAX);
+    fill_shape(head, h, type, context, states);
     atomic_store_explicit(&head->next_id, 1, memory_order_relaxed);
     atomic_store_explicit(&head->next_arrival, 1, memory_order_relaxed);
 }
@@ -113,7 +125,9 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
         kv_type_info(h->kv_type) != NULL && h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
         h->kv_offset == h->logs_offset + (2 * KV_REQUESTS_MAX + KV_SLOTS) * log_row_bytes(h) &&
         h->kv_slot_bytes == regions_bytes(h, 2 * h->layers, h->context) &&
-        h->kv_offset + KV_SLOTS * h->kv_slot_bytes <= s.bytes;
+        h->states_offset == h->kv_offset + KV_SLOTS * h->kv_slot_bytes &&
+        h->states <= KV_STATES_MAX && h->state_bytes % PAGE_BYTES == 0 &&
+        h->state_bytes <= s.bytes && h->states_offset + h->states * h->state_bytes <= s.bytes;
     if (!fits) {
         error_set(error, ERR_FAILED,
                   "kv segment: the shape does not match its size of %" PRIu64 " bytes", s.bytes);
@@ -233,6 +247,34 @@ void kv_slot_release(const struct kv *kv, uint32_t slot)
 {
     shrink(kv, slot, 0);
     atomic_store(&kv->head->slot[slot].allocated, 0);
+}
+
+static uint64_t state_offset(const struct kv *kv, uint32_t state)
+{
+    sl_assert(state < kv->head->states);
+    return kv->head->states_offset + state * kv->head->state_bytes;
+}
+
+void *kv_state_at(const struct kv *kv, uint32_t state)
+{
+    return (char *)kv->segment.base + state_offset(kv, state);
+}
+
+int kv_state_allocate(const struct kv *kv, uint32_t state, struct error *error)
+{
+    uint64_t bytes = kv->head->state_bytes;
+    atomic_store(&kv->head->state[state].allocated, 1);
+    int rc = segment_allocate(kv->segment.fd, state_offset(kv, state), bytes);
+    if (rc == 0)
+        return 0;
+    kv_state_release(kv, state);
+    return no_space(bytes, "recurrent state", rc, error);
+}
+
+void kv_state_release(const struct kv *kv, uint32_t state)
+{
+    punch(kv, state_offset(kv, state), kv->head->state_bytes);
+    atomic_store(&kv->head->state[state].allocated, 0);
 }
 
 int kv_log_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct error *error)

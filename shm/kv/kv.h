@@ -6,7 +6,12 @@
  *
  * Keys and values are in slots, which exist independently of the rows of the request table. A slot
  * is empty, belongs to the RUNNING request, or is kept after its end for a prompt that begins with
- * the same tokens. Its memory is fallocated as the sequence grows, and punched. */
+ * the same tokens. Its memory is fallocated as the sequence grows, and punched.
+ *
+ * A recurrent state is that after a number of tokens, and cannot be cut back. So it has versions, which
+ * all slots share: a pass reads one and writes another. kv_valid is stored when that one is complete, and
+ * this one store commits both: whenever compute is killed, the version of kv_valid rows is
+ * untouched. A version that is not written again is a checkpoint. */
 #ifndef SLUICE_SHM_KV_KV_H
 #define SLUICE_SHM_KV_KV_H
 
@@ -95,6 +100,20 @@ struct kv_slot {
     uint32_t preset, lossy;     /* of the sequence that computed the rows */
 };
 
+#define KV_STATES_MAX     64 /* versions of the recurrent state, of all slots */
+#define KV_STATES_WORKING 2  /* of them: read and written; the others are checkpoints */
+
+/* A version of the recurrent state. Writer: runner. */
+struct kv_version {
+    _Atomic uint64_t tag;       /* KV_STATE_TAG once complete; 0: free, or being written */
+    _Atomic uint32_t allocated; /* 1: may have memory; raised before, lowered after */
+    uint32_t reserved;
+};
+
+/* After `rows` tokens of the sequence in the slot; kept: a checkpoint. */
+#define KV_STATE_TAG(slot, rows, kept)                                                             \
+    ((uint64_t)(kept) << 63 | ((uint64_t)(slot) + 1) << 32 | (uint64_t)(rows))
+
 #define KV_FLAG_IGNORE_EOS   1u
 #define KV_FLAG_SCORE_PROMPT 2u
 #define KV_FLAG_NO_CACHE     4u /* neither uses nor leaves a kept slot */
@@ -107,6 +126,9 @@ struct kv_head {
     uint64_t slot_logs_offset; /* KV_SLOTS rows of uint32_t[context]: tokens of kept rows */
     uint64_t kv_offset;        /* page-aligned; kv_slot_bytes per slot, sparse */
     uint64_t kv_slot_bytes;
+    uint64_t states_offset; /* `states` of state_bytes, whole pages, sparse */
+    uint64_t state_bytes;   /* 0: the model has no recurrent state */
+    uint32_t states;
     _Atomic uint64_t next_id, next_arrival;
     _Atomic uint32_t isa; /* enum kernel_isa + 1 once chosen: a successor must use the same */
     /* The submit call that was handled last; a successor finds it after a crash in the middle of it. */
@@ -120,6 +142,7 @@ struct kv_head {
     uint32_t tile_bytes[LAYER_KIND__COUNT][2]; /* of all heads of a layer, by enum kv_side */
     uint8_t layer_kind[MODEL_LAYERS_MAX];
     struct kv_slot slot[KV_SLOTS];
+    struct kv_version state[KV_STATES_MAX];
     struct kv_request request[KV_REQUESTS_MAX];
 };
 
@@ -128,10 +151,15 @@ struct kv {
     struct kv_head *head;
 };
 
-uint64_t kv_bytes(const struct model_hparams *h, enum kv_type type, uint32_t context);
+/* states: versions of the recurrent state, at most KV_STATES_MAX. */
+uint64_t kv_bytes(const struct model_hparams *h, enum kv_type type, uint32_t context,
+                  uint32_t states);
 /* KV bytes of one running sequence of `tokens` tokens; the ledger reserves them for `context`. */
 uint64_t kv_sequence_bytes(const struct model_hparams *h, enum kv_type type, uint32_t tokens);
-void kv_format(void *base, const struct model_hparams *h, enum kv_type type, uint32_t context);
+/* Bytes of all versions of the recurrent state, which the ledger reserves, too. */
+uint64_t kv_states_bytes(const struct model_hparams *h, uint32_t states);
+void kv_format(void *base, const struct model_hparams *h, enum kv_type type, uint32_t context,
+               uint32_t states);
 int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error *error);
 
 _Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row);       /* [context] */
@@ -148,6 +176,12 @@ void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer);
 int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
                    void *arg, struct error *error);
 void kv_slot_release(const struct kv *kv, uint32_t slot);
+
+/* A version of the recurrent state: the parts of all layers (model_state_bytes). -1 with *error: /dev/shm
+ * has no space. */
+void *kv_state_at(const struct kv *kv, uint32_t state);
+int kv_state_allocate(const struct kv *kv, uint32_t state, struct error *error);
+void kv_state_release(const struct kv *kv, uint32_t state);
 
 /* Allocates the slot's log for `tokens` tokens; kv_slot_log_release frees it. */
 int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error);

@@ -37,6 +37,8 @@ COUNTER(modelled_prefetch_bytes, GAUGE, bytes,
 COUNTER(tokens_reused, COUNTER, tokens,
         "Prompt tokens not computed: their keys and values were kept from an earlier sequence.")
 COUNTER(sequences_reused, COUNTER, sequences, "Sequences that began with kept keys and values.")
+COUNTER(state_bytes, GAUGE, bytes,
+        "Part of kv_bytes that recurrent states and their checkpoints have.")
 COUNTER(kv_kept_bytes, GAUGE, bytes, "Part of kv_bytes that no running sequence owns (--keep-kv).")
 COUNTER(arithmetic, GAUGE, number, "Version of the arithmetic (lib/kernels/ARITHMETIC.md).")
 #undef COUNTER

@@ -270,6 +270,46 @@ static void bench_attention(const struct kernel_ops *ops, enum kv_type type, uin
            4.0 * HEAD_SIZE * seen / best / 1e9);
 }
 
+/* One step of the gated delta rule in each head of the recurrent layers of Qwen3.6-35B-A3B, by one thread: from
+ * one version of the state to another, in place, and of one head that stays in the cache. */
+static void bench_delta(const struct kernel_ops *ops)
+{
+    enum { LAYERS = 30, V_HEADS = 32, SIZE = 128 };
+    size_t state = (size_t)SIZE * SIZE, all = LAYERS * V_HEADS * state;
+    float *memory = need(2 * all * sizeof *memory);
+    static const char *const names[] = {"another version", "in place", "one head"};
+    memset(memory, 0, 2 * all * sizeof *memory);
+    for (int how = 0; how < 3; how++) {
+        double best = INFINITY;
+        uint64_t start_ns = clock_now_ns();
+        for (unsigned turn = 0;
+             (double)(clock_now_ns() - start_ns) < bench.seconds * (double)NS_PER_S; turn++) {
+            uint64_t t = clock_now_ns();
+            float *from = memory + (how == 0 && turn % 2 == 1 ? all : 0);
+            float *to = memory + (how == 0 && turn % 2 == 0 ? all : 0);
+            for (size_t head = 0; head < (size_t)LAYERS * V_HEADS; head++) {
+                size_t at = how == 2 ? 0 : head * state;
+                struct kernel_delta d = {.k = bench.x,
+                                         .q = bench.x + SIZE,
+                                         .v = bench.x + 2 * SIZE,
+                                         .beta = 0.01f,
+                                         .decay = 0.9f,
+                                         .keys = SIZE,
+                                         .values = SIZE,
+                                         .state = from + at,
+                                         .next = to + at,
+                                         .out = bench.y};
+                ops->delta(&d);
+            }
+            best = fmin(best, (double)(clock_now_ns() - t) / (double)NS_PER_S);
+        }
+        printf("delta %-8s %u heads of %u, %-15s: %8.2f ms %8.1f GB/s read and as many written\n",
+               ops->name, (unsigned)(LAYERS * V_HEADS), (unsigned)SIZE, names[how], best * 1e3,
+               (double)(all * sizeof *memory) / best / 1e9);
+    }
+    free(memory);
+}
+
 int main(int argc, char **argv)
 {
     static const enum tensor_type types[] = {
@@ -299,6 +339,9 @@ int main(int argc, char **argv)
             bench_attention(ops, (enum kv_type)type, ROWS_MAX);
         }
     }
+    for (int isa = 0; isa < ISA__COUNT && (only == NULL || strcmp(only, "delta") == 0); isa++)
+        if (kernel_ops_of((enum kernel_isa)isa) != NULL)
+            bench_delta(kernel_ops_of((enum kernel_isa)isa));
     free(bench.weights);
     free(bench.x);
     free(bench.act);

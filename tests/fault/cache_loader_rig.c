@@ -89,8 +89,8 @@ static void create_segments(struct rig *r, const struct params *params, uint32_t
     create(r, SEGMENT_GATES, gates_bytes(h->layers, h->hidden, h->experts));
     gates_format(s[SEGMENT_GATES].base, h->layers, h->hidden, h->experts);
     create(r, SEGMENT_ACCESS_LOG, access_log_bytes());
-    create(r, SEGMENT_KV, kv_bytes(h, KV_TYPE_F16, 64));
-    kv_format(s[SEGMENT_KV].base, h, KV_TYPE_F16, 64);
+    create(r, SEGMENT_KV, kv_bytes(h, KV_TYPE_F16, 64, 0));
+    kv_format(s[SEGMENT_KV].base, h, KV_TYPE_F16, 64, 0);
     create(r, SEGMENT_PROCS, procs_bytes());
     procs_format(s[SEGMENT_PROCS].base, params, loaders);
 }

@@ -365,6 +365,24 @@ static void gemma4_window_v(struct make *m)
     make_arch(m, "gemma4", 2, false);
     make_drop_tensor(m, "blk.1.attn_v.weight");
 }
+
+static void qwen35moe(struct make *m)
+{
+    again_as(m, "qwen35moe");
+}
+static void qwen35moe_kinds(struct make *m)
+{
+    again_as(m, "qwen35moe");
+    make_i32s(m, "qwen35moe.attention.recurrent_layers", (const int32_t[]){1, 0}, 2);
+}
+static void qwen3next(struct make *m)
+{
+    again_as(m, "qwen3next");
+}
+static void lfm2moe(struct make *m)
+{
+    again_as(m, "lfm2moe");
+}
 static void shared_missing(struct make *m)
 {
     again_as(m, "qwen2moe");
@@ -433,7 +451,8 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax) X(granite) X(hunyuan) X(phimoe) \
     X(phimoe_window) X(dbrx) X(dbrx_qkv) X(bailing) X(smallthinker) X(gpt_oss) X(later_arch) \
     X(deepseek2) X(deepseek2_old) X(deepseek2_sizes) \
-    X(gemma4) X(gemma4_window_v)
+    X(gemma4) X(gemma4_window_v) \
+    X(qwen35moe) X(qwen35moe_kinds) X(qwen3next) X(lfm2moe)
 /* clang-format on */
 
 static const struct {

@@ -14,9 +14,9 @@
 #define TOKENS  75 /* crosses an attention tile, not a multiple of any chunk below */
 
 struct result {
-    float *logits;   /* [TOKENS][vocab] */
-    uint8_t *kv;     /* keys and values of all layers, in whole tiles */
-    size_t kv_layer; /* bytes of the keys of one */
+    float *logits; /* [TOKENS][vocab] */
+    uint8_t *kv;   /* keys and values of all layers, in whole tiles, then the recurrent state */
+    size_t kv_bytes;
 };
 
 static void run(struct image *image, const struct kernel_ops *ops, uint32_t threads, uint32_t chunk,
@@ -36,18 +36,26 @@ static void run(struct image *image, const struct kernel_ops *ops, uint32_t thre
                    (size_t)rows * hp->vocab * sizeof(float));
         }
     }
+    size_t at = 0;
     for (uint32_t l = 0; l < hp->layers; l++) {
-        memcpy(out->kv + 2 * l * out->kv_layer, image->keys[l], out->kv_layer);
-        memcpy(out->kv + (2 * l + 1) * out->kv_layer, image->values[l], out->kv_layer);
+        size_t keys = (size_t)model_kv_bytes(hp, l, KV_SIDE_KEYS, image->kv_type, TOKENS);
+        size_t values = (size_t)model_kv_bytes(hp, l, KV_SIDE_VALUES, image->kv_type, TOKENS);
+        memcpy(out->kv + at, image->keys[l], keys);
+        memcpy(out->kv + at + keys, image->values[l], values);
+        at += keys + values;
     }
+    memcpy(out->kv + at, image->state, (size_t)model_state_bytes(hp));
     core_destroy(core);
 }
 
 static struct result result_new(const struct model_hparams *hp, enum kv_type type)
 {
-    struct result r = {.kv_layer = (size_t)model_kv_bytes(hp, 0, KV_SIDE_KEYS, type, TOKENS)};
+    struct result r = {.kv_bytes = (size_t)model_state_bytes(hp)};
+    for (uint32_t l = 0; l < hp->layers; l++)
+        r.kv_bytes += (size_t)(model_kv_bytes(hp, l, KV_SIDE_KEYS, type, TOKENS) +
+                               model_kv_bytes(hp, l, KV_SIDE_VALUES, type, TOKENS));
     r.logits = calloc((size_t)TOKENS * hp->vocab, sizeof *r.logits);
-    r.kv = calloc(2 * hp->layers, r.kv_layer);
+    r.kv = calloc(1, r.kv_bytes);
     sl_assert(r.logits && r.kv);
     return r;
 }
@@ -93,6 +101,79 @@ static void check_two(struct image *image, const char *path, const struct kernel
     free(reverse.kv);
 }
 
+/* ---- a pass that fails half-way ---- */
+
+static struct {
+    struct weights_source source; /* of the image */
+    uint32_t layer;               /* whose experts do not come; UINT32_MAX: none */
+} failing;
+
+static void failing_pin(void *self, const struct expert_step *step, struct expert_item **items,
+                        uint32_t count)
+{
+    failing.source.pin(self, step, items, count);
+    if (step->layer == failing.layer)
+        items[count - 1]->state = ITEM_WAITED;
+}
+
+static int failing_wait(void *self, const struct expert_step *step, struct expert_item **items,
+                        uint32_t count, struct error *error)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (items[i]->state == ITEM_WAITED)
+            items[i]->state = ITEM_READY; /* as the image expects it when it is unpinned */
+    (void)self, (void)step;
+    return error_set(error, ERR_IO, "as the test wants it");
+}
+
+/* Before it each chunk is tried once with a failure in its last layer: the state that it read is untouched, and
+ * the logits of the chunk are those without. */
+static void check_failure(struct image *image, const char *path, const uint32_t *tokens,
+                          const struct result *want)
+{
+    const struct model_hparams *hp = &image->model->hparams;
+    size_t bytes = (size_t)model_state_bytes(hp);
+    void *next = calloc(1, bytes), *before = calloc(1, bytes);
+    failing.source = image_source(image);
+    struct core_config config = {.model = image->model,
+                                 .ops = kernel_ops_select(NULL),
+                                 .source = failing.source,
+                                 .threads = 2,
+                                 .chunk = 10,
+                                 .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
+    config.source.pin = failing_pin;
+    config.source.wait = failing_wait;
+    struct error error;
+    struct core *core = core_create(&config, &error);
+    sl_assert(next && before && core);
+    struct core_sequence s = image_sequence(image);
+    uint32_t wrong = 0, failed = 0;
+    for (uint32_t at = 0; at + 10 <= TOKENS; at += 10) {
+        s.next_state = next;
+        memcpy(before, s.state, bytes);
+        failing.layer = hp->layers - 1;
+        failed += core_forward(core, &s, tokens + at, at, 10, &error) != 0;
+        wrong += memcmp(before, s.state, bytes) != 0;
+        failing.layer = UINT32_MAX;
+        sl_assert(core_forward(core, &s, tokens + at, at, 10, &error) == 0);
+        wrong += memcmp(before, s.state, bytes) != 0;
+        wrong += memcmp(core_output(core, 9, 1), want->logits + (size_t)(at + 9) * hp->vocab,
+                        hp->vocab * sizeof(float)) != 0;
+        memcpy(image->state, next, bytes);
+    }
+    golden_check(wrong == 0 && failed > 2, "%s: %u differences after %u passes that failed", path,
+                 wrong, failed);
+    core_destroy(core);
+    free(next);
+    free(before);
+}
+
+static bool same(const struct model_hparams *hp, const struct result *a, const struct result *b)
+{
+    return memcmp(a->logits, b->logits, (size_t)TOKENS * hp->vocab * sizeof(float)) == 0 &&
+           memcmp(a->kv, b->kv, a->kv_bytes) == 0;
+}
+
 static void check_type(const char *path, enum kv_type type, const uint32_t *tokens)
 {
     static const uint32_t cases[][2] = {/* threads, chunk */
@@ -107,6 +188,10 @@ static void check_type(const char *path, enum kv_type type, const uint32_t *toke
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
         if (!ops)
             continue;
+        if (isa > 0) /* the generic kernels ran before */
+            run(&image, ops, 1, 1, tokens, &other);
+        golden_check(isa == 0 || same(hp, &first, &other), "%s: %s differs from the set before it",
+                     path, ops->name);
         run(&image, ops, 1, 1, tokens, &first);
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             uint32_t threads = cases[i][0], chunk = cases[i][1];
@@ -115,12 +200,14 @@ static void check_type(const char *path, enum kv_type type, const uint32_t *toke
                 memcmp(first.logits, other.logits, (size_t)TOKENS * hp->vocab * sizeof(float)) == 0,
                 "%s %s %s: logits with %u threads, chunk %u", path,
                 kv_type_info((uint32_t)type)->name, ops->name, threads, chunk);
-            golden_check(memcmp(first.kv, other.kv, 2 * hp->layers * first.kv_layer) == 0,
+            golden_check(memcmp(first.kv, other.kv, first.kv_bytes) == 0,
                          "%s %s %s: KV rows with %u threads, chunk %u", path,
                          kv_type_info((uint32_t)type)->name, ops->name, threads, chunk);
         }
         check_two(&image, path, ops, tokens, &first);
     }
+    if (model_state_bytes(hp) > 0 && type == KV_TYPE_F16)
+        check_failure(&image, path, tokens, &first);
     free(first.logits);
     free(first.kv);
     free(other.logits);
@@ -183,6 +270,7 @@ int main(void)
     check_architectures("arch/arch.json");
     check_architectures("arch/router.json");
     check_architectures("arch/minimax_m2.json");
+    check_architectures("arch/recurrent.json");
     check_architectures("arch/oss.json");
     check_architectures("arch/gemma4.json");
     return golden_result("golden rows");

@@ -79,7 +79,8 @@ void image_open(struct image *m, const char *path, uint32_t context)
     const struct model_hparams *hp = &m->model->hparams;
     m->keys = calloc(hp->layers, sizeof *m->keys);
     m->values = calloc(hp->layers, sizeof *m->values);
-    sl_assert(m->keys && m->values);
+    m->state = calloc(1, (size_t)model_state_bytes(hp) + 1);
+    sl_assert(m->keys && m->values && m->state);
     for (uint32_t i = 0; i < hp->layers; i++) {
         /* the largest type */
         m->keys[i] = calloc((size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, KV_TYPE_F32, context), 1);
@@ -97,13 +98,18 @@ void image_close(struct image *m)
     }
     free(m->keys);
     free(m->values);
+    free(m->state);
     offline_close(m->file);
 }
 
 struct core_sequence image_sequence(const struct image *m)
 {
-    return (struct core_sequence){
-        .sequence = 1, .kv_type = m->kv_type, .keys = m->keys, .values = m->values};
+    return (struct core_sequence){.sequence = 1,
+                                  .kv_type = m->kv_type,
+                                  .keys = m->keys,
+                                  .values = m->values,
+                                  .state = m->state,
+                                  .next_state = m->state};
 }
 
 struct core *image_core(struct image *m, const struct kernel_ops *ops, uint32_t threads,

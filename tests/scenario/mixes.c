@@ -137,6 +137,28 @@ static void ernie4_5_moe(void)
                               "shared_count=2", "shared_inner=512", NULL});
 }
 
+/* Recurrent layers: their state survives kills, too. */
+#define DELTA_KEYS                                                                                 \
+    "shared_inner=256", "rope_dims=16", "conv_taps=4", "delta_size=32", "delta_k_heads=2",         \
+        "delta_v_heads=4", "delta_inner=128"
+
+static void qwen35moe(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=qwen35moe", DELTA_KEYS, "attention_step=3", NULL});
+}
+
+static void qwen3next(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=qwen3next", DELTA_KEYS, "attention_step=2", NULL});
+}
+
+static void lfm2moe(void)
+{
+    run("Q4_K_M",
+        (const char *const[]){"arch=lfm2moe", "layers=5", "dense_layers=2", "dense_inner=512",
+                              "conv_taps=3", "attention_step=2", NULL});
+}
+
 static void minimax_m2(void)
 {
     run("Q4_K_M", (const char *const[]){"arch=minimax-m2", "rope_dims=32", NULL});
@@ -240,6 +262,6 @@ int main(int argc, char **argv)
         ROW(glm4moe),     ROW(dots1),        ROW(ernie4_5_moe), ROW(minimax_m2),
         ROW(bailingmoe2), ROW(smallthinker), ROW(granitemoe),   ROW(hunyuan_moe),
         ROW(phimoe),      ROW(dbrx),         ROW(gpt_oss),      ROW(deepseek2),
-        ROW(gemma4)};
+        ROW(qwen35moe),   ROW(qwen3next),    ROW(lfm2moe),      ROW(gemma4)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -6,7 +6,7 @@ sluice_unit_test(base_test SOURCES lib/base/base_test.c lib/base/log_test.c lib/
 sluice_unit_test(test_exact SOURCES lib/exact/elementary_test.c LINK sluice_exact sluice_base m)
 
 find_package(Threads REQUIRED)
-foreach(name matmul rows invariance bits kv attention)
+foreach(name matmul rows invariance bits kv attention recurrent)
   sluice_unit_test(test_kernels_${name} SOURCES lib/kernels/${name}_test.c lib/kernels/kernel_test.c
     LINK sluice_kernels Threads::Threads m)
 endforeach()
@@ -15,7 +15,7 @@ sluice_unit_test(test_quant SOURCES lib/quant/quant_test.c LINK sluice_quant m)
 
 # gguf_make, store_make and hf_make write small models, valid and malformed; scenarios and fuzzing seeds
 # use them, too.
-add_library(test_gguf_make STATIC lib/model/gguf_make.c)
+add_library(test_gguf_make STATIC lib/model/gguf_make.c lib/model/gguf_make_recurrent.c)
 target_link_libraries(test_gguf_make PUBLIC sluice_model)
 add_library(test_store_make STATIC lib/model/store_make.c)
 target_link_libraries(test_store_make PUBLIC sluice_model)
@@ -33,6 +33,8 @@ sluice_unit_test(unit_gguf_split SOURCES lib/model/gguf/split_test.c ${CMAKE_SOU
   LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_gguf_write SOURCES lib/model/gguf/write_test.c LINK sluice_model)
 sluice_unit_test(unit_arch SOURCES lib/model/arch/arch_test.c LINK sluice_model test_gguf_make)
+sluice_unit_test(unit_arch_bad SOURCES lib/model/arch/bad_models_test.c LINK sluice_model test_gguf_make)
+sluice_unit_test(unit_arch_recurrent SOURCES lib/model/arch/recurrent_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_model_index SOURCES lib/model/index/model_index_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_answer SOURCES lib/model/chat/answer_test.c LINK sluice_chat)
 sluice_unit_test(unit_chat_format SOURCES lib/model/chat/format_test.c LINK sluice_chat)

@@ -4,6 +4,8 @@
 
 #include "lib/kernels/simd/rows.h"
 
+#include "lib/kernels/simd/recurrent.h"
+
 #include "lib/base/assert.h"
 #include "lib/kernels/simd/attention.h"
 
@@ -35,6 +37,11 @@ const struct kernel_ops avx512_ops = {
     .soft_cap = simd_soft_cap,
     .attention = simd_attention,
     .axpy = simd_axpy,
+    .conv = simd_conv,
+    .silu = simd_silu,
+    .sigmoid_mul = simd_sigmoid_mul,
+    .mul = simd_mul,
+    .delta = simd_delta,
     .to_f16 = simd_to_f16,
     .row_to_f32 = simd_row_to_f32,
 };

@@ -14,6 +14,8 @@
 
 #include "lib/kernels/generic/rows.h"
 
+#include "lib/kernels/generic/recurrent.h"
+
 #include "lib/kernels/generic/attention.h"
 
 static void generic_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
@@ -39,6 +41,11 @@ const struct kernel_ops GENERIC_OPS = {
     .soft_cap = generic_soft_cap,
     .attention = generic_attention,
     .axpy = generic_axpy,
+    .conv = generic_conv,
+    .silu = generic_silu,
+    .sigmoid_mul = generic_sigmoid_mul,
+    .mul = generic_mul,
+    .delta = generic_delta,
     .to_f16 = generic_to_f16,
     .row_to_f32 = generic_row_to_f32,
 };

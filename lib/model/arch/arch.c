@@ -161,7 +161,10 @@ static bool is_array(enum arch_id arch, const struct gguf *g, const struct uint_
     char key[ARCH_KEY_BYTES];
     struct gguf_array a;
     arch_full_key(arch, row->key, key);
-    return arch_window_field(arch, row->offset) != 0 && gguf_get_uints(g, key, &a, NULL) != 0;
+    bool heads;
+    const char *list = arch_recurrent_key(arch, &heads);
+    return (arch_window_field(arch, row->offset) != 0 || (list && strcmp(list, row->key) == 0)) &&
+           gguf_get_uints(g, key, &a, NULL) != 0;
 }
 
 static int missing_key(enum arch_id arch, const struct uint_row *row, const char *key,
@@ -385,12 +388,17 @@ void arch_set_reals(enum arch_id arch, struct model_hparams *h)
 int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
                       struct model_hparams *h, struct error *error)
 {
+    int listed = 0;
     *h = (struct model_hparams){0};
     if (read_uints(arch, g, h, error) || read_floats(arch, g, h, error) ||
         read_texts(arch, g, h, error) || check_only(arch, g, h, error) ||
         arch_read_kinds(arch, g, h, error) || read_arrays(arch, g, h, error) ||
+        (listed = arch_read_recurrent(arch, g, h, error)) < 0 ||
         derive_absent(arch, h, tokens, error))
         return -1;
+    if (!listed)
+        arch_set_recurrent(h);
+    memset(h->layer_kind + h->layers, LAYER_FULL, sizeof h->layer_kind - h->layers);
     for (size_t i = 0; i < ARRAY_LEN(const_rows); i++)
         if (const_rows[i].arch == arch)
             *arch_uint(h, const_rows[i].offset) = const_rows[i].value;
@@ -491,11 +499,11 @@ int arch_check_hparams(enum arch_id arch, const struct model_hparams *h, struct 
     sl_assert(arch < ARCH__COUNT);
     if (check_ranges(arch, h, error) || check_others(arch, h, error))
         return -1;
-    if (arch_check_kinds(h, error) || arch_check_mla(h, error))
+    if (arch_check_kinds(h, error) || arch_check_recurrent(h, error) || arch_check_mla(h, error))
         return -1;
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         struct layer_attention a = model_attention_of(h, layer);
-        if (arch_check_attention(&a, error))
+        if (h->layer_kind[layer] != LAYER_RECURRENT && arch_check_attention(&a, error))
             return -1;
     }
     if (arch_check_scaling(h, error))

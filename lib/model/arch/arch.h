@@ -13,8 +13,9 @@
 
 /* What the layers of a model may differ in. The sizes of a layer follow from its kind. */
 enum layer_kind {
-    LAYER_FULL,   /* attends to all positions before it */
-    LAYER_WINDOW, /* position p attends to p - window + 1 .. p */
+    LAYER_FULL,      /* attends to all positions before it */
+    LAYER_WINDOW,    /* position p attends to p - window + 1 .. p */
+    LAYER_RECURRENT, /* has a recurrent state instead of keys and values */
     LAYER_KIND__COUNT
 };
 
@@ -85,6 +86,15 @@ struct model_hparams {
     uint32_t kv_rank; /* elements of a latent */
     uint32_t mla_key_size, mla_value_size; /* of a head of the published form: rope_dims included */
     float rope_log_multiplier;             /* YaRN: scores times (1 + this * ln factor)^2 */
+    /* of layers of kind LAYER_RECURRENT */
+    uint32_t attention_step; /* each layer of that number is of kind LAYER_FULL; 0: see the table */
+    uint32_t conv_taps;      /* inputs of the convolution over time, the newest included */
+    uint32_t delta_size;     /* MIXER_DELTANET: elements of a head */
+    uint32_t delta_k_heads, delta_v_heads;
+    uint32_t delta_inner; /* elements of all v heads */
+    uint32_t delta_order; /* enum delta_order */
+    uint32_t
+        gated_attention; /* 1: rows of q and a gate for each head; the output times its sigmoid */
     uint32_t reserved[4];
     uint8_t layer_kind[MODEL_LAYERS_MAX]; /* enum layer_kind */
 };
@@ -129,6 +139,8 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
                                                         uint32_t layer)
 {
     bool w = h->layer_kind[layer] == LAYER_WINDOW;
+    if (h->layer_kind[layer] == LAYER_RECURRENT)
+        return (struct layer_attention){0};
     struct layer_attention a = {
         .heads = h->heads,
         .kv_heads = w && h->kv_heads_window ? h->kv_heads_window : h->kv_heads,
@@ -175,16 +187,56 @@ static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, en
     return bytes / KV_TILE;
 }
 
+/* Channels of the convolution over time. */
+static inline uint32_t model_conv_channels(const struct model_hparams *h)
+{
+    return h->delta_size > 0 ? (2 * h->delta_k_heads + h->delta_v_heads) * h->delta_size
+                             : h->hidden;
+}
+
+/* Floats of the recurrent state of one layer: the older inputs of the convolution, [taps - 1][channels],
+ * the oldest first; then, with MIXER_DELTANET, S of each v head, [v head][key][value]. */
+static inline uint64_t model_state_floats(const struct model_hparams *h)
+{
+    return (uint64_t)(h->conv_taps - 1) * model_conv_channels(h) +
+           (uint64_t)h->delta_v_heads * h->delta_size * h->delta_size;
+}
+
+static inline uint32_t model_recurrent_layers(const struct model_hparams *h)
+{
+    uint32_t count = 0;
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        count += h->layer_kind[layer] == LAYER_RECURRENT;
+    return count;
+}
+
+/* Bytes of the recurrent state of a sequence: its layers that have one, in order; 0: none has. */
+static inline uint64_t model_state_bytes(const struct model_hparams *h)
+{
+    uint32_t layers = model_recurrent_layers(h);
+    return layers == 0 ? 0 : layers * model_state_floats(h) * sizeof(float);
+}
+
 /* To how many rows the state of a sequence of `rows` tokens can be cut back, at most `wanted`: the
  * first rows of a kept sequence serve a prompt that begins with the same tokens. Attention over all
- * positions: any number, as a row depends on earlier tokens only. A recurrent state, or a window
- * whose older rows were overwritten, allows fewer. */
+ * positions: any number, as a row depends on earlier tokens only. With a recurrent state: the number of
+ * one of its checkpoints, or 0. */
 static inline uint32_t model_state_cut(const struct model_hparams *h, uint32_t rows,
-                                       uint32_t wanted)
+                                       uint32_t wanted, const uint32_t *checkpoints, uint32_t count)
 {
-    (void)h;
-    return wanted < rows ? wanted : rows;
+    uint32_t most = wanted < rows ? wanted : rows, best = 0;
+    if (model_recurrent_layers(h) == 0)
+        return most;
+    for (uint32_t i = 0; i < count; i++)
+        best = checkpoints[i] <= most && checkpoints[i] > best ? checkpoints[i] : best;
+    return best;
 }
+
+/* Which k head serves v head h of MIXER_DELTANET; `share` v heads have the same. */
+enum delta_order {
+    DELTA_GROUPED,     /* h / share */
+    DELTA_INTERLEAVED, /* h % k heads */
+};
 
 /* What the RMSNorm of q and k covers. */
 enum qk_norm {
@@ -218,7 +270,9 @@ enum rope_kind {
  * ARCH_LAYERS in arch.tbl.h. */
 enum layer_mixer {
     MIXER_ATTENTION,
-    MIXER_MLA, /* multi-head latent attention: keys and values of all heads from one latent */
+    MIXER_MLA,       /* multi-head latent attention: keys and values of all heads from one latent */
+    MIXER_DELTANET,  /* gated DeltaNet: convolution over time, then the gated delta rule */
+    MIXER_SHORTCONV, /* gated convolution over time */
     MIXER__COUNT
 };
 enum layer_ffn {
@@ -247,7 +301,14 @@ struct layer_parts {
 
 /* The part of a layer that a dense tensor belongs to; other layers must not have it. MLA is
  * attention, too. */
-enum layer_part { PART_EVERY, PART_ATTENTION, PART_DENSE, PART_EXPERTS };
+enum layer_part {
+    PART_EVERY,
+    PART_ATTENTION,
+    PART_DELTANET,
+    PART_SHORTCONV,
+    PART_DENSE,
+    PART_EXPERTS
+};
 
 /* Roles of dense tensors: one row per tensor that the engine uses.
  * G(role, name) of the model  L(role, part, name with %u) of a layer
@@ -283,12 +344,30 @@ enum layer_part { PART_EVERY, PART_ATTENTION, PART_DENSE, PART_EXPERTS };
     L(SHARED_GATE, EXPERTS, "blk.%u.ffn_gate_shexp.weight")                                        \
     L(SHARED_UP, EXPERTS, "blk.%u.ffn_up_shexp.weight")                                            \
     L(SHARED_DOWN, EXPERTS, "blk.%u.ffn_down_shexp.weight")                                        \
+    L(DELTA_QKV, DELTANET, "blk.%u.attn_qkv.weight")                                               \
+    L(DELTA_GATE, DELTANET, "blk.%u.attn_gate.weight")                                             \
+    L(DELTA_BETA, DELTANET, "blk.%u.ssm_beta.weight")                                              \
+    L(DELTA_ALPHA, DELTANET, "blk.%u.ssm_alpha.weight")                                            \
+    L(DELTA_BETA_ALPHA, DELTANET, "blk.%u.ssm_ba.weight")                                          \
+    L(DELTA_CONV, DELTANET, "blk.%u.ssm_conv1d.weight")                                            \
+    L(DELTA_DT, DELTANET, "blk.%u.ssm_dt.bias")                                                    \
+    L(DELTA_A, DELTANET, "blk.%u.ssm_a")                                                           \
+    L(DELTA_NORM, DELTANET, "blk.%u.ssm_norm.weight")                                              \
+    L(DELTA_OUT, DELTANET, "blk.%u.ssm_out.weight")                                                \
+    L(SHORTCONV_IN, SHORTCONV, "blk.%u.shortconv.in_proj.weight")                                  \
+    L(SHORTCONV_CONV, SHORTCONV, "blk.%u.shortconv.conv.weight")                                   \
+    L(SHORTCONV_OUT, SHORTCONV, "blk.%u.shortconv.out_proj.weight")                                \
     G(ROPE_FREQS, "rope_freqs.weight")                                                             \
     G(OUTPUT_SCALE, "output.scale")                                                                \
     L(ATTN_Q_SCALE, ATTENTION, "blk.%u.attn_q.scale")                                              \
     L(ATTN_K_SCALE, ATTENTION, "blk.%u.attn_k.scale")                                              \
     L(ATTN_V_SCALE, ATTENTION, "blk.%u.attn_v.scale")                                              \
     L(ATTN_OUT_SCALE, ATTENTION, "blk.%u.attn_output.scale")                                       \
+    L(DELTA_QKV_SCALE, DELTANET, "blk.%u.attn_qkv.scale")                                          \
+    L(DELTA_GATE_SCALE, DELTANET, "blk.%u.attn_gate.scale")                                        \
+    L(DELTA_BETA_SCALE, DELTANET, "blk.%u.ssm_beta.scale")                                         \
+    L(DELTA_ALPHA_SCALE, DELTANET, "blk.%u.ssm_alpha.scale")                                       \
+    L(DELTA_OUT_SCALE, DELTANET, "blk.%u.ssm_out.scale")                                           \
     L(FFN_GATE_SCALE, DENSE, "blk.%u.ffn_gate.scale")                                              \
     L(FFN_UP_SCALE, DENSE, "blk.%u.ffn_up.scale")                                                  \
     L(FFN_DOWN_SCALE, DENSE, "blk.%u.ffn_down.scale")                                              \

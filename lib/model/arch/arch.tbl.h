@@ -12,6 +12,9 @@
  * ARCH_FULL_EVERY(ID, period, at)
  *     a model with a window: layers with number % period == at attend to all positions, all others
  *     to the window
+ * ARCH_RECURRENT_KEY(ID, key, kind)
+ *     array with an element per block that states which layers are of kind LAYER_RECURRENT; kind: FLAGS (a bool,
+ *     true) or HEADS (key heads, 0; all others have the same number). Without it: attention_step
  * ARCH_WINDOW_KEY(ID, key)
  *     array of bool, one per block: true for layers with a window; instead of ARCH_FULL_EVERY
  * ARCH_FLOAT(ID, field, key, min, max)
@@ -45,12 +48,14 @@
  *     integer key of a window: if present, 0 or at least the context length, so that nothing is outside
  * ARCH_ONLY_TEXT(ID, key, text)
  *     string key that must have this value if present
+ * ARCH_SECTIONS(ID, key)
+ *     array of 4 numbers that other programs need: rotated pairs by axis; of text they are one axis
  * ARCH_ALSO(ID, key, value)
  * ARCH_ALSO_FIELD(ID, key, field)
  *     integer key that the engine does not need and other programs do: written by `sluice synth`
  * ARCH_LAYERS(ID, which, mixer, ffn)
- *     what these layers consist of (arch.h); which: LEADING (the first dense_layers), or ALL others.
- *     The first row that fits a layer counts
+ *     what these layers consist of (arch.h); which: LEADING (the first dense_layers), RECURRENT,
+ *     LEADING_RECURRENT (both), or ALL others. The first row that fits a layer counts
  * ARCH_DENSE(ID, role, storage, presence, ne0, ne1)
  *     tensor of a role of arch.h; required in, and restricted to, the layers that have its part;
  *     not there if a dimension is 0
@@ -81,6 +86,9 @@
 #endif
 #ifndef ARCH_FULL_EVERY
 #define ARCH_FULL_EVERY(id, period, at)
+#endif
+#ifndef ARCH_RECURRENT_KEY
+#define ARCH_RECURRENT_KEY(id, key, kind)
 #endif
 #ifndef ARCH_WINDOW_KEY
 #define ARCH_WINDOW_KEY(id, key)
@@ -130,6 +138,9 @@
 #ifndef ARCH_ONLY_TEXT
 #define ARCH_ONLY_TEXT(id, key, text)
 #endif
+#ifndef ARCH_SECTIONS
+#define ARCH_SECTIONS(id, key)
+#endif
 #ifndef ARCH_ALSO
 #define ARCH_ALSO(id, key, value)
 #endif
@@ -164,6 +175,7 @@
 #include "lib/model/arch/families/glm.rows"
 #include "lib/model/arch/families/gptoss.rows"
 #include "lib/model/arch/families/granite.rows"
+#include "lib/model/arch/families/lfm.rows"
 #include "lib/model/arch/families/ling.rows"
 #include "lib/model/arch/families/llama.rows"
 #include "lib/model/arch/families/olmoe.rows"
@@ -179,6 +191,10 @@
 #undef ARCH_ARRAY
 #undef ARCH_FULL_EVERY
 #undef ARCH_WINDOW_KEY
+#undef ARCH_RECURRENT_KEY
+#undef ARCH_DELTANET
+#undef ARCH_GATED_SHARED
+#undef OLD_DELTANET
 #undef ARCH_TEXT
 #undef ARCH_TRANSFORMER
 #undef ARCH_NO_WINDOW
@@ -211,6 +227,7 @@
 #undef ARCH_ONLY_FLOAT
 #undef ARCH_ONLY_TEXT
 #undef ARCH_ALSO
+#undef ARCH_SECTIONS
 #undef ARCH_ALSO_FIELD
 #undef ARCH_LAYERS
 #undef ARCH_DENSE

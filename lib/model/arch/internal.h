@@ -29,6 +29,13 @@ size_t arch_window_field(enum arch_id arch, size_t field);
 int arch_read_kinds(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
                     struct error *error);
 
+/* Kinds of recurrent layers: by the array of the file (1: it has one, and then also the number of key heads),
+ * or every layer but each attention_step-th. */
+int arch_read_recurrent(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
+                        struct error *error);
+void arch_set_recurrent(struct model_hparams *h);
+int arch_check_recurrent(const struct model_hparams *h, struct error *error);
+
 /* Reads a key that may be an array, after the kinds: 1 if it is one, 0 if not; range->field_window is
  * set here. */
 int arch_read_array(enum arch_id arch, const struct gguf *g, const char *name,

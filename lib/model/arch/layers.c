@@ -60,6 +60,7 @@ void arch_set_kinds(enum arch_id arch, struct model_hparams *h)
         for (uint32_t layer = 0; cycles[i].arch == arch && layer < h->layers; layer++)
             if (layer % cycles[i].period != cycles[i].at)
                 h->layer_kind[layer] = LAYER_WINDOW;
+    arch_set_recurrent(h);
 }
 
 static int check_length(const struct model_hparams *h, const struct gguf_array *a, const char *key,
@@ -144,7 +145,9 @@ int arch_check_kinds(const struct model_hparams *h, struct error *error)
 {
     for (uint32_t layer = 0; layer < MODEL_LAYERS_MAX; layer++) {
         bool window = layer < h->layers && h->window > 0 && h->layer_kind[layer] == LAYER_WINDOW;
-        if (h->layer_kind[layer] != LAYER_FULL && !window)
+        bool recurrent =
+            layer < h->layers && h->conv_taps > 0 && h->layer_kind[layer] == LAYER_RECURRENT;
+        if (h->layer_kind[layer] != LAYER_FULL && !window && !recurrent)
             return error_set(error, ERR_BAD_INPUT, "layer %" PRIu32 " is of an impossible kind",
                              layer);
     }

@@ -20,7 +20,7 @@ enum arch_dim {
     ARCH_DIM_ONE,
     ARCH_DIM_HIDDEN,
     ARCH_DIM_VOCAB,
-    ARCH_DIM_Q,      /* heads * key_size */
+    ARCH_DIM_Q,      /* heads * key_size, twice with gated attention */
     ARCH_DIM_KV,     /* kv_heads * key_size */
     ARCH_DIM_VALUES, /* kv_heads * value_size */
     ARCH_DIM_MIX,    /* heads * value_size */
@@ -39,7 +39,14 @@ enum arch_dim {
     ARCH_DIM_INNER,
     ARCH_DIM_INNER_TWICE,
     ARCH_DIM_SHARED, /* inner size of the shared expert */
-    ARCH_DIM_DENSE   /* inner size of a layer without experts */
+    ARCH_DIM_TAPS,
+    ARCH_DIM_CHANNELS,      /* of the convolution over time */
+    ARCH_DIM_CONV_INPUTS,   /* 3 * hidden: of the short convolution */
+    ARCH_DIM_DELTA_HEAD,    /* delta_size */
+    ARCH_DIM_DELTA_V_HEADS, /* delta_v_heads */
+    ARCH_DIM_DELTA_GATES,   /* 2 * delta_v_heads */
+    ARCH_DIM_DELTA_INNER,
+    ARCH_DIM_DENSE /* inner size of a layer without experts */
 };
 
 /* Size in a layer; of a tensor outside the layers: layer == hparams->layers. */
@@ -77,6 +84,10 @@ bool arch_field_is_array(enum arch_id arch, size_t offset);
 
 /* Fills in what the keys of scaled rotations leave to defaults. 0, or -1 with ERR_BAD_INPUT. */
 int arch_derive_scaling(struct model_hparams *hparams, struct error *error);
+
+/* The key of the array that states which layers are recurrent, NULL: none. *heads: it has the key heads of each
+ * layer, 0 in recurrent ones; else a bool, true in recurrent ones. */
+const char *arch_recurrent_key(enum arch_id arch, bool *heads);
 
 /* Only the checks: ranges and relations. 0, or -1 with ERR_BAD_INPUT. */
 int arch_check_hparams(enum arch_id arch, const struct model_hparams *hparams, struct error *error);

@@ -57,7 +57,7 @@ static const struct rejected_row {
 #include "lib/model/arch/arch.tbl.h"
 };
 
-enum which { WHICH_LEADING, WHICH_ALL };
+enum which { WHICH_LEADING_RECURRENT, WHICH_LEADING, WHICH_RECURRENT, WHICH_ALL };
 
 static const struct layers_row {
     enum arch_id arch;
@@ -95,12 +95,23 @@ bool arch_role_is_global(enum dense_role role)
     return role_names[role].global;
 }
 
+static bool row_fits(enum which which, const struct model_hparams *h, uint32_t layer)
+{
+    bool recurrent = h->layer_kind[layer] == LAYER_RECURRENT, leading = layer < h->dense_layers;
+    switch (which) {
+    case WHICH_LEADING_RECURRENT: return recurrent && leading;
+    case WHICH_LEADING: return leading;
+    case WHICH_RECURRENT: return recurrent;
+    case WHICH_ALL: break;
+    }
+    return true;
+}
+
 struct layer_parts arch_layer_parts(enum arch_id arch, const struct model_hparams *h,
                                     uint32_t layer)
 {
     for (size_t i = 0; i < ARRAY_LEN(layers_rows); i++)
-        if (layers_rows[i].arch == arch &&
-            (layers_rows[i].which == WHICH_ALL || layer < h->dense_layers))
+        if (layers_rows[i].arch == arch && row_fits(layers_rows[i].which, h, layer))
             return (struct layer_parts){.mixer = (uint8_t)layers_rows[i].mixer,
                                         .ffn = (uint8_t)layers_rows[i].ffn,
                                         .attention = model_attention_of(h, layer)};
@@ -113,6 +124,8 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role)
     switch (role_names[role].part) {
     case PART_EVERY: return true;
     case PART_ATTENTION: return parts.mixer == MIXER_ATTENTION || parts.mixer == MIXER_MLA;
+    case PART_DELTANET: return parts.mixer == MIXER_DELTANET;
+    case PART_SHORTCONV: return parts.mixer == MIXER_SHORTCONV;
     case PART_DENSE: return ffn_has_dense((enum layer_ffn)parts.ffn);
     case PART_EXPERTS: return ffn_has_experts((enum layer_ffn)parts.ffn);
     }
@@ -126,7 +139,7 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_ONE: return 1;
     case ARCH_DIM_HIDDEN: return h->hidden;
     case ARCH_DIM_VOCAB: return h->vocab;
-    case ARCH_DIM_Q: return (uint64_t)a.heads * a.key_size;
+    case ARCH_DIM_Q: return (uint64_t)a.heads * a.key_size * (1 + h->gated_attention);
     case ARCH_DIM_KV: return (uint64_t)a.kv_heads * a.key_size;
     case ARCH_DIM_VALUES: return (uint64_t)a.kv_heads * a.value_size;
     case ARCH_DIM_MIX: return (uint64_t)a.heads * a.value_size;
@@ -146,6 +159,13 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_INNER: return h->expert_inner;
     case ARCH_DIM_INNER_TWICE: return 2 * (uint64_t)h->expert_inner;
     case ARCH_DIM_SHARED: return h->shared_inner;
+    case ARCH_DIM_TAPS: return h->conv_taps;
+    case ARCH_DIM_CHANNELS: return model_conv_channels(h);
+    case ARCH_DIM_CONV_INPUTS: return 3 * (uint64_t)h->hidden;
+    case ARCH_DIM_DELTA_HEAD: return h->delta_size;
+    case ARCH_DIM_DELTA_V_HEADS: return h->delta_v_heads;
+    case ARCH_DIM_DELTA_GATES: return 2 * (uint64_t)h->delta_v_heads;
+    case ARCH_DIM_DELTA_INNER: return h->delta_inner;
     case ARCH_DIM_DENSE: return h->dense_inner;
     }
     sl_panic("dimension %d is in no table", (int)dim);

@@ -226,6 +226,9 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
             line_bytes(out, label, model_kv_position_bytes(&m->hparams, (enum kv_type)type),
                        "  per token");
     }
+    if (model_state_bytes(&m->hparams) > 0)
+        line_bytes(out, "recurrent state", model_state_bytes(&m->hparams),
+                   "  per sequence, whatever its length");
     line_bytes(out, "smallest arena", f.arena_min_bytes,
                "  dense tensors and the experts of one layer, without the engine's processes");
     if (tensors)
@@ -356,6 +359,7 @@ int describe_json(FILE *out, const char *path, const struct model_index *m, bool
     put(object, "kv_token_bytes", f.kv_token_bytes);
     put(object, "kv_token_bytes_q8_0", model_kv_position_bytes(&m->hparams, KV_TYPE_Q8_0));
     put(object, "kv_token_bytes_q4_0", model_kv_position_bytes(&m->hparams, KV_TYPE_Q4_0));
+    put(object, "state_bytes", model_state_bytes(&m->hparams));
     put(object, "arena_min_bytes", f.arena_min_bytes);
     put(object, "tokenizer_bytes", m->tokenizer_bytes);
     json_object_set_new(object, "precisions", json_of_precisions(m));

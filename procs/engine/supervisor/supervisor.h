@@ -391,6 +391,12 @@ static inline enum kv_type kv_type_of(const struct supervisor *s)
     return kv_type_find(s->params.kv_type);
 }
 
+/* Versions of the recurrent state that an engine has. */
+static inline uint32_t kv_states_of(const struct supervisor *s)
+{
+    return KV_STATES_WORKING + (uint32_t)s->params.state_checkpoints;
+}
+
 /* notify.c: systemd, or another service manager that set NOTIFY_SOCKET. */
 void notify_take(struct supervisor *s);
 void notify_send(const struct supervisor *s, const char *text);

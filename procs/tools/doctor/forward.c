@@ -44,6 +44,7 @@ struct forward {
     char *routers, *embedding;
     uint64_t routers_used;
     void **keys, **values; /* a layer each */
+    void *state;           /* recurrent, of the sequence */
     enum kv_type kv_type;
     uint32_t tokens[POSITIONS];
 };
@@ -255,7 +256,8 @@ static bool open_kv(struct forward *f)
     const struct model_hparams *hp = &f->index->hparams;
     f->keys = calloc(hp->layers, sizeof *f->keys);
     f->values = calloc(hp->layers, sizeof *f->values);
-    bool good = f->keys && f->values;
+    f->state = bulk_buffer((size_t)model_state_bytes(hp) + 1);
+    bool good = f->keys && f->values && f->state;
     for (uint32_t i = 0; good && i < hp->layers; i++) {
         f->keys[i] =
             bulk_buffer((size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, f->kv_type, POSITIONS));
@@ -295,6 +297,7 @@ static void close_memory(struct forward *f)
     }
     free(f->keys);
     free(f->values);
+    free(f->state);
     free(f->place);
     free(f->ones);
     free(f->routers);
@@ -309,7 +312,11 @@ static void close_memory(struct forward *f)
 static uint64_t pass(struct forward *f, struct core *core, uint32_t position, uint32_t rows,
                      struct error *error)
 {
-    struct core_sequence sequence = {.kv_type = f->kv_type, .keys = f->keys, .values = f->values};
+    struct core_sequence sequence = {.kv_type = f->kv_type,
+                                     .keys = f->keys,
+                                     .values = f->values,
+                                     .state = f->state,
+                                     .next_state = f->state};
     uint64_t start_ns = clock_now_ns();
     if (core_forward(core, &sequence, f->tokens + position, position, rows, error) != 0)
         return 0;

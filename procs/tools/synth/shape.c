@@ -87,6 +87,14 @@ static const struct {
 #include "lib/model/arch/arch.tbl.h"
 };
 
+static const struct {
+    enum arch_id arch;
+    const char *key;
+} sections[] = {
+#define ARCH_SECTIONS(id, key) {ARCH_##id, key},
+#include "lib/model/arch/arch.tbl.h"
+};
+
 /* Settings that are independent of the architecture. */
 static const struct knob {
     const char *name;
@@ -306,6 +314,31 @@ static bool in_array(const struct shape *s, size_t offset)
     return false;
 }
 
+/* The key heads of each layer, if it states which are recurrent. */
+static bool put_heads(const struct shape *s, const char *row, const char *key,
+                      struct gguf_writer *w)
+{
+    bool heads = false;
+    const char *list = arch_recurrent_key(s->arch, &heads);
+    if (!list || !heads || strcmp(list, row) != 0)
+        return false;
+    uint32_t of[MODEL_LAYERS_MAX];
+    for (uint32_t i = 0; i < s->h.layers; i++)
+        of[i] = s->h.layer_kind[i] == LAYER_RECURRENT ? 0 : s->h.kv_heads;
+    gguf_put_array(w, key, GGUF_U32, of, s->h.layers);
+    return true;
+}
+
+/* Rotated pairs by axis of a position in an image: almost equal parts for three axes. */
+static void put_sections(const struct shape *s, const char *row, struct gguf_writer *w)
+{
+    char key[128];
+    int32_t pairs = (int32_t)s->h.rope_dims / 2, third = pairs / 3;
+    int32_t parts[4] = {(pairs - third + 1) / 2, (pairs - third) / 2, third, 0};
+    snprintf(key, sizeof key, "%s.%s", arch_name(s->arch), row);
+    gguf_put_array(w, key, GGUF_I32, parts, ARRAY_LEN(parts));
+}
+
 void shape_put_keys(const struct shape *s, struct gguf_writer *w)
 {
     char key[128];
@@ -322,6 +355,8 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
         memcpy(&real, (const char *)&s->h + rows[i].offset, sizeof real);
         snprintf(key, sizeof key, "%s.%s", arch, rows[i].key);
         if (!rows[i].required && get_u32(s, rows[i].offset) == 0)
+            continue;
+        if (put_heads(s, rows[i].key, key, w))
             continue;
         if (rows[i].kind == KEY_TEXT) {
             if (get_u32(s, rows[i].offset) == rows[i].value)
@@ -341,6 +376,9 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
                      also[i].offset == SIZE_MAX ? also[i].value : get_u32(s, also[i].offset));
     }
     put_arrays(s, w);
+    for (size_t i = 0; i < ARRAY_LEN(sections); i++)
+        if (sections[i].arch == s->arch)
+            put_sections(s, sections[i].key, w);
     gguf_put_u64(w, "synth.seed", s->seed);
     for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
         if (knobs[i].layout)

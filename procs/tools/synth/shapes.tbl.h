@@ -40,6 +40,20 @@ SHAPE("ernie-4.5-21b-a3b", "ernie4_5-moe",
 SHAPE("minimax-m2", "minimax-m2",
       "layers=62 hidden=3072 heads=48 kv_heads=8 head_size=128 vocab=200064 context=196608 "
       "experts=256 experts_used=8 expert_inner=1536 rope_dims=64 rms_eps=1e-6 rope_theta=5000000")
+SHAPE("qwen3.6-35b-a3b", "qwen35moe",
+      "layers=40 hidden=2048 heads=16 kv_heads=2 head_size=256 vocab=248320 context=262144 "
+      "experts=256 experts_used=8 expert_inner=512 shared_inner=512 rope_dims=64 conv_taps=4 "
+      "delta_size=128 delta_k_heads=16 delta_v_heads=32 delta_inner=4096 attention_step=4 "
+      "rms_eps=1e-6 rope_theta=10000000")
+SHAPE("qwen3-next-80b", "qwen3next",
+      "layers=48 hidden=2048 heads=16 kv_heads=2 head_size=256 vocab=151936 context=262144 "
+      "experts=512 experts_used=10 expert_inner=512 shared_inner=512 rope_dims=64 conv_taps=4 "
+      "delta_size=128 delta_k_heads=16 delta_v_heads=32 delta_inner=4096 attention_step=4 "
+      "rms_eps=1e-6 rope_theta=10000000")
+SHAPE("lfm2-8b-a1b", "lfm2moe",
+      "layers=24 hidden=2048 heads=32 kv_heads=8 head_size=64 vocab=65536 context=128000 "
+      "experts=32 experts_used=4 expert_inner=1792 dense_layers=2 dense_inner=7168 conv_taps=3 "
+      "attention_step=4 rms_eps=1e-5 rope_theta=1000000")
 SHAPE(
     "granite-3.1-3b-a800m", "granitemoe",
     "layers=32 hidden=1536 heads=24 kv_heads=8 head_size=64 vocab=49155 context=131072 experts=40 "

@@ -68,7 +68,7 @@ static float deviation_of(const struct shape *s, const char *name, uint64_t k)
         share /= s->h.residual_scale;
     if (ends_with(name, ".bias"))
         return BIAS;
-    if (strstr(name, "attn_output"))
+    if (strstr(name, "attn_output") || strstr(name, "ssm_out") || strstr(name, "out_proj"))
         return even * share;
     if (strstr(name, "ffn_down_exps"))
         return even * share / SWIGLU_RMS * sqrtf((float)s->h.experts_used);
@@ -145,6 +145,8 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
         t.filling = FILL_EMBEDDING;
     else if (row->role == DENSE_ROUTER)
         t.filling = FILL_ROUTER;
+    else if (row->role == DENSE_DELTA_A)
+        t.filling = FILL_DECAYS;
     else if (ends_with(t.name, "norm.weight") || strstr(t.name, "_ffw_norm") ||
              row->role == DENSE_ROPE_FREQS || row->role == DENSE_ROUTER_SCALE ||
              row->role == DENSE_LAYER_SCALE)
@@ -317,6 +319,10 @@ void weights_piece(const struct weights *w, uint32_t number, uint64_t first_row,
     case FILL_ONES:
         for (uint64_t i = 0; i < *bytes / sizeof(float); i++)
             ((float *)out)[i] = 1;
+        break;
+    case FILL_DECAYS: /* of heads that forget soon, and late */
+        for (uint64_t i = 0; i < *bytes / sizeof(float); i++)
+            ((float *)out)[i] = -0.01f * (float)(1u << i % 8);
         break;
     case FILL_SCALE:
         random_seed(&random, w->shape->seed, STREAM_PIECES + ((uint64_t)number << 40));

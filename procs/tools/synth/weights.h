@@ -25,7 +25,7 @@
 
 #define WEIGHTS_PIECE_BYTES (1u << 20) /* maximum of a piece, or one row */
 
-enum filling { FILL_ONES, FILL_RANDOM, FILL_EMBEDDING, FILL_ROUTER, FILL_SCALE };
+enum filling { FILL_ONES, FILL_RANDOM, FILL_EMBEDDING, FILL_ROUTER, FILL_SCALE, FILL_DECAYS };
 
 struct tensor {
     char name[MODEL_NAME_BYTES];

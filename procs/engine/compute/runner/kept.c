@@ -6,18 +6,19 @@
 #include "lib/base/assert.h"
 #include "lib/policy/presets/presets.h"
 #include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/runner/state.h"
 
 #define NO_SLOT KV_SLOTS
 
-uint32_t kept_prefix(const struct model_hparams *h, const _Atomic uint32_t *kept, uint32_t rows,
-                     const _Atomic uint32_t *log, uint32_t tokens)
+uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic uint32_t *log,
+                     uint32_t tokens)
 {
     sl_assert(tokens > 0);
     uint32_t n = 0, max = rows < tokens - 1 ? rows : tokens - 1;
     while (n < max && atomic_load_explicit(&kept[n], memory_order_relaxed) ==
                           atomic_load_explicit(&log[n], memory_order_relaxed))
         n++;
-    return model_state_cut(h, rows, n);
+    return n;
 }
 
 static struct kv_slot *slot_at(const struct runner *r, uint32_t slot)
@@ -44,11 +45,12 @@ static bool is_kept(const struct runner *r, uint32_t slot)
 
 static void publish(const struct runner *r)
 {
-    uint64_t all = 0, kept = 0;
+    uint64_t all = state_bytes(r, STATE_NONE), kept = 0;
     for (uint32_t i = 0; i < KV_SLOTS; i++) {
         all += bytes_of(r, i);
-        kept += is_kept(r, i) ? bytes_of(r, i) : 0;
+        kept += is_kept(r, i) ? bytes_of(r, i) + state_bytes(r, i) : 0;
     }
+    counter_set(r->child->row, CTR_COMPUTE_state_bytes, state_bytes(r, STATE_NONE));
     counter_set(r->child->row, CTR_COMPUTE_kv_bytes, all);
     counter_set(r->child->row, CTR_COMPUTE_kv_kept_bytes, kept);
 }
@@ -58,6 +60,7 @@ static void empty(const struct runner *r, uint32_t slot)
 {
     atomic_store(&slot_at(r, slot)->rows, 0);
     atomic_store(&slot_at(r, slot)->owner, 0);
+    state_drop(r, slot, 0);
     kv_slot_release(&r->child->kv, slot);
     kv_slot_log_release(&r->child->kv, slot);
 }
@@ -129,6 +132,7 @@ void kept_check(struct runner *r)
         else if (atomic_load(&s->owner) == 0)
             shrink(r, i, atomic_load(&s->rows));
     }
+    state_check(r);
     publish(r);
 }
 
@@ -161,8 +165,10 @@ static uint32_t find_prefix(const struct runner *r, const struct kv_request *q,
         const struct kv_slot *s = slot_at(r, i);
         if (!is_kept(r, i) || !same_bits(r, s))
             continue;
-        uint32_t n = kept_prefix(&r->child->model->hparams, kv_slot_log(&r->child->kv, i),
-                                 atomic_load(&s->rows), log, atomic_load(&q->log_tokens));
+        uint32_t kept = atomic_load(&s->rows);
+        uint32_t n =
+            kept_prefix(kv_slot_log(&r->child->kv, i), kept, log, atomic_load(&q->log_tokens));
+        n = state_cut(r, i, kept, n);
         if (n > *rows) {
             *rows = n;
             best = i;
@@ -195,6 +201,14 @@ static void resume(struct runner *r, uint32_t slot, struct kv_request *q)
         valid = 0;
         atomic_store(&q->kv_valid, 0);
     }
+    uint32_t cut = state_cut(r, slot, valid, valid);
+    if (cut < valid) { /* the last checkpoint; the log has the tokens */
+        log_warn("sequence %" PRIu64 ": no state after %u rows; continues from %u",
+                 atomic_load(&q->id), valid, cut);
+        valid = cut;
+        atomic_store(&q->kv_valid, valid);
+    }
+    state_drop(r, slot, valid);
     if (atomic_load(&slot_at(r, slot)->rows) > valid)
         atomic_store(&slot_at(r, slot)->rows, valid);
     shrink(r, slot, valid);
@@ -219,6 +233,7 @@ uint32_t kept_take(struct runner *r, struct kv_request *q, const _Atomic uint32_
     atomic_store(&slot_at(r, slot)->rows, rows);
     atomic_store(&q->kv_valid, rows);
     child_inject(r->child, INJECT_COMPUTE_SLOT_CUT);
+    state_drop(r, slot, rows); /* states of another log */
     atomic_store(&slot_at(r, slot)->owner, atomic_load(&q->id));
     child_inject(r->child, INJECT_COMPUTE_SLOT_TAKEN);
     return slot;
@@ -259,8 +274,11 @@ static bool keep_rows(struct runner *r, uint32_t slot, const struct kv_request *
     const struct model_hparams *h = &r->child->model->hparams;
     uint32_t valid = atomic_load(&q->kv_valid);
     enum kv_type type = (enum kv_type)r->child->kv.head->kv_type;
-    uint32_t fits = kv_tokens_within(h, type, r->child->params->keep_kv, valid);
-    uint32_t rows = model_state_cut(h, valid, fits);
+    uint64_t limit = r->child->params->keep_kv, all = bytes_for(r, valid);
+    uint64_t states = state_keep(r, slot, valid, limit > all ? limit - all : 0);
+    uint32_t fits = kv_tokens_within(h, type, limit > states ? limit - states : 0, valid);
+    uint32_t rows = state_cut(r, slot, valid, fits);
+    state_drop(r, slot, rows);
     if (rows == 0 || kv_slot_log_allocate(&r->child->kv, slot, rows, &error) != 0)
         return false;
     _Atomic uint32_t *kept = kv_slot_log(&r->child->kv, slot);

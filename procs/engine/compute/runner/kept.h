@@ -5,7 +5,8 @@
  * would get, so the text is the same.
  *
  * All slots together never have more memory than the KV cache of one full sequence, which the
- * ledger reserves: kept ones yield when the running one grows. Runner thread only. */
+ * ledger reserves: kept ones yield when the running one grows. With a recurrent state, a prompt continues
+ * from one of its checkpoints (state.h). Runner thread only. */
 #ifndef SLUICE_ENGINE_COMPUTE_RUNNER_KEPT_H
 #define SLUICE_ENGINE_COMPUTE_RUNNER_KEPT_H
 
@@ -14,16 +15,14 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
-#include "lib/model/arch/arch.h"
 
 struct runner;
 struct kv_request;
 
-/* How many of the `rows` kept rows serve a log of `tokens` tokens (at least one): those of the
- * common prefix, as far as the model's state can be cut back. The last token is always computed,
- * for its logits. Pure. */
-uint32_t kept_prefix(const struct model_hparams *h, const _Atomic uint32_t *kept, uint32_t rows,
-                     const _Atomic uint32_t *log, uint32_t tokens);
+/* How many of the `rows` kept rows are those of a log of `tokens` tokens (at least one): the common
+ * prefix. The last token is always computed, for its logits. Pure. */
+uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic uint32_t *log,
+                     uint32_t tokens);
 
 /* At the start of compute: empties slots whose fields contradict each other or the request table,
  * and finishes what a predecessor left. */

@@ -101,6 +101,12 @@ int runner_open(struct runner *r, struct compute *c, struct error *error)
     if (!r->tokens || !r->scores || !r->recent || !r->keys || !r->values)
         return error_set(error, ERR_NO_MEMORY, "out of memory (runner)");
     kept_check(r);
+    const struct kv_head *kv = c->child.kv.head;
+    char bytes[16];
+    if (kv->state_bytes > 0)
+        log_info("recurrent state of %s: %u versions, a checkpoint every %llu tokens",
+                 bytes_format(kv->state_bytes, bytes), kv->states,
+                 (unsigned long long)c->child.params->checkpoint_tokens);
     return 0;
 }
 

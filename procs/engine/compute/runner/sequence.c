@@ -9,6 +9,7 @@
 #include "lib/base/assert.h"
 #include "procs/engine/compute/compute.h"
 #include "procs/engine/compute/runner/kept.h"
+#include "procs/engine/compute/runner/state.h"
 
 #define GROWTH_TOKENS 256 /* KV memory is allocated in steps */
 
@@ -294,8 +295,14 @@ static int turn(struct sequence *s, struct error *error)
     uint32_t prompt = get(&q->prompt_tokens);
     if (position < prompt && rows > prompt - position)
         rows = prompt - position;
+    rows = state_rows(r, q, position, rows);
     for (uint32_t i = 0; i < rows; i++)
         r->tokens[i] = get(&s->log[position + i]);
+    struct state_pass state;
+    if (state_begin(r, s->slot, q, position, &state, error) != 0)
+        return -1;
+    s->view.state = state.before;
+    s->view.next_state = state.after;
     if (core_forward(r->core, &s->view, r->tokens, position, rows, error) != 0) {
         experts_release(&r->experts);
         return -1;
@@ -305,10 +312,12 @@ static int turn(struct sequence *s, struct error *error)
     experts_pass_ends(&r->experts);
     /* The token is appended before kv_valid is set: after a crash in between, these rows are
      * computed again with the same bits. In the other order the logits of the last row would be
-     * lost. */
+     * lost. The store of kv_valid also commits the recurrent state. */
     bool appends = !s->score && position + rows == tokens;
     if (appends)
         append_token(s, rows);
+    state_end(r, s->slot, q, &state, position + rows);
+    child_inject(r->child, INJECT_COMPUTE_STATE_WRITTEN);
     atomic_store_explicit(&q->kv_valid, position + rows, memory_order_release);
     log_event(s, ACCESS_TOKEN_END, position, rows);
     experts_tokens_end(&r->experts, rows);

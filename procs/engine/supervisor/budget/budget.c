@@ -113,6 +113,15 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+/* Projections of a row in recurrent layers. */
+static double recurrent_floats(const struct model_hparams *h)
+{
+    if (model_recurrent_layers(h) == 0)
+        return 0;
+    double channels = model_conv_channels(h);
+    return h->delta_inner > 0 ? channels + h->delta_inner + 2.0 * h->delta_v_heads : 3 * channels;
+}
+
 /* Activations of a chunk, logits, and the rows gathered by every thread. */
 static uint64_t compute_estimate(const struct supervisor *s)
 {
@@ -130,9 +139,14 @@ static uint64_t compute_estimate(const struct supervisor *s)
         mix = larger(mix, (double)a.heads * a.value_size);
         values = larger(values, (double)a.kv_heads * a.value_size);
     }
+    if (h->gated_attention)
+        q *= 3; /* with its gates, as they are projected */
+    if (model_recurrent_layers(h) > 0)
+        mix = larger(mix, h->delta_inner > 0 ? (double)h->delta_inner : hidden);
     double row = (FORMS_BYTES + 8) * hidden + FORMS_BYTES * mix + 4 * (q + keys + values) +
-                 8.0 * model_rope_dims_max(h) + 4.0 * h->experts + used * (4 * hidden + 24) +
-                 8 * inner + FORMS_BYTES * h->q_rank;
+                 4.0 * LAYER_KIND__COUNT * model_rope_dims_max(h) + 4.0 * h->experts +
+                 used * (4 * hidden + 24) + 8 * inner + 4 * recurrent_floats(h) +
+                 FORMS_BYTES * h->q_rank;
     double mla = (4 + FORMS_BYTES) * h->mla_key_size + 4.0 * h->rope_dims +
                  (4 + FORMS_BYTES) * h->kv_rank; /* of a query; 0 without MLA */
     double thread = COMPUTE_ROWS * (FORMS_BYTES * (hidden + inner) + (h->kv_rank > 0 ? mla : 0)) +
@@ -220,12 +234,19 @@ static void facts_of_model(struct supervisor *s)
     f->loader_flight = flight_max(s);
 }
 
+/* Of one running sequence at full length: keys and values, recurrent states. */
+static uint64_t sequence_bytes(const struct supervisor *s)
+{
+    const struct model_hparams *h = &s->model->hparams;
+    return kv_sequence_bytes(h, kv_type_of(s), (uint32_t)s->params.ctx_size) +
+           kv_states_bytes(h, kv_states_of(s));
+}
+
 static void facts_estimate(struct supervisor *s)
 {
     struct ledger_facts *f = &s->budget.facts;
     f->segments_bytes = segments_fixed_bytes(s);
-    f->kv_bytes =
-        kv_sequence_bytes(&s->model->hparams, kv_type_of(s), (uint32_t)s->params.ctx_size);
+    f->kv_bytes = sequence_bytes(s);
     f->private_bytes = SUPERVISOR_ESTIMATE;
     f->threads = threads_estimate(s, SERVICE_SUPERVISOR);
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++) {
@@ -250,8 +271,7 @@ static void facts_of_segments(struct supervisor *s)
     uint64_t rows = counter_get(compute->row, CTR_COMPUTE_kv_bytes);
     rows = rows < kv ? rows : kv;
     uint64_t fixed = segments_fixed_bytes(s);
-    uint64_t sequence =
-        kv_sequence_bytes(&s->model->hparams, kv_type_of(s), (uint32_t)s->params.ctx_size);
+    uint64_t sequence = sequence_bytes(s);
     others += kv - rows;
     f->segments_bytes = others > fixed ? others : fixed;
     f->kv_bytes = rows > sequence ? rows : sequence;

@@ -29,7 +29,8 @@ static uint64_t segment_size(const struct supervisor *s, enum segment_kind kind)
     case SEGMENT_ARENA: return s->layout.bytes;
     case SEGMENT_GATES: return gates_bytes(h->layers, h->hidden, h->experts);
     case SEGMENT_ACCESS_LOG: return access_log_bytes();
-    case SEGMENT_KV: return kv_bytes(h, kv_type_of(s), (uint32_t)s->params.ctx_size);
+    case SEGMENT_KV:
+        return kv_bytes(h, kv_type_of(s), (uint32_t)s->params.ctx_size, kv_states_of(s));
     case SEGMENT_PROCS: return procs_bytes();
     case SEGMENT__COUNT: break;
     }
@@ -112,7 +113,8 @@ static int format_all(struct supervisor *s, struct error *error)
     directory_format(s->segments[SEGMENT_DIRECTORY].base, s->model, &s->layout,
                      (uint32_t)s->params.loaders);
     gates_format(s->segments[SEGMENT_GATES].base, h->layers, h->hidden, h->experts);
-    kv_format(s->segments[SEGMENT_KV].base, h, kv_type_of(s), (uint32_t)s->params.ctx_size);
+    kv_format(s->segments[SEGMENT_KV].base, h, kv_type_of(s), (uint32_t)s->params.ctx_size,
+              kv_states_of(s));
     format_procs(s);
     return directory_attach(s->segments[SEGMENT_DIRECTORY].fd, true, s->boot, s->model,
                             &s->directory, error);

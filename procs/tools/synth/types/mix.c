@@ -137,6 +137,7 @@ static enum role role_of(const struct model_hparams *h, const struct mix_tensor 
     case DENSE_ATTN_Q: return ROLE_Q;
     case DENSE_ATTN_K: return ROLE_K;
     case DENSE_ATTN_V:
+    case DENSE_DELTA_QKV:
     case DENSE_ATTN_QKV: return ROLE_V; /* as llama-quantize has it */
     case DENSE_ATTN_OUT: return ROLE_O;
     case DENSE_FFN_GATE:

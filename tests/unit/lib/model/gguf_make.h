@@ -51,6 +51,9 @@ struct make {
 void make_tiny(struct make *m, unsigned layers, bool mixed);
 /* The same of another architecture: with its keys and its additional or different tensors. */
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed);
+
+/* What makes a qwen3moe model one with recurrent layers, if arch is one: by make_arch. */
+void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
 void make_free(struct make *m);
 
 /* The file. Each byte of tensor data is a function of its position. */

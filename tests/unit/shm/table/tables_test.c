@@ -18,10 +18,10 @@ static const struct model_hparams shape = {.layers = 3, .kv_heads = 2, .head_siz
 
 static struct kv kv_open(enum kv_type type)
 {
-    struct segment s = test_segment(SEGMENT_KV, kv_bytes(&shape, type, CONTEXT));
+    struct segment s = test_segment(SEGMENT_KV, kv_bytes(&shape, type, CONTEXT, 0));
     struct kv kv;
     struct error e = {.text = ""};
-    kv_format(s.base, &shape, type, CONTEXT);
+    kv_format(s.base, &shape, type, CONTEXT, 0);
     int fd = dup(s.fd);
     segment_detach(&s);
     ck_assert_msg(kv_attach(fd, true, BOOT, &kv, &e) == 0, "%s", e.text);

@@ -32,10 +32,10 @@ static void setup(void)
     struct segment s;
     struct error error;
     memset(&w, 0, sizeof w);
-    ck_assert_msg(segment_create(SEGMENT_KV, "kept", BOOT, kv_bytes(&shape, KV_TYPE_F16, CONTEXT),
-                                 &s, &error) == 0,
+    ck_assert_msg(segment_create(SEGMENT_KV, "kept", BOOT,
+                                 kv_bytes(&shape, KV_TYPE_F16, CONTEXT, 0), &s, &error) == 0,
                   "%s", error.text);
-    kv_format(s.base, &shape, KV_TYPE_F16, CONTEXT);
+    kv_format(s.base, &shape, KV_TYPE_F16, CONTEXT, 0);
     int fd = dup(s.fd);
     segment_detach(&s);
     ck_assert_msg(kv_attach(fd, true, BOOT, &w.child.kv, &error) == 0, "%s", error.text);
@@ -108,14 +108,14 @@ static uint32_t run(uint32_t row, uint64_t id, uint32_t tokens, uint32_t differs
 START_TEST(prefix_ends_at_the_first_difference)
 {
     static const _Atomic uint32_t kept[] = {5, 6, 7, 8}, log[] = {5, 6, 9, 8, 5, 6, 7, 8};
-    ck_assert_uint_eq(kept_prefix(&shape, kept, 4, log, 8), 2);
-    ck_assert_uint_eq(kept_prefix(&shape, kept, 1, log, 8), 1);
-    ck_assert_uint_eq(kept_prefix(&shape, kept, 0, log, 8), 0);
-    ck_assert_uint_eq(kept_prefix(&shape, kept + 1, 3, log, 8), 0);
+    ck_assert_uint_eq(kept_prefix(kept, 4, log, 8), 2);
+    ck_assert_uint_eq(kept_prefix(kept, 1, log, 8), 1);
+    ck_assert_uint_eq(kept_prefix(kept, 0, log, 8), 0);
+    ck_assert_uint_eq(kept_prefix(kept + 1, 3, log, 8), 0);
     /* the last token is always computed */
-    ck_assert_uint_eq(kept_prefix(&shape, kept, 4, log + 4, 4), 3);
-    ck_assert_uint_eq(kept_prefix(&shape, kept, 4, log + 4, 1), 0);
-    ck_assert_uint_eq(kept_prefix(&shape, kept, 4, log, 2), 1);
+    ck_assert_uint_eq(kept_prefix(kept, 4, log + 4, 4), 3);
+    ck_assert_uint_eq(kept_prefix(kept, 4, log + 4, 1), 0);
+    ck_assert_uint_eq(kept_prefix(kept, 4, log, 2), 1);
 }
 END_TEST
 

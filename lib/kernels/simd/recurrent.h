@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Template of the kernels of layers with a recurrent state; behind rows.h. */
+
+static void simd_conv(const float *const *x, const float *w, size_t stride, uint32_t taps,
+                      uint32_t n, float *y)
+{
+    FOR_VECTORS(i, lanes, n)
+    {
+        vf sum = vf_set1(0);
+        for (uint32_t t = 0; t < taps; t++)
+            sum = vf_fma(vf_load_n(w + t * stride + i, lanes), vf_load_n(x[t] + i, lanes), sum);
+        vf_store_n(y + i, sum, lanes);
+    }
+}
+
+static void simd_silu(float *x, uint32_t n)
+{
+    vf one = vf_set1(1);
+    FOR_VECTORS(i, lanes, n)
+    {
+        vf g = vf_load_n(x + i, lanes);
+        vf_store_n(x + i, vf_div(g, vf_add(one, vf_exp(vf_sub(vf_set1(0), g)))), lanes);
+    }
+}
+
+static void simd_sigmoid_mul(const float *gate, const float *x, uint32_t n, float *y)
+{
+    vf one = vf_set1(1);
+    FOR_VECTORS(i, lanes, n)
+    {
+        vf g = vf_exp(vf_sub(vf_set1(0), vf_load_n(gate + i, lanes)));
+        vf_store_n(y + i, vf_div(vf_load_n(x + i, lanes), vf_add(one, g)), lanes);
+    }
+}
+
+static void simd_mul(const float *a, const float *b, uint32_t n, float *y)
+{
+    FOR_VECTORS(i, lanes, n)
+    vf_store_n(y + i, vf_mul(vf_load_n(a + i, lanes), vf_load_n(b + i, lanes)), lanes);
+}
+
+/* Columns of the state that stay in registers while its rows are passed. */
+#define DELTA_VECTORS 4
+
+/* Columns [at, at + vectors * VL) of the state; the last vector has `tail` lanes. */
+static ALWAYS_INLINE void delta_columns(const struct kernel_delta *d, uint32_t at, uint32_t vectors,
+                                        uint32_t tail)
+{
+    vf recall[DELTA_VECTORS], out[DELTA_VECTORS], decay = vf_set1(d->decay);
+    UNROLL for (uint32_t c = 0; c < vectors; c++) recall[c] = out[c] = vf_set1(0);
+    for (uint32_t i = 0; i < d->keys; i++) {
+        const float *row = d->state + (size_t)i * d->values + at;
+        vf k = vf_set1(d->k[i]);
+        UNROLL for (uint32_t c = 0; c < vectors; c++)
+        {
+            vf s = vf_load_n(row + c * VL, c + 1 < vectors ? VL : tail);
+            recall[c] = vf_fma(k, vf_mul(s, decay), recall[c]);
+        }
+    }
+    UNROLL for (uint32_t c = 0; c < vectors; c++)
+    {
+        vf v = vf_load_n(d->v + at + c * VL, c + 1 < vectors ? VL : tail);
+        recall[c] = vf_mul(vf_set1(d->beta), vf_sub(v, recall[c]));
+    }
+    for (uint32_t i = 0; i < d->keys; i++) {
+        const float *row = d->state + (size_t)i * d->values + at;
+        float *next = d->next + (size_t)i * d->values + at;
+        vf k = vf_set1(d->k[i]), q = vf_set1(d->q[i]);
+        UNROLL for (uint32_t c = 0; c < vectors; c++)
+        {
+            uint32_t lanes = c + 1 < vectors ? VL : tail;
+            vf s = vf_fma(k, recall[c], vf_mul(vf_load_n(row + c * VL, lanes), decay));
+            vf_store_n(next + c * VL, s, lanes);
+            out[c] = vf_fma(q, s, out[c]);
+        }
+    }
+    UNROLL for (uint32_t c = 0; c < vectors; c++)
+        vf_store_n(d->out + at + c * VL, out[c], c + 1 < vectors ? VL : tail);
+}
+
+static void simd_delta(const struct kernel_delta *d)
+{
+    uint32_t at = 0;
+    for (; at + DELTA_VECTORS * VL <= d->values; at += DELTA_VECTORS * VL)
+        delta_columns(d, at, DELTA_VECTORS, VL);
+    for (; at < d->values; at += VL)
+        delta_columns(d, at, 1, d->values - at < VL ? d->values - at : VL);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "procs/engine/compute/runner/state.h"
+
+#include "lib/base/assert.h"
+#include "procs/engine/compute/compute.h"
+
+/* A template often writes the last tokens of a prompt in another way once the response follows:
+ * the checkpoint is so many tokens before its end. */
+#define BEFORE_END 8
+
+static struct kv_head *head_of(const struct runner *r)
+{
+    return r->child->kv.head;
+}
+
+static bool has_state(const struct runner *r)
+{
+    return head_of(r)->state_bytes > 0;
+}
+
+static uint64_t tag_of(const struct runner *r, uint32_t version)
+{
+    return atomic_load(&head_of(r)->state[version].tag);
+}
+
+static bool is_checkpoint(uint64_t tag)
+{
+    return tag >> 63 != 0;
+}
+
+/* KV_SLOTS: free. */
+static uint32_t slot_of(uint64_t tag)
+{
+    uint32_t slot = (uint32_t)(tag >> 32 & INT32_MAX);
+    return slot == 0 ? KV_SLOTS : slot - 1;
+}
+
+static uint32_t rows_of(uint64_t tag)
+{
+    return (uint32_t)tag;
+}
+
+static void release(const struct runner *r, uint32_t version)
+{
+    atomic_store(&head_of(r)->state[version].tag, 0);
+    if (atomic_load(&head_of(r)->state[version].allocated))
+        kv_state_release(&r->child->kv, version);
+}
+
+static uint32_t find(const struct runner *r, uint32_t slot, uint32_t rows)
+{
+    for (uint32_t i = 0; has_state(r) && i < head_of(r)->states; i++)
+        if (slot_of(tag_of(r, i)) == slot && rows_of(tag_of(r, i)) == rows)
+            return i;
+    return STATE_NONE;
+}
+
+/* Rows that a slot's state may have. */
+static uint32_t rows_allowed(const struct runner *r, uint32_t slot)
+{
+    const struct kv_head *head = head_of(r);
+    uint64_t owner = atomic_load(&head->slot[slot].owner);
+    if (owner == 0)
+        return atomic_load(&head->slot[slot].rows);
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
+        if (atomic_load(&head->request[i].state) == KV_RUNNING &&
+            atomic_load(&head->request[i].id) == owner)
+            return atomic_load(&head->request[i].kv_valid);
+    return 0;
+}
+
+void state_check(const struct runner *r)
+{
+    for (uint32_t i = 0; has_state(r) && i < head_of(r)->states; i++) {
+        uint64_t tag = tag_of(r, i);
+        uint32_t slot = slot_of(tag);
+        bool valid = slot < KV_SLOTS && rows_of(tag) > 0 && rows_of(tag) <= rows_allowed(r, slot) &&
+                     find(r, slot, rows_of(tag)) == i &&
+                     atomic_load(&head_of(r)->state[i].allocated) == 1;
+        if (!valid)
+            release(r, i);
+    }
+}
+
+uint32_t state_cut(const struct runner *r, uint32_t slot, uint32_t rows, uint32_t wanted)
+{
+    uint32_t checkpoints[KV_STATES_MAX], count = 0;
+    for (uint32_t i = 0; has_state(r) && i < head_of(r)->states; i++)
+        if (slot_of(tag_of(r, i)) == slot)
+            checkpoints[count++] = rows_of(tag_of(r, i));
+    return model_state_cut(&r->child->model->hparams, rows, wanted, checkpoints, count);
+}
+
+void state_drop(const struct runner *r, uint32_t slot, uint32_t rows)
+{
+    for (uint32_t i = 0; has_state(r) && i < head_of(r)->states; i++)
+        if (slot_of(tag_of(r, i)) == slot && rows_of(tag_of(r, i)) > rows)
+            release(r, i);
+}
+
+/* ---- a pass ---- */
+
+/* Where the checkpoint near the end of the prompt is; 0: nowhere. */
+static uint32_t prompt_point(const struct kv_request *q)
+{
+    uint32_t prompt = atomic_load(&q->prompt_tokens);
+    return prompt > BEFORE_END ? prompt - BEFORE_END : 0;
+}
+
+uint32_t state_rows(const struct runner *r, const struct kv_request *q, uint32_t position,
+                    uint32_t rows)
+{
+    if (!has_state(r))
+        return rows;
+    uint32_t every = (uint32_t)r->child->params->checkpoint_tokens;
+    uint32_t next = every - position % every, point = prompt_point(q);
+    rows = rows < next ? rows : next;
+    return position < point && position + rows > point ? point - position : rows;
+}
+
+/* How many rows lie between the checkpoints around one of `rows` rows; `end`: those of the sequence. */
+static uint32_t gap_around(const struct runner *r, uint32_t slot, uint32_t rows, uint32_t end)
+{
+    uint32_t below = 0, above = end;
+    for (uint32_t i = 0; i < head_of(r)->states; i++) {
+        uint32_t other = rows_of(tag_of(r, i));
+        if (slot_of(tag_of(r, i)) != slot || other == rows)
+            continue;
+        if (other < rows && other > below)
+            below = other;
+        if (other > rows && other < above)
+            above = other;
+    }
+    return above - below;
+}
+
+/* The checkpoint of the slot that is needed most rarely; those of `a` and `b` rows stay. */
+static uint32_t weakest_of(const struct runner *r, uint32_t slot, uint32_t a, uint32_t b)
+{
+    uint32_t best = STATE_NONE, best_gap = UINT32_MAX;
+    for (uint32_t i = 0; i < head_of(r)->states; i++) {
+        uint32_t rows = rows_of(tag_of(r, i));
+        if (slot_of(tag_of(r, i)) != slot || rows == a || rows == b)
+            continue;
+        uint32_t gap = gap_around(r, slot, rows, a);
+        if (gap < best_gap) {
+            best_gap = gap;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* In this order: with memory, without, of the last pass, of another slot, a checkpoint. */
+static uint32_t choose(const struct runner *r, uint32_t slot, uint32_t position, uint32_t point)
+{
+    uint32_t empty = STATE_NONE, old = STATE_NONE, other = STATE_NONE;
+    for (uint32_t i = 0; i < head_of(r)->states; i++) {
+        uint64_t tag = tag_of(r, i);
+        if (tag == 0 && atomic_load(&head_of(r)->state[i].allocated))
+            return i;
+        if (tag == 0)
+            empty = i;
+        else if (slot_of(tag) != slot)
+            other = other == STATE_NONE || rows_of(tag) < rows_of(tag_of(r, other)) ? i : other;
+        else if (!is_checkpoint(tag) && rows_of(tag) != position)
+            old = i;
+    }
+    if (old != STATE_NONE)
+        return old;
+    if (empty != STATE_NONE)
+        return empty;
+    return other != STATE_NONE ? other : weakest_of(r, slot, position, point);
+}
+
+int state_begin(const struct runner *r, uint32_t slot, const struct kv_request *q,
+                uint32_t position, struct state_pass *pass, struct error *error)
+{
+    *pass = (struct state_pass){.version = STATE_NONE};
+    if (!has_state(r))
+        return 0;
+    if (position > 0) {
+        uint32_t before = find(r, slot, position);
+        sl_assert(before != STATE_NONE); /* kv_valid has one: state_cut */
+        pass->before = kv_state_at(&r->child->kv, before);
+    }
+    pass->version = choose(r, slot, position, prompt_point(q));
+    sl_assert(pass->version != STATE_NONE);
+    struct kv_version *state = &head_of(r)->state[pass->version];
+    atomic_store(&state->tag, 0);
+    if (!atomic_load(&state->allocated) &&
+        kv_state_allocate(&r->child->kv, pass->version, error) != 0)
+        return -1;
+    pass->after = kv_state_at(&r->child->kv, pass->version);
+    return 0;
+}
+
+void state_end(const struct runner *r, uint32_t slot, const struct kv_request *q,
+               const struct state_pass *pass, uint32_t rows)
+{
+    if (pass->version == STATE_NONE)
+        return;
+    bool uses = (q->flags & (KV_FLAG_NO_CACHE | KV_FLAG_SCORE_PROMPT)) == 0;
+    bool keep = rows % r->child->params->checkpoint_tokens == 0 || rows == prompt_point(q);
+    atomic_store(&head_of(r)->state[pass->version].tag, KV_STATE_TAG(slot, rows, keep && uses));
+}
+
+/* ---- the end of a sequence ---- */
+
+uint64_t state_bytes(const struct runner *r, uint32_t slot)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; has_state(r) && i < head_of(r)->states; i++)
+        if (atomic_load(&head_of(r)->state[i].allocated) &&
+            (slot == STATE_NONE || slot_of(tag_of(r, i)) == slot))
+            bytes += head_of(r)->state_bytes;
+    return bytes;
+}
+
+uint64_t state_keep(const struct runner *r, uint32_t slot, uint32_t rows, uint64_t bytes)
+{
+    for (uint32_t i = 0; has_state(r) && i < head_of(r)->states; i++) {
+        uint64_t tag = tag_of(r, i);
+        if (slot_of(tag) == slot && rows_of(tag) == rows)
+            atomic_store(&head_of(r)->state[i].tag, KV_STATE_TAG(slot, rows, true));
+        else if (!is_checkpoint(tag)) /* of the last pass, or free */
+            release(r, i);
+    }
+    uint32_t weakest;
+    while (state_bytes(r, slot) > bytes &&
+           (weakest = weakest_of(r, slot, rows, rows)) != STATE_NONE)
+        release(r, weakest);
+    return state_bytes(r, slot);
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models with recurrent layers: the same text whatever is resident, in any chunks, with any threads; when compute
+ * is killed between tokens, within one, and between the state's last byte and its commit; when a prompt continues
+ * from a checkpoint of an earlier sequence. Memory of the states is within what the ledger reserved. The long form
+ * runs all combinations. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "shm/segment/inherited_fds.h"
+#include "shm/segment/segment.h"
+#include "tests/harness/harness.h"
+
+#define SYNTH_MS  60000
+#define FINISH_MS 120000
+#define TOKENS    60
+#define KEYS_MAX  12
+
+#define DELTA_KEYS                                                                                 \
+    "shared_inner=64", "rope_dims=8", "conv_taps=4", "delta_size=16", "delta_k_heads=2",           \
+        "delta_v_heads=4", "delta_inner=64", "attention_step=2"
+
+static const struct shape {
+    const char *arch;
+    const char *keys[KEYS_MAX];
+} shapes[] = {
+    {"arch=qwen35moe", {DELTA_KEYS, NULL}},
+    {"arch=qwen3next", {DELTA_KEYS, NULL}},
+    {"arch=lfm2moe",
+     {"dense_layers=1", "dense_inner=128", "conv_taps=3", "attention_step=2", NULL}},
+};
+
+static char model[PATH_MAX];
+
+static void make(const struct shape *s)
+{
+    struct command c;
+    const char *args[8 + KEYS_MAX] = {"synth", "-q",     "-o",   model,
+                                      "tiny",  "--type", "Q8_0", s->arch};
+    for (size_t i = 0; s->keys[i]; i++)
+        args[8 + i] = s->keys[i];
+    snprintf(model, sizeof model, "%s/recurrent.gguf", test_dir());
+    command_run(&c, NULL, SYNTH_MS, args);
+    CHECK(c.status == 0, "synth: %.300s", c.err);
+    command_free(&c);
+}
+
+static struct engine *start(const char *const options[])
+{
+    struct engine *e = engine_new();
+    const char *args[12] = {"-m", model, "--checkpoint-tokens=32"};
+    for (size_t i = 0; options[i]; i++)
+        args[3 + i] = options[i];
+    engine_start(e, args);
+    return e;
+}
+
+static void reference(unsigned prompt, struct text *out)
+{
+    struct engine *e =
+        start((const char *const[]){"--resident-experts=100", "--threads=1", "--keep-kv=0", NULL});
+    engine_generate(e, test_prompt(prompt), TOKENS, out);
+    engine_stop(e);
+}
+
+static void kill_compute(struct engine *e, pid_t pid)
+{
+    CHECK(kill(pid, SIGKILL) == 0, "compute %d exited on its own", (int)pid);
+    engine_pid(e, "compute", 0, pid);
+}
+
+/* ---- combinations ---- */
+
+static void combination(const struct text *want, const char *resident, const char *threads,
+                        const char *chunk, bool kills)
+{
+    char what[128];
+    struct text got;
+    struct engine *e = start((const char *const[]){resident, threads, chunk, NULL});
+    snprintf(what, sizeof what, "%s %s %s%s", resident, threads, chunk, kills ? " kills" : "");
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    struct generation *g = generation_start(e, test_prompt(1), TOKENS);
+    uint64_t deadline = deadline_in(FINISH_MS);
+    while (kills && generation_tokens(g) < 15 && !generation_done(g))
+        CHECK(deadline_tick(deadline), "%s: no tokens", what);
+    if (kills)
+        kill_compute(e, pid);
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(want, &got, what);
+    text_free(&got);
+    engine_stop(e);
+}
+
+static void combinations(const struct shape *s)
+{
+    static const char *const resident[] = {"--resident-experts=100", "--resident-experts=50",
+                                           "--resident-experts=25"};
+    static const char *const threads[] = {"--threads=1", "--threads=2"};
+    static const char *const chunk[] = {"--prefill-chunk=1", "--prefill-chunk=7",
+                                        "--prefill-chunk=64"};
+    struct text want;
+    unsigned done = 0;
+    make(s);
+    reference(1, &want);
+    for (unsigned i = 0; i < 36; i++) { /* of these, three in the short form */
+        if (!test_long() && i != 6 && i != 23 && i != 29)
+            continue;
+        combination(&want, resident[i % 3], threads[i / 3 % 2], chunk[i / 6 % 3], i / 18 > 0);
+        done++;
+    }
+    test_note("%u combinations", done);
+    text_free(&want);
+}
+
+static void qwen35moe(void)
+{
+    combinations(&shapes[0]);
+}
+
+static void qwen3next(void)
+{
+    combinations(&shapes[1]);
+}
+
+static void lfm2moe(void)
+{
+    combinations(&shapes[2]);
+}
+
+/* ---- kills at points of the code ---- */
+
+static void kill_at(struct engine *e, const char *point, int passes, unsigned prompt,
+                    const struct text *want)
+{
+    struct text got;
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    json_decref(
+        engine_control(e, "inject", json_pack("{s:s, s:i}", "point", point, "arg", passes)));
+    struct generation *g = generation_start(e, test_prompt(prompt), TOKENS);
+    uint64_t deadline = deadline_in(FINISH_MS);
+    while (process_state(pid) != 'T')
+        CHECK(deadline_tick(deadline), "%s: compute did not reach the point", point);
+    kill_compute(e, pid);
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(want, &got, point);
+    text_free(&got);
+}
+
+/* In the first chunk, within tokens, before the commit of a state, and while a kept sequence changes hands. */
+static void killed_at_every_point(void)
+{
+    static const struct {
+        const char *point;
+        int passes;
+    } points[] = {{"COMPUTE_PREFILL", 1},       {"COMPUTE_STATE_WRITTEN", 0},
+                  {"COMPUTE_MID_TOKEN", 3},     {"COMPUTE_STATE_WRITTEN", 1},
+                  {"COMPUTE_STATE_WRITTEN", 9}, {"COMPUTE_STATE_WRITTEN", 40},
+                  {"COMPUTE_SLOT_CUT", 0},      {"COMPUTE_SLOT_TAKEN", 0},
+                  {"COMPUTE_SLOT_LOGGED", 0},   {"COMPUTE_SLOT_KEPT", 0}};
+    struct text want;
+    make(&shapes[0]);
+    reference(1, &want);
+    struct engine *e =
+        start((const char *const[]){"--resident-experts=25", "--prefill-chunk=16", NULL});
+    for (unsigned i = 0; i < ARRAY_LEN(points); i++)
+        kill_at(e, points[i].point, points[i].passes, 1, &want);
+    CHECK(engine_counter(e, "compute", "sequences_reused") > 0, "nothing was reused");
+    text_free(&want);
+    engine_stop(e);
+}
+
+/* ---- checkpoints ---- */
+
+/* Prompts that share only a beginning, as when a template changes the end of a conversation. */
+static void a_second_turn(void)
+{
+    static const char *const ends[] = {" And then the wind turned.", " The old man was silent.", "",
+                                       " And then the wind turned. It was cold."};
+    struct text alone[ARRAY_LEN(ends)], got;
+    char prompt[ARRAY_LEN(ends)][4096];
+    make(&shapes[0]);
+    struct engine *e = start((const char *const[]){"--keep-kv=0", NULL});
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+        snprintf(prompt[i], sizeof prompt[i], "%s%s", test_prompt(1), ends[i]);
+        engine_generate(e, prompt[i], 40, &alone[i]);
+    }
+    engine_stop(e);
+    e = start((const char *const[]){"--resident-experts=25", NULL});
+    for (size_t i = 0; i < 3 * ARRAY_LEN(ends); i++) {
+        size_t which = (i * 3 + i / 4) % ARRAY_LEN(ends);
+        engine_generate(e, prompt[which], 40, &got);
+        text_check_same(&alone[which], &got, "a second turn");
+        uint64_t cached = lookup_u64(got.stats, "cached_tokens");
+        CHECK(i == 0 || cached >= 32, "prompt %zu: only %llu tokens reused", i,
+              (unsigned long long)cached);
+        text_free(&got);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+        text_free(&alone[i]);
+    engine_stop(e);
+}
+
+/* ---- memory ---- */
+
+/* Blocks of the kv segment, as the kernel counts them. */
+static uint64_t segment_blocks(struct engine *e)
+{
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)engine_pid(e, "compute", 0, 0),
+             INHERITED_SEGMENTS + SEGMENT_KV);
+    CHECK(stat(path, &st) == 0, "cannot read %s", path);
+    return (uint64_t)st.st_blocks * 512;
+}
+
+/* States of 528 KiB: with few tokens, almost all of the segment. */
+static void memory_is_counted(void)
+{
+    static const struct shape large = {
+        "arch=qwen35moe",
+        {"layers=3", "conv_taps=4", "delta_size=128", "delta_k_heads=1", "delta_v_heads=4",
+         "delta_inner=512", "attention_step=3", "shared_inner=64", "rope_dims=8", NULL}};
+    struct text got;
+    make(&large);
+    struct engine *e = start((const char *const[]){"--state-checkpoints=3", NULL});
+    json_t *doc = engine_stats(e);
+    uint64_t reserved = lookup_u64(doc, "memory.plan.kv_bytes");
+    json_decref(doc);
+    uint64_t before = segment_blocks(e);
+    engine_generate(e, test_prompt(2), 20, &got);
+    uint64_t states = engine_counter(e, "compute", "state_bytes");
+    uint64_t all = engine_counter(e, "compute", "kv_bytes"), after = segment_blocks(e);
+    uint64_t one = align_up(2 * (3 * 768 + 4 * 128 * 128) * sizeof(float), PAGE_BYTES);
+    CHECK(states == 4 * one, "%llu bytes of states, not 3 checkpoints and the end, of %llu",
+          (unsigned long long)states, (unsigned long long)one);
+    CHECK(all > states && all <= reserved, "%llu bytes of %llu reserved", (unsigned long long)all,
+          (unsigned long long)reserved);
+    CHECK(after >= before + all && after < before + all + 64 * KIB,
+          "the segment grew by %llu bytes, %llu are counted", (unsigned long long)(after - before),
+          (unsigned long long)all);
+    text_free(&got);
+    engine_stop(e);
+    e = start((const char *const[]){"--state-checkpoints=32", NULL});
+    doc = engine_stats(e);
+    uint64_t more = lookup_u64(doc, "memory.plan.kv_bytes") - reserved;
+    CHECK(more == 29 * one, "29 more checkpoints reserve %llu bytes", (unsigned long long)more);
+    json_decref(doc);
+    engine_stop(e);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {ROW(qwen35moe),     ROW(qwen3next),
+                                             ROW(lfm2moe),       ROW(killed_at_every_point),
+                                             ROW(a_second_turn), ROW(memory_is_counted)};
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels of layers with a recurrent state: against double precision, and the bits of the portable
+ * ones. */
+#include "lib/kernels/internal.h"
+#include "tests/unit/lib/kernels/kernel_test.h"
+
+#define REFERENCE (&generic_ops)
+
+static const uint32_t lengths[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 128, 200};
+
+static bool near(double got, double want, double size)
+{
+    return fabs(got - want) <= 3e-6 * size + 1e-30;
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+START_TEST(conv_matches_double)
+{
+    enum { N = 200, TAPS = 4 };
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    float in[TAPS][N], w[TAPS * N], y[N + 1], bits[N];
+    const float *x[TAPS] = {in[2], in[0], in[3], in[1]};
+    test_seed(61);
+    for (size_t l = 0; l < ARRAY_LEN(lengths); l++)
+        for (uint32_t taps = 1; taps <= TAPS; taps++) {
+            uint32_t n = lengths[l];
+            test_fill(in[0], TAPS * N);
+            test_fill(w, TAPS * N);
+            y[n] = 42;
+            ops->conv(x, w, n, taps, n, y);
+            REFERENCE->conv(x, w, n, taps, n, bits);
+            ck_assert_mem_eq(y, bits, n * sizeof *y);
+            ck_assert_float_eq(y[n], 42);
+            for (uint32_t i = 0; i < n; i++) {
+                double sum = 0;
+                for (uint32_t t = 0; t < taps; t++)
+                    sum += (double)w[t * n + i] * (double)x[t][i];
+                ck_assert(near((double)y[i], sum, 4));
+            }
+        }
+}
+END_TEST
+
+START_TEST(gates_match_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    static const float special[] = {0.0f, -0.0f, 50, -50, -88.5f, -100, 1e4f, -1e4f};
+    float gate[200], x[200], y[201], bits[200];
+    test_seed(62);
+    for (size_t l = 0; l < ARRAY_LEN(lengths); l++) {
+        uint32_t n = lengths[l];
+        test_fill(x, n);
+        for (uint32_t i = 0; i < n; i++)
+            gate[i] = i < ARRAY_LEN(special) ? special[i] : test_uniform() * 20;
+        y[n] = 42;
+        ops->sigmoid_mul(gate, x, n, y);
+        REFERENCE->sigmoid_mul(gate, x, n, bits);
+        ck_assert_mem_eq(y, bits, n * sizeof *y);
+        for (uint32_t i = 0; i < n; i++)
+            ck_assert(near((double)y[i], (double)x[i] * sigmoid((double)gate[i]), 1));
+        ops->mul(gate, x, n, y);
+        for (uint32_t i = 0; i < n; i++)
+            ck_assert(y[i] == gate[i] * x[i]);
+        ck_assert_float_eq(y[n], 42);
+        memcpy(y, gate, n * sizeof *y);
+        memcpy(bits, gate, n * sizeof *y);
+        ops->silu(y, n);
+        REFERENCE->silu(bits, n);
+        ck_assert_mem_eq(y, bits, n * sizeof *y);
+        for (uint32_t i = 0; i < n; i++)
+            ck_assert(near((double)y[i], (double)gate[i] * sigmoid((double)gate[i]),
+                           fabs((double)gate[i])));
+        ck_assert_float_eq(y[n], 42);
+    }
+}
+END_TEST
+
+static void normalise(float *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = (float)((double)x[i] / sqrt(sum));
+}
+
+/* Several steps from a state of zeros, each also in place. */
+static void check_delta(const struct kernel_ops *ops, uint32_t keys, uint32_t values)
+{
+    enum { STEPS = 5 };
+    size_t size = (size_t)keys * values;
+    float *state = test_alloc(size * sizeof *state), *next = test_alloc(size * sizeof *state);
+    float *bits = test_alloc(size * sizeof *state),
+          *k = test_alloc(3 * (keys + values) * sizeof *k);
+    double *want = test_alloc(size * sizeof *want);
+    float *q = k + keys, *v = q + keys, *out = v + values, *same = out + values;
+    memset(state, 0, size * sizeof *state);
+    memset(bits, 0, size * sizeof *state);
+    memset(want, 0, size * sizeof *want);
+    for (int step = 0; step < STEPS; step++) {
+        test_fill(k, 2 * keys + values);
+        normalise(k, keys); /* as in a model: else the steps amplify errors */
+        normalise(q, keys);
+        struct kernel_delta d = {k, q, v, 0.7f, 0.9f, keys, values, state, next, out};
+        struct kernel_delta e = {k, q, v, 0.7f, 0.9f, keys, values, bits, bits, same};
+        ops->delta(&d);
+        REFERENCE->delta(&e);
+        ck_assert_mem_eq(out, same, values * sizeof *out);
+        ck_assert_mem_eq(next, bits, size * sizeof *next);
+        for (uint32_t j = 0; j < values; j++) {
+            double recall = 0, sum = 0;
+            for (uint32_t i = 0; i < keys; i++)
+                recall += (double)k[i] * (want[i * values + j] *= (double)0.9f);
+            double u = (double)0.7f * ((double)v[j] - recall);
+            for (uint32_t i = 0; i < keys; i++) {
+                want[i * values + j] += (double)k[i] * u;
+                sum += (double)q[i] * want[i * values + j];
+            }
+            ck_assert_msg(near((double)out[j], sum, 4), "%u x %u step %d column %u: %g, not %g",
+                          keys, values, step, j, (double)out[j], sum);
+        }
+        ops->delta(&(struct kernel_delta){k, q, v, 0.7f, 0.9f, keys, values, state, state, same});
+        ck_assert_mem_eq(state, next, size * sizeof *next);
+        ck_assert_mem_eq(out, same, values * sizeof *out);
+    }
+    free(state);
+    free(next);
+    free(bits);
+    free(k);
+    free(want);
+}
+
+START_TEST(delta_matches_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(63);
+    for (size_t v = 0; v < ARRAY_LEN(lengths); v++) {
+        check_delta(ops, 3, lengths[v]);
+        check_delta(ops, 16, lengths[v]);
+    }
+    check_delta(ops, 128, 128);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("kernels.recurrent");
+    TCase *tcase = tcase_create("recurrent");
+    test_add_isa(tcase, conv_matches_double);
+    test_add_isa(tcase, gates_match_double);
+    test_add_isa(tcase, delta_matches_double);
+    suite_add_tcase(suite, tcase);
+    return test_run(suite);
+}

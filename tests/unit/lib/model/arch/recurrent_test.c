@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Architectures with recurrent layers: each key out of range and each tensor missing or misshapen is rejected with
+ * the reason. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/model/index/model_index.h"
+#include "lib/tensor/tensor_type.h"
+#include "tests/unit/lib/model/gguf_make.h"
+
+struct memory {
+    const unsigned char *data;
+    size_t size;
+};
+
+static ssize_t read_memory(void *arg, void *buf, size_t n, uint64_t offset)
+{
+    const struct memory *m = arg;
+    if (offset >= m->size)
+        return 0;
+    n = n < m->size - offset ? n : m->size - (size_t)offset;
+    memcpy(buf, m->data + offset, n);
+    return (ssize_t)n;
+}
+
+/* Writes the file and reads it; NULL sets the error. */
+static struct model_index *index_of(struct make *m, struct error *error)
+{
+    struct bytes file = make_write(m);
+    struct memory memory = {file.data, file.size};
+    struct gguf_source source = {.read = read_memory, .arg = &memory, .bytes = file.size};
+    struct model_file_id id = {.bytes = file.size};
+    struct model_index *index = NULL;
+    int status = model_index_build_source(&source, &id, &index, error);
+    ck_assert(status == (index ? 0 : -1));
+    bytes_free(&file);
+    make_free(m);
+    return index;
+}
+
+static void resize(struct make *m, const char *name, uint64_t ne0, uint64_t ne1)
+{
+    struct make_tensor *t = make_tensor(m, name);
+    ck_assert_ptr_nonnull(t);
+    t->ne[0] = ne0;
+    t->ne[1] = ne1;
+    t->dims = ne1 > 1 ? 2 : 1;
+    t->bytes = ne0 * ne1 * 4;
+}
+
+#define B "blk.0."
+
+#define EDITS(X)                                                                                   \
+    X(qwen35moe, taps, "ssm.conv_kernel' is 9: not between 2 and 8",                               \
+      make_u32(m, "qwen35moe.ssm.conv_kernel", 9))                                                 \
+    X(qwen35moe, taps_missing, "ssm.conv_kernel' is missing",                                      \
+      make_drop_key(m, "qwen35moe.ssm.conv_kernel"))                                               \
+    X(qwen35moe, head_large, "ssm.state_size' is 512: not between 2 and 256",                      \
+      make_u32(m, "qwen35moe.ssm.state_size", 512))                                                \
+    X(qwen35moe, no_k_heads, "ssm.group_count' is 0: not between",                                 \
+      make_u32(m, "qwen35moe.ssm.group_count", 0))                                                 \
+    X(qwen35moe, uneven_heads, "a multiple of ssm.group_count 3",                                  \
+      make_u32(m, "qwen35moe.ssm.group_count", 3))                                                 \
+    X(qwen35moe, inner, "ssm.inner_size is 8: not ssm.time_step_rank * ssm.state_size",            \
+      make_u32(m, "qwen35moe.ssm.inner_size", 8))                                                  \
+    X(qwen35moe, no_step, "full_attention_interval' is 0: not between 1",                          \
+      make_u32(m, "qwen35moe.full_attention_interval", 0))                                         \
+    X(qwen35moe, kinds_short, "recurrent_layers' has 0 elements for 1 layers",                     \
+      make_array_raw(m, "qwen35moe.attention.recurrent_layers", GGUF_BOOL, 0, 0))                  \
+    X(qwen35moe, kinds_type, "recurrent_layers' is",                                               \
+      make_i32s(m, "qwen35moe.attention.recurrent_layers", (const int32_t[]){1}, 1))               \
+    X(qwen35moe, qkv_missing, "tensor blk.0.attn_qkv.weight is missing",                           \
+      make_drop_tensor(m, B "attn_qkv.weight"))                                                    \
+    X(qwen35moe, gate_missing, "tensor blk.0.attn_gate.weight is missing",                         \
+      make_drop_tensor(m, B "attn_gate.weight"))                                                   \
+    X(qwen35moe, beta_missing, "tensor blk.0.ssm_beta.weight is missing",                          \
+      make_drop_tensor(m, B "ssm_beta.weight"))                                                    \
+    X(qwen35moe, alpha_missing, "tensor blk.0.ssm_alpha.weight is missing",                        \
+      make_drop_tensor(m, B "ssm_alpha.weight"))                                                   \
+    X(qwen35moe, conv_missing, "tensor blk.0.ssm_conv1d.weight is missing",                        \
+      make_drop_tensor(m, B "ssm_conv1d.weight"))                                                  \
+    X(qwen35moe, dt_missing, "tensor blk.0.ssm_dt.bias is missing",                                \
+      make_drop_tensor(m, B "ssm_dt.bias"))                                                        \
+    X(qwen35moe, a_missing, "tensor blk.0.ssm_a is missing", make_drop_tensor(m, B "ssm_a"))       \
+    X(qwen35moe, norm_missing, "tensor blk.0.ssm_norm.weight is missing",                          \
+      make_drop_tensor(m, B "ssm_norm.weight"))                                                    \
+    X(qwen35moe, out_missing, "tensor blk.0.ssm_out.weight is missing",                            \
+      make_drop_tensor(m, B "ssm_out.weight"))                                                     \
+    X(qwen35moe, a_shape, "ssm_a is 4 x 1 x 1 x 1; 2 x 1", resize(m, B "ssm_a", 4, 1))             \
+    X(qwen35moe, conv_shape, "ssm_conv1d.weight is 4 x 8 x 1 x 1; 3 x 8",                          \
+      resize(m, B "ssm_conv1d.weight", 4, 8))                                                      \
+    X(qwen35moe, qkv_shape, "attn_qkv.weight is 4 x 4 x 1 x 1; 4 x 8",                             \
+      resize(m, B "attn_qkv.weight", 4, 4))                                                        \
+    X(qwen35moe, attention, "attn_k.weight: layer 0 of this model has no such part",               \
+      make_add_tensor(m, B "attn_k.weight", 0, 4, 2, 1))                                           \
+    X(qwen35moe, joined, "ssm_ba.weight is not part of architecture qwen35moe",                    \
+      make_add_tensor(m, B "ssm_ba.weight", 0, 4, 4, 1))                                           \
+    X(qwen3next, old, "blk.0.ssm_in.weight: a matrix of q, k, v and z",                            \
+      make_add_tensor(m, B "ssm_in.weight", 0, 4, 12, 1))                                          \
+    X(qwen3next, joined_missing, "tensor blk.0.ssm_ba.weight is missing",                          \
+      make_drop_tensor(m, B "ssm_ba.weight"))                                                      \
+    X(lfm2moe, taps, "shortconv.l_cache' is 1: not between 2 and 8",                               \
+      make_u32(m, "lfm2moe.shortconv.l_cache", 1))                                                 \
+    X(lfm2moe, heads_negative, "head_count_kv",                                                    \
+      make_i32s(m, "lfm2moe.attention.head_count_kv", (const int32_t[]){-1}, 1))                   \
+    X(lfm2moe, heads_short, "head_count_kv' has 0 elements for 1 layers",                          \
+      make_i32s(m, "lfm2moe.attention.head_count_kv", NULL, 0))                                    \
+    X(lfm2moe, heads_many, "0 or one number up to 1024",                                           \
+      make_i32s(m, "lfm2moe.attention.head_count_kv", (const int32_t[]){4096}, 1))                 \
+    X(lfm2moe, in_missing, "tensor blk.0.shortconv.in_proj.weight is missing",                     \
+      make_drop_tensor(m, B "shortconv.in_proj.weight"))                                           \
+    X(lfm2moe, conv_missing, "tensor blk.0.shortconv.conv.weight is missing",                      \
+      make_drop_tensor(m, B "shortconv.conv.weight"))                                              \
+    X(lfm2moe, out_missing, "tensor blk.0.shortconv.out_proj.weight is missing",                   \
+      make_drop_tensor(m, B "shortconv.out_proj.weight"))
+
+#define X(arch, name, message, ...)                                                                \
+    static void arch##_##name(struct make *m)                                                      \
+    {                                                                                              \
+        __VA_ARGS__;                                                                               \
+    }
+EDITS(X)
+#undef X
+
+static const struct {
+    const char *arch, *name, *message;
+    void (*edit)(struct make *m);
+} edits[] = {
+#define X(arch, name, message, ...) {#arch, #name, message, arch##_##name},
+    EDITS(X)
+#undef X
+};
+
+START_TEST(bad_models_are_rejected)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, edits[_i].arch, 1, false);
+    edits[_i].edit(&m);
+    struct model_index *index = index_of(&m, &error);
+    ck_assert_msg(!index, "%s %s: accepted", edits[_i].arch, edits[_i].name);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_msg(strstr(error.text, edits[_i].message) != NULL, "%s %s: '%s' has no '%s'",
+                  edits[_i].arch, edits[_i].name, error.text, edits[_i].message);
+}
+END_TEST
+
+/* The array of kinds takes precedence over the interval. */
+START_TEST(kinds_by_an_array)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "qwen35moe", 2, false);
+    make_array_raw(&m, "qwen35moe.attention.recurrent_layers", GGUF_BOOL, 2, 0);
+    bytes_add(&make_key(&m, "qwen35moe.attention.recurrent_layers")->value, "\1\0", 2);
+    make_u32(&m, "qwen35moe.full_attention_interval", 1);
+    struct model_index *index = index_of(&m, &error);
+    ck_assert_msg(index, "%s", error.text);
+    ck_assert_int_eq(index->layer[0].mixer, MIXER_DELTANET);
+    ck_assert_int_eq(index->layer[1].mixer, MIXER_ATTENTION);
+    ck_assert_uint_eq(model_state_bytes(&index->hparams), (2 * 8 + 2 * 2 * 2) * sizeof(float));
+    ck_assert_uint_eq(model_kv_bytes(&index->hparams, 0, KV_SIDE_KEYS, KV_TYPE_F16, 64), 0);
+    free(index);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("arch.recurrent");
+    TCase *t = tcase_create("recurrent");
+    tcase_add_loop_test(t, bad_models_are_rejected, 0, ARRAY_LEN(edits));
+    tcase_add_test(t, kinds_by_an_array);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small models with recurrent layers: the first layer is one, the second has attention, and so on. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/tensor/tensor_type.h"
+#include "tests/unit/lib/model/gguf_make.h"
+
+#define TAPS 3
+
+struct row {
+    const char *name;
+    uint32_t type;
+    unsigned ne0, ne1; /* ne0 0: taken out */
+};
+
+static void edit(struct make *m, unsigned layer, const struct row *rows)
+{
+    for (; rows->name; rows++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%u.%s", layer, rows->name);
+        if (make_tensor(m, name))
+            make_drop_tensor(m, name);
+        if (rows->ne0 > 0)
+            make_add_tensor(m, name, rows->type, rows->ne0, rows->ne1, 1);
+    }
+}
+
+static void number(struct make *m, const char *arch, const char *key, uint32_t value)
+{
+    char full[80];
+    snprintf(full, sizeof full, "%s.%s", arch, key);
+    make_u32(m, full, value);
+}
+
+static void no_attention(struct make *m, unsigned layer)
+{
+    edit(m, layer,
+         (const struct row[]){{.name = "attn_q.weight"},
+                              {.name = "attn_k.weight"},
+                              {.name = "attn_v.weight"},
+                              {.name = "attn_output.weight"},
+                              {.name = "attn_q_norm.weight"},
+                              {.name = "attn_k_norm.weight"},
+                              {0}});
+}
+
+/* One k head and two v heads of h / 2. */
+static void deltanet(struct make *m, unsigned layer, unsigned h, uint32_t type, bool joined)
+{
+    no_attention(m, layer);
+    edit(m, layer,
+         (const struct row[]){{"attn_qkv.weight", type, h, 2 * h},
+                              {"attn_gate.weight", type, h, h},
+                              {"ssm_ba.weight", TENSOR_F32, joined ? h : 0, 4},
+                              {"ssm_beta.weight", TENSOR_F32, joined ? 0 : h, 2},
+                              {"ssm_alpha.weight", TENSOR_F32, joined ? 0 : h, 2},
+                              {"ssm_conv1d.weight", TENSOR_F32, TAPS, 2 * h},
+                              {"ssm_dt.bias", TENSOR_F32, 2, 1},
+                              {"ssm_a", TENSOR_F32, 2, 1},
+                              {"ssm_norm.weight", TENSOR_F32, h / 2, 1},
+                              {"ssm_out.weight", type, h, h},
+                              {0}});
+}
+
+static void qwen(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
+{
+    number(m, arch, "expert_shared_feed_forward_length", h);
+    number(m, arch, "full_attention_interval", 2);
+    number(m, arch, "ssm.conv_kernel", TAPS);
+    number(m, arch, "ssm.state_size", h / 2);
+    number(m, arch, "ssm.group_count", 1);
+    number(m, arch, "ssm.time_step_rank", 2);
+    number(m, arch, "ssm.inner_size", h);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        edit(m, layer,
+             (const struct row[]){{.name = "ffn_norm.weight"},
+                                  {"post_attention_norm.weight", TENSOR_F32, h, 1},
+                                  {"ffn_gate_inp_shexp.weight", TENSOR_F32, h, 1},
+                                  {"ffn_gate_shexp.weight", type, h, h},
+                                  {"ffn_up_shexp.weight", type, h, h},
+                                  {"ffn_down_shexp.weight", type, h, h},
+                                  {0}});
+        if (layer % 2 == 0)
+            deltanet(m, layer, h, type, strcmp(arch, "qwen3next") == 0);
+        else
+            edit(m, layer, (const struct row[]){{"attn_q.weight", type, h, 2 * h}, {0}});
+    }
+}
+
+static void lfm(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    int32_t heads[8] = {0};
+    for (unsigned layer = 0; layer < layers; layer++) {
+        heads[layer] = layer % 2;
+        edit(m, layer, (const struct row[]){{"exp_probs_b.bias", TENSOR_F32, 3, 1}, {0}});
+        if (layer % 2 == 1)
+            continue;
+        no_attention(m, layer);
+        edit(m, layer,
+             (const struct row[]){{"shortconv.in_proj.weight", type, h, 3 * h},
+                                  {"shortconv.conv.weight", TENSOR_F32, TAPS, h},
+                                  {"shortconv.out_proj.weight", type, h, h},
+                                  {0}});
+    }
+    make_i32s(m, "lfm2moe.attention.head_count_kv", heads, layers);
+    make_u32(m, "lfm2moe.shortconv.l_cache", TAPS);
+    make_u32(m, "lfm2moe.feed_forward_length", 2 * h);
+    make_u32(m, "lfm2moe.leading_dense_block_count", layers > 1);
+    make_drop_tensor(m, "output_norm.weight");
+    make_add_tensor(m, "token_embd_norm.weight", TENSOR_F32, h, 1, 1);
+    if (layers > 1)
+        edit(m, 0,
+             (const struct row[]){{.name = "ffn_gate_inp.weight"},
+                                  {.name = "exp_probs_b.bias"},
+                                  {.name = "ffn_gate_exps.weight"},
+                                  {.name = "ffn_up_exps.weight"},
+                                  {.name = "ffn_down_exps.weight"},
+                                  {"ffn_gate.weight", type, h, 2 * h},
+                                  {"ffn_up.weight", type, h, 2 * h},
+                                  {"ffn_down.weight", type, 2 * h, h},
+                                  {0}});
+}
+
+void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
+{
+    if (strcmp(arch, "lfm2moe") == 0)
+        lfm(m, layers, h, type);
+    else if (strcmp(arch, "qwen35moe") == 0 || strcmp(arch, "qwen3next") == 0)
+        qwen(m, arch, layers, h, type);
+}

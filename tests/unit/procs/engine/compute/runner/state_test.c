@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Versions of the recurrent state: a pass reads the state of the rows that are committed, wherever compute was
+ * killed before; a prompt continues from a checkpoint; memory stays within what the ledger reserves. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/random.h"
+#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/runner/kept.h"
+#include "procs/engine/compute/runner/state.h"
+
+#define BOOT        9u
+#define CONTEXT     400
+#define CHECKPOINTS 3
+#define STATES      (KV_STATES_WORKING + CHECKPOINTS)
+#define EVERY       64
+#define CHUNK       50
+
+static struct model_hparams shape = {.layers = 3,
+                                     .hidden = 64,
+                                     .heads = 2,
+                                     .kv_heads = 2,
+                                     .head_size = 16,
+                                     .vocab = 100,
+                                     .conv_taps = 4,
+                                     .delta_size = 16,
+                                     .delta_k_heads = 2,
+                                     .delta_v_heads = 4};
+
+static struct {
+    struct child child;
+    struct runner runner;
+    struct params params;
+    struct proc_row row;
+    struct procs_head *procs;
+    struct model_index model;
+    struct kv_head *head;
+} w;
+
+static void setup(void)
+{
+    struct segment s;
+    struct error error;
+    memset(&w, 0, sizeof w);
+    shape.layer_kind[0] = shape.layer_kind[2] = LAYER_RECURRENT;
+    uint64_t bytes = kv_bytes(&shape, KV_TYPE_F16, CONTEXT, STATES);
+    ck_assert_msg(segment_create(SEGMENT_KV, "state", BOOT, bytes, &s, &error) == 0, "%s",
+                  error.text);
+    kv_format(s.base, &shape, KV_TYPE_F16, CONTEXT, STATES);
+    int fd = dup(s.fd);
+    segment_detach(&s);
+    ck_assert_msg(kv_attach(fd, true, BOOT, &w.child.kv, &error) == 0, "%s", error.text);
+    w.procs = calloc(1, sizeof *w.procs);
+    ck_assert_ptr_nonnull(w.procs);
+    params_defaults(&w.params);
+    w.params.state_checkpoints = CHECKPOINTS;
+    w.params.checkpoint_tokens = EVERY;
+    w.model.hparams = shape;
+    w.child.model = &w.model;
+    w.child.params = &w.params;
+    w.child.row = &w.row;
+    w.child.procs.head = w.procs;
+    w.runner.child = &w.child;
+    w.head = w.child.kv.head;
+}
+
+static void teardown(void)
+{
+    segment_detach(&w.child.kv.segment);
+    free(w.procs);
+}
+
+/* A request in row `row` with a log of `tokens` tokens: 1, 2, 3 ..., different from `differs` on. */
+static struct kv_request *submit(uint32_t row, uint64_t id, uint32_t tokens, uint32_t differs)
+{
+    struct error error;
+    struct kv_request *q = &w.head->request[row];
+    ck_assert_int_eq(kv_log_allocate(&w.child.kv, row, CONTEXT, &error), 0);
+    _Atomic uint32_t *log = kv_log(&w.child.kv, row);
+    for (uint32_t i = 0; i < CONTEXT; i++)
+        atomic_store(&log[i], (i + (i >= differs ? (uint32_t)id : 0)) % shape.vocab);
+    memset(&q->stats, 0, sizeof q->stats);
+    q->flags = 0;
+    atomic_store(&q->id, id);
+    atomic_store(&q->prompt_tokens, tokens);
+    atomic_store(&q->log_tokens, tokens);
+    atomic_store(&q->kv_valid, 0);
+    atomic_store(&q->state, KV_RUNNING);
+    return q;
+}
+
+static uint32_t start(uint32_t row, struct kv_request *q)
+{
+    struct error error;
+    uint32_t slot = kept_take(&w.runner, q, kv_log(&w.child.kv, row));
+    ck_assert_int_eq(kept_resize(&w.runner, slot, atomic_load(&q->log_tokens), &error), 0);
+    return slot;
+}
+
+/* A state of `rows` tokens of a log: a sum over them, in its first and last element. */
+static uint64_t state_of(uint32_t row, uint32_t rows)
+{
+    uint64_t sum = 1;
+    for (uint32_t i = 0; i < rows; i++)
+        sum = sum * 31 + atomic_load(&kv_log(&w.child.kv, row)[i]);
+    return sum;
+}
+
+enum stop { STOP_NEVER, STOP_BEGUN, STOP_HALF, STOP_WRITTEN, STOP__COUNT };
+
+/* One pass of at most `rows` rows, which may be killed in the middle. */
+static void pass(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t rows, enum stop stop)
+{
+    struct error error;
+    struct state_pass p;
+    uint32_t position = atomic_load(&q->kv_valid);
+    size_t last = (size_t)model_state_bytes(&shape) / sizeof(uint64_t) - 1;
+    rows = state_rows(&w.runner, q, position, rows);
+    ck_assert_uint_ge(rows, 1);
+    ck_assert_int_eq(state_begin(&w.runner, slot, q, position, &p, &error), 0);
+    if (position == 0)
+        ck_assert_ptr_null(p.before);
+    else {
+        const uint64_t *before = p.before;
+        ck_assert_uint_eq(before[0], state_of(row, position));
+        ck_assert_uint_eq(before[last], state_of(row, position));
+        ck_assert_ptr_ne(p.before, p.after);
+    }
+    uint64_t *after = p.after;
+    if (stop != STOP_BEGUN)
+        after[0] = state_of(row, position + rows);
+    if (stop == STOP_BEGUN || stop == STOP_HALF)
+        return;
+    after[last] = after[0];
+    state_end(&w.runner, slot, q, &p, position + rows);
+    if (stop == STOP_NEVER)
+        atomic_store(&q->kv_valid, position + rows);
+    ck_assert_uint_le(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&shape, STATES));
+}
+
+static void compute(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t rows)
+{
+    while (atomic_load(&q->kv_valid) < rows) {
+        uint32_t left = rows - atomic_load(&q->kv_valid);
+        bool prompt = atomic_load(&q->kv_valid) < atomic_load(&q->prompt_tokens);
+        pass(row, slot, q, !prompt ? 1 : left < CHUNK ? left : CHUNK, STOP_NEVER);
+    }
+}
+
+static void finish(uint32_t row, uint32_t slot, struct kv_request *q)
+{
+    kept_end(&w.runner, slot, q, kv_log(&w.child.kv, row), true);
+    atomic_store(&q->state, KV_DONE);
+}
+
+static void extend(uint32_t slot, struct kv_request *q, uint32_t tokens)
+{
+    struct error error;
+    atomic_store(&q->log_tokens, tokens);
+    ck_assert_int_eq(kept_resize(&w.runner, slot, tokens, &error), 0);
+}
+
+/* A prompt and `more` tokens of a response; returns the rows that were kept. */
+static uint32_t run(uint32_t row, uint64_t id, uint32_t tokens, uint32_t more, uint32_t differs)
+{
+    struct kv_request *q = submit(row, id, tokens, differs);
+    uint32_t slot = start(row, q), reused = atomic_load(&q->kv_valid);
+    ck_assert_uint_eq(q->stats.cached, reused);
+    extend(slot, q, tokens + more + 1);
+    compute(row, slot, q, tokens + more);
+    finish(row, slot, q);
+    return reused;
+}
+
+START_TEST(a_prompt_continues_from_a_checkpoint)
+{
+    ck_assert_uint_eq(run(0, 1, 150, 20, CONTEXT), 0);
+    ck_assert_uint_eq(run(1, 2, 200, 5, CONTEXT), 170); /* the end of the first */
+    ck_assert_uint_eq(run(2, 3, 230, 5, 195), 192);     /* before the end of the prompt */
+    ck_assert_uint_eq(run(3, 4, 230, 5, 195), 170);     /* 192 was given up */
+    ck_assert_uint_eq(run(4, 4, 230, 9, 195), 222);     /* again */
+    ck_assert_uint_eq(run(5, 5, 40, 5, 0), 0);
+}
+END_TEST
+
+/* Long responses do not displace the checkpoint near the end of the prompt. */
+START_TEST(the_prompt_keeps_its_checkpoint)
+{
+    run(0, 1, 60, 330, CONTEXT);
+    ck_assert_uint_eq(run(1, 2, 100, 5, 60), 52);
+    run(2, 3, 60, 330, 0);
+    ck_assert_uint_gt(run(3, 3, 392, 2, 0), 320);
+}
+END_TEST
+
+START_TEST(memory_is_what_is_reserved)
+{
+    uint64_t one = kv_states_bytes(&shape, 1),
+             empty = segment_allocated_bytes(w.child.kv.segment.fd);
+    ck_assert_uint_ge(one, 2 * (3 * 128 + 4 * 16 * 16) * sizeof(float));
+    ck_assert_uint_eq(kv_sequence_bytes(&shape, KV_TYPE_F16, 64),
+                      2 * 4096); /* one layer has keys */
+    struct kv_request *q = submit(0, 1, 300, CONTEXT);
+    uint32_t slot = start(0, q);
+    compute(0, slot, q, 300);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes), 0);
+    finish(0, slot, q);
+    uint64_t states = counter_get(&w.row, CTR_COMPUTE_state_bytes);
+    ck_assert_uint_eq(states, STATES * one); /* checkpoints, and the end */
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_bytes),
+                      states + kv_sequence_bytes(&shape, KV_TYPE_F16, 300));
+    uint64_t logs = 3 * PAGE_BYTES;
+    ck_assert_uint_eq(segment_allocated_bytes(w.child.kv.segment.fd) - empty - logs,
+                      counter_get(&w.row, CTR_COMPUTE_kv_bytes));
+    w.params.keep_kv = kv_sequence_bytes(&shape, KV_TYPE_F16, 300) + 2 * one;
+    run(1, 2, 300, 0, 0);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_state_bytes), 2 * one);
+    w.params.keep_kv = one / 2;
+    run(1, 3, 300, 0, 0);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_state_bytes), 0);
+}
+END_TEST
+
+/* Kills at every point of passes; the state of the committed rows is always there. */
+START_TEST(kills_at_every_point)
+{
+    struct random r;
+    random_seed(&r, 7, 0);
+    for (uint32_t round = 1; round < 300; round++) {
+        uint32_t row = round % 8, tokens = 20 + (uint32_t)(random_u64(&r) % 300);
+        uint32_t differs = random_u64(&r) % 3 ? (uint32_t)(random_u64(&r) % CONTEXT) : CONTEXT;
+        struct kv_request *q = submit(row, round, tokens, differs);
+        uint32_t slot = start(row, q), end = tokens + (uint32_t)(random_u64(&r) % 60);
+        extend(slot, q, end + 1);
+        while (atomic_load(&q->kv_valid) < end) {
+            enum stop stop = random_u64(&r) % 8 ? STOP_NEVER : random_u64(&r) % STOP__COUNT;
+            uint32_t before = atomic_load(&q->kv_valid), left = end - before;
+            uint32_t rows = before >= tokens ? 1 : 1 + (uint32_t)(random_u64(&r) % CHUNK);
+            pass(row, slot, q, rows < left ? rows : left, stop);
+            if (stop == STOP_NEVER)
+                continue;
+            kept_check(&w.runner);
+            q->stats.resumes = 1;
+            ck_assert_uint_eq(start(row, q), slot);
+            ck_assert_uint_eq(atomic_load(&q->kv_valid), before);
+        }
+        finish(row, slot, q);
+        if (random_u64(&r) % 4 == 0)
+            kept_check(&w.runner);
+        ck_assert_uint_le(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&shape, STATES));
+    }
+}
+END_TEST
+
+/* Whatever is in the segment: a successor continues from a version that fits, or from the start. */
+START_TEST(contradictory_versions_are_not_used)
+{
+    struct random r;
+    random_seed(&r, 8, 0);
+    for (int round = 0; round < 2000; round++) {
+        for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
+            atomic_store(&w.head->request[i].state, KV_FREE);
+        run(0, 1, 100, 0, CONTEXT);
+        struct kv_request *q = submit(1, 2, 300, CONTEXT);
+        uint32_t slot = start(1, q);
+        compute(1, slot, q, 200);
+        for (uint32_t i = 0; i < STATES; i++) {
+            struct kv_version *s = &w.head->state[i];
+            if (random_u64(&r) % 3 == 0)
+                atomic_store(&s->tag, random_u64(&r) % 2 ? random_u64(&r)
+                                                         : KV_STATE_TAG(random_u64(&r) % 3,
+                                                                        random_u64(&r) % 301, 1));
+            if (random_u64(&r) % 8 == 0)
+                atomic_store(&s->allocated, (uint32_t)(random_u64(&r) % 2));
+        }
+        kept_check(&w.runner);
+        q->stats.resumes = 1;
+        slot = start(1, q);
+        uint32_t valid = atomic_load(&q->kv_valid);
+        ck_assert_uint_le(valid, 200);
+        struct error error;
+        struct state_pass p;
+        ck_assert_int_eq(state_begin(&w.runner, slot, q, valid, &p, &error), 0);
+        ck_assert_int_eq(p.before != NULL, valid > 0);
+        kept_end(&w.runner, slot, q, kv_log(&w.child.kv, 1), false);
+        atomic_store(&q->state, KV_DONE);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("state");
+    TCase *t = tcase_create("state");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, a_prompt_continues_from_a_checkpoint);
+    tcase_add_test(t, the_prompt_keeps_its_checkpoint);
+    tcase_add_test(t, memory_is_what_is_reserved);
+    tcase_add_test(t, kills_at_every_point);
+    tcase_add_test(t, contradictory_versions_are_not_used);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
