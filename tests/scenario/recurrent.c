@@ -273,7 +273,7 @@ static void check_inspect(const char *want)
 {
     struct command c;
     command_run(&c, NULL, SYNTH_MS, (const char *const[]){"inspect", model, NULL});
-    CHECK(c.status == 0 && strstr(c.out, want), "inspect says, without '%s': %.600s", want, c.out);
+    CHECK(c.status == 0 && strstr(c.out, want), "no '%s' in: %.600s", want, c.out);
     command_free(&c);
 }
 

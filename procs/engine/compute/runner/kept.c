@@ -43,7 +43,7 @@ static bool is_kept(const struct runner *r, uint32_t slot)
     return atomic_load(&slot_at(r, slot)->owner) == 0 && atomic_load(&slot_at(r, slot)->rows) > 0;
 }
 
-static void publish(const struct runner *r)
+void kept_publish(const struct runner *r)
 {
     uint64_t all = state_bytes(r, STATE_NONE), kept = 0;
     for (uint32_t i = 0; i < KV_SLOTS; i++) {
@@ -133,7 +133,7 @@ void kept_check(struct runner *r)
             shrink(r, i, atomic_load(&s->rows));
     }
     state_check(r);
-    publish(r);
+    kept_publish(r);
 }
 
 /* ---- a sequence starts ---- */
@@ -260,7 +260,7 @@ int kept_resize(struct runner *r, uint32_t slot, uint32_t tokens, struct error *
 {
     yield_to(r, slot, bytes_for(r, tokens));
     int rc = kv_slot_resize(&r->child->kv, slot, tokens, alive, r, error);
-    publish(r);
+    kept_publish(r);
     return rc;
 }
 
@@ -303,5 +303,5 @@ void kept_end(struct runner *r, uint32_t slot, const struct kv_request *q,
             empty(r, i);
     if (!keep || !keep_rows(r, slot, q, log))
         empty(r, slot);
-    publish(r);
+    kept_publish(r);
 }

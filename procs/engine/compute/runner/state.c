@@ -189,9 +189,12 @@ int state_begin(const struct runner *r, uint32_t slot, const struct kv_request *
     sl_assert(pass->version != STATE_NONE);
     struct kv_version *state = &head_of(r)->state[pass->version];
     atomic_store(&state->tag, 0);
-    if (!atomic_load(&state->allocated) &&
-        kv_state_allocate(&r->child->kv, pass->version, error) != 0)
-        return -1;
+    if (!atomic_load(&state->allocated)) {
+        int rc = kv_state_allocate(&r->child->kv, pass->version, error);
+        kept_publish(r);
+        if (rc != 0)
+            return -1;
+    }
     pass->after = kv_state_at(&r->child->kv, pass->version);
     return 0;
 }

@@ -211,6 +211,10 @@ START_TEST(memory_is_what_is_reserved)
     uint32_t slot = start(0, q);
     compute(0, slot, q, 300);
     ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes), 0);
+    /* during a sequence, too: the ledger takes other blocks of the segment for logs */
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_bytes),
+                      segment_allocated_bytes(w.child.kv.segment.fd) - empty - 2 * PAGE_BYTES);
+    ck_assert_uint_gt(counter_get(&w.row, CTR_COMPUTE_state_bytes), 2 * one);
     finish(0, slot, q);
     uint64_t states = counter_get(&w.row, CTR_COMPUTE_state_bytes);
     ck_assert_uint_eq(states, STATES * one); /* checkpoints, and the end */
