@@ -14,8 +14,9 @@
 
 #define BLANKS_MAX 256  /* held back at the end of reasoning */
 #define PIECE_MAX  4096 /* taken at once, so that ANSWER_BYTES_MAX holds */
-#define DEPTH_MAX                                                                                  \
-    64 /* of a call's brackets: the JSON library recurses, and threads have small stacks */
+/* Of a call: the JSON library recurses, threads have small stacks, and an object takes 250 bytes. */
+#define DEPTH_MAX    64
+#define BRACKETS_MAX 4096
 
 struct answer_form answer_form_of(const char *chat_template, size_t bytes)
 {
@@ -159,22 +160,25 @@ static bool in_content(struct answer *a, bool end)
     return true;
 }
 
-static bool too_deep(const char *text, size_t bytes)
+/* Whether an object or array in it is nested too deep, or there are too many. */
+static bool too_much(const char *text, size_t bytes)
 {
-    size_t depth = 0;
+    size_t depth = 0, count = 0;
     bool in_string = false;
-    for (size_t i = 0; i < bytes && depth <= DEPTH_MAX; i++) {
+    for (size_t i = 0; i < bytes && depth <= DEPTH_MAX && count <= BRACKETS_MAX; i++) {
         char c = text[i];
-        if (in_string && c == '\\')
+        if (in_string && c == '\\') {
             i++;
-        else if (c == '"')
+        } else if (c == '"') {
             in_string = !in_string;
-        else if (!in_string && (c == '[' || c == '{'))
+        } else if (!in_string && (c == '[' || c == '{')) {
             depth++;
-        else if (!in_string && (c == ']' || c == '}'))
+            count++;
+        } else if (!in_string && (c == ']' || c == '}')) {
             depth -= depth > 0;
+        }
     }
-    return depth > DEPTH_MAX;
+    return depth > DEPTH_MAX || count > BRACKETS_MAX;
 }
 
 /* Numbers have as few digits as give the same value: 0.1, not 0.10000000000000001. */
@@ -195,7 +199,7 @@ static char *json_text(const json_t *value)
 /* A call between two marks, [from, to) of what is held. */
 static bool give_call(struct answer *a, size_t from, size_t to)
 {
-    if (too_deep(a->held + from, to - from))
+    if (too_much(a->held + from, to - from))
         return false;
     json_t *call = json_loadb(a->held + from, to - from, JSON_REJECT_DUPLICATES, NULL);
     const char *name = json_string_value(json_object_get(call, "name"));

@@ -168,11 +168,11 @@ START_TEST(longest_call)
 }
 END_TEST
 
-/* The JSON library recurses: what is nested too deep for the stack of a thread is no call. Brackets in
- * texts do not count. */
+/* The JSON library recurses: what is nested too deep for the stack of a thread is no call, nor what takes
+ * megabytes. Brackets in texts do not count. */
 START_TEST(deep_calls)
 {
-    char text[9000], flat[200], *at = text, *parts;
+    char text[16000], flat[200], *at = text, *parts;
     at = stpcpy(at, "<tool_call>{\"name\":\"f\",\"arguments\":");
     for (int i = 0; i < 2000; i++)
         *at++ = '[';
@@ -180,7 +180,15 @@ START_TEST(deep_calls)
         *at++ = ']';
     strcpy(at, "}</tool_call>");
     parts = split(TEMPLATE, false, text, strlen(text), 4096);
-    ck_assert_str_eq(parts + 3, text);
+    ck_assert_msg(strncmp(parts, "|C:", 3) == 0 && strcmp(parts + 3, text) == 0, "a call");
+    free(parts);
+    at = text + strlen("<tool_call>{\"name\":\"f\",\"arguments\":");
+    strcpy(at, "[[]");
+    for (at += 3; at + 3 < text + sizeof text - 20; at += 3)
+        strcpy(at, ",[]");
+    strcpy(at, "]}</tool_call>");
+    parts = split(TEMPLATE, false, text, strlen(text), 4096);
+    ck_assert_msg(strncmp(parts, "|C:", 3) == 0 && strcmp(parts + 3, text) == 0, "5000 arrays");
     free(parts);
     memset(flat, '[', sizeof flat);
     snprintf(text, sizeof text,
