@@ -194,12 +194,12 @@ static void put_header(json_t *header, const char *name, const char *dtype, json
 }
 
 /* The header of the same model with matrices in FP8, except for embeddings and routers. */
-static json_t *fp8_header(const json_t *from, json_int_t *at)
+static json_t *fp8_header(const json_t *plain, json_int_t *at)
 {
     const char *name;
     json_t *all = json_object(), *t;
     *at = 0;
-    json_object_foreach((json_t *)(uintptr_t)from, name, t)
+    json_object_foreach((json_t *)(uintptr_t)plain, name, t)
     {
         char scales[200];
         const json_t *shape = json_object_get(t, "shape"),
