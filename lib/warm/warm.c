@@ -157,20 +157,32 @@ static int by_share(const void *a, const void *b)
 }
 
 /* Share of a run's tokens that accessed each expert, if its accesses are those of tokens. */
-static double run_share(uint32_t accesses, double per_token)
+static double run_share(uint32_t accesses, double tokens)
 {
-    double share = accesses / per_token;
+    double share = accesses / tokens;
     return share < 1 ? share : 1;
+}
+
+/* Tokens of a run. Layers without an access have no experts. */
+static double tokens_of(const struct warm_model *model, const uint32_t *accesses)
+{
+    double total = 0;
+    uint32_t layers = 0;
+    for (uint32_t l = 0; l < model->layers; l++) {
+        double before = total;
+        for (uint32_t e = 0; e < model->experts; e++)
+            total += accesses[(size_t)l * model->experts + e];
+        layers += total > before;
+    }
+    return total > 0 ? total / ((double)layers * model->top_k) : 0;
 }
 
 int warm_add(struct warm_list *list, const struct warm_model *model, const uint32_t *accesses,
              struct error *error)
 {
     size_t cells = (size_t)model->layers * model->experts, kept = 0;
-    double total = 0, per_token = (double)model->layers * model->top_k;
-    for (size_t i = 0; i < cells; i++)
-        total += accesses[i];
-    if (total <= 0)
+    double tokens = tokens_of(model, accesses);
+    if (tokens <= 0)
         return 0;
     struct warm_use *all = calloc(cells, sizeof *all);
     double *before = calloc(cells, sizeof *before);
@@ -182,7 +194,6 @@ int warm_add(struct warm_list *list, const struct warm_model *model, const uint3
     for (uint32_t i = 0; i < list->count; i++)
         before[(size_t)list->use[i].layer * model->experts + list->use[i].expert] =
             list->use[i].share / (double)SHARE_ALL;
-    double tokens = total / per_token;
     double weight = list->count > 0 ? tokens / (tokens + WARM_PRIOR_TOKENS) : 1;
     for (size_t i = 0; i < cells; i++) {
         double share = weight * run_share(accesses[i], tokens) + (1 - weight) * before[i];

@@ -174,6 +174,93 @@ static void broken(void)
     as_is("long_header", "\xff\xff\xff\xff\xff\xff\x00\x00{}", 10);
 }
 
+/* ---- FP8 ---- */
+
+#define BLOCK 16
+
+static char *read_text(const char *name, size_t skip)
+{
+    char path[PATH_MAX], *text = calloc(1, 1 << 20);
+    snprintf(path, sizeof path, "%s/%s", work, name);
+    FILE *f = fopen(path, "rb");
+    sl_assert(f && text && fseek(f, (long)skip, SEEK_SET) == 0);
+    sl_assert(fread(text, 1, (1 << 20) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+static void put_header(json_t *header, const char *name, const char *dtype, json_int_t rows,
+                       json_int_t columns, json_int_t bytes, json_int_t *at)
+{
+    json_object_set_new(header, name,
+                        json_pack("{s:s, s:[I, I], s:[I, I]}", "dtype", dtype, "shape", rows,
+                                  columns, "data_offsets", *at, *at + bytes));
+    *at += bytes;
+}
+
+/* The header of the same model with matrices in FP8, except for embeddings and routers. */
+static json_t *fp8_header(const json_t *plain, json_int_t *at)
+{
+    const char *name;
+    json_t *all = json_object(), *t;
+    *at = 0;
+    json_object_foreach((json_t *)(uintptr_t)plain, name, t)
+    {
+        char scales[200];
+        const json_t *shape = json_object_get(t, "shape"),
+                     *place = json_object_get(t, "data_offsets");
+        json_int_t rows = json_integer_value(json_array_get(shape, 0));
+        json_int_t columns = json_integer_value(json_array_get(shape, 1));
+        json_int_t bytes = json_integer_value(json_array_get(place, 1)) -
+                           json_integer_value(json_array_get(place, 0));
+        if (!strstr(name, "_proj.")) {
+            json_t *copy = json_deep_copy(t);
+            json_object_set_new(copy, "data_offsets", json_pack("[I, I]", *at, *at + bytes));
+            json_object_set_new(all, name, copy);
+            *at += bytes;
+            continue;
+        }
+        json_int_t high = (rows + BLOCK - 1) / BLOCK, wide = (columns + BLOCK - 1) / BLOCK;
+        snprintf(scales, sizeof scales, "%s_scale_inv", name);
+        put_header(all, name, "F8_E4M3", rows, columns, rows * columns, at);
+        put_header(all, scales, "F32", high, wide, 4 * high * wide, at);
+    }
+    return all;
+}
+
+static void record_json(struct bytes *b, unsigned name, json_t *value, size_t zeros)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+    sl_assert(text);
+    record(b, name, false, text, strlen(text), zeros);
+    free(text);
+    json_decref(value);
+}
+
+static void fp8(void)
+{
+    struct bytes b = {0};
+    json_int_t bytes;
+    make_directory("qwen3moe", false, false);
+    char *config = read_text(fuzz_names[0], 0), *header = read_text(fuzz_names[4], 8);
+    json_t *c = json_loads(config, 0, NULL), *h = json_loads(header, JSON_DISABLE_EOF_CHECK, NULL);
+    sl_assert(c && h);
+    json_object_set_new(
+        c, "quantization_config",
+        json_pack("{s:s, s:[i, i]}", "quant_method", "fp8", "weight_block_size", BLOCK, BLOCK));
+    record_json(&b, 0, c, 0);
+    add_file(&b, 1);
+    json_t *made = fp8_header(h, &bytes);
+    record_json(&b, 4, made, (size_t)bytes);
+    json_decref(h);
+    free(config);
+    free(header);
+    hf_unmake(work);
+    seed("hfdir", "fp8", &b);
+    seed("pack", "fp8", &b);
+    bytes_free(&b);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const archs[] = {"qwen3moe", "olmoe",   "qwen2moe",
@@ -190,5 +277,6 @@ int main(int argc, char **argv)
         directory(name, archs[i], true, -1, NULL);
     }
     broken();
+    fp8();
     return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the source of a pack, a GGUF file or a Hugging Face directory. Input: the records of fuzz_dir.h.
  * Opening it succeeds or fails with an error. Of an accepted one, every matrix of an expert is inside its file, and
- * every dense tensor can be read, in whole rows of the type that the header names. */
+ * every dense tensor can be read, in whole rows of the type that the header names. The last bit of the input decides
+ * what FP8 becomes. */
 #include "lib/tensor/tensor_type.h"
 #include "procs/tools/pack/source.h"
 #include "tests/fuzz/fuzz_dir.h"
@@ -9,6 +10,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define EXPERTS_MAX 64 /* of those of an input */
+#define ROWS_MAX    64
 
 static int count(void *arg, const void *data, uint64_t bytes, struct error *error)
 {
@@ -41,14 +43,41 @@ static void read_expert(const struct source *s, struct source_extent from)
     free(buf);
 }
 
+/* Rows of FP8, the first and the last ones, become rows of the index. */
+static void check_fp8(const struct source *s, uint32_t layer, uint32_t expert, enum expert_matrix m)
+{
+    struct error error = {0};
+    const struct hf_tensor *form = source_form(s, layer, expert, m);
+    const struct model_matrix *matrix =
+        &model_index_entries(s->index)[model_entry_expert(s->index, layer, expert)].matrix[m];
+    float *scales = form ? source_scales(s, layer, expert, m, &error) : NULL;
+    sl_assert(!form == !scales);
+    if (!form)
+        return;
+    sl_assert(form->rows == matrix->n && form->made_row_bytes == matrix->row_bytes);
+    uint64_t n = form->rows < ROWS_MAX ? form->rows : ROWS_MAX;
+    uint8_t *src = malloc(n * form->columns), *made = malloc(n * form->made_row_bytes);
+    sl_assert(src && made);
+    for (uint64_t i = 0; i < n * form->columns; i++)
+        src[i] = (uint8_t)(i * 7);
+    if (hf_fp8_rows(form, src, scales, 0, n, made, &error) ||
+        hf_fp8_rows(form, src, scales, form->rows - n, n, made, &error))
+        check_error(&error);
+    free(src);
+    free(made);
+    free(scales);
+}
+
 static void check_experts(const struct source *s)
 {
     const struct model_hparams *h = &s->index->hparams;
     uint32_t left = EXPERTS_MAX;
     for (uint32_t layer = 0; layer < h->layers; layer++)
         for (uint32_t expert = 0; expert < h->experts && left > 0; expert++, left--)
-            for (int m = 0; m < EXPERT__COUNT; m++)
+            for (int m = 0; m < EXPERT__COUNT && model_layer_has_experts(s->index, layer); m++) {
                 read_expert(s, source_expert(s, layer, expert, (enum expert_matrix)m));
+                check_fp8(s, layer, expert, (enum expert_matrix)m);
+            }
 }
 
 static void check_dense(const struct source *s)
@@ -73,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool gguf;
     const char *dir = fuzz_dir_make(data, size, &gguf);
     snprintf(path, sizeof path, "%s%s%s", dir, gguf ? "/" : "", gguf ? fuzz_names[FUZZ_GGUF] : "");
-    if (source_open(&s, path, TENSOR_BF16, &error)) {
+    if (source_open(&s, path, size > 0 && data[size - 1] & 1 ? TENSOR_Q8_0 : TENSOR_BF16, &error)) {
         check_error(&error);
         return 0;
     }

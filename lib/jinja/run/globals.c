@@ -45,11 +45,11 @@ static struct jvalue range_parts(struct jrun *r, const struct jvalue *in, const 
 static struct jvalue global_range(struct jrun *r, const struct jvalue *in, const struct jbound *a)
 {
     const struct jlist *parts = range_parts(r, in, a).list;
-    int64_t first = parts->at[0].integer, step = parts->at[1].integer;
-    size_t count = (size_t)parts->at[2].integer;
-    struct jvalue v = jlist_new(r->h, JFORM_RANGE, count);
-    for (size_t i = 0; i < count; i++)
-        jlist_add(r->h, v.list, jint(first + (int64_t)i * step));
+    struct jrange range = {parts->at[0].integer, parts->at[1].integer,
+                           (size_t)parts->at[2].integer};
+    struct jvalue v = jlist_new(r->h, JFORM_RANGE, range.count);
+    for (size_t i = 0; i < range.count; i++)
+        jlist_add(r->h, v.list, jrange_at(&range, i));
     return v;
 }
 

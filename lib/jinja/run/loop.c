@@ -19,8 +19,7 @@ static size_t count_of(const struct jloop *loop)
 
 static struct jvalue element(const struct jloop *loop, size_t i)
 {
-    return loop->items ? loop->items->at[i]
-                       : jint(loop->range.first + (int64_t)i * loop->range.step);
+    return loop->items ? loop->items->at[i] : jrange_at(&loop->range, i);
 }
 
 static bool take(struct jrun *r, struct jloop *loop, struct jvalue *v)
@@ -83,18 +82,21 @@ static bool is_target(const struct jnode *target, const struct jstring *name)
     return false;
 }
 
-/* Without effects, and not of the turn: no call, and no `in`, which may consume a generator. */
+/* Without effects, and not of the turn: no call, no `in`, which may consume a generator, and only attributes of
+ * a variable: an attribute of a namespace may be the loop itself. */
 static bool is_constant(struct jrun *r, const struct jnode *n, const struct jnode *target)
 {
     jheap_step(r->h);
     switch ((enum jnode_kind)n->kind) {
     case JNODE_CONST: return true;
     case JNODE_NAME: return !jstring_is(n->name, "loop") && !is_target(target, n->name);
-    case JNODE_NOT:
-    case JNODE_ATTRIBUTE: return is_constant(r, n->a, target);
+    case JNODE_NOT: return is_constant(r, n->a, target);
+    case JNODE_ATTRIBUTE: return n->a->kind == JNODE_NAME && is_constant(r, n->a, target);
+    case JNODE_ITEM:
+        return n->a->kind == JNODE_NAME && is_constant(r, n->a, target) &&
+               is_constant(r, n->b, target);
     case JNODE_OR:
-    case JNODE_AND:
-    case JNODE_ITEM: return is_constant(r, n->a, target) && is_constant(r, n->b, target);
+    case JNODE_AND: return is_constant(r, n->a, target) && is_constant(r, n->b, target);
     default: return false;
     }
 }
@@ -103,7 +105,7 @@ unsigned jloop_constant_conditions(struct jrun *r, const struct jnode *loop)
 {
     unsigned count = 0;
     const struct jnode *n = loop->list.count == 1 ? loop->list.at[0] : NULL;
-    if (loop->c)
+    if (loop->c || loop->a->kind != JNODE_NAME) /* a later element may be an error to unpack */
         return 0;
     while (n && n->kind == JNODE_IF && is_constant(r, n->a, loop->a)) {
         count++;

@@ -130,6 +130,12 @@ struct jvalue jmethod_call(struct jrun *r, const struct jmethod *m, const struct
 
 /* ---- globals.c ---- */
 
+/* Element i, which exists. In unsigned arithmetic: only the sum must be a number of 64 bits. */
+static inline struct jvalue jrange_at(const struct jrange *range, size_t i)
+{
+    return jint((int64_t)((uint64_t)range->first + (uint64_t)i * (uint64_t)range->step));
+}
+
 /* The range that an expression is, if it is a call of it: for a loop, which needs no list. */
 bool jrange_of(struct jrun *r, const struct jnode *n, struct jrange *range);
 

@@ -14,6 +14,9 @@
 
 #define BLANKS_MAX 256  /* held back at the end of reasoning */
 #define PIECE_MAX  4096 /* taken at once, so that ANSWER_BYTES_MAX holds */
+/* Of a call: the JSON library recurses, threads have small stacks, and an object takes 250 bytes. */
+#define DEPTH_MAX    64
+#define BRACKETS_MAX 4096
 
 struct answer_form answer_form_of(const char *chat_template, size_t bytes)
 {
@@ -157,14 +160,52 @@ static bool in_content(struct answer *a, bool end)
     return true;
 }
 
+/* Whether an object or array in it is nested too deep, or there are too many. */
+static bool too_much(const char *text, size_t bytes)
+{
+    size_t depth = 0, count = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < bytes && depth <= DEPTH_MAX && count <= BRACKETS_MAX; i++) {
+        char c = text[i];
+        if (in_string && c == '\\') {
+            i++;
+        } else if (c == '"') {
+            in_string = !in_string;
+        } else if (!in_string && (c == '[' || c == '{')) {
+            depth++;
+            count++;
+        } else if (!in_string && (c == ']' || c == '}')) {
+            depth -= depth > 0;
+        }
+    }
+    return depth > DEPTH_MAX || count > BRACKETS_MAX;
+}
+
+/* Numbers have as few digits as give the same value: 0.1, not 0.10000000000000001. */
+static char *json_text(const json_t *value)
+{
+    for (size_t digits = 15;; digits++) {
+        char *text =
+            json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        json_t *again = text && digits < 17 ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+        bool same = again && json_equal(again, value);
+        json_decref(again);
+        if (!text || digits == 17 || same)
+            return text;
+        free(text);
+    }
+}
+
 /* A call between two marks, [from, to) of what is held. */
 static bool give_call(struct answer *a, size_t from, size_t to)
 {
+    if (too_much(a->held + from, to - from))
+        return false;
     json_t *call = json_loadb(a->held + from, to - from, JSON_REJECT_DUPLICATES, NULL);
     const char *name = json_string_value(json_object_get(call, "name"));
     const json_t *arguments = json_object_get(call, "arguments");
     char *text = json_is_string(arguments) ? strdup(json_string_value(arguments))
-                 : arguments               ? json_dumps(arguments, JSON_COMPACT | JSON_ENCODE_ANY)
+                 : arguments               ? json_text(arguments)
                                            : strdup("{}");
     bool is_call = name && text;
     if (is_call)
@@ -175,14 +216,18 @@ static bool give_call(struct answer *a, size_t from, size_t to)
     return is_call;
 }
 
+/* The bound is one of bytes in the answer, not of those that happen to be held: the parts do not depend
+ * on the pieces in which the text arrives. */
 static bool in_call(struct answer *a, bool end)
 {
     size_t open = strlen(a->form.call.open), close = strlen(a->form.call.close);
     size_t at = find(a, a->form.call.close);
-    bool whole = at != SIZE_MAX, too_long = !whole && a->bytes > ANSWER_CALL_BYTES_MAX;
+    size_t all = at != SIZE_MAX ? at + close : a->bytes;
+    bool whole = at != SIZE_MAX, too_long = all > ANSWER_CALL_BYTES_MAX;
     if (!whole && !end && !too_long)
         return false;
-    size_t all = whole ? at + close : a->bytes;
+    if (too_long)
+        all = utf8_complete_prefix(a->held, ANSWER_CALL_BYTES_MAX);
     if (!too_long && give_call(a, open, whole ? at : a->bytes)) {
         drop(a, all);
         a->skip_blanks = true;

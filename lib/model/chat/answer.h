@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define ANSWER_CALL_BYTES_MAX ((size_t)48 << 10) /* a longer call is content */
+#define ANSWER_CALL_BYTES_MAX ((size_t)48 << 10) /* with its marks; a longer call is content */
 #define ANSWER_BYTES_MAX      ((size_t)64 << 10)
 
 struct answer_marks {

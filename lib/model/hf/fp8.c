@@ -11,6 +11,9 @@
 #define Q8_0_ELEMS 32u
 #define Q8_0_BYTES 34u /* F16 scale, 32 signed bytes */
 
+#define F16_INFINITE  0x7c00 /* exponents of infinity and of what is not a number */
+#define BF16_INFINITE 0x7f80
+
 static float e4m3_to_f32(uint8_t x)
 {
     int exponent = x >> 3 & 15, fraction = x & 7;
@@ -29,40 +32,46 @@ static uint16_t f32_to_bf16(float f)
     return isnan(f) ? (uint16_t)(u >> 16 | 64) : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-/* A block as ggml's reference makes it: d = max |x| / 127, nearest whole numbers. */
-static void put_q8_0(const float x[Q8_0_ELEMS], uint8_t *dst)
+/* A block as ggml's reference makes it: d = max |x| / 127, nearest whole numbers. Returns d. Where 1 / d
+ * is not finite, d is 0 as F16, and so are the numbers. */
+static uint16_t put_q8_0(const float x[Q8_0_ELEMS], uint8_t *dst)
 {
     float top = 0;
     for (uint32_t i = 0; i < Q8_0_ELEMS; i++)
         top = fmaxf(top, fabsf(x[i]));
-    float d = top / 127, inverse = d > 0 ? 1 / d : 0;
+    float d = top / 127, inverse = 1 / d;
+    inverse = isfinite(inverse) ? inverse : 0;
     uint16_t half = f32_to_f16(d);
     memcpy(dst, &half, sizeof half);
     for (uint32_t i = 0; i < Q8_0_ELEMS; i++)
         dst[2 + i] = (uint8_t)(int8_t)lroundf(x[i] * inverse);
+    return half;
 }
 
 /* A row, whose blocks have these scales. */
 static bool put_row(const struct hf_tensor *t, const float value[256], const uint8_t *src,
                     const float *scales, uint8_t *dst)
 {
-    float part[Q8_0_ELEMS], bad = 0;
+    float part[Q8_0_ELEMS];
+    bool good = true;
     for (uint64_t i = 0; i < t->columns; i += Q8_0_ELEMS) {
         uint64_t n = t->columns - i < Q8_0_ELEMS ? t->columns - i : Q8_0_ELEMS;
         for (uint64_t j = 0; j < n; j++) {
             part[j] = value[src[i + j]] * scales[(i + j) / t->block_columns];
-            bad += part[j] - part[j]; /* 0, or not a number */
+            good &= isfinite(part[j]) != 0;
         }
         if (t->made_type == TENSOR_Q8_0) {
-            put_q8_0(part, dst + i / Q8_0_ELEMS * Q8_0_BYTES);
+            uint16_t half = put_q8_0(part, dst + i / Q8_0_ELEMS * Q8_0_BYTES);
+            good &= (half & F16_INFINITE) != F16_INFINITE;
             continue;
         }
         for (uint64_t j = 0; j < n; j++) {
             uint16_t bf16 = f32_to_bf16(part[j]);
+            good &= (bf16 & BF16_INFINITE) != BF16_INFINITE; /* it may be rounded to that */
             memcpy(dst + 2 * (i + j), &bf16, sizeof bf16);
         }
     }
-    return bad == 0;
+    return good;
 }
 
 int hf_fp8_rows(const struct hf_tensor *t, const void *src, const float *scales, uint64_t first,
@@ -77,6 +86,7 @@ int hf_fp8_rows(const struct hf_tensor *t, const void *src, const float *scales,
         if (!put_row(t, value, (const uint8_t *)src + r * t->columns,
                      scales + (first + r) / t->block_rows * each,
                      (uint8_t *)dst + r * t->made_row_bytes))
-            return error_set(error, ERR_BAD_INPUT, "a weight or its scale is not finite");
+            return error_set(error, ERR_BAD_INPUT,
+                             "a weight or its scale is not finite, or too large");
     return 0;
 }

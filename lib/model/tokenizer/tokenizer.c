@@ -437,7 +437,7 @@ static int encode_text(struct encoder *e, char *text, size_t bytes)
             break;
         new_text = tokenizer_is_control(e->t, id);
         start = at + length;
-        while (start < bytes && strips(e, id) && strchr(" \t\n\v\f\r", text[start]))
+        while (start < bytes && strips(e, id) && memchr(" \t\n\v\f\r", text[start], 6))
             start++;
         at = start - 1;
     }

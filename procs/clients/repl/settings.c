@@ -293,8 +293,10 @@ int settings_take(struct repl *r, const json_t *settings, struct error *error)
         free(probe.system);
         return -1;
     }
-    free(r->system);
-    r->system = probe.system;
+    if (json_object_get(settings, "system")) { /* older files have none, and change nothing */
+        free(r->system);
+        r->system = probe.system;
+    }
     r->thinking = probe.thinking;
     r->submit = probe.submit;
     r->context = probe.context;

@@ -63,13 +63,14 @@ struct message {
     struct stream *stream;
     FILE *text[2]; /* ANSWER_REASONING, ANSWER_CONTENT */
     json_t *calls;
+    bool failed; /* a call is missing: no memory */
 };
 
 static void keep_piece(void *arg, const struct answer_piece *p)
 {
     struct message *m = arg;
     if (p->part == ANSWER_CALL)
-        json_array_append_new(m->calls, call_json(m->stream, p, false));
+        m->failed |= json_array_append_new(m->calls, call_json(m->stream, p, false)) != 0;
     else if (m->text[p->part])
         fwrite(p->text, 1, p->bytes, m->text[p->part]);
 }
@@ -85,8 +86,11 @@ void parts_message(struct stream *s)
     answer_open(&all, &s->request.answer, s->request.inside, keep_piece, &m);
     bool fine = answer_take(&all, s->out.data ? s->out.data : "", s->out.bytes, true) == 0;
     answer_close(&all);
-    for (int i = 0; i < 2; i++)
-        fine &= m.text[i] && !ferror(m.text[i]) && fclose(m.text[i]) == 0;
+    fine &= !m.failed;
+    for (int i = 0; i < 2; i++) {
+        fine &= m.text[i] && !ferror(m.text[i]);
+        fine &= m.text[i] && fclose(m.text[i]) == 0;
+    }
     bool none = fine && bytes[ANSWER_CONTENT] == 0 && json_array_size(m.calls) > 0;
     json_t *content =
         none ? json_null()

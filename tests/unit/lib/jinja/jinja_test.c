@@ -322,6 +322,8 @@ START_TEST(a_loop_that_waits_for_its_end_is_left)
 }
 END_TEST
 
+#define FAR "9223372036854775807"
+
 /* Conditions that a turn may change, or that have effects, are evaluated in every turn. */
 START_TEST(a_loop_that_may_do_something_is_not_left)
 {
@@ -347,6 +349,14 @@ START_TEST(a_loop_that_may_do_something_is_not_left)
         {"{% set range = d.get %}{% for i in range('k') %}{{ i }}{% endfor %}", "v"},
         {"{% set l = range(3) %}{% for i in l %}{{ i }}{% endfor %}{{ l }}", "012range(0, 3)"},
         {"{% for i in range(-5, 9, 7) %}{{ i }} {% endfor %}", "-5 2 "},
+        {"{% for i in range(-" FAR " - 1, " FAR ", " FAR ") %}{{ i }} {% endfor %}",
+         "-9223372036854775808 -1 9223372036854775806 "},
+        {"{{ range(" FAR ", -" FAR " - 1, -" FAR ") | list }}",
+         "[9223372036854775807, 0, -9223372036854775807]"},
+        {"{% set n = namespace(l=none) %}{% for i in range(4) %}{% if not n.l %}{% set n.l = loop "
+         "%}"
+         "{% elif n.l.last %}x{% endif %}{% endfor %}",
+         "x"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct jinja_output out;
@@ -358,6 +368,11 @@ START_TEST(a_loop_that_may_do_something_is_not_left)
                       out.text);
         jinja_output_free(&out);
     }
+    struct jinja_output out; /* the second element cannot be unpacked */
+    struct error error;
+    ck_assert_int_eq(render_with("{% for a, b in [(1, 2), 3] %}{% if no %}x{% endif %}{% endfor %}",
+                                 NULL, "{}", &defaults, &out, &error),
+                     -1);
 }
 END_TEST
 

@@ -67,6 +67,17 @@ START_TEST(most_used_first)
 }
 END_TEST
 
+/* Layers without experts do not count: the shares of the others would be too large, and equal at the top. */
+START_TEST(layers_without_experts)
+{
+    static const uint32_t ten[LAYERS * EXPERTS] = {0, 0, 0, 0, 9, 8, 2, 1, 10, 5, 5, 0};
+    add(ten);
+    ck_assert_uint_eq(share_of(1, 0), (unsigned)(0.9 * 65535 + 0.5));
+    ck_assert_uint_eq(share_of(1, 1), (unsigned)(0.8 * 65535 + 0.5));
+    ck_assert_uint_eq(share_of(2, 0), 65535);
+}
+END_TEST
+
 /* A short run after a long one moves the shares little, a long one as much as everything before it. */
 START_TEST(runs_have_the_weight_of_their_length)
 {
@@ -195,6 +206,7 @@ int main(void)
     TCase *cases = tcase_create("list");
     tcase_add_checked_fixture(cases, make_dir, remove_dir);
     tcase_add_test(cases, most_used_first);
+    tcase_add_test(cases, layers_without_experts);
     tcase_add_test(cases, runs_have_the_weight_of_their_length);
     tcase_add_test(cases, nothing_used_changes_nothing);
     tcase_add_test(cases, written_and_read);

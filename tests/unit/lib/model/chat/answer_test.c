@@ -68,6 +68,8 @@ static const struct {
     {"x<think>y</think>", "|C:x<think>y</think>", false},
     {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"</x>\"]}}\n</tool_call>",
      "|f({\"a\":[1,\"</x>\"]})", false},
+    {"<tool_call>{\"name\":\"f\",\"arguments\":[0.1,19.99,1e300,3]}</tool_call>",
+     "|f([0.1,19.99,1e300,3])", false},
     {"Look:\n<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_call>{\"name\":\"g\",\"arguments\":"
      "\"{}\"}</tool_call>",
      "|C:Look:\n|f({})|g({})", false},
@@ -139,6 +141,65 @@ START_TEST(endless_calls)
 }
 END_TEST
 
+/* The longest call, and one that is longer by a byte: the same parts whatever the pieces. */
+START_TEST(longest_call)
+{
+    static const size_t pieces[] = {1, 7, 1000, 4096, 1 << 20};
+    const char *front = "<tool_call>{\"name\":\"", *back = "\"}</tool_call>";
+    for (size_t more = 0; more < 2; more++) {
+        size_t n = ANSWER_CALL_BYTES_MAX - strlen(front) - strlen(back) + more;
+        char *text = malloc(ANSWER_BYTES_MAX), *name = malloc(n + 1);
+        memset(name, 'n', n);
+        name[n] = 0;
+        int bytes = snprintf(text, ANSWER_BYTES_MAX, "%s%s%s \xc3\xa9", front, name, back);
+        for (size_t i = 0; i < ARRAY_LEN(pieces); i++) {
+            char *parts = split(TEMPLATE, false, text, (size_t)bytes, pieces[i]);
+            ck_assert_msg(strncmp(parts, more ? "|C:" : "|nnn", 3) == 0, "pieces of %zu",
+                          pieces[i]);
+            if (more)
+                ck_assert_str_eq(parts + 3, text);
+            else
+                ck_assert_str_eq(parts + 1 + n, "({})|C:\xc3\xa9");
+            free(parts);
+        }
+        free(text);
+        free(name);
+    }
+}
+END_TEST
+
+/* The JSON library recurses: what is nested too deep for the stack of a thread is no call, nor what takes
+ * megabytes. Brackets in texts do not count. */
+START_TEST(deep_calls)
+{
+    char text[16000], flat[200], *at = text, *parts;
+    at = stpcpy(at, "<tool_call>{\"name\":\"f\",\"arguments\":");
+    for (int i = 0; i < 2000; i++)
+        *at++ = '[';
+    for (int i = 0; i < 2000; i++)
+        *at++ = ']';
+    strcpy(at, "}</tool_call>");
+    parts = split(TEMPLATE, false, text, strlen(text), 4096);
+    ck_assert_msg(strncmp(parts, "|C:", 3) == 0 && strcmp(parts + 3, text) == 0, "a call");
+    free(parts);
+    at = text + strlen("<tool_call>{\"name\":\"f\",\"arguments\":");
+    strcpy(at, "[[]");
+    for (at += 3; at + 3 < text + sizeof text - 20; at += 3)
+        strcpy(at, ",[]");
+    strcpy(at, "]}</tool_call>");
+    parts = split(TEMPLATE, false, text, strlen(text), 4096);
+    ck_assert_msg(strncmp(parts, "|C:", 3) == 0 && strcmp(parts + 3, text) == 0, "5000 arrays");
+    free(parts);
+    memset(flat, '[', sizeof flat);
+    snprintf(text, sizeof text,
+             "<tool_call>{\"name\":\"f\",\"arguments\":\"\\\"%.*s\"}</tool_call>", (int)sizeof flat,
+             flat);
+    parts = split(TEMPLATE, false, text, strlen(text), 4096);
+    ck_assert_msg(strncmp(parts, "|f(\"[[[", 7) == 0, "%s", parts);
+    free(parts);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("answer");
@@ -148,6 +209,8 @@ int main(void)
     tcase_add_test(cases, templates_without_marks);
     tcase_add_test(cases, prompts_that_start_reasoning);
     tcase_add_test(cases, endless_calls);
+    tcase_add_test(cases, longest_call);
+    tcase_add_test(cases, deep_calls);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

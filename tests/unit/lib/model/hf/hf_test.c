@@ -3,6 +3,7 @@
  * and keys of every architecture; rejected directories with the reason. */
 #include <check.h>
 #include <fcntl.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -281,6 +282,40 @@ START_TEST(fp8_weights)
 }
 END_TEST
 
+/* What becomes infinite only in the type that is made, too; tiny scales make zeros. */
+START_TEST(fp8_scales)
+{
+    static const struct {
+        float scale;
+        int bf16, q8;
+    } rows[] = {{1, 0, 0},         {NAN, -1, -1},   {INFINITY, -1, -1}, {-INFINITY, -1, -1},
+                {FLT_MAX, -1, -1}, {1e37f, -1, -1}, {7e35f, 0, -1},     {-1e6f, 0, -1},
+                {1.8e4f, 0, 0},    {1e-40f, 0, 0},  {1e-45f, 0, 0},     {0, 0, 0}};
+    uint8_t src[32], made[64], zeros[64] = {0};
+    struct hf_tensor t = {
+        .form = HF_FP8, .rows = 1, .columns = 32, .block_rows = 1, .block_columns = 32};
+    memset(src, 0x7e, sizeof src); /* 448, the largest */
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct error error;
+        t.made_type = TENSOR_BF16;
+        t.made_row_bytes = 64;
+        ck_assert_msg(hf_fp8_rows(&t, src, &rows[i].scale, 0, 1, made, &error) == rows[i].bf16,
+                      "row %zu: BF16", i);
+        t.made_type = TENSOR_Q8_0;
+        t.made_row_bytes = 34;
+        ck_assert_msg(hf_fp8_rows(&t, src, &rows[i].scale, 0, 1, made, &error) == rows[i].q8,
+                      "row %zu: Q8_0", i);
+        if (rows[i].scale < 1e-30f && rows[i].q8 == 0)
+            ck_assert_msg(memcmp(made, zeros, 2) == 0, "row %zu: d is not 0", i);
+    }
+    static const float rounded = 3.4e38f / 448; /* finite as F32, infinite as BF16 */
+    struct error error;
+    t.made_type = TENSOR_BF16;
+    t.made_row_bytes = 64;
+    ck_assert_int_eq(hf_fp8_rows(&t, src, &rounded, 0, 1, made, &error), -1);
+}
+END_TEST
+
 /* ---- rejections ---- */
 
 #define EDIT(name, statement)                                                                      \
@@ -522,6 +557,7 @@ int main(void)
     tcase_add_test(t, architectures);
     tcase_add_test(t, real_model);
     tcase_add_test(t, fp8_weights);
+    tcase_add_test(t, fp8_scales);
     tcase_add_test(t, bad_models_are_rejected);
     tcase_add_loop_test(t, sentencepiece, 0, (int)ARRAY_LEN(sentencepieces));
     tcase_add_test(t, bad_sentencepiece_is_rejected);

@@ -351,6 +351,7 @@ START_TEST(control_tokens_take_blanks)
         {"<|user|>", named_phi, true}, {"<s>", named_phi, false}, {"<|user|>", NULL, false}};
     static const uint32_t kept[] = {SPM_CONTROL, SPM_SPACE_ID, '\n', SPM_SPACE_A};
     static const uint32_t taken[] = {SPM_CONTROL, SPM_SPACE_A};
+    static const uint32_t zero[] = {SPM_CONTROL, SPM_SPACE_ID, 0, SPM_SPACE_A};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct spm_tokens v;
         struct error error = {0};
@@ -362,6 +363,8 @@ START_TEST(control_tokens_take_blanks)
         struct opened o = open_tokenizer(index);
         int n = snprintf(text, sizeof text, "%s\n a", rows[i].control);
         expect_ids(o.t, text, (size_t)n, true, rows[i].takes ? taken : kept, rows[i].takes ? 2 : 4);
+        text[n - 3] = 0; /* no blank */
+        expect_ids(o.t, text, (size_t)n, true, zero, 4);
         close_both(&o);
     }
 }

@@ -215,6 +215,12 @@ START_TEST(saved_is_loaded)
     ck_assert_int_eq(memcmp(b.submit.stops.text[0], "a \"b\n", 5), 0);
     ck_assert_str_eq(b.system, "Be \"brief\".\n");
     ck_assert_int_eq(b.thinking, TERNARY_OFF);
+    json_object_del(loaded, "system"); /* files of before these settings: they stay */
+    json_object_del(loaded, "thinking");
+    ck_assert_int_eq(settings_take(&b, loaded, &error), 0);
+    ck_assert_msg(b.system && strcmp(b.system, "Be \"brief\".\n") == 0,
+                  "the system message is lost");
+    ck_assert_int_eq(b.thinking, TERNARY_OFF);
     free(a.system);
     free(b.system);
     json_decref(settings);

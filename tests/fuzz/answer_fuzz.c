@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fuzz target: answers of models, split into parts. Input: a byte for the marks (bits 0 and 1: the rows of reasoning,
+ * bit 2: calls) and whether the answer starts inside reasoning (bit 3), a byte for the sizes of the pieces, then
+ * the text; 0xff stands for 300 spaces or 40 KiB of 'x', by bit 4 of the first byte. The parts are the same whatever
+ * the pieces. Without calls and reasoning the text is the content. What is held is bounded. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/chat/answer.h"
+#include "lib/text/utf8.h"
+
+#define BYTES_MAX   ((size_t)256 << 10)
+#define MANY_BYTES  ((size_t)40 << 10)
+#define MANY_SPACES 300
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct parts {
+    FILE *out; /* P bytes; C name 0 arguments 0 */
+    char *text;
+    size_t bytes, taken; /* taken: bytes of text in pieces */
+    int last;
+};
+
+static void keep(void *arg, const struct answer_piece *p)
+{
+    struct parts *parts = arg;
+    if (p->part == ANSWER_CALL) {
+        json_t *arguments = json_loads(p->arguments, JSON_DECODE_ANY, NULL);
+        sl_assert(!p->text && p->name && strlen(p->arguments) <= 4 * ANSWER_CALL_BYTES_MAX);
+        json_decref(arguments); /* of a text anything */
+        fprintf(parts->out, "\n%d %s %s", ANSWER_CALL, p->name, p->arguments);
+    } else {
+        sl_assert(p->bytes > 0 && !p->name && !p->arguments);
+        sl_assert(p->part == ANSWER_REASONING || p->part == ANSWER_CONTENT);
+        if (parts->last != (int)p->part)
+            fprintf(parts->out, "\n%d ", p->part);
+        fwrite(p->text, 1, p->bytes, parts->out);
+        parts->taken += p->bytes;
+    }
+    parts->last = (int)p->part;
+}
+
+/* In pieces of about so many bytes, whole characters; 0: at once. */
+static void split(const struct answer_form *form, bool inside, const char *text, size_t bytes,
+                  size_t piece, struct parts *parts)
+{
+    struct answer a;
+    *parts = (struct parts){.last = -1};
+    parts->out = open_memstream(&parts->text, &parts->bytes);
+    sl_assert(parts->out);
+    answer_open(&a, form, inside, keep, parts);
+    for (size_t at = 0, n; at < bytes && piece > 0; at += n) {
+        n = bytes - at < piece ? bytes - at : piece;
+        n = at + n == bytes ? n : utf8_complete_prefix(text + at, n);
+        n = n > 0 ? n : bytes - at < piece + 3 ? bytes - at : piece + 3;
+        sl_assert(answer_take(&a, text + at, n, false) == 0);
+        sl_assert(a.bytes <= a.capacity && a.capacity <= ANSWER_BYTES_MAX);
+    }
+    sl_assert(answer_take(&a, piece ? "" : text, piece ? 0 : bytes, true) == 0);
+    answer_close(&a);
+    fclose(parts->out);
+    sl_assert(parts->taken <= bytes);
+}
+
+static size_t expand(const uint8_t *data, size_t size, bool many, char *text)
+{
+    size_t n = 0, more = many ? MANY_BYTES : MANY_SPACES;
+    for (size_t i = 0; i < size; i++) {
+        size_t count = data[i] == 0xff ? more : 1;
+        if (n + count > BYTES_MAX)
+            break;
+        memset(text + n, data[i] != 0xff ? data[i] : many ? 'x' : ' ', count);
+        n += count;
+    }
+    return n;
+}
+
+static struct answer_form form_of(uint8_t marks)
+{
+    char text[80];
+    int n = snprintf(text, sizeof text, "{{ a }}%s%s%s", marks & 1 ? "<think></think>" : "",
+                     marks & 2 ? "</seed:think>" : "", marks & 4 ? "<tool_call></tool_call>" : "");
+    return answer_form_of(text, (size_t)n);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static char text[BYTES_MAX], valid[3 * BYTES_MAX + 1];
+    struct parts whole, streamed;
+    if (size < 2)
+        return 0;
+    struct answer_form form = form_of(data[0]);
+    size_t bytes = expand(data + 2, size - 2, (data[0] & 16) != 0, text);
+    bytes = utf8_sanitise(text, bytes, valid);
+    bool inside = data[0] & 8 && form.reasoning.open;
+    sl_assert(!form.reasoning.open ||
+              answer_starts_inside(&form, form.reasoning.open, strlen(form.reasoning.open)));
+    (void)answer_starts_inside(&form, valid, bytes);
+    split(&form, inside, valid, bytes, 0, &whole);
+    split(&form, inside, valid, bytes, (size_t)data[1] + 1, &streamed);
+    sl_assert(whole.bytes == streamed.bytes && memcmp(whole.text, streamed.text, whole.bytes) == 0);
+    if (!form.reasoning.open && !form.call.open)
+        sl_assert(whole.taken == bytes);
+    free(whole.text);
+    free(streamed.text);
+    return 0;
+}
