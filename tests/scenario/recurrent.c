@@ -172,6 +172,71 @@ static void killed_at_every_point(void)
     engine_stop(e);
 }
 
+/* Compute's successor, which may be stopped before it is ready. */
+static pid_t successor(struct engine *e, pid_t pid)
+{
+    uint64_t deadline = deadline_in(FINISH_MS);
+    for (;;) {
+        json_t *doc = engine_stats(e);
+        pid_t now = (pid_t)lookup_u64(lookup_process(doc, "compute", 0), "pid");
+        json_decref(doc);
+        if (now > 0 && now != pid)
+            return now;
+        CHECK(deadline_tick(deadline), "compute has no successor");
+    }
+}
+
+/* Each successor is killed, too: at the points in turn, of one sequence that continues from a checkpoint (if any is
+ * kept) and whose beginning alone is kept. */
+static void kill_in_turn(const char *keep, const char *const points[], bool reuses)
+{
+    struct text want, got;
+    reference(1, &want);
+    struct engine *e = start((const char *const[]){"--prefill-chunk=16", keep, NULL});
+    engine_generate(e, test_prompt(1), TOKENS, &got);
+    text_check_same(&want, &got, keep);
+    text_free(&got);
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    json_decref(engine_control(e, "inject", json_pack("{s:s}", "point", points[0])));
+    struct generation *g = generation_start(e, test_prompt(1), TOKENS);
+    for (size_t i = 0; points[i]; i++) {
+        uint64_t deadline = deadline_in(FINISH_MS);
+        while (process_state(pid) != 'T')
+            CHECK(deadline_tick(deadline), "%s: compute did not reach the point", points[i]);
+        if (points[i + 1]) /* before a successor is there */
+            json_decref(engine_control(e, "inject", json_pack("{s:s}", "point", points[i + 1])));
+        CHECK(kill(pid, SIGKILL) == 0, "compute %d exited on its own", (int)pid);
+        pid = successor(e, pid);
+    }
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(&want, &got, keep);
+    text_free(&got);
+    engine_generate(e, test_prompt(1), TOKENS, &got);
+    text_check_same(&want, &got, "afterwards");
+    CHECK((lookup_u64(got.stats, "cached_tokens") > 0) == reuses, "%s: %llu tokens reused", keep,
+          (unsigned long long)lookup_u64(got.stats, "cached_tokens"));
+    text_free(&got);
+    text_free(&want);
+    engine_stop(e);
+}
+
+static void killed_in_turn(void)
+{
+    make(&shapes[0]);
+    kill_in_turn("--keep-kv=57344", /* 64 rows and two states */
+                 (const char *const[]){"COMPUTE_SLOT_CUT", "COMPUTE_SLOT_TAKEN",
+                                       "COMPUTE_STATE_WRITTEN", "COMPUTE_SLOT_LOGGED", NULL},
+                 true);
+    kill_in_turn("--keep-kv=57344",
+                 (const char *const[]){"COMPUTE_SLOT_LOGGED", "COMPUTE_SLOT_LOGGED",
+                                       "COMPUTE_SLOT_KEPT", NULL},
+                 true);
+    kill_in_turn("--keep-kv=0",
+                 (const char *const[]){"COMPUTE_STATE_WRITTEN", "COMPUTE_STATE_WRITTEN",
+                                       "COMPUTE_MID_TOKEN", NULL},
+                 false);
+}
+
 /* ---- checkpoints ---- */
 
 /* Prompts that share only a beginning, as when a template changes the end of a conversation. */
@@ -327,14 +392,11 @@ static void inspected(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(qwen35moe),
-                                             ROW(qwen3next),
-                                             ROW(lfm2moe),
-                                             ROW(killed_at_every_point),
-                                             ROW(a_second_turn),
-                                             ROW(memory_is_counted),
-                                             ROW(nothing_is_kept),
-                                             ROW(inspected),
-                                             ROW(convolutions_are_estimated)};
+    static const struct test_case cases[] = {
+        ROW(qwen35moe),         ROW(qwen3next),
+        ROW(lfm2moe),           ROW(killed_at_every_point),
+        ROW(killed_in_turn),    ROW(a_second_turn),
+        ROW(memory_is_counted), ROW(nothing_is_kept),
+        ROW(inspected),         ROW(convolutions_are_estimated)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -305,6 +305,22 @@ START_TEST(a_limit_keeps_the_beginning)
 }
 END_TEST
 
+/* Killed before the slot is kept: the successor has fewer rows, and keeps these. */
+START_TEST(killed_while_the_beginning_is_kept)
+{
+    struct kv_request *q = submit(0, 1, 200, CONTEXT);
+    uint32_t slot = start(0, q);
+    compute(0, slot, q, 200);
+    state_keep(&w.runner, slot, 128, kv_states_bytes(&shape, 1));
+    kept_check(&w.runner);
+    q->stats.resumes = 1;
+    ck_assert_uint_eq(start(0, q), slot);
+    ck_assert_uint_eq(atomic_load(&q->kv_valid), 128);
+    finish(0, slot, q);
+    ck_assert_uint_eq(run(1, 2, 200, 0, CONTEXT), 128);
+}
+END_TEST
+
 /* A pass that failed leaves no memory behind, whether its sequence is kept or not. */
 START_TEST(a_failed_pass_leaves_no_memory)
 {
@@ -373,6 +389,7 @@ int main(void)
     tcase_add_test(t, without_use_there_are_no_checkpoints);
     tcase_add_test(t, a_limit_keeps_the_beginning);
     tcase_add_test(t, a_failed_pass_leaves_no_memory);
+    tcase_add_test(t, killed_while_the_beginning_is_kept);
     tcase_add_test(t, contradictory_versions_are_not_used);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
