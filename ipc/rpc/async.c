@@ -190,12 +190,6 @@ void rpc_async_tick(struct rpc_async *c, uint64_t now_ns)
         }
 }
 
-uint64_t rpc_async_broken_ns(const struct rpc_async *c, uint64_t now_ns)
-{
-    OBJ_CHECK(c, ASYNC_MAGIC);
-    return link_broken_ns(&c->link, now_ns);
-}
-
 uint64_t rpc_async_repeated(const struct rpc_async *c)
 {
     return c->repeated;

@@ -44,9 +44,6 @@ void rpc_async_poll(const struct rpc_async *client, struct pollfd *fds);
  * every 50 ms or more often while calls are in flight. */
 void rpc_async_tick(struct rpc_async *client, uint64_t now_ns);
 
-/* For how long the client could not dial again (no memory); 0: it can. */
-uint64_t rpc_async_broken_ns(const struct rpc_async *client, uint64_t now_ns);
-
 /* Number of calls repeated because their connection broke. */
 uint64_t rpc_async_repeated(const struct rpc_async *client);
 

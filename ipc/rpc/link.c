@@ -197,21 +197,15 @@ int link_open(struct link *link, nng_socket socket, const char *path, enum link_
     return result;
 }
 
-static void redial(struct link *link, uint64_t now_ns)
+static void redial(struct link *link)
 {
     struct error error;
     if (link->started)
         nng_dialer_close(link->dialer);
     link->started = false;
     link->restarts++;
-    if (start_dialer(link, &error) == 0) {
-        link->broken_ns = 0;
-        return;
-    }
-    if (link->broken_ns == 0) {
-        link->broken_ns = now_ns;
+    if (start_dialer(link, &error) != 0)
         log_warn("%s", error.text);
-    }
 }
 
 static void relisten(struct link *link, uint64_t now_ns)
@@ -223,12 +217,8 @@ static void relisten(struct link *link, uint64_t now_ns)
     }
     link->started = false;
     link->restarts++;
-    if (start_listener(link, &error) == 0) {
-        link->broken_ns = 0;
+    if (start_listener(link, &error) == 0)
         return;
-    }
-    if (link->broken_ns == 0)
-        link->broken_ns = now_ns;
     if (link->restarts % 64 == 1)
         log_warn("%s", error.text);
     link->next_probe_ns = now_ns + RELISTEN_RETRY_NS;
@@ -243,7 +233,7 @@ static void tick_dialer(struct link *link, uint64_t now_ns)
      * failed earlier must be replaced as soon as the file exists. */
     if (link->started && access(link->path, F_OK) != 0)
         return;
-    redial(link, now_ns);
+    redial(link);
     link->redial_delay_ns *= 2;
     if (link->redial_delay_ns > REDIAL_AFTER_MAX_NS)
         link->redial_delay_ns = REDIAL_AFTER_MAX_NS;
@@ -283,12 +273,6 @@ void link_tick(struct link *link, uint64_t now_ns)
     if (link->lonely_ns == 0)
         link->lonely_ns = now_ns;
     tick_dialer(link, now_ns);
-}
-
-uint64_t link_broken_ns(const struct link *link, uint64_t now_ns)
-{
-    uint64_t since = link->broken_ns;
-    return since != 0 && now_ns > since ? now_ns - since : 0;
 }
 
 static void give_up_dialing(struct link *link)

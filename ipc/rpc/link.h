@@ -28,9 +28,7 @@ struct link {
     int wake_fd;      /* eventfd signalled when a connection opens or closes; -1: none */
     _Atomic int pipe; /* id of the newest connection, 0: none; not kept for LINK_LISTEN_MANY */
     _Atomic uint64_t connects, denied;
-    uint64_t restarts; /* redials or relistens */
-    uint64_t
-        broken_ns; /* since when the listener or dialer could not be opened again, 0: it is open */
+    uint64_t restarts;  /* redials or relistens */
     uint64_t lonely_ns; /* time since which there is no connection, 0: connected */
     uint64_t redial_delay_ns;
     uint64_t next_probe_ns;
@@ -49,9 +47,6 @@ int link_open(struct link *link, nng_socket socket, const char *path, enum link_
 
 /* Runs the watchdogs; call it at least every 100 ms. */
 void link_tick(struct link *link, uint64_t now_ns);
-
-/* For how long the listener or dialer could not be opened again; 0: it is open. */
-uint64_t link_broken_ns(const struct link *link, uint64_t now_ns);
 
 /* Id of the connection, 0: none (not for LINK_LISTEN_MANY). */
 int link_pipe(const struct link *link);

@@ -52,10 +52,6 @@ int rpc_server_fd(const struct rpc_server *server); /* readable while requests w
 /* Runs the self-probe; call it every 100 ms. */
 void rpc_server_tick(struct rpc_server *server, uint64_t now_ns);
 
-/* For how long the server could not open its listener again (no memory): no new client reaches it. 0: it
- * listens. */
-uint64_t rpc_server_broken_ns(const struct rpc_server *server, uint64_t now_ns);
-
 /* The next request, or NULL. The caller replies exactly once, with rpc_reply or rpc_reply_error. */
 struct rpc_request *rpc_server_take(struct rpc_server *server);
 

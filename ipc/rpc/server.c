@@ -325,12 +325,6 @@ void rpc_server_tick(struct rpc_server *server, uint64_t now_ns)
     }
 }
 
-uint64_t rpc_server_broken_ns(const struct rpc_server *server, uint64_t now_ns)
-{
-    OBJ_CHECK(server, SERVER_MAGIC);
-    return link_broken_ns(&server->link, now_ns);
-}
-
 void rpc_server_stats_get(const struct rpc_server *server, struct rpc_server_stats *stats)
 {
     OBJ_CHECK(server, SERVER_MAGIC);

@@ -121,13 +121,15 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
         return -1;
     struct kv_head *h = s.base;
     bool fits =
-        s.bytes >= sizeof *h && h->context > 0 && h->layers > 0 && kinds_fit(h) &&
-        kv_type_info(h->kv_type) != NULL && h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
+        s.bytes >= sizeof *h && h->context > 0 && h->context <= MODEL_CONTEXT_MAX &&
+        h->layers > 0 && kinds_fit(h) && kv_type_info(h->kv_type) != NULL &&
+        h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
         h->kv_offset == h->logs_offset + (2 * KV_REQUESTS_MAX + KV_SLOTS) * log_row_bytes(h) &&
         h->kv_slot_bytes == regions_bytes(h, 2 * h->layers, h->context) &&
         h->states_offset == h->kv_offset + KV_SLOTS * h->kv_slot_bytes &&
-        h->states <= KV_STATES_MAX && h->state_bytes % PAGE_BYTES == 0 &&
-        h->state_bytes <= s.bytes && h->states_offset + h->states * h->state_bytes <= s.bytes;
+        (h->state_bytes == 0 || h->states >= KV_STATES_WORKING) && h->states <= KV_STATES_MAX &&
+        h->state_bytes % PAGE_BYTES == 0 && h->state_bytes <= s.bytes &&
+        h->states_offset + h->states * h->state_bytes <= s.bytes;
     if (!fits) {
         error_set(error, ERR_FAILED,
                   "kv segment: the shape does not match its size of %" PRIu64 " bytes", s.bytes);

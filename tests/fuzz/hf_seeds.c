@@ -165,6 +165,11 @@ static void broken(void)
     changed("shape", "qwen3moe", "model.safetensors", "\"shape\": [", "\"shape\": [1, ");
     changed("heads", "llama", "config.json",
             "\"num_attention_heads\": ", "\"num_attention_heads\": 1");
+    changed(
+        "fp8", "qwen3moe", "config.json", "\"model_type\"",
+        "\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128]}, "
+        "\"model_type\"");
+    changed("fp8_weight", "qwen3moe", "model.safetensors", "\"F32\"", "\"F8_E4M3\"");
     as_is("short", "short", 5);
     as_is("long_header", "\xff\xff\xff\xff\xff\xff\x00\x00{}", 10);
 }
@@ -251,14 +256,15 @@ static void fp8(void)
     free(config);
     free(header);
     hf_unmake(work);
-    seed("hfdir", "fp8", &b);
-    seed("pack", "fp8", &b);
+    seed("hfdir", "fp8_model", &b);
+    seed("pack", "fp8_model", &b);
     bytes_free(&b);
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const archs[] = {"qwen3moe", "olmoe", "qwen2moe", "llama"};
+    static const char *const archs[] = {"qwen3moe", "olmoe",   "qwen2moe",
+                                        "llama",    "glm4moe", "minimax-m2"};
     char name[64];
     sl_assert(argc == 2);
     corpus = argv[1];

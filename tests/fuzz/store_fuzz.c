@@ -56,6 +56,8 @@ static void check_in_index(const struct store_manifest *m, const void *table)
     sl_assert(index);
     index->hparams.layers = m->layers;
     index->hparams.experts = m->experts;
+    for (uint32_t layer = 0; layer < m->layers; layer++)
+        index->layer[layer].ffn = FFN_EXPERTS;
     index->hparams.hidden = m->groups[0].matrix[EXPERT_GATE].k;
     index->hparams.expert_inner = m->groups[0].matrix[EXPERT_GATE].n;
     index->entry_count = count;

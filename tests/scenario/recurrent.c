@@ -251,10 +251,90 @@ static void memory_is_counted(void)
     engine_stop(e);
 }
 
+static json_t *memory_of(const struct shape *s)
+{
+    struct command c;
+    make(s);
+    command_run(&c, NULL, SYNTH_MS,
+                (const char *const[]){"run", "-m", model, "--print-memory", NULL});
+    CHECK(c.status == 0, "run --print-memory: %.300s", c.err);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(doc, "%.300s", c.out);
+    command_free(&c);
+    return doc;
+}
+
+/* Compute copies the convolution's matrices: six more taps of 4096 channels in 7 layers. */
+static void convolutions_are_estimated(void)
+{
+#define WIDE_KEYS(taps)                                                                            \
+    "layers=8", taps, "delta_size=64", "delta_k_heads=16", "delta_v_heads=32", "delta_inner=2048", \
+        "attention_step=8", "shared_inner=64", "rope_dims=8", NULL
+    static const struct shape few = {"arch=qwen35moe", {WIDE_KEYS("conv_taps=2")}},
+                              many = {"arch=qwen35moe", {WIDE_KEYS("conv_taps=8")}};
+    json_t *a = memory_of(&few), *b = memory_of(&many);
+    uint64_t kv = lookup_u64(b, "kv_bytes") - lookup_u64(a, "kv_bytes");
+    uint64_t more = lookup_u64(b, "fixed_bytes") - lookup_u64(a, "fixed_bytes");
+    uint64_t copied = 7 * 6 * 4096 * sizeof(float);
+    CHECK(more >= kv + copied, "%llu bytes more, %llu of them states, for %llu bytes of taps",
+          (unsigned long long)more, (unsigned long long)kv, (unsigned long long)copied);
+    json_decref(a);
+    json_decref(b);
+}
+
+/* Without kept sequences there are no checkpoints to reserve. */
+static void nothing_is_kept(void)
+{
+    uint64_t bytes[2];
+    make(&shapes[0]);
+    for (size_t i = 0; i < 2; i++) {
+        struct engine *e =
+            start((const char *const[]){"--state-checkpoints=3", i ? "--keep-kv=0" : NULL, NULL});
+        json_t *doc = engine_stats(e);
+        bytes[i] = lookup_u64(doc, "memory.plan.kv_bytes");
+        json_decref(doc);
+        engine_stop(e);
+    }
+    uint64_t one = align_up(2 * (3 * 128 + 4 * 16 * 16) * sizeof(float), PAGE_BYTES);
+    CHECK(bytes[0] - bytes[1] == 3 * one, "%llu and %llu bytes reserved, a state has %llu",
+          (unsigned long long)bytes[0], (unsigned long long)bytes[1], (unsigned long long)one);
+}
+
+static void check_inspect(const char *want)
+{
+    struct command c;
+    command_run(&c, NULL, SYNTH_MS, (const char *const[]){"inspect", model, NULL});
+    CHECK(c.status == 0 && strstr(c.out, want), "no '%s' in: %.600s", want, c.out);
+    command_free(&c);
+}
+
+/* The first layer has no heads. */
+static void inspected(void)
+{
+    static const struct shape none = {
+        "arch=lfm2moe",
+        {"dense_layers=1", "dense_inner=128", "conv_taps=3", "attention_step=99", NULL}};
+    make(&shapes[0]);
+    check_inspect("of keys and values, head size 32, in 2 of 4 layers\n");
+    make(&none);
+    check_inspect("in no layer\n");
+    struct text got;
+    struct engine *e = start((const char *const[]){"--prefill-chunk=16", NULL});
+    engine_generate(e, test_prompt(1), 5, &got);
+    text_free(&got);
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(qwen35moe),     ROW(qwen3next),
-                                             ROW(lfm2moe),       ROW(killed_at_every_point),
-                                             ROW(a_second_turn), ROW(memory_is_counted)};
+    static const struct test_case cases[] = {ROW(qwen35moe),
+                                             ROW(qwen3next),
+                                             ROW(lfm2moe),
+                                             ROW(killed_at_every_point),
+                                             ROW(a_second_turn),
+                                             ROW(memory_is_counted),
+                                             ROW(nothing_is_kept),
+                                             ROW(inspected),
+                                             ROW(convolutions_are_estimated)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

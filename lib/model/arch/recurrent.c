@@ -52,10 +52,9 @@ static int read_heads(const char *key, struct gguf_array *a, struct model_hparam
         uint64_t heads;
         if (gguf_array_uint(a, key, &heads, error) != 0)
             return -1;
-        if (heads == 0) {
-            h->layer_kind[layer] = LAYER_RECURRENT;
+        h->layer_kind[layer] = heads == 0 ? LAYER_RECURRENT : LAYER_FULL;
+        if (heads == 0)
             continue;
-        }
         if (heads > 1024 || (h->kv_heads != 0 && h->kv_heads != heads))
             return error_set(error, ERR_BAD_INPUT,
                              "key '%s' is %" PRIu64 " for layer %" PRIu32
@@ -86,8 +85,7 @@ int arch_read_recurrent(enum arch_id arch, const struct gguf *g, struct model_hp
     if (list->kind == LIST_HEADS)
         return read_heads(key, &a, h, error) != 0 ? -1 : 1;
     for (uint32_t layer = 0; layer < h->layers; layer++)
-        if (gguf_array_bool(&a))
-            h->layer_kind[layer] = LAYER_RECURRENT;
+        h->layer_kind[layer] = gguf_array_bool(&a) ? LAYER_RECURRENT : LAYER_FULL;
     return 1;
 }
 

@@ -246,8 +246,10 @@ static int engine_ready(struct session *s, char *state, size_t cap, struct error
     struct error ignored;
     if (!s->control && (s->control = control_client_open(s->run, &ignored)))
         rpc_client_set_stop(s->control, &session_stop);
-    if (!s->control || control_call(s->control, "status", NULL, &reply, &ignored) != 0)
+    if (!s->control)
         return 0;
+    if (control_call(s->control, "status", NULL, &reply, error) != 0)
+        return error->code == ERR_TIMEOUT ? -1 : 0; /* the engine runs, but does not answer */
     snprintf(state, cap, "%s", lookup_text(reply, "state"));
     int result = serving(reply, error) != 0 ? -1 : strcmp(state, "ready") == 0;
     json_decref(reply);

@@ -25,6 +25,8 @@
 
 #define LIFELINE_STACK_BYTES (64 * KIB)
 #define EXIT_USAGE           2
+#define MEMORY_PROBE_BYTES   (16 * KIB)
+#define MEMORY_WAIT_NS       (5 * NS_PER_S)
 
 _Static_assert(DIRECTORY_LOADERS_MAX == MSG_PARTS_MAX,
                "a loader of the directory is a part of a LOAD");
@@ -356,9 +358,25 @@ static void call_forbidden(struct child *child)
         ptrace(PTRACE_TRACEME, 0, NULL, NULL);
 }
 
+/* Without memory a process can neither answer nor connect, and its clients wait. Its successor has memory again. */
+static void check_memory(struct child *child, uint64_t now)
+{
+    void *probe = malloc(MEMORY_PROBE_BYTES);
+    __asm__ volatile("" : : "r"(probe)); /* else the compiler removes the pair of calls */
+    free(probe);
+    if (probe)
+        child->no_memory_since_ns = 0;
+    else if (child->no_memory_since_ns == 0)
+        child->no_memory_since_ns = now;
+    else if (now - child->no_memory_since_ns > MEMORY_WAIT_NS)
+        log_fatal(error_exit_status(ERR_NO_MEMORY), "out of memory for %d s",
+                  (int)(MEMORY_WAIT_NS / NS_PER_S));
+}
+
 void child_tick(struct child *child)
 {
     uint64_t now = clock_now_ns();
+    check_memory(child, now);
     call_forbidden(child);
     count_dropped_lines(child);
     log_set_level(log_level_now(child));

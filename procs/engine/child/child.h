@@ -56,6 +56,7 @@ struct child {
     char run_dir[ENDPOINT_BYTES];
     bool stop;                             /* CONTROL_STOP was received */
     uint64_t idle_since_ns, idle_progress; /* private to child_tick */
+    uint64_t no_memory_since_ns;           /* the same; 0: there is memory */
 };
 
 /* Parses the command line PROGRAM --number N --incarnation N --boot N, which only the supervisor
@@ -70,7 +71,8 @@ void child_ready(struct child *child);
 int child_fd(const struct child *child);
 
 /* Call at least every 250 ms: updates the heartbeat, checks the supervisor's channel, counts
- * progress per idle second (while the row's wait is IDLE or GATES). */
+ * progress per idle second (while the row's wait is IDLE or GATES). Ends the process if it had no memory for
+ * 5 s. */
 void child_tick(struct child *child);
 
 /* Updates only the heartbeat (during a long computation). No system call. */

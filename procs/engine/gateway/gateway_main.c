@@ -22,7 +22,6 @@
  *            requests are rejected. Snapshots of the engine are trusted.
  * Limits:    no TLS: use a proxy; one prompt and one choice per request. */
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,9 +33,7 @@
 #define LOOP_MS       50
 #define ENGINE_CALLS  (2 * STREAMS_MAX + 16) /* one next and one cancel per stream */
 #define CONTROL_CALLS 8
-#define BROKEN_MAX_NS                                                                              \
-    (5 * NS_PER_S)        /* without a connection that can be opened; then the process ends */
-#define DRAIN_NS NS_PER_S /* for the last responses; the supervisor waits 3 s */
+#define DRAIN_NS      NS_PER_S /* for the last responses; the supervisor waits 3 s */
 
 static struct gateway the_gateway;
 
@@ -140,17 +137,6 @@ static void wait_for_events(struct gateway *g)
         }
 }
 
-/* Without memory a dialer cannot be opened. The successor of this process has memory again. */
-static void check_dialers(const struct gateway *g, uint64_t now_ns)
-{
-    struct error error;
-    uint64_t broken_ns = rpc_async_broken_ns(g->engine, now_ns);
-    if (broken_ns > BROKEN_MAX_NS)
-        must(error_set(&error, ERR_NO_MEMORY, "compute could not be dialled for %" PRIu64 " s",
-                       broken_ns / NS_PER_S),
-             &error);
-}
-
 static void serve(struct gateway *g)
 {
     wait_for_events(g);
@@ -167,7 +153,6 @@ static void serve(struct gateway *g)
     acceptor_tick(g, now);
     connections_tick(g, now);
     stats_tick(g, now);
-    check_dialers(g, now);
 }
 
 /* Stop: pending requests get a response, and started responses end with an error event. New

@@ -172,9 +172,17 @@ static void text_of_attention(FILE *out, const struct model_index *m)
     uint32_t windows = window_layers(m);
     for (uint32_t layer = m->hparams.layers; layer-- > 0;) {
         const struct layer_attention *a = &m->layer[layer].attention;
-        *(a->window > 0 ? &window : &full) = a;
+        if (m->hparams.layer_kind[layer] != LAYER_RECURRENT)
+            *(a->window > 0 ? &window : &full) = a;
+    }
+    if (!full && !window) {
+        fprintf(out, "%-22s in no layer\n", "attention");
+        return;
     }
     line_of_heads(out, "attention", full ? full : window);
+    uint32_t recurrent = model_recurrent_layers(&m->hparams);
+    if (recurrent > 0)
+        fprintf(out, ", in %u of %u layers", m->hparams.layers - recurrent, m->hparams.layers);
     if (full && window && !same_heads(full, window)) {
         fputc('\n', out);
         line_of_heads(out, "  with a window", window);

@@ -394,7 +394,8 @@ static inline enum kv_type kv_type_of(const struct supervisor *s)
 /* Versions of the recurrent state that an engine has. */
 static inline uint32_t kv_states_of(const struct supervisor *s)
 {
-    return KV_STATES_WORKING + (uint32_t)s->params.state_checkpoints;
+    bool keeps = s->params.keep_kv > 0 && !s->params.deterministic; /* as kept_may in compute */
+    return KV_STATES_WORKING + (keeps ? (uint32_t)s->params.state_checkpoints : 0);
 }
 
 /* notify.c: systemd, or another service manager that set NOTIFY_SOCKET. */

@@ -17,7 +17,6 @@
  * Limits:    RPC_CONTEXTS concurrent calls, --max-queue waiting sequences, KV_REQUESTS_MAX rows in
  *            total. A long poll gets its reply within a tick (RESPONSE_POLL_MS). */
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +27,6 @@
 #define RESPONSE_POLL_MS 4   /* interval of checks of the token logs while a long poll waits */
 #define IDLE_MS          100 /* otherwise */
 #define TICK_EVERY_NS    (50 * NS_PER_MS)
-#define BROKEN_MAX_NS    (5 * NS_PER_S) /* without a listener; then the process ends */
 
 static struct compute the_compute;
 
@@ -107,17 +105,6 @@ static void handle_controls(struct compute *c)
     }
 }
 
-/* Without memory a listener can stay closed. The successor of this process has memory again. */
-static void check_listener(const struct compute *c, uint64_t now_ns)
-{
-    struct error error;
-    uint64_t broken_ns = rpc_server_broken_ns(c->rpc, now_ns);
-    if (broken_ns > BROKEN_MAX_NS)
-        must(error_set(&error, ERR_NO_MEMORY, "no client could connect for %" PRIu64 " s",
-                       broken_ns / NS_PER_S),
-             &error);
-}
-
 /* The main thread's heartbeat must not hide a runner that hangs. */
 static void tick(struct compute *c, uint64_t now_ns)
 {
@@ -125,7 +112,6 @@ static void tick(struct compute *c, uint64_t now_ns)
     if (!atomic_load(&r->busy) || runner_alive(r, c->child.params->heartbeat_timeout * NS_PER_MS))
         child_tick(&c->child);
     rpc_server_tick(c->rpc, now_ns);
-    check_listener(c, now_ns);
     requests_tick(c, now_ns);
 }
 

@@ -43,7 +43,7 @@ static bool is_kept(const struct runner *r, uint32_t slot)
     return atomic_load(&slot_at(r, slot)->owner) == 0 && atomic_load(&slot_at(r, slot)->rows) > 0;
 }
 
-static void publish(const struct runner *r)
+void kept_publish(const struct runner *r)
 {
     uint64_t all = state_bytes(r, STATE_NONE), kept = 0;
     for (uint32_t i = 0; i < KV_SLOTS; i++) {
@@ -133,14 +133,14 @@ void kept_check(struct runner *r)
             shrink(r, i, atomic_load(&s->rows));
     }
     state_check(r);
-    publish(r);
+    kept_publish(r);
 }
 
 /* ---- a sequence starts ---- */
 
 /* Rows of a lossless preset are the same under every lossless preset. Deterministic mode simulates
  * every token, so it keeps nothing. */
-static bool may_keep(const struct runner *r, const struct kv_request *q)
+bool kept_may(const struct runner *r, const struct kv_request *q)
 {
     return (q->flags & (KV_FLAG_NO_CACHE | KV_FLAG_SCORE_PROMPT)) == 0 &&
            !r->child->params->deterministic && r->child->params->keep_kv > 0;
@@ -161,7 +161,7 @@ static uint32_t find_prefix(const struct runner *r, const struct kv_request *q,
 {
     uint32_t best = NO_SLOT;
     *rows = 0;
-    for (uint32_t i = 0; i < KV_SLOTS && may_keep(r, q); i++) {
+    for (uint32_t i = 0; i < KV_SLOTS && kept_may(r, q); i++) {
         const struct kv_slot *s = slot_at(r, i);
         if (!is_kept(r, i) || !same_bits(r, s))
             continue;
@@ -260,7 +260,7 @@ int kept_resize(struct runner *r, uint32_t slot, uint32_t tokens, struct error *
 {
     yield_to(r, slot, bytes_for(r, tokens));
     int rc = kv_slot_resize(&r->child->kv, slot, tokens, alive, r, error);
-    publish(r);
+    kept_publish(r);
     return rc;
 }
 
@@ -274,11 +274,10 @@ static bool keep_rows(struct runner *r, uint32_t slot, const struct kv_request *
     const struct model_hparams *h = &r->child->model->hparams;
     uint32_t valid = atomic_load(&q->kv_valid);
     enum kv_type type = (enum kv_type)r->child->kv.head->kv_type;
-    uint64_t limit = r->child->params->keep_kv, all = bytes_for(r, valid);
-    uint64_t states = state_keep(r, slot, valid, limit > all ? limit - all : 0);
-    uint32_t fits = kv_tokens_within(h, type, limit > states ? limit - states : 0, valid);
-    uint32_t rows = state_cut(r, slot, valid, fits);
-    state_drop(r, slot, rows);
+    uint64_t limit = r->child->params->keep_kv, one = r->child->kv.head->state_bytes;
+    uint32_t fits = kv_tokens_within(h, type, limit > one ? limit - one : 0, valid);
+    uint32_t rows = state_cut(r, slot, valid, one <= limit ? fits : 0);
+    state_keep(r, slot, rows, limit - bytes_for(r, rows));
     if (rows == 0 || kv_slot_log_allocate(&r->child->kv, slot, rows, &error) != 0)
         return false;
     _Atomic uint32_t *kept = kv_slot_log(&r->child->kv, slot);
@@ -298,11 +297,11 @@ static bool keep_rows(struct runner *r, uint32_t slot, const struct kv_request *
 void kept_end(struct runner *r, uint32_t slot, const struct kv_request *q,
               const _Atomic uint32_t *log, bool keep)
 {
-    keep = keep && may_keep(r, q);
+    keep = keep && kept_may(r, q);
     for (uint32_t i = 0; keep && i < KV_SLOTS; i++)
         if (i != slot && is_kept(r, i)) /* the pool keeps one */
             empty(r, i);
     if (!keep || !keep_rows(r, slot, q, log))
         empty(r, slot);
-    publish(r);
+    kept_publish(r);
 }

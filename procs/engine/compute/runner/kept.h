@@ -28,6 +28,12 @@ uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic 
  * and finishes what a predecessor left. */
 void kept_check(struct runner *r);
 
+/* Sets the counters of memory: the ledger takes blocks of the segment that they leave out for token logs. */
+void kept_publish(const struct runner *r);
+
+/* Whether the request may use kept rows, and leave its own. */
+bool kept_may(const struct runner *r, const struct kv_request *q);
+
 /* The slot that a request got from a predecessor of this compute; KV_SLOTS: none. */
 uint32_t kept_owned(const struct runner *r, const struct kv_request *q);
 

@@ -3,6 +3,7 @@
 
 #include "lib/base/assert.h"
 #include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/runner/kept.h"
 
 /* A template often writes the last tokens of a prompt in another way once the response follows:
  * the checkpoint is so many tokens before its end. */
@@ -94,7 +95,7 @@ uint32_t state_cut(const struct runner *r, uint32_t slot, uint32_t rows, uint32_
 void state_drop(const struct runner *r, uint32_t slot, uint32_t rows)
 {
     for (uint32_t i = 0; has_state(r) && i < head_of(r)->states; i++)
-        if (slot_of(tag_of(r, i)) == slot && rows_of(tag_of(r, i)) > rows)
+        if (tag_of(r, i) == 0 || (slot_of(tag_of(r, i)) == slot && rows_of(tag_of(r, i)) > rows))
             release(r, i);
 }
 
@@ -110,7 +111,7 @@ static uint32_t prompt_point(const struct kv_request *q)
 uint32_t state_rows(const struct runner *r, const struct kv_request *q, uint32_t position,
                     uint32_t rows)
 {
-    if (!has_state(r))
+    if (!has_state(r) || !kept_may(r, q))
         return rows;
     uint32_t every = (uint32_t)r->child->params->checkpoint_tokens;
     uint32_t next = every - position % every, point = prompt_point(q);
@@ -151,7 +152,7 @@ static uint32_t weakest_of(const struct runner *r, uint32_t slot, uint32_t a, ui
     return best;
 }
 
-/* In this order: with memory, without, of the last pass, of another slot, a checkpoint. */
+/* In this order: of the last pass, free, of another slot, a checkpoint. */
 static uint32_t choose(const struct runner *r, uint32_t slot, uint32_t position, uint32_t point)
 {
     uint32_t empty = STATE_NONE, old = STATE_NONE, other = STATE_NONE;
@@ -188,9 +189,12 @@ int state_begin(const struct runner *r, uint32_t slot, const struct kv_request *
     sl_assert(pass->version != STATE_NONE);
     struct kv_version *state = &head_of(r)->state[pass->version];
     atomic_store(&state->tag, 0);
-    if (!atomic_load(&state->allocated) &&
-        kv_state_allocate(&r->child->kv, pass->version, error) != 0)
-        return -1;
+    if (!atomic_load(&state->allocated)) {
+        int rc = kv_state_allocate(&r->child->kv, pass->version, error);
+        kept_publish(r);
+        if (rc != 0)
+            return -1;
+    }
     pass->after = kv_state_at(&r->child->kv, pass->version);
     return 0;
 }
@@ -200,9 +204,9 @@ void state_end(const struct runner *r, uint32_t slot, const struct kv_request *q
 {
     if (pass->version == STATE_NONE)
         return;
-    bool uses = (q->flags & (KV_FLAG_NO_CACHE | KV_FLAG_SCORE_PROMPT)) == 0;
     bool keep = rows % r->child->params->checkpoint_tokens == 0 || rows == prompt_point(q);
-    atomic_store(&head_of(r)->state[pass->version].tag, KV_STATE_TAG(slot, rows, keep && uses));
+    atomic_store(&head_of(r)->state[pass->version].tag,
+                 KV_STATE_TAG(slot, rows, keep && kept_may(r, q)));
 }
 
 /* ---- the end of a sequence ---- */
@@ -217,18 +221,18 @@ uint64_t state_bytes(const struct runner *r, uint32_t slot)
     return bytes;
 }
 
-uint64_t state_keep(const struct runner *r, uint32_t slot, uint32_t rows, uint64_t bytes)
+void state_keep(const struct runner *r, uint32_t slot, uint32_t rows, uint64_t bytes)
 {
+    state_drop(r, slot, rows);
     for (uint32_t i = 0; has_state(r) && i < head_of(r)->states; i++) {
         uint64_t tag = tag_of(r, i);
         if (slot_of(tag) == slot && rows_of(tag) == rows)
             atomic_store(&head_of(r)->state[i].tag, KV_STATE_TAG(slot, rows, true));
-        else if (!is_checkpoint(tag)) /* of the last pass, or free */
+        else if (!is_checkpoint(tag)) /* of the last pass */
             release(r, i);
     }
     uint32_t weakest;
     while (state_bytes(r, slot) > bytes &&
            (weakest = weakest_of(r, slot, rows, rows)) != STATE_NONE)
         release(r, weakest);
-    return state_bytes(r, slot);
 }

@@ -24,7 +24,8 @@ void state_check(const struct runner *r);
 /* The largest number of rows up to `wanted` to which the slot's state of `rows` rows can be cut. */
 uint32_t state_cut(const struct runner *r, uint32_t slot, uint32_t rows, uint32_t wanted);
 
-/* Frees the slot's versions of more than `rows` rows, and their memory; 0: all. */
+/* Frees the slot's versions of more than `rows` rows, and their memory; 0: all. Not during a pass: also what
+ * one that failed was writing. */
 void state_drop(const struct runner *r, uint32_t slot, uint32_t rows);
 
 /* Of `rows` rows from `position` on, how many a pass may compute: it ends where the next checkpoint is. */
@@ -43,9 +44,9 @@ int state_begin(const struct runner *r, uint32_t slot, const struct kv_request *
 void state_end(const struct runner *r, uint32_t slot, const struct kv_request *q,
                const struct state_pass *pass, uint32_t rows);
 
-/* The sequence in the slot ends with `rows` rows: marks its state as a checkpoint, and frees versions
- * until those of the slot have at most `bytes`. Returns the bytes that they have. */
-uint64_t state_keep(const struct runner *r, uint32_t slot, uint32_t rows, uint64_t bytes);
+/* Of the sequence in the slot, which ends, `rows` rows are kept: marks their state as a checkpoint, and
+ * frees those of more rows, then others until those of the slot have at most `bytes`. */
+void state_keep(const struct runner *r, uint32_t slot, uint32_t rows, uint64_t bytes);
 
 /* Memory of the slot's versions; STATE_NONE: of all. */
 uint64_t state_bytes(const struct runner *r, uint32_t slot);

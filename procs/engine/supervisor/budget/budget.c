@@ -122,6 +122,13 @@ static double recurrent_floats(const struct model_hparams *h)
     return h->delta_inner > 0 ? channels + h->delta_inner + 2.0 * h->delta_v_heads : 3 * channels;
 }
 
+/* Copies of the convolutions' matrices; inputs before the sequence. */
+static double recurrent_fixed_floats(const struct model_hparams *h)
+{
+    double layers = model_recurrent_layers(h);
+    return layers > 0 ? (layers * h->conv_taps + 1) * model_conv_channels(h) : 0;
+}
+
 /* Activations of a chunk, logits, and the rows gathered by every thread. */
 static uint64_t compute_estimate(const struct supervisor *s)
 {
@@ -152,8 +159,9 @@ static uint64_t compute_estimate(const struct supervisor *s)
     double thread = COMPUTE_ROWS * (FORMS_BYTES * (hidden + inner) + (h->kv_rank > 0 ? mla : 0)) +
                     8.0 * h->experts;
     double logits = 8.0 * h->vocab > (double)MIB ? 8.0 * h->vocab : (double)MIB;
-    return COMPUTE_ESTIMATE + (uint64_t)((double)s->params.prefill_chunk * row + logits +
-                                         16.0 * h->vocab + (double)s->params.threads * thread);
+    return COMPUTE_ESTIMATE +
+           (uint64_t)((double)s->params.prefill_chunk * row + logits + 16.0 * h->vocab +
+                      4 * recurrent_fixed_floats(h) + (double)s->params.threads * thread);
 }
 
 static bool any_pread(struct supervisor *s)

@@ -171,11 +171,19 @@ static uint32_t down_number(const struct model_hparams *h, const struct mix_tens
            (shared ? !t->is_expert : dense && t->is_expert);
 }
 
+/* Of the first layer, as the quantiser reads it. For a recurrent one: a file with one number of key heads has
+ * it for all layers, with the number of each layer it is 0 there, and not four or more. */
+static bool is_gqa4(const struct model_hparams *h)
+{
+    struct layer_attention first = model_attention_of(h, 0);
+    if (first.kv_heads > 0)
+        return first.heads / first.kv_heads >= 4;
+    return h->delta_size > 0 && h->heads / h->kv_heads >= 4;
+}
+
 static bool holds(enum when when, enum tensor_type base, const struct model_hparams *h,
                   const struct mix_tensor *t)
 {
-    struct layer_attention first = model_attention_of(h, 0); /* the quantiser reads this layer */
-    bool gqa4 = first.heads / first.kv_heads >= 4;
     uint32_t layer = t->count ? t->number : t->layer, layers = t->count ? t->count : h->layers;
     switch (when) {
     case WHEN_ALWAYS: return true;
@@ -186,8 +194,8 @@ static bool holds(enum when when, enum tensor_type base, const struct model_hpar
     case WHEN_FIRST_TENSORS: return down_number(h, t) < h->layers / 8;
     case WHEN_MIDDLE: return layer >= layers / 8 && layer < 7 * layers / 8;
     case WHEN_MORE: return more_bits(layer, layers);
-    case WHEN_GQA4: return gqa4;
-    case WHEN_GQA4_EXPERTS4: return gqa4 || h->experts >= 4;
+    case WHEN_GQA4: return is_gqa4(h);
+    case WHEN_GQA4_EXPERTS4: return is_gqa4(h) || h->experts >= 4;
     case WHEN_EXPERTS8: return h->experts == 8;
     case WHEN_NOT_EXPERTS8: return h->experts != 8;
     case WHEN_FIRST_8TH_OR_MORE:

@@ -96,6 +96,52 @@ START_TEST(kv_bad_shape)
 }
 END_TEST
 
+/* Two slots of 2^63 - logs / 2 bytes: in 64 bits they end where the logs begin. */
+START_TEST(kv_sizes_overflow)
+{
+    struct kv kv = kv_open(KV_TYPE_F16), other;
+    struct kv_head *h = kv.head;
+    struct error e;
+    h->context = 1u << 31;
+    h->layers = MODEL_LAYERS_MAX;
+    memset(h->layer_kind, LAYER_FULL, sizeof h->layer_kind);
+    h->layer_kind[0] = LAYER_WINDOW; /* has the rest of the sum of all tiles */
+    const uint64_t logs = (2 * KV_REQUESTS_MAX + KV_SLOTS) * (uint64_t)h->context * 4;
+    const uint64_t slot = (UINT64_MAX - logs + 1) / 2, sum = slot / (h->context / KV_TILE);
+    const uint64_t tile = sum / MODEL_LAYERS_MAX / 2, rest = sum - (h->layers - 1) * 2 * tile;
+    for (int side = 0; side < 2; side++) {
+        h->tile_bytes[LAYER_FULL][side] = (uint32_t)tile;
+        h->tile_bytes[LAYER_WINDOW][side] = (uint32_t)(side ? rest - rest / 2 : rest / 2);
+    }
+    h->logprobs_offset = h->logs_offset + KV_REQUESTS_MAX * (uint64_t)h->context * 4;
+    h->kv_offset = h->logs_offset + logs;
+    h->kv_slot_bytes = slot;
+    h->states_offset = h->kv_offset + 2 * slot;
+    ck_assert_uint_eq(h->states_offset, h->logs_offset);
+    ck_assert_int_eq(kv_attach(kv.segment.fd, true, BOOT, &other, &e), -1);
+    segment_detach(&kv.segment);
+}
+END_TEST
+
+/* A state that no pass could write next to the one that it reads. */
+START_TEST(kv_too_few_states)
+{
+    struct kv kv = kv_open(KV_TYPE_F16), other;
+    struct error e;
+    ck_assert_uint_ge(kv.segment.bytes, kv.head->states_offset);
+    kv.head->kv_slot_bytes = 0;
+    memset(kv.head->tile_bytes, 0, sizeof kv.head->tile_bytes);
+    kv.head->states_offset = kv.head->kv_offset;
+    kv.head->states = KV_STATES_WORKING;
+    kv.head->state_bytes = PAGE_BYTES;
+    ck_assert_int_eq(kv_attach(dup(kv.segment.fd), true, BOOT, &other, &e), 0);
+    segment_detach(&other.segment);
+    kv.head->states = KV_STATES_WORKING - 1;
+    ck_assert_int_eq(kv_attach(kv.segment.fd, true, BOOT, &other, &e), -1);
+    segment_detach(&kv.segment);
+}
+END_TEST
+
 START_TEST(procs_rows)
 {
     bool used[SERVICE_ROWS_MAX] = {false};
@@ -228,6 +274,8 @@ int main(void)
     tcase_add_test(t, kv_regions_do_not_overlap);
     tcase_add_loop_test(t, kv_slots_have_the_stated_size, 0, KV_TYPE__COUNT);
     tcase_add_test(t, kv_bad_shape);
+    tcase_add_test(t, kv_sizes_overflow);
+    tcase_add_test(t, kv_too_few_states);
     suite_add_tcase(suite, t);
     t = tcase_create("procs");
     tcase_add_test(t, procs_rows);

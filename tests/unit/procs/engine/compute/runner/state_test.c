@@ -39,23 +39,23 @@ static struct {
     struct kv_head *head;
 } w;
 
-static void setup(void)
+static void setup_with(uint32_t states)
 {
     struct segment s;
     struct error error;
     memset(&w, 0, sizeof w);
     shape.layer_kind[0] = shape.layer_kind[2] = LAYER_RECURRENT;
-    uint64_t bytes = kv_bytes(&shape, KV_TYPE_F16, CONTEXT, STATES);
+    uint64_t bytes = kv_bytes(&shape, KV_TYPE_F16, CONTEXT, states);
     ck_assert_msg(segment_create(SEGMENT_KV, "state", BOOT, bytes, &s, &error) == 0, "%s",
                   error.text);
-    kv_format(s.base, &shape, KV_TYPE_F16, CONTEXT, STATES);
+    kv_format(s.base, &shape, KV_TYPE_F16, CONTEXT, states);
     int fd = dup(s.fd);
     segment_detach(&s);
     ck_assert_msg(kv_attach(fd, true, BOOT, &w.child.kv, &error) == 0, "%s", error.text);
     w.procs = calloc(1, sizeof *w.procs);
     ck_assert_ptr_nonnull(w.procs);
     params_defaults(&w.params);
-    w.params.state_checkpoints = CHECKPOINTS;
+    w.params.state_checkpoints = states - KV_STATES_WORKING;
     w.params.checkpoint_tokens = EVERY;
     w.model.hparams = shape;
     w.child.model = &w.model;
@@ -64,6 +64,11 @@ static void setup(void)
     w.child.procs.head = w.procs;
     w.runner.child = &w.child;
     w.head = w.child.kv.head;
+}
+
+static void setup(void)
+{
+    setup_with(STATES);
 }
 
 static void teardown(void)
@@ -137,7 +142,7 @@ static void pass(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t row
     state_end(&w.runner, slot, q, &p, position + rows);
     if (stop == STOP_NEVER)
         atomic_store(&q->kv_valid, position + rows);
-    ck_assert_uint_le(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&shape, STATES));
+    ck_assert_uint_le(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&shape, w.head->states));
 }
 
 static void compute(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t rows)
@@ -206,6 +211,10 @@ START_TEST(memory_is_what_is_reserved)
     uint32_t slot = start(0, q);
     compute(0, slot, q, 300);
     ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes), 0);
+    /* during a sequence, too: the ledger takes other blocks of the segment for logs */
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_bytes),
+                      segment_allocated_bytes(w.child.kv.segment.fd) - empty - 2 * PAGE_BYTES);
+    ck_assert_uint_gt(counter_get(&w.row, CTR_COMPUTE_state_bytes), 2 * one);
     finish(0, slot, q);
     uint64_t states = counter_get(&w.row, CTR_COMPUTE_state_bytes);
     ck_assert_uint_eq(states, STATES * one); /* checkpoints, and the end */
@@ -226,7 +235,10 @@ END_TEST
 /* Kills at every point of passes; the state of the committed rows is always there. */
 START_TEST(kills_at_every_point)
 {
+    static const uint32_t states[] = {STATES, KV_STATES_WORKING + 1, KV_STATES_WORKING + 32};
     struct random r;
+    teardown();
+    setup_with(states[_i]);
     random_seed(&r, 7, 0);
     for (uint32_t round = 1; round < 300; round++) {
         uint32_t row = round % 8, tokens = 20 + (uint32_t)(random_u64(&r) % 300);
@@ -249,7 +261,66 @@ START_TEST(kills_at_every_point)
         finish(row, slot, q);
         if (random_u64(&r) % 4 == 0)
             kept_check(&w.runner);
-        ck_assert_uint_le(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&shape, STATES));
+        ck_assert_uint_le(state_bytes(&w.runner, STATE_NONE),
+                          kv_states_bytes(&shape, w.head->states));
+    }
+}
+END_TEST
+
+/* A sequence that leaves nothing has two versions, and its passes are as long as those of other models. */
+START_TEST(without_use_there_are_no_checkpoints)
+{
+    teardown();
+    setup_with(KV_STATES_WORKING);
+    w.params.keep_kv = 0;
+    for (uint32_t id = 1; id <= 4; id++) {
+        struct kv_request *q = submit(0, id, 300, CONTEXT);
+        if (id > 1)
+            w.params.keep_kv = UINT64_MAX / 4;
+        q->flags = id == 2 ? KV_FLAG_NO_CACHE : id == 3 ? KV_FLAG_SCORE_PROMPT : 0;
+        w.params.deterministic = id == 4;
+        uint32_t slot = start(0, q);
+        ck_assert_uint_eq(state_rows(&w.runner, q, 40, 280), 280);
+        extend(slot, q, 331);
+        compute(0, slot, q, 330);
+        ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&shape, 2));
+        finish(0, slot, q);
+        ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), 0);
+    }
+}
+END_TEST
+
+/* If the whole sequence is more than --keep-kv, its beginning up to a checkpoint is kept. */
+START_TEST(a_limit_keeps_the_beginning)
+{
+    uint64_t one = kv_states_bytes(&shape, 1);
+    w.params.keep_kv = kv_sequence_bytes(&shape, KV_TYPE_F16, 128) + one;
+    run(0, 1, 200, 0, CONTEXT);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes), w.params.keep_kv);
+    ck_assert_uint_eq(run(1, 2, 200, 0, CONTEXT), 128);
+    w.params.keep_kv += one;
+    run(2, 3, 200, 0, 0);
+    ck_assert_uint_le(counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes), w.params.keep_kv);
+    ck_assert_uint_gt(run(3, 3, 200, 0, 0), 0);
+}
+END_TEST
+
+/* A pass that failed leaves no memory behind, whether its sequence is kept or not. */
+START_TEST(a_failed_pass_leaves_no_memory)
+{
+    for (uint32_t id = 1; id <= 3; id++) {
+        struct kv_request *q = submit(0, id, 150, CONTEXT);
+        uint32_t slot = start(0, q);
+        compute(0, slot, q, 64);
+        pass(0, slot, q, 50, STOP_HALF);
+        bool keep = id == 2;
+        if (!keep)
+            atomic_store(&q->kv_valid, 0);
+        kept_end(&w.runner, slot, q, kv_log(&w.child.kv, 0), keep);
+        atomic_store(&q->state, KV_FAILED);
+        ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&shape, keep));
+        ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_state_bytes),
+                          kv_states_bytes(&shape, keep));
     }
 }
 END_TEST
@@ -298,7 +369,10 @@ int main(void)
     tcase_add_test(t, a_prompt_continues_from_a_checkpoint);
     tcase_add_test(t, the_prompt_keeps_its_checkpoint);
     tcase_add_test(t, memory_is_what_is_reserved);
-    tcase_add_test(t, kills_at_every_point);
+    tcase_add_loop_test(t, kills_at_every_point, 0, 3);
+    tcase_add_test(t, without_use_there_are_no_checkpoints);
+    tcase_add_test(t, a_limit_keeps_the_beginning);
+    tcase_add_test(t, a_failed_pass_leaves_no_memory);
     tcase_add_test(t, contradictory_versions_are_not_used);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);

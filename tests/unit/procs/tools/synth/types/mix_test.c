@@ -92,6 +92,28 @@ START_TEST(chosen_types)
 }
 END_TEST
 
+/* Models whose first layer is recurrent. */
+START_TEST(first_layer_without_heads)
+{
+    const struct mix_tensor v = {.role = DENSE_ATTN_V, .layer = 1, .k = 256};
+    struct model_hparams h = {.layers = 2, .heads = 8, .kv_heads = 2, .experts = 2};
+    struct error error;
+    struct mix_list list;
+    ck_assert_int_eq(mix_option("Q2_K", &list, &error), 0);
+    enum tensor_type many = mix_type(list.mix[0], false, &h, &v);
+    h.kv_heads = 8;
+    enum tensor_type one = mix_type(list.mix[0], false, &h, &v);
+    ck_assert_int_ne(many, one);
+    h.layer_kind[0] = LAYER_RECURRENT;
+    h.kv_heads = 2;
+    ck_assert_int_eq(mix_type(list.mix[0], false, &h, &v), one); /* key heads of each layer */
+    h.delta_size = 16;
+    ck_assert_int_eq(mix_type(list.mix[0], false, &h, &v), many);
+    h.kv_heads = 8;
+    ck_assert_int_eq(mix_type(list.mix[0], false, &h, &v), one);
+}
+END_TEST
+
 START_TEST(names)
 {
     struct error error;
@@ -122,6 +144,7 @@ int main(void)
     TCase *c = tcase_create("mixes");
     tcase_add_loop_test(c, chosen_types, 0, (int)json_array_size(models));
     tcase_add_test(c, names);
+    tcase_add_test(c, first_layer_without_heads);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
