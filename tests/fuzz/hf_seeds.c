@@ -256,8 +256,8 @@ static void fp8(void)
     free(config);
     free(header);
     hf_unmake(work);
-    seed("hfdir", "fp8", &b);
-    seed("pack", "fp8", &b);
+    seed("hfdir", "fp8_model", &b);
+    seed("pack", "fp8_model", &b);
     bytes_free(&b);
 }
 
