@@ -171,11 +171,20 @@ static uint32_t down_number(const struct model_hparams *h, const struct mix_tens
            (shared ? !t->is_expert : dense && t->is_expert);
 }
 
+/* Query heads per key head, as the quantiser reads them: of layer 0. Where that is a recurrent one, models with
+ * delta heads have one number for all layers in the file, others 0 for such a layer. */
+static uint32_t queries_per_key(const struct model_hparams *h)
+{
+    struct layer_attention first = model_attention_of(h, 0);
+    if (h->layer_kind[0] == LAYER_RECURRENT)
+        return h->delta_size > 0 ? h->heads / h->kv_heads : 0;
+    return first.heads / first.kv_heads;
+}
+
 static bool holds(enum when when, enum tensor_type base, const struct model_hparams *h,
                   const struct mix_tensor *t)
 {
-    struct layer_attention first = model_attention_of(h, 0); /* the quantiser reads this layer */
-    bool gqa4 = first.heads / first.kv_heads >= 4;
+    bool gqa4 = queries_per_key(h) >= 4;
     uint32_t layer = t->count ? t->number : t->layer, layers = t->count ? t->count : h->layers;
     switch (when) {
     case WHEN_ALWAYS: return true;
