@@ -186,10 +186,10 @@ static void recurrent_layers(void)
 /* The input of the router is not that of the experts; a dense network next to the experts. */
 static void router_with_a_scale(void)
 {
-    whole_way(4,
-              (const char *const[]){"arch=gemma4", "dense_inner=128", "head_size=32", "window=48",
-                                    "full_every=3", "head_size_window=32", "value_size_window=32",
-                                    "rope_dims_window=32", "full_v=0", "vocab=600", NULL});
+    whole_way(4, (const char *const[]){"arch=gemma4", "dense_inner=128", "head_size=32",
+                                       "window=48", "full_every=3", "head_size_window=32",
+                                       "value_size_window=32", "rope_dims_window=32", "full_v=0",
+                                       "rope_theta_window=1000", "vocab=600", NULL});
 }
 
 /* Biases of the logits and of experts. */
