@@ -228,28 +228,40 @@ void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t r
                                f->base[i] + row * f->stride[i]);
 }
 
-void core_norm(const struct core *c, const float *x, const float *weight, const float *bias,
-               uint32_t n, float *y)
+void core_apply_norm(const struct kernel_ops *ops, const struct model_hparams *h, const float *x,
+                     const float *weight, const float *bias, uint32_t n, float *y)
 {
-    if (c->hp.norm == NORM_LAYER) {
+    if (h->norm == NORM_LAYER) {
         kernel_center(x, n, y);
         x = y;
     }
-    c->ops->rms_norm(x, weight, n, c->hp.rms_eps, y);
+    ops->rms_norm(x, weight, n, h->rms_eps, y);
     if (bias)
-        c->ops->axpy(1.0f, bias, n, y);
+        ops->axpy(1.0f, bias, n, y);
+}
+
+void core_norm(const struct core *c, const float *x, const float *weight, const float *bias,
+               uint32_t n, float *y)
+{
+    core_apply_norm(c->ops, &c->hp, x, weight, bias, n, y);
+}
+
+void core_apply_activation(const struct kernel_ops *ops, const struct model_hparams *h,
+                           const float *gate, const float *up, uint32_t n, float *y)
+{
+    switch ((enum ffn_activation)h->activation) {
+    case ACTIVATION_SILU: ops->silu_mul(gate, up, n, y); return;
+    case ACTIVATION_SWIGLU_CLAMPED: ops->swiglu_clamped(gate, up, n, y); return;
+    case ACTIVATION_GELU: ops->gelu_mul(gate, up, n, y); return;
+    case ACTIVATION_RELU: kernel_relu_mul(gate, up, n, y); return;
+    case ACTIVATION__COUNT: break;
+    }
+    sl_panic("activation %u is in no table", h->activation);
 }
 
 void core_activate(const struct core *c, const float *gate, const float *up, uint32_t n, float *y)
 {
-    switch ((enum ffn_activation)c->hp.activation) {
-    case ACTIVATION_SILU: c->ops->silu_mul(gate, up, n, y); return;
-    case ACTIVATION_SWIGLU_CLAMPED: c->ops->swiglu_clamped(gate, up, n, y); return;
-    case ACTIVATION_GELU: c->ops->gelu_mul(gate, up, n, y); return;
-    case ACTIVATION_RELU: kernel_relu_mul(gate, up, n, y); return;
-    case ACTIVATION__COUNT: break;
-    }
-    sl_panic("activation %u is in no table", c->hp.activation);
+    core_apply_activation(c->ops, &c->hp, gate, up, n, y);
 }
 
 void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn)

@@ -91,6 +91,13 @@ int core_pass(struct core *core, const struct core_pass *pass, struct error *err
 int core_forward(struct core *core, const struct core_sequence *sequence, const uint32_t *tokens,
                  uint32_t position, uint32_t rows, struct error *error);
 
+/* Steps on their own, for tools that repeat them. The norm of a row of n floats as the architecture names
+ * it; bias NULL: none; y may be x. And y = activation(gate) * up; y may be gate. */
+void core_apply_norm(const struct kernel_ops *ops, const struct model_hparams *h, const float *x,
+                     const float *weight, const float *bias, uint32_t n, float *y);
+void core_apply_activation(const struct kernel_ops *ops, const struct model_hparams *h,
+                           const float *gate, const float *up, uint32_t n, float *y);
+
 /* Logits of rows [row, row + rows) of the last forward pass, rows <= core_output_rows:
  * [rows][vocab], valid until the next call. */
 float *core_output(struct core *core, uint32_t row, uint32_t rows);

@@ -192,6 +192,7 @@ static void router_logits(struct deterministic *l, uint32_t layer, struct model_
     const struct model_index *m = l->config.model;
     uint32_t bias = model_entry_dense(m, layer, DENSE_ROUTER_BIAS);
     uint32_t scale_entry = model_entry_dense(m, layer, DENSE_ROUTER_SCALE);
+    uint32_t logit_bias = model_entry_dense(m, layer, DENSE_ROUTER_LOGIT_BIAS);
     struct kernel_matrix w = tensor_of(l, model_entry_dense(m, layer, DENSE_ROUTER));
     if (scale_entry != ENTRY_NONE) {
         struct kernel_matrix scale = tensor_of(l, scale_entry);
@@ -200,6 +201,8 @@ static void router_logits(struct deterministic *l, uint32_t layer, struct model_
     model_router_input(l->input, scale_entry != ENTRY_NONE ? l->scale : NULL, w.k, l->router_in);
     l->config.ops->matmul(&w, 0, w.n, l->router_in, kernel_activation_bytes(w.type, w.k), 1,
                           l->logits, w.n);
+    if (logit_bias != ENTRY_NONE)
+        l->config.ops->axpy(1.0f, l->config.dense(l->config.self, logit_bias), w.n, l->logits);
     *rule =
         model_router_of(l->h, bias != ENTRY_NONE ? l->config.dense(l->config.self, bias) : NULL);
 }

@@ -179,15 +179,40 @@ void offline_router_row(const struct offline_model *m, uint32_t layer, uint32_t 
     free(scale);
 }
 
-void offline_gate_norm(const struct offline_model *m, uint32_t layer, float *out)
+/* A vector of a layer; zeros: the layer has none. */
+static void vector_or_zeros(const struct offline_model *m, uint32_t layer, enum dense_role role,
+                            uint32_t n, float *out)
+{
+    if (model_entry_dense(m->index, layer, role) != ENTRY_NONE)
+        offline_dense_row(m, layer, role, 0, out);
+    else
+        memset(out, 0, n * sizeof *out);
+}
+
+void offline_logit_bias(const struct offline_model *m, uint32_t layer, float *out)
+{
+    vector_or_zeros(m, layer, DENSE_ROUTER_LOGIT_BIAS, m->index->hparams.experts, out);
+}
+
+void offline_gate_norm(const struct offline_model *m, uint32_t layer, float *norm)
 {
     uint32_t n = m->index->hparams.hidden;
-    if (model_entry_dense(m->index, layer, DENSE_ROUTER_SCALE) == ENTRY_NONE) {
-        offline_dense_row(m, layer, DENSE_FFN_NORM, 0, out);
+    bool scaled = model_entry_dense(m->index, layer, DENSE_ROUTER_SCALE) != ENTRY_NONE;
+    vector_or_zeros(m, layer, DENSE_FFN_NORM, n, norm);
+    vector_or_zeros(m, layer, DENSE_FFN_NORM_BIAS, n, norm + n);
+    for (uint32_t i = 0; scaled && i < n; i++)
+        norm[i] = 1.0f / sqrtf((float)n);
+}
+
+void offline_gate_input(const struct offline_model *m, const float *norm, const float *x,
+                        float *out)
+{
+    const struct model_hparams *h = &m->index->hparams;
+    if (h->router_first) {
+        memcpy(out, x, h->hidden * sizeof *out);
         return;
     }
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = 1.0f / sqrtf((float)n);
+    core_apply_norm(m->ops, h, x, norm, norm + h->hidden, h->hidden, out);
 }
 
 double offline_expert_norm(const struct offline_model *m, uint32_t layer, uint32_t expert)

@@ -60,8 +60,17 @@ double offline_expert_norm(const struct offline_model *m, uint32_t layer, uint32
  * one. */
 void offline_router_row(const struct offline_model *m, uint32_t layer, uint32_t expert, float *out);
 
-/* The weights of the RMSNorm that makes the gate input of a layer from the residual stream. */
-void offline_gate_norm(const struct offline_model *m, uint32_t layer, float *out);
+/* The bias of the logits of a router, [experts]; zeros: none. */
+void offline_logit_bias(const struct offline_model *m, uint32_t layer, float *out);
+
+/* norm[2][hidden]: weights and bias of the norm that makes the gate input of a layer from the residual
+ * stream. */
+void offline_gate_norm(const struct offline_model *m, uint32_t layer, float *norm);
+
+/* The gate input that a residual x[hidden] gives in a layer with that norm: x itself where the router reads
+ * the input of the layer. */
+void offline_gate_input(const struct offline_model *m, const float *norm, const float *x,
+                        float *out);
 
 /* A dense tensor as floats: norms, routers. Row `row` of the matrix, or the vector (row 0). */
 void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense_role role,

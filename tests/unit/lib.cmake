@@ -80,9 +80,10 @@ sluice_unit_test(sampler_test SOURCES lib/sampling/sampler_test.c LINK sluice_sa
 sluice_unit_test(core_lost_test SOURCES lib/core/lost_test.c LINK sluice_golden)
 sluice_unit_test(unit_offline SOURCES lib/offline/offline_test.c ${CMAKE_SOURCE_DIR}/procs/tools/plan/network.c
   LINK sluice_offline m)
+sluice_unit_test(unit_routers SOURCES lib/offline/routers_test.c LINK sluice_offline m)
 sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)
 
 foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_tokenizer_special
-             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_offline unit_clocked)
+             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_offline unit_routers unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()

@@ -17,7 +17,7 @@ struct routing { /* of one window */
     uint32_t ahead, list;           /* layers ahead; predictions per list */
     struct prediction *predictions; /* [layers][window][ahead][list], by source layer */
     const struct kernel_ops *ops;
-    float *router;                       /* [layers][experts][hidden] */
+    float *router, *logit_bias;          /* [layers][experts][hidden], [layers][experts] */
     const float *bias[MODEL_LAYERS_MAX]; /* of the router; NULL: none */
     float *logits, *scratch;
 };
@@ -49,6 +49,7 @@ static void predict_row(struct routing *r, uint32_t target, const float *x, stru
                                          .n = h->experts,
                                          .type = TENSOR_F32};
     r->ops->matmul(&router, 0, h->experts, x, h->hidden * sizeof(float), 1, r->logits, h->experts);
+    r->ops->axpy(1.0f, r->logit_bias + (size_t)target * h->experts, h->experts, r->logits);
     struct model_router rule = model_router_of(h, r->bias[target]);
     struct prediction_input in = {.layer = target,
                                   .experts = h->experts,
@@ -85,13 +86,15 @@ static bool make_guesser(struct routing *r, const struct offline_model *m, uint3
     r->predictions =
         calloc((size_t)h->layers * r->window * ahead * r->list, sizeof *r->predictions);
     r->router = calloc((size_t)h->layers * h->experts * h->hidden, sizeof *r->router);
+    r->logit_bias = calloc((size_t)h->layers * h->experts, sizeof *r->logit_bias);
     r->logits = calloc(h->experts, sizeof *r->logits);
     r->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *r->scratch);
-    if (!r->predictions || !r->router || !r->logits || !r->scratch)
+    if (!r->predictions || !r->router || !r->logit_bias || !r->logits || !r->scratch)
         return false;
     for (uint32_t l = h->dense_layers; l < h->layers; l++) {
         uint32_t bias = model_entry_dense(offline_index(m), l, DENSE_ROUTER_BIAS);
         r->bias[l] = bias != ENTRY_NONE ? offline_dense(m, bias) : NULL;
+        offline_logit_bias(m, l, r->logit_bias + (size_t)l * h->experts);
         for (uint32_t e = 0; e < h->experts; e++)
             offline_router_row(m, l, e, r->router + ((size_t)l * h->experts + e) * h->hidden);
     }
@@ -103,6 +106,7 @@ static void free_routing(struct routing *r)
     free(r->route);
     free(r->predictions);
     free(r->router);
+    free(r->logit_bias);
     free(r->logits);
     free(r->scratch);
 }

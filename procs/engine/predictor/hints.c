@@ -111,6 +111,16 @@ static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_m
     return bias == ENTRY_NONE || rule->bias;
 }
 
+/* Adds the bias of a layer's logits, if its router has one; false: not READY. */
+static bool add_logit_bias(struct predictor *p, uint32_t layer)
+{
+    uint32_t entry = model_entry_dense(p->child.model, layer, DENSE_ROUTER_LOGIT_BIAS);
+    const float *bias = entry != ENTRY_NONE ? dense_bytes(p, entry) : NULL;
+    if (bias)
+        p->ops->axpy(1.0f, bias, hparams(p)->experts, p->logits);
+    return entry == ENTRY_NONE || bias;
+}
+
 static uint32_t run_prediction(struct predictor *p, const struct gates_read *row, uint32_t from,
                                uint32_t layer, const struct model_router *rule,
                                const uint16_t *chosen2)
@@ -148,6 +158,8 @@ static uint32_t predict_from_input(struct predictor *p, const struct gates_read 
         p->ops->row_to_f32(&scale, 0, p->scale);
     model_router_input(p->values, scaled ? p->scale : NULL, w.k, p->input);
     p->ops->matmul(&w, 0, w.n, p->input, kernel_activation_bytes(w.type, w.k), 1, p->logits, w.n);
+    if (!add_logit_bias(p, layer))
+        return 0;
     return run_prediction(p, row, from, layer, &rule, NULL);
 }
 

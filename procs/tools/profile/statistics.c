@@ -4,7 +4,8 @@
  *
  * Inputs (Fate §3):
  *   0  the gate input of the previous layer, unchanged
- *   1  the attention input of this layer: the residual stream, with this layer's router norm
+ *   1  the attention input of this layer: the residual stream, with this layer's router norm (the gate
+ *      input itself where the router reads it)
  *   2  the attention input of the previous layer, likewise */
 #include <inttypes.h>
 #include <math.h>
@@ -37,7 +38,7 @@ struct statistics {
     const struct model_hparams *hp;
     const struct kernel_ops *ops;
     uint32_t first;                      /* the first layer with experts */
-    float *router, *norm;                /* [L][E][hidden], [L][hidden] */
+    float *router, *norm, *logit_bias;   /* [L][E][hidden], [L][2][hidden], [L][E] */
     const float *bias[MODEL_LAYERS_MAX]; /* of the router; NULL: none */
     atomic_uint *one;                    /* [L][E][E] */
     struct path_counts *two;             /* paths over two layers; NULL: --pair-mib 0 */
@@ -120,6 +121,7 @@ static void count_predictions(struct seen *s, uint32_t layer, const float *x, ui
     const uint16_t *chosen = s->chosen[0] + (size_t)row * hp->experts_used;
     all->ops->matmul(&router, 0, hp->experts, x, hp->hidden * sizeof(float), 1, s->logits,
                      hp->experts);
+    all->ops->axpy(1.0f, all->logit_bias + (size_t)layer * hp->experts, hp->experts, s->logits);
     struct model_router rule = model_router_of(hp, all->bias[layer]);
     struct prediction_input in = {.layer = layer,
                                   .experts = hp->experts,
@@ -139,15 +141,16 @@ static void at_gate_inputs(void *arg, const struct expert_step *step, const floa
 {
     struct seen *s = arg;
     const struct statistics *all = s->all;
-    const float *norm = all->norm + (size_t)step->layer * n;
+    const struct offline_model *m = all->p->model;
+    const float *norm = all->norm + (size_t)step->layer * 2 * n;
     for (uint32_t r = 0; r < step->rows; r++) {
         if (step->layer > all->first) {
             count_paths(s, step, r);
             count_predictions(s, step->layer, s->gate_before + (size_t)r * n, r, 0);
-            all->ops->rms_norm(s->input_before + (size_t)r * n, norm, n, all->hp->rms_eps, s->x);
+            offline_gate_input(m, norm, s->input_before + (size_t)r * n, s->x);
             count_predictions(s, step->layer, s->x, r, 2);
         }
-        all->ops->rms_norm(s->input + (size_t)r * n, norm, n, all->hp->rms_eps, s->x);
+        offline_gate_input(m, norm, s->input + (size_t)r * n, s->x);
         count_predictions(s, step->layer, s->x, r, 1);
         memcpy(s->gate_before + (size_t)r * n, x + r * stride, n * sizeof *x);
     }
@@ -267,11 +270,13 @@ static void read_routers(struct statistics *all)
 {
     const struct model_hparams *hp = all->hp;
     all->router = zeroed((size_t)hp->layers * hp->experts * hp->hidden, sizeof(float));
-    all->norm = zeroed((size_t)hp->layers * hp->hidden, sizeof(float));
+    all->norm = zeroed((size_t)hp->layers * 2 * hp->hidden, sizeof(float));
+    all->logit_bias = zeroed((size_t)hp->layers * hp->experts, sizeof(float));
     for (uint32_t l = all->first; l < hp->layers; l++) {
         uint32_t bias = model_entry_dense(offline_index(all->p->model), l, DENSE_ROUTER_BIAS);
         all->bias[l] = bias != ENTRY_NONE ? offline_dense(all->p->model, bias) : NULL;
-        offline_gate_norm(all->p->model, l, all->norm + (size_t)l * hp->hidden);
+        offline_gate_norm(all->p->model, l, all->norm + (size_t)l * 2 * hp->hidden);
+        offline_logit_bias(all->p->model, l, all->logit_bias + (size_t)l * hp->experts);
         for (uint32_t e = 0; e < hp->experts; e++)
             offline_router_row(all->p->model, l, e,
                                all->router + ((size_t)l * hp->experts + e) * hp->hidden);
@@ -315,6 +320,7 @@ int profile_statistics(struct profile *p, struct error *error)
     path_counts_destroy(all.two);
     free(all.router);
     free(all.norm);
+    free(all.logit_bias);
     return status == 0 ? profile_save(p, error) : -1;
 }
 

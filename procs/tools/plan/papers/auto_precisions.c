@@ -18,18 +18,29 @@ struct bench {
     struct kernel_matrix matrix[EXPERTS_TIMED][EXPERT__COUNT];
     uint32_t experts;
     float *x, *gate, *up, *y;
+    float *bias; /* zeros, added where experts have biases; NULL: they have none */
     void *activation;
 };
 
+static void product(const struct bench *b, const struct kernel_matrix *m, float *y)
+{
+    b->ops->matmul(m, 0, m->n, b->activation, 0, 1, y, 0);
+    if (b->bias)
+        b->ops->axpy(1.0f, b->bias, m->n, y);
+}
+
+/* As lib/core computes it; a scale of a matrix is left out. */
 static void one_expert(struct bench *b, const struct kernel_matrix *m)
 {
     const struct model_hparams *hp = &offline_index(b->p->model)->hparams;
     b->ops->activation(m[EXPERT_GATE].type, b->x, hp->hidden, b->activation);
-    b->ops->matmul(&m[EXPERT_GATE], 0, m[EXPERT_GATE].n, b->activation, 0, 1, b->gate, 0);
-    b->ops->matmul(&m[EXPERT_UP], 0, m[EXPERT_UP].n, b->activation, 0, 1, b->up, 0);
-    b->ops->silu_mul(b->gate, b->up, hp->expert_inner, b->gate);
+    product(b, &m[EXPERT_GATE], b->gate);
+    if (kernel_form_of(m[EXPERT_UP].type) != kernel_form_of(m[EXPERT_GATE].type))
+        b->ops->activation(m[EXPERT_UP].type, b->x, hp->hidden, b->activation);
+    product(b, &m[EXPERT_UP], b->up);
+    core_apply_activation(b->ops, hp, b->gate, b->up, hp->expert_inner, b->gate);
     b->ops->activation(m[EXPERT_DOWN].type, b->gate, hp->expert_inner, b->activation);
-    b->ops->matmul(&m[EXPERT_DOWN], 0, m[EXPERT_DOWN].n, b->activation, 0, 1, b->y, 0);
+    product(b, &m[EXPERT_DOWN], b->y);
 }
 
 static double time_precision(struct bench *b, enum precision precision)
@@ -66,6 +77,12 @@ static size_t activation_bytes(const struct planning *p, uint32_t k)
     return largest;
 }
 
+static bool has_biases(const struct planning *p)
+{
+    const struct model_index *m = offline_index(p->model);
+    return model_entry_dense(m, model_expert_layer(m, 0), DENSE_EXPERT_GATE_BIAS) != ENTRY_NONE;
+}
+
 void auto_precision_ratios(struct planning *p, double ratio[PRECISION__COUNT])
 {
     const struct model_hparams *hp = &offline_index(p->model)->hparams;
@@ -78,6 +95,10 @@ void auto_precision_ratios(struct planning *p, double ratio[PRECISION__COUNT])
     b.y = calloc(max, sizeof(float));
     b.activation = aligned_alloc(64, align_up(activation_bytes(p, max), 64));
     sl_assert(b.x && b.gate && b.up && b.y && b.activation);
+    if (has_biases(p)) {
+        b.bias = calloc(max, sizeof(float));
+        sl_assert(b.bias);
+    }
     for (uint32_t i = 0; i < hp->hidden; i++)
         b.x[i] = (float)(i % 17) / 17 - 0.5f;
     double native = time_precision(&b, PRECISION_NATIVE);
@@ -88,5 +109,6 @@ void auto_precision_ratios(struct planning *p, double ratio[PRECISION__COUNT])
     free(b.gate);
     free(b.up);
     free(b.y);
+    free(b.bias);
     free(b.activation);
 }
