@@ -157,7 +157,7 @@ START_TEST(kinds_by_an_array)
     make_arch(&m, "qwen35moe", 2, false);
     make_array_raw(&m, "qwen35moe.attention.recurrent_layers", GGUF_BOOL, 2, 0);
     bytes_add(&make_key(&m, "qwen35moe.attention.recurrent_layers")->value, "\1\0", 2);
-    make_u32(&m, "qwen35moe.full_attention_interval", 1);
+    make_u32(&m, "qwen35moe.full_attention_interval", _i ? 3 : 1); /* 3: both recurrent */
     struct model_index *index = index_of(&m, &error);
     ck_assert_msg(index, "%s", error.text);
     ck_assert_int_eq(index->layer[0].mixer, MIXER_DELTANET);
@@ -173,7 +173,7 @@ int main(void)
     Suite *s = suite_create("arch.recurrent");
     TCase *t = tcase_create("recurrent");
     tcase_add_loop_test(t, bad_models_are_rejected, 0, ARRAY_LEN(edits));
-    tcase_add_test(t, kinds_by_an_array);
+    tcase_add_loop_test(t, kinds_by_an_array, 0, 2);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);
