@@ -35,7 +35,7 @@ static void project_columns(void *arg, uint32_t thread, uint32_t threads)
     struct core *c = arg;
     const struct core_layer *l = core_layer_now(c);
     const struct kernel_matrix *w[2] = {&l->q_a, &l->kv_a};
-    float *y[2] = {form_floats(&c->mla.query, 0), c->k};
+    float *y[2] = {c->mla.q_rank > 0 ? form_floats(&c->mla.query, 0) : NULL, c->k};
     uint32_t begin, end, base = 0;
     pool_share(l->q_a.n + l->kv_a.n, COLUMN_UNIT, thread, threads, &begin, &end);
     for (int i = 0; i < 2; base += w[i++]->n) {
@@ -58,8 +58,9 @@ static void latent_rows(void *arg, uint32_t thread, uint32_t threads)
     for (uint32_t r = begin; r < end; r++) {
         const struct core_sequence *sequence = core_sequence_of(c, r);
         uint32_t position = c->row[r].position;
-        float *q = form_floats(&m->query, r), *kv = c->k + (size_t)r * key;
+        float *kv = c->k + (size_t)r * key;
         if (m->q_rank > 0) {
+            float *q = form_floats(&m->query, r);
             c->ops->rms_norm(q, l->q_a_norm, m->q_rank, c->hp.rms_eps, q);
             core_make_forms(c, &m->query, r, l->query_forms);
         }

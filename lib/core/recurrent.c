@@ -190,13 +190,13 @@ static void step_head(const struct core *c, const struct head_group *g,
                              .v = v,
                              .keys = size,
                              .values = size,
-                             .state = (first ? g->before : g->after) + at,
+                             .state = g->after + at,
                              .next = g->after + at,
                              .out = out};
-    if (first && !g->before) {
+    if (first && g->before)
+        d.state = g->before + at;
+    else if (first)
         memset(d.next, 0, (size_t)size * size * sizeof *d.next);
-        d.state = d.next;
-    }
     gates_of(c, g, row, n, v_head, &d);
     c->ops->delta(&d);
     c->ops->rms_norm(out, g->layer->delta_norm, size, h->rms_eps, out);

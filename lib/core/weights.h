@@ -40,13 +40,14 @@ struct expert_item {
     struct kernel_matrix matrix[EXPERT__COUNT]; /* gate, up, down; valid while READY */
 };
 
-/* The matrices of an expert whose slot begins at `slot`. */
+/* The matrices of an expert whose slot begins at `slot`; NULL: without data. */
 static inline void expert_matrices(const struct model_entry *entry, const void *slot,
                                    struct kernel_matrix out[EXPERT__COUNT])
 {
     for (int m = 0; m < EXPERT__COUNT; m++) {
         const struct model_matrix *x = &entry->matrix[m];
-        out[m] = (struct kernel_matrix){.data = (const uint8_t *)slot + x->slot_offset,
+        const uint8_t *data = slot ? (const uint8_t *)slot + x->slot_offset : NULL;
+        out[m] = (struct kernel_matrix){.data = data,
                                         .row_bytes = x->row_bytes,
                                         .k = x->k,
                                         .n = x->n,

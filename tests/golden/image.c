@@ -69,6 +69,18 @@ struct weights_source image_source(struct image *m)
                                    .routed = source_routed};
 }
 
+/* Of all types: blocks of 32 can be larger than a small head in F32. */
+static size_t largest_kv_bytes(const struct model_hparams *hp, uint32_t layer, enum kv_side side,
+                               uint32_t context)
+{
+    uint64_t most = 0;
+    for (int type = 0; type < KV_TYPE__COUNT; type++) {
+        uint64_t bytes = model_kv_bytes(hp, layer, side, (enum kv_type)type, context);
+        most = bytes > most ? bytes : most;
+    }
+    return (size_t)most;
+}
+
 void image_open(struct image *m, const char *path, uint32_t context)
 {
     struct error error;
@@ -82,10 +94,8 @@ void image_open(struct image *m, const char *path, uint32_t context)
     m->state = calloc(1, (size_t)model_state_bytes(hp) + 1);
     sl_assert(m->keys && m->values && m->state);
     for (uint32_t i = 0; i < hp->layers; i++) {
-        /* the largest type */
-        m->keys[i] = calloc((size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, KV_TYPE_F32, context), 1);
-        m->values[i] =
-            calloc((size_t)model_kv_bytes(hp, i, KV_SIDE_VALUES, KV_TYPE_F32, context), 1);
+        m->keys[i] = calloc(largest_kv_bytes(hp, i, KV_SIDE_KEYS, context), 1);
+        m->values[i] = calloc(largest_kv_bytes(hp, i, KV_SIDE_VALUES, context), 1);
         sl_assert(m->keys[i] && m->values[i]);
     }
 }

@@ -25,7 +25,7 @@ void image_close(struct image *image);
 struct weights_source image_source(struct image *image);
 struct core_sequence image_sequence(const struct image *image);
 
-/* A core on the image; ops NULL: the best instruction set. */
+/* A core on the image. */
 struct core *image_core(struct image *image, const struct kernel_ops *ops, uint32_t threads,
                         uint32_t chunk);
 

@@ -82,6 +82,7 @@ int arch_read_recurrent(enum arch_id arch, const struct gguf *g, struct model_hp
         return error_set(error, ERR_BAD_INPUT,
                          "key '%s' has %" PRIu64 " elements for %" PRIu32 " layers", key, a.left,
                          h->layers);
+    memset(h->layer_kind, LAYER_FULL, sizeof h->layer_kind); /* and not by the interval */
     if (list->kind == LIST_HEADS)
         return read_heads(key, &a, h, error) != 0 ? -1 : 1;
     for (uint32_t layer = 0; layer < h->layers; layer++)
