@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct bytes {
     unsigned char *data;
@@ -58,6 +59,15 @@ void make_free(struct make *m);
 
 /* The file. Each byte of tensor data is a function of its position. */
 struct bytes make_write(struct make *m);
+/* Writes the file, reads it and frees m. NULL with *error; else freed by the caller. */
+struct error;
+struct model_index *make_index(struct make *m, struct error *error);
+
+/* struct gguf_source.read with arg a struct bytes. */
+ssize_t make_read(void *arg, void *buf, size_t n, uint64_t offset);
+
+/* Another size of a tensor, as F32. */
+void make_resize(struct make *m, const char *name, uint64_t ne0, uint64_t ne1);
 
 struct make_key *make_key(struct make *m, const char *name); /* NULL: no such key */
 struct make_tensor *make_tensor(struct make *m, const char *name);

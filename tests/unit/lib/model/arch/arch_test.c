@@ -14,36 +14,6 @@
 #include "lib/tensor/tensor_type.h"
 #include "tests/unit/lib/model/gguf_make.h"
 
-struct memory {
-    const unsigned char *data;
-    size_t size;
-};
-
-static ssize_t read_memory(void *arg, void *buf, size_t n, uint64_t offset)
-{
-    const struct memory *m = arg;
-    if (offset >= m->size)
-        return 0;
-    n = n < m->size - offset ? n : m->size - (size_t)offset;
-    memcpy(buf, m->data + offset, n);
-    return (ssize_t)n;
-}
-
-/* Writes the file and reads it; NULL sets the error. */
-static struct model_index *index_of(struct make *m, struct error *error)
-{
-    struct bytes file = make_write(m);
-    struct memory memory = {file.data, file.size};
-    struct gguf_source source = {.read = read_memory, .arg = &memory, .bytes = file.size};
-    struct model_file_id id = {.bytes = file.size};
-    struct model_index *index = NULL;
-    int status = model_index_build_source(&source, &id, &index, error);
-    ck_assert(status == (index ? 0 : -1));
-    bytes_free(&file);
-    make_free(m);
-    return index;
-}
-
 static const struct {
     const char *arch;
     uint32_t norm_top_k, qk_norm, rope_kind, shared_inner; /* of a mixed file: hidden size 32 */
@@ -85,7 +55,7 @@ START_TEST(contents)
     struct make m;
     struct error error = {0};
     make_arch(&m, archs[_i].arch, 2, true);
-    struct model_index *index = index_of(&m, &error);
+    struct model_index *index = make_index(&m, &error);
     ck_assert_msg(index, "%s", error.text);
     const struct model_hparams *h = &index->hparams;
     ck_assert_str_eq(index->arch, archs[_i].arch);
@@ -122,13 +92,13 @@ START_TEST(every_tensor)
         struct make_tensor *t = &m.tensors[i];
         t->ne[0] += 4;
         t->bytes = t->ne[0] * t->ne[1] * t->ne[2] * 4;
-        ck_assert_ptr_null(index_of(&m, &error));
+        ck_assert_ptr_null(make_index(&m, &error));
         ck_assert_msg(strstr(error.text, "expected"), "%s", error.text);
         make_arch(&m, archs[_i].arch, 2, false);
         char name[64];
         snprintf(name, sizeof name, "%s", m.tensors[i].name);
         make_drop_tensor(&m, name);
-        struct model_index *index = index_of(&m, &error);
+        struct model_index *index = make_index(&m, &error);
         bool optional =
             strcmp(name, "rope_freqs.weight") == 0 || strcmp(name, "output.bias") == 0 ||
             (strstr(name, "attn_") && strstr(name, ".bias")) || strstr(name, "exp_probs_b") ||
@@ -149,7 +119,7 @@ START_TEST(forged_parameters)
     struct make m;
     struct error error = {0};
     make_arch(&m, archs[_i].arch, 1, true);
-    struct model_index *index = index_of(&m, &error);
+    struct model_index *index = make_index(&m, &error);
     ck_assert_msg(index, "%s", error.text);
     uint32_t *const fields[] = {&index->hparams.norm_top_k, &index->hparams.qk_norm,
                                 &index->hparams.rope_kind, &index->hparams.shared_inner,
@@ -183,7 +153,7 @@ START_TEST(known_but_not_supported)
     ck_assert_int_eq(arch_find(arch, strlen(arch)), ARCH__COUNT);
     make_tiny(&m, 1, false);
     make_text(&m, "general.architecture", arch);
-    ck_assert_ptr_null(index_of(&m, &error));
+    ck_assert_ptr_null(make_index(&m, &error));
     snprintf(want, sizeof want, "architecture '%s' %s", arch, unsupported[_i].why);
     ck_assert_str_eq(error.text, want);
 }
@@ -206,7 +176,7 @@ START_TEST(gate_and_up_joined)
     struct error error = {0};
     make_arch(&m, "olmoe", 1, false);
     join(&m);
-    struct model_index *index = index_of(&m, &error);
+    struct model_index *index = make_index(&m, &error);
     ck_assert_msg(index, "%s", error.text);
     ck_assert_int_eq(model_index_check(index, index->bytes, &error), 0);
     const struct model_tensor *t = model_index_tensors(index);
@@ -242,7 +212,7 @@ START_TEST(scales)
     make_add_tensor(&m, B "ffn_down_shexp.scale", TENSOR_F32, 1, 1, 1);
     make_add_tensor(&m, B "ffn_up_exps.scale", TENSOR_F32, 3, 1, 1);
     make_add_tensor(&m, B "ffn_up_exps.input_scale", TENSOR_F16, 5, 2, 1);
-    struct model_index *index = index_of(&m, &error);
+    struct model_index *index = make_index(&m, &error);
     ck_assert_msg(index, "%s", error.text);
     ck_assert_int_eq(model_index_check(index, index->bytes, &error), 0);
     ck_assert_uint_eq(index->tensor_count, before + 5);
@@ -270,7 +240,7 @@ START_TEST(drafting_block)
     make_arch(&m, "glm4moe", 3, true);
     make_u32(&m, "glm4moe.nextn_predict_layers", 1);
     make_add_tensor(&m, "blk.2.nextn.eh_proj.weight", TENSOR_F32, 64, 32, 1);
-    struct model_index *index = index_of(&m, &error);
+    struct model_index *index = make_index(&m, &error);
     ck_assert_msg(index, "%s", error.text);
     ck_assert_uint_eq(index->hparams.layers, 2);
     ck_assert_uint_eq(index->dense_count, 14 + 16 + 3);
@@ -280,7 +250,7 @@ START_TEST(drafting_block)
     make_arch(&m, "glm4moe", 3, true);
     make_u32(&m, "glm4moe.nextn_predict_layers", 1);
     make_add_tensor(&m, "blk.3.nextn.eh_proj.weight", TENSOR_F32, 64, 32, 1);
-    ck_assert_ptr_null(index_of(&m, &error));
+    ck_assert_ptr_null(make_index(&m, &error));
     ck_assert_ptr_nonnull(strstr(error.text, "not part of architecture glm4moe"));
 }
 END_TEST
@@ -292,19 +262,19 @@ START_TEST(tensors_of_another_part)
     struct error error = {0};
     make_arch(&m, "dots1", 2, false);
     make_add_tensor(&m, "blk.0.ffn_gate_inp.weight", TENSOR_F32, 4, 3, 1);
-    ck_assert_ptr_null(index_of(&m, &error));
+    ck_assert_ptr_null(make_index(&m, &error));
     ck_assert_ptr_nonnull(strstr(error.text, "layer 0 of this model has no such part"));
     make_arch(&m, "dots1", 2, false);
     make_add_tensor(&m, "blk.1.ffn_up.weight", TENSOR_F32, 4, 8, 1);
-    ck_assert_ptr_null(index_of(&m, &error));
+    ck_assert_ptr_null(make_index(&m, &error));
     ck_assert_ptr_nonnull(strstr(error.text, "layer 1 of this model has no such part"));
     make_arch(&m, "dots1", 2, false);
     make_drop_tensor(&m, "blk.0.ffn_up.weight");
-    ck_assert_ptr_null(index_of(&m, &error));
+    ck_assert_ptr_null(make_index(&m, &error));
     ck_assert_ptr_nonnull(strstr(error.text, "tensor blk.0.ffn_up.weight is missing"));
     make_arch(&m, "dots1", 2, false);
     make_drop_tensor(&m, "blk.1.ffn_gate_exps.weight");
-    ck_assert_ptr_null(index_of(&m, &error));
+    ck_assert_ptr_null(make_index(&m, &error));
     ck_assert_ptr_nonnull(strstr(error.text, "tensor blk.1.ffn_gate_exps.weight is missing"));
 }
 END_TEST
@@ -319,8 +289,7 @@ static uint32_t gating_of(uint32_t layers, uint32_t tokens)
     make_u32(&m, "deepseek2.block_count", layers);
     make_drop_key(&m, "deepseek2.vocab_size");
     struct bytes file = make_write(&m);
-    struct memory memory = {file.data, file.size};
-    struct gguf_source source = {.read = read_memory, .arg = &memory, .bytes = file.size};
+    struct gguf_source source = {.read = make_read, .arg = &file, .bytes = file.size};
     ck_assert_int_eq(gguf_open(&g, &source, &error), 0);
     ck_assert_msg(arch_read_hparams(arch_find("deepseek2", 9), &g, tokens, &h, &error) == 0, "%s",
                   error.text);

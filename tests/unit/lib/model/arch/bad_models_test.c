@@ -15,46 +15,6 @@
 #include "lib/tensor/tensor_type.h"
 #include "tests/unit/lib/model/gguf_make.h"
 
-struct memory {
-    const unsigned char *data;
-    size_t size;
-};
-
-static ssize_t read_memory(void *arg, void *buf, size_t n, uint64_t offset)
-{
-    const struct memory *m = arg;
-    if (offset >= m->size)
-        return 0;
-    n = n < m->size - offset ? n : m->size - (size_t)offset;
-    memcpy(buf, m->data + offset, n);
-    return (ssize_t)n;
-}
-
-/* Writes the file and reads it; NULL sets the error. */
-static struct model_index *index_of(struct make *m, struct error *error)
-{
-    struct bytes file = make_write(m);
-    struct memory memory = {file.data, file.size};
-    struct gguf_source source = {.read = read_memory, .arg = &memory, .bytes = file.size};
-    struct model_file_id id = {.bytes = file.size};
-    struct model_index *index = NULL;
-    int status = model_index_build_source(&source, &id, &index, error);
-    ck_assert(status == (index ? 0 : -1));
-    bytes_free(&file);
-    make_free(m);
-    return index;
-}
-
-static void resize(struct make *m, const char *name, uint64_t ne0, uint64_t ne1)
-{
-    struct make_tensor *t = make_tensor(m, name);
-    ck_assert_ptr_nonnull(t);
-    t->ne[0] = ne0;
-    t->ne[1] = ne1;
-    t->dims = ne1 > 1 ? 2 : 1;
-    t->bytes = ne0 * ne1 * 4;
-}
-
 #define B   "blk.0."
 #define MLA "deepseek2.attention."
 
@@ -114,7 +74,7 @@ static void join(struct make *m)
     X(deepseek2, k_b_missing, "tensor blk.0.attn_k_b.weight is missing",                           \
       make_drop_tensor(m, B "attn_k_b.weight"))                                                    \
     X(deepseek2, v_b_flat, "attn_v_b.weight is 4 x 8 x 1 x 1; 4 x 4 x 2",                          \
-      resize(m, B "attn_v_b.weight", 4, 8))                                                        \
+      make_resize(m, B "attn_v_b.weight", 4, 8))                                                   \
     X(deepseek2, norm_missing, "tensor blk.0.attn_kv_a_norm.weight is missing",                    \
       make_drop_tensor(m, B "attn_kv_a_norm.weight"))                                              \
     X(deepseek2, scaling_linear, "rope.scaling.type' is 'linear', which is not supported",         \
@@ -148,7 +108,7 @@ static void join(struct make *m)
     X(phimoe, output_norm_bias_missing, "tensor output_norm.bias is missing",                      \
       make_drop_tensor(m, "output_norm.bias"))                                                     \
     X(phimoe, output_bias_shape, "output.bias is 4 x 1 x 1 x 1; 262 x 1",                          \
-      resize(m, "output.bias", 4, 1))                                                              \
+      make_resize(m, "output.bias", 4, 1))                                                         \
     X(phimoe, three_experts, "expert_used_count' is 3; only 2",                                    \
       make_u32(m, "phimoe.expert_used_count", 3))                                                  \
     X(phimoe, yarn, "rope.scaling.type' is 'yarn', which is not supported",                        \
@@ -160,7 +120,7 @@ static void join(struct make *m)
     X(dbrx, qkv_missing, "tensor blk.0.attn_qkv.weight is missing",                                \
       make_drop_tensor(m, B "attn_qkv.weight"))                                                    \
     X(dbrx, qkv_shape, "attn_qkv.weight is 4 x 6 x 1 x 1; 4 x 8",                                  \
-      resize(m, B "attn_qkv.weight", 4, 6))                                                        \
+      make_resize(m, B "attn_qkv.weight", 4, 6))                                                   \
     X(dbrx, q_apart, "attn_q.weight is not part of architecture dbrx",                             \
       make_add_tensor(m, B "attn_q.weight", 0, 4, 4, 1))                                           \
     X(dbrx, epsilon_missing, "dbrx.attention.layer_norm_epsilon' is missing",                      \
@@ -213,9 +173,9 @@ static void join(struct make *m)
     X(smallthinker, dense_layer, "a layer without experts is not supported",                       \
       make_add_tensor(m, B "ffn_gate.weight", 0, 4, 4, 1))                                         \
     X(olmoe, q_norm_of_a_head, "attn_q_norm.weight is 2 x 1 x 1 x 1; 4 x 1 x 1",                   \
-      resize(m, B "attn_q_norm.weight", 2, 1))                                                     \
+      make_resize(m, B "attn_q_norm.weight", 2, 1))                                                \
     X(olmoe, k_norm_of_all, "attn_k_norm.weight is 4 x 1 x 1 x 1; 2 x 1 x 1",                      \
-      resize(m, B "attn_k_norm.weight", 4, 1))                                                     \
+      make_resize(m, B "attn_k_norm.weight", 4, 1))                                                \
     X(olmoe, q_norm_missing, "tensor blk.0.attn_q_norm.weight is missing",                         \
       make_drop_tensor(m, B "attn_q_norm.weight"))                                                 \
     X(olmoe, inner_missing, "olmoe.feed_forward_length' is missing",                               \
@@ -233,11 +193,11 @@ static void join(struct make *m)
     X(qwen2moe, shared_gate_missing, "tensor blk.0.ffn_gate_inp_shexp.weight is missing",          \
       make_drop_tensor(m, B "ffn_gate_inp_shexp.weight"))                                          \
     X(qwen2moe, shared_gate_shape, "ffn_gate_inp_shexp.weight is 8 x 1",                           \
-      resize(m, B "ffn_gate_inp_shexp.weight", 8, 1))                                              \
+      make_resize(m, B "ffn_gate_inp_shexp.weight", 8, 1))                                         \
     X(qwen2moe, shared_down_missing, "tensor blk.0.ffn_down_shexp.weight is missing",              \
       make_drop_tensor(m, B "ffn_down_shexp.weight"))                                              \
     X(qwen2moe, shared_down_turned, "ffn_down_shexp.weight is 4 x 8 x 1 x 1; 8 x 4",               \
-      resize(m, B "ffn_down_shexp.weight", 4, 8))                                                  \
+      make_resize(m, B "ffn_down_shexp.weight", 4, 8))                                             \
     X(qwen2moe, shared_inner_missing, "expert_shared_feed_forward_length' is missing",             \
       make_drop_key(m, "qwen2moe.expert_shared_feed_forward_length"))                              \
     X(qwen2moe, shared_inner_0, "expert_shared_feed_forward_length' is 0: not between 1",          \
@@ -251,7 +211,7 @@ static void join(struct make *m)
     X(qwen2moe, bias_missing, "tensor blk.0.attn_v.bias is missing",                               \
       make_drop_tensor(m, B "attn_v.bias"))                                                        \
     X(qwen2moe, bias_shape, "attn_k.bias is 4 x 1 x 1 x 1; 2 x 1",                                 \
-      resize(m, B "attn_k.bias", 4, 1))                                                            \
+      make_resize(m, B "attn_k.bias", 4, 1))                                                       \
     X(qwen2moe, bias_f16, "attn_q.bias is of type F16; F32", {                                     \
         make_tensor(m, B "attn_q.bias")->type = TENSOR_F16;                                        \
         make_tensor(m, B "attn_q.bias")->bytes = 8;                                                \
@@ -270,7 +230,7 @@ static void join(struct make *m)
     })                                                                                             \
     X(olmoe, joined_wrong, "ffn_gate_up_exps.weight is 4 x 4 x 3 x 1; 4 x 8 x 3", {                \
         join(m);                                                                                   \
-        resize(m, B "ffn_gate_up_exps.weight", 4, 4);                                              \
+        make_resize(m, B "ffn_gate_up_exps.weight", 4, 4);                                         \
         make_tensor(m, B "ffn_gate_up_exps.weight")->dims = 3;                                     \
         make_tensor(m, B "ffn_gate_up_exps.weight")->bytes *= 3;                                   \
     })                                                                                             \
@@ -306,7 +266,7 @@ static void join(struct make *m)
     })                                                                                             \
     X(gemma4, longer_values_without_v, "tensor blk.0.attn_v.weight is missing", {                  \
         make_u32(m, "gemma4.attention.value_length", 4);                                           \
-        resize(m, B "attn_output.weight", 8, 4);                                                   \
+        make_resize(m, B "attn_output.weight", 8, 4);                                              \
         make_drop_tensor(m, B "attn_v.weight");                                                    \
     })                                                                                             \
     X(gemma4, shared_kv, "shared_kv_layers' is 20; only 0",                                        \
@@ -329,7 +289,7 @@ static void join(struct make *m)
     X(llama, old_experts_zeros, "ffn_up.02.weight is not part",                                    \
       make_add_tensor(m, B "ffn_up.02.weight", 0, 4, 4, 1))                                        \
     X(llama, freqs_shape, "rope_freqs.weight is 2 x 1 x 1 x 1; 1 x 1",                             \
-      resize(m, "rope_freqs.weight", 2, 1))                                                        \
+      make_resize(m, "rope_freqs.weight", 2, 1))                                                   \
     X(llama, window, "sliding_window' is 4096; only 0",                                            \
       make_u32(m, "llama.attention.sliding_window", 4096))                                         \
     X(llama, yarn, "rope.scaling.type' is 'yarn'; only 'none'",                                    \
@@ -366,7 +326,7 @@ START_TEST(bad_models_are_rejected)
         *last = '-'; /* a name of C has no hyphen */
     make_arch(&m, arch, 1, false);
     edits[_i].edit(&m);
-    struct model_index *index = index_of(&m, &error);
+    struct model_index *index = make_index(&m, &error);
     ck_assert_msg(!index, "%s %s: accepted", edits[_i].arch, edits[_i].name);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     ck_assert_msg(strstr(error.text, edits[_i].message), "%s %s: '%s' lacks '%s'", edits[_i].arch,

@@ -12,46 +12,6 @@
 #include "lib/tensor/tensor_type.h"
 #include "tests/unit/lib/model/gguf_make.h"
 
-struct memory {
-    const unsigned char *data;
-    size_t size;
-};
-
-static ssize_t read_memory(void *arg, void *buf, size_t n, uint64_t offset)
-{
-    const struct memory *m = arg;
-    if (offset >= m->size)
-        return 0;
-    n = n < m->size - offset ? n : m->size - (size_t)offset;
-    memcpy(buf, m->data + offset, n);
-    return (ssize_t)n;
-}
-
-/* Writes the file and reads it; NULL sets the error. */
-static struct model_index *index_of(struct make *m, struct error *error)
-{
-    struct bytes file = make_write(m);
-    struct memory memory = {file.data, file.size};
-    struct gguf_source source = {.read = read_memory, .arg = &memory, .bytes = file.size};
-    struct model_file_id id = {.bytes = file.size};
-    struct model_index *index = NULL;
-    int status = model_index_build_source(&source, &id, &index, error);
-    ck_assert(status == (index ? 0 : -1));
-    bytes_free(&file);
-    make_free(m);
-    return index;
-}
-
-static void resize(struct make *m, const char *name, uint64_t ne0, uint64_t ne1)
-{
-    struct make_tensor *t = make_tensor(m, name);
-    ck_assert_ptr_nonnull(t);
-    t->ne[0] = ne0;
-    t->ne[1] = ne1;
-    t->dims = ne1 > 1 ? 2 : 1;
-    t->bytes = ne0 * ne1 * 4;
-}
-
 #define B "blk.0."
 
 #define EDITS(X)                                                                                   \
@@ -90,11 +50,11 @@ static void resize(struct make *m, const char *name, uint64_t ne0, uint64_t ne1)
       make_drop_tensor(m, B "ssm_norm.weight"))                                                    \
     X(qwen35moe, out_missing, "tensor blk.0.ssm_out.weight is missing",                            \
       make_drop_tensor(m, B "ssm_out.weight"))                                                     \
-    X(qwen35moe, a_shape, "ssm_a is 4 x 1 x 1 x 1; 2 x 1", resize(m, B "ssm_a", 4, 1))             \
+    X(qwen35moe, a_shape, "ssm_a is 4 x 1 x 1 x 1; 2 x 1", make_resize(m, B "ssm_a", 4, 1))        \
     X(qwen35moe, conv_shape, "ssm_conv1d.weight is 4 x 8 x 1 x 1; 3 x 8",                          \
-      resize(m, B "ssm_conv1d.weight", 4, 8))                                                      \
+      make_resize(m, B "ssm_conv1d.weight", 4, 8))                                                 \
     X(qwen35moe, qkv_shape, "attn_qkv.weight is 4 x 4 x 1 x 1; 4 x 8",                             \
-      resize(m, B "attn_qkv.weight", 4, 4))                                                        \
+      make_resize(m, B "attn_qkv.weight", 4, 4))                                                   \
     X(qwen35moe, attention, "attn_k.weight: layer 0 of this model has no such part",               \
       make_add_tensor(m, B "attn_k.weight", 0, 4, 2, 1))                                           \
     X(qwen35moe, joined, "ssm_ba.weight is not part of architecture qwen35moe",                    \
@@ -141,7 +101,7 @@ START_TEST(bad_models_are_rejected)
     struct error error = {0};
     make_arch(&m, edits[_i].arch, 1, false);
     edits[_i].edit(&m);
-    struct model_index *index = index_of(&m, &error);
+    struct model_index *index = make_index(&m, &error);
     ck_assert_msg(!index, "%s %s: accepted", edits[_i].arch, edits[_i].name);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     ck_assert_msg(strstr(error.text, edits[_i].message) != NULL, "%s %s: '%s' has no '%s'",
@@ -158,7 +118,7 @@ START_TEST(kinds_by_an_array)
     make_array_raw(&m, "qwen35moe.attention.recurrent_layers", GGUF_BOOL, 2, 0);
     bytes_add(&make_key(&m, "qwen35moe.attention.recurrent_layers")->value, "\1\0", 2);
     make_u32(&m, "qwen35moe.full_attention_interval", 1 + 2 * (uint32_t)_i);
-    struct model_index *index = index_of(&m, &error);
+    struct model_index *index = make_index(&m, &error);
     ck_assert_msg(index, "%s", error.text);
     ck_assert_int_eq(index->layer[0].mixer, MIXER_DELTANET);
     ck_assert_int_eq(index->layer[1].mixer, MIXER_ATTENTION);
