@@ -239,18 +239,30 @@ static void again_as(struct make *m, const char *arch)
     make_free(m);
     make_arch(m, arch, 1, false);
 }
-static void olmoe(struct make *m)
-{
-    again_as(m, "olmoe");
-}
-static void qwen2moe(struct make *m)
-{
-    again_as(m, "qwen2moe");
-}
-static void llama(struct make *m)
-{
-    again_as(m, "llama");
-}
+
+/* A model of the architecture as make_arch makes it. */
+#define UNCHANGED(X)                                                                               \
+    X(olmoe, "olmoe")                                                                              \
+    X(qwen2moe, "qwen2moe")                                                                        \
+    X(llama, "llama")                                                                              \
+    X(ernie, "ernie4_5-moe")                                                                       \
+    X(minimax, "minimax-m2")                                                                       \
+    X(granite, "granitemoe")                                                                       \
+    X(hunyuan, "hunyuan-moe")                                                                      \
+    X(phimoe, "phimoe")                                                                            \
+    X(dbrx, "dbrx")                                                                                \
+    X(gpt_oss, "gpt-oss")                                                                          \
+    X(deepseek2, "deepseek2")                                                                      \
+    X(qwen35moe, "qwen35moe")                                                                      \
+    X(qwen3next, "qwen3next")                                                                      \
+    X(lfm2moe, "lfm2moe")
+#define X(name, arch)                                                                              \
+    static void name(struct make *m)                                                               \
+    {                                                                                              \
+        again_as(m, arch);                                                                         \
+    }
+UNCHANGED(X)
+#undef X
 static void glm4moe(struct make *m) /* groups, a block for drafting */
 {
     make_free(m);
@@ -285,34 +297,10 @@ static void dots1_other_part(struct make *m)
     dots1(m);
     make_add_tensor(m, "blk.1.ffn_up.weight", TENSOR_F32, 4, 8, 1);
 }
-static void ernie(struct make *m)
-{
-    again_as(m, "ernie4_5-moe");
-}
-static void minimax(struct make *m)
-{
-    again_as(m, "minimax-m2");
-}
-static void granite(struct make *m)
-{
-    again_as(m, "granitemoe");
-}
-static void hunyuan(struct make *m)
-{
-    again_as(m, "hunyuan-moe");
-}
-static void phimoe(struct make *m)
-{
-    again_as(m, "phimoe");
-}
 static void phimoe_window(struct make *m)
 {
     phimoe(m);
     make_u32(m, "phimoe.attention.sliding_window", 4);
-}
-static void dbrx(struct make *m)
-{
-    again_as(m, "dbrx");
 }
 static void dbrx_qkv(struct make *m)
 {
@@ -334,14 +322,6 @@ static void later_arch(struct make *m)
     make_text(m, "general.architecture", "nemotron_h_moe");
 }
 
-static void gpt_oss(struct make *m)
-{
-    again_as(m, "gpt-oss");
-}
-static void deepseek2(struct make *m)
-{
-    again_as(m, "deepseek2");
-}
 static void deepseek2_old(struct make *m)
 {
     again_as(m, "deepseek2");
@@ -366,22 +346,10 @@ static void gemma4_window_v(struct make *m)
     make_drop_tensor(m, "blk.1.attn_v.weight");
 }
 
-static void qwen35moe(struct make *m)
-{
-    again_as(m, "qwen35moe");
-}
 static void qwen35moe_kinds(struct make *m)
 {
     again_as(m, "qwen35moe");
     make_i32s(m, "qwen35moe.attention.recurrent_layers", (const int32_t[]){1, 0}, 2);
-}
-static void qwen3next(struct make *m)
-{
-    again_as(m, "qwen3next");
-}
-static void lfm2moe(struct make *m)
-{
-    again_as(m, "lfm2moe");
 }
 static void shared_missing(struct make *m)
 {

@@ -69,3 +69,44 @@ void completion_check(struct http *h, const char *expected, size_t tokens, const
     free(got.text);
     http_close(h);
 }
+
+char *http_body_of(const struct sampling_way *way, unsigned tokens, json_t *rest, bool stream)
+{
+    json_t *body = json_pack("{s:i, s:f, s:i, s:b, s:b}", "max_tokens", (int)tokens, "temperature",
+                             strtod(way->temperature, NULL), "seed",
+                             (int)strtol(way->seed, NULL, 10), "ignore_eos", 1, "stream", stream);
+    CHECK(body && json_object_update(body, rest) == 0, "no memory");
+    char *text = json_dumps(body, 0);
+    json_decref(rest);
+    json_decref(body);
+    return text;
+}
+
+char *http_text_of(const struct http *h, bool stream)
+{
+    if (stream) {
+        struct events got;
+        http_events(h, &got);
+        CHECK(got.done && strcmp(got.finish, "length") == 0, "finish '%s', error '%s'", got.finish,
+              got.error);
+        return got.text;
+    }
+    json_t *doc = http_json(h);
+    const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
+    char *text = strdup(
+        lookup_text(choice, json_object_get(choice, "message") ? "message.content" : "text"));
+    json_decref(doc);
+    return text;
+}
+
+char *http_text(unsigned port, const char *path, const struct sampling_way *way, unsigned tokens,
+                json_t *rest, bool stream)
+{
+    struct http h;
+    char *body = http_body_of(way, tokens, rest, stream);
+    http_call(&h, port, path, NULL, body, 200);
+    char *text = http_text_of(&h, stream);
+    http_close(&h);
+    free(body);
+    return text;
+}

@@ -18,6 +18,19 @@ void completion_call(struct http *h, unsigned port, const char *prompt, size_t t
 /* The text of a completion that is not streamed; the caller frees. */
 char *completion_text(unsigned port, const char *prompt, size_t tokens);
 
+/* How a client samples; as text, for options of programs, too. */
+struct sampling_way {
+    const char *temperature, *seed;
+};
+
+/* A request body with these settings; `rest`: prompt or messages (stolen). The caller frees. */
+char *http_body_of(const struct sampling_way *way, unsigned tokens, json_t *rest, bool stream);
+/* The text of a completion or chat reply, streamed or not; the caller frees. */
+char *http_text_of(const struct http *h, bool stream);
+/* Both: the text of a request to `path`. */
+char *http_text(unsigned port, const char *path, const struct sampling_way *way, unsigned tokens,
+                json_t *rest, bool stream);
+
 /* Starts a stream; completion_check reads it to its end and checks text and usage. */
 void completion_start(struct http *h, unsigned port, const char *prompt, size_t tokens);
 void completion_check(struct http *h, const char *expected, size_t tokens, const char *what);

@@ -16,12 +16,8 @@
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + "                   \
     "message['content'] + '<|im_end|>' + '\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}"
 
-struct way {
-    const char *temperature, *seed;
-};
-
 /* Greedy, and sampled. */
-static const struct way ways[] = {{"0", "3"}, {"0.9", "3"}};
+static const struct sampling_way ways[] = {{"0", "3"}, {"0.9", "3"}};
 
 static void expect(const struct command *c, int status, const char *client_name)
 {
@@ -41,7 +37,7 @@ static void same_line(const struct command *c, const char *text, const char *cli
 /* ---- the clients ---- */
 
 /* engine: "-m", a file, or "--name", a name. */
-static void generate(struct command *c, const char *const engine[2], const struct way *way,
+static void generate(struct command *c, const char *const engine[2], const struct sampling_way *way,
                      const char *output)
 {
     command_run(c, NULL, END_MS,
@@ -51,7 +47,8 @@ static void generate(struct command *c, const char *const engine[2], const struc
     expect(c, 0, "generate");
 }
 
-static void through_repl_in_a_pipe(const struct engine *e, const struct way *way, const char *text)
+static void through_repl_in_a_pipe(const struct engine *e, const struct sampling_way *way,
+                                   const char *text)
 {
     struct command c;
     char input[512];
@@ -64,7 +61,7 @@ static void through_repl_in_a_pipe(const struct engine *e, const struct way *way
 }
 
 /* The terminal turns \n into \r\n. The response follows the escape code that ends paste mode. */
-static void through_repl_on_a_terminal(const struct engine *e, const struct way *way,
+static void through_repl_on_a_terminal(const struct engine *e, const struct sampling_way *way,
                                        const char *text)
 {
     char *shown = malloc(2 * strlen(text) + 64), *to = shown;
@@ -93,77 +90,34 @@ static void through_repl_on_a_terminal(const struct engine *e, const struct way 
     free(shown);
 }
 
-/* A request body with these settings; `rest`: prompt or messages (stolen). The caller frees. */
-static char *body_of(const struct way *way, json_t *rest, bool stream)
-{
-    json_t *body = json_pack("{s:i, s:f, s:i, s:b, s:b}", "max_tokens", TOKENS, "temperature",
-                             strtod(way->temperature, NULL), "seed",
-                             (int)strtol(way->seed, NULL, 10), "ignore_eos", 1, "stream", stream);
-    CHECK(body && json_object_update(body, rest) == 0, "no memory");
-    char *text = json_dumps(body, 0);
-    json_decref(rest);
-    json_decref(body);
-    return text;
-}
-
-/* The text of a completion or chat reply, streamed or not; the caller frees. */
-static char *text_of_reply(const struct http *h, bool stream)
-{
-    if (stream) {
-        struct events got;
-        http_events(h, &got);
-        CHECK(got.done && strcmp(got.finish, "length") == 0, "finish '%s', error '%s'", got.finish,
-              got.error);
-        return got.text;
-    }
-    json_t *doc = http_json(h);
-    const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
-    char *text = strdup(
-        lookup_text(choice, json_object_get(choice, "message") ? "message.content" : "text"));
-    json_decref(doc);
-    return text;
-}
-
-static char *get_text(unsigned port, const char *path, const struct way *way, json_t *rest,
-                      bool stream)
-{
-    struct http h;
-    char *body = body_of(way, rest, stream);
-    http_call(&h, port, path, NULL, body, 200);
-    char *text = text_of_reply(&h, stream);
-    http_close(&h);
-    free(body);
-    return text;
-}
-
 static json_t *prompt_of_all(void)
 {
     return json_pack("{s:s}", "prompt", test_prompt(0));
 }
 
-static void through_http(unsigned port, const struct way *way, const char *text)
+static void through_http(unsigned port, const struct sampling_way *way, const char *text)
 {
     for (int stream = 0; stream < 2; stream++) {
-        char *got = get_text(port, "/v1/completions", way, prompt_of_all(), stream);
+        char *got = http_text(port, "/v1/completions", way, TOKENS, prompt_of_all(), stream);
         CHECK(strcmp(got, text) == 0, "/v1/completions, streamed %d: the text differs: %.200s",
               stream, got);
         free(got);
     }
 }
 
-static void through_curl(unsigned port, const struct way *way, const char *text)
+static void through_curl(unsigned port, const struct sampling_way *way, const char *text)
 {
     char url[80];
     struct command c;
     snprintf(url, sizeof url, "http://127.0.0.1:%u/v1/completions", port);
     for (int stream = 0; stream < 2; stream++) {
-        char *body = body_of(way, prompt_of_all(), stream);
+        char *body = http_body_of(way, TOKENS, prompt_of_all(), stream);
         command_run(&c, NULL, END_MS,
                     (const char *const[]){"/usr/bin/env", "curl", "-sSN", "--noproxy", "*", "-d",
                                           body, url, NULL});
         expect(&c, 0, "curl");
         struct http reply = {.fd = -1, .body = c.out};
-        char *got = text_of_reply(&reply, stream);
+        char *got = http_text_of(&reply, stream);
         CHECK(strcmp(got, text) == 0, "curl, streamed %d: the text differs: %.200s", stream, got);
         free(got);
         command_free(&c);
@@ -174,7 +128,7 @@ static void through_curl(unsigned port, const struct way *way, const char *text)
 /* ---- completions ---- */
 
 /* The text of generate with a private engine; the caller frees. */
-static char *text_of_generate(const struct way *way)
+static char *text_of_generate(const struct sampling_way *way)
 {
     struct command c;
     generate(&c, (const char *const[]){"-m", test_model()}, way, "json");
@@ -240,17 +194,18 @@ static void curl_is_a_client(void)
 #define SECOND "And what did she say to him?"
 
 /* The same two turns over HTTP, whole and streamed; the second request has the first response. */
-static void two_turns(unsigned port, const struct way *way, bool stream, char *responses[2])
+static void two_turns(unsigned port, const struct sampling_way *way, bool stream,
+                      char *responses[2])
 {
     static const char path[] = "/v1/chat/completions";
-    responses[0] = get_text(
-        port, path, way,
+    responses[0] = http_text(
+        port, path, way, TOKENS,
         json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", FIRST), stream);
-    responses[1] = get_text(port, path, way,
-                            json_pack("{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]}", "messages",
-                                      "role", "user", "content", FIRST, "role", "assistant",
-                                      "content", responses[0], "role", "user", "content", SECOND),
-                            stream);
+    responses[1] = http_text(port, path, way, TOKENS,
+                             json_pack("{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]}", "messages",
+                                       "role", "user", "content", FIRST, "role", "assistant",
+                                       "content", responses[0], "role", "user", "content", SECOND),
+                             stream);
 }
 
 static void every_client_of_a_conversation(void)
@@ -268,10 +223,10 @@ static void every_client_of_a_conversation(void)
                   "turn %d, streamed: the text differs: %s", turn, streamed[turn]);
         /* The prompt was ChatML, not plain text. */
         char *form =
-            get_text(port, "/v1/completions", &ways[i],
-                     json_pack("{s:s}", "prompt",
-                               "<|im_start|>user\n" FIRST "<|im_end|>\n<|im_start|>assistant\n"),
-                     false);
+            http_text(port, "/v1/completions", &ways[i], TOKENS,
+                      json_pack("{s:s}", "prompt",
+                                "<|im_start|>user\n" FIRST "<|im_end|>\n<|im_start|>assistant\n"),
+                      false);
         CHECK(strcmp(form, whole[0]) == 0, "the prompt is not in ChatML: %s", whole[0]);
         free(form);
         command_run(&c, "/set ignore_eos on\n" FIRST "\n" SECOND "\n", END_MS,
@@ -285,213 +240,6 @@ static void every_client_of_a_conversation(void)
             free(streamed[turn]);
         }
     }
-    engine_stop(e);
-}
-
-/* ---- templates as programs ---- */
-
-/* Of no family. `mode` is a variable of the client. */
-#define TALE                                                                                       \
-    "{% for m in messages %}"                                                                      \
-    "{% if m.role == 'tool' %}{{ raise_exception('This tale has no tools') }}{% endif %}"          \
-    "{{ loop.index }}. {{ m.role | title }} wrote: {{ m.content | trim }}\n"                       \
-    "{% endfor %}"                                                                                 \
-    "{% if mode == 'endless' %}{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}" \
-    "{% endfor %}{% endif %}"                                                                      \
-    "{% if mode == 'slow' %}{% set s = 'x' * 1000 * 1000 %}{% for a in range(99999) %}"            \
-    "{% if 'y' in s %}{% endif %}{% endfor %}{% endif %}"                                          \
-    "{% if mode == 'large' %}{% set s = 'x' * 1000 * 1000 * 9 %}{{ s + 'y' }}{% endif %}"          \
-    "{% if mode == 'deep' %}{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}{% endif %}"            \
-    "{% if add_generation_prompt %}{{ messages | length + 1 }}. Assistant wrote:{% endif %}"
-#define ONE_TURN(role, mode)                                                                       \
-    "{\"messages\":[{\"role\":\"" role "\",\"content\":\" " FIRST                                  \
-    " \"}],\"chat_template_kwargs\":{\"mode\":\"" mode "\"},\"max_tokens\":4}"
-
-static void rejected(unsigned port, const char *body, const char *reason)
-{
-    struct http h;
-    http_call(&h, port, "/v1/chat/completions", NULL, body, 400);
-    json_t *doc = http_json(&h);
-    CHECK(strstr(lookup_text(doc, "error.message"), reason), "not '%s': %.300s", reason, h.body);
-    CHECK(strcmp(lookup_text(doc, "error.param"), "messages") == 0, "%.300s", h.body);
-    json_decref(doc);
-    http_close(&h);
-}
-
-/* A chat is the completion of what the model's own template writes; what a template rejects, or
- * never ends, is an error of that request, and the same gateway serves the next one. */
-static void a_template_is_executed(void)
-{
-    unsigned port;
-    char path[PATH_MAX];
-    chat_model_make(path, "tale.gguf", TALE);
-    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
-    pid_t gateway = engine_pid(e, "gateway", 0, 0);
-    char *form = get_text(
-        port, "/v1/completions", &ways[0],
-        json_pack("{s:s}", "prompt", "1. User wrote: " FIRST "\n2. Assistant wrote:"), false);
-    static const struct {
-        const char *body, *reason;
-    } bad[] = {{ONE_TURN("tool", "calm"), "This tale has no tools"},
-               {ONE_TURN("user", "endless"), "too many steps"},
-               {ONE_TURN("user", "large"), "needs too much memory"},
-               {ONE_TURN("user", "slow"), "too many steps"},
-               {ONE_TURN("user", "deep"), "nested too deeply"}};
-    for (size_t i = 0; i <= ARRAY_LEN(bad); i++) {
-        char *chat = get_text(
-            port, "/v1/chat/completions", &ways[0],
-            json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", " " FIRST " "),
-            false);
-        CHECK(strcmp(chat, form) == 0, "the prompt is not the template's: %s", chat);
-        free(chat);
-        if (i < ARRAY_LEN(bad))
-            rejected(port, bad[i].body, bad[i].reason);
-    }
-    CHECK(engine_pid(e, "gateway", 0, 0) == gateway, "the gateway was restarted");
-    free(form);
-    engine_stop(e);
-}
-
-static uint64_t minimum_with(const char *model, const char *option)
-{
-    unsigned port;
-    struct engine *e =
-        gateway_start(&port, (const char *const[]){"-m", model, "--http=0", option, NULL});
-    json_t *doc = engine_control(e, "stats", NULL);
-    uint64_t bytes = lookup_u64(doc, "memory.min_budget_bytes");
-    json_decref(doc);
-    engine_stop(e);
-    return bytes;
-}
-
-/* A rendering's memory is in the ledger from the start, if the model has a template. What is none is
- * reported, once. */
-static void a_template_is_reserved(void)
-{
-    char path[PATH_MAX];
-    chat_model_make(path, "reserved.gguf", TALE);
-    uint64_t longest = minimum_with(path, NULL), shorter = minimum_with(path, "--http-prompt=1KiB");
-    CHECK(longest >= shorter + 13 * MIB, "the minimum is %" PRIu64 ", with short prompts %" PRIu64,
-          longest, shorter);
-    CHECK(minimum_with(test_model(), NULL) + 13 * MIB <= longest, "a model without a template");
-    chat_model_make(path, "odd.gguf", "<|im_start|>\xff<|im_end|>");
-    unsigned port;
-    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
-    char *log = engine_log(e), *line = strstr(log, "tokenizer.chat_template is not UTF-8");
-    CHECK(line && strstr(line, "'chatml'"), "the template is not reported: %.500s", log);
-    CHECK(!strstr(line + 1, "tokenizer.chat_template"), "the template is reported twice");
-    free(log);
-    engine_stop(e);
-}
-
-#define SYSTEM "You write short stories."
-#define STORY                                                                                      \
-    "{% for m in messages %}{{ loop.index }}. {{ m.role | title }} wrote: {{ m.content }}\n"       \
-    "{% endfor %}{% if enable_thinking is defined %}{{ 'Deeply' if enable_thinking else "          \
-    "'Briefly' }}, {% endif %}{{ messages | length + 1 }}. Assistant wrote:"
-
-/* The first two turns of repl, saved and loaded behind the first; the caller frees. */
-static char *story_of_repl(const struct engine *e, bool kept)
-{
-    struct command c;
-    char path[PATH_MAX], *input;
-    snprintf(path, sizeof path, "%s/story.%d.json", test_dir(), kept);
-    CHECK(asprintf(&input,
-                   "/set ignore_eos on\n" FIRST "\n/save %s\n/clear\n/set system\n"
-                   "/set thinking auto\n/load %s\n" SECOND "\n",
-                   path, path) > 0,
-          "out of memory");
-    command_run(&c, input, END_MS,
-                (const char *const[]){"repl", "--name", e->run, "--temp", "0", "-n", TOKENS_TEXT,
-                                      "--system", SYSTEM, "--thinking=off", NULL});
-    const char *first = strstr(c.err, " kept)"),
-               *second = first ? strstr(first + 1, " kept)") : NULL;
-    CHECK(c.status == 0 && second, "status %d: %s", c.status, c.err);
-    CHECK((strncmp(second - 2, "(0", 2) != 0) == kept, "not what is kept: %s", c.err);
-    char *text = strdup(c.out);
-    command_free(&c);
-    free(input);
-    return text;
-}
-
-static char *turn_of_story(unsigned port, json_t *messages)
-{
-    return get_text(port, "/v1/chat/completions", &ways[0],
-                    json_pack("{s:O, s:{s:b}}", "messages", messages, "chat_template_kwargs",
-                              "enable_thinking", 0),
-                    false);
-}
-
-/* repl renders the conversation as the gateway does: through the template of the file, with a system
- * message and variables. The text is the same with the kept rows of the turn before and without. */
-static void repl_executes_the_template(void)
-{
-    unsigned port;
-    char path[PATH_MAX], expected[8192];
-    chat_model_make(path, "story.gguf", STORY);
-    for (int kept = 0; kept < 2; kept++) {
-        struct engine *e =
-            gateway_start(&port, (const char *const[]){"-m", path, "--http=0",
-                                                       kept ? NULL : "--keep-kv=0", NULL});
-        json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "system", "content",
-                                     SYSTEM, "role", "user", "content", FIRST);
-        char *got = story_of_repl(e, kept), *first = turn_of_story(port, messages);
-        json_array_append_new(messages,
-                              json_pack("{s:s, s:s}", "role", "assistant", "content", first));
-        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", SECOND));
-        char *second = turn_of_story(port, messages);
-        snprintf(expected, sizeof expected, "%s\n1 turns saved\n1 turns loaded\n%s\n", first,
-                 second);
-        CHECK(strcmp(got, expected) == 0, "repl: '%s', not '%s'", got, expected);
-        json_decref(messages);
-        free(got);
-        free(first);
-        free(second);
-        engine_stop(e);
-    }
-}
-
-/* ---- answers in parts ---- */
-
-#define REASONED                                                                                   \
-    "{% if never %}</think>{% endif %}{{ messages[0].content }}{{ tools | length }}<think>"
-
-/* A prompt that ends with the opening mark of reasoning: the answer is reasoning until its end, and
- * content if the client wants it whole. Tools reach the template. */
-static void answers_in_parts(void)
-{
-    static const char path[] = "/v1/chat/completions";
-    unsigned port;
-    char model[PATH_MAX], body[512];
-    chat_model_make(model, "thought.gguf", REASONED);
-    struct engine *e = gateway_start(&port, (const char *const[]){"-m", model, "--http=0", NULL});
-    char *text[3]; /* reasoning, content, the completion of the prompt */
-    for (int whole = 0; whole < 2; whole++) {
-        struct http h;
-        snprintf(body, sizeof body,
-                 "{\"messages\":[{\"role\":\"user\",\"content\":\"" FIRST
-                 "\"}],\"temperature\":0,\"max_tokens\":16,\"ignore_eos\":true,"
-                 "\"tools\":[{\"type\":\"function\"}],\"reasoning_format\":\"%s\"}",
-                 whole ? "none" : "auto");
-        http_call(&h, port, path, NULL, body, 200);
-        json_t *doc = http_json(&h);
-        const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
-        text[whole] =
-            strdup(lookup_text(choice, whole ? "message.content" : "message.reasoning_content"));
-        CHECK(whole || strcmp(lookup_text(choice, "message.content"), "") == 0, "%.300s", h.body);
-        json_decref(doc);
-        http_close(&h);
-    }
-    text[2] = get_text(port, "/v1/completions", &ways[0],
-                       json_pack("{s:s}", "prompt", FIRST "1<think>"), false);
-    const char *reasoning = text[1] + strspn(text[1], " \n\t");
-    size_t n = strlen(text[0]);
-    CHECK(n > 10 && strncmp(reasoning, text[0], n) == 0 &&
-              strspn(reasoning + n, " \n\t") == strlen(reasoning + n),
-          "reasoning '%s', whole '%s'", text[0], text[1]);
-    CHECK(strncmp(text[2], text[1], strlen(text[1])) == 0, "'%s', not '%s'", text[1], text[2]);
-    for (int i = 0; i < 3; i++)
-        free(text[i]);
     engine_stop(e);
 }
 
@@ -596,10 +344,6 @@ int main(int argc, char **argv)
         ROW(every_client),
         ROW(curl_is_a_client),
         ROW(every_client_of_a_conversation),
-        ROW(a_template_is_executed),
-        ROW(a_template_is_reserved),
-        ROW(repl_executes_the_template),
-        ROW(answers_in_parts),
         ROW(control_tokens_of_users),
         ROW(openai_package),
     };

@@ -69,6 +69,8 @@ void answer_close(struct answer *a)
 
 static void drop(struct answer *a, size_t n)
 {
+    if (a->bytes == 0) /* nothing was held yet: held may be NULL */
+        return;
     memmove(a->held, a->held + n, a->bytes - n);
     a->bytes -= n;
     a->searched = 0;
@@ -86,6 +88,8 @@ static void give(struct answer *a, enum answer_part part, size_t n)
 static size_t find(struct answer *a, const char *mark)
 {
     size_t n = strlen(mark), from = a->searched;
+    if (a->bytes == 0)
+        return SIZE_MAX;
     const char *at = memmem(a->held + from, a->bytes - from, mark, n);
     a->searched = a->bytes >= n ? a->bytes - n + 1 : 0;
     return at ? (size_t)(at - a->held) : SIZE_MAX;
@@ -119,7 +123,8 @@ static bool at_start(struct answer *a, bool end)
     while (blanks < a->bytes && blank(a->held[blanks]))
         blanks++;
     size_t left = a->bytes - blanks, same = left < n ? left : n;
-    if (memcmp(a->held + blanks, open, same) != 0 || (end && left < n) || blanks > BLANKS_MAX) {
+    bool differs = same > 0 && memcmp(a->held + blanks, open, same) != 0;
+    if (differs || (end && left < n) || blanks > BLANKS_MAX) {
         a->state = ANSWER_IN_CONTENT;
         return true;
     }

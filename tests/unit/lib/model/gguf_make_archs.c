@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What differs between a small model of qwen3moe and one of another architecture. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/tensor/tensor_type.h"
+#include "tests/unit/lib/model/gguf_make.h"
+
+static void rename_key(struct make *m, const char *from, const char *to)
+{
+    struct make_key *k = make_key(m, from);
+    sl_assert(k);
+    snprintf(k->name, sizeof k->name, "%s", to);
+}
+
+static struct make_tensor *layer_tensor(struct make *m, unsigned layer, const char *name,
+                                        uint32_t type, uint64_t ne0, uint64_t ne1)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%u.%s", layer, name);
+    if (make_tensor(m, full))
+        make_drop_tensor(m, full);
+    return ne0 > 0 ? make_add_tensor(m, full, type, ne0, ne1, 1) : NULL;
+}
+
+static void qwen2moe_layer(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    layer_tensor(m, layer, "attn_q_norm.weight", 0, 0, 0);
+    layer_tensor(m, layer, "attn_k_norm.weight", 0, 0, 0);
+    layer_tensor(m, layer, "attn_q.bias", TENSOR_F32, h, 1);
+    layer_tensor(m, layer, "attn_k.bias", TENSOR_F32, h / 2, 1);
+    layer_tensor(m, layer, "attn_v.bias", TENSOR_F32, h / 2, 1);
+    layer_tensor(m, layer, "ffn_gate_inp_shexp.weight", TENSOR_F32, h, 1);
+    layer_tensor(m, layer, "ffn_gate_shexp.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_up_shexp.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_down_shexp.weight", type, 2ull * h, h);
+}
+
+/* What a layer of glm4moe, dots1, ernie4_5-moe, minimax-m2 and deepseek2 has and one of qwen3moe has
+ * not. */
+static void biased_router_layer(struct make *m, const char *arch, unsigned layer, unsigned h,
+                                uint32_t type)
+{
+    bool glm = strcmp(arch, "glm4moe") == 0, minimax = strcmp(arch, "minimax-m2") == 0;
+    if (strcmp(arch, "ernie4_5-moe") == 0) {
+        layer_tensor(m, layer, "attn_q_norm.weight", 0, 0, 0);
+        layer_tensor(m, layer, "attn_k_norm.weight", 0, 0, 0);
+    }
+    if (minimax)
+        layer_tensor(m, layer, "attn_q_norm.weight", TENSOR_F32, h, 1);
+    if (glm) {
+        layer_tensor(m, layer, "ffn_norm.weight", 0, 0, 0);
+        layer_tensor(m, layer, "post_attention_norm.weight", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_q.bias", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_k.bias", TENSOR_F32, h / 2, 1);
+        layer_tensor(m, layer, "attn_v.bias", TENSOR_F32, h / 2, 1);
+    }
+    layer_tensor(m, layer, "exp_probs_b.bias", TENSOR_F32, 3, 1);
+    if (minimax)
+        return;
+    layer_tensor(m, layer, "ffn_gate_shexp.weight", type, h, h);
+    layer_tensor(m, layer, "ffn_up_shexp.weight", type, h, h);
+    layer_tensor(m, layer, "ffn_down_shexp.weight", type, h, h);
+}
+
+static void dense_layer(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    static const char *const experts[] = {"ffn_gate_inp.weight",  "exp_probs_b.bias",
+                                          "ffn_gate_exps.weight", "ffn_up_exps.weight",
+                                          "ffn_down_exps.weight", "ffn_gate_shexp.weight",
+                                          "ffn_up_shexp.weight",  "ffn_down_shexp.weight"};
+    for (size_t i = 0; i < ARRAY_LEN(experts); i++)
+        layer_tensor(m, layer, experts[i], 0, 0, 0);
+    layer_tensor(m, layer, "ffn_gate.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_up.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_down.weight", type, 2ull * h, h);
+}
+
+static void biased_router_model(struct make *m, const char *arch, unsigned layers, unsigned h,
+                                uint32_t type)
+{
+    char key[80];
+    for (unsigned layer = 0; layer < layers; layer++)
+        biased_router_layer(m, arch, layer, h, type);
+    if (strcmp(arch, "minimax-m2") == 0)
+        return;
+    snprintf(key, sizeof key, "%s.feed_forward_length", arch);
+    make_u32(m, key, 2 * h);
+    snprintf(key, sizeof key, "%s.expert_shared_count", arch);
+    make_u32(m, key, 1);
+    snprintf(key, sizeof key, "%s.leading_dense_block_count", arch);
+    make_u32(m, key, layers > 1);
+    if (layers > 1)
+        dense_layer(m, 0, h, type);
+    snprintf(key, sizeof key, "%s.expert_weights_norm", arch);
+    make_bool(m, key, 1);
+}
+
+/* Latents of h elements, 2 heads with h + 2 elements of keys, 2 of which are rotated, and h of values. */
+static void deepseek2(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    static const char *const others[] = {"attn_q.weight",      "attn_k.weight",
+                                         "attn_v.weight",      "attn_output.weight",
+                                         "attn_q_norm.weight", "attn_k_norm.weight"};
+    char name[64];
+    biased_router_model(m, "deepseek2", layers, h, type);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        for (size_t i = 0; i < ARRAY_LEN(others); i++)
+            layer_tensor(m, layer, others[i], 0, 0, 0);
+        layer_tensor(m, layer, "attn_q_a.weight", type, h, h);
+        layer_tensor(m, layer, "attn_q_a_norm.weight", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_q_b.weight", type, h, 2ull * (h + 2));
+        layer_tensor(m, layer, "attn_kv_a_mqa.weight", type, h, h + 2ull);
+        layer_tensor(m, layer, "attn_kv_a_norm.weight", TENSOR_F32, h, 1);
+        snprintf(name, sizeof name, "blk.%u.attn_k_b.weight", layer);
+        make_add_tensor(m, name, type, h, h, 2);
+        snprintf(name, sizeof name, "blk.%u.attn_v_b.weight", layer);
+        make_add_tensor(m, name, type, h, h, 2);
+        layer_tensor(m, layer, "attn_output.weight", type, 2ull * h, h);
+    }
+    make_u32(m, "deepseek2.attention.q_lora_rank", h);
+    make_u32(m, "deepseek2.attention.kv_lora_rank", h);
+    make_u32(m, "deepseek2.attention.key_length", h + 2);
+    make_u32(m, "deepseek2.attention.value_length", h);
+    make_u32(m, "deepseek2.attention.key_length_mla", h + 2);
+    make_u32(m, "deepseek2.attention.value_length_mla", h);
+    make_u32(m, "deepseek2.rope.dimension_count", 2);
+}
+
+/* A dense network next to the experts, a norm behind each part, scales of router and layer. */
+static void gemma4_layer(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    static const char *const vectors[] = {"post_attention_norm.weight", "post_ffw_norm_1.weight",
+                                          "pre_ffw_norm_2.weight",      "post_ffw_norm_2.weight",
+                                          "post_ffw_norm.weight",       "ffn_gate_inp.scale"};
+    for (size_t i = 0; i < ARRAY_LEN(vectors); i++)
+        layer_tensor(m, layer, vectors[i], TENSOR_F32, h, 1);
+    layer_tensor(m, layer, "ffn_down_exps.scale", TENSOR_F32, 3, 1);
+    layer_tensor(m, layer, "layer_output_scale.weight", TENSOR_F32, 1, 1);
+    layer_tensor(m, layer, "ffn_gate.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_up.weight", type, h, 2ull * h);
+    layer_tensor(m, layer, "ffn_down.weight", type, 2ull * h, h);
+}
+
+static void gemma4(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    for (unsigned layer = 0; layer < layers; layer++)
+        gemma4_layer(m, layer, h, type);
+    make_u32(m, "gemma4.feed_forward_length", 2 * h);
+    make_f32(m, "gemma4.final_logit_softcapping", 30);
+    make_u32(m, "gemma4.attention.sliding_window", 16);
+    make_array_raw(m, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, layers, 0);
+    for (unsigned layer = 0; layer < layers; layer++)
+        bytes_add(&make_key(m, "gemma4.attention.sliding_window_pattern")->value,
+                  layer % 2 ? "\1" : "\0", 1);
+    make_u32(m, "gemma4.attention.key_length_swa", h / 2);
+    make_u32(m, "gemma4.attention.value_length_swa", h / 2);
+    make_u32(m, "gemma4.rope.dimension_count_swa", h / 2);
+    make_f32(m, "gemma4.rope.freq_base_swa", 1000);
+    make_add_tensor(m, "rope_freqs.weight", TENSOR_F32, h / 4, 1, 1);
+}
+
+static void drop_head_norms(struct make *m, unsigned layer)
+{
+    layer_tensor(m, layer, "attn_q_norm.weight", 0, 0, 0);
+    layer_tensor(m, layer, "attn_k_norm.weight", 0, 0, 0);
+}
+
+/* q, k and v in one matrix. */
+static void join_qkv(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    layer_tensor(m, layer, "attn_q.weight", 0, 0, 0);
+    layer_tensor(m, layer, "attn_k.weight", 0, 0, 0);
+    layer_tensor(m, layer, "attn_v.weight", 0, 0, 0);
+    layer_tensor(m, layer, "attn_qkv.weight", type, h, 2ull * h);
+}
+
+static void granitemoe(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    (void)h;
+    (void)type;
+    for (unsigned layer = 0; layer < layers; layer++)
+        drop_head_norms(m, layer);
+    rename_key(m, "granitemoe.expert_feed_forward_length", "granitemoe.feed_forward_length");
+    make_f32(m, "granitemoe.embedding_scale", 12);
+    make_f32(m, "granitemoe.residual_scale", 0.25f);
+    make_f32(m, "granitemoe.attention.scale", 0.5f);
+    make_f32(m, "granitemoe.logit_scale", 8);
+}
+
+static void hunyuan_moe(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    for (unsigned layer = 0; layer < layers; layer++) {
+        layer_tensor(m, layer, "ffn_gate_shexp.weight", type, h, h);
+        layer_tensor(m, layer, "ffn_up_shexp.weight", type, h, h);
+        layer_tensor(m, layer, "ffn_down_shexp.weight", type, h, h);
+    }
+    make_u32(m, "hunyuan-moe.expert_shared_count", 1);
+    make_u32(m, "hunyuan-moe.expert_shared_feed_forward_length", h);
+}
+
+static void phimoe(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    static const char *const biases[] = {"attn_norm.bias", "ffn_norm.bias", "attn_output.bias",
+                                         "attn_q.bias"};
+    (void)type;
+    for (unsigned layer = 0; layer < layers; layer++) {
+        drop_head_norms(m, layer);
+        for (size_t i = 0; i < ARRAY_LEN(biases); i++)
+            layer_tensor(m, layer, biases[i], TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_k.bias", TENSOR_F32, h / 2, 1);
+        layer_tensor(m, layer, "attn_v.bias", TENSOR_F32, h / 2, 1);
+    }
+    make_add_tensor(m, "output_norm.bias", TENSOR_F32, h, 1, 1);
+    make_add_tensor(m, "output.bias", TENSOR_F32, TINY_VOCAB, 1, 1);
+    rename_key(m, "phimoe.expert_feed_forward_length", "phimoe.feed_forward_length");
+    make_u32(m, "phimoe.attention.sliding_window", 128);
+}
+
+static void dbrx(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    for (unsigned layer = 0; layer < layers; layer++) {
+        drop_head_norms(m, layer);
+        join_qkv(m, layer, h, type);
+        layer_tensor(m, layer, "ffn_norm.weight", 0, 0, 0);
+        layer_tensor(m, layer, "attn_output_norm.weight", TENSOR_F32, h, 1);
+    }
+    rename_key(m, "dbrx.expert_feed_forward_length", "dbrx.feed_forward_length");
+    rename_key(m, "dbrx.attention.layer_norm_rms_epsilon", "dbrx.attention.layer_norm_epsilon");
+    make_f32(m, "dbrx.attention.clamp_kqv", 8);
+}
+
+static void bailingmoe2(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    biased_router_model(m, "bailingmoe2", layers, h, type);
+    for (unsigned layer = 0; layer < layers; layer++)
+        join_qkv(m, layer, h, type);
+}
+
+static void smallthinker(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    (void)h;
+    (void)type;
+    for (unsigned layer = 0; layer < layers; layer++)
+        drop_head_norms(m, layer);
+    make_u32(m, "smallthinker.expert_gating_func", 2);
+    make_u32(m, "smallthinker.attention.sliding_window", 16);
+}
+
+static void gpt_oss(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    (void)type;
+    for (unsigned layer = 0; layer < layers; layer++) {
+        drop_head_norms(m, layer);
+        layer_tensor(m, layer, "ffn_norm.weight", 0, 0, 0);
+        layer_tensor(m, layer, "post_attention_norm.weight", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_q.bias", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_k.bias", TENSOR_F32, h / 2, 1);
+        layer_tensor(m, layer, "attn_v.bias", TENSOR_F32, h / 2, 1);
+        layer_tensor(m, layer, "attn_output.bias", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_sinks.weight", TENSOR_F32, 2, 1);
+        layer_tensor(m, layer, "ffn_gate_inp.bias", TENSOR_F32, 3, 1);
+        layer_tensor(m, layer, "ffn_gate_exps.bias", TENSOR_F32, h, 3);
+        layer_tensor(m, layer, "ffn_up_exps.bias", TENSOR_F32, h, 3);
+        layer_tensor(m, layer, "ffn_down_exps.bias", TENSOR_F32, h, 3);
+    }
+    make_u32(m, "gpt-oss.attention.sliding_window", 16);
+    make_text(m, "gpt-oss.rope.scaling.type", "yarn");
+    make_f32(m, "gpt-oss.rope.scaling.factor", 32);
+    make_u32(m, "gpt-oss.rope.scaling.original_context_length", 16);
+}
+
+/* Changes a file of qwen3moe. */
+static const struct {
+    const char *arch;
+    void (*change)(struct make *m, unsigned layers, unsigned h, uint32_t type);
+} changes[] = {{"granitemoe", granitemoe},
+               {"hunyuan-moe", hunyuan_moe},
+               {"phimoe", phimoe},
+               {"dbrx", dbrx},
+               {"bailingmoe2", bailingmoe2},
+               {"smallthinker", smallthinker},
+               {"gpt-oss", gpt_oss},
+               {"deepseek2", deepseek2},
+               {"gemma4", gemma4}};
+
+void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
+{
+    unsigned h = mixed ? 32 : 4;
+    make_tiny(m, layers, mixed);
+    make_text(m, "general.architecture", arch);
+    for (size_t i = 0; i < m->key_count; i++) {
+        char *name = m->keys[i].name, rest[80];
+        if (strncmp(name, "qwen3moe.", 9) != 0)
+            continue;
+        snprintf(rest, sizeof rest, "%s", name + 9);
+        snprintf(name, sizeof m->keys[i].name, "%s.%.40s", arch, rest);
+    }
+    bool olmoe = strcmp(arch, "olmoe") == 0, llama = strcmp(arch, "llama") == 0;
+    for (unsigned layer = 0; layer < layers; layer++) {
+        if (olmoe)
+            layer_tensor(m, layer, "attn_q_norm.weight", TENSOR_F32, h, 1);
+        if (llama)
+            layer_tensor(m, layer, "attn_q_norm.weight", 0, 0, 0);
+        if (llama)
+            layer_tensor(m, layer, "attn_k_norm.weight", 0, 0, 0);
+        if (strcmp(arch, "qwen2moe") == 0)
+            qwen2moe_layer(m, layer, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
+    }
+    if (strcmp(arch, "glm4moe") == 0 || strcmp(arch, "dots1") == 0 ||
+        strcmp(arch, "ernie4_5-moe") == 0 || strcmp(arch, "minimax-m2") == 0)
+        biased_router_model(m, arch, layers, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
+    make_recurrent(m, arch, layers, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
+    if (olmoe)
+        rename_key(m, "olmoe.expert_feed_forward_length", "olmoe.feed_forward_length");
+    if (llama)
+        rename_key(m, "llama.expert_feed_forward_length", "llama.feed_forward_length");
+    if (llama)
+        make_add_tensor(m, "rope_freqs.weight", TENSOR_F32, h / 4, 1, 1);
+    for (size_t i = 0; i < ARRAY_LEN(changes); i++)
+        if (strcmp(arch, changes[i].arch) == 0)
+            changes[i].change(m, layers, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
+    if (strcmp(arch, "qwen2moe") == 0)
+        make_u32(m, "qwen2moe.expert_shared_feed_forward_length", 2 * h);
+}
