@@ -56,8 +56,6 @@ static void check_in_index(const struct store_manifest *m, const void *table)
     sl_assert(index);
     index->hparams.layers = m->layers;
     index->hparams.experts = m->experts;
-    for (uint32_t layer = 0; layer < m->layers; layer++)
-        index->layer[layer].ffn = FFN_EXPERTS;
     index->hparams.hidden = m->groups[0].matrix[EXPERT_GATE].k;
     index->hparams.expert_inner = m->groups[0].matrix[EXPERT_GATE].n;
     index->entry_count = count;
@@ -70,6 +68,10 @@ static void check_in_index(const struct store_manifest *m, const void *table)
     struct model_entry *entries = (void *)((char *)index + index->entries_offset);
     struct model_stripe *stripes = (void *)((char *)index + index->stripes_offset);
     store_entries_make(m, table, entries, (void *)((char *)index + index->checksums_offset));
+    for (uint32_t i = 0; i < count;
+         i++) /* a model whose layers have experts where the store has them */
+        if (entries[i].extents != 0)
+            index->layer[entries[i].layer].ffn = FFN_EXPERTS;
     for (uint32_t i = 0; i < m->stripe_count; i++) {
         stripes[i].path[0] = '/';
         stripes[i].file.bytes = m->stripe[i].bytes;
