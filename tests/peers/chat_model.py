@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 
 import gguf
@@ -76,15 +75,9 @@ def ask(port, messages, variables):
         return json.load(answer)["usage"]["prompt_tokens"]
 
 
-def ready(port, process, seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1)
-            return True
-        except OSError:
-            time.sleep(0.1)
-    return False
+def ready(process):
+    """The engine prints a line when it is ready; at its end there is none."""
+    return any(b"ready: model" in line for line in process.stderr)
 
 
 def main():
@@ -99,10 +92,11 @@ def main():
     make_model(a.vocabulary, path)
     env = dict(os.environ, SLUICE_ROOT=ROOT, SLUICE_LIBEXEC=a.libexec, XDG_RUNTIME_DIR=os.path.abspath(a.out))
     engine = subprocess.Popen([os.path.join(a.libexec, "sluice-run"), "-m", path, "--http", str(a.port), "--threads=1",
-                               "--resident-experts=50"], env=env, stdout=subprocess.DEVNULL)
+                               "--resident-experts=50"], env=env, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE)
     status = 0
     try:
-        if not ready(a.port, engine, 60):
+        if not ready(engine):
             raise SystemExit("the engine does not start")
         for (messages, variables), want in zip(CASES, expected(path)):
             got = ask(a.port, messages, variables)
@@ -110,7 +104,7 @@ def main():
             status |= got != want
     finally:
         engine.send_signal(signal.SIGTERM)
-        engine.wait(30)
+        engine.communicate(timeout=30)
     return status
 
 

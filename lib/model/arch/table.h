@@ -56,6 +56,27 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
 #define EXPERT_GATE_UP EXPERT__COUNT
 #define EXPERT_TENSORS (EXPERT__COUNT + 1)
 
+/* The rows of tensors (arch.tbl.h). */
+enum arch_storage { ARCH_STORAGE_F32, ARCH_STORAGE_ANY };
+enum arch_presence { ARCH_PRESENCE_REQUIRED, ARCH_PRESENCE_OPTIONAL, ARCH_PRESENCE_WINDOW };
+struct arch_dense_row {
+    enum arch_id arch;
+    enum dense_role role;
+    enum arch_storage storage;
+    enum arch_presence presence;
+    enum arch_dim ne0, ne1, ne2;
+};
+struct arch_expert_row {
+    enum arch_id arch;
+    uint32_t matrix;  /* enum expert_matrix, or EXPERT_GATE_UP */
+    const char *name; /* with %u for the layer */
+    enum arch_dim ne0, ne1;
+};
+extern const struct arch_dense_row arch_dense_rows[];
+extern const size_t arch_dense_row_count;
+extern const struct arch_expert_row arch_expert_rows[];
+extern const size_t arch_expert_row_count;
+
 /* The architecture of that name; ARCH__COUNT if it is not supported. */
 enum arch_id arch_find(const char *name, size_t bytes);
 const char *arch_name(enum arch_id arch);

@@ -19,35 +19,23 @@ static const struct name_row {
 #include "lib/model/arch/arch.tbl.h"
 };
 
-enum storage { STORAGE_F32, STORAGE_ANY };
-enum presence { PRESENCE_REQUIRED, PRESENCE_OPTIONAL, PRESENCE_WINDOW };
-
-static const struct dense_row {
-    enum arch_id arch;
-    enum dense_role role;
-    enum storage storage;
-    enum presence presence;
-    enum arch_dim ne0, ne1, ne2;
-} dense_rows[] = {
+const struct arch_dense_row arch_dense_rows[] = {
 #define ARCH_DENSE(id, role, storage, presence, ne0, ne1)                                          \
     ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ONE)
 #define ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ne2)                                  \
-    {ARCH_##id,      DENSE_##role,   STORAGE_##storage, PRESENCE_##presence,                       \
+    {ARCH_##id,      DENSE_##role,   ARCH_STORAGE_##storage, ARCH_PRESENCE_##presence,             \
      ARCH_DIM_##ne0, ARCH_DIM_##ne1, ARCH_DIM_##ne2},
 #include "lib/model/arch/arch.tbl.h"
 };
+const size_t arch_dense_row_count = ARRAY_LEN(arch_dense_rows);
 
-static const struct expert_row {
-    enum arch_id arch;
-    uint32_t matrix;
-    const char *name; /* with %u for the layer */
-    enum arch_dim ne0, ne1;
-} expert_rows[] = {
+const struct arch_expert_row arch_expert_rows[] = {
 #define ARCH_JOINED(id, matrix, name, ne0, ne1)                                                    \
     {ARCH_##id, EXPERT_##matrix, (name), ARCH_DIM_##ne0, ARCH_DIM_##ne1},
 #define ARCH_EXPERT ARCH_JOINED
 #include "lib/model/arch/arch.tbl.h"
 };
+const size_t arch_expert_row_count = ARRAY_LEN(arch_expert_rows);
 
 static const struct rejected_row {
     enum arch_id arch;
@@ -198,7 +186,7 @@ static bool name_matches(const char *pattern, const char *name, uint32_t *number
 }
 
 static int check_shape(const struct model_hparams *h, uint32_t layer, const struct model_tensor *t,
-                       const enum arch_dim dims[3], enum storage storage, struct error *error)
+                       const enum arch_dim dims[3], enum arch_storage storage, struct error *error)
 {
     uint64_t want[4] = {arch_dim_size(h, layer, dims[0]), arch_dim_size(h, layer, dims[1]),
                         arch_dim_size(h, layer, dims[2]), 1};
@@ -208,7 +196,7 @@ static int check_shape(const struct model_hparams *h, uint32_t layer, const stru
                          "; %" PRIu64 " x %" PRIu64 " x %" PRIu64 " expected",
                          t->name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], want[0], want[1],
                          want[2]);
-    if (storage == STORAGE_F32 && t->type != TENSOR_F32)
+    if (storage == ARCH_STORAGE_F32 && t->type != TENSOR_F32)
         return error_set(error, ERR_BAD_INPUT, "tensor %s is of type %s; F32 expected", t->name,
                          tensor_type_info(t->type)->name);
     return 0;
@@ -259,10 +247,10 @@ int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
     *location = (struct arch_location){.unused = in_skipped_layer(h, t->name)};
     if (location->unused)
         return 0;
-    for (size_t i = 0; i < ARRAY_LEN(dense_rows) + ARRAY_LEN(expert_rows); i++) {
-        bool expert = i >= ARRAY_LEN(dense_rows);
-        const struct dense_row *d = &dense_rows[expert ? 0 : i];
-        const struct expert_row *e = &expert_rows[expert ? i - ARRAY_LEN(dense_rows) : 0];
+    for (size_t i = 0; i < arch_dense_row_count + arch_expert_row_count; i++) {
+        bool expert = i >= arch_dense_row_count;
+        const struct arch_dense_row *d = &arch_dense_rows[expert ? 0 : i];
+        const struct arch_expert_row *e = &arch_expert_rows[expert ? i - arch_dense_row_count : 0];
         bool global = !expert && role_names[d->role].global;
         uint32_t layer = h->layers;
         if ((expert ? e->arch : d->arch) != arch ||
@@ -282,7 +270,7 @@ int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
             (struct arch_location){expert, false, expert ? e->matrix : (uint32_t)d->role, layer};
         if (expert)
             return check_shape(h, layer, t, (enum arch_dim[3]){e->ne0, e->ne1, ARCH_DIM_EXPERTS},
-                               STORAGE_ANY, error);
+                               ARCH_STORAGE_ANY, error);
         return check_shape(h, layer, t, (enum arch_dim[3]){d->ne0, d->ne1, d->ne2}, d->storage,
                            error);
     }
@@ -290,21 +278,21 @@ int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
     return location->unused ? 0 : reject_tensor(arch, t->name, error);
 }
 
-static const struct dense_row *dense_row_of(enum arch_id arch, enum dense_role role)
+static const struct arch_dense_row *dense_row_of(enum arch_id arch, enum dense_role role)
 {
-    for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
-        if (dense_rows[i].arch == arch && dense_rows[i].role == role)
-            return &dense_rows[i];
+    for (size_t i = 0; i < arch_dense_row_count; i++)
+        if (arch_dense_rows[i].arch == arch && arch_dense_rows[i].role == role)
+            return &arch_dense_rows[i];
     return NULL;
 }
 
 bool arch_role_required(enum arch_id arch, const struct model_hparams *h, uint32_t layer,
                         enum dense_role role)
 {
-    const struct dense_row *row = dense_row_of(arch, role);
-    if (!row || row->presence == PRESENCE_OPTIONAL)
+    const struct arch_dense_row *row = dense_row_of(arch, role);
+    if (!row || row->presence == ARCH_PRESENCE_OPTIONAL)
         return false;
-    if (row->presence == PRESENCE_WINDOW) {
+    if (row->presence == ARCH_PRESENCE_WINDOW) {
         struct layer_attention a = model_attention_of(h, layer);
         return a.window != 0 || a.key_size != a.value_size; /* keys cannot replace the values */
     }
@@ -313,16 +301,16 @@ bool arch_role_required(enum arch_id arch, const struct model_hparams *h, uint32
 
 bool arch_role_any_type(enum arch_id arch, enum dense_role role)
 {
-    const struct dense_row *row = dense_row_of(arch, role);
-    return row && row->storage == STORAGE_ANY;
+    const struct arch_dense_row *row = dense_row_of(arch, role);
+    return row && row->storage == ARCH_STORAGE_ANY;
 }
 
 const char *arch_tensor_name(enum arch_id arch, const struct arch_location *location, char *buf)
 {
     const char *pattern = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(expert_rows) && location->is_expert; i++)
-        if (expert_rows[i].arch == arch && expert_rows[i].matrix == location->role)
-            pattern = expert_rows[i].name;
+    for (size_t i = 0; i < arch_expert_row_count && location->is_expert; i++)
+        if (arch_expert_rows[i].arch == arch && arch_expert_rows[i].matrix == location->role)
+            pattern = arch_expert_rows[i].name;
     if (!location->is_expert)
         pattern = role_name(arch, (enum dense_role)location->role);
     sl_assert(pattern);

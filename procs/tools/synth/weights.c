@@ -20,35 +20,6 @@
 /* Numbers of the random streams; pieces start at STREAM_PIECES. */
 enum { STREAM_CONSTANT = 1, STREAM_GROUPS, STREAM_TOKENS, STREAM_ROUTERS, STREAM_PIECES };
 
-enum storage { STORAGE_F32, STORAGE_ANY };
-enum presence { PRESENCE_REQUIRED, PRESENCE_OPTIONAL, PRESENCE_WINDOW };
-
-static const struct dense_row {
-    enum arch_id arch;
-    enum dense_role role;
-    enum storage storage;
-    enum presence presence;
-    enum arch_dim ne0, ne1, ne2;
-} dense_rows[] = {
-#define ARCH_DENSE(id, role, storage, presence, ne0, ne1)                                          \
-    ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ONE)
-#define ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ne2)                                  \
-    {ARCH_##id,      DENSE_##role,   STORAGE_##storage, PRESENCE_##presence,                       \
-     ARCH_DIM_##ne0, ARCH_DIM_##ne1, ARCH_DIM_##ne2},
-#include "lib/model/arch/arch.tbl.h"
-};
-
-static const struct expert_row {
-    enum arch_id arch;
-    uint32_t matrix; /* enum expert_matrix, or EXPERT_GATE_UP */
-    enum arch_dim ne0, ne1;
-} expert_rows[] = {
-#define ARCH_EXPERT(id, matrix, name, ne0, ne1)                                                    \
-    {ARCH_##id, EXPERT_##matrix, ARCH_DIM_##ne0, ARCH_DIM_##ne1},
-#define ARCH_JOINED ARCH_EXPERT
-#include "lib/model/arch/arch.tbl.h"
-};
-
 /* ---- tensor list ---- */
 
 static bool ends_with(const char *text, const char *end)
@@ -108,7 +79,7 @@ static void add_scale(struct weights *w, struct gguf_writer *out, uint64_t count
     w->tensors[w->count - 1].deviation = mean;
 }
 
-static void add_dense(struct weights *w, struct gguf_writer *out, const struct dense_row *row,
+static void add_dense(struct weights *w, struct gguf_writer *out, const struct arch_dense_row *row,
                       uint32_t layer)
 {
     const struct shape *s = w->shape;
@@ -125,11 +96,12 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
     struct arch_location location = {.role = row->role, .layer = layer};
     struct mix_tensor matrix = {.role = row->role, .layer = layer, .k = t.ne[0]};
     arch_tensor_name(s->arch, &location, t.name);
-    if (ends_with(t.name, ".scale") && row->presence == PRESENCE_OPTIONAL) /* with its matrix */
+    if (ends_with(t.name, ".scale") &&
+        row->presence == ARCH_PRESENCE_OPTIONAL) /* with its matrix */
         return;
     if (row->role == DENSE_OUTPUT && s->h.tied_output)
         return;
-    if (row->presence == PRESENCE_WINDOW) {
+    if (row->presence == ARCH_PRESENCE_WINDOW) {
         if (s->full_v == 0 && s->h.layer_kind[layer] != LAYER_WINDOW)
             return;
         for (uint32_t l = 0; l < s->h.layers && s->full_v == 0; l++) {
@@ -138,8 +110,8 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct d
         }
     }
     if (arch_role_is_global(row->role))
-        layer = 0;                                  /* the first mix of the list */
-    if (row->storage == STORAGE_ANY && t.ne[1] > 1) /* vectors stay F32 */
+        layer = 0;                                       /* the first mix of the list */
+    if (row->storage == ARCH_STORAGE_ANY && t.ne[1] > 1) /* vectors stay F32 */
         t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
     if (row->role == DENSE_TOKEN_EMBD)
         t.filling = FILL_EMBEDDING;
@@ -160,15 +132,15 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
 {
     const struct shape *s = w->shape;
     struct layer_parts parts = arch_layer_parts(s->arch, &s->h, layer);
-    for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
-        if (dense_rows[i].arch == s->arch && !arch_role_is_global(dense_rows[i].role) &&
-            arch_layer_has(parts, dense_rows[i].role) &&
-            arch_dim_size(&s->h, layer, dense_rows[i].ne0) *
-                    arch_dim_size(&s->h, layer, dense_rows[i].ne1) >
+    for (size_t i = 0; i < arch_dense_row_count; i++)
+        if (arch_dense_rows[i].arch == s->arch && !arch_role_is_global(arch_dense_rows[i].role) &&
+            arch_layer_has(parts, arch_dense_rows[i].role) &&
+            arch_dim_size(&s->h, layer, arch_dense_rows[i].ne0) *
+                    arch_dim_size(&s->h, layer, arch_dense_rows[i].ne1) >
                 0)
-            add_dense(w, out, &dense_rows[i], layer);
-    for (size_t i = 0; i < ARRAY_LEN(expert_rows); i++) {
-        const struct expert_row *row = &expert_rows[i];
+            add_dense(w, out, &arch_dense_rows[i], layer);
+    for (size_t i = 0; i < arch_expert_row_count; i++) {
+        const struct arch_expert_row *row = &arch_expert_rows[i];
         if (row->arch != s->arch || !ffn_has_experts((enum layer_ffn)parts.ffn))
             continue;
         bool half = row->matrix == EXPERT_GATE || row->matrix == EXPERT_UP;
@@ -218,7 +190,7 @@ static int open_embedding(struct weights *w, struct error *error)
 int weights_open(struct weights *w, const struct shape *shape, struct gguf_writer *out,
                  struct error *error)
 {
-    size_t max = ARRAY_LEN(dense_rows) + ARRAY_LEN(expert_rows);
+    size_t max = arch_dense_row_count + arch_expert_row_count;
     *w = (struct weights){.shape = shape};
     w->tensors = calloc(max * shape->h.layers, sizeof *w->tensors);
     w->constant = malloc(shape->h.hidden * sizeof *w->constant);
@@ -227,9 +199,9 @@ int weights_open(struct weights *w, const struct shape *shape, struct gguf_write
     make_constant(w);
     if (open_embedding(w, error) != 0)
         return -1;
-    for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
-        if (dense_rows[i].arch == shape->arch && arch_role_is_global(dense_rows[i].role))
-            add_dense(w, out, &dense_rows[i], shape->h.layers);
+    for (size_t i = 0; i < arch_dense_row_count; i++)
+        if (arch_dense_rows[i].arch == shape->arch && arch_role_is_global(arch_dense_rows[i].role))
+            add_dense(w, out, &arch_dense_rows[i], shape->h.layers);
     for (uint32_t l = 0; l < shape->h.layers; l++)
         add_layer(w, out, l);
     return 0;
