@@ -299,40 +299,7 @@ static void join(struct make *m)
     X(llama, shared_expert, "ffn_up_shexp.weight is not part of architecture llama",               \
       make_add_tensor(m, B "ffn_up_shexp.weight", 0, 4, 4, 1))
 
-#define X(arch, name, message, ...)                                                                \
-    static void arch##_##name(struct make *m)                                                      \
-    {                                                                                              \
-        __VA_ARGS__;                                                                               \
-    }
-EDITS(X)
-#undef X
-
-static const struct {
-    const char *arch, *name, *message;
-    void (*edit)(struct make *m);
-} edits[] = {
-#define X(arch, name, message, ...) {#arch, #name, message, arch##_##name},
-    EDITS(X)
-#undef X
-};
-
-START_TEST(bad_models_are_rejected)
-{
-    struct make m;
-    struct error error = {0};
-    char arch[32], *last;
-    snprintf(arch, sizeof arch, "%s", edits[_i].arch);
-    if (arch_find(arch, strlen(arch)) == ARCH__COUNT && (last = strrchr(arch, '_')) != NULL)
-        *last = '-'; /* a name of C has no hyphen */
-    make_arch(&m, arch, 1, false);
-    edits[_i].edit(&m);
-    struct model_index *index = make_index(&m, &error);
-    ck_assert_msg(!index, "%s %s: accepted", edits[_i].arch, edits[_i].name);
-    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_msg(strstr(error.text, edits[_i].message), "%s %s: '%s' lacks '%s'", edits[_i].arch,
-                  edits[_i].name, error.text, edits[_i].message);
-}
-END_TEST
+#include "tests/unit/lib/model/arch/edits.h"
 
 int main(void)
 {

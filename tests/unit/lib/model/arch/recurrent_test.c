@@ -78,36 +78,7 @@
     X(lfm2moe, out_missing, "tensor blk.0.shortconv.out_proj.weight is missing",                   \
       make_drop_tensor(m, B "shortconv.out_proj.weight"))
 
-#define X(arch, name, message, ...)                                                                \
-    static void arch##_##name(struct make *m)                                                      \
-    {                                                                                              \
-        __VA_ARGS__;                                                                               \
-    }
-EDITS(X)
-#undef X
-
-static const struct {
-    const char *arch, *name, *message;
-    void (*edit)(struct make *m);
-} edits[] = {
-#define X(arch, name, message, ...) {#arch, #name, message, arch##_##name},
-    EDITS(X)
-#undef X
-};
-
-START_TEST(bad_models_are_rejected)
-{
-    struct make m;
-    struct error error = {0};
-    make_arch(&m, edits[_i].arch, 1, false);
-    edits[_i].edit(&m);
-    struct model_index *index = make_index(&m, &error);
-    ck_assert_msg(!index, "%s %s: accepted", edits[_i].arch, edits[_i].name);
-    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_msg(strstr(error.text, edits[_i].message) != NULL, "%s %s: '%s' has no '%s'",
-                  edits[_i].arch, edits[_i].name, error.text, edits[_i].message);
-}
-END_TEST
+#include "tests/unit/lib/model/arch/edits.h"
 
 /* The array of kinds takes precedence over the interval: by 1 no layer is recurrent, by 3 both are. */
 START_TEST(kinds_by_an_array)
