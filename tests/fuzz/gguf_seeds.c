@@ -10,6 +10,7 @@
 #include "lib/base/assert.h"
 #include "lib/model/gguf/gguf.h"
 #include "lib/tensor/tensor_type.h"
+#include "tests/fuzz/gguf_archs.h"
 #include "tests/unit/lib/model/gguf_make.h"
 
 #define K "qwen3moe."
@@ -240,22 +241,6 @@ static void again_as(struct make *m, const char *arch)
     make_arch(m, arch, 1, false);
 }
 
-/* A model of the architecture as make_arch makes it. */
-#define UNCHANGED(X)                                                                               \
-    X(olmoe, "olmoe")                                                                              \
-    X(qwen2moe, "qwen2moe")                                                                        \
-    X(llama, "llama")                                                                              \
-    X(ernie, "ernie4_5-moe")                                                                       \
-    X(minimax, "minimax-m2")                                                                       \
-    X(granite, "granitemoe")                                                                       \
-    X(hunyuan, "hunyuan-moe")                                                                      \
-    X(phimoe, "phimoe")                                                                            \
-    X(dbrx, "dbrx")                                                                                \
-    X(gpt_oss, "gpt-oss")                                                                          \
-    X(deepseek2, "deepseek2")                                                                      \
-    X(qwen35moe, "qwen35moe")                                                                      \
-    X(qwen3next, "qwen3next")                                                                      \
-    X(lfm2moe, "lfm2moe")
 #define X(name, arch)                                                                              \
     static void name(struct make *m)                                                               \
     {                                                                                              \
@@ -263,6 +248,17 @@ static void again_as(struct make *m, const char *arch)
     }
 UNCHANGED(X)
 #undef X
+
+#define X(name, arch, layers, ...)                                                                 \
+    static void name(struct make *m)                                                               \
+    {                                                                                              \
+        make_free(m);                                                                              \
+        make_arch(m, arch, layers, false);                                                         \
+        __VA_ARGS__;                                                                               \
+    }
+CHANGED(X)
+#undef X
+
 static void glm4moe(struct make *m) /* groups, a block for drafting */
 {
     make_free(m);
@@ -413,22 +409,22 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(unknown_arch) X(offset) X(missing) X(unknown_tensor) X(shape) X(norm_type) X(yarn) \
     X(merge) X(eos) X(used) X(version1) X(no_key_name) X(value_type) X(bool_two) X(long_name) \
     X(dims) X(rows) X(negative) X(float_type) X(eps_nan) X(vocab) X(rope_dims) X(no_tokens) \
-    X(byte_missing) X(pre) X(beyond_layers) X(olmoe) X(qwen2moe) X(llama) X(shared_missing) \
+    X(byte_missing) X(pre) X(beyond_layers) X(shared_missing) \
     X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined) \
     X(scales) X(scales_shape) X(glm4moe) X(glm4moe_groups) X(glm4moe_skipped) X(dots1) \
-    X(dots1_dense) X(dots1_other_part) X(ernie) X(minimax) X(granite) X(hunyuan) X(phimoe) \
-    X(phimoe_window) X(dbrx) X(dbrx_qkv) X(bailing) X(smallthinker) X(gpt_oss) X(later_arch) \
-    X(deepseek2) X(deepseek2_old) X(deepseek2_sizes) \
+    X(dots1_dense) X(dots1_other_part) \
+    X(phimoe_window) X(dbrx_qkv) X(bailing) X(smallthinker) X(later_arch) \
+    X(deepseek2_old) X(deepseek2_sizes) \
     X(gemma4) X(gemma4_window_v) \
-    X(qwen35moe) X(qwen35moe_kinds) X(qwen3next) X(lfm2moe)
+    X(qwen35moe_kinds)
 /* clang-format on */
 
 static const struct {
     const char *name;
     void (*edit)(struct make *m);
 } seeds[] = {
-#define X(name) {#name, name},
-    SEEDS(X)
+#define X(name, ...) {#name, name},
+    SEEDS(X) UNCHANGED(X) CHANGED(X)
 #undef X
 };
 

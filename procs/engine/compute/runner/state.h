@@ -2,7 +2,7 @@
 /* Versions of the recurrent state (shm/kv/kv.h): which one a pass reads and writes, and which
  * remain as checkpoints. Nothing here applies to a model without one. Runner thread only.
  *
- * A checkpoint is a version that is not written again, so it costs its memory and no time. Without a free
+ * A checkpoint is a version that is not written again, so it costs its memory and that a pass ends there. Without a free
  * version, the one of the last pass is written next, then a checkpoint: of the kept sequence the one
  * with the fewest rows, of the running one that whose neighbours are nearest to each other. */
 #ifndef SLUICE_ENGINE_COMPUTE_RUNNER_STATE_H

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Seeds of the gguf target by architecture: as make_arch makes it, or with one change. */
+#ifndef SLUICE_TESTS_FUZZ_GGUF_ARCHS_H
+#define SLUICE_TESTS_FUZZ_GGUF_ARCHS_H
+
+#include "lib/model/gguf/gguf.h"
+#include "tests/unit/lib/model/gguf_make.h"
+
+/* A model of the architecture as make_arch makes it. */
+#define UNCHANGED(X)                                                                               \
+    X(olmoe, "olmoe")                                                                              \
+    X(qwen2moe, "qwen2moe")                                                                        \
+    X(llama, "llama")                                                                              \
+    X(ernie, "ernie4_5-moe")                                                                       \
+    X(minimax, "minimax-m2")                                                                       \
+    X(granite, "granitemoe")                                                                       \
+    X(hunyuan, "hunyuan-moe")                                                                      \
+    X(phimoe, "phimoe")                                                                            \
+    X(dbrx, "dbrx")                                                                                \
+    X(gpt_oss, "gpt-oss")                                                                          \
+    X(deepseek2, "deepseek2")                                                                      \
+    X(qwen35moe, "qwen35moe")                                                                      \
+    X(qwen3next, "qwen3next")                                                                      \
+    X(lfm2moe, "lfm2moe")
+
+/* Others with one change. */
+#define CHANGED(X)                                                                                 \
+    X(gemma4_heads, "gemma4", 2,                                                                   \
+      make_i32s(m, "gemma4.attention.head_count_kv", (const int32_t[]){1, 2}, 2))                  \
+    X(gemma4_heads_many, "gemma4", 2,                                                              \
+      make_i32s(m, "gemma4.attention.head_count_kv", (const int32_t[]){1, 4096}, 2))               \
+    X(gemma4_heads_few, "gemma4", 2,                                                               \
+      make_i32s(m, "gemma4.attention.head_count_kv", (const int32_t[]){1}, 1))                     \
+    X(gemma4_kinds_few, "gemma4", 2,                                                               \
+      make_array_raw(m, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, 1, 1))               \
+    X(gemma4_kinds_type, "gemma4", 2, make_u32(m, "gemma4.attention.sliding_window_pattern", 6))   \
+    X(gemma4_rotated, "gemma4", 2, make_u32(m, "gemma4.rope.dimension_count_swa", 3))              \
+    X(gemma4_odd, "gemma4", 2, make_u32(m, "gemma4.attention.key_length_swa", 3))                  \
+    X(yarn_default, "gpt-oss", 2, {                                                                \
+        make_text(m, "gpt-oss.rope.scaling.type", "yarn");                                         \
+        make_f32(m, "gpt-oss.rope.scaling.factor", 8);                                             \
+    })                                                                                             \
+    X(yarn_factor, "gpt-oss", 2, {                                                                 \
+        make_text(m, "gpt-oss.rope.scaling.type", "yarn");                                         \
+        make_f32(m, "gpt-oss.rope.scaling.factor", 0.5f);                                          \
+    })                                                                                             \
+    X(yarn_betas, "gpt-oss", 2, {                                                                  \
+        make_text(m, "gpt-oss.rope.scaling.type", "yarn");                                         \
+        make_f32(m, "gpt-oss.rope.scaling.factor", 8);                                             \
+        make_f32(m, "gpt-oss.rope.scaling.yarn_beta_fast", 1);                                     \
+        make_f32(m, "gpt-oss.rope.scaling.yarn_beta_slow", 32);                                    \
+    })                                                                                             \
+    X(factor_alone, "gpt-oss", 2, make_f32(m, "gpt-oss.rope.scaling.factor", 8))                   \
+    X(deepseek2_heads, "deepseek2", 2, make_u32(m, "deepseek2.attention.head_count_kv", 2))        \
+    X(deepseek2_values, "deepseek2", 2, make_u32(m, "deepseek2.attention.value_length", 2))        \
+    X(deepseek2_derived, "deepseek2", 2, {                                                         \
+        make_drop_key(m, "deepseek2.attention.head_count_kv");                                     \
+        make_drop_key(m, "deepseek2.attention.key_length");                                        \
+        make_drop_key(m, "deepseek2.attention.value_length");                                      \
+    })                                                                                             \
+    X(deepseek2_rotated, "deepseek2", 2, make_u32(m, "deepseek2.attention.key_length_mla", 2))     \
+    X(lfm2moe_heads, "lfm2moe", 2,                                                                 \
+      make_i32s(m, "lfm2moe.attention.head_count_kv", (const int32_t[]){-1, 1}, 2))                \
+    X(lfm2moe_heads_differ, "lfm2moe", 2,                                                          \
+      make_i32s(m, "lfm2moe.attention.head_count_kv", (const int32_t[]){1, 2}, 2))                 \
+    X(lfm2moe_heads_few, "lfm2moe", 2, make_i32s(m, "lfm2moe.attention.head_count_kv", NULL, 0))   \
+    X(qwen35moe_interval, "qwen35moe", 2, make_u32(m, "qwen35moe.full_attention_interval", 1))     \
+    X(qwen35moe_sizes, "qwen35moe", 2, make_u32(m, "qwen35moe.ssm.inner_size", 6))                 \
+    X(qwen35moe_groups, "qwen35moe", 2, make_u32(m, "qwen35moe.ssm.group_count", 3))               \
+    X(dense_arch, "qwen3moe", 1, make_text(m, "general.architecture", "qwen3"))                    \
+    X(t5_experts, "qwen3moe", 1, {                                                                 \
+        make_text(m, "general.architecture", "t5");                                                \
+        make_u32(m, "t5.expert_count", 8);                                                         \
+    })
+
+#endif
