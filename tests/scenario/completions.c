@@ -70,7 +70,7 @@ void completion_check(struct http *h, const char *expected, size_t tokens, const
     http_close(h);
 }
 
-char *http_body_of(const struct sampling_way *way, unsigned tokens, json_t *rest, bool stream)
+char *sampled_body(const struct sampling_way *way, unsigned tokens, json_t *rest, bool stream)
 {
     json_t *body = json_pack("{s:i, s:f, s:i, s:b, s:b}", "max_tokens", (int)tokens, "temperature",
                              strtod(way->temperature, NULL), "seed",
@@ -82,7 +82,7 @@ char *http_body_of(const struct sampling_way *way, unsigned tokens, json_t *rest
     return text;
 }
 
-char *http_text_of(const struct http *h, bool stream)
+char *reply_text(const struct http *h, bool stream)
 {
     if (stream) {
         struct events got;
@@ -99,13 +99,13 @@ char *http_text_of(const struct http *h, bool stream)
     return text;
 }
 
-char *http_text(unsigned port, const char *path, const struct sampling_way *way, unsigned tokens,
-                json_t *rest, bool stream)
+char *sampled_text(unsigned port, const char *path, const struct sampling_way *way, unsigned tokens,
+                   json_t *rest, bool stream)
 {
     struct http h;
-    char *body = http_body_of(way, tokens, rest, stream);
+    char *body = sampled_body(way, tokens, rest, stream);
     http_call(&h, port, path, NULL, body, 200);
-    char *text = http_text_of(&h, stream);
+    char *text = reply_text(&h, stream);
     http_close(&h);
     free(body);
     return text;

@@ -24,12 +24,12 @@ struct sampling_way {
 };
 
 /* A request body with these settings; `rest`: prompt or messages (stolen). The caller frees. */
-char *http_body_of(const struct sampling_way *way, unsigned tokens, json_t *rest, bool stream);
+char *sampled_body(const struct sampling_way *way, unsigned tokens, json_t *rest, bool stream);
 /* The text of a completion or chat reply, streamed or not; the caller frees. */
-char *http_text_of(const struct http *h, bool stream);
+char *reply_text(const struct http *h, bool stream);
 /* Both: the text of a request to `path`. */
-char *http_text(unsigned port, const char *path, const struct sampling_way *way, unsigned tokens,
-                json_t *rest, bool stream);
+char *sampled_text(unsigned port, const char *path, const struct sampling_way *way, unsigned tokens,
+                   json_t *rest, bool stream);
 
 /* Starts a stream; completion_check reads it to its end and checks text and usage. */
 void completion_start(struct http *h, unsigned port, const char *prompt, size_t tokens);

@@ -98,7 +98,7 @@ static json_t *prompt_of_all(void)
 static void through_http(unsigned port, const struct sampling_way *way, const char *text)
 {
     for (int stream = 0; stream < 2; stream++) {
-        char *got = http_text(port, "/v1/completions", way, TOKENS, prompt_of_all(), stream);
+        char *got = sampled_text(port, "/v1/completions", way, TOKENS, prompt_of_all(), stream);
         CHECK(strcmp(got, text) == 0, "/v1/completions, streamed %d: the text differs: %.200s",
               stream, got);
         free(got);
@@ -111,13 +111,13 @@ static void through_curl(unsigned port, const struct sampling_way *way, const ch
     struct command c;
     snprintf(url, sizeof url, "http://127.0.0.1:%u/v1/completions", port);
     for (int stream = 0; stream < 2; stream++) {
-        char *body = http_body_of(way, TOKENS, prompt_of_all(), stream);
+        char *body = sampled_body(way, TOKENS, prompt_of_all(), stream);
         command_run(&c, NULL, END_MS,
                     (const char *const[]){"/usr/bin/env", "curl", "-sSN", "--noproxy", "*", "-d",
                                           body, url, NULL});
         expect(&c, 0, "curl");
         struct http reply = {.fd = -1, .body = c.out};
-        char *got = http_text_of(&reply, stream);
+        char *got = reply_text(&reply, stream);
         CHECK(strcmp(got, text) == 0, "curl, streamed %d: the text differs: %.200s", stream, got);
         free(got);
         command_free(&c);
@@ -198,14 +198,15 @@ static void two_turns(unsigned port, const struct sampling_way *way, bool stream
                       char *responses[2])
 {
     static const char path[] = "/v1/chat/completions";
-    responses[0] = http_text(
+    responses[0] = sampled_text(
         port, path, way, TOKENS,
         json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", FIRST), stream);
-    responses[1] = http_text(port, path, way, TOKENS,
-                             json_pack("{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]}", "messages",
-                                       "role", "user", "content", FIRST, "role", "assistant",
-                                       "content", responses[0], "role", "user", "content", SECOND),
-                             stream);
+    responses[1] =
+        sampled_text(port, path, way, TOKENS,
+                     json_pack("{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]}", "messages", "role",
+                               "user", "content", FIRST, "role", "assistant", "content",
+                               responses[0], "role", "user", "content", SECOND),
+                     stream);
 }
 
 static void every_client_of_a_conversation(void)
@@ -222,11 +223,11 @@ static void every_client_of_a_conversation(void)
             CHECK(strcmp(whole[turn], streamed[turn]) == 0,
                   "turn %d, streamed: the text differs: %s", turn, streamed[turn]);
         /* The prompt was ChatML, not plain text. */
-        char *form =
-            http_text(port, "/v1/completions", &ways[i], TOKENS,
-                      json_pack("{s:s}", "prompt",
-                                "<|im_start|>user\n" FIRST "<|im_end|>\n<|im_start|>assistant\n"),
-                      false);
+        char *form = sampled_text(port, "/v1/completions", &ways[i], TOKENS,
+                                  json_pack("{s:s}", "prompt",
+                                            "<|im_start|>user\n" FIRST
+                                            "<|im_end|>\n<|im_start|>assistant\n"),
+                                  false);
         CHECK(strcmp(form, whole[0]) == 0, "the prompt is not in ChatML: %s", whole[0]);
         free(form);
         command_run(&c, "/set ignore_eos on\n" FIRST "\n" SECOND "\n", END_MS,

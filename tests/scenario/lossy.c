@@ -2,7 +2,6 @@
 /* Lossy presets take effect with the next sequence after the switch. In deterministic mode every
  * preset makes the same decisions in every run, and those of the simulator. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -264,7 +263,8 @@ static void sim_repeats_lossy_presets(void)
 
 /* Shares of the accesses that a preset's loss depends on, and its hits. Whether an expert that was
  * not resident was in flight depends on the speed of compute against the modelled one. */
-static const char *const shares[] = {"hits", "skipped", "low_precision_accesses"};
+enum { SHARE_HITS, SHARE_SKIPPED, SHARE_LOW, SHARE__COUNT };
+static const char *const shares[SHARE__COUNT] = {"hits", "skipped", "low_precision_accesses"};
 
 static void measure_shares(const char *store, const char *plan, const char *preset,
                            const char *deterministic, double share[ARRAY_LEN(shares)])
@@ -288,7 +288,8 @@ static void measure_shares(const char *store, const char *plan, const char *pres
 }
 
 /* What is loaded when differs by timing, so the shares are compared within FREE_TOLERANCE, and there are
- * FREE_ATTEMPTS: on a machine that other work slows down, single runs had up to 0.14 more hits. */
+ * FREE_ATTEMPTS. More hits are no defect: where other work slows compute down, the device has more time for each
+ * token. */
 static bool shares_are_close(const char *preset, const double bound[ARRAY_LEN(shares)],
                              const double free_share[ARRAY_LEN(shares)])
 {
@@ -296,7 +297,8 @@ static bool shares_are_close(const char *preset, const double bound[ARRAY_LEN(sh
     for (size_t i = 0; i < ARRAY_LEN(shares); i++) {
         test_note("%s: %s %.3f deterministic, %.3f free", preset, shares[i], bound[i],
                   free_share[i]);
-        close &= fabs(bound[i] - free_share[i]) <= FREE_TOLERANCE;
+        double more = free_share[i] - bound[i];
+        close &= more >= -FREE_TOLERANCE && (i == SHARE_HITS || more <= FREE_TOLERANCE);
     }
     return close;
 }

@@ -56,7 +56,7 @@ static void a_template_is_executed(void)
     chat_model_make(path, "tale.gguf", TALE);
     struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
     pid_t gateway = engine_pid(e, "gateway", 0, 0);
-    char *form = http_text(
+    char *form = sampled_text(
         port, "/v1/completions", &greedy, TOKENS,
         json_pack("{s:s}", "prompt", "1. User wrote: " FIRST "\n2. Assistant wrote:"), false);
     static const struct {
@@ -67,7 +67,7 @@ static void a_template_is_executed(void)
                {ONE_TURN("user", "slow"), "too many steps"},
                {ONE_TURN("user", "deep"), "nested too deeply"}};
     for (size_t i = 0; i <= ARRAY_LEN(bad); i++) {
-        char *chat = http_text(
+        char *chat = sampled_text(
             port, "/v1/chat/completions", &greedy, TOKENS,
             json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", " " FIRST " "),
             false);
@@ -145,10 +145,10 @@ static char *story_of_repl(const struct engine *e, bool kept)
 
 static char *turn_of_story(unsigned port, json_t *messages)
 {
-    return http_text(port, "/v1/chat/completions", &greedy, TOKENS,
-                     json_pack("{s:O, s:{s:b}}", "messages", messages, "chat_template_kwargs",
-                               "enable_thinking", 0),
-                     false);
+    return sampled_text(port, "/v1/chat/completions", &greedy, TOKENS,
+                        json_pack("{s:O, s:{s:b}}", "messages", messages, "chat_template_kwargs",
+                                  "enable_thinking", 0),
+                        false);
 }
 
 /* repl renders the conversation as the gateway does: through the template of the file, with a system
@@ -211,8 +211,8 @@ static void answers_in_parts(void)
         json_decref(doc);
         http_close(&h);
     }
-    text[2] = http_text(port, "/v1/completions", &greedy, TOKENS,
-                        json_pack("{s:s}", "prompt", FIRST "1<think>"), false);
+    text[2] = sampled_text(port, "/v1/completions", &greedy, TOKENS,
+                           json_pack("{s:s}", "prompt", FIRST "1<think>"), false);
     const char *reasoning = text[1] + strspn(text[1], " \n\t");
     size_t n = strlen(text[0]);
     CHECK(n > 10 && strncmp(reasoning, text[0], n) == 0 &&

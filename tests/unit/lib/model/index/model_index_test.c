@@ -339,14 +339,22 @@ static void use(const struct model_index *m)
     tokenizer_close(t);
 }
 
+/* Bytes to the next one to change: rows of layers that the model does not have are alike, so most are left out. */
+static uint64_t step_at(const struct model_index *m, uint64_t i)
+{
+    uint64_t first = offsetof(struct model_index, dense_entry),
+             unused = first + (m->hparams.layers + 1) * sizeof m->dense_entry[0];
+    return i >= unused && i < first + sizeof m->dense_entry ? 28 : 1;
+}
+
 START_TEST(tampered_bits)
 {
     struct model_index *m = made_index(1, true);
     unsigned char *blob = (unsigned char *)m;
     uint64_t bytes = m->bytes;
     srand(4);
-    unsigned rejected = 0;
-    for (uint64_t i = 0; i < bytes; i++) {
+    unsigned rejected = 0, tried = 0;
+    for (uint64_t i = 0; i < bytes; i += step_at(m, i), tried++) {
         unsigned char mask = (unsigned char)(1u << rand() % 8);
         blob[i] ^= mask;
         struct error error = {0};
@@ -357,7 +365,7 @@ START_TEST(tampered_bits)
         ck_assert(error.code == ERR_NONE || error.code == ERR_BAD_INPUT);
         blob[i] ^= mask;
     }
-    ck_assert_uint_gt(rejected, bytes / 2);
+    ck_assert_uint_gt(rejected, tried / 2);
     struct error error = {0};
     ck_assert_int_eq(model_index_check(m, bytes, &error), 0);
     free(m);
@@ -370,7 +378,7 @@ START_TEST(tampered_words)
     struct model_index *m = made_index(1, false);
     uint32_t *words = (uint32_t *)(void *)m;
     uint64_t bytes = m->bytes;
-    for (uint64_t i = 0; i < bytes / 4; i++) {
+    for (uint64_t i = 0; i < bytes / 4; i += (step_at(m, 4 * i) + 3) / 4) {
         uint32_t saved = words[i];
         words[i] = values[(i * 7 + i / 6) % ARRAY_LEN(values)];
         struct error error = {0};

@@ -287,6 +287,14 @@ START_TEST(shape_of_another_model)
 }
 END_TEST
 
+/* Bytes to the next one to change: rows of layers that the model does not have are alike, so most are left out. */
+static uint64_t step_at(const struct model_index *m, uint64_t i)
+{
+    uint64_t first = offsetof(struct model_index, dense_entry),
+             unused = first + (m->hparams.layers + 1) * sizeof m->dense_entry[0];
+    return i >= unused && i < first + sizeof m->dense_entry ? 28 : 1;
+}
+
 /* Any flipped bit of a store's index: rejected, or still safe to use. */
 START_TEST(tampered_index)
 {
@@ -296,9 +304,9 @@ START_TEST(tampered_index)
     ck_assert_ptr_nonnull(m);
     unsigned char *blob = (unsigned char *)m;
     uint64_t bytes = m->bytes, end = m->tokenizer_offset, checksums = m->checksums_offset;
-    unsigned rejections = 0, entries = 0;
+    unsigned rejections = 0, entries = 0, tried = 0;
     srand(5);
-    for (uint64_t i = 0; i < end; i++) {
+    for (uint64_t i = 0; i < end; i += step_at(m, i), tried++) {
         unsigned char mask = (unsigned char)(1u << rand() % 8);
         blob[i] ^= mask;
         int rc = model_index_check(m, bytes, &error);
@@ -315,7 +323,7 @@ START_TEST(tampered_index)
             }
         blob[i] ^= mask;
     }
-    ck_assert_uint_gt(rejections, end / 2);
+    ck_assert_uint_gt(rejections, tried / 2);
     /* Per entry, up to 8 bytes are not checked: its offset in the stripes, which may be another
      * entry's, and the index of its checksums. */
     uint64_t entry_bytes = checksums - m->entries_offset;
