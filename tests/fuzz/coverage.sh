@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # coverage.sh [PERCENT [TARGET...]]: line coverage that the committed corpus of each fuzz target reaches in its
 # parser (coverage.txt), measured with clang. Prints it per file; fails if the total of a target is below PERCENT
-# (default 80), or a target has no line in coverage.txt. COVERAGE_VERBOSE=1 names the functions with missed lines.
+# (default 80), or a target has no line in coverage.txt. COVERAGE_VERBOSE=1 names the functions with missed lines;
+# COVERAGE_BUILD_ALL=1 builds every program with clang, not only the targets.
 set -u
 minimum=${1:-80}
 [ $# -gt 0 ] && shift
@@ -32,6 +33,7 @@ programs=
 for target in $targets; do
     programs="$programs ${target}_corpus"
 done
+[ "${COVERAGE_BUILD_ALL:-}" = 1 ] && programs=all
 # shellcheck disable=SC2086  # a list of words
 cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_COVERAGE=ON >"$build.log" 2>&1 &&
     ninja -C "$build" $programs >>"$build.log" 2>&1 || {

@@ -78,6 +78,11 @@ bool test_long(void)
     return value && strcmp(value, "1") == 0;
 }
 
+bool test_sample(unsigned *met, unsigned every)
+{
+    return (*met)++ % every == 0 || test_long();
+}
+
 const char *test_libexec(void)
 {
     const char *value = getenv("SLUICE_LIBEXEC");

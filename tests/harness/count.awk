@@ -3,15 +3,18 @@
 #   Check programs      "100%: Checks: 12, Failures: 0, Errors: 0"      that number of tests
 #   other programs      "ok NAME", "not ok NAME: why", "SKIP NAME: why" one test each
 #   anything else       one test, by its exit status
+# Before the last line the failures again, a line each: the middle of a long output may be cut off where it is shown.
 # The last line is "N passed, N failed" and ", N skipped" if any were.
+
+function note_failure(text) { failures[++noted] = text }
 
 function flush_result(name, result) {
     if (!(number in own)) {
         if (result == "Passed") passed++
         else if (result == "Skipped") { skipped++; print "SKIP " name ": see its output" }
-        else failed++
+        else { failed++; note_failure(name) }
     } else if (result != "Passed" && bad[number] == 0) {
-        failed++    # it failed without counting a failure: a crash or a time limit
+        failed++; note_failure(name ": " result)    # it failed without counting a failure: a crash or a time limit
     }
 }
 
@@ -22,10 +25,11 @@ function flush_result(name, result) {
         split(line, part, /[:,] */)
         checks = part[3] + 0; wrong = part[5] + part[7]
         own[number] = 1; passed += checks - wrong; failed += wrong; bad[number] += wrong
+        if (wrong) note_failure(line)
     } else if (line ~ /^ok /) {
         own[number] = 1; passed++
     } else if (line ~ /^not ok /) {
-        own[number] = 1; failed++; bad[number]++; print line
+        own[number] = 1; failed++; bad[number]++; print line; note_failure(line)
     } else if (line ~ /^SKIP /) {
         own[number] = 1; skipped++; print line
     } else if (line ~ /^# /) {
@@ -54,6 +58,7 @@ function flush_result(name, result) {
 /^No tests were found/ { failed++; print }
 
 END {
+    for (i = 1; i <= noted; i++) print "failed: " failures[i]
     printf "%d passed, %d failed", passed, failed
     if (skipped) printf ", %d skipped", skipped
     printf "\n"

@@ -55,6 +55,10 @@ void test_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* True for `sluice test --long`. */
 bool test_long(void);
 
+/* For a row of many that are alike: true for the first of each `every` rows, and for all with --long. *met counts the
+ * rows. */
+bool test_sample(unsigned *met, unsigned every);
+
 /* Directory of the programs, the demo model, and a directory that is removed after the case. */
 const char *test_libexec(void);
 const char *test_model(void);

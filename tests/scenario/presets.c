@@ -115,7 +115,7 @@ static bool lossless(const char *preset)
     return !knobs_lossy(&knobs);
 }
 
-/* One engine, one preset after the other. */
+/* One engine, one preset after the other. All of them are killed at random in kills_random.c. */
 static void lossless_under_kills(void)
 {
     char plan[PATH_MAX], option[PATH_MAX + 8];
@@ -124,17 +124,17 @@ static void lossless_under_kills(void)
     snprintf(option, sizeof option, "--plan=%s", plan);
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--resident-experts=25", option, NULL});
-    unsigned tried = 0;
+    unsigned met = 0, tried = 0;
     for (uint32_t i = 0; i < preset_count(); i++) {
         const char *name = preset_at(i)->name;
-        if (!lossless(name))
+        if (!lossless(name) || !test_sample(&met, 2))
             continue;
         switch_to(e, name);
         baseline_compare(e, i % TEST_PROMPTS, name);
         same_text_under_kills(e, (i + 1) % TEST_PROMPTS, name);
         tried++;
     }
-    CHECK(tried >= 7, "only %u lossless presets", tried);
+    CHECK(met >= 7 && tried >= 3, "%u of %u lossless presets", tried, met);
     check_accesses(e);
     engine_stop(e);
 }
