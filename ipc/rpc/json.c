@@ -195,7 +195,7 @@ void rpc_error_from_json(const json_t *json, struct error *error)
     const char *text = json_string_value(json_object_get(json, "text"));
     enum error_code known = code ? error_from_name(code) : ERR_FAILED;
     error_set(error, known == ERR_NONE ? ERR_FAILED : known, "%s",
-              text ? text : "error without a message");
+              text && text[0] ? text : "error without a message");
 }
 
 /* Bytes of the UTF-8 character at s (1 to 4), 0 when invalid: the table of the Unicode standard. */

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares sluice and llama.cpp on one file, in memory cgroups of the same size:
 
-    tests/bench/llama_compare.py -m MODEL [--python VENV/bin/python] [--shares 50,25] [-p 16 -n 16 -r 3]
+    tests/bench/llama_compare.py -m MODEL [--python VENV/bin/python] [--shares 50,25 | --limits 4GiB,8GiB]
+                                 [-p 16 -n 16 -r 3] [--llama-tokens 4]
 
 llama.cpp is the package llama-cpp-python of the Python given (default: this one), with the file mapped. It runs
 without repacking, which copies the model to private memory and would exceed the limit.
 Both variants get the same tokens, threads and limit: the budget of sluice with that share of the experts
-resident. The file is dropped from the page cache before each run; variants alternate. Markdown on stdout, progress on
+resident, or one of --limits. The file is dropped from the page cache before each run; variants alternate. Markdown on stdout, progress on
 stderr."""
 import argparse
 import os
@@ -24,8 +25,10 @@ def arguments():
     p.add_argument("-m", "--model", required=True)
     p.add_argument("--python", default=sys.executable, help="a Python with llama_cpp")
     p.add_argument("--shares", default="50,25", help="percent of the experts' bytes")
+    p.add_argument("--limits", help="sizes of the cgroup instead of --shares, in GiB: 4GiB,8GiB")
     p.add_argument("-p", "--prompt", type=int, default=16)
     p.add_argument("-n", "--tokens", type=int, default=16)
+    p.add_argument("--llama-tokens", type=int, help="decoded tokens of llama.cpp (default: as -n)")
     p.add_argument("-r", "--repetitions", type=int, default=3)
     p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--slack", type=float, default=3,
@@ -43,6 +46,7 @@ def run_sluice(a, ids, limit, group):
     tests = {t["test"][:2]: t for t in doc["variants"][0]["tests"]}
     decode = tests["tg"]
     return {"decode_tps": decode["tps_mean"], "bytes_read_per_token": decode["bytes_read_per_token"],
+            "compute_ms": decode["compute_ms_per_token"],
             "prefill_tps": tests["pp"]["tps_mean"] if "pp" in tests else 0,
             "hit": decode["hit_percent"]}
 
@@ -50,7 +54,7 @@ def run_sluice(a, ids, limit, group):
 def run_llama(a, ids, _limit, group):
     here = os.path.dirname(os.path.abspath(__file__))
     result = m.run_json([a.python, os.path.join(here, "llama_variant.py"), a.model, ids, str(a.prompt),
-                         str(a.tokens), str(a.threads), "mapped"], preexec_fn=group.enter)
+                         str(a.llama_tokens or a.tokens), str(a.threads), "mapped"], preexec_fn=group.enter)
     result["hit"] = None
     return result
 
@@ -71,25 +75,31 @@ def measure(a, ids, limit, variant):
     return result
 
 
-def share_figures(a, model, share, scratch):
+def limits_of(a, model):
+    """Pairs of a label and the bytes of the cgroup."""
+    if a.limits:
+        return [(text, int(float(text.removesuffix("GiB")) * 2**30)) for text in a.limits.split(",")]
+    return [(f"{share:g} %", m.budget_for(model, share)) for share in map(float, a.shares.split(","))]
+
+
+def limit_figures(a, model, label, limit, scratch):
     """Samples of both variants, alternating, their medians, and the ratio of decode."""
-    limit = m.budget_for(model, share)
     results = {variant: [] for variant in VARIANTS}
     for repetition in range(a.repetitions):
-        ids = os.path.join(scratch, f"ids-{share}-{repetition}")
+        ids = os.path.join(scratch, f"ids-{limit}-{repetition}")
         need = (a.prompt + 1 if a.prompt else 0) + a.tokens + 2
         m.write_ids(ids, repetition + 1, model["vocab"], 3 * need)
         order = list(VARIANTS) if repetition % 2 == 0 else list(reversed(VARIANTS))
         for variant in order:
             results[variant].append(measure(a, ids, limit, variant))
-            m.say(f"{share:g} %, repetition {repetition + 1} of {a.repetitions}: {variant} "
+            m.say(f"{label}, repetition {repetition + 1} of {a.repetitions}: {variant} "
                   f"{results[variant][-1]['decode_tps']:.3f} tokens/s")
-    return {"share": share, "limit": limit, "samples": results,
+    return {"label": label, "limit": limit, "samples": results,
             "ratio": m.median_ratio([r["decode_tps"] for r in results["sluice"]],
                                     [r["decode_tps"] for r in results["llama.cpp"]])}
 
 
-HEADS = ("variant", "experts", "limit MiB", "decode t/s", "prefill t/s", "read MiB/token", "hit", "majflt/token",
+HEADS = ("variant", "limit", "MiB", "decode t/s", "prefill t/s", "read MiB/token", "hit", "majflt/token",
          "majflt of whole run", "peak MiB")
 
 
@@ -100,7 +110,7 @@ def rows_of(figures):
             return statistics.median(r.get(key) or 0 for r in rows)
         hit = f"{middle('hit'):.1f} %" if rows[0]["hit"] is not None else "-"
         in_decode = f"{middle('majflt_per_token'):.0f}" if "majflt_per_token" in rows[0] else "-"
-        out.append((variant, f"{figures['share']:g} %", f"{figures['limit'] / 2**20:.0f}",
+        out.append((variant, figures["label"], f"{figures['limit'] / 2**20:.0f}",
                     f"{middle('decode_tps'):.3f}", f"{middle('prefill_tps'):.2f}",
                     f"{middle('bytes_read_per_token') / 2**20:.1f}", hit, in_decode,
                     f"{middle('group_majflt'):.0f}", f"{middle('group_peak') / 2**20:.0f}"))
@@ -115,10 +125,10 @@ def main():
           f"of {a.prompt}, {a.tokens} decoded tokens, {a.repetitions} repetitions, "
           f"{time.strftime('%Y-%m-%d %H:%M')}\n")
     with tempfile.TemporaryDirectory(prefix="sluice-compare.") as scratch:
-        figures = [share_figures(a, model, share, scratch) for share in map(float, a.shares.split(","))]
+        figures = [limit_figures(a, model, label, limit, scratch) for label, limit in limits_of(a, model)]
     print("\n".join(m.table(HEADS, [row for f in figures for row in rows_of(f)])) + "\n")
     for f in figures:
-        print(f"decode at {f['share']:g} %: sluice/llama.cpp {m.ratio_text(f['ratio'])}")
+        print(f"decode at {f['label']}: sluice/llama.cpp {m.ratio_text(f['ratio'])}")
 
 
 if __name__ == "__main__":

@@ -148,9 +148,12 @@ class Llama:
         def at(share):
             model = a.assets.synth("plain")
             s = argparse.Namespace(model=model, python=a.python, prompt=4, tokens=tokens, slack=3, engine=[],
-                                   repetitions=repetitions, threads=a.threads)
+                                   repetitions=repetitions, threads=a.threads, limits=None, llama_tokens=None,
+                                   shares=str(share))
             with tempfile.TemporaryDirectory(dir=a.out) as scratch:
-                return llama_compare.share_figures(s, a.assets.model(model), share, scratch)
+                known = a.assets.model(model)
+                [(label, limit)] = llama_compare.limits_of(s, known)
+                return llama_compare.limit_figures(s, known, label, limit, scratch)
 
         return [(key_of(share), repetitions * (25 + 12 * tokens), lambda share=share: at(share))
                 for share in (50, 25)]

@@ -4,7 +4,7 @@
 
     tests/peers/speed.py --peer DIR -o WORK [--types Q4_0,Q8_0] [--shapes olmoe,qwen] [--depths 0,4096] [-r 3]
 
-Files are made by sluice synth: layers of OLMoE-1B-7B and of Qwen3-30B-A3B. Runs alternate. llama.cpp runs mapped and
+Files are made by sluice synth: layers of the models in SHAPES. Runs alternate. llama.cpp runs mapped and
 repacked, with and without flash attention; after the first repetition only the mode that was best at decode and the
 one that was best at prefill run again. Before each repetition the memory is measured by sluice doctor: same threads,
 over four times the last-level caches. Every run is a file in WORK/cells, and the same command resumes; with --limit it
@@ -23,7 +23,8 @@ import measuring as m  # noqa: E402
 
 TYPES = ("Q4_0", "Q8_0", "Q4_K_M", "Q6_K", "IQ4_XS", "MXFP4")
 # synth's shape, layers, and bytes of keys and values per position (F16)
-SHAPES = {"olmoe": ("olmoe-1b-7b", 8, 8 * 2 * 2 * 16 * 128), "qwen": ("qwen3-30b-a3b", 6, 6 * 2 * 2 * 4 * 128)}
+SHAPES = {"olmoe": ("olmoe-1b-7b", 8, 8 * 2 * 2 * 16 * 128), "qwen": ("qwen3-30b-a3b", 6, 6 * 2 * 2 * 4 * 128),
+          "qwen35": ("qwen3.6-35b-a3b", 8, 2 * 2 * 2 * 2 * 256), "gpt-oss": ("gpt-oss-20b", 6, 6 * 2 * 2 * 8 * 64)}
 MODES = tuple((form, flash) for form in ("mapped", "repacked") for flash in ("plain", "flash"))
 TESTS = ("decode_tps", "prefill_tps")
 AGAIN = 3  # exit status: time is over, call again
@@ -38,7 +39,7 @@ def arguments():
     p.add_argument("--peer", required=True, help="the directory that setup.sh made")
     p.add_argument("-o", "--out", required=True, help="models and finished runs")
     p.add_argument("--types", default=",".join(TYPES))
-    p.add_argument("--shapes", default=",".join(SHAPES))
+    p.add_argument("--shapes", default="olmoe,qwen", help=f"of {', '.join(SHAPES)}")
     p.add_argument("--depths", default="0,4096", help="tokens of context before both tests")
     p.add_argument("-p", "--prompt", type=int, default=512)
     p.add_argument("-n", "--tokens", type=int, default=128)

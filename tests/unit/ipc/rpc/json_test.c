@@ -173,6 +173,21 @@ START_TEST(size_is_capped)
 }
 END_TEST
 
+/* A client always has something to print. */
+START_TEST(errors_without_a_message_have_one)
+{
+    static const char *const errors[] = {"{\"code\":\"failed\",\"text\":\"\"}", "{\"text\":7}",
+                                         "{}"};
+    for (unsigned i = 0; i < ARRAY_LEN(errors); i++) {
+        struct error error = {0};
+        json_t *json = json_loads(errors[i], 0, NULL);
+        rpc_error_from_json(json, &error);
+        ck_assert(error.code != ERR_NONE && error.text[0]);
+        json_decref(json);
+    }
+}
+END_TEST
+
 START_TEST(replies_carry_errors_and_match_ids)
 {
     const char *id = "00000000000000aa", *text;
@@ -306,6 +321,7 @@ int main(void)
     tcase_add_test(tc, malformed_requests_are_bad_input);
     tcase_add_test(tc, deep_nesting_is_rejected_on_a_small_stack);
     tcase_add_test(tc, size_is_capped);
+    tcase_add_test(tc, errors_without_a_message_have_one);
     tcase_add_test(tc, replies_carry_errors_and_match_ids);
     tcase_add_test(tc, one_failed_allocation_loses_no_reply);
     tcase_add_test(tc, any_bytes_become_text);
