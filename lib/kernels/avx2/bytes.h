@@ -183,6 +183,11 @@ static ALWAYS_INLINE vi vi_shift_right(vi a, const int bits)
     return _mm256_srai_epi32(a, bits);
 }
 
+static ALWAYS_INLINE vi vi_xor(vi a, vi b)
+{
+    return _mm256_xor_si256(a, b);
+}
+
 static ALWAYS_INLINE vi vi_shift_left(vi a, const int bits)
 {
     return _mm256_slli_epi32(a, bits);
@@ -253,6 +258,7 @@ static ALWAYS_INLINE vi vi_bytes_at(const uint8_t *const p[VL])
 /* ---- dot products with scales, for super-blocks ---- */
 
 #define DOT_STARTS false /* the correction is subtracted from the sum of the super-block */
+#define DOT_PAIRS  false /* scales of two sub-blocks multiply at once what fits in 16 bits */
 
 /* Words of four elements, of one sub-block, whose products fit in 16 bits: codes are below
  * 1 << code_bits (of wide types, signed), activations are at most 127. */

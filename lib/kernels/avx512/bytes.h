@@ -176,6 +176,11 @@ static ALWAYS_INLINE vi vi_shift_right(vi a, const int bits)
     return _mm512_srai_epi32(a, (unsigned)bits);
 }
 
+static ALWAYS_INLINE vi vi_xor(vi a, vi b)
+{
+    return _mm512_xor_si512(a, b);
+}
+
 static ALWAYS_INLINE vi vi_shift_left(vi a, const int bits)
 {
     return _mm512_slli_epi32(a, (unsigned)bits);
@@ -251,6 +256,7 @@ static ALWAYS_INLINE vi vi_bytes_at(const uint8_t *const p[VL])
 /* ---- dot products with scales, for super-blocks: 32-bit lanes ---- */
 
 #define DOT_STARTS true /* a dot product starts from a correction */
+#define DOT_PAIRS  true /* scales of two sub-blocks multiply at once what fits in 16 bits */
 
 /* Words of four elements whose dot product has the same scale. */
 static ALWAYS_INLINE int dot_words(int sub, int code_bits)

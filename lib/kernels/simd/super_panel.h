@@ -8,10 +8,12 @@
 #define PANEL_ROWS_MAX 66 /* as in blocks_panel.h: an expert gathers at most 64 */
 #define SUPER_WORDS    (SUPER / 4)
 #define SUPER_SUBS     (SUPER / 16)
+#define NARROW_HALF    (1 << 15) /* half of the range of 16 bits */
 
 struct super_panel {
-    _Alignas(64) uint8_t q[SUPER_WORDS][PANEL * 4];    /* four elements of each output */
-    _Alignas(64) uint8_t scale[SUPER_SUBS][PANEL * 4]; /* per sub-block, in the form of dot_scale */
+    _Alignas(64) uint8_t q[SUPER_WORDS][PANEL * 4]; /* four elements of each output */
+    /* per sub-block, in the form of dot_scale, or pairs (panel_pairs_scales) */
+    _Alignas(64) uint8_t scale[SUPER_SUBS][PANEL * 4];
     _Alignas(64) uint8_t pair[SUPER_SUBS / 2][PANEL * 4]; /* pairs of minimums, or of scales */
     _Alignas(64) float d[PANEL], dmin[PANEL];
 };
@@ -26,8 +28,9 @@ struct super_rows {
     const struct super_panel *panel;
     const uint8_t *x; /* first row, at the super-block */
     size_t x_stride, d_at, sums_at;
-    bool first;           /* super-block of its partial sum */
-    float (*sums)[PANEL]; /* the partial sum, per row */
+    bool first;            /* super-block of its partial sum */
+    float (*sums)[PANEL];  /* the partial sum, per row */
+    const uint8_t *narrow; /* per row: find_narrow */
 };
 
 /* Sums of a row's activations: times the offset of the codes, which a dot product starts from, and
@@ -41,6 +44,27 @@ struct super_row_sums {
 static ALWAYS_INLINE int panel_offset_bits(const struct super_type t)
 {
     return t.wide && DOT_STARTS ? 7 : t.offset_bits;
+}
+
+/* The largest magnitude of elements: of wide types, more than can be paired. */
+static ALWAYS_INLINE int panel_element_max(const struct super_type t)
+{
+    const int codes = 1 << t.code_bits,
+              offset = t.offset_bits == NO_OFFSET ? 0 : 1 << t.offset_bits;
+    return offset > codes - 1 - offset ? offset : codes - 1 - offset;
+}
+
+/* Whether scales are stored in pairs of sub-blocks, the even one below: a dot product of 16 bits then
+ * shares a lane, and a multiplication by scales, with another. */
+static ALWAYS_INLINE bool panel_pairs_scales(const struct super_type t)
+{
+    return DOT_PAIRS && panel_element_max(t) <= 32;
+}
+
+/* Whether dot products of a sub-block always have 16 bits; else find_narrow finds out. */
+static ALWAYS_INLINE bool panel_is_narrow(const struct super_type t)
+{
+    return panel_element_max(t) * 127 * t.sub <= INT16_MAX;
 }
 
 /* Whether the sums of activations are multiplied by pairs of numbers of the panel. */
@@ -60,7 +84,12 @@ static ALWAYS_INLINE void pack_scales(const struct super_type t, const uint8_t *
         vq_transpose(line, offsetof(struct super_line, scale) + (size_t)h * 16, v);
         UNROLL for (int e = 0; e < 4; e++)
         {
-            if (t.sub == 32) {
+            if (panel_pairs_scales(t)) {
+                if (t.sub == 16)
+                    vq_store(&p->scale[4 * h + e][at], v[e]);
+                else if (e % 2 == 0)
+                    vq_store(&p->scale[2 * h + e / 2][at], vq_join_words(v[e], v[e + 1]));
+            } else if (t.sub == 32) {
                 vq_store(&p->scale[4 * h + e][at], dot_scale_of(v[e], 0));
             } else {
                 vq_store(&p->scale[8 * h + 2 * e][at], dot_scale_of(v[e], 0));
@@ -148,14 +177,15 @@ static ALWAYS_INLINE void pack_super(const struct super_type t, const struct ker
     }
 }
 
+/* `narrow`: NARROW_HALF is added to what even sub-blocks start from. */
 static ALWAYS_INLINE void row_sums_at(const struct super_type t, const uint8_t *sums,
-                                      struct super_row_sums *a)
+                                      const bool narrow, struct super_row_sums *a)
 {
     __m256i s = load_32(sums), twice = _mm256_madd_epi16(s, _mm256_set1_epi16(1));
     __m256i first = t.sub == 32 ? twice : _mm256_cvtepi16_epi32(_mm256_castsi256_si128(s));
     __m256i second = _mm256_cvtepi16_epi32(_mm256_extracti128_si256(s, 1));
     if (DOT_STARTS && panel_offset_bits(t) != NO_OFFSET) {
-        const __m256i zero = _mm256_setzero_si256();
+        const __m256i zero = _mm256_set1_epi64x(narrow ? NARROW_HALF : 0);
         first = _mm256_sub_epi32(zero, _mm256_slli_epi32(first, panel_offset_bits(t)));
         second = _mm256_sub_epi32(zero, _mm256_slli_epi32(second, panel_offset_bits(t)));
         _mm256_storeu_si256((__m256i *)(void *)a->start, first);
@@ -168,6 +198,62 @@ static ALWAYS_INLINE void row_sums_at(const struct super_type t, const uint8_t *
     }
 }
 
+/* Sums of eight elements, of a sub-block together. */
+static ALWAYS_INLINE __m256i add_eights(const struct super_type t, __m256i s)
+{
+    s = _mm256_add_epi64(s, _mm256_shuffle_epi32(s, 0x4e));
+    return t.sub == 16 ? s : _mm256_add_epi64(s, _mm256_permute4x64_epi64(s, 0x4e));
+}
+
+/* Whether in each sub-block of a super-block of activations, the sum of the positive numbers and that
+ * of the negative ones (of types with an offset, of all magnitudes) are at most `max`. */
+static ALWAYS_INLINE bool row_is_below(const struct super_type t, const uint8_t *x, int max)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i top = zero;
+    UNROLL for (int i = 0; i < SUPER; i += 32)
+    {
+        __m256i q = load_32(x + i);
+        __m256i all = _mm256_sad_epu8(_mm256_abs_epi8(q), zero);
+        __m256i positive = _mm256_sad_epu8(_mm256_max_epi8(q, zero), zero);
+        if (t.offset_bits != NO_OFFSET)
+            top = _mm256_max_epi32(top, add_eights(t, all));
+        else
+            top = _mm256_max_epi32(
+                top, _mm256_max_epi32(add_eights(t, positive),
+                                      add_eights(t, _mm256_sub_epi64(all, positive))));
+    }
+    return _mm256_testz_si256(_mm256_cmpgt_epi32(top, _mm256_set1_epi32(max)),
+                              _mm256_set1_epi32(-1));
+}
+
+/* Adds the products of `words` words from `word` on. */
+static ALWAYS_INLINE void add_words(const struct super_type t, const struct super_rows *s, int word,
+                                    const int words, const int rows,
+                                    vi dot[PANEL_ROWS][PANEL_VECTORS])
+{
+    UNROLL for (int e = 0; e < words; e++)
+    {
+        vq w[PANEL_VECTORS];
+        UNROLL for (int v = 0; v < PANEL_VECTORS; v++) w[v] =
+            vq_load(&s->panel->q[word + e][v * VL * 4]);
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            vq x =
+                vi_set1((int32_t)load_u32(s->x + (size_t)r * s->x_stride + (size_t)(word + e) * 4));
+            UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] =
+                dot_add(t.wide, dot[r][v], w[v], x);
+        }
+    }
+}
+
+/* What the dot product of part i starts from, by row_sums_at. */
+static ALWAYS_INLINE int32_t dot_start(const struct super_type t, const struct super_row_sums *a,
+                                       int i)
+{
+    return DOT_STARTS && panel_offset_bits(t) != NO_OFFSET ? a->start[i] : 0;
+}
+
 /* Adds the dot products of part i of the super-block, times their scales, to the sums. */
 static ALWAYS_INLINE void add_dots(const struct super_type t, const struct super_rows *s,
                                    const struct super_row_sums a[PANEL_ROWS], int i, const int rows,
@@ -175,29 +261,42 @@ static ALWAYS_INLINE void add_dots(const struct super_type t, const struct super
 {
     const int words = dot_words(t.sub, t.code_bits);
     vi dot[PANEL_ROWS][PANEL_VECTORS];
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        bool start = DOT_STARTS && panel_offset_bits(t) != NO_OFFSET;
-        UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] =
-            vi_set1(start ? a[r].start[i] : 0);
-    }
-    UNROLL for (int e = 0; e < words; e++)
-    {
-        vq w[PANEL_VECTORS];
-        UNROLL for (int v = 0; v < PANEL_VECTORS; v++) w[v] =
-            vq_load(&s->panel->q[i * words + e][v * VL * 4]);
-        UNROLL for (int r = 0; r < rows; r++)
-        {
-            vq x = vi_set1(
-                (int32_t)load_u32(s->x + (size_t)r * s->x_stride + (size_t)(i * words + e) * 4));
-            UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] =
-                dot_add(t.wide, dot[r][v], w[v], x);
-        }
-    }
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] =
+        vi_set1(dot_start(t, &a[r], i));
+    add_words(t, s, i * words, words, rows, dot);
     UNROLL for (int v = 0; v < PANEL_VECTORS; v++)
     {
-        vi scale = vq_load(&s->panel->scale[i * words * 4 / t.sub][v * VL * 4]);
+        const int sub = i * words * 4 / t.sub;
+        const bool pairs = panel_pairs_scales(t);
+        vi scale = vq_load(&s->panel->scale[pairs ? sub / 2 : sub][v * VL * 4]);
+        if (pairs)
+            scale = sub % 2 == 0 ? dot_scale_of(scale, 0) : dot_scale_of(scale, 1);
         UNROLL for (int r = 0; r < rows; r++) sum[r][v] = dot_scale(sum[r][v], dot[r][v], scale);
+    }
+}
+
+/* The same of the sub-blocks 2 i and 2 i + 1, whose dot products have 16 bits: that of the odd one is
+ * moved to the high half of its lane, and the even one's is added to the lane. Half of the low half's
+ * range is added before and subtracted after, within these bits, so that none is borrowed from the
+ * high half. */
+static ALWAYS_INLINE void add_narrow(const struct super_type t, const struct super_rows *s,
+                                     const struct super_row_sums a[PANEL_ROWS], int i,
+                                     const int rows, vi sum[PANEL_ROWS][PANEL_VECTORS])
+{
+    const int words = t.sub / 4;
+    const bool start = panel_offset_bits(t) != NO_OFFSET;
+    vi dot[PANEL_ROWS][PANEL_VECTORS];
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] =
+        vi_set1(dot_start(t, &a[r], 2 * i + 1));
+    add_words(t, s, (2 * i + 1) * words, words, rows, dot);
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] =
+        vi_add(vi_shift_left(dot[r][v], 16), vi_set1(start ? a[r].start[2 * i] : NARROW_HALF));
+    add_words(t, s, 2 * i * words, words, rows, dot);
+    UNROLL for (int v = 0; v < PANEL_VECTORS; v++)
+    {
+        vi scale = vq_load(&s->panel->scale[i][v * VL * 4]);
+        UNROLL for (int r = 0; r < rows; r++) sum[r][v] =
+            vi_add_pairs(sum[r][v], vi_xor(dot[r][v], vi_set1(NARROW_HALF)), scale);
     }
 }
 
@@ -224,34 +323,47 @@ static ALWAYS_INLINE void add_super(const struct super_type t, const struct supe
 }
 
 static ALWAYS_INLINE void super_rows(const struct super_type t, const struct super_rows *s,
-                                     const int rows)
+                                     const bool narrow, const int rows)
 {
     struct super_row_sums a[PANEL_ROWS];
     vi sum[PANEL_ROWS][PANEL_VECTORS];
     UNROLL for (int r = 0; r < rows; r++)
     {
-        row_sums_at(t, s->x + (size_t)r * s->x_stride + s->sums_at, &a[r]);
+        row_sums_at(t, s->x + (size_t)r * s->x_stride + s->sums_at, narrow, &a[r]);
         UNROLL for (int v = 0; v < PANEL_VECTORS; v++) sum[r][v] = vi_set1(0);
     }
-    for (int i = 0; i < SUPER_WORDS / dot_words(t.sub, t.code_bits); i++)
-        add_dots(t, s, a, i, rows, sum);
+    if (narrow)
+        for (int i = 0; i < 128 / t.sub; i++)
+            add_narrow(t, s, a, i, rows, sum);
+    else
+        for (int i = 0; i < SUPER_WORDS / dot_words(t.sub, t.code_bits); i++)
+            add_dots(t, s, a, i, rows, sum);
     UNROLL for (int r = 0; r < rows; r++) add_super(t, s, &a[r], r, sum[r]);
 }
 
 static ALWAYS_INLINE void super_rows_any(const struct super_type t, const struct super_rows *s,
-                                         uint32_t rows)
+                                         const bool narrow, uint32_t rows)
 {
     switch (rows) {
-    case 1: super_rows(t, s, 1); return;
-    case 2: super_rows(t, s, 2); return;
-    case 3: super_rows(t, s, 3); return;
-    case 4: super_rows(t, s, 4); return;
+    case 1: super_rows(t, s, narrow, 1); return;
+    case 2: super_rows(t, s, narrow, 2); return;
+    case 3: super_rows(t, s, narrow, 3); return;
+    case 4: super_rows(t, s, narrow, 4); return;
 #if PANEL_ROWS > 4
-    case 5: super_rows(t, s, 5); return;
-    case 6: super_rows(t, s, 6); return;
+    case 5: super_rows(t, s, narrow, 5); return;
+    case 6: super_rows(t, s, narrow, 6); return;
 #endif
     default: sl_panic("no tile of %u rows", rows);
     }
+}
+
+/* Whether dot products of all `rows` rows have 16 bits. */
+static ALWAYS_INLINE bool all_narrow(const struct super_rows *s, uint32_t rows)
+{
+    bool all = true;
+    for (uint32_t r = 0; r < rows; r++)
+        all &= s->narrow[r] != 0;
+    return all;
 }
 
 /* All rows of one super-block, in tiles whose heights differ by at most one. */
@@ -260,9 +372,13 @@ static ALWAYS_INLINE void super_rows_all(const struct super_type t, struct super
 {
     for (uint32_t tiles = (rows + PANEL_ROWS - 1) / PANEL_ROWS; tiles > 0; tiles--) {
         uint32_t height = (rows + tiles - 1) / tiles;
-        super_rows_any(t, &s, height);
+        if (panel_pairs_scales(t) && (panel_is_narrow(t) || all_narrow(&s, height)))
+            super_rows_any(t, &s, true, height);
+        else if (!panel_pairs_scales(t) || !panel_is_narrow(t))
+            super_rows_any(t, &s, false, height);
         s.x += height * s.x_stride;
         s.sums += height;
+        s.narrow += height;
         rows -= height;
     }
 }
@@ -282,15 +398,29 @@ static ALWAYS_INLINE void join_rows(float sums[PARTS][PANEL_ROWS_MAX][PANEL], ui
         }
 }
 
+/* Finds the rows whose dot products with any element of a sub-block have 16 bits, per super-block. */
+static ALWAYS_INLINE void find_narrow(const struct super_type t, const uint8_t *x, size_t x_stride,
+                                      uint32_t rows, uint32_t supers,
+                                      uint8_t narrow[][PANEL_ROWS_MAX])
+{
+    const int max = INT16_MAX / panel_element_max(t);
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t g = 0; g < supers; g++)
+            narrow[g][r] = row_is_below(t, x + r * x_stride + (size_t)g * SUPER, max);
+}
+
 static ALWAYS_INLINE void super_panels(const struct super_type t, const struct kernel_matrix *w,
                                        uint32_t n_begin, uint32_t n_end, const uint8_t *x,
                                        size_t x_stride, uint32_t rows, float *y, size_t y_stride)
 {
     struct super_panel panel;
     float sums[PARTS][PANEL_ROWS_MAX][PANEL];
+    uint8_t narrow[KERNEL_K_MAX / SUPER][PANEL_ROWS_MAX];
     const uint32_t supers = w->k / SUPER;
     for (uint32_t r = 0, n; r < rows; r += n) {
         n = rows - r < PANEL_ROWS_MAX ? rows - r : PANEL_ROWS_MAX;
+        if (panel_pairs_scales(t) && !panel_is_narrow(t))
+            find_narrow(t, x + r * x_stride, x_stride, n, supers, narrow);
         for (uint32_t j = n_begin; j < n_end; j += PANEL) {
             for (uint32_t g = 0; g < supers; g++) {
                 /* offsets of scales and sums are those from the super-block */
@@ -301,7 +431,8 @@ static ALWAYS_INLINE void super_panels(const struct super_type t, const struct k
                                        .d_at = super_scale_offset(w->k) + g * 4u - at,
                                        .sums_at = super_sum_offset(w->k) + g * 32u - at,
                                        .first = g < PARTS,
-                                       .sums = sums[g % PARTS]};
+                                       .sums = sums[g % PARTS],
+                                       .narrow = narrow[g]};
                 pack_super(t, w, j, n_end, g, &panel);
                 super_rows_all(t, s, n);
             }

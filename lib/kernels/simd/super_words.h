@@ -43,15 +43,33 @@ static ALWAYS_INLINE void put_scale(struct super_panel *p, const int side, const
     vq_store(&p->scale[i][side * VL * 4], dot_scale_of(scale, 0));
 }
 
+/* The low 16 bits of a, and above them, those of b. */
+static ALWAYS_INLINE vi pair_of(vi a, vi b)
+{
+    return vq_join_words(a, vi_shift_left(b, 16));
+}
+
+/* Scales of sub-blocks 2 i and 2 i + 1, in the low 16 bits of every lane. */
+static ALWAYS_INLINE void put_scales(const struct super_type t, struct super_panel *p,
+                                     const int side, const int i, vi a, vi b)
+{
+    if (panel_pairs_scales(t)) {
+        vq_store(&p->scale[i][side * VL * 4], pair_of(a, b));
+    } else {
+        put_scale(p, side, 2 * i, a);
+        put_scale(p, side, 2 * i + 1, b);
+    }
+}
+
 /* Numbers of sub-blocks 2 i and 2 i + 1. */
 static ALWAYS_INLINE void put_pair(struct super_panel *p, const int side, const int i, vi a, vi b)
 {
-    vq_store(&p->pair[i][side * VL * 4], vq_join_words(a, vi_shift_left(b, 16)));
+    vq_store(&p->pair[i][side * VL * 4], pair_of(a, b));
 }
 
 /* d, dmin, six bits of eight scales and eight minimums: the 16 bytes that Q4_K and Q5_K begin with. */
-static ALWAYS_INLINE void words_head(const uint8_t *const block[VL], struct super_panel *p,
-                                     const int side)
+static ALWAYS_INLINE void words_head(const struct super_type t, const uint8_t *const block[VL],
+                                     struct super_panel *p, const int side)
 {
     const vi low = vq_set1(0x0f), six = vq_set1(0x3f), high = vq_set1(0x30);
     vq v[4];
@@ -62,7 +80,8 @@ static ALWAYS_INLINE void words_head(const uint8_t *const block[VL], struct supe
                    vq_or(vi_and(v[3], low), vi_and(vi_shift_right(v[1], 2), high))};
     vi min[2] = {vi_and(v[2], six), vq_or(vi_and(vi_shift_right(v[3], 4), low),
                                           vi_and(vi_shift_right(v[2], 2), high))};
-    UNROLL for (int i = 0; i < 8; i++) put_scale(p, side, i, byte_of(scale[i / 4], i % 4));
+    UNROLL for (int i = 0; i < 4; i++) put_scales(t, p, side, i, byte_of(scale[i / 2], i % 2 * 2),
+                                                  byte_of(scale[i / 2], i % 2 * 2 + 1));
     UNROLL for (int i = 0; i < 4; i++)
         put_pair(p, side, i, byte_of(min[i / 2], i % 2 * 2), byte_of(min[i / 2], i % 2 * 2 + 1));
 }
@@ -70,7 +89,7 @@ static ALWAYS_INLINE void words_head(const uint8_t *const block[VL], struct supe
 static ALWAYS_INLINE void words_Q4_K(const uint8_t *const block[VL], struct super_panel *p,
                                      const int side)
 {
-    words_head(block, p, side);
+    words_head(super_type_Q4_K, block, p, side);
     for (int i = 0; i < 8; i++) {
         vq v[4], lo[4], hi[4];
         vq_transpose(block, 16 + (size_t)i * 16, v);
@@ -87,7 +106,7 @@ static ALWAYS_INLINE void words_Q4_K(const uint8_t *const block[VL], struct supe
 static ALWAYS_INLINE void words_Q5_K(const uint8_t *const block[VL], struct super_panel *p,
                                      const int side)
 {
-    words_head(block, p, side);
+    words_head(super_type_Q5_K, block, p, side);
     UNROLL for (int half = 0; half < 2; half++)
     {
         vq fifth[4];
@@ -129,11 +148,10 @@ static ALWAYS_INLINE void words_Q6_K(const uint8_t *const block[VL], struct supe
     vq v[4];
     vi scale[SUPER_SUBS];
     vq_transpose(block, 192, v);
-    UNROLL for (int i = 0; i < SUPER_SUBS; i++)
-    {
-        scale[i] = vi_shift_right(vi_shift_left(v[i / 4], 24 - i % 4 * 8), 24);
-        put_scale(p, side, i, scale[i]);
-    }
+    UNROLL for (int i = 0; i < SUPER_SUBS; i++) scale[i] =
+        vi_shift_right(vi_shift_left(v[i / 4], 24 - i % 4 * 8), 24);
+    UNROLL for (int i = 0; i < SUPER_SUBS / 2; i++)
+        put_scales(super_type_Q6_K, p, side, i, scale[2 * i], scale[2 * i + 1]);
     if (panel_has_pairs(super_type_Q6_K))
         UNROLL for (int i = 0; i < SUPER_SUBS / 2; i++)
             put_pair(p, side, i, scale[2 * i], scale[2 * i + 1]);

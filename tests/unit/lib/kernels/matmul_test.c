@@ -187,6 +187,49 @@ START_TEST(nothing_is_read_behind_the_weights)
 }
 END_TEST
 
+struct codes { /* of a super-block: bytes that all become `value`, for elements of one magnitude */
+    enum tensor_type type;
+    uint32_t block_bytes, begin, end;
+    uint8_t value;
+};
+
+/* The largest magnitudes of codes; the dot products of sub-blocks are around the limits of 16 bits, of
+ * both signs, and some rows of a tile exceed them. */
+START_TEST(dots_around_16_bits_are_exact)
+{
+    enum { K = 512, N = 37, FIRST = 25, ROWS = 60, SUM = 32 };
+    static const struct codes codes[] = {{TENSOR_Q4_K, 144, 16, 144, 0xff},
+                                         {TENSOR_Q5_K, 176, 16, 176, 0xff},
+                                         {TENSOR_Q6_K, 210, 0, 192, 0x00},
+                                         {TENSOR_Q6_K, 210, 0, 192, 0xff}};
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    static float x[K * ROWS], y[N * ROWS], wanted[N * ROWS];
+    test_seed(19);
+    for (uint32_t r = 0; r < ROWS; r++)
+        for (uint32_t i = 0; i < K;
+             i++) { /* the scale is 1: one magnitude per super-block is 127 */
+            float c = (float)(FIRST + r) * ((r + i / SUM / 2) % 2 ? -1.0f : 1.0f);
+            x[r * K + i] = i % 256 == 255 ? 127 : i % 64 < SUM ? c : r % 3 == 0 ? 0 : -c;
+        }
+    for (size_t t = 0; t < ARRAY_LEN(codes); t++) {
+        struct kernel_matrix m = test_matrix(codes[t].type, K, N);
+        for (uint32_t j = 0; j < N - 5; j++) /* the last ones stay random */
+            for (uint32_t b = 0; b < K / 256; b++)
+                memset((uint8_t *)(uintptr_t)m.data + j * m.row_bytes + b * codes[t].block_bytes +
+                           codes[t].begin,
+                       codes[t].value, codes[t].end - codes[t].begin);
+        size_t stride;
+        void *act = test_prepare(ops, m.type, x, K, ROWS, &stride);
+        ops->matmul(&m, 0, N, act, stride, ROWS, y, N);
+        check_product(&m, x, ROWS, y, N, 0, N);
+        kernel_ops_of(ISA_GENERIC)->matmul(&m, 0, N, act, stride, ROWS, wanted, N);
+        ck_assert_mem_eq(y, wanted, sizeof y);
+        free(act);
+        test_matrix_free(&m);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("kernels.matmul");
@@ -197,6 +240,7 @@ int main(void)
     test_add_isa(tcase, activations_agree);
     test_add_isa(tcase, row_to_f32_is_exact);
     test_add_isa(tcase, nothing_is_read_behind_the_weights);
+    test_add_isa(tcase, dots_around_16_bits_are_exact);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }
