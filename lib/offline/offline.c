@@ -52,8 +52,10 @@ static int map_model(struct offline_model *m, int fd, const char *path, struct e
 {
     int fds[MODEL_PARTS_MAX] = {fd};
     if (m->index->stripe_count > 0)
-        return error_set(error, ERR_BAD_INPUT, "%.200s is a store; only GGUF files can be mapped",
-                         path);
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "%.200s is a store; without an engine only GGUF files can be computed, or use --budget",
+            path);
     for (uint32_t i = 1; i < MODEL_PARTS_MAX; i++)
         fds[i] = -1;
     int status = open_parts(m->index, fds, error);
@@ -127,18 +129,23 @@ static int open_within(struct offline_model *m, const char *path, uint64_t budge
     m->budget = budget;
     /* large blocks go back to the system when they are freed: they are not in the heap of the next stage */
     (void)mallopt(M_MMAP_THRESHOLD, 256 * 1024);
-    uint64_t minimum =
-        m->index->dense_bytes + OFFLINE_PROGRAM_BYTES + m->index->expert_slot_bytes_max;
+    uint64_t minimum = m->index->dense_bytes + OFFLINE_PROGRAM_BYTES + m->index->bytes +
+                       2 * m->index->expert_slot_bytes_max;
     if (budget < minimum)
         return error_set(error, ERR_BUDGET_TOO_SMALL,
-                         "--budget %s is too small: the dense weights and one expert need %s",
+                         "--budget %s is too small: the dense weights and two experts need %s",
                          bytes_format(budget, given), bytes_format(minimum, wanted));
     if (files_open(&m->files, m->index, path, error) != 0 || hash_files(m, error) != 0)
         return -1;
     uint64_t most = budget - m->index->dense_bytes;
     m->slots = slots_create(&m->files, hp->experts, hp->layers, 1 + OFFLINE_FORMS,
                             align_down(most, PAGE_BYTES), READERS, error);
-    return m->slots ? read_dense(m, error) : -1;
+    if (!m->slots || read_dense(m, error) != 0)
+        return -1;
+    /* until an evaluation divides the budget; a part is left for what the tool allocates before */
+    uint64_t first = offline_free_bytes(m) / 4 * 3, one = m->index->expert_slot_bytes_max;
+    offline_slots_resize(m, first > one ? first : one);
+    return 0;
 }
 
 static int open_any(struct offline_model *m, int fd, const char *path,
