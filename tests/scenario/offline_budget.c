@@ -79,12 +79,58 @@ static char *losses(const char *path, const char *budget, const char *more, cons
     return out;
 }
 
-static void check_same(const char *path, const char *budget, const char *more, const char *value)
+/* mapped: the same model as a file. */
+static void check_files(const char *mapped, const char *path, const char *budget, const char *more,
+                        const char *value)
 {
-    char *want = losses(test_model(), NULL, more, value), *got = losses(path, budget, more, value);
+    char *want = losses(mapped, NULL, more, value), *got = losses(path, budget, more, value);
     CHECK(strcmp(want, got) == 0, "%s, %s: other losses: %s and %s", path, budget, want, got);
     free(want);
     free(got);
+}
+
+static void check_same(const char *path, const char *budget, const char *more, const char *value)
+{
+    check_files(test_model(), path, budget, more, value);
+}
+
+/* A file of 1.9 GiB in less than a quarter of it, and the same model in three files. */
+static void four_times_the_budget(void)
+{
+    char path[PATH_MAX], split[PATH_MAX], first[PATH_MAX];
+    struct command c;
+    if (!test_long())
+        test_skip("writes 4 GiB: --long");
+    path_in_dir(path, "large.gguf");
+    path_in_dir(split, "split.gguf");
+    path_in_dir(first, "split-00001-of-00003.gguf");
+    run(&c, "synth", 0,
+        (const char *const[]){"-o", path, "olmoe-1b-7b", "layers=8", "--quiet", NULL});
+    command_free(&c);
+    run(&c, "synth", 0,
+        (const char *const[]){"-o", split, "olmoe-1b-7b", "layers=8", "--quiet", "--split", "3",
+                              NULL});
+    command_free(&c);
+    check_files(path, path, "460MiB", NULL, NULL);
+    check_files(path, first, "460MiB", NULL, NULL);
+}
+
+/* A split file in less than its size. */
+static void eval_of_a_split_file(void)
+{
+    char path[PATH_MAX], split[PATH_MAX], first[PATH_MAX];
+    struct command c;
+    path_in_dir(path, "one.gguf");
+    path_in_dir(split, "split.gguf");
+    path_in_dir(first, "split-00001-of-00003.gguf");
+    run(&c, "synth", 0,
+        (const char *const[]){"-o", path, "tiny", "arch=qwen3moe", "--quiet", NULL});
+    command_free(&c);
+    run(&c, "synth", 0,
+        (const char *const[]){"-o", split, "tiny", "arch=qwen3moe", "--quiet", "--split", "3",
+                              NULL});
+    command_free(&c);
+    check_files(path, first, "20MiB", NULL, NULL);
 }
 
 /* The demo model has 28 MiB of experts; the rest of the program takes about 11 MiB. */
@@ -199,7 +245,8 @@ static void profile_and_kills(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(eval_of_a_file), ROW(eval_of_a_store),
-                                             ROW(too_small), ROW(profile_and_kills)};
+    static const struct test_case cases[] = {
+        ROW(eval_of_a_file),    ROW(eval_of_a_store),      ROW(too_small),
+        ROW(profile_and_kills), ROW(eval_of_a_split_file), ROW(four_times_the_budget)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
