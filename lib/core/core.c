@@ -284,32 +284,44 @@ void core_product(const struct core *c, const struct kernel_matrix *w, const flo
             y[r * y_stride + j] *= *scale;
 }
 
-static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
+static void embed_row(struct core *c, uint32_t r)
+{
+    c->ops->row_to_f32(&c->embedding, c->row[r].token, core_x(c, r));
+    for (uint32_t i = 0; c->hp.embedding_scale != 0 && i < c->hp.hidden; i++)
+        core_x(c, r)[i] *= c->hp.embedding_scale;
+}
+
+/* The rows begin as the embeddings of their tokens, or as c->resumed. */
+static void begin_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     struct core *c = arg;
     uint32_t begin, end;
     pool_share(c->step.rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        c->ops->row_to_f32(&c->embedding, c->row[r].token, core_x(c, r));
-        for (uint32_t i = 0; c->hp.embedding_scale != 0 && i < c->hp.hidden; i++)
-            core_x(c, r)[i] *= c->hp.embedding_scale;
+        if (c->resumed)
+            memcpy(core_x(c, r), c->resumed + (size_t)r * c->hp.hidden,
+                   c->hp.hidden * sizeof(float));
+        else
+            embed_row(c, r);
         for (uint32_t table = 0; table < LAYER_KIND__COUNT; table++)
             if (c->ropes[table].dims != 0)
                 kernel_rope_table(&c->ropes[table], c->row[r].position, core_angles(c, table, r));
     }
 }
 
-/* The rows are in c->row. */
-static int run_pass(struct core *c, const struct core_sequence *sequences, uint32_t count,
-                    uint32_t rows, struct error *error)
+/* Layers [first, first + count) of the rows in c->row. */
+static int run_layers(struct core *c, const struct core_sequence *sequences,
+                      uint32_t sequence_count, uint32_t rows, uint32_t first, uint32_t count,
+                      struct error *error)
 {
     c->sequences = sequences;
-    c->sequence_count = count;
+    c->sequence_count = sequence_count;
     c->step = (struct expert_step){.sequence = sequences[c->row[0].sequence].sequence,
                                    .position = c->row[0].position,
                                    .rows = rows};
-    core_run_rows(c, rows, embed_rows);
-    for (uint32_t i = 0; i < c->step_count; i++) {
+    core_run_rows(c, rows, begin_rows);
+    uint32_t per_layer = c->step_count / c->hp.layers;
+    for (uint32_t i = first * per_layer; i < (first + count) * per_layer; i++) {
         c->step.layer = c->steps[i].layer;
         if (c->steps[i].run(c, error) != 0)
             return -1;
@@ -317,14 +329,34 @@ static int run_pass(struct core *c, const struct core_sequence *sequences, uint3
     return 0;
 }
 
-int core_pass(struct core *c, const struct core_pass *pass, struct error *error)
+static void take_rows(struct core *c, const struct core_pass *pass)
 {
-    OBJ_CHECK(c, CORE_MAGIC);
     sl_assert(pass->rows >= 1 && pass->rows <= c->chunk);
     for (uint32_t r = 0; r < pass->rows; r++)
         sl_assert(pass->row[r].token < c->hp.vocab && pass->row[r].sequence < pass->sequence_count);
     memcpy(c->row, pass->row, pass->rows * sizeof *c->row);
-    return run_pass(c, pass->sequences, pass->sequence_count, pass->rows, error);
+}
+
+int core_pass(struct core *c, const struct core_pass *pass, struct error *error)
+{
+    OBJ_CHECK(c, CORE_MAGIC);
+    take_rows(c, pass);
+    return run_layers(c, pass->sequences, pass->sequence_count, pass->rows, 0, c->hp.layers, error);
+}
+
+int core_pass_layers(struct core *c, const struct core_pass *pass, uint32_t first, uint32_t count,
+                     float *x, struct error *error)
+{
+    OBJ_CHECK(c, CORE_MAGIC);
+    sl_assert(first + count <= c->hp.layers);
+    take_rows(c, pass);
+    c->resumed = first > 0 ? x : NULL;
+    int status =
+        run_layers(c, pass->sequences, pass->sequence_count, pass->rows, first, count, error);
+    c->resumed = NULL;
+    if (status == 0 && count > 0)
+        memcpy(x, c->x, (size_t)pass->rows * c->hp.hidden * sizeof *x);
+    return status;
 }
 
 int core_forward(struct core *c, const struct core_sequence *sequence, const uint32_t *tokens,
@@ -336,7 +368,7 @@ int core_forward(struct core *c, const struct core_sequence *sequence, const uin
         sl_assert(tokens[r] < c->hp.vocab);
         c->row[r] = (struct core_row){.position = position + r, .token = tokens[r]};
     }
-    return run_pass(c, sequence, 1, rows, error);
+    return run_layers(c, sequence, 1, rows, 0, c->hp.layers, error);
 }
 
 static void output_norm_rows(struct core *c)

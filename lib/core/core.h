@@ -87,7 +87,13 @@ struct core_pass {
  * outside these KV rows and next_state was changed and no pin is left. */
 int core_pass(struct core *core, const struct core_pass *pass, struct error *error);
 
-/* The same for one sequence: tokens at positions position, position + 1, ... */
+/* Layers [first, first + count) of a pass, for tools that take many sequences through one layer before
+ * the next. x: [rows][hidden] the residual stream, written after the last of these layers; read before the
+ * first of them unless that is layer 0. With count 0 the rows are only taken, for core_output. */
+int core_pass_layers(struct core *core, const struct core_pass *pass, uint32_t first,
+                     uint32_t count, float *x, struct error *error);
+
+/* The same as core_pass for one sequence: tokens at positions position, position + 1, ... */
 int core_forward(struct core *core, const struct core_sequence *sequence, const uint32_t *tokens,
                  uint32_t position, uint32_t rows, struct error *error);
 

@@ -182,6 +182,7 @@ struct core {
     uint32_t sequence_count;
     struct core_row *row;    /* [chunk]; scratch */
     struct expert_step step; /* step.layer: the current layer */
+    const float *resumed;    /* [rows][hidden] where the pass begins; NULL: embeddings */
     uint32_t output_row, output_count;
     const uint32_t *targets;
     float *scores;

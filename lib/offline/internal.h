@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "lib/offline/offline.h"
+#include "lib/offline/slots.h"
 #include "lib/tensor/precision.h"
 
 #define OFFLINE_MAGIC 0x4f46464cu
@@ -20,11 +21,20 @@ struct offline_dense {
     uint8_t **made;            /* [dense_count]; NULL: as in the file */
 };
 
+/* Program, libraries, stacks and the small allocations of a tool. */
+#define OFFLINE_PROGRAM_BYTES (8 * MIB)
+
 struct offline_model {
     uint32_t magic;
+    /* within a budget; slots NULL: mapped */
+    uint64_t budget;
+    struct offline_files files;
+    struct slots *slots;
+    uint8_t *dense_region, **dense_slot; /* [dense_count] in the region */
+    /* mapped */
     const uint8_t *bytes[MODEL_PARTS_MAX]; /* the mapped file, or its parts */
     size_t size[MODEL_PARTS_MAX];
-    uint32_t files;
+    uint32_t mapped;
     struct model_index *index;
     uint8_t hash[PLAN_HASH_BYTES];
     const struct kernel_ops *ops;
@@ -35,5 +45,23 @@ struct offline_model {
 
 /* dense.c: frees what was made. */
 void offline_dense_free(struct offline_model *m);
+
+/* offline.c: payload of an extent in the mapped file; of a dense entry also within a budget. */
+const uint8_t *offline_payload(const struct offline_model *m, uint32_t entry, uint32_t extent);
+
+/* experts.c: a form of an expert in slots. matrix[].data are offsets in its slot. */
+struct offline_form {
+    struct slots_form slot;
+    uint32_t native; /* entry of the expert as in the file */
+    struct kernel_matrix matrix[EXPERT__COUNT];
+};
+void offline_form(const struct offline_model *m, uint32_t layer, uint32_t expert,
+                  enum precision precision, enum quant_method method, struct offline_form *f);
+void offline_form_matrices(const struct offline_form *f, const uint8_t *at,
+                           struct kernel_matrix out[EXPERT__COUNT]);
+/* Makes a form at `at`. stage: offline_stage, for the expert as in the file. */
+int offline_form_make(struct offline_model *m, const struct offline_form *f, uint8_t *at,
+                      uint8_t *stage, struct error *error);
+uint8_t *offline_stage(const struct offline_model *m);
 
 #endif

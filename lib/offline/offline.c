@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model in memory, and its experts at other precisions. */
+/* The model: opened, and its dense weights. */
 #include "lib/offline/offline.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,11 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/bytes.h"
 #include "lib/model/limits.h"
 #include "lib/offline/internal.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
-
-/* Padding, so that the last wide read of a kernel stays inside. */
-#define TAIL_BYTES 64
 
 static int map_file(struct offline_model *m, int fd, const char *path, struct error *error)
 {
@@ -29,8 +28,8 @@ static int map_file(struct offline_model *m, int fd, const char *path, struct er
     void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (at == MAP_FAILED)
         return error_set_errno(error, ERR_NO_MEMORY, errno, "cannot map %.200s", path);
-    m->bytes[m->files] = at;
-    m->size[m->files++] = (size_t)st.st_size;
+    m->bytes[m->mapped] = at;
+    m->size[m->mapped++] = (size_t)st.st_size;
     return 0;
 }
 
@@ -49,16 +48,14 @@ static int open_parts(const struct model_index *index, int fds[MODEL_PARTS_MAX],
     return 0;
 }
 
-static int map_model(struct offline_model *m, int fd, const char *path,
-                     offline_index_maker *make_index, struct error *error)
+static int map_model(struct offline_model *m, int fd, const char *path, struct error *error)
 {
     int fds[MODEL_PARTS_MAX] = {fd};
-    if (make_index(fd, path, &m->index, error) != 0)
-        return -1;
     if (m->index->stripe_count > 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "%.200s is a store; without an engine only GGUF files can be computed",
-                         path);
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "%.200s is a store; without an engine only GGUF files can be computed, or use --budget",
+            path);
     for (uint32_t i = 1; i < MODEL_PARTS_MAX; i++)
         fds[i] = -1;
     int status = open_parts(m->index, fds, error);
@@ -72,8 +69,102 @@ static int map_model(struct offline_model *m, int fd, const char *path,
     return status;
 }
 
-struct offline_model *offline_open(const char *path, offline_index_maker *make_index,
-                                   struct error *error)
+/* ---- within a budget ---- */
+
+#define READERS 4
+
+/* Reads the dense weights, each into its slot. */
+static int read_dense(struct offline_model *m, struct error *error)
+{
+    const struct model_index *index = m->index;
+    m->dense_slot = calloc(index->dense_count + 1, sizeof *m->dense_slot);
+    uint8_t *at = aligned_alloc(PAGE_BYTES, index->dense_bytes + PAGE_BYTES);
+    if (!m->dense_slot || !at) {
+        free(at);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (dense weights)");
+    }
+    m->dense_region = at;
+    memset(at + index->dense_bytes, 0, PAGE_BYTES);
+    for (uint32_t i = 0; i < index->dense_count; i++) {
+        if (files_read(&m->files, i, at, error) != 0)
+            return -1;
+        m->dense_slot[i] = at;
+        at += model_index_entries(index)[i].slot_bytes;
+    }
+    sl_assert(at == m->dense_region + index->dense_bytes);
+    return 0;
+}
+
+/* Direct reads are aligned; those of the hash are small and are not. */
+static void set_direct(const struct bulk *b, bool on)
+{
+    int flags = b->fd >= 0 && b->direct ? fcntl(b->fd, F_GETFL) : -1;
+    if (flags >= 0)
+        (void)fcntl(b->fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT);
+}
+
+static int hash_files(struct offline_model *m, struct error *error)
+{
+    const struct bulk *file[MODEL_PARTS_MAX];
+    int fds[MODEL_PARTS_MAX];
+    for (uint32_t i = 0; i < MODEL_PARTS_MAX; i++) { /* a store has its dense weights in one file */
+        file[i] = m->index->part_count > 0 ? &m->files.loader[i] : &m->files.model;
+        fds[i] = file[i]->fd;
+        set_direct(file[i], false);
+    }
+    int status = plan_model_hash(m->index, fds, m->hash, error);
+    for (uint32_t i = 0; i < MODEL_PARTS_MAX; i++) {
+        if (fds[i] >= 0)
+            (void)posix_fadvise(fds[i], 0, 0, POSIX_FADV_DONTNEED);
+        set_direct(file[i], true);
+    }
+    return status;
+}
+
+static int open_within(struct offline_model *m, const char *path, uint64_t budget,
+                       struct error *error)
+{
+    const struct model_hparams *hp = &m->index->hparams;
+    char given[16], wanted[16];
+    m->budget = budget;
+    /* large blocks go back to the system when they are freed: they are not in the heap of the next stage */
+    (void)mallopt(M_MMAP_THRESHOLD, 256 * 1024);
+    uint64_t minimum = m->index->dense_bytes + OFFLINE_PROGRAM_BYTES + m->index->bytes +
+                       2 * m->index->expert_slot_bytes_max;
+    if (budget < minimum)
+        return error_set(error, ERR_BUDGET_TOO_SMALL,
+                         "--budget %s is too small: the dense weights and two experts need %s",
+                         bytes_format(budget, given), bytes_format(minimum, wanted));
+    if (files_open(&m->files, m->index, path, error) != 0 || hash_files(m, error) != 0)
+        return -1;
+    uint64_t most = budget - m->index->dense_bytes;
+    m->slots = slots_create(&m->files, hp->experts, hp->layers, 1 + OFFLINE_FORMS,
+                            align_down(most, PAGE_BYTES), READERS, error);
+    if (!m->slots || read_dense(m, error) != 0)
+        return -1;
+    /* until an evaluation divides the budget; a part is left for what the tool allocates before */
+    uint64_t first = offline_free_bytes(m) / 4 * 3, one = m->index->expert_slot_bytes_max;
+    offline_slots_resize(m, first > one ? first : one);
+    return 0;
+}
+
+static int open_any(struct offline_model *m, int fd, const char *path,
+                    offline_index_maker *make_index, uint64_t budget, struct error *error)
+{
+    if (make_index(fd, path, &m->index, error) != 0)
+        return -1;
+    m->ops = kernel_ops_select(NULL);
+    size_t experts = (size_t)m->index->hparams.layers * m->index->hparams.experts;
+    if (budget > 0)
+        return open_within(m, path, budget, error);
+    m->made = calloc(experts * OFFLINE_FORMS, sizeof *m->made);
+    if (!m->made)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (model)");
+    return map_model(m, fd, path, error);
+}
+
+struct offline_model *offline_open_within(const char *path, offline_index_maker *make_index,
+                                          uint64_t budget, struct error *error)
 {
     int fd = model_open(path, 0, error);
     if (fd < 0)
@@ -83,21 +174,21 @@ struct offline_model *offline_open(const char *path, offline_index_maker *make_i
     if (m) {
         m->magic = OFFLINE_MAGIC;
         pthread_mutex_init(&m->dense_lock, NULL);
-        status = map_model(m, fd, path, make_index, error);
+        files_init(&m->files);
+        status = open_any(m, fd, path, make_index, budget, error);
     }
     close(fd);
-    if (status == 0) {
-        size_t experts = (size_t)m->index->hparams.layers * m->index->hparams.experts;
-        m->made = calloc(experts * OFFLINE_FORMS, sizeof *m->made);
-        m->ops = kernel_ops_select(NULL);
-        if (!m->made)
-            status = error_set(error, ERR_NO_MEMORY, "out of memory (model)");
-    }
     if (status == 0)
         return m;
     if (m)
         offline_close(m);
     return NULL;
+}
+
+struct offline_model *offline_open(const char *path, offline_index_maker *make_index,
+                                   struct error *error)
+{
+    return offline_open_within(path, make_index, 0, error);
 }
 
 void offline_close(struct offline_model *m)
@@ -108,12 +199,50 @@ void offline_close(struct offline_model *m)
         free(m->made[i]);
     free(m->made);
     offline_dense_free(m);
+    if (m->slots)
+        slots_destroy(m->slots);
+    files_close(&m->files);
+    free(m->dense_slot);
+    free(m->dense_region);
     pthread_mutex_destroy(&m->dense_lock);
-    for (uint32_t i = 0; i < m->files; i++)
+    for (uint32_t i = 0; i < m->mapped; i++)
         munmap((void *)(uintptr_t)m->bytes[i], m->size[i]);
     free(m->index);
     m->magic = 0;
     free(m);
+}
+
+uint64_t offline_budget(const struct offline_model *m)
+{
+    return m->budget;
+}
+
+uint64_t offline_free_bytes(const struct offline_model *m)
+{
+    struct mallinfo2 heap = mallinfo2(); /* of all threads; nothing else is large */
+    uint64_t used = OFFLINE_PROGRAM_BYTES + heap.arena + heap.hblkhd;
+    return m->budget > used ? m->budget - used : 0;
+}
+
+void offline_slots_resize(struct offline_model *m, uint64_t bytes)
+{
+    slots_resize(m->slots, align_down(bytes, PAGE_BYTES));
+}
+
+uint64_t offline_slots_bytes(const struct offline_model *m)
+{
+    return m->slots ? slots_bytes(m->slots) : 0;
+}
+
+uint64_t offline_read_bytes(const struct offline_model *m)
+{
+    return m->slots ? atomic_load(&m->files.read_bytes) : 0;
+}
+
+double offline_read_rate(const struct offline_model *m)
+{
+    uint64_t ns = m->slots ? atomic_load(&m->files.read_ns) : 0;
+    return ns ? (double)atomic_load(&m->files.read_bytes) * 1e9 / (double)ns : 0;
 }
 
 const struct model_index *offline_index(const struct offline_model *m)
@@ -128,26 +257,18 @@ const uint8_t *offline_hash(const struct offline_model *m)
 
 /* ---- weights in the file ---- */
 
-static const uint8_t *payload(const struct offline_model *m, uint32_t entry, uint32_t extent)
+const uint8_t *offline_payload(const struct offline_model *m, uint32_t entry, uint32_t extent)
 {
     const struct model_extent *x = &model_index_entries(m->index)[entry].extent[extent];
+    if (m->slots)
+        return m->dense_slot[entry] + x->slot_offset + x->head_bytes;
     return m->bytes[x->part] + x->file_offset + x->head_bytes;
 }
 
 const void *offline_dense(const struct offline_model *m, uint32_t entry)
 {
     OBJ_CHECK(m, OFFLINE_MAGIC);
-    return payload(m, entry, 0);
-}
-
-/* Offsets of extents refer to the file here, not to a slot. */
-static void native_matrices(const struct offline_model *m, uint32_t layer, uint32_t expert,
-                            struct kernel_matrix out[EXPERT__COUNT])
-{
-    uint32_t entry = model_entry_expert(m->index, layer, expert);
-    expert_matrices(&model_index_entries(m->index)[entry], NULL, out);
-    for (uint32_t part = 0; part < EXPERT__COUNT; part++)
-        out[part].data = payload(m, entry, part);
+    return offline_payload(m, entry, 0);
 }
 
 void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense_role role,
@@ -157,7 +278,7 @@ void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense
     sl_assert(entry != ENTRY_NONE);
     const struct model_entry *e = &model_index_entries(m->index)[entry];
     const struct model_tensor *t = &model_index_tensors(m->index)[e->extent[0].tensor];
-    struct kernel_matrix w = {.data = payload(m, entry, 0),
+    struct kernel_matrix w = {.data = offline_payload(m, entry, 0),
                               .row_bytes = t->row_bytes,
                               .k = (uint32_t)t->ne[0],
                               .n = (uint32_t)t->ne[1],
@@ -213,118 +334,4 @@ void offline_gate_input(const struct offline_model *m, const float *norm, const 
         return;
     }
     core_apply_norm(m->ops, h, x, norm, norm + h->hidden, h->hidden, out);
-}
-
-double offline_expert_norm(const struct offline_model *m, uint32_t layer, uint32_t expert)
-{
-    struct kernel_matrix w[EXPERT__COUNT];
-    native_matrices(m, layer, expert, w);
-    double sum = 0;
-    for (int part = 0; part < EXPERT__COUNT; part++) {
-        float *row = malloc(w[part].k * sizeof *row);
-        sl_assert(row);
-        for (uint32_t r = 0; r < w[part].n; r++) {
-            m->ops->row_to_f32(&w[part], r, row);
-            for (uint32_t i = 0; i < w[part].k; i++)
-                sum += (double)row[i] * (double)row[i];
-        }
-        free(row);
-    }
-    return sqrt(sum);
-}
-
-/* ---- other precisions ---- */
-
-enum tensor_type offline_type(enum precision precision, enum quant_method method)
-{
-    sl_assert(precision > PRECISION_NATIVE && precision < PRECISION__COUNT);
-    return quant_type_for(precision == PRECISION_INT8   ? 8
-                          : precision == PRECISION_INT4 ? 4
-                                                        : 2,
-                          method);
-}
-
-/* Layout of a quantised expert: matrices with `data` as offset. Returns the bytes of all three. */
-static uint64_t made_layout(const struct kernel_matrix native[EXPERT__COUNT], enum tensor_type type,
-                            struct kernel_matrix out[EXPERT__COUNT])
-{
-    uint64_t at = 0;
-    for (int part = 0; part < EXPERT__COUNT; part++) {
-        uint64_t row_bytes = 0;
-        bool known = tensor_type_row_bytes(type, native[part].k, &row_bytes);
-        sl_assert(known);
-        out[part] = native[part];
-        out[part].type = type;
-        out[part].row_bytes = row_bytes;
-        out[part].data = (const uint8_t *)(uintptr_t)at;
-        at += (row_bytes * native[part].n + 63) / 64 * 64;
-    }
-    return at;
-}
-
-uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
-                              enum precision precision, enum quant_method method)
-{
-    struct kernel_matrix w[EXPERT__COUNT];
-    uint64_t bytes = 0;
-    if (!model_layer_has_experts(m->index, layer))
-        return 0;
-    native_matrices(m, layer, expert, w);
-    for (int part = 0; part < EXPERT__COUNT; part++) {
-        uint64_t row_bytes = w[part].row_bytes;
-        if (precision != PRECISION_NATIVE)
-            tensor_type_row_bytes(offline_type(precision, method), w[part].k, &row_bytes);
-        bytes += row_bytes * w[part].n;
-    }
-    return bytes;
-}
-
-static uint8_t *make(const struct offline_model *m,
-                     const struct kernel_matrix native[EXPERT__COUNT],
-                     const struct kernel_matrix made[EXPERT__COUNT], uint64_t bytes)
-{
-    uint8_t *all = aligned_alloc(64, bytes + TAIL_BYTES);
-    if (!all)
-        log_fatal(1, "out of memory (quantised expert of %" PRIu64 " bytes)", bytes);
-    memset(all, 0, bytes + TAIL_BYTES);
-    for (int part = 0; part < EXPERT__COUNT; part++) {
-        const struct kernel_matrix *w = &native[part];
-        float *rows = malloc((size_t)w->k * w->n * sizeof *rows);
-        if (!rows)
-            log_fatal(1, "out of memory (quantisation of an expert)");
-        for (uint32_t r = 0; r < w->n; r++)
-            m->ops->row_to_f32(w, r, rows + (size_t)r * w->k);
-        if (quant_rows(made[part].type, rows, w->k, w->n, all + (uintptr_t)made[part].data,
-                       &quant_defaults) != 0)
-            log_fatal(2, "cannot quantise an expert: weights are not finite or too large");
-        free(rows);
-    }
-    return all;
-}
-
-void offline_matrices(struct offline_model *m, uint32_t layer, uint32_t expert,
-                      enum precision precision, enum quant_method method,
-                      struct kernel_matrix out[EXPERT__COUNT])
-{
-    struct kernel_matrix native[EXPERT__COUNT];
-    native_matrices(m, layer, expert, native);
-    if (precision == PRECISION_NATIVE) {
-        memcpy(out, native, sizeof native);
-        return;
-    }
-    uint64_t bytes = made_layout(native, offline_type(precision, method), out);
-    size_t slot = ((size_t)layer * m->index->hparams.experts + expert) * OFFLINE_FORMS +
-                  (size_t)method * (PRECISION__COUNT - 1) + precision - 1;
-    uint8_t *all = __atomic_load_n(&m->made[slot], __ATOMIC_ACQUIRE);
-    if (!all) {
-        uint8_t *own = make(m, native, out, bytes);
-        /* two threads may quantise the same expert: the second discards its copy */
-        if (__atomic_compare_exchange_n(&m->made[slot], &all, own, false, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_ACQUIRE))
-            all = own;
-        else
-            free(own);
-    }
-    for (int part = 0; part < EXPERT__COUNT; part++)
-        out[part].data = all + (uintptr_t)out[part].data;
 }

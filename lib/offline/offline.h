@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model file in memory, without any process: the basis of profile, plan, eval and the golden
- * tests. Dense weights and native experts are read from the mapped file; experts of other
- * precisions are quantised at the first access, and kept.
+/* A model without any process: the basis of profile, plan, eval and the golden tests. Mapped: dense weights
+ * and native experts are in the mapped file; experts of other precisions are quantised at the first access,
+ * and kept. Within a budget: dense weights are in memory, experts are read into slots (slots.h).
  *
  * An offline_model is shared by any number of runners; a runner is one core with one KV cache, used
  * by one thread at a time. */
@@ -24,7 +24,20 @@ typedef int offline_index_maker(int fd, const char *path, struct model_index **i
 /* Maps a GGUF file and checks it. NULL with *error, which names the path; a store is ERR_BAD_INPUT. */
 struct offline_model *offline_open(const char *path, offline_index_maker *make_index,
                                    struct error *error);
+/* A GGUF file, split or not, or a store, whose experts are read as they are needed: the program takes at
+ * most `budget` bytes. 0: offline_open. */
+struct offline_model *offline_open_within(const char *path, offline_index_maker *make_index,
+                                          uint64_t budget, struct error *error);
 void offline_close(struct offline_model *m);
+
+/* Within a budget (0: mapped; the others are then 0, too): what of it is free, with the slots empty; the slots'
+ * size, while no runner is at work; bytes read so far, and the speed of these reads. */
+uint64_t offline_budget(const struct offline_model *m);
+uint64_t offline_free_bytes(const struct offline_model *m);
+void offline_slots_resize(struct offline_model *m, uint64_t bytes);
+uint64_t offline_slots_bytes(const struct offline_model *m);
+uint64_t offline_read_bytes(const struct offline_model *m);
+double offline_read_rate(const struct offline_model *m);
 
 const struct model_index *offline_index(const struct offline_model *m);
 const uint8_t *offline_hash(const struct offline_model *m); /* plan_model_hash */
@@ -38,9 +51,17 @@ const void *offline_dense(const struct offline_model *m, uint32_t entry);
 const struct model_index *offline_index_at(struct offline_model *m, enum precision dense);
 const void *offline_dense_at(struct offline_model *m, uint32_t entry, enum precision dense);
 
-/* The three matrices of an expert at a precision; valid until offline_close. Native ones are in the
- * mapped file, others are quantised by `method` at the first call, and kept. Any thread. Fatal when
- * memory runs out, since no offline tool can continue. */
+/* The three matrices of an expert at a precision, until offline_release: read, or quantised by `method`,
+ * at this call, if they are not there already. A thread holds one at a time. -1 with *error. */
+int offline_hold(struct offline_model *m, uint32_t layer, uint32_t expert, enum precision precision,
+                 enum quant_method method, struct kernel_matrix out[EXPERT__COUNT],
+                 struct error *error);
+void offline_release(struct offline_model *m, uint32_t layer, uint32_t expert,
+                     enum precision precision, enum quant_method method);
+
+/* The same of a mapped model; valid until offline_close. Native ones are in the mapped file, others are
+ * quantised at the first call, and kept. Any thread. Fatal when memory runs out, since no offline tool can
+ * continue. */
 void offline_matrices(struct offline_model *m, uint32_t layer, uint32_t expert,
                       enum precision precision, enum quant_method method,
                       struct kernel_matrix out[EXPERT__COUNT]);
@@ -53,8 +74,9 @@ enum tensor_type offline_type(enum precision precision, enum quant_method method
 uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
                               enum precision precision, enum quant_method method);
 
-/* |E_i|: the Frobenius norm of the three matrices of an expert together. */
-double offline_expert_norm(const struct offline_model *m, uint32_t layer, uint32_t expert);
+/* |E_i|: the Frobenius norm of the three matrices of an expert together. -1 with *error. */
+double offline_expert_norm(struct offline_model *m, uint32_t layer, uint32_t expert,
+                           struct error *error);
 
 /* Row `expert` of the router's matrix for gate inputs (lib/core/weights.h): with the router's scale, if it has
  * one. */
@@ -113,6 +135,11 @@ struct offline_runner_config {
     enum precision dense;     /* of dense matrices (offline_index_at) */
     enum kv_type kv_type;     /* of the KV cache */
     bool renormalise_skips;
+    bool
+        one_layer; /* keys and values of one layer at a time: for core_pass_layers of single layers */
+    size_t scratch_limit; /* as in core_config */
+    uint32_t worker,
+        share; /* within a budget: its number, and the number of runners at work; 0: one */
     const struct offline_hooks *hooks; /* copied; NULL: none */
 };
 
@@ -125,5 +152,7 @@ void offline_runner_destroy(struct offline_runner *r);
 
 struct core *offline_core(struct offline_runner *r);
 const struct core_sequence *offline_sequence(const struct offline_runner *r);
+/* Within a budget: time spent waiting for experts so far, for measurements of compute. */
+uint64_t offline_waited_ns(const struct offline_runner *r);
 
 #endif

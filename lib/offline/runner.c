@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A core over a model in memory: it never waits for weights. */
+/* A core over a model: mapped, it never waits for weights; within a budget, for slots. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/clock.h"
 #include "lib/offline/internal.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
@@ -19,7 +20,14 @@ struct offline_runner {
     struct core *core;
     void **keys, **values; /* per layer, `context` positions */
     void *state;           /* recurrent, of the sequence */
+    bool one_layer;        /* keys and values are those of the current layer */
     struct core_sequence sequence;
+    /* within a budget */
+    uint32_t worker, share; /* of all runners at work */
+    uint8_t **slot;         /* [experts] of the current layer: where it is; NULL: not pinned */
+    uint8_t *stage;         /* made at the first use */
+    uint64_t seen;          /* of slots_wait */
+    uint64_t waited_ns;     /* for experts, and making them */
 };
 
 static struct offline_runner *of(void *self)
@@ -36,14 +44,96 @@ static const void *source_dense(void *self, uint32_t entry)
 
 static uint64_t source_pin_limit(void *self)
 {
-    uint64_t pin_limit = of(self)->hooks.pin_limit;
-    return pin_limit ? pin_limit : UINT64_MAX;
+    const struct offline_runner *r = of(self);
+    if (r->hooks.pin_limit)
+        return r->hooks.pin_limit;
+    return r->model->slots ? slots_bytes(r->model->slots) / r->share : UINT64_MAX;
 }
 
 static bool source_resident(void *self, uint32_t layer, uint32_t expert)
 {
-    const struct offline_hooks *h = &of(self)->hooks;
-    return h->resident ? h->resident(h->arg, layer, expert) : true;
+    const struct offline_runner *r = of(self);
+    const struct offline_hooks *h = &r->hooks;
+    if (h->resident)
+        return h->resident(h->arg, layer, expert);
+    uint32_t number = layer * r->model->index->hparams.experts + expert;
+    return !r->model->slots || slots_ready(r->model->slots, number, 0);
+}
+
+/* ---- experts in slots ---- */
+
+static void form_of(const struct offline_runner *r, const struct expert_step *step,
+                    const struct expert_item *item, struct offline_form *f)
+{
+    offline_form(r->model, step->layer, item->expert, item->precision, r->method, f);
+}
+
+/* Pins the item if it fits, without waiting; a form that must be made only with `make`. False: an
+ * expert could not be read. */
+static bool advance(struct offline_runner *r, const struct expert_step *step,
+                    struct expert_item *item, bool make)
+{
+    struct slots *slots = r->model->slots;
+    struct offline_form f;
+    form_of(r, step, item, &f);
+    uint8_t **at = &r->slot[item->expert];
+    bool pinned = *at != NULL, ready = slots_ready(slots, f.slot.expert, f.slot.form);
+    if (!pinned && !ready && f.slot.entry == ENTRY_NONE && !make)
+        return true;
+    if (!pinned) {
+        uint8_t *got = NULL;
+        enum slots_found found = slots_pin(slots, &f.slot, &got);
+        ready = found == SLOTS_READY;
+        if (found == SLOTS_MAKE) {
+            r->stage = r->stage ? r->stage : offline_stage(r->model);
+            ready = offline_form_make(r->model, &f, got, r->stage, NULL) == 0;
+            slots_made(slots, &f.slot, ready);
+        }
+        if (found == SLOTS_FAILED)
+            return false;
+        *at = got;
+    }
+    if (!ready)
+        return true;
+    offline_form_matrices(&f, *at, item->matrix);
+    item->state = ITEM_READY;
+    return true;
+}
+
+static void pin_in_slots(struct offline_runner *r, const struct expert_step *step,
+                         struct expert_item *item)
+{
+    item->state = ITEM_WAITED;
+    sl_assert(!r->slot[item->expert]);
+    (void)advance(r, step, item, false); /* a failure is reported by wait */
+}
+
+/* Advances the waited items; true if one is ready. With `make`, until one is. */
+static bool advance_all(struct offline_runner *r, const struct expert_step *step,
+                        struct expert_item **items, uint32_t count, bool make)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < count && !(make && any); i++) {
+        if (items[i]->state == ITEM_WAITED)
+            (void)advance(r, step, items[i], make);
+        any |= items[i]->state == ITEM_READY;
+    }
+    return any;
+}
+
+static int source_wait(void *self, const struct expert_step *step, struct expert_item **items,
+                       uint32_t count, struct error *error)
+{
+    struct offline_runner *r = of(self);
+    if (!r->model->slots)
+        return error_set(error, ERR_FAILED, "internal error: a mapped model has no pending loads");
+    uint64_t start = clock_now_ns();
+    int status = 0;
+    while (status == 0 && !advance_all(r, step, items, count, false) &&
+           !advance_all(r, step, items, count, true))
+        status = slots_wait(r->model->slots, &r->seen, error);
+    r->waited_ns += clock_now_ns() - start;
+    return status;
 }
 
 static void source_pin(void *self, const struct expert_step *step, struct expert_item **items,
@@ -51,6 +141,8 @@ static void source_pin(void *self, const struct expert_step *step, struct expert
 {
     struct offline_runner *r = of(self);
     const struct offline_hooks *h = &r->hooks;
+    if (r->model->slots)
+        slots_at(r->model->slots, r->worker, step->layer);
     for (uint32_t i = 0; i < count; i++) {
         sl_assert(items[i]->state == ITEM_QUEUED);
         int precision = h->serve ? h->serve(h->arg, step, items[i]) : PRECISION_NATIVE;
@@ -59,23 +151,25 @@ static void source_pin(void *self, const struct expert_step *step, struct expert
             continue;
         }
         items[i]->precision = (enum precision)precision;
+        if (r->model->slots) {
+            pin_in_slots(r, step, items[i]);
+            continue;
+        }
         offline_matrices(r->model, step->layer, items[i]->expert, items[i]->precision, r->method,
                          items[i]->matrix);
         items[i]->state = ITEM_READY;
     }
 }
 
-static int source_wait(void *self, const struct expert_step *step, struct expert_item **items,
-                       uint32_t count, struct error *error)
-{
-    (void)self, (void)step, (void)items, (void)count;
-    return error_set(error, ERR_FAILED, "internal error: an offline model has no pending loads");
-}
-
 static void source_unpin(void *self, const struct expert_step *step, struct expert_item *item)
 {
-    (void)self, (void)step;
-    sl_assert(item->state == ITEM_READY);
+    struct offline_runner *r = of(self);
+    struct offline_form f;
+    if (!r->model->slots || !r->slot[item->expert])
+        return;
+    form_of(r, step, item, &f);
+    slots_unpin(r->model->slots, f.slot.expert, f.slot.form);
+    r->slot[item->expert] = NULL;
 }
 
 static bool source_mask(void *self, const struct expert_step *step, bool *allowed)
@@ -136,6 +230,24 @@ static struct weights_source source_of(struct offline_runner *r)
                                    .logits = h->logits ? source_logits : NULL};
 }
 
+/* Keys or values: of every layer, or one for the largest, which all layers use in turn. */
+static bool allocate_side(struct offline_runner *r, enum kv_side side, enum kv_type type,
+                          uint32_t context, void **of_layer)
+{
+    const struct model_hparams *hp = &r->model->index->hparams;
+    size_t most = 1;
+    for (uint32_t i = 0; i < hp->layers; i++) {
+        size_t bytes = (size_t)model_kv_bytes(hp, i, side, type, context);
+        most = bytes > most ? bytes : most;
+        if (!r->one_layer && !(of_layer[i] = calloc(bytes, 1)))
+            return false;
+    }
+    void *shared = r->one_layer ? calloc(most, 1) : NULL;
+    for (uint32_t i = 0; r->one_layer && i < hp->layers; i++)
+        of_layer[i] = shared;
+    return !r->one_layer || shared;
+}
+
 static int allocate_kv(struct offline_runner *r, enum kv_type type, uint32_t context,
                        struct error *error)
 {
@@ -143,12 +255,10 @@ static int allocate_kv(struct offline_runner *r, enum kv_type type, uint32_t con
     r->keys = calloc(hp->layers, sizeof *r->keys);
     r->values = calloc(hp->layers, sizeof *r->values);
     r->state = calloc(1, (size_t)model_state_bytes(hp) + 1);
-    bool good = r->keys && r->values && r->state;
-    for (uint32_t i = 0; good && i < hp->layers; i++) {
-        r->keys[i] = calloc((size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, type, context), 1);
-        r->values[i] = calloc((size_t)model_kv_bytes(hp, i, KV_SIDE_VALUES, type, context), 1);
-        good = r->keys[i] && r->values[i];
-    }
+    r->slot = calloc(hp->experts, sizeof *r->slot);
+    bool good = r->keys && r->values && r->state && r->slot &&
+                allocate_side(r, KV_SIDE_KEYS, type, context, r->keys) &&
+                allocate_side(r, KV_SIDE_VALUES, type, context, r->values);
     return good ? 0
                 : error_set(error, ERR_NO_MEMORY, "out of memory (context of %u tokens)", context);
 }
@@ -163,8 +273,13 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
         error_set(error, ERR_NO_MEMORY, "out of memory (core)");
         return NULL;
     }
-    *r = (struct offline_runner){
-        .magic = RUNNER_MAGIC, .model = m, .method = config->method, .dense = config->dense};
+    *r = (struct offline_runner){.magic = RUNNER_MAGIC,
+                                 .model = m,
+                                 .method = config->method,
+                                 .dense = config->dense,
+                                 .one_layer = config->one_layer,
+                                 .worker = config->worker,
+                                 .share = config->share ? config->share : 1};
     if (config->hooks)
         r->hooks = *config->hooks;
     enum tensor_type types[PRECISION__COUNT - 1];
@@ -177,6 +292,7 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
                                .expert_type_count = r->hooks.serve ? PRECISION__COUNT - 1 : 0,
                                .threads = config->threads,
                                .chunk = config->chunk,
+                               .scratch_limit = config->scratch_limit,
                                .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
     if (allocate_kv(r, config->kv_type, config->context, error) == 0)
         r->core = core_create(&core, error);
@@ -200,7 +316,9 @@ void offline_runner_destroy(struct offline_runner *r)
         return;
     OBJ_CHECK(r, RUNNER_MAGIC);
     core_destroy(r->core);
-    for (uint32_t i = 0; i < r->model->index->hparams.layers; i++) {
+    if (r->model->slots)
+        slots_at(r->model->slots, r->worker, UINT32_MAX);
+    for (uint32_t i = 0; i < (r->one_layer ? 1 : r->model->index->hparams.layers); i++) {
         if (r->keys)
             free(r->keys[i]);
         if (r->values)
@@ -209,6 +327,8 @@ void offline_runner_destroy(struct offline_runner *r)
     free(r->keys);
     free(r->values);
     free(r->state);
+    free(r->slot);
+    free(r->stage);
     r->magic = 0;
     free(r);
 }
@@ -221,4 +341,9 @@ struct core *offline_core(struct offline_runner *r)
 const struct core_sequence *offline_sequence(const struct offline_runner *r)
 {
     return &r->sequence;
+}
+
+uint64_t offline_waited_ns(const struct offline_runner *r)
+{
+    return r->waited_ns;
 }

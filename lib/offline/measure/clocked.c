@@ -144,11 +144,18 @@ static void worker_starts(void *arg, uint32_t worker, uint32_t window)
     w->sequence = window + 1;
 }
 
-static void pass_progress(void *arg, uint32_t done, uint32_t windows)
+static void pass_progress(void *arg, const struct offline_progress *p)
 {
     const struct clocked *run = arg;
     if (run->base->progress)
-        run->base->progress(run->base->arg, done, windows);
+        run->base->progress(run->base->arg, p);
+}
+
+static void pass_announce(void *arg, const struct offline_estimate *estimate)
+{
+    const struct clocked *run = arg;
+    if (run->base->announce)
+        run->base->announce(run->base->arg, estimate);
 }
 
 static void collect(struct clocked *run, struct sim_stats *stats)
@@ -174,12 +181,14 @@ int clocked_evaluate(const struct offline_evaluation *base, const struct sim_con
     sim_cache_destroy(tried);
     struct offline_evaluation e = *base;
     e.token_by_token = true;
+    e.in_order = true;
     e.segment = SERVING_SEGMENT;
     e.method = method;
     e.renormalise_skips = config->knobs.skip_renormalise;
     e.hooks = worker_hooks;
     e.starts = worker_starts;
     e.progress = pass_progress;
+    e.announce = pass_announce;
     e.arg = &run;
     int status = offline_evaluate(&e, losses, error);
     *stats = (struct sim_stats){0};

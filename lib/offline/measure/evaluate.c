@@ -2,31 +2,14 @@
 #include "lib/offline/measure/evaluate.h"
 
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "lib/offline/measure/job.h"
 #include "lib/tensor/precision.h"
-
-struct job { /* what all workers share */
-    const struct offline_evaluation *e;
-    struct offline_losses *out;
-    atomic_uint next, done, failed;
-    struct error error; /* of the first failure */
-};
-
-struct worker {
-    struct job *job;
-    uint32_t number;
-    struct offline_hooks own; /* the caller's hooks */
-    uint64_t top1_same, skipped, accesses[PRECISION__COUNT];
-    float *recorded; /* one row of log-probabilities of e->against */
-    pthread_t thread;
-    bool started;
-};
 
 /* ---- hooks of static precisions and masks ---- */
 
@@ -96,76 +79,28 @@ static struct offline_hooks hooks_of(struct worker *w)
     };
 }
 
-/* ---- one window ---- */
+/* ---- windows in order of time ---- */
 
-static double log_sum_exp(const float *x, uint32_t n)
+void job_progress(struct worker *w, uint64_t steps)
 {
-    float max = x[0];
-    for (uint32_t i = 1; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        sum += exp((double)x[i] - (double)max);
-    return (double)max + log(sum);
-}
-
-static uint32_t largest(const float *x, uint32_t n)
-{
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < n; i++)
-        best = x[i] > x[best] ? i : best;
-    return best;
-}
-
-/* KL divergence of the row from the reference: sum p (log p - log q), nats. */
-static double divergence(const float *p, const float *q, uint32_t n)
-{
-    double of_p = log_sum_exp(p, n), of_q = log_sum_exp(q, n), sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        double log_p = (double)p[i] - of_p;
-        sum += exp(log_p) * (log_p - ((double)q[i] - of_q));
-    }
-    return sum > 0 ? sum : 0;
-}
-
-struct pair { /* the measured model, and the lossless one (or NULL) */
-    struct offline_runner *test, *reference;
-};
-
-/* Compares row `row` of the window, q, with the reference, base; both are up to a constant. */
-static void compare_row(struct worker *w, uint32_t window, uint32_t row, const float *base,
-                        const float *q)
-{
-    struct offline_losses *out = w->job->out;
-    uint32_t vocab = offline_index(w->job->e->model)->hparams.vocab;
-    uint32_t target = offline_window(w->job->e->text, window)[row + 1];
-    out->reference_nll[window] += log_sum_exp(base, vocab) - (double)base[target];
-    out->kld[(size_t)window * out->scored + row] = (float)divergence(base, q, vocab);
-    w->top1_same += largest(base, vocab) == largest(q, vocab);
-}
-
-/* base: the row of the lossless model; NULL when it does not run. */
-static int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q,
-                     const float *base, struct error *error)
-{
-    const struct offline_evaluation *e = w->job->e;
-    uint32_t vocab = offline_index(e->model)->hparams.vocab;
-    uint32_t target = offline_window(e->text, window)[row + 1];
-    w->job->out->nll[window] += log_sum_exp(q, vocab) - (double)q[target];
-    if (e->record)
-        logits_write(e->record, window, row, q);
-    if (e->against && logits_read(e->against, window, row, w->recorded, error) != 0)
-        return -1;
-    base = e->against ? w->recorded : base;
-    if (base)
-        compare_row(w, window, row, base, q);
-    return 0;
+    struct job *job = w->job;
+    pthread_mutex_lock(&job->lock);
+    job->done += steps;
+    struct offline_progress p = {.done = job->done, .of = job->of};
+    pthread_mutex_unlock(&job->lock);
+    if (w->number != 0 || !job->e->progress)
+        return;
+    uint64_t took = clock_now_ns() - job->started_ns;
+    p.left_ns = (uint64_t)((double)took * (double)(p.of - p.done) / (double)p.done);
+    p.read_bytes = offline_read_bytes(job->e->model);
+    job->e->progress(job->e->arg, &p);
 }
 
 /* Scores rows [at, at + scored) of the window, which are rows 0.. of the last forward pass. */
-static int score_block(struct worker *w, const struct pair *p, uint32_t window, uint32_t at,
-                       uint32_t scored, struct error *error)
+static int score_block(struct worker *w, uint32_t window, uint32_t at, uint32_t scored,
+                       struct error *error)
 {
+    const struct pair *p = &w->pair;
     uint32_t vocab = offline_index(w->job->e->model)->hparams.vocab, rows;
     for (uint32_t r = 0; r < scored; r += rows) {
         rows = core_output_rows(offline_core(p->test));
@@ -181,92 +116,42 @@ static int score_block(struct worker *w, const struct pair *p, uint32_t window, 
     return 0;
 }
 
-static int run_window(struct worker *w, const struct pair *p, uint32_t window, uint32_t chunk,
-                      struct error *error)
+static int run_window(struct worker *w, uint32_t window, struct error *error)
 {
+    const struct pair *p = &w->pair;
     const struct offline_text *text = w->job->e->text;
     const uint32_t *ids = offline_window(text, window);
-    w->job->out->nll[window] = 0;
-    /* rows do not depend on their chunk: the reference runs the window in one pass, which is faster
-     * */
+    /* rows do not depend on their chunk: the reference runs the window in one pass, which is faster */
     if (p->reference && core_forward(offline_core(p->reference), offline_sequence(p->reference),
                                      ids, 0, text->window, error) != 0)
         return -1;
     for (uint32_t at = 0, n; at < text->window; at += n) {
-        n = text->window - at < chunk ? text->window - at : chunk;
+        n = text->window - at < w->chunk[0] ? text->window - at : w->chunk[0];
         if (core_forward(offline_core(p->test), offline_sequence(p->test), ids + at, at, n,
                          error) != 0 ||
-            score_block(w, p, window, at, at + n < text->window ? n : n - 1, error) != 0)
+            score_block(w, window, at, at + n < text->window ? n : n - 1, error) != 0)
             return -1;
     }
     return 0;
 }
 
-/* ---- workers ---- */
-
-static int open_pair(struct worker *w, struct pair *p, uint32_t *chunk, struct error *error)
-{
-    const struct offline_evaluation *e = w->job->e;
-    struct offline_hooks hooks;
-    if (e->hooks)
-        e->hooks(e->arg, w->number, &w->own);
-    hooks = hooks_of(w);
-    *chunk = e->token_by_token                        ? 1
-             : e->chunk && e->chunk < e->text->window ? e->chunk
-                                                      : e->text->window;
-    struct offline_runner_config config = {.threads = 1,
-                                           .chunk = *chunk,
-                                           .context = e->text->window,
-                                           .method = e->method,
-                                           .dense = e->dense,
-                                           .kv_type = e->kv_type,
-                                           .renormalise_skips = e->renormalise_skips,
-                                           .hooks = &hooks};
-    p->test = offline_runner_create(e->model, &config, error);
-    config.hooks = NULL;
-    config.kv_type = e->reference_kv_type;
-    config.dense = PRECISION_NATIVE;
-    config.chunk = e->text->window;
-    p->reference = p->test && e->compare ? offline_runner_create(e->model, &config, error) : NULL;
-    return p->test && (p->reference || !e->compare) ? 0 : -1;
-}
-
-static int do_window(struct worker *w, const struct pair *p, uint32_t window, uint32_t chunk,
-                     struct error *error)
-{
-    const struct offline_evaluation *e = w->job->e;
-    if (e->starts)
-        e->starts(e->arg, w->number, window);
-    int status = run_window(w, p, window, chunk, error);
-    uint32_t done = atomic_fetch_add(&w->job->done, 1) + 1;
-    if (w->number == 0 && e->progress)
-        e->progress(e->arg, done, e->text->windows);
-    return status;
-}
-
-static int work(struct worker *w, struct error *error)
+static int work_in_order(struct worker *w, struct error *error)
 {
     struct job *job = w->job;
     const struct offline_evaluation *e = job->e;
-    struct pair p = {NULL, NULL};
-    uint32_t chunk;
-    int status = open_pair(w, &p, &chunk, error);
-    if (e->against) {
-        w->recorded = calloc(offline_index(e->model)->hparams.vocab, sizeof *w->recorded);
-        if (!w->recorded)
-            log_fatal(1, "out of memory (comparison of logits)");
-    }
     uint32_t segment = e->segment ? e->segment : 1;
+    int status = 0;
     while (status == 0 && !atomic_load(&job->failed)) {
         uint32_t first = atomic_fetch_add(&job->next, segment);
         if (first >= e->text->windows)
             break;
-        for (uint32_t i = first; i < first + segment && i < e->text->windows && status == 0; i++)
-            status = do_window(w, &p, i, chunk, error);
+        for (uint32_t i = first; i < first + segment && i < e->text->windows && status == 0; i++) {
+            if (e->starts)
+                e->starts(e->arg, w->number, i);
+            status = run_window(w, i, error);
+            job_progress(w, 1);
+        }
     }
-    offline_runner_destroy(p.test);
-    offline_runner_destroy(p.reference);
-    free(w->recorded);
     return status;
 }
 
@@ -274,9 +159,80 @@ static void *worker_main(void *arg)
 {
     struct worker *w = arg;
     struct error error;
-    if (work(w, &error) != 0 && atomic_exchange(&w->job->failed, 1) == 0)
+    if (work_in_order(w, &error) != 0 && atomic_exchange(&w->job->failed, 1) == 0)
         w->job->error = error;
     return NULL;
+}
+
+static void run_in_order(struct job *job)
+{
+    for (uint32_t i = 1; i < job->workers; i++) {
+        struct worker *w = &job->worker[i];
+        w->started = pthread_create(&w->thread, NULL, worker_main, w) == 0;
+    }
+    worker_main(&job->worker[0]); /* threads that did not start are not needed */
+    for (uint32_t i = 1; i < job->workers; i++)
+        if (job->worker[i].started)
+            pthread_join(job->worker[i].thread, NULL);
+}
+
+/* ---- workers ---- */
+
+static int open_pair(struct worker *w, struct error *error)
+{
+    const struct offline_evaluation *e = w->job->e;
+    struct offline_hooks hooks;
+    struct pair *p = &w->pair;
+    if (e->hooks)
+        e->hooks(e->arg, w->number, &w->own);
+    hooks = hooks_of(w);
+    struct offline_runner_config config = {.threads = 1,
+                                           .chunk = e->token_by_token ? 1
+                                                    : e->chunk && e->chunk < e->text->window
+                                                        ? e->chunk
+                                                        : e->text->window,
+                                           .context = e->text->window,
+                                           .method = e->method,
+                                           .dense = e->dense,
+                                           .kv_type = e->kv_type,
+                                           .renormalise_skips = e->renormalise_skips,
+                                           .one_layer = !e->in_order,
+                                           .worker = w->number,
+                                           .share = w->job->workers,
+                                           .hooks = &hooks};
+    bool depends = e->in_order || w->own.serve || w->own.mask || w->own.choice; /* on the chunk */
+    config.scratch_limit = depends ? 0 : w->job->scratch_limit;
+    p->test = offline_runner_create(e->model, &config, error);
+    if (!p->test)
+        return -1;
+    w->chunk[0] = core_chunk(offline_core(p->test));
+    config.hooks = NULL;
+    config.kv_type = e->reference_kv_type;
+    config.dense = PRECISION_NATIVE;
+    config.chunk = e->text->window;
+    config.scratch_limit = e->in_order ? 0 : w->job->scratch_limit;
+    p->reference = e->compare ? offline_runner_create(e->model, &config, error) : NULL;
+    if (p->reference)
+        w->chunk[1] = core_chunk(offline_core(p->reference));
+    return p->reference || !e->compare ? 0 : -1;
+}
+
+static int open_worker(struct worker *w, struct error *error)
+{
+    const struct offline_evaluation *e = w->job->e;
+    w->rows = calloc(e->text->window, sizeof *w->rows);
+    w->recorded = calloc(offline_index(e->model)->hparams.vocab, sizeof *w->recorded);
+    if (!w->rows || !w->recorded)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (rows of a window)");
+    return open_pair(w, error);
+}
+
+static void close_worker(struct worker *w)
+{
+    offline_runner_destroy(w->pair.test);
+    offline_runner_destroy(w->pair.reference);
+    free(w->rows);
+    free(w->recorded);
 }
 
 static int allocate(const struct offline_evaluation *e, struct offline_losses *out,
@@ -296,37 +252,57 @@ static int allocate(const struct offline_evaluation *e, struct offline_losses *o
     return error_set(error, ERR_NO_MEMORY, "out of memory (losses of %u windows)", windows);
 }
 
+static uint32_t threads_of(const struct offline_evaluation *e)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t threads = e->threads ? e->threads : processors > 0 ? (uint32_t)processors : 1;
+    threads = threads > OFFLINE_WORKERS_MAX ? OFFLINE_WORKERS_MAX : threads;
+    return threads > e->text->windows ? e->text->windows : threads;
+}
+
+static int run(struct job *job, struct error *error)
+{
+    sweep_workers(job);
+    for (uint32_t i = 0; i < job->workers; i++)
+        if (open_worker(&job->worker[i], error) != 0)
+            return -1;
+    if (sweep_plan(job, error) != 0)
+        return -1;
+    job->started_ns = clock_now_ns();
+    if (!job->e->in_order)
+        return sweep_run(job, error);
+    run_in_order(job);
+    return 0;
+}
+
 int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *out,
                      struct error *error)
 {
     sl_assert(e->text->window >= 2 && !(e->compare && e->against));
     if (allocate(e, out, error) != 0)
         return -1;
-    struct job job = {.e = e, .out = out};
     struct worker worker[OFFLINE_WORKERS_MAX] = {0};
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t threads = e->threads ? e->threads : processors > 0 ? (uint32_t)processors : 1;
-    threads = threads > OFFLINE_WORKERS_MAX ? OFFLINE_WORKERS_MAX : threads;
-    threads = threads > e->text->windows ? e->text->windows : threads;
-    for (uint32_t i = 0; i < threads; i++) {
+    struct job job = {.e = e, .out = out, .worker = worker, .workers = threads_of(e)};
+    pthread_mutex_init(&job.lock, NULL);
+    pthread_cond_init(&job.changed, NULL);
+    for (uint32_t i = 0; i < job.workers; i++) {
         worker[i].job = &job;
         worker[i].number = i;
     }
-    for (uint32_t i = 1; i < threads; i++)
-        worker[i].started = pthread_create(&worker[i].thread, NULL, worker_main, &worker[i]) == 0;
-    worker_main(&worker[0]); /* threads that did not start are not needed */
-    for (uint32_t i = 0; i < threads; i++) {
-        if (worker[i].started)
-            pthread_join(worker[i].thread, NULL);
+    int status = run(&job, error);
+    for (uint32_t i = 0; i < job.workers; i++) {
+        close_worker(&worker[i]);
         out->top1_same += worker[i].top1_same;
         out->skipped += worker[i].skipped;
         for (int t = 0; t < PRECISION__COUNT; t++)
             out->accesses[t] += worker[i].accesses[t];
     }
-    if (!atomic_load(&job.failed))
+    pthread_cond_destroy(&job.changed);
+    pthread_mutex_destroy(&job.lock);
+    if (status == 0 && !atomic_load(&job.failed))
         return 0;
     offline_losses_free(out);
-    if (error)
+    if (status == 0 && error)
         *error = job.error;
     return -1;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses of a model in memory over windows of a text, each window independent, on all threads: a
- * worker takes whole windows, with a single-threaded core, so that results do not depend on the
- * number of threads.
+/* Losses of a model over windows of a text, each window independent, on all threads. Groups of windows go
+ * through the model layer by layer, so that an expert is read once for all of them: a worker takes one
+ * window in one layer, with a single-threaded core, so that results do not depend on the number of threads.
+ * Decisions that depend on earlier tokens need the windows in order of time: a worker takes whole windows.
  *
  * Perplexity = exp(sum of nll / scored tokens), tokens 1 .. window-1 of every window, each from
  * those before it: the protocol of `sluice eval`. */
@@ -16,13 +17,34 @@
 /* Maximum threads of an evaluation; worker numbers are below it. */
 #define OFFLINE_WORKERS_MAX 64
 
+struct offline_progress {
+    uint64_t done, of;   /* steps of equal work */
+    uint64_t left_ns;    /* until the end, at the speed so far */
+    uint64_t read_bytes; /* of the model, since it was opened; 0: mapped */
+};
+
+/* Within a budget, before an evaluation begins. */
+struct offline_estimate {
+    uint32_t windows, group, threads; /* group: windows that go through the layers together */
+    uint64_t expert_bytes;            /* of all experts */
+    uint64_t slot_bytes;              /* memory for experts */
+    uint64_t read_bytes;              /* at most; nothing is resident at the start */
+    double bytes_per_s;               /* of the reads so far, on one thread */
+};
+
+/* Lines for people: what is done and left; what will be read. */
+#define OFFLINE_TEXT_BYTES 240
+const char *offline_progress_text(const struct offline_progress *p, char text[OFFLINE_TEXT_BYTES]);
+const char *offline_estimate_text(const struct offline_estimate *e, char text[OFFLINE_TEXT_BYTES]);
+
 struct offline_evaluation {
     struct offline_model *model;
     const struct offline_text *text;
     uint32_t threads;            /* 0: number of CPUs */
     bool token_by_token;         /* as in decode: exact for decisions that depend on rank */
     uint32_t chunk;              /* rows per pass otherwise; 0: the window */
-    uint32_t segment;            /* consecutive windows per worker; 0: one */
+    bool in_order;               /* hooks depend on earlier tokens of a window */
+    uint32_t segment;            /* in_order: consecutive windows per worker; 0: one */
     bool compare;                /* also run the lossless model: KLD and top-1 agreement */
     struct logits_file *against; /* compare with these recorded logits instead */
     struct logits_file *record;  /* receives every scored row; may be NULL */
@@ -34,11 +56,16 @@ struct offline_evaluation {
         *precision; /* [layers * experts] enum precision; NULL: native. Ignored with hooks.serve */
     const bool *allowed; /* [layers * experts] experts that may be routed to; NULL: all */
     /* Sets the hooks of a worker (with its own arg), called once per worker before it starts; NULL:
-     * none. starts: a worker starts window `window`. */
+     * none. starts: the next calls of the worker's hooks are for window `window`; in_order for all of it, else
+     * for one layer. Layers of a window follow each other. group: windows [first, first + windows) begin;
+     * nothing is running. All may be NULL. */
     void (*hooks)(void *arg, uint32_t worker, struct offline_hooks *hooks);
     void (*starts)(void *arg, uint32_t worker, uint32_t window);
-    /* Called by worker 0 after each of its windows. */
-    void (*progress)(void *arg, uint32_t done, uint32_t windows);
+    void (*group)(void *arg, uint32_t first, uint32_t windows);
+    uint64_t row_bytes; /* that the hooks keep for every row of a group, from layer to layer */
+    /* Called by worker 0 after each of its steps. */
+    void (*progress)(void *arg, const struct offline_progress *p);
+    void (*announce)(void *arg, const struct offline_estimate *estimate);
     void *arg;
 };
 

@@ -169,11 +169,18 @@ static void worker_starts(void *arg, uint32_t worker, uint32_t window)
         reset_swap(run->state[worker]);
 }
 
-static void pass_progress(void *arg, uint32_t done, uint32_t windows)
+static void pass_progress(void *arg, const struct offline_progress *p)
 {
     const struct run *run = arg;
     if (run->base->progress)
-        run->base->progress(run->base->arg, done, windows);
+        run->base->progress(run->base->arg, p);
+}
+
+static void pass_announce(void *arg, const struct offline_estimate *estimate)
+{
+    const struct run *run = arg;
+    if (run->base->announce)
+        run->base->announce(run->base->arg, estimate);
 }
 
 static void collect(struct run *run, struct serving_report *report)
@@ -205,6 +212,7 @@ int serving_evaluate(const struct offline_evaluation *base, const struct serving
     e.hooks = worker_hooks;
     e.starts = worker_starts;
     e.progress = pass_progress;
+    e.announce = pass_announce;
     e.arg = &run;
     e.precision = s->kind == SERVE_PRECISIONS ? s->precision : NULL;
     e.allowed = s->kind == SERVE_MASK ? s->allowed : NULL;
@@ -213,6 +221,7 @@ int serving_evaluate(const struct offline_evaluation *base, const struct serving
     e.token_by_token = hobbit || (s->kind == SERVE_SWAPMOE && s->chunk <= 1);
     e.chunk = s->chunk;
     if (s->kind == SERVE_SWAPMOE) {
+        e.in_order = true;
         e.segment = segment_of(s) < base->text->windows ? segment_of(s) : base->text->windows;
     }
     int status = offline_evaluate(&e, losses, error);

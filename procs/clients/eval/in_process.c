@@ -162,14 +162,22 @@ static int choose(struct evaluating *w, struct error *error)
     return set_precision_rule(w, error);
 }
 
-static void progress(void *arg, uint32_t done, uint32_t windows)
+static void progress(void *arg, const struct offline_progress *p)
 {
     struct evaluating *w = arg;
+    char text[OFFLINE_TEXT_BYTES];
     uint64_t now = clock_now_ns();
     if (now - w->reported_ns < PROGRESS_NS)
         return;
     w->reported_ns = now;
-    fprintf(stderr, "sluice eval: window %u of %u\n", done, windows);
+    fprintf(stderr, "sluice eval: %s\n", offline_progress_text(p, text));
+}
+
+static void announce(void *arg, const struct offline_estimate *estimate)
+{
+    char text[OFFLINE_TEXT_BYTES];
+    (void)arg;
+    fprintf(stderr, "sluice eval: %s\n", offline_estimate_text(estimate, text));
 }
 
 static double mean(const float *x, size_t n)
@@ -262,6 +270,7 @@ static int measure(struct evaluating *w, struct error *error)
                                       .against = w->against,
                                       .record = w->record,
                                       .progress = progress,
+                                      .announce = announce,
                                       .arg = w};
     base.kv_type = kv_type_find(w->e->params->kv_type);
     base.reference_kv_type = w->e->reference_kv_type;
@@ -302,7 +311,7 @@ static int open_logits(struct evaluating *w, struct error *error)
 static int open_all(struct evaluating *w, struct error *error)
 {
     const struct in_process *e = w->e;
-    w->model = offline_open(e->model_path, inspected_index, error);
+    w->model = offline_open_within(e->model_path, inspected_index, e->params->budget, error);
     if (!w->model || offline_text_load(offline_index(w->model), e->text_path, e->texts, e->window,
                                        0, &w->text, error) != 0)
         return -1;

@@ -91,10 +91,10 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks
     hooks->routed = at_routed;
 }
 
-static void window_done(void *arg, uint32_t done, uint32_t windows)
+static void steps_done(void *arg, const struct offline_progress *progress)
 {
     struct stream *s = arg;
-    planning_progress(s->p, "gate weights: window", done, windows);
+    planning_progress(s->p, "gate weights: step", progress->done, progress->of);
 }
 
 /* The sum of larger weights of every access of the stream; the caller frees. */
@@ -105,7 +105,7 @@ static int gate_weights(struct planning *p, float **before, size_t *count, struc
                                    .text = &p->text,
                                    .threads = (uint32_t)p->threads,
                                    .hooks = worker_hooks,
-                                   .progress = window_done,
+                                   .progress = steps_done,
                                    .arg = &s};
     struct offline_losses losses;
     int status = offline_evaluate(&e, &losses, error);

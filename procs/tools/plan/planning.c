@@ -53,9 +53,9 @@ int planning_add(struct planning *p, uint64_t arrays, struct error *error)
     return 0;
 }
 
-static void window_done(void *arg, uint32_t done, uint32_t windows)
+static void steps_done(void *arg, const struct offline_progress *progress)
 {
-    planning_progress(arg, "window", done, windows);
+    planning_progress(arg, "step", progress->done, progress->of);
 }
 
 struct offline_evaluation planning_evaluation(struct planning *p, const struct offline_text *text)
@@ -64,7 +64,7 @@ struct offline_evaluation planning_evaluation(struct planning *p, const struct o
                                        .text = text,
                                        .threads = (uint32_t)p->threads,
                                        .dense = p->dense,
-                                       .progress = window_done,
+                                       .progress = steps_done,
                                        .arg = p};
 }
 

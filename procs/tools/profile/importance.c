@@ -20,6 +20,7 @@ struct measuring {
     struct offline_text text;
     uint8_t *precision; /* [L * E], int4 between measurements */
     uint64_t started, saved, done, of;
+    uint64_t first; /* of this run: `done` before it */
 };
 
 static int nats(struct measuring *m, double *out, struct error *error)
@@ -56,7 +57,14 @@ static bool time_is_up(const struct measuring *m)
 
 static int note(struct measuring *m, struct error *error)
 {
-    profile_progress(m->p, "importance: measurement", ++m->done, m->of);
+    m->done++;
+    struct offline_progress progress = {
+        .done = m->done,
+        .of = m->of,
+        .left_ns = (uint64_t)((double)(clock_now_ns() - m->started) * (double)(m->of - m->done) /
+                              (double)(m->done - m->first)),
+        .read_bytes = offline_read_bytes(m->p->model)};
+    profile_progress(m->p, "importance", &progress);
     if (clock_now_ns() - m->saved < SAVE_EVERY)
         return 0;
     m->saved = clock_now_ns();
@@ -166,6 +174,7 @@ int profile_importance(struct profile *p, struct error *error)
         m.done += plan_importance_measured(p->plan)[i];
     for (uint64_t i = 0; i < cells; i += GROUP)
         m.done += !isnan(plan_importance(p->plan)[i]);
+    m.first = m.done;
     int status = measure(&m, error);
     offline_text_free(&m.text);
     free(m.precision);

@@ -15,6 +15,7 @@ struct profile {
     const char *text_path[PROFILE_TEXTS_MAX];
     size_t texts;
     int64_t window, tokens_max, importance_tokens, importance_seconds, threads, pair_mib;
+    uint64_t budget;
     bool json, synthetic;
 
     struct offline_model *model;
@@ -37,12 +38,15 @@ static inline uint64_t profile_first_cell(const struct profile *p)
 /* Writes the profile so far; a later run resumes from it. */
 int profile_save(struct profile *p, struct error *error);
 
-/* Prints a progress line to stderr, at most one every 2 s. */
-void profile_progress(struct profile *p, const char *what, uint64_t done, uint64_t of);
+/* Prints a progress line to stderr, at most one every 2 s; `of` measurements of the same work. */
+void profile_progress(struct profile *p, const char *what, const struct offline_progress *progress);
+/* Before a stage begins: what it reads. */
+void profile_announce(const struct profile *p, const char *what,
+                      const struct offline_estimate *estimate);
 
 /* Each fills its part of p->plan, or returns if an earlier run did. */
 int profile_statistics(struct profile *p, struct error *error);
-void profile_norms(struct profile *p);
+int profile_norms(struct profile *p, struct error *error);
 int profile_importance(struct profile *p, struct error *error);
 int profile_timings(struct profile *p, struct error *error);
 int profile_device(struct profile *p, struct error *error);

@@ -37,7 +37,7 @@ static void usage(FILE *out)
         "importance of experts, timings. An interrupted run is resumed with the same arguments.\n"
         "Do not use the text on which results will be evaluated.\n"
         "\n"
-        "  -m, --model FILE           GGUF file\n"
+        "  -m, --model FILE           GGUF file; with --budget also a directory made by pack\n"
         "      --text FILE            calibration text; repeatable\n"
         "      --synthetic            instead of --text: tokens as in sluice bench, for files "
         "with\n"
@@ -51,6 +51,9 @@ static void usage(FILE *out)
         "      --importance-seconds N  stop refining groups after this time (default: no limit)\n"
         "      --pair-mib N           memory for counting paths over two layers; the rarest\n"
         "                             are dropped when it is full (default 256)\n"
+        "      --budget BYTES         maximum memory; experts are read as they are needed "
+        "(default:\n"
+        "                             the model is mapped)\n"
         "      --threads N            (default: all CPUs)\n"
         "      --output text|json     format of the summary on stdout (default text)\n");
 }
@@ -63,6 +66,7 @@ enum {
     OPT_ITOKENS,
     OPT_ISECONDS,
     OPT_PAIR,
+    OPT_BUDGET,
     OPT_THREADS,
     OPT_OUTPUT
 };
@@ -75,6 +79,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"importance-tokens", 1, NULL, OPT_ITOKENS},
                                         {"importance-seconds", 1, NULL, OPT_ISECONDS},
                                         {"pair-mib", 1, NULL, OPT_PAIR},
+                                        {"budget", 1, NULL, OPT_BUDGET},
                                         {"threads", 1, NULL, OPT_THREADS},
                                         {"output", 1, NULL, OPT_OUTPUT},
                                         {"help", 0, NULL, 'h'},
@@ -99,6 +104,10 @@ static int one_option(struct profile *p, int option, const char *value, struct e
         return option_i64("--importance-seconds", value, 1, INT32_MAX, &p->importance_seconds,
                           error);
     case OPT_PAIR: return option_i64("--pair-mib", value, 0, 65536, &p->pair_mib, error);
+    case OPT_BUDGET:
+        if (bytes_parse(value, &p->budget) && p->budget > 0)
+            return 0;
+        return error_set(error, ERR_BAD_INPUT, "--budget: '%.40s' is not a size", value);
     case OPT_THREADS: return option_i64("--threads", value, 1, 64, &p->threads, error);
     case OPT_OUTPUT:
         p->json = strcmp(value, "json") == 0;
@@ -138,14 +147,22 @@ int profile_save(struct profile *p, struct error *error)
     return plan_write(p->plan, p->out_path, error);
 }
 
-void profile_progress(struct profile *p, const char *what, uint64_t done, uint64_t of)
+void profile_progress(struct profile *p, const char *what, const struct offline_progress *progress)
 {
+    char text[OFFLINE_TEXT_BYTES];
     uint64_t now = clock_now_ns();
-    if (now - p->progress_ns < PROGRESS_NS && done < of)
+    if (now - p->progress_ns < PROGRESS_NS && progress->done < progress->of)
         return;
     p->progress_ns = now;
-    fprintf(stderr, "sluice profile: %s %llu of %llu\n", what, (unsigned long long)done,
-            (unsigned long long)of);
+    fprintf(stderr, "sluice profile: %s: %s\n", what, offline_progress_text(progress, text));
+}
+
+void profile_announce(const struct profile *p, const char *what,
+                      const struct offline_estimate *estimate)
+{
+    char text[OFFLINE_TEXT_BYTES];
+    (void)p;
+    fprintf(stderr, "sluice profile: %s: %s\n", what, offline_estimate_text(estimate, text));
 }
 
 /* Resumes the file of an earlier run with the same model and text; any other file is rejected, not
@@ -196,7 +213,7 @@ static int start(struct profile *p, struct error *error)
     uint64_t bits = 0;
     for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
         bits |= plan_array_bit(arrays[i]);
-    p->model = offline_open(p->model_path, inspected_index, error);
+    p->model = offline_open_within(p->model_path, inspected_index, p->budget, error);
     if (!p->model || load_text(p, error) != 0 || resume(p, error) != 0)
         return -1;
     const struct model_hparams *hp = &offline_index(p->model)->hparams;
@@ -294,9 +311,9 @@ static int run(struct profile *p, struct error *error)
 {
     if (start(p, error) != 0 || profile_statistics(p, error) != 0)
         return -1;
-    profile_norms(p);
-    if (profile_timings(p, error) != 0 || profile_device(p, error) != 0 ||
-        profile_save(p, error) != 0 || profile_importance(p, error) != 0)
+    if (profile_norms(p, error) != 0 || profile_timings(p, error) != 0 ||
+        profile_device(p, error) != 0 || profile_save(p, error) != 0 ||
+        profile_importance(p, error) != 0)
         return -1;
     print_result(p);
     return 0;

@@ -21,11 +21,15 @@
 
 #define INPUTS 3 /* previous gate, attention, previous attention */
 
-struct seen { /* state of one worker: rows of its current chunk */
-    struct statistics *all;
+struct kept {                    /* rows of a window, from layer to layer */
     float *gate_before;          /* [window][hidden] gate inputs of the previous layer */
     float *input, *input_before; /* [window][hidden] residual at this and the previous layer */
     uint16_t *chosen[3];         /* [window][K]: experts of this layer and of the two before */
+};
+
+struct seen { /* state of one worker */
+    struct statistics *all;
+    struct kept *kept;           /* of its current window */
     float *x, *logits, *scratch; /* a row, its logits */
     struct prediction *predictions;
     uint64_t *accesses;           /* [L][E] */
@@ -43,6 +47,8 @@ struct statistics {
     atomic_uint *one;                    /* [L][E][E] */
     struct path_counts *two;             /* paths over two layers; NULL: --pair-mib 0 */
     struct seen *seen[OFFLINE_WORKERS_MAX];
+    struct kept *kept; /* [kept_count] windows that go through the model together */
+    uint32_t kept_count, kept_first;
 };
 
 static void *zeroed(size_t count, size_t bytes)
@@ -59,11 +65,14 @@ static void at_layer_inputs(void *arg, const struct expert_step *step, const flo
                             size_t stride, uint32_t n)
 {
     struct seen *s = arg;
-    float *other = s->input_before;
-    s->input_before = s->input;
-    s->input = other;
+    struct kept *k = s->kept;
+    if (step->position == 0) { /* the first chunk of the layer */
+        float *other = k->input_before;
+        k->input_before = k->input;
+        k->input = other;
+    }
     for (uint32_t r = 0; r < step->rows; r++)
-        memcpy(s->input + (size_t)r * n, x + r * stride, n * sizeof *x);
+        memcpy(k->input + (size_t)(step->position + r) * n, x + r * stride, n * sizeof *x);
 }
 
 static void at_routed(void *arg, const struct expert_step *step, const struct route *routes)
@@ -71,12 +80,15 @@ static void at_routed(void *arg, const struct expert_step *step, const struct ro
     struct seen *s = arg;
     const struct model_hparams *hp = s->all->hp;
     uint32_t k = hp->experts_used;
-    uint16_t *oldest = s->chosen[2];
-    s->chosen[2] = s->chosen[1];
-    s->chosen[1] = s->chosen[0];
-    s->chosen[0] = oldest;
+    uint16_t **chosen = s->kept->chosen, *oldest = chosen[2];
+    if (step->position == 0) {
+        chosen[2] = chosen[1];
+        chosen[1] = chosen[0];
+        chosen[0] = oldest;
+    }
+    uint16_t *now = chosen[0] + (size_t)step->position * k;
     for (size_t i = 0; i < (size_t)step->rows * k; i++) {
-        oldest[i] = (uint16_t)routes[i].expert;
+        now[i] = (uint16_t)routes[i].expert;
         s->accesses[(size_t)step->layer * hp->experts + routes[i].expert]++;
     }
     s->rows += step->layer == s->all->first ? step->rows : 0;
@@ -87,14 +99,15 @@ static void count_paths(struct seen *s, const struct expert_step *step, uint32_t
     const struct statistics *all = s->all;
     uint32_t k = all->hp->experts_used;
     size_t e = all->hp->experts;
-    const uint16_t *now = s->chosen[0] + (size_t)row * k, *before = s->chosen[1] + (size_t)row * k;
+    uint16_t *const *chosen = s->kept->chosen;
+    const uint16_t *now = chosen[0] + (size_t)row * k, *before = chosen[1] + (size_t)row * k;
     for (uint32_t b = 0; b < k; b++) {
         size_t at = (step->layer * e + before[b]) * e;
         for (uint32_t c = 0; c < k; c++)
             atomic_fetch_add_explicit(&all->one[at + now[c]], 1, memory_order_relaxed);
     }
     if (all->two && step->layer >= all->first + 2)
-        path_counts_add(all->two, step->layer, s->chosen[2] + (size_t)row * k, before, now, k);
+        path_counts_add(all->two, step->layer, chosen[2] + (size_t)row * k, before, now, k);
 }
 
 static uint32_t hits(const struct prediction *predictions, uint32_t count, const uint16_t *chosen,
@@ -118,7 +131,7 @@ static void count_predictions(struct seen *s, uint32_t layer, const float *x, ui
                                    .k = hp->hidden,
                                    .n = hp->experts,
                                    .type = TENSOR_F32};
-    const uint16_t *chosen = s->chosen[0] + (size_t)row * hp->experts_used;
+    const uint16_t *chosen = s->kept->chosen[0] + (size_t)row * hp->experts_used;
     all->ops->matmul(&router, 0, hp->experts, x, hp->hidden * sizeof(float), 1, s->logits,
                      hp->experts);
     all->ops->axpy(1.0f, all->logit_bias + (size_t)layer * hp->experts, hp->experts, s->logits);
@@ -143,32 +156,73 @@ static void at_gate_inputs(void *arg, const struct expert_step *step, const floa
     const struct statistics *all = s->all;
     const struct offline_model *m = all->p->model;
     const float *norm = all->norm + (size_t)step->layer * 2 * n;
-    for (uint32_t r = 0; r < step->rows; r++) {
+    struct kept *k = s->kept;
+    for (uint32_t i = 0; i < step->rows; i++) {
+        uint32_t r = step->position + i;
         if (step->layer > all->first) {
             count_paths(s, step, r);
-            count_predictions(s, step->layer, s->gate_before + (size_t)r * n, r, 0);
-            offline_gate_input(m, norm, s->input_before + (size_t)r * n, s->x);
+            count_predictions(s, step->layer, k->gate_before + (size_t)r * n, r, 0);
+            offline_gate_input(m, norm, k->input_before + (size_t)r * n, s->x);
             count_predictions(s, step->layer, s->x, r, 2);
         }
-        offline_gate_input(m, norm, s->input + (size_t)r * n, s->x);
+        offline_gate_input(m, norm, k->input + (size_t)r * n, s->x);
         count_predictions(s, step->layer, s->x, r, 1);
-        memcpy(s->gate_before + (size_t)r * n, x + r * stride, n * sizeof *x);
+        memcpy(k->gate_before + (size_t)r * n, x + i * stride, n * sizeof *x);
     }
+}
+
+/* ---- windows ---- */
+
+static uint64_t kept_row_bytes(const struct model_hparams *hp)
+{
+    return 3 * hp->hidden * sizeof(float) + 3 * hp->experts_used * sizeof(uint16_t);
+}
+
+static void group_begins(void *arg, uint32_t first, uint32_t windows)
+{
+    struct statistics *all = arg;
+    size_t rows = all->p->text.window, hidden = all->hp->hidden;
+    all->kept_first = first;
+    if (all->kept) /* the first group is the largest */
+        return;
+    all->kept = zeroed(windows, sizeof *all->kept);
+    all->kept_count = windows;
+    for (uint32_t w = 0; w < windows; w++) {
+        struct kept *k = &all->kept[w];
+        k->gate_before = zeroed(rows * hidden, sizeof(float));
+        k->input = zeroed(rows * hidden, sizeof(float));
+        k->input_before = zeroed(rows * hidden, sizeof(float));
+        for (int i = 0; i < 3; i++)
+            k->chosen[i] = zeroed(rows * all->hp->experts_used, sizeof(uint16_t));
+    }
+}
+
+static void free_kept(struct statistics *all)
+{
+    for (uint32_t w = 0; w < all->kept_count; w++) {
+        free(all->kept[w].gate_before);
+        free(all->kept[w].input);
+        free(all->kept[w].input_before);
+        for (int i = 0; i < 3; i++)
+            free(all->kept[w].chosen[i]);
+    }
+    free(all->kept);
+}
+
+static void worker_starts(void *arg, uint32_t worker, uint32_t window)
+{
+    struct statistics *all = arg;
+    sl_assert(window - all->kept_first < all->kept_count);
+    all->seen[worker]->kept = &all->kept[window - all->kept_first];
 }
 
 static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks)
 {
     struct statistics *all = arg;
     const struct model_hparams *hp = all->hp;
-    size_t rows = (size_t)all->p->text.window;
     sl_assert(worker < OFFLINE_WORKERS_MAX && !all->seen[worker]);
     struct seen *s = all->seen[worker] = zeroed(1, sizeof *s);
     s->all = all;
-    s->gate_before = zeroed(rows * hp->hidden, sizeof(float));
-    s->input = zeroed(rows * hp->hidden, sizeof(float));
-    s->input_before = zeroed(rows * hp->hidden, sizeof(float));
-    for (int i = 0; i < 3; i++)
-        s->chosen[i] = zeroed(rows * hp->experts_used, sizeof(uint16_t));
     s->x = zeroed(hp->hidden, sizeof(float));
     s->logits = zeroed(hp->experts, sizeof(float));
     s->scratch = zeroed(PREDICTION_SCRATCH(hp->experts), sizeof(float));
@@ -183,11 +237,6 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks
 
 static void seen_free(struct seen *s)
 {
-    free(s->gate_before);
-    free(s->input);
-    free(s->input_before);
-    for (int i = 0; i < 3; i++)
-        free(s->chosen[i]);
     free(s->x);
     free(s->logits);
     free(s->scratch);
@@ -260,10 +309,16 @@ static int take_paths(struct statistics *all, struct plan **plan, struct error *
     return all->two ? path_counts_take(all->two, more, error) : 0;
 }
 
-static void progress(void *arg, uint32_t done, uint32_t of)
+static void progress(void *arg, const struct offline_progress *p)
 {
     struct statistics *all = arg;
-    profile_progress(all->p, "routing statistics: window", done, of);
+    profile_progress(all->p, "routing statistics", p);
+}
+
+static void announce(void *arg, const struct offline_estimate *estimate)
+{
+    const struct statistics *all = arg;
+    profile_announce(all->p, "routing statistics", estimate);
 }
 
 static void read_routers(struct statistics *all)
@@ -303,7 +358,11 @@ int profile_statistics(struct profile *p, struct error *error)
                                      .text = &p->text,
                                      .threads = (uint32_t)p->threads,
                                      .hooks = worker_hooks,
+                                     .starts = worker_starts,
+                                     .group = group_begins,
+                                     .row_bytes = kept_row_bytes(all.hp),
                                      .progress = progress,
+                                     .announce = announce,
                                      .arg = &all};
     struct offline_losses losses;
     int status = offline_evaluate(&run, &losses, error);
@@ -316,6 +375,7 @@ int profile_statistics(struct profile *p, struct error *error)
     for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
         if (all.seen[w])
             seen_free(all.seen[w]);
+    free_kept(&all);
     free(all.one);
     path_counts_destroy(all.two);
     free(all.router);
@@ -324,11 +384,17 @@ int profile_statistics(struct profile *p, struct error *error)
     return status == 0 ? profile_save(p, error) : -1;
 }
 
-void profile_norms(struct profile *p)
+int profile_norms(struct profile *p, struct error *error)
 {
     for (uint32_t l = model_expert_layer(offline_index(p->model), 0); l < p->plan->layers; l++)
-        for (uint32_t e = 0; e < p->plan->experts; e++)
-            if (isnan(plan_norm(p->plan)[profile_at(p, l, e)]))
-                plan_norm(p->plan)[profile_at(p, l, e)] =
-                    (float)offline_expert_norm(p->model, l, e);
+        for (uint32_t e = 0; e < p->plan->experts; e++) {
+            float *norm = &plan_norm(p->plan)[profile_at(p, l, e)];
+            if (!isnan(*norm))
+                continue;
+            double value = offline_expert_norm(p->model, l, e, error);
+            if (value < 0)
+                return -1;
+            *norm = (float)value;
+        }
+    return 0;
 }

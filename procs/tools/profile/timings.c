@@ -19,14 +19,21 @@
 /* ---- compute: time stamps at the start of a layer, before and after its router ---- */
 
 struct stamps {
+    const struct offline_runner *runner;
     uint64_t last, attention, router, experts;
     uint32_t first; /* layer with experts; the layers before it are not counted */
     bool counting;
 };
 
+/* Time without the waits for experts. */
+static uint64_t now_ns(const struct stamps *s)
+{
+    return clock_now_ns() - offline_waited_ns(s->runner);
+}
+
 static void add(struct stamps *s, uint64_t *to)
 {
-    uint64_t now = clock_now_ns();
+    uint64_t now = now_ns(s);
     if (s->counting && s->last)
         *to += now - s->last;
     s->last = now;
@@ -39,7 +46,7 @@ static void at_layer(void *arg, const struct expert_step *step, const float *x, 
     struct stamps *s = arg;
     if (step->layer > s->first)
         add(s, &s->experts);
-    s->last = clock_now_ns();
+    s->last = now_ns(s);
 }
 
 static void before_router(void *arg, const struct expert_step *step, const float *x, uint32_t n)
@@ -83,14 +90,15 @@ int profile_timings(struct profile *p, struct error *error)
     if (!r)
         return -1;
     int status = 0;
+    s.runner = r;
     for (uint32_t i = 0; i < tokens && status == 0; i++) {
         s.counting = i >= WARM_TOKENS;
-        uint64_t start = clock_now_ns();
+        uint64_t start = now_ns(&s);
         status = core_forward(offline_core(r), offline_sequence(r), p->text.ids + i, i, 1, error);
         if (status == 0)
             core_output(offline_core(r), 0, 1);
         if (s.counting)
-            took[counted++] = clock_now_ns() - start;
+            took[counted++] = now_ns(&s) - start;
     }
     offline_runner_destroy(r);
     if (status != 0 || counted == 0)

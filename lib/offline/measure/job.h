@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by evaluate.c, score.c and sweep.c: an evaluation and its workers. */
+#ifndef SLUICE_OFFLINE_MEASURE_JOB_H
+#define SLUICE_OFFLINE_MEASURE_JOB_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "lib/offline/measure/evaluate.h"
+
+struct pair { /* the measured model, and the lossless one (or NULL) */
+    struct offline_runner *test, *reference;
+};
+
+/* A group of windows that goes through the model layer by layer: a step is one window in one layer, or, after
+ * the layers, the scoring of a window. Workers take steps in this order; a step waits for the one before it
+ * of the same window. */
+struct sweep {
+    uint32_t first, windows;
+    uint64_t next;      /* step: layer * windows + window */
+    uint32_t *finished; /* [windows] steps of each */
+    float *x[2]; /* [windows][window][hidden] residual stream; of the reference: NULL without */
+};
+
+struct job { /* what all workers share */
+    const struct offline_evaluation *e;
+    struct offline_losses *out;
+    struct worker *worker;
+    uint32_t workers, group; /* windows of a sweep */
+    size_t scratch_limit;    /* 0: none */
+    atomic_uint next;        /* window, in order of time */
+    struct sweep sweep;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t done, of, started_ns; /* steps */
+    atomic_uint failed;
+    struct error error; /* of the first failure */
+};
+
+struct worker {
+    struct job *job;
+    uint32_t number;
+    struct offline_hooks own; /* the caller's hooks */
+    struct pair pair;
+    uint32_t chunk[2];     /* rows of a pass: of the measured model, of the reference */
+    struct core_row *rows; /* [window] */
+    uint64_t top1_same, skipped, accesses[PRECISION__COUNT];
+    float *recorded; /* one row of log-probabilities of e->against */
+    pthread_t thread;
+    bool started;
+};
+
+/* evaluate.c: counts `steps` as done; worker 0 reports. */
+void job_progress(struct worker *w, uint64_t steps);
+
+/* score.c: scores row `row` of the window, q, up to a constant. base: the row of the lossless model; NULL
+ * when it does not run. */
+int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q, const float *base,
+              struct error *error);
+
+/* sweep.c: within a budget, how many workers there are, and the scratch memory of a runner whose decisions
+ * do not depend on its chunk: the experts of a layer come first. */
+void sweep_workers(struct job *job);
+
+/* sweep.c: sizes of a sweep within the budget, announced; then all windows. */
+int sweep_plan(struct job *job, struct error *error);
+int sweep_run(struct job *job, struct error *error);
+
+#endif

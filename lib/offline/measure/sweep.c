@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many windows, layer by layer: the experts of a layer are read once for all windows of a group, if they
+ * fit. Rows do not depend on each other, so the results are those of one window after another. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/offline/measure/job.h"
+
+/* Rows of a pass that are worth another worker; rows of a trial. */
+#define ROWS_MIN   128
+#define PROBE_ROWS 32
+/* Hidden states of the windows of a mapped model. */
+#define MAPPED_BYTES (256 * MIB)
+
+/* ---- sizes ---- */
+
+static uint64_t window_bytes(const struct offline_evaluation *e)
+{
+    uint64_t row = offline_index(e->model)->hparams.hidden * sizeof(float) * (1 + e->compare);
+    return e->in_order ? 0 : e->text->window * (row + e->row_bytes);
+}
+
+/* Bytes that are read when `group` windows go through the layers together and the slots have `slots`
+ * bytes: what does not fit into the slots is read again for every pass, of `chunk` rows. In order of time
+ * that is every token, at worst with all its experts. */
+static double reads_of(const struct offline_evaluation *e, uint32_t chunk, uint64_t group,
+                       double slots)
+{
+    const struct model_index *m = offline_index(e->model);
+    const struct model_hparams *hp = &m->hparams;
+    double all = (double)m->expert_slot_bytes, layers = hparams_expert_layers(hp);
+    double windows = e->text->windows, layer = all / layers;
+    if (slots >= all)
+        return all;
+    if (e->in_order)
+        return all + windows * e->text->window * (all - slots) * hp->experts_used / hp->experts;
+    double again = layer > slots ? layer - slots : 0;
+    double groups = (double)((e->text->windows + group - 1) / group);
+    double passes = (double)group * ((e->text->window + chunk - 1) / chunk) * (1 + e->compare);
+    return groups * layers * (layer + (passes - 1) * again);
+}
+
+/* The number of windows of a group with the fewest reads. */
+static uint32_t best_group(const struct offline_evaluation *e, uint32_t chunk, uint64_t free_bytes,
+                           uint64_t minimum)
+{
+    uint64_t each = window_bytes(e), best = 1, before = 0;
+    double reads = 0;
+    for (uint64_t groups = e->text->windows; groups >= 1; groups--) {
+        uint64_t group = (e->text->windows + groups - 1) / groups;
+        if (group == before)
+            continue;
+        before = group;
+        if (group * each + minimum > free_bytes)
+            break;
+        double now = reads_of(e, chunk, group, (double)(free_bytes - group * each));
+        if (group == 1 || now < reads) {
+            best = group;
+            reads = now;
+        }
+    }
+    return (uint32_t)best;
+}
+
+/* Scratch memory of a core with that chunk; 0: it cannot be made. */
+static uint64_t scratch_of(const struct offline_evaluation *e, uint32_t chunk)
+{
+    struct offline_runner_config config = {
+        .threads = 1, .chunk = chunk, .context = chunk, .one_layer = true, .dense = e->dense};
+    struct offline_runner *r = offline_runner_create(e->model, &config, NULL);
+    uint64_t bytes = r ? core_scratch_bytes(offline_core(r)) : 0;
+    offline_runner_destroy(r);
+    return bytes;
+}
+
+/* Keys and values of a window. */
+static uint64_t kv_of(const struct offline_evaluation *e)
+{
+    const struct model_hparams *hp = &offline_index(e->model)->hparams;
+    uint64_t bytes = model_kv_position_bytes(hp, e->kv_type) * (e->text->window + KV_TILE);
+    return e->in_order ? bytes : 2 * bytes / hp->layers;
+}
+
+void sweep_workers(struct job *job)
+{
+    const struct offline_evaluation *e = job->e;
+    const struct model_index *m = offline_index(e->model);
+    uint64_t free_bytes = offline_free_bytes(e->model);
+    if (free_bytes == 0) /* mapped */
+        return;
+    uint64_t one = scratch_of(e, 1), row = (scratch_of(e, 1 + PROBE_ROWS) - one) / PROBE_ROWS;
+    uint64_t layer = m->expert_slot_bytes / hparams_expert_layers(&m->hparams) * 17 / 16;
+    uint64_t experts = layer < free_bytes / 2 ? layer : free_bytes / 2;
+    for (;; job->workers--) {
+        uint64_t runners = (uint64_t)job->workers * (1 + e->compare);
+        uint64_t fixed = experts + window_bytes(e) + runners * one;
+        uint64_t rows = fixed < free_bytes ? (free_bytes - fixed) / (2 * runners * (row + 1)) : 0;
+        job->scratch_limit = one + rows * row;
+        if (rows >= ROWS_MIN || rows >= e->text->window || job->workers == 1)
+            break;
+    }
+    /* before the workers are made: what earlier windows left in the slots is evicted for them */
+    uint64_t needed = job->workers * (1 + (uint64_t)e->compare) * (job->scratch_limit + kv_of(e)) +
+                      window_bytes(e);
+    uint64_t rest = needed < free_bytes ? free_bytes - needed : 0;
+    if (offline_slots_bytes(e->model) > rest)
+        offline_slots_resize(e->model, rest);
+}
+
+static int fit_slots(struct job *job, struct error *error)
+{
+    const struct offline_evaluation *e = job->e;
+    uint64_t free_bytes = offline_free_bytes(e->model), each = window_bytes(e);
+    uint32_t chunk = job->worker[0].chunk[0];
+    uint64_t minimum = 2 * (uint64_t)job->workers * offline_index(e->model)->expert_slot_bytes_max;
+    if (free_bytes < minimum + each) {
+        char given[16], wanted[16];
+        uint64_t budget = offline_budget(e->model);
+        return error_set(
+            error, ERR_BUDGET_TOO_SMALL,
+            "--budget %s is too small: windows of %u tokens need %s", /* or fewer threads */
+            bytes_format(budget, given), e->text->window,
+            bytes_format(budget - free_bytes + minimum + each, wanted));
+    }
+    job->group = e->in_order ? 1 : best_group(e, chunk, free_bytes, minimum);
+    uint64_t slots = free_bytes - job->group * each;
+    offline_slots_resize(e->model, slots);
+    if (!e->announce)
+        return 0;
+    double reads = reads_of(e, chunk, job->group, (double)slots);
+    struct offline_estimate estimate = {.windows = e->text->windows,
+                                        .group = job->group,
+                                        .threads = job->workers,
+                                        .slot_bytes = slots,
+                                        .read_bytes = (uint64_t)reads,
+                                        .expert_bytes = offline_index(e->model)->expert_slot_bytes,
+                                        .bytes_per_s = offline_read_rate(e->model)};
+    e->announce(e->arg, &estimate);
+    return 0;
+}
+
+int sweep_plan(struct job *job, struct error *error)
+{
+    const struct offline_evaluation *e = job->e;
+    uint32_t windows = e->text->windows;
+    job->of = (uint64_t)windows * (e->in_order ? 1 : offline_index(e->model)->hparams.layers + 1);
+    if (offline_budget(e->model) > 0)
+        return fit_slots(job, error);
+    uint64_t group = e->in_order ? 1 : MAPPED_BYTES / window_bytes(e);
+    job->group = group < 1 ? 1 : group < windows ? (uint32_t)group : windows;
+    return 0;
+}
+
+/* ---- steps ---- */
+
+static float *rows_of(const struct worker *w, int which, uint32_t window)
+{
+    const struct offline_evaluation *e = w->job->e;
+    return w->job->sweep.x[which] +
+           (size_t)window * e->text->window * offline_index(e->model)->hparams.hidden;
+}
+
+static struct core_pass pass_of(struct worker *w, const struct offline_runner *r, uint32_t at,
+                                uint32_t rows)
+{
+    return (struct core_pass){
+        .sequences = offline_sequence(r), .sequence_count = 1, .row = w->rows + at, .rows = rows};
+}
+
+static int run_layer(struct worker *w, int which, uint32_t window, uint32_t layer,
+                     struct error *error)
+{
+    struct offline_runner *r = which ? w->pair.reference : w->pair.test;
+    uint32_t all = w->job->e->text->window, chunk = w->chunk[which];
+    size_t hidden = offline_index(w->job->e->model)->hparams.hidden;
+    for (uint32_t at = 0, n; at < all; at += n) {
+        n = all - at < chunk ? all - at : chunk;
+        struct core_pass pass = pass_of(w, r, at, n);
+        if (core_pass_layers(offline_core(r), &pass, layer, 1,
+                             rows_of(w, which, window) + at * hidden, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Logits of rows [at, at + n) of a window. */
+static const float *logits_of(struct worker *w, int which, uint32_t window, uint32_t at, uint32_t n)
+{
+    struct offline_runner *r = which ? w->pair.reference : w->pair.test;
+    const struct model_hparams *hp = &offline_index(w->job->e->model)->hparams;
+    struct core_pass pass = pass_of(w, r, at, n);
+    int status = core_pass_layers(offline_core(r), &pass, hp->layers, 0,
+                                  rows_of(w, which, window) + (size_t)at * hp->hidden, NULL);
+    sl_assert(status == 0);
+    return core_output(offline_core(r), 0, n);
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static int score_window(struct worker *w, uint32_t window, struct error *error)
+{
+    const struct pair *p = &w->pair;
+    const struct offline_evaluation *e = w->job->e;
+    uint32_t vocab = offline_index(e->model)->hparams.vocab, scored = e->text->window - 1;
+    uint32_t most = smaller(w->chunk[0], core_output_rows(offline_core(p->test)));
+    if (p->reference)
+        most = smaller(most, smaller(w->chunk[1], core_output_rows(offline_core(p->reference))));
+    for (uint32_t at = 0, n; at < scored; at += n) {
+        n = smaller(scored - at, most);
+        const float *test = logits_of(w, 0, window, at, n);
+        const float *base = p->reference ? logits_of(w, 1, window, at, n) : NULL;
+        for (uint32_t i = 0; i < n; i++)
+            if (score_row(w, w->job->sweep.first + window, at + i, test + (size_t)i * vocab,
+                          base ? base + (size_t)i * vocab : NULL, error) != 0)
+                return -1;
+    }
+    return 0;
+}
+
+static int step(struct worker *w, uint32_t window, uint32_t layer, struct error *error)
+{
+    const struct offline_evaluation *e = w->job->e;
+    const uint32_t *ids = offline_window(e->text, w->job->sweep.first + window);
+    for (uint32_t i = 0; i < e->text->window; i++)
+        w->rows[i] = (struct core_row){.position = i, .token = ids[i]};
+    if (layer == offline_index(e->model)->hparams.layers)
+        return score_window(w, window, error);
+    if (e->starts)
+        e->starts(e->arg, w->number, w->job->sweep.first + window);
+    if (run_layer(w, 0, window, layer, error) != 0)
+        return -1;
+    return e->compare ? run_layer(w, 1, window, layer, error) : 0;
+}
+
+/* ---- workers ---- */
+
+/* The next step; false: none is left. */
+static bool take_step(struct job *job, uint32_t *window, uint32_t *layer)
+{
+    struct sweep *s = &job->sweep;
+    uint64_t steps = (uint64_t)s->windows * (offline_index(job->e->model)->hparams.layers + 1);
+    pthread_mutex_lock(&job->lock);
+    uint64_t number = s->next;
+    bool any = number < steps;
+    s->next += any;
+    *layer = (uint32_t)(number / s->windows);
+    *window = (uint32_t)(number % s->windows);
+    while (any && s->finished[*window] < *layer && !atomic_load(&job->failed))
+        pthread_cond_wait(&job->changed, &job->lock);
+    pthread_mutex_unlock(&job->lock);
+    return any && !atomic_load(&job->failed);
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *w = arg;
+    struct job *job = w->job;
+    uint32_t window, layer;
+    while (take_step(job, &window, &layer)) {
+        struct error error;
+        int status = step(w, window, layer, &error);
+        pthread_mutex_lock(&job->lock);
+        if (status != 0 && atomic_exchange(&job->failed, 1) == 0)
+            job->error = error;
+        job->sweep.finished[window]++;
+        pthread_cond_broadcast(&job->changed);
+        pthread_mutex_unlock(&job->lock);
+        job_progress(w, 1);
+    }
+    return NULL;
+}
+
+static void run_group(struct job *job)
+{
+    for (uint32_t i = 1; i < job->workers; i++) {
+        struct worker *w = &job->worker[i];
+        w->started = pthread_create(&w->thread, NULL, worker_main, w) == 0;
+    }
+    worker_main(&job->worker[0]); /* threads that did not start are not needed */
+    for (uint32_t i = 1; i < job->workers; i++)
+        if (job->worker[i].started)
+            pthread_join(job->worker[i].thread, NULL);
+}
+
+int sweep_run(struct job *job, struct error *error)
+{
+    const struct offline_evaluation *e = job->e;
+    struct sweep *s = &job->sweep;
+    size_t floats = (size_t)job->group * e->text->window * offline_index(e->model)->hparams.hidden;
+    s->finished = calloc(job->group, sizeof *s->finished);
+    for (int which = 0; which <= e->compare; which++)
+        s->x[which] = malloc(floats * sizeof(float));
+    int status = s->finished && s->x[0] && (s->x[1] || !e->compare)
+                     ? 0
+                     : error_set(error, ERR_NO_MEMORY, "out of memory (%u windows)", job->group);
+    for (uint32_t at = 0; status == 0 && at < e->text->windows && !atomic_load(&job->failed);
+         at += s->windows) {
+        s->first = at;
+        s->windows = smaller(job->group, e->text->windows - at);
+        s->next = 0;
+        memset(s->finished, 0, s->windows * sizeof *s->finished);
+        if (e->group)
+            e->group(e->arg, s->first, s->windows);
+        run_group(job);
+    }
+    free(s->finished);
+    free(s->x[0]);
+    free(s->x[1]);
+    return status;
+}

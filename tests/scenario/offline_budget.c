@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Offline tools within a budget, in a memory cgroup with that limit: the results are those of the mapped
+ * model, from a file, a split file and a store; what is read is stated beforehand, and progress. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/internal.h"
+
+#define END_MS 240000
+#define TEXT   SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
+#define ARGS   24
+
+static char program[PATH_MAX], join[PATH_MAX + 64];
+
+/* Runs `sluice-TOOL args...` in a new cgroup of `bytes`, which must suffice; 0: without a cgroup. */
+static void run(struct command *c, const char *tool, uint64_t bytes, const char *const args[])
+{
+    const char *argv[ARGS] = {"/bin/sh", "-c", join, program};
+    char group[PATH_MAX] = "";
+    size_t n = 4;
+    if (bytes > 0) {
+        cgroup_make(group);
+        cgroup_limit(group, bytes);
+    }
+    snprintf(program, sizeof program, "%s/sluice-%s", test_libexec(), tool);
+    snprintf(join, sizeof join, "%s%s%s exec \"$0\" \"$@\"", bytes ? "echo $$ > '" : "", group,
+             bytes ? "/cgroup.procs' &&" : "");
+    for (size_t i = 0; args[i]; i++) {
+        CHECK(n + 1 < ARGS, "too many arguments");
+        argv[n++] = args[i];
+    }
+    argv[n] = NULL;
+    command_run(c, NULL, END_MS, argv);
+    CHECK(c->status == 0, "%s: status %d: %.300s", tool, c->status, c->err);
+    CHECK(!bytes || cgroup_failures(group) == 0, "%s: a process was killed for lack of memory",
+          tool);
+}
+
+/* eval --offline of the model at `path`; NULL budget: mapped. The caller frees. */
+static char *losses(const char *path, const char *budget, const char *more, const char *value)
+{
+    struct command c;
+    uint64_t bytes = 0;
+    CHECK(!budget || bytes_parse(budget, &bytes), "%s", budget);
+    const char *const args[] = {"-m",
+                                path,
+                                "--text",
+                                TEXT,
+                                "--offline",
+                                "--output",
+                                "json",
+                                "--ctx-size",
+                                "128",
+                                "--max-windows",
+                                "6",
+                                more ? more : "--kld",
+                                more ? value : NULL,
+                                NULL};
+    const char *all[ARGS];
+    size_t n = 0;
+    for (size_t i = 0; i < 11 + (more ? 2 : 1); i++)
+        all[n++] = args[i];
+    if (budget) {
+        all[n++] = "--budget";
+        all[n++] = budget;
+    }
+    all[n] = NULL;
+    run(&c, "eval", bytes, all);
+    if (budget) {
+        const char *stated = strstr(c.err, "reads at most");
+        CHECK(stated, "it does not state what it reads: %.300s", c.err);
+    }
+    char *out = strdup(c.out);
+    command_free(&c);
+    return out;
+}
+
+/* mapped: the same model as a file. */
+static void check_files(const char *mapped, const char *path, const char *budget, const char *more,
+                        const char *value)
+{
+    char *want = losses(mapped, NULL, more, value), *got = losses(path, budget, more, value);
+    CHECK(strcmp(want, got) == 0, "%s, %s: other losses: %s and %s", path, budget, want, got);
+    free(want);
+    free(got);
+}
+
+static void check_same(const char *path, const char *budget, const char *more, const char *value)
+{
+    check_files(test_model(), path, budget, more, value);
+}
+
+/* A file of 1.9 GiB in less than a quarter of it, and the same model in three files. */
+static void four_times_the_budget(void)
+{
+    char path[PATH_MAX], split[PATH_MAX], first[PATH_MAX];
+    struct command c;
+    if (!test_long())
+        test_skip("writes 4 GiB: --long");
+    path_in_dir(path, "large.gguf");
+    path_in_dir(split, "split.gguf");
+    path_in_dir(first, "split-00001-of-00003.gguf");
+    run(&c, "synth", 0,
+        (const char *const[]){"-o", path, "olmoe-1b-7b", "layers=8", "--quiet", NULL});
+    command_free(&c);
+    run(&c, "synth", 0,
+        (const char *const[]){"-o", split, "olmoe-1b-7b", "layers=8", "--quiet", "--split", "3",
+                              NULL});
+    command_free(&c);
+    check_files(path, path, "460MiB", NULL, NULL);
+    check_files(path, first, "460MiB", NULL, NULL);
+}
+
+/* A split file in less than its size. */
+static void eval_of_a_split_file(void)
+{
+    char path[PATH_MAX], split[PATH_MAX], first[PATH_MAX];
+    struct command c;
+    path_in_dir(path, "one.gguf");
+    path_in_dir(split, "split.gguf");
+    path_in_dir(first, "split-00001-of-00003.gguf");
+    run(&c, "synth", 0,
+        (const char *const[]){"-o", path, "tiny", "arch=qwen3moe", "--quiet", NULL});
+    command_free(&c);
+    run(&c, "synth", 0,
+        (const char *const[]){"-o", split, "tiny", "arch=qwen3moe", "--quiet", "--split", "3",
+                              NULL});
+    command_free(&c);
+    check_files(path, first, "20MiB", NULL, NULL);
+}
+
+/* The demo model has 28 MiB of experts; the rest of the program takes about 11 MiB. */
+static void eval_of_a_file(void)
+{
+    check_same(test_model(), "20MiB", NULL, NULL);
+    check_same(test_model(), "24MiB", "--policy", "precision=uniform-int4");
+    if (!test_long())
+        return;
+    check_same(test_model(), "14MiB", NULL, NULL);
+    check_same(test_model(), "16MiB", "--policy", "precision=hobbit");
+}
+
+static void eval_of_a_store(void)
+{
+    char store[PATH_MAX];
+    struct command c;
+    path_in_dir(store, "store");
+    run(&c, "pack", 0,
+        (const char *const[]){"-m", test_model(), "-o", store, "--precisions", "native,int4",
+                              "--quiet", NULL});
+    command_free(&c);
+    check_same(store, "20MiB", NULL, NULL);
+    check_same(store, "20MiB", "--policy", "precision=uniform-int4");
+}
+
+static void too_small(void)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"eval", "-m", test_model(), "--text", TEXT, "--offline",
+                                      "--budget", "9MiB", NULL});
+    CHECK(c.status != 0 && strstr(c.err, "--budget 9") && command_lines(c.err) == 1,
+          "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+}
+
+/* ---- profile ---- */
+
+static void profile(const char *path, uint64_t bytes, const char *kill_after_s)
+{
+    char budget[32];
+    struct command c;
+    snprintf(budget, sizeof budget, "%" PRIu64, bytes ? bytes : 4 * GIB);
+    const char *args[] = {"-m",
+                          test_model(),
+                          "--text",
+                          TEXT,
+                          "-o",
+                          path,
+                          "--ctx-size",
+                          "128",
+                          "--tokens",
+                          "1024",
+                          "--pair-mib",
+                          "2",
+                          "--importance-tokens",
+                          test_long() ? "256" : "0",
+                          bytes ? "--budget" : NULL,
+                          budget,
+                          NULL};
+    if (!kill_after_s) {
+        run(&c, "profile", bytes, args);
+    } else { /* its status does not matter: it may end before */
+        const char *argv[ARGS + 6] = {"/usr/bin/timeout", "-s", "KILL", kill_after_s, program};
+        snprintf(program, sizeof program, "%s/sluice-profile", test_libexec());
+        memcpy(argv + 5, args, sizeof args);
+        command_run(&c, NULL, END_MS, argv);
+    }
+    command_free(&c);
+}
+
+/* What does not depend on time: the file of its tables, whose name has their hash, and the loss. */
+static char *measured(const char *path)
+{
+    json_error_t why;
+    json_t *doc = json_load_file(path, 0, &why);
+    CHECK(doc, "%s: %s", path, why.text);
+    const char *file = json_string_value(json_object_get(json_object_get(doc, "tables"), "file"));
+    CHECK(file && strchr(file, '.'), "%s: no tables", path);
+    char *text = NULL;
+    CHECK(asprintf(&text, "%s, %.17g nats, base %.17g", strchr(file, '.'),
+                   json_number_value(json_object_get(json_object_get(doc, "scalars"), "nats")),
+                   json_number_value(
+                       json_object_get(json_object_get(doc, "scalars"), "importance_base"))) > 0,
+          "out of memory");
+    json_decref(doc);
+    return text;
+}
+
+static void profile_and_kills(void)
+{
+    char mapped[PATH_MAX], within[PATH_MAX], killed[PATH_MAX], after[32];
+    path_in_dir(mapped, "mapped");
+    path_in_dir(within, "within");
+    path_in_dir(killed, "killed");
+    profile(mapped, 0, NULL);
+    profile(within, 24 * MIB, NULL);
+    char *want = measured(mapped), *got = measured(within);
+    CHECK(strcmp(want, got) == 0, "other statistics within a budget: %s and %s", want, got);
+    free(got);
+    for (int i = 0; i < (test_long() ? 20 : 4); i++) {
+        snprintf(after, sizeof after, "%.3f", (double)(rand() % 1000) / (test_long() ? 200 : 600));
+        profile(killed, 24 * MIB, after);
+    }
+    profile(killed, 24 * MIB, NULL);
+    got = measured(killed);
+    CHECK(strcmp(want, got) == 0, "other statistics after kills: %s and %s", want, got);
+    free(got);
+    free(want);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        ROW(eval_of_a_file),    ROW(eval_of_a_store),      ROW(too_small),
+        ROW(profile_and_kills), ROW(eval_of_a_split_file), ROW(four_times_the_budget)};
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
