@@ -57,11 +57,12 @@ PARAM_BYTES(keep_kv, 1099511627776, 0, UINT64_MAX / 4,
             "tokens; 0: none. They take no more than the KV cache of --ctx-size, which the budget "
             "holds anyway, and yield to a sequence that needs it")
 PARAM_U64(state_checkpoints, 4, 1, 32, "states",
-          "checkpoints of a recurrent state (models that have one); a prompt that begins as an "
-          "earlier one continues from one of them. They and two more count against the budget")
+          "checkpoints of a recurrent state and of windows (models that have them); a prompt that "
+          "begins as an earlier one continues from one of them. They count against the budget, and "
+          "two more of a recurrent state")
 PARAM_U64(checkpoint_tokens, 512, 16, 1048576, "tokens",
-          "tokens between two checkpoints of a recurrent state; others are near the end of the "
-          "prompt and at the end of the response")
+          "tokens between two checkpoints of a recurrent state or of windows; others are near the "
+          "end of the prompt and at the end of the response")
 PARAM_U64(prefill_chunk, 256, 1, 4096, "tokens", "prompt tokens computed in one pass")
 PARAM_U64(max_queue, 16, 1, 32, "requests",
           "maximum waiting sequences; further requests are rejected as busy")

@@ -72,6 +72,13 @@ static void finish_head(struct core *c, float *head, const float *weight, uint32
         c->ops->rms_norm(head, weight, a->key_size, c->hp.rms_eps, head);
 }
 
+/* Of keys and values of this layer; 0: none. */
+static uint32_t ring_of(const struct core *c, uint32_t row)
+{
+    bool window = c->layer[c->step.layer].attention.window > 0;
+    return window ? core_sequence_of(c, row)->ring : 0;
+}
+
 /* Bias, norm, rotation and cache row of key head g and its query heads, one token row. */
 static void finish_group(struct core *c, uint32_t row, uint32_t g)
 {
@@ -81,7 +88,8 @@ static void finish_group(struct core *c, uint32_t row, uint32_t g)
     float *k = c->k + (size_t)row * l->k_size + (size_t)g * size;
     float *v = c->v + (size_t)row * l->v_size + (size_t)g * values;
     const struct core_sequence *sequence = core_sequence_of(c, row);
-    uint32_t position = c->row[row].position, in_tile = position % KERNEL_KEY_TILE;
+    uint32_t position = kernel_ring_position(ring_of(c, row), c->row[row].position);
+    uint32_t in_tile = position % KERNEL_KEY_TILE;
     enum kv_type type = sequence->kv_type;
     uint8_t *keys = (uint8_t *)sequence->keys[c->step.layer] +
                     kernel_kv_tile(type, a->kv_heads, size, position, g);
@@ -127,6 +135,7 @@ static void attend_run(struct core *c, uint32_t row, uint32_t rows, uint32_t hea
         .head_end = head_end,
         .positions = c->row[row].position + 1,
         .window = l->attention.window,
+        .ring = ring_of(c, row),
         .scale = l->scale,
         .cap = c->hp.score_cap,
         .sinks = l->sinks,

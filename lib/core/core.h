@@ -59,6 +59,8 @@ struct core_sequence {
     enum kv_type kv_type;
     void *const *keys;
     void *const *values;
+    uint32_t ring; /* in layers with a window, position p is at p % ring: whole tiles, at least the
+                    * window and the rows of a pass less 1; 0: at p */
     /* Recurrent state (model_state_bytes), if the model has one: before the first row of a pass (not read
      * if that is position 0) and after its last. May be the same memory, if a pass that fails need not
      * be repeated. */

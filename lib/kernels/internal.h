@@ -199,6 +199,8 @@ static inline void attention_check(const struct kernel_attention *a)
 {
     sl_assert(a->key_size <= KERNEL_HEAD_SIZE_MAX && a->value_size <= KERNEL_VALUE_SIZE_MAX &&
               a->positions > 0 && (a->v || a->value_size <= a->key_size));
+    sl_assert(a->ring == 0 || (a->ring % KERNEL_KEY_TILE == 0 && a->window > 0 &&
+                               a->window + a->rows - 1 <= a->ring));
 }
 
 typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,

@@ -108,8 +108,9 @@ struct kernel_attention {
     uint32_t head_begin, head_end;
     uint32_t positions; /* of row 0, >= 1 */
     uint32_t window;    /* 0: none */
-    float scale;        /* usually 1/sqrt(key_size) */
-    float cap;          /* scores become cap * tanh(score / cap); 0: none */
+    uint32_t ring; /* position p is at p % ring: whole tiles, window + rows - 1 or more; 0: at p */
+    float scale;   /* usually 1/sqrt(key_size) */
+    float cap;     /* scores become cap * tanh(score / cap); 0: none */
     const float *sinks; /* [heads] a score of each head that has no value; NULL: none */
 };
 
@@ -120,6 +121,12 @@ static inline size_t kernel_kv_tile(enum kv_type type, uint32_t kv_heads, uint32
 {
     size_t tile = (size_t)(position / KERNEL_KEY_TILE) * kv_heads + kv_head;
     return tile * kv_tile_bytes(type, head_size);
+}
+
+/* Where a position is in a ring of so many positions; 0: no ring. */
+static inline uint32_t kernel_ring_position(uint32_t ring, uint32_t position)
+{
+    return ring == 0 ? position : position % ring;
 }
 
 enum kv_part { KV_KEYS, KV_VALUES };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layout after the header: token logs, log-probabilities, logs of the slots, then the keys and values of each slot: for
- * every layer a region of keys and one of values, `context` positions long in whole tiles, page-aligned. A
+ * every layer a region of keys and one of values, `context` positions long (or a ring) in whole tiles, page-aligned. A
  * sequence's part of each region is a prefix that can be allocated and punched separately. Last, the versions of the
- * recurrent state, each of whole pages. */
+ * state, each of whole pages. */
 #include "shm/kv/kv.h"
 
 #include <inttypes.h>
@@ -10,13 +10,17 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "shm/kv/window.h"
 
 _Static_assert(sizeof(float) == sizeof(uint32_t), "logs and log-probabilities have equal rows");
 
 /* Region 2 * layer has the keys of a layer, the next one its values. */
 static uint64_t region_bytes(const struct kv_head *h, uint32_t region, uint64_t tokens)
 {
-    uint64_t tile = h->tile_bytes[h->layer_kind[region / 2]][region % 2];
+    uint32_t kind = h->layer_kind[region / 2];
+    uint64_t tile = h->tile_bytes[kind][region % 2];
+    if (kind == LAYER_WINDOW && h->ring > 0 && tokens > h->ring)
+        tokens = h->ring;
     return align_up((tokens + KV_TILE - 1) / KV_TILE * tile, PAGE_BYTES);
 }
 
@@ -29,6 +33,18 @@ static uint64_t regions_bytes(const struct kv_head *h, uint32_t regions, uint64_
     return bytes;
 }
 
+/* Of the windows in a version. */
+static uint64_t windows_bytes(const struct kv_head *h)
+{
+    uint64_t bytes = 0;
+    for (uint32_t layer = 0; h->ring > 0 && layer < h->layers; layer++)
+        if (h->layer_kind[layer] == LAYER_WINDOW)
+            bytes += ((uint64_t)h->tile_bytes[LAYER_WINDOW][KV_SIDE_KEYS] +
+                      h->tile_bytes[LAYER_WINDOW][KV_SIDE_VALUES]) *
+                     kv_window_tiles(h);
+    return bytes;
+}
+
 static uint64_t log_row_bytes(const struct kv_head *h)
 {
     return align_up((uint64_t)h->context * sizeof(uint32_t), PAGE_BYTES);
@@ -36,10 +52,14 @@ static uint64_t log_row_bytes(const struct kv_head *h)
 
 /* Derived sizes; no multiplication can overflow for a checked model (layers, heads and context are
  * bounded in lib/model/arch/arch.h). */
-static void fill_shape(struct kv_head *h, const struct model_hparams *p, enum kv_type type,
-                       uint32_t context, uint32_t states)
+static void fill_shape(struct kv_head *h, const struct kv_shape *shape)
 {
+    const struct model_hparams *p = shape->model;
+    enum kv_type type = shape->type;
+    uint32_t context = shape->context;
     h->kv_type = (uint32_t)type;
+    h->ring = shape->ring;
+    h->window = shape->ring > 0 ? p->window : 0;
     h->layers = p->layers;
     memcpy(h->layer_kind, p->layer_kind, sizeof h->layer_kind);
     for (uint32_t layer = 0; layer < p->layers; layer++)
@@ -53,40 +73,69 @@ static void fill_shape(struct kv_head *h, const struct model_hparams *p, enum kv
     h->kv_offset = h->slot_logs_offset + KV_SLOTS * log_row_bytes(h);
     h->kv_slot_bytes = regions_bytes(h, 2 * h->layers, context);
     h->states_offset = h->kv_offset + KV_SLOTS * h->kv_slot_bytes;
-    h->state_bytes = align_up(model_state_bytes(p), PAGE_BYTES);
-    h->states = states;
+    h->windows_offset = align_up(model_state_bytes(p), 64);
+    h->state_bytes = align_up(h->windows_offset + windows_bytes(h), PAGE_BYTES);
+    h->states = shape->states;
 }
 
-uint64_t kv_bytes(const struct model_hparams *h, enum kv_type type, uint32_t context,
-                  uint32_t states)
+/* Positions of a ring that a pass of `chunk` rows cannot spoil; 0: no layer has one. */
+static uint32_t ring_for(const struct model_hparams *h, uint32_t chunk)
 {
-    struct kv_head shape = {0}; /* only its shape fields are used */
-    fill_shape(&shape, h, type, context, states);
-    return shape.states_offset + shape.states * shape.state_bytes;
-}
-
-uint64_t kv_states_bytes(const struct model_hparams *h, uint32_t states)
-{
-    return states * align_up(model_state_bytes(h), PAGE_BYTES);
-}
-
-uint64_t kv_sequence_bytes(const struct model_hparams *h, enum kv_type type, uint32_t tokens)
-{
-    uint64_t bytes = 0;
+    bool windows = false;
     for (uint32_t layer = 0; layer < h->layers; layer++)
-        for (uint32_t side = 0; side < 2; side++)
-            bytes +=
-                align_up(model_kv_bytes(h, layer, (enum kv_side)side, type, tokens), PAGE_BYTES);
-    return bytes;
+        windows = windows || h->layer_kind[layer] == LAYER_WINDOW;
+    bool attention = h->kv_rank == 0; /* MLA has no windows */
+    return windows && attention && h->window > 0
+               ? (uint32_t)align_up((uint64_t)h->window + chunk - 1, KV_TILE)
+               : 0;
 }
 
-uint32_t kv_tokens_within(const struct model_hparams *h, enum kv_type type, uint64_t bytes,
-                          uint32_t max)
+struct kv_shape kv_shape_of(const struct model_hparams *h, enum kv_type type, uint32_t context,
+                            uint32_t chunk, uint32_t checkpoints)
+{
+    bool recurrent = model_state_bytes(h) > 0;
+    struct kv_shape all = {.model = h, .type = type, .context = context}, rings = all;
+    all.states = recurrent ? KV_STATES_WORKING + checkpoints : 0;
+    rings.states = (recurrent ? KV_STATES_WORKING : 0) + checkpoints;
+    rings.ring = ring_for(h, chunk);
+    bool smaller = rings.ring > 0 && rings.ring < context &&
+                   kv_sequence_bytes(&rings, context) + kv_states_bytes(&rings, rings.states) <
+                       kv_sequence_bytes(&all, context) + kv_states_bytes(&all, all.states);
+    return smaller ? rings : all;
+}
+
+uint64_t kv_bytes(const struct kv_shape *shape)
+{
+    struct kv_head h = {0}; /* only its shape fields are used */
+    fill_shape(&h, shape);
+    return h.states_offset + h.states * h.state_bytes;
+}
+
+uint64_t kv_states_bytes(const struct kv_shape *shape, uint32_t states)
+{
+    struct kv_head h = {0};
+    fill_shape(&h, shape);
+    return states * h.state_bytes;
+}
+
+uint64_t kv_sequence_bytes(const struct kv_shape *shape, uint32_t tokens)
+{
+    struct kv_head h = {0};
+    fill_shape(&h, shape);
+    return regions_bytes(&h, 2 * h.layers, tokens);
+}
+
+uint64_t kv_tokens_bytes(const struct kv *kv, uint32_t tokens)
+{
+    return regions_bytes(kv->head, 2 * kv->head->layers, tokens);
+}
+
+uint32_t kv_tokens_within(const struct kv *kv, uint64_t bytes, uint32_t max)
 {
     uint32_t low = 0, high = max;
     while (low < high) {
         uint32_t middle = low + (high - low + 1) / 2;
-        if (kv_sequence_bytes(h, type, middle) <= bytes)
+        if (kv_tokens_bytes(kv, middle) <= bytes)
             low = middle;
         else
             high = middle - 1;
@@ -94,12 +143,11 @@ uint32_t kv_tokens_within(const struct model_hparams *h, enum kv_type type, uint
     return low;
 }
 
-void kv_format(void *base, const struct model_hparams *h, enum kv_type type, uint32_t context,
-               uint32_t states)
+void kv_format(void *base, const struct kv_shape *shape)
 {
     struct kv_head *head = base;
-    sl_assert(states <= KV_STATES_MAX);
-    fill_shape(head, h, type, context, states);
+    sl_assert(shape->states <= KV_STATES_MAX);
+    fill_shape(head, shape);
     atomic_store_explicit(&head->next_id, 1, memory_order_relaxed);
     atomic_store_explicit(&head->next_arrival, 1, memory_order_relaxed);
 }
@@ -114,6 +162,22 @@ static bool kinds_fit(const struct kv_head *h)
     return true;
 }
 
+static bool rings_fit(const struct kv_head *h)
+{
+    if (h->ring == 0)
+        return h->window == 0;
+    return h->ring % KV_TILE == 0 && h->ring < h->context && h->window > 0 && h->window <= h->ring;
+}
+
+static bool states_fit(const struct kv_head *h, uint64_t bytes)
+{
+    uint32_t working = h->windows_offset > 0 ? KV_STATES_WORKING : 0;
+    return rings_fit(h) && h->windows_offset <= bytes && h->windows_offset % 64 == 0 &&
+           h->state_bytes == align_up(h->windows_offset + windows_bytes(h), PAGE_BYTES) &&
+           h->states >= working && h->states <= KV_STATES_MAX && h->state_bytes <= bytes &&
+           h->states_offset + h->states * h->state_bytes <= bytes;
+}
+
 int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error *error)
 {
     struct segment s;
@@ -126,10 +190,7 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
         h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
         h->kv_offset == h->logs_offset + (2 * KV_REQUESTS_MAX + KV_SLOTS) * log_row_bytes(h) &&
         h->kv_slot_bytes == regions_bytes(h, 2 * h->layers, h->context) &&
-        h->states_offset == h->kv_offset + KV_SLOTS * h->kv_slot_bytes &&
-        (h->state_bytes == 0 || h->states >= KV_STATES_WORKING) && h->states <= KV_STATES_MAX &&
-        h->state_bytes % PAGE_BYTES == 0 && h->state_bytes <= s.bytes &&
-        h->states_offset + h->states * h->state_bytes <= s.bytes;
+        h->states_offset == h->kv_offset + KV_SLOTS * h->kv_slot_bytes && states_fit(h, s.bytes);
     if (!fits) {
         error_set(error, ERR_FAILED,
                   "kv segment: the shape does not match its size of %" PRIu64 " bytes", s.bytes);
@@ -270,7 +331,7 @@ int kv_state_allocate(const struct kv *kv, uint32_t state, struct error *error)
     if (rc == 0)
         return 0;
     kv_state_release(kv, state);
-    return no_space(bytes, "recurrent state", rc, error);
+    return no_space(bytes, "a state", rc, error);
 }
 
 void kv_state_release(const struct kv *kv, uint32_t state)

@@ -11,7 +11,11 @@
  * A recurrent state is that after a number of tokens, and cannot be cut back. So it has versions, which
  * all slots share: a pass reads one and writes another. kv_valid is stored when that one is complete, and
  * this one store commits both: whenever compute is killed, the version of kv_valid rows is
- * untouched. A version that is not written again is a checkpoint. */
+ * untouched. A version that is not written again is a checkpoint.
+ *
+ * A layer with a window has a ring: position p is at p % ring. The ring holds the window and a whole chunk, so
+ * that a pass overwrites no position that a row of it, or of its repetition after a crash, attends to. It can
+ * be cut back by few rows only (kv_slot.lowest); checkpoints have copies of its windows. */
 #ifndef SLUICE_SHM_KV_KV_H
 #define SLUICE_SHM_KV_KV_H
 
@@ -98,12 +102,17 @@ struct kv_slot {
                                  * after both. Owned: those that were taken over */
     _Atomic uint32_t allocated; /* positions that may have memory: raised before, lowered after */
     uint32_t preset, lossy;     /* of the sequence that computed the rows */
+    _Atomic uint32_t lowest;    /* fewest rows to which its rings can be cut back, above 0: raised
+                                 * before a pass writes, lowered after a window was restored */
+    uint32_t reserved;
 };
 
-#define KV_STATES_MAX     64 /* versions of the recurrent state, of all slots */
-#define KV_STATES_WORKING 2  /* of them: read and written; the others are checkpoints */
+#define KV_STATES_MAX 64 /* versions of the state, of all slots */
+#define KV_STATES_WORKING                                                                          \
+    2 /* of them, if layers are recurrent: read and written; the others are checkpoints */
 
-/* A version of the recurrent state. Writer: runner. */
+/* A version of the state that cannot be cut back: of recurrent layers; in checkpoints also the last
+ * window of layers that have a ring. Writer: runner. */
 struct kv_version {
     _Atomic uint64_t tag;       /* KV_STATE_TAG once complete; 0: free, or being written */
     _Atomic uint32_t allocated; /* 1: may have memory; raised before, lowered after */
@@ -127,8 +136,12 @@ struct kv_head {
     uint64_t kv_offset;        /* page-aligned; kv_slot_bytes per slot, sparse */
     uint64_t kv_slot_bytes;
     uint64_t states_offset; /* `states` of state_bytes, whole pages, sparse */
-    uint64_t state_bytes;   /* 0: the model has no recurrent state */
+    uint64_t state_bytes;   /* 0: neither recurrent layers nor rings */
+    uint64_t
+        windows_offset; /* of the windows in a version: bytes of the recurrent states, a multiple of 64 */
     uint32_t states;
+    uint32_t ring;   /* positions in layers with a window, whole tiles; 0: all */
+    uint32_t window; /* of these layers, if they have rings */
     _Atomic uint64_t next_id, next_arrival;
     _Atomic uint32_t isa; /* enum kernel_isa + 1 once chosen: a successor must use the same */
     /* The submit call that was handled last; a successor finds it after a crash in the middle of it. */
@@ -138,7 +151,7 @@ struct kv_head {
     uint32_t crashes_before; /* crashes of compute when this one started */
     uint64_t alive_ns;       /* compute's main thread ran last */
     uint32_t kv_type;        /* enum kv_type of keys and values (--kv-type) */
-    uint32_t reserved[7];
+    uint32_t reserved[5];
     uint32_t tile_bytes[LAYER_KIND__COUNT][2]; /* of all heads of a layer, by enum kv_side */
     uint8_t layer_kind[MODEL_LAYERS_MAX];
     struct kv_slot slot[KV_SLOTS];
@@ -151,22 +164,31 @@ struct kv {
     struct kv_head *head;
 };
 
-/* states: versions of the recurrent state, at most KV_STATES_MAX. */
-uint64_t kv_bytes(const struct model_hparams *h, enum kv_type type, uint32_t context,
-                  uint32_t states);
+struct kv_shape {
+    const struct model_hparams *model;
+    enum kv_type type;
+    uint32_t context, ring, states; /* as in struct kv_head */
+};
+
+/* For passes of at most `chunk` rows. Layers with a window have rings if these and their checkpoints need less
+ * memory than all positions. */
+struct kv_shape kv_shape_of(const struct model_hparams *h, enum kv_type type, uint32_t context,
+                            uint32_t chunk, uint32_t checkpoints);
+/* Bytes of the segment. */
+uint64_t kv_bytes(const struct kv_shape *shape);
 /* KV bytes of one running sequence of `tokens` tokens; the ledger reserves them for `context`. */
-uint64_t kv_sequence_bytes(const struct model_hparams *h, enum kv_type type, uint32_t tokens);
-/* Bytes of all versions of the recurrent state, which the ledger reserves, too. */
-uint64_t kv_states_bytes(const struct model_hparams *h, uint32_t states);
-void kv_format(void *base, const struct model_hparams *h, enum kv_type type, uint32_t context,
-               uint32_t states);
+uint64_t kv_sequence_bytes(const struct kv_shape *shape, uint32_t tokens);
+/* Bytes of `states` versions of the state; the ledger reserves those of all. */
+uint64_t kv_states_bytes(const struct kv_shape *shape, uint32_t states);
+void kv_format(void *base, const struct kv_shape *shape);
 int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error *error);
 
 _Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row);       /* [context] */
 _Atomic uint32_t *kv_slot_log(const struct kv *kv, uint32_t slot); /* [context] */
 float *kv_logprobs(const struct kv *kv, uint32_t row);             /* [context]; NaN where none was
                                                               * recorded */
-/* K or V of one layer in a slot: tiles of KV_TILE positions, [tile][kv_head] (lib/kernels). */
+/* K or V of one layer in a slot: tiles of KV_TILE positions, [tile][kv_head] (lib/kernels); a ring begins again
+ * after kv_head.ring positions. */
 void *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer);
 void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer);
 
@@ -177,19 +199,25 @@ int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*a
                    void *arg, struct error *error);
 void kv_slot_release(const struct kv *kv, uint32_t slot);
 
-/* A version of the recurrent state: the parts of all layers (model_state_bytes). -1 with *error: /dev/shm
- * has no space. */
+/* A version of the state: the parts of recurrent layers (model_state_bytes), then windows. -1 with *error:
+ * /dev/shm has no space. */
 void *kv_state_at(const struct kv *kv, uint32_t state);
 int kv_state_allocate(const struct kv *kv, uint32_t state, struct error *error);
 void kv_state_release(const struct kv *kv, uint32_t state);
+
+/* Copies what the next row after `rows` rows attends to, in all rings of a slot, to a version or back. window.c */
+void kv_windows_save(const struct kv *kv, uint32_t slot, uint32_t rows, uint32_t state);
+void kv_windows_restore(const struct kv *kv, uint32_t slot, uint32_t rows, uint32_t state);
+/* kv_slot.lowest once positions below `end` were written. */
+uint32_t kv_ring_lowest(const struct kv_head *h, uint32_t end);
 
 /* Allocates the slot's log for `tokens` tokens; kv_slot_log_release frees it. */
 int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error);
 void kv_slot_log_release(const struct kv *kv, uint32_t slot);
 
-/* How many tokens, at most `max`, have keys and values of at most `bytes`. */
-uint32_t kv_tokens_within(const struct model_hparams *h, enum kv_type type, uint64_t bytes,
-                          uint32_t max);
+/* Bytes of the keys and values of `tokens` tokens; how many tokens, at most `max`, have at most `bytes`. */
+uint64_t kv_tokens_bytes(const struct kv *kv, uint32_t tokens);
+uint32_t kv_tokens_within(const struct kv *kv, uint64_t bytes, uint32_t max);
 
 /* Allocates the token log and log-probabilities of `tokens` tokens of a row, at submit and before
  * the first store; kv_log_release frees them when the row becomes FREE. Without it a full /dev/shm

@@ -38,7 +38,7 @@ COUNTER(tokens_reused, COUNTER, tokens,
         "Prompt tokens not computed: their keys and values were kept from an earlier sequence.")
 COUNTER(sequences_reused, COUNTER, sequences, "Sequences that began with kept keys and values.")
 COUNTER(state_bytes, GAUGE, bytes,
-        "Part of kv_bytes that recurrent states and their checkpoints have.")
+        "Part of kv_bytes that recurrent states, and checkpoints of them and of windows, have.")
 COUNTER(kv_kept_bytes, GAUGE, bytes, "Part of kv_bytes that no running sequence owns (--keep-kv).")
 COUNTER(arithmetic, GAUGE, number, "Version of the arithmetic (lib/kernels/ARITHMETIC.md).")
 #undef COUNTER

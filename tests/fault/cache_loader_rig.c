@@ -81,6 +81,7 @@ static void create_segments(struct rig *r, const struct params *params, uint32_t
 {
     const struct model_hparams *h = &r->model->hparams;
     struct segment *s = r->segment;
+    struct kv_shape kv = kv_shape_of(h, KV_TYPE_F16, 64, 64, 0);
     create(r, SEGMENT_MODEL, SEGMENT_MODEL_OFFSET + r->model->bytes);
     memcpy((char *)s[SEGMENT_MODEL].base + SEGMENT_MODEL_OFFSET, r->model, r->model->bytes);
     create(r, SEGMENT_DIRECTORY, directory_bytes(r->model));
@@ -89,8 +90,8 @@ static void create_segments(struct rig *r, const struct params *params, uint32_t
     create(r, SEGMENT_GATES, gates_bytes(h->layers, h->hidden, h->experts));
     gates_format(s[SEGMENT_GATES].base, h->layers, h->hidden, h->experts);
     create(r, SEGMENT_ACCESS_LOG, access_log_bytes());
-    create(r, SEGMENT_KV, kv_bytes(h, KV_TYPE_F16, 64, 0));
-    kv_format(s[SEGMENT_KV].base, h, KV_TYPE_F16, 64, 0);
+    create(r, SEGMENT_KV, kv_bytes(&kv));
+    kv_format(s[SEGMENT_KV].base, &kv);
     create(r, SEGMENT_PROCS, procs_bytes());
     procs_format(s[SEGMENT_PROCS].base, params, loaders);
 }

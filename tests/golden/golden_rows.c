@@ -10,8 +10,8 @@
 #include "tests/golden/image.h"
 #include "tests/golden/reference.h"
 
-#define CONTEXT 128
-#define TOKENS  75 /* crosses an attention tile, not a multiple of any chunk below */
+#define CONTEXT 128 /* of the image; a ring is not longer */
+#define TOKENS  75  /* crosses an attention tile, not a multiple of any chunk below */
 
 struct result {
     float *logits; /* [TOKENS][vocab] */
@@ -168,6 +168,34 @@ static void check_failure(struct image *image, const char *path, const uint32_t 
     free(before);
 }
 
+static uint32_t rings; /* that were shorter than the text */
+
+/* Layers with a window in the smallest ring that the chunk allows, where it is shorter than the text. */
+static void check_ring(struct image *image, const char *path, const struct kernel_ops *ops,
+                       const uint32_t *tokens, const struct result *want)
+{
+    const struct model_hparams *hp = &image->model->hparams;
+    static const uint32_t chunks[] = {1, 7, 32};
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks && hp->window > 0; i++) {
+        uint32_t ring = (hp->window + chunks[i] - 1 + KV_TILE - 1) / KV_TILE * KV_TILE, wrong = 0;
+        struct core *core = image_core(image, ops, 2, chunks[i]);
+        struct core_sequence s = image_sequence(image);
+        struct error error;
+        s.ring = ring;
+        for (uint32_t at = 0, n; at < TOKENS; at += n) {
+            n = TOKENS - at < chunks[i] ? TOKENS - at : chunks[i];
+            sl_assert(core_forward(core, &s, tokens + at, at, n, &error) == 0);
+            wrong +=
+                memcmp(core_output(core, n - 1, 1), want->logits + (size_t)(at + n - 1) * hp->vocab,
+                       hp->vocab * sizeof(float)) != 0;
+        }
+        golden_check(wrong == 0, "%s %s: %u passes with a ring of %u differ", path, ops->name,
+                     wrong, ring);
+        rings += ring < TOKENS;
+        core_destroy(core);
+    }
+}
+
 static bool same(const struct model_hparams *hp, const struct result *a, const struct result *b)
 {
     return memcmp(a->logits, b->logits, (size_t)TOKENS * hp->vocab * sizeof(float)) == 0 &&
@@ -205,6 +233,7 @@ static void check_type(const char *path, enum kv_type type, const uint32_t *toke
                          kv_type_info((uint32_t)type)->name, ops->name, threads, chunk);
         }
         check_two(&image, path, ops, tokens, &first);
+        check_ring(&image, path, ops, tokens, &first);
     }
     if (model_state_bytes(hp) > 0 && type == KV_TYPE_F16)
         check_failure(&image, path, tokens, &first);
@@ -273,5 +302,6 @@ int main(void)
     check_architectures("arch/recurrent.json");
     check_architectures("arch/oss.json");
     check_architectures("arch/gemma4.json");
+    golden_check(rings > 0, "no ring was shorter than the text");
     return golden_result("golden rows");
 }

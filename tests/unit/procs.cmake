@@ -13,6 +13,8 @@ sluice_unit_test(compute_kept SOURCES procs/engine/compute/runner/kept_test.c ${
   LINK sluice_deterministic sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base)
 sluice_unit_test(compute_state SOURCES procs/engine/compute/runner/state_test.c ${compute}/runner/kept.c ${compute}/runner/state.c
   LINK sluice_deterministic sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base)
+sluice_unit_test(compute_rings SOURCES procs/engine/compute/runner/rings_test.c ${compute}/runner/kept.c ${compute}/runner/state.c
+  LINK sluice_deterministic sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base)
 sluice_unit_test(compute_experts SOURCES procs/engine/compute/experts/experts_test.c
   ${compute}/experts/experts.c ${compute}/experts/choose.c
   LINK sluice_golden sluice_deterministic sluice_child sluice_ipc sluice_shm sluice_policy sluice_model

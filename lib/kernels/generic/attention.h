@@ -122,6 +122,7 @@ static float score(const struct kernel_attention *a, const struct head_query *q,
 static void add_tile(const struct kernel_attention *a, const struct head_query *q, uint32_t kv_head,
                      uint32_t at, uint32_t first, uint32_t end, struct softmax *s)
 {
+    at = kernel_ring_position(a->ring, at);
     const uint8_t *keys =
         (const uint8_t *)a->k + kernel_kv_tile(a->kv_type, a->kv_heads, a->key_size, at, kv_head);
     size_t values = kernel_kv_tile(a->kv_type, a->kv_heads, a->value_size, at, kv_head);

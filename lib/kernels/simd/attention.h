@@ -462,18 +462,19 @@ static void add_tile_of_heads(struct query_block *b, const struct kernel_attenti
                               uint32_t first, uint32_t stop, uint32_t at)
 {
     const uint8_t *k = a->k, *v = a->v;
+    uint32_t here = kernel_ring_position(a->ring, at);
+    uint32_t after = kernel_ring_position(a->ring, at + TILE_KEYS);
     for (uint32_t i = first, end; i < stop; i = end) {
         uint32_t head = b->query[i].kv_head;
-        size_t from = kernel_kv_tile(b->type, a->kv_heads, b->size, at, head);
+        size_t from = kernel_kv_tile(b->type, a->kv_heads, b->size, here, head);
         for (end = i + 1; end < stop && b->query[end].kv_head == head;)
             end++;
         size_t next = from + b->key_bytes; /* of the next key head, or in the next tile */
         if (end == stop)
-            next =
-                kernel_kv_tile(b->type, a->kv_heads, b->size, at + TILE_KEYS, b->query[0].kv_head);
+            next = kernel_kv_tile(b->type, a->kv_heads, b->size, after, b->query[0].kv_head);
         bool more = end < stop || at + TILE_KEYS < b->query[i].positions;
         add_tile(b, i, end, k + from,
-                 v ? v + kernel_kv_tile(b->type, a->kv_heads, b->value_size, at, head) : NULL,
+                 v ? v + kernel_kv_tile(b->type, a->kv_heads, b->value_size, here, head) : NULL,
                  more ? k + next : NULL);
     }
 }

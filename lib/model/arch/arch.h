@@ -167,8 +167,8 @@ static inline uint32_t model_rope_dims_max(const struct model_hparams *h)
 
 enum kv_side { KV_SIDE_KEYS, KV_SIDE_VALUES };
 
-/* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. A layer with a
- * window keeps all positions, too: what is before the window is not read any more. */
+/* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. What is before a
+ * window is not read any more: an engine may have fewer positions there (shm/kv/kv.h). */
 static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t layer,
                                       enum kv_side side, enum kv_type type, uint64_t positions)
 {
@@ -215,21 +215,6 @@ static inline uint64_t model_state_bytes(const struct model_hparams *h)
 {
     uint32_t layers = model_recurrent_layers(h);
     return layers == 0 ? 0 : layers * model_state_floats(h) * sizeof(float);
-}
-
-/* To how many rows the state of a sequence of `rows` tokens can be cut back, at most `wanted`: the
- * first rows of a kept sequence serve a prompt that begins with the same tokens. Attention over all
- * positions: any number, as a row depends on earlier tokens only. With a recurrent state: the number of
- * one of its checkpoints, or 0. */
-static inline uint32_t model_state_cut(const struct model_hparams *h, uint32_t rows,
-                                       uint32_t wanted, const uint32_t *checkpoints, uint32_t count)
-{
-    uint32_t most = wanted < rows ? wanted : rows, best = 0;
-    if (model_recurrent_layers(h) == 0)
-        return most;
-    for (uint32_t i = 0; i < count; i++)
-        best = checkpoints[i] <= most && checkpoints[i] > best ? checkpoints[i] : best;
-    return best;
 }
 
 /* Which k head serves v head h of MIXER_DELTANET; `share` v heads have the same. */

@@ -121,6 +121,8 @@ _Noreturn void child_exit(struct child *child);
     X(COMPUTE_SLOT_TAKEN, "compute", "a request owns a slot that was kept")                        \
     X(COMPUTE_SLOT_LOGGED, "compute",                                                              \
       "the tokens of a slot are logged, its request still owns it")                                \
+    X(COMPUTE_WINDOW_RESTORED, "compute",                                                          \
+      "rings have the window of a checkpoint, not yet counted")                                    \
     X(COMPUTE_STATE_WRITTEN, "compute", "a recurrent state is complete, and not yet committed")    \
     X(COMPUTE_SLOT_KEPT, "compute", "a slot is kept, and its request has not ended")               \
     X(COMPUTE_PREFILL, "compute", "in prefill, beyond the first chunk or layer")                   \

@@ -391,11 +391,13 @@ static inline enum kv_type kv_type_of(const struct supervisor *s)
     return kv_type_find(s->params.kv_type);
 }
 
-/* Versions of the recurrent state that an engine has. */
-static inline uint32_t kv_states_of(const struct supervisor *s)
+/* Of the kv segment. */
+static inline struct kv_shape kv_shape_for(const struct supervisor *s)
 {
     bool keeps = s->params.keep_kv > 0 && !s->params.deterministic; /* as kept_may in compute */
-    return KV_STATES_WORKING + (keeps ? (uint32_t)s->params.state_checkpoints : 0);
+    return kv_shape_of(&s->model->hparams, kv_type_of(s), (uint32_t)s->params.ctx_size,
+                       (uint32_t)s->params.prefill_chunk,
+                       keeps ? (uint32_t)s->params.state_checkpoints : 0);
 }
 
 /* notify.c: systemd, or another service manager that set NOTIFY_SOCKET. */

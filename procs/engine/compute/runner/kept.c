@@ -28,8 +28,7 @@ static struct kv_slot *slot_at(const struct runner *r, uint32_t slot)
 
 static uint64_t bytes_for(const struct runner *r, uint32_t tokens)
 {
-    return kv_sequence_bytes(&r->child->model->hparams, (enum kv_type)r->child->kv.head->kv_type,
-                             tokens);
+    return kv_tokens_bytes(&r->child->kv, tokens);
 }
 
 static uint64_t bytes_of(const struct runner *r, uint32_t slot)
@@ -60,6 +59,7 @@ static void empty(const struct runner *r, uint32_t slot)
 {
     atomic_store(&slot_at(r, slot)->rows, 0);
     atomic_store(&slot_at(r, slot)->owner, 0);
+    atomic_store(&slot_at(r, slot)->lowest, 0);
     state_drop(r, slot, 0);
     kv_slot_release(&r->child->kv, slot);
     kv_slot_log_release(&r->child->kv, slot);
@@ -271,12 +271,13 @@ static bool keep_rows(struct runner *r, uint32_t slot, const struct kv_request *
 {
     struct error error;
     struct kv_slot *s = slot_at(r, slot);
-    const struct model_hparams *h = &r->child->model->hparams;
     uint32_t valid = atomic_load(&q->kv_valid);
-    enum kv_type type = (enum kv_type)r->child->kv.head->kv_type;
-    uint64_t limit = r->child->params->keep_kv, one = r->child->kv.head->state_bytes;
-    uint32_t fits = kv_tokens_within(h, type, limit > one ? limit - one : 0, valid);
-    uint32_t rows = state_cut(r, slot, valid, one <= limit ? fits : 0);
+    uint64_t limit = r->child->params->keep_kv;
+    uint32_t fits = kv_tokens_within(&r->child->kv, limit, valid);
+    uint64_t one = state_needed(r, slot, fits);
+    if (one > 0)
+        fits = one <= limit ? kv_tokens_within(&r->child->kv, limit - one, valid) : 0;
+    uint32_t rows = state_cut(r, slot, valid, fits);
     state_keep(r, slot, rows, limit - bytes_for(r, rows));
     if (rows == 0 || kv_slot_log_allocate(&r->child->kv, slot, rows, &error) != 0)
         return false;

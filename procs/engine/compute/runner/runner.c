@@ -103,8 +103,10 @@ int runner_open(struct runner *r, struct compute *c, struct error *error)
     kept_check(r);
     const struct kv_head *kv = c->child.kv.head;
     char bytes[16];
-    if (kv->state_bytes > 0)
-        log_info("recurrent state of %s: %u versions, a checkpoint every %llu tokens",
+    if (kv->ring > 0)
+        log_info("layers with a window of %u tokens keep the last %u", kv->window, kv->ring);
+    if (kv->state_bytes > 0 && kv->states > 0)
+        log_info("state of %s: %u versions, a checkpoint every %llu tokens",
                  bytes_format(kv->state_bytes, bytes), kv->states,
                  (unsigned long long)c->child.params->checkpoint_tokens);
     return 0;

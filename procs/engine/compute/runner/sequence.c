@@ -197,6 +197,7 @@ static int start_sequence(struct sequence *s, struct error *error)
                                      .kv_type = (enum kv_type)child->kv.head->kv_type,
                                      .keys = r->keys,
                                      .values = r->values,
+                                     .ring = child->kv.head->ring,
                                      .renormalise_skips = r->experts.knobs.skip_renormalise};
     log_event(s, ACCESS_SEQUENCE_START, get(&q->kv_valid), get(&q->prompt_tokens));
     return 0;
@@ -299,7 +300,7 @@ static int turn(struct sequence *s, struct error *error)
     for (uint32_t i = 0; i < rows; i++)
         r->tokens[i] = get(&s->log[position + i]);
     struct state_pass state;
-    if (state_begin(r, s->slot, q, position, &state, error) != 0)
+    if (state_begin(r, s->slot, q, position, rows, &state, error) != 0)
         return -1;
     s->view.state = state.before;
     s->view.next_state = state.after;

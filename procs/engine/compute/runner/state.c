@@ -19,6 +19,21 @@ static bool has_state(const struct runner *r)
     return head_of(r)->state_bytes > 0;
 }
 
+static bool is_recurrent(const struct runner *r)
+{
+    return head_of(r)->windows_offset > 0;
+}
+
+static bool has_rings(const struct runner *r)
+{
+    return head_of(r)->ring > 0;
+}
+
+static _Atomic uint32_t *lowest_of(const struct runner *r, uint32_t slot)
+{
+    return &head_of(r)->slot[slot].lowest;
+}
+
 static uint64_t tag_of(const struct runner *r, uint32_t version)
 {
     return atomic_load(&head_of(r)->state[version].tag);
@@ -83,13 +98,30 @@ void state_check(const struct runner *r)
     }
 }
 
+/* Whether a version is all that a sequence needs: of rings, the windows are in checkpoints only. */
+static bool suffices(const struct runner *r, uint32_t slot, uint64_t tag)
+{
+    return !has_rings(r) || is_checkpoint(tag) || rows_of(tag) >= atomic_load(lowest_of(r, slot));
+}
+
 uint32_t state_cut(const struct runner *r, uint32_t slot, uint32_t rows, uint32_t wanted)
 {
-    uint32_t checkpoints[KV_STATES_MAX], count = 0;
-    for (uint32_t i = 0; has_state(r) && i < head_of(r)->states; i++)
-        if (slot_of(tag_of(r, i)) == slot)
-            checkpoints[count++] = rows_of(tag_of(r, i));
-    return model_state_cut(&r->child->model->hparams, rows, wanted, checkpoints, count);
+    uint32_t most = wanted < rows ? wanted : rows, best = 0;
+    if (!is_recurrent(r) && (!has_rings(r) || most >= atomic_load(lowest_of(r, slot))))
+        return most;
+    for (uint32_t i = 0; i < head_of(r)->states; i++) {
+        uint64_t tag = tag_of(r, i);
+        if (slot_of(tag) == slot && rows_of(tag) <= most && rows_of(tag) > best &&
+            suffices(r, slot, tag))
+            best = rows_of(tag);
+    }
+    return best;
+}
+
+uint64_t state_needed(const struct runner *r, uint32_t slot, uint32_t rows)
+{
+    bool needs = is_recurrent(r) || (has_rings(r) && rows < atomic_load(lowest_of(r, slot)));
+    return needs ? head_of(r)->state_bytes : 0;
 }
 
 void state_drop(const struct runner *r, uint32_t slot, uint32_t rows)
@@ -174,19 +206,53 @@ static uint32_t choose(const struct runner *r, uint32_t slot, uint32_t position,
     return other != STATE_NONE ? other : weakest_of(r, slot, position, point);
 }
 
+/* The windows before `position`, from a checkpoint if the rings have others; then the rings are to be written.
+ * Whenever compute is killed, `lowest` allows no more than what is there. */
+static void rings_begin(const struct runner *r, uint32_t slot, uint32_t position, uint32_t rows)
+{
+    _Atomic uint32_t *lowest = lowest_of(r, slot);
+    const struct kv_head *head = head_of(r);
+    sl_assert(head->window + rows - 1 <= head->ring);
+    if (position == 0)
+        atomic_store(lowest, 0);
+    if (position < atomic_load(lowest)) {
+        uint32_t version = find(r, slot, position);
+        sl_assert(version != STATE_NONE); /* state_cut */
+        kv_windows_restore(&r->child->kv, slot, position, version);
+        child_inject(r->child, INJECT_COMPUTE_WINDOW_RESTORED);
+        atomic_store(lowest, position);
+    }
+    uint32_t after = kv_ring_lowest(head, position + rows);
+    if (after > atomic_load(lowest))
+        atomic_store(lowest, after);
+}
+
+/* Whether the state of so many rows of a sequence becomes a checkpoint. */
+static bool keeps(const struct runner *r, const struct kv_request *q, uint32_t rows)
+{
+    return kept_may(r, q) &&
+           (rows % r->child->params->checkpoint_tokens == 0 || rows == prompt_point(q));
+}
+
 int state_begin(const struct runner *r, uint32_t slot, const struct kv_request *q,
-                uint32_t position, struct state_pass *pass, struct error *error)
+                uint32_t position, uint32_t rows, struct state_pass *pass, struct error *error)
 {
     *pass = (struct state_pass){.version = STATE_NONE};
-    if (!has_state(r))
+    if (!has_state(r) && !has_rings(r))
         return 0;
-    if (position > 0) {
+    if (has_rings(r))
+        rings_begin(r, slot, position, rows);
+    if (!is_recurrent(r) && !keeps(r, q, position + rows))
+        return 0;
+    if (is_recurrent(r) && position > 0) {
         uint32_t before = find(r, slot, position);
         sl_assert(before != STATE_NONE); /* kv_valid has one: state_cut */
         pass->before = kv_state_at(&r->child->kv, before);
     }
-    pass->version = choose(r, slot, position, prompt_point(q));
-    sl_assert(pass->version != STATE_NONE);
+    pass->version = choose(r, slot, is_recurrent(r) ? position : position + rows, prompt_point(q));
+    sl_assert(pass->version != STATE_NONE || !is_recurrent(r));
+    if (pass->version == STATE_NONE)
+        return 0;
     struct kv_version *state = &head_of(r)->state[pass->version];
     atomic_store(&state->tag, 0);
     if (!atomic_load(&state->allocated)) {
@@ -195,7 +261,7 @@ int state_begin(const struct runner *r, uint32_t slot, const struct kv_request *
         if (rc != 0)
             return -1;
     }
-    pass->after = kv_state_at(&r->child->kv, pass->version);
+    pass->after = is_recurrent(r) ? kv_state_at(&r->child->kv, pass->version) : NULL;
     return 0;
 }
 
@@ -204,9 +270,10 @@ void state_end(const struct runner *r, uint32_t slot, const struct kv_request *q
 {
     if (pass->version == STATE_NONE)
         return;
-    bool keep = rows % r->child->params->checkpoint_tokens == 0 || rows == prompt_point(q);
-    atomic_store(&head_of(r)->state[pass->version].tag,
-                 KV_STATE_TAG(slot, rows, keep && kept_may(r, q)));
+    bool keep = keeps(r, q, rows);
+    if (keep && has_rings(r))
+        kv_windows_save(&r->child->kv, slot, rows, pass->version);
+    atomic_store(&head_of(r)->state[pass->version].tag, KV_STATE_TAG(slot, rows, keep));
 }
 
 /* ---- the end of a sequence ---- */
@@ -226,9 +293,11 @@ void state_keep(const struct runner *r, uint32_t slot, uint32_t rows, uint64_t b
     state_drop(r, slot, rows);
     for (uint32_t i = 0; has_state(r) && i < head_of(r)->states; i++) {
         uint64_t tag = tag_of(r, i);
-        if (slot_of(tag) == slot && rows_of(tag) == rows)
+        if (slot_of(tag) == slot && rows_of(tag) == rows) {
+            if (has_rings(r) && !is_checkpoint(tag))
+                kv_windows_save(&r->child->kv, slot, rows, i);
             atomic_store(&head_of(r)->state[i].tag, KV_STATE_TAG(slot, rows, true));
-        else if (!is_checkpoint(tag)) /* of the last pass */
+        } else if (!is_checkpoint(tag)) /* of the last pass */
             release(r, i);
     }
     uint32_t weakest;

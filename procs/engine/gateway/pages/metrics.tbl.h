@@ -12,7 +12,7 @@ VALUE(tokens_prefill, compute, "", 1)
 METRIC(prompt_tokens_reused_total, counter,
        "Prompt tokens not computed: their keys and values were kept from an earlier sequence.")
 VALUE(tokens_reused, compute, "", 1)
-METRIC(state_bytes, gauge, "Recurrent states and their checkpoints.")
+METRIC(state_bytes, gauge, "Recurrent states, and checkpoints of them and of windows.")
 VALUE(state_bytes, compute, "", 1)
 METRIC(kv_kept_bytes, gauge, "Keys and values kept for prompts that begin with the same tokens.")
 VALUE(kv_kept_bytes, compute, "", 1)

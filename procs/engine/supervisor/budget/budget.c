@@ -242,12 +242,11 @@ static void facts_of_model(struct supervisor *s)
     f->loader_flight = flight_max(s);
 }
 
-/* Of one running sequence at full length: keys and values, recurrent states. */
+/* Of one running sequence at full length: keys and values, states. */
 static uint64_t sequence_bytes(const struct supervisor *s)
 {
-    const struct model_hparams *h = &s->model->hparams;
-    return kv_sequence_bytes(h, kv_type_of(s), (uint32_t)s->params.ctx_size) +
-           kv_states_bytes(h, kv_states_of(s));
+    struct kv_shape kv = kv_shape_for(s);
+    return kv_sequence_bytes(&kv, kv.context) + kv_states_bytes(&kv, kv.states);
 }
 
 static void facts_estimate(struct supervisor *s)

@@ -23,14 +23,14 @@ static const struct model_hparams *hparams(const struct supervisor *s)
 static uint64_t segment_size(const struct supervisor *s, enum segment_kind kind)
 {
     const struct model_hparams *h = hparams(s);
+    struct kv_shape kv = kv_shape_for(s);
     switch (kind) {
     case SEGMENT_MODEL: return SEGMENT_MODEL_OFFSET + s->model->bytes;
     case SEGMENT_DIRECTORY: return directory_bytes(s->model);
     case SEGMENT_ARENA: return s->layout.bytes;
     case SEGMENT_GATES: return gates_bytes(h->layers, h->hidden, h->experts);
     case SEGMENT_ACCESS_LOG: return access_log_bytes();
-    case SEGMENT_KV:
-        return kv_bytes(h, kv_type_of(s), (uint32_t)s->params.ctx_size, kv_states_of(s));
+    case SEGMENT_KV: return kv_bytes(&kv);
     case SEGMENT_PROCS: return procs_bytes();
     case SEGMENT__COUNT: break;
     }
@@ -110,11 +110,11 @@ static void format_procs(struct supervisor *s)
 static int format_all(struct supervisor *s, struct error *error)
 {
     const struct model_hparams *h = hparams(s);
+    struct kv_shape kv = kv_shape_for(s);
     directory_format(s->segments[SEGMENT_DIRECTORY].base, s->model, &s->layout,
                      (uint32_t)s->params.loaders);
     gates_format(s->segments[SEGMENT_GATES].base, h->layers, h->hidden, h->experts);
-    kv_format(s->segments[SEGMENT_KV].base, h, kv_type_of(s), (uint32_t)s->params.ctx_size,
-              kv_states_of(s));
+    kv_format(s->segments[SEGMENT_KV].base, &kv);
     format_procs(s);
     return directory_attach(s->segments[SEGMENT_DIRECTORY].fd, true, s->boot, s->model,
                             &s->directory, error);

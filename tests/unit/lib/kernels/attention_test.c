@@ -55,6 +55,7 @@ static struct memory memory_new(size_t bytes)
 
 struct attention {
     struct option_case c;
+    uint32_t ring;
     struct kernel_attention a;
     struct memory k, v;
     double *keys, *values; /* what the tiles hold: [position][head][size] */
@@ -104,13 +105,15 @@ static void fill_side(struct attention *t, enum kv_part part, enum kv_type type)
     const struct option_case *c = &t->c;
     uint32_t size = part == KV_KEYS ? c->key_size : c->value_size;
     uint32_t last = c->positions + c->rows - 1, first = begin_of(c, 0);
-    size_t tiles = kernel_kv_tile(type, c->kv_heads, size, last + KV_TILE - 1, 0);
+    uint32_t end = t->ring > 0 ? t->ring : last + KV_TILE - 1;
+    size_t tiles = kernel_kv_tile(type, c->kv_heads, size, end, 0);
     struct memory m = memory_new(tiles);
     double *held = test_alloc(sizeof *held * last * c->kv_heads * size);
     float *x = test_alloc(size * sizeof *x);
     for (uint32_t p = 0; p < last; p++)
         for (uint32_t h = 0; h < c->kv_heads; h++) {
-            uint8_t *tile = m.base + kernel_kv_tile(type, c->kv_heads, size, p, h);
+            uint32_t in_ring = kernel_ring_position(t->ring, p);
+            uint8_t *tile = m.base + kernel_kv_tile(type, c->kv_heads, size, in_ring, h);
             test_fill(x, size);
             stored_row(type, x, size, held + ((size_t)p * c->kv_heads + h) * size);
             for (uint32_t i = 0; i < size && p < first; i++)
@@ -118,7 +121,7 @@ static void fill_side(struct attention *t, enum kv_part part, enum kv_type type)
             kernel_kv_store(REFERENCE, type, part, x, size, tile, p % KV_TILE);
         }
     size_t closed = kernel_kv_tile(type, c->kv_heads, size, first, 0) / 4096 * 4096;
-    if (closed > 0)
+    if (closed > 0 && t->ring == 0)
         ck_assert_int_eq(mprotect(m.base, closed, PROT_NONE), 0);
     free(x);
     *(part == KV_KEYS ? &t->k : &t->v) = m;
@@ -136,9 +139,9 @@ static void values_of_keys(struct attention *t)
 }
 
 static struct attention attention_new(const struct option_case *c, enum kv_type type,
-                                      bool values_in_keys)
+                                      bool values_in_keys, uint32_t ring)
 {
-    struct attention t = {.c = *c};
+    struct attention t = {.c = *c, .ring = ring};
     t.q = test_alloc(sizeof *t.q * c->rows * c->heads * c->key_size);
     test_fill(t.q, (size_t)c->rows * c->heads * c->key_size);
     test_fill(t.sinks, HEADS_MAX);
@@ -161,10 +164,10 @@ static struct attention attention_new(const struct option_case *c, enum kv_type 
                                     .head_end = c->heads,
                                     .positions = c->positions,
                                     .window = c->window,
+                                    .ring = ring,
                                     .scale = 2 / sqrtf((float)c->key_size),
-                                    .cap = c->cap,
-                                    .sinks = c->sinks ? t.sinks : NULL};
-    return t;
+                                    .cap = c->cap};
+    return t; /* `sinks` is set where it stays */
 }
 
 static void attention_free(struct attention *t)
@@ -205,10 +208,11 @@ static void oracle(const struct attention *t, uint32_t head, uint32_t row, doubl
 static void check_case(const struct kernel_ops *ops, const struct option_case *c, enum kv_type type,
                        bool values_in_keys)
 {
-    struct attention t = attention_new(c, type, values_in_keys);
+    struct attention t = attention_new(c, type, values_in_keys, 0);
     size_t width = (size_t)c->heads * c->value_size, bytes = sizeof(float) * width * c->rows;
     float *out = test_alloc(bytes), *same = test_alloc(bytes), *alone = test_alloc(bytes);
     double want[KERNEL_VALUE_SIZE_MAX];
+    t.a.sinks = c->sinks ? t.sinks : NULL;
     t.a.out = same;
     REFERENCE->attention(&t.a);
     t.a.out = out;
@@ -260,6 +264,43 @@ START_TEST(values_in_keys_match_double)
     for (size_t i = 0; i < ARRAY_LEN(in_keys); i++)
         for (size_t type = 0; type < ARRAY_LEN(kv_types); type++)
             check_case(ops, &in_keys[i], kv_types[type], true);
+}
+END_TEST
+
+/* The smallest ring that the rows allow, and larger ones, in which keys before the window are overwritten. */
+static void check_ring(const struct kernel_ops *ops, const struct option_case *c, enum kv_type type,
+                       uint32_t more)
+{
+    uint32_t ring = (c->window + c->rows - 1 + KV_TILE - 1) / KV_TILE * KV_TILE + more * KV_TILE;
+    size_t bytes = sizeof(float) * c->heads * c->value_size * c->rows;
+    test_seed(93 + more);
+    struct attention all = attention_new(c, type, false, 0);
+    test_seed(93 + more); /* the same keys and values */
+    struct attention in_ring = attention_new(c, type, false, ring);
+    all.a.sinks = c->sinks ? all.sinks : NULL;
+    in_ring.a.sinks = c->sinks ? in_ring.sinks : NULL;
+    all.a.out = test_alloc(bytes);
+    in_ring.a.out = test_alloc(bytes);
+    ops->attention(&all.a);
+    ops->attention(&in_ring.a);
+    ck_assert_mem_eq(all.a.out, in_ring.a.out, bytes);
+    free(all.a.out);
+    free(in_ring.a.out);
+    attention_free(&all);
+    attention_free(&in_ring);
+}
+
+START_TEST(rings_have_the_same_bits)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    uint32_t wraps = 0;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        for (size_t type = 0; type < ARRAY_LEN(kv_types) && cases[i].window > 0; type++)
+            for (uint32_t more = 0; more < 2; more++) {
+                check_ring(ops, &cases[i], kv_types[type], more);
+                wraps += cases[i].positions > cases[i].window + cases[i].rows + 2 * KV_TILE;
+            }
+    ck_assert_uint_gt(wraps, 3);
 }
 END_TEST
 
@@ -329,6 +370,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     test_add_isa(tcase, options_match_double);
     test_add_isa(tcase, values_in_keys_match_double);
+    test_add_isa(tcase, rings_have_the_same_bits);
     tcase_add_test(tcase, rope_scales);
     suite_add_tcase(suite, tcase);
     return test_run(suite);

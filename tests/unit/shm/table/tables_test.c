@@ -18,10 +18,11 @@ static const struct model_hparams shape = {.layers = 3, .kv_heads = 2, .head_siz
 
 static struct kv kv_open(enum kv_type type)
 {
-    struct segment s = test_segment(SEGMENT_KV, kv_bytes(&shape, type, CONTEXT, 0));
+    struct kv_shape kv_shape = kv_shape_of(&shape, type, CONTEXT, 256, 0);
+    struct segment s = test_segment(SEGMENT_KV, kv_bytes(&kv_shape));
     struct kv kv;
     struct error e = {.text = ""};
-    kv_format(s.base, &shape, type, CONTEXT, 0);
+    kv_format(s.base, &kv_shape);
     int fd = dup(s.fd);
     segment_detach(&s);
     ck_assert_msg(kv_attach(fd, true, BOOT, &kv, &e) == 0, "%s", e.text);
@@ -55,12 +56,13 @@ START_TEST(kv_slots_have_the_stated_size)
     struct error e;
     uint32_t slot = KV_SLOTS - 1;
     uint64_t empty = segment_allocated_bytes(kv.segment.fd);
+    struct kv_shape kv_shape = kv_shape_of(&shape, (enum kv_type)_i, CONTEXT, 256, 0);
     static const uint32_t sizes[] = {1, 112, 1000, 999, 52, 51, 600, 0, 7};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         uint32_t tokens = sizes[i];
         ck_assert_int_eq(kv_slot_resize(&kv, slot, tokens, NULL, NULL, &e), 0);
         uint64_t bytes = segment_allocated_bytes(kv.segment.fd) - empty;
-        ck_assert_uint_eq(bytes, kv_sequence_bytes(&shape, (enum kv_type)_i, tokens));
+        ck_assert_uint_eq(bytes, kv_sequence_bytes(&kv_shape, tokens));
         for (uint32_t layer = 0; layer < 3; layer++) {
             size_t tiles =
                 (size_t)model_kv_bytes(&shape, layer, KV_SIDE_KEYS, (enum kv_type)_i, tokens);
@@ -133,6 +135,7 @@ START_TEST(kv_too_few_states)
     memset(kv.head->tile_bytes, 0, sizeof kv.head->tile_bytes);
     kv.head->states_offset = kv.head->kv_offset;
     kv.head->states = KV_STATES_WORKING;
+    kv.head->windows_offset = 64;
     kv.head->state_bytes = PAGE_BYTES;
     ck_assert_int_eq(kv_attach(dup(kv.segment.fd), true, BOOT, &other, &e), 0);
     segment_detach(&other.segment);

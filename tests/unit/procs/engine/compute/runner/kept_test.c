@@ -25,6 +25,7 @@ static struct {
     struct procs_head *procs;
     struct model_index model;
     struct kv_head *head;
+    struct kv_shape shape;
 } w;
 
 static void setup(void)
@@ -32,10 +33,10 @@ static void setup(void)
     struct segment s;
     struct error error;
     memset(&w, 0, sizeof w);
-    ck_assert_msg(segment_create(SEGMENT_KV, "kept", BOOT,
-                                 kv_bytes(&shape, KV_TYPE_F16, CONTEXT, 0), &s, &error) == 0,
+    w.shape = kv_shape_of(&shape, KV_TYPE_F16, CONTEXT, 256, 0);
+    ck_assert_msg(segment_create(SEGMENT_KV, "kept", BOOT, kv_bytes(&w.shape), &s, &error) == 0,
                   "%s", error.text);
-    kv_format(s.base, &shape, KV_TYPE_F16, CONTEXT, 0);
+    kv_format(s.base, &w.shape);
     int fd = dup(s.fd);
     segment_detach(&s);
     ck_assert_msg(kv_attach(fd, true, BOOT, &w.child.kv, &error) == 0, "%s", error.text);
@@ -122,7 +123,7 @@ END_TEST
 START_TEST(a_longer_prompt_reuses_all)
 {
     ck_assert_uint_eq(run(0, 1, 100, CONTEXT), 0);
-    ck_assert_uint_eq(slots_bytes(), kv_sequence_bytes(&shape, KV_TYPE_F16, 99));
+    ck_assert_uint_eq(slots_bytes(), kv_sequence_bytes(&w.shape, 99));
     ck_assert_uint_eq(run(1, 2, 150, CONTEXT), 99);
     ck_assert_uint_eq(run(2, 3, 150, CONTEXT), 149);
     ck_assert_uint_eq(run(3, 4, 150, 70), 70);      /* diverges */
@@ -174,10 +175,10 @@ END_TEST
 
 START_TEST(memory_is_bounded_and_yields)
 {
-    uint64_t reserved = kv_sequence_bytes(&shape, KV_TYPE_F16, CONTEXT);
-    w.params.keep_kv = kv_sequence_bytes(&shape, KV_TYPE_F16, 128);
+    uint64_t reserved = kv_sequence_bytes(&w.shape, CONTEXT);
+    w.params.keep_kv = kv_sequence_bytes(&w.shape, 128);
     run(0, 1, 300, CONTEXT);
-    ck_assert_uint_eq(slots_bytes(), kv_sequence_bytes(&shape, KV_TYPE_F16, 128));
+    ck_assert_uint_eq(slots_bytes(), kv_sequence_bytes(&w.shape, 128));
     ck_assert_uint_eq(run(1, 2, 300, CONTEXT), 128); /* its beginning */
 
     struct kv_request *q = submit(2, 3, 200, 0); /* both fit */
@@ -242,9 +243,9 @@ START_TEST(contradictory_slots_are_emptied)
         uint32_t slot = start(1, q);
         ck_assert_uint_lt(slot, KV_SLOTS);
         ck_assert_uint_le(atomic_load(&q->kv_valid), 300);
-        ck_assert_uint_le(slots_bytes(), kv_sequence_bytes(&shape, KV_TYPE_F16, CONTEXT));
+        ck_assert_uint_le(slots_bytes(), kv_sequence_bytes(&w.shape, CONTEXT));
         finish(1, slot, q, true);
-        ck_assert_uint_le(slots_bytes(), kv_sequence_bytes(&shape, KV_TYPE_F16, CONTEXT));
+        ck_assert_uint_le(slots_bytes(), kv_sequence_bytes(&w.shape, CONTEXT));
     }
 }
 END_TEST

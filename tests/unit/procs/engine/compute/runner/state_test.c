@@ -37,6 +37,7 @@ static struct {
     struct procs_head *procs;
     struct model_index model;
     struct kv_head *head;
+    struct kv_shape shape;
 } w;
 
 static void setup_with(uint32_t states)
@@ -45,10 +46,10 @@ static void setup_with(uint32_t states)
     struct error error;
     memset(&w, 0, sizeof w);
     shape.layer_kind[0] = shape.layer_kind[2] = LAYER_RECURRENT;
-    uint64_t bytes = kv_bytes(&shape, KV_TYPE_F16, CONTEXT, states);
-    ck_assert_msg(segment_create(SEGMENT_KV, "state", BOOT, bytes, &s, &error) == 0, "%s",
-                  error.text);
-    kv_format(s.base, &shape, KV_TYPE_F16, CONTEXT, states);
+    w.shape = kv_shape_of(&shape, KV_TYPE_F16, CONTEXT, CHUNK, states - KV_STATES_WORKING);
+    ck_assert_msg(segment_create(SEGMENT_KV, "state", BOOT, kv_bytes(&w.shape), &s, &error) == 0,
+                  "%s", error.text);
+    kv_format(s.base, &w.shape);
     int fd = dup(s.fd);
     segment_detach(&s);
     ck_assert_msg(kv_attach(fd, true, BOOT, &w.child.kv, &error) == 0, "%s", error.text);
@@ -124,7 +125,7 @@ static void pass(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t row
     size_t last = (size_t)model_state_bytes(&shape) / sizeof(uint64_t) - 1;
     rows = state_rows(&w.runner, q, position, rows);
     ck_assert_uint_ge(rows, 1);
-    ck_assert_int_eq(state_begin(&w.runner, slot, q, position, &p, &error), 0);
+    ck_assert_int_eq(state_begin(&w.runner, slot, q, position, rows, &p, &error), 0);
     if (position == 0)
         ck_assert_ptr_null(p.before);
     else {
@@ -142,7 +143,8 @@ static void pass(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t row
     state_end(&w.runner, slot, q, &p, position + rows);
     if (stop == STOP_NEVER)
         atomic_store(&q->kv_valid, position + rows);
-    ck_assert_uint_le(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&shape, w.head->states));
+    ck_assert_uint_le(state_bytes(&w.runner, STATE_NONE),
+                      kv_states_bytes(&w.shape, w.head->states));
 }
 
 static void compute(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t rows)
@@ -202,11 +204,10 @@ END_TEST
 
 START_TEST(memory_is_what_is_reserved)
 {
-    uint64_t one = kv_states_bytes(&shape, 1),
+    uint64_t one = kv_states_bytes(&w.shape, 1),
              empty = segment_allocated_bytes(w.child.kv.segment.fd);
     ck_assert_uint_ge(one, 2 * (3 * 128 + 4 * 16 * 16) * sizeof(float));
-    ck_assert_uint_eq(kv_sequence_bytes(&shape, KV_TYPE_F16, 64),
-                      2 * 4096); /* one layer has keys */
+    ck_assert_uint_eq(kv_sequence_bytes(&w.shape, 64), 2 * 4096); /* one layer has keys */
     struct kv_request *q = submit(0, 1, 300, CONTEXT);
     uint32_t slot = start(0, q);
     compute(0, slot, q, 300);
@@ -219,11 +220,11 @@ START_TEST(memory_is_what_is_reserved)
     uint64_t states = counter_get(&w.row, CTR_COMPUTE_state_bytes);
     ck_assert_uint_eq(states, STATES * one); /* checkpoints, and the end */
     ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_bytes),
-                      states + kv_sequence_bytes(&shape, KV_TYPE_F16, 300));
+                      states + kv_sequence_bytes(&w.shape, 300));
     uint64_t logs = 3 * PAGE_BYTES;
     ck_assert_uint_eq(segment_allocated_bytes(w.child.kv.segment.fd) - empty - logs,
                       counter_get(&w.row, CTR_COMPUTE_kv_bytes));
-    w.params.keep_kv = kv_sequence_bytes(&shape, KV_TYPE_F16, 300) + 2 * one;
+    w.params.keep_kv = kv_sequence_bytes(&w.shape, 300) + 2 * one;
     run(1, 2, 300, 0, 0);
     ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_state_bytes), 2 * one);
     w.params.keep_kv = one / 2;
@@ -262,7 +263,7 @@ START_TEST(kills_at_every_point)
         if (random_u64(&r) % 4 == 0)
             kept_check(&w.runner);
         ck_assert_uint_le(state_bytes(&w.runner, STATE_NONE),
-                          kv_states_bytes(&shape, w.head->states));
+                          kv_states_bytes(&w.shape, w.head->states));
     }
 }
 END_TEST
@@ -283,7 +284,7 @@ START_TEST(without_use_there_are_no_checkpoints)
         ck_assert_uint_eq(state_rows(&w.runner, q, 40, 280), 280);
         extend(slot, q, 331);
         compute(0, slot, q, 330);
-        ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&shape, 2));
+        ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&w.shape, 2));
         finish(0, slot, q);
         ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), 0);
     }
@@ -293,8 +294,8 @@ END_TEST
 /* If the whole sequence is more than --keep-kv, its beginning up to a checkpoint is kept. */
 START_TEST(a_limit_keeps_the_beginning)
 {
-    uint64_t one = kv_states_bytes(&shape, 1);
-    w.params.keep_kv = kv_sequence_bytes(&shape, KV_TYPE_F16, 128) + one;
+    uint64_t one = kv_states_bytes(&w.shape, 1);
+    w.params.keep_kv = kv_sequence_bytes(&w.shape, 128) + one;
     run(0, 1, 200, 0, CONTEXT);
     ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes), w.params.keep_kv);
     ck_assert_uint_eq(run(1, 2, 200, 0, CONTEXT), 128);
@@ -311,7 +312,7 @@ START_TEST(killed_while_the_beginning_is_kept)
     struct kv_request *q = submit(0, 1, 200, CONTEXT);
     uint32_t slot = start(0, q);
     compute(0, slot, q, 200);
-    state_keep(&w.runner, slot, 128, kv_states_bytes(&shape, 1));
+    state_keep(&w.runner, slot, 128, kv_states_bytes(&w.shape, 1));
     kept_check(&w.runner);
     q->stats.resumes = 1;
     ck_assert_uint_eq(start(0, q), slot);
@@ -334,9 +335,9 @@ START_TEST(a_failed_pass_leaves_no_memory)
             atomic_store(&q->kv_valid, 0);
         kept_end(&w.runner, slot, q, kv_log(&w.child.kv, 0), keep);
         atomic_store(&q->state, KV_FAILED);
-        ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&shape, keep));
+        ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&w.shape, keep));
         ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_state_bytes),
-                          kv_states_bytes(&shape, keep));
+                          kv_states_bytes(&w.shape, keep));
     }
 }
 END_TEST
@@ -369,7 +370,7 @@ START_TEST(contradictory_versions_are_not_used)
         ck_assert_uint_le(valid, 200);
         struct error error;
         struct state_pass p;
-        ck_assert_int_eq(state_begin(&w.runner, slot, q, valid, &p, &error), 0);
+        ck_assert_int_eq(state_begin(&w.runner, slot, q, valid, 1, &p, &error), 0);
         ck_assert_int_eq(p.before != NULL, valid > 0);
         kept_end(&w.runner, slot, q, kv_log(&w.child.kv, 1), false);
         atomic_store(&q->state, KV_DONE);

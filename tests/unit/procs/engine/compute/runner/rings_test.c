@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rings of layers with a window: whatever was killed, cut back, kept and continued before, a pass finds the keys
+ * of the window before it; memory is bounded. Here a key is a hash of the tokens up to its position. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/random.h"
+#include "lib/kernels/kernels.h"
+#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/runner/kept.h"
+#include "procs/engine/compute/runner/state.h"
+
+#define BOOT    9u
+#define CONTEXT 2000
+#define EVERY   128
+#define HEADS   2
+#define SIZE    16
+
+static struct {
+    struct child child;
+    struct runner runner;
+    struct params params;
+    struct proc_row row;
+    struct procs_head *procs;
+    struct model_index model;
+    struct kv_head *head;
+    struct kv_shape shape;
+    uint32_t chunk;
+} w;
+
+struct kind {
+    uint32_t window, chunk, checkpoints;
+    bool recurrent;
+};
+
+/* Rings of one tile, of several, of a window that is no whole tiles, of a chunk that is larger. */
+static const struct kind kinds[] = {{64, 1, 2, false},    {64, 50, 4, false}, {100, 29, 3, false},
+                                    {128, 200, 1, false}, {1, 64, 2, false},  {65, 64, 4, true}};
+#define KINDS ((int)(sizeof kinds / sizeof *kinds))
+
+static void setup_with(const struct kind *k)
+{
+    struct segment s;
+    struct error error;
+    memset(&w, 0, sizeof w);
+    w.model.hparams = (struct model_hparams){.layers = 3,
+                                             .hidden = 64,
+                                             .heads = HEADS,
+                                             .kv_heads = HEADS,
+                                             .head_size = SIZE,
+                                             .vocab = 100,
+                                             .window = k->window,
+                                             .conv_taps = k->recurrent ? 4 : 0};
+    w.model.hparams.layer_kind[1] = LAYER_WINDOW;
+    if (k->recurrent)
+        w.model.hparams.layer_kind[2] = LAYER_RECURRENT;
+    w.shape = kv_shape_of(&w.model.hparams, KV_TYPE_F16, CONTEXT, k->chunk, k->checkpoints);
+    ck_assert_uint_gt(w.shape.ring, 0);
+    ck_assert_msg(segment_create(SEGMENT_KV, "rings", BOOT, kv_bytes(&w.shape), &s, &error) == 0,
+                  "%s", error.text);
+    kv_format(s.base, &w.shape);
+    int fd = dup(s.fd);
+    segment_detach(&s);
+    ck_assert_msg(kv_attach(fd, true, BOOT, &w.child.kv, &error) == 0, "%s", error.text);
+    w.procs = calloc(1, sizeof *w.procs);
+    ck_assert_ptr_nonnull(w.procs);
+    params_defaults(&w.params);
+    w.params.checkpoint_tokens = EVERY;
+    w.child.model = &w.model;
+    w.child.params = &w.params;
+    w.child.row = &w.row;
+    w.child.procs.head = w.procs;
+    w.runner.child = &w.child;
+    w.head = w.child.kv.head;
+    w.chunk = k->chunk;
+}
+
+static void teardown(void)
+{
+    segment_detach(&w.child.kv.segment);
+    free(w.procs);
+}
+
+/* A request in row `row`: its log is that of all others up to `differs`. */
+static struct kv_request *submit(uint32_t row, uint64_t id, uint32_t tokens, uint32_t differs)
+{
+    struct error error;
+    struct kv_request *q = &w.head->request[row];
+    ck_assert_int_eq(kv_log_allocate(&w.child.kv, row, CONTEXT, &error), 0);
+    _Atomic uint32_t *log = kv_log(&w.child.kv, row);
+    for (uint32_t i = 0; i < CONTEXT; i++)
+        atomic_store(&log[i], (i * i / 7 + (i >= differs ? (uint32_t)id : 0)) % 100);
+    memset(&q->stats, 0, sizeof q->stats);
+    atomic_store(&q->id, id);
+    atomic_store(&q->prompt_tokens, tokens);
+    atomic_store(&q->log_tokens, tokens);
+    atomic_store(&q->kv_valid, 0);
+    atomic_store(&q->state, KV_RUNNING);
+    return q;
+}
+
+static uint32_t start(uint32_t row, struct kv_request *q, uint32_t tokens)
+{
+    struct error error;
+    uint32_t slot = kept_take(&w.runner, q, kv_log(&w.child.kv, row));
+    atomic_store(&q->log_tokens, tokens);
+    ck_assert_int_eq(kept_resize(&w.runner, slot, tokens, &error), 0);
+    return slot;
+}
+
+/* hash[i]: of the tokens before position i. */
+static void hash_log(uint32_t row, uint64_t hash[CONTEXT + 1])
+{
+    hash[0] = 1;
+    for (uint32_t i = 0; i < CONTEXT; i++)
+        hash[i + 1] = hash[i] * 6364136223846793005u + atomic_load(&kv_log(&w.child.kv, row)[i]);
+}
+
+/* Of a head, in layer 0 (all positions) and layer 1. */
+static uint64_t *at(uint32_t slot, uint32_t layer, uint32_t position, uint32_t head, bool values)
+{
+    char *base = values ? kv_values(&w.child.kv, slot, layer) : kv_keys(&w.child.kv, slot, layer);
+    uint32_t p = kernel_ring_position(layer == 1 ? w.head->ring : 0, position);
+    size_t row = p % KV_TILE * SIZE * sizeof(uint16_t);
+    return (uint64_t *)(base + kernel_kv_tile(KV_TYPE_F16, HEADS, SIZE, p, head) + row);
+}
+
+static void check_position(uint32_t slot, uint32_t layer, uint32_t position, uint64_t want)
+{
+    for (uint32_t i = 0; i < 2 * HEADS; i++)
+        if (*at(slot, layer, position, i / 2, i % 2) != want + i)
+            ck_abort_msg("layer %u: position %u is another one's", layer, position);
+}
+
+/* Rows of a pass; each attends to its window, before and after all of the chunk is written. `written`: of the
+ * rows, before compute is killed. */
+static void pass(uint32_t slot, struct kv_request *q, const uint64_t hash[], uint32_t rows,
+                 uint32_t written, bool commits)
+{
+    struct error error;
+    struct state_pass p;
+    uint32_t position = atomic_load(&q->kv_valid), window = w.model.hparams.window;
+    rows = state_rows(&w.runner, q, position, rows);
+    ck_assert_int_eq(state_begin(&w.runner, slot, q, position, rows, &p, &error), 0);
+    if (p.before)
+        ck_assert_uint_eq(*(const uint64_t *)p.before, hash[position]);
+    for (uint32_t r = 0; r < rows && r < written; r++)
+        for (uint32_t i = 0; i < 2 * HEADS; i++)
+            *at(slot, 0, position + r, i / 2, i % 2) = *at(slot, 1, position + r, i / 2, i % 2) =
+                hash[position + r + 1] + i;
+    if (written < rows)
+        return;
+    for (uint32_t i = position > window - 1 ? position - (window - 1) : 0; i < position + rows; i++)
+        check_position(slot, 1, i, hash[i + 1]);
+    for (uint32_t i = 0; i < position; i += 101)
+        check_position(slot, 0, i, hash[i + 1]);
+    if (p.after)
+        *(uint64_t *)p.after = hash[position + rows];
+    state_end(&w.runner, slot, q, &p, position + rows);
+    if (commits)
+        atomic_store(&q->kv_valid, position + rows);
+}
+
+static void run_to(uint32_t slot, struct kv_request *q, const uint64_t hash[], uint32_t end)
+{
+    while (atomic_load(&q->kv_valid) < end) {
+        uint32_t left = end - atomic_load(&q->kv_valid);
+        pass(slot, q, hash, left < w.chunk ? left : w.chunk, UINT32_MAX, true);
+    }
+}
+
+/* A prompt and `more` tokens of a response; returns the rows that were taken over. */
+static uint32_t run(uint64_t id, uint32_t tokens, uint32_t more, uint32_t differs)
+{
+    uint64_t hash[CONTEXT + 1];
+    uint32_t row = (uint32_t)id % 8;
+    struct kv_request *q = submit(row, id, tokens, differs);
+    hash_log(row, hash);
+    uint32_t slot = start(row, q, tokens), reused = atomic_load(&q->kv_valid);
+    run_to(slot, q, hash, tokens);
+    atomic_store(&q->log_tokens, tokens + more + 1);
+    struct error error;
+    ck_assert_int_eq(kept_resize(&w.runner, slot, tokens + more + 1, &error), 0);
+    run_to(slot, q, hash, tokens + more);
+    kept_end(&w.runner, slot, q, kv_log(&w.child.kv, row), true);
+    atomic_store(&q->state, KV_DONE);
+    return reused;
+}
+
+/* The end of the sequence, positions that the ring still has, a checkpoint, none. */
+START_TEST(a_prompt_continues_within_the_ring_or_from_a_checkpoint)
+{
+    setup_with(&kinds[1]); /* a ring of 128: 64 + 50 - 1 */
+    ck_assert_uint_eq(w.head->ring, 128);
+    ck_assert_uint_eq(run(1, 1000, 200, CONTEXT), 0);
+    ck_assert_uint_eq(run(2, 1300, 0, CONTEXT), 1200); /* extends */
+    ck_assert_uint_eq(run(3, 1300, 0, 1280), 1280);    /* 1300 - 128 + 63 = 1235 or more */
+    ck_assert_uint_eq(run(4, 1300, 300, CONTEXT), 1280);
+    ck_assert_uint_eq(run(5, 1310, 500, 1300), 1292); /* before the end of the prompt */
+    ck_assert_uint_eq(run(6, 700, 0, 90), 0);
+    teardown();
+}
+END_TEST
+
+START_TEST(kills_at_every_point)
+{
+    struct random r;
+    uint32_t reused = 0, restored = 0;
+    setup_with(&kinds[_i]);
+    random_seed(&r, 11, (uint64_t)_i);
+    for (uint32_t round = 1; round < 60; round++) {
+        uint64_t hash[CONTEXT + 1];
+        uint32_t row = round % 8, tokens = 20 + (uint32_t)(random_u64(&r) % 1200);
+        uint32_t differs = random_u64(&r) % 2 ? (uint32_t)(random_u64(&r) % CONTEXT) : CONTEXT;
+        uint32_t end = tokens + (uint32_t)(random_u64(&r) % 600);
+        struct kv_request *q = submit(row, round, tokens, differs);
+        hash_log(row, hash);
+        uint32_t slot = start(row, q, end + 1), first = atomic_load(&q->kv_valid);
+        reused += first > 0;
+        restored += first > 0 && first < atomic_load(&w.head->slot[slot].lowest);
+        while (atomic_load(&q->kv_valid) < end) {
+            uint32_t before = atomic_load(&q->kv_valid), left = end - before;
+            uint32_t rows = 1 + (uint32_t)(random_u64(&r) % w.chunk);
+            bool killed = random_u64(&r) % 8 == 0;
+            uint32_t written = killed ? (uint32_t)(random_u64(&r) % (rows + 2)) : UINT32_MAX;
+            pass(slot, q, hash, rows < left ? rows : left, written, !killed);
+            if (!killed)
+                continue;
+            kept_check(&w.runner);
+            q->stats.resumes = 1;
+            ck_assert_uint_eq(start(row, q, end + 1), slot);
+            ck_assert_uint_eq(atomic_load(&q->kv_valid), before);
+        }
+        kept_end(&w.runner, slot, q, kv_log(&w.child.kv, row), random_u64(&r) % 8 > 0);
+        atomic_store(&q->state, KV_DONE);
+        if (random_u64(&r) % 4 == 0)
+            kept_check(&w.runner);
+        ck_assert_uint_le(counter_get(&w.row, CTR_COMPUTE_kv_bytes),
+                          kv_sequence_bytes(&w.shape, CONTEXT) +
+                              kv_states_bytes(&w.shape, w.shape.states));
+    }
+    ck_assert_uint_gt(reused, 10);
+    ck_assert_uint_gt(restored, 0);
+    teardown();
+}
+END_TEST
+
+/* A window that is copied to a version and back is that of any row, wherever the ring began. */
+START_TEST(windows_are_saved_and_restored)
+{
+    struct error error;
+    setup_with(&kinds[_i]);
+    uint32_t ring = w.head->ring, window = w.head->window, slot = 1;
+    ck_assert_int_eq(kv_slot_resize(&w.child.kv, slot, CONTEXT, NULL, NULL, &error), 0);
+    ck_assert_int_eq(kv_state_allocate(&w.child.kv, 0, &error), 0);
+    for (uint32_t rows = 1; rows < 3 * ring && rows < CONTEXT; rows++) {
+        uint32_t first = rows > window - 1 ? rows - (window - 1) : 0;
+        for (uint32_t p = rows > ring ? rows - ring : 0; p < rows; p++)
+            for (uint32_t i = 0; i < 2 * HEADS; i++)
+                *at(slot, 1, p, i / 2, i % 2) = p * 1000ull + i;
+        kv_windows_save(&w.child.kv, slot, rows, 0);
+        memset(kv_keys(&w.child.kv, slot, 1), 0xff, ring * HEADS * SIZE * 2);
+        memset(kv_values(&w.child.kv, slot, 1), 0xff, ring * HEADS * SIZE * 2);
+        kv_windows_restore(&w.child.kv, slot, rows, 0);
+        for (uint32_t p = first; p < rows; p++)
+            check_position(slot, 1, p, p * 1000ull);
+    }
+    teardown();
+}
+END_TEST
+
+/* Rings only where they need less memory; then the same whatever the context. */
+START_TEST(memory_is_bounded)
+{
+    static const struct model_hparams h = {.layers = 2,
+                                           .heads = 2,
+                                           .kv_heads = 2,
+                                           .head_size = 64,
+                                           .vocab = 9,
+                                           .window = 128,
+                                           .layer_kind = {LAYER_WINDOW, LAYER_WINDOW}};
+    struct kv_shape little = kv_shape_of(&h, KV_TYPE_F16, 384, 257, 0);
+    ck_assert_uint_eq(little.ring, 0); /* 128 + 257 - 1: the context */
+    ck_assert_uint_eq(kv_shape_of(&h, KV_TYPE_F16, 385, 257, 0).ring, 384);
+    /* 384 positions, and 4 versions of 3 tiles, are more than 1024 positions */
+    ck_assert_uint_eq(kv_shape_of(&h, KV_TYPE_F16, 1024, 256, 4).ring, 0);
+    ck_assert_uint_eq(kv_shape_of(&h, KV_TYPE_F16, 1024, 256, 4).states, 0);
+    struct kv_shape a = kv_shape_of(&h, KV_TYPE_F16, 2048, 256, 4);
+    struct kv_shape b = kv_shape_of(&h, KV_TYPE_F16, 100000, 256, 4);
+    ck_assert_uint_eq(a.ring, 384);
+    ck_assert_uint_eq(a.states, 4);
+    ck_assert_uint_eq(kv_sequence_bytes(&a, 2048), 2 * 384 * 2 * 2 * 64 * 2);
+    ck_assert_uint_eq(kv_sequence_bytes(&b, 100000), kv_sequence_bytes(&a, 2048));
+    ck_assert_uint_eq(kv_sequence_bytes(&a, 64), 2 * 64 * 2 * 2 * 64 * 2);
+    ck_assert_uint_eq(kv_states_bytes(&a, 1), 2 * 192 * 2 * 2 * 64 * 2);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("rings");
+    TCase *t = tcase_create("rings");
+    tcase_add_test(t, a_prompt_continues_within_the_ring_or_from_a_checkpoint);
+    tcase_add_loop_test(t, kills_at_every_point, 0, KINDS);
+    tcase_add_loop_test(t, windows_are_saved_and_restored, 0, KINDS);
+    tcase_add_test(t, memory_is_bounded);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
