@@ -25,8 +25,9 @@ static const struct {
     uint32_t threads, chunk;
 } cases[] = {{1, 1}, {1, TOKENS}, {2, 7}, {3, 64}};
 
-static const char *const lists[] = {"arch/arch.json", "arch/scaled.json", "arch/numpy.json",
-                                    "arch/mla.json", "arch/gemma4.json"};
+static const char *const lists[] = {"arch/arch.json",     "arch/scaled.json", "arch/numpy.json",
+                                    "arch/mla.json",      "arch/gemma4.json", "arch/oss.json",
+                                    "arch/recurrent.json"};
 
 static json_t *stored, *found;
 static bool print;

@@ -10,8 +10,8 @@ router_vectors.py, with a version of the package that has these models:
 
 qwen35moe and qwen3next: one model with two v heads per k head, one with as many; the kinds of layers by an interval
 or by an array. The v heads of qwen35moe are in llama.cpp's order (h % k heads), those of qwen3next in that of the
-checkpoint. Decays are from 0.2 to almost 1. qwen35moe_a has a block for drafting behind its last layer: noise. Files ending in _f32 have
-F32 matrices, others F16; for the former, keys and values are rounded to F16 here, too, as in sluice's cache."""
+checkpoint. Decays are from 0.2 to almost 1. qwen35moe_b_f32 has a q and a k head near zero (shrink).
+qwen35moe_a has a block for drafting behind its last layer: noise. Files ending in _f32 have F32 matrices, others F16; for the former, keys and values are rounded to F16 here, too, as in sluice's cache."""
 import json
 import math
 import sys
@@ -98,6 +98,19 @@ def fill(model, seed):
                 tied = 2.0 if model.config.tie_word_embeddings else math.sqrt(p.shape[-1])
                 gain = tied if "embed" in name else gain
                 p.copy_((gain * r / math.sqrt(p.shape[-1])).half().float())
+
+
+def shrink(model):
+    """The last q and k head of every DeltaNet layer so near to zero that the 1e-6 of their L2 norm decides: of k, whose
+    length matters for the state, about as large as the sum of its squares; of q far larger, so that the norm behind the
+    rule does not undo it."""
+    config = model.config
+    size, heads = config.linear_key_head_dim, config.linear_num_key_heads
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "linear_attn.conv1d" in name:
+                p[(heads - 1) * size:heads * size] *= 2.0 ** -19
+                p[(2 * heads - 1) * size:2 * heads * size] *= 2.0 ** -11
 
 
 def round_cache(model):
@@ -218,7 +231,8 @@ def write_keys(w, arch, config, drafting):
         turned = int(config.head_dim * config.rope_parameters["partial_rotary_factor"])
         w.add_rope_dimension_count(turned)
         if arch == "qwen35moe":
-            w.add_rope_dimension_sections([turned // 2 - 2 * (turned // 6), turned // 6, turned // 6, 0])
+            pairs = turned // 2  # take turns; llama.cpp does not rotate a pair beyond its axis's number
+            w.add_rope_dimension_sections([(pairs + 2) // 3, (pairs + 1) // 3, pairs // 3, 0])
         w.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
         w.add_ssm_state_size(config.linear_key_head_dim)
         w.add_ssm_group_count(config.linear_num_key_heads)
@@ -308,6 +322,8 @@ def main(out, list_name):
     for seed, (name, arch, config) in enumerate(MODELS):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
         fill(model, 5000 + seed)
+        if name == "qwen35moe_b_f32":
+            shrink(model)
         ids = torch.randint(0, VOCAB, (1, POSITIONS), generator=torch.Generator().manual_seed(200 + seed))
         restore = round_cache(model) if name.endswith("_f32") else lambda: None
         logits, inputs = run(model, ids)

@@ -6,10 +6,14 @@
         MATRIX: 1 gives an importance matrix of ones; PURE: pure or empty; TYPE: number of the type of layers' matrices or empty
     llama.py score MODEL IDS_JSON WINDOW THREADS               losses of the ids and the best tokens, window by window
     llama.py greedy MODEL IDS_JSON PROMPT THREADS              how far each token after the prompt is below the best
+    llama.py types MODEL FILE_TYPE SCRATCH
+        Tensors whose type its quantiser would choose otherwise, in a dry run on MODEL's keys and F16 matrices without data
 
 IDS_JSON: {"ids": [...]}. Results are one JSON object on stdout."""
 import ctypes
 import json
+import os
+import re
 import sys
 
 import gguf
@@ -90,5 +94,35 @@ def greedy(path, ids_path, prompt, threads):
     return {"below_best": (logits.max(axis=1) - chosen).tolist()}
 
 
+CHOSEN = re.compile(r"\] +(\S+) +- \[[^]]*\], type = +(\S+), size = .*?(?:\((\w+)\))?$", re.M)
+
+
+def types(path, file_type, scratch):
+    f32, f16 = gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16
+    reader, offset = gguf.GGUFReader(path, "c"), 0
+    for t in reader.tensors:
+        kind = f32 if t.tensor_type == f32 else f16
+        t.field.parts[4][0], t.field.parts[5][0] = kind, offset
+        offset += -int(np.prod(t.shape)) * (4 if kind == f32 else 2) // reader.alignment * -reader.alignment
+    with open(scratch, "wb") as f:
+        f.write(reader.data[:reader.data_offset].tobytes())
+        f.truncate(reader.data_offset + offset)
+    log = []
+    collect = llama_cpp.llama_log_callback(lambda level, text, data: log.append(text.decode(errors="replace")))
+    llama_cpp.llama_log_set(collect, ctypes.c_void_p(0))
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype, params.dry_run = int(file_type), True
+    status = llama_cpp.llama_model_quantize(scratch.encode(), b"/dev/null", ctypes.byref(params))
+    llama_cpp.llama_log_set(LOG, ctypes.c_void_p(0))
+    os.remove(scratch)
+    if status != 0:
+        raise SystemExit(f"llama_model_quantize: {status}\n" + "".join(log)[-400:])
+    chosen = {name: (kind or source).upper() for name, source, kind in CHOSEN.findall("".join(log))}
+    ours = {t.name: t.tensor_type.name for t in gguf.GGUFReader(path).tensors}
+    if set(chosen) != set(ours):
+        raise SystemExit(f"other tensors: {sorted(set(chosen) ^ set(ours))[:4]}")
+    return {"tensors": len(ours), "others": {n: [ours[n], kind] for n, kind in chosen.items() if kind != ours[n]}}
+
+
 llama_cpp.llama_log_set(LOG, ctypes.c_void_p(0))
-json.dump({"quantise": quantise, "score": score, "greedy": greedy}[sys.argv[1]](*sys.argv[2:]), sys.stdout)
+json.dump({"quantise": quantise, "score": score, "greedy": greedy, "types": types}[sys.argv[1]](*sys.argv[2:]), sys.stdout)
