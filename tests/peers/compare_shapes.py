@@ -25,6 +25,7 @@ CUT = {
     "qwen3-next-80b": ["layers=4"],
     "lfm2-8b-a1b": ["layers=4"],                       # two dense, two with experts; three convolutions, one attention
     "smallthinker-21b-a3b": ["layers=5"],              # one without a window
+    "deepseek-v2-lite": ["experts=12"],                # llama.cpp takes it for V2-Lite by its 27 layers
     "deepseek-v3": ["layers=2", "dense_layers=1", "experts=64"],
     "kimi-k2": ["layers=2", "experts=64"],
 }
