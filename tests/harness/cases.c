@@ -16,7 +16,7 @@
 #include "tests/harness/internal.h"
 
 #define TICK_MS     5
-#define CLEANUP_MAX 16
+#define CLEANUP_MAX 32
 
 enum outcome { PASSED, FAILED, SKIPPED };
 

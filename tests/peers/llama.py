@@ -6,6 +6,7 @@
         MATRIX: 1 gives an importance matrix of ones; PURE: pure or empty; TYPE: number of the type of layers' matrices or empty
     llama.py score MODEL IDS_JSON WINDOW THREADS               losses of the ids and the best tokens, window by window
     llama.py greedy MODEL IDS_JSON PROMPT THREADS              how far each token after the prompt is below the best
+    llama.py dequantise MODEL TARGET                           the same weights in F32
     llama.py types MODEL FILE_TYPE SCRATCH
         Tensors whose type its quantiser would choose otherwise, in a dry run on MODEL's keys and F16 matrices without data
 
@@ -124,5 +125,19 @@ def types(path, file_type, scratch):
     return {"tensors": len(ours), "others": {n: [ours[n], kind] for n, kind in chosen.items() if kind != ours[n]}}
 
 
+def dequantise(path, target):
+    source, reader, offset = gguf.GGUFReader(path), gguf.GGUFReader(path, "c"), 0
+    for t in reader.tensors:
+        t.field.parts[4][0], t.field.parts[5][0] = gguf.GGMLQuantizationType.F32, offset
+        offset += -int(np.prod(t.shape)) * 4 // reader.alignment * -reader.alignment
+    with open(target, "wb") as f:
+        f.write(reader.data[:reader.data_offset].tobytes())
+        for t in source.tensors:  # a header ends at a multiple of the alignment
+            data = gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32).tobytes()
+            f.write(data + b"\0" * (-len(data) % reader.alignment))
+    return {}
+
+
 llama_cpp.llama_log_set(LOG, ctypes.c_void_p(0))
-json.dump({"quantise": quantise, "score": score, "greedy": greedy, "types": types}[sys.argv[1]](*sys.argv[2:]), sys.stdout)
+json.dump({"quantise": quantise, "score": score, "greedy": greedy, "types": types,
+           "dequantise": dequantise}[sys.argv[1]](*sys.argv[2:]), sys.stdout)

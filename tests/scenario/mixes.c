@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Invariant 1 with files whose experts are of several types, of a type other than the demo model's, or
  * of another architecture (layers without experts, shared experts, other routers): the same text with a quarter of the experts, in chunks of any size, with the
- * generic kernels, and when processes are killed. */
+ * generic kernels, and when processes are killed. The long form of an architecture: combinations() in addition. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/arch/table.h"
 #include "tests/harness/harness.h"
 
 #define SYNTH_MS  60000
@@ -85,6 +86,61 @@ static void kills(void)
     engine_stop(e);
 }
 
+/* ---- every combination, with --long ---- */
+
+static void generate(struct engine *e, const char *what)
+{
+    struct text got;
+    engine_generate(e, test_prompt(1), TOKENS, &got);
+    check(&got, what);
+}
+
+/* compute is killed after some tokens, wherever it is, or (point) when it stops itself within a token. */
+static bool generate_with_kill(struct engine *e, const char *point, const char *what)
+{
+    struct text got;
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    if (point)
+        json_decref(engine_control(e, "inject", json_pack("{s:s}", "point", point)));
+    struct generation *g = generation_start(e, test_prompt(1), TOKENS);
+    uint64_t deadline = deadline_in(FINISH_MS);
+    while (!generation_done(g) &&
+           (point ? process_state(pid) != 'T' : generation_tokens(g) < TOKENS / 4))
+        CHECK(deadline_tick(deadline), "%s: compute did not get so far", what);
+    bool landed = !generation_done(g);
+    CHECK(kill(pid, SIGKILL) == 0, "%s: compute exited on its own", what);
+    engine_pid(e, "compute", 0, pid);
+    generation_finish(g, FINISH_MS, &got);
+    check(&got, what);
+    return landed;
+}
+
+/* Shares of the experts x threads x chunks x kills of compute: none, between tokens, within one. */
+static void combinations(void)
+{
+    static const char *const resident[] = {"--resident-experts=100", "--resident-experts=50",
+                                           "--resident-experts=25"};
+    static const char *const threads[] = {"--threads=1", "--threads=2"};
+    static const char *const chunks[] = {"--prefill-chunk=1", "--prefill-chunk=7",
+                                         "--prefill-chunk=64"};
+    unsigned between = 0, within = 0, count = 0;
+    for (; count < ARRAY_LEN(resident) * ARRAY_LEN(threads) * ARRAY_LEN(chunks); count++) {
+        const char *share = resident[count % 3], *thread = threads[count / 3 % 2],
+                   *chunk = chunks[count / 6];
+        char what[128];
+        snprintf(what, sizeof what, "%s %s %s", share, thread, chunk);
+        struct engine *e = engine_new();
+        engine_start(e,
+                     (const char *const[]){"-m", model, share, thread, chunk, "--keep-kv=0", NULL});
+        generate(e, what);
+        between += generate_with_kill(e, NULL, what);
+        within += generate_with_kill(e, "COMPUTE_MID_TOKEN", what);
+        engine_stop(e);
+    }
+    test_note("%u combinations; %u kills between tokens, %u within one", count, between, within);
+    CHECK(between > 0 && within == count, "kills that hit nothing");
+}
+
 static void run(const char *mix, const char *const keys[])
 {
     make(mix, keys);
@@ -92,6 +148,8 @@ static void run(const char *mix, const char *const keys[])
     same_text("--prefill-chunk=7");
     same_text("--isa=generic"); /* the others: tests/unit/lib/kernels/bits_test.c */
     kills();
+    if (test_long() && keys)
+        combinations();
     text_free(&expected);
 }
 
@@ -126,6 +184,26 @@ static void nvfp4(void)
 static void layers_that_differ(void)
 {
     run("Q8_0,IQ2_XXS,Q4_K_M", NULL);
+}
+
+static void qwen3moe(void)
+{
+    sample("--threads=2", (const char *const[]){"arch=qwen3moe", NULL});
+}
+
+static void qwen2moe(void)
+{
+    sample("--prefill-chunk=7", (const char *const[]){"arch=qwen2moe", "shared_inner=512", NULL});
+}
+
+static void olmoe(void)
+{
+    sample("--threads=2", (const char *const[]){"arch=olmoe", NULL});
+}
+
+static void llama(void)
+{
+    sample("--isa=generic", (const char *const[]){"arch=llama", "experts_used=2", NULL});
 }
 
 static void glm4moe(void)
@@ -256,13 +334,50 @@ static void gemma4(void)
                               "full_v=0", "rope_theta_window=1000", NULL});
 }
 
+static void every_architecture(void);
+
+static const struct test_case cases[] = {ROW(every_architecture),
+                                         ROW(q4_k_m),
+                                         ROW(mxfp4),
+                                         ROW(nvfp4),
+                                         ROW(layers_that_differ),
+                                         ROW(qwen3moe),
+                                         ROW(qwen2moe),
+                                         ROW(olmoe),
+                                         ROW(llama),
+                                         ROW(glm4moe),
+                                         ROW(dots1),
+                                         ROW(ernie4_5_moe),
+                                         ROW(minimax_m2),
+                                         ROW(bailingmoe2),
+                                         ROW(smallthinker),
+                                         ROW(granitemoe),
+                                         ROW(hunyuan_moe),
+                                         ROW(phimoe),
+                                         ROW(dbrx),
+                                         ROW(gpt_oss),
+                                         ROW(deepseek2),
+                                         ROW(qwen35moe),
+                                         ROW(qwen3next),
+                                         ROW(lfm2moe),
+                                         ROW(gemma4)};
+
+/* Every architecture has a row: its name with _ for -. */
+static void every_architecture(void)
+{
+    for (int id = 0; id < ARCH__COUNT; id++) {
+        char name[64];
+        bool found = false;
+        snprintf(name, sizeof name, "%s", arch_name((enum arch_id)id));
+        for (char *p = name; *p; p++)
+            *p = *p == '-' ? '_' : *p;
+        for (size_t i = 0; i < ARRAY_LEN(cases) && !found; i++)
+            found = strcmp(cases[i].name, name) == 0;
+        CHECK(found, "no case of %s", name);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {
-        ROW(q4_k_m),      ROW(mxfp4),        ROW(nvfp4),        ROW(layers_that_differ),
-        ROW(glm4moe),     ROW(dots1),        ROW(ernie4_5_moe), ROW(minimax_m2),
-        ROW(bailingmoe2), ROW(smallthinker), ROW(granitemoe),   ROW(hunyuan_moe),
-        ROW(phimoe),      ROW(dbrx),         ROW(gpt_oss),      ROW(deepseek2),
-        ROW(qwen35moe),   ROW(qwen3next),    ROW(lfm2moe),      ROW(gemma4)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes of published models, from their published configurations. SHAPE(name, arch, fields):
  * fields as on the command line, "name=value" with the names of struct model_hparams. Omitted ones
- * are derived (kv_heads = heads, head_size = hidden / heads). No include guard: include it with
+ * are derived (kv_heads = heads, head_size = hidden / heads). Above each: what its fields were compared
+ * with; parameters: F16 bytes / 2, less what is F32. No include guard: include it with
  * SHAPE defined. */
+/* checked: transformers' OlmoeConfig (defaults of allenai/OLMoE-1B-7B-0924) */
 SHAPE("olmoe-1b-7b", "olmoe",
       "layers=16 hidden=2048 heads=16 kv_heads=16 vocab=50304 context=4096 experts=64 "
       "experts_used=8 expert_inner=1024 rms_eps=1e-5 rope_theta=10000")
+/* checked: parameters of Qwen3-30B-A3B (THUDM/slime scripts/models/qwen3-30B-A3B.sh), 30.53 billion; context: not checked */
 SHAPE("qwen3-30b-a3b", "qwen3moe",
       "layers=48 hidden=2048 heads=32 kv_heads=4 head_size=128 vocab=151936 context=40960 "
       "experts=128 experts_used=8 expert_inner=768 rms_eps=1e-6 rope_theta=1000000")
+/* checked: config.json of Qwen/Qwen1.5-MoE-A2.7B */
 SHAPE("qwen1.5-moe", "qwen2moe",
       "layers=24 hidden=2048 heads=16 kv_heads=16 vocab=151936 context=8192 experts=60 "
       "experts_used=4 expert_inner=1408 shared_inner=5632 rms_eps=1e-6 rope_theta=1000000")
+/* checked: transformers' MixtralConfig, 46.70 billion parameters; context: not checked */
 SHAPE("mixtral-8x7b", "llama",
       "layers=32 hidden=4096 heads=32 kv_heads=8 vocab=32000 context=32768 experts=8 "
       "experts_used=2 expert_inner=14336 rms_eps=1e-5 rope_theta=1000000")
+/* checked: config.json of google/gemma-4-26B-A4B-it as in tests of mlx and slime; context: not checked */
 SHAPE(
     "gemma-4-26b-a4b", "gemma4",
     "layers=30 hidden=2816 heads=16 kv_heads=2 kv_heads_window=8 head_size=512 "
@@ -22,90 +28,110 @@ SHAPE(
     "value_size_window=256 vocab=262144 context=262144 experts=128 experts_used=8 expert_inner=704 "
     "dense_inner=2112 window=1024 rope_dims=512 rope_dims_window=256 rope_theta=1000000 "
     "rope_theta_window=10000 rms_eps=1e-6 logit_cap=30 tied=1 joined=1 full_v=0")
+/* checked: transformers' Glm4MoeConfig (defaults are Air's); rope_theta: not checked */
 SHAPE(
     "glm-4.5-air", "glm4moe",
     "layers=46 hidden=4096 heads=96 kv_heads=8 head_size=128 vocab=151552 context=131072 "
     "experts=128 experts_used=8 expert_inner=1408 dense_layers=1 dense_inner=10944 shared_count=1 "
     "norm_top_k=1 expert_scale=1 groups=1 groups_used=1 rope_dims=64 rms_eps=1e-5 "
     "rope_theta=1000000")
+/* checked: config.json of rednote-hilab/dots.llm1.base */
 SHAPE(
     "dots.llm1", "dots1",
     "layers=62 hidden=4096 heads=32 kv_heads=32 head_size=128 vocab=152064 context=32768 "
     "experts=128 experts_used=6 expert_inner=1408 dense_layers=1 dense_inner=10944 shared_count=2 "
     "norm_top_k=1 expert_scale=2.5 rms_eps=1e-5 rope_theta=10000000")
+/* checked: transformers' Ernie4_5_MoeConfig (defaults of baidu/ERNIE-4.5-21B-A3B-PT), tied */
 SHAPE("ernie-4.5-21b-a3b", "ernie4_5-moe",
       "layers=28 hidden=2560 heads=20 kv_heads=4 head_size=128 vocab=103424 context=131072 "
       "experts=64 experts_used=6 expert_inner=1536 dense_layers=1 dense_inner=12288 shared_count=2 "
-      "shared_inner=3072 rms_eps=1e-5 rope_theta=500000")
+      "shared_inner=3072 rms_eps=1e-5 rope_theta=500000 tied=1")
+/* checked: configuration_minimax_m2.py of MiniMax-M2, config.json of MiniMax-M2.1, 228.69 billion parameters */
 SHAPE("minimax-m2", "minimax-m2",
       "layers=62 hidden=3072 heads=48 kv_heads=8 head_size=128 vocab=200064 context=196608 "
       "experts=256 experts_used=8 expert_inner=1536 rope_dims=64 rms_eps=1e-6 rope_theta=5000000")
+/* checked: model card of Qwen3.6-35B-A3B; rope_theta: of Qwen3-Next's script, not checked */
 SHAPE("qwen3.6-35b-a3b", "qwen35moe",
       "layers=40 hidden=2048 heads=16 kv_heads=2 head_size=256 vocab=248320 context=262144 "
       "experts=256 experts_used=8 expert_inner=512 shared_inner=512 rope_dims=64 conv_taps=4 "
       "delta_size=128 delta_k_heads=16 delta_v_heads=32 delta_inner=4096 attention_step=4 "
       "rms_eps=1e-6 rope_theta=10000000")
+/* checked: THUDM/slime scripts/models/qwen3-next-80B-A3B.sh, transformers' Qwen3NextConfig, 79.67 billion parameters */
 SHAPE("qwen3-next-80b", "qwen3next",
       "layers=48 hidden=2048 heads=16 kv_heads=2 head_size=256 vocab=151936 context=262144 "
       "experts=512 experts_used=10 expert_inner=512 shared_inner=512 rope_dims=64 conv_taps=4 "
       "delta_size=128 delta_k_heads=16 delta_v_heads=32 delta_inner=4096 attention_step=4 "
       "rms_eps=1e-6 rope_theta=10000000")
+/* checked: config.json of LFM2-8B-A1B (attention is in layers 2, 6, 10, 14, 18, 21; here in as many, every fourth) */
 SHAPE("lfm2-8b-a1b", "lfm2moe",
       "layers=24 hidden=2048 heads=32 kv_heads=8 head_size=64 vocab=65536 context=128000 "
       "experts=32 experts_used=4 expert_inner=1792 dense_layers=2 dense_inner=7168 conv_taps=3 "
-      "attention_step=4 rms_eps=1e-5 rope_theta=1000000")
+      "attention_step=4 rms_eps=1e-5 rope_theta=1000000 tied=1")
+/* checked: config.json of granite-3.0-3b-a800m-instruct, tied; context and rope_theta of 3.1: not checked */
 SHAPE(
     "granite-3.1-3b-a800m", "granitemoe",
     "layers=32 hidden=1536 heads=24 kv_heads=8 head_size=64 vocab=49155 context=131072 experts=40 "
     "experts_used=8 expert_inner=512 embedding_scale=12 residual_scale=0.22 "
-    "score_scale=0.015625 logit_divisor=6 rms_eps=1e-6 rope_theta=10000000")
+    "score_scale=0.015625 logit_divisor=6 rms_eps=1e-6 rope_theta=10000000 tied=1")
+/* checked: context and rope_theta in llama.cpp's conversion; tied as Hunyuan-Large is; the rest:
+ * not checked */
 SHAPE("hunyuan-a13b", "hunyuan-moe",
       "layers=32 hidden=4096 heads=32 kv_heads=8 head_size=128 vocab=128167 context=262144 "
       "experts=64 experts_used=8 expert_inner=3072 shared_count=1 shared_inner=3072 rms_eps=1e-5 "
-      "rope_theta=11158840")
+      "rope_theta=11158840 tied=1")
+/* checked: transformers' PhimoeConfig (microsoft/Phi-3.5-MoE-instruct); context is that before LongRoPE; rope_theta: not checked */
 SHAPE(
     "phi-moe", "phimoe",
     "layers=32 hidden=4096 heads=32 kv_heads=8 vocab=32064 context=4096 experts=16 experts_used=2 "
     "expert_inner=6400 rms_eps=1e-5 rope_theta=10000")
+/* checked: vocabulary, layers, heads, clamp, rope_theta of databricks/dbrx-base; expert_inner: not checked (131.6 billion parameters) */
 SHAPE("dbrx", "dbrx",
       "layers=40 hidden=6144 heads=48 kv_heads=8 vocab=100352 context=32768 experts=16 "
       "experts_used=4 expert_inner=10752 clamp_qkv=8 rms_eps=1e-5 rope_theta=500000")
+/* checked: the same text model in configurations of LLaDA2.0-mini and Ming (BailingMM2) */
 SHAPE("ling-mini-2.0", "bailingmoe2",
       "layers=20 hidden=2048 heads=16 kv_heads=4 head_size=128 vocab=157184 context=32768 "
       "experts=256 experts_used=8 expert_inner=512 dense_layers=1 dense_inner=5120 shared_count=1 "
       "norm_top_k=1 expert_scale=2.5 groups=8 groups_used=4 rope_dims=64 rms_eps=1e-6 "
       "rope_theta=600000")
+/* checked: README of SJTU-IPADS/SmallThinker; rope_theta and window: config.json of SmallThinker-4BA0.6B */
 SHAPE("smallthinker-21b-a3b", "smallthinker",
       "layers=52 hidden=2560 heads=28 kv_heads=4 head_size=128 vocab=151936 context=16384 "
       "experts=64 experts_used=6 expert_inner=768 window=4096 gating=2 rms_eps=1e-6 "
       "rope_theta=1500000")
+/* checked: transformers' GptOssConfig; layers and experts (24, 32): not checked */
 SHAPE(
     "gpt-oss-20b", "gpt-oss",
     "layers=24 hidden=2880 heads=64 kv_heads=8 head_size=64 vocab=201088 context=131072 experts=32 "
     "experts_used=4 expert_inner=2880 window=128 rms_eps=1e-5 rope_theta=150000 rope_scaling=2 "
     "rope_factor=32 rope_context=4096")
+/* checked: transformers' GptOssConfig (defaults are 120b's) */
 SHAPE("gpt-oss-120b", "gpt-oss",
       "layers=36 hidden=2880 heads=64 kv_heads=8 head_size=64 vocab=201088 context=131072 "
       "experts=128 experts_used=4 expert_inner=2880 window=128 rms_eps=1e-5 rope_theta=150000 "
       "rope_scaling=2 rope_factor=32 rope_context=4096")
+/* checked: 15.706 billion parameters as published; single fields: not checked */
 SHAPE("deepseek-v2-lite", "deepseek2",
       "layers=27 hidden=2048 heads=16 vocab=102400 context=163840 experts=64 experts_used=6 "
       "expert_inner=1408 dense_layers=1 dense_inner=10944 shared_count=2 expert_scale=1 gating=1 "
       "kv_rank=512 mla_key_size=192 mla_value_size=128 rope_dims=64 rms_eps=1e-6 rope_theta=10000 "
       "rope_scaling=yarn rope_factor=40 rope_context=4096 rope_beta_fast=32 rope_beta_slow=1 "
       "rope_log_multiplier=0.0707")
+/* checked: slime scripts/models/deepseek-v3.sh, transformers' DeepseekV3Config */
 SHAPE("deepseek-v3", "deepseek2",
       "layers=61 hidden=7168 heads=128 vocab=129280 context=163840 experts=256 experts_used=8 "
       "expert_inner=2048 dense_layers=3 dense_inner=18432 shared_count=1 expert_scale=2.5 gating=2 "
       "norm_top_k=1 groups=8 groups_used=4 q_rank=1536 kv_rank=512 mla_key_size=192 "
       "mla_value_size=128 rope_dims=64 rms_eps=1e-6 rope_theta=10000 rope_scaling=yarn "
       "rope_factor=40 rope_context=4096 rope_beta_fast=32 rope_beta_slow=1 rope_log_multiplier=0.1")
+/* checked: slime scripts/models/kimi-k2.sh; context: not checked */
 SHAPE("kimi-k2", "deepseek2",
       "layers=61 hidden=7168 heads=64 vocab=163840 context=131072 experts=384 experts_used=8 "
       "expert_inner=2048 dense_layers=1 dense_inner=18432 shared_count=1 expert_scale=2.827 "
       "gating=2 norm_top_k=1 groups=1 groups_used=1 q_rank=1536 kv_rank=512 mla_key_size=192 "
       "mla_value_size=128 rope_dims=64 rms_eps=1e-6 rope_theta=50000 rope_scaling=yarn "
       "rope_factor=32 rope_context=4096 rope_beta_fast=1 rope_beta_slow=1 rope_log_multiplier=0.1")
+/* checked: slime scripts/models/glm4.7-30B-A3B.sh, transformers' Glm4MoeLiteConfig */
 SHAPE("glm-4.7-flash", "deepseek2",
       "layers=47 hidden=2048 heads=20 vocab=154880 context=202752 experts=64 experts_used=4 "
       "expert_inner=1536 dense_layers=1 dense_inner=10240 shared_count=1 expert_scale=1.8 gating=2 "

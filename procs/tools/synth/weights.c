@@ -79,6 +79,15 @@ static void add_scale(struct weights *w, struct gguf_writer *out, uint64_t count
     w->tensors[w->count - 1].deviation = mean;
 }
 
+/* Of the norm before the output: logits of variance 1. */
+static float output_level(const struct model_hparams *h)
+{
+    float level = h->logit_divisor != 0 ? h->logit_divisor : 1;
+    if (h->tied_output)
+        level *= (h->embedding_scale != 0 ? h->embedding_scale : 1) / sqrtf((float)h->hidden);
+    return level;
+}
+
 static void add_dense(struct weights *w, struct gguf_writer *out, const struct arch_dense_row *row,
                       uint32_t layer)
 {
@@ -90,6 +99,7 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
         .ne = {arch_dim_size(&s->h, layer, row->ne0), arch_dim_size(&s->h, layer, row->ne1),
                arch_dim_size(&s->h, layer, row->ne2)},
         .filling = FILL_RANDOM,
+        .level = 1,
     };
     if (t.ne[2] > 1)
         t.dims = 3;
@@ -123,6 +133,8 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
              row->role == DENSE_ROPE_FREQS || row->role == DENSE_ROUTER_SCALE ||
              row->role == DENSE_LAYER_SCALE)
         t.filling = FILL_ONES;
+    if (row->role == DENSE_OUTPUT_NORM)
+        t.level = output_level(&s->h);
     add(w, out, &t);
     if (t.type == TENSOR_NVFP4)
         add_scale(w, out, 1);
@@ -290,7 +302,7 @@ void weights_piece(const struct weights *w, uint32_t number, uint64_t first_row,
     switch (t->filling) {
     case FILL_ONES:
         for (uint64_t i = 0; i < *bytes / sizeof(float); i++)
-            ((float *)out)[i] = 1;
+            ((float *)out)[i] = t->level;
         break;
     case FILL_DECAYS: /* of heads that forget soon, and late */
         for (uint64_t i = 0; i < *bytes / sizeof(float); i++)

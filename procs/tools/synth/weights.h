@@ -35,6 +35,7 @@ struct tensor {
     uint64_t piece_rows;      /* rows per piece; the last piece may have fewer */
     enum filling filling;
     float deviation; /* of FILL_RANDOM; mean of FILL_SCALE */
+    float level;     /* of FILL_ONES: 1, or another value */
 };
 
 struct weights {
