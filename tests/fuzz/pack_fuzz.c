@@ -27,7 +27,7 @@ static void check_error(const struct error *error)
     sl_assert(error->code != ERR_NONE && error->text[0] && !strchr(error->text, '\n'));
 }
 
-static void read_expert(const struct source *s, struct source_extent from)
+static void read_expert(const struct source *s, struct hf_extent from)
 {
     struct error error = {0};
     struct bulk file;
@@ -43,29 +43,32 @@ static void read_expert(const struct source *s, struct source_extent from)
     free(buf);
 }
 
-/* Rows of FP8, the first and the last ones, become rows of the index. */
-static void check_fp8(const struct source *s, uint32_t layer, uint32_t expert, enum expert_matrix m)
+/* Rows that are converted, the first and the last ones, have the size of those in the index. */
+static void check_converted(const struct source *s, uint32_t layer, uint32_t expert,
+                            enum expert_matrix m)
 {
     struct error error = {0};
-    const struct hf_tensor *form = source_form(s, layer, expert, m);
+    struct source_reader r;
+    struct bulk file;
+    uint32_t tensor = source_converted(s, layer, expert, m);
     const struct model_matrix *matrix =
         &model_index_entries(s->index)[model_entry_expert(s->index, layer, expert)].matrix[m];
-    float *scales = form ? source_scales(s, layer, expert, m, &error) : NULL;
-    sl_assert(!form == !scales);
-    if (!form)
+    if (tensor == SOURCE_SAME)
         return;
-    sl_assert(form->rows == matrix->n && form->made_row_bytes == matrix->row_bytes);
-    uint64_t n = form->rows < ROWS_MAX ? form->rows : ROWS_MAX;
-    uint8_t *src = malloc(n * form->columns), *made = malloc(n * form->made_row_bytes);
-    sl_assert(src && made);
-    for (uint64_t i = 0; i < n * form->columns; i++)
-        src[i] = (uint8_t)(i * 7);
-    if (hf_fp8_rows(form, src, scales, 0, n, made, &error) ||
-        hf_fp8_rows(form, src, scales, form->rows - n, n, made, &error))
+    const struct hf_tensor *t = &s->hf.tensors[tensor];
+    sl_assert(t->rows == matrix->n && t->made_row_bytes == matrix->row_bytes);
+    uint64_t n = t->rows < ROWS_MAX ? t->rows : ROWS_MAX;
+    uint8_t *made = malloc(n * t->made_row_bytes);
+    uint32_t from = source_expert(s, layer, expert, m).file;
+    sl_assert(made && bulk_open(&file, s->files[from].path, O_RDONLY, &error) == 0);
+    reader_open(&r, s);
+    sl_assert(reader_plane(&r, tensor, expert, &error) == 0);
+    if (reader_rows(&r, &file, 0, n, made, &error) ||
+        reader_rows(&r, &file, t->rows - n, n, made, &error))
         check_error(&error);
-    free(src);
+    reader_close(&r);
+    bulk_close(&file);
     free(made);
-    free(scales);
 }
 
 static void check_experts(const struct source *s)
@@ -76,7 +79,7 @@ static void check_experts(const struct source *s)
         for (uint32_t expert = 0; expert < h->experts && left > 0; expert++, left--)
             for (int m = 0; m < EXPERT__COUNT && model_layer_has_experts(s->index, layer); m++) {
                 read_expert(s, source_expert(s, layer, expert, (enum expert_matrix)m));
-                check_fp8(s, layer, expert, (enum expert_matrix)m);
+                check_converted(s, layer, expert, (enum expert_matrix)m);
             }
 }
 

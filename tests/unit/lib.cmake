@@ -19,7 +19,7 @@ add_library(test_gguf_make STATIC lib/model/gguf_index.c lib/model/gguf_make.c l
 target_link_libraries(test_gguf_make PUBLIC sluice_model)
 add_library(test_store_make STATIC lib/model/store_make.c)
 target_link_libraries(test_store_make PUBLIC sluice_model)
-add_library(test_hf_make STATIC lib/model/hf_make.c)
+add_library(test_hf_make STATIC lib/model/hf_make.c lib/model/hf_make_moved.c)
 target_link_libraries(test_hf_make PUBLIC sluice_model)
 sluice_unit_test(sandbox_calls_test SOURCES lib/sandbox/calls_test.c LINK sluice_sandbox)
 sluice_unit_test(sandbox_access_test SOURCES lib/sandbox/access_test.c LINK sluice_sandbox sluice_io)
@@ -51,6 +51,7 @@ sluice_unit_test(unit_store
   SOURCES lib/model/store/store_test.c lib/model/store/invalid_test.c lib/model/store/store_fixture.c
   LINK sluice_model test_gguf_make test_store_make)
 sluice_unit_test(unit_safetensors SOURCES lib/model/hf/safetensors_test.c LINK sluice_model)
+sluice_unit_test(unit_hf_sentencepiece SOURCES lib/model/hf/sentencepiece_test.c LINK sluice_model)
 sluice_unit_test(unit_hf SOURCES lib/model/hf/hf_test.c LINK sluice_model test_hf_make)
 sluice_unit_test(unit_hf_large SOURCES lib/model/hf/large_test.c LINK sluice_model sluice_sandbox)
 sluice_unit_test(unit_plan SOURCES lib/plan/plan_test.c LINK sluice_plan m)
@@ -84,6 +85,6 @@ sluice_unit_test(unit_routers SOURCES lib/offline/routers_test.c LINK sluice_off
 sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)
 
 foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_tokenizer_special
-             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_offline unit_routers unit_clocked)
+             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_hf_sentencepiece unit_offline unit_routers unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()

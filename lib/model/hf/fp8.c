@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of FP8 checkpoints: E4M3 (1 sign, 4 exponent with bias 7, 3 fraction bits; 0x7f and 0xff are
- * not a number, there is no infinity) times the scale of their block of rows and columns. */
+/* Quantised checkpoints. FP8: E4M3 (1 sign, 4 exponent with bias 7, 3 fraction bits; 0x7f and 0xff are
+ * not a number, there is no infinity) times the scale of their block of rows and columns. MXFP4: blocks of
+ * 32 elements of E2M1 with an exponent, whose 4 bits are in another order in GGUF. */
 #include <math.h>
 
 #include "lib/base/assert.h"
@@ -54,8 +55,8 @@ static bool put_row(const struct hf_tensor *t, const float value[256], const uin
 {
     float part[Q8_0_ELEMS];
     bool good = true;
-    for (uint64_t i = 0; i < t->columns; i += Q8_0_ELEMS) {
-        uint64_t n = t->columns - i < Q8_0_ELEMS ? t->columns - i : Q8_0_ELEMS;
+    for (uint64_t i = 0; i < t->source_columns; i += Q8_0_ELEMS) {
+        uint64_t n = t->source_columns - i < Q8_0_ELEMS ? t->source_columns - i : Q8_0_ELEMS;
         for (uint64_t j = 0; j < n; j++) {
             part[j] = value[src[i + j]] * scales[(i + j) / t->block_columns];
             good &= isfinite(part[j]) != 0;
@@ -74,19 +75,49 @@ static bool put_row(const struct hf_tensor *t, const float value[256], const uin
     return good;
 }
 
+int hf_fp8_not_finite(struct error *error)
+{
+    return error_set(error, ERR_BAD_INPUT, "a weight or its scale is not finite, or too large");
+}
+
+static const float *scales_of_row(const struct hf_tensor *t, const float *scales, uint64_t row)
+{
+    uint64_t each = (t->source_columns + t->block_columns - 1) / t->block_columns;
+    return scales + row / t->block_rows * each;
+}
+
 int hf_fp8_rows(const struct hf_tensor *t, const void *src, const float *scales, uint64_t first,
                 uint64_t rows, void *dst, struct error *error)
 {
     float value[256];
-    uint64_t each = (t->columns + t->block_columns - 1) / t->block_columns;
     sl_assert(t->form == HF_FP8);
     for (int i = 0; i < 256; i++)
         value[i] = e4m3_to_f32((uint8_t)i);
     for (uint64_t r = 0; r < rows; r++)
-        if (!put_row(t, value, (const uint8_t *)src + r * t->columns,
-                     scales + (first + r) / t->block_rows * each,
-                     (uint8_t *)dst + r * t->made_row_bytes))
-            return error_set(error, ERR_BAD_INPUT,
-                             "a weight or its scale is not finite, or too large");
+        if (!put_row(t, value, (const uint8_t *)src + r * t->source_columns,
+                     scales_of_row(t, scales, first + r), (uint8_t *)dst + r * t->made_row_bytes))
+            return hf_fp8_not_finite(error);
     return 0;
+}
+
+bool hf_fp8_to_bf16(const struct hf_tensor *t, uint8_t x, const float *scales, uint64_t row,
+                    uint64_t column, uint16_t *bf16)
+{
+    float value = e4m3_to_f32(x) * scales_of_row(t, scales, row)[column / t->block_columns];
+    *bf16 = f32_to_bf16(value);
+    return (*bf16 & BF16_INFINITE) != BF16_INFINITE;
+}
+
+/* Checkpoint: byte j has elements 2j (low bits) and 2j + 1. GGUF: the exponent, then byte j has elements j
+ * and j + 16. */
+void hf_mxfp4_row(const uint8_t *src, const uint8_t *exponents, uint64_t blocks, uint8_t *dst)
+{
+    for (uint64_t b = 0; b < blocks; b++, src += HF_MXFP4_BYTES, dst += 1 + HF_MXFP4_BYTES) {
+        dst[0] = exponents[b];
+        for (unsigned j = 0; j < HF_MXFP4_BYTES; j++) {
+            unsigned low = src[j / 2] >> (j % 2 * 4) & 15;
+            unsigned high = src[j / 2 + HF_MXFP4_BYTES / 2] >> (j % 2 * 4) & 15;
+            dst[1 + j] = (uint8_t)(low | high << 4);
+        }
+    }
 }

@@ -5,43 +5,64 @@
  * hf_open makes the header of the equivalent GGUF file, with the names and types that llama.cpp's
  * converter uses: keys from the configuration, the tokenizer's tables, norms, biases and routers in
  * F32, matrices in their own type, the experts of a layer as one 3-D tensor. It converts no data:
- * for every tensor it records where the bytes are and how to convert them. hf.tbl.h lists the
- * supported models. The caller still passes the header to the GGUF reader and the tables of
- * architectures, which check shapes, ranges and completeness.
+ * for every tensor it records where the bytes are and how to convert them, row by row (hf_part_of,
+ * hf_make_rows). hf.tbl.h lists the supported models, rows.tbl.h the conversions. The caller still
+ * passes the header to the GGUF reader and the tables of architectures, which check shapes, ranges
+ * and completeness.
  *
  * The input is untrusted: an error is one line that names the file and the field. */
 #ifndef SLUICE_MODEL_HF_HF_H
 #define SLUICE_MODEL_HF_HF_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/base/error.h"
 #include "lib/model/gguf/write.h"
 #include "lib/model/hf/safetensors.h"
 
-/* How a tensor's bytes are converted. */
+/* What the elements of the source are. */
 enum hf_form {
-    HF_AS_IS,
-    HF_TO_F32,
-    /* Rows of q and k of the architecture `llama`. The rotary embedding pairs element i of a head
-     * with i + n/2 in Hugging Face, and 2i with 2i + 1 in GGUF for this architecture: row
-     * i + j * n/2 of each head (j = 0, 1) becomes row 2i + j. */
-    HF_HEAD_PAIRS,
-    /* E4M3 with a scale per block of rows and columns, in a tensor of its own. */
-    HF_FP8,
+    HF_FLOATS, /* F32, F16 or BF16 */
+    HF_FP8,    /* E4M3 with a scale per block of rows and columns, in a tensor of its own */
+    HF_MXFP4,  /* E2M1 and, in a tensor of its own, an exponent per 32 elements of a row */
+    HF_MADE    /* no source: numbers of config.json (hf_model.made) */
 };
 
-struct hf_tensor { /* a tensor of the GGUF file, in file order */
+enum hf_value { HF_VALUE_SAME, HF_VALUE_PLUS_1, HF_VALUE_MINUS_EXP };
+
+#define HF_SEGMENTS_MAX 3
+#define HF_DIGITS       3
+
+/* Indices of the source for the indices of an axis: rows.tbl.h, HF_SEGMENT. */
+struct hf_axis {
+    uint32_t segments; /* 0: index i is index i */
+    uint64_t count;    /* of indices */
+    struct hf_segment {
+        uint64_t first, count, n[HF_DIGITS], step[HF_DIGITS];
+    } segment[HF_SEGMENTS_MAX];
+};
+
+struct hf_tensor { /* a tensor of the GGUF file, in file order: planes of rows of columns */
     enum hf_form form;
-    uint32_t type;       /* of the source: enum tensor_type */
-    uint32_t source;     /* first of `experts` (or one) in hf_model.sources */
-    uint32_t experts;    /* 0: a dense tensor */
-    uint64_t head_bytes; /* HF_HEAD_PAIRS: bytes of one head */
-    uint64_t row_bytes;  /* of the source */
-    /* HF_FP8 */
-    uint32_t scales; /* the first of its scales in hf_model.sources */
+    enum hf_value value;
+    bool same;                            /* the source's bytes are those of the tensor */
+    bool turned;                          /* rows are columns of the source */
+    bool stacked;                         /* all planes are in the first source */
+    uint32_t type;                        /* of the source: enum tensor_type, or SAFETENSORS_... */
+    uint32_t source;                      /* first of `planes` (or one) in hf_model.sources */
+    uint32_t planes;                      /* the last dimension of a 3-D tensor, else 1 */
+    uint32_t experts;                     /* 0: a dense tensor */
+    uint64_t rows, columns;               /* of a plane */
+    uint64_t row_bytes;                   /* of the source */
+    uint64_t source_rows, source_columns; /* of a plane */
+    struct hf_axis row_axis, column_axis;
     uint32_t made_type;
-    uint64_t made_row_bytes, rows, columns, block_rows, block_columns;
+    uint64_t made_row_bytes;
+    uint32_t made; /* HF_MADE: first number in hf_model.made */
+    /* HF_FP8, HF_MXFP4 */
+    uint32_t scales; /* the first of its scales in hf_model.sources */
+    uint64_t block_rows, block_columns;
 };
 
 struct hf_model {
@@ -52,28 +73,40 @@ struct hf_model {
     uint32_t tensor_count, tensor_capacity;
     uint32_t *sources; /* indices into files.tensors */
     uint32_t source_count, source_capacity;
+    float *made;
+    uint32_t made_count;
 };
 
 /* Reads the model in directory `dir`. 0, or -1 with ERR_BAD_INPUT, ERR_IO or ERR_NO_MEMORY. On
  * success the caller calls hf_close. */
 int hf_open(struct hf_model *hf, const char *dir, struct error *error);
 /* The same; fp8_type: what FP8 weights become, TENSOR_BF16 (as hf_open) or TENSOR_Q8_0 (rows that it
- * cannot hold: BF16). */
+ * cannot hold, and rows made of parts of the source's: BF16). */
 int hf_open_as(struct hf_model *hf, const char *dir, uint32_t fp8_type, struct error *error);
 void hf_close(struct hf_model *hf);
 
-/* The source of GGUF tensor t, or of its expert e (e is 0 for dense tensors). */
-const struct safetensor *hf_source(const struct hf_model *hf, uint32_t t, uint32_t e);
+struct hf_extent {
+    uint32_t file; /* index into hf_model.files.files */
+    uint64_t offset, bytes;
+};
 
-/* HF_FP8: its scales, a matrix of F32 with a row per block of rows. */
-const struct safetensor *hf_scales(const struct hf_model *hf, uint32_t t, uint32_t e);
+/* Rows of the source without gaps; of turned tensors always a whole plane. */
+struct hf_part {
+    struct hf_extent at;
+    uint64_t first; /* row of the plane */
+};
 
-/* HF_FP8: converts `rows` rows from row `first` on. src: these rows, a byte per weight; scales: all of
- * them; dst: made_row_bytes per row. ERR_BAD_INPUT: a weight is not finite. */
-int hf_fp8_rows(const struct hf_tensor *t, const void *src, const float *scales, uint64_t first,
-                uint64_t rows, void *dst, struct error *error);
+/* The part of the source that rows [row, row + rows) of a plane of tensor t come from; not of HF_MADE. */
+struct hf_part hf_part_of(const struct hf_model *hf, uint32_t t, uint32_t plane, uint64_t row,
+                          uint64_t rows);
 
-/* HF_HEAD_PAIRS: copies the rows of one head in their new order. dst and src do not overlap. */
-void hf_head_pairs(const struct hf_tensor *t, const void *src, void *dst);
+/* The scales of a plane, which hf_make_rows needs; bytes == 0: it has none. */
+struct hf_extent hf_scales_of(const struct hf_model *hf, uint32_t t, uint32_t plane);
+
+/* Makes rows [row, row + rows) of a plane. src: the bytes of `part`, that of these rows or of more;
+ * scales: aligned for float; dst: made_row_bytes per row. ERR_BAD_INPUT: a weight is not finite. */
+int hf_make_rows(const struct hf_model *hf, uint32_t t, uint32_t plane, const struct hf_part *part,
+                 const void *src, const void *scales, uint64_t row, uint64_t rows, void *dst,
+                 struct error *error);
 
 #endif

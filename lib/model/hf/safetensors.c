@@ -41,7 +41,7 @@ static const struct dtype {
     {"U64", 8, SAFETENSORS_OTHER},
     {"U32", 4, SAFETENSORS_OTHER},
     {"U16", 2, SAFETENSORS_OTHER},
-    {"U8", 1, SAFETENSORS_OTHER},
+    {"U8", 1, SAFETENSORS_U8},
     {"BOOL", 1, SAFETENSORS_OTHER},
     {"F8_E4M3", 1, SAFETENSORS_F8_E4M3},
     {"F8_E5M2", 1, SAFETENSORS_OTHER},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.json of a SentencePiece BPE vocabulary (for example Mixtral's) -> the keys of the
- * tokenizer "llama". SentencePiece selects merges by the score of the resulting token,
+/* tokenizer.json of vocabularies of characters with byte tokens. BPE with the merges of the list, for text whose
+ * spaces are replaced -> the keys of the tokenizer of Gemma 4. SentencePiece BPE (for example Mixtral's) -> the keys of
+ * the tokenizer "llama". SentencePiece selects merges by the score of the resulting token,
  * tokenizer.json by a list of merges. Both give the same result if the list has every split of
  * every token into two others, with all splits of a token adjacent. Then the score of a token is
  * its negated position in the list. Other lists are rejected. */
@@ -184,6 +185,42 @@ static int index_normal(struct scores *s, struct error *error)
             return error_set(error, ERR_BAD_INPUT, "token %" PRIu32 " has %zu bytes", i, bytes);
         strtab_put(&s->by_name, s->tokens->text[i], (uint32_t)bytes, i);
     }
+    return 0;
+}
+
+/* ---- BPE of characters ---- */
+
+static bool splits_at_spaces(const json_t *pre)
+{
+    return hf_is_string(json_object_get(pre, "type"), "Split") &&
+           hf_is_string(json_object_get(json_object_get(pre, "pattern"), "String"), " ") &&
+           hf_is_string(json_object_get(pre, "behavior"), "MergedWithPrevious") &&
+           !json_is_true(json_object_get(pre, "invert"));
+}
+
+bool hf_is_of_characters(const json_t *tokenizer)
+{
+    return marks_spaces(json_object_get(tokenizer, "normalizer")) &&
+           splits_at_spaces(json_object_get(tokenizer, "pre_tokenizer"));
+}
+
+int hf_characters_keys(struct hf_tokens *t, struct gguf_writer *w, struct error *error)
+{
+    static const char *const visible[] = {
+#define HF_VISIBLE(text) (text),
+#include "lib/model/hf/hf.tbl.h"
+    };
+    const json_t *model = json_object_get(t->rest, "model");
+    if (json_is_true(json_object_get(model, "ignore_merges")))
+        return error_set(error, ERR_BAD_INPUT, "ignore_merges with byte_fallback is not supported");
+    set_types(t, model);
+    for (uint32_t i = 0; i < t->count; i++)
+        for (size_t k = 0; k < ARRAY_LEN(visible) && t->type[i] == TOKEN_CONTROL; k++)
+            if (strcmp(t->text[i], visible[k]) == 0)
+                t->type[i] = TOKEN_USER_DEFINED;
+    gguf_put_text(w, "tokenizer.ggml.model", "gemma4");
+    gguf_put_strings(w, "tokenizer.ggml.merges", t->merges, NULL, t->merge_count);
+    gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", false);
     return 0;
 }
 

@@ -217,7 +217,9 @@ static int put_keys(struct hf_tokens *t, const json_t *settings, const json_t *c
     const json_t *model = json_object_get(t->rest, "model");
     bool bytes = json_is_true(json_object_get(model, "byte_fallback"));
     if (check_model(model, error) ||
-        (bytes ? hf_sentencepiece_keys(t, w, error) : byte_level_keys(t, w, error)))
+        (!bytes                         ? byte_level_keys(t, w, error)
+         : hf_is_of_characters(t->rest) ? hf_characters_keys(t, w, error)
+                                        : hf_sentencepiece_keys(t, w, error)))
         return -1;
     gguf_put_strings(w, "tokenizer.ggml.tokens", t->text, NULL, t->count);
     gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, t->type, t->count);

@@ -13,9 +13,7 @@
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
-#include "lib/kernels/kernels.h"
 #include "lib/model/limits.h"
-#include "lib/tensor/tensor_type.h"
 
 /* The generated header of an HF model, in memory; reads after it return zeros. */
 static ssize_t read_header(void *arg, void *buf, size_t n, uint64_t offset)
@@ -162,63 +160,36 @@ void source_close(struct source *s)
     *s = (struct source){.parts.fd[0] = -1};
 }
 
-struct source_extent source_expert(const struct source *s, uint32_t layer, uint32_t expert,
-                                   enum expert_matrix m)
+static const struct model_entry *entry_of(const struct source *s, uint32_t layer, uint32_t expert)
 {
-    const struct model_entry *e =
-        &model_index_entries(s->index)[model_entry_expert(s->index, layer, expert)];
-    if (s->is_hf) { /* one header tensor per matrix */
-        const struct safetensor *t = hf_source(&s->hf, e->extent[m].tensor, expert);
-        sl_assert(t->bytes == e->extent[m].payload_bytes ||
-                  s->hf.tensors[e->extent[m].tensor].form == HF_FP8);
-        return (struct source_extent){t->file, t->offset, t->bytes};
-    }
-    /* Gate and up may share an extent: find the one that contains the slot bytes of the matrix. */
+    return &model_index_entries(s->index)[model_entry_expert(s->index, layer, expert)];
+}
+
+struct hf_extent source_expert(const struct source *s, uint32_t layer, uint32_t expert,
+                               enum expert_matrix m)
+{
+    const struct model_entry *e = entry_of(s, layer, expert);
     const struct model_matrix *matrix = &e->matrix[m];
+    if (s->is_hf) /* one header tensor per matrix */
+        return hf_part_of(&s->hf, e->extent[m].tensor, expert, 0, matrix->n).at;
+    /* Gate and up may share an extent: find the one that contains the slot bytes of the matrix. */
     uint32_t i = 0;
     while (matrix->slot_offset >= e->extent[i].slot_offset + e->extent[i].read_bytes) {
         i++;
         sl_assert(i < e->extents);
     }
     const struct model_extent *x = &e->extent[i];
-    return (struct source_extent){x->part, x->file_offset + (matrix->slot_offset - x->slot_offset),
-                                  matrix->n * matrix->row_bytes};
+    return (struct hf_extent){x->part, x->file_offset + (matrix->slot_offset - x->slot_offset),
+                              matrix->n * matrix->row_bytes};
 }
 
-const struct hf_tensor *source_form(const struct source *s, uint32_t layer, uint32_t expert,
-                                    enum expert_matrix m)
+uint32_t source_converted(const struct source *s, uint32_t layer, uint32_t expert,
+                          enum expert_matrix m)
 {
-    const struct model_entry *e =
-        &model_index_entries(s->index)[model_entry_expert(s->index, layer, expert)];
-    const struct hf_tensor *t = s->is_hf ? &s->hf.tensors[e->extent[m].tensor] : NULL;
-    return t && t->form == HF_FP8 ? t : NULL;
-}
-
-static float *read_scales(const struct source *s, const struct safetensor *t, struct error *error)
-{
-    float *scales = malloc(t->bytes);
-    int fd = open(s->files[t->file].path, O_RDONLY | O_CLOEXEC);
-    int why = errno;
-    ssize_t n = scales && fd >= 0 ? pread(fd, scales, t->bytes, (off_t)t->offset) : -1;
-    if (fd >= 0)
-        close(fd);
-    if (n == (ssize_t)t->bytes)
-        return scales;
-    if (!scales)
-        error_set(error, ERR_NO_MEMORY, "out of memory (scales of a matrix)");
-    else
-        error_set_errno(error, ERR_IO, fd < 0 ? why : EIO, "cannot read %.250s",
-                        s->files[t->file].path);
-    free(scales);
-    return NULL;
-}
-
-float *source_scales(const struct source *s, uint32_t layer, uint32_t expert, enum expert_matrix m,
-                     struct error *error)
-{
-    const struct model_entry *e =
-        &model_index_entries(s->index)[model_entry_expert(s->index, layer, expert)];
-    return read_scales(s, hf_scales(&s->hf, e->extent[m].tensor, expert), error);
+    if (!s->is_hf)
+        return SOURCE_SAME;
+    uint32_t t = entry_of(s, layer, expert)->extent[m].tensor;
+    return s->hf.tensors[t].same ? SOURCE_SAME : t;
 }
 
 bool source_is_dense(const struct source *s, uint32_t tensor)
@@ -246,93 +217,72 @@ int source_read(const struct bulk *file, void *buf, uint64_t offset, uint64_t by
 
 struct dense { /* one tensor being copied */
     const struct source *source;
-    const struct hf_tensor *form; /* NULL: unchanged */
     source_sink *sink;
     void *arg;
-    void *in, *out;      /* SOURCE_CHUNK and two pages; 2 * SOURCE_CHUNK */
-    const float *scales; /* HF_FP8 */
+    struct bulk file;
+    void *buffer; /* SOURCE_CHUNK and two pages, or a row */
 };
 
-/* Converts one chunk, which starts `at` bytes into the tensor, and passes it to the sink. */
-static int pass_on(const struct dense *d, const char *data, uint64_t at, uint64_t bytes,
-                   struct error *error)
+static int copy(const struct dense *d, struct hf_extent from, struct error *error)
 {
-    if (d->form && d->form->form == HF_FP8) {
-        uint64_t rows = bytes / d->form->columns;
-        if (hf_fp8_rows(d->form, data, d->scales, at / d->form->columns, rows, d->out, error))
+    for (uint64_t at = 0; at < from.bytes; at += SOURCE_CHUNK) {
+        uint64_t n = from.bytes - at < SOURCE_CHUNK ? from.bytes - at : SOURCE_CHUNK;
+        const void *data = NULL;
+        struct error why;
+        if (source_read(&d->file, d->buffer, from.offset + at, n, &data, &why))
+            return error_set(error, why.code, "%.200s: %.150s", d->source->files[from.file].path,
+                             why.text);
+        if (d->sink(d->arg, data, n, error))
             return -1;
-        return d->sink(d->arg, d->out, rows * d->form->made_row_bytes, error);
     }
-    if (!d->form || d->form->form == HF_AS_IS)
-        return d->sink(d->arg, data, bytes, error);
-    if (d->form->form == HF_HEAD_PAIRS) {
-        for (uint64_t head = 0; head < bytes; head += d->form->head_bytes) {
-            hf_head_pairs(d->form, data + head, d->out);
-            if (d->sink(d->arg, d->out, d->form->head_bytes, error))
-                return -1;
-        }
-        return 0;
-    }
-    struct kernel_matrix row = {.data = data,
-                                .row_bytes = bytes,
-                                .k = (uint32_t)(bytes / 2), /* F16 and BF16 */
-                                .n = 1,
-                                .type = (enum tensor_type)d->form->type};
-    kernel_ops_of(ISA_GENERIC)->row_to_f32(&row, 0, d->out);
-    return d->sink(d->arg, d->out, bytes * 2, error);
+    return 0;
 }
 
-static int stream(const struct dense *d, struct source_extent from, struct error *error)
+static int convert(const struct dense *d, uint32_t tensor, const char *path, struct error *error)
 {
-    struct bulk file;
-    const char *path = d->source->files[from.file].path;
-    uint64_t chunk = SOURCE_CHUNK;
-    if (d->form && d->form->form == HF_HEAD_PAIRS)
-        chunk = align_down(SOURCE_CHUNK, d->form->head_bytes);
-    if (d->form && d->form->form == HF_FP8)
-        chunk = SOURCE_CHUNK / d->form->columns * d->form->columns;
-    if (chunk == 0)
-        return error_set(error, ERR_BAD_INPUT, "%.250s: an attention head is larger than %u MiB",
-                         path, (unsigned)(SOURCE_CHUNK / MIB));
-    if (bulk_open(&file, path, O_RDONLY, error))
-        return -1;
+    struct source_reader r;
     struct error why;
+    const struct hf_tensor *t = &d->source->hf.tensors[tensor];
+    uint64_t run = SOURCE_CHUNK / t->made_row_bytes;
     int status = 0;
-    for (uint64_t at = 0; at < from.bytes && status == 0; at += chunk) {
-        uint64_t n = from.bytes - at < chunk ? from.bytes - at : chunk;
-        const void *data = NULL;
-        if (source_read(&file, d->in, from.offset + at, n, &data, &why))
-            status = error_set(error, why.code, "%.200s: %.150s", path, why.text);
-        else
-            status = pass_on(d, data, at, n, error);
+    run = run > 0 ? run : 1;
+    reader_open(&r, d->source);
+    for (uint32_t plane = 0; plane < t->planes && status == 0; plane++) {
+        if ((status = reader_plane(&r, tensor, plane, &why)))
+            error_set(error, why.code, "%.200s: %.150s", path, why.text);
+        for (uint64_t row = 0; row < t->rows && status == 0; row += run) {
+            uint64_t n = t->rows - row < run ? t->rows - row : run;
+            if ((status = reader_rows(&r, &d->file, row, n, d->buffer, &why)))
+                error_set(error, why.code, "%.200s: %.150s", path, why.text);
+            else
+                status = d->sink(d->arg, d->buffer, n * t->made_row_bytes, error);
+        }
     }
-    bulk_close(&file);
+    reader_close(&r);
     return status;
 }
 
 int source_dense(const struct source *s, uint32_t tensor, source_sink *sink, void *arg,
                  struct error *error)
 {
+    const struct model_tensor *from = &s->gguf.tensors[tensor];
+    const struct hf_tensor *t = s->is_hf ? &s->hf.tensors[tensor] : NULL;
+    struct hf_extent at = {from->part, from->file_offset, from->bytes};
+    uint64_t row = t ? t->made_row_bytes : 0;
+    if (t)
+        at = t->form == HF_MADE ? (struct hf_extent){0}
+                                : hf_part_of(&s->hf, tensor, 0, 0, t->rows).at;
     struct dense d = {.source = s, .sink = sink, .arg = arg};
-    struct source_extent from = {s->gguf.tensors[tensor].part, s->gguf.tensors[tensor].file_offset,
-                                 s->gguf.tensors[tensor].bytes};
-    if (s->is_hf) {
-        const struct safetensor *t = hf_source(&s->hf, tensor, 0);
-        from = (struct source_extent){t->file, t->offset, t->bytes};
-        d.form = &s->hf.tensors[tensor];
+    d.buffer =
+        bulk_buffer(align_up(row > SOURCE_CHUNK ? row : SOURCE_CHUNK, PAGE_BYTES) + 2 * PAGE_BYTES);
+    if (!d.buffer)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (tensor buffers)");
+    int status = bulk_open(&d.file, s->files[at.file].path, O_RDONLY, error);
+    if (status == 0) {
+        status = !t || t->same ? copy(&d, at, error)
+                               : convert(&d, tensor, s->files[at.file].path, error);
+        bulk_close(&d.file);
     }
-    float *scales = NULL;
-    if (d.form && d.form->form == HF_FP8) {
-        d.scales = scales = read_scales(s, hf_scales(&s->hf, tensor, 0), error);
-        if (!scales)
-            return -1;
-    }
-    d.in = bulk_buffer(SOURCE_CHUNK + 2 * PAGE_BYTES);
-    d.out = bulk_buffer(2 * SOURCE_CHUNK);
-    int status = d.in && d.out ? stream(&d, from, error)
-                               : error_set(error, ERR_NO_MEMORY, "out of memory (tensor buffers)");
-    free(scales);
-    free(d.in);
-    free(d.out);
+    free(d.buffer);
     return status;
 }

@@ -38,20 +38,15 @@ void source_close(struct source *s);
 /* 0 if no file changed since source_open; else ERR_GONE. */
 int source_unchanged(const struct source *s, struct error *error);
 
-/* Location of matrix m of an expert: unconverted bytes, rows without gaps. */
-struct source_extent {
-    uint32_t file;
-    uint64_t offset, bytes;
-};
-struct source_extent source_expert(const struct source *s, uint32_t layer, uint32_t expert,
-                                   enum expert_matrix m);
+/* Location of matrix m of an expert in the source; rows without gaps. */
+struct hf_extent source_expert(const struct source *s, uint32_t layer, uint32_t expert,
+                               enum expert_matrix m);
 
-/* The conversion of a matrix of an expert; NULL: none, the bytes are those of the GGUF tensor. Its
- * scales, all in F32, come from source_scales: newly allocated, the caller frees. */
-const struct hf_tensor *source_form(const struct source *s, uint32_t layer, uint32_t expert,
-                                    enum expert_matrix m);
-float *source_scales(const struct source *s, uint32_t layer, uint32_t expert, enum expert_matrix m,
-                     struct error *error);
+/* The tensor of the directory that a matrix of an expert is converted from (plane: the expert);
+ * SOURCE_SAME: none, its bytes are those at source_expert. */
+#define SOURCE_SAME UINT32_MAX
+uint32_t source_converted(const struct source *s, uint32_t layer, uint32_t expert,
+                          enum expert_matrix m);
 
 /* True for a tensor that is stored in model.gguf of the store. */
 bool source_is_dense(const struct source *s, uint32_t tensor);
@@ -65,5 +60,26 @@ int source_dense(const struct source *s, uint32_t tensor, source_sink *sink, voi
  * larger; *data is the start of the bytes in it. ERR_GONE if the file is shorter. */
 int source_read(const struct bulk *file, void *buf, uint64_t offset, uint64_t bytes,
                 const void **data, struct error *error);
+
+/* Rows of a tensor of a Hugging Face directory, converted. Memory: a few MiB; a matrix that is turned is
+ * read whole. */
+struct source_reader {
+    const struct source *source;
+    uint32_t tensor, plane;
+    void *in;
+    uint64_t capacity;
+    struct hf_part part; /* what is in `in`, from `data` on; of 0 bytes: nothing */
+    const void *data;
+    void *scales;
+    uint64_t read_ns, read_bytes; /* sums; the user may set them to 0 */
+};
+
+void reader_open(struct source_reader *r, const struct source *s);
+void reader_close(struct source_reader *r);
+/* Selects a plane of a tensor and reads its scales. 0, or -1 with an error. */
+int reader_plane(struct source_reader *r, uint32_t tensor, uint32_t plane, struct error *error);
+/* Makes rows [row, row + rows) of the plane. file: the open file of its source. */
+int reader_rows(struct source_reader *r, const struct bulk *file, uint64_t row, uint64_t rows,
+                void *dst, struct error *error);
 
 #endif

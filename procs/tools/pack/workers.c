@@ -40,8 +40,9 @@ struct worker {
     pthread_t thread;
     struct bulk stores[PACK_FILES_MAX];
     struct slot slot[PRECISION__COUNT];
-    void *in;        /* READ_BYTES and two pages */
-    void *converted; /* READ_BYTES; of FP8 */
+    void *in; /* READ_BYTES and two pages */
+    struct source_reader reader;
+    void *converted; /* READ_BYTES; of a directory */
     float *rows;
     void *made;
     uint64_t device_ns; /* of the current unit */
@@ -179,8 +180,8 @@ static int put_rows(struct worker *w, uint32_t precision, const struct model_mat
     return slot_put(&w->slot[precision], w->made, n * to->row_bytes, &w->device_ns, error);
 }
 
-static int read_rows(struct worker *w, const struct source_extent *from, uint64_t at,
-                     uint64_t bytes, const void **data, struct error *error)
+static int read_rows(struct worker *w, const struct hf_extent *from, uint64_t at, uint64_t bytes,
+                     const void **data, struct error *error)
 {
     struct error why;
     throttle(w->pack);
@@ -193,19 +194,20 @@ static int read_rows(struct worker *w, const struct source_extent *from, uint64_
                   : 0;
 }
 
-/* Rows of FP8, as rows of the source's index. */
-static int convert_rows(struct worker *w, const struct source_extent *from,
-                        const struct hf_tensor *form, const float *scales, uint32_t row, uint32_t n,
+/* Rows of a matrix that is converted, as rows of the source's index. */
+static int convert_rows(struct worker *w, const struct hf_extent *from, uint32_t row, uint32_t n,
                         const void **data, struct error *error)
 {
     struct error why;
-    if (read_rows(w, from, row * form->columns, n * form->columns, data, error))
-        return -1;
-    if (hf_fp8_rows(form, *data, scales, row, n, w->converted, &why))
-        return error_set(error, why.code, "%.200s: %.150s", w->pack->source.files[from->file].path,
-                         why.text);
+    throttle(w->pack);
+    int status = reader_rows(&w->reader, &w->files[from->file], row, n, w->converted, &why);
+    w->device_ns += w->reader.read_ns;
+    atomic_fetch_add(&w->pack->meters.bytes_read, w->reader.read_bytes);
+    w->reader.read_ns = w->reader.read_bytes = 0;
     *data = w->converted;
-    return 0;
+    return status ? error_set(error, why.code, "%.200s: %.150s",
+                              w->pack->source.files[from->file].path, why.text)
+                  : 0;
 }
 
 static uint32_t rows_per_run(const struct model_matrix *m)
@@ -223,7 +225,7 @@ static int pack_matrix(struct worker *w, uint32_t layer, uint32_t expert, enum e
     const struct model_index *index = p->source.index;
     const struct model_matrix *from =
         &model_index_entries(index)[model_entry_expert(index, layer, expert)].matrix[which];
-    struct source_extent extent = source_expert(&p->source, layer, expert, which);
+    struct hf_extent extent = source_expert(&p->source, layer, expert, which);
     const struct model_matrix *to[PRECISION__COUNT];
     for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
         const struct store_group *group = store_group_of(&p->manifest, t, layer);
@@ -231,24 +233,20 @@ static int pack_matrix(struct worker *w, uint32_t layer, uint32_t expert, enum e
         if (to[t] && slot_to(&w->slot[t], to[t]->slot_offset, &w->device_ns, error))
             return -1;
     }
-    const struct hf_tensor *form = source_form(&p->source, layer, expert, which);
-    float *scales = form ? source_scales(&p->source, layer, expert, which, error) : NULL;
-    if (form && !scales)
-        return -1;
     uint32_t run = rows_per_run(from);
-    int status = 0;
+    uint32_t tensor = source_converted(&p->source, layer, expert, which);
+    int status = tensor == SOURCE_SAME ? 0 : reader_plane(&w->reader, tensor, expert, error);
     for (uint32_t row = 0; row < from->n && status == 0; row += run) {
         uint32_t n = from->n - row < run ? from->n - row : run;
         const void *data;
         bool loaded = false;
-        status =
-            form ? convert_rows(w, &extent, form, scales, row, n, &data, error)
-                 : read_rows(w, &extent, row * from->row_bytes, n * from->row_bytes, &data, error);
+        status = tensor != SOURCE_SAME ? convert_rows(w, &extent, row, n, &data, error)
+                                       : read_rows(w, &extent, row * from->row_bytes,
+                                                   n * from->row_bytes, &data, error);
         for (uint32_t t = 0; t < p->manifest.precision_count && status == 0; t++)
             if (to[t])
                 status = put_rows(w, t, to[t], from, data, n, &loaded, error);
     }
-    free(scales);
     return status;
 }
 
@@ -306,6 +304,7 @@ static int worker_open(struct worker *w, struct pack *p, const struct bulk *file
     w->pack = p;
     w->files = files;
     w->in = bulk_buffer(READ_BYTES + 2 * PAGE_BYTES);
+    reader_open(&w->reader, &p->source);
     w->converted = p->source.is_hf ? bulk_buffer(READ_BYTES) : NULL;
     w->rows = bulk_buffer(FLOAT_BYTES);
     w->made = bulk_buffer(FLOAT_BYTES);
@@ -336,6 +335,7 @@ static void worker_close(struct worker *w)
     free(w->made);
     free(w->rows);
     free(w->converted);
+    reader_close(&w->reader);
     free(w->in);
 }
 

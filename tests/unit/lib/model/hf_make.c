@@ -406,9 +406,31 @@ static void put_json(const struct making *k, const char *name, json_t *value)
     sl_assert(json_dump_file(value, path, 0) == 0);
 }
 
-static void put_json_files(const struct making *k)
+static void put_moved_tensors(struct making *k, const json_t *file)
 {
-    json_t *config = make_config(k);
+    const json_t *config = json_object_get(file, "config");
+    const char *name;
+    json_t *shape;
+    json_object_foreach(json_object_get(file, "tensors"), name, shape)
+    {
+        size_t bytes;
+        bool half;
+        if (k->m->without && strcmp(name, k->m->without) == 0)
+            continue;
+        char *data = hf_make_moved(&k->g, k->fd, k->arch, config, name, shape, &bytes, &half);
+        fwrite(data, 1, bytes, k->data[0]);
+        free(data);
+        json_object_set_new(k->header[0], name,
+                            json_pack("{s:s, s:O, s:[I, I]}", "dtype", half ? "F16" : "F32",
+                                      "shape", shape, "data_offsets", (json_int_t)k->at[0],
+                                      (json_int_t)(k->at[0] + bytes)));
+        k->at[0] += bytes;
+    }
+}
+
+static void put_json_files(const struct making *k, const json_t *file)
+{
+    json_t *config = file ? json_incref(json_object_get(file, "config")) : make_config(k);
     json_t *tokenizer = make_tokenizer(k, config);
     if (k->m->edit)
         k->m->edit(config, tokenizer);
@@ -435,8 +457,14 @@ void hf_make(const struct hf_make *m)
         k.data[i] = tmpfile();
         sl_assert(k.data[i]);
     }
-    put_json_files(&k);
-    put_tensors(&k);
+    json_t *file = m->names ? json_load_file(m->names, 0, NULL) : NULL;
+    sl_assert(!m->names || (file && !m->two_files));
+    if (file)
+        put_moved_tensors(&k, file);
+    else
+        put_tensors(&k);
+    put_json_files(&k, file);
+    json_decref(file);
     put_safetensors(&k, 0, m->two_files ? "a.safetensors" : "model.safetensors");
     if (m->two_files) {
         put_safetensors(&k, 1, "b.safetensors");

@@ -7,16 +7,25 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "lib/model/gguf/gguf.h"
+
 struct hf_make {
     const char *gguf; /* F16 and F32 tensors */
-    const char *dir;  /* must exist */
-    bool half_norms;  /* F32 tensors are written as F16 (their values must be exact in F16) */
-    bool two_files;   /* with model.safetensors.index.json */
+    const char
+        *names; /* NULL, or a file of tests/golden/hf_vectors.py: configuration, names and shapes */
+    const char *dir; /* must exist */
+    bool half_norms; /* F32 tensors are written as F16 (their values must be exact in F16) */
+    bool two_files;  /* with model.safetensors.index.json */
     /* Edits the JSON before it is written; NULL: none. */
     void (*edit)(json_t *config, json_t *tokenizer);
     /* Name of a tensor to omit, or NULL. */
     const char *without;
 };
+
+/* The data of a tensor of the checkpoint, with that name and shape, from the tensors of a GGUF file; *half: F16, else
+ * F32. Allocated; exits the program on failure. */
+char *hf_make_moved(const struct gguf *g, int fd, const char *arch, const json_t *config,
+                    const char *name, const json_t *shape, size_t *bytes, bool *half);
 
 /* Exits the program on failure. */
 void hf_make(const struct hf_make *m);

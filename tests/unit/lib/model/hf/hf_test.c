@@ -39,6 +39,7 @@ static void teardown(void)
 
 struct file {
     int fd;
+    uint64_t bytes;
     struct gguf g;
 };
 
@@ -61,6 +62,7 @@ static void open_file(struct file *f, const char *path)
     struct stat st;
     f->fd = open(path, O_RDONLY | O_CLOEXEC);
     ck_assert(f->fd >= 0 && fstat(f->fd, &st) == 0);
+    f->bytes = (uint64_t)st.st_size;
     struct gguf_source source = {.read = read_fd, .arg = &f->fd, .bytes = (uint64_t)st.st_size};
     ck_assert_int_eq(gguf_open(&f->g, &source, NULL), 0);
 }
@@ -73,15 +75,38 @@ static const struct model_tensor *find(const struct gguf *g, const char *name, u
     return NULL;
 }
 
-static void *bytes_of(const struct hf_model *hf, const char *in, const struct safetensor *s)
+static void *bytes_at(const struct hf_model *hf, const char *in, struct hf_extent at)
 {
     char path[600];
-    snprintf(path, sizeof path, "%s/%s", in, hf->files.files[s->file].name);
+    snprintf(path, sizeof path, "%s/%s", in, hf->files.files[at.file].name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    void *data = malloc(s->bytes);
-    ck_assert_int_eq(pread(fd, data, s->bytes, (off_t)s->offset), (ssize_t)s->bytes);
+    void *data = malloc(at.bytes + 1);
+    ck_assert_int_eq(pread(fd, data, at.bytes, (off_t)at.offset), (ssize_t)at.bytes);
     close(fd);
     return data;
+}
+
+/* A plane of a tensor, made `step` rows at a time. */
+static void *make_plane(const struct hf_model *hf, const char *in, uint32_t t, uint32_t plane,
+                        uint64_t step)
+{
+    const struct hf_tensor *h = &hf->tensors[t];
+    struct error error = {0};
+    char *made = malloc(h->rows * h->made_row_bytes);
+    void *scales = bytes_at(hf, in, hf_scales_of(hf, t, plane));
+    for (uint64_t row = 0; row < h->rows; row += step) {
+        uint64_t n = h->rows - row < step ? h->rows - row : step;
+        struct hf_part part = {0};
+        if (h->form != HF_MADE)
+            part = hf_part_of(hf, t, plane, row, n);
+        void *src = bytes_at(hf, in, part.at);
+        ck_assert_msg(hf_make_rows(hf, t, plane, &part, src, scales, row, n,
+                                   made + row * h->made_row_bytes, &error) == 0,
+                      "%s", error.text);
+        free(src);
+    }
+    free(scales);
+    return made;
 }
 
 /* Tensor i of the directory, after its transformation, has the same bytes as in the file. */
@@ -89,32 +114,21 @@ static void compare_tensor(const struct hf_model *hf, uint32_t i, const struct f
                            const struct model_tensor *t)
 {
     const struct hf_tensor *h = &hf->tensors[i];
-    uint32_t parts = h->experts ? h->experts : 1;
     char *expected = malloc(t->bytes);
+    uint64_t each = h->rows * h->made_row_bytes;
     ck_assert_int_eq(pread(f->fd, expected, t->bytes, (off_t)t->file_offset), (ssize_t)t->bytes);
-    for (uint32_t e = 0; e < parts; e++) {
-        const struct safetensor *s = hf_source(hf, i, e);
-        char *data = bytes_of(hf, dir, s), *head = malloc(s->bytes);
-        const char *want = expected + e * (t->bytes / parts);
-        switch (h->form) {
-        case HF_AS_IS:
-            ck_assert_uint_eq(s->bytes * parts, t->bytes);
-            ck_assert_msg(memcmp(data, want, s->bytes) == 0, "%s", t->name);
-            break;
-        case HF_HEAD_PAIRS:
-            for (uint64_t at = 0; at < s->bytes; at += h->head_bytes) {
-                hf_head_pairs(h, data + at, head);
-                ck_assert_msg(memcmp(head, want + at, h->head_bytes) == 0, "%s", t->name);
-            }
-            break;
-        case HF_FP8: ck_abort_msg("%s: no test model is FP8", t->name);
-        case HF_TO_F32: /* converted by the reader; it has half as many bytes */
-            ck_assert_uint_eq(s->bytes * 2, t->bytes);
-            break;
+    ck_assert_uint_eq(each * h->planes, t->bytes);
+    for (uint32_t plane = 0; plane < h->planes; plane++)
+        for (uint64_t step = 3; step <= 100; step += 97) {
+            char *made = make_plane(hf, dir, i, plane, step);
+            const char *want = expected + plane * each;
+            if (h->value == HF_VALUE_SAME)
+                ck_assert_msg(memcmp(made, want, each) == 0, "%s", t->name);
+            for (uint64_t at = 0; h->value != HF_VALUE_SAME && at < each; at += 4)
+                ck_assert_float_eq_tol(load_f32(made + at), load_f32(want + at),
+                                       1e-6f * fabsf(load_f32(want + at)) + 1e-7f);
+            free(made);
         }
-        free(head);
-        free(data);
-    }
     free(expected);
 }
 
@@ -209,6 +223,98 @@ static void same_model(const char *gguf, bool half_norms, bool two_files)
     hf_close(&hf);
 }
 
+/* A tensor of gate and up in the file: rows of the one, then of the other, which are two here. */
+static void compare_joined(const struct hf_model *hf, const struct gguf *g, const struct file *f,
+                           const struct model_tensor *t)
+{
+    static const char *const parts[] = {"gate", "up"};
+    uint64_t half = t->bytes / t->ne[2] / 2;
+    char *expected = malloc(t->bytes), name[MODEL_NAME_BYTES];
+    ck_assert_int_eq(pread(f->fd, expected, t->bytes, (off_t)t->file_offset), (ssize_t)t->bytes);
+    for (unsigned i = 0; i < 2; i++) {
+        uint32_t number;
+        snprintf(name, sizeof name, "%.*sffn_%s_exps.weight", (int)strcspn(t->name, "f"), t->name,
+                 parts[i]);
+        ck_assert_msg(find(g, name, &number) != NULL, "%s", name);
+        for (uint32_t plane = 0; plane < t->ne[2]; plane++) {
+            char *made = make_plane(hf, dir, number, plane, 7);
+            ck_assert_msg(memcmp(made, expected + (2 * plane + i) * half, half) == 0, "%s", name);
+            free(made);
+        }
+    }
+    free(expected);
+}
+
+/* The same hyper-parameters, but for how a file states which layers are recurrent and for blocks that are not used;
+ * the same tensors, but for those. */
+static void same_moved(const char *name)
+{
+    struct hf_model hf;
+    struct error error;
+    struct file f;
+    struct gguf g;
+    struct model_index *index[2];
+    struct model_file_id id = {0};
+    char path[300], names[300];
+    snprintf(path, sizeof path, DATA "/arch/%s.gguf", name);
+    snprintf(names, sizeof names, DATA "/hf/%s.json", name);
+    hf_make(&(struct hf_make){.gguf = path, .dir = dir, .names = names});
+    ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s: %s", name, error.text);
+    open_file(&f, path);
+    struct gguf_source source = {
+        .read = read_header, .arg = hf.gguf, .bytes = gguf_writer_bytes(hf.gguf)};
+    struct gguf_source file = {.read = read_fd, .arg = &f.fd, .bytes = f.bytes};
+    ck_assert_msg(gguf_open(&g, &source, &error) == 0, "%s: %s", name, error.text);
+    ck_assert_msg(model_index_build_source(&source, &id, &index[0], &error) == 0, "%s: %s", name,
+                  error.text);
+    ck_assert_int_eq(model_index_build_source(&file, &id, &index[1], &error), 0);
+    for (int i = 0; i < 2; i++)
+        index[i]->hparams.skipped_layers = index[i]->hparams.attention_step = 0;
+    const uint8_t *a = (const void *)&index[0]->hparams, *b = (const void *)&index[1]->hparams;
+    for (size_t i = 0; i < sizeof index[0]->hparams; i++)
+        ck_assert_msg(a[i] == b[i], "%s: hyper-parameters differ at byte %zu", name, i);
+    uint32_t compared = 0;
+    for (uint32_t i = 0; i < f.g.tensor_count; i++) {
+        const struct model_tensor *t = &f.g.tensors[i];
+        uint32_t number, layer;
+        if (sscanf(t->name, "blk.%u.", &layer) == 1 && layer >= index[0]->hparams.layers)
+            continue;
+        if (strstr(t->name, "ffn_gate_up_exps")) {
+            compare_joined(&hf, &g, &f, t);
+            compared += 2;
+            continue;
+        }
+        const struct model_tensor *made = find(&g, t->name, &number);
+        ck_assert_msg(made && memcmp(made->ne, t->ne, sizeof t->ne) == 0, "%s: %s", name, t->name);
+        if (made->type == t->type) /* else a gate: a vector of F32 here, F16 there */
+            compare_tensor(&hf, number, &f, t);
+        else
+            ck_assert_msg(strstr(t->name, "ffn_gate_inp_shexp") != NULL, "%s", t->name);
+        compared++;
+    }
+    ck_assert_uint_eq(compared, g.tensor_count);
+    free(index[0]);
+    free(index[1]);
+    gguf_close(&g);
+    gguf_close(&f.g);
+    close(f.fd);
+    hf_close(&hf);
+}
+
+/* Checkpoints whose tensors are split, turned, stacked and ordered. */
+static const char *const moved_models[] = {"qwen35moe_a",     "qwen35moe_b_f32",  "qwen3next_a",
+                                           "oss_a",           "deepseek_v2",      "kimi_k2",
+                                           "deepseek_v3_f32", "glm4_7_flash_f32", "gemma4_a",
+                                           "gemma4_b_f32",    "lfm2moe_a",        "bailing_a",
+                                           "granitemoe_a",    "granitemoe_b_f32", "phimoe_a",
+                                           "hunyuan_a",       "smallthinker_a",   "dbrx_a"};
+
+START_TEST(moved)
+{
+    same_moved(moved_models[_i]);
+}
+END_TEST
+
 START_TEST(architectures)
 {
     static const char *const names[] = {"olmoe_a",     "olmoe_b",    "mixtral_a",     "mixtral_b",
@@ -252,8 +358,7 @@ START_TEST(fp8_weights)
     struct hf_tensor t = {.form = HF_FP8,
                           .made_type = TENSOR_BF16,
                           .made_row_bytes = 2 * COLUMNS,
-                          .rows = ROWS,
-                          .columns = COLUMNS,
+                          .source_columns = COLUMNS,
                           .block_rows = 3,
                           .block_columns = 40};
     for (unsigned i = 0; i < sizeof src; i++)
@@ -293,7 +398,7 @@ START_TEST(fp8_scales)
                 {1.8e4f, 0, 0},    {1e-40f, 0, 0},  {1e-45f, 0, 0},     {0, 0, 0}};
     uint8_t src[32], made[64], zeros[64] = {0};
     struct hf_tensor t = {
-        .form = HF_FP8, .rows = 1, .columns = 32, .block_rows = 1, .block_columns = 32};
+        .form = HF_FP8, .source_columns = 32, .block_rows = 1, .block_columns = 32};
     memset(src, 0x7e, sizeof src); /* 448, the largest */
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct error error;
@@ -397,153 +502,85 @@ START_TEST(bad_models_are_rejected)
 }
 END_TEST
 
-/* ---- SentencePiece in tokenizer.json, against the reference package ---- */
-
-static const char *const sentencepieces[] = {"spm", "spm_across"};
-
-static json_t *load_json(const char *name)
+static json_t *rope_of(json_t *config)
 {
-    char path[300];
-    json_error_t why;
-    snprintf(path, sizeof path, DATA "/tokenizers/%s.json", name);
-    json_t *root = json_load_file(path, JSON_ALLOW_NUL, &why);
-    ck_assert_msg(root != NULL, "%s: %s", path, why.text);
-    return root;
+    return json_object_get(config, "rope_parameters");
 }
 
-static json_t *vocab_of(const json_t *tokenizer)
-{
-    return json_object_get(json_object_get(tokenizer, "model"), "vocab");
-}
+EDIT(other_layer,
+     json_array_set_new(json_object_get(config, "layer_types"), 0, json_string("mamba")))
+EDIT(few_layers, json_array_remove(json_object_get(config, "layer_types"), 0))
+EDIT(no_types, json_object_del(config, "layer_types"))
+EDIT(v_heads, json_object_set_new(config, "linear_num_value_heads", json_integer(6)))
+EDIT(v_size, json_object_set_new(config, "linear_value_head_dim", json_integer(8)))
+EDIT(no_part, json_object_del(rope_of(config), "partial_rotary_factor"))
+EDIT(truncated, json_object_set_new(rope_of(config), "truncate", json_true()))
+EDIT(no_truncate, json_object_del(rope_of(config), "truncate"))
+EDIT(no_factor, json_object_del(rope_of(config), "factor"))
+EDIT(linear, json_object_set_new(rope_of(config), "rope_type", json_string("linear")))
+EDIT(full_first,
+     json_array_set_new(json_object_get(config, "layer_types"), 0, json_string("full_attention")))
+EDIT(mscales, json_object_set_new(rope_of(config), "mscale", json_real(0.5)))
+EDIT(nope, json_object_set_new(config, "qk_nope_head_dim", json_integer(31)))
+EDIT(large, json_object_set_new(config, "kv_lora_rank", json_integer(UINT32_MAX)))
+EDIT(no_moe, json_object_set_new(config, "enable_moe_block", json_false()))
+EDIT(per_layer, json_object_del(json_object_get(config, "per_layer_config"), "0"))
+EDIT(full_type, json_object_set_new(json_object_get(rope_of(config), "full_attention"), "rope_type",
+                                    json_string("default")))
+EDIT(part_beyond, json_object_set_new(json_object_get(rope_of(config), "full_attention"),
+                                      "partial_rotary_factor", json_real(1.5)))
+EDIT(dense_last,
+     json_object_set_new(config, "mlp_layer_types", json_pack("[s, s]", "sparse", "dense")))
+EDIT(alpha, json_object_set_new(config, "rope_parameters",
+                                json_pack("{s:s, s:f}", "rope_type", "dynamic", "rope_theta", 1e4)))
+EDIT(topk_differs, json_object_set_new(config, "moe_topk", json_pack("[i, i]", 3, 2)))
+EDIT(layout, json_array_set_new(json_object_get(config, "rope_layout"), 1, json_integer(0)))
+EDIT(fewer_experts, json_object_set_new(config, "num_local_experts", json_integer(3)))
 
-static json_t *merges_of(const json_t *tokenizer)
-{
-    return json_object_get(json_object_get(tokenizer, "model"), "merges");
-}
-
-/* NULL and the error: rejected. */
-static struct tokenizer *tokenizer_of(const json_t *json, void **blob, struct error *error)
-{
-    struct gguf_writer *w = gguf_writer_new(32);
-    json_t *settings =
-        json_pack("{s:s, s:s, s:b}", "bos_token", "<s>", "eos_token", "</s>", "add_bos_token", 1);
-    uint32_t tokens, vocab = (uint32_t)json_object_size(vocab_of(json));
-    struct tokenizer *t = NULL;
-    *blob = NULL;
-    const struct json_limits limits = JSON_LIMITS_DEFAULT;
-    char *text = json_dumps(json, 0);
-    struct json_reader *r = json_reader_text_of(text, strlen(text), &limits, error);
-    if (hf_tokenizer_keys(r, settings, NULL, vocab, w, error) == 0) {
-        struct gguf g;
-        size_t bytes;
-        ck_assert_int_eq(gguf_writer_layout(w, error), 0);
-        struct gguf_source source = {.read = read_header, .arg = w, .bytes = gguf_writer_bytes(w)};
-        ck_assert_int_eq(gguf_open(&g, &source, error), 0);
-        if (tokenizer_blob_build(&g, blob, &bytes, &tokens, error) == 0)
-            t = tokenizer_open(*blob, bytes, error);
-        gguf_close(&g);
-    }
-    json_reader_close(r);
-    free(text);
-    json_decref(settings);
-    gguf_writer_free(w);
-    return t;
-}
-
-static void compare_vector(const struct tokenizer *t, const json_t *vector)
-{
-    const json_t *text = json_object_get(vector, "text"), *want = json_object_get(vector, "ids");
-    uint32_t *ids;
-    size_t count;
-    struct error error;
-    ck_assert_int_eq(tokenizer_encode(t, json_string_value(text), json_string_length(text), NULL,
-                                      &ids, &count, &error),
-                     0);
-    for (size_t i = 0; i < count && i < json_array_size(want); i++)
-        ck_assert_msg(ids[i] == json_integer_value(json_array_get(want, i)),
-                      "'%.60s' token %zu: %u", json_string_value(text), i, ids[i]);
-    ck_assert_msg(count == json_array_size(want), "'%.60s': %zu tokens", json_string_value(text),
-                  count);
-    free(ids);
-}
-
-START_TEST(sentencepiece)
-{
-    json_t *json = load_json(sentencepieces[_i]), *all = load_json("vectors_hf"), *vector;
-    json_t *vectors = json_object_get(json_array_get(all, (size_t)_i), "vectors");
-    struct error error = {0};
-    void *blob;
-    size_t i;
-    struct tokenizer *t = tokenizer_of(json, &blob, &error);
-    ck_assert_msg(t != NULL, "%s", error.text);
-    ck_assert_uint_eq(tokenizer_bos(t), 1);
-    ck_assert_uint_eq(tokenizer_eos(t), 2);
-    ck_assert_uint_ge(json_array_size(vectors), 60);
-    json_array_foreach(vectors, i, vector) compare_vector(t, vector);
-    tokenizer_close(t);
-    free(blob);
-    json_decref(all);
-    json_decref(json);
-}
-END_TEST
-
-static void lose_merge(json_t *tokenizer)
-{
-    json_array_remove(merges_of(tokenizer), 100);
-}
-
-static void part_merges(json_t *tokenizer) /* separates the merges of one token */
-{
-    json_t *merges = merges_of(tokenizer), *last = json_array_get(merges, 0);
-    json_array_append(merges, last);
-}
-
-static void split_spaces(json_t *tokenizer)
-{
-    json_object_set_new(json_object_get(tokenizer, "pre_tokenizer"), "split", json_true());
-}
-
-static void no_normalizer(json_t *tokenizer)
-{
-    json_object_set_new(tokenizer, "normalizer", json_null());
-}
-
-static void ignore_merges(json_t *tokenizer)
-{
-    json_object_set_new(json_object_get(tokenizer, "model"), "ignore_merges", json_true());
-}
-
-static void lose_byte(json_t *tokenizer)
-{
-    json_t *vocab = vocab_of(tokenizer);
-    json_object_set(vocab, "\xc3\xbf", json_object_get(vocab, "<0x41>"));
-    json_object_del(vocab, "<0x41>");
-}
-
-START_TEST(bad_sentencepiece_is_rejected)
+/* What the architectures with tables of conversions reject, with the reason. */
+START_TEST(bad_moved_models_are_rejected)
 {
     static const struct {
-        const char *file;
-        void (*edit)(json_t *tokenizer);
+        const char *model;
+        void (*edit)(json_t *config, json_t *tokenizer);
         const char *reason;
     } cases[] = {
-        {"spm", lose_merge, "no merge makes token 342: not a SentencePiece vocabulary"},
-        {"spm", part_merges, "its merges are not those of a SentencePiece vocabulary"},
-        {"spm", no_normalizer, "its normalizer and pre-tokenizer are not those of SentencePiece"},
-        {"spm_across", split_spaces, "its normalizer and pre-tokenizer are not those"},
-        {"spm", ignore_merges, "ignore_merges with byte_fallback is not supported"},
-        {"spm", lose_byte, "the vocabulary has no token for byte 0x41"},
+        {"qwen3next_a", other_layer, "layer 0 has another attention"},
+        {"qwen3next_a", few_layers, "layer_types is not a list of 3 kinds"},
+        {"qwen3next_a", v_heads, "do not fit the sizes in config.json"},
+        {"qwen35moe_a", v_size, "linear_key_head_dim and linear_value_head_dim differ"},
+        {"qwen35moe_a", no_part, "partial_rotary_factor is missing"},
+        {"lfm2moe_a", no_types, "layer_types is missing"},
+        {"oss_a", truncated, "truncate is true, which is not supported (only false)"},
+        {"oss_a", no_truncate, "truncate is missing"},
+        {"oss_a", no_factor, "rope_parameters of type 'yarn' is not supported"},
+        {"oss_a", linear, "rope_parameters of type 'linear' is not supported"},
+        {"oss_a", full_first, "layer 0 is not of the kind that it has in published models"},
+        {"oss_a", fewer_experts, "rows are not those of 3 parts"},
+        {"kimi_k2", mscales, "mscale and mscale_all_dim differ"},
+        {"kimi_k2", nope, "do not fit the sizes in config.json"},
+        {"kimi_k2", large, "kv_lora_rank and qk_rope_head_dim are too large"},
+        {"glm4_7_flash_f32", dense_last, "mlp_layer_types: layer 1 has no experts"},
+        {"gemma4_a", no_moe, "enable_moe_block is false"},
+        {"gemma4_a", per_layer, "per_layer_config: head_dim differs between layers of a kind"},
+        {"gemma4_a", full_type, "rope_parameters.full_attention of type 'default'"},
+        {"gemma4_a", part_beyond, "partial_rotary_factor is out of range"},
+        {"hunyuan_a", alpha, "rope_parameters of type 'dynamic' is not supported"},
+        {"hunyuan_a", topk_differs, "moe_topk differs between layers"},
+        {"smallthinker_a", layout, "sliding_window_layout and rope_layout are not those"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct hf_model hf;
         struct error error = {0};
-        void *blob;
-        json_t *json = load_json(cases[i].file);
-        cases[i].edit(json);
-        ck_assert_msg(tokenizer_of(json, &blob, &error) == NULL, "taken: %s", cases[i].reason);
+        char path[300], names[300];
+        snprintf(path, sizeof path, DATA "/arch/%s.gguf", cases[i].model);
+        snprintf(names, sizeof names, DATA "/hf/%s.json", cases[i].model);
+        hf_make(&(struct hf_make){.gguf = path, .dir = dir, .names = names, .edit = cases[i].edit});
+        ck_assert_msg(hf_open(&hf, dir, &error) == -1, "taken: %s", cases[i].reason);
         ck_assert_int_eq(error.code, ERR_BAD_INPUT);
         ck_assert_msg(strstr(error.text, cases[i].reason) != NULL, "'%s' instead of '%s'",
                       error.text, cases[i].reason);
-        json_decref(json);
+        ck_assert_ptr_null(strchr(error.text, '\n'));
     }
 }
 END_TEST
@@ -554,13 +591,13 @@ int main(void)
     TCase *t = tcase_create("hf");
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_loop_test(t, moved, 0, (int)ARRAY_LEN(moved_models));
     tcase_add_test(t, architectures);
     tcase_add_test(t, real_model);
     tcase_add_test(t, fp8_weights);
     tcase_add_test(t, fp8_scales);
     tcase_add_test(t, bad_models_are_rejected);
-    tcase_add_loop_test(t, sentencepiece, 0, (int)ARRAY_LEN(sentencepieces));
-    tcase_add_test(t, bad_sentencepiece_is_rejected);
+    tcase_add_test(t, bad_moved_models_are_rejected);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes rows of a GGUF tensor of rows of a checkpoint: chooses and orders them (struct hf_axis), turns
+ * matrices, converts elements. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/hf/internal.h"
+#include "lib/tensor/half.h"
+#include "lib/tensor/tensor_type.h"
+
+/* ---- axes ---- */
+
+#define SIZE_MAX_CHECKED 65536u /* of a number in config.json that makes an axis */
+
+static uint64_t index_at(const struct hf_axis *axis, uint64_t i)
+{
+    if (axis->segments == 0)
+        return i;
+    uint32_t k = 0;
+    for (; i >= axis->segment[k].count; k++) {
+        i -= axis->segment[k].count;
+        sl_assert(k + 1 < axis->segments);
+    }
+    const struct hf_segment *s = &axis->segment[k];
+    uint64_t at = s->first;
+    for (int d = HF_DIGITS - 1; d >= 0; d--) {
+        at += i % s->n[d] * s->step[d];
+        i /= s->n[d];
+    }
+    return at;
+}
+
+/* True if the last segment that was added has indices, all below `all`. */
+static bool add_segment(struct hf_axis *axis, uint64_t all, struct hf_segment s)
+{
+    uint64_t last = s.first, count = 1;
+    for (int d = 0; d < HF_DIGITS; d++) {
+        uint64_t reach;
+        if (s.n[d] == 0 || mul_overflows(s.n[d] - 1, s.step[d], &reach) || reach > UINT32_MAX ||
+            last > UINT32_MAX || mul_overflows(count, s.n[d], &count) || count > UINT32_MAX)
+            return false;
+        last += reach;
+    }
+    s.count = count;
+    sl_assert(axis->segments < HF_SEGMENTS_MAX);
+    axis->segment[axis->segments++] = s;
+    axis->count += count;
+    return last < all;
+}
+
+/* The numbers that expressions use are below SIZE_MAX_CHECKED, so that products of three fit. */
+static bool sizes_fit(const struct hf_shape *shape)
+{
+    for (int i = 0; i < HF_SIZE__COUNT; i++)
+        if (shape->size[i] > SIZE_MAX_CHECKED)
+            return false;
+    return shape->heads <= SIZE_MAX_CHECKED && shape->kv_heads <= SIZE_MAX_CHECKED;
+}
+
+bool hf_axis_of(struct hf_axis *axis, enum hf_axis_name name, const struct hf_shape *shape,
+                uint64_t all)
+{
+    *axis = (struct hf_axis){.count = all};
+    if (name == HF_AXIS_ALL)
+        return true;
+    if (!sizes_fit(shape) || all > UINT32_MAX)
+        return false;
+    const uint64_t head_count = shape->heads, kv_head_count = shape->kv_heads;
+#define HF_SIZE(n, field) const uint64_t n = shape->size[HF_SIZE_##n];
+#include "lib/model/hf/rows.tbl.h"
+    const uint64_t share = k_heads > 0 ? v_heads / k_heads : 0;
+    const struct {
+        enum hf_axis_name name;
+        uint64_t total;
+    } totals[] = {
+#define HF_AXIS(axis_name, total) {HF_AXIS_##axis_name, (total)},
+#include "lib/model/hf/rows.tbl.h"
+    };
+    const struct {
+        enum hf_axis_name name;
+        struct hf_segment segment;
+    } segments[] = {
+#define HF_SEGMENT(axis_name, first, n0, s0, n1, s1, n2, s2)                                       \
+    {HF_AXIS_##axis_name, {(first), 0, {(n0), (n1), (n2)}, {(s0), (s1), (s2)}}},
+#include "lib/model/hf/rows.tbl.h"
+    };
+    bool good = true;
+    axis->count = 0;
+    for (size_t i = 0; i < ARRAY_LEN(totals); i++)
+        good = good && (totals[i].name != name || totals[i].total == all);
+    for (size_t i = 0; i < ARRAY_LEN(segments) && good; i++)
+        if (segments[i].name == name)
+            good = add_segment(axis, all, segments[i].segment);
+    return good;
+}
+
+/* ---- parts of the source ---- */
+
+static const struct safetensor *source_of(const struct hf_model *hf, const struct hf_tensor *t,
+                                          uint32_t plane)
+{
+    return &hf->files.tensors[hf->sources[t->source + (t->stacked ? 0 : plane)]];
+}
+
+struct hf_part hf_part_of(const struct hf_model *hf, uint32_t number, uint32_t plane, uint64_t row,
+                          uint64_t rows)
+{
+    const struct hf_tensor *t = &hf->tensors[number];
+    sl_assert(number < hf->tensor_count && t->form != HF_MADE && plane < t->planes);
+    sl_assert(rows > 0 && row + rows <= t->rows);
+    const struct safetensor *s = source_of(hf, t, plane);
+    uint64_t first = 0, end = t->source_rows;
+    if (!t->turned) {
+        first = UINT64_MAX;
+        end = 0;
+        for (uint64_t i = row; i < row + rows; i++) {
+            uint64_t at = index_at(&t->row_axis, i);
+            first = at < first ? at : first;
+            end = at + 1 > end ? at + 1 : end;
+        }
+    }
+    uint64_t before = (t->stacked ? plane * t->source_rows : 0) + first;
+    return (struct hf_part){
+        .at = {s->file, s->offset + before * t->row_bytes, (end - first) * t->row_bytes},
+        .first = first};
+}
+
+struct hf_extent hf_scales_of(const struct hf_model *hf, uint32_t number, uint32_t plane)
+{
+    const struct hf_tensor *t = &hf->tensors[number];
+    sl_assert(number < hf->tensor_count && plane < t->planes);
+    if (t->form != HF_FP8 && t->form != HF_MXFP4)
+        return (struct hf_extent){0};
+    const struct safetensor *s =
+        &hf->files.tensors[hf->sources[t->scales + (t->stacked ? 0 : plane)]];
+    if (t->form == HF_FP8)
+        return (struct hf_extent){s->file, s->offset, s->bytes};
+    uint64_t each = s->bytes / t->planes;
+    return (struct hf_extent){s->file, s->offset + plane * each, each};
+}
+
+/* ---- conversion ---- */
+
+static uint32_t element_bytes(const struct hf_tensor *t)
+{
+    return t->type == TENSOR_F32 ? 4 : t->form == HF_FP8 ? 1 : 2;
+}
+
+struct making { /* some rows of a plane */
+    const struct hf_tensor *t;
+    const char *src;
+    uint64_t first;  /* row of the plane at src */
+    uint64_t before; /* rows of the source before the plane */
+    const void *scales;
+    uint64_t row, rows;
+    char *dst;
+};
+
+static float load_float(const struct hf_tensor *t, const char *src)
+{
+    return t->type == TENSOR_F32   ? load_f32(src)
+           : t->type == TENSOR_F16 ? f16_to_f32(load_u16(src))
+                                   : bf16_to_f32(load_u16(src));
+}
+
+static float value_of(const struct hf_tensor *t, float x)
+{
+    switch (t->value) {
+    case HF_VALUE_SAME: break;
+    case HF_VALUE_PLUS_1: return x + 1;
+    case HF_VALUE_MINUS_EXP: return -expf(x);
+    }
+    return x;
+}
+
+/* One element to its place. */
+static bool put_element(const struct making *k, uint64_t from_row, uint64_t from_column, char *dst)
+{
+    const struct hf_tensor *t = k->t;
+    const char *src = k->src + (from_row - k->first) * t->row_bytes;
+    if (t->form == HF_FP8) {
+        uint16_t bf16;
+        bool good = hf_fp8_to_bf16(t, (uint8_t)src[from_column], k->scales, k->before + from_row,
+                                   from_column, &bf16);
+        memcpy(dst, &bf16, sizeof bf16);
+        return good;
+    }
+    src += from_column * element_bytes(t);
+    if (t->made_type == t->type && t->value == HF_VALUE_SAME) {
+        memcpy(dst, src, element_bytes(t));
+    } else {
+        float x = value_of(t, load_float(t, src));
+        memcpy(dst, &x, sizeof x);
+    }
+    return true;
+}
+
+/* Column by column of the tensor, so that rows of the source are read in order. */
+static bool turn(const struct making *k)
+{
+    const struct hf_tensor *t = k->t;
+    uint64_t each = t->made_row_bytes / t->columns;
+    bool good = true;
+    for (uint64_t c = 0; c < t->columns; c++) {
+        uint64_t from = index_at(&t->column_axis, c);
+        for (uint64_t r = 0; r < k->rows; r++)
+            good &= put_element(k, from, index_at(&t->row_axis, k->row + r),
+                                k->dst + r * t->made_row_bytes + c * each);
+    }
+    return good;
+}
+
+static bool order_columns(const struct making *k)
+{
+    const struct hf_tensor *t = k->t;
+    uint64_t each = t->made_row_bytes / t->columns;
+    bool good = true;
+    for (uint64_t r = 0; r < k->rows; r++) {
+        uint64_t from = index_at(&t->row_axis, k->row + r);
+        for (uint64_t c = 0; c < t->columns; c++)
+            good &= put_element(k, from, index_at(&t->column_axis, c),
+                                k->dst + r * t->made_row_bytes + c * each);
+    }
+    return good;
+}
+
+/* Whole rows of the source. */
+static int whole_rows(const struct making *k, struct error *error)
+{
+    const struct hf_tensor *t = k->t;
+    if (t->form == HF_FP8 && t->row_axis.segments == 0)
+        return hf_fp8_rows(t, k->src + (k->row - k->first) * t->row_bytes, k->scales,
+                           k->before + k->row, k->rows, k->dst, error);
+    for (uint64_t r = 0; r < k->rows; r++) {
+        uint64_t from = index_at(&t->row_axis, k->row + r);
+        const char *src = k->src + (from - k->first) * t->row_bytes;
+        char *dst = k->dst + r * t->made_row_bytes;
+        if (t->form == HF_FP8) {
+            if (hf_fp8_rows(t, src, k->scales, k->before + from, 1, dst, error))
+                return -1;
+        } else if (t->form == HF_MXFP4) {
+            uint64_t blocks = t->source_columns / HF_MXFP4_ELEMS;
+            hf_mxfp4_row((const uint8_t *)src, (const uint8_t *)k->scales + from * blocks, blocks,
+                         (uint8_t *)dst);
+        } else if (t->made_type == t->type && t->value == HF_VALUE_SAME) {
+            memcpy(dst, src, t->row_bytes);
+        } else {
+            for (uint64_t c = 0; c < t->columns; c++)
+                put_element(k, from, c, dst + c * sizeof(float));
+        }
+    }
+    return 0;
+}
+
+int hf_make_rows(const struct hf_model *hf, uint32_t number, uint32_t plane,
+                 const struct hf_part *part, const void *src, const void *scales, uint64_t row,
+                 uint64_t rows, void *dst, struct error *error)
+{
+    const struct hf_tensor *t = &hf->tensors[number];
+    sl_assert(number < hf->tensor_count && plane < t->planes && row + rows <= t->rows);
+    if (t->form == HF_MADE) {
+        memcpy(dst, hf->made + t->made + row * t->columns, rows * t->made_row_bytes);
+        return 0;
+    }
+    struct making k = {.t = t,
+                       .src = src,
+                       .first = part->first,
+                       .before = t->stacked ? plane * t->source_rows : 0,
+                       .scales = scales,
+                       .row = row,
+                       .rows = rows,
+                       .dst = dst};
+    if (!t->turned && t->column_axis.segments == 0)
+        return whole_rows(&k, error);
+    return (t->turned ? turn(&k) : order_columns(&k)) ? 0 : hf_fp8_not_finite(error);
+}

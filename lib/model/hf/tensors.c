@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tensors of GGUF, their sources in the checkpoint and their conversion: rows of hf.tbl.h. */
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/model/hf/internal.h"
+#include "lib/tensor/tensor_type.h"
+
+#define NAME_BYTES (SAFETENSORS_NAME_MAX + 16)
+
+enum storage { STORAGE_TYPE, STORAGE_F32, STORAGE_MXFP4 };
+enum planes { PLANES_ONE, PLANES_HEADS, PLANES_EXPERTS };
+
+enum form {
+#define HF_FORM(name, storage, value, turned, planes, rows, columns) FORM_##name,
+#include "lib/model/hf/rows.tbl.h"
+};
+
+static const struct form_row {
+    enum storage storage;
+    enum hf_value value;
+    bool turned;
+    enum planes planes;
+    enum hf_axis_name rows, columns;
+} forms[] = {
+#define HF_FORM(name, storage, value, turned, planes, rows, columns)                               \
+    [FORM_##name] = {STORAGE_##storage, HF_VALUE_##value, (turned),                                \
+                     PLANES_##planes,   HF_AXIS_##rows,   HF_AXIS_##columns},
+#include "lib/model/hf/rows.tbl.h"
+};
+
+enum presence {
+    PRESENCE_REQUIRED,
+    PRESENCE_OPTIONAL,
+    PRESENCE_DENSE,
+    PRESENCE_EXPERTS,
+    PRESENCE_FULL,
+    PRESENCE_OTHER
+};
+
+static const struct dense_row {
+    enum hf_arch arch;
+    const char *name, *gguf;
+    enum form form;
+    enum presence presence;
+} dense_rows[] = {
+#define HF_DENSE(id, name, gguf, form, presence)                                                   \
+    {HF_##id, (name), (gguf), FORM_##form, PRESENCE_##presence},
+#include "lib/model/hf/hf.tbl.h"
+};
+
+static const struct expert_row {
+    enum hf_arch arch;
+    const char *name, *gguf;
+    enum form form;
+    bool stacked;
+} expert_rows[] = {
+#define HF_EXPERT(id, name, gguf)        {HF_##id, (name), (gguf), FORM_MATRIX, false},
+#define HF_EXPERTS(id, name, gguf, form) {HF_##id, (name), (gguf), FORM_##form, true},
+#include "lib/model/hf/hf.tbl.h"
+};
+
+static const struct rejected_row {
+    enum hf_arch arch;
+    const char *name, *why;
+} rejected_rows[] = {
+#define HF_REJECTED(id, name, why) {HF_##id, (name), (why)},
+#include "lib/model/hf/hf.tbl.h"
+};
+
+/* Tensors of numbers of the configuration. */
+static const struct made_row {
+    enum hf_arch arch;
+    const char *gguf, *field;
+    const char *global, *part; /* NULL: the field is an array */
+} made_rows[] = {
+#define HF_NUMBERS(id, gguf, field)                 {HF_##id, (gguf), #field, NULL, NULL},
+#define HF_UNROTATED(id, gguf, field, global, part) {HF_##id, (gguf), #field, #global, #part},
+#include "lib/model/hf/hf.tbl.h"
+};
+#define NOT_ROTATED 1e30f /* divides a frequency to 0 */
+#define MADE_MAX    65536u
+
+/* Ends of names that are no weights. */
+static const char *const unused[] = {
+#define HF_UNUSED(end) (end),
+#include "lib/model/hf/hf.tbl.h"
+};
+
+/* Where the text model's names begin, in a checkpoint with other models around it. */
+static const struct {
+    const char *from, *to;
+} prefixes[] = {{"", ""}, {"model.", "model.language_model."}, {"", "language_model."}};
+
+struct work {
+    struct hf_model *hf;
+    const struct hf_shape *shape;
+    const json_t *config;
+    size_t prefix; /* row of prefixes */
+};
+
+static const struct safetensor *find(const struct work *w, const char *name, size_t prefix)
+{
+    char full[NAME_BYTES];
+    size_t n = strlen(prefixes[prefix].from);
+    if (strncmp(name, prefixes[prefix].from, n) != 0)
+        return safetensors_find(&w->hf->files, name);
+    snprintf(full, sizeof full, "%s%s", prefixes[prefix].to, name + n);
+    return safetensors_find(&w->hf->files, full);
+}
+
+static int missing(const char *name, struct error *error)
+{
+    return error_set(error, ERR_BAD_INPUT, "tensor %s is missing", name);
+}
+
+/* Adds a tensor, still without sources. */
+static struct hf_tensor *add_tensor(struct hf_model *hf, struct error *error)
+{
+    if (hf->tensor_count == hf->tensor_capacity) {
+        uint32_t capacity = hf->tensor_capacity ? hf->tensor_capacity * 2 : 256;
+        struct hf_tensor *bigger = reallocarray(hf->tensors, capacity, sizeof *bigger);
+        if (!bigger) {
+            error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " tensors)", capacity);
+            return NULL;
+        }
+        hf->tensors = bigger;
+        hf->tensor_capacity = capacity;
+    }
+    struct hf_tensor *t = &hf->tensors[hf->tensor_count++];
+    *t = (struct hf_tensor){.source = hf->source_count, .planes = 1};
+    return t;
+}
+
+static int add_source(struct hf_model *hf, const struct safetensor *s, struct error *error)
+{
+    if (hf->source_count == hf->source_capacity) {
+        uint32_t capacity = hf->source_capacity ? hf->source_capacity * 2 : 1024;
+        uint32_t *bigger = reallocarray(hf->sources, capacity, sizeof *bigger);
+        if (!bigger)
+            return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " tensors)", capacity);
+        hf->sources = bigger;
+        hf->source_capacity = capacity;
+    }
+    hf->sources[hf->source_count++] = (uint32_t)(s - hf->files.tensors);
+    return 0;
+}
+
+/* ---- the form of a tensor ---- */
+
+/* Type and sizes of the source. planes: that are one behind the other in it. */
+static int read_source(struct hf_tensor *t, const struct safetensor *s, const struct form_row *f,
+                       uint32_t planes, struct error *error)
+{
+    bool mxfp4 = f->storage == STORAGE_MXFP4;
+    t->type = s->type;
+    t->form = mxfp4 ? HF_MXFP4 : s->type == SAFETENSORS_F8_E4M3 ? HF_FP8 : HF_FLOATS;
+    if (mxfp4 ? s->type != SAFETENSORS_U8
+              : s->type == SAFETENSORS_OTHER || s->type == SAFETENSORS_U8)
+        return error_set(error, ERR_BAD_INPUT, "tensor %s has another type than %s", s->name,
+                         mxfp4 ? "U8" : "F32, F16 and BF16");
+    if (t->form == HF_FP8 && (f->storage == STORAGE_F32 || f->planes == PLANES_EXPERTS))
+        return error_set(error, ERR_BAD_INPUT, "tensor %s: FP8 is not supported here", s->name);
+    uint32_t dims = mxfp4 ? s->dims - 1 : s->dims; /* the last one: bytes of a block */
+    if (dims < 1 || dims > 3 || s->bytes == 0 || (mxfp4 && s->shape[dims] != HF_MXFP4_BYTES))
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s has %" PRIu32 " dimensions and %" PRIu64 " bytes", s->name,
+                         s->dims, s->bytes);
+    t->source_columns = s->shape[dims - 1];
+    uint64_t rows = (dims > 1 ? s->shape[0] : 1) * (dims > 2 ? s->shape[1] : 1);
+    if (rows % planes != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s: its %" PRIu64 " rows are not those of %" PRIu32 " parts",
+                         s->name, rows, planes);
+    t->row_bytes = s->bytes / rows;
+    t->source_rows = rows / planes;
+    if (mxfp4 && mul_overflows(t->source_columns, HF_MXFP4_ELEMS, &t->source_columns))
+        return error_set(error, ERR_BAD_INPUT, "tensor %s is too large", s->name);
+    return 0;
+}
+
+static int set_types(const struct work *w, struct hf_tensor *t, const struct safetensor *s,
+                     const struct form_row *f, struct error *error)
+{
+    bool moved = f->turned || t->column_axis.segments > 0;
+    t->made_type = f->storage == STORAGE_F32     ? TENSOR_F32
+                   : f->storage == STORAGE_MXFP4 ? TENSOR_MXFP4
+                                                 : t->type;
+    if (t->form == HF_FP8) {
+        if (w->shape->block_rows == 0 || s->dims != 2)
+            return error_set(error, ERR_BAD_INPUT,
+                             "tensor %s is FP8, and config.json names no blocks with a scale",
+                             s->name);
+        t->block_rows = w->shape->block_rows;
+        t->block_columns = w->shape->block_columns;
+        t->made_type = moved ? TENSOR_BF16 : w->hf->fp8_type;
+        if (!tensor_type_row_bytes(t->made_type, t->columns, &t->made_row_bytes))
+            t->made_type = TENSOR_BF16;
+    }
+    uint64_t bytes;
+    if (!tensor_type_row_bytes(t->made_type, t->columns, &t->made_row_bytes) ||
+        mul_overflows(t->made_row_bytes, t->rows, &bytes) ||
+        mul_overflows(bytes, t->planes, &bytes) || bytes >= GGUF_FILE_MAX)
+        return error_set(error, ERR_BAD_INPUT, "tensor %s is too large", s->name);
+    t->value = f->value;
+    t->turned = f->turned;
+    t->same = t->form == HF_FLOATS && t->made_type == t->type && t->value == HF_VALUE_SAME &&
+              !moved && t->row_axis.segments == 0;
+    return 0;
+}
+
+/* Sets what follows from the (first) source; planes: of the tensor. */
+static int describe(const struct work *w, struct hf_tensor *t, const struct safetensor *s,
+                    const struct form_row *f, uint32_t planes, struct error *error)
+{
+    t->planes = planes;
+    if (read_source(t, s, f, t->stacked ? planes : 1, error))
+        return -1;
+    uint64_t across = f->turned ? t->source_columns : t->source_rows;
+    uint64_t along = f->turned ? t->source_rows : t->source_columns;
+    if (!hf_axis_of(&t->row_axis, f->rows, w->shape, across) ||
+        !hf_axis_of(&t->column_axis, f->columns, w->shape, along))
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s: %" PRIu64 " rows of %" PRIu64
+                         " do not fit the sizes in config.json",
+                         s->name, t->source_rows, t->source_columns);
+    t->rows = t->row_axis.count;
+    t->columns = t->column_axis.count;
+    return set_types(w, t, s, f, error);
+}
+
+/* ---- scales ---- */
+
+/* Adds the scales of an FP8 source: the tensor of its name with "_scale_inv". */
+static int add_fp8_scales(struct hf_model *hf, const struct hf_tensor *t,
+                          const struct safetensor *s, struct error *error)
+{
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s_scale_inv", s->name);
+    const struct safetensor *scales = safetensors_find(&hf->files, name);
+    if (!scales)
+        return missing(name, error);
+    if (scales->type != TENSOR_F32 || scales->dims != 2 ||
+        scales->shape[0] != (s->shape[0] + t->block_rows - 1) / t->block_rows ||
+        scales->shape[1] != (s->shape[1] + t->block_columns - 1) / t->block_columns)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s is not a matrix of F32 with a number for each block", name);
+    return add_source(hf, scales, error);
+}
+
+/* Adds the exponents of MXFP4: the tensor with "_scales" for "_blocks". */
+static int add_exponents(struct hf_model *hf, const struct safetensor *s, struct error *error)
+{
+    char name[NAME_BYTES];
+    size_t n = strlen(s->name);
+    sl_assert(n > 7 && strcmp(s->name + n - 7, "_blocks") == 0);
+    snprintf(name, sizeof name, "%.*s_scales", (int)n - 7, s->name);
+    const struct safetensor *scales = safetensors_find(&hf->files, name);
+    if (!scales)
+        return missing(name, error);
+    if (scales->type != SAFETENSORS_U8 || scales->bytes * HF_MXFP4_BYTES != s->bytes)
+        return error_set(error, ERR_BAD_INPUT, "tensor %s has no U8 for each block", name);
+    return add_source(hf, scales, error);
+}
+
+/* Of all sources of the tensor, which were added. Adding moves hf->sources. */
+static int add_scales(struct hf_model *hf, struct hf_tensor *t, struct error *error)
+{
+    uint32_t sources = t->stacked ? 1 : t->planes;
+    t->scales = hf->source_count;
+    for (uint32_t i = 0; i < sources && t->form != HF_FLOATS; i++) {
+        const struct safetensor *s = &hf->files.tensors[hf->sources[t->source + i]];
+        if (t->form == HF_FP8 ? add_fp8_scales(hf, t, s, error) : add_exponents(hf, s, error))
+            return -1;
+    }
+    return 0;
+}
+
+static void put(struct hf_model *hf, const struct hf_tensor *t, const char *gguf, bool three)
+{
+    uint64_t ne[3] = {t->columns, t->rows, t->planes};
+    gguf_put_tensor(hf->gguf, gguf, t->made_type, three ? 3 : t->rows > 1 ? 2 : 1, ne);
+}
+
+/* ---- dense tensors ---- */
+
+static int put_dense(const struct work *w, const struct dense_row *row, uint32_t layer, bool tied,
+                     struct error *error)
+{
+    char name[NAME_BYTES], gguf[MODEL_NAME_BYTES];
+    const struct form_row *f = &forms[row->form];
+    snprintf(name, sizeof name, row->name, layer);
+    snprintf(gguf, sizeof gguf, row->gguf, layer);
+    const struct safetensor *s = find(w, name, w->prefix);
+    if (row->presence == PRESENCE_OPTIONAL && (!s || tied))
+        return 0;
+    if (!s)
+        return missing(name, error);
+    struct hf_tensor *t = add_tensor(w->hf, error);
+    if (!t || add_source(w->hf, s, error))
+        return -1;
+    t->stacked = true;
+    sl_assert(f->planes != PLANES_EXPERTS);
+    if (describe(w, t, s, f, f->planes == PLANES_HEADS ? w->shape->heads : 1, error) ||
+        add_scales(w->hf, t, error))
+        return -1;
+    put(w->hf, t, gguf, f->planes != PLANES_ONE);
+    return 0;
+}
+
+/* ---- experts ---- */
+
+static const struct safetensor *find_expert(const struct work *w, const struct expert_row *row,
+                                            uint32_t layer, uint32_t expert, char name[NAME_BYTES])
+{
+    if (row->stacked)
+        snprintf(name, NAME_BYTES, row->name, layer);
+    else
+        snprintf(name, NAME_BYTES, row->name, layer, expert);
+    return find(w, name, w->prefix);
+}
+
+/* The sources of the experts; the first one was described. */
+static int add_experts(const struct work *w, const struct expert_row *row, uint32_t layer,
+                       struct error *error)
+{
+    char name[NAME_BYTES];
+    const struct safetensor *first = NULL;
+    for (uint32_t e = 0; e < (row->stacked ? 1 : w->shape->experts); e++) {
+        const struct safetensor *s = find_expert(w, row, layer, e, name);
+        if (!s)
+            return missing(name, error);
+        if (add_source(w->hf, s, error))
+            return -1;
+        if (!first)
+            first = s;
+        if (s->type != first->type || s->dims != first->dims ||
+            memcmp(s->shape, first->shape, sizeof s->shape) != 0)
+            return error_set(error, ERR_BAD_INPUT,
+                             "tensor %s differs in type or shape from expert 0 of its layer", name);
+    }
+    return 0;
+}
+
+static int put_experts(const struct work *w, const struct expert_row *row, uint32_t layer,
+                       struct error *error)
+{
+    char name[NAME_BYTES], gguf[MODEL_NAME_BYTES];
+    const struct safetensor *s = find_expert(w, row, layer, 0, name);
+    struct hf_tensor *t = add_tensor(w->hf, error);
+    if (!t)
+        return -1;
+    if (!s)
+        return missing(name, error);
+    t->experts = w->shape->experts;
+    t->stacked = row->stacked;
+    if (describe(w, t, s, &forms[row->form], t->experts, error) ||
+        add_experts(w, row, layer, error) || add_scales(w->hf, t, error))
+        return -1;
+    snprintf(gguf, sizeof gguf, row->gguf, layer);
+    put(w->hf, t, gguf, true);
+    return 0;
+}
+
+/* Of the rows for the same tensor, the first whose source is there; NULL: row i is not the first of them. */
+static const struct expert_row *choose(const struct work *w, size_t i, uint32_t layer)
+{
+    char name[NAME_BYTES];
+    const struct expert_row *row = &expert_rows[i];
+    for (size_t k = 0; k < i; k++)
+        if (expert_rows[k].arch == row->arch && strcmp(expert_rows[k].gguf, row->gguf) == 0)
+            return NULL;
+    for (size_t k = i; k < ARRAY_LEN(expert_rows); k++)
+        if (expert_rows[k].arch == row->arch && strcmp(expert_rows[k].gguf, row->gguf) == 0 &&
+            find_expert(w, &expert_rows[k], layer, 0, name))
+            return &expert_rows[k];
+    return row;
+}
+
+static bool present(const struct work *w, enum presence presence, uint32_t layer)
+{
+    bool experts = layer >= w->shape->dense_layers;
+    switch (presence) {
+    case PRESENCE_REQUIRED:
+    case PRESENCE_OPTIONAL: return true;
+    case PRESENCE_DENSE: return !experts;
+    case PRESENCE_EXPERTS: return experts;
+    case PRESENCE_FULL: return !w->shape->other[layer];
+    case PRESENCE_OTHER: return w->shape->other[layer];
+    }
+    sl_panic("presence %d", (int)presence);
+}
+
+static int put_layer(const struct work *w, uint32_t layer, struct error *error)
+{
+    for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
+        if (dense_rows[i].arch == w->shape->arch && strchr(dense_rows[i].name, '%') &&
+            present(w, dense_rows[i].presence, layer) &&
+            put_dense(w, &dense_rows[i], layer, false, error))
+            return -1;
+    for (size_t i = 0; i < ARRAY_LEN(expert_rows); i++) {
+        if (expert_rows[i].arch != w->shape->arch || layer < w->shape->dense_layers)
+            continue;
+        const struct expert_row *row = choose(w, i, layer);
+        if (row && put_experts(w, row, layer, error))
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- numbers of the configuration ---- */
+
+static int put_made(const struct work *w, const struct made_row *row, struct error *error)
+{
+    const json_t *list = hf_field(w->config, row->field);
+    const json_t *part = row->part ? hf_field(w->config, row->part) : NULL;
+    uint32_t n = (uint32_t)json_array_size(list);
+    if (!row->part && !list)
+        return 0;
+    if (row->part && hf_full_number(w->config, w->shape, row->field, row->global, "", &n, error))
+        return -1;
+    n = row->part ? n / 2 : n;
+    double x = json_number_value(part) * (double)n;
+    if (n < 1 || n > MADE_MAX || (row->part && !(x >= 0 && x <= (double)n)))
+        return error_set(error, ERR_BAD_INPUT, "%s is out of range",
+                         row->part ? row->part : row->field);
+    float *bigger = reallocarray(w->hf->made, w->hf->made_count + n, sizeof *bigger);
+    if (!bigger)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (numbers of config.json)");
+    w->hf->made = bigger;
+    struct hf_tensor *t = add_tensor(w->hf, error);
+    if (!t)
+        return -1;
+    *t = (struct hf_tensor){.form = HF_MADE,
+                            .planes = 1,
+                            .rows = 1,
+                            .columns = n,
+                            .made_type = TENSOR_F32,
+                            .made_row_bytes = n * sizeof(float),
+                            .made = w->hf->made_count};
+    for (uint32_t i = 0; i < n; i++)
+        bigger[t->made + i] = row->part ? (i < (uint32_t)x ? 1 : NOT_ROTATED)
+                                        : (float)json_number_value(json_array_get(list, i));
+    w->hf->made_count += n;
+    put(w->hf, t, row->gguf, false);
+    return 0;
+}
+
+/* ---- all ---- */
+
+/* True for a tensor of a layer of the model. */
+static bool is_of_layer(const struct work *w, const char *name)
+{
+    char root[NAME_BYTES] = "";
+    for (size_t i = 0; i < ARRAY_LEN(dense_rows) && !root[0]; i++) {
+        const char *row = dense_rows[i].name, *number = strchr(row, '%');
+        size_t from = strlen(prefixes[w->prefix].from);
+        if (dense_rows[i].arch == w->shape->arch && number)
+            snprintf(root, sizeof root, "%s%.*s", prefixes[w->prefix].to,
+                     (int)(number - row - (ptrdiff_t)from), row + from);
+    }
+    size_t n = strlen(root);
+    if (strncmp(name, root, n) != 0 || strtoul(name + n, NULL, 10) >= w->shape->layers)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(unused); i++) {
+        size_t end = strlen(unused[i]), all = strlen(name);
+        if (all > end && strcmp(name + all - end, unused[i]) == 0)
+            return false;
+    }
+    return true;
+}
+
+/* A tensor of a layer that no row names belongs to a form of the model that is not known. */
+static int check_rest(const struct work *w, struct error *error)
+{
+    const struct hf_model *hf = w->hf;
+    bool *used = calloc(hf->files.count + 1, sizeof *used);
+    if (!used)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (names of tensors)");
+    for (uint32_t i = 0; i < hf->source_count; i++)
+        used[hf->sources[i]] = true;
+    int status = 0;
+    for (uint32_t i = 0; i < hf->files.count && status == 0; i++)
+        if (!used[i] && is_of_layer(w, hf->files.tensors[i].name))
+            status =
+                error_set(error, ERR_BAD_INPUT, "tensor %s is not known in models of this type",
+                          hf->files.tensors[i].name);
+    free(used);
+    return status;
+}
+
+static void find_prefix(struct work *w)
+{
+    for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
+        for (size_t p = 0; p < ARRAY_LEN(prefixes); p++)
+            if (dense_rows[i].arch == w->shape->arch && !strchr(dense_rows[i].name, '%') &&
+                dense_rows[i].presence == PRESENCE_REQUIRED && find(w, dense_rows[i].name, p)) {
+                w->prefix = p;
+                return;
+            }
+}
+
+int hf_put_tensors(struct hf_model *hf, const struct hf_shape *shape, const json_t *config,
+                   bool tied, struct error *error)
+{
+    struct work w = {.hf = hf, .shape = shape, .config = config};
+    find_prefix(&w);
+    for (size_t i = 0; i < ARRAY_LEN(rejected_rows); i++)
+        if (rejected_rows[i].arch == shape->arch && find(&w, rejected_rows[i].name, w.prefix))
+            return error_set(error, ERR_BAD_INPUT, "tensor %s: %s is not supported",
+                             rejected_rows[i].name, rejected_rows[i].why);
+    for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
+        if (dense_rows[i].arch == shape->arch && !strchr(dense_rows[i].name, '%') &&
+            put_dense(&w, &dense_rows[i], 0, tied, error))
+            return -1;
+    for (size_t i = 0; i < ARRAY_LEN(made_rows); i++)
+        if (made_rows[i].arch == shape->arch && put_made(&w, &made_rows[i], error))
+            return -1;
+    for (uint32_t layer = 0; layer < shape->layers; layer++)
+        if (put_layer(&w, layer, error))
+            return -1;
+    return check_rest(&w, error);
+}

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes seeds of the targets hf, hfdir and pack: tiny models whose tensors are split, turned, stacked and ordered, as the
+Python package transformers names them (the versions: tests/golden/hf_vectors.py). Data is zeros, so that a seed is little
+more than names and shapes (fuzz_dir.h).
+
+    venv/bin/python tests/fuzz/hf_moved_seeds.py tests/fuzz/corpus"""
+import json
+import os
+import struct
+import sys
+import tempfile
+
+import transformers
+from safetensors import safe_open
+
+VOCAB = 260
+COMMON = dict(vocab_size=VOCAB, max_position_embeddings=64, pad_token_id=None, bos_token_id=None, eos_token_id=256,
+              tie_word_embeddings=True)
+SIZES = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, moe_intermediate_size=32)
+QWEN = dict(COMMON, **SIZES, head_dim=16, num_experts=2, num_experts_per_tok=1, shared_expert_intermediate_size=32,
+            layer_types=["linear_attention", "full_attention"], linear_num_key_heads=1, linear_num_value_heads=2,
+            linear_key_head_dim=16, linear_value_head_dim=16, linear_conv_kernel_dim=4,
+            rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5})
+PLAIN = {k: v for k, v in SIZES.items() if k != "moe_intermediate_size"}
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16, "truncate": False}
+MLA = dict(COMMON, **SIZES, n_routed_experts=2, num_experts_per_tok=1, n_shared_experts=1, intermediate_size=32,
+           kv_lora_rank=16, q_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8,
+           first_k_dense_replace=1, n_group=1, topk_group=1)
+ROPE = {"sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e5}}
+MODELS = {
+    "qwen3next": lambda: transformers.Qwen3NextConfig(**QWEN, intermediate_size=32, mlp_only_layers=[], norm_topk_prob=True),
+    "qwen35moe": lambda: transformers.Qwen3_5MoeTextConfig(**QWEN),
+    "gpt-oss": lambda: transformers.GptOssConfig(
+        **COMMON, **PLAIN, head_dim=16, num_local_experts=2, num_experts_per_tok=1, intermediate_size=32, sliding_window=8,
+        rope_parameters=YARN),
+    "deepseek3": lambda: transformers.DeepseekV3Config(
+        **MLA, rope_parameters={**YARN, "truncate": True, "mscale": 1.0, "mscale_all_dim": 1.0}),
+    "gemma4": lambda: transformers.Gemma4TextConfig(
+        **COMMON, **SIZES, head_dim=8, global_head_dim=16, num_global_key_value_heads=1, attention_k_eq_v=True,
+        intermediate_size=32, enable_moe_block=True, num_experts=2, top_k_experts=1, sliding_window=8,
+        layer_types=["sliding_attention", "full_attention"], rope_parameters=ROPE, hidden_size_per_layer_input=0,
+        final_logit_softcapping=30.0),
+    "lfm2moe": lambda: transformers.Lfm2MoeConfig(
+        **COMMON, **SIZES, layer_types=["conv", "full_attention"], intermediate_size=32, num_dense_layers=1, num_experts=2,
+        num_experts_per_tok=1, conv_L_cache=3),
+    "granitemoe": lambda: transformers.GraniteMoeSharedConfig(
+        **COMMON, **PLAIN, num_local_experts=2, num_experts_per_tok=1, intermediate_size=32, shared_intermediate_size=32),
+    "phimoe": lambda: transformers.PhimoeConfig(
+        **COMMON, **PLAIN, num_local_experts=2, num_experts_per_tok=2, intermediate_size=32, attention_bias=True,
+        lm_head_bias=True, router_jitter_noise=0.01, rope_parameters={
+            "rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 32, "short_mscale": 1.2,
+            "long_mscale": 1.3, "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}),
+    "hunyuan-moe": lambda: transformers.HunYuanMoEV1Config(
+        **COMMON, **PLAIN, head_dim=16, num_experts=2, moe_topk=1, intermediate_size=32,
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "alpha": 1000.0, "factor": 1.0}),
+    "dbrx": lambda: transformers.DbrxConfig(
+        d_model=32, n_heads=2, n_layers=1, max_seq_len=64, vocab_size=VOCAB, tie_word_embeddings=False,
+        attn_config=dict(clip_qkv=1.0, kv_n_heads=1, rope_theta=1e4),
+        ffn_config=dict(ffn_hidden_size=32, moe_num_experts=2, moe_top_k=1, hidden_size=32)),
+}
+
+
+def tokenizer():
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+    vocab = {c: i for i, c in enumerate(bytes_to_unicode().values())}
+    return {"added_tokens": [{"id": i, "content": "<|%d|>" % i, "special": True} for i in range(256, VOCAB)],
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+            "model": {"type": "BPE", "byte_fallback": False, "ignore_merges": False, "vocab": vocab, "merges": []}}
+
+
+def saved(config):
+    build = transformers.Gemma4ForCausalLM._from_config if "gemma4" in config.model_type else \
+        transformers.AutoModelForCausalLM.from_config
+    with tempfile.TemporaryDirectory() as directory:
+        build(config).save_pretrained(directory)
+        with open(os.path.join(directory, "config.json")) as file:
+            read = json.load(file)
+        with safe_open(os.path.join(directory, "model.safetensors"), "pt") as file:
+            return read, {name: ("F16", file.get_slice(name).get_shape()) for name in file.keys()}
+
+
+def mxfp4(config, tensors):
+    """gpt-oss with experts of blocks and scales."""
+    out = {}
+    for name, (kind, shape) in tensors.items():
+        if name.endswith(("gate_up_proj", "down_proj")):
+            experts, inputs, outputs = shape
+            out[name + "_blocks"] = ("U8", [experts, outputs, inputs // 32, 16])
+            out[name + "_scales"] = ("U8", [experts, outputs, inputs // 32])
+        else:
+            out[name] = (kind, shape)
+    return {**config, "quantization_config": {"quant_method": "mxfp4"}}, out
+
+
+def fp8(config, tensors):
+    """MLA with matrices of FP8."""
+    out = {}
+    for name, (kind, shape) in tensors.items():
+        if "_proj" in name and len(shape) == 2:
+            out[name] = ("F8_E4M3", shape)
+            out[name + "_scale_inv"] = ("F32", [-(-n // 16) for n in shape])
+        else:
+            out[name] = (kind, shape)
+    return {**config, "quantization_config": {"quant_method": "fp8", "weight_block_size": [16, 16]}}, out
+
+
+def whole(config, tensors):
+    """A text model inside of one with towers."""
+    text = {**config, "model_type": config["model_type"]}
+    return ({"model_type": "outer", "text_config": text},
+            {k.replace("model.", "model.language_model.", 1): v for k, v in tensors.items()})
+
+
+def record(number, text, zeros=0):
+    assert zeros % 4 == 0 and zeros // 4 < 65536, zeros
+    return struct.pack("<B", number) + len(text).to_bytes(3, "little") + struct.pack("<H", zeros // 4) + text
+
+
+def seed(config, tensors):
+    header, at = {}, 0
+    for name, (kind, shape) in tensors.items():
+        bytes_ = {"F16": 2, "F32": 4}.get(kind, 1)
+        for n in shape:
+            bytes_ *= n
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + bytes_]}
+        at += bytes_
+    if at % 4:
+        header["rest"] = {"dtype": "U8", "shape": [4 - at % 4], "data_offsets": [at, at + 4 - at % 4]}
+        at += 4 - at % 4
+    small = dict(separators=(",", ":"), ensure_ascii=True)
+    return (record(0, json.dumps(config, **small).encode()) + record(1, json.dumps(tokenizer(), **small).encode()) +
+            record(4, json.dumps(header, **small).encode(), at))
+
+
+def main(corpus):
+    models = {}
+    for name, make in MODELS.items():
+        config, tensors = saved(make())
+        for field in ("transformers_version", "architectures", "dtype", "id2label", "label2id"):
+            config.pop(field, None)
+        models[name] = (config, tensors)
+    models["gpt-oss_mxfp4"] = mxfp4(*models["gpt-oss"])
+    models["deepseek3_fp8"] = fp8(*models["deepseek3"])
+    models["qwen35moe_towers"] = whole(*models["qwen35moe"])
+    for name, (config, tensors) in models.items():
+        data = seed(config, tensors)
+        for target in ("hfdir", "pack"):
+            with open(os.path.join(corpus, target, "moved_" + name), "wb") as file:
+                file.write(data)
+        with open(os.path.join(corpus, "hf", "moved_" + name), "w", encoding="ascii") as file:
+            json.dump({"config": {**config, "vocab_size": VOCAB}, "tokenizer": {}, "settings": {}}, file)
+
+
+main(sys.argv[1])

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names in checkpoints and in GGUF (hf_make_moved.c, struct rule). The first row that fits counts. No include guard:
+ * define HF_MADE_OF(arch, name, kind, gguf...), then include it. */
+HF_MADE_OF("qwen35moe", "model.norm.weight", MINUS_1, "output_norm.weight")
+HF_MADE_OF("qwen35moe", "model.layers.#.input_layernorm.weight", MINUS_1, "blk.%u.attn_norm.weight")
+HF_MADE_OF("qwen35moe", "model.layers.#.post_attention_layernorm.weight", MINUS_1,
+           "blk.%u.post_attention_norm.weight")
+HF_MADE_OF("qwen35moe", "model.layers.#.self_attn.q_norm.weight", MINUS_1,
+           "blk.%u.attn_q_norm.weight")
+HF_MADE_OF("qwen35moe", "model.layers.#.self_attn.k_norm.weight", MINUS_1,
+           "blk.%u.attn_k_norm.weight")
+HF_MADE_OF("qwen3next", "model.norm.weight", MINUS_1, "output_norm.weight")
+HF_MADE_OF("qwen3next", "model.layers.#.input_layernorm.weight", MINUS_1, "blk.%u.attn_norm.weight")
+HF_MADE_OF("qwen3next", "model.layers.#.post_attention_layernorm.weight", MINUS_1,
+           "blk.%u.post_attention_norm.weight")
+HF_MADE_OF("qwen3next", "model.layers.#.self_attn.q_norm.weight", MINUS_1,
+           "blk.%u.attn_q_norm.weight")
+HF_MADE_OF("qwen3next", "model.layers.#.self_attn.k_norm.weight", MINUS_1,
+           "blk.%u.attn_k_norm.weight")
+HF_MADE_OF("qwen35moe", "model.layers.#.linear_attn.in_proj_qkv.weight", QKV,
+           "blk.%u.attn_qkv.weight")
+HF_MADE_OF("qwen35moe", "model.layers.#.linear_attn.in_proj_z.weight", V_ROWS,
+           "blk.%u.attn_gate.weight")
+HF_MADE_OF("qwen35moe", "model.layers.#.linear_attn.in_proj_b.weight", V_NUMBERS,
+           "blk.%u.ssm_beta.weight")
+HF_MADE_OF("qwen35moe", "model.layers.#.linear_attn.in_proj_a.weight", V_NUMBERS,
+           "blk.%u.ssm_alpha.weight")
+HF_MADE_OF("qwen35moe", "model.layers.#.linear_attn.conv1d.weight", QKV, "blk.%u.ssm_conv1d.weight")
+HF_MADE_OF("qwen35moe", "model.layers.#.linear_attn.dt_bias", V_NUMBERS, "blk.%u.ssm_dt.bias")
+HF_MADE_OF("qwen35moe", "model.layers.#.linear_attn.A_log", V_LOG, "blk.%u.ssm_a")
+HF_MADE_OF("qwen35moe", "model.layers.#.linear_attn.out_proj.weight", V_COLUMNS,
+           "blk.%u.ssm_out.weight")
+HF_MADE_OF("qwen3next", "model.layers.#.linear_attn.in_proj_qkvz.weight", QKVZ,
+           "blk.%u.attn_qkv.weight", "blk.%u.attn_gate.weight")
+HF_MADE_OF("qwen3next", "model.layers.#.linear_attn.in_proj_ba.weight", COPY,
+           "blk.%u.ssm_ba.weight")
+HF_MADE_OF("qwen3next", "model.layers.#.linear_attn.conv1d.weight", COPY,
+           "blk.%u.ssm_conv1d.weight")
+HF_MADE_OF("qwen3next", "model.layers.#.linear_attn.dt_bias", COPY, "blk.%u.ssm_dt.bias")
+HF_MADE_OF("qwen3next", "model.layers.#.linear_attn.A_log", LOG, "blk.%u.ssm_a")
+HF_MADE_OF("qwen3next", "model.layers.#.linear_attn.out_proj.weight", COPY, "blk.%u.ssm_out.weight")
+HF_MADE_OF(NULL, "model.layers.#.linear_attn.norm.weight", COPY, "blk.%u.ssm_norm.weight")
+HF_MADE_OF("gpt-oss", "model.layers.#.post_attention_layernorm.weight", COPY,
+           "blk.%u.post_attention_norm.weight")
+HF_MADE_OF("gpt-oss", "model.layers.#.self_attn.sinks", COPY, "blk.%u.attn_sinks.weight")
+HF_MADE_OF("gpt-oss", "model.layers.#.mlp.router.weight", COPY, "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("gpt-oss", "model.layers.#.mlp.router.bias", COPY, "blk.%u.ffn_gate_inp.bias")
+HF_MADE_OF("gpt-oss", "model.layers.#.mlp.experts.gate_up_proj", IN_TURN,
+           "blk.%u.ffn_gate_exps.weight", "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("gpt-oss", "model.layers.#.mlp.experts.down_proj", TURNED, "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("gpt-oss", "model.layers.#.mlp.experts.gate_up_proj_bias", BIASES,
+           "blk.%u.ffn_gate_exps.bias", "blk.%u.ffn_up_exps.bias")
+HF_MADE_OF("gpt-oss", "model.layers.#.mlp.experts.down_proj_bias", COPY,
+           "blk.%u.ffn_down_exps.bias")
+HF_MADE_OF("deepseek2", "model.layers.#.self_attn.kv_b_proj.weight", KEYS_VALUES,
+           "blk.%u.attn_k_b.weight", "blk.%u.attn_v_b.weight")
+HF_MADE_OF("deepseek2", "model.layers.#.self_attn.q_a_proj.weight", COPY, "blk.%u.attn_q_a.weight")
+HF_MADE_OF("deepseek2", "model.layers.#.self_attn.q_a_layernorm.weight", COPY,
+           "blk.%u.attn_q_a_norm.weight")
+HF_MADE_OF("deepseek2", "model.layers.#.self_attn.q_b_proj.weight", COPY, "blk.%u.attn_q_b.weight")
+HF_MADE_OF("deepseek2", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", COPY,
+           "blk.%u.attn_kv_a_mqa.weight")
+HF_MADE_OF("deepseek2", "model.layers.#.self_attn.kv_a_layernorm.weight", COPY,
+           "blk.%u.attn_kv_a_norm.weight")
+HF_MADE_OF("gemma4", "model.layers.#.post_attention_layernorm.weight", COPY,
+           "blk.%u.post_attention_norm.weight")
+HF_MADE_OF("gemma4", "model.layers.#.pre_feedforward_layernorm.weight", COPY,
+           "blk.%u.ffn_norm.weight")
+HF_MADE_OF("gemma4", "model.layers.#.post_feedforward_layernorm.weight", COPY,
+           "blk.%u.post_ffw_norm.weight")
+HF_MADE_OF("gemma4", "model.layers.#.post_feedforward_layernorm_1.weight", COPY,
+           "blk.%u.post_ffw_norm_1.weight")
+HF_MADE_OF("gemma4", "model.layers.#.pre_feedforward_layernorm_2.weight", COPY,
+           "blk.%u.pre_ffw_norm_2.weight")
+HF_MADE_OF("gemma4", "model.layers.#.post_feedforward_layernorm_2.weight", COPY,
+           "blk.%u.post_ffw_norm_2.weight")
+HF_MADE_OF("gemma4", "model.layers.#.router.proj.weight", COPY, "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("gemma4", "model.layers.#.layer_scalar", COPY, "blk.%u.layer_output_scale.weight")
+HF_MADE_OF("gemma4", "model.layers.#.router.scale", COPY, "blk.%u.ffn_gate_inp.scale")
+HF_MADE_OF("gemma4", "model.layers.#.router.per_expert_scale", COPY, "blk.%u.ffn_down_exps.scale")
+HF_MADE_OF("gemma4", "model.layers.#.experts.gate_up_proj", COPY, "blk.%u.ffn_gate_up_exps.weight")
+HF_MADE_OF("gemma4", "model.layers.#.experts.down_proj", COPY, "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("lfm2moe", "model.embedding_norm.weight", COPY, "token_embd_norm.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.operator_norm.weight", COPY, "blk.%u.attn_norm.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.ffn_norm.weight", COPY, "blk.%u.ffn_norm.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.self_attn.out_proj.weight", COPY, "blk.%u.attn_output.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.self_attn.q_layernorm.weight", COPY,
+           "blk.%u.attn_q_norm.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.self_attn.k_layernorm.weight", COPY,
+           "blk.%u.attn_k_norm.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.conv.in_proj.weight", COPY, "blk.%u.shortconv.in_proj.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.conv.conv.weight", COPY, "blk.%u.shortconv.conv.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.conv.out_proj.weight", COPY,
+           "blk.%u.shortconv.out_proj.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.feed_forward.w1.weight", COPY, "blk.%u.ffn_gate.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.feed_forward.w3.weight", COPY, "blk.%u.ffn_up.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.feed_forward.w2.weight", COPY, "blk.%u.ffn_down.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.feed_forward.gate.weight", COPY, "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.feed_forward.expert_bias", COPY, "blk.%u.exp_probs_b.bias")
+HF_MADE_OF("lfm2moe", "model.layers.#.feed_forward.experts.#.w1.weight", COPY,
+           "blk.%u.ffn_gate_exps.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.feed_forward.experts.#.w3.weight", COPY,
+           "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("lfm2moe", "model.layers.#.feed_forward.experts.#.w2.weight", COPY,
+           "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("bailingmoe2", "model.word_embeddings.weight", COPY, "token_embd.weight")
+HF_MADE_OF("bailingmoe2", "model.layers.#.attention.query_key_value.weight", COPY,
+           "blk.%u.attn_qkv.weight")
+HF_MADE_OF("bailingmoe2", "model.layers.#.attention.dense.weight", COPY,
+           "blk.%u.attn_output.weight")
+HF_MADE_OF("bailingmoe2", "model.layers.#.attention.query_layernorm.weight", COPY,
+           "blk.%u.attn_q_norm.weight")
+HF_MADE_OF("bailingmoe2", "model.layers.#.attention.key_layernorm.weight", COPY,
+           "blk.%u.attn_k_norm.weight")
+HF_MADE_OF("bailingmoe2", "model.layers.#.mlp.gate.expert_bias", COPY, "blk.%u.exp_probs_b.bias")
+HF_MADE_OF("granitemoe", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%u.attn_q.weight")
+HF_MADE_OF("granitemoe", "model.layers.#.self_attn.k_proj.weight", K_PAIRS, "blk.%u.attn_k.weight")
+HF_MADE_OF("granitemoe", "model.layers.#.block_sparse_moe.router.layer.weight", COPY,
+           "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("granitemoe", "model.layers.#.block_sparse_moe.input_linear.weight", HALVES,
+           "blk.%u.ffn_gate_exps.weight", "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("granitemoe", "model.layers.#.block_sparse_moe.output_linear.weight", COPY,
+           "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("granitemoe", "model.layers.#.shared_mlp.input_linear.weight", HALVES,
+           "blk.%u.ffn_gate_shexp.weight", "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF("granitemoe", "model.layers.#.shared_mlp.output_linear.weight", COPY,
+           "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("phimoe", "model.norm.bias", COPY, "output_norm.bias")
+HF_MADE_OF("phimoe", "lm_head.bias", COPY, "output.bias")
+HF_MADE_OF("phimoe", "model.layers.#.input_layernorm.bias", COPY, "blk.%u.attn_norm.bias")
+HF_MADE_OF("phimoe", "model.layers.#.post_attention_layernorm.bias", COPY, "blk.%u.ffn_norm.bias")
+HF_MADE_OF("phimoe", "model.layers.#.block_sparse_moe.gate.weight", COPY,
+           "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("phimoe", "model.layers.#.block_sparse_moe.experts.#.w1.weight", COPY,
+           "blk.%u.ffn_gate_exps.weight")
+HF_MADE_OF("phimoe", "model.layers.#.block_sparse_moe.experts.#.w3.weight", COPY,
+           "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("phimoe", "model.layers.#.block_sparse_moe.experts.#.w2.weight", COPY,
+           "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("hunyuan-moe", "model.layers.#.self_attn.query_layernorm.weight", COPY,
+           "blk.%u.attn_q_norm.weight")
+HF_MADE_OF("hunyuan-moe", "model.layers.#.self_attn.key_layernorm.weight", COPY,
+           "blk.%u.attn_k_norm.weight")
+HF_MADE_OF("hunyuan-moe", "model.layers.#.mlp.gate.wg.weight", COPY, "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("hunyuan-moe", "model.layers.#.mlp.shared_mlp.gate_proj.weight", COPY,
+           "blk.%u.ffn_gate_shexp.weight")
+HF_MADE_OF("hunyuan-moe", "model.layers.#.mlp.shared_mlp.up_proj.weight", COPY,
+           "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF("hunyuan-moe", "model.layers.#.mlp.shared_mlp.down_proj.weight", COPY,
+           "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("dbrx", "transformer.wte.weight", COPY, "token_embd.weight")
+HF_MADE_OF("dbrx", "transformer.norm_f.weight", COPY, "output_norm.weight")
+HF_MADE_OF("dbrx", "transformer.blocks.#.norm_attn_norm.norm_1.weight", COPY,
+           "blk.%u.attn_norm.weight")
+HF_MADE_OF("dbrx", "transformer.blocks.#.norm_attn_norm.norm_2.weight", COPY,
+           "blk.%u.attn_output_norm.weight")
+HF_MADE_OF("dbrx", "transformer.blocks.#.norm_attn_norm.attn.Wqkv.weight", COPY,
+           "blk.%u.attn_qkv.weight")
+HF_MADE_OF("dbrx", "transformer.blocks.#.norm_attn_norm.attn.out_proj.weight", COPY,
+           "blk.%u.attn_output.weight")
+HF_MADE_OF("dbrx", "transformer.blocks.#.ffn.router.layer.weight", COPY,
+           "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("dbrx", "transformer.blocks.#.ffn.experts.mlp.w1", COPY, "blk.%u.ffn_gate_exps.weight")
+HF_MADE_OF("dbrx", "transformer.blocks.#.ffn.experts.mlp.v1", COPY, "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("dbrx", "transformer.blocks.#.ffn.experts.mlp.w2", TURNED, "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("smallthinker", "model.layers.#.block_sparse_moe.primary_router.weight", COPY,
+           "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("smallthinker", "model.layers.#.block_sparse_moe.experts.#.gate.weight", COPY,
+           "blk.%u.ffn_gate_exps.weight")
+HF_MADE_OF("smallthinker", "model.layers.#.block_sparse_moe.experts.#.up.weight", COPY,
+           "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("smallthinker", "model.layers.#.block_sparse_moe.experts.#.down.weight", COPY,
+           "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF(NULL, "model.embed_tokens.weight", COPY, "token_embd.weight")
+HF_MADE_OF(NULL, "model.norm.weight", COPY, "output_norm.weight")
+HF_MADE_OF(NULL, "lm_head.weight", COPY, "output.weight")
+HF_MADE_OF(NULL, "model.layers.#.input_layernorm.weight", COPY, "blk.%u.attn_norm.weight")
+HF_MADE_OF(NULL, "model.layers.#.post_attention_layernorm.weight", COPY, "blk.%u.ffn_norm.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.gate.weight", COPY, "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.gate.e_score_correction_bias", COPY, "blk.%u.exp_probs_b.bias")
+HF_MADE_OF(NULL, "model.layers.#.mlp.shared_expert_gate.weight", COPY,
+           "blk.%u.ffn_gate_inp_shexp.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.q_proj.weight", COPY, "blk.%u.attn_q.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.q_proj.bias", COPY, "blk.%u.attn_q.bias")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.k_proj.weight", COPY, "blk.%u.attn_k.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.k_proj.bias", COPY, "blk.%u.attn_k.bias")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.v_proj.weight", COPY, "blk.%u.attn_v.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.v_proj.bias", COPY, "blk.%u.attn_v.bias")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.o_proj.weight", COPY, "blk.%u.attn_output.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.o_proj.bias", COPY, "blk.%u.attn_output.bias")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.q_norm.weight", COPY, "blk.%u.attn_q_norm.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.k_norm.weight", COPY, "blk.%u.attn_k_norm.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.gate_proj.weight", COPY, "blk.%u.ffn_gate.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.experts.#.gate_proj.weight", COPY,
+           "blk.%u.ffn_gate_exps.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.shared_expert.gate_proj.weight", COPY,
+           "blk.%u.ffn_gate_shexp.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.shared_experts.gate_proj.weight", COPY,
+           "blk.%u.ffn_gate_shexp.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.up_proj.weight", COPY, "blk.%u.ffn_up.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.experts.#.up_proj.weight", COPY, "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.shared_expert.up_proj.weight", COPY,
+           "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.shared_experts.up_proj.weight", COPY,
+           "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.down_proj.weight", COPY, "blk.%u.ffn_down.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.experts.#.down_proj.weight", COPY,
+           "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.shared_expert.down_proj.weight", COPY,
+           "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF(NULL, "model.layers.#.mlp.shared_experts.down_proj.weight", COPY,
+           "blk.%u.ffn_down_shexp.weight")
+#undef HF_MADE_OF
