@@ -12,6 +12,7 @@ resident, or one of --limits. The file is dropped from the page cache before eac
 stderr."""
 import argparse
 import os
+import re
 import statistics
 import sys
 import tempfile
@@ -20,13 +21,20 @@ import time
 import measuring as m
 
 
+def limits(text):
+    """Pairs of a label and the bytes of the cgroup."""
+    if not all(re.fullmatch(r"[0-9]+(\.[0-9]+)?GiB", part) for part in text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text}: sizes in GiB expected, as in 4GiB,8GiB")
+    return [(part, int(float(part.removesuffix("GiB")) * 2**30)) for part in text.split(",")]
+
+
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     p.add_argument("-m", "--model", required=True)
     p.add_argument("--python", default=sys.executable, help="a Python with llama_cpp")
     size = p.add_mutually_exclusive_group()
     size.add_argument("--shares", default="50,25", help="percent of the experts' bytes")
-    size.add_argument("--limits", help="sizes of the cgroup instead of --shares, in GiB: 4GiB,8GiB")
+    size.add_argument("--limits", type=limits, help="sizes of the cgroup instead of --shares, in GiB: 4GiB,8GiB")
     p.add_argument("-p", "--prompt", type=int, default=16)
     p.add_argument("-n", "--tokens", type=int, default=16)
     p.add_argument("--llama-tokens", type=int, help="decoded tokens of llama.cpp (default: as -n)")
@@ -78,7 +86,7 @@ def measure(a, ids, limit, variant):
 def limits_of(a, model):
     """Pairs of a label and the bytes of the cgroup."""
     if a.limits:
-        return [(text, int(float(text.removesuffix("GiB")) * 2**30)) for text in a.limits.split(",")]
+        return a.limits
     return [(f"{share:g} %", m.budget_for(model, share)) for share in map(float, a.shares.split(","))]
 
 
