@@ -140,10 +140,27 @@ START_TEST(a_prompt_continues_within_the_ring_or_from_a_checkpoint)
 }
 END_TEST
 
+/* Killed while the rings get the window of a checkpoint, if they are to: anything is in them. */
+static bool torn(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t end)
+{
+    uint32_t position = atomic_load(&q->kv_valid);
+    if (position == 0 || position >= atomic_load(&w.head->slot[slot].lowest))
+        return false;
+    for (uint32_t p = 0; p < w.head->ring; p++)
+        for (uint32_t i = 0; i < 2 * HEADS; i++)
+            *at(slot, 1, p, i / 2, i % 2) = ~0ull;
+    kept_check(&w.runner);
+    q->stats.resumes = 1;
+    ck_assert_uint_eq(rig_start(row, q, end + 1), slot);
+    ck_assert_uint_eq(atomic_load(&q->kv_valid), position);
+    return true;
+}
+
+/* Kills, and sequences that are cancelled, also before their first pass and after a part of one. */
 START_TEST(kills_at_every_point)
 {
     struct random r;
-    uint32_t reused = 0, restored = 0;
+    uint32_t reused = 0, restored = 0, tears = 0;
     setup_with(&kinds[_i]);
     random_seed(&r, 11, (uint64_t)_i);
     for (uint32_t round = 1; round < 60; round++) {
@@ -156,13 +173,16 @@ START_TEST(kills_at_every_point)
         uint32_t slot = rig_start(row, q, end + 1), first = atomic_load(&q->kv_valid);
         reused += first > 0;
         restored += first > 0 && first < atomic_load(&w.head->slot[slot].lowest);
-        while (atomic_load(&q->kv_valid) < end) {
+        tears += random_u64(&r) % 2 && torn(row, slot, q, end);
+        bool cancelled = random_u64(&r) % 6 == 0;
+        while (!cancelled && atomic_load(&q->kv_valid) < end) {
             uint32_t before = atomic_load(&q->kv_valid), left = end - before;
             uint32_t rows = 1 + (uint32_t)(random_u64(&r) % chunk);
             bool killed = random_u64(&r) % 8 == 0;
             uint32_t written = killed ? (uint32_t)(random_u64(&r) % (rows + 2)) : UINT32_MAX;
             pass(slot, q, hash, rows < left ? rows : left, written, !killed);
-            if (!killed)
+            cancelled = random_u64(&r) % 32 == 0;
+            if (!killed || cancelled)
                 continue;
             kept_check(&w.runner);
             q->stats.resumes = 1;
@@ -178,6 +198,52 @@ START_TEST(kills_at_every_point)
     }
     ck_assert_uint_gt(reused, 10);
     ck_assert_uint_gt(restored, 0);
+    ck_assert_uint_gt(tears, 0);
+    rig_close();
+}
+END_TEST
+
+/* Whatever is in the segment: a successor continues where it may, from a checkpoint or from the start. Where only
+ * less is claimed to be there than is, with the same keys. */
+START_TEST(contradictory_rings_are_not_used)
+{
+    struct random r;
+    setup_with(&kinds[_i]);
+    random_seed(&r, 12, (uint64_t)_i);
+    for (uint32_t round = 1; round < 200; round++) {
+        uint64_t hash[CONTEXT + 1];
+        bool less = round % 2;
+        for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
+            atomic_store(&w.head->request[i].state, KV_FREE);
+        uint32_t end = 200 + (uint32_t)(random_u64(&r) % 600);
+        struct kv_request *q = submit(0, round, end, 0);
+        hash_log(0, hash);
+        uint32_t slot = rig_start(0, q, end + 1);
+        run_to(slot, q, hash, end);
+        _Atomic uint32_t *lowest = &w.head->slot[slot].lowest;
+        if (less)
+            atomic_store(lowest, atomic_load(lowest) + (uint32_t)(random_u64(&r) % 400));
+        else
+            atomic_store(lowest, (uint32_t)random_u64(&r) >> random_u64(&r) % 32);
+        for (uint32_t i = 0; i < w.head->states; i++)
+            if (random_u64(&r) % 3 == 0)
+                atomic_store(&w.head->state[i].tag,
+                             less ? 0
+                                  : KV_STATE_TAG(random_u64(&r) % 3, random_u64(&r) % 801,
+                                                 random_u64(&r) % 2));
+        kept_check(&w.runner);
+        q->stats.resumes = 1;
+        rig_start(0, q, end + 1);
+        uint32_t valid = atomic_load(&q->kv_valid);
+        ck_assert_uint_le(valid, end);
+        struct state_pass p;
+        struct error error;
+        if (less)
+            run_to(slot, q, hash, end);
+        else
+            ck_assert_int_eq(state_begin(&w.runner, slot, q, valid, 1, &p, &error), 0);
+        rig_end(0, slot, q, less);
+    }
     rig_close();
 }
 END_TEST
@@ -238,6 +304,7 @@ int main(void)
     TCase *t = tcase_create("rings");
     tcase_add_test(t, a_prompt_continues_within_the_ring_or_from_a_checkpoint);
     tcase_add_loop_test(t, kills_at_every_point, 0, KINDS);
+    tcase_add_loop_test(t, contradictory_rings_are_not_used, 0, KINDS);
     tcase_add_loop_test(t, windows_are_saved_and_restored, 0, KINDS);
     tcase_add_test(t, memory_is_bounded);
     return rig_main("rings", t);
