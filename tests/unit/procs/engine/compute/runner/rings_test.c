@@ -203,6 +203,38 @@ START_TEST(kills_at_every_point)
 }
 END_TEST
 
+/* Whatever the limit, what is kept is within it, and serves a prompt: the end of the sequence, or its beginning up
+ * to a checkpoint. */
+START_TEST(a_limit_keeps_the_beginning)
+{
+    setup_with(&kinds[_i]);
+    uint64_t one = kv_states_bytes(&w.shape, 1), whole = kv_sequence_bytes(&w.shape, 1000);
+    uint32_t id = 1, parts = 0, reused = 0;
+    for (uint64_t limit = one / 2; limit < whole + 3 * one; limit += one / 3, id++) {
+        w.params.keep_kv = limit;
+        run(id, 1000, 0, 0);
+        ck_assert_uint_le(counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes), limit);
+        w.params.keep_kv = UINT64_MAX / 4;
+        reused = run(id, 1001, 0, 0);
+        parts += reused > 0 && reused < 1000;
+    }
+    ck_assert_uint_gt(parts, 0);
+    ck_assert_uint_eq(reused, 1000);
+    rig_close();
+}
+END_TEST
+
+/* Claims no more than there is: nothing, or a version without windows. */
+static void damage(uint32_t version)
+{
+    struct kv_version *s = &w.head->state[version];
+    char *windows = (char *)kv_state_at(&w.child.kv, version) + w.head->windows_offset;
+    bool kept = atomic_load(&s->tag) >> 63;
+    atomic_store(&s->tag, w.head->windows_offset > 0 ? atomic_load(&s->tag) & INT64_MAX : 0);
+    if (kept)
+        memset(windows, 0xff, w.head->state_bytes - w.head->windows_offset);
+}
+
 /* Whatever is in the segment: a successor continues where it may, from a checkpoint or from the start. Where only
  * less is claimed to be there than is, with the same keys. */
 START_TEST(contradictory_rings_are_not_used)
@@ -216,9 +248,9 @@ START_TEST(contradictory_rings_are_not_used)
         for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
             atomic_store(&w.head->request[i].state, KV_FREE);
         uint32_t end = 200 + (uint32_t)(random_u64(&r) % 600);
-        struct kv_request *q = submit(0, round, end, 0);
+        struct kv_request *q = submit(0, round, end + 40, 0);
         hash_log(0, hash);
-        uint32_t slot = rig_start(0, q, end + 1);
+        uint32_t slot = rig_start(0, q, end + 41);
         run_to(slot, q, hash, end);
         _Atomic uint32_t *lowest = &w.head->slot[slot].lowest;
         if (less)
@@ -226,20 +258,21 @@ START_TEST(contradictory_rings_are_not_used)
         else
             atomic_store(lowest, (uint32_t)random_u64(&r) >> random_u64(&r) % 32);
         for (uint32_t i = 0; i < w.head->states; i++)
-            if (random_u64(&r) % 3 == 0)
-                atomic_store(&w.head->state[i].tag,
-                             less ? 0
-                                  : KV_STATE_TAG(random_u64(&r) % 3, random_u64(&r) % 801,
-                                                 random_u64(&r) % 2));
+            if (random_u64(&r) % 3 == 0 && less)
+                damage(i);
+            else if (random_u64(&r) % 3 == 0 && !less)
+                atomic_store(
+                    &w.head->state[i].tag,
+                    KV_STATE_TAG(random_u64(&r) % 3, random_u64(&r) % 801, random_u64(&r) % 2));
         kept_check(&w.runner);
         q->stats.resumes = 1;
-        rig_start(0, q, end + 1);
+        rig_start(0, q, end + 41);
         uint32_t valid = atomic_load(&q->kv_valid);
         ck_assert_uint_le(valid, end);
         struct state_pass p;
         struct error error;
         if (less)
-            run_to(slot, q, hash, end);
+            run_to(slot, q, hash, end + 40);
         else
             ck_assert_int_eq(state_begin(&w.runner, slot, q, valid, 1, &p, &error), 0);
         rig_end(0, slot, q, less);
@@ -304,6 +337,7 @@ int main(void)
     TCase *t = tcase_create("rings");
     tcase_add_test(t, a_prompt_continues_within_the_ring_or_from_a_checkpoint);
     tcase_add_loop_test(t, kills_at_every_point, 0, KINDS);
+    tcase_add_loop_test(t, a_limit_keeps_the_beginning, 0, KINDS);
     tcase_add_loop_test(t, contradictory_rings_are_not_used, 0, KINDS);
     tcase_add_loop_test(t, windows_are_saved_and_restored, 0, KINDS);
     tcase_add_test(t, memory_is_bounded);
