@@ -25,7 +25,7 @@ static const struct kind kinds[] = {{64, 1, 2, false},    {64, 50, 4, false}, {1
 
 static uint32_t chunk;
 
-static void setup_with(const struct kind *k)
+static void setup_of(const struct kind *k, uint32_t context)
 {
     struct model_hparams h = {.layers = 3,
                               .hidden = 64,
@@ -38,10 +38,15 @@ static void setup_with(const struct kind *k)
     h.layer_kind[1] = LAYER_WINDOW;
     if (k->recurrent)
         h.layer_kind[2] = LAYER_RECURRENT;
-    rig_open(&h, CONTEXT, k->chunk, k->checkpoints);
+    rig_open(&h, context, k->chunk, k->checkpoints);
     ck_assert_uint_gt(w.shape.ring, 0);
     w.params.checkpoint_tokens = EVERY;
     chunk = k->chunk;
+}
+
+static void setup_with(const struct kind *k)
+{
+    setup_of(k, CONTEXT);
 }
 
 static struct kv_request *submit(uint32_t row, uint64_t id, uint32_t tokens, uint32_t differs)
@@ -53,7 +58,7 @@ static struct kv_request *submit(uint32_t row, uint64_t id, uint32_t tokens, uin
 static void hash_log(uint32_t row, uint64_t hash[CONTEXT + 1])
 {
     hash[0] = 1;
-    for (uint32_t i = 0; i < CONTEXT; i++)
+    for (uint32_t i = 0; i < w.head->context; i++)
         hash[i + 1] = hash[i] * 6364136223846793005u + atomic_load(&kv_log(&w.child.kv, row)[i]);
 }
 
@@ -136,6 +141,19 @@ START_TEST(a_prompt_continues_within_the_ring_or_from_a_checkpoint)
     ck_assert_uint_eq(run(4, 1300, 300, CONTEXT), 1280);
     ck_assert_uint_eq(run(5, 1310, 500, 1300), 1292); /* before the end of the prompt */
     ck_assert_uint_eq(run(6, 700, 0, 90), 0);
+    rig_close();
+}
+END_TEST
+
+/* A sequence of one position more than the ring, which is one less than the context: its last token has no row. */
+START_TEST(a_context_barely_longer_than_the_ring)
+{
+    setup_of(&(const struct kind){64, 129, 0, false}, 194);
+    ck_assert_uint_eq(w.head->ring, 192);
+    ck_assert_uint_eq(run(1, 190, 3, CONTEXT), 0);
+    ck_assert_uint_eq(run(2, 190, 3, 100), 100);
+    ck_assert_uint_eq(run(3, 190, 3, 64), 64); /* 193 - 192 + 63 */
+    ck_assert_uint_eq(run(4, 190, 3, 63), 0);
     rig_close();
 }
 END_TEST
@@ -336,6 +354,7 @@ int main(void)
 {
     TCase *t = tcase_create("rings");
     tcase_add_test(t, a_prompt_continues_within_the_ring_or_from_a_checkpoint);
+    tcase_add_test(t, a_context_barely_longer_than_the_ring);
     tcase_add_loop_test(t, kills_at_every_point, 0, KINDS);
     tcase_add_loop_test(t, a_limit_keeps_the_beginning, 0, KINDS);
     tcase_add_loop_test(t, contradictory_rings_are_not_used, 0, KINDS);
