@@ -24,8 +24,9 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     p.add_argument("-m", "--model", required=True)
     p.add_argument("--python", default=sys.executable, help="a Python with llama_cpp")
-    p.add_argument("--shares", default="50,25", help="percent of the experts' bytes")
-    p.add_argument("--limits", help="sizes of the cgroup instead of --shares, in GiB: 4GiB,8GiB")
+    size = p.add_mutually_exclusive_group()
+    size.add_argument("--shares", default="50,25", help="percent of the experts' bytes")
+    size.add_argument("--limits", help="sizes of the cgroup instead of --shares, in GiB: 4GiB,8GiB")
     p.add_argument("-p", "--prompt", type=int, default=16)
     p.add_argument("-n", "--tokens", type=int, default=16)
     p.add_argument("--llama-tokens", type=int, help="decoded tokens of llama.cpp (default: as -n)")
@@ -46,7 +47,6 @@ def run_sluice(a, ids, limit, group):
     tests = {t["test"][:2]: t for t in doc["variants"][0]["tests"]}
     decode = tests["tg"]
     return {"decode_tps": decode["tps_mean"], "bytes_read_per_token": decode["bytes_read_per_token"],
-            "compute_ms": decode["compute_ms_per_token"],
             "prefill_tps": tests["pp"]["tps_mean"] if "pp" in tests else 0,
             "hit": decode["hit_percent"]}
 

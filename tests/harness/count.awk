@@ -3,18 +3,18 @@
 #   Check programs      "100%: Checks: 12, Failures: 0, Errors: 0"      that number of tests
 #   other programs      "ok NAME", "not ok NAME: why", "SKIP NAME: why" one test each
 #   anything else       one test, by its exit status
-# Before the last line the failures again, a line each: the middle of a long output may be cut off where it is shown.
+# Before the last line the failures again, "failed: PROGRAM: what": the middle of a long output may be cut off where it is
+# shown.
 # The last line is "N passed, N failed" and ", N skipped" if any were.
 
-function note_failure(text) { failures[++noted] = text }
-
 function flush_result(name, result) {
+    for (i = 1; i <= wrongs[number]; i++) failures[++noted] = name ": " wrong_line[number, i]
     if (!(number in own)) {
         if (result == "Passed") passed++
         else if (result == "Skipped") { skipped++; print "SKIP " name ": see its output" }
-        else { failed++; note_failure(name) }
+        else { failed++; failures[++noted] = name }
     } else if (result != "Passed" && bad[number] == 0) {
-        failed++; note_failure(name ": " result)    # it failed without counting a failure: a crash or a time limit
+        failed++; failures[++noted] = name    # it failed without counting a failure: a crash or a time limit
     }
 }
 
@@ -25,11 +25,12 @@ function flush_result(name, result) {
         split(line, part, /[:,] */)
         checks = part[3] + 0; wrong = part[5] + part[7]
         own[number] = 1; passed += checks - wrong; failed += wrong; bad[number] += wrong
-        if (wrong) note_failure(line)
+        if (wrong) wrong_line[number, ++wrongs[number]] = line
     } else if (line ~ /^ok /) {
         own[number] = 1; passed++
     } else if (line ~ /^not ok /) {
-        own[number] = 1; failed++; bad[number]++; print line; note_failure(line)
+        own[number] = 1; failed++; bad[number]++; print line
+        wrong_line[number, ++wrongs[number]] = line
     } else if (line ~ /^SKIP /) {
         own[number] = 1; skipped++; print line
     } else if (line ~ /^# /) {

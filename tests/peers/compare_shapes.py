@@ -6,7 +6,7 @@
 
 Few layers of each shape, all kinds among them. Q4_K_M, and MXFP4 for gpt-oss. Per row: the types of the tensors are those
 that llama.cpp's quantiser chooses, llama.cpp opens the file, and the losses of the tokens agree (compare_arch.py). The rows
-are kept in WORK/shapes.json: the same call resumes. A file is removed after its row; the largest has 6 GB. Markdown on
+are kept in WORK/shapes.json: the same call resumes, one with other options computes its own. A file is removed after its row; the largest has 6 GB. Markdown on
 stdout, progress on stderr. SHAPE may have keys that replace some of the shape's (dbrx,layers=1,vocab=32768). Exit status: 0 all rows within the bounds, 1 one is not."""
 import argparse
 import json
@@ -107,7 +107,8 @@ def main():
     rows = m.read_json(store) if os.path.exists(store) else {}
     shown = []
     for shape in a.shapes or every_shape():
-        key = " ".join([shape, a.type or "", *CUT.get(shape.split(",")[0], []), *(["exact"] if a.exact else [])])
+        options = [f"{name}={getattr(a, name)}" for name in ("type", "tokens", "window", "seed", "median", "exact")]
+        key = " ".join([shape, *CUT.get(shape.split(",")[0], []), *options])
         if key not in rows:
             rows[key] = compare(a, shape)
             m.write_json(store, rows)

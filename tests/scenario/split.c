@@ -41,7 +41,7 @@ static void same_text(void)
 {
     char path[PATH_MAX];
     baseline(0);
-    for (unsigned part = 1, met = 0; part <= PARTS; part++) {
+    for (unsigned part = PARTS, met = 0; part >= 1; part--) { /* part 1: same_text_with_kills */
         if (!test_sample(&met, PARTS))
             continue;
         split_demo(path, part);
