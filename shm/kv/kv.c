@@ -184,13 +184,15 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
     if (segment_attach(fd, SEGMENT_KV, writable, boot, &s, error) != 0)
         return -1;
     struct kv_head *h = s.base;
-    bool fits =
-        s.bytes >= sizeof *h && h->context > 0 && h->context <= MODEL_CONTEXT_MAX &&
-        h->layers > 0 && kinds_fit(h) && kv_type_info(h->kv_type) != NULL &&
-        h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
-        h->kv_offset == h->logs_offset + (2 * KV_REQUESTS_MAX + KV_SLOTS) * log_row_bytes(h) &&
-        h->kv_slot_bytes == regions_bytes(h, 2 * h->layers, h->context) &&
-        h->states_offset == h->kv_offset + KV_SLOTS * h->kv_slot_bytes && states_fit(h, s.bytes);
+    bool fits = s.bytes >= sizeof *h && h->context > 0 && h->context <= MODEL_CONTEXT_MAX &&
+                h->layers > 0 && kinds_fit(h) && kv_type_info(h->kv_type) != NULL &&
+                h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
+                h->logprobs_offset == h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h) &&
+                h->slot_logs_offset == h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h) &&
+                h->kv_offset == h->slot_logs_offset + KV_SLOTS * log_row_bytes(h) &&
+                h->kv_slot_bytes == regions_bytes(h, 2 * h->layers, h->context) &&
+                h->states_offset == h->kv_offset + KV_SLOTS * h->kv_slot_bytes &&
+                states_fit(h, s.bytes);
     if (!fits) {
         error_set(error, ERR_FAILED,
                   "kv segment: the shape does not match its size of %" PRIu64 " bytes", s.bytes);
@@ -199,6 +201,31 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
         return -1;
     }
     *out = (struct kv){.segment = s, .head = h};
+    return 0;
+}
+
+int kv_check(const struct kv *kv, const struct model_hparams *model, uint32_t chunk,
+             struct error *error)
+{
+    const struct kv_head *h = kv->head;
+    struct kv_head want = {0};
+    fill_shape(&want, &(struct kv_shape){.model = model,
+                                         .type = (enum kv_type)h->kv_type,
+                                         .context = h->context,
+                                         .ring = h->ring,
+                                         .states = h->states});
+    bool same = h->layers == want.layers &&
+                memcmp(h->layer_kind, want.layer_kind, sizeof want.layer_kind) == 0 &&
+                memcmp(h->tile_bytes, want.tile_bytes, sizeof want.tile_bytes) == 0 &&
+                h->windows_offset == want.windows_offset && h->window == want.window;
+    if (!same)
+        return error_set(error, ERR_FAILED, "kv segment: the shape is not that of the model");
+    uint64_t needed = (uint64_t)h->window + chunk - 1;
+    if (h->ring > 0 && h->ring < needed)
+        return error_set(error, ERR_FAILED,
+                         "kv segment: rings of %" PRIu32 " positions, chunks of %" PRIu32
+                         " tokens need %" PRIu64,
+                         h->ring, chunk, needed);
     return 0;
 }
 

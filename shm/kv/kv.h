@@ -182,6 +182,9 @@ uint64_t kv_sequence_bytes(const struct kv_shape *shape, uint32_t tokens);
 uint64_t kv_states_bytes(const struct kv_shape *shape, uint32_t states);
 void kv_format(void *base, const struct kv_shape *shape);
 int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error *error);
+/* -1 with *error: an attached segment is not one of this model, or a pass of `chunk` rows spoils its rings. */
+int kv_check(const struct kv *kv, const struct model_hparams *model, uint32_t chunk,
+             struct error *error);
 
 _Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row);       /* [context] */
 _Atomic uint32_t *kv_slot_log(const struct kv *kv, uint32_t slot); /* [context] */

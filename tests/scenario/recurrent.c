@@ -13,39 +13,30 @@
 #include "shm/segment/inherited_fds.h"
 #include "shm/segment/segment.h"
 #include "tests/harness/harness.h"
+#include "tests/scenario/continued.h"
 
-#define SYNTH_MS  60000
-#define FINISH_MS 120000
-#define TOKENS    60
-#define KEYS_MAX  12
+#define SYNTH_MS 60000
+#define TOKENS   60
+#define KEYS_MAX 12
 
 #define DELTA_KEYS                                                                                 \
     "shared_inner=64", "rope_dims=8", "conv_taps=4", "delta_size=16", "delta_k_heads=2",           \
         "delta_v_heads=4", "delta_inner=64", "attention_step=2"
 
 static const struct shape {
-    const char *arch;
     const char *keys[KEYS_MAX];
 } shapes[] = {
-    {"arch=qwen35moe", {DELTA_KEYS, NULL}},
-    {"arch=qwen3next", {DELTA_KEYS, NULL}},
-    {"arch=lfm2moe",
-     {"dense_layers=1", "dense_inner=128", "conv_taps=3", "attention_step=2", NULL}},
+    {{"arch=qwen35moe", DELTA_KEYS, NULL}},
+    {{"arch=qwen3next", DELTA_KEYS, NULL}},
+    {{"arch=lfm2moe", "dense_layers=1", "dense_inner=128", "conv_taps=3", "attention_step=2",
+      NULL}},
 };
 
 static char model[PATH_MAX];
 
 static void make(const struct shape *s)
 {
-    struct command c;
-    const char *args[8 + KEYS_MAX] = {"synth", "-q",     "-o",   model,
-                                      "tiny",  "--type", "Q8_0", s->arch};
-    for (size_t i = 0; s->keys[i]; i++)
-        args[8 + i] = s->keys[i];
-    snprintf(model, sizeof model, "%s/recurrent.gguf", test_dir());
-    command_run(&c, NULL, SYNTH_MS, args);
-    CHECK(c.status == 0, "synth: %.300s", c.err);
-    command_free(&c);
+    continued_make(model, s->keys);
 }
 
 static struct engine *start(const char *const options[])
@@ -66,31 +57,15 @@ static void reference(unsigned prompt, struct text *out)
     engine_stop(e);
 }
 
-static void kill_compute(struct engine *e, pid_t pid)
-{
-    CHECK(kill(pid, SIGKILL) == 0, "compute %d exited on its own", (int)pid);
-    engine_pid(e, "compute", 0, pid);
-}
-
 /* ---- combinations ---- */
 
-static void combination(const struct text *want, const char *resident, const char *threads,
+static void combination(const struct continued *c, const char *resident, const char *threads,
                         const char *chunk, bool kills)
 {
     char what[128];
-    struct text got;
     struct engine *e = start((const char *const[]){resident, threads, chunk, NULL});
     snprintf(what, sizeof what, "%s %s %s%s", resident, threads, chunk, kills ? " kills" : "");
-    pid_t pid = engine_pid(e, "compute", 0, 0);
-    struct generation *g = generation_start(e, test_prompt(1), TOKENS);
-    uint64_t deadline = deadline_in(FINISH_MS);
-    while (kills && generation_tokens(g) < 15 && !generation_done(g))
-        CHECK(deadline_tick(deadline), "%s: no tokens", what);
-    if (kills)
-        kill_compute(e, pid);
-    generation_finish(g, FINISH_MS, &got);
-    text_check_same(want, &got, what);
-    text_free(&got);
+    continued_after(e, c, kills ? 15 : 0, what);
     engine_stop(e);
 }
 
@@ -102,13 +77,14 @@ static void combinations(const struct shape *s)
     static const char *const chunk[] = {"--prefill-chunk=1", "--prefill-chunk=7",
                                         "--prefill-chunk=64"};
     struct text want;
+    const struct continued c = {.prompt = 1, .tokens = TOKENS, .want = &want};
     unsigned done = 0;
     make(s);
     reference(1, &want);
     for (unsigned i = 0; i < 36; i++) { /* of these, three in the short form */
         if (!test_long() && i != 6 && i != 23 && i != 29)
             continue;
-        combination(&want, resident[i % 3], threads[i / 3 % 2], chunk[i / 6 % 3], i / 18 > 0);
+        combination(&c, resident[i % 3], threads[i / 3 % 2], chunk[i / 6 % 3], i / 18 > 0);
         done++;
     }
     test_note("%u combinations", done);
@@ -132,23 +108,6 @@ static void lfm2moe(void)
 
 /* ---- kills at points of the code ---- */
 
-static void kill_at(struct engine *e, const char *point, int passes, unsigned prompt,
-                    const struct text *want)
-{
-    struct text got;
-    pid_t pid = engine_pid(e, "compute", 0, 0);
-    json_decref(
-        engine_control(e, "inject", json_pack("{s:s, s:i}", "point", point, "arg", passes)));
-    struct generation *g = generation_start(e, test_prompt(prompt), TOKENS);
-    uint64_t deadline = deadline_in(FINISH_MS);
-    while (process_state(pid) != 'T')
-        CHECK(deadline_tick(deadline), "%s: compute did not reach the point", point);
-    kill_compute(e, pid);
-    generation_finish(g, FINISH_MS, &got);
-    text_check_same(want, &got, point);
-    text_free(&got);
-}
-
 /* In the first chunk, within tokens, before the commit of a state, and while a kept sequence changes hands. */
 static void killed_at_every_point(void)
 {
@@ -161,12 +120,13 @@ static void killed_at_every_point(void)
                   {"COMPUTE_SLOT_CUT", 0},      {"COMPUTE_SLOT_TAKEN", 0},
                   {"COMPUTE_SLOT_LOGGED", 0},   {"COMPUTE_SLOT_KEPT", 0}};
     struct text want;
+    const struct continued c = {.prompt = 1, .tokens = TOKENS, .want = &want};
     make(&shapes[0]);
     reference(1, &want);
     struct engine *e =
         start((const char *const[]){"--resident-experts=25", "--prefill-chunk=16", NULL});
     for (unsigned i = 0; i < ARRAY_LEN(points); i++)
-        kill_at(e, points[i].point, points[i].passes, 1, &want);
+        continued_at(e, &c, points[i].point, points[i].passes);
     CHECK(engine_counter(e, "compute", "sequences_reused") > 0, "nothing was reused");
     text_free(&want);
     engine_stop(e);
@@ -175,7 +135,7 @@ static void killed_at_every_point(void)
 /* Compute's successor, which may be stopped before it is ready. */
 static pid_t successor(struct engine *e, pid_t pid)
 {
-    uint64_t deadline = deadline_in(FINISH_MS);
+    uint64_t deadline = deadline_in(CONTINUED_MS);
     for (;;) {
         json_t *doc = engine_stats(e);
         pid_t now = (pid_t)lookup_u64(lookup_process(doc, "compute", 0), "pid");
@@ -200,7 +160,7 @@ static void kill_in_turn(const char *keep, const char *const points[], bool reus
     json_decref(engine_control(e, "inject", json_pack("{s:s}", "point", points[0])));
     struct generation *g = generation_start(e, test_prompt(1), TOKENS);
     for (size_t i = 0; points[i]; i++) {
-        uint64_t deadline = deadline_in(FINISH_MS);
+        uint64_t deadline = deadline_in(CONTINUED_MS);
         while (process_state(pid) != 'T')
             CHECK(deadline_tick(deadline), "%s: compute did not reach the point", points[i]);
         if (points[i + 1]) /* before a successor is there */
@@ -208,7 +168,7 @@ static void kill_in_turn(const char *keep, const char *const points[], bool reus
         CHECK(kill(pid, SIGKILL) == 0, "compute %d exited on its own", (int)pid);
         pid = successor(e, pid);
     }
-    generation_finish(g, FINISH_MS, &got);
+    generation_finish(g, CONTINUED_MS, &got);
     text_check_same(&want, &got, keep);
     text_free(&got);
     engine_generate(e, test_prompt(1), TOKENS, &got);
@@ -239,33 +199,16 @@ static void killed_in_turn(void)
 
 /* ---- checkpoints ---- */
 
-/* Prompts that share only a beginning, as when a template changes the end of a conversation. */
 static void a_second_turn(void)
 {
-    static const char *const ends[] = {" And then the wind turned.", " The old man was silent.", "",
-                                       " And then the wind turned. It was cold."};
-    struct text alone[ARRAY_LEN(ends)], got;
-    char prompt[ARRAY_LEN(ends)][4096];
+    const struct continued_turns turns = {.start = start,
+                                          .alone = (const char *const[]){"--keep-kv=0", NULL},
+                                          .reusing =
+                                              (const char *const[]){"--resident-experts=25", NULL},
+                                          .rounds = 12,
+                                          .reused_min = 32};
     make(&shapes[0]);
-    struct engine *e = start((const char *const[]){"--keep-kv=0", NULL});
-    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
-        snprintf(prompt[i], sizeof prompt[i], "%s%s", test_prompt(1), ends[i]);
-        engine_generate(e, prompt[i], 40, &alone[i]);
-    }
-    engine_stop(e);
-    e = start((const char *const[]){"--resident-experts=25", NULL});
-    for (size_t i = 0; i < 3 * ARRAY_LEN(ends); i++) {
-        size_t which = (i * 3 + i / 4) % ARRAY_LEN(ends);
-        engine_generate(e, prompt[which], 40, &got);
-        text_check_same(&alone[which], &got, "a second turn");
-        uint64_t cached = lookup_u64(got.stats, "cached_tokens");
-        CHECK(i == 0 || cached >= 32, "prompt %zu: only %llu tokens reused", i,
-              (unsigned long long)cached);
-        text_free(&got);
-    }
-    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
-        text_free(&alone[i]);
-    engine_stop(e);
+    continued_turns(&turns, &(const struct continued){.prompt = 1, .tokens = 40});
 }
 
 /* ---- memory ---- */
@@ -284,16 +227,14 @@ static uint64_t segment_blocks(struct engine *e)
 /* States of 528 KiB: with few tokens, almost all of the segment. */
 static void memory_is_counted(void)
 {
-    static const struct shape large = {
-        "arch=qwen35moe",
-        {"layers=3", "conv_taps=4", "delta_size=128", "delta_k_heads=1", "delta_v_heads=4",
-         "delta_inner=512", "attention_step=3", "shared_inner=64", "rope_dims=8", NULL}};
+    static const struct shape large = {{"arch=qwen35moe", "layers=3", "conv_taps=4",
+                                        "delta_size=128", "delta_k_heads=1", "delta_v_heads=4",
+                                        "delta_inner=512", "attention_step=3", "shared_inner=64",
+                                        "rope_dims=8", NULL}};
     struct text got;
     make(&large);
     struct engine *e = start((const char *const[]){"--state-checkpoints=3", NULL});
-    json_t *doc = engine_stats(e);
-    uint64_t reserved = lookup_u64(doc, "memory.plan.kv_bytes");
-    json_decref(doc);
+    uint64_t reserved = continued_planned(e);
     uint64_t before = segment_blocks(e);
     engine_generate(e, test_prompt(2), 20, &got);
     uint64_t states = engine_counter(e, "compute", "state_bytes");
@@ -309,10 +250,8 @@ static void memory_is_counted(void)
     text_free(&got);
     engine_stop(e);
     e = start((const char *const[]){"--state-checkpoints=32", NULL});
-    doc = engine_stats(e);
-    uint64_t more = lookup_u64(doc, "memory.plan.kv_bytes") - reserved;
+    uint64_t more = continued_planned(e) - reserved;
     CHECK(more == 29 * one, "29 more checkpoints reserve %llu bytes", (unsigned long long)more);
-    json_decref(doc);
     engine_stop(e);
 }
 
@@ -335,8 +274,8 @@ static void convolutions_are_estimated(void)
 #define WIDE_KEYS(taps)                                                                            \
     "layers=8", taps, "delta_size=64", "delta_k_heads=16", "delta_v_heads=32", "delta_inner=2048", \
         "attention_step=8", "shared_inner=64", "rope_dims=8", NULL
-    static const struct shape few = {"arch=qwen35moe", {WIDE_KEYS("conv_taps=2")}},
-                              many = {"arch=qwen35moe", {WIDE_KEYS("conv_taps=8")}};
+    static const struct shape few = {{"arch=qwen35moe", WIDE_KEYS("conv_taps=2")}},
+                              many = {{"arch=qwen35moe", WIDE_KEYS("conv_taps=8")}};
     json_t *a = memory_of(&few), *b = memory_of(&many);
     uint64_t kv = lookup_u64(b, "kv_bytes") - lookup_u64(a, "kv_bytes");
     uint64_t more = lookup_u64(b, "fixed_bytes") - lookup_u64(a, "fixed_bytes");
@@ -355,9 +294,7 @@ static void nothing_is_kept(void)
     for (size_t i = 0; i < 2; i++) {
         struct engine *e =
             start((const char *const[]){"--state-checkpoints=3", i ? "--keep-kv=0" : NULL, NULL});
-        json_t *doc = engine_stats(e);
-        bytes[i] = lookup_u64(doc, "memory.plan.kv_bytes");
-        json_decref(doc);
+        bytes[i] = continued_planned(e);
         engine_stop(e);
     }
     uint64_t one = align_up(2 * (3 * 128 + 4 * 16 * 16) * sizeof(float), PAGE_BYTES);
@@ -365,24 +302,15 @@ static void nothing_is_kept(void)
           (unsigned long long)bytes[0], (unsigned long long)bytes[1], (unsigned long long)one);
 }
 
-static void check_inspect(const char *want)
-{
-    struct command c;
-    command_run(&c, NULL, SYNTH_MS, (const char *const[]){"inspect", model, NULL});
-    CHECK(c.status == 0 && strstr(c.out, want), "no '%s' in: %.600s", want, c.out);
-    command_free(&c);
-}
-
 /* The first layer has no heads. */
 static void inspected(void)
 {
-    static const struct shape none = {
-        "arch=lfm2moe",
-        {"dense_layers=1", "dense_inner=128", "conv_taps=3", "attention_step=99", NULL}};
+    static const struct shape none = {{"arch=lfm2moe", "dense_layers=1", "dense_inner=128",
+                                       "conv_taps=3", "attention_step=99", NULL}};
     make(&shapes[0]);
-    check_inspect("of keys and values, head size 32, in 2 of 4 layers\n");
+    continued_inspect(model, "of keys and values, head size 32, in 2 of 4 layers\n");
     make(&none);
-    check_inspect("in no layer\n");
+    continued_inspect(model, "in no layer\n");
     struct text got;
     struct engine *e = start((const char *const[]){"--prefill-chunk=16", NULL});
     engine_generate(e, test_prompt(1), 5, &got);

@@ -62,6 +62,18 @@ static uint32_t window_layers(const struct model_index *m)
     return n;
 }
 
+/* Part of model_kv_position_bytes in layers with a window: not of every token of a long sequence (shm/kv/kv.h). */
+static uint64_t window_token_bytes(const struct model_index *m, enum kv_type type)
+{
+    const struct model_hparams *h = &m->hparams;
+    uint64_t bytes = 0;
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        if (h->layer_kind[layer] == LAYER_WINDOW)
+            bytes += model_kv_bytes(h, layer, KV_SIDE_KEYS, type, KV_TILE) +
+                     model_kv_bytes(h, layer, KV_SIDE_VALUES, type, KV_TILE);
+    return bytes / KV_TILE;
+}
+
 static const char *type_name(uint32_t type)
 {
     const struct tensor_type_info *info = tensor_type_info(type);
@@ -112,6 +124,17 @@ static void line_bytes(FILE *out, const char *label, uint64_t bytes, const char 
     char text[16];
     fprintf(out, "%-22s %10s  (%" PRIu64 " bytes)%s\n", label, bytes_format(bytes, text), bytes,
             note);
+}
+
+static void text_of_kv(FILE *out, const struct model_index *m, enum kv_type type)
+{
+    char label[32], bytes[16], note[96] = "  per token";
+    uint64_t window = window_token_bytes(m, type);
+    snprintf(label, sizeof label, "KV cache, %s", kv_type_info(type)->name);
+    if (window > 0)
+        snprintf(note, sizeof note, "  per token, %s of it in layers with a window",
+                 bytes_format(window, bytes));
+    line_bytes(out, label, model_kv_position_bytes(&m->hparams, type), note);
 }
 
 /* The stripes of a store, the parts of a split file. */
@@ -227,13 +250,9 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
     line_bytes(out, "largest expert", f.expert_payload_max, "");
     line_bytes(out, "its slot", f.expert_slot_max, "");
     line_bytes(out, "experts of one token", f.token_expert_bytes, "");
-    for (uint32_t type = 0; type < KV_TYPE__COUNT; type++) {
-        char label[32];
-        snprintf(label, sizeof label, "KV cache, %s", kv_type_info(type)->name);
+    for (uint32_t type = 0; type < KV_TYPE__COUNT; type++)
         if (type != KV_TYPE_F32)
-            line_bytes(out, label, model_kv_position_bytes(&m->hparams, (enum kv_type)type),
-                       "  per token");
-    }
+            text_of_kv(out, m, (enum kv_type)type);
     if (model_state_bytes(&m->hparams) > 0)
         line_bytes(out, "recurrent state", model_state_bytes(&m->hparams),
                    "  per sequence, whatever its length");

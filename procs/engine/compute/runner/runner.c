@@ -88,7 +88,8 @@ int runner_open(struct runner *r, struct compute *c, struct error *error)
     r->eos = tokenizer_eos(c->tokenizer);
     r->tokenizer = c->tokenizer;
     r->experts.beat_ns = &r->beat_ns;
-    if (experts_open(&r->experts, &c->child, r, error) != 0 || open_core(r, error) != 0)
+    if (experts_open(&r->experts, &c->child, r, error) != 0 || open_core(r, error) != 0 ||
+        kv_check(&c->child.kv, hp, core_chunk(r->core), error) != 0)
         return -1;
     r->sampler = sampler_create(hp->vocab, error);
     if (!r->sampler)

@@ -238,7 +238,7 @@ int state_begin(const struct runner *r, uint32_t slot, const struct kv_request *
                 uint32_t position, uint32_t rows, struct state_pass *pass, struct error *error)
 {
     *pass = (struct state_pass){.version = STATE_NONE};
-    if (!has_state(r) && !has_rings(r))
+    if (!has_state(r)) /* nor rings */
         return 0;
     if (has_rings(r))
         rings_begin(r, slot, position, rows);

@@ -16,17 +16,33 @@ static const struct model_hparams shape = {.layers = 3, .kv_heads = 2, .head_siz
 #define WHOLE    1024         /* positions of whole tiles */
 #define POSITION (2 * 20 * 2) /* bytes of K (or V) of one position and layer */
 
-static struct kv kv_open(enum kv_type type)
+static struct kv kv_of(const struct kv_shape *kv_shape)
 {
-    struct kv_shape kv_shape = kv_shape_of(&shape, type, CONTEXT, 256, 0);
-    struct segment s = test_segment(SEGMENT_KV, kv_bytes(&kv_shape));
+    struct segment s = test_segment(SEGMENT_KV, kv_bytes(kv_shape));
     struct kv kv;
     struct error e = {.text = ""};
-    kv_format(s.base, &kv_shape);
+    kv_format(s.base, kv_shape);
     int fd = dup(s.fd);
     segment_detach(&s);
     ck_assert_msg(kv_attach(fd, true, BOOT, &kv, &e) == 0, "%s", e.text);
     return kv;
+}
+
+static struct kv kv_open(enum kv_type type)
+{
+    struct kv_shape kv_shape = kv_shape_of(&shape, type, CONTEXT, 256, 0);
+    return kv_of(&kv_shape);
+}
+
+/* A ring of 192 positions in layer 1: 128 + 65 - 1. */
+static struct kv kv_with_rings(struct model_hparams *h)
+{
+    *h = shape;
+    h->window = 128;
+    h->layer_kind[1] = LAYER_WINDOW;
+    struct kv_shape kv_shape = kv_shape_of(h, KV_TYPE_F16, CONTEXT, 65, 1);
+    ck_assert_uint_eq(kv_shape.ring, 192);
+    return kv_of(&kv_shape);
 }
 
 START_TEST(kv_regions_do_not_overlap)
@@ -116,6 +132,7 @@ START_TEST(kv_sizes_overflow)
         h->tile_bytes[LAYER_WINDOW][side] = (uint32_t)(side ? rest - rest / 2 : rest / 2);
     }
     h->logprobs_offset = h->logs_offset + KV_REQUESTS_MAX * (uint64_t)h->context * 4;
+    h->slot_logs_offset = h->logprobs_offset + KV_REQUESTS_MAX * (uint64_t)h->context * 4;
     h->kv_offset = h->logs_offset + logs;
     h->kv_slot_bytes = slot;
     h->states_offset = h->kv_offset + 2 * slot;
@@ -141,6 +158,72 @@ START_TEST(kv_too_few_states)
     segment_detach(&other.segment);
     kv.head->states = KV_STATES_WORKING - 1;
     ck_assert_int_eq(kv_attach(kv.segment.fd, true, BOOT, &other, &e), -1);
+    segment_detach(&kv.segment);
+}
+END_TEST
+
+/* Tiles of no bytes, so that no other size depends on the rings. */
+START_TEST(kv_rings_that_do_not_fit)
+{
+    static const struct {
+        uint32_t ring, window;
+        int rc;
+    } rows[] = {{192, 128, 0},        {0, 0, 0},
+                {192, 192, 0},        {0, 128, -1},
+                {193, 128, -1},       {192, 0, -1},
+                {192, 193, -1},       {1024, 128, -1},
+                {64, 128, -1},        {UINT32_MAX - 63, 1, -1},
+                {192, UINT32_MAX, -1}};
+    struct model_hparams h;
+    struct kv kv = kv_with_rings(&h), other;
+    struct error e;
+    memset(kv.head->tile_bytes, 0, sizeof kv.head->tile_bytes);
+    kv.head->kv_slot_bytes = kv.head->state_bytes = 0;
+    kv.head->states_offset = kv.head->kv_offset;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kv.head->ring = rows[i].ring;
+        kv.head->window = rows[i].window;
+        ck_assert_msg(kv_attach(dup(kv.segment.fd), true, BOOT, &other, &e) == rows[i].rc,
+                      "a ring of %u, a window of %u", rows[i].ring, rows[i].window);
+        if (rows[i].rc == 0)
+            segment_detach(&other.segment);
+    }
+    segment_detach(&kv.segment);
+}
+END_TEST
+
+START_TEST(kv_logs_elsewhere)
+{
+    struct kv kv = kv_open(KV_TYPE_F16), other;
+    struct error e;
+    uint64_t *offsets[] = {&kv.head->logs_offset, &kv.head->logprobs_offset,
+                           &kv.head->slot_logs_offset};
+    *offsets[_i] += PAGE_BYTES;
+    ck_assert_int_eq(kv_attach(kv.segment.fd, true, BOOT, &other, &e), -1);
+    segment_detach(&kv.segment);
+}
+END_TEST
+
+START_TEST(kv_of_another_model)
+{
+    struct model_hparams h, other[6];
+    struct kv kv = kv_with_rings(&h);
+    struct error e;
+    ck_assert_int_eq(kv_check(&kv, &h, 65, &e), 0);
+    ck_assert_int_eq(kv_check(&kv, &h, 66, &e), -1);
+    ck_assert_str_eq(e.text, "kv segment: rings of 192 positions, chunks of 66 tokens need 193");
+    for (size_t i = 0; i < 6; i++)
+        other[i] = h;
+    other[0].layers = 4;
+    other[1].head_size = 64;
+    other[2].kv_heads = 3;
+    other[3].window = 127;
+    other[4].layer_kind[0] = LAYER_WINDOW;
+    other[5].head_size_window = 64;
+    for (size_t i = 0; i < 6; i++) {
+        ck_assert_msg(kv_check(&kv, &other[i], 65, &e) == -1, "model %zu", i);
+        ck_assert_str_eq(e.text, "kv segment: the shape is not that of the model");
+    }
     segment_detach(&kv.segment);
 }
 END_TEST
@@ -279,6 +362,9 @@ int main(void)
     tcase_add_test(t, kv_bad_shape);
     tcase_add_test(t, kv_sizes_overflow);
     tcase_add_test(t, kv_too_few_states);
+    tcase_add_test(t, kv_rings_that_do_not_fit);
+    tcase_add_loop_test(t, kv_logs_elsewhere, 0, 3);
+    tcase_add_test(t, kv_of_another_model);
     suite_add_tcase(suite, t);
     t = tcase_create("procs");
     tcase_add_test(t, procs_rows);

@@ -1,61 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kept keys and values: how much of a kept sequence serves a prompt, who gets which slot, and what
  * a successor of compute does with slots in any state. */
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "lib/base/random.h"
-#include "procs/engine/compute/compute.h"
-#include "procs/engine/compute/runner/kept.h"
+#include "tests/unit/procs/engine/compute/runner/slots_rig.h"
 
-#define BOOT    9u
 #define CONTEXT 400
 
 /* A position has 64 bytes in each of 6 regions: 64 positions are a page of each. */
 static const struct model_hparams shape = {
     .layers = 3, .kv_heads = 2, .head_size = 16, .vocab = 100};
 
-static struct {
-    struct child child;
-    struct runner runner;
-    struct params params;
-    struct proc_row row;
-    struct procs_head *procs;
-    struct model_index model;
-    struct kv_head *head;
-    struct kv_shape shape;
-} w;
-
 static void setup(void)
 {
-    struct segment s;
-    struct error error;
-    memset(&w, 0, sizeof w);
-    w.shape = kv_shape_of(&shape, KV_TYPE_F16, CONTEXT, 256, 0);
-    ck_assert_msg(segment_create(SEGMENT_KV, "kept", BOOT, kv_bytes(&w.shape), &s, &error) == 0,
-                  "%s", error.text);
-    kv_format(s.base, &w.shape);
-    int fd = dup(s.fd);
-    segment_detach(&s);
-    ck_assert_msg(kv_attach(fd, true, BOOT, &w.child.kv, &error) == 0, "%s", error.text);
-    w.procs = calloc(1, sizeof *w.procs);
-    ck_assert_ptr_nonnull(w.procs);
-    params_defaults(&w.params);
-    w.model.hparams = shape;
-    w.child.model = &w.model;
-    w.child.params = &w.params;
-    w.child.row = &w.row;
-    w.child.procs.head = w.procs;
-    w.runner.child = &w.child;
-    w.head = w.child.kv.head;
-}
-
-static void teardown(void)
-{
-    segment_detach(&w.child.kv.segment);
-    free(w.procs);
+    rig_open(&shape, CONTEXT, 256, 0);
 }
 
 static uint64_t slots_bytes(void)
@@ -63,38 +21,20 @@ static uint64_t slots_bytes(void)
     return counter_get(&w.row, CTR_COMPUTE_kv_bytes);
 }
 
-/* A request in row `row` with a log of `tokens` tokens: 1, 2, 3 ..., different from `differs` on. */
 static struct kv_request *submit(uint32_t row, uint64_t id, uint32_t tokens, uint32_t differs)
 {
-    struct error error;
-    struct kv_request *q = &w.head->request[row];
-    ck_assert_int_eq(kv_log_allocate(&w.child.kv, row, CONTEXT, &error), 0);
-    _Atomic uint32_t *log = kv_log(&w.child.kv, row);
-    for (uint32_t i = 0; i < CONTEXT; i++)
-        atomic_store(&log[i], (i + (i >= differs ? 50 : 0)) % shape.vocab);
-    memset(&q->stats, 0, sizeof q->stats);
-    q->flags = 0;
-    atomic_store(&q->id, id);
-    atomic_store(&q->prompt_tokens, tokens);
-    atomic_store(&q->log_tokens, tokens);
-    atomic_store(&q->kv_valid, 0);
-    atomic_store(&q->state, KV_RUNNING);
-    return q;
+    return rig_submit(row, id, tokens, differs, 50);
 }
 
 static uint32_t start(uint32_t row, struct kv_request *q)
 {
-    struct error error;
-    uint32_t slot = kept_take(&w.runner, q, kv_log(&w.child.kv, row));
-    ck_assert_int_eq(kept_resize(&w.runner, slot, atomic_load(&q->log_tokens), &error), 0);
-    return slot;
+    return rig_start(row, q, atomic_load(&q->log_tokens));
 }
 
 static void finish(uint32_t row, uint32_t slot, struct kv_request *q, bool keep)
 {
     atomic_store(&q->kv_valid, atomic_load(&q->log_tokens) - 1);
-    kept_end(&w.runner, slot, q, kv_log(&w.child.kv, row), keep);
-    atomic_store(&q->state, KV_DONE);
+    rig_end(row, slot, q, keep);
 }
 
 static uint32_t run(uint32_t row, uint64_t id, uint32_t tokens, uint32_t differs)
@@ -252,9 +192,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("kept");
     TCase *t = tcase_create("kept");
-    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_checked_fixture(t, setup, rig_close);
     tcase_add_test(t, prefix_ends_at_the_first_difference);
     tcase_add_test(t, a_longer_prompt_reuses_all);
     tcase_add_test(t, some_sequences_neither_use_nor_leave);
@@ -262,10 +201,5 @@ int main(void)
     tcase_add_test(t, memory_is_bounded_and_yields);
     tcase_add_test(t, a_successor_continues);
     tcase_add_test(t, contradictory_slots_are_emptied);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return rig_main("kept", t);
 }

@@ -1,34 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rings of layers with a window: whatever was killed, cut back, kept and continued before, a pass finds the keys
  * of the window before it; memory is bounded. Here a key is a hash of the tokens up to its position. */
-#include <check.h>
-#include <stdlib.h>
+
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/base/random.h"
 #include "lib/kernels/kernels.h"
-#include "procs/engine/compute/compute.h"
-#include "procs/engine/compute/runner/kept.h"
-#include "procs/engine/compute/runner/state.h"
+#include "tests/unit/procs/engine/compute/runner/slots_rig.h"
 
-#define BOOT    9u
 #define CONTEXT 2000
 #define EVERY   128
 #define HEADS   2
 #define SIZE    16
-
-static struct {
-    struct child child;
-    struct runner runner;
-    struct params params;
-    struct proc_row row;
-    struct procs_head *procs;
-    struct model_index model;
-    struct kv_head *head;
-    struct kv_shape shape;
-    uint32_t chunk;
-} w;
 
 struct kind {
     uint32_t window, chunk, checkpoints;
@@ -40,81 +23,42 @@ static const struct kind kinds[] = {{64, 1, 2, false},    {64, 50, 4, false}, {1
                                     {128, 200, 1, false}, {1, 64, 2, false},  {65, 64, 4, true}};
 #define KINDS ((int)(sizeof kinds / sizeof *kinds))
 
+static uint32_t chunk;
+
+static void setup_of(const struct kind *k, uint32_t context)
+{
+    struct model_hparams h = {.layers = 3,
+                              .hidden = 64,
+                              .heads = HEADS,
+                              .kv_heads = HEADS,
+                              .head_size = SIZE,
+                              .vocab = 100,
+                              .window = k->window,
+                              .conv_taps = k->recurrent ? 4 : 0};
+    h.layer_kind[1] = LAYER_WINDOW;
+    if (k->recurrent)
+        h.layer_kind[2] = LAYER_RECURRENT;
+    rig_open(&h, context, k->chunk, k->checkpoints);
+    ck_assert_uint_gt(w.shape.ring, 0);
+    w.params.checkpoint_tokens = EVERY;
+    chunk = k->chunk;
+}
+
 static void setup_with(const struct kind *k)
 {
-    struct segment s;
-    struct error error;
-    memset(&w, 0, sizeof w);
-    w.model.hparams = (struct model_hparams){.layers = 3,
-                                             .hidden = 64,
-                                             .heads = HEADS,
-                                             .kv_heads = HEADS,
-                                             .head_size = SIZE,
-                                             .vocab = 100,
-                                             .window = k->window,
-                                             .conv_taps = k->recurrent ? 4 : 0};
-    w.model.hparams.layer_kind[1] = LAYER_WINDOW;
-    if (k->recurrent)
-        w.model.hparams.layer_kind[2] = LAYER_RECURRENT;
-    w.shape = kv_shape_of(&w.model.hparams, KV_TYPE_F16, CONTEXT, k->chunk, k->checkpoints);
-    ck_assert_uint_gt(w.shape.ring, 0);
-    ck_assert_msg(segment_create(SEGMENT_KV, "rings", BOOT, kv_bytes(&w.shape), &s, &error) == 0,
-                  "%s", error.text);
-    kv_format(s.base, &w.shape);
-    int fd = dup(s.fd);
-    segment_detach(&s);
-    ck_assert_msg(kv_attach(fd, true, BOOT, &w.child.kv, &error) == 0, "%s", error.text);
-    w.procs = calloc(1, sizeof *w.procs);
-    ck_assert_ptr_nonnull(w.procs);
-    params_defaults(&w.params);
-    w.params.checkpoint_tokens = EVERY;
-    w.child.model = &w.model;
-    w.child.params = &w.params;
-    w.child.row = &w.row;
-    w.child.procs.head = w.procs;
-    w.runner.child = &w.child;
-    w.head = w.child.kv.head;
-    w.chunk = k->chunk;
+    setup_of(k, CONTEXT);
 }
 
-static void teardown(void)
-{
-    segment_detach(&w.child.kv.segment);
-    free(w.procs);
-}
-
-/* A request in row `row`: its log is that of all others up to `differs`. */
 static struct kv_request *submit(uint32_t row, uint64_t id, uint32_t tokens, uint32_t differs)
 {
-    struct error error;
-    struct kv_request *q = &w.head->request[row];
-    ck_assert_int_eq(kv_log_allocate(&w.child.kv, row, CONTEXT, &error), 0);
-    _Atomic uint32_t *log = kv_log(&w.child.kv, row);
-    for (uint32_t i = 0; i < CONTEXT; i++)
-        atomic_store(&log[i], (i * i / 7 + (i >= differs ? (uint32_t)id : 0)) % 100);
-    memset(&q->stats, 0, sizeof q->stats);
-    atomic_store(&q->id, id);
-    atomic_store(&q->prompt_tokens, tokens);
-    atomic_store(&q->log_tokens, tokens);
-    atomic_store(&q->kv_valid, 0);
-    atomic_store(&q->state, KV_RUNNING);
-    return q;
-}
-
-static uint32_t start(uint32_t row, struct kv_request *q, uint32_t tokens)
-{
-    struct error error;
-    uint32_t slot = kept_take(&w.runner, q, kv_log(&w.child.kv, row));
-    atomic_store(&q->log_tokens, tokens);
-    ck_assert_int_eq(kept_resize(&w.runner, slot, tokens, &error), 0);
-    return slot;
+    return rig_submit(row, id, tokens, differs, (uint32_t)id);
 }
 
 /* hash[i]: of the tokens before position i. */
 static void hash_log(uint32_t row, uint64_t hash[CONTEXT + 1])
 {
     hash[0] = 1;
-    for (uint32_t i = 0; i < CONTEXT; i++)
+    for (uint32_t i = 0; i < w.head->context; i++)
         hash[i + 1] = hash[i] * 6364136223846793005u + atomic_load(&kv_log(&w.child.kv, row)[i]);
 }
 
@@ -167,7 +111,7 @@ static void run_to(uint32_t slot, struct kv_request *q, const uint64_t hash[], u
 {
     while (atomic_load(&q->kv_valid) < end) {
         uint32_t left = end - atomic_load(&q->kv_valid);
-        pass(slot, q, hash, left < w.chunk ? left : w.chunk, UINT32_MAX, true);
+        pass(slot, q, hash, left < chunk ? left : chunk, UINT32_MAX, true);
     }
 }
 
@@ -178,14 +122,11 @@ static uint32_t run(uint64_t id, uint32_t tokens, uint32_t more, uint32_t differ
     uint32_t row = (uint32_t)id % 8;
     struct kv_request *q = submit(row, id, tokens, differs);
     hash_log(row, hash);
-    uint32_t slot = start(row, q, tokens), reused = atomic_load(&q->kv_valid);
+    uint32_t slot = rig_start(row, q, tokens), reused = atomic_load(&q->kv_valid);
     run_to(slot, q, hash, tokens);
-    atomic_store(&q->log_tokens, tokens + more + 1);
-    struct error error;
-    ck_assert_int_eq(kept_resize(&w.runner, slot, tokens + more + 1, &error), 0);
+    rig_extend(slot, q, tokens + more + 1);
     run_to(slot, q, hash, tokens + more);
-    kept_end(&w.runner, slot, q, kv_log(&w.child.kv, row), true);
-    atomic_store(&q->state, KV_DONE);
+    rig_end(row, slot, q, true);
     return reused;
 }
 
@@ -200,14 +141,44 @@ START_TEST(a_prompt_continues_within_the_ring_or_from_a_checkpoint)
     ck_assert_uint_eq(run(4, 1300, 300, CONTEXT), 1280);
     ck_assert_uint_eq(run(5, 1310, 500, 1300), 1292); /* before the end of the prompt */
     ck_assert_uint_eq(run(6, 700, 0, 90), 0);
-    teardown();
+    rig_close();
 }
 END_TEST
 
+/* A sequence of one position more than the ring, which is one less than the context: its last token has no row. */
+START_TEST(a_context_barely_longer_than_the_ring)
+{
+    setup_of(&(const struct kind){64, 129, 0, false}, 194);
+    ck_assert_uint_eq(w.head->ring, 192);
+    ck_assert_uint_eq(run(1, 190, 3, CONTEXT), 0);
+    ck_assert_uint_eq(run(2, 190, 3, 100), 100);
+    ck_assert_uint_eq(run(3, 190, 3, 64), 64); /* 193 - 192 + 63 */
+    ck_assert_uint_eq(run(4, 190, 3, 63), 0);
+    rig_close();
+}
+END_TEST
+
+/* Killed while the rings get the window of a checkpoint, if they are to: anything is in them. */
+static bool torn(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t end)
+{
+    uint32_t position = atomic_load(&q->kv_valid);
+    if (position == 0 || position >= atomic_load(&w.head->slot[slot].lowest))
+        return false;
+    for (uint32_t p = 0; p < w.head->ring; p++)
+        for (uint32_t i = 0; i < 2 * HEADS; i++)
+            *at(slot, 1, p, i / 2, i % 2) = ~0ull;
+    kept_check(&w.runner);
+    q->stats.resumes = 1;
+    ck_assert_uint_eq(rig_start(row, q, end + 1), slot);
+    ck_assert_uint_eq(atomic_load(&q->kv_valid), position);
+    return true;
+}
+
+/* Kills, and sequences that are cancelled, also before their first pass and after a part of one. */
 START_TEST(kills_at_every_point)
 {
     struct random r;
-    uint32_t reused = 0, restored = 0;
+    uint32_t reused = 0, restored = 0, tears = 0;
     setup_with(&kinds[_i]);
     random_seed(&r, 11, (uint64_t)_i);
     for (uint32_t round = 1; round < 60; round++) {
@@ -217,24 +188,26 @@ START_TEST(kills_at_every_point)
         uint32_t end = tokens + (uint32_t)(random_u64(&r) % 600);
         struct kv_request *q = submit(row, round, tokens, differs);
         hash_log(row, hash);
-        uint32_t slot = start(row, q, end + 1), first = atomic_load(&q->kv_valid);
+        uint32_t slot = rig_start(row, q, end + 1), first = atomic_load(&q->kv_valid);
         reused += first > 0;
         restored += first > 0 && first < atomic_load(&w.head->slot[slot].lowest);
-        while (atomic_load(&q->kv_valid) < end) {
+        tears += random_u64(&r) % 2 && torn(row, slot, q, end);
+        bool cancelled = random_u64(&r) % 6 == 0;
+        while (!cancelled && atomic_load(&q->kv_valid) < end) {
             uint32_t before = atomic_load(&q->kv_valid), left = end - before;
-            uint32_t rows = 1 + (uint32_t)(random_u64(&r) % w.chunk);
+            uint32_t rows = 1 + (uint32_t)(random_u64(&r) % chunk);
             bool killed = random_u64(&r) % 8 == 0;
             uint32_t written = killed ? (uint32_t)(random_u64(&r) % (rows + 2)) : UINT32_MAX;
             pass(slot, q, hash, rows < left ? rows : left, written, !killed);
-            if (!killed)
+            cancelled = random_u64(&r) % 32 == 0;
+            if (!killed || cancelled)
                 continue;
             kept_check(&w.runner);
             q->stats.resumes = 1;
-            ck_assert_uint_eq(start(row, q, end + 1), slot);
+            ck_assert_uint_eq(rig_start(row, q, end + 1), slot);
             ck_assert_uint_eq(atomic_load(&q->kv_valid), before);
         }
-        kept_end(&w.runner, slot, q, kv_log(&w.child.kv, row), random_u64(&r) % 8 > 0);
-        atomic_store(&q->state, KV_DONE);
+        rig_end(row, slot, q, random_u64(&r) % 8 > 0);
         if (random_u64(&r) % 4 == 0)
             kept_check(&w.runner);
         ck_assert_uint_le(counter_get(&w.row, CTR_COMPUTE_kv_bytes),
@@ -243,7 +216,86 @@ START_TEST(kills_at_every_point)
     }
     ck_assert_uint_gt(reused, 10);
     ck_assert_uint_gt(restored, 0);
-    teardown();
+    ck_assert_uint_gt(tears, 0);
+    rig_close();
+}
+END_TEST
+
+/* Whatever the limit, what is kept is within it, and serves a prompt: the end of the sequence, or its beginning up
+ * to a checkpoint. */
+START_TEST(a_limit_keeps_the_beginning)
+{
+    setup_with(&kinds[_i]);
+    uint64_t one = kv_states_bytes(&w.shape, 1), whole = kv_sequence_bytes(&w.shape, 1000);
+    uint32_t id = 1, parts = 0, reused = 0;
+    for (uint64_t limit = one / 2; limit < whole + 3 * one; limit += one / 3, id++) {
+        w.params.keep_kv = limit;
+        run(id, 1000, 0, 0);
+        ck_assert_uint_le(counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes), limit);
+        w.params.keep_kv = UINT64_MAX / 4;
+        reused = run(id, 1001, 0, 0);
+        parts += reused > 0 && reused < 1000;
+    }
+    ck_assert_uint_gt(parts, 0);
+    ck_assert_uint_eq(reused, 1000);
+    rig_close();
+}
+END_TEST
+
+/* Claims no more than there is: nothing, or a version without windows. */
+static void damage(uint32_t version)
+{
+    struct kv_version *s = &w.head->state[version];
+    char *windows = (char *)kv_state_at(&w.child.kv, version) + w.head->windows_offset;
+    bool kept = atomic_load(&s->tag) >> 63;
+    atomic_store(&s->tag, w.head->windows_offset > 0 ? atomic_load(&s->tag) & INT64_MAX : 0);
+    if (kept)
+        memset(windows, 0xff, w.head->state_bytes - w.head->windows_offset);
+}
+
+/* Whatever is in the segment: a successor continues where it may, from a checkpoint or from the start. Where only
+ * less is claimed to be there than is, with the same keys. */
+START_TEST(contradictory_rings_are_not_used)
+{
+    struct random r;
+    setup_with(&kinds[_i]);
+    random_seed(&r, 12, (uint64_t)_i);
+    for (uint32_t round = 1; round < 200; round++) {
+        uint64_t hash[CONTEXT + 1];
+        bool less = round % 2;
+        for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
+            atomic_store(&w.head->request[i].state, KV_FREE);
+        uint32_t end = 200 + (uint32_t)(random_u64(&r) % 600);
+        struct kv_request *q = submit(0, round, end + 40, 0);
+        hash_log(0, hash);
+        uint32_t slot = rig_start(0, q, end + 41);
+        run_to(slot, q, hash, end);
+        _Atomic uint32_t *lowest = &w.head->slot[slot].lowest;
+        if (less)
+            atomic_store(lowest, atomic_load(lowest) + (uint32_t)(random_u64(&r) % 400));
+        else
+            atomic_store(lowest, (uint32_t)random_u64(&r) >> random_u64(&r) % 32);
+        for (uint32_t i = 0; i < w.head->states; i++)
+            if (random_u64(&r) % 3 == 0 && less)
+                damage(i);
+            else if (random_u64(&r) % 3 == 0 && !less)
+                atomic_store(
+                    &w.head->state[i].tag,
+                    KV_STATE_TAG(random_u64(&r) % 3, random_u64(&r) % 801, random_u64(&r) % 2));
+        kept_check(&w.runner);
+        q->stats.resumes = 1;
+        rig_start(0, q, end + 41);
+        uint32_t valid = atomic_load(&q->kv_valid);
+        ck_assert_uint_le(valid, end);
+        struct state_pass p;
+        struct error error;
+        if (less)
+            run_to(slot, q, hash, end + 40);
+        else
+            ck_assert_int_eq(state_begin(&w.runner, slot, q, valid, 1, &p, &error), 0);
+        rig_end(0, slot, q, less);
+    }
+    rig_close();
 }
 END_TEST
 
@@ -267,7 +319,7 @@ START_TEST(windows_are_saved_and_restored)
         for (uint32_t p = first; p < rows; p++)
             check_position(slot, 1, p, p * 1000ull);
     }
-    teardown();
+    rig_close();
 }
 END_TEST
 
@@ -300,16 +352,13 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("rings");
     TCase *t = tcase_create("rings");
     tcase_add_test(t, a_prompt_continues_within_the_ring_or_from_a_checkpoint);
+    tcase_add_test(t, a_context_barely_longer_than_the_ring);
     tcase_add_loop_test(t, kills_at_every_point, 0, KINDS);
+    tcase_add_loop_test(t, a_limit_keeps_the_beginning, 0, KINDS);
+    tcase_add_loop_test(t, contradictory_rings_are_not_used, 0, KINDS);
     tcase_add_loop_test(t, windows_are_saved_and_restored, 0, KINDS);
     tcase_add_test(t, memory_is_bounded);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return rig_main("rings", t);
 }

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Versions of the recurrent state: a pass reads the state of the rows that are committed, wherever compute was
  * killed before; a prompt continues from a checkpoint; memory stays within what the ledger reserves. */
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "lib/base/random.h"
-#include "procs/engine/compute/compute.h"
-#include "procs/engine/compute/runner/kept.h"
-#include "procs/engine/compute/runner/state.h"
+#include "tests/unit/procs/engine/compute/runner/slots_rig.h"
 
-#define BOOT        9u
 #define CONTEXT     400
 #define CHECKPOINTS 3
 #define STATES      (KV_STATES_WORKING + CHECKPOINTS)
@@ -29,42 +22,12 @@ static struct model_hparams shape = {.layers = 3,
                                      .delta_k_heads = 2,
                                      .delta_v_heads = 4};
 
-static struct {
-    struct child child;
-    struct runner runner;
-    struct params params;
-    struct proc_row row;
-    struct procs_head *procs;
-    struct model_index model;
-    struct kv_head *head;
-    struct kv_shape shape;
-} w;
-
 static void setup_with(uint32_t states)
 {
-    struct segment s;
-    struct error error;
-    memset(&w, 0, sizeof w);
     shape.layer_kind[0] = shape.layer_kind[2] = LAYER_RECURRENT;
-    w.shape = kv_shape_of(&shape, KV_TYPE_F16, CONTEXT, CHUNK, states - KV_STATES_WORKING);
-    ck_assert_msg(segment_create(SEGMENT_KV, "state", BOOT, kv_bytes(&w.shape), &s, &error) == 0,
-                  "%s", error.text);
-    kv_format(s.base, &w.shape);
-    int fd = dup(s.fd);
-    segment_detach(&s);
-    ck_assert_msg(kv_attach(fd, true, BOOT, &w.child.kv, &error) == 0, "%s", error.text);
-    w.procs = calloc(1, sizeof *w.procs);
-    ck_assert_ptr_nonnull(w.procs);
-    params_defaults(&w.params);
+    rig_open(&shape, CONTEXT, CHUNK, states - KV_STATES_WORKING);
     w.params.state_checkpoints = states - KV_STATES_WORKING;
     w.params.checkpoint_tokens = EVERY;
-    w.model.hparams = shape;
-    w.child.model = &w.model;
-    w.child.params = &w.params;
-    w.child.row = &w.row;
-    w.child.procs.head = w.procs;
-    w.runner.child = &w.child;
-    w.head = w.child.kv.head;
 }
 
 static void setup(void)
@@ -72,37 +35,14 @@ static void setup(void)
     setup_with(STATES);
 }
 
-static void teardown(void)
-{
-    segment_detach(&w.child.kv.segment);
-    free(w.procs);
-}
-
-/* A request in row `row` with a log of `tokens` tokens: 1, 2, 3 ..., different from `differs` on. */
 static struct kv_request *submit(uint32_t row, uint64_t id, uint32_t tokens, uint32_t differs)
 {
-    struct error error;
-    struct kv_request *q = &w.head->request[row];
-    ck_assert_int_eq(kv_log_allocate(&w.child.kv, row, CONTEXT, &error), 0);
-    _Atomic uint32_t *log = kv_log(&w.child.kv, row);
-    for (uint32_t i = 0; i < CONTEXT; i++)
-        atomic_store(&log[i], (i + (i >= differs ? (uint32_t)id : 0)) % shape.vocab);
-    memset(&q->stats, 0, sizeof q->stats);
-    q->flags = 0;
-    atomic_store(&q->id, id);
-    atomic_store(&q->prompt_tokens, tokens);
-    atomic_store(&q->log_tokens, tokens);
-    atomic_store(&q->kv_valid, 0);
-    atomic_store(&q->state, KV_RUNNING);
-    return q;
+    return rig_submit(row, id, tokens, differs, (uint32_t)id);
 }
 
 static uint32_t start(uint32_t row, struct kv_request *q)
 {
-    struct error error;
-    uint32_t slot = kept_take(&w.runner, q, kv_log(&w.child.kv, row));
-    ck_assert_int_eq(kept_resize(&w.runner, slot, atomic_load(&q->log_tokens), &error), 0);
-    return slot;
+    return rig_start(row, q, atomic_load(&q->log_tokens));
 }
 
 /* A state of `rows` tokens of a log: a sum over them, in its first and last element. */
@@ -156,28 +96,15 @@ static void compute(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t 
     }
 }
 
-static void finish(uint32_t row, uint32_t slot, struct kv_request *q)
-{
-    kept_end(&w.runner, slot, q, kv_log(&w.child.kv, row), true);
-    atomic_store(&q->state, KV_DONE);
-}
-
-static void extend(uint32_t slot, struct kv_request *q, uint32_t tokens)
-{
-    struct error error;
-    atomic_store(&q->log_tokens, tokens);
-    ck_assert_int_eq(kept_resize(&w.runner, slot, tokens, &error), 0);
-}
-
 /* A prompt and `more` tokens of a response; returns the rows that were kept. */
 static uint32_t run(uint32_t row, uint64_t id, uint32_t tokens, uint32_t more, uint32_t differs)
 {
     struct kv_request *q = submit(row, id, tokens, differs);
     uint32_t slot = start(row, q), reused = atomic_load(&q->kv_valid);
     ck_assert_uint_eq(q->stats.cached, reused);
-    extend(slot, q, tokens + more + 1);
+    rig_extend(slot, q, tokens + more + 1);
     compute(row, slot, q, tokens + more);
-    finish(row, slot, q);
+    rig_end(row, slot, q, true);
     return reused;
 }
 
@@ -216,7 +143,7 @@ START_TEST(memory_is_what_is_reserved)
     ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_bytes),
                       segment_allocated_bytes(w.child.kv.segment.fd) - empty - 2 * PAGE_BYTES);
     ck_assert_uint_gt(counter_get(&w.row, CTR_COMPUTE_state_bytes), 2 * one);
-    finish(0, slot, q);
+    rig_end(0, slot, q, true);
     uint64_t states = counter_get(&w.row, CTR_COMPUTE_state_bytes);
     ck_assert_uint_eq(states, STATES * one); /* checkpoints, and the end */
     ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_bytes),
@@ -238,7 +165,7 @@ START_TEST(kills_at_every_point)
 {
     static const uint32_t states[] = {STATES, KV_STATES_WORKING + 1, KV_STATES_WORKING + 32};
     struct random r;
-    teardown();
+    rig_close();
     setup_with(states[_i]);
     random_seed(&r, 7, 0);
     for (uint32_t round = 1; round < 300; round++) {
@@ -246,7 +173,7 @@ START_TEST(kills_at_every_point)
         uint32_t differs = random_u64(&r) % 3 ? (uint32_t)(random_u64(&r) % CONTEXT) : CONTEXT;
         struct kv_request *q = submit(row, round, tokens, differs);
         uint32_t slot = start(row, q), end = tokens + (uint32_t)(random_u64(&r) % 60);
-        extend(slot, q, end + 1);
+        rig_extend(slot, q, end + 1);
         while (atomic_load(&q->kv_valid) < end) {
             enum stop stop = random_u64(&r) % 8 ? STOP_NEVER : random_u64(&r) % STOP__COUNT;
             uint32_t before = atomic_load(&q->kv_valid), left = end - before;
@@ -259,7 +186,7 @@ START_TEST(kills_at_every_point)
             ck_assert_uint_eq(start(row, q), slot);
             ck_assert_uint_eq(atomic_load(&q->kv_valid), before);
         }
-        finish(row, slot, q);
+        rig_end(row, slot, q, true);
         if (random_u64(&r) % 4 == 0)
             kept_check(&w.runner);
         ck_assert_uint_le(state_bytes(&w.runner, STATE_NONE),
@@ -271,7 +198,7 @@ END_TEST
 /* A sequence that leaves nothing has two versions, and its passes are as long as those of other models. */
 START_TEST(without_use_there_are_no_checkpoints)
 {
-    teardown();
+    rig_close();
     setup_with(KV_STATES_WORKING);
     w.params.keep_kv = 0;
     for (uint32_t id = 1; id <= 4; id++) {
@@ -282,10 +209,10 @@ START_TEST(without_use_there_are_no_checkpoints)
         w.params.deterministic = id == 4;
         uint32_t slot = start(0, q);
         ck_assert_uint_eq(state_rows(&w.runner, q, 40, 280), 280);
-        extend(slot, q, 331);
+        rig_extend(slot, q, 331);
         compute(0, slot, q, 330);
         ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&w.shape, 2));
-        finish(0, slot, q);
+        rig_end(0, slot, q, true);
         ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), 0);
     }
 }
@@ -317,7 +244,7 @@ START_TEST(killed_while_the_beginning_is_kept)
     q->stats.resumes = 1;
     ck_assert_uint_eq(start(0, q), slot);
     ck_assert_uint_eq(atomic_load(&q->kv_valid), 128);
-    finish(0, slot, q);
+    rig_end(0, slot, q, true);
     ck_assert_uint_eq(run(1, 2, 200, 0, CONTEXT), 128);
 }
 END_TEST
@@ -372,17 +299,15 @@ START_TEST(contradictory_versions_are_not_used)
         struct state_pass p;
         ck_assert_int_eq(state_begin(&w.runner, slot, q, valid, 1, &p, &error), 0);
         ck_assert_int_eq(p.before != NULL, valid > 0);
-        kept_end(&w.runner, slot, q, kv_log(&w.child.kv, 1), false);
-        atomic_store(&q->state, KV_DONE);
+        rig_end(1, slot, q, false);
     }
 }
 END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("state");
     TCase *t = tcase_create("state");
-    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_checked_fixture(t, setup, rig_close);
     tcase_add_test(t, a_prompt_continues_from_a_checkpoint);
     tcase_add_test(t, the_prompt_keeps_its_checkpoint);
     tcase_add_test(t, memory_is_what_is_reserved);
@@ -392,10 +317,5 @@ int main(void)
     tcase_add_test(t, a_failed_pass_leaves_no_memory);
     tcase_add_test(t, killed_while_the_beginning_is_kept);
     tcase_add_test(t, contradictory_versions_are_not_used);
-    suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return rig_main("state", t);
 }

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A runner with a kv segment of its own and no core: for tests of slots, versions of the state and rings. */
+#ifndef SLUICE_TESTS_SLOTS_RIG_H
+#define SLUICE_TESTS_SLOTS_RIG_H
+
+#include <check.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/runner/kept.h"
+#include "procs/engine/compute/runner/state.h"
+
+struct rig {
+    struct child child;
+    struct runner runner;
+    struct params params; /* defaults */
+    struct proc_row row;
+    struct procs_head *procs;
+    struct model_index model;
+    struct kv_head *head;
+    struct kv_shape shape;
+};
+
+/* One per program. Keys and values are F16. */
+extern struct rig w;
+
+void rig_open(const struct model_hparams *h, uint32_t context, uint32_t chunk,
+              uint32_t checkpoints);
+void rig_close(void);
+
+/* A RUNNING request in row `row` with a prompt of `tokens` tokens. The log, all of the context, is that of all
+ * others; from position `differs` on, that of others with the same `shift`. */
+struct kv_request *rig_submit(uint32_t row, uint64_t id, uint32_t tokens, uint32_t differs,
+                              uint32_t shift);
+/* Its slot, with memory for a log of `tokens` tokens. */
+uint32_t rig_start(uint32_t row, struct kv_request *q, uint32_t tokens);
+/* The log has so many tokens now. */
+void rig_extend(uint32_t slot, struct kv_request *q, uint32_t tokens);
+void rig_end(uint32_t row, uint32_t slot, struct kv_request *q, bool keep);
+
+/* Runs the tests; returns the exit status. */
+int rig_main(const char *name, TCase *t);
+
+#endif
