@@ -224,14 +224,29 @@ static int put_alpha(const struct number_row *row, const char *key, const json_t
     return 0;
 }
 
+/* The field that becomes a key of GGUF; NULL: the architecture has none. */
+const char *hf_field_for(enum hf_arch arch, const char *key)
+{
+    for (size_t i = 0; i < ARRAY_LEN(number_rows); i++)
+        if (number_rows[i].arch == arch && strcmp(number_rows[i].key, key) == 0)
+            return number_rows[i].field;
+    return NULL;
+}
+
 /* The layers without experts: a number, or a list of the kinds. */
-static int leading_of(const json_t *config, const char *field, uint32_t *n, struct error *error)
+static int leading_of(enum hf_arch arch, const json_t *config, const char *field, uint32_t *n,
+                      struct error *error)
 {
     const json_t *number = hf_field(config, field), *kinds = hf_field(config, "mlp_layer_types");
     size_t dense = 0;
     if (number || !json_is_array(kinds))
         return number ? uint_of(number, field, n, error)
                       : error_set(error, ERR_BAD_INPUT, "%s is missing", field);
+    const json_t *layers = hf_field(config, hf_field_for(arch, "block_count"));
+    if ((json_int_t)json_array_size(kinds) != json_integer_value(layers))
+        return error_set(error, ERR_BAD_INPUT,
+                         "mlp_layer_types is not a list of %lld kinds of layers",
+                         (long long)json_integer_value(layers));
     while (hf_is_string(json_array_get(kinds, dense), "dense"))
         dense++;
     for (size_t i = dense; i < json_array_size(kinds); i++)
@@ -252,7 +267,7 @@ static int put_number(const struct number_row *row, const json_t *config, struct
     uint32_t n = 0;
     snprintf(key, sizeof key, "%s.%s", archs[row->arch].arch, row->key);
     if (row->kind == KIND_LEADING) {
-        if (leading_of(config, row->field, &n, error))
+        if (leading_of(row->arch, config, row->field, &n, error))
             return -1;
         gguf_put_u32(w, key, n);
         return 0;
@@ -397,15 +412,6 @@ static int check_rope(enum hf_arch arch, const json_t *config, struct gguf_write
     return 0;
 }
 
-/* The field that becomes a key of GGUF; NULL: the architecture has none. */
-const char *hf_field_for(enum hf_arch arch, const char *key)
-{
-    for (size_t i = 0; i < ARRAY_LEN(number_rows); i++)
-        if (number_rows[i].arch == arch && strcmp(number_rows[i].key, key) == 0)
-            return number_rows[i].field;
-    return NULL;
-}
-
 /* FP8 with a scale per block of weights; no other quantised weights. */
 static int check_quantisation(const json_t *config, struct hf_shape *shape, struct error *error)
 {
@@ -451,7 +457,7 @@ static int read_shape(const json_t *config, struct hf_shape *shape, struct error
     const char *heads = hf_field_for(a, "attention.head_count");
     if (read_size(config, hf_field_for(a, "block_count"), "", &shape->layers, error) ||
         read_size(config, hf_field_for(a, "expert_count"), "", &shape->experts, error) ||
-        (dense && leading_of(config, dense, &shape->dense_layers, error)) ||
+        (dense && leading_of(a, config, dense, &shape->dense_layers, error)) ||
         read_size(config, heads, "", &shape->heads, error) ||
         read_size(config, hf_field_for(a, "vocab_size"), "vocab_size", &shape->vocab, error))
         return -1;
