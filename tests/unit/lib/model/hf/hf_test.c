@@ -238,7 +238,7 @@ static void compare_joined(const struct hf_model *hf, const struct gguf *g, cons
 
 /* The same hyper-parameters, but for how a file states which layers are recurrent and for blocks that are not used;
  * the same tensors, but for those. */
-static void same_moved(const char *name)
+static void same_moved(const char *name, const struct hf_make *how)
 {
     struct hf_model hf;
     struct error error;
@@ -249,7 +249,12 @@ static void same_moved(const char *name)
     char path[300], names[300];
     snprintf(path, sizeof path, DATA "/arch/%s.gguf", name);
     snprintf(names, sizeof names, DATA "/hf/%s.json", name);
-    hf_make(&(struct hf_make){.gguf = path, .dir = dir, .names = names});
+    hf_make(&(struct hf_make){.gguf = path,
+                              .dir = dir,
+                              .names = names,
+                              .from = how->from,
+                              .to = how->to,
+                              .edit = how->edit});
     ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s: %s", name, error.text);
     open_file(&f, path);
     struct gguf_source source = {
@@ -264,6 +269,10 @@ static void same_moved(const char *name)
     const uint8_t *a = (const void *)&index[0]->hparams, *b = (const void *)&index[1]->hparams;
     for (size_t i = 0; i < sizeof index[0]->hparams; i++)
         ck_assert_msg(a[i] == b[i], "%s: hyper-parameters differ at byte %zu", name, i);
+    uint64_t eos[2];
+    ck_assert_int_eq(gguf_get_uint(&f.g, "tokenizer.ggml.eos_token_id", &eos[0], NULL), 1);
+    ck_assert_int_eq(gguf_get_uint(&g, "tokenizer.ggml.eos_token_id", &eos[1], NULL), 1);
+    ck_assert_uint_eq(eos[0], eos[1]);
     uint32_t compared = 0;
     for (uint32_t i = 0; i < f.g.tensor_count; i++) {
         const struct model_tensor *t = &f.g.tensors[i];
@@ -302,7 +311,35 @@ static const char *const moved_models[] = {"qwen35moe_a",     "qwen35moe_b_f32",
 
 START_TEST(moved)
 {
-    same_moved(moved_models[_i]);
+    same_moved(moved_models[_i], &(struct hf_make){0});
+}
+END_TEST
+
+/* The configuration of the text model inside of another one. */
+static void nest(json_t *config, json_t *tokenizer)
+{
+    json_t *text = json_copy(config);
+    (void)tokenizer;
+    json_object_clear(config);
+    json_object_set_new(config, "model_type", json_string("outer"));
+    json_object_set_new(config, "text_config", text);
+}
+
+START_TEST(text_model_of_another)
+{
+    static const struct {
+        const char *model, *from, *to;
+    } cases[] = {{"qwen35moe_a", NULL, NULL},
+                 {"qwen35moe_a", "model.", "model.language_model."},
+                 {"gemma4_a", "model.", "model.language_model."},
+                 {"oss_a", "", "language_model."},
+                 {"dbrx_a", "", "language_model."}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        same_moved(cases[i].model,
+                   &(struct hf_make){.from = cases[i].from, .to = cases[i].to, .edit = nest});
+        hf_unmake(dir);
+        ck_assert_int_eq(mkdir(dir, 0700), 0);
+    }
 }
 END_TEST
 
@@ -419,6 +456,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, moved, 0, (int)ARRAY_LEN(moved_models));
+    tcase_add_test(t, text_model_of_another);
     tcase_add_test(t, architectures);
     tcase_add_test(t, real_model);
     tcase_add_test(t, fp8_weights);
