@@ -382,7 +382,8 @@ static int check_rope_of_kinds(enum hf_arch arch, const json_t *config, bool *an
     return 0;
 }
 
-/* Rejects scaled rotary embeddings that the architecture has no row for; writes the type of others. */
+/* Rejects scaled rotary embeddings that the architecture has no row for; writes the type of others. Where each kind
+ * of layer has its own, in rope_parameters, there is no other. */
 static int check_rope(enum hf_arch arch, const json_t *config, struct gguf_writer *w,
                       struct error *error)
 {
@@ -391,14 +392,15 @@ static int check_rope(enum hf_arch arch, const json_t *config, struct gguf_write
     bool any;
     if (check_rope_of_kinds(arch, config, &any, error))
         return -1;
-    for (size_t i = 0; i < ARRAY_LEN(homes) && !any; i++) {
+    for (size_t i = 0; i < (any ? 1 : ARRAY_LEN(homes)); i++) {
         const json_t *rope = json_object_get(config, homes[i]);
         const char *type = rope_type(rope);
         if (!rope || json_is_null(rope) || (type && strcmp(type, "default") == 0))
             continue;
         const struct rope_row *row = NULL;
         for (size_t k = 0; k < ARRAY_LEN(rope_rows) && type; k++)
-            if (rope_rows[k].arch == arch && strcmp(rope_rows[k].type, type) == 0)
+            if (rope_rows[k].arch == arch && !rope_rows[k].home[0] &&
+                strcmp(rope_rows[k].type, type) == 0)
                 row = &rope_rows[k];
         if (!row || (row->needs[0] && !hf_field(config, row->needs)))
             return bad_rope(homes[i], type, error);

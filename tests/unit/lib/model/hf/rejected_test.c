@@ -142,6 +142,8 @@ EDIT(no_moe, json_object_set_new(config, "enable_moe_block", json_false()))
 EDIT(per_layer, json_object_del(json_object_get(config, "per_layer_config"), "0"))
 EDIT(full_type, json_object_set_new(json_object_get(rope_of(config), "full_attention"), "rope_type",
                                     json_string("default")))
+EDIT(proportional,
+     json_object_set_new(config, "rope_scaling", json_pack("{s:s}", "type", "proportional")))
 EDIT(part_beyond, json_object_set_new(json_object_get(rope_of(config), "full_attention"),
                                       "partial_rotary_factor", json_real(1.5)))
 EDIT(dense_last,
@@ -197,6 +199,8 @@ START_TEST(bad_moved_models_are_rejected)
         {"gemma4_a", no_moe, "enable_moe_block is false"},
         {"gemma4_a", per_layer, "per_layer_config: head_dim differs between layers of a kind"},
         {"gemma4_a", full_type, "rope_parameters.full_attention of type 'default'"},
+        {"gemma4_a", yarn, "rope_scaling of type 'yarn' is not supported"},
+        {"gemma4_a", proportional, "rope_scaling of type 'proportional' is not supported"},
         {"gemma4_a", part_beyond, "partial_rotary_factor is out of range"},
         {"hunyuan_a", alpha, "rope_parameters of type 'dynamic' is not supported"},
         {"hunyuan_a", topk_differs, "moe_topk differs between layers"},
