@@ -130,17 +130,21 @@ const char *hf_arch_name(enum hf_arch arch)
 static int find_arch(const json_t *config, enum hf_arch *arch, struct error *error)
 {
     const char *type = json_string_value(json_object_get(config, "model_type"));
-    char known[400] = "";
+    char known[64] = ""; /* those that fit in a line with the name of the file */
+    bool all = true;
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         if (type && strcmp(types[i].model_type, type) == 0) {
             *arch = types[i].arch;
             return 0;
         }
-        strncat(known, i ? ", " : "", sizeof known - strlen(known) - 1);
-        strncat(known, types[i].model_type, sizeof known - strlen(known) - 1);
+        size_t n = strlen(known);
+        all = all && n + 2 + strlen(types[i].model_type) < sizeof known;
+        if (all)
+            snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", types[i].model_type);
     }
-    return error_set(error, ERR_BAD_INPUT, "model_type '%s' is not supported (supported: %s)",
-                     type ? printable(type, strlen(type)).text : "", known);
+    return error_set(error, ERR_BAD_INPUT, "model_type '%s' is not supported (supported: %s%s)",
+                     type ? printable(type, strlen(type)).text : "", known,
+                     all ? "" : ", ...: docs/pack.md");
 }
 
 static const json_t *at_path(const json_t *object, const char *path)

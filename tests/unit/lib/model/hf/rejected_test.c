@@ -85,6 +85,7 @@ START_TEST(bad_models_are_rejected)
         const char *without, *reason;
     } cases[] = {
         {other_type, NULL, "config.json: model_type 'gpt2' is not supported (supported: qwen3_moe"},
+        {other_type, NULL, ", ...: docs/pack.md)"},
         {no_layers, NULL, "config.json: num_hidden_layers is missing"},
         {layers_text, NULL, "config.json: num_hidden_layers is not a whole number"},
         {layers_many, NULL, "beyond what is supported"},
