@@ -12,17 +12,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static ssize_t read_header(void *arg, void *buf, size_t n, uint64_t offset)
-{
-    uint64_t bytes;
-    const char *header = gguf_writer_header(arg, &bytes);
-    sl_assert(offset <= bytes);
-    if (n > bytes - offset)
-        n = bytes - offset;
-    memcpy(buf, header + offset, n);
-    return (ssize_t)n;
-}
-
 static void check_keys(struct gguf_writer *w)
 {
     struct error error = {0};
@@ -30,7 +19,7 @@ static void check_keys(struct gguf_writer *w)
     struct gguf g;
     sl_assert(gguf_writer_layout(w, &error) == 0);
     gguf_writer_header(w, &bytes);
-    struct gguf_source source = {.read = read_header, .arg = w, .bytes = bytes};
+    struct gguf_source source = {.read = gguf_writer_read, .arg = w, .bytes = bytes};
     /* The only accepted error: the configuration has a key twice. */
     if (gguf_open(&g, &source, &error) == 0)
         gguf_close(&g);

@@ -113,6 +113,48 @@ def whole(config, tensors):
             {k.replace("model.", "model.language_model.", 1): v for k, v in tensors.items()})
 
 
+def configurations(models):
+    """Kinds of layers that are stated in other ways, and wrong ones: (name, configuration, tokenizer)."""
+    def golden(name, **changed):
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/data/hf", name + ".json")
+        with open(path) as file:
+            return {**json.load(file)["config"], **changed, "vocab_size": VOCAB}
+
+    linear = {k: v for k, v in models["qwen3next"][0].items() if k != "layer_types"}
+    oss, gemma = models["gpt-oss"][0], golden("gemma4_a")
+    full, other = "full_attention", "sliding_attention"
+    yield "layouts", golden("smallthinker_a"), {}
+    yield "layouts_plain", golden("smallthinker_a", sliding_window_layout=[0] * 5, rope_layout=[1] * 5), {}
+    yield "layouts_differ", golden("smallthinker_a", rope_layout=[0, 1, 1, 1, 1]), {}
+    yield "layouts_short", golden("smallthinker_a", sliding_window_layout=[0], rope_layout=[1]), {}
+    yield "window_large", golden("smallthinker_a", sliding_window_size=65536), {}
+    yield "interval", {**linear, "full_attention_interval": 2}, {}
+    yield "interval_default", linear, {}
+    yield "interval_zero", {**linear, "full_attention_interval": 0}, {}
+    yield "layers_few", {**oss, "layer_types": [other]}, {}
+    yield "layers_turned", {**oss, "layer_types": [full, other]}, {}
+    yield "layers_absent", {k: v for k, v in oss.items() if k != "layer_types"}, {}
+    yield "layers_needed", {k: v for k, v in gemma.items() if k != "layer_types"}, {}
+    yield "layers_windowed", {**models["deepseek3"][0], "layer_types": [full, other]}, {}
+    yield "per_layer", gemma, characters()
+    yield "per_layer_differs", {**gemma, "per_layer_config": {"0": {"head_dim": 32}}}, {}
+    yield "per_layer_text", {**gemma, "per_layer_config": {k: {"head_dim": "x"} for k in "02"}}, {}
+    yield "dense_listed", golden("glm4_7_flash_f32"), {}
+    yield "dense_last", golden("glm4_7_flash_f32", mlp_layer_types=["sparse", "dense"]), {}
+    yield "dense_short", golden("glm4_7_flash_f32", mlp_layer_types=["dense"]), {}
+
+
+def characters():
+    """BPE of characters."""
+    texts = ["<unk>", "<eos>", "a", "b", "ab", "\u2581", "<|channel>"] + ["<0x%02X>" % i for i in range(VOCAB - 7)]
+    return {"added_tokens": [{"id": i, "content": texts[i], "special": True} for i in (0, 1, 6)],
+            "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+            "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
+                              "invert": False},
+            "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True, "ignore_merges": False,
+                      "vocab": {text: i for i, text in enumerate(texts)}, "merges": [["a", "b"]]}}
+
+
 def record(number, text, zeros=0):
     assert zeros % 4 == 0 and zeros // 4 < 65536, zeros
     return struct.pack("<B", number) + len(text).to_bytes(3, "little") + struct.pack("<H", zeros // 4) + text
@@ -151,6 +193,9 @@ def main(corpus):
                 file.write(data)
         with open(os.path.join(corpus, "hf", "moved_" + name), "w", encoding="ascii") as file:
             json.dump({"config": {**config, "vocab_size": VOCAB}, "tokenizer": {}, "settings": {}}, file)
+    for name, config, tokens in configurations(models):
+        with open(os.path.join(corpus, "hf", "kinds_" + name), "w", encoding="ascii") as file:
+            json.dump({"config": config, "tokenizer": tokens, "settings": {}}, file)
 
 
 main(sys.argv[1])

@@ -289,15 +289,12 @@ def compare_golden(libexec, kind, config, fill_weights, converted, directory, mx
 
 
 NUMPY_NAMES = {
-    "model.word_embeddings.weight": "token_embd.weight", "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight",
-    "input_layernorm.weight": "attn_norm.weight", "post_attention_layernorm.weight": "ffn_norm.weight",
+    **recurrent_vectors.NAMES, "model.word_embeddings.weight": "token_embd.weight",
+    "model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight", "post_attention_layernorm.weight": "ffn_norm.weight",
     "attention.query_key_value.weight": "attn_qkv.weight", "attention.dense.weight": "attn_output.weight",
     "attention.query_layernorm.weight": "attn_q_norm.weight", "attention.key_layernorm.weight": "attn_k_norm.weight",
-    "mlp.gate.weight": "ffn_gate_inp.weight", "mlp.gate.expert_bias": "exp_probs_b.bias",
-    "self_attn.q_proj.weight": "attn_q.weight", "self_attn.k_proj.weight": "attn_k.weight",
-    "self_attn.v_proj.weight": "attn_v.weight", "self_attn.o_proj.weight": "attn_output.weight",
-    "block_sparse_moe.primary_router.weight": "ffn_gate_inp.weight"}
+    "mlp.gate.expert_bias": "exp_probs_b.bias", "block_sparse_moe.primary_router.weight": "ffn_gate_inp.weight"}
 
 
 def numpy_array(arrays, name):

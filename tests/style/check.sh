@@ -11,7 +11,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root" || exit 1
 export LC_ALL=C
 
-lines_max=650
+lines_max=600
 directory_max=15
 document_max=250
 failed=0

@@ -290,6 +290,18 @@ const void *gguf_writer_header(const struct gguf_writer *w, uint64_t *bytes)
     return w->header.data;
 }
 
+ssize_t gguf_writer_read(void *writer, void *buf, size_t n, uint64_t offset)
+{
+    const struct gguf_writer *w = writer;
+    sl_assert(w->laid_out);
+    uint64_t left = offset < w->header.bytes ? w->header.bytes - offset : 0;
+    size_t have = n < left ? n : left;
+    if (have > 0)
+        memcpy(buf, (const char *)w->header.data + offset, have);
+    memset((char *)buf + have, 0, n - have);
+    return (ssize_t)n;
+}
+
 uint64_t gguf_writer_offset(const struct gguf_writer *w, uint32_t tensor)
 {
     sl_assert(w->laid_out && tensor < w->tensor_count);

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "lib/base/error.h"
 #include "lib/model/gguf/gguf.h"
@@ -65,6 +66,8 @@ int gguf_writer_layout(struct gguf_writer *w, struct error *error);
 
 /* After the layout. The header includes the padding before the data. */
 const void *gguf_writer_header(const struct gguf_writer *w, uint64_t *bytes);
+/* The read of a struct gguf_source, with the writer as its arg: the header, then zeros. */
+ssize_t gguf_writer_read(void *writer, void *buf, size_t n, uint64_t offset);
 uint64_t gguf_writer_offset(const struct gguf_writer *w, uint32_t tensor); /* in the file */
 uint64_t gguf_writer_tensor_bytes(const struct gguf_writer *w, uint32_t tensor);
 uint64_t gguf_writer_bytes(const struct gguf_writer *w); /* of the whole file */

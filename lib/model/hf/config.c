@@ -130,17 +130,21 @@ const char *hf_arch_name(enum hf_arch arch)
 static int find_arch(const json_t *config, enum hf_arch *arch, struct error *error)
 {
     const char *type = json_string_value(json_object_get(config, "model_type"));
-    char known[400] = "";
+    char known[64] = ""; /* those that fit in a line with the name of the file */
+    bool all = true;
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         if (type && strcmp(types[i].model_type, type) == 0) {
             *arch = types[i].arch;
             return 0;
         }
-        strncat(known, i ? ", " : "", sizeof known - strlen(known) - 1);
-        strncat(known, types[i].model_type, sizeof known - strlen(known) - 1);
+        size_t n = strlen(known);
+        all = all && n + 2 + strlen(types[i].model_type) < sizeof known;
+        if (all)
+            snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", types[i].model_type);
     }
-    return error_set(error, ERR_BAD_INPUT, "model_type '%s' is not supported (supported: %s)",
-                     type ? printable(type, strlen(type)).text : "", known);
+    return error_set(error, ERR_BAD_INPUT, "model_type '%s' is not supported (supported: %s%s)",
+                     type ? printable(type, strlen(type)).text : "", known,
+                     all ? "" : ", ...: docs/pack.md");
 }
 
 static const json_t *at_path(const json_t *object, const char *path)
@@ -224,14 +228,29 @@ static int put_alpha(const struct number_row *row, const char *key, const json_t
     return 0;
 }
 
+/* The field that becomes a key of GGUF; NULL: the architecture has none. */
+const char *hf_field_for(enum hf_arch arch, const char *key)
+{
+    for (size_t i = 0; i < ARRAY_LEN(number_rows); i++)
+        if (number_rows[i].arch == arch && strcmp(number_rows[i].key, key) == 0)
+            return number_rows[i].field;
+    return NULL;
+}
+
 /* The layers without experts: a number, or a list of the kinds. */
-static int leading_of(const json_t *config, const char *field, uint32_t *n, struct error *error)
+static int leading_of(enum hf_arch arch, const json_t *config, const char *field, uint32_t *n,
+                      struct error *error)
 {
     const json_t *number = hf_field(config, field), *kinds = hf_field(config, "mlp_layer_types");
     size_t dense = 0;
     if (number || !json_is_array(kinds))
         return number ? uint_of(number, field, n, error)
                       : error_set(error, ERR_BAD_INPUT, "%s is missing", field);
+    const json_t *layers = hf_field(config, hf_field_for(arch, "block_count"));
+    if ((json_int_t)json_array_size(kinds) != json_integer_value(layers))
+        return error_set(error, ERR_BAD_INPUT,
+                         "mlp_layer_types is not a list of %lld kinds of layers",
+                         (long long)json_integer_value(layers));
     while (hf_is_string(json_array_get(kinds, dense), "dense"))
         dense++;
     for (size_t i = dense; i < json_array_size(kinds); i++)
@@ -252,7 +271,7 @@ static int put_number(const struct number_row *row, const json_t *config, struct
     uint32_t n = 0;
     snprintf(key, sizeof key, "%s.%s", archs[row->arch].arch, row->key);
     if (row->kind == KIND_LEADING) {
-        if (leading_of(config, row->field, &n, error))
+        if (leading_of(row->arch, config, row->field, &n, error))
             return -1;
         gguf_put_u32(w, key, n);
         return 0;
@@ -367,7 +386,8 @@ static int check_rope_of_kinds(enum hf_arch arch, const json_t *config, bool *an
     return 0;
 }
 
-/* Rejects scaled rotary embeddings that the architecture has no row for; writes the type of others. */
+/* Rejects scaled rotary embeddings that the architecture has no row for; writes the type of others. Where each kind
+ * of layer has its own, in rope_parameters, there is no other. */
 static int check_rope(enum hf_arch arch, const json_t *config, struct gguf_writer *w,
                       struct error *error)
 {
@@ -376,14 +396,15 @@ static int check_rope(enum hf_arch arch, const json_t *config, struct gguf_write
     bool any;
     if (check_rope_of_kinds(arch, config, &any, error))
         return -1;
-    for (size_t i = 0; i < ARRAY_LEN(homes) && !any; i++) {
+    for (size_t i = 0; i < (any ? 1 : ARRAY_LEN(homes)); i++) {
         const json_t *rope = json_object_get(config, homes[i]);
         const char *type = rope_type(rope);
         if (!rope || json_is_null(rope) || (type && strcmp(type, "default") == 0))
             continue;
         const struct rope_row *row = NULL;
         for (size_t k = 0; k < ARRAY_LEN(rope_rows) && type; k++)
-            if (rope_rows[k].arch == arch && strcmp(rope_rows[k].type, type) == 0)
+            if (rope_rows[k].arch == arch && !rope_rows[k].home[0] &&
+                strcmp(rope_rows[k].type, type) == 0)
                 row = &rope_rows[k];
         if (!row || (row->needs[0] && !hf_field(config, row->needs)))
             return bad_rope(homes[i], type, error);
@@ -395,15 +416,6 @@ static int check_rope(enum hf_arch arch, const json_t *config, struct gguf_write
         gguf_put_text(w, key, scaled->scaling);
     }
     return 0;
-}
-
-/* The field that becomes a key of GGUF; NULL: the architecture has none. */
-const char *hf_field_for(enum hf_arch arch, const char *key)
-{
-    for (size_t i = 0; i < ARRAY_LEN(number_rows); i++)
-        if (number_rows[i].arch == arch && strcmp(number_rows[i].key, key) == 0)
-            return number_rows[i].field;
-    return NULL;
 }
 
 /* FP8 with a scale per block of weights; no other quantised weights. */
@@ -451,7 +463,7 @@ static int read_shape(const json_t *config, struct hf_shape *shape, struct error
     const char *heads = hf_field_for(a, "attention.head_count");
     if (read_size(config, hf_field_for(a, "block_count"), "", &shape->layers, error) ||
         read_size(config, hf_field_for(a, "expert_count"), "", &shape->experts, error) ||
-        (dense && leading_of(config, dense, &shape->dense_layers, error)) ||
+        (dense && leading_of(a, config, dense, &shape->dense_layers, error)) ||
         read_size(config, heads, "", &shape->heads, error) ||
         read_size(config, hf_field_for(a, "vocab_size"), "vocab_size", &shape->vocab, error))
         return -1;

@@ -62,7 +62,7 @@
  * HF_EACH(ID, field, global, gate, key)
  *     array of these numbers; the other layers have that of the field
  * HF_NUMBERS(ID, gguf, field)
- *     a tensor of the numbers of an optional array
+ *     a tensor of the numbers of an optional array, which are positive
  * HF_UNROTATED(ID, gguf, field, global, part)
  *     a tensor of the divisors of the frequencies: 1 for the first part of the elements of a head (HF_FULL), then
  *     numbers that make their rotation 0

@@ -219,20 +219,24 @@ static int put_full(const struct full_row *row, const json_t *config, struct ggu
     return 0;
 }
 
-/* Of a list of 0 and 1 for all layers: none is `which`. */
-static bool none_is(const json_t *list, json_int_t which)
+/* There is no list, or it is one of `which` for all layers. */
+static bool all_are(const json_t *list, json_int_t which, uint32_t layers)
 {
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (json_integer_value(json_array_get(list, i)) == which)
-            return false;
-    return true;
+    bool good = !list || json_array_size(list) == layers;
+    for (size_t i = 0; i < json_array_size(list) && good; i++) {
+        const json_t *at = json_array_get(list, i);
+        good = json_is_integer(at) && json_integer_value(at) == which;
+    }
+    return good;
 }
 
 static bool is_periodic(const json_t *list, const struct layout_row *row, uint32_t layers)
 {
     bool good = json_array_size(list) == layers;
-    for (uint32_t i = 0; i < layers && good; i++)
-        good = json_integer_value(json_array_get(list, i)) == (i % row->period != row->at);
+    for (uint32_t i = 0; i < layers && good; i++) {
+        const json_t *at = json_array_get(list, i);
+        good = json_is_integer(at) && json_integer_value(at) == (i % row->period != row->at);
+    }
     return good;
 }
 
@@ -243,7 +247,7 @@ static int put_layout(const struct layout_row *row, const json_t *config, struct
     const json_t *rotated = hf_field(config, row->rotated);
     char key[KEY_BYTES];
     uint32_t size;
-    if (none_is(windows, 1) && none_is(rotated, 0))
+    if (all_are(windows, 0, shape->layers) && all_are(rotated, 1, shape->layers))
         return 0;
     if (!is_periodic(windows, row, shape->layers) || !is_periodic(rotated, row, shape->layers))
         return error_set(error, ERR_BAD_INPUT, "%s and %s are not those of published models",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors of GGUF, their sources in the checkpoint and their conversion: rows of hf.tbl.h. */
+#include <float.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "lib/tensor/tensor_type.h"
 
 #define NAME_BYTES (SAFETENSORS_NAME_MAX + 16)
+#define TURNED_MAX GIB /* of a plane, which is held in memory whole */
 
 enum storage { STORAGE_TYPE, STORAGE_F32, STORAGE_MXFP4 };
 enum planes { PLANES_ONE, PLANES_HEADS, PLANES_EXPERTS };
@@ -206,7 +208,8 @@ static int set_types(const struct work *w, struct hf_tensor *t, const struct saf
     uint64_t bytes;
     if (!tensor_type_row_bytes(t->made_type, t->columns, &t->made_row_bytes) ||
         mul_overflows(t->made_row_bytes, t->rows, &bytes) ||
-        mul_overflows(bytes, t->planes, &bytes) || bytes >= GGUF_FILE_MAX)
+        mul_overflows(bytes, t->planes, &bytes) || bytes >= GGUF_FILE_MAX ||
+        (f->turned && s->bytes / (t->stacked ? t->planes : 1) > TURNED_MAX))
         return error_set(error, ERR_BAD_INPUT, "tensor %s is too large", s->name);
     t->value = f->value;
     t->turned = f->turned;
@@ -264,7 +267,10 @@ static int add_exponents(struct hf_model *hf, const struct safetensor *s, struct
     const struct safetensor *scales = safetensors_find(&hf->files, name);
     if (!scales)
         return missing(name, error);
-    if (scales->type != SAFETENSORS_U8 || scales->bytes * HF_MXFP4_BYTES != s->bytes)
+    bool same = scales->dims == s->dims - 1;
+    for (uint32_t d = 0; d < scales->dims; d++)
+        same = same && scales->shape[d] == s->shape[d];
+    if (scales->type != SAFETENSORS_U8 || !same)
         return error_set(error, ERR_BAD_INPUT, "tensor %s has no U8 for each block", name);
     return add_source(hf, scales, error);
 }
@@ -416,6 +422,13 @@ static int put_layer(const struct work *w, uint32_t layer, struct error *error)
 
 /* ---- numbers of the configuration ---- */
 
+/* A number of a list; 0: it is none that a frequency can be divided by. */
+static float factor_at(const json_t *list, uint32_t i)
+{
+    double x = json_number_value(json_array_get(list, i));
+    return x >= (double)FLT_MIN && x <= (double)FLT_MAX ? (float)x : 0;
+}
+
 static int put_made(const struct work *w, const struct made_row *row, struct error *error)
 {
     const json_t *list = hf_field(w->config, row->field);
@@ -430,6 +443,10 @@ static int put_made(const struct work *w, const struct made_row *row, struct err
     if (n < 1 || n > MADE_MAX || (row->part && !(x >= 0 && x <= (double)n)))
         return error_set(error, ERR_BAD_INPUT, "%s is out of range",
                          row->part ? row->part : row->field);
+    for (uint32_t i = 0; i < n && !row->part; i++)
+        if (factor_at(list, i) <= 0)
+            return error_set(error, ERR_BAD_INPUT, "%s: element %" PRIu32 " is no positive number",
+                             row->field, i);
     float *bigger = reallocarray(w->hf->made, w->hf->made_count + n, sizeof *bigger);
     if (!bigger)
         return error_set(error, ERR_NO_MEMORY, "out of memory (numbers of config.json)");
@@ -445,8 +462,7 @@ static int put_made(const struct work *w, const struct made_row *row, struct err
                             .made_row_bytes = n * sizeof(float),
                             .made = w->hf->made_count};
     for (uint32_t i = 0; i < n; i++)
-        bigger[t->made + i] = row->part ? (i < (uint32_t)x ? 1 : NOT_ROTATED)
-                                        : (float)json_number_value(json_array_get(list, i));
+        bigger[t->made + i] = row->part ? (i < (uint32_t)x ? 1 : NOT_ROTATED) : factor_at(list, i);
     w->hf->made_count += n;
     put(w->hf, t, row->gguf, false);
     return 0;

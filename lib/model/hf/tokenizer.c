@@ -133,6 +133,8 @@ static bool special_id(const struct hf_tokens *t, const json_t *settings, const 
         }
     snprintf(field, sizeof field, "%s_token_id", name);
     const json_t *number = json_object_get(config, field);
+    if (!number)
+        number = json_object_get(hf_text_config(config), field);
     if (json_is_array(number))
         number = json_array_get(number, 0);
     if (!json_is_integer(number) || json_integer_value(number) < 0 ||

@@ -15,17 +15,6 @@
 #include "lib/base/assert.h"
 #include "lib/model/limits.h"
 
-/* The generated header of an HF model, in memory; reads after it return zeros. */
-static ssize_t read_header(void *arg, void *buf, size_t n, uint64_t offset)
-{
-    uint64_t bytes;
-    const char *header = gguf_writer_header(arg, &bytes);
-    uint64_t left = offset < bytes ? bytes - offset : 0, have = n < left ? n : left;
-    memcpy(buf, header + (left ? offset : 0), have);
-    memset((char *)buf + have, 0, n - have);
-    return (ssize_t)n;
-}
-
 static int add_file(struct source *s, const char *path, struct error *error)
 {
     struct stat st;
@@ -109,7 +98,7 @@ static int open_hf(struct source *s, const char *path, uint32_t fp8_type, struct
             return -1;
     }
     struct gguf_source from = {
-        .read = read_header, .arg = s->hf.gguf, .bytes = gguf_writer_bytes(s->hf.gguf)};
+        .read = gguf_writer_read, .arg = s->hf.gguf, .bytes = gguf_writer_bytes(s->hf.gguf)};
     struct error why;
     struct model_file_id id = {.bytes = from.bytes};
     if (model_index_build_source(&from, &id, &s->index, &why) || gguf_open(&s->gguf, &from, &why))

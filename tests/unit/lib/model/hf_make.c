@@ -420,7 +420,12 @@ static void put_moved_tensors(struct making *k, const json_t *file)
         char *data = hf_make_moved(&k->g, k->fd, k->arch, config, name, shape, &bytes, &half);
         fwrite(data, 1, bytes, k->data[0]);
         free(data);
-        json_object_set_new(k->header[0], name,
+        char full[300];
+        const char *from = k->m->from ? k->m->from : "";
+        bool other = k->m->from && strncmp(name, from, strlen(from)) == 0;
+        snprintf(full, sizeof full, "%s%s", other ? k->m->to : "",
+                 name + (other ? strlen(from) : 0));
+        json_object_set_new(k->header[0], full,
                             json_pack("{s:s, s:O, s:[I, I]}", "dtype", half ? "F16" : "F32",
                                       "shape", shape, "data_offsets", (json_int_t)k->at[0],
                                       (json_int_t)(k->at[0] + bytes)));

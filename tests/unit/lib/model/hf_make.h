@@ -14,6 +14,8 @@ struct hf_make {
     const char
         *names; /* NULL, or a file of tests/golden/hf_vectors.py: configuration, names and shapes */
     const char *dir; /* must exist */
+    const char *from,
+        *to; /* with `names`: a beginning of names, and what is written for it; NULL: none */
     bool half_norms; /* F32 tensors are written as F16 (their values must be exact in F16) */
     bool two_files;  /* with model.safetensors.index.json */
     /* Edits the JSON before it is written; NULL: none. */

@@ -168,6 +168,7 @@ static const struct rule *find_rule(const char *arch, const char *name, unsigned
     int numbers = 0;
     number[0] = number[1] = 0;
     for (const char *s = name; *s;) {
+        sl_assert(at < plain + sizeof plain - 1);
         char *end = (char *)(uintptr_t)s;
         unsigned long n = s > name && s[-1] == '.' ? strtoul(s, &end, 10) : 0;
         if (end != s && *end == '.') {
@@ -211,6 +212,7 @@ char *hf_make_moved(const struct gguf *g, int fd, const char *arch, const json_t
         k.part[i] = load(&k, full);
     }
     size_t dims = json_array_size(shape);
+    sl_assert(dims <= 3);
     uint64_t n[3] = {1, 1, 1}; /* planes, rows, columns */
     for (size_t d = 0; d < dims; d++)
         n[3 - dims + d] = (uint64_t)json_integer_value(json_array_get(shape, d));

@@ -104,16 +104,6 @@ static void write_large(FILE *f)
 
 /* ---- opening within the limit, in a process of its own ---- */
 
-static ssize_t read_header(void *arg, void *buf, size_t n, uint64_t offset)
-{
-    uint64_t bytes;
-    const char *header = gguf_writer_header(arg, &bytes);
-    uint64_t left = offset < bytes ? bytes - offset : 0;
-    n = n < left ? n : left;
-    memcpy(buf, header + (left ? offset : 0), n);
-    return (ssize_t)n;
-}
-
 /* As hf_open and the index do it. */
 static int open_tokenizer(struct error *error)
 {
@@ -130,7 +120,7 @@ static int open_tokenizer(struct error *error)
     json_reader_close(r);
     if (gguf_writer_layout(w, error) != 0)
         return -1;
-    struct gguf_source source = {.read = read_header, .arg = w, .bytes = gguf_writer_bytes(w)};
+    struct gguf_source source = {.read = gguf_writer_read, .arg = w, .bytes = gguf_writer_bytes(w)};
     if (gguf_open(&g, &source, error) != 0 ||
         tokenizer_blob_build(&g, &blob, &bytes, &tokens, error) != 0)
         return -1;

@@ -14,15 +14,6 @@
 
 #define DATA SLUICE_SOURCE_DIR "/tests/golden/data"
 
-static ssize_t read_header(void *arg, void *buf, size_t n, uint64_t offset)
-{
-    uint64_t bytes;
-    const char *header = gguf_writer_header(arg, &bytes);
-    for (size_t i = 0; i < n; i++)
-        ((char *)buf)[i] = offset + i < bytes ? header[offset + i] : 0;
-    return (ssize_t)n;
-}
-
 /* ---- SentencePiece in tokenizer.json, against the reference package ---- */
 
 static const char *const sentencepieces[] = {"spm", "spm_across"};
@@ -63,7 +54,8 @@ static struct tokenizer *tokenizer_of(const json_t *json, void **blob, struct er
         struct gguf g;
         size_t bytes;
         ck_assert_int_eq(gguf_writer_layout(w, error), 0);
-        struct gguf_source source = {.read = read_header, .arg = w, .bytes = gguf_writer_bytes(w)};
+        struct gguf_source source = {
+            .read = gguf_writer_read, .arg = w, .bytes = gguf_writer_bytes(w)};
         ck_assert_int_eq(gguf_open(&g, &source, error), 0);
         if (tokenizer_blob_build(&g, blob, &bytes, &tokens, error) == 0)
             t = tokenizer_open(*blob, bytes, error);

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hugging Face directories that are rejected, with the reason. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/model/hf/hf.h"
+#include "tests/unit/lib/model/hf_make.h"
+
+#define DATA SLUICE_SOURCE_DIR "/tests/golden/data"
+
+static char dir[] = "/tmp/sluice-hf-XXXXXX";
+
+static void setup(void)
+{
+    strcpy(dir + strlen(dir) - 6, "XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+}
+
+static void teardown(void)
+{
+    hf_unmake(dir);
+}
+
+static void expect_rejected(const char *reason)
+{
+    struct hf_model hf;
+    struct error error = {0};
+    ck_assert_msg(hf_open(&hf, dir, &error) == -1, "taken: %s", reason);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_msg(strstr(error.text, reason) != NULL, "'%s' instead of '%s'", error.text, reason);
+    ck_assert_ptr_null(strchr(error.text, '\n'));
+}
+
+static void make_moved(const char *model, void (*edit)(json_t *config, json_t *tokenizer))
+{
+    char path[300], names[300];
+    snprintf(path, sizeof path, DATA "/arch/%s.gguf", model);
+    snprintf(names, sizeof names, DATA "/hf/%s.json", model);
+    hf_make(&(struct hf_make){.gguf = path, .dir = dir, .names = names, .edit = edit});
+}
+
+#define EDIT(name, statement)                                                                      \
+    static void name(json_t *config, json_t *tokenizer)                                            \
+    {                                                                                              \
+        (void)config;                                                                              \
+        (void)tokenizer;                                                                           \
+        statement;                                                                                 \
+    }
+
+EDIT(other_type, json_object_set_new(config, "model_type", json_string("gpt2")))
+EDIT(no_layers, json_object_del(config, "num_hidden_layers"))
+EDIT(layers_text, json_object_set_new(config, "num_hidden_layers", json_string("8")))
+EDIT(layers_many, json_object_set_new(config, "num_hidden_layers", json_integer(513)))
+EDIT(layers_more, json_object_set_new(config, "num_hidden_layers", json_integer(3)))
+EDIT(negative, json_object_set_new(config, "hidden_size", json_integer(-1)))
+EDIT(gelu, json_object_set_new(config, "hidden_act", json_string("gelu")))
+EDIT(not_renormalised, json_object_set_new(config, "norm_topk_prob", json_false()))
+EDIT(yarn, json_object_set_new(config, "rope_scaling", json_pack("{s:s}", "type", "yarn")))
+EDIT(fp8, json_object_set_new(config, "quantization_config", json_object()))
+EDIT(eps_text, json_object_set_new(config, "rms_norm_eps", json_string("small")))
+EDIT(small_vocab, json_object_set_new(config, "vocab_size", json_integer(100)))
+EDIT(unigram,
+     json_object_set_new(json_object_get(tokenizer, "model"), "type", json_string("Unigram")))
+EDIT(bytes_fall_back,
+     json_object_set_new(json_object_get(tokenizer, "model"), "byte_fallback", json_true()))
+EDIT(lower_case,
+     json_object_set_new(tokenizer, "normalizer", json_pack("{s:s}", "type", "Lowercase")))
+EDIT(whitespace,
+     json_object_set_new(tokenizer, "pre_tokenizer", json_pack("{s:s}", "type", "Whitespace")))
+EDIT(same_number, json_object_set_new(json_object_get(json_object_get(tokenizer, "model"), "vocab"),
+                                      "zz", json_integer(0)))
+EDIT(odd_merge, json_object_set_new(json_object_get(tokenizer, "model"), "merges",
+                                    json_pack("[[s, s]]", "a b", "c")))
+EDIT(no_model, json_object_del(tokenizer, "model"))
+
+START_TEST(bad_models_are_rejected)
+{
+    static const struct {
+        void (*edit)(json_t *config, json_t *tokenizer);
+        const char *without, *reason;
+    } cases[] = {
+        {other_type, NULL, "config.json: model_type 'gpt2' is not supported (supported: qwen3_moe"},
+        {other_type, NULL, ", ...: docs/pack.md)"},
+        {no_layers, NULL, "config.json: num_hidden_layers is missing"},
+        {layers_text, NULL, "config.json: num_hidden_layers is not a whole number"},
+        {layers_many, NULL, "beyond what is supported"},
+        {layers_more, NULL, "tensor model.layers.2.input_layernorm.weight is missing"},
+        {negative, NULL, "config.json: hidden_size is not a whole number"},
+        {gelu, NULL, "config.json: hidden_act is \"gelu\", which is not supported (only \"silu\")"},
+        {not_renormalised, NULL, "norm_topk_prob is false, which is not supported (only true)"},
+        {yarn, NULL, "rope_scaling of type 'yarn' is not supported"},
+        {fp8, NULL, "quantization_config is not supported (only quant_method fp8"},
+        {eps_text, NULL, "rms_norm_eps is not a number"},
+        {small_vocab, NULL, "tokenizer.json: token '"},
+        {unigram, NULL, "a tokenizer of type 'Unigram' is not supported"},
+        {bytes_fall_back, NULL, "its normalizer and pre-tokenizer are not those of SentencePiece"},
+        {lower_case, NULL, "a normalizer of type 'Lowercase' is not supported"},
+        {whitespace, NULL, "its pre-tokenizer is not one of those supported"},
+        {same_number, NULL, "two tokens have the number 0"},
+        {odd_merge, NULL, "merge 0 is not two tokens"},
+        {no_model, NULL, "a tokenizer of type '' is not supported"},
+        {NULL, "model.layers.1.mlp.experts.3.up_proj.weight",
+         "tensor model.layers.1.mlp.experts.3.up_proj.weight is missing"},
+        {NULL, "model.norm.weight", "tensor model.norm.weight is missing"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        hf_make(&(struct hf_make){.gguf = DATA "/arch/qwen3moe_a.gguf",
+                                  .dir = dir,
+                                  .edit = cases[i].edit,
+                                  .without = cases[i].without});
+        expect_rejected(cases[i].reason);
+    }
+}
+END_TEST
+
+static json_t *rope_of(json_t *config)
+{
+    return json_object_get(config, "rope_parameters");
+}
+
+EDIT(other_layer,
+     json_array_set_new(json_object_get(config, "layer_types"), 0, json_string("mamba")))
+EDIT(few_layers, json_array_remove(json_object_get(config, "layer_types"), 0))
+EDIT(no_types, json_object_del(config, "layer_types"))
+EDIT(v_heads, json_object_set_new(config, "linear_num_value_heads", json_integer(6)))
+EDIT(v_size, json_object_set_new(config, "linear_value_head_dim", json_integer(8)))
+EDIT(no_part, json_object_del(rope_of(config), "partial_rotary_factor"))
+EDIT(truncated, json_object_set_new(rope_of(config), "truncate", json_true()))
+EDIT(no_truncate, json_object_del(rope_of(config), "truncate"))
+EDIT(no_factor, json_object_del(rope_of(config), "factor"))
+EDIT(linear, json_object_set_new(rope_of(config), "rope_type", json_string("linear")))
+EDIT(full_first,
+     json_array_set_new(json_object_get(config, "layer_types"), 0, json_string("full_attention")))
+EDIT(mscales, json_object_set_new(rope_of(config), "mscale", json_real(0.5)))
+EDIT(nope, json_object_set_new(config, "qk_nope_head_dim", json_integer(31)))
+EDIT(large, json_object_set_new(config, "kv_lora_rank", json_integer(UINT32_MAX)))
+EDIT(no_moe, json_object_set_new(config, "enable_moe_block", json_false()))
+EDIT(per_layer, json_object_del(json_object_get(config, "per_layer_config"), "0"))
+EDIT(full_type, json_object_set_new(json_object_get(rope_of(config), "full_attention"), "rope_type",
+                                    json_string("default")))
+EDIT(proportional,
+     json_object_set_new(config, "rope_scaling", json_pack("{s:s}", "type", "proportional")))
+EDIT(part_beyond, json_object_set_new(json_object_get(rope_of(config), "full_attention"),
+                                      "partial_rotary_factor", json_real(1.5)))
+EDIT(dense_last,
+     json_object_set_new(config, "mlp_layer_types", json_pack("[s, s]", "sparse", "dense")))
+EDIT(alpha, json_object_set_new(config, "rope_parameters",
+                                json_pack("{s:s, s:f}", "rope_type", "dynamic", "rope_theta", 1e4)))
+EDIT(topk_differs, json_object_set_new(config, "moe_topk", json_pack("[i, i]", 3, 2)))
+EDIT(layout, json_array_set_new(json_object_get(config, "rope_layout"), 1, json_integer(0)))
+EDIT(fewer_experts, json_object_set_new(config, "num_local_experts", json_integer(3)))
+
+EDIT(short_list, json_object_set_new(config, "mlp_layer_types", json_pack("[s]", "dense")))
+EDIT(short_layouts, (json_object_set_new(config, "sliding_window_layout", json_pack("[i]", 0)),
+                     json_object_set_new(config, "rope_layout", json_pack("[i]", 1))))
+EDIT(layout_text, json_array_set_new(json_object_get(config, "rope_layout"), 0, json_null()))
+EDIT(factor_text,
+     json_array_set_new(json_object_get(rope_of(config), "short_factor"), 1, json_string("1")))
+EDIT(factor_zero,
+     json_array_set_new(json_object_get(rope_of(config), "short_factor"), 1, json_integer(0)))
+EDIT(factor_large,
+     json_array_set_new(json_object_get(rope_of(config), "long_factor"), 1, json_real(1e39)))
+EDIT(interval_zero, (json_object_del(config, "layer_types"),
+                     json_object_set_new(config, "full_attention_interval", json_integer(0))))
+EDIT(window_text, json_object_set_new(config, "sliding_window_size", json_string("16")))
+EDIT(heads_zero, json_object_set_new(config, "num_attention_heads", json_integer(0)))
+EDIT(head_text,
+     json_object_set_new(json_object_get(json_object_get(config, "per_layer_config"), "0"),
+                         "head_dim", json_string("32")))
+
+/* What the architectures with tables of conversions reject, with the reason. */
+START_TEST(bad_moved_models_are_rejected)
+{
+    static const struct {
+        const char *model;
+        void (*edit)(json_t *config, json_t *tokenizer);
+        const char *reason;
+    } cases[] = {
+        {"qwen3next_a", other_layer, "layer 0 has another attention"},
+        {"qwen3next_a", few_layers, "layer_types is not a list of 3 kinds"},
+        {"qwen3next_a", v_heads, "do not fit the sizes in config.json"},
+        {"qwen35moe_a", v_size, "linear_key_head_dim and linear_value_head_dim differ"},
+        {"qwen35moe_a", no_part, "partial_rotary_factor is missing"},
+        {"lfm2moe_a", no_types, "layer_types is missing"},
+        {"oss_a", truncated, "truncate is true, which is not supported (only false)"},
+        {"oss_a", no_truncate, "truncate is missing"},
+        {"oss_a", no_factor, "rope_parameters of type 'yarn' is not supported"},
+        {"oss_a", linear, "rope_parameters of type 'linear' is not supported"},
+        {"oss_a", full_first, "layer 0 is not of the kind that it has in published models"},
+        {"oss_a", fewer_experts, "rows are not those of 3 parts"},
+        {"kimi_k2", mscales, "mscale and mscale_all_dim differ"},
+        {"kimi_k2", nope, "do not fit the sizes in config.json"},
+        {"kimi_k2", large, "kv_lora_rank and qk_rope_head_dim are too large"},
+        {"glm4_7_flash_f32", dense_last, "mlp_layer_types: layer 1 has no experts"},
+        {"gemma4_a", no_moe, "enable_moe_block is false"},
+        {"gemma4_a", per_layer, "per_layer_config: head_dim differs between layers of a kind"},
+        {"gemma4_a", full_type, "rope_parameters.full_attention of type 'default'"},
+        {"gemma4_a", yarn, "rope_scaling of type 'yarn' is not supported"},
+        {"gemma4_a", proportional, "rope_scaling of type 'proportional' is not supported"},
+        {"gemma4_a", part_beyond, "partial_rotary_factor is out of range"},
+        {"hunyuan_a", alpha, "rope_parameters of type 'dynamic' is not supported"},
+        {"hunyuan_a", topk_differs, "moe_topk differs between layers"},
+        {"smallthinker_a", layout, "sliding_window_layout and rope_layout are not those"},
+        {"smallthinker_a", short_layouts, "sliding_window_layout and rope_layout are not those"},
+        {"smallthinker_a", layout_text, "sliding_window_layout and rope_layout are not those"},
+        {"smallthinker_a", window_text, "sliding_window_size is not a whole number of 16 bits"},
+        {"glm4_7_flash_f32", short_list, "mlp_layer_types is not a list of 2 kinds of layers"},
+        {"phimoe_a", factor_text, "short_factor: element 1 is no positive number"},
+        {"phimoe_a", factor_zero, "short_factor: element 1 is no positive number"},
+        {"phimoe_a", factor_large, "long_factor: element 1 is no positive number"},
+        {"qwen3next_a", interval_zero, "full_attention_interval is not a number of layers"},
+        {"qwen3next_a", heads_zero, "beyond what is supported"},
+        {"gemma4_a", head_text, "per_layer_config: head_dim differs between layers of a kind"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        make_moved(cases[i].model, cases[i].edit);
+        expect_rejected(cases[i].reason);
+    }
+}
+END_TEST
+
+/* ---- other headers of safetensors ---- */
+
+/* Replaces a tensor by others, which have zeros behind all data: {name: [dtype, bytes of an element, shape]}. */
+static void replace(const char *name, json_t *others)
+{
+    char path[300];
+    uint64_t length, at;
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    FILE *f = fopen(path, "rb");
+    ck_assert(f && fread(&length, sizeof length, 1, f) == 1);
+    char *text = malloc(length);
+    ck_assert_uint_eq(fread(text, 1, length, f), length);
+    json_t *header = json_loadb(text, length, 0, NULL), *old = json_object_get(header, name);
+    ck_assert_ptr_nonnull(old);
+    json_object_set(header, "rest", old);
+    json_object_del(header, name);
+    ck_assert_int_eq(fseek(f, 0, SEEK_END), 0);
+    uint64_t bytes = (uint64_t)ftell(f) - sizeof length - length;
+    char *data = malloc(bytes);
+    ck_assert(fseek(f, (long)(sizeof length + length), SEEK_SET) == 0 &&
+              fread(data, 1, bytes, f) == bytes);
+    fclose(f);
+    free(text);
+    at = bytes;
+    const char *key;
+    json_t *other, *size;
+    json_object_foreach(others, key, other)
+    {
+        size_t i;
+        uint64_t n = (uint64_t)json_integer_value(json_array_get(other, 1));
+        json_array_foreach(json_array_get(other, 2), i, size) n *=
+            (uint64_t)json_integer_value(size);
+        json_object_set_new(header, key,
+                            json_pack("{s:O, s:O, s:[I, I]}", "dtype", json_array_get(other, 0),
+                                      "shape", json_array_get(other, 2), "data_offsets",
+                                      (json_int_t)at, (json_int_t)(at + n)));
+        at += n;
+    }
+    text = json_dumps(header, JSON_COMPACT);
+    length = strlen(text);
+    f = fopen(path, "wb");
+    ck_assert(f && fwrite(&length, sizeof length, 1, f) == 1 &&
+              fwrite(text, 1, length, f) == length && fwrite(data, 1, bytes, f) == bytes);
+    ck_assert(fflush(f) == 0 && ftruncate(fileno(f), (off_t)(sizeof length + length + at)) == 0);
+    fclose(f);
+    free(text);
+    free(data);
+    json_decref(header);
+    json_decref(others);
+}
+
+#define DOWN "model.layers.0.mlp.experts.down_proj"
+
+/* Experts of MXFP4: shapes of the blocks, and of their scales. reason NULL: accepted. */
+START_TEST(shapes_of_mxfp4)
+{
+    static const struct {
+        int blocks[4], scales[4];
+        const char *scales_type, *reason;
+    } cases[] = {
+        {{5, 64, 1, 16}, {5, 64, 1, 0}, "U8", NULL},
+        {{5, 64, 1, 16}, {5, 32, 2, 0}, "U8", DOWN "_scales has no U8 for each block"},
+        {{5, 64, 1, 16}, {64, 5, 1, 0}, "U8", DOWN "_scales has no U8 for each block"},
+        {{5, 64, 1, 16}, {5, 64, 2, 0}, "U8", DOWN "_scales has no U8 for each block"},
+        {{5, 64, 1, 16}, {5, 64, 1, 0}, "I8", DOWN "_scales has no U8 for each block"},
+        {{5, 64, 1, 8}, {5, 64, 1, 0}, "U8", DOWN "_blocks has 4 dimensions"},
+        {{4, 64, 1, 16}, {4, 64, 1, 0}, "U8", "rows are not those of 5 parts"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const int *b = cases[i].blocks, *s = cases[i].scales;
+        struct hf_model hf;
+        struct error error;
+        make_moved("oss_a", NULL);
+        replace(DOWN, json_pack("{s:[s, i, [i, i, i, i]], s:[s, i, [i, i, i]]}", DOWN "_blocks",
+                                "U8", 1, b[0], b[1], b[2], b[3], DOWN "_scales",
+                                cases[i].scales_type, 1, s[0], s[1], s[2]));
+        if (cases[i].reason) {
+            expect_rejected(cases[i].reason);
+            continue;
+        }
+        ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s", error.text);
+        hf_close(&hf);
+    }
+}
+END_TEST
+
+START_TEST(shapes_of_floats)
+{
+    static const struct {
+        int shape[3];
+        const char *type, *reason;
+    } cases[] = {
+        {{5, 32, 64}, "BF16", NULL},
+        {{5, 1 << 14, 1 << 16},
+         "BF16",
+         "tensor " DOWN " is too large"}, /* 2 GiB are turned at once */
+        {{3, 32, 64}, "BF16", "rows are not those of 5 parts"},
+        {{5, 32, 64}, "U16", "tensor " DOWN " has another type"},
+        {{0, 32, 64}, "BF16", "3 dimensions and 0 bytes"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const int *n = cases[i].shape;
+        struct hf_model hf;
+        struct error error;
+        make_moved("oss_a", NULL);
+        replace(DOWN, json_pack("{s:[s, i, [i, i, i]]}", DOWN, cases[i].type, 2, n[0], n[1], n[2]));
+        if (cases[i].reason) {
+            expect_rejected(cases[i].reason);
+            continue;
+        }
+        ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s", error.text);
+        hf_close(&hf);
+    }
+}
+END_TEST
+
+/* A tensor of a layer that no row names; one of a layer that the model does not have is left out. */
+START_TEST(tensors_without_rows)
+{
+    static const struct {
+        const char *name, *reason;
+    } cases[] = {
+        {"model.layers.2.mlp.router.extra", "tensor model.layers.2.mlp.router.extra is not known"},
+        {"model.layers.x.weight", "tensor model.layers.x.weight is not known"},
+        {"model.layers.3.mlp.router.extra", NULL},
+        {"model.mtp.weight", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct hf_model hf;
+        struct error error;
+        make_moved("oss_a", NULL);
+        replace(DOWN, json_pack("{s:[s, i, [i, i, i]], s:[s, i, [i]]}", DOWN, "F16", 2, 5, 32, 64,
+                                cases[i].name, "F16", 2, 8));
+        if (cases[i].reason) {
+            expect_rejected(cases[i].reason);
+            continue;
+        }
+        ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s", error.text);
+        hf_close(&hf);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("hf_rejected");
+    TCase *t = tcase_create("hf_rejected");
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, bad_models_are_rejected);
+    tcase_add_test(t, bad_moved_models_are_rejected);
+    tcase_add_test(t, shapes_of_mxfp4);
+    tcase_add_test(t, shapes_of_floats);
+    tcase_add_test(t, tensors_without_rows);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
