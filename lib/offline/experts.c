@@ -188,6 +188,16 @@ void offline_form(const struct offline_model *m, uint32_t layer, uint32_t expert
         align_up(made_layout(from, offline_type(precision, method), f->matrix), PAGE_BYTES);
 }
 
+uint64_t offline_slot_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
+                            enum precision precision, enum quant_method method)
+{
+    struct offline_form f;
+    if (!model_layer_has_experts(m->index, layer))
+        return 0;
+    offline_form(m, layer, expert, precision, method, &f);
+    return f.slot.bytes;
+}
+
 void offline_form_matrices(const struct offline_form *f, const uint8_t *at,
                            struct kernel_matrix out[EXPERT__COUNT])
 {

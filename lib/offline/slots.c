@@ -239,8 +239,7 @@ static struct held *place(struct slots *s, const struct slots_form *f)
 {
     uint64_t offset;
     uint32_t at;
-    if (f->bytes > s->bytes)
-        return NULL;
+    sl_assert(f->bytes <= s->bytes); /* else its pin would never end */
     while ((at = gap_for(s, f->bytes, &offset)) == UINT32_MAX)
         if (!evict(s))
             return NULL;

@@ -10,9 +10,10 @@
 #include "lib/base/bytes.h"
 #include "tests/harness/internal.h"
 
-#define END_MS 240000
-#define TEXT   SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
-#define ARGS   24
+#define END_MS     240000
+#define ONE_END_MS 20000
+#define TEXT       SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
+#define ARGS       24
 
 static char program[PATH_MAX], join[PATH_MAX + 64];
 
@@ -144,6 +145,33 @@ static void eval_of_a_file(void)
     check_same(test_model(), "16MiB", "--policy", "precision=hobbit");
 }
 
+/* Experts of 2 bits, made at 8: one is larger than two of the file. Budgets are too small, each in one line,
+ * until one suffices. */
+static void forms_larger_than_the_file(void)
+{
+    char path[PATH_MAX], budget[32];
+    struct command c;
+    unsigned small = 0, enough = 0;
+    path_in_dir(path, "q2.gguf");
+    run(&c, "synth", 0,
+        (const char *const[]){"-o", path, "tiny", "layers=3", "hidden=256", "head_size=64",
+                              "expert_inner=1024", "--type", "Q2_K", "--quiet", NULL});
+    command_free(&c);
+    for (uint64_t bytes = 9 * MIB; bytes < 14 * MIB && enough == 0; bytes += MIB / 8) {
+        snprintf(budget, sizeof budget, "%" PRIu64, bytes);
+        command_run(&c, NULL, ONE_END_MS,
+                    (const char *const[]){"eval", "-m", path, "--text", TEXT, "--offline",
+                                          "--budget", budget, "--ctx-size", "16", "--max-windows",
+                                          "1", "--threads", "1", "--policy",
+                                          "precision=uniform-int8", NULL});
+        bool is_small = strstr(c.err, "is too small") && command_lines(c.err) == 1;
+        CHECK(c.status == 0 || is_small, "%s: status %d: %.300s", budget, c.status, c.err);
+        c.status == 0 ? enough++ : small++;
+        command_free(&c);
+    }
+    CHECK(small > 0 && enough > 0, "%u budgets were too small, %u sufficed", small, enough);
+}
+
 static void eval_of_a_store(void)
 {
     char store[PATH_MAX];
@@ -245,8 +273,12 @@ static void profile_and_kills(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {
-        ROW(eval_of_a_file),    ROW(eval_of_a_store),      ROW(too_small),
-        ROW(profile_and_kills), ROW(eval_of_a_split_file), ROW(four_times_the_budget)};
+    static const struct test_case cases[] = {ROW(eval_of_a_file),
+                                             ROW(eval_of_a_store),
+                                             ROW(too_small),
+                                             ROW(forms_larger_than_the_file),
+                                             ROW(profile_and_kills),
+                                             ROW(eval_of_a_split_file),
+                                             ROW(four_times_the_budget)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

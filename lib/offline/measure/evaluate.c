@@ -262,7 +262,8 @@ static uint32_t threads_of(const struct offline_evaluation *e)
 
 static int run(struct job *job, struct error *error)
 {
-    sweep_workers(job);
+    if (sweep_workers(job, error) != 0)
+        return -1;
     for (uint32_t i = 0; i < job->workers; i++)
         if (open_worker(&job->worker[i], error) != 0)
             return -1;

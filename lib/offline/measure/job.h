@@ -60,7 +60,7 @@ int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q, c
 
 /* sweep.c: within a budget, how many workers there are, and the scratch memory of a runner whose decisions
  * do not depend on its chunk: the experts of a layer come first. */
-void sweep_workers(struct job *job);
+int sweep_workers(struct job *job, struct error *error);
 
 /* sweep.c: sizes of a sweep within the budget, announced; then all windows. */
 int sweep_plan(struct job *job, struct error *error);
