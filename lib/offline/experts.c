@@ -243,10 +243,11 @@ static int hold_in_slots(struct offline_model *m, const struct offline_form *f, 
         enum slots_found found = slots_pin(m->slots, &f->slot, at);
         if (found == SLOTS_MAKE) {
             uint8_t *stage = offline_stage(m);
-            int status = offline_form_make(m, f, *at, stage, error);
+            struct error why;
+            int status = offline_form_make(m, f, *at, stage, &why);
             free(stage);
-            slots_made(m->slots, &f->slot, status == 0);
-            return status;
+            slots_made(m->slots, &f->slot, status == 0 ? NULL : &why);
+            return status == 0 ? 0 : error_set(error, why.code, "%s", why.text);
         }
         while (found == SLOTS_COMING && !slots_ready(m->slots, f->slot.expert, f->slot.form))
             if (slots_wait(m->slots, &seen, error) != 0)
