@@ -303,18 +303,6 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-static void run_group(struct job *job)
-{
-    for (uint32_t i = 1; i < job->workers; i++) {
-        struct worker *w = &job->worker[i];
-        w->started = pthread_create(&w->thread, NULL, worker_main, w) == 0;
-    }
-    worker_main(&job->worker[0]); /* threads that did not start are not needed */
-    for (uint32_t i = 1; i < job->workers; i++)
-        if (job->worker[i].started)
-            pthread_join(job->worker[i].thread, NULL);
-}
-
 int sweep_run(struct job *job, struct error *error)
 {
     const struct offline_evaluation *e = job->e;
@@ -334,7 +322,7 @@ int sweep_run(struct job *job, struct error *error)
         memset(s->finished, 0, s->windows * sizeof *s->finished);
         if (e->group)
             e->group(e->arg, s->first, s->windows);
-        run_group(job);
+        job_run(job, worker_main);
     }
     free(s->finished);
     free(s->x[0]);
