@@ -196,6 +196,43 @@ static void too_small(void)
     command_free(&c);
 }
 
+/* A long evaluation ends at the first signal; else timeout kills it, and its own status is 137. */
+static void interrupted(void)
+{
+    struct command c;
+    snprintf(program, sizeof program, "%s/sluice-eval", test_libexec());
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"/usr/bin/timeout", "-k", "20", "0.5", program, "-m",
+                                      test_model(), "--text", TEXT, "--offline", "--budget",
+                                      "13MiB", NULL});
+    CHECK(c.status == 124, "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+}
+
+/* Recurrent states and latents of one layer at a time. */
+static void eval_of_other_mixers(void)
+{
+    static const char *const shapes[][18] = {
+        {"arch=qwen3next", "shared_inner=256", "rope_dims=16", "conv_taps=4", "delta_size=32",
+         "delta_k_heads=2", "delta_v_heads=4", "delta_inner=128", "attention_step=2",
+         "head_size=64"},
+        {"arch=deepseek2", "dense_layers=1", "dense_inner=512", "shared_count=1", "kv_heads=1",
+         "head_size=0", "q_rank=256", "kv_rank=256", "mla_key_size=160", "mla_value_size=64",
+         "rope_dims=32"}};
+    char path[PATH_MAX];
+    path_in_dir(path, "shape.gguf");
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        struct command c;
+        const char *args[ARGS] = {
+            "-o", path, "--quiet", "tiny", "hidden=256", "expert_inner=256", "layers=3"};
+        for (size_t k = 0; shapes[i][k]; k++)
+            args[7 + k] = shapes[i][k];
+        run(&c, "synth", 0, args);
+        command_free(&c);
+        check_files(path, path, "14MiB", NULL, NULL);
+    }
+}
+
 /* ---- profile ---- */
 
 static void profile(const char *path, uint64_t bytes, const char *kill_after_s)
@@ -273,12 +310,9 @@ static void profile_and_kills(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(eval_of_a_file),
-                                             ROW(eval_of_a_store),
-                                             ROW(too_small),
-                                             ROW(forms_larger_than_the_file),
-                                             ROW(profile_and_kills),
-                                             ROW(eval_of_a_split_file),
-                                             ROW(four_times_the_budget)};
+    static const struct test_case cases[] = {
+        ROW(eval_of_a_file),    ROW(eval_of_a_store),      ROW(too_small),
+        ROW(interrupted),       ROW(eval_of_other_mixers), ROW(forms_larger_than_the_file),
+        ROW(profile_and_kills), ROW(eval_of_a_split_file), ROW(four_times_the_budget)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
