@@ -209,7 +209,7 @@ static void interrupted(void)
     command_free(&c);
 }
 
-/* Recurrent states and latents of one layer at a time. */
+/* Recurrent states and latents of one layer at a time: as mapped, and as token by token, all layers of each. */
 static void eval_of_other_mixers(void)
 {
     static const char *const shapes[][18] = {
@@ -230,6 +230,9 @@ static void eval_of_other_mixers(void)
         run(&c, "synth", 0, args);
         command_free(&c);
         check_files(path, path, "14MiB", NULL, NULL);
+        char *ordered = losses(path, "14MiB", "--read-bandwidth", "1GB/s");
+        CHECK(strstr(ordered, "\"loss\": 0.0,"), "%s: %s", shapes[i][0], ordered);
+        free(ordered);
     }
 }
 
