@@ -188,6 +188,16 @@ void offline_form(const struct offline_model *m, uint32_t layer, uint32_t expert
         align_up(made_layout(from, offline_type(precision, method), f->matrix), PAGE_BYTES);
 }
 
+uint64_t offline_slot_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
+                            enum precision precision, enum quant_method method)
+{
+    struct offline_form f;
+    if (!model_layer_has_experts(m->index, layer))
+        return 0;
+    offline_form(m, layer, expert, precision, method, &f);
+    return f.slot.bytes;
+}
+
 void offline_form_matrices(const struct offline_form *f, const uint8_t *at,
                            struct kernel_matrix out[EXPERT__COUNT])
 {
@@ -233,10 +243,11 @@ static int hold_in_slots(struct offline_model *m, const struct offline_form *f, 
         enum slots_found found = slots_pin(m->slots, &f->slot, at);
         if (found == SLOTS_MAKE) {
             uint8_t *stage = offline_stage(m);
-            int status = offline_form_make(m, f, *at, stage, error);
+            struct error why;
+            int status = offline_form_make(m, f, *at, stage, &why);
             free(stage);
-            slots_made(m->slots, &f->slot, status == 0);
-            return status;
+            slots_made(m->slots, &f->slot, status == 0 ? NULL : &why);
+            return status == 0 ? 0 : error_set(error, why.code, "%s", why.text);
         }
         while (found == SLOTS_COMING && !slots_ready(m->slots, f->slot.expert, f->slot.form))
             if (slots_wait(m->slots, &seen, error) != 0)

@@ -60,15 +60,15 @@ void files_close(struct offline_files *f)
         bulk_close(&f->loader[i]);
 }
 
-/* Reads one run; what lies behind the end of the file is zeroed. */
-static int read_run(struct offline_files *f, const struct bulk *file, const struct model_extent *x,
-                    uint8_t *slot, struct error *error)
+/* Reads one run; what lies behind the end of the file, of `size` bytes, is zeroed. */
+static int read_run(struct offline_files *f, const struct bulk *file, uint64_t size,
+                    const struct model_extent *x, uint8_t *slot, struct error *error)
 {
-    uint64_t got = 0;
+    uint64_t got = 0, inside = size > x->file_offset ? size - x->file_offset : 0;
     if (bulk_read(file, slot + x->slot_offset, x->read_bytes, x->file_offset, &got, error) != 0)
         return -1;
     atomic_fetch_add_explicit(&f->read_bytes, got, memory_order_relaxed);
-    if (x->read_bytes - got >= PAGE_BYTES) /* the superset passes the end by less than a page */
+    if (got < x->read_bytes && got < inside)
         return error_set(error, ERR_GONE, "the file ends at %" PRIu64 ": it became shorter",
                          x->file_offset + got);
     memset(slot + x->slot_offset + got, 0, x->read_bytes - got);
@@ -80,9 +80,11 @@ static int read_part(struct offline_files *f, const struct model_entry *e, uint3
 {
     struct model_extent run[ENTRY_EXTENTS_MAX];
     uint32_t runs = model_entry_part(e, part, parts, run);
-    const struct bulk *file = e->in_store || e->in_parts ? &f->loader[part] : &f->model;
+    bool own = e->in_store || e->in_parts;
+    const struct bulk *file = own ? &f->loader[part] : &f->model;
+    uint64_t size = own ? model_loader_file(f->index, part)->file.bytes : f->index->file.bytes;
     for (uint32_t i = 0; i < runs; i++)
-        if (read_run(f, file, &run[i], slot, error) != 0)
+        if (read_run(f, file, size, &run[i], slot, error) != 0)
             return -1;
     if (runs == 0 || e->checksum_first == ENTRY_NONE)
         return 0;

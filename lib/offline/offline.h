@@ -74,6 +74,10 @@ enum tensor_type offline_type(enum precision precision, enum quant_method method
 uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
                               enum precision precision, enum quant_method method);
 
+/* Within a budget: bytes of its slot at a precision; 0 in a layer without experts. */
+uint64_t offline_slot_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
+                            enum precision precision, enum quant_method method);
+
 /* |E_i|: the Frobenius norm of the three matrices of an expert together. -1 with *error. */
 double offline_expert_norm(struct offline_model *m, uint32_t layer, uint32_t expert,
                            struct error *error);

@@ -86,8 +86,9 @@ static bool advance(struct offline_runner *r, const struct expert_step *step,
         ready = found == SLOTS_READY;
         if (found == SLOTS_MAKE) {
             r->stage = r->stage ? r->stage : offline_stage(r->model);
-            ready = offline_form_make(r->model, &f, got, r->stage, NULL) == 0;
-            slots_made(slots, &f.slot, ready);
+            struct error why;
+            ready = offline_form_make(r->model, &f, got, r->stage, &why) == 0;
+            slots_made(slots, &f.slot, ready ? NULL : &why);
         }
         if (found == SLOTS_FAILED)
             return false;

@@ -239,8 +239,7 @@ static struct held *place(struct slots *s, const struct slots_form *f)
 {
     uint64_t offset;
     uint32_t at;
-    if (f->bytes > s->bytes)
-        return NULL;
+    sl_assert(f->bytes <= s->bytes); /* else its pin would never end */
     while ((at = gap_for(s, f->bytes, &offset)) == UINT32_MAX)
         if (!evict(s))
             return NULL;
@@ -306,15 +305,15 @@ bool slots_pin_ready(struct slots *s, uint32_t expert, uint32_t form, uint8_t **
     return ready;
 }
 
-void slots_made(struct slots *s, const struct slots_form *f, bool good)
+void slots_made(struct slots *s, const struct slots_form *f, const struct error *why)
 {
     pthread_mutex_lock(&s->lock);
     struct held *h = *cell(s, f->expert, f->form);
     sl_assert(h && !h->ready && h->entry == ENTRY_NONE);
-    h->ready = good;
-    if (!good && !s->failed) {
+    h->ready = !why;
+    if (why && !s->failed) {
         s->failed = true;
-        error_set(&s->error, ERR_IO, "an expert cannot be read");
+        s->error = *why;
     }
     change(s);
     pthread_mutex_unlock(&s->lock);

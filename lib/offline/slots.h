@@ -39,8 +39,8 @@ struct slots_form {
     uint64_t bytes;
 };
 enum slots_found slots_pin(struct slots *s, const struct slots_form *f, uint8_t **at);
-/* good false: it could not be made; every later call fails. */
-void slots_made(struct slots *s, const struct slots_form *f, bool good);
+/* why: it could not be made, and every later call fails; NULL: it is READY. */
+void slots_made(struct slots *s, const struct slots_form *f, const struct error *why);
 void slots_unpin(struct slots *s, uint32_t expert, uint32_t form);
 
 /* True if it is READY; of a form without a pin, only for the moment. */

@@ -10,9 +10,10 @@
 #include "lib/base/bytes.h"
 #include "tests/harness/internal.h"
 
-#define END_MS 240000
-#define TEXT   SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
-#define ARGS   24
+#define END_MS     240000
+#define ONE_END_MS 20000
+#define TEXT       SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
+#define ARGS       24
 
 static char program[PATH_MAX], join[PATH_MAX + 64];
 
@@ -144,6 +145,33 @@ static void eval_of_a_file(void)
     check_same(test_model(), "16MiB", "--policy", "precision=hobbit");
 }
 
+/* Experts of 2 bits, made at 8: one is larger than two of the file. Budgets are too small, each in one line,
+ * until one suffices. */
+static void forms_larger_than_the_file(void)
+{
+    char path[PATH_MAX], budget[32];
+    struct command c;
+    unsigned small = 0, enough = 0;
+    path_in_dir(path, "q2.gguf");
+    run(&c, "synth", 0,
+        (const char *const[]){"-o", path, "tiny", "layers=3", "hidden=256", "head_size=64",
+                              "expert_inner=1024", "--type", "Q2_K", "--quiet", NULL});
+    command_free(&c);
+    for (uint64_t bytes = 9 * MIB; bytes < 14 * MIB && enough == 0; bytes += MIB / 8) {
+        snprintf(budget, sizeof budget, "%" PRIu64, bytes);
+        command_run(&c, NULL, ONE_END_MS,
+                    (const char *const[]){"eval", "-m", path, "--text", TEXT, "--offline",
+                                          "--budget", budget, "--ctx-size", "16", "--max-windows",
+                                          "1", "--threads", "1", "--policy",
+                                          "precision=uniform-int8", NULL});
+        bool is_small = strstr(c.err, "is too small") && command_lines(c.err) == 1;
+        CHECK(c.status == 0 || is_small, "%s: status %d: %.300s", budget, c.status, c.err);
+        c.status == 0 ? enough++ : small++;
+        command_free(&c);
+    }
+    CHECK(small > 0 && enough > 0, "%u budgets were too small, %u sufficed", small, enough);
+}
+
 static void eval_of_a_store(void)
 {
     char store[PATH_MAX];
@@ -166,6 +194,46 @@ static void too_small(void)
     CHECK(c.status != 0 && strstr(c.err, "--budget 9") && command_lines(c.err) == 1,
           "status %d: %.300s", c.status, c.err);
     command_free(&c);
+}
+
+/* A long evaluation ends at the first signal; else timeout kills it, and its own status is 137. */
+static void interrupted(void)
+{
+    struct command c;
+    snprintf(program, sizeof program, "%s/sluice-eval", test_libexec());
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"/usr/bin/timeout", "-k", "20", "0.5", program, "-m",
+                                      test_model(), "--text", TEXT, "--offline", "--budget",
+                                      "13MiB", NULL});
+    CHECK(c.status == 124, "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+}
+
+/* Recurrent states and latents of one layer at a time: as mapped, and as token by token, all layers of each. */
+static void eval_of_other_mixers(void)
+{
+    static const char *const shapes[][18] = {
+        {"arch=qwen3next", "shared_inner=256", "rope_dims=16", "conv_taps=4", "delta_size=32",
+         "delta_k_heads=2", "delta_v_heads=4", "delta_inner=128", "attention_step=2",
+         "head_size=64"},
+        {"arch=deepseek2", "dense_layers=1", "dense_inner=512", "shared_count=1", "kv_heads=1",
+         "head_size=0", "q_rank=256", "kv_rank=256", "mla_key_size=160", "mla_value_size=64",
+         "rope_dims=32"}};
+    char path[PATH_MAX];
+    path_in_dir(path, "shape.gguf");
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        struct command c;
+        const char *args[ARGS] = {
+            "-o", path, "--quiet", "tiny", "hidden=256", "expert_inner=256", "layers=3"};
+        for (size_t k = 0; shapes[i][k]; k++)
+            args[7 + k] = shapes[i][k];
+        run(&c, "synth", 0, args);
+        command_free(&c);
+        check_files(path, path, "14MiB", NULL, NULL);
+        char *ordered = losses(path, "14MiB", "--read-bandwidth", "1GB/s");
+        CHECK(strstr(ordered, "\"loss\": 0.0,"), "%s: %s", shapes[i][0], ordered);
+        free(ordered);
+    }
 }
 
 /* ---- profile ---- */
@@ -247,6 +315,7 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(eval_of_a_file),    ROW(eval_of_a_store),      ROW(too_small),
+        ROW(interrupted),       ROW(eval_of_other_mixers), ROW(forms_larger_than_the_file),
         ROW(profile_and_kills), ROW(eval_of_a_split_file), ROW(four_times_the_budget)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -164,13 +164,13 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-static void run_in_order(struct job *job)
+void job_run(struct job *job, void *(*loop)(void *worker))
 {
     for (uint32_t i = 1; i < job->workers; i++) {
         struct worker *w = &job->worker[i];
-        w->started = pthread_create(&w->thread, NULL, worker_main, w) == 0;
+        w->started = pthread_create(&w->thread, NULL, loop, w) == 0;
     }
-    worker_main(&job->worker[0]); /* threads that did not start are not needed */
+    loop(&job->worker[0]); /* threads that did not start are not needed */
     for (uint32_t i = 1; i < job->workers; i++)
         if (job->worker[i].started)
             pthread_join(job->worker[i].thread, NULL);
@@ -262,7 +262,8 @@ static uint32_t threads_of(const struct offline_evaluation *e)
 
 static int run(struct job *job, struct error *error)
 {
-    sweep_workers(job);
+    if (sweep_workers(job, error) != 0)
+        return -1;
     for (uint32_t i = 0; i < job->workers; i++)
         if (open_worker(&job->worker[i], error) != 0)
             return -1;
@@ -271,7 +272,7 @@ static int run(struct job *job, struct error *error)
     job->started_ns = clock_now_ns();
     if (!job->e->in_order)
         return sweep_run(job, error);
-    run_in_order(job);
+    job_run(job, worker_main);
     return 0;
 }
 

@@ -53,6 +53,9 @@ struct worker {
 /* evaluate.c: counts `steps` as done; worker 0 reports. */
 void job_progress(struct worker *w, uint64_t steps);
 
+/* evaluate.c: runs `loop` in a thread per worker until all end; worker 0 is this thread. */
+void job_run(struct job *job, void *(*loop)(void *worker));
+
 /* score.c: scores row `row` of the window, q, up to a constant. base: the row of the lossless model; NULL
  * when it does not run. */
 int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q, const float *base,
@@ -60,7 +63,7 @@ int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q, c
 
 /* sweep.c: within a budget, how many workers there are, and the scratch memory of a runner whose decisions
  * do not depend on its chunk: the experts of a layer come first. */
-void sweep_workers(struct job *job);
+int sweep_workers(struct job *job, struct error *error);
 
 /* sweep.c: sizes of a sweep within the budget, announced; then all windows. */
 int sweep_plan(struct job *job, struct error *error);

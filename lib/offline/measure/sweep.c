@@ -7,6 +7,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/offline/measure/job.h"
+#include "lib/tensor/precision.h"
 
 /* Rows of a pass that are worth another worker; rows of a trial. */
 #define ROWS_MIN   128
@@ -64,15 +65,18 @@ static uint32_t best_group(const struct offline_evaluation *e, uint32_t chunk, u
     return (uint32_t)best;
 }
 
-/* Scratch memory of a core with that chunk; 0: it cannot be made. */
-static uint64_t scratch_of(const struct offline_evaluation *e, uint32_t chunk)
+/* Scratch memory of a core with that chunk. */
+static int scratch_of(const struct offline_evaluation *e, uint32_t chunk, uint64_t *bytes,
+                      struct error *error)
 {
     struct offline_runner_config config = {
         .threads = 1, .chunk = chunk, .context = chunk, .one_layer = true, .dense = e->dense};
-    struct offline_runner *r = offline_runner_create(e->model, &config, NULL);
-    uint64_t bytes = r ? core_scratch_bytes(offline_core(r)) : 0;
+    struct offline_runner *r = offline_runner_create(e->model, &config, error);
+    if (!r)
+        return -1;
+    *bytes = core_scratch_bytes(offline_core(r));
     offline_runner_destroy(r);
-    return bytes;
+    return 0;
 }
 
 /* Keys and values of a window. */
@@ -83,14 +87,17 @@ static uint64_t kv_of(const struct offline_evaluation *e)
     return e->in_order ? bytes : 2 * bytes / hp->layers;
 }
 
-void sweep_workers(struct job *job)
+int sweep_workers(struct job *job, struct error *error)
 {
     const struct offline_evaluation *e = job->e;
     const struct model_index *m = offline_index(e->model);
+    uint64_t one, more;
+    if (offline_budget(e->model) == 0) /* mapped */
+        return 0;
+    if (scratch_of(e, 1, &one, error) != 0 || scratch_of(e, 1 + PROBE_ROWS, &more, error) != 0)
+        return -1;
+    uint64_t row = (more - one) / PROBE_ROWS; /* now dense weights of another precision are made */
     uint64_t free_bytes = offline_free_bytes(e->model);
-    if (free_bytes == 0) /* mapped */
-        return;
-    uint64_t one = scratch_of(e, 1), row = (scratch_of(e, 1 + PROBE_ROWS) - one) / PROBE_ROWS;
     uint64_t layer = m->expert_slot_bytes / hparams_expert_layers(&m->hparams) * 17 / 16;
     uint64_t experts = layer < free_bytes / 2 ? layer : free_bytes / 2;
     for (;; job->workers--) {
@@ -107,6 +114,27 @@ void sweep_workers(struct job *job)
     uint64_t rest = needed < free_bytes ? free_bytes - needed : 0;
     if (offline_slots_bytes(e->model) > rest)
         offline_slots_resize(e->model, rest);
+    return 0;
+}
+
+/* Bytes of the largest form of an expert that the evaluation may need: a precision that is made can be larger
+ * than the expert in the file. */
+static uint64_t largest_form(const struct job *job)
+{
+    const struct offline_evaluation *e = job->e;
+    const struct model_index *m = offline_index(e->model);
+    bool any = job->worker[0].own.serve != NULL;
+    uint64_t most = m->expert_slot_bytes_max;
+    for (enum precision p = PRECISION_NATIVE + 1; p < PRECISION__COUNT; p++) {
+        if (!any && !(e->precision &&
+                      memchr(e->precision, (int)p, (size_t)m->hparams.layers * m->hparams.experts)))
+            continue;
+        for (uint32_t l = 0; l < m->hparams.layers; l++) {
+            uint64_t bytes = offline_slot_bytes(e->model, l, 0, p, e->method);
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
 }
 
 static int fit_slots(struct job *job, struct error *error)
@@ -114,7 +142,7 @@ static int fit_slots(struct job *job, struct error *error)
     const struct offline_evaluation *e = job->e;
     uint64_t free_bytes = offline_free_bytes(e->model), each = window_bytes(e);
     uint32_t chunk = job->worker[0].chunk[0];
-    uint64_t minimum = 2 * (uint64_t)job->workers * offline_index(e->model)->expert_slot_bytes_max;
+    uint64_t minimum = 2 * (uint64_t)job->workers * largest_form(job);
     if (free_bytes < minimum + each) {
         char given[16], wanted[16];
         uint64_t budget = offline_budget(e->model);
@@ -275,18 +303,6 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-static void run_group(struct job *job)
-{
-    for (uint32_t i = 1; i < job->workers; i++) {
-        struct worker *w = &job->worker[i];
-        w->started = pthread_create(&w->thread, NULL, worker_main, w) == 0;
-    }
-    worker_main(&job->worker[0]); /* threads that did not start are not needed */
-    for (uint32_t i = 1; i < job->workers; i++)
-        if (job->worker[i].started)
-            pthread_join(job->worker[i].thread, NULL);
-}
-
 int sweep_run(struct job *job, struct error *error)
 {
     const struct offline_evaluation *e = job->e;
@@ -306,7 +322,7 @@ int sweep_run(struct job *job, struct error *error)
         memset(s->finished, 0, s->windows * sizeof *s->finished);
         if (e->group)
             e->group(e->arg, s->first, s->windows);
-        run_group(job);
+        job_run(job, worker_main);
     }
     free(s->finished);
     free(s->x[0]);

@@ -391,7 +391,8 @@ static int run_offline(struct eval *e, struct error *error)
 static int run(struct eval *e, struct error *error)
 {
     if (e->offline)
-        return run_offline(e, error);
+        return run_offline(e, error); /* a signal ends it */
+    session_signals();
     if (load(e, error) != 0 || cut(e, error) != 0)
         return -1;
     struct session session;
@@ -412,7 +413,6 @@ int main(int argc, char **argv)
 {
     struct eval e = {.engine = {.command = "eval"}, .in_process = {.method = QUANT_METHOD_DEFAULT}};
     struct error error;
-    session_signals();
     int status = parse(&e, argc, argv, &error);
     if (status == 0) {
         terminal_guard(e.raw);

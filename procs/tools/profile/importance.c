@@ -143,6 +143,7 @@ static int measure(struct measuring *m, struct error *error)
             plan_importance(plan)[i] = NAN; /* measured on other text: not comparable */
             plan_importance_measured(plan)[i] = 0;
         }
+        m->done = m->first = 0;
         if (nats(m, &plan->scalar[PLAN_importance_base], error) != 0)
             return -1;
         plan->scalar[PLAN_importance_tokens] = tokens;

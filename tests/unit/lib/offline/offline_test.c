@@ -3,10 +3,14 @@
  * network. Oracles are trivial cases: a mask of all experts, native precisions, data with a known
  * interval. */
 #include <check.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/random.h"
 #include "lib/offline/measure/serving.h"
 #include "lib/tensor/precision.h"
@@ -255,6 +259,50 @@ START_TEST(fate_counts)
 }
 END_TEST
 
+/* Copies the demo model to `path`, a template of mkstemp. */
+static void copy_demo(char *path)
+{
+    int from = open(DEMO, O_RDONLY), to = mkstemp(path);
+    ssize_t n;
+    ck_assert(from >= 0 && to >= 0);
+    while ((n = sendfile(to, from, NULL, 1 << 20)) > 0)
+        ;
+    ck_assert_int_eq(n, 0);
+    close(from);
+    close(to);
+}
+
+/* The last byte of the last expert is missing: no zero takes its place. */
+START_TEST(file_that_becomes_shorter)
+{
+    char path[] = "offline_XXXXXX";
+    struct error error = {0};
+    copy_demo(path);
+    struct offline_model *m = offline_open_within(path, model_index_build, 64 * MIB, &error);
+    ck_assert_msg(m != NULL, "%s", error.text);
+    const struct model_hparams *hp = &offline_index(m)->hparams;
+    uint64_t end = 0;
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < hp->layers * hp->experts; i++) {
+        const struct model_entry *e = &model_index_entries(offline_index(
+            m))[model_entry_expert(offline_index(m), i / hp->experts, i % hp->experts)];
+        for (int part = 0; part < EXPERT__COUNT; part++) {
+            const struct model_extent *x = &e->extent[part];
+            if (x->file_offset + x->head_bytes + x->payload_bytes > end) {
+                end = x->file_offset + x->head_bytes + x->payload_bytes;
+                last = i;
+            }
+        }
+    }
+    uint32_t layer = last / hp->experts, expert = last % hp->experts;
+    ck_assert_int_eq(truncate(path, (off_t)end - 1), 0);
+    ck_assert(offline_expert_norm(m, layer, expert, &error) < 0);
+    ck_assert_int_eq(error.code, ERR_GONE);
+    offline_close(m);
+    unlink(path);
+}
+END_TEST
+
 START_TEST(largest_of_a_layer)
 {
     const float value[6] = {3, 1, 3, 0, 5, 4};
@@ -347,6 +395,7 @@ int main(void)
     tcase_add_test(c, fewer_bits_lose_more);
     tcase_add_test(c, hobbit_counts);
     tcase_add_test(c, fate_counts);
+    tcase_add_test(pure, file_that_becomes_shorter);
     tcase_add_test(pure, largest_of_a_layer);
     tcase_add_test(pure, intervals);
     tcase_add_test(pure, network_and_search);
