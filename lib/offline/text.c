@@ -112,7 +112,8 @@ struct offline_text offline_text_alloc(uint32_t windows, uint32_t window)
 
 void offline_text_rehash(struct offline_text *t)
 {
-    t->hash = XXH3_64bits(t->ids, (size_t)t->windows * t->window * sizeof *t->ids);
+    t->hash = XXH3_64bits_withSeed(t->ids, (size_t)t->windows * t->window * sizeof *t->ids,
+                                   t->window); /* other windows, other contexts */
 }
 
 void offline_text_free(struct offline_text *t)

@@ -15,7 +15,7 @@
 struct offline_text {
     uint32_t *ids; /* [windows][window] */
     uint32_t windows, window;
-    uint64_t hash; /* XXH3-64 over the ids */
+    uint64_t hash; /* XXH3-64 over the ids, seeded with the window */
     uint64_t tokens_in_files;
 };
 

@@ -71,7 +71,7 @@ struct plan {
     uint32_t layout_hash; /* of plan.tbl.h and sizeof(struct plan) */
     uint64_t bytes;       /* of the whole blob */
     uint8_t model_hash[PLAN_HASH_BYTES];
-    uint64_t text_hash; /* XXH3-64 of the profile's text; 0: none */
+    uint64_t text_hash; /* of the tokens and windows of the profile (offline_text.hash); 0: none */
     uint32_t layers, experts, experts_used;
     uint32_t cells; /* elements of pair_cells */
     double scalar[PLAN_SCALAR__COUNT];

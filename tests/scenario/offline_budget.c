@@ -289,6 +289,19 @@ static char *measured(const char *path)
     return text;
 }
 
+/* Nothing is resumed of a profile whose tokens had another context. */
+static void other_windows_are_rejected(const char *path)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"profile", "-m", test_model(), "--text", TEXT, "-o", path,
+                                      "--ctx-size", "64", "--tokens", "1024", "--pair-mib", "2",
+                                      "--importance-tokens", "0", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "another text or --ctx-size"), "status %d: %.400s",
+          c.status, c.err);
+    command_free(&c);
+}
+
 static void profile_and_kills(void)
 {
     char mapped[PATH_MAX], within[PATH_MAX], killed[PATH_MAX], after[32];
@@ -307,6 +320,7 @@ static void profile_and_kills(void)
     profile(killed, 24 * MIB, NULL);
     got = measured(killed);
     CHECK(strcmp(want, got) == 0, "other statistics after kills: %s and %s", want, got);
+    other_windows_are_rejected(killed);
     free(got);
     free(want);
 }

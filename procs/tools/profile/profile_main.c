@@ -178,7 +178,8 @@ static int resume(struct profile *p, struct error *error)
         return -1;
     if (p->plan->text_hash != p->text.hash)
         return error_set(error, ERR_BAD_INPUT,
-                         "%.200s is a profile of another text: remove it or use another file",
+                         "%.200s is a profile of another text or --ctx-size: remove it or use "
+                         "another file",
                          p->out_path);
     fprintf(stderr, "sluice profile: resuming %s\n", p->out_path);
     return 0;
