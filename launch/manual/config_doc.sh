@@ -16,5 +16,7 @@ if [ "${2:-}" = --check ]; then
     echo "docs/config.md does not match the parameter table; run launch/manual/config_doc.sh build/libexec"
     exit 1
 fi
-made >"$doc.new"
-mv "$doc.new" "$doc"
+new=$(mktemp)
+trap 'rm -f "$new"' EXIT
+made >"$new"
+cat "$new" >"$doc"

@@ -165,6 +165,12 @@ check_headers() {
     done | verdict headers "a header without a SLUICE_ guard"
 }
 
+# What an editor, a patch or a script that was interrupted left behind.
+check_leftovers() {
+    files '*.new' '*.orig' '*.rej' '*.bak' '*.swp' '*.tmp' '*~' | grep -v '^tests/fuzz/corpus/' |
+        verdict leftovers "a file that a program left behind"
+}
+
 # ---- tools ----
 
 check_format() {
@@ -187,7 +193,7 @@ check_shell() {
     } | verdict shell "shellcheck found something"
 }
 
-rules="includes directories mirror magics lengths documents functions banned phrases marks tables headers format shell"
+rules="includes directories mirror magics lengths documents functions banned phrases marks tables headers leftovers format shell"
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2086  # a list of words
     set -- $rules
