@@ -14,7 +14,9 @@
 #include "lib/tensor/unpack/unpack.h"
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
-#if defined(__clang__)
+#if !defined(__OPTIMIZE__)
+#define UNROLL /* gcc warns of an annotation that it ignores */
+#elif defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")

@@ -95,7 +95,7 @@ START_TEST(every_tensor)
         ck_assert_ptr_null(make_index(&m, &error));
         ck_assert_msg(strstr(error.text, "expected"), "%s", error.text);
         make_arch(&m, archs[_i].arch, 2, false);
-        char name[64];
+        char name[sizeof m.tensors[i].name];
         snprintf(name, sizeof name, "%s", m.tensors[i].name);
         make_drop_tensor(&m, name);
         struct model_index *index = make_index(&m, &error);
