@@ -48,12 +48,18 @@ bool auto_lossless(uint32_t candidate)
     return candidates[candidate].loss == LOSSLESS;
 }
 
+double auto_loss(const struct plan *plan, uint32_t candidate)
+{
+    if (auto_lossless(candidate))
+        return 0;
+    return plan ? plan->scalar[candidates[candidate].loss] : (double)NAN;
+}
+
 bool auto_allowed(const struct plan *plan, uint32_t candidate, double max_loss)
 {
     if (auto_lossless(candidate))
         return true;
-    double loss = plan ? plan->scalar[candidates[candidate].loss] : (double)NAN;
-    return max_loss > 0 && loss <= max_loss; /* not known: false */
+    return max_loss > 0 && auto_loss(plan, candidate) <= max_loss; /* not known: false */
 }
 
 /* ---- predictions ---------------------------------------------------------------------------- */

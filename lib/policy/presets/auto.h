@@ -33,6 +33,9 @@ uint32_t auto_preset(uint32_t candidate); /* number in presets.tbl.h */
 uint32_t auto_candidate(uint32_t preset); /* UINT32_MAX: not a candidate */
 bool auto_lossless(uint32_t candidate);
 
+/* The upper end of its measured loss; 0: lossless, NaN: not in the plan, which may be NULL. */
+double auto_loss(const struct plan *plan, uint32_t candidate);
+
 /* Whether its loss is at most `max_loss` (0.01: one per cent); plan may be NULL. */
 bool auto_allowed(const struct plan *plan, uint32_t candidate, double max_loss);
 

@@ -13,6 +13,7 @@
  *
  * In deterministic mode the choice depends on the plan and the throttles only. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
@@ -123,6 +124,22 @@ static uint64_t usable(const struct supervisor *s)
     return bits;
 }
 
+json_t *auto_candidates_json(const struct supervisor *s, double share)
+{
+    json_t *all = json_array();
+    for (uint32_t c = 0; c < auto_candidates(); c++) {
+        struct knobs knobs;
+        struct error why;
+        json_t *one = json_pack("{s:s, s:b}", "preset", name_of(c), "lossless", auto_lossless(c));
+        if (!auto_lossless(c) && !(s->params.max_loss > 0))
+            json_object_set_new(one, "why", json_string("--max-loss allows no loss"));
+        else if (model_check_preset(s, auto_preset(c), share, &knobs, &why) != 0)
+            json_object_set_new(one, "why", json_string(why.text));
+        json_array_append_new(all, one);
+    }
+    return all;
+}
+
 static void log_choice(const struct supervisor *s, const struct auto_choice *choice)
 {
     char device[16], second[64] = "";
@@ -207,6 +224,19 @@ uint32_t auto_requested(struct supervisor *s, uint32_t preset)
     return auto_preset(a->candidate);
 }
 
+/* What runs and why, in a line for people. */
+static json_t *auto_text(const struct automatic *a)
+{
+    char seen[48] = "";
+    double tokens = (double)a->tokens_of[a->candidate];
+    if (tokens >= AUTO_TRIAL_TOKENS)
+        snprintf(seen, sizeof seen, ", %.2f measured", a->ns_of[a->candidate] / tokens / 1e6);
+    if (!a->predicted)
+        return json_sprintf("%s, as no plan predicts others%s", name_of(a->candidate), seen);
+    return json_sprintf("%s, expected to be the fastest: %.2f ms per token%s",
+                        name_of(a->candidate), a->ns / 1e6, seen);
+}
+
 json_t *auto_stats(const struct supervisor *s)
 {
     const struct automatic *a = &s->automatic;
@@ -220,9 +250,9 @@ json_t *auto_stats(const struct supervisor *s)
                                           "ms_per_token",
                                           a->ns_of[c] / (double)a->tokens_of[c] / 1e6));
     json_t *object =
-        json_pack("{s:s, s:b, s:f, s:I, s:f, s:o}", "chosen", name_of(a->candidate), "by_plan",
-                  a->predicted, "share", a->share, "bytes_per_s", (json_int_t)a->bytes_per_s,
-                  "max_loss", s->params.max_loss, "measured", measured);
+        json_pack("{s:s, s:o, s:b, s:f, s:I, s:f, s:o}", "chosen", name_of(a->candidate), "text",
+                  auto_text(a), "by_plan", a->predicted, "share", a->share, "bytes_per_s",
+                  (json_int_t)a->bytes_per_s, "max_loss", s->params.max_loss, "measured", measured);
     if (a->predicted)
         json_object_set_new(object, "expected_ms_per_token", json_real(a->ns / 1e6));
     return object;

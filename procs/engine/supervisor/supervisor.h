@@ -360,6 +360,9 @@ void text_trim(const struct supervisor *s, const char *program);
 /* budget.c */
 /* Facts of the ledger about the model and about processes before they exist. */
 int budget_facts(struct supervisor *s, struct error *error);
+/* Divides --budget, or without it half of the available memory, at least the minimum if that much is available.
+ * May be below budget.plan.min_budget. */
+void budget_divide(struct supervisor *s);
 /* Memory available to this process: of the machine, or within the limits of its cgroups. */
 uint64_t budget_available(void);
 int budget_start(struct supervisor *s, struct error *error);
@@ -418,6 +421,9 @@ void auto_poll(struct supervisor *s);
 /* A preset was requested. Returns the preset to run. */
 uint32_t auto_requested(struct supervisor *s, uint32_t preset);
 json_t *auto_stats(const struct supervisor *s); /* NULL: auto is off */
+/* {"preset", "lossless", "why"} of each candidate with that share of the experts resident, in the order of
+ * auto.tbl.h; "why" is missing if it can run here. */
+json_t *auto_candidates_json(const struct supervisor *s, double share);
 
 /* cgroup.c */
 /* Headroom within the limits of our cgroups; UINT64_MAX without any. */

@@ -75,6 +75,11 @@ struct model_facts model_facts_of(const json_t *memory_estimate);
 int model_examine(struct findings *f, const char *model, const struct params *params,
                   const json_t *memory_estimate, struct host_facts *facts, struct error *error);
 
+/* ranking.c: what the preset auto would run at this budget and loss, by the predictions of --plan, fastest
+ * first. */
+void ranking_report(struct findings *f, const struct model_facts *m, const struct host_facts *a,
+                    const struct params *params, const json_t *memory_estimate);
+
 /* CPUs on which this process may run. */
 unsigned host_cpus(void);
 

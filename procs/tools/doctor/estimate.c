@@ -68,11 +68,16 @@ static double together(double a, double b, double norm)
     return pow(pow(a, norm) + pow(b, norm), 1 / norm);
 }
 
+double estimate_read_rate(const struct model_facts *m, const struct host_facts *a, double share)
+{
+    return rate_at(a, estimate_depth(m, a, (double)m->experts_used * missing_share(share)));
+}
+
 static void estimate_decode(const struct model_facts *m, const struct host_facts *a,
                             struct estimate *e)
 {
     double accesses = (double)(m->expert_layers * m->experts_used);
-    double rate = rate_at(a, estimate_depth(m, a, (double)m->experts_used * e->missing));
+    double rate = estimate_read_rate(m, a, e->share);
     e->compute_s = a->decode_s > 0 ? ENGINE * a->decode_s + (double)m->layers * LAYER_S : 0;
     if (e->missing > 0 && rate > 0) {
         double waiting = 1 - pow(1 - e->missing, (double)m->experts_used); /* of the layers */

@@ -39,6 +39,9 @@ struct estimate {
 /* Number of reads in flight when `experts` experts of a layer are missing. */
 double estimate_depth(const struct model_facts *m, const struct host_facts *a, double experts);
 
+/* Read bandwidth for the missing experts of a layer in decode; 0: unknown. */
+double estimate_read_rate(const struct model_facts *m, const struct host_facts *a, double share);
+
 /* Bytes of weights that one token of decode touches. */
 double estimate_token_bytes(const struct model_facts *m);
 

@@ -19,7 +19,7 @@
 #include "lib/kernels/kernels.h"
 #include "procs/tools/doctor/doctor.h"
 
-#define ESTIMATE_BYTES 16384
+#define ESTIMATE_BYTES 65536
 
 extern char **environ;
 
@@ -273,6 +273,7 @@ int model_examine(struct findings *f, const char *model, const struct params *pa
     report_speed(f, &m, a);
     report_estimates(f, &m, a);
     finding_quiet(f, "model", "memory_estimate", json_deep_copy(memory_estimate));
+    ranking_report(f, &m, a, params, memory_estimate);
     report_advice(f, &m, a);
     return 0;
 }

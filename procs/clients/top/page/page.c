@@ -38,11 +38,12 @@ static void title(struct page *p)
 {
     const json_t *doc = p->now->doc;
     uint64_t up = lookup_u64(doc, "uptime_ms") / 1000;
-    const char *preset = lookup_text(doc, "preset");
+    const char *preset = lookup_text(doc, "preset"), *chosen = lookup_text(doc, "auto.text");
     canvas_put(&p->canvas, 0, 0, PAINT_STRONG,
-               "sluice top  engine %s  %s  up %02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 "  %s  %s",
+               "sluice top  engine %s  %s  up %02" PRIu64 ":%02" PRIu64 ":%02" PRIu64
+               "  %s%s%s  %s",
                p->run, lookup_text(doc, "state"), up / 3600, up / 60 % 60, up % 60,
-               *preset ? preset : lookup_text(doc, "params.preset"),
+               *preset ? preset : lookup_text(doc, "params.preset"), *chosen ? ": " : "", chosen,
                lookup_text(doc, "model.name"));
 }
 

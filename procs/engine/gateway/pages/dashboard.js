@@ -83,7 +83,8 @@ function budget(doc) {
     return li;
   }));
   $("headline").textContent = `${doc.model.name || doc.model.path} · ${doc.state} · ${bytes(m.used_bytes)} used of ` +
-    `${bytes(m.budget_bytes)} · arena ${bytes(m.arena_quota_bytes)}`;
+    `${bytes(m.budget_bytes)} · arena ${bytes(m.arena_quota_bytes)} · preset ${doc.preset}` +
+    (doc.auto ? `: ${doc.auto.text}` : "");
 }
 
 /* ---- experts ---- */

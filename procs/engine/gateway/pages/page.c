@@ -121,6 +121,9 @@ static void put_stats(FILE *out, const json_t *doc)
     fputs("<table>\n", out);
     put_text(out, "state", lookup_text(doc, "state"));
     put_text(out, "model", lookup_text(doc, "model.path"));
+    put_text(out, "preset", lookup_text(doc, "preset"));
+    if (*lookup_text(doc, "auto.text"))
+        put_text(out, "chosen by auto", lookup_text(doc, "auto.text"));
     put_bytes(out, "budget", doc, "memory.budget_bytes");
     put_bytes(out, "used", doc, "memory.used_bytes");
     put_bytes(out, "arena", doc, "memory.arena_quota_bytes");

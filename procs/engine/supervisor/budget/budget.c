@@ -409,20 +409,27 @@ static void warn_beyond_machine(uint64_t bytes)
                  budget_text(bytes, a), budget_text(memory, b));
 }
 
-int budget_start(struct supervisor *s, struct error *error)
+void budget_divide(struct supervisor *s)
 {
     struct budget *b = &s->budget;
     bool automatic = s->params.budget == 0;
-    if (budget_facts(s, error) != 0)
-        return -1;
-    b->facts.budget = automatic ? align_down(budget_available() / 2, MIB) : s->params.budget;
+    uint64_t available = budget_available();
+    b->facts.budget = automatic ? align_down(available / 2, MIB) : s->params.budget;
     b->plan = ledger_make(&b->facts);
-    if (b->facts.budget < b->plan.min_budget) {
-        if (!automatic || b->plan.min_budget > budget_available())
-            return budget_too_small(b->facts.budget, b->plan.min_budget, error);
+    if (automatic && b->facts.budget < b->plan.min_budget && b->plan.min_budget <= available) {
         b->facts.budget = b->plan.min_budget;
         b->plan = ledger_make(&b->facts);
     }
+}
+
+int budget_start(struct supervisor *s, struct error *error)
+{
+    struct budget *b = &s->budget;
+    if (budget_facts(s, error) != 0)
+        return -1;
+    budget_divide(s);
+    if (b->facts.budget < b->plan.min_budget)
+        return budget_too_small(b->facts.budget, b->plan.min_budget, error);
     warn_beyond_machine(b->facts.budget);
     s->params.budget = b->applied = b->wanted = b->facts.budget;
     cgroup_limit(s, b->applied);

@@ -52,12 +52,20 @@ static const char *expert_type(const struct model_index *m)
     return tensor_type_info(model_index_entries(m)[entry].matrix[EXPERT_UP].type)->name;
 }
 
+/* What the preset auto would choose from at this budget. */
+static json_t *choices(const struct supervisor *s, const struct ledger_plan *plan)
+{
+    double share = budget_share(s, plan->quota);
+    return json_pack("{s:f, s:o}", "share", share, "candidates", auto_candidates_json(s, share));
+}
+
 int memory_estimate_print(struct supervisor *s, struct error *error)
 {
     const struct model_hparams *h = &s->model->hparams;
     if (budget_facts(s, error) != 0)
         return -1;
-    struct ledger_plan plan = ledger_make(&s->budget.facts);
+    budget_divide(s);
+    struct ledger_plan plan = s->budget.plan;
     json_t *o = json_object();
     json_object_set_new(o, "model", json_string(s->options.model));
     json_object_set_new(o, "arch", json_string(s->model->arch));
@@ -74,6 +82,7 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "expert_type", json_string(expert_type(s->model)));
     json_object_set_new(o, "expert_bytes", number(s->model->expert_bytes));
     json_object_set_new(o, "fixed_bytes", number(plan.fixed));
+    json_object_set_new(o, "budget", number(s->budget.facts.budget));
     json_object_set_new(o, "min_budget", number(plan.min_budget));
     json_object_set_new(o, "budgets", budgets(&s->budget.facts));
     json_object_set_new(o, "available", number(budget_available()));
@@ -82,6 +91,7 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "ctx_size", number(s->params.ctx_size));
     json_object_set_new(o, "kv_type", json_string(s->params.kv_type));
     json_object_set_new(o, "kv_bytes", number(s->budget.facts.kv_bytes));
+    json_object_set_new(o, "auto", choices(s, &plan));
     int rc =
         json_dumpf(o, stdout, JSON_INDENT(2)) == 0 && putchar('\n') == '\n' && fflush(stdout) == 0
             ? 0
