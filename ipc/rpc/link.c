@@ -217,8 +217,12 @@ static void relisten(struct link *link, uint64_t now_ns)
     }
     link->started = false;
     link->restarts++;
-    if (start_listener(link, &error) == 0)
+    if (start_listener(link, &error) == 0) {
+        link->closed_ns = 0;
         return;
+    }
+    if (link->closed_ns == 0)
+        link->closed_ns = now_ns;
     if (link->restarts % 64 == 1)
         log_warn("%s", error.text);
     link->next_probe_ns = now_ns + RELISTEN_RETRY_NS;

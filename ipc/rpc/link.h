@@ -32,6 +32,8 @@ struct link {
     uint64_t lonely_ns; /* time since which there is no connection, 0: connected */
     uint64_t redial_delay_ns;
     uint64_t next_probe_ns;
+    uint64_t
+        closed_ns; /* since when there is no listener, though it should be there; 0: there is one */
     struct probe probe;
 };
 

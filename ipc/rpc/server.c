@@ -26,6 +26,7 @@
 #define SLOT_MAGIC   0x52504354u
 #define HEADROOM     64 /* backtrace of the protocol, on top of the JSON */
 #define REARM_AFTER  (100 * NS_PER_MS)
+#define CLOSED_NS    (10 * NS_PER_S)
 
 enum slot_state { SLOT_IDLE, SLOT_RECEIVING, SLOT_QUEUED, SLOT_TAKEN, SLOT_SENDING };
 
@@ -323,6 +324,16 @@ void rpc_server_tick(struct rpc_server *server, uint64_t now_ns)
         if (idle)
             receive_next(slot);
     }
+}
+
+int rpc_server_check(const struct rpc_server *server, uint64_t now_ns, struct error *error)
+{
+    OBJ_CHECK(server, SERVER_MAGIC);
+    const struct link *link = &server->link;
+    if (link->closed_ns == 0 || now_ns - link->closed_ns < CLOSED_NS)
+        return 0;
+    return error_set(error, ERR_FAILED, "cannot listen on %s for %llu s", link->path,
+                     (unsigned long long)(CLOSED_NS / NS_PER_S));
 }
 
 void rpc_server_stats_get(const struct rpc_server *server, struct rpc_server_stats *stats)

@@ -199,7 +199,7 @@ static void ranking(const char *model, const char *plan, const char *loss, const
         before = tps;
         at += (size_t)snprintf(names + at, bytes - at, "%s ", lookup_text(row, "preset"));
     }
-    json_array_foreach(json_object_get(section, "refused"), i,
+    json_array_foreach(json_object_get(section, "rejected"), i,
                        row) if (strcmp(lookup_text(row, "preset"), "hobbit") == 0)
         snprintf(why, 200, "%s", lookup_text(row, "why"));
     json_decref(doc);

@@ -2,6 +2,7 @@
 /* Misbehaving clients of the gateway: they disconnect, stall, do not read, open many connections
  * and send too much. They delay no other client, and the memory that the gateway uses for them is
  * bounded. */
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -390,6 +391,21 @@ static void prompts_stay_counted(void)
     engine_stop(e);
 }
 
+/* A gateway that can open no descriptor, although no connection is open, is replaced: waiting would not help. */
+static void without_descriptors(void)
+{
+    unsigned port;
+    struct http h;
+    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", NULL});
+    const struct rlimit none = {.rlim_cur = 3, .rlim_max = 3};
+    CHECK(prlimit(engine_pid(e, "gateway", 0, 0), RLIMIT_NOFILE, &none, NULL) == 0, "prlimit: %s",
+          strerror(errno));
+    http_call(&h, port, "/health", NULL, NULL, 200); /* of the successor; it stayed in the queue */
+    http_close(&h);
+    CHECK(engine_restarts(e, "gateway", 0) == 1, "the gateway was not replaced");
+    engine_stop(e);
+}
+
 /* A response that exceeds the buffers fails with a named error; a stream ends with it, after
  * complete events (http_events parses them). */
 static void what_does_not_fit(void)
@@ -471,7 +487,7 @@ int main(int argc, char **argv)
         ROW(connections_are_bounded),  ROW(stays_within_budget),
         ROW(slow_client_is_cut_off),   ROW(slow_reader_is_cut_off),
         ROW(uploads_leave_space),      ROW(prompts_stay_counted),
-        ROW(what_does_not_fit),
+        ROW(what_does_not_fit),        {"without_descriptors", without_descriptors},
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -287,13 +287,22 @@ static int open_file(struct safetensors *s, const char *dir, uint32_t file, stru
     return status ? error_set(error, why.code, "%.200s: %.150s", path, why.text) : 0;
 }
 
+/* Of a file beside the index. Names are part of one-line messages. */
+static bool is_file_name(const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)name[i] < ' ' || name[i] == 0x7f || name[i] == '/')
+            return false;
+    return n > 0 && n <= SAFETENSORS_NAME_MAX && name[0] != '.';
+}
+
 static int add_file(struct safetensors *s, const char *name, uint32_t *number, struct error *error)
 {
     for (*number = 0; *number < s->file_count; ++*number)
         if (strcmp(s->files[*number].name, name) == 0)
             return 0;
-    if (strchr(name, '/') || name[0] == 0 || name[0] == '.' ||
-        strlen(name) > SAFETENSORS_NAME_MAX || s->file_count == SAFETENSORS_FILES_MAX)
+    if (!is_file_name(name) || s->file_count == SAFETENSORS_FILES_MAX)
         return error_set(
             error, ERR_BAD_INPUT,
             "%s names '%s', which is not a file in its directory (or one of more than %u)",

@@ -23,6 +23,7 @@
 #define STOP_LIMIT_NS      (20 * NS_PER_S)
 #define POLL_MS            20
 #define CONTROL_TIMEOUT_MS 2000
+#define SILENT_NS          (30 * NS_PER_S) /* of an engine that had answered */
 #define LOG_LINES_SHOWN    12
 #define LOG_TAIL_BYTES     8192
 #define ENGINE_ARGS_MAX    160
@@ -239,15 +240,16 @@ static int watch_engine(void *arg, struct error *error)
     return result;
 }
 
-/* 1: the engine reports that it accepts requests; 0: not yet; -1: it cannot. */
+/* 1: the engine reports that it accepts requests; 0: not yet, with ERR_NONE if it reports that; -1: it cannot. */
 static int engine_ready(struct session *s, char *state, size_t cap, struct error *error)
 {
     json_t *reply = NULL;
     struct error ignored;
+    *error = (struct error){.code = ERR_NONE};
     if (!s->control && (s->control = control_client_open(s->run, &ignored)))
         rpc_client_set_stop(s->control, &session_stop);
     if (!s->control)
-        return 0;
+        return error_set(error, ERR_GONE, "there is no socket yet"), 0;
     if (control_call(s->control, "status", NULL, &reply, error) != 0)
         return error->code == ERR_TIMEOUT ? -1 : 0; /* the engine runs, but does not answer */
     snprintf(state, cap, "%s", lookup_text(reply, "state"));
@@ -278,15 +280,22 @@ bool session_gone(const struct session *s)
 static int wait_ready(struct session *s, const struct session_request *request, struct error *error)
 {
     uint64_t started = clock_now_ns(), reported_ns = 0;
+    uint64_t answered_ns = s->control ? started : 0; /* find_engine had an answer; 0: never */
     char state[64] = "";
     int ready;
     while ((ready = engine_ready(s, state, sizeof state, error)) == 0) {
+        uint64_t now_ns = clock_now_ns();
+        if (error->code == ERR_NONE)
+            answered_ns = now_ns;
         if (session_stop)
             return error_set(error, ERR_CANCELLED, "interrupted during engine startup");
         if (!session_alive(s, error))
             return -1;
         if (session_gone(s))
             return error_set(error, ERR_GONE, "engine '%s' exited during startup", s->run);
+        if (answered_ns && now_ns - answered_ns >= SILENT_NS)
+            return error_set(error, ERR_TIMEOUT,
+                             "engine '%s' is running, but accepts no connection any more", s->run);
         if (strcmp(state, "draining") == 0 || strcmp(state, "stopping") == 0)
             return error_set(error, ERR_BUSY, "engine '%s' is %s and accepts no requests", s->run,
                              state);

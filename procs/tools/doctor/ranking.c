@@ -78,7 +78,7 @@ static void report_one(struct findings *f, const struct ranking *r, uint32_t can
 
 /* Lossy candidates that the plan predicts, and why they do not run. Without --max-loss nothing lossy is
  * expected. */
-static void report_refused(struct findings *f, const struct ranking *r, json_t *refused)
+static void report_rejected(struct findings *f, const struct ranking *r, json_t *rejected)
 {
     for (uint32_t c = 0; c < auto_candidates(); c++) {
         const char *why = why_not(r, c);
@@ -86,7 +86,7 @@ static void report_refused(struct findings *f, const struct ranking *r, json_t *
             why = "its loss is not in the plan, or above --max-loss";
         if (!why)
             continue;
-        json_array_append_new(refused, json_pack("{s:s, s:s}", "preset", name_of(c), "why", why));
+        json_array_append_new(rejected, json_pack("{s:s, s:s}", "preset", name_of(c), "why", why));
         if (r->view.max_loss > 0 && !isnan(predicted_ns(r, c)))
             finding(f, "auto", name_of(c), json_null(), "not used", "%s", why);
     }
@@ -109,7 +109,7 @@ static void report(struct findings *f, struct ranking *r, uint64_t budget)
     char device[16], size[16];
     rank(r);
     struct auto_choice choice = auto_choose(&r->view);
-    json_t *rows = json_array(), *refused = json_array();
+    json_t *rows = json_array(), *rejected = json_array();
     bytes_format((uint64_t)r->view.bytes_per_s, device);
     finding(f, "auto", "chosen", json_string(name_of(choice.candidate)), NULL,
             "--preset auto with %s: capacity for %.1f %% of the experts; reads at %s/s%s",
@@ -117,9 +117,9 @@ static void report(struct findings *f, struct ranking *r, uint64_t budget)
             choice.predicted ? "" : "; the plan has no predictions");
     for (uint32_t i = 0; i < r->count; i++)
         report_one(f, r, r->order[i], r->order[i] == choice.candidate, rows);
-    report_refused(f, r, refused);
+    report_rejected(f, r, rejected);
     finding_quiet(f, "auto", "ranking", rows);
-    finding_quiet(f, "auto", "refused", refused);
+    finding_quiet(f, "auto", "rejected", rejected);
     finding_quiet(f, "auto", "share", json_real(r->view.share));
     finding_quiet(f, "auto", "bytes_per_s", json_real(r->view.bytes_per_s));
 }

@@ -109,9 +109,11 @@ static void handle_controls(struct compute *c)
 static void tick(struct compute *c, uint64_t now_ns)
 {
     struct runner *r = &c->runner;
+    struct error error;
     if (!atomic_load(&r->busy) || runner_alive(r, c->child.params->heartbeat_timeout * NS_PER_MS))
         child_tick(&c->child);
     rpc_server_tick(c->rpc, now_ns);
+    must(rpc_server_check(c->rpc, now_ns, &error), &error);
     requests_tick(c, now_ns);
 }
 

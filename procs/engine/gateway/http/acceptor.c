@@ -26,6 +26,7 @@
 #define LEAVING_NS      NS_PER_S
 #define DISCARD_BYTES   (64 << 10) /* read from a client after 400; more closes the connection */
 #define ACCEPT_PAUSE_NS (100 * NS_PER_MS)
+#define EXHAUSTED_NS    (10 * NS_PER_S) /* without a connection, after which a successor is better */
 #define REPLY_BYTES     512
 #define NO_CONN         (-1)
 
@@ -42,6 +43,7 @@ struct acceptor {
     unsigned slots, count;
     bool exhausted; /* descriptors, or memory: retried at pause_until_ns */
     uint64_t pause_until_ns;
+    uint64_t exhausted_ns; /* since when */
     struct pending_conn pending[];
 };
 
@@ -230,10 +232,13 @@ static void add_conn(struct gateway *g, int fd)
 
 static void pause_accepting(struct acceptor *a)
 {
-    if (!a->exhausted)
+    uint64_t now_ns = clock_now_ns();
+    if (!a->exhausted) {
         log_warn("cannot accept connections now: %s; retrying", strerror(errno));
+        a->exhausted_ns = now_ns;
+    }
     a->exhausted = true;
-    a->pause_until_ns = clock_now_ns() + ACCEPT_PAUSE_NS;
+    a->pause_until_ns = now_ns + ACCEPT_PAUSE_NS;
 }
 
 static void accept_all(struct gateway *g)
@@ -248,6 +253,7 @@ static void accept_all(struct gateway *g)
             pause_accepting(a);
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
+            a->exhausted = false;
             return; /* no connection, or a network error of one of them */
         }
     }
@@ -271,9 +277,20 @@ void acceptor_run(struct gateway *g)
     } while (n == EVENTS);
 }
 
+/* With connections the descriptors may be theirs, and are free when they end. Without any, waiting does not
+ * help: the supervisor starts a successor, and clients stay in the socket's queue. */
+static void check_exhausted(const struct gateway *g, uint64_t now_ns)
+{
+    const struct acceptor *a = g->acceptor;
+    if (a->exhausted && acceptor_connections(g) == 0 && now_ns - a->exhausted_ns >= EXHAUSTED_NS)
+        log_fatal(1, "no connection could be accepted for %llu s",
+                  (unsigned long long)(EXHAUSTED_NS / NS_PER_S));
+}
+
 void acceptor_tick(struct gateway *g, uint64_t now_ns)
 {
     struct acceptor *a = g->acceptor;
+    check_exhausted(g, now_ns);
     for (unsigned i = 0; i < a->slots && a->count > 0; i++) {
         struct pending_conn *conn = &a->pending[i];
         if (conn->fd == NO_CONN || now_ns < conn->until_ns)

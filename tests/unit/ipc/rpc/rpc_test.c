@@ -256,6 +256,36 @@ START_TEST(a_reopened_listener_loses_no_call)
 }
 END_TEST
 
+/* Ticks until the listener is opened again, or not, on a clock of its own. */
+static uint64_t ticks(struct rpc_server *server, uint64_t now_ns, uint64_t seconds)
+{
+    for (uint64_t i = 0; i < 10 * seconds; i++, now_ns += 100 * NS_PER_MS)
+        rpc_server_tick(server, now_ns);
+    return now_ns;
+}
+
+/* A directory in place of the socket: the listener cannot be opened until it is gone. */
+START_TEST(a_listener_that_stays_closed_is_reported)
+{
+    struct error error;
+    struct rpc_server *server = rpc_server_open(scratch_path("s"), 4, &error);
+    ck_assert_ptr_nonnull(server);
+    uint64_t now_ns = ticks(server, clock_now_ns(), 1);
+    ck_assert_int_eq(rpc_server_check(server, now_ns, &error), 0);
+    unlink(scratch_path("s"));
+    ck_assert_int_eq(mkdir(scratch_path("s"), 0700), 0);
+    now_ns = ticks(server, now_ns, 8);
+    ck_assert_int_eq(rpc_server_check(server, now_ns, &error), 0);
+    now_ns = ticks(server, now_ns, 4);
+    ck_assert_int_eq(rpc_server_check(server, now_ns, &error), -1);
+    ck_assert_msg(strstr(error.text, "cannot listen on"), "%s", error.text);
+    ck_assert_int_eq(rmdir(scratch_path("s")), 0);
+    now_ns = ticks(server, now_ns, 2);
+    ck_assert_int_eq(rpc_server_check(server, now_ns, &error), 0);
+    rpc_server_close(server);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ipc rpc");
@@ -272,6 +302,7 @@ int main(void)
     tcase_add_test(tc, two_hundred_clients_wait_at_once);
     tcase_add_test(tc, calls_beyond_the_contexts_wait_their_turn);
     tcase_add_test(tc, a_reopened_listener_loses_no_call);
+    tcase_add_test(tc, a_listener_that_stays_closed_is_reported);
     suite_add_tcase(suite, tc);
     suite_add_tcase(suite, peers_case());
     return run_suite_apart(suite);

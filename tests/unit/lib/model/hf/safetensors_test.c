@@ -183,6 +183,8 @@ START_TEST(directories)
     check_rejected("tensor a is not in b.safetensors");
     put_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"../x\"}}");
     check_rejected("names '../x', which is not a file in its directory");
+    put_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"a\\nb\"}}");
+    check_rejected("which is not a file in its directory");
     put_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":3}}");
     check_rejected("which is not a file in its directory");
     put_text("model.safetensors.index.json", "{}");
