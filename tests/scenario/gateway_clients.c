@@ -487,7 +487,7 @@ int main(int argc, char **argv)
         ROW(connections_are_bounded),  ROW(stays_within_budget),
         ROW(slow_client_is_cut_off),   ROW(slow_reader_is_cut_off),
         ROW(uploads_leave_space),      ROW(prompts_stay_counted),
-        ROW(what_does_not_fit),        {"without_descriptors", without_descriptors},
+        ROW(what_does_not_fit),        ROW(without_descriptors),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

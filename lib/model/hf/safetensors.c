@@ -287,7 +287,7 @@ static int open_file(struct safetensors *s, const char *dir, uint32_t file, stru
     return status ? error_set(error, why.code, "%.200s: %.150s", path, why.text) : 0;
 }
 
-/* Of a file beside the index. Names are part of one-line messages. */
+/* Of a file in the directory of the index. Names are part of one-line messages. */
 static bool is_file_name(const char *name)
 {
     size_t n = strlen(name);
