@@ -149,20 +149,25 @@ void host_op_scale_rows(struct device *d, const struct op_scale_rows *a)
     host_run_rows(host_of(d), a->rows, scale_rows, a);
 }
 
+static void gate_row(const struct host *h, const struct op_gate_heads *a, uint32_t row)
+{
+    const struct layer_attention *s = &a->shape;
+    const float *gate =
+        host_floats(a->gates) + (size_t)row * s->heads * 2 * s->key_size + s->key_size;
+    float *out = rows_floats(&a->mix, row);
+    for (uint32_t i = 0; i < s->heads; i++, gate += 2 * (size_t)s->key_size, out += s->value_size)
+        h->kernels->sigmoid_mul(gate, out, s->value_size, out);
+}
+
 static void gate_head_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     const struct host_run *run = arg;
     const struct op_gate_heads *a = run->a;
-    const struct layer_attention *s = &a->shape;
     uint32_t begin, end;
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        float *out = rows_floats(&a->mix, r);
-        const float *gate =
-            host_floats(a->gates) + (size_t)r * s->heads * 2 * s->key_size + s->key_size;
-        for (uint32_t h = 0; a->gates.address && h < s->heads;
-             h++, gate += 2 * (size_t)s->key_size, out += s->value_size)
-            run->h->kernels->sigmoid_mul(gate, out, s->value_size, out);
+        if (a->gates.address)
+            gate_row(run->h, a, r);
         host_make_forms(run->h, &a->mix, r, a->forms);
     }
 }
