@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The weights of each layer: pointers to its matrices, copies of its vectors, and the forms of
+/* The weights of each layer: addresses of its matrices, copies of its vectors, and the forms of
  * activations that its parts read. */
 #include <math.h>
 #include <string.h>
@@ -14,27 +14,34 @@ static const struct model_tensor *tensor_of(const struct core *c, uint32_t entry
         c->model)[model_index_entries(c->model)[entry].extent[extent].tensor];
 }
 
-static struct kernel_matrix matrix_of(const struct model_tensor *t, const void *data)
+static struct device_matrix matrix_of(const struct model_tensor *t, struct device_at data)
 {
-    return (struct kernel_matrix){.data = data,
+    return (struct device_matrix){.data = data,
                                   .row_bytes = t->row_bytes,
                                   .k = (uint32_t)t->ne[0],
                                   .n = (uint32_t)t->ne[1],
                                   .type = (enum tensor_type)t->type};
 }
 
-static struct kernel_matrix dense_matrix(struct core *c, uint32_t layer, enum dense_role role)
+static bool has(const struct core *c, uint32_t layer, enum dense_role role)
+{
+    return model_entry_dense(c->model, layer, role) != ENTRY_NONE;
+}
+
+static struct device_matrix dense_matrix(struct core *c, uint32_t layer, enum dense_role role)
 {
     uint32_t entry = model_entry_dense(c->model, layer, role);
     sl_assert(entry != ENTRY_NONE);
-    return matrix_of(tensor_of(c, entry, 0), c->source.dense(c->source.self, entry));
+    const struct model_tensor *t = tensor_of(c, entry, 0);
+    return matrix_of(
+        t, device_share(c->device, c->source.dense(c->source.self, entry), (size_t)t->bytes));
 }
 
 /* Vectors of a layer and their fields. A model has those that its architecture names, and of two with
  * the same field at most one. */
 static const struct {
     enum dense_role role;
-    size_t field; /* offset of a const float * in struct core_layer */
+    size_t field; /* offset of a struct device_at in struct core_layer */
 } layer_vectors[] = {
     {DENSE_ATTN_NORM, offsetof(struct core_layer, attn_norm)},
     {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_norm)},
@@ -82,16 +89,25 @@ static const struct {
     {DENSE_LAYER_SCALE, offsetof(struct core_layer, layer_scale)},
 };
 
-/* Vectors are copied: they are small, used everywhere, and unaligned in the file. */
-static const float *dense_vector(struct core *c, uint32_t layer, enum dense_role role, float **at)
+/* Takes the next n floats of c->vectors. */
+static struct device_at take(struct core *c, uint64_t *at, size_t n)
 {
-    if (model_entry_dense(c->model, layer, role) == ENTRY_NONE)
-        return NULL;
-    struct kernel_matrix m = dense_matrix(c, layer, role);
-    float *copy = *at;
-    c->ops->row_to_f32(&m, 0, copy);
-    *at += m.k;
-    return copy;
+    struct device_at taken = device_floats_at(c->vectors, *at);
+    *at += n;
+    return taken;
+}
+
+/* Vectors are copied: they are small, used everywhere, and unaligned in the file. */
+static struct device_at dense_vector(struct core *c, uint32_t layer, enum dense_role role,
+                                     uint64_t *at)
+{
+    if (!has(c, layer, role))
+        return (struct device_at){0};
+    struct op_unpack unpack = {.w = dense_matrix(c, layer, role), .stride = 1};
+    unpack.w.n = 1;
+    unpack.y = take(c, at, unpack.w.k);
+    c->device->ops->unpack(c->device, &unpack);
+    return unpack.y;
 }
 
 size_t core_vector_floats(const struct model_index *model)
@@ -153,12 +169,12 @@ static void bind_dense(struct core *c, uint32_t i, const enum dense_role roles[E
 }
 
 /* The biases of all experts stay where they are: F32, aligned as tensors of a file are. */
-static const float *expert_bias(struct core *c, uint32_t layer, enum dense_role role)
+static struct device_at expert_bias(struct core *c, uint32_t layer, enum dense_role role)
 {
-    if (model_entry_dense(c->model, layer, role) == ENTRY_NONE)
-        return NULL;
-    const void *data = dense_matrix(c, layer, role).data;
-    sl_assert((uintptr_t)data % _Alignof(float) == 0);
+    if (!has(c, layer, role))
+        return (struct device_at){0};
+    struct device_at data = dense_matrix(c, layer, role).data;
+    sl_assert(data.address % _Alignof(float) == 0);
     return data;
 }
 
@@ -171,24 +187,24 @@ static void bind_experts_step(struct core *c, uint32_t i)
     l->expert_bias[EXPERT_GATE] = expert_bias(c, i, DENSE_EXPERT_GATE_BIAS);
     l->expert_bias[EXPERT_UP] = expert_bias(c, i, DENSE_EXPERT_UP_BIAS);
     l->expert_bias[EXPERT_DOWN] = expert_bias(c, i, DENSE_EXPERT_DOWN_BIAS);
-    l->routing = model_router_of(&c->hp, l->router_bias);
+    l->routing = model_router_of(&c->hp, NULL);
     bind_experts(c, i);
     if (c->hp.shared_inner > 0)
         bind_dense(c, i, roles);
-    if (model_entry_dense(c->model, i, DENSE_SHARED_ROUTER) != ENTRY_NONE) {
+    if (has(c, i, DENSE_SHARED_ROUTER)) {
         l->shared_router = dense_matrix(c, i, DENSE_SHARED_ROUTER);
         l->gate_forms |= form_bit(&l->shared_router);
     }
     l->gate_forms |= form_bit(&l->router);
-    if (!l->experts_norm) /* one norm for router and experts */
+    if (!l->experts_norm.address) /* one norm for router and experts */
         l->gate_forms |= l->expert_forms;
 }
 
 /* Rows of a matrix of q, k and v. */
-static struct kernel_matrix rows_of(const struct kernel_matrix *all, uint32_t first, uint32_t n)
+static struct device_matrix rows_of(const struct device_matrix *all, uint32_t first, uint32_t n)
 {
-    struct kernel_matrix m = *all;
-    m.data = (const uint8_t *)all->data + first * all->row_bytes;
+    struct device_matrix m = *all;
+    m.data = device_offset(all->data, first * all->row_bytes);
     m.n = n;
     return m;
 }
@@ -196,8 +212,8 @@ static struct kernel_matrix rows_of(const struct kernel_matrix *all, uint32_t fi
 static void bind_qkv(struct core *c, uint32_t i)
 {
     struct core_layer *l = &c->layer[i];
-    if (model_entry_dense(c->model, i, DENSE_ATTN_QKV) != ENTRY_NONE) {
-        struct kernel_matrix all = dense_matrix(c, i, DENSE_ATTN_QKV);
+    if (has(c, i, DENSE_ATTN_QKV)) {
+        struct device_matrix all = dense_matrix(c, i, DENSE_ATTN_QKV);
         l->k_scale = l->v_scale = l->q_scale;
         l->q = rows_of(&all, 0, l->q_size);
         l->k = rows_of(&all, l->q_size, l->k_size);
@@ -206,16 +222,17 @@ static void bind_qkv(struct core *c, uint32_t i)
     }
     l->q = dense_matrix(c, i, DENSE_ATTN_Q);
     l->k = dense_matrix(c, i, DENSE_ATTN_K);
-    if (model_entry_dense(c->model, i, DENSE_ATTN_V) != ENTRY_NONE)
+    if (has(c, i, DENSE_ATTN_V))
         l->v = dense_matrix(c, i, DENSE_ATTN_V);
-    sl_assert(l->v.data || l->v_size == l->k_size);
+    sl_assert(l->v.data.address || l->v_size == l->k_size);
 }
 
 static void bind_attention(struct core *c, uint32_t i)
 {
     struct core_layer *l = &c->layer[i];
-    sl_assert(c->hp.qk_norm != QK_NORM_ROW ||
-              (!l->q_bias && !l->k_bias)); /* the order of bias and norm is undefined */
+    sl_assert(
+        c->hp.qk_norm != QK_NORM_ROW ||
+        (!l->q_bias.address && !l->k_bias.address)); /* the order of bias and norm is undefined */
     bind_qkv(c, i);
     l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
     l->in_forms = form_bit(&l->q) | form_bit(&l->k) | form_bit(&l->v);
@@ -223,9 +240,9 @@ static void bind_attention(struct core *c, uint32_t i)
 }
 
 /* A matrix for each head as one, of the rows of all. */
-static struct kernel_matrix heads_matrix(struct core *c, uint32_t i, enum dense_role role)
+static struct device_matrix heads_matrix(struct core *c, uint32_t i, enum dense_role role)
 {
-    struct kernel_matrix m = dense_matrix(c, i, role);
+    struct device_matrix m = dense_matrix(c, i, role);
     m.n *= c->hp.heads;
     return m;
 }
@@ -262,15 +279,17 @@ static float mla_scale(const struct model_hparams *h)
 static void mla_sizes(struct core *c, struct core_layer *l)
 {
     const struct model_hparams *h = &c->hp;
-    c->mla = (struct core_mla){.nope = h->mla_key_size - h->rope_dims,
-                               .rope = h->rope_dims,
-                               .value = h->mla_value_size,
-                               .rank = h->kv_rank,
-                               .key = h->kv_rank + h->rope_dims,
-                               .q_rank = h->q_rank};
+    c->latent = (struct device_latent){.heads = h->heads,
+                                       .nope = h->mla_key_size - h->rope_dims,
+                                       .rope = h->rope_dims,
+                                       .value = h->mla_value_size,
+                                       .rank = h->kv_rank,
+                                       .key = h->kv_rank + h->rope_dims,
+                                       .q_rank = h->q_rank,
+                                       .eps = h->rms_eps,
+                                       .scale = mla_scale(h)};
     l->q_size = l->v_size = 0; /* queries stay in the scratch of a thread, values are keys */
     l->mix_size = h->heads * h->mla_value_size;
-    l->scale = mla_scale(h);
 }
 
 static uint32_t larger(uint32_t a, uint32_t b)
@@ -284,8 +303,7 @@ static struct kernel_rope rope_of(const struct core *c, enum layer_kind kind, ui
     const struct model_hparams *h = &c->hp;
     bool window = kind == LAYER_WINDOW, scaled = !window || h->rope_scale_window == 1;
     float theta = window && h->rope_theta_window != 0 ? h->rope_theta_window : h->rope_theta;
-    struct kernel_rope r = {
-        .dims = dims, .theta = (double)theta, .factors = window ? NULL : c->rope_factors};
+    struct kernel_rope r = {.dims = dims, .theta = (double)theta};
     if (!scaled || h->rope_scaling == ROPE_UNSCALED)
         return r;
     r.magnitude = (double)h->rope_magnitude;
@@ -310,8 +328,16 @@ static void bind_sizes(struct core *c, uint32_t i)
     l->k_size = a->kv_heads * a->key_size;
     l->v_size = a->kv_heads * a->value_size;
     l->mix_size = a->heads * a->value_size;
-    l->group = a->heads / a->kv_heads;
-    l->scale = a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->key_size);
+    l->heads = (struct device_heads){
+        .qk_norm = (enum qk_norm)c->hp.qk_norm,
+        .rope_kind = (enum rope_kind)c->hp.rope_kind,
+        .v_norm = c->hp.v_norm != 0,
+        .gated = c->hp.gated_attention != 0,
+        .eps = c->hp.rms_eps,
+        .clamp = c->hp.clamp_qkv,
+        .scale = a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->key_size),
+        .cap = c->hp.score_cap,
+    };
     if (c->model->layer[i].mixer == MIXER_MLA)
         mla_sizes(c, l);
     c->q_size = larger(c->q_size, l->q_size);
@@ -319,23 +345,21 @@ static void bind_sizes(struct core *c, uint32_t i)
     c->v_size = larger(c->v_size, l->v_size);
     c->mix_size = larger(c->mix_size, l->mix_size);
     c->rope_size = larger(c->rope_size, a->rope_dims);
-    if (a->rope_dims != 0)
+    if (a->rope_dims != 0) {
+        c->rope_has_factors[a->rope_table] = a->rope_table != LAYER_WINDOW;
         c->ropes[a->rope_table] = rope_of(c, (enum layer_kind)a->rope_table, a->rope_dims);
+    }
 }
 
 /* The file has the taps of a channel next to each other. */
-static const float *bind_conv(struct core *c, uint32_t i, enum dense_role role, float **at)
+static struct device_at bind_conv(struct core *c, uint32_t i, enum dense_role role, uint64_t *at)
 {
-    struct kernel_matrix m = dense_matrix(c, i, role);
-    float *copy = *at, taps[CORE_TAPS_MAX];
-    sl_assert(m.k == c->hp.conv_taps && m.k <= CORE_TAPS_MAX);
-    for (uint32_t channel = 0; channel < m.n; channel++) {
-        c->ops->row_to_f32(&m, channel, taps);
-        for (uint32_t t = 0; t < m.k; t++)
-            copy[(size_t)t * m.n + channel] = taps[t];
-    }
-    *at += (size_t)m.k * m.n;
-    return copy;
+    struct op_unpack unpack = {.w = dense_matrix(c, i, role), .row_stride = 1};
+    sl_assert(unpack.w.k == c->hp.conv_taps && unpack.w.k <= CORE_TAPS_MAX);
+    unpack.stride = unpack.w.n;
+    unpack.y = take(c, at, (size_t)unpack.w.k * unpack.w.n);
+    c->device->ops->unpack(c->device, &unpack);
+    return unpack.y;
 }
 
 /* Roles that the model does not have are left out. */
@@ -359,7 +383,7 @@ static void bind_recurrent(struct core *c, uint32_t i, const enum dense_role *ro
     l->state_number = c->states++;
 }
 
-static void bind_mixer(struct core *c, uint32_t i, float **vectors)
+static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
 {
     static const enum dense_role delta[] = {DENSE_DELTA_QKV, DENSE_DELTA_GATE, DENSE_DELTA_BETA,
                                             DENSE_DELTA_ALPHA, DENSE_DELTA_BETA_ALPHA};
@@ -377,7 +401,7 @@ static void bind_mixer(struct core *c, uint32_t i, float **vectors)
     case MIXER_DELTANET:
         bind_recurrent(c, i, delta, ARRAY_LEN(delta), DENSE_DELTA_OUT);
         l->conv = bind_conv(c, i, DENSE_DELTA_CONV, vectors);
-        l->beta_alpha = model_entry_dense(c->model, i, DENSE_DELTA_BETA_ALPHA) != ENTRY_NONE;
+        l->beta_alpha = has(c, i, DENSE_DELTA_BETA_ALPHA);
         return;
     case MIXER_SHORTCONV:
         bind_recurrent(c, i, conv, ARRAY_LEN(conv), DENSE_SHORTCONV_OUT);
@@ -389,24 +413,29 @@ static void bind_mixer(struct core *c, uint32_t i, float **vectors)
 }
 
 /* The L2 norm of q and k is an RMSNorm with these weights; that of q has its factor, too. */
-static void bind_delta_weights(struct core *c, float **vectors)
+static void bind_delta_weights(struct core *c, uint64_t *vectors)
 {
     uint32_t size = c->hp.delta_size;
-    c->delta_q_weight = *vectors;
-    c->delta_k_weight = *vectors + size;
-    *vectors += (size_t)2 * size;
-    for (uint32_t i = 0; i < size; i++) {
-        c->delta_q_weight[i] = 1.0f / (float)size;
-        c->delta_k_weight[i] = 1.0f / sqrtf((float)size);
-    }
+    float weight[KERNEL_HEAD_SIZE_MAX];
+    if (size == 0)
+        return;
+    sl_assert(size <= KERNEL_HEAD_SIZE_MAX);
+    c->delta_q_weight = take(c, vectors, size);
+    c->delta_k_weight = take(c, vectors, size);
+    for (uint32_t i = 0; i < size; i++)
+        weight[i] = 1.0f / (float)size;
+    c->device->ops->write(c->device, c->delta_q_weight, weight, size * sizeof *weight);
+    for (uint32_t i = 0; i < size; i++)
+        weight[i] = 1.0f / sqrtf((float)size);
+    c->device->ops->write(c->device, c->delta_k_weight, weight, size * sizeof *weight);
 }
 
-static void bind_layer(struct core *c, uint32_t i, float **vectors)
+static void bind_layer(struct core *c, uint32_t i, uint64_t *vectors)
 {
     struct core_layer *l = &c->layer[i];
     for (size_t v = 0; v < ARRAY_LEN(layer_vectors); v++) {
-        const float *vector = dense_vector(c, i, layer_vectors[v].role, vectors);
-        if (vector)
+        struct device_at vector = dense_vector(c, i, layer_vectors[v].role, vectors);
+        if (vector.address)
             memcpy((char *)l + layer_vectors[v].field, &vector, sizeof vector);
     }
     bind_mixer(c, i, vectors);
@@ -416,21 +445,43 @@ static void bind_layer(struct core *c, uint32_t i, float **vectors)
         bind_dense(c, i, (const enum dense_role[]){DENSE_FFN_GATE, DENSE_FFN_UP, DENSE_FFN_DOWN});
 }
 
-void core_bind(struct core *c, const struct core_config *config, float *vectors)
+/* Divisors of angles are values of the file, and infinity is one: an angle that does not turn. */
+static int check_rope_factors(struct core *c, struct error *error)
+{
+    float factor;
+    uint32_t count = has(c, c->hp.layers, DENSE_ROPE_FREQS)
+                         ? dense_matrix(c, c->hp.layers, DENSE_ROPE_FREQS).k
+                         : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        c->device->ops->read(c->device, device_floats_at(c->rope_factors, i), &factor,
+                             sizeof factor);
+        if (!(factor > 0)) /* NaN included */
+            return error_set(
+                error, ERR_BAD_INPUT, "divisor %u of the rotary angles (%s) is %g, must be above 0",
+                i,
+                tensor_of(c, model_entry_dense(c->model, c->hp.layers, DENSE_ROPE_FREQS), 0)->name,
+                (double)factor);
+    }
+    return 0;
+}
+
+int core_bind(struct core *c, const struct core_config *config, struct error *error)
 {
     uint32_t globals = c->hp.layers;
+    uint64_t vectors = 0;
     c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     for (uint32_t i = 0; i < c->hp.layers; i++)
         bind_layer(c, i, &vectors);
     bind_delta_weights(c, &vectors);
     c->embedding = dense_matrix(c, globals, DENSE_TOKEN_EMBD);
-    c->output = model_entry_dense(c->model, globals, DENSE_OUTPUT) == ENTRY_NONE
-                    ? c->embedding
-                    : dense_matrix(c, globals, DENSE_OUTPUT);
+    c->output =
+        has(c, globals, DENSE_OUTPUT) ? dense_matrix(c, globals, DENSE_OUTPUT) : c->embedding;
     c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, &vectors);
     c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, &vectors);
     c->output_norm_bias = dense_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, &vectors);
     c->output_bias = dense_vector(c, globals, DENSE_OUTPUT_BIAS, &vectors);
     c->output_forms = form_bit(&c->output);
+    sl_assert(vectors <= core_vector_floats(c->model));
     bind_more_types(c, config);
+    return check_rope_factors(c, error);
 }

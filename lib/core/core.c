@@ -7,22 +7,34 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
-#include "lib/exact/elementary.h"
+#include "lib/device/host/host.h"
 #include "lib/model/limits.h"
 #include "lib/tensor/tensor_type.h"
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+static void publish_gate_inputs(struct core *c)
+{
+    c->source.gate_inputs(c->source.self, &c->step,
+                          core_fetch_rows(c, core_gate_input(c), c->step.rows), c->hp.hidden,
+                          c->hp.hidden);
+}
+
+/* What the current layer has of the sequences. */
+static void take_sequences(struct core *c);
+
 static void layer_starts(struct core *c)
 {
+    take_sequences(c);
     if (c->source.layer_starts)
         c->source.layer_starts(c->source.self, &c->step);
     if (c->source.layer_inputs)
-        c->source.layer_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
+        c->source.layer_inputs(c->source.self, &c->step, core_fetch_rows(c, c->x, c->step.rows),
+                               c->hp.hidden, c->hp.hidden);
     if (c->hp.router_first && model_layer_has_experts(c->model, c->step.layer)) {
         core_route_first(c);
         if (c->source.gate_inputs)
-            c->source.gate_inputs(c->source.self, &c->step, c->x, c->hp.hidden, c->hp.hidden);
+            publish_gate_inputs(c);
         core_experts_open(c); /* they are loaded during attention */
     }
 }
@@ -64,8 +76,7 @@ static int experts_step(struct core *c, struct error *error)
     c->into = c->x;
     core_experts_gate(c);
     if (c->source.gate_inputs && !c->hp.router_first)
-        c->source.gate_inputs(c->source.self, &c->step, core_gate_input(c, 0), c->hp.hidden,
-                              c->hp.hidden);
+        publish_gate_inputs(c);
     return core_experts(c, error);
 }
 
@@ -108,27 +119,47 @@ static void make_steps(struct core *c)
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
+static void alive(void *self)
+{
+    const struct core *c = self;
+    c->source.alive(c->source.self);
+}
+
+static int make_constants(struct core *c, struct error *error)
+{
+    uint32_t n = c->hp.hidden;
+    float *same = malloc(n * sizeof *same);
+    if (!same)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (model core)");
+    for (uint32_t i = 0; i < n; i++)
+        same[i] = 1.0f;
+    c->device->ops->write(c->device, c->ones, same, n * sizeof *same);
+    for (uint32_t i = 0; i < n; i++)
+        same[i] = 1.0f / sqrtf((float)n);
+    c->device->ops->write(c->device, c->roots, same, n * sizeof *same);
+    free(same);
+    return 0;
+}
+
 static int allocate_scratch(struct core *c, const struct core_config *config, struct error *error)
 {
     uint32_t chunk = config->chunk;
-    size_t bytes = core_scratch_layout(c, chunk, NULL);
-    while (config->scratch_limit && bytes > config->scratch_limit && chunk > 1) {
+    struct core_bytes bytes = core_scratch_layout(c, chunk, NULL);
+    while (config->scratch_limit && bytes.device + bytes.host > config->scratch_limit &&
+           chunk > 1) {
         chunk = (chunk + 1) / 2;
         bytes = core_scratch_layout(c, chunk, NULL);
     }
-    c->scratch = aligned_alloc(64, bytes);
-    if (!c->scratch)
+    c->scratch = aligned_alloc(64, bytes.host);
+    if (!c->scratch || c->device->ops->allocate(c->device, bytes.device, &c->memory, NULL) != 0)
         return error_set(error, ERR_NO_MEMORY, "out of memory (%zu bytes of scratch for %u rows)",
-                         bytes, chunk);
-    memset(c->scratch, 0, bytes); /* fault the pages in now, not in the first token */
-    core_scratch_layout(c, chunk, c->scratch);
-    for (uint32_t i = 0; i < c->hp.hidden; i++) {
-        c->ones[i] = 1.0f;
-        c->roots[i] = 1.0f / sqrtf((float)c->hp.hidden);
-    }
+                         bytes.device + bytes.host, chunk);
+    memset(c->scratch, 0, bytes.host); /* fault the pages in now, not in the first token */
+    c->device->ops->clear(c->device, &(struct op_clear){.bytes = bytes.device, .y = c->memory});
+    core_scratch_layout(c, chunk, &(struct core_memory){c->memory, c->scratch});
     c->chunk = chunk;
-    c->scratch_bytes = bytes;
-    return 0;
+    c->scratch_bytes = bytes.device + bytes.host;
+    return make_constants(c, error);
 }
 
 static int check_sizes(const struct model_index *m, struct error *error)
@@ -143,43 +174,59 @@ static int check_sizes(const struct model_index *m, struct error *error)
     return 0;
 }
 
-struct core *core_create(const struct core_config *config, struct error *error)
+static struct core *allocate_core(const struct core_config *config)
 {
-    const struct model_hparams *hp = &config->model->hparams;
-    sl_assert(config->chunk >= 1 && config->ops && config->prefill_order);
-    if (check_sizes(config->model, error) != 0)
-        return NULL;
+    uint32_t layers = config->model->hparams.layers;
     struct core *c = calloc(1, sizeof *c);
-    float *vectors = NULL;
-    if (c) {
-        *c = (struct core){.magic = CORE_MAGIC, .model = config->model, .hp = *hp};
-        c->layer = calloc(hp->layers, sizeof *c->layer);
-        c->thread = calloc(config->threads, sizeof *c->thread);
-        c->steps = calloc(2 * (size_t)hp->layers, sizeof *c->steps);
-        vectors = malloc(core_vector_floats(config->model) * sizeof *vectors);
-    }
-    if (!c || !c->layer || !c->thread || !c->steps || !vectors) {
-        error_set(error, ERR_NO_MEMORY, "out of memory (model core)");
-        free(vectors);
-        core_destroy(c);
+    if (!c)
         return NULL;
-    }
-    c->ops = config->ops;
+    c->magic = CORE_MAGIC;
+    c->model = config->model;
+    c->hp = config->model->hparams;
     c->source = config->source;
     c->prefill_order = config->prefill_order;
-    c->threads = config->threads;
-    c->residual = hp->residual_scale != 0 ? hp->residual_scale : 1.0f;
-    c->vectors = vectors;
-    core_bind(c, config, vectors);
-    make_steps(c);
-    c->pool = NULL;
-    if (allocate_scratch(c, config, error) == 0)
-        c->pool = pool_create(config->threads, config->nice, error);
-    if (!c->pool) {
+    c->residual = c->hp.residual_scale != 0 ? c->hp.residual_scale : 1.0f;
+    c->layer = calloc(layers, sizeof *c->layer);
+    c->steps = calloc(2 * (size_t)layers, sizeof *c->steps);
+    if (!c->layer || !c->steps) {
         core_destroy(c);
         return NULL;
     }
     return c;
+}
+
+static int open_device(struct core *c, const struct core_config *config, struct error *error)
+{
+    c->device = config->device;
+    if (!c->device) {
+        c->device = host_device(config->ops, config->threads, config->nice, error);
+        c->owns_device = true;
+    }
+    if (!c->device)
+        return -1;
+    c->device->alive = c->source.alive ? alive : NULL;
+    c->device->alive_self = c;
+    return c->device->ops->allocate(c->device, core_vector_floats(c->model) * sizeof(float),
+                                    &c->vectors, error);
+}
+
+struct core *core_create(const struct core_config *config, struct error *error)
+{
+    sl_assert(config->chunk >= 1 && (config->ops || config->device) && config->prefill_order);
+    if (check_sizes(config->model, error) != 0)
+        return NULL;
+    struct core *c = allocate_core(config);
+    if (!c) {
+        error_set(error, ERR_NO_MEMORY, "out of memory (model core)");
+        return NULL;
+    }
+    if (open_device(c, config, error) == 0 && core_bind(c, config, error) == 0) {
+        make_steps(c);
+        if (allocate_scratch(c, config, error) == 0)
+            return c;
+    }
+    core_destroy(c);
+    return NULL;
 }
 
 void core_destroy(struct core *c)
@@ -187,11 +234,16 @@ void core_destroy(struct core *c)
     if (!c)
         return;
     OBJ_CHECK(c, CORE_MAGIC);
-    pool_destroy(c->pool);
-    free(c->vectors);
+    if (c->device) {
+        device_wait(c->device);
+        c->device->ops->release(c->device, c->vectors);
+        c->device->ops->release(c->device, c->memory);
+        c->device->alive = NULL;
+    }
+    if (c->device && c->owns_device)
+        c->device->ops->destroy(c->device);
     free(c->layer);
     free(c->steps);
-    free(c->thread);
     free(c->scratch);
     c->magic = 0;
     free(c);
@@ -219,93 +271,104 @@ uint32_t core_output_rows(const struct core *c)
     return c->output_rows;
 }
 
-void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t row, uint32_t forms)
-{
-    const float *x = form_floats(f, row);
-    for (int i = FORM_F32 + 1; i < FORM__COUNT; i++)
-        if (forms & (1u << i))
-            c->ops->activation(kernel_form_type((enum kernel_form)i), x, f->k,
-                               f->base[i] + row * f->stride[i]);
-}
-
 void core_apply_norm(const struct kernel_ops *ops, const struct model_hparams *h, const float *x,
                      const float *weight, const float *bias, uint32_t n, float *y)
 {
-    if (h->norm == NORM_LAYER) {
-        kernel_center(x, n, y);
-        x = y;
-    }
-    ops->rms_norm(x, weight, n, h->rms_eps, y);
-    if (bias)
-        ops->axpy(1.0f, bias, n, y);
-}
-
-void core_norm(const struct core *c, const float *x, const float *weight, const float *bias,
-               uint32_t n, float *y)
-{
-    core_apply_norm(c->ops, &c->hp, x, weight, bias, n, y);
+    host_norm(ops, (enum norm_kind)h->norm, h->rms_eps, x, weight, bias, n, y);
 }
 
 void core_apply_activation(const struct kernel_ops *ops, const struct model_hparams *h,
                            const float *gate, const float *up, uint32_t n, float *y)
 {
-    switch ((enum ffn_activation)h->activation) {
-    case ACTIVATION_SILU: ops->silu_mul(gate, up, n, y); return;
-    case ACTIVATION_SWIGLU_CLAMPED: ops->swiglu_clamped(gate, up, n, y); return;
-    case ACTIVATION_GELU: ops->gelu_mul(gate, up, n, y); return;
-    case ACTIVATION_RELU: kernel_relu_mul(gate, up, n, y); return;
-    case ACTIVATION__COUNT: break;
-    }
-    sl_panic("activation %u is in no table", h->activation);
+    host_activate(ops, (enum ffn_activation)h->activation, gate, up, n, y);
 }
 
-void core_activate(const struct core *c, const float *gate, const float *up, uint32_t n, float *y)
-{
-    core_apply_activation(c->ops, &c->hp, gate, up, n, y);
-}
-
-void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn)
-{
-    if (c->threads == 1 || rows < 2 * c->threads)
-        fn(c, 0, 1);
-    else
-        pool_run(c->pool, fn, c);
-}
-
-void core_product(const struct core *c, const struct kernel_matrix *w, const float *scale,
-                  uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
-                  float *y, size_t y_stride)
-{
-    c->ops->matmul(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
-    if (!scale)
-        return;
-    for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t j = n_begin; j < n_end; j++)
-            y[r * y_stride + j] *= *scale;
-}
-
-static void embed_row(struct core *c, uint32_t r)
-{
-    c->ops->row_to_f32(&c->embedding, c->row[r].token, core_x(c, r));
-    for (uint32_t i = 0; c->hp.embedding_scale != 0 && i < c->hp.hidden; i++)
-        core_x(c, r)[i] *= c->hp.embedding_scale;
-}
+/* ---- a pass ---------------------------------------------------------------------------------- */
 
 /* The rows begin as the embeddings of their tokens, or as c->resumed. */
-static void begin_rows(void *arg, uint32_t thread, uint32_t threads)
+static void begin_rows(struct core *c)
 {
-    struct core *c = arg;
-    uint32_t begin, end;
-    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
-    for (uint32_t r = begin; r < end; r++) {
-        if (c->resumed)
-            memcpy(core_x(c, r), c->resumed + (size_t)r * c->hp.hidden,
-                   c->hp.hidden * sizeof(float));
-        else
-            embed_row(c, r);
-        for (uint32_t table = 0; table < LAYER_KIND__COUNT; table++)
-            if (c->ropes[table].dims != 0)
-                kernel_rope_table(&c->ropes[table], c->row[r].position, core_angles(c, table, r));
+    uint32_t rows = c->step.rows;
+    const struct op_embed embed = {
+        .rows = rows, .row = c->row, .w = c->embedding, .factor = c->hp.embedding_scale, .x = c->x};
+    if (c->resumed)
+        c->device->ops->write(c->device, c->x, c->resumed,
+                              (size_t)rows * c->hp.hidden * sizeof(float));
+    else
+        c->device->ops->embed(c->device, &embed);
+    for (uint32_t table = 0; table < LAYER_KIND__COUNT; table++) {
+        bool factors = c->rope_has_factors[table];
+        if (c->ropes[table].dims == 0)
+            continue;
+        const struct op_angles angles = {.rows = rows,
+                                         .row = c->row,
+                                         .rope = c->ropes[table],
+                                         .factors =
+                                             factors ? c->rope_factors : (struct device_at){0},
+                                         .stride = c->rope_size,
+                                         .y = core_angles(c, table)};
+        c->device->ops->angles(c->device, &angles);
+    }
+}
+
+/* Positions that the keys of a sequence have after this pass, or that a ring has. */
+static uint32_t positions_of(const struct core *c, uint32_t sequence, uint32_t ring)
+{
+    uint32_t end = 0;
+    for (uint32_t r = 0; r < c->step.rows && ring == 0; r++)
+        if (c->row[r].sequence == sequence)
+            end = c->row[r].position + 1;
+    return ring > 0 ? ring : end;
+}
+
+/* The first row of the sequence in this pass is its first, or it has none. */
+static bool begins(const struct core *c, uint32_t sequence)
+{
+    uint32_t row = 0;
+    while (row < c->step.rows && c->row[row].sequence != sequence)
+        row++;
+    return row == c->step.rows || c->row[row].position == 0;
+}
+
+/* Keys or values of the current layer. The number of bytes matters where the device is not the host. */
+static struct device_at share_side(struct core *c, uint32_t sequence, enum kv_side side,
+                                   uint32_t ring)
+{
+    const struct core_sequence *s = &c->sequences[sequence];
+    uint32_t layer = c->step.layer, positions = 0;
+    void *const *all = side == KV_SIDE_KEYS ? s->keys : s->values;
+    if (!c->device->is_host)
+        positions = positions_of(c, sequence, ring);
+    return device_share(c->device, all[layer],
+                        (size_t)model_kv_bytes(&c->hp, layer, side, s->kv_type, positions));
+}
+
+static void share_state(struct core *c, uint32_t sequence)
+{
+    const struct core_sequence *s = &c->sequences[sequence];
+    size_t floats = (size_t)model_state_floats(&c->hp);
+    size_t at = core_layer_now(c)->state_number * floats;
+    c->at[sequence].next_state =
+        device_share(c->device, (float *)s->next_state + at, floats * sizeof(float));
+    if (!begins(c, sequence))
+        c->at[sequence].state =
+            device_share(c->device, (const float *)s->state + at, floats * sizeof(float));
+}
+
+static void take_sequences(struct core *c)
+{
+    const struct layer_attention *a = &core_layer_now(c)->attention;
+    for (uint32_t i = 0; i < c->sequence_count; i++) {
+        const struct core_sequence *s = &c->sequences[i];
+        uint32_t ring = a->window > 0 ? s->ring : 0;
+        c->at[i] = (struct device_sequence){.kv_type = s->kv_type, .ring = ring};
+        if (core_layer_now(c)->conv.address) {
+            share_state(c, i);
+            continue;
+        }
+        c->at[i].keys = share_side(c, i, KV_SIDE_KEYS, ring);
+        if (!a->values_in_keys)
+            c->at[i].values = share_side(c, i, KV_SIDE_VALUES, ring);
     }
 }
 
@@ -319,13 +382,17 @@ static int run_layers(struct core *c, const struct core_sequence *sequences,
     c->step = (struct expert_step){.sequence = sequences[c->row[0].sequence].sequence,
                                    .position = c->row[0].position,
                                    .rows = rows};
-    core_run_rows(c, rows, begin_rows);
+    sl_assert(sequence_count <= CORE_SEQUENCES_MAX);
+    begin_rows(c);
     uint32_t per_layer = c->step_count / c->hp.layers;
     for (uint32_t i = first * per_layer; i < (first + count) * per_layer; i++) {
         c->step.layer = c->steps[i].layer;
-        if (c->steps[i].run(c, error) != 0)
+        if (c->steps[i].run(c, error) != 0) {
+            device_wait(c->device);
             return -1;
+        }
     }
+    device_wait(c->device); /* keys, values and states are in host memory */
     return 0;
 }
 
@@ -334,7 +401,10 @@ static void take_rows(struct core *c, const struct core_pass *pass)
     sl_assert(pass->rows >= 1 && pass->rows <= c->chunk);
     for (uint32_t r = 0; r < pass->rows; r++)
         sl_assert(pass->row[r].token < c->hp.vocab && pass->row[r].sequence < pass->sequence_count);
-    memcpy(c->row, pass->row, pass->rows * sizeof *c->row);
+    for (uint32_t r = 0; r < pass->rows; r++)
+        c->row[r] = (struct device_row){.sequence = pass->row[r].sequence,
+                                        .position = pass->row[r].position,
+                                        .token = pass->row[r].token};
 }
 
 int core_pass(struct core *c, const struct core_pass *pass, struct error *error)
@@ -355,7 +425,7 @@ int core_pass_layers(struct core *c, const struct core_pass *pass, uint32_t firs
         run_layers(c, pass->sequences, pass->sequence_count, pass->rows, first, count, error);
     c->resumed = NULL;
     if (status == 0 && count > 0)
-        memcpy(x, c->x, (size_t)pass->rows * c->hp.hidden * sizeof *x);
+        c->device->ops->read(c->device, c->x, x, (size_t)pass->rows * c->hp.hidden * sizeof *x);
     return status;
 }
 
@@ -366,86 +436,62 @@ int core_forward(struct core *c, const struct core_sequence *sequence, const uin
     sl_assert(rows >= 1 && rows <= c->chunk);
     for (uint32_t r = 0; r < rows; r++) {
         sl_assert(tokens[r] < c->hp.vocab);
-        c->row[r] = (struct core_row){.position = position + r, .token = tokens[r]};
+        c->row[r] = (struct device_row){.position = position + r, .token = tokens[r]};
     }
     return run_layers(c, sequence, 1, rows, 0, c->hp.layers, error);
 }
 
-static void output_norm_rows(struct core *c)
+/* Logits of rows [row, row + rows), on the device. */
+static void compute_logits(struct core *c, uint32_t row, uint32_t rows)
 {
-    for (uint32_t r = 0; r < c->output_count; r++) {
-        core_norm(c, core_x(c, c->output_row + r), c->output_norm, c->output_norm_bias,
-                  c->hp.hidden, form_floats(&c->last, r));
-        core_make_forms(c, &c->last, r, c->output_forms);
-    }
-}
-
-static void output_columns(void *arg, uint32_t thread, uint32_t threads)
-{
-    struct core *c = arg;
-    uint32_t begin, end;
-    pool_share(c->output.n, COLUMN_UNIT, thread, threads, &begin, &end);
-    if (begin == end)
-        return;
-    core_product(c, &c->output, c->output_scale, begin, end, form_row(&c->last, c->output.type, 0),
-                 form_stride(&c->last, c->output.type), c->output_count, c->logits, c->hp.vocab);
-    for (uint32_t r = 0; r < c->output_count; r++) {
-        float *logits = c->logits + (size_t)r * c->hp.vocab;
-        if (c->output_bias)
-            c->ops->axpy(1.0f, c->output_bias + begin, end - begin, logits + begin);
-        for (uint32_t i = begin; c->hp.logit_divisor != 0 && i < end; i++)
-            logits[i] /= c->hp.logit_divisor;
-        if (c->hp.logit_cap != 0)
-            c->ops->soft_cap(c->hp.logit_cap, logits + begin, end - begin, logits + begin);
-    }
+    sl_assert(rows >= 1 && rows <= c->output_rows && row + rows <= c->step.rows);
+    const struct op_norm norm = {.rows = rows,
+                                 .kind = (enum norm_kind)c->hp.norm,
+                                 .eps = c->hp.rms_eps,
+                                 .x = device_floats_at(c->x, (uint64_t)row * c->hp.hidden),
+                                 .weight = c->output_norm,
+                                 .bias = c->output_norm_bias,
+                                 .forms = c->output_forms,
+                                 .y = c->last};
+    const struct op_logits logits = {.rows = rows,
+                                     .x = c->last,
+                                     .w = c->output,
+                                     .scale = c->output_scale,
+                                     .bias = c->output_bias,
+                                     .divisor = c->hp.logit_divisor,
+                                     .cap = c->hp.logit_cap,
+                                     .y = c->logits.at};
+    c->device->ops->norm(c->device, &norm);
+    c->device->ops->logits(c->device, &logits);
 }
 
 float *core_output(struct core *c, uint32_t row, uint32_t rows)
 {
     OBJ_CHECK(c, CORE_MAGIC);
-    sl_assert(rows >= 1 && rows <= c->output_rows && row + rows <= c->step.rows);
-    c->output_row = row;
-    c->output_count = rows;
-    output_norm_rows(c);
-    core_run_columns(c, c->output.n, c->output.k, rows, output_columns);
-    return c->logits;
-}
-
-static double log_sum_exp(const float *x, uint32_t n)
-{
-    float max = x[0];
-    for (uint32_t i = 1; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        sum += exact_exp((double)x[i] - (double)max);
-    return (double)max + exact_log(sum);
+    compute_logits(c, row, rows);
+    return device_fetch(c->device, &c->logits, (size_t)rows * c->hp.vocab * sizeof(float));
 }
 
 float core_log_probability(const float *logits, uint32_t vocab, uint32_t token)
 {
-    return (float)((double)logits[token] - log_sum_exp(logits, vocab));
-}
-
-static void score_rows(void *arg, uint32_t thread, uint32_t threads)
-{
-    struct core *c = arg;
-    uint32_t begin, end;
-    pool_share(c->output_count, 1, thread, threads, &begin, &end);
-    for (uint32_t r = begin; r < end; r++)
-        c->scores[r] =
-            core_log_probability(c->logits + (size_t)r * c->hp.vocab, c->hp.vocab, c->targets[r]);
+    return host_log_probability(logits, vocab, token);
 }
 
 void core_score(struct core *c, uint32_t row, uint32_t rows, const uint32_t *targets, float *out)
 {
+    OBJ_CHECK(c, CORE_MAGIC);
     for (uint32_t done = 0; done < rows;) {
         uint32_t n = rows - done < c->output_rows ? rows - done : c->output_rows;
-        core_alive(c, 0); /* slow with a large vocabulary */
-        core_output(c, row + done, n);
-        c->targets = targets + done;
-        c->scores = out + done;
-        pool_run(c->pool, score_rows, c);
+        if (c->source.alive && c->step.rows > 1) /* slow with a large vocabulary */
+            c->source.alive(c->source.self);
+        compute_logits(c, row + done, n);
+        const struct op_score score = {.rows = n,
+                                       .vocab = c->hp.vocab,
+                                       .logits = c->logits.at,
+                                       .token = targets + done,
+                                       .y = c->scores.at};
+        c->device->ops->score(c->device, &score);
+        memcpy(out + done, device_fetch(c->device, &c->scores, n * sizeof *out), n * sizeof *out);
         done += n;
     }
 }

@@ -19,6 +19,7 @@
 
 #include "lib/base/error.h"
 #include "lib/core/weights.h"
+#include "lib/device/device.h"
 #include "lib/kernels/kernels.h"
 #include "lib/model/index/model_index.h"
 #include "lib/policy/access/prefill.h"
@@ -29,6 +30,8 @@ struct core;
 
 struct core_config {
     const struct model_index *model; /* borrowed while the core lives; checked */
+    /* What computes (lib/device), borrowed; NULL: the host, with `ops` and `threads`. */
+    struct device *device;
     const struct kernel_ops *ops;
     struct weights_source source;
     /* Types the source may serve experts in, in addition to those of the index (offline tools

@@ -5,149 +5,99 @@
  * the row before theirs. */
 #include "lib/core/internal.h"
 
-#include <string.h>
-
-#include "lib/exact/elementary.h"
-
-/* Outputs begin .. end - 1 of gate and up, and their product, for the rows of the block. */
-static void gate_up_columns(void *arg, uint32_t thread, uint32_t threads)
+/* Rows [first, first + rows). */
+static void run_block(struct core *c, uint32_t first, uint32_t rows)
 {
-    struct core *c = arg;
-    struct core_layer *l = core_layer_now(c);
-    const struct kernel_matrix *gate = &l->dense[EXPERT_GATE], *up = &l->dense[EXPERT_UP];
-    uint32_t begin, end, first = c->dense_first, rows = c->dense_rows;
-    pool_share(gate->n, COLUMN_UNIT, thread, threads, &begin, &end);
-    if (begin == end)
-        return;
-    core_alive(c, thread);
-    core_product(c, gate, l->dense_scale[EXPERT_GATE], begin, end,
-                 form_row(&c->in, gate->type, first), form_stride(&c->in, gate->type), rows,
-                 form_floats(&c->dense, 0), gate->n);
-    core_product(c, up, l->dense_scale[EXPERT_UP], begin, end, form_row(&c->in, up->type, first),
-                 form_stride(&c->in, up->type), rows, c->dense_up, up->n);
-    for (uint32_t r = 0; r < rows; r++) {
-        float *at = form_floats(&c->dense, r) + begin;
-        core_activate(c, at, c->dense_up + (size_t)r * up->n + begin, end - begin, at);
-    }
-}
-
-/* The gate of each row, and the row in the form of the down matrix. */
-static void gate_rows(void *arg, uint32_t thread, uint32_t threads)
-{
-    struct core *c = arg;
-    struct core_layer *l = core_layer_now(c);
-    const struct kernel_matrix *w = &l->shared_router;
-    uint32_t begin, end;
-    pool_share(c->dense_rows, 1, thread, threads, &begin, &end);
-    for (uint32_t r = begin; r < end; r++) {
-        float logit;
-        core_make_forms(c, &c->dense, r, form_bit(&l->dense[EXPERT_DOWN]));
-        c->shared_weight[r] = 1.0f;
-        if (!w->data)
-            continue;
-        c->ops->matmul(w, 0, 1, form_row(&c->in, w->type, c->dense_first + r),
-                       form_stride(&c->in, w->type), 1, &logit, 1);
-        c->shared_weight[r] = (float)(1.0 / (1.0 + exact_exp(-(double)logit)));
-    }
-}
-
-static void down_columns(void *arg, uint32_t thread, uint32_t threads)
-{
-    struct core *c = arg;
     const struct core_layer *l = core_layer_now(c);
-    const struct kernel_matrix *w = &l->dense[EXPERT_DOWN];
-    uint32_t begin, end;
-    pool_share(w->n, COLUMN_UNIT, thread, threads, &begin, &end);
-    if (begin == end)
-        return;
-    core_alive(c, thread);
-    core_product(c, w, l->dense_scale[EXPERT_DOWN], begin, end, form_row(&c->dense, w->type, 0),
-                 form_stride(&c->dense, w->type), c->dense_rows, c->y, w->n);
-    for (uint32_t r = 0; r < c->dense_rows; r++)
-        c->ops->axpy(c->shared_weight[r] * c->residual, c->y + (size_t)r * w->n + begin,
-                     end - begin, core_into(c, c->dense_first + r) + begin);
+    const struct device_ops *ops = c->device->ops;
+    const struct device_rows in = device_rows_from(&c->in, first);
+    const struct op_gate_up up = {.rows = rows,
+                                  .activation = (enum ffn_activation)c->hp.activation,
+                                  .x = in,
+                                  .gate = l->dense[EXPERT_GATE],
+                                  .up = l->dense[EXPERT_UP],
+                                  .gate_scale = l->dense_scale[EXPERT_GATE],
+                                  .up_scale = l->dense_scale[EXPERT_UP],
+                                  .y = c->dense,
+                                  .up_y = c->dense_up};
+    const struct op_row_gates gates = {.rows = rows,
+                                       .x = in,
+                                       .w = l->shared_router,
+                                       .forms = form_bit(&l->dense[EXPERT_DOWN]),
+                                       .y = c->dense,
+                                       .weight = c->shared_weight};
+    const struct op_add_product down = {
+        .rows = rows,
+        .x = c->dense,
+        .w = l->dense[EXPERT_DOWN],
+        .scale = l->dense_scale[EXPERT_DOWN],
+        .factor = c->residual,
+        .weight = c->shared_weight,
+        .y = c->y,
+        .into = device_floats_at(c->into, (uint64_t)first * c->hp.hidden)};
+    ops->gate_up(c->device, &up);
+    ops->row_gates(c->device, &gates);
+    ops->add_product(c->device, &down);
 }
 
 static void run_network(struct core *c)
 {
-    uint32_t inner = core_layer_now(c)->dense[EXPERT_GATE].n;
-    form_rows_set(&c->dense, inner);
-    for (uint32_t first = 0; first < c->step.rows; first += GATHER_ROWS) {
+    device_rows_set(&c->dense, core_layer_now(c)->dense[EXPERT_GATE].n);
+    for (uint32_t first = 0; first < c->step.rows; first += DEVICE_BLOCK_ROWS) {
         uint32_t rows = c->step.rows - first;
-        c->dense_first = first;
-        c->dense_rows = rows < GATHER_ROWS ? rows : GATHER_ROWS;
-        core_run_columns(c, 2 * inner, c->hp.hidden, c->dense_rows, gate_up_columns);
-        core_run_rows(c, c->dense_rows, gate_rows);
-        core_run_columns(c, c->hp.hidden, inner, c->dense_rows, down_columns);
+        run_block(c, first, rows < DEVICE_BLOCK_ROWS ? rows : DEVICE_BLOCK_ROWS);
     }
-}
-
-static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
-{
-    struct core *c = arg;
-    uint32_t begin, end;
-    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
-    for (uint32_t r = begin; r < end; r++)
-        core_ffn_norm(c, r);
 }
 
 void core_dense_layer(struct core *c)
 {
-    core_run_rows(c, c->step.rows, norm_rows);
+    core_ffn_norm(c);
     run_network(c);
 }
 
 /* ---- a dense network next to experts ---- */
 
-static void experts_norm_rows(void *arg, uint32_t thread, uint32_t threads)
+static void clear(struct core *c, struct device_at y)
 {
-    struct core *c = arg;
-    struct core_layer *l = core_layer_now(c);
-    uint32_t begin, end;
-    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
-    for (uint32_t r = begin; r < end; r++) {
-        c->ops->rms_norm(core_x(c, r), l->experts_norm, c->hp.hidden, c->hp.rms_eps,
-                         form_floats(&c->in, r));
-        core_make_forms(c, &c->in, r, l->expert_forms);
-    }
+    size_t bytes = (size_t)c->step.rows * c->hp.hidden * sizeof(float);
+    c->device->ops->clear(c->device, &(struct op_clear){.bytes = bytes, .y = y});
 }
 
 void core_while_reading(struct core *c)
 {
-    size_t bytes = (size_t)c->step.rows * c->hp.hidden * sizeof(float);
+    const struct core_layer *l = core_layer_now(c);
     if (c->model->layer[c->step.layer].ffn != FFN_DENSE_AND_EXPERTS) {
         if (c->hp.shared_inner > 0)
             run_network(c);
         return;
     }
-    memset(c->sum, 0, bytes);
+    const struct op_norm norm = {.rows = c->step.rows,
+                                 .kind = NORM_RMS,
+                                 .eps = c->hp.rms_eps,
+                                 .x = c->x,
+                                 .weight = l->experts_norm,
+                                 .forms = l->expert_forms,
+                                 .y = c->in};
+    clear(c, c->sum);
     c->into = c->sum;
     core_dense_layer(c);
-    core_run_rows(c, c->step.rows, experts_norm_rows);
-    memset(c->experts_sum, 0, bytes);
+    c->device->ops->norm(c->device, &norm);
+    clear(c, c->experts_sum);
     c->into = c->experts_sum;
-}
-
-static void join_rows(void *arg, uint32_t thread, uint32_t threads)
-{
-    struct core *c = arg;
-    const struct core_layer *l = core_layer_now(c);
-    uint32_t begin, end, n = c->hp.hidden;
-    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
-    for (uint32_t r = begin; r < end; r++) {
-        float *x = core_x(c, r);
-        float *dense = c->sum + (size_t)r * n, *experts = c->experts_sum + (size_t)r * n;
-        c->ops->rms_norm(dense, l->dense_post_norm, n, c->hp.rms_eps, dense);
-        c->ops->rms_norm(experts, l->experts_post_norm, n, c->hp.rms_eps, experts);
-        c->ops->axpy(1.0f, experts, n, dense);
-        c->ops->rms_norm(dense, l->ffn_post_norm, n, c->hp.rms_eps, dense);
-        c->ops->axpy(1.0f, dense, n, x);
-        for (uint32_t i = 0; l->layer_scale && i < n; i++)
-            x[i] *= *l->layer_scale;
-    }
 }
 
 void core_join_parts(struct core *c)
 {
-    core_run_rows(c, c->step.rows, join_rows);
+    const struct core_layer *l = core_layer_now(c);
+    const struct op_join join = {.rows = c->step.rows,
+                                 .n = c->hp.hidden,
+                                 .eps = c->hp.rms_eps,
+                                 .dense_weight = l->dense_post_norm,
+                                 .experts_weight = l->experts_post_norm,
+                                 .weight = l->ffn_post_norm,
+                                 .scale = l->layer_scale,
+                                 .dense = c->sum,
+                                 .experts = c->experts_sum,
+                                 .x = c->x};
+    c->device->ops->join(c->device, &join);
 }

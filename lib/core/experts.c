@@ -19,12 +19,12 @@ static uint32_t group_pairs(struct core *c)
     sl_assert(k <= MODEL_TOP_K_MAX);
     memset(c->items, 0, experts * sizeof *c->items);
     for (size_t i = 0; i < pairs; i++) {
-        struct expert_item *item = &c->items[c->routes[i].expert];
+        struct expert_item *item = &c->items[c->route[i].expert];
         uint32_t rank = (uint32_t)(i % k);
         item->rank = item->tokens == 0 || rank < item->rank ? rank : item->rank;
-        item->weight = c->routes[i].weight > item->weight ? c->routes[i].weight : item->weight;
+        item->weight = c->route[i].weight > item->weight ? c->route[i].weight : item->weight;
         if (rank == 0)
-            precision_weights_before(&c->routes[i].weight, ROUTE_STRIDE, k, before);
+            precision_weights_before(&c->route[i].weight, ROUTE_STRIDE, k, before);
         if (item->tokens == 0 || before[rank] < item->weight_before)
             item->weight_before = before[rank];
         item->tokens++;
@@ -37,9 +37,9 @@ static uint32_t group_pairs(struct core *c)
         count += c->items[e].tokens > 0;
     }
     for (size_t i = 0; i < pairs; i++) { /* pair_base advances to the expert's end... */
-        uint32_t pair = c->pair_base[c->routes[i].expert]++;
+        uint32_t pair = c->pair_base[c->route[i].expert]++;
         c->pair_of[i] = pair;
-        c->pair_token[pair] = (uint32_t)(i / k);
+        c->pair_row[pair] = (uint32_t)(i / k);
     }
     for (uint32_t e = 0; e < experts; e++) /* ...and is reset */
         c->pair_base[e] -= c->items[e].tokens;
@@ -63,7 +63,7 @@ static void order_items(struct core *c)
     uint32_t n = 0, missing = 0;
     if (c->step.rows == 1) {
         for (uint32_t rank = 0; rank < c->hp.experts_used; rank++)
-            c->queue[n++] = &c->items[c->routes[rank].expert];
+            c->queue[n++] = &c->items[c->route[rank].expert];
         return;
     }
     rank_popularity(c);
@@ -100,6 +100,30 @@ static void fill_window(struct core *c, struct expert_window *w)
         }
 }
 
+static struct device_matrix on_device(struct core *c, const struct kernel_matrix *m)
+{
+    return (struct device_matrix){.data =
+                                      device_share(c->device, m->data, (size_t)m->row_bytes * m->n),
+                                  .row_bytes = m->row_bytes,
+                                  .k = m->k,
+                                  .n = m->n,
+                                  .type = m->type};
+}
+
+static struct device_job job_of(struct core *c, const struct expert_item *item, uint32_t inner_base)
+{
+    const struct core_layer *l = core_layer_now(c);
+    struct device_job job = {
+        .rows = item->tokens, .pair_base = c->pair_base[item->expert], .inner_base = inner_base};
+    for (int m = 0; m < EXPERT__COUNT; m++) {
+        job.matrix[m] = on_device(c, &item->matrix[m]);
+        job.scale[m] = device_floats_at(l->expert_scales[m], item->expert);
+        job.bias[m] =
+            device_floats_at(l->expert_bias[m], (uint64_t)item->expert * item->matrix[m].n);
+    }
+    return job;
+}
+
 /* Takes the READY items of the window as jobs, up to the capacity of the inner buffers. */
 static uint32_t take_ready(struct core *c, const struct expert_window *w)
 {
@@ -109,10 +133,8 @@ static uint32_t take_ready(struct core *c, const struct expert_window *w)
         struct expert_item *item = c->queue[i];
         if (item->state != ITEM_READY || rows + item->tokens > c->inner_rows)
             continue;
-        c->jobs[c->job_count++] = (struct expert_job){.item = item,
-                                                      .rows = item->tokens,
-                                                      .pair_base = c->pair_base[item->expert],
-                                                      .inner_base = rows};
+        c->job_expert[c->job_count] = item->expert;
+        c->jobs[c->job_count++] = job_of(c, item, rows);
         rows += item->tokens;
     }
     return c->job_count;
@@ -123,6 +145,14 @@ static void end_item(struct core *c, struct expert_window *w, struct expert_item
     c->source.unpin(c->source.self, &c->step, item);
     item->state = ITEM_DONE;
     w->bytes -= w->slot;
+}
+
+/* The experts of the jobs are given back: the device must have read them. */
+static void end_jobs(struct core *c, struct expert_window *w)
+{
+    device_wait(c->device);
+    for (uint32_t i = 0; i < c->job_count; i++)
+        end_item(c, w, &c->items[c->job_expert[i]]);
 }
 
 static void give_up(struct core *c, struct expert_window *w)
@@ -183,10 +213,9 @@ int core_experts(struct core *c, struct error *error)
             continue;
         if (take_ready(c, &w) > 0) {
             /* the common case of decode: all READY, so the down phase also sums */
-            summed = c->sum_in_down = c->step.rows == 1 && c->job_count == w.count - w.skipped;
-            core_compute_jobs(c);
-            for (uint32_t i = 0; i < c->job_count; i++)
-                end_item(c, &w, &c->items[c->jobs[i].item->expert]);
+            summed = c->step.rows == 1 && c->job_count == w.count - w.skipped;
+            core_compute_jobs(c, summed);
+            end_jobs(c, &w);
         } else if (c->source.wait(c->source.self, &c->step, c->queue + w.done, w.pinned - w.done,
                                   error) != 0) {
             give_up(c, &w);

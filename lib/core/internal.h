@@ -5,95 +5,56 @@
 
 #include "lib/base/assert.h"
 #include "lib/core/core.h"
-#include "lib/core/pool.h"
+#include "lib/device/device.h"
 #include "lib/model/limits.h"
 #include "lib/tensor/tensor_type.h"
 
 #define CORE_MAGIC 0x434f5245u
 
-/* Rows of an expert that a thread gathers at a time: enough to reuse a weight row in the nearest
- * cache, few enough for a buffer per thread. */
-#define GATHER_ROWS 64
-/* Outputs are divided at multiples of this, so that threads do not write the same cache line. */
-#define COLUMN_UNIT 16
-/* Multiplications below which a product runs on one thread. */
-#define SERIAL_WORK (1u << 16)
+/* Sequences of a pass. */
+#define CORE_SEQUENCES_MAX 64
 
-static inline uint32_t form_bit(const struct kernel_matrix *w)
+static inline uint32_t form_bit(const struct device_matrix *w)
 {
     return 1u << kernel_form_of(w->type);
-}
-
-/* Rows of activations in every form that the model needs. */
-struct form_rows {
-    uint32_t k;
-    size_t stride[FORM__COUNT]; /* bytes */
-    uint8_t *base[FORM__COUNT];
-};
-
-/* Sets the length of a row: for another matrix of at most the length that the rows were made for. */
-static inline void form_rows_set(struct form_rows *f, uint32_t k)
-{
-    f->k = k;
-    for (int i = 0; i < FORM__COUNT; i++)
-        f->stride[i] = i == FORM_F32
-                           ? (size_t)k * sizeof(float)
-                           : kernel_activation_bytes(kernel_form_type((enum kernel_form)i), k);
-}
-
-static inline float *form_floats(const struct form_rows *f, uint32_t row)
-{
-    return (float *)(void *)(f->base[FORM_F32] + row * f->stride[FORM_F32]);
-}
-
-static inline const void *form_row(const struct form_rows *f, enum tensor_type type, uint32_t row)
-{
-    enum kernel_form form = kernel_form_of(type);
-    return f->base[form] + row * f->stride[form];
-}
-
-static inline size_t form_stride(const struct form_rows *f, enum tensor_type type)
-{
-    return f->stride[kernel_form_of(type)];
 }
 
 #define CORE_PROJECTIONS 4
 #define CORE_TAPS_MAX    8
 
+/* Where weights are, on the device. A matrix without data, a vector without address: the layer has none. */
 struct core_layer {
     struct layer_attention attention;
+    struct device_heads heads; /* the same of its heads */
     uint32_t q_size, k_size, v_size,
         mix_size;                             /* floats of a row: all q, k, v heads, their output */
-    uint32_t group;                           /* query heads of a key head */
-    float scale;                              /* of scores */
-    struct kernel_matrix q_a, kv_a, k_b, v_b; /* of MLA; the last two: a matrix per head. Its q is
+    struct device_matrix q_a, kv_a, k_b, v_b; /* of MLA; the last two: a matrix per head. Its q is
                                                * W_q, or with q_a W_q_b */
-    const float *q_a_norm, *kv_a_norm;
+    struct device_at q_a_norm, kv_a_norm;
     uint32_t query_forms;                      /* of MLA: of what q_a makes */
-    struct kernel_matrix q, k, v, out, router; /* v.data NULL: the values are the keys' products */
-    struct kernel_matrix dense[EXPERT__COUNT]; /* of a layer without experts, or shared expert */
-    struct kernel_matrix shared_router;        /* data NULL: the shared expert has no gate */
-    /* NULL: the model has none */
-    const float *attn_norm_bias, *ffn_norm_bias;
-    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_bias, *k_bias, *v_bias, *out_bias;
-    const float *router_bias, *logit_bias, *sinks; /* of the choice; of the logits */
-    const float *expert_bias[EXPERT__COUNT];       /* [expert][outputs] */
-    const float *attn_post_norm;                   /* of attention's result, before it is added */
-    const float *q_scale, *k_scale, *v_scale, *out_scale, *dense_scale[EXPERT__COUNT];
-    const float *expert_scales[EXPERT__COUNT]; /* [expert] */
-    const float *ffn_post_norm;                /* the same of the feed-forward part */
-    const float *dense_post_norm, *experts_norm, *experts_post_norm; /* FFN_DENSE_AND_EXPERTS */
-    const float *router_scale; /* FFN_DENSE_AND_EXPERTS: of the router's input; else NULL */
-    const float *layer_scale;  /* factor of the residual stream behind the layer */
+    struct device_matrix q, k, v, out, router; /* without v: the values are the keys' products */
+    struct device_matrix dense[EXPERT__COUNT]; /* of a layer without experts, or shared expert */
+    struct device_matrix shared_router;        /* none: the shared expert has no gate */
+    struct device_at attn_norm_bias, ffn_norm_bias;
+    struct device_at attn_norm, ffn_norm, q_norm, k_norm, q_bias, k_bias, v_bias, out_bias;
+    struct device_at router_bias, logit_bias, sinks; /* of the choice; of the logits */
+    struct device_at expert_bias[EXPERT__COUNT];     /* [expert][outputs] */
+    struct device_at attn_post_norm;                 /* of attention's result, before it is added */
+    struct device_at q_scale, k_scale, v_scale, out_scale, dense_scale[EXPERT__COUNT];
+    struct device_at expert_scales[EXPERT__COUNT]; /* [expert] */
+    struct device_at ffn_post_norm;                /* the same of the feed-forward part */
+    struct device_at dense_post_norm, experts_norm, experts_post_norm; /* FFN_DENSE_AND_EXPERTS */
+    struct device_at router_scale; /* FFN_DENSE_AND_EXPERTS: of the router's input; else none */
+    struct device_at layer_scale;  /* factor of the residual stream behind the layer */
     /* mixers with a recurrent state */
-    struct kernel_matrix project[CORE_PROJECTIONS]; /* of the input; data NULL: none */
-    const float *project_scale[CORE_PROJECTIONS];
+    struct device_matrix project[CORE_PROJECTIONS]; /* of the input */
+    struct device_at project_scale[CORE_PROJECTIONS];
     uint32_t projected;                             /* outputs of all */
     uint32_t state_number;                          /* of the layer, among those with a state */
     bool beta_alpha;                                /* the last matrix has both */
-    const float *conv;                              /* [taps][channels] */
-    const float *delta_dt, *delta_a, *delta_norm;   /* [v heads], [v heads], [size] */
-    struct model_router routing;                    /* rule of the router */
+    struct device_at conv;                          /* [taps][channels] */
+    struct device_at delta_dt, delta_a, delta_norm; /* [v heads], [v heads], [size] */
+    struct model_router routing;                    /* rule of the router, without its bias */
     uint32_t in_forms, mix_forms;                   /* bit per enum kernel_form */
     uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
     uint32_t dense_forms;                           /* down of `dense` */
@@ -108,32 +69,6 @@ struct core_step {
     uint32_t layer;
 };
 
-struct expert_job { /* an expert in the current batch */
-    const struct expert_item *item;
-    uint32_t rows;
-    uint32_t pair_base;  /* its first (token, rank) pair: token list and output rows */
-    uint32_t inner_base; /* its first row of the inner buffers */
-};
-
-/* Queries that a thread of MLA computes at a time. */
-#define MLA_QUERIES 64
-
-/* Sizes of MLA, the same in all layers, and its rows. */
-struct core_mla {
-    uint32_t nope, rope, value; /* of a head of the published form: keys' parts; values */
-    uint32_t rank, key;         /* of a latent; with the rotated key */
-    uint32_t q_rank;
-    struct form_rows query; /* [chunk] of q_rank elements; 0: not used */
-};
-
-/* A block of queries, [MLA_QUERIES] rows of each. */
-struct mla_thread {
-    float *q;                /* of the published form */
-    float *key_q;            /* for latents and rotated keys */
-    struct form_rows nope;   /* the first part of q, without F32 */
-    struct form_rows latent; /* the result */
-};
-
 /* The queue of a layer's experts is a window: [done, pinned) is pinned or being computed, the rest waits
  * for pin capacity. */
 struct expert_window {
@@ -142,169 +77,130 @@ struct expert_window {
     bool open; /* by core_experts_open, in this layer */
 };
 
-struct core_thread { /* per-thread scratch */
-    struct form_rows gather, inner;
-    struct mla_thread mla;
-    float *router; /* scratch of routing, then a row of logits */
-};
-
 struct core {
     uint32_t magic;
     const struct model_index *model;
     struct model_hparams hp;
-    const struct kernel_ops *ops;
     struct weights_source source;
     prefill_order_fn prefill_order;
-    struct pool *pool;
-    uint32_t threads, chunk, output_rows;
+    struct device *device;
+    bool owns_device;
+    uint32_t chunk, output_rows;
     uint32_t q_size, k_size, v_size, mix_size;    /* of the largest layer */
     uint32_t rope_size;                           /* floats of the angles of one row and table */
     struct kernel_rope ropes[LAYER_KIND__COUNT];  /* dims 0: no layer uses it */
+    bool rope_has_factors[LAYER_KIND__COUNT];     /* those of the file */
     uint64_t expert_slot_bytes[MODEL_LAYERS_MAX]; /* the largest of each layer */
 
     struct core_layer *layer;
-    float *vectors;          /* all vectors of the model */
-    struct core_step *steps; /* of a pass, in order; two per layer */
+    struct device_at vectors; /* all vectors of the model */
+    struct core_step *steps;  /* of a pass, in order; two per layer */
     uint32_t step_count;
     bool two_ffn_parts; /* some layer is FFN_DENSE_AND_EXPERTS */
-    struct kernel_matrix embedding, output;
-    const float *output_norm, *rope_factors, *output_scale; /* the last two: usually NULL */
-    const float *output_norm_bias, *output_bias;            /* the same */
-    float residual;                                         /* factor of what a part adds */
+    struct device_matrix embedding, output;
+    struct device_at output_norm, rope_factors, output_scale; /* the last two: usually none */
+    struct device_at output_norm_bias, output_bias;           /* the same */
+    float residual;                                           /* factor of what a part adds */
     uint32_t output_forms;
 
-    float *delta_q_weight, *delta_k_weight; /* of the L2 norm of a head */
-    uint32_t states;                        /* layers with a recurrent state */
-    uint32_t projected_max;                 /* floats of a row of `projected` */
+    struct device_at delta_q_weight, delta_k_weight; /* of the L2 norm of a head */
+    uint32_t states;                                 /* layers with a recurrent state */
+    uint32_t projected_max;                          /* floats of a row of `projected` */
+    struct device_latent latent;                     /* key 0: no layer is MLA */
 
     /* one forward pass */
     const struct core_sequence *sequences;
     uint32_t sequence_count;
-    struct core_row *row;    /* [chunk]; scratch */
     struct expert_step step; /* step.layer: the current layer */
     const float *resumed;    /* [rows][hidden] where the pass begins; NULL: embeddings */
-    uint32_t output_row, output_count;
-    const uint32_t *targets;
-    float *scores;
 
-    /* scratch; sizes in scratch.c */
-    void *scratch;
-    size_t scratch_bytes;
-    float *x;             /* [chunk][hidden] the residual stream */
-    struct form_rows in;  /* [chunk] normalised input of attention, then of router and experts */
-    struct form_rows mix; /* [chunk] output of attention */
-    float *q, *k, *v;     /* [chunk][heads]; of MLA: k only, latents and rotated keys */
-    float *gated_q;       /* [chunk][heads][2]: q and gate of each head, of gated attention */
-    float *projected;     /* [chunk][projected_max] projections of a mixer with a recurrent state */
-    float *zeros;         /* [channels] inputs of the convolution before the sequence */
-    struct core_mla mla;  /* key 0: no layer has it */
-    float *y;             /* [chunk][hidden] output of attention, of the dense network */
-    float *into;          /* [chunk][hidden] what the feed-forward networks add to: x or a sum */
-    float *sum;           /* [chunk][hidden] FFN_DENSE_AND_EXPERTS: output of the dense network */
-    float *experts_sum;   /* [chunk][hidden] the same of the experts; before them, the gate input */
-    float *ones;          /* [hidden] weights of a norm without weights */
-    float *roots;         /* [hidden] all 1/sqrt(hidden) */
-    uint32_t rows_max;    /* rows that the scratch memory has: the chunk */
-    float *rope;          /* [table][chunk][rope_size] cos and sin */
-    float *router_logits; /* [chunk][experts] */
-    struct route *routes; /* [chunk][top_k] */
-    uint32_t *pair_of;    /* [chunk][top_k] -> pair */
-    uint32_t *pair_token; /* pair -> row */
-    float *pair_out;      /* pair -> [hidden] */
-    float *gate, *up;     /* [inner_rows][inner] */
+    /* Memory of the device; sizes in scratch.c. */
+    struct device_at memory;
+    size_t scratch_bytes;   /* with that of the host */
+    uint32_t rows_max;      /* rows that it has: the chunk */
+    struct device_at x;     /* [chunk][hidden] the residual stream */
+    struct device_rows in;  /* [chunk] normalised input of attention, then of router and experts */
+    struct device_rows mix; /* [chunk] output of attention */
+    struct device_at q, k, v;   /* [chunk][heads]; of MLA: k only, latents and rotated keys */
+    struct device_at gated_q;   /* [chunk][heads][2]: q and gate of each head, of gated attention */
+    struct device_at projected; /* [chunk][projected_max] of a mixer with a recurrent state */
+    struct device_at zeros;     /* [channels] inputs of the convolution before the sequence */
+    struct device_rows query;   /* [chunk] of q_rank elements, of MLA */
+    struct device_at y;         /* [chunk][hidden] output of attention, of the dense network */
+    struct device_at into; /* [chunk][hidden] what the feed-forward networks add to: x or a sum */
+    struct device_at sum;  /* [chunk][hidden] FFN_DENSE_AND_EXPERTS: of the dense network */
+    struct device_at
+        experts_sum; /* [chunk][hidden] the same of the experts; before them, the gate input */
+    struct device_at ones;              /* [hidden] weights of a norm without weights */
+    struct device_at roots;             /* [hidden] all 1/sqrt(hidden) */
+    struct device_at rope;              /* [table][chunk][rope_size] cos and sin */
+    struct device_result router_logits; /* [chunk][experts] */
+    struct device_result routes;        /* [chunk][top_k] */
+    struct device_result predicted;     /* [chunk][top_k] experts of the next layer */
+    struct device_result importance;    /* [experts] masked routing: of the unmasked choice */
+    struct device_result logits;        /* [output_rows][vocab] */
+    struct device_result scores;        /* [output_rows] */
+    struct device_at pair_out;          /* pair -> [hidden] */
+    struct device_at gate, up;          /* [inner_rows][inner] */
     uint32_t inner_rows;
-    struct expert_item *items;  /* [experts] by expert */
-    struct expert_item **queue; /* [experts] in order of work */
-    struct prefill_item *order; /* [experts] */
-    uint32_t *pair_base;        /* [experts + 1] */
-    struct expert_job *jobs;    /* [experts] */
+    struct device_rows last;        /* [output_rows] normalised rows before the output matrix */
+    struct device_rows dense;       /* [<= DEVICE_BLOCK_ROWS] inner rows of the dense network */
+    struct device_at dense_up;      /* the same rows of its up matrix */
+    struct device_at shared_weight; /* [<= DEVICE_BLOCK_ROWS] sigmoid of the shared expert's gate */
+
+    /* Memory of the host. */
+    void *scratch;
+    float *fetched;         /* [chunk][hidden] rows for a hook; NULL: the device is the host */
+    struct device_row *row; /* [chunk] */
+    struct device_sequence at[CORE_SEQUENCES_MAX]; /* what the current layer has of each sequence */
+    struct route *route;                           /* [chunk][top_k] of this layer, fetched */
+    uint32_t *pair_of;                             /* [chunk][top_k] -> pair */
+    uint32_t *pair_row;                            /* pair -> row */
+    struct device_term *terms;                     /* [chunk][top_k] */
+    struct expert_item *items;                     /* [experts] by expert */
+    struct expert_item **queue;                    /* [experts] in order of work */
+    struct prefill_item *order;                    /* [experts] */
+    uint32_t *pair_base;                           /* [experts + 1] */
+    struct device_job *jobs;                       /* [experts] */
+    uint32_t *job_expert;                          /* [experts] whose jobs these are */
     uint32_t job_count;
     struct expert_window window;
-    bool sum_in_down;        /* decode: the down phase also sums over ranks */
-    float *next_counts;      /* [2][experts]: tokens, weight before; of the next layer */
-    float *importance;       /* [experts] masked routing: of the unmasked choice */
-    bool *allowed;           /* [experts] masked routing */
-    struct route *predicted; /* [chunk][top_k] experts of the next layer */
-    float *logits;           /* [output_rows][vocab] */
-    struct form_rows last;   /* [output_rows] normalised rows before the output matrix */
-    struct form_rows dense;  /* [<= GATHER_ROWS] inner rows of the dense network */
-    float *dense_up;         /* [<= GATHER_ROWS][its inner size] */
-    float *shared_weight;    /* [<= GATHER_ROWS] sigmoid of the shared expert's gate */
-    uint32_t dense_first, dense_rows;
-    struct core_thread *thread; /* [threads] */
+    float *next_counts; /* [2][experts]: tokens, weight before; of the next layer */
+    bool *allowed;      /* [experts] masked routing */
 };
 
-/* scratch.c: size for `chunk` rows; with base != NULL also sets the pointers. */
-size_t core_scratch_layout(struct core *c, uint32_t chunk, uint8_t *base);
+/* scratch.c: memory that a chunk needs, and where it is. */
+struct core_bytes {
+    size_t device, host;
+};
+struct core_memory {
+    struct device_at device;
+    void *host;
+};
+/* Its size; with base != NULL also sets the addresses and pointers. */
+struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
+                                      const struct core_memory *base);
 
-/* bind.c: all weights; `vectors` has core_vector_floats() and belongs to the core afterwards. */
-void core_bind(struct core *c, const struct core_config *config, float *vectors);
+/* bind.c: all weights. -1 with *error: the file has values that no model has. */
+int core_bind(struct core *c, const struct core_config *config, struct error *error);
 size_t core_vector_floats(const struct model_index *model);
 
-/* core.c: computes the integer forms in `forms` of a row from its floats. */
-void core_make_forms(const struct core *c, const struct form_rows *f, uint32_t row, uint32_t forms);
-
-/* The norm of a row of n floats; bias NULL: none. y may be x. */
-void core_norm(const struct core *c, const float *x, const float *weight, const float *bias,
-               uint32_t n, float *y);
-
-/* y = activation(gate) * up. y may be gate. */
-void core_activate(const struct core *c, const float *gate, const float *up, uint32_t n, float *y);
-
-/* Runs fn over the rows: on all threads if there are enough rows, else on the caller. fn divides
- * [0, core->step.rows) among the threads. */
-void core_run_rows(struct core *c, uint32_t rows, pool_fn *fn);
-
-/* Runs fn over the n outputs of a matrix, for `rows` rows. */
-static inline void core_run_columns(struct core *c, uint32_t n, uint32_t k, uint32_t rows,
-                                    pool_fn *fn)
-{
-    pool_run_parts(c->pool, pool_parts(c->pool, (uint64_t)n * k * rows), fn, c);
-}
-
-/* A product, times *scale: the same arguments as kernel_ops.matmul. scale NULL: the matrix has none. */
-void core_product(const struct core *c, const struct kernel_matrix *w, const float *scale,
-                  uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
-                  float *y, size_t y_stride);
 void core_attention(struct core *c); /* attention.c */
 void core_deltanet(struct core *c);  /* recurrent.c */
 void core_shortconv(struct core *c); /* recurrent.c */
-
-/* attention.c: the norm of the rows, and the size of those of c->mix. */
-void core_mixer_input(struct core *c);
-
-/* recurrent.c: the projections of a mixer with a recurrent state. */
-void core_mixer_project(struct core *c);
-
-/* The layer's part of the recurrent state of a sequence (model_state_floats): before the pass (NULL: the
- * sequence begins), and after it. */
-void core_state_of(const struct core *c, uint32_t sequence, const float **before, float **after);
-
-/* The older inputs of a convolution over time, the oldest first. */
-struct core_window {
-    const float *past[CORE_TAPS_MAX - 1];
-};
-struct core_window core_window_open(const struct core *c, const float *state);
-/* y of n channels from `channel` on; w: [taps][channels], from that channel on. */
-void core_window_conv(const struct core *c, const struct core_window *window, const float *now,
-                      const float *w, uint32_t channel, uint32_t n, float *y);
-void core_window_push(const struct core *c, struct core_window *window, const float *now);
-/* Copies it to the start of a state. */
-void core_window_keep(const struct core *c, const struct core_window *window, uint32_t channel,
-                      uint32_t n, float *state);
-
-void core_attention_norm(struct core *c);   /* attention.c: input of a layer's first part */
+void core_mla(struct core *c);       /* mla.c */
+void core_mixer_input(
+    struct core *c); /* attention.c: the norm of the rows, and the size of c->mix */
 void core_attention_output(struct core *c); /* attention.c: of c->mix, added to the rows */
-void core_mla(struct core *c);              /* mla.c */
 int core_experts(struct core *c, struct error *error); /* experts.c */
 /* Requests the experts of the routes before core_experts, which then computes these. */
 void core_experts_open(struct core *c);
 void core_experts_gate(struct core *c); /* router.c: norm and routes */
 /* Routes from the input of the layer; core_experts_gate then is only the norm. */
 void core_route_first(struct core *c);
-void core_ffn_norm(struct core *c, uint32_t row); /* router.c: input of the second part */
-/* router.c: what the router reads, before router_scale if the layer has one (weights.h). */
-const float *core_gate_input(struct core *c, uint32_t row);
+void core_ffn_norm(struct core *c); /* router.c: input of the second part */
+/* router.c: what the router reads of all rows, before router_scale if the layer has one (weights.h). */
+struct device_at core_gate_input(const struct core *c);
 /* Masked decode, after a chosen expert was LOST: routes again. */
 void core_route_again(struct core *c);
 void core_publish_next(struct core *c); /* router.c */
@@ -314,29 +210,13 @@ void core_while_reading(struct core *c);
 void core_dense_layer(struct core *c); /* dense.c: norm and network of a layer without experts */
 /* dense.c: adds both parts of a FFN_DENSE_AND_EXPERTS layer, normed, to the residual stream. */
 void core_join_parts(struct core *c);
-void core_compute_jobs(struct core *c); /* ffn.c */
-void core_sum_ranks(struct core *c);    /* ffn.c */
-
-/* Progress report in loops over rows or experts of a chunk. */
-static inline void core_alive(const struct core *c, uint32_t part)
-{
-    if (part == 0 && c->step.rows > 1 && c->source.alive)
-        c->source.alive(c->source.self);
-}
+/* ffn.c: the jobs; sums: also adds their outputs, those of all experts of a single row. */
+void core_compute_jobs(struct core *c, bool sums);
+void core_sum_ranks(struct core *c); /* ffn.c */
 
 static inline const struct core_sequence *core_sequence_of(const struct core *c, uint32_t row)
 {
     return &c->sequences[c->row[row].sequence];
-}
-
-/* Number of rows from `row` on, at most `most`, that are consecutive positions of one sequence. */
-static inline uint32_t core_run_of(const struct core *c, uint32_t row, uint32_t most)
-{
-    uint32_t n = 1;
-    while (n < most && c->row[row + n].sequence == c->row[row].sequence &&
-           c->row[row + n].position == c->row[row].position + n)
-        n++;
-    return n;
 }
 
 static inline struct core_layer *core_layer_now(struct core *c)
@@ -344,25 +224,17 @@ static inline struct core_layer *core_layer_now(struct core *c)
     return &c->layer[c->step.layer];
 }
 
-static inline float *core_into(const struct core *c, uint32_t row)
+/* Rows of the residual stream, or the like, in host memory. */
+static inline const float *core_fetch_rows(struct core *c, struct device_at at, uint32_t rows)
 {
-    return c->into + (size_t)row * c->hp.hidden;
+    return device_fetch(c->device, &(struct device_result){at, c->fetched},
+                        (size_t)rows * c->hp.hidden * sizeof(float));
 }
 
-static inline float *core_mixer_row(const struct core *c, uint32_t row)
+/* cos and sin of row 0. */
+static inline struct device_at core_angles(const struct core *c, uint32_t table)
 {
-    return c->projected + (size_t)row * c->projected_max;
-}
-
-/* cos and sin of a row. */
-static inline float *core_angles(const struct core *c, uint32_t table, uint32_t row)
-{
-    return c->rope + ((size_t)table * c->rows_max + row) * c->rope_size;
-}
-
-static inline float *core_x(const struct core *c, uint32_t row)
-{
-    return c->x + (size_t)row * c->hp.hidden;
+    return device_floats_at(c->rope, (uint64_t)table * c->rows_max * c->rope_size);
 }
 
 #endif

@@ -3,187 +3,137 @@
 #include "lib/core/internal.h"
 #include "lib/policy/access/precision.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "lib/model/limits.h"
 
-const float *core_gate_input(struct core *c, uint32_t r)
+struct device_at core_gate_input(const struct core *c)
 {
     if (c->hp.router_first)
-        return core_x(c, r);
-    return core_layer_now(c)->router_scale ? c->experts_sum + (size_t)r * c->hp.hidden
-                                           : form_floats(&c->in, r);
+        return c->x;
+    return c->layer[c->step.layer].router_scale.address ? c->experts_sum : c->in.base[FORM_F32];
 }
 
-/* The input of the router: that of the experts, unless the layer has a scale of its own for it. */
-static void gate_row(struct core *c, uint32_t r)
+void core_ffn_norm(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    if (!l->router_scale) {
-        core_ffn_norm(c, r);
-        return;
-    }
-    float *u = c->experts_sum + (size_t)r * c->hp.hidden;
-    c->ops->rms_norm(core_x(c, r), c->roots, c->hp.hidden, c->hp.rms_eps, u);
-    /* routers are F32: no other form */
-    model_router_input(u, l->router_scale, c->hp.hidden, form_floats(&c->in, r));
+    const struct op_norm norm = {.rows = c->step.rows,
+                                 .kind = (enum norm_kind)c->hp.norm,
+                                 .eps = c->hp.rms_eps,
+                                 .x = c->x,
+                                 .weight = l->ffn_norm,
+                                 .bias = l->ffn_norm_bias,
+                                 .forms = l->gate_forms,
+                                 .y = c->in};
+    c->device->ops->norm(c->device, &norm);
 }
 
-void core_ffn_norm(struct core *c, uint32_t r)
+/* The input of the router: that of the experts, unless the layer has a scale of its own for it. Routers
+ * with a scale are F32: no other form. */
+static void gate_rows(struct core *c)
 {
-    struct core_layer *l = core_layer_now(c);
-    core_norm(c, core_x(c, r), l->ffn_norm, l->ffn_norm_bias, c->hp.hidden, form_floats(&c->in, r));
-    core_make_forms(c, &c->in, r, l->gate_forms);
-}
-
-/* What a router reads, of a row on. */
-static const void *router_input(const struct core *c, const struct kernel_matrix *w, uint32_t row,
-                                size_t *stride)
-{
-    *stride = c->hp.router_first ? c->hp.hidden * sizeof(float) : form_stride(&c->in, w->type);
-    return c->hp.router_first ? core_x(c, row) : form_row(&c->in, w->type, row);
-}
-
-/* Adds the bias of the logits, if the router has one, to the experts [begin, end). */
-static void add_logit_bias(const struct core *c, const struct core_layer *l, uint32_t begin,
-                           uint32_t end, float *logits)
-{
-    if (l->logit_bias)
-        c->ops->axpy(1.0f, l->logit_bias + begin, end - begin, logits + begin);
-}
-
-static void router_columns(struct core *c, const struct core_layer *l, uint32_t row, uint32_t begin,
-                           uint32_t end, float *logits)
-{
-    size_t stride;
-    const void *x = router_input(c, &l->router, row, &stride);
-    if (begin == end)
-        return;
-    c->ops->matmul(&l->router, begin, end, x, stride, 1, logits, l->router.n);
-    add_logit_bias(c, l, begin, end, logits);
-}
-
-static void route_row(struct core *c, uint32_t r, uint32_t thread)
-{
-    routing_exact(&core_layer_now(c)->routing, c->router_logits + (size_t)r * c->hp.experts,
-                  c->thread[thread].router, c->routes + (size_t)r * c->hp.experts_used);
-}
-
-/* Norm and routing of a row by one thread, without a barrier between them. */
-static void gate_and_route_rows(void *arg, uint32_t thread, uint32_t threads)
-{
-    struct core *c = arg;
-    const struct kernel_matrix *w = &core_layer_now(c)->router;
-    uint32_t begin, end;
-    size_t stride;
-    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
-    for (uint32_t r = begin; r < end && !c->hp.router_first; r++)
-        gate_row(c, r);
-    const void *x = router_input(c, w, begin, &stride);
-    if (begin < end)
-        c->ops->matmul(w, 0, w->n, x, stride, end - begin, c->router_logits + (size_t)begin * w->n,
-                       w->n);
-    for (uint32_t r = begin; r < end; r++) {
-        add_logit_bias(c, core_layer_now(c), 0, w->n, c->router_logits + (size_t)r * w->n);
-        route_row(c, r, thread);
-    }
-}
-
-static void router_columns_of_one(void *arg, uint32_t thread, uint32_t threads)
-{
-    struct core *c = arg;
     const struct core_layer *l = core_layer_now(c);
-    uint32_t begin, end;
-    pool_share(l->router.n, COLUMN_UNIT, thread, threads, &begin, &end);
-    router_columns(c, l, 0, begin, end, c->router_logits);
+    if (!l->router_scale.address) {
+        core_ffn_norm(c);
+        return;
+    }
+    const struct op_gate_norm norm = {.rows = c->step.rows,
+                                      .eps = c->hp.rms_eps,
+                                      .x = c->x,
+                                      .weight = c->roots,
+                                      .scale = l->router_scale,
+                                      .u = c->experts_sum,
+                                      .y = c->in};
+    c->device->ops->gate_norm(c->device, &norm);
+}
+
+/* What a router reads. */
+static struct device_rows router_input(const struct core *c)
+{
+    return c->hp.router_first ? device_rows_of_floats(c->x, c->hp.hidden) : c->in;
+}
+
+static void run_router(struct core *c, const struct core_layer *l, struct model_router rule,
+                       struct device_at routes)
+{
+    const struct op_route route = {.rows = c->step.rows,
+                                   .x = router_input(c),
+                                   .w = l->router,
+                                   .bias = l->logit_bias,
+                                   .rule = rule,
+                                   .choice_bias = l->router_bias,
+                                   .logits = c->router_logits.at,
+                                   .routes = routes};
+    c->device->ops->route(c->device, &route);
+}
+
+static void fetch_routes(struct core *c)
+{
+    size_t pairs = (size_t)c->step.rows * c->hp.experts_used;
+    c->route = device_fetch(c->device, &c->routes, pairs * sizeof *c->route);
 }
 
 /* ---- masked routing (SwapMoE) ---- */
 
-static float norm_of(const float *x, uint32_t n)
+/* Importance of the unmasked choice. */
+static void publish_importance(struct core *c)
 {
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    return (float)sqrt(sum);
+    const struct core_layer *l = core_layer_now(c);
+    const struct op_importance importance = {.rows = c->step.rows,
+                                             .x = router_input(c),
+                                             .logits = c->router_logits.at,
+                                             .rule = l->routing,
+                                             .choice_bias = l->router_bias,
+                                             .importance = c->importance.at};
+    c->device->ops->importance(c->device, &importance);
+    c->source.choice(c->source.self, &c->step,
+                     device_fetch(c->device, &c->importance, c->hp.experts * sizeof(float)));
 }
 
-/* Importance of the unmasked choice: |x| * G(x) of each of the row's top-k. */
-static void add_importance(struct core *c, uint32_t r)
+/* The routes again: among the allowed experts, or among all. */
+static void choose(struct core *c, bool masked)
 {
-    struct route choice[MODEL_TOP_K_MAX];
-    struct model_router probabilities = core_layer_now(c)->routing;
-    probabilities.normalise = false;
-    routing_exact(&probabilities, c->router_logits + (size_t)r * c->hp.experts, c->thread[0].router,
-                  choice);
-    float norm = norm_of(c->hp.router_first ? core_x(c, r) : form_floats(&c->in, r), c->hp.hidden);
-    for (uint32_t k = 0; k < c->hp.experts_used; k++)
-        c->importance[choice[k].expert] += norm * choice[k].weight;
-}
-
-static void route_masked(struct core *c, uint32_t r)
-{
-    uint32_t k = c->hp.experts_used;
-    uint32_t n =
-        routing_masked(&core_layer_now(c)->routing, c->router_logits + (size_t)r * c->hp.experts,
-                       c->allowed, c->thread[0].router, c->routes + (size_t)r * k);
-    sl_assert(n == k); /* the source allows at least top-k experts */
-}
-
-/* Repeats the exact routing under the mask. */
-static void mask_rows(struct core *c)
-{
-    memset(c->importance, 0, c->hp.experts * sizeof *c->importance);
-    for (uint32_t r = 0; r < c->step.rows; r++) {
-        if (c->source.choice)
-            add_importance(c, r);
-        route_masked(c, r);
-    }
-    if (c->source.choice)
-        c->source.choice(c->source.self, &c->step, c->importance);
+    const struct core_layer *l = core_layer_now(c);
+    const struct op_choose choice = {.rows = c->step.rows,
+                                     .logits = c->router_logits.at,
+                                     .masked = masked ? c->hp.experts : 0,
+                                     .allowed = c->allowed,
+                                     .rule = l->routing,
+                                     .choice_bias = l->router_bias,
+                                     .routes = c->routes.at};
+    c->device->ops->choose(c->device, &choice);
 }
 
 void core_route_again(struct core *c)
 {
     sl_assert(c->step.rows == 1 && c->source.mask);
-    if (c->source.mask(c->source.self, &c->step, c->allowed))
-        route_masked(c, 0);
-    else
-        route_row(c, 0, 0);
+    choose(c, c->source.mask(c->source.self, &c->step, c->allowed));
+    fetch_routes(c);
 }
 
-static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
-{
-    struct core *c = arg;
-    uint32_t begin, end;
-    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
-    for (uint32_t r = begin; r < end; r++)
-        core_ffn_norm(c, r);
-}
-
+/* In decode, the gate input is given before its router runs, and the logits after it. */
 static void route_rows(struct core *c)
 {
-    if (c->step.rows > 1) {
-        core_run_rows(c, c->step.rows, gate_and_route_rows);
-    } else {
-        const struct kernel_matrix *w = &core_layer_now(c)->router;
-        if (!c->hp.router_first)
-            gate_row(c, 0);
-        if (c->source.gate_input)
-            c->source.gate_input(c->source.self, &c->step, core_gate_input(c, 0), c->hp.hidden);
-        if ((uint64_t)w->n * w->k <= SERIAL_WORK)
-            router_columns(c, core_layer_now(c), 0, 0, w->n, c->router_logits);
-        else
-            pool_run(c->pool, router_columns_of_one, c);
-        route_row(c, 0, 0);
-        if (c->source.logits)
-            c->source.logits(c->source.self, &c->step, c->router_logits, c->hp.experts);
+    const struct core_layer *l = core_layer_now(c);
+    bool decode = c->step.rows == 1;
+    if (!c->hp.router_first)
+        gate_rows(c);
+    if (decode && c->source.gate_input)
+        c->source.gate_input(c->source.self, &c->step, core_fetch_rows(c, core_gate_input(c), 1),
+                             c->hp.hidden);
+    run_router(c, l, l->routing, c->routes.at);
+    if (decode && c->source.logits)
+        c->source.logits(c->source.self, &c->step,
+                         device_fetch(c->device, &c->router_logits, c->hp.experts * sizeof(float)),
+                         c->hp.experts);
+    if (c->source.mask && c->source.mask(c->source.self, &c->step, c->allowed)) {
+        if (c->source.choice)
+            publish_importance(c);
+        choose(c, true);
     }
-    if (c->source.mask && c->source.mask(c->source.self, &c->step, c->allowed))
-        mask_rows(c);
+    fetch_routes(c);
     if (c->source.routed)
-        c->source.routed(c->source.self, &c->step, c->routes);
+        c->source.routed(c->source.self, &c->step, c->route);
 }
 
 void core_route_first(struct core *c)
@@ -194,29 +144,26 @@ void core_route_first(struct core *c)
 void core_experts_gate(struct core *c)
 {
     if (c->hp.router_first)
-        core_run_rows(c, c->step.rows, norm_rows);
+        core_ffn_norm(c);
     else
         route_rows(c);
 }
 
-/* Routes of the next layer: its router on this layer's gate input. */
-static void forecast_rows(void *arg, uint32_t thread, uint32_t threads)
+/* ---- prediction ---- */
+
+/* Routes of the next layer: its router on this layer's gate input. This layer's own routes are known, so its
+ * input of the router and its logits may be overwritten. */
+static void forecast(struct core *c)
 {
-    struct core *c = arg;
     const struct core_layer *next = &c->layer[c->step.layer + 1];
-    uint32_t n = next->router.n;
-    struct model_router routing = next->routing;
-    uint32_t begin, end, k = c->hp.experts_used;
-    routing.normalise = true;
-    pool_share(c->step.rows, 1, thread, threads, &begin, &end);
-    for (uint32_t r = begin; r < end; r++) {
-        float *logits = c->thread[thread].router + ROUTING_SCRATCH(n);
-        if (next->router_scale) /* this layer's own routes are known: its row is free */
-            model_router_input(core_gate_input(c, r), next->router_scale, c->hp.hidden,
-                               form_floats(&c->in, r));
-        router_columns(c, next, r, 0, n, logits);
-        routing_exact(&routing, logits, c->thread[thread].router, c->predicted + (size_t)r * k);
+    struct model_router rule = next->routing;
+    rule.normalise = true;
+    if (next->router_scale.address) {
+        const struct op_scale_rows scale = {
+            .rows = c->step.rows, .x = core_gate_input(c), .scale = next->router_scale, .y = c->in};
+        c->device->ops->scale_rows(c->device, &scale);
     }
+    run_router(c, next, rule, c->predicted.at);
 }
 
 /* Adds a row's predicted routes to the counts of tokens, and to the minimum of the weights ranked
@@ -236,12 +183,15 @@ static void count_row(struct core *c, const struct route *routes)
 
 void core_publish_next(struct core *c)
 {
+    size_t pairs = (size_t)c->step.rows * c->hp.experts_used;
     if (c->step.rows == 1 || !c->source.next_counts || c->step.layer + 1 >= c->hp.layers ||
         !model_layer_has_experts(c->model, c->step.layer + 1))
         return;
-    core_run_rows(c, c->step.rows, forecast_rows);
+    forecast(c);
+    const struct route *routes =
+        device_fetch(c->device, &c->predicted, pairs * sizeof(struct route));
     memset(c->next_counts, 0, 2 * c->hp.experts * sizeof *c->next_counts);
     for (uint32_t r = 0; r < c->step.rows; r++)
-        count_row(c, c->predicted + (size_t)r * c->hp.experts_used);
+        count_row(c, routes + (size_t)r * c->hp.experts_used);
     c->source.next_counts(c->source.self, &c->step, c->next_counts, c->hp.experts);
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
-#include "lib/core/pool.h"
+#include "lib/device/host/pool.h"
 #include "procs/engine/compute/compute.h"
 #include "procs/engine/compute/runner/kept.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lib/base/random.h"
-#include "lib/core/pool.h"
+#include "lib/device/host/pool.h"
 #include "lib/text/utf8.h"
 #include "procs/engine/compute/compute.h"
 #include "procs/engine/predictor/recall.h"

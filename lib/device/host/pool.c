@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fork and join: a short spin, then a futex. */
-#include "lib/core/pool.h"
+#include "lib/device/host/pool.h"
 
 #include <errno.h>
 #include <linux/futex.h>

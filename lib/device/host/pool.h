@@ -4,8 +4,8 @@
  * large work - that threads claim: a late thread (it must be woken, or a loader uses its core)
  * claims fewer, so no part waits for a thread that has not started. Between runs the workers spin
  * for some microseconds, then sleep on a futex; the hit path makes no other system call. */
-#ifndef SLUICE_CORE_POOL_H
-#define SLUICE_CORE_POOL_H
+#ifndef SLUICE_DEVICE_HOST_POOL_H
+#define SLUICE_DEVICE_HOST_POOL_H
 
 #include <stdint.h>
 

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device: memory, and the operations of ops.tbl.h on it. The core (lib/core) calls nothing else, and
+ * has no pointer to a weight or an activation.
+ *
+ * Order: operations are submitted to one queue and take effect in that order. An operation may return
+ * before it has run. Only `read` and `wait` (and device_fetch) wait for what was submitted before. So
+ *   - an operation takes what it needs of host memory (OP_HOST and the like) before it returns
+ *   - what it reads or writes on the device stays valid until it has run: experts and keys are given
+ *     back after a wait
+ *   - an operation has no result for the caller, and cannot fail.
+ *
+ * Bits: every operation is defined by lib/kernels/ARITHMETIC.md, so all devices make the same ones.
+ * Row invariance (docs/architecture.md) holds for each of them. */
+#ifndef SLUICE_DEVICE_DEVICE_H
+#define SLUICE_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+#include "lib/kernels/kernels.h"
+#include "lib/model/arch/arch.h"
+#include "lib/model/router.h"
+#include "lib/policy/access/routing.h"
+
+/* Rows of a network or an expert that are computed together: enough to reuse a weight row in the
+ * nearest cache, few enough for a buffer per thread. */
+#define DEVICE_BLOCK_ROWS 64
+
+struct device;
+
+/* An address in the memory of a device; 0: none. Not a pointer, even where the device is the host. */
+struct device_at {
+    uint64_t address;
+};
+
+/* `bytes` further; none stays none. */
+static inline struct device_at device_offset(struct device_at at, uint64_t bytes)
+{
+    return (struct device_at){at.address ? at.address + bytes : 0};
+}
+
+static inline struct device_at device_floats_at(struct device_at at, uint64_t floats)
+{
+    return device_offset(at, floats * sizeof(float));
+}
+
+/* A matrix as kernel_matrix, on a device. Without data: there is none. */
+struct device_matrix {
+    struct device_at data;
+    uint64_t row_bytes;
+    uint32_t k, n;
+    enum tensor_type type;
+};
+
+/* Rows of k activations in some of the forms (kernel_form), each stride[form] bytes apart. */
+struct device_rows {
+    uint32_t k;
+    size_t stride[FORM__COUNT];
+    struct device_at base[FORM__COUNT];
+};
+
+/* Sets the length of a row: at most the length that the rows were made for. */
+void device_rows_set(struct device_rows *rows, uint32_t k);
+/* The same rows from number `first` on. */
+struct device_rows device_rows_from(const struct device_rows *rows, uint32_t first);
+/* Rows of k floats, and no other form. */
+struct device_rows device_rows_of_floats(struct device_at at, uint32_t k);
+
+/* A token of a pass. */
+struct device_row {
+    uint32_t sequence; /* number in the list of sequences */
+    uint32_t position, token;
+};
+
+/* Number of rows from `row` on, at most `most`, that are consecutive positions of one sequence. */
+static inline uint32_t device_run_of(const struct device_row *row, uint32_t most)
+{
+    uint32_t n = 1;
+    while (n < most && row[n].sequence == row->sequence && row[n].position == row->position + n)
+        n++;
+    return n;
+}
+
+/* What one layer has of a sequence. */
+struct device_sequence {
+    struct device_at keys, values; /* whole tiles (kernels.h) */
+    struct device_at state;        /* recurrent, before the pass; none: the sequence begins */
+    struct device_at next_state;   /* after it; may be the same */
+    enum kv_type kv_type;
+    uint32_t ring; /* positions that keys and values have space for; 0: all */
+};
+
+/* One of the matrices that are multiplied with the same rows: y[r * y_stride + j], in floats. */
+struct device_product {
+    struct device_matrix w;
+    struct device_at scale; /* one float: a factor of the result */
+    struct device_at y;
+    size_t y_stride;
+};
+
+/* An expert, and the rows of a pass that use it. */
+struct device_job {
+    struct device_matrix matrix[EXPERT__COUNT];
+    struct device_at scale[EXPERT__COUNT]; /* one float */
+    struct device_at bias[EXPERT__COUNT];  /* one float per output */
+    uint32_t rows;
+    uint32_t pair_base;  /* its first (row, rank) pair: list of rows and outputs */
+    uint32_t inner_base; /* its first row of gate and up */
+};
+
+#define DEVICE_NO_PAIR UINT32_MAX
+
+/* factor * output of a pair, added to a row. DEVICE_NO_PAIR: nothing is added. */
+struct device_term {
+    float factor;
+    uint32_t pair;
+};
+
+/* Details of attention that are the same in all layers. */
+struct device_heads {
+    enum qk_norm qk_norm;
+    enum rope_kind rope_kind;
+    bool v_norm;      /* an RMSNorm without weights of each value head */
+    bool gated;       /* the product with q has rows of a query head, then of its gate */
+    float eps, clamp; /* clamp 0: none */
+    float scale, cap; /* of scores; cap 0: none */
+};
+
+/* Sizes of MLA: of a head of the published form (parts of a key, values), of a latent, of a latent with
+ * the rotated key, of the queries' first factor (0: none). */
+struct device_latent {
+    uint32_t heads, nope, rope, value, rank, key, q_rank;
+    float eps, scale;
+};
+
+/* Sizes of the gated delta rule, and of the convolution before it. */
+struct device_delta {
+    uint32_t size, k_heads, v_heads, inner;
+    uint32_t taps, channels;
+    enum delta_order order;
+    bool
+        beta_alpha; /* the logits of beta and of the decay are of one matrix, in groups of a k head */
+    float eps;
+};
+
+/* What bounds the memory that an operation needs in addition to its arguments. */
+struct device_limits {
+    uint32_t rows; /* of a pass */
+    uint32_t experts;
+    uint32_t hidden, gather_forms; /* inputs of experts: length, forms */
+    uint32_t inner, inner_forms;   /* the same of their down matrices */
+    struct device_latent latent;   /* key 0: no MLA */
+    uint32_t nope_forms, latent_forms;
+};
+
+/* struct op_NAME, the arguments of each operation. */
+#define OP(name)                   struct op_##name {
+#define OP_READ(name, bytes)       struct device_at name;
+#define OP_WRITE(name, bytes)      struct device_at name;
+#define OP_MATRIX(name)            struct device_matrix name;
+#define OP_READ_ROWS(name, rows)   struct device_rows name;
+#define OP_WRITE_ROWS(name, rows)  struct device_rows name;
+#define OP_HOST(type, name, count) const type *name;
+#define OP_SEQUENCES(name, count)  const struct device_sequence *name;
+#define OP_PRODUCTS(name, count)   const struct device_product *name;
+#define OP_JOBS(name, count)       const struct device_job *name;
+#define OP_VALUE(type, name)       type name;
+#define OP_END(name)                                                                               \
+    }                                                                                              \
+    ;
+#include "lib/device/ops.tbl.h"
+
+struct device_ops {
+    const char *name;
+
+    void (*destroy)(struct device *d);
+
+    /* Memory of the device, 64-byte aligned, freed by release. -1 with *error. */
+    int (*allocate)(struct device *d, size_t bytes, struct device_at *out, struct error *error);
+    void (*release)(struct device *d, struct device_at at);
+
+    /* Copies from host memory, in the order of operations; `from` may change after the call. */
+    void (*write)(struct device *d, struct device_at to, const void *from, size_t bytes);
+    /* Copies to host memory, after a wait. */
+    void (*read)(struct device *d, struct device_at from, void *to, size_t bytes);
+
+    /* Host memory in operations: its address on the device. What operations write there is in host
+     * memory after a wait, and what the host wrote before a submission is seen by it. The same memory
+     * may be shared again, also with more bytes. */
+    struct device_at (*share)(struct device *d, const void *memory, size_t bytes);
+
+    /* Until every operation submitted has run. */
+    void (*wait)(struct device *d);
+
+    /* Memory for operations in addition to their arguments, within the limits: its size, and where it is. */
+    size_t (*workspace)(const struct device *d, const struct device_limits *limits);
+    void (*use_workspace)(struct device *d, const struct device_limits *limits,
+                          struct device_at at);
+
+#define OP(name) void (*name)(struct device * d, const struct op_##name *a);
+#include "lib/device/ops.tbl.h"
+};
+
+struct device {
+    const struct device_ops *ops;
+    bool is_host; /* addresses are those of this process; operations have run when they return */
+    /* Called in long operations over several rows, by one thread; NULL: not. */
+    void (*alive)(void *self);
+    void *alive_self;
+};
+
+enum device_op {
+#define OP(name) DEVICE_OP_##name,
+#include "lib/device/ops.tbl.h"
+    DEVICE_OP__COUNT
+};
+
+const char *device_op_name(enum device_op op);
+
+/* device_ops.share; `bytes` is used only where the device is not the host. */
+static inline struct device_at device_share(struct device *d, const void *memory, size_t bytes)
+{
+    return d->is_host ? (struct device_at){(uintptr_t)memory} : d->ops->share(d, memory, bytes);
+}
+
+static inline void device_wait(struct device *d)
+{
+    if (!d->is_host)
+        d->ops->wait(d);
+}
+
+/* Device memory that the host reads. `host`: as many bytes, NULL if the device is the host. */
+struct device_result {
+    struct device_at at;
+    void *host;
+};
+
+/* The first `bytes` of it, after a wait; valid until the next operation that writes them, or the next
+ * fetch. */
+static inline void *device_fetch(struct device *d, const struct device_result *r, size_t bytes)
+{
+    if (d->is_host)
+        return (void *)(uintptr_t)r->at.address;
+    d->ops->read(d, r->at, r->host, bytes);
+    return r->host;
+}
+
+#endif

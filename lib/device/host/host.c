@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The host device: its creation, memory, and table of operations. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/device/host/internal.h"
+
+static void destroy(struct device *d)
+{
+    struct host *h = host_of(d);
+    pool_destroy(h->pool);
+    free(h->thread);
+    h->magic = 0;
+    free(h);
+}
+
+static int allocate(struct device *d, size_t bytes, struct device_at *out, struct error *error)
+{
+    (void)d;
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!memory)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%zu bytes)", bytes);
+    *out = host_at(memory);
+    return 0;
+}
+
+static void release(struct device *d, struct device_at at)
+{
+    (void)d;
+    free(host_memory(at));
+}
+
+static void write_bytes(struct device *d, struct device_at to, const void *from, size_t bytes)
+{
+    (void)d;
+    memcpy(host_memory(to), from, bytes);
+}
+
+static void read_bytes(struct device *d, struct device_at from, void *to, size_t bytes)
+{
+    (void)d;
+    memcpy(to, host_memory(from), bytes);
+}
+
+static struct device_at share(struct device *d, const void *memory, size_t bytes)
+{
+    (void)d, (void)bytes;
+    return host_at(memory);
+}
+
+static void wait_for_all(struct device *d)
+{
+    (void)d; /* operations have run when they return */
+}
+
+static const struct device_ops table = {
+    .name = "host",
+    .destroy = destroy,
+    .allocate = allocate,
+    .release = release,
+    .write = write_bytes,
+    .read = read_bytes,
+    .share = share,
+    .wait = wait_for_all,
+    .workspace = host_workspace,
+    .use_workspace = host_use_workspace,
+#define OP(name) .name = host_op_##name,
+#include "lib/device/ops.tbl.h"
+};
+
+struct device *host_device(const struct kernel_ops *kernels, uint32_t threads, int nice,
+                           struct error *error)
+{
+    struct host *h = calloc(1, sizeof *h);
+    struct host_thread *thread = calloc(threads, sizeof *thread);
+    struct pool *pool = h && thread ? pool_create(threads, nice, error) : NULL;
+    if (!pool) {
+        if (!h || !thread)
+            error_set(error, ERR_NO_MEMORY, "out of memory (threads of the model core)");
+        free(thread);
+        free(h);
+        return NULL;
+    }
+    *h = (struct host){.device = {.ops = &table, .is_host = true},
+                       .magic = HOST_MAGIC,
+                       .kernels = kernels,
+                       .pool = pool,
+                       .threads = threads,
+                       .thread = thread};
+    return &h->device;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of lib/device/host. */
+#ifndef SLUICE_DEVICE_HOST_INTERNAL_H
+#define SLUICE_DEVICE_HOST_INTERNAL_H
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/device/host/host.h"
+#include "lib/device/host/pool.h"
+
+#define HOST_MAGIC 0x484f5354u
+
+/* Outputs are divided at multiples of this, so that threads do not write the same cache line. */
+#define COLUMN_UNIT 16
+/* Multiplications below which a product runs on one thread. */
+#define SERIAL_WORK (1u << 16)
+/* Queries that a thread of MLA computes at a time. */
+#define MLA_QUERIES 64
+#define TAPS_MAX    8
+
+/* A block of queries, [MLA_QUERIES] rows of each. */
+struct latent_scratch {
+    float *q;                  /* of the published form */
+    float *key_q;              /* for latents and rotated keys */
+    struct device_rows nope;   /* the first part of q, without F32 */
+    struct device_rows latent; /* the result */
+};
+
+struct host_thread { /* scratch of a thread; sizes in workspace.c */
+    struct device_rows gather, inner;
+    struct latent_scratch latent;
+    float *router; /* of routing */
+};
+
+struct host {
+    struct device device; /* first: operations get its address */
+    uint32_t magic;
+    const struct kernel_ops *kernels;
+    struct pool *pool;
+    uint32_t threads;
+    struct host_thread *thread; /* [threads] */
+};
+
+/* An operation that runs: the argument of its functions on the pool. */
+struct host_run {
+    struct host *h;
+    const void *a; /* struct op_NAME */
+};
+
+#define OP(name) void host_op_##name(struct device *d, const struct op_##name *a);
+#include "lib/device/ops.tbl.h"
+
+/* workspace.c */
+size_t host_workspace(const struct device *d, const struct device_limits *limits);
+void host_use_workspace(struct device *d, const struct device_limits *limits, struct device_at at);
+
+static inline struct host *host_of(struct device *d)
+{
+    struct host *h = (struct host *)(void *)d;
+    OBJ_CHECK(h, HOST_MAGIC);
+    return h;
+}
+
+static inline void *host_memory(struct device_at at)
+{
+    return (void *)(uintptr_t)at.address;
+}
+
+static inline float *host_floats(struct device_at at)
+{
+    return host_memory(at);
+}
+
+static inline struct device_at host_at(const void *memory)
+{
+    return (struct device_at){(uintptr_t)memory};
+}
+
+static inline struct kernel_matrix host_matrix(const struct device_matrix *m)
+{
+    return (struct kernel_matrix){.data = host_memory(m->data),
+                                  .row_bytes = m->row_bytes,
+                                  .k = m->k,
+                                  .n = m->n,
+                                  .type = m->type};
+}
+
+/* Rows [first, first + n) of a matrix. */
+static inline struct kernel_matrix host_matrix_part(const struct device_matrix *m, uint32_t first,
+                                                    uint32_t n)
+{
+    struct kernel_matrix part = host_matrix(m);
+    part.data = (const uint8_t *)part.data + first * m->row_bytes;
+    part.n = n;
+    return part;
+}
+
+static inline float *rows_floats(const struct device_rows *rows, uint32_t row)
+{
+    return (float *)(void *)((uint8_t *)host_memory(rows->base[FORM_F32]) +
+                             row * rows->stride[FORM_F32]);
+}
+
+/* A row in the form that products with a type read. */
+static inline const void *rows_row(const struct device_rows *rows, enum tensor_type type,
+                                   uint32_t row)
+{
+    enum kernel_form form = kernel_form_of(type);
+    return (const uint8_t *)host_memory(rows->base[form]) + row * rows->stride[form];
+}
+
+static inline size_t rows_stride(const struct device_rows *rows, enum tensor_type type)
+{
+    return rows->stride[kernel_form_of(type)];
+}
+
+static inline uint32_t host_form_bit(enum tensor_type type)
+{
+    return 1u << kernel_form_of(type);
+}
+
+static inline uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Progress report in loops over rows or experts of a pass. */
+static inline void host_alive(const struct host *h, uint32_t part, uint32_t rows)
+{
+    if (part == 0 && rows > 1 && h->device.alive)
+        h->device.alive(h->device.alive_self);
+}
+
+/* Computes the integer forms in `forms` of a row from its floats. */
+void host_make_forms(const struct host *h, const struct device_rows *rows, uint32_t row,
+                     uint32_t forms);
+
+/* The same arguments as kernel_ops.matmul, times *scale; NULL: the matrix has none. */
+void host_product(const struct host *h, const struct kernel_matrix *w, const float *scale,
+                  uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
+                  float *y, size_t y_stride);
+
+/* Runs fn over the rows: on all threads if there are enough rows, else on the caller. fn divides
+ * [0, rows) among the threads. */
+static inline void host_run_rows(struct host *h, uint32_t rows, pool_fn *fn, const void *a)
+{
+    struct host_run run = {h, a};
+    if (h->threads == 1 || rows < 2 * h->threads)
+        fn(&run, 0, 1);
+    else
+        pool_run(h->pool, fn, &run);
+}
+
+static inline void host_run_parts(struct host *h, uint32_t parts, pool_fn *fn, const void *a)
+{
+    struct host_run run = {h, a};
+    pool_run_parts(h->pool, parts, fn, &run);
+}
+
+/* Runs fn over the n outputs of a matrix, for `rows` rows. */
+static inline void host_run_columns(struct host *h, uint32_t n, uint32_t k, uint32_t rows,
+                                    pool_fn *fn, const void *a)
+{
+    host_run_parts(h, pool_parts(h->pool, (uint64_t)n * k * rows), fn, a);
+}
+
+#endif

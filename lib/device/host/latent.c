@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Multi-head latent attention of one layer (MLA, DeepSeek-V2, DeepSeek-AI 2024, section 2.1). A token
+ * has one latent c and one rotated key for all heads:
+ *   c | k_pe = W_kv_a x;  c = norm(c);  k_pe is rotated
+ *   q = W_q x, or W_q_b norm(W_q_a x);  of each head: q_nope | q_pe, which is rotated
+ * The published form makes a key (W_k c | k_pe) and a value W_v c of each head from it. Here the
+ * matrices are absorbed by queries and results, so that the heads share the keys (c | k_pe) and the
+ * values c, as query heads of one key head do:
+ *   score = (W_k^T q_nope) . c + q_pe . k_pe;  out = W_v (sum of weights * c)
+ * W_k^T and W_v are stored that way, one matrix per head.
+ *
+ * Threads divide the heads. The queries of a block, at most MLA_QUERIES, are heads of one row or
+ * rows of one head, and never leave the thread's scratch. */
+#include <string.h>
+
+#include "lib/device/host/internal.h"
+
+/* Norms, rotation of the key, and the row of the cache. */
+static void latent_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_latent_store *a = run->a;
+    const struct device_latent *m = &a->shape;
+    const struct kernel_ops *kernels = run->h->kernels;
+    uint32_t begin, end, key = m->key;
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        const struct device_sequence *s = &a->sequence[a->row[r].sequence];
+        uint32_t position = a->row[r].position;
+        float *kv = host_floats(a->kv) + (size_t)r * key;
+        if (m->q_rank > 0) {
+            float *q = rows_floats(&a->query, r);
+            kernels->rms_norm(q, host_floats(a->q_norm), m->q_rank, m->eps, q);
+            host_make_forms(run->h, &a->query, r, a->query_forms);
+        }
+        kernels->rms_norm(kv, host_floats(a->kv_norm), m->rank, m->eps, kv);
+        kernel_rope_pairs(kv + m->rank, m->rope, host_floats(a->angles) + r * a->angle_stride);
+        kernel_kv_store(kernels, s->kv_type, KV_KEYS, kv, key,
+                        (uint8_t *)host_memory(s->keys) +
+                            kernel_kv_tile(s->kv_type, 1, key, position, 0),
+                        position % KERNEL_KEY_TILE);
+    }
+}
+
+void host_op_latent_store(struct device *d, const struct op_latent_store *a)
+{
+    host_run_rows(host_of(d), a->rows, latent_rows, a);
+}
+
+/* Heads [head, head + heads) of the rows [row, row + rows). A query is [row][head]. */
+struct block {
+    const struct host *h;
+    const struct op_latent_attention *a;
+    const struct device_latent *m;
+    struct latent_scratch *t;
+    uint32_t row, rows, head, heads;
+};
+
+static void queries(const struct block *b)
+{
+    const struct device_latent *m = b->m;
+    uint32_t size = m->nope + m->rope, n = b->heads * size;
+    const struct device_rows *x = &b->a->x;
+    struct kernel_matrix w = host_matrix_part(&b->a->q, b->head * size, n);
+    host_product(b->h, &w, host_floats(b->a->q_scale), 0, n, rows_row(x, w.type, b->row),
+                 rows_stride(x, w.type), b->rows, b->t->q, n);
+}
+
+/* Queries for the latents and the rotated keys. */
+static void absorb_keys(const struct block *b)
+{
+    const struct device_latent *m = b->m;
+    const struct device_matrix *w = &b->a->k_b;
+    uint32_t size = m->nope + m->rope, key = m->key;
+    enum kernel_form form = kernel_form_of(w->type);
+    uint8_t *made = host_memory(b->t->nope.base[form]);
+    size_t stride = b->t->nope.stride[form];
+    for (uint32_t i = 0; i < b->rows * b->heads; i++) {
+        float *q = b->t->q + (size_t)i * size;
+        kernel_rope_pairs(q + m->nope, m->rope,
+                          host_floats(b->a->angles) + (b->row + i / b->heads) * b->a->angle_stride);
+        memcpy(b->t->key_q + (size_t)i * key + m->rank, q + m->nope, m->rope * sizeof *q);
+        if (form != FORM_F32)
+            b->h->kernels->activation(w->type, q, m->nope, made + i * stride);
+    }
+    const uint8_t *x = form == FORM_F32 ? (const uint8_t *)b->t->q : made;
+    stride = form == FORM_F32 ? size * sizeof(float) : stride;
+    for (uint32_t j = 0; j < b->heads; j++) {
+        struct kernel_matrix head = host_matrix_part(w, (b->head + j) * m->rank, m->rank);
+        host_product(b->h, &head, NULL, 0, m->rank, x + j * stride, b->heads * stride, b->rows,
+                     b->t->key_q + (size_t)j * key, (size_t)b->heads * key);
+    }
+}
+
+/* The weighted sums of latents. */
+static void attend(const struct block *b)
+{
+    const struct device_latent *m = b->m;
+    uint32_t key = m->key;
+    for (uint32_t r = 0, n; r < b->rows; r += n) {
+        const struct device_row *row = b->a->row + b->row + r;
+        const struct device_sequence *sequence = &b->a->sequence[row->sequence];
+        n = device_run_of(row, b->rows - r);
+        struct kernel_attention attention = {
+            .q = b->t->key_q + (size_t)r * b->heads * key,
+            .k = host_memory(sequence->keys),
+            .kv_type = sequence->kv_type,
+            .out = rows_floats(&b->t->latent, r * b->heads),
+            .q_stride = (size_t)b->heads * key,
+            .out_stride = (size_t)b->heads * m->rank,
+            .rows = n,
+            .heads = b->heads,
+            .kv_heads = 1,
+            .key_size = key,
+            .value_size = m->rank,
+            .head_end = b->heads,
+            .positions = row->position + 1,
+            /* v: NULL, the values are in the keys */
+            .scale = m->scale,
+        };
+        b->h->kernels->attention(&attention);
+    }
+}
+
+static void values(const struct block *b)
+{
+    const struct device_latent *m = b->m;
+    const struct device_matrix *w = &b->a->v_b;
+    const struct device_rows *x = &b->t->latent;
+    for (uint32_t i = 0; i < b->rows * b->heads; i++)
+        host_make_forms(b->h, x, i, host_form_bit(w->type));
+    for (uint32_t j = 0; j < b->heads; j++) {
+        struct kernel_matrix head = host_matrix_part(w, (b->head + j) * m->value, m->value);
+        host_product(b->h, &head, NULL, 0, m->value, rows_row(x, w->type, j),
+                     b->heads * rows_stride(x, w->type), b->rows,
+                     rows_floats(&b->a->mix, b->row) + (size_t)(b->head + j) * m->value,
+                     b->a->mix.stride[FORM_F32] / sizeof(float));
+    }
+}
+
+static void whole_heads(void *arg, uint32_t part, uint32_t parts)
+{
+    const struct host_run *run = arg;
+    const struct op_latent_attention *a = run->a;
+    struct block b = {.h = run->h, .a = a, .m = &a->shape, .t = &run->h->thread[pool_me()].latent};
+    uint32_t begin, end, rows = a->rows;
+    pool_share(a->shape.heads, 1, part, parts, &begin, &end);
+    uint32_t block_rows = smaller(rows, MLA_QUERIES), block_heads = MLA_QUERIES / block_rows;
+    for (b.head = begin; b.head < end; b.head += b.heads) {
+        b.heads = smaller(block_heads, end - b.head);
+        for (b.row = 0; b.row < rows; b.row += b.rows) {
+            b.rows = smaller(block_rows, rows - b.row);
+            queries(&b);
+            absorb_keys(&b);
+            attend(&b);
+            values(&b);
+            host_alive(run->h, part, rows);
+        }
+    }
+}
+
+/* A part reads the whole cache, so a single row has one part per thread. */
+static uint32_t head_parts(const struct host *h, const struct op_latent_attention *a)
+{
+    const struct device_latent *m = &a->shape;
+    uint64_t per_head = (uint64_t)m->rank * (m->nope + m->value) * a->rows;
+    uint32_t parts = a->rows == 1 ? h->threads : pool_parts(h->pool, per_head * m->heads);
+    return smaller(parts, m->heads);
+}
+
+void host_op_latent_attention(struct device *d, const struct op_latent_attention *a)
+{
+    struct host *h = host_of(d);
+    host_run_parts(h, head_parts(h, a), whole_heads, a);
+}

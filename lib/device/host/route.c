@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Routers: logits and choices. */
+#include <math.h>
+#include <string.h>
+
+#include "lib/device/host/internal.h"
+#include "lib/model/limits.h"
+
+static void add_bias(const struct host_run *run, uint32_t begin, uint32_t end, float *logits)
+{
+    const struct op_route *a = run->a;
+    if (a->bias.address)
+        run->h->kernels->axpy(1.0f, host_floats(a->bias) + begin, end - begin, logits + begin);
+}
+
+static void route_row(const struct host_run *run, uint32_t r, uint32_t thread)
+{
+    const struct op_route *a = run->a;
+    struct model_router rule = a->rule;
+    rule.bias = host_floats(a->choice_bias);
+    routing_exact(&rule, host_floats(a->logits) + (size_t)r * a->w.n, run->h->thread[thread].router,
+                  (struct route *)host_memory(a->routes) + (size_t)r * rule.top_k);
+}
+
+/* Rows by one thread, without a barrier between product and choice. */
+static void route_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_route *a = run->a;
+    const struct kernel_matrix w = host_matrix(&a->w);
+    uint32_t begin, end;
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    if (begin == end)
+        return;
+    float *logits = host_floats(a->logits);
+    run->h->kernels->matmul(&w, 0, w.n, rows_row(&a->x, w.type, begin), rows_stride(&a->x, w.type),
+                            end - begin, logits + (size_t)begin * w.n, w.n);
+    for (uint32_t r = begin; r < end; r++) {
+        add_bias(run, 0, w.n, logits + (size_t)r * w.n);
+        route_row(run, r, thread);
+    }
+}
+
+static void columns_of_one(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_route *a = run->a;
+    const struct kernel_matrix w = host_matrix(&a->w);
+    uint32_t begin, end;
+    pool_share(w.n, COLUMN_UNIT, thread, threads, &begin, &end);
+    if (begin == end)
+        return;
+    run->h->kernels->matmul(&w, begin, end, rows_row(&a->x, w.type, 0), rows_stride(&a->x, w.type),
+                            1, host_floats(a->logits), w.n);
+    add_bias(run, begin, end, host_floats(a->logits));
+}
+
+void host_op_route(struct device *d, const struct op_route *a)
+{
+    struct host *h = host_of(d);
+    struct host_run run = {h, a};
+    if (a->rows > 1) {
+        host_run_rows(h, a->rows, route_rows, a);
+        return;
+    }
+    if ((uint64_t)a->w.n * a->w.k <= SERIAL_WORK)
+        columns_of_one(&run, 0, 1);
+    else
+        pool_run(h->pool, columns_of_one, &run);
+    route_row(&run, 0, 0);
+}
+
+void host_op_choose(struct device *d, const struct op_choose *a)
+{
+    struct host *h = host_of(d);
+    struct model_router rule = a->rule;
+    rule.bias = host_floats(a->choice_bias);
+    for (uint32_t r = 0; r < a->rows; r++) {
+        const float *logits = host_floats(a->logits) + (size_t)r * rule.experts;
+        uint32_t n =
+            routing_masked(&rule, logits, a->masked > 0 ? a->allowed : NULL, h->thread[0].router,
+                           (struct route *)host_memory(a->routes) + (size_t)r * rule.top_k);
+        sl_assert(n == rule.top_k); /* at least as many experts are allowed */
+    }
+}
+
+static float norm_of(const float *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return (float)sqrt(sum);
+}
+
+void host_op_importance(struct device *d, const struct op_importance *a)
+{
+    struct host *h = host_of(d);
+    struct route choice[MODEL_TOP_K_MAX];
+    struct model_router probabilities = a->rule;
+    float *importance = host_floats(a->importance);
+    probabilities.bias = host_floats(a->choice_bias);
+    probabilities.normalise = false;
+    memset(importance, 0, a->rule.experts * sizeof *importance);
+    for (uint32_t r = 0; r < a->rows; r++) {
+        routing_exact(&probabilities, host_floats(a->logits) + (size_t)r * a->rule.experts,
+                      h->thread[0].router, choice);
+        float norm = norm_of(rows_floats(&a->x, r), a->x.k);
+        for (uint32_t k = 0; k < a->rule.top_k; k++)
+            importance[choice[k].expert] += norm * choice[k].weight;
+    }
+}

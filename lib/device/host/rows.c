@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations on rows: embeddings, angles, norms, forms. */
+#include <string.h>
+
+#include "lib/device/host/internal.h"
+
+void host_make_forms(const struct host *h, const struct device_rows *rows, uint32_t row,
+                     uint32_t forms)
+{
+    const float *x = rows_floats(rows, row);
+    for (int i = FORM_F32 + 1; i < FORM__COUNT; i++)
+        if (forms & (1u << i))
+            h->kernels->activation(kernel_form_type((enum kernel_form)i), x, rows->k,
+                                   (uint8_t *)host_memory(rows->base[i]) + row * rows->stride[i]);
+}
+
+void host_norm(const struct kernel_ops *kernels, enum norm_kind kind, float eps, const float *x,
+               const float *weight, const float *bias, uint32_t n, float *y)
+{
+    if (kind == NORM_LAYER) {
+        kernel_center(x, n, y);
+        x = y;
+    }
+    kernels->rms_norm(x, weight, n, eps, y);
+    if (bias)
+        kernels->axpy(1.0f, bias, n, y);
+}
+
+void host_activate(const struct kernel_ops *kernels, enum ffn_activation activation,
+                   const float *gate, const float *up, uint32_t n, float *y)
+{
+    switch (activation) {
+    case ACTIVATION_SILU: kernels->silu_mul(gate, up, n, y); return;
+    case ACTIVATION_SWIGLU_CLAMPED: kernels->swiglu_clamped(gate, up, n, y); return;
+    case ACTIVATION_GELU: kernels->gelu_mul(gate, up, n, y); return;
+    case ACTIVATION_RELU: kernel_relu_mul(gate, up, n, y); return;
+    case ACTIVATION__COUNT: break;
+    }
+    sl_panic("activation %u is in no table", activation);
+}
+
+/* Vectors are short, or their elements lie together. */
+void host_op_unpack(struct device *d, const struct op_unpack *a)
+{
+    struct host *h = host_of(d);
+    struct kernel_matrix w = host_matrix(&a->w);
+    float *y = host_floats(a->y), few[TAPS_MAX];
+    sl_assert(a->stride == 1 || w.k <= TAPS_MAX);
+    for (uint32_t r = 0; r < w.n; r++, y += a->row_stride) {
+        h->kernels->row_to_f32(&w, r, a->stride == 1 ? y : few);
+        for (uint32_t i = 0; a->stride != 1 && i < w.k; i++)
+            y[i * a->stride] = few[i];
+    }
+}
+
+void host_op_clear(struct device *d, const struct op_clear *a)
+{
+    (void)d;
+    memset(host_memory(a->y), 0, a->bytes);
+}
+
+static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_embed *a = run->a;
+    struct kernel_matrix w = host_matrix(&a->w);
+    uint32_t begin, end;
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        float *x = host_floats(a->x) + (size_t)r * w.k;
+        run->h->kernels->row_to_f32(&w, a->row[r].token, x);
+        for (uint32_t i = 0; a->factor != 0 && i < w.k; i++)
+            x[i] *= a->factor;
+    }
+}
+
+void host_op_embed(struct device *d, const struct op_embed *a)
+{
+    host_run_rows(host_of(d), a->rows, embed_rows, a);
+}
+
+static void angle_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_angles *a = run->a;
+    struct kernel_rope rope = a->rope;
+    uint32_t begin, end;
+    rope.factors = host_floats(a->factors);
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++)
+        kernel_rope_table(&rope, a->row[r].position, host_floats(a->y) + r * a->stride);
+}
+
+void host_op_angles(struct device *d, const struct op_angles *a)
+{
+    host_run_rows(host_of(d), a->rows, angle_rows, a);
+}
+
+static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_norm *a = run->a;
+    uint32_t begin, end, n = a->y.k;
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        host_norm(run->h->kernels, a->kind, a->eps, host_floats(a->x) + (size_t)r * n,
+                  host_floats(a->weight), host_floats(a->bias), n, rows_floats(&a->y, r));
+        host_make_forms(run->h, &a->y, r, a->forms);
+    }
+}
+
+void host_op_norm(struct device *d, const struct op_norm *a)
+{
+    host_run_rows(host_of(d), a->rows, norm_rows, a);
+}
+
+static void gate_norm_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_gate_norm *a = run->a;
+    uint32_t begin, end, n = a->y.k;
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        float *u = host_floats(a->u) + (size_t)r * n;
+        run->h->kernels->rms_norm(host_floats(a->x) + (size_t)r * n, host_floats(a->weight), n,
+                                  a->eps, u);
+        model_router_input(u, host_floats(a->scale), n, rows_floats(&a->y, r));
+    }
+}
+
+void host_op_gate_norm(struct device *d, const struct op_gate_norm *a)
+{
+    host_run_rows(host_of(d), a->rows, gate_norm_rows, a);
+}
+
+static void scale_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_scale_rows *a = run->a;
+    uint32_t begin, end, n = a->y.k;
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++)
+        model_router_input(host_floats(a->x) + (size_t)r * n, host_floats(a->scale), n,
+                           rows_floats(&a->y, r));
+}
+
+void host_op_scale_rows(struct device *d, const struct op_scale_rows *a)
+{
+    host_run_rows(host_of(d), a->rows, scale_rows, a);
+}
+
+static void gate_row(const struct host *h, const struct op_gate_heads *a, uint32_t row)
+{
+    const struct layer_attention *s = &a->shape;
+    const float *gate =
+        host_floats(a->gates) + (size_t)row * s->heads * 2 * s->key_size + s->key_size;
+    float *out = rows_floats(&a->mix, row);
+    for (uint32_t i = 0; i < s->heads; i++, gate += 2 * (size_t)s->key_size, out += s->value_size)
+        h->kernels->sigmoid_mul(gate, out, s->value_size, out);
+}
+
+static void gate_head_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_gate_heads *a = run->a;
+    uint32_t begin, end;
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        if (a->gates.address)
+            gate_row(run->h, a, r);
+        host_make_forms(run->h, &a->mix, r, a->forms);
+    }
+}
+
+void host_op_gate_heads(struct device *d, const struct op_gate_heads *a)
+{
+    host_run_rows(host_of(d), a->rows, gate_head_rows, a);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device for tests: the host, behind what another device would differ in.
+ *  - An address, also that of shared memory, is none of this process: CHECKED_TAG is added.
+ *  - An operation runs at the next wait or read. Arrays in host memory are copied before.
+ *  - Device memory that an operation names is copied to memory of exactly that size, with NaN around it,
+ *    and what it writes is copied back: reads and writes outside what ops.tbl.h states change the result.
+ *    (Direct: matrices, keys, values, states, outputs of `products`; of these the range is checked.)
+ *  - A range outside memory that was allocated or shared is a fault, and the operation does not run.
+ * Written from ops.tbl.h, so it has every operation. */
+#ifndef SLUICE_TESTS_UNIT_LIB_DEVICE_CHECKED_H
+#define SLUICE_TESTS_UNIT_LIB_DEVICE_CHECKED_H
+
+#include "lib/device/device.h"
+
+/* Not an address that can be mapped: neither canonical on x86-64 nor a tag that aarch64 ignores. */
+#define CHECKED_TAG ((uint64_t)1 << 52)
+
+/* A pointer that the core may share with the device, but not read. NULL stays NULL. */
+static inline void *checked_pointer(const void *memory)
+{
+    return memory ? (void *)((uintptr_t)memory + CHECKED_TAG) : NULL;
+}
+
+struct device *checked_device(const struct kernel_ops *kernels, uint32_t threads);
+
+uint32_t checked_pending(const struct device *d); /* operations that have not run */
+uint32_t checked_faults(const struct device *d);
+const char *checked_fault(const struct device *d);                 /* the first one, or "" */
+uint64_t checked_count(const struct device *d, enum device_op op); /* that have run */
+
+#endif
