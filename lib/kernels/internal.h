@@ -14,7 +14,7 @@
 #include "lib/tensor/unpack/unpack.h"
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
-#if !defined(__OPTIMIZE__)
+#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__)
 #define UNROLL /* gcc warns of an annotation that it ignores */
 #elif defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
