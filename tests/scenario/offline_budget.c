@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lib/base/bytes.h"
 #include "tests/harness/internal.h"
@@ -185,13 +186,38 @@ static void eval_of_a_store(void)
     check_same(store, "20MiB", "--policy", "precision=uniform-int4");
 }
 
+/* Every byte of a stripe is wrong, but not its size or time: its mirror is read. */
+static void eval_with_a_damaged_stripe(void)
+{
+    char store[PATH_MAX], stripe[PATH_MAX], mirror[PATH_MAX], bytes[4096];
+    struct command c;
+    struct stat st;
+    path_in_dir(store, "mirrored");
+    path_in_dir(stripe, "stripe");
+    path_in_dir(mirror, "mirror");
+    run(&c, "pack", 0,
+        (const char *const[]){"-m", test_model(), "-o", store, "--stripes", stripe, "--mirrors",
+                              mirror, "--quiet", NULL});
+    command_free(&c);
+    FILE *f = fopen(stripe, "r+");
+    CHECK(f && fstat(fileno(f), &st) == 0, "no %s", stripe);
+    memset(bytes, 0x5a, sizeof bytes);
+    for (off_t at = 0; at < st.st_size; at += (off_t)sizeof bytes)
+        CHECK(fwrite(bytes, 1, (size_t)(st.st_size - at < 4096 ? st.st_size - at : 4096), f) > 0,
+              "%s", stripe);
+    CHECK(fflush(f) == 0, "%s", stripe);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    CHECK(futimens(fileno(f), times) == 0 && fclose(f) == 0, "%s", stripe);
+    check_same(store, "20MiB", NULL, NULL);
+}
+
 static void too_small(void)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"eval", "-m", test_model(), "--text", TEXT, "--offline",
                                       "--budget", "9MiB", NULL});
-    CHECK(c.status != 0 && strstr(c.err, "--budget 9") && command_lines(c.err) == 1,
+    CHECK(c.status != 0 && strstr(c.err, "memory of 9") && command_lines(c.err) == 1,
           "status %d: %.300s", c.status, c.err);
     command_free(&c);
 }
@@ -327,9 +353,15 @@ static void profile_and_kills(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {
-        ROW(eval_of_a_file),    ROW(eval_of_a_store),      ROW(too_small),
-        ROW(interrupted),       ROW(eval_of_other_mixers), ROW(forms_larger_than_the_file),
-        ROW(profile_and_kills), ROW(eval_of_a_split_file), ROW(four_times_the_budget)};
+    static const struct test_case cases[] = {ROW(eval_of_a_file),
+                                             ROW(eval_of_a_store),
+                                             ROW(too_small),
+                                             ROW(eval_with_a_damaged_stripe),
+                                             ROW(interrupted),
+                                             ROW(eval_of_other_mixers),
+                                             ROW(forms_larger_than_the_file),
+                                             ROW(profile_and_kills),
+                                             ROW(eval_of_a_split_file),
+                                             ROW(four_times_the_budget)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -29,11 +29,12 @@ struct offline_estimate {
     uint64_t expert_bytes;            /* of all experts */
     uint64_t slot_bytes;              /* memory for experts */
     uint64_t read_bytes;              /* at most; nothing is resident at the start */
+    uint64_t enough_bytes;            /* with this budget nothing is read twice by a group */
     double bytes_per_s;               /* of the reads so far, on one thread */
 };
 
 /* Lines for people: what is done and left; what will be read. */
-#define OFFLINE_TEXT_BYTES 240
+#define OFFLINE_TEXT_BYTES 320
 const char *offline_progress_text(const struct offline_progress *p, char text[OFFLINE_TEXT_BYTES]);
 const char *offline_estimate_text(const struct offline_estimate *e, char text[OFFLINE_TEXT_BYTES]);
 
