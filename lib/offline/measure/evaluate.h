@@ -46,6 +46,7 @@ struct offline_evaluation {
     uint32_t chunk;              /* rows per pass otherwise; 0: the window */
     bool in_order;               /* hooks depend on earlier tokens of a window */
     uint32_t segment;            /* in_order: consecutive windows per worker; 0: one */
+    bool unscored;               /* hooks only: losses are 0, no logits. Not in_order */
     bool compare;                /* also run the lossless model: KLD and top-1 agreement */
     struct logits_file *against; /* compare with these recorded logits instead */
     struct logits_file *record;  /* receives every scored row; may be NULL */

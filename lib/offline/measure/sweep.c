@@ -309,7 +309,7 @@ static int step(struct worker *w, uint32_t window, uint32_t layer, struct error 
     for (uint32_t i = 0; i < e->text->window; i++)
         w->rows[i] = (struct core_row){.position = i, .token = ids[i]};
     if (layer == offline_index(e->model)->hparams.layers)
-        return score_window(w, window, error);
+        return e->unscored ? 0 : score_window(w, window, error);
     if (e->starts)
         e->starts(e->arg, w->number, w->job->sweep.first + window);
     if (run_layer(w, 0, window, layer, error) != 0)
