@@ -36,6 +36,7 @@ struct offline_estimate {
 /* Lines for people: what is done and left; what will be read. */
 #define OFFLINE_TEXT_BYTES 320
 const char *offline_progress_text(const struct offline_progress *p, char text[OFFLINE_TEXT_BYTES]);
+const char *offline_duration_text(uint64_t ns, char text[OFFLINE_TEXT_BYTES]);
 const char *offline_estimate_text(const struct offline_estimate *e, char text[OFFLINE_TEXT_BYTES]);
 
 struct offline_evaluation {

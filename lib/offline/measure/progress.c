@@ -21,6 +21,11 @@ static const char *duration(double seconds, char buf[32])
     return buf;
 }
 
+const char *offline_duration_text(uint64_t ns, char text[OFFLINE_TEXT_BYTES])
+{
+    return duration((double)ns / NS_PER_S, text);
+}
+
 const char *offline_progress_text(const struct offline_progress *p, char text[OFFLINE_TEXT_BYTES])
 {
     char bytes[16], left[32];
