@@ -63,7 +63,9 @@ static uint32_t best_group(const struct offline_evaluation *e, uint32_t chunk, u
         if (group * each + minimum > free_bytes)
             break;
         double now = reads_of(e, chunk, group, (double)(free_bytes - group * each));
-        if (group == 1 || now < reads) {
+        bool as_good =
+            now <= reads && group * each <= MAPPED_BYTES; /* more windows at once: more threads */
+        if (group == 1 || now < reads || as_good) {
             best = group;
             reads = now;
         }
