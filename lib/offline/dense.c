@@ -54,21 +54,36 @@ static void lower(const struct offline_model *m, struct offline_dense *d, uint32
         !tensor_type_row_bytes(to.type, t->ne[0], &to.row_bytes))
         return;
     to.bytes = to.row_bytes * to.ne[1];
-    d->made[entry] = quantised(m, entry, t, &to);
     d->index->dense_bytes -= e->slot_bytes;
     d->index->dense_bytes += align_up(to.bytes, PAGE_BYTES); /* page-aligned in a store */
     *t = to;
+    d->lower[entry] = true;
 }
 
-static void prepare(struct offline_model *m, struct offline_dense *d, enum precision precision)
+static void prepare_index(struct offline_model *m, struct offline_dense *d,
+                          enum precision precision)
 {
     d->index = malloc(m->index->bytes);
-    d->made = calloc(m->index->dense_count, sizeof *d->made);
-    if (!d->index || !d->made)
+    d->lower = calloc(m->index->dense_count + 1, sizeof *d->lower);
+    if (!d->index || !d->lower)
         log_fatal(1, "out of memory (dense weights at a lower precision)");
     memcpy(d->index, m->index, m->index->bytes);
     for (uint32_t i = 0; i < m->index->dense_count; i++)
         lower(m, d, i, precision);
+}
+
+static void make(struct offline_model *m, struct offline_dense *d)
+{
+    uint8_t **made = calloc(m->index->dense_count + 1, sizeof *made);
+    if (!made)
+        log_fatal(1, "out of memory (dense weights at a lower precision)");
+    for (uint32_t i = 0; i < m->index->dense_count; i++) {
+        uint32_t tensor = model_index_entries(m->index)[i].extent[0].tensor;
+        if (d->lower[i])
+            made[i] = quantised(m, i, &model_index_tensors(m->index)[tensor],
+                                &model_index_tensors(d->index)[tensor]);
+    }
+    d->made = made;
 }
 
 const struct model_index *offline_index_at(struct offline_model *m, enum precision dense)
@@ -79,7 +94,7 @@ const struct model_index *offline_index_at(struct offline_model *m, enum precisi
         return m->index;
     pthread_mutex_lock(&m->dense_lock);
     if (!m->dense[dense].index)
-        prepare(m, &m->dense[dense], dense);
+        prepare_index(m, &m->dense[dense], dense);
     pthread_mutex_unlock(&m->dense_lock);
     return m->dense[dense].index;
 }
@@ -88,16 +103,45 @@ const void *offline_dense_at(struct offline_model *m, uint32_t entry, enum preci
 {
     const struct model_index *index = offline_index_at(m, dense);
     sl_assert(entry < index->dense_count);
-    const uint8_t *made = dense == PRECISION_NATIVE ? NULL : m->dense[dense].made[entry];
+    if (dense == PRECISION_NATIVE)
+        return offline_dense(m, entry);
+    pthread_mutex_lock(&m->dense_lock);
+    if (!m->dense[dense].made)
+        make(m, &m->dense[dense]);
+    const uint8_t *made = m->dense[dense].made[entry];
+    pthread_mutex_unlock(&m->dense_lock);
     return made ? made : offline_dense(m, entry);
+}
+
+static void free_made(struct offline_model *m, struct offline_dense *d)
+{
+    for (uint32_t i = 0; d->made && i < m->index->dense_count; i++)
+        free(d->made[i]);
+    free(d->made);
+    d->made = NULL;
+}
+
+int offline_dense_prepare(struct offline_model *m, enum precision dense, struct error *error)
+{
+    if (!m->slots) /* made when it is needed, and kept */
+        return 0;
+    for (enum precision p = PRECISION_NATIVE + 1; p < PRECISION__COUNT; p++)
+        if (p != dense)
+            free_made(m, &m->dense[p]);
+    if (dense == PRECISION_NATIVE || m->dense[dense].made)
+        return 0;
+    uint64_t bytes = offline_index_at(m, dense)->dense_bytes;
+    if (offline_reserve(m, bytes, "dense weights at a lower precision", error) != 0)
+        return -1;
+    make(m, &m->dense[dense]);
+    return 0;
 }
 
 void offline_dense_free(struct offline_model *m)
 {
     for (int p = 0; p < PRECISION__COUNT; p++) {
-        for (uint32_t i = 0; m->dense[p].made && i < m->index->dense_count; i++)
-            free(m->dense[p].made[i]);
-        free(m->dense[p].made);
+        free_made(m, &m->dense[p]);
+        free(m->dense[p].lower);
         free(m->dense[p].index);
     }
 }

@@ -271,6 +271,9 @@ int offline_hold(struct offline_model *m, uint32_t layer, uint32_t expert, enum 
     struct offline_form f;
     uint8_t *at;
     offline_form(m, layer, expert, precision, method, &f);
+    if (f.slot.bytes > slots_bytes(m->slots))
+        return offline_too_small(m, m->budget + f.slot.bytes - slots_bytes(m->slots), "experts",
+                                 error);
     if (hold_in_slots(m, &f, &at, error) != 0)
         return -1;
     offline_form_matrices(&f, at, out);

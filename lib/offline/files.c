@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
 #include "lib/model/gguf/split.h"
 #include "lib/model/store/store.h"
 
@@ -24,7 +25,7 @@ void files_init(struct offline_files *f)
 {
     f->model.fd = -1;
     for (uint32_t i = 0; i < MODEL_PARTS_MAX; i++)
-        f->loader[i].fd = -1;
+        f->loader[i].fd = f->mirror[i].fd = -1;
 }
 
 int files_open(struct offline_files *f, const struct model_index *index, const char *path,
@@ -43,11 +44,14 @@ int files_open(struct offline_files *f, const struct model_index *index, const c
     f->loaders = index->stripe_count + index->part_count;
     for (uint32_t i = 0; i < f->loaders; i++) {
         const struct model_stripe *s = model_loader_file(index, i);
-        struct error why;
-        if (open_one(&f->loader[i], s->path, &s->file, &why) == 0)
-            continue;
-        bulk_close(&f->loader[i]);
-        if (!s->mirror[0] || open_one(&f->loader[i], s->mirror, &s->file, error) != 0)
+        struct error why, ignored;
+        bool primary = open_one(&f->loader[i], s->path, &s->file, &why) == 0,
+             second = s->mirror[0] && open_one(&f->mirror[i], s->mirror, &s->file, &ignored) == 0;
+        if (!primary)
+            bulk_close(&f->loader[i]);
+        if (!second)
+            bulk_close(&f->mirror[i]);
+        if (!primary && !second)
             return error_set(error, why.code, "%s", why.text);
     }
     return 0;
@@ -56,8 +60,10 @@ int files_open(struct offline_files *f, const struct model_index *index, const c
 void files_close(struct offline_files *f)
 {
     bulk_close(&f->model);
-    for (uint32_t i = 0; i < MODEL_PARTS_MAX; i++)
+    for (uint32_t i = 0; i < MODEL_PARTS_MAX; i++) {
         bulk_close(&f->loader[i]);
+        bulk_close(&f->mirror[i]);
+    }
 }
 
 /* Reads one run; what lies behind the end of the file, of `size` bytes, is zeroed. */
@@ -75,13 +81,12 @@ static int read_run(struct offline_files *f, const struct bulk *file, uint64_t s
     return 0;
 }
 
-static int read_part(struct offline_files *f, const struct model_entry *e, uint32_t part,
-                     uint32_t parts, uint8_t *slot, struct error *error)
+static int read_from(struct offline_files *f, const struct model_entry *e, uint32_t part,
+                     uint32_t parts, const struct bulk *file, uint8_t *slot, struct error *error)
 {
     struct model_extent run[ENTRY_EXTENTS_MAX];
     uint32_t runs = model_entry_part(e, part, parts, run);
     bool own = e->in_store || e->in_parts;
-    const struct bulk *file = own ? &f->loader[part] : &f->model;
     uint64_t size = own ? model_loader_file(f->index, part)->file.bytes : f->index->file.bytes;
     for (uint32_t i = 0; i < runs; i++)
         if (read_run(f, file, size, &run[i], slot, error) != 0)
@@ -92,6 +97,21 @@ static int read_part(struct offline_files *f, const struct model_entry *e, uint3
         model_index_checksums(f->index)[e->checksum_first + part])
         return error_set(error, ERR_BAD_INPUT, "layer %u, expert %u: wrong checksum in stripe %u",
                          e->layer, e->expert, part);
+    return 0;
+}
+
+static int read_part(struct offline_files *f, const struct model_entry *e, uint32_t part,
+                     uint32_t parts, uint8_t *slot, struct error *error)
+{
+    if (!e->in_store && !e->in_parts)
+        return read_from(f, e, part, parts, &f->model, slot, error);
+    const struct bulk *file = &f->loader[part], *mirror = &f->mirror[part];
+    if (file->fd >= 0 && read_from(f, e, part, parts, file, slot, error) == 0)
+        return 0;
+    if (mirror->fd < 0 || read_from(f, e, part, parts, mirror, slot, error) != 0)
+        return -1;
+    if (file->fd >= 0 && atomic_fetch_add(&f->from_mirror, 1) == 0)
+        log_warn("stripe %u cannot be read or is damaged: its mirror is used", part);
     return 0;
 }
 

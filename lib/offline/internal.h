@@ -18,7 +18,8 @@
 /* Dense matrices at a precision (dense.c). */
 struct offline_dense {
     struct model_index *index; /* NULL: not made yet */
-    uint8_t **made;            /* [dense_count]; NULL: as in the file */
+    bool *lower;               /* [dense_count] at this precision; else as in the file */
+    uint8_t **made;            /* [dense_count]; NULL: not made, or as in the file */
 };
 
 /* Program, libraries, stacks and the small allocations of a tool. */
@@ -42,6 +43,9 @@ struct offline_model {
     pthread_mutex_t dense_lock; /* while a precision is made */
     struct offline_dense dense[PRECISION__COUNT]; /* [native] is unused */
 };
+
+/* memory.c: the bound where none was given. */
+uint64_t offline_choose_memory(const struct offline_model *m);
 
 /* dense.c: frees what was made. */
 void offline_dense_free(struct offline_model *m);

@@ -54,8 +54,7 @@ static int map_model(struct offline_model *m, int fd, const char *path, struct e
     if (m->index->stripe_count > 0)
         return error_set(
             error, ERR_BAD_INPUT,
-            "%.200s is a store; without an engine only GGUF files can be computed, or use --budget",
-            path);
+            "%.200s is a store; without a bound of memory only GGUF files can be computed", path);
     for (uint32_t i = 1; i < MODEL_PARTS_MAX; i++)
         fds[i] = -1;
     int status = open_parts(m->index, fds, error);
@@ -125,16 +124,13 @@ static int open_within(struct offline_model *m, const char *path, uint64_t budge
                        struct error *error)
 {
     const struct model_hparams *hp = &m->index->hparams;
-    char given[16], wanted[16];
     m->budget = budget;
     /* large blocks go back to the system when they are freed: they are not in the heap of the next stage */
     (void)mallopt(M_MMAP_THRESHOLD, 256 * 1024);
     uint64_t minimum = m->index->dense_bytes + OFFLINE_PROGRAM_BYTES + m->index->bytes +
                        2 * m->index->expert_slot_bytes_max;
     if (budget < minimum)
-        return error_set(error, ERR_BUDGET_TOO_SMALL,
-                         "--budget %s is too small: the dense weights and two experts need %s",
-                         bytes_format(budget, given), bytes_format(minimum, wanted));
+        return offline_too_small(m, minimum, "the dense weights and two experts", error);
     if (files_open(&m->files, m->index, path, error) != 0 || hash_files(m, error) != 0)
         return -1;
     uint64_t most = budget - m->index->dense_bytes;
@@ -155,6 +151,8 @@ static int open_any(struct offline_model *m, int fd, const char *path,
         return -1;
     m->ops = kernel_ops_select(NULL);
     size_t experts = (size_t)m->index->hparams.layers * m->index->hparams.experts;
+    if (budget == OFFLINE_MEMORY_DEFAULT)
+        budget = offline_choose_memory(m);
     if (budget > 0)
         return open_within(m, path, budget, error);
     m->made = calloc(experts * OFFLINE_FORMS, sizeof *m->made);
@@ -210,28 +208,6 @@ void offline_close(struct offline_model *m)
     free(m->index);
     m->magic = 0;
     free(m);
-}
-
-uint64_t offline_budget(const struct offline_model *m)
-{
-    return m->budget;
-}
-
-uint64_t offline_free_bytes(const struct offline_model *m)
-{
-    struct mallinfo2 heap = mallinfo2(); /* of all threads; nothing else is large */
-    uint64_t used = OFFLINE_PROGRAM_BYTES + heap.arena + heap.hblkhd;
-    return m->budget > used ? m->budget - used : 0;
-}
-
-void offline_slots_resize(struct offline_model *m, uint64_t bytes)
-{
-    slots_resize(m->slots, align_down(bytes, PAGE_BYTES));
-}
-
-uint64_t offline_slots_bytes(const struct offline_model *m)
-{
-    return m->slots ? slots_bytes(m->slots) : 0;
 }
 
 uint64_t offline_read_bytes(const struct offline_model *m)

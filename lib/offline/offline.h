@@ -25,17 +25,29 @@ typedef int offline_index_maker(int fd, const char *path, struct model_index **i
 struct offline_model *offline_open(const char *path, offline_index_maker *make_index,
                                    struct error *error);
 /* A GGUF file, split or not, or a store, whose experts are read as they are needed: the program takes at
- * most `budget` bytes. 0: offline_open. */
+ * most `budget` bytes. 0: offline_open. OFFLINE_MEMORY_DEFAULT: offline_default_memory of what is available. */
+#define OFFLINE_MEMORY_DEFAULT UINT64_MAX
 struct offline_model *offline_open_within(const char *path, offline_index_maker *make_index,
                                           uint64_t budget, struct error *error);
 void offline_close(struct offline_model *m);
+
+/* The bound where the user gives none, of `available` bytes (0: not known). 0: mapped, if a model that needs
+ * `needed` bytes when every precision is made fits into 3/4 of them; else they are bounded, minus a reserve. */
+uint64_t offline_default_memory(uint64_t needed, bool mappable, uint64_t available);
 
 /* Within a budget (0: mapped; the others are then 0, too): what of it is free, with the slots empty; the slots'
  * size, while no runner is at work; bytes read so far, and the speed of these reads. */
 uint64_t offline_budget(const struct offline_model *m);
 uint64_t offline_free_bytes(const struct offline_model *m);
+uint64_t offline_heap_bytes(void); /* not free, but used again by small allocations */
 void offline_slots_resize(struct offline_model *m, uint64_t bytes);
 uint64_t offline_slots_bytes(const struct offline_model *m);
+/* Takes memory from the slots for `bytes` that are about to be allocated. Nothing is pinned. -1 with *error: they
+ * do not fit into the budget; what: for the message, in the plural. */
+int offline_reserve(struct offline_model *m, uint64_t bytes, const char *what, struct error *error);
+/* ERR_BUDGET_TOO_SMALL: `what` need a budget of `needed` bytes. */
+int offline_too_small(const struct offline_model *m, uint64_t needed, const char *what,
+                      struct error *error);
 uint64_t offline_read_bytes(const struct offline_model *m);
 double offline_read_rate(const struct offline_model *m);
 
@@ -46,8 +58,11 @@ const uint8_t *offline_hash(const struct offline_model *m); /* plan_model_hash *
 const void *offline_dense(const struct offline_model *m, uint32_t entry);
 
 /* The model with its dense matrices at a precision, as `sluice pack --dense` writes them (native,
- * int8, int4): an index with those types, and the payload of a dense entry. Quantised at the first
- * call, and kept until offline_close. Any thread. */
+ * int8, int4): an index with those types, until offline_close, and the payload of a dense entry, quantised at the
+ * first call and kept: mapped until offline_close, within a budget until offline_dense_prepare of another
+ * precision, which makes this one's in memory taken from the slots. Any thread; prepare: while no runner is at
+ * work. prepare: -1 with *error. */
+int offline_dense_prepare(struct offline_model *m, enum precision dense, struct error *error);
 const struct model_index *offline_index_at(struct offline_model *m, enum precision dense);
 const void *offline_dense_at(struct offline_model *m, uint32_t entry, enum precision dense);
 

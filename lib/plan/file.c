@@ -473,6 +473,20 @@ static void remove_old_tables(const char *path, const char *current)
         closedir(dir);
 }
 
+/* An element as JSON: the value of jansson, its place in an array, and its text, which is copied while it grows. */
+#define JSON_ELEMENT_BYTES 128
+
+uint64_t plan_write_bytes(const struct plan *plan)
+{
+    uint64_t bytes = PLAN_SCALAR__COUNT * JSON_ELEMENT_BYTES;
+    for (int a = 0; a < PLAN_ARRAY__COUNT; a++)
+        if (plan->offset[a])
+            bytes += plan_in_tables((enum plan_array)a)
+                         ? plan_array_bytes(plan, (enum plan_array)a)
+                         : JSON_ELEMENT_BYTES * plan_array_count(plan, (enum plan_array)a);
+    return bytes;
+}
+
 int plan_write(const struct plan *plan, const char *path, struct error *error)
 {
     json_t *tables = NULL;

@@ -110,6 +110,7 @@ struct plan *plan_parse(const char *text, size_t bytes, const void *tables, size
  * tables are removed. Their name contains their hash, so that the old plan keeps its tables until the new one
  * is in place. 0, or -1 with ERR_IO. */
 int plan_write(const struct plan *plan, const char *path, struct error *error);
+uint64_t plan_write_bytes(const struct plan *plan); /* memory that it takes for that, at most */
 
 /* A new plan for a model of this shape with the arrays of `arrays` (bit per enum plan_array); all
  * unknown (scalars NaN; F32 elements NaN, integers their minimum). The caller frees it. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lib/base/bytes.h"
 #include "tests/harness/internal.h"
@@ -13,7 +14,9 @@
 #define END_MS     240000
 #define ONE_END_MS 20000
 #define TEXT       SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
-#define ARGS       24
+#define ARGS       32
+#define PLAN_ARGS  23
+#define PLAN_BYTES (16 * MIB)
 
 static char program[PATH_MAX], join[PATH_MAX + 64];
 
@@ -185,13 +188,38 @@ static void eval_of_a_store(void)
     check_same(store, "20MiB", "--policy", "precision=uniform-int4");
 }
 
+/* Every byte of a stripe is wrong, but not its size or time: its mirror is read. */
+static void eval_with_a_damaged_stripe(void)
+{
+    char store[PATH_MAX], stripe[PATH_MAX], mirror[PATH_MAX], bytes[4096];
+    struct command c;
+    struct stat st;
+    path_in_dir(store, "mirrored");
+    path_in_dir(stripe, "stripe");
+    path_in_dir(mirror, "mirror");
+    run(&c, "pack", 0,
+        (const char *const[]){"-m", test_model(), "-o", store, "--stripes", stripe, "--mirrors",
+                              mirror, "--quiet", NULL});
+    command_free(&c);
+    FILE *f = fopen(stripe, "r+");
+    CHECK(f && fstat(fileno(f), &st) == 0, "no %s", stripe);
+    memset(bytes, 0x5a, sizeof bytes);
+    for (off_t at = 0; at < st.st_size; at += (off_t)sizeof bytes)
+        CHECK(fwrite(bytes, 1, (size_t)(st.st_size - at < 4096 ? st.st_size - at : 4096), f) > 0,
+              "%s", stripe);
+    CHECK(fflush(f) == 0, "%s", stripe);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    CHECK(futimens(fileno(f), times) == 0 && fclose(f) == 0, "%s", stripe);
+    check_same(store, "20MiB", NULL, NULL);
+}
+
 static void too_small(void)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"eval", "-m", test_model(), "--text", TEXT, "--offline",
                                       "--budget", "9MiB", NULL});
-    CHECK(c.status != 0 && strstr(c.err, "--budget 9") && command_lines(c.err) == 1,
+    CHECK(c.status != 0 && strstr(c.err, "memory of 9") && command_lines(c.err) == 1,
           "status %d: %.300s", c.status, c.err);
     command_free(&c);
 }
@@ -325,11 +353,156 @@ static void profile_and_kills(void)
     free(want);
 }
 
+/* ---- plan ---- */
+
+/* Experts of 14 MiB, and the profile of it. */
+static void model_to_plan(char model[PATH_MAX], char profiled[PATH_MAX])
+{
+    struct command c;
+    path_in_dir(model, "plan.gguf");
+    path_in_dir(profiled, "plan.profile");
+    run(&c, "synth", 0,
+        (const char *const[]){"-o", model, "tiny", "arch=qwen3moe", "hidden=256", "head_size=64",
+                              "expert_inner=512", "--quiet", NULL});
+    command_free(&c);
+    run(&c, "profile", 0,
+        (const char *const[]){"-m", model, "--text", TEXT, "-o", profiled, "--ctx-size", "32",
+                              "--tokens", "128", "--pair-mib", "1", "--importance-tokens", "32",
+                              NULL});
+    command_free(&c);
+}
+
+/* Plans all presets; kill_after_s: at a moment before or after its end. */
+static void plan(const char *model, const char *profiled, const char *out, uint64_t bytes,
+                 const char *kill_after_s)
+{
+    char memory[32];
+    struct command c;
+    snprintf(memory, sizeof memory, "%" PRIu64, bytes ? bytes : 4 * GIB);
+    const char *args[] = {"-m",
+                          model,
+                          "--profile",
+                          profiled,
+                          "--text",
+                          TEXT,
+                          "--max-loss",
+                          "20%",
+                          "--resident-experts",
+                          "50%",
+                          "--tokens",
+                          "512",
+                          "--ctx-size",
+                          "32",
+                          "--configurations",
+                          "8",
+                          "--generations",
+                          "50",
+                          "-o",
+                          out,
+                          bytes ? "--memory" : NULL,
+                          memory,
+                          NULL};
+    if (!kill_after_s) {
+        run(&c, "plan", bytes, args);
+        CHECK(!bytes || strstr(c.err, "reads at most"), "%.300s", c.err);
+    } else {
+        const char *argv[PLAN_ARGS + 6] = {"/usr/bin/timeout", "-s", "KILL", kill_after_s, program};
+        snprintf(program, sizeof program, "%s/sluice-plan", test_libexec());
+        memcpy(argv + 5, args, sizeof args);
+        command_run(&c, NULL, END_MS, argv);
+    }
+    command_free(&c);
+}
+
+/* A plan without the times of the machine, and the names of its files. */
+static char *decisions(const char *path)
+{
+    static const char *const times[] = {"int8_expert_ns", "int4_expert_ns", "int2_expert_ns"};
+    json_error_t why;
+    json_t *doc = json_load_file(path, 0, &why);
+    CHECK(doc, "%s: %s", path, why.text);
+    json_object_del(json_object_get(doc, "tables"), "file");
+    CHECK(json_object_del(json_object_get(doc, "arrays"), "auto_ns") == 0, "%s: auto", path);
+    for (size_t i = 0; i < ARRAY_LEN(times); i++)
+        CHECK(json_object_del(json_object_get(doc, "scalars"), times[i]) == 0, "%s", times[i]);
+    CHECK(json_object_get(json_object_get(doc, "scalars"), "edgemoe_loss") &&
+              json_object_get(json_object_get(doc, "scalars"), "hobbit_loss") &&
+              json_object_get(json_object_get(doc, "scalars"), "fate_loss") &&
+              json_object_get(json_object_get(doc, "scalars"), "swap_loss"),
+          "%s: not all presets are planned", path);
+    char *text = json_dumps(doc, JSON_SORT_KEYS);
+    json_decref(doc);
+    return text;
+}
+
+static void same_decisions(const char *a, const char *b)
+{
+    char *want = decisions(a), *got = decisions(b);
+    CHECK(strcmp(want, got) == 0, "%s and %s are different plans", a, b);
+    free(want);
+    free(got);
+}
+
+static char *contents(const char *path)
+{
+    json_error_t why;
+    json_t *doc = json_load_file(path, 0, &why);
+    CHECK(doc, "%s: %s", path, why.text);
+    char *text = json_dumps(doc, JSON_SORT_KEYS);
+    json_decref(doc);
+    return text;
+}
+
+/* What was measured is not measured again, times included; a damaged file of it is. */
+static void planned_again(const char *model, const char *profiled, const char *path,
+                          const char *mapped)
+{
+    char *want = contents(path), file[PATH_MAX];
+    plan(model, profiled, path, 0, NULL);
+    char *got = contents(path);
+    CHECK(strcmp(want, got) == 0, "%s is another plan the second time", path);
+    free(want);
+    free(got);
+    snprintf(file, sizeof file, "%.4000s.measured", path);
+    FILE *f = fopen(file, "r+");
+    CHECK(f && fseek(f, 1000, SEEK_SET) == 0 && fwrite("damaged", 7, 1, f) == 1 && fclose(f) == 0,
+          "%s", file);
+    plan(model, profiled, path, 0, NULL);
+    same_decisions(mapped, path);
+}
+
+static void plan_and_kills(void)
+{
+    char model[PATH_MAX], profiled[PATH_MAX], mapped[PATH_MAX], within[PATH_MAX], killed[PATH_MAX],
+        after[32];
+    model_to_plan(model, profiled);
+    path_in_dir(mapped, "mapped.plan");
+    path_in_dir(within, "within.plan");
+    path_in_dir(killed, "killed.plan");
+    plan(model, profiled, mapped, 0, NULL);
+    plan(model, profiled, within, PLAN_BYTES, NULL);
+    same_decisions(mapped, within);
+    for (int i = 0; i < (test_long() ? 50 : 3); i++) {
+        snprintf(after, sizeof after, "%.3f", (double)(rand() % 1000) / (test_long() ? 300 : 700));
+        plan(model, profiled, killed, PLAN_BYTES, after);
+    }
+    plan(model, profiled, killed, PLAN_BYTES, NULL);
+    same_decisions(mapped, killed);
+    planned_again(model, profiled, killed, mapped);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {
-        ROW(eval_of_a_file),    ROW(eval_of_a_store),      ROW(too_small),
-        ROW(interrupted),       ROW(eval_of_other_mixers), ROW(forms_larger_than_the_file),
-        ROW(profile_and_kills), ROW(eval_of_a_split_file), ROW(four_times_the_budget)};
+    static const struct test_case cases[] = {ROW(eval_of_a_file),
+                                             ROW(eval_of_a_store),
+                                             ROW(too_small),
+                                             ROW(eval_with_a_damaged_stripe),
+                                             ROW(interrupted),
+                                             ROW(eval_of_other_mixers),
+                                             ROW(forms_larger_than_the_file),
+                                             ROW(profile_and_kills),
+                                             ROW(plan_and_kills),
+                                             ROW(eval_of_a_split_file),
+                                             ROW(four_times_the_budget)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

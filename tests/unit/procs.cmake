@@ -61,7 +61,8 @@ sluice_unit_test(unit_synth_blocks SOURCES procs/tools/synth/types/blocks_test.c
 sluice_unit_test(unit_shares SOURCES procs/tools/plan/shares_test.c ${procs}/tools/plan/shares.c LINK sluice_base m)
 sluice_unit_test(unit_eviction SOURCES procs/tools/plan/papers/eviction_test.c
   ${procs}/tools/plan/papers/eviction.c ${procs}/tools/plan/shrunk.c ${procs}/tools/plan/planning.c
-  LINK sluice_offline sluice_sim PkgConfig::JANSSON m)
+  ${procs}/tools/plan/measured.c ${procs}/tools/plan/progress.c
+  LINK sluice_inspected sluice_offline sluice_sim PkgConfig::JANSSON PkgConfig::XXHASH m)
 sluice_unit_test(unit_widths SOURCES procs/tools/plan/papers/widths_test.c ${procs}/tools/plan/papers/widths.c
   LINK sluice_tensor sluice_base m)
 target_compile_definitions(unit_synth_mix PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

@@ -178,19 +178,27 @@ void job_run(struct job *job, void *(*loop)(void *worker))
 
 /* ---- workers ---- */
 
+uint32_t job_chunk(const struct offline_evaluation *e)
+{
+    uint32_t chunk = e->token_by_token ? 1 : e->chunk ? e->chunk : e->text->window;
+    return chunk < e->text->window ? chunk : e->text->window;
+}
+
+bool job_chunk_depends(const struct worker *w)
+{
+    return w->job->e->in_order || w->own.serve || w->own.mask || w->own.choice;
+}
+
 static int open_pair(struct worker *w, struct error *error)
 {
     const struct offline_evaluation *e = w->job->e;
     struct offline_hooks hooks;
     struct pair *p = &w->pair;
-    if (e->hooks)
+    if (e->hooks && w->number > 0)
         e->hooks(e->arg, w->number, &w->own);
     hooks = hooks_of(w);
     struct offline_runner_config config = {.threads = 1,
-                                           .chunk = e->token_by_token ? 1
-                                                    : e->chunk && e->chunk < e->text->window
-                                                        ? e->chunk
-                                                        : e->text->window,
+                                           .chunk = job_chunk(e),
                                            .context = e->text->window,
                                            .method = e->method,
                                            .dense = e->dense,
@@ -200,8 +208,7 @@ static int open_pair(struct worker *w, struct error *error)
                                            .worker = w->number,
                                            .share = w->job->workers,
                                            .hooks = &hooks};
-    bool depends = e->in_order || w->own.serve || w->own.mask || w->own.choice; /* on the chunk */
-    config.scratch_limit = depends ? 0 : w->job->scratch_limit;
+    config.scratch_limit = job_chunk_depends(w) ? 0 : w->job->scratch_limit;
     p->test = offline_runner_create(e->model, &config, error);
     if (!p->test)
         return -1;
@@ -262,6 +269,8 @@ static uint32_t threads_of(const struct offline_evaluation *e)
 
 static int run(struct job *job, struct error *error)
 {
+    if (job->e->hooks) /* the sizes depend on them */
+        job->e->hooks(job->e->arg, 0, &job->worker[0].own);
     if (sweep_workers(job, error) != 0)
         return -1;
     for (uint32_t i = 0; i < job->workers; i++)

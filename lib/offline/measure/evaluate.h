@@ -29,12 +29,14 @@ struct offline_estimate {
     uint64_t expert_bytes;            /* of all experts */
     uint64_t slot_bytes;              /* memory for experts */
     uint64_t read_bytes;              /* at most; nothing is resident at the start */
+    uint64_t enough_bytes;            /* with this budget nothing is read twice by a group */
     double bytes_per_s;               /* of the reads so far, on one thread */
 };
 
 /* Lines for people: what is done and left; what will be read. */
-#define OFFLINE_TEXT_BYTES 240
+#define OFFLINE_TEXT_BYTES 320
 const char *offline_progress_text(const struct offline_progress *p, char text[OFFLINE_TEXT_BYTES]);
+const char *offline_duration_text(uint64_t ns, char text[OFFLINE_TEXT_BYTES]);
 const char *offline_estimate_text(const struct offline_estimate *e, char text[OFFLINE_TEXT_BYTES]);
 
 struct offline_evaluation {
@@ -45,6 +47,7 @@ struct offline_evaluation {
     uint32_t chunk;              /* rows per pass otherwise; 0: the window */
     bool in_order;               /* hooks depend on earlier tokens of a window */
     uint32_t segment;            /* in_order: consecutive windows per worker; 0: one */
+    bool unscored;               /* hooks only: losses are 0, no logits. Not in_order */
     bool compare;                /* also run the lossless model: KLD and top-1 agreement */
     struct logits_file *against; /* compare with these recorded logits instead */
     struct logits_file *record;  /* receives every scored row; may be NULL */

@@ -50,6 +50,11 @@ struct worker {
     bool started;
 };
 
+/* evaluate.c: rows of a pass that is not limited by memory; whether the decisions of the worker's hooks depend on
+ * them, so that they must not be limited. */
+uint32_t job_chunk(const struct offline_evaluation *e);
+bool job_chunk_depends(const struct worker *w);
+
 /* evaluate.c: counts `steps` as done; worker 0 reports. */
 void job_progress(struct worker *w, uint64_t steps);
 
@@ -62,7 +67,8 @@ int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q, c
               struct error *error);
 
 /* sweep.c: within a budget, how many workers there are, and the scratch memory of a runner whose decisions
- * do not depend on its chunk: the experts of a layer come first. */
+ * do not depend on its chunk: the experts of a layer come first. Makes dense weights of another precision, and
+ * takes memory for the runners from the slots. The hooks of worker 0 are set. */
 int sweep_workers(struct job *job, struct error *error);
 
 /* sweep.c: sizes of a sweep within the budget, announced; then all windows. */

@@ -6,6 +6,9 @@
 #include "lib/base/clock.h"
 #include "lib/offline/measure/evaluate.h"
 
+/* An expert is read so often: worth a warning. */
+#define MANY_READS 8
+
 /* "40 s", "12 min", "3.5 h" */
 static const char *duration(double seconds, char buf[32])
 {
@@ -16,6 +19,11 @@ static const char *duration(double seconds, char buf[32])
     else
         snprintf(buf, 32, "%.1f h", seconds / 3600);
     return buf;
+}
+
+const char *offline_duration_text(uint64_t ns, char text[OFFLINE_TEXT_BYTES])
+{
+    return duration((double)ns / NS_PER_S, text);
 }
 
 const char *offline_progress_text(const struct offline_progress *p, char text[OFFLINE_TEXT_BYTES])
@@ -31,14 +39,18 @@ const char *offline_progress_text(const struct offline_progress *p, char text[OF
 
 const char *offline_estimate_text(const struct offline_estimate *e, char text[OFFLINE_TEXT_BYTES])
 {
-    char all[16], slots[16], took[32];
+    char all[16], slots[16], took[32], enough[16];
+    double times = (double)e->read_bytes / (double)e->expert_bytes;
     double seconds = e->bytes_per_s > 0 ? (double)e->read_bytes / e->bytes_per_s : 0;
-    snprintf(
+    int n = snprintf(
         text, OFFLINE_TEXT_BYTES,
         "%u windows, %u at a time through the layers; reads at most %s, every expert %.1f times, "
         "about %s on one thread; %s for experts",
-        e->windows, e->group, bytes_format(e->read_bytes, all),
-        (double)e->read_bytes / (double)e->expert_bytes, duration(seconds, took),
+        e->windows, e->group, bytes_format(e->read_bytes, all), times, duration(seconds, took),
         bytes_format(e->slot_bytes, slots));
+    if (times > MANY_READS && n < OFFLINE_TEXT_BYTES)
+        snprintf(text + n, OFFLINE_TEXT_BYTES - (size_t)n,
+                 "; many reads are repeated: %s of memory would avoid that",
+                 bytes_format(e->enough_bytes, enough));
     return text;
 }

@@ -5,42 +5,94 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/offline/measure/evaluate.h"
 #include "lib/policy/prediction/prediction.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
 
-struct routing { /* of one window */
+/* The records of a window are in a fixed order and number, so that every layer fills in its own: windows go
+ * through the model layer by layer, on all threads. */
+struct routing {
     const struct model_hparams *h;
-    struct route *route; /* [layers][window][top_k] */
-    uint32_t window;
+    const struct offline_text *text;
+    struct trace *trace;
     /* predictions; ahead = 0: none, all of these NULL */
-    uint32_t ahead, list;           /* layers ahead; predictions per list */
-    struct prediction *predictions; /* [layers][window][ahead][list], by source layer */
+    uint32_t ahead, list; /* layers ahead; predictions per list */
     const struct kernel_ops *ops;
     float *router, *logit_bias;          /* [layers][experts][hidden], [layers][experts] */
     const float *bias[MODEL_LAYERS_MAX]; /* of the router; NULL: none */
-    float *logits, *scratch;
+    struct tracer *worker[OFFLINE_WORKERS_MAX];
 };
+
+struct tracer { /* one worker */
+    struct routing *all;
+    uint32_t window;
+    float *logits, *scratch;
+    struct prediction *predictions; /* [list] */
+};
+
+/* ---- positions of records ---- */
+
+/* Lists of predictions after a layer. */
+static uint32_t lists_of(const struct routing *r, uint32_t layer)
+{
+    uint32_t later = r->h->layers - 1 - layer;
+    return later < r->ahead ? later : r->ahead;
+}
+
+/* Of a token, before the given layer. */
+static uint64_t records_before(const struct routing *r, uint32_t layer)
+{
+    uint64_t n = 0;
+    for (uint32_t l = r->h->dense_layers; l < layer; l++)
+        n += r->h->experts_used + (uint64_t)lists_of(r, l) * r->list;
+    return n;
+}
+
+static uint64_t records_of_window(const struct routing *r)
+{
+    return 2 + r->text->window * (records_before(r, r->h->layers) + 1);
+}
+
+/* The first record of a layer of a token; layer = layers: the end of the token. */
+static struct trace_record *records_at(const struct routing *r, uint32_t window, uint32_t at,
+                                       uint32_t layer)
+{
+    return r->trace->records + window * records_of_window(r) + 1 +
+           at * (records_before(r, r->h->layers) + 1) + records_before(r, layer);
+}
+
+static struct trace_record record(enum trace_kind kind, uint32_t window, uint32_t position,
+                                  uint32_t tokens)
+{
+    return (struct trace_record){
+        .kind = (uint8_t)kind, .sequence = window + 1, .position = position, .tokens = tokens};
+}
+
+/* ---- hooks ---- */
 
 static void take(void *arg, const struct expert_step *step, const struct route *routes)
 {
-    struct routing *r = arg;
+    const struct tracer *w = arg;
+    const struct routing *r = w->all;
     uint32_t k = r->h->experts_used;
-    sl_assert(step->position + step->rows <= r->window);
-    memcpy(r->route + ((size_t)step->layer * r->window + step->position) * k, routes,
-           (size_t)step->rows * k * sizeof *routes);
+    sl_assert(step->position + step->rows <= r->text->window);
+    for (uint32_t row = 0; row < step->rows; row++) {
+        struct trace_record *out = records_at(r, w->window, step->position + row, step->layer);
+        for (uint32_t rank = 0; rank < k; rank++) {
+            const struct route *x = &routes[(size_t)row * k + rank];
+            out[rank] = record(TRACE_EXPERT, w->window, step->position + row, 1);
+            out[rank].layer = (uint16_t)step->layer;
+            out[rank].expert = (uint16_t)x->expert;
+            out[rank].rank = (uint8_t)rank;
+            out[rank].weight = x->weight;
+        }
+    }
 }
 
-/* ---- predictions ---- */
-
-static struct prediction *predictions_of(const struct routing *r, uint32_t layer, uint32_t at,
-                                         uint32_t ahead)
+static void predict_row(const struct tracer *w, uint32_t target, const float *x)
 {
-    return r->predictions + (((size_t)layer * r->window + at) * r->ahead + ahead) * r->list;
-}
-
-static void predict_row(struct routing *r, uint32_t target, const float *x, struct prediction *out)
-{
+    const struct routing *r = w->all;
     const struct model_hparams *h = r->h;
     const struct kernel_matrix router = {.data =
                                              r->router + (size_t)target * h->experts * h->hidden,
@@ -48,48 +100,87 @@ static void predict_row(struct routing *r, uint32_t target, const float *x, stru
                                          .k = h->hidden,
                                          .n = h->experts,
                                          .type = TENSOR_F32};
-    r->ops->matmul(&router, 0, h->experts, x, h->hidden * sizeof(float), 1, r->logits, h->experts);
-    r->ops->axpy(1.0f, r->logit_bias + (size_t)target * h->experts, h->experts, r->logits);
+    r->ops->matmul(&router, 0, h->experts, x, h->hidden * sizeof(float), 1, w->logits, h->experts);
+    r->ops->axpy(1.0f, r->logit_bias + (size_t)target * h->experts, h->experts, w->logits);
     struct model_router rule = model_router_of(h, r->bias[target]);
     struct prediction_input in = {.layer = target,
                                   .experts = h->experts,
                                   .top_k = h->experts_used,
                                   .want = r->list,
-                                  .logits = r->logits,
+                                  .logits = w->logits,
                                   .router = &rule,
-                                  .scratch = r->scratch};
-    uint32_t n = prediction_run(prediction_method_of(PREDICTION_NEXT_LAYER), &in, out);
+                                  .scratch = w->scratch};
+    uint32_t n = prediction_run(prediction_method_of(PREDICTION_NEXT_LAYER), &in, w->predictions);
     sl_assert(n == r->list);
 }
 
+/* After the experts of the source layer, as the predictor runs concurrently with them. */
 static void predict_next(void *arg, const struct expert_step *step, const float *x, size_t stride,
                          uint32_t n)
 {
-    struct routing *r = arg;
+    const struct tracer *w = arg;
+    const struct routing *r = w->all;
     (void)n;
-    for (uint32_t row = 0; row < step->rows; row++)
-        for (uint32_t a = 0; a < r->ahead && step->layer + 1 + a < r->h->layers; a++)
-            predict_row(r, step->layer + 1 + a, x + row * stride,
-                        predictions_of(r, step->layer, step->position + row, a));
+    for (uint32_t row = 0; row < step->rows; row++) {
+        uint32_t at = step->position + row;
+        struct trace_record *out = records_at(r, w->window, at, step->layer) + r->h->experts_used;
+        for (uint32_t a = 0; a < lists_of(r, step->layer); a++) {
+            predict_row(w, step->layer + 1 + a, x + row * stride);
+            for (uint32_t i = 0; i < r->list; i++, out++) {
+                *out = record(TRACE_PREDICTED, w->window, at, 1);
+                out->layer = (uint16_t)(step->layer + 1 + a);
+                out->from_layer = (uint16_t)step->layer;
+                out->expert = (uint16_t)w->predictions[i].expert;
+                out->weight = w->predictions[i].probability;
+                out->before = w->predictions[i].weight_before;
+            }
+        }
+    }
+}
+
+static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks)
+{
+    struct routing *r = arg;
+    sl_assert(worker < OFFLINE_WORKERS_MAX && !r->worker[worker]);
+    struct tracer *w = r->worker[worker] = calloc(1, sizeof *w);
+    bool good = w;
+    if (w && r->ahead > 0) {
+        w->logits = calloc(r->h->experts, sizeof *w->logits);
+        w->scratch = calloc(PREDICTION_SCRATCH(r->h->experts), sizeof *w->scratch);
+        w->predictions = calloc(r->list, sizeof *w->predictions);
+        good = w->logits && w->scratch && w->predictions;
+    }
+    if (!good)
+        log_fatal(1, "out of memory (trace of the text)");
+    w->all = r;
+    *hooks = (struct offline_hooks){
+        .arg = w, .routed = take, .gate_inputs = r->ahead ? predict_next : NULL};
+}
+
+static void worker_starts(void *arg, uint32_t worker, uint32_t window)
+{
+    const struct routing *r = arg;
+    r->worker[worker]->window = window;
+}
+
+/* ---- the text ---- */
+
+static uint32_t list_of(const struct model_hparams *h)
+{
+    uint32_t above = h->experts - 1 - (uint32_t)(0.75 * (h->experts - 1)); /* size of Fate's list */
+    return above > h->experts_used ? above : h->experts_used;
 }
 
 /* False: out of memory. */
-static bool make_guesser(struct routing *r, const struct offline_model *m, uint32_t ahead)
+static bool read_routers(struct routing *r, const struct offline_model *m)
 {
     const struct model_hparams *h = r->h;
-    uint32_t above = h->experts - 1 - (uint32_t)(0.75 * (h->experts - 1)); /* size of Fate's list */
-    if (ahead == 0)
+    if (r->ahead == 0)
         return true;
-    r->ahead = ahead;
-    r->list = above > h->experts_used ? above : h->experts_used;
     r->ops = kernel_ops_select(NULL);
-    r->predictions =
-        calloc((size_t)h->layers * r->window * ahead * r->list, sizeof *r->predictions);
     r->router = calloc((size_t)h->layers * h->experts * h->hidden, sizeof *r->router);
     r->logit_bias = calloc((size_t)h->layers * h->experts, sizeof *r->logit_bias);
-    r->logits = calloc(h->experts, sizeof *r->logits);
-    r->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *r->scratch);
-    if (!r->predictions || !r->router || !r->logit_bias || !r->logits || !r->scratch)
+    if (!r->router || !r->logit_bias)
         return false;
     for (uint32_t l = h->dense_layers; l < h->layers; l++) {
         uint32_t bias = model_entry_dense(offline_index(m), l, DENSE_ROUTER_BIAS);
@@ -103,60 +194,27 @@ static bool make_guesser(struct routing *r, const struct offline_model *m, uint3
 
 static void free_routing(struct routing *r)
 {
-    free(r->route);
-    free(r->predictions);
+    for (int i = 0; i < OFFLINE_WORKERS_MAX; i++) {
+        if (!r->worker[i])
+            continue;
+        free(r->worker[i]->logits);
+        free(r->worker[i]->scratch);
+        free(r->worker[i]->predictions);
+        free(r->worker[i]);
+    }
     free(r->router);
     free(r->logit_bias);
-    free(r->logits);
-    free(r->scratch);
 }
 
-/* ---- records ---- */
-
-static struct trace_record *emit(struct trace *t, enum trace_kind kind, uint32_t sequence,
-                                 uint32_t position, uint32_t tokens)
+/* The records that are not of a layer. */
+static void frame_window(const struct routing *r, uint32_t window)
 {
-    struct trace_record *r = &t->records[t->count++];
-    *r = (struct trace_record){
-        .kind = (uint8_t)kind, .sequence = sequence, .position = position, .tokens = tokens};
-    return r;
-}
-
-/* After the experts of the source layer, as the predictor runs concurrently with them. */
-static void emit_predictions(struct trace *t, const struct routing *r, uint32_t sequence,
-                             uint32_t at, uint32_t layer)
-{
-    for (uint32_t a = 0; a < r->ahead && layer + 1 + a < r->h->layers; a++)
-        for (uint32_t i = 0; i < r->list; i++) {
-            const struct prediction *prediction = predictions_of(r, layer, at, a) + i;
-            struct trace_record *record = emit(t, TRACE_PREDICTED, sequence, at, 1);
-            record->layer = (uint16_t)(layer + 1 + a);
-            record->from_layer = (uint16_t)layer;
-            record->expert = (uint16_t)prediction->expert;
-            record->weight = prediction->probability;
-            record->before = prediction->weight_before;
-        }
-}
-
-static void emit_window(struct trace *t, const struct routing *r, uint32_t sequence)
-{
-    uint32_t k = r->h->experts_used;
-    emit(t, TRACE_SEQUENCE_START, sequence, 0, 0);
-    for (uint32_t at = 0; at < r->window; at++) {
-        for (uint32_t layer = r->h->dense_layers; layer < r->h->layers; layer++) {
-            for (uint32_t rank = 0; rank < k; rank++) {
-                const struct route *x = &r->route[((size_t)layer * r->window + at) * k + rank];
-                struct trace_record *record = emit(t, TRACE_EXPERT, sequence, at, 1);
-                record->layer = (uint16_t)layer;
-                record->expert = (uint16_t)x->expert;
-                record->rank = (uint8_t)rank;
-                record->weight = x->weight;
-            }
-            emit_predictions(t, r, sequence, at, layer);
-        }
-        emit(t, TRACE_TOKEN_END, sequence, at, 1);
-    }
-    emit(t, TRACE_SEQUENCE_END, sequence, r->window, 0);
+    uint32_t tokens = r->text->window;
+    struct trace_record *first = r->trace->records + window * records_of_window(r);
+    *first = record(TRACE_SEQUENCE_START, window, 0, 0);
+    for (uint32_t at = 0; at < tokens; at++)
+        *records_at(r, window, at, r->h->layers) = record(TRACE_TOKEN_END, window, at, 1);
+    first[records_of_window(r) - 1] = record(TRACE_SEQUENCE_END, window, tokens, 0);
 }
 
 static void describe(const struct offline_model *m, enum quant_method method,
@@ -174,23 +232,23 @@ static void describe(const struct offline_model *m, enum quant_method method,
         h->precision_bytes[t] = offline_expert_bytes(m, layer, 0, t, method);
 }
 
-static int route_text(struct offline_model *m, const struct offline_text *text, struct routing *r,
-                      uint32_t threads, struct trace *out, struct error *error)
+static int route_text(struct offline_model *m, struct routing *r, uint32_t threads,
+                      struct error *error)
 {
-    struct offline_hooks hooks = {
-        .arg = r, .routed = take, .gate_inputs = r->ahead ? predict_next : NULL};
-    struct offline_runner_config config = {
-        .threads = threads, .chunk = text->window, .context = text->window, .hooks = &hooks};
-    struct offline_runner *runner = offline_runner_create(m, &config, error);
-    int status = runner ? 0 : -1;
-    for (uint32_t w = 0; w < text->windows && status == 0; w++) {
-        status = core_forward(offline_core(runner), offline_sequence(runner),
-                              offline_window(text, w), 0, text->window, error);
-        if (status == 0)
-            emit_window(out, r, w + 1);
-    }
-    offline_runner_destroy(runner);
-    return status;
+    struct offline_evaluation e = {.model = m,
+                                   .text = r->text,
+                                   .threads = threads,
+                                   .unscored = true,
+                                   .hooks = worker_hooks,
+                                   .starts = worker_starts,
+                                   .arg = r};
+    struct offline_losses losses;
+    if (offline_evaluate(&e, &losses, error) != 0)
+        return -1;
+    offline_losses_free(&losses);
+    for (uint32_t w = 0; w < r->text->windows; w++)
+        frame_window(r, w);
+    return 0;
 }
 
 int offline_trace_predicted(struct offline_model *m, const struct offline_text *text,
@@ -198,15 +256,18 @@ int offline_trace_predicted(struct offline_model *m, const struct offline_text *
                             struct trace *out, struct error *error)
 {
     const struct model_hparams *h = &offline_index(m)->hparams;
-    struct routing r = {.h = h, .window = text->window};
+    struct routing r = {
+        .h = h, .text = text, .trace = out, .ahead = ahead, .list = ahead ? list_of(h) : 0};
     *out = (struct trace){0};
     describe(m, method, &out->header);
-    bool guessing = make_guesser(&r, m, ahead);
-    size_t token = (size_t)h->layers * (h->experts_used + (size_t)r.ahead * r.list);
-    r.route = calloc((size_t)h->layers * h->experts_used * text->window, sizeof *r.route);
-    out->records = calloc(text->windows * ((token + 1) * text->window + 2), sizeof *out->records);
-    int status = guessing && r.route && out->records
-                     ? route_text(m, text, &r, threads, out, error)
+    out->count = text->windows * records_of_window(&r);
+    uint64_t routers = ahead ? (uint64_t)h->layers * h->experts * h->hidden * sizeof(float) : 0;
+    if (offline_reserve(m, out->count * sizeof *out->records + routers, "accesses of the text",
+                        error) != 0)
+        return -1;
+    out->records = calloc(out->count, sizeof *out->records);
+    int status = out->records && read_routers(&r, m)
+                     ? route_text(m, &r, threads, error)
                      : error_set(error, ERR_NO_MEMORY, "out of memory (trace of the text)");
     free_routing(&r);
     if (status != 0)
@@ -215,7 +276,8 @@ int offline_trace_predicted(struct offline_model *m, const struct offline_text *
 }
 
 int offline_trace(struct offline_model *m, const struct offline_text *text,
-                  enum quant_method method, struct trace *out, struct error *error)
+                  enum quant_method method, uint32_t threads, struct trace *out,
+                  struct error *error)
 {
-    return offline_trace_predicted(m, text, method, 0, 1, out, error);
+    return offline_trace_predicted(m, text, method, 0, threads, out, error);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many windows, layer by layer: the experts of a layer are read once for all windows of a group, if they
  * fit. Rows do not depend on each other, so the results are those of one window after another. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,8 @@
 /* Rows of a pass that are worth another worker; rows of a trial. */
 #define ROWS_MIN   128
 #define PROBE_ROWS 32
+/* Part of the free memory that a trial may take. */
+#define PROBE_SHARE 8
 /* Hidden states of the windows of a mapped model. */
 #define MAPPED_BYTES (256 * MIB)
 
@@ -24,8 +27,8 @@ static uint64_t window_bytes(const struct offline_evaluation *e)
 }
 
 /* Bytes that are read when `group` windows go through the layers together and the slots have `slots`
- * bytes: what does not fit into the slots is read again for every pass, of `chunk` rows. In order of time
- * that is every token, at worst with all its experts. */
+ * bytes: what does not fit into the slots is read again for every pass, of `chunk` rows; in order of time, for
+ * every pass through all layers, with the experts that its tokens need at worst. */
 static double reads_of(const struct offline_evaluation *e, uint32_t chunk, uint64_t group,
                        double slots)
 {
@@ -35,8 +38,11 @@ static double reads_of(const struct offline_evaluation *e, uint32_t chunk, uint6
     double windows = e->text->windows, layer = all / layers;
     if (slots >= all)
         return all;
-    if (e->in_order)
-        return all + windows * e->text->window * (all - slots) * hp->experts_used / hp->experts;
+    if (e->in_order) {
+        double share = (double)chunk * hp->experts_used / hp->experts;
+        double each = (e->text->window + chunk - 1) / chunk;
+        return all + windows * each * (all - slots) * (share < 1 ? share : 1);
+    }
     double again = layer > slots ? layer - slots : 0;
     double groups = (double)((e->text->windows + group - 1) / group);
     double passes = (double)group * ((e->text->window + chunk - 1) / chunk) * (1 + e->compare);
@@ -57,7 +63,9 @@ static uint32_t best_group(const struct offline_evaluation *e, uint32_t chunk, u
         if (group * each + minimum > free_bytes)
             break;
         double now = reads_of(e, chunk, group, (double)(free_bytes - group * each));
-        if (group == 1 || now < reads) {
+        bool as_good =
+            now <= reads && group * each <= MAPPED_BYTES; /* more windows at once: more threads */
+        if (group == 1 || now < reads || as_good) {
             best = group;
             reads = now;
         }
@@ -65,7 +73,7 @@ static uint32_t best_group(const struct offline_evaluation *e, uint32_t chunk, u
     return (uint32_t)best;
 }
 
-/* Scratch memory of a core with that chunk. */
+/* Scratch memory of a core with that chunk; its dense weights are there. */
 static int scratch_of(const struct offline_evaluation *e, uint32_t chunk, uint64_t *bytes,
                       struct error *error)
 {
@@ -79,42 +87,21 @@ static int scratch_of(const struct offline_evaluation *e, uint32_t chunk, uint64
     return 0;
 }
 
-/* Keys and values of a window. */
+/* Keys and values of a window, as a runner allocates them. */
 static uint64_t kv_of(const struct offline_evaluation *e)
 {
     const struct model_hparams *hp = &offline_index(e->model)->hparams;
-    uint64_t bytes = model_kv_position_bytes(hp, e->kv_type) * (e->text->window + KV_TILE);
-    return e->in_order ? bytes : 2 * bytes / hp->layers;
-}
-
-int sweep_workers(struct job *job, struct error *error)
-{
-    const struct offline_evaluation *e = job->e;
-    const struct model_index *m = offline_index(e->model);
-    uint64_t one, more;
-    if (offline_budget(e->model) == 0) /* mapped */
-        return 0;
-    if (scratch_of(e, 1, &one, error) != 0 || scratch_of(e, 1 + PROBE_ROWS, &more, error) != 0)
-        return -1;
-    uint64_t row = (more - one) / PROBE_ROWS; /* now dense weights of another precision are made */
-    uint64_t free_bytes = offline_free_bytes(e->model);
-    uint64_t layer = m->expert_slot_bytes / hparams_expert_layers(&m->hparams) * 17 / 16;
-    uint64_t experts = layer < free_bytes / 2 ? layer : free_bytes / 2;
-    for (;; job->workers--) {
-        uint64_t runners = (uint64_t)job->workers * (1 + e->compare);
-        uint64_t fixed = experts + window_bytes(e) + runners * one;
-        uint64_t rows = fixed < free_bytes ? (free_bytes - fixed) / (2 * runners * (row + 1)) : 0;
-        job->scratch_limit = one + rows * row;
-        if (rows >= ROWS_MIN || rows >= e->text->window || job->workers == 1)
-            break;
+    uint64_t all = model_state_bytes(hp);
+    for (int side = KV_SIDE_KEYS; side <= KV_SIDE_VALUES; side++) {
+        uint64_t most = 0, sum = 0;
+        for (uint32_t l = 0; l < hp->layers; l++) {
+            uint64_t bytes = model_kv_bytes(hp, l, (enum kv_side)side, e->kv_type, e->text->window);
+            most = bytes > most ? bytes : most;
+            sum += bytes;
+        }
+        all += e->in_order ? sum : most;
     }
-    /* before the workers are made: what earlier windows left in the slots is evicted for them */
-    uint64_t needed = job->workers * (1 + (uint64_t)e->compare) * (job->scratch_limit + kv_of(e)) +
-                      window_bytes(e);
-    uint64_t rest = needed < free_bytes ? free_bytes - needed : 0;
-    if (offline_slots_bytes(e->model) > rest)
-        offline_slots_resize(e->model, rest);
-    return 0;
+    return all;
 }
 
 /* Bytes of the largest form of an expert that the evaluation may need: a precision that is made can be larger
@@ -137,33 +124,100 @@ static uint64_t largest_form(const struct job *job)
     return most;
 }
 
+static int too_small(const struct job *job, uint64_t more, struct error *error)
+{
+    const struct offline_evaluation *e = job->e;
+    char what[80];
+    snprintf(what, sizeof what, "windows of %u tokens and %u threads", e->text->window,
+             job->workers);
+    return offline_too_small(e->model, offline_budget(e->model) + more, what, error);
+}
+
+struct rows { /* scratch memory of a runner: of one row, of another, and the rows of a pass */
+    uint64_t one, row, flexible,
+        fixed[2]; /* fixed: of the measured model, of the reference; 0: flexible */
+};
+
+/* Memory of the runners, with their windows. */
+static uint64_t runners_bytes(const struct job *job, const struct rows *r)
+{
+    uint64_t kv = kv_of(job->e), bytes = 0;
+    for (int which = 0; which <= job->e->compare; which++)
+        bytes += kv + r->one + r->row * (r->fixed[which] ? r->fixed[which] : r->flexible);
+    return job->workers * bytes + window_bytes(job->e);
+}
+
+/* Half of what is left in addition to a layer's experts is for rows, in passes as large as a window; with fewer workers
+ * if they get few. */
+static void choose_rows(struct job *job, struct rows *r, uint64_t free_bytes)
+{
+    const struct offline_evaluation *e = job->e;
+    const struct model_index *m = offline_index(e->model);
+    uint64_t layer = m->expert_slot_bytes / hparams_expert_layers(&m->hparams) * 17 / 16;
+    uint64_t experts = layer < free_bytes / 2 ? layer : free_bytes / 2;
+    for (;; job->workers--) {
+        uint64_t runners = (uint64_t)job->workers * (1 + e->compare);
+        r->flexible = 0;
+        uint64_t fixed = experts + runners_bytes(job, r);
+        r->flexible = fixed < free_bytes ? (free_bytes - fixed) / (2 * runners * (r->row + 1)) : 0;
+        r->flexible = r->flexible < e->text->window ? r->flexible : e->text->window;
+        if (job->workers == 1 || r->flexible >= ROWS_MIN || r->flexible == e->text->window)
+            break;
+    }
+}
+
+int sweep_workers(struct job *job, struct error *error)
+{
+    const struct offline_evaluation *e = job->e;
+    struct rows r = {0};
+    uint64_t more;
+    if (offline_budget(e->model) == 0) /* mapped */
+        return 0;
+    if (offline_dense_prepare(e->model, e->dense, error) != 0)
+        return -1;
+    /* now: the heap that a trial leaves behind is used again. Earlier windows leave the slots for it. */
+    uint64_t free_bytes = offline_free_bytes(e->model);
+    if (offline_reserve(e->model, free_bytes / PROBE_SHARE, "windows", error) != 0 ||
+        scratch_of(e, 1, &r.one, error) != 0 || scratch_of(e, 1 + PROBE_ROWS, &more, error) != 0)
+        return -1;
+    r.row = (more - r.one) / PROBE_ROWS;
+    r.fixed[0] = job_chunk_depends(&job->worker[0]) ? job_chunk(e) : 0;
+    r.fixed[1] = e->in_order ? e->text->window : 0;
+    choose_rows(job, &r, free_bytes);
+    job->scratch_limit = r.one + r.flexible * r.row;
+    uint64_t needed = runners_bytes(job, &r),
+             experts = 2 * (uint64_t)job->workers * largest_form(job);
+    uint64_t most = free_bytes + offline_heap_bytes();
+    if (needed + experts > most)
+        return too_small(job, needed + experts - most, error);
+    uint64_t now = offline_free_bytes(e->model);
+    return offline_reserve(e->model, needed < now ? needed : now, "windows", error);
+}
+
 static int fit_slots(struct job *job, struct error *error)
 {
     const struct offline_evaluation *e = job->e;
     uint64_t free_bytes = offline_free_bytes(e->model), each = window_bytes(e);
     uint32_t chunk = job->worker[0].chunk[0];
     uint64_t minimum = 2 * (uint64_t)job->workers * largest_form(job);
-    if (free_bytes < minimum + each) {
-        char given[16], wanted[16];
-        uint64_t budget = offline_budget(e->model);
-        return error_set(
-            error, ERR_BUDGET_TOO_SMALL,
-            "--budget %s is too small: windows of %u tokens need %s", /* or fewer threads */
-            bytes_format(budget, given), e->text->window,
-            bytes_format(budget - free_bytes + minimum + each, wanted));
-    }
+    if (free_bytes < minimum + each) /* the workers took more than estimated */
+        return too_small(job, minimum + each - free_bytes, error);
     job->group = e->in_order ? 1 : best_group(e, chunk, free_bytes, minimum);
     uint64_t slots = free_bytes - job->group * each;
     offline_slots_resize(e->model, slots);
     if (!e->announce)
         return 0;
+    const struct model_index *m = offline_index(e->model);
     double reads = reads_of(e, chunk, job->group, (double)slots);
+    uint64_t once = m->expert_slot_bytes / (e->in_order ? 1 : hparams_expert_layers(&m->hparams));
     struct offline_estimate estimate = {.windows = e->text->windows,
                                         .group = job->group,
                                         .threads = job->workers,
                                         .slot_bytes = slots,
                                         .read_bytes = (uint64_t)reads,
-                                        .expert_bytes = offline_index(e->model)->expert_slot_bytes,
+                                        .expert_bytes = m->expert_slot_bytes,
+                                        .enough_bytes = offline_budget(e->model) +
+                                                        (once > slots ? once - slots : 0),
                                         .bytes_per_s = offline_read_rate(e->model)};
     e->announce(e->arg, &estimate);
     return 0;
@@ -257,7 +311,7 @@ static int step(struct worker *w, uint32_t window, uint32_t layer, struct error 
     for (uint32_t i = 0; i < e->text->window; i++)
         w->rows[i] = (struct core_row){.position = i, .token = ids[i]};
     if (layer == offline_index(e->model)->hparams.layers)
-        return score_window(w, window, error);
+        return e->unscored ? 0 : score_window(w, window, error);
     if (e->starts)
         e->starts(e->arg, w->number, w->job->sweep.first + window);
     if (run_layer(w, 0, window, layer, error) != 0)

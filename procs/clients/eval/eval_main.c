@@ -59,20 +59,20 @@ static void usage(FILE *out)
         "Perplexity of a text: consecutive windows of --ctx-size tokens, scored separately.\n"
         "--read-bandwidth and --offline evaluate in this process, without an engine: lossy\n"
         "presets (--preset, --plan, --policy, --resident-experts) against the lossless model,\n"
-        "with a 95 %% bootstrap interval over windows. With --budget this process takes at most\n"
-        "that much memory and reads experts as they are needed. --read-bandwidth: token by token "
-        "with a\n"
+        "with a 95 %% bootstrap interval over windows. --read-bandwidth: token by token with a\n"
         "simulated clock and cache. --offline: the worst case (hobbit: every access misses).\n"
         "\n"
-        "  -m, --model FILE           GGUF file; with an engine or --budget also a directory made "
-        "by\n"
-        "                             pack\n"
+        "  -m, --model FILE           GGUF file, or a directory made by pack\n"
         "      --text FILE            the text, - for standard input; repeatable in process\n"
         "      --ids FILE             instead of a text its tokens: {\"ids\": [1, 2, ...]}\n"
         "      --per-token            with --output json: also ids, and nll_per_token of each\n"
         "                             predicted token\n"
         "      --read-bandwidth RATE  in process, of the simulated storage device: 500MB/s\n"
         "      --offline              in process, worst case\n"
+        "      --memory BYTES         in process: maximum memory, experts are read as they are\n"
+        "                             needed; also --budget, which is the engine's otherwise\n"
+        "                             (default: the model is mapped if it fits with all its\n"
+        "                             precisions, else most of the available memory)\n"
         "      --method METHOD        in process: quantisation of int4 and int2, channel (default) "
         "or\n"
         "                             hqq\n"
@@ -106,6 +106,7 @@ enum {
     OPT_OFFLINE,
     OPT_KLD,
     OPT_READ_BANDWIDTH,
+    OPT_MEMORY,
     OPT_RECORD,
     OPT_AGAINST,
     OPT_METHOD,
@@ -123,6 +124,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"offline", 0, NULL, OPT_OFFLINE},
                                         {"kld", 0, NULL, OPT_KLD},
                                         {"read-bandwidth", 1, NULL, OPT_READ_BANDWIDTH},
+                                        {"memory", 1, NULL, OPT_MEMORY},
                                         {"record", 1, NULL, OPT_RECORD},
                                         {"against", 1, NULL, OPT_AGAINST},
                                         {"method", 1, NULL, OPT_METHOD},
@@ -182,6 +184,10 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
     case OPT_REFERENCE_KV_TYPE: return reference_kv_type_option(e, value, error);
     case OPT_KLD: e->in_process.compare = true; return 0;
     case OPT_READ_BANDWIDTH: e->offline = true; return bandwidth_option(e, value, error);
+    case OPT_MEMORY:
+        if (bytes_parse(value, &e->in_process.memory) && e->in_process.memory > 0)
+            return 0;
+        return error_set(error, ERR_BAD_INPUT, "--memory: '%.40s' is not a size", value);
     case OPT_RECORD: e->in_process.record = value; return 0;
     case OPT_AGAINST: e->in_process.against = value; return 0;
     case OPT_MAX_WINDOWS:
@@ -198,13 +204,14 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
 static int check_options(const struct eval *e, struct error *error)
 {
     const struct in_process *in = &e->in_process;
-    bool wanted = in->texts > 1 || in->compare || in->against || in->record ||
+    bool wanted = in->texts > 1 || in->compare || in->against || in->record || in->memory ||
                   in->output == EVAL_CSV || in->output == EVAL_MD;
     if (in->reference_kv_type != KV_TYPE_F16 && (!e->offline || !in->compare))
         return error_set(error, ERR_BAD_INPUT, "--reference-kv-type requires --kld");
     if (!e->offline && wanted)
         return error_set(error, ERR_BAD_INPUT,
-                         "several texts, --kld, --record, --against, csv and md require --offline "
+                         "several texts, --kld, --record, --against, --memory, csv and md require "
+                         "--offline "
                          "or --read-bandwidth RATE");
     if (e->offline && (e->ids_path || e->per_token))
         return error_set(error, ERR_BAD_INPUT, "--ids and --per-token require an engine");

@@ -311,7 +311,9 @@ static int open_logits(struct evaluating *w, struct error *error)
 static int open_all(struct evaluating *w, struct error *error)
 {
     const struct in_process *e = w->e;
-    w->model = offline_open_within(e->model_path, inspected_index, e->params->budget, error);
+    uint64_t memory = e->memory ? e->memory : e->params->budget;
+    w->model = offline_open_within(e->model_path, inspected_index,
+                                   memory ? memory : OFFLINE_MEMORY_DEFAULT, error);
     if (!w->model || offline_text_load(offline_index(w->model), e->text_path, e->texts, e->window,
                                        0, &w->text, error) != 0)
         return -1;

@@ -26,6 +26,7 @@ struct in_process {
     const struct params *params; /* preset, plan, policy, resident_experts, threads */
     uint32_t window;
     int64_t windows_max;   /* 0: all */
+    uint64_t memory;       /* maximum; 0: as the budget, or the default */
     bool compare;          /* also KL divergence and top-1 agreement */
     double read_bandwidth; /* bytes/s: token by token with a simulated clock; 0: worst case */
     const char *against, *record; /* logits files; NULL: none */

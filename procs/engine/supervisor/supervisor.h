@@ -18,6 +18,7 @@
 #include "ipc/channel/channel.h"
 #include "ipc/endpoints.h"
 #include "ipc/rpc/rpc.h"
+#include "lib/memory/available.h"
 #include "lib/warm/warm.h"
 #include "procs/engine/child/child.h"
 #include "procs/engine/child/run_devices.h"
@@ -104,8 +105,6 @@ struct pending_request {
     struct child_slot *child; /* RESTART, THROTTLE */
     uint64_t value;           /* RESTART: incarnation to become READY; BUDGET: bytes */
 };
-
-enum cgroup_version { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 
 struct cgroup {
     enum cgroup_version version;

@@ -67,7 +67,7 @@ int plan_hobbit_curve(struct planning *p, const struct serving *base, struct err
 {
     struct trace trace;
     size_t count;
-    if (offline_trace(p->model, &p->some, p->method, &trace, error) != 0)
+    if (offline_trace(p->model, &p->some, p->method, (uint32_t)p->threads, &trace, error) != 0)
         return -1;
     float *before = weights_before(&trace, &count);
     json_t *rows = json_array();

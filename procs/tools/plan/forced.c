@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/inspected/inspected.h"
 #include "lib/model/limits.h"
 #include "lib/policy/access/precision.h"
 #include "lib/tensor/precision.h"
@@ -212,8 +211,8 @@ static void make_stream(struct planning *p)
 
 int planning_start_plain(struct planning *p, struct error *error)
 {
-    p->model = offline_open(p->model_path, inspected_index, error);
-    if (!p->model)
+    p->measured = planning_open(p, error) == 0 ? measured_open(p->out_path, error) : NULL;
+    if (!p->measured)
         return -1;
     const struct model_index *m = offline_index(p->model);
     const struct model_hparams *hp = &m->hparams;
@@ -254,7 +253,7 @@ int plan_forced(struct planning *p, struct error *error)
             p->plan->scalar[presets[i].loss] = p->max_loss;
         p->plan->scalar[presets[i].method] = p->method;
         p->plan->scalar[presets[i].dense] = p->dense;
-        return plan_write(p->plan, p->out_path, error);
+        return planning_write(p, error);
     }
     return error_set(error, ERR_BAD_INPUT, "--shares: needs --preset edgemoe|hobbit|fate|uniform");
 }

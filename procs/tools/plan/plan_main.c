@@ -29,9 +29,10 @@ static void usage(FILE *out)
         "                   [--profile PROFILE]\n"
         "       sluice plan -m FILE --profile PLAN --preset auto [--text FILE...] -o PLAN\n"
         "\n"
-        "Plans the lossy presets for a model and reports the expected loss of each.\n"
+        "Plans the lossy presets for a model and reports the expected loss of each. What was\n"
+        "measured is kept in PLAN.measured: an interrupted run continues with the same command.\n"
         "\n"
-        "  -m, --model FILE         GGUF file\n"
+        "  -m, --model FILE         GGUF file, or a directory made by pack\n"
         "      --profile FILE       of sluice profile, for this model, or an earlier plan\n"
         "      --text FILE          calibration text; repeatable\n"
         "      --max-loss P         allowed increase of perplexity, such as 1%%\n"
@@ -61,6 +62,9 @@ static void usage(FILE *out)
         "      --seed N             of random precisions and streams (default 1)\n"
         "      --trace FILE         hobbit: fit eviction to this trace, not to the text's routing\n"
         "      --eviction-only      hobbit: keep the thresholds of the profile, fit eviction\n"
+        "      --memory BYTES       maximum memory of this program; experts are read as they are\n"
+        "                           needed (default: the model is mapped if it fits with all its\n"
+        "                           precisions, else most of the available memory)\n"
         "      --threads N          (default: all CPUs)\n"
         "      --output text|json   format on stdout (default text)\n");
 }
@@ -70,6 +74,7 @@ enum {
     OPT_TEXT,
     OPT_LOSS,
     OPT_BUDGET,
+    OPT_MEMORY,
     OPT_EXPERTS,
     OPT_PRESET,
     OPT_MARGIN,
@@ -94,6 +99,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"text", 1, NULL, OPT_TEXT},
                                         {"max-loss", 1, NULL, OPT_LOSS},
                                         {"budget", 1, NULL, OPT_BUDGET},
+                                        {"memory", 1, NULL, OPT_MEMORY},
                                         {"resident-experts", 1, NULL, OPT_EXPERTS},
                                         {"preset", 1, NULL, OPT_PRESET},
                                         {"margin", 1, NULL, OPT_MARGIN},
@@ -114,16 +120,20 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"help", 0, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
-/* The presets, in planning order. */
+/* The presets, in planning order, and how much they measure at most: the whole text, a quarter of it. swapmoe: in
+ * addition to its random shares. */
 static const struct {
     const char *name;
     int (*plan)(struct planning *p, struct error *error);
     bool needs_budget;
-} presets[] = {{"edgemoe", plan_edgemoe, false},
-               {"hobbit", plan_hobbit, false},
-               {"fate", plan_fate, true},
-               {"swapmoe", plan_swapmoe, true},
-               {"auto", plan_auto, false}}; /* last: it predicts the speed of the other plans */
+    uint32_t whole, some;
+} presets[] = {
+    {"edgemoe", plan_edgemoe, false, 38, 0},
+    {"hobbit", plan_hobbit, false, 8, 18},
+    {"fate", plan_fate, true, 5, 0},
+    {"swapmoe", plan_swapmoe, true, 2, 14},
+    {"auto", plan_auto, false, 0, 0}}; /* last: it predicts the speed of the other plans */
+#define SWAPMOE 3
 
 static int percent(const char *what, const char *value, double *out, struct error *error)
 {
@@ -174,6 +184,10 @@ static int one_option(struct planning *p, int option, const char *value, struct 
         if (bytes_parse(value, &p->budget_bytes))
             return 0;
         return error_set(error, ERR_BAD_INPUT, "--budget: '%.40s' is not a size", value);
+    case OPT_MEMORY:
+        if (bytes_parse(value, &p->memory) && p->memory > 0)
+            return 0;
+        return error_set(error, ERR_BAD_INPUT, "--memory: '%.40s' is not a size", value);
     case OPT_TOKENS: return option_i64("--tokens", value, 1, INT64_MAX, &p->tokens_max, error);
     case OPT_CTX: return option_i64("--ctx-size", value, 2, 65536, &p->window, error);
     case OPT_CONFIGURATIONS:
@@ -227,8 +241,7 @@ static int parse(struct planning *p, int argc, char **argv, struct error *error)
 
 static int start(struct planning *p, struct error *error)
 {
-    p->model = offline_open(p->model_path, inspected_index, error);
-    p->plan = p->model ? plan_read(p->profile_path, error) : NULL;
+    p->plan = planning_open(p, error) == 0 ? plan_read(p->profile_path, error) : NULL;
     if (!p->plan || plan_matches(p->plan, offline_index(p->model), offline_hash(p->model),
                                  p->profile_path, error) != 0)
         return -1;
@@ -243,11 +256,8 @@ static int start(struct planning *p, struct error *error)
     planning_take_dense(p);
     p->some = offline_text_some(&p->text, 0, p->text.windows >= 16 ? 4 : 1);
     p->native_bytes = serving_bytes(p->model, NULL, p->method);
-    struct offline_evaluation all = planning_evaluation(p, &p->text),
-                              some = planning_evaluation(p, &p->some);
-    all.dense = some.dense = PRECISION_NATIVE; /* losses are relative to the lossless model */
-    if (offline_evaluate(&all, &p->native, error) != 0 ||
-        offline_evaluate(&some, &p->native_some, error) != 0)
+    p->measured = measured_open(p->out_path, error);
+    if (!p->measured || planning_measure_native(p, error) != 0)
         return -1;
     planning_note(p, "lossless perplexity %.4f over %llu tokens of calibration text",
                   offline_perplexity(&p->native),
@@ -270,12 +280,15 @@ static int run(struct planning *p, struct error *error)
         if (all && presets[i].needs_budget && !has_budget)
             continue; /* these presets need a budget */
         struct error why;
+        uint32_t random = i == SWAPMOE ? (uint32_t)p->configurations : 0;
+        planning_begin(p, presets[i].name, p->plain ? 0 : presets[i].whole,
+                       p->plain ? 0 : presets[i].some + random);
         if (presets[i].plan(p, &why) != 0) {
             if (!all || why.code != ERR_BAD_INPUT)
                 return error_set(error, why.code, "%s", why.text);
             planning_note(p, "%s: not planned: %s", presets[i].name, why.text);
         }
-        if (plan_write(p->plan, p->out_path, error) != 0)
+        if (planning_write(p, error) != 0)
             return -1;
     }
     return 0;
@@ -314,6 +327,7 @@ int main(int argc, char **argv)
     offline_text_free(&p.text);
     offline_text_free(&p.some);
     free(p.plan);
+    measured_close(p.measured);
     if (p.model)
         offline_close(p.model);
     return status;

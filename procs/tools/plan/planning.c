@@ -5,11 +5,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/inspected/inspected.h"
 #include "lib/tensor/precision.h"
 
-#define PROGRESS_NS (3 * NS_PER_S)
 /* Memory of the engine in addition to dense weights and experts: processes, libraries, KV cache,
  * the reserve of the ledger. An estimate; `sluice run --print-memory` reports the exact minimum
  * budget. */
@@ -26,16 +29,6 @@ void planning_note(const struct planning *p, const char *fmt, ...)
     fflush(out);
 }
 
-void planning_progress(struct planning *p, const char *what, uint64_t done, uint64_t of)
-{
-    uint64_t now = clock_now_ns();
-    if (now - p->progress_ns < PROGRESS_NS)
-        return;
-    p->progress_ns = now;
-    fprintf(stderr, "sluice plan: %s %llu of %llu\n", what, (unsigned long long)done,
-            (unsigned long long)of);
-}
-
 const char *planning_loss(const struct offline_interval *loss, char buf[64])
 {
     snprintf(buf, 64, "%.2f %% (%.2f .. %.2f)", 100 * loss->value, 100 * loss->low,
@@ -43,8 +36,19 @@ const char *planning_loss(const struct offline_interval *loss, char buf[64])
     return buf;
 }
 
+int planning_open(struct planning *p, struct error *error)
+{
+    p->model = offline_open_within(p->model_path, inspected_index,
+                                   p->memory ? p->memory : OFFLINE_MEMORY_DEFAULT, error);
+    return p->model ? 0 : -1;
+}
+
 int planning_add(struct planning *p, uint64_t arrays, struct error *error)
 {
+    uint64_t more_bytes = p->plan->bytes + PLAN_ARRAY_ALIGN * PLAN_ARRAY__COUNT +
+                          (uint64_t)p->plan->layers * p->plan->experts * sizeof(double);
+    if (offline_reserve(p->model, more_bytes, "the arrays of the plan", error) != 0)
+        return -1;
     struct plan *more = plan_extended(p->plan, arrays, p->plan->cells, error);
     if (!more)
         return -1;
@@ -53,19 +57,11 @@ int planning_add(struct planning *p, uint64_t arrays, struct error *error)
     return 0;
 }
 
-static void steps_done(void *arg, const struct offline_progress *progress)
+int planning_write(struct planning *p, struct error *error)
 {
-    planning_progress(arg, "step", progress->done, progress->of);
-}
-
-struct offline_evaluation planning_evaluation(struct planning *p, const struct offline_text *text)
-{
-    return (struct offline_evaluation){.model = p->model,
-                                       .text = text,
-                                       .threads = (uint32_t)p->threads,
-                                       .dense = p->dense,
-                                       .progress = steps_done,
-                                       .arg = p};
+    if (offline_reserve(p->model, plan_write_bytes(p->plan), "the arrays of the plan", error) != 0)
+        return -1;
+    return plan_write(p->plan, p->out_path, error);
 }
 
 void planning_take_dense(struct planning *p)
@@ -74,13 +70,152 @@ void planning_take_dense(struct planning *p)
         p->dense = (enum precision)p->plan->scalar[PLAN_edgemoe_dense];
 }
 
+/* ---- measurements ---- */
+
+static void hash(XXH3_state_t *state, const void *bytes, size_t count)
+{
+    XXH3_128bits_update(state, bytes, count);
+}
+
+/* The model: not only the hash of a plan, which is that of other quantisations, too. */
+static void hash_model(XXH3_state_t *state, const struct offline_model *m)
+{
+    const struct model_index *index = offline_index(m);
+    const struct model_tensor *tensors = model_index_tensors(index);
+    hash(state, offline_hash(m), PLAN_HASH_BYTES);
+    for (uint32_t i = 0; i < index->tensor_count; i++)
+        hash(state, &tensors[i].type, sizeof tensors[i].type);
+    hash(state, &index->file.bytes, sizeof index->file.bytes);
+    hash(state, &index->file.mtime_ns, sizeof index->file.mtime_ns);
+    for (uint32_t i = 0; i < index->part_count + index->stripe_count; i++) {
+        const struct model_file_id *file = &model_loader_file(index, i)->file;
+        hash(state, &file->bytes, sizeof file->bytes);
+        hash(state, &file->mtime_ns, sizeof file->mtime_ns);
+    }
+}
+
+void planning_key(const struct planning *p, const struct offline_text *text, const void *what,
+                  size_t bytes, uint8_t key[MEASURED_KEY_BYTES])
+{
+    const char *kernels = kernel_ops_select(NULL)->name;
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        log_fatal(1, "out of memory (measurements)");
+    XXH3_128bits_reset(state);
+    hash_model(state, p->model);
+    hash(state, kernels, strlen(kernels));
+    if (text)
+        hash(state, &text->hash, sizeof text->hash);
+    hash(state, what, bytes);
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+    _Static_assert(sizeof canonical == MEASURED_KEY_BYTES, "a key is a hash of 128 bits");
+    memcpy(key, &canonical, MEASURED_KEY_BYTES);
+    XXH3_freeState(state);
+}
+
+static uint64_t hash_of(const void *bytes, size_t count)
+{
+    return bytes ? XXH3_64bits(bytes, count) : 0;
+}
+
+/* Everything in a serving that a loss depends on. */
+static void serving_key(const struct planning *p, const struct offline_text *text,
+                        const struct serving *s, uint8_t key[MEASURED_KEY_BYTES])
+{
+    size_t layers = p->plan->layers, cells = layers * p->plan->experts;
+    const struct precision_policy *policy = &s->policy;
+    const double what[] = {
+        s->kind,      s->method,          p->dense,           policy->rule,
+        policy->high, policy->low,        (double)policy->t1, (double)policy->t2,
+        s->chunk,     s->interval,        s->margin,          (double)policy->low_fraction,
+        s->segment,   s->pairs_per_token, s->before_routing,  policy->slow_device,
+        s->together,  s->count_only,      s->skip_renormalise};
+    const uint64_t arrays[] = {hash_of(s->precision, cells), hash_of(s->allowed, cells),
+                               hash_of(s->keep, layers * sizeof *s->keep),
+                               hash_of(s->norm, cells * sizeof *s->norm)};
+    uint8_t all[sizeof what + sizeof arrays];
+    memcpy(all, what, sizeof what);
+    memcpy(all + sizeof what, arrays, sizeof arrays);
+    planning_key(p, text, all, sizeof all, key);
+}
+
+/* The value of a record: losses of the windows, and the report. */
+#define REPORT_NUMBERS 4
+
+static void take_value(const double *value, struct offline_losses *losses,
+                       struct serving_report *report)
+{
+    const double *r = value + losses->windows;
+    memcpy(losses->nll, value, losses->windows * sizeof *value);
+    *report = (struct serving_report){.swapped = (uint64_t)r[0],
+                                      .need = {(uint64_t)r[1], (uint64_t)r[2]},
+                                      .skipped = (uint64_t)r[3]};
+}
+
+/* Measures, or takes what an earlier run has measured. s NULL: the lossless model. losses->nll: for the caller to
+ * free. */
+static int measure(struct planning *p, const struct offline_text *text, const struct serving *s,
+                   struct offline_losses *losses, struct serving_report *report,
+                   struct error *error)
+{
+    static const struct serving native = {.kind = SERVE_NATIVE};
+    uint8_t key[MEASURED_KEY_BYTES];
+    enum precision dense = p->dense;
+    size_t numbers = text->windows + REPORT_NUMBERS;
+    double *value = calloc(numbers, sizeof *value);
+    if (!value)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (losses)");
+    if (!s)
+        p->dense = PRECISION_NATIVE; /* losses are relative to the lossless model */
+    serving_key(p, text, s ? s : &native, key);
+    *losses = (struct offline_losses){.windows = text->windows, .scored = text->window - 1};
+    bool known = measured_find(p->measured, key, value, numbers * sizeof *value);
+    int status = 0;
+    if (known && (losses->nll = calloc(text->windows, sizeof *losses->nll))) {
+        take_value(value, losses, report);
+    } else {
+        struct offline_evaluation e = planning_evaluation(p, text);
+        uint64_t start = clock_now_ns();
+        status = serving_evaluate(&e, s ? s : &native, losses, report, error);
+        p->stage.done++;
+        *(text == &p->text ? &p->whole_ns : &p->some_ns) = clock_now_ns() - start;
+        if (status == 0) {
+            const double r[REPORT_NUMBERS] = {(double)report->swapped, (double)report->need[0],
+                                              (double)report->need[1], (double)report->skipped};
+            memcpy(value, losses->nll, text->windows * sizeof *value);
+            memcpy(value + text->windows, r, sizeof r);
+            status = measured_add(p->measured, key, value, numbers * sizeof *value, error);
+        }
+    }
+    p->dense = dense;
+    free(value);
+    return status;
+}
+
+int planning_measure_native(struct planning *p, struct error *error)
+{
+    struct serving_report unused;
+    planning_begin(p, "lossless", 1, 0);
+    if (measure(p, &p->text, NULL, &p->native, &unused, error) != 0)
+        return -1;
+    uint32_t step = p->text.windows / p->some.windows; /* windows do not depend on each other */
+    p->native_some = (struct offline_losses){.windows = p->some.windows,
+                                             .scored = p->native.scored,
+                                             .nll = calloc(p->some.windows, sizeof(double))};
+    if (!p->native_some.nll)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (losses)");
+    for (uint32_t w = 0; w < p->some.windows; w++)
+        p->native_some.nll[w] = p->native.nll[w * step];
+    return 0;
+}
+
 int planning_measure(struct planning *p, const struct offline_text *text, const struct serving *s,
                      struct measured *out, struct error *error)
 {
-    struct offline_evaluation e = planning_evaluation(p, text);
     const struct offline_losses *native = text == &p->text ? &p->native : &p->native_some;
     struct offline_losses losses;
-    if (serving_evaluate(&e, s, &losses, &out->report, error) != 0)
+    if (measure(p, text, s, &losses, &out->report, error) != 0)
         return -1;
     out->loss = offline_loss_interval(native->nll, losses.nll, losses.windows, losses.scored, 0.95);
     offline_losses_free(&losses);

@@ -8,11 +8,21 @@
 #include "lib/base/bytes.h"
 #include "lib/offline/measure/serving.h"
 #include "lib/tensor/quant_method.h"
+#include "procs/tools/plan/measured.h"
 #include "procs/tools/plan/shares.h"
 
 #define PLANNING_CHUNK 256 /* tokens per pass of a measurement: the default of --prefill-chunk */
 
 #define PLANNING_TEXTS_MAX 64
+
+/* The preset that is planned, for messages. */
+struct planning_stage {
+    const char *name;
+    uint32_t whole, some; /* measurements of the whole text and of a quarter of it, at most */
+    uint32_t done;        /* of both, so far, without those that were known */
+    bool announced;       /* what a measurement reads was stated */
+    uint64_t started_ns;
+};
 
 struct planning {
     /* options */
@@ -21,6 +31,7 @@ struct planning {
     const char *text_path[PLANNING_TEXTS_MAX];
     size_t texts;
     uint64_t budget_bytes;  /* 0: not given */
+    uint64_t memory;        /* maximum of this program; 0: not given */
     double experts_percent; /* 0: not given */
     double max_loss;        /* 0.01: 1 % increase of perplexity */
     double margin;          /* share of max_loss reserved for other text */
@@ -40,9 +51,15 @@ struct planning {
     struct plan *plan;              /* the profile, extended to the plan */
     struct offline_losses native, native_some;
     uint64_t native_bytes; /* payload of all experts */
-    uint64_t progress_ns;
+    struct measured_file *measured;
+    struct planning_stage stage;
+    uint64_t progress_ns, whole_ns,
+        some_ns;    /* of the last line; time of a measurement, 0: not known */
     json_t *report; /* the JSON output; text is printed at once */
 };
+
+/* progress.c: begins a preset: states what it measures at most, and how long that takes. */
+void planning_begin(struct planning *p, const char *name, uint32_t whole, uint32_t some);
 
 /* A comparison with the lossless model over `text` (p->text or p->some). */
 struct measured {
@@ -67,6 +84,19 @@ const char *planning_loss(const struct offline_interval *loss, char buf[64]);
 
 /* Adds arrays to the plan. */
 int planning_add(struct planning *p, uint64_t arrays, struct error *error);
+/* Writes the plan. */
+int planning_write(struct planning *p, struct error *error);
+
+/* The lossless model over the whole text, and over a quarter. */
+int planning_measure_native(struct planning *p, struct error *error);
+
+/* The key of something that was measured with this model: `bytes` of what it depends on, in addition to model, text
+ * (NULL: none) and the kernels. */
+void planning_key(const struct planning *p, const struct offline_text *text, const void *what,
+                  size_t bytes, uint8_t key[MEASURED_KEY_BYTES]);
+
+/* Opens the model, within --memory or the default bound. */
+int planning_open(struct planning *p, struct error *error);
 
 /* Of arrays per layer and expert, the first expert that there is: before it are those that layers without
  * experts do not have. */

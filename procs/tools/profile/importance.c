@@ -3,7 +3,9 @@
  * others at int4. Groups of experts of a layer are measured first, so that every expert has an
  * early value; then single experts, in descending importance of their groups, until all are done or
  * --importance-seconds have passed. Values measured for single experts are marked. */
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +23,20 @@ struct measuring {
     uint8_t *precision; /* [L * E], int4 between measurements */
     uint64_t started, saved, done, of;
     uint64_t first; /* of this run: `done` before it */
+    bool announced;
 };
+
+/* Once: all of them read the same. */
+static void announce(void *arg, const struct offline_estimate *estimate)
+{
+    struct measuring *m = arg;
+    char what[64];
+    if (m->announced)
+        return;
+    m->announced = true;
+    snprintf(what, sizeof what, "importance: %" PRIu64 " measurements, each", m->of - m->done + 1);
+    profile_announce(m->p, what, estimate);
+}
 
 static int nats(struct measuring *m, double *out, struct error *error)
 {
@@ -29,7 +44,9 @@ static int nats(struct measuring *m, double *out, struct error *error)
                                      .text = &m->text,
                                      .threads = (uint32_t)m->p->threads,
                                      .method = QUANT_METHOD_DEFAULT,
-                                     .precision = m->precision};
+                                     .precision = m->precision,
+                                     .announce = announce,
+                                     .arg = m};
     struct offline_losses losses;
     if (offline_evaluate(&run, &losses, error) != 0)
         return -1;
@@ -173,8 +190,9 @@ int profile_importance(struct profile *p, struct error *error)
            (uint64_t)hparams_expert_layers(hp) * ((hp->experts + GROUP - 1) / GROUP);
     for (uint64_t i = 0; i < cells; i++)
         m.done += plan_importance_measured(p->plan)[i];
-    for (uint64_t i = 0; i < cells; i += GROUP)
-        m.done += !isnan(plan_importance(p->plan)[i]);
+    for (uint32_t l = hp->dense_layers; l < hp->layers; l++)
+        for (uint32_t e = 0; e < hp->experts; e += GROUP)
+            m.done += !isnan(plan_importance(p->plan)[profile_at(p, l, e)]);
     m.first = m.done;
     int status = measure(&m, error);
     offline_text_free(&m.text);

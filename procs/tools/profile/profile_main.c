@@ -37,7 +37,7 @@ static void usage(FILE *out)
         "importance of experts, timings. An interrupted run is resumed with the same arguments.\n"
         "Do not use the text on which results will be evaluated.\n"
         "\n"
-        "  -m, --model FILE           GGUF file; with --budget also a directory made by pack\n"
+        "  -m, --model FILE           GGUF file, or a directory made by pack\n"
         "      --text FILE            calibration text; repeatable\n"
         "      --synthetic            instead of --text: tokens as in sluice bench, for files "
         "with\n"
@@ -51,9 +51,12 @@ static void usage(FILE *out)
         "      --importance-seconds N  stop refining groups after this time (default: no limit)\n"
         "      --pair-mib N           memory for counting paths over two layers; the rarest\n"
         "                             are dropped when it is full (default 256)\n"
-        "      --budget BYTES         maximum memory; experts are read as they are needed "
-        "(default:\n"
-        "                             the model is mapped)\n"
+        "      --memory BYTES         maximum memory of this program; experts are read as they "
+        "are\n"
+        "                             needed (default: the model is mapped if it fits with all "
+        "its\n"
+        "                             precisions, else most of the available memory)\n"
+        "      --budget BYTES         the same\n"
         "      --threads N            (default: all CPUs)\n"
         "      --output text|json     format of the summary on stdout (default text)\n");
 }
@@ -66,6 +69,7 @@ enum {
     OPT_ITOKENS,
     OPT_ISECONDS,
     OPT_PAIR,
+    OPT_MEMORY,
     OPT_BUDGET,
     OPT_THREADS,
     OPT_OUTPUT
@@ -79,6 +83,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"importance-tokens", 1, NULL, OPT_ITOKENS},
                                         {"importance-seconds", 1, NULL, OPT_ISECONDS},
                                         {"pair-mib", 1, NULL, OPT_PAIR},
+                                        {"memory", 1, NULL, OPT_MEMORY},
                                         {"budget", 1, NULL, OPT_BUDGET},
                                         {"threads", 1, NULL, OPT_THREADS},
                                         {"output", 1, NULL, OPT_OUTPUT},
@@ -104,10 +109,12 @@ static int one_option(struct profile *p, int option, const char *value, struct e
         return option_i64("--importance-seconds", value, 1, INT32_MAX, &p->importance_seconds,
                           error);
     case OPT_PAIR: return option_i64("--pair-mib", value, 0, 65536, &p->pair_mib, error);
+    case OPT_MEMORY:
     case OPT_BUDGET:
         if (bytes_parse(value, &p->budget) && p->budget > 0)
             return 0;
-        return error_set(error, ERR_BAD_INPUT, "--budget: '%.40s' is not a size", value);
+        return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a size",
+                         option == OPT_MEMORY ? "--memory" : "--budget", value);
     case OPT_THREADS: return option_i64("--threads", value, 1, 64, &p->threads, error);
     case OPT_OUTPUT:
         p->json = strcmp(value, "json") == 0;
@@ -144,6 +151,9 @@ static int parse(struct profile *p, int argc, char **argv, struct error *error)
 
 int profile_save(struct profile *p, struct error *error)
 {
+    if (offline_reserve(p->model, plan_write_bytes(p->plan), "the arrays of the profile", error) !=
+        0)
+        return -1;
     return plan_write(p->plan, p->out_path, error);
 }
 
@@ -214,7 +224,8 @@ static int start(struct profile *p, struct error *error)
     uint64_t bits = 0;
     for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
         bits |= plan_array_bit(arrays[i]);
-    p->model = offline_open_within(p->model_path, inspected_index, p->budget, error);
+    p->model = offline_open_within(p->model_path, inspected_index,
+                                   p->budget ? p->budget : OFFLINE_MEMORY_DEFAULT, error);
     if (!p->model || load_text(p, error) != 0 || resume(p, error) != 0)
         return -1;
     const struct model_hparams *hp = &offline_index(p->model)->hparams;

@@ -295,6 +295,11 @@ static int take_paths(struct statistics *all, struct plan **plan, struct error *
     uint64_t arrays = plan_array_bit(PLAN_ARRAY_prev1);
     if (all->two)
         arrays |= plan_array_bit(PLAN_ARRAY_pair_first) | plan_array_bit(PLAN_ARRAY_pair_cells);
+    uint64_t bytes = (*plan)->bytes + pairs * sizeof(uint16_t) +
+                     2 * cells * sizeof(struct plan_cell) +
+                     (all->two ? pairs * sizeof(uint32_t) : 0);
+    if (offline_reserve(all->p->model, bytes, "the paths of the profile", error) != 0)
+        return -1;
     struct plan *more = plan_extended(*plan, arrays, (uint32_t)cells, error);
     if (!more)
         return -1;

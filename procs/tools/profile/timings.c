@@ -117,14 +117,27 @@ int profile_timings(struct profile *p, struct error *error)
 
 struct reading {
     const struct model_index *model;
-    const int *fds; /* by part */
+    const int *fds; /* by part, or stripe */
     uint32_t first; /* expert of this thread */
     uint32_t step, count;
     uint64_t bytes, took[READS];
     int failed;
 };
 
-/* Reads the extents of one expert in sequence. */
+/* Reads a run of a file; `needed`: what must be there, the rest may be behind the end. */
+static int read_run(struct reading *r, uint32_t file, const struct model_extent *x, uint64_t needed,
+                    void *buffer, uint64_t cap)
+{
+    if (x->read_bytes > cap)
+        return EINVAL;
+    ssize_t n = pread(r->fds[file], buffer, x->read_bytes, (off_t)x->file_offset);
+    if (n < 0 || (uint64_t)n < needed)
+        return n < 0 ? errno : EIO;
+    r->bytes += x->read_bytes;
+    return 0;
+}
+
+/* Reads the runs of one expert in sequence, in all stripes of a store. */
 static int read_expert(struct reading *r, uint32_t number, void *buffer, uint64_t cap)
 {
     const struct model_hparams *hp = &r->model->hparams;
@@ -132,17 +145,17 @@ static int read_expert(struct reading *r, uint32_t number, void *buffer, uint64_
     uint32_t first = r->model->dense_count + hp->dense_layers * hp->experts;
     const struct model_entry *e =
         model_index_entries(r->model) + first + (uint64_t)number * 7919 % cells;
-    for (uint32_t x = 0; x < e->extents; x++) {
-        uint64_t bytes = e->extent[x].read_bytes;
-        if (bytes > cap)
-            return EINVAL;
-        ssize_t n =
-            pread(r->fds[e->extent[x].part], buffer, bytes, (off_t)e->extent[x].file_offset);
-        if (n < 0 || (uint64_t)n < e->extent[x].head_bytes + e->extent[x].payload_bytes)
-            return n < 0 ? errno : EIO;
-        r->bytes += bytes;
+    int failed = 0;
+    for (uint32_t x = 0; !e->in_store && x < e->extents && !failed; x++)
+        failed = read_run(r, e->extent[x].part, &e->extent[x],
+                          e->extent[x].head_bytes + e->extent[x].payload_bytes, buffer, cap);
+    for (uint32_t part = 0; e->in_store && part < r->model->stripe_count && !failed; part++) {
+        struct model_extent run[ENTRY_EXTENTS_MAX];
+        uint32_t runs = model_entry_part(e, part, r->model->stripe_count, run);
+        for (uint32_t i = 0; i < runs && !failed; i++)
+            failed = read_run(r, part, &run[i], 1, buffer, cap);
     }
-    return 0;
+    return failed;
 }
 
 static void *read_experts(void *arg)
@@ -201,7 +214,8 @@ static int open_direct(const char *path)
 static int open_file(const struct profile *p, uint32_t part)
 {
     const struct model_stripe *file = model_loader_file(offline_index(p->model), part);
-    if (!file || part == 0)
+    bool store = offline_index(p->model)->stripe_count > 0;
+    if (!file || (part == 0 && !store))
         return open_direct(p->model_path);
     int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_DIRECT);
     return fd < 0 && errno == EINVAL ? open(file->path, O_RDONLY | O_CLOEXEC) : fd;
@@ -210,12 +224,13 @@ static int open_file(const struct profile *p, uint32_t part)
 int profile_device(struct profile *p, struct error *error)
 {
     int fds[MODEL_PARTS_MAX], failed = 0;
-    uint32_t opened = 0, parts = offline_index(p->model)->part_count;
+    const struct model_index *m = offline_index(p->model);
+    uint32_t opened = 0, parts = m->part_count + m->stripe_count;
     do {
         fds[opened] = open_file(p, opened);
         failed = fds[opened] < 0 ? errno : 0;
     } while (failed == 0 && ++opened < parts);
-    struct reading r = {.model = offline_index(p->model), .fds = fds, .step = 1, .count = READS};
+    struct reading r = {.model = m, .fds = fds, .step = 1, .count = READS};
     double rate = 0;
     if (failed == 0)
         read_experts(&r);

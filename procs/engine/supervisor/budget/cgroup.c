@@ -77,62 +77,12 @@ static bool read_u64(const char *dir, const char *file, uint64_t *value)
     return end != text;
 }
 
-/* Where the memory controller of `version` is mounted. */
-static bool find_mount(enum cgroup_version version, char out[PATH_MAX])
-{
-    FILE *f = fopen("/proc/self/mounts", "re");
-    if (!f)
-        return false;
-    char line[2 * PATH_MAX], where[PATH_MAX], type[64], options[512];
-    bool found = false;
-    while (!found && fgets(line, sizeof line, f)) {
-        if (sscanf(line, "%*s %4095s %63s %511s", where, type, options) != 3)
-            continue;
-        if (version == CGROUP_V2)
-            found = strcmp(type, "cgroup2") == 0;
-        else
-            found = strcmp(type, "cgroup") == 0 && strstr(options, ",memory") != NULL;
-    }
-    fclose(f);
-    if (found)
-        memcpy(out, where, strlen(where) + 1);
-    return found;
-}
-
-/* Our cgroup in that hierarchy, from /proc/self/cgroup: "4:memory:/a/b" or "0::/a/b". */
-static bool find_group(enum cgroup_version version, char out[PATH_MAX])
-{
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    if (!f)
-        return false;
-    char line[PATH_MAX + 128];
-    bool found = false;
-    while (!found && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = 0;
-        char *controllers = strchr(line, ':');
-        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!group)
-            continue;
-        *controllers++ = 0;
-        *group++ = 0;
-        if (version == CGROUP_V2)
-            found = strcmp(line, "0") == 0;
-        else
-            found = strcmp(controllers, "memory") == 0 || strncmp(controllers, "memory,", 7) == 0 ||
-                    strstr(controllers, ",memory") != NULL;
-        if (found && strlen(group) < PATH_MAX)
-            memcpy(out, group, strlen(group) + 1);
-    }
-    fclose(f);
-    return found;
-}
-
 /* Headroom under the limits of one hierarchy, from our cgroup up to its root. */
 static uint64_t headroom_in(enum cgroup_version version)
 {
     char mount[PATH_MAX], group[PATH_MAX], dir[PATH_MAX];
     uint64_t headroom = UINT64_MAX, limit, usage;
-    if (!find_mount(version, mount) || !find_group(version, group))
+    if (!cgroup_find_mount(version, mount) || !cgroup_find_group(version, group))
         return headroom;
     bool v2 = version == CGROUP_V2;
     for (;;) {
@@ -206,7 +156,7 @@ static bool leave(struct cgroup *g)
 static int try_version(struct cgroup *g, enum cgroup_version version)
 {
     char mount[PATH_MAX], group[PATH_MAX], name[32];
-    if (!find_mount(version, mount) || !find_group(version, group))
+    if (!cgroup_find_mount(version, mount) || !cgroup_find_group(version, group))
         return -ENOENT;
     int n = snprintf(g->parent, sizeof g->parent, "%s%s", mount, strcmp(group, "/") ? group : "");
     if (n < 0 || n >= (int)sizeof g->parent)
@@ -249,7 +199,7 @@ static void choose_counted(struct cgroup *g)
     struct oom_counts counts;
     for (enum cgroup_version version = CGROUP_V2; version > CGROUP_NONE; version--) {
         char mount[PATH_MAX], group[PATH_MAX];
-        if (!find_mount(version, mount) || !find_group(version, group) ||
+        if (!cgroup_find_mount(version, mount) || !cgroup_find_group(version, group) ||
             !path_join(g->counted, mount, group + (group[0] == '/')))
             continue;
         g->counted_version = version;

@@ -55,7 +55,8 @@ static int take_times(struct predictions *t, struct error *error)
                          t->p->profile_path ? t->p->profile_path : "an empty plan");
     double layer = s[PLAN_layer_attention_ns] + s[PLAN_layer_router_ns];
     double expert = s[PLAN_layer_experts_ns] / plan->experts_used;
-    auto_precision_ratios(t->p, ratio);
+    if (auto_precision_ratios(t->p, ratio, error) != 0)
+        return -1;
     t->compute = (struct sim_compute){.layer_ns = layer,
                                       .expert_ns = expert,
                                       .predict_ns = PREDICT_NS + s[PLAN_layer_router_ns],

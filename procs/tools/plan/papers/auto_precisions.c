@@ -16,7 +16,7 @@ struct bench {
     struct planning *p;
     const struct kernel_ops *ops;
     struct kernel_matrix matrix[EXPERTS_TIMED][EXPERT__COUNT];
-    uint32_t experts;
+    uint32_t layer, experts;
     float *x, *gate, *up, *y;
     float *bias; /* zeros, added where experts have biases; NULL: they have none */
     void *activation;
@@ -43,20 +43,38 @@ static void one_expert(struct bench *b, const struct kernel_matrix *m)
     product(b, &m[EXPERT_DOWN], b->y);
 }
 
-static double time_precision(struct bench *b, enum precision precision)
+/* Within a budget: so many experts that the others always fit next to those that are held, wherever these are. */
+static uint32_t experts_held(const struct bench *b, enum precision precision)
+{
+    uint64_t slots = offline_slots_bytes(b->p->model);
+    if (slots == 0)
+        return b->experts;
+    uint64_t n =
+        (slots / offline_slot_bytes(b->p->model, b->layer, 0, precision, b->p->method) + 1) / 2;
+    return n < 1 ? 1 : n < b->experts ? (uint32_t)n : b->experts;
+}
+
+static int time_precision(struct bench *b, enum precision precision, double *ns,
+                          struct error *error)
 {
     uint64_t best = UINT64_MAX;
-    uint32_t layer = model_expert_layer(offline_index(b->p->model), 0);
-    for (uint32_t e = 0; e < b->experts; e++)
-        offline_matrices(b->p->model, layer, e, precision, b->p->method, b->matrix[e]);
-    for (int round = 0; round < ROUNDS; round++) {
+    uint32_t held = 0, experts = experts_held(b, precision);
+    struct offline_model *m = b->p->model;
+    while (held < experts &&
+           offline_hold(m, b->layer, held, precision, b->p->method, b->matrix[held], error) == 0)
+        held++;
+    for (int round = 0; round < ROUNDS && held == experts; round++) {
         uint64_t start = clock_now_ns();
-        for (uint32_t e = 0; e < b->experts; e++)
+        for (uint32_t e = 0; e < experts; e++)
             one_expert(b, b->matrix[e]);
         uint64_t took = clock_now_ns() - start;
         best = took < best ? took : best;
     }
-    return (double)best / b->experts;
+    bool good = held == experts;
+    while (held > 0)
+        offline_release(m, b->layer, --held, precision, b->p->method);
+    *ns = (double)best / experts;
+    return good ? 0 : -1;
 }
 
 /* The largest activations of the layer's matrices: rows of a type may be padded to its block. */
@@ -83,11 +101,13 @@ static bool has_biases(const struct planning *p)
     return model_entry_dense(m, model_expert_layer(m, 0), DENSE_EXPERT_GATE_BIAS) != ENTRY_NONE;
 }
 
-void auto_precision_ratios(struct planning *p, double ratio[PRECISION__COUNT])
+static int measure(struct planning *p, double ratio[PRECISION__COUNT], struct error *error)
 {
     const struct model_hparams *hp = &offline_index(p->model)->hparams;
     uint32_t max = hp->hidden > hp->expert_inner ? hp->hidden : hp->expert_inner;
-    struct bench b = {.p = p, .ops = kernel_ops_select(NULL)};
+    struct bench b = {.p = p,
+                      .ops = kernel_ops_select(NULL),
+                      .layer = model_expert_layer(offline_index(p->model), 0)};
     b.experts = hp->experts < EXPERTS_TIMED ? hp->experts : EXPERTS_TIMED;
     b.x = calloc(max, sizeof(float));
     b.gate = calloc(max, sizeof(float));
@@ -101,14 +121,28 @@ void auto_precision_ratios(struct planning *p, double ratio[PRECISION__COUNT])
     }
     for (uint32_t i = 0; i < hp->hidden; i++)
         b.x[i] = (float)(i % 17) / 17 - 0.5f;
-    double native = time_precision(&b, PRECISION_NATIVE);
-    ratio[PRECISION_NATIVE] = 1;
-    for (enum precision t = PRECISION_INT8; t < PRECISION__COUNT; t++)
-        ratio[t] = time_precision(&b, t) / native;
+    int status = 0;
+    for (enum precision t = PRECISION_NATIVE; t < PRECISION__COUNT && status == 0; t++)
+        status = time_precision(&b, t, &ratio[t], error);
+    for (int t = PRECISION__COUNT - 1; t >= 0; t--)
+        ratio[t] /= ratio[PRECISION_NATIVE];
     free(b.x);
     free(b.gate);
     free(b.up);
     free(b.y);
     free(b.bias);
     free(b.activation);
+    return status;
+}
+
+int auto_precision_ratios(struct planning *p, double ratio[PRECISION__COUNT], struct error *error)
+{
+    uint8_t key[MEASURED_KEY_BYTES];
+    const char what[] = {'r', 'a', 't', 'i', 'o', (char)p->method};
+    planning_key(p, NULL, what, sizeof what, key);
+    if (measured_find(p->measured, key, ratio, PRECISION__COUNT * sizeof *ratio))
+        return 0;
+    if (measure(p, ratio, error) != 0)
+        return -1;
+    return measured_add(p->measured, key, ratio, PRECISION__COUNT * sizeof *ratio, error);
 }

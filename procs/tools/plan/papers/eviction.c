@@ -140,7 +140,7 @@ static int get_trace(struct fit *f, struct error *error)
     struct planning *p = f->p;
     const struct model_hparams *h = &offline_index(p->model)->hparams;
     if (!p->trace_path)
-        return offline_trace(p->model, &p->some, p->method, &f->trace, error);
+        return offline_trace(p->model, &p->some, p->method, (uint32_t)p->threads, &f->trace, error);
     if (trace_read(p->trace_path, &f->trace, error) != 0)
         return -1;
     struct trace_header *t = &f->trace.header;

@@ -94,7 +94,7 @@ START_TEST(lod_matches_sim)
     struct trace trace;
     const struct serving native = {.kind = SERVE_NATIVE};
     same(clocked("lod", NULL, 0.3, &config, &f), served(&native));
-    ck_assert_int_eq(offline_trace(model, &text, QUANT_CHANNEL, &trace, &error), 0);
+    ck_assert_int_eq(offline_trace(model, &text, QUANT_CHANNEL, 2, &trace, &error), 0);
     ck_assert_int_eq(sim_run(&trace, 0, 0, &config, false, &r, &error), 0);
     const struct sim_stats *want = &r.phase[SIM_DECODE];
     ck_assert_uint_eq(f.accesses, 3 * WINDOW * 32);

@@ -65,7 +65,7 @@ START_TEST(trace_is_a_decode)
 {
     struct error error = {0};
     struct trace trace;
-    ck_assert_int_eq(offline_trace(model, &text, QUANT_CHANNEL, &trace, &error), 0);
+    ck_assert_int_eq(offline_trace(model, &text, QUANT_CHANNEL, 2, &trace, &error), 0);
     ck_assert_int_eq(trace_check(&trace.header, trace.records, trace.count, &error), 0);
     struct decoded d = {.trace = &trace};
     struct offline_hooks hooks = {.arg = &d, .routed = next_is};
