@@ -78,13 +78,13 @@ struct tuning_start {
     const char *model;
     double max_loss;
     uint64_t budget;
-    bool ask; /* standard input and standard error are a terminal, and the user may be asked */
+    bool ask; /* standard input and standard error are a terminal, and a question may be put to the user */
     tunings_say *say; /* lines for the user's log */
     void *arg;
 };
 
 /* Finds the tuning for a start with a loss above 0. Without one, and with `ask`, runs `sluice-tune` of the directory of this
- * program, which states the cost and asks; else says which command tunes. 1: *t is to be used; 0: serve losslessly;
+ * program, which states the cost and asks; else reports which command tunes. 1: *t is to be used; 0: serve losslessly;
  * -1 with ERR_CANCELLED: interrupted. */
 int tuning_offer(const struct tuning_start *start, struct tuning *t, struct error *error);
 

@@ -16,12 +16,12 @@
 static char dir[64], model[PATH_MAX], store[PATH_MAX], plan[PATH_MAX], directory[PATH_MAX];
 static struct tuning found;
 static struct error error;
-static char said[400];
+static char reported[400];
 
-static void note(void *arg, const char *line)
+static void take_line(void *arg, const char *line)
 {
     (void)arg;
-    snprintf(said, sizeof said, "%s", line);
+    snprintf(reported, sizeof reported, "%s", line);
 }
 
 static void write_text(const char *path, const char *text)
@@ -63,7 +63,7 @@ static void make_files(void)
     ck_assert_int_eq(truncate(model, MODEL_BYTES), 0);
     hash_of(hash);
     ck_assert_int_eq(tunings_directory(hash, directory, &error), 0);
-    said[0] = 0;
+    reported[0] = 0;
 }
 
 static int remove_one(const char *name, const struct stat *st, int kind, struct FTW *at)
@@ -93,7 +93,7 @@ static void record(double max_loss, uint64_t budget, const char *preset)
 
 static const char *find(double max_loss, uint64_t budget)
 {
-    int n = tunings_find(model, max_loss, budget, note, NULL, &found, &error);
+    int n = tunings_find(model, max_loss, budget, take_line, NULL, &found, &error);
     ck_assert_msg(n >= 0, "%s", error.text);
     return n ? found.preset : "";
 }
@@ -116,7 +116,7 @@ START_TEST(nearest_of_those_allowed)
     ck_assert_str_eq(find(5, 0), "default-budget");
     record(2, 1000, "replaced");
     ck_assert_str_eq(find(5, 1000), "replaced");
-    ck_assert_str_eq(said, "");
+    ck_assert_str_eq(reported, "");
 }
 END_TEST
 
@@ -127,12 +127,12 @@ START_TEST(what_is_gone_or_damaged_is_ignored)
     snprintf(path, sizeof path, "%s/tuning-2-1000.json", directory);
     write_text(path, "{\"format\": \"sluice-tuning\"");
     ck_assert_str_eq(find(5, 1000), "one");
-    ck_assert_ptr_nonnull(strstr(said, "is ignored"));
+    ck_assert_ptr_nonnull(strstr(reported, "is ignored"));
     ck_assert_int_eq(unlink(path), 0);
-    said[0] = 0;
+    reported[0] = 0;
     ck_assert_int_eq(unlink(plan), 0);
     ck_assert_str_eq(find(5, 1000), "");
-    ck_assert_ptr_nonnull(strstr(said, "gone"));
+    ck_assert_ptr_nonnull(strstr(reported, "gone"));
 }
 END_TEST
 
@@ -187,9 +187,9 @@ START_TEST(their_number_is_limited)
     for (unsigned i = 1; i <= TUNINGS_OF_A_MODEL + 5; i++)
         record(1, 1000 * i, "one");
     count = 0;
-    ck_assert_int_eq(tunings_each(visit, note, NULL, &error), 0);
+    ck_assert_int_eq(tunings_each(visit, take_line, NULL, &error), 0);
     ck_assert_uint_eq(count, TUNINGS_OF_A_MODEL);
-    ck_assert_str_eq(said, "");
+    ck_assert_str_eq(reported, "");
 }
 END_TEST
 
