@@ -78,7 +78,8 @@ struct tuning_start {
     const char *model;
     double max_loss;
     uint64_t budget;
-    bool ask; /* standard input and standard error are a terminal, and a question may be put to the user */
+    bool
+        ask; /* standard input and standard error are a terminal, and a question may be put to the user */
     tunings_say *say; /* lines for the user's log */
     void *arg;
 };

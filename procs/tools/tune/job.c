@@ -45,11 +45,11 @@ static double pass_s(const struct job *j, double tokens)
     return j->fixed_s + j->token_s * tokens;
 }
 
-/* The largest of `from`, from / 2, ... that takes at most `seconds` in `passes` passes, but `least` at the minimum. */
-static double tokens_within(const struct job *j, double from, double least, double passes,
+/* The largest of `from`, from / 2, ... that takes at most `seconds` in `passes` passes, but not below `minimum`. */
+static double tokens_within(const struct job *j, double from, double minimum, double passes,
                             double seconds)
 {
-    while (from > least && passes * pass_s(j, from) > seconds)
+    while (from > minimum && passes * pass_s(j, from) > seconds)
         from /= 2;
     return from;
 }
@@ -93,11 +93,11 @@ void job_times(const struct tune *t, struct stage_times *times)
         CONFIRM_S + 4 * (double)(t->memory < (uint64_t)bytes ? (double)t->memory : bytes) / rate;
 }
 
-int job_read(struct tune *t, struct error *error)
+bool job_read(struct tune *t)
 {
     struct error why;
     if (access(t->job_path, F_OK) != 0)
-        return 0;
+        return false;
     json_t *object = json_file(t->job_path, JOB_BYTES, &why);
     bool good = object != NULL;
     for (size_t i = 0; good && i < ARRAY_LEN(fields); i++) {
@@ -108,11 +108,10 @@ int job_read(struct tune *t, struct error *error)
     }
     json_decref(object);
     if (good)
-        return 1;
+        return true;
     fprintf(stderr, "sluice tune: %s is damaged: measuring again\n", t->job_path);
     memset(&t->job, 0, sizeof t->job);
-    (void)error;
-    return 0;
+    return false;
 }
 
 int job_write(const struct tune *t, struct error *error)

@@ -2,11 +2,10 @@
 /* The stages are other programs of sluice. They end when this process does, and hold its lock until then. */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,20 +14,29 @@
 
 #define OUT_MAX (4 * MIB)
 
+extern char **environ;
+
 volatile sig_atomic_t tune_stop;
 
-static _Noreturn void child(const char *path, char *const argv[], int out)
+/* Through sluice-tether, so that the stage ends when this process does. 0: it could not be started. */
+static pid_t start(char *const argv[], int out)
 {
-    int null = open("/dev/null", O_RDONLY);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
-    if (getppid() == 1 || null < 0 || dup2(null, STDIN_FILENO) < 0 ||
-        dup2(out >= 0 ? out : STDERR_FILENO, STDOUT_FILENO) < 0)
-        _exit(127);
-    execv(path, argv);
-    _exit(127);
+    pid_t pid = 0;
+    sigset_t all;
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    sigfillset(&all);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, out >= 0 ? out : STDERR_FILENO, STDOUT_FILENO);
+    if (posix_spawn(&pid, argv[0], &actions, &attributes, argv, environ) != 0)
+        pid = 0;
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    return pid;
 }
 
 /* Everything from fd, until its end; NULL when there is too much. A signal is passed on. */
@@ -63,52 +71,47 @@ static int wait_for(pid_t pid)
     return status;
 }
 
-/* argv of a process from arguments that it does not change. */
-static char **arguments(const char *path, const char *const argv[])
+/* argv of the tether from arguments that it does not change; freed with free. */
+static char **arguments(const char *tether, const char *pid, const char *path,
+                        const char *const argv[])
 {
-    size_t n = 0;
+    const char *const first[] = {tether, pid, path};
+    size_t n = 0, head = ARRAY_LEN(first);
     while (argv[n])
         n++;
-    char **all = calloc(n + 2, sizeof *all);
-    for (size_t i = 0; all && i <= n; i++) {
-        const char *from = i == 0 ? path : argv[i - 1];
-        memcpy(&all[i], &from, sizeof from);
-    }
+    char **all = calloc(n + head + 1, sizeof *all);
+    for (size_t i = 0; all && i < n + head; i++)
+        memcpy(&all[i], i < head ? &first[i] : &argv[i - head], sizeof *all);
     return all;
 }
 
 int run_program(const struct tune *t, const char *name, const char *const argv[], char **out,
                 int *exit_status, struct error *error)
 {
-    char path[PATH_MAX + 64];
-    int ends[2] = {-1, -1};
+    char tether[PATH_MAX + 64], path[PATH_MAX + 64], self[16];
+    int ends[2] = {-1, -1}, status = -1;
+    snprintf(tether, sizeof tether, "%s/sluice-tether", t->programs);
     snprintf(path, sizeof path, "%s/sluice-%s", t->programs, name);
-    char **all = arguments(path, argv);
-    if (!all || (out && pipe2(ends, O_CLOEXEC) != 0)) {
-        free(all);
-        return error_set(error, ERR_FAILED, "cannot start %.200s: out of memory or descriptors",
-                         path);
-    }
-    pid_t pid = tune_stop ? -1 : fork();
-    if (pid == 0)
-        child(path, all, ends[1]);
+    snprintf(self, sizeof self, "%d", (int)getpid());
+    char **all = arguments(tether, self, path, argv), *text = NULL;
+    bool ready = all && (!out || pipe2(ends, O_CLOEXEC) == 0);
+    pid_t pid = ready && !tune_stop ? start(all, ends[1]) : 0;
     free(all);
     if (ends[1] >= 0)
         close(ends[1]);
-    if (pid > 0 && out)
-        *out = read_out(ends[0], pid);
+    if (pid > 0) {
+        text = out ? read_out(ends[0], pid) : NULL;
+        status = wait_for(pid);
+    }
     if (ends[0] >= 0)
         close(ends[0]);
-    int status = pid > 0 ? wait_for(pid) : -1;
-    if (pid > 0 && status >= 0 && !tune_stop && WIFEXITED(status)) {
+    if (!tune_stop && pid > 0 && status >= 0 && WIFEXITED(status)) {
+        if (out)
+            *out = text;
         *exit_status = WEXITSTATUS(status);
-        if (*exit_status != 127)
-            return 0;
+        return 0;
     }
-    if (out && pid > 0) {
-        free(*out);
-        *out = NULL;
-    }
+    free(text);
     if (tune_stop)
         return error_set(error, ERR_CANCELLED, "interrupted; the same command continues");
     return error_set(error, ERR_FAILED, "sluice %s could not run, or was killed", name);

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,10 +72,12 @@ static int run(struct tune *t, const char *name, struct arguments *a, int allowe
     int status = 0;
     if (model_unchanged(t, error) != 0 || run_program(t, name, a->at, NULL, &status, error) != 0)
         return -1;
+    if (model_unchanged(t, error) != 0) /* the reason of a failure, too */
+        return -1;
     if (status != 0 && status != allowed)
         return error_set(error, status == 2 ? ERR_BAD_INPUT : ERR_FAILED,
                          "%s failed (see its message above); nothing is recorded", name);
-    return model_unchanged(t, error) == 0 ? status : -1;
+    return status;
 }
 
 int stage_profile(struct tune *t, struct error *error)
@@ -92,14 +95,16 @@ int stage_profile(struct tune *t, struct error *error)
 }
 
 /* Of a plan that is there: whether it has precisions for this loss. */
-static bool plan_is_done(struct tune *t)
+bool plan_is_done(struct tune *t)
 {
     struct error error;
     struct plan *plan = access(t->plan, F_OK) == 0 ? plan_read(t->plan, &error) : NULL;
     bool done = plan && plan_width(plan) && plan_knows(plan, PLAN_edgemoe_loss_high) &&
                 plan->scalar[PLAN_edgemoe_loss_high] * 100 <= t->max_loss;
     if (done)
-        t->result.loss_high = plan->scalar[PLAN_edgemoe_loss_high] * 100;
+        t->result.loss_high = fmax(0, plan->scalar[PLAN_edgemoe_loss_high] * 100);
+    if (plan && plan_knows(plan, PLAN_drive_bytes_per_s))
+        t->result.read_bytes_per_s = plan->scalar[PLAN_drive_bytes_per_s];
     free(plan);
     return done;
 }

@@ -69,8 +69,7 @@ int probe_run(struct tune *t, struct error *error);
 /* job.c: sizes that fit into t->minutes; the file of a job. */
 void job_choose(struct tune *t, uint64_t tokens);
 void job_times(const struct tune *t, struct stage_times *times);
-int job_read(struct tune *t,
-             struct error *error); /* 1: read, 0: there is none or it is damaged, -1 */
+bool job_read(struct tune *t); /* false: there is none, or it is damaged */
 int job_write(const struct tune *t, struct error *error);
 
 /* run.c: runs sluice-NAME with these arguments, and waits. out: its stdout, NUL-terminated, the caller frees; NULL: stdout
@@ -83,6 +82,7 @@ int model_unchanged(const struct tune *t, struct error *error);
 
 /* stages.c, confirm.c. stage_plan: 1: a plan, 0: none keeps the loss. */
 int stage_profile(struct tune *t, struct error *error);
+bool plan_is_done(struct tune *t);
 int stage_plan(struct tune *t, struct error *error);
 int stage_pack(struct tune *t, struct error *error);
 int stage_confirm(struct tune *t, bool has_plan, struct error *error);

@@ -49,8 +49,8 @@ static void usage(FILE *out)
         "                           for run: half of the available memory)\n"
         "      --text FILE          calibration text; repeatable (default: the text shipped with\n"
         "                           sluice)\n"
-        "      --store-dir DIR      where the store goes (default: beside the model if that is\n"
-        "                           writable, else the cache directory)\n"
+        "      --store-dir DIR      where the store goes (default: the model's directory if that\n"
+        "                           is writable, else the cache directory)\n"
         "      --store-limit BYTES  maximum of the stores of all tunings (default 200GiB)\n"
         "      --minutes N          time for everything, half of it for the profile (default %d)\n"
         "      --tokens N           maximum tokens of text (default 65536)\n"
@@ -201,10 +201,9 @@ static int prepare(struct tune *t, struct error *error)
     snprintf(t->job_path, sizeof t->job_path, "%s/job-%016llx.json", t->directory, k);
     snprintf(t->profile, sizeof t->profile, "%s/profile-%016llx", t->directory, k);
     snprintf(t->plan, sizeof t->plan, "%s/plan-%016llx-%.6g", t->directory, k, t->max_loss);
-    int known = job_read(t, error);
-    if (known == 0 && (probe_run(t, error) != 0 || job_write(t, error) != 0))
-        return -1;
-    return known < 0 ? -1 : 0;
+    if (job_read(t))
+        return 0;
+    return probe_run(t, error) == 0 ? job_write(t, error) : -1;
 }
 
 /* States the cost; whether to begin. */
@@ -217,7 +216,7 @@ static bool agreed(struct tune *t)
     fprintf(
         stderr,
         "sluice tune: about %.0f minutes (profile %.1f, plan %.1f, pack %.1f, measured run %.1f), "
-        "less what an earlier run has done; a store of up to %s; the device reads %s/s; %.0f of "
+        "less what an earlier run has done; a store of up to %s; one thread reads %s/s; %.0f of "
         "the experts are measured alone, the others in %.0f groups\n",
         all / 60, t->left.profile / 60, t->left.plan / 60, t->left.pack / 60, t->left.confirm / 60,
         bytes_format((uint64_t)t->model_stat.st_size, store),
@@ -241,7 +240,7 @@ static bool agreed(struct tune *t)
 static int stages(struct tune *t, struct error *error)
 {
     struct tuning *r = &t->result;
-    if (stage_profile(t, error) != 0)
+    if (!plan_is_done(t) && stage_profile(t, error) != 0)
         return -1;
     int planned = stage_plan(t, error);
     if (planned < 0 || (planned > 0 && stage_pack(t, error) != 0))
@@ -254,7 +253,6 @@ static int stages(struct tune *t, struct error *error)
     r->model_bytes = (uint64_t)t->model_stat.st_size;
     r->max_loss = t->max_loss;
     r->budget = t->budget;
-    r->read_bytes_per_s = t->job.read_bytes_per_s;
     r->created = time(NULL);
     if (strcmp(r->preset, "default") != 0) {
         if (strlen(t->plan) >= sizeof r->plan)
