@@ -254,6 +254,23 @@ int params_load(struct params *p, const char *path, struct error *error)
 }
 
 /* A parameter that is on or off may be given without a value. */
+void params_open_choice(struct params *p)
+{
+    p->preset[0] = 0;
+}
+
+bool params_close_choice(struct params *p)
+{
+    bool given = p->preset[0] || p->policy[0] || p->plan[0] || p->eviction[0] || p->prediction[0] ||
+                 p->devices[0];
+    if (!p->preset[0]) {
+        struct params defaults;
+        params_defaults(&defaults);
+        memcpy(p->preset, defaults.preset, sizeof p->preset);
+    }
+    return !given && p->max_loss > 0 && !p->no_tune;
+}
+
 static bool value_follows(const struct param_info *t, const char *next)
 {
     return next && (!t || t->kind != KIND_BOOL || one_of(ON_WORDS "|" OFF_WORDS, next));

@@ -39,6 +39,12 @@ int params_set(struct params *p, const char *name, const char *text, struct erro
 /* Reads a file of "name = value" lines (# at the start or after a blank starts a comment). Errors name file and line. */
 int params_load(struct params *p, const char *path, struct error *error);
 
+/* Whether the choice of policies is left to sluice, as a tuning may make it: no_tune is off, max_loss above 0, and neither
+ * preset nor policy, plan, eviction, prediction or devices was given, in options or in a file. Between the two calls the
+ * preset is empty unless it is given. */
+void params_open_choice(struct params *p);
+bool params_close_choice(struct params *p);
+
 /* Removes every parameter option (--name value, --name=value, --config FILE) from argv and applies
  * it. The remaining arguments (argv[0], other options, operands) move to the front and *argc is
  * lowered. */

@@ -44,6 +44,10 @@ PARAM_F64(
     "maximum increase of perplexity, as measured in the plan: limits the candidates of preset "
     "auto (0: lossless only) and, if above 0, presets selected by name")
 PARAM_TEXT(plan, "", "plan file written by `sluice plan` or `sluice profile` for this model")
+PARAM_BOOL(
+    no_tune, false,
+    "with --max-loss, without --preset, --policy and --plan: do not offer to tune this model; "
+    "a tuning that is recorded is not used either (docs/tune.md)")
 PARAM_U64(threads, 0, 0, 256, "threads", "compute threads; 0: one per core")
 PARAM_U64(
     ctx_size, 2048, 16, 1048576, "tokens",

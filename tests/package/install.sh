@@ -11,6 +11,7 @@ cmake --install "$build" --prefix "$prefix" >"$scratch/install.log" 2>&1 ||
 {
     cat "$scratch/trouble" 2>/dev/null
     for file in bin/sluice libexec/sluice/sluice-run libexec/sluice/sluice-tether libexec/sluice/sluice-gateway \
+        share/sluice/calibration/prose.txt share/sluice/calibration/code.txt share/sluice/calibration/README.md \
         share/sluice/demo/tiny-books-moe-q8_0.gguf share/man/man1/sluice.1 share/man/man1/sluice-run.1 \
         share/bash-completion/completions/sluice share/zsh/site-functions/_sluice \
         lib/systemd/user/sluice.service share/doc/sluice/README.md share/doc/sluice/LICENSE share/doc/sluice/copyright share/doc/sluice/docs/config.md \

@@ -17,6 +17,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
+#include "lib/tunings/tunings.h"
 #include "procs/clients/common/private_engine.h"
 
 #define START_REPORT_NS    (2 * NS_PER_S) /* a longer start is reported */
@@ -117,7 +118,7 @@ static int spawn_engine(struct session *s, const struct session_request *request
     add(&args, "%d", (int)getpid());
     add(&args, "%s/sluice-run", dir);
     add(&args, "-m");
-    add(&args, "%s", request->model);
+    add(&args, "%s", request->tuned[0] ? request->tuned : request->model);
     add(&args, "--name");
     add(&args, "%s", s->run);
     params_each(&request->params, add_param, &args);
@@ -379,6 +380,47 @@ static int choose(struct session *s, const struct session_request *request, stru
                             "Omit them, or stop it with 'sluice ctl stop'"
                           : "engine '%.32s' serves another model (%.200s)",
                      run, model);
+}
+
+/* ---- tuning ---- */
+
+static void print_tuning(void *arg, const char *line)
+{
+    const struct session_request *request = arg;
+    fprintf(stderr, "sluice %s: %s\n", request->command, line);
+}
+
+static int take_tuning(struct session_request *request, const struct tuning *t, struct error *error)
+{
+    if (!t->store[0])
+        return 0;
+    memcpy(request->tuned, t->store, sizeof request->tuned);
+    return params_set(&request->params, "plan", t->plan, error) != 0
+               ? -1
+               : params_set(&request->params, "preset", t->preset, error);
+}
+
+int session_tune(struct session_request *request, bool quiet, struct error *error)
+{
+    struct params *p = &request->params;
+    if (!params_close_choice(p) || !request->model)
+        return 0;
+    p->no_tune = true; /* decided here: the engine has no terminal */
+    struct tuning *t = malloc(sizeof *t);
+    if (!t)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (tuning)");
+    struct tuning_start start = {.command = request->command,
+                                 .model = request->model,
+                                 .max_loss = p->max_loss,
+                                 .budget = p->budget,
+                                 .ask = isatty(STDIN_FILENO) && isatty(STDERR_FILENO),
+                                 .say = quiet ? NULL : print_tuning,
+                                 .arg = request};
+    int status = tuning_offer(&start, t, error);
+    if (status > 0)
+        status = take_tuning(request, t, error);
+    free(t);
+    return status;
 }
 
 int session_open(struct session *s, const struct session_request *request, struct error *error)

@@ -3,6 +3,7 @@
 #ifndef SLUICE_CLIENTS_COMMON_SESSION_H
 #define SLUICE_CLIENTS_COMMON_SESSION_H
 
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/types.h>
@@ -17,6 +18,8 @@ struct session_request {
     const char *model;   /* -m FILE, or NULL: use a running engine */
     struct params params;
     bool verbose;
+    char
+        tuned[PATH_MAX]; /* the store that a private engine serves instead of the model; "": none */
 };
 
 struct session {
@@ -40,6 +43,10 @@ void session_signals(void);
  *   a model, no parameters    the running engine "default" if it serves the same file
  *   otherwise                 a private engine with a generated name */
 int session_open(struct session *s, const struct session_request *request, struct error *error);
+
+/* Before session_open, for a private engine whose policies are left to sluice (params_close_choice): takes the model's tuning
+ * into the request, or offers to make one (lib/tunings). quiet: nothing on stderr about it. -1 with ERR_CANCELLED. */
+int session_tune(struct session_request *request, bool quiet, struct error *error);
 
 /* False when the private engine has exited; *error has its exit message. */
 bool session_alive(struct session *s, struct error *error);

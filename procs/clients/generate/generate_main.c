@@ -138,6 +138,7 @@ static int parse(struct generate *g, int argc, char **argv, struct error *error)
     struct engine_submit *s = &g->submit;
     engine_submit_defaults(s);
     params_defaults(&g->engine.params);
+    params_open_choice(&g->engine.params);
     if (params_take_args(&g->engine.params, &argc, argv, error) != 0 ||
         sampling_take_args(&s->sampling, &argc, argv, error) != 0)
         return -1;
@@ -198,7 +199,8 @@ static int run(struct generate *g, struct error *error)
 {
     struct session session;
     struct stream_result result = {.count = 0};
-    if (session_open(&session, &g->engine, error) != 0)
+    if (session_tune(&g->engine, g->quiet, error) != 0 ||
+        session_open(&session, &g->engine, error) != 0)
         return -1;
     json_t *before = session_stats(&session);
     int status = stream_run(&session, &g->submit, print_next, g, &result, error);

@@ -120,6 +120,7 @@ static int parse(struct repl *r, struct session_request *q, int argc, char **arg
                  struct error *error)
 {
     params_defaults(&q->params);
+    params_open_choice(&q->params);
     engine_submit_defaults(&r->submit);
     r->submit.max_tokens = 0;
     if (params_take_args(&q->params, &argc, argv, error) != 0 ||
@@ -151,9 +152,10 @@ static int parse(struct repl *r, struct session_request *q, int argc, char **arg
     return 0;
 }
 
-static int run(struct repl *r, const struct session_request *request, struct error *error)
+static int run(struct repl *r, struct session_request *request, struct error *error)
 {
-    if (session_open(&r->session, request, error) != 0)
+    if (session_tune(request, r->quiet, error) != 0 ||
+        session_open(&r->session, request, error) != 0)
         return -1;
     r->watch = watch_open(r, error);
     int status = r->watch ? 0 : -1;

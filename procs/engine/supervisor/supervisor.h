@@ -185,6 +185,7 @@ struct options {
     char model[PATH_MAX];
     char run[RUN_NAME_MAX + 1];
     bool help, version, print_memory;
+    bool choice_is_ours; /* of policies: a tuning may make it (params_close_choice) */
 };
 
 enum run_phase { PHASE_START, PHASE_RUN, PHASE_STOP };
@@ -264,6 +265,9 @@ int model_take(struct supervisor *s, struct error *error);
  * experts' bytes that fit. Fills *knobs. */
 int model_check_preset(const struct supervisor *s, uint32_t preset, double share,
                        struct knobs *knobs, struct error *error);
+
+/* tuned.c: before the start. Takes the store, plan and preset of the model's tuning, or offers to make one. */
+int tuned_take(struct supervisor *s, struct error *error);
 
 /* warm.c: the experts that earlier runs used. Before the children start; after they ended. */
 void warm_begin(struct supervisor *s);

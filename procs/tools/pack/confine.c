@@ -73,6 +73,22 @@ static void add_list(struct rules *r, const char *list)
     }
 }
 
+/* The tables of a plan: files in its directory (lib/plan). */
+static void add_plan(struct rules *r, const char *plan)
+{
+    char dir[PATH_MAX], path[PATH_MAX];
+    const char *slash = strrchr(plan, '/'), *name = slash ? slash + 1 : plan;
+    snprintf(dir, sizeof dir, "%.*s", (int)(slash ? name - plan : 1), slash ? plan : ".");
+    add(r, plan, SANDBOX_READ);
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (strncmp(e->d_name, name, strlen(name)) == 0 && strstr(e->d_name, ".tables") &&
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path)
+            add(r, path, SANDBOX_READ);
+    if (d)
+        closedir(d);
+}
+
 static void rules_make(struct rules *r, const struct pack_options *o)
 {
     add(r, "/dev/null", SANDBOX_WRITE);
@@ -84,7 +100,7 @@ static void rules_make(struct rules *r, const struct pack_options *o)
     add(r, o->model, SANDBOX_READ);
     add_targets(r, o->model);
     if (o->plan)
-        add(r, o->plan, SANDBOX_READ);
+        add_plan(r, o->plan);
     add(r, o->dir, SANDBOX_WRITE);
     add_list(r, o->stripes);
     add_list(r, o->mirrors);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Importance of experts (EdgeMoE §III-B1): the increase of the loss with one expert at int2 and all
  * others at int4. Groups of experts of a layer are measured first, so that every expert has an
- * early value; then single experts, in descending importance of their groups, until all are done or
- * --importance-seconds have passed. Values measured for single experts are marked. */
+ * early value; then single experts, in descending importance of their groups, until all or --importance-experts
+ * are done, or --importance-seconds have passed. Values measured for single experts are marked. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -126,6 +126,15 @@ static int by_importance(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
+/* How many of the `left` experts, of `all`, are still to be measured alone: the choice does not depend on how often the
+ * program was interrupted, because the order of the others is that of their groups. */
+static uint64_t single_experts(const struct measuring *m, uint64_t all, uint64_t left)
+{
+    uint64_t limit = m->p->importance_experts < 0 ? all : (uint64_t)m->p->importance_experts;
+    uint64_t done = all - left;
+    return limit <= done ? 0 : limit - done < left ? limit - done : left;
+}
+
 static int measure_experts(struct measuring *m, struct error *error)
 {
     struct plan *plan = m->p->plan;
@@ -137,8 +146,9 @@ static int measure_experts(struct measuring *m, struct error *error)
         if (!plan_importance_measured(plan)[i])
             order[n++] = (struct order){.at = i, .importance = plan_importance(plan)[i]};
     qsort(order, n, sizeof *order, by_importance);
+    uint64_t wanted = single_experts(m, cells - profile_first_cell(m->p), n);
     int status = 0;
-    for (uint64_t i = 0; status == 0 && i < n && !time_is_up(m); i++) {
+    for (uint64_t i = 0; status == 0 && i < wanted && !time_is_up(m); i++) {
         double r;
         status = rise(m, order[i].at, 1, &r, error);
         if (status != 0)
@@ -186,8 +196,10 @@ int profile_importance(struct profile *p, struct error *error)
     sl_assert(m.precision);
     memset(m.precision, PRECISION_INT4, cells);
     const struct model_hparams *hp = &offline_index(p->model)->hparams;
-    m.of = cells - profile_first_cell(p) +
-           (uint64_t)hparams_expert_layers(hp) * ((hp->experts + GROUP - 1) / GROUP);
+    uint64_t single = cells - profile_first_cell(p);
+    if (p->importance_experts >= 0 && (uint64_t)p->importance_experts < single)
+        single = (uint64_t)p->importance_experts;
+    m.of = single + (uint64_t)hparams_expert_layers(hp) * ((hp->experts + GROUP - 1) / GROUP);
     for (uint64_t i = 0; i < cells; i++)
         m.done += plan_importance_measured(p->plan)[i];
     for (uint32_t l = hp->dense_layers; l < hp->layers; l++)

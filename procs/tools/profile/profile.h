@@ -14,7 +14,8 @@ struct profile {
     const char *model_path, *out_path;
     const char *text_path[PROFILE_TEXTS_MAX];
     size_t texts;
-    int64_t window, tokens_max, importance_tokens, importance_seconds, threads, pair_mib;
+    int64_t window, tokens_max, importance_tokens, importance_seconds, importance_experts;
+    int64_t threads, pair_mib;
     uint64_t budget;
     bool json, synthetic;
 

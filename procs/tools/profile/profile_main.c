@@ -48,6 +48,8 @@ static void usage(FILE *out)
         "all)\n"
         "      --importance-tokens N  tokens per measurement of importance (default 8192; 0: "
         "none)\n"
+        "      --importance-experts N  experts measured alone, those of the most important groups\n"
+        "                             first; the others by group (default: all)\n"
         "      --importance-seconds N  stop refining groups after this time (default: no limit)\n"
         "      --pair-mib N           memory for counting paths over two layers; the rarest\n"
         "                             are dropped when it is full (default 256)\n"
@@ -68,6 +70,7 @@ enum {
     OPT_TOKENS,
     OPT_ITOKENS,
     OPT_ISECONDS,
+    OPT_IEXPERTS,
     OPT_PAIR,
     OPT_MEMORY,
     OPT_BUDGET,
@@ -82,6 +85,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"tokens", 1, NULL, OPT_TOKENS},
                                         {"importance-tokens", 1, NULL, OPT_ITOKENS},
                                         {"importance-seconds", 1, NULL, OPT_ISECONDS},
+                                        {"importance-experts", 1, NULL, OPT_IEXPERTS},
                                         {"pair-mib", 1, NULL, OPT_PAIR},
                                         {"memory", 1, NULL, OPT_MEMORY},
                                         {"budget", 1, NULL, OPT_BUDGET},
@@ -107,6 +111,9 @@ static int one_option(struct profile *p, int option, const char *value, struct e
         return option_i64("--importance-tokens", value, 0, INT64_MAX, &p->importance_tokens, error);
     case OPT_ISECONDS:
         return option_i64("--importance-seconds", value, 1, INT32_MAX, &p->importance_seconds,
+                          error);
+    case OPT_IEXPERTS:
+        return option_i64("--importance-experts", value, 0, INT32_MAX, &p->importance_experts,
                           error);
     case OPT_PAIR: return option_i64("--pair-mib", value, 0, 65536, &p->pair_mib, error);
     case OPT_MEMORY:
@@ -333,7 +340,8 @@ static int run(struct profile *p, struct error *error)
 
 int main(int argc, char **argv)
 {
-    struct profile p = {.window = 512, .importance_tokens = 8192, .pair_mib = 256};
+    struct profile p = {
+        .window = 512, .importance_tokens = 8192, .importance_experts = -1, .pair_mib = 256};
     struct error error;
     log_init("profile", LOG_LEVEL_INFO);
     int status =

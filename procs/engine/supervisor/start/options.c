@@ -57,8 +57,10 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
     struct options *o = &s->options;
     strcpy(o->run, RUN_NAME_DEFAULT);
     params_defaults(&s->params);
+    params_open_choice(&s->params);
     if (params_take_args(&s->params, &argc, argv, error) != 0)
         return -1;
+    o->choice_is_ours = params_close_choice(&s->params);
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, ":m:hv", long_options, NULL)) != -1;)
         if (take_one(o, option, argv, error) != 0)

@@ -193,6 +193,8 @@ int main(int argc, char **argv)
         printf("sluice %s\n", SLUICE_VERSION);
         return 0;
     }
+    if (tuned_take(s, &error) != 0)
+        return report(&error, error_exit_status(error.code));
     limit_self();
     give_up_privileges(s);
     notify_take(s);

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The directories of the records. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/file/replace.h"
+#include "lib/tunings/tunings.h"
+#include "lib/warm/warm.h"
+
+#define PREFIX    "tuning-"
+#define SUFFIX    ".json"
+#define TEMPORARY ".new"
+
+_Static_assert(TUNINGS_HASH_BYTES == WARM_HASH_BYTES, "one directory of a model");
+
+int tunings_directory(const uint8_t hash[TUNINGS_HASH_BYTES], char path[PATH_MAX],
+                      struct error *error)
+{
+    return warm_directory(hash, path, PATH_MAX, error);
+}
+
+static int write_file(const char *path, const char *text)
+{
+    size_t n = strlen(text);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return errno;
+    ssize_t done = write(fd, text, n); /* a record is written at once, or the disk is full */
+    int why = done == (ssize_t)n ? 0 : done < 0 ? errno : ENOSPC;
+    if (close(fd) != 0 && why == 0)
+        why = errno;
+    return why;
+}
+
+static bool is_record(const char *name)
+{
+    size_t n = strlen(name), tail = strlen(SUFFIX);
+    return strncmp(name, PREFIX, strlen(PREFIX)) == 0 && n > tail &&
+           strcmp(name + n - tail, SUFFIX) == 0;
+}
+
+/* 0, or -1 with *error, which names the path. */
+static int read_record(const char *path, struct tuning *t, struct error *error)
+{
+    char text[TUNINGS_RECORD_BYTES + 1];
+    struct stat st;
+    struct error why;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    ssize_t n = fd >= 0 && fstat(fd, &st) == 0 ? read(fd, text, sizeof text) : -1;
+    int number = errno;
+    if (fd >= 0)
+        close(fd);
+    if (n < 0)
+        return error_set_errno(error, ERR_IO, number, "cannot read %.250s", path);
+    if (tuning_parse(text, (size_t)n, t, &why) != 0)
+        return error_set(error, ERR_BAD_INPUT, "tuning %.200s is ignored: %.120s", path, why.text);
+    t->used = st.st_mtime;
+    return 0;
+}
+
+typedef void each_record(void *arg, const char *path, const struct tuning *t);
+
+static void each(const char *directory, each_record *visit, void *visit_arg, tunings_say *say,
+                 void *arg)
+{
+    struct tuning *t = malloc(sizeof *t);
+    DIR *dir = t ? opendir(directory) : NULL;
+    char path[PATH_MAX];
+    struct error error;
+    for (const struct dirent *e; dir && (e = readdir(dir));) {
+        if (!is_record(e->d_name) ||
+            snprintf(path, sizeof path, "%s/%s", directory, e->d_name) >= (int)sizeof path)
+            continue;
+        if (read_record(path, t, &error) == 0)
+            visit(visit_arg, path, t);
+        else if (say)
+            say(arg, error.text);
+    }
+    if (dir)
+        closedir(dir);
+    free(t);
+}
+
+struct oldest {
+    unsigned count;
+    int64_t used;
+    char path[PATH_MAX];
+};
+
+static void note_oldest(void *arg, const char *path, const struct tuning *t)
+{
+    struct oldest *o = arg;
+    if (o->count++ == 0 || t->used < o->used) {
+        o->used = t->used;
+        snprintf(o->path, sizeof o->path, "%s", path);
+    }
+}
+
+static void limit(const char *directory)
+{
+    struct oldest oldest;
+    do {
+        oldest.count = 0;
+        each(directory, note_oldest, &oldest, NULL, NULL);
+    } while (oldest.count >= TUNINGS_OF_A_MODEL && unlink(oldest.path) == 0);
+}
+
+int tunings_write(const char *directory, const struct tuning *t, struct error *error)
+{
+    char path[PATH_MAX], temporary[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/" PREFIX "%.6g-%llu" SUFFIX, directory, t->max_loss,
+                     (unsigned long long)t->budget);
+    if (n < 0 || (size_t)n + sizeof TEMPORARY > sizeof path)
+        return error_set(error, ERR_BAD_INPUT, "%.200s: the path is too long", directory);
+    memcpy(temporary, path, (size_t)n);
+    memcpy(temporary + n, TEMPORARY, sizeof TEMPORARY);
+    char *text = tuning_format(t, error);
+    if (!text)
+        return -1;
+    if (access(path, F_OK) != 0)
+        limit(directory);
+    int why = write_file(temporary, text);
+    if (why == 0)
+        why = file_replace(temporary, path, true);
+    free(text);
+    if (why == 0)
+        return 0;
+    unlink(temporary);
+    return error_set_errno(error, ERR_IO, why, "cannot write %.200s", path);
+}
+
+/* ---- finding ---- */
+
+struct finding {
+    double max_loss;
+    uint64_t budget;
+    tunings_say *say;
+    void *arg;
+    struct tuning *best;
+    char path[PATH_MAX]; /* of the best, "": none */
+};
+
+static bool comparable(uint64_t a, uint64_t b)
+{
+    return a == b || (a > 0 && b > 0 && a / 4 * 3 <= b && b / 4 * 3 <= a);
+}
+
+static uint64_t apart(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+static bool files_are_there(const struct tuning *t)
+{
+    char manifest[PATH_MAX + 16];
+    if (!t->plan[0])
+        return true;
+    snprintf(manifest, sizeof manifest, "%s/manifest.json", t->store);
+    return access(t->plan, R_OK) == 0 && access(manifest, R_OK) == 0;
+}
+
+static void consider(void *arg, const char *path, const struct tuning *t)
+{
+    struct finding *f = arg;
+    char line[PATH_MAX + 80];
+    if (t->max_loss > f->max_loss || !comparable(t->budget, f->budget))
+        return;
+    if (f->path[0] && (t->max_loss < f->best->max_loss ||
+                       (t->max_loss == f->best->max_loss &&
+                        apart(t->budget, f->budget) >= apart(f->best->budget, f->budget))))
+        return;
+    if (!files_are_there(t)) {
+        snprintf(line, sizeof line, "tuning %s is ignored: its plan or store is gone", path);
+        if (f->say)
+            f->say(f->arg, line);
+        return;
+    }
+    *f->best = *t;
+    snprintf(f->path, sizeof f->path, "%s", path);
+}
+
+int tunings_find(const char *model, double max_loss, uint64_t budget, tunings_say *say, void *arg,
+                 struct tuning *t, struct error *error)
+{
+    uint8_t hash[TUNINGS_HASH_BYTES];
+    char directory[PATH_MAX];
+    struct finding f = {.max_loss = max_loss, .budget = budget, .say = say, .arg = arg, .best = t};
+    if (tunings_hash(model, hash, error) != 0 || tunings_directory(hash, directory, error) != 0)
+        return -1;
+    each(directory, consider, &f, say, arg);
+    if (!f.path[0])
+        return 0;
+    utimensat(AT_FDCWD, f.path, NULL,
+              0); /* fails if the directory is read-only: no last use then */
+    return 1;
+}
+
+/* ---- all ---- */
+
+struct visiting {
+    tunings_visit *visit;
+    void *arg;
+    const char *hash;
+};
+
+static void visit_one(void *arg, const char *path, const struct tuning *t)
+{
+    const struct visiting *v = arg;
+    v->visit(v->arg, v->hash, path, t);
+}
+
+int tunings_each(tunings_visit *visit, tunings_say *say, void *arg, struct error *error)
+{
+    static const uint8_t none[TUNINGS_HASH_BYTES];
+    char root[PATH_MAX], path[PATH_MAX];
+    if (tunings_directory(none, root, error) != 0)
+        return -1;
+    rmdir(root); /* of no model */
+    *strrchr(root, '/') = 0;
+    struct dirent **names = NULL;
+    int count = scandir(root, &names, NULL, alphasort);
+    if (count < 0)
+        return error_set_errno(error, ERR_IO, errno, "cannot read %.200s", root);
+    for (int i = 0; i < count; i++) {
+        const char *name = names[i]->d_name;
+        struct visiting v = {.visit = visit, .arg = arg, .hash = name};
+        if (i < TUNINGS_MODELS_MAX && strlen(name) == (size_t)2 * TUNINGS_HASH_BYTES &&
+            snprintf(path, sizeof path, "%s/%s", root, name) < (int)sizeof path)
+            each(path, visit_one, &v, say, arg);
+        free(names[i]);
+    }
+    free(names);
+    return 0;
+}

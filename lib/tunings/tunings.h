@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tunings of models: which plan, store and preset serve a model within a loss and a budget, as `sluice tune`
+ * measured it.
+ *
+ * $XDG_CACHE_HOME/sluice/HASH/tuning-LOSS-BUDGET.json, else below ~/.cache; HASH is tunings_hash of the model file. A
+ * record is written under a temporary name, synced and renamed; its time of modification is its last use. Records are
+ * untrusted when they are read. */
+#ifndef SLUICE_TUNINGS_TUNINGS_H
+#define SLUICE_TUNINGS_TUNINGS_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+
+#define TUNINGS_HASH_BYTES   16
+#define TUNINGS_RECORD_BYTES 16384 /* maximum of a record */
+#define TUNINGS_OF_A_MODEL                                                                         \
+    32 /* maximum number of records; the one not used for longest goes first */
+#define TUNINGS_MODELS_MAX   4096 /* directories that are listed */
+#define TUNINGS_PRESET_BYTES 32
+
+struct tuning {
+    char model[PATH_MAX]; /* absolute, as it was when it was tuned */
+    uint64_t model_bytes;
+    double max_loss; /* per cent, above 0, at most 100 */
+    uint64_t budget; /* bytes; 0: the engine's default */
+    char plan
+        [PATH_MAX]; /* absolute; "": the lossless engine was fastest, or no plan keeps the loss */
+    char store[PATH_MAX];              /* absolute; "" exactly if plan is */
+    char preset[TUNINGS_PRESET_BYTES]; /* lower-case letters, digits, '-' */
+    uint64_t store_bytes;
+    double loss_high;        /* upper end of the measured loss, per cent; 0 without a plan */
+    double tokens_per_s;     /* decode, measured with this tuning; 0: not measured */
+    double lossless_per_s;   /* and without it */
+    double read_bytes_per_s; /* of the model's device; 0: not measured */
+    int64_t created, used;   /* seconds since 1970; `used` is not part of the file */
+};
+
+/* A record in the bytes of a file. 0, or -1 with ERR_BAD_INPUT: every value is checked. */
+int tuning_parse(const char *text, size_t bytes, struct tuning *t, struct error *error);
+/* The text of a record, with a newline at its end. The caller frees it. NULL with ERR_BAD_INPUT (a value that
+ * tuning_parse rejects) or ERR_NO_MEMORY. */
+char *tuning_format(const struct tuning *t, struct error *error);
+
+/* Identifies a model file: XXH3-128 of its size, its first MiB (the header, or its beginning) and 32 samples of 64 KiB
+ * spread over the file, for each part of a split one. Reads some MiB. A directory is ERR_BAD_INPUT. `path` of any
+ * part. */
+int tunings_hash(const char *path, uint8_t hash[TUNINGS_HASH_BYTES], struct error *error);
+
+/* The directory of a model's tunings, made if it is not there (warm_directory). */
+int tunings_directory(const uint8_t hash[TUNINGS_HASH_BYTES], char path[PATH_MAX],
+                      struct error *error);
+
+/* Writes or replaces the record of t->max_loss and t->budget in that directory; the record not used for longest is removed
+ * beyond TUNINGS_OF_A_MODEL. -1 with ERR_IO, ERR_BAD_INPUT or ERR_NO_MEMORY. */
+int tunings_write(const char *directory, const struct tuning *t, struct error *error);
+
+/* A record that cannot be used is reported to `say` (may be NULL) with one line. */
+typedef void tunings_say(void *arg, const char *line);
+
+/* The tuning that serves this loss and budget: the largest loss that is not above max_loss, then the nearest budget of those
+ * from 3/4 to 4/3 of it (0 with 0 only). Its last use becomes now. 1: found, 0: none, -1 with *error: the file or the
+ * directory cannot be read. A record whose plan or store is gone is not used. */
+int tunings_find(const char *model, double max_loss, uint64_t budget, tunings_say *say, void *arg,
+                 struct tuning *t, struct error *error);
+
+/* All records, of all models. Calls visit with the model's hash in hex and the record's path. */
+typedef void tunings_visit(void *arg, const char *hash, const char *path, const struct tuning *t);
+int tunings_each(tunings_visit *visit, tunings_say *say, void *arg, struct error *error);
+
+/* ---- start of an engine ---- */
+
+struct tuning_start {
+    const char *command; /* for messages: "run" */
+    const char *model;
+    double max_loss;
+    uint64_t budget;
+    bool
+        ask; /* standard input and standard error are a terminal, and a question may be put to the user */
+    tunings_say *say; /* lines for the user's log */
+    void *arg;
+};
+
+/* Finds the tuning for a start with a loss above 0. Without one, and with `ask`, runs `sluice-tune` of the directory of this
+ * program, which states the cost and asks; else reports which command tunes. 1: *t is to be used; 0: serve losslessly;
+ * -1 with ERR_CANCELLED: interrupted. */
+int tuning_offer(const struct tuning_start *start, struct tuning *t, struct error *error);
+
+#endif

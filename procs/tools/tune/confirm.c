@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The measured run: decode with the model file, lossless, and with the store under the presets that a plan of precisions
+ * serves. The fastest is recorded; the lossless engine unless a lossy one is 3 % faster, as in preset auto. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/json/json_file.h"
+#include "procs/tools/tune/tune.h"
+
+#define GAIN_MIN 1.03
+#define STEPS    "64"
+#define ROUNDS   "3"
+
+static const char *const presets[] = {"auto-mixed", "auto-mixed-noprefetch", "edgemoe"};
+
+/* The median of variant i; 0: none. */
+static double rate_of(const json_t *document, size_t i)
+{
+    const json_t *variant = json_array_get(json_object_get(document, "variants"), i);
+    const json_t *test = json_array_get(json_object_get(variant, "tests"), 0);
+    double rate = json_number_value(json_object_get(test, "tps_median"));
+    return rate > 0 ? rate : 0;
+}
+
+static json_t *bench(const struct tune *t, const char *const argv[], struct error *error)
+{
+    char *out = NULL;
+    int status = 0;
+    if (run_program(t, "bench", argv, &out, &status, error) != 0)
+        return NULL;
+    json_t *document = status == 0 && out ? json_text(out, strlen(out), error) : NULL;
+    free(out);
+    if (!document)
+        error_set(error, status == 2 ? ERR_BAD_INPUT : ERR_FAILED,
+                  "the measured run failed (see its message above); nothing is recorded");
+    return document;
+}
+
+static int lossless(struct tune *t, const char *budget, struct error *error)
+{
+    const char *argv[] = {"-m",  t->model, "--budget", budget, "-p",   "0", "-n",
+                          STEPS, "-r",     ROUNDS,     "-o",   "json", NULL};
+    json_t *document = bench(t, argv, error);
+    if (!document)
+        return -1;
+    t->result.lossless_per_s = rate_of(document, 0);
+    t->result.tokens_per_s = t->result.lossless_per_s;
+    json_decref(document);
+    return 0;
+}
+
+static int lossy(struct tune *t, const char *budget, struct error *error)
+{
+    char loss[32], variant[ARRAY_LEN(presets)][64];
+    snprintf(loss, sizeof loss, "%.10g", t->max_loss);
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++)
+        snprintf(variant[i], sizeof variant[i], "preset=%s", presets[i]);
+    const char *argv[] = {"-m",        t->store,    "--plan",   t->plan,     "--max-loss",
+                          loss,        "--budget",  budget,     "-p",        "0",
+                          "-n",        STEPS,       "-r",       ROUNDS,      "-o",
+                          "json",      "--variant", variant[0], "--variant", variant[1],
+                          "--variant", variant[2],  NULL};
+    json_t *document = bench(t, argv, error);
+    if (!document)
+        return -1;
+    size_t best = 0;
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
+        fprintf(stderr, "sluice tune: %s: %.1f tokens/s\n", presets[i], rate_of(document, i));
+        if (rate_of(document, i) > rate_of(document, best))
+            best = i;
+    }
+    if (rate_of(document, best) > GAIN_MIN * t->result.lossless_per_s) {
+        t->result.tokens_per_s = rate_of(document, best);
+        snprintf(t->result.preset, sizeof t->result.preset, "%s", presets[best]);
+    }
+    json_decref(document);
+    return 0;
+}
+
+int stage_confirm(struct tune *t, bool has_plan, struct error *error)
+{
+    char budget[32];
+    fprintf(stderr, "sluice tune: step 4 of 4: measured run, about %.1f minutes\n",
+            t->left.confirm / 60);
+    snprintf(budget, sizeof budget, "%llu", (unsigned long long)t->budget);
+    snprintf(t->result.preset, sizeof t->result.preset, "default");
+    if (lossless(t, budget, error) != 0 || (has_plan && lossy(t, budget, error) != 0))
+        return -1;
+    fprintf(stderr, "sluice tune: lossless: %.1f tokens/s; chosen: %s\n", t->result.lossless_per_s,
+            t->result.preset);
+    return model_unchanged(t, error);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice tune: from a model file to its fastest engine within a loss and a budget. Measures the machine, runs profile, plan and
+ * pack, confirms with bench, and records the result where later starts find it.
+ *
+ * Trust: model file, texts, and the files of an earlier run are untrusted; the libraries and programs that read them check
+ * them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config/option_error.h"
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/base/log.h"
+#include "procs/clients/common/options.h"
+#include "procs/tools/tune/tune.h"
+
+#include <jansson.h>
+
+#define MINUTES      60
+#define WINDOW       512
+#define STORE_LIMIT  (200 * GIB)
+#define LOCK_POLL_MS 50
+#define LOCK_POLLS   200 /* the stages of a tuning that was killed end within this time */
+#define DECLINED     3   /* exit status */
+#define INTERRUPTED  130
+
+static void usage(FILE *out)
+{
+    fprintf(
+        out,
+        "usage: sluice tune -m FILE --max-loss P [--budget BYTES] [options]\n"
+        "\n"
+        "Finds the fastest way to run a model within a loss and a budget: profiles it, plans\n"
+        "precisions, packs a store with them, measures, and records the result. Later starts of\n"
+        "run, generate and repl with this model, loss and budget use it. States the cost and\n"
+        "asks before it begins. An interrupted tuning continues with the same command.\n"
+        "\n"
+        "  -m, --model FILE         GGUF file; any part of a split one\n"
+        "      --max-loss P         allowed increase of perplexity, such as 1%%\n"
+        "      --budget BYTES       budget of the engine, and of the measurements (default: as\n"
+        "                           for run: half of the available memory)\n"
+        "      --text FILE          calibration text; repeatable (default: the text shipped with\n"
+        "                           sluice)\n"
+        "      --store-dir DIR      where the store goes (default: the model's directory if that\n"
+        "                           is writable, else the cache directory)\n"
+        "      --store-limit BYTES  maximum of the stores of all tunings (default 200GiB)\n"
+        "      --minutes N          time for everything, half of it for the profile (default %d)\n"
+        "      --tokens N           maximum tokens of text (default 65536)\n"
+        "      --ctx-size N         tokens per window of text (default %d)\n"
+        "  -y, --yes                begin without a question\n"
+        "      --output text|json   format of the result on stdout (default text)\n"
+        "\n"
+        "Exit status: 0 done, 1 failed, 2 bad usage or input, 3 declined, 130 interrupted.\n",
+        MINUTES, WINDOW);
+}
+
+enum {
+    OPT_LOSS = 256,
+    OPT_BUDGET,
+    OPT_TEXT,
+    OPT_DIR,
+    OPT_LIMIT,
+    OPT_MINUTES,
+    OPT_TOKENS,
+    OPT_CTX,
+    OPT_OUTPUT
+};
+
+static const struct option options[] = {{"model", 1, NULL, 'm'},
+                                        {"max-loss", 1, NULL, OPT_LOSS},
+                                        {"budget", 1, NULL, OPT_BUDGET},
+                                        {"text", 1, NULL, OPT_TEXT},
+                                        {"store-dir", 1, NULL, OPT_DIR},
+                                        {"store-limit", 1, NULL, OPT_LIMIT},
+                                        {"minutes", 1, NULL, OPT_MINUTES},
+                                        {"tokens", 1, NULL, OPT_TOKENS},
+                                        {"ctx-size", 1, NULL, OPT_CTX},
+                                        {"yes", 0, NULL, 'y'},
+                                        {"output", 1, NULL, OPT_OUTPUT},
+                                        {"help", 0, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+static int size_option(const char *what, const char *value, uint64_t *out, struct error *error)
+{
+    if (bytes_parse(value, out))
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a size", what, value);
+}
+
+static int one_option(struct tune *t, int option, const char *value, struct error *error)
+{
+    switch (option) {
+    case 'm': t->model_path = value; return 0;
+    case 'y': t->yes = true; return 0;
+    case OPT_DIR: t->store_dir = value; return 0;
+    case OPT_BUDGET: return size_option("--budget", value, &t->budget, error);
+    case OPT_LIMIT: return size_option("--store-limit", value, &t->store_limit, error);
+    case OPT_MINUTES: return option_i64("--minutes", value, 1, 100000, &t->minutes, error);
+    case OPT_TOKENS: return option_i64("--tokens", value, 256, INT32_MAX, &t->tokens, error);
+    case OPT_CTX: return option_i64("--ctx-size", value, 16, 65536, &t->window, error);
+    case OPT_TEXT:
+        if (t->texts == TUNE_TEXTS_MAX)
+            return error_set(error, ERR_BAD_INPUT, "at most %d texts", TUNE_TEXTS_MAX);
+        t->text[t->texts++] = value;
+        return 0;
+    case OPT_LOSS:
+        if (percent_parse(value, &t->max_loss) && t->max_loss > 0 && t->max_loss <= 100)
+            return 0;
+        return error_set(error, ERR_BAD_INPUT,
+                         "--max-loss: '%.40s' is not a percentage above 0, at most 100", value);
+    case OPT_OUTPUT:
+        t->json = strcmp(value, "json") == 0;
+        if (t->json || strcmp(value, "text") == 0)
+            return 0;
+        return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|json", value);
+    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
+    default: sl_panic("option %d of the table is not handled", option);
+    }
+}
+
+static int parse(struct tune *t, int argc, char **argv, struct error *error)
+{
+    int option;
+    while ((option = getopt_long(argc, argv, ":m:yh", options, NULL)) != -1)
+        if ((option == '?' || option == ':'
+                 ? option_error("tune", option, argv, options, false, NULL, error)
+                 : one_option(t, option, optarg, error)) != 0)
+            return -1;
+    if (optind < argc)
+        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    if (!t->model_path || !(t->max_loss > 0))
+        return error_set(error, ERR_BAD_INPUT, "use -m FILE and --max-loss P");
+    return 0;
+}
+
+/* Half of the available memory, as for an engine without --budget. */
+static uint64_t default_memory(void)
+{
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *f = fopen("/proc/meminfo", "re");
+    while (f && kib == 0 && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
+            kib = 0;
+    if (f)
+        fclose(f);
+    return kib * KIB / 2;
+}
+
+static int find_programs(struct tune *t, struct error *error)
+{
+    ssize_t n = readlink("/proc/self/exe", t->programs, sizeof t->programs - 1);
+    if (n < 0)
+        return error_set_errno(error, ERR_FAILED, errno, "cannot read /proc/self/exe");
+    t->programs[n] = 0;
+    *strrchr(t->programs, '/') = 0;
+    return 0;
+}
+
+/* Another tuning of this model, or the stages of one that was killed. */
+static int take_lock(struct tune *t, struct error *error)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/tune.lock", t->directory);
+    t->lock_fd = open(path, O_RDWR | O_CREAT, 0600); /* not O_CLOEXEC: the stages hold it, too */
+    if (t->lock_fd < 0)
+        return error_set_errno(error, ERR_IO, errno, "cannot write in %.200s", t->directory);
+    for (int i = 0; flock(t->lock_fd, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (tune_stop)
+            return error_set(error, ERR_CANCELLED, "interrupted");
+        if (i == LOCK_POLLS)
+            return error_set(error, ERR_BUSY, "another tuning of this model is in progress");
+        poll(NULL, 0, LOCK_POLL_MS);
+    }
+    return 0;
+}
+
+static int prepare(struct tune *t, struct error *error)
+{
+    uint64_t key;
+    if (!realpath(t->model_path, t->model) || stat(t->model, &t->model_stat) != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open model %.200s",
+                               t->model_path);
+    if (S_ISDIR(t->model_stat.st_mode))
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s is a directory; tune needs the GGUF file of the model", t->model);
+    if (find_programs(t, error) != 0 || calibration_find(t, error) != 0 ||
+        calibration_key(t, &key, error) != 0 || tunings_hash(t->model, t->hash, error) != 0 ||
+        tunings_directory(t->hash, t->directory, error) != 0 || take_lock(t, error) != 0)
+        return -1;
+    t->memory = t->budget ? t->budget : default_memory();
+    unsigned long long k = key;
+    snprintf(t->job_path, sizeof t->job_path, "%s/job-%016llx.json", t->directory, k);
+    snprintf(t->profile, sizeof t->profile, "%s/profile-%016llx", t->directory, k);
+    snprintf(t->plan, sizeof t->plan, "%s/plan-%016llx-%.6g", t->directory, k, t->max_loss);
+    if (job_read(t))
+        return 0;
+    return probe_run(t, error) == 0 ? job_write(t, error) : -1;
+}
+
+/* States the cost; whether to begin. */
+static bool agreed(struct tune *t)
+{
+    char store[16], read[16];
+    const struct job *j = &t->job;
+    job_times(t, &t->left);
+    double all = t->left.profile + t->left.plan + t->left.pack + t->left.confirm;
+    fprintf(
+        stderr,
+        "sluice tune: about %.0f minutes (profile %.1f, plan %.1f, pack %.1f, measured run %.1f), "
+        "less what an earlier run has done; a store of up to %s; one thread reads %s/s; %.0f of "
+        "the experts are measured alone, the others in %.0f groups\n",
+        all / 60, t->left.profile / 60, t->left.plan / 60, t->left.pack / 60, t->left.confirm / 60,
+        bytes_format((uint64_t)t->model_stat.st_size, store),
+        bytes_format((uint64_t)j->read_bytes_per_s, read), j->importance_experts, j->groups);
+    if (all > (double)t->minutes * 60 * 1.1)
+        fprintf(stderr,
+                "sluice tune: this is more than --minutes %lld: less text (--tokens, --text) "
+                "makes it shorter\n",
+                (long long)t->minutes);
+    if (t->yes)
+        return true;
+    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
+        fprintf(stderr, "sluice tune: no terminal to confirm at; use --yes\n");
+        return false;
+    }
+    char answer[8] = "";
+    fprintf(stderr, "begin? [y/N] ");
+    return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+static int stages(struct tune *t, struct error *error)
+{
+    struct tuning *r = &t->result;
+    if (!plan_is_done(t) && stage_profile(t, error) != 0)
+        return -1;
+    int planned = stage_plan(t, error);
+    if (planned < 0 || (planned > 0 && stage_pack(t, error) != 0))
+        return -1;
+    if (planned == 0)
+        fprintf(stderr, "sluice tune: no plan keeps this loss: lossless\n");
+    if (stage_confirm(t, planned > 0, error) != 0)
+        return -1;
+    strcpy(r->model, t->model);
+    r->model_bytes = (uint64_t)t->model_stat.st_size;
+    r->max_loss = t->max_loss;
+    r->budget = t->budget;
+    r->created = time(NULL);
+    if (strcmp(r->preset, "default") != 0) {
+        if (strlen(t->plan) >= sizeof r->plan)
+            return error_set(error, ERR_BAD_INPUT, "the path of the plan is too long");
+        memcpy(r->plan, t->plan, strlen(t->plan) + 1);
+        strcpy(r->store, t->store);
+    } else {
+        r->loss_high = 0;
+        r->store_bytes = 0;
+    }
+    return tunings_write(t->directory, r, error);
+}
+
+static int print(const struct tune *t, struct error *error)
+{
+    char bytes[16];
+    const struct tuning *r = &t->result;
+    if (t->json) {
+        char *text = tuning_format(r, error);
+        if (!text)
+            return -1;
+        printf("%s\n", text);
+        free(text);
+    } else if (r->store[0]) {
+        printf("%s: preset %s, %.1f tokens/s (lossless %.1f), loss at most %.2f %%\nplan %s\n"
+               "store %s, %s\n",
+               r->model, r->preset, r->tokens_per_s, r->lossless_per_s, r->loss_high, r->plan,
+               r->store, bytes_format(r->store_bytes, bytes));
+    } else {
+        printf("%s: lossless is fastest within this loss and budget: %.1f tokens/s\n", r->model,
+               r->lossless_per_s);
+    }
+    return output_end(error);
+}
+
+static void on_signal(int number)
+{
+    tune_stop = number;
+}
+
+static void take_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART: waits end */
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    static struct tune t = {
+        .lock_fd = -1, .minutes = MINUTES, .window = WINDOW, .store_limit = STORE_LIMIT};
+    struct error error = {0};
+    log_init("tune", LOG_LEVEL_INFO);
+    if (parse(&t, argc, argv, &error) != 0 || prepare(&t, &error) != 0)
+        return report("tune", &error);
+    if (!agreed(&t))
+        return DECLINED;
+    take_signals(); /* before, a signal just ends it */
+    if (stages(&t, &error) == 0 && print(&t, &error) == 0)
+        return 0;
+    int status = report("tune", &error);
+    return error.code == ERR_CANCELLED ? INTERRUPTED : status;
+}
