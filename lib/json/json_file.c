@@ -29,7 +29,7 @@ json_t *json_text(const char *text, size_t bytes, struct error *error)
     return root;
 }
 
-static char *read_file(const char *path, uint64_t max, size_t *bytes, struct error *error)
+char *json_file_bytes(const char *path, uint64_t max, size_t *bytes, struct error *error)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -65,7 +65,7 @@ json_t *json_file(const char *path, uint64_t max, struct error *error)
 {
     size_t bytes;
     struct error why;
-    char *text = read_file(path, max, &bytes, error);
+    char *text = json_file_bytes(path, max, &bytes, error);
     if (!text)
         return NULL;
     json_t *root = json_text(text, bytes, &why);

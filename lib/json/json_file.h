@@ -20,4 +20,7 @@ json_t *json_file(const char *path, uint64_t max, struct error *error);
 /* The same for the files of others, with limits of depth and of memory (reader.h). */
 json_t *json_foreign_file(const char *path, uint64_t max, struct error *error);
 
+/* The bytes of such a file, whatever they are; the caller frees them. */
+char *json_file_bytes(const char *path, uint64_t max, size_t *bytes, struct error *error);
+
 #endif

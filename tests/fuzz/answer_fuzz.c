@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: answers of models, split into parts. Input: a byte for the marks (bits 0 and 1: the rows of reasoning,
- * bit 2: calls) and whether the answer starts inside reasoning (bit 3), a byte for the sizes of the pieces, then
+ * bit 2: calls; bits 5 to 7: other forms, form_of()) and whether the answer starts inside reasoning (bit 3), a byte for the sizes of the pieces, then
  * the text; 0xff stands for 300 spaces or 40 KiB of 'x', by bit 4 of the first byte. The parts are the same whatever
  * the pieces. Without calls and reasoning the text is the content. What is held is bounded. */
 #include <stdint.h>
@@ -15,6 +15,9 @@
 #define BYTES_MAX   ((size_t)256 << 10)
 #define MANY_BYTES  ((size_t)40 << 10)
 #define MANY_SPACES 300
+#define TOOLS                                                                                      \
+    "[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"n\":{\"type\":\"integer\"}}" \
+    "}}}]"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,7 +33,7 @@ static void keep(void *arg, const struct answer_piece *p)
     struct parts *parts = arg;
     if (p->part == ANSWER_CALL) {
         json_t *arguments = json_loads(p->arguments, JSON_DECODE_ANY, NULL);
-        sl_assert(!p->text && p->name && strlen(p->arguments) <= 4 * ANSWER_CALL_BYTES_MAX);
+        sl_assert(!p->text && p->name && strlen(p->arguments) <= 8 * ANSWER_CALL_BYTES_MAX);
         json_decref(arguments); /* of a text anything */
         fprintf(parts->out, "\n%d %s %s", ANSWER_CALL, p->name, p->arguments);
     } else {
@@ -79,11 +82,23 @@ static size_t expand(const uint8_t *data, size_t size, bool many, char *text)
     return n;
 }
 
+/* Bits 5 to 7, without bit 2: one of the other forms of calls. */
 static struct answer_form form_of(uint8_t marks)
 {
-    char text[80];
-    int n = snprintf(text, sizeof text, "{{ a }}%s%s%s", marks & 1 ? "<think></think>" : "",
-                     marks & 2 ? "</seed:think>" : "", marks & 4 ? "<tool_call></tool_call>" : "");
+    static const char *const signs[] = {"",
+                                        "<minimax:tool_call>",
+                                        "<｜tool▁call▁begin｜>' + tool['type']",
+                                        "<｜tool▁calls▁begin｜>",
+                                        "<|tool_calls_section_begin|>",
+                                        "<|channel>thought<channel|><tool_call|>",
+                                        "<arg_key>",
+                                        "<function="};
+    char text[200];
+    int n = snprintf(text, sizeof text, "{{ a }}%s%s%s%s", marks & 1 ? "<think></think>" : "",
+                     marks & 2 ? "</seed:think>" : "", marks & 4 ? "<tool_call></tool_call>" : "",
+                     marks & 4 ? "" : signs[marks >> 5]);
+    if (marks >> 5 && marks & 4)
+        n = snprintf(text, sizeof text, "<|channel|>analysis<|message|>");
     return answer_form_of(text, (size_t)n);
 }
 
@@ -94,6 +109,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2)
         return 0;
     struct answer_form form = form_of(data[0]);
+    json_t *tools = json_loads(TOOLS, 0, NULL);
+    form.tools = tools;
     size_t bytes = expand(data + 2, size - 2, (data[0] & 16) != 0, text);
     bytes = utf8_sanitise(text, bytes, valid);
     bool inside = data[0] & 8 && form.reasoning.open;
@@ -105,6 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sl_assert(whole.bytes == streamed.bytes && memcmp(whole.text, streamed.text, whole.bytes) == 0);
     if (!form.reasoning.open && !form.call.open)
         sl_assert(whole.taken == bytes);
+    json_decref(tools);
     free(whole.text);
     free(streamed.text);
     return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: config.json and tokenizer.json of a Hugging Face model. The input is one JSON object
- * {"config": {}, "tokenizer": {}, "settings": {}}. Any input gives a result or an error, and the
+ * {"config": {}, "tokenizer": {}, "settings": {}}, or with "tiktoken": [row of HF_TIKTOKEN, lines] for "tokenizer". Any input gives a result or an error, and the
  * GGUF reader accepts the resulting keys. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -25,6 +25,26 @@ static void check_keys(struct gguf_writer *w)
         gguf_close(&g);
     else
         sl_assert(error.code == ERR_BAD_INPUT);
+}
+
+static int take_tiktoken(const json_t *root, uint32_t vocab, struct gguf_writer *w,
+                         struct error *error)
+{
+    const json_t *pair = json_object_get(root, "tiktoken"), *lines = json_array_get(pair, 1);
+    const struct hf_tiktoken *row =
+        hf_tiktoken_row((size_t)json_integer_value(json_array_get(pair, 0)) % 2);
+    /* In memory of its size: what is read behind its end is found. */
+    size_t bytes = json_string_length(lines);
+    char *text = malloc(bytes + 1);
+    sl_assert(text);
+    if (bytes > 0)
+        memcpy(text, json_string_value(lines), bytes);
+    char *exact = realloc(text, bytes > 0 ? bytes : 1);
+    int status =
+        hf_tiktoken_keys(row, exact ? exact : text, bytes, json_object_get(root, "settings"),
+                         json_object_get(root, "config"), vocab, w, error);
+    free(exact ? exact : text);
+    return status;
 }
 
 static int take_tokenizer(const json_t *root, uint32_t vocab, struct gguf_writer *w,
@@ -54,7 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sl_assert(w);
     int status = hf_config_keys(config, "fuzz", w, &shape, &error);
     if (status == 0 && shape.vocab <= 4096)
-        status = take_tokenizer(root, shape.vocab, w, &error);
+        status = json_object_get(root, "tiktoken") ? take_tiktoken(root, shape.vocab, w, &error)
+                                                   : take_tokenizer(root, shape.vocab, w, &error);
     if (status == 0)
         check_keys(w);
     else

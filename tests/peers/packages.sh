@@ -3,7 +3,7 @@
 # Tokenizers and chat templates against data of other packages, fetched from the package index into BUILD/peers
 # (README.md): the vocabularies of real models that llama-cpp-python's source distribution carries, with texts and their
 # ids; its chat templates of real models, compared with the package jinja2, and the ids of conversations with the package
-# tokenizers; and the package regex on random text.
+# tokenizers; real vocabularies in the form of tiktoken, with the ids of that package; and regex on random text.
 # usage: packages.sh ROOT BUILD     SLUICE_LONG=1: every conversation with every template, not a third of them
 set -euo pipefail
 
@@ -61,6 +61,16 @@ if "$python" -c 'import jinja2, regex' 2>/dev/null || { python3 -m venv "$dir/ve
     status=0
     "$python" "$root/tests/golden/expression_vectors.py" --compare "$program" 400 || status=$?
     verdict words_on_random_text "$status"
+    if ! [ -f "$dir/vocabularies/done" ]; then :; elif "$python" -c 'import gguf, tiktoken' 2>/dev/null || "$python" -m pip install --quiet gguf==0.19.0 tiktoken==0.14.0 >"$dir/log" 2>&1; then
+        status=0
+        for file in qwen2 llama-bpe gpt-2 deepseek-llm; do
+            "$python" -B "$root/tests/golden/tiktoken_vectors.py" --of "$dir/vocabularies/ggml-vocab-$file.gguf" "$dir" &&
+                "$build/tests/unit_hf_tiktoken" "$dir/ranks.tiktoken" "$dir/tiktoken.json" || status=$?
+        done
+        verdict real_vocabularies_as_tiktoken "$status"
+    else
+        echo "SKIP real_vocabularies_as_tiktoken: gguf and tiktoken cannot be installed"
+    fi
     if [ -f "$dir/vocabularies/done" ]; then
         status=0
         "$python" -B "$root/tests/golden/chat_templates.py" "$build/tests/golden_jinja" "$dir/templates" "$every" || status=$?

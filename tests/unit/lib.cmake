@@ -37,6 +37,7 @@ sluice_unit_test(unit_arch_bad SOURCES lib/model/arch/bad_models_test.c LINK slu
 sluice_unit_test(unit_arch_recurrent SOURCES lib/model/arch/recurrent_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_model_index SOURCES lib/model/index/model_index_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_answer SOURCES lib/model/chat/answer_test.c LINK sluice_chat)
+sluice_unit_test(unit_answer_calls SOURCES lib/model/chat/calls_test.c LINK sluice_chat)
 sluice_unit_test(unit_chat_format SOURCES lib/model/chat/format_test.c LINK sluice_chat)
 sluice_unit_test(unit_tokenizer SOURCES lib/model/tokenizer/tokenizer_test.c
   LINK sluice_model test_gguf_make PkgConfig::JANSSON)
@@ -52,6 +53,7 @@ sluice_unit_test(unit_store
   LINK sluice_model test_gguf_make test_store_make)
 sluice_unit_test(unit_safetensors SOURCES lib/model/hf/safetensors_test.c LINK sluice_model)
 sluice_unit_test(unit_hf_sentencepiece SOURCES lib/model/hf/sentencepiece_test.c LINK sluice_model)
+sluice_unit_test(unit_hf_tiktoken SOURCES lib/model/hf/tiktoken_test.c LINK sluice_model)
 sluice_unit_test(unit_hf SOURCES lib/model/hf/hf_test.c LINK sluice_model test_hf_make)
 sluice_unit_test(unit_hf_rows SOURCES lib/model/hf/rows_test.c LINK sluice_model m)
 sluice_unit_test(unit_hf_rejected SOURCES lib/model/hf/rejected_test.c LINK sluice_model test_hf_make)
@@ -90,6 +92,6 @@ sluice_unit_test(unit_routers SOURCES lib/offline/routers_test.c LINK sluice_off
 sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)
 
 foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_tokenizer_special
-             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_hf_rejected unit_hf_sentencepiece unit_offline unit_routers unit_clocked)
+             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_hf_rejected unit_hf_sentencepiece unit_hf_tiktoken unit_offline unit_routers unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()

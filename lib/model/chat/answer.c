@@ -10,31 +10,32 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/model/chat/answer_internal.h"
 #include "lib/text/utf8.h"
 
 #define BLANKS_MAX 256  /* held back at the end of reasoning */
 #define PIECE_MAX  4096 /* taken at once, so that ANSWER_BYTES_MAX holds */
-/* Of a call: the JSON library recurses, threads have small stacks, and an object takes 250 bytes. */
-#define DEPTH_MAX    64
-#define BRACKETS_MAX 4096
 
 struct answer_form answer_form_of(const char *chat_template, size_t bytes)
 {
     static const struct answer_marks reasoning[] = {
-#define REASONING(open, close) {open, close},
+#define REASONING(open, close) {(open), (close)},
 #include "lib/model/chat/answer.tbl.h"
     };
-    static const struct answer_marks calls[] = {
-#define CALL(open, close) {open, close},
+    static const char *const channels[] = {
+#define CHANNELS(sign) (sign),
 #include "lib/model/chat/answer.tbl.h"
     };
     struct answer_form form = {0};
     for (size_t i = 0; i < sizeof reasoning / sizeof *reasoning && !form.reasoning.open; i++)
         if (memmem(chat_template, bytes, reasoning[i].close, strlen(reasoning[i].close)))
             form.reasoning = reasoning[i];
-    for (size_t i = 0; i < sizeof calls / sizeof *calls && !form.call.open; i++)
-        if (memmem(chat_template, bytes, calls[i].close, strlen(calls[i].close)))
-            form.call = calls[i];
+    form.call = answer_call_of(chat_template, bytes);
+    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
+        if (memmem(chat_template, bytes, channels[i], strlen(channels[i])))
+            form = (struct answer_form){.reasoning = {channels[i], "<|end|>"},
+                                        .call = {.open = "<|message|>"},
+                                        .channels = true};
     return form;
 }
 
@@ -59,6 +60,11 @@ void answer_open(struct answer *a, const struct answer_form *form, bool inside, 
                : form->reasoning.open ? ANSWER_START
                                       : ANSWER_IN_CONTENT;
     a->skip_blanks = inside;
+    if (form->channels) {
+        a->state = inside ? ANSWER_IN_MESSAGE : ANSWER_IN_HEADER;
+        a->part = ANSWER_REASONING;
+        a->skip_blanks = false;
+    }
 }
 
 void answer_close(struct answer *a)
@@ -67,7 +73,7 @@ void answer_close(struct answer *a)
     *a = (struct answer){0};
 }
 
-static void drop(struct answer *a, size_t n)
+void answer_drop(struct answer *a, size_t n)
 {
     if (a->bytes == 0) /* nothing was held yet: held may be NULL */
         return;
@@ -77,11 +83,11 @@ static void drop(struct answer *a, size_t n)
 }
 
 /* Hands out the first n bytes and drops them. */
-static void give(struct answer *a, enum answer_part part, size_t n)
+void answer_give(struct answer *a, enum answer_part part, size_t n)
 {
     if (n > 0)
         a->sink(a->arg, &(struct answer_piece){.part = part, .text = a->held, .bytes = n});
-    drop(a, n);
+    answer_drop(a, n);
 }
 
 /* Where the mark is, or SIZE_MAX. Bytes that were searched before are not searched again. */
@@ -110,7 +116,7 @@ static void skip_blanks(struct answer *a)
     size_t n = 0;
     while (n < a->bytes && blank(a->held[n]))
         n++;
-    drop(a, n);
+    answer_drop(a, n);
     a->skip_blanks = a->bytes == 0;
 }
 
@@ -130,7 +136,7 @@ static bool at_start(struct answer *a, bool end)
     }
     if (left < n)
         return false;
-    drop(a, blanks + n);
+    answer_drop(a, blanks + n);
     a->state = ANSWER_IN_REASONING;
     return a->skip_blanks = true;
 }
@@ -144,10 +150,10 @@ static bool in_reasoning(struct answer *a, bool end)
     size_t kept = n;
     while (kept > 0 && n - kept < BLANKS_MAX && blank(a->held[kept - 1]))
         kept--;
-    give(a, ANSWER_REASONING, kept);
+    answer_give(a, ANSWER_REASONING, kept);
     if (at == SIZE_MAX)
         return false;
-    drop(a, at - kept + strlen(close));
+    answer_drop(a, at - kept + strlen(close));
     a->state = ANSWER_IN_CONTENT;
     return a->skip_blanks = true;
 }
@@ -157,68 +163,25 @@ static bool in_content(struct answer *a, bool end)
     const char *open = a->form.call.open;
     size_t at = open ? find(a, open) : SIZE_MAX;
     if (at == SIZE_MAX) {
-        give(a, ANSWER_CONTENT, a->bytes - (open && !end ? partial(a, open) : 0));
+        answer_give(a, ANSWER_CONTENT, a->bytes - (open && !end ? partial(a, open) : 0));
         return false;
     }
-    give(a, ANSWER_CONTENT, at);
+    answer_give(a, ANSWER_CONTENT, at);
     a->state = ANSWER_IN_CALL;
     return true;
 }
 
-/* Whether an object or array in it is nested too deep, or there are too many. */
-static bool too_much(const char *text, size_t bytes)
+bool answer_give_calls(struct answer *a, json_t *calls)
 {
-    size_t depth = 0, count = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < bytes && depth <= DEPTH_MAX && count <= BRACKETS_MAX; i++) {
-        char c = text[i];
-        if (in_string && c == '\\') {
-            i++;
-        } else if (c == '"') {
-            in_string = !in_string;
-        } else if (!in_string && (c == '[' || c == '{')) {
-            depth++;
-            count++;
-        } else if (!in_string && (c == ']' || c == '}')) {
-            depth -= depth > 0;
-        }
-    }
-    return depth > DEPTH_MAX || count > BRACKETS_MAX;
-}
-
-/* Numbers have as few digits as give the same value: 0.1, not 0.10000000000000001. */
-static char *json_text(const json_t *value)
-{
-    for (size_t digits = 15;; digits++) {
-        char *text =
-            json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
-        json_t *again = text && digits < 17 ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
-        bool same = again && json_equal(again, value);
-        json_decref(again);
-        if (!text || digits == 17 || same)
-            return text;
-        free(text);
-    }
-}
-
-/* A call between two marks, [from, to) of what is held. */
-static bool give_call(struct answer *a, size_t from, size_t to)
-{
-    if (too_much(a->held + from, to - from))
-        return false;
-    json_t *call = json_loadb(a->held + from, to - from, JSON_REJECT_DUPLICATES, NULL);
-    const char *name = json_string_value(json_object_get(call, "name"));
-    const json_t *arguments = json_object_get(call, "arguments");
-    char *text = json_is_string(arguments) ? strdup(json_string_value(arguments))
-                 : arguments               ? json_text(arguments)
-                                           : strdup("{}");
-    bool is_call = name && text;
-    if (is_call)
-        a->sink(a->arg,
-                &(struct answer_piece){.part = ANSWER_CALL, .name = name, .arguments = text});
-    free(text);
-    json_decref(call);
-    return is_call;
+    const json_t *call;
+    size_t i;
+    json_array_foreach(calls, i, call) a->sink(
+        a->arg,
+        &(struct answer_piece){.part = ANSWER_CALL,
+                               .name = json_string_value(json_object_get(call, "name")),
+                               .arguments = json_string_value(json_object_get(call, "arguments"))});
+    json_decref(calls);
+    return calls != NULL;
 }
 
 /* The bound is one of bytes in the answer, not of those that happen to be held: the parts do not depend
@@ -233,11 +196,13 @@ static bool in_call(struct answer *a, bool end)
         return false;
     if (too_long)
         all = utf8_complete_prefix(a->held, ANSWER_CALL_BYTES_MAX);
-    if (!too_long && give_call(a, open, whole ? at : a->bytes)) {
-        drop(a, all);
+    size_t to = whole ? at : a->bytes;
+    if (!too_long && answer_give_calls(a, answer_calls(&a->form.call, a->form.tools, a->held + open,
+                                                       to - open))) {
+        answer_drop(a, all);
         a->skip_blanks = true;
     } else {
-        give(a, ANSWER_CONTENT, all);
+        answer_give(a, ANSWER_CONTENT, all);
     }
     a->state = ANSWER_IN_CONTENT;
     return true;
@@ -253,6 +218,8 @@ static bool step(struct answer *a, bool end)
     case ANSWER_START: return at_start(a, end);
     case ANSWER_IN_REASONING: return in_reasoning(a, end);
     case ANSWER_IN_CONTENT: return in_content(a, end);
+    case ANSWER_IN_HEADER: return answer_in_header(a, end);
+    case ANSWER_IN_MESSAGE: return answer_in_message(a, end);
     default: return in_call(a, end);
     }
 }

@@ -16,9 +16,21 @@ struct answer_marks {
     const char *open, *close; /* NULL: there is none */
 };
 
+/* A row of CALL in answer.tbl.h. */
+struct answer_call {
+    const char *sign, *open, *close; /* open NULL: there are no calls */
+    enum answer_kind { ANSWER_NAMED, ANSWER_PAIRS, ANSWER_OBJECT, ANSWER_GEMMA } kind;
+    const char *call_open, *name_end, *call_close, *prefix, *key_open, *key_end, *value_open,
+        *value_close;
+    bool lines;
+};
+
 /* The marks in a chat template. */
 struct answer_form {
-    struct answer_marks reasoning, call;
+    struct answer_marks reasoning;
+    struct answer_call call;
+    bool channels;       /* messages with headers; calls only if call.open */
+    const json_t *tools; /* of the request, for the types of arguments; borrowed, may be NULL */
 };
 
 struct answer_form answer_form_of(const char *chat_template, size_t bytes);
@@ -36,7 +48,14 @@ struct answer_piece {
 };
 typedef void answer_sink(void *arg, const struct answer_piece *piece);
 
-enum answer_state { ANSWER_START, ANSWER_IN_REASONING, ANSWER_IN_CONTENT, ANSWER_IN_CALL };
+enum answer_state {
+    ANSWER_START,
+    ANSWER_IN_REASONING,
+    ANSWER_IN_CONTENT,
+    ANSWER_IN_CALL,
+    ANSWER_IN_HEADER, /* channels.c */
+    ANSWER_IN_MESSAGE
+};
 
 struct answer {
     struct answer_form form;
@@ -44,11 +63,15 @@ struct answer {
     bool skip_blanks; /* in front of the next part */
     char *held;       /* malloc'ed; not decided yet */
     size_t bytes, capacity, searched;
+    /* channels.c: of the message; bytes of the header in front of a call; the mark at the start is text */
+    enum answer_part part;
+    size_t header;
+    bool whole_start;
     answer_sink *sink;
     void *arg;
 };
 
-/* inside: the answer begins with reasoning. */
+/* inside: the answer begins with reasoning. What the form points to must outlive the answer. */
 void answer_open(struct answer *a, const struct answer_form *form, bool inside, answer_sink *sink,
                  void *arg);
 /* Takes the next bytes of an answer, whole characters of UTF-8; end: there are no more. -1: out of memory, the bytes are lost. */

@@ -20,8 +20,11 @@
 /* ---- the directory ---- */
 
 struct hf_json {
-    json_t *config, *settings; /* settings may be NULL */
-    struct json_reader *tokenizer;
+    json_t *config, *settings;     /* settings may be NULL */
+    struct json_reader *tokenizer; /* or a vocabulary of tiktoken */
+    const struct hf_tiktoken *tiktoken;
+    char *ranks;
+    size_t rank_bytes;
 };
 
 /* Of its values, only those that prepare text are kept: a few hundred. */
@@ -35,15 +38,37 @@ static json_t *read_json(const char *dir, const char *name, uint64_t max, struct
     return json_foreign_file(path, max, error);
 }
 
+/* The vocabulary of tiktoken that a directory without a tokenizer.json has. */
+static bool find_tiktoken(struct hf_json *d, const char *dir, char path[4096])
+{
+    snprintf(path, 4096, "%s/tokenizer.json", dir);
+    if (access(path, F_OK) == 0)
+        return false;
+    for (size_t i = 0; (d->tiktoken = hf_tiktoken_row(i)); i++) {
+        snprintf(path, 4096, "%s/%s", dir, d->tiktoken->file);
+        if (access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int read_tokenizer(struct hf_json *d, const char *dir, struct error *error)
+{
+    char path[4096];
+    if (find_tiktoken(d, dir, path)) {
+        d->ranks = json_file_bytes(path, HF_TIKTOKEN_MAX, &d->rank_bytes, error);
+        return d->ranks ? 0 : -1;
+    }
+    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+    d->tokenizer = json_reader_file(path, &tokenizer_limits, error);
+    return d->tokenizer ? 0 : -1;
+}
+
 static int read_files(struct hf_json *d, const char *dir, struct error *error)
 {
     char path[4096];
     d->config = read_json(dir, "config.json", HF_CONFIG_MAX, error);
-    if (!d->config)
-        return -1;
-    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
-    d->tokenizer = json_reader_file(path, &tokenizer_limits, error);
-    if (!d->tokenizer)
+    if (!d->config || read_tokenizer(d, dir, error))
         return -1;
     snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
     if (access(path, F_OK) != 0)
@@ -67,8 +92,11 @@ static int convert(struct hf_model *hf, const struct hf_json *d, const char *dir
     snprintf(name, sizeof name, "%s", dir);
     if (hf_config_keys(d->config, basename(name), hf->gguf, &shape, &why))
         return in_file(dir, "config.json", &why, error);
-    if (hf_tokenizer_keys(d->tokenizer, d->settings, d->config, shape.vocab, hf->gguf, &why))
-        return in_file(dir, "tokenizer.json", &why, error);
+    if (d->tiktoken
+            ? hf_tiktoken_keys(d->tiktoken, d->ranks, d->rank_bytes, d->settings, d->config,
+                               shape.vocab, hf->gguf, &why)
+            : hf_tokenizer_keys(d->tokenizer, d->settings, d->config, shape.vocab, hf->gguf, &why))
+        return in_file(dir, d->tiktoken ? d->tiktoken->file : "tokenizer.json", &why, error);
     const json_t *text = hf_text_config(d->config);
     const json_t *tied = json_object_get(text, "tie_word_embeddings");
     if (!tied)
@@ -100,6 +128,7 @@ int hf_open_as(struct hf_model *hf, const char *dir, uint32_t fp8_type, struct e
     }
     json_decref(d.config);
     json_reader_close(d.tokenizer);
+    free(d.ranks);
     json_decref(d.settings);
     if (status)
         hf_close(hf);

@@ -77,6 +77,10 @@
  *     tensor is there counts
  * HF_VISIBLE(text)
  *     a control token that GGUF has as one of text, so that programs see it
+ * HF_TIKTOKEN(file, pre, count, named, numbered, by_id, bos)
+ *     a vocabulary of tiktoken, read if there is no tokenizer.json; its pre-tokenizer. Behind the ranks are `count`
+ *     special tokens: those of tokenizer_config.json; else, in this order, `named`, then `numbered` with its id or
+ *     from 0 on. bos: where tokenizer_config.json names none
  * HF_UNUSED(end)
  *     end of the name of a tensor that is no weight; all other tensors of a layer must have a row
  * HF_REJECTED(ID, name, why)
@@ -149,6 +153,9 @@
 #endif
 #ifndef HF_VISIBLE
 #define HF_VISIBLE(text)
+#endif
+#ifndef HF_TIKTOKEN
+#define HF_TIKTOKEN(file, pre, count, named, numbered, by_id, bos)
 #endif
 #ifndef HF_LAYOUT
 #define HF_LAYOUT(id, windows, rotated, period, at, size, key)
@@ -351,6 +358,11 @@
 
 HF_UNUSED(".rotary_emb.inv_freq")
 
+/* The bos_token_id of Hunyuan's config.json is another token. */
+HF_TIKTOKEN("tiktoken.model", "kimi-k2", 256, "", "<|reserved_token_", true, "[BOS]")
+HF_TIKTOKEN("hy.tiktoken", "hunyuan", 210, "<|endoftext|> <|startoftext|> <|bos|> <|eos|> <|pad|>",
+            "<|extra_", false, "<|bos|>")
+
 HF_ARCH(QWEN3MOE, "qwen3_moe", "qwen3moe")
 HF_COMMON(QWEN3MOE, MATRIX, MATRIX)
 HF_QK_NORMS(QWEN3MOE)
@@ -465,6 +477,7 @@ HF_DENSE(MINIMAX_M2, "model.layers.%u.block_sparse_moe.e_score_correction_bias",
 #undef HF_UNUSED
 #undef HF_CHOICE
 #undef HF_LAYOUT
+#undef HF_TIKTOKEN
 #undef HF_VISIBLE
 #undef HF_ALPHA
 #undef HF_NUMBER

@@ -15,6 +15,7 @@
 
 #define HF_CONFIG_MAX    (4 * MIB)
 #define HF_TOKENIZER_MAX (64 * MIB)
+#define HF_TIKTOKEN_MAX  (16 * MIB)
 
 enum hf_arch {
 #define HF_ARCH(id, model_type, arch) HF_##id,
@@ -79,22 +80,15 @@ int hf_put_tensors(struct hf_model *hf, const struct hf_shape *shape, const json
  * not finite. */
 int hf_fp8_rows(const struct hf_tensor *t, const void *src, const float *scales, uint64_t first,
                 uint64_t rows, void *dst, struct error *error);
-/* One weight; false: it is not finite as BF16. */
-bool hf_fp8_to_bf16(const struct hf_tensor *t, uint8_t x, const float *scales, uint64_t row,
-                    uint64_t column, uint16_t *bf16);
-int hf_fp8_not_finite(struct error *error);
 
 #define HF_MXFP4_ELEMS 32u
 #define HF_MXFP4_BYTES 16u
-
-/* `blocks` blocks of MXFP4 to GGUF's, of 17 bytes. */
-void hf_mxfp4_row(const uint8_t *src, const uint8_t *exponents, uint64_t blocks, uint8_t *dst);
 
 #define HF_PAD_BYTES 24
 
 struct hf_chunk; /* of texts */
 
-/* A tokenizer.json. */
+/* A tokenizer.json, or a vocabulary of tiktoken. */
 struct hf_tokens {
     const char **text; /* by id; in a chunk or in pads */
     int32_t *type;     /* enum token_type */
@@ -103,6 +97,7 @@ struct hf_tokens {
     const char **merges; /* "left right" */
     uint32_t merge_count, merge_capacity;
     json_t *rest; /* of the document: normalizer, pre_tokenizer, post_processor, flags of model */
+    const char *bos; /* its text, where tokenizer_config.json has none; NULL: that of config.json */
     struct hf_chunk *chunks;
     bool *in_vocab, has_vocab; /* while it is read */
 };
@@ -111,6 +106,25 @@ struct hf_tokens {
  * be freed in any case. */
 int hf_tokens_read(struct hf_tokens *t, struct json_reader *r, uint32_t vocab, struct error *error);
 void hf_tokens_free(struct hf_tokens *t);
+/* Its parts. Opens it for `vocab` tokens; a text of `bytes` and a NUL that stays where it is (NULL: out of memory); what
+ * is checked and filled in when all tokens are there. */
+int hf_tokens_open(struct hf_tokens *t, uint32_t vocab, struct error *error);
+char *hf_tokens_text(struct hf_tokens *t, size_t bytes);
+int hf_tokens_end(struct hf_tokens *t, struct error *error);
+
+/* HF_TIKTOKEN. */
+struct hf_tiktoken {
+    const char *file, *pre;
+    uint32_t count;
+    const char *named, *numbered;
+    bool by_id;
+    const char *bos;
+};
+const struct hf_tiktoken *hf_tiktoken_row(size_t i); /* NULL: there are fewer */
+
+/* tiktoken.c: reads such a file. The error does not name it; t must be freed in any case. */
+int hf_tiktoken_read(struct hf_tokens *t, const struct hf_tiktoken *row, const char *text,
+                     size_t bytes, const json_t *settings, uint32_t vocab, struct error *error);
 
 /* True if `value` is the JSON string `expected`. */
 bool hf_is_string(const json_t *value, const char *expected);
@@ -128,5 +142,9 @@ int hf_characters_keys(struct hf_tokens *t, struct gguf_writer *w, struct error 
  * NULL. */
 int hf_tokenizer_keys(struct json_reader *tokenizer, const json_t *settings, const json_t *config,
                       uint32_t vocab, struct gguf_writer *w, struct error *error);
+/* The same from a vocabulary of tiktoken. */
+int hf_tiktoken_keys(const struct hf_tiktoken *row, const char *text, size_t bytes,
+                     const json_t *settings, const json_t *config, uint32_t vocab,
+                     struct gguf_writer *w, struct error *error);
 
 #endif

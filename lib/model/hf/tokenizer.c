@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.json and tokenizer_config.json -> the keys tokenizer.ggml.*: byte-level BPE with a
- * pre-tokenizer of tokenizers.tbl.h, and SentencePiece BPE (sentencepiece.c). */
+ * pre-tokenizer of tokenizers.tbl.h, SentencePiece BPE (sentencepiece.c), and tiktoken (tiktoken.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +126,8 @@ static bool special_id(const struct hf_tokens *t, const json_t *settings, const 
     char field[40];
     snprintf(field, sizeof field, "%s_token", name);
     const char *text = content_of(json_object_get(settings, field));
+    if (!text && strcmp(name, "bos") == 0)
+        text = t->bos;
     for (uint32_t i = 0; text && i < t->count; i++)
         if (t->type[i] != TOKEN_UNUSED && strcmp(t->text[i], text) == 0) {
             *id = i;
@@ -191,6 +193,21 @@ static void put_specials(const struct hf_tokens *t, const json_t *root, const js
 
 /* ---- the keys ---- */
 
+static void put_tokens(const struct hf_tokens *t, const json_t *settings, const json_t *config,
+                       struct gguf_writer *w)
+{
+    gguf_put_strings(w, "tokenizer.ggml.tokens", t->text, NULL, t->count);
+    gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, t->type, t->count);
+    put_specials(t, t->rest, settings, config, w);
+}
+
+static void put_bpe(const struct hf_tokens *t, const char *pre, struct gguf_writer *w)
+{
+    gguf_put_text(w, "tokenizer.ggml.model", "gpt2");
+    gguf_put_text(w, "tokenizer.ggml.pre", pre);
+    gguf_put_strings(w, "tokenizer.ggml.merges", t->merges, NULL, t->merge_count);
+}
+
 static int check_model(const json_t *model, struct error *error)
 {
     const char *type = json_string_value(json_object_get(model, "type"));
@@ -207,9 +224,7 @@ static int byte_level_keys(const struct hf_tokens *t, struct gguf_writer *w, str
     if (check_normalizer(t->rest, error) ||
         find_pretokenizer(t->rest, json_object_get(t->rest, "model"), &pre, error))
         return -1;
-    gguf_put_text(w, "tokenizer.ggml.model", "gpt2");
-    gguf_put_text(w, "tokenizer.ggml.pre", pre);
-    gguf_put_strings(w, "tokenizer.ggml.merges", t->merges, NULL, t->merge_count);
+    put_bpe(t, pre, w);
     return 0;
 }
 
@@ -223,9 +238,7 @@ static int put_keys(struct hf_tokens *t, const json_t *settings, const json_t *c
          : hf_is_of_characters(t->rest) ? hf_characters_keys(t, w, error)
                                         : hf_sentencepiece_keys(t, w, error)))
         return -1;
-    gguf_put_strings(w, "tokenizer.ggml.tokens", t->text, NULL, t->count);
-    gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, t->type, t->count);
-    put_specials(t, t->rest, settings, config, w);
+    put_tokens(t, settings, config, w);
     return 0;
 }
 
@@ -237,6 +250,21 @@ int hf_tokenizer_keys(struct json_reader *tokenizer, const json_t *settings, con
     int status = hf_tokens_read(&t, tokenizer, vocab, error);
     if (status == 0)
         status = put_keys(&t, settings, config, w, error);
+    hf_tokens_free(&t);
+    return status;
+}
+
+int hf_tiktoken_keys(const struct hf_tiktoken *row, const char *text, size_t bytes,
+                     const json_t *settings, const json_t *config, uint32_t vocab,
+                     struct gguf_writer *w, struct error *error)
+{
+    struct hf_tokens t;
+    sl_assert(vocab >= 1 && vocab <= MODEL_VOCAB_MAX);
+    int status = hf_tiktoken_read(&t, row, text, bytes, settings, vocab, error);
+    if (status == 0) {
+        put_bpe(&t, row->pre, w);
+        put_tokens(&t, settings, config, w);
+    }
     hf_tokens_free(&t);
     return status;
 }

@@ -23,8 +23,7 @@ struct hf_chunk {
     char text[];
 };
 
-/* `bytes` and a NUL that stay where they are until hf_tokens_free. */
-static char *text_new(struct hf_tokens *t, size_t bytes)
+char *hf_tokens_text(struct hf_tokens *t, size_t bytes)
 {
     struct hf_chunk *c = t->chunks;
     if (!c || c->capacity - c->used <= bytes) {
@@ -43,7 +42,7 @@ static char *text_new(struct hf_tokens *t, size_t bytes)
 
 static const char *text_copy(struct hf_tokens *t, struct json_reader *r)
 {
-    char *text = text_new(t, json_reader_bytes(r));
+    char *text = hf_tokens_text(t, json_reader_bytes(r));
     if (!text)
         json_reader_fail(r, ERR_NO_MEMORY, "out of memory (tokens)");
     else
@@ -59,6 +58,7 @@ void hf_tokens_free(struct hf_tokens *t)
     }
     json_decref(t->rest);
     free(t->merges);
+    free(t->in_vocab);
     free(t->pads);
     free(t->type);
     free(t->text);
@@ -127,7 +127,7 @@ static void put_added(struct json_reader *r, struct hf_tokens *t, const json_t *
     int64_t id = json_integer_value(number);
     if (!number_fits(r, t, content, json_is_integer(number), id))
         return;
-    char *text = text_new(t, strlen(content));
+    char *text = hf_tokens_text(t, strlen(content));
     if (!text) {
         json_reader_fail(r, ERR_NO_MEMORY, "out of memory (tokens)");
         return;
@@ -169,7 +169,7 @@ static const char *read_pair(struct json_reader *r, struct hf_tokens *t)
         return NULL;
     memcpy(kept, json_reader_text(r), left);
     char *text = json_next(r) == JSON_EVENT_STRING && !has_space(r)
-                     ? text_new(t, left + 1 + json_reader_bytes(r))
+                     ? hf_tokens_text(t, left + 1 + json_reader_bytes(r))
                      : NULL;
     if (text) {
         memcpy(text, kept, left);
@@ -318,7 +318,7 @@ static int check_distinct(const struct hf_tokens *t, struct error *error)
     return status;
 }
 
-int hf_tokens_read(struct hf_tokens *t, struct json_reader *r, uint32_t vocab, struct error *error)
+int hf_tokens_open(struct hf_tokens *t, uint32_t vocab, struct error *error)
 {
     *t = (struct hf_tokens){.count = vocab};
     t->text = calloc(vocab, sizeof *t->text);
@@ -326,18 +326,23 @@ int hf_tokens_read(struct hf_tokens *t, struct json_reader *r, uint32_t vocab, s
     t->pads = calloc(vocab, sizeof *t->pads);
     t->in_vocab = calloc(vocab, sizeof *t->in_vocab);
     t->rest = json_object();
-    int status = 0;
     if (!t->text || !t->type || !t->pads || !t->in_vocab || !t->rest)
-        status = error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " tokens)", vocab);
-    if (status == 0) {
-        read_document(r, t);
-        status = json_reader_end(r, error);
-    }
-    free(t->in_vocab);
-    t->in_vocab = NULL;
-    if (status == 0)
-        status = check_distinct(t, error);
-    if (status == 0)
-        fill_holes(t);
-    return status;
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " tokens)", vocab);
+    return 0;
+}
+
+int hf_tokens_end(struct hf_tokens *t, struct error *error)
+{
+    if (check_distinct(t, error))
+        return -1;
+    fill_holes(t);
+    return 0;
+}
+
+int hf_tokens_read(struct hf_tokens *t, struct json_reader *r, uint32_t vocab, struct error *error)
+{
+    if (hf_tokens_open(t, vocab, error))
+        return -1;
+    read_document(r, t);
+    return json_reader_end(r, error) ? -1 : hf_tokens_end(t, error);
 }

@@ -57,7 +57,7 @@ static void usage(FILE *out)
         "\n"
         "Makes an expert store: every expert contiguous, page-aligned, with checksums, at one or\n"
         "more precisions. MODEL is a GGUF file, or a Hugging Face directory with config.json,\n"
-        "tokenizer.json and safetensors files.\n"
+        "tokenizer.json (or tiktoken.model or hy.tiktoken) and safetensors files.\n"
         "\n"
         "  -m, --model MODEL     the model to pack\n"
         "  -o, --out DIR         directory of the store; created if missing\n"

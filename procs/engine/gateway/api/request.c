@@ -383,7 +383,9 @@ static void choose_parts(struct taker *t)
     t->out->answer = t->limits->chat->answer;
     t->out->inside = answer_starts_inside(&t->out->answer, t->out->prompt, t->out->prompt_bytes);
     if (t->no_tools || json_array_size(t->tools) == 0)
-        t->out->answer.call = (struct answer_marks){NULL, NULL};
+        t->out->answer.call = (struct answer_call){0};
+    else
+        t->out->answer.tools = t->out->tools = json_incref((json_t *)(uintptr_t)t->tools);
 }
 
 static int render_messages(struct taker *t)
@@ -503,6 +505,9 @@ void api_request_free(struct api_request *r)
 {
     free(r->prompt);
     free(r->ids);
+    json_decref(r->tools);
+    r->tools = NULL;
+    r->answer.tools = NULL;
     text_ranges_free(&r->special);
     r->prompt = NULL;
     r->ids = NULL;

@@ -32,7 +32,8 @@ struct api_request {
     bool stream, include_usage, ignore_eos, logprobs, cache_prompt;
     struct sampling sampling;
     struct stop_texts stops;
-    struct answer_form answer; /* what is split off the text of the answer */
+    struct answer_form answer; /* what is split off the text of the answer; its tools are these */
+    json_t *tools;             /* owned; NULL: no calls are split off */
     bool inside;               /* the answer begins with reasoning */
 };
 

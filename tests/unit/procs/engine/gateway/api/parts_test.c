@@ -15,7 +15,9 @@ void stream_delta(struct stream *s, json_t *delta)
     json_array_append_new(deltas, delta);
 }
 
-static const struct answer_form form = {{"<think>", "</think>"}, {"<tool_call>", "</tool_call>"}};
+static const struct answer_form form = {
+    .reasoning = {"<think>", "</think>"},
+    .call = {.open = "<tool_call>", .close = "</tool_call>", .call_open = ""}};
 
 static void open_stream(struct stream *s, bool inside)
 {

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files that split answers. */
+#ifndef SLUICE_MODEL_CHAT_ANSWER_INTERNAL_H
+#define SLUICE_MODEL_CHAT_ANSWER_INTERNAL_H
+
+#include "lib/model/chat/answer.h"
+
+/* calls.c: the calls that a template's text shows; open == NULL: none. */
+struct answer_call answer_call_of(const char *chat_template, size_t bytes);
+
+/* The calls of a text, all of it: an array of {"name": text, "arguments": text}; NULL: it is something else, or out
+ * of memory. tools: of the request, for the types of arguments; may be NULL. */
+json_t *answer_calls(const struct answer_call *f, const json_t *tools, const char *text,
+                     size_t bytes);
+
+/* The same of one call, from its name and the text of its arguments. */
+json_t *answer_call_of_name(const char *name, size_t n, const char *text, size_t bytes);
+
+/* answer.c: hands out the first n bytes and drops them; drops them. */
+void answer_give(struct answer *a, enum answer_part part, size_t n);
+void answer_drop(struct answer *a, size_t n);
+/* Hands out calls and frees them; false: NULL. */
+bool answer_give_calls(struct answer *a, json_t *calls);
+
+/* channels.c: steps of an answer in channels; whether the state changed. */
+bool answer_in_header(struct answer *a, bool end);
+bool answer_in_message(struct answer *a, bool end);
+
+#endif

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calls in the text between two marks (answer.tbl.h). What is not wholly of its form is no call. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/model/chat/answer_internal.h"
+
+/* The JSON library recurses, threads have small stacks, and an object takes 250 bytes. */
+#define DEPTH_MAX    64
+#define BRACKETS_MAX 4096
+
+static const struct answer_call rows[] = {
+#define CALL(sign, open, close, kind, ...) {sign, open, close, ANSWER_##kind, __VA_ARGS__},
+#include "lib/model/chat/answer.tbl.h"
+};
+
+struct answer_call answer_call_of(const char *chat_template, size_t bytes)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (memmem(chat_template, bytes, rows[i].sign, strlen(rows[i].sign)))
+            return rows[i];
+    return (struct answer_call){0};
+}
+
+/* ---- JSON ---- */
+
+/* Whether an object or array in it is nested too deep, or there are too many. */
+static bool too_much(const char *text, size_t bytes)
+{
+    size_t depth = 0, count = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < bytes && depth <= DEPTH_MAX && count <= BRACKETS_MAX; i++) {
+        char c = text[i];
+        if (in_string && c == '\\') {
+            i++;
+        } else if (c == '"') {
+            in_string = !in_string;
+        } else if (!in_string && (c == '[' || c == '{')) {
+            depth++;
+            count++;
+        } else if (!in_string && (c == ']' || c == '}')) {
+            depth -= depth > 0;
+        }
+    }
+    return depth > DEPTH_MAX || count > BRACKETS_MAX;
+}
+
+static json_t *read_json(const char *text, size_t bytes)
+{
+    return too_much(text, bytes)
+               ? NULL
+               : json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
+}
+
+/* Numbers have as few digits as give the same value: 0.1, not 0.10000000000000001. */
+static char *json_text(const json_t *value)
+{
+    for (size_t digits = 15;; digits++) {
+        char *text =
+            json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        json_t *again = text && digits < 17 ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+        bool same = again && json_equal(again, value);
+        json_decref(again);
+        if (!text || digits == 17 || same)
+            return text;
+        free(text);
+    }
+}
+
+/* Adds a call; takes the reference to its arguments (NULL: there are none, or no memory). */
+static bool add_call(json_t *calls, const char *name, size_t bytes, json_t *arguments)
+{
+    char *text = arguments ? json_text(arguments) : NULL;
+    json_t *call = text ? json_pack("{s:s%, s:s}", "name", name, bytes, "arguments", text) : NULL;
+    json_decref(arguments);
+    free(text);
+    return call && json_array_append_new(calls, call) == 0;
+}
+
+/* ---- text ---- */
+
+struct cursor {
+    const char *at, *end;
+};
+
+static void skip_blanks(struct cursor *c)
+{
+    while (c->at < c->end && strchr(" \n\t\r", *c->at) && *c->at)
+        c->at++;
+}
+
+static bool take(struct cursor *c, const char *mark)
+{
+    size_t n = strlen(mark);
+    if ((size_t)(c->end - c->at) < n || memcmp(c->at, mark, n) != 0)
+        return false;
+    c->at += n;
+    return true;
+}
+
+/* What is in front of the mark, which is taken, too. */
+static bool take_until(struct cursor *c, const char *mark, struct cursor *text)
+{
+    const char *found = memmem(c->at, (size_t)(c->end - c->at), mark, strlen(mark));
+    if (!found)
+        return false;
+    *text = (struct cursor){c->at, found};
+    c->at = found + strlen(mark);
+    return true;
+}
+
+static size_t size(const struct cursor *c)
+{
+    return (size_t)(c->end - c->at);
+}
+
+/* A name without blanks around it, and without what `functions.` and a number add to it. */
+static bool clean_name(const struct answer_call *f, struct cursor *name)
+{
+    skip_blanks(name);
+    while (name->at < name->end && strchr(" \n\t\r", name->end[-1]) && name->end[-1])
+        name->end--;
+    if (*f->prefix && take(name, f->prefix)) {
+        const char *digits = name->end;
+        while (digits > name->at && digits[-1] >= '0' && digits[-1] <= '9')
+            digits--;
+        if (digits > name->at + 1 && digits < name->end && digits[-1] == ':')
+            name->end = digits - 1;
+    }
+    for (const char *p = name->at; p < name->end; p++)
+        if (!*p || strchr(" \n\t\r<>\"{}", *p))
+            return false;
+    return name->at < name->end;
+}
+
+/* ---- arguments one by one ---- */
+
+/* What the tool's schema states about the type of a parameter; NULL: nothing. */
+static const json_t *type_of(const json_t *tools, const struct cursor *name,
+                             const struct cursor *key)
+{
+    const json_t *tool;
+    size_t i;
+    json_array_foreach(tools, i, tool)
+    {
+        const json_t *function = json_object_get(tool, "function"), *found;
+        const json_t *called = json_object_get(function, "name");
+        if (json_string_length(called) != size(name) ||
+            memcmp(json_string_value(called), name->at, size(name)) != 0)
+            continue;
+        found = json_object_get(json_object_get(function, "parameters"), "properties");
+        found = found ? json_object_getn(found, key->at, size(key)) : NULL;
+        return json_object_get(found, "type");
+    }
+    return NULL;
+}
+
+/* JSON if the schema has another type than a string and the text is JSON; else the text. */
+static json_t *typed(const json_t *type, const struct cursor *text)
+{
+    bool is_text = !type;
+    const json_t *one;
+    size_t i;
+    json_array_foreach(type, i, one) is_text |=
+        json_string_value(one) && strcmp(json_string_value(one), "string") == 0;
+    is_text |= json_string_value(type) && strcmp(json_string_value(type), "string") == 0;
+    json_t *value = is_text ? NULL : read_json(text->at, size(text));
+    return value ? value : json_stringn(text->at, size(text));
+}
+
+static bool read_pair(const struct answer_call *f, const json_t *tools, struct cursor *c,
+                      const struct cursor *name, json_t *arguments)
+{
+    struct cursor key, value;
+    if (!take_until(c, f->key_end, &key) || size(&key) == 0)
+        return false;
+    if (*f->value_open)
+        skip_blanks(c);
+    if (!take(c, f->value_open) || !take_until(c, f->value_close, &value))
+        return false;
+    if (f->lines) {
+        take(&value, "\n");
+        value.end -= value.at < value.end && value.end[-1] == '\n';
+    }
+    return !json_object_getn(arguments, key.at, size(&key)) &&
+           json_object_setn_new(arguments, key.at, size(&key),
+                                typed(type_of(tools, name, &key), &value)) == 0;
+}
+
+static bool read_pairs(const struct answer_call *f, const json_t *tools, struct cursor *c,
+                       json_t *calls)
+{
+    struct cursor name = *c;
+    json_t *arguments = json_object();
+    bool good = arguments != NULL;
+    if (*f->name_end) {
+        good = good && take_until(c, f->name_end, &name);
+    } else { /* it ends in front of the first key */
+        const char *key = memmem(c->at, size(c), f->key_open, strlen(f->key_open));
+        c->at = name.end = key ? key : c->end;
+    }
+    good = good && clean_name(f, &name);
+    for (skip_blanks(c); good && take(c, f->key_open); skip_blanks(c))
+        good = read_pair(f, tools, c, &name, arguments);
+    if (good && take(c, f->call_close))
+        return add_call(calls, name.at, size(&name), arguments);
+    json_decref(arguments);
+    return false;
+}
+
+/* ---- arguments as an object ---- */
+
+static bool read_object(const struct answer_call *f, struct cursor *c, json_t *calls)
+{
+    struct cursor name, text;
+    if (!take_until(c, f->name_end, &name) || !clean_name(f, &name) ||
+        !take_until(c, f->call_close, &text))
+        return false;
+    skip_blanks(&text);
+    json_t *arguments = text.at == text.end ? json_object() : read_json(text.at, size(&text));
+    if (json_is_object(arguments))
+        return add_call(calls, name.at, size(&name), arguments);
+    json_decref(arguments);
+    return false;
+}
+
+/* {"name": ..., "arguments": ...}; arguments in a text are taken as they are. */
+static bool read_named(struct cursor *c, json_t *calls)
+{
+    json_t *call = read_json(c->at, size(c));
+    const json_t *name = json_object_get(call, "name");
+    json_t *arguments = json_object_get(call, "arguments");
+    bool good = json_is_string(name);
+    if (good && json_is_string(arguments))
+        good = json_array_append_new(
+                   calls, json_pack("{s:O, s:O}", "name", name, "arguments", arguments)) == 0;
+    else if (good)
+        good = add_call(calls, json_string_value(name), json_string_length(name),
+                        arguments ? json_incref(arguments) : json_object());
+    json_decref(call);
+    c->at = c->end;
+    return good;
+}
+
+/* ---- Gemma 4: objects whose keys have no quotes, and texts between two marks ---- */
+
+#define QUOTE "<|\"|>"
+
+static json_t *gemma_value(struct cursor *c, unsigned depth);
+
+/* Behind "[" or "{". */
+static json_t *gemma_list(struct cursor *c, bool object, unsigned depth)
+{
+    json_t *list = object ? json_object() : json_array();
+    const char *close = object ? "}" : "]";
+    bool good = list && depth < DEPTH_MAX, first = true;
+    for (skip_blanks(c); good && !take(c, close); skip_blanks(c), first = false) {
+        struct cursor key = {0};
+        good = first || take(c, ",");
+        skip_blanks(c);
+        if (good && object)
+            good = (take(c, QUOTE) ? take_until(c, QUOTE, &key) && take(c, ":")
+                                   : take_until(c, ":", &key)) &&
+                   size(&key) > 0 && !json_object_getn(list, key.at, size(&key));
+        json_t *value = good ? gemma_value(c, depth + 1) : NULL;
+        good = value && (object ? json_object_setn_new(list, key.at, size(&key), value)
+                                : json_array_append_new(list, value)) == 0;
+    }
+    if (good)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *gemma_value(struct cursor *c, unsigned depth)
+{
+    struct cursor text;
+    skip_blanks(c);
+    if (take(c, QUOTE))
+        return take_until(c, QUOTE, &text) ? json_stringn(text.at, size(&text)) : NULL;
+    if (take(c, "{") || take(c, "["))
+        return gemma_list(c, c->at[-1] == '{', depth);
+    text = (struct cursor){c->at, c->at};
+    while (text.end < c->end && !strchr(",}]", *text.end))
+        text.end++;
+    c->at = text.end;
+    return read_json(text.at, size(&text));
+}
+
+static bool read_gemma(const struct answer_call *f, struct cursor *c, json_t *calls)
+{
+    struct cursor name;
+    if (!take_until(c, f->name_end, &name) || !clean_name(f, &name))
+        return false;
+    json_t *arguments = gemma_list(c, true, 0);
+    return arguments && add_call(calls, name.at, size(&name), arguments);
+}
+
+/* ---- all calls ---- */
+
+static bool read_call(const struct answer_call *f, const json_t *tools, struct cursor *c,
+                      json_t *calls)
+{
+    if (f->kind != ANSWER_NAMED && !take(c, f->call_open))
+        return false;
+    switch (f->kind) {
+    case ANSWER_PAIRS: return read_pairs(f, tools, c, calls);
+    case ANSWER_OBJECT: return read_object(f, c, calls);
+    case ANSWER_GEMMA: return read_gemma(f, c, calls);
+    default: return read_named(c, calls);
+    }
+}
+
+json_t *answer_calls(const struct answer_call *f, const json_t *tools, const char *text,
+                     size_t bytes)
+{
+    struct cursor c = {text, text + bytes};
+    json_t *calls = json_array();
+    bool good = calls != NULL;
+    skip_blanks(&c);
+    do {
+        good = good && read_call(f, tools, &c, calls);
+        skip_blanks(&c);
+    } while (good && c.at < c.end && *f->call_open);
+    if (good && c.at == c.end)
+        return calls;
+    json_decref(calls);
+    return NULL;
+}
+
+json_t *answer_call_of_name(const char *name, size_t n, const char *text, size_t bytes)
+{
+    static const struct answer_call plain = {.prefix = ""};
+    struct cursor called = {name, name + n}, c = {text, text + bytes};
+    json_t *calls = json_array(), *arguments = NULL;
+    skip_blanks(&c);
+    if (calls && clean_name(&plain, &called))
+        arguments = c.at == c.end ? json_object() : read_json(c.at, size(&c));
+    if (json_is_object(arguments) && add_call(calls, name, n, json_incref(arguments))) {
+        json_decref(arguments);
+        return calls;
+    }
+    json_decref(arguments);
+    json_decref(calls);
+    return NULL;
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls of tools in every form of answer.tbl.h: the same parts whatever the pieces in which the answer arrives. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/model/chat/answer.h"
+
+#define TOOLS                                                                                      \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"properties\":{"      \
+    "\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"},\"deep\":{\"type\":"           \
+    "[\"object\",\"null\"]},\"id\":{\"type\":[\"string\",\"null\"]}}}}}]"
+
+struct collected {
+    FILE *out;
+    int last;
+};
+
+/* |R:...|C:...|name(arguments) */
+static void collect(void *arg, const struct answer_piece *p)
+{
+    struct collected *c = arg;
+    if (p->part == ANSWER_CALL)
+        fprintf(c->out, "|%s(%s)", p->name, p->arguments);
+    else if (c->last != (int)p->part)
+        fprintf(c->out, "|%c:", p->part == ANSWER_REASONING ? 'R' : 'C');
+    if (p->part != ANSWER_CALL)
+        fwrite(p->text, 1, p->bytes, c->out);
+    c->last = (int)p->part;
+}
+
+static char *split(const char *chat_template, bool with_tools, const char *text, size_t bytes,
+                   size_t first, size_t piece)
+{
+    struct answer a;
+    struct collected c = {.last = -1};
+    char *out;
+    size_t n;
+    json_t *tools = json_loads(TOOLS, 0, NULL);
+    struct answer_form form = answer_form_of(chat_template, strlen(chat_template));
+    form.tools = tools;
+    if (!with_tools)
+        form.call = (struct answer_call){0};
+    c.out = open_memstream(&out, &n);
+    answer_open(&a, &form, false, collect, &c);
+    for (size_t at = 0, step = first; at < bytes; at += step, step = piece) {
+        step = bytes - at < step ? bytes - at : step;
+        ck_assert_int_eq(answer_take(&a, text + at, step, false), 0);
+    }
+    ck_assert_int_eq(answer_take(&a, "", 0, true), 0);
+    ck_assert_uint_eq(a.bytes, 0);
+    answer_close(&a);
+    fclose(c.out);
+    json_decref(tools);
+    return out;
+}
+
+#define QWEN    "<tool_call>\n<function=x>"
+#define GLM     "<arg_key>"
+#define MINIMAX "<minimax:tool_call>"
+#define V3      "'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>'"
+#define V31     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
+#define KIMI    "<|tool_calls_section_begin|>"
+#define GEMMA   "<|channel>thought\n<channel|><|tool_call>call:<tool_call|>"
+#define HARMONY "<|start|>assistant<|channel|>analysis<|message|>"
+
+static const struct {
+    const char *form, *text, *parts;
+    bool no_tools;
+} rows[] = {
+    {QWEN,
+     "Look:\n<tool_call>\n<function=get>\n<parameter=city>\nParis\n</"
+     "parameter>\n<parameter=days>\n3\n"
+     "</parameter>\n</function>\n</tool_call>",
+     "|C:Look:\n|get({\"city\":\"Paris\",\"days\":3})", false},
+    /* Types: of the schema; else a text. */
+    {QWEN,
+     "<tool_call>\n<function=get>\n<parameter=city>\n12\n</parameter>\n<parameter=deep>\n{\"a\": "
+     "[1]}\n"
+     "</parameter>\n<parameter=id>\n7\n</parameter>\n<parameter=other>\n7\n</parameter>\n"
+     "<parameter=days>\nthree\n</parameter>\n</function>\n</tool_call>",
+     "|get({\"city\":\"12\",\"deep\":{\"a\":[1]},\"id\":\"7\",\"other\":\"7\",\"days\":\"three\"})",
+     false},
+    {QWEN, "<tool_call><function=f></function></tool_call>x", "|f({})|C:x", false},
+    {QWEN,
+     "<tool_call>\n<function=f>\n<parameter=a>\n\nb\n\n</parameter>\n</function>\n</tool_call>",
+     "|f({\"a\":\"\\nb\\n\"})", false},
+    {QWEN, "<tool_call><function=f><parameter=a>b</function></tool_call>",
+     "|C:<tool_call><function=f><parameter=a>b</function></tool_call>", false},
+    {QWEN, "<tool_call>{\"name\":\"f\"}</tool_call>", "|C:<tool_call>{\"name\":\"f\"}</tool_call>",
+     false},
+    {QWEN, "<tool_call><function=f></function> and </tool_call>",
+     "|C:<tool_call><function=f></function> and </tool_call>", false},
+    {QWEN,
+     "<tool_call><function=f><parameter=a>1</parameter><parameter=a>2</parameter></function>"
+     "</tool_call>",
+     "|C:<tool_call><function=f><parameter=a>1</parameter><parameter=a>2</parameter></function>"
+     "</tool_call>",
+     false},
+    {QWEN, "<tool_call><function=f></function>", "|f({})", false}, /* ended by its token */
+    {GLM,
+     "\n<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>New\nYork\n</arg_value>\n"
+     "<arg_key>days</arg_key>\n<arg_value>-2</arg_value>\n</tool_call>\n<tool_call>f</tool_call>",
+     "|C:\n|get({\"city\":\"New\\nYork\\n\",\"days\":-2})|f({})", false},
+    {GLM, "<tool_call>get<arg_key>city</arg_key></tool_call>",
+     "|C:<tool_call>get<arg_key>city</arg_key></tool_call>", false},
+    {GLM, "<tool_call>not a name</tool_call>", "|C:<tool_call>not a name</tool_call>", false},
+    {GLM, "<tool_call></tool_call>", "|C:<tool_call></tool_call>", false},
+    {MINIMAX,
+     "Hi<minimax:tool_call>\n<invoke name=\"get\">\n<parameter name=\"city\">Paris</parameter>\n"
+     "</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
+     "|C:Hi|get({\"city\":\"Paris\"})|g({})", false},
+    {MINIMAX, "<minimax:tool_call><invoke name=\"g\"></invoke><invoke></minimax:tool_call>",
+     "|C:<minimax:tool_call><invoke name=\"g\"></invoke><invoke></minimax:tool_call>", false},
+    {V3,
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get\n```json\n"
+     "{\"city\": \"x\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n"
+     "```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "|get({\"city\":\"x\"})|f({})", false},
+    {V31,
+     "ok<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{\"a\": 1.5}<｜tool▁call▁end｜>"
+     "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "|C:ok|get({\"a\":1.5})|f({})", false},
+    {V31, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>[1]<｜tool▁call▁end｜>",
+     "|C:<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>[1]<｜tool▁call▁end｜>",
+     false},
+    {KIMI,
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>"
+     "{\"city\":\"x\"}<|tool_call_end|><|tool_call_begin|>functions.f:12<|tool_call_argument_begin|"
+     ">"
+     "<|tool_call_end|><|tool_calls_section_end|>",
+     "|get({\"city\":\"x\"})|f({})", false},
+    {KIMI, "<|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_end|>",
+     "|C:<|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_end|>", false},
+    {GEMMA,
+     "<|channel>thought\nsum\n<channel|>Hi<|tool_call>call:get{city:<|\"|>a \"b\", "
+     "{c}<|\"|>,days:3,"
+     "deep:{a:[1,true,null],b:{}},id:<|\"|><|\"|>}<tool_call|><|tool_call>call:f{}<tool_call|>",
+     "|R:sum|C:Hi|get({\"city\":\"a \\\"b\\\", "
+     "{c}\",\"days\":3,\"deep\":{\"a\":[1,true,null],\"b\":{}}"
+     ",\"id\":\"\"})|f({})",
+     false},
+    {GEMMA, "<|tool_call>call:f{a:}<tool_call|>", "|C:<|tool_call>call:f{a:}<tool_call|>", false},
+    {GEMMA, "<|tool_call>call:f{a:1,a:2}<tool_call|>", "|C:<|tool_call>call:f{a:1,a:2}<tool_call|>",
+     false},
+    {GEMMA, "<|tool_call>call:f{a:[1}<tool_call|>", "|C:<|tool_call>call:f{a:[1}<tool_call|>",
+     false},
+    {HARMONY,
+     "<|channel|>analysis<|message|>a < b <|x<|end|><|start|>assistant<|channel|>final<|message|>"
+     "It is <b>.<|return|>",
+     "|R:a < b <|x|C:It is <b>.", false},
+    {HARMONY,
+     "<|channel|>analysis<|message|>t<|end|><|start|>assistant<|channel|>commentary "
+     "to=functions.get <|constrain|>json<|message|>{\"city\": \"x\"}<|call|>",
+     "|R:t|get({\"city\":\"x\"})", false},
+    {HARMONY, " to=functions.get<|channel|>commentary json<|message|>{}", "|get({})", false},
+    {HARMONY,
+     "<|channel|>commentary<|message|>plan<|end|><|start|>assistant to=functions.f<|channel|>"
+     "commentary json<|message|><|call|>",
+     "|C:plan|f({})", false},
+    {HARMONY, "<|channel|>commentary to=functions.f json<|message|>{no}<|call|>x",
+     "|C:<|channel|>commentary to=functions.f json<|message|>{no}x", false},
+    {HARMONY, "<|channel|>commentary to=functions.f json<|message|>{}<|call|>",
+     "|C:<|channel|>commentary to=functions.f json<|message|>{}", true},
+    {HARMONY, "<|channel|>analysis<|message|>t<|start|>assistant<|channel|>final<|message|>x",
+     "|R:t|C:x", true},
+    {HARMONY, "to be <|or", "|C:to be <|or", false},
+    {HARMONY, "<|channel|>final", "|C:<|channel|>final", false},
+    {HARMONY, "<|chan", "|C:<|chan", false},
+};
+
+/* Two pieces, cut at every byte; and pieces of one size. */
+START_TEST(parts_of_calls)
+{
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        size_t n = strlen(rows[i].text);
+        for (size_t cut = 1; cut <= n + 40; cut++) {
+            size_t first = cut <= n ? cut : cut - n, piece = cut <= n ? n : cut - n;
+            char *parts = split(rows[i].form, !rows[i].no_tools, rows[i].text, n, first, piece);
+            ck_assert_msg(strcmp(parts, rows[i].parts) == 0, "row %zu, pieces of %zu, %zu: '%s'", i,
+                          first, piece, parts);
+            free(parts);
+        }
+    }
+}
+END_TEST
+
+/* A call in a channel, of the maximum length and longer by a byte. */
+START_TEST(long_calls)
+{
+    static const char front[] = "<|channel|>commentary to=functions.f<|message|>{\"a\":\"";
+    static const size_t pieces[] = {1, 13, 4096, 1 << 20};
+    for (size_t more = 0; more < 2; more++) {
+        size_t n = ANSWER_CALL_BYTES_MAX + more;
+        char *text = malloc(n + 9);
+        memset(text, 'x', n);
+        memcpy(text, front, sizeof front - 1);
+        memcpy(text + n - 2, "\"}", 2);
+        memcpy(text + n, "<|call|>", 9);
+        for (size_t i = 0; i < ARRAY_LEN(pieces); i++) {
+            char *parts = split(HARMONY, true, text, n + 8, pieces[i], pieces[i]);
+            ck_assert_msg(strncmp(parts, more ? "|C:<|channel|>" : "|f({\"a\":\"xx", 10) == 0,
+                          "%.40s", parts);
+            if (more)
+                ck_assert_uint_eq(strlen(parts), n + 3);
+            free(parts);
+        }
+        free(text);
+    }
+}
+END_TEST
+
+/* The first row whose sign the template has. */
+START_TEST(forms_of_templates)
+{
+    static const struct {
+        const char *text;
+        int kind;
+        bool channels;
+    } cases[] = {{QWEN "</tool_call>", ANSWER_PAIRS, false},
+                 {"</tool_call>", ANSWER_NAMED, false},
+                 {V31, ANSWER_OBJECT, false},
+                 {GEMMA, ANSWER_GEMMA, false},
+                 {HARMONY "</think>", ANSWER_NAMED, true},
+                 {"{{ x }}", -1, false}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct answer_form f = answer_form_of(cases[i].text, strlen(cases[i].text));
+        ck_assert_int_eq(f.channels, cases[i].channels);
+        ck_assert_int_eq(f.call.open ? (int)f.call.kind : -1, cases[i].kind);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("calls");
+    TCase *cases = tcase_create("calls");
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, parts_of_calls);
+    tcase_add_test(cases, long_calls);
+    tcase_add_test(cases, forms_of_templates);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
