@@ -205,11 +205,28 @@ static void check_canaries(void)
         }
 }
 
+/* The next fibre, by its place in the list: any; or, in every other block, one of the first warp in an order
+ * that begins at `first`, so that a warp comes far ahead of others. */
+static uint32_t pick_next(bool ahead, uint32_t first)
+{
+    uint32_t pick = draw(run.ready_count), warps = (run.threads + LANES - 1) / LANES;
+    for (uint32_t i = 0, best = warps; ahead && i < run.ready_count; i++) {
+        uint32_t order = (run.ready[i] / LANES + first) % warps;
+        if (order < best) {
+            best = order;
+            pick = i;
+        }
+    }
+    return pick;
+}
+
 static void run_block(void)
 {
     start_block();
+    bool ahead = draw(2) != 0;
+    uint32_t first = draw(THREADS_MAX);
     while (run.ready_count > 0 && !run.failed) {
-        uint32_t pick = draw(run.ready_count);
+        uint32_t pick = pick_next(ahead, first);
         run.now = run.ready[pick];
         run.ready[pick] = run.ready[--run.ready_count];
         uint32_t line = run.now / fibre_block_size.x;
