@@ -13,3 +13,4 @@ pkg_check_modules(CURSES REQUIRED IMPORTED_TARGET ncursesw)
 if(SLUICE_TESTS)
   pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
 endif()
+find_program(NVCC nvcc PATHS /usr/local/cuda/bin) # for SLUICE_CUDA and the test cuda_nvcc; may be missing

@@ -48,13 +48,13 @@ verdict() {
 # ---- dependencies point one way ----
 
 check_includes() {
-    files 'lib/*.[ch]' 'shm/*.[ch]' 'ipc/*.[ch]' 'config/*.[ch]' 'procs/*.[ch]' |
+    files 'lib/*.[ch]' 'lib/*.cu' 'lib/*.cuh' 'shm/*.[ch]' 'ipc/*.[ch]' 'config/*.[ch]' 'procs/*.[ch]' |
         xargs grep -Hn '^#include "' | awk -f tests/style/layers.awk tests/style/layers.txt - |
         verdict includes "an include that tests/style/layers.txt does not allow"
 }
 
 check_directories() {
-    files 'lib/*.[ch]' 'procs/*.[ch]' | sed 's|/[^/]*$||' | sort | uniq -c |
+    files 'lib/*.[ch]' 'lib/*.cu' 'lib/*.cuh' 'procs/*.[ch]' | sed 's|/[^/]*$||' | sort | uniq -c |
         awk -v max="$directory_max" '$1 > max { print $2 ": " $1 " source files" }' |
         verdict directories "a directory holds more than $directory_max source files"
 }
@@ -75,7 +75,7 @@ check_magics() {
 }
 
 check_lengths() {
-    files '*.c' '*.h' | while read -r f; do
+    files '*.c' '*.h' '*.cu' '*.cuh' | while read -r f; do
         local n
         n=$(wc -l <"$f")
         [ "$n" -gt "$lines_max" ] && echo "$f: $n lines"
@@ -84,7 +84,7 @@ check_lengths() {
 
 # A function runs from the brace in column 0 to the one that closes it.
 check_functions() {
-    files 'procs/*.c' 'lib/*.c' 'shm/*.c' 'ipc/*.c' 'config/*.c' 'tests/harness/*.c' \
+    files 'procs/*.c' 'lib/*.c' 'lib/*.cu' 'lib/*.cuh' 'shm/*.c' 'ipc/*.c' 'config/*.c' 'tests/harness/*.c' \
         'tests/scenario/*.c' |
         xargs awk '
         FNR == 1 { start = 0 }
@@ -110,7 +110,7 @@ check_banned() {
 
 # Text is plain technical English: phrases.txt lists what is not written, with what is written instead.
 check_phrases() {
-    files '*.c' '*.h' '*.md' '*.sh' '*.py' '*.cmake' '*.awk' '*.js' '*.html' '*.txt' 'launch/sluice' '.ci/run' |
+    files '*.c' '*.h' '*.cu' '*.cuh' '*.md' '*.sh' '*.py' '*.cmake' '*.awk' '*.js' '*.html' '*.txt' 'launch/sluice' '.ci/run' |
         grep -v -e '^tests/style/' -e '^tests/golden/data/' -e '^tests/fuzz/corpus/' -e '^launch/demo/' |
         xargs perl -e '
             open(my $list, "<", "tests/style/phrases.txt") or die;
@@ -139,7 +139,7 @@ check_documents() {
 }
 
 check_marks() {
-    files '*.c' '*.h' '*.sh' '*.md' '*.txt' 'launch/sluice' '.ci/run' |
+    files '*.c' '*.h' '*.cu' '*.cuh' '*.sh' '*.md' '*.txt' 'launch/sluice' '.ci/run' |
         grep -v -e '^tests/style/' -e '^tests/golden/data/' | xargs grep -HnE '\b(TODO|FIXME|XXX|HACK)\b' |
         verdict marks "an unfinished mark"
 }
@@ -158,7 +158,7 @@ check_tables() {
 }
 
 check_headers() {
-    files '*.h' | grep -v '\.tbl\.h$' | while read -r f; do
+    files '*.h' '*.cuh' | grep -v '\.tbl\.h$' | while read -r f; do
         # A template is included more than once, and says so in its first lines.
         head -12 "$f" | grep -qiE 'include guard|template|included (by|once per)' && continue
         grep -qE '^#ifndef SLUICE_' "$f" || echo "$f"
@@ -178,7 +178,7 @@ check_format() {
         echo "SKIP style_format: clang-format is not installed"
         return
     }
-    files '*.c' '*.h' | xargs clang-format --dry-run --Werror 2>&1 |
+    files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run --Werror 2>&1 |
         grep -oE '^[^ ]+:[0-9]+:[0-9]+' | awk -F: '{ n[$1]++ } END { for (f in n) print f ": " n[f] }' |
         sort | verdict format "not as clang-format has it"
 }

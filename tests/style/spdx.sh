@@ -12,7 +12,7 @@ licence='Apache-2.0'
 add_line() {
     local file=$1 line text
     case $file in
-    *.c | *.h | *.css | *.js) line="/* $tag: $licence */" ;;
+    *.c | *.h | *.cu | *.cuh | *.css | *.js) line="/* $tag: $licence */" ;;
     *) line="# $tag: $licence" ;;
     esac
     text=$(awk -v line="$line" 'NR == 1 && !/^#!/ { print line } { print } NR == 1 && /^#!/ { print line }' "$file"; echo x)
@@ -23,6 +23,6 @@ missing=0
 while IFS= read -r file; do
     head -n 5 "$file" | grep -q "$tag: $licence" && continue
     if [ -n "$add" ]; then add_line "$file"; else echo "$file: no line '$tag: $licence'"; missing=1; fi
-done < <(git ls-files -- '*.c' '*.h' '*.sh' '*.py' '*.awk' '*.cmake' '*CMakeLists.txt' '*.css' '*.js' launch/sluice |
+done < <(git ls-files -- '*.c' '*.h' '*.sh' '*.py' '*.awk' '*.cmake' '*CMakeLists.txt' '*.css' '*.js' '*.cu' '*.cuh' launch/sluice |
     grep -v -e '^tests/fuzz/corpus/' -e '^tests/golden/data/')
 exit "$missing"

@@ -95,3 +95,5 @@ foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokeniz
              unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_hf_rejected unit_hf_sentencepiece unit_hf_tiktoken unit_offline unit_routers unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()
+
+include(lib/cuda/cuda.cmake)

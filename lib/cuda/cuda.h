@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels for NVIDIA GPUs: the operations of lib/kernels on rows in the memory of a device, with the same bits
+ * (lib/kernels/ARITHMETIC.md). The module libsluice_cuda.so has them, and exports one function,
+ * gpu_kernels, so that a program needs neither a driver nor the CUDA runtime until it opens the
+ * module with dlopen.
+ *
+ * Unless stated: pointers are to memory of the device; arguments that are structs are read before the call
+ * returns; strides are in elements of the array. Every function submits to `stream` (a cudaStream_t;
+ * NULL: the default stream), returns before it has run, allocates nothing, and returns 0 or a
+ * cudaError of the submission; arguments that it does not support give GPU_UNSUPPORTED, without a
+ * submission. The kernels write nothing but their results. Row invariance holds as in kernels.h. */
+#ifndef SLUICE_CUDA_CUDA_H
+#define SLUICE_CUDA_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/kernels/kernels.h"
+#include "lib/model/router.h"
+
+#define GPU_UNSUPPORTED (-1)
+
+/* Operations on single elements, as in struct kernel_ops and ARITHMETIC.md. */
+enum gpu_pointwise {
+    GPU_SILU_MUL,       /* silu(a) * b */
+    GPU_SWIGLU_CLAMPED, /* gate a, up b */
+    GPU_GELU_MUL,       /* gelu(a) * b */
+    GPU_RELU_MUL,       /* max(a, 0) * b */
+    GPU_SIGMOID_MUL,    /* b * sigmoid(a) */
+    GPU_MUL,            /* a * b */
+    GPU_SILU,           /* silu(a) */
+    GPU_SOFT_CAP,       /* value * tanh(a / value) */
+    GPU_CLAMP,          /* a limited to +-value */
+    GPU_AXPY,           /* fma(value, a, b) */
+    GPU_POINTWISE__COUNT
+};
+
+/* y[r][i] = op(a[r][i], b[r][i]) for i < n. A stride of 0 repeats the first row (a bias). y may be a
+ * or b. b is not read by operations with one operand. */
+struct gpu_rows {
+    const float *a, *b;
+    float *y;
+    size_t a_stride, b_stride, y_stride;
+    uint32_t n, rows;
+    float value;
+};
+
+/* Rotary embedding in place of heads next to each other: x[r * x_stride + h * head_stride ...], the
+ * first n elements of each. cos_sin[r * table_stride ...]: n / 2 pairs for the position of row r, from
+ * kernel_rope_table. pairs: elements (2i, 2i + 1), else (i, i + n / 2). */
+struct gpu_rope {
+    float *x;
+    const float *cos_sin;
+    size_t x_stride, head_stride, table_stride;
+    uint32_t n, heads, rows;
+    bool pairs;
+};
+
+/* Rows of keys or values of all heads, appended to their tiles (kernel_kv_store). Row r is
+ * x[r * x_stride + h * head_size ...], at position + r, in a ring if there is one. */
+struct gpu_kv_store {
+    const float *x;
+    void *tiles; /* of the layer, from position 0 on */
+    enum kv_type type;
+    enum kv_part part;
+    size_t x_stride;
+    uint32_t head_size, kv_heads, position, ring, rows;
+};
+
+/* Routers: logits of `rows` rows, experts and weights of each, best first (routing_exact). */
+struct gpu_route {
+    struct model_router router; /* its bias in memory of the device */
+    const float *logits;
+    uint32_t *expert; /* [row][top_k] */
+    float *weight;    /* [row][top_k] */
+    size_t stride;    /* of logits */
+    uint32_t rows;
+};
+
+/* A convolution over time: row r reads the rows r - taps + 1 .. r; the taps - 1 rows before row 0 are
+ * past[t * past_stride ...], oldest first, NULL: zeros. w[t * w_stride + i]. */
+struct gpu_conv {
+    const float *x, *past, *w;
+    float *y;    /* no input */
+    float *next; /* the past of the next pass, may be `past`; NULL: not kept */
+    size_t x_stride, past_stride, w_stride, y_stride;
+    uint32_t taps, n, rows;
+    bool silu; /* of the result */
+};
+
+/* The gated delta rule (kernel_delta) of `heads` heads, `rows` steps one after the other. Head h has the
+ * k and q of head h / share, or h mod k_heads if `interleaved`; k_heads = heads / share. Its state is
+ * [keys][values], h * keys * values elements on; `before` NULL: +0. `after` may be `before`. */
+struct gpu_delta {
+    const float *k, *q, *v;    /* [row][head][keys or values] */
+    const float *beta, *decay; /* [row][head] */
+    const float *before;
+    float *after, *out; /* out: [row][head][values] */
+    size_t k_stride, q_stride, v_stride, gate_stride, out_stride;
+    uint32_t keys, values, heads, share, rows;
+    bool interleaved;
+};
+
+/* beta = sigmoid(b) and decay = exp(a_log * softplus(a + bias)) of each row and head, as ARITHMETIC.md
+ * has them. a_log, bias: [heads]. */
+struct gpu_delta_gates {
+    const float *b, *a, *bias, *a_log;
+    float *beta, *decay; /* [row][head] */
+    size_t b_stride, a_stride;
+    uint32_t heads, rows;
+};
+
+struct gpu_kernels {
+    uint32_t arithmetic; /* KERNEL_ARITHMETIC of the module */
+
+    /* kernel_ops.activation of `rows` rows of k elements. The rows of dst are dst_stride bytes apart,
+     * 64-byte aligned, kernel_activation_bytes(type, k) long, and have the same bytes as on the CPU. */
+    int (*activation)(enum tensor_type type, const float *x, size_t x_stride, uint32_t k,
+                      uint32_t rows, void *dst, size_t dst_stride, void *stream);
+
+    /* kernel_ops.matmul, any number of rows. w->data is 16-byte aligned and w->row_bytes a multiple of
+     * gpu_alignment(type); x_stride in bytes, a multiple of 64. */
+    int (*matmul)(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
+                  size_t x_stride, uint32_t rows, float *y, size_t y_stride, void *stream);
+    /* The bytes that divide row_bytes of a matrix; 0: no kernels for this type. */
+    uint32_t (*alignment)(enum tensor_type type);
+
+    /* kernel_ops.row_to_f32 of rows token[0 .. rows) of w. */
+    int (*rows_to_f32)(const struct kernel_matrix *w, const uint32_t *token, uint32_t rows,
+                       float *y, size_t y_stride, void *stream);
+
+    /* RMSNorm of `rows` rows; y may be x. */
+    int (*rms_norm)(const float *x, size_t x_stride, const float *weight, uint32_t n, float eps,
+                    uint32_t rows, float *y, size_t y_stride, void *stream);
+    /* kernel_center; y may be x. */
+    int (*center)(const float *x, size_t x_stride, uint32_t n, uint32_t rows, float *y,
+                  size_t y_stride, void *stream);
+
+    int (*pointwise)(enum gpu_pointwise op, const struct gpu_rows *rows, void *stream);
+    int (*rope)(const struct gpu_rope *r, void *stream);
+    int (*kv_store)(const struct gpu_kv_store *s, void *stream);
+    int (*route)(const struct gpu_route *r, void *stream);
+
+    /* Bytes of memory that an attention needs in addition to its arguments. */
+    size_t (*attention_workspace)(const struct kernel_attention *a);
+    /* kernel_ops.attention; workspace: so many bytes, 16-byte aligned. */
+    int (*attention)(const struct kernel_attention *a, void *workspace, void *stream);
+
+    int (*conv)(const struct gpu_conv *c, void *stream);
+    int (*delta_gates)(const struct gpu_delta_gates *g, void *stream);
+    int (*delta)(const struct gpu_delta *d, void *stream);
+};
+
+/* The only symbol of the module. */
+const struct gpu_kernels *gpu_kernels(void);
+typedef const struct gpu_kernels *gpu_kernels_fn(void);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations on single elements: a thread per element, neighbouring threads on neighbouring elements. They
+ * are limited by memory. exp is the project's (ARITHMETIC.md), not the one of the CUDA library. */
+#include "lib/cuda/device.cuh"
+
+#define POINT_THREADS 256
+
+INLINE float sigmoid_of(float a, float x)
+{
+    return a / (1.0f + exp_one(0.0f - x));
+}
+
+INLINE float swiglu(float gate, float up)
+{
+    float g = gate < SWIGLU_LIMIT ? gate : SWIGLU_LIMIT;
+    float u = up < SWIGLU_LIMIT ? up : SWIGLU_LIMIT;
+    u = u > -SWIGLU_LIMIT ? u : -SWIGLU_LIMIT;
+    return g / (1.0f + exp_one(0.0f - SWIGLU_ALPHA * g)) * (u + 1.0f);
+}
+
+INLINE float gelu(float g)
+{
+    return g / (1.0f + exp_one(g * fmaf(GELU_CUBE, g * g, GELU_SLOPE)));
+}
+
+template <int OP> INLINE float point(float a, float b, float value)
+{
+    switch (OP) {
+    case GPU_SILU_MUL: return sigmoid_of(a, a) * b;
+    case GPU_SWIGLU_CLAMPED: return swiglu(a, b);
+    case GPU_GELU_MUL: return gelu(a) * b;
+    case GPU_RELU_MUL: return (a < 0 ? 0 : a) * b;
+    case GPU_SIGMOID_MUL: return sigmoid_of(b, a);
+    case GPU_MUL: return a * b;
+    case GPU_SILU: return sigmoid_of(a, a);
+    case GPU_SOFT_CAP: return value - 2.0f * value / (1.0f + exp_one(a * (2.0f / value)));
+    case GPU_CLAMP: return a > value ? value : a < -value ? -value : a;
+    default: return fmaf(value, a, b);
+    }
+}
+
+template <int OP> __global__ void __launch_bounds__(POINT_THREADS) point_rows(gpu_rows g)
+{
+    const bool one = OP == GPU_SILU || OP == GPU_SOFT_CAP || OP == GPU_CLAMP;
+    uint32_t i = blockIdx.x * POINT_THREADS + threadIdx.x;
+    if (i < g.n)
+        g.y[blockIdx.y * g.y_stride + i] =
+            point<OP>(g.a[blockIdx.y * g.a_stride + i],
+                      one ? 0.0f : g.b[blockIdx.y * g.b_stride + i], g.value);
+}
+
+template <int OP> static int launch_point(const gpu_rows &rows, void *stream)
+{
+    return LAUNCH((point_rows<OP>), dim3(divide_up(rows.n, POINT_THREADS), rows.rows),
+                  dim3(POINT_THREADS), 0, stream, rows);
+}
+
+extern "C" int gpu_pointwise_rows(enum gpu_pointwise op, const struct gpu_rows *rows, void *stream)
+{
+    switch (op) {
+#define POINT(name)                                                                                \
+    case name: return launch_point<name>(*rows, stream);
+        POINT(GPU_SILU_MUL)
+        POINT(GPU_SWIGLU_CLAMPED)
+        POINT(GPU_GELU_MUL)
+        POINT(GPU_RELU_MUL)
+        POINT(GPU_SIGMOID_MUL)
+        POINT(GPU_MUL)
+        POINT(GPU_SILU)
+        POINT(GPU_SOFT_CAP)
+        POINT(GPU_CLAMP)
+        POINT(GPU_AXPY)
+    default: return GPU_UNSUPPORTED;
+    }
+}

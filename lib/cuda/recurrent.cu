@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers with a recurrent state. */
+#include "lib/cuda/exact.cuh"
+
+#define CHANNEL_THREADS 128
+
+/* ---- convolution over time: a thread per channel and row ---- */
+
+/* Row i of the past rows, then those of this pass. */
+INLINE float conv_input(const gpu_conv &c, uint32_t i, uint32_t channel)
+{
+    uint32_t past = c.taps - 1;
+    if (i >= past)
+        return c.x[(i - past) * c.x_stride + channel];
+    return c.past ? c.past[i * c.past_stride + channel] : 0.0f;
+}
+
+__global__ void __launch_bounds__(CHANNEL_THREADS) conv_rows(gpu_conv c)
+{
+    uint32_t i = blockIdx.x * CHANNEL_THREADS + threadIdx.x;
+    if (i >= c.n)
+        return;
+    float sum = 0;
+    for (uint32_t t = 0; t < c.taps; t++)
+        sum = fmaf(c.w[t * c.w_stride + i], conv_input(c, blockIdx.y + t, i), sum);
+    c.y[blockIdx.y * c.y_stride + i] = c.silu ? sum / (1.0f + exp_one(0.0f - sum)) : sum;
+}
+
+/* The inputs that the next pass reads. Ascending: in place, an input moves to the front. */
+__global__ void __launch_bounds__(CHANNEL_THREADS) conv_keep(gpu_conv c)
+{
+    uint32_t i = blockIdx.x * CHANNEL_THREADS + threadIdx.x;
+    for (uint32_t t = 0; i < c.n && t + 1 < c.taps; t++)
+        c.next[t * c.past_stride + i] = conv_input(c, c.rows + t, i);
+}
+
+extern "C" int gpu_conv_rows(const struct gpu_conv *c, void *stream)
+{
+    gpu_conv by_value = *c;
+    uint32_t blocks = divide_up(c->n, CHANNEL_THREADS);
+    int status =
+        LAUNCH(conv_rows, dim3(blocks, c->rows), dim3(CHANNEL_THREADS), 0, stream, by_value);
+    if (status == 0 && c->next && c->taps > 1)
+        status = LAUNCH(conv_keep, dim3(blocks), dim3(CHANNEL_THREADS), 0, stream, by_value);
+    return status;
+}
+
+/* ---- gated delta rule ---- */
+
+__global__ void __launch_bounds__(CHANNEL_THREADS) delta_gates(gpu_delta_gates g)
+{
+    uint32_t h = blockIdx.x * CHANNEL_THREADS + threadIdx.x;
+    if (h >= g.heads)
+        return;
+    size_t to = (size_t)blockIdx.y * g.heads + h;
+    float b = g.b[blockIdx.y * g.b_stride + h],
+          biased = g.a[blockIdx.y * g.a_stride + h] + g.bias[h];
+    double softplus = biased > 20 ? (double)biased : exact_log(1 + exact_exp((double)biased));
+    g.beta[to] = (float)(1 / (1 + exact_exp(-(double)b)));
+    g.decay[to] = (float)exact_exp((double)g.a_log[h] * softplus);
+}
+
+extern "C" int gpu_delta_gates_rows(const struct gpu_delta_gates *g, void *stream)
+{
+    gpu_delta_gates by_value = *g;
+    return LAUNCH(delta_gates, dim3(divide_up(g->heads, CHANNEL_THREADS), g->rows),
+                  dim3(CHANNEL_THREADS), 0, stream, by_value);
+}
+
+/* A thread per column of a head's state: neighbouring threads have neighbouring elements, and the order of the
+ * keys is that of the thread's loop. The steps of a sequence follow each other in one launch. The state
+ * stays in global memory (64 KiB for 128 x 128: the L2 cache has it); registers would hold it only for a
+ * number of keys known at compile time. */
+__global__ void __launch_bounds__(CHANNEL_THREADS) delta_steps(gpu_delta d)
+{
+    float *k = (float *)(void *)shared_memory(), *q = k + d.keys;
+    uint32_t head = blockIdx.y, j = blockIdx.x * CHANNEL_THREADS + threadIdx.x;
+    uint32_t k_head = d.interleaved ? head % (d.heads / d.share) : head / d.share;
+    size_t state = (size_t)head * d.keys * d.values + j;
+    float *next = d.after + state;
+    for (uint32_t r = 0; r < d.rows; r++) {
+        const float *s = r > 0 ? next : d.before ? d.before + state : NULL;
+        float decay = d.decay[r * d.gate_stride + head], beta = d.beta[r * d.gate_stride + head];
+        __syncthreads(); /* the keys of the step before are not read any more */
+        for (uint32_t i = threadIdx.x; i < d.keys; i += CHANNEL_THREADS) {
+            k[i] = d.k[r * d.k_stride + (size_t)k_head * d.keys + i];
+            q[i] = d.q[r * d.q_stride + (size_t)k_head * d.keys + i];
+        }
+        __syncthreads();
+        if (j >= d.values)
+            continue;
+        float recall = 0, out = 0;
+        for (uint32_t i = 0; i < d.keys; i++)
+            recall = fmaf(k[i], (s ? s[(size_t)i * d.values] : 0.0f) * decay, recall);
+        float u = beta * (d.v[r * d.v_stride + (size_t)head * d.values + j] - recall);
+        for (uint32_t i = 0; i < d.keys; i++) {
+            size_t at = (size_t)i * d.values;
+            float now = fmaf(k[i], u, (s ? s[at] : 0.0f) * decay);
+            next[at] = now;
+            out = fmaf(q[i], now, out);
+        }
+        d.out[r * d.out_stride + (size_t)head * d.values + j] = out;
+    }
+}
+
+extern "C" int gpu_delta_rows(const struct gpu_delta *d, void *stream)
+{
+    gpu_delta by_value = *d;
+    return LAUNCH(delta_steps, dim3(divide_up(d->values, CHANNEL_THREADS), d->heads),
+                  dim3(CHANNEL_THREADS), 2 * d->keys * sizeof(float), stream, by_value);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of the module. */
+#include "lib/cuda/unpack.cuh"
+
+static uint32_t alignment(enum tensor_type type)
+{
+    switch (type) {
+    case TENSOR_F32: return 4;
+    case TENSOR_F16:
+    case TENSOR_BF16: return 2;
+#define ALIGN_CASE(name, unpack, values)                                                           \
+    case TENSOR_##name: return unpack::ALIGN;
+        BLOCK_TYPES(ALIGN_CASE)
+        SUPER_TYPES(ALIGN_CASE)
+        GROUP_TYPES(ALIGN_CASE)
+    default: return 0;
+    }
+}
+
+static int matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
+                  size_t x_stride, uint32_t rows, float *y, size_t y_stride, void *stream)
+{
+    gpu_matmul_fn *const families[] = {gpu_block_matmul, gpu_super_matmul, gpu_group_matmul,
+                                       gpu_dense_matmul};
+    uint32_t align = alignment(w->type);
+    if (align == 0 || w->row_bytes % align != 0 || (uintptr_t)w->data % 16 != 0 ||
+        (uintptr_t)x % 64 != 0 || x_stride % 64 != 0)
+        return GPU_UNSUPPORTED;
+    if (n_begin >= n_end || rows == 0)
+        return 0;
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        int status = families[i](w, n_begin, n_end, x, x_stride, rows, y, y_stride, stream);
+        if (status != GPU_UNSUPPORTED)
+            return status;
+    }
+    return GPU_UNSUPPORTED;
+}
+
+extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_kernels(void)
+{
+    static const struct gpu_kernels table = {
+        KERNEL_ARITHMETIC, gpu_activation,     matmul,
+        alignment,         gpu_rows_to_f32,    gpu_rms_norm,
+        gpu_center,        gpu_pointwise_rows, gpu_rope_heads,
+        gpu_kv_store_rows, gpu_route_rows,     gpu_attention_workspace,
+        gpu_attention,     gpu_conv_rows,      gpu_delta_gates_rows,
+        gpu_delta_rows,
+    };
+    return &table;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/cuda/device.cuh"
+
+extern "C" {
+#include "tests/harness/cuda/broken.h"
+}
+
+#define COUNT 128
+
+/* At a warp's end, so that lanes of one warp read what those of another wrote. */
+INLINE void reverse(const uint32_t *in, uint32_t *out, bool barrier)
+{
+    uint32_t *s = (uint32_t *)(void *)shared_memory();
+    s[threadIdx.x] = in[threadIdx.x];
+    if (barrier)
+        __syncthreads();
+    out[threadIdx.x] = s[COUNT - 1 - threadIdx.x];
+}
+
+__global__ void broken_kernel(enum broken kind, const uint32_t *in, uint32_t *out)
+{
+    uint32_t t = threadIdx.x;
+    switch (kind) {
+    case BROKEN_HALF_AT_BARRIER:
+        if (t < WARP)
+            __syncthreads();
+        break;
+    case BROKEN_TWO_BARRIERS:
+        if (t % 2 == 0)
+            __syncthreads();
+        else
+            __syncthreads();
+        break;
+    case BROKEN_HALF_EXCHANGE:
+        if (t % WARP < WARP / 2)
+            out[t] = __shfl_xor_sync(ALL, t, 1);
+        break;
+    case BROKEN_BEYOND_SHARED: shared_memory()[COUNT * 4 + t] = 1; break;
+    case BROKEN_UNALIGNED: out[t] = load_as<uint32_t>((const uint8_t *)in + 1); break;
+    default: reverse(in, out, kind != BROKEN_NO_BARRIER);
+    }
+}
+
+extern "C" int broken_run(enum broken kind, const uint32_t *in, uint32_t *out)
+{
+    void *stream = NULL;
+    return LAUNCH(broken_kernel, dim3(1), dim3(COUNT), COUNT * sizeof(uint32_t), stream, kind, in,
+                  out);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels with one defect each, for the test of the harness. */
+#ifndef SLUICE_TESTS_HARNESS_CUDA_BROKEN_H
+#define SLUICE_TESTS_HARNESS_CUDA_BROKEN_H
+
+#include <stdint.h>
+
+enum broken {
+    BROKEN_NOT,             /* correct: reverses 128 numbers through shared memory */
+    BROKEN_NO_BARRIER,      /* without its barrier: wrong numbers */
+    BROKEN_HALF_AT_BARRIER, /* one warp of four comes to a barrier */
+    BROKEN_TWO_BARRIERS,    /* threads are at barriers in different lines */
+    BROKEN_HALF_EXCHANGE,   /* half a warp exchanges with a mask of all */
+    BROKEN_BEYOND_SHARED,   /* a write behind the shared memory */
+    BROKEN_UNALIGNED,       /* a load of four bytes at an odd address */
+    BROKEN__COUNT
+};
+
+/* 0, or the status of the launch. */
+int broken_run(enum broken kind, const uint32_t *in, uint32_t *out);
+
+#endif

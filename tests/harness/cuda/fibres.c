@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/harness/cuda/fibres.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "lib/base/assert.h"
+
+#define THREADS_MAX 1024
+#define LANES       32
+#define STACK_BYTES (64u << 10)
+#define SHARED_MAX  (48u << 10) /* what every GPU gives without a request */
+#define CANARY      4096
+#define GRID_YZ_MAX 65535
+
+/*             barrier                        all others there
+ *   READY ───────────────► AT_BARRIER ────────────────────────► READY
+ *     │  │  exchange                       all lanes there
+ *     │  └─────────────────► EXCHANGING ──────────────────────► READY
+ *     └─ returned ─► DONE */
+enum state { READY, AT_BARRIER, EXCHANGING, DONE };
+
+struct fibre {
+    ucontext_t context;
+    enum state state;
+    int line; /* of the source, where it waits */
+    uint32_t lanes, from;
+    uint64_t value, result;
+};
+
+static struct {
+    struct fibre fibre[THREADS_MAX];
+    uint32_t ready[THREADS_MAX], ready_count; /* numbers of fibres that may run */
+    uint32_t threads, now, at_barrier, done;
+    ucontext_t scheduler;
+    uint8_t *stacks;
+    _Alignas(64) uint8_t shared[CANARY + SHARED_MAX + CANARY];
+    size_t shared_bytes;
+    void (*thread)(const void *arg);
+    const void *arg;
+    uint32_t random;
+    bool failed;
+    char error[200];
+} run = {.random = 1};
+
+struct fibre_index fibre_thread, fibre_block, fibre_block_size, fibre_grid_size;
+
+void fibres_seed(uint32_t seed)
+{
+    run.random = seed * 2654435761u | 1;
+}
+
+static uint32_t draw(uint32_t below)
+{
+    run.random ^= run.random << 13;
+    run.random ^= run.random >> 17;
+    run.random ^= run.random << 5;
+    return (uint32_t)((uint64_t)run.random * below >> 32);
+}
+
+/* The first error of a launch counts. */
+__attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
+{
+    va_list args;
+    if (run.failed)
+        return;
+    run.failed = true;
+    va_start(args, format);
+    vsnprintf(run.error, sizeof run.error, format, args);
+    va_end(args);
+}
+
+const char *fibres_error(void)
+{
+    return run.failed ? run.error : NULL;
+}
+
+static void make_ready(uint32_t i)
+{
+    run.fibre[i].state = READY;
+    run.ready[run.ready_count++] = i;
+}
+
+static void stop(enum state state, int line)
+{
+    struct fibre *f = &run.fibre[run.now];
+    f->state = state;
+    f->line = line;
+    swapcontext(&f->context, &run.scheduler);
+}
+
+static void fibre_main(void)
+{
+    run.thread(run.arg);
+    run.fibre[run.now].state = DONE;
+    run.done++;
+    swapcontext(&run.fibre[run.now].context, &run.scheduler);
+}
+
+uint8_t *fibres_shared(void)
+{
+    return run.shared + CANARY;
+}
+
+uint32_t fibres_lane(void)
+{
+    return run.now % LANES;
+}
+
+void fibres_aligned(const void *p, size_t bytes)
+{
+    if ((uintptr_t)p % bytes != 0)
+        fail("a load of %zu bytes that is not aligned, thread %u", bytes, run.now);
+}
+
+void fibres_barrier(int line)
+{
+    run.at_barrier++;
+    stop(AT_BARRIER, line);
+}
+
+uint64_t fibres_exchange(uint32_t lanes, uint64_t value, uint32_t from, int line)
+{
+    struct fibre *f = &run.fibre[run.now];
+    f->value = value;
+    f->lanes = lanes;
+    f->from = from;
+    if (!(lanes >> run.now % LANES & 1))
+        fail("line %d: thread %u is not in its own mask", line, run.now);
+    stop(EXCHANGING, line);
+    return f->result;
+}
+
+/* After a fibre has come to a barrier: all of them continue. */
+static void end_barrier(void)
+{
+    int line = run.fibre[run.now].line;
+    if (run.at_barrier < run.threads)
+        return;
+    run.at_barrier = 0;
+    for (uint32_t i = 0; i < run.threads; i++) {
+        if (run.fibre[i].line != line)
+            fail("a barrier in line %d and one in line %d", line, run.fibre[i].line);
+        make_ready(i);
+    }
+}
+
+static void end_exchange(void)
+{
+    uint32_t base = run.now / LANES * LANES;
+    const struct fibre *f = &run.fibre[run.now];
+    for (uint32_t l = 0; l < LANES; l++) {
+        const struct fibre *o = &run.fibre[base + l];
+        if (!(f->lanes >> l & 1))
+            continue;
+        if (base + l >= run.threads)
+            fail("line %d: lane %u of the mask is no thread", f->line, l);
+        else if (o->state != EXCHANGING)
+            return;
+        else if (o->line != f->line || o->lanes != f->lanes)
+            fail("a warp is in line %d and in line %d", f->line, o->line);
+    }
+    if (run.failed)
+        return;
+    uint32_t lanes = f->lanes;
+    for (uint32_t l = 0; l < LANES; l++) {
+        struct fibre *o = &run.fibre[base + l];
+        if (!(lanes >> l & 1))
+            continue;
+        if (!(lanes >> o->from % LANES & 1))
+            fail("line %d: lane %u reads lane %u, which is not there", o->line, l, o->from);
+        o->result = run.fibre[base + o->from % LANES].value;
+        make_ready(base + l);
+    }
+}
+
+static void start_block(void)
+{
+    memset(run.shared, 0xa5, sizeof run.shared);
+    memset(run.shared + CANARY, 0xff, run.shared_bytes);
+    run.ready_count = run.at_barrier = run.done = 0;
+    for (uint32_t i = 0; i < run.threads; i++) {
+        struct fibre *f = &run.fibre[i];
+        getcontext(&f->context);
+        f->context.uc_stack.ss_sp = run.stacks + (size_t)i * STACK_BYTES;
+        f->context.uc_stack.ss_size = STACK_BYTES;
+        f->context.uc_link = NULL;
+        makecontext(&f->context, fibre_main, 0);
+        make_ready(i);
+    }
+}
+
+static void check_canaries(void)
+{
+    for (size_t i = 0; i < sizeof run.shared; i++)
+        if ((i < CANARY || i >= CANARY + run.shared_bytes) && run.shared[i] != 0xa5) {
+            fail("a write at byte %ld of %zu bytes of shared memory", (long)i - CANARY,
+                 run.shared_bytes);
+            return;
+        }
+}
+
+/* The next fibre, by its place in the list: any; or, in every other block, one of the first warp in an order
+ * that begins at `first`, so that a warp comes far ahead of others. */
+static uint32_t pick_next(bool ahead, uint32_t first)
+{
+    uint32_t pick = draw(run.ready_count), warps = (run.threads + LANES - 1) / LANES;
+    for (uint32_t i = 0, best = warps; ahead && i < run.ready_count; i++) {
+        uint32_t order = (run.ready[i] / LANES + first) % warps;
+        if (order < best) {
+            best = order;
+            pick = i;
+        }
+    }
+    return pick;
+}
+
+static void run_block(void)
+{
+    start_block();
+    bool ahead = draw(2) != 0;
+    uint32_t first = draw(THREADS_MAX);
+    while (run.ready_count > 0 && !run.failed) {
+        uint32_t pick = pick_next(ahead, first);
+        run.now = run.ready[pick];
+        run.ready[pick] = run.ready[--run.ready_count];
+        uint32_t line = run.now / fibre_block_size.x;
+        fibre_thread = (struct fibre_index){run.now % fibre_block_size.x, line % fibre_block_size.y,
+                                            line / fibre_block_size.y};
+        swapcontext(&run.scheduler, &run.fibre[run.now].context);
+        if (run.fibre[run.now].state == AT_BARRIER)
+            end_barrier();
+        else if (run.fibre[run.now].state == EXCHANGING)
+            end_exchange();
+    }
+    if (!run.failed && run.done < run.threads)
+        fail("%u threads ended, %u wait at a barrier, the others in a warp: none can continue",
+             run.done, run.at_barrier);
+    check_canaries();
+}
+
+static uint64_t volume(struct fibre_index i)
+{
+    return (uint64_t)i.x * i.y * i.z;
+}
+
+int fibres_run(struct fibre_index grid, struct fibre_index block, size_t shared_bytes,
+               void (*thread)(const void *arg), const void *arg)
+{
+    run.failed = false;
+    if (volume(grid) == 0 || volume(block) == 0 || volume(block) > THREADS_MAX ||
+        grid.y > GRID_YZ_MAX || grid.z > GRID_YZ_MAX || shared_bytes > SHARED_MAX)
+        fail("a launch of %u x %u x %u blocks with %zu bytes of shared memory", grid.x, grid.y,
+             grid.z, shared_bytes);
+    if (run.failed)
+        return -1;
+    if (!run.stacks) {
+        run.stacks = mmap(NULL, (size_t)THREADS_MAX * STACK_BYTES, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        sl_assert(run.stacks != MAP_FAILED);
+    }
+    run.threads = (uint32_t)volume(block);
+    run.shared_bytes = shared_bytes;
+    run.thread = thread;
+    run.arg = arg;
+    fibre_grid_size = grid;
+    fibre_block_size = block;
+    uint64_t blocks = volume(grid), first = draw((uint32_t)blocks);
+    for (uint64_t i = 0; i < blocks && !run.failed; i++) {
+        uint64_t b = (first + i) % blocks; /* not from the first on, and not the same each time */
+        fibre_block = (struct fibre_index){(uint32_t)(b % grid.x), (uint32_t)(b / grid.x % grid.y),
+                                           (uint32_t)(b / grid.x / grid.y)};
+        run_block();
+    }
+    return run.failed ? -1 : 0;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What nvcc and the CUDA headers give a kernel, for a C++ compiler of the host (fibres.h). Included before the
+ * sources of lib/cuda with -include. */
+#ifndef SLUICE_TESTS_HARNESS_CUDA_HOST_H
+#define SLUICE_TESTS_HARNESS_CUDA_HOST_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "tests/harness/cuda/fibres.h"
+
+#define SLUICE_HARNESS
+#define __global__
+#define __device__
+#define __host__
+#define __launch_bounds__(...)
+#define __forceinline__ inline
+
+#define threadIdx fibre_thread
+#define blockIdx  fibre_block
+#define blockDim  fibre_block_size
+#define gridDim   fibre_grid_size
+
+struct dim3 {
+    uint32_t x, y, z;
+    dim3(uint32_t a, uint32_t b = 1, uint32_t c = 1) : x(a), y(b), z(c)
+    {
+    }
+};
+
+struct int4 {
+    int32_t x, y, z, w;
+};
+
+struct float4 {
+    float x, y, z, w;
+};
+
+/* HARNESS_WITHOUT_BARRIERS: tests show that a kernel without its barriers does not pass. */
+#ifdef HARNESS_WITHOUT_BARRIERS
+#define __syncthreads() ((void)0)
+#else
+#define __syncthreads() fibres_barrier(__LINE__)
+#endif
+#define __syncwarp()                 ((void)fibres_exchange(0xffffffffu, 0, fibres_lane(), __LINE__))
+#define __shfl_sync(mask, v, lane)   exchange(mask, v, lane, __LINE__)
+#define __shfl_xor_sync(mask, v, by) exchange(mask, v, fibres_lane() ^ (uint32_t)(by), __LINE__)
+#define harness_shared()             fibres_shared()
+#define harness_aligned(p, bytes)    fibres_aligned(p, bytes)
+
+template <class T> static inline T exchange(uint32_t mask, T v, uint32_t from, int line)
+{
+    uint64_t bits = 0;
+    static_assert(sizeof(T) <= sizeof bits, "a register or two");
+    memcpy(&bits, &v, sizeof v);
+    bits = fibres_exchange(mask, bits, from, line);
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static inline int32_t __dp4a(int32_t a, int32_t b, int32_t sum)
+{
+    for (int i = 0; i < 32; i += 8)
+        sum += (int32_t)(int8_t)(a >> i) * (int32_t)(int8_t)(b >> i);
+    return sum;
+}
+
+static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t select)
+{
+    uint64_t bytes = (uint64_t)b << 32 | a;
+    uint32_t out = 0;
+    for (int i = 0; i < 4; i++)
+        out |= (uint32_t)(bytes >> 8 * (select >> 4 * i & 7) & 255) << 8 * i;
+    return out;
+}
+
+template <class F> static void harness_thread(const void *f)
+{
+    (*(const F *)f)();
+}
+
+/* fibres_run; the result is that of a launch: 0, or 1 (cudaErrorInvalidValue). */
+template <class F> static int harness_launch(dim3 grid, dim3 block, size_t shared, F f)
+{
+    return fibres_run({grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared,
+                      harness_thread<F>, &f) == 0
+               ? 0
+               : 1;
+}
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of the KV cache, and attention: the bytes and bits of the CPU. */
+#include <stdio.h>
+
+#include "lib/kernels/kv_layout.h"
+#include "tests/unit/lib/cuda/cuda_test.h"
+
+enum { ROWS_MAX = 3, HEADS = 4 };
+
+struct shape {
+    uint32_t key_size, value_size, kv_heads, positions, rows, window, ring;
+    float cap;
+    bool sinks, own_values; /* own_values: not those of the keys */
+};
+
+static const struct shape shapes[] = {
+    {64, 64, 2, 1, 1, 0, 0, 0, false, true},      /* the first token */
+    {64, 64, 2, 63, 3, 0, 0, 0, false, true},     /* into the second tile */
+    {80, 48, 1, 130, 1, 0, 0, 0, true, true},     /* sizes that fill no block; a sink */
+    {128, 128, 4, 511, 3, 0, 0, 30, false, true}, /* into the second segment; a cap */
+    {64, 64, 2, 1100, 1, 0, 0, 0, true, true},    /* three segments */
+    {64, 64, 2, 700, 3, 150, 0, 0, true, true},   /* a window in two segments */
+    {64, 32, 2, 1025, 2, 100, 192, 0, false,
+     true},                                      /* in a ring; segments begin within the window */
+    {96, 64, 1, 70, 2, 0, 0, 0, false, false},   /* MLA: values are the first elements of keys */
+    {576, 512, 1, 66, 1, 0, 0, 0, false, false}, /* the largest */
+};
+
+static void store_all(const struct shape *s, enum kv_type type, enum kv_part part, uint32_t size,
+                      uint8_t *tiles)
+{
+    uint32_t stored = s->positions + s->rows - 1;
+    float row[KERNEL_HEAD_SIZE_MAX];
+    for (uint32_t p = 0; p < stored; p++)
+        for (uint32_t h = 0; h < s->kv_heads; h++) {
+            uint32_t at = kernel_ring_position(s->ring, p);
+            test_fill(row, size);
+            kernel_kv_store(cpu(), type, part, row, size,
+                            tiles + kernel_kv_tile(type, s->kv_heads, size, at, h),
+                            at % KERNEL_KEY_TILE);
+        }
+}
+
+static uint8_t *tiles_of(const struct shape *s, enum kv_type type, uint32_t size, size_t *bytes)
+{
+    uint32_t places = s->ring ? s->ring : s->positions + s->rows;
+    *bytes = (size_t)(places / KERNEL_KEY_TILE + 1) * s->kv_heads * kv_tile_bytes(type, size);
+    uint8_t *tiles = test_alloc(*bytes);
+    memset(tiles, 0xff, *bytes); /* NaN where nothing was stored */
+    return tiles;
+}
+
+static void check_attention(const struct shape *s, enum kv_type type, uint32_t seed)
+{
+    static float q[ROWS_MAX * HEADS * KERNEL_HEAD_SIZE_MAX];
+    static float expected[ROWS_MAX * HEADS * KERNEL_VALUE_SIZE_MAX], out[ARRAY_LEN(expected)];
+    float sinks[HEADS];
+    size_t bytes;
+    uint8_t *k = tiles_of(s, type, s->key_size, &bytes),
+            *v = tiles_of(s, type, s->value_size, &bytes);
+    store_all(s, type, KV_KEYS, s->key_size, k);
+    store_all(s, type, KV_VALUES, s->value_size, v);
+    test_fill(q, ARRAY_LEN(q));
+    test_fill(sinks, HEADS);
+    struct kernel_attention a = {.q = q,
+                                 .k = k,
+                                 .v = s->own_values ? v : NULL,
+                                 .kv_type = type,
+                                 .out = expected,
+                                 .q_stride = (size_t)HEADS * s->key_size,
+                                 .out_stride = (size_t)HEADS * s->value_size,
+                                 .rows = s->rows,
+                                 .heads = HEADS,
+                                 .kv_heads = s->kv_heads,
+                                 .key_size = s->key_size,
+                                 .value_size = s->value_size,
+                                 .head_begin = 1,
+                                 .head_end = HEADS,
+                                 .positions = s->positions,
+                                 .window = s->window,
+                                 .ring = s->ring,
+                                 .scale = 0.6f,
+                                 .cap = s->cap,
+                                 .sinks = s->sinks ? sinks : NULL};
+    memset(expected, 0, sizeof expected);
+    memset(out, 0, sizeof out);
+    cpu()->attention(&a);
+    a.out = out;
+    void *work = test_alloc(gpu()->attention_workspace(&a));
+    fibres_seed(seed);
+    check_launch(gpu()->attention(&a, work, NULL));
+    check_bits(out, expected, ARRAY_LEN(out), "kv type %d, %u positions", (int)type, s->positions);
+    free(work);
+    free(k);
+    free(v);
+}
+
+START_TEST(attention_has_the_bits)
+{
+    test_seed(51);
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
+        for (uint32_t type = 0; type < KV_TYPE__COUNT; type++)
+            check_attention(&shapes[i], (enum kv_type)type, (uint32_t)i);
+}
+END_TEST
+
+START_TEST(stored_rows_have_the_bytes)
+{
+    enum { KV_HEADS = 2, ROWS = 3, RING = 128, FIRST = 126 };
+    static const uint32_t head_sizes[] = {32, 80, 128};
+    static float x[ROWS * KV_HEADS * 128];
+    test_seed(52);
+    for (uint32_t i = 0; i < ARRAY_LEN(head_sizes) * KV_TYPE__COUNT * 2; i++) {
+        uint32_t size = head_sizes[i % ARRAY_LEN(head_sizes)];
+        enum kv_type type = (enum kv_type)(i / ARRAY_LEN(head_sizes) % KV_TYPE__COUNT);
+        enum kv_part part = i % 2 ? KV_KEYS : KV_VALUES;
+        size_t bytes = 2 * KV_HEADS * kv_tile_bytes(type, size);
+        uint8_t *expected = test_alloc(bytes), *tiles = test_alloc(bytes);
+        memset(expected, 0x5a, bytes);
+        memset(tiles, 0x5a, bytes);
+        fill_edges(x, ARRAY_LEN(x));
+        memset(x, 0, 32 * sizeof *x);
+        for (uint32_t r = 0; r < ROWS * KV_HEADS; r++) {
+            uint32_t at = kernel_ring_position(RING, FIRST + r / KV_HEADS), h = r % KV_HEADS;
+            kernel_kv_store(cpu(), type, part, x + (size_t)r * size, size,
+                            expected + kernel_kv_tile(type, KV_HEADS, size, at, h),
+                            at % KERNEL_KEY_TILE);
+        }
+        struct gpu_kv_store s = {.x = x,
+                                 .tiles = tiles,
+                                 .type = type,
+                                 .part = part,
+                                 .x_stride = (size_t)KV_HEADS * size,
+                                 .head_size = size,
+                                 .kv_heads = KV_HEADS,
+                                 .position = FIRST,
+                                 .ring = RING,
+                                 .rows = ROWS};
+        fibres_seed(i);
+        check_launch(gpu()->kv_store(&s, NULL));
+        for (size_t b = 0; b < bytes; b++)
+            ck_assert_msg(tiles[b] == expected[b], "kv type %d part %d size %u byte %zu", (int)type,
+                          (int)part, size, b);
+        free(expected);
+        free(tiles);
+    }
+}
+END_TEST
+
+GPU_TESTS_MAIN("cuda_attention", attention_has_the_bits, stored_rows_have_the_bytes)

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# The kernels of lib/cuda as host code against the generic ones; SKIP with the reason where there is no harness.
+get_property(reason GLOBAL PROPERTY SLUICE_CUDA_HARNESS)
+if(reason)
+  add_test(NAME test_cuda COMMAND ${CMAKE_COMMAND} -E echo "SKIP cuda: ${reason}")
+else()
+  foreach(name products rows attention recurrent router barriers)
+    sluice_unit_test(test_cuda_${name} SOURCES lib/cuda/${name}_test.c lib/cuda/cuda_test.c lib/kernels/kernel_test.c
+      LINK cuda_fibres sluice_policy m)
+    target_sources(test_cuda_${name} PRIVATE
+      $<IF:$<STREQUAL:${name},barriers>,$<TARGET_OBJECTS:cuda_without_barriers>,$<TARGET_OBJECTS:cuda_host>>)
+    # C++ without a library: the linker is that of C.
+    set_target_properties(test_cuda_${name} PROPERTIES LINKER_LANGUAGE C)
+  endforeach()
+  sluice_unit_test(test_cuda_harness SOURCES lib/cuda/harness_test.c $<TARGET_OBJECTS:cuda_broken> LINK cuda_fibres)
+  set_target_properties(test_cuda_harness PROPERTIES LINKER_LANGUAGE C)
+endif()
+add_test(NAME cuda_nvcc COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/lib/cuda/nvcc.sh "${NVCC}" ${CMAKE_SOURCE_DIR})
+set_tests_properties(cuda_nvcc PROPERTIES TIMEOUT 300)

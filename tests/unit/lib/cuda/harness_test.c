@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The harness notices what a GPU would compute wrongly, or never finish. */
+#include <check.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/cuda/broken.h"
+#include "tests/harness/cuda/fibres.h"
+
+enum { COUNT = 128, SEEDS = 20 };
+
+/* Runs with which the result was wrong. */
+static int wrong_results(enum broken kind)
+{
+    uint32_t in[COUNT], out[COUNT];
+    int wrong = 0;
+    for (uint32_t seed = 0; seed < SEEDS; seed++) {
+        fibres_seed(seed);
+        for (uint32_t i = 0; i < COUNT; i++)
+            in[i] = i * 7 + seed;
+        memset(out, 0, sizeof out);
+        ck_assert_int_eq(broken_run(kind, in, out), 0);
+        bool all = true;
+        for (uint32_t i = 0; i < COUNT; i++)
+            all = all && out[i] == in[COUNT - 1 - i];
+        wrong += !all;
+    }
+    return wrong;
+}
+
+START_TEST(correct_kernel_passes)
+{
+    ck_assert_int_eq(wrong_results(BROKEN_NOT), 0);
+}
+END_TEST
+
+START_TEST(missing_barrier_is_noticed)
+{
+    ck_assert_int_eq(wrong_results(BROKEN_NO_BARRIER), SEEDS);
+}
+END_TEST
+
+START_TEST(defects_are_errors)
+{
+    static const char *const reason[BROKEN__COUNT] = {
+        [BROKEN_HALF_AT_BARRIER] = "none can continue",
+        [BROKEN_TWO_BARRIERS] = "and one in line",
+        [BROKEN_HALF_EXCHANGE] = "none can continue",
+        [BROKEN_BEYOND_SHARED] = "of shared memory",
+        [BROKEN_UNALIGNED] = "not aligned",
+    };
+    uint32_t in[COUNT + 1] = {0}, out[COUNT];
+    for (int kind = 0; kind < BROKEN__COUNT; kind++) {
+        if (!reason[kind])
+            continue;
+        ck_assert_int_ne(broken_run((enum broken)kind, in, out), 0);
+        ck_assert_ptr_nonnull(fibres_error());
+        ck_assert_msg(strstr(fibres_error(), reason[kind]) != NULL, "%d: %s", kind, fibres_error());
+    }
+    ck_assert_int_eq(broken_run(BROKEN_NOT, in, out), 0); /* the next launch is not affected */
+    ck_assert_ptr_null(fibres_error());
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cuda_harness");
+    TCase *tcase = tcase_create("harness");
+    tcase_add_test(tcase, correct_kernel_passes);
+    tcase_add_test(tcase, missing_barrier_is_noticed);
+    tcase_add_test(tcase, defects_are_errors);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

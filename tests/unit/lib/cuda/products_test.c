@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Activations, products and embedding rows: the bits of the generic kernels. */
+#include <stdio.h>
+
+#include "tests/unit/lib/cuda/cuda_test.h"
+
+enum { N = 37, BEGIN = 1, Y_STRIDE = N + 2, ROWS_MAX = 67 };
+
+/* Sizes in units of a sum: fewer and more than the 8 partial sums, and not multiples of them. */
+static const uint32_t unit_counts[] = {1, 3, 8, 9, 18};
+static const uint32_t dense_k[] = {1, 7, 15, 16, 17, 33, 130};
+
+static uint32_t test_k(enum tensor_type type, size_t i)
+{
+    if (!test_is_quant(type))
+        return i < ARRAY_LEN(dense_k) ? dense_k[i] : 0;
+    return i < ARRAY_LEN(unit_counts) ? unit_counts[i] * test_activation_block(type) : 0;
+}
+
+static void check_product(const struct kernel_matrix *m, const float *x, uint32_t rows,
+                          uint32_t seed)
+{
+    size_t stride, floats = (size_t)Y_STRIDE * ROWS_MAX;
+    void *act = test_prepare(cpu(), m->type, x, m->k, rows, &stride);
+    float *expected = test_alloc(floats * sizeof *expected), *y = test_alloc(floats * sizeof *y);
+    memset(expected, 0xff, floats * sizeof *expected);
+    memset(y, 0xff, floats * sizeof *y);
+    cpu()->matmul(m, BEGIN, N, act, stride, rows, expected, Y_STRIDE);
+    fibres_seed(seed);
+    size_t aligned = align_up(stride, 64);
+    uint8_t *copy = test_alloc(aligned * rows);
+    for (uint32_t r = 0; r < rows; r++)
+        memcpy(copy + r * aligned, (uint8_t *)act + r * stride, stride);
+    check_launch(gpu()->matmul(m, BEGIN, N, copy, aligned, rows, y, Y_STRIDE, NULL));
+    check_bits(y, expected, floats, "type %d k %u rows %u", (int)m->type, m->k, rows);
+    free(copy);
+    free(act);
+    free(expected);
+    free(y);
+}
+
+START_TEST(products_have_the_bits)
+{
+    static const uint32_t row_counts[] = {1, 3, 5, ROWS_MAX};
+    static float x[ROWS_MAX * 18 * 256];
+    uint32_t types = 0;
+    test_seed(21);
+    for (size_t t = 0; t < TEST_TYPES; t++) {
+        if (!gpu_has(test_types[t]))
+            continue;
+        types++;
+        for (size_t i = 0; test_k(test_types[t], i) != 0; i++) {
+            struct kernel_matrix m = gpu_matrix(test_types[t], test_k(test_types[t], i), N);
+            test_fill(x, (size_t)m.k * ROWS_MAX);
+            bool tiles = test_k(test_types[t], i + 1) == 0 || i == 1; /* the slow ones */
+            for (size_t r = 0; r < ARRAY_LEN(row_counts) - !tiles; r++)
+                check_product(&m, x, row_counts[r], (uint32_t)(i * 8 + r));
+            free((void *)(uintptr_t)m.data);
+        }
+    }
+    ck_assert_uint_eq(types, 16); /* those of lib/cuda/README.md */
+}
+END_TEST
+
+/* Codes and scales of any bits: infinite, NaN, subnormal. */
+START_TEST(products_of_any_bytes)
+{
+    enum { ROWS = 9 };
+    static float x[ROWS * 9 * 256];
+    test_seed(22);
+    for (size_t t = 0; t < TEST_TYPES; t++) {
+        if (!gpu_has(test_types[t]))
+            continue;
+        struct kernel_matrix m = gpu_matrix(test_types[t], test_k(test_types[t], 3), N);
+        uint8_t *bytes = (uint8_t *)(uintptr_t)m.data;
+        for (size_t i = 0; i < m.row_bytes * N; i++)
+            bytes[i] = (uint8_t)(test_random() >> 9);
+        fill_edges(x, (size_t)m.k * ROWS);
+        check_product(&m, x, 2, 1);
+        check_product(&m, x, ROWS, 2);
+        free(bytes);
+    }
+}
+END_TEST
+
+START_TEST(activations_have_the_bytes)
+{
+    enum { ROWS = 2 };
+    static const uint32_t units[] = {1, 2, 15, 16, 17};
+    static float x[ROWS * (17 * 256 + 3)];
+    test_seed(23);
+    for (int form = 0; form < FORM__COUNT; form++) {
+        enum tensor_type type = kernel_form_type((enum kernel_form)form);
+        for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+            uint32_t k = units[i] * test_activation_block(type), x_stride = k + 3;
+            size_t bytes = kernel_activation_bytes(type, k), stride = align_up(bytes, 64) + 64;
+            uint8_t *expected = test_alloc(stride * ROWS), *out = test_alloc(stride * ROWS);
+            memset(expected, 0x5a, stride * ROWS);
+            memset(out, 0x5a, stride * ROWS);
+            fill_edges(x, (size_t)x_stride * ROWS);
+            memset(x, 0, (i == 2 ? 32 : 0) * sizeof *x);
+            for (uint32_t r = 0; r < ROWS; r++)
+                cpu()->activation(type, x + r * x_stride, k, expected + r * stride);
+            fibres_seed((uint32_t)i);
+            check_launch(gpu()->activation(type, x, x_stride, k, ROWS, out, stride, NULL));
+            for (size_t b = 0; b < stride * ROWS; b++)
+                ck_assert_msg(out[b] == expected[b], "form %d k %u byte %zu", form, k, b);
+            free(expected);
+            free(out);
+        }
+    }
+}
+END_TEST
+
+START_TEST(embedding_rows_have_the_bits)
+{
+    enum { K = 512, TOKENS = 3 };
+    static const uint32_t token[TOKENS] = {5, 0, 5};
+    float expected[TOKENS * K], y[TOKENS * K];
+    test_seed(24);
+    for (size_t t = 0; t < TEST_TYPES; t++) {
+        struct kernel_matrix m;
+        if (!gpu_has(test_types[t]))
+            continue;
+        m = gpu_matrix(test_types[t], K, 6);
+        for (uint32_t i = 0; i < TOKENS; i++)
+            cpu()->row_to_f32(&m, token[i], expected + (size_t)i * K);
+        check_launch(gpu()->rows_to_f32(&m, token, TOKENS, y, K, NULL));
+        check_bits(y, expected, (size_t)TOKENS * K, "type %d", (int)m.type);
+        free((void *)(uintptr_t)m.data);
+    }
+}
+END_TEST
+
+/* Nothing is launched with what the kernels do not read. */
+START_TEST(unsupported_arguments_are_refused)
+{
+    struct kernel_matrix m = gpu_matrix(TENSOR_Q4_0, 64, 4);
+    uint8_t *act = test_alloc(256);
+    float y[4];
+    m.type = TENSOR_IQ1_S;
+    ck_assert_int_eq(gpu()->matmul(&m, 0, 4, act, 128, 1, y, 4, NULL), GPU_UNSUPPORTED);
+    m.type = TENSOR_Q4_0;
+    m.row_bytes++;
+    ck_assert_int_eq(gpu()->matmul(&m, 0, 4, act, 128, 1, y, 4, NULL), GPU_UNSUPPORTED);
+    free(act);
+    free((void *)(uintptr_t)m.data);
+}
+END_TEST
+
+GPU_TESTS_MAIN("cuda_products", products_have_the_bits, products_of_any_bytes,
+               activations_have_the_bytes, embedding_rows_have_the_bits,
+               unsupported_arguments_are_refused)

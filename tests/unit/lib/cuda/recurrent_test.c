@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers with a recurrent state: the bits of the CPU, in one pass and in two. */
+#include <stdio.h>
+
+#include "lib/exact/elementary.h"
+#include "tests/unit/lib/cuda/cuda_test.h"
+
+/* ---- convolution ---- */
+
+enum { CHANNELS = 150, TAPS = 4, CONV_ROWS = 6 };
+
+static void conv_on_cpu(const float *x, const float *past, const float *w, uint32_t row, float *y)
+{
+    const float *in[TAPS];
+    for (uint32_t t = 0; t < TAPS; t++) {
+        int at = (int)(row + t) - (TAPS - 1);
+        in[t] = at < 0 ? past + (at + TAPS - 1) * CHANNELS : x + at * CHANNELS;
+    }
+    cpu()->conv(in, w, CHANNELS, TAPS, CHANNELS, y);
+}
+
+START_TEST(convolutions_have_the_bits)
+{
+    static float x[CONV_ROWS * CHANNELS], w[TAPS * CHANNELS], state[TAPS * CHANNELS],
+        expected[CONV_ROWS * CHANNELS], y[CONV_ROWS * CHANNELS];
+    float zeros[(TAPS - 1) * CHANNELS] = {0};
+    test_seed(71);
+    test_fill(x, ARRAY_LEN(x));
+    test_fill(w, ARRAY_LEN(w));
+    for (uint32_t row = 0; row < CONV_ROWS; row++) {
+        conv_on_cpu(x, zeros, w, row, expected + row * CHANNELS);
+        cpu()->silu(expected + row * CHANNELS, CHANNELS);
+    }
+    static const uint32_t firsts[] = {CONV_ROWS, 1, 2, 4}; /* rows of the first pass */
+    for (size_t i = 0; i < ARRAY_LEN(firsts); i++) {
+        struct gpu_conv c = {.x = x,
+                             .w = w,
+                             .y = y,
+                             .next = state,
+                             .x_stride = CHANNELS,
+                             .past_stride = CHANNELS,
+                             .w_stride = CHANNELS,
+                             .y_stride = CHANNELS,
+                             .taps = TAPS,
+                             .n = CHANNELS,
+                             .rows = firsts[i],
+                             .silu = true};
+        memset(y, 0, sizeof y);
+        check_launch(gpu()->conv(&c, NULL));
+        c.past = state; /* in place */
+        c.x += firsts[i] * CHANNELS;
+        c.y += firsts[i] * CHANNELS;
+        c.rows = CONV_ROWS - firsts[i];
+        if (c.rows > 0)
+            check_launch(gpu()->conv(&c, NULL));
+        check_bits(y, expected, ARRAY_LEN(y), "first pass of %u rows", firsts[i]);
+    }
+}
+END_TEST
+
+/* ---- gated delta rule ---- */
+
+enum { KEYS = 24, VALUES = 140, V_HEADS = 4, SHARE = 2, K_HEADS = V_HEADS / SHARE, STEPS = 3 };
+
+static struct {
+    float k[STEPS * K_HEADS * KEYS], q[STEPS * K_HEADS * KEYS], v[STEPS * V_HEADS * VALUES];
+    float beta[STEPS * V_HEADS], decay[STEPS * V_HEADS];
+    float expected[STEPS * V_HEADS * VALUES], out[STEPS * V_HEADS * VALUES];
+    float state[V_HEADS * KEYS * VALUES], expected_state[V_HEADS * KEYS * VALUES];
+} m;
+
+static void delta_on_cpu(bool interleaved)
+{
+    memset(m.expected_state, 0, sizeof m.expected_state);
+    for (uint32_t i = 0; i < STEPS * V_HEADS; i++) {
+        uint32_t step = i / V_HEADS, head = i % V_HEADS;
+        uint32_t k_head = interleaved ? head % K_HEADS : head / SHARE;
+        float *state = m.expected_state + (size_t)head * KEYS * VALUES;
+        struct kernel_delta d = {.k = m.k + (size_t)(step * K_HEADS + k_head) * KEYS,
+                                 .q = m.q + (size_t)(step * K_HEADS + k_head) * KEYS,
+                                 .v = m.v + (size_t)i * VALUES,
+                                 .beta = m.beta[i],
+                                 .decay = m.decay[i],
+                                 .keys = KEYS,
+                                 .values = VALUES,
+                                 .state = state,
+                                 .next = state,
+                                 .out = m.expected + (size_t)i * VALUES};
+        cpu()->delta(&d);
+    }
+}
+
+/* Steps [begin, end), from the state of the steps before. */
+static int delta_on_gpu(bool interleaved, uint32_t begin, uint32_t end)
+{
+    struct gpu_delta d = {.k = m.k + (size_t)begin * K_HEADS * KEYS,
+                          .q = m.q + (size_t)begin * K_HEADS * KEYS,
+                          .v = m.v + (size_t)begin * V_HEADS * VALUES,
+                          .beta = m.beta + begin * V_HEADS,
+                          .decay = m.decay + begin * V_HEADS,
+                          .before = begin > 0 ? m.state : NULL,
+                          .after = m.state,
+                          .out = m.out + (size_t)begin * V_HEADS * VALUES,
+                          .k_stride = K_HEADS * KEYS,
+                          .q_stride = K_HEADS * KEYS,
+                          .v_stride = V_HEADS * VALUES,
+                          .gate_stride = V_HEADS,
+                          .out_stride = V_HEADS * VALUES,
+                          .keys = KEYS,
+                          .values = VALUES,
+                          .heads = V_HEADS,
+                          .share = SHARE,
+                          .rows = end - begin,
+                          .interleaved = interleaved};
+    return gpu()->delta(&d, NULL);
+}
+
+START_TEST(delta_has_the_bits)
+{
+    test_seed(72);
+    test_fill(m.k, ARRAY_LEN(m.k));
+    test_fill(m.q, ARRAY_LEN(m.q));
+    test_fill(m.v, ARRAY_LEN(m.v));
+    for (uint32_t i = 0; i < ARRAY_LEN(m.beta); i++) {
+        m.beta[i] = 0.5f + 0.5f * test_uniform();
+        m.decay[i] = 0.5f + 0.5f * test_uniform();
+    }
+    for (int i = 0; i < 4; i++) {
+        bool interleaved = i % 2, two = i / 2;
+        delta_on_cpu(interleaved);
+        memset(m.state, 0xff, sizeof m.state);
+        memset(m.out, 0xff, sizeof m.out);
+        fibres_seed((uint32_t)i);
+        check_launch(delta_on_gpu(interleaved, 0, two ? 1 : STEPS));
+        if (two)
+            check_launch(delta_on_gpu(interleaved, 1, STEPS));
+        check_bits(m.out, m.expected, ARRAY_LEN(m.out), "outputs, case %d", i);
+        check_bits(m.state, m.expected_state, ARRAY_LEN(m.state), "state, case %d", i);
+    }
+}
+END_TEST
+
+START_TEST(gates_have_the_bits)
+{
+    enum { ROWS = 2, COUNT = 70 };
+    float a[ROWS * COUNT], b[ROWS * COUNT], bias[COUNT], a_log[COUNT];
+    float beta[ROWS * COUNT], decay[ROWS * COUNT], expected[2][ROWS * COUNT];
+    test_seed(73);
+    test_fill(bias, COUNT);
+    test_fill(a_log, COUNT);
+    for (uint32_t i = 0; i < ROWS * COUNT; i++) {
+        a[i] = test_uniform() * 30; /* above 20, too */
+        b[i] = test_uniform() * 100;
+        float biased = a[i] + bias[i % COUNT];
+        double softplus = biased > 20 ? (double)biased : exact_log(1 + exact_exp((double)biased));
+        expected[0][i] = (float)(1 / (1 + exact_exp(-(double)b[i])));
+        expected[1][i] = (float)exact_exp((double)a_log[i % COUNT] * softplus);
+    }
+    struct gpu_delta_gates g = {.b = b,
+                                .a = a,
+                                .bias = bias,
+                                .a_log = a_log,
+                                .beta = beta,
+                                .decay = decay,
+                                .b_stride = COUNT,
+                                .a_stride = COUNT,
+                                .heads = COUNT,
+                                .rows = ROWS};
+    check_launch(gpu()->delta_gates(&g, NULL));
+    check_bits(beta, expected[0], ROWS * COUNT, "beta");
+    check_bits(decay, expected[1], ROWS * COUNT, "decay");
+}
+END_TEST
+
+GPU_TESTS_MAIN("cuda_recurrent", convolutions_have_the_bits, delta_has_the_bits,
+               gates_have_the_bits)

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Routing: the experts and the bits of lib/policy/access/routing.c. */
+#include <stdio.h>
+
+#include "lib/policy/access/routing.h"
+#include "tests/unit/lib/cuda/cuda_test.h"
+
+enum { EXPERTS_MAX = 300, TOP_K_MAX = 12, ROWS = 4 };
+
+static const struct {
+    struct model_router router;
+    bool bias;
+} cases[] = {
+    {{.experts = 8, .top_k = 2, .gating = ROUTER_SOFTMAX, .normalise = true}, false},
+    {{.experts = 128, .top_k = 8, .gating = ROUTER_SOFTMAX, .normalise = true}, false},
+    {{.experts = 60, .top_k = 4, .gating = ROUTER_SOFTMAX, .scale = 2.5f}, true},
+    {{.experts = 160,
+      .top_k = 6,
+      .gating = ROUTER_SOFTMAX,
+      .scale = 16,
+      .groups = 8,
+      .groups_used = 3},
+     false},
+    {{.experts = 256,
+      .top_k = 8,
+      .gating = ROUTER_SIGMOID,
+      .normalise = true,
+      .scale = 2.5f,
+      .groups = 8,
+      .groups_used = 4},
+     true},
+    {{.experts = EXPERTS_MAX, .top_k = TOP_K_MAX, .gating = ROUTER_SIGMOID, .normalise = true},
+     true},
+    {{.experts = 32, .top_k = 4, .gating = ROUTER_SOFTMAX_AFTER}, false},
+    {{.experts = 16, .top_k = 2, .gating = ROUTER_SPARSE_MIXER}, false},
+    {{.experts = 5, .top_k = 5, .gating = ROUTER_SOFTMAX}, false},
+};
+
+/* kind 0: usual logits; 1: many ties; 2: far apart, so that p underflows; 3: -inf among them. */
+static void make_logits(float *z, uint32_t n, uint32_t kind)
+{
+    for (uint32_t i = 0; i < n; i++)
+        z[i] = kind == 1                             ? (float)(test_random() % 3)
+               : kind == 2                           ? test_uniform() * 400
+               : kind == 3 && test_random() % 3 == 0 ? -INFINITY
+                                                     : test_uniform() * 4;
+}
+
+START_TEST(routes_are_the_same)
+{
+    static float logits[ROWS * (EXPERTS_MAX + 1)], scratch[ROUTING_SCRATCH(EXPERTS_MAX)];
+    float bias[EXPERTS_MAX], weight[ROWS * TOP_K_MAX], from[TOP_K_MAX];
+    uint32_t expert[ROWS * TOP_K_MAX];
+    struct route routes[TOP_K_MAX];
+    test_seed(61);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct model_router r = cases[i].router;
+        uint32_t stride = r.experts + 1;
+        test_fill(bias, EXPERTS_MAX);
+        r.bias = cases[i].bias ? bias : NULL;
+        for (uint32_t row = 0; row < ROWS; row++)
+            make_logits(logits + row * stride, r.experts, row);
+        struct gpu_route g = {.router = r,
+                              .logits = logits,
+                              .expert = expert,
+                              .weight = weight,
+                              .stride = stride,
+                              .rows = ROWS};
+        fibres_seed((uint32_t)i);
+        check_launch(gpu()->route(&g, NULL));
+        for (uint32_t row = 0; row < ROWS; row++) {
+            routing_exact(&r, logits + row * stride, scratch, routes);
+            for (uint32_t k = 0; k < r.top_k; k++) {
+                ck_assert_uint_eq(expert[row * r.top_k + k], routes[k].expert);
+                from[k] = routes[k].weight;
+            }
+            check_bits(weight + row * r.top_k, from, r.top_k, "router %zu, row %u", i, row);
+        }
+    }
+}
+END_TEST
+
+GPU_TESTS_MAIN("cuda_router", routes_are_the_same)

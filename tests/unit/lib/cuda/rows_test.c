@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Norms, rotation and operations on single elements: the bits of the CPU. */
+#include <stdio.h>
+
+#include "tests/unit/lib/cuda/cuda_test.h"
+
+enum { ROWS = 3, N_MAX = 8200 };
+static const uint32_t sizes[] = {1, 15, 16, 100, 257, 4096, N_MAX};
+static float x[ROWS * N_MAX], other[ROWS * N_MAX], expected[ROWS * N_MAX], y[ROWS * N_MAX];
+
+START_TEST(norms_have_the_bits)
+{
+    test_seed(31);
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        uint32_t n = sizes[i];
+        test_fill(x, (size_t)n * ROWS);
+        test_fill(other, n);
+        for (uint32_t r = 0; r < ROWS; r++)
+            cpu()->rms_norm(x + r * n, other, n, 1e-6f, expected + r * n);
+        fibres_seed((uint32_t)i);
+        check_launch(gpu()->rms_norm(x, n, other, n, 1e-6f, ROWS, y, n, NULL));
+        check_bits(y, expected, (size_t)n * ROWS, "rms_norm %u", n);
+        for (uint32_t r = 0; r < ROWS; r++)
+            kernel_center(x + r * n, n, expected + r * n);
+        check_launch(gpu()->center(x, n, n, ROWS, x, n, NULL)); /* in place */
+        check_bits(x, expected, (size_t)n * ROWS, "center %u", n);
+    }
+}
+END_TEST
+
+START_TEST(rotation_has_the_bits)
+{
+    enum { HEADS = 3, SIZE = 80 };
+    static const uint32_t dims[] = {2, 6, 64, SIZE};
+    float table[ROWS * SIZE];
+    test_seed(32);
+    for (size_t i = 0; i < ARRAY_LEN(dims) * 2; i++) {
+        uint32_t n = dims[i / 2];
+        struct kernel_rope rope = {.dims = n, .theta = 10000};
+        for (uint32_t r = 0; r < ROWS; r++)
+            kernel_rope_table(&rope, 7 + r, table + r * n);
+        test_fill(x, (size_t)ROWS * HEADS * SIZE);
+        memcpy(expected, x, (size_t)ROWS * HEADS * SIZE * sizeof *x);
+        for (uint32_t h = 0; h < ROWS * HEADS; h++)
+            (i % 2 ? kernel_rope_pairs : cpu()->rope)(expected + h * SIZE, n,
+                                                      table + h / HEADS * n);
+        struct gpu_rope g = {.x = x,
+                             .cos_sin = table,
+                             .x_stride = (size_t)HEADS * SIZE,
+                             .head_stride = SIZE,
+                             .table_stride = n,
+                             .n = n,
+                             .heads = HEADS,
+                             .rows = ROWS,
+                             .pairs = i % 2 != 0};
+        check_launch(gpu()->rope(&g, NULL));
+        check_bits(x, expected, (size_t)ROWS * HEADS * SIZE, "rope %u", n);
+    }
+}
+END_TEST
+
+/* The CPU's operation on one row. */
+static void on_cpu(enum gpu_pointwise op, const float *a, const float *b, uint32_t n, float value,
+                   float *out)
+{
+    memcpy(out, op == GPU_AXPY ? b : a, n * sizeof *out);
+    switch (op) {
+    case GPU_SILU_MUL: cpu()->silu_mul(a, b, n, out); break;
+    case GPU_SWIGLU_CLAMPED: cpu()->swiglu_clamped(a, b, n, out); break;
+    case GPU_GELU_MUL: cpu()->gelu_mul(a, b, n, out); break;
+    case GPU_RELU_MUL: kernel_relu_mul(a, b, n, out); break;
+    case GPU_SIGMOID_MUL: cpu()->sigmoid_mul(a, b, n, out); break;
+    case GPU_MUL: cpu()->mul(a, b, n, out); break;
+    case GPU_SILU: cpu()->silu(out, n); break;
+    case GPU_SOFT_CAP: cpu()->soft_cap(value, a, n, out); break;
+    case GPU_CLAMP: kernel_clamp(out, n, value); break;
+    case GPU_AXPY: cpu()->axpy(value, a, n, out); break;
+    case GPU_POINTWISE__COUNT: break;
+    }
+}
+
+START_TEST(pointwise_has_the_bits)
+{
+    enum { N = 300, STRIDE = N + 5 };
+    test_seed(33);
+    for (int op = 0; op < GPU_POINTWISE__COUNT; op++) {
+        fill_edges(x, (size_t)STRIDE * ROWS);
+        fill_edges(other, (size_t)STRIDE * ROWS);
+        memset(y, 0, sizeof y);
+        memset(expected, 0, sizeof expected);
+        for (uint32_t r = 0; r < ROWS; r++) /* b: the same row for all */
+            on_cpu((enum gpu_pointwise)op, x + r * STRIDE, other, N, 30.0f, expected + r * STRIDE);
+        struct gpu_rows g = {.a = x,
+                             .b = other,
+                             .y = y,
+                             .a_stride = STRIDE,
+                             .y_stride = STRIDE,
+                             .n = N,
+                             .rows = ROWS,
+                             .value = 30.0f};
+        check_launch(gpu()->pointwise((enum gpu_pointwise)op, &g, NULL));
+        check_bits(y, expected, (size_t)STRIDE * ROWS, "operation %d", op);
+    }
+}
+END_TEST
+
+GPU_TESTS_MAIN("cuda_rows", norms_have_the_bits, rotation_has_the_bits, pointwise_has_the_bits)
