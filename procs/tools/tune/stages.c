@@ -87,7 +87,7 @@ int stage_profile(struct tune *t, struct error *error)
     add(&a, "-m", t->model);
     add_texts(&a, t);
     add(&a, "-o", t->profile);
-    add_number(&a, "--budget", (double)t->memory);
+    add_number(&a, "--memory", (double)t->memory);
     add_number(&a, "--tokens", t->job.profile_tokens);
     add_number(&a, "--importance-tokens", t->job.importance_tokens);
     add_number(&a, "--importance-experts", t->job.importance_experts);
@@ -121,7 +121,7 @@ int stage_plan(struct tune *t, struct error *error)
     add_number(&a, "--max-loss", t->max_loss);
     add(&a, "--preset", "edgemoe");
     add_number(&a, "--tokens", t->job.plan_tokens);
-    add_number(&a, "--budget", (double)t->memory);
+    add_number(&a, "--memory", (double)t->memory);
     add(&a, "-o", t->plan);
     int status = run(t, "plan", &a, 2, error);
     if (status == 2)
