@@ -24,6 +24,7 @@
 #define STOP_LIMIT_NS      (20 * NS_PER_S)
 #define POLL_MS            20
 #define CONTROL_TIMEOUT_MS 2000
+#define STATS_MS           10000           /* nothing depends on them */
 #define SILENT_NS          (30 * NS_PER_S) /* of an engine that had answered */
 #define LOG_LINES_SHOWN    12
 #define LOG_TAIL_BYTES     8192
@@ -483,7 +484,7 @@ json_t *session_stats(struct session *s)
 {
     json_t *reply = NULL;
     struct error ignored;
-    if (!s->control || control_call(s->control, "stats", NULL, &reply, &ignored) != 0)
+    if (!s->control || rpc_call(s->control, "stats", NULL, STATS_MS, &reply, &ignored) != 0)
         return NULL;
     return reply;
 }

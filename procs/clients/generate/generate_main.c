@@ -180,7 +180,7 @@ static void print_next(const struct engine_next *next, void *arg)
 }
 
 static int finish(struct generate *g, struct session *session, const struct stream_result *result,
-                  const json_t *before)
+                  const json_t *before, struct error *error)
 {
     json_t *after = session_stats(session);
     json_t *stats = generation_stats_make(result, before, after);
@@ -192,7 +192,7 @@ static int finish(struct generate *g, struct session *session, const struct stre
         (g->engine.verbose ? generation_stats_print_all : generation_stats_print)(stderr, stats);
     json_decref(stats);
     json_decref(after);
-    return ferror(stdout) ? -1 : 0;
+    return ferror(stdout) ? error_set(error, ERR_FAILED, "cannot write to standard output") : 0;
 }
 
 static int run(struct generate *g, struct error *error)
@@ -205,7 +205,7 @@ static int run(struct generate *g, struct error *error)
     json_t *before = session_stats(&session);
     int status = stream_run(&session, &g->submit, print_next, g, &result, error);
     if (status == 0)
-        status = finish(g, &session, &result, before);
+        status = finish(g, &session, &result, before, error);
     else if (result.count > 0 && g->output != OUTPUT_JSON)
         printf("\n");
     if (status == 0 && strcmp(result.finish, "cancelled") == 0)
@@ -219,7 +219,7 @@ static int run(struct generate *g, struct error *error)
 int main(int argc, char **argv)
 {
     struct generate g = {.engine = {.command = "generate"}};
-    struct error error = {.code = ERR_FAILED, .text = "cannot write to standard output"};
+    struct error error;
     session_signals();
     int status = parse(&g, argc, argv, &error);
     if (status == 0) {
