@@ -23,7 +23,8 @@
     X(CANCELLED, "cancelled", 1)     /* cancelled by the client, or not polled by it in time */    \
     X(CRASHED, "crashed", 1)         /* compute crashed again and again at this request */         \
     X(UNAVAILABLE, "unavailable", 1) /* a process of the engine crashes again and again */         \
-    X(MODEL_CHANGED, "model_changed", 1) /* the model's file changed in place while it was read */
+    X(MODEL_CHANGED, "model_changed", 1) /* the model's file changed in place while it was read */ \
+    X(NO_PLAN, "no_plan", 4)             /* nothing that plan may choose keeps the allowed loss */
 
 enum error_code {
 #define X(id, name, exit_status) ERR_##id,

@@ -232,7 +232,7 @@ static void interrupted(void)
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"/usr/bin/timeout", "-k", "20", "0.5", program, "-m",
                                       test_model(), "--text", TEXT, "--offline", "--budget",
-                                      "13MiB", NULL});
+                                      "14MiB", NULL});
     CHECK(c.status == 124, "status %d: %.300s", c.status, c.err);
     command_free(&c);
 }

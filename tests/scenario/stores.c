@@ -129,25 +129,6 @@ static void bench_of_a_text(void)
     command_free(&c);
 }
 
-/* Programs that map the model take GGUF files; they name what they were given in one line. */
-static void rejected_without_an_engine(void)
-{
-    char path[PATH_MAX], text[PATH_MAX + 16], out[PATH_MAX];
-    make_store(path, (struct store_make){.stripes = 1, .precision_mask = 1});
-    snprintf(text, sizeof text, "%s/manifest.json", path); /* any text */
-    snprintf(out, sizeof out, "%s/profile", test_dir());
-    const char *const eval[] = {"eval", "-m", path, "--text", text, "--offline", NULL},
-                      *const profile[] = {"profile", "-m", path, "--text", text, "-o", out, NULL};
-    const char *const *const programs[] = {eval, profile};
-    for (size_t i = 0; i < ARRAY_LEN(programs); i++) {
-        struct command c;
-        command_run(&c, NULL, FINISH_MS, programs[i]);
-        CHECK(c.status == 2 && strstr(c.err, "is a store") && command_lines(c.err) == 1,
-              "%s: status %d: %.300s", programs[i][0], c.status, c.err);
-        command_free(&c);
-    }
-}
-
 /* The loaders of the stripes are killed in turn during generations. */
 static void loaders_killed(void)
 {
@@ -503,7 +484,6 @@ int main(int argc, char **argv)
         ROW(page_cache),
         ROW(explicit_loaders),
         ROW(bench_of_a_text),
-        ROW(rejected_without_an_engine),
         ROW(loaders_killed),
         ROW(stripes_copied),
         ROW(described),

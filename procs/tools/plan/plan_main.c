@@ -284,7 +284,7 @@ static int run(struct planning *p, struct error *error)
         planning_begin(p, presets[i].name, p->plain ? 0 : presets[i].whole,
                        p->plain ? 0 : presets[i].some + random);
         if (presets[i].plan(p, &why) != 0) {
-            if (!all || why.code != ERR_BAD_INPUT)
+            if (!all || (why.code != ERR_BAD_INPUT && why.code != ERR_NO_PLAN))
                 return error_set(error, why.code, "%s", why.text);
             planning_note(p, "%s: not planned: %s", presets[i].name, why.text);
         }

@@ -123,8 +123,8 @@ int stage_plan(struct tune *t, struct error *error)
     add_number(&a, "--tokens", t->job.plan_tokens);
     add_number(&a, "--memory", (double)t->memory);
     add(&a, "-o", t->plan);
-    int status = run(t, "plan", &a, 2, error);
-    if (status == 2)
+    int none = error_exit_status(ERR_NO_PLAN), status = run(t, "plan", &a, none, error);
+    if (status == none)
         return 0;
     if (status != 0)
         return -1;

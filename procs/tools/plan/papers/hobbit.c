@@ -111,7 +111,7 @@ static int confirm(struct planning *p, const struct precisions *t, struct choice
         c->t1 = fmin(1, c->t1 + 0.05);
         c->t2 = c->t1 > c->t2 ? 1 : c->t2;
     }
-    return error_set(error, ERR_BAD_INPUT, "no thresholds keep the loss below %.3g %%",
+    return error_set(error, ERR_NO_PLAN, "no thresholds keep the loss below %.3g %%",
                      100 * limit_of(p));
 }
 

@@ -169,7 +169,7 @@ int widths_search(const struct width_search *s, struct widths *best, struct erro
     }
     free(own);
     if (status == 0 && !found)
-        return error_set(error, ERR_BAD_INPUT,
+        return error_set(error, ERR_NO_PLAN,
                          "dense weights at %s alone lose %.2f %% (at most %.2f %%): more than "
                          "--max-loss",
                          precision_name(w.dense), 100 * w.dense_loss.value,
