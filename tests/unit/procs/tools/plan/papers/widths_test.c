@@ -143,7 +143,7 @@ START_TEST(given_dense_precision)
     ck_assert_int_eq(best.dense, PRECISION_NATIVE);
     ck_assert_uint_eq(best.low_count, 10);
     ck_assert_int_eq(search(&s, 0.003, 0, 1u << PRECISION_INT4, &best, &error), -1);
-    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_int_eq(error.code, ERR_NO_PLAN);
     ck_assert_msg(strstr(error.text, "dense weights at int4 alone lose 0.40 %") != NULL, "%s",
                   error.text);
 }
