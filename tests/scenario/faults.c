@@ -213,10 +213,11 @@ static void stop(struct engine *e, const struct attempt *a)
 }
 
 /* False: the engine ended. A supervisor without any memory from then on may not answer, so the log states that it
- * was ready. */
+ * was ready; one that cannot write answers and has no log. */
 static bool started(struct engine *e, const struct attempt *a, int *status)
 {
-    if (strcmp(a->program, "run") != 0 || strcmp(a->mode, "on") != 0)
+    if (strcmp(a->program, "run") != 0 || strcmp(a->mode, "on") != 0 ||
+        strcmp(a->site, "write") == 0)
         return engine_wait_started(e, WAIT_MS, status);
     uint64_t deadline = deadline_in(WAIT_MS);
     while (!strstr(log_of(e), "ready: model")) {

@@ -15,9 +15,15 @@ void oom_watch_start(struct oom_watch *w, const struct oom_counts *counts)
 
 void oom_watch_note(struct oom_watch *w, const struct oom_counts *counts, uint64_t now_ns)
 {
+    if (counts->hits > w->seen.hits) {
+        w->hit = true;
+        w->hits_ns = now_ns;
+    } else if (now_ns - w->hits_ns > OOM_RECENT_NS) {
+        w->hit = false;
+    }
     if (counts->kills > w->seen.kills) {
         w->unexplained += counts->kills - w->seen.kills;
-        w->at_limit = counts->hits > w->seen.hits;
+        w->at_limit = w->hit;
         w->kills_ns = now_ns;
     } else if (now_ns - w->kills_ns > OOM_RECENT_NS) {
         w->unexplained = 0;

@@ -25,7 +25,25 @@ START_TEST(one_exit_per_kill)
     note(&w, 9, 4, 3);
     ck_assert(oom_watch_explains(&w));
     ck_assert(!oom_watch_explains(&w));
-    note(&w, 10, 4, 4); /* a kill, but not for this limit */
+}
+END_TEST
+
+/* One hit of the limit may end several processes, one after the other, and is seen before the first kill or with it; a kill long after it was not for this limit. */
+START_TEST(kills_of_one_hit)
+{
+    struct oom_watch w;
+    oom_watch_start(&w, &(struct oom_counts){.kills = 9, .hits = 3});
+    note(&w, 10, 3, 1); /* before any hit: not for this limit */
+    ck_assert(oom_watch_explains(&w));
+    ck_assert(!w.at_limit);
+    note(&w, 10, 4, NS_PER_S);
+    note(&w, 11, 4, 2 * NS_PER_S);
+    ck_assert(oom_watch_explains(&w));
+    ck_assert(w.at_limit);
+    note(&w, 12, 4, 3 * NS_PER_S);
+    ck_assert(oom_watch_explains(&w));
+    ck_assert(w.at_limit);
+    note(&w, 13, 4, NS_PER_S + OOM_RECENT_NS + 1);
     ck_assert(oom_watch_explains(&w));
     ck_assert(!w.at_limit);
 }
@@ -82,6 +100,7 @@ int main(void)
     Suite *suite = suite_create("supervisor_oom");
     TCase *tcase = tcase_create("oom");
     tcase_add_test(tcase, one_exit_per_kill);
+    tcase_add_test(tcase, kills_of_one_hit);
     tcase_add_test(tcase, recent_kills_only);
     tcase_add_loop_test(tcase, counts, 0, (int)ARRAY_LEN(files));
     tcase_add_test(tcase, scores);
