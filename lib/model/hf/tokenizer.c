@@ -186,9 +186,6 @@ static void put_specials(const struct hf_tokens *t, const json_t *root, const js
             bos = t->text[id];
     }
     gguf_put_bool(w, "tokenizer.ggml.add_bos_token", adds_bos(root, settings, bos));
-    const char *chat = json_string_value(json_object_get(settings, "chat_template"));
-    if (chat)
-        gguf_put_text(w, "tokenizer.chat_template", chat);
 }
 
 /* ---- the keys ---- */
