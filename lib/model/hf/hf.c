@@ -188,11 +188,27 @@ static int read_tokenizer(struct hf_json *d, const char *dir, struct error *erro
     return d->tokenizer ? 0 : -1;
 }
 
+/* The tokens that end an answer are those of generation_config.json, if it has them. */
+static int read_ends(struct hf_json *d, const char *dir, struct error *error)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/generation_config.json", dir);
+    if (access(path, F_OK) != 0)
+        return 0;
+    json_t *generation = read_json(dir, "generation_config.json", HF_CONFIG_MAX, error);
+    if (!generation)
+        return -1;
+    json_t *ends = json_object_get(generation, "eos_token_id");
+    int status = ends && !json_is_null(ends) ? json_object_set(d->config, "eos_token_id", ends) : 0;
+    json_decref(generation);
+    return status == 0 ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (configuration)");
+}
+
 static int read_files(struct hf_json *d, const char *dir, struct error *error)
 {
     char path[4096];
     d->config = read_json(dir, "config.json", HF_CONFIG_MAX, error);
-    if (!d->config || read_tokenizer(d, dir, error))
+    if (!d->config || read_ends(d, dir, error) || read_tokenizer(d, dir, error))
         return -1;
     snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
     if (access(path, F_OK) == 0) {

@@ -24,6 +24,7 @@ static const char *path_of(const char *name)
 }
 
 static const char *const others[] = {"tokenizer_config.json",
+                                     "generation_config.json",
                                      "tokenizer.model",
                                      "tiktoken.model",
                                      "hy.tiktoken",
@@ -208,6 +209,46 @@ START_TEST(bad_tokenizers)
 }
 END_TEST
 
+/* ---- ends of answers ---- */
+
+static void expect_number(const struct opened *o, const char *key, int64_t expected, size_t row)
+{
+    uint64_t value = 0;
+    int found = gguf_get_uint(&o->g, key, &value, NULL);
+    ck_assert_msg(found == (expected >= 0) && (!found || value == (uint64_t)expected),
+                  "row %zu: %s is %d", row, key, found ? (int)value : -1);
+}
+
+/* Lists of generation_config.json go before that of config.json, which has the end of the model only. */
+START_TEST(ends_of_answers)
+{
+    static const struct {
+        const char *generation;
+        int64_t eos, eot, eom;
+    } rows[] = {
+        {NULL, 256, -1, -1},
+        {"{}", 256, -1, -1},
+        {"{\"eos_token_id\":null}", 256, -1, -1},
+        {"{\"eos_token_id\":7}", 7, -1, -1},
+        {"{\"eos_token_id\":[256,7]}", 256, 7, -1},
+        {"{\"eos_token_id\":[256,264,-1,\"x\",256,7,8,9]}", 256, 7, 8},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct opened o;
+        if (rows[i].generation)
+            put("generation_config.json", rows[i].generation);
+        open_directory(&o);
+        expect_number(&o, "tokenizer.ggml.eos_token_id", rows[i].eos, i);
+        expect_number(&o, "tokenizer.ggml.eot_token_id", rows[i].eot, i);
+        expect_number(&o, "tokenizer.ggml.eom_token_id", rows[i].eom, i);
+        close_directory(&o);
+        clear();
+    }
+    put("generation_config.json", "[]");
+    expect_rejected(ERR_BAD_INPUT, "/generation_config.json: not a JSON object");
+}
+END_TEST
+
 /* ---- chat templates ---- */
 
 #define CONFIG "tokenizer_config.json"
@@ -220,7 +261,7 @@ END_TEST
 static const struct {
     const char *files[5][2];
     const char *plain, *tools;
-} rows[] = {
+} template_rows[] = {
     {{{NULL}}, NULL, NULL},
     {{{CONFIG, OF("\"C\"")}}, "C", NULL},
     {{{CONFIG, OF("null")}, {"chat_template.json", OF("\"J\"")}}, "J", NULL},
@@ -243,17 +284,18 @@ static const struct {
 
 START_TEST(templates)
 {
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(template_rows); i++) {
         struct opened o;
         struct gguf_array names;
-        for (size_t k = 0; k < ARRAY_LEN(rows[i].files) && rows[i].files[k][0]; k++)
-            put(rows[i].files[k][0], rows[i].files[k][1]);
+        for (size_t k = 0; k < ARRAY_LEN(template_rows[i].files) && template_rows[i].files[k][0];
+             k++)
+            put(template_rows[i].files[k][0], template_rows[i].files[k][1]);
         open_directory(&o);
-        expect_text(&o, "tokenizer.chat_template", rows[i].plain, i);
-        expect_text(&o, "tokenizer.chat_template.tool_use", rows[i].tools, i);
+        expect_text(&o, "tokenizer.chat_template", template_rows[i].plain, i);
+        expect_text(&o, "tokenizer.chat_template.tool_use", template_rows[i].tools, i);
         int found = gguf_get_array(&o.g, "tokenizer.chat_templates", GGUF_STRING, &names, NULL);
-        ck_assert_msg(found == (rows[i].tools != NULL) && (!found || names.left == 1), "row %zu",
-                      i);
+        ck_assert_msg(found == (template_rows[i].tools != NULL) && (!found || names.left == 1),
+                      "row %zu", i);
         close_directory(&o);
         clear();
     }
@@ -283,6 +325,7 @@ int main(void)
     tcase_add_test(c, tokenizer_json);
     tcase_add_test(c, tiktoken);
     tcase_add_test(c, bad_tokenizers);
+    tcase_add_test(c, ends_of_answers);
     tcase_add_test(c, templates);
     tcase_add_test(c, bad_templates);
     suite_add_tcase(suite, c);
