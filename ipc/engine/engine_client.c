@@ -239,10 +239,22 @@ static int read_next(struct engine_next *next, uint64_t from, struct error *erro
     return 0;
 }
 
-json_t *engine_next_request(uint64_t id, uint64_t from, unsigned wait_ms)
+json_t *engine_next_request(uint64_t id, uint64_t from, unsigned wait_ms,
+                            const struct engine_marks *marks)
 {
-    return json_pack("{s:I, s:I, s:i}", "sequence", (json_int_t)id, "from", (json_int_t)from,
-                     "wait_ms", (int)wait_ms);
+    json_t *request = json_pack("{s:I, s:I, s:i}", "sequence", (json_int_t)id, "from",
+                                (json_int_t)from, "wait_ms", (int)wait_ms);
+    json_t *texts = marks ? json_array() : NULL;
+    bool fine = request && (!marks || texts);
+    for (uint32_t i = 0; fine && marks && i < marks->count; i++)
+        fine = json_array_append_new(texts, json_string(marks->text[i])) == 0;
+    if (fine && (!marks || engine_json_put(request, "marks", json_incref(texts)))) {
+        json_decref(texts);
+        return request;
+    }
+    json_decref(texts);
+    json_decref(request);
+    return NULL;
 }
 
 int engine_next_read(json_t *reply, uint64_t from, struct engine_next *next, struct error *error)
@@ -261,8 +273,8 @@ int engine_next(struct rpc_client *c, uint64_t id, uint64_t from, unsigned wait_
     *next = (struct engine_next){0};
     if (wait_ms > ENGINE_WAIT_MS_MAX)
         wait_ms = ENGINE_WAIT_MS_MAX;
-    if (rpc_call(c, "next", engine_next_request(id, from, wait_ms), wait_ms + ENGINE_NEXT_GRACE_MS,
-                 &reply, error) != 0)
+    if (rpc_call(c, "next", engine_next_request(id, from, wait_ms, NULL),
+                 wait_ms + ENGINE_NEXT_GRACE_MS, &reply, error) != 0)
         return -1;
     return engine_next_read(reply, from, next, error);
 }

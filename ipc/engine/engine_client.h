@@ -23,7 +23,9 @@ json_t *sampling_json(const struct sampling *s);
 #define ENGINE_RANGES_MAX       4096u /* of the prompt */
 #define ENGINE_KEY_BYTES_MAX    64    /* printable ASCII */
 #define ENGINE_WAIT_MS_MAX      60000 /* maximum of one long poll */
-#define ENGINE_NEXT_IDS_MAX     4096  /* tokens or log-probabilities in one reply */
+#define ENGINE_MARKS_MAX        16
+#define ENGINE_MARK_BYTES_MAX   64
+#define ENGINE_NEXT_IDS_MAX     4096 /* tokens or log-probabilities in one reply */
 
 /* Deadlines of whole calls, including a restart of compute meanwhile. */
 #define ENGINE_SUBMIT_MS     30000
@@ -56,6 +58,13 @@ struct engine_submit {
 
 /* Initialises a request with the defaults of all fields. */
 void engine_submit_defaults(struct engine_submit *s);
+
+/* Marks that a client looks for in the text: a control token whose name occurs in one of them has its name as text.
+ * Borrowed, NUL-terminated. */
+struct engine_marks {
+    const char *text[ENGINE_MARKS_MAX];
+    uint32_t count;
+};
 
 /* Result of next(). Arrays belong to `reply`, freed by engine_next_free. */
 struct engine_next {
@@ -95,7 +104,9 @@ int engine_count(struct rpc_client *c, const struct engine_submit *s, uint64_t *
 json_t *engine_submit_request(const struct engine_submit *s, struct error *error);
 int engine_submit_read(const json_t *reply, uint64_t *id, uint64_t *prompt_tokens,
                        struct error *error);
-json_t *engine_next_request(uint64_t id, uint64_t from, unsigned wait_ms);
+/* marks NULL: control tokens have no text. */
+json_t *engine_next_request(uint64_t id, uint64_t from, unsigned wait_ms,
+                            const struct engine_marks *marks);
 int engine_next_read(json_t *reply, uint64_t from, struct engine_next *next, struct error *error);
 json_t *engine_cancel_request(uint64_t id);
 
@@ -107,6 +118,8 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
 void engine_submit_parsed_free(struct engine_submit *out);
 int engine_next_parse(json_t *body, uint64_t *id, uint64_t *from, unsigned *wait_ms,
                       struct error *error);
+/* The marks of a body that engine_next_parse took, borrowed from it. */
+void engine_next_marks(const json_t *body, struct engine_marks *marks);
 int engine_cancel_parse(json_t *body, uint64_t *id, struct error *error);
 /* Of *out, only the fields of the prompt are set. */
 int engine_count_parse(json_t *body, struct engine_submit *out, struct error *error);

@@ -244,12 +244,38 @@ int engine_json_sequence(const json_t *body, uint64_t *id, struct error *error)
     return 0;
 }
 
+static int check_marks(const json_t *body, struct error *error)
+{
+    const json_t *marks = json_object_get(body, "marks");
+    if (!marks)
+        return 0;
+    if (!json_is_array(marks) || json_array_size(marks) > ENGINE_MARKS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "marks must be an array of at most %d texts",
+                         ENGINE_MARKS_MAX);
+    for (size_t i = 0; i < json_array_size(marks); i++) {
+        size_t bytes = json_string_length(json_array_get(marks, i));
+        if (bytes == 0 || bytes > ENGINE_MARK_BYTES_MAX) /* 0: no text, too */
+            return error_set(error, ERR_BAD_INPUT, "marks[%zu] is not a text of 1 to %d bytes", i,
+                             ENGINE_MARK_BYTES_MAX);
+    }
+    return 0;
+}
+
+void engine_next_marks(const json_t *body, struct engine_marks *marks)
+{
+    const json_t *all = json_object_get(body, "marks");
+    sl_assert(json_array_size(all) <= ENGINE_MARKS_MAX);
+    marks->count = (uint32_t)json_array_size(all);
+    for (uint32_t i = 0; i < marks->count; i++)
+        marks->text[i] = json_string_value(json_array_get(all, i));
+}
+
 int engine_next_parse(json_t *body, uint64_t *id, uint64_t *from, unsigned *wait_ms,
                       struct error *error)
 {
     int64_t first = 0, wait = 0;
-    if (only_known(body, ",sequence,from,wait_ms,", error) != 0 ||
-        engine_json_sequence(body, id, error) != 0 ||
+    if (only_known(body, ",sequence,from,wait_ms,marks,", error) != 0 ||
+        check_marks(body, error) != 0 || engine_json_sequence(body, id, error) != 0 ||
         engine_json_int(body, "from", 0, INT64_MAX, &first, error) != 0 ||
         engine_json_int(body, "wait_ms", 0, ENGINE_WAIT_MS_MAX, &wait, error) != 0)
         return -1;

@@ -110,6 +110,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct answer_form form = form_of(data[0]);
     json_t *tools = json_loads(TOOLS, 0, NULL);
+    const char *marks[ANSWER_MARKS_MAX];
+    for (uint32_t i = 0, n = answer_marks(&form, marks); i < n; i++)
+        sl_assert(strlen(marks[i]) <= ANSWER_MARK_BYTES_MAX);
     form.tools = tools;
     size_t bytes = expand(data + 2, size - 2, (data[0] & 16) != 0, text);
     bytes = utf8_sanitise(text, bytes, valid);

@@ -174,6 +174,56 @@ static void broken(void)
     as_is("long_header", "\xff\xff\xff\xff\xff\xff\x00\x00{}", 10);
 }
 
+/* ---- vocabularies of tiktoken, chat templates ---- */
+
+static void files(const char *name, int without, const char *const (*texts)[2])
+{
+    struct bytes more = {0};
+    for (; (*texts)[0]; texts++) {
+        unsigned number = 0;
+        while (strcmp(fuzz_names[number], (*texts)[0]) != 0)
+            number++;
+        record(&more, number, false, (*texts)[1], strlen((*texts)[1]), 0);
+    }
+    directory(name, "qwen3moe", false, without, &more);
+    bytes_free(&more);
+}
+
+/* Two templates with their names. */
+#define NAMED(first, second)                                                                       \
+    "{\"chat_template\":[{\"name\":\"" first "\",\"template\":\"a\"},{\"name\":\"" second          \
+    "\",\"template\":\"b\"}]}"
+
+static void other_files(void)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char ranks[6000];
+    size_t n = 0;
+    for (unsigned b = 0; b < 256; b++)
+        n += (size_t)snprintf(ranks + n, sizeof ranks - n, "%c%c== %u\n", digits[b >> 2],
+                              digits[(b & 3) << 4], b);
+    files("tiktoken_kimi", 1, (const char *const[][2]){{"tiktoken.model", ranks}, {NULL}});
+    files("tiktoken_hunyuan", 1, (const char *const[][2]){{"hy.tiktoken", ranks}, {NULL}});
+    files("tiktoken_bad", 1, (const char *const[][2]){{"hy.tiktoken", "YWI= 1"}, {NULL}});
+    files("no_tokenizer_but_model", 1, (const char *const[][2]){{"tokenizer.model", "x"}, {NULL}});
+    files(
+        "templates_named", -1,
+        (const char *const[][2]){{"tokenizer_config.json", NAMED("default", "tool_use")}, {NULL}});
+    files("templates_json", -1,
+          (const char *const[][2]){{"chat_template.json", NAMED("tool_use", "rag")}, {NULL}});
+    files("templates_object", -1,
+          (const char *const[][2]){
+              {"tokenizer_config.json", "{\"chat_template\":{\"default\":\"a\",\"tool_use\":7}}"},
+              {NULL}});
+    files("templates_files", -1,
+          (const char *const[][2]){{"tokenizer_config.json", NAMED("default", "tool_use")},
+                                   {"chat_template.jinja", "{{ a }}"},
+                                   {FUZZ_MORE "/tool_use.jinja", "{{ b }}"},
+                                   {FUZZ_MORE "/default.jinja", "{{ c }}"},
+                                   {NULL}});
+    files("templates_json_bad", -1, (const char *const[][2]){{"chat_template.json", "["}, {NULL}});
+}
+
 /* ---- FP8 ---- */
 
 #define BLOCK 16
@@ -277,6 +327,7 @@ int main(int argc, char **argv)
         directory(name, archs[i], true, -1, NULL);
     }
     broken();
+    other_files();
     fp8();
     return 0;
 }

@@ -44,10 +44,15 @@ static void read_request(json_t *body)
     else
         is_error(&error);
     engine_submit_parsed_free(&submit);
-    if (engine_next_parse(body, &id, &from, &wait_ms, &error) == 0)
+    if (engine_next_parse(body, &id, &from, &wait_ms, &error) == 0) {
+        struct engine_marks marks;
+        engine_next_marks(body, &marks);
+        for (uint32_t i = 0; i < marks.count; i++)
+            sl_assert(strlen(marks.text[i]) >= 1 && strlen(marks.text[i]) <= ENGINE_MARK_BYTES_MAX);
         sl_assert(wait_ms <= ENGINE_WAIT_MS_MAX);
-    else
+    } else {
         is_error(&error);
+    }
     if (engine_cancel_parse(body, &id, &error) != 0)
         is_error(&error);
 }

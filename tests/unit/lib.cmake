@@ -55,6 +55,7 @@ sluice_unit_test(unit_safetensors SOURCES lib/model/hf/safetensors_test.c LINK s
 sluice_unit_test(unit_hf_sentencepiece SOURCES lib/model/hf/sentencepiece_test.c LINK sluice_model)
 sluice_unit_test(unit_hf_tiktoken SOURCES lib/model/hf/tiktoken_test.c LINK sluice_model)
 sluice_unit_test(unit_hf SOURCES lib/model/hf/hf_test.c LINK sluice_model test_hf_make)
+sluice_unit_test(unit_hf_directory SOURCES lib/model/hf/directory_test.c LINK sluice_model test_hf_make)
 sluice_unit_test(unit_hf_rows SOURCES lib/model/hf/rows_test.c LINK sluice_model m)
 sluice_unit_test(unit_hf_rejected SOURCES lib/model/hf/rejected_test.c LINK sluice_model test_hf_make)
 sluice_unit_test(unit_hf_large SOURCES lib/model/hf/large_test.c LINK sluice_model sluice_sandbox)
@@ -92,7 +93,7 @@ sluice_unit_test(unit_routers SOURCES lib/offline/routers_test.c LINK sluice_off
 sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)
 
 foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_tokenizer_special
-             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_hf_rejected unit_hf_sentencepiece unit_hf_tiktoken unit_offline unit_routers unit_clocked)
+             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_hf_directory unit_hf_rejected unit_hf_sentencepiece unit_hf_tiktoken unit_offline unit_routers unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()
 

@@ -39,6 +39,27 @@ struct answer_form answer_form_of(const char *chat_template, size_t bytes)
     return form;
 }
 
+uint32_t answer_marks(const struct answer_form *f, const char *marks[ANSWER_MARKS_MAX])
+{
+    const struct answer_call *c = &f->call;
+    const char *const all[] = {f->reasoning.open, f->reasoning.close, c->open,       c->close,
+                               c->call_open,      c->name_end,        c->call_close, c->key_open,
+                               c->key_end,        c->value_open,      c->value_close};
+    uint32_t n = 0;
+    if (f->channels) {
+        for (const char *mark; (mark = answer_channel_mark(n)) != NULL;)
+            marks[n++] = mark;
+        return n;
+    }
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] && all[i][0] && (i < 2 || c->open))
+            marks[n++] = all[i];
+    if (c->open && c->kind == ANSWER_GEMMA)
+        marks[n++] = "<|\"|>"; /* around its texts */
+    sl_assert(n <= ANSWER_MARKS_MAX);
+    return n;
+}
+
 static bool blank(char c)
 {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';

@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define ANSWER_CALL_BYTES_MAX ((size_t)48 << 10) /* with its marks; a longer call is content */
 #define ANSWER_BYTES_MAX      ((size_t)64 << 10)
@@ -36,6 +37,12 @@ struct answer_form {
 struct answer_form answer_form_of(const char *chat_template, size_t bytes);
 /* Whether a prompt ends with the opening mark of reasoning: the answer begins with reasoning. */
 bool answer_starts_inside(const struct answer_form *f, const char *prompt, size_t bytes);
+
+/* The marks of a form, which must outlive the list: at most ANSWER_MARKS_MAX, of at most ANSWER_MARK_BYTES_MAX bytes.
+ * Where a vocabulary has (parts of) them as control tokens, their names must be in the text that is split. */
+#define ANSWER_MARKS_MAX      16
+#define ANSWER_MARK_BYTES_MAX 64
+uint32_t answer_marks(const struct answer_form *f, const char *marks[ANSWER_MARKS_MAX]);
 
 enum answer_part { ANSWER_REASONING, ANSWER_CONTENT, ANSWER_CALL };
 

@@ -22,6 +22,9 @@ void answer_drop(struct answer *a, size_t n);
 /* Hands out calls and frees them; false: NULL. */
 bool answer_give_calls(struct answer *a, json_t *calls);
 
+/* channels.c: mark number i, NULL behind the last. */
+const char *answer_channel_mark(size_t i);
+
 /* channels.c: steps of an answer in channels; whether the state changed. */
 bool answer_in_header(struct answer *a, bool end);
 bool answer_in_message(struct answer *a, bool end);

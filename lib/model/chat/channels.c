@@ -20,6 +20,14 @@ static const char *const ends[] = {"<|end|>", "<|return|>", "<|call|>", "<|start
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
+const char *answer_channel_mark(size_t i)
+{
+    static const char *const others[] = {"<|channel|>", "<|constrain|>", MESSAGE};
+    return i < COUNT(ends)                   ? ends[i]
+           : i < COUNT(ends) + COUNT(others) ? others[i - COUNT(ends)]
+                                             : NULL;
+}
+
 /* Whether what is held starts with one of them; *maybe: more bytes may change that. */
 static bool starts_header(const struct answer *a, bool *maybe)
 {

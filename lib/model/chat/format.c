@@ -44,8 +44,23 @@ size_t chat_render_bytes(size_t max)
 void chat_format_free(struct chat_format *f)
 {
     jinja_template_free(f->program);
-    f->program = NULL;
-    f->answer = (struct answer_form){0};
+    jinja_template_free(f->tools_program);
+    f->program = f->tools_program = NULL;
+    f->answer = f->tools_answer = (struct answer_form){0};
+}
+
+static int compile(struct jinja_template **program, struct answer_form *answer, const char *text,
+                   size_t bytes, struct error *why)
+{
+    if (bytes > CHAT_TEMPLATE_BYTES_MAX)
+        return error_set(why, ERR_BAD_INPUT, "the chat template has %zu bytes; the maximum is %zu",
+                         bytes, CHAT_TEMPLATE_BYTES_MAX);
+    struct jinja_limits limits = JINJA_LIMITS_DEFAULT;
+    limits.memory_bytes = chat_format_bytes(bytes);
+    *program = jinja_compile(text, bytes, &limits, why);
+    if (*program)
+        *answer = answer_form_of(text, bytes);
+    return *program ? 0 : -1;
 }
 
 int chat_format_set(struct chat_format *f, const struct model_chat *model, const char *text,
@@ -53,17 +68,16 @@ int chat_format_set(struct chat_format *f, const struct model_chat *model, const
 {
     chat_format_free(f);
     f->model = *model;
-    if (!text)
+    return text ? compile(&f->program, &f->answer, text, bytes, why) : 0;
+}
+
+int chat_format_set_tools(struct chat_format *f, const char *text, size_t bytes, struct error *why)
+{
+    struct error own;
+    sl_assert(f->program && !f->tools_program);
+    if (compile(&f->tools_program, &f->tools_answer, text, bytes, &own) == 0)
         return 0;
-    if (bytes > CHAT_TEMPLATE_BYTES_MAX)
-        return error_set(why, ERR_BAD_INPUT, "the chat template has %zu bytes; the maximum is %zu",
-                         bytes, CHAT_TEMPLATE_BYTES_MAX);
-    struct jinja_limits limits = JINJA_LIMITS_DEFAULT;
-    limits.memory_bytes = chat_format_bytes(bytes);
-    f->program = jinja_compile(text, bytes, &limits, why);
-    if (f->program)
-        f->answer = answer_form_of(text, bytes);
-    return f->program ? 0 : -1;
+    return error_set(why, own.code, "the template for tools: %.200s", own.text);
 }
 
 static const char *member(const json_t *object, const char *name)
@@ -79,7 +93,17 @@ int chat_format_read(struct chat_format *f, const json_t *reply, struct error *w
     chat_describe(&model, member(reply, "family"), member(reply, "bos"), member(reply, "eos"),
                   json_integer_value(json_object_get(reply, "bos_first")) != 0);
     model.bos_added = json_integer_value(json_object_get(reply, "bos_added")) != 0;
-    return chat_format_set(f, &model, json_string_value(text), json_string_length(text), why);
+    if (chat_format_set(f, &model, json_string_value(text), json_string_length(text), why) != 0)
+        return -1;
+    text = json_object_get(reply, "tools_template");
+    return f->program && text
+               ? chat_format_set_tools(f, json_string_value(text), json_string_length(text), why)
+               : 0;
+}
+
+const struct answer_form *chat_format_answer(const struct chat_format *f, const json_t *tools)
+{
+    return f->tools_program && json_array_size(tools) > 0 ? &f->tools_answer : &f->answer;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -263,7 +287,10 @@ int chat_format_render(const struct chat_format *f, const struct chat_conversati
     struct jinja_input input = {.own = own, .messages = messages, .roles = roles};
     gmtime_r(&c->now, &input.now);
     bounds.output_bytes = max < bounds.output_bytes ? max : bounds.output_bytes;
-    int rc = messages ? jinja_render(f->program, &input, &bounds, &out, error) : -1;
+    bool tools = f->tools_program && json_array_size(c->tools) > 0;
+    int rc = messages
+                 ? jinja_render(tools ? f->tools_program : f->program, &input, &bounds, &out, error)
+                 : -1;
     json_decref(messages);
     json_decref(own);
     if (rc != 0)

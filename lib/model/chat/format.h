@@ -18,6 +18,9 @@ struct chat_format {
     struct model_chat model;
     struct jinja_template *program; /* NULL: rendered as the family */
     struct answer_form answer;      /* marks of answers that the template has */
+    /* For conversations with tools, where the model has a template of its own for them; NULL: the one above. */
+    struct jinja_template *tools_program;
+    struct answer_form tools_answer;
 };
 
 /* Takes a template. 0; -1 with the reason in `why` if it is no template, or larger than
@@ -25,9 +28,11 @@ struct chat_format {
  * freed. */
 int chat_format_set(struct chat_format *f, const struct model_chat *model, const char *text,
                     size_t bytes, struct error *why);
+/* Then, where the model has one, the template for conversations with tools; on failure the other serves them, too. */
+int chat_format_set_tools(struct chat_format *f, const char *text, size_t bytes, struct error *why);
 void chat_format_free(struct chat_format *f);
 
-/* The same from a reply of the supervisor's call `chat` (ipc/README.md). */
+/* Both from a reply of the supervisor's call `chat`; -1: one of them is rejected. */
 int chat_format_read(struct chat_format *f, const json_t *reply, struct error *why);
 
 /* Memory that a template of so many bytes takes at most (what needs more is rejected), and what a
@@ -43,8 +48,11 @@ struct chat_conversation {
     time_t now;              /* the template's date is that of UTC */
 };
 
-/* Renders the prompt for the next response through the model's template (f->program is not NULL);
- * caller frees. A message has a role of system, developer, user, assistant, tool; its content is a
+/* The marks of the answer to a conversation with these tools (an array; NULL: none). */
+const struct answer_form *chat_format_answer(const struct chat_format *f, const json_t *tools);
+
+/* Renders the prompt for the next response through the model's template (f->program is not NULL), with tools
+ * through that for tools; caller frees. A message has a role of system, developer, user, assistant, tool; its content is a
  * text or an array of texts, which are joined; null counts as "". `arguments` of a tool call as text
  * are parsed. A variable cannot replace messages, tools, tokens or add_generation_prompt. Where the
  * tokenizer adds BOS, the one that the template writes first is left out. 0, or -1 with

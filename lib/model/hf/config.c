@@ -95,6 +95,14 @@ static const struct {
 #include "lib/model/hf/hf.tbl.h"
 };
 
+static const struct {
+    enum hf_arch arch;
+    const char *other, *text, *field, *key;
+} with_rows[] = {
+#define HF_WITH(id, other, text, field, key) {HF_##id, #other, (text), #field, (key)},
+#include "lib/model/hf/hf.tbl.h"
+};
+
 static const struct must_row {
     enum hf_arch arch;
     const char *field, *accepted;
@@ -520,6 +528,23 @@ static void put_constants(enum hf_arch arch, const json_t *config, struct gguf_w
     }
 }
 
+static int put_conditional(enum hf_arch arch, const json_t *config, struct gguf_writer *w,
+                           struct error *error)
+{
+    for (size_t i = 0; i < ARRAY_LEN(with_rows); i++) {
+        char key[KEY_BYTES];
+        uint32_t n;
+        if (with_rows[i].arch != arch ||
+            !hf_is_string(hf_field(config, with_rows[i].other), with_rows[i].text))
+            continue;
+        if (uint_of(hf_field(config, with_rows[i].field), with_rows[i].field, &n, error))
+            return -1;
+        snprintf(key, sizeof key, "%s.%s", archs[arch].arch, with_rows[i].key);
+        gguf_put_u32(w, key, n);
+    }
+    return 0;
+}
+
 static int put_numbers(enum hf_arch arch, const json_t *config, struct gguf_writer *w,
                        struct error *error)
 {
@@ -534,7 +559,7 @@ static int put_numbers(enum hf_arch arch, const json_t *config, struct gguf_writ
         if (pair_rows[i].arch == arch && put_pair(&pair_rows[i], config, w, error))
             return -1;
     put_constants(arch, config, w);
-    return 0;
+    return put_conditional(arch, config, w, error);
 }
 
 const json_t *hf_text_config(const json_t *config)

@@ -17,6 +17,113 @@
 
 #define ALIGNMENT 32u
 
+/* ---- chat templates ---- */
+
+/* The chat templates of a directory, selected as transformers does: files of templates replace those of
+ * tokenizer_config.json. chat_template.json, which there only processors of images read, counts where there is no
+ * other. Of templates with names, two become keys: `default`, and `tool_use` for conversations with tools. */
+enum { TEMPLATE_DEFAULT, TEMPLATE_TOOLS, TEMPLATES };
+struct templates {
+    char *text[TEMPLATES]; /* malloc'ed; NULL: none */
+};
+
+static const struct {
+    const char *name, *key, *file, *named_file;
+} template_rows[] = {
+    {"default", "tokenizer.chat_template", "chat_template.jinja",
+     "additional_chat_templates/default.jinja"},
+    {"tool_use", "tokenizer.chat_template.tool_use", NULL,
+     "additional_chat_templates/tool_use.jinja"},
+};
+
+_Static_assert(ARRAY_LEN(template_rows) == TEMPLATES, "a row of each template");
+
+static void free_templates(struct templates *t)
+{
+    for (size_t i = 0; i < TEMPLATES; i++)
+        free(t->text[i]);
+    *t = (struct templates){0};
+}
+
+/* A file of a template, if it exists. */
+static int read_template(const char *dir, const char *file, char **text, struct error *error)
+{
+    char path[4096];
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    if (access(path, F_OK) != 0)
+        return 0;
+    free(*text);
+    *text = json_file_bytes(path, HF_CONFIG_MAX, &bytes, error);
+    if (!*text)
+        return -1;
+    (*text)[bytes] = 0;
+    return strlen(*text) == bytes
+               ? 0
+               : error_set(error, ERR_BAD_INPUT, "%.300s: a chat template with a NUL byte", path);
+}
+
+/* The text of a template: of the value itself, of [{"name": ..., "template": ...}, ...], or of {name: text, ...}. */
+static const char *text_of(const json_t *value, size_t row)
+{
+    if (json_is_string(value))
+        return row == 0 ? json_string_value(value) : NULL;
+    const char *text = json_string_value(json_object_get(value, template_rows[row].name));
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *named = json_array_get(value, i);
+        if (hf_is_string(json_object_get(named, "name"), template_rows[row].name))
+            text = json_string_value(json_object_get(named, "template"));
+    }
+    return text;
+}
+
+static int take_value(struct templates *t, const json_t *value, struct error *error)
+{
+    for (size_t i = 0; i < TEMPLATES; i++) {
+        const char *text = text_of(value, i);
+        if (text && !(t->text[i] = strdup(text)))
+            return error_set(error, ERR_NO_MEMORY, "out of memory (chat template)");
+    }
+    return 0;
+}
+
+static int read_templates(struct templates *t, const char *dir, const json_t *settings,
+                          struct error *error)
+{
+    char path[4096];
+    bool files = false;
+    *t = (struct templates){0};
+    for (size_t i = 0; i < TEMPLATES; i++) {
+        if ((template_rows[i].file &&
+             read_template(dir, template_rows[i].file, &t->text[i], error) != 0) ||
+            read_template(dir, template_rows[i].named_file, &t->text[i], error) != 0)
+            return -1;
+        files = files || t->text[i];
+    }
+    const json_t *value = json_object_get(settings, "chat_template");
+    if (files)
+        return 0;
+    if (value && !json_is_null(value))
+        return take_value(t, value, error);
+    snprintf(path, sizeof path, "%s/chat_template.json", dir);
+    if (access(path, F_OK) != 0)
+        return 0;
+    json_t *file = json_foreign_file(path, HF_CONFIG_MAX, error);
+    int status = file ? take_value(t, json_object_get(file, "chat_template"), error) : -1;
+    json_decref(file);
+    return status;
+}
+
+static void put_templates(const struct templates *t, struct gguf_writer *w)
+{
+    for (size_t i = 0; i < TEMPLATES; i++)
+        if (t->text[i])
+            gguf_put_text(w, template_rows[i].key, t->text[i]);
+    if (t->text[TEMPLATE_TOOLS])
+        gguf_put_strings(w, "tokenizer.chat_templates", &template_rows[TEMPLATE_TOOLS].name, NULL,
+                         1);
+}
+
 /* ---- the directory ---- */
 
 struct hf_json {
@@ -25,6 +132,7 @@ struct hf_json {
     const struct hf_tiktoken *tiktoken;
     char *ranks;
     size_t rank_bytes;
+    struct templates templates;
 };
 
 /* Of its values, only those that prepare text are kept: a few hundred. */
@@ -52,6 +160,20 @@ static bool find_tiktoken(struct hf_json *d, const char *dir, char path[4096])
     return false;
 }
 
+static int no_tokenizer(const char *dir, struct error *error)
+{
+    char path[4096], names[200] = "tokenizer.json";
+    for (size_t i = 0; hf_tiktoken_row(i); i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
+                 hf_tiktoken_row(i + 1) ? ", " : " or ", hf_tiktoken_row(i)->file);
+    snprintf(path, sizeof path, "%s/tokenizer.model", dir);
+    return error_set(error, ERR_BAD_INPUT, "%.180s: no tokenizer: %s%s", dir, names,
+                     access(path, F_OK) == 0
+                         ? " (a tokenizer.model is not read: transformers writes a tokenizer.json "
+                           "of it)"
+                         : "");
+}
+
 static int read_tokenizer(struct hf_json *d, const char *dir, struct error *error)
 {
     char path[4096];
@@ -60,21 +182,41 @@ static int read_tokenizer(struct hf_json *d, const char *dir, struct error *erro
         return d->ranks ? 0 : -1;
     }
     snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+    if (access(path, F_OK) != 0)
+        return no_tokenizer(dir, error);
     d->tokenizer = json_reader_file(path, &tokenizer_limits, error);
     return d->tokenizer ? 0 : -1;
+}
+
+/* The tokens that end an answer are those of generation_config.json, if it has them. */
+static int read_ends(struct hf_json *d, const char *dir, struct error *error)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/generation_config.json", dir);
+    if (access(path, F_OK) != 0)
+        return 0;
+    json_t *generation = read_json(dir, "generation_config.json", HF_CONFIG_MAX, error);
+    if (!generation)
+        return -1;
+    json_t *ends = json_object_get(generation, "eos_token_id");
+    int status = ends && !json_is_null(ends) ? json_object_set(d->config, "eos_token_id", ends) : 0;
+    json_decref(generation);
+    return status == 0 ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (configuration)");
 }
 
 static int read_files(struct hf_json *d, const char *dir, struct error *error)
 {
     char path[4096];
     d->config = read_json(dir, "config.json", HF_CONFIG_MAX, error);
-    if (!d->config || read_tokenizer(d, dir, error))
+    if (!d->config || read_ends(d, dir, error) || read_tokenizer(d, dir, error))
         return -1;
     snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
-    if (access(path, F_OK) != 0)
-        return 0;
-    d->settings = read_json(dir, "tokenizer_config.json", HF_CONFIG_MAX, error);
-    return d->settings ? 0 : -1;
+    if (access(path, F_OK) == 0) {
+        d->settings = read_json(dir, "tokenizer_config.json", HF_CONFIG_MAX, error);
+        if (!d->settings)
+            return -1;
+    }
+    return read_templates(&d->templates, dir, d->settings, error);
 }
 
 /* "dir/file: what is wrong" */
@@ -97,6 +239,7 @@ static int convert(struct hf_model *hf, const struct hf_json *d, const char *dir
                                shape.vocab, hf->gguf, &why)
             : hf_tokenizer_keys(d->tokenizer, d->settings, d->config, shape.vocab, hf->gguf, &why))
         return in_file(dir, d->tiktoken ? d->tiktoken->file : "tokenizer.json", &why, error);
+    put_templates(&d->templates, hf->gguf);
     const json_t *text = hf_text_config(d->config);
     const json_t *tied = json_object_get(text, "tie_word_embeddings");
     if (!tied)
@@ -129,6 +272,7 @@ int hf_open_as(struct hf_model *hf, const char *dir, uint32_t fp8_type, struct e
     json_decref(d.config);
     json_reader_close(d.tokenizer);
     free(d.ranks);
+    free_templates(&d.templates);
     json_decref(d.settings);
     if (status)
         hf_close(hf);

@@ -20,6 +20,8 @@
  *     a float that is the same for all models of the architecture
  * HF_CHOICE(ID, field, key, yes, no)
  *     a number by whether the field is true
+ * HF_WITH(ID, other, text, field, key)
+ *     a required whole number, of models whose field `other` is that text
  * HF_ALPHA(ID, field, key)
  *     rope_theta * alpha^(n / (n - 2)), n: elements of a head; nothing if the field is absent
  * HF_SUM(ID, a, b, key)
@@ -105,6 +107,9 @@
 #endif
 #ifndef HF_EQUAL
 #define HF_EQUAL(id, a, b)
+#endif
+#ifndef HF_WITH
+#define HF_WITH(id, other, text, field, key)
 #endif
 #ifndef HF_HAS
 #define HF_HAS(id, field, accepted)
@@ -476,6 +481,7 @@ HF_DENSE(MINIMAX_M2, "model.layers.%u.block_sparse_moe.e_score_correction_bias",
 #undef HF_BOOL
 #undef HF_UNUSED
 #undef HF_CHOICE
+#undef HF_WITH
 #undef HF_LAYOUT
 #undef HF_TIKTOKEN
 #undef HF_VISIBLE

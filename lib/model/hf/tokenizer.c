@@ -170,6 +170,23 @@ static bool adds_bos(const json_t *root, const json_t *settings, const char *bos
     return bos && hf_is_string(json_object_get(first, "id"), bos);
 }
 
+/* The other tokens of a list of ends: GGUF has two more keys for them. */
+static void put_ends(const struct hf_tokens *t, const json_t *config, uint32_t eos,
+                     struct gguf_writer *w)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    const json_t *list = json_object_get(config, "eos_token_id");
+    if (!list)
+        list = json_object_get(hf_text_config(config), "eos_token_id");
+    for (size_t i = 0, n = 0; i < json_array_size(list) && n < ARRAY_LEN(keys); i++) {
+        const json_t *id = json_array_get(list, i);
+        if (json_is_integer(id) && json_integer_value(id) >= 0 &&
+            json_integer_value(id) < (json_int_t)t->count && json_integer_value(id) != eos)
+            gguf_put_u32(w, keys[n++], (uint32_t)json_integer_value(id));
+    }
+}
+
 static void put_specials(const struct hf_tokens *t, const json_t *root, const json_t *settings,
                          const json_t *config, struct gguf_writer *w)
 {
@@ -184,11 +201,10 @@ static void put_specials(const struct hf_tokens *t, const json_t *root, const js
         gguf_put_u32(w, names[i][1], id);
         if (i == 0)
             bos = t->text[id];
+        if (i == 1)
+            put_ends(t, config, id, w);
     }
     gguf_put_bool(w, "tokenizer.ggml.add_bos_token", adds_bos(root, settings, bos));
-    const char *chat = json_string_value(json_object_get(settings, "chat_template"));
-    if (chat)
-        gguf_put_text(w, "tokenizer.chat_template", chat);
 }
 
 /* ---- the keys ---- */

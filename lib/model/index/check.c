@@ -67,7 +67,10 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
                       sizeof(struct model_stripe), m->bytes) ||
         !part_follows(&end, m->tokenizer_offset, m->tokenizer_bytes, 1, m->bytes) ||
         !part_follows(&end, m->template_offset, m->template_bytes, 1, m->bytes) ||
-        m->template_bytes > CHAT_TEMPLATE_BYTES_MAX || align_up(end, 64) != m->bytes)
+        !part_follows(&end, m->tools_template_offset, m->tools_template_bytes, 1, m->bytes) ||
+        m->template_bytes > CHAT_TEMPLATE_BYTES_MAX ||
+        m->tools_template_bytes > CHAT_TEMPLATE_BYTES_MAX - m->template_bytes ||
+        align_up(end, 64) != m->bytes)
         return bad(error, "parts do not fit its size");
     return 0;
 }

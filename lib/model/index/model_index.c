@@ -31,8 +31,8 @@ struct build {
     struct index_derived *derived;
     void *tokenizer;
     size_t tokenizer_bytes;
-    const char *template; /* of the chat, in the header */
-    size_t template_bytes;
+    const char *template, *tools_template; /* of the chat, in the header */
+    size_t template_bytes, tools_template_bytes;
 };
 
 static void copy_name(char *to, size_t cap, const char *text, size_t bytes)
@@ -70,7 +70,8 @@ static void lay_out(struct model_index *m)
                                                            sizeof(struct model_stripe),
                                    64);
     m->template_offset = align_up(m->tokenizer_offset + m->tokenizer_bytes, 64);
-    m->bytes = align_up(m->template_offset + m->template_bytes, 64);
+    m->tools_template_offset = align_up(m->template_offset + m->template_bytes, 64);
+    m->bytes = align_up(m->tools_template_offset + m->tools_template_bytes, 64);
 }
 
 static void fill_experts(struct model_index *m, const struct index_experts *x)
@@ -104,6 +105,7 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
                                .checksum_count = x ? x->checksum_count : 0,
                                .tokenizer_bytes = b->tokenizer_bytes,
                                .template_bytes = b->template_bytes,
+                               .tools_template_bytes = b->tools_template_bytes,
                                .dense_bytes = d->dense_bytes};
     if (x) {
         head.entry_count +=
@@ -131,6 +133,8 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
     memcpy((char *)m + m->tokenizer_offset, b->tokenizer, b->tokenizer_bytes);
     if (b->template_bytes > 0)
         memcpy((char *)m + m->template_offset, b->template, b->template_bytes);
+    if (b->tools_template_bytes > 0)
+        memcpy((char *)m + m->tools_template_offset, b->tools_template, b->tools_template_bytes);
     return m;
 }
 
@@ -181,27 +185,49 @@ static int match_store(const struct index_experts *x, enum arch_id arch,
     return 0;
 }
 
-/* The chat template; what cannot be one leaves the model's family, and is reported once, where the
- * file is parsed. */
-static void read_template(struct build *b)
+/* A template of at most `max` bytes. Returns why it cannot be one; *bytes == 0 unless it is one. */
+static const char *read_template(const struct gguf *g, const char *key, size_t max,
+                                 const char **text, size_t *bytes)
 {
     const char *why = NULL;
-    int found = gguf_get_string(&b->gguf, "tokenizer.chat_template", &b->template,
-                                &b->template_bytes, NULL);
-    if (found == 0)
-        b->template_bytes = 0;
-    else if (found < 0)
+    size_t n = 0;
+    int found = gguf_get_string(g, key, text, &n, NULL);
+    *bytes = 0;
+    if (found < 0)
         why = "is no text";
-    else if (b->template_bytes > CHAT_TEMPLATE_BYTES_MAX)
-        why = "is longer than 256 KiB";
-    else if (memchr(b->template, 0, b->template_bytes) ||
-             !utf8_valid(b->template, b->template_bytes))
+    else if (found == 1 && n > max)
+        why = max == CHAT_TEMPLATE_BYTES_MAX ? "is longer than 256 KiB"
+                                             : "is longer than 256 KiB with the other one";
+    else if (found == 1 && (memchr(*text, 0, n) || !utf8_valid(*text, n)))
         why = "is not UTF-8";
-    if (!why)
+    if (!why && found == 1)
+        *bytes = n;
+    return why;
+}
+
+/* The chat templates; what cannot be one leaves the model's family, or for tools the other one, and is
+ * reported once, where the file is parsed. */
+static void read_templates(struct build *b)
+{
+    const char *text;
+    size_t bytes;
+    const char *why = read_template(&b->gguf, "tokenizer.chat_template", CHAT_TEMPLATE_BYTES_MAX,
+                                    &b->template, &b->template_bytes);
+    if (why)
+        log_warn(
+            "tokenizer.chat_template %s: conversations have the form of the family '%s'", why,
+            chat_name(gguf_get_string(&b->gguf, "tokenizer.chat_template", &text, &bytes, NULL) == 1
+                          ? chat_recognise(text, bytes)
+                          : CHAT_PLAIN));
+    if (b->template_bytes == 0)
         return;
-    log_warn("tokenizer.chat_template %s: conversations have the form of the family '%s'", why,
-             chat_name(found == 1 ? chat_recognise(b->template, b->template_bytes) : CHAT_PLAIN));
-    b->template_bytes = 0;
+    why = read_template(&b->gguf, "tokenizer.chat_template.tool_use",
+                        CHAT_TEMPLATE_BYTES_MAX - b->template_bytes, &b->tools_template,
+                        &b->tools_template_bytes);
+    if (why)
+        log_warn("tokenizer.chat_template.tool_use %s: conversations with tools have the other "
+                 "template",
+                 why);
 }
 
 static int build_from_header(struct build *b, const struct model_file_id *file,
@@ -233,7 +259,7 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
     int named = gguf_get_string(g, "general.name", &name, &name_bytes, error);
     if (named < 0)
         return -1;
-    read_template(b);
+    read_templates(b);
     struct model_index *m = assemble(b, arch, &hparams, file);
     if (!m)
         return error_set(error, ERR_NO_MEMORY, "out of memory (index)");

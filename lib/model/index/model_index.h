@@ -120,7 +120,8 @@ struct model_index {
     uint64_t stripes_offset;
     uint64_t tokenizer_offset, tokenizer_bytes;
     uint64_t template_offset, template_bytes; /* of the chat, as in the file; 0 bytes: none */
-    uint64_t dense_bytes;                     /* sum of slot_bytes of dense entries */
+    uint64_t tools_template_offset, tools_template_bytes; /* of chats with tools; the same */
+    uint64_t dense_bytes;                                 /* sum of slot_bytes of dense entries */
     /* Sums over experts, each at its best available precision. */
     uint64_t expert_bytes;                           /* payload_bytes */
     uint64_t expert_slot_bytes;                      /* slot_bytes */
@@ -191,6 +192,12 @@ static inline const struct model_stripe *model_loader_file(const struct model_in
 static inline const char *model_index_template(const struct model_index *m)
 {
     return (const char *)m + m->template_offset;
+}
+
+/* m->tools_template_bytes bytes, not NUL-terminated. */
+static inline const char *model_index_tools_template(const struct model_index *m)
+{
+    return (const char *)m + m->tools_template_offset;
 }
 
 /* Entry number of an expert at a precision; ENTRY_NONE if it is absent there. The caller passes

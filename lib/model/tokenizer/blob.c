@@ -108,6 +108,9 @@ static int check_head(const struct tokenizer_blob *b, size_t bytes, struct error
     if ((b->bos != TOKEN_NONE && b->bos >= b->vocab) ||
         (b->eos != TOKEN_NONE && b->eos >= b->vocab))
         return bad(error, "a special token out of range");
+    for (uint32_t i = 0; i < TOKENIZER_ENDS; i++)
+        if (b->ends[i] != TOKEN_NONE && b->ends[i] >= b->vocab)
+            return bad(error, "an end of answers out of range");
     struct tokenizer_blob want = *b;
     tokenizer_blob_layout(&want);
     if (memcmp(&want, b, sizeof want) != 0 || b->bytes > bytes)

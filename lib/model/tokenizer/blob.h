@@ -27,7 +27,7 @@
 #include "lib/model/tokenizer/tokenizer.h"
 
 #define TOKENIZER_MAGIC      0x4e454b4f54554c53ull /* "SLUTOKEN" */
-#define TOKENIZER_VERSION    2u
+#define TOKENIZER_VERSION    3u
 #define TOKENIZER_MERGES_MAX (4u << 20)
 #define TOKENIZER_PIECES_MAX (256u << 20) /* bytes of all pieces together */
 /* By default, SentencePiece pieces have at most 16 characters. Enumerating the splits of a piece
@@ -62,6 +62,9 @@ enum tokenizer_model {
     8u /* blanks behind most control tokens belong to them (STRIP_AFTER) */
 #define TOKENIZER_FLAGS 15u
 
+/* Tokens that end an answer, in addition to eos: eot and eom of the file, and those of ANSWER_END. */
+#define TOKENIZER_ENDS 4u
+
 /* Expressions of one pre-tokenizer. */
 #define TOKENIZER_EXPRESSIONS_MAX 6
 
@@ -78,8 +81,9 @@ struct tokenizer_blob {
     uint32_t vocab, merges, specials, special_capacity;
     uint32_t merge_slots, word_slots; /* powers of two */
     uint32_t text_bytes;
-    uint32_t bos, eos; /* TOKEN_NONE: none */
-    uint32_t model;    /* enum tokenizer_model */
+    uint32_t bos, eos;             /* TOKEN_NONE: none */
+    uint32_t ends[TOKENIZER_ENDS]; /* TOKEN_NONE: none */
+    uint32_t model;                /* enum tokenizer_model */
     uint32_t flags;
     uint32_t unused;        /* 0; no padding, because heads are compared as bytes */
     uint32_t byte_ids[256]; /* TOKEN_NONE: none, see tokenizer_rare_byte */

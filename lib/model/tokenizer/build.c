@@ -201,6 +201,31 @@ static bool strips_after(const struct gguf *g)
         ;
 }
 
+/* A control token of that text; TOKEN_NONE: there is none. */
+static uint32_t find_control(const struct builder *b, const char *text)
+{
+    uint32_t id = strtab_get(&b->by_name, text, strlen(text));
+    return id != STRTAB_NONE && b->types[id] == TOKEN_CONTROL ? id : TOKEN_NONE;
+}
+
+static int read_ends(struct builder *b, struct error *error)
+{
+    static const char *const rows[][2] = {
+#define ANSWER_END(token, with) {(token), (with)},
+#include "lib/model/tokenizer/tokenizers.tbl.h"
+    };
+    uint32_t n = 2;
+    _Static_assert(ARRAY_LEN(rows) + 2 <= TOKENIZER_ENDS, "as many ends as a blob has");
+    memset(b->head.ends, 0xff, sizeof b->head.ends);
+    if (read_id(b, "tokenizer.ggml.eot_token_id", &b->head.ends[0], error) ||
+        read_id(b, "tokenizer.ggml.eom_token_id", &b->head.ends[1], error))
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (find_control(b, rows[i][1]) != TOKEN_NONE)
+            b->head.ends[n++] = find_control(b, rows[i][0]);
+    return 0;
+}
+
 static int read_settings(struct builder *b, struct error *error)
 {
     if (read_model(b, error) || read_pre(b, error))
@@ -208,7 +233,7 @@ static int read_settings(struct builder *b, struct error *error)
     bool characters = b->head.model != TOKENIZER_BPE, prefix = b->head.model == TOKENIZER_SPM;
     bool add_bos = characters || pretokenizer_adds_bos(b->head.pre), one_space = false;
     if (read_id(b, "tokenizer.ggml.bos_token_id", &b->head.bos, error) ||
-        read_id(b, "tokenizer.ggml.eos_token_id", &b->head.eos, error) ||
+        read_id(b, "tokenizer.ggml.eos_token_id", &b->head.eos, error) || read_ends(b, error) ||
         gguf_get_bool(b->gguf, "tokenizer.ggml.add_bos_token", &add_bos, error) < 0 ||
         gguf_get_bool(b->gguf, "tokenizer.ggml.add_space_prefix", &prefix, error) < 0 ||
         gguf_get_bool(b->gguf, "tokenizer.ggml.remove_extra_whitespaces", &one_space, error) < 0)

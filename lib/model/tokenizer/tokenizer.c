@@ -11,16 +11,9 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/model/tokenizer/blob.h"
+#include "lib/model/tokenizer/internal.h"
 #include "lib/model/tokenizer/words.h"
 #include "lib/text/utf8.h"
-
-#define TOKENIZER_OBJ 0x544f4b5au /* "TOKZ" */
-
-struct tokenizer {
-    uint32_t magic;
-    const struct tokenizer_blob *blob;
-    struct words *words; /* NULL for the tokenizers of characters */
-};
 
 /* A character that is not a token: finally emitted as bytes. Neither a token id nor TOKEN_NONE. */
 #define SYMBOL_UNKNOWN (TOKEN_NONE - 1)
@@ -46,69 +39,6 @@ struct encoder {
     size_t heap_count, heap_capacity;
     struct error *error;
 };
-
-void tokenizer_close(struct tokenizer *t)
-{
-    if (!t)
-        return;
-    OBJ_CHECK(t, TOKENIZER_OBJ);
-    words_close(t->words);
-    t->magic = 0;
-    free(t);
-}
-
-struct tokenizer *tokenizer_open(const void *blob, size_t blob_bytes, struct error *error)
-{
-    if (tokenizer_blob_check(blob, blob_bytes, error))
-        return NULL;
-    struct tokenizer *t = calloc(1, sizeof *t);
-    if (!t) {
-        error_set(error, ERR_NO_MEMORY, "out of memory (tokenizer)");
-        return NULL;
-    }
-    t->magic = TOKENIZER_OBJ;
-    t->blob = blob;
-    if (t->blob->model != TOKENIZER_BPE)
-        return t;
-    t->words = words_open(t->blob->pre, error);
-    if (t->words)
-        return t;
-    tokenizer_close(t);
-    return NULL;
-}
-
-uint32_t tokenizer_vocab(const struct tokenizer *t)
-{
-    OBJ_CHECK(t, TOKENIZER_OBJ);
-    return t->blob->vocab;
-}
-
-uint32_t tokenizer_eos(const struct tokenizer *t)
-{
-    OBJ_CHECK(t, TOKENIZER_OBJ);
-    return t->blob->eos;
-}
-
-uint32_t tokenizer_bos(const struct tokenizer *t)
-{
-    OBJ_CHECK(t, TOKENIZER_OBJ);
-    return t->blob->bos;
-}
-
-bool tokenizer_is_control(const struct tokenizer *t, uint32_t id)
-{
-    OBJ_CHECK(t, TOKENIZER_OBJ);
-    return id < t->blob->vocab && blob_types(t->blob)[id] == TOKEN_CONTROL;
-}
-
-const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *bytes)
-{
-    OBJ_CHECK(t, TOKENIZER_OBJ);
-    *bytes = 0;
-    if (id >= t->blob->vocab || tokenizer_is_control(t, id))
-        return "";
-    return blob_piece(t->blob, id, bytes);
-}
 
 /* Makes capacity for `want` elements, at least doubling the array. */
 static int reserve(struct encoder *e, void *array, size_t *capacity, size_t want, size_t each)

@@ -27,6 +27,8 @@ uint32_t tokenizer_vocab(const struct tokenizer *t);
 uint32_t tokenizer_eos(const struct tokenizer *t); /* TOKEN_NONE: none */
 uint32_t tokenizer_bos(const struct tokenizer *t); /* TOKEN_NONE: texts start without */
 bool tokenizer_is_control(const struct tokenizer *t, uint32_t id);
+/* Whether the token ends an answer: eos, the end of a turn or of a message. */
+bool tokenizer_is_end(const struct tokenizer *t, uint32_t id);
 
 /* Encodes text (any bytes; invalid UTF-8 becomes U+FFFD as in the reference tokenizers). The text of
  * a control token becomes its id where it is completely in one range of `special` (NULL: nowhere);
@@ -40,6 +42,9 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes,
 /* Bytes of one token (borrowed from the blob; not NUL-terminated, may be part of a UTF-8
  * character). 0 bytes for control tokens and for ids out of range. */
 const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *bytes);
+
+/* The name of a control token, in the same way; 0 bytes for other tokens. */
+const char *tokenizer_control_name(const struct tokenizer *t, uint32_t id, size_t *bytes);
 
 /* The GPT-2 byte alphabet: the code point (below U+0200) that represents each byte in the pieces of
  * a file. */

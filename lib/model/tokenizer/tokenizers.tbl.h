@@ -16,16 +16,22 @@
  *                         tokenizer.json, which GGUF does not have): the value of the key, in lower case,
  *                         contains the text
  * STRIP_NONE(piece)       control tokens of these models that do not
+ * ANSWER_END(token, with)  a control token that ends an answer, in addition to those that the file names, if the
+ *                         vocabulary has the other one, too. At most TOKENIZER_ENDS - 2 rows
  *
  * Append only: row numbers are stored in model segments. Do not use versions of the expressions
  * that were rewritten for engines with fewer features: some differ, some need unbounded stack. No
- * include guard: include it with PRETOKENIZER, or with STRIP_AFTER and STRIP_NONE defined. */
+ * include guard: include it with PRETOKENIZER, with STRIP_AFTER and STRIP_NONE, or with ANSWER_END
+ * defined. */
 #ifndef PRETOKENIZER
 #define PRETOKENIZER(...)
 #endif
 #ifndef STRIP_AFTER
 #define STRIP_AFTER(...)
 #define STRIP_NONE(...)
+#endif
+#ifndef ANSWER_END
+#define ANSWER_END(...)
 #endif
 #define EXPR_GPT2        "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define EXPR_CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -135,6 +141,8 @@ STRIP_AFTER("general.name", "phi 3")
 STRIP_AFTER("general.architecture", "phimoe")
 STRIP_NONE("<s>")
 STRIP_NONE("<|endoftext|>")
+/* Harmony (gpt-oss): a call of a tool ends the turn. */
+ANSWER_END("<|call|>", "<|return|>")
 #undef EXPR_GPT2
 #undef EXPR_CONTRACTION
 #undef EXPR_CL100K
@@ -155,3 +163,4 @@ STRIP_NONE("<|endoftext|>")
 #undef PRETOKENIZER
 #undef STRIP_AFTER
 #undef STRIP_NONE
+#undef ANSWER_END

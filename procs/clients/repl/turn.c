@@ -74,7 +74,7 @@ static void update_format(struct repl *r)
     }
     json_decref(r->format_reply);
     r->format_reply = reply;
-    if (chat_format_read(&r->format, reply, &error) != 0)
+    if (chat_format_read(&r->format, reply, &error) != 0 && !r->format.program)
         repl_notice(r, "%s: the conversation has the form of the family '%s'", error.text,
                     chat_name((enum chat_family)r->format.model.family));
 }

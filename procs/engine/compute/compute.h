@@ -81,7 +81,6 @@ struct runner {
     struct sampler *sampler;
     struct experts experts;
     pthread_t thread;
-    uint32_t eos;
     const struct tokenizer *tokenizer; /* constant tables */
     uint32_t *tokens;                  /* [chunk] of the current pass */
     float *scores;                     /* [chunk] */
@@ -188,10 +187,10 @@ struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row);
 
 /* response_text.c: fills ids and text of the first tokens of `log` (count of them); returns how
  * many can be sent now. Tokens in the middle of a character are held back unless the sequence
- * ended. The text ends at `cut` (its token counted in `log`); ids do not. */
+ * ended. The text ends at `cut` (its token counted in `log`); ids do not. marks: of the call (engine_client.h). */
 size_t response_gather(struct response *a, const struct tokenizer *tokenizer,
                        const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
-                       size_t *text_bytes);
+                       const struct engine_marks *marks, size_t *text_bytes);
 
 /* responses.c */
 void responses_add(struct compute *c, struct rpc_request *request);

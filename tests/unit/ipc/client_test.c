@@ -185,8 +185,27 @@ START_TEST(submit_sizes)
 }
 END_TEST
 
+/* What a client asks for is what compute reads. */
+static void marks_of_next(void)
+{
+    struct engine_marks sent = {.text = {"<|call|>", "<think>"}, .count = 2}, got;
+    struct error error;
+    uint64_t id, from;
+    unsigned wait;
+    for (int with = 0; with < 2; with++) {
+        json_t *body = engine_next_request(7, 3, 100, with ? &sent : NULL);
+        ck_assert_int_eq(engine_next_parse(body, &id, &from, &wait, &error), 0);
+        engine_next_marks(body, &got);
+        ck_assert(id == 7 && from == 3 && wait == 100 && got.count == (with ? 2 : 0));
+        ck_assert(!with ||
+                  (strcmp(got.text[0], "<|call|>") == 0 && strcmp(got.text[1], "<think>") == 0));
+        json_decref(body);
+    }
+}
+
 START_TEST(next_and_cancel_fields)
 {
+    marks_of_next();
     uint64_t id, from;
     unsigned wait;
     struct error error;
@@ -205,9 +224,16 @@ START_TEST(next_and_cancel_fields)
         "{\"sequence\":1,\"wait_ms\":60001}",
         "{\"sequence\":1,\"wait_ms\":-1}",
         "{\"sequence\":1,\"more\":1}",
+        "{\"sequence\":1,\"marks\":\"x\"}",
+        "{\"sequence\":1,\"marks\":[1]}",
+        "{\"sequence\":1,\"marks\":[\"\"]}",
+        "{\"sequence\":1,\"marks\":[\"0123456789012345678901234567890123456789012345678901234567"
+        "8901234\"]}",
+        "{\"sequence\":1,\"marks\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}",
     };
     for (unsigned i = 0; i < ARRAY_LEN(bad); i++) {
         body = json_loads(bad[i], 0, NULL);
+        ck_assert(body);
         ck_assert_int_eq(engine_next_parse(body, &id, &from, &wait, &error), -1);
         json_decref(body);
     }

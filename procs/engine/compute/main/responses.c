@@ -94,11 +94,13 @@ static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns,
     }
     struct available s = read_standing(c, q, row);
     struct engine_next next = {.ids = c->response.ids, .text = c->response.text};
+    struct engine_marks marks;
+    engine_next_marks(p->request->body, &marks);
     uint32_t releasable = releasable_tokens(c, q, &s);
     uint64_t left = p->from < releasable ? releasable - p->from : 0;
     next.count = response_gather(
         &c->response, c->tokenizer, kv_log(&c->child.kv, row) + s.base + (left ? p->from : 0),
-        (uint32_t)left, s.ended, cut_from(q, &s, p->from), &next.text_bytes);
+        (uint32_t)left, s.ended, cut_from(q, &s, p->from), &marks, &next.text_bytes);
     next.next = p->from + next.count;
     next.done = s.ended && next.next >= s.count;
     next.stopped = s.ended && q->stop_token != UINT32_MAX;

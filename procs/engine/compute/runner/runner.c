@@ -85,7 +85,6 @@ int runner_open(struct runner *r, struct compute *c, struct error *error)
 {
     const struct model_hparams *hp = &c->child.model->hparams;
     r->child = &c->child;
-    r->eos = tokenizer_eos(c->tokenizer);
     r->tokenizer = c->tokenizer;
     r->experts.beat_ns = &r->beat_ns;
     if (experts_open(&r->experts, &c->child, r, error) != 0 || open_core(r, error) != 0 ||

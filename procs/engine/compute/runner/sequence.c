@@ -60,7 +60,8 @@ static enum kv_finish finished(struct sequence *s)
     if (s->score)
         return get(&s->request->kv_valid) >= prompt ? KV_FINISH_LENGTH : KV_FINISH_NONE;
     bool stops = (s->request->flags & KV_FLAG_IGNORE_EOS) == 0;
-    if (tokens > prompt && stops && get(&s->log[tokens - 1]) == s->runner->eos)
+    if (tokens > prompt && stops &&
+        tokenizer_is_end(s->runner->tokenizer, get(&s->log[tokens - 1])))
         return KV_FINISH_STOP;
     if (stopped(s, prompt, tokens))
         return KV_FINISH_STOP;

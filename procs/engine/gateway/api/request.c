@@ -380,12 +380,13 @@ static void choose_parts(struct taker *t)
 {
     if (t->whole || t->out->logprobs)
         return;
-    t->out->answer = t->limits->chat->answer;
+    const json_t *tools = t->no_tools ? NULL : t->tools;
+    t->out->answer = *chat_format_answer(t->limits->chat, tools);
     t->out->inside = answer_starts_inside(&t->out->answer, t->out->prompt, t->out->prompt_bytes);
-    if (t->no_tools || json_array_size(t->tools) == 0)
+    if (json_array_size(tools) == 0)
         t->out->answer.call = (struct answer_call){0};
     else
-        t->out->answer.tools = t->out->tools = json_incref((json_t *)(uintptr_t)t->tools);
+        t->out->answer.tools = t->out->tools = json_incref((json_t *)(uintptr_t)tools);
 }
 
 static int render_messages(struct taker *t)

@@ -182,8 +182,10 @@ static void on_chat(void *arg, json_t *reply, const struct error *error)
     if (error)
         return;
     if (chat_format_read(&g->chat, reply, &why) != 0)
-        log_warn("%s: conversations have the form of the family '%s'", why.text,
-                 chat_name((enum chat_family)g->chat.model.family));
+        log_warn("%s: conversations have the form of %s%s%s", why.text,
+                 g->chat.program ? "the default template" : "the family '",
+                 g->chat.program ? "" : chat_name((enum chat_family)g->chat.model.family),
+                 g->chat.program ? "" : "'");
     g->known = true;
 }
 

@@ -22,6 +22,10 @@
 #define BLOCK_BYTES  4096            /* written at once */
 #define STOPPING     "the engine is stopping"
 
+_Static_assert(ANSWER_MARKS_MAX <= ENGINE_MARKS_MAX &&
+                   ANSWER_MARK_BYTES_MAX <= ENGINE_MARK_BYTES_MAX,
+               "compute takes the marks of every answer");
+
 static const char ping[] = ": waiting\n\n";
 static const char last_event[] = "data: [DONE]\n\n";
 
@@ -343,9 +347,13 @@ static void request_next(struct stream *s)
     bool ahead = s->request.stream && buffer_unsent(&s->out) > AHEAD_BYTES;
     if (s->state != STREAM_FOLLOW || s->ticket || ahead)
         return;
-    s->ticket = rpc_async_call(s->gateway->engine, "next",
-                               engine_next_request(s->sequence, s->from, NEXT_WAIT_MS),
-                               NEXT_WAIT_MS + ENGINE_NEXT_GRACE_MS, on_next, s, &error);
+    struct engine_marks marks = {.count = 0};
+    if (parts_wanted(s))
+        marks.count = answer_marks(&s->request.answer, marks.text);
+    s->ticket = rpc_async_call(
+        s->gateway->engine, "next",
+        engine_next_request(s->sequence, s->from, NEXT_WAIT_MS, marks.count > 0 ? &marks : NULL),
+        NEXT_WAIT_MS + ENGINE_NEXT_GRACE_MS, on_next, s, &error);
     /* Without a free call slot, streams_tick calls again. */
 }
 

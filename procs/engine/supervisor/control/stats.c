@@ -256,6 +256,11 @@ json_t *stats_chat(const struct supervisor *s)
         m->template_bytes > 0 ? json_stringn(model_index_template(m), m->template_bytes) : NULL;
     if (text)
         json_object_set_new(object, "template", text);
+    text = m->tools_template_bytes > 0
+               ? json_stringn(model_index_tools_template(m), m->tools_template_bytes)
+               : NULL;
+    if (text)
+        json_object_set_new(object, "tools_template", text);
     return object;
 }
 

@@ -177,13 +177,15 @@ int http_listen(struct supervisor *s, struct error *error)
     return 0;
 }
 
-/* The model's chat template, one rendering (it ends before the next begins), and what is held back of
+/* The model's chat templates, one rendering (it ends before the next begins), and what is held back of
  * each answer. */
 static uint64_t chat_bytes(const struct params *p, const struct model_index *m)
 {
     return m->template_bytes == 0
                ? 0
                : chat_format_bytes(m->template_bytes) + chat_render_bytes(p->http_prompt) +
+                     (m->tools_template_bytes > 0 ? chat_format_bytes(m->tools_template_bytes)
+                                                  : 0) +
                      p->http_streams * ANSWER_BYTES_MAX;
 }
 

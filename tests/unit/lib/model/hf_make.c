@@ -207,8 +207,9 @@ static json_t *make_tokenizer(const struct making *k, json_t *config)
         }
     uint64_t eos;
     if (gguf_get_uint(&k->g, "tokenizer.ggml.eos_token_id", &eos, NULL) == 1)
-        json_object_set_new(config, "eos_token_id",
-                            json_pack("[I, i]", (json_int_t)eos, 0)); /* several: the first */
+        json_object_set_new(
+            config, "eos_token_id",
+            json_pack("[I, I]", (json_int_t)eos, (json_int_t)eos)); /* several: the first */
     return json_pack("{s:o, s:o, s:{s:s, s:b, s:b, s:o, s:o}}", "added_tokens", added,
                      "pre_tokenizer", make_splitter(k), "model", "type", "BPE", "byte_fallback", 0,
                      "ignore_merges", 0, "vocab", vocab, "merges", lines);

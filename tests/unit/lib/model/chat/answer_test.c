@@ -110,6 +110,54 @@ START_TEST(templates_without_marks)
 }
 END_TEST
 
+/* The list of a form has each of its marks; without calls only those of reasoning. */
+START_TEST(marks_of_forms)
+{
+    static const struct {
+        const char *text, *marks;
+        bool calls;
+    } forms[] = {
+        {"{{ x }}", "", true},
+        {TEMPLATE, "<think> </think> <tool_call> </tool_call> ", true},
+        {TEMPLATE, "<think> </think> ", false},
+        {"<|channel|>analysis<|message|>",
+         "<|end|> <|return|> <|call|> <|start|> <|channel|> <|constrain|> <|message|> ", false},
+        {"<|tool_calls_section_begin|>",
+         "<|tool_calls_section_begin|> <|tool_calls_section_end|> <|tool_call_begin|> "
+         "<|tool_call_argument_begin|> <|tool_call_end|> ",
+         true},
+        {"<tool_call|>", "<|tool_call> <tool_call|> call: { <|\"|> ", true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        const char *marks[ANSWER_MARKS_MAX];
+        char joined[1024] = "";
+        struct answer_form f = answer_form_of(forms[i].text, strlen(forms[i].text));
+        if (!forms[i].calls)
+            f.call = (struct answer_call){0};
+        uint32_t n = answer_marks(&f, marks);
+        for (uint32_t k = 0; k < n; k++) {
+            ck_assert_uint_le(strlen(marks[k]), ANSWER_MARK_BYTES_MAX);
+            strcat(strcat(joined, marks[k]), " ");
+        }
+        ck_assert_str_eq(joined, forms[i].marks);
+    }
+    static const char *const signs[] = {
+#define CHANNELS(sign)         sign,
+#define REASONING(open, close) close,
+#define CALL(sign, ...)        sign,
+#include "lib/model/chat/answer.tbl.h"
+    };
+    for (size_t i = 0; i < ARRAY_LEN(signs); i++) { /* of every row */
+        const char *marks[ANSWER_MARKS_MAX];
+        struct answer_form f = answer_form_of(signs[i], strlen(signs[i]));
+        uint32_t n = answer_marks(&f, marks);
+        ck_assert_uint_ge(n, 2);
+        for (uint32_t k = 0; k < n; k++)
+            ck_assert_uint_le(strlen(marks[k]), ANSWER_MARK_BYTES_MAX);
+    }
+}
+END_TEST
+
 START_TEST(prompts_that_start_reasoning)
 {
     struct answer_form f = answer_form_of(TEMPLATE, strlen(TEMPLATE)), none = {0};
@@ -207,6 +255,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, parts_of_answers);
     tcase_add_test(cases, templates_without_marks);
+    tcase_add_test(cases, marks_of_forms);
     tcase_add_test(cases, prompts_that_start_reasoning);
     tcase_add_test(cases, endless_calls);
     tcase_add_test(cases, longest_call);

@@ -192,6 +192,45 @@ START_TEST(what_is_no_template_leaves_the_family)
 }
 END_TEST
 
+/* A template for tools serves conversations with tools, and its marks are those of their answers. */
+START_TEST(template_for_tools)
+{
+    struct model_chat model = {.family = CHAT_PLAIN};
+    static const char plain[] = "plain <think></think>",
+                      tools[] = "{{ tools | length }} </tool_call>";
+    static const char *const tools_of[] = {NULL, "[]", "[{\"type\": \"function\"}]"};
+    static const char *const expected[] = {plain, plain, "1 </tool_call>"};
+    for (size_t i = 0; i < 3; i++) {
+        struct chat_format f = {0};
+        struct error error = {0};
+        struct chat_prompt prompt;
+        json_t *reply =
+            json_pack("{s:s, s:s, s:s}", "family", "", "template", plain, "tools_template", tools);
+        ck_assert_msg(chat_format_read(&f, reply, &error) == 0, "%s", error.text);
+        json_t *m = json_loads("[{\"role\": \"user\", \"content\": \"Hi\"}]", 0, NULL);
+        json_t *t = tools_of[i] ? json_loads(tools_of[i], 0, NULL) : NULL;
+        struct chat_conversation c = {.messages = m, .tools = t};
+        ck_assert_msg(chat_format_render(&f, &c, 1000, &prompt, &error) == 0, "%s", error.text);
+        ck_assert_str_eq(prompt.text, expected[i]);
+        const struct answer_form *answer = chat_format_answer(&f, t);
+        ck_assert((answer->reasoning.open != NULL) == (i < 2) &&
+                  (answer->call.open != NULL) == (i == 2));
+        chat_prompt_free(&prompt);
+        chat_format_free(&f);
+        json_decref(m);
+        json_decref(t);
+        json_decref(reply);
+    }
+    struct chat_format f = {0};
+    struct error error = {0};
+    ck_assert_int_eq(chat_format_set(&f, &model, plain, strlen(plain), &error), 0);
+    ck_assert_int_eq(chat_format_set_tools(&f, "{% if %}", 8, &error), -1);
+    ck_assert_msg(strncmp(error.text, "the template for tools: ", 24) == 0, "%s", error.text);
+    ck_assert(f.program && !f.tools_program);
+    chat_format_free(&f);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("chat_format");
@@ -205,6 +244,7 @@ int main(void)
     tcase_add_test(tc, what_is_rejected);
     tcase_add_test(tc, marks_that_are_text_stay_rejected);
     tcase_add_test(tc, what_is_no_template_leaves_the_family);
+    tcase_add_test(tc, template_for_tools);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);

@@ -315,6 +315,56 @@ START_TEST(moved)
 }
 END_TEST
 
+/* ---- groups of experts of DeepSeek-V2 ---- */
+
+static void set_groups(json_t *config, const char *method)
+{
+    json_object_set_new(config, "topk_method", json_string(method));
+    json_object_set_new(config, "n_group", json_integer(4));
+    json_object_set_new(config, "topk_group", json_integer(2));
+}
+
+static void limited(json_t *config, json_t *tokenizer)
+{
+    (void)tokenizer;
+    set_groups(config, "group_limited_greedy");
+}
+
+static void greedy(json_t *config, json_t *tokenizer)
+{
+    (void)tokenizer;
+    set_groups(config, "greedy");
+}
+
+/* Only the larger models limit the choice to groups, whatever the other fields are. */
+START_TEST(groups_of_experts)
+{
+    static const struct {
+        void (*edit)(json_t *config, json_t *tokenizer);
+        uint32_t groups, used;
+    } rows[] = {{NULL, 0, 0}, {limited, 4, 2}, {greedy, 0, 0}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct hf_model hf;
+        struct error error;
+        struct model_index *index;
+        struct model_file_id id = {0};
+        hf_make(&(struct hf_make){.gguf = DATA "/arch/deepseek_v2.gguf",
+                                  .dir = dir,
+                                  .names = DATA "/hf/deepseek_v2.json",
+                                  .edit = rows[i].edit});
+        ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s", error.text);
+        struct gguf_source source = {
+            .read = gguf_writer_read, .arg = hf.gguf, .bytes = gguf_writer_bytes(hf.gguf)};
+        ck_assert_msg(model_index_build_source(&source, &id, &index, &error) == 0, "%s",
+                      error.text);
+        ck_assert_uint_eq(index->hparams.groups, rows[i].groups);
+        ck_assert_uint_eq(index->hparams.groups_used, rows[i].used);
+        free(index);
+        hf_close(&hf);
+    }
+}
+END_TEST
+
 /* The configuration of the text model inside of another one. */
 static void nest(json_t *config, json_t *tokenizer)
 {
@@ -457,6 +507,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, moved, 0, (int)ARRAY_LEN(moved_models));
     tcase_add_test(t, text_model_of_another);
+    tcase_add_test(t, groups_of_experts);
     tcase_add_test(t, architectures);
     tcase_add_test(t, real_model);
     tcase_add_test(t, fp8_weights);

@@ -155,6 +155,8 @@ EDIT(topk_differs, json_object_set_new(config, "moe_topk", json_pack("[i, i]", 3
 EDIT(layout, json_array_set_new(json_object_get(config, "rope_layout"), 1, json_integer(0)))
 EDIT(fewer_experts, json_object_set_new(config, "num_local_experts", json_integer(3)))
 
+EDIT(no_groups, json_object_set_new(config, "topk_method", json_string("group_limited_greedy")))
+EDIT(other_method, json_object_set_new(config, "topk_method", json_string("noaux_tc")))
 EDIT(short_list, json_object_set_new(config, "mlp_layer_types", json_pack("[s]", "dense")))
 EDIT(short_layouts, (json_object_set_new(config, "sliding_window_layout", json_pack("[i]", 0)),
                      json_object_set_new(config, "rope_layout", json_pack("[i]", 1))))
@@ -193,6 +195,8 @@ START_TEST(bad_moved_models_are_rejected)
         {"oss_a", linear, "rope_parameters of type 'linear' is not supported"},
         {"oss_a", full_first, "layer 0 is not of the kind that it has in published models"},
         {"oss_a", fewer_experts, "rows are not those of 3 parts"},
+        {"deepseek_v2", no_groups, "n_group is not a whole number"},
+        {"deepseek_v2", other_method, "topk_method is \"noaux_tc\", which is not supported"},
         {"kimi_k2", mscales, "mscale and mscale_all_dim differ"},
         {"kimi_k2", nope, "do not fit the sizes in config.json"},
         {"kimi_k2", large, "kv_lora_rank and qk_rope_head_dim are too large"},

@@ -176,6 +176,53 @@ START_TEST(no_chat_template)
 }
 END_TEST
 
+/* The template for tools counts next to the other one, within the bytes that both may have. */
+START_TEST(tools_template)
+{
+    char *most = calloc(1, CHAT_TEMPLATE_BYTES_MAX + 1);
+    memset(most, 'x', CHAT_TEMPLATE_BYTES_MAX - 5);
+    const struct {
+        const char *plain, *tools;
+        size_t plain_bytes, tools_bytes;
+    } rows[] = {{"plain", "tools", 5, 5},
+                {"plain", NULL, 5, 0},
+                {NULL, "tools", 0, 0},
+                {"plain", "\xff", 5, 0},
+                {most, "tools", CHAT_TEMPLATE_BYTES_MAX - 5, 5},
+                {most, "longer", CHAT_TEMPLATE_BYTES_MAX - 5, 0}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct make m;
+        struct error error = {0};
+        struct model_index *index;
+        make_tiny(&m, 1, false);
+        if (rows[i].plain)
+            make_text(&m, "tokenizer.chat_template", rows[i].plain);
+        if (rows[i].tools)
+            make_text(&m, "tokenizer.chat_template.tool_use", rows[i].tools);
+        struct bytes file = make_write(&m);
+        int fd = memfd_create("gguf", 0);
+        ck_assert_int_eq(write(fd, file.data, file.size), (ssize_t)file.size);
+        ck_assert_msg(model_index_build(fd, "FILE", &index, &error) == 0, "%s", error.text);
+        ck_assert_msg(model_index_check(index, index->bytes, &error) == 0, "%s", error.text);
+        ck_assert_msg(index->template_bytes == rows[i].plain_bytes &&
+                          index->tools_template_bytes == rows[i].tools_bytes,
+                      "row %zu", i);
+        ck_assert_msg(memcmp(model_index_template(index), rows[i].plain ? rows[i].plain : "",
+                             rows[i].plain_bytes) == 0 &&
+                          memcmp(model_index_tools_template(index),
+                                 rows[i].tools ? rows[i].tools : "", rows[i].tools_bytes) == 0,
+                      "row %zu", i);
+        index->tools_template_bytes += 64;
+        ck_assert_int_eq(model_index_check(index, index->bytes, &error), -1);
+        free(index);
+        close(fd);
+        bytes_free(&file);
+        make_free(&m);
+    }
+    free(most);
+}
+END_TEST
+
 /* Every byte of every tensor is in exactly one entry: the sizes add up. */
 START_TEST(entries_cover_tensors)
 {
@@ -420,6 +467,7 @@ int main(void)
     tcase_add_test(c, demo_contents);
     tcase_add_test(c, chat_template);
     tcase_add_test(c, no_chat_template);
+    tcase_add_test(c, tools_template);
     tcase_add_test(c, entries_cover_tensors);
     tcase_add_test(c, parts);
     tcase_add_test(c, file_changed);

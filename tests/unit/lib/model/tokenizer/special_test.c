@@ -95,6 +95,63 @@ START_TEST(ranges_of_control_tokens)
 }
 END_TEST
 
+static void name_ends(struct make *m)
+{
+    make_u32(m, "tokenizer.ggml.eot_token_id", TINY_USER);
+    make_u32(m, "tokenizer.ggml.eom_token_id", 'x');
+}
+
+/* The names of harmony's marks, as control tokens or as text. */
+static void name_calls(struct make *m, int32_t type)
+{
+    const char *texts[TINY_VOCAB];
+    int32_t types[TINY_VOCAB];
+    tiny_tokens(texts, types);
+    texts[TINY_CONTROL] = "<|return|>";
+    texts[TINY_USER] = "<|call|>";
+    types[TINY_USER] = type;
+    make_texts(m, "tokenizer.ggml.tokens", texts, TINY_VOCAB);
+    make_i32s(m, "tokenizer.ggml.token_type", types, TINY_VOCAB);
+}
+
+static void name_call(struct make *m)
+{
+    name_calls(m, TOKEN_CONTROL);
+}
+
+static void name_call_as_text(struct make *m)
+{
+    name_calls(m, TOKEN_USER_DEFINED);
+}
+
+/* Tokens that end an answer: those of the file, and harmony's call. */
+START_TEST(ends_of_answers)
+{
+    struct opened o = open_tiny(NULL);
+    size_t n;
+    for (uint32_t id = 0; id <= TINY_VOCAB; id++)
+        ck_assert(tokenizer_is_end(o.t, id) == (id == TINY_EOS));
+    ck_assert(!tokenizer_is_end(o.t, TOKEN_NONE));
+    ck_assert_mem_eq(tokenizer_control_name(o.t, TINY_EOS, &n), "<|end|>", 7);
+    ck_assert_uint_eq(n, 7);
+    tokenizer_control_name(o.t, TINY_USER, &n);
+    ck_assert_uint_eq(n, 0);
+    tokenizer_control_name(o.t, TINY_VOCAB, &n);
+    ck_assert_uint_eq(n, 0);
+    close_both(&o);
+    o = open_tiny(name_ends);
+    for (uint32_t id = 0; id <= TINY_VOCAB; id++)
+        ck_assert(tokenizer_is_end(o.t, id) == (id == TINY_EOS || id == TINY_USER || id == 'x'));
+    close_both(&o);
+    o = open_tiny(name_call);
+    ck_assert(tokenizer_is_end(o.t, TINY_USER) && !tokenizer_is_end(o.t, TINY_CONTROL));
+    close_both(&o);
+    o = open_tiny(name_call_as_text);
+    ck_assert(!tokenizer_is_end(o.t, TINY_USER));
+    close_both(&o);
+}
+END_TEST
+
 START_TEST(lists_of_ranges)
 {
     struct text_ranges r = {0};
@@ -173,6 +230,7 @@ int main(void)
     TCase *c = tcase_create("tokenizer");
     tcase_add_test(c, special_tokens);
     tcase_add_test(c, ranges_of_control_tokens);
+    tcase_add_test(c, ends_of_answers);
     tcase_add_test(c, lists_of_ranges);
     tcase_add_test(c, ignore_merges);
     tcase_add_test(c, bos_by_default);

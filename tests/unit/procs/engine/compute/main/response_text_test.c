@@ -147,6 +147,8 @@ static void close_tokenizer(void)
 }
 
 /* Text sent to a client is always whole characters, whenever it polls, and nothing is lost. */
+static const struct engine_marks no_marks;
+
 START_TEST(text_is_whole_characters)
 {
     static const char text[] = "a\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 end \xe4\xb8\xad";
@@ -161,8 +163,8 @@ START_TEST(text_is_whole_characters)
         atomic_store(&log[i], ids[i]);
     bool was_withheld = false;
     for (uint32_t have = 0; have <= count; have++) {
-        size_t sent =
-            response_gather(&response, tokenizer, log, have, false, STOP_CUT_NONE, &bytes);
+        size_t sent = response_gather(&response, tokenizer, log, have, false, STOP_CUT_NONE,
+                                      &no_marks, &bytes);
         was_withheld |= sent < have;
         ck_assert_uint_le(sent, have);
         ck_assert_uint_eq(utf8_complete_prefix(response.text, bytes), bytes);
@@ -174,7 +176,7 @@ START_TEST(text_is_whole_characters)
     size_t at = 0, length = 0;
     for (uint32_t have = 0; have <= count; have++) {
         at += response_gather(&response, tokenizer, log + at, have - (uint32_t)at, false,
-                              STOP_CUT_NONE, &bytes);
+                              STOP_CUT_NONE, &no_marks, &bytes);
         memcpy(joined + length, response.text, bytes);
         length += bytes;
     }
@@ -195,12 +197,48 @@ START_TEST(nothing_is_withheld_at_the_end)
                      0);
     ck_assert_uint_gt(count, 1); /* more than one token in this vocabulary */
     atomic_store(&log[0], ids[0]);
-    ck_assert_uint_eq(response_gather(&response, tokenizer, log, 1, false, STOP_CUT_NONE, &bytes),
-                      0);
+    ck_assert_uint_eq(
+        response_gather(&response, tokenizer, log, 1, false, STOP_CUT_NONE, &no_marks, &bytes), 0);
     ck_assert_uint_eq(bytes, 0);
-    ck_assert_uint_eq(response_gather(&response, tokenizer, log, 1, true, STOP_CUT_NONE, &bytes),
-                      1);
+    ck_assert_uint_eq(
+        response_gather(&response, tokenizer, log, 1, true, STOP_CUT_NONE, &no_marks, &bytes), 1);
     ck_assert_uint_gt(bytes, 0);
+    free(ids);
+}
+END_TEST
+
+/* A control token has a text only within a mark, and none behind a stop text. */
+START_TEST(control_tokens_within_marks)
+{
+    static const struct {
+        const char *marks[2], *text;
+        uint32_t cut;
+    } rows[] = {{{NULL}, "ab", UINT32_MAX},
+                {{"<|endoftext|>"}, "a<|endoftext|>b", UINT32_MAX},
+                {{"<think>", "x<|endoftext|>y"}, "a<|endoftext|>b", UINT32_MAX},
+                {{"endoftext|>"}, "ab", UINT32_MAX},
+                {{"<|endoftext|>"}, "a", 1},
+                {{"<|endoftext|>"}, "", 0}};
+    uint32_t *ids;
+    size_t count, bytes;
+    struct error error;
+    _Atomic uint32_t log[3];
+    ck_assert_int_eq(
+        tokenizer_encode(tokenizer, "a<|endoftext|>b", 15, &text_ranges_all, &ids, &count, &error),
+        0);
+    ck_assert_uint_eq(count, 3);
+    for (size_t i = 0; i < count; i++)
+        atomic_store(&log[i], ids[i]);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct engine_marks marks = {.text = {rows[i].marks[0], rows[i].marks[1]}};
+        marks.count = !rows[i].marks[0] ? 0 : rows[i].marks[1] ? 2 : 1;
+        struct stop_cut cut = {rows[i].cut, 0};
+        ck_assert_uint_eq(response_gather(&response, tokenizer, log, 3, true, cut, &marks, &bytes),
+                          3);
+        ck_assert_msg(bytes == strlen(rows[i].text) &&
+                          memcmp(response.text, rows[i].text, bytes) == 0,
+                      "row %zu: '%.*s'", i, (int)bytes, response.text);
+    }
     free(ids);
 }
 END_TEST
@@ -238,7 +276,7 @@ static void send_all(const struct stop_texts *stops, const _Atomic uint32_t *log
             here = cut->token < sent ? (struct stop_cut){0, 0}
                                      : (struct stop_cut){cut->token - (uint32_t)sent, cut->bytes};
         sent += response_gather(&response, tokenizer, log + sent, may - (uint32_t)sent, ended, here,
-                                &bytes);
+                                &no_marks, &bytes);
         memcpy(joined + length, response.text, bytes);
         length += bytes;
     }
@@ -401,6 +439,7 @@ int main(void)
     tcase_add_checked_fixture(c, open_tokenizer, close_tokenizer);
     tcase_add_test(c, text_is_whole_characters);
     tcase_add_test(c, nothing_is_withheld_at_the_end);
+    tcase_add_test(c, control_tokens_within_marks);
     tcase_add_test(c, stops_cut_the_text);
     tcase_add_test(c, stops_are_what_they_are_defined_as);
     suite_add_tcase(suite, c);

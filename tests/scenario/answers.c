@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers whose marks are control tokens, through the gateway, whole and streamed: channels of harmony, calls in the
+ * form of Kimi-K2. The models write scripts (scripted.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "tests/scenario/completions.h"
+#include "tests/scenario/scripted.h"
+
+#define CHAT      "/v1/chat/completions"
+#define ARGUMENTS "{\"city\":\"Oslo\"}"
+#define ASK       "Is it cold? <|tools|><|call|><|end|>"
+#define TOOLS     "[{\"type\":\"function\",\"function\":{\"name\":\"weather\"}}]"
+
+/* What a client sees of an answer. */
+struct seen {
+    char reasoning[200], content[400], call[200], finish[16];
+    unsigned calls;
+};
+
+static void add(char *to, size_t cap, const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    CHECK(strlen(to) + strlen(text ? text : "") < cap, "too long: %s", to);
+    strcat(to, text ? text : "");
+}
+
+/* A message, or a part of one. */
+static void take(struct seen *s, const json_t *choice, const char *member)
+{
+    const json_t *part = json_object_get(choice, member);
+    const json_t *calls = json_object_get(part, "tool_calls");
+    const char *finish = json_string_value(json_object_get(choice, "finish_reason"));
+    add(s->reasoning, sizeof s->reasoning, part, "reasoning_content");
+    add(s->content, sizeof s->content, part, "content");
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *call = json_array_get(calls, i);
+        s->calls++;
+        snprintf(s->call, sizeof s->call, "%s(%s)", lookup_text(call, "function.name"),
+                 lookup_text(call, "function.arguments"));
+    }
+    if (finish)
+        snprintf(s->finish, sizeof s->finish, "%s", finish);
+}
+
+static void take_events(struct seen *s, const struct http *h)
+{
+    for (const char *at = h->body; (at = strstr(at, "data: {")) != NULL;) {
+        size_t n = strcspn(at, "\n");
+        json_t *event = json_loadb(at + 6, n - 6, 0, NULL);
+        CHECK(event, "not an event: %.*s", (int)n, at);
+        take(s, json_array_get(json_object_get(event, "choices"), 0), "delta");
+        json_decref(event);
+        at += n;
+    }
+}
+
+static void ask(unsigned port, const char *more, bool stream, struct seen *s)
+{
+    struct http h;
+    char body[1024];
+    snprintf(body, sizeof body,
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"" ASK
+             "\"}],\"temperature\":0,\"stream\":%s%s%s}",
+             stream ? "true" : "false", *more ? "," : "", more);
+    http_call(&h, port, CHAT, NULL, body, 200);
+    *s = (struct seen){.calls = 0};
+    if (stream) {
+        take_events(s, &h);
+    } else {
+        json_t *doc = http_json(&h);
+        take(s, json_array_get(json_object_get(doc, "choices"), 0), "message");
+        json_decref(doc);
+    }
+    http_close(&h);
+}
+
+struct expected {
+    const char *more, *reasoning, *content, *call, *finish;
+};
+
+static void expect(const struct script *script, const char *name, const struct expected *rows,
+                   size_t count)
+{
+    unsigned port;
+    char path[PATH_MAX];
+    scripted_model_make(path, name, script);
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
+    for (size_t i = 0; i < 2 * count; i++) {
+        const struct expected *want = &rows[i / 2];
+        struct seen got;
+        ask(port, want->more, i % 2, &got);
+        CHECK(strcmp(got.reasoning, want->reasoning) == 0 &&
+                  strcmp(got.content, want->content) == 0 && strcmp(got.call, want->call) == 0 &&
+                  got.calls == (want->call[0] ? 1 : 0) && strcmp(got.finish, want->finish) == 0,
+              "row %zu%s: reasoning '%s', content '%s', %u calls '%s', finish '%s'", i / 2,
+              i % 2 ? ", streamed" : "", got.reasoning, got.content, got.calls, got.call,
+              got.finish);
+    }
+    engine_stop(e);
+}
+
+/* ---- harmony ---- */
+
+static const struct script_token harmony_tokens[] = {
+    {"<|start|>", true},   {"<|channel|>", true},
+    {"<|message|>", true}, {"<|constrain|>", true},
+    {"<|end|>", true},     {"<|return|>", true},
+    {"<|call|>", true},    {"<|tools|>", true},
+    {"assistant", false},  {"analysis", false},
+    {"final", false},      {"The user asks.", false},
+    {"It is.", false},     {ARGUMENTS, false},
+    {"json", false},       {"commentary to=functions.weather ", false},
+    {NULL, false}};
+
+/* Behind its thoughts it answers, or calls if the prompt has <|tools|>. */
+static const struct script_edge harmony_edges[] = {
+    {"t", "<|channel|>", SCRIPT_ALWAYS},
+    {"assistant", "<|channel|>", SCRIPT_ALWAYS},
+    {"<|channel|>", "analysis", SCRIPT_ALWAYS},
+    {"analysis", "<|message|>", SCRIPT_ALWAYS},
+    {"final", "<|message|>", SCRIPT_ALWAYS},
+    {"json", "<|message|>", SCRIPT_ALWAYS},
+    {"<|constrain|>", "json", SCRIPT_ALWAYS},
+    {"<|message|>", "The user asks.", SCRIPT_ALWAYS},
+    {"The user asks.", "<|end|>", SCRIPT_ALWAYS},
+    {"<|end|>", "<|start|>", SCRIPT_ALWAYS},
+    {"<|start|>", "assistant", SCRIPT_ALWAYS},
+    {"It is.", "<|return|>", SCRIPT_ALWAYS},
+    {ARGUMENTS, "<|call|>", SCRIPT_ALWAYS},
+    {"<|call|>", "It is.", SCRIPT_ALWAYS},
+    {"commentary to=functions.weather ", "<|constrain|>", SCRIPT_ALWAYS},
+    {"<|channel|>", "final", SCRIPT_FIRST},
+    {"<|message|>", "It is.", SCRIPT_FIRST},
+    {"<|channel|>", "commentary to=functions.weather ", SCRIPT_BOTH},
+    {"<|message|>", ARGUMENTS, SCRIPT_BOTH},
+    {NULL, NULL, SCRIPT_ALWAYS}};
+
+#define HARMONY(tools)                                                                             \
+    "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}"    \
+    "{% if never %}<|channel|>analysis<|message|>{% endif %}" tools "<|start|>assistant"
+
+/* Thoughts, answers and calls are in their members, a call ends the answer. Control tokens that a user writes are
+ * text, so <|tools|> in the question is no tool. Clients without parts get no marks. */
+static void channels(void)
+{
+    static const struct expected rows[] = {
+        {"", "The user asks.", "It is.", "", "stop"},
+        {"\"tools\":" TOOLS, "The user asks.", "", "weather(" ARGUMENTS ")", "tool_calls"},
+        {"\"tools\":" TOOLS ",\"tool_choice\":\"none\"", "The user asks.", "It is.", "", "stop"},
+        {"\"reasoning_format\":\"none\"", "", "analysisThe user asks.assistantfinalIt is.", "",
+         "stop"},
+        {"\"ignore_eos\":true,\"max_tokens\":4", "The user asks.", "", "", "length"},
+    };
+    static const struct script script = {.tokens = harmony_tokens,
+                                         .edges = harmony_edges,
+                                         .first = "The user asks.",
+                                         .second = "<|tools|>",
+                                         .eos = "<|return|>",
+                                         .chat_template =
+                                             HARMONY("{% if tools %}<|tools|>{% endif %}")};
+    expect(&script, "harmony.gguf", rows, ARRAY_LEN(rows));
+}
+
+/* The template for tools serves requests with tools: only it writes <|tools|>. */
+static void template_for_tools(void)
+{
+    static const struct expected rows[] = {
+        {"", "The user asks.", "It is.", "", "stop"},
+        {"\"tools\":" TOOLS, "The user asks.", "", "weather(" ARGUMENTS ")", "tool_calls"},
+        {"\"tools\":[]", "The user asks.", "It is.", "", "stop"},
+    };
+    static const struct script script = {.tokens = harmony_tokens,
+                                         .edges = harmony_edges,
+                                         .first = "The user asks.",
+                                         .second = "<|tools|>",
+                                         .eos = "<|return|>",
+                                         .chat_template = HARMONY(""),
+                                         .tools_template = HARMONY("<|tools|>")};
+    expect(&script, "tools.gguf", rows, ARRAY_LEN(rows));
+}
+
+/* ---- Kimi-K2 ---- */
+
+static const struct script_token kimi_tokens[] = {{"<|im_assistant|>", true},
+                                                  {"<|im_end|>", true},
+                                                  {"[EOS]", true},
+                                                  {"<think>", true},
+                                                  {"</think>", true},
+                                                  {"Hm.", false},
+                                                  {"Let me look.", false},
+                                                  {"<|tool_calls_section_begin|>", true},
+                                                  {"<|tool_calls_section_end|>", true},
+                                                  {"<|tool_call_begin|>", true},
+                                                  {"<|tool_call_argument_begin|>", true},
+                                                  {"<|tool_call_end|>", true},
+                                                  {"functions.weather:0", false},
+                                                  {ARGUMENTS, false},
+                                                  {NULL, false}};
+static const struct script_edge kimi_edges[] = {
+    {"<|im_assistant|>", "<think>", SCRIPT_ALWAYS},
+    {"<think>", "Hm.", SCRIPT_ALWAYS},
+    {"Hm.", "</think>", SCRIPT_ALWAYS},
+    {"</think>", "Let me look.", SCRIPT_ALWAYS},
+    {"Let me look.", "<|tool_calls_section_begin|>", SCRIPT_ALWAYS},
+    {"<|tool_calls_section_begin|>", "<|tool_call_begin|>", SCRIPT_ALWAYS},
+    {"<|tool_call_begin|>", "functions.weather:0", SCRIPT_ALWAYS},
+    {"functions.weather:0", "<|tool_call_argument_begin|>", SCRIPT_ALWAYS},
+    {"<|tool_call_argument_begin|>", ARGUMENTS, SCRIPT_ALWAYS},
+    {ARGUMENTS, "<|tool_call_end|>", SCRIPT_ALWAYS},
+    {"<|tool_call_end|>", "<|tool_calls_section_end|>", SCRIPT_ALWAYS},
+    {"<|tool_calls_section_end|>", "<|im_end|>", SCRIPT_ALWAYS},
+    {"<|im_end|>", "Hm.", SCRIPT_ALWAYS},
+    {NULL, NULL, SCRIPT_ALWAYS}};
+
+/* The end of the turn is not the end of the text, and ends the answer. */
+static void calls_in_control_tokens(void)
+{
+    static const struct expected rows[] = {
+        {"\"tools\":" TOOLS, "Hm.", "Let me look.", "weather(" ARGUMENTS ")", "tool_calls"},
+        {"", "Hm.", "Let me look.functions.weather:0" ARGUMENTS, "", "stop"},
+        {"\"reasoning_format\":\"none\"", "", "Hm.Let me look.functions.weather:0" ARGUMENTS, "",
+         "stop"},
+    };
+    static const struct script script = {
+        .tokens = kimi_tokens,
+        .edges = kimi_edges,
+        .eos = "[EOS]",
+        .eot = "<|im_end|>",
+        .chat_template = "{% if never %}</think><|tool_calls_section_begin|>{% endif %}"
+                         "{{ messages[0].content }}<|im_assistant|>"};
+    expect(&script, "kimi.gguf", rows, ARRAY_LEN(rows));
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        ROW(channels),
+        ROW(template_for_tools),
+        ROW(calls_in_control_tokens),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole directories: which files the tokenizer and the chat templates are read from, and what the errors name. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/model/gguf/gguf.h"
+#include "lib/model/hf/hf.h"
+#include "tests/unit/lib/model/hf_make.h"
+
+#define MODEL SLUICE_SOURCE_DIR "/tests/golden/data/arch/qwen3moe_a.gguf" /* 264 tokens */
+
+static char dir[] = "/tmp/sluice-hf-XXXXXX";
+
+static const char *path_of(const char *name)
+{
+    static char path[300];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static const char *const others[] = {"tokenizer_config.json",
+                                     "generation_config.json",
+                                     "tokenizer.model",
+                                     "tiktoken.model",
+                                     "hy.tiktoken",
+                                     "chat_template.jinja",
+                                     "chat_template.json",
+                                     "additional_chat_templates/default.jinja",
+                                     "additional_chat_templates/tool_use.jinja",
+                                     "additional_chat_templates/rag.jinja"};
+
+static void clear(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        unlink(path_of(others[i]));
+}
+
+static void setup(void)
+{
+    strcpy(dir + strlen(dir) - 6, "XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    hf_make(&(struct hf_make){.gguf = MODEL, .dir = dir});
+    ck_assert_int_eq(mkdir(path_of("additional_chat_templates"), 0700), 0);
+}
+
+static void teardown(void)
+{
+    clear();
+    rmdir(path_of("additional_chat_templates"));
+    hf_unmake(dir);
+    ck_assert_int_ne(access(dir, F_OK), 0);
+}
+
+static void put_bytes(const char *name, const char *text, size_t bytes)
+{
+    FILE *f = fopen(path_of(name), "wb");
+    ck_assert(f && fwrite(text, 1, bytes, f) == bytes && fclose(f) == 0);
+}
+
+static void put(const char *name, const char *text)
+{
+    put_bytes(name, text, strlen(text));
+}
+
+static void expect_rejected(enum error_code code, const char *reason)
+{
+    struct hf_model hf;
+    struct error error = {0};
+    ck_assert_msg(hf_open(&hf, dir, &error) == -1, "taken: %s", reason);
+    ck_assert_msg(strstr(error.text, reason) != NULL, "'%s' instead of '%s'", error.text, reason);
+    ck_assert_int_eq(error.code, code);
+    ck_assert_ptr_null(strchr(error.text, '\n'));
+}
+
+struct opened {
+    struct hf_model hf;
+    struct gguf g;
+};
+
+static void open_directory(struct opened *o)
+{
+    struct error error = {0};
+    ck_assert_msg(hf_open(&o->hf, dir, &error) == 0, "%s", error.text);
+    struct gguf_source source = {
+        .read = gguf_writer_read, .arg = o->hf.gguf, .bytes = gguf_writer_bytes(o->hf.gguf)};
+    ck_assert_msg(gguf_open(&o->g, &source, &error) == 0, "%s", error.text);
+}
+
+static void close_directory(struct opened *o)
+{
+    gguf_close(&o->g);
+    hf_close(&o->hf);
+}
+
+/* expected NULL: the key is absent. */
+static void expect_text(const struct opened *o, const char *key, const char *expected, size_t row)
+{
+    const char *text = "";
+    size_t n = 0;
+    int found = gguf_get_string(&o->g, key, &text, &n, NULL);
+    ck_assert_msg(found == (expected != NULL), "row %zu: %s is %s", row, key,
+                  found ? "there" : "absent");
+    ck_assert_msg(!expected || (n == strlen(expected) && memcmp(text, expected, n) == 0),
+                  "row %zu: %s is '%.*s'", row, key, (int)n, text);
+}
+
+/* ---- tokenizers ---- */
+
+#define LINES_MAX 6000
+
+/* All bytes, and "ab". */
+static size_t ranks(char text[LINES_MAX])
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t n = 0;
+    for (unsigned b = 0; b < 256; b++)
+        n += (size_t)snprintf(text + n, LINES_MAX - n, "%c%c== %u\n", digits[b >> 2],
+                              digits[(b & 3) << 4], b);
+    return n + (size_t)snprintf(text + n, LINES_MAX - n, "YWI= 256\n");
+}
+
+static void expect_token(const struct opened *o, uint32_t id, const char *text)
+{
+    struct gguf_array tokens;
+    const char *at = NULL;
+    size_t n = 0;
+    ck_assert_int_eq(gguf_get_array(&o->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, NULL), 1);
+    ck_assert_uint_eq(tokens.left, 264);
+    for (uint32_t i = 0; i <= id; i++)
+        gguf_array_string(&tokens, &at, &n);
+    ck_assert_msg(n == strlen(text) && memcmp(at, text, n) == 0, "%u: '%.*s'", id, (int)n, at);
+}
+
+START_TEST(tokenizer_json)
+{
+    struct opened o;
+    put("tiktoken.model", "no ranks");
+    put("hy.tiktoken", "no ranks");
+    put("tokenizer.model", "no vocabulary");
+    open_directory(&o);
+    expect_text(&o, "tokenizer.ggml.model", "gpt2", 0);
+    expect_text(&o, "tokenizer.ggml.pre", "qwen2", 0);
+    close_directory(&o);
+}
+END_TEST
+
+START_TEST(tiktoken)
+{
+    static const char *const rows[][3] = {{"tiktoken.model", "kimi-k2", "<|reserved_token_257|>"},
+                                          {"hy.tiktoken", "hunyuan", "<|endoftext|>"}};
+    struct opened o;
+    char text[LINES_MAX];
+    size_t bytes = ranks(text);
+    unlink(path_of("tokenizer.json"));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        put_bytes(rows[i][0], text, bytes);
+        open_directory(&o);
+        expect_text(&o, "tokenizer.ggml.model", "gpt2", i);
+        expect_text(&o, "tokenizer.ggml.pre", rows[i][1], i);
+        expect_token(&o, 256, "ab");
+        expect_token(&o, 257, rows[i][2]);
+        close_directory(&o);
+        unlink(path_of(rows[i][0]));
+    }
+    put_bytes("tiktoken.model", text, bytes);
+    put("tokenizer_config.json",
+        "{\"added_tokens_decoder\":{\"260\":{\"content\":\"[BOS]\",\"special\":true}},"
+        "\"chat_template\":\"{{ x }}\"}");
+    open_directory(&o);
+    expect_token(&o, 260, "[BOS]");
+    expect_text(&o, "tokenizer.chat_template", "{{ x }}", 0);
+    close_directory(&o);
+}
+END_TEST
+
+START_TEST(bad_tokenizers)
+{
+    char text[LINES_MAX], named[400];
+    size_t bytes = ranks(text);
+    unlink(path_of("tokenizer.json"));
+    snprintf(named, sizeof named, "%s: no tokenizer: tokenizer.json, tiktoken.model or hy.tiktoken",
+             dir);
+    expect_rejected(ERR_BAD_INPUT, named);
+    put("tokenizer.model", "\n\x0e");
+    expect_rejected(ERR_BAD_INPUT, "hy.tiktoken (a tokenizer.model is not read");
+    put("tiktoken.model", "YWI= 1\n");
+    expect_rejected(ERR_BAD_INPUT, "/tiktoken.model: line of rank 0: not a token and that rank");
+    unlink(path_of("tiktoken.model"));
+    put("hy.tiktoken", "*** 0\n");
+    expect_rejected(ERR_BAD_INPUT, "/hy.tiktoken: line of rank 0: not a token of 1 to 512 bytes");
+    ck_assert_int_eq(unlink(path_of("hy.tiktoken")) | mkdir(path_of("hy.tiktoken"), 0700), 0);
+    expect_rejected(ERR_BAD_INPUT, "/hy.tiktoken: not a regular file");
+    ck_assert_int_eq(rmdir(path_of("hy.tiktoken")), 0);
+    put_bytes("hy.tiktoken", text, bytes);
+    put("tokenizer_config.json", "{\"added_tokens_decoder\":{\"3\":{\"content\":\"x\"}}}");
+    expect_rejected(ERR_BAD_INPUT, "/hy.tiktoken: added_tokens_decoder: '3' is not the number");
+    put("tokenizer_config.json", "{");
+    expect_rejected(ERR_BAD_INPUT, "/tokenizer_config.json: invalid JSON");
+    put("tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":300}}}");
+    put("tokenizer_config.json", "{}");
+    expect_rejected(ERR_BAD_INPUT, "/tokenizer.json: token 'a' has no number below the 264");
+    unlink(path_of("config.json"));
+    expect_rejected(ERR_BAD_INPUT, "/config.json");
+}
+END_TEST
+
+/* ---- ends of answers ---- */
+
+static void expect_number(const struct opened *o, const char *key, int64_t expected, size_t row)
+{
+    uint64_t value = 0;
+    int found = gguf_get_uint(&o->g, key, &value, NULL);
+    ck_assert_msg(found == (expected >= 0) && (!found || value == (uint64_t)expected),
+                  "row %zu: %s is %d", row, key, found ? (int)value : -1);
+}
+
+/* Lists of generation_config.json go before that of config.json, which has the end of the model only. */
+START_TEST(ends_of_answers)
+{
+    static const struct {
+        const char *generation;
+        int64_t eos, eot, eom;
+    } rows[] = {
+        {NULL, 256, -1, -1},
+        {"{}", 256, -1, -1},
+        {"{\"eos_token_id\":null}", 256, -1, -1},
+        {"{\"eos_token_id\":7}", 7, -1, -1},
+        {"{\"eos_token_id\":[256,7]}", 256, 7, -1},
+        {"{\"eos_token_id\":[256,264,-1,\"x\",256,7,8,9]}", 256, 7, 8},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct opened o;
+        if (rows[i].generation)
+            put("generation_config.json", rows[i].generation);
+        open_directory(&o);
+        expect_number(&o, "tokenizer.ggml.eos_token_id", rows[i].eos, i);
+        expect_number(&o, "tokenizer.ggml.eot_token_id", rows[i].eot, i);
+        expect_number(&o, "tokenizer.ggml.eom_token_id", rows[i].eom, i);
+        close_directory(&o);
+        clear();
+    }
+    put("generation_config.json", "[]");
+    expect_rejected(ERR_BAD_INPUT, "/generation_config.json: not a JSON object");
+}
+END_TEST
+
+/* ---- chat templates ---- */
+
+#define CONFIG "tokenizer_config.json"
+#define JINJA  "chat_template.jinja"
+#define MORE   "additional_chat_templates/"
+#define IN_TWO                                                                                     \
+    "[{\"name\":\"tool_use\",\"template\":\"T\"},{\"name\":\"default\",\"template\":\"D\"}]"
+#define OF(text) "{\"chat_template\":" text "}"
+
+static const struct {
+    const char *files[5][2];
+    const char *plain, *tools;
+} template_rows[] = {
+    {{{NULL}}, NULL, NULL},
+    {{{CONFIG, OF("\"C\"")}}, "C", NULL},
+    {{{CONFIG, OF("null")}, {"chat_template.json", OF("\"J\"")}}, "J", NULL},
+    {{{CONFIG, OF(IN_TWO)}}, "D", "T"},
+    {{{CONFIG, OF("{\"default\":\"D\",\"tool_use\":\"T\",\"rag\":\"R\"}")}}, "D", "T"},
+    {{{CONFIG, OF("[{\"name\":\"rag\",\"template\":\"R\"}]")}}, NULL, NULL},
+    {{{CONFIG, OF("[7,{\"name\":\"default\"},{\"name\":7,\"template\":7}]")}}, NULL, NULL},
+    {{{CONFIG, OF("7")}, {"chat_template.json", OF("\"J\"")}}, NULL, NULL},
+    {{{"chat_template.json", OF("\"J\"")}}, "J", NULL},
+    {{{"chat_template.json", OF(IN_TWO)}}, "D", "T"},
+    {{{CONFIG, OF("\"C\"")}, {"chat_template.json", OF("\"J\"")}}, "C", NULL},
+    {{{JINJA, "F"}}, "F", NULL},
+    {{{CONFIG, OF("\"C\"")}, {JINJA, "F"}, {"chat_template.json", OF("\"J\"")}}, "F", NULL},
+    {{{CONFIG, OF(IN_TWO)}, {JINJA, "F\n"}}, "F\n", NULL},
+    {{{CONFIG, OF(IN_TWO)}, {JINJA, "F"}, {MORE "tool_use.jinja", "U"}, {MORE "rag.jinja", "R"}},
+     "F",
+     "U"},
+    {{{JINJA, "F"}, {MORE "default.jinja", "A"}}, "A", NULL},
+};
+
+START_TEST(templates)
+{
+    for (size_t i = 0; i < ARRAY_LEN(template_rows); i++) {
+        struct opened o;
+        struct gguf_array names;
+        for (size_t k = 0; k < ARRAY_LEN(template_rows[i].files) && template_rows[i].files[k][0];
+             k++)
+            put(template_rows[i].files[k][0], template_rows[i].files[k][1]);
+        open_directory(&o);
+        expect_text(&o, "tokenizer.chat_template", template_rows[i].plain, i);
+        expect_text(&o, "tokenizer.chat_template.tool_use", template_rows[i].tools, i);
+        int found = gguf_get_array(&o.g, "tokenizer.chat_templates", GGUF_STRING, &names, NULL);
+        ck_assert_msg(found == (template_rows[i].tools != NULL) && (!found || names.left == 1),
+                      "row %zu", i);
+        close_directory(&o);
+        clear();
+    }
+}
+END_TEST
+
+START_TEST(bad_templates)
+{
+    put_bytes(JINJA, "a\0b", 3);
+    expect_rejected(ERR_BAD_INPUT, "/chat_template.jinja: a chat template with a NUL byte");
+    ck_assert_int_eq(truncate(path_of(JINJA), (4 << 20) + 1), 0);
+    expect_rejected(ERR_BAD_INPUT, "/chat_template.jinja: not a regular file of at most 4194304");
+    clear();
+    put_bytes(MORE "tool_use.jinja", "\0", 1);
+    expect_rejected(ERR_BAD_INPUT, "/tool_use.jinja: a chat template with a NUL byte");
+    clear();
+    put("chat_template.json", "[]");
+    expect_rejected(ERR_BAD_INPUT, "/chat_template.json: not a JSON object");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("hf_directory");
+    TCase *c = tcase_create("directory");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, tokenizer_json);
+    tcase_add_test(c, tiktoken);
+    tcase_add_test(c, bad_tokenizers);
+    tcase_add_test(c, ends_of_answers);
+    tcase_add_test(c, templates);
+    tcase_add_test(c, bad_templates);
+    suite_add_tcase(suite, c);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
