@@ -13,4 +13,6 @@ pkg_check_modules(CURSES REQUIRED IMPORTED_TARGET ncursesw)
 if(SLUICE_TESTS)
   pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
 endif()
-find_program(NVCC nvcc PATHS /usr/local/cuda/bin) # for SLUICE_CUDA and the test cuda_nvcc; may be missing
+# For the CUDA module and the test cuda_nvcc; may be missing. PyPI's nvidia-cuda-nvcc has it in an activated venv.
+file(GLOB venv_cuda $ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/cu13/bin)
+find_program(NVCC nvcc PATHS ${venv_cuda} /usr/local/cuda/bin)

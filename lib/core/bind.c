@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "lib/core/internal.h"
-#include "lib/exact/elementary.h"
 #include "lib/tensor/tensor_type.h"
 
 static const struct model_tensor *tensor_of(const struct core *c, uint32_t entry, uint32_t extent)
@@ -110,23 +109,35 @@ static struct device_at dense_vector(struct core *c, uint32_t layer, enum dense_
     return unpack.y;
 }
 
+/* Vectors of the whole model, and the matrices that are copied as vectors are. */
+static const enum dense_role model_vectors[] = {DENSE_ROPE_FREQS, DENSE_OUTPUT_NORM,
+                                                DENSE_OUTPUT_SCALE, DENSE_OUTPUT_NORM_BIAS,
+                                                DENSE_OUTPUT_BIAS};
+static const enum dense_role layer_convs[] = {DENSE_DELTA_CONV, DENSE_SHORTCONV_CONV};
+
+/* 0: there is no such tensor. */
+static size_t floats_of(const struct model_index *model, uint32_t layer, enum dense_role role)
+{
+    uint32_t entry = model_entry_dense(model, layer, role);
+    if (entry == ENTRY_NONE)
+        return 0;
+    const struct model_tensor *t =
+        &model_index_tensors(model)[model_index_entries(model)[entry].extent[0].tensor];
+    return (size_t)(t->ne[0] * t->ne[1]);
+}
+
 size_t core_vector_floats(const struct model_index *model)
 {
-    /* of the whole model: output norm, rope factors, the output's scale, biases of the output */
-    size_t floats = 2 * (size_t)model->hparams.hidden + model->hparams.rope_dims / 2 + 1;
-    if (model_entry_dense(model, model->hparams.layers, DENSE_OUTPUT_BIAS) != ENTRY_NONE)
-        floats += model->hparams.vocab;
-    floats += model_recurrent_layers(&model->hparams) * model->hparams.conv_taps *
-                  (size_t)model_conv_channels(&model->hparams) +
-              2 * model->hparams.delta_size;
-    for (uint32_t layer = 0; layer < model->hparams.layers; layer++)
-        for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++) {
-            uint32_t entry = model_entry_dense(model, layer, layer_vectors[i].role);
-            if (entry != ENTRY_NONE)
-                floats +=
-                    model_index_tensors(model)[model_index_entries(model)[entry].extent[0].tensor]
-                        .ne[0];
-        }
+    uint32_t layers = model->hparams.layers;
+    size_t floats = 2 * (size_t)model->hparams.delta_size;
+    for (size_t i = 0; i < ARRAY_LEN(model_vectors); i++)
+        floats += floats_of(model, layers, model_vectors[i]);
+    for (uint32_t layer = 0; layer < layers; layer++) {
+        for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++)
+            floats += floats_of(model, layer, layer_vectors[i].role);
+        for (size_t i = 0; i < ARRAY_LEN(layer_convs); i++)
+            floats += floats_of(model, layer, layer_convs[i]);
+    }
     return floats;
 }
 
@@ -272,7 +283,7 @@ static float mla_scale(const struct model_hparams *h)
 {
     double m = 1;
     if (h->rope_scaling == ROPE_YARN)
-        m += (double)h->rope_log_multiplier * exact_log((double)h->rope_factor);
+        m = kernel_yarn_magnitude((double)h->rope_log_multiplier, (double)h->rope_factor);
     return (float)(m * m / sqrt((double)h->mla_key_size));
 }
 
@@ -355,7 +366,7 @@ static void bind_sizes(struct core *c, uint32_t i)
 static struct device_at bind_conv(struct core *c, uint32_t i, enum dense_role role, uint64_t *at)
 {
     struct op_unpack unpack = {.w = dense_matrix(c, i, role), .row_stride = 1};
-    sl_assert(unpack.w.k == c->hp.conv_taps && unpack.w.k <= CORE_TAPS_MAX);
+    sl_assert(unpack.w.k == c->hp.conv_taps && unpack.w.k <= MODEL_TAPS_MAX);
     unpack.stride = unpack.w.n;
     unpack.y = take(c, at, (size_t)unpack.w.k * unpack.w.n);
     c->device->ops->unpack(c->device, &unpack);
@@ -481,7 +492,7 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
     c->output_norm_bias = dense_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, &vectors);
     c->output_bias = dense_vector(c, globals, DENSE_OUTPUT_BIAS, &vectors);
     c->output_forms = form_bit(&c->output);
-    sl_assert(vectors <= core_vector_floats(c->model));
+    sl_assert(vectors == core_vector_floats(c->model));
     bind_more_types(c, config);
     return check_rope_factors(c, error);
 }

@@ -151,12 +151,16 @@ static int allocate_scratch(struct core *c, const struct core_config *config, st
         bytes = core_scratch_layout(c, chunk, NULL);
     }
     c->scratch = aligned_alloc(64, bytes.host);
-    if (!c->scratch || c->device->ops->allocate(c->device, bytes.device, &c->memory, NULL) != 0)
+    if (!c->scratch)
         return error_set(error, ERR_NO_MEMORY, "out of memory (%zu bytes of scratch for %u rows)",
-                         bytes.device + bytes.host, chunk);
+                         bytes.host, chunk);
+    if (c->device->ops->allocate(c->device, bytes.device, &c->memory, error) != 0)
+        return -1;
     memset(c->scratch, 0, bytes.host); /* fault the pages in now, not in the first token */
     c->device->ops->clear(c->device, &(struct op_clear){.bytes = bytes.device, .y = c->memory});
-    core_scratch_layout(c, chunk, &(struct core_memory){c->memory, c->scratch});
+    struct core_bytes used =
+        core_scratch_layout(c, chunk, &(struct core_memory){c->memory, c->scratch});
+    sl_assert(used.device == bytes.device && used.host == bytes.host);
     c->chunk = chunk;
     c->scratch_bytes = bytes.device + bytes.host;
     return make_constants(c, error);
@@ -382,7 +386,7 @@ static int run_layers(struct core *c, const struct core_sequence *sequences,
     c->step = (struct expert_step){.sequence = sequences[c->row[0].sequence].sequence,
                                    .position = c->row[0].position,
                                    .rows = rows};
-    sl_assert(sequence_count <= CORE_SEQUENCES_MAX);
+    sl_assert(sequence_count <= DEVICE_SEQUENCES_MAX);
     begin_rows(c);
     uint32_t per_layer = c->step_count / c->hp.layers;
     for (uint32_t i = first * per_layer; i < (first + count) * per_layer; i++) {

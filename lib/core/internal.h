@@ -11,16 +11,12 @@
 
 #define CORE_MAGIC 0x434f5245u
 
-/* Sequences of a pass. */
-#define CORE_SEQUENCES_MAX 64
-
 static inline uint32_t form_bit(const struct device_matrix *w)
 {
     return 1u << kernel_form_of(w->type);
 }
 
 #define CORE_PROJECTIONS 4
-#define CORE_TAPS_MAX    8
 
 /* Where weights are, on the device. A matrix without data, a vector without address: the layer has none. */
 struct core_layer {
@@ -152,17 +148,18 @@ struct core {
     void *scratch;
     float *fetched;         /* [chunk][hidden] rows for a hook; NULL: the device is the host */
     struct device_row *row; /* [chunk] */
-    struct device_sequence at[CORE_SEQUENCES_MAX]; /* what the current layer has of each sequence */
-    struct route *route;                           /* [chunk][top_k] of this layer, fetched */
-    uint32_t *pair_of;                             /* [chunk][top_k] -> pair */
-    uint32_t *pair_row;                            /* pair -> row */
-    struct device_term *terms;                     /* [chunk][top_k] */
-    struct expert_item *items;                     /* [experts] by expert */
-    struct expert_item **queue;                    /* [experts] in order of work */
-    struct prefill_item *order;                    /* [experts] */
-    uint32_t *pair_base;                           /* [experts + 1] */
-    struct device_job *jobs;                       /* [experts] */
-    uint32_t *job_expert;                          /* [experts] whose jobs these are */
+    struct device_sequence
+        at[DEVICE_SEQUENCES_MAX]; /* what the current layer has of each sequence */
+    struct route *route;          /* [chunk][top_k] of this layer, fetched */
+    uint32_t *pair_of;            /* [chunk][top_k] -> pair */
+    uint32_t *pair_row;           /* pair -> row */
+    struct device_term *terms;    /* [chunk][top_k] */
+    struct expert_item *items;    /* [experts] by expert */
+    struct expert_item **queue;   /* [experts] in order of work */
+    struct prefill_item *order;   /* [experts] */
+    uint32_t *pair_base;          /* [experts + 1] */
+    struct device_job *jobs;      /* [experts] */
+    uint32_t *job_expert;         /* [experts] whose jobs these are */
     uint32_t job_count;
     struct expert_window window;
     float *next_counts; /* [2][experts]: tokens, weight before; of the next layer */
@@ -183,7 +180,7 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
 
 /* bind.c: all weights. -1 with *error: the file has values that no model has. */
 int core_bind(struct core *c, const struct core_config *config, struct error *error);
-size_t core_vector_floats(const struct model_index *model);
+size_t core_vector_floats(const struct model_index *model); /* exactly what core_bind takes */
 
 void core_attention(struct core *c); /* attention.c */
 void core_deltanet(struct core *c);  /* recurrent.c */

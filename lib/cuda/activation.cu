@@ -129,9 +129,14 @@ extern "C" int gpu_activation(enum tensor_type type, const float *x, size_t x_st
                               uint32_t rows, void *dst, size_t dst_stride, void *stream)
 {
     activation_args a = {x, (uint8_t *)dst, x_stride, dst_stride, k, kernel_form_of(type), 0};
-    uint32_t units = a.form == FORM_SUPER   ? k / SUPER
-                     : a.form == FORM_GROUP ? k / GROUP
-                                            : act_blocks(k);
+    uint32_t unit = unit_of(a.form);
+    size_t align = a.form == FORM_F32 ? sizeof(float) : 64;
+    if (a.form == FORM__COUNT || k > KERNEL_K_MAX || k % unit != 0 || !rows_fit(rows) ||
+        (uintptr_t)dst % align != 0 || dst_stride % align != 0)
+        return GPU_UNSUPPORTED;
+    if (k == 0 || rows == 0)
+        return 0;
+    uint32_t units = a.form == FORM_SUPER || a.form == FORM_GROUP ? k / unit : act_blocks(k);
     if (a.form == FORM_F32)
         return LAUNCH(copy_floats, dim3(divide_up(k, 256), rows), dim3(256), 0, stream, a);
     a.factor = act_corr_factor(type);

@@ -57,7 +57,7 @@ INLINE void load_query(const attend_args &g, uint32_t row, uint32_t head, attend
     for (uint32_t b = threadIdx.x / WARP;
          kv_is_quantised(a.kv_type) && b < kv_padded(a.key_size) / QK; b += ATTEND_THREADS / WARP) {
         float x = b * QK + lane < a.key_size ? q[b * QK + lane] : 0;
-        float max = max_of_warp(fabsf(x));
+        float max = max_of_warp(fmaxf(0.0f, fabsf(x))); /* 0 if all are NaN */
         bool zero = max < ACT_MIN;
         float inverse = zero ? 0.0f : 127.0f / max;
         ((int8_t *)m->code)[b * QK + lane] = (int8_t)round_to_i8(x * inverse);
@@ -208,7 +208,8 @@ __global__ void __launch_bounds__(ATTEND_THREADS) attend_segments(attend_args g)
     load_query(g, row, head, m);
     attend_state s = {-INFINITY, 0, {0}};
     for (; at < end; at += KERNEL_KEY_TILE) {
-        uint32_t number = kernel_ring_position(a.ring, at) / KERNEL_KEY_TILE * a.kv_heads + kv_head;
+        size_t number =
+            (size_t)(kernel_ring_position(a.ring, at) / KERNEL_KEY_TILE) * a.kv_heads + kv_head;
         attend_tile t = {(const uint8_t *)a.k + number * g.key_tile,
                          a.v ? (const uint8_t *)a.v + number * g.value_tile : NULL,
                          begin > at ? begin - at : 0,
@@ -262,14 +263,40 @@ static uint32_t segments_of(const struct kernel_attention *a)
     return (a->positions + a->rows - 2) / KERNEL_KEY_SEGMENT - begin / KERNEL_KEY_SEGMENT + 1;
 }
 
+/* Those of attention_check, and what a grid is limited to. */
+static bool attention_fits(const struct kernel_attention *a)
+{
+    bool sizes = (uint32_t)a->kv_type < KV_TYPE__COUNT && a->key_size <= KERNEL_HEAD_SIZE_MAX &&
+                 a->value_size <= KERNEL_VALUE_SIZE_MAX && (a->v || a->value_size <= a->key_size);
+    bool heads = rows_fit(a->heads) && a->kv_heads > 0 && a->heads % a->kv_heads == 0 &&
+                 a->head_begin <= a->head_end && a->head_end <= a->heads;
+    bool rows =
+        rows_fit(a->rows) && a->positions > 0 && count_fits((uint64_t)a->positions + a->rows);
+    bool ring = a->ring == 0 || (a->ring % KERNEL_KEY_TILE == 0 && a->window > 0 &&
+                                 (uint64_t)a->window + a->rows - 1 <= a->ring);
+    return sizes && heads && rows && ring;
+}
+
+/* Without rows, heads or elements there is no result. */
+static bool attention_is_empty(const struct kernel_attention *a)
+{
+    return a->rows == 0 || a->head_begin == a->head_end || a->value_size == 0;
+}
+
 extern "C" size_t gpu_attention_workspace(const struct kernel_attention *a)
 {
+    if (!attention_fits(a) || attention_is_empty(a))
+        return 0;
     return (size_t)a->rows * (a->head_end - a->head_begin) * segments_of(a) *
            (2 + (size_t)a->value_size) * sizeof(float);
 }
 
 extern "C" int gpu_attention(const struct kernel_attention *a, void *workspace, void *stream)
 {
+    if (!attention_fits(a))
+        return GPU_UNSUPPORTED;
+    if (attention_is_empty(a))
+        return 0;
     attend_args g = {*a, (float *)workspace, (size_t)kv_tile_bytes(a->kv_type, a->key_size),
                      (size_t)kv_tile_bytes(a->kv_type, a->value_size), segments_of(a)};
     uint32_t heads = a->head_end - a->head_begin;

@@ -8,7 +8,9 @@
  * returns; strides are in elements of the array. Every function submits to `stream` (a cudaStream_t;
  * NULL: the default stream), returns before it has run, allocates nothing, and returns 0 or a
  * cudaError of the submission; arguments that it does not support give GPU_UNSUPPORTED, without a
- * submission. The kernels write nothing but their results. Row invariance holds as in kernels.h. */
+ * submission: a type without kernels, sizes beyond the limits, an address that is not aligned. The
+ * kernels write nothing but their results. Row invariance holds as in kernels.h. Of rows that contain
+ * NaN, the results are those of the generic kernels (which NaN a NaN is: not defined). */
 #ifndef SLUICE_CUDA_CUDA_H
 #define SLUICE_CUDA_CUDA_H
 
@@ -19,6 +21,9 @@
 #include "lib/model/router.h"
 
 #define GPU_UNSUPPORTED (-1)
+/* Rows of a call, heads (blocks along y and z of a grid); elements of a row, outputs, positions. */
+#define GPU_ROWS_MAX  65535u
+#define GPU_COUNT_MAX 0x7fffffffu
 
 /* Operations on single elements, as in struct kernel_ops and ARITHMETIC.md. */
 enum gpu_pointwise {
@@ -110,7 +115,11 @@ struct gpu_delta_gates {
     uint32_t heads, rows;
 };
 
+/* Counted up when struct gpu_kernels or an argument changes. */
+#define GPU_INTERFACE 1
+
 struct gpu_kernels {
+    uint32_t interface;  /* GPU_INTERFACE of the module, first in every version */
     uint32_t arithmetic; /* KERNEL_ARITHMETIC of the module */
 
     /* kernel_ops.activation of `rows` rows of k elements. The rows of dst are dst_stride bytes apart,
@@ -118,8 +127,8 @@ struct gpu_kernels {
     int (*activation)(enum tensor_type type, const float *x, size_t x_stride, uint32_t k,
                       uint32_t rows, void *dst, size_t dst_stride, void *stream);
 
-    /* kernel_ops.matmul, any number of rows. w->data is 16-byte aligned and w->row_bytes a multiple of
-     * gpu_alignment(type); x_stride in bytes, a multiple of 64. */
+    /* kernel_ops.matmul. w->data is 16-byte aligned and w->row_bytes a multiple of alignment(type);
+     * x_stride in bytes. x and x_stride are multiples of 64, with types of FORM_F32 of 4. */
     int (*matmul)(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
                   size_t x_stride, uint32_t rows, float *y, size_t y_stride, void *stream);
     /* The bytes that divide row_bytes of a matrix; 0: no kernels for this type. */
@@ -142,7 +151,7 @@ struct gpu_kernels {
     int (*route)(const struct gpu_route *r, void *stream);
 
     /* Bytes of memory that an attention needs in addition to its arguments. */
-    size_t (*attention_workspace)(const struct kernel_attention *a);
+    size_t (*attention_workspace)(const struct kernel_attention *a); /* 0: unsupported */
     /* kernel_ops.attention; workspace: so many bytes, 16-byte aligned. */
     int (*attention)(const struct kernel_attention *a, void *workspace, void *stream);
 

@@ -157,9 +157,28 @@ INLINE float max_of_warp(float v)
     return v;
 }
 
+/* ---- launches ---- */
+
+/* Elements of a prepared activation, or of a row of weights, that belong together. */
+static inline uint32_t unit_of(enum kernel_form form)
+{
+    return form == FORM_F32 ? 1 : form == FORM_SUPER ? SUPER : form == FORM_GROUP ? GROUP : QK;
+}
+
 static inline uint32_t divide_up(uint64_t n, uint32_t by)
 {
     return (uint32_t)((n + by - 1) / by);
+}
+
+/* Numbers of elements, whose sums with numbers of threads fit in 32 bits; and of rows or heads. */
+static inline bool count_fits(uint64_t n)
+{
+    return n <= GPU_COUNT_MAX;
+}
+
+static inline bool rows_fit(uint64_t n)
+{
+    return n <= GPU_ROWS_MAX;
 }
 
 /* ---- the functions of the table, by the file that has them ---- */
@@ -170,6 +189,8 @@ typedef int gpu_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, uint3
                           const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride,
                           void *stream);
 gpu_matmul_fn gpu_dense_matmul, gpu_block_matmul, gpu_super_matmul, gpu_group_matmul;
+/* A matrix that products and rows_to_f32 have kernels for. */
+bool gpu_matrix_fits(const struct kernel_matrix *w);
 int gpu_activation(enum tensor_type type, const float *x, size_t x_stride, uint32_t k,
                    uint32_t rows, void *dst, size_t dst_stride, void *stream);
 int gpu_rows_to_f32(const struct kernel_matrix *w, const uint32_t *token, uint32_t rows, float *y,

@@ -60,6 +60,10 @@ __global__ void __launch_bounds__(EMBED_THREADS) embed_dense(embed_args a)
 extern "C" int gpu_rows_to_f32(const struct kernel_matrix *w, const uint32_t *token, uint32_t rows,
                                float *y, size_t y_stride, void *stream)
 {
+    if (!gpu_matrix_fits(w) || !rows_fit(rows))
+        return GPU_UNSUPPORTED;
+    if (w->k == 0 || rows == 0)
+        return 0;
     embed_args a = {(const uint8_t *)w->data, token, y, w->row_bytes, y_stride, w->k, {}};
     dim3 dense(divide_up(w->k, EMBED_THREADS), rows),
         pieces(divide_up(w->k / QK, EMBED_THREADS), rows);

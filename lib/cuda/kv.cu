@@ -16,7 +16,7 @@ INLINE float min_of_warp(float v)
 /* One code per lane, as an unsigned byte, and the scale. */
 INLINE uint32_t code_q8(float x, uint16_t *scale)
 {
-    float max = max_of_warp(fabsf(x));
+    float max = max_of_warp(fmaxf(0.0f, fabsf(x))); /* 0 if all are NaN */
     bool zero = max < ACT_MIN;
     float inverse = zero ? 0.0f : 127.0f / max;
     *scale = float_to_half(zero ? 0.0f : max / 127.0f);
@@ -83,6 +83,12 @@ __global__ void __launch_bounds__(WARP) kv_rows(kv_args a)
 
 extern "C" int gpu_kv_store_rows(const struct gpu_kv_store *s, void *stream)
 {
+    if ((uint32_t)s->type >= KV_TYPE__COUNT || s->head_size > KERNEL_HEAD_SIZE_MAX ||
+        !count_fits((uint64_t)s->position + s->rows) || !rows_fit(s->kv_heads) ||
+        !rows_fit(s->rows) || s->ring % KV_TILE != 0 || (s->ring != 0 && s->rows > s->ring))
+        return GPU_UNSUPPORTED;
+    if (s->rows == 0 || s->kv_heads == 0 || s->head_size == 0)
+        return 0;
     kv_args a = {*s, (size_t)kv_tile_bytes(s->type, s->head_size)};
     return LAUNCH(kv_rows, dim3(divide_up(s->head_size, QK), s->kv_heads, s->rows), dim3(WARP), 0,
                   stream, a);

@@ -57,6 +57,10 @@ template <int OP> static int launch_point(const gpu_rows &rows, void *stream)
 
 extern "C" int gpu_pointwise_rows(enum gpu_pointwise op, const struct gpu_rows *rows, void *stream)
 {
+    if (!count_fits(rows->n) || !rows_fit(rows->rows) || (uint32_t)op >= GPU_POINTWISE__COUNT)
+        return GPU_UNSUPPORTED;
+    if (rows->n == 0 || rows->rows == 0)
+        return 0;
     switch (op) {
 #define POINT(name)                                                                                \
     case name: return launch_point<name>(*rows, stream);

@@ -36,6 +36,10 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) conv_keep(gpu_conv c)
 
 extern "C" int gpu_conv_rows(const struct gpu_conv *c, void *stream)
 {
+    if (c->taps == 0 || !count_fits(c->taps) || !count_fits(c->n) || !rows_fit(c->rows))
+        return GPU_UNSUPPORTED;
+    if (c->n == 0 || c->rows == 0)
+        return 0;
     gpu_conv by_value = *c;
     uint32_t blocks = divide_up(c->n, CHANNEL_THREADS);
     int status =
@@ -62,6 +66,10 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) delta_gates(gpu_delta_gates g
 
 extern "C" int gpu_delta_gates_rows(const struct gpu_delta_gates *g, void *stream)
 {
+    if (!count_fits(g->heads) || !rows_fit(g->rows))
+        return GPU_UNSUPPORTED;
+    if (g->heads == 0 || g->rows == 0)
+        return 0;
     gpu_delta_gates by_value = *g;
     return LAUNCH(delta_gates, dim3(divide_up(g->heads, CHANNEL_THREADS), g->rows),
                   dim3(CHANNEL_THREADS), 0, stream, by_value);
@@ -105,6 +113,11 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) delta_steps(gpu_delta d)
 
 extern "C" int gpu_delta_rows(const struct gpu_delta *d, void *stream)
 {
+    if (d->keys > KERNEL_HEAD_SIZE_MAX || !count_fits(d->values) || !rows_fit(d->heads) ||
+        d->share == 0 || d->heads % d->share != 0)
+        return GPU_UNSUPPORTED;
+    if (d->keys == 0 || d->values == 0 || d->heads == 0 || d->rows == 0)
+        return 0;
     gpu_delta by_value = *d;
     return LAUNCH(delta_steps, dim3(divide_up(d->values, CHANNEL_THREADS), d->heads),
                   dim3(CHANNEL_THREADS), 2 * d->keys * sizeof(float), stream, by_value);

@@ -9,6 +9,9 @@
 #define TAKEN (-INFINITY)
 #define NONE  0xffffffffu
 
+/* Three floats for each in shared memory. */
+#define ROUTE_EXPERTS_MAX 4096
+
 struct route_args {
     gpu_route r;
 };
@@ -24,29 +27,50 @@ INLINE float score_of(const model_router &r, const float *p, uint32_t e)
     return r.bias ? p[e] + r.bias[e] : p[e];
 }
 
-/* The better of two: a larger score, or the lower number. */
+/* The better of two, neither NaN: a larger score, or the lower number. */
 INLINE candidate better(const candidate &a, const candidate &b)
 {
     if (a.expert == NONE || b.expert == NONE)
         return a.expert == NONE ? b : a;
-    bool second = b.score > a.score || (!(a.score > b.score) && b.expert < a.expert);
+    bool second = b.score > a.score || (b.score == a.score && b.expert < a.expert);
     return second ? b : a;
 }
 
-/* The best of [begin, end) that is not taken, in every lane. */
+/* The best of [begin, end) that is not taken, in every lane. NaN: a search in ascending order keeps the
+ * first expert if its score is NaN, and no other NaN is larger than anything. So NaN is left out, which
+ * makes the order of comparisons free, unless the first one is. */
 INLINE candidate best_of(const model_router &r, const float *p, uint32_t begin, uint32_t end)
 {
     candidate best = {NONE, 0};
-    for (uint32_t e = begin + threadIdx.x; e < end; e += WARP)
-        if (p[e] != TAKEN)
-            best = better(best, {e, score_of(r, p, e)});
+    uint32_t first = NONE;
+    for (uint32_t e = begin + threadIdx.x; e < end; e += WARP) {
+        float score = score_of(r, p, e);
+        if (p[e] == TAKEN)
+            continue;
+        first = e < first ? e : first;
+        if (score == score)
+            best = better(best, {e, score});
+    }
 #pragma unroll
     for (int d = WARP / 2; d > 0; d /= 2) {
+        uint32_t other = __shfl_xor_sync(ALL, first, d);
         uint32_t expert = __shfl_xor_sync(ALL, best.expert, d);
         float score = __shfl_xor_sync(ALL, best.score, d);
+        first = other < first ? other : first;
         best = better(best, {expert, score});
     }
-    return best;
+    if (first == NONE)
+        return {NONE, 0};
+    float score = score_of(r, p, first);
+    return score == score ? best : candidate{first, score};
+}
+
+INLINE uint32_t left_of(const model_router &r, const float *p)
+{
+    uint32_t n = 0;
+    for (uint32_t e = threadIdx.x; e < r.experts; e += WARP)
+        n += p[e] != TAKEN;
+    return sum_up<WARP, 1>(n);
 }
 
 INLINE void softmax_of(const float *logits, uint32_t experts, float *p)
@@ -169,6 +193,11 @@ __global__ void __launch_bounds__(WARP) route_rows(route_args a)
     probabilities(r, logits, p);
     if (r.groups > 1)
         keep_groups(r, p, score);
+    /* Scores of groups that are NaN may exclude all of them; then no group counts, as on the CPU. */
+    if (r.groups > 1 && left_of(r, p) < r.top_k) {
+        __syncwarp(); /* all lanes have read */
+        probabilities(r, logits, p);
+    }
     for (uint32_t k = 0; k < r.top_k; k++) {
         candidate best = best_of(r, p, 0, r.experts);
         float w =
@@ -186,9 +215,22 @@ __global__ void __launch_bounds__(WARP) route_rows(route_args a)
         a.r.weight[(size_t)blockIdx.x * r.top_k + k] = weight[k];
 }
 
+/* With top_k <= experts and groups that divide them, every choice has an expert that is left. */
+static bool routable(const model_router &r)
+{
+    bool gating = r.gating == ROUTER_SOFTMAX || r.gating == ROUTER_SIGMOID ||
+                  r.gating == ROUTER_SOFTMAX_AFTER || r.gating == ROUTER_SPARSE_MIXER;
+    return gating && r.top_k > 0 && r.top_k <= r.experts && r.experts <= ROUTE_EXPERTS_MAX &&
+           (r.groups < 2 || (r.groups <= r.experts && r.experts % r.groups == 0));
+}
+
 extern "C" int gpu_route_rows(const struct gpu_route *r, void *stream)
 {
     route_args a = {*r};
     size_t floats = r->router.experts + r->router.top_k + (size_t)r->router.groups;
+    if (!routable(r->router) || !count_fits(r->rows))
+        return GPU_UNSUPPORTED;
+    if (r->rows == 0)
+        return 0;
     return LAUNCH(route_rows, dim3(r->rows), dim3(WARP), floats * sizeof(float), stream, a);
 }

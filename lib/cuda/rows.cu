@@ -83,6 +83,10 @@ __global__ void __launch_bounds__(NORM_THREADS) center_rows(norm_args a)
 extern "C" int gpu_rms_norm(const float *x, size_t x_stride, const float *weight, uint32_t n,
                             float eps, uint32_t rows, float *y, size_t y_stride, void *stream)
 {
+    if (!count_fits(n) || !count_fits(rows))
+        return GPU_UNSUPPORTED;
+    if (n == 0 || rows == 0)
+        return 0;
     norm_args a = {x, weight, y, x_stride, y_stride, n, eps};
     return LAUNCH(rms_norm_rows, dim3(rows), dim3(NORM_THREADS), (NORM_CHUNK + 1) * sizeof(float),
                   stream, a);
@@ -91,6 +95,10 @@ extern "C" int gpu_rms_norm(const float *x, size_t x_stride, const float *weight
 extern "C" int gpu_center(const float *x, size_t x_stride, uint32_t n, uint32_t rows, float *y,
                           size_t y_stride, void *stream)
 {
+    if (!count_fits(n) || !count_fits(rows))
+        return GPU_UNSUPPORTED;
+    if (n == 0 || rows == 0)
+        return 0;
     norm_args a = {x, NULL, y, x_stride, y_stride, n, 0};
     return LAUNCH(center_rows, dim3(rows), dim3(NORM_THREADS),
                   LANES * sizeof(double) + NORM_CHUNK * sizeof(float), stream, a);
@@ -115,7 +123,9 @@ __global__ void __launch_bounds__(ROPE_THREADS) rotate(gpu_rope r)
 
 extern "C" int gpu_rope_heads(const struct gpu_rope *r, void *stream)
 {
-    if (r->n < 2)
+    if (!count_fits(r->n) || !rows_fit(r->heads) || !rows_fit(r->rows))
+        return GPU_UNSUPPORTED;
+    if (r->n < 2 || r->heads == 0 || r->rows == 0)
         return 0;
     gpu_rope by_value = *r;
     return LAUNCH(rotate, dim3(divide_up(r->n / 2, ROPE_THREADS), r->heads, r->rows),

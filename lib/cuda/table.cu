@@ -17,14 +17,21 @@ static uint32_t alignment(enum tensor_type type)
     }
 }
 
+extern "C" bool gpu_matrix_fits(const struct kernel_matrix *w)
+{
+    uint32_t align = alignment(w->type);
+    return align != 0 && w->row_bytes % align == 0 && (uintptr_t)w->data % 16 == 0 &&
+           w->k <= KERNEL_K_MAX && w->k % unit_of(kernel_form_of(w->type)) == 0 && count_fits(w->n);
+}
+
 static int matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
                   size_t x_stride, uint32_t rows, float *y, size_t y_stride, void *stream)
 {
     gpu_matmul_fn *const families[] = {gpu_block_matmul, gpu_super_matmul, gpu_group_matmul,
                                        gpu_dense_matmul};
-    uint32_t align = alignment(w->type);
-    if (align == 0 || w->row_bytes % align != 0 || (uintptr_t)w->data % 16 != 0 ||
-        (uintptr_t)x % 64 != 0 || x_stride % 64 != 0)
+    uint32_t x_align = kernel_form_of(w->type) == FORM_F32 ? sizeof(float) : 64;
+    if (!gpu_matrix_fits(w) || n_end > w->n || !rows_fit(rows) || (uintptr_t)x % x_align != 0 ||
+        x_stride % x_align != 0)
         return GPU_UNSUPPORTED;
     if (n_begin >= n_end || rows == 0)
         return 0;
@@ -39,11 +46,22 @@ static int matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_en
 extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_kernels(void)
 {
     static const struct gpu_kernels table = {
-        KERNEL_ARITHMETIC, gpu_activation,     matmul,
-        alignment,         gpu_rows_to_f32,    gpu_rms_norm,
-        gpu_center,        gpu_pointwise_rows, gpu_rope_heads,
-        gpu_kv_store_rows, gpu_route_rows,     gpu_attention_workspace,
-        gpu_attention,     gpu_conv_rows,      gpu_delta_gates_rows,
+        GPU_INTERFACE,
+        KERNEL_ARITHMETIC,
+        gpu_activation,
+        matmul,
+        alignment,
+        gpu_rows_to_f32,
+        gpu_rms_norm,
+        gpu_center,
+        gpu_pointwise_rows,
+        gpu_rope_heads,
+        gpu_kv_store_rows,
+        gpu_route_rows,
+        gpu_attention_workspace,
+        gpu_attention,
+        gpu_conv_rows,
+        gpu_delta_gates_rows,
         gpu_delta_rows,
     };
     return &table;

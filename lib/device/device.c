@@ -30,6 +30,19 @@ struct device_rows device_rows_of_floats(struct device_at at, uint32_t k)
     return rows;
 }
 
+struct device_span device_span_of(const struct device_row *row, uint32_t rows, uint32_t sequence)
+{
+    struct device_span span = {0};
+    for (uint32_t r = 0; r < rows; r++) {
+        if (row[r].sequence != sequence)
+            continue;
+        if (span.end == 0)
+            span.first = row[r].position;
+        span.end = row[r].position + 1;
+    }
+    return span;
+}
+
 static const char *const names[] = {
 #define OP(name) #name,
 #include "lib/device/ops.tbl.h"

@@ -83,6 +83,18 @@ static inline uint32_t device_run_of(const struct device_row *row, uint32_t most
     return n;
 }
 
+#define DEVICE_SEQUENCES_MAX 64 /* of a pass */
+
+/* What an operation does with a part of a sequence (ops.tbl.h). */
+enum device_access { DEVICE_READS = 1, DEVICE_APPENDS = 2, DEVICE_WRITES = 4 };
+
+/* Positions [first, end) of a sequence that are rows of a pass. Without rows: end 0. */
+struct device_span {
+    uint32_t first, end;
+};
+
+struct device_span device_span_of(const struct device_row *row, uint32_t rows, uint32_t sequence);
+
 /* What one layer has of a sequence. */
 struct device_sequence {
     struct device_at keys, values; /* whole tiles (kernels.h) */
@@ -91,6 +103,14 @@ struct device_sequence {
     enum kv_type kv_type;
     uint32_t ring; /* positions that keys and values have space for; 0: all */
 };
+
+/* Bytes of keys or values up to position `end`, or of a whole ring: `heads` rows of `size` elements each. */
+static inline size_t device_cache_bytes(const struct device_sequence *s, uint32_t end,
+                                        uint32_t heads, uint32_t size)
+{
+    uint64_t tiles = ((s->ring ? s->ring : (uint64_t)end) + KV_TILE - 1) / KV_TILE;
+    return (size_t)(tiles * heads * kv_tile_bytes(s->kv_type, size));
+}
 
 /* One of the matrices that are multiplied with the same rows: y[r * y_stride + j], in floats. */
 struct device_product {
@@ -144,6 +164,12 @@ struct device_delta {
         beta_alpha; /* the logits of beta and of the decay are of one matrix, in groups of a k head */
     float eps;
 };
+
+/* Floats of the recurrent state: older inputs of the convolution, then a matrix per v head. */
+static inline size_t device_delta_floats(const struct device_delta *d)
+{
+    return (d->taps - 1) * (size_t)d->channels + (size_t)d->v_heads * d->size * d->size;
+}
 
 /* What bounds the memory that an operation needs in addition to its arguments. */
 struct device_limits {

@@ -8,6 +8,12 @@
  *   OP_WRITE_ROWS(name, rows)  the same, written
  *   OP_HOST(type, name, n)     array in host memory, read before the operation returns
  *   OP_SEQUENCES, OP_PRODUCTS, OP_JOBS(name, n)   the same, of structs that have device addresses
+ *   OP_CACHE(field, access, heads, size, window)   what it does with keys or values of each sequence
+ *       that has rows in the pass (field of struct device_sequence): `heads` rows of `size` elements per
+ *       position. DEVICE_READS: those of all positions up to the last row's, with a window only the
+ *       last `window` of each row; DEVICE_APPENDS: those of the rows are written, and no others
+ *   OP_STATE(field, access, floats)   the same of the recurrent state, DEVICE_READS or DEVICE_WRITES
+ *       (completely). Fields without a row are not touched
  *   OP_VALUE(type, name)       anything else
  *   OP_END(name)               ends it
  * `bytes`, `rows` and `n` are expressions over the arguments `a`. Sizes without unit are floats. A form
@@ -37,6 +43,12 @@
 #endif
 #ifndef OP_SEQUENCES
 #define OP_SEQUENCES(name, count)
+#endif
+#ifndef OP_CACHE
+#define OP_CACHE(field, access, heads, size, window)
+#endif
+#ifndef OP_STATE
+#define OP_STATE(field, access, floats)
 #endif
 #ifndef OP_PRODUCTS
 #define OP_PRODUCTS(name, count)
@@ -169,6 +181,8 @@ OP(attention)
     OP_HOST(struct device_row, row, a->rows)
     OP_SEQUENCES(sequence, a->sequences)
     OP_VALUE(struct layer_attention, shape)
+    OP_CACHE(keys, DEVICE_READS | DEVICE_APPENDS, a->shape.kv_heads, a->shape.key_size, a->shape.window)
+    OP_CACHE(values, DEVICE_READS | DEVICE_APPENDS, a->shape.kv_heads, a->shape.value_size, a->shape.window)
     OP_VALUE(struct device_heads, heads)
     OP_READ_ROWS(x, a->rows)
     OP_MATRIX(w_q)
@@ -211,6 +225,7 @@ OP(latent_store)
     OP_HOST(struct device_row, row, a->rows)
     OP_SEQUENCES(sequence, a->sequences)
     OP_VALUE(struct device_latent, shape)
+    OP_CACHE(keys, DEVICE_APPENDS, 1, a->shape.key, 0)
     OP_READ(q_norm, FLOATS(a->shape.q_rank))
     OP_READ(kv_norm, FLOATS(a->shape.rank))
     OP_VALUE(size_t, angle_stride)
@@ -228,6 +243,7 @@ OP(latent_attention)
     OP_HOST(struct device_row, row, a->rows)
     OP_SEQUENCES(sequence, a->sequences)
     OP_VALUE(struct device_latent, shape)
+    OP_CACHE(keys, DEVICE_READS, 1, a->shape.key, 0)
     OP_READ_ROWS(x, a->rows)
     OP_MATRIX(q)
     OP_READ(q_scale, FLOATS(1))
@@ -247,6 +263,8 @@ OP(short_conv)
     OP_SEQUENCES(sequence, a->sequences)
     OP_VALUE(uint32_t, taps)
     OP_VALUE(uint32_t, channels)
+    OP_STATE(state, DEVICE_READS, (a->taps - 1) * (size_t)a->channels)
+    OP_STATE(next_state, DEVICE_WRITES, (a->taps - 1) * (size_t)a->channels)
     OP_READ(conv, FLOATS((size_t)a->taps * a->channels))
     OP_READ(zeros, FLOATS(a->channels))
     OP_VALUE(size_t, stride)
@@ -262,6 +280,8 @@ OP(delta)
     OP_HOST(struct device_row, row, a->rows)
     OP_SEQUENCES(sequence, a->sequences)
     OP_VALUE(struct device_delta, shape)
+    OP_STATE(state, DEVICE_READS, device_delta_floats(&a->shape))
+    OP_STATE(next_state, DEVICE_WRITES, device_delta_floats(&a->shape))
     OP_READ(conv, FLOATS((size_t)a->shape.taps * a->shape.channels))
     OP_READ(zeros, FLOATS(a->shape.channels))
     OP_READ(dt, FLOATS(a->shape.v_heads))
@@ -429,6 +449,8 @@ OP_END(score)
 #undef OP_WRITE_ROWS
 #undef OP_HOST
 #undef OP_SEQUENCES
+#undef OP_CACHE
+#undef OP_STATE
 #undef OP_PRODUCTS
 #undef OP_JOBS
 #undef OP_VALUE

@@ -32,6 +32,11 @@ static double yarn_factor(const struct kernel_rope *r, const struct blend *b, ui
     return ramp / r->factor + (1.0 - ramp);
 }
 
+double kernel_yarn_magnitude(double multiplier, double factor)
+{
+    return multiplier * exact_log(factor) + 1.0;
+}
+
 void kernel_rope_table(const struct kernel_rope *r, uint32_t position, float *cos_sin)
 {
     double log_theta = exact_log(r->theta), magnitude = r->magnitude;
@@ -39,7 +44,7 @@ void kernel_rope_table(const struct kernel_rope *r, uint32_t position, float *co
     if (r->yarn)
         blend = blend_of(r, log_theta);
     if (magnitude == 0)
-        magnitude = r->yarn ? 0.1 * exact_log(r->factor) + 1.0 : 1.0;
+        magnitude = r->yarn ? kernel_yarn_magnitude(0.1, r->factor) : 1.0;
     for (uint32_t i = 0; i < r->dims / 2; i++) {
         double angle = (double)position * exact_exp(-2.0 * (double)i / (double)r->dims * log_theta);
         double sine, cosine;

@@ -238,6 +238,9 @@ struct kernel_rope {
     double magnitude;            /* of cos and sin; 0: 1, with YaRN 1 + 0.1 log(factor) */
 };
 
+/* YaRN's factor of a context `factor` times as long: 1 + multiplier * log(factor). */
+double kernel_yarn_magnitude(double multiplier, double factor);
+
 /* cos_sin[2*i], cos_sin[2*i+1] = cos, sin of the angles of a position. Computed in double, so every
  * process and ISA has the same table. */
 void kernel_rope_table(const struct kernel_rope *rope, uint32_t position, float *cos_sin);

@@ -10,6 +10,7 @@
 #define MODEL_LAYERS_MAX  512
 #define MODEL_EXPERTS_MAX 4096
 #define MODEL_TOP_K_MAX   64
+#define MODEL_TAPS_MAX    8 /* inputs of a convolution over time */
 #define MODEL_CONTEXT_MAX (1u << 20)
 #define MODEL_VOCAB_MAX   (1u << 20)
 #define MODEL_NAME_BYTES  64

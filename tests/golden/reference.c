@@ -32,6 +32,35 @@ json_t *golden_json(const char *file)
     return root;
 }
 
+static void models_of(const char *list, void (*each)(const char *path, const char *name))
+{
+    json_t *models = golden_json(list), *item;
+    size_t i;
+    sl_assert(json_array_size(models) > 0);
+    json_array_foreach(models, i, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        char file[160], key[128];
+        for (int q8 = 0; q8 <= json_is_true(json_object_get(item, "q8")); q8++) {
+            snprintf(key, sizeof key, "%s%s", name, q8 ? "_q8" : "");
+            snprintf(file, sizeof file, "arch/%s.gguf", key);
+            each(golden_path(file), key);
+        }
+    }
+    json_decref(models);
+}
+
+void golden_models(void (*each)(const char *path, const char *name))
+{
+    static const char *const lists[] = {
+        "arch/arch.json",   "arch/router.json", "arch/minimax_m2.json",
+        "arch/scaled.json", "arch/numpy.json",  "arch/oss.json",
+        "arch/mla.json",    "arch/gemma4.json", "arch/recurrent.json"};
+    each(golden_demo_path(), "demo");
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        models_of(lists[i], each);
+}
+
 struct golden_ids golden_ids_of(const json_t *array)
 {
     struct golden_ids ids = {.count = json_array_size(array)};

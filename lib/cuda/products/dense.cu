@@ -40,7 +40,7 @@ template <class T, int ROWS>
 __global__ void __launch_bounds__(WARP *DENSE_WARPS) dense_rows(dense_args a)
 {
     uint32_t lane = threadIdx.x % LANES, first_row = blockIdx.y * ROWS;
-    uint32_t output = a.n_begin + (blockIdx.x * blockDim.x + threadIdx.x) / LANES;
+    uint32_t output = a.n_begin + blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
     const uint8_t *row = a.w + (size_t)(output < a.n_end ? output : a.n_end - 1) * a.row_bytes;
     const float *x[ROWS];
     float sum[ROWS];

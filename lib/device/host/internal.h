@@ -7,6 +7,7 @@
 #include "lib/base/bytes.h"
 #include "lib/device/host/host.h"
 #include "lib/device/host/pool.h"
+#include "lib/model/limits.h"
 
 #define HOST_MAGIC 0x484f5354u
 
@@ -16,7 +17,6 @@
 #define SERIAL_WORK (1u << 16)
 /* Queries that a thread of MLA computes at a time. */
 #define MLA_QUERIES 64
-#define TAPS_MAX    8
 
 /* A block of queries, [MLA_QUERIES] rows of each. */
 struct latent_scratch {

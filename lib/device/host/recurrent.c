@@ -12,7 +12,7 @@
 
 /* The older inputs of a convolution over time, the oldest first. */
 struct window {
-    const float *past[TAPS_MAX - 1];
+    const float *past[MODEL_TAPS_MAX - 1];
     uint32_t taps, channels;
 };
 
@@ -21,7 +21,7 @@ static struct window window_open(struct device_at state, struct device_at zeros,
                                  uint32_t channels)
 {
     struct window w = {.taps = taps, .channels = channels};
-    sl_assert(taps >= 1 && taps <= TAPS_MAX);
+    sl_assert(taps >= 1 && taps <= MODEL_TAPS_MAX);
     for (uint32_t t = 0; t + 1 < taps; t++)
         w.past[t] = state.address ? host_floats(state) + (size_t)t * channels : host_floats(zeros);
     return w;
@@ -31,7 +31,7 @@ static struct window window_open(struct device_at state, struct device_at zeros,
 static void window_conv(const struct host *h, const struct window *w, const float *now,
                         struct device_at weights, uint32_t channel, uint32_t n, float *y)
 {
-    const float *x[TAPS_MAX];
+    const float *x[MODEL_TAPS_MAX];
     for (uint32_t t = 0; t + 1 < w->taps; t++)
         x[t] = w->past[t] + channel;
     x[w->taps - 1] = now + channel;

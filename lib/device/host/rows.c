@@ -44,8 +44,8 @@ void host_op_unpack(struct device *d, const struct op_unpack *a)
 {
     struct host *h = host_of(d);
     struct kernel_matrix w = host_matrix(&a->w);
-    float *y = host_floats(a->y), few[TAPS_MAX];
-    sl_assert(a->stride == 1 || w.k <= TAPS_MAX);
+    float *y = host_floats(a->y), few[MODEL_TAPS_MAX];
+    sl_assert(a->stride == 1 || w.k <= MODEL_TAPS_MAX);
     for (uint32_t r = 0; r < w.n; r++, y += a->row_stride) {
         h->kernels->row_to_f32(&w, r, a->stride == 1 ? y : few);
         for (uint32_t i = 0; a->stride != 1 && i < w.k; i++)

@@ -182,6 +182,7 @@ static int examine(struct findings *f, struct doctor *d, struct error *error)
     if (rc == 0) {
         memory_examine(f, d->params.threads ? (unsigned)d->params.threads : host_cpus(), &facts);
         host_examine(f, &facts);
+        gpu_examine(f);
         if (memory_estimate)
             rc = model_examine(f, d->model, &d->params, memory_estimate, &facts, error);
     }

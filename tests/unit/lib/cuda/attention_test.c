@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of the KV cache, and attention: the bytes and bits of the CPU. */
 #include <stdio.h>
+#include <sys/mman.h>
 
 #include "lib/kernels/kv_layout.h"
 #include "tests/unit/lib/cuda/cuda_test.h"
@@ -26,8 +27,16 @@ static const struct shape shapes[] = {
     {576, 512, 1, 66, 1, 0, 0, 0, false, false}, /* the largest */
 };
 
+/* NaN: in single elements, and in whole blocks, which then have no largest element. */
+static void spoil(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (test_random() % 4000 == 0 || i / 32 % 11 == 5)
+            x[i] = NAN;
+}
+
 static void store_all(const struct shape *s, enum kv_type type, enum kv_part part, uint32_t size,
-                      uint8_t *tiles)
+                      bool nan, uint8_t *tiles)
 {
     uint32_t stored = s->positions + s->rows - 1;
     float row[KERNEL_HEAD_SIZE_MAX];
@@ -35,6 +44,8 @@ static void store_all(const struct shape *s, enum kv_type type, enum kv_part par
         for (uint32_t h = 0; h < s->kv_heads; h++) {
             uint32_t at = kernel_ring_position(s->ring, p);
             test_fill(row, size);
+            if (nan && test_random() % 50 == 0)
+                row[test_random() % size] = NAN;
             kernel_kv_store(cpu(), type, part, row, size,
                             tiles + kernel_kv_tile(type, s->kv_heads, size, at, h),
                             at % KERNEL_KEY_TILE);
@@ -50,7 +61,7 @@ static uint8_t *tiles_of(const struct shape *s, enum kv_type type, uint32_t size
     return tiles;
 }
 
-static void check_attention(const struct shape *s, enum kv_type type, uint32_t seed)
+static void check_attention(const struct shape *s, enum kv_type type, uint32_t seed, bool nan)
 {
     static float q[ROWS_MAX * HEADS * KERNEL_HEAD_SIZE_MAX];
     static float expected[ROWS_MAX * HEADS * KERNEL_VALUE_SIZE_MAX], out[ARRAY_LEN(expected)];
@@ -58,10 +69,14 @@ static void check_attention(const struct shape *s, enum kv_type type, uint32_t s
     size_t bytes;
     uint8_t *k = tiles_of(s, type, s->key_size, &bytes),
             *v = tiles_of(s, type, s->value_size, &bytes);
-    store_all(s, type, KV_KEYS, s->key_size, k);
-    store_all(s, type, KV_VALUES, s->value_size, v);
+    store_all(s, type, KV_KEYS, s->key_size, nan, k);
+    store_all(s, type, KV_VALUES, s->value_size, nan, v);
     test_fill(q, ARRAY_LEN(q));
     test_fill(sinks, HEADS);
+    if (nan) {
+        spoil(q, (size_t)s->rows * HEADS * s->key_size);
+        sinks[2] = NAN;
+    }
     struct kernel_attention a = {.q = q,
                                  .k = k,
                                  .v = s->own_values ? v : NULL,
@@ -100,7 +115,118 @@ START_TEST(attention_has_the_bits)
     test_seed(51);
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
         for (uint32_t type = 0; type < KV_TYPE__COUNT; type++)
-            check_attention(&shapes[i], (enum kv_type)type, (uint32_t)i);
+            check_attention(&shapes[i], (enum kv_type)type, (uint32_t)i, false);
+}
+END_TEST
+
+/* Scores that are NaN change the same results in the same way. */
+START_TEST(attention_with_nan)
+{
+    test_seed(53);
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
+        for (uint32_t type = 0; type < KV_TYPE__COUNT; type++)
+            check_attention(&shapes[i], (enum kv_type)type, (uint32_t)i, true);
+}
+END_TEST
+
+/* Keys whose tile has a number beyond 2^32, in memory of which only they are touched. */
+START_TEST(attention_far_away)
+{
+    enum { KV_HEADS = 256, SIZE = 2, WINDOW = 5 };
+    const uint32_t positions = 0x7fffff00u;
+    size_t bytes = kernel_kv_tile(KV_TYPE_F16, KV_HEADS, SIZE, positions + KERNEL_KEY_TILE, 0);
+    float q[KV_HEADS * SIZE], expected[KV_HEADS * SIZE] = {0}, out[KV_HEADS * SIZE] = {0},
+                                                  row[SIZE];
+    uint8_t *k = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (k == MAP_FAILED) {
+        printf("SKIP cuda_attention attention_far_away: no address space of %zu bytes\n", bytes);
+        return;
+    }
+    test_seed(54);
+    test_fill(q, ARRAY_LEN(q));
+    for (uint32_t p = positions - WINDOW; p < positions; p++) {
+        test_fill(row, SIZE);
+        kernel_kv_store(cpu(), KV_TYPE_F16, KV_KEYS, row, SIZE,
+                        k + kernel_kv_tile(KV_TYPE_F16, KV_HEADS, SIZE, p, KV_HEADS - 1),
+                        p % KERNEL_KEY_TILE);
+    }
+    struct kernel_attention a = {.q = q,
+                                 .k = k,
+                                 .v = k,
+                                 .kv_type = KV_TYPE_F16,
+                                 .out = expected,
+                                 .rows = 1,
+                                 .heads = KV_HEADS,
+                                 .kv_heads = KV_HEADS,
+                                 .key_size = SIZE,
+                                 .value_size = SIZE,
+                                 .head_begin = KV_HEADS - 1,
+                                 .head_end = KV_HEADS,
+                                 .positions = positions,
+                                 .window = WINDOW,
+                                 .scale = 1};
+    cpu()->attention(&a);
+    a.out = out;
+    void *work = test_alloc(gpu()->attention_workspace(&a));
+    check_launch(gpu()->attention(&a, work, NULL));
+    check_bits(out, expected, ARRAY_LEN(out), "far away");
+    free(work);
+    munmap(k, bytes);
+}
+END_TEST
+
+static struct kernel_attention small_attention(void)
+{
+    return (struct kernel_attention){.rows = 1,
+                                     .heads = 4,
+                                     .kv_heads = 2,
+                                     .key_size = 64,
+                                     .value_size = 64,
+                                     .head_end = 4,
+                                     .positions = 1};
+}
+
+#define check_refused(field, value)                                                                \
+    do {                                                                                           \
+        struct kernel_attention a_ = small_attention();                                            \
+        float none_;                                                                               \
+        a_.v = &none_;                                                                             \
+        a_.field = value;                                                                          \
+        ck_assert_int_eq(gpu()->attention(&a_, NULL, NULL), GPU_UNSUPPORTED);                      \
+        ck_assert_uint_eq(gpu()->attention_workspace(&a_), 0);                                     \
+    } while (0)
+
+START_TEST(arguments_out_of_range)
+{
+    check_refused(kv_type, KV_TYPE__COUNT);
+    check_refused(key_size, KERNEL_HEAD_SIZE_MAX + 1);
+    check_refused(value_size, KERNEL_VALUE_SIZE_MAX + 1);
+    check_refused(kv_heads, 0);
+    check_refused(kv_heads, 3);
+    check_refused(head_end, 5);
+    check_refused(head_begin, 5);
+    check_refused(positions, 0);
+    check_refused(positions, GPU_COUNT_MAX);
+    check_refused(rows, GPU_ROWS_MAX + 1);
+    check_refused(ring, 64);  /* without a window */
+    check_refused(ring, 100); /* no whole tiles */
+    struct gpu_kv_store s = {.head_size = 64, .kv_heads = 2, .rows = 1}, wrong = s;
+    wrong.type = KV_TYPE__COUNT;
+    ck_assert_int_eq(gpu()->kv_store(&wrong, NULL), GPU_UNSUPPORTED);
+    wrong = s;
+    wrong.position = UINT32_MAX;
+    ck_assert_int_eq(gpu()->kv_store(&wrong, NULL), GPU_UNSUPPORTED);
+    wrong = s;
+    wrong.rows = GPU_ROWS_MAX + 1;
+    ck_assert_int_eq(gpu()->kv_store(&wrong, NULL), GPU_UNSUPPORTED);
+    wrong = s;
+    wrong.ring = 64;
+    wrong.rows = 65; /* two rows at one position */
+    ck_assert_int_eq(gpu()->kv_store(&wrong, NULL), GPU_UNSUPPORTED);
+    wrong = s;
+    wrong.rows = 0;
+    ck_assert_int_eq(gpu()->kv_store(&wrong, NULL), 0);
 }
 END_TEST
 
@@ -120,6 +246,8 @@ START_TEST(stored_rows_have_the_bytes)
         memset(tiles, 0x5a, bytes);
         fill_edges(x, ARRAY_LEN(x));
         memset(x, 0, 32 * sizeof *x);
+        for (uint32_t e = 0; e < 32; e++) /* a block without a largest element */
+            x[(size_t)KV_HEADS * size + e] = NAN;
         for (uint32_t r = 0; r < ROWS * KV_HEADS; r++) {
             uint32_t at = kernel_ring_position(RING, FIRST + r / KV_HEADS), h = r % KV_HEADS;
             kernel_kv_store(cpu(), type, part, x + (size_t)r * size, size,
@@ -147,4 +275,5 @@ START_TEST(stored_rows_have_the_bytes)
 }
 END_TEST
 
-GPU_TESTS_MAIN("cuda_attention", attention_has_the_bits, stored_rows_have_the_bytes)
+GPU_TESTS_MAIN("cuda_attention", attention_has_the_bits, attention_with_nan, attention_far_away,
+               stored_rows_have_the_bytes, arguments_out_of_range)

@@ -15,5 +15,19 @@ else()
   sluice_unit_test(test_cuda_harness SOURCES lib/cuda/harness_test.c $<TARGET_OBJECTS:cuda_broken> LINK cuda_fibres)
   set_target_properties(test_cuda_harness PROPERTIES LINKER_LANGUAGE C)
 endif()
-add_test(NAME cuda_nvcc COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/lib/cuda/nvcc.sh "${NVCC}" ${CMAKE_SOURCE_DIR})
+get_property(no_module GLOBAL PROPERTY SLUICE_CUDA_MODULE)
+add_test(NAME cuda_nvcc COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/lib/cuda/nvcc.sh "${NVCC}" ${CMAKE_SOURCE_DIR} "${no_module}"
+  ${CMAKE_BINARY_DIR}/libexec/libsluice_cuda.so)
 set_tests_properties(cuda_nvcc PROPERTIES TIMEOUT 300)
+
+# The driver and the module as files: libraries that stand for them, in directories of their own because of their names.
+sluice_unit_test(cuda_module_test SOURCES lib/cuda/module_test.c LINK sluice_gpu)
+foreach(kind good old nothing)
+  add_library(cuda_fake_${kind} SHARED lib/cuda/fake_driver.c)
+  target_include_directories(cuda_fake_${kind} PRIVATE ${CMAKE_SOURCE_DIR})
+  set_target_properties(cuda_fake_${kind} PROPERTIES C_VISIBILITY_PRESET default PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/fake_${kind})
+  string(TOUPPER FAKE_${kind} definition)
+  target_compile_definitions(cuda_fake_${kind} PRIVATE ${definition})
+  add_dependencies(cuda_module_test cuda_fake_${kind})
+endforeach()

@@ -141,6 +141,21 @@ START_TEST(unsupported_arguments_are_refused)
     m.type = TENSOR_IQ1_S;
     ck_assert_int_eq(gpu()->matmul(&m, 0, 4, act, 128, 1, y, 4, NULL), GPU_UNSUPPORTED);
     m.type = TENSOR_Q4_0;
+    ck_assert_int_eq(gpu()->matmul(&m, 0, 5, act, 128, 1, y, 4, NULL), GPU_UNSUPPORTED);
+    ck_assert_int_eq(gpu()->matmul(&m, 0, 4, act, 96, 2, y, 4, NULL), GPU_UNSUPPORTED);
+    ck_assert_int_eq(gpu()->matmul(&m, 0, 4, act, 128, GPU_ROWS_MAX + 1, y, 4, NULL),
+                     GPU_UNSUPPORTED);
+    ck_assert_int_eq(gpu()->matmul(&m, 0, 4, act, 128, 0, y, 4, NULL), 0);
+    ck_assert_int_eq(gpu()->activation(TENSOR_Q4_0, y, 4, 33, 1, act, 128, NULL), GPU_UNSUPPORTED);
+    ck_assert_int_eq(gpu()->activation(TENSOR_Q4_0, y, 4, 32, 1, act + 4, 128, NULL),
+                     GPU_UNSUPPORTED);
+    ck_assert_int_eq(gpu()->activation(TENSOR_Q4_0, y, 4, 2 * KERNEL_K_MAX, 1, act, 128, NULL),
+                     GPU_UNSUPPORTED);
+    ck_assert_int_eq(gpu()->rows_to_f32(&m, NULL, GPU_ROWS_MAX + 1, y, 4, NULL), GPU_UNSUPPORTED);
+    m.k = 48;
+    ck_assert_int_eq(gpu()->matmul(&m, 0, 4, act, 128, 1, y, 4, NULL), GPU_UNSUPPORTED);
+    ck_assert_int_eq(gpu()->rows_to_f32(&m, NULL, 1, y, 4, NULL), GPU_UNSUPPORTED);
+    m.k = 64;
     m.row_bytes++;
     ck_assert_int_eq(gpu()->matmul(&m, 0, 4, act, 128, 1, y, 4, NULL), GPU_UNSUPPORTED);
     free(act);

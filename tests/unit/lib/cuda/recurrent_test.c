@@ -172,5 +172,29 @@ START_TEST(gates_have_the_bits)
 }
 END_TEST
 
+START_TEST(arguments_out_of_range)
+{
+    struct gpu_conv c = {.taps = 0, .n = 4, .rows = 1};
+    struct gpu_delta d = {.keys = 64, .values = 64, .heads = 4, .share = 2, .rows = 1};
+    struct gpu_delta_gates g = {.heads = 4, .rows = GPU_ROWS_MAX + 1};
+    ck_assert_int_eq(gpu()->conv(&c, NULL), GPU_UNSUPPORTED);
+    c = (struct gpu_conv){.taps = 4, .n = 4, .rows = GPU_ROWS_MAX + 1};
+    ck_assert_int_eq(gpu()->conv(&c, NULL), GPU_UNSUPPORTED);
+    c.rows = 0;
+    ck_assert_int_eq(gpu()->conv(&c, NULL), 0);
+    ck_assert_int_eq(gpu()->delta_gates(&g, NULL), GPU_UNSUPPORTED);
+    d.share = 0;
+    ck_assert_int_eq(gpu()->delta(&d, NULL), GPU_UNSUPPORTED);
+    d.share = 3;
+    ck_assert_int_eq(gpu()->delta(&d, NULL), GPU_UNSUPPORTED);
+    d.share = 2;
+    d.keys = 0x80000000u; /* twice that is 0 in 32 bits */
+    ck_assert_int_eq(gpu()->delta(&d, NULL), GPU_UNSUPPORTED);
+    d.keys = 64;
+    d.heads = 2 * (GPU_ROWS_MAX + 1);
+    ck_assert_int_eq(gpu()->delta(&d, NULL), GPU_UNSUPPORTED);
+}
+END_TEST
+
 GPU_TESTS_MAIN("cuda_recurrent", convolutions_have_the_bits, delta_has_the_bits,
-               gates_have_the_bits)
+               gates_have_the_bits, arguments_out_of_range)

@@ -5,7 +5,7 @@
 #include "lib/policy/access/routing.h"
 #include "tests/unit/lib/cuda/cuda_test.h"
 
-enum { EXPERTS_MAX = 300, TOP_K_MAX = 12, ROWS = 4 };
+enum { EXPERTS_MAX = 300, TOP_K_MAX = 12, ROWS = 9, SEEDS = 12 };
 
 static const struct {
     struct model_router router;
@@ -34,16 +34,26 @@ static const struct {
     {{.experts = 32, .top_k = 4, .gating = ROUTER_SOFTMAX_AFTER}, false},
     {{.experts = 16, .top_k = 2, .gating = ROUTER_SPARSE_MIXER}, false},
     {{.experts = 5, .top_k = 5, .gating = ROUTER_SOFTMAX}, false},
+    {{.experts = 12, .top_k = 2, .gating = ROUTER_SIGMOID, .groups = 3, .groups_used = 1}, false},
+    {{.experts = 40, .top_k = 3, .gating = ROUTER_SOFTMAX_AFTER, .groups = 10, .groups_used = 2},
+     true},
 };
 
-/* kind 0: usual logits; 1: many ties; 2: far apart, so that p underflows; 3: -inf among them. */
+/* kind 0: usual logits; 1: many ties; 2: far apart, so that p underflows; 3: -inf among them; 4, 5: NaN among
+ * them, few and many; 6: NaN first; 7: only NaN; 8: infinities and NaN. */
 static void make_logits(float *z, uint32_t n, uint32_t kind)
 {
-    for (uint32_t i = 0; i < n; i++)
-        z[i] = kind == 1                             ? (float)(test_random() % 3)
-               : kind == 2                           ? test_uniform() * 400
-               : kind == 3 && test_random() % 3 == 0 ? -INFINITY
-                                                     : test_uniform() * 4;
+    static const uint32_t one_of[ROWS] = {0, 0, 0, 3, 8, 2, 0, 1, 3};
+    for (uint32_t i = 0; i < n; i++) {
+        bool other = one_of[kind] != 0 && test_random() % one_of[kind] == 0;
+        z[i] = kind == 1   ? (float)(test_random() % 3)
+               : kind == 2 ? test_uniform() * 400
+                           : test_uniform() * 4;
+        if (other || (kind == 6 && i == 0))
+            z[i] = kind == 3 || (kind == 8 && i % 3 == 0) ? -INFINITY
+                   : kind == 8 && i % 3 == 1              ? INFINITY
+                                                          : NAN;
+    }
 }
 
 START_TEST(routes_are_the_same)
@@ -53,10 +63,12 @@ START_TEST(routes_are_the_same)
     uint32_t expert[ROWS * TOP_K_MAX];
     struct route routes[TOP_K_MAX];
     test_seed(61);
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+    for (size_t run = 0; run < ARRAY_LEN(cases) * SEEDS; run++) {
+        size_t i = run % ARRAY_LEN(cases);
         struct model_router r = cases[i].router;
         uint32_t stride = r.experts + 1;
         test_fill(bias, EXPERTS_MAX);
+        bias[run % r.experts] = run % 5 == 4 ? NAN : 0.0f;
         r.bias = cases[i].bias ? bias : NULL;
         for (uint32_t row = 0; row < ROWS; row++)
             make_logits(logits + row * stride, r.experts, row);
@@ -66,7 +78,7 @@ START_TEST(routes_are_the_same)
                               .weight = weight,
                               .stride = stride,
                               .rows = ROWS};
-        fibres_seed((uint32_t)i);
+        fibres_seed((uint32_t)run);
         check_launch(gpu()->route(&g, NULL));
         for (uint32_t row = 0; row < ROWS; row++) {
             routing_exact(&r, logits + row * stride, scratch, routes);
@@ -80,4 +92,26 @@ START_TEST(routes_are_the_same)
 }
 END_TEST
 
-GPU_TESTS_MAIN("cuda_router", routes_are_the_same)
+START_TEST(arguments_out_of_range)
+{
+    static const struct model_router wrong[] = {
+        {.experts = 8, .top_k = 0, .gating = ROUTER_SOFTMAX},
+        {.experts = 8, .top_k = 9, .gating = ROUTER_SOFTMAX},
+        {.experts = 0, .top_k = 0, .gating = ROUTER_SOFTMAX},
+        {.experts = 8, .top_k = 2, .gating = 7},
+        {.experts = 8, .top_k = 2, .gating = ROUTER_SIGMOID, .groups = 3, .groups_used = 1},
+        {.experts = 8, .top_k = 2, .gating = ROUTER_SIGMOID, .groups = 16, .groups_used = 1},
+        {.experts = 5000, .top_k = 2, .gating = ROUTER_SOFTMAX},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct gpu_route g = {.router = wrong[i], .rows = 1};
+        ck_assert_msg(gpu()->route(&g, NULL) == GPU_UNSUPPORTED, "router %zu", i);
+    }
+    struct gpu_route g = {.router = cases[0].router, .rows = 1u << 31};
+    ck_assert_int_eq(gpu()->route(&g, NULL), GPU_UNSUPPORTED);
+    g.rows = 0;
+    ck_assert_int_eq(gpu()->route(&g, NULL), 0);
+}
+END_TEST
+
+GPU_TESTS_MAIN("cuda_router", routes_are_the_same, arguments_out_of_range)

@@ -104,4 +104,25 @@ START_TEST(pointwise_has_the_bits)
 }
 END_TEST
 
-GPU_TESTS_MAIN("cuda_rows", norms_have_the_bits, rotation_has_the_bits, pointwise_has_the_bits)
+START_TEST(arguments_out_of_range)
+{
+    const uint32_t many = GPU_COUNT_MAX + 1, rows = GPU_ROWS_MAX + 1;
+    struct gpu_rope rope = {.n = 2, .heads = 1, .rows = rows};
+    struct gpu_rows point = {.n = 2, .rows = rows};
+    ck_assert_int_eq(gpu()->rms_norm(x, 1, x, UINT32_MAX, 0, 1, y, 1, NULL), GPU_UNSUPPORTED);
+    ck_assert_int_eq(gpu()->rms_norm(x, 1, x, 1, 0, many, y, 1, NULL), GPU_UNSUPPORTED);
+    ck_assert_int_eq(gpu()->center(x, 1, many, 1, y, 1, NULL), GPU_UNSUPPORTED);
+    ck_assert_int_eq(gpu()->center(x, 1, 1, 0, y, 1, NULL), 0);
+    ck_assert_int_eq(gpu()->rope(&rope, NULL), GPU_UNSUPPORTED);
+    ck_assert_int_eq(gpu()->pointwise(GPU_SILU, &point, NULL), GPU_UNSUPPORTED);
+    point = (struct gpu_rows){.n = many, .rows = 1};
+    ck_assert_int_eq(gpu()->pointwise(GPU_SILU, &point, NULL), GPU_UNSUPPORTED);
+    point.n = 1;
+    ck_assert_int_eq(gpu()->pointwise(GPU_POINTWISE__COUNT, &point, NULL), GPU_UNSUPPORTED);
+    point.rows = 0;
+    ck_assert_int_eq(gpu()->pointwise(GPU_SILU, &point, NULL), 0);
+}
+END_TEST
+
+GPU_TESTS_MAIN("cuda_rows", norms_have_the_bits, rotation_has_the_bits, pointwise_has_the_bits,
+               arguments_out_of_range)

@@ -7,6 +7,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/device/host/host.h"
+#include "lib/kernels/kv_layout.h"
 
 #define CHECKED_MAGIC 0x43484b44u
 #define AROUND        256 /* bytes before and behind a copy; a multiple of 64 */
@@ -26,7 +27,22 @@ struct copy { /* memory of an operation that runs */
     bool written;
 };
 
-#define COPIES_MAX 64
+#define COPIES_MAX (64 + 4 * DEVICE_SEQUENCES_MAX)
+
+/* Keys or values of a sequence, [positions][heads][size] in tiles. */
+struct cache {
+    enum kv_type type;
+    enum kv_part part;
+    uint32_t heads, size, ring;
+};
+
+/* Rows of an operation that runs, which are moved from its copy to the memory of the device. */
+struct appended {
+    struct cache cache;
+    struct device_span span;
+    uint8_t *memory;
+    const uint8_t *copy;
+};
 
 struct submitted {
     void (*run)(struct device *d, void *args);
@@ -45,6 +61,8 @@ struct checked {
     struct kept *kept;
     struct copy copy[COPIES_MAX];
     uint32_t copies;
+    struct appended appended[2 * DEVICE_SEQUENCES_MAX];
+    uint32_t appends;
     const char *now; /* the operation that runs */
     bool bad;        /* it has a fault */
     uint32_t faults;
@@ -93,9 +111,9 @@ static struct device_at direct(struct checked *c, const char *field, struct devi
     return (struct device_at){(uintptr_t)untagged(at)};
 }
 
-/* The address of a copy of exactly these bytes. */
-static struct device_at copied(struct checked *c, const char *field, struct device_at at,
-                               size_t bytes, bool written)
+/* Memory in place of these bytes, NaN everywhere. */
+static struct device_at blank(struct checked *c, const char *field, struct device_at at,
+                              size_t bytes, bool written)
 {
     struct device_at real = direct(c, field, at, bytes);
     if (!real.address)
@@ -107,12 +125,53 @@ static struct device_at copied(struct checked *c, const char *field, struct devi
     copy->block = aligned_alloc(64, all);
     sl_assert(copy->block);
     memset(copy->block, 0xff, all);
-    memcpy((uint8_t *)copy->block + AROUND, copy->memory, bytes);
     return (struct device_at){(uintptr_t)copy->block + AROUND};
+}
+
+/* The address of a copy of exactly these bytes. */
+static struct device_at copied(struct checked *c, const char *field, struct device_at at,
+                               size_t bytes, bool written)
+{
+    struct device_at copy = blank(c, field, at, bytes, written);
+    if (copy.address)
+        memcpy((void *)(uintptr_t)copy.address, untagged(at), bytes);
+    return copy;
+}
+
+/* Moves the bytes of a position of all heads. */
+static void move_row(const struct cache *k, uint32_t position, const uint8_t *from, uint8_t *to)
+{
+    uint32_t padded = kv_padded(k->size), at = kernel_ring_position(k->ring, position);
+    uint32_t in = at % KV_TILE, per = kv_per_byte(k->type);
+    for (uint32_t h = 0; h < k->heads; h++) {
+        size_t tile = kernel_kv_tile(k->type, k->heads, k->size, at, h);
+        size_t row = kv_tile_bytes(k->type, k->size) / KV_TILE;
+        if (!kv_is_quantised(k->type)) {
+            memcpy(to + tile + in * row, from + tile + in * row, row);
+            continue;
+        }
+        size_t values = tile + kv_value_row(k->type, padded, in);
+        if (k->part == KV_VALUES)
+            memcpy(to + values, from + values, padded / per);
+        for (uint32_t e = 0; k->part == KV_KEYS && e < padded; e += 4 * per) {
+            size_t word = tile + kv_key_word(k->type, padded, in, e);
+            memcpy(to + word, from + word, 4);
+        }
+        for (uint32_t b = 0; b < padded / QK; b++) {
+            size_t scale = tile + kv_scale_offset(k->type, padded, b, in);
+            memcpy(to + scale, from + scale, 2);
+        }
+    }
 }
 
 static void end_copies(struct checked *c)
 {
+    for (uint32_t i = 0; i < c->appends; i++) {
+        const struct appended *a = &c->appended[i];
+        for (uint32_t p = a->span.first; p < a->span.end; p++)
+            move_row(&a->cache, p, a->copy, a->memory);
+    }
+    c->appends = 0;
     for (uint32_t i = 0; i < c->copies; i++) {
         if (c->copy[i].written)
             memcpy(c->copy[i].memory, (uint8_t *)c->copy[i].block + AROUND, c->copy[i].bytes);
@@ -133,15 +192,53 @@ static void copy_rows(struct checked *c, const char *field, struct device_rows *
         r->base[form] = copied(c, field, r->base[form], rows * r->stride[form], written);
 }
 
-static void check_sequences(struct checked *c, const struct device_sequence *all, size_t count)
+static void *keep(struct checked *c, const void *data, size_t bytes)
 {
-    struct device_sequence *s = (struct device_sequence *)all; /* the kept copy */
-    for (size_t i = 0; i < count; i++) {
-        s[i].keys = direct(c, "keys", s[i].keys, 1);
-        s[i].values = direct(c, "values", s[i].values, 1);
-        s[i].state = direct(c, "state", s[i].state, 1);
-        s[i].next_state = direct(c, "next_state", s[i].next_state, 1);
+    struct kept *k = malloc(sizeof *k + bytes);
+    sl_assert(k);
+    k->next = c->kept;
+    c->kept = k;
+    if (bytes > 0)
+        memcpy(k->data, data, bytes);
+    return k->data;
+}
+
+/* Keys or values of sequence s, which has the rows `span`. */
+static struct device_at cache_of(struct checked *c, const char *field, struct device_at at,
+                                 const struct device_sequence *s, struct device_span span,
+                                 const struct cache *cache, unsigned access, uint32_t window)
+{
+    uint32_t begin = attention_begin(window, span.first + 1);
+    uint32_t end = access & DEVICE_APPENDS ? span.first : span.end;
+    size_t bytes = device_cache_bytes(s, span.end, cache->heads, cache->size);
+    struct device_at copy = blank(c, field, at, bytes, false);
+    if (!copy.address)
+        return copy;
+    uint8_t *memory = (uint8_t *)(uintptr_t)copy.address;
+    for (uint32_t p = begin; access & DEVICE_READS && p < end; p++)
+        move_row(cache, p, untagged(at), memory);
+    if (access & DEVICE_APPENDS) {
+        sl_assert(c->appends < 2 * DEVICE_SEQUENCES_MAX);
+        c->appended[c->appends++] = (struct appended){*cache, span, untagged(at), memory};
     }
+    return copy;
+}
+
+static struct device_at state_of(struct checked *c, const char *field, struct device_at at,
+                                 unsigned access, size_t floats)
+{
+    return access == DEVICE_WRITES ? blank(c, field, at, floats * sizeof(float), true)
+                                   : copied(c, field, at, floats * sizeof(float), false);
+}
+
+/* The sequences of an operation, without addresses. */
+static struct device_sequence *bare_sequences(struct checked *c, const struct device_sequence *all,
+                                              size_t count)
+{
+    struct device_sequence *s = keep(c, all, count * sizeof *all);
+    for (size_t i = 0; i < count; i++)
+        s[i].keys = s[i].values = s[i].state = s[i].next_state = (struct device_at){0};
+    return s;
 }
 
 static void check_products(struct checked *c, const struct device_product *all, size_t count,
@@ -170,17 +267,6 @@ static void check_jobs(struct checked *c, const struct device_job *all, size_t c
 
 /* ---- queue ---- */
 
-static void *keep(struct checked *c, const void *data, size_t bytes)
-{
-    struct kept *k = malloc(sizeof *k + bytes);
-    sl_assert(k);
-    k->next = c->kept;
-    c->kept = k;
-    if (bytes > 0)
-        memcpy(k->data, data, bytes);
-    return k->data;
-}
-
 static void enqueue(struct checked *c, void (*run)(struct device *d, void *args), void *args)
 {
     if (c->pending == c->queue_space) {
@@ -206,6 +292,11 @@ static void wait_for_all(struct device *d)
     c->kept = NULL;
 }
 
+static enum kv_part part_of(const char *field)
+{
+    return strcmp(field, "keys") == 0 ? KV_KEYS : KV_VALUES;
+}
+
 /* run_NAME: arguments for the host, the operation, results. `a`: as they were submitted. */
 #define OP(name)                                                                                   \
     static void run_##name(struct device *d, void *args)                                           \
@@ -220,9 +311,24 @@ static void wait_for_all(struct device *d)
 #define OP_MATRIX(name)           check_matrix(c, #name, &real.name);
 #define OP_READ_ROWS(name, rows)  copy_rows(c, #name, &real.name, rows, false);
 #define OP_WRITE_ROWS(name, rows) copy_rows(c, #name, &real.name, rows, true);
-#define OP_SEQUENCES(name, count) check_sequences(c, a->name, count);
-#define OP_PRODUCTS(name, count)  check_products(c, a->name, count, a->rows);
-#define OP_JOBS(name, count)      check_jobs(c, a->name, count);
+#define OP_SEQUENCES(name, count)                                                                  \
+    struct device_sequence *bare = bare_sequences(c, a->name, count);                              \
+    real.name = bare;
+#define EACH_SEQUENCE(span)                                                                        \
+    for (uint32_t i = 0; i < a->sequences; i++)                                                    \
+        for (struct device_span span = device_span_of(a->row, a->rows, i); span.end > 0;           \
+             span.end = 0)
+#define OP_CACHE(field, access, heads, size, window)                                               \
+    EACH_SEQUENCE(span)                                                                            \
+    bare[i].field = cache_of(c, #field, a->sequence[i].field, &a->sequence[i], span,               \
+                             &(struct cache){a->sequence[i].kv_type, part_of(#field), heads, size, \
+                                             a->sequence[i].ring},                                 \
+                             access, window);
+#define OP_STATE(field, access, floats)                                                            \
+    EACH_SEQUENCE(span)                                                                            \
+    bare[i].field = state_of(c, #field, a->sequence[i].field, access, floats);
+#define OP_PRODUCTS(name, count) check_products(c, a->name, count, a->rows);
+#define OP_JOBS(name, count)     check_jobs(c, a->name, count);
 #define OP_END(name)                                                                               \
     if (!c->bad) {                                                                                 \
         c->host->ops->name(c->host, &real);                                                        \

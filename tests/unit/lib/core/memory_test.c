@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of the core: what it states and allocates before the first pass is what it uses, for every architecture,
+ * and an error of the device is passed on. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/core/internal.h"
+#include "lib/device/host/host.h"
+#include "tests/golden/image.h"
+#include "tests/golden/reference.h"
+
+#define CONTEXT 32
+#define CHUNK   7
+
+/* The host, behind a device that counts. The core allocates its vectors first, then its scratch. */
+struct counting {
+    struct device device;
+    struct device *host;
+    struct {
+        uint64_t base, bytes;
+    } range[2];
+    uint32_t allocations, fails_at; /* the number of the allocation; 0: none */
+    uint64_t vector_bytes;          /* written to the first of them */
+};
+
+static struct counting *counting_of(struct device *d)
+{
+    return (struct counting *)(void *)d;
+}
+
+static void count_vector(struct counting *c, struct device_at to, uint64_t bytes)
+{
+    if (to.address < c->range[0].base || to.address >= c->range[0].base + c->range[0].bytes)
+        return;
+    ck_assert_uint_le(to.address + bytes, c->range[0].base + c->range[0].bytes);
+    c->vector_bytes += bytes;
+}
+
+static int allocate(struct device *d, size_t bytes, struct device_at *out, struct error *error)
+{
+    struct counting *c = counting_of(d);
+    if (c->allocations + 1 == c->fails_at)
+        return error_set(error, ERR_UNAVAILABLE, "the device has no %zu bytes", bytes);
+    ck_assert_uint_lt(c->allocations, ARRAY_LEN(c->range));
+    ck_assert_int_eq(c->host->ops->allocate(c->host, bytes, out, error), 0);
+    c->range[c->allocations].base = out->address;
+    c->range[c->allocations++].bytes = bytes;
+    return 0;
+}
+
+static void release(struct device *d, struct device_at at)
+{
+    counting_of(d)->host->ops->release(counting_of(d)->host, at);
+}
+
+static void write_bytes(struct device *d, struct device_at to, const void *from, size_t bytes)
+{
+    count_vector(counting_of(d), to, bytes);
+    counting_of(d)->host->ops->write(counting_of(d)->host, to, from, bytes);
+}
+
+static void read_bytes(struct device *d, struct device_at from, void *to, size_t bytes)
+{
+    counting_of(d)->host->ops->read(counting_of(d)->host, from, to, bytes);
+}
+
+static size_t workspace(const struct device *d, const struct device_limits *limits)
+{
+    const struct device *host = ((const struct counting *)(const void *)d)->host;
+    return host->ops->workspace(host, limits);
+}
+
+static void use_workspace(struct device *d, const struct device_limits *limits, struct device_at at)
+{
+    struct counting *c = counting_of(d);
+    ck_assert(at.address >= c->range[1].base &&
+              at.address + workspace(d, limits) <= c->range[1].base + c->range[1].bytes);
+    c->host->ops->use_workspace(c->host, limits, at);
+}
+
+#define OP(name)                                                                                   \
+    static void forward_##name(struct device *d, const struct op_##name *a)                        \
+    {                                                                                              \
+        struct device *host = counting_of(d)->host;                                                \
+        host->ops->name(host, a);                                                                  \
+    }
+#include "lib/device/ops.tbl.h"
+
+static void count_unpack(struct device *d, const struct op_unpack *a)
+{
+    count_vector(counting_of(d), a->y, (uint64_t)a->w.n * a->w.k * sizeof(float));
+    forward_unpack(d, a);
+}
+
+static struct counting *counting_device(void)
+{
+    static struct device_ops table = {
+        .name = "counting",
+        .allocate = allocate,
+        .release = release,
+        .write = write_bytes,
+        .read = read_bytes,
+        .workspace = workspace,
+        .use_workspace = use_workspace,
+#define OP(name) .name = forward_##name,
+#include "lib/device/ops.tbl.h"
+    };
+    struct error error;
+    struct counting *c = calloc(1, sizeof *c);
+    table.unpack = count_unpack;
+    ck_assert_ptr_nonnull(c);
+    c->device = (struct device){.ops = &table, .is_host = true};
+    c->host = host_device(kernel_ops_select("auto"), 2, 0, &error);
+    ck_assert_ptr_nonnull(c->host);
+    return c;
+}
+
+static void destroy(struct counting *c)
+{
+    c->host->ops->destroy(c->host);
+    free(c);
+}
+
+static struct core *open_core(struct image *image, struct counting *c, struct error *error)
+{
+    struct core_config config = {.model = image->model,
+                                 .device = &c->device,
+                                 .source = image_source(image),
+                                 .threads = 2,
+                                 .chunk = CHUNK,
+                                 .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
+    return core_create(&config, error);
+}
+
+static void check_model(const char *path, const char *name)
+{
+    struct image image;
+    struct error error;
+    struct counting *c = counting_device();
+    image_open(&image, path, CONTEXT);
+    struct core *core = open_core(&image, c, &error);
+    ck_assert_msg(core != NULL, "%s: %s", name, error.text);
+    struct core_bytes stated = core_scratch_layout(core, core_chunk(core), NULL);
+    struct core_memory memory = {core->memory, core->scratch};
+    core_scratch_layout(core, core_chunk(core), &memory);
+    ck_assert_uint_eq(c->allocations, 2);
+    ck_assert_msg(c->range[0].bytes == core_vector_floats(image.model) * sizeof(float) &&
+                      c->vector_bytes == c->range[0].bytes,
+                  "%s: %llu of %llu bytes of vectors are used", name,
+                  (unsigned long long)c->vector_bytes, (unsigned long long)c->range[0].bytes);
+    ck_assert_uint_eq(c->range[1].bytes, stated.device);
+    ck_assert_uint_eq(core_scratch_bytes(core), stated.device + stated.host);
+    core_destroy(core);
+    image_close(&image);
+    destroy(c);
+}
+
+START_TEST(every_architecture)
+{
+    golden_models(check_model);
+}
+END_TEST
+
+START_TEST(errors_of_the_device)
+{
+    struct image image;
+    image_open(&image, golden_demo_path(), CONTEXT);
+    for (uint32_t at = 1; at <= 2; at++) {
+        struct error error = {0};
+        struct counting *c = counting_device();
+        c->fails_at = at;
+        ck_assert_ptr_null(open_core(&image, c, &error));
+        ck_assert_int_eq(error.code, ERR_UNAVAILABLE);
+        ck_assert_msg(strncmp(error.text, "the device has no ", 18) == 0, "%s", error.text);
+        destroy(c);
+    }
+    image_close(&image);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core_memory");
+    TCase *c = tcase_create("core_memory");
+    tcase_set_timeout(c, 120);
+    tcase_add_test(c, every_architecture);
+    tcase_add_test(c, errors_of_the_device);
+    suite_add_tcase(suite, c);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
