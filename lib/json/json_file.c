@@ -32,7 +32,7 @@ json_t *json_text(const char *text, size_t bytes, struct error *error)
 char *json_file_bytes(const char *path, uint64_t max, size_t *bytes, struct error *error)
 {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is rejected, not waited for */
     if (fd < 0) {
         error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
         return NULL;

@@ -59,6 +59,57 @@ static int run_tune(const struct tuning_start *s)
     return WIFEXITED(status) ? WEXITSTATUS(status) : STATUS_INTERRUPTED;
 }
 
+/* A word of a shell's command line; "" if it does not fit. */
+static void quote(const char *text, char *out, size_t size)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "%+,-./:=@_";
+    size_t n = 0;
+    bool quotes = !text[0] || text[strspn(text, plain)];
+    out[0] = 0;
+    if (!quotes) {
+        snprintf(out, size, "%s", text);
+        return;
+    }
+    out[n++] = '\'';
+    for (; *text; text++) {
+        const char *part = *text == '\'' ? "'\\''" : (const char[]){*text, 0};
+        if (n + strlen(part) + 2 > size) {
+            out[0] = 0;
+            return;
+        }
+        memcpy(out + n, part, strlen(part));
+        n += strlen(part);
+    }
+    out[n++] = '\'';
+    out[n] = 0;
+}
+
+/* "sluice tune ..." with the options of this start. */
+static void command(const struct tuning_start *s, char *out, size_t size)
+{
+    char budget[64] = "", model[4 * PATH_MAX];
+    quote(s->model, model, sizeof model);
+    if (s->budget)
+        snprintf(budget, sizeof budget, " --budget %llu", (unsigned long long)s->budget);
+    /* a name that begins like an option is one only after a blank */
+    snprintf(out, size, "sluice tune -m%s%s%s --max-loss %g --yes", model[0] == '-' ? "" : " ",
+             model, budget, s->max_loss);
+}
+
+static void say_if_elsewhere(const struct tuning_start *s, const struct tuning *t)
+{
+    char cpu[TUNINGS_CPU_BYTES], again[4 * PATH_MAX + 200], line[sizeof again + 300];
+    tunings_cpu(cpu);
+    if (!t->cpu[0] || !cpu[0] || strcmp(cpu, t->cpu) == 0)
+        return;
+    command(s, again, sizeof again);
+    snprintf(line, sizeof line,
+             "this tuning was measured on another CPU (%s); new, from the same profile: %s", t->cpu,
+             again);
+    say(s, line);
+}
+
 static void use(const struct tuning_start *s, const struct tuning *t)
 {
     char line[PATH_MAX + 200];
@@ -70,17 +121,17 @@ static void use(const struct tuning_start *s, const struct tuning *t)
         snprintf(line, sizeof line,
                  "tuning: lossless, which was fastest within this loss and budget");
     say(s, line);
+    say_if_elsewhere(s, t);
 }
 
 static void hint(const struct tuning_start *s)
 {
-    char line[PATH_MAX + 200], budget[64] = "";
-    if (s->budget)
-        snprintf(budget, sizeof budget, " --budget %llu", (unsigned long long)s->budget);
+    char tune[4 * PATH_MAX + 200], line[sizeof tune + 200];
+    command(s, tune, sizeof tune);
     snprintf(line, sizeof line,
              "--max-loss has no effect yet: no tuning of this model for this loss and budget; make "
-             "it with: sluice tune -m %s%s --max-loss %g --yes",
-             s->model, budget, s->max_loss);
+             "it with: %s",
+             tune);
     say(s, line);
 }
 

@@ -14,7 +14,7 @@
 #define RATE_MAX  1e15
 #define BYTES_MAX ((uint64_t)INT64_MAX / 4)
 
-enum kind { TEXT, NUMBER, INTEGER };
+enum kind { TEXT, OPTIONAL, NUMBER, INTEGER }; /* OPTIONAL: a text */
 
 /* The values of a record: one table for both directions. */
 static const struct field {
@@ -35,6 +35,7 @@ static const struct field {
     {"tokens_per_s", NUMBER, offsetof(struct tuning, tokens_per_s), 0, RATE_MAX},
     {"lossless_per_s", NUMBER, offsetof(struct tuning, lossless_per_s), 0, RATE_MAX},
     {"read_bytes_per_s", NUMBER, offsetof(struct tuning, read_bytes_per_s), 0, RATE_MAX},
+    {"cpu", OPTIONAL, offsetof(struct tuning, cpu), TUNINGS_CPU_BYTES, 0},
     {"created", INTEGER, offsetof(struct tuning, created), 0, (double)BYTES_MAX},
 };
 
@@ -64,7 +65,9 @@ static int take(const json_t *object, const struct field *f, struct tuning *t, s
 {
     const json_t *value = json_object_get(object, f->name);
     char *to = (char *)t + f->offset;
-    if (f->kind == TEXT)
+    if (f->kind == OPTIONAL && !value)
+        return 0;
+    if (f->kind == TEXT || f->kind == OPTIONAL)
         return take_text(value, to, f->size) == 0 ? 0 : wrong(f->name, error);
     if (!(f->kind == INTEGER ? json_is_integer(value) : json_is_number(value)))
         return wrong(f->name, error);
@@ -119,7 +122,7 @@ static json_t *value_of(const struct tuning *t, const struct field *f)
     const char *from = (const char *)t + f->offset;
     int64_t integer;
     double number;
-    if (f->kind == TEXT)
+    if (f->kind == TEXT || f->kind == OPTIONAL)
         return json_string(from);
     memcpy(&integer, from, sizeof integer);
     memcpy(&number, from, sizeof number);

@@ -65,10 +65,8 @@ static int read_record(const char *path, struct tuning *t, struct error *error)
     return 0;
 }
 
-typedef void each_record(void *arg, const char *path, const struct tuning *t);
-
-static void each(const char *directory, each_record *visit, void *visit_arg, tunings_say *say,
-                 void *arg)
+void tunings_of(const char *directory, tunings_record *visit, void *visit_arg, tunings_say *say,
+                void *arg)
 {
     struct tuning *t = malloc(sizeof *t);
     DIR *dir = t ? opendir(directory) : NULL;
@@ -108,7 +106,7 @@ static void limit(const char *directory)
     struct oldest oldest;
     do {
         oldest.count = 0;
-        each(directory, note_oldest, &oldest, NULL, NULL);
+        tunings_of(directory, note_oldest, &oldest, NULL, NULL);
     } while (oldest.count >= TUNINGS_OF_A_MODEL && unlink(oldest.path) == 0);
 }
 
@@ -194,7 +192,7 @@ int tunings_find(const char *model, double max_loss, uint64_t budget, tunings_sa
     struct finding f = {.max_loss = max_loss, .budget = budget, .say = say, .arg = arg, .best = t};
     if (tunings_hash(model, hash, error) != 0 || tunings_directory(hash, directory, error) != 0)
         return -1;
-    each(directory, consider, &f, say, arg);
+    tunings_of(directory, consider, &f, say, arg);
     if (!f.path[0])
         return 0;
     utimensat(AT_FDCWD, f.path, NULL,
@@ -206,6 +204,8 @@ int tunings_find(const char *model, double max_loss, uint64_t budget, tunings_sa
 
 struct visiting {
     tunings_visit *visit;
+    tunings_store_visit *store;
+    tunings_say *say;
     void *arg;
     const char *hash;
 };
@@ -216,7 +216,7 @@ static void visit_one(void *arg, const char *path, const struct tuning *t)
     v->visit(v->arg, v->hash, path, t);
 }
 
-int tunings_each(tunings_visit *visit, tunings_say *say, void *arg, struct error *error)
+static int each_model(struct visiting *v, struct error *error)
 {
     static const uint8_t none[TUNINGS_HASH_BYTES];
     char root[PATH_MAX], path[PATH_MAX];
@@ -229,13 +229,28 @@ int tunings_each(tunings_visit *visit, tunings_say *say, void *arg, struct error
     if (count < 0)
         return error_set_errno(error, ERR_IO, errno, "cannot read %.200s", root);
     for (int i = 0; i < count; i++) {
-        const char *name = names[i]->d_name;
-        struct visiting v = {.visit = visit, .arg = arg, .hash = name};
-        if (i < TUNINGS_MODELS_MAX && strlen(name) == (size_t)2 * TUNINGS_HASH_BYTES &&
-            snprintf(path, sizeof path, "%s/%s", root, name) < (int)sizeof path)
-            each(path, visit_one, &v, say, arg);
+        v->hash = names[i]->d_name;
+        if (i < TUNINGS_MODELS_MAX && strlen(v->hash) == (size_t)2 * TUNINGS_HASH_BYTES &&
+            snprintf(path, sizeof path, "%s/%s", root, v->hash) < (int)sizeof path) {
+            if (v->visit)
+                tunings_of(path, visit_one, v, v->say, v->arg);
+            if (v->store)
+                tunings_stores(path, v->store, v->arg);
+        }
         free(names[i]);
     }
     free(names);
     return 0;
+}
+
+int tunings_each(tunings_visit *visit, tunings_say *say, void *arg, struct error *error)
+{
+    struct visiting v = {.visit = visit, .say = say, .arg = arg};
+    return each_model(&v, error);
+}
+
+int tunings_each_store(tunings_store_visit *visit, void *arg, struct error *error)
+{
+    struct visiting v = {.store = visit, .arg = arg};
+    return each_model(&v, error);
 }

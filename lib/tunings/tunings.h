@@ -9,6 +9,7 @@
 #define SLUICE_TUNINGS_TUNINGS_H
 
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +22,7 @@
     32 /* maximum number of records; the one not used for longest goes first */
 #define TUNINGS_MODELS_MAX   4096 /* directories that are listed */
 #define TUNINGS_PRESET_BYTES 32
+#define TUNINGS_CPU_BYTES    64
 
 struct tuning {
     char model[PATH_MAX]; /* absolute, as it was when it was tuned */
@@ -32,11 +34,12 @@ struct tuning {
     char store[PATH_MAX];              /* absolute; "" exactly if plan is */
     char preset[TUNINGS_PRESET_BYTES]; /* lower-case letters, digits, '-' */
     uint64_t store_bytes;
-    double loss_high;        /* upper end of the measured loss, per cent; 0 without a plan */
-    double tokens_per_s;     /* decode, measured with this tuning; 0: not measured */
-    double lossless_per_s;   /* and without it */
-    double read_bytes_per_s; /* of the model's device; 0: not measured */
-    int64_t created, used;   /* seconds since 1970; `used` is not part of the file */
+    double loss_high;            /* upper end of the measured loss, per cent; 0 without a plan */
+    double tokens_per_s;         /* decode, measured with this tuning; 0: not measured */
+    double lossless_per_s;       /* and without it */
+    double read_bytes_per_s;     /* of the model's device; 0: not measured */
+    char cpu[TUNINGS_CPU_BYTES]; /* tunings_cpu of the machine that measured; "": unknown */
+    int64_t created, used;       /* seconds since 1970; `used` is not part of the file */
 };
 
 /* A record in the bytes of a file. 0, or -1 with ERR_BAD_INPUT: every value is checked. */
@@ -49,6 +52,9 @@ char *tuning_format(const struct tuning *t, struct error *error);
  * spread over the file, for each part of a split one. Reads some MiB. A directory is ERR_BAD_INPUT. `path` of any
  * part. */
 int tunings_hash(const char *path, uint8_t hash[TUNINGS_HASH_BYTES], struct error *error);
+
+/* The name of this machine's CPU, in printable ASCII; "": unknown. */
+void tunings_cpu(char name[TUNINGS_CPU_BYTES]);
 
 /* The directory of a model's tunings, made if it is not there (warm_directory). */
 int tunings_directory(const uint8_t hash[TUNINGS_HASH_BYTES], char path[PATH_MAX],
@@ -70,6 +76,54 @@ int tunings_find(const char *model, double max_loss, uint64_t budget, tunings_sa
 /* All records, of all models. Calls visit with the model's hash in hex and the record's path. */
 typedef void tunings_visit(void *arg, const char *hash, const char *path, const struct tuning *t);
 int tunings_each(tunings_visit *visit, tunings_say *say, void *arg, struct error *error);
+
+/* Those in the directory of a model. */
+typedef void tunings_record(void *arg, const char *path, const struct tuning *t);
+void tunings_of(const char *directory, tunings_record *visit, void *visit_arg, tunings_say *say,
+                void *arg);
+
+/* ---- stores ---- */
+
+/* A store is noted before anything of it exists, so that what an interrupted or replaced tuning leaves is found. */
+struct tuning_store {
+    const char *hash; /* of the model, in hex */
+    const char *path; /* MODEL.tuned-HASH */
+    size_t files;     /* of the store that are there */
+    uint64_t bytes;   /* of them */
+    bool used;        /* by a record of the model */
+};
+
+/* -1 with ERR_IO, or ERR_BAD_INPUT: a path that is no name of a tuned store. */
+int tunings_store_note(const char *directory, const char *store, struct error *error);
+
+/* Those noted in the directory of a model, and of all models. */
+typedef void tunings_store_visit(void *arg, const struct tuning_store *s);
+void tunings_stores(const char *directory, tunings_store_visit *visit, void *arg);
+int tunings_each_store(tunings_store_visit *visit, void *arg, struct error *error);
+
+/* Removes the files of a store, and its note when none is left. *bytes: what was freed. -1: files are left. */
+int tunings_store_drop(const char *directory, const char *store, uint64_t *bytes);
+
+/* Removes the stores of a model that no record uses, but `keep` (NULL: none); a line for each. */
+void tunings_prune(const char *directory, const char *keep, tunings_say *say, void *arg);
+
+/* ---- lock ---- */
+
+/* Held by a tuning of a model, and while its tunings are removed; it ends with its holder. The programs that a tuning
+ * runs inherit the second descriptor. */
+struct tunings_lock {
+    int own, stages; /* -1: not held */
+};
+#define TUNINGS_UNLOCKED                                                                           \
+    {                                                                                              \
+        .own = -1, .stages = -1                                                                    \
+    }
+
+/* -1 with ERR_BUSY, at once if another process holds it, after 10 s if programs of a tuning that was killed do not end;
+ * with ERR_CANCELLED when *stop (may be NULL) becomes true meanwhile; with ERR_IO. */
+int tunings_lock(const char *directory, const volatile sig_atomic_t *stop,
+                 struct tunings_lock *lock, struct error *error);
+void tunings_unlock(struct tunings_lock *lock);
 
 /* ---- start of an engine ---- */
 

@@ -1,57 +1,92 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice tune: its result is found by later starts; killed at several moments it ends with the same plan; bad input is
- * reported in one line, and nothing is recorded then. */
+/* sluice tune: its result is found by later starts; killed at any moment it ends with the same plan, and what it leaves
+ * is listed; bad input is reported in one line, and nothing is recorded then. The model has random weights: its losses
+ * mean nothing. */
+#include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/base/bytes.h"
 #include "tests/harness/harness.h"
 
-#define END_MS 240000
-#define BUDGET "30MiB"
-#define LOSS   "20%"
+#define END_MS  240000
+#define BUDGET  "30MiB"
+#define LOSS    "20%"
+#define NO_LOSS "0.001%" /* which no lower precision keeps */
+#define KILLS   50       /* of the long form */
 
 extern char **environ;
 
 static char model[PATH_MAX];
 
-static void copy_model(void)
+static void make_model(void)
 {
     struct command c;
-    path_in_dir(model, "model.gguf");
-    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cp", test_model(), model, NULL});
+    path_in_dir(model, "it's a model.gguf");
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"synth", "-q", "-o", model, "tiny", "layers=3", "experts=8",
+                                      "--type", "Q8_0", "--seed", "2", NULL});
     CHECK(c.status == 0, "%.300s", c.err);
     command_free(&c);
 }
 
-#define TUNE                                                                                       \
-    "tune", "-m", model, "--budget", BUDGET, "--max-loss", LOSS, "--tokens", "1024", "--ctx-size", \
-        "128", "--minutes", "1"
+#define AMOUNT         "--tokens", "256", "--ctx-size", "32", "--minutes", "1"
+#define TUNE_FOR(loss) "tune", "-m", model, "--budget", BUDGET, "--max-loss", loss, AMOUNT
+#define TUNE           TUNE_FOR(LOSS)
+
+static void tune_for(struct command *c, const char *loss)
+{
+    command_run(c, NULL, END_MS,
+                (const char *const[]){TUNE_FOR(loss), "--yes", "--output", "json", NULL});
+    CHECK(c->status == 0, "status %d: %.2000s", c->status, c->err);
+}
 
 static void tune(struct command *c)
 {
-    command_run(c, NULL, END_MS, (const char *const[]){TUNE, "--yes", "--output", "json", NULL});
-    CHECK(c->status == 0, "status %d: %.2000s", c->status, c->err);
+    tune_for(c, LOSS);
+}
+
+/* Directories of stores next to the model. */
+static size_t stores(void)
+{
+    glob_t found;
+    char pattern[PATH_MAX];
+    path_in_dir(pattern, "*.tuned-*");
+    size_t n = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    globfree(&found);
+    return n;
+}
+
+/* Of the listed ones: those that are recorded, or the stores that no record uses. */
+static size_t listed(bool unused)
+{
+    struct command c;
+    size_t n = 0, i;
+    const json_t *one;
+    command_run(&c, NULL, END_MS, (const char *const[]){"models", "--output", "json", NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    json_t *all = json_loads(c.out, 0, NULL);
+    CHECK(json_is_array(all), "%.300s", c.out);
+    json_array_foreach(all, i, one) n += json_is_true(json_object_get(one, "unused")) == unused;
+    json_decref(all);
+    command_free(&c);
+    return n;
 }
 
 static size_t tunings(void)
 {
-    struct command c;
-    command_run(&c, NULL, END_MS, (const char *const[]){"models", "--output", "json", NULL});
-    CHECK(c.status == 0, "%.300s", c.err);
-    json_t *all = json_loads(c.out, 0, NULL);
-    size_t n = json_array_size(all);
-    CHECK(json_is_array(all), "%.300s", c.out);
-    json_decref(all);
-    command_free(&c);
-    return n;
+    return listed(false);
 }
 
 static void generate(struct command *c, const char *more)
@@ -72,13 +107,30 @@ static void check_generate(const char *more, const char *wanted, const char *unw
     command_free(&c);
 }
 
+/* Without a terminal there is a command that makes the tuning; a shell runs it as it is. */
+static void run_what_is_printed(struct command *c)
+{
+    char script[4096], program[PATH_MAX];
+    generate(c, NULL);
+    const char *line = strstr(c->err, "sluice tune -m");
+    CHECK(line && !strstr(c->err, "tuning: "), "%.1000s", c->err);
+    snprintf(
+        script, sizeof script,
+        "sluice() { shift; \"$0\" \"$@\" --tokens 256 --ctx-size 32 --minutes 1 --output json; }\n"
+        "%.*s\n",
+        (int)strcspn(line, "\n"), line);
+    command_free(c);
+    snprintf(program, sizeof program, "%s/sluice-tune", test_libexec());
+    command_run(c, NULL, END_MS, (const char *const[]){"/bin/sh", "-c", script, program, NULL});
+    CHECK(c->status == 0, "status %d: %.2000s", c->status, c->err);
+}
+
 /* Which one is fastest depends on the machine; either is found. */
 static void later_starts_find_it(void)
 {
     struct command c;
-    copy_model();
-    check_generate(NULL, "sluice tune -m", "tuning: "); /* no terminal: lossless, and a hint */
-    tune(&c);
+    make_model();
+    run_what_is_printed(&c);
     json_t *result = json_loads(c.out, 0, NULL);
     CHECK(strstr(c.err, "minutes (profile"), "no cost is stated: %.2000s", c.err);
     CHECK(json_number_value(json_object_get(result, "loss_high")) <= 20 &&
@@ -92,8 +144,8 @@ static void later_starts_find_it(void)
     check_generate("--policy=prefetch=none", NULL, "tuning: ");
 
     struct engine *e = engine_new();
-    engine_start(
-        e, (const char *const[]){"--budget", BUDGET, "--max-loss", LOSS, "--ctx-size", "64", NULL});
+    engine_start(e, (const char *const[]){"-m", model, "--budget", BUDGET, "--max-loss", LOSS,
+                                          "--ctx-size", "64", NULL});
     command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cat", e->log, NULL});
     CHECK(strstr(c.out, "tuning: "), "%.1000s", c.out);
     command_free(&c);
@@ -110,12 +162,14 @@ static void later_starts_find_it(void)
 
 /* ---- kills ---- */
 
+static const char *loss = LOSS; /* of stop_at */
+
 static pid_t start_tune(const char *log)
 {
     char program[PATH_MAX];
     pid_t pid;
     snprintf(program, sizeof program, "%s/sluice-tune", test_libexec());
-    const char *const args[] = {TUNE, "--yes", NULL};
+    const char *const args[] = {TUNE_FOR(loss), "--yes", NULL};
     char *argv[sizeof args / sizeof args[0]];
     memcpy(argv, args, sizeof args);
     argv[0] = program;
@@ -129,15 +183,21 @@ static pid_t start_tune(const char *log)
     return pid;
 }
 
-static bool contains(const char *path, const char *text)
+static char file[65536]; /* text of read_file */
+
+static const char *read_file(const char *path)
 {
-    char buffer[65536];
     int fd = open(path, O_RDONLY);
-    ssize_t n = fd >= 0 ? read(fd, buffer, sizeof buffer - 1) : 0;
+    ssize_t n = fd >= 0 ? read(fd, file, sizeof file - 1) : 0;
     if (fd >= 0)
         close(fd);
-    buffer[n > 0 ? n : 0] = 0;
-    return strstr(buffer, text) != NULL;
+    file[n > 0 ? n : 0] = 0;
+    return file;
+}
+
+static bool contains(const char *path, const char *text)
+{
+    return strstr(read_file(path), text) != NULL;
 }
 
 /* Starts tune, and sends a signal when `text` is in its log; returns its status of waitpid. */
@@ -151,7 +211,7 @@ static int stop_at(const char *text, int signal_number, void (*act)(void))
     pid_t pid = start_tune(log);
     while (!contains(log, text))
         if (!deadline_tick(deadline) || waitpid(pid, &status, WNOHANG) == pid)
-            test_fail("'%s' did not appear", text);
+            test_fail("'%s' did not appear: %.3000s", text, read_file(log));
     if (act)
         act();
     if (signal_number)
@@ -163,9 +223,9 @@ static int stop_at(const char *text, int signal_number, void (*act)(void))
 static char *precisions(void)
 {
     struct command c;
-    command_run(
-        &c, NULL, END_MS,
-        (const char *const[]){"/bin/sh", "-c", "cat \"$XDG_CACHE_HOME\"/sluice/*/plan-*-20", NULL});
+    static const char script[] = "cd \"$XDG_CACHE_HOME\"/sluice/*/ && for plan in plan-*-20-*; do "
+                                 "case $plan in *.*) ;; *) cat \"$plan\" ;; esac; done";
+    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/sh", "-c", script, NULL});
     json_t *plan = json_loads(c.out, JSON_DISABLE_EOF_CHECK, NULL);
     json_t *width = json_object_get(json_object_get(plan, "arrays"), "width");
     CHECK(json_is_array(width), "no plan: %.300s%.300s", c.out, c.err);
@@ -173,6 +233,14 @@ static char *precisions(void)
     json_decref(plan);
     command_free(&c);
     return text;
+}
+
+/* An empty cache directory. */
+static void forget_all(const char *name)
+{
+    char path[PATH_MAX];
+    path_in_dir(path, name);
+    CHECK(mkdir(path, 0700) == 0 && setenv("XDG_CACHE_HOME", path, 1) == 0, "%s", path);
 }
 
 static void killed_it_ends_with_the_same_plan(void)
@@ -189,8 +257,7 @@ static void killed_it_ends_with_the_same_plan(void)
                    {"step 4 of 4", true},
                    {"tg64", false}};
     struct command c;
-    char other[PATH_MAX];
-    copy_model();
+    make_model();
     for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
         if (!moments[i].always && !test_long())
             continue;
@@ -205,8 +272,7 @@ static void killed_it_ends_with_the_same_plan(void)
     CHECK(tunings() == 1, "no tuning is recorded");
     char *killed = precisions();
 
-    path_in_dir(other, "other-cache");
-    CHECK(mkdir(other, 0700) == 0 && setenv("XDG_CACHE_HOME", other, 1) == 0, "%s", other);
+    forget_all("other-cache");
     tune(&c);
     command_free(&c);
     char *whole = precisions();
@@ -215,12 +281,166 @@ static void killed_it_ends_with_the_same_plan(void)
     free(whole);
 }
 
+static size_t lines_of(const char *log)
+{
+    return command_lines(read_file(log));
+}
+
+/* False: it ended before its log had so many lines. */
+static bool killed_at(size_t lines)
+{
+    char log[PATH_MAX];
+    int status = 0;
+    uint64_t deadline = deadline_in(END_MS);
+    path_in_dir(log, "tune.log");
+    unlink(log);
+    pid_t pid = start_tune(log);
+    while (lines_of(log) < lines) {
+        if (waitpid(pid, &status, WNOHANG) == pid) {
+            CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", status);
+            return false;
+        }
+        CHECK(deadline_tick(deadline), "%zu lines did not appear", lines);
+    }
+    kill(pid, SIGKILL);
+    CHECK(waitpid(pid, &status, 0) == pid, "waitpid");
+    return WIFSIGNALED(status);
+}
+
+/* At pseudo-random lines of its log; a tuning that is recorded is followed by one from the beginning. */
+static void killed_at_many_moments(void)
+{
+    char *first = NULL, log[PATH_MAX], name[32];
+    size_t most = 0, whole = 0;
+    make_model();
+    path_in_dir(log, "tune.log");
+    for (unsigned kills = 0, tries = 0, ends = 0; kills < (test_long() ? KILLS : 3) || !first;) {
+        /* the number of lines of progress depends on the speed: it may end before */
+        bool killed = first && killed_at(1 + tries++ * 7919u % most);
+        kills += killed;
+        if (killed && tunings() == 0) /* else it was recorded already, and must be whole */
+            continue;
+        if (!first) {
+            killed_at(SIZE_MAX);
+            most = lines_of(log);
+        }
+        char *plan = precisions();
+        CHECK(!first || strcmp(first, plan) == 0, "other precisions: %.300s and %.300s", first,
+              plan);
+        whole++;
+        free(first);
+        first = plan;
+        snprintf(name, sizeof name, "cache-%u", ends++);
+        forget_all(name);
+    }
+    test_note("%zu tunings ended", whole);
+    free(first);
+}
+
+/* ---- what is left ---- */
+
+static void remove_all(const char *freed)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS, (const char *const[]){"models", "rm", model, NULL});
+    CHECK(c.status == 0 && (!freed || !strstr(c.out, freed)), "status %d: %.300s%.300s", c.status,
+          c.out, c.err);
+    command_free(&c);
+    CHECK(tunings() == 0 && listed(true) == 0 && stores() == 0, "%zu stores are left", stores());
+}
+
+/* A store is listed from its first file on, and removed by the next tuning that does not use it. A plan that lowers
+ * nothing makes none, and is recorded. */
+static void stores_are_listed_and_removed(void)
+{
+    struct command c;
+    make_model();
+    stop_at("step 4 of 4", SIGKILL, NULL);
+    CHECK(stores() == 1 && listed(true) == 1 && tunings() == 0, "%zu stores, %zu listed", stores(),
+          listed(true));
+    tune_for(&c, NO_LOSS);
+    CHECK(strstr(c.err, "lowers no precision") && strstr(c.err, "which no tuning uses"), "%.2000s",
+          c.err);
+    command_free(&c);
+    CHECK(stores() == 0 && listed(true) == 0 && tunings() == 1, "%zu stores are left", stores());
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "-m", model, "--budget", BUDGET, "--max-loss",
+                                      NO_LOSS, "--ctx-size", "64", "-p", "It was", "-n", "8",
+                                      NULL});
+    CHECK(c.status == 0 && strstr(c.err, "tuning: lossless") && !strstr(c.err, "sluice tune -m"),
+          "status %d: %.1000s", c.status, c.err);
+    command_free(&c);
+    stop_at("pack: ", SIGKILL, NULL);
+    CHECK(stores() == 0 || listed(true) == 1, "a part of a store is not listed");
+    stop_at("step 4 of 4", SIGKILL, NULL);
+    CHECK(stores() == 1 && listed(true) == 1, "the store is not listed");
+    remove_all(" 0 B");
+}
+
+/* ---- later tunings of the same model ---- */
+
+static void start_another(void)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS, (const char *const[]){TUNE, "--yes", NULL});
+    CHECK(c.status == 1 && command_lines(c.err) == 1 && strstr(c.err, "another tuning"),
+          "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+}
+
+static void edit_job(const char *script)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"/bin/sh", "-c",
+                                      "sed -i \"$0\" \"$XDG_CACHE_HOME\"/sluice/*/job-*", script,
+                                      NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+}
+
+/* Stops at the measured run; `steps`: whether there was a profile and a plan. */
+static void expect_log(const char *text, bool profile, bool plan)
+{
+    char log[PATH_MAX];
+    path_in_dir(log, "tune.log");
+    stop_at("step 4 of 4", SIGKILL, NULL);
+    CHECK(!text || contains(log, text), "'%s' is not in the log", text);
+    CHECK(contains(log, "step 1 of 4") == profile, "profile: %d", !profile);
+    CHECK(contains(log, "sluice plan: ") == plan, "plan: %d", !plan);
+}
+
+static void what_changed_is_noticed(void)
+{
+    struct command c;
+    char log[PATH_MAX];
+    path_in_dir(log, "tune.log");
+    make_model();
+    stop_at("step 4 of 4", SIGKILL, start_another);
+    expect_log("of an earlier run are used", false, false);
+    edit_job("s/\"cpu\": .*/\"cpu\": \"another\"/");
+    expect_log("another CPU than before", true, true);
+    CHECK(!contains(log, "measurements, each"), "the profile is measured again");
+    command_run(&c, NULL, END_MS, (const char *const[]){TUNE, "--yes", "--budget", "34MiB", NULL});
+    CHECK(c.status == 0 && strstr(c.err, "of an earlier run are used") &&
+              !strstr(c.err, "step 1 of 4") && tunings() == 1,
+          "status %d: %.2000s", c.status, c.err);
+    command_free(&c);
+    expect_log("of an earlier run are used", false, false);
+    edit_job("s/\"profile_tokens\": .*/\"profile_tokens\": 1e300,/");
+    expect_log("is damaged: a new tuning", true, true);
+    edit_job("s/{/[/");
+    expect_log("is damaged: a new tuning", true, true);
+    remove_all(NULL);
+}
+
 /* ---- bad input ---- */
 
 static void expect(const char *what, int status, const char *text, const char *const argv[])
 {
     struct command c;
     command_run(&c, NULL, END_MS, argv);
+    CHECK(strcmp(what, "budget") != 0 || command_lines(c.err) == 1, "not at once: %.1000s", c.err);
     CHECK(c.status == status && strstr(c.err, text), "%s: status %d: %.1000s", what, c.status,
           c.err);
     command_free(&c);
@@ -237,16 +457,19 @@ static void append_to_model(void)
 static void bad_input(void)
 {
     char text[PATH_MAX], log[PATH_MAX], cache[PATH_MAX];
-    copy_model();
+    make_model();
     path_in_dir(text, "short.txt");
     FILE *f = fopen(text, "w");
-    CHECK(f && fputs("Too short a text to measure anything on. ", f) >= 0, "%s", text);
+    CHECK(f && fputs("Too short.", f) >= 0, "%s", text);
     fclose(f);
     expect("short text", 2, "less than one window",
            (const char *const[]){TUNE, "--yes", "--text", text, NULL});
     expect("few windows", 2, "too short",
-           (const char *const[]){TUNE, "--yes", "--tokens", "512", NULL});
+           (const char *const[]){TUNE, "--yes", "--ctx-size", "64", NULL});
     expect("no terminal", 3, "--yes", (const char *const[]){TUNE, NULL});
+    expect("budget", 2, "is too small for this model: minimum",
+           (const char *const[]){"tune", "-m", model, "--max-loss", "1%", "--budget", "4MiB",
+                                 "--yes", NULL});
     expect("directory", 2, "is a directory",
            (const char *const[]){"tune", "-m", test_dir(), "--max-loss", "1%", NULL});
     expect("loss", 2, "percentage above 0",
@@ -268,10 +491,26 @@ static void bad_input(void)
     command_free(&c);
 }
 
+/* The store goes to a device of 64 KiB; the directory and the mount namespace end with this process. */
+static void device_full(void)
+{
+    char dir[PATH_MAX];
+    make_model();
+    path_in_dir(dir, "small");
+    CHECK(mkdir(dir, 0700) == 0, "mkdir: %s", strerror(errno));
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("small", dir, "tmpfs", 0, "size=64k") != 0)
+        test_skip("a mount namespace needs root: %s", strerror(errno));
+    expect("device full", 1, "no space for the store",
+           (const char *const[]){TUNE, "--yes", "--store-dir", dir, NULL});
+    CHECK(umount2(dir, MNT_DETACH) == 0, "umount: %s", strerror(errno));
+    CHECK(listed(true) == 0, "a store is listed");
+}
+
 /* With a terminal there is a question, and "no" is served losslessly. */
 static void a_terminal_is_asked(void)
 {
-    copy_model();
+    make_model();
     struct terminal *t = terminal_open(
         30, 120, -1,
         (const char *const[]){"generate", "-m", model, "--budget", BUDGET, "--max-loss", LOSS,
@@ -287,7 +526,12 @@ static void a_terminal_is_asked(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(later_starts_find_it),
-                                             ROW(killed_it_ends_with_the_same_plan), ROW(bad_input),
+                                             ROW(killed_it_ends_with_the_same_plan),
+                                             ROW(killed_at_many_moments),
+                                             ROW(stores_are_listed_and_removed),
+                                             ROW(what_changed_is_noticed),
+                                             ROW(bad_input),
+                                             ROW(device_full),
                                              ROW(a_terminal_is_asked)};
     return test_main(argc, argv, cases, sizeof cases / sizeof cases[0]);
 }

@@ -65,5 +65,10 @@ sluice_unit_test(unit_eviction SOURCES procs/tools/plan/papers/eviction_test.c
   LINK sluice_inspected sluice_offline sluice_sim PkgConfig::JANSSON PkgConfig::XXHASH m)
 sluice_unit_test(unit_widths SOURCES procs/tools/plan/papers/widths_test.c ${procs}/tools/plan/papers/widths.c
   LINK sluice_tensor sluice_base m)
+foreach(part job run)
+  sluice_unit_test(unit_tune_${part} SOURCES procs/tools/tune/${part}_test.c ${procs}/tools/tune/job.c
+    ${procs}/tools/tune/machine.c ${procs}/tools/tune/run.c
+    LINK sluice_tunings sluice_json sluice_file sluice_base PkgConfig::JANSSON m)
+endforeach()
 target_compile_definitions(unit_synth_mix PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 target_compile_definitions(unit_eviction PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

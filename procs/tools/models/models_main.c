@@ -30,7 +30,8 @@ static void usage(FILE *out)
             "       sluice models rm FILE|HASH\n"
             "\n"
             "Lists the tunings of `sluice tune`: model, allowed loss, budget, preset, size of the\n"
-            "store, last use. `rm` removes those of a model, with their stores.\n"
+            "store, last use; and stores that no tuning uses: an interrupted one continues with\n"
+            "the same command. `rm` removes all of a model, with the stores.\n"
             "\n"
             "      --output text|json  format on stdout (default text)\n"
             "      --raw               control characters in names go to a terminal unchanged\n");
@@ -51,6 +52,13 @@ static void when(int64_t seconds, char text[32])
         snprintf(text, 32, "-");
 }
 
+static void head(struct models *m)
+{
+    if (m->count++ == 0)
+        printf("%-32s %6s %10s %-22s %10s %-16s %s\n", "HASH", "LOSS", "BUDGET", "PRESET", "STORE",
+               "USED", "MODEL");
+}
+
 static void print_one(void *arg, const char *hash, const char *path, const struct tuning *t)
 {
     struct models *m = arg;
@@ -67,14 +75,30 @@ static void print_one(void *arg, const char *hash, const char *path, const struc
         free(text);
         return;
     }
-    if (m->count++ == 0)
-        printf("%-32s %6s %10s %-22s %10s %-16s %s\n", "HASH", "LOSS", "BUDGET", "PRESET", "STORE",
-               "USED", "MODEL");
+    head(m);
     when(t->used, used);
     printf("%-32s %5.3g%% %10s %-22s %10s %-16s %s%s\n", hash, t->max_loss,
            t->budget ? bytes_format(t->budget, budget) : "default",
            t->store[0] ? t->preset : "lossless", bytes_format(t->store_bytes, store), used,
            t->model, access(t->model, R_OK) == 0 ? "" : " (missing)");
+}
+
+/* What an interrupted or replaced tuning left. */
+static void print_unused(void *arg, const struct tuning_store *s)
+{
+    struct models *m = arg;
+    char bytes[16];
+    if (s->used || s->files == 0)
+        return;
+    if (m->json) {
+        json_t *object = json_pack("{s:s, s:s, s:I, s:b}", "hash", s->hash, "unused_store", s->path,
+                                   "store_bytes", (json_int_t)s->bytes, "unused", 1);
+        json_array_append_new(m->all, object);
+        return;
+    }
+    head(m);
+    printf("%-32s %6s %10s %-22s %10s %-16s %s\n", s->hash, "-", "-", "unused store",
+           bytes_format(s->bytes, bytes), "-", s->path);
 }
 
 static void print_ignored(void *arg, const char *line)
@@ -87,6 +111,8 @@ static int list(struct models *m, struct error *error)
 {
     m->all = json_array();
     int status = tunings_each(print_one, print_ignored, m, error);
+    if (status == 0)
+        status = tunings_each_store(print_unused, m, error);
     if (status == 0 && m->json) {
         json_dumpf(m->all, stdout, JSON_INDENT(2));
         printf("\n");

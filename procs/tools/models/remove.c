@@ -5,7 +5,6 @@
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,16 +12,11 @@
 #include "lib/tunings/tunings.h"
 #include "procs/tools/models/models.h"
 
-#define STORE_NAME                                                                                 \
-    "*.tuned-????????????????" /* other directories are not removed, whatever is in a record */
-
-static const char *const store_files[] = {"manifest.json", "model.gguf",   "entries.bin",
-                                          "experts.*.bin", "pack.journal", NULL};
-static const char *const cache_files[] = {"tuning-*", "plan-*",    "profile-*",
-                                          "job-*",    "tune.lock", NULL};
+static const char *const cache_files[] = {"tuning-*",    "plan-*",    "profile-*",   "job-*",
+                                          "store-*.new", "tune.lock", "stages.lock", NULL};
 
 struct removing {
-    const char *hash;
+    const char *directory;
     uint64_t bytes;
     unsigned failed;
 };
@@ -53,13 +47,25 @@ static void remove_files(struct removing *r, const char *path, const char *const
     rmdir(path); /* unless it has other files */
 }
 
-static void remove_store(void *arg, const char *hash, const char *path, const struct tuning *t)
+static void remove_store(struct removing *r, const char *path)
 {
-    struct removing *r = arg;
+    uint64_t bytes;
+    if (tunings_store_drop(r->directory, path, &bytes) != 0)
+        r->failed++;
+    r->bytes += bytes;
+}
+
+static void remove_noted(void *arg, const struct tuning_store *s)
+{
+    remove_store(arg, s->path);
+}
+
+/* A record without a note of its store. */
+static void remove_recorded(void *arg, const char *path, const struct tuning *t)
+{
     (void)path;
-    const char *name = strrchr(t->store, '/');
-    if (strcmp(hash, r->hash) == 0 && name && fnmatch(STORE_NAME, name + 1, 0) == 0)
-        remove_files(r, t->store, store_files);
+    if (t->store[0])
+        remove_store(arg, t->store);
 }
 
 static bool is_hash(const char *text)
@@ -83,26 +89,25 @@ static int find_hash(const char *model, uint8_t hash[TUNINGS_HASH_BYTES], struct
 int models_remove(const char *model, uint64_t *bytes, struct error *error)
 {
     uint8_t hash[TUNINGS_HASH_BYTES];
-    char path[PATH_MAX], lock[PATH_MAX + 16];
+    char path[PATH_MAX], file[PATH_MAX + 16];
+    struct tunings_lock lock;
     if (find_hash(model, hash, error) != 0 || tunings_directory(hash, path, error) != 0)
         return -1;
-    snprintf(lock, sizeof lock, "%s/tune.lock", path);
-    int fd = open(lock, O_RDWR | O_CLOEXEC);
-    if (fd < 0) {
+    snprintf(file, sizeof file, "%s/tune.lock", path);
+    if (access(file, F_OK) != 0) {
         rmdir(path);
         return error_set(error, ERR_NOT_FOUND, "no tuning of %.200s", model);
     }
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        close(fd);
-        return error_set(error, ERR_BUSY, "a tuning of this model is in progress");
-    }
-    struct removing r = {.hash = strrchr(path, '/') + 1};
-    int status = tunings_each(remove_store, NULL, &r, error);
-    if (status == 0)
-        remove_files(&r, path, cache_files);
-    close(fd);
+    if (tunings_lock(path, NULL, &lock, error) != 0)
+        return -1;
+    struct removing r = {.directory = path};
+    tunings_stores(path, remove_noted, &r);
+    tunings_of(path, remove_recorded, &r, NULL, NULL);
+    if (r.failed == 0)
+        remove_files(&r, path, cache_files); /* else they are listed, and found by the next try */
+    tunings_unlock(&lock);
     *bytes = r.bytes;
-    if (status == 0 && r.failed > 0)
-        return error_set(error, ERR_IO, "%u files could not be removed", r.failed);
-    return status;
+    if (r.failed > 0)
+        return error_set(error, ERR_IO, "%u stores or files could not be removed", r.failed);
+    return 0;
 }

@@ -10,7 +10,6 @@
 #include "procs/tools/tune/tune.h"
 
 #define GAIN_MIN 1.03
-#define STEPS    "64"
 #define ROUNDS   "3"
 
 static const char *const presets[] = {"auto-mixed", "auto-mixed-noprefetch", "edgemoe"};
@@ -40,8 +39,8 @@ static json_t *bench(const struct tune *t, const char *const argv[], struct erro
 
 static int lossless(struct tune *t, const char *budget, struct error *error)
 {
-    const char *argv[] = {"-m",  t->model, "--budget", budget, "-p",   "0", "-n",
-                          STEPS, "-r",     ROUNDS,     "-o",   "json", NULL};
+    const char *argv[] = {"-m",           t->model, "--budget", budget, "-p",   "0", "-n",
+                          TUNE_CONFIRM_N, "-r",     ROUNDS,     "-o",   "json", NULL};
     json_t *document = bench(t, argv, error);
     if (!document)
         return -1;
@@ -57,11 +56,11 @@ static int lossy(struct tune *t, const char *budget, struct error *error)
     snprintf(loss, sizeof loss, "%.10g", t->max_loss);
     for (size_t i = 0; i < ARRAY_LEN(presets); i++)
         snprintf(variant[i], sizeof variant[i], "preset=%s", presets[i]);
-    const char *argv[] = {"-m",        t->store,    "--plan",   t->plan,     "--max-loss",
-                          loss,        "--budget",  budget,     "-p",        "0",
-                          "-n",        STEPS,       "-r",       ROUNDS,      "-o",
-                          "json",      "--variant", variant[0], "--variant", variant[1],
-                          "--variant", variant[2],  NULL};
+    const char *argv[] = {"-m",        t->store,       "--plan",   t->plan,     "--max-loss",
+                          loss,        "--budget",     budget,     "-p",        "0",
+                          "-n",        TUNE_CONFIRM_N, "-r",       ROUNDS,      "-o",
+                          "json",      "--variant",    variant[0], "--variant", variant[1],
+                          "--variant", variant[2],     NULL};
     json_t *document = bench(t, argv, error);
     if (!document)
         return -1;

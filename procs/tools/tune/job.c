@@ -3,6 +3,7 @@
  * same. */
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,6 @@
 
 #define JOB_BYTES       4096
 #define TEMPORARY       ".new"
-#define VALUE_MAX       1e18
 #define PROFILE_SHARE   0.5 /* of --minutes */
 #define PLAN_SHARE      0.4
 #define ROUTING_SHARE   0.15 /* of the profile: the pass for statistics */
@@ -26,19 +26,34 @@
 #define IMPORTANCE_MIN  1024.0
 #define CONFIRM_S       20.0 /* measured run, without the loading of experts */
 
+#define CELLS_MAX 1e6 /* experts of a model */
+
+/* The numbers of a job file: one table for both directions. */
 static const struct field {
     const char *name;
     size_t offset;
-} fields[] = {{"fixed_s", offsetof(struct job, fixed_s)},
-              {"token_s", offsetof(struct job, token_s)},
-              {"read_bytes_per_s", offsetof(struct job, read_bytes_per_s)},
-              {"encode_bytes_per_s", offsetof(struct job, encode_bytes_per_s)},
-              {"expert_bytes", offsetof(struct job, expert_bytes)},
-              {"profile_tokens", offsetof(struct job, profile_tokens)},
-              {"plan_tokens", offsetof(struct job, plan_tokens)},
-              {"importance_tokens", offsetof(struct job, importance_tokens)},
-              {"importance_experts", offsetof(struct job, importance_experts)},
-              {"groups", offsetof(struct job, groups)}};
+    double min, max;
+    bool whole;
+} fields[] = {
+#define F(name, min, max, whole)                                                                   \
+    {                                                                                              \
+#name, offsetof(struct job, name), min, max, whole                                         \
+    }
+    F(fixed_s, 0, 1e7, false),
+    F(token_s, 1e-12, 1e5, false),
+    F(read_bytes_per_s, 0, 1e15, false),
+    F(encode_bytes_per_s, 1, 1e15, false),
+    F(expert_bytes, 1, 1e18, true),
+    F(profile_tokens, TUNE_WINDOW_MIN *TUNE_WINDOWS_MIN, TOKENS_MAX, true),
+    F(plan_tokens, TUNE_WINDOW_MIN *TUNE_WINDOWS_MIN, TOKENS_MAX, true),
+    F(importance_tokens, 1, IMPORTANCE_MAX, true),
+    F(importance_experts, 0, CELLS_MAX, true),
+    F(groups, 1, CELLS_MAX, true),
+    F(profile_id, 0, 1e15, true),
+    F(plan_id, 0, 1e15, true),
+    F(machine.sample_bytes_per_s, 0, 1e15, false),
+#undef F
+};
 
 static double pass_s(const struct job *j, double tokens)
 {
@@ -76,6 +91,7 @@ void job_choose(struct tune *t, uint64_t tokens)
     j->importance_experts = smaller(alone, experts);
     j->plan_tokens =
         tokens_within(j, most, smaller(most, PLAN_TOKENS_MIN), PLAN_PASSES, all * PLAN_SHARE);
+    j->importance_tokens = floor(j->importance_tokens); /* halves of an odd number */
     j->profile_tokens = floor(j->profile_tokens / window) * window;
     j->plan_tokens = floor(j->plan_tokens / window) * window;
 }
@@ -93,25 +109,51 @@ void job_times(const struct tune *t, struct stage_times *times)
         CONFIRM_S + 4 * (double)(t->memory < (uint64_t)bytes ? (double)t->memory : bytes) / rate;
 }
 
-bool job_read(struct tune *t)
+void job_keep_profile(struct job *j, const struct job *was)
+{
+    j->profile_tokens = was->profile_tokens;
+    j->importance_tokens = was->importance_tokens;
+    j->importance_experts = was->importance_experts;
+    j->profile_id = was->profile_id;
+}
+
+static bool take(const json_t *object, const struct field *f, struct job *j)
+{
+    const json_t *value = json_object_get(object, f->name);
+    double number = json_number_value(value);
+    if (!json_is_number(value) || !(number >= f->min && number <= f->max) ||
+        (f->whole && floor(number) != number))
+        return false;
+    memcpy((char *)j + f->offset, &number, sizeof number);
+    return true;
+}
+
+static bool take_all(const json_t *object, const struct tune *t, struct job *j)
+{
+    const char *cpu = json_string_value(json_object_get(object, "cpu"));
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++)
+        if (!take(object, &fields[i], j))
+            return false;
+    if (!cpu || strlen(cpu) >= sizeof j->machine.cpu)
+        return false;
+    strcpy(j->machine.cpu, cpu);
+    /* whole windows, as job_choose makes them */
+    return fmod(j->profile_tokens, (double)t->window) == 0 &&
+           fmod(j->plan_tokens, (double)t->window) == 0;
+}
+
+enum job_state job_read(struct tune *t)
 {
     struct error why;
     if (access(t->job_path, F_OK) != 0)
-        return false;
+        return JOB_NONE;
     json_t *object = json_file(t->job_path, JOB_BYTES, &why);
-    bool good = object != NULL;
-    for (size_t i = 0; good && i < ARRAY_LEN(fields); i++) {
-        const json_t *value = json_object_get(object, fields[i].name);
-        double number = json_number_value(value);
-        good = json_is_number(value) && number >= 0 && number <= VALUE_MAX;
-        memcpy((char *)&t->job + fields[i].offset, &number, sizeof number);
-    }
+    bool good = object && take_all(object, t, &t->job);
     json_decref(object);
     if (good)
-        return true;
-    fprintf(stderr, "sluice tune: %s is damaged: measuring again\n", t->job_path);
+        return JOB_GOOD;
     memset(&t->job, 0, sizeof t->job);
-    return false;
+    return JOB_DAMAGED;
 }
 
 int job_write(const struct tune *t, struct error *error)
@@ -123,6 +165,7 @@ int job_write(const struct tune *t, struct error *error)
         memcpy(&number, (const char *)&t->job + fields[i].offset, sizeof number);
         json_object_set_new(object, fields[i].name, json_real(number));
     }
+    json_object_set_new(object, "cpu", json_string(t->job.machine.cpu));
     snprintf(temporary, sizeof temporary, "%s" TEMPORARY, t->job_path);
     int status = json_dump_file(object, temporary, JSON_INDENT(1));
     json_decref(object);

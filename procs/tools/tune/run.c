@@ -19,7 +19,7 @@ extern char **environ;
 volatile sig_atomic_t tune_stop;
 
 /* Through sluice-tether, so that the stage ends when this process does. 0: it could not be started. */
-static pid_t start(char *const argv[], int out)
+static pid_t start(char *const argv[], int out, bool quiet)
 {
     pid_t pid = 0;
     sigset_t all;
@@ -32,6 +32,8 @@ static pid_t start(char *const argv[], int out)
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, out >= 0 ? out : STDERR_FILENO, STDOUT_FILENO);
+    if (quiet)
+        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     if (posix_spawn(&pid, argv[0], &actions, &attributes, argv, environ) != 0)
         pid = 0;
     posix_spawn_file_actions_destroy(&actions);
@@ -95,12 +97,15 @@ int run_program(const struct tune *t, const char *name, const char *const argv[]
     snprintf(self, sizeof self, "%d", (int)getpid());
     char **all = arguments(tether, self, path, argv), *text = NULL;
     bool ready = all && (!out || pipe2(ends, O_CLOEXEC) == 0);
-    pid_t pid = ready && !tune_stop ? start(all, ends[1]) : 0;
+    pid_t pid = ready && !tune_stop ? start(all, ends[1], t->quiet) : 0;
     free(all);
     if (ends[1] >= 0)
         close(ends[1]);
     if (pid > 0) {
         text = out ? read_out(ends[0], pid) : NULL;
+        if (ends[0] >= 0)
+            close(ends[0]); /* first: a program that writes too much must not wait for a reader */
+        ends[0] = -1;
         status = wait_for(pid);
     }
     if (ends[0] >= 0)

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* profile, plan and pack. */
+/* profile and plan. */
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "lib/base/bytes.h"
 #include "lib/plan/plan.h"
@@ -57,7 +53,7 @@ int model_unchanged(const struct tune *t, struct error *error)
                      "%.200s was replaced or changed meanwhile; tune again", t->model);
 }
 
-static void begin(struct tune *t, int number, const char *what, double *seconds)
+void stage_begin(struct tune *t, int number, const char *what, double *seconds)
 {
     double all = t->left.profile + t->left.plan + t->left.pack + t->left.confirm;
     fprintf(stderr, "sluice tune: step %d of 4: %s, about %.1f minutes; %.1f until the end\n",
@@ -65,12 +61,11 @@ static void begin(struct tune *t, int number, const char *what, double *seconds)
     *seconds = 0;
 }
 
-/* Runs a stage whose messages go to stderr; any failure but `allowed` is an error. */
-static int run(struct tune *t, const char *name, struct arguments *a, int allowed,
-               struct error *error)
+int stage_run(struct tune *t, const char *name, const char *const argv[], int allowed,
+              struct error *error)
 {
     int status = 0;
-    if (model_unchanged(t, error) != 0 || run_program(t, name, a->at, NULL, &status, error) != 0)
+    if (model_unchanged(t, error) != 0 || run_program(t, name, argv, NULL, &status, error) != 0)
         return -1;
     if (model_unchanged(t, error) != 0) /* the reason of a failure, too */
         return -1;
@@ -80,10 +75,46 @@ static int run(struct tune *t, const char *name, struct arguments *a, int allowe
     return status;
 }
 
+/* PATH, and what belongs to it: PATH.HASH.tables, PATH.measured. */
+static void forget(const char *path)
+{
+    char directory[PATH_MAX + 64];
+    snprintf(directory, sizeof directory, "%s", path);
+    char *name = strrchr(directory, '/');
+    *name++ = 0;
+    size_t n = strlen(name);
+    DIR *dir = opendir(directory);
+    for (const struct dirent *e; dir && (e = readdir(dir));)
+        if (strncmp(e->d_name, name, n) == 0)
+            unlinkat(dirfd(dir), e->d_name, 0);
+    if (dir)
+        closedir(dir);
+}
+
+void profile_forget(const struct tune *t)
+{
+    char all[PATH_MAX + 64];
+    snprintf(all, sizeof all, "%s/profile-%016llx", t->directory, (unsigned long long)t->key);
+    forget(all);
+}
+
+/* A damaged profile or plan is made again. */
+static void forget_damaged(const char *what, const char *path)
+{
+    struct error why;
+    struct plan *plan = access(path, F_OK) == 0 ? plan_read(path, &why) : NULL;
+    if (!plan && access(path, F_OK) == 0 && why.code == ERR_BAD_INPUT) {
+        fprintf(stderr, "sluice tune: the %s of an earlier run is damaged, and made again\n", what);
+        forget(path);
+    }
+    free(plan);
+}
+
 int stage_profile(struct tune *t, struct error *error)
 {
     struct arguments a = {.count = 0};
-    begin(t, 1, "profile", &t->left.profile);
+    stage_begin(t, 1, "profile", &t->left.profile);
+    forget_damaged("profile", t->profile);
     add(&a, "-m", t->model);
     add_texts(&a, t);
     add(&a, "-o", t->profile);
@@ -91,7 +122,7 @@ int stage_profile(struct tune *t, struct error *error)
     add_number(&a, "--tokens", t->job.profile_tokens);
     add_number(&a, "--importance-tokens", t->job.importance_tokens);
     add_number(&a, "--importance-experts", t->job.importance_experts);
-    return run(t, "profile", &a, 0, error);
+    return stage_run(t, "profile", a.at, 0, error);
 }
 
 /* Of a plan that is there: whether it has precisions for this loss. */
@@ -109,12 +140,27 @@ bool plan_is_done(struct tune *t)
     return done;
 }
 
+bool plan_lowers(const struct tune *t)
+{
+    struct error error;
+    struct plan *plan = plan_read(t->plan, &error);
+    const uint8_t *width = plan ? plan_width(plan) : NULL;
+    size_t cells = width ? (size_t)plan->layers * plan->experts : 0;
+    bool lowers = plan && plan_knows(plan, PLAN_edgemoe_dense) &&
+                  plan->scalar[PLAN_edgemoe_dense] > PRECISION_NATIVE;
+    for (size_t i = 0; i < cells && !lowers; i++)
+        lowers = width[i] != PRECISION_NATIVE;
+    free(plan);
+    return lowers;
+}
+
 int stage_plan(struct tune *t, struct error *error)
 {
     struct arguments a = {.count = 0};
-    begin(t, 2, "plan", &t->left.plan);
+    stage_begin(t, 2, "plan", &t->left.plan);
     if (plan_is_done(t))
         return 1;
+    forget_damaged("plan", t->plan);
     add(&a, "-m", t->model);
     add(&a, "--profile", t->profile);
     add_texts(&a, t);
@@ -123,104 +169,10 @@ int stage_plan(struct tune *t, struct error *error)
     add_number(&a, "--tokens", t->job.plan_tokens);
     add_number(&a, "--memory", (double)t->memory);
     add(&a, "-o", t->plan);
-    int none = error_exit_status(ERR_NO_PLAN), status = run(t, "plan", &a, none, error);
+    int none = error_exit_status(ERR_NO_PLAN), status = stage_run(t, "plan", a.at, none, error);
     if (status == none)
         return 0;
     if (status != 0)
         return -1;
     return plan_is_done(t) ? 1 : 0;
-}
-
-/* ---- the store ---- */
-
-uint64_t directory_bytes(const char *path)
-{
-    uint64_t bytes = 0;
-    struct stat st;
-    DIR *dir = opendir(path);
-    for (const struct dirent *e; dir && (e = readdir(dir));)
-        if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
-            bytes += (uint64_t)st.st_size;
-    if (dir)
-        closedir(dir);
-    return bytes;
-}
-
-/* The name has a hash of the plan: a store under it is of this plan, or unfinished. */
-static int store_path(struct tune *t, struct error *error)
-{
-    struct error why;
-    struct plan *plan = plan_read(t->plan, &why);
-    if (!plan)
-        return error_set(error, ERR_IO, "%s", why.text);
-    uint64_t hash = XXH3_64bits(plan_width(plan), (size_t)plan->layers * plan->experts);
-    hash ^= XXH3_64bits(&plan->scalar[PLAN_edgemoe_dense], sizeof(double));
-    free(plan);
-    char parent[PATH_MAX];
-    const char *name = strrchr(t->model, '/') + 1;
-    if (t->store_dir)
-        snprintf(parent, sizeof parent, "%s", t->store_dir);
-    else
-        snprintf(parent, sizeof parent, "%.*s", (int)(name - t->model), t->model);
-    if (!t->store_dir && access(parent, W_OK) != 0)
-        snprintf(parent, sizeof parent, "%s", t->directory);
-    char absolute[PATH_MAX];
-    if (!realpath(parent, absolute))
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot use --store-dir %.200s",
-                               parent);
-    int n = snprintf(t->store, sizeof t->store, "%s/%s.tuned-%016llx", absolute, name,
-                     (unsigned long long)hash);
-    return n < (int)sizeof t->store
-               ? 0
-               : error_set(error, ERR_BAD_INPUT, "the path of the store is too long");
-}
-
-static void add_store(void *arg, const char *hash, const char *path, const struct tuning *other)
-{
-    (void)hash, (void)path;
-    *(uint64_t *)arg += other->store_bytes;
-}
-
-/* All stores together, and the space of the file system. */
-static int check_space(const struct tune *t, uint64_t wanted, struct error *error)
-{
-    char parent[PATH_MAX], need[16], have[16];
-    uint64_t stores = 0;
-    struct statvfs vfs;
-    if (tunings_each(add_store, NULL, &stores, error) != 0)
-        return -1;
-    if (stores + wanted > t->store_limit)
-        return error_set(error, ERR_BAD_INPUT,
-                         "the stores of all tunings would take %s, more than --store-limit %s; "
-                         "remove some with 'sluice models rm'",
-                         bytes_format(stores + wanted, need), bytes_format(t->store_limit, have));
-    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(t->store, '/') - t->store), t->store);
-    if (statvfs(parent, &vfs) == 0 && (uint64_t)vfs.f_bavail * vfs.f_frsize < wanted)
-        return error_set(
-            error, ERR_IO, "no space for the store in %.200s: up to %s needed, %s free", parent,
-            bytes_format(wanted, need), bytes_format((uint64_t)vfs.f_bavail * vfs.f_frsize, have));
-    return 0;
-}
-
-int stage_pack(struct tune *t, struct error *error)
-{
-    struct arguments a = {.count = 0};
-    char manifest[PATH_MAX + 16];
-    begin(t, 3, "pack", &t->left.pack);
-    if (store_path(t, error) != 0)
-        return -1;
-    snprintf(manifest, sizeof manifest, "%s/manifest.json", t->store);
-    if (access(manifest, F_OK) != 0) {
-        uint64_t there = directory_bytes(t->store), whole = (uint64_t)t->model_stat.st_size;
-        if (check_space(t, whole > there ? whole - there : 0, error) != 0)
-            return -1;
-        add(&a, "-m", t->model);
-        add(&a, "-o", t->store);
-        add(&a, "--plan", t->plan);
-        add(&a, "--output", "text");
-        if (run(t, "pack", &a, 0, error) != 0)
-            return -1;
-    }
-    t->result.store_bytes = directory_bytes(t->store);
-    return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice tune: what its files share.
  *
- * Files in the cache directory of the model (lib/tunings): `tune.lock`, held by the program and its stages;
- * `job-KEY.json`, measured rates and the sizes chosen from them; `profile-KEY`; `plan-KEY-LOSS`. KEY is a hash of the
- * calibration text and of the options that change the profile. Whatever exists under its final name is complete, but for the
+ * Files in the cache directory of the model (lib/tunings): `job-KEY.json`, measured rates and the sizes chosen from them;
+ * `profile-KEY-ID`; `plan-KEY-LOSS-ID`. KEY is a hash of the calibration text and of the options that change the profile, ID
+ * the time at which the sizes were chosen: what a record refers to is not replaced. Whatever exists under its final name is complete, but for the
  * profile, which `sluice profile` continues. */
 #ifndef SLUICE_TOOLS_TUNE_H
 #define SLUICE_TOOLS_TUNE_H
@@ -18,6 +18,14 @@
 
 #define TUNE_TEXTS_MAX   32
 #define TUNE_WINDOWS_MIN 8 /* of calibration text */
+#define TUNE_WINDOW_MIN  16
+#define TUNE_CONFIRM_N   "64" /* tokens of the measured run */
+#define TUNE_CONFIRM_CTX "80" /* and its context: sluice bench takes 16 more */
+
+struct machine {
+    char cpu[TUNINGS_CPU_BYTES]; /* "": unknown */
+    double sample_bytes_per_s;   /* of single reads of the model's device; 0: unknown */
+};
 
 /* Measured once per job, and the sizes chosen from it: an interrupted tuning uses the same. */
 struct job {
@@ -28,6 +36,8 @@ struct job {
     double expert_bytes;       /* of the model */
     double profile_tokens, plan_tokens, importance_tokens, importance_experts;
     double groups; /* of experts, measured together */
+    double profile_id, plan_id;
+    struct machine machine;
 };
 
 struct stage_times { /* expected seconds */
@@ -45,11 +55,13 @@ struct tune {
     double max_loss;
     int64_t minutes, tokens, window;
     bool yes, json;
+    bool quiet; /* of the program that is run: its stderr */
 
     uint8_t hash[TUNINGS_HASH_BYTES];
     char directory[PATH_MAX], programs[PATH_MAX];
     char job_path[PATH_MAX + 64], profile[PATH_MAX + 64], plan[PATH_MAX + 64], store[PATH_MAX];
-    int lock_fd;
+    uint64_t key;
+    struct tunings_lock lock;
     struct job job;
     struct stage_times left;
     struct tuning result;
@@ -66,10 +78,19 @@ int calibration_key(const struct tune *t, uint64_t *key, struct error *error);
 /* probe.c: measures the machine with this model and text. */
 int probe_run(struct tune *t, struct error *error);
 
+/* machine.c: this machine; what differs, or NULL. */
+void machine_look(const struct tune *t, struct machine *m);
+const char *machine_difference(const struct machine *was, const struct machine *is);
+/* ERR_BUDGET_TOO_SMALL if t->budget is less than an engine of the model needs. */
+int budget_check(struct tune *t, struct error *error);
+
 /* job.c: sizes that fit into t->minutes; the file of a job. */
 void job_choose(struct tune *t, uint64_t tokens);
+/* Those of the profile as they were: it is kept. */
+void job_keep_profile(struct job *j, const struct job *was);
 void job_times(const struct tune *t, struct stage_times *times);
-bool job_read(struct tune *t); /* false: there is none, or it is damaged */
+enum job_state { JOB_NONE, JOB_DAMAGED, JOB_GOOD };
+enum job_state job_read(struct tune *t);
 int job_write(const struct tune *t, struct error *error);
 
 /* run.c: runs sluice-NAME with these arguments, and waits. out: its stdout, NUL-terminated, the caller frees; NULL: stdout
@@ -80,12 +101,24 @@ int run_program(const struct tune *t, const char *name, const char *const argv[]
 /* ERR_MODEL_CHANGED when the file is not the one that was hashed. */
 int model_unchanged(const struct tune *t, struct error *error);
 
+/* stages.c: states the time of a step; runs its program, whose messages go to stderr. The exit status, 0 or `allowed`; any
+ * other is an error. */
+void stage_begin(struct tune *t, int number, const char *what, double *seconds);
+int stage_run(struct tune *t, const char *name, const char *const argv[], int allowed,
+              struct error *error);
+
 /* stages.c, confirm.c. stage_plan: 1: a plan, 0: none keeps the loss. */
 int stage_profile(struct tune *t, struct error *error);
+/* Removes the files of earlier profiles of this key. */
+void profile_forget(const struct tune *t);
 bool plan_is_done(struct tune *t);
+/* Of the plan that is done: whether it has a precision below the model's. Without one, a store would be a copy. */
+bool plan_lowers(const struct tune *t);
 int stage_plan(struct tune *t, struct error *error);
-int stage_pack(struct tune *t, struct error *error);
 int stage_confirm(struct tune *t, bool has_plan, struct error *error);
+/* store.c */
+int stage_pack(struct tune *t, struct error *error);
+void report_line(void *arg, const char *line); /* a tunings_say: to stderr */
 uint64_t directory_bytes(const char *path);
 
 #endif

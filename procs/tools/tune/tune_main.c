@@ -5,13 +5,10 @@
  * Trust: model file, texts, and the files of an earlier run are untrusted; the libraries and programs that read them check
  * them. */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,13 +21,11 @@
 
 #include <jansson.h>
 
-#define MINUTES      60
-#define WINDOW       512
-#define STORE_LIMIT  (200 * GIB)
-#define LOCK_POLL_MS 50
-#define LOCK_POLLS   200 /* the stages of a tuning that was killed end within this time */
-#define DECLINED     3   /* exit status */
-#define INTERRUPTED  130
+#define MINUTES     60
+#define WINDOW      512
+#define STORE_LIMIT (200 * GIB)
+#define DECLINED    3 /* exit status */
+#define INTERRUPTED 130
 
 static void usage(FILE *out)
 {
@@ -105,7 +100,7 @@ static int one_option(struct tune *t, int option, const char *value, struct erro
     case OPT_LIMIT: return size_option("--store-limit", value, &t->store_limit, error);
     case OPT_MINUTES: return option_i64("--minutes", value, 1, 100000, &t->minutes, error);
     case OPT_TOKENS: return option_i64("--tokens", value, 256, INT32_MAX, &t->tokens, error);
-    case OPT_CTX: return option_i64("--ctx-size", value, 16, 65536, &t->window, error);
+    case OPT_CTX: return option_i64("--ctx-size", value, TUNE_WINDOW_MIN, 65536, &t->window, error);
     case OPT_TEXT:
         if (t->texts == TUNE_TEXTS_MAX)
             return error_set(error, ERR_BAD_INPUT, "at most %d texts", TUNE_TEXTS_MAX);
@@ -165,27 +160,75 @@ static int find_programs(struct tune *t, struct error *error)
     return 0;
 }
 
-/* Another tuning of this model, or the stages of one that was killed. */
-static int take_lock(struct tune *t, struct error *error)
+static void name_files(struct tune *t)
 {
-    char path[PATH_MAX + 16];
-    snprintf(path, sizeof path, "%s/tune.lock", t->directory);
-    t->lock_fd = open(path, O_RDWR | O_CREAT, 0600); /* not O_CLOEXEC: the stages hold it, too */
-    if (t->lock_fd < 0)
-        return error_set_errno(error, ERR_IO, errno, "cannot write in %.200s", t->directory);
-    for (int i = 0; flock(t->lock_fd, LOCK_EX | LOCK_NB) != 0; i++) {
-        if (tune_stop)
-            return error_set(error, ERR_CANCELLED, "interrupted");
-        if (i == LOCK_POLLS)
-            return error_set(error, ERR_BUSY, "another tuning of this model is in progress");
-        poll(NULL, 0, LOCK_POLL_MS);
-    }
-    return 0;
+    unsigned long long key = t->key;
+    snprintf(t->profile, sizeof t->profile, "%s/profile-%016llx-%.0f", t->directory, key,
+             t->job.profile_id);
+    snprintf(t->plan, sizeof t->plan, "%s/plan-%016llx-%.6g-%.0f", t->directory, key, t->max_loss,
+             t->job.plan_id);
+}
+
+/* The plan's measurements hold on any machine; the plan of before stays for its record. */
+static void move_measurements(const struct tune *t, const char *from)
+{
+    char old[sizeof t->plan + 16], new[sizeof t->plan + 16];
+    snprintf(old, sizeof old, "%s.measured", from);
+    snprintf(new, sizeof new, "%s.measured", t->plan);
+    if (rename(old, new) != 0 && errno != ENOENT)
+        log_debug("%s: %s", old, strerror(errno));
+}
+
+static double now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec * 1000 + (double)(now.tv_nsec / 1000000);
+}
+
+/* A new job; `was`: one whose profile is kept, NULL: none. */
+static int new_job(struct tune *t, const struct job *was, struct error *error)
+{
+    char plan[sizeof t->plan];
+    memcpy(plan, t->plan, sizeof plan);
+    memset(&t->job, 0, sizeof t->job);
+    if (probe_run(t, error) != 0)
+        return -1;
+    machine_look(t, &t->job.machine);
+    t->job.profile_id = t->job.plan_id = now_ms();
+    if (was && t->job.plan_id <= was->plan_id) /* the clock was set back */
+        t->job.plan_id = was->plan_id + 1;
+    if (was)
+        job_keep_profile(&t->job, was);
+    else
+        profile_forget(t);
+    name_files(t);
+    if (was)
+        move_measurements(t, plan);
+    return job_write(t, error);
+}
+
+/* The sizes of an earlier run, or new ones. */
+static int take_job(struct tune *t, struct error *error)
+{
+    struct machine now;
+    enum job_state state = job_read(t);
+    if (state == JOB_DAMAGED)
+        fprintf(stderr, "sluice tune: %s is damaged: a new tuning\n", t->job_path);
+    if (state != JOB_GOOD)
+        return new_job(t, NULL, error);
+    name_files(t);
+    machine_look(t, &now);
+    const char *what = machine_difference(&t->job.machine, &now);
+    if (!what)
+        return 0;
+    fprintf(stderr, "sluice tune: %s than before: a new plan from the same profile\n", what);
+    struct job was = t->job;
+    return new_job(t, &was, error);
 }
 
 static int prepare(struct tune *t, struct error *error)
 {
-    uint64_t key;
     if (!realpath(t->model_path, t->model) || stat(t->model, &t->model_stat) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open model %.200s",
                                t->model_path);
@@ -193,17 +236,14 @@ static int prepare(struct tune *t, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "%.200s is a directory; tune needs the GGUF file of the model", t->model);
     if (find_programs(t, error) != 0 || calibration_find(t, error) != 0 ||
-        calibration_key(t, &key, error) != 0 || tunings_hash(t->model, t->hash, error) != 0 ||
-        tunings_directory(t->hash, t->directory, error) != 0 || take_lock(t, error) != 0)
+        calibration_key(t, &t->key, error) != 0 || tunings_hash(t->model, t->hash, error) != 0 ||
+        tunings_directory(t->hash, t->directory, error) != 0 ||
+        tunings_lock(t->directory, &tune_stop, &t->lock, error) != 0 || budget_check(t, error) != 0)
         return -1;
     t->memory = t->budget ? t->budget : default_memory();
-    unsigned long long k = key;
-    snprintf(t->job_path, sizeof t->job_path, "%s/job-%016llx.json", t->directory, k);
-    snprintf(t->profile, sizeof t->profile, "%s/profile-%016llx", t->directory, k);
-    snprintf(t->plan, sizeof t->plan, "%s/plan-%016llx-%.6g", t->directory, k, t->max_loss);
-    if (job_read(t))
-        return 0;
-    return probe_run(t, error) == 0 ? job_write(t, error) : -1;
+    snprintf(t->job_path, sizeof t->job_path, "%s/job-%016llx.json", t->directory,
+             (unsigned long long)t->key);
+    return take_job(t, error);
 }
 
 /* States the cost; whether to begin. */
@@ -240,13 +280,22 @@ static bool agreed(struct tune *t)
 static int stages(struct tune *t, struct error *error)
 {
     struct tuning *r = &t->result;
-    if (!plan_is_done(t) && stage_profile(t, error) != 0)
+    if (plan_is_done(t))
+        fprintf(stderr, "sluice tune: profile and plan of an earlier run are used\n");
+    else if (stage_profile(t, error) != 0)
         return -1;
     int planned = stage_plan(t, error);
-    if (planned < 0 || (planned > 0 && stage_pack(t, error) != 0))
+    if (planned < 0)
         return -1;
-    if (planned == 0)
+    if (planned == 0) {
         fprintf(stderr, "sluice tune: no plan keeps this loss: lossless\n");
+    } else if (!plan_lowers(t)) {
+        fprintf(stderr, "sluice tune: the plan lowers no precision within this loss: no store is "
+                        "made, lossless\n");
+        planned = 0;
+    }
+    if (planned > 0 && stage_pack(t, error) != 0)
+        return -1;
     if (stage_confirm(t, planned > 0, error) != 0)
         return -1;
     strcpy(r->model, t->model);
@@ -254,6 +303,7 @@ static int stages(struct tune *t, struct error *error)
     r->max_loss = t->max_loss;
     r->budget = t->budget;
     r->created = time(NULL);
+    strcpy(r->cpu, t->job.machine.cpu);
     if (strcmp(r->preset, "default") != 0) {
         if (strlen(t->plan) >= sizeof r->plan)
             return error_set(error, ERR_BAD_INPUT, "the path of the plan is too long");
@@ -263,7 +313,10 @@ static int stages(struct tune *t, struct error *error)
         r->loss_high = 0;
         r->store_bytes = 0;
     }
-    return tunings_write(t->directory, r, error);
+    if (tunings_write(t->directory, r, error) != 0)
+        return -1;
+    tunings_prune(t->directory, NULL, report_line, t);
+    return 0;
 }
 
 static int print(const struct tune *t, struct error *error)
@@ -305,7 +358,7 @@ static void take_signals(void)
 int main(int argc, char **argv)
 {
     static struct tune t = {
-        .lock_fd = -1, .minutes = MINUTES, .window = WINDOW, .store_limit = STORE_LIMIT};
+        .lock = TUNINGS_UNLOCKED, .minutes = MINUTES, .window = WINDOW, .store_limit = STORE_LIMIT};
     struct error error = {0};
     log_init("tune", LOG_LEVEL_INFO);
     if (parse(&t, argc, argv, &error) != 0 || prepare(&t, &error) != 0)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of tunings: which one is found, limits, damaged ones; the hash of a model file. */
+/* Records of tunings: which one is found, limits, damaged ones; the hash of a model file; stores that no record uses; the
+ * lock; the lines of a start. */
 #include <check.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/tunings/tunings.h"
@@ -193,6 +196,192 @@ START_TEST(their_number_is_limited)
 }
 END_TEST
 
+/* ---- stores ---- */
+
+static struct tuning_store seen;
+static char seen_path[PATH_MAX];
+
+static void see(void *arg, const struct tuning_store *s)
+{
+    (void)arg;
+    seen = *s;
+    snprintf(seen_path, sizeof seen_path, "%s", s->path);
+    count++;
+}
+
+static unsigned stores_noted(void)
+{
+    count = 0;
+    tunings_stores(directory, see, NULL);
+    return count;
+}
+
+/* A noted store with a file of its own, and one of its user. */
+static void make_store(const char *name)
+{
+    char path[PATH_MAX + 32];
+    snprintf(store, sizeof store, "%s/%s", dir, name);
+    ck_assert_int_eq(mkdir(store, 0700), 0);
+    ck_assert_msg(tunings_store_note(directory, store, &error) == 0, "%s", error.text);
+    snprintf(path, sizeof path, "%s/manifest.json", store);
+    write_text(path, "12345");
+}
+
+START_TEST(stores_that_no_record_uses)
+{
+    char first[PATH_MAX];
+    make_store("a b.gguf.tuned-0123456789abcdef");
+    ck_assert_uint_eq(stores_noted(), 1);
+    ck_assert_str_eq(seen_path, store);
+    ck_assert(!seen.used && seen.bytes == 5 && seen.files == 1);
+    record(1, 1000, "one");
+    ck_assert(stores_noted() == 1 && seen.used);
+    strcpy(first, store);
+    make_store("a b.gguf.tuned-fedcba9876543210");
+    tunings_prune(directory, store, take_line, NULL);
+    ck_assert_str_eq(reported, "");
+    ck_assert_uint_eq(stores_noted(), 2);
+    tunings_prune(directory, NULL, take_line, NULL);
+    ck_assert_ptr_nonnull(strstr(reported, "which no tuning uses"));
+    ck_assert(access(store, F_OK) != 0 && access(first, F_OK) == 0);
+    ck_assert_uint_eq(stores_noted(), 1);
+    record(1, 1000, "one"); /* of the store that is gone: the first has no record now */
+    tunings_prune(directory, NULL, take_line, NULL);
+    ck_assert(stores_noted() == 0 && access(first, F_OK) != 0);
+}
+END_TEST
+
+START_TEST(only_files_of_a_store_are_removed)
+{
+    char path[PATH_MAX + 32];
+    uint64_t bytes;
+    make_store("m.tuned-0123456789abcdef");
+    snprintf(path, sizeof path, "%s/letter.txt", store);
+    write_text(path, "mine");
+    ck_assert_int_eq(tunings_store_drop(directory, store, &bytes), 0);
+    ck_assert_uint_eq(bytes, 5);
+    ck_assert_int_eq(access(path, F_OK), 0);
+    ck_assert_uint_eq(stores_noted(), 0);
+    snprintf(path, sizeof path, "%s/store", dir); /* no name of a tuned store */
+    ck_assert_int_ne(tunings_store_note(directory, path, &error), 0);
+    ck_assert_int_eq(tunings_store_drop(directory, path, &bytes), 0);
+    snprintf(path, sizeof path, "%s/store/manifest.json", dir);
+    ck_assert_int_eq(access(path, F_OK), 0);
+    snprintf(path, sizeof path, "%s/store-0123456789abcdef", directory); /* damaged notes */
+    write_text(path, "../../m.tuned-0123456789abcdef");
+    ck_assert_uint_eq(stores_noted(), 0);
+    write_text(path, "/tmp/store");
+    ck_assert_uint_eq(stores_noted(), 0);
+}
+END_TEST
+
+/* ---- lock ---- */
+
+/* A child that holds the lock until it is killed; `leave`: a child of its own that has inherited it. */
+static pid_t hold(bool leave, pid_t *left)
+{
+    struct tunings_lock lock;
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        pid_t stage = 0;
+        if (tunings_lock(directory, NULL, &lock, &error) != 0)
+            _exit(1);
+        if (leave && (stage = fork()) == 0)
+            close(lock.own);
+        if ((leave && stage == 0) || write(ends[1], &stage, sizeof stage) == sizeof stage)
+            for (;;)
+                pause();
+        _exit(1);
+    }
+    ck_assert_int_eq(read(ends[0], left, sizeof *left), sizeof *left);
+    close(ends[0]);
+    close(ends[1]);
+    return pid;
+}
+
+START_TEST(the_lock_ends_with_its_holder)
+{
+    struct tunings_lock lock;
+    pid_t left, pid = hold(false, &left);
+    ck_assert_int_ne(tunings_lock(directory, NULL, &lock, &error), 0);
+    ck_assert_int_eq(error.code, ERR_BUSY);
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    ck_assert_msg(tunings_lock(directory, NULL, &lock, &error) == 0, "%s", error.text);
+    tunings_unlock(&lock);
+
+    volatile sig_atomic_t stop = 1;
+    pid = hold(true, &left);
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    ck_assert_int_ne(tunings_lock(directory, &stop, &lock, &error), 0);
+    ck_assert_int_eq(error.code, ERR_CANCELLED);
+    kill(left, SIGKILL);
+    ck_assert_msg(tunings_lock(directory, NULL, &lock, &error) == 0, "%s", error.text);
+    tunings_unlock(&lock);
+}
+END_TEST
+
+/* ---- start ---- */
+
+static char lines[2][20000];
+static unsigned line_count;
+
+static void take_all_lines(void *arg, const char *line)
+{
+    (void)arg;
+    if (line_count < 2)
+        snprintf(lines[line_count], sizeof lines[0], "%s", line);
+    line_count++;
+}
+
+static int start(void)
+{
+    struct tuning_start s = {
+        .command = "run", .model = model, .max_loss = 1, .budget = 1000, .say = take_all_lines};
+    line_count = 0;
+    return tuning_offer(&s, &found, &error);
+}
+
+START_TEST(the_command_is_quoted)
+{
+    static const char *const names[][2] = {{"plain.gguf", "plain.gguf --budget"},
+                                           {"a b.gguf", "a b.gguf' --budget"},
+                                           {"it's.gguf", "it'\\''s.gguf' --budget"},
+                                           {"$(x);.gguf", "$(x);.gguf' --budget"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(model, sizeof model, "%s/%s", dir, names[i][0]);
+        write_text(model, "GGUF");
+        ck_assert_int_eq(start(), 0);
+        ck_assert_uint_eq(line_count, 1);
+        ck_assert_msg(strstr(lines[0], names[i][1]), "%s", lines[0]);
+        bool quoted = strstr(lines[0], "-m '") != NULL;
+        ck_assert_msg(quoted == (i > 0), "%s", lines[0]);
+    }
+}
+END_TEST
+
+START_TEST(another_cpu_is_reported)
+{
+    static struct tuning t;
+    char cpu[TUNINGS_CPU_BYTES];
+    tunings_cpu(cpu);
+    record(1, 1000, "one");
+    ck_assert_int_eq(start(), 1);
+    ck_assert_uint_eq(line_count, 1); /* the record states none */
+    t = found;
+    strcpy(t.cpu, cpu);
+    ck_assert_int_eq(tunings_write(directory, &t, &error), 0);
+    ck_assert(start() == 1 && line_count == 1);
+    strcpy(t.cpu, "another");
+    ck_assert_int_eq(tunings_write(directory, &t, &error), 0);
+    ck_assert(start() == 1 && line_count == (cpu[0] ? 2 : 1));
+    ck_assert(!cpu[0] || strstr(lines[1], "another CPU (another)"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tunings");
@@ -203,6 +392,11 @@ int main(void)
     tcase_add_test(tests, another_model_has_another_directory);
     tcase_add_test(tests, all_parts_of_a_split_file_count);
     tcase_add_test(tests, their_number_is_limited);
+    tcase_add_test(tests, stores_that_no_record_uses);
+    tcase_add_test(tests, only_files_of_a_store_are_removed);
+    tcase_add_test(tests, the_lock_ends_with_its_holder);
+    tcase_add_test(tests, the_command_is_quoted);
+    tcase_add_test(tests, another_cpu_is_reported);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* This machine: what a tuning was measured on, and whether that is still so; the minimum of the budget. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "lib/json/json_file.h"
+#include "lib/json/lookup.h"
+#include "procs/tools/tune/tune.h"
+
+#define READ_BYTES  MIB
+#define READS       33
+#define MODEL_MIN   (64 * MIB) /* of a smaller file, reads say nothing about the device */
+#define RATE_FACTOR 4          /* rates of one device differ by less */
+
+static int by_time(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* The median of reads past the page cache, spread over the file; 0: unknown. */
+static double sample_rate(const char *path, uint64_t file_bytes)
+{
+    uint64_t ns[READS];
+    void *buffer = NULL;
+    int fd = file_bytes < MODEL_MIN ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    size_t done = 0;
+    if (fd >= 0 && posix_memalign(&buffer, PAGE_BYTES, READ_BYTES) != 0)
+        buffer = NULL;
+    for (; buffer && done < READS; done++) {
+        uint64_t at = align_down((file_bytes - READ_BYTES) / READS * done, PAGE_BYTES);
+        uint64_t begun = clock_now_ns();
+        if (pread(fd, buffer, READ_BYTES, (off_t)at) != (ssize_t)READ_BYTES)
+            break;
+        ns[done] = clock_now_ns() - begun + 1;
+    }
+    free(buffer);
+    if (fd >= 0)
+        close(fd);
+    if (done < READS)
+        return 0;
+    qsort(ns, READS, sizeof *ns, by_time);
+    return (double)READ_BYTES * NS_PER_S / (double)ns[READS / 2];
+}
+
+void machine_look(const struct tune *t, struct machine *m)
+{
+    tunings_cpu(m->cpu);
+    m->sample_bytes_per_s = sample_rate(t->model, (uint64_t)t->model_stat.st_size);
+}
+
+const char *machine_difference(const struct machine *was, const struct machine *is)
+{
+    double a = was->sample_bytes_per_s, b = is->sample_bytes_per_s;
+    if (was->cpu[0] && is->cpu[0] && strcmp(was->cpu, is->cpu) != 0)
+        return "another CPU";
+    if (a > 0 && b > 0 && (a > RATE_FACTOR * b || b > RATE_FACTOR * a))
+        return "another speed of the storage device";
+    return NULL;
+}
+
+/* That of the measured run. What the engine reports about a bad model is left to the next step. */
+int budget_check(struct tune *t, struct error *error)
+{
+    char *out = NULL, a[16], b[16];
+    int status = 0;
+    const char *argv[] = {"-m",
+                          t->model,
+                          "--cgroup=off",
+                          "--ctx-size=" TUNE_CONFIRM_CTX,
+                          "--no-tune",
+                          "--print-memory",
+                          NULL};
+    if (t->budget == 0)
+        return 0;
+    t->quiet = true;
+    int rc = run_program(t, "run", argv, &out, &status, error);
+    t->quiet = false;
+    json_t *o = rc == 0 && status == 0 && out ? json_text(out, strlen(out), error) : NULL;
+    uint64_t minimum = o ? lookup_u64(o, "min_budget") : 0;
+    json_decref(o);
+    free(out);
+    if (rc != 0 && error->code == ERR_CANCELLED)
+        return -1;
+    if (t->budget >= minimum)
+        return 0;
+    return error_set(error, ERR_BUDGET_TOO_SMALL,
+                     "--budget %s is too small for this model: minimum %s",
+                     bytes_format(t->budget, a), bytes_format(minimum, b));
+}

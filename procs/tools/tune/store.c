@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store of a plan: its name, its space, and what earlier tunings left. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "lib/base/bytes.h"
+#include "lib/plan/plan.h"
+#include "procs/tools/tune/tune.h"
+
+void report_line(void *arg, const char *line)
+{
+    (void)arg;
+    fprintf(stderr, "sluice tune: %s\n", line);
+}
+
+uint64_t directory_bytes(const char *path)
+{
+    uint64_t bytes = 0;
+    struct stat st;
+    DIR *dir = opendir(path);
+    for (const struct dirent *e; dir && (e = readdir(dir));)
+        if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+            bytes += (uint64_t)st.st_size;
+    if (dir)
+        closedir(dir);
+    return bytes;
+}
+
+/* The name has a hash of model and plan: a store under it is of both, or unfinished. */
+static int store_path(struct tune *t, struct error *error)
+{
+    struct error why;
+    struct plan *plan = plan_read(t->plan, &why);
+    if (!plan)
+        return error_set(error, ERR_IO, "%s", why.text);
+    uint64_t hash = XXH3_64bits(plan_width(plan), (size_t)plan->layers * plan->experts);
+    hash = XXH3_64bits_withSeed(&plan->scalar[PLAN_edgemoe_dense], sizeof(double), hash);
+    hash = XXH3_64bits_withSeed(t->hash, sizeof t->hash, hash);
+    free(plan);
+    char parent[PATH_MAX];
+    const char *name = strrchr(t->model, '/') + 1;
+    if (t->store_dir)
+        snprintf(parent, sizeof parent, "%s", t->store_dir);
+    else
+        snprintf(parent, sizeof parent, "%.*s", (int)(name - t->model), t->model);
+    if (!t->store_dir && access(parent, W_OK) != 0)
+        snprintf(parent, sizeof parent, "%s", t->directory);
+    char absolute[PATH_MAX];
+    if (!realpath(parent, absolute))
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot use --store-dir %.200s",
+                               parent);
+    int n = snprintf(t->store, sizeof t->store, "%s/%s.tuned-%016llx", absolute, name,
+                     (unsigned long long)hash);
+    return n < (int)sizeof t->store
+               ? 0
+               : error_set(error, ERR_BAD_INPUT, "the path of the store is too long");
+}
+
+struct others {
+    const char *store;
+    uint64_t bytes;
+};
+
+static void add_other(void *arg, const struct tuning_store *s)
+{
+    struct others *o = arg;
+    if (strcmp(s->path, o->store) != 0)
+        o->bytes += s->bytes;
+}
+
+/* All stores together, and the space of the file system. */
+static int check_space(const struct tune *t, struct error *error)
+{
+    char parent[PATH_MAX], need[16], have[16];
+    uint64_t there = directory_bytes(t->store), whole = (uint64_t)t->model_stat.st_size;
+    uint64_t more = whole > there ? whole - there : 0;
+    struct others others = {.store = t->store};
+    struct statvfs vfs;
+    if (tunings_each_store(add_other, &others, error) != 0)
+        return -1;
+    if (others.bytes + whole > t->store_limit)
+        return error_set(error, ERR_BAD_INPUT,
+                         "the stores of all tunings would take %s, more than --store-limit %s; "
+                         "remove some with 'sluice models rm'",
+                         bytes_format(others.bytes + whole, need),
+                         bytes_format(t->store_limit, have));
+    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(t->store, '/') - t->store), t->store);
+    if (statvfs(parent, &vfs) == 0 && (uint64_t)vfs.f_bavail * vfs.f_frsize < more)
+        return error_set(
+            error, ERR_IO, "no space for the store in %.200s: up to %s needed, %s free", parent,
+            bytes_format(more, need), bytes_format((uint64_t)vfs.f_bavail * vfs.f_frsize, have));
+    return 0;
+}
+
+int stage_pack(struct tune *t, struct error *error)
+{
+    const char *const argv[] = {"-m",    t->model,   "-o",   t->store, "--plan",
+                                t->plan, "--output", "text", NULL};
+    char manifest[PATH_MAX + 16];
+    stage_begin(t, 3, "pack", &t->left.pack);
+    if (store_path(t, error) != 0)
+        return -1;
+    tunings_prune(t->directory, t->store, report_line, t);
+    snprintf(manifest, sizeof manifest, "%s/manifest.json", t->store);
+    if (access(manifest, F_OK) != 0 && check_space(t, error) != 0)
+        return -1;
+    if (tunings_store_note(t->directory, t->store, error) != 0)
+        return -1;
+    if (access(manifest, F_OK) != 0 && stage_run(t, "pack", argv, 0, error) != 0)
+        return -1;
+    t->result.store_bytes = directory_bytes(t->store);
+    return 0;
+}

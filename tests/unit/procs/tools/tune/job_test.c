@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much a tuning measures, the file of that, and what makes a machine another one. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "procs/tools/tune/tune.h"
+
+static struct tune t;
+static struct error error;
+static char dir[64];
+
+static void setup(void)
+{
+    memset(&t, 0, sizeof t);
+    snprintf(dir, sizeof dir, "/tmp/sluice-tune-job-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(t.job_path, sizeof t.job_path, "%s/job.json", dir);
+    t.minutes = 60;
+    t.window = 512;
+    t.memory = 1 << 20;
+    t.model_stat.st_size = 1 << 30;
+    t.job = (struct job){.fixed_s = 2,
+                         .token_s = 0.001,
+                         .read_bytes_per_s = 1e9,
+                         .encode_bytes_per_s = 1e8,
+                         .expert_bytes = 1e9,
+                         .groups = 100,
+                         .importance_experts = 800,
+                         .profile_id = 5,
+                         .plan_id = 6,
+                         .machine = {.cpu = "CPU \"A\"", .sample_bytes_per_s = 1e9}};
+}
+
+static void teardown(void)
+{
+    remove(t.job_path);
+    ck_assert_int_eq(rmdir(dir), 0);
+}
+
+START_TEST(it_fits_into_the_minutes)
+{
+    static const struct {
+        double fixed_s, token_s;
+        int64_t minutes;
+    } cases[] = {{2, 0.001, 60}, {0.1, 0.0001, 10}, {10, 0.002, 90}, {0, 0.01, 240}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct stage_times times;
+        t.minutes = cases[i].minutes;
+        t.job.fixed_s = cases[i].fixed_s;
+        t.job.token_s = cases[i].token_s;
+        t.job.importance_experts = 800;
+        job_choose(&t, 200000);
+        job_times(&t, &times);
+        ck_assert_msg(times.profile <= 0.51 * 60 * (double)t.minutes, "case %zu: %g s", i,
+                      times.profile);
+        ck_assert_msg(times.plan <= 0.41 * 60 * (double)t.minutes, "case %zu: %g s", i, times.plan);
+        ck_assert(t.job.profile_tokens >= 8192 && t.job.plan_tokens >= 8192);
+    }
+}
+END_TEST
+
+/* They become options of programs: whole numbers, and windows. */
+START_TEST(sizes_are_whole)
+{
+    static const uint64_t tokens[] = {8 * 512 + 512, 5 * 1025, 65535, 200001, 4100};
+    for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
+        t.job.token_s = 0.1; /* the smallest amount */
+        t.job.importance_experts = 800;
+        job_choose(&t, tokens[i]);
+        ck_assert_msg(floor(t.job.importance_tokens) == t.job.importance_tokens, "%g tokens",
+                      t.job.importance_tokens);
+        ck_assert(fmod(t.job.profile_tokens, 512) == 0 && t.job.profile_tokens > 0);
+        ck_assert(fmod(t.job.plan_tokens, 512) == 0 && t.job.plan_tokens > 0);
+        ck_assert(floor(t.job.importance_experts) == t.job.importance_experts);
+        ck_assert_int_eq(job_write(&t, &error), 0);
+        ck_assert_int_eq(job_read(&t), JOB_GOOD);
+    }
+}
+END_TEST
+
+START_TEST(what_is_written_is_read)
+{
+    ck_assert_int_eq(job_read(&t), JOB_NONE);
+    job_choose(&t, 200000);
+    struct job was = t.job;
+    ck_assert_msg(job_write(&t, &error) == 0, "%s", error.text);
+    memset(&t.job, 0, sizeof t.job);
+    ck_assert_int_eq(job_read(&t), JOB_GOOD);
+    ck_assert_mem_eq(&t.job, &was, sizeof was);
+}
+END_TEST
+
+static void change(const char *from, const char *to)
+{
+    char text[4096], out[8192];
+    FILE *f = fopen(t.job_path, "r");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    text[n] = 0;
+    ck_assert_int_eq(fclose(f), 0);
+    char *at = strstr(text, from);
+    ck_assert_msg(at, "'%s' is not in %s", from, text);
+    size_t tail = strcspn(at, "\n"); /* a whole line */
+    snprintf(out, sizeof out, "%.*s%s%s", (int)(at - text), text, to, at + tail);
+    f = fopen(t.job_path, "w");
+    ck_assert(f && fputs(out, f) >= 0 && fclose(f) == 0);
+}
+
+START_TEST(damaged_files)
+{
+    static const char *const cases[][2] = {
+        {"{", ""},
+        {"{", "["},
+        {"\"fixed_s\"", "\"fixed_s\": -1,"},
+        {"\"fixed_s\"", "\"fixed_s\": \"2\","},
+        {"\"token_s\"", "\"token_s\": 0,"},
+        {"\"groups\"", "\"groups\": 0,"},
+        {"\"groups\"", "\"groups\": 1e18,"},
+        {"\"profile_tokens\"", "\"profile_tokens\": 0,"},
+        {"\"profile_tokens\"", "\"profile_tokens\": 1000,"},
+        {"\"plan_tokens\"", "\"plan_tokens\": 8192.5,"},
+        {"\"plan_tokens\"", "\"plan_tokens\": 1e300,"},
+        {"\"importance_tokens\"", "\"importance_tokens\": 512.5,"},
+        {"\"importance_experts\"", "\"importance_experts\": 1e9,"},
+        {"\"plan_id\"", "\"other\": 1,"},
+        {"\"cpu\"", "\"cpu\": 7"},
+        {"\"cpu\"",
+         "\"cpu\": \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\""},
+    };
+    job_choose(&t, 200000);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct job was = t.job;
+        ck_assert_msg(job_write(&t, &error) == 0, "%s", error.text);
+        change(cases[i][0], cases[i][1]);
+        ck_assert_msg(job_read(&t) == JOB_DAMAGED, "%s is read", cases[i][1]);
+        ck_assert_msg(t.job.groups == 0, "%s: a part of it is used", cases[i][1]);
+        t.job = was;
+    }
+    ck_assert_int_eq(truncate(t.job_path, 0), 0);
+    ck_assert_int_eq(job_read(&t), JOB_DAMAGED);
+    ck_assert_int_eq(truncate(t.job_path, 1 << 20), 0);
+    ck_assert_int_eq(job_read(&t), JOB_DAMAGED);
+    ck_assert_int_eq(unlink(t.job_path), 0);
+    ck_assert_int_eq(mkfifo(t.job_path, 0600), 0); /* does not wait for a writer */
+    ck_assert_int_eq(job_read(&t), JOB_DAMAGED);
+}
+END_TEST
+
+START_TEST(a_profile_is_kept)
+{
+    struct job now = {.profile_tokens = 1, .importance_tokens = 2, .plan_tokens = 3, .plan_id = 9};
+    job_choose(&t, 200000);
+    job_keep_profile(&now, &t.job);
+    ck_assert(now.profile_tokens == t.job.profile_tokens && now.profile_id == 5);
+    ck_assert(now.importance_tokens == t.job.importance_tokens);
+    ck_assert(now.importance_experts == t.job.importance_experts);
+    ck_assert(now.plan_tokens == 3 && now.plan_id == 9);
+}
+END_TEST
+
+START_TEST(another_machine)
+{
+    struct machine a = {.cpu = "A", .sample_bytes_per_s = 1e9}, b = a;
+    ck_assert_ptr_null(machine_difference(&a, &b));
+    b.sample_bytes_per_s = 3e9;
+    ck_assert_ptr_null(machine_difference(&a, &b));
+    b.sample_bytes_per_s = 5e9;
+    ck_assert_str_eq(machine_difference(&a, &b), "another speed of the storage device");
+    ck_assert_str_eq(machine_difference(&b, &a), "another speed of the storage device");
+    b.sample_bytes_per_s = 0; /* unknown */
+    ck_assert_ptr_null(machine_difference(&a, &b));
+    strcpy(b.cpu, "B");
+    ck_assert_str_eq(machine_difference(&a, &b), "another CPU");
+    b.cpu[0] = 0;
+    ck_assert_ptr_null(machine_difference(&a, &b));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("tune_job");
+    TCase *tests = tcase_create("job");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, it_fits_into_the_minutes);
+    tcase_add_test(tests, sizes_are_whole);
+    tcase_add_test(tests, what_is_written_is_read);
+    tcase_add_test(tests, damaged_files);
+    tcase_add_test(tests, a_profile_is_kept);
+    tcase_add_test(tests, another_machine);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
