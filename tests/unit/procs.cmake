@@ -63,6 +63,8 @@ sluice_unit_test(unit_eviction SOURCES procs/tools/plan/papers/eviction_test.c
   ${procs}/tools/plan/papers/eviction.c ${procs}/tools/plan/shrunk.c ${procs}/tools/plan/planning.c
   ${procs}/tools/plan/measured.c ${procs}/tools/plan/progress.c
   LINK sluice_inspected sluice_offline sluice_sim PkgConfig::JANSSON PkgConfig::XXHASH m)
+sluice_unit_test(unit_measured SOURCES procs/tools/plan/measured_test.c ${procs}/tools/plan/measured.c
+  LINK sluice_file sluice_base PkgConfig::XXHASH)
 sluice_unit_test(unit_widths SOURCES procs/tools/plan/papers/widths_test.c ${procs}/tools/plan/papers/widths.c
   LINK sluice_tensor sluice_base m)
 target_compile_definitions(unit_synth_mix PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

@@ -241,7 +241,10 @@ static int parse(struct planning *p, int argc, char **argv, struct error *error)
 
 static int start(struct planning *p, struct error *error)
 {
-    p->plan = planning_open(p, error) == 0 ? plan_read(p->profile_path, error) : NULL;
+    p->measured = measured_open(p->out_path, error); /* before the profile: it may be the plan */
+    if (!p->measured || planning_open(p, error) != 0)
+        return -1;
+    p->plan = plan_read(p->profile_path, error);
     if (!p->plan || plan_matches(p->plan, offline_index(p->model), offline_hash(p->model),
                                  p->profile_path, error) != 0)
         return -1;
@@ -256,8 +259,7 @@ static int start(struct planning *p, struct error *error)
     planning_take_dense(p);
     p->some = offline_text_some(&p->text, 0, p->text.windows >= 16 ? 4 : 1);
     p->native_bytes = serving_bytes(p->model, NULL, p->method);
-    p->measured = measured_open(p->out_path, error);
-    if (!p->measured || planning_measure_native(p, error) != 0)
+    if (planning_measure_native(p, error) != 0)
         return -1;
     planning_note(p, "lossless perplexity %.4f over %llu tokens of calibration text",
                   offline_perplexity(&p->native),

@@ -140,17 +140,25 @@ static void serving_key(const struct planning *p, const struct offline_text *tex
     planning_key(p, text, all, sizeof all, key);
 }
 
-/* The value of a record: losses of the windows, and the report. */
+/* The value of a record: losses of the windows, and the report, all of them below 2^53. */
 #define REPORT_NUMBERS 4
+#define NATS_MAX       100 /* of a token: the loss of a text stays finite */
 
-static void take_value(const double *value, struct offline_losses *losses,
+static const struct measured_range numbers_range = {0, 9007199254740992.0};
+
+/* false: losses that cannot be. */
+static bool take_value(const double *value, struct offline_losses *losses,
                        struct serving_report *report)
 {
     const double *r = value + losses->windows;
+    for (uint32_t i = 0; i < losses->windows; i++)
+        if (value[i] > NATS_MAX * (double)losses->scored)
+            return false;
     memcpy(losses->nll, value, losses->windows * sizeof *value);
     *report = (struct serving_report){.swapped = (uint64_t)r[0],
                                       .need = {(uint64_t)r[1], (uint64_t)r[2]},
                                       .skipped = (uint64_t)r[3]};
+    return true;
 }
 
 /* Measures, or takes what an earlier run has measured. s NULL: the lossless model. losses->nll: for the caller to
@@ -170,11 +178,12 @@ static int measure(struct planning *p, const struct offline_text *text, const st
         p->dense = PRECISION_NATIVE; /* losses are relative to the lossless model */
     serving_key(p, text, s ? s : &native, key);
     *losses = (struct offline_losses){.windows = text->windows, .scored = text->window - 1};
-    bool known = measured_find(p->measured, key, value, numbers * sizeof *value);
+    losses->nll = calloc(text->windows, sizeof *losses->nll);
+    bool known = losses->nll && measured_find(p->measured, key, numbers_range, value, numbers) &&
+                 take_value(value, losses, report);
     int status = 0;
-    if (known && (losses->nll = calloc(text->windows, sizeof *losses->nll))) {
-        take_value(value, losses, report);
-    } else {
+    if (!known) {
+        offline_losses_free(losses);
         struct offline_evaluation e = planning_evaluation(p, text);
         uint64_t start = clock_now_ns();
         status = serving_evaluate(&e, s ? s : &native, losses, report, error);
@@ -185,7 +194,7 @@ static int measure(struct planning *p, const struct offline_text *text, const st
                                               (double)report->need[1], (double)report->skipped};
             memcpy(value, losses->nll, text->windows * sizeof *value);
             memcpy(value + text->windows, r, sizeof r);
-            status = measured_add(p->measured, key, value, numbers * sizeof *value, error);
+            status = measured_add(p->measured, key, value, numbers, error);
         }
     }
     p->dense = dense;

@@ -65,7 +65,7 @@ static int search_fraction(struct planning *p, struct error *error)
             good = fraction;
             best = m;
         } else if (i == 0) {
-            return error_set(error, ERR_BAD_INPUT,
+            return error_set(error, ERR_NO_PLAN,
                              "fate cannot keep the loss below %.3g %%: with all experts at int4 it "
                              "is already %s",
                              100 * p->max_loss, planning_loss(&m.loss, text));

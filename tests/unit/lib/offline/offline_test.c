@@ -382,6 +382,29 @@ START_TEST(network_and_search)
 }
 END_TEST
 
+/* Mapped only if it fits; else a bound, of a full cgroup, too, where 0 would be none. */
+START_TEST(memory_without_a_bound)
+{
+    static const struct {
+        uint64_t needed, available, bound;
+        bool mappable;
+    } rows[] = {{3 * GIB, 4 * GIB, 0, true},
+                {3 * GIB + 1, 4 * GIB, 4 * GIB / 8 * 7, true},
+                {3 * GIB, 4 * GIB, 4 * GIB / 8 * 7, false},
+                {GIB, 512 * MIB, 256 * MIB, true},
+                {GIB, 100 * MIB, 50 * MIB, true},
+                {GIB, 1, 1, true},
+                {GIB, 0, 1, true},
+                {GIB, 0, 1, false},
+                {GIB, UINT64_MAX, 0, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint64_t bound =
+            offline_default_memory(rows[i].needed, rows[i].mappable, rows[i].available);
+        ck_assert_msg(bound == rows[i].bound, "row %zu: %llu", i, (unsigned long long)bound);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("offline");
@@ -398,6 +421,7 @@ int main(void)
     tcase_add_test(pure, file_that_becomes_shorter);
     tcase_add_test(pure, largest_of_a_layer);
     tcase_add_test(pure, intervals);
+    tcase_add_test(pure, memory_without_a_bound);
     tcase_add_test(pure, network_and_search);
     tcase_set_timeout(pure, 60);
     suite_add_tcase(s, c);
