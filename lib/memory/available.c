@@ -8,9 +8,17 @@
 
 #include "lib/base/bytes.h"
 
-bool cgroup_find_mount(enum cgroup_version version, char out[PATH_MAX])
+/* NULL: it cannot be read. */
+static FILE *open_in(const char *dir, const char *file)
 {
-    FILE *f = fopen("/proc/self/mounts", "re");
+    char path[3 * PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s", dir, file);
+    return n > 0 && n < (int)sizeof path ? fopen(path, "re") : NULL;
+}
+
+static bool find_mount(const char *root, enum cgroup_version version, char out[PATH_MAX])
+{
+    FILE *f = open_in(root, "proc/self/mounts");
     if (!f)
         return false;
     char line[2 * PATH_MAX], where[PATH_MAX], type[64], options[512];
@@ -30,9 +38,9 @@ bool cgroup_find_mount(enum cgroup_version version, char out[PATH_MAX])
 }
 
 /* From /proc/self/cgroup: "4:memory:/a/b" or "0::/a/b". */
-bool cgroup_find_group(enum cgroup_version version, char out[PATH_MAX])
+static bool find_group(const char *root, enum cgroup_version version, char out[PATH_MAX])
 {
-    FILE *f = fopen("/proc/self/cgroup", "re");
+    FILE *f = open_in(root, "proc/self/cgroup");
     if (!f)
         return false;
     char line[PATH_MAX + 128];
@@ -57,13 +65,22 @@ bool cgroup_find_group(enum cgroup_version version, char out[PATH_MAX])
     return found;
 }
 
+bool cgroup_find_mount(enum cgroup_version version, char out[PATH_MAX])
+{
+    return find_mount("", version, out);
+}
+
+bool cgroup_find_group(enum cgroup_version version, char out[PATH_MAX])
+{
+    return find_group("", version, out);
+}
+
 /* The number in a file of a cgroup: its first, or the one of the line that begins with `name`. */
 static bool read_number(const char *dir, const char *file, const char *name, uint64_t *value)
 {
-    char path[PATH_MAX], line[256];
+    char line[256];
     bool found = false;
-    int n = snprintf(path, sizeof path, "%s/%s", dir, file);
-    FILE *f = n > 0 && n < PATH_MAX ? fopen(path, "re") : NULL;
+    FILE *f = open_in(dir, file);
     size_t skip = name ? strlen(name) : 0;
     while (f && !found && fgets(line, sizeof line, f)) {
         char *end;
@@ -98,15 +115,15 @@ static uint64_t available_in(const char *dir, bool v2)
 }
 
 /* From the cgroup of this process up to the root of its hierarchy. */
-static uint64_t available_under(enum cgroup_version version)
+static uint64_t available_under(const char *root, enum cgroup_version version)
 {
     char mount[PATH_MAX], group[PATH_MAX], dir[2 * PATH_MAX];
     uint64_t lowest = UINT64_MAX;
-    if (!cgroup_find_mount(version, mount) || !cgroup_find_group(version, group))
+    if (!find_mount(root, version, mount) || !find_group(root, version, group))
         return lowest;
     for (;;) {
-        snprintf(dir, sizeof dir, "%s%s", mount, group);
-        uint64_t here = available_in(dir, version == CGROUP_V2);
+        int n = snprintf(dir, sizeof dir, "%s%s%s", root, mount, group);
+        uint64_t here = n < (int)sizeof dir ? available_in(dir, version == CGROUP_V2) : UINT64_MAX;
         lowest = here < lowest ? here : lowest;
         char *slash = strrchr(group, '/');
         if (!slash || group[0] == 0)
@@ -115,14 +132,28 @@ static uint64_t available_under(enum cgroup_version version)
     }
 }
 
+uint64_t cgroup_available_at(const char *root)
+{
+    uint64_t v1 = available_under(root, CGROUP_V1), v2 = available_under(root, CGROUP_V2);
+    return v1 < v2 ? v1 : v2;
+}
+
+uint64_t memory_available_at(const char *root)
+{
+    char proc[PATH_MAX];
+    uint64_t kib, machine = UINT64_MAX, cgroup = cgroup_available_at(root);
+    int n = snprintf(proc, sizeof proc, "%s/proc", root);
+    if (n < (int)sizeof proc && read_number(proc, "meminfo", "MemAvailable:", &kib))
+        machine = kib < UINT64_MAX / KIB ? kib * KIB : UINT64_MAX;
+    return machine < cgroup ? machine : cgroup;
+}
+
 uint64_t memory_available(void)
 {
-    uint64_t kib = 0;
-    bool known = read_number("/proc", "meminfo", "MemAvailable:", &kib);
-    uint64_t lowest = known ? kib * KIB : 0;
-    for (enum cgroup_version v = CGROUP_V1; v <= CGROUP_V2; v++) {
-        uint64_t under = available_under(v);
-        lowest = under < lowest ? under : lowest;
-    }
-    return lowest;
+    return memory_available_at("");
+}
+
+uint64_t cgroup_available(void)
+{
+    return cgroup_available_at("");
 }

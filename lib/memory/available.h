@@ -16,8 +16,15 @@ bool cgroup_find_mount(enum cgroup_version version, char out[PATH_MAX]);
 bool cgroup_find_group(enum cgroup_version version, char out[PATH_MAX]);
 
 /* Bytes that this process can still take: of the machine (MemAvailable), and within the limit of every cgroup
- * above it. Page cache of a cgroup is given back when memory is needed, so it does not count as taken. 0: not
- * known. */
+ * above it. Page cache of a cgroup is given back when memory is needed, so it does not count as taken. UINT64_MAX:
+ * not known; 0: nothing is left. */
 uint64_t memory_available(void);
+
+/* The second of these alone; UINT64_MAX: no cgroup has a limit. */
+uint64_t cgroup_available(void);
+
+/* Both with /proc and the mounts below the directory `root`, "" for the real ones. */
+uint64_t memory_available_at(const char *root);
+uint64_t cgroup_available_at(const char *root);
 
 #endif

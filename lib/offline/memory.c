@@ -30,11 +30,12 @@ static uint64_t mapped_bytes(const struct offline_model *m)
 
 uint64_t offline_default_memory(uint64_t needed, bool mappable, uint64_t available)
 {
-    if (mappable && (available == 0 || needed <= available / 4 * 3))
+    if (mappable && (available == UINT64_MAX || needed <= available / 4 * 3))
         return 0;
     uint64_t reserve = available / RESERVE_SHARE;
     reserve = reserve > RESERVE_MIN ? reserve : RESERVE_MIN;
-    return available - (reserve < available / 2 ? reserve : available / 2);
+    uint64_t bytes = available - (reserve < available / 2 ? reserve : available / 2);
+    return bytes > 0 ? bytes : 1; /* a full cgroup is a bound, too */
 }
 
 uint64_t offline_choose_memory(const struct offline_model *m)
@@ -42,7 +43,7 @@ uint64_t offline_choose_memory(const struct offline_model *m)
     char bound[16], experts[16];
     bool store = m->index->stripe_count > 0;
     uint64_t available = memory_available(), needed = mapped_bytes(m);
-    if (store && available == 0) /* not known: as much as it can use */
+    if (store && available == UINT64_MAX) /* not known: as much as it can use */
         return needed + OFFLINE_PROGRAM_BYTES;
     uint64_t bytes = offline_default_memory(needed, !store, available);
     if (bytes > 0)

@@ -31,7 +31,7 @@ struct offline_model *offline_open_within(const char *path, offline_index_maker 
                                           uint64_t budget, struct error *error);
 void offline_close(struct offline_model *m);
 
-/* The bound where the user gives none, of `available` bytes (0: not known). 0: mapped, if a model that needs
+/* The bound where the user gives none, of `available` bytes (UINT64_MAX: not known). 0: mapped, if a model that needs
  * `needed` bytes when every precision is made fits into 3/4 of them; else they are bounded, minus a reserve. */
 uint64_t offline_default_memory(uint64_t needed, bool mappable, uint64_t available);
 

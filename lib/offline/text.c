@@ -32,32 +32,37 @@ static char *read_text(const char *path, size_t *bytes, struct error *error)
     return NULL;
 }
 
-static int add_ids(struct offline_text *t, const uint32_t *ids, size_t count, struct error *error)
+static int add_ids(struct offline_text *t, uint16_t path, const uint32_t *ids, size_t count,
+                   struct error *error)
 {
     size_t had = (size_t)t->windows * t->window, more = count - count % t->window;
+    uint32_t windows = t->windows + (uint32_t)(more / t->window);
     uint32_t *all = realloc(t->ids, (had + more + 1) * sizeof *all);
-    if (!all)
+    t->ids = all ? all : t->ids;
+    uint16_t *paths = realloc(t->path, (windows + 1) * sizeof *paths);
+    t->path = paths ? paths : t->path;
+    if (!all || !paths)
         return error_set(error, ERR_NO_MEMORY, "out of memory (tokens of a text)");
     memcpy(all + had, ids, more * sizeof *all);
-    t->ids = all;
-    t->windows += (uint32_t)(more / t->window);
+    while (t->windows < windows)
+        paths[t->windows++] = path;
     t->tokens_in_files += count;
     return 0;
 }
 
-static int add_file(struct offline_text *t, const struct tokenizer *tokenizer, const char *path,
-                    struct error *error)
+static int add_file(struct offline_text *t, const struct tokenizer *tokenizer,
+                    const char *const *paths, size_t at, struct error *error)
 {
     size_t bytes, count;
     uint32_t *ids;
-    char *text = read_text(path, &bytes, error);
+    char *text = read_text(paths[at], &bytes, error);
     if (!text)
         return -1;
     int status = tokenizer_encode(tokenizer, text, bytes, NULL, &ids, &count, error);
     free(text);
     if (status != 0)
         return -1;
-    status = add_ids(t, ids, count, error);
+    status = add_ids(t, (uint16_t)at, ids, count, error);
     free(ids);
     return status;
 }
@@ -69,6 +74,7 @@ static void thin_out(struct offline_text *t, uint32_t wanted)
         uint32_t from = (uint32_t)((uint64_t)i * t->windows / wanted);
         memmove(t->ids + (size_t)i * t->window, t->ids + (size_t)from * t->window,
                 t->window * sizeof *t->ids);
+        t->path[i] = t->path[from];
     }
     t->windows = wanted;
 }
@@ -82,7 +88,7 @@ int offline_text_load(const struct model_index *model, const char *const *paths,
                                                  model->tokenizer_bytes, error);
     int status = tokenizer ? 0 : -1;
     for (size_t i = 0; i < count && status == 0; i++)
-        status = add_file(t, tokenizer, paths[i], error);
+        status = add_file(t, tokenizer, paths, i, error);
     if (tokenizer)
         tokenizer_close(tokenizer);
     if (status == 0 && t->windows == 0)
@@ -119,20 +125,52 @@ void offline_text_rehash(struct offline_text *t)
 void offline_text_free(struct offline_text *t)
 {
     free(t->ids);
+    free(t->path);
     *t = (struct offline_text){0};
+}
+
+/* A text for at most `windows` windows of another. */
+static struct offline_text text_like(const struct offline_text *from, uint32_t windows)
+{
+    struct offline_text t = {.window = from->window, .tokens_in_files = from->tokens_in_files};
+    t.ids = malloc((size_t)windows * t.window * sizeof *t.ids);
+    t.path = from->path ? malloc(windows * sizeof *t.path) : NULL;
+    if (!t.ids || (from->path && !t.path))
+        log_fatal(1, "out of memory (tokens of a text)");
+    return t;
+}
+
+static void take_window(struct offline_text *t, const struct offline_text *from, uint32_t window)
+{
+    memcpy(t->ids + (size_t)t->windows * t->window, offline_window(from, window),
+           t->window * sizeof *t->ids);
+    if (t->path)
+        t->path[t->windows] = from->path[window];
+    t->windows++;
+}
+
+static struct offline_text hashed(struct offline_text t)
+{
+    t.hash = XXH3_64bits(t.ids, (size_t)t.windows * t.window * sizeof *t.ids);
+    return t;
 }
 
 struct offline_text offline_text_some(const struct offline_text *from, uint32_t first, uint32_t n)
 {
     sl_assert(n > 0 && first < from->windows);
-    struct offline_text t = {.window = from->window};
-    size_t bytes = from->window * sizeof *t.ids;
-    t.ids = malloc(((size_t)from->windows / n + 1) * bytes);
-    if (!t.ids)
-        log_fatal(1, "out of memory (tokens of a text)");
+    struct offline_text t = text_like(from, from->windows / n + 1);
     for (uint32_t w = first; w < from->windows; w += n)
-        memcpy(t.ids + (size_t)t.windows++ * from->window, offline_window(from, w), bytes);
-    t.hash = XXH3_64bits(t.ids, (size_t)t.windows * bytes);
-    t.tokens_in_files = from->tokens_in_files;
-    return t;
+        take_window(&t, from, w);
+    return hashed(t);
+}
+
+struct offline_text offline_text_chosen(const struct offline_text *from, const uint8_t *roles,
+                                        uint8_t role)
+{
+    struct offline_text t = text_like(from, from->windows);
+    for (uint32_t w = 0; w < from->windows; w++)
+        if (roles[w] == role)
+            take_window(&t, from, w);
+    sl_assert(t.windows > 0);
+    return hashed(t);
 }

@@ -15,7 +15,8 @@
 struct offline_text {
     uint32_t *ids; /* [windows][window] */
     uint32_t windows, window;
-    uint64_t hash; /* XXH3-64 over the ids, seeded with the window */
+    uint16_t *path; /* [windows] the text of each: an index of paths; NULL: not loaded from files */
+    uint64_t hash;  /* XXH3-64 over the ids, seeded with the window */
     uint64_t tokens_in_files;
 };
 
@@ -35,6 +36,10 @@ void offline_text_rehash(struct offline_text *text);
 /* Every n-th window of `from`, starting with window `first`, as a text that borrows nothing. Fatal
  * when memory is short. */
 struct offline_text offline_text_some(const struct offline_text *from, uint32_t first, uint32_t n);
+
+/* The windows whose role[windows] is `role`, in the same way. At least one. */
+struct offline_text offline_text_chosen(const struct offline_text *from, const uint8_t *roles,
+                                        uint8_t role);
 
 static inline const uint32_t *offline_window(const struct offline_text *t, uint32_t window)
 {

@@ -11,12 +11,13 @@
 #include "lib/base/bytes.h"
 #include "tests/harness/internal.h"
 
-#define END_MS     240000
-#define ONE_END_MS 20000
-#define TEXT       SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
-#define ARGS       32
-#define PLAN_ARGS  23
-#define PLAN_BYTES (16 * MIB)
+#define SHARES_BYTES (20 * MIB)
+#define END_MS       240000
+#define ONE_END_MS   20000
+#define TEXT         SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
+#define ARGS         32
+#define PLAN_ARGS    25
+#define PLAN_BYTES   (16 * MIB)
 
 static char program[PATH_MAX], join[PATH_MAX + 64];
 
@@ -356,8 +357,9 @@ static void profile_and_kills(void)
 /* ---- plan ---- */
 
 /* Experts of 14 MiB, and the profile of it. */
-static void model_to_plan(char model[PATH_MAX], char profiled[PATH_MAX])
+static void model_to_plan(void)
 {
+    char model[PATH_MAX], profiled[PATH_MAX];
     struct command c;
     path_in_dir(model, "plan.gguf");
     path_in_dir(profiled, "plan.profile");
@@ -372,12 +374,13 @@ static void model_to_plan(char model[PATH_MAX], char profiled[PATH_MAX])
     command_free(&c);
 }
 
-/* Plans all presets; kill_after_s: at a moment before or after its end. */
-static void plan(const char *model, const char *profiled, const char *out, uint64_t bytes,
-                 const char *kill_after_s)
+/* Plans a preset, or all; kill_after_s: at a moment before or after its end. */
+static void plan(const char *preset, const char *out, uint64_t bytes, const char *kill_after_s)
 {
-    char memory[32];
+    char memory[32], model[PATH_MAX], profiled[PATH_MAX];
     struct command c;
+    path_in_dir(model, "plan.gguf");
+    path_in_dir(profiled, "plan.profile");
     snprintf(memory, sizeof memory, "%" PRIu64, bytes ? bytes : 4 * GIB);
     const char *args[] = {"-m",
                           model,
@@ -390,13 +393,15 @@ static void plan(const char *model, const char *profiled, const char *out, uint6
                           "--resident-experts",
                           "50%",
                           "--tokens",
-                          "512",
+                          test_long() ? "512" : "256",
                           "--ctx-size",
                           "32",
                           "--configurations",
                           "8",
                           "--generations",
                           "50",
+                          "--preset",
+                          preset,
                           "-o",
                           out,
                           bytes ? "--memory" : NULL,
@@ -415,29 +420,31 @@ static void plan(const char *model, const char *profiled, const char *out, uint6
 }
 
 /* A plan without the times of the machine, and the names of its files. */
-static char *decisions(const char *path)
+static char *decisions(const char *path, bool all)
 {
-    static const char *const times[] = {"int8_expert_ns", "int4_expert_ns", "int2_expert_ns"};
+    static const char *const times[] = {"int8_expert_ns", "int4_expert_ns", "int2_expert_ns"},
+                             *const losses[] = {"edgemoe_loss", "hobbit_loss", "fate_loss",
+                                                "swap_loss"};
     json_error_t why;
     json_t *doc = json_load_file(path, 0, &why);
     CHECK(doc, "%s: %s", path, why.text);
+    json_t *scalars = json_object_get(doc, "scalars");
     json_object_del(json_object_get(doc, "tables"), "file");
-    CHECK(json_object_del(json_object_get(doc, "arrays"), "auto_ns") == 0, "%s: auto", path);
-    for (size_t i = 0; i < ARRAY_LEN(times); i++)
-        CHECK(json_object_del(json_object_get(doc, "scalars"), times[i]) == 0, "%s", times[i]);
-    CHECK(json_object_get(json_object_get(doc, "scalars"), "edgemoe_loss") &&
-              json_object_get(json_object_get(doc, "scalars"), "hobbit_loss") &&
-              json_object_get(json_object_get(doc, "scalars"), "fate_loss") &&
-              json_object_get(json_object_get(doc, "scalars"), "swap_loss"),
-          "%s: not all presets are planned", path);
+    for (size_t i = 0; all && i < ARRAY_LEN(losses); i++)
+        CHECK(json_object_get(scalars, losses[i]), "%s: no %s", path, losses[i]);
+    CHECK(json_object_get(scalars, losses[0]), "%s: no %s", path, losses[0]);
+    CHECK((json_object_del(json_object_get(doc, "arrays"), "auto_ns") == 0) == all, "%s: auto",
+          path);
+    for (size_t i = 0; all && i < ARRAY_LEN(times); i++)
+        CHECK(json_object_del(scalars, times[i]) == 0, "%s: no %s", path, times[i]);
     char *text = json_dumps(doc, JSON_SORT_KEYS);
     json_decref(doc);
     return text;
 }
 
-static void same_decisions(const char *a, const char *b)
+static void same_decisions(const char *a, const char *b, bool all)
 {
-    char *want = decisions(a), *got = decisions(b);
+    char *want = decisions(a, all), *got = decisions(b, all);
     CHECK(strcmp(want, got) == 0, "%s and %s are different plans", a, b);
     free(want);
     free(got);
@@ -454,41 +461,87 @@ static char *contents(const char *path)
 }
 
 /* What was measured is not measured again, times included; a damaged file of it is. */
-static void planned_again(const char *model, const char *profiled, const char *path,
-                          const char *mapped)
+static void planned_again(const char *preset, const char *path, const char *mapped)
 {
     char *want = contents(path), file[PATH_MAX];
-    plan(model, profiled, path, 0, NULL);
+    plan(preset, path, 0, NULL);
     char *got = contents(path);
     CHECK(strcmp(want, got) == 0, "%s is another plan the second time", path);
     free(want);
     free(got);
     snprintf(file, sizeof file, "%.4000s.measured", path);
     FILE *f = fopen(file, "r+");
-    CHECK(f && fseek(f, 1000, SEEK_SET) == 0 && fwrite("damaged", 7, 1, f) == 1 && fclose(f) == 0,
+    CHECK(f && fseek(f, 200, SEEK_SET) == 0 && fwrite("damaged", 7, 1, f) == 1 && fclose(f) == 0,
           "%s", file);
-    plan(model, profiled, path, 0, NULL);
-    same_decisions(mapped, path);
+    plan(preset, path, 0, NULL);
+    same_decisions(mapped, path, test_long());
 }
 
+/* The short form kills runs of one cheap preset, and plans all of them only once within the budget. */
 static void plan_and_kills(void)
 {
-    char model[PATH_MAX], profiled[PATH_MAX], mapped[PATH_MAX], within[PATH_MAX], killed[PATH_MAX],
-        after[32];
-    model_to_plan(model, profiled);
+    const char *preset = test_long() ? "all" : "edgemoe";
+    char mapped[PATH_MAX], within[PATH_MAX], killed[PATH_MAX], cheap[PATH_MAX], after[32];
+    model_to_plan();
     path_in_dir(mapped, "mapped.plan");
     path_in_dir(within, "within.plan");
     path_in_dir(killed, "killed.plan");
-    plan(model, profiled, mapped, 0, NULL);
-    plan(model, profiled, within, PLAN_BYTES, NULL);
-    same_decisions(mapped, within);
+    path_in_dir(cheap, test_long() ? "mapped.plan" : "cheap.plan");
+    plan("all", mapped, 0, NULL);
+    plan("all", within, PLAN_BYTES, NULL);
+    same_decisions(mapped, within, true);
+    if (!test_long())
+        plan(preset, cheap, 0, NULL);
     for (int i = 0; i < (test_long() ? 50 : 3); i++) {
-        snprintf(after, sizeof after, "%.3f", (double)(rand() % 1000) / (test_long() ? 300 : 700));
-        plan(model, profiled, killed, PLAN_BYTES, after);
+        snprintf(after, sizeof after, "%.3f", (double)(rand() % 1000) / (test_long() ? 300 : 3000));
+        plan(preset, killed, PLAN_BYTES, after);
     }
-    plan(model, profiled, killed, PLAN_BYTES, NULL);
-    same_decisions(mapped, killed);
-    planned_again(model, profiled, killed, mapped);
+    plan(preset, killed, PLAN_BYTES, NULL);
+    same_decisions(cheap, killed, test_long());
+    planned_again(preset, killed, cheap);
+}
+
+/* With one preset, a loss that it cannot keep has its own status. */
+static void loss_that_cannot_be_kept(void)
+{
+    char model[PATH_MAX], profiled[PATH_MAX], out[PATH_MAX];
+    static const char *const presets[] = {"fate", "hobbit"};
+    path_in_dir(model, "plan.gguf");
+    path_in_dir(profiled, "plan.profile");
+    path_in_dir(out, "none.plan");
+    model_to_plan();
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
+        struct command c;
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){
+                        "plan",     "-m",       model,        "--profile",  profiled,
+                        "--text",   TEXT,       "--max-loss", "0.000001%",  "--resident-experts",
+                        "50%",      "--tokens", "256",        "--ctx-size", "32",
+                        "--preset", presets[i], "-o",         out,          NULL});
+        CHECK(c.status == 4 && strstr(c.err, "keep"), "%s: status %d: %.400s", presets[i], c.status,
+              c.err);
+        command_free(&c);
+    }
+}
+
+/* The gate weights of a stream are part of the memory of the program. */
+static void shares_of_a_long_stream(void)
+{
+    char model[PATH_MAX], out[PATH_MAX], memory[32];
+    struct command c;
+    path_in_dir(model, "shares.gguf");
+    path_in_dir(out, "shares.plan");
+    run(&c, "synth", 0,
+        (const char *const[]){"-o", model, "tiny", "arch=qwen3moe", "layers=8", "hidden=64",
+                              "head_size=32", "expert_inner=64", "experts=32", "experts_used=16",
+                              "--quiet", NULL});
+    command_free(&c);
+    snprintf(memory, sizeof memory, "%" PRIu64, SHARES_BYTES);
+    run(&c, "plan", SHARES_BYTES,
+        (const char *const[]){"-m", model, "--preset", "hobbit", "--shares", "native=0.5,int2=0.5",
+                              "--tokens", "16384", "--ctx-size", "128", "--memory", memory, "-o",
+                              out, NULL});
+    command_free(&c);
 }
 
 int main(int argc, char **argv)
@@ -502,6 +555,8 @@ int main(int argc, char **argv)
                                              ROW(forms_larger_than_the_file),
                                              ROW(profile_and_kills),
                                              ROW(plan_and_kills),
+                                             ROW(loss_that_cannot_be_kept),
+                                             ROW(shares_of_a_long_stream),
                                              ROW(eval_of_a_split_file),
                                              ROW(four_times_the_budget)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

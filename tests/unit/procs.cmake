@@ -61,8 +61,11 @@ sluice_unit_test(unit_synth_blocks SOURCES procs/tools/synth/types/blocks_test.c
 sluice_unit_test(unit_shares SOURCES procs/tools/plan/shares_test.c ${procs}/tools/plan/shares.c LINK sluice_base m)
 sluice_unit_test(unit_eviction SOURCES procs/tools/plan/papers/eviction_test.c
   ${procs}/tools/plan/papers/eviction.c ${procs}/tools/plan/shrunk.c ${procs}/tools/plan/planning.c
-  ${procs}/tools/plan/measured.c ${procs}/tools/plan/progress.c
+  ${procs}/tools/plan/held.c ${procs}/tools/plan/judge.c ${procs}/tools/plan/measured.c ${procs}/tools/plan/progress.c
   LINK sluice_inspected sluice_offline sluice_sim PkgConfig::JANSSON PkgConfig::XXHASH m)
+sluice_unit_test(unit_held SOURCES procs/tools/plan/held_test.c ${procs}/tools/plan/held.c LINK sluice_base m)
+sluice_unit_test(unit_measured SOURCES procs/tools/plan/measured_test.c ${procs}/tools/plan/measured.c
+  LINK sluice_file sluice_base PkgConfig::XXHASH)
 sluice_unit_test(unit_widths SOURCES procs/tools/plan/papers/widths_test.c ${procs}/tools/plan/papers/widths.c
   LINK sluice_tensor sluice_base m)
 foreach(part job run)

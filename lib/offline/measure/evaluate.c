@@ -252,8 +252,9 @@ static int allocate(const struct offline_evaluation *e, struct offline_losses *o
     if (compared) {
         out->kld = calloc((size_t)windows * scored, sizeof *out->kld);
         out->reference_nll = calloc(windows, sizeof *out->reference_nll);
+        out->same = calloc(windows, sizeof *out->same);
     }
-    if (out->nll && (!compared || (out->kld && out->reference_nll)))
+    if (out->nll && (!compared || (out->kld && out->reference_nll && out->same)))
         return 0;
     offline_losses_free(out);
     return error_set(error, ERR_NO_MEMORY, "out of memory (losses of %u windows)", windows);
@@ -302,11 +303,12 @@ int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *
     int status = run(&job, error);
     for (uint32_t i = 0; i < job.workers; i++) {
         close_worker(&worker[i]);
-        out->top1_same += worker[i].top1_same;
         out->skipped += worker[i].skipped;
         for (int t = 0; t < PRECISION__COUNT; t++)
             out->accesses[t] += worker[i].accesses[t];
     }
+    for (uint32_t i = 0; out->same && i < out->windows; i++)
+        out->top1_same += out->same[i];
     pthread_cond_destroy(&job.changed);
     pthread_mutex_destroy(&job.lock);
     if (status == 0 && !atomic_load(&job.failed))
@@ -322,6 +324,7 @@ void offline_losses_free(struct offline_losses *l)
     free(l->nll);
     free(l->kld);
     free(l->reference_nll);
+    free(l->same);
     *l = (struct offline_losses){0};
 }
 

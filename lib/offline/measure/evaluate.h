@@ -77,7 +77,8 @@ struct offline_losses {
     double *nll;              /* [windows] nats, summed over the window */
     float *kld;               /* [windows * scored] when compared, else NULL */
     double *reference_nll;    /* [windows] when compared, else NULL */
-    uint64_t top1_same;       /* of windows * scored */
+    uint32_t *same;     /* [windows] tokens with the same best one, when compared, else NULL */
+    uint64_t top1_same; /* of windows * scored */
     uint64_t skipped,
         accesses
             [PRECISION__COUNT]; /* expert accesses: per token with token_by_token, else per chunk */

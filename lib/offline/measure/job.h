@@ -44,7 +44,7 @@ struct worker {
     struct pair pair;
     uint32_t chunk[2];     /* rows of a pass: of the measured model, of the reference */
     struct core_row *rows; /* [window] */
-    uint64_t top1_same, skipped, accesses[PRECISION__COUNT];
+    uint64_t skipped, accesses[PRECISION__COUNT];
     float *recorded; /* one row of log-probabilities of e->against */
     pthread_t thread;
     bool started;

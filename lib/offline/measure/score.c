@@ -43,7 +43,7 @@ static void compare_row(struct worker *w, uint32_t window, uint32_t row, const f
     uint32_t target = offline_window(w->job->e->text, window)[row + 1];
     out->reference_nll[window] += log_sum_exp(base, vocab) - (double)base[target];
     out->kld[(size_t)window * out->scored + row] = (float)divergence(base, q, vocab);
-    w->top1_same += largest(base, vocab) == largest(q, vocab);
+    out->same[window] += largest(base, vocab) == largest(q, vocab);
 }
 
 int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q, const float *base,

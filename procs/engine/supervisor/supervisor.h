@@ -366,7 +366,7 @@ int budget_facts(struct supervisor *s, struct error *error);
 /* Divides --budget, or without it half of the available memory, at least the minimum if that much is available.
  * May be below budget.plan.min_budget. */
 void budget_divide(struct supervisor *s);
-/* Memory available to this process: of the machine, or within the limits of its cgroups. */
+/* memory_available; 0: not known, too. */
 uint64_t budget_available(void);
 int budget_start(struct supervisor *s, struct error *error);
 /* Writes quota, caps and throttles into the directory, before any child exists. */
@@ -429,8 +429,6 @@ json_t *auto_stats(const struct supervisor *s); /* NULL: auto is off */
 json_t *auto_candidates_json(const struct supervisor *s, double share);
 
 /* cgroup.c */
-/* Headroom within the limits of our cgroups; UINT64_MAX without any. */
-uint64_t cgroup_headroom(void);
 int cgroup_enter(struct supervisor *s, struct error *error);
 bool cgroup_limit(struct supervisor *s, uint64_t bytes);
 /* Processes that the kernel killed for lack of memory, of the own cgroup or else the one we run in;

@@ -3,6 +3,7 @@
  * random weights have no meaningful loss but cost time and bytes like real ones. edgemoe gets
  * random precisions in the shares, hobbit the thresholds that give them on a synthetic token
  * stream, fate its fraction. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,41 +53,28 @@ static int force_edgemoe(struct planning *p, struct error *error)
 
 /* ---- hobbit: sums of larger gate weights of accesses ---- */
 
-struct weights { /* of one worker */
-    uint32_t top_k;
-    size_t count, capacity;
-    float *before;
-};
-
 struct stream {
     struct planning *p;
-    struct weights *of[OFFLINE_WORKERS_MAX];
+    uint32_t top_k;
+    size_t capacity;
+    atomic_size_t count;
+    float *before; /* of all workers, in any order */
 };
 
 static void at_routed(void *arg, const struct expert_step *step, const struct route *routes)
 {
-    struct weights *w = arg;
-    size_t more = (size_t)step->rows * w->top_k;
-    if (w->count + more > w->capacity) {
-        w->capacity = 2 * (w->count + more);
-        w->before = realloc(w->before, w->capacity * sizeof *w->before);
-        if (!w->before)
-            log_fatal(1, "out of memory (gate weights of a stream)");
-    }
-    for (uint32_t r = 0; r < step->rows; r++, w->count += w->top_k)
-        precision_weights_before(&routes[(size_t)r * w->top_k].weight, ROUTE_STRIDE, w->top_k,
-                                 w->before + w->count);
+    struct stream *s = arg;
+    size_t more = (size_t)step->rows * s->top_k, at = atomic_fetch_add(&s->count, more);
+    sl_assert(at + more <= s->capacity);
+    for (uint32_t r = 0; r < step->rows; r++, at += s->top_k)
+        precision_weights_before(&routes[(size_t)r * s->top_k].weight, ROUTE_STRIDE, s->top_k,
+                                 s->before + at);
 }
 
 static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks)
 {
-    struct stream *s = arg;
-    sl_assert(worker < OFFLINE_WORKERS_MAX && !s->of[worker]);
-    struct weights *w = s->of[worker] = calloc(1, sizeof *w);
-    if (!w)
-        log_fatal(1, "out of memory (gate weights of a stream)");
-    w->top_k = s->p->plan->experts_used;
-    hooks->arg = w;
+    (void)worker;
+    hooks->arg = arg;
     hooks->routed = at_routed;
 }
 
@@ -96,36 +84,34 @@ static void steps_done(void *arg, const struct offline_progress *progress)
     planning_progress(s->p, "gate weights: step", progress->done, progress->of);
 }
 
-/* The sum of larger weights of every access of the stream; the caller frees. */
+/* The sum of larger weights of every access of the stream; the caller frees. Allocated before the evaluation, which
+ * gives to experts what is then left of --memory. */
 static int gate_weights(struct planning *p, float **before, size_t *count, struct error *error)
 {
-    struct stream s = {.p = p};
+    struct stream s = {.p = p, .top_k = p->plan->experts_used};
     struct offline_evaluation e = {.model = p->model,
                                    .text = &p->text,
                                    .threads = (uint32_t)p->threads,
                                    .hooks = worker_hooks,
+                                   .unscored = true,
                                    .progress = steps_done,
                                    .arg = &s};
-    struct offline_losses losses;
-    int status = offline_evaluate(&e, &losses, error);
-    *count = 0;
-    for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
-        *count += s.of[w] ? s.of[w]->count : 0;
-    *before = status == 0 ? malloc(*count * sizeof **before) : NULL;
-    if (status == 0 && !*before)
-        status = error_set(error, ERR_NO_MEMORY, "out of memory (gate weights of a stream)");
-    size_t at = 0;
-    for (int w = 0; w < OFFLINE_WORKERS_MAX; w++) {
-        if (!s.of[w])
-            continue;
-        if (status == 0)
-            memcpy(*before + at, s.of[w]->before, s.of[w]->count * sizeof **before);
-        at += s.of[w]->count;
-        free(s.of[w]->before);
-        free(s.of[w]);
-    }
+    struct offline_losses losses = {0};
+    s.capacity = (size_t)p->text.windows * p->text.window * s.top_k *
+                 hparams_expert_layers(&offline_index(p->model)->hparams);
+    if (offline_reserve(p->model, s.capacity * sizeof *s.before, "the gate weights of the stream",
+                        error) != 0)
+        return -1;
+    s.before = malloc(s.capacity * sizeof *s.before);
+    int status = s.before
+                     ? offline_evaluate(&e, &losses, error)
+                     : error_set(error, ERR_NO_MEMORY, "out of memory (gate weights of a stream)");
     if (status == 0)
         offline_losses_free(&losses);
+    else
+        free(s.before);
+    *before = status == 0 ? s.before : NULL;
+    *count = s.count;
     return status;
 }
 
@@ -211,8 +197,8 @@ static void make_stream(struct planning *p)
 
 int planning_start_plain(struct planning *p, struct error *error)
 {
-    p->measured = planning_open(p, error) == 0 ? measured_open(p->out_path, error) : NULL;
-    if (!p->measured)
+    p->measured = measured_open(p->out_path, error);
+    if (!p->measured || planning_open(p, error) != 0)
         return -1;
     const struct model_index *m = offline_index(p->model);
     const struct model_hparams *hp = &m->hparams;

@@ -34,7 +34,7 @@ static void usage(FILE *out)
         "\n"
         "  -m, --model FILE         GGUF file, or a directory made by pack\n"
         "      --profile FILE       of sluice profile, for this model, or an earlier plan\n"
-        "      --text FILE          calibration text; repeatable\n"
+        "      --text FILE          calibration text of one domain; repeatable\n"
         "      --max-loss P         allowed increase of perplexity, such as 1%%\n"
         "      --budget BYTES       budget of the engine (swapmoe, fate)\n"
         "      --resident-experts PCT%%  instead of --budget: resident share of the expert bytes\n"
@@ -46,8 +46,8 @@ static void usage(FILE *out)
         "                           int4, or auto (default): edgemoe searches it together with\n"
         "                           the experts' precisions, the other presets use its choice;\n"
         "                           the store must have the same (sluice pack --dense)\n"
-        "      --margin PCT%%        share of P reserved for other text (default 10)\n"
-        "      --tokens N           tokens used, spread over the text (default 65536)\n"
+        "      --tokens N           tokens used, the same number of each file (default 65536):\n"
+        "                           half to plan with, half to judge the plan\n"
         "      --ctx-size N         tokens per window (default 512)\n"
         "      --configurations N   swapmoe: random shares to measure (default 40)\n"
         "      --generations N      swapmoe: generations of the genetic search (default 5000)\n"
@@ -77,7 +77,6 @@ enum {
     OPT_MEMORY,
     OPT_EXPERTS,
     OPT_PRESET,
-    OPT_MARGIN,
     OPT_TOKENS,
     OPT_CTX,
     OPT_CONFIGURATIONS,
@@ -102,7 +101,6 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"memory", 1, NULL, OPT_MEMORY},
                                         {"resident-experts", 1, NULL, OPT_EXPERTS},
                                         {"preset", 1, NULL, OPT_PRESET},
-                                        {"margin", 1, NULL, OPT_MARGIN},
                                         {"tokens", 1, NULL, OPT_TOKENS},
                                         {"ctx-size", 1, NULL, OPT_CTX},
                                         {"configurations", 1, NULL, OPT_CONFIGURATIONS},
@@ -120,7 +118,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"help", 0, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
-/* The presets, in planning order, and how much they measure at most: the whole text, a quarter of it. swapmoe: in
+/* The presets, in planning order, and how much they measure at most: half of the text, a quarter of that. swapmoe: in
  * addition to its random shares. */
 static const struct {
     const char *name;
@@ -128,10 +126,10 @@ static const struct {
     bool needs_budget;
     uint32_t whole, some;
 } presets[] = {
-    {"edgemoe", plan_edgemoe, false, 38, 0},
-    {"hobbit", plan_hobbit, false, 8, 18},
-    {"fate", plan_fate, true, 5, 0},
-    {"swapmoe", plan_swapmoe, true, 2, 14},
+    {"edgemoe", plan_edgemoe, false, 150, 0},
+    {"hobbit", plan_hobbit, false, 60, 0},
+    {"fate", plan_fate, true, 15, 0},
+    {"swapmoe", plan_swapmoe, true, 5, 14},
     {"auto", plan_auto, false, 0, 0}}; /* last: it predicts the speed of the other plans */
 #define SWAPMOE 3
 
@@ -174,10 +172,9 @@ static int one_option(struct planning *p, int option, const char *value, struct 
         p->text_path[p->texts++] = value;
         return 0;
     case OPT_LOSS:
-    case OPT_MARGIN:
-        if (percent(option == OPT_LOSS ? "--max-loss" : "--margin", value, &share, error) != 0)
+        if (percent("--max-loss", value, &share, error) != 0)
             return -1;
-        *(option == OPT_LOSS ? &p->max_loss : &p->margin) = share / 100;
+        p->max_loss = share / 100;
         return 0;
     case OPT_EXPERTS: return percent("--resident-experts", value, &p->experts_percent, error);
     case OPT_BUDGET:
@@ -241,7 +238,10 @@ static int parse(struct planning *p, int argc, char **argv, struct error *error)
 
 static int start(struct planning *p, struct error *error)
 {
-    p->plan = planning_open(p, error) == 0 ? plan_read(p->profile_path, error) : NULL;
+    p->measured = measured_open(p->out_path, error); /* before the profile: it may be the plan */
+    if (!p->measured || planning_open(p, error) != 0)
+        return -1;
+    p->plan = plan_read(p->profile_path, error);
     if (!p->plan || plan_matches(p->plan, offline_index(p->model), offline_hash(p->model),
                                  p->profile_path, error) != 0)
         return -1;
@@ -250,14 +250,11 @@ static int start(struct planning *p, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "%.200s is an incomplete profile; run sluice profile again",
                          p->profile_path);
-    if (offline_text_load(offline_index(p->model), p->text_path, p->texts, (uint32_t)p->window,
-                          (uint64_t)p->tokens_max, &p->text, error) != 0)
+    if (planning_divide_text(p, error) != 0)
         return -1;
     planning_take_dense(p);
-    p->some = offline_text_some(&p->text, 0, p->text.windows >= 16 ? 4 : 1);
     p->native_bytes = serving_bytes(p->model, NULL, p->method);
-    p->measured = measured_open(p->out_path, error);
-    if (!p->measured || planning_measure_native(p, error) != 0)
+    if (planning_measure_native(p, error) != 0)
         return -1;
     planning_note(p, "lossless perplexity %.4f over %llu tokens of calibration text",
                   offline_perplexity(&p->native),
@@ -305,7 +302,6 @@ static void print_report(const struct planning *p)
 int main(int argc, char **argv)
 {
     struct planning p = {.preset = "all",
-                         .margin = 0.1,
                          .method = QUANT_METHOD_DEFAULT,
                          .window = 512,
                          .seed = 1,
@@ -324,8 +320,10 @@ int main(int argc, char **argv)
     json_decref(p.report);
     offline_losses_free(&p.native);
     offline_losses_free(&p.native_some);
+    offline_losses_free(&p.native_held);
     offline_text_free(&p.text);
     offline_text_free(&p.some);
+    offline_text_free(&p.held);
     free(p.plan);
     measured_close(p.measured);
     if (p.model)

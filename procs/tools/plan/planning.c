@@ -120,8 +120,9 @@ static uint64_t hash_of(const void *bytes, size_t count)
 }
 
 /* Everything in a serving that a loss depends on. */
-static void serving_key(const struct planning *p, const struct offline_text *text,
-                        const struct serving *s, uint8_t key[MEASURED_KEY_BYTES])
+void planning_serving_key(const struct planning *p, const struct offline_text *text,
+                          const struct serving *s, const char *name,
+                          uint8_t key[MEASURED_KEY_BYTES])
 {
     size_t layers = p->plan->layers, cells = layers * p->plan->experts;
     const struct precision_policy *policy = &s->policy;
@@ -131,33 +132,39 @@ static void serving_key(const struct planning *p, const struct offline_text *tex
         s->chunk,     s->interval,        s->margin,          (double)policy->low_fraction,
         s->segment,   s->pairs_per_token, s->before_routing,  policy->slow_device,
         s->together,  s->count_only,      s->skip_renormalise};
-    const uint64_t arrays[] = {hash_of(s->precision, cells), hash_of(s->allowed, cells),
-                               hash_of(s->keep, layers * sizeof *s->keep),
-                               hash_of(s->norm, cells * sizeof *s->norm)};
+    const uint64_t arrays[] = {
+        hash_of(name, strlen(name)), hash_of(s->precision, cells), hash_of(s->allowed, cells),
+        hash_of(s->keep, layers * sizeof *s->keep), hash_of(s->norm, cells * sizeof *s->norm)};
     uint8_t all[sizeof what + sizeof arrays];
     memcpy(all, what, sizeof what);
     memcpy(all + sizeof what, arrays, sizeof arrays);
     planning_key(p, text, all, sizeof all, key);
 }
 
-/* The value of a record: losses of the windows, and the report. */
+/* The value of a record: losses of the windows, and the report, all of them below 2^53. */
 #define REPORT_NUMBERS 4
+#define NATS_MAX       100 /* of a token: the loss of a text stays finite */
 
-static void take_value(const double *value, struct offline_losses *losses,
+static const struct measured_range numbers_range = {0, 9007199254740992.0};
+
+/* false: losses that cannot be. */
+static bool take_value(const double *value, struct offline_losses *losses,
                        struct serving_report *report)
 {
     const double *r = value + losses->windows;
+    for (uint32_t i = 0; i < losses->windows; i++)
+        if (value[i] > NATS_MAX * (double)losses->scored)
+            return false;
     memcpy(losses->nll, value, losses->windows * sizeof *value);
     *report = (struct serving_report){.swapped = (uint64_t)r[0],
                                       .need = {(uint64_t)r[1], (uint64_t)r[2]},
                                       .skipped = (uint64_t)r[3]};
+    return true;
 }
 
-/* Measures, or takes what an earlier run has measured. s NULL: the lossless model. losses->nll: for the caller to
- * free. */
-static int measure(struct planning *p, const struct offline_text *text, const struct serving *s,
-                   struct offline_losses *losses, struct serving_report *report,
-                   struct error *error)
+int planning_losses(struct planning *p, const struct offline_text *text, const struct serving *s,
+                    struct offline_losses *losses, struct serving_report *report,
+                    struct error *error)
 {
     static const struct serving native = {.kind = SERVE_NATIVE};
     uint8_t key[MEASURED_KEY_BYTES];
@@ -168,24 +175,25 @@ static int measure(struct planning *p, const struct offline_text *text, const st
         return error_set(error, ERR_NO_MEMORY, "out of memory (losses)");
     if (!s)
         p->dense = PRECISION_NATIVE; /* losses are relative to the lossless model */
-    serving_key(p, text, s ? s : &native, key);
+    planning_serving_key(p, text, s ? s : &native, "losses", key);
     *losses = (struct offline_losses){.windows = text->windows, .scored = text->window - 1};
-    bool known = measured_find(p->measured, key, value, numbers * sizeof *value);
+    losses->nll = calloc(text->windows, sizeof *losses->nll);
+    bool known = losses->nll && measured_find(p->measured, key, numbers_range, value, numbers) &&
+                 take_value(value, losses, report);
     int status = 0;
-    if (known && (losses->nll = calloc(text->windows, sizeof *losses->nll))) {
-        take_value(value, losses, report);
-    } else {
+    if (!known) {
+        offline_losses_free(losses);
         struct offline_evaluation e = planning_evaluation(p, text);
         uint64_t start = clock_now_ns();
         status = serving_evaluate(&e, s ? s : &native, losses, report, error);
         p->stage.done++;
-        *(text == &p->text ? &p->whole_ns : &p->some_ns) = clock_now_ns() - start;
+        *(text == &p->some ? &p->some_ns : &p->whole_ns) = clock_now_ns() - start;
         if (status == 0) {
             const double r[REPORT_NUMBERS] = {(double)report->swapped, (double)report->need[0],
                                               (double)report->need[1], (double)report->skipped};
             memcpy(value, losses->nll, text->windows * sizeof *value);
             memcpy(value + text->windows, r, sizeof r);
-            status = measured_add(p->measured, key, value, numbers * sizeof *value, error);
+            status = measured_add(p->measured, key, value, numbers, error);
         }
     }
     p->dense = dense;
@@ -196,8 +204,9 @@ static int measure(struct planning *p, const struct offline_text *text, const st
 int planning_measure_native(struct planning *p, struct error *error)
 {
     struct serving_report unused;
-    planning_begin(p, "lossless", 1, 0);
-    if (measure(p, &p->text, NULL, &p->native, &unused, error) != 0)
+    planning_begin(p, "lossless", 2, 0);
+    if (planning_losses(p, &p->text, NULL, &p->native, &unused, error) != 0 ||
+        planning_losses(p, &p->held, NULL, &p->native_held, &unused, error) != 0)
         return -1;
     uint32_t step = p->text.windows / p->some.windows; /* windows do not depend on each other */
     p->native_some = (struct offline_losses){.windows = p->some.windows,
@@ -215,9 +224,11 @@ int planning_measure(struct planning *p, const struct offline_text *text, const 
 {
     const struct offline_losses *native = text == &p->text ? &p->native : &p->native_some;
     struct offline_losses losses;
-    if (measure(p, text, s, &losses, &out->report, error) != 0)
+    if (planning_losses(p, text, s, &losses, &out->report, error) != 0)
         return -1;
-    out->loss = offline_loss_interval(native->nll, losses.nll, losses.windows, losses.scored, 0.95);
+    struct held_domain domain[HELD_DOMAINS_MAX];
+    uint32_t worst;
+    planning_bound(p, text, native, &losses, domain, &worst, &out->loss);
     offline_losses_free(&losses);
     return 0;
 }

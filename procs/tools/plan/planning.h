@@ -8,12 +8,13 @@
 #include "lib/base/bytes.h"
 #include "lib/offline/measure/serving.h"
 #include "lib/tensor/quant_method.h"
+#include "procs/tools/plan/held.h"
 #include "procs/tools/plan/measured.h"
 #include "procs/tools/plan/shares.h"
 
 #define PLANNING_CHUNK 256 /* tokens per pass of a measurement: the default of --prefill-chunk */
 
-#define PLANNING_TEXTS_MAX 64
+#define PLANNING_TEXTS_MAX HELD_DOMAINS_MAX
 
 /* The preset that is planned, for messages. */
 struct planning_stage {
@@ -34,7 +35,6 @@ struct planning {
     uint64_t memory;        /* maximum of this program; 0: not given */
     double experts_percent; /* 0: not given */
     double max_loss;        /* 0.01: 1 % increase of perplexity */
-    double margin;          /* share of max_loss reserved for other text */
     int64_t window, tokens_max, threads, configurations, generations, seed;
     bool json, curve;
     enum quant_method method; /* of the lower precisions; recorded with each loss */
@@ -47,9 +47,10 @@ struct planning {
     bool plain;         /* --shares, auto: no comparison with the lossless model */
 
     struct offline_model *model;
-    struct offline_text text, some; /* the whole text; 1/4 of its windows, for searches */
+    struct offline_text text, some; /* what is planned on; 1/4 of its windows, for searches */
+    struct offline_text held;       /* what is held out (held.h); domains are text_path */
     struct plan *plan;              /* the profile, extended to the plan */
-    struct offline_losses native, native_some;
+    struct offline_losses native, native_some, native_held;
     uint64_t native_bytes; /* payload of all experts */
     struct measured_file *measured;
     struct planning_stage stage;
@@ -61,14 +62,42 @@ struct planning {
 /* progress.c: begins a preset: states what it measures at most, and how long that takes. */
 void planning_begin(struct planning *p, const char *name, uint32_t whole, uint32_t some);
 
+/* judge.c: loads the text, and divides it into p->text and p->held. */
+int planning_divide_text(struct planning *p, struct error *error);
+
 /* A comparison with the lossless model over `text` (p->text or p->some). */
 struct measured {
-    struct offline_interval loss;
+    struct offline_interval loss; /* of planning_bound */
     struct serving_report report;
 };
 struct offline_evaluation planning_evaluation(struct planning *p, const struct offline_text *text);
 int planning_measure(struct planning *p, const struct offline_text *text, const struct serving *s,
                      struct measured *out, struct error *error);
+
+/* Losses over a text, measured now or by an earlier run; s NULL: the lossless model. losses->nll: for the caller to
+ * free. */
+int planning_losses(struct planning *p, const struct offline_text *text, const struct serving *s,
+                    struct offline_losses *losses, struct serving_report *report,
+                    struct error *error);
+
+/* The loss over all of a text; high: the bound of the worst domain for a new text (held.h). domain[HELD_DOMAINS_MAX].
+ * false: there are too few windows for a bound; high is that of the interval. */
+bool planning_bound(const struct planning *p, const struct offline_text *text,
+                    const struct offline_losses *native, const struct offline_losses *losses,
+                    struct held_domain *domain, uint32_t *worst, struct offline_interval *loss);
+
+/* On what is held out. */
+struct judged {
+    struct offline_interval loss; /* of planning_bound */
+    struct held_domain domain[HELD_DOMAINS_MAX];
+    uint32_t worst;
+    struct serving_report report;
+};
+int planning_judge(struct planning *p, const struct serving *s, struct judged *out,
+                   struct error *error);
+/* Reports what was judged, with KL divergence and share of equal best tokens, by domain. */
+int planning_report(struct planning *p, const char *preset, const struct serving *s,
+                    const struct judged *judged, struct error *error);
 
 /* With --dense auto: dense weights as edgemoe's precisions in the profile have them, if it is a plan
  * (a store has one precision of them), else native. */
@@ -87,13 +116,18 @@ int planning_add(struct planning *p, uint64_t arrays, struct error *error);
 /* Writes the plan. */
 int planning_write(struct planning *p, struct error *error);
 
-/* The lossless model over the whole text, and over a quarter. */
+/* The lossless model over all three texts. */
 int planning_measure_native(struct planning *p, struct error *error);
 
 /* The key of something that was measured with this model: `bytes` of what it depends on, in addition to model, text
  * (NULL: none) and the kernels. */
 void planning_key(const struct planning *p, const struct offline_text *text, const void *what,
                   size_t bytes, uint8_t key[MEASURED_KEY_BYTES]);
+
+/* The same of a serving; what: which of several values. */
+void planning_serving_key(const struct planning *p, const struct offline_text *text,
+                          const struct serving *s, const char *what,
+                          uint8_t key[MEASURED_KEY_BYTES]);
 
 /* Opens the model, within --memory or the default bound. */
 int planning_open(struct planning *p, struct error *error);

@@ -50,17 +50,8 @@ _Static_assert(THREAD_STACK_BYTES >= KERNEL_STACK_BYTES + 64 * KIB, "a thread ca
 
 uint64_t budget_available(void)
 {
-    char line[128];
-    uint64_t kib = 0;
-    FILE *f = fopen("/proc/meminfo", "re");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
-            break;
-    if (f)
-        fclose(f);
-    uint64_t machine = kib * KIB,
-             headroom = cgroup_headroom(); /* the limit of a container counts, too */
-    return machine < headroom ? machine : headroom;
+    uint64_t bytes = memory_available();
+    return bytes < UINT64_MAX ? bytes : 0;
 }
 
 /* "31MiB" where it is a whole number, so that it can be used as an argument. */

@@ -77,33 +77,6 @@ static bool read_u64(const char *dir, const char *file, uint64_t *value)
     return end != text;
 }
 
-/* Headroom under the limits of one hierarchy, from our cgroup up to its root. */
-static uint64_t headroom_in(enum cgroup_version version)
-{
-    char mount[PATH_MAX], group[PATH_MAX], dir[PATH_MAX];
-    uint64_t headroom = UINT64_MAX, limit, usage;
-    if (!cgroup_find_mount(version, mount) || !cgroup_find_group(version, group))
-        return headroom;
-    bool v2 = version == CGROUP_V2;
-    for (;;) {
-        if (path_join(dir, mount, group) && read_u64(dir, v2 ? V2_LIMIT : V1_LIMIT, &limit) &&
-            read_u64(dir, v2 ? V2_USAGE : V1_USAGE, &usage)) {
-            uint64_t here = limit > usage ? limit - usage : 0;
-            headroom = here < headroom ? here : headroom;
-        }
-        char *slash = strrchr(group, '/');
-        if (!slash || group[0] == 0)
-            return headroom;
-        *slash = 0;
-    }
-}
-
-uint64_t cgroup_headroom(void)
-{
-    uint64_t v1 = headroom_in(CGROUP_V1), v2 = headroom_in(CGROUP_V2);
-    return v1 < v2 ? v1 : v2;
-}
-
 /* Left by killed supervisors: empty groups named after processes that no longer exist. */
 static void remove_stale(const char *parent)
 {

@@ -40,7 +40,7 @@ static uint64_t dense_read(const struct supervisor *s)
 
 static json_t *cgroup_headroom_json(void)
 {
-    uint64_t headroom = cgroup_headroom();
+    uint64_t headroom = cgroup_available();
     return headroom == UINT64_MAX ? json_null() : number(headroom);
 }
 

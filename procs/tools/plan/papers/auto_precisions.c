@@ -137,12 +137,13 @@ static int measure(struct planning *p, double ratio[PRECISION__COUNT], struct er
 
 int auto_precision_ratios(struct planning *p, double ratio[PRECISION__COUNT], struct error *error)
 {
+    static const struct measured_range ratios = {0.001, 1000};
     uint8_t key[MEASURED_KEY_BYTES];
     const char what[] = {'r', 'a', 't', 'i', 'o', (char)p->method};
     planning_key(p, NULL, what, sizeof what, key);
-    if (measured_find(p->measured, key, ratio, PRECISION__COUNT * sizeof *ratio))
+    if (measured_find(p->measured, key, ratios, ratio, PRECISION__COUNT))
         return 0;
     if (measure(p, ratio, error) != 0)
         return -1;
-    return measured_add(p->measured, key, ratio, PRECISION__COUNT * sizeof *ratio, error);
+    return measured_add(p->measured, key, ratio, PRECISION__COUNT, error);
 }

@@ -66,14 +66,18 @@ static void order_experts(void *arg, enum precision high, enum precision low, ui
     free(ranks);
 }
 
+static struct serving serving_of(const struct planning *p, const uint8_t *precision)
+{
+    return (struct serving){.kind = SERVE_PRECISIONS, .method = p->method, .precision = precision};
+}
+
 static int measure(void *arg, const char *what, enum precision dense, const uint8_t *precision,
                    struct offline_interval *loss, struct error *error)
 {
     const struct search *search = arg;
     struct planning *p = search->p;
     uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
-    struct serving s = {
-        .kind = SERVE_PRECISIONS, .method = p->method, .precision = search->precision};
+    const struct serving s = serving_of(p, search->precision);
     struct measured m;
     char text[64];
     memcpy(search->precision + search->first, precision, cells - search->first);
@@ -92,39 +96,66 @@ static uint64_t dense_bytes(void *arg, enum precision dense)
     return offline_index_at(search->p->model, dense)->dense_bytes;
 }
 
-static void store_uniform(struct planning *p, const struct widths *w)
+/* Dense weights alone. */
+static int judge_dense(struct planning *p, const uint8_t *native, struct error *error)
+{
+    struct judged judged = {.loss = {0, 0, 0}};
+    const struct serving s = serving_of(p, native);
+    if (p->dense != PRECISION_NATIVE && planning_judge(p, &s, &judged, error) != 0)
+        return -1;
+    p->plan->scalar[PLAN_dense_loss_high] = judged.loss.high;
+    return 0;
+}
+
+/* Uniform precisions of all experts, each smaller than the one before, until one is not kept. */
+static int judge_uniform(struct planning *p, uint8_t *all, struct error *error)
+{
+    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts, before = p->native_bytes;
+    double *high = &p->plan->scalar[PLAN_uniform_int8_loss_high];
+    bool kept = true;
+    for (enum precision t = PRECISION_INT8; t < PRECISION__COUNT; t++) {
+        struct judged judged;
+        memset(all, t, cells);
+        uint64_t bytes = serving_bytes(p->model, all, p->method);
+        high[t - PRECISION_INT8] = (double)NAN; /* one of an earlier plan: other dense weights */
+        if (bytes >= before || !kept)
+            continue;
+        planning_note(p, "  uniform %s", precision_name(t));
+        const struct serving s = serving_of(p, all);
+        if (planning_judge(p, &s, &judged, error) != 0)
+            return -1;
+        high[t - PRECISION_INT8] = judged.loss.high;
+        kept = judged.loss.high <= p->max_loss;
+        before = bytes;
+        json_object_set_new(p->report, precision_name(t),
+                            json_pack("{s:f, s:f, s:f, s:I}", "loss", judged.loss.value, "low",
+                                      judged.loss.low, "high", judged.loss.high, "bytes",
+                                      (json_int_t)bytes));
+    }
+    return 0;
+}
+
+static int store_uniform(struct planning *p, struct error *error)
 {
     uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
     uint8_t *all = calloc(cells, 1);
     sl_assert(all);
     p->plan->scalar[PLAN_uniform_method] = p->method;
-    p->plan->scalar[PLAN_uniform_dense] = w->dense;
-    p->plan->scalar[PLAN_dense_loss_high] = w->dense_loss.high;
-    for (enum precision t = PRECISION_INT8; t < PRECISION__COUNT; t++) {
-        const struct offline_interval *loss = &w->uniform[t];
-        double *high = &p->plan->scalar[PLAN_uniform_int8_loss_high + (t - PRECISION_INT8)];
-        *high = (double)NAN; /* one of an earlier plan may have had other dense weights */
-        if (!(w->uniform_mask >> t & 1))
-            continue;
-        *high = loss->high;
-        memset(all, t, cells);
-        json_object_set_new(p->report, precision_name(t),
-                            json_pack("{s:f, s:f, s:f, s:I}", "loss", loss->value, "low", loss->low,
-                                      "high", loss->high, "bytes",
-                                      (json_int_t)serving_bytes(p->model, all, p->method)));
-    }
+    p->plan->scalar[PLAN_uniform_dense] = p->dense;
+    int status = judge_dense(p, all, error) == 0 ? judge_uniform(p, all, error) : -1;
     free(all);
+    return status;
 }
 
-static void store(struct planning *p, const struct widths *w)
+static void store(struct planning *p, const struct widths *w, const struct judged *judged)
 {
     char text[64], size[16], dense[16];
     uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
     uint64_t high_count = cells - planning_first_cell(p) - w->low_count;
     double *s = p->plan->scalar;
-    s[PLAN_edgemoe_loss] = w->loss.value;
-    s[PLAN_edgemoe_loss_low] = w->loss.low;
-    s[PLAN_edgemoe_loss_high] = w->loss.high;
+    s[PLAN_edgemoe_loss] = judged->loss.value;
+    s[PLAN_edgemoe_loss_low] = judged->loss.low;
+    s[PLAN_edgemoe_loss_high] = judged->loss.high;
     s[PLAN_edgemoe_bytes] = (double)w->expert_bytes;
     s[PLAN_edgemoe_method] = p->method;
     s[PLAN_edgemoe_dense] = w->dense;
@@ -135,7 +166,7 @@ static void store(struct planning *p, const struct widths *w)
                   (unsigned long long)high_count, precision_name(w->high),
                   bytes_format(w->expert_bytes, size), bytes_format(p->native_bytes, (char[16]){0}),
                   precision_name(w->dense), bytes_format(w->dense_bytes, dense),
-                  planning_loss(&w->loss, text));
+                  planning_loss(&judged->loss, text));
     planning_note(p, "edgemoe: make its store with 'sluice pack --plan %s'", p->out_path);
     json_object_set_new(p->report, "edgemoe",
                         json_pack("{s:s, s:I, s:s, s:I, s:I, s:s, s:I, s:f, s:f, s:f}", "low",
@@ -143,8 +174,64 @@ static void store(struct planning *p, const struct widths *w)
                                   "high", precision_name(w->high), "high_count",
                                   (json_int_t)high_count, "bytes", (json_int_t)w->expert_bytes,
                                   "dense", precision_name(w->dense), "dense_bytes",
-                                  (json_int_t)w->dense_bytes, "loss", w->loss.value, "loss_low",
-                                  w->loss.low, "loss_high", w->loss.high));
+                                  (json_int_t)w->dense_bytes, "loss", judged->loss.value,
+                                  "loss_low", judged->loss.low, "loss_high", judged->loss.high));
+}
+
+/* Searches until what is found keeps the loss on what is held out. *best: precision is given. */
+static int tighten(struct search *self, struct width_search *search, struct widths *best,
+                   struct judged *judged, struct error *error)
+{
+    struct planning *p = self->p;
+    struct tightening t = tightening_start(p->max_loss);
+    struct widths now = {.precision = calloc(search->cells, 1)};
+    struct judged held;
+    bool found = false, more = true;
+    sl_assert(now.precision);
+    int status = 0;
+    while (status == 0 && more) {
+        uint8_t *precision = now.precision;
+        search->max_loss = t.target;
+        now = (struct widths){.precision = precision};
+        if (widths_search(search, &now, error) != 0) {
+            status = found && error->code == ERR_NO_PLAN ? 0 : -1;
+            break;
+        }
+        memcpy(self->precision + self->first, now.precision, search->cells);
+        p->dense = now.dense;
+        const struct serving s = serving_of(p, self->precision);
+        status = planning_judge(p, &s, &held, error);
+        if (status == 0 && held.loss.high <= p->max_loss) {
+            memcpy(best->precision, now.precision, search->cells);
+            now.precision = best->precision;
+            *best = now;
+            now.precision = precision;
+            *judged = held;
+            found = true;
+        }
+        more = tightening_next(&t, now.loss.high, held.loss.high);
+    }
+    free(now.precision);
+    if (status == 0 && !found)
+        return error_set(error, ERR_NO_PLAN, "no precisions keep the loss below %.3g %%",
+                         100 * p->max_loss);
+    return status;
+}
+
+/* The tightest search is over; p->dense is that of the result. */
+static int store_all(struct search *self, const struct widths *best, const struct judged *judged,
+                     struct error *error)
+{
+    struct planning *p = self->p;
+    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
+    p->dense = best->dense;
+    memcpy(self->precision + self->first, best->precision, cells - self->first);
+    memcpy(plan_width(p->plan), self->precision, cells);
+    store(p, best, judged);
+    const struct serving s = serving_of(p, self->precision);
+    if (planning_report(p, "edgemoe", &s, judged, error) != 0)
+        return -1;
+    return store_uniform(p, error);
 }
 
 int plan_edgemoe(struct planning *p, struct error *error)
@@ -160,26 +247,21 @@ int plan_edgemoe(struct planning *p, struct error *error)
         return -1;
     uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
     struct search self = {.p = p, .first = planning_first_cell(p), .precision = calloc(cells, 1)};
-    const struct width_search search = {.arg = &self,
-                                        .cells = cells - self.first,
-                                        .max_loss = p->max_loss,
-                                        .margin = p->margin,
-                                        .dense = p->dense_given ? 1u << p->dense : PRECISION_DENSE,
-                                        .measure = measure,
-                                        .order = order_experts,
-                                        .dense_bytes = dense_bytes,
-                                        .cell_bytes = cell_bytes};
+    struct width_search search = {.arg = &self,
+                                  .cells = cells - self.first,
+                                  .dense = p->dense_given ? 1u << p->dense : PRECISION_DENSE,
+                                  .measure = measure,
+                                  .order = order_experts,
+                                  .dense_bytes = dense_bytes,
+                                  .cell_bytes = cell_bytes};
     struct widths best = {.precision = calloc(search.cells, 1)};
     sl_assert(best.precision && self.precision);
-    int status = widths_search(&search, &best, error);
-    if (status == 0) {
-        p->dense = best.dense;
-        memcpy(plan_width(p->plan) + self.first, best.precision, search.cells);
-        store_uniform(p, &best);
-        store(p, &best);
-    } else if (!p->dense_given) {
+    struct judged judged;
+    int status = tighten(&self, &search, &best, &judged, error);
+    if (status == 0)
+        status = store_all(&self, &best, &judged, error);
+    else if (!p->dense_given)
         p->dense = PRECISION_NATIVE;
-    }
     free(best.precision);
     free(self.precision);
     return status;

@@ -43,50 +43,91 @@ static void share_out(struct plan *plan, uint64_t entries, uint32_t first, uint3
     }
 }
 
-static int search_fraction(struct planning *p, struct error *error)
+static struct serving serving_of(const struct planning *p, double fraction)
 {
-    double good = -1, bad = 1.0 + 1.0 / (1 << FRACTION_STEPS);
-    struct measured m, best = {0};
-    char text[64];
-    for (int i = 0; i <= FRACTION_STEPS; i++) {
-        double fraction = i == 0 ? 0 : (fmax(good, 0) + fmin(bad, 1)) / 2;
-        struct serving s = {.kind = SERVE_POLICY,
+    return (struct serving){.kind = SERVE_POLICY,
                             .method = p->method,
                             .chunk = PLANNING_CHUNK,
                             .policy = {.rule = PRECISION_RULE_FATE,
                                        .high = PRECISION_INT4,
                                        .low = PRECISION_INT2,
                                        .low_fraction = (float)fraction}};
+}
+
+/* The largest fraction whose bound on the half that is planned on is at most `limit`, and this bound; below 0:
+ * none. */
+static int search(struct planning *p, double limit, double *fraction, double *loss,
+                  struct error *error)
+{
+    double good = -1, bad = 1.0 + 1.0 / (1 << FRACTION_STEPS);
+    char text[64];
+    *fraction = -1;
+    for (int i = 0; i <= FRACTION_STEPS; i++) {
+        struct measured m;
+        double next = i == 0 ? 0 : (fmax(good, 0) + fmin(bad, 1)) / 2;
+        const struct serving s = serving_of(p, next);
         if (planning_measure(p, &p->text, &s, &m, error) != 0)
             return -1;
         planning_note(p, "  int2 for the least popular %.0f %% of a chunk's experts: loss %s",
-                      100 * fraction, planning_loss(&m.loss, text));
-        if (m.loss.high <= p->max_loss) {
-            good = fraction;
-            best = m;
+                      100 * next, planning_loss(&m.loss, text));
+        if (m.loss.high <= limit) {
+            *fraction = good = next;
+            *loss = m.loss.high;
         } else if (i == 0) {
-            return error_set(error, ERR_BAD_INPUT,
-                             "fate cannot keep the loss below %.3g %%: with all experts at int4 it "
-                             "is already %s",
-                             100 * p->max_loss, planning_loss(&m.loss, text));
+            return 0;
         } else {
-            bad = fraction;
+            bad = next;
         }
     }
-    p->plan->scalar[PLAN_fate_prefill_int2] = good;
-    p->plan->scalar[PLAN_fate_loss] = best.loss.value;
-    p->plan->scalar[PLAN_fate_loss_low] = best.loss.low;
-    p->plan->scalar[PLAN_fate_loss_high] = best.loss.high;
-    p->plan->scalar[PLAN_fate_method] = p->method;
-    p->plan->scalar[PLAN_fate_dense] = p->dense;
-    p->plan->scalar[PLAN_fate_high] = PRECISION_INT4;
-    p->plan->scalar[PLAN_fate_low] = PRECISION_INT2;
-    planning_note(p, "fate: %.0f %% of a chunk's experts at int2 in prefill, expected loss %s",
-                  100 * good, planning_loss(&best.loss, text));
-    json_object_set_new(p->report, "fate_prefill",
-                        json_pack("{s:f, s:f, s:f, s:f}", "fraction", good, "loss", best.loss.value,
-                                  "loss_low", best.loss.low, "loss_high", best.loss.high));
     return 0;
+}
+
+static void store(struct planning *p, double fraction, const struct judged *judged)
+{
+    double *scalar = p->plan->scalar;
+    char text[64];
+    scalar[PLAN_fate_prefill_int2] = fraction;
+    scalar[PLAN_fate_loss] = judged->loss.value;
+    scalar[PLAN_fate_loss_low] = judged->loss.low;
+    scalar[PLAN_fate_loss_high] = judged->loss.high;
+    scalar[PLAN_fate_method] = p->method;
+    scalar[PLAN_fate_dense] = p->dense;
+    scalar[PLAN_fate_high] = PRECISION_INT4;
+    scalar[PLAN_fate_low] = PRECISION_INT2;
+    planning_note(p, "fate: %.0f %% of a chunk's experts at int2 in prefill, expected loss %s",
+                  100 * fraction, planning_loss(&judged->loss, text));
+    json_object_set_new(p->report, "fate_prefill",
+                        json_pack("{s:f, s:f, s:f, s:f}", "fraction", fraction, "loss",
+                                  judged->loss.value, "loss_low", judged->loss.low, "loss_high",
+                                  judged->loss.high));
+}
+
+static int search_fraction(struct planning *p, struct error *error)
+{
+    struct tightening tight = tightening_start(p->max_loss);
+    struct judged judged, held;
+    double best = -1, now, loss;
+    do {
+        if (search(p, tight.target, &now, &loss, error) != 0)
+            return -1;
+        if (now < 0)
+            break;
+        const struct serving s = serving_of(p, now);
+        if (planning_judge(p, &s, &held, error) != 0)
+            return -1;
+        if (held.loss.high <= p->max_loss) {
+            best = now;
+            judged = held;
+        }
+    } while (tightening_next(&tight, loss, held.loss.high));
+    if (best < 0)
+        return error_set(error, ERR_NO_PLAN,
+                         "fate cannot keep the loss below %.3g %%: not even with all experts at "
+                         "int4",
+                         100 * p->max_loss);
+    store(p, best, &judged);
+    const struct serving s = serving_of(p, best);
+    return planning_report(p, "fate", &s, &judged, error);
 }
 
 int plan_fate(struct planning *p, struct error *error)

@@ -2,9 +2,8 @@
 /* HOBBIT's thresholds (its eviction weights: eviction.c): minimum bytes per miss with a loss of at
  * most P if every access misses.
  *
- * Bytes per miss fall with T1 and T2. For several T2 (share that may be skipped) a bisection over
- * 1/4 of the text finds the minimum T1 that meets P; the best pair is then measured over the whole
- * text and raised until it meets P. */
+ * Bytes per miss fall with T1 and T2. For several T2 (share that may be skipped) a bisection finds the minimum T1 that meets P; the best pair is judged on what is held out, and the search
+ * repeated for a smaller loss until that keeps to P. */
 #include <math.h>
 #include <string.h>
 
@@ -55,18 +54,12 @@ static double cost_of(const struct precisions *t, const struct serving_report *r
     return ((double)r->need[0] + (double)r->need[1] * t->low_bytes / t->high_bytes) / accesses;
 }
 
-static double limit_of(const struct planning *p)
-{
-    return p->max_loss * (1 - p->margin);
-}
-
 struct choice {
-    double t1, t2, cost;
-    struct measured m;
+    double t1, t2, cost, loss; /* loss: its bound, on the half that is planned on */
 };
 
-static int search_t1(struct planning *p, const struct precisions *t, double t2, struct choice *best,
-                     struct error *error)
+static int search_t1(struct planning *p, const struct precisions *t, double limit, double t2,
+                     struct choice *best, struct error *error)
 {
     double bad = 0, good = t2; /* at t1 = t2 no access has low precision: only skips cost */
     struct measured m;
@@ -74,12 +67,12 @@ static int search_t1(struct planning *p, const struct precisions *t, double t2, 
         double t1 = i == 0 ? t2 : (bad + good) / 2;
         struct serving s = serving_of(p, t, t1, t2);
         char text[64];
-        if (planning_measure(p, &p->some, &s, &m, error) != 0)
+        if (planning_measure(p, &p->text, &s, &m, error) != 0)
             return -1;
         double cost = cost_of(t, &m.report);
         planning_note(p, "  T1 %.3f T2 %.2f: %.1f %% of the bytes, loss %s", t1, t2, 100 * cost,
                       planning_loss(&m.loss, text));
-        if (m.loss.value > limit_of(p)) {
+        if (m.loss.high > limit) {
             if (i == 0)
                 return 0; /* the skips alone exceed the limit */
             bad = t1;
@@ -87,37 +80,15 @@ static int search_t1(struct planning *p, const struct precisions *t, double t2, 
         }
         good = t1;
         if (cost < best->cost)
-            *best = (struct choice){.t1 = t1, .t2 = t2, .cost = cost, .m = m};
+            *best = (struct choice){.t1 = t1, .t2 = t2, .cost = cost, .loss = m.loss.high};
     }
     return 0;
 }
 
-/* Measures over the whole text and raises T1 (then drops the skips) until the upper end of the
- * interval is at most P minus the margin: the interval covers windows of this text, other texts
- * lose up to 1.3 times as much (docs/lab/quality.md). */
-static int confirm(struct planning *p, const struct precisions *t, struct choice *c,
-                   struct error *error)
+static void store(struct planning *p, const struct choice *c, const struct precisions *t,
+                  const struct judged *judged)
 {
-    for (int tries = 0; tries < 8; tries++) {
-        struct serving s = serving_of(p, t, c->t1, c->t2);
-        char text[64];
-        if (planning_measure(p, &p->text, &s, &c->m, error) != 0)
-            return -1;
-        c->cost = cost_of(t, &c->m.report);
-        planning_note(p, "  whole text: T1 %.3f T2 %.2f, loss %s", c->t1, c->t2,
-                      planning_loss(&c->m.loss, text));
-        if (c->m.loss.high <= limit_of(p))
-            return 0;
-        c->t1 = fmin(1, c->t1 + 0.05);
-        c->t2 = c->t1 > c->t2 ? 1 : c->t2;
-    }
-    return error_set(error, ERR_NO_PLAN, "no thresholds keep the loss below %.3g %%",
-                     100 * limit_of(p));
-}
-
-static void store(struct planning *p, const struct choice *c, const struct precisions *t)
-{
-    const struct serving_report *r = &c->m.report;
+    const struct serving_report *r = &judged->report;
     double accesses = (double)(r->need[0] + r->need[1] + r->skipped);
     double *s = p->plan->scalar;
     char text[64];
@@ -128,9 +99,9 @@ static void store(struct planning *p, const struct choice *c, const struct preci
     s[PLAN_hobbit_dense] = p->dense;
     s[PLAN_hobbit_high] = t->high;
     s[PLAN_hobbit_low] = t->low;
-    s[PLAN_hobbit_loss] = c->m.loss.value;
-    s[PLAN_hobbit_loss_low] = c->m.loss.low;
-    s[PLAN_hobbit_loss_high] = c->m.loss.high;
+    s[PLAN_hobbit_loss] = judged->loss.value;
+    s[PLAN_hobbit_loss_low] = judged->loss.low;
+    s[PLAN_hobbit_loss_high] = judged->loss.high;
     s[PLAN_hobbit_share_high] = (double)r->need[0] / accesses;
     s[PLAN_hobbit_share_low] = (double)r->need[1] / accesses;
     planning_note(
@@ -141,27 +112,54 @@ static void store(struct planning *p, const struct choice *c, const struct preci
         t->low == PRECISION_INT2   ? 2
         : t->low == PRECISION_INT4 ? 4
                                    : 8,
-        100 * (double)r->skipped / accesses, 100 * c->cost, planning_loss(&c->m.loss, text));
+        100 * (double)r->skipped / accesses, 100 * cost_of(t, r),
+        planning_loss(&judged->loss, text));
     json_object_set_new(p->report, "hobbit",
                         json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "t1", c->t1, "t2",
                                   c->t2, "share_high", s[PLAN_hobbit_share_high], "share_low",
-                                  s[PLAN_hobbit_share_low], "bytes_share", c->cost, "loss",
-                                  c->m.loss.value, "loss_low", c->m.loss.low, "loss_high",
-                                  c->m.loss.high));
+                                  s[PLAN_hobbit_share_low], "bytes_share", cost_of(t, r), "loss",
+                                  judged->loss.value, "loss_low", judged->loss.low, "loss_high",
+                                  judged->loss.high));
+}
+
+/* The cheapest pair whose bound on the half that is planned on is at most `limit`; cost 1: none. */
+static int search(struct planning *p, const struct precisions *t, double limit, struct choice *best,
+                  struct error *error)
+{
+    static const double t2s[] = {1.0, 0.95, 0.9};
+    *best = (struct choice){.t1 = 1, .t2 = 1, .cost = 1};
+    for (size_t i = 0; i < ARRAY_LEN(t2s); i++)
+        if (search_t1(p, t, limit, t2s[i], best, error) != 0)
+            return -1;
+    return 0;
 }
 
 static int thresholds(struct planning *p, struct error *error)
 {
-    static const double t2s[] = {1.0, 0.95, 0.9};
     struct precisions t = choose_precisions(p);
-    struct choice best = {.t1 = 1, .t2 = 1, .cost = 1};
-    for (size_t i = 0; i < ARRAY_LEN(t2s); i++)
-        if (search_t1(p, &t, t2s[i], &best, error) != 0)
+    struct tightening tight = tightening_start(p->max_loss);
+    struct choice best = {.cost = 1}, now;
+    struct judged judged, held;
+    do {
+        if (search(p, &t, tight.target, &now, error) != 0)
             return -1;
-    if (confirm(p, &t, &best, error) != 0)
-        return -1;
-    store(p, &best, &t);
-    return 0;
+        if (now.cost >= 1)
+            break;
+        const struct serving s = serving_of(p, &t, now.t1, now.t2);
+        planning_note(p, "  T1 %.3f T2 %.2f", now.t1, now.t2);
+        if (planning_judge(p, &s, &held, error) != 0)
+            return -1;
+        if (held.loss.high <= p->max_loss) {
+            best = now;
+            judged = held;
+        }
+    } while (tightening_next(&tight, now.loss, held.loss.high));
+    if (best.cost >= 1)
+        return error_set(error, ERR_NO_PLAN, "no thresholds keep the loss below %.3g %%",
+                         100 * p->max_loss);
+    store(p, &best, &t, &judged);
+    const struct serving s = serving_of(p, &t, best.t1, best.t2);
+    return planning_report(p, "hobbit", &s, &judged, error);
 }
 
 int plan_hobbit(struct planning *p, struct error *error)

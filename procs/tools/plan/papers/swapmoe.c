@@ -152,7 +152,7 @@ static void note_shares(struct swap_plan *w, const char *what, const uint32_t *v
                   (unsigned long long)m->report.swapped, 100 * increase);
 }
 
-static void store(struct swap_plan *w, const uint32_t *v, const struct measured *m)
+static void store(struct swap_plan *w, const uint32_t *v, const struct judged *m)
 {
     struct plan *plan = w->p->plan;
     char loss[64];
@@ -220,8 +220,13 @@ static int plan_shares(struct swap_plan *w, struct error *error)
         return -1;
     note_shares(w, "even", w->even, &even);
     note_shares(w, "planned", w->best, &best);
-    bool better = best.loss.value < even.loss.value;
-    store(w, better ? w->best : w->even, better ? &best : &even);
+    const uint32_t *better = best.loss.value < even.loss.value ? w->best : w->even;
+    struct judged judged;
+    s = serving_of(w, better, PLANNING_CHUNK);
+    if (planning_judge(p, &s, &judged, error) != 0 ||
+        planning_report(p, "swapmoe", &s, &judged, error) != 0)
+        return -1;
+    store(w, better, &judged);
     return 0;
 }
 

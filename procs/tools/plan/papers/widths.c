@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bounds of experts are the two uniform precisions whose losses enclose P; a bisection finds the
- * maximum number of experts that can have the lower one.
- *
- * P is met if on the calibration text the loss is at most P minus a margin and the upper end of its
- * 95 % interval is at most P, because the loss of other text differs. */
+ * maximum number of experts that can have the lower one. The caller allows less than the user does, because
+ * the loss of other text differs. */
 #include "procs/tools/plan/papers/widths.h"
 
 #include <stdio.h>
@@ -26,7 +24,7 @@ static void *allocated(size_t count, size_t bytes)
 
 static bool met(const struct width_search *s, const struct offline_interval *loss)
 {
-    return loss->value <= s->max_loss * (1 - s->margin) && loss->high <= s->max_loss;
+    return loss->high <= s->max_loss;
 }
 
 /* `wanted`, or what it would replace if it is not smaller. */
@@ -157,7 +155,7 @@ int widths_search(const struct width_search *s, struct widths *best, struct erro
             continue;
         w = (struct widths){.dense = d, .precision = own};
         status = measure_dense(s, &w, error);
-        if (status != 0 || !met(s, &w.dense_loss))
+        if (status != 0 || (d != PRECISION_NATIVE && !met(s, &w.dense_loss)))
             continue;
         status = search_experts(s, &w, error);
         if (status == 0 && (!found || fewer_bytes(&w, best))) {

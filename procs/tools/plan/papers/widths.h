@@ -27,8 +27,7 @@
 struct width_search {
     void *arg;
     uint64_t cells;  /* experts of all layers */
-    double max_loss; /* P, 0.01: 1 % */
-    double margin;   /* share of P that the loss itself (not its interval) leaves unused */
+    double max_loss; /* P, of loss.high, 0.01: 1 %; below 0: only the model as it is */
     uint32_t dense;  /* dense precisions to try: a mask of 1 << enum precision */
     /* Loss with these precisions; what: for messages. -1 with *error. */
     int (*measure)(void *arg, const char *what, enum precision dense, const uint8_t *precision,

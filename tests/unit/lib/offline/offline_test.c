@@ -68,6 +68,8 @@ START_TEST(threads_change_nothing)
     for (uint32_t i = 0; i < one.windows * one.scored; i++)
         ck_assert(one.kld[i] < 1e-9f);
     ck_assert_uint_eq(one.top1_same, (uint64_t)one.windows * one.scored);
+    for (uint32_t w = 0; w < one.windows; w++)
+        ck_assert_uint_eq(one.same[w], one.scored);
     offline_losses_free(&one);
     offline_losses_free(&three);
 }
@@ -382,6 +384,65 @@ START_TEST(network_and_search)
 }
 END_TEST
 
+/* Windows know their file, also where they are thinned out or chosen; a file without a window has none. */
+START_TEST(windows_of_files)
+{
+    static const char *const paths[] = {TEXT, SLUICE_SOURCE_DIR "/tests/unit/lib.cmake",
+                                        "/dev/null",
+                                        SLUICE_SOURCE_DIR "/tests/golden/data/heldout/drama.txt"};
+    struct error error;
+    struct offline_text all, few;
+    ck_assert_int_eq(offline_text_load(offline_index(model), paths, 4, WINDOW, 0, &all, &error), 0);
+    ck_assert_int_eq(
+        offline_text_load(offline_index(model), paths, 4, WINDOW, 9 * WINDOW, &few, &error), 0);
+    uint32_t count[4] = {0}, wanted = 0;
+    uint8_t *role = calloc(all.windows, 1);
+    for (uint32_t w = 0; w < all.windows; w++) {
+        ck_assert(w == 0 || all.path[w] >= all.path[w - 1]);
+        count[all.path[w]]++;
+        role[w] = w % 3 == 1;
+    }
+    ck_assert(count[0] > 100 && count[1] > 10 && count[2] == 0 && count[3] > 100);
+    ck_assert(few.windows == 9 && few.path[0] == 0 && few.path[8] == 3);
+    struct offline_text chosen = offline_text_chosen(&all, role, 1);
+    for (uint32_t w = 0; w < all.windows; w++) {
+        if (!role[w])
+            continue;
+        ck_assert_uint_eq(chosen.path[wanted], all.path[w]);
+        ck_assert_mem_eq(offline_window(&chosen, wanted++), offline_window(&all, w),
+                         WINDOW * sizeof(uint32_t));
+    }
+    ck_assert_uint_eq(chosen.windows, wanted);
+    offline_text_free(&chosen);
+    offline_text_free(&all);
+    offline_text_free(&few);
+    free(role);
+}
+END_TEST
+
+/* Mapped only if it fits; else a bound, of a full cgroup, too, where 0 would be none. */
+START_TEST(memory_without_a_bound)
+{
+    static const struct {
+        uint64_t needed, available, bound;
+        bool mappable;
+    } rows[] = {{3 * GIB, 4 * GIB, 0, true},
+                {3 * GIB + 1, 4 * GIB, 4 * GIB / 8 * 7, true},
+                {3 * GIB, 4 * GIB, 4 * GIB / 8 * 7, false},
+                {GIB, 512 * MIB, 256 * MIB, true},
+                {GIB, 100 * MIB, 50 * MIB, true},
+                {GIB, 1, 1, true},
+                {GIB, 0, 1, true},
+                {GIB, 0, 1, false},
+                {GIB, UINT64_MAX, 0, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint64_t bound =
+            offline_default_memory(rows[i].needed, rows[i].mappable, rows[i].available);
+        ck_assert_msg(bound == rows[i].bound, "row %zu: %llu", i, (unsigned long long)bound);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("offline");
@@ -395,9 +456,11 @@ int main(void)
     tcase_add_test(c, fewer_bits_lose_more);
     tcase_add_test(c, hobbit_counts);
     tcase_add_test(c, fate_counts);
+    tcase_add_test(c, windows_of_files);
     tcase_add_test(pure, file_that_becomes_shorter);
     tcase_add_test(pure, largest_of_a_layer);
     tcase_add_test(pure, intervals);
+    tcase_add_test(pure, memory_without_a_bound);
     tcase_add_test(pure, network_and_search);
     tcase_set_timeout(pure, 60);
     suite_add_tcase(s, c);

@@ -2,6 +2,7 @@
 /* EdgeMoE's search over precisions, on losses that are sums of known terms: dense weights add a
  * fixed loss, every expert one that depends on its precision. */
 #include <check.h>
+#include <math.h>
 #include <string.h>
 
 #include "procs/tools/plan/papers/widths.h"
@@ -13,7 +14,6 @@ struct synthetic {
     uint64_t dense_bytes[PRECISION__COUNT];
     uint64_t bytes[PRECISION__COUNT]; /* of an expert */
     uint64_t first_native;            /* of the first ten experts; 0: as the others */
-    double half;                      /* half of an interval */
     uint32_t measured, failing;       /* measurements; the one that fails (0: none) */
 };
 
@@ -26,8 +26,7 @@ static int measure(void *arg, const char *what, enum precision dense, const uint
     loss->value = s->dense_loss[dense];
     for (uint32_t i = 0; i < CELLS; i++)
         loss->value += s->expert_loss[precision[i]] / CELLS;
-    loss->low = loss->value - s->half;
-    loss->high = loss->value + s->half;
+    loss->low = loss->high = loss->value;
     return 0;
 }
 
@@ -64,13 +63,12 @@ static struct synthetic usual(void)
 
 static uint8_t chosen[CELLS];
 
-static int search(struct synthetic *s, double max_loss, double margin, uint32_t dense,
-                  struct widths *best, struct error *error)
+static int search(struct synthetic *s, double max_loss, uint32_t dense, struct widths *best,
+                  struct error *error)
 {
     const struct width_search w = {.arg = s,
                                    .cells = CELLS,
                                    .max_loss = max_loss,
-                                   .margin = margin,
                                    .dense = dense,
                                    .measure = measure,
                                    .order = order,
@@ -81,7 +79,7 @@ static int search(struct synthetic *s, double max_loss, double margin, uint32_t 
 }
 
 struct expected {
-    double max_loss, margin, half;
+    double max_loss;
     uint64_t dense_bytes[3];
     enum precision dense, high, low;
     uint64_t low_count;
@@ -90,19 +88,15 @@ struct expected {
 /* Of 100 experts n at int2, the others at int4: 1 % + n * 0.1 %, and the dense loss. */
 static const struct expected cases[] = {
     /* 2 %: native 10 experts lower, int8 9, int4 6; dense bytes decide for int4 */
-    {0.02001, 0, 0, {800, 400, 200}, PRECISION_INT4, PRECISION_INT4, PRECISION_INT2, 6},
+    {0.02001, {800, 400, 200}, PRECISION_INT4, PRECISION_INT4, PRECISION_INT2, 6},
     /* int4 saves 10 bytes of dense weights, and costs 4 experts of 10 bytes: native */
-    {0.02001, 0, 0, {800, 799, 790}, PRECISION_NATIVE, PRECISION_INT4, PRECISION_INT2, 10},
+    {0.02001, {800, 799, 790}, PRECISION_NATIVE, PRECISION_INT4, PRECISION_INT2, 10},
     /* int8 costs one expert of 10 bytes and saves 11 */
-    {0.02001, 0, 0, {800, 789, 788}, PRECISION_INT8, PRECISION_INT4, PRECISION_INT2, 9},
+    {0.02001, {800, 789, 788}, PRECISION_INT8, PRECISION_INT4, PRECISION_INT2, 9},
     /* int4 alone exceeds 0.3 %; with int8 0.2 % remain for experts: int8, and 11 of 100 at int4 */
-    {0.00301, 0, 0, {800, 400, 1}, PRECISION_INT8, PRECISION_INT8, PRECISION_INT4, 11},
-    /* the interval's upper end counts: int4 0.4 % + 0.5 % is within 1 %, 1.4 % + 0.5 % is not */
-    {0.0171, 0, 0.005, {800, 400, 200}, PRECISION_INT8, PRECISION_INT4, PRECISION_INT2, 1},
-    /* the margin counts: as with 2 % */
-    {0.04002, 0.5, 0, {800, 400, 200}, PRECISION_INT4, PRECISION_INT4, PRECISION_INT2, 6},
+    {0.00301, {800, 400, 1}, PRECISION_INT8, PRECISION_INT8, PRECISION_INT4, 11},
     /* everything keeps to P: the lowest */
-    {0.5, 0, 0, {800, 400, 200}, PRECISION_INT4, PRECISION_INT2, PRECISION_INT2, 0},
+    {0.5, {800, 400, 200}, PRECISION_INT4, PRECISION_INT2, PRECISION_INT2, 0},
 };
 
 START_TEST(chooses_the_fewest_bytes)
@@ -112,8 +106,7 @@ START_TEST(chooses_the_fewest_bytes)
     struct widths best;
     struct error error;
     memcpy(s.dense_bytes, want->dense_bytes, sizeof want->dense_bytes);
-    s.half = want->half;
-    int status = search(&s, want->max_loss, want->margin, PRECISION_DENSE, &best, &error);
+    int status = search(&s, want->max_loss, PRECISION_DENSE, &best, &error);
     ck_assert_msg(status == 0, "%s", error.text);
     ck_assert_int_eq(best.dense, want->dense);
     ck_assert_int_eq(best.high, want->high);
@@ -126,8 +119,7 @@ START_TEST(chooses_the_fewest_bytes)
     for (uint32_t i = 0; i < CELLS; i++)
         bytes += s.bytes[chosen[i]];
     ck_assert_uint_eq(best.expert_bytes, bytes);
-    ck_assert(best.loss.high <= want->max_loss &&
-              best.loss.value <= want->max_loss * (1 - want->margin));
+    ck_assert(best.loss.value <= want->max_loss);
     double uniform = s.dense_loss[best.dense] + s.expert_loss[PRECISION_INT8];
     ck_assert_double_eq_tol(best.uniform[PRECISION_INT8].value, uniform, 1e-12);
 }
@@ -139,10 +131,10 @@ START_TEST(given_dense_precision)
     struct synthetic s = usual();
     struct widths best;
     struct error error;
-    ck_assert_int_eq(search(&s, 0.02001, 0, 1u << PRECISION_NATIVE, &best, &error), 0);
+    ck_assert_int_eq(search(&s, 0.02001, 1u << PRECISION_NATIVE, &best, &error), 0);
     ck_assert_int_eq(best.dense, PRECISION_NATIVE);
     ck_assert_uint_eq(best.low_count, 10);
-    ck_assert_int_eq(search(&s, 0.003, 0, 1u << PRECISION_INT4, &best, &error), -1);
+    ck_assert_int_eq(search(&s, 0.003, 1u << PRECISION_INT4, &best, &error), -1);
     ck_assert_int_eq(error.code, ERR_NO_PLAN);
     ck_assert_msg(strstr(error.text, "dense weights at int4 alone lose 0.40 %") != NULL, "%s",
                   error.text);
@@ -155,7 +147,7 @@ START_TEST(tight_bound)
     struct synthetic s = usual();
     struct widths best;
     struct error error;
-    ck_assert_int_eq(search(&s, 0.000501, 0, PRECISION_DENSE, &best, &error), 0);
+    ck_assert_int_eq(search(&s, 0.000501, PRECISION_DENSE, &best, &error), 0);
     ck_assert_int_eq(best.dense, PRECISION_NATIVE);
     ck_assert_int_eq(best.high, PRECISION_NATIVE);
     ck_assert_int_eq(best.low, PRECISION_INT8);
@@ -170,7 +162,7 @@ START_TEST(precisions_that_are_not_smaller)
     struct widths best;
     struct error error;
     memcpy(s.bytes, (uint64_t[]){18, 34, 18, 10}, sizeof s.bytes);
-    ck_assert_int_eq(search(&s, 0.02201, 0, 1u << PRECISION_NATIVE, &best, &error), 0);
+    ck_assert_int_eq(search(&s, 0.02201, 1u << PRECISION_NATIVE, &best, &error), 0);
     ck_assert_uint_eq(best.uniform_mask, 1u << PRECISION_INT2);
     ck_assert_int_eq(best.high, PRECISION_NATIVE);
     ck_assert_int_eq(best.low, PRECISION_INT2);
@@ -187,7 +179,7 @@ START_TEST(experts_that_are_small_already)
     struct widths best;
     struct error error;
     s.first_native = 15;
-    ck_assert_int_eq(search(&s, 0.02001, 0, 1u << PRECISION_NATIVE, &best, &error), 0);
+    ck_assert_int_eq(search(&s, 0.02001, 1u << PRECISION_NATIVE, &best, &error), 0);
     ck_assert_int_eq(best.high, PRECISION_INT4);
     for (uint32_t i = 0; i < CELLS; i++)
         ck_assert_int_eq(chosen[i], i < 10                       ? PRECISION_NATIVE
@@ -196,16 +188,33 @@ START_TEST(experts_that_are_small_already)
 }
 END_TEST
 
+/* Whatever losses are measured, below 0 the model is left as it is. */
+START_TEST(no_loss_at_all)
+{
+    struct synthetic s = usual();
+    struct widths best;
+    struct error error;
+    s.expert_loss[PRECISION_INT8] = s.dense_loss[PRECISION_INT8] = -0.001;
+    ck_assert_int_eq(search(&s, (double)-INFINITY, PRECISION_DENSE, &best, &error), 0);
+    ck_assert_int_eq(best.dense, PRECISION_NATIVE);
+    for (uint32_t i = 0; i < CELLS; i++)
+        ck_assert_int_eq(chosen[i], PRECISION_NATIVE);
+    ck_assert_double_eq(best.loss.value, 0);
+    ck_assert_int_eq(search(&s, (double)-INFINITY, 1u << PRECISION_INT8, &best, &error), -1);
+    ck_assert_int_eq(error.code, ERR_NO_PLAN);
+}
+END_TEST
+
 START_TEST(failed_measurement)
 {
     struct widths best;
     struct error error;
     struct synthetic s = usual();
-    ck_assert_int_eq(search(&s, 0.02, 0, PRECISION_DENSE, &best, &error), 0);
+    ck_assert_int_eq(search(&s, 0.02, PRECISION_DENSE, &best, &error), 0);
     for (uint32_t count = s.measured, i = 1; i <= count; i++) {
         s = usual();
         s.failing = i;
-        ck_assert_int_eq(search(&s, 0.02, 0, PRECISION_DENSE, &best, &error), -1);
+        ck_assert_int_eq(search(&s, 0.02, PRECISION_DENSE, &best, &error), -1);
         ck_assert_int_eq(error.code, ERR_IO);
     }
 }
@@ -220,6 +229,7 @@ int main(void)
     tcase_add_test(c, tight_bound);
     tcase_add_test(c, precisions_that_are_not_smaller);
     tcase_add_test(c, experts_that_are_small_already);
+    tcase_add_test(c, no_loss_at_all);
     tcase_add_test(c, failed_measurement);
     suite_add_tcase(suite, c);
     SRunner *r = srunner_create(suite);

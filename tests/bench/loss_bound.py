@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the loss bound of plans holds on texts that they were not made on (docs/lab/quality.md).
+
+    loss_bound.py texts DIR          cuts texts of this machine and of tests/golden/data/heldout: DIR/DOMAIN-NAME.txt
+    loss_bound.py judge LIBEXEC MODEL PROFILE DIR OUT [PRESET:P...]    plans for P percent, evaluates all texts
+
+The calibration text is that of `sluice tune`. The texts need Debian 12 with its manual pages in other languages.
+"""
+import glob
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BYTES = 24000  # of a text; 8 windows of 512 tokens are used
+PRESETS = ("edgemoe", "hobbit", "fate")
+SOURCES = {
+    "code": ["/usr/lib/python3.11/argparse.py", "/usr/lib/python3.11/tarfile.py", "/usr/include/elf.h",
+             "/usr/share/perl/5.36/CPAN.pm"],
+    "law": ["/usr/share/common-licenses/" + n for n in ("GPL-3", "LGPL-2.1", "MPL-1.1", "GFDL-1.3")],
+    "manual": ["/usr/share/man/man1/" + n for n in ("bash.1.gz", "tar.1.gz", "find.1.gz", "git.1.gz")],
+    "language": ["/usr/share/man/%s/man1/%s.1.gz" % n for n in
+                 (("de", "ls"), ("fr", "bash"), ("ru", "man"), ("ja", "man"), ("es", "man"), ("pl", "bash"),
+                  ("de", "find"), ("fr", "find"), ("de", "man"), ("fr", "man"))],
+}
+
+
+def read(path):
+    data = gzip.open(path).read() if path.endswith(".gz") else open(path, "rb").read()
+    text = data.decode("utf-8", "replace")
+    if path.endswith(".gz"):  # troff: without its requests and escapes
+        text = "\n".join(l for l in text.split("\n") if l[1:3] != '\\"' and not re.match(r"[.'][^ ]*$", l))
+        text = re.sub(r"^\.[A-Za-z]+ ?|\\f.|\\[&-]", "", text, flags=re.M)
+    return text
+
+
+def texts(out):
+    os.makedirs(out, exist_ok=True)
+    for path in sorted(glob.glob(ROOT + "/tests/golden/data/heldout/*.txt")):
+        text, name = read(path), os.path.basename(path)[:-4]
+        for i in range(4):  # apart from each other
+            write(out, name, str(i + 1), text[i * len(text) // 4:])
+    for domain, paths in SOURCES.items():
+        found = [p for p in paths if os.path.exists(p) and len(read(p)) >= BYTES // 3]
+        for path in found[:4]:
+            lang = path.split("/")[4] + "-" if domain == "language" else ""
+            write(out, domain, lang + os.path.basename(path).split(".")[0], read(path))
+
+
+def write(out, domain, name, text):
+    with open("%s/%s-%s.txt" % (out, domain, name), "w") as f:
+        f.write(text[:BYTES])
+
+
+def run(*argv):
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 4):
+        sys.exit("%s: %s" % (" ".join(argv), done.stderr[-500:]))
+    return done.stdout if done.returncode == 0 else None
+
+
+def judge(libexec, model, profile, directory, out, *cases):
+    calibration = [ROOT + "/launch/demo/calib.txt"] + sorted(glob.glob(ROOT + "/launch/calibration/*.txt"))
+    options = [a for t in calibration for a in ("--text", t)]
+    os.makedirs(out, exist_ok=True)
+    for case in cases or ["%s:%s" % (s, p) for p in ("0.5", "1", "2", "5") for s in PRESETS]:
+        preset, percent = case.split(":")
+        plan, result = "%s/%s-%s" % (out, preset, percent), "%s/%s-%s.json" % (out, preset, percent)
+        if os.path.exists(result):
+            continue
+        made = run(libexec + "/sluice-plan", "-m", model, "--profile", profile, *options, "--max-loss",
+                   percent + "%", "--resident-experts", "50%", "--preset", preset, "-o", plan, "--output", "json")
+        losses = {}
+        for text in sorted(glob.glob(directory + "/*.txt")) if made else []:
+            one = run(libexec + "/sluice-eval", "-m", model, "--offline", "--preset", preset, "--plan", plan,
+                      "--text", text, "--max-windows", "8", "--output", "json")
+            losses[os.path.basename(text)[:-4]] = 100 * json.loads(one)["loss"]
+        with open(result, "w") as f:
+            json.dump({"plan": made and json.loads(made), "losses": losses}, f, indent=1)
+        show(preset, percent, made, losses)
+
+
+def show(preset, percent, made, losses):
+    if not made:
+        print("%s, %s %%: no plan" % (preset, percent), flush=True)
+        return
+    within = sum(l <= float(percent) for l in losses.values())
+    worst = max(losses, key=losses.get)
+    domains = {}
+    for name, loss in losses.items():
+        domains.setdefault(name.split("-")[0], []).append(loss)
+    print("%s, %s %%: %d of %d texts of %d domains within, worst %s %.2f %%; means: %s" % (
+        preset, percent, within, len(losses), len(domains), worst, losses[worst],
+        ", ".join("%s %.2f" % (d, sum(l) / len(l)) for d, l in sorted(domains.items()))), flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] == "texts":
+        texts(sys.argv[2])
+    elif len(sys.argv) >= 7 and sys.argv[1] == "judge":
+        judge(*sys.argv[2:])
+    else:
+        sys.exit(__doc__)
