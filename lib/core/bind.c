@@ -32,8 +32,8 @@ static struct device_matrix dense_matrix(struct core *c, uint32_t layer, enum de
     uint32_t entry = model_entry_dense(c->model, layer, role);
     sl_assert(entry != ENTRY_NONE);
     const struct model_tensor *t = tensor_of(c, entry, 0);
-    return matrix_of(
-        t, device_share(c->device, c->source.dense(c->source.self, entry), (size_t)t->bytes));
+    return matrix_of(t, device_share(c->device, c->source.dense(c->source.self, entry),
+                                     (size_t)t->bytes, DEVICE_SHARE_WEIGHTS));
 }
 
 /* Vectors of a layer and their fields. A model has those that its architecture names, and of two with
@@ -476,10 +476,28 @@ static int check_rope_factors(struct core *c, struct error *error)
     return 0;
 }
 
+/* The device computes with every type that the model has. */
+static int check_types(const struct core *c, struct error *error)
+{
+    for (uint32_t i = 0; i < c->model->entry_count; i++) {
+        const struct model_entry *e = &model_index_entries(c->model)[i];
+        for (uint32_t m = 0; m < (i < c->model->dense_count ? 1u : EXPERT__COUNT); m++) {
+            uint32_t type =
+                i < c->model->dense_count ? tensor_of(c, i, 0)->type : e->matrix[m].type;
+            if (e->extents > 0 && !c->device->ops->computes(c->device, (enum tensor_type)type))
+                return error_set(error, ERR_BAD_INPUT, "the device '%s' does not compute with %s",
+                                 c->device->ops->name, tensor_type_info(type)->name);
+        }
+    }
+    return 0;
+}
+
 int core_bind(struct core *c, const struct core_config *config, struct error *error)
 {
     uint32_t globals = c->hp.layers;
     uint64_t vectors = 0;
+    if (check_types(c, error) != 0)
+        return -1;
     c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     for (uint32_t i = 0; i < c->hp.layers; i++)
         bind_layer(c, i, &vectors);

@@ -102,12 +102,12 @@ static void fill_window(struct core *c, struct expert_window *w)
 
 static struct device_matrix on_device(struct core *c, const struct kernel_matrix *m)
 {
-    return (struct device_matrix){.data =
-                                      device_share(c->device, m->data, (size_t)m->row_bytes * m->n),
-                                  .row_bytes = m->row_bytes,
-                                  .k = m->k,
-                                  .n = m->n,
-                                  .type = m->type};
+    return (struct device_matrix){
+        .data = device_share(c->device, m->data, (size_t)m->row_bytes * m->n, DEVICE_SHARE_LENT),
+        .row_bytes = m->row_bytes,
+        .k = m->k,
+        .n = m->n,
+        .type = m->type};
 }
 
 static struct device_job job_of(struct core *c, const struct expert_item *item, uint32_t inner_base)

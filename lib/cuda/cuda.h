@@ -36,7 +36,11 @@ enum gpu_pointwise {
     GPU_SILU,           /* silu(a) */
     GPU_SOFT_CAP,       /* value * tanh(a / value) */
     GPU_CLAMP,          /* a limited to +-value */
-    GPU_AXPY,           /* fma(value, a, b) */
+    GPU_AXPY,           /* fma(value, a, b); with factors: fma(factor * value, a, b) */
+    GPU_COPY,           /* a */
+    GPU_SCALE,          /* a * value */
+    GPU_DIVIDE,         /* a / value */
+    GPU_LOGISTIC,       /* 1 / (1 + exp(-a)) in double */
     GPU_POINTWISE__COUNT
 };
 
@@ -45,9 +49,12 @@ enum gpu_pointwise {
 struct gpu_rows {
     const float *a, *b;
     float *y;
+    const float *factor; /* [rows] of GPU_AXPY; NULL: none */
     size_t a_stride, b_stride, y_stride;
+    size_t a_step; /* from element to element of a row of a; 0: 1 */
     uint32_t n, rows;
     float value;
+    bool b_is_one; /* b is one element */
 };
 
 /* Rotary embedding in place of heads next to each other: x[r * x_stride + h * head_stride ...], the
@@ -76,9 +83,11 @@ struct gpu_kv_store {
 struct gpu_route {
     struct model_router router; /* its bias in memory of the device */
     const float *logits;
-    uint32_t *expert; /* [row][top_k] */
-    float *weight;    /* [row][top_k] */
-    size_t stride;    /* of logits */
+    uint32_t *expert;    /* [row][top_k][step] */
+    float *weight;       /* the same */
+    const bool *allowed; /* [experts] at least top_k of them, the others do not count; NULL: all */
+    size_t stride;       /* of logits */
+    uint32_t step;       /* 0: 1 */
     uint32_t rows;
 };
 
@@ -113,6 +122,10 @@ struct gpu_delta_gates {
     float *beta, *decay; /* [row][head] */
     size_t b_stride, a_stride;
     uint32_t heads, rows;
+    /* 0: of row r, b[h] and a[h] are those of head h. Else those of the `share` heads of a k head are next to each
+     * other, 2 * share elements from those of the next; `interleaved` as in gpu_delta. */
+    uint32_t share;
+    bool interleaved;
 };
 
 /* Counted up when struct gpu_kernels or an argument changes. */
@@ -127,8 +140,7 @@ struct gpu_kernels {
     int (*activation)(enum tensor_type type, const float *x, size_t x_stride, uint32_t k,
                       uint32_t rows, void *dst, size_t dst_stride, void *stream);
 
-    /* kernel_ops.matmul. w->data is 16-byte aligned and w->row_bytes a multiple of alignment(type);
-     * x_stride in bytes. x and x_stride are multiples of 64, with types of FORM_F32 of 4. */
+    /* kernel_ops.matmul. w->data and w->row_bytes are multiples of alignment(type); x_stride in bytes. x and x_stride are multiples of 64, with types of FORM_F32 of 4. */
     int (*matmul)(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
                   size_t x_stride, uint32_t rows, float *y, size_t y_stride, void *stream);
     /* The bytes that divide row_bytes of a matrix; 0: no kernels for this type. */
@@ -155,9 +167,22 @@ struct gpu_kernels {
     /* kernel_ops.attention; workspace: so many bytes, 16-byte aligned. */
     int (*attention)(const struct kernel_attention *a, void *workspace, void *stream);
 
+    /* to[i] = row index[i] of rows that are `bytes` long, a multiple of 4. */
+    int (*gather)(const void *from, size_t bytes, const uint32_t *index, uint32_t rows, void *to,
+                  void *stream);
+
     int (*conv)(const struct gpu_conv *c, void *stream);
     int (*delta_gates)(const struct gpu_delta_gates *g, void *stream);
     int (*delta)(const struct gpu_delta *d, void *stream);
+
+    /* Memory of the current device, aligned to 256 bytes. release waits for everything. */
+    int (*allocate)(size_t bytes, void **out);
+    int (*release)(void *memory);
+    /* Copies; `from` of upload may change after the call, `to` of download has the bytes after a wait. */
+    int (*upload)(void *to, const void *from, size_t bytes, void *stream);
+    int (*download)(void *to, const void *from, size_t bytes, void *stream);
+    int (*clear)(void *to, size_t bytes, void *stream); /* zeros */
+    int (*wait)(void *stream); /* until everything has run; also the error of what has not */
 };
 
 /* The only symbol of the module. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations on single elements: a thread per element, neighbouring threads on neighbouring elements. They
  * are limited by memory. exp is the project's (ARITHMETIC.md), not the one of the CUDA library. */
-#include "lib/cuda/device.cuh"
+#include "lib/cuda/exact.cuh"
 
 #define POINT_THREADS 256
 
@@ -35,24 +35,36 @@ template <int OP> INLINE float point(float a, float b, float value)
     case GPU_SILU: return sigmoid_of(a, a);
     case GPU_SOFT_CAP: return value - 2.0f * value / (1.0f + exp_one(a * (2.0f / value)));
     case GPU_CLAMP: return a > value ? value : a < -value ? -value : a;
+    case GPU_COPY: return a;
+    case GPU_SCALE: return a * value;
+    case GPU_DIVIDE: return a / value;
+    case GPU_LOGISTIC: return (float)(1.0 / (1.0 + exact_exp(-(double)a)));
     default: return fmaf(value, a, b);
     }
 }
 
+/* Operations with two operands. */
+static __host__ __device__ constexpr bool has_b(int op)
+{
+    return op <= GPU_MUL || op == GPU_AXPY;
+}
+
 template <int OP> __global__ void __launch_bounds__(POINT_THREADS) point_rows(gpu_rows g)
 {
-    const bool one = OP == GPU_SILU || OP == GPU_SOFT_CAP || OP == GPU_CLAMP;
-    uint32_t i = blockIdx.x * POINT_THREADS + threadIdx.x;
-    if (i < g.n)
-        g.y[blockIdx.y * g.y_stride + i] =
-            point<OP>(g.a[blockIdx.y * g.a_stride + i],
-                      one ? 0.0f : g.b[blockIdx.y * g.b_stride + i], g.value);
+    uint32_t i = blockIdx.x * POINT_THREADS + threadIdx.x, row = blockIdx.y;
+    if (i >= g.n)
+        return;
+    float b = has_b(OP) ? g.b[row * g.b_stride + (g.b_is_one ? 0 : i)] : 0.0f;
+    float value = OP == GPU_AXPY && g.factor ? g.factor[row] * g.value : g.value;
+    g.y[row * g.y_stride + i] = point<OP>(g.a[row * g.a_stride + i * g.a_step], b, value);
 }
 
 template <int OP> static int launch_point(const gpu_rows &rows, void *stream)
 {
-    return LAUNCH((point_rows<OP>), dim3(divide_up(rows.n, POINT_THREADS), rows.rows),
-                  dim3(POINT_THREADS), 0, stream, rows);
+    gpu_rows g = rows;
+    g.a_step = g.a_step ? g.a_step : 1;
+    return LAUNCH((point_rows<OP>), dim3(divide_up(g.n, POINT_THREADS), g.rows),
+                  dim3(POINT_THREADS), 0, stream, g);
 }
 
 extern "C" int gpu_pointwise_rows(enum gpu_pointwise op, const struct gpu_rows *rows, void *stream)
@@ -74,6 +86,10 @@ extern "C" int gpu_pointwise_rows(enum gpu_pointwise op, const struct gpu_rows *
         POINT(GPU_SOFT_CAP)
         POINT(GPU_CLAMP)
         POINT(GPU_AXPY)
+        POINT(GPU_COPY)
+        POINT(GPU_SCALE)
+        POINT(GPU_DIVIDE)
+        POINT(GPU_LOGISTIC)
     default: return GPU_UNSUPPORTED;
     }
 }

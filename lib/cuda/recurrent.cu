@@ -57,8 +57,13 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) delta_gates(gpu_delta_gates g
     if (h >= g.heads)
         return;
     size_t to = (size_t)blockIdx.y * g.heads + h;
-    float b = g.b[blockIdx.y * g.b_stride + h],
-          biased = g.a[blockIdx.y * g.a_stride + h] + g.bias[h];
+    uint32_t at = h;
+    if (g.share != 0) {
+        uint32_t k_heads = g.heads / g.share, k_head = g.interleaved ? h % k_heads : h / g.share;
+        at = k_head * 2 * g.share + (g.interleaved ? h / k_heads : h % g.share);
+    }
+    float b = g.b[blockIdx.y * g.b_stride + at],
+          biased = g.a[blockIdx.y * g.a_stride + at] + g.bias[h];
     double softplus = biased > 20 ? (double)biased : exact_log(1 + exact_exp((double)biased));
     g.beta[to] = (float)(1 / (1 + exact_exp(-(double)b)));
     g.decay[to] = (float)exact_exp((double)g.a_log[h] * softplus);
@@ -66,7 +71,8 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) delta_gates(gpu_delta_gates g
 
 extern "C" int gpu_delta_gates_rows(const struct gpu_delta_gates *g, void *stream)
 {
-    if (!count_fits(g->heads) || !rows_fit(g->rows))
+    if (!count_fits(2 * (uint64_t)g->heads) || !rows_fit(g->rows) ||
+        (g->share != 0 && g->heads % g->share != 0))
         return GPU_UNSUPPORTED;
     if (g->heads == 0 || g->rows == 0)
         return 0;

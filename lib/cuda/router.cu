@@ -73,33 +73,39 @@ INLINE uint32_t left_of(const model_router &r, const float *p)
     return sum_up<WARP, 1>(n);
 }
 
-INLINE void softmax_of(const float *logits, uint32_t experts, float *p)
+INLINE bool usable(const bool *allowed, uint32_t e)
+{
+    return !allowed || allowed[e];
+}
+
+INLINE void softmax_of(const float *logits, const bool *allowed, uint32_t experts, float *p)
 {
     float top = -INFINITY, sum = 0;
     for (uint32_t e = threadIdx.x; e < experts; e += WARP)
-        top = logits[e] > top ? logits[e] : top;
+        top = usable(allowed, e) && logits[e] > top ? logits[e] : top;
     top = max_of_warp(top);
     for (uint32_t e = threadIdx.x; e < experts; e += WARP)
-        p[e] = (float)exact_exp((double)(logits[e] - top));
+        p[e] = usable(allowed, e) ? (float)exact_exp((double)(logits[e] - top)) : 0.0f;
     __syncwarp();
     for (uint32_t e = 0; e < experts; e++)
         sum += p[e];
     __syncwarp(); /* all lanes have read */
     for (uint32_t e = threadIdx.x; e < experts; e += WARP)
-        p[e] /= sum;
+        p[e] = usable(allowed, e) ? p[e] / sum : TAKEN;
     __syncwarp();
 }
 
-INLINE void probabilities(const model_router &r, const float *logits, float *p)
+INLINE void probabilities(const model_router &r, const float *logits, const bool *allowed, float *p)
 {
     if (r.gating == ROUTER_SOFTMAX) {
-        softmax_of(logits, r.experts, p);
+        softmax_of(logits, allowed, r.experts, p);
         return;
     }
     for (uint32_t e = threadIdx.x; e < r.experts; e += WARP)
-        p[e] = r.gating == ROUTER_SIGMOID ? (float)(1.0 / (1.0 + exact_exp(-(double)logits[e])))
-               : logits[e] < -FLT_MAX     ? -FLT_MAX
-                                          : logits[e];
+        p[e] = !usable(allowed, e)          ? TAKEN
+               : r.gating == ROUTER_SIGMOID ? (float)(1.0 / (1.0 + exact_exp(-(double)logits[e])))
+               : logits[e] < -FLT_MAX       ? -FLT_MAX
+                                            : logits[e];
     __syncwarp();
 }
 
@@ -189,21 +195,23 @@ __global__ void __launch_bounds__(WARP) route_rows(route_args a)
     const model_router &r = a.r.router;
     float *p = (float *)(void *)shared_memory(), *weight = p + r.experts, *score = weight + r.top_k;
     const float *logits = a.r.logits + blockIdx.x * a.r.stride;
-    uint32_t *expert = a.r.expert + (size_t)blockIdx.x * r.top_k;
-    probabilities(r, logits, p);
+    size_t to = (size_t)blockIdx.x * r.top_k * a.r.step;
+    probabilities(r, logits, a.r.allowed, p);
     if (r.groups > 1)
         keep_groups(r, p, score);
     /* Scores of groups that are NaN may exclude all of them; then no group counts, as on the CPU. */
     if (r.groups > 1 && left_of(r, p) < r.top_k) {
         __syncwarp(); /* all lanes have read */
-        probabilities(r, logits, p);
+        probabilities(r, logits, a.r.allowed, p);
     }
     for (uint32_t k = 0; k < r.top_k; k++) {
         candidate best = best_of(r, p, 0, r.experts);
+        if (best.expert == NONE) /* too few are allowed */
+            return;
         float w =
             r.gating == ROUTER_SPARSE_MIXER ? sparse_weight(r, p, best.expert) : p[best.expert];
         if (threadIdx.x == 0) {
-            expert[k] = best.expert;
+            a.r.expert[to + k * a.r.step] = best.expert;
             weight[k] = w;
         }
         set_taken(p, best.expert);
@@ -212,7 +220,7 @@ __global__ void __launch_bounds__(WARP) route_rows(route_args a)
         weigh(r, weight);
     __syncwarp();
     for (uint32_t k = threadIdx.x; k < r.top_k; k += WARP)
-        a.r.weight[(size_t)blockIdx.x * r.top_k + k] = weight[k];
+        a.r.weight[to + k * a.r.step] = weight[k];
 }
 
 /* With top_k <= experts and groups that divide them, every choice has an expert that is left. */
@@ -232,5 +240,6 @@ extern "C" int gpu_route_rows(const struct gpu_route *r, void *stream)
         return GPU_UNSUPPORTED;
     if (r->rows == 0)
         return 0;
+    a.r.step = r->step ? r->step : 1;
     return LAUNCH(route_rows, dim3(r->rows), dim3(WARP), floats * sizeof(float), stream, a);
 }

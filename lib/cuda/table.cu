@@ -20,7 +20,7 @@ static uint32_t alignment(enum tensor_type type)
 extern "C" bool gpu_matrix_fits(const struct kernel_matrix *w)
 {
     uint32_t align = alignment(w->type);
-    return align != 0 && w->row_bytes % align == 0 && (uintptr_t)w->data % 16 == 0 &&
+    return align != 0 && w->row_bytes % align == 0 && (uintptr_t)w->data % align == 0 &&
            w->k <= KERNEL_K_MAX && w->k % unit_of(kernel_form_of(w->type)) == 0 && count_fits(w->n);
 }
 
@@ -43,6 +43,38 @@ static int matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_en
     return GPU_UNSUPPORTED;
 }
 
+/* ---- memory ---- */
+
+static int allocate(size_t bytes, void **out)
+{
+    return (int)cudaMalloc(out, bytes > 0 ? bytes : 1);
+}
+
+static int release(void *memory)
+{
+    return (int)cudaFree(memory);
+}
+
+static int upload(void *to, const void *from, size_t bytes, void *stream)
+{
+    return (int)cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream);
+}
+
+static int download(void *to, const void *from, size_t bytes, void *stream)
+{
+    return (int)cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)stream);
+}
+
+static int clear(void *to, size_t bytes, void *stream)
+{
+    return (int)cudaMemsetAsync(to, 0, bytes, (cudaStream_t)stream);
+}
+
+static int wait_for(void *stream)
+{
+    return (int)cudaStreamSynchronize((cudaStream_t)stream);
+}
+
 extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_kernels(void)
 {
     static const struct gpu_kernels table = {
@@ -60,9 +92,16 @@ extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_
         gpu_route_rows,
         gpu_attention_workspace,
         gpu_attention,
+        gpu_gather_rows,
         gpu_conv_rows,
         gpu_delta_gates_rows,
         gpu_delta_rows,
+        allocate,
+        release,
+        upload,
+        download,
+        clear,
+        wait_for,
     };
     return &table;
 }

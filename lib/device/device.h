@@ -198,6 +198,14 @@ struct device_limits {
     ;
 #include "lib/device/ops.tbl.h"
 
+/* Host memory that operations are given, and when it changes. A device that is not the host has copies of it. */
+enum device_share_kind {
+    DEVICE_SHARE_WEIGHTS, /* never changes */
+    DEVICE_SHARE_LENT,    /* an expert: not before the next wait; then it may be another one */
+    DEVICE_SHARE_SEQUENCE, /* keys, values or state: OP_CACHE and OP_STATE have what operations read and write.
+                            * The host may change it between passes */
+};
+
 struct device_ops {
     const char *name;
 
@@ -212,10 +220,14 @@ struct device_ops {
     /* Copies to host memory, after a wait. */
     void (*read)(struct device *d, struct device_at from, void *to, size_t bytes);
 
-    /* Host memory in operations: its address on the device. What operations write there is in host
-     * memory after a wait, and what the host wrote before a submission is seen by it. The same memory
-     * may be shared again, also with more bytes. */
-    struct device_at (*share)(struct device *d, const void *memory, size_t bytes);
+    /* Host memory in operations: its address on the device, or, of sequences, what names it there. What
+     * operations write there is in host memory after a wait, and what the host wrote before a
+     * submission is seen by it. The same memory may be shared again, also with more bytes. */
+    struct device_at (*share)(struct device *d, const void *memory, size_t bytes,
+                              enum device_share_kind kind);
+
+    /* Operations have matrices of this type. */
+    bool (*computes)(const struct device *d, enum tensor_type type);
 
     /* Until every operation submitted has run. */
     void (*wait)(struct device *d);
@@ -246,9 +258,11 @@ enum device_op {
 const char *device_op_name(enum device_op op);
 
 /* device_ops.share; `bytes` is used only where the device is not the host. */
-static inline struct device_at device_share(struct device *d, const void *memory, size_t bytes)
+static inline struct device_at device_share(struct device *d, const void *memory, size_t bytes,
+                                            enum device_share_kind kind)
 {
-    return d->is_host ? (struct device_at){(uintptr_t)memory} : d->ops->share(d, memory, bytes);
+    return d->is_host ? (struct device_at){(uintptr_t)memory}
+                      : d->ops->share(d, memory, bytes, kind);
 }
 
 static inline void device_wait(struct device *d)

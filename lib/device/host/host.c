@@ -42,10 +42,17 @@ static void read_bytes(struct device *d, struct device_at from, void *to, size_t
     memcpy(to, host_memory(from), bytes);
 }
 
-static struct device_at share(struct device *d, const void *memory, size_t bytes)
+static struct device_at share(struct device *d, const void *memory, size_t bytes,
+                              enum device_share_kind kind)
 {
-    (void)d, (void)bytes;
+    (void)d, (void)bytes, (void)kind;
     return host_at(memory);
+}
+
+static bool computes(const struct device *d, enum tensor_type type)
+{
+    (void)d;
+    return tensor_type_info((uint32_t)type)->computed;
 }
 
 static void wait_for_all(struct device *d)
@@ -61,6 +68,7 @@ static const struct device_ops table = {
     .write = write_bytes,
     .read = read_bytes,
     .share = share,
+    .computes = computes,
     .wait = wait_for_all,
     .workspace = host_workspace,
     .use_workspace = host_use_workspace,

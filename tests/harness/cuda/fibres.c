@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/harness/cuda/fibres.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,8 +26,12 @@
  *     └─ returned ─► DONE */
 enum state { READY, AT_BARRIER, EXCHANGING, DONE };
 
+/* A fibre is made once, and runs threads of one block after another. Its context is only where it begins: later it is
+ * continued with longjmp, which unlike swapcontext makes no system call. */
 struct fibre {
     ucontext_t context;
+    bool made, begun;
+    jmp_buf here;
     enum state state;
     int line; /* of the source, where it waits */
     uint32_t lanes, from;
@@ -37,7 +42,7 @@ static struct {
     struct fibre fibre[THREADS_MAX];
     uint32_t ready[THREADS_MAX], ready_count; /* numbers of fibres that may run */
     uint32_t threads, now, at_barrier, done;
-    ucontext_t scheduler;
+    jmp_buf scheduler;
     uint8_t *stacks;
     _Alignas(64) uint8_t shared[CANARY + SHARED_MAX + CANARY];
     size_t shared_bytes;
@@ -55,7 +60,7 @@ void fibres_seed(uint32_t seed)
     run.random = seed * 2654435761u | 1;
 }
 
-static uint32_t draw(uint32_t below)
+uint32_t fibres_draw(uint32_t below)
 {
     run.random ^= run.random << 13;
     run.random ^= run.random >> 17;
@@ -91,15 +96,49 @@ static void stop(enum state state, int line)
     struct fibre *f = &run.fibre[run.now];
     f->state = state;
     f->line = line;
-    swapcontext(&f->context, &run.scheduler);
+    if (_setjmp(f->here) == 0)
+        _longjmp(run.scheduler, 1);
 }
 
 static void fibre_main(void)
 {
-    run.thread(run.arg);
-    run.fibre[run.now].state = DONE;
-    run.done++;
-    swapcontext(&run.fibre[run.now].context, &run.scheduler);
+    for (;;) {
+        run.thread(run.arg);
+        run.done++;
+        stop(DONE, 0);
+    }
+}
+
+/* Runs a fibre until it stops. */
+static void continue_fibre(struct fibre *f)
+{
+    if (_setjmp(run.scheduler) != 0)
+        return;
+    if (f->begun)
+        _longjmp(f->here, 1);
+    f->begun = true;
+    setcontext(&f->context);
+}
+
+static void make_fibre(uint32_t i)
+{
+    struct fibre *f = &run.fibre[i];
+    if (f->made)
+        return;
+    getcontext(&f->context);
+    f->context.uc_stack.ss_sp = run.stacks + (size_t)i * STACK_BYTES;
+    f->context.uc_stack.ss_size = STACK_BYTES;
+    f->context.uc_link = NULL;
+    makecontext(&f->context, fibre_main, 0);
+    f->made = true;
+    f->begun = false;
+}
+
+/* After an error, threads are in the middle of a block: the fibres are made again. */
+static void forget_fibres(void)
+{
+    for (uint32_t i = 0; i < THREADS_MAX; i++)
+        run.fibre[i].made = false;
 }
 
 uint8_t *fibres_shared(void)
@@ -185,12 +224,7 @@ static void start_block(void)
     memset(run.shared + CANARY, 0xff, run.shared_bytes);
     run.ready_count = run.at_barrier = run.done = 0;
     for (uint32_t i = 0; i < run.threads; i++) {
-        struct fibre *f = &run.fibre[i];
-        getcontext(&f->context);
-        f->context.uc_stack.ss_sp = run.stacks + (size_t)i * STACK_BYTES;
-        f->context.uc_stack.ss_size = STACK_BYTES;
-        f->context.uc_link = NULL;
-        makecontext(&f->context, fibre_main, 0);
+        make_fibre(i);
         make_ready(i);
     }
 }
@@ -209,7 +243,7 @@ static void check_canaries(void)
  * that begins at `first`, so that a warp comes far ahead of others. */
 static uint32_t pick_next(bool ahead, uint32_t first)
 {
-    uint32_t pick = draw(run.ready_count), warps = (run.threads + LANES - 1) / LANES;
+    uint32_t pick = fibres_draw(run.ready_count), warps = (run.threads + LANES - 1) / LANES;
     for (uint32_t i = 0, best = warps; ahead && i < run.ready_count; i++) {
         uint32_t order = (run.ready[i] / LANES + first) % warps;
         if (order < best) {
@@ -223,8 +257,8 @@ static uint32_t pick_next(bool ahead, uint32_t first)
 static void run_block(void)
 {
     start_block();
-    bool ahead = draw(2) != 0;
-    uint32_t first = draw(THREADS_MAX);
+    bool ahead = fibres_draw(2) != 0;
+    uint32_t first = fibres_draw(THREADS_MAX);
     while (run.ready_count > 0 && !run.failed) {
         uint32_t pick = pick_next(ahead, first);
         run.now = run.ready[pick];
@@ -232,7 +266,7 @@ static void run_block(void)
         uint32_t line = run.now / fibre_block_size.x;
         fibre_thread = (struct fibre_index){run.now % fibre_block_size.x, line % fibre_block_size.y,
                                             line / fibre_block_size.y};
-        swapcontext(&run.scheduler, &run.fibre[run.now].context);
+        continue_fibre(&run.fibre[run.now]);
         if (run.fibre[run.now].state == AT_BARRIER)
             end_barrier();
         else if (run.fibre[run.now].state == EXCHANGING)
@@ -270,12 +304,14 @@ int fibres_run(struct fibre_index grid, struct fibre_index block, size_t shared_
     run.arg = arg;
     fibre_grid_size = grid;
     fibre_block_size = block;
-    uint64_t blocks = volume(grid), first = draw((uint32_t)blocks);
+    uint64_t blocks = volume(grid), first = fibres_draw((uint32_t)blocks);
     for (uint64_t i = 0; i < blocks && !run.failed; i++) {
         uint64_t b = (first + i) % blocks; /* not from the first on, and not the same each time */
         fibre_block = (struct fibre_index){(uint32_t)(b % grid.x), (uint32_t)(b / grid.x % grid.y),
                                            (uint32_t)(b / grid.x / grid.y)};
         run_block();
     }
+    if (run.failed)
+        forget_fibres();
     return run.failed ? -1 : 0;
 }

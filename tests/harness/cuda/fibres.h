@@ -25,6 +25,7 @@ extern struct fibre_index fibre_thread, fibre_block, fibre_block_size, fibre_gri
 
 /* Every later launch depends on it. */
 void fibres_seed(uint32_t seed);
+uint32_t fibres_draw(uint32_t below); /* a random number */
 
 /* Runs thread(arg) for every thread of the grid. 0, or -1: fibres_error() is the reason. */
 int fibres_run(struct fibre_index grid, struct fibre_index block, size_t shared_bytes,

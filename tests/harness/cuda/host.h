@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tests/harness/cuda/fibres.h"
+#include "tests/harness/cuda/memory.h"
 
 #define SLUICE_HARNESS
 #define __global__
@@ -73,6 +74,38 @@ static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t select)
     for (int i = 0; i < 4; i++)
         out |= (uint32_t)(bytes >> 8 * (select >> 4 * i & 7) & 255) << 8 * i;
     return out;
+}
+
+/* ---- the part of the CUDA runtime that the module uses; memory.c ---- */
+
+#define cudaMemcpyHostToDevice 1
+#define cudaMemcpyDeviceToHost 2
+typedef void *cudaStream_t;
+
+static inline int cudaMalloc(void **out, size_t bytes)
+{
+    return fake_allocate(bytes, out);
+}
+
+static inline int cudaFree(void *memory)
+{
+    return fake_release(memory);
+}
+
+static inline int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, cudaStream_t)
+{
+    return kind == cudaMemcpyHostToDevice ? fake_upload(to, from, bytes)
+                                          : fake_download(to, from, bytes);
+}
+
+static inline int cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t)
+{
+    return fake_fill(to, value, bytes);
+}
+
+static inline int cudaStreamSynchronize(cudaStream_t)
+{
+    return fake_wait();
 }
 
 template <class F> static void harness_thread(const void *f)

@@ -67,6 +67,12 @@ static void read_bytes(struct device *d, struct device_at from, void *to, size_t
     counting_of(d)->host->ops->read(counting_of(d)->host, from, to, bytes);
 }
 
+static bool computes(const struct device *d, enum tensor_type type)
+{
+    const struct device *host = ((const struct counting *)(const void *)d)->host;
+    return host->ops->computes(host, type);
+}
+
 static size_t workspace(const struct device *d, const struct device_limits *limits)
 {
     const struct device *host = ((const struct counting *)(const void *)d)->host;
@@ -103,6 +109,7 @@ static struct counting *counting_device(void)
         .release = release,
         .write = write_bytes,
         .read = read_bytes,
+        .computes = computes,
         .workspace = workspace,
         .use_workspace = use_workspace,
 #define OP(name) .name = forward_##name,

@@ -132,6 +132,22 @@ START_TEST(embedding_rows_have_the_bits)
 }
 END_TEST
 
+START_TEST(rows_are_gathered)
+{
+    enum { BYTES = 520, ROWS = 5, FROM = 4 };
+    static const uint32_t index[ROWS] = {3, 0, 0, 2, 3};
+    uint8_t *from = test_alloc((size_t)BYTES * FROM), *to = test_alloc((size_t)BYTES * ROWS);
+    for (size_t i = 0; i < (size_t)BYTES * FROM; i++)
+        from[i] = (uint8_t)(i * 31 / 7);
+    check_launch(gpu()->gather(from, BYTES, index, ROWS, to, NULL));
+    for (uint32_t r = 0; r < ROWS; r++)
+        ck_assert(memcmp(to + (size_t)r * BYTES, from + (size_t)index[r] * BYTES, BYTES) == 0);
+    ck_assert_int_eq(gpu()->gather(from, 6, index, 1, to, NULL), GPU_UNSUPPORTED);
+    free(from);
+    free(to);
+}
+END_TEST
+
 /* Nothing is launched with what the kernels do not read. */
 START_TEST(unsupported_arguments_are_refused)
 {
@@ -164,5 +180,5 @@ START_TEST(unsupported_arguments_are_refused)
 END_TEST
 
 GPU_TESTS_MAIN("cuda_products", products_have_the_bits, products_of_any_bytes,
-               activations_have_the_bytes, embedding_rows_have_the_bits,
+               activations_have_the_bytes, embedding_rows_have_the_bits, rows_are_gathered,
                unsupported_arguments_are_refused)

@@ -142,7 +142,7 @@ END_TEST
 
 START_TEST(gates_have_the_bits)
 {
-    enum { ROWS = 2, COUNT = 70 };
+    enum { ROWS = 2, COUNT = 70, JOINED = 5 };
     float a[ROWS * COUNT], b[ROWS * COUNT], bias[COUNT], a_log[COUNT];
     float beta[ROWS * COUNT], decay[ROWS * COUNT], expected[2][ROWS * COUNT];
     test_seed(73);
@@ -169,6 +169,27 @@ START_TEST(gates_have_the_bits)
     check_launch(gpu()->delta_gates(&g, NULL));
     check_bits(beta, expected[0], ROWS * COUNT, "beta");
     check_bits(decay, expected[1], ROWS * COUNT, "decay");
+    /* one matrix has both, in groups of a k head */
+    float joined[ROWS * COUNT * 2];
+    for (uint32_t order = 0; order < 2; order++) {
+        for (uint32_t i = 0; i < ROWS * COUNT; i++) {
+            uint32_t h = i % COUNT, k_heads = COUNT / JOINED;
+            uint32_t group = order ? h % k_heads : h / JOINED, n = order ? h / k_heads : h % JOINED;
+            float *of_group = joined + (size_t)i / COUNT * 2 * COUNT + group * 2 * JOINED;
+            of_group[n] = b[i];
+            of_group[JOINED + n] = a[i];
+        }
+        g.b = joined;
+        g.a = joined + JOINED;
+        g.a_stride = g.b_stride = 2 * COUNT;
+        g.share = JOINED;
+        g.interleaved = order != 0;
+        check_launch(gpu()->delta_gates(&g, NULL));
+        check_bits(beta, expected[0], ROWS * COUNT, "joined beta");
+        check_bits(decay, expected[1], ROWS * COUNT, "joined decay");
+    }
+    g.share = 4;
+    ck_assert_int_eq(gpu()->delta_gates(&g, NULL), GPU_UNSUPPORTED);
 }
 END_TEST
 

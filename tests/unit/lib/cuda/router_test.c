@@ -92,6 +92,50 @@ START_TEST(routes_are_the_same)
 }
 END_TEST
 
+/* Some experts are not allowed; routes next to each other, as the core has them. */
+START_TEST(masked_routes_are_the_same)
+{
+    static float logits[ROWS * EXPERTS_MAX], scratch[ROUTING_SCRATCH(EXPERTS_MAX)];
+    float bias[EXPERTS_MAX];
+    bool allowed[EXPERTS_MAX];
+    struct route expected[TOP_K_MAX], routes[ROWS * TOP_K_MAX];
+    test_seed(62);
+    for (size_t run = 0; run < ARRAY_LEN(cases) * SEEDS; run++) {
+        struct model_router r = cases[run % ARRAY_LEN(cases)].router;
+        test_fill(bias, EXPERTS_MAX);
+        r.bias = cases[run % ARRAY_LEN(cases)].bias ? bias : NULL;
+        uint32_t left = 0;
+        for (uint32_t e = 0; e < r.experts; e++)
+            left += allowed[e] = test_random() % 3 != 0;
+        for (uint32_t e = 0; left < r.top_k; e++) {
+            left += !allowed[e];
+            allowed[e] = true;
+        }
+        for (uint32_t row = 0; row < ROWS; row++)
+            make_logits(logits + row * r.experts, r.experts, row);
+        struct gpu_route g = {.router = r,
+                              .logits = logits,
+                              .expert = &routes->expert,
+                              .weight = &routes->weight,
+                              .allowed = allowed,
+                              .stride = r.experts,
+                              .step = ROUTE_STRIDE,
+                              .rows = ROWS};
+        fibres_seed((uint32_t)run);
+        check_launch(gpu()->route(&g, NULL));
+        for (uint32_t row = 0; row < ROWS; row++) {
+            ck_assert_uint_eq(
+                routing_masked(&r, logits + row * r.experts, allowed, scratch, expected), r.top_k);
+            for (uint32_t k = 0; k < r.top_k; k++) {
+                const struct route *have = &routes[row * r.top_k + k];
+                ck_assert_uint_eq(have->expert, expected[k].expert);
+                check_bits(&have->weight, &expected[k].weight, 1, "router %zu, row %u", run, row);
+            }
+        }
+    }
+}
+END_TEST
+
 START_TEST(arguments_out_of_range)
 {
     static const struct model_router wrong[] = {
@@ -114,4 +158,5 @@ START_TEST(arguments_out_of_range)
 }
 END_TEST
 
-GPU_TESTS_MAIN("cuda_router", routes_are_the_same, arguments_out_of_range)
+GPU_TESTS_MAIN("cuda_router", routes_are_the_same, masked_routes_are_the_same,
+               arguments_out_of_range)

@@ -2,6 +2,7 @@
 /* Norms, rotation and operations on single elements: the bits of the CPU. */
 #include <stdio.h>
 
+#include "lib/exact/elementary.h"
 #include "tests/unit/lib/cuda/cuda_test.h"
 
 enum { ROWS = 3, N_MAX = 8200 };
@@ -75,6 +76,16 @@ static void on_cpu(enum gpu_pointwise op, const float *a, const float *b, uint32
     case GPU_SOFT_CAP: cpu()->soft_cap(value, a, n, out); break;
     case GPU_CLAMP: kernel_clamp(out, n, value); break;
     case GPU_AXPY: cpu()->axpy(value, a, n, out); break;
+    case GPU_COPY: break;
+    case GPU_SCALE:
+    case GPU_DIVIDE:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = op == GPU_SCALE ? a[i] * value : a[i] / value;
+        break;
+    case GPU_LOGISTIC:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (float)(1.0 / (1.0 + exact_exp(-(double)a[i])));
+        break;
     case GPU_POINTWISE__COUNT: break;
     }
 }
@@ -104,6 +115,45 @@ START_TEST(pointwise_has_the_bits)
 }
 END_TEST
 
+/* A factor per row, one element for all, and elements that are apart. */
+START_TEST(pointwise_shapes)
+{
+    enum { N = 70, STEP = 3 };
+    float factor[ROWS];
+    test_seed(34);
+    test_fill(x, (size_t)N * STEP * ROWS);
+    test_fill(other, (size_t)N * ROWS);
+    test_fill(factor, ROWS);
+    for (uint32_t i = 0; i < N * ROWS; i++)
+        expected[i] = fmaf(factor[i / N] * 0.7f, x[(size_t)i * STEP], other[i]);
+    struct gpu_rows g = {.a = x,
+                         .b = other,
+                         .y = y,
+                         .factor = factor,
+                         .a_stride = (size_t)N * STEP,
+                         .b_stride = N,
+                         .y_stride = N,
+                         .a_step = STEP,
+                         .n = N,
+                         .rows = ROWS,
+                         .value = 0.7f};
+    check_launch(gpu()->pointwise(GPU_AXPY, &g, NULL));
+    check_bits(y, expected, (size_t)N * ROWS, "factors");
+    for (uint32_t i = 0; i < N * ROWS; i++)
+        expected[i] = x[i] * other[1];
+    g = (struct gpu_rows){.a = x,
+                          .b = other + 1,
+                          .y = y,
+                          .a_stride = N,
+                          .y_stride = N,
+                          .n = N,
+                          .rows = ROWS,
+                          .b_is_one = true};
+    check_launch(gpu()->pointwise(GPU_MUL, &g, NULL));
+    check_bits(y, expected, (size_t)N * ROWS, "one element");
+}
+END_TEST
+
 START_TEST(arguments_out_of_range)
 {
     const uint32_t many = GPU_COUNT_MAX + 1, rows = GPU_ROWS_MAX + 1;
@@ -125,4 +175,4 @@ START_TEST(arguments_out_of_range)
 END_TEST
 
 GPU_TESTS_MAIN("cuda_rows", norms_have_the_bits, rotation_has_the_bits, pointwise_has_the_bits,
-               arguments_out_of_range)
+               pointwise_shapes, arguments_out_of_range)

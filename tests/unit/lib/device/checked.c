@@ -427,14 +427,22 @@ static void read_bytes(struct device *d, struct device_at from, void *to, size_t
         memcpy(to, (const void *)(uintptr_t)real.address, bytes);
 }
 
-static struct device_at share(struct device *d, const void *memory, size_t bytes)
+static struct device_at share(struct device *d, const void *memory, size_t bytes,
+                              enum device_share_kind kind)
 {
+    (void)kind;
     struct checked *c = checked_of(d);
     c->now = "share";
     if ((uintptr_t)memory < CHECKED_TAG) /* the core must not have had a pointer to it */
         fault(c, "memory", (uintptr_t)memory, bytes);
     add_range(c, (uintptr_t)memory, bytes);
     return (struct device_at){(uintptr_t)memory};
+}
+
+static bool computes(const struct device *d, enum tensor_type type)
+{
+    const struct checked *c = (const struct checked *)(const void *)d;
+    return c->host->ops->computes(c->host, type);
 }
 
 static size_t workspace(const struct device *d, const struct device_limits *limits)
@@ -468,6 +476,7 @@ static const struct device_ops table = {
     .write = write_bytes,
     .read = read_bytes,
     .share = share,
+    .computes = computes,
     .wait = wait_for_all,
     .workspace = workspace,
     .use_workspace = use_workspace,

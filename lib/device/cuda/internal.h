@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of lib/device/cuda. */
+#ifndef SLUICE_DEVICE_CUDA_INTERNAL_H
+#define SLUICE_DEVICE_CUDA_INTERNAL_H
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/device/cuda/cuda.h"
+
+#define CUDA_MAGIC 0x43554441u
+
+/* A copy of host memory on the device (mirror.c). */
+struct mirror {
+    const void *host;
+    size_t bytes; /* of the allocation */
+    void *memory;
+    bool lent, in_use; /* lent: for experts, reused after a wait */
+};
+
+/* Memory for an operation that runs: blocks that are used from their start. They stay: the stream uses them in
+ * order, so the next operation may have the same. */
+struct scratch {
+    void *memory;
+    size_t bytes, used;
+};
+
+#define SCRATCH_BLOCKS 24
+#define KEPT_MAX       512
+
+struct cuda {
+    struct device device; /* first: operations get its address */
+    uint32_t magic;
+    const struct gpu_kernels *k;
+    struct mirror *mirror;
+    size_t mirrors, mirror_space;
+    struct scratch scratch[SCRATCH_BLOCKS];
+    struct device_sequence taken[DEVICE_SEQUENCES_MAX]; /* of the operation that runs */
+    uint64_t kept[KEPT_MAX]; /* parts of sequences that are being copied to the host */
+    uint32_t kept_count;
+};
+
+/* The operations, with the scratch empty and their sequences on the device. */
+#define OP(name) void cuda_op_##name(struct cuda *c, const struct op_##name *a);
+#include "lib/device/ops.tbl.h"
+
+/* Memory until the end of the operation, aligned to 256 bytes. */
+void *cuda_scratch(struct cuda *c, size_t bytes);
+/* A copy of host memory in it. */
+void *cuda_upload(struct cuda *c, const void *from, size_t bytes);
+static inline float *cuda_scratch_floats(struct cuda *c, size_t floats)
+{
+    return cuda_scratch(c, floats * sizeof(float));
+}
+
+/* The status of a submission: anything but 0 is fatal. */
+void cuda_check(int status, const char *what);
+void cuda_to_device(struct cuda *c, void *to, const void *from, size_t bytes);
+void cuda_to_host(struct cuda *c, void *to, const void *from, size_t bytes);
+void cuda_wait(struct cuda *c);
+
+/* mirror.c */
+struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
+                            enum device_share_kind kind);
+void cuda_end_lent(struct cuda *c); /* after a wait */
+void cuda_free_mirrors(struct cuda *c);
+
+/* Parts of a sequence in scratch: _take copies what an operation reads to the device, _keep copies back what
+ * it appended or wrote. */
+struct device_at cuda_take_cache(struct cuda *c, struct device_at host,
+                                 const struct device_sequence *s, struct device_span span,
+                                 unsigned access, uint32_t heads, uint32_t size, uint32_t window);
+void cuda_keep_cache(struct cuda *c, struct device_at host, struct device_at memory,
+                     const struct device_sequence *s, struct device_span span, unsigned access,
+                     uint32_t heads, uint32_t size);
+struct device_at cuda_take_state(struct cuda *c, struct device_at host, unsigned access,
+                                 size_t floats);
+void cuda_keep_state(struct cuda *c, struct device_at host, struct device_at memory,
+                     unsigned access, size_t floats);
+
+static inline struct cuda *cuda_of(struct device *d)
+{
+    struct cuda *c = (struct cuda *)(void *)d;
+    OBJ_CHECK(c, CUDA_MAGIC);
+    return c;
+}
+
+static inline void *cuda_memory(struct device_at at)
+{
+    return (void *)(uintptr_t)at.address;
+}
+
+static inline float *cuda_floats(struct device_at at)
+{
+    return cuda_memory(at);
+}
+
+static inline struct kernel_matrix cuda_matrix(const struct device_matrix *m)
+{
+    return (struct kernel_matrix){.data = cuda_memory(m->data),
+                                  .row_bytes = m->row_bytes,
+                                  .k = m->k,
+                                  .n = m->n,
+                                  .type = m->type};
+}
+
+/* Rows [first, first + n) of a matrix. */
+static inline struct kernel_matrix cuda_matrix_part(const struct device_matrix *m, uint32_t first,
+                                                    uint32_t n)
+{
+    struct kernel_matrix part = cuda_matrix(m);
+    part.data = (const uint8_t *)part.data + first * m->row_bytes;
+    part.n = n;
+    return part;
+}
+
+static inline size_t cuda_stride(const struct device_rows *rows)
+{
+    return rows->stride[FORM_F32] / sizeof(float);
+}
+
+/* ---- steps.c: kernels on any number of rows ---- */
+
+void cuda_point(struct cuda *c, enum gpu_pointwise op, struct gpu_rows rows);
+/* y += factor * x, or with x's first row for all; strides in floats. */
+void cuda_axpy(struct cuda *c, float factor, const float *x, size_t x_stride, uint32_t n,
+               uint32_t rows, float *y, size_t y_stride);
+void cuda_copy(struct cuda *c, const float *x, size_t x_stride, uint32_t n, uint32_t rows, float *y,
+               size_t y_stride);
+void cuda_rms(struct cuda *c, const float *x, size_t x_stride, struct device_at weight, uint32_t n,
+              float eps, uint32_t rows, float *y, size_t y_stride);
+void cuda_activate(struct cuda *c, enum ffn_activation activation, const float *gate,
+                   const float *up, uint32_t n, uint32_t rows, float *y);
+/* The integer forms in `forms` of rows, from their floats. */
+void cuda_forms(struct cuda *c, const struct device_rows *rows, uint32_t count, uint32_t forms);
+/* Rows of floats, `stride` apart, in the form that a type reads; y aligned to 64 bytes. The stride of the
+ * result, in bytes; *x: where it is, the floats themselves if the form is that. */
+size_t cuda_prepare(struct cuda *c, enum tensor_type type, const float *floats, size_t stride,
+                    uint32_t k, uint32_t rows, const void **x);
+/* y = x w, times *scale (none: without). */
+void cuda_product(struct cuda *c, const struct kernel_matrix *w, struct device_at scale,
+                  const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride);
+/* The same with rows in the form that they have. */
+void cuda_product_rows(struct cuda *c, const struct device_matrix *w, struct device_at scale,
+                       const struct device_rows *x, uint32_t rows, float *y, size_t y_stride);
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations on rows: embeddings, angles, norms, forms. */
+#include <stdlib.h>
+
+#include "lib/device/cuda/internal.h"
+
+/* The numbers 0 .. n - 1, as the rows of a matrix. */
+static const uint32_t *all_rows(struct cuda *c, uint32_t n)
+{
+    uint32_t *number = malloc((size_t)n * sizeof *number + 1);
+    sl_assert(number);
+    for (uint32_t i = 0; i < n; i++)
+        number[i] = i;
+    const uint32_t *there = cuda_upload(c, number, (size_t)n * sizeof *number);
+    free(number);
+    return there;
+}
+
+static void to_floats(struct cuda *c, const struct kernel_matrix *w, const uint32_t *token,
+                      uint32_t rows, float *y, size_t y_stride)
+{
+    cuda_check(c->k->rows_to_f32(w, token, rows, y, y_stride, NULL), "rows of a matrix");
+}
+
+void cuda_op_unpack(struct cuda *c, const struct op_unpack *a)
+{
+    const struct kernel_matrix w = cuda_matrix(&a->w);
+    const uint32_t *rows = all_rows(c, w.n);
+    float *y = cuda_floats(a->y);
+    if (a->stride == 1) {
+        to_floats(c, &w, rows, w.n, y, a->row_stride);
+        return;
+    }
+    float *as_stored = cuda_scratch_floats(c, (size_t)w.n * w.k);
+    sl_assert(a->row_stride == 1); /* a matrix with its rows as columns */
+    to_floats(c, &w, rows, w.n, as_stored, w.k);
+    for (uint32_t i = 0; i < w.k; i++)
+        cuda_point(
+            c, GPU_COPY,
+            (struct gpu_rows){
+                .a = as_stored + i, .a_step = w.k, .y = y + i * a->stride, .n = w.n, .rows = 1});
+}
+
+void cuda_op_clear(struct cuda *c, const struct op_clear *a)
+{
+    cuda_check(c->k->clear(cuda_memory(a->y), a->bytes, NULL), "clearing memory");
+}
+
+void cuda_op_embed(struct cuda *c, const struct op_embed *a)
+{
+    const struct kernel_matrix w = cuda_matrix(&a->w);
+    uint32_t *token = malloc(a->rows * sizeof *token);
+    sl_assert(token);
+    for (uint32_t r = 0; r < a->rows; r++)
+        token[r] = a->row[r].token;
+    const uint32_t *there = cuda_upload(c, token, a->rows * sizeof *token);
+    free(token);
+    float *x = cuda_floats(a->x);
+    to_floats(c, &w, there, a->rows, x, w.k);
+    if (a->factor != 0)
+        cuda_point(c, GPU_SCALE,
+                   (struct gpu_rows){.a = x,
+                                     .y = x,
+                                     .a_stride = w.k,
+                                     .y_stride = w.k,
+                                     .n = w.k,
+                                     .rows = a->rows,
+                                     .value = a->factor});
+}
+
+/* In double on the host, as everywhere: a few hundred numbers per row, once per pass. */
+void cuda_op_angles(struct cuda *c, const struct op_angles *a)
+{
+    size_t floats = (a->rows - 1) * a->stride + a->rope.dims;
+    float *y = calloc(floats, sizeof *y), *factors = NULL;
+    struct kernel_rope rope = a->rope;
+    sl_assert(y);
+    if (a->factors.address) {
+        factors = malloc(a->rope.dims / 2 * sizeof *factors);
+        sl_assert(factors);
+        cuda_to_host(c, factors, cuda_memory(a->factors), a->rope.dims / 2 * sizeof *factors);
+        cuda_wait(c);
+    }
+    rope.factors = factors;
+    for (uint32_t r = 0; r < a->rows; r++)
+        kernel_rope_table(&rope, a->row[r].position, y + r * a->stride);
+    cuda_to_device(c, cuda_memory(a->y), y, floats * sizeof *y);
+    free(factors);
+    free(y);
+}
+
+void cuda_op_norm(struct cuda *c, const struct op_norm *a)
+{
+    const float *x = cuda_floats(a->x);
+    float *y = cuda_floats(a->y.base[FORM_F32]);
+    uint32_t n = a->y.k;
+    if (a->kind == NORM_LAYER) {
+        cuda_check(c->k->center(x, n, n, a->rows, y, n, NULL), "a norm");
+        x = y;
+    }
+    cuda_rms(c, x, n, a->weight, n, a->eps, a->rows, y, n);
+    if (a->bias.address)
+        cuda_axpy(c, 1.0f, cuda_floats(a->bias), 0, n, a->rows, y, n);
+    cuda_forms(c, &a->y, a->rows, a->forms);
+}
+
+static void scale(struct cuda *c, const float *x, struct device_at by, uint32_t n, uint32_t rows,
+                  float *y)
+{
+    cuda_point(c, GPU_MUL,
+               (struct gpu_rows){.a = x,
+                                 .b = cuda_floats(by),
+                                 .y = y,
+                                 .a_stride = n,
+                                 .y_stride = n,
+                                 .n = n,
+                                 .rows = rows});
+}
+
+void cuda_op_gate_norm(struct cuda *c, const struct op_gate_norm *a)
+{
+    uint32_t n = a->y.k;
+    float *u = cuda_floats(a->u);
+    cuda_rms(c, cuda_floats(a->x), n, a->weight, n, a->eps, a->rows, u, n);
+    scale(c, u, a->scale, n, a->rows, cuda_floats(a->y.base[FORM_F32]));
+}
+
+void cuda_op_scale_rows(struct cuda *c, const struct op_scale_rows *a)
+{
+    scale(c, cuda_floats(a->x), a->scale, a->y.k, a->rows, cuda_floats(a->y.base[FORM_F32]));
+}
+
+void cuda_op_gate_heads(struct cuda *c, const struct op_gate_heads *a)
+{
+    const struct layer_attention *s = &a->shape;
+    float *mix = cuda_floats(a->mix.base[FORM_F32]);
+    sl_assert(!a->gates.address || a->mix.k == s->heads * s->value_size);
+    if (a->gates.address) /* heads of all rows are equally far apart */
+        cuda_point(c, GPU_SIGMOID_MUL,
+                   (struct gpu_rows){.a = cuda_floats(a->gates) + s->key_size,
+                                     .b = mix,
+                                     .y = mix,
+                                     .a_stride = 2 * (size_t)s->key_size,
+                                     .b_stride = s->value_size,
+                                     .y_stride = s->value_size,
+                                     .n = s->value_size,
+                                     .rows = a->rows * s->heads});
+    cuda_forms(c, &a->mix, a->rows, a->forms);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/harness/cuda/memory.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "tests/harness/cuda/fibres.h"
+
+#define ALIGN 256
+
+struct allocation {
+    uint8_t *memory;
+    size_t bytes;
+};
+
+struct pending { /* a download: its bytes as they were when it was submitted */
+    void *to;
+    uint8_t *data;
+    size_t bytes;
+};
+
+static struct {
+    struct allocation *all;
+    size_t count, space, bytes, limit;
+    struct pending *pending;
+    size_t waiting, pending_space;
+} fake;
+
+static void *untagged(const void *p)
+{
+    uintptr_t at = (uintptr_t)p;
+    return (void *)(at & FAKE_HOST_TAG ? at - FAKE_HOST_TAG : at);
+}
+
+static bool within(const void *p, size_t bytes)
+{
+    for (size_t i = 0; i < fake.count; i++) {
+        uintptr_t begin = (uintptr_t)fake.all[i].memory, at = (uintptr_t)p;
+        if (at >= begin && at + bytes <= begin + fake.all[i].bytes)
+            return true;
+    }
+    return false;
+}
+
+int fake_allocate(size_t bytes, void **out)
+{
+    if (fake.limit != 0 && fake.bytes + bytes > fake.limit)
+        return 2; /* cudaErrorMemoryAllocation */
+    if (fake.count == fake.space) {
+        fake.space = fake.space * 2 + 64;
+        fake.all = realloc(fake.all, fake.space * sizeof *fake.all);
+        sl_assert(fake.all);
+    }
+    uint8_t *memory = aligned_alloc(ALIGN, (bytes + ALIGN - 1) / ALIGN * ALIGN);
+    sl_assert(memory);
+    memset(memory, 0xff, bytes);
+    fake.all[fake.count++] = (struct allocation){memory, bytes};
+    fake.bytes += bytes;
+    *out = memory;
+    return 0;
+}
+
+int fake_release(void *memory)
+{
+    fake_wait();
+    for (size_t i = 0; i < fake.count; i++) {
+        if (fake.all[i].memory != memory)
+            continue;
+        fake.bytes -= fake.all[i].bytes;
+        fake.all[i] = fake.all[--fake.count];
+        free(memory);
+        return 0;
+    }
+    return memory ? 1 : 0;
+}
+
+static void run_first(void)
+{
+    struct pending *p = &fake.pending[0];
+    memcpy(p->to, p->data, p->bytes);
+    free(p->data);
+    memmove(p, p + 1, --fake.waiting * sizeof *p);
+}
+
+/* Some of what waits, in its order. */
+static void run_some(void)
+{
+    for (uint32_t n = fibres_draw(3); n > 0 && fake.waiting > 0; n--)
+        run_first();
+}
+
+int fake_upload(void *to, const void *from, size_t bytes)
+{
+    run_some();
+    if (!within(to, bytes))
+        return 1;
+    memcpy(to, untagged(from), bytes);
+    return 0;
+}
+
+int fake_download(void *to, const void *from, size_t bytes)
+{
+    run_some();
+    if (!within(from, bytes))
+        return 1;
+    if (fake.waiting == fake.pending_space) {
+        fake.pending_space = fake.pending_space * 2 + 64;
+        fake.pending = realloc(fake.pending, fake.pending_space * sizeof *fake.pending);
+        sl_assert(fake.pending);
+    }
+    uint8_t *data = malloc(bytes + 1);
+    sl_assert(data);
+    memcpy(data, from, bytes);
+    fake.pending[fake.waiting++] = (struct pending){untagged(to), data, bytes};
+    run_some();
+    return 0;
+}
+
+int fake_fill(void *to, int value, size_t bytes)
+{
+    run_some();
+    if (!within(to, bytes))
+        return 1;
+    memset(to, value, bytes);
+    return 0;
+}
+
+int fake_wait(void)
+{
+    while (fake.waiting > 0)
+        run_first();
+    return 0;
+}
+
+size_t fake_bytes(void)
+{
+    return fake.bytes;
+}
+
+uint32_t fake_pending(void)
+{
+    return (uint32_t)fake.waiting;
+}
+
+void fake_limit(size_t bytes)
+{
+    fake.limit = bytes;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The core on the CUDA device, whose kernels run as host code: every architecture gives the same bits as on the
+ * host, in logits and in all that the source of weights gets. Memory that the core shares has addresses that fault,
+ * so a kernel reads only what was copied to the device; copies to the host run late (tests/harness/cuda/memory.h). Short
+ * form: every third model. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/device/cuda/cuda.h"
+#include "tests/golden/reference.h"
+#include "tests/harness/cuda/fibres.h"
+#include "tests/harness/cuda/memory.h"
+#include "tests/unit/lib/device/run.h"
+
+_Static_assert(FAKE_HOST_TAG == CHECKED_TAG, "one tag for both devices of tests");
+
+static uint32_t models, unsupported, seed;
+
+static struct device *open_device(void)
+{
+    struct error error;
+    struct device *d = cuda_device(gpu_kernels(), &error);
+    ck_assert_msg(d != NULL, "%s", error.text);
+    fibres_seed(++seed);
+    return d;
+}
+
+/* The device computes with all types of the model. */
+static bool computes_all(const struct device *d, const struct model_index *model)
+{
+    for (uint32_t i = 0; i < model->tensor_count; i++)
+        if (!d->ops->computes(d, (enum tensor_type)model_index_tensors(model)[i].type))
+            return false;
+    return true;
+}
+
+static void compare(struct image *image, bool masked, const char *name)
+{
+    /* products have a kernel for up to 8 rows and one for more */
+    struct run host = {
+        .image = image, .masked = masked, .chunk = seed % 4 == 0 ? 9 : 2, .single = 1};
+    struct run cuda = host;
+    cuda.device = open_device();
+    uint64_t want = run_hash(&host), have = run_hash(&cuda);
+    ck_assert_msg(want == have, "%s%s, keys and values in %s: other results than on the host", name,
+                  masked ? ", masked" : "", kv_type_info(image->kv_type)->name);
+    cuda.device->ops->destroy(cuda.device);
+    ck_assert_msg(fake_bytes() == 0, "%s: %zu bytes are left on the device", name, fake_bytes());
+}
+
+static void check_model(const char *path, const char *name)
+{
+    struct image image;
+    struct device *d = open_device();
+    if (strcmp(name, "demo") == 0) { /* too large for threads that are fibres */
+        d->ops->destroy(d);
+        return;
+    }
+    image_open(&image, path, RUN_CONTEXT);
+    bool all = computes_all(d, image.model);
+    d->ops->destroy(d);
+    models++;
+    unsupported += !all;
+    const char *every = getenv("SLUICE_LONG");
+    if (all && (models % 3 == 0 || (every && strcmp(every, "0") != 0)))
+        compare(&image, models % 2 == 0, name);
+    else if (!all)
+        printf("%s: has a type without kernels\n", name);
+    image_close(&image);
+}
+
+START_TEST(every_architecture)
+{
+    golden_models(check_model);
+    ck_assert_msg(models - unsupported >= 30, "%u of %u models have unsupported types", unsupported,
+                  models);
+}
+END_TEST
+
+START_TEST(every_type_of_keys)
+{
+    static const char *const names[] = {"arch/qwen3moe_a.gguf", "arch/kimi_k2.gguf",
+                                        "arch/oss_a.gguf"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (uint32_t type = 0; type < KV_TYPE__COUNT; type++) {
+            struct image image;
+            image_open(&image, golden_path(names[i]), RUN_CONTEXT);
+            image.kv_type = (enum kv_type)type;
+            compare(&image, type % 2 != 0, names[i]);
+            image_close(&image);
+        }
+}
+END_TEST
+
+/* Failures before the first pass are errors. */
+START_TEST(too_little_memory)
+{
+    struct image image;
+    struct error error = {0};
+    struct device *d = open_device();
+    image_open(&image, golden_path("arch/qwen3moe_a.gguf"), RUN_CONTEXT);
+    struct core_config config = {.model = image.model,
+                                 .device = d,
+                                 .source = image_source(&image),
+                                 .threads = 1,
+                                 .chunk = 4,
+                                 .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
+    fake_limit(64);
+    ck_assert_ptr_null(core_create(&config, &error));
+    ck_assert_int_eq(error.code, ERR_NO_MEMORY);
+    ck_assert_msg(strncmp(error.text, "out of GPU memory (", 19) == 0, "%s", error.text);
+    fake_limit(0);
+    d->ops->destroy(d);
+    image_close(&image);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("device_cuda");
+    TCase *c = tcase_create("device_cuda");
+    tcase_set_timeout(c, 280);
+    tcase_add_test(c, every_architecture);
+    tcase_add_test(c, every_type_of_keys);
+    tcase_add_test(c, too_little_memory);
+    suite_add_tcase(suite, c);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

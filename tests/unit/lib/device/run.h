@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A text through the core on a device, for tests that compare devices: chunks, one of them in two halves of the layers,
+ * then single tokens. */
+#ifndef SLUICE_TESTS_UNIT_LIB_DEVICE_RUN_H
+#define SLUICE_TESTS_UNIT_LIB_DEVICE_RUN_H
+
+#include "tests/golden/image.h"
+#include "tests/unit/lib/device/checked.h"
+
+#define RUN_CONTEXT 64
+#define RUN_CHUNK   11 /* at most */
+
+struct run {
+    struct image *image;
+    struct device *device; /* pointers that the core shares with it are tagged; NULL: the host */
+    uint32_t (*pending)(const struct device *d); /* operations that have not run; NULL: not known */
+    bool masked;
+    uint32_t chunk, single; /* tokens of each of three chunks, and after them */
+    /* of run.c */
+    struct weights_source file;
+    struct XXH64_state_s *hash;
+    uint32_t early; /* experts given back while operations were pending */
+};
+
+/* Hash of everything that the core gives. */
+uint64_t run_hash(struct run *r);
+
+#endif
