@@ -11,6 +11,16 @@
 
 /* ---- making --------------------------------------------------------------------------------- */
 
+static uint64_t largest_slot(const struct sim_config *k)
+{
+    uint64_t largest = 0, slots = 0;
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++)
+        slots += k->precision_mask >> t & 1 ? (uint64_t)k->layers * k->experts : 0;
+    for (uint64_t i = 0; i < slots; i++)
+        largest = k->slot_bytes[i] > largest ? k->slot_bytes[i] : largest;
+    return largest;
+}
+
 static int config_check(const struct sim_config *k, const struct precision_policy *policy,
                         struct error *error)
 {
@@ -19,6 +29,8 @@ static int config_check(const struct sim_config *k, const struct precision_polic
     for (uint32_t t = 0; t < PRECISION__COUNT; t++)
         if ((requested & k->precision_mask) >> t & 1)
             largest = k->precision_bytes[t] > largest ? k->precision_bytes[t] : largest;
+    if (k->slot_bytes)
+        largest = largest_slot(k);
     if (k->knobs.routing != ROUTING_EXACT)
         return error_set(
             error, ERR_BAD_INPUT,
@@ -50,6 +62,7 @@ static bool make_residency(struct sim_cache *c)
                                  .experts = k->experts,
                                  .top_k = k->top_k,
                                  .precisions = c->precisions,
+                                 .slot_bytes = k->slot_bytes,
                                  .shares = k->plan.shares};
     for (uint32_t i = 0; i < c->precisions; i++)
         r.precision_bytes[i] = k->precision_bytes[c->precision_of[i]];
@@ -424,7 +437,10 @@ static double expert_ns(const struct sim_cache *c, uint32_t slot)
 {
     const struct sim_compute *k = &c->config.compute;
     enum precision precision = c->precision_of[slot / (c->config.layers * c->config.experts)];
-    return k->precision_ns[precision] > 0 ? k->precision_ns[precision] : k->expert_ns;
+    double ns = k->precision_ns[precision] > 0 ? k->precision_ns[precision] : k->expert_ns;
+    if (c->config.slot_bytes)
+        ns *= (double)sim_bytes(c, slot) / (double)c->config.precision_bytes[precision];
+    return ns;
 }
 
 double sim_cache_compute(struct sim_cache *c)

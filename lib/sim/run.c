@@ -375,6 +375,13 @@ int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
     return rv;
 }
 
+double sim_token_ns(const struct sim_stats *f, bool spare_cpu)
+{
+    double loads = spare_cpu ? 0 : (double)(f->misses + f->prefetches) * SIM_LOAD_NS;
+    sl_assert(f->tokens > 0);
+    return (f->compute_ns + f->stall_ns + loads) / (double)f->tokens;
+}
+
 uint64_t sim_split(const struct trace *t, double share)
 {
     uint64_t passes = 0, seen = 0;

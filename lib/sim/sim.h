@@ -43,6 +43,13 @@
 #define SIM_DEFAULT_PREDICT_NS 2e4
 #define SIM_DEFAULT_BATCH      0.25 /* cost of a further token of a chunk, relative to the first */
 
+/* An engine on its machine, in addition to what is measured there (docs/lab/io.md): latency of a miss before its
+ * read, for the messages to cache, to a loader and back; work of all processes for a read, on CPUs that compute;
+ * time until a prediction is made, without its router. */
+#define SIM_MESSAGES_NS  1e5
+#define SIM_LOAD_NS      95e3
+#define SIM_PREDICTOR_NS 6e4
+
 struct sim_device {
     double bytes_per_s; /* > 0 */
     double latency_ns;
@@ -71,6 +78,9 @@ struct sim_config {
     uint32_t dense_layers; /* leading layers without experts */
     uint32_t precision_mask;
     uint64_t precision_bytes[PRECISION__COUNT];
+    /* of each slot (residency.h), where experts of a precision differ in size: precision_bytes is their mean, and
+     * an expert computes in proportion to its bytes. Borrowed; NULL: all alike */
+    const uint64_t *slot_bytes;
     uint64_t capacity; /* bytes of experts that may be resident */
     struct sim_device device;
     struct sim_compute compute;
@@ -153,6 +163,10 @@ struct sim_result {
 int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
             const struct sim_config *config, bool belady, struct sim_result *out,
             struct error *error);
+
+/* ns per token of a phase in an engine: computing, waiting, and the work for its reads, unless CPUs that do not
+ * compute do that. `phase` has tokens. */
+double sim_token_ns(const struct sim_stats *phase, bool spare_cpu);
 
 /* Statistics of records from..to-1: frequency, prev1, pairs. The tables point into one block,
  * *block, which the caller frees. -1 with ERR_NO_MEMORY. */

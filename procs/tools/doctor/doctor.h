@@ -66,6 +66,7 @@ int storage_examine(struct findings *f, const char *section, const struct storag
  * `bytes` of memory, and about 6 s. */
 struct forward_speed {
     double decode_s, prefill_s; /* 0: unknown */
+    double experts_s, output_s; /* of decode_s */
     uint32_t chunk;             /* tokens per pass of prefill */
 };
 int forward_measure(const struct model_index *index, const struct params *params, uint64_t bytes,

@@ -3,8 +3,23 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 
+#include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/policy/presets/presets.h"
+#include "lib/sim/sim.h"
+#include "procs/tools/doctor/routing.h"
+
+#define PROMPT 512 /* tokens, as bench */
+#define TOKENS 128
+
+#define READS 16 /* at the same time: the default of --queue-depth */
+
+/* Simulated at most; a model with more is represented by so many of its layers. Time grows with their square. */
+#define LAYERS_MAX 16u
+
+static const double shares[ESTIMATE_SHARES] = {0.25, 0.5, 0.75, 1};
 
 static double larger(double a, double b)
 {
@@ -16,17 +31,32 @@ static uint64_t expert_mean(const struct model_facts *m)
     return m->expert_count ? m->expert_bytes / m->expert_count : 0;
 }
 
-double estimate_depth(const struct model_facts *m, const struct host_facts *a, double experts)
+static uint64_t expert_bytes(const struct model_facts *m, uint64_t expert_layer)
 {
-    double chunks = (double)(expert_mean(m) + a->chunk_bytes - 1) / (double)a->chunk_bytes;
-    double depth = larger(experts, 1) * larger((double)(uint64_t)chunks, 1);
-    return depth < 16 ? depth : 16;
+    uint64_t dense = m->layers - m->expert_layers;
+    return m->layer_expert_bytes ? m->layer_expert_bytes[dense + expert_layer] : expert_mean(m);
+}
+
+/* Of all accesses of a token. */
+static double accessed_bytes(const struct model_facts *m)
+{
+    uint64_t bytes = 0;
+    for (uint64_t l = 0; l < m->expert_layers; l++)
+        bytes += expert_bytes(m, l);
+    return (double)(bytes * m->experts_used);
+}
+
+double estimate_token_bytes(const struct model_facts *m)
+{
+    return (double)m->dense_read_bytes + accessed_bytes(m);
 }
 
 /* Linear interpolation between two measured depths. */
-static double rate_at(const struct host_facts *a, double depth)
+double estimate_read_rate(const struct host_facts *a, double bytes)
 {
     static const double depths[ESTIMATE_DEPTHS] = {1, 2, 4, 8, 16};
+    double depth = ceil(bytes / (double)a->chunk_bytes);
+    depth = depth < 1 ? 1 : depth < 16 ? depth : 16;
     size_t i = 0;
     while (i + 2 < ESTIMATE_DEPTHS && depths[i + 1] < depth)
         i++;
@@ -34,85 +64,156 @@ static double rate_at(const struct host_facts *a, double depth)
     return a->read_bytes_per_s[i] + part * (a->read_bytes_per_s[i + 1] - a->read_bytes_per_s[i]);
 }
 
-/* Constants fitted to measurements: docs/doctor.md. */
-#define MISSING_POWER 1.2   /* of 1 - sqrt(share) */
-#define LOADED_POWER  1.6   /* of the share */
-#define DECODE_NORM   2.0   /* 1: reading and computing alternate, infinite: the longer one hides */
-#define PREFILL_NORM  4.0   /* the other */
-#define ENGINE        1.1   /* time of the engine/time of its core alone: pages, other processes */
-#define LAYER_S       12e-6 /* of decode, per layer: pins, log, gate input */
-#define LOAD_S        95e-6 /* messages and processes of a load, on the cores that compute */
-#define WAIT_S        150e-6 /* of a layer: demand, wake-up */
-
-/* Share of the accesses of decode that are read. It depends on the text. */
-static double missing_share(double share)
+static double best_rate(const struct host_facts *a)
 {
-    return pow(1 - sqrt(share), MISSING_POWER);
+    return a->read_bytes_per_s[ESTIMATE_DEPTHS - 1];
 }
 
-/* Share of all experts that a chunk of a prompt reads: it needs nearly all of them once, so that
- * what is resident at its end is of little use at its start. */
-static double loaded_share(double share)
-{
-    return 1 - pow(share, LOADED_POWER);
-}
+/* ---- one simulation ---- */
 
-double estimate_token_bytes(const struct model_facts *m)
-{
-    return (double)m->dense_read_bytes +
-           (double)(m->expert_layers * m->experts_used) * (double)expert_mean(m);
-}
+struct simulation {
+    const struct model_facts *m;
+    const struct host_facts *a;
+    struct trace trace;
+    uint64_t measure; /* first record that counts */
+    uint32_t layers, experts;
+    double scale;                /* layers of the model with experts/simulated layers */
+    uint64_t *slot_bytes, bytes; /* of each expert, and of all, simulated */
+    struct sim_config config;
+    double rest_s, rest_prefill_s; /* of a token, in addition to its layers with experts */
+};
 
-static double together(double a, double b, double norm)
+/* Mean accesses of a layer in a chunk. */
+static double chunk_experts(const struct simulation *s)
 {
-    return pow(pow(a, norm) + pow(b, norm), 1 / norm);
-}
-
-double estimate_read_rate(const struct model_facts *m, const struct host_facts *a, double share)
-{
-    return rate_at(a, estimate_depth(m, a, (double)m->experts_used * missing_share(share)));
-}
-
-static void estimate_decode(const struct model_facts *m, const struct host_facts *a,
-                            struct estimate *e)
-{
-    double accesses = (double)(m->expert_layers * m->experts_used);
-    double rate = estimate_read_rate(m, a, e->share);
-    e->compute_s = a->decode_s > 0 ? ENGINE * a->decode_s + (double)m->layers * LAYER_S : 0;
-    if (e->missing > 0 && rate > 0) {
-        double waiting = 1 - pow(1 - e->missing, (double)m->experts_used); /* of the layers */
-        e->read_s = accesses * e->missing * (double)expert_mean(m) / rate;
-        e->wait_s = accesses * e->missing * LOAD_S + (double)m->expert_layers * waiting * WAIT_S;
+    uint64_t accesses = 0, passes = 0;
+    for (uint64_t i = 0; i < s->trace.count; i++) {
+        const struct trace_record *r = &s->trace.records[i];
+        accesses += r->prefill && r->kind == TRACE_EXPERT;
+        passes += r->prefill && r->kind == TRACE_TOKEN_END;
     }
-    if (e->compute_s > 0 && (e->missing <= 0 || rate > 0))
-        e->decode_tps = 1 / (together(e->compute_s, e->read_s, DECODE_NORM) + e->wait_s);
+    return passes ? (double)accesses / (double)(passes * s->layers) : 0;
 }
 
-/* Of one chunk. */
-static void estimate_prefill(const struct model_facts *m, const struct host_facts *a,
-                             struct estimate *e)
+/* Compute times of a layer and an expert; what a further token of a chunk costs is such that a whole chunk takes
+ * what was measured. */
+static void set_compute(struct simulation *s)
 {
-    double experts = (double)m->expert_count, tokens = (double)a->chunk_tokens;
-    if (m->expert_layers > 0 && experts > 0) { /* those that at least one token chooses */
-        double unused = 1 - (double)(m->expert_layers * m->experts_used) / experts;
-        experts *= 1 - pow(unused > 0 ? unused : 0, tokens);
+    const struct host_facts *a = s->a;
+    const struct model_facts *m = s->m;
+    double layers = (double)m->expert_layers, used = (double)m->experts_used;
+    double tokens = (double)(a->chunk_tokens < PROMPT ? a->chunk_tokens : PROMPT);
+    double dense = larger(a->decode_s - a->output_s - a->experts_s, 0) / (double)m->layers;
+    double expert = a->experts_s / layers / used, once = dense + expert * chunk_experts(s);
+    double further = dense * (tokens - 1) + expert * (tokens * used - chunk_experts(s));
+    double chunk = a->prefill_s * tokens / (double)m->layers;
+    s->rest_s = a->decode_s - layers * (dense + expert * used);
+    s->rest_prefill_s = a->prefill_s * (1 - layers / (double)m->layers);
+    s->config.compute =
+        (struct sim_compute){.layer_ns = dense * 1e9,
+                             .expert_ns = expert * 1e9,
+                             .predict_ns = SIM_PREDICTOR_NS,
+                             .batch = further > 0 ? larger((chunk - once) / further, 0.001) : 1};
+}
+
+/* A read of one expert alone takes latency + bytes / bandwidth, many take their bytes / bandwidth. */
+static void set_device(struct simulation *s)
+{
+    double bytes = (double)(s->bytes / s->layers / s->experts), best = best_rate(s->a);
+    double alone = estimate_read_rate(s->a, bytes);
+    double latency_s = alone > 0 ? larger(bytes / alone - bytes / best, 0) : 0;
+    s->config.device = (struct sim_device){.bytes_per_s = best > 0 ? best : 1,
+                                           .latency_ns = SIM_MESSAGES_NS + latency_s * 1e9,
+                                           .depth = READS};
+}
+
+static int make_trace(struct simulation *s, struct error *error)
+{
+    struct routing routing = {.layers = s->layers,
+                              .model_layers = (uint32_t)s->m->expert_layers,
+                              .experts = s->experts,
+                              .top_k = (uint32_t)s->m->experts_used,
+                              .expert_bytes = s->bytes / s->layers / s->experts,
+                              .prompt = PROMPT,
+                              .chunk = (uint32_t)s->a->chunk_tokens,
+                              .tokens = TOKENS};
+    return routing_trace(&routing, &s->trace, &s->measure, error);
+}
+
+/* Layers of the model at equal distances. */
+static int open_simulation(struct simulation *s, struct error *error)
+{
+    const struct model_facts *m = s->m;
+    s->experts = (uint32_t)(m->expert_count / m->expert_layers);
+    s->layers = m->expert_layers < LAYERS_MAX ? (uint32_t)m->expert_layers : LAYERS_MAX;
+    s->scale = (double)m->expert_layers / s->layers;
+    s->slot_bytes = calloc((size_t)s->layers * s->experts, sizeof *s->slot_bytes);
+    if (!s->slot_bytes)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (estimate)");
+    for (uint32_t i = 0; i < s->layers * s->experts; i++) {
+        s->slot_bytes[i] = expert_bytes(m, i / s->experts * m->expert_layers / s->layers);
+        s->bytes += s->slot_bytes[i];
     }
-    double loads = experts * loaded_share(e->share),
-           rate = a->read_bytes_per_s[ESTIMATE_DEPTHS - 1];
-    if (a->prefill_s <= 0 || tokens <= 0 || (loads > 0 && rate <= 0))
-        return;
-    double compute_s = ENGINE * a->prefill_s * tokens;
-    double read_s = loads > 0 ? loads * (double)expert_mean(m) / rate : 0;
-    e->prefill_tps = tokens / (together(compute_s, read_s, PREFILL_NORM) + loads * LOAD_S);
+    s->config.slot_bytes = s->slot_bytes;
+    if (knobs_resolve("default", NULL, "preload=all", &s->config.knobs, error) != 0 ||
+        make_trace(s, error) != 0)
+        return -1;
+    set_compute(s);
+    set_device(s);
+    return 0;
 }
 
-struct estimate estimate_make(const struct model_facts *m, const struct host_facts *a, double share)
+static void close_simulation(struct simulation *s)
 {
-    struct estimate e = {.share = share, .missing = missing_share(share)};
-    estimate_decode(m, a, &e);
-    estimate_prefill(m, a, &e);
-    return e;
+    trace_free(&s->trace);
+    free(s->slot_bytes);
 }
+
+static void take_decode(const struct simulation *s, const struct sim_stats *f, struct estimate *e)
+{
+    double tokens = (double)f->tokens / s->scale, rate = best_rate(s->a);
+    e->reads = (double)(f->misses + f->prefetches) / tokens;
+    e->read_bytes = (double)(f->demand_bytes + f->prefetch_bytes) / tokens;
+    e->missing = e->read_bytes / accessed_bytes(s->m);
+    e->read_s = rate > 0 ? e->read_bytes / rate : 0;
+    e->compute_s = s->rest_s + f->compute_ns / tokens / 1e9;
+    e->stall_s = f->stall_ns / tokens / 1e9;
+    double all_s = s->rest_s + s->scale * sim_token_ns(f, s->a->spare_cpu) / 1e9;
+    e->load_s = larger(all_s - e->compute_s - e->stall_s, 0);
+}
+
+/* A share with fewer experts than a token needs stays unknown. */
+static int simulate(struct simulation *s, struct estimate *e, struct error *error)
+{
+    struct sim_result result;
+    bool known = e->share >= 1 || best_rate(s->a) > 0;
+    s->config.capacity = (uint64_t)(e->share * (double)s->bytes);
+    if (sim_run(&s->trace, 0, s->measure, &s->config, false, &result, error) != 0)
+        return error->code == ERR_BUDGET_TOO_SMALL ? 0 : -1;
+    double prefill_ns = sim_token_ns(&result.phase[SIM_PREFILL], s->a->spare_cpu);
+    take_decode(s, &result.phase[SIM_DECODE], e);
+    if (s->a->decode_s > 0 && known)
+        e->decode_tps = 1 / (e->compute_s + e->stall_s + e->load_s);
+    if (s->a->prefill_s > 0 && known)
+        e->prefill_tps = 1 / (s->rest_prefill_s + s->scale * prefill_ns / 1e9);
+    return 0;
+}
+
+int estimate_make(const struct model_facts *m, const struct host_facts *a,
+                  struct estimate out[ESTIMATE_SHARES], struct error *error)
+{
+    struct simulation s = {.m = m, .a = a};
+    sl_assert(m->expert_layers > 0 && m->expert_count > 0 && a->chunk_tokens > 0);
+    int rc = open_simulation(&s, error);
+    for (size_t i = 0; rc == 0 && i < ESTIMATE_SHARES; i++) {
+        out[i] = (struct estimate){.share = shares[i]};
+        rc = simulate(&s, &out[i], error);
+    }
+    close_simulation(&s);
+    return rc;
+}
+
+/* ---- budget and advice ---- */
 
 uint64_t estimate_budget(const struct model_facts *m, const struct host_facts *a, double *share)
 {
@@ -131,20 +232,28 @@ uint64_t estimate_budget(const struct model_facts *m, const struct host_facts *a
     return m->min_budget <= a->available ? m->min_budget : 0;
 }
 
-uint32_t advise(const struct model_facts *m, const struct host_facts *a)
+/* Reading takes longer than computing. */
+static bool reads_bound(const struct estimate *e)
+{
+    return e->read_s > e->compute_s;
+}
+
+uint32_t advise(const struct model_facts *m, const struct host_facts *a,
+                const struct estimate estimates[ESTIMATE_SHARES])
 {
     double share;
     uint64_t budget = estimate_budget(m, a, &share);
-    struct estimate half = estimate_make(m, a, 0.5);
-    struct estimate now = estimate_make(m, a, share > 0 ? share : 0.25);
-    bool reads = share < 1 && now.read_s > now.compute_s;
+    size_t now = 0;
+    while (now + 1 < ESTIMATE_SHARES && estimates[now].share < share)
+        now++;
+    bool reads = share < 1 && reads_bound(&estimates[now]);
     uint32_t bits = 0;
 #define WHEN(NAME, condition) bits |= (condition) ? 1u << ADVICE_##NAME : 0
     WHEN(BUDGET_TOO_SMALL, budget == 0);
     WHEN(CGROUP_LIMIT, a->limited && share < 1);
     WHEN(SHM_SMALL, a->shm_free < (budget ? budget : m->min_budget));
     WHEN(SCRATCH, a->scratch);
-    WHEN(FASTER_DEVICE, share < 1 && half.read_s > half.compute_s);
+    WHEN(FASTER_DEVICE, share < 1 && reads_bound(&estimates[1]));
     WHEN(MORE_MEMORY, share < 1);
     WHEN(LOWER_PRECISION, reads);
     WHEN(IO_URING, !a->io_uring);

@@ -1,25 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Estimates the speed of a model on this machine from measurements; docs/doctor.md gives the
- * formula and its error. Pure, so that it can be unit tested. */
+/* Estimates the speed of a model on this machine: the simulator (lib/sim) replays a synthetic routing with the
+ * engine's policies and what was measured here; docs/doctor.md gives what is counted and its error. Pure, so that
+ * it can be unit tested. */
 #ifndef SLUICE_TOOLS_DOCTOR_ESTIMATE_H
 #define SLUICE_TOOLS_DOCTOR_ESTIMATE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/base/error.h"
+
 #define ESTIMATE_DEPTHS 5 /* 1, 2, 4, 8, 16 reads in flight */
+#define ESTIMATE_SHARES 4 /* 25, 50, 75 and 100 % of the experts resident */
 
 struct model_facts {
     uint64_t layers, experts_used;
     uint64_t expert_layers, expert_count; /* layers that have experts, and experts of all of them */
     uint64_t dense_read_bytes;            /* per token */
     uint64_t expert_bytes;                /* all experts */
+    const uint64_t *layer_expert_bytes;   /* [layers]: of one expert, borrowed; NULL: all alike */
     uint64_t min_budget;                  /* budgets are those of the ledger */
     uint64_t budget_25, budget_50, budget_75, budget_100;
 };
 
 struct host_facts {
     double decode_s, prefill_s;               /* per token, everything resident; 0: unknown */
+    double experts_s, output_s;               /* of decode_s: all experts, and logits */
+    bool spare_cpu;                           /* more CPUs than threads of compute */
     uint64_t chunk_tokens;                    /* tokens per pass of prefill */
     double stream_bytes_per_s;                /* memory, all threads */
     double read_bytes_per_s[ESTIMATE_DEPTHS]; /* all devices together, reads of chunk_bytes */
@@ -31,22 +38,22 @@ struct host_facts {
 
 struct estimate {
     double share;                     /* of the experts resident, 0 to 1 */
-    double missing;                   /* share of the accesses of decode that are read */
-    double compute_s, read_s, wait_s; /* per token of decode */
-    double decode_tps, prefill_tps;   /* tokens per second; 0: unknown */
+    double missing;                   /* bytes read in decode, of those of all accesses */
+    double reads, read_bytes, read_s; /* per token of decode; the device alone takes read_s */
+    /* Per token of decode: computing; waiting for experts; work of other processes on CPUs that compute. */
+    double compute_s, stall_s, load_s;
+    double decode_tps, prefill_tps; /* tokens per second; 0: unknown */
 };
 
-/* Number of reads in flight when `experts` experts of a layer are missing. */
-double estimate_depth(const struct model_facts *m, const struct host_facts *a, double experts);
-
-/* Read bandwidth for the missing experts of a layer in decode; 0: unknown. */
-double estimate_read_rate(const struct model_facts *m, const struct host_facts *a, double share);
+/* Read bandwidth with that many bytes requested at a time; 0: unknown. */
+double estimate_read_rate(const struct host_facts *a, double bytes);
 
 /* Bytes of weights that one token of decode touches. */
 double estimate_token_bytes(const struct model_facts *m);
 
-struct estimate estimate_make(const struct model_facts *m, const struct host_facts *a,
-                              double share);
+/* Takes about a second for a large model. -1 with ERR_NO_MEMORY. */
+int estimate_make(const struct model_facts *m, const struct host_facts *a,
+                  struct estimate out[ESTIMATE_SHARES], struct error *error);
 
 /* The recommended budget: the one with all experts resident if it is at most 4/5 of the available
  * memory, else that of the largest share (75, 50, 25 %) that is, else the minimum budget; 0 if that
@@ -62,7 +69,8 @@ enum advice {
 };
 
 /* A bit per advice that applies. */
-uint32_t advise(const struct model_facts *m, const struct host_facts *a);
+uint32_t advise(const struct model_facts *m, const struct host_facts *a,
+                const struct estimate estimates[ESTIMATE_SHARES]);
 
 const char *advice_name(enum advice advice);
 const char *advice_text(enum advice advice);

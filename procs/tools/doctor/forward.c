@@ -47,6 +47,8 @@ struct forward {
     void *state;           /* recurrent, of the sequence */
     enum kv_type kv_type;
     uint32_t tokens[POSITIONS];
+    uint64_t pinned_ns;                     /* time of the last pin or unpin */
+    uint64_t all_ns, experts_ns, output_ns; /* of all passes since the last reset */
 };
 
 /* ---- weights ---- */
@@ -173,6 +175,7 @@ static void source_pin(void *self, const struct expert_step *step, struct expert
         items[i]->precision = (enum precision)e->precision;
         items[i]->state = ITEM_READY;
     }
+    f->pinned_ns = clock_now_ns();
 }
 
 static int source_wait(void *self, const struct expert_step *step, struct expert_item **items,
@@ -184,7 +187,11 @@ static int source_wait(void *self, const struct expert_step *step, struct expert
 
 static void source_unpin(void *self, const struct expert_step *step, struct expert_item *item)
 {
-    (void)self, (void)step, (void)item;
+    struct forward *f = self;
+    uint64_t now = clock_now_ns();
+    (void)step, (void)item;
+    f->experts_ns += now - f->pinned_ns;
+    f->pinned_ns = now;
 }
 
 /* ---- memory ---- */
@@ -320,8 +327,11 @@ static uint64_t pass(struct forward *f, struct core *core, uint32_t position, ui
     uint64_t start_ns = clock_now_ns();
     if (core_forward(core, &sequence, f->tokens + position, position, rows, error) != 0)
         return 0;
+    uint64_t output_ns = clock_now_ns();
     core_output(core, rows - 1, 1);
-    uint64_t ns = clock_now_ns() - start_ns;
+    uint64_t end_ns = clock_now_ns(), ns = end_ns - start_ns;
+    f->output_ns += end_ns - output_ns;
+    f->all_ns += ns;
     return ns > 0 ? ns : 1;
 }
 
@@ -339,9 +349,10 @@ static uint64_t median(uint64_t *values, uint32_t count)
 
 /* Medians: other load makes single steps longer. A small model repeats the round, because the speed
  * of a machine changes within a second. */
-static int measure_decode(struct forward *f, struct core *core, double *seconds,
+static int measure_decode(struct forward *f, struct core *core, struct forward_speed *out,
                           struct error *error)
 {
+    f->all_ns = f->experts_ns = f->output_ns = 0;
     uint64_t ns[DECODE_STEPS], rounds[ROUNDS_MAX], start_ns = clock_now_ns();
     uint32_t count = 0;
     while (count < ROUNDS_MAX && (count == 0 || clock_now_ns() - start_ns < AGAIN_NS)) {
@@ -353,7 +364,9 @@ static int measure_decode(struct forward *f, struct core *core, double *seconds,
         }
         rounds[count++] = median(ns, n);
     }
-    *seconds = (double)median(rounds, count) / 1e9;
+    out->decode_s = (double)median(rounds, count) / 1e9;
+    out->experts_s = out->decode_s * (double)f->experts_ns / (double)f->all_ns;
+    out->output_s = out->decode_s * (double)f->output_ns / (double)f->all_ns;
     return 0;
 }
 
@@ -415,7 +428,7 @@ static int measure(struct forward *f, const struct params *params, struct forwar
         return -1;
     int rc = measure_prefill(f, core, &out->prefill_s, error);
     if (rc == 0)
-        rc = measure_decode(f, core, &out->decode_s, error);
+        rc = measure_decode(f, core, out, error);
     out->chunk = core_chunk(core);
     core_destroy(core);
     return rc;

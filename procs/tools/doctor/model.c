@@ -139,8 +139,22 @@ struct model_facts model_facts_of(const json_t *memory_estimate)
     };
 }
 
-static int measure_forward(const char *model, const struct params *params, struct host_facts *a,
-                           struct error *error)
+/* Bytes of one expert of each layer; all of a layer are alike. */
+static uint64_t *layer_experts(const struct model_index *index)
+{
+    uint32_t layers = index->hparams.layers;
+    uint64_t *bytes = calloc(layers, sizeof *bytes);
+    for (uint32_t l = 0; bytes && l < layers; l++) {
+        uint32_t entry = model_entry_expert(index, l, 0);
+        if (entry != ENTRY_NONE) /* a layer with experts */
+            bytes[l] = model_index_entries(index)[entry].slot_bytes;
+    }
+    return bytes;
+}
+
+/* What the model needs of this machine. *bytes: of layer_expert_bytes, for free(). */
+static int measure_model(const char *model, const struct params *params, struct host_facts *a,
+                         uint64_t **bytes, struct error *error)
 {
     struct model_index *index = NULL;
     struct forward_speed speed;
@@ -151,12 +165,18 @@ static int measure_forward(const char *model, const struct params *params, struc
     close(fd);
     if (rc == 0)
         rc = forward_measure(index, params, host_stream_bytes(), &speed, error);
+    if (rc == 0 && !(*bytes = layer_experts(index)))
+        rc = error_set(error, ERR_NO_MEMORY, "out of memory");
     free(index);
     if (rc != 0)
         return -1;
+    unsigned threads = params->threads ? (unsigned)params->threads : host_cpus();
     a->decode_s = speed.decode_s;
     a->prefill_s = speed.prefill_s;
+    a->experts_s = speed.experts_s;
+    a->output_s = speed.output_s;
     a->chunk_tokens = speed.chunk;
+    a->spare_cpu = threads < host_cpus();
     return 0;
 }
 
@@ -195,42 +215,59 @@ static void report_kv(struct findings *f, const json_t *memory_estimate)
             lookup_u64(memory_estimate, "ctx_size"), lookup_text(memory_estimate, "kv_type"));
 }
 
-static void report_estimates(struct findings *f, const struct model_facts *m,
-                             const struct host_facts *a)
+static uint64_t budget_at(const struct model_facts *m, size_t share)
 {
-    const struct {
-        double share;
-        uint64_t budget;
-        const char *name;
-    } rows[] = {{0.25, m->budget_25, "estimate 25 %"},
-                {0.5, m->budget_50, "estimate 50 %"},
-                {1, m->budget_100, "estimate 100 %"}};
+    const uint64_t budgets[ESTIMATE_SHARES] = {m->budget_25, m->budget_50, m->budget_75,
+                                               m->budget_100};
+    return budgets[share];
+}
+
+static void report_estimates(struct findings *f, const struct model_facts *m,
+                             const struct estimate estimates[ESTIMATE_SHARES])
+{
     json_t *all = json_array();
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct estimate e = estimate_make(m, a, rows[i].share);
-        char text[64], size[16];
-        if (e.decode_tps <= 0)
+    for (size_t i = 0; i < ESTIMATE_SHARES; i++) {
+        const struct estimate *e = &estimates[i];
+        uint64_t budget = budget_at(m, i);
+        char name[32], text[64], size[16], read[16];
+        snprintf(name, sizeof name, "estimate %.0f %%", 100 * e->share);
+        if (e->decode_tps <= 0)
             snprintf(text, sizeof text, "unknown");
         else
-            snprintf(text, sizeof text, "%.1f, prefill %.0f", e.decode_tps, e.prefill_tps);
-        finding(f, "model", rows[i].name, json_real(e.decode_tps), text,
-                "tokens/s with a budget of %s; decode: %.2f ms compute, %.2f ms reads, %.2f ms "
-                "waits",
-                bytes_format(rows[i].budget, size), e.compute_s * 1e3, e.read_s * 1e3,
-                e.wait_s * 1e3);
-        json_array_append_new(all, json_pack("{s:f, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "share",
-                                             e.share, "budget", (json_int_t)rows[i].budget,
-                                             "missing", e.missing, "compute_s", e.compute_s,
-                                             "read_s", e.read_s, "wait_s", e.wait_s, "decode_tps",
-                                             e.decode_tps, "prefill_tps", e.prefill_tps));
+            snprintf(text, sizeof text, "%.1f, prefill %.0f", e->decode_tps, e->prefill_tps);
+        finding(f, "model", name, json_real(e->decode_tps), text,
+                "tokens/s with a budget of %s; decode: %.2f ms compute, %.2f ms waiting for %s of "
+                "reads, %.2f ms for messages",
+                bytes_format(budget, size), e->compute_s * 1e3, e->stall_s * 1e3,
+                bytes_format((uint64_t)e->read_bytes, read), e->load_s * 1e3);
+        json_array_append_new(
+            all, json_pack("{s:f, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "share",
+                           e->share, "budget", (json_int_t)budget, "missing", e->missing, "reads",
+                           e->reads, "read_bytes", e->read_bytes, "read_s", e->read_s, "compute_s",
+                           e->compute_s, "stall_s", e->stall_s, "load_s", e->load_s, "decode_tps",
+                           e->decode_tps, "prefill_tps", e->prefill_tps));
     }
     finding_quiet(f, "model", "estimates", all);
 }
 
-static void report_advice(struct findings *f, const struct model_facts *m,
-                          const struct host_facts *a)
+/* What the estimate was made from. */
+static void report_measured(struct findings *f, const struct host_facts *a)
 {
-    uint32_t bits = advise(m, a);
+    json_t *rates = json_array();
+    for (size_t i = 0; i < ESTIMATE_DEPTHS; i++)
+        json_array_append_new(rates, json_real(a->read_bytes_per_s[i]));
+    finding_quiet(f, "model", "measured",
+                  json_pack("{s:f, s:f, s:f, s:f, s:I, s:b, s:o}", "decode_s", a->decode_s,
+                            "experts_s", a->experts_s, "output_s", a->output_s, "prefill_s",
+                            a->prefill_s, "chunk_tokens", (json_int_t)a->chunk_tokens, "spare_cpu",
+                            a->spare_cpu, "read_bytes_per_s", rates));
+}
+
+static void report_advice(struct findings *f, const struct model_facts *m,
+                          const struct host_facts *a,
+                          const struct estimate estimates[ESTIMATE_SHARES])
+{
+    uint32_t bits = advise(m, a, estimates);
     json_t *names = json_array();
     for (int i = 0; i < ADVICE__COUNT; i++)
         if (bits & 1u << i) {
@@ -257,23 +294,38 @@ static void report_speed(struct findings *f, const struct model_facts *m,
     finding_quiet(f, "model", "token_bytes", json_real(bytes));
 }
 
+static void report_model(struct findings *f, const struct model_facts *m,
+                         const struct host_facts *a,
+                         const struct estimate estimates[ESTIMATE_SHARES],
+                         const struct params *params, const json_t *memory_estimate)
+{
+    finding(f, "model", "file", json_string(lookup_text(memory_estimate, "model")), NULL, "%s", "");
+    report_budgets(f, m, a);
+    report_kv(f, memory_estimate);
+    report_speed(f, m, a);
+    report_estimates(f, m, estimates);
+    report_measured(f, a);
+    finding_quiet(f, "model", "memory_estimate", json_deep_copy(memory_estimate));
+    ranking_report(f, m, a, params, memory_estimate);
+    report_advice(f, m, a, estimates);
+}
+
 int model_examine(struct findings *f, const char *model, const struct params *params,
                   const json_t *memory_estimate, struct host_facts *a, struct error *error)
 {
     struct model_facts m = model_facts_of(memory_estimate);
-    if (measure_forward(model, params, a, error) != 0)
+    struct estimate estimates[ESTIMATE_SHARES];
+    uint64_t *bytes = NULL;
+    if (measure_model(model, params, a, &bytes, error) != 0)
         return -1;
+    m.layer_expert_bytes = bytes;
     a->available = lookup_u64(memory_estimate, "available");
     a->limited = json_is_integer(json_object_get(memory_estimate, "cgroup_headroom")) &&
                  lookup_u64(memory_estimate, "cgroup_headroom") <= a->available;
     a->vector_kernels = kernel_ops_select(NULL)->isa != ISA_GENERIC;
-    finding(f, "model", "file", json_string(lookup_text(memory_estimate, "model")), NULL, "%s", "");
-    report_budgets(f, &m, a);
-    report_kv(f, memory_estimate);
-    report_speed(f, &m, a);
-    report_estimates(f, &m, a);
-    finding_quiet(f, "model", "memory_estimate", json_deep_copy(memory_estimate));
-    ranking_report(f, &m, a, params, memory_estimate);
-    report_advice(f, &m, a);
-    return 0;
+    int rc = estimate_make(&m, a, estimates, error);
+    if (rc == 0)
+        report_model(f, &m, a, estimates, params, memory_estimate);
+    free(bytes);
+    return rc;
 }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
 #include "lib/plan/plan.h"
@@ -26,13 +25,19 @@ static const char *name_of(uint32_t candidate)
     return preset_at(auto_preset(candidate))->name;
 }
 
-/* NULL: it can run here. */
+/* NULL: it can run here. The supervisor is another program, so that its list is looked up by name: one that
+ * is not in it cannot run. */
 static const char *why_not(const struct ranking *r, uint32_t candidate)
 {
-    const json_t *row = json_array_get(r->candidates, candidate);
-    const char *name = json_string_value(json_object_get(row, "preset"));
-    sl_assert(name && strcmp(name, name_of(candidate)) == 0); /* the same table */
-    return json_string_value(json_object_get(row, "why"));
+    size_t i;
+    const json_t *row;
+    json_array_foreach(r->candidates, i, row)
+    {
+        const char *name = json_string_value(json_object_get(row, "preset"));
+        if (name && strcmp(name, name_of(candidate)) == 0)
+            return json_string_value(json_object_get(row, "why"));
+    }
+    return "the engine does not know it";
 }
 
 static double predicted_ns(const struct ranking *r, uint32_t candidate)
@@ -97,7 +102,10 @@ static void report_rejected(struct findings *f, const struct ranking *r, json_t 
 static double bandwidth(const struct model_facts *m, const struct host_facts *a,
                         const struct params *params, const struct plan *plan, double share)
 {
-    double rate = estimate_read_rate(m, a, share), throttle = (double)params->throttle;
+    double expert = m->expert_count ? (double)(m->expert_bytes / m->expert_count) : 0;
+    double missing = (double)m->experts_used * (1 - share) / 2; /* experts of a layer, about */
+    double rate = estimate_read_rate(a, expert * (missing > 1 ? missing : 1));
+    double throttle = (double)params->throttle;
     if (!(rate > 0) && plan_knows(plan, PLAN_drive_bytes_per_s))
         rate = plan->scalar[PLAN_drive_bytes_per_s];
     throttle *= params->loaders > 0 ? (double)params->loaders : 1;

@@ -16,13 +16,11 @@
 #include "lib/tensor/precision.h"
 #include "procs/tools/plan/papers/auto.h"
 
-#define TRACE_TOKENS  768    /* the first half is cache warm-up */
-#define AHEAD         2      /* layers of lookahead, as hobbit */
-#define READS_AT_ONCE 16     /* default queue depth of the engine */
-#define MESSAGES_NS   100000 /* DEMAND, LOAD and DONE of a miss, in addition to the read */
+#define TRACE_TOKENS  768 /* the first half is cache warm-up */
+#define AHEAD         2   /* layers of lookahead, as hobbit */
+#define READS_AT_ONCE 16  /* default queue depth of the engine */
 #define PREDICT_LAYER_NS                                                                           \
     25000 /* predictions of a layer on a core used by compute, without the router product */
-#define PREDICT_NS     60000 /* wake-up and hint of the predictor, without the router product */
 #define SETTINGS_BYTES 512
 
 struct predictions {
@@ -32,6 +30,7 @@ struct predictions {
     float *frequency, *shares;
     struct sim_compute compute;
     double latency_ns, rest_ns; /* rest per token: embedding, output */
+    bool spare_cpu;
 };
 
 static double known(const struct plan *plan, enum plan_scalar s, double otherwise)
@@ -59,7 +58,7 @@ static int take_times(struct predictions *t, struct error *error)
         return -1;
     t->compute = (struct sim_compute){.layer_ns = layer,
                                       .expert_ns = expert,
-                                      .predict_ns = PREDICT_NS + s[PLAN_layer_router_ns],
+                                      .predict_ns = SIM_PREDICTOR_NS + s[PLAN_layer_router_ns],
                                       .batch = 1};
     for (int i = 0; i < PRECISION__COUNT; i++)
         t->compute.precision_ns[i] = expert * ratio[i];
@@ -68,7 +67,7 @@ static int take_times(struct predictions *t, struct error *error)
     t->rest_ns = fmax(0, s[PLAN_token_ns] - expert_layers(t) * (layer + s[PLAN_layer_experts_ns]));
     double bytes = (double)t->trace.header.precision_bytes[PRECISION_NATIVE];
     double reading = bytes * 1e9 / s[PLAN_drive_bytes_per_s];
-    t->latency_ns = MESSAGES_NS + fmax(0, known(plan, PLAN_expert_read_ns, reading) - reading);
+    t->latency_ns = SIM_MESSAGES_NS + fmax(0, known(plan, PLAN_expert_read_ns, reading) - reading);
     planning_note(
         t->p,
         "auto: an expert computes in %.0f us native, %.0f int8, %.0f int4, %.0f int2; a "
@@ -148,7 +147,7 @@ static double predict(struct predictions *t, const struct knobs *k, double share
     if (sim_run(&t->trace, 0, sim_split(&t->trace, 0.5), &config, false, &result, &error) != 0)
         return (double)NAN;
     const struct sim_stats *f = &result.phase[SIM_DECODE];
-    return t->rest_ns + (result.ns + predicting_ns(t, k, f)) / (double)f->tokens;
+    return t->rest_ns + sim_token_ns(f, t->spare_cpu) + predicting_ns(t, k, f) / (double)f->tokens;
 }
 
 static int predict_candidate(struct predictions *t, uint32_t candidate, struct error *error)
@@ -207,6 +206,7 @@ int plan_auto(struct planning *p, struct error *error)
     struct offline_text text = offline_text_some(&p->text, 0, every);
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t threads = (uint32_t)(p->threads ? p->threads : cpus);
+    t.spare_cpu = (long)threads < cpus;
     int status = planning_add(p, plan_array_bit(PLAN_ARRAY_auto_ns), error);
     if (status == 0)
         status =

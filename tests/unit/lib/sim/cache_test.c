@@ -52,6 +52,40 @@ START_TEST(times_by_arithmetic)
 }
 END_TEST
 
+/* Experts of different sizes: bytes, time to read and to compute, and what fits are those of each. */
+START_TEST(sizes_of_each_expert)
+{
+    static const uint64_t bytes[] = {500000,  500000,  500000,  500000,
+                                     1500000, 1500000, 1500000, 1500000};
+    static const uint32_t small[] = {0, 1, 2, 3}, mixed[] = {0, 1, 2, 4}, more[] = {4, 5, 6, 7};
+    struct error error;
+    struct sim_config k = config_of("lod", NULL, 6);
+    k.layers = 1, k.experts = 8, k.top_k = 4, k.precision_mask = 1;
+    k.precision_bytes[0] = EXPERT_BYTES, k.slot_bytes = bytes;
+    struct sim_cache *c = sim_cache_create(&k, &error);
+    ck_assert_msg(c != NULL, "%s", error.text);
+    const struct sim_stats *f = sim_cache_stats(c, SIM_DECODE);
+    /* 0.5 ms to read, 0.05 to compute each */
+    ck_assert_double_eq_tol(token(c, 0, small, 4), 1e5 + 4 * 5e5 - 3 * 5e4, 1);
+    ck_assert_uint_eq(f->demand_bytes, 4 * 500000);
+    ck_assert_double_eq_tol(f->compute_ns, 4e5 + 4 * 5e4, 1);
+    /* Expert 4 takes 1.5 ms to read, while three are computed. */
+    ck_assert_double_eq_tol(token(c, 1, mixed, 4), 1e5 + 15e5 - 3 * 5e4, 1);
+    ck_assert_double_eq_tol(f->compute_ns, 2 * (4e5 + 4 * 5e4) + 1e5, 1);
+    ck_assert_uint_eq(residency_resident_bytes(sim_cache_residency(c)), 3500000);
+    /* Four large ones fill the capacity: all small ones are evicted. */
+    (void)token(c, 2, more, 4);
+    ck_assert_uint_eq(residency_resident_bytes(sim_cache_residency(c)), 6000000);
+    ck_assert_uint_eq(residency_resident_count(sim_cache_residency(c)), 4);
+    ck_assert_uint_eq(f->demand_bytes, 8000000);
+    sim_cache_destroy(c);
+    /* The largest ones of a token must fit. */
+    k.capacity = 5999999;
+    ck_assert_ptr_null(sim_cache_create(&k, &error));
+    ck_assert_int_eq(error.code, ERR_BUDGET_TOO_SMALL);
+}
+END_TEST
+
 /* A chunk with more experts than capacity is computed completely, in waves. */
 START_TEST(chunks_larger_than_capacity)
 {
@@ -240,6 +274,7 @@ TCase *sim_cache_case(void)
     TCase *c = tcase_create("cache");
     tcase_set_timeout(c, 60);
     tcase_add_test(c, times_by_arithmetic);
+    tcase_add_test(c, sizes_of_each_expert);
     tcase_add_test(c, chunks_larger_than_capacity);
     tcase_add_test(c, demands_overtake);
     tcase_add_test(c, newer_lists_keep_reads);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Estimate and advice of doctor, for synthetic models and machines. */
+/* Estimate, its routing and advice of doctor, for synthetic models and machines. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/policy/presets/presets.h"
+#include "lib/sim/sim.h"
 #include "procs/tools/doctor/estimate.h"
+#include "procs/tools/doctor/routing.h"
 
 /* 16 layers of 64 experts of 4 MiB, 8 used: 512 MiB of experts per token. */
 static struct model_facts a_model(void)
@@ -25,11 +28,14 @@ static struct model_facts a_model(void)
     };
 }
 
-/* 100 ms per token of decode, 5 ms of prefill, reads at 0.5 to 2 GiB/s, memory for everything. */
+/* 100 ms per token of decode, 60 of them experts, 5 ms of prefill, reads at 0.5 to 2 GiB/s, memory for
+ * everything. */
 static struct host_facts a_host(void)
 {
     return (struct host_facts){
         .decode_s = 0.1,
+        .experts_s = 0.06,
+        .output_s = 0.01,
         .prefill_s = 0.005,
         .chunk_tokens = 256,
         .read_bytes_per_s = {0.5 * GIB, 1.0 * GIB, 1.5 * GIB, 1.75 * GIB, 2.0 * GIB},
@@ -41,17 +47,29 @@ static struct host_facts a_host(void)
     };
 }
 
-/* The engine takes a little longer than its core alone; nothing is read. */
+enum { AT_25, AT_50, AT_75, AT_100 };
+
+static void make(const struct model_facts *m, const struct host_facts *a,
+                 struct estimate e[ESTIMATE_SHARES])
+{
+    struct error error;
+    ck_assert_int_eq(estimate_make(m, a, e, &error), 0);
+}
+
+/* Nothing is read, and no token takes longer than in the measurement. */
 START_TEST(resident_is_compute_alone)
 {
     struct model_facts m = a_model();
     struct host_facts a = a_host();
-    struct estimate e = estimate_make(&m, &a, 1);
-    ck_assert(e.compute_s >= 0.1 && e.compute_s <= 0.12);
-    ck_assert_double_eq(e.read_s, 0);
-    ck_assert_double_eq(e.wait_s, 0);
-    ck_assert_double_eq_tol(e.decode_tps, 1 / e.compute_s, 1e-9);
-    ck_assert(e.prefill_tps <= 200 && e.prefill_tps >= 165);
+    struct estimate e[ESTIMATE_SHARES];
+    make(&m, &a, e);
+    ck_assert_double_eq(e[AT_100].share, 1);
+    ck_assert_double_eq(e[AT_100].reads, 0);
+    ck_assert_double_eq(e[AT_100].stall_s, 0);
+    ck_assert_double_eq_tol(e[AT_100].load_s, 0, 1e-12);
+    ck_assert_double_eq_tol(e[AT_100].compute_s, 0.1, 1e-9);
+    ck_assert_double_eq_tol(e[AT_100].decode_tps, 10, 1e-6);
+    ck_assert_double_eq_tol(e[AT_100].prefill_tps, 200, 2);
     ck_assert_double_eq_tol(estimate_token_bytes(&m), 768.0 * MIB, 1);
 }
 END_TEST
@@ -61,25 +79,101 @@ START_TEST(layers_without_experts)
 {
     struct model_facts m = a_model(), more = m;
     struct host_facts a = a_host();
+    struct estimate e[ESTIMATE_SHARES], f[ESTIMATE_SHARES];
     more.layers += 8;
-    struct estimate e = estimate_make(&m, &a, 0.5), f = estimate_make(&more, &a, 0.5);
-    ck_assert_double_eq(f.read_s, e.read_s);
-    ck_assert_double_eq(f.wait_s, e.wait_s);
-    ck_assert_double_eq(f.prefill_tps, e.prefill_tps);
+    make(&m, &a, e);
+    make(&more, &a, f);
+    ck_assert_double_eq_tol(f[AT_50].missing, e[AT_50].missing, 0.03);
+    ck_assert_double_eq_tol(f[AT_100].compute_s, 0.1, 1e-9);
+    ck_assert_double_eq_tol(f[AT_100].prefill_tps, 200, 2);
     ck_assert_double_eq(estimate_token_bytes(&more), estimate_token_bytes(&m));
-    ck_assert(f.compute_s > e.compute_s);
 }
 END_TEST
 
-/* Reads as measured with 8 and 6 layers of published shapes: 0.19 to 0.23 and 0.41 to 0.46 of the
- * accesses (docs/doctor.md). */
+/* The simulator's own counts for the same trace: preset default, everything preloaded that fits. */
+START_TEST(counts_of_the_simulator)
+{
+    static const double shares[] = {0.25, 0.5, 0.75, 1};
+    struct model_facts m = a_model();
+    struct host_facts a = a_host();
+    struct estimate e[ESTIMATE_SHARES];
+    struct routing r = {.layers = 16,
+                        .model_layers = 16,
+                        .experts = 64,
+                        .top_k = 8,
+                        .expert_bytes = 4 * MIB,
+                        .prompt = 512,
+                        .chunk = 256,
+                        .tokens = 128};
+    struct trace t;
+    struct error error;
+    uint64_t measure;
+    a.prefill_s = 0.09; /* every token of a chunk costs the same */
+    make(&m, &a, e);
+    ck_assert_int_eq(routing_trace(&r, &t, &measure, &error), 0);
+    for (int i = 0; i < ESTIMATE_SHARES; i++) {
+        /* a read alone takes as long as many; 10 % of the time is not in layers */
+        struct sim_config c = {
+            .capacity = (uint64_t)(shares[i] * 4 * GIB),
+            .device = {.bytes_per_s = 2.0 * GIB, .latency_ns = SIM_MESSAGES_NS, .depth = 16},
+            .compute = {.layer_ns = 3e7 / 16,
+                        .expert_ns = 6e7 / 128,
+                        .predict_ns = SIM_PREDICTOR_NS,
+                        .batch = 1}};
+        struct sim_result result;
+        ck_assert_int_eq(knobs_resolve("default", NULL, "preload=all", &c.knobs, &error), 0);
+        ck_assert_int_eq(sim_run(&t, 0, measure, &c, false, &result, &error), 0);
+        const struct sim_stats *f = &result.phase[SIM_DECODE];
+        double reads = (double)(f->misses + f->prefetches) / 128;
+        double bytes = (double)(f->demand_bytes + f->prefetch_bytes) / 128;
+        ck_assert_double_eq_tol(e[i].reads, reads, 1e-3 * reads + 1e-12);
+        ck_assert_double_eq_tol(e[i].read_bytes, bytes, 1e-3 * bytes + 1e-12);
+        ck_assert_double_eq_tol(e[i].stall_s, f->stall_ns / 128e9, 1e-3 * e[i].stall_s + 1e-12);
+    }
+    trace_free(&t);
+}
+END_TEST
+
+/* Bytes that engines read with such shapes (docs/lab/io.md): 0.18 to 0.31 and 0.41 to 0.58 of those of all
+ * accesses. */
 START_TEST(misses_as_measured)
 {
     struct model_facts m = a_model();
     struct host_facts a = a_host();
-    ck_assert_double_eq_tol(estimate_make(&m, &a, 0.5).missing, 0.21, 0.03);
-    ck_assert_double_eq_tol(estimate_make(&m, &a, 0.25).missing, 0.42, 0.04);
-    ck_assert_double_eq_tol(estimate_make(&m, &a, 0).missing, 1, 1e-9);
+    struct estimate e[ESTIMATE_SHARES];
+    m.layers = m.expert_layers = 8, m.expert_count /= 2, m.expert_bytes /= 2;
+    make(&m, &a, e);
+    ck_assert(e[AT_50].missing > 0.18 && e[AT_50].missing < 0.31);
+    ck_assert(e[AT_25].missing > 0.41 && e[AT_25].missing < 0.58);
+    for (int i = 1; i < ESTIMATE_SHARES; i++) {
+        ck_assert_double_lt(e[i].missing, e[i - 1].missing);
+        ck_assert_double_gt(e[i].decode_tps, e[i - 1].decode_tps);
+        ck_assert_double_ge(e[i].prefill_tps, e[i - 1].prefill_tps);
+    }
+}
+END_TEST
+
+/* Bytes are those of each layer's experts, not reads times the mean: only layers of one kind are read if those of
+ * the other one are next to nothing. */
+START_TEST(bytes_of_each_layer)
+{
+    struct model_facts m = a_model();
+    struct host_facts a = a_host();
+    struct estimate e[ESTIMATE_SHARES];
+    uint64_t bytes[16], token = 0;
+    for (int l = 0; l < 16; l++) {
+        bytes[l] = l % 2 ? 6 * MIB : 2 * MIB;
+        token += 8 * bytes[l];
+    }
+    m.layer_expert_bytes = bytes;
+    make(&m, &a, e);
+    ck_assert_double_eq_tol(estimate_token_bytes(&m), 256.0 * MIB + (double)token, 1);
+    for (int i = 0; i < AT_100; i++) {
+        ck_assert_double_ge(e[i].read_bytes, e[i].reads * 2 * MIB);
+        ck_assert_double_le(e[i].read_bytes, e[i].reads * 6 * MIB);
+        ck_assert_double_eq_tol(e[i].missing, e[i].read_bytes / (double)token, 1e-9);
+    }
+    ck_assert_double_eq_tol(e[AT_100].compute_s, 0.1, 1e-9);
 }
 END_TEST
 
@@ -88,41 +182,64 @@ START_TEST(reading_bounds_the_estimate)
 {
     struct model_facts m = a_model();
     struct host_facts a = a_host();
-    struct estimate e = estimate_make(&m, &a, 0.5);
-    ck_assert_double_eq_tol(e.read_s, 128 * 4 * e.missing / 2048, 1e-6);
-    ck_assert_double_gt(e.decode_tps, 1 / (e.compute_s + e.read_s + e.wait_s));
-    ck_assert_double_lt(e.decode_tps, 1 / e.compute_s);
-    struct estimate quarter = estimate_make(&m, &a, 0.25);
-    ck_assert_double_lt(quarter.decode_tps, e.decode_tps);
-    ck_assert_double_lt(quarter.prefill_tps, e.prefill_tps);
+    struct estimate e[ESTIMATE_SHARES];
+    make(&m, &a, e);
+    ck_assert_double_eq_tol(e[AT_50].read_s, e[AT_50].read_bytes / (2.0 * GIB), 1e-9);
+    ck_assert_double_gt(e[AT_50].stall_s, 0);
+    ck_assert_double_lt(e[AT_50].stall_s, e[AT_50].read_s);
     /* A slow device decides alone. */
     for (int i = 0; i < ESTIMATE_DEPTHS; i++)
         a.read_bytes_per_s[i] = 0.01 * GIB;
-    e = estimate_make(&m, &a, 0.5);
-    ck_assert_double_eq_tol(e.decode_tps * e.read_s, 1, 0.01);
-    double chunk_s = 256 / e.prefill_tps, whole_s = 4 / 0.01;
-    ck_assert(chunk_s > 0.5 * whole_s && chunk_s < 0.8 * whole_s);
+    make(&m, &a, e);
+    ck_assert_double_eq_tol(e[AT_50].decode_tps * e[AT_50].read_s, 1, 0.1);
+    /* And a prompt reads nearly all experts in every chunk, at 25 %. */
+    double chunk_s = 256 / e[AT_25].prefill_tps;
+    ck_assert(chunk_s > 0.7 * 4 / 0.01 && chunk_s < 1.05 * 4 / 0.01);
 }
 END_TEST
 
-START_TEST(small_experts_read_at_small_depth)
+START_TEST(small_reads_at_small_depth)
+{
+    struct host_facts a = a_host();
+    ck_assert_double_eq_tol(estimate_read_rate(&a, 1), 0.5 * GIB, 1);
+    ck_assert_double_eq_tol(estimate_read_rate(&a, 256.0 * KIB), 0.5 * GIB, 1);
+    ck_assert_double_eq_tol(estimate_read_rate(&a, 768.0 * KIB), 1.25 * GIB, 1);
+    ck_assert_double_eq_tol(estimate_read_rate(&a, 4.0 * MIB), 2.0 * GIB, 1);
+    ck_assert_double_eq_tol(estimate_read_rate(&a, 4.0 * GIB), 2.0 * GIB, 1);
+}
+END_TEST
+
+/* Of many layers some are simulated; what a token reads is that of all. */
+START_TEST(many_layers)
+{
+    struct model_facts m = a_model(), more = m;
+    struct host_facts a = a_host();
+    struct estimate e[ESTIMATE_SHARES], f[ESTIMATE_SHARES];
+    more.layers = more.expert_layers = 48, more.expert_count *= 3, more.expert_bytes *= 3;
+    make(&m, &a, e);
+    a.decode_s *= 3, a.experts_s *= 3, a.output_s *= 3, a.prefill_s *= 3;
+    make(&more, &a, f);
+    ck_assert_double_eq_tol(f[AT_50].missing, e[AT_50].missing, 0.05); /* predictions are better */
+    ck_assert_double_eq_tol(f[AT_50].read_bytes, f[AT_50].missing * 48 * 8 * 4 * MIB, 1);
+    ck_assert_double_eq_tol(f[AT_100].decode_tps, e[AT_100].decode_tps / 3, 1e-6);
+    ck_assert_double_eq_tol(f[AT_25].decode_tps, e[AT_25].decode_tps / 3, 0.2);
+    ck_assert_double_eq_tol(f[AT_25].prefill_tps, e[AT_25].prefill_tps / 3, 5);
+}
+END_TEST
+
+/* CPUs that compute does not use take the other processes' work. */
+START_TEST(cpus_that_do_not_compute)
 {
     struct model_facts m = a_model();
     struct host_facts a = a_host();
-    m.expert_bytes = m.expert_count * 128 * KIB; /* less than a chunk each */
-    ck_assert_double_eq_tol(estimate_depth(&m, &a, 0.2), 1, 1e-12);
-    ck_assert_double_eq_tol(estimate_depth(&m, &a, 3), 3, 1e-12);
-    ck_assert_double_eq_tol(estimate_depth(&m, &a, 40), 16, 1e-12);
-    m.expert_bytes = m.expert_count * MIB;
-    ck_assert_double_eq_tol(estimate_depth(&m, &a, 1), 4, 1e-12);
-    /* Between the bandwidths at 2 and 4. */
-    m.expert_bytes = m.expert_count * 128 * KIB;
-    struct estimate e = estimate_make(&m, &a, 0.25);
-    double depth = 8 * e.missing, rate = (1.0 + (depth - 2) / 2 * 0.5) * GIB;
-    ck_assert(depth > 2 && depth < 4);
-    ck_assert_double_eq_tol(e.read_s, 16.0 * 8 * 128 * KIB * e.missing / rate, 1e-9);
-    /* Many small reads cost more than their bytes. */
-    ck_assert_double_gt(e.wait_s, e.read_s / 2);
+    struct estimate e[ESTIMATE_SHARES], f[ESTIMATE_SHARES];
+    make(&m, &a, e);
+    ck_assert_double_eq_tol(e[AT_50].load_s, e[AT_50].reads * SIM_LOAD_NS / 1e9, 1e-9);
+    a.spare_cpu = true;
+    make(&m, &a, f);
+    ck_assert_double_eq_tol(f[AT_50].load_s, 0, 1e-12);
+    ck_assert_double_gt(f[AT_50].decode_tps, e[AT_50].decode_tps);
+    ck_assert_double_gt(f[AT_50].prefill_tps, e[AT_50].prefill_tps);
 }
 END_TEST
 
@@ -131,14 +248,86 @@ START_TEST(unknown_stays_unknown)
 {
     struct model_facts m = a_model();
     struct host_facts a = a_host();
+    struct estimate e[ESTIMATE_SHARES];
     memset(a.read_bytes_per_s, 0, sizeof a.read_bytes_per_s);
-    ck_assert_double_eq(estimate_make(&m, &a, 0.5).decode_tps, 0);
-    ck_assert_double_eq(estimate_make(&m, &a, 0.5).prefill_tps, 0);
-    ck_assert_double_gt(estimate_make(&m, &a, 1).decode_tps, 0);
-    ck_assert_double_gt(estimate_make(&m, &a, 1).prefill_tps, 0);
-    a.decode_s = a.prefill_s = 0;
-    ck_assert_double_eq(estimate_make(&m, &a, 1).decode_tps, 0);
-    ck_assert_double_eq(estimate_make(&m, &a, 1).prefill_tps, 0);
+    make(&m, &a, e);
+    ck_assert_double_eq(e[AT_50].decode_tps, 0);
+    ck_assert_double_eq(e[AT_50].prefill_tps, 0);
+    ck_assert_double_gt(e[AT_100].decode_tps, 0);
+    ck_assert_double_gt(e[AT_100].prefill_tps, 0);
+    a.decode_s = a.prefill_s = a.experts_s = a.output_s = 0;
+    make(&m, &a, e);
+    ck_assert_double_eq(e[AT_100].decode_tps, 0);
+    ck_assert_double_eq(e[AT_100].prefill_tps, 0);
+}
+END_TEST
+
+/* A quarter of 5 experts in 1 layer does not hold the 2 of a token. */
+START_TEST(less_than_a_token_needs)
+{
+    struct model_facts m = a_model();
+    struct host_facts a = a_host();
+    struct estimate e[ESTIMATE_SHARES];
+    m.layers = m.expert_layers = 1, m.experts_used = 2;
+    m.expert_count = 5, m.expert_bytes = 20 * MIB;
+    make(&m, &a, e);
+    ck_assert_double_eq(e[AT_25].decode_tps, 0);
+    ck_assert_double_eq(e[AT_25].prefill_tps, 0);
+    ck_assert_double_gt(e[AT_50].decode_tps, 0);
+}
+END_TEST
+
+/* ---- the routing ---- */
+
+static uint32_t chosen_twice(const struct trace_record *r, uint32_t k)
+{
+    uint32_t twice = 0;
+    for (uint32_t i = 0; i < k; i++)
+        for (uint32_t j = i + 1; j < k; j++)
+            twice += r[i].expert == r[j].expert;
+    return twice;
+}
+
+/* A valid trace, the same each time; every layer chooses top_k different experts, a prompt top_k per token. */
+START_TEST(routing_is_a_trace)
+{
+    struct routing r = {.layers = 4,
+                        .model_layers = 8,
+                        .experts = 40,
+                        .top_k = 6,
+                        .expert_bytes = MIB,
+                        .prompt = 100,
+                        .chunk = 64,
+                        .tokens = 20};
+    struct trace t, again;
+    struct error error;
+    uint64_t measure, accesses = 0, prompt = 0, seen = 0, predicted = 0;
+    ck_assert_int_eq(routing_trace(&r, &t, &measure, &error), 0);
+    ck_assert_msg(trace_check(&t.header, t.records, t.count, &error) == 0, "%s", error.text);
+    ck_assert_int_eq(t.records[measure].kind, TRACE_SEQUENCE_START);
+    ck_assert_uint_eq(t.records[measure].sequence, 1);
+    for (uint64_t i = 0; i < t.count; i++) {
+        const struct trace_record *x = &t.records[i];
+        prompt += x->kind == TRACE_EXPERT && x->prefill ? x->tokens : 0;
+        accesses += x->kind == TRACE_EXPERT && !x->prefill;
+        if (x->kind == TRACE_EXPERT && !x->prefill && x->rank == 0)
+            ck_assert_uint_eq(chosen_twice(x, 6), 0);
+        if (x->kind != TRACE_PREDICTED || x->prefill || x->from_layer + 1 != x->layer)
+            continue;
+        predicted++;
+        for (uint64_t j = i; t.records[j].kind != TRACE_TOKEN_END; j++)
+            seen += t.records[j].kind == TRACE_EXPERT && t.records[j].layer == x->layer &&
+                    t.records[j].expert == x->expert;
+    }
+    ck_assert_uint_eq(accesses, 2 * 20 * 4 * 6);
+    ck_assert_uint_eq(prompt, 2 * 100 * 4 * 6);
+    ck_assert_uint_eq(predicted, 2 * 20 * 3 * 6);
+    ck_assert_double_eq_tol((double)seen / (double)predicted, 0.77, 0.1);
+    ck_assert_int_eq(routing_trace(&r, &again, &measure, &error), 0);
+    ck_assert_uint_eq(again.count, t.count);
+    ck_assert_mem_eq(again.records, t.records, t.count * sizeof *t.records);
+    trace_free(&t);
+    trace_free(&again);
 }
 END_TEST
 
@@ -169,18 +358,20 @@ START_TEST(advice_by_its_condition)
 {
     struct model_facts m = a_model();
     struct host_facts a = a_host();
-    ck_assert_uint_eq(advise(&m, &a), 0);
+    struct estimate e[ESTIMATE_SHARES];
+    make(&m, &a, e);
+    ck_assert_uint_eq(advise(&m, &a, e), 0);
 #define EXPECT(NAME, change)                                                                       \
     do {                                                                                           \
         a = a_host();                                                                              \
         change;                                                                                    \
-        ck_assert_msg(advise(&m, &a) & 1u << ADVICE_##NAME, "no %s", #NAME);                       \
+        ck_assert_msg(advise(&m, &a, e) & 1u << ADVICE_##NAME, "no %s", #NAME);                    \
     } while (0)
 #define EXPECT_NOT(NAME, change)                                                                   \
     do {                                                                                           \
         a = a_host();                                                                              \
         change;                                                                                    \
-        ck_assert_msg(!(advise(&m, &a) & 1u << ADVICE_##NAME), "%s", #NAME);                       \
+        ck_assert_msg(!(advise(&m, &a, e) & 1u << ADVICE_##NAME), "%s", #NAME);                    \
     } while (0)
     EXPECT(BUDGET_TOO_SMALL, a.available = m.min_budget - 1);
     EXPECT_NOT(BUDGET_TOO_SMALL, a.available = m.min_budget);
@@ -196,11 +387,13 @@ START_TEST(advice_by_its_condition)
     EXPECT_NOT(SWAP, a.swap = true);
     EXPECT(FREED_PAGES, (a.freed_pages = true, a.available = 3 * GIB));
     EXPECT_NOT(FREED_PAGES, a.freed_pages = true);
-    /* 50 ms of reads, 112 ms of compute: the device is not the bottleneck. */
+    /* Reading takes less than computing, then longer: the device is the bottleneck. */
     EXPECT_NOT(FASTER_DEVICE, a.available = 3 * GIB);
     EXPECT_NOT(LOWER_PRECISION, a.available = 3400 * MIB);
-    EXPECT(FASTER_DEVICE, (a.available = 3 * GIB, a.read_bytes_per_s[4] = 0.5 * GIB));
-    EXPECT(LOWER_PRECISION, (a.available = 3 * GIB, a.read_bytes_per_s[4] = 0.5 * GIB));
+    a.read_bytes_per_s[4] = 0.25 * GIB;
+    make(&m, &a, e);
+    EXPECT(FASTER_DEVICE, a.available = 3 * GIB);
+    EXPECT(LOWER_PRECISION, a.available = 3 * GIB);
 #undef EXPECT
 #undef EXPECT_NOT
 }
@@ -221,11 +414,18 @@ int main(void)
 {
     Suite *suite = suite_create("doctor");
     TCase *t = tcase_create("estimate");
+    tcase_set_timeout(t, 120);
     tcase_add_test(t, resident_is_compute_alone);
     tcase_add_test(t, layers_without_experts);
+    tcase_add_test(t, counts_of_the_simulator);
     tcase_add_test(t, misses_as_measured);
+    tcase_add_test(t, bytes_of_each_layer);
     tcase_add_test(t, reading_bounds_the_estimate);
-    tcase_add_test(t, small_experts_read_at_small_depth);
+    tcase_add_test(t, small_reads_at_small_depth);
+    tcase_add_test(t, cpus_that_do_not_compute);
+    tcase_add_test(t, less_than_a_token_needs);
+    tcase_add_test(t, many_layers);
+    tcase_add_test(t, routing_is_a_trace);
     tcase_add_test(t, unknown_stays_unknown);
     tcase_add_test(t, budget_is_the_largest_step_that_leaves_a_fifth);
     tcase_add_test(t, advice_by_its_condition);
