@@ -107,7 +107,8 @@ static int hash_files(struct offline_model *m, struct error *error)
     const struct bulk *file[MODEL_PARTS_MAX];
     int fds[MODEL_PARTS_MAX];
     for (uint32_t i = 0; i < MODEL_PARTS_MAX; i++) { /* a store has its dense weights in one file */
-        file[i] = m->index->part_count > 0 ? &m->files.loader[i] : &m->files.model;
+        bool split = m->index->part_count > 0 && m->index->stripe_count == 0;
+        file[i] = split ? &m->files.loader[i] : &m->files.model;
         fds[i] = file[i]->fd;
         set_direct(file[i], false);
     }

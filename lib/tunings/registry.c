@@ -137,6 +137,7 @@ int tunings_write(const char *directory, const struct tuning *t, struct error *e
 /* ---- finding ---- */
 
 struct finding {
+    const uint8_t *hash;
     double max_loss;
     uint64_t budget;
     tunings_say *say;
@@ -155,27 +156,33 @@ static uint64_t apart(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-static bool files_are_there(const struct tuning *t)
+/* The store is a delta: it needs the file that it was made of, which may not be the one that is started. */
+static bool files_are_there(const struct finding *f, const struct tuning *t)
 {
     char manifest[PATH_MAX + 16];
+    uint8_t hash[TUNINGS_HASH_BYTES];
+    struct error error;
     if (!t->plan[0])
         return true;
     snprintf(manifest, sizeof manifest, "%s/manifest.json", t->store);
-    return access(t->plan, R_OK) == 0 && access(manifest, R_OK) == 0;
+    return access(t->plan, R_OK) == 0 && access(manifest, R_OK) == 0 &&
+           tunings_hash(t->model, hash, &error) == 0 && memcmp(hash, f->hash, sizeof hash) == 0;
 }
 
 static void consider(void *arg, const char *path, const struct tuning *t)
 {
     struct finding *f = arg;
-    char line[PATH_MAX + 80];
+    char line[2 * PATH_MAX + 120];
     if (t->max_loss > f->max_loss || !comparable(t->budget, f->budget))
         return;
     if (f->path[0] && (t->max_loss < f->best->max_loss ||
                        (t->max_loss == f->best->max_loss &&
                         apart(t->budget, f->budget) >= apart(f->best->budget, f->budget))))
         return;
-    if (!files_are_there(t)) {
-        snprintf(line, sizeof line, "tuning %s is ignored: its plan or store is gone", path);
+    if (!files_are_there(f, t)) {
+        snprintf(line, sizeof line,
+                 "tuning %s is ignored: its plan or store is gone, or the model is no longer at %s",
+                 path, t->model);
         if (f->say)
             f->say(f->arg, line);
         return;
@@ -189,7 +196,8 @@ int tunings_find(const char *model, double max_loss, uint64_t budget, tunings_sa
 {
     uint8_t hash[TUNINGS_HASH_BYTES];
     char directory[PATH_MAX];
-    struct finding f = {.max_loss = max_loss, .budget = budget, .say = say, .arg = arg, .best = t};
+    struct finding f = {
+        .hash = hash, .max_loss = max_loss, .budget = budget, .say = say, .arg = arg, .best = t};
     if (tunings_hash(model, hash, error) != 0 || tunings_directory(hash, directory, error) != 0)
         return -1;
     tunings_of(directory, consider, &f, say, arg);

@@ -69,7 +69,7 @@ typedef void tunings_say(void *arg, const char *line);
 
 /* The tuning that serves this loss and budget: the largest loss that is not above max_loss, then the nearest budget of those
  * from 3/4 to 4/3 of it (0 with 0 only). Its last use becomes now. 1: found, 0: none, -1 with *error: the file or the
- * directory cannot be read. A record whose plan or store is gone is not used. */
+ * directory cannot be read. A record whose plan or store is gone, or whose model is no longer where it was, is not used. */
 int tunings_find(const char *model, double max_loss, uint64_t budget, tunings_say *say, void *arg,
                  struct tuning *t, struct error *error);
 

@@ -359,7 +359,7 @@ static void stores_are_listed_and_removed(void)
     CHECK(stores() == 1 && listed(true) == 1 && tunings() == 0, "%zu stores, %zu listed", stores(),
           listed(true));
     tune_for(&c, NO_LOSS);
-    CHECK(strstr(c.err, "lowers no precision") && strstr(c.err, "which no tuning uses"), "%.2000s",
+    CHECK(strstr(c.err, "lowers no expert") && strstr(c.err, "which no tuning uses"), "%.2000s",
           c.err);
     command_free(&c);
     CHECK(stores() == 0 && listed(true) == 0 && tunings() == 1, "%zu stores are left", stores());

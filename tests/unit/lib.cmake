@@ -49,7 +49,7 @@ sluice_unit_test(unit_chat SOURCES lib/model/chat/chat_vectors_test.c
   LINK sluice_model PkgConfig::JANSSON)
 sluice_unit_test(unit_tokenizer_words SOURCES lib/model/tokenizer/words_test.c LINK sluice_model PkgConfig::JANSSON)
 sluice_unit_test(unit_store
-  SOURCES lib/model/store/store_test.c lib/model/store/invalid_test.c lib/model/store/store_fixture.c
+  SOURCES lib/model/store/store_test.c lib/model/store/invalid_test.c lib/model/store/delta_test.c lib/model/store/store_fixture.c
   LINK sluice_model test_gguf_make test_store_make)
 sluice_unit_test(unit_safetensors SOURCES lib/model/hf/safetensors_test.c LINK sluice_model)
 sluice_unit_test(unit_hf_sentencepiece SOURCES lib/model/hf/sentencepiece_test.c LINK sluice_model)

@@ -54,8 +54,8 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
         return bad(error, "an unterminated name");
     if (m->file.bytes > GGUF_FILE_MAX)
         return bad(error, "an impossible file size");
-    if (m->part_count == 1 || m->part_count > MODEL_PARTS_MAX || m->reserved != 0 ||
-        (m->part_count > 0 && m->stripe_count > 0))
+    if ((m->part_count == 1 && m->stripe_count == 0) || m->part_count > MODEL_PARTS_MAX ||
+        m->reserved != 0 || (m->part_count > 0 && m->stripe_count > 1))
         return bad(error, "an impossible number of parts");
     uint64_t end = sizeof *m;
     if (!part_follows(&end, m->tensors_offset, m->tensor_count, sizeof(struct model_tensor),
@@ -75,15 +75,19 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
     return 0;
 }
 
+/* Of a split model, or of the model of a delta. */
 static int check_parts(const struct model_index *m, struct error *error)
 {
+    if (m->stripe_count > 0 && m->part_count + m->stripe_count > MODEL_STRIPES_MAX)
+        return bad(error, "too many parts");
     for (uint32_t i = 0; i < m->part_count; i++) {
-        const struct model_stripe *s = &model_index_stripes(m)[i];
+        const struct model_stripe *s = &model_index_stripes(m)[m->stripe_count + i];
         if (!terminated(s->path, sizeof s->path) || s->path[0] == 0 || s->mirror[0] != 0 ||
             s->file.bytes > GGUF_FILE_MAX)
             return bad(error, "a part without a path, or of impossible size");
     }
-    return m->part_count > 0 && memcmp(&model_index_stripes(m)->file, &m->file, sizeof m->file) != 0
+    return m->part_count > 0 && m->stripe_count == 0 &&
+                   memcmp(&model_index_stripes(m)->file, &m->file, sizeof m->file) != 0
                ? bad(error, "another first part")
                : 0;
 }
@@ -104,9 +108,10 @@ static int check_tensor(const struct model_index *m, const struct model_tensor *
     if (!tensor_type_row_bytes(t->type, t->ne[0], &row_bytes) || row_bytes != t->row_bytes ||
         mul_overflows(row_bytes, rows, &bytes) || bytes != t->bytes)
         return bad(error, "a tensor of wrong size");
-    if (t->reserved != 0 || (t->part > 0 && t->part >= m->part_count))
+    uint32_t parts = m->stripe_count > 0 ? 0 : m->part_count;
+    if (t->reserved != 0 || (t->part > 0 && t->part >= parts))
         return bad(error, "a tensor in no part");
-    uint64_t file = m->part_count > 0 ? model_index_stripes(m)[t->part].file.bytes : m->file.bytes;
+    uint64_t file = parts > 0 ? model_index_stripes(m)[t->part].file.bytes : m->file.bytes;
     const struct model_tensor *b = *before;
     if (b && b->part > t->part)
         return bad(error, "a tensor out of order");

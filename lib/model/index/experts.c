@@ -105,7 +105,7 @@ static int check_range(const struct model_index *m, uint32_t i, const struct mod
 static uint32_t only_stripe(const struct model_index *m, uint32_t number)
 {
     uint32_t layer = number / m->hparams.experts, expert = number % m->hparams.experts;
-    bool spread = model_index_entries(m)[m->dense_count].only_stripe != 0;
+    bool spread = m->part_count > 0 || model_index_entries(m)[m->dense_count].only_stripe != 0;
     return spread ? 1 + (layer + expert) % m->stripe_count : 0;
 }
 
@@ -124,6 +124,59 @@ static int check_precision(const struct model_index *m, enum precision precision
             e->extent[0].part != 0 || e->extent[0].reserved != 0)
             return bad(error, i, "not the one that belongs here");
         if (check_matrices(m, i, e, error) || check_range(m, i, e, stripe_bytes, error))
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- native experts of a delta, in its model file ---- */
+
+static bool extent_right(const struct model_index *m, const struct model_extent *x,
+                         const struct model_matrix *matrix, uint64_t slot_offset)
+{
+    uint64_t bytes = matrix->row_bytes * matrix->n;
+    if (x->part < m->stripe_count || x->part >= m->stripe_count + m->part_count ||
+        x->head_bytes >= PAGE_BYTES || x->file_offset % PAGE_BYTES != 0 || bytes > STORE_SLOT_MAX)
+        return false;
+    uint64_t file = model_index_stripes(m)[x->part].file.bytes, end = x->head_bytes + bytes;
+    return x->slot_offset == slot_offset && x->payload_bytes == bytes &&
+           x->read_bytes == align_up(end, PAGE_BYTES) && x->tensor == ENTRY_NONE &&
+           x->reserved == 0 && x->file_offset <= file && end <= file - x->file_offset &&
+           matrix->slot_offset == slot_offset + x->head_bytes;
+}
+
+static int check_base_entry(const struct model_index *m, uint32_t i, const struct model_entry *e,
+                            struct error *error)
+{
+    struct model_entry right = {.kind = ENTRY_EXPERT,
+                                .precision = PRECISION_NATIVE,
+                                .layer = e->layer,
+                                .expert = e->expert,
+                                .checksum_first = ENTRY_NONE,
+                                .in_parts = 1};
+    if (model_layer_has_experts(m, e->layer)) {
+        right.extents = EXPERT__COUNT;
+        memcpy(right.extent, e->extent, sizeof right.extent);
+        memcpy(right.matrix, e->matrix, sizeof right.matrix);
+    }
+    for (uint32_t x = 0; x < right.extents; x++) {
+        if (!shape_right(&m->hparams, (enum expert_matrix)x, &e->matrix[x]) ||
+            !extent_right(m, &e->extent[x], &e->matrix[x], right.slot_bytes))
+            return bad(error, i, "not where its model file can have it");
+        right.slot_bytes += e->extent[x].read_bytes;
+        right.payload_bytes += e->extent[x].payload_bytes;
+    }
+    return memcmp(&right, e, sizeof right) != 0 ? bad(error, i, "not one of the model file") : 0;
+}
+
+static int check_base(const struct model_index *m, uint32_t first, struct error *error)
+{
+    uint32_t grid = m->hparams.layers * m->hparams.experts;
+    for (uint32_t number = 0; number < grid; number++) {
+        const struct model_entry *e = &model_index_entries(m)[first + number];
+        if (e->layer != number / m->hparams.experts || e->expert != number % m->hparams.experts)
+            return bad(error, first + number, "not the one that belongs here");
+        if (check_base_entry(m, first + number, e, error))
             return -1;
     }
     return 0;
@@ -150,10 +203,14 @@ int index_experts_check(const struct model_index *m, struct error *error)
     uint32_t first = m->dense_count, grid = m->hparams.layers * m->hparams.experts;
     if (check_stripes(m, &stripe_bytes, error))
         return -1;
+    if (m->part_count > 0 && !(m->precision_mask & 1u << PRECISION_NATIVE))
+        return error_set(error, ERR_BAD_INPUT, "a model file without experts");
     for (int precision = 0; precision < PRECISION__COUNT; precision++) {
         if (!(m->precision_mask & 1u << precision))
             continue;
-        if (check_precision(m, (enum precision)precision, first, stripe_bytes, error))
+        bool base = m->part_count > 0 && precision == PRECISION_NATIVE;
+        if (base ? check_base(m, first, error)
+                 : check_precision(m, (enum precision)precision, first, stripe_bytes, error))
             return -1;
         first += grid;
     }

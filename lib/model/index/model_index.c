@@ -80,7 +80,8 @@ static void fill_experts(struct model_index *m, const struct index_experts *x)
     memcpy((char *)m + m->entries_offset + m->dense_count * sizeof *x->entries, x->entries,
            grids * sizeof *x->entries);
     memcpy((char *)m + m->checksums_offset, x->checksums, m->checksum_count * sizeof(uint64_t));
-    memcpy((char *)m + m->stripes_offset, x->stripes, m->stripe_count * sizeof *x->stripes);
+    memcpy((char *)m + m->stripes_offset, x->stripes,
+           (m->stripe_count + m->part_count) * sizeof *x->stripes);
 }
 
 /* Allocates and fills the index. Everything in `b` has been checked. */
@@ -101,7 +102,9 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
                                .dense_count = d->dense_count,
                                .precision_mask = x ? x->precision_mask : 1u << PRECISION_NATIVE,
                                .stripe_count = x ? x->stripe_count : 0,
-                               .part_count = b->parts ? g->part_count : 0,
+                               .part_count = x          ? x->part_count
+                                             : b->parts ? g->part_count
+                                                        : 0,
                                .checksum_count = x ? x->checksum_count : 0,
                                .tokenizer_bytes = b->tokenizer_bytes,
                                .template_bytes = b->template_bytes,

@@ -46,7 +46,7 @@
 
 enum entry_kind { ENTRY_DENSE, ENTRY_EXPERT };
 
-/* A stripe file of a store, or a part of a split GGUF file. */
+/* A stripe file of a store, or a part of a split GGUF file or of the model file of a delta (store.h). */
 struct model_stripe {
     struct model_file_id file;
     char path[MODEL_PATH_BYTES];   /* absolute, NUL-terminated */
@@ -62,7 +62,7 @@ struct model_extent {
     uint32_t head_bytes;  /* payload starts at slot_offset + head_bytes; < page */
     uint32_t tensor;      /* index into tensors[]; in_store: ENTRY_NONE */
     uint64_t payload_bytes;
-    uint32_t part; /* of a split model */
+    uint32_t part; /* of a split model, or of a delta's; with in_parts the number of its loader */
     uint32_t reserved;
 };
 
@@ -86,7 +86,7 @@ struct model_entry {
     uint32_t in_store;       /* 1: in the stripe files; 0: in the model file */
     uint32_t checksum_first; /* index into checksums[], one per stripe; ENTRY_NONE: unknown */
     uint32_t only_stripe;    /* in_store: 1 + the stripe that has all of it; 0: in all stripes */
-    uint32_t in_parts;       /* 1: the model is split, extents have the part that they are in */
+    uint32_t in_parts;       /* 1: extents have the part that they are in: a loader's number */
     uint64_t slot_bytes;     /* pages of all extents */
     uint64_t payload_bytes;
     struct model_extent extent[ENTRY_EXTENTS_MAX];
@@ -112,7 +112,7 @@ struct model_index {
     uint32_t precision_entries[PRECISION__COUNT]; /* experts present at that precision */
     uint8_t precision_method[PRECISION__COUNT];   /* enum quant_method; of absent ones: copy */
     uint32_t stripe_count;                        /* of a store; 0: a GGUF file */
-    uint32_t part_count; /* of a GGUF file that is split, in stripes[]; 0: it is not */
+    uint32_t part_count; /* files of a split model, or of a delta's: behind the stripes */
     uint32_t reserved;
     uint32_t absent_count; /* absent entries of all precisions */
     uint64_t tensors_offset, entries_offset;

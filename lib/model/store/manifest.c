@@ -347,19 +347,36 @@ static int check_version(json_t *root, struct error *error)
     return 0;
 }
 
+/* A delta has no native experts, and one stripe. */
+static int parse_base(json_t *object, struct store_manifest *m, struct error *error)
+{
+    json_error_t why;
+    const char *path, *hash;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:s}", "path", &path, "hash", &hash) != 0)
+        return unlike(error, "base", &why);
+    if (m->stripe_count != 1 || m->layout != STORE_SPREAD ||
+        m->precision_mask & 1u << PRECISION_NATIVE)
+        return bad(error, "base", "native experts, several stripes, or another layout than spread");
+    return take_path(path, "base", m->base_path, error) ||
+                   hex(hash, m->base_hash, sizeof m->base_hash, "base.hash", error)
+               ? -1
+               : 0;
+}
+
 static int parse_root(json_t *root, struct store_manifest *m, struct error *error)
 {
     json_error_t why;
     const char *format, *id, *model_hash, *source_hash, *arch;
     json_int_t version, layers, experts, page_bytes;
     const char *layout = layout_names[STORE_STRIPED];
-    json_t *stripes, *precisions, *entries, *info = NULL;
-    if (json_unpack_ex(root, &why, JSON_STRICT,
-                       "{s:s, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s?s, s?o}",
-                       "format", &format, "version", &version, "id", &id, "model_hash", &model_hash,
-                       "source_hash", &source_hash, "arch", &arch, "layers", &layers, "experts",
-                       &experts, "page_bytes", &page_bytes, "stripes", &stripes, "tiers",
-                       &precisions, "entries", &entries, "layout", &layout, "info", &info) != 0)
+    json_t *stripes, *precisions, *entries, *info = NULL, *base = NULL;
+    if (json_unpack_ex(
+            root, &why, JSON_STRICT,
+            "{s:s, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s?s, s?o, s?o}", "format",
+            &format, "version", &version, "id", &id, "model_hash", &model_hash, "source_hash",
+            &source_hash, "arch", &arch, "layers", &layers, "experts", &experts, "page_bytes",
+            &page_bytes, "stripes", &stripes, "tiers", &precisions, "entries", &entries, "layout",
+            &layout, "info", &info, "base", &base) != 0)
         return unlike(error, "manifest", &why);
     uint64_t layer_count = 0, expert_count = 0, page;
     if (hex(id, m->id, sizeof m->id, "id", error) ||
@@ -377,7 +394,10 @@ static int parse_root(json_t *root, struct store_manifest *m, struct error *erro
     if (strlen(arch) >= sizeof m->arch)
         return bad(error, "arch", "longer than %zu bytes", sizeof m->arch - 1);
     strcpy(m->arch, arch);
-    return parse_lists(stripes, precisions, m, error) || parse_entries(entries, m, error) ? -1 : 0;
+    return parse_lists(stripes, precisions, m, error) || parse_entries(entries, m, error) ||
+                   (base && parse_base(base, m, error))
+               ? -1
+               : 0;
 }
 
 int store_manifest_parse(const char *text, size_t bytes, struct store_manifest *m,

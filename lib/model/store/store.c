@@ -20,6 +20,7 @@
 #include "lib/model/gguf/gguf.h"
 #include "lib/model/index/derive.h"
 #include "lib/model/limits.h"
+#include "lib/model/store/base.h"
 
 #define HASH_BYTES_AT_ONCE MIB
 
@@ -32,6 +33,7 @@ struct opening {
     struct model_entry *entries;
     uint64_t *checksums;
     struct model_stripe *stripes;
+    struct store_base base; /* of a delta */
 };
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -126,6 +128,22 @@ static int take_table(struct opening *o, struct error *error)
     store_entries_make(m, o->table, o->entries, o->checksums);
     free(o->table);
     o->table = NULL;
+    return 0;
+}
+
+/* Native experts of a delta, before those of its table. */
+static int take_base(struct opening *o, struct error *error)
+{
+    const struct store_manifest *m = &o->manifest;
+    if (store_base_open(m, o->dir, &o->base, error))
+        return -1;
+    uint64_t grid = (uint64_t)m->layers * m->experts, count = m->precision_count * grid;
+    struct model_entry *all = reallocarray(o->entries, grid + count, sizeof *all);
+    if (!all)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu64 " entries)", grid + count);
+    o->entries = all;
+    memmove(all + grid, all, count * sizeof *all);
+    store_base_entries(&o->base, m->stripe_count, all);
     return 0;
 }
 
@@ -240,8 +258,9 @@ static int take_model(struct opening *o, struct model_index **index, struct erro
 {
     const struct store_manifest *m = &o->manifest;
     struct index_experts experts = {
-        .precision_mask = m->precision_mask,
+        .precision_mask = m->precision_mask | (o->base.parts ? 1u << PRECISION_NATIVE : 0),
         .stripe_count = m->stripe_count,
+        .part_count = o->base.parts,
         .checksum_count = (uint64_t)m->precision_count * m->layers * m->experts * m->stripe_count,
         .entries = o->entries,
         .checksums = o->checksums,
@@ -276,12 +295,16 @@ static int open_all(struct opening *o, struct model_index **index, struct error 
         return in_file(o, STORE_MANIFEST_FILE, &why, error);
     if (take_table(o, &why))
         return in_file(o, STORE_ENTRIES_FILE, &why, error);
-    o->stripes = calloc(o->manifest.stripe_count, sizeof *o->stripes);
+    if (o->manifest.base_path[0] && take_base(o, &why))
+        return in_file(o, o->manifest.base_path, &why, error);
+    o->stripes = calloc(o->manifest.stripe_count + o->base.parts, sizeof *o->stripes);
     if (!o->stripes)
         return error_set(error, ERR_NO_MEMORY, "out of memory (stripes)");
     for (uint32_t i = 0; i < o->manifest.stripe_count; i++)
         if (take_stripe(o, i, &why))
             return in_file(o, o->manifest.stripe[i].path, &why, error);
+    if (o->base.parts)
+        store_base_files(&o->base, o->stripes + o->manifest.stripe_count);
     if (take_model(o, index, &why))
         return in_file(o, STORE_MODEL_FILE, &why, error);
     return 0;
@@ -304,6 +327,7 @@ int store_index_build(int dir_fd, const char *path, struct model_index **index, 
     free(o->entries);
     free(o->checksums);
     free(o->stripes);
+    free(o->base.index);
     free(o);
     return status;
 }

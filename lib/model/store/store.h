@@ -25,15 +25,20 @@
  * without gaps, of a type of lib/tensor/tensor_types.tbl.h. Bytes between and after the matrices
  * are 0. A slot has the minimum number of pages for them.
  *
+ * DELTA. A store with "base" has only precisions below the native one, and those only of some experts; the native ones of all
+ * experts are in the model file that it was made of. So one table, the entries of the index, states for each expert and
+ * precision where it is: in_store, or in a part of the model file, which has loaders of its own behind that of the stripe. A
+ * delta has one stripe, and the layout "spread".
+ *
  * CHECKSUMS. XXH3-64 (seed 0) of each part: all bytes of the pages of this entry in stripe d, in
  * order. A part without pages has checksum 0 and is never read.
  *
  * ENTRIES.BIN. struct store_entries_head, then one record for each precision of the manifest
  * (ascending), layer and expert: 1 + S u64, the offset (STORE_ABSENT: the store does not have this
  * expert at this precision; its checksums are 0), then the S checksums. Every expert is present at
- * one precision or more; all of a layer are absent if the model has no experts there. Numbers are little-endian. The manifest has the file's XXH3-64.
+ * one precision or more (of a delta: with those of the model file); all of a layer are absent if the model has no experts there. Numbers are little-endian. The manifest has the file's XXH3-64.
  *
- * MANIFEST. One JSON object. All fields are required except "layout", "mirror" and "info"; unknown
+ * MANIFEST. One JSON object. All fields are required except "layout", "mirror", "base" and "info"; unknown
  * fields are errors, except inside "info":
  *   {"format": "sluice-store", "version": 1,
  *    "id": 32 hex digits,          identifies this store; repeated in every stripe's header
@@ -54,6 +59,8 @@
  *                                    "offset": 0},
  *                           "up": {...}, "down": {...}}, ...]}, ...],
  *    "entries": {"bytes": 4160, "xxh3": 16 hex digits},
+ *    "base": {"path": "../model.gguf", "hash": 32 hex digits},
+ *                                  of a delta; the path of the first part; hash: store_base_hash
  *    "info": {...}}                optional, for users
  * k: elements of a row; n: rows. Both follow from the model, and row_bytes from the type; all three
  * are checked. Hex digits are lower case.
@@ -154,6 +161,10 @@ struct store_manifest {
     struct store_precision precision[PRECISION__COUNT]; /* ascending */
     struct store_group *groups;                         /* owned */
     uint64_t entries_bytes, entries_xxh3;
+    char base_path[MODEL_PATH_BYTES]; /* of a delta; "": all experts are in the stripes */
+    uint8_t base_hash[STORE_HASH_BYTES];
+    /* Of the writer: the only precision (enum precision) that is stored of each expert; NULL: all. Borrowed. */
+    const uint8_t *chosen;
 };
 
 const char *store_layout_name(enum store_layout layout);

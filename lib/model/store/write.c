@@ -37,9 +37,8 @@ void *store_table_new(struct store_manifest *manifest)
         for (uint32_t layer = 0; layer < m->layers; layer++) {
             uint64_t pages = store_group_of(m, precision, layer)->slot_pages;
             uint64_t bytes = store_part_pages(m, pages) * PAGE_BYTES;
-            bool absent = store_group_of(m, precision, layer)->absent;
             for (uint32_t expert = 0; expert < m->experts; expert++) {
-                if (absent) {
+                if (!store_writes(m, precision, layer, expert)) {
                     store_table_record(m, table, precision, layer, expert)[0] = STORE_ABSENT;
                     continue;
                 }
@@ -91,6 +90,10 @@ void store_make_id(struct store_manifest *manifest)
                 XXH3_128bits_update(state, "absent", sizeof "absent");
         }
     }
+    if (m->base_path[0])
+        XXH3_128bits_update(state, m->base_hash, sizeof m->base_hash);
+    if (m->chosen)
+        XXH3_128bits_update(state, m->chosen, (size_t)m->layers * m->experts);
     canonical(XXH3_128bits_digest(state), manifest->id);
     XXH3_freeState(state);
 }
@@ -231,6 +234,9 @@ int store_write_manifest(int dir_fd, const struct store_manifest *m, const char 
         "bytes", (json_int_t)m->entries_bytes, "xxh3", xxh3);
     if (root && m->layout != STORE_STRIPED) /* omitted for "striped", which older readers expect */
         json_object_set_new(root, "layout", json_string(store_layout_name(m->layout)));
+    if (root && m->base_path[0])
+        json_object_set_new(
+            root, "base", json_pack("{s:s, s:o}", "path", m->base_path, "hash", hex(m->base_hash)));
     if (root && info)
         json_object_set_new(root, "info", json_loads(info, 0, NULL));
     char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER) : NULL;

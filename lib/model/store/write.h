@@ -26,6 +26,15 @@ static inline uint64_t *store_table_record(const struct store_manifest *m, void 
     return (uint64_t *)(uintptr_t)store_record(m, table, precision, layer, expert);
 }
 
+/* Whether the stripes have this expert at manifest->precision[precision]. */
+static inline bool store_writes(const struct store_manifest *m, uint32_t precision, uint32_t layer,
+                                uint32_t expert)
+{
+    return !store_group_of(m, precision, layer)->absent &&
+           (!m->chosen ||
+            m->chosen[layer * m->experts + expert] == m->precision[precision].precision);
+}
+
 /* Sets id from model_hash, source_hash, precisions, types, layout and the number of stripes. */
 void store_make_id(struct store_manifest *manifest);
 

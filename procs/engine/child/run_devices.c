@@ -104,7 +104,8 @@ void run_device_text(const struct params *params, const struct model_index *mode
 {
     struct run_copies copies = {.count = 0};
     struct error error;
-    bool dense = model->stripe_count > 0 && !model_index_entries(model)[entry].in_store;
+    const struct model_entry *e = &model_index_entries(model)[entry];
+    bool dense = model->stripe_count > 0 && !e->in_store && !e->in_parts;
     bool known = loader < params->loaders &&
                  run_copies(params, model, model_path, loader, dense ? RUN_DENSE : RUN_EXPERTS,
                             &copies, &error) == 0;

@@ -143,6 +143,8 @@ static void text_of_files(FILE *out, const struct model_index *m, const char *wh
     char size[16];
     for (uint32_t i = 0; i < m->stripe_count + m->part_count; i++) {
         const struct model_stripe *file = model_loader_file(m, i);
+        if (m->stripe_count > 0 && i >= m->stripe_count) /* native experts of a delta */
+            what = "model file";
         fprintf(out, "%s %-*u %10s  (%" PRIu64 " bytes)  %s\n", what, 21 - (int)strlen(what),
                 i + first, bytes_format(file->file.bytes, size), file->file.bytes, file->path);
     }
@@ -223,7 +225,7 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
     const struct model_hparams *h = &m->hparams;
     struct summary f = summary_of(m);
     fprintf(out, "%-22s %s\n", m->stripe_count ? "store" : "file", path);
-    if (m->part_count)
+    if (m->part_count && !m->stripe_count)
         text_of_files(out, m, "part", 1);
     else
         line_bytes(out, m->stripe_count ? "model.gguf" : "file size", m->file.bytes, "");
@@ -287,7 +289,7 @@ static json_t *json_of_tensors(const struct model_index *m)
         json_object_set_new(object, "shape", shape);
         put(object, "bytes", tensors[i].bytes);
         put(object, "offset", tensors[i].file_offset);
-        if (m->part_count)
+        if (m->part_count && !m->stripe_count)
             put(object, "part", tensors[i].part + 1);
         json_array_append_new(array, object);
     }
@@ -392,8 +394,11 @@ int describe_json(FILE *out, const char *path, const struct model_index *m, bool
     json_object_set_new(object, "precisions", json_of_precisions(m));
     json_object_set_new(object, "stripes",
                         json_of_files(m, m->stripe_count)); /* none: a GGUF file */
-    if (m->part_count)
+    if (m->part_count && !m->stripe_count)
         json_object_set_new(object, "parts", json_of_files(m, m->part_count));
+    if (m->part_count && m->stripe_count)
+        json_object_set_new(object, "model_file",
+                            json_string(model_loader_file(m, m->stripe_count)->path));
     if (tensors)
         json_object_set_new(object, "tensor_list", json_of_tensors(m));
     int rc = json_dumpf(object, out, JSON_INDENT(2));

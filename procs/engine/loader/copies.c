@@ -31,7 +31,8 @@ static _Atomic uint32_t *quarantine_word(struct loader *l)
 static enum run_source source_of(const struct loader *l, uint32_t entry)
 {
     const struct model_index *m = l->child.model;
-    return m->stripe_count == 0 || model_index_entries(m)[entry].in_store ? RUN_EXPERTS : RUN_DENSE;
+    const struct model_entry *e = &model_index_entries(m)[entry];
+    return m->stripe_count == 0 || e->in_store || e->in_parts ? RUN_EXPERTS : RUN_DENSE;
 }
 
 static bool usable(const struct device *d)

@@ -88,7 +88,7 @@ static void *work(void *arg)
         if (i >= c->index->entry_count)
             break;
         const struct model_entry *e = &model_index_entries(c->index)[i];
-        for (uint32_t f = 0; f < c->opened && status == 0 && e->extents > 0; f++)
+        for (uint32_t f = 0; f < c->opened && status == 0 && e->extents > 0 && e->in_store; f++)
             if (c->path[f][0])
                 status = check_part(c, e, f, buf, hash, &error);
     }

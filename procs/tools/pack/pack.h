@@ -32,6 +32,7 @@ struct pack_options {
     unsigned threads;     /* 0: from the number of CPUs */
     uint64_t bytes_per_s; /* read and written together; 0: no limit */
     bool verify, quiet, json, check;
+    bool delta; /* native experts stay in the model file */
 };
 
 /* Measured by the workers; times are sums over all of them. */
@@ -50,6 +51,7 @@ struct pack {
     struct store_manifest manifest;
     char *file_path[PACK_FILES_MAX]; /* absolute: the stripes, then their mirrors in order */
     uint32_t file_count;             /* stripe_count, twice that with mirrors */
+    uint8_t *chosen; /* by layer, expert: the precision of options.plan; NULL: none */
     void *table;
     uint32_t first_layer; /* that has experts */
     uint32_t
@@ -81,6 +83,9 @@ int pack_confine(const struct pack_options *o, struct error *error);
 /* Takes precisions, method and dense precision from options.plan, except those that are given as
  * options. ERR_BAD_INPUT if it has no precisions of experts, or is of another model. */
 int pack_take_plan(struct pack *p, struct error *error);
+
+/* --delta: the path and hash of the model file, for the manifest. After pack_plan. */
+int pack_base(struct pack *p, struct error *error);
 
 /* ---- plan.c: layout of the store ---- */
 

@@ -36,16 +36,27 @@
 #define DEFAULT_THREADS_MAX 16
 
 static const struct option long_options[] = {
-    {"model", required_argument, NULL, 'm'},   {"out", required_argument, NULL, 'o'},
-    {"plan", required_argument, NULL, 'P'},    {"precisions", required_argument, NULL, 't'},
-    {"method", required_argument, NULL, 'M'},  {"fp8", required_argument, NULL, 'F'},
-    {"dense", required_argument, NULL, 'D'},   {"stripes", required_argument, NULL, 's'},
-    {"mirrors", required_argument, NULL, 'R'}, {"layout", required_argument, NULL, 'L'},
-    {"threads", required_argument, NULL, 'T'}, {"rate", required_argument, NULL, 'r'},
-    {"verify", no_argument, NULL, 'V'},        {"check", required_argument, NULL, 'c'},
-    {"quiet", no_argument, NULL, 'q'},         {"output", required_argument, NULL, 'O'},
-    {"json", no_argument, NULL, 'j'},          {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
+    {"model", required_argument, NULL, 'm'},
+    {"out", required_argument, NULL, 'o'},
+    {"plan", required_argument, NULL, 'P'},
+    {"precisions", required_argument, NULL, 't'},
+    {"method", required_argument, NULL, 'M'},
+    {"fp8", required_argument, NULL, 'F'},
+    {"dense", required_argument, NULL, 'D'},
+    {"stripes", required_argument, NULL, 's'},
+    {"mirrors", required_argument, NULL, 'R'},
+    {"layout", required_argument, NULL, 'L'},
+    {"threads", required_argument, NULL, 'T'},
+    {"rate", required_argument, NULL, 'r'},
+    {"verify", no_argument, NULL, 'V'},
+    {"check", required_argument, NULL, 'c'},
+    {"delta", no_argument, NULL, 'd'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"output", required_argument, NULL, 'O'},
+    {"json", no_argument, NULL, 'j'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},
+    {NULL, 0, NULL, 0},
 };
 
 static void usage(FILE *out)
@@ -77,6 +88,9 @@ static void usage(FILE *out)
         "      --layout LAYOUT   striped: every expert is split over all stripes (default); "
         "spread:\n"
         "                        each expert is in one stripe\n"
+        "      --delta           native experts stay in the model file, which the store then "
+        "needs;\n"
+        "                        with --plan only the precision of each expert is stored\n"
         "      --threads N       experts packed in parallel (default: 2 per CPU, %d to %d)\n"
         "      --rate BYTES      limit of bytes read and written per second, in total\n"
         "      --verify          read all experts back before the store is completed\n"
@@ -156,6 +170,7 @@ static int take_option(struct pack_options *o, int option, struct error *error)
             return 0;
         return error_set(error, ERR_BAD_INPUT, "--rate: must be a size such as 200MB");
     case 'V': o->verify = true; return 0;
+    case 'd': o->delta = true; return 0;
     case 'c':
         o->check = true;
         o->dir = optarg;
@@ -187,6 +202,14 @@ static int options_take(struct pack_options *o, int argc, char **argv, struct er
     }
     if (optind != argc || !o->dir || (!o->check && !o->model))
         return error_set(error, ERR_BAD_INPUT, "use -m MODEL and -o DIR (see sluice pack --help)");
+    if (o->delta && (o->stripes || o->mirrors))
+        return error_set(error, ERR_BAD_INPUT,
+                         "--delta has one stripe, in the directory of the store");
+    if (o->delta && (o->given.precisions ? o->precision_wanted[PRECISION_NATIVE] : !o->plan))
+        return error_set(error, ERR_BAD_INPUT,
+                         "--delta: use --plan, or --precisions without native");
+    if (o->delta)
+        o->layout = STORE_SPREAD;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     long threads = cpus * 2 < DEFAULT_THREADS_MIN   ? DEFAULT_THREADS_MIN
                    : cpus * 2 > DEFAULT_THREADS_MAX ? DEFAULT_THREADS_MAX
@@ -297,6 +320,7 @@ static void close_pack(struct pack *p)
         close(p->journal_fd);
     if (p->dir_fd >= 0)
         close(p->dir_fd);
+    free(p->chosen);
     source_close(&p->source);
 }
 
@@ -308,6 +332,8 @@ static int run(struct pack *p, struct error *error)
         return check_store(&p->options, error);
     if (source_open(&p->source, p->options.model, p->options.fp8_type, error))
         return -1;
+    if (p->options.delta && p->source.is_hf)
+        return error_set(error, ERR_BAD_INPUT, "--delta needs a GGUF file");
     int status = p->options.plan ? pack_take_plan(p, error) : 0;
     if (status == 0)
         status = make_store(p, error);

@@ -63,7 +63,7 @@ static int leave_out(const struct pack *p, enum precision precision, struct stor
     if (group_plan(p, PRECISION_NATIVE, g->first_layer, &native, &method, error))
         return -1;
     g->absent = g->payload_bytes >= native.payload_bytes;
-    if (!g->absent || p->options.precision_wanted[PRECISION_NATIVE])
+    if (!g->absent || p->options.delta || p->options.precision_wanted[PRECISION_NATIVE])
         return 0;
     char a[16], b[16];
     return error_set(error, ERR_BAD_INPUT,
@@ -237,6 +237,8 @@ int pack_plan(struct pack *p, struct error *error)
             plan_precision(p, (enum precision)precision, error))
             return -1;
     sl_assert(m->precision_count > 0);
+    if (p->options.delta && pack_base(p, error))
+        return -1;
     p->expert_count = (m->layers - p->first_layer) * m->experts;
     p->table = store_table_new(m);
     p->done = calloc(p->expert_count, sizeof *p->done);

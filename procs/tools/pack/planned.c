@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --plan: what `sluice plan --preset edgemoe` has chosen. */
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/assert.h"
+#include "lib/model/store/base.h"
 #include "lib/plan/plan.h"
 #include "procs/tools/pack/pack.h"
 
@@ -17,6 +21,49 @@ static int check_model(const struct pack *p, const struct plan *plan, struct err
     else if (plan_model_hash(s->index, s->parts.fd, hash, error) != 0)
         return -1;
     return plan_matches(plan, s->index, hash, p->options.plan, error);
+}
+
+/* The directory of the store and of the model are often the same: then they can be moved together. */
+int pack_base(struct pack *p, struct error *error)
+{
+    struct store_manifest *m = &p->manifest;
+    struct error why;
+    const char *path = p->source.files[0].path, *name = strrchr(path, '/');
+    const char *store = strrchr(p->dir, '/');
+    char real[PATH_MAX];
+    if (path[0] != '/' && realpath(path, real)) {
+        path = real;
+        name = strrchr(path, '/');
+    }
+    sl_assert(path[0] == '/' && name && store);
+    bool together =
+        name - path == store - p->dir && memcmp(path, p->dir, (size_t)(name - path)) == 0;
+    int n = together ? snprintf(m->base_path, sizeof m->base_path, "..%s", name)
+                     : snprintf(m->base_path, sizeof m->base_path, "%s", path);
+    if (n < 0 || n >= (int)sizeof m->base_path)
+        return error_set(error, ERR_BAD_INPUT, "%.200s: the path is too long", path);
+    uint32_t parts = p->source.index->part_count ? p->source.index->part_count : 1;
+    if (store_base_hash(&p->source.parts, parts, m->base_hash, &why))
+        return error_set(error, why.code, "%.200s: %.100s", path, why.text);
+    m->chosen = p->chosen;
+    return 0;
+}
+
+/* Of a delta: the precision of each expert. */
+static int take_chosen(struct pack *p, const struct plan *plan, struct error *error)
+{
+    size_t cells = (size_t)plan->layers * plan->experts;
+    p->options.precision_wanted[PRECISION_NATIVE] = false;
+    p->chosen = malloc(cells);
+    if (!p->chosen)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (precisions)");
+    memcpy(p->chosen, plan_width(plan), cells);
+    for (int i = PRECISION_NATIVE + 1; i < PRECISION__COUNT; i++)
+        if (p->options.precision_wanted[i])
+            return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "--delta: every expert of %.200s keeps its precision: nothing to store",
+                     p->options.plan);
 }
 
 static int take(struct pack_options *o, const struct plan *plan, uint32_t dense_layers,
@@ -50,6 +97,8 @@ int pack_take_plan(struct pack *p, struct error *error)
     int status = check_model(p, plan, error);
     if (status == 0)
         status = take(&p->options, plan, p->source.index->hparams.dense_layers, error);
+    if (status == 0 && p->options.delta && !p->options.given.precisions)
+        status = take_chosen(p, plan, error);
     free(plan);
     return status;
 }

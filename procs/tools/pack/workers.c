@@ -229,7 +229,7 @@ static int pack_matrix(struct worker *w, uint32_t layer, uint32_t expert, enum e
     const struct model_matrix *to[PRECISION__COUNT];
     for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
         const struct store_group *group = store_group_of(&p->manifest, t, layer);
-        to[t] = group->absent ? NULL : &group->matrix[which];
+        to[t] = store_writes(&p->manifest, t, layer, expert) ? &group->matrix[which] : NULL;
         if (to[t] && slot_to(&w->slot[t], to[t]->slot_offset, &w->device_ns, error))
             return -1;
     }
@@ -255,15 +255,18 @@ static int pack_unit(struct worker *w, uint32_t unit, struct error *error)
     struct pack *p = w->pack;
     uint32_t layer = pack_layer(p, unit), expert = unit % p->manifest.experts;
     uint64_t start_ns = clock_now_ns(), written = 0;
+    bool any = false; /* of a delta, an expert may stay in the model file alone */
     w->device_ns = 0;
     for (uint32_t t = 0; t < p->manifest.precision_count; t++)
-        if (!store_group_of(&p->manifest, t, layer)->absent)
+        if (store_writes(&p->manifest, t, layer, expert)) {
             slot_start(&w->slot[t], p, t, layer, expert);
-    for (int m = 0; m < EXPERT__COUNT; m++)
+            any = true;
+        }
+    for (int m = 0; any && m < EXPERT__COUNT; m++)
         if (pack_matrix(w, layer, expert, (enum expert_matrix)m, error))
             return -1;
     for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
-        if (store_group_of(&p->manifest, t, layer)->absent)
+        if (!store_writes(&p->manifest, t, layer, expert))
             continue;
         if (slot_end(&w->slot[t], &w->device_ns, error))
             return -1;

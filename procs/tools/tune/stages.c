@@ -146,8 +146,7 @@ bool plan_lowers(const struct tune *t)
     struct plan *plan = plan_read(t->plan, &error);
     const uint8_t *width = plan ? plan_width(plan) : NULL;
     size_t cells = width ? (size_t)plan->layers * plan->experts : 0;
-    bool lowers = plan && plan_knows(plan, PLAN_edgemoe_dense) &&
-                  plan->scalar[PLAN_edgemoe_dense] > PRECISION_NATIVE;
+    bool lowers = false;
     for (size_t i = 0; i < cells && !lowers; i++)
         lowers = width[i] != PRECISION_NATIVE;
     free(plan);

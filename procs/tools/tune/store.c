@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,11 +76,25 @@ static void add_other(void *arg, const struct tuning_store *s)
         o->bytes += s->bytes;
 }
 
+/* At most: the dense weights, and of the experts those that the plan lowers, at their size in the model. */
+static uint64_t bytes_wanted(const struct tune *t)
+{
+    struct error error;
+    struct plan *plan = plan_read(t->plan, &error);
+    size_t cells = plan ? (size_t)plan->layers * plan->experts : 0, lowered = 0;
+    for (size_t i = 0; i < cells; i++)
+        lowered += plan_width(plan)[i] != PRECISION_NATIVE;
+    free(plan);
+    double all = (double)t->model_stat.st_size, experts = fmin(all, t->job.expert_bytes);
+    return cells ? (uint64_t)(all - experts + experts * (double)lowered / (double)cells)
+                 : (uint64_t)all;
+}
+
 /* All stores together, and the space of the file system. */
 static int check_space(const struct tune *t, struct error *error)
 {
     char parent[PATH_MAX], need[16], have[16];
-    uint64_t there = directory_bytes(t->store), whole = (uint64_t)t->model_stat.st_size;
+    uint64_t there = directory_bytes(t->store), whole = bytes_wanted(t);
     uint64_t more = whole > there ? whole - there : 0;
     struct others others = {.store = t->store};
     struct statvfs vfs;
@@ -101,8 +116,8 @@ static int check_space(const struct tune *t, struct error *error)
 
 int stage_pack(struct tune *t, struct error *error)
 {
-    const char *const argv[] = {"-m",    t->model,   "-o",   t->store, "--plan",
-                                t->plan, "--output", "text", NULL};
+    const char *const argv[] = {"-m",    t->model,  "-o",       t->store, "--plan",
+                                t->plan, "--delta", "--output", "text",   NULL};
     char manifest[PATH_MAX + 16];
     stage_begin(t, 3, "pack", &t->left.pack);
     if (store_path(t, error) != 0)

@@ -112,7 +112,7 @@ int stage_profile(struct tune *t, struct error *error);
 /* Removes the files of earlier profiles of this key. */
 void profile_forget(const struct tune *t);
 bool plan_is_done(struct tune *t);
-/* Of the plan that is done: whether it has a precision below the model's. Without one, a store would be a copy. */
+/* Of the plan that is done: whether it lowers an expert. Without one, there is nothing to store. */
 bool plan_lowers(const struct tune *t);
 int stage_plan(struct tune *t, struct error *error);
 int stage_confirm(struct tune *t, bool has_plan, struct error *error);

@@ -290,7 +290,7 @@ static int stages(struct tune *t, struct error *error)
     if (planned == 0) {
         fprintf(stderr, "sluice tune: no plan keeps this loss: lossless\n");
     } else if (!plan_lowers(t)) {
-        fprintf(stderr, "sluice tune: the plan lowers no precision within this loss: no store is "
+        fprintf(stderr, "sluice tune: the plan lowers no expert within this loss: no store is "
                         "made, lossless\n");
         planned = 0;
     }

@@ -173,7 +173,9 @@ static void loaders_resolve(struct params *p, const struct model_index *m)
         return;
     if (p->loaders != 1)
         log_info("--loaders %llu: the %s, one loader for each", (unsigned long long)p->loaders,
-                 m->part_count ? "model has parts" : "store has stripes");
+                 !m->stripe_count ? "model has parts"
+                 : m->part_count  ? "store and its model file are read"
+                                  : "store has stripes");
     p->loaders = files;
 }
 

@@ -139,6 +139,23 @@ START_TEST(what_is_gone_or_damaged_is_ignored)
 }
 END_TEST
 
+/* A copy has the same hash, but the store reads the file that it was made of. */
+START_TEST(the_model_of_a_store_has_moved)
+{
+    char copy[PATH_MAX], first[PATH_MAX];
+    record(1, 1000, "one");
+    strcpy(first, model);
+    snprintf(copy, sizeof copy, "%s/copy.gguf", dir);
+    write_text(copy, "GGUF");
+    ck_assert_int_eq(truncate(copy, MODEL_BYTES), 0);
+    strcpy(model, copy);
+    ck_assert_str_eq(find(5, 1000), "one");
+    change_byte(first, 0);
+    ck_assert_str_eq(find(5, 1000), "");
+    ck_assert_ptr_nonnull(strstr(reported, "no longer at"));
+}
+END_TEST
+
 START_TEST(another_model_has_another_directory)
 {
     uint8_t before[TUNINGS_HASH_BYTES], after[TUNINGS_HASH_BYTES];
@@ -389,6 +406,7 @@ int main(void)
     tcase_add_checked_fixture(tests, make_files, remove_files);
     tcase_add_test(tests, nearest_of_those_allowed);
     tcase_add_test(tests, what_is_gone_or_damaged_is_ignored);
+    tcase_add_test(tests, the_model_of_a_store_has_moved);
     tcase_add_test(tests, another_model_has_another_directory);
     tcase_add_test(tests, all_parts_of_a_split_file_count);
     tcase_add_test(tests, their_number_is_limited);

@@ -28,7 +28,8 @@ struct open_file {
 
 struct open_file map_file(const char *path);
 
-/* The cases of invalid_test.c. */
+/* The cases of invalid_test.c, delta_test.c. */
 TCase *invalid_stores(void);
+TCase *deltas(void);
 
 #endif

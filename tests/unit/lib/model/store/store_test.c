@@ -208,6 +208,7 @@ int main(void)
     tcase_add_test(c, mirrors);
     suite_add_tcase(s, c);
     suite_add_tcase(s, invalid_stores());
+    suite_add_tcase(s, deltas());
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
     int failed = srunner_ntests_failed(r);

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model file of a delta: found, compared with the manifest, and its experts as entries of the index. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "lib/base/bytes.h"
+#include "lib/model/gguf/split.h"
+#include "lib/model/store/base.h"
+
+#define HEAD    MIB
+#define SAMPLE  (64 * KIB)
+#define SAMPLES 32
+
+static int add_range(XXH3_state_t *state, int fd, uint64_t at, uint64_t bytes, char *buffer)
+{
+    while (bytes > 0) {
+        uint64_t want = bytes < SAMPLE ? bytes : SAMPLE;
+        ssize_t n = pread(fd, buffer, want, (off_t)at);
+        if (n <= 0)
+            return n < 0 ? errno : ENODATA;
+        XXH3_128bits_update(state, buffer, (size_t)n);
+        at += (uint64_t)n;
+        bytes -= (uint64_t)n;
+    }
+    return 0;
+}
+
+static int add_part(XXH3_state_t *state, int fd, char *buffer)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return errno;
+    uint64_t size = (uint64_t)st.st_size, head = size < HEAD ? size : HEAD;
+    XXH3_128bits_update(state, &size, sizeof size);
+    int why = add_range(state, fd, 0, head, buffer);
+    for (uint64_t i = 1; why == 0 && size > head && i <= SAMPLES; i++)
+        why = add_range(state, fd, (size - SAMPLE) / SAMPLES * i, SAMPLE, buffer);
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    return why;
+}
+
+int store_base_hash(const struct gguf_parts *parts, uint32_t count, uint8_t hash[STORE_HASH_BYTES],
+                    struct error *error)
+{
+    char *buffer = malloc(SAMPLE);
+    XXH3_state_t *state = XXH3_createState();
+    int why = buffer && state ? 0 : ENOMEM;
+    if (why == 0)
+        XXH3_128bits_reset(state);
+    for (uint32_t i = 0; i < count && why == 0; i++)
+        why = add_part(state, parts->fd[i], buffer);
+    if (why == 0) {
+        XXH128_canonical_t sum;
+        XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
+        memcpy(hash, sum.digest, STORE_HASH_BYTES);
+    }
+    XXH3_freeState(state);
+    free(buffer);
+    return why == 0 ? 0
+                    : error_set_errno(error, why == ENOMEM ? ERR_NO_MEMORY : ERR_IO, why,
+                                      "cannot be read");
+}
+
+static uint32_t parts_of(const struct model_index *index)
+{
+    return index->part_count ? index->part_count : 1;
+}
+
+static int match(const struct store_manifest *m, const struct model_index *index,
+                 const struct gguf_parts *parts, struct error *error)
+{
+    uint8_t hash[STORE_HASH_BYTES];
+    if (parts_of(index) + m->stripe_count > MODEL_STRIPES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "more than %u parts",
+                         MODEL_STRIPES_MAX - m->stripe_count);
+    if (store_base_hash(parts, parts_of(index), hash, error))
+        return -1;
+    if (memcmp(hash, m->base_hash, sizeof hash) != 0 || strcmp(index->arch, m->arch) != 0 ||
+        index->hparams.layers != m->layers || index->hparams.experts != m->experts)
+        return error_set(error, ERR_BAD_INPUT, "not the model that this delta was made of");
+    return 0;
+}
+
+static int open_parts(const struct store_manifest *m, char path[PATH_MAX], struct gguf_parts *parts,
+                      struct model_index **index, struct error *error)
+{
+    struct error why;
+    int fd = model_open(path, O_NONBLOCK, &why);
+    if (fd < 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot be opened; the delta needs it");
+    gguf_parts_open(parts, fd, path);
+    int status = model_index_build_parts(parts, index, error);
+    if (status == 0)
+        status = match(m, *index, parts, error);
+    if (status != 0) {
+        free(*index);
+        *index = NULL;
+    }
+    gguf_parts_close(parts);
+    close(fd);
+    return status;
+}
+
+int store_base_open(const struct store_manifest *m, const char *dir, struct store_base *base,
+                    struct error *error)
+{
+    char path[PATH_MAX], real[PATH_MAX];
+    int n = m->base_path[0] == '/' ? snprintf(path, sizeof path, "%s", m->base_path)
+                                   : snprintf(path, sizeof path, "%s/%s", dir, m->base_path);
+    *base = (struct store_base){.index = NULL};
+    if (n < 0 || n >= (int)sizeof path)
+        return error_set(error, ERR_BAD_INPUT, "its path is too long");
+    /* The name of a part leads to the others: a link to it is not followed. */
+    uint32_t number, count;
+    if (!gguf_part_name(path, &number, &count) && realpath(path, real))
+        strcpy(path, real);
+    if (strlen(path) >= MODEL_PATH_BYTES)
+        return error_set(error, ERR_BAD_INPUT, "its path is too long");
+    struct gguf_parts *parts = malloc(sizeof *parts);
+    if (!parts)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (model)");
+    int status = open_parts(m, path, parts, &base->index, error);
+    free(parts);
+    if (status != 0)
+        return -1;
+    base->parts = parts_of(base->index);
+    strcpy(base->path, path);
+    return 0;
+}
+
+void store_base_files(const struct store_base *base, struct model_stripe *files)
+{
+    if (base->index->part_count > 0) {
+        memcpy(files, model_index_stripes(base->index), base->parts * sizeof *files);
+        return;
+    }
+    *files = (struct model_stripe){.file = base->index->file};
+    memcpy(files->path, base->path, sizeof files->path);
+}
+
+void store_base_entries(const struct store_base *base, uint32_t stripes,
+                        struct model_entry *entries)
+{
+    const struct model_index *m = base->index;
+    uint32_t grid = m->hparams.layers * m->hparams.experts;
+    memcpy(entries, model_index_entries(m) + m->precision_first[PRECISION_NATIVE],
+           grid * sizeof *entries);
+    for (uint32_t i = 0; i < grid; i++) {
+        entries[i].in_parts = 1;
+        for (uint32_t x = 0; x < entries[i].extents; x++) {
+            entries[i].extent[x].part += stripes;
+            entries[i].extent[x].tensor = ENTRY_NONE;
+        }
+    }
+}

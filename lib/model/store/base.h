@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model file that a delta (store.h) has its native experts in. */
+#ifndef SLUICE_MODEL_STORE_BASE_H
+#define SLUICE_MODEL_STORE_BASE_H
+
+#include "lib/model/store/store.h"
+
+struct gguf_parts;
+
+struct store_base {
+    struct model_index *index; /* owned */
+    uint32_t parts;            /* files */
+    char path[MODEL_PATH_BYTES];
+};
+
+/* Identifies a model: XXH3-128 of the size, the first MiB and 32 samples of 64 KiB of each of `count` open parts. -1 with
+ * ERR_IO or ERR_NO_MEMORY; the error has no path. */
+int store_base_hash(const struct gguf_parts *parts, uint32_t count, uint8_t hash[STORE_HASH_BYTES],
+                    struct error *error);
+
+/* Opens the model file of a delta in the directory `dir`, and checks that it is the one of the manifest. On success the
+ * caller frees base->index. Errors: those of model_index_build, and ERR_BAD_INPUT. */
+int store_base_open(const struct store_manifest *m, const char *dir, struct store_base *base,
+                    struct error *error);
+
+/* Its files, base->parts of them. */
+void store_base_files(const struct store_base *base, struct model_stripe *files);
+
+/* Its experts, layers * experts entries; the files follow `stripes` stripes in the list of loaders. */
+void store_base_entries(const struct store_base *base, uint32_t stripes,
+                        struct model_entry *entries);
+
+#endif
