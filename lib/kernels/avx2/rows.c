@@ -4,6 +4,8 @@
 
 #include "lib/kernels/simd/rows.h"
 
+/* Past the caches, to an aligned address; a fence orders it. */
+#define STORE_FAR(p, v) _mm256_stream_ps(p, v)
 #include "lib/kernels/simd/recurrent.h"
 
 #include "lib/base/assert.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template of the kernels of layers with a recurrent state; behind rows.h. */
+/* Template of the kernels of layers with a recurrent state; behind rows.h and STORE_FAR. */
 
 static void simd_conv(const float *const *x, const float *w, size_t stride, uint32_t taps,
                       uint32_t n, float *y)
@@ -39,12 +39,14 @@ static void simd_mul(const float *a, const float *b, uint32_t n, float *y)
     vf_store_n(y + i, vf_mul(vf_load_n(a + i, lanes), vf_load_n(b + i, lanes)), lanes);
 }
 
-/* Columns of the state that stay in registers while its rows are passed. */
-#define DELTA_VECTORS 4
+/* Columns of the state that stay in registers while its rows are passed: two sums of each, of 16 or 32
+ * registers. With all columns of a head, its rows are read and written in the order of memory. */
+#define DELTA_VECTORS (VL / 2)
 
-/* Columns [at, at + vectors * VL) of the state; the last vector has `tail` lanes. */
+/* Columns [at, at + vectors * VL) of the state; the last vector has `tail` lanes. far: next is written past the
+ * caches, whose lines would otherwise be read first. */
 static ALWAYS_INLINE void delta_columns(const struct kernel_delta *d, uint32_t at, uint32_t vectors,
-                                        uint32_t tail)
+                                        uint32_t tail, const bool far)
 {
     vf recall[DELTA_VECTORS], out[DELTA_VECTORS], decay = vf_set1(d->decay);
     UNROLL for (uint32_t c = 0; c < vectors; c++) recall[c] = out[c] = vf_set1(0);
@@ -70,7 +72,10 @@ static ALWAYS_INLINE void delta_columns(const struct kernel_delta *d, uint32_t a
         {
             uint32_t lanes = c + 1 < vectors ? VL : tail;
             vf s = vf_fma(k, recall[c], vf_mul(vf_load_n(row + c * VL, lanes), decay));
-            vf_store_n(next + c * VL, s, lanes);
+            if (far)
+                STORE_FAR(next + c * VL, s);
+            else
+                vf_store_n(next + c * VL, s, lanes);
             out[c] = vf_fma(q, s, out[c]);
         }
     }
@@ -78,11 +83,25 @@ static ALWAYS_INLINE void delta_columns(const struct kernel_delta *d, uint32_t a
         vf_store_n(d->out + at + c * VL, out[c], c + 1 < vectors ? VL : tail);
 }
 
+/* The new state is another version, and its vectors are whole and aligned. It is 64 KiB and more per head and not read
+ * before the next row: in a pass of one row, after all other weights and states. */
+static bool delta_far(const struct kernel_delta *d)
+{
+    return d->next != d->state && d->values % (DELTA_VECTORS * VL) == 0 &&
+           (uintptr_t)d->next % (VL * sizeof(float)) == 0;
+}
+
 static void simd_delta(const struct kernel_delta *d)
 {
     uint32_t at = 0;
+    if (delta_far(d)) {
+        for (; at < d->values; at += DELTA_VECTORS * VL)
+            delta_columns(d, at, DELTA_VECTORS, VL, true);
+        _mm_sfence();
+        return;
+    }
     for (; at + DELTA_VECTORS * VL <= d->values; at += DELTA_VECTORS * VL)
-        delta_columns(d, at, DELTA_VECTORS, VL);
+        delta_columns(d, at, DELTA_VECTORS, VL, false);
     for (; at < d->values; at += VL)
-        delta_columns(d, at, 1, d->values - at < VL ? d->values - at : VL);
+        delta_columns(d, at, 1, d->values - at < VL ? d->values - at : VL, false);
 }

@@ -111,9 +111,9 @@ static ALWAYS_INLINE void super_prefetch(const struct super_type t, const struct
         prefetch(s->row[0], s->ahead + OUTPUTS * at + (size_t)i * t.bytes + line);
 }
 
-/* acc + super-block g. */
-static ALWAYS_INLINE __m256 super_step(const struct super_type t, uint32_t g,
-                                       const struct super_tile *s, __m256 acc)
+/* The terms of super-block g of 8 outputs before the activation's scale. */
+static ALWAYS_INLINE __m256 super_terms(const struct super_type t, uint32_t g,
+                                        const struct super_tile *s)
 {
     __m256i dot[OUTPUTS], low[OUTPUTS]; /* lanes whose sums are dot products, and of minimums */
     const size_t at = (size_t)g * t.bytes;
@@ -129,6 +129,34 @@ static ALWAYS_INLINE __m256 super_step(const struct super_type t, uint32_t g,
     __m256 term = _mm256_mul_ps(eight_sums(dot), super_scales(t, s->row, at));
     if (t.minimums)
         term = _mm256_fnmadd_ps(eight_halves(s->row, at + t.dmin_at), eight_sums(low), term);
+    return term;
+}
+
+#ifdef SUPER_EIGHT
+/* The same of types with a product of their own. */
+static ALWAYS_INLINE __m256 super_terms_eight(const struct super_type t, uint32_t g,
+                                              const struct super_tile *s)
+{
+    const size_t at = (size_t)g * t.bytes;
+    for (int i = 0; i < OUTPUTS; i++)
+        super_prefetch(t, s, at, i);
+    struct eight e =
+        super_eight(t.type, s->row, at, s->x.q + (size_t)g * SUPER, s->x.sums + (size_t)g * 32);
+    __m256 term = _mm256_mul_ps(_mm256_cvtepi32_ps(e.dot), e.scale);
+    if (t.minimums)
+        term = _mm256_fnmadd_ps(e.scale_low, _mm256_cvtepi32_ps(e.low), term);
+    return term;
+}
+#else
+#define SUPER_EIGHT(type) false
+#define super_terms_eight super_terms
+#endif
+
+/* acc + super-block g. */
+static ALWAYS_INLINE __m256 super_step(const struct super_type t, uint32_t g,
+                                       const struct super_tile *s, __m256 acc)
+{
+    __m256 term = SUPER_EIGHT(t.type) ? super_terms_eight(t, g, s) : super_terms(t, g, s);
     return _mm256_fmadd_ps(term, _mm256_set1_ps(s->x.d[g]), acc);
 }
 
