@@ -24,6 +24,7 @@ struct counting {
     } range[2];
     uint32_t allocations, fails_at; /* the number of the allocation; 0: none */
     uint64_t vector_bytes;          /* written to the first of them */
+    bool no_q8;                     /* has no kernels for it */
 };
 
 static struct counting *counting_of(struct device *d)
@@ -69,8 +70,8 @@ static void read_bytes(struct device *d, struct device_at from, void *to, size_t
 
 static bool computes(const struct device *d, enum tensor_type type)
 {
-    const struct device *host = ((const struct counting *)(const void *)d)->host;
-    return host->ops->computes(host, type);
+    const struct counting *c = (const struct counting *)(const void *)d;
+    return (!c->no_q8 || type != TENSOR_Q8_0) && c->host->ops->computes(c->host, type);
 }
 
 static size_t workspace(const struct device *d, const struct device_limits *limits)
@@ -184,6 +185,12 @@ START_TEST(errors_of_the_device)
         ck_assert_msg(strncmp(error.text, "the device has no ", 18) == 0, "%s", error.text);
         destroy(c);
     }
+    struct error error = {0};
+    struct counting *c = counting_device();
+    c->no_q8 = true;
+    ck_assert_ptr_null(open_core(&image, c, &error));
+    ck_assert_str_eq(error.text, "the device 'counting' does not compute with Q8_0");
+    destroy(c);
     image_close(&image);
 }
 END_TEST

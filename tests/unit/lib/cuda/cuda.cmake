@@ -15,7 +15,7 @@ else()
   sluice_unit_test(device_cuda_test SOURCES lib/device/cuda_test.c lib/device/run.c $<TARGET_OBJECTS:cuda_host>
     LINK sluice_device_cuda sluice_golden cuda_fibres)
   set_target_properties(device_cuda_test PROPERTIES LINKER_LANGUAGE C)
-  set_tests_properties(device_cuda_test PROPERTIES TIMEOUT 600)
+  set_tests_properties(device_cuda_test PROPERTIES TIMEOUT 1200)
   sluice_unit_test(test_cuda_harness SOURCES lib/cuda/harness_test.c $<TARGET_OBJECTS:cuda_broken> LINK cuda_fibres)
   set_target_properties(test_cuda_harness PROPERTIES LINKER_LANGUAGE C)
 endif()

@@ -121,7 +121,7 @@ int main(void)
 {
     Suite *suite = suite_create("device_cuda");
     TCase *c = tcase_create("device_cuda");
-    tcase_set_timeout(c, 280);
+    tcase_set_timeout(c, 900);
     tcase_add_test(c, every_architecture);
     tcase_add_test(c, every_type_of_keys);
     tcase_add_test(c, too_little_memory);

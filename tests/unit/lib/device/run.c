@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/bytes.h"
 
 #define CONTEXT    RUN_CONTEXT
 #define TOKENS_MAX (4 * RUN_CHUNK)
@@ -46,6 +47,32 @@ static bool resident(void *self, uint32_t layer, uint32_t expert)
     return r->file.resident(r->file.self, layer, expert);
 }
 
+static size_t bytes_of(const struct kernel_matrix *m)
+{
+    return (size_t)m->row_bytes * m->n;
+}
+
+/* As in a slot of the arena: the same address soon has another expert. */
+static void *lend(const struct run *r, const struct kernel_matrix *m)
+{
+    if (!r->device || !m->data)
+        return (void *)(uintptr_t)m->data;
+    void *slot = aligned_alloc(64, align_up(bytes_of(m), 64));
+    sl_assert(slot);
+    memcpy(slot, m->data, bytes_of(m));
+    return pointer(r, slot);
+}
+
+static void end_lease(const struct run *r, struct kernel_matrix *m)
+{
+    if (!r->device || !m->data)
+        return;
+    void *slot = (void *)((uintptr_t)m->data - CHECKED_TAG);
+    memset(slot, 0xff, bytes_of(m)); /* NaN for a device that reads it later */
+    free(slot);
+    m->data = NULL;
+}
+
 static void pin(void *self, const struct expert_step *step, struct expert_item **items,
                 uint32_t count)
 {
@@ -53,7 +80,7 @@ static void pin(void *self, const struct expert_step *step, struct expert_item *
     r->file.pin(r->file.self, step, items, count);
     for (uint32_t i = 0; i < count; i++)
         for (int m = 0; m < EXPERT__COUNT; m++)
-            items[i]->matrix[m].data = pointer(r, items[i]->matrix[m].data);
+            items[i]->matrix[m].data = lend(r, &items[i]->matrix[m]);
 }
 
 static int wait(void *self, const struct expert_step *step, struct expert_item **items,
@@ -67,6 +94,8 @@ static void unpin(void *self, const struct expert_step *step, struct expert_item
 {
     struct run *r = self;
     r->early += r->device && r->pending && r->pending(r->device) > 0;
+    for (int m = 0; m < EXPERT__COUNT; m++)
+        end_lease(r, &item->matrix[m]);
     r->file.unpin(r->file.self, step, item);
 }
 
