@@ -3,7 +3,7 @@
 """Whether the loss bound of plans holds on texts that they were not made on (docs/lab/quality.md).
 
     loss_bound.py texts DIR          cuts texts of this machine and of tests/golden/data/heldout: DIR/DOMAIN-NAME.txt
-    loss_bound.py judge LIBEXEC MODEL PROFILE DIR OUT [PRESET:P...]    plans for P percent, evaluates all texts
+    loss_bound.py judge LIBEXEC MODEL PROFILE DIR OUT [PRESET:P[:DENSE]...]    plans for P percent, evaluates all texts
 
 The calibration text is that of `sluice tune`. The texts need Debian 12 with its manual pages in other languages.
 """
@@ -68,12 +68,12 @@ def judge(libexec, model, profile, directory, out, *cases):
     options = [a for t in calibration for a in ("--text", t)]
     os.makedirs(out, exist_ok=True)
     for case in cases or ["%s:%s" % (s, p) for p in ("0.5", "1", "2", "5") for s in PRESETS]:
-        preset, percent = case.split(":")
+        preset, percent, dense = (case + ":auto").split(":")[:3]
         plan, result = "%s/%s-%s" % (out, preset, percent), "%s/%s-%s.json" % (out, preset, percent)
         if os.path.exists(result):
             continue
         made = run(libexec + "/sluice-plan", "-m", model, "--profile", profile, *options, "--max-loss",
-                   percent + "%", "--resident-experts", "50%", "--preset", preset, "-o", plan, "--output", "json")
+                   percent + "%", "--resident-experts", "50%", "--preset", preset, "--dense", dense, "-o", plan, "--output", "json")
         losses = {}
         for text in sorted(glob.glob(directory + "/*.txt")) if made else []:
             one = run(libexec + "/sluice-eval", "-m", model, "--offline", "--preset", preset, "--plan", plan,

@@ -104,8 +104,12 @@ bool held_bounds(const double *delta, const uint16_t *domain, uint32_t windows,
         square += of[d].square;
         freedom += of[d].n > 0 ? of[d].n - 1 : 0;
     }
-    if (freedom < 1)
+    if (windows < 2)
         return false;
+    if (freedom < 1) { /* one window of each: they vary at least as much as those of one domain */
+        square = every.square;
+        freedom = windows - 1;
+    }
     *worst = domains;
     for (uint32_t d = 0; d < domains; d++) {
         out[d] = (struct held_domain){.windows = of[d].n};

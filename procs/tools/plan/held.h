@@ -31,7 +31,7 @@ struct held_domain {
  * text_windows: of a new text. The bound is the upper end of a one-sided prediction interval (Student's t): the mean of
  * a domain is known from few windows, and that of a new text varies, too. The variance of a domain with few windows is
  * drawn towards that of all. Returns the domain with the largest bound; *all: of all windows, with the bound of that
- * domain. false: fewer than two windows more than domains, so that nothing is known about the variance. */
+ * domain. false: fewer than two windows, so that nothing is known about the variance. */
 bool held_bounds(const double *delta, const uint16_t *domain, uint32_t windows,
                  uint32_t text_windows, uint32_t domains, struct held_domain *out, uint32_t *worst,
                  struct held_domain *all);

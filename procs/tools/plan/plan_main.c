@@ -126,9 +126,9 @@ static const struct {
     bool needs_budget;
     uint32_t whole, some;
 } presets[] = {
-    {"edgemoe", plan_edgemoe, false, 150, 0},
-    {"hobbit", plan_hobbit, false, 60, 0},
-    {"fate", plan_fate, true, 15, 0},
+    {"edgemoe", plan_edgemoe, false, 170, 0},
+    {"hobbit", plan_hobbit, false, 115, 0},
+    {"fate", plan_fate, true, 37, 0},
     {"swapmoe", plan_swapmoe, true, 5, 14},
     {"auto", plan_auto, false, 0, 0}}; /* last: it predicts the speed of the other plans */
 #define SWAPMOE 3

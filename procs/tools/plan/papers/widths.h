@@ -48,7 +48,7 @@ struct widths { /* a result */
     uint8_t *precision; /* [cells], given by the caller */
 };
 
-/* Fills *best. ERR_BAD_INPUT if no dense precision keeps to P (never if native is one of them). */
+/* Fills *best. ERR_NO_PLAN if no dense precision keeps to P (never if native is one of them). */
 int widths_search(const struct width_search *s, struct widths *best, struct error *error);
 
 #endif
