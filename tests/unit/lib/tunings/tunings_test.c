@@ -302,15 +302,17 @@ static pid_t hold(bool leave, pid_t *left)
     ck_assert_int_eq(pipe(ends), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        pid_t stage = 0;
         if (tunings_lock(directory, NULL, &lock, &error) != 0)
             _exit(1);
-        if (leave && (stage = fork()) == 0)
+        bool stage = leave && fork() == 0;
+        if (stage)
             close(lock.own);
-        if ((leave && stage == 0) || write(ends[1], &stage, sizeof stage) == sizeof stage)
-            for (;;)
-                pause();
-        _exit(1);
+        pid_t self = stage ? getpid() : 0;
+        /* Of the two, the stage writes, when it has what a stage has. */
+        if (leave == stage && write(ends[1], &self, sizeof self) != sizeof self)
+            _exit(1);
+        for (;;)
+            pause();
     }
     ck_assert_int_eq(read(ends[0], left, sizeof *left), sizeof *left);
     close(ends[0]);
