@@ -6,63 +6,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
-#include "lib/base/bytes.h"
+#include "lib/file/sample_hash.h"
 #include "lib/model/gguf/split.h"
 #include "lib/model/store/base.h"
-
-#define HEAD    MIB
-#define SAMPLE  (64 * KIB)
-#define SAMPLES 32
-
-static int add_range(XXH3_state_t *state, int fd, uint64_t at, uint64_t bytes, char *buffer)
-{
-    while (bytes > 0) {
-        uint64_t want = bytes < SAMPLE ? bytes : SAMPLE;
-        ssize_t n = pread(fd, buffer, want, (off_t)at);
-        if (n <= 0)
-            return n < 0 ? errno : ENODATA;
-        XXH3_128bits_update(state, buffer, (size_t)n);
-        at += (uint64_t)n;
-        bytes -= (uint64_t)n;
-    }
-    return 0;
-}
-
-static int add_part(XXH3_state_t *state, int fd, char *buffer)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return errno;
-    uint64_t size = (uint64_t)st.st_size, head = size < HEAD ? size : HEAD;
-    XXH3_128bits_update(state, &size, sizeof size);
-    int why = add_range(state, fd, 0, head, buffer);
-    for (uint64_t i = 1; why == 0 && size > head && i <= SAMPLES; i++)
-        why = add_range(state, fd, (size - SAMPLE) / SAMPLES * i, SAMPLE, buffer);
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    return why;
-}
 
 int store_base_hash(const struct gguf_parts *parts, uint32_t count, uint8_t hash[STORE_HASH_BYTES],
                     struct error *error)
 {
-    char *buffer = malloc(SAMPLE);
-    XXH3_state_t *state = XXH3_createState();
-    int why = buffer && state ? 0 : ENOMEM;
-    if (why == 0)
-        XXH3_128bits_reset(state);
-    for (uint32_t i = 0; i < count && why == 0; i++)
-        why = add_part(state, parts->fd[i], buffer);
-    if (why == 0) {
-        XXH128_canonical_t sum;
-        XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
-        memcpy(hash, sum.digest, STORE_HASH_BYTES);
+    struct sample_hash *h = sample_hash_start();
+    int why = h ? 0 : ENOMEM;
+    for (uint32_t i = 0; i < count && why == 0; i++) {
+        why = sample_hash_add(h, parts->fd[i]);
+        (void)posix_fadvise(parts->fd[i], 0, 0, POSIX_FADV_DONTNEED);
     }
-    XXH3_freeState(state);
-    free(buffer);
+    if (why == 0)
+        sample_hash_result(h, hash);
+    sample_hash_free(h);
     return why == 0 ? 0
                     : error_set_errno(error, why == ENOMEM ? ERR_NO_MEMORY : ERR_IO, why,
                                       "cannot be read");

@@ -13,8 +13,8 @@ struct store_base {
     char path[MODEL_PATH_BYTES];
 };
 
-/* Identifies a model: XXH3-128 of the size, the first MiB and 32 samples of 64 KiB of each of `count` open parts. -1 with
- * ERR_IO or ERR_NO_MEMORY; the error has no path. */
+/* Identifies a model: the sample_hash (lib/file) of its `count` open parts. -1 with ERR_IO or ERR_NO_MEMORY; the error has
+ * no path. */
 int store_base_hash(const struct gguf_parts *parts, uint32_t count, uint8_t hash[STORE_HASH_BYTES],
                     struct error *error);
 

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/file/sample_hash.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "lib/base/bytes.h"
+
+#define HEAD    MIB
+#define SAMPLE  (64 * KIB)
+#define SAMPLES 32
+
+struct sample_hash {
+    XXH3_state_t *state;
+    char buffer[SAMPLE];
+};
+
+struct sample_hash *sample_hash_start(void)
+{
+    struct sample_hash *h = malloc(sizeof *h);
+    if (!h)
+        return NULL;
+    h->state = XXH3_createState();
+    if (!h->state) {
+        free(h);
+        return NULL;
+    }
+    XXH3_128bits_reset(h->state);
+    return h;
+}
+
+static int add_range(struct sample_hash *h, int fd, uint64_t at, uint64_t bytes)
+{
+    while (bytes > 0) {
+        uint64_t want = bytes < SAMPLE ? bytes : SAMPLE;
+        ssize_t n = pread(fd, h->buffer, want, (off_t)at);
+        if (n <= 0)
+            return n < 0 ? errno : ENODATA;
+        XXH3_128bits_update(h->state, h->buffer, (size_t)n);
+        at += (uint64_t)n;
+        bytes -= (uint64_t)n;
+    }
+    return 0;
+}
+
+int sample_hash_add(struct sample_hash *h, int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return errno;
+    uint64_t size = (uint64_t)st.st_size, head = size < HEAD ? size : HEAD;
+    XXH3_128bits_update(h->state, &size, sizeof size);
+    int why = add_range(h, fd, 0, head);
+    for (uint64_t i = 1; why == 0 && size > head && i <= SAMPLES; i++)
+        why = add_range(h, fd, (size - SAMPLE) / SAMPLES * i, SAMPLE);
+    return why;
+}
+
+void sample_hash_result(const struct sample_hash *h, uint8_t hash[SAMPLE_HASH_BYTES])
+{
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(h->state));
+    memcpy(hash, canonical.digest, SAMPLE_HASH_BYTES);
+}
+
+void sample_hash_free(struct sample_hash *h)
+{
+    if (h)
+        XXH3_freeState(h->state);
+    free(h);
+}
