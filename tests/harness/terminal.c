@@ -54,6 +54,8 @@ struct terminal *terminal_open(unsigned rows, unsigned columns, int out, const c
     setenv("TERM", "vt100", 1); /* in every Debian; few escape codes */
     t->fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
     cleanup_terminal(t);
+    if (t->fd < 0 && (errno == ENOENT || errno == ENODEV || errno == ENOSPC || errno == EACCES))
+        test_skip("no pseudo-terminal: %s", strerror(errno)); /* /dev/pts is not mounted, or full */
     CHECK(t->fd >= 0 && grantpt(t->fd) == 0 && unlockpt(t->fd) == 0 &&
               ptsname_r(t->fd, name, sizeof name) == 0,
           "no pseudo-terminal: %s", strerror(errno));
