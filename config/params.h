@@ -13,6 +13,7 @@
 
 #define PARAM_TEXT_BYTES   512
 #define PARAM_CHOICE_BYTES 16
+#define PARAMS_QUEUE_DEPTH 16 /* default of queue_depth; simulations take it, too */
 
 struct params { /* plain data without pointers: stored in the procs segment */
 #define PARAM_U64(name, def, min, max, unit, help) uint64_t name;

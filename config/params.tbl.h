@@ -84,7 +84,7 @@ PARAM_U64(device_errors, 3, 1, 1000, "experts",
 PARAM_U64(device_timeout, 10000, 100, 3600000, "ms",
           "a device that completes no read within this time is quarantined until `ctl replace`")
 PARAM_CHOICE(backend, "auto", "auto|io_uring|pread", "read interface of the loaders")
-PARAM_U64(queue_depth, 16, 1, 128, "reads", "maximum reads in flight per loader")
+PARAM_U64(queue_depth, PARAMS_QUEUE_DEPTH, 1, 128, "reads", "maximum reads in flight per loader")
 PARAM_BYTES(io_size, 2097152, 4096, 16777216,
             "maximum size of one read; prefetch reads are smaller on slow devices, and a demand "
             "waits for at most two of them")

@@ -37,7 +37,7 @@
 /* The machine that is modelled where nothing was measured or requested. */
 #define SIM_DEFAULT_BYTES_PER_S 1e9
 #define SIM_DEFAULT_LATENCY_NS  1e5
-#define SIM_DEFAULT_DEPTH       16
+#define SIM_DEFAULT_DEPTH       16 /* the engine's: sim_main.c compares it with --queue-depth */
 #define SIM_DEFAULT_WEIGHTS_PER_S                                                                  \
     20e9 /* bytes of weights read from memory in decode, which bounds its speed */
 #define SIM_DEFAULT_PREDICT_NS 2e4

@@ -2,15 +2,13 @@
 /* The hash of a model file: header and samples. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/file/part_name.h"
 #include "lib/file/sample_hash.h"
 #include "lib/tunings/tunings.h"
-
-#define PARTS 65535u
 
 static int add_file(struct sample_hash *h, const char *path, struct error *error)
 {
@@ -29,33 +27,20 @@ static int add_file(struct sample_hash *h, const char *path, struct error *error
     return why == 0 ? 0 : error_set_errno(error, ERR_IO, why, "cannot read %.200s", path);
 }
 
-/* Parts of NAME-00002-of-00003.gguf: 3, and where the number is. Other names: 1. */
-static unsigned parts_of(const char *path, size_t *number)
-{
-    unsigned n, of;
-    char rest;
-    size_t length = strlen(path), tail = strlen("-00001-of-00001.gguf");
-    if (length <= tail || sscanf(path + length - tail, "-%5u-of-%5u.ggu%c", &n, &of, &rest) != 3 ||
-        rest != 'f' || of == 0 || of > PARTS)
-        return 1;
-    *number = length - tail + 1;
-    return of;
-}
-
 int tunings_hash(const char *path, uint8_t hash[TUNINGS_HASH_BYTES], struct error *error)
 {
-    char part[PATH_MAX], digits[16];
-    size_t at = 0;
+    char part[PATH_MAX];
+    uint32_t number, parts;
     if (strlen(path) >= sizeof part)
         return error_set(error, ERR_BAD_INPUT, "the model's path is too long");
     strcpy(part, path);
-    unsigned parts = parts_of(path, &at);
+    if (!gguf_part_name(path, &number, &parts))
+        parts = 1;
     struct sample_hash *h = sample_hash_start();
     int status = h ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (hash)");
-    for (unsigned i = 1; status == 0 && i <= parts; i++) {
-        snprintf(digits, sizeof digits, "%05u", i);
+    for (uint32_t i = 1; status == 0 && i <= parts; i++) {
         if (parts > 1)
-            memcpy(part + at, digits, 5);
+            gguf_set_part(part, i);
         status = add_file(h, part, error);
     }
     if (status == 0)

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "lib/base/bytes.h"
+#include "lib/file/part_name.h"
 #include "lib/file/replace.h"
 #include "lib/tunings/tunings.h"
 #include "lib/warm/warm.h"
@@ -65,25 +67,31 @@ static int read_record(const char *path, struct tuning *t, struct error *error)
     return 0;
 }
 
-void tunings_of(const char *directory, tunings_record *visit, void *visit_arg, tunings_say *say,
+bool tunings_of(const char *directory, tunings_record *visit, void *visit_arg, tunings_say *say,
                 void *arg)
 {
     struct tuning *t = malloc(sizeof *t);
     DIR *dir = t ? opendir(directory) : NULL;
     char path[PATH_MAX];
     struct error error;
+    bool all = dir || (t && errno == ENOENT);
     for (const struct dirent *e; dir && (e = readdir(dir));) {
-        if (!is_record(e->d_name) ||
-            snprintf(path, sizeof path, "%s/%s", directory, e->d_name) >= (int)sizeof path)
+        if (!is_record(e->d_name))
             continue;
-        if (read_record(path, t, &error) == 0)
+        if (snprintf(path, sizeof path, "%s/%s", directory, e->d_name) >= (int)sizeof path) {
+            all = false;
+        } else if (read_record(path, t, &error) == 0) {
             visit(visit_arg, path, t);
-        else if (say)
-            say(arg, error.text);
+        } else {
+            all = false;
+            if (say)
+                say(arg, error.text);
+        }
     }
     if (dir)
         closedir(dir);
     free(t);
+    return all;
 }
 
 struct oldest {
@@ -110,11 +118,40 @@ static void limit(const char *directory)
     } while (oldest.count >= TUNINGS_OF_A_MODEL && unlink(oldest.path) == 0);
 }
 
+bool tunings_is_gone(const char *path)
+{
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(parent, sizeof parent, "%.*s", (int)(slash == path ? 1 : slash - path), path);
+    return access(path, F_OK) != 0 && errno == ENOENT && access(parent, F_OK) == 0;
+}
+
+struct replaced {
+    const struct tuning *by;
+    const char *path; /* of its record */
+};
+
+/* Its file is gone, and not a device with both: it may have been renamed. */
+static bool has_no_model(const struct tuning *t)
+{
+    return tunings_is_gone(t->model) && (!t->store[0] || access(t->store, F_OK) == 0);
+}
+
+/* For the same loss and budget, of the same file or of one that is gone. */
+static void remove_replaced(void *arg, const char *path, const struct tuning *t)
+{
+    const struct replaced *r = arg;
+    if (strcmp(path, r->path) != 0 && t->max_loss == r->by->max_loss &&
+        t->budget == r->by->budget && (strcmp(t->model, r->by->model) == 0 || has_no_model(t)))
+        unlink(path);
+}
+
 int tunings_write(const char *directory, const struct tuning *t, struct error *error)
 {
     char path[PATH_MAX], temporary[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/" PREFIX "%.6g-%llu" SUFFIX, directory, t->max_loss,
-                     (unsigned long long)t->budget);
+    int n = snprintf(path, sizeof path, "%s/" PREFIX "%.6g-%llu-%016llx" SUFFIX, directory,
+                     t->max_loss, (unsigned long long)t->budget,
+                     (unsigned long long)XXH3_64bits(t->model, strlen(t->model)));
     if (n < 0 || (size_t)n + sizeof TEMPORARY > sizeof path)
         return error_set(error, ERR_BAD_INPUT, "%.200s: the path is too long", directory);
     memcpy(temporary, path, (size_t)n);
@@ -128,16 +165,20 @@ int tunings_write(const char *directory, const struct tuning *t, struct error *e
     if (why == 0)
         why = file_replace(temporary, path, true);
     free(text);
-    if (why == 0)
-        return 0;
-    unlink(temporary);
-    return error_set_errno(error, ERR_IO, why, "cannot write %.200s", path);
+    if (why != 0) {
+        unlink(temporary);
+        return error_set_errno(error, ERR_IO, why, "cannot write %.200s", path);
+    }
+    struct replaced replaced = {t, path};
+    tunings_of(directory, remove_replaced, &replaced, NULL, NULL);
+    return 0;
 }
 
 /* ---- finding ---- */
 
 struct finding {
     const uint8_t *hash;
+    char model[PATH_MAX]; /* absolute; "": unknown */
     double max_loss;
     uint64_t budget;
     tunings_say *say;
@@ -169,15 +210,24 @@ static bool files_are_there(const struct finding *f, const struct tuning *t)
            tunings_hash(t->model, hash, &error) == 0 && memcmp(hash, f->hash, sizeof hash) == 0;
 }
 
+/* Those of the file itself first: a store of a copy reads the copy. */
+static bool is_better(const struct finding *f, const struct tuning *t)
+{
+    bool own = strcmp(t->model, f->model) == 0, best_own = strcmp(f->best->model, f->model) == 0;
+    if (own != best_own)
+        return own;
+    if (t->max_loss != f->best->max_loss)
+        return t->max_loss > f->best->max_loss;
+    return apart(t->budget, f->budget) < apart(f->best->budget, f->budget);
+}
+
 static void consider(void *arg, const char *path, const struct tuning *t)
 {
     struct finding *f = arg;
     char line[2 * PATH_MAX + 120];
     if (t->max_loss > f->max_loss || !comparable(t->budget, f->budget))
         return;
-    if (f->path[0] && (t->max_loss < f->best->max_loss ||
-                       (t->max_loss == f->best->max_loss &&
-                        apart(t->budget, f->budget) >= apart(f->best->budget, f->budget))))
+    if (f->path[0] && !is_better(f, t))
         return;
     if (!files_are_there(f, t)) {
         snprintf(line, sizeof line,
@@ -198,6 +248,8 @@ int tunings_find(const char *model, double max_loss, uint64_t budget, tunings_sa
     char directory[PATH_MAX];
     struct finding f = {
         .hash = hash, .max_loss = max_loss, .budget = budget, .say = say, .arg = arg, .best = t};
+    if (!gguf_real_path(model, f.model))
+        f.model[0] = 0;
     if (tunings_hash(model, hash, error) != 0 || tunings_directory(hash, directory, error) != 0)
         return -1;
     tunings_of(directory, consider, &f, say, arg);

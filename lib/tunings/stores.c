@@ -110,9 +110,7 @@ static size_t files_of(const char *store, bool drop, uint64_t *bytes)
 /* The device of a store that cannot be reached now may come back. */
 static bool may_return(const char *store)
 {
-    char parent[PATH_MAX];
-    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(store, '/') - store), store);
-    return access(store, F_OK) != 0 && access(parent[0] ? parent : "/", F_OK) != 0;
+    return access(store, F_OK) != 0 && !tunings_is_gone(store);
 }
 
 int tunings_store_drop(const char *directory, const char *store, uint64_t *bytes)
@@ -142,11 +140,11 @@ static void note_use(void *arg, const char *path, const struct tuning *t)
     l->used = l->used || strcmp(t->store, l->store) == 0;
 }
 
-static bool is_used(const char *directory, const char *store)
+static enum tuning_use use_of(const char *directory, const char *store)
 {
     struct looking l = {.store = store};
-    tunings_of(directory, note_use, &l, NULL, NULL);
-    return l.used;
+    bool all = tunings_of(directory, note_use, &l, NULL, NULL);
+    return l.used ? TUNING_STORE_USED : all ? TUNING_STORE_UNUSED : TUNING_STORE_UNKNOWN;
 }
 
 void tunings_stores(const char *directory, tunings_store_visit *visit, void *arg)
@@ -160,7 +158,7 @@ void tunings_stores(const char *directory, tunings_store_visit *visit, void *arg
             snprintf(path, sizeof path, "%s/%s", directory, names[i]->d_name) < (int)sizeof path &&
             read_note(path, store)) {
             s.files = files_of(store, false, &s.bytes);
-            s.used = is_used(directory, store);
+            s.use = use_of(directory, store);
             visit(arg, &s);
         }
         free(names[i]);
@@ -180,8 +178,16 @@ static void prune(void *arg, const struct tuning_store *s)
     const struct pruning *p = arg;
     char line[PATH_MAX + 100], size[16];
     uint64_t bytes;
-    if (s->used || (p->keep && strcmp(p->keep, s->path) == 0))
+    if (s->use == TUNING_STORE_USED || (p->keep && strcmp(p->keep, s->path) == 0))
         return;
+    if (s->use == TUNING_STORE_UNKNOWN) {
+        snprintf(line, sizeof line,
+                 "store %s is kept: a tuning of this model, which may use it, cannot be read",
+                 s->path);
+        if (p->say)
+            p->say(p->arg, line);
+        return;
+    }
     int status = tunings_store_drop(p->directory, s->path, &bytes);
     if (s->files == 0 || !p->say)
         return;

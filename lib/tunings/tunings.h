@@ -2,8 +2,8 @@
 /* The tunings of models: which plan, store and preset serve a model within a loss and a budget, as `sluice tune`
  * measured it.
  *
- * $XDG_CACHE_HOME/sluice/HASH/tuning-LOSS-BUDGET.json, else below ~/.cache; HASH is tunings_hash of the model file. A
- * record is written under a temporary name, synced and renamed; its time of modification is its last use. Records are
+ * $XDG_CACHE_HOME/sluice/HASH/tuning-LOSS-BUDGET-PATH.json, else below ~/.cache; HASH is tunings_hash of the model file, PATH
+ * a hash of its path: the stores of two copies need the one that they were made of. A record is written under a temporary name, synced and renamed; its time of modification is its last use. Records are
  * untrusted when they are read. */
 #ifndef SLUICE_TUNINGS_TUNINGS_H
 #define SLUICE_TUNINGS_TUNINGS_H
@@ -60,14 +60,14 @@ void tunings_cpu(char name[TUNINGS_CPU_BYTES]);
 int tunings_directory(const uint8_t hash[TUNINGS_HASH_BYTES], char path[PATH_MAX],
                       struct error *error);
 
-/* Writes or replaces the record of t->max_loss and t->budget in that directory; the record not used for longest is removed
- * beyond TUNINGS_OF_A_MODEL. -1 with ERR_IO, ERR_BAD_INPUT or ERR_NO_MEMORY. */
+/* Writes or replaces the record of t->model, t->max_loss and t->budget in that directory, and removes one of these with a model
+ * that is gone; the record not used for longest is removed beyond TUNINGS_OF_A_MODEL. -1 with ERR_IO, ERR_BAD_INPUT or ERR_NO_MEMORY. */
 int tunings_write(const char *directory, const struct tuning *t, struct error *error);
 
 /* A record that cannot be used is reported to `say` (may be NULL) with one line. */
 typedef void tunings_say(void *arg, const char *line);
 
-/* The tuning that serves this loss and budget: the largest loss that is not above max_loss, then the nearest budget of those
+/* The tuning that serves this loss and budget: one of this file before one of a copy, the largest loss that is not above max_loss, then the nearest budget of those
  * from 3/4 to 4/3 of it (0 with 0 only). Its last use becomes now. 1: found, 0: none, -1 with *error: the file or the
  * directory cannot be read. A record whose plan or store is gone, or whose model is no longer where it was, is not used. */
 int tunings_find(const char *model, double max_loss, uint64_t budget, tunings_say *say, void *arg,
@@ -77,12 +77,18 @@ int tunings_find(const char *model, double max_loss, uint64_t budget, tunings_sa
 typedef void tunings_visit(void *arg, const char *hash, const char *path, const struct tuning *t);
 int tunings_each(tunings_visit *visit, tunings_say *say, void *arg, struct error *error);
 
-/* Those in the directory of a model. */
+/* Those in the directory of a model. False: there are, or may be, others that cannot be read. */
 typedef void tunings_record(void *arg, const char *path, const struct tuning *t);
-void tunings_of(const char *directory, tunings_record *visit, void *visit_arg, tunings_say *say,
+bool tunings_of(const char *directory, tunings_record *visit, void *visit_arg, tunings_say *say,
                 void *arg);
 
 /* ---- stores ---- */
+
+enum tuning_use {
+    TUNING_STORE_UNUSED, /* by no record of the model */
+    TUNING_STORE_USED,
+    TUNING_STORE_UNKNOWN /* a record of the model cannot be read, and none of the others uses it */
+};
 
 /* A store is noted before anything of it exists, so that what an interrupted or replaced tuning leaves is found. */
 struct tuning_store {
@@ -90,8 +96,11 @@ struct tuning_store {
     const char *path; /* MODEL.tuned-HASH */
     size_t files;     /* of the store that are there */
     uint64_t bytes;   /* of them */
-    bool used;        /* by a record of the model */
+    enum tuning_use use;
 };
+
+/* Whether the file of an absolute path is not there, although its directory is: a device that is missing may come back. */
+bool tunings_is_gone(const char *path);
 
 /* -1 with ERR_IO, or ERR_BAD_INPUT: a path that is no name of a tuned store. */
 int tunings_store_note(const char *directory, const char *store, struct error *error);
@@ -104,7 +113,8 @@ int tunings_each_store(tunings_store_visit *visit, void *arg, struct error *erro
 /* Removes the files of a store, and its note when none is left. *bytes: what was freed. -1: files are left. */
 int tunings_store_drop(const char *directory, const char *store, uint64_t *bytes);
 
-/* Removes the stores of a model that no record uses, but `keep` (NULL: none); a line for each. */
+/* Removes the stores of a model that no record uses, but `keep` (NULL: none); a line for each, and for each that is kept since
+ * a record cannot be read. */
 void tunings_prune(const char *directory, const char *keep, tunings_say *say, void *arg);
 
 /* ---- lock ---- */

@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/limits.h"
 #include "lib/tensor/precision.h"
+#include "procs/tools/synth/split.h"
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/fixtures.h"
 
@@ -281,11 +283,107 @@ static void options_that_do_not_fit(void)
     run_well((const char *const[]){"pack", "--check", store, NULL});
 }
 
+/* ---- split models ---- */
+
+#define PARTS 3u
+
+static void part_path(char path[PATH_MAX], const char *dir, unsigned part, unsigned parts)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s/m-%05u-of-%05u.gguf", dir, part, parts);
+    path_in_dir(path, name);
+}
+
+static void split(const char *dir, unsigned parts)
+{
+    struct error error;
+    char path[PATH_MAX], name[64];
+    CHECK(mkdir(path_in_dir(path, dir), 0700) == 0, "mkdir");
+    snprintf(name, sizeof name, "%s/m.gguf", dir);
+    CHECK(split_write(test_model(), path_in_dir(path, name), parts, &error) == 0, "%s", error.text);
+}
+
+/* The demo model in parts that are links to files of other names in another directory. */
+static void make_links(void)
+{
+    char link[PATH_MAX], file[PATH_MAX], name[32];
+    split("links", PARTS);
+    CHECK(mkdir(path_in_dir(file, "files"), 0700) == 0, "mkdir");
+    for (unsigned i = 1; i <= PARTS; i++) {
+        part_path(link, "links", i, PARTS);
+        snprintf(name, sizeof name, "files/%u", i);
+        path_in_dir(file, name);
+        CHECK(rename(link, file) == 0 && symlink(file, link) == 0, "%s", link);
+    }
+}
+
+static void text_of(const char *path, struct text *text)
+{
+    struct engine *e = start(path, "edgemoe");
+    engine_generate(e, test_prompt(1), TOKENS, text);
+    engine_stop(e);
+}
+
+/* Packed by a relative name of any part, into directories that give no access to its files. */
+static void split_model(void)
+{
+    static const char *const given[] = {"links/m-00002-of-00003.gguf", "m-00001-of-00003.gguf"};
+    static const char *const dirs[] = {".", "links"};
+    char full[PATH_MAX], made[PATH_MAX];
+    struct text whole, got;
+    make_links();
+    plan_make(plan, "plan", PRECISION(NATIVE) | PRECISION(INT4) | PRECISION(INT2));
+    CHECK(mkdir(path_in_dir(made, "stores"), 0700) == 0, "mkdir");
+    for (size_t i = 0; i < ARRAY_LEN(given); i++) {
+        CHECK(chdir(test_dir()) == 0 && chdir(dirs[i]) == 0, "chdir");
+        path_in_dir(full, i ? "stores/full-1" : "stores/full-0");
+        path_in_dir(delta, i ? "links/delta"
+                             : "stores/delta"); /* the path in it is relative, or absolute */
+        run_well((const char *const[]){"pack", "--quiet", "-m", given[i], "-o", full, "--plan",
+                                       plan, NULL});
+        run_well((const char *const[]){"pack", "--quiet", "-m", given[i], "-o", delta, "--plan",
+                                       plan, "--delta", NULL});
+        CHECK(chdir("/") == 0, "chdir");
+        run_well((const char *const[]){"pack", "--check", delta, NULL});
+        text_of(full, &whole);
+        text_of(delta, &got);
+        text_check_same(&whole, &got, given[i]);
+        text_free(&whole);
+        text_free(&got);
+    }
+    CHECK(rename(path_in_dir(full, "links"), path_in_dir(made, "moved")) == 0, "rename");
+    run_well((const char *const[]){"inspect", path_in_dir(delta, "moved/delta"), NULL});
+    run_badly(2, "cannot be opened; the delta needs it",
+              (const char *const[]){"inspect", path_in_dir(delta, "stores/delta"), NULL});
+}
+
+/* Each part has a loader, and the stripe has one: 15 parts work, 16 are reported before anything is made. */
+static void too_many_parts(void)
+{
+    char path[PATH_MAX];
+    plan_make(plan, "plan", PRECISION(NATIVE) | PRECISION(INT4));
+    split("some", MODEL_PARTS_MAX - 1);
+    split("many", MODEL_PARTS_MAX);
+    path_in_dir(delta, "delta");
+    part_path(path, "many", 1, MODEL_PARTS_MAX);
+    run_badly(
+        2, "split into 16 files",
+        (const char *const[]){"pack", "-m", path, "-o", delta, "--plan", plan, "--delta", NULL});
+    CHECK(access(delta, F_OK) != 0, "a store was begun");
+    part_path(path, "some", 1, MODEL_PARTS_MAX - 1);
+    run_well((const char *const[]){"pack", "--quiet", "-m", path, "-o", delta, "--plan", plan,
+                                   "--delta", NULL});
+    struct text got;
+    text_of(delta, &got);
+    CHECK(got.error.code == ERR_NONE, "%s", got.error.text);
+    text_free(&got);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(same_text_as_a_full_store), ROW(loaders_killed),     ROW(tools_accept_it),
         ROW(interrupted_pack),          ROW(another_model_file), ROW(changed_while_it_runs),
-        ROW(options_that_do_not_fit)};
+        ROW(options_that_do_not_fit),   ROW(split_model),        ROW(too_many_parts)};
     return test_main(argc, argv, cases, sizeof cases / sizeof cases[0]);
 }

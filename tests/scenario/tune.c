@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice tune: its result is found by later starts; killed at any moment it ends with the same plan, and what it leaves
- * is listed; bad input is reported in one line, and nothing is recorded then. The model has random weights: its losses
+/* sluice tune: its result is found by later starts; killed at any moment it ends with the same plan; bad
+ * input is reported in one line, and nothing is recorded then. The model has random weights: its losses
  * mean nothing. */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,95 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/base/bytes.h"
-#include "tests/harness/harness.h"
+#include "tests/scenario/tuned.h"
 
-#define END_MS  240000
-#define BUDGET  "30MiB"
-#define LOSS    "20%"
-#define NO_LOSS "0.001%" /* which no lower precision keeps */
-#define KILLS   50       /* of the long form */
-
-extern char **environ;
-
-static char model[PATH_MAX];
-
-static void make_model(void)
-{
-    struct command c;
-    path_in_dir(model, "it's a model.gguf");
-    command_run(&c, NULL, END_MS,
-                (const char *const[]){"synth", "-q", "-o", model, "tiny", "layers=3", "experts=8",
-                                      "--type", "Q8_0", "--seed", "2", NULL});
-    CHECK(c.status == 0, "%.300s", c.err);
-    command_free(&c);
-}
-
-#define AMOUNT         "--tokens", "256", "--ctx-size", "32", "--minutes", "1"
-#define TUNE_FOR(loss) "tune", "-m", model, "--budget", BUDGET, "--max-loss", loss, AMOUNT
-#define TUNE           TUNE_FOR(LOSS)
-
-static void tune_for(struct command *c, const char *loss)
-{
-    command_run(c, NULL, END_MS,
-                (const char *const[]){TUNE_FOR(loss), "--yes", "--output", "json", NULL});
-    CHECK(c->status == 0, "status %d: %.2000s", c->status, c->err);
-}
-
-static void tune(struct command *c)
-{
-    tune_for(c, LOSS);
-}
-
-/* Directories of stores next to the model. */
-static size_t stores(void)
-{
-    glob_t found;
-    char pattern[PATH_MAX];
-    path_in_dir(pattern, "*.tuned-*");
-    size_t n = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
-    globfree(&found);
-    return n;
-}
-
-/* Of the listed ones: those that are recorded, or the stores that no record uses. */
-static size_t listed(bool unused)
-{
-    struct command c;
-    size_t n = 0, i;
-    const json_t *one;
-    command_run(&c, NULL, END_MS, (const char *const[]){"models", "--output", "json", NULL});
-    CHECK(c.status == 0, "%.300s", c.err);
-    json_t *all = json_loads(c.out, 0, NULL);
-    CHECK(json_is_array(all), "%.300s", c.out);
-    json_array_foreach(all, i, one) n += json_is_true(json_object_get(one, "unused")) == unused;
-    json_decref(all);
-    command_free(&c);
-    return n;
-}
-
-static size_t tunings(void)
-{
-    return listed(false);
-}
-
-static void generate(struct command *c, const char *more)
-{
-    command_run(c, NULL, END_MS,
-                (const char *const[]){"generate", "-m", model, "--budget", BUDGET, "--max-loss",
-                                      LOSS, "--ctx-size", "64", "-p", "It was", "-n", "8", "--temp",
-                                      "0", more, NULL});
-    CHECK(c->status == 0, "status %d: %.1000s", c->status, c->err);
-}
-
-static void check_generate(const char *more, const char *wanted, const char *unwanted)
-{
-    struct command c;
-    generate(&c, more);
-    CHECK(!wanted || strstr(c.err, wanted), "'%s' is missing: %.1000s", wanted, c.err);
-    CHECK(!unwanted || !strstr(c.err, unwanted), "'%s' in: %.1000s", unwanted, c.err);
-    command_free(&c);
-}
+#define KILLS 50 /* of the long form */
 
 /* Without a terminal there is a command that makes the tuning; a shell runs it as it is. */
 static void run_what_is_printed(struct command *c)
@@ -144,81 +58,23 @@ static void later_starts_find_it(void)
     check_generate("--policy=prefetch=none", NULL, "tuning: ");
 
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", model, "--budget", BUDGET, "--max-loss", LOSS,
+    engine_start(e, (const char *const[]){"-m", tuned_model, "--budget", BUDGET, "--max-loss", LOSS,
                                           "--ctx-size", "64", NULL});
     command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cat", e->log, NULL});
     CHECK(strstr(c.out, "tuning: "), "%.1000s", c.out);
     command_free(&c);
 
     CHECK(tunings() == 1, "%zu tunings are listed", tunings());
-    command_run(&c, NULL, END_MS, (const char *const[]){"models", "rm", model, NULL});
+    command_run(&c, NULL, END_MS, (const char *const[]){"models", "rm", tuned_model, NULL});
     CHECK(c.status == 0, "%.300s", c.err);
     command_free(&c);
     CHECK(tunings() == 0, "a tuning is left");
-    command_run(&c, NULL, END_MS, (const char *const[]){"models", "rm", model, NULL});
+    command_run(&c, NULL, END_MS, (const char *const[]){"models", "rm", tuned_model, NULL});
     CHECK(c.status == 1 && command_lines(c.err) == 1, "status %d: %.300s", c.status, c.err);
     command_free(&c);
 }
 
 /* ---- kills ---- */
-
-static const char *loss = LOSS; /* of stop_at */
-
-static pid_t start_tune(const char *log)
-{
-    char program[PATH_MAX];
-    pid_t pid;
-    snprintf(program, sizeof program, "%s/sluice-tune", test_libexec());
-    const char *const args[] = {TUNE_FOR(loss), "--yes", NULL};
-    char *argv[sizeof args / sizeof args[0]];
-    memcpy(argv, args, sizeof args);
-    argv[0] = program;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC,
-                                     0600);
-    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-    CHECK(posix_spawn(&pid, program, &actions, NULL, argv, environ) == 0, "cannot start tune");
-    posix_spawn_file_actions_destroy(&actions);
-    return pid;
-}
-
-static char file[65536]; /* text of read_file */
-
-static const char *read_file(const char *path)
-{
-    int fd = open(path, O_RDONLY);
-    ssize_t n = fd >= 0 ? read(fd, file, sizeof file - 1) : 0;
-    if (fd >= 0)
-        close(fd);
-    file[n > 0 ? n : 0] = 0;
-    return file;
-}
-
-static bool contains(const char *path, const char *text)
-{
-    return strstr(read_file(path), text) != NULL;
-}
-
-/* Starts tune, and sends a signal when `text` is in its log; returns its status of waitpid. */
-static int stop_at(const char *text, int signal_number, void (*act)(void))
-{
-    char log[PATH_MAX];
-    int status;
-    uint64_t deadline = deadline_in(END_MS);
-    path_in_dir(log, "tune.log");
-    unlink(log);
-    pid_t pid = start_tune(log);
-    while (!contains(log, text))
-        if (!deadline_tick(deadline) || waitpid(pid, &status, WNOHANG) == pid)
-            test_fail("'%s' did not appear: %.3000s", text, read_file(log));
-    if (act)
-        act();
-    if (signal_number)
-        kill(pid, signal_number);
-    CHECK(waitpid(pid, &status, 0) == pid, "waitpid");
-    return status;
-}
 
 static char *precisions(void)
 {
@@ -233,14 +89,6 @@ static char *precisions(void)
     json_decref(plan);
     command_free(&c);
     return text;
-}
-
-/* An empty cache directory. */
-static void forget_all(const char *name)
-{
-    char path[PATH_MAX];
-    path_in_dir(path, name);
-    CHECK(mkdir(path, 0700) == 0 && setenv("XDG_CACHE_HOME", path, 1) == 0, "%s", path);
 }
 
 static void killed_it_ends_with_the_same_plan(void)
@@ -339,103 +187,6 @@ static void killed_at_many_moments(void)
     free(first);
 }
 
-/* ---- what is left ---- */
-
-static void remove_all(const char *freed)
-{
-    struct command c;
-    command_run(&c, NULL, END_MS, (const char *const[]){"models", "rm", model, NULL});
-    CHECK(c.status == 0 && (!freed || !strstr(c.out, freed)), "status %d: %.300s%.300s", c.status,
-          c.out, c.err);
-    command_free(&c);
-    CHECK(tunings() == 0 && listed(true) == 0 && stores() == 0, "%zu stores are left", stores());
-}
-
-/* A store is listed from its first file on, and removed by the next tuning that does not use it. A plan that lowers
- * nothing makes none, and is recorded. */
-static void stores_are_listed_and_removed(void)
-{
-    struct command c;
-    make_model();
-    stop_at("step 4 of 4", SIGKILL, NULL);
-    CHECK(stores() == 1 && listed(true) == 1 && tunings() == 0, "%zu stores, %zu listed", stores(),
-          listed(true));
-    tune_for(&c, NO_LOSS);
-    CHECK(strstr(c.err, "lowers no expert") && strstr(c.err, "which no tuning uses"), "%.2000s",
-          c.err);
-    command_free(&c);
-    CHECK(stores() == 0 && listed(true) == 0 && tunings() == 1, "%zu stores are left", stores());
-    command_run(&c, NULL, END_MS,
-                (const char *const[]){"generate", "-m", model, "--budget", BUDGET, "--max-loss",
-                                      NO_LOSS, "--ctx-size", "64", "-p", "It was", "-n", "8",
-                                      NULL});
-    CHECK(c.status == 0 && strstr(c.err, "tuning: lossless") && !strstr(c.err, "sluice tune -m"),
-          "status %d: %.1000s", c.status, c.err);
-    command_free(&c);
-    stop_at("pack: ", SIGKILL, NULL);
-    CHECK(stores() == 0 || listed(true) == 1, "a part of a store is not listed");
-    stop_at("step 4 of 4", SIGKILL, NULL);
-    CHECK(stores() == 1 && listed(true) == 1, "the store is not listed");
-    remove_all(" 0 B");
-}
-
-/* ---- later tunings of the same model ---- */
-
-static void start_another(void)
-{
-    struct command c;
-    command_run(&c, NULL, END_MS, (const char *const[]){TUNE, "--yes", NULL});
-    CHECK(c.status == 1 && command_lines(c.err) == 1 && strstr(c.err, "another tuning"),
-          "status %d: %.300s", c.status, c.err);
-    command_free(&c);
-}
-
-static void edit_job(const char *script)
-{
-    struct command c;
-    command_run(&c, NULL, END_MS,
-                (const char *const[]){"/bin/sh", "-c",
-                                      "sed -i \"$0\" \"$XDG_CACHE_HOME\"/sluice/*/job-*", script,
-                                      NULL});
-    CHECK(c.status == 0, "%.300s", c.err);
-    command_free(&c);
-}
-
-/* Stops at the measured run; `steps`: whether there was a profile and a plan. */
-static void expect_log(const char *text, bool profile, bool plan)
-{
-    char log[PATH_MAX];
-    path_in_dir(log, "tune.log");
-    stop_at("step 4 of 4", SIGKILL, NULL);
-    CHECK(!text || contains(log, text), "'%s' is not in the log", text);
-    CHECK(contains(log, "step 1 of 4") == profile, "profile: %d", !profile);
-    CHECK(contains(log, "sluice plan: ") == plan, "plan: %d", !plan);
-}
-
-static void what_changed_is_noticed(void)
-{
-    struct command c;
-    char log[PATH_MAX];
-    path_in_dir(log, "tune.log");
-    make_model();
-    stop_at("step 4 of 4", SIGKILL, start_another);
-    expect_log("of an earlier run are used", false, false);
-    edit_job("s/\"cpu\": .*/\"cpu\": \"another\"/");
-    expect_log("another CPU than before", true, true);
-    CHECK(!contains(log, "measurements, each"), "the profile is measured again");
-    command_run(&c, NULL, END_MS, (const char *const[]){TUNE, "--yes", "--budget", "34MiB", NULL});
-    CHECK(c.status == 0 && strstr(c.err, "of an earlier run are used") &&
-              !strstr(c.err, "step 1 of 4") && tunings() == 1,
-          "status %d: %.2000s", c.status, c.err);
-    command_free(&c);
-    expect_log("of an earlier run are used", false, false);
-    edit_job("s/\"profile_tokens\": .*/\"profile_tokens\": 1e300,/");
-    expect_log("is damaged: a new tuning", true, true);
-    edit_job("s/{/[/");
-    expect_log("is damaged: a new tuning", true, true);
-    remove_all(NULL);
-}
-
 /* ---- bad input ---- */
 
 static void expect(const char *what, int status, const char *text, const char *const argv[])
@@ -451,7 +202,7 @@ static void expect(const char *what, int status, const char *text, const char *c
 
 static void append_to_model(void)
 {
-    int fd = open(model, O_WRONLY | O_APPEND);
+    int fd = open(tuned_model, O_WRONLY | O_APPEND);
     CHECK(fd >= 0 && write(fd, "x", 1) == 1, "cannot change the model");
     close(fd);
 }
@@ -470,12 +221,12 @@ static void bad_input(void)
            (const char *const[]){TUNE, "--yes", "--ctx-size", "64", NULL});
     expect("no terminal", 3, "--yes", (const char *const[]){TUNE, NULL});
     expect("budget", 2, "is too small for this model: minimum",
-           (const char *const[]){"tune", "-m", model, "--max-loss", "1%", "--budget", "4MiB",
+           (const char *const[]){"tune", "-m", tuned_model, "--max-loss", "1%", "--budget", "4MiB",
                                  "--yes", NULL});
     expect("directory", 2, "is a directory",
            (const char *const[]){"tune", "-m", test_dir(), "--max-loss", "1%", NULL});
     expect("loss", 2, "percentage above 0",
-           (const char *const[]){"tune", "-m", model, "--max-loss", "0", NULL});
+           (const char *const[]){"tune", "-m", tuned_model, "--max-loss", "0", NULL});
     expect("limit", 2, "--store-limit",
            (const char *const[]){TUNE, "--yes", "--store-limit", "1MiB", NULL});
 
@@ -515,7 +266,7 @@ static void a_terminal_is_asked(void)
     make_model();
     struct terminal *t = terminal_open(
         30, 120, -1,
-        (const char *const[]){"generate", "-m", model, "--budget", BUDGET, "--max-loss", LOSS,
+        (const char *const[]){"generate", "-m", tuned_model, "--budget", BUDGET, "--max-loss", LOSS,
                               "--ctx-size", "64", "-p", "It was", "-n", "8", NULL});
     terminal_wait(t, "begin? [y/N]", END_MS);
     terminal_type(t, "n\n");
@@ -530,8 +281,7 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {ROW(later_starts_find_it),
                                              ROW(killed_it_ends_with_the_same_plan),
                                              ROW(killed_at_many_moments),
-                                             ROW(stores_are_listed_and_removed),
-                                             ROW(what_changed_is_noticed),
+
                                              ROW(bad_input),
                                              ROW(device_full),
                                              ROW(a_terminal_is_asked)};

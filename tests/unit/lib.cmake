@@ -62,6 +62,7 @@ sluice_unit_test(unit_hf_large SOURCES lib/model/hf/large_test.c LINK sluice_mod
 sluice_unit_test(unit_plan SOURCES lib/plan/plan_test.c LINK sluice_plan m)
 sluice_unit_test(unit_memory SOURCES lib/memory/available_test.c LINK sluice_memory)
 sluice_unit_test(unit_warm SOURCES lib/warm/warm_test.c LINK sluice_warm)
+sluice_unit_test(unit_part_name SOURCES lib/file/part_name_test.c LINK sluice_file)
 sluice_unit_test(unit_tunings SOURCES lib/tunings/tunings_test.c LINK sluice_tunings)
 sluice_unit_test(unit_plan_paths SOURCES lib/plan/paths_test.c LINK sluice_plan)
 

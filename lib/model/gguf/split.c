@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/model/gguf/split.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,50 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "lib/base/assert.h"
-
-#define DIGITS       5
-#define SUFFIX       "-00001-of-00001.gguf"
-#define SUFFIX_BYTES (sizeof SUFFIX - 1)
-#define NUMBER_AT    1
-#define COUNT_AT     (NUMBER_AT + DIGITS + 4)
-
-static bool read_number(const char *text, uint32_t *value)
-{
-    *value = 0;
-    for (int i = 0; i < DIGITS; i++) {
-        if (!isdigit((unsigned char)text[i]))
-            return false;
-        *value = *value * 10 + (uint32_t)(text[i] - '0');
-    }
-    return true;
-}
-
-bool gguf_part_name(const char *path, uint32_t *number, uint32_t *count)
-{
-    size_t n = strlen(path);
-    if (n <= SUFFIX_BYTES)
-        return false;
-    const char *at = path + n - SUFFIX_BYTES;
-    return at[0] == '-' && read_number(at + NUMBER_AT, number) &&
-           memcmp(at + NUMBER_AT + DIGITS, "-of-", 4) == 0 && read_number(at + COUNT_AT, count) &&
-           strcmp(at + COUNT_AT + DIGITS, ".gguf") == 0 && *number >= 1 && *number <= *count;
-}
-
-static void set_number(char *path, uint32_t number)
-{
-    char digits[DIGITS + 8];
-    snprintf(digits, sizeof digits, "%05" PRIu32, number);
-    memcpy(path + strlen(path) - SUFFIX_BYTES + NUMBER_AT, digits, DIGITS);
-}
-
-void gguf_first_part(char *path)
-{
-    uint32_t number, count;
-    if (gguf_part_name(path, &number, &count))
-        set_number(path, 1);
-}
 
 void gguf_parts_open(struct gguf_parts *p, int fd, const char *path)
 {
@@ -67,7 +22,7 @@ void gguf_parts_open(struct gguf_parts *p, int fd, const char *path)
     p->fd[0] = fd;
     for (uint32_t i = 1; i < p->count && i < MODEL_PARTS_MAX; i++) {
         memcpy(p->path[i], p->path[0], sizeof p->path[0]);
-        set_number(p->path[i], i + 1);
+        gguf_set_part(p->path[i], i + 1);
         p->fd[i] = open(p->path[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         p->why[i] = p->fd[i] < 0 ? errno : 0;
     }

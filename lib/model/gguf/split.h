@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/file/part_name.h"
 #include "lib/model/gguf/gguf.h"
 #include "lib/model/limits.h"
 
@@ -27,12 +28,6 @@ struct gguf_parts {
     uint64_t read_to[MODEL_PARTS_MAX]; /* end of what gguf_open_parts has read; 0: nothing */
     char path[MODEL_PARTS_MAX][MODEL_PATH_BYTES];
 };
-
-/* True for the name of a part: sets its number (from 1) and the number of parts. */
-bool gguf_part_name(const char *path, uint32_t *number, uint32_t *count);
-
-/* Changes the name of any part to that of the first; other names stay. */
-void gguf_first_part(char *path);
 
 /* fd: the first part, or a file that is not split. Opens the others, which may fail: only
  * the header shows gguf_open_parts whether they are needed. `p` is large: not for small stacks. */

@@ -85,6 +85,8 @@ static int check_parts(const struct model_index *m, struct error *error)
         if (!terminated(s->path, sizeof s->path) || s->path[0] == 0 || s->mirror[0] != 0 ||
             s->file.bytes > GGUF_FILE_MAX)
             return bad(error, "a part without a path, or of impossible size");
+        if (m->stripe_count > 0 && s->path[0] != '/')
+            return bad(error, "the model file of a delta without an absolute path");
     }
     return m->part_count > 0 && m->stripe_count == 0 &&
                    memcmp(&model_index_stripes(m)->file, &m->file, sizeof m->file) != 0

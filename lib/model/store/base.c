@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/assert.h"
+#include "lib/file/part_name.h"
 #include "lib/file/sample_hash.h"
 #include "lib/model/gguf/split.h"
 #include "lib/model/store/base.h"
@@ -38,9 +40,8 @@ static int match(const struct store_manifest *m, const struct model_index *index
                  const struct gguf_parts *parts, struct error *error)
 {
     uint8_t hash[STORE_HASH_BYTES];
-    if (parts_of(index) + m->stripe_count > MODEL_STRIPES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "more than %u parts",
-                         MODEL_STRIPES_MAX - m->stripe_count);
+    if (parts_of(index) > STORE_BASE_PARTS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "more than %d parts", STORE_BASE_PARTS_MAX);
     if (store_base_hash(parts, parts_of(index), hash, error))
         return -1;
     if (memcmp(hash, m->base_hash, sizeof hash) != 0 || strcmp(index->arch, m->arch) != 0 ||
@@ -49,13 +50,18 @@ static int match(const struct store_manifest *m, const struct model_index *index
     return 0;
 }
 
+static int no_base(int why, struct error *error)
+{
+    return error_set_errno(error, ERR_BAD_INPUT, why, "cannot be opened; the delta needs it");
+}
+
 static int open_parts(const struct store_manifest *m, char path[PATH_MAX], struct gguf_parts *parts,
                       struct model_index **index, struct error *error)
 {
     struct error why;
     int fd = model_open(path, O_NONBLOCK, &why);
     if (fd < 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot be opened; the delta needs it");
+        return no_base(errno, error);
     gguf_parts_open(parts, fd, path);
     int status = model_index_build_parts(parts, index, error);
     if (status == 0)
@@ -72,16 +78,15 @@ static int open_parts(const struct store_manifest *m, char path[PATH_MAX], struc
 int store_base_open(const struct store_manifest *m, const char *dir, struct store_base *base,
                     struct error *error)
 {
-    char path[PATH_MAX], real[PATH_MAX];
-    int n = m->base_path[0] == '/' ? snprintf(path, sizeof path, "%s", m->base_path)
-                                   : snprintf(path, sizeof path, "%s/%s", dir, m->base_path);
+    char given[PATH_MAX], path[PATH_MAX];
+    int n = m->base_path[0] == '/' ? snprintf(given, sizeof given, "%s", m->base_path)
+                                   : snprintf(given, sizeof given, "%s/%s", dir, m->base_path);
     *base = (struct store_base){.index = NULL};
-    if (n < 0 || n >= (int)sizeof path)
+    sl_assert(dir[0] == '/');
+    if (n < 0 || n >= (int)sizeof given)
         return error_set(error, ERR_BAD_INPUT, "its path is too long");
-    /* The name of a part leads to the others: a link to it is not followed. */
-    uint32_t number, count;
-    if (!gguf_part_name(path, &number, &count) && realpath(path, real))
-        strcpy(path, real);
+    if (!gguf_real_path(given, path))
+        return no_base(errno, error);
     if (strlen(path) >= MODEL_PATH_BYTES)
         return error_set(error, ERR_BAD_INPUT, "its path is too long");
     struct gguf_parts *parts = malloc(sizeof *parts);

@@ -7,6 +7,9 @@
 
 struct gguf_parts;
 
+/* Files of the model of a delta: each has its loader, and the stripe has one. */
+#define STORE_BASE_PARTS_MAX (MODEL_STRIPES_MAX - 1)
+
 struct store_base {
     struct model_index *index; /* owned */
     uint32_t parts;            /* files */
@@ -18,7 +21,7 @@ struct store_base {
 int store_base_hash(const struct gguf_parts *parts, uint32_t count, uint8_t hash[STORE_HASH_BYTES],
                     struct error *error);
 
-/* Opens the model file of a delta in the directory `dir`, and checks that it is the one of the manifest. On success the
+/* Opens the model file of a delta in the directory `dir`, which is absolute, and checks that it is the one of the manifest. On success the
  * caller frees base->index. Errors: those of model_index_build, and ERR_BAD_INPUT. */
 int store_base_open(const struct store_manifest *m, const char *dir, struct store_base *base,
                     struct error *error);

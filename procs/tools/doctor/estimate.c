@@ -14,8 +14,6 @@
 #define PROMPT 512 /* tokens, as bench */
 #define TOKENS 128
 
-#define READS 16 /* at the same time: the default of --queue-depth */
-
 /* Simulated at most; a model with more is represented by so many of its layers. Time grows with their square. */
 #define LAYERS_MAX 16u
 
@@ -124,7 +122,7 @@ static void set_device(struct simulation *s)
     double latency_s = alone > 0 ? larger(bytes / alone - bytes / best, 0) : 0;
     s->config.device = (struct sim_device){.bytes_per_s = best > 0 ? best : 1,
                                            .latency_ns = SIM_MESSAGES_NS + latency_s * 1e9,
-                                           .depth = READS};
+                                           .depth = SIM_DEFAULT_DEPTH};
 }
 
 static int make_trace(struct simulation *s, struct error *error)

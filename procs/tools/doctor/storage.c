@@ -16,6 +16,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "config/params.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/base/random.h"
@@ -372,8 +373,8 @@ static void report_verdicts(struct findings *f, const struct storage *d)
         : use_direct ? "O_DIRECT is not slower than buffered reads: keep --direct-io on"
                      : "buffered reads are faster here: try --direct-io off");
     finding(f, d->section, "depth", json_integer(enough_depth(d, use_direct, SIZE_CHUNK)), NULL,
-            "reads of %s in flight for 9/10 of the bandwidth; --queue-depth is 16 by default",
-            bytes_format(d->sizes[SIZE_CHUNK], size));
+            "reads of %s in flight for 9/10 of the bandwidth; --queue-depth is %d by default",
+            bytes_format(d->sizes[SIZE_CHUNK], size), PARAMS_QUEUE_DEPTH);
     if (d->scratch)
         finding(f, d->section, "note", json_string("scratch file"), "scratch file",
                 "just written: the host of a virtual machine may cache it; --path MODEL reads the "

@@ -83,22 +83,25 @@ static void print_one(void *arg, const char *hash, const char *path, const struc
            t->model, access(t->model, R_OK) == 0 ? "" : " (missing)");
 }
 
-/* What an interrupted or replaced tuning left. */
+/* What an interrupted or replaced tuning left, and what cannot be judged since a record cannot be read. */
 static void print_unused(void *arg, const struct tuning_store *s)
 {
     struct models *m = arg;
     char bytes[16];
-    if (s->used || s->files == 0)
+    bool unknown = s->use == TUNING_STORE_UNKNOWN;
+    if (s->use == TUNING_STORE_USED || s->files == 0)
         return;
     if (m->json) {
-        json_t *object = json_pack("{s:s, s:s, s:I, s:b}", "hash", s->hash, "unused_store", s->path,
-                                   "store_bytes", (json_int_t)s->bytes, "unused", 1);
+        json_t *object = json_pack("{s:s, s:s, s:I, s:b}", "hash", s->hash,
+                                   unknown ? "kept_store" : "unused_store", s->path, "store_bytes",
+                                   (json_int_t)s->bytes, "unused", !unknown);
         json_array_append_new(m->all, object);
         return;
     }
     head(m);
-    printf("%-32s %6s %10s %-22s %10s %-16s %s\n", s->hash, "-", "-", "unused store",
-           bytes_format(s->bytes, bytes), "-", s->path);
+    printf("%-32s %6s %10s %-22s %10s %-16s %s\n", s->hash, "-", "-",
+           unknown ? "store, use unknown" : "unused store", bytes_format(s->bytes, bytes), "-",
+           s->path);
 }
 
 static void print_ignored(void *arg, const char *line)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/base/log.h"
+#include "lib/file/part_name.h"
 #include "lib/sandbox/sandbox.h"
 #include "procs/tools/pack/pack.h"
 
@@ -56,6 +57,21 @@ static void add_targets(struct rules *r, const char *dir)
         closedir(d);
 }
 
+/* All files of a split model. Each may be a link. */
+static void add_parts(struct rules *r, const char *model)
+{
+    char path[PATH_MAX], target[PATH_MAX];
+    uint32_t number, count;
+    if (!gguf_part_name(model, &number, &count) || strlen(model) >= sizeof path)
+        return;
+    strcpy(path, model);
+    for (uint32_t i = 1; i <= count && i <= MODEL_PARTS_MAX; i++) {
+        gguf_set_part(path, i);
+        if (realpath(path, target))
+            add(r, target, SANDBOX_READ);
+    }
+}
+
 static void add_list(struct rules *r, const char *list)
 {
     char one[PATH_MAX];
@@ -98,6 +114,7 @@ static void rules_make(struct rules *r, const struct pack_options *o)
         return;
     }
     add(r, o->model, SANDBOX_READ);
+    add_parts(r, o->model);
     add_targets(r, o->model);
     if (o->plan)
         add_plan(r, o->plan);

@@ -28,6 +28,7 @@
 #include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/model/store/base.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
 #include "procs/tools/pack/pack.h"
@@ -324,6 +325,20 @@ static void close_pack(struct pack *p)
     source_close(&p->source);
 }
 
+/* Before anything is made: what an engine cannot read is not packed. */
+static int check_base(const struct source *s, struct error *error)
+{
+    if (s->is_hf)
+        return error_set(error, ERR_BAD_INPUT, "--delta needs a GGUF file");
+    if (s->index->part_count <= STORE_BASE_PARTS_MAX)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "--delta: the model is split into %" PRIu32
+                     " files, more than %d: merge them, "
+                     "or pack without --delta",
+                     s->index->part_count, STORE_BASE_PARTS_MAX);
+}
+
 static int run(struct pack *p, struct error *error)
 {
     if (pack_confine(&p->options, error) != 0)
@@ -332,9 +347,9 @@ static int run(struct pack *p, struct error *error)
         return check_store(&p->options, error);
     if (source_open(&p->source, p->options.model, p->options.fp8_type, error))
         return -1;
-    if (p->options.delta && p->source.is_hf)
-        return error_set(error, ERR_BAD_INPUT, "--delta needs a GGUF file");
-    int status = p->options.plan ? pack_take_plan(p, error) : 0;
+    int status = p->options.delta ? check_base(&p->source, error) : 0;
+    if (status == 0 && p->options.plan)
+        status = pack_take_plan(p, error);
     if (status == 0)
         status = make_store(p, error);
     if (status == 0)

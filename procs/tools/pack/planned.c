@@ -30,11 +30,6 @@ int pack_base(struct pack *p, struct error *error)
     struct error why;
     const char *path = p->source.files[0].path, *name = strrchr(path, '/');
     const char *store = strrchr(p->dir, '/');
-    char real[PATH_MAX];
-    if (path[0] != '/' && realpath(path, real)) {
-        path = real;
-        name = strrchr(path, '/');
-    }
     sl_assert(path[0] == '/' && name && store);
     bool together =
         name - path == store - p->dir && memcmp(path, p->dir, (size_t)(name - path)) == 0;

@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
+#include "lib/file/part_name.h"
 #include "lib/model/limits.h"
 
 static int add_file(struct source *s, const char *path, struct error *error)
@@ -106,24 +107,12 @@ static int open_hf(struct source *s, const char *path, uint32_t fp8_type, struct
     return hash_source(s, from.bytes, error);
 }
 
-/* The absolute path; of a split model its first part as it was given: the name leads to the other
- * parts, so a link is not followed. */
-static bool resolve(const char *path, char real[PATH_MAX])
-{
-    uint32_t number, count;
-    if (!gguf_part_name(path, &number, &count) || strlen(path) >= PATH_MAX)
-        return realpath(path, real) != NULL;
-    strcpy(real, path);
-    gguf_first_part(real);
-    return true;
-}
-
 int source_open(struct source *s, const char *path, uint32_t fp8_type, struct error *error)
 {
     struct stat st;
     char real[PATH_MAX];
     *s = (struct source){.parts.fd[0] = -1};
-    if (!resolve(path, real) || stat(real, &st) != 0)
+    if (!gguf_real_path(path, real) || stat(real, &st) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
         return error_set(error, ERR_BAD_INPUT, "%.250s is neither a file nor a directory", path);

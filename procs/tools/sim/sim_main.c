@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "config/option_error.h"
+#include "config/params.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/log.h"
@@ -25,6 +26,12 @@
 #define NAME_AND_COMMA(id, name) name ","
 #define ALL_EVICTIONS            EVICTION_LIST(NAME_AND_COMMA) "belady"
 #define ITEM_BYTES               64
+#define NUMBER_(n)               #n
+#define NUMBER(n)                NUMBER_(n)
+#define DEFAULT_DEPTH            NUMBER(SIM_DEFAULT_DEPTH)
+
+_Static_assert(SIM_DEFAULT_DEPTH == PARAMS_QUEUE_DEPTH,
+               "simulated devices have the engine's depth");
 
 struct program {
     const char *trace_path, *synthetic, *presets, *evictions, *policy, *budgets, *bandwidths;
@@ -59,7 +66,7 @@ static void usage(FILE *out)
         "      --read-bandwidth 200MB/s,...  of the storage devices (default " DEFAULT_BANDWIDTHS
         ")\n"
         "      --latency US          of one read (default 100)\n"
-        "      --queue-depth N       reads in flight at the device (default 16)\n"
+        "      --queue-depth N       reads in flight at the device (default " DEFAULT_DEPTH ")\n"
         "      --layer-us US         compute time of attention and router of a layer, one token\n"
         "                            (default: top-k times that of an expert)\n"
         "      --expert-us US        compute time of one expert, one token (default: its bytes\n"

@@ -100,7 +100,7 @@ void job_times(const struct tune *t, struct stage_times *times)
 {
     const struct job *j = &t->job;
     double rate = j->read_bytes_per_s > 0 ? j->read_bytes_per_s : 1e9;
-    double bytes = (double)t->model_stat.st_size;
+    double bytes = (double)t->model_bytes;
     times->profile = pass_s(j, j->profile_tokens) +
                      (1 + j->groups + j->importance_experts) * pass_s(j, j->importance_tokens);
     times->plan = PLAN_PASSES * pass_s(j, j->plan_tokens);

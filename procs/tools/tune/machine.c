@@ -51,8 +51,11 @@ static double sample_rate(const char *path, uint64_t file_bytes)
 
 void machine_look(const struct tune *t, struct machine *m)
 {
+    char path[PATH_MAX];
+    uint32_t part = model_largest_part(t);
     tunings_cpu(m->cpu);
-    m->sample_bytes_per_s = sample_rate(t->model, (uint64_t)t->model_stat.st_size);
+    model_part(t, part, path);
+    m->sample_bytes_per_s = sample_rate(path, (uint64_t)t->part[part].st_size);
 }
 
 const char *machine_difference(const struct machine *was, const struct machine *is)

@@ -41,18 +41,6 @@ static void add_texts(struct arguments *a, const struct tune *t)
     add_number(a, "--ctx-size", (double)t->window);
 }
 
-int model_unchanged(const struct tune *t, struct error *error)
-{
-    struct stat st;
-    const struct stat *was = &t->model_stat;
-    if (stat(t->model, &st) == 0 && st.st_dev == was->st_dev && st.st_ino == was->st_ino &&
-        st.st_size == was->st_size && st.st_mtim.tv_sec == was->st_mtim.tv_sec &&
-        st.st_mtim.tv_nsec == was->st_mtim.tv_nsec)
-        return 0;
-    return error_set(error, ERR_MODEL_CHANGED,
-                     "%.200s was replaced or changed meanwhile; tune again", t->model);
-}
-
 void stage_begin(struct tune *t, int number, const char *what, double *seconds)
 {
     double all = t->left.profile + t->left.plan + t->left.pack + t->left.confirm;

@@ -12,6 +12,9 @@
 #include <xxhash.h>
 
 #include "lib/base/bytes.h"
+#include "lib/inspected/inspected.h"
+#include "lib/model/index/model_index.h"
+#include "lib/model/store/store.h"
 #include "lib/plan/plan.h"
 #include "procs/tools/tune/tune.h"
 
@@ -34,7 +37,8 @@ uint64_t directory_bytes(const char *path)
     return bytes;
 }
 
-/* The name has a hash of model and plan: a store under it is of both, or unfinished. */
+/* The name has a hash of model and plan: a store under it is of both, or unfinished. The path counts, too: a delta of a copy
+ * reads the copy. */
 static int store_path(struct tune *t, struct error *error)
 {
     struct error why;
@@ -44,6 +48,7 @@ static int store_path(struct tune *t, struct error *error)
     uint64_t hash = XXH3_64bits(plan_width(plan), (size_t)plan->layers * plan->experts);
     hash = XXH3_64bits_withSeed(&plan->scalar[PLAN_edgemoe_dense], sizeof(double), hash);
     hash = XXH3_64bits_withSeed(t->hash, sizeof t->hash, hash);
+    hash = XXH3_64bits_withSeed(t->model, strlen(t->model), hash);
     free(plan);
     char parent[PATH_MAX];
     const char *name = strrchr(t->model, '/') + 1;
@@ -85,7 +90,7 @@ static uint64_t bytes_wanted(const struct tune *t)
     for (size_t i = 0; i < cells; i++)
         lowered += plan_width(plan)[i] != PRECISION_NATIVE;
     free(plan);
-    double all = (double)t->model_stat.st_size, experts = fmin(all, t->job.expert_bytes);
+    double all = (double)t->model_bytes, experts = fmin(all, t->job.expert_bytes);
     return cells ? (uint64_t)(all - experts + experts * (double)lowered / (double)cells)
                  : (uint64_t)all;
 }
@@ -114,21 +119,55 @@ static int check_space(const struct tune *t, struct error *error)
     return 0;
 }
 
+/* Whether the index is that of a delta of this model file. */
+static bool is_of_model(const struct tune *t, const struct model_index *index)
+{
+    return index->stripe_count > 0 && index->part_count == t->parts &&
+           strcmp(model_loader_file(index, index->stripe_count)->path, t->model) == 0;
+}
+
+/* A store that an earlier run finished, if an engine opens it: 1, else 0. One that it rejects is removed. */
+static int find_store(const struct tune *t, struct error *error)
+{
+    struct model_index *index = NULL;
+    struct error why = {0};
+    char manifest[PATH_MAX + 16];
+    uint64_t bytes;
+    snprintf(manifest, sizeof manifest, "%s/" STORE_MANIFEST_FILE, t->store);
+    if (access(manifest, F_OK) != 0)
+        return 0;
+    int fd = open(t->store, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status;
+    if (fd < 0)
+        return error_set_errno(error, ERR_IO, errno, "cannot open %.200s", t->store);
+    status = inspected_index(fd, t->store, &index, &why);
+    close(fd);
+    if (status == 0 && !is_of_model(t, index))
+        status = error_set(&why, ERR_BAD_INPUT, "%.200s is not of this model file", t->store);
+    free(index);
+    if (status == 0)
+        return 1;
+    if (why.code != ERR_BAD_INPUT) {
+        *error = why;
+        return -1;
+    }
+    fprintf(stderr, "sluice tune: the store of an earlier run is made again: %s\n", why.text);
+    if (tunings_store_drop(t->directory, t->store, &bytes) == 0)
+        return 0;
+    return error_set(error, ERR_IO, "cannot remove all of %.200s", t->store);
+}
+
 int stage_pack(struct tune *t, struct error *error)
 {
     const char *const argv[] = {"-m",    t->model,  "-o",       t->store, "--plan",
                                 t->plan, "--delta", "--output", "text",   NULL};
-    char manifest[PATH_MAX + 16];
     stage_begin(t, 3, "pack", &t->left.pack);
     if (store_path(t, error) != 0)
         return -1;
     tunings_prune(t->directory, t->store, report_line, t);
-    snprintf(manifest, sizeof manifest, "%s/manifest.json", t->store);
-    if (access(manifest, F_OK) != 0 && check_space(t, error) != 0)
-        return -1;
-    if (tunings_store_note(t->directory, t->store, error) != 0)
-        return -1;
-    if (access(manifest, F_OK) != 0 && stage_run(t, "pack", argv, 0, error) != 0)
+    int found = find_store(t, error);
+    if (found < 0 || (!found && check_space(t, error) != 0) ||
+        tunings_store_note(t->directory, t->store, error) != 0 ||
+        (!found && stage_run(t, "pack", argv, 0, error) != 0))
         return -1;
     t->result.store_bytes = directory_bytes(t->store);
     return 0;

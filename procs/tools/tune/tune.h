@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "lib/base/error.h"
+#include "lib/model/limits.h"
 #include "lib/tunings/tunings.h"
 
 #define TUNE_TEXTS_MAX   32
@@ -46,8 +47,10 @@ struct stage_times { /* expected seconds */
 
 struct tune {
     const char *model_path;
-    char model[PATH_MAX]; /* absolute */
-    struct stat model_stat;
+    char model[PATH_MAX]; /* gguf_real_path: absolute, of the first part */
+    uint32_t parts;       /* files of the model */
+    struct stat part[MODEL_PARTS_MAX];
+    uint64_t model_bytes; /* of all of them */
     const char *text[TUNE_TEXTS_MAX];
     size_t texts;
     const char *store_dir;
@@ -98,7 +101,12 @@ int job_write(const struct tune *t, struct error *error);
 int run_program(const struct tune *t, const char *name, const char *const argv[], char **out,
                 int *status, struct error *error);
 
-/* ERR_MODEL_CHANGED when the file is not the one that was hashed. */
+/* model.c: finds the files of t->model_path. ERR_BAD_INPUT also for more than a delta can have. */
+int model_take(struct tune *t, struct error *error);
+/* The path of a part, from 0; the largest one. */
+void model_part(const struct tune *t, uint32_t part, char path[PATH_MAX]);
+uint32_t model_largest_part(const struct tune *t);
+/* ERR_MODEL_CHANGED when a file is not the one that was hashed. */
 int model_unchanged(const struct tune *t, struct error *error);
 
 /* stages.c: states the time of a step; runs its program, whose messages go to stderr. The exit status, 0 or `allowed`; any

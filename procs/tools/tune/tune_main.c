@@ -229,14 +229,9 @@ static int take_job(struct tune *t, struct error *error)
 
 static int prepare(struct tune *t, struct error *error)
 {
-    if (!realpath(t->model_path, t->model) || stat(t->model, &t->model_stat) != 0)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open model %.200s",
-                               t->model_path);
-    if (S_ISDIR(t->model_stat.st_mode))
-        return error_set(error, ERR_BAD_INPUT,
-                         "%.200s is a directory; tune needs the GGUF file of the model", t->model);
-    if (find_programs(t, error) != 0 || calibration_find(t, error) != 0 ||
-        calibration_key(t, &t->key, error) != 0 || tunings_hash(t->model, t->hash, error) != 0 ||
+    if (model_take(t, error) != 0 || find_programs(t, error) != 0 ||
+        calibration_find(t, error) != 0 || calibration_key(t, &t->key, error) != 0 ||
+        tunings_hash(t->model, t->hash, error) != 0 ||
         tunings_directory(t->hash, t->directory, error) != 0 ||
         tunings_lock(t->directory, &tune_stop, &t->lock, error) != 0 || budget_check(t, error) != 0)
         return -1;
@@ -259,8 +254,8 @@ static bool agreed(struct tune *t)
         "less what an earlier run has done; a store of up to %s; one thread reads %s/s; %.0f of "
         "the experts are measured alone, the others in %.0f groups\n",
         all / 60, t->left.profile / 60, t->left.plan / 60, t->left.pack / 60, t->left.confirm / 60,
-        bytes_format((uint64_t)t->model_stat.st_size, store),
-        bytes_format((uint64_t)j->read_bytes_per_s, read), j->importance_experts, j->groups);
+        bytes_format(t->model_bytes, store), bytes_format((uint64_t)j->read_bytes_per_s, read),
+        j->importance_experts, j->groups);
     if (all > (double)t->minutes * 60 * 1.1)
         fprintf(stderr,
                 "sluice tune: this is more than --minutes %lld: less text (--tokens, --text) "
@@ -299,7 +294,7 @@ static int stages(struct tune *t, struct error *error)
     if (stage_confirm(t, planned > 0, error) != 0)
         return -1;
     strcpy(r->model, t->model);
-    r->model_bytes = (uint64_t)t->model_stat.st_size;
+    r->model_bytes = t->model_bytes;
     r->max_loss = t->max_loss;
     r->budget = t->budget;
     r->created = time(NULL);

@@ -18,7 +18,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/model/gguf/split.h"
+#include "lib/file/part_name.h"
 #include "lib/model/limits.h"
 #include "lib/model/store/store.h"
 #include "lib/policy/presets/loss.h"
@@ -32,33 +32,10 @@
     (20 * MIB) /* minimum read bandwidth of a device, for the timeout, bytes per second */
 #define INDEX_MAX (2 * GIB)
 
-/* The absolute path; of a split model, that of its first part. The last component of a part stays,
- * even if it is a link to a file of another name: it names the other parts. */
-static bool resolve(char *model, char path[PATH_MAX])
-{
-    uint32_t number, count;
-    char dir[PATH_MAX];
-    if (!gguf_part_name(model, &number, &count) || count == 1)
-        return realpath(model, path) != NULL;
-    gguf_first_part(model);
-    char *slash = strrchr(model, '/');
-    const char *name = slash ? slash + 1 : model;
-    snprintf(dir, sizeof dir, "%.*s", (int)(slash ? name - model : 1), slash ? model : ".");
-    if (!realpath(dir, path))
-        return false;
-    size_t n = strlen(path);
-    if (n + 1 + strlen(name) >= PATH_MAX) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    snprintf(path + n, PATH_MAX - n, "%s%s", n > 1 ? "/" : "", name);
-    return true;
-}
-
 static int open_model(struct supervisor *s, struct error *error)
 {
     char path[PATH_MAX];
-    if (!resolve(s->options.model, path))
+    if (!gguf_real_path(s->options.model, path))
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open model %.200s",
                                s->options.model);
     if (strlen(path) >= sizeof s->procs->model_path)

@@ -16,9 +16,8 @@
 #include "lib/tensor/precision.h"
 #include "procs/tools/plan/papers/auto.h"
 
-#define TRACE_TOKENS  768 /* the first half is cache warm-up */
-#define AHEAD         2   /* layers of lookahead, as hobbit */
-#define READS_AT_ONCE 16  /* default queue depth of the engine */
+#define TRACE_TOKENS 768 /* the first half is cache warm-up */
+#define AHEAD        2   /* layers of lookahead, as hobbit */
 #define PREDICT_LAYER_NS                                                                           \
     25000 /* predictions of a layer on a core used by compute, without the router product */
 #define SETTINGS_BYTES 512
@@ -139,7 +138,7 @@ static double predict(struct predictions *t, const struct knobs *k, double share
     struct sim_config config = {
         .knobs = *k,
         .capacity = (uint64_t)(share * (double)sim_all_bytes(h)),
-        .device = {.bytes_per_s = rate, .latency_ns = t->latency_ns, .depth = READS_AT_ONCE},
+        .device = {.bytes_per_s = rate, .latency_ns = t->latency_ns, .depth = SIM_DEFAULT_DEPTH},
         .compute = t->compute,
         .plan = {.tables = t->tables, .shares = t->shares, .precision = plan_width(t->p->plan)}};
     struct sim_result result;

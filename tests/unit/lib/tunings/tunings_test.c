@@ -156,6 +156,47 @@ START_TEST(the_model_of_a_store_has_moved)
 }
 END_TEST
 
+static unsigned count;
+
+static void visit(void *arg, const char *hash, const char *path, const struct tuning *t)
+{
+    (void)arg, (void)path, (void)t;
+    ck_assert_uint_eq(strlen(hash), 2 * TUNINGS_HASH_BYTES);
+    count++;
+}
+
+/* Two copies have a record each: that of the file that is started is found. One of a file that was renamed is replaced. */
+START_TEST(copies_keep_their_records)
+{
+    char copy[PATH_MAX], first[PATH_MAX], away[PATH_MAX];
+    strcpy(first, model);
+    snprintf(copy, sizeof copy, "%s/copy.gguf", dir);
+    snprintf(away, sizeof away, "%s/renamed.gguf", dir);
+    write_text(copy, "GGUF");
+    ck_assert_int_eq(truncate(copy, MODEL_BYTES), 0);
+    record(1, 1000, "first");
+    strcpy(model, copy);
+    record(1, 1000, "copy");
+    record(2, 1100, "other");
+    ck_assert_str_eq(find(1, 1000), "copy");
+    ck_assert_str_eq(find(5, 1000), "other");
+    strcpy(model, first);
+    ck_assert_str_eq(find(1, 1000), "first");
+    ck_assert_str_eq(find(5, 1000), "first");
+    count = 0;
+    ck_assert_int_eq(tunings_each(visit, take_line, NULL, &error), 0);
+    ck_assert_uint_eq(count, 3);
+    ck_assert_int_eq(rename(first, away), 0);
+    strcpy(model, away);
+    record(1, 1000, "renamed");
+    count = 0;
+    ck_assert_int_eq(tunings_each(visit, take_line, NULL, &error), 0);
+    ck_assert_uint_eq(count, 3);
+    ck_assert_str_eq(find(1, 1000), "renamed");
+    ck_assert_str_eq(reported, "");
+}
+END_TEST
+
 START_TEST(another_model_has_another_directory)
 {
     uint8_t before[TUNINGS_HASH_BYTES], after[TUNINGS_HASH_BYTES];
@@ -192,15 +233,6 @@ START_TEST(all_parts_of_a_split_file_count)
     ck_assert_int_ne(memcmp(before, after, sizeof after), 0);
 }
 END_TEST
-
-static unsigned count;
-
-static void visit(void *arg, const char *hash, const char *path, const struct tuning *t)
-{
-    (void)arg, (void)path, (void)t;
-    ck_assert_uint_eq(strlen(hash), 2 * TUNINGS_HASH_BYTES);
-    count++;
-}
 
 START_TEST(their_number_is_limited)
 {
@@ -250,9 +282,9 @@ START_TEST(stores_that_no_record_uses)
     make_store("a b.gguf.tuned-0123456789abcdef");
     ck_assert_uint_eq(stores_noted(), 1);
     ck_assert_str_eq(seen_path, store);
-    ck_assert(!seen.used && seen.bytes == 5 && seen.files == 1);
+    ck_assert(seen.use == TUNING_STORE_UNUSED && seen.bytes == 5 && seen.files == 1);
     record(1, 1000, "one");
-    ck_assert(stores_noted() == 1 && seen.used);
+    ck_assert(stores_noted() == 1 && seen.use == TUNING_STORE_USED);
     strcpy(first, store);
     make_store("a b.gguf.tuned-fedcba9876543210");
     tunings_prune(directory, store, take_line, NULL);
@@ -265,6 +297,30 @@ START_TEST(stores_that_no_record_uses)
     record(1, 1000, "one"); /* of the store that is gone: the first has no record now */
     tunings_prune(directory, NULL, take_line, NULL);
     ck_assert(stores_noted() == 0 && access(first, F_OK) != 0);
+}
+END_TEST
+
+/* A store that is in use may be that of a record that cannot be read. */
+START_TEST(what_cannot_be_judged_is_kept)
+{
+    char path[PATH_MAX + 32];
+    static const char *const damaged[] = {"", "{\"format\": \"sluice-tuning\"}"};
+    make_store("m.tuned-0123456789abcdef");
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/tuning-1-1000.json", directory);
+        if (i < 2)
+            write_text(path, damaged[i]);
+        else /* one that cannot be opened */
+            ck_assert_int_eq(symlink("/none", path), 0);
+        ck_assert(stores_noted() == 1 && seen.use == TUNING_STORE_UNKNOWN);
+        reported[0] = 0;
+        tunings_prune(directory, NULL, take_line, NULL);
+        ck_assert_ptr_nonnull(strstr(reported, "is kept"));
+        ck_assert(stores_noted() == 1 && access(store, F_OK) == 0 && seen.files == 1);
+        ck_assert_int_eq(unlink(path), 0);
+    }
+    tunings_prune(directory, NULL, take_line, NULL);
+    ck_assert(stores_noted() == 0 && access(store, F_OK) != 0);
 }
 END_TEST
 
@@ -409,10 +465,12 @@ int main(void)
     tcase_add_test(tests, nearest_of_those_allowed);
     tcase_add_test(tests, what_is_gone_or_damaged_is_ignored);
     tcase_add_test(tests, the_model_of_a_store_has_moved);
+    tcase_add_test(tests, copies_keep_their_records);
     tcase_add_test(tests, another_model_has_another_directory);
     tcase_add_test(tests, all_parts_of_a_split_file_count);
     tcase_add_test(tests, their_number_is_limited);
     tcase_add_test(tests, stores_that_no_record_uses);
+    tcase_add_test(tests, what_cannot_be_judged_is_kept);
     tcase_add_test(tests, only_files_of_a_store_are_removed);
     tcase_add_test(tests, the_lock_ends_with_its_holder);
     tcase_add_test(tests, the_command_is_quoted);

@@ -268,14 +268,6 @@ START_TEST(names)
     struct model_index *m = index_of(to, &error);
     ck_assert_msg(m != NULL && m->part_count == 0, "%s", error.text);
     free(m);
-    uint32_t number, count;
-    ck_assert(gguf_part_name("/x/NAME-00002-of-00012.gguf", &number, &count));
-    ck_assert_uint_eq(number, 2);
-    ck_assert_uint_eq(count, 12);
-    ck_assert(!gguf_part_name("NAME-00013-of-00012.gguf", &number, &count));
-    ck_assert(!gguf_part_name("NAME-00000-of-00012.gguf", &number, &count));
-    ck_assert(!gguf_part_name("NAME-0002-of-00012.gguf", &number, &count));
-    ck_assert(!gguf_part_name("-00001-of-00002.gguf", &number, &count));
 }
 END_TEST
 

@@ -131,6 +131,13 @@ START_TEST(a_wrong_entry_is_rejected)
     ck_assert_int_ne(model_index_check(m, m->bytes, &error), 0);
     m->part_count = 2;
     ck_assert_int_ne(model_index_check(m, m->bytes, &error), 0);
+    m->part_count = 1;
+    char *path = (char *)(uintptr_t)model_loader_file(m, 1)->path;
+    ck_assert_int_eq(path[0], '/');
+    path[0] = '.'; /* relative to what? */
+    ck_assert_int_ne(model_index_check(m, m->bytes, &error), 0);
+    path[0] = '/';
+    ck_assert_int_eq(model_index_check(m, m->bytes, &error), 0);
     free(m);
 }
 END_TEST

@@ -23,7 +23,7 @@ static void setup(void)
     t.minutes = 60;
     t.window = 512;
     t.memory = 1 << 20;
-    t.model_stat.st_size = 1 << 30;
+    t.model_bytes = 1 << 30;
     t.job = (struct job){.fixed_s = 2,
                          .token_s = 0.001,
                          .read_bytes_per_s = 1e9,
