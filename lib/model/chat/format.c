@@ -163,16 +163,25 @@ static json_t *text_of(const json_t *content, struct error *error)
     return text;
 }
 
-/* OpenAI's API has the arguments of a call as a text of JSON; templates take them as an object. */
+static bool is_blank(const json_t *text)
+{
+    const char *value = json_string_value(text);
+    return value && value[strspn(value, " \t\r\n")] == 0;
+}
+
+/* OpenAI's API has the arguments of a call as a text of JSON; templates take them as an object. Clients leave them out,
+ * or write an empty text, where there are none. */
 static void parse_arguments(json_t *call)
 {
     json_t *function = json_object_get(call, "function");
-    const json_t *text = json_object_get(function ? function : call, "arguments");
-    json_t *parsed = json_is_string(text)
+    json_t *of = function ? function : call;
+    const json_t *text = json_object_get(of, "arguments");
+    json_t *parsed = !text || json_is_null(text) || is_blank(text) ? json_object()
+                     : json_is_string(text)
                          ? json_loadb(json_string_value(text), json_string_length(text), 0, NULL)
                          : NULL;
     if (json_is_object(parsed))
-        json_object_set(function ? function : call, "arguments", parsed);
+        json_object_set(of, "arguments", parsed);
     json_decref(parsed);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversations as clients send them, rendered through a model's own template. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,6 +233,40 @@ START_TEST(template_for_tools)
 }
 END_TEST
 
+/* Without arguments, templates get an empty object; a text that is no object stays. */
+START_TEST(calls_without_arguments)
+{
+    static const char template[] =
+        "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments | tojson }}"
+        "{% if c.function.arguments is mapping %}{% for k, v in c.function.arguments | items %}{{ "
+        "k }}"
+        "{% endfor %};{% endif %}{% endfor %}{% endfor %}";
+    static const char *const rows[][2] = {
+        {"", "{};"},
+        {",\"arguments\":\"\"", "{};"},
+        {",\"arguments\":\" \\n\"", "{};"},
+        {",\"arguments\":null", "{};"},
+        {",\"arguments\":\"{}\"", "{};"},
+        {",\"arguments\":{\"a\":1}", "{\"a\": 1}a;"},
+        {",\"arguments\":\"{\\\"a\\\":1}\"", "{\"a\": 1}a;"},
+        {",\"arguments\":\"[1]\"", "\"[1]\""},
+        {",\"arguments\":\"x\"", "\"x\""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct fixture f;
+        char messages[300];
+        snprintf(messages, sizeof messages,
+                 "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"type\":\"function\","
+                 "\"function\":{\"name\":\"f\"%s}}]}]",
+                 rows[i][0]);
+        ck_assert_msg(render(&f, template, 0, messages, NULL, NULL) == 0, "row %zu: %s", i,
+                      f.error.text);
+        ck_assert_str_eq(f.prompt.text, rows[i][1]);
+        chat_prompt_free(&f.prompt);
+    }
+}
+END_TEST
+
 /* A template for tools that is none: conversations with tools are errors, others are rendered. */
 START_TEST(bad_template_for_tools)
 {
@@ -289,6 +324,7 @@ int main(void)
     tcase_add_test(tc, what_is_no_template_leaves_the_family);
     tcase_add_test(tc, template_for_tools);
     tcase_add_test(tc, bad_template_for_tools);
+    tcase_add_test(tc, calls_without_arguments);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);
