@@ -74,7 +74,7 @@ static int open_file(struct json_reader *r, const char *path, struct error *erro
     r->window = malloc(WINDOW_BYTES);
     if (!r->window)
         return error_set(error, ERR_NO_MEMORY, "out of memory (JSON)");
-    r->fd = open(path, O_RDONLY | O_CLOEXEC);
+    r->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is rejected, not waited for */
     if (r->fd < 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
     if (fstat(r->fd, &st) != 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size > r->limits.bytes)

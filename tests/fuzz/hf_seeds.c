@@ -196,12 +196,8 @@ static void files(const char *name, int without, const char *const (*texts)[2])
 
 static void other_files(void)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char ranks[6000];
-    size_t n = 0;
-    for (unsigned b = 0; b < 256; b++)
-        n += (size_t)snprintf(ranks + n, sizeof ranks - n, "%c%c== %u\n", digits[b >> 2],
-                              digits[(b & 3) << 4], b);
+    char ranks[HF_MAKE_RANKS_BYTES];
+    hf_make_ranks(ranks, sizeof ranks);
     files("tiktoken_kimi", 1, (const char *const[][2]){{"tiktoken.model", ranks}, {NULL}});
     files("tiktoken_hunyuan", 1, (const char *const[][2]){{"hy.tiktoken", ranks}, {NULL}});
     files("tiktoken_bad", 1, (const char *const[][2]){{"hy.tiktoken", "YWI= 1"}, {NULL}});

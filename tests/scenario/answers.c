@@ -142,6 +142,14 @@ static const struct script_edge harmony_edges[] = {
     "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}"    \
     "{% if never %}<|channel|>analysis<|message|>{% endif %}" tools "<|start|>assistant"
 
+static const struct script harmony = {.tokens = harmony_tokens,
+                                      .edges = harmony_edges,
+                                      .first = "The user asks.",
+                                      .second = "<|tools|>",
+                                      .eos = "<|return|>",
+                                      .chat_template =
+                                          HARMONY("{% if tools %}<|tools|>{% endif %}")};
+
 /* Thoughts, answers and calls are in their members, a call ends the answer. Control tokens that a user writes are
  * text, so <|tools|> in the question is no tool. Clients without parts get no marks. */
 static void channels(void)
@@ -154,14 +162,24 @@ static void channels(void)
          "stop"},
         {"\"ignore_eos\":true,\"max_tokens\":4", "The user asks.", "", "", "length"},
     };
-    static const struct script script = {.tokens = harmony_tokens,
-                                         .edges = harmony_edges,
-                                         .first = "The user asks.",
-                                         .second = "<|tools|>",
-                                         .eos = "<|return|>",
-                                         .chat_template =
-                                             HARMONY("{% if tools %}<|tools|>{% endif %}")};
-    expect(&script, "harmony.gguf", rows, ARRAY_LEN(rows));
+    expect(&harmony, "harmony.gguf", rows, ARRAY_LEN(rows));
+}
+
+/* Stop texts are those of the text without marks: a name of a control token is none, and what is behind a stop text is
+ * no part of any member. A call that is cut is content, with its marks. */
+static void stops_among_marks(void)
+{
+    static const struct expected rows[] = {
+        {"\"stop\":[\"asks\",\"is.\"]", "The user ", "", "", "stop"},
+        {"\"stop\":[\"is.\"]", "The user asks.", "It ", "", "stop"},
+        {"\"stop\":[\"asks.assistantfinalIt\"]", "The user ", "", "", "stop"},
+        {"\"stop\":[\"<|end|>\",\"<|message|>\"]", "The user asks.", "It is.", "", "stop"},
+        {"\"stop\":[\"Oslo\"],\"tools\":" TOOLS, "The user asks.",
+         "<|start|>assistant<|channel|>commentary to=functions.weather "
+         "<|constrain|>json<|message|>{\"city\":\"",
+         "", "stop"},
+    };
+    expect(&harmony, "stops.gguf", rows, ARRAY_LEN(rows));
 }
 
 /* The template for tools serves requests with tools: only it writes <|tools|>. */
@@ -180,6 +198,34 @@ static void template_for_tools(void)
                                          .chat_template = HARMONY(""),
                                          .tools_template = HARMONY("<|tools|>")};
     expect(&script, "tools.gguf", rows, ARRAY_LEN(rows));
+}
+
+/* A template for tools that is none: requests with tools are errors, the same gateway serves others. */
+static void rejected_template_for_tools(void)
+{
+    static const char with_tools[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"" ASK "\"}],\"tools\":" TOOLS "}";
+    struct script script = harmony;
+    unsigned port;
+    char path[PATH_MAX];
+    script.tools_template = "{% if %}";
+    scripted_model_make(path, "rejected.gguf", &script);
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
+    pid_t gateway = engine_pid(e, "gateway", 0, 0);
+    for (int i = 0; i < 4; i++) {
+        struct seen got;
+        struct http h;
+        ask(port, i % 2 ? "\"tools\":" TOOLS ",\"tool_choice\":\"none\"" : "", i / 2, &got);
+        CHECK(strcmp(got.content, "It is.") == 0, "content '%s'", got.content);
+        http_call(&h, port, CHAT, NULL, with_tools, 400);
+        CHECK(strstr(h.body, "the model's chat template for tools: "), "%.300s", h.body);
+        http_close(&h);
+    }
+    CHECK(engine_pid(e, "gateway", 0, 0) == gateway, "the gateway was restarted");
+    char *log = engine_log(e), *line = strstr(log, "chat template for tools: ");
+    CHECK(line && strstr(line, "conversations with tools are rejected"), "%.500s", log);
+    free(log);
+    engine_stop(e);
 }
 
 /* ---- Kimi-K2 ---- */
@@ -223,6 +269,8 @@ static void calls_in_control_tokens(void)
         {"", "Hm.", "Let me look.functions.weather:0" ARGUMENTS, "", "stop"},
         {"\"reasoning_format\":\"none\"", "", "Hm.Let me look.functions.weather:0" ARGUMENTS, "",
          "stop"},
+        {"\"stop\":[\"functions\"],\"tools\":" TOOLS, "Hm.",
+         "Let me look.<|tool_calls_section_begin|><|tool_call_begin|>", "", "stop"},
     };
     static const struct script script = {
         .tokens = kimi_tokens,
@@ -238,7 +286,9 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(channels),
+        ROW(stops_among_marks),
         ROW(template_for_tools),
+        ROW(rejected_template_for_tools),
         ROW(calls_in_control_tokens),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

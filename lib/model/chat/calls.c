@@ -135,9 +135,9 @@ static bool clean_name(const struct answer_call *f, struct cursor *name)
 
 /* ---- arguments one by one ---- */
 
-/* What the tool's schema states about the type of a parameter; NULL: nothing. */
-static const json_t *type_of(const json_t *tools, const struct cursor *name,
-                             const struct cursor *key)
+/* What the tool's schema states about a parameter; NULL: nothing. */
+static const json_t *schema_of(const json_t *tools, const struct cursor *name,
+                               const struct cursor *key)
 {
     const json_t *tool;
     size_t i;
@@ -149,22 +149,58 @@ static const json_t *type_of(const json_t *tools, const struct cursor *name,
             memcmp(json_string_value(called), name->at, size(name)) != 0)
             continue;
         found = json_object_get(json_object_get(function, "parameters"), "properties");
-        found = found ? json_object_getn(found, key->at, size(key)) : NULL;
-        return json_object_get(found, "type");
+        return found ? json_object_getn(found, key->at, size(key)) : NULL;
     }
     return NULL;
 }
 
-/* JSON if the schema has another type than a string and the text is JSON; else the text. */
-static json_t *typed(const json_t *type, const struct cursor *text)
+static bool is_string_type(const json_t *type)
 {
-    bool is_text = !type;
-    const json_t *one;
+    return json_is_string(type) && strcmp(json_string_value(type), "string") == 0;
+}
+
+/* Whether a schema permits a text, or states no type. A reference is to something else: objects, mostly. */
+static bool may_be_text(const json_t *schema)
+{
+    const json_t *type = json_object_get(schema, "type"), *one;
+    bool is_text = !type && !json_object_get(schema, "$ref");
     size_t i;
-    json_array_foreach(type, i, one) is_text |=
-        json_string_value(one) && strcmp(json_string_value(one), "string") == 0;
-    is_text |= json_string_value(type) && strcmp(json_string_value(type), "string") == 0;
-    json_t *value = is_text ? NULL : read_json(text->at, size(text));
+    json_array_foreach(type, i, one) is_text |= is_string_type(one);
+    return is_text || is_string_type(type);
+}
+
+/* The same of one with alternatives, as generators write optional parameters. */
+static bool takes_text(const json_t *schema)
+{
+    static const char *const lists[] = {"anyOf", "oneOf"};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
+        const json_t *list = json_object_get(schema, lists[k]), *one;
+        bool is_text = false;
+        size_t i;
+        json_array_foreach(list, i, one) is_text |= may_be_text(one);
+        if (json_array_size(list) > 0)
+            return is_text;
+    }
+    return may_be_text(schema);
+}
+
+/* Python's names, which models write where templates print arguments with str(). */
+static json_t *python_value(const struct cursor *text)
+{
+    return size(text) == 4 && memcmp(text->at, "True", 4) == 0    ? json_true()
+           : size(text) == 5 && memcmp(text->at, "False", 5) == 0 ? json_false()
+           : size(text) == 4 && memcmp(text->at, "None", 4) == 0  ? json_null()
+                                                                  : NULL;
+}
+
+/* JSON if the schema has another type than a string and the text is JSON; else the text. */
+static json_t *typed(const json_t *schema, const struct cursor *text)
+{
+    json_t *value = NULL;
+    if (!takes_text(schema)) {
+        value = read_json(text->at, size(text));
+        value = value ? value : python_value(text);
+    }
     return value ? value : json_stringn(text->at, size(text));
 }
 
@@ -184,7 +220,7 @@ static bool read_pair(const struct answer_call *f, const json_t *tools, struct c
     }
     return !json_object_getn(arguments, key.at, size(&key)) &&
            json_object_setn_new(arguments, key.at, size(&key),
-                                typed(type_of(tools, name, &key), &value)) == 0;
+                                typed(schema_of(tools, name, &key), &value)) == 0;
 }
 
 static bool read_pairs(const struct answer_call *f, const json_t *tools, struct cursor *c,

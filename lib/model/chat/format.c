@@ -47,6 +47,7 @@ void chat_format_free(struct chat_format *f)
     jinja_template_free(f->tools_program);
     f->program = f->tools_program = NULL;
     f->answer = f->tools_answer = (struct answer_form){0};
+    f->tools_error = (struct error){.code = ERR_NONE};
 }
 
 static int compile(struct jinja_template **program, struct answer_form *answer, const char *text,
@@ -75,9 +76,13 @@ int chat_format_set_tools(struct chat_format *f, const char *text, size_t bytes,
 {
     struct error own;
     sl_assert(f->program && !f->tools_program);
-    if (compile(&f->tools_program, &f->tools_answer, text, bytes, &own) == 0)
+    int rc = text ? compile(&f->tools_program, &f->tools_answer, text, bytes, &own)
+                  : error_set(&own, ERR_BAD_INPUT, "not a text");
+    if (rc == 0)
         return 0;
-    return error_set(why, own.code, "the template for tools: %.200s", own.text);
+    error_set(&f->tools_error, own.code, "the model's chat template for tools: %.200s", own.text);
+    *why = f->tools_error;
+    return -1;
 }
 
 static const char *member(const json_t *object, const char *name)
@@ -95,6 +100,8 @@ int chat_format_read(struct chat_format *f, const json_t *reply, struct error *w
     model.bos_added = json_integer_value(json_object_get(reply, "bos_added")) != 0;
     if (chat_format_set(f, &model, json_string_value(text), json_string_length(text), why) != 0)
         return -1;
+    if (text && !f->program)
+        return error_set(why, ERR_BAD_INPUT, "the chat template: not a text");
     text = json_object_get(reply, "tools_template");
     return f->program && text
                ? chat_format_set_tools(f, json_string_value(text), json_string_length(text), why)
@@ -156,16 +163,25 @@ static json_t *text_of(const json_t *content, struct error *error)
     return text;
 }
 
-/* OpenAI's API has the arguments of a call as a text of JSON; templates take them as an object. */
+static bool is_blank(const json_t *text)
+{
+    const char *value = json_string_value(text);
+    return value && value[strspn(value, " \t\r\n")] == 0;
+}
+
+/* OpenAI's API has the arguments of a call as a text of JSON; templates take them as an object. Clients leave them out,
+ * or write an empty text, where there are none. */
 static void parse_arguments(json_t *call)
 {
     json_t *function = json_object_get(call, "function");
-    const json_t *text = json_object_get(function ? function : call, "arguments");
-    json_t *parsed = json_is_string(text)
+    json_t *of = function ? function : call;
+    const json_t *text = json_object_get(of, "arguments");
+    json_t *parsed = !text || json_is_null(text) || is_blank(text) ? json_object()
+                     : json_is_string(text)
                          ? json_loadb(json_string_value(text), json_string_length(text), 0, NULL)
                          : NULL;
     if (json_is_object(parsed))
-        json_object_set(function ? function : call, "arguments", parsed);
+        json_object_set(of, "arguments", parsed);
     json_decref(parsed);
 }
 
@@ -276,18 +292,23 @@ static void drop_front(struct chat_prompt *p, size_t n)
 int chat_format_render(const struct chat_format *f, const struct chat_conversation *c, size_t max,
                        struct chat_prompt *prompt, struct error *error)
 {
+    bool tools = json_array_size(c->tools) > 0;
     sl_assert(f->program);
+    *prompt = (struct chat_prompt){0};
+    if (tools && f->tools_error.code != ERR_NONE) {
+        *error = f->tools_error;
+        return -1;
+    }
+    tools = tools && f->tools_program;
     struct jinja_limits bounds = JINJA_LIMITS_DEFAULT;
     bounds.steps = RENDER_STEPS;
     bounds.memory_bytes = chat_render_bytes(max);
     struct jinja_output out = {0};
-    *prompt = (struct chat_prompt){0};
     json_t *messages = client_variables(c, (enum chat_family)f->model.family, error),
            *own = own_variables(&f->model);
     struct jinja_input input = {.own = own, .messages = messages, .roles = roles};
     gmtime_r(&c->now, &input.now);
     bounds.output_bytes = max < bounds.output_bytes ? max : bounds.output_bytes;
-    bool tools = f->tools_program && json_array_size(c->tools) > 0;
     int rc = messages
                  ? jinja_render(tools ? f->tools_program : f->program, &input, &bounds, &out, error)
                  : -1;

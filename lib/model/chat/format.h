@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <time.h>
 
+#include "lib/base/error.h"
 #include "lib/model/chat/answer.h"
 #include "lib/model/chat/chat.h"
 
@@ -21,6 +22,8 @@ struct chat_format {
     /* For conversations with tools, where the model has a template of its own for them; NULL: the one above. */
     struct jinja_template *tools_program;
     struct answer_form tools_answer;
+    struct error
+        tools_error; /* it has one that is rejected: conversations with tools fail with this */
 };
 
 /* Takes a template. 0; -1 with the reason in `why` if it is no template, or larger than
@@ -28,7 +31,8 @@ struct chat_format {
  * freed. */
 int chat_format_set(struct chat_format *f, const struct model_chat *model, const char *text,
                     size_t bytes, struct error *why);
-/* Then, where the model has one, the template for conversations with tools; on failure the other serves them, too. */
+/* Then, where the model has one, the template for conversations with tools. What is rejected is not replaced by the
+ * other one, which may leave out the tools; NULL is rejected, too. */
 int chat_format_set_tools(struct chat_format *f, const char *text, size_t bytes, struct error *why);
 void chat_format_free(struct chat_format *f);
 

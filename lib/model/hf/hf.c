@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/model/hf/hf.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/assert.h"
@@ -14,8 +16,21 @@
 #include "lib/model/hf/internal.h"
 #include "lib/model/limits.h"
 #include "lib/tensor/tensor_type.h"
+#include "lib/text/utf8.h"
 
-#define ALIGNMENT 32u
+#define ALIGNMENT       32u
+#define SETTINGS        "tokenizer_config.json"
+#define NAMED_TEMPLATES "additional_chat_templates"
+
+/* ---- optional files ---- */
+
+/* The path of a file, and whether the directory has it: also a link that leads nowhere, which is an error of who opens it. */
+static bool find_file(const char *dir, const char *file, char path[4096])
+{
+    struct stat st;
+    snprintf(path, 4096, "%s/%s", dir, file);
+    return lstat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
 
 /* ---- chat templates ---- */
 
@@ -30,10 +45,8 @@ struct templates {
 static const struct {
     const char *name, *key, *file, *named_file;
 } template_rows[] = {
-    {"default", "tokenizer.chat_template", "chat_template.jinja",
-     "additional_chat_templates/default.jinja"},
-    {"tool_use", "tokenizer.chat_template.tool_use", NULL,
-     "additional_chat_templates/tool_use.jinja"},
+    {"default", "tokenizer.chat_template", "chat_template.jinja", NAMED_TEMPLATES "/default.jinja"},
+    {"tool_use", "tokenizer.chat_template.tool_use", NULL, NAMED_TEMPLATES "/tool_use.jinja"},
 };
 
 _Static_assert(ARRAY_LEN(template_rows) == TEMPLATES, "a row of each template");
@@ -50,40 +63,60 @@ static int read_template(const char *dir, const char *file, char **text, struct 
 {
     char path[4096];
     size_t bytes;
-    snprintf(path, sizeof path, "%s/%s", dir, file);
-    if (access(path, F_OK) != 0)
+    if (!find_file(dir, file, path))
         return 0;
     free(*text);
     *text = json_file_bytes(path, HF_CONFIG_MAX, &bytes, error);
     if (!*text)
         return -1;
     (*text)[bytes] = 0;
-    return strlen(*text) == bytes
-               ? 0
-               : error_set(error, ERR_BAD_INPUT, "%.300s: a chat template with a NUL byte", path);
+    const char *why = strlen(*text) != bytes      ? "with a NUL byte"
+                      : !utf8_valid(*text, bytes) ? "that is not UTF-8"
+                                                  : NULL;
+    return why ? error_set(error, ERR_BAD_INPUT, "%.300s: a chat template %s", path, why) : 0;
 }
 
-/* The text of a template: of the value itself, of [{"name": ..., "template": ...}, ...], or of {name: text, ...}. */
-static const char *text_of(const json_t *value, size_t row)
+/* The template of a row: the value itself, or that of [{"name": ..., "template": ...}, ...] or {name: text, ...}. NULL:
+ * none; null: its name without a text. */
+static const json_t *template_of(const json_t *value, size_t row)
 {
-    if (json_is_string(value))
-        return row == 0 ? json_string_value(value) : NULL;
-    const char *text = json_string_value(json_object_get(value, template_rows[row].name));
+    if (!json_is_array(value) && !json_is_object(value))
+        return row == TEMPLATE_DEFAULT ? value : NULL;
+    const json_t *found = json_object_get(value, template_rows[row].name);
     for (size_t i = 0; i < json_array_size(value); i++) {
-        const json_t *named = json_array_get(value, i);
+        const json_t *named = json_array_get(value, i), *text = json_object_get(named, "template");
         if (hf_is_string(json_object_get(named, "name"), template_rows[row].name))
-            text = json_string_value(json_object_get(named, "template"));
+            found = text ? text : json_null();
     }
-    return text;
+    return found;
 }
 
-static int take_value(struct templates *t, const json_t *value, struct error *error)
+static int take_value(struct templates *t, const char *path, const json_t *value,
+                      struct error *error)
 {
+    if (json_is_null(value))
+        return 0;
     for (size_t i = 0; i < TEMPLATES; i++) {
-        const char *text = text_of(value, i);
-        if (text && !(t->text[i] = strdup(text)))
+        const json_t *found = template_of(value, i);
+        if (found && !json_is_string(found))
+            return error_set(error, ERR_BAD_INPUT, "%.300s: the chat template '%s' is not a text",
+                             path, template_rows[i].name);
+        if (found && !(t->text[i] = strdup(json_string_value(found))))
             return error_set(error, ERR_NO_MEMORY, "out of memory (chat template)");
     }
+    return 0;
+}
+
+static int read_template_files(struct templates *t, const char *dir, struct error *error)
+{
+    char path[4096];
+    if (find_file(dir, NAMED_TEMPLATES, path) && access(path, F_OK) != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
+    for (size_t i = 0; i < TEMPLATES; i++)
+        if ((template_rows[i].file &&
+             read_template(dir, template_rows[i].file, &t->text[i], error) != 0) ||
+            read_template(dir, template_rows[i].named_file, &t->text[i], error) != 0)
+            return -1;
     return 0;
 }
 
@@ -91,25 +124,20 @@ static int read_templates(struct templates *t, const char *dir, const json_t *se
                           struct error *error)
 {
     char path[4096];
-    bool files = false;
     *t = (struct templates){0};
-    for (size_t i = 0; i < TEMPLATES; i++) {
-        if ((template_rows[i].file &&
-             read_template(dir, template_rows[i].file, &t->text[i], error) != 0) ||
-            read_template(dir, template_rows[i].named_file, &t->text[i], error) != 0)
-            return -1;
-        files = files || t->text[i];
-    }
+    if (read_template_files(t, dir, error) != 0)
+        return -1;
+    for (size_t i = 0; i < TEMPLATES; i++)
+        if (t->text[i])
+            return 0;
     const json_t *value = json_object_get(settings, "chat_template");
-    if (files)
-        return 0;
+    (void)find_file(dir, SETTINGS, path);
     if (value && !json_is_null(value))
-        return take_value(t, value, error);
-    snprintf(path, sizeof path, "%s/chat_template.json", dir);
-    if (access(path, F_OK) != 0)
+        return take_value(t, path, value, error);
+    if (!find_file(dir, "chat_template.json", path))
         return 0;
     json_t *file = json_foreign_file(path, HF_CONFIG_MAX, error);
-    int status = file ? take_value(t, json_object_get(file, "chat_template"), error) : -1;
+    int status = file ? take_value(t, path, json_object_get(file, "chat_template"), error) : -1;
     json_decref(file);
     return status;
 }
@@ -139,24 +167,14 @@ struct hf_json {
 static const struct json_limits tokenizer_limits = {
     .bytes = HF_TOKENIZER_MAX, .string = MIB, .values = MIB, .depth = 32};
 
-static json_t *read_json(const char *dir, const char *name, uint64_t max, struct error *error)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return json_foreign_file(path, max, error);
-}
-
 /* The vocabulary of tiktoken that a directory without a tokenizer.json has. */
 static bool find_tiktoken(struct hf_json *d, const char *dir, char path[4096])
 {
-    snprintf(path, 4096, "%s/tokenizer.json", dir);
-    if (access(path, F_OK) == 0)
+    if (find_file(dir, "tokenizer.json", path))
         return false;
-    for (size_t i = 0; (d->tiktoken = hf_tiktoken_row(i)); i++) {
-        snprintf(path, 4096, "%s/%s", dir, d->tiktoken->file);
-        if (access(path, F_OK) == 0)
+    for (size_t i = 0; (d->tiktoken = hf_tiktoken_row(i)); i++)
+        if (find_file(dir, d->tiktoken->file, path))
             return true;
-    }
     return false;
 }
 
@@ -166,9 +184,8 @@ static int no_tokenizer(const char *dir, struct error *error)
     for (size_t i = 0; hf_tiktoken_row(i); i++)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
                  hf_tiktoken_row(i + 1) ? ", " : " or ", hf_tiktoken_row(i)->file);
-    snprintf(path, sizeof path, "%s/tokenizer.model", dir);
     return error_set(error, ERR_BAD_INPUT, "%.180s: no tokenizer: %s%s", dir, names,
-                     access(path, F_OK) == 0
+                     find_file(dir, "tokenizer.model", path)
                          ? " (a tokenizer.model is not read: transformers writes a tokenizer.json "
                            "of it)"
                          : "");
@@ -181,8 +198,7 @@ static int read_tokenizer(struct hf_json *d, const char *dir, struct error *erro
         d->ranks = json_file_bytes(path, HF_TIKTOKEN_MAX, &d->rank_bytes, error);
         return d->ranks ? 0 : -1;
     }
-    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
-    if (access(path, F_OK) != 0)
+    if (!find_file(dir, "tokenizer.json", path))
         return no_tokenizer(dir, error);
     d->tokenizer = json_reader_file(path, &tokenizer_limits, error);
     return d->tokenizer ? 0 : -1;
@@ -192,10 +208,9 @@ static int read_tokenizer(struct hf_json *d, const char *dir, struct error *erro
 static int read_ends(struct hf_json *d, const char *dir, struct error *error)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/generation_config.json", dir);
-    if (access(path, F_OK) != 0)
+    if (!find_file(dir, "generation_config.json", path))
         return 0;
-    json_t *generation = read_json(dir, "generation_config.json", HF_CONFIG_MAX, error);
+    json_t *generation = json_foreign_file(path, HF_CONFIG_MAX, error);
     if (!generation)
         return -1;
     json_t *ends = json_object_get(generation, "eos_token_id");
@@ -207,12 +222,12 @@ static int read_ends(struct hf_json *d, const char *dir, struct error *error)
 static int read_files(struct hf_json *d, const char *dir, struct error *error)
 {
     char path[4096];
-    d->config = read_json(dir, "config.json", HF_CONFIG_MAX, error);
+    (void)find_file(dir, "config.json", path);
+    d->config = json_foreign_file(path, HF_CONFIG_MAX, error);
     if (!d->config || read_ends(d, dir, error) || read_tokenizer(d, dir, error))
         return -1;
-    snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
-    if (access(path, F_OK) == 0) {
-        d->settings = read_json(dir, "tokenizer_config.json", HF_CONFIG_MAX, error);
+    if (find_file(dir, SETTINGS, path)) {
+        d->settings = json_foreign_file(path, HF_CONFIG_MAX, error);
         if (!d->settings)
             return -1;
     }

@@ -278,7 +278,7 @@ static int open_file(struct safetensors *s, const char *dir, uint32_t file, stru
     char path[4096];
     struct error why;
     snprintf(path, sizeof path, "%s/%s", dir, s->files[file].name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is rejected, not waited for */
     if (fd < 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
     int status = parse_file(s, fd, file, &why);
@@ -409,8 +409,9 @@ static int open_all(struct safetensors *s, const char *dir, struct error *error)
 {
     char path[4096];
     uint32_t file;
+    struct stat st;
     snprintf(path, sizeof path, "%s/" INDEX_NAME, dir);
-    if (access(path, F_OK) == 0)
+    if (lstat(path, &st) == 0) /* a link that leads nowhere, too */
         return open_mapped(s, dir, path, error);
     if (add_file(s, SINGLE_NAME, &file, error) || open_file(s, dir, file, error))
         return -1;

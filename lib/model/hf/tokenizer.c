@@ -118,8 +118,29 @@ static const char *content_of(const json_t *token)
                                  : json_string_value(token);
 }
 
+/* The ids of a special token in config.json: a number, or a list of them; NULL: none. */
+static const json_t *ids_of(const json_t *config, const char *name)
+{
+    char field[40];
+    snprintf(field, sizeof field, "%s_token_id", name);
+    const json_t *ids = json_object_get(config, field);
+    return ids ? ids : json_object_get(hf_text_config(config), field);
+}
+
+/* NULL behind the last one. */
+static const json_t *id_at(const json_t *ids, size_t i)
+{
+    return json_is_array(ids) ? json_array_get(ids, i) : i == 0 ? ids : NULL;
+}
+
+static bool is_id(const struct hf_tokens *t, const json_t *id)
+{
+    return json_is_integer(id) && json_integer_value(id) >= 0 &&
+           json_integer_value(id) < (json_int_t)t->count;
+}
+
 /* The id of a special token: by its text in tokenizer_config.json, else by its id in config.json
- * (the first, if there are several). */
+ * (the first that there is, if there are several). */
 static bool special_id(const struct hf_tokens *t, const json_t *settings, const json_t *config,
                        const char *name, uint32_t *id)
 {
@@ -133,17 +154,13 @@ static bool special_id(const struct hf_tokens *t, const json_t *settings, const 
             *id = i;
             return true;
         }
-    snprintf(field, sizeof field, "%s_token_id", name);
-    const json_t *number = json_object_get(config, field);
-    if (!number)
-        number = json_object_get(hf_text_config(config), field);
-    if (json_is_array(number))
-        number = json_array_get(number, 0);
-    if (!json_is_integer(number) || json_integer_value(number) < 0 ||
-        json_integer_value(number) >= (json_int_t)t->count)
-        return false;
-    *id = (uint32_t)json_integer_value(number);
-    return true;
+    const json_t *ids = ids_of(config, name), *one;
+    for (size_t i = 0; (one = id_at(ids, i)); i++)
+        if (is_id(t, one)) {
+            *id = (uint32_t)json_integer_value(one);
+            return true;
+        }
+    return false;
 }
 
 /* The TemplateProcessing object, which adds tokens before and after a text; NULL: none. */
@@ -170,20 +187,20 @@ static bool adds_bos(const json_t *root, const json_t *settings, const char *bos
     return bos && hf_is_string(json_object_get(first, "id"), bos);
 }
 
-/* The other tokens of a list of ends: GGUF has two more keys for them. */
+/* The other tokens that end an answer: GGUF has two more keys for them. */
 static void put_ends(const struct hf_tokens *t, const json_t *config, uint32_t eos,
                      struct gguf_writer *w)
 {
     static const char *const keys[] = {"tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
-    const json_t *list = json_object_get(config, "eos_token_id");
-    if (!list)
-        list = json_object_get(hf_text_config(config), "eos_token_id");
-    for (size_t i = 0, n = 0; i < json_array_size(list) && n < ARRAY_LEN(keys); i++) {
-        const json_t *id = json_array_get(list, i);
-        if (json_is_integer(id) && json_integer_value(id) >= 0 &&
-            json_integer_value(id) < (json_int_t)t->count && json_integer_value(id) != eos)
-            gguf_put_u32(w, keys[n++], (uint32_t)json_integer_value(id));
+    const json_t *ids = ids_of(config, "eos"), *one;
+    uint32_t put = eos;
+    for (size_t i = 0, n = 0; (one = id_at(ids, i)) && n < ARRAY_LEN(keys); i++) {
+        uint32_t id = is_id(t, one) ? (uint32_t)json_integer_value(one) : eos;
+        if (id == eos || id == put)
+            continue;
+        gguf_put_u32(w, keys[n++], id);
+        put = id;
     }
 }
 

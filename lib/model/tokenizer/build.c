@@ -208,6 +208,23 @@ static uint32_t find_control(const struct builder *b, const char *text)
     return id != STRTAB_NONE && b->types[id] == TOKEN_CONTROL ? id : TOKEN_NONE;
 }
 
+static void drop_ends(struct builder *b)
+{
+    static const char *const rows[][2] = {
+#define ANSWER_GOES_ON(token, with) {(token), (with)},
+#include "lib/model/tokenizer/tokenizers.tbl.h"
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        uint32_t token = find_control(b, rows[i][0]), with = find_control(b, rows[i][1]);
+        if (token == TOKEN_NONE || with == TOKEN_NONE)
+            continue;
+        b->head.eos = b->head.eos == token ? with : b->head.eos;
+        for (uint32_t k = 0; k < TOKENIZER_ENDS; k++)
+            b->head.ends[k] = b->head.ends[k] == token ? TOKEN_NONE : b->head.ends[k];
+    }
+}
+
+/* After eos. */
 static int read_ends(struct builder *b, struct error *error)
 {
     static const char *const rows[][2] = {
@@ -223,6 +240,7 @@ static int read_ends(struct builder *b, struct error *error)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (find_control(b, rows[i][1]) != TOKEN_NONE)
             b->head.ends[n++] = find_control(b, rows[i][0]);
+    drop_ends(b);
     return 0;
 }
 

@@ -18,11 +18,13 @@
  * STRIP_NONE(piece)       control tokens of these models that do not
  * ANSWER_END(token, with)  a control token that ends an answer, in addition to those that the file names, if the
  *                         vocabulary has the other one, too. At most TOKENIZER_ENDS - 2 rows
+ * ANSWER_GOES_ON(token, with)  a control token that does not, although the file names it, if the vocabulary has the other
+ *                         one, too; the other one is the end where the file has this one as EOS
  *
  * Append only: row numbers are stored in model segments. Do not use versions of the expressions
  * that were rewritten for engines with fewer features: some differ, some need unbounded stack. No
- * include guard: include it with PRETOKENIZER, with STRIP_AFTER and STRIP_NONE, or with ANSWER_END
- * defined. */
+ * include guard: include it with PRETOKENIZER, with STRIP_AFTER and STRIP_NONE, with ANSWER_END, or with
+ * ANSWER_GOES_ON defined. */
 #ifndef PRETOKENIZER
 #define PRETOKENIZER(...)
 #endif
@@ -32,6 +34,9 @@
 #endif
 #ifndef ANSWER_END
 #define ANSWER_END(...)
+#endif
+#ifndef ANSWER_GOES_ON
+#define ANSWER_GOES_ON(...)
 #endif
 #define EXPR_GPT2        "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define EXPR_CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -141,8 +146,10 @@ STRIP_AFTER("general.name", "phi 3")
 STRIP_AFTER("general.architecture", "phimoe")
 STRIP_NONE("<s>")
 STRIP_NONE("<|endoftext|>")
-/* Harmony (gpt-oss): a call of a tool ends the turn. */
+/* Harmony (gpt-oss): a call of a tool ends the turn, the end of a message does not. */
 ANSWER_END("<|call|>", "<|return|>")
+ANSWER_END("<|return|>", "<|end|>")
+ANSWER_GOES_ON("<|end|>", "<|return|>")
 #undef EXPR_GPT2
 #undef EXPR_CONTRACTION
 #undef EXPR_CL100K
@@ -164,3 +171,4 @@ ANSWER_END("<|call|>", "<|return|>")
 #undef STRIP_AFTER
 #undef STRIP_NONE
 #undef ANSWER_END
+#undef ANSWER_GOES_ON

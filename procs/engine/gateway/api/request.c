@@ -21,7 +21,7 @@ struct taker {
     struct error *error;
     bool special; /* control tokens of the whole prompt are parsed */
     /* of a conversation; NULL: not given */
-    const json_t *messages, *tools, *variables;
+    const json_t *messages, *tools, *variables, *effort;
     bool no_tools, whole; /* whole: the answer is not split */
 };
 
@@ -356,6 +356,26 @@ static int take_variables(struct taker *t, const json_t *value)
     return json_is_object(value) ? 0 : wrong(t, "an object");
 }
 
+/* OpenAI's field is a variable of the template, as in other servers. */
+static int take_reasoning_effort(struct taker *t, const json_t *value)
+{
+    if (!t->limits->chat->program)
+        return unable(t, "the model has no chat template that takes it");
+    t->effort = value;
+    return json_is_string(value) ? 0 : wrong(t, "a text");
+}
+
+/* What the client sets for the template; chat_template_kwargs goes first. NULL: nothing, or out of memory. */
+static json_t *all_variables(const struct taker *t)
+{
+    json_t *all = t->variables || t->effort ? json_object() : NULL;
+    if (all && t->effort)
+        json_object_set(all, "reasoning_effort", (json_t *)(uintptr_t)t->effort);
+    if (all && t->variables)
+        json_object_update(all, (json_t *)(uintptr_t)t->variables);
+    return all;
+}
+
 /* In the form of the model's family. */
 static int render_family(struct taker *t, struct chat_prompt *prompt)
 {
@@ -392,14 +412,16 @@ static void choose_parts(struct taker *t)
 static int render_messages(struct taker *t)
 {
     struct chat_prompt prompt;
+    json_t *variables = all_variables(t);
     struct chat_conversation c = {.messages = t->messages,
                                   .tools = t->no_tools ? NULL : t->tools,
-                                  .variables = t->variables,
+                                  .variables = variables,
                                   .now = time(NULL)};
     int rc =
         t->limits->chat->program
             ? chat_format_render(t->limits->chat, &c, t->limits->prompt_bytes, &prompt, t->error)
             : render_family(t, &prompt);
+    json_decref(variables);
     if (rc != 0)
         return -1;
     t->out->prompt = prompt.text;

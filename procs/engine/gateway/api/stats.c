@@ -176,16 +176,16 @@ static void on_status(void *arg, json_t *reply, const struct error *error)
 static void on_chat(void *arg, json_t *reply, const struct error *error)
 {
     struct gateway *g = arg;
-    struct error why;
+    struct error why = {.code = ERR_NONE};
     OBJ_CHECK(g, GATEWAY_MAGIC);
     g->model_pending = false;
     if (error)
         return;
-    if (chat_format_read(&g->chat, reply, &why) != 0)
-        log_warn("%s: conversations have the form of %s%s%s", why.text,
-                 g->chat.program ? "the default template" : "the family '",
-                 g->chat.program ? "" : chat_name((enum chat_family)g->chat.model.family),
-                 g->chat.program ? "" : "'");
+    if (chat_format_read(&g->chat, reply, &why) != 0 && g->chat.program)
+        log_warn("%s: conversations with tools are rejected", why.text);
+    else if (why.code != ERR_NONE)
+        log_warn("%s: conversations have the form of the family '%s'", why.text,
+                 chat_name((enum chat_family)g->chat.model.family));
     g->known = true;
 }
 

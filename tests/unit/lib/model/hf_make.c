@@ -496,3 +496,14 @@ void hf_unmake(const char *dir)
     }
     rmdir(dir);
 }
+
+size_t hf_make_ranks(char *text, size_t size)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t n = 0;
+    sl_assert(size >= HF_MAKE_RANKS_BYTES);
+    for (unsigned b = 0; b < 256; b++)
+        n += (size_t)snprintf(text + n, size - n, "%c%c== %u\n", digits[b >> 2],
+                              digits[(b & 3) << 4], b);
+    return n;
+}

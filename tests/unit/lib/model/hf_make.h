@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "lib/model/gguf/gguf.h"
 
@@ -28,6 +29,11 @@ struct hf_make {
  * F32. Allocated; exits the program on failure. */
 char *hf_make_moved(const struct gguf *g, int fd, const char *arch, const json_t *config,
                     const char *name, const json_t *shape, size_t *bytes, bool *half);
+
+/* Writes the ranks of the 256 bytes, a vocabulary of tiktoken, to `text` of `size` bytes (HF_MAKE_RANKS_BYTES and
+ * what the caller appends). Returns their length without the NUL. */
+#define HF_MAKE_RANKS_BYTES 3000
+size_t hf_make_ranks(char *text, size_t size);
 
 /* Exits the program on failure. */
 void hf_make(const struct hf_make *m);

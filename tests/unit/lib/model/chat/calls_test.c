@@ -11,7 +11,12 @@
 #define TOOLS                                                                                      \
     "[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"properties\":{"      \
     "\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"},\"deep\":{\"type\":"           \
-    "[\"object\",\"null\"]},\"id\":{\"type\":[\"string\",\"null\"]}}}}}]"
+    "[\"object\",\"null\"]},\"id\":{\"type\":[\"string\",\"null\"]},"                              \
+    "\"rain\":{\"type\":\"boolean\"},\"max\":{\"anyOf\":[{\"type\":\"integer\"},{\"type\":"        \
+    "\"null\"}]},"                                                                                 \
+    "\"zip\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},\"where\":{\"$ref\":\"#/"     \
+    "x\"},"                                                                                        \
+    "\"near\":{\"oneOf\":[{\"$ref\":\"#/x\"},{\"type\":\"null\"}]}}}}}]"
 
 struct collected {
     FILE *out;
@@ -83,6 +88,20 @@ static const struct {
      "<parameter=days>\nthree\n</parameter>\n</function>\n</tool_call>",
      "|get({\"city\":\"12\",\"deep\":{\"a\":[1]},\"id\":\"7\",\"other\":\"7\",\"days\":\"three\"})",
      false},
+    /* Alternatives, references, and the names of Python. */
+    {QWEN,
+     "<tool_call><function=get><parameter=rain>\nTrue\n</parameter><parameter=max>\n12\n</"
+     "parameter>"
+     "<parameter=zip>\n12\n</parameter><parameter=where>\n{\"a\": "
+     "1}\n</parameter><parameter=near>\n"
+     "None\n</parameter><parameter=city>\nFalse\n</parameter></function></tool_call>",
+     "|get({\"rain\":true,\"max\":12,\"zip\":\"12\",\"where\":{\"a\":1},\"near\":null,\"city\":"
+     "\"False\"})",
+     false},
+    {GLM,
+     "<tool_call>get<arg_key>rain</arg_key><arg_value>False</arg_value><arg_key>where</arg_key>"
+     "<arg_value>here</arg_value><arg_key>max</arg_key><arg_value>Nones</arg_value></tool_call>",
+     "|get({\"rain\":false,\"where\":\"here\",\"max\":\"Nones\"})", false},
     {QWEN, "<tool_call><function=f></function></tool_call>x", "|f({})|C:x", false},
     {QWEN,
      "<tool_call>\n<function=f>\n<parameter=a>\n\nb\n\n</parameter>\n</function>\n</tool_call>",

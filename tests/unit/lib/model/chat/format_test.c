@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversations as clients send them, rendered through a model's own template. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/bytes.h"
 #include "lib/model/chat/format.h"
 
 static const char chatml[] =
@@ -225,8 +227,84 @@ START_TEST(template_for_tools)
     struct error error = {0};
     ck_assert_int_eq(chat_format_set(&f, &model, plain, strlen(plain), &error), 0);
     ck_assert_int_eq(chat_format_set_tools(&f, "{% if %}", 8, &error), -1);
-    ck_assert_msg(strncmp(error.text, "the template for tools: ", 24) == 0, "%s", error.text);
+    ck_assert_msg(strstr(error.text, "chat template for tools: "), "%s", error.text);
     ck_assert(f.program && !f.tools_program);
+    chat_format_free(&f);
+}
+END_TEST
+
+/* Without arguments, templates get an empty object; a text that is no object stays. */
+START_TEST(calls_without_arguments)
+{
+    static const char template[] =
+        "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments | tojson }}"
+        "{% if c.function.arguments is mapping %}{% for k, v in c.function.arguments | items %}{{ "
+        "k }}"
+        "{% endfor %};{% endif %}{% endfor %}{% endfor %}";
+    static const char *const rows[][2] = {
+        {"", "{};"},
+        {",\"arguments\":\"\"", "{};"},
+        {",\"arguments\":\" \\n\"", "{};"},
+        {",\"arguments\":null", "{};"},
+        {",\"arguments\":\"{}\"", "{};"},
+        {",\"arguments\":{\"a\":1}", "{\"a\": 1}a;"},
+        {",\"arguments\":\"{\\\"a\\\":1}\"", "{\"a\": 1}a;"},
+        {",\"arguments\":\"[1]\"", "\"[1]\""},
+        {",\"arguments\":\"x\"", "\"x\""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct fixture f;
+        char messages[300];
+        snprintf(messages, sizeof messages,
+                 "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"type\":\"function\","
+                 "\"function\":{\"name\":\"f\"%s}}]}]",
+                 rows[i][0]);
+        ck_assert_msg(render(&f, template, 0, messages, NULL, NULL) == 0, "row %zu: %s", i,
+                      f.error.text);
+        ck_assert_str_eq(f.prompt.text, rows[i][1]);
+        chat_prompt_free(&f.prompt);
+    }
+}
+END_TEST
+
+/* A template for tools that is none: conversations with tools are errors, others are rendered. */
+START_TEST(bad_template_for_tools)
+{
+    static const char *const rows[][2] = {{"\"{% if %}\"", "chat template for tools: "},
+                                          {"7", "chat template for tools: not a text"},
+                                          {"null", "chat template for tools: not a text"},
+                                          {"[]", "chat template for tools: not a text"}};
+    struct chat_format f = {0};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct error error = {0};
+        struct chat_prompt prompt;
+        json_t *reply = json_pack("{s:s, s:s, s:o}", "family", "", "template", "plain",
+                                  "tools_template", json_loads(rows[i][0], JSON_DECODE_ANY, NULL));
+        ck_assert_int_eq(chat_format_read(&f, reply, &error), -1);
+        ck_assert_msg(strstr(error.text, rows[i][1]), "%s", error.text);
+        json_t *m = json_loads("[{\"role\": \"user\", \"content\": \"Hi\"}]", 0, NULL);
+        json_t *t = json_loads("[{\"type\": \"function\"}]", 0, NULL);
+        struct chat_conversation c = {.messages = m};
+        ck_assert_msg(chat_format_render(&f, &c, 1000, &prompt, &error) == 0, "%s", error.text);
+        ck_assert_str_eq(prompt.text, "plain");
+        chat_prompt_free(&prompt);
+        c.tools = t;
+        error = (struct error){0};
+        ck_assert_int_eq(chat_format_render(&f, &c, 1000, &prompt, &error), -1);
+        ck_assert_msg(error.code == ERR_BAD_INPUT && strstr(error.text, rows[i][1]), "%s",
+                      error.text);
+        json_decref(m);
+        json_decref(t);
+        json_decref(reply);
+    }
+    json_t *reply = json_pack("{s:s}", "template", "plain");
+    struct error error = {0};
+    ck_assert_int_eq(chat_format_read(&f, reply, &error), 0);
+    ck_assert_int_eq(f.tools_error.code, ERR_NONE);
+    json_object_set_new(reply, "template", json_true());
+    ck_assert_int_eq(chat_format_read(&f, reply, &error), -1);
+    ck_assert(strstr(error.text, "not a text") && !f.program);
+    json_decref(reply);
     chat_format_free(&f);
 }
 END_TEST
@@ -245,6 +323,8 @@ int main(void)
     tcase_add_test(tc, marks_that_are_text_stay_rejected);
     tcase_add_test(tc, what_is_no_template_leaves_the_family);
     tcase_add_test(tc, template_for_tools);
+    tcase_add_test(tc, bad_template_for_tools);
+    tcase_add_test(tc, calls_without_arguments);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);

@@ -257,6 +257,11 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
       make_u32(m, "tokenizer.ggml.eos_token_id", 262))                                             \
     X(bos_range, "bos_token_id' is 4294967295",                                                    \
       make_u32(m, "tokenizer.ggml.bos_token_id", UINT32_MAX))                                      \
+    X(eot_range, "eot_token_id' is 262 but there are only 262",                                    \
+      make_u32(m, "tokenizer.ggml.eot_token_id", 262))                                             \
+    X(eom_range, "eom_token_id' is 4294967295 but there are only 262",                             \
+      make_u32(m, "tokenizer.ggml.eom_token_id", UINT32_MAX))                                      \
+    X(eom_type, "instead of an integer", make_text(m, "tokenizer.ggml.eom_token_id", "2"))         \
     X(eos_type, "instead of an integer", make_text(m, "tokenizer.ggml.eos_token_id", "2"))         \
     X(add_bos_type, "instead of a bool", make_u32(m, "tokenizer.ggml.add_bos_token", 1))           \
     X(merge_unknown, "merge 1 names a token that is not in the vocabulary: 'q w'",                 \

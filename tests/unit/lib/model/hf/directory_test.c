@@ -111,16 +111,12 @@ static void expect_text(const struct opened *o, const char *key, const char *exp
 
 /* ---- tokenizers ---- */
 
-#define LINES_MAX 6000
+#define LINES_MAX (HF_MAKE_RANKS_BYTES + 100)
 
 /* All bytes, and "ab". */
 static size_t ranks(char text[LINES_MAX])
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    size_t n = 0;
-    for (unsigned b = 0; b < 256; b++)
-        n += (size_t)snprintf(text + n, LINES_MAX - n, "%c%c== %u\n", digits[b >> 2],
-                              digits[(b & 3) << 4], b);
+    size_t n = hf_make_ranks(text, LINES_MAX);
     return n + (size_t)snprintf(text + n, LINES_MAX - n, "YWI= 256\n");
 }
 
@@ -209,7 +205,42 @@ START_TEST(bad_tokenizers)
 }
 END_TEST
 
+/* ---- files that are none ---- */
+
+/* A pipe without a writer is not waited for (the test has a time limit). */
+START_TEST(only_regular_files)
+{
+    static const char *const files[] = {"config.json",
+                                        "tokenizer.json",
+                                        "model.safetensors",
+                                        "model.safetensors.index.json",
+                                        "tokenizer_config.json",
+                                        "generation_config.json",
+                                        "chat_template.json",
+                                        "chat_template.jinja",
+                                        "additional_chat_templates/default.jinja",
+                                        "additional_chat_templates/tool_use.jinja"};
+    char moved[sizeof dir + 8];
+    snprintf(moved, sizeof moved, "%s/moved", dir);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        bool there = rename(path_of(files[i]), moved) == 0;
+        for (int link = 0; link < 2; link++) {
+            ck_assert_int_eq(link ? symlink("/dev/zero", path_of(files[i]))
+                                  : mkfifo(path_of(files[i]), 0600),
+                             0);
+            char reason[400];
+            snprintf(reason, sizeof reason, "%s: not a regular file", path_of(files[i]));
+            expect_rejected(ERR_BAD_INPUT, reason);
+            ck_assert_int_eq(unlink(path_of(files[i])), 0);
+        }
+        ck_assert(!there || rename(moved, path_of(files[i])) == 0);
+    }
+}
+END_TEST
+
 /* ---- ends of answers ---- */
+
+#define NAMED_END "{\"eos_token\":\"A\"}"
 
 static void expect_number(const struct opened *o, const char *key, int64_t expected, size_t row)
 {
@@ -219,24 +250,35 @@ static void expect_number(const struct opened *o, const char *key, int64_t expec
                   "row %zu: %s is %d", row, key, found ? (int)value : -1);
 }
 
-/* Lists of generation_config.json go before that of config.json, which has the end of the model only. */
+/* Ends of generation_config.json go before that of config.json, which has the end of the model only; the token that
+ * tokenizer_config.json names goes before both, and they stay ends. */
 START_TEST(ends_of_answers)
 {
     static const struct {
         const char *generation;
         int64_t eos, eot, eom;
+        const char *settings;
     } rows[] = {
-        {NULL, 256, -1, -1},
-        {"{}", 256, -1, -1},
-        {"{\"eos_token_id\":null}", 256, -1, -1},
-        {"{\"eos_token_id\":7}", 7, -1, -1},
-        {"{\"eos_token_id\":[256,7]}", 256, 7, -1},
-        {"{\"eos_token_id\":[256,264,-1,\"x\",256,7,8,9]}", 256, 7, 8},
+        {NULL, 256, -1, -1, NULL},
+        {"{}", 256, -1, -1, NULL},
+        {"{\"eos_token_id\":null}", 256, -1, -1, NULL},
+        {"{\"eos_token_id\":7}", 7, -1, -1, NULL},
+        {"{\"eos_token_id\":[256,7]}", 256, 7, -1, NULL},
+        {"{\"eos_token_id\":[256,264,-1,\"x\",256,7,8,9]}", 256, 7, 8, NULL},
+        {"{\"eos_token_id\":[264,7,8]}", 7, 8, -1, NULL},
+        {"{\"eos_token_id\":[256,7,7,256,8]}", 256, 7, 8, NULL},
+        {NULL, 'A', 256, -1, NAMED_END},
+        {"{\"eos_token_id\":7}", 'A', 7, -1, NAMED_END},
+        {"{\"eos_token_id\":65}", 'A', -1, -1, NAMED_END},
+        {"{\"eos_token_id\":264}", 'A', -1, -1, NAMED_END},
+        {"{\"eos_token_id\":[264,7,65,8]}", 'A', 7, 8, NAMED_END},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct opened o;
         if (rows[i].generation)
             put("generation_config.json", rows[i].generation);
+        if (rows[i].settings)
+            put("tokenizer_config.json", rows[i].settings);
         open_directory(&o);
         expect_number(&o, "tokenizer.ggml.eos_token_id", rows[i].eos, i);
         expect_number(&o, "tokenizer.ggml.eot_token_id", rows[i].eot, i);
@@ -251,9 +293,10 @@ END_TEST
 
 /* ---- chat templates ---- */
 
-#define CONFIG "tokenizer_config.json"
-#define JINJA  "chat_template.jinja"
-#define MORE   "additional_chat_templates/"
+#define CONFIG   "tokenizer_config.json"
+#define JINJA    "chat_template.jinja"
+#define MORE_DIR "additional_chat_templates"
+#define MORE     MORE_DIR "/"
 #define IN_TWO                                                                                     \
     "[{\"name\":\"tool_use\",\"template\":\"T\"},{\"name\":\"default\",\"template\":\"D\"}]"
 #define OF(text) "{\"chat_template\":" text "}"
@@ -268,8 +311,9 @@ static const struct {
     {{{CONFIG, OF(IN_TWO)}}, "D", "T"},
     {{{CONFIG, OF("{\"default\":\"D\",\"tool_use\":\"T\",\"rag\":\"R\"}")}}, "D", "T"},
     {{{CONFIG, OF("[{\"name\":\"rag\",\"template\":\"R\"}]")}}, NULL, NULL},
-    {{{CONFIG, OF("[7,{\"name\":\"default\"},{\"name\":7,\"template\":7}]")}}, NULL, NULL},
-    {{{CONFIG, OF("7")}, {"chat_template.json", OF("\"J\"")}}, NULL, NULL},
+    {{{CONFIG, OF("[7,{\"name\":7,\"template\":7}]")}}, NULL, NULL},
+    {{{"chat_template.json", OF("null")}}, NULL, NULL},
+    {{{"chat_template.json", "{}"}}, NULL, NULL},
     {{{"chat_template.json", OF("\"J\"")}}, "J", NULL},
     {{{"chat_template.json", OF(IN_TWO)}}, "D", "T"},
     {{{CONFIG, OF("\"C\"")}, {"chat_template.json", OF("\"J\"")}}, "C", NULL},
@@ -314,6 +358,60 @@ START_TEST(bad_templates)
     clear();
     put("chat_template.json", "[]");
     expect_rejected(ERR_BAD_INPUT, "/chat_template.json: not a JSON object");
+    clear();
+    put(JINJA, "caf\xe9 {{ messages }}");
+    expect_rejected(ERR_BAD_INPUT, "/chat_template.jinja: a chat template that is not UTF-8");
+    clear();
+    put(MORE "tool_use.jinja", "\xed\xa0\x80");
+    expect_rejected(ERR_BAD_INPUT, "/tool_use.jinja: a chat template that is not UTF-8");
+}
+END_TEST
+
+/* Neither an empty template nor none. */
+START_TEST(templates_that_are_no_texts)
+{
+    static const char *const rows[][2] = {
+        {OF("7"), "'default'"},
+        {OF("false"), "'default'"},
+        {OF("{\"default\":[]}"), "'default'"},
+        {OF("[{\"name\":\"default\"}]"), "'default'"},
+        {OF("[{\"name\":\"default\",\"template\":null}]"), "'default'"},
+        {OF("{\"default\":\"D\",\"tool_use\":7}"), "'tool_use'"},
+        {OF("[{\"name\":\"tool_use\",\"template\":{}},{\"name\":\"default\",\"template\":\"D\"}]"),
+         "'tool_use'"},
+    };
+    static const char *const files[] = {CONFIG, "chat_template.json"};
+    for (size_t i = 0; i < 2 * ARRAY_LEN(rows); i++) {
+        char reason[400];
+        snprintf(reason, sizeof reason, "/%s: the chat template %s is not a text", files[i % 2],
+                 rows[i / 2][1]);
+        put(files[i % 2], rows[i / 2][0]);
+        expect_rejected(ERR_BAD_INPUT, reason);
+        clear();
+    }
+}
+END_TEST
+
+/* As in a directory of links of which the files were deleted. */
+START_TEST(links_to_nothing)
+{
+    static const char *const files[] = {
+        JINJA,  MORE "default.jinja",     MORE "tool_use.jinja",          "chat_template.json",
+        CONFIG, "generation_config.json", "model.safetensors.index.json",
+    };
+    char reason[400];
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        snprintf(reason, sizeof reason, "cannot open %s: ", path_of(files[i]));
+        ck_assert_int_eq(symlink("deleted", path_of(files[i])), 0);
+        expect_rejected(ERR_BAD_INPUT, reason);
+        ck_assert_int_eq(unlink(path_of(files[i])), 0);
+    }
+    ck_assert_int_eq(rmdir(path_of(MORE_DIR)) | symlink("deleted", path_of(MORE_DIR)), 0);
+    expect_rejected(ERR_BAD_INPUT, "cannot open ");
+    ck_assert_int_eq(unlink(path_of(MORE_DIR)) | mkdir(path_of(MORE_DIR), 0700), 0);
+    unlink(path_of("tokenizer.json"));
+    ck_assert_int_eq(symlink("deleted", path_of("tokenizer.json")), 0);
+    expect_rejected(ERR_BAD_INPUT, "cannot open ");
 }
 END_TEST
 
@@ -325,9 +423,12 @@ int main(void)
     tcase_add_test(c, tokenizer_json);
     tcase_add_test(c, tiktoken);
     tcase_add_test(c, bad_tokenizers);
+    tcase_add_test(c, only_regular_files);
     tcase_add_test(c, ends_of_answers);
     tcase_add_test(c, templates);
     tcase_add_test(c, bad_templates);
+    tcase_add_test(c, templates_that_are_no_texts);
+    tcase_add_test(c, links_to_nothing);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -12,6 +12,7 @@
 #include "lib/model/hf/internal.h"
 #include "lib/model/tokenizer/blob.h"
 #include "lib/model/tokenizer/tokenizer.h"
+#include "tests/unit/lib/model/hf_make.h"
 
 #define DATA SLUICE_SOURCE_DIR "/tests/golden/data/tokenizers"
 
@@ -102,16 +103,12 @@ END_TEST
 
 /* ---- special tokens ---- */
 
-#define LINES_MAX 6000
+#define LINES_MAX (HF_MAKE_RANKS_BYTES + 100)
 
 /* All bytes, and "ab". */
 static size_t small_ranks(char text[LINES_MAX])
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    size_t n = 0;
-    for (unsigned b = 0; b < 256; b++)
-        n += (size_t)snprintf(text + n, LINES_MAX - n, "%c%c== %u\n", digits[b >> 2],
-                              digits[(b & 3) << 4], b);
+    size_t n = hf_make_ranks(text, LINES_MAX);
     return n + (size_t)snprintf(text + n, LINES_MAX - n, "YWI= 256\r\n\n");
 }
 

@@ -119,6 +119,21 @@ static void name_call(struct make *m)
     name_calls(m, TOKEN_CONTROL);
 }
 
+static void name_end_of_message(struct make *m)
+{
+    name_calls(m, TOKEN_CONTROL);
+    make_u32(m, "tokenizer.ggml.eos_token_id", 'x');
+    make_u32(m, "tokenizer.ggml.eot_token_id", TINY_EOS);
+    make_u32(m, "tokenizer.ggml.eom_token_id", 'y');
+}
+
+/* Phi 3: it has no <|return|>. */
+static void name_end_of_turn(struct make *m)
+{
+    make_u32(m, "tokenizer.ggml.eos_token_id", 'x');
+    make_u32(m, "tokenizer.ggml.eot_token_id", TINY_EOS);
+}
+
 static void name_call_as_text(struct make *m)
 {
     name_calls(m, TOKEN_USER_DEFINED);
@@ -143,11 +158,29 @@ START_TEST(ends_of_answers)
     for (uint32_t id = 0; id <= TINY_VOCAB; id++)
         ck_assert(tokenizer_is_end(o.t, id) == (id == TINY_EOS || id == TINY_USER || id == 'x'));
     close_both(&o);
-    o = open_tiny(name_call);
-    ck_assert(tokenizer_is_end(o.t, TINY_USER) && !tokenizer_is_end(o.t, TINY_CONTROL));
-    close_both(&o);
     o = open_tiny(name_call_as_text);
     ck_assert(!tokenizer_is_end(o.t, TINY_USER));
+    close_both(&o);
+}
+END_TEST
+
+/* Harmony: a call and the end of the answer are ends, that of a message is none, whatever the file states. */
+START_TEST(end_of_a_message)
+{
+    struct opened o = open_tiny(name_call); /* eos is <|end|> */
+    for (uint32_t id = 0; id <= TINY_VOCAB; id++)
+        ck_assert(tokenizer_is_end(o.t, id) == (id == TINY_USER || id == TINY_CONTROL));
+    ck_assert_uint_eq(tokenizer_eos(o.t), TINY_CONTROL);
+    close_both(&o);
+    o = open_tiny(name_end_of_message);
+    for (uint32_t id = 0; id <= TINY_VOCAB; id++)
+        ck_assert(tokenizer_is_end(o.t, id) ==
+                  (id == TINY_USER || id == TINY_CONTROL || id == 'x' || id == 'y'));
+    ck_assert_uint_eq(tokenizer_eos(o.t), 'x');
+    close_both(&o);
+    o = open_tiny(name_end_of_turn);
+    for (uint32_t id = 0; id <= TINY_VOCAB; id++)
+        ck_assert(tokenizer_is_end(o.t, id) == (id == TINY_EOS || id == 'x'));
     close_both(&o);
 }
 END_TEST
@@ -231,6 +264,7 @@ int main(void)
     tcase_add_test(c, special_tokens);
     tcase_add_test(c, ranges_of_control_tokens);
     tcase_add_test(c, ends_of_answers);
+    tcase_add_test(c, end_of_a_message);
     tcase_add_test(c, lists_of_ranges);
     tcase_add_test(c, ignore_merges);
     tcase_add_test(c, bos_by_default);

@@ -340,12 +340,55 @@ START_TEST(answers_in_parts)
 }
 END_TEST
 
+#define EFFORT                                                                                     \
+    "{{ reasoning_effort if reasoning_effort is defined else '-' }} {{ a if a is defined else "    \
+    "'-' }}"
+
+/* OpenAI's field reaches the template as the variable of that name. */
+START_TEST(reasoning_effort)
+{
+    static const char *const rows[][2] = {
+        {ASK(""), "- -"},
+        {ASK(",\"reasoning_effort\":null"), "- -"},
+        {ASK(",\"reasoning_effort\":\"high\""), "high -"},
+        {ASK(",\"reasoning_effort\":\"high\",\"chat_template_kwargs\":{\"a\":1}"), "high 1"},
+        {ASK(",\"chat_template_kwargs\":{\"reasoning_effort\":\"low\"},\"reasoning_effort\":"
+             "\"high\""),
+         "low -"},
+    };
+    static const char bad[] = ASK(",\"reasoning_effort\":3"),
+                      text[] = ASK(",\"reasoning_effort\":\"low\"");
+    struct chat_format format = {0};
+    struct api_limits limits = {4096, &format};
+    struct model_chat model = {.family = CHAT_PLAIN};
+    struct api_request r;
+    struct error error = {.text = ""};
+    char param[API_PARAM_BYTES];
+    ck_assert(api_request_parse(API_CHAT, text, strlen(text), &limits, &r, param, &error) == -1);
+    ck_assert_msg(strstr(error.text, "no chat template") != NULL, "%s", error.text);
+    api_request_free(&r);
+    ck_assert_int_eq(chat_format_set(&format, &model, EFFORT, strlen(EFFORT), &error), 0);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        ck_assert_msg(api_request_parse(API_CHAT, rows[i][0], strlen(rows[i][0]), &limits, &r,
+                                        param, &error) == 0,
+                      "%s", error.text);
+        ck_assert_msg(strcmp(r.prompt, rows[i][1]) == 0, "row %zu: '%s'", i, r.prompt);
+        api_request_free(&r);
+    }
+    ck_assert(api_request_parse(API_CHAT, bad, strlen(bad), &limits, &r, param, &error) == -1);
+    ck_assert(strstr(error.text, "must be a text") && strcmp(param, "reasoning_effort") == 0);
+    api_request_free(&r);
+    chat_format_free(&format);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gateway");
     TCase *t = tcase_create("request");
     tcase_add_test(t, bodies_that_are_right);
     tcase_add_test(t, answers_in_parts);
+    tcase_add_test(t, reasoning_effort);
     tcase_add_test(t, bodies_that_are_wrong);
     tcase_add_test(t, conversations);
     tcase_add_test(t, conversation_without_a_system);
