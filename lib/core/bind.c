@@ -476,19 +476,29 @@ static int check_rope_factors(struct core *c, struct error *error)
     return 0;
 }
 
-/* The device computes with every type that the model has. */
-static int check_types(const struct core *c, struct error *error)
+static int check_type(const struct core *c, enum tensor_type type, struct error *error)
+{
+    if (c->device->ops->computes(c->device, type))
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "the device '%s' does not compute with %s",
+                     c->device->ops->name, tensor_type_info((uint32_t)type)->name);
+}
+
+/* The device computes with every type that the model has, or that the source may serve. */
+static int check_types(const struct core *c, const struct core_config *config, struct error *error)
 {
     for (uint32_t i = 0; i < c->model->entry_count; i++) {
         const struct model_entry *e = &model_index_entries(c->model)[i];
-        for (uint32_t m = 0; m < (i < c->model->dense_count ? 1u : EXPERT__COUNT); m++) {
-            uint32_t type =
-                i < c->model->dense_count ? tensor_of(c, i, 0)->type : e->matrix[m].type;
-            if (e->extents > 0 && !c->device->ops->computes(c->device, (enum tensor_type)type))
-                return error_set(error, ERR_BAD_INPUT, "the device '%s' does not compute with %s",
-                                 c->device->ops->name, tensor_type_info(type)->name);
+        bool dense = i < c->model->dense_count;
+        for (uint32_t m = 0; e->extents > 0 && m < (dense ? 1u : EXPERT__COUNT); m++) {
+            uint32_t type = dense ? tensor_of(c, i, 0)->type : e->matrix[m].type;
+            if (check_type(c, (enum tensor_type)type, error) != 0)
+                return -1;
         }
     }
+    for (size_t i = 0; i < config->expert_type_count; i++)
+        if (check_type(c, config->expert_types[i], error) != 0)
+            return -1;
     return 0;
 }
 
@@ -496,7 +506,7 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
 {
     uint32_t globals = c->hp.layers;
     uint64_t vectors = 0;
-    if (check_types(c, error) != 0)
+    if (check_types(c, config, error) != 0)
         return -1;
     c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     for (uint32_t i = 0; i < c->hp.layers; i++)

@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(ATTEND_THREADS) attend_segments(attend_args g)
     const kernel_attention &a = g.a;
     attend_shared *m = (attend_shared *)(void *)shared_memory();
     uint32_t row = blockIdx.z, head = a.head_begin + blockIdx.y, positions = positions_of(a, row);
-    uint32_t begin = attention_begin(a.window, positions);
+    uint32_t begin = kernel_attention_begin(a.window, positions);
     uint32_t segment = begin / KERNEL_KEY_SEGMENT + blockIdx.x;
     uint32_t kv_head = head / (a.heads / a.kv_heads), at = segment * KERNEL_KEY_SEGMENT;
     if (at >= positions) /* a shorter row: for the whole block */
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(ATTEND_THREADS) attend_join(attend_args g)
 {
     const kernel_attention &a = g.a;
     uint32_t row = blockIdx.y, head = a.head_begin + blockIdx.x, positions = positions_of(a, row);
-    uint32_t first = attention_begin(a.window, positions) / KERNEL_KEY_SEGMENT;
+    uint32_t first = kernel_attention_begin(a.window, positions) / KERNEL_KEY_SEGMENT;
     uint32_t segments = (positions - 1) / KERNEL_KEY_SEGMENT + 1 - first;
     for (uint32_t d = threadIdx.x; d < a.value_size; d += ATTEND_THREADS) {
         const float *work = work_of(g, row, head, 0);
@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(ATTEND_THREADS) attend_join(attend_args g)
 /* At most that many: rows begin at different keys, so one more than the last row's. */
 static uint32_t segments_of(const struct kernel_attention *a)
 {
-    uint32_t begin = a->window != 0 && a->positions > a->window ? a->positions - a->window : 0;
+    uint32_t begin = kernel_attention_begin(a->window, a->positions);
     return (a->positions + a->rows - 2) / KERNEL_KEY_SEGMENT - begin / KERNEL_KEY_SEGMENT + 1;
 }
 

@@ -46,7 +46,7 @@ BOTH size_t super_scale_offset(uint32_t k);
 BOTH size_t super_sum_offset(uint32_t k);
 BOTH size_t group_scale_offset(uint32_t k);
 BOTH size_t group_sum_offset(uint32_t k);
-BOTH uint32_t attention_begin(uint32_t window, uint32_t positions);
+BOTH uint32_t kernel_attention_begin(uint32_t window, uint32_t positions);
 BOTH uint32_t kv_padded(uint32_t head_size);
 BOTH bool kv_is_quantised(enum kv_type type);
 BOTH uint32_t kv_per_byte(enum kv_type type);

@@ -38,8 +38,9 @@ static int open_driver(struct driver *d, struct error *error)
 {
     void *library = dlopen(GPU_DRIVER, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        const char *why = dlerror();
-        if (!why || strstr(why, "No such file"))
+        static const char missing[] = GPU_DRIVER ": cannot open shared object file: No such file";
+        const char *why = dlerror(); /* begins with the file: the driver, or one that it needs */
+        if (strncmp(why, missing, sizeof missing - 1) == 0)
             return error_set(error, ERR_NOT_FOUND, "no NVIDIA driver: " GPU_DRIVER " not found");
         return error_set(error, ERR_FAILED, "the NVIDIA driver cannot be loaded: %s", why);
     }
@@ -109,6 +110,7 @@ const struct gpu_kernels *gpu_module_open(const char *file, struct error *error)
     }
     if (!find(library, "gpu_kernels", &kernels)) {
         error_set(error, ERR_FAILED, "%s is no CUDA module of sluice", file);
+        dlclose(library);
         return NULL;
     }
     const struct gpu_kernels *k = kernels();
@@ -116,6 +118,7 @@ const struct gpu_kernels *gpu_module_open(const char *file, struct error *error)
         error_set(error, ERR_FAILED,
                   "%s is of another version (interface %u, arithmetic %u; expected %u and %u)",
                   file, k->interface, k->arithmetic, GPU_INTERFACE, KERNEL_ARITHMETIC);
+        dlclose(library);
         return NULL;
     }
     return k;

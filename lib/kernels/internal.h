@@ -191,12 +191,6 @@ static inline void prefetch_far(const void *p, size_t ahead)
 #define SWIGLU_LIMIT 7.0f
 #define SWIGLU_ALPHA 1.702f
 
-/* The first key that a row attends to. */
-static ALWAYS_INLINE uint32_t attention_begin(uint32_t window, uint32_t positions)
-{
-    return window != 0 && positions > window ? positions - window : 0;
-}
-
 static inline void attention_check(const struct kernel_attention *a)
 {
     sl_assert(a->key_size <= KERNEL_HEAD_SIZE_MAX && a->value_size <= KERNEL_VALUE_SIZE_MAX &&

@@ -129,6 +129,12 @@ static inline uint32_t kernel_ring_position(uint32_t ring, uint32_t position)
     return ring == 0 ? position : position % ring;
 }
 
+/* The first of `positions` keys that a row attends to. */
+static inline uint32_t kernel_attention_begin(uint32_t window, uint32_t positions)
+{
+    return window != 0 && positions > window ? positions - window : 0;
+}
+
 enum kv_part { KV_KEYS, KV_VALUES };
 
 /* Arguments of one step of the gated delta rule (Yang, Kautz, Hatamizadeh 2024), one head:

@@ -2,14 +2,18 @@
 #include "tests/golden/image.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/bytes.h"
 #include "lib/tensor/precision.h"
+#include "tests/harness/tagged.h"
 
 static const void *source_dense(void *self, uint32_t entry)
 {
     const struct image *m = self;
-    return offline_dense(m->file, entry);
+    const void *memory = offline_dense(m->file, entry);
+    return m->device ? tagged(memory) : memory;
 }
 
 /* Small, so that the experts of a chunk are pinned in many steps. */
@@ -25,6 +29,31 @@ static bool source_resident(void *self, uint32_t layer, uint32_t expert)
     return (layer + expert) % 3 != 0; /* varies the order of work */
 }
 
+static size_t bytes_of(const struct kernel_matrix *m)
+{
+    return (size_t)m->row_bytes * m->n;
+}
+
+static void lend(struct kernel_matrix *m)
+{
+    if (!m->data)
+        return;
+    void *slot = aligned_alloc(64, align_up(bytes_of(m), 64));
+    sl_assert(slot);
+    memcpy(slot, m->data, bytes_of(m));
+    m->data = tagged(slot);
+}
+
+static void end_lease(struct kernel_matrix *m)
+{
+    if (!m->data)
+        return;
+    void *slot = untagged(m->data);
+    memset(slot, 0xff, bytes_of(m)); /* NaN for a device that reads it later */
+    free(slot);
+    m->data = NULL;
+}
+
 static void source_pin(void *self, const struct expert_step *step, struct expert_item **items,
                        uint32_t count)
 {
@@ -33,6 +62,8 @@ static void source_pin(void *self, const struct expert_step *step, struct expert
         sl_assert(items[i]->state == ITEM_QUEUED);
         offline_matrices(m->file, step->layer, items[i]->expert, PRECISION_NATIVE, QUANT_CHANNEL,
                          items[i]->matrix);
+        for (int k = 0; m->device && k < EXPERT__COUNT; k++)
+            lend(&items[i]->matrix[k]);
         items[i]->state = ITEM_READY;
     }
 }
@@ -46,8 +77,11 @@ static int source_wait(void *self, const struct expert_step *step, struct expert
 
 static void source_unpin(void *self, const struct expert_step *step, struct expert_item *item)
 {
-    (void)self, (void)step;
+    const struct image *m = self;
+    (void)step;
     sl_assert(item->state == ITEM_READY);
+    for (int k = 0; m->device && k < EXPERT__COUNT; k++)
+        end_lease(&item->matrix[k]);
 }
 
 static void source_routed(void *self, const struct expert_step *step, const struct route *routes)
@@ -59,6 +93,12 @@ static void source_routed(void *self, const struct expert_step *step, const stru
 
 struct weights_source image_source(struct image *m)
 {
+    return image_source_on(m, NULL);
+}
+
+struct weights_source image_source_on(struct image *m, struct device *device)
+{
+    m->device = device;
     return (struct weights_source){.self = m,
                                    .dense = source_dense,
                                    .pin_limit = source_pin_limit,

@@ -16,6 +16,7 @@ struct image {
     /* hook for tests of routing: called for every layer of every forward pass when set */
     void (*routed)(void *arg, const struct expert_step *step, const struct route *routes);
     void *routed_arg;
+    struct device *device; /* of image_source_on */
 };
 
 /* A failure is fatal: no test works without its model. */
@@ -23,6 +24,10 @@ void image_open(struct image *image, const char *path, uint32_t context);
 void image_close(struct image *image);
 
 struct weights_source image_source(struct image *image);
+/* The same for a core on a device; NULL: the host. Pointers that the core shares with another device are tagged
+ * (tests/harness/tagged.h). Its experts are in slots whose memory is used again, as in an arena: after `unpin` they
+ * have NaN. */
+struct weights_source image_source_on(struct image *image, struct device *device);
 struct core_sequence image_sequence(const struct image *image);
 
 /* A core on the image. */

@@ -14,7 +14,7 @@ static void add_bias(struct cuda *c, const struct op_attention *a, float *x, uin
                      struct device_at bias)
 {
     if (bias.address)
-        cuda_axpy(c, 1.0f, cuda_floats(bias), 0, n, a->rows, x, n);
+        cuda_axpy(c, 1.0f, device_floats(bias), 0, n, a->rows, x, n);
     if (a->heads.clamp != 0)
         cuda_point(c, GPU_CLAMP,
                    (struct gpu_rows){.a = x,
@@ -35,7 +35,7 @@ static void head_norm(struct cuda *c, const struct op_attention *a, const struct
 static void finish_heads(struct cuda *c, const struct op_attention *a, const struct heads *h)
 {
     struct gpu_rope rope = {.x = h->x,
-                            .cos_sin = cuda_floats(a->angles),
+                            .cos_sin = device_floats(a->angles),
                             .x_stride = (size_t)h->heads * h->size,
                             .head_stride = h->size,
                             .table_stride = a->angle_stride,
@@ -56,7 +56,7 @@ static void store(struct cuda *c, const struct device_sequence *s, struct device
                   uint32_t position, uint32_t rows)
 {
     struct gpu_kv_store g = {.x = x,
-                             .tiles = cuda_memory(tiles),
+                             .tiles = device_pointer(tiles),
                              .type = s->kv_type,
                              .part = part,
                              .x_stride = (size_t)heads * size,
@@ -82,11 +82,11 @@ static void attend_run(struct cuda *c, const struct op_attention *a, uint32_t ro
     size_t q = (size_t)h->heads * h->key_size, k = (size_t)h->kv_heads * h->key_size,
            v = (size_t)h->kv_heads * h->value_size;
     uint32_t position = a->row[row].position;
-    struct kernel_attention attention = {.q = cuda_floats(a->q) + row * q,
-                                         .k = cuda_memory(s->keys),
-                                         .v = cuda_memory(s->values),
+    struct kernel_attention attention = {.q = device_floats(a->q) + row * q,
+                                         .k = device_pointer(s->keys),
+                                         .v = device_pointer(s->values),
                                          .kv_type = s->kv_type,
-                                         .out = cuda_floats(a->mix.base[FORM_F32]) +
+                                         .out = device_floats(a->mix.base[FORM_F32]) +
                                                 row * cuda_stride(&a->mix),
                                          .q_stride = q,
                                          .out_stride = cuda_stride(&a->mix),
@@ -101,10 +101,10 @@ static void attend_run(struct cuda *c, const struct op_attention *a, uint32_t ro
                                          .ring = s->ring,
                                          .scale = a->heads.scale,
                                          .cap = a->heads.cap,
-                                         .sinks = cuda_floats(a->sinks)};
-    store(c, s, s->keys, KV_KEYS, cuda_floats(a->k) + row * k, h->kv_heads, h->key_size, position,
+                                         .sinks = device_floats(a->sinks)};
+    store(c, s, s->keys, KV_KEYS, device_floats(a->k) + row * k, h->kv_heads, h->key_size, position,
           rows);
-    store(c, s, s->values, KV_VALUES, cuda_floats(a->v) + row * v, h->kv_heads, h->value_size,
+    store(c, s, s->values, KV_VALUES, device_floats(a->v) + row * v, h->kv_heads, h->value_size,
           position, rows);
     attend(c, &attention);
 }
@@ -113,34 +113,34 @@ static void project(struct cuda *c, const struct op_attention *a)
 {
     const struct layer_attention *h = &a->shape;
     uint32_t size = h->key_size, q = h->heads * size;
-    float *gated = cuda_floats(a->gated);
-    cuda_product_rows(c, &a->w_q, a->q_scale, &a->x, a->rows, gated ? gated : cuda_floats(a->q),
+    float *gated = device_floats(a->gated);
+    cuda_product_rows(c, &a->w_q, a->q_scale, &a->x, a->rows, gated ? gated : device_floats(a->q),
                       a->w_q.n);
-    cuda_product_rows(c, &a->w_k, a->k_scale, &a->x, a->rows, cuda_floats(a->k), a->w_k.n);
+    cuda_product_rows(c, &a->w_k, a->k_scale, &a->x, a->rows, device_floats(a->k), a->w_k.n);
     if (a->w_v.data.address)
-        cuda_product_rows(c, &a->w_v, a->v_scale, &a->x, a->rows, cuda_floats(a->v), a->w_v.n);
+        cuda_product_rows(c, &a->w_v, a->v_scale, &a->x, a->rows, device_floats(a->v), a->w_v.n);
     if (a->heads.qk_norm == QK_NORM_ROW) {
         uint32_t k = h->kv_heads * size;
         sl_assert(!gated);
-        cuda_rms(c, cuda_floats(a->q), q, a->q_norm, q, a->heads.eps, a->rows, cuda_floats(a->q),
-                 q);
-        cuda_rms(c, cuda_floats(a->k), k, a->k_norm, k, a->heads.eps, a->rows, cuda_floats(a->k),
-                 k);
+        cuda_rms(c, device_floats(a->q), q, a->q_norm, q, a->heads.eps, a->rows,
+                 device_floats(a->q), q);
+        cuda_rms(c, device_floats(a->k), k, a->k_norm, k, a->heads.eps, a->rows,
+                 device_floats(a->k), k);
     }
     if (!a->w_v.data.address)
-        cuda_copy(c, cuda_floats(a->k), size, h->value_size, a->rows * h->kv_heads,
-                  cuda_floats(a->v), h->value_size);
+        cuda_copy(c, device_floats(a->k), size, h->value_size, a->rows * h->kv_heads,
+                  device_floats(a->v), h->value_size);
     if (gated)
-        cuda_copy(c, gated, 2 * (size_t)size, size, a->rows * h->heads, cuda_floats(a->q), size);
+        cuda_copy(c, gated, 2 * (size_t)size, size, a->rows * h->heads, device_floats(a->q), size);
 }
 
 void cuda_op_attention(struct cuda *c, const struct op_attention *a)
 {
     const struct layer_attention *h = &a->shape;
     uint32_t values = h->value_size;
-    float *v = cuda_floats(a->v);
-    const struct heads q = {cuda_floats(a->q), h->heads, h->key_size, a->q_bias, a->q_norm};
-    const struct heads k = {cuda_floats(a->k), h->kv_heads, h->key_size, a->k_bias, a->k_norm};
+    float *v = device_floats(a->v);
+    const struct heads q = {device_floats(a->q), h->heads, h->key_size, a->q_bias, a->q_norm};
+    const struct heads k = {device_floats(a->k), h->kv_heads, h->key_size, a->k_bias, a->k_norm};
     project(c, a);
     add_bias(c, a, v, h->kv_heads * values, a->v_bias);
     finish_heads(c, a, &k);
@@ -160,7 +160,7 @@ static void rotate_pairs(struct cuda *c, float *x, size_t stride, size_t head_st
                          struct device_at angles, size_t angle_stride)
 {
     struct gpu_rope rope = {.x = x,
-                            .cos_sin = cuda_floats(angles),
+                            .cos_sin = device_floats(angles),
                             .x_stride = stride,
                             .head_stride = head_stride,
                             .table_stride = angle_stride,
@@ -174,9 +174,9 @@ static void rotate_pairs(struct cuda *c, float *x, size_t stride, size_t head_st
 void cuda_op_latent_store(struct cuda *c, const struct op_latent_store *a)
 {
     const struct device_latent *m = &a->shape;
-    float *kv = cuda_floats(a->kv);
+    float *kv = device_floats(a->kv);
     if (m->q_rank > 0) {
-        float *q = cuda_floats(a->query.base[FORM_F32]);
+        float *q = device_floats(a->query.base[FORM_F32]);
         cuda_rms(c, q, cuda_stride(&a->query), a->q_norm, m->q_rank, m->eps, a->rows, q,
                  cuda_stride(&a->query));
         cuda_forms(c, &a->query, a->rows, a->query_forms);
@@ -196,7 +196,7 @@ static void head_products(struct cuda *c, const struct device_matrix *w, uint32_
                           size_t y_stride)
 {
     for (uint32_t h = 0; h < heads; h++) {
-        struct kernel_matrix part = cuda_matrix_part(w, h * n, n);
+        struct kernel_matrix part = device_matrix_part(w, h * n, n);
         cuda_product(c, &part, (struct device_at){0}, (const uint8_t *)x + h * x_stride,
                      heads * x_stride, rows, y + h * y_step, y_stride);
     }
@@ -231,7 +231,7 @@ void cuda_op_latent_attention(struct cuda *c, const struct op_latent_attention *
         const struct device_sequence *s = &a->sequence[a->row[r].sequence];
         n = device_run_of(a->row + r, a->rows - r);
         struct kernel_attention attention = {.q = q + (size_t)r * m->heads * m->key,
-                                             .k = cuda_memory(s->keys),
+                                             .k = device_pointer(s->keys),
                                              .kv_type = s->kv_type,
                                              .out = sums + (size_t)r * m->heads * m->rank,
                                              .q_stride = (size_t)m->heads * m->key,
@@ -248,5 +248,5 @@ void cuda_op_latent_attention(struct cuda *c, const struct op_latent_attention *
     }
     size_t stride = cuda_prepare(c, a->v_b.type, sums, m->rank, m->rank, all, &x);
     head_products(c, &a->v_b, m->heads, m->value, x, stride, a->rows,
-                  cuda_floats(a->mix.base[FORM_F32]), m->value, cuda_stride(&a->mix));
+                  device_floats(a->mix.base[FORM_F32]), m->value, cuda_stride(&a->mix));
 }

@@ -63,7 +63,7 @@ static int allocate(struct device *d, size_t bytes, struct device_at *out, struc
     if (status != 0)
         return error_set(error, ERR_NO_MEMORY, "out of GPU memory (%zu bytes, error %d)", bytes,
                          status);
-    *out = (struct device_at){(uintptr_t)memory};
+    *out = device_address(memory);
     return 0;
 }
 
@@ -73,18 +73,18 @@ static void release(struct device *d, struct device_at at)
     if (!at.address)
         return;
     cuda_wait(c);
-    cuda_check(c->k->release(cuda_memory(at)), "a release of memory");
+    cuda_check(c->k->release(device_pointer(at)), "a release of memory");
 }
 
 static void write_bytes(struct device *d, struct device_at to, const void *from, size_t bytes)
 {
-    cuda_to_device(cuda_of(d), cuda_memory(to), from, bytes);
+    cuda_to_device(cuda_of(d), device_pointer(to), from, bytes);
 }
 
 static void read_bytes(struct device *d, struct device_at from, void *to, size_t bytes)
 {
     struct cuda *c = cuda_of(d);
-    cuda_to_host(c, to, cuda_memory(from), bytes);
+    cuda_to_host(c, to, device_pointer(from), bytes);
     cuda_wait(c);
 }
 

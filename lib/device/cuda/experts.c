@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Routers and experts. */
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "lib/device/cuda/internal.h"
+#include "lib/device/host/host.h"
 
 /* ---- router ---- */
 
 static void choose(struct cuda *c, struct model_router rule, struct device_at choice_bias,
                    const float *logits, const bool *allowed, uint32_t rows, struct device_at routes)
 {
-    rule.bias = cuda_floats(choice_bias);
-    struct route *to = cuda_memory(routes);
+    rule.bias = device_floats(choice_bias);
+    struct route *to = device_pointer(routes);
     struct gpu_route g = {.router = rule,
                           .logits = logits,
                           .expert = &to->expert,
@@ -26,10 +25,10 @@ static void choose(struct cuda *c, struct model_router rule, struct device_at ch
 
 void cuda_op_route(struct cuda *c, const struct op_route *a)
 {
-    float *logits = cuda_floats(a->logits);
+    float *logits = device_floats(a->logits);
     cuda_product_rows(c, &a->w, (struct device_at){0}, &a->x, a->rows, logits, a->w.n);
     if (a->bias.address)
-        cuda_axpy(c, 1.0f, cuda_floats(a->bias), 0, a->w.n, a->rows, logits, a->w.n);
+        cuda_axpy(c, 1.0f, device_floats(a->bias), 0, a->w.n, a->rows, logits, a->w.n);
     choose(c, a->rule, a->choice_bias, logits, NULL, a->rows, a->routes);
 }
 
@@ -38,7 +37,7 @@ void cuda_op_choose(struct cuda *c, const struct op_choose *a)
     const bool *allowed = NULL;
     if (a->masked > 0)
         allowed = cuda_upload(c, a->allowed, a->masked * sizeof *a->allowed);
-    choose(c, a->rule, a->choice_bias, cuda_floats(a->logits), allowed, a->rows, a->routes);
+    choose(c, a->rule, a->choice_bias, device_floats(a->logits), allowed, a->rows, a->routes);
 }
 
 /* Float memory of the device, in new memory of the host, after a wait. */
@@ -46,41 +45,27 @@ static float *fetch(struct cuda *c, struct device_at at, size_t floats)
 {
     float *to = malloc(floats * sizeof *to + 1);
     sl_assert(to);
-    cuda_to_host(c, to, cuda_memory(at), floats * sizeof *to);
+    cuda_to_host(c, to, device_pointer(at), floats * sizeof *to);
     cuda_wait(c);
     return to;
-}
-
-static float norm_of(const float *x, uint32_t n)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    return (float)sqrt(sum);
 }
 
 /* On the host: only masked routing asks for it. */
 void cuda_op_importance(struct cuda *c, const struct op_importance *a)
 {
-    uint32_t experts = a->rule.experts, top_k = a->rule.top_k;
+    uint32_t experts = a->rule.experts;
     struct model_router rule = a->rule;
     float *bias = a->choice_bias.address ? fetch(c, a->choice_bias, experts) : NULL;
     float *logits = fetch(c, a->logits, (size_t)a->rows * experts);
     float *x = fetch(c, a->x.base[FORM_F32], a->rows * cuda_stride(&a->x));
     float *sum = calloc(experts, sizeof *sum);
     float *scratch = malloc(ROUTING_SCRATCH(experts) * sizeof *scratch);
-    struct route *choice = malloc(top_k * sizeof *choice);
-    sl_assert(sum && scratch && choice);
+    sl_assert(sum && scratch);
     rule.bias = bias;
-    rule.normalise = false;
-    for (uint32_t r = 0; r < a->rows; r++) {
-        routing_exact(&rule, logits + (size_t)r * experts, scratch, choice);
-        float norm = norm_of(x + r * cuda_stride(&a->x), a->x.k);
-        for (uint32_t k = 0; k < top_k; k++)
-            sum[choice[k].expert] += norm * choice[k].weight;
-    }
-    cuda_to_device(c, cuda_memory(a->importance), sum, experts * sizeof *sum);
-    free(choice);
+    for (uint32_t r = 0; r < a->rows; r++)
+        host_add_importance(&rule, logits + (size_t)r * experts, x + r * cuda_stride(&a->x), a->x.k,
+                            scratch, sum);
+    cuda_to_device(c, device_pointer(a->importance), sum, experts * sizeof *sum);
     free(scratch);
     free(sum);
     free(x);
@@ -98,9 +83,9 @@ static const void *job_rows(struct cuda *c, const struct op_expert_gate_up *a,
     enum kernel_form form = kernel_form_of(type);
     size_t stride = a->x.stride[form];
     if (a->rows == 1)
-        return cuda_memory(a->x.base[form]);
+        return device_pointer(a->x.base[form]);
     void *to = cuda_scratch(c, stride * job->rows);
-    cuda_check(c->k->gather(cuda_memory(a->x.base[form]), stride, pair_row + job->pair_base,
+    cuda_check(c->k->gather(device_pointer(a->x.base[form]), stride, pair_row + job->pair_base,
                             job->rows, to, NULL),
                "rows of an expert");
     return to;
@@ -110,7 +95,7 @@ static void add_bias(struct cuda *c, const struct device_job *job, enum expert_m
 {
     uint32_t n = job->matrix[m].n;
     if (job->bias[m].address)
-        cuda_axpy(c, 1.0f, cuda_floats(job->bias[m]), 0, n, job->rows, y, n);
+        cuda_axpy(c, 1.0f, device_floats(job->bias[m]), 0, n, job->rows, y, n);
 }
 
 void cuda_op_expert_gate_up(struct cuda *c, const struct op_expert_gate_up *a)
@@ -120,8 +105,9 @@ void cuda_op_expert_gate_up(struct cuda *c, const struct op_expert_gate_up *a)
         const struct device_job *job = &a->job[i];
         float *y[2];
         for (int m = EXPERT_GATE; m <= EXPERT_UP; m++) {
-            const struct kernel_matrix w = cuda_matrix(&job->matrix[m]);
-            y[m] = cuda_floats(m == EXPERT_GATE ? a->gate : a->up) + (size_t)job->inner_base * a->n;
+            const struct kernel_matrix w = device_kernel_matrix(&job->matrix[m]);
+            y[m] =
+                device_floats(m == EXPERT_GATE ? a->gate : a->up) + (size_t)job->inner_base * a->n;
             cuda_product(c, &w, job->scale[m], job_rows(c, a, job, pair_row, w.type),
                          a->x.stride[kernel_form_of(w.type)], job->rows, y[m], w.n);
             add_bias(c, job, (enum expert_matrix)m, y[m]);
@@ -144,20 +130,20 @@ void cuda_op_expert_down(struct cuda *c, const struct op_expert_down *a)
 {
     for (uint32_t i = 0; i < a->jobs; i++) {
         const struct device_job *job = &a->job[i];
-        const struct kernel_matrix w = cuda_matrix(&job->matrix[EXPERT_DOWN]);
-        const float *gate = cuda_floats(a->gate) + (size_t)job->inner_base * a->inner;
-        float *y = cuda_floats(a->y) + (size_t)job->pair_base * a->n;
+        const struct kernel_matrix w = device_kernel_matrix(&job->matrix[EXPERT_DOWN]);
+        const float *gate = device_floats(a->gate) + (size_t)job->inner_base * a->inner;
+        float *y = device_floats(a->y) + (size_t)job->pair_base * a->n;
         const void *x;
         size_t stride = cuda_prepare(c, w.type, gate, a->inner, a->inner, job->rows, &x);
         cuda_product(c, &w, job->scale[EXPERT_DOWN], x, stride, job->rows, y, a->n);
         add_bias(c, job, EXPERT_DOWN, y);
     }
-    add_row(c, a->term, a->terms, a->n, cuda_floats(a->y), cuda_floats(a->into));
+    add_row(c, a->term, a->terms, a->n, device_floats(a->y), device_floats(a->into));
 }
 
 void cuda_op_add_terms(struct cuda *c, const struct op_add_terms *a)
 {
     for (uint32_t r = 0; r < a->rows; r++)
-        add_row(c, a->term + (size_t)r * a->terms, a->terms, a->n, cuda_floats(a->y),
-                cuda_floats(a->into) + (size_t)r * a->n);
+        add_row(c, a->term + (size_t)r * a->terms, a->terms, a->n, device_floats(a->y),
+                device_floats(a->into) + (size_t)r * a->n);
 }

@@ -6,6 +6,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/device/cuda/cuda.h"
+#include "lib/device/pointers.h"
 
 #define CUDA_MAGIC 0x43554441u
 
@@ -82,35 +83,6 @@ static inline struct cuda *cuda_of(struct device *d)
     struct cuda *c = (struct cuda *)(void *)d;
     OBJ_CHECK(c, CUDA_MAGIC);
     return c;
-}
-
-static inline void *cuda_memory(struct device_at at)
-{
-    return (void *)(uintptr_t)at.address;
-}
-
-static inline float *cuda_floats(struct device_at at)
-{
-    return cuda_memory(at);
-}
-
-static inline struct kernel_matrix cuda_matrix(const struct device_matrix *m)
-{
-    return (struct kernel_matrix){.data = cuda_memory(m->data),
-                                  .row_bytes = m->row_bytes,
-                                  .k = m->k,
-                                  .n = m->n,
-                                  .type = m->type};
-}
-
-/* Rows [first, first + n) of a matrix. */
-static inline struct kernel_matrix cuda_matrix_part(const struct device_matrix *m, uint32_t first,
-                                                    uint32_t n)
-{
-    struct kernel_matrix part = cuda_matrix(m);
-    part.data = (const uint8_t *)part.data + first * m->row_bytes;
-    part.n = n;
-    return part;
 }
 
 static inline size_t cuda_stride(const struct device_rows *rows)

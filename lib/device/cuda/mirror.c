@@ -49,7 +49,7 @@ struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
     struct cuda *c = cuda_of(d);
     bool lent = kind == DEVICE_SHARE_LENT;
     if (!memory || bytes == 0 || kind == DEVICE_SHARE_SEQUENCE)
-        return (struct device_at){(uintptr_t)memory}; /* of the host: for cuda_take_* */
+        return device_address(memory); /* of the host: for cuda_take_* */
     struct mirror *m = known(c, memory, bytes, lent);
     if (!m) {
         m = lent ? free_mirror(c, bytes) : new_mirror(c, bytes);
@@ -58,7 +58,7 @@ struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
         m->in_use = true;
         cuda_to_device(c, m->memory, memory, bytes);
     }
-    return (struct device_at){(uintptr_t)m->memory};
+    return device_address(m->memory);
 }
 
 void cuda_end_lent(struct cuda *c)
@@ -115,12 +115,11 @@ struct device_at cuda_take_cache(struct cuda *c, struct device_at host,
         return host;
     wait_for_kept(c, host);
     uint8_t *memory = cuda_scratch(c, device_cache_bytes(s, span.end, heads, size));
-    uint32_t begin = window != 0 && span.first + 1 > window ? span.first + 1 - window : 0;
-    if (!(access & DEVICE_READS))
-        begin = span.first;
+    uint32_t begin =
+        access & DEVICE_READS ? kernel_attention_begin(window, span.first + 1) : span.first;
     each_tile(c, s, begin, span.end, heads * (size_t)kv_tile_bytes(s->kv_type, size),
-              cuda_memory(host), memory, true);
-    return (struct device_at){(uintptr_t)memory};
+              device_pointer(host), memory, true);
+    return device_address(memory);
 }
 
 void cuda_keep_cache(struct cuda *c, struct device_at host, struct device_at memory,
@@ -130,7 +129,7 @@ void cuda_keep_cache(struct cuda *c, struct device_at host, struct device_at mem
     if (!host.address || !(access & DEVICE_APPENDS))
         return;
     each_tile(c, s, span.first, span.end, heads * (size_t)kv_tile_bytes(s->kv_type, size),
-              cuda_memory(host), cuda_memory(memory), false);
+              device_pointer(host), device_pointer(memory), false);
     note_kept(c, host);
 }
 
@@ -140,9 +139,10 @@ struct device_at cuda_take_state(struct cuda *c, struct device_at host, unsigned
     if (!host.address)
         return host;
     wait_for_kept(c, host);
-    void *memory = access & DEVICE_READS ? cuda_upload(c, cuda_memory(host), floats * sizeof(float))
-                                         : cuda_scratch(c, floats * sizeof(float));
-    return (struct device_at){(uintptr_t)memory};
+    void *memory = access & DEVICE_READS
+                       ? cuda_upload(c, device_pointer(host), floats * sizeof(float))
+                       : cuda_scratch(c, floats * sizeof(float));
+    return device_address(memory);
 }
 
 void cuda_keep_state(struct cuda *c, struct device_at host, struct device_at memory,
@@ -150,6 +150,6 @@ void cuda_keep_state(struct cuda *c, struct device_at host, struct device_at mem
 {
     if (!host.address || !(access & DEVICE_WRITES))
         return;
-    cuda_to_host(c, cuda_memory(host), cuda_memory(memory), floats * sizeof(float));
+    cuda_to_host(c, device_pointer(host), device_pointer(memory), floats * sizeof(float));
     note_kept(c, host);
 }

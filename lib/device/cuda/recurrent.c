@@ -17,10 +17,10 @@ static struct run run_from(const struct device_row *row, uint32_t rows, uint32_t
     bool first = true;
     for (uint32_t r = 0; r < at; r++)
         first = first && row[r].sequence != row[at].sequence;
-    float *after = cuda_floats(s->next_state);
+    float *after = device_floats(s->next_state);
     return (struct run){.row = at,
                         .rows = device_run_of(row + at, rows - at),
-                        .before = first ? cuda_floats(s->state) : after,
+                        .before = first ? device_floats(s->state) : after,
                         .after = after};
 }
 
@@ -41,11 +41,11 @@ static void multiply(struct cuda *c, const float *a, const float *b, size_t stri
 static void short_conv_run(struct cuda *c, const struct op_short_conv *a, const struct run *r)
 {
     uint32_t n = a->channels;
-    float *b = cuda_floats(a->projected) + r->row * a->stride;
+    float *b = device_floats(a->projected) + r->row * a->stride;
     float *y = cuda_scratch_floats(c, (size_t)r->rows * n);
     struct gpu_conv conv = {.x = b,
                             .past = r->before,
-                            .w = cuda_floats(a->conv),
+                            .w = device_floats(a->conv),
                             .y = y,
                             .next = r->after,
                             .x_stride = a->stride,
@@ -58,7 +58,7 @@ static void short_conv_run(struct cuda *c, const struct op_short_conv *a, const 
     multiply(c, b, b + 2 * (size_t)n, a->stride, n, r->rows, b, a->stride, a->stride);
     cuda_check(c->k->conv(&conv, NULL), "a convolution");
     multiply(c, b + n, y, a->stride, n, r->rows,
-             cuda_floats(a->mix.base[FORM_F32]) + r->row * cuda_stride(&a->mix),
+             device_floats(a->mix.base[FORM_F32]) + r->row * cuda_stride(&a->mix),
              cuda_stride(&a->mix), n);
 }
 
@@ -95,9 +95,9 @@ static struct inputs convolve(struct cuda *c, const struct op_delta *a, const st
     const struct device_delta *s = &a->shape;
     uint32_t n = s->channels, keys = s->k_heads * s->size;
     float *y = cuda_scratch_floats(c, (size_t)r->rows * n);
-    struct gpu_conv conv = {.x = cuda_floats(a->projected) + r->row * a->stride,
+    struct gpu_conv conv = {.x = device_floats(a->projected) + r->row * a->stride,
                             .past = r->before,
-                            .w = cuda_floats(a->conv),
+                            .w = device_floats(a->conv),
                             .y = y,
                             .next = r->after,
                             .x_stride = a->stride,
@@ -123,14 +123,14 @@ static float *steps(struct cuda *c, const struct op_delta *a, const struct run *
     uint32_t share = s->v_heads / s->k_heads, keys = s->k_heads * s->size;
     size_t window = (size_t)(s->taps - 1) * s->channels;
     bool interleaved = s->order == DELTA_INTERLEAVED;
-    const float *gates = cuda_floats(a->projected) + r->row * a->stride + s->channels + s->inner;
+    const float *gates = device_floats(a->projected) + r->row * a->stride + s->channels + s->inner;
     float *beta = cuda_scratch_floats(c, (size_t)r->rows * s->v_heads);
     float *decay = cuda_scratch_floats(c, (size_t)r->rows * s->v_heads);
     float *out = cuda_scratch_floats(c, (size_t)r->rows * s->v_heads * s->size);
     struct gpu_delta_gates g = {.b = gates,
                                 .a = gates + (s->beta_alpha ? share : s->v_heads),
-                                .bias = cuda_floats(a->dt),
-                                .a_log = cuda_floats(a->decay),
+                                .bias = device_floats(a->dt),
+                                .a_log = device_floats(a->decay),
                                 .beta = beta,
                                 .decay = decay,
                                 .b_stride = a->stride,
@@ -175,9 +175,9 @@ void cuda_op_delta(struct cuda *c, const struct op_delta *a)
         cuda_rms(c, out, s->size, a->norm, s->size, s->eps, r.rows * s->v_heads, out, s->size);
         cuda_point(c, GPU_SILU_MUL,
                    (struct gpu_rows){
-                       .a = cuda_floats(a->projected) + r.row * a->stride + s->channels,
+                       .a = device_floats(a->projected) + r.row * a->stride + s->channels,
                        .b = out,
-                       .y = cuda_floats(a->mix.base[FORM_F32]) + r.row * cuda_stride(&a->mix),
+                       .y = device_floats(a->mix.base[FORM_F32]) + r.row * cuda_stride(&a->mix),
                        .a_stride = a->stride,
                        .b_stride = n,
                        .y_stride = cuda_stride(&a->mix),

@@ -24,9 +24,9 @@ static void to_floats(struct cuda *c, const struct kernel_matrix *w, const uint3
 
 void cuda_op_unpack(struct cuda *c, const struct op_unpack *a)
 {
-    const struct kernel_matrix w = cuda_matrix(&a->w);
+    const struct kernel_matrix w = device_kernel_matrix(&a->w);
     const uint32_t *rows = all_rows(c, w.n);
-    float *y = cuda_floats(a->y);
+    float *y = device_floats(a->y);
     if (a->stride == 1) {
         to_floats(c, &w, rows, w.n, y, a->row_stride);
         return;
@@ -43,19 +43,19 @@ void cuda_op_unpack(struct cuda *c, const struct op_unpack *a)
 
 void cuda_op_clear(struct cuda *c, const struct op_clear *a)
 {
-    cuda_check(c->k->clear(cuda_memory(a->y), a->bytes, NULL), "clearing memory");
+    cuda_check(c->k->clear(device_pointer(a->y), a->bytes, NULL), "clearing memory");
 }
 
 void cuda_op_embed(struct cuda *c, const struct op_embed *a)
 {
-    const struct kernel_matrix w = cuda_matrix(&a->w);
+    const struct kernel_matrix w = device_kernel_matrix(&a->w);
     uint32_t *token = malloc(a->rows * sizeof *token);
     sl_assert(token);
     for (uint32_t r = 0; r < a->rows; r++)
         token[r] = a->row[r].token;
     const uint32_t *there = cuda_upload(c, token, a->rows * sizeof *token);
     free(token);
-    float *x = cuda_floats(a->x);
+    float *x = device_floats(a->x);
     to_floats(c, &w, there, a->rows, x, w.k);
     if (a->factor != 0)
         cuda_point(c, GPU_SCALE,
@@ -78,21 +78,21 @@ void cuda_op_angles(struct cuda *c, const struct op_angles *a)
     if (a->factors.address) {
         factors = malloc(a->rope.dims / 2 * sizeof *factors);
         sl_assert(factors);
-        cuda_to_host(c, factors, cuda_memory(a->factors), a->rope.dims / 2 * sizeof *factors);
+        cuda_to_host(c, factors, device_pointer(a->factors), a->rope.dims / 2 * sizeof *factors);
         cuda_wait(c);
     }
     rope.factors = factors;
     for (uint32_t r = 0; r < a->rows; r++)
         kernel_rope_table(&rope, a->row[r].position, y + r * a->stride);
-    cuda_to_device(c, cuda_memory(a->y), y, floats * sizeof *y);
+    cuda_to_device(c, device_pointer(a->y), y, floats * sizeof *y);
     free(factors);
     free(y);
 }
 
 void cuda_op_norm(struct cuda *c, const struct op_norm *a)
 {
-    const float *x = cuda_floats(a->x);
-    float *y = cuda_floats(a->y.base[FORM_F32]);
+    const float *x = device_floats(a->x);
+    float *y = device_floats(a->y.base[FORM_F32]);
     uint32_t n = a->y.k;
     if (a->kind == NORM_LAYER) {
         cuda_check(c->k->center(x, n, n, a->rows, y, n, NULL), "a norm");
@@ -100,7 +100,7 @@ void cuda_op_norm(struct cuda *c, const struct op_norm *a)
     }
     cuda_rms(c, x, n, a->weight, n, a->eps, a->rows, y, n);
     if (a->bias.address)
-        cuda_axpy(c, 1.0f, cuda_floats(a->bias), 0, n, a->rows, y, n);
+        cuda_axpy(c, 1.0f, device_floats(a->bias), 0, n, a->rows, y, n);
     cuda_forms(c, &a->y, a->rows, a->forms);
 }
 
@@ -109,7 +109,7 @@ static void scale(struct cuda *c, const float *x, struct device_at by, uint32_t 
 {
     cuda_point(c, GPU_MUL,
                (struct gpu_rows){.a = x,
-                                 .b = cuda_floats(by),
+                                 .b = device_floats(by),
                                  .y = y,
                                  .a_stride = n,
                                  .y_stride = n,
@@ -120,24 +120,24 @@ static void scale(struct cuda *c, const float *x, struct device_at by, uint32_t 
 void cuda_op_gate_norm(struct cuda *c, const struct op_gate_norm *a)
 {
     uint32_t n = a->y.k;
-    float *u = cuda_floats(a->u);
-    cuda_rms(c, cuda_floats(a->x), n, a->weight, n, a->eps, a->rows, u, n);
-    scale(c, u, a->scale, n, a->rows, cuda_floats(a->y.base[FORM_F32]));
+    float *u = device_floats(a->u);
+    cuda_rms(c, device_floats(a->x), n, a->weight, n, a->eps, a->rows, u, n);
+    scale(c, u, a->scale, n, a->rows, device_floats(a->y.base[FORM_F32]));
 }
 
 void cuda_op_scale_rows(struct cuda *c, const struct op_scale_rows *a)
 {
-    scale(c, cuda_floats(a->x), a->scale, a->y.k, a->rows, cuda_floats(a->y.base[FORM_F32]));
+    scale(c, device_floats(a->x), a->scale, a->y.k, a->rows, device_floats(a->y.base[FORM_F32]));
 }
 
 void cuda_op_gate_heads(struct cuda *c, const struct op_gate_heads *a)
 {
     const struct layer_attention *s = &a->shape;
-    float *mix = cuda_floats(a->mix.base[FORM_F32]);
+    float *mix = device_floats(a->mix.base[FORM_F32]);
     sl_assert(!a->gates.address || a->mix.k == s->heads * s->value_size);
     if (a->gates.address) /* heads of all rows are equally far apart */
         cuda_point(c, GPU_SIGMOID_MUL,
-                   (struct gpu_rows){.a = cuda_floats(a->gates) + s->key_size,
+                   (struct gpu_rows){.a = device_floats(a->gates) + s->key_size,
                                      .b = mix,
                                      .y = mix,
                                      .a_stride = 2 * (size_t)s->key_size,

@@ -52,7 +52,7 @@ void cuda_copy(struct cuda *c, const float *x, size_t x_stride, uint32_t n, uint
 void cuda_rms(struct cuda *c, const float *x, size_t x_stride, struct device_at weight, uint32_t n,
               float eps, uint32_t rows, float *y, size_t y_stride)
 {
-    cuda_check(c->k->rms_norm(x, x_stride, cuda_floats(weight), n, eps, rows, y, y_stride, NULL),
+    cuda_check(c->k->rms_norm(x, x_stride, device_floats(weight), n, eps, rows, y, y_stride, NULL),
                "a norm");
 }
 
@@ -90,8 +90,8 @@ void cuda_forms(struct cuda *c, const struct device_rows *rows, uint32_t count, 
 {
     for (int i = FORM_F32 + 1; i < FORM__COUNT; i++)
         if (forms & (1u << i))
-            make_form(c, kernel_form_type((enum kernel_form)i), cuda_floats(rows->base[FORM_F32]),
-                      cuda_stride(rows), rows->k, count, cuda_memory(rows->base[i]),
+            make_form(c, kernel_form_type((enum kernel_form)i), device_floats(rows->base[FORM_F32]),
+                      cuda_stride(rows), rows->k, count, device_pointer(rows->base[i]),
                       rows->stride[i]);
 }
 
@@ -115,7 +115,7 @@ void cuda_product(struct cuda *c, const struct kernel_matrix *w, struct device_a
     if (scale.address)
         cuda_point(c, GPU_MUL,
                    (struct gpu_rows){.a = y,
-                                     .b = cuda_floats(scale),
+                                     .b = device_floats(scale),
                                      .y = y,
                                      .a_stride = y_stride,
                                      .y_stride = y_stride,
@@ -128,6 +128,7 @@ void cuda_product_rows(struct cuda *c, const struct device_matrix *w, struct dev
                        const struct device_rows *x, uint32_t rows, float *y, size_t y_stride)
 {
     enum kernel_form form = kernel_form_of(w->type);
-    struct kernel_matrix matrix = cuda_matrix(w);
-    cuda_product(c, &matrix, scale, cuda_memory(x->base[form]), x->stride[form], rows, y, y_stride);
+    struct kernel_matrix matrix = device_kernel_matrix(w);
+    cuda_product(c, &matrix, scale, device_pointer(x->base[form]), x->stride[form], rows, y,
+                 y_stride);
 }

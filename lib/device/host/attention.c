@@ -39,7 +39,7 @@ static const struct device_sequence *sequence_of(const struct op_attention *a, u
 /* Where the product with the matrix of q goes. */
 static float *projected_q(const struct op_attention *a)
 {
-    return host_floats(a->heads.gated ? a->gated : a->q);
+    return device_floats(a->heads.gated ? a->gated : a->q);
 }
 
 static void project(const struct host_run *run, const struct device_matrix *m,
@@ -48,8 +48,8 @@ static void project(const struct host_run *run, const struct device_matrix *m,
     const struct op_attention *a = run->a;
     if (begin >= end || !m->data.address)
         return;
-    struct kernel_matrix w = host_matrix(m);
-    host_product(run->h, &w, host_floats(scale), begin, end, rows_row(&a->x, w.type, 0),
+    struct kernel_matrix w = device_kernel_matrix(m);
+    host_product(run->h, &w, device_floats(scale), begin, end, rows_row(&a->x, w.type, 0),
                  rows_stride(&a->x, w.type), a->rows, y, w.n);
 }
 
@@ -59,7 +59,7 @@ static void add_bias(const struct host_run *run, float *head, struct device_at b
 {
     const struct op_attention *a = run->a;
     if (bias.address)
-        run->h->kernels->axpy(1.0f, host_floats(bias) + (size_t)number * size, size, head);
+        run->h->kernels->axpy(1.0f, device_floats(bias) + (size_t)number * size, size, head);
     if (a->heads.clamp != 0)
         kernel_clamp(head, size, a->heads.clamp);
 }
@@ -69,8 +69,8 @@ static void split_gates(const struct op_attention *a, uint32_t row, uint32_t hea
                         uint32_t head_end)
 {
     uint32_t size = a->shape.key_size;
-    float *q = host_floats(a->q) + (size_t)row * q_size(a);
-    const float *gated = host_floats(a->gated) + (size_t)row * a->w_q.n;
+    float *q = device_floats(a->q) + (size_t)row * q_size(a);
+    const float *gated = device_floats(a->gated) + (size_t)row * a->w_q.n;
     for (uint32_t h = head_begin; h < head_end; h++)
         memcpy(q + (size_t)h * size, gated + (size_t)2 * h * size, size * sizeof *q);
 }
@@ -80,7 +80,7 @@ static void finish_head(const struct host_run *run, float *head, const float *we
 {
     const struct op_attention *a = run->a;
     const struct kernel_ops *kernels = run->h->kernels;
-    const float *cos_sin = host_floats(a->angles) + row * a->angle_stride;
+    const float *cos_sin = device_floats(a->angles) + row * a->angle_stride;
     uint32_t size = a->shape.key_size;
     if (a->heads.qk_norm == QK_NORM_HEAD && weight)
         kernels->rms_norm(head, weight, size, a->heads.eps, head);
@@ -100,9 +100,9 @@ static void store_group(const struct host_run *run, uint32_t row, uint32_t g, co
     const struct device_sequence *s = sequence_of(a, row);
     uint32_t size = a->shape.key_size, values = a->shape.value_size;
     uint32_t position = kernel_ring_position(s->ring, a->row[row].position);
-    uint8_t *keys = (uint8_t *)host_memory(s->keys) +
+    uint8_t *keys = (uint8_t *)device_pointer(s->keys) +
                     kernel_kv_tile(s->kv_type, a->shape.kv_heads, size, position, g);
-    uint8_t *rows = (uint8_t *)host_memory(s->values) +
+    uint8_t *rows = (uint8_t *)device_pointer(s->values) +
                     kernel_kv_tile(s->kv_type, a->shape.kv_heads, values, position, g);
     kernel_kv_store(run->h->kernels, s->kv_type, KV_KEYS, k, size, keys,
                     position % KERNEL_KEY_TILE);
@@ -115,22 +115,22 @@ static void finish_group(const struct host_run *run, uint32_t row, uint32_t g)
 {
     const struct op_attention *a = run->a;
     uint32_t size = a->shape.key_size, values = a->shape.value_size, group = group_of(a);
-    float *k = host_floats(a->k) + (size_t)row * k_size(a) + (size_t)g * size;
-    float *v = host_floats(a->v) + (size_t)row * v_size(a) + (size_t)g * values;
+    float *k = device_floats(a->k) + (size_t)row * k_size(a) + (size_t)g * size;
+    float *v = device_floats(a->v) + (size_t)row * v_size(a) + (size_t)g * values;
     if (!a->w_v.data.address)
         memcpy(v, k, values * sizeof *v);
     add_bias(run, k, a->k_bias, g, size);
     add_bias(run, v, a->v_bias, g, values);
-    finish_head(run, k, host_floats(a->k_norm), row);
+    finish_head(run, k, device_floats(a->k_norm), row);
     if (a->heads.v_norm)
-        run->h->kernels->rms_norm(v, host_floats(a->ones), values, a->heads.eps, v);
+        run->h->kernels->rms_norm(v, device_floats(a->ones), values, a->heads.eps, v);
     store_group(run, row, g, k, v);
-    float *q = host_floats(a->q) + (size_t)row * q_size(a);
+    float *q = device_floats(a->q) + (size_t)row * q_size(a);
     if (a->heads.gated)
         split_gates(a, row, g * group, (g + 1) * group);
     for (uint32_t h = g * group; h < (g + 1) * group; h++) {
         add_bias(run, q + (size_t)h * size, a->q_bias, h, size);
-        finish_head(run, q + (size_t)h * size, host_floats(a->q_norm), row);
+        finish_head(run, q + (size_t)h * size, device_floats(a->q_norm), row);
     }
 }
 
@@ -141,9 +141,9 @@ static void attend_run(const struct host_run *run, uint32_t row, uint32_t rows, 
     const struct op_attention *a = run->a;
     const struct device_sequence *s = sequence_of(a, row);
     struct kernel_attention attention = {
-        .q = host_floats(a->q) + (size_t)row * q_size(a),
-        .k = host_memory(s->keys),
-        .v = host_memory(s->values),
+        .q = device_floats(a->q) + (size_t)row * q_size(a),
+        .k = device_pointer(s->keys),
+        .v = device_pointer(s->values),
         .kv_type = s->kv_type,
         .out = rows_floats(&a->mix, row),
         .q_stride = q_size(a),
@@ -160,7 +160,7 @@ static void attend_run(const struct host_run *run, uint32_t row, uint32_t rows, 
         .ring = s->ring,
         .scale = a->heads.scale,
         .cap = a->heads.cap,
-        .sinks = host_floats(a->sinks),
+        .sinks = device_floats(a->sinks),
     };
     run->h->kernels->attention(&attention);
 }
@@ -204,8 +204,8 @@ static void whole_groups(void *arg, uint32_t thread, uint32_t threads)
     pool_share(a->shape.kv_heads, 1, thread, threads, &g0, &g1);
     uint32_t rows = a->w_q.n / a->shape.kv_heads; /* of a group */
     project(run, &a->w_q, a->q_scale, g0 * rows, g1 * rows, projected_q(a));
-    project(run, &a->w_k, a->k_scale, g0 * size, g1 * size, host_floats(a->k));
-    project(run, &a->w_v, a->v_scale, g0 * values, g1 * values, host_floats(a->v));
+    project(run, &a->w_k, a->k_scale, g0 * size, g1 * size, device_floats(a->k));
+    project(run, &a->w_v, a->v_scale, g0 * values, g1 * values, device_floats(a->v));
     for (uint32_t r = 0; r < a->rows; r++)
         for (uint32_t g = g0; g < g1; g++)
             finish_group(run, r, g);
@@ -219,7 +219,7 @@ static void project_columns(void *arg, uint32_t thread, uint32_t threads)
     const struct op_attention *a = run->a;
     const struct device_matrix *w[3] = {&a->w_q, &a->w_k, &a->w_v};
     struct device_at scale[3] = {a->q_scale, a->k_scale, a->v_scale};
-    float *y[3] = {projected_q(a), host_floats(a->k), host_floats(a->v)};
+    float *y[3] = {projected_q(a), device_floats(a->k), device_floats(a->v)};
     uint32_t begin, end, base = 0;
     pool_share(a->w_q.n + k_size(a) + v_size(a), COLUMN_UNIT, thread, threads, &begin, &end);
     for (int i = 0; i < 3; base += w[i++]->n) {
@@ -248,10 +248,10 @@ static void finish_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        float *q = host_floats(a->q) + (size_t)r * q_size(a);
-        float *k = host_floats(a->k) + (size_t)r * k_size(a);
-        kernels->rms_norm(q, host_floats(a->q_norm), q_size(a), a->heads.eps, q);
-        kernels->rms_norm(k, host_floats(a->k_norm), k_size(a), a->heads.eps, k);
+        float *q = device_floats(a->q) + (size_t)r * q_size(a);
+        float *k = device_floats(a->k) + (size_t)r * k_size(a);
+        kernels->rms_norm(q, device_floats(a->q_norm), q_size(a), a->heads.eps, q);
+        kernels->rms_norm(k, device_floats(a->k_norm), k_size(a), a->heads.eps, k);
         for (uint32_t g = 0; g < a->shape.kv_heads; g++)
             finish_group(run, r, g);
     }

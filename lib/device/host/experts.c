@@ -38,8 +38,8 @@ static void gather_rows(const struct op_expert_gate_up *a, const struct device_r
         if ((forms & (1u << f)) == 0)
             continue;
         size_t stride = a->x.stride[f];
-        uint8_t *out = host_memory(to->base[f]);
-        const uint8_t *in = host_memory(a->x.base[f]);
+        uint8_t *out = device_pointer(to->base[f]);
+        const uint8_t *in = device_pointer(a->x.base[f]);
         for (uint32_t r = 0; r < rows; r++) {
             uint32_t row = a->pair_row[job->pair_base + first + r];
             memcpy(out + r * stride, in + row * stride, stride);
@@ -51,7 +51,7 @@ static void gather_rows(const struct op_expert_gate_up *a, const struct device_r
 static void add_bias(const struct host *h, const struct device_job *job, enum expert_matrix m,
                      struct job_range range, uint32_t n, uint32_t rows, float *y)
 {
-    const float *bias = host_floats(job->bias[m]);
+    const float *bias = device_floats(job->bias[m]);
     for (uint32_t r = 0; bias && r < rows; r++)
         h->kernels->axpy(1.0f, bias + range.begin, range.end - range.begin,
                          y + (size_t)r * n + range.begin);
@@ -62,8 +62,8 @@ static void gate_up_job(const struct host_run *run, uint32_t part, const struct 
 {
     const struct op_expert_gate_up *a = run->a;
     struct host *h = run->h;
-    struct kernel_matrix gate = host_matrix(&job->matrix[EXPERT_GATE]);
-    struct kernel_matrix up = host_matrix(&job->matrix[EXPERT_UP]);
+    struct kernel_matrix gate = device_kernel_matrix(&job->matrix[EXPERT_GATE]);
+    struct kernel_matrix up = device_kernel_matrix(&job->matrix[EXPERT_UP]);
     for (uint32_t first = 0; first < job->rows; first += DEVICE_BLOCK_ROWS) {
         uint32_t rows = smaller(job->rows - first, DEVICE_BLOCK_ROWS);
         host_alive(h, part, a->rows);
@@ -72,11 +72,11 @@ static void gate_up_job(const struct host_run *run, uint32_t part, const struct 
             in = &h->thread[pool_me()].gather;
             gather_rows(a, in, job, first, rows, host_form_bit(gate.type) | host_form_bit(up.type));
         }
-        float *g = host_floats(a->gate) + (size_t)(job->inner_base + first) * gate.n;
-        float *u = host_floats(a->up) + (size_t)(job->inner_base + first) * up.n;
-        host_product(h, &gate, host_floats(job->scale[EXPERT_GATE]), range.begin, range.end,
+        float *g = device_floats(a->gate) + (size_t)(job->inner_base + first) * gate.n;
+        float *u = device_floats(a->up) + (size_t)(job->inner_base + first) * up.n;
+        host_product(h, &gate, device_floats(job->scale[EXPERT_GATE]), range.begin, range.end,
                      rows_row(in, gate.type, 0), rows_stride(in, gate.type), rows, g, gate.n);
-        host_product(h, &up, host_floats(job->scale[EXPERT_UP]), range.begin, range.end,
+        host_product(h, &up, device_floats(job->scale[EXPERT_UP]), range.begin, range.end,
                      rows_row(in, up.type, 0), rows_stride(in, up.type), rows, u, up.n);
         add_bias(h, job, EXPERT_GATE, range, gate.n, rows, g);
         add_bias(h, job, EXPERT_UP, range, up.n, rows, u);
@@ -114,23 +114,23 @@ static void down_job(const struct host_run *run, uint32_t part, const struct dev
 {
     const struct op_expert_down *a = run->a;
     struct host *h = run->h;
-    struct kernel_matrix down = host_matrix(&job->matrix[EXPERT_DOWN]);
+    struct kernel_matrix down = device_kernel_matrix(&job->matrix[EXPERT_DOWN]);
     const struct device_rows *inner = &h->thread[pool_me()].inner;
     for (uint32_t first = 0; first < job->rows; first += DEVICE_BLOCK_ROWS) {
         uint32_t rows = smaller(job->rows - first, DEVICE_BLOCK_ROWS);
         host_alive(h, part, a->rows);
-        float *g = host_floats(a->gate) + (size_t)(job->inner_base + first) * down.k;
+        float *g = device_floats(a->gate) + (size_t)(job->inner_base + first) * down.k;
         const void *x = g;
         if (kernel_form_of(down.type) != FORM_F32) {
             struct device_rows made =
                 *inner; /* floats in place, blocks in the buffer of the thread */
-            made.base[FORM_F32] = host_at(g);
+            made.base[FORM_F32] = device_address(g);
             for (uint32_t r = 0; r < rows; r++)
                 host_make_forms(h, &made, r, host_form_bit(down.type));
             x = rows_row(&made, down.type, 0);
         }
-        float *y = host_floats(a->y) + (size_t)(job->pair_base + first) * down.n;
-        host_product(h, &down, host_floats(job->scale[EXPERT_DOWN]), range.begin, range.end, x,
+        float *y = device_floats(a->y) + (size_t)(job->pair_base + first) * down.n;
+        host_product(h, &down, device_floats(job->scale[EXPERT_DOWN]), range.begin, range.end, x,
                      rows_stride(inner, down.type), rows, y, down.n);
         add_bias(h, job, EXPERT_DOWN, range, down.n, rows, y);
     }
@@ -169,8 +169,8 @@ static void down_phase(void *arg, uint32_t part, uint32_t parts)
         start += (uint64_t)a->job[i].rows * a->n;
     }
     if (a->terms > 0)
-        sum_terms(run->h, a->term, a->terms, a->n, host_floats(a->y), own.begin, own.end,
-                  host_floats(a->into));
+        sum_terms(run->h, a->term, a->terms, a->n, device_floats(a->y), own.begin, own.end,
+                  device_floats(a->into));
 }
 
 void host_op_expert_down(struct device *d, const struct op_expert_down *a)
@@ -187,8 +187,8 @@ static void term_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++)
-        sum_terms(run->h, a->term + (size_t)r * a->terms, a->terms, a->n, host_floats(a->y), 0,
-                  a->n, host_floats(a->into) + (size_t)r * a->n);
+        sum_terms(run->h, a->term + (size_t)r * a->terms, a->terms, a->n, device_floats(a->y), 0,
+                  a->n, device_floats(a->into) + (size_t)r * a->n);
 }
 
 void host_op_add_terms(struct device *d, const struct op_add_terms *a)

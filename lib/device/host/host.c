@@ -20,33 +20,33 @@ static int allocate(struct device *d, size_t bytes, struct device_at *out, struc
     void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (!memory)
         return error_set(error, ERR_NO_MEMORY, "out of memory (%zu bytes)", bytes);
-    *out = host_at(memory);
+    *out = device_address(memory);
     return 0;
 }
 
 static void release(struct device *d, struct device_at at)
 {
     (void)d;
-    free(host_memory(at));
+    free(device_pointer(at));
 }
 
 static void write_bytes(struct device *d, struct device_at to, const void *from, size_t bytes)
 {
     (void)d;
-    memcpy(host_memory(to), from, bytes);
+    memcpy(device_pointer(to), from, bytes);
 }
 
 static void read_bytes(struct device *d, struct device_at from, void *to, size_t bytes)
 {
     (void)d;
-    memcpy(to, host_memory(from), bytes);
+    memcpy(to, device_pointer(from), bytes);
 }
 
 static struct device_at share(struct device *d, const void *memory, size_t bytes,
                               enum device_share_kind kind)
 {
     (void)d, (void)bytes, (void)kind;
-    return host_at(memory);
+    return device_address(memory);
 }
 
 static bool computes(const struct device *d, enum tensor_type type)

@@ -19,6 +19,11 @@ void host_norm(const struct kernel_ops *kernels, enum norm_kind kind, float eps,
 void host_activate(const struct kernel_ops *kernels, enum ffn_activation activation,
                    const float *gate, const float *up, uint32_t n, float *y);
 
+/* Of one row x of n floats and its logits (op importance): |x| * weight is added to each expert that the rule
+ * chooses, its weights not normalised. scratch: ROUTING_SCRATCH floats. */
+void host_add_importance(const struct model_router *rule, const float *logits, const float *x,
+                         uint32_t n, float *scratch, float *importance);
+
 /* Log-probability of `token` under one row of logits. */
 float host_log_probability(const float *logits, uint32_t vocab, uint32_t token);
 

@@ -7,6 +7,7 @@
 #include "lib/base/bytes.h"
 #include "lib/device/host/host.h"
 #include "lib/device/host/pool.h"
+#include "lib/device/pointers.h"
 #include "lib/model/limits.h"
 
 #define HOST_MAGIC 0x484f5354u
@@ -61,43 +62,9 @@ static inline struct host *host_of(struct device *d)
     return h;
 }
 
-static inline void *host_memory(struct device_at at)
-{
-    return (void *)(uintptr_t)at.address;
-}
-
-static inline float *host_floats(struct device_at at)
-{
-    return host_memory(at);
-}
-
-static inline struct device_at host_at(const void *memory)
-{
-    return (struct device_at){(uintptr_t)memory};
-}
-
-static inline struct kernel_matrix host_matrix(const struct device_matrix *m)
-{
-    return (struct kernel_matrix){.data = host_memory(m->data),
-                                  .row_bytes = m->row_bytes,
-                                  .k = m->k,
-                                  .n = m->n,
-                                  .type = m->type};
-}
-
-/* Rows [first, first + n) of a matrix. */
-static inline struct kernel_matrix host_matrix_part(const struct device_matrix *m, uint32_t first,
-                                                    uint32_t n)
-{
-    struct kernel_matrix part = host_matrix(m);
-    part.data = (const uint8_t *)part.data + first * m->row_bytes;
-    part.n = n;
-    return part;
-}
-
 static inline float *rows_floats(const struct device_rows *rows, uint32_t row)
 {
-    return (float *)(void *)((uint8_t *)host_memory(rows->base[FORM_F32]) +
+    return (float *)(void *)((uint8_t *)device_pointer(rows->base[FORM_F32]) +
                              row * rows->stride[FORM_F32]);
 }
 
@@ -106,7 +73,7 @@ static inline const void *rows_row(const struct device_rows *rows, enum tensor_t
                                    uint32_t row)
 {
     enum kernel_form form = kernel_form_of(type);
-    return (const uint8_t *)host_memory(rows->base[form]) + row * rows->stride[form];
+    return (const uint8_t *)device_pointer(rows->base[form]) + row * rows->stride[form];
 }
 
 static inline size_t rows_stride(const struct device_rows *rows, enum tensor_type type)

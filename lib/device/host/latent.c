@@ -27,16 +27,16 @@ static void latent_rows(void *arg, uint32_t thread, uint32_t threads)
     for (uint32_t r = begin; r < end; r++) {
         const struct device_sequence *s = &a->sequence[a->row[r].sequence];
         uint32_t position = a->row[r].position;
-        float *kv = host_floats(a->kv) + (size_t)r * key;
+        float *kv = device_floats(a->kv) + (size_t)r * key;
         if (m->q_rank > 0) {
             float *q = rows_floats(&a->query, r);
-            kernels->rms_norm(q, host_floats(a->q_norm), m->q_rank, m->eps, q);
+            kernels->rms_norm(q, device_floats(a->q_norm), m->q_rank, m->eps, q);
             host_make_forms(run->h, &a->query, r, a->query_forms);
         }
-        kernels->rms_norm(kv, host_floats(a->kv_norm), m->rank, m->eps, kv);
-        kernel_rope_pairs(kv + m->rank, m->rope, host_floats(a->angles) + r * a->angle_stride);
+        kernels->rms_norm(kv, device_floats(a->kv_norm), m->rank, m->eps, kv);
+        kernel_rope_pairs(kv + m->rank, m->rope, device_floats(a->angles) + r * a->angle_stride);
         kernel_kv_store(kernels, s->kv_type, KV_KEYS, kv, key,
-                        (uint8_t *)host_memory(s->keys) +
+                        (uint8_t *)device_pointer(s->keys) +
                             kernel_kv_tile(s->kv_type, 1, key, position, 0),
                         position % KERNEL_KEY_TILE);
     }
@@ -61,8 +61,8 @@ static void queries(const struct block *b)
     const struct device_latent *m = b->m;
     uint32_t size = m->nope + m->rope, n = b->heads * size;
     const struct device_rows *x = &b->a->x;
-    struct kernel_matrix w = host_matrix_part(&b->a->q, b->head * size, n);
-    host_product(b->h, &w, host_floats(b->a->q_scale), 0, n, rows_row(x, w.type, b->row),
+    struct kernel_matrix w = device_matrix_part(&b->a->q, b->head * size, n);
+    host_product(b->h, &w, device_floats(b->a->q_scale), 0, n, rows_row(x, w.type, b->row),
                  rows_stride(x, w.type), b->rows, b->t->q, n);
 }
 
@@ -73,12 +73,13 @@ static void absorb_keys(const struct block *b)
     const struct device_matrix *w = &b->a->k_b;
     uint32_t size = m->nope + m->rope, key = m->key;
     enum kernel_form form = kernel_form_of(w->type);
-    uint8_t *made = host_memory(b->t->nope.base[form]);
+    uint8_t *made = device_pointer(b->t->nope.base[form]);
     size_t stride = b->t->nope.stride[form];
     for (uint32_t i = 0; i < b->rows * b->heads; i++) {
         float *q = b->t->q + (size_t)i * size;
         kernel_rope_pairs(q + m->nope, m->rope,
-                          host_floats(b->a->angles) + (b->row + i / b->heads) * b->a->angle_stride);
+                          device_floats(b->a->angles) +
+                              (b->row + i / b->heads) * b->a->angle_stride);
         memcpy(b->t->key_q + (size_t)i * key + m->rank, q + m->nope, m->rope * sizeof *q);
         if (form != FORM_F32)
             b->h->kernels->activation(w->type, q, m->nope, made + i * stride);
@@ -86,7 +87,7 @@ static void absorb_keys(const struct block *b)
     const uint8_t *x = form == FORM_F32 ? (const uint8_t *)b->t->q : made;
     stride = form == FORM_F32 ? size * sizeof(float) : stride;
     for (uint32_t j = 0; j < b->heads; j++) {
-        struct kernel_matrix head = host_matrix_part(w, (b->head + j) * m->rank, m->rank);
+        struct kernel_matrix head = device_matrix_part(w, (b->head + j) * m->rank, m->rank);
         host_product(b->h, &head, NULL, 0, m->rank, x + j * stride, b->heads * stride, b->rows,
                      b->t->key_q + (size_t)j * key, (size_t)b->heads * key);
     }
@@ -103,7 +104,7 @@ static void attend(const struct block *b)
         n = device_run_of(row, b->rows - r);
         struct kernel_attention attention = {
             .q = b->t->key_q + (size_t)r * b->heads * key,
-            .k = host_memory(sequence->keys),
+            .k = device_pointer(sequence->keys),
             .kv_type = sequence->kv_type,
             .out = rows_floats(&b->t->latent, r * b->heads),
             .q_stride = (size_t)b->heads * key,
@@ -130,7 +131,7 @@ static void values(const struct block *b)
     for (uint32_t i = 0; i < b->rows * b->heads; i++)
         host_make_forms(b->h, x, i, host_form_bit(w->type));
     for (uint32_t j = 0; j < b->heads; j++) {
-        struct kernel_matrix head = host_matrix_part(w, (b->head + j) * m->value, m->value);
+        struct kernel_matrix head = device_matrix_part(w, (b->head + j) * m->value, m->value);
         host_product(b->h, &head, NULL, 0, m->value, rows_row(x, w->type, j),
                      b->heads * rows_stride(x, w->type), b->rows,
                      rows_floats(&b->a->mix, b->row) + (size_t)(b->head + j) * m->value,

@@ -8,17 +8,18 @@ static void gate_up_columns(void *arg, uint32_t thread, uint32_t threads)
 {
     const struct host_run *run = arg;
     const struct op_gate_up *a = run->a;
-    const struct kernel_matrix gate = host_matrix(&a->gate), up = host_matrix(&a->up);
-    float *up_y = host_floats(a->up_y);
+    const struct kernel_matrix gate = device_kernel_matrix(&a->gate),
+                               up = device_kernel_matrix(&a->up);
+    float *up_y = device_floats(a->up_y);
     uint32_t begin, end;
     pool_share(gate.n, COLUMN_UNIT, thread, threads, &begin, &end);
     if (begin == end)
         return;
     host_alive(run->h, thread, a->rows);
-    host_product(run->h, &gate, host_floats(a->gate_scale), begin, end,
+    host_product(run->h, &gate, device_floats(a->gate_scale), begin, end,
                  rows_row(&a->x, gate.type, 0), rows_stride(&a->x, gate.type), a->rows,
                  rows_floats(&a->y, 0), gate.n);
-    host_product(run->h, &up, host_floats(a->up_scale), begin, end, rows_row(&a->x, up.type, 0),
+    host_product(run->h, &up, device_floats(a->up_scale), begin, end, rows_row(&a->x, up.type, 0),
                  rows_stride(&a->x, up.type), a->rows, up_y, up.n);
     for (uint32_t r = 0; r < a->rows; r++) {
         float *at = rows_floats(&a->y, r) + begin;
@@ -36,8 +37,8 @@ static void gate_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     const struct host_run *run = arg;
     const struct op_row_gates *a = run->a;
-    const struct kernel_matrix w = host_matrix(&a->w);
-    float *weight = host_floats(a->weight);
+    const struct kernel_matrix w = device_kernel_matrix(&a->w);
+    float *weight = device_floats(a->weight);
     uint32_t begin, end;
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
@@ -66,15 +67,15 @@ static void join_rows(void *arg, uint32_t thread, uint32_t threads)
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
         size_t at = (size_t)r * n;
-        float *x = host_floats(a->x) + at;
-        float *dense = host_floats(a->dense) + at, *experts = host_floats(a->experts) + at;
-        kernels->rms_norm(dense, host_floats(a->dense_weight), n, a->eps, dense);
-        kernels->rms_norm(experts, host_floats(a->experts_weight), n, a->eps, experts);
+        float *x = device_floats(a->x) + at;
+        float *dense = device_floats(a->dense) + at, *experts = device_floats(a->experts) + at;
+        kernels->rms_norm(dense, device_floats(a->dense_weight), n, a->eps, dense);
+        kernels->rms_norm(experts, device_floats(a->experts_weight), n, a->eps, experts);
         kernels->axpy(1.0f, experts, n, dense);
-        kernels->rms_norm(dense, host_floats(a->weight), n, a->eps, dense);
+        kernels->rms_norm(dense, device_floats(a->weight), n, a->eps, dense);
         kernels->axpy(1.0f, dense, n, x);
         for (uint32_t i = 0; a->scale.address && i < n; i++)
-            x[i] *= *host_floats(a->scale);
+            x[i] *= *device_floats(a->scale);
     }
 }
 

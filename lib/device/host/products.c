@@ -33,11 +33,11 @@ static void product_columns(void *arg, uint32_t thread, uint32_t threads)
     for (uint32_t i = 0; i < a->count; base += a->product[i++].w.n) {
         const struct device_product *p = &a->product[i];
         uint32_t b = begin > base ? begin - base : 0, e = end > base ? end - base : 0;
-        struct kernel_matrix w = host_matrix(&p->w);
+        struct kernel_matrix w = device_kernel_matrix(&p->w);
         e = smaller(e, w.n);
         if (b < e)
-            host_product(run->h, &w, host_floats(p->scale), b, e, rows_row(&a->x, w.type, 0),
-                         rows_stride(&a->x, w.type), a->rows, host_floats(p->y), p->y_stride);
+            host_product(run->h, &w, device_floats(p->scale), b, e, rows_row(&a->x, w.type, 0),
+                         rows_stride(&a->x, w.type), a->rows, device_floats(p->y), p->y_stride);
     }
 }
 
@@ -51,22 +51,22 @@ static void add_columns(void *arg, uint32_t thread, uint32_t threads)
     const struct host_run *run = arg;
     const struct op_add_product *a = run->a;
     const struct kernel_ops *kernels = run->h->kernels;
-    const struct kernel_matrix w = host_matrix(&a->w);
-    const float *weight = host_floats(a->weight);
+    const struct kernel_matrix w = device_kernel_matrix(&a->w);
+    const float *weight = device_floats(a->weight);
     uint32_t begin, end;
     pool_share(w.n, COLUMN_UNIT, thread, threads, &begin, &end);
     if (begin == end)
         return;
     host_alive(run->h, thread, a->rows);
-    host_product(run->h, &w, host_floats(a->scale), begin, end, rows_row(&a->x, w.type, 0),
-                 rows_stride(&a->x, w.type), a->rows, host_floats(a->y), w.n);
+    host_product(run->h, &w, device_floats(a->scale), begin, end, rows_row(&a->x, w.type, 0),
+                 rows_stride(&a->x, w.type), a->rows, device_floats(a->y), w.n);
     for (uint32_t r = 0; r < a->rows; r++) {
-        float *y = host_floats(a->y) + (size_t)r * w.n;
+        float *y = device_floats(a->y) + (size_t)r * w.n;
         if (a->bias.address)
-            kernels->axpy(1.0f, host_floats(a->bias) + begin, end - begin, y + begin);
+            kernels->axpy(1.0f, device_floats(a->bias) + begin, end - begin, y + begin);
         if (a->into.address)
             kernels->axpy(weight ? weight[r] * a->factor : a->factor, y + begin, end - begin,
-                          host_floats(a->into) + (size_t)r * w.n + begin);
+                          device_floats(a->into) + (size_t)r * w.n + begin);
     }
 }
 
@@ -82,9 +82,9 @@ static void add_norm_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        float *y = host_floats(a->y) + (size_t)r * a->n;
-        run->h->kernels->rms_norm(y, host_floats(a->weight), a->n, a->eps, y);
-        run->h->kernels->axpy(a->factor, y, a->n, host_floats(a->into) + (size_t)r * a->n);
+        float *y = device_floats(a->y) + (size_t)r * a->n;
+        run->h->kernels->rms_norm(y, device_floats(a->weight), a->n, a->eps, y);
+        run->h->kernels->axpy(a->factor, y, a->n, device_floats(a->into) + (size_t)r * a->n);
     }
 }
 
@@ -100,17 +100,17 @@ static void logit_columns(void *arg, uint32_t thread, uint32_t threads)
     const struct host_run *run = arg;
     const struct op_logits *a = run->a;
     const struct kernel_ops *kernels = run->h->kernels;
-    const struct kernel_matrix w = host_matrix(&a->w);
+    const struct kernel_matrix w = device_kernel_matrix(&a->w);
     uint32_t begin, end;
     pool_share(w.n, COLUMN_UNIT, thread, threads, &begin, &end);
     if (begin == end)
         return;
-    host_product(run->h, &w, host_floats(a->scale), begin, end, rows_row(&a->x, w.type, 0),
-                 rows_stride(&a->x, w.type), a->rows, host_floats(a->y), w.n);
+    host_product(run->h, &w, device_floats(a->scale), begin, end, rows_row(&a->x, w.type, 0),
+                 rows_stride(&a->x, w.type), a->rows, device_floats(a->y), w.n);
     for (uint32_t r = 0; r < a->rows; r++) {
-        float *logits = host_floats(a->y) + (size_t)r * w.n;
+        float *logits = device_floats(a->y) + (size_t)r * w.n;
         if (a->bias.address)
-            kernels->axpy(1.0f, host_floats(a->bias) + begin, end - begin, logits + begin);
+            kernels->axpy(1.0f, device_floats(a->bias) + begin, end - begin, logits + begin);
         for (uint32_t i = begin; a->divisor != 0 && i < end; i++)
             logits[i] /= a->divisor;
         if (a->cap != 0)
@@ -146,8 +146,8 @@ static void score_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end;
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++)
-        host_floats(a->y)[r] = host_log_probability(host_floats(a->logits) + (size_t)r * a->vocab,
-                                                    a->vocab, a->token[r]);
+        device_floats(a->y)[r] = host_log_probability(
+            device_floats(a->logits) + (size_t)r * a->vocab, a->vocab, a->token[r]);
 }
 
 void host_op_score(struct device *d, const struct op_score *a)

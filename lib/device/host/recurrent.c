@@ -23,7 +23,8 @@ static struct window window_open(struct device_at state, struct device_at zeros,
     struct window w = {.taps = taps, .channels = channels};
     sl_assert(taps >= 1 && taps <= MODEL_TAPS_MAX);
     for (uint32_t t = 0; t + 1 < taps; t++)
-        w.past[t] = state.address ? host_floats(state) + (size_t)t * channels : host_floats(zeros);
+        w.past[t] =
+            state.address ? device_floats(state) + (size_t)t * channels : device_floats(zeros);
     return w;
 }
 
@@ -35,7 +36,7 @@ static void window_conv(const struct host *h, const struct window *w, const floa
     for (uint32_t t = 0; t + 1 < w->taps; t++)
         x[t] = w->past[t] + channel;
     x[w->taps - 1] = now + channel;
-    h->kernels->conv(x, host_floats(weights) + channel, w->channels, w->taps, n, y);
+    h->kernels->conv(x, device_floats(weights) + channel, w->channels, w->taps, n, y);
 }
 
 static void window_push(struct window *w, const float *now)
@@ -67,7 +68,7 @@ static void run_block(const struct host_run *run, const struct device_sequence *
     for (uint32_t r = 0; r < a->rows; r++) {
         if (&a->sequence[a->row[r].sequence] != s)
             continue;
-        float *b = host_floats(a->projected) + r * a->stride;
+        float *b = device_floats(a->projected) + r * a->stride;
         float *gate = b + a->channels, *x = gate + a->channels;
         kernels->mul(b + channel, x + channel, n, b + channel); /* the input of the convolution */
         window_conv(run->h, &window, b, a->conv, channel, n, y);
@@ -76,7 +77,7 @@ static void run_block(const struct host_run *run, const struct device_sequence *
         any = true;
     }
     if (any)
-        window_keep(&window, channel, n, host_floats(s->next_state));
+        window_keep(&window, channel, n, device_floats(s->next_state));
 }
 
 static void run_channels(void *arg, uint32_t thread, uint32_t threads)
@@ -114,7 +115,7 @@ struct head_group {
 
 static const float *projected_row(const struct op_delta *a, uint32_t row)
 {
-    return host_floats(a->projected) + row * a->stride;
+    return device_floats(a->projected) + row * a->stride;
 }
 
 static void conv_silu(const struct head_group *g, const struct window *window, const float *now,
@@ -135,10 +136,10 @@ static void gates_of(const struct head_group *g, uint32_t row, uint32_t n, uint3
     bool joined = s->beta_alpha;
     float b = gates[joined ? g->head * 2 * share + n : v_head];
     float a = gates[joined ? g->head * 2 * share + share + n : s->v_heads + v_head];
-    float biased = a + host_floats(g->a->dt)[v_head];
+    float biased = a + device_floats(g->a->dt)[v_head];
     double softplus = biased > 20 ? (double)biased : exact_log(1 + exact_exp((double)biased));
     d->beta = (float)(1 / (1 + exact_exp(-(double)b)));
-    d->decay = (float)exact_exp((double)host_floats(g->a->decay)[v_head] * softplus);
+    d->decay = (float)exact_exp((double)device_floats(g->a->decay)[v_head] * softplus);
 }
 
 /* The n-th v head of a k head. */
@@ -173,7 +174,7 @@ static void step_head(const struct head_group *g, const struct window *window, u
         memset(d.next, 0, (size_t)size * size * sizeof *d.next);
     gates_of(g, row, n, v_head, &d);
     g->h->kernels->delta(&d);
-    g->h->kernels->rms_norm(out, host_floats(g->a->norm), size, s->eps, out);
+    g->h->kernels->rms_norm(out, device_floats(g->a->norm), size, s->eps, out);
     const float *z = now + s->channels + (size_t)v_head * size;
     g->h->kernels->silu_mul(z, out, size, rows_floats(&g->a->mix, row) + (size_t)v_head * size);
 }
@@ -205,8 +206,8 @@ static void run_group(struct head_group *g)
         const float *now = projected_row(a, r);
         conv_silu(g, &window, now, g->head * size, g->q);
         conv_silu(g, &window, now, (s->k_heads + g->head) * size, g->k);
-        kernels->rms_norm(g->q, host_floats(a->q_weight), size, eps, g->q);
-        kernels->rms_norm(g->k, host_floats(a->k_weight), size, eps, g->k);
+        kernels->rms_norm(g->q, device_floats(a->q_weight), size, eps, g->q);
+        kernels->rms_norm(g->k, device_floats(a->k_weight), size, eps, g->k);
         for (uint32_t n = 0; n < s->v_heads / s->k_heads; n++)
             step_head(g, &window, r, first, n);
         window_push(&window, now);
@@ -227,8 +228,8 @@ static void run_groups(void *arg, uint32_t thread, uint32_t threads)
         const struct device_sequence *s = &a->sequence[u / heads];
         struct head_group g = {.h = run->h,
                                .a = a,
-                               .before = host_floats(s->state),
-                               .after = host_floats(s->next_state),
+                               .before = device_floats(s->state),
+                               .after = device_floats(s->next_state),
                                .sequence = u / heads,
                                .head = u % heads};
         run_group(&g);

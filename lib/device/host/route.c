@@ -10,16 +10,17 @@ static void add_bias(const struct host_run *run, uint32_t begin, uint32_t end, f
 {
     const struct op_route *a = run->a;
     if (a->bias.address)
-        run->h->kernels->axpy(1.0f, host_floats(a->bias) + begin, end - begin, logits + begin);
+        run->h->kernels->axpy(1.0f, device_floats(a->bias) + begin, end - begin, logits + begin);
 }
 
 static void route_row(const struct host_run *run, uint32_t r, uint32_t thread)
 {
     const struct op_route *a = run->a;
     struct model_router rule = a->rule;
-    rule.bias = host_floats(a->choice_bias);
-    routing_exact(&rule, host_floats(a->logits) + (size_t)r * a->w.n, run->h->thread[thread].router,
-                  (struct route *)host_memory(a->routes) + (size_t)r * rule.top_k);
+    rule.bias = device_floats(a->choice_bias);
+    routing_exact(&rule, device_floats(a->logits) + (size_t)r * a->w.n,
+                  run->h->thread[thread].router,
+                  (struct route *)device_pointer(a->routes) + (size_t)r * rule.top_k);
 }
 
 /* Rows by one thread, without a barrier between product and choice. */
@@ -27,12 +28,12 @@ static void route_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     const struct host_run *run = arg;
     const struct op_route *a = run->a;
-    const struct kernel_matrix w = host_matrix(&a->w);
+    const struct kernel_matrix w = device_kernel_matrix(&a->w);
     uint32_t begin, end;
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     if (begin == end)
         return;
-    float *logits = host_floats(a->logits);
+    float *logits = device_floats(a->logits);
     run->h->kernels->matmul(&w, 0, w.n, rows_row(&a->x, w.type, begin), rows_stride(&a->x, w.type),
                             end - begin, logits + (size_t)begin * w.n, w.n);
     for (uint32_t r = begin; r < end; r++) {
@@ -45,14 +46,14 @@ static void columns_of_one(void *arg, uint32_t thread, uint32_t threads)
 {
     const struct host_run *run = arg;
     const struct op_route *a = run->a;
-    const struct kernel_matrix w = host_matrix(&a->w);
+    const struct kernel_matrix w = device_kernel_matrix(&a->w);
     uint32_t begin, end;
     pool_share(w.n, COLUMN_UNIT, thread, threads, &begin, &end);
     if (begin == end)
         return;
     run->h->kernels->matmul(&w, begin, end, rows_row(&a->x, w.type, 0), rows_stride(&a->x, w.type),
-                            1, host_floats(a->logits), w.n);
-    add_bias(run, begin, end, host_floats(a->logits));
+                            1, device_floats(a->logits), w.n);
+    add_bias(run, begin, end, device_floats(a->logits));
 }
 
 void host_op_route(struct device *d, const struct op_route *a)
@@ -74,12 +75,12 @@ void host_op_choose(struct device *d, const struct op_choose *a)
 {
     struct host *h = host_of(d);
     struct model_router rule = a->rule;
-    rule.bias = host_floats(a->choice_bias);
+    rule.bias = device_floats(a->choice_bias);
     for (uint32_t r = 0; r < a->rows; r++) {
-        const float *logits = host_floats(a->logits) + (size_t)r * rule.experts;
+        const float *logits = device_floats(a->logits) + (size_t)r * rule.experts;
         uint32_t n =
             routing_masked(&rule, logits, a->masked > 0 ? a->allowed : NULL, h->thread[0].router,
-                           (struct route *)host_memory(a->routes) + (size_t)r * rule.top_k);
+                           (struct route *)device_pointer(a->routes) + (size_t)r * rule.top_k);
         sl_assert(n == rule.top_k); /* at least as many experts are allowed */
     }
 }
@@ -92,20 +93,26 @@ static float norm_of(const float *x, uint32_t n)
     return (float)sqrt(sum);
 }
 
+void host_add_importance(const struct model_router *rule, const float *logits, const float *x,
+                         uint32_t n, float *scratch, float *importance)
+{
+    struct route choice[MODEL_TOP_K_MAX];
+    struct model_router probabilities = *rule;
+    probabilities.normalise = false;
+    routing_exact(&probabilities, logits, scratch, choice);
+    float norm = norm_of(x, n);
+    for (uint32_t k = 0; k < rule->top_k; k++)
+        importance[choice[k].expert] += norm * choice[k].weight;
+}
+
 void host_op_importance(struct device *d, const struct op_importance *a)
 {
     struct host *h = host_of(d);
-    struct route choice[MODEL_TOP_K_MAX];
-    struct model_router probabilities = a->rule;
-    float *importance = host_floats(a->importance);
-    probabilities.bias = host_floats(a->choice_bias);
-    probabilities.normalise = false;
+    struct model_router rule = a->rule;
+    float *importance = device_floats(a->importance);
+    rule.bias = device_floats(a->choice_bias);
     memset(importance, 0, a->rule.experts * sizeof *importance);
-    for (uint32_t r = 0; r < a->rows; r++) {
-        routing_exact(&probabilities, host_floats(a->logits) + (size_t)r * a->rule.experts,
-                      h->thread[0].router, choice);
-        float norm = norm_of(rows_floats(&a->x, r), a->x.k);
-        for (uint32_t k = 0; k < a->rule.top_k; k++)
-            importance[choice[k].expert] += norm * choice[k].weight;
-    }
+    for (uint32_t r = 0; r < a->rows; r++)
+        host_add_importance(&rule, device_floats(a->logits) + (size_t)r * rule.experts,
+                            rows_floats(&a->x, r), a->x.k, h->thread[0].router, importance);
 }

@@ -11,7 +11,8 @@ void host_make_forms(const struct host *h, const struct device_rows *rows, uint3
     for (int i = FORM_F32 + 1; i < FORM__COUNT; i++)
         if (forms & (1u << i))
             h->kernels->activation(kernel_form_type((enum kernel_form)i), x, rows->k,
-                                   (uint8_t *)host_memory(rows->base[i]) + row * rows->stride[i]);
+                                   (uint8_t *)device_pointer(rows->base[i]) +
+                                       row * rows->stride[i]);
 }
 
 void host_norm(const struct kernel_ops *kernels, enum norm_kind kind, float eps, const float *x,
@@ -43,8 +44,8 @@ void host_activate(const struct kernel_ops *kernels, enum ffn_activation activat
 void host_op_unpack(struct device *d, const struct op_unpack *a)
 {
     struct host *h = host_of(d);
-    struct kernel_matrix w = host_matrix(&a->w);
-    float *y = host_floats(a->y), few[MODEL_TAPS_MAX];
+    struct kernel_matrix w = device_kernel_matrix(&a->w);
+    float *y = device_floats(a->y), few[MODEL_TAPS_MAX];
     sl_assert(a->stride == 1 || w.k <= MODEL_TAPS_MAX);
     for (uint32_t r = 0; r < w.n; r++, y += a->row_stride) {
         h->kernels->row_to_f32(&w, r, a->stride == 1 ? y : few);
@@ -56,18 +57,18 @@ void host_op_unpack(struct device *d, const struct op_unpack *a)
 void host_op_clear(struct device *d, const struct op_clear *a)
 {
     (void)d;
-    memset(host_memory(a->y), 0, a->bytes);
+    memset(device_pointer(a->y), 0, a->bytes);
 }
 
 static void embed_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     const struct host_run *run = arg;
     const struct op_embed *a = run->a;
-    struct kernel_matrix w = host_matrix(&a->w);
+    struct kernel_matrix w = device_kernel_matrix(&a->w);
     uint32_t begin, end;
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        float *x = host_floats(a->x) + (size_t)r * w.k;
+        float *x = device_floats(a->x) + (size_t)r * w.k;
         run->h->kernels->row_to_f32(&w, a->row[r].token, x);
         for (uint32_t i = 0; a->factor != 0 && i < w.k; i++)
             x[i] *= a->factor;
@@ -85,10 +86,10 @@ static void angle_rows(void *arg, uint32_t thread, uint32_t threads)
     const struct op_angles *a = run->a;
     struct kernel_rope rope = a->rope;
     uint32_t begin, end;
-    rope.factors = host_floats(a->factors);
+    rope.factors = device_floats(a->factors);
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++)
-        kernel_rope_table(&rope, a->row[r].position, host_floats(a->y) + r * a->stride);
+        kernel_rope_table(&rope, a->row[r].position, device_floats(a->y) + r * a->stride);
 }
 
 void host_op_angles(struct device *d, const struct op_angles *a)
@@ -103,8 +104,8 @@ static void norm_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end, n = a->y.k;
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        host_norm(run->h->kernels, a->kind, a->eps, host_floats(a->x) + (size_t)r * n,
-                  host_floats(a->weight), host_floats(a->bias), n, rows_floats(&a->y, r));
+        host_norm(run->h->kernels, a->kind, a->eps, device_floats(a->x) + (size_t)r * n,
+                  device_floats(a->weight), device_floats(a->bias), n, rows_floats(&a->y, r));
         host_make_forms(run->h, &a->y, r, a->forms);
     }
 }
@@ -121,10 +122,10 @@ static void gate_norm_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end, n = a->y.k;
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        float *u = host_floats(a->u) + (size_t)r * n;
-        run->h->kernels->rms_norm(host_floats(a->x) + (size_t)r * n, host_floats(a->weight), n,
+        float *u = device_floats(a->u) + (size_t)r * n;
+        run->h->kernels->rms_norm(device_floats(a->x) + (size_t)r * n, device_floats(a->weight), n,
                                   a->eps, u);
-        model_router_input(u, host_floats(a->scale), n, rows_floats(&a->y, r));
+        model_router_input(u, device_floats(a->scale), n, rows_floats(&a->y, r));
     }
 }
 
@@ -140,7 +141,7 @@ static void scale_rows(void *arg, uint32_t thread, uint32_t threads)
     uint32_t begin, end, n = a->y.k;
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++)
-        model_router_input(host_floats(a->x) + (size_t)r * n, host_floats(a->scale), n,
+        model_router_input(device_floats(a->x) + (size_t)r * n, device_floats(a->scale), n,
                            rows_floats(&a->y, r));
 }
 
@@ -153,7 +154,7 @@ static void gate_row(const struct host *h, const struct op_gate_heads *a, uint32
 {
     const struct layer_attention *s = &a->shape;
     const float *gate =
-        host_floats(a->gates) + (size_t)row * s->heads * 2 * s->key_size + s->key_size;
+        device_floats(a->gates) + (size_t)row * s->heads * 2 * s->key_size + s->key_size;
     float *out = rows_floats(&a->mix, row);
     for (uint32_t i = 0; i < s->heads; i++, gate += 2 * (size_t)s->key_size, out += s->value_size)
         h->kernels->sigmoid_mul(gate, out, s->value_size, out);

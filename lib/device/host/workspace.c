@@ -20,7 +20,8 @@ static void cut_rows(struct cutter *m, struct device_rows *r, uint32_t forms, ui
 {
     device_rows_set(r, k);
     for (int i = 0; i < FORM__COUNT; i++)
-        r->base[i] = forms & (1u << i) ? host_at(cut(m, rows, r->stride[i])) : host_at(NULL);
+        r->base[i] =
+            forms & (1u << i) ? device_address(cut(m, rows, r->stride[i])) : device_address(NULL);
 }
 
 static void cut_latent(struct cutter *m, const struct device_limits *limits,
@@ -57,7 +58,7 @@ size_t host_workspace(const struct device *d, const struct device_limits *limits
 void host_use_workspace(struct device *d, const struct device_limits *limits, struct device_at at)
 {
     struct host *h = host_of(d);
-    struct cutter m = {.base = host_memory(at)};
+    struct cutter m = {.base = device_pointer(at)};
     for (uint32_t t = 0; t < h->threads; t++)
         cut_thread(&m, limits, &h->thread[t]);
 }

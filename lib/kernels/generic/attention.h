@@ -181,7 +181,7 @@ static void head_attention(const struct kernel_attention *a, uint32_t head, uint
     struct head_query q = {.q = a->q + row * a->q_stride + (size_t)head * a->key_size};
     float *out = a->out + row * a->out_stride + (size_t)head * a->value_size;
     uint32_t kv_head = head / (a->heads / a->kv_heads), positions = a->positions + row;
-    uint32_t begin = attention_begin(a->window, positions);
+    uint32_t begin = kernel_attention_begin(a->window, positions);
     struct softmax all = {0}, s = {.m = -INFINITY};
     bool first = true;
     if (kv_is_quantised(a->kv_type))

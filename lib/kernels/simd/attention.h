@@ -541,7 +541,7 @@ static void add_query(struct query_block *b, const struct kernel_attention *a, u
     *q = (struct query){.q = a->q + row * a->q_stride + (size_t)head * b->size,
                         .out = a->out + row * a->out_stride + (size_t)head * b->value_size,
                         .positions = a->positions + row,
-                        .begin = attention_begin(a->window, a->positions + row),
+                        .begin = kernel_attention_begin(a->window, a->positions + row),
                         .sink = a->sinks ? a->sinks[head] : 0,
                         .kv_head = head / (a->heads / a->kv_heads),
                         .m = -INFINITY,

@@ -7,6 +7,7 @@
 
 #include "lib/base/assert.h"
 #include "tests/harness/cuda/fibres.h"
+#include "tests/harness/tagged.h"
 
 #define ALIGN 256
 
@@ -27,12 +28,6 @@ static struct {
     struct pending *pending;
     size_t waiting, pending_space;
 } fake;
-
-static void *untagged(const void *p)
-{
-    uintptr_t at = (uintptr_t)p;
-    return (void *)(at & FAKE_HOST_TAG ? at - FAKE_HOST_TAG : at);
-}
 
 static bool within(const void *p, size_t bytes)
 {

@@ -4,8 +4,8 @@
  * called. Launches run at once (fibres.h), which is legal, too: those before have run.
  *
  * Errors, each status 1: a copy or a fill that is not within one allocation; a release of something else.
- * New memory has bytes 0xff. Shared host memory may be tagged, so that a kernel which reads it faults: copies remove
- * FAKE_HOST_TAG. */
+ * New memory has bytes 0xff. Shared host memory may be tagged (tests/harness/tagged.h), so that a kernel which reads
+ * it faults: copies remove the tag. */
 #ifndef SLUICE_TESTS_HARNESS_CUDA_MEMORY_H
 #define SLUICE_TESTS_HARNESS_CUDA_MEMORY_H
 
@@ -15,9 +15,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* No address that can be mapped. */
-#define FAKE_HOST_TAG ((uint64_t)1 << 52)
 
 int fake_allocate(size_t bytes, void **out);
 int fake_release(void *memory);

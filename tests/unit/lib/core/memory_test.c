@@ -24,7 +24,7 @@ struct counting {
     } range[2];
     uint32_t allocations, fails_at; /* the number of the allocation; 0: none */
     uint64_t vector_bytes;          /* written to the first of them */
-    bool no_q8;                     /* has no kernels for it */
+    enum tensor_type without;       /* has no kernels for it; TENSOR_F32: for all */
 };
 
 static struct counting *counting_of(struct device *d)
@@ -71,7 +71,8 @@ static void read_bytes(struct device *d, struct device_at from, void *to, size_t
 static bool computes(const struct device *d, enum tensor_type type)
 {
     const struct counting *c = (const struct counting *)(const void *)d;
-    return (!c->no_q8 || type != TENSOR_Q8_0) && c->host->ops->computes(c->host, type);
+    return (c->without == TENSOR_F32 || type != c->without) &&
+           c->host->ops->computes(c->host, type);
 }
 
 static size_t workspace(const struct device *d, const struct device_limits *limits)
@@ -134,9 +135,12 @@ static void destroy(struct counting *c)
 
 static struct core *open_core(struct image *image, struct counting *c, struct error *error)
 {
+    static const enum tensor_type served[] = {TENSOR_C8, TENSOR_C4};
     struct core_config config = {.model = image->model,
                                  .device = &c->device,
                                  .source = image_source(image),
+                                 .expert_types = served,
+                                 .expert_type_count = ARRAY_LEN(served),
                                  .threads = 2,
                                  .chunk = CHUNK,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
@@ -185,12 +189,29 @@ START_TEST(errors_of_the_device)
         ck_assert_msg(strncmp(error.text, "the device has no ", 18) == 0, "%s", error.text);
         destroy(c);
     }
-    struct error error = {0};
-    struct counting *c = counting_device();
-    c->no_q8 = true;
-    ck_assert_ptr_null(open_core(&image, c, &error));
-    ck_assert_str_eq(error.text, "the device 'counting' does not compute with Q8_0");
-    destroy(c);
+    image_close(&image);
+}
+END_TEST
+
+/* A type of the model, and one of those that the source may serve. */
+START_TEST(types_of_the_device)
+{
+    static const struct {
+        enum tensor_type without;
+        const char *text;
+    } cases[] = {{TENSOR_Q8_0, "the device 'counting' does not compute with Q8_0"},
+                 {TENSOR_C4, "the device 'counting' does not compute with C4"}};
+    struct image image;
+    image_open(&image, golden_demo_path(), CONTEXT);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct error error = {0};
+        struct counting *c = counting_device();
+        c->without = cases[i].without;
+        ck_assert_ptr_null(open_core(&image, c, &error));
+        ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+        ck_assert_str_eq(error.text, cases[i].text);
+        destroy(c);
+    }
     image_close(&image);
 }
 END_TEST
@@ -202,6 +223,7 @@ int main(void)
     tcase_set_timeout(c, 120);
     tcase_add_test(c, every_architecture);
     tcase_add_test(c, errors_of_the_device);
+    tcase_add_test(c, types_of_the_device);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -26,7 +26,7 @@ set_tests_properties(cuda_nvcc PROPERTIES TIMEOUT 300)
 
 # The driver and the module as files: libraries that stand for them, in directories of their own because of their names.
 sluice_unit_test(cuda_module_test SOURCES lib/cuda/module_test.c LINK sluice_gpu)
-foreach(kind good old nothing)
+foreach(kind good old other nothing part)
   add_library(cuda_fake_${kind} SHARED lib/cuda/fake_driver.c)
   target_include_directories(cuda_fake_${kind} PRIVATE ${CMAKE_SOURCE_DIR})
   set_target_properties(cuda_fake_${kind} PROPERTIES C_VISIBILITY_PRESET default PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1
@@ -35,3 +35,10 @@ foreach(kind good old nothing)
   target_compile_definitions(cuda_fake_${kind} PRIVATE ${definition})
   add_dependencies(cuda_module_test cuda_fake_${kind})
 endforeach()
+# Needs a library that no loader finds: it has no path to it.
+add_library(cuda_fake_needed SHARED lib/cuda/fake_driver.c)
+target_include_directories(cuda_fake_needed PRIVATE ${CMAKE_SOURCE_DIR})
+target_compile_definitions(cuda_fake_needed PRIVATE FAKE_NOTHING)
+set_target_properties(cuda_fake_needed PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/fake_needed)
+target_link_libraries(cuda_fake_part PRIVATE -Wl,--no-as-needed cuda_fake_needed)
+set_target_properties(cuda_fake_part PROPERTIES SKIP_BUILD_RPATH TRUE)

@@ -2,7 +2,9 @@
 /* A library in place of the NVIDIA driver and of the CUDA module, for module_test.c:
  * FAKE_GOOD     two GPUs; a module of this version
  * FAKE_OLD      cuInit fails, as without a GPU; a module of another version
- * FAKE_NOTHING  a library without any of the functions */
+ * FAKE_OTHER    the same GPUs; a module of another arithmetic
+ * FAKE_NOTHING  a library without any of the functions
+ * FAKE_PART     the same, but it needs a library that is missing */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,13 +19,18 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device);
 int cuDeviceGetAttribute(int *value, int attribute, int device);
 int cuGetErrorString(int status, const char **text);
 
-#ifndef FAKE_NOTHING
+#if !defined FAKE_NOTHING && !defined FAKE_PART
 #ifdef FAKE_OLD
 #define INIT_STATUS 100
 #define INTERFACE   (GPU_INTERFACE + 1)
 #else
 #define INIT_STATUS 0
 #define INTERFACE   GPU_INTERFACE
+#endif
+#ifdef FAKE_OTHER
+#define ARITHMETIC (KERNEL_ARITHMETIC + 1)
+#else
+#define ARITHMETIC KERNEL_ARITHMETIC
 #endif
 
 int cuInit(unsigned flags)
@@ -69,8 +76,7 @@ int cuGetErrorString(int status, const char **text)
 
 const struct gpu_kernels *gpu_kernels(void)
 {
-    static const struct gpu_kernels table = {.interface = INTERFACE,
-                                             .arithmetic = KERNEL_ARITHMETIC};
+    static const struct gpu_kernels table = {.interface = INTERFACE, .arithmetic = ARITHMETIC};
     return &table;
 }
 #endif

@@ -70,6 +70,11 @@ START_TEST(driver)
     path_of("nothing", "", directory);
     run_with(directory, out);
     ck_assert_str_eq(out, "failed: the NVIDIA driver cannot be used: libcuda.so.1 has no cuInit");
+    path_of("part", "", directory); /* there, but a library that it needs is not */
+    run_with(directory, out);
+    ck_assert_str_eq(out,
+                     "failed: the NVIDIA driver cannot be loaded: libcuda_fake_needed.so: cannot "
+                     "open shared object file: No such file or directory");
 }
 END_TEST
 
@@ -102,6 +107,10 @@ START_TEST(module)
     ck_assert_uint_eq(k->interface, GPU_INTERFACE);
     path_of("old", GPU_DRIVER, file);
     check_module(file, "is of another version (interface 2, arithmetic 1; expected 1 and 1)");
+    path_of("other", GPU_DRIVER, file);
+    check_module(file, "is of another version (interface 1, arithmetic 2; expected 1 and 1)");
+    path_of("part", GPU_DRIVER, file);
+    check_module(file, "the CUDA module cannot be loaded: libcuda_fake_needed.so: cannot open");
     path_of("nothing", GPU_DRIVER, file);
     check_module(file, "is no CUDA module of sluice");
     check_module("/nowhere/" GPU_MODULE,

@@ -140,6 +140,84 @@ START_TEST(delta_has_the_bits)
 }
 END_TEST
 
+/* A head of 256, and sizes that are no multiple of a block of threads; the state before and after, the inputs and the
+ * outputs begin at any float, and nothing around the results is written. */
+static void check_apart(uint32_t keys, uint32_t values, uint32_t shift)
+{
+    enum { HEADS = 2, ROWS = 2, AROUND = 8 };
+    size_t size = (size_t)HEADS * keys * values, in = (size_t)ROWS * HEADS * keys,
+           outputs = (size_t)ROWS * HEADS * values;
+    size_t lengths[] = {in, in, outputs, size, size, outputs}, at = 0;
+    float *part[ARRAY_LEN(lengths)];
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++)
+        at += lengths[i] + 2 * AROUND;
+    float *all = test_alloc(at * sizeof *all), *want = test_alloc((size + outputs) * sizeof *want);
+    test_fill(all, at);
+    at = 0;
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        part[i] = all + at + (shift + i) % AROUND;
+        at += lengths[i] + 2 * AROUND;
+    }
+    float beta[ROWS * HEADS] = {0.9f, 0.1f, 0.5f, 0.7f},
+                      decay[ROWS * HEADS] = {0.3f, 1, 0.99f, 0.5f};
+    float *before = part[3], *after = part[4], *out = part[5], *state = want, *sums = want + size;
+    memcpy(state, before, size * sizeof *state);
+    for (uint32_t i = 0; i < ROWS * HEADS; i++) {
+        float *s = state + (size_t)(i % HEADS) * keys * values;
+        struct kernel_delta d = {.k = part[0] + (size_t)i * keys,
+                                 .q = part[1] + (size_t)i * keys,
+                                 .v = part[2] + (size_t)i * values,
+                                 .beta = beta[i],
+                                 .decay = decay[i],
+                                 .keys = keys,
+                                 .values = values,
+                                 .state = s,
+                                 .next = s,
+                                 .out = sums + (size_t)i * values};
+        cpu()->delta(&d);
+    }
+    float *unchanged = test_alloc(at * sizeof *all);
+    memcpy(unchanged, all, at * sizeof *all);
+    memcpy(unchanged + (after - all), state, size * sizeof *state);
+    memcpy(unchanged + (out - all), sums, outputs * sizeof *sums);
+    struct gpu_delta d = {.k = part[0],
+                          .q = part[1],
+                          .v = part[2],
+                          .beta = beta,
+                          .decay = decay,
+                          .before = before,
+                          .after = after,
+                          .out = out,
+                          .k_stride = HEADS * keys,
+                          .q_stride = HEADS * keys,
+                          .v_stride = HEADS * values,
+                          .gate_stride = HEADS,
+                          .out_stride = HEADS * values,
+                          .keys = keys,
+                          .values = values,
+                          .heads = HEADS,
+                          .share = 1,
+                          .rows = ROWS};
+    fibres_seed(shift);
+    check_launch(gpu()->delta(&d, NULL));
+    check_bits(all, unchanged, at, "%u x %u, %u floats apart: a result or what is around it", keys,
+               values, shift);
+    free(all);
+    free(want);
+    free(unchanged);
+}
+
+START_TEST(delta_at_any_place)
+{
+    test_seed(74);
+    for (uint32_t shift = 0; shift < 4; shift++) {
+        check_apart(24, 140, shift);
+        check_apart(3, 7, shift);
+    }
+    check_apart(256, 256, 1);
+}
+END_TEST
+
 START_TEST(gates_have_the_bits)
 {
     enum { ROWS = 2, COUNT = 70, JOINED = 5 };
@@ -217,5 +295,5 @@ START_TEST(arguments_out_of_range)
 }
 END_TEST
 
-GPU_TESTS_MAIN("cuda_recurrent", convolutions_have_the_bits, delta_has_the_bits,
+GPU_TESTS_MAIN("cuda_recurrent", convolutions_have_the_bits, delta_has_the_bits, delta_at_any_place,
                gates_have_the_bits, arguments_out_of_range)

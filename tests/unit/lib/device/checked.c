@@ -7,6 +7,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/device/host/host.h"
+#include "lib/device/pointers.h"
 #include "lib/kernels/kv_layout.h"
 
 #define CHECKED_MAGIC 0x43484b44u
@@ -77,9 +78,9 @@ static struct checked *checked_of(struct device *d)
     return c;
 }
 
-static void *untagged(struct device_at at)
+static void *memory_of(struct device_at at)
 {
-    return (void *)(uintptr_t)(at.address - CHECKED_TAG);
+    return untagged(device_pointer(at));
 }
 
 static void fault(struct checked *c, const char *field, uint64_t address, size_t bytes)
@@ -108,7 +109,7 @@ static struct device_at direct(struct checked *c, const char *field, struct devi
         fault(c, field, at.address, bytes);
         return (struct device_at){0};
     }
-    return (struct device_at){(uintptr_t)untagged(at)};
+    return device_address(memory_of(at));
 }
 
 /* Memory in place of these bytes, NaN everywhere. */
@@ -120,12 +121,12 @@ static struct device_at blank(struct checked *c, const char *field, struct devic
         return real;
     sl_assert(c->copies < COPIES_MAX);
     struct copy *copy = &c->copy[c->copies++];
-    *copy = (struct copy){.memory = untagged(at), .bytes = bytes, .written = written};
+    *copy = (struct copy){.memory = memory_of(at), .bytes = bytes, .written = written};
     size_t all = (2 * AROUND + bytes + 63) / 64 * 64;
     copy->block = aligned_alloc(64, all);
     sl_assert(copy->block);
     memset(copy->block, 0xff, all);
-    return (struct device_at){(uintptr_t)copy->block + AROUND};
+    return device_offset(device_address(copy->block), AROUND);
 }
 
 /* The address of a copy of exactly these bytes. */
@@ -134,7 +135,7 @@ static struct device_at copied(struct checked *c, const char *field, struct devi
 {
     struct device_at copy = blank(c, field, at, bytes, written);
     if (copy.address)
-        memcpy((void *)(uintptr_t)copy.address, untagged(at), bytes);
+        memcpy(device_pointer(copy), memory_of(at), bytes);
     return copy;
 }
 
@@ -208,18 +209,18 @@ static struct device_at cache_of(struct checked *c, const char *field, struct de
                                  const struct device_sequence *s, struct device_span span,
                                  const struct cache *cache, unsigned access, uint32_t window)
 {
-    uint32_t begin = attention_begin(window, span.first + 1);
+    uint32_t begin = kernel_attention_begin(window, span.first + 1);
     uint32_t end = access & DEVICE_APPENDS ? span.first : span.end;
     size_t bytes = device_cache_bytes(s, span.end, cache->heads, cache->size);
     struct device_at copy = blank(c, field, at, bytes, false);
     if (!copy.address)
         return copy;
-    uint8_t *memory = (uint8_t *)(uintptr_t)copy.address;
+    uint8_t *memory = device_pointer(copy);
     for (uint32_t p = begin; access & DEVICE_READS && p < end; p++)
-        move_row(cache, p, untagged(at), memory);
+        move_row(cache, p, memory_of(at), memory);
     if (access & DEVICE_APPENDS) {
         sl_assert(c->appends < 2 * DEVICE_SEQUENCES_MAX);
-        c->appended[c->appends++] = (struct appended){*cache, span, untagged(at), memory};
+        c->appended[c->appends++] = (struct appended){*cache, span, memory_of(at), memory};
     }
     return copy;
 }
@@ -376,8 +377,8 @@ static int allocate(struct device *d, size_t bytes, struct device_at *out, struc
     struct device_at real;
     if (c->host->ops->allocate(c->host, bytes, &real, error) != 0)
         return -1;
-    memset((void *)(uintptr_t)real.address, 0xff, bytes);
-    *out = (struct device_at){real.address + CHECKED_TAG};
+    memset(device_pointer(real), 0xff, bytes);
+    *out = (struct device_at){real.address + HOST_TAG};
     add_range(c, out->address, bytes);
     return 0;
 }
@@ -391,7 +392,7 @@ static void release(struct device *d, struct device_at at)
     for (size_t i = 0; i < c->ranges; i++)
         if (c->range[i].base == at.address)
             c->range[i] = c->range[--c->ranges];
-    c->host->ops->release(c->host, (struct device_at){(uintptr_t)untagged(at)});
+    c->host->ops->release(c->host, device_address(memory_of(at)));
 }
 
 struct written {
@@ -407,7 +408,7 @@ static void run_write(struct device *d, void *args)
     c->now = "write";
     struct device_at real = direct(c, "to", w->to, w->bytes);
     if (real.address)
-        memcpy((void *)(uintptr_t)real.address, w->from, w->bytes);
+        memcpy(device_pointer(real), w->from, w->bytes);
 }
 
 static void write_bytes(struct device *d, struct device_at to, const void *from, size_t bytes)
@@ -424,7 +425,7 @@ static void read_bytes(struct device *d, struct device_at from, void *to, size_t
     c->now = "read";
     struct device_at real = direct(c, "from", from, bytes);
     if (real.address)
-        memcpy(to, (const void *)(uintptr_t)real.address, bytes);
+        memcpy(to, device_pointer(real), bytes);
 }
 
 static struct device_at share(struct device *d, const void *memory, size_t bytes,
@@ -433,10 +434,10 @@ static struct device_at share(struct device *d, const void *memory, size_t bytes
     (void)kind;
     struct checked *c = checked_of(d);
     c->now = "share";
-    if ((uintptr_t)memory < CHECKED_TAG) /* the core must not have had a pointer to it */
+    if ((uintptr_t)memory < HOST_TAG) /* the core must not have had a pointer to it */
         fault(c, "memory", (uintptr_t)memory, bytes);
     add_range(c, (uintptr_t)memory, bytes);
-    return (struct device_at){(uintptr_t)memory};
+    return device_address(memory);
 }
 
 static bool computes(const struct device *d, enum tensor_type type)

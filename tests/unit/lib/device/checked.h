@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A device for tests: the host, behind what another device would differ in.
- *  - An address, also that of shared memory, is none of this process: CHECKED_TAG is added.
+ *  - An address, also that of shared memory, is none of this process: HOST_TAG is added.
  *  - An operation runs at the next wait or read. Arrays in host memory are copied before.
  *  - Device memory that an operation names is copied to memory of exactly that size, with NaN around it,
  *    and what it writes is copied back: reads and writes outside what ops.tbl.h states change the result.
@@ -14,15 +14,7 @@
 #define SLUICE_TESTS_UNIT_LIB_DEVICE_CHECKED_H
 
 #include "lib/device/device.h"
-
-/* Not an address that can be mapped: neither canonical on x86-64 nor a tag that aarch64 ignores. */
-#define CHECKED_TAG ((uint64_t)1 << 52)
-
-/* A pointer that the core may share with the device, but not read. NULL stays NULL. */
-static inline void *checked_pointer(const void *memory)
-{
-    return memory ? (void *)((uintptr_t)memory + CHECKED_TAG) : NULL;
-}
+#include "tests/harness/tagged.h"
 
 struct device *checked_device(const struct kernel_ops *kernels, uint32_t threads);
 

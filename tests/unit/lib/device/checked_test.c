@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/device/pointers.h"
 #include "tests/golden/reference.h"
 #include "tests/unit/lib/device/run.h"
 
@@ -63,8 +64,8 @@ START_TEST(addresses_are_no_pointers)
     int end[2];
     char byte = 0;
     ck_assert_int_eq(pipe(end), 0);
-    ck_assert_int_eq(write(end[1], (const void *)(uintptr_t)at.address, 1), -1);
-    ck_assert_int_eq(write(end[1], checked_pointer(&byte), 1), -1);
+    ck_assert_int_eq(write(end[1], device_pointer(at), 1), -1);
+    ck_assert_int_eq(write(end[1], tagged(&byte), 1), -1);
     ck_assert_int_eq(write(end[1], &byte, 1), 1);
     close(end[0]);
     close(end[1]);

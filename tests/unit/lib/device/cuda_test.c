@@ -8,13 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/device/cuda/cuda.h"
+#include "lib/device/cuda/internal.h"
+#include "lib/device/host/host.h"
 #include "tests/golden/reference.h"
 #include "tests/harness/cuda/fibres.h"
 #include "tests/harness/cuda/memory.h"
 #include "tests/unit/lib/device/run.h"
-
-_Static_assert(FAKE_HOST_TAG == CHECKED_TAG, "one tag for both devices of tests");
 
 static uint32_t models, unsupported, seed;
 
@@ -103,7 +102,7 @@ START_TEST(too_little_memory)
     image_open(&image, golden_path("arch/qwen3moe_a.gguf"), RUN_CONTEXT);
     struct core_config config = {.model = image.model,
                                  .device = d,
-                                 .source = image_source(&image),
+                                 .source = image_source_on(&image, d),
                                  .threads = 1,
                                  .chunk = 4,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
@@ -117,6 +116,80 @@ START_TEST(too_little_memory)
 }
 END_TEST
 
+/* ---- what an operation wrote of a sequence, and a later one reads, without a wait between them ---- */
+
+#define CHANNELS 5
+#define TAPS     3
+#define STATE    ((TAPS - 1) * CHANNELS)
+#define PARTS    (KEPT_MAX + 2 * DEVICE_SEQUENCES_MAX) /* more than are noted until a wait */
+
+static struct device_at given(struct device *d, const void *from, size_t bytes)
+{
+    struct error error;
+    struct device_at at;
+    ck_assert_int_eq(d->ops->allocate(d, bytes, &at, &error), 0);
+    d->ops->write(d, at, from, bytes);
+    return at;
+}
+
+/* A row of each of as many sequences as a pass has, from their states on; what `from` NULL has: zeros. */
+static void convolve(struct device *d, uint32_t first, float *states, bool begins,
+                     struct device_at projected, struct device_at conv, struct device_at mix)
+{
+    struct device_row row[DEVICE_SEQUENCES_MAX];
+    struct device_sequence sequence[DEVICE_SEQUENCES_MAX];
+    for (uint32_t i = 0; i < DEVICE_SEQUENCES_MAX; i++) {
+        float *state = states + (size_t)(first + i) * STATE;
+        struct device_at at = device_share(d, d->is_host ? state : tagged(state),
+                                           STATE * sizeof *state, DEVICE_SHARE_SEQUENCE);
+        row[i] = (struct device_row){.sequence = i, .position = first};
+        sequence[i] = (struct device_sequence){.state = begins ? (struct device_at){0} : at,
+                                               .next_state = at};
+    }
+    const struct op_short_conv op = {.rows = DEVICE_SEQUENCES_MAX,
+                                     .sequences = DEVICE_SEQUENCES_MAX,
+                                     .row = row,
+                                     .sequence = sequence,
+                                     .taps = TAPS,
+                                     .channels = CHANNELS,
+                                     .conv = conv,
+                                     .zeros = conv,
+                                     .stride = 3 * CHANNELS,
+                                     .projected = projected,
+                                     .mix = device_rows_of_floats(mix, CHANNELS)};
+    d->ops->short_conv(d, &op);
+}
+
+static void convolve_all(struct device *d, float *states)
+{
+    float x[DEVICE_SEQUENCES_MAX * 3 * CHANNELS], conv[TAPS * CHANNELS] = {0};
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        x[i] = (float)(i % 97) / 7 - 5;
+    struct device_at memory[] = {given(d, x, sizeof x), given(d, conv, sizeof conv),
+                                 given(d, x, sizeof x)};
+    for (uint32_t pass = 0; pass < 2; pass++)
+        for (uint32_t at = 0; at < PARTS; at += DEVICE_SEQUENCES_MAX) {
+            d->ops->write(d, memory[0], x, sizeof x); /* the operation changes it */
+            convolve(d, at, states, pass == 0, memory[0], memory[1], memory[2]);
+            x[at % 7] += 1;
+        }
+    device_wait(d);
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        d->ops->release(d, memory[i]);
+    d->ops->destroy(d);
+}
+
+START_TEST(many_states_without_a_wait)
+{
+    static float want[PARTS * STATE], have[PARTS * STATE];
+    struct error error;
+    memset(have, 0xff, sizeof have);
+    convolve_all(host_device(kernel_ops_select("auto"), 1, 0, &error), want);
+    convolve_all(open_device(), have);
+    ck_assert_mem_eq(have, want, sizeof want);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("device_cuda");
@@ -125,6 +198,7 @@ int main(void)
     tcase_add_test(c, every_architecture);
     tcase_add_test(c, every_type_of_keys);
     tcase_add_test(c, too_little_memory);
+    tcase_add_test(c, many_states_without_a_wait);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -7,7 +7,6 @@
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
-#include "lib/base/bytes.h"
 
 #define CONTEXT    RUN_CONTEXT
 #define TOKENS_MAX (4 * RUN_CHUNK)
@@ -15,7 +14,7 @@
 /* A pointer as this run has it. */
 static void *pointer(const struct run *r, const void *memory)
 {
-    return r->device ? checked_pointer(memory) : (void *)memory;
+    return r->device ? tagged(memory) : (void *)memory;
 }
 
 static void note(struct run *r, const void *data, size_t bytes)
@@ -32,7 +31,7 @@ static void note_rows(struct run *r, const float *x, uint32_t rows, size_t strid
 static const void *dense(void *self, uint32_t entry)
 {
     struct run *r = self;
-    return pointer(r, r->file.dense(r->file.self, entry));
+    return r->file.dense(r->file.self, entry);
 }
 
 static uint64_t pin_limit(void *self)
@@ -47,40 +46,11 @@ static bool resident(void *self, uint32_t layer, uint32_t expert)
     return r->file.resident(r->file.self, layer, expert);
 }
 
-static size_t bytes_of(const struct kernel_matrix *m)
-{
-    return (size_t)m->row_bytes * m->n;
-}
-
-/* As in a slot of the arena: the same address soon has another expert. */
-static void *lend(const struct run *r, const struct kernel_matrix *m)
-{
-    if (!r->device || !m->data)
-        return (void *)(uintptr_t)m->data;
-    void *slot = aligned_alloc(64, align_up(bytes_of(m), 64));
-    sl_assert(slot);
-    memcpy(slot, m->data, bytes_of(m));
-    return pointer(r, slot);
-}
-
-static void end_lease(const struct run *r, struct kernel_matrix *m)
-{
-    if (!r->device || !m->data)
-        return;
-    void *slot = (void *)((uintptr_t)m->data - CHECKED_TAG);
-    memset(slot, 0xff, bytes_of(m)); /* NaN for a device that reads it later */
-    free(slot);
-    m->data = NULL;
-}
-
 static void pin(void *self, const struct expert_step *step, struct expert_item **items,
                 uint32_t count)
 {
     struct run *r = self;
     r->file.pin(r->file.self, step, items, count);
-    for (uint32_t i = 0; i < count; i++)
-        for (int m = 0; m < EXPERT__COUNT; m++)
-            items[i]->matrix[m].data = lend(r, &items[i]->matrix[m]);
 }
 
 static int wait(void *self, const struct expert_step *step, struct expert_item **items,
@@ -94,8 +64,6 @@ static void unpin(void *self, const struct expert_step *step, struct expert_item
 {
     struct run *r = self;
     r->early += r->device && r->pending && r->pending(r->device) > 0;
-    for (int m = 0; m < EXPERT__COUNT; m++)
-        end_lease(r, &item->matrix[m]);
     r->file.unpin(r->file.self, step, item);
 }
 
@@ -173,7 +141,7 @@ static struct core *open_core(struct run *r)
                                  .threads = 2,
                                  .chunk = r->chunk,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
-    r->file = image_source(r->image);
+    r->file = image_source_on(r->image, r->device);
     struct core *core = core_create(&config, &error);
     ck_assert_msg(core != NULL, "%s", error.text);
     return core;
