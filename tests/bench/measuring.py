@@ -211,6 +211,12 @@ class Cgroup:
         except OSError:
             return 0
 
+    def oom_kills(self):
+        """Processes that the kernel killed at the limit."""
+        name = "memory.events" if self.v2 else "memory.oom_control"
+        with open(os.path.join(self.path, name), encoding="ascii") as f:
+            return int(dict(line.split() for line in f).get("oom_kill", 0))
+
     def remove(self):
         try:
             os.rmdir(self.path)

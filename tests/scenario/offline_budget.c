@@ -544,6 +544,31 @@ static void shares_of_a_long_stream(void)
     command_free(&c);
 }
 
+/* With one thread as without a limit; in a cgroup that is the default. */
+static void pack(void)
+{
+    struct command c;
+    const char *from = test_model();
+    char to[2][256], stripe[2][PATH_MAX];
+    for (int i = 0; i < 2; i++) {
+        snprintf(to[i], sizeof to[i], "%s/packed%d", test_dir(), i);
+        snprintf(stripe[i], sizeof stripe[i], "%s/experts.0.bin", to[i]);
+        run(&c, "pack", i * 24 * MIB,
+            (const char *const[]){"-m", from, "-o", to[i], "--precisions=native,int4,int2", NULL});
+    }
+    CHECK(strstr(c.err, "of 4 threads") || strstr(c.err, "threads, to stay within"),
+          "it does not report fewer threads: %.300s", c.err);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"/usr/bin/cmp", "-i", "4096", stripe[0], stripe[1], NULL});
+    CHECK(c.status == 0, "another store: %.300s%.300s", c.out, c.err);
+    run(&c, "pack", 12 * MIB, (const char *const[]){"--check", to[1], "--memory=10MiB", NULL});
+    snprintf(program, sizeof program, "%s/sluice-pack", test_libexec());
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){program, "-m", from, "-o", to[0], "--memory=9MiB", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "is too small: one thread needs"), "status %d: %.300s",
+          c.status, c.err);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(eval_of_a_file),
@@ -558,6 +583,7 @@ int main(int argc, char **argv)
                                              ROW(loss_that_cannot_be_kept),
                                              ROW(shares_of_a_long_stream),
                                              ROW(eval_of_a_split_file),
+                                             ROW(pack),
                                              ROW(four_times_the_budget)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

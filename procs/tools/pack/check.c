@@ -14,7 +14,8 @@
 #include "lib/tensor/precision.h"
 #include "procs/tools/pack/pack.h"
 
-#define PIECE_BYTES (2 * MIB)
+#define PIECE_BYTES  (2 * MIB)
+#define THREAD_BYTES (64 * KIB) /* of stack and heap */
 
 struct check {
     const struct pack_options *options;
@@ -162,10 +163,12 @@ static int check_all(struct check *c, struct error *error)
     return 0;
 }
 
-int check_store(const struct pack_options *options, struct error *error)
+int check_store(struct pack_options *options, struct error *error)
 {
     struct check c = {.options = options, .lock = PTHREAD_MUTEX_INITIALIZER};
     int status = open_store(&c, error);
+    if (status == 0)
+        status = pack_fit_threads(options, PIECE_BYTES + THREAD_BYTES, error);
     if (status == 0)
         status = check_all(&c, error);
     while (c.opened > 0)

@@ -29,7 +29,8 @@ struct pack_options {
     const char *mirrors;      /* likewise: a second copy of each stripe */
     enum store_layout layout;
     uint32_t fp8_type;    /* of a source's FP8 weights */
-    unsigned threads;     /* 0: from the number of CPUs */
+    unsigned threads;     /* at most; 0: from the number of CPUs */
+    uint64_t memory;      /* bytes of this program; UINT64_MAX: not known */
     uint64_t bytes_per_s; /* read and written together; 0: no limit */
     bool verify, quiet, json, check;
     bool delta; /* native experts stay in the model file */
@@ -73,6 +74,12 @@ struct pack {
     _Atomic bool stop;
     _Atomic uint32_t next_unit, workers;
 };
+
+/* ---- pack_main.c ---- */
+
+/* Reduces options->threads, each of which takes `each` bytes, to what options->memory allows in
+ * addition to what the program has taken. ERR_BUDGET_TOO_SMALL if it allows none. */
+int pack_fit_threads(struct pack_options *options, uint64_t each, struct error *error);
 
 /* ---- confine.c ---- */
 
@@ -137,6 +144,8 @@ int dense_write(const struct pack *p, uint32_t tensor, source_sink *sink, void *
 /* Creates the stripes with their header pages and allocates their space. */
 int pack_stripes(struct pack *p, struct error *error);
 /* Writes all units that are not done, with a progress line. */
+/* The workers that fit in options.memory. Before the first of the following. */
+int pack_fit_workers(struct pack *p, struct error *error);
 int pack_experts(struct pack *p, struct error *error);
 
 /* ---- quantise.c ---- */
@@ -172,6 +181,6 @@ const char *pack_bound(const struct pack *p);
 
 /* Verifies all checksums of a store and lists damaged parts on stdout; ERR_BAD_INPUT if there are
  * any. */
-int check_store(const struct pack_options *options, struct error *error);
+int check_store(struct pack_options *options, struct error *error);
 
 #endif

@@ -11,7 +11,7 @@
  * The manifest is written last and by rename: an incomplete store has none. A killed pack resumes
  * where it stopped, and the result is byte-identical to that of an uninterrupted one.
  *
- * Shared memory, messages: none. Memory: about 20 MiB per thread, for any model. The page cache
+ * Shared memory, messages: none. Memory: about 12 MiB per thread, for any model, at most --memory. The page cache
  * does not grow. Trust: the model is untrusted input, read through the checks of lib/model. */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +19,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,8 @@
 #include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/memory/available.h"
 #include "lib/model/store/base.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
@@ -35,29 +38,20 @@
 
 #define DEFAULT_THREADS_MIN 4 /* keeps several requests in flight on small machines */
 #define DEFAULT_THREADS_MAX 16
+#define PROGRAM_BYTES       (4 * MIB) /* code, libraries, stacks */
 
 static const struct option long_options[] = {
-    {"model", required_argument, NULL, 'm'},
-    {"out", required_argument, NULL, 'o'},
-    {"plan", required_argument, NULL, 'P'},
-    {"precisions", required_argument, NULL, 't'},
-    {"method", required_argument, NULL, 'M'},
-    {"fp8", required_argument, NULL, 'F'},
-    {"dense", required_argument, NULL, 'D'},
-    {"stripes", required_argument, NULL, 's'},
-    {"mirrors", required_argument, NULL, 'R'},
-    {"layout", required_argument, NULL, 'L'},
-    {"threads", required_argument, NULL, 'T'},
-    {"rate", required_argument, NULL, 'r'},
-    {"verify", no_argument, NULL, 'V'},
-    {"check", required_argument, NULL, 'c'},
-    {"delta", no_argument, NULL, 'd'},
-    {"quiet", no_argument, NULL, 'q'},
-    {"output", required_argument, NULL, 'O'},
-    {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},
-    {NULL, 0, NULL, 0},
+    {"model", required_argument, NULL, 'm'},   {"out", required_argument, NULL, 'o'},
+    {"plan", required_argument, NULL, 'P'},    {"precisions", required_argument, NULL, 't'},
+    {"method", required_argument, NULL, 'M'},  {"fp8", required_argument, NULL, 'F'},
+    {"dense", required_argument, NULL, 'D'},   {"stripes", required_argument, NULL, 's'},
+    {"mirrors", required_argument, NULL, 'R'}, {"layout", required_argument, NULL, 'L'},
+    {"threads", required_argument, NULL, 'T'}, {"memory", required_argument, NULL, 'B'},
+    {"rate", required_argument, NULL, 'r'},    {"verify", no_argument, NULL, 'V'},
+    {"check", required_argument, NULL, 'c'},   {"delta", no_argument, NULL, 'd'},
+    {"quiet", no_argument, NULL, 'q'},         {"output", required_argument, NULL, 'O'},
+    {"json", no_argument, NULL, 'j'},          {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
 };
 
 static void usage(FILE *out)
@@ -65,7 +59,7 @@ static void usage(FILE *out)
     fprintf(
         out,
         "usage: sluice pack -m MODEL -o DIR [OPTIONS]\n"
-        "       sluice pack --check DIR [--threads N]\n"
+        "       sluice pack --check DIR [--threads N] [--memory BYTES]\n"
         "\n"
         "Makes an expert store: every expert contiguous, page-aligned, with checksums, at one or\n"
         "more precisions. MODEL is a GGUF file, or a Hugging Face directory with config.json,\n"
@@ -93,6 +87,8 @@ static void usage(FILE *out)
         "needs;\n"
         "                        with --plan only the precision of each expert is stored\n"
         "      --threads N       experts packed in parallel (default: 2 per CPU, %d to %d)\n"
+        "      --memory BYTES    maximum memory of this program: fewer threads than --threads if\n"
+        "                        they do not fit (default: 7/8 of the available memory)\n"
         "      --rate BYTES      limit of bytes read and written per second, in total\n"
         "      --verify          read all experts back before the store is completed\n"
         "      --quiet           no progress on stderr\n"
@@ -170,6 +166,10 @@ static int take_option(struct pack_options *o, int option, struct error *error)
         if (bytes_parse(optarg, &o->bytes_per_s) && o->bytes_per_s > 0)
             return 0;
         return error_set(error, ERR_BAD_INPUT, "--rate: must be a size such as 200MB");
+    case 'B':
+        if (bytes_parse(optarg, &o->memory) && o->memory > 0)
+            return 0;
+        return error_set(error, ERR_BAD_INPUT, "--memory: '%.40s' is not a size", optarg);
     case 'V': o->verify = true; return 0;
     case 'd': o->delta = true; return 0;
     case 'c':
@@ -187,6 +187,13 @@ static int take_option(struct pack_options *o, int option, struct error *error)
     case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
     default: sl_panic("option %d is not handled", option);
     }
+}
+
+/* What is left is for the system, and for the cgroup's other processes. */
+static uint64_t default_memory(void)
+{
+    uint64_t available = memory_available();
+    return available == UINT64_MAX ? available : available - available / 8;
 }
 
 static int options_take(struct pack_options *o, int argc, char **argv, struct error *error)
@@ -217,6 +224,26 @@ static int options_take(struct pack_options *o, int argc, char **argv, struct er
                                                     : cpus * 2;
     if (o->threads == 0)
         o->threads = (unsigned)threads;
+    if (o->memory == 0)
+        o->memory = default_memory();
+    return 0;
+}
+
+int pack_fit_threads(struct pack_options *o, uint64_t each, struct error *error)
+{
+    char given[16], needed[16];
+    struct mallinfo2 heap = mallinfo2(); /* of all threads; nothing else is large */
+    uint64_t used = PROGRAM_BYTES + heap.arena + heap.hblkhd;
+    uint64_t fit = (o->memory - (used < o->memory ? used : o->memory)) / each;
+    if (fit == 0)
+        return error_set(error, ERR_BUDGET_TOO_SMALL,
+                         "memory of %s is too small: one thread needs %s",
+                         bytes_format(o->memory, given), bytes_format(used + each, needed));
+    if (fit < o->threads) {
+        log_info("%" PRIu64 " of %u threads, to stay within %s of memory (--memory)", fit,
+                 o->threads, bytes_format(o->memory, given));
+        o->threads = (unsigned)fit;
+    }
     return 0;
 }
 
@@ -241,7 +268,7 @@ static int open_dir(struct pack *p, struct error *error)
 static int make_store(struct pack *p, struct error *error)
 {
     if (open_dir(p, error) || pack_stripe_paths(p, error) || pack_plan(p, error) ||
-        journal_open(p, error) || pack_check_space(p, error))
+        pack_fit_workers(p, error) || journal_open(p, error) || pack_check_space(p, error))
         return -1;
     p->started_ns = clock_now_ns();
     if (pack_model(p, error))

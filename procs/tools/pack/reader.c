@@ -12,6 +12,17 @@
 
 #define READER_BYTES (4 * MIB) /* of a part, unless a row needs more */
 
+uint64_t reader_bytes_max(const struct source *s)
+{
+    uint64_t bytes = READER_BYTES;
+    for (uint32_t i = 0; i < s->hf.tensor_count; i++)
+        if (s->hf.tensors[i].turned && s->hf.tensors[i].form != HF_MADE) {
+            uint64_t plane = hf_part_of(&s->hf, i, 0, 0, 1).at.bytes + 3 * PAGE_BYTES;
+            bytes = plane > bytes ? plane : bytes;
+        }
+    return bytes;
+}
+
 void reader_open(struct source_reader *r, const struct source *s)
 {
     *r = (struct source_reader){.source = s};

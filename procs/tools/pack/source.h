@@ -74,6 +74,8 @@ struct source_reader {
     uint64_t read_ns, read_bytes; /* sums; the user may set them to 0 */
 };
 
+/* Bytes that a reader holds of this source at most. */
+uint64_t reader_bytes_max(const struct source *s);
 void reader_open(struct source_reader *r, const struct source *s);
 void reader_close(struct source_reader *r);
 /* Selects a plane of a tensor and reads its scales. 0, or -1 with an error. */

@@ -19,6 +19,7 @@
 #define READ_BYTES  (2 * MIB) /* of a run of source rows */
 #define FLOAT_BYTES (4 * MIB) /* the run as F32 */
 #define SLOT_BYTES  (1 * MIB) /* write buffer of a slot */
+#define STACK_BYTES (128 * KIB)
 
 /* A slot being written to the stripes. */
 struct slot {
@@ -361,6 +362,14 @@ static void run_workers(struct pack *p, struct worker *workers)
     for (unsigned i = 0; i < started; i++)
         pthread_join(workers[i].thread, NULL);
     progress_end(&progress);
+}
+
+int pack_fit_workers(struct pack *p, struct error *error)
+{
+    uint64_t buffers = READ_BYTES + 2 * PAGE_BYTES + 2 * FLOAT_BYTES +
+                       p->manifest.precision_count * SLOT_BYTES +
+                       (p->source.is_hf ? READ_BYTES + reader_bytes_max(&p->source) : 0);
+    return pack_fit_threads(&p->options, buffers + STACK_BYTES, error);
 }
 
 int pack_experts(struct pack *p, struct error *error)

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,8 +159,10 @@ static int find_store(const struct tune *t, struct error *error)
 
 int stage_pack(struct tune *t, struct error *error)
 {
-    const char *const argv[] = {"-m",    t->model,  "-o",       t->store, "--plan",
-                                t->plan, "--delta", "--output", "text",   NULL};
+    char memory[32];
+    snprintf(memory, sizeof memory, "%" PRIu64, t->memory);
+    const char *const argv[] = {"-m",      t->model,   "-o",   t->store,   "--plan", t->plan,
+                                "--delta", "--output", "text", "--memory", memory,   NULL};
     stage_begin(t, 3, "pack", &t->left.pack);
     if (store_path(t, error) != 0)
         return -1;
