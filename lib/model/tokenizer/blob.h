@@ -62,8 +62,8 @@ enum tokenizer_model {
     8u /* blanks behind most control tokens belong to them (STRIP_AFTER) */
 #define TOKENIZER_FLAGS 15u
 
-/* Tokens that end an answer, in addition to eos: eot and eom of the file, and those of ANSWER_END; without
- * those of ANSWER_GOES_ON. */
+/* Tokens that end an answer, in addition to eos: eot and eom of the file, and those of ANSWER_END and
+ * ANSWER_END_NAME; without those of ANSWER_GOES_ON. */
 #define TOKENIZER_ENDS 4u
 
 /* Expressions of one pre-tokenizer. */

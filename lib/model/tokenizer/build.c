@@ -208,19 +208,55 @@ static uint32_t find_control(const struct builder *b, const char *text)
     return id != STRTAB_NONE && b->types[id] == TOKEN_CONTROL ? id : TOKEN_NONE;
 }
 
-static void drop_ends(struct builder *b)
+/* Not the end of an answer in this vocabulary; *with: what ends it. */
+static bool goes_on(const struct builder *b, uint32_t id, uint32_t *with)
 {
     static const char *const rows[][2] = {
 #define ANSWER_GOES_ON(token, with) {(token), (with)},
 #include "lib/model/tokenizer/tokenizers.tbl.h"
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        uint32_t token = find_control(b, rows[i][0]), with = find_control(b, rows[i][1]);
-        if (token == TOKEN_NONE || with == TOKEN_NONE)
+        *with = find_control(b, rows[i][1]);
+        if (id != TOKEN_NONE && id == find_control(b, rows[i][0]) && *with != TOKEN_NONE)
+            return true;
+    }
+    return false;
+}
+
+static void drop_ends(struct builder *b)
+{
+    uint32_t with;
+    for (uint32_t i = 0; i < TOKENIZER_ENDS; i++)
+        if (goes_on(b, b->head.ends[i], &with))
+            b->head.ends[i] = TOKEN_NONE;
+    if (goes_on(b, b->head.eos, &with))
+        b->head.eos = with;
+}
+
+static bool is_end(const struct builder *b, uint32_t id)
+{
+    for (uint32_t i = 0; i < TOKENIZER_ENDS; i++)
+        if (b->head.ends[i] == id)
+            return true;
+    return b->head.eos == id;
+}
+
+/* In places that are free. */
+static void add_ends(struct builder *b)
+{
+    static const char *const names_of_ends[] = {
+#define ANSWER_END_NAME(token) (token),
+#include "lib/model/tokenizer/tokenizers.tbl.h"
+    };
+    uint32_t with, at = 0;
+    for (size_t i = 0; i < ARRAY_LEN(names_of_ends); i++) {
+        uint32_t id = find_control(b, names_of_ends[i]);
+        if (id == TOKEN_NONE || is_end(b, id) || goes_on(b, id, &with))
             continue;
-        b->head.eos = b->head.eos == token ? with : b->head.eos;
-        for (uint32_t k = 0; k < TOKENIZER_ENDS; k++)
-            b->head.ends[k] = b->head.ends[k] == token ? TOKEN_NONE : b->head.ends[k];
+        while (at < TOKENIZER_ENDS && b->head.ends[at] != TOKEN_NONE)
+            at++;
+        if (at < TOKENIZER_ENDS)
+            b->head.ends[at] = id;
     }
 }
 
@@ -241,6 +277,7 @@ static int read_ends(struct builder *b, struct error *error)
         if (find_control(b, rows[i][1]) != TOKEN_NONE)
             b->head.ends[n++] = find_control(b, rows[i][0]);
     drop_ends(b);
+    add_ends(b);
     return 0;
 }
 

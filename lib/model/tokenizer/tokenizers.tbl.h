@@ -18,13 +18,16 @@
  * STRIP_NONE(piece)       control tokens of these models that do not
  * ANSWER_END(token, with)  a control token that ends an answer, in addition to those that the file names, if the
  *                         vocabulary has the other one, too. At most TOKENIZER_ENDS - 2 rows
+ * ANSWER_END_NAME(token)  a control token that ends an answer wherever a vocabulary has it: files name only one end, often
+ *                         that of documents and not that of turns, or the reverse. The first rows, up to what TOKENIZER_ENDS
+ *                         leaves
  * ANSWER_GOES_ON(token, with)  a control token that does not, although the file names it, if the vocabulary has the other
  *                         one, too; the other one is the end where the file has this one as EOS
  *
  * Append only: row numbers are stored in model segments. Do not use versions of the expressions
  * that were rewritten for engines with fewer features: some differ, some need unbounded stack. No
- * include guard: include it with PRETOKENIZER, with STRIP_AFTER and STRIP_NONE, with ANSWER_END, or with
- * ANSWER_GOES_ON defined. */
+ * include guard: include it with PRETOKENIZER, with STRIP_AFTER and STRIP_NONE, with ANSWER_END, with
+ * ANSWER_END_NAME, or with ANSWER_GOES_ON defined. */
 #ifndef PRETOKENIZER
 #define PRETOKENIZER(...)
 #endif
@@ -34,6 +37,9 @@
 #endif
 #ifndef ANSWER_END
 #define ANSWER_END(...)
+#endif
+#ifndef ANSWER_END_NAME
+#define ANSWER_END_NAME(...)
 #endif
 #ifndef ANSWER_GOES_ON
 #define ANSWER_GOES_ON(...)
@@ -150,6 +156,15 @@ STRIP_NONE("<|endoftext|>")
 ANSWER_END("<|call|>", "<|return|>")
 ANSWER_END("<|return|>", "<|end|>")
 ANSWER_GOES_ON("<|end|>", "<|return|>")
+/* As in llama.cpp. */
+ANSWER_END_NAME("<|eot_id|>")
+ANSWER_END_NAME("<|im_end|>")
+ANSWER_END_NAME("<|end|>")
+ANSWER_END_NAME("<end_of_turn>")
+ANSWER_END_NAME("<turn|>")
+ANSWER_END_NAME("<|endoftext|>")
+ANSWER_END_NAME("<|end_of_text|>")
+ANSWER_END_NAME("<|eom_id|>")
 #undef EXPR_GPT2
 #undef EXPR_CONTRACTION
 #undef EXPR_CL100K
@@ -171,4 +186,5 @@ ANSWER_GOES_ON("<|end|>", "<|return|>")
 #undef STRIP_AFTER
 #undef STRIP_NONE
 #undef ANSWER_END
+#undef ANSWER_END_NAME
 #undef ANSWER_GOES_ON

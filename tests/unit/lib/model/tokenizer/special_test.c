@@ -164,6 +164,66 @@ START_TEST(ends_of_answers)
 }
 END_TEST
 
+/* Ends of turns and documents, which the file does not name; one is text. */
+static void name_turns(struct make *m)
+{
+    const char *texts[TINY_VOCAB];
+    int32_t types[TINY_VOCAB];
+    tiny_tokens(texts, types);
+    texts[TINY_EOS] = "<|im_end|>";
+    texts[TINY_CONTROL] = "<|endoftext|>";
+    texts[TINY_USER] = "<|eot_id|>";
+    make_texts(m, "tokenizer.ggml.tokens", texts, TINY_VOCAB);
+    make_u32(m, "tokenizer.ggml.eos_token_id", 'x');
+}
+
+static void name_turns_and_ends(struct make *m)
+{
+    name_turns(m);
+    make_u32(m, "tokenizer.ggml.eot_token_id", TINY_EOS);
+    make_u32(m, "tokenizer.ggml.eom_token_id", 'y');
+}
+
+/* More ends than there is place for: those of the file first. */
+static void name_many(struct make *m)
+{
+    static const char *const names[] = {"<|end_of_text|>", "<|endoftext|>", "<end_of_turn>",
+                                        "<|im_end|>", "<|eom_id|>"};
+    const char *texts[TINY_VOCAB];
+    int32_t types[TINY_VOCAB];
+    tiny_tokens(texts, types);
+    for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
+        texts[TINY_HE + i] = names[i];
+        types[TINY_HE + i] = TOKEN_CONTROL;
+    }
+    make_texts(m, "tokenizer.ggml.tokens", texts, TINY_VOCAB);
+    make_i32s(m, "tokenizer.ggml.token_type", types, TINY_VOCAB);
+    make_drop_key(m, "tokenizer.ggml.merges");
+    make_u32(m, "tokenizer.ggml.eos_token_id", TINY_HE);
+    make_u32(m, "tokenizer.ggml.eot_token_id", 'x');
+}
+
+START_TEST(ends_by_name)
+{
+    struct opened o = open_tiny(name_turns);
+    for (uint32_t id = 0; id <= TINY_VOCAB; id++)
+        ck_assert(tokenizer_is_end(o.t, id) == (id == 'x' || id == TINY_EOS || id == TINY_CONTROL));
+    ck_assert_uint_eq(tokenizer_eos(o.t), 'x');
+    close_both(&o);
+    o = open_tiny(name_turns_and_ends);
+    for (uint32_t id = 0; id <= TINY_VOCAB; id++)
+        ck_assert(tokenizer_is_end(o.t, id) ==
+                  (id == 'x' || id == 'y' || id == TINY_EOS || id == TINY_CONTROL));
+    close_both(&o);
+    o = open_tiny(name_many);
+    for (uint32_t id = 0; id <= TINY_VOCAB; id++)
+        ck_assert_msg(tokenizer_is_end(o.t, id) ==
+                          (id == 'x' || (id >= TINY_HE && id <= TINY_HE + 3)),
+                      "%u", id);
+    close_both(&o);
+}
+END_TEST
+
 /* Harmony: a call and the end of the answer are ends, that of a message is none, whatever the file states. */
 START_TEST(end_of_a_message)
 {
@@ -265,6 +325,7 @@ int main(void)
     tcase_add_test(c, ranges_of_control_tokens);
     tcase_add_test(c, ends_of_answers);
     tcase_add_test(c, end_of_a_message);
+    tcase_add_test(c, ends_by_name);
     tcase_add_test(c, lists_of_ranges);
     tcase_add_test(c, ignore_merges);
     tcase_add_test(c, bos_by_default);
