@@ -31,10 +31,9 @@ int tunings_hash(const char *path, uint8_t hash[TUNINGS_HASH_BYTES], struct erro
 {
     char part[PATH_MAX];
     uint32_t number, parts;
-    if (strlen(path) >= sizeof part)
-        return error_set(error, ERR_BAD_INPUT, "the model's path is too long");
-    strcpy(part, path);
-    if (!gguf_part_name(path, &number, &parts))
+    if (!gguf_real_path(path, part))
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open model %.200s", path);
+    if (!gguf_part_name(part, &number, &parts))
         parts = 1;
     struct sample_hash *h = sample_hash_start();
     int status = h ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (hash)");

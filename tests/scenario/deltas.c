@@ -360,18 +360,20 @@ static void split_model(void)
 /* Each part has a loader, and the stripe has one: 15 parts work, 16 are reported before anything is made. */
 static void too_many_parts(void)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], link[PATH_MAX];
     plan_make(plan, "plan", PRECISION(NATIVE) | PRECISION(INT4));
+    CHECK(mkdir(path_in_dir(delta, "stores"), 0700) == 0, "mkdir");
     split("some", MODEL_PARTS_MAX - 1);
     split("many", MODEL_PARTS_MAX);
-    path_in_dir(delta, "delta");
+    path_in_dir(delta, "stores/delta");
     part_path(path, "many", 1, MODEL_PARTS_MAX);
     run_badly(
         2, "split into 16 files",
         (const char *const[]){"pack", "-m", path, "-o", delta, "--plan", plan, "--delta", NULL});
     CHECK(access(delta, F_OK) != 0, "a store was begun");
     part_path(path, "some", 1, MODEL_PARTS_MAX - 1);
-    run_well((const char *const[]){"pack", "--quiet", "-m", path, "-o", delta, "--plan", plan,
+    CHECK(symlink(path, path_in_dir(link, "link.gguf")) == 0, "symlink"); /* leads to all of them */
+    run_well((const char *const[]){"pack", "--quiet", "-m", link, "-o", delta, "--plan", plan,
                                    "--delta", NULL});
     struct text got;
     text_of(delta, &got);

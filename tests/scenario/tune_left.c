@@ -165,6 +165,7 @@ static void stores_of_earlier_runs(void)
     command_free(&c);
     tuned_store_dir = test_dir();
     stop_at("step 4 of 4", SIGKILL, NULL);
+    tuned_store_dir = NULL;
     CHECK(stores() == 2, "%zu stores", stores());
     tune_with_store_dir(&c);
     command_free(&c);
@@ -241,6 +242,8 @@ static void split_model(void)
     check_generate(NULL, "tuning: ", "sluice tune -m");
     tuned_loss = "19%";
     stop_at("step 2 of 4", 0, append_to_a_part);
+    tuned_loss = LOSS;
+    CHECK(chdir("/") == 0, "chdir");
     CHECK(contains(path_in_dir(path, "tune.log"), "was replaced or changed meanwhile"), "%.2000s",
           read_file(path));
 }

@@ -62,9 +62,8 @@ static void add_parts(struct rules *r, const char *model)
 {
     char path[PATH_MAX], target[PATH_MAX];
     uint32_t number, count;
-    if (!gguf_part_name(model, &number, &count) || strlen(model) >= sizeof path)
+    if (!gguf_real_path(model, path) || !gguf_part_name(path, &number, &count))
         return;
-    strcpy(path, model);
     for (uint32_t i = 1; i <= count && i <= MODEL_PARTS_MAX; i++) {
         gguf_set_part(path, i);
         if (realpath(path, target))
