@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/bytes.h"
 
 #define TURN      4 /* windows of a text, at most, that have the same role */
 #define PRIOR     4 /* windows that the variance of all domains counts in that of one */
@@ -37,8 +38,11 @@ static void shares_of(const uint32_t *have, uint32_t domains, uint32_t wanted, u
     }
 }
 
+/* A single window is held out: a domain that nothing is judged on would not count. */
 static uint8_t role_of(uint32_t i, uint32_t used)
 {
+    if (used == 1)
+        return HELD_OUT;
     uint32_t turn = used >= 4 * TURN ? TURN : 1;
     return i / turn % 2 == 0 ? HELD_PLANNED : HELD_OUT;
 }
@@ -59,10 +63,15 @@ void held_divide(const uint16_t *domain, uint32_t windows, uint32_t wanted, uint
 
 /* ---- bounds ---- */
 
-/* The 95 % quantile of Student's t, by its expansion at the normal one (Abramowitz and Stegun 26.7.5). */
-static double student_95(double freedom)
+/* The 95 % quantile of Student's t: exact for few degrees of freedom, then by its expansion at the normal one (Abramowitz
+ * and Stegun 26.7.5), off by less than 0.001. */
+static double student_95(uint32_t freedom)
 {
-    double z = NORMAL_95, z3 = z * z * z, z5 = z3 * z * z, f = freedom;
+    static const double exact[] = {6.3138, 2.9200, 2.3534, 2.1318};
+    sl_assert(freedom > 0);
+    if (freedom <= ARRAY_LEN(exact))
+        return exact[freedom - 1];
+    double z = NORMAL_95, z3 = z * z * z, z5 = z3 * z * z, f = (double)freedom;
     return z + (z3 + z) / (4 * f) + (5 * z5 + 16 * z3 + 3 * z) / (96 * f * f) +
            (3 * z5 * z * z + 19 * z5 + 17 * z3 - 15 * z) / (384 * f * f * f);
 }

@@ -25,6 +25,7 @@ static const struct division {
     {"an empty one", {100, 0, 100, 0}, 10, {5, 0, 5, 0}},
     {"fewer than domains", {9, 9, 9, 9}, 3, {1, 1, 1, 0}},
     {"a large one last", {1, 1, 1, 300}, 203, {1, 1, 1, 200}},
+    {"single ones", {1, 9, 1, 0}, 0, {1, 9, 1, 0}},
 };
 
 START_TEST(divided)
@@ -44,8 +45,10 @@ START_TEST(divided)
         ck_assert_msg(count[HELD_PLANNED] + count[HELD_OUT] == d->use[k], "%s: domain %u: %u, %u",
                       d->what, k, count[HELD_PLANNED], count[HELD_OUT]);
         uint32_t off = count[HELD_PLANNED] - count[HELD_OUT];
-        ck_assert_msg(off <= (d->use[k] >= 16 ? 4 : 1), "%s: domain %u: %u, %u", d->what, k,
+        ck_assert_msg(off + 1 <= (d->use[k] >= 16 ? 5 : 2), "%s: domain %u: %u, %u", d->what, k,
                       count[HELD_PLANNED], count[HELD_OUT]);
+        ck_assert_msg(d->use[k] == 0 || count[HELD_OUT] > 0, "%s: domain %u is not judged", d->what,
+                      k);
     }
 }
 END_TEST
@@ -131,6 +134,24 @@ START_TEST(no_variance)
 }
 END_TEST
 
+/* Quantiles of tables, for one domain of `windows`. */
+START_TEST(few_windows)
+{
+    static const double quantile[] = {6.3138, 2.9200, 2.3534, 2.1318, 2.0150, 1.9432};
+    uint32_t freedom = (uint32_t)_i + 1, n = freedom + 1, worst;
+    double delta[8], mean = 0, square = 0;
+    const uint16_t domain[8] = {0};
+    struct held_domain out[1], all;
+    for (uint32_t w = 0; w < n; w++)
+        mean += (delta[w] = 0.01 * w * w) / n;
+    for (uint32_t w = 0; w < n; w++)
+        square += (delta[w] - mean) * (delta[w] - mean);
+    double apart = sqrt(square / freedom * (1.0 / n + 1.0 / 8));
+    ck_assert(held_bounds(delta, domain, n, 8, 1, out, &worst, &all));
+    ck_assert_double_eq_tol((log1p(all.high) - mean) / apart, quantile[_i], 0.001);
+}
+END_TEST
+
 /* ---- tightening ---- */
 
 /* Searches find what loses `share` of their target; the bound is `factor` times that and `more`. */
@@ -175,6 +196,7 @@ int main(void)
     TCase *cases = tcase_create("held");
     tcase_add_loop_test(cases, divided, 0, (int)(sizeof divisions / sizeof *divisions));
     tcase_add_loop_test(cases, new_texts_are_within, 0, 6);
+    tcase_add_loop_test(cases, few_windows, 0, 6);
     tcase_add_test(cases, worst_domain);
     tcase_add_test(cases, no_variance);
     tcase_add_loop_test(cases, tightened, 0, 6);
