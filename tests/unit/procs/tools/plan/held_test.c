@@ -93,7 +93,7 @@ static double most_texts(const struct drawn *row)
 /* In so many draws 95 % of the texts are within the bound. */
 static double share_within(const struct drawn *row)
 {
-    enum { TRIALS = 600 };
+    enum { TRIALS = 500 };
     struct random r;
     uint32_t within = 0;
     random_seed(&r, 7, row->windows);
@@ -229,6 +229,7 @@ int main(void)
 {
     Suite *suite = suite_create("held");
     TCase *cases = tcase_create("held");
+    tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, divided, 0, (int)(sizeof divisions / sizeof *divisions));
     tcase_add_loop_test(cases, new_texts_are_within, 0, 9);
     tcase_add_loop_test(cases, few_windows, 0, 6);
