@@ -39,10 +39,9 @@ PARAM_TEXT(preset, "default",
 PARAM_TEXT(policy, "",
            "policy parameters K=V,... that override preset and plan, e.g. "
            "eviction=arc,prefetch=none (`sluice sim --help` lists them)")
-PARAM_F64(
-    max_loss, 0.0, 0.0, 100.0, "%",
-    "maximum increase of perplexity, as measured in the plan: limits the candidates of preset "
-    "auto (0: lossless only) and, if above 0, presets selected by name")
+PARAM_F64(max_loss, 0.0, 0.0, 100.0, "%",
+          "maximum increase of perplexity, of the plan's bound on held-out text: limits the "
+          "candidates of preset auto (0: lossless only) and, if above 0, presets selected by name")
 PARAM_TEXT(plan, "", "plan file written by `sluice plan` or `sluice profile` for this model")
 PARAM_BOOL(
     no_tune, false,

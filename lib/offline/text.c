@@ -149,19 +149,14 @@ static void take_window(struct offline_text *t, const struct offline_text *from,
     t->windows++;
 }
 
-static struct offline_text hashed(struct offline_text t)
-{
-    t.hash = XXH3_64bits(t.ids, (size_t)t.windows * t.window * sizeof *t.ids);
-    return t;
-}
-
 struct offline_text offline_text_some(const struct offline_text *from, uint32_t first, uint32_t n)
 {
     sl_assert(n > 0 && first < from->windows);
     struct offline_text t = text_like(from, from->windows / n + 1);
     for (uint32_t w = first; w < from->windows; w += n)
         take_window(&t, from, w);
-    return hashed(t);
+    offline_text_rehash(&t);
+    return t;
 }
 
 struct offline_text offline_text_chosen(const struct offline_text *from, const uint8_t *roles,
@@ -172,5 +167,6 @@ struct offline_text offline_text_chosen(const struct offline_text *from, const u
         if (roles[w] == role)
             take_window(&t, from, w);
     sl_assert(t.windows > 0);
-    return hashed(t);
+    offline_text_rehash(&t);
+    return t;
 }

@@ -34,7 +34,7 @@ struct tuning {
     char store[PATH_MAX];              /* absolute; "" exactly if plan is */
     char preset[TUNINGS_PRESET_BYTES]; /* lower-case letters, digits, '-' */
     uint64_t store_bytes;
-    double loss_high;            /* upper end of the measured loss, per cent; 0 without a plan */
+    double loss_high;            /* bound on held-out text, per cent; 0 without a plan */
     double tokens_per_s;         /* decode, measured with this tuning; 0: not measured */
     double lossless_per_s;       /* and without it */
     double read_bytes_per_s;     /* of the model's device; 0: not measured */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the loss bound of plans holds on texts that they were not made on (docs/lab/quality.md).
+"""Whether the loss bound of plans holds on texts that they were not made on (docs/lab/bound.md).
 
     loss_bound.py texts DIR          cuts texts of this machine and of tests/golden/data/heldout: DIR/DOMAIN-NAME.txt
     loss_bound.py judge LIBEXEC MODEL PROFILE DIR OUT [PRESET:P[:DENSE]...]    plans for P percent, evaluates all texts
@@ -69,7 +69,8 @@ def judge(libexec, model, profile, directory, out, *cases):
     os.makedirs(out, exist_ok=True)
     for case in cases or ["%s:%s" % (s, p) for p in ("0.5", "1", "2", "5") for s in PRESETS]:
         preset, percent, dense = (case + ":auto").split(":")[:3]
-        plan, result = "%s/%s-%s" % (out, preset, percent), "%s/%s-%s.json" % (out, preset, percent)
+        name = "-".join((preset, percent, dense))  # other dense weights are another plan
+        plan, result = os.path.join(out, name), os.path.join(out, name + ".json")
         if os.path.exists(result):
             continue
         made = run(libexec + "/sluice-plan", "-m", model, "--profile", profile, *options, "--max-loss",
@@ -81,20 +82,20 @@ def judge(libexec, model, profile, directory, out, *cases):
             losses[os.path.basename(text)[:-4]] = 100 * json.loads(one)["loss"]
         with open(result, "w") as f:
             json.dump({"plan": made and json.loads(made), "losses": losses}, f, indent=1)
-        show(preset, percent, made, losses)
+        show(name, float(percent), made, losses)
 
 
-def show(preset, percent, made, losses):
+def show(name, percent, made, losses):
     if not made:
-        print("%s, %s %%: no plan" % (preset, percent), flush=True)
+        print("%s: no plan" % name, flush=True)
         return
-    within = sum(l <= float(percent) for l in losses.values())
+    within = sum(l <= percent for l in losses.values())
     worst = max(losses, key=losses.get)
     domains = {}
-    for name, loss in losses.items():
-        domains.setdefault(name.split("-")[0], []).append(loss)
-    print("%s, %s %%: %d of %d texts of %d domains within, worst %s %.2f %%; means: %s" % (
-        preset, percent, within, len(losses), len(domains), worst, losses[worst],
+    for text, loss in losses.items():
+        domains.setdefault(text.split("-")[0], []).append(loss)
+    print("%s: %d of %d texts of %d domains within, worst %s %.2f %%; means: %s" % (
+        name, within, len(losses), len(domains), worst, losses[worst],
         ", ".join("%s %.2f" % (d, sum(l) / len(l)) for d, l in sorted(domains.items()))), flush=True)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests for measure.py: intervals, tables, verdicts, and resuming."""
+"""Tests for measure.py (intervals, tables, verdicts, resuming) and loss_bound.py (what is kept)."""
 import argparse
 import os
 import random
@@ -10,6 +10,7 @@ import unittest
 from unittest import mock
 
 import bound
+import loss_bound
 import measure_auto
 import measure_speed
 import measuring as m
@@ -17,6 +18,28 @@ import measuring as m
 
 def options(**more):
     return argparse.Namespace(**{"form": "long", "parts": ["auto"], "python": None, **more})
+
+
+class LossBound(unittest.TestCase):
+    def test_every_setting_of_dense_weights_is_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for program, line in (("plan", "echo '{}'"), ("eval", "echo '{\"loss\": 0.001}'")):
+                path = os.path.join(folder, "sluice-" + program)
+                with open(path, "w", encoding="ascii") as f:
+                    f.write("#!/bin/sh\necho \"$@\" >> %s/calls\n%s\n" % (folder, line))
+                os.chmod(path, 0o700)
+            os.mkdir(os.path.join(folder, "texts"))
+            with open(os.path.join(folder, "texts", "law-a.txt"), "w", encoding="ascii") as f:
+                f.write("a")
+            out = os.path.join(folder, "out")
+            with mock.patch("builtins.print"):
+                for case in ("edgemoe:1", "edgemoe:1:native", "edgemoe:1:int8", "edgemoe:1:native"):
+                    loss_bound.judge(folder, "m", "p", os.path.join(folder, "texts"), out, case)
+            self.assertEqual(sorted(n for n in os.listdir(out) if n.endswith(".json")), [
+                "edgemoe-1-auto.json", "edgemoe-1-int8.json", "edgemoe-1-native.json"])
+            with open(os.path.join(folder, "calls"), encoding="ascii") as f:
+                calls = f.read()
+            self.assertEqual([calls.count("--dense " + d) for d in ("auto", "int8", "native")], [1, 1, 1])
 
 
 class FreedPages(unittest.TestCase):

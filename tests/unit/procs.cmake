@@ -64,6 +64,9 @@ sluice_unit_test(unit_eviction SOURCES procs/tools/plan/papers/eviction_test.c
   ${procs}/tools/plan/papers/eviction.c ${procs}/tools/plan/shrunk.c ${procs}/tools/plan/planning.c
   ${procs}/tools/plan/held.c ${procs}/tools/plan/judge.c ${procs}/tools/plan/measured.c ${procs}/tools/plan/progress.c
   LINK sluice_inspected sluice_offline sluice_sim PkgConfig::JANSSON PkgConfig::XXHASH m)
+sluice_unit_test(unit_judge SOURCES procs/tools/plan/judge_test.c ${procs}/tools/plan/planning.c
+  ${procs}/tools/plan/held.c ${procs}/tools/plan/judge.c ${procs}/tools/plan/measured.c ${procs}/tools/plan/progress.c
+  LINK sluice_inspected sluice_offline PkgConfig::JANSSON PkgConfig::XXHASH m)
 sluice_unit_test(unit_held SOURCES procs/tools/plan/held_test.c ${procs}/tools/plan/held.c LINK sluice_base m)
 sluice_unit_test(unit_measured SOURCES procs/tools/plan/measured_test.c ${procs}/tools/plan/measured.c
   LINK sluice_file sluice_base PkgConfig::XXHASH)
@@ -75,4 +78,5 @@ foreach(part job run)
     LINK sluice_tunings sluice_json sluice_file sluice_base PkgConfig::JANSSON m)
 endforeach()
 target_compile_definitions(unit_synth_mix PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+target_compile_definitions(unit_judge PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 target_compile_definitions(unit_eviction PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

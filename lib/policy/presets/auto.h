@@ -33,7 +33,7 @@ uint32_t auto_preset(uint32_t candidate); /* number in presets.tbl.h */
 uint32_t auto_candidate(uint32_t preset); /* UINT32_MAX: not a candidate */
 bool auto_lossless(uint32_t candidate);
 
-/* The upper end of its measured loss; 0: lossless, NaN: not in the plan, which may be NULL. */
+/* The bound of its measured loss; 0: lossless, NaN: not in the plan, which may be NULL. */
 double auto_loss(const struct plan *plan, uint32_t candidate);
 
 /* Whether its loss is at most `max_loss` (0.01: one per cent); plan may be NULL. */

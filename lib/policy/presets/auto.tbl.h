@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Candidates of the preset auto. AUTO_CANDIDATE(preset, loss): name of a preset; the scalar of a
- * plan that holds the upper end of its measured loss, or LOSSLESS. Of candidates with equal
+ * plan that holds the bound of its measured loss, or LOSSLESS. Of candidates with equal
  * predictions the first is chosen. Append only: the order is that of the predictions in a plan, at
  * most PLAN_AUTO_CANDIDATES. (Plans of older versions have "default" in place of auto-prefetch;
  * both take the same time once the cache is full.) No include guard. */

@@ -51,7 +51,7 @@ int preset_servable(const struct knobs *k, const struct plan *plan, const struct
 
 /* ---- measured losses ------------------------------------------------------------------------- */
 
-/* A measured loss: its upper end, the method of its precisions (PLAN_SCALAR__COUNT: none), and the
+/* A measured loss: its bound, the method of its precisions (PLAN_SCALAR__COUNT: none), and the
  * precision of the dense weights. */
 struct measurement {
     const char *preset; /* that `sluice plan --preset` measures it for */

@@ -33,7 +33,7 @@ struct served { /* what an engine serves with; borrowed */
     uint64_t prefill_chunk;
 };
 
-/* *loss: upper end of the 95 % interval of the measured loss (0.01: 1 %); 0 when lossless. A
+/* *loss: bound on held-out text of the measured loss (0.01: 1 %); 0 when lossless. A
  * lossless preset of a store with dense weights at a lower precision has the loss of these. -1 with
  * ERR_BAD_INPUT when it was not measured, or was measured under other conditions. */
 int preset_loss(const struct served *s, double *loss, struct error *error);

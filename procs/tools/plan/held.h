@@ -12,7 +12,7 @@
 #define HELD_DOMAINS_MAX 64
 #define HELD_TEXT_TOKENS 4096 /* of a new text; a longer one varies less */
 
-/* The share of new texts whose loss is within the bound. */
+/* The share of new texts whose loss is within the bound, and the confidence that so many are. */
 #define HELD_CONFIDENCE 0.95
 
 enum held_role { HELD_UNUSED, HELD_PLANNED, HELD_OUT };
@@ -27,10 +27,16 @@ struct held_domain {
     double loss, high; /* relative increase of perplexity: its mean, and the bound for a new text */
 };
 
-/* delta[windows]: increase of the loss, nats per token of a window. domain[windows] < domains <= HELD_DOMAINS_MAX.
- * text_windows: of a new text. The bound is the upper end of a one-sided prediction interval (Student's t): the mean of
- * a domain is known from few windows, and that of a new text varies, too. The variance of a domain with few windows is
- * drawn towards that of all. Returns the domain with the largest bound; *all: of all windows, with the bound of that
+/* The factor of a one-sided tolerance bound: mean + factor * (standard deviation of a window) is above the mean of a share
+ * HELD_CONFIDENCE of the texts of text_windows, with a confidence of HELD_CONFIDENCE, if the mean is that of `windows` and the
+ * deviation is known with `freedom`. */
+double held_tolerance(uint32_t freedom, uint32_t windows, uint32_t text_windows);
+
+/* delta[windows]: increase of the loss, nats per token of a window. domain[windows] < domains <= HELD_DOMAINS_MAX: windows
+ * of a domain are consecutive. text_windows: of a new text. The bound is a one-sided tolerance bound. A prediction interval
+ * would hold for 95 % of the texts only on the average of many plans: every other plan would miss it. Windows that are
+ * neighbours are alike, as those of a new text are; so the variance is that between turns of windows, where a domain has
+ * two and more. The variance of a domain with few of them is drawn towards that of all. Returns the domain with the largest bound; *all: of all windows, with the bound of that
  * domain. false: fewer than two windows, so that nothing is known about the variance. */
 bool held_bounds(const double *delta, const uint16_t *domain, uint32_t windows,
                  uint32_t text_windows, uint32_t domains, struct held_domain *out, uint32_t *worst,

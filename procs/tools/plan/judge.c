@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/log.h"
 #include "procs/tools/plan/planning.h"
 
 /* Of both halves: so many are needed for a variance. */
@@ -16,12 +17,25 @@ static const char *domain_name(const struct planning *p, uint32_t domain)
     return slash ? slash + 1 : p->text_path[domain];
 }
 
+/* A file that is not used is most likely a mistake. */
+static void warn_of_short_files(const struct planning *p, const struct offline_text *all)
+{
+    bool has[HELD_DOMAINS_MAX] = {false};
+    for (uint32_t w = 0; w < all->windows; w++)
+        has[all->path[w]] = true;
+    for (size_t d = 0; d < p->texts; d++)
+        if (!has[d])
+            log_warn("%.200s is not used: it has less than one window of %u tokens",
+                     p->text_path[d], all->window);
+}
+
 int planning_divide_text(struct planning *p, struct error *error)
 {
     struct offline_text all;
     if (offline_text_load(offline_index(p->model), p->text_path, p->texts, (uint32_t)p->window, 0,
                           &all, error) != 0)
         return -1;
+    warn_of_short_files(p, &all);
     uint8_t *role = calloc(all.windows, sizeof *role);
     uint32_t count[HELD_OUT + 1] = {0}, wanted = (uint32_t)(p->tokens_max / p->window);
     int status = role ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (windows of a text)");
@@ -30,14 +44,16 @@ int planning_divide_text(struct planning *p, struct error *error)
     for (uint32_t w = 0; status == 0 && w < all.windows; w++)
         count[role[w]]++;
     if (status == 0 && (count[HELD_PLANNED] < WINDOWS_MIN || count[HELD_OUT] < WINDOWS_MIN))
-        status = error_set(error, ERR_BAD_INPUT,
-                           "%u windows of %u tokens: at least %u are needed, half of them are held "
-                           "out; use a longer text",
-                           count[HELD_PLANNED] + count[HELD_OUT], all.window, 2 * WINDOWS_MIN);
+        status =
+            error_set(error, ERR_BAD_INPUT,
+                      "%u windows of %u tokens to plan on and %u held out: at least %u of each are "
+                      "needed; use longer texts",
+                      count[HELD_PLANNED], all.window, count[HELD_OUT], WINDOWS_MIN);
     if (status == 0) {
         p->text = offline_text_chosen(&all, role, HELD_PLANNED);
         p->held = offline_text_chosen(&all, role, HELD_OUT);
-        p->some = offline_text_some(&p->text, 0, p->text.windows >= 16 ? 4 : 1);
+        p->some_every = p->text.windows >= 16 ? 4 : 1;
+        p->some = offline_text_some(&p->text, 0, p->some_every);
     }
     free(role);
     offline_text_free(&all);
@@ -93,42 +109,55 @@ struct compared {
     double kld[HELD_DOMAINS_MAX], same[HELD_DOMAINS_MAX]; /* of a token: mean; share */
 };
 
-static void sum_up(const struct planning *p, const struct offline_losses *l, struct compared *out)
+/* Of each window: KL divergence, tokens with the same best one. */
+static void sum_windows(const struct offline_losses *l, double *kld, double *same)
 {
     for (uint32_t w = 0; w < l->windows; w++) {
-        uint32_t d = p->held.path[w];
-        out->same[d] += l->same[w];
+        same[w] = l->same[w];
+        kld[w] = 0;
         for (uint32_t i = 0; i < l->scored; i++)
-            out->kld[d] += (double)l->kld[(size_t)w * l->scored + i];
+            kld[w] += (double)l->kld[(size_t)w * l->scored + i];
     }
 }
 
-/* The sums of each domain. */
-static int compare(struct planning *p, const struct serving *s, struct compared *out,
-                   struct error *error)
+static int compare_windows(struct planning *p, const struct serving *s, double *kld, double *same,
+                           struct error *error)
 {
-    static const struct measured_range sums = {0, 1e15};
-    uint8_t key[MEASURED_KEY_BYTES];
-    double value[2 * HELD_DOMAINS_MAX];
     struct offline_losses losses;
-    size_t half = p->texts;
-    *out = (struct compared){{0}, {0}};
-    planning_serving_key(p, &p->held, s, "compared", key);
-    if (measured_find(p->measured, key, sums, value, 2 * half)) {
-        memcpy(out->kld, value, half * sizeof *value);
-        memcpy(out->same, value + half, half * sizeof *value);
-        return 0;
-    }
     struct offline_evaluation e = planning_evaluation(p, &p->held);
     e.compare = true;
     if (serving_evaluate(&e, s, &losses, NULL, error) != 0)
         return -1;
     p->stage.done++;
-    sum_up(p, &losses, out);
+    sum_windows(&losses, kld, same);
     offline_losses_free(&losses);
-    memcpy(value, out->kld, half * sizeof *value);
-    memcpy(value + half, out->same, half * sizeof *value);
-    return measured_add(p->measured, key, value, 2 * half, error);
+    return 0;
+}
+
+/* The sums of each domain. What is kept is of windows: the same text may be divided into other domains. */
+static int compare(struct planning *p, const struct serving *s, struct compared *out,
+                   struct error *error)
+{
+    static const struct measured_range sums = {0, 1e15};
+    uint8_t key[MEASURED_KEY_BYTES];
+    size_t n = p->held.windows;
+    int status = 0;
+    *out = (struct compared){{0}, {0}};
+    double *value = calloc(2 * n, sizeof *value);
+    if (!value)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (comparison)");
+    planning_serving_key(p, &p->held, s, "compared windows", key);
+    if (!measured_find(p->measured, key, sums, value, 2 * n)) {
+        status = compare_windows(p, s, value, value + n, error);
+        if (status == 0)
+            status = measured_add(p->measured, key, value, 2 * n, error);
+    }
+    for (size_t w = 0; w < n; w++) {
+        out->kld[p->held.path[w]] += value[w];
+        out->same[p->held.path[w]] += value[n + w];
+    }
+    free(value);
+    return status;
 }
 
 int planning_report(struct planning *p, const char *preset, const struct serving *s,

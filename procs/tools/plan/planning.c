@@ -208,14 +208,13 @@ int planning_measure_native(struct planning *p, struct error *error)
     if (planning_losses(p, &p->text, NULL, &p->native, &unused, error) != 0 ||
         planning_losses(p, &p->held, NULL, &p->native_held, &unused, error) != 0)
         return -1;
-    uint32_t step = p->text.windows / p->some.windows; /* windows do not depend on each other */
     p->native_some = (struct offline_losses){.windows = p->some.windows,
                                              .scored = p->native.scored,
                                              .nll = calloc(p->some.windows, sizeof(double))};
     if (!p->native_some.nll)
         return error_set(error, ERR_NO_MEMORY, "out of memory (losses)");
-    for (uint32_t w = 0; w < p->some.windows; w++)
-        p->native_some.nll[w] = p->native.nll[w * step];
+    for (uint32_t w = 0; w < p->some.windows; w++) /* windows do not depend on each other */
+        p->native_some.nll[w] = p->native.nll[w * p->some_every];
     return 0;
 }
 

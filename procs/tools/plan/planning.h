@@ -48,6 +48,7 @@ struct planning {
 
     struct offline_model *model;
     struct offline_text text, some; /* what is planned on; 1/4 of its windows, for searches */
+    uint32_t some_every;            /* window i of `some` is window i * some_every of `text` */
     struct offline_text held;       /* what is held out (held.h); domains are text_path */
     struct plan *plan;              /* the profile, extended to the plan */
     struct offline_losses native, native_some, native_held;

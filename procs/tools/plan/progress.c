@@ -26,9 +26,9 @@ void planning_progress(struct planning *p, const char *what, uint64_t done, uint
 /* A quarter of the text takes a quarter of the time, if it was not measured yet. */
 static uint64_t expected_ns(const struct planning *p, uint32_t whole, uint32_t some)
 {
-    uint64_t each = p->some_ns
-                        ? p->some_ns
-                        : p->whole_ns / (p->some.windows ? p->text.windows / p->some.windows : 1);
+    uint64_t each = p->some_ns             ? p->some_ns
+                    : p->text.windows != 0 ? p->whole_ns * p->some.windows / p->text.windows
+                                           : 0;
     return whole * p->whole_ns + some * each;
 }
 
