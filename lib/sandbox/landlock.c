@@ -33,7 +33,8 @@
 #define FS_MAKE_SOCK   (1ull << 9)
 #define FS_REFER       (1ull << 13)
 #define FS_TRUNCATE    (1ull << 14)
-#define FS_OF_FILES    (FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE)
+#define FS_IOCTL       (1ull << 15)
+#define FS_OF_FILES    (FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE | FS_IOCTL)
 
 /* The kernel's struct; older ones accept a longer one whose rest is zero. */
 struct ruleset {
@@ -69,6 +70,8 @@ static uint64_t rights_for(uint32_t access)
                   FS_MAKE_DIR | FS_REMOVE_FILE | FS_REMOVE_DIR | FS_REFER;
     if (access & SANDBOX_SOCKETS)
         rights |= FS_MAKE_SOCK | FS_REMOVE_FILE;
+    if (access & SANDBOX_DEVICE)
+        rights |= FS_READ_FILE | FS_READ_DIR | FS_WRITE_FILE | FS_IOCTL;
     return rights;
 }
 

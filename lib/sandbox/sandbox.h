@@ -34,9 +34,10 @@ enum sandbox_parts {
 #define SANDBOX_ALL (SANDBOX_NO_NEW_PRIVS | SANDBOX_LANDLOCK | SANDBOX_SECCOMP)
 
 enum sandbox_access {
-    SANDBOX_READ = 1,   /* files are read, directories listed */
-    SANDBOX_WRITE = 2,  /* files are made, written, renamed and removed */
-    SANDBOX_SOCKETS = 4 /* socket files are made and removed */
+    SANDBOX_READ = 1,    /* files are read, directories listed */
+    SANDBOX_WRITE = 2,   /* files are made, written, renamed and removed */
+    SANDBOX_SOCKETS = 4, /* socket files are made and removed */
+    SANDBOX_DEVICE = 8   /* files are read and written; calls of drivers (ioctl) */
 };
 
 struct sandbox_rule {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -151,6 +152,40 @@ START_TEST(files_of_rules)
 }
 END_TEST
 
+static int try_ioctl(const char *path, uint32_t access)
+{
+    const struct sandbox_rule rule = {path, access};
+    pid_t pid = fork();
+    if (pid == 0) {
+        uint32_t parts = 0;
+        struct error error;
+        int fd, number;
+        if (sandbox_files(&rule, 1, &parts, &error) != 0 || !(parts & SANDBOX_LANDLOCK))
+            _exit(NO_SANDBOX);
+        fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY);
+        _exit(fd < 0 ? FAILED_OTHER : outcome(ioctl(fd, TIOCGPTN, &number)));
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    return WEXITSTATUS(status);
+}
+
+/* Since version 5 of Landlock, calls of a driver need a right of their own. */
+START_TEST(devices_of_rules)
+{
+    static const char path[] = "/dev/ptmx";
+    unsigned landlock;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY);
+    if (sandbox_disabled() || !(sandbox_available(&landlock) & SANDBOX_LANDLOCK) || fd < 0) {
+        printf("SKIP devices: no Landlock, or no %s\n", path);
+        return;
+    }
+    close(fd);
+    ck_assert_int_eq(try_ioctl(path, SANDBOX_DEVICE), PERMITTED);
+    ck_assert_int_eq(try_ioctl(path, SANDBOX_WRITE), landlock >= 5 ? FAILED_EACCES : PERMITTED);
+}
+END_TEST
+
 START_TEST(variables)
 {
     ck_assert(sandbox_keeps_variable("TZ=UTC"));
@@ -167,6 +202,7 @@ int main(void)
     tcase_set_timeout(c, 120);
     tcase_add_test(c, ring_reads_only);
     tcase_add_test(c, files_of_rules);
+    tcase_add_test(c, devices_of_rules);
     tcase_add_test(c, variables);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);
