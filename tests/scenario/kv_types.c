@@ -97,10 +97,31 @@ static uint64_t reserved_bytes(struct engine *e)
     return bytes;
 }
 
-/* The ledger reserves what the table states, and a sequence as long as the context uses that. */
+/* What `run` states without a start. */
+static uint64_t stated_bytes(const char *type)
+{
+    char option[32], context[32];
+    struct command c;
+    snprintf(option, sizeof option, "--kv-type=%s", type);
+    snprintf(context, sizeof context, "--ctx-size=%d", CONTEXT);
+    command_run(
+        &c, NULL, WAIT_MS,
+        (const char *const[]){"run", "-m", test_model(), option, context, "--print-memory", NULL});
+    CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(doc, "not JSON: %.200s", c.out);
+    uint64_t bytes = lookup_u64(doc, "kv_bytes");
+    json_decref(doc);
+    command_free(&c);
+    return bytes;
+}
+
+/* The ledger reserves what the table and `run --print-memory` state, and a sequence as long as the
+ * context uses that. */
 static void within_ledger(const char *type)
 {
     const struct kv_type_info *info = kv_type_info((uint32_t)kv_type_find(type));
+    uint64_t stated = stated_bytes(type);
     struct engine *e = start(type, "--prefill-chunk=64", "--resident-experts=50");
     json_t *doc = engine_stats(e);
     uint64_t layers = lookup_u64(doc, "model.layers");
@@ -114,6 +135,8 @@ static void within_ledger(const char *type)
     }
     generation_finish(g, WAIT_MS, &got);
     CHECK(got.count == CONTEXT - 32, "%zu tokens", got.count);
+    CHECK(stated == reserved, "%llu bytes stated, %llu reserved", (unsigned long long)stated,
+          (unsigned long long)reserved);
     CHECK(largest == reserved, "%llu bytes used, %llu reserved", (unsigned long long)largest,
           (unsigned long long)reserved);
     text_free(&got);
