@@ -85,6 +85,9 @@ static inline uint32_t device_run_of(const struct device_row *row, uint32_t most
 
 #define DEVICE_SEQUENCES_MAX 64 /* of a pass */
 
+/* Where memory of a device that is not the host begins: multiples of it. */
+#define DEVICE_ALIGN 256
+
 /* What an operation does with a part of a sequence (ops.tbl.h). */
 enum device_access { DEVICE_READS = 1, DEVICE_APPENDS = 2, DEVICE_WRITES = 4 };
 
@@ -171,14 +174,17 @@ static inline size_t device_delta_floats(const struct device_delta *d)
     return (d->taps - 1) * (size_t)d->channels + (size_t)d->v_heads * d->size * d->size;
 }
 
-/* What bounds the memory that an operation needs in addition to its arguments. */
+/* What bounds the memory that an operation needs in addition to its arguments: the largest of all layers. */
 struct device_limits {
     uint32_t rows; /* of a pass */
-    uint32_t experts;
+    uint32_t experts, top_k;
     uint32_t hidden, gather_forms; /* inputs of experts: length, forms */
     uint32_t inner, inner_forms;   /* the same of their down matrices */
     struct device_latent latent;   /* key 0: no MLA */
     uint32_t nope_forms, latent_forms;
+    uint32_t attention_floats; /* heads * (values of a head + 2) */
+    struct device_delta delta; /* size 0: no DeltaNet */
+    uint32_t channels;         /* of the convolutions over time; 0: none */
 };
 
 /* struct op_NAME, the arguments of each operation. */
