@@ -228,9 +228,10 @@ struct device_ops {
 
     /* Host memory in operations: its address on the device, or, of sequences, what names it there. What
      * operations write there is in host memory after a wait, and what the host wrote before a
-     * submission is seen by it. The same memory may be shared again, also with more bytes. */
+     * submission is seen by it. The same memory may be shared again, also with more bytes. content: of lent
+     * memory, what it has, wherever it is and whenever (device_content); else 0. */
     struct device_at (*share)(struct device *d, const void *memory, size_t bytes,
-                              enum device_share_kind kind);
+                              enum device_share_kind kind, uint64_t content);
 
     /* Operations have matrices of this type. */
     bool (*computes)(const struct device *d, enum tensor_type type);
@@ -268,7 +269,22 @@ static inline struct device_at device_share(struct device *d, const void *memory
                                             enum device_share_kind kind)
 {
     return d->is_host ? (struct device_at){(uintptr_t)memory}
-                      : d->ops->share(d, memory, bytes, kind);
+                      : d->ops->share(d, memory, bytes, kind, 0);
+}
+
+/* The number of a matrix of an expert: above 0. `experts` of `layers` layers, in each precision. */
+static inline uint64_t device_content(uint64_t precision, uint64_t layers, uint64_t layer,
+                                      uint64_t experts, uint64_t expert, uint64_t matrix)
+{
+    return ((precision * layers + layer) * experts + expert) * EXPERT__COUNT + matrix + 1;
+}
+
+/* A matrix of an expert; until the next wait. */
+static inline struct device_at device_lend(struct device *d, const void *memory, size_t bytes,
+                                           uint64_t content)
+{
+    return d->is_host ? (struct device_at){(uintptr_t)memory}
+                      : d->ops->share(d, memory, bytes, DEVICE_SHARE_LENT, content);
 }
 
 static inline void device_wait(struct device *d)

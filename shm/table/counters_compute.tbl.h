@@ -47,7 +47,10 @@ COUNTER(gpu_lost, GAUGE, number, "1: the GPU failed, and compute continues on th
 COUNTER(gpu_weights_bytes, GAUGE, bytes, "Memory of the GPU: dense weights.")
 COUNTER(gpu_activations_bytes, GAUGE, bytes, "Memory of the GPU: rows of a pass, workspace.")
 COUNTER(gpu_kv_bytes, GAUGE, bytes, "Memory of the GPU: keys, values and states of one operation.")
-COUNTER(gpu_experts_bytes, GAUGE, bytes, "Memory of the GPU: experts that are computed together.")
+COUNTER(gpu_experts_bytes, GAUGE, bytes, "Memory of the GPU: slots for experts.")
 COUNTER(gpu_uploaded_bytes, GAUGE, bytes, "Copied to the GPU since compute started.")
 COUNTER(gpu_downloaded_bytes, GAUGE, bytes, "Copied from the GPU since compute started.")
+COUNTER(gpu_expert_hits, GAUGE, uses, "Uses of experts that were on the GPU.")
+COUNTER(gpu_expert_uploads, GAUGE, uses, "Uses of experts that were copied to the GPU.")
+COUNTER(gpu_expert_evictions, GAUGE, experts, "Experts whose slot on the GPU another one got.")
 #undef COUNTER

@@ -12,9 +12,9 @@
 #include "lib/base/bytes.h"
 #include "tests/scenario/continued.h"
 
-#define END_MS   60000
-#define TOKENS   24
-#define KEYS_MAX 16
+#define END_MS  60000
+#define TOKENS  24
+#define EXPERTS 64 /* of the model tiny */
 
 static char model[PATH_MAX];
 
@@ -119,6 +119,57 @@ static void latent_attention(void)
     same_text(deepseek2);
 }
 
+/* Status 2, and one line with this text; returns what follows `after` in it. */
+static uint64_t rejected(const char *gpu, const char *budget, const char *text, const char *after)
+{
+    struct command c;
+    uint64_t number = 0;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"run", "--name=gpu-rejected", "--log-level=error",
+                                      "--prefill-chunk=16", "-m", model, gpu, budget, NULL});
+    CHECK(c.status == 2 && strstr(c.err, text) && command_lines(c.err) == 1,
+          "%s %s: status %d, '%.600s' without '%s'", gpu, budget, c.status, c.err, text);
+    test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
+    const char *at = after ? strstr(c.err, after) : NULL;
+    if (after)
+        CHECK(at && sscanf(at + strlen(after), "%" SCNu64, &number) == 1, "no number after '%s'",
+              after);
+    command_free(&c);
+    return number;
+}
+
+/* ---- experts on the GPU ---- */
+
+/* With slots for all experts each is copied once; with those of a token, they replace each other. */
+static void slots(void)
+{
+    struct text want;
+    char option[64];
+    const struct continued c = {.prompt = 0, .tokens = TOKENS, .want = &want};
+    continued_make(model, qwen3moe);
+    reference(&want);
+    fake(true);
+    uint64_t minimum =
+        rejected("--gpu=0", "--gpu-budget=64KiB", "is too small for this model", "minimum ");
+    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum);
+    for (int few = 0; few < 2; few++) {
+        struct engine *e =
+            start((const char *const[]){"--gpu=0", few ? option : "--threads=1", NULL});
+        continued_after(e, &c, 0, few ? "slots for one token" : "slots for all experts");
+        uint64_t uploads = engine_counter(e, "compute", "gpu_expert_uploads"),
+                 evictions = engine_counter(e, "compute", "gpu_expert_evictions"),
+                 hits = engine_counter(e, "compute", "gpu_expert_hits");
+        test_note("%" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced", hits, uploads,
+                  evictions);
+        CHECK(few ? evictions > 0 : evictions == 0 && hits > uploads && uploads <= EXPERTS,
+              "%" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced", hits, uploads,
+              evictions);
+        engine_stop(e);
+    }
+    text_free(&want);
+    fake(false);
+}
+
 /* ---- a GPU that is lost ---- */
 
 static void copy_module(char path[PATH_MAX])
@@ -184,25 +235,6 @@ static void fails_again_and_again(void)
 
 /* ---- options ---- */
 
-/* Status 2, and one line with this text; returns what follows `after` in it. */
-static uint64_t rejected(const char *gpu, const char *budget, const char *text, const char *after)
-{
-    struct command c;
-    uint64_t number = 0;
-    command_run(&c, NULL, END_MS,
-                (const char *const[]){"run", "--name=gpu-rejected", "--log-level=error", "-m",
-                                      model, gpu, budget, NULL});
-    CHECK(c.status == 2 && strstr(c.err, text) && command_lines(c.err) == 1,
-          "%s %s: status %d, '%.600s' without '%s'", gpu, budget, c.status, c.err, text);
-    test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
-    const char *at = after ? strstr(c.err, after) : NULL;
-    if (after)
-        CHECK(at && sscanf(at + strlen(after), "%" SCNu64, &number) == 1, "no number after '%s'",
-              after);
-    command_free(&c);
-    return number;
-}
-
 static void budget(void)
 {
     struct text got;
@@ -216,7 +248,8 @@ static void budget(void)
     CHECK(again == minimum, "%" PRIu64 ", then %" PRIu64, minimum, again);
     snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", model, "--gpu=0", option, NULL});
+    engine_start(e,
+                 (const char *const[]){"-m", model, "--prefill-chunk=16", "--gpu=0", option, NULL});
     engine_generate(e, test_prompt(0), 4, &got);
     text_free(&got);
     check_memory(e);
@@ -261,6 +294,7 @@ int main(int argc, char **argv)
                                              ROW(delta_net),
                                              ROW(windows_and_sinks),
                                              ROW(latent_attention),
+                                             ROW(slots),
                                              ROW(cannot_be_opened_again),
                                              ROW(fails_again_and_again),
                                              ROW(budget),

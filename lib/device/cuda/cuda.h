@@ -27,5 +27,10 @@ struct cuda_copied {
     uint64_t to_device, to_host;
 };
 struct cuda_copied cuda_copied(const struct device *d);
+/* Uses of experts that were there, that were copied, and experts that these replaced. */
+struct cuda_slot_counts {
+    uint64_t hits, uploaded, evicted;
+};
+struct cuda_slot_counts cuda_slot_counts(const struct device *d);
 
 #endif

@@ -92,7 +92,8 @@ int cuda_reserve(struct device *d, struct error *error)
     c->reserved = true;
     return get_area(c, &c->weights_area, bytes[CUDA_WEIGHTS], "dense weights", error) != 0 ||
                    get_area(c, &c->kv_area, bytes[CUDA_KV], "keys and values", error) != 0 ||
-                   get_area(c, &c->experts_area, bytes[CUDA_EXPERTS], "experts", error) != 0
+                   get_area(c, &c->experts_area, bytes[CUDA_EXPERTS], "experts", error) != 0 ||
+                   cuda_slots_open(c, error) != 0
                ? -1
                : 0;
 }
@@ -101,10 +102,10 @@ static int allocate(struct device *d, size_t bytes, struct device_at *out, struc
 {
     struct cuda *c = cuda_of(d);
     void *memory;
-    sl_assert(c->allocations < ALLOCATIONS_MAX);
+    sl_assert(c->blocks < BLOCKS_MAX);
     if (get(c, bytes, "activations", &memory, error) != 0)
         return -1;
-    c->allocation[c->allocations++] = (struct allocation){memory, bytes};
+    c->block[c->blocks++] = (struct block){memory, bytes};
     *out = device_address(memory);
     return 0;
 }
@@ -115,10 +116,10 @@ static void release(struct device *d, struct device_at at)
     uint32_t i = 0;
     if (!at.address)
         return;
-    while (i < c->allocations && c->allocation[i].memory != device_pointer(at))
+    while (i < c->blocks && c->block[i].memory != device_pointer(at))
         i++;
-    sl_assert(i < c->allocations);
-    c->allocation[i] = c->allocation[--c->allocations];
+    sl_assert(i < c->blocks);
+    c->block[i] = c->block[--c->blocks];
     cuda_wait(c);
     cuda_check(c, c->k->release(device_pointer(at)), "a release of memory");
 }
@@ -132,13 +133,18 @@ uint64_t cuda_bytes(const struct device *d, enum cuda_part part)
     case CUDA_KV: return c->kv_area.bytes;
     case CUDA_EXPERTS: return c->experts_area.bytes;
     case CUDA_ACTIVATIONS:
-        for (uint32_t i = 0; i < c->allocations; i++)
-            bytes += align_up(c->allocation[i].bytes, DEVICE_ALIGN);
+        for (uint32_t i = 0; i < c->blocks; i++)
+            bytes += align_up(c->block[i].bytes, DEVICE_ALIGN);
         return bytes;
     case CUDA_CONTEXT:
     case CUDA_PART__COUNT: break;
     }
     return 0;
+}
+
+struct cuda_slot_counts cuda_slot_counts(const struct device *d)
+{
+    return ((const struct cuda *)(const void *)d)->slots.counts;
 }
 
 struct cuda_copied cuda_copied(const struct device *d)
@@ -164,7 +170,7 @@ static void wait_for_all(struct device *d)
 {
     struct cuda *c = cuda_of(d);
     cuda_wait(c);
-    cuda_end_lent(c);
+    cuda_end_leases(c);
 }
 
 static bool computes(const struct device *d, enum tensor_type type)
@@ -193,7 +199,7 @@ static void destroy(struct device *d)
         drop_area(c, &c->experts_area);
     }
     free(c->weights.all);
-    free(c->lent.all);
+    cuda_slots_close(c);
     c->magic = 0;
     free(c);
 }

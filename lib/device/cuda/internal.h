@@ -7,6 +7,7 @@
 #include "lib/base/bytes.h"
 #include "lib/device/cuda/cuda.h"
 #include "lib/device/pointers.h"
+#include "lib/policy/residency/residency.h"
 
 #define CUDA_MAGIC 0x43554441u
 
@@ -28,14 +29,24 @@ struct area {
     size_t bytes, used;
 };
 
+/* Slots for experts (slots.c), in experts_area. */
+struct slots {
+    struct residency *residency;
+    struct residency_step step;
+    struct place *place;
+    uint32_t *place_of; /* by slot of the residency object */
+    uint32_t count, taken;
+    struct cuda_slot_counts counts;
+};
+
 /* What the core allocated. */
-struct allocation {
+struct block {
     void *memory;
     size_t bytes;
 };
 
-#define ALLOCATIONS_MAX 16
-#define KEPT_MAX        512
+#define BLOCKS_MAX 16
+#define KEPT_MAX   512
 
 struct cuda {
     struct device device; /* first: operations get its address */
@@ -43,15 +54,16 @@ struct cuda {
     const struct gpu_kernels *k;
     struct cuda_plan plan;
     struct cuda_copied copied;
-    bool reserved;                /* the driver was called */
-    struct mirrors weights, lent; /* lent: until the next wait */
+    bool reserved; /* the driver was called */
+    struct mirrors weights;
+    struct slots slots; /* of experts */
     /* Scratch: memory of the operation that runs, and of its sequences. The stream uses it in order, so the next
      * operation has the same. Before there is a workspace, scratch is that of experts. */
     struct area weights_area, experts_area, kv_area, scratch;
     uint8_t *attend; /* the workspace of attention: in front of scratch */
     size_t attend_bytes;
-    struct allocation allocation[ALLOCATIONS_MAX];
-    uint32_t allocations;
+    struct block block[BLOCKS_MAX];
+    uint32_t blocks;
     struct device_sequence taken[DEVICE_SEQUENCES_MAX]; /* of the operation that runs */
     uint64_t kept[KEPT_MAX]; /* parts of sequences that are being copied to the host */
     uint32_t kept_count;
@@ -80,8 +92,13 @@ void cuda_wait(struct cuda *c);
 
 /* mirror.c */
 struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
-                            enum device_share_kind kind);
-void cuda_end_lent(struct cuda *c); /* after a wait */
+                            enum device_share_kind kind, uint64_t content);
+
+/* slots.c: `bytes` of the matrix with that content, on the device until the next wait. */
+int cuda_slots_open(struct cuda *c, struct error *error);
+void cuda_slots_close(struct cuda *c);
+void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes);
+void cuda_end_leases(struct cuda *c); /* after a wait */
 
 /* workspace.c */
 size_t cuda_workspace(const struct device *d, const struct device_limits *limits);

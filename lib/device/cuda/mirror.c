@@ -1,55 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory on the device. Weights are copied once; experts until the next wait, whose memory is used again
- * then; parts of sequences for each operation, as the table of operations states what it has of them. */
+/* Host memory on the device. Weights are copied once, experts into slots (slots.c), parts of sequences for each
+ * operation, as the table of operations states what it has of them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/device/cuda/internal.h"
 
-/* ---- weights and experts ---- */
+/* ---- weights ---- */
 
-static struct mirror *known(const struct mirrors *m, const void *memory, size_t bytes)
+static void *known(const struct mirrors *m, const void *memory, size_t bytes)
 {
     for (size_t i = 0; i < m->count; i++)
         if (m->all[i].host == memory && m->all[i].bytes >= bytes)
-            return &m->all[i];
+            return m->all[i].memory;
     return NULL;
 }
 
-static struct mirror *add(struct mirrors *m)
+static void *weights(struct cuda *c, const void *memory, size_t bytes)
 {
+    struct mirrors *m = &c->weights;
+    void *to = known(m, memory, bytes);
+    if (to)
+        return to;
     if (m->count == m->space) {
         m->space = m->space * 2 + 64;
         m->all = realloc(m->all, m->space * sizeof *m->all);
         sl_assert(m->all);
     }
-    return &m->all[m->count++];
+    to = cuda_take(&c->weights_area, bytes);
+    sl_assert(to); /* the plan has all of them */
+    m->all[m->count++] = (struct mirror){memory, bytes, to};
+    cuda_to_device(c, to, memory, bytes);
+    return to;
 }
 
 struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
-                            enum device_share_kind kind)
+                            enum device_share_kind kind, uint64_t content)
 {
     struct cuda *c = cuda_of(d);
-    bool lent = kind == DEVICE_SHARE_LENT;
-    struct mirrors *all = lent ? &c->lent : &c->weights;
     if (!memory || bytes == 0 || kind == DEVICE_SHARE_SEQUENCE)
         return device_address(memory); /* of the host: for cuda_take_* */
-    struct mirror *m = known(all, memory, bytes);
-    if (!m) {
-        void *to = cuda_take(lent ? &c->experts_area : &c->weights_area, bytes);
-        sl_assert(
-            to); /* the plan has all weights, and the source of experts keeps to their limit */
-        m = add(all);
-        *m = (struct mirror){memory, bytes, to};
-        cuda_to_device(c, to, memory, bytes);
-    }
-    return device_address(m->memory);
-}
-
-void cuda_end_lent(struct cuda *c)
-{
-    c->lent.count = 0;
-    c->experts_area.used = 0;
+    return device_address(kind == DEVICE_SHARE_LENT ? cuda_slot(c, content, memory, bytes)
+                                                    : weights(c, memory, bytes));
 }
 
 /* ---- parts of sequences ---- */

@@ -5,11 +5,6 @@
 #include "lib/base/bytes.h"
 #include "lib/device/device.h"
 
-/* A slot of an expert is whole pages; on the device each of its three matrices begins at a multiple of DEVICE_ALIGN:
- * less than a fifth of a page. */
-#define PADDING 5
-_Static_assert(EXPERT__COUNT *DEVICE_ALIGN < PAGE_BYTES / PADDING, "an expert with its padding");
-
 const char *cuda_part_name(enum cuda_part part)
 {
     static const char *const names[] = {
@@ -27,16 +22,6 @@ uint64_t cuda_plan_bytes(const struct cuda_plan *plan)
     for (int i = 0; i < CUDA_PART__COUNT; i++)
         bytes += plan->bytes[i];
     return bytes;
-}
-
-uint64_t cuda_experts_slots(uint64_t bytes)
-{
-    return bytes / (PADDING + 1) * PADDING;
-}
-
-uint64_t cuda_experts_bytes(uint64_t slot_bytes)
-{
-    return align_up((slot_bytes + PADDING - 1) / PADDING * (PADDING + 1), DEVICE_ALIGN);
 }
 
 static uint64_t weights_of(const struct model_index *m)
@@ -73,6 +58,20 @@ static uint64_t sequence_of(const struct model_index *m, enum kv_type type, uint
     return most;
 }
 
+/* Of the largest expert: each of its matrices begins at a multiple of DEVICE_ALIGN. */
+static uint64_t slot_of(const struct model_index *m)
+{
+    uint64_t most = 0;
+    for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
+        const struct model_entry *e = &model_index_entries(m)[i];
+        uint64_t bytes = 0;
+        for (int k = 0; k < EXPERT__COUNT; k++)
+            bytes += align_up(e->matrix[k].row_bytes * e->matrix[k].n, DEVICE_ALIGN);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 /* Scratch memory of what is unpacked when a model is loaded, which is that of experts until then. */
 static uint64_t load_of(const struct model_hparams *h)
 {
@@ -84,11 +83,28 @@ static uint64_t load_of(const struct model_hparams *h)
 void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
                      uint32_t context, uint32_t ring, uint32_t sequences)
 {
+    const struct model_hparams *h = &model->hparams;
     plan->positions = context;
+    plan->layers = h->layers;
+    plan->experts = h->experts;
+    plan->top_k = h->experts_used;
+    plan->slot_bytes = slot_of(model);
     plan->bytes[CUDA_WEIGHTS] = weights_of(model);
     plan->bytes[CUDA_KV] = sequences * sequence_of(model, kv_type, context, ring);
-    uint64_t experts =
-        cuda_experts_bytes(model->expert_slot_bytes_max * model->hparams.experts_used);
-    uint64_t load = load_of(&model->hparams);
+    uint64_t experts = plan->slot_bytes * h->experts_used, load = load_of(h);
     plan->bytes[CUDA_EXPERTS] = experts > load ? experts : load;
+}
+
+uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_index *model)
+{
+    uint64_t most[MODEL_LAYERS_MAX] = {0}, smallest = UINT64_MAX;
+    for (uint32_t i = model->dense_count; i < model->entry_count; i++) {
+        const struct model_entry *e = &model_index_entries(model)[i];
+        if (e->slot_bytes > most[e->layer])
+            most[e->layer] = e->slot_bytes;
+    }
+    for (uint32_t i = 0; i < model->hparams.layers; i++)
+        if (most[i] > 0 && most[i] < smallest)
+            smallest = most[i];
+    return plan->bytes[CUDA_EXPERTS] / plan->slot_bytes * smallest;
 }

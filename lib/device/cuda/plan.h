@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "lib/model/index/model_index.h"
+#include "lib/policy/residency/residency.h"
 #include "lib/tensor/kv_type.h"
 
 /* X(ID, name, text) */
@@ -15,7 +16,7 @@
     X(WEIGHTS, "weights", "dense weights")                                                         \
     X(ACTIVATIONS, "activations", "vectors, rows of a pass, and the workspace of operations")      \
     X(KV, "kv", "keys, values and states of one operation")                                        \
-    X(EXPERTS, "experts", "experts that are computed together")
+    X(EXPERTS, "experts", "slots for experts")
 
 enum cuda_part {
 #define X(id, name, text) CUDA_##id,
@@ -27,6 +28,9 @@ enum cuda_part {
 struct cuda_plan {
     uint64_t bytes[CUDA_PART__COUNT];
     uint32_t positions; /* of the longest sequence */
+    uint32_t layers, experts, top_k;
+    uint64_t slot_bytes; /* of the largest expert; 0: no slots */
+    enum eviction eviction;
 };
 
 const char *cuda_part_name(enum cuda_part part);
@@ -36,9 +40,7 @@ uint64_t cuda_plan_bytes(const struct cuda_plan *plan);
 void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
                      uint32_t context, uint32_t ring, uint32_t sequences);
 
-/* Bytes in slots of the arena (struct model_entry) whose matrices fit in so many bytes on the device. */
-uint64_t cuda_experts_slots(uint64_t bytes);
-/* Bytes on the device for the matrices of so many bytes in slots. */
-uint64_t cuda_experts_bytes(uint64_t slot_bytes);
+/* Bytes of experts, as in slots of the arena (struct model_entry), that have slots here in any layer. */
+uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_index *model);
 
 #endif

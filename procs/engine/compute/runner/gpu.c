@@ -60,7 +60,12 @@ static struct device *open_device(struct child *child, const struct gpu_kernels 
                                   struct error *error)
 {
     const struct procs_gpu *g = plan_of(child);
-    struct cuda_plan plan = {.positions = g->positions};
+    struct cuda_plan plan = {.positions = g->positions,
+                             .layers = g->layers,
+                             .experts = g->experts,
+                             .top_k = g->top_k,
+                             .slot_bytes = g->slot_bytes,
+                             .eviction = EVICTION_LRU};
     memcpy(plan.bytes, g->bytes, sizeof plan.bytes);
     if (select_gpu(kernels, g->number, error) != 0 ||
         check_memory(child, kernels, &plan, error) != 0)
@@ -107,11 +112,18 @@ void gpu_count(const struct gpu *g, const struct child *child)
     counter_set(child->row, CTR_COMPUTE_gpu_activations_bytes, cuda_bytes(gpu, CUDA_ACTIVATIONS));
     counter_set(child->row, CTR_COMPUTE_gpu_kv_bytes, cuda_bytes(gpu, CUDA_KV));
     counter_set(child->row, CTR_COMPUTE_gpu_experts_bytes, cuda_bytes(gpu, CUDA_EXPERTS));
+    struct cuda_slot_counts slots = cuda_slot_counts(gpu);
+    counter_set(child->row, CTR_COMPUTE_gpu_expert_hits, slots.hits);
+    counter_set(child->row, CTR_COMPUTE_gpu_expert_uploads, slots.uploaded);
+    counter_set(child->row, CTR_COMPUTE_gpu_expert_evictions, slots.evicted);
     counter_set(child->row, CTR_COMPUTE_gpu_uploaded_bytes, copied.to_device);
     counter_set(child->row, CTR_COMPUTE_gpu_downloaded_bytes, copied.to_host);
 }
 
-uint64_t gpu_experts_limit(const struct gpu *gpu)
+uint64_t gpu_experts_limit(const struct gpu *gpu, const struct child *child)
 {
-    return gpu->device ? cuda_experts_slots(cuda_bytes(gpu->device, CUDA_EXPERTS)) : 0;
+    const struct procs_gpu *g = plan_of(child);
+    const struct cuda_plan plan = {.bytes[CUDA_EXPERTS] = g->bytes[CUDA_EXPERTS],
+                                   .slot_bytes = g->slot_bytes};
+    return gpu->device ? cuda_plan_experts(&plan, child->model) : 0;
 }

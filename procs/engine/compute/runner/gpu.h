@@ -21,6 +21,6 @@ void gpu_enter(const struct gpu *gpu, const struct child *child);
 void gpu_count(const struct gpu *gpu, const struct child *child);
 
 /* Bytes of experts, in slots of the arena, that the GPU has space for together; 0: no GPU. */
-uint64_t gpu_experts_limit(const struct gpu *gpu);
+uint64_t gpu_experts_limit(const struct gpu *gpu, const struct child *child);
 
 #endif

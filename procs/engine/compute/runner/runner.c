@@ -63,7 +63,7 @@ static int open_core(struct runner *r, struct error *error)
     struct child *child = r->child;
     const struct params *p = child->params;
     r->gpu = gpu_open(child);
-    r->experts.gpu_limit = gpu_experts_limit(&r->gpu);
+    r->experts.gpu_limit = gpu_experts_limit(&r->gpu, child);
     struct core_config config = {.model = child->model,
                                  .device = r->gpu.device,
                                  .ops = choose_ops(child),

@@ -16,12 +16,11 @@
 #define GPUS_MAX 64
 /* Before it can be measured, rounded up: what the driver has for a process on the GPU, and private memory of the process.
  * Estimates, as no GPU has run this. */
-#define CONTEXT_BYTES (640 * MIB)
-#define HOST_BYTES    (384 * MIB)
+#define CONTEXT_BYTES     (640 * MIB)
+#define HOST_BYTES        (384 * MIB)
+#define EXPERT_HOST_BYTES 192 /* records of the policy that evicts experts from the GPU */
 /* Without --gpu-budget: that much of the GPU's memory, in hundredths. */
 #define SHARE 90
-/* Experts beyond those of a token: of a chunk, that many can be on the GPU together. */
-#define EXPERTS_MOST 64
 
 /* In tests, the file of a module that needs no driver: its GPU is memory of the process. */
 static const char *test_module(const struct supervisor *s)
@@ -142,15 +141,16 @@ static int too_small(const struct supervisor *s, struct error *error)
                      parts);
 }
 
-/* What is left is for experts, up to all of a chunk. */
+/* What is left is for experts, up to all. */
 static void add_experts(struct supervisor *s)
 {
-    uint64_t *experts = &s->gpu.plan.bytes[CUDA_EXPERTS];
-    uint64_t rest = s->gpu.budget - cuda_plan_bytes(&s->gpu.plan);
-    uint64_t most = cuda_experts_bytes(EXPERTS_MOST * s->model->expert_slot_bytes_max);
-    uint64_t wanted = *experts + rest < most ? *experts + rest : most;
-    if (wanted > *experts)
-        *experts = align_down(wanted, DEVICE_ALIGN);
+    struct cuda_plan *plan = &s->gpu.plan;
+    uint64_t *experts = &plan->bytes[CUDA_EXPERTS];
+    uint64_t rest = s->gpu.budget - cuda_plan_bytes(plan);
+    uint64_t all = (s->model->entry_count - s->model->dense_count) * plan->slot_bytes;
+    uint64_t most = *experts + rest < all ? *experts + rest : all;
+    uint64_t whole = most / plan->slot_bytes * plan->slot_bytes;
+    *experts = whole > *experts ? whole : *experts;
 }
 
 static int plan_memory(struct supervisor *s, struct error *error)
@@ -167,6 +167,8 @@ static int plan_memory(struct supervisor *s, struct error *error)
     add_experts(s);
     if (test_module(s))
         s->gpu.host_bytes = cuda_plan_bytes(&s->gpu.plan);
+    s->gpu.host_bytes +=
+        (uint64_t)PRECISION__COUNT * s->gpu.plan.layers * s->gpu.plan.experts * EXPERT_HOST_BYTES;
     return 0;
 }
 
@@ -190,7 +192,13 @@ void gpu_publish(const struct supervisor *s, struct procs_gpu *out)
 {
     if (!s->gpu.on)
         return;
-    *out = (struct procs_gpu){.on = 1, .number = s->gpu.number, .positions = s->gpu.plan.positions};
+    *out = (struct procs_gpu){.on = 1,
+                              .number = s->gpu.number,
+                              .positions = s->gpu.plan.positions,
+                              .layers = s->gpu.plan.layers,
+                              .experts = s->gpu.plan.experts,
+                              .top_k = s->gpu.plan.top_k,
+                              .slot_bytes = s->gpu.plan.slot_bytes};
     memcpy(out->bytes, s->gpu.plan.bytes, sizeof s->gpu.plan.bytes);
     snprintf(out->module, sizeof out->module, "%s", s->gpu.module);
 }

@@ -16,6 +16,7 @@
 #include "tests/unit/lib/device/run.h"
 
 static uint32_t models, unsupported, seed;
+static uint64_t evicted, hits; /* of experts */
 
 static struct device *open_device(const struct cuda_plan *plan)
 {
@@ -32,9 +33,9 @@ static struct cuda_plan plan_of(const struct image *image, uint32_t chunk)
     struct cuda_plan plan = {0};
     struct error error;
     cuda_plan_model(&plan, image->model, image->kv_type, RUN_CONTEXT, 0, 1);
-    uint64_t pinned = cuda_experts_bytes(IMAGE_PIN_SLOTS * image->model->expert_slot_bytes_max);
-    if (plan.bytes[CUDA_EXPERTS] < pinned)
-        plan.bytes[CUDA_EXPERTS] = pinned;
+    while (cuda_plan_experts(&plan, image->model) <
+           IMAGE_PIN_SLOTS * image->model->expert_slot_bytes_max)
+        plan.bytes[CUDA_EXPERTS] += plan.slot_bytes;
     struct device *d = open_device(&plan);
     struct core_config config = {.model = image->model,
                                  .device = d,
@@ -68,6 +69,9 @@ static void compare(struct image *image, bool masked, const char *name)
     fake_limit(cuda_plan_bytes(&plan));
     ck_assert_msg(cuda_reserve(cuda.device, &error) == 0, "%s", error.text);
     uint64_t want = run_hash(&host), have = run_hash(&cuda);
+    struct cuda_slot_counts slots = cuda_slot_counts(cuda.device);
+    evicted += slots.evicted;
+    hits += slots.hits;
     ck_assert_msg(want == have, "%s%s, keys and values in %s: other results than on the host", name,
                   masked ? ", masked" : "", kv_type_info(image->kv_type)->name);
     fake_limit(0);
@@ -100,6 +104,8 @@ static void check_model(const char *path, const char *name)
 START_TEST(every_architecture)
 {
     golden_models(check_model);
+    ck_assert_msg(evicted > 0 && hits > 0, "%llu experts replaced, %llu were there",
+                  (unsigned long long)evicted, (unsigned long long)hits);
     ck_assert_msg(models - unsupported >= 30, "%u of %u models have unsupported types", unsupported,
                   models);
 }
