@@ -13,7 +13,7 @@
 #include "tests/scenario/continued.h"
 
 #define END_MS  60000
-#define TOKENS  24
+#define TOKENS  12
 #define EXPERTS 64 /* of the model tiny */
 
 static char model[PATH_MAX];
