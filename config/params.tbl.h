@@ -100,6 +100,12 @@ PARAM_BOOL(prefault, true,
            "while no sequence runs, otherwise 64 MiB")
 PARAM_BOOL(huge_pages, true,
            "put experts of at least 1 MiB in huge pages if the kernel provides them")
+PARAM_TEXT(gpu, "off",
+           "GPU of NVIDIA that computes: its number, auto (the first one if there is a driver, "
+           "else the CPU), "
+           "or off; never run on hardware (docs/gpu.md)")
+PARAM_BYTES(gpu_budget, 0, 0, UINT64_MAX / 4,
+            "maximum memory of the GPU that is used; 0: nine tenths of it")
 PARAM_CHOICE(isa, "auto", "auto|generic|avx2|avx512", "instruction set of the kernels")
 PARAM_U64(nice, 5, 0, 19, "", "niceness of the compute threads; keeps control traffic responsive")
 PARAM_U64(heartbeat_timeout, 3000, 100, 600000, "ms",

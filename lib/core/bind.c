@@ -459,7 +459,7 @@ static void bind_layer(struct core *c, uint32_t i, uint64_t *vectors)
 /* Divisors of angles are values of the file, and infinity is one: an angle that does not turn. */
 static int check_rope_factors(struct core *c, struct error *error)
 {
-    float factor;
+    float factor = 1; /* of a device without memory (needs.c) */
     uint32_t count = has(c, c->hp.layers, DENSE_ROPE_FREQS)
                          ? dense_matrix(c, c->hp.layers, DENSE_ROPE_FREQS).k
                          : 0;

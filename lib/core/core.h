@@ -49,6 +49,10 @@ struct core_config {
 struct core *core_create(const struct core_config *config, struct error *error);
 void core_destroy(struct core *core);
 
+/* Bytes that core_create would take of config->device, which only states its types and its workspace: neither its memory
+ * nor the source is used. */
+int core_device_bytes(const struct core_config *config, uint64_t *bytes, struct error *error);
+
 /* Order in which a chunk's missing experts are requested, from the next pass on. */
 void core_prefill_order(struct core *core, prefill_order_fn order);
 

@@ -100,10 +100,14 @@ static void fill_window(struct core *c, struct expert_window *w)
         }
 }
 
-static struct device_matrix on_device(struct core *c, const struct kernel_matrix *m)
+static struct device_matrix on_device(struct core *c, const struct expert_item *item,
+                                      uint32_t number)
 {
+    const struct kernel_matrix *m = &item->matrix[number];
+    uint64_t content = device_content(item->precision, c->hp.layers, c->step.layer, c->hp.experts,
+                                      item->expert, number);
     return (struct device_matrix){
-        .data = device_share(c->device, m->data, (size_t)m->row_bytes * m->n, DEVICE_SHARE_LENT),
+        .data = device_lend(c->device, m->data, (size_t)m->row_bytes * m->n, content),
         .row_bytes = m->row_bytes,
         .k = m->k,
         .n = m->n,
@@ -116,7 +120,7 @@ static struct device_job job_of(struct core *c, const struct expert_item *item, 
     struct device_job job = {
         .rows = item->tokens, .pair_base = c->pair_base[item->expert], .inner_base = inner_base};
     for (int m = 0; m < EXPERT__COUNT; m++) {
-        job.matrix[m] = on_device(c, &item->matrix[m]);
+        job.matrix[m] = on_device(c, item, (uint32_t)m);
         job.scale[m] = device_floats_at(l->expert_scales[m], item->expert);
         job.bias[m] =
             device_floats_at(l->expert_bias[m], (uint64_t)item->expert * item->matrix[m].n);

@@ -185,7 +185,9 @@ size_t core_vector_floats(const struct model_index *model); /* exactly what core
 void core_attention(struct core *c); /* attention.c */
 void core_deltanet(struct core *c);  /* recurrent.c */
 void core_shortconv(struct core *c); /* recurrent.c */
-void core_mla(struct core *c);       /* mla.c */
+struct device_delta
+core_delta_shape(const struct core *c); /* recurrent.c; of all layers, but beta_alpha */
+void core_mla(struct core *c);          /* mla.c */
 void core_mixer_input(
     struct core *c); /* attention.c: the norm of the rows, and the size of c->mix */
 void core_attention_output(struct core *c); /* attention.c: of c->mix, added to the rows */

@@ -39,26 +39,30 @@ void core_shortconv(struct core *c)
     core_attention_output(c);
 }
 
+struct device_delta core_delta_shape(const struct core *c)
+{
+    const struct model_hparams *h = &c->hp;
+    return (struct device_delta){.size = h->delta_size,
+                                 .k_heads = h->delta_k_heads,
+                                 .v_heads = h->delta_v_heads,
+                                 .inner = h->delta_inner,
+                                 .taps = h->conv_taps,
+                                 .channels = model_conv_channels(h),
+                                 .order = (enum delta_order)h->delta_order,
+                                 .eps = h->rms_eps};
+}
+
 void core_deltanet(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    const struct model_hparams *h = &c->hp;
     core_mixer_input(c);
     project(c);
-    const struct op_delta delta = {
+    struct op_delta delta = {
         .rows = c->step.rows,
         .sequences = c->sequence_count,
         .row = c->row,
         .sequence = c->at,
-        .shape = {.size = h->delta_size,
-                  .k_heads = h->delta_k_heads,
-                  .v_heads = h->delta_v_heads,
-                  .inner = h->delta_inner,
-                  .taps = h->conv_taps,
-                  .channels = model_conv_channels(h),
-                  .order = (enum delta_order)h->delta_order,
-                  .beta_alpha = l->beta_alpha,
-                  .eps = h->rms_eps},
+        .shape = core_delta_shape(c),
         .conv = l->conv,
         .zeros = c->zeros,
         .dt = l->delta_dt,
@@ -70,6 +74,7 @@ void core_deltanet(struct core *c)
         .projected = c->projected,
         .mix = c->mix,
     };
+    delta.shape.beta_alpha = l->beta_alpha;
     c->device->ops->delta(c->device, &delta);
     core_attention_output(c);
 }

@@ -152,18 +152,35 @@ static void cut_output(struct core *c, struct layout *m, uint32_t chunk, uint32_
     cut_rows(m, &c->last, forms, c->output_rows, c->hp.hidden);
 }
 
+/* Floats that attention has of a row until its parts are joined: a result, and two numbers of the softmax. */
+static uint32_t attention_floats(const struct core *c)
+{
+    uint32_t most = c->latent.heads * (c->latent.rank + 2);
+    for (uint32_t i = 0; i < c->hp.layers; i++) {
+        const struct layer_attention *a = &c->layer[i].attention;
+        uint32_t floats = a->heads * (a->value_size + 2);
+        most = floats > most && !a->values_in_keys ? floats : most;
+    }
+    return most;
+}
+
 static void cut_workspace(struct core *c, struct layout *m, uint32_t chunk,
                           const struct forms_wanted *want)
 {
     const struct device_limits limits = {.rows = chunk,
                                          .experts = c->hp.experts,
+                                         .top_k = c->hp.experts_used,
                                          .hidden = c->hp.hidden,
                                          .gather_forms = want->gather,
                                          .inner = c->hp.expert_inner,
                                          .inner_forms = want->inner,
                                          .latent = c->latent,
                                          .nope_forms = want->nope,
-                                         .latent_forms = want->latent};
+                                         .latent_forms = want->latent,
+                                         .attention_floats = attention_floats(c),
+                                         .delta = core_delta_shape(c),
+                                         .channels =
+                                             c->states > 0 ? model_conv_channels(&c->hp) : 0};
     struct device_at at = cut_device(m, c->device->ops->workspace(c->device, &limits), 1);
     if (at.address)
         c->device->ops->use_workspace(c->device, &limits, at);

@@ -129,7 +129,7 @@ struct gpu_delta_gates {
 };
 
 /* Counted up when struct gpu_kernels or an argument changes. */
-#define GPU_INTERFACE 1
+#define GPU_INTERFACE 2
 
 struct gpu_kernels {
     uint32_t interface;  /* GPU_INTERFACE of the module, first in every version */
@@ -175,6 +175,12 @@ struct gpu_kernels {
     int (*delta_gates)(const struct gpu_delta_gates *g, void *stream);
     int (*delta)(const struct gpu_delta *d, void *stream);
 
+    /* The GPU with this number, in the order of the driver, is the current one of the calling thread; makes its
+     * context. */
+    int (*select)(int number);
+    /* Bytes of memory that are free, and all. */
+    int (*memory)(size_t *unused, size_t *total);
+    const char *(*text)(int status); /* what a status means */
     /* Memory of the current device, aligned to 256 bytes. release waits for everything. */
     int (*allocate)(size_t bytes, void **out);
     int (*release)(void *memory);

@@ -45,6 +45,22 @@ static int matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_en
 
 /* ---- memory ---- */
 
+static int select_gpu(int number)
+{
+    int status = (int)cudaSetDevice(number);
+    return status != 0 ? status : (int)cudaFree(NULL); /* makes the context */
+}
+
+static int memory(size_t *unused, size_t *total)
+{
+    return (int)cudaMemGetInfo(unused, total);
+}
+
+static const char *text(int status)
+{
+    return cudaGetErrorString((cudaError_t)status);
+}
+
 static int allocate(size_t bytes, void **out)
 {
     return (int)cudaMalloc(out, bytes > 0 ? bytes : 1);
@@ -96,6 +112,9 @@ extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_
         gpu_conv_rows,
         gpu_delta_gates_rows,
         gpu_delta_rows,
+        select_gpu,
+        memory,
+        text,
         allocate,
         release,
         upload,

@@ -85,6 +85,9 @@ static inline uint32_t device_run_of(const struct device_row *row, uint32_t most
 
 #define DEVICE_SEQUENCES_MAX 64 /* of a pass */
 
+/* Where memory of a device that is not the host begins: multiples of it. */
+#define DEVICE_ALIGN 256
+
 /* What an operation does with a part of a sequence (ops.tbl.h). */
 enum device_access { DEVICE_READS = 1, DEVICE_APPENDS = 2, DEVICE_WRITES = 4 };
 
@@ -171,14 +174,17 @@ static inline size_t device_delta_floats(const struct device_delta *d)
     return (d->taps - 1) * (size_t)d->channels + (size_t)d->v_heads * d->size * d->size;
 }
 
-/* What bounds the memory that an operation needs in addition to its arguments. */
+/* What bounds the memory that an operation needs in addition to its arguments: the largest of all layers. */
 struct device_limits {
     uint32_t rows; /* of a pass */
-    uint32_t experts;
+    uint32_t experts, top_k;
     uint32_t hidden, gather_forms; /* inputs of experts: length, forms */
     uint32_t inner, inner_forms;   /* the same of their down matrices */
     struct device_latent latent;   /* key 0: no MLA */
     uint32_t nope_forms, latent_forms;
+    uint32_t attention_floats; /* heads * (values of a head + 2) */
+    struct device_delta delta; /* size 0: no DeltaNet */
+    uint32_t channels;         /* of the convolutions over time; 0: none */
 };
 
 /* struct op_NAME, the arguments of each operation. */
@@ -222,9 +228,10 @@ struct device_ops {
 
     /* Host memory in operations: its address on the device, or, of sequences, what names it there. What
      * operations write there is in host memory after a wait, and what the host wrote before a
-     * submission is seen by it. The same memory may be shared again, also with more bytes. */
+     * submission is seen by it. The same memory may be shared again, also with more bytes. content: of lent
+     * memory, what it has, wherever it is and whenever (device_content); else 0. */
     struct device_at (*share)(struct device *d, const void *memory, size_t bytes,
-                              enum device_share_kind kind);
+                              enum device_share_kind kind, uint64_t content);
 
     /* Operations have matrices of this type. */
     bool (*computes)(const struct device *d, enum tensor_type type);
@@ -262,7 +269,22 @@ static inline struct device_at device_share(struct device *d, const void *memory
                                             enum device_share_kind kind)
 {
     return d->is_host ? (struct device_at){(uintptr_t)memory}
-                      : d->ops->share(d, memory, bytes, kind);
+                      : d->ops->share(d, memory, bytes, kind, 0);
+}
+
+/* The number of a matrix of an expert: above 0. `experts` of `layers` layers, in each precision. */
+static inline uint64_t device_content(uint64_t precision, uint64_t layers, uint64_t layer,
+                                      uint64_t experts, uint64_t expert, uint64_t matrix)
+{
+    return ((precision * layers + layer) * experts + expert) * EXPERT__COUNT + matrix + 1;
+}
+
+/* A matrix of an expert; until the next wait. */
+static inline struct device_at device_lend(struct device *d, const void *memory, size_t bytes,
+                                           uint64_t content)
+{
+    return d->is_host ? (struct device_at){(uintptr_t)memory}
+                      : d->ops->share(d, memory, bytes, DEVICE_SHARE_LENT, content);
 }
 
 static inline void device_wait(struct device *d)

@@ -51,20 +51,3 @@ const struct kernel_ops *kernel_ops_select(const char *wanted)
     }
     return NULL;
 }
-
-size_t kernel_activation_bytes(enum tensor_type type, uint32_t k)
-{
-    size_t bytes = 0;
-    switch (kernel_form_of(type)) {
-    case FORM_F32: bytes = (size_t)k * sizeof(float); break;
-    case FORM_Q8:
-    case FORM_Q4: bytes = (size_t)act_blocks(k) * (QK + sizeof(float) + sizeof(int32_t)); break;
-    case FORM_HALVES:
-        bytes = (size_t)act_blocks(k) * (QK + sizeof(float) + 2 * sizeof(int32_t));
-        break;
-    case FORM_SUPER: bytes = super_sum_offset(k) + k / 16 * sizeof(int16_t); break;
-    case FORM_GROUP: bytes = k + (size_t)(k / GROUP) * 2 * sizeof(float); break;
-    case FORM__COUNT: sl_panic("no form for type %d", (int)type);
-    }
-    return (bytes + 63) / 64 * 64;
-}

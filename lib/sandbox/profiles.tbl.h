@@ -52,11 +52,10 @@ SANDBOX_PROFILE(RECORDER, "recorder", BASE | DIAL | FSTAT | WRITE, "its trace, w
                 "Unix sockets")
 SANDBOX_PROFILE(PACK, "pack", BASE | STAT | OPEN | ADVISE | PAGES | WRITE | NAMES,
                 "read only: the model's; written: the store's", "none")
-/* Not used yet. Its files are /dev/nvidia*, the driver's libraries and /proc/driver; programs that
- * a driver compiles need executable memory. */
+/* With --gpu. Programs that a driver compiles need executable memory. Never run with a driver. */
 SANDBOX_PROFILE(COMPUTE_GPU, "compute with a GPU",
                 BASE | DIAL | ACCEPT | BIND | STAT | PAGES | OPEN | DEVICE,
-                "devices in /dev/nvidia*, libraries of the driver", "Unix sockets")
+                "devices in /dev/nvidia*; read only: libraries, /proc, /sys", "Unix sockets")
 
 SANDBOX_VARIABLE("LANG")
 SANDBOX_VARIABLE("LC_ALL")

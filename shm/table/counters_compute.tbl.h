@@ -41,4 +41,16 @@ COUNTER(state_bytes, GAUGE, bytes,
         "Part of kv_bytes that recurrent states, and checkpoints of them and of windows, have.")
 COUNTER(kv_kept_bytes, GAUGE, bytes, "Part of kv_bytes that no running sequence owns (--keep-kv).")
 COUNTER(arithmetic, GAUGE, number, "Version of the arithmetic (lib/kernels/ARITHMETIC.md).")
+COUNTER(gpu_others_bytes, GAUGE, bytes,
+        "Memory of the GPU in use when compute opened it: its own context, and other processes.")
+COUNTER(gpu_lost, GAUGE, number, "1: the GPU failed, and compute continues on the CPU.")
+COUNTER(gpu_weights_bytes, GAUGE, bytes, "Memory of the GPU: dense weights.")
+COUNTER(gpu_activations_bytes, GAUGE, bytes, "Memory of the GPU: rows of a pass, workspace.")
+COUNTER(gpu_kv_bytes, GAUGE, bytes, "Memory of the GPU: keys, values and states of one operation.")
+COUNTER(gpu_experts_bytes, GAUGE, bytes, "Memory of the GPU: slots for experts.")
+COUNTER(gpu_uploaded_bytes, GAUGE, bytes, "Copied to the GPU since compute started.")
+COUNTER(gpu_downloaded_bytes, GAUGE, bytes, "Copied from the GPU since compute started.")
+COUNTER(gpu_expert_hits, GAUGE, uses, "Uses of experts that were on the GPU.")
+COUNTER(gpu_expert_uploads, GAUGE, uses, "Uses of experts that were copied to the GPU.")
+COUNTER(gpu_expert_evictions, GAUGE, experts, "Experts whose slot on the GPU another one got.")
 #undef COUNTER

@@ -83,6 +83,20 @@ struct proc_row {
     char exit_message[PROCS_MESSAGE_BYTES];
 } __attribute__((aligned(64)));
 
+#define PROCS_GPU_PARTS        8
+#define PROCS_GPU_MODULE_BYTES 1024
+
+/* The GPU of compute (--gpu). Constant after start. */
+struct procs_gpu {
+    uint32_t on; /* 0: compute is on the CPU */
+    uint32_t number;
+    uint32_t positions; /* of the longest sequence */
+    uint32_t layers, experts, top_k;
+    uint64_t slot_bytes;             /* of an expert */
+    uint64_t bytes[PROCS_GPU_PARTS]; /* planned: enum cuda_part (lib/device/cuda/plan.h) */
+    char module[PROCS_GPU_MODULE_BYTES];
+};
+
 struct procs_head {
     struct segment_head segment;
     struct params params; /* constant after start */
@@ -90,6 +104,7 @@ struct procs_head {
     uint32_t loaders;
     char run_dir[128];
     char model_path[1024];
+    struct procs_gpu gpu;
     _Atomic uint32_t
         injection; /* tests only: enum injection, 0 in production (see procs/engine/child/child.h) */
     _Atomic uint32_t injection_arg;

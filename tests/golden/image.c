@@ -16,11 +16,10 @@ static const void *source_dense(void *self, uint32_t entry)
     return m->device ? tagged(memory) : memory;
 }
 
-/* Small, so that the experts of a chunk are pinned in many steps. */
 static uint64_t source_pin_limit(void *self)
 {
     const struct image *m = self;
-    return m->model->expert_slot_bytes_max * 5;
+    return m->model->expert_slot_bytes_max * IMAGE_PIN_SLOTS;
 }
 
 static bool source_resident(void *self, uint32_t layer, uint32_t expert)

@@ -6,6 +6,9 @@
 
 #include "lib/offline/offline.h"
 
+/* Experts that a chunk pins: few, so that it pins them in many steps. */
+#define IMAGE_PIN_SLOTS 5
+
 struct image {
     struct offline_model *file;
     const struct model_index *model; /* the file's */

@@ -46,7 +46,7 @@ static void finish_heads(struct cuda *c, const struct op_attention *a, const str
     add_bias(c, a, h->x, h->heads * h->size, h->bias);
     if (a->heads.qk_norm == QK_NORM_HEAD && h->norm.address)
         head_norm(c, a, h);
-    cuda_check(c->k->rope(&rope, NULL), "a rotation");
+    cuda_check(c, c->k->rope(&rope, NULL), "a rotation");
     if (a->heads.qk_norm == QK_NORM_HEAD_AFTER)
         head_norm(c, a, h);
 }
@@ -65,13 +65,32 @@ static void store(struct cuda *c, const struct device_sequence *s, struct device
                              .position = position,
                              .ring = s->ring,
                              .rows = rows};
-    cuda_check(c->k->kv_store(&g, NULL), "keys and values");
+    cuda_check(c, c->k->kv_store(&g, NULL), "keys and values");
 }
 
+static struct kernel_attention rows_of(const struct kernel_attention *a, uint32_t first, uint32_t n)
+{
+    struct kernel_attention part = *a;
+    part.q += first * a->q_stride;
+    part.out += first * a->out_stride;
+    part.positions += first;
+    part.rows = n;
+    return part;
+}
+
+/* In as many launches as the workspace needs. */
 static void attend(struct cuda *c, const struct kernel_attention *a)
 {
-    void *work = cuda_scratch(c, c->k->attention_workspace(a));
-    cuda_check(c->k->attention(a, work, NULL), "attention");
+    for (uint32_t at = 0, n; at < a->rows; at += n) {
+        n = a->rows - at;
+        struct kernel_attention part = rows_of(a, at, n);
+        while (n > 1 && c->k->attention_workspace(&part) > c->attend_bytes) {
+            n = (n + 1) / 2;
+            part = rows_of(a, at, n);
+        }
+        sl_assert(c->k->attention_workspace(&part) <= c->attend_bytes);
+        cuda_check(c, c->k->attention(&part, c->attend, NULL), "attention");
+    }
 }
 
 /* Rows [row, row + rows): consecutive positions of one sequence. */
@@ -168,7 +187,7 @@ static void rotate_pairs(struct cuda *c, float *x, size_t stride, size_t head_st
                             .heads = heads,
                             .rows = rows,
                             .pairs = true};
-    cuda_check(c->k->rope(&rope, NULL), "a rotation");
+    cuda_check(c, c->k->rope(&rope, NULL), "a rotation");
 }
 
 void cuda_op_latent_store(struct cuda *c, const struct op_latent_store *a)

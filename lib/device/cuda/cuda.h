@@ -6,9 +6,31 @@
 #define SLUICE_DEVICE_CUDA_CUDA_H
 
 #include "lib/cuda/cuda.h"
+#include "lib/device/cuda/plan.h"
 #include "lib/device/device.h"
 
-/* kernels: of the module, on its current GPU. NULL with *error. Freed by ops->destroy. */
-struct device *cuda_device(const struct gpu_kernels *kernels, struct error *error);
+/* How the exit message of a process begins that ends because of it. */
+#define CUDA_FAILURE "GPU: "
+
+/* kernels: of the module, on its current GPU. plan: the memory that it may have, but for the context. Calls no function
+ * of the driver. NULL with *error. Freed by ops->destroy. */
+struct device *cuda_device(const struct gpu_kernels *kernels, const struct cuda_plan *plan,
+                           struct error *error);
+
+/* Takes the memory of the plan, but that of activations, which the core takes. Before anything else but `computes` and
+ * `workspace`. -1 with *error. */
+int cuda_reserve(struct device *d, struct error *error);
+
+/* Bytes that it has now of a part; copied to and from the GPU so far. */
+uint64_t cuda_bytes(const struct device *d, enum cuda_part part);
+struct cuda_copied {
+    uint64_t to_device, to_host;
+};
+struct cuda_copied cuda_copied(const struct device *d);
+/* Uses of experts that were there, that were copied, and experts that these replaced. */
+struct cuda_slot_counts {
+    uint64_t hits, uploaded, evicted;
+};
+struct cuda_slot_counts cuda_slot_counts(const struct device *d);
 
 #endif

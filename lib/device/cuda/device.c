@@ -5,47 +5,48 @@
 
 #include "lib/device/cuda/internal.h"
 
-#define SCRATCH_BYTES ((size_t)4 << 20) /* of the first block; each further one has twice that */
-#define SCRATCH_ALIGN 256
-
-void cuda_check(int status, const char *what)
+void cuda_check(const struct cuda *c, int status, const char *what)
 {
+    if (status == GPU_UNSUPPORTED)
+        log_fatal(1, CUDA_FAILURE "%s is not supported by its kernels", what);
     if (status != 0)
-        log_fatal(1, "GPU: %s failed (%d)", what, status);
+        log_fatal(1, CUDA_FAILURE "%s failed: %s (%d)", what, c->k->text(status), status);
 }
 
 void cuda_to_device(struct cuda *c, void *to, const void *from, size_t bytes)
 {
-    cuda_check(c->k->upload(to, from, bytes, NULL), "a copy to the GPU");
+    c->copied.to_device += bytes;
+    cuda_check(c, c->k->upload(to, from, bytes, NULL), "a copy to the GPU");
 }
 
 void cuda_to_host(struct cuda *c, void *to, const void *from, size_t bytes)
 {
-    cuda_check(c->k->download(to, from, bytes, NULL), "a copy from the GPU");
+    c->copied.to_host += bytes;
+    cuda_check(c, c->k->download(to, from, bytes, NULL), "a copy from the GPU");
 }
 
 void cuda_wait(struct cuda *c)
 {
-    cuda_check(c->k->wait(NULL), "an operation");
+    cuda_check(c, c->k->wait(NULL), "an operation");
     c->kept_count = 0;
+}
+
+/* ---- memory ---- */
+
+void *cuda_take(struct area *area, size_t bytes)
+{
+    bytes = align_up(bytes > 0 ? bytes : 1, DEVICE_ALIGN);
+    if (area->bytes - area->used < bytes)
+        return NULL;
+    area->used += bytes;
+    return area->memory + area->used - bytes;
 }
 
 void *cuda_scratch(struct cuda *c, size_t bytes)
 {
-    size_t block = SCRATCH_BYTES;
-    bytes = align_up(bytes > 0 ? bytes : 1, SCRATCH_ALIGN);
-    for (int i = 0; i < SCRATCH_BLOCKS; i++, block *= 2) {
-        struct scratch *s = &c->scratch[i];
-        if (!s->memory && block >= bytes) {
-            s->bytes = block;
-            cuda_check(c->k->allocate(block, &s->memory), "an allocation of scratch memory");
-        }
-        if (s->memory && s->bytes - s->used >= bytes) {
-            s->used += bytes;
-            return (uint8_t *)s->memory + s->used - bytes;
-        }
-    }
-    log_fatal(1, "GPU: an operation needs too much scratch memory");
+    void *memory = cuda_take(c->scratch.memory ? &c->scratch : &c->experts_area, bytes);
+    sl_assert(memory); /* workspace.c has all operations, plan.c those before */
+    return memory;
 }
 
 void *cuda_upload(struct cuda *c, const void *from, size_t bytes)
@@ -56,13 +57,55 @@ void *cuda_upload(struct cuda *c, const void *from, size_t bytes)
     return to;
 }
 
-static int allocate(struct device *d, size_t bytes, struct device_at *out, struct error *error)
+static int get(struct cuda *c, size_t bytes, const char *what, void **out, struct error *error)
+{
+    int status = c->k->allocate(bytes, out);
+    if (status == 0)
+        return 0;
+    return error_set(error, ERR_NO_MEMORY, "out of GPU memory (%zu bytes for %s): %s", bytes, what,
+                     c->k->text(status));
+}
+
+static int get_area(struct cuda *c, struct area *area, size_t bytes, const char *what,
+                    struct error *error)
 {
     void *memory;
-    int status = cuda_of(d)->k->allocate(bytes, &memory);
-    if (status != 0)
-        return error_set(error, ERR_NO_MEMORY, "out of GPU memory (%zu bytes, error %d)", bytes,
-                         status);
+    if (bytes == 0)
+        return 0;
+    if (get(c, bytes, what, &memory, error) != 0)
+        return -1;
+    *area = (struct area){.memory = memory, .bytes = bytes};
+    return 0;
+}
+
+static void drop_area(struct cuda *c, struct area *area)
+{
+    if (area->memory)
+        cuda_check(c, c->k->release(area->memory), "a release of memory");
+    *area = (struct area){0};
+}
+
+int cuda_reserve(struct device *d, struct error *error)
+{
+    struct cuda *c = cuda_of(d);
+    const uint64_t *bytes = c->plan.bytes;
+    c->reserved = true;
+    return get_area(c, &c->weights_area, bytes[CUDA_WEIGHTS], "dense weights", error) != 0 ||
+                   get_area(c, &c->kv_area, bytes[CUDA_KV], "keys and values", error) != 0 ||
+                   get_area(c, &c->experts_area, bytes[CUDA_EXPERTS], "experts", error) != 0 ||
+                   cuda_slots_open(c, error) != 0
+               ? -1
+               : 0;
+}
+
+static int allocate(struct device *d, size_t bytes, struct device_at *out, struct error *error)
+{
+    struct cuda *c = cuda_of(d);
+    void *memory;
+    sl_assert(c->blocks < BLOCKS_MAX);
+    if (get(c, bytes, "activations", &memory, error) != 0)
+        return -1;
+    c->block[c->blocks++] = (struct block){memory, bytes};
     *out = device_address(memory);
     return 0;
 }
@@ -70,11 +113,46 @@ static int allocate(struct device *d, size_t bytes, struct device_at *out, struc
 static void release(struct device *d, struct device_at at)
 {
     struct cuda *c = cuda_of(d);
+    uint32_t i = 0;
     if (!at.address)
         return;
+    while (i < c->blocks && c->block[i].memory != device_pointer(at))
+        i++;
+    sl_assert(i < c->blocks);
+    c->block[i] = c->block[--c->blocks];
     cuda_wait(c);
-    cuda_check(c->k->release(device_pointer(at)), "a release of memory");
+    cuda_check(c, c->k->release(device_pointer(at)), "a release of memory");
 }
+
+uint64_t cuda_bytes(const struct device *d, enum cuda_part part)
+{
+    const struct cuda *c = (const struct cuda *)(const void *)d;
+    uint64_t bytes = 0;
+    switch (part) {
+    case CUDA_WEIGHTS: return c->weights_area.bytes;
+    case CUDA_KV: return c->kv_area.bytes;
+    case CUDA_EXPERTS: return c->experts_area.bytes;
+    case CUDA_ACTIVATIONS:
+        for (uint32_t i = 0; i < c->blocks; i++)
+            bytes += align_up(c->block[i].bytes, DEVICE_ALIGN);
+        return bytes;
+    case CUDA_CONTEXT:
+    case CUDA_PART__COUNT: break;
+    }
+    return 0;
+}
+
+struct cuda_slot_counts cuda_slot_counts(const struct device *d)
+{
+    return ((const struct cuda *)(const void *)d)->slots.counts;
+}
+
+struct cuda_copied cuda_copied(const struct device *d)
+{
+    return ((const struct cuda *)(const void *)d)->copied;
+}
+
+/* ---- the table's functions ---- */
 
 static void write_bytes(struct device *d, struct device_at to, const void *from, size_t bytes)
 {
@@ -92,7 +170,7 @@ static void wait_for_all(struct device *d)
 {
     struct cuda *c = cuda_of(d);
     cuda_wait(c);
-    cuda_end_lent(c);
+    cuda_end_leases(c);
 }
 
 static bool computes(const struct device *d, enum tensor_type type)
@@ -100,26 +178,28 @@ static bool computes(const struct device *d, enum tensor_type type)
     return ((const struct cuda *)(const void *)d)->k->alignment(type) != 0;
 }
 
-/* Scratch is allocated when it is first needed. */
-static size_t workspace(const struct device *d, const struct device_limits *limits)
+void cuda_use_workspace(struct device *d, const struct device_limits *limits, struct device_at at)
 {
-    (void)d, (void)limits;
-    return 0;
-}
-
-static void use_workspace(struct device *d, const struct device_limits *limits, struct device_at at)
-{
-    (void)d, (void)limits, (void)at;
+    struct cuda *c = cuda_of(d);
+    size_t bytes = cuda_workspace(d, limits);
+    sl_assert(!c->scratch.memory); /* one core */
+    c->attend = device_pointer(at);
+    c->attend_bytes = cuda_attend_bytes(c, limits);
+    c->scratch =
+        (struct area){.memory = c->attend + c->attend_bytes, .bytes = bytes - c->attend_bytes};
 }
 
 static void destroy(struct device *d)
 {
     struct cuda *c = cuda_of(d);
-    cuda_wait(c);
-    cuda_free_mirrors(c);
-    for (int i = 0; i < SCRATCH_BLOCKS; i++)
-        if (c->scratch[i].memory)
-            c->k->release(c->scratch[i].memory);
+    if (c->reserved) {
+        cuda_wait(c);
+        drop_area(c, &c->weights_area);
+        drop_area(c, &c->kv_area);
+        drop_area(c, &c->experts_area);
+    }
+    free(c->weights.all);
+    cuda_slots_close(c);
     c->magic = 0;
     free(c);
 }
@@ -129,8 +209,9 @@ static void destroy(struct device *d)
 static struct cuda *begin(struct device *d)
 {
     struct cuda *c = cuda_of(d);
-    for (int i = 0; i < SCRATCH_BLOCKS; i++)
-        c->scratch[i].used = 0;
+    c->scratch.used = c->kv_area.used = 0;
+    if (!c->scratch.memory)
+        c->experts_area.used = 0;
     return c;
 }
 
@@ -192,19 +273,20 @@ static const struct device_ops table = {
     .share = cuda_share,
     .computes = computes,
     .wait = wait_for_all,
-    .workspace = workspace,
-    .use_workspace = use_workspace,
+    .workspace = cuda_workspace,
+    .use_workspace = cuda_use_workspace,
 #define OP(name) .name = submit_##name,
 #include "lib/device/ops.tbl.h"
 };
 
-struct device *cuda_device(const struct gpu_kernels *kernels, struct error *error)
+struct device *cuda_device(const struct gpu_kernels *kernels, const struct cuda_plan *plan,
+                           struct error *error)
 {
     struct cuda *c = calloc(1, sizeof *c);
     if (!c) {
         error_set(error, ERR_NO_MEMORY, "out of memory (GPU)");
         return NULL;
     }
-    *c = (struct cuda){.device = {.ops = &table}, .magic = CUDA_MAGIC, .k = kernels};
+    *c = (struct cuda){.device = {.ops = &table}, .magic = CUDA_MAGIC, .k = kernels, .plan = *plan};
     return &c->device;
 }

@@ -20,7 +20,7 @@ static void choose(struct cuda *c, struct model_router rule, struct device_at ch
                           .stride = rule.experts,
                           .step = ROUTE_STRIDE,
                           .rows = rows};
-    cuda_check(c->k->route(&g, NULL), "a router");
+    cuda_check(c, c->k->route(&g, NULL), "a router");
 }
 
 void cuda_op_route(struct cuda *c, const struct op_route *a)
@@ -85,7 +85,8 @@ static const void *job_rows(struct cuda *c, const struct op_expert_gate_up *a,
     if (a->rows == 1)
         return device_pointer(a->x.base[form]);
     void *to = cuda_scratch(c, stride * job->rows);
-    cuda_check(c->k->gather(device_pointer(a->x.base[form]), stride, pair_row + job->pair_base,
+    cuda_check(c,
+               c->k->gather(device_pointer(a->x.base[form]), stride, pair_row + job->pair_base,
                             job->rows, to, NULL),
                "rows of an expert");
     return to;

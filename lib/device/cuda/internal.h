@@ -7,34 +7,63 @@
 #include "lib/base/bytes.h"
 #include "lib/device/cuda/cuda.h"
 #include "lib/device/pointers.h"
+#include "lib/policy/residency/residency.h"
 
 #define CUDA_MAGIC 0x43554441u
 
 /* A copy of host memory on the device (mirror.c). */
 struct mirror {
     const void *host;
-    size_t bytes; /* of the allocation */
+    size_t bytes;
     void *memory;
-    bool lent, in_use; /* lent: for experts, reused after a wait */
 };
 
-/* Memory for an operation that runs: blocks that are used from their start. They stay: the stream uses them in
- * order, so the next operation may have the same. */
-struct scratch {
-    void *memory;
+struct mirrors {
+    struct mirror *all;
+    size_t count, space;
+};
+
+/* A part of the plan: one allocation that is used from its start. */
+struct area {
+    uint8_t *memory;
     size_t bytes, used;
 };
 
-#define SCRATCH_BLOCKS 24
-#define KEPT_MAX       512
+/* Slots for experts (slots.c), in experts_area. */
+struct slots {
+    struct residency *residency;
+    struct residency_step step;
+    struct place *place;
+    uint32_t *place_of; /* by slot of the residency object */
+    uint32_t count, taken;
+    struct cuda_slot_counts counts;
+};
+
+/* What the core allocated. */
+struct block {
+    void *memory;
+    size_t bytes;
+};
+
+#define BLOCKS_MAX 16
+#define KEPT_MAX   512
 
 struct cuda {
     struct device device; /* first: operations get its address */
     uint32_t magic;
     const struct gpu_kernels *k;
-    struct mirror *mirror;
-    size_t mirrors, mirror_space;
-    struct scratch scratch[SCRATCH_BLOCKS];
+    struct cuda_plan plan;
+    struct cuda_copied copied;
+    bool reserved; /* the driver was called */
+    struct mirrors weights;
+    struct slots slots; /* of experts */
+    /* Scratch: memory of the operation that runs, and of its sequences. The stream uses it in order, so the next
+     * operation has the same. Before there is a workspace, scratch is that of experts. */
+    struct area weights_area, experts_area, kv_area, scratch;
+    uint8_t *attend; /* the workspace of attention: in front of scratch */
+    size_t attend_bytes;
+    struct block block[BLOCKS_MAX];
+    uint32_t blocks;
     struct device_sequence taken[DEVICE_SEQUENCES_MAX]; /* of the operation that runs */
     uint64_t kept[KEPT_MAX]; /* parts of sequences that are being copied to the host */
     uint32_t kept_count;
@@ -44,7 +73,9 @@ struct cuda {
 #define OP(name) void cuda_op_##name(struct cuda *c, const struct op_##name *a);
 #include "lib/device/ops.tbl.h"
 
-/* Memory until the end of the operation, aligned to 256 bytes. */
+/* Memory of an area. NULL: it has not so much. */
+void *cuda_take(struct area *area, size_t bytes);
+/* Memory until the end of the operation, aligned to 64 bytes. */
 void *cuda_scratch(struct cuda *c, size_t bytes);
 /* A copy of host memory in it. */
 void *cuda_upload(struct cuda *c, const void *from, size_t bytes);
@@ -54,18 +85,28 @@ static inline float *cuda_scratch_floats(struct cuda *c, size_t floats)
 }
 
 /* The status of a submission: anything but 0 is fatal. */
-void cuda_check(int status, const char *what);
+void cuda_check(const struct cuda *c, int status, const char *what);
 void cuda_to_device(struct cuda *c, void *to, const void *from, size_t bytes);
 void cuda_to_host(struct cuda *c, void *to, const void *from, size_t bytes);
 void cuda_wait(struct cuda *c);
 
 /* mirror.c */
 struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
-                            enum device_share_kind kind);
-void cuda_end_lent(struct cuda *c); /* after a wait */
-void cuda_free_mirrors(struct cuda *c);
+                            enum device_share_kind kind, uint64_t content);
 
-/* Parts of a sequence in scratch: _take copies what an operation reads to the device, _keep copies back what
+/* slots.c: `bytes` of the matrix with that content, on the device until the next wait. */
+int cuda_slots_open(struct cuda *c, struct error *error);
+void cuda_slots_close(struct cuda *c);
+void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes);
+void cuda_end_leases(struct cuda *c); /* after a wait */
+
+/* workspace.c */
+size_t cuda_workspace(const struct device *d, const struct device_limits *limits);
+/* Of it, in front: for attention. */
+size_t cuda_attend_bytes(const struct cuda *c, const struct device_limits *limits);
+void cuda_use_workspace(struct device *d, const struct device_limits *limits, struct device_at at);
+
+/* Parts of a sequence on the device: _take copies what an operation reads to the device, _keep copies back what
  * it appended or wrote. */
 struct device_at cuda_take_cache(struct cuda *c, struct device_at host,
                                  const struct device_sequence *s, struct device_span span,

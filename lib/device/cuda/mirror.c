@@ -1,81 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory on the device. Weights are copied once; experts until the next wait, whose copies are reused
- * then; parts of sequences for each operation, as the table of operations states what it has of them. */
+/* Host memory on the device. Weights are copied once, experts into slots (slots.c), parts of sequences for each
+ * operation, as the table of operations states what it has of them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/device/cuda/internal.h"
 
-/* ---- weights and experts ---- */
+/* ---- weights ---- */
 
-static struct mirror *new_mirror(struct cuda *c, size_t bytes)
+static void *known(const struct mirrors *m, const void *memory, size_t bytes)
 {
-    if (c->mirrors == c->mirror_space) {
-        c->mirror_space = c->mirror_space * 2 + 64;
-        c->mirror = realloc(c->mirror, c->mirror_space * sizeof *c->mirror);
-        sl_assert(c->mirror);
-    }
-    struct mirror *m = &c->mirror[c->mirrors];
-    *m = (struct mirror){.bytes = bytes};
-    cuda_check(c->k->allocate(bytes, &m->memory), "an allocation for weights");
-    c->mirrors++;
-    return m;
-}
-
-/* A free one that is large enough, but not several times as large. */
-static struct mirror *free_mirror(struct cuda *c, size_t bytes)
-{
-    for (size_t i = 0; i < c->mirrors; i++) {
-        struct mirror *m = &c->mirror[i];
-        if (m->lent && !m->in_use && m->bytes >= bytes && m->bytes / 2 <= bytes)
-            return m;
-    }
-    return new_mirror(c, bytes);
-}
-
-static struct mirror *known(struct cuda *c, const void *memory, size_t bytes, bool lent)
-{
-    for (size_t i = 0; i < c->mirrors; i++) {
-        struct mirror *m = &c->mirror[i];
-        if (m->host == memory && m->lent == lent && (!lent || m->in_use) && m->bytes >= bytes)
-            return m;
-    }
+    for (size_t i = 0; i < m->count; i++)
+        if (m->all[i].host == memory && m->all[i].bytes >= bytes)
+            return m->all[i].memory;
     return NULL;
 }
 
+static void *weights(struct cuda *c, const void *memory, size_t bytes)
+{
+    struct mirrors *m = &c->weights;
+    void *to = known(m, memory, bytes);
+    if (to)
+        return to;
+    if (m->count == m->space) {
+        m->space = m->space * 2 + 64;
+        m->all = realloc(m->all, m->space * sizeof *m->all);
+        sl_assert(m->all);
+    }
+    to = cuda_take(&c->weights_area, bytes);
+    sl_assert(to); /* the plan has all of them */
+    m->all[m->count++] = (struct mirror){memory, bytes, to};
+    cuda_to_device(c, to, memory, bytes);
+    return to;
+}
+
 struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
-                            enum device_share_kind kind)
+                            enum device_share_kind kind, uint64_t content)
 {
     struct cuda *c = cuda_of(d);
-    bool lent = kind == DEVICE_SHARE_LENT;
     if (!memory || bytes == 0 || kind == DEVICE_SHARE_SEQUENCE)
         return device_address(memory); /* of the host: for cuda_take_* */
-    struct mirror *m = known(c, memory, bytes, lent);
-    if (!m) {
-        m = lent ? free_mirror(c, bytes) : new_mirror(c, bytes);
-        m->host = memory;
-        m->lent = lent;
-        m->in_use = true;
-        cuda_to_device(c, m->memory, memory, bytes);
-    }
-    return device_address(m->memory);
-}
-
-void cuda_end_lent(struct cuda *c)
-{
-    for (size_t i = 0; i < c->mirrors; i++)
-        if (c->mirror[i].lent)
-            c->mirror[i].in_use = false;
-}
-
-void cuda_free_mirrors(struct cuda *c)
-{
-    for (size_t i = 0; i < c->mirrors; i++)
-        c->k->release(c->mirror[i].memory);
-    free(c->mirror);
+    return device_address(kind == DEVICE_SHARE_LENT ? cuda_slot(c, content, memory, bytes)
+                                                    : weights(c, memory, bytes));
 }
 
 /* ---- parts of sequences ---- */
+
+/* Of the sequences of an operation. */
+static void *take(struct cuda *c, size_t bytes)
+{
+    void *memory = cuda_take(&c->kv_area, bytes);
+    sl_assert(memory); /* the plan has the longest sequence */
+    return memory;
+}
 
 /* Copies each tile with positions [begin, end): all heads of a tile are next to each other. */
 static void each_tile(struct cuda *c, const struct device_sequence *s, uint32_t begin, uint32_t end,
@@ -114,7 +91,7 @@ struct device_at cuda_take_cache(struct cuda *c, struct device_at host,
     if (!host.address)
         return host;
     wait_for_kept(c, host);
-    uint8_t *memory = cuda_scratch(c, device_cache_bytes(s, span.end, heads, size));
+    uint8_t *memory = take(c, device_cache_bytes(s, span.end, heads, size));
     uint32_t begin =
         access & DEVICE_READS ? kernel_attention_begin(window, span.first + 1) : span.first;
     each_tile(c, s, begin, span.end, heads * (size_t)kv_tile_bytes(s->kv_type, size),
@@ -139,9 +116,9 @@ struct device_at cuda_take_state(struct cuda *c, struct device_at host, unsigned
     if (!host.address)
         return host;
     wait_for_kept(c, host);
-    void *memory = access & DEVICE_READS
-                       ? cuda_upload(c, device_pointer(host), floats * sizeof(float))
-                       : cuda_scratch(c, floats * sizeof(float));
+    void *memory = take(c, floats * sizeof(float));
+    if (access & DEVICE_READS)
+        cuda_to_device(c, memory, device_pointer(host), floats * sizeof(float));
     return device_address(memory);
 }
 

@@ -43,9 +43,9 @@ static void read_bytes(struct device *d, struct device_at from, void *to, size_t
 }
 
 static struct device_at share(struct device *d, const void *memory, size_t bytes,
-                              enum device_share_kind kind)
+                              enum device_share_kind kind, uint64_t content)
 {
-    (void)d, (void)bytes, (void)kind;
+    (void)d, (void)bytes, (void)kind, (void)content;
     return device_address(memory);
 }
 

@@ -4,16 +4,18 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/bytes.h"
 #include "lib/sandbox/sandbox.h"
 #include "procs/engine/child/run_devices.h"
 
-#define RULES_MAX (8 + 4 * RUN_SOURCES * RUN_COPIES_MAX)
+#define RULES_MAX (24 + 4 * RUN_SOURCES * RUN_COPIES_MAX)
 
 struct rules {
     size_t count;
@@ -21,9 +23,16 @@ struct rules {
     char path[RULES_MAX][PATH_MAX];
 };
 
-static enum sandbox_profile profile_of(enum service service)
+static bool has_gpu(const struct child *child)
 {
-    switch (service) {
+    return child->service == SERVICE_COMPUTE && child->procs.head->gpu.on;
+}
+
+static enum sandbox_profile profile_of(const struct child *child)
+{
+    if (has_gpu(child))
+        return SANDBOX_COMPUTE_GPU;
+    switch (child->service) {
     case SERVICE_LOADER: return SANDBOX_LOADER;
     case SERVICE_CACHE: return SANDBOX_CACHE;
     case SERVICE_PREDICTOR: return SANDBOX_PREDICTOR;
@@ -33,7 +42,7 @@ static enum sandbox_profile profile_of(enum service service)
     case SERVICE_SUPERVISOR:
     case SERVICE__COUNT: break;
     }
-    sl_panic("service %d has no sandbox", (int)service);
+    sl_panic("service %d has no sandbox", (int)child->service);
 }
 
 static void add(struct rules *r, const char *path, uint32_t access)
@@ -84,6 +93,23 @@ static void add_copies(struct rules *r, const struct child *child)
     }
 }
 
+/* The driver of a GPU, and the module with the kernels. */
+static void add_gpu(struct rules *r, const struct child *child)
+{
+    static const char *const devices[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
+                                          "/dev/nvidia-uvm-tools", "/dev/nvidia-caps"};
+    static const char *const readable[] = {"/proc",  "/sys",     "/etc",       "/lib",
+                                           "/lib64", "/usr/lib", "/usr/lib64", "/usr/local"};
+    char path[64];
+    add_directory_of(r, child->procs.head->gpu.module, SANDBOX_READ);
+    for (size_t i = 0; i < ARRAY_LEN(devices); i++)
+        add(r, devices[i], SANDBOX_DEVICE);
+    for (size_t i = 0; i < ARRAY_LEN(readable); i++)
+        add(r, readable[i], SANDBOX_READ);
+    snprintf(path, sizeof path, "/dev/nvidia%u", child->procs.head->gpu.number);
+    add(r, path, SANDBOX_DEVICE);
+}
+
 /* What the start still opens, and what the process opens later. */
 static void rules_make(struct rules *r, const struct child *child)
 {
@@ -98,6 +124,8 @@ static void rules_make(struct rules *r, const struct child *child)
     case SERVICE_COMPUTE: add(r, child->run_dir, SANDBOX_SOCKETS); break;
     default: break;
     }
+    if (has_gpu(child))
+        add_gpu(r, child);
 }
 
 static bool wanted(const struct child *child)
@@ -150,8 +178,7 @@ void confine_calls(struct child *child)
     char text[SANDBOX_TEXT_BYTES];
     if (!wanted(child))
         return;
-    must(sandbox_calls(profile_of(child->service), keep_violation, child->row, &parts, &error),
-         &error);
+    must(sandbox_calls(profile_of(child), keep_violation, child->row, &parts, &error), &error);
     publish(child, parts);
     if (strcmp(child->params->sandbox, "require") == 0 && (parts & SANDBOX_ALL) != SANDBOX_ALL)
         log_fatal(2, "--sandbox require: the kernel provides only %s", sandbox_text(parts, text));

@@ -23,6 +23,7 @@
 #include "lib/tensor/precision.h"
 #include "procs/engine/child/child.h"
 #include "procs/engine/compute/main/stops.h"
+#include "procs/engine/compute/runner/gpu.h"
 #include "procs/engine/compute/runner/histogram.h"
 
 #define COMPUTE_MAGIC 0x434d5055u
@@ -47,6 +48,7 @@ struct experts {
     uint64_t tick_due_ns;
     uint64_t *failures_before; /* [experts]: of an entry at the request */
     uint64_t load_timeout_ns, slice_ns;
+    uint64_t gpu_limit; /* of slot bytes that a chunk pins; 0: no GPU */
     _Atomic uint64_t *beat_ns;
     const _Atomic uint32_t *stop;
     struct msg_demand demand;
@@ -78,6 +80,7 @@ struct experts {
 struct runner {
     struct child *child;
     struct core *core;
+    struct gpu gpu;
     struct sampler *sampler;
     struct experts experts;
     pthread_t thread;

@@ -18,6 +18,8 @@
 #include "ipc/channel/channel.h"
 #include "ipc/endpoints.h"
 #include "ipc/rpc/rpc.h"
+#include "lib/cuda/cuda.h"
+#include "lib/device/cuda/plan.h"
 #include "lib/memory/available.h"
 #include "lib/warm/warm.h"
 #include "procs/engine/child/child.h"
@@ -174,6 +176,18 @@ struct held_file {
 
 #define WARM_FILE "experts" /* in the model's directory of the user's cache */
 
+struct gpu { /* gpu.c */
+    bool on;
+    uint32_t number;
+    uint64_t memory;     /* of the GPU */
+    uint64_t budget;     /* of it */
+    uint64_t host_bytes; /* private memory that compute has in addition */
+    const struct gpu_kernels *kernels;
+    struct cuda_plan plan;
+    char name[128];
+    char module[PROCS_GPU_MODULE_BYTES];
+};
+
 struct warm { /* warm.c */
     struct warm_model model;
     struct warm_list list; /* of earlier runs */
@@ -227,6 +241,7 @@ struct supervisor {
     char failing[SHARED_TEXT_BYTES]; /* why requests fail; "": they are served */
     struct rpc_server *control;
     struct pending_request pending[PENDING_REQUESTS_MAX];
+    struct gpu gpu;
     struct budget budget;
     struct cgroup cgroup;
     struct oom oom;
@@ -405,6 +420,13 @@ static inline struct kv_shape kv_shape_for(const struct supervisor *s)
                        (uint32_t)s->params.prefill_chunk,
                        keeps ? (uint32_t)s->params.state_checkpoints : 0);
 }
+
+/* gpu.c: --gpu. Whether there is such a GPU, and the module for it; then, with the model, the plan of its memory.
+ * gpu_publish: for compute. gpu_stats: NULL without a GPU. */
+int gpu_find(struct supervisor *s, struct error *error);
+int gpu_plan(struct supervisor *s, struct error *error);
+void gpu_publish(const struct supervisor *s, struct procs_gpu *out);
+json_t *gpu_stats(const struct supervisor *s);
 
 /* notify.c: systemd, or another service manager that set NOTIFY_SOCKET. */
 void notify_take(struct supervisor *s);

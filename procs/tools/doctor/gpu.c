@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs of NVIDIA, and the module with the kernels. Compute does not use them yet. */
+/* GPUs of NVIDIA, and the module with the kernels. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "procs/tools/doctor/doctor.h"
 
 #define GPUS_MAX 16
-#define NOT_USED "not used: compute runs on the CPU only"
+#define USE      "used with --gpu; never run on hardware"
 
 /* libexec/GPU_MODULE, next to this program. */
 static void module_path(char *out, size_t bytes)
@@ -31,7 +31,7 @@ static void list_devices(struct findings *f)
         finding(f, "gpu", "devices", json_integer(0), "none", "%s", error.text);
         return;
     }
-    finding(f, "gpu", "devices", json_integer(count), NULL, NOT_USED);
+    finding(f, "gpu", "devices", json_integer(count), NULL, USE);
     for (int i = 0; i < count && i < GPUS_MAX; i++) {
         char number[16], text[16];
         snprintf(number, sizeof number, "%d", i);
@@ -48,5 +48,5 @@ void gpu_examine(struct findings *f)
     list_devices(f);
     module_path(path, sizeof path);
     bool there = gpu_module_open(path, &error) != NULL;
-    finding(f, "gpu", "kernels", json_boolean(there), NULL, "%s", there ? NOT_USED : error.text);
+    finding(f, "gpu", "kernels", json_boolean(there), NULL, "%s", there ? USE : error.text);
 }

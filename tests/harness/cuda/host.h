@@ -81,6 +81,22 @@ static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t select)
 #define cudaMemcpyHostToDevice 1
 #define cudaMemcpyDeviceToHost 2
 typedef void *cudaStream_t;
+typedef int cudaError_t;
+
+static inline int cudaSetDevice(int number)
+{
+    return number == 0 ? 0 : 101; /* cudaErrorInvalidDevice */
+}
+
+static inline int cudaMemGetInfo(size_t *unused, size_t *total)
+{
+    return fake_memory(unused, total);
+}
+
+static inline const char *cudaGetErrorString(int status)
+{
+    return status == 2 ? "out of memory" : fake_error_text();
+}
 
 static inline int cudaMalloc(void **out, size_t bytes)
 {

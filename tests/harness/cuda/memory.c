@@ -4,12 +4,14 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/assert.h"
 #include "tests/harness/cuda/fibres.h"
 #include "tests/harness/tagged.h"
 
 #define ALIGN 256
+#define LOST  719 /* cudaErrorLaunchFailure */
 
 struct allocation {
     uint8_t *memory;
@@ -27,6 +29,7 @@ static struct {
     size_t count, space, bytes, limit;
     struct pending *pending;
     size_t waiting, pending_space;
+    const char *fail_file;
 } fake;
 
 static bool within(const void *p, size_t bytes)
@@ -41,6 +44,7 @@ static bool within(const void *p, size_t bytes)
 
 int fake_allocate(size_t bytes, void **out)
 {
+    bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     if (fake.limit != 0 && fake.bytes + bytes > fake.limit)
         return 2; /* cudaErrorMemoryAllocation */
     if (fake.count == fake.space) {
@@ -48,7 +52,7 @@ int fake_allocate(size_t bytes, void **out)
         fake.all = realloc(fake.all, fake.space * sizeof *fake.all);
         sl_assert(fake.all);
     }
-    uint8_t *memory = aligned_alloc(ALIGN, (bytes + ALIGN - 1) / ALIGN * ALIGN);
+    uint8_t *memory = aligned_alloc(ALIGN, bytes);
     sl_assert(memory);
     memset(memory, 0xff, bytes);
     fake.all[fake.count++] = (struct allocation){memory, bytes};
@@ -122,11 +126,33 @@ int fake_fill(void *to, int value, size_t bytes)
     return 0;
 }
 
+void fake_fail_if(const char *file)
+{
+    fake.fail_file = file;
+}
+
 int fake_wait(void)
 {
+    if (fake.fail_file && access(fake.fail_file, F_OK) == 0)
+        return LOST;
     while (fake.waiting > 0)
         run_first();
     return 0;
+}
+
+#define WITHOUT_LIMIT ((size_t)64 << 30) /* as stated */
+
+int fake_memory(size_t *unused, size_t *total)
+{
+    *total = fake.limit != 0 ? fake.limit : WITHOUT_LIMIT;
+    *unused = *total - fake.bytes;
+    return 0;
+}
+
+const char *fake_error_text(void)
+{
+    const char *text = fibres_error();
+    return text ? text : "a copy that is not within one allocation";
 }
 
 size_t fake_bytes(void)

@@ -22,10 +22,13 @@ int fake_upload(void *to, const void *from, size_t bytes);
 int fake_download(void *to, const void *from, size_t bytes);
 int fake_fill(void *to, int value, size_t bytes);
 int fake_wait(void);
+int fake_memory(size_t *unused, size_t *total);
+const char *fake_error_text(void); /* of the last launch that failed */
 
-size_t fake_bytes(void);       /* allocated now */
-uint32_t fake_pending(void);   /* downloads that have not run */
-void fake_limit(size_t bytes); /* more than that cannot be allocated; 0: no limit */
+size_t fake_bytes(void);             /* allocated now */
+uint32_t fake_pending(void);         /* downloads that have not run */
+void fake_fail_if(const char *file); /* while the file exists, waits fail */
+void fake_limit(size_t bytes);       /* more than that cannot be allocated; 0: no limit */
 
 #ifdef __cplusplus
 }

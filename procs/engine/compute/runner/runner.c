@@ -62,20 +62,25 @@ static int open_core(struct runner *r, struct error *error)
 {
     struct child *child = r->child;
     const struct params *p = child->params;
+    r->gpu = gpu_open(child);
+    r->experts.gpu_limit = gpu_experts_limit(&r->gpu, child);
     struct core_config config = {.model = child->model,
+                                 .device = r->gpu.device,
                                  .ops = choose_ops(child),
                                  .source = experts_source(&r->experts),
                                  .threads = threads_of(p),
                                  .nice = (int)p->nice,
                                  .chunk = (uint32_t)p->prefill_chunk,
-                                 .scratch_limit = scratch_limit(),
+                                 .scratch_limit = r->gpu.device ? 0 : scratch_limit(), /* planned */
                                  .prefill_order = prefill_order_of(r->experts.knobs.prefill_order)};
     r->core = core_create(&config, error);
     if (!r->core)
         return -1;
     char bytes[16];
-    log_info("%s, %u threads, chunks of %u tokens, %s of scratch", config.ops->name, config.threads,
-             core_chunk(r->core), bytes_format(core_scratch_bytes(r->core), bytes));
+    log_info("%s%s, %u threads, chunks of %u tokens, %s of scratch", r->gpu.device ? "GPU, " : "",
+             config.ops->name, config.threads, core_chunk(r->core),
+             bytes_format(core_scratch_bytes(r->core), bytes));
+    gpu_count(&r->gpu, child);
     counter_set(child->row, CTR_COMPUTE_threads, config.threads);
     atomic_store_explicit(&child->row->threads, config.threads, memory_order_relaxed);
     return 0;
@@ -140,6 +145,7 @@ static void *runner_main(void *arg)
     struct runner *r = arg;
     if (r->child->params->nice > 0)
         setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), (int)r->child->params->nice);
+    gpu_enter(&r->gpu, r->child);
     while (!atomic_load(&r->stop)) {
         uint32_t row, seen = atomic_load(&r->work);
         experts_tick(&r->experts, clock_now_ns());

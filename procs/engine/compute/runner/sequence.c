@@ -323,6 +323,7 @@ static int turn(struct sequence *s, struct error *error)
     atomic_store_explicit(&q->kv_valid, position + rows, memory_order_release);
     log_event(s, ACCESS_TOKEN_END, position, rows);
     experts_tokens_end(&r->experts, rows);
+    gpu_count(&r->gpu, r->child);
     account(s, position, rows, clock_now_ns() - start, appends);
     return 0;
 }

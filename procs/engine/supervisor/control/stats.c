@@ -389,6 +389,9 @@ json_t *stats_snapshot(struct supervisor *s)
     json_object_set_new(object, "processes", processes(s));
     json_object_set_new(object, "exits", exits(s));
     json_object_set_new(object, "memory", stats_memory(s));
+    json_t *gpu = gpu_stats(s);
+    if (gpu) /* omitted where compute is on the CPU */
+        json_object_set_new(object, "gpu", gpu);
     json_object_set_new(object, "directory", directory(s));
     json_object_set_new(object, "params", params(s));
     put_preset(s, object);

@@ -124,6 +124,8 @@ static int start(struct supervisor *s, struct error *error)
         return error_set(error, ERR_NO_MEMORY, "cannot start the log thread");
     if (spawn_programs_dir(s, error) != 0)
         return -1;
+    if (gpu_find(s, error) != 0) /* before anything is started */
+        return -1;
     if (run_dir_take(s, error) != 0) /* before anything listens or is created */
         return -1;
     if (loop_open(s, error) != 0) /* signals, before inspect runs */
@@ -133,7 +135,7 @@ static int start(struct supervisor *s, struct error *error)
     if (cgroup_enter(s, error) != 0) /* before memory is touched that is to be charged to it */
         return -1;
     oom_open(s); /* reads the counters of that cgroup */
-    if (model_take(s, error) != 0)
+    if (model_take(s, error) != 0 || gpu_plan(s, error) != 0)
         return -1;
     if (s->options.print_memory)
         return memory_estimate_print(s, error);

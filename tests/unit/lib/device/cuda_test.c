@@ -16,14 +16,36 @@
 #include "tests/unit/lib/device/run.h"
 
 static uint32_t models, unsupported, seed;
+static uint64_t evicted, hits; /* of experts */
 
-static struct device *open_device(void)
+static struct device *open_device(const struct cuda_plan *plan)
 {
     struct error error;
-    struct device *d = cuda_device(gpu_kernels(), &error);
+    struct device *d = cuda_device(gpu_kernels(), plan, &error);
     ck_assert_msg(d != NULL, "%s", error.text);
     fibres_seed(++seed);
     return d;
+}
+
+/* As an engine plans it: with space for the experts that a chunk pins. */
+static struct cuda_plan plan_of(const struct image *image, uint32_t chunk)
+{
+    struct cuda_plan plan = {0};
+    struct error error;
+    cuda_plan_model(&plan, image->model, image->kv_type, RUN_CONTEXT, 0, 1);
+    while (cuda_plan_experts(&plan, image->model) <
+           IMAGE_PIN_SLOTS * image->model->expert_slot_bytes_max)
+        plan.bytes[CUDA_EXPERTS] += plan.slot_bytes;
+    struct device *d = open_device(&plan);
+    struct core_config config = {.model = image->model,
+                                 .device = d,
+                                 .threads = 1,
+                                 .chunk = chunk,
+                                 .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
+    int rc = core_device_bytes(&config, &plan.bytes[CUDA_ACTIVATIONS], &error);
+    ck_assert_msg(rc == 0, "%s", error.text);
+    d->ops->destroy(d); /* which called nothing of the driver */
+    return plan;
 }
 
 /* The device computes with all types of the model. */
@@ -41,10 +63,18 @@ static void compare(struct image *image, bool masked, const char *name)
     struct run host = {
         .image = image, .masked = masked, .chunk = seed % 4 == 0 ? 9 : 2, .single = 1};
     struct run cuda = host;
-    cuda.device = open_device();
+    struct error error;
+    struct cuda_plan plan = plan_of(image, host.chunk);
+    cuda.device = open_device(&plan);
+    fake_limit(cuda_plan_bytes(&plan));
+    ck_assert_msg(cuda_reserve(cuda.device, &error) == 0, "%s", error.text);
     uint64_t want = run_hash(&host), have = run_hash(&cuda);
+    struct cuda_slot_counts slots = cuda_slot_counts(cuda.device);
+    evicted += slots.evicted;
+    hits += slots.hits;
     ck_assert_msg(want == have, "%s%s, keys and values in %s: other results than on the host", name,
                   masked ? ", masked" : "", kv_type_info(image->kv_type)->name);
+    fake_limit(0);
     cuda.device->ops->destroy(cuda.device);
     ck_assert_msg(fake_bytes() == 0, "%s: %zu bytes are left on the device", name, fake_bytes());
 }
@@ -52,7 +82,8 @@ static void compare(struct image *image, bool masked, const char *name)
 static void check_model(const char *path, const char *name)
 {
     struct image image;
-    struct device *d = open_device();
+    const struct cuda_plan nothing = {0};
+    struct device *d = open_device(&nothing);
     if (strcmp(name, "demo") == 0) { /* too large for threads that are fibres */
         d->ops->destroy(d);
         return;
@@ -73,6 +104,8 @@ static void check_model(const char *path, const char *name)
 START_TEST(every_architecture)
 {
     golden_models(check_model);
+    ck_assert_msg(evicted > 0 && hits > 0, "%llu experts replaced, %llu were there",
+                  (unsigned long long)evicted, (unsigned long long)hits);
     ck_assert_msg(models - unsupported >= 30, "%u of %u models have unsupported types", unsupported,
                   models);
 }
@@ -93,25 +126,43 @@ START_TEST(every_type_of_keys)
 }
 END_TEST
 
+static void check_out_of_memory(const struct error *error, const char *part)
+{
+    char end[80];
+    snprintf(end, sizeof end, " bytes for %s): out of memory", part);
+    ck_assert_int_eq(error->code, ERR_NO_MEMORY);
+    ck_assert_msg(strncmp(error->text, "out of GPU memory (", 19) == 0 && strstr(error->text, end),
+                  "%s", error->text);
+}
+
 /* Failures before the first pass are errors. */
 START_TEST(too_little_memory)
 {
     struct image image;
     struct error error = {0};
-    struct device *d = open_device();
     image_open(&image, golden_path("arch/qwen3moe_a.gguf"), RUN_CONTEXT);
+    struct cuda_plan plan = plan_of(&image, 4);
+    struct device *d = open_device(&plan);
     struct core_config config = {.model = image.model,
                                  .device = d,
                                  .source = image_source_on(&image, d),
                                  .threads = 1,
                                  .chunk = 4,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
-    fake_limit(64);
+    fake_limit(plan.bytes[CUDA_WEIGHTS]);
+    ck_assert_int_eq(cuda_reserve(d, &error), -1);
+    check_out_of_memory(&error, "keys and values");
+    d->ops->destroy(d);
+    d = open_device(&plan);
+    config.device = d;
+    config.source = image_source_on(&image, d);
+    fake_limit(cuda_plan_bytes(&plan) - 1);
+    ck_assert_int_eq(cuda_reserve(d, &error), 0);
     ck_assert_ptr_null(core_create(&config, &error));
-    ck_assert_int_eq(error.code, ERR_NO_MEMORY);
-    ck_assert_msg(strncmp(error.text, "out of GPU memory (", 19) == 0, "%s", error.text);
+    check_out_of_memory(&error, "activations");
     fake_limit(0);
     d->ops->destroy(d);
+    ck_assert_uint_eq(fake_bytes(), 0);
     image_close(&image);
 }
 END_TEST
@@ -184,8 +235,13 @@ START_TEST(many_states_without_a_wait)
     static float want[PARTS * STATE], have[PARTS * STATE];
     struct error error;
     memset(have, 0xff, sizeof have);
+    const struct cuda_plan plan = {
+        .bytes[CUDA_KV] = (uint64_t)2 * DEVICE_SEQUENCES_MAX * DEVICE_ALIGN,
+        .bytes[CUDA_EXPERTS] = DEVICE_SEQUENCES_MAX * DEVICE_ALIGN * 2}; /* scratch memory */
+    struct device *d = open_device(&plan);
+    ck_assert_int_eq(cuda_reserve(d, &error), 0);
     convolve_all(host_device(kernel_ops_select("auto"), 1, 0, &error), want);
-    convolve_all(open_device(), have);
+    convolve_all(d, have);
     ck_assert_mem_eq(have, want, sizeof want);
 }
 END_TEST

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/device/cuda/plan.h"
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+#include "lib/device/device.h"
+
+const char *cuda_part_name(enum cuda_part part)
+{
+    static const char *const names[] = {
+#define X(id, name, text) name,
+        CUDA_PARTS(X)
+#undef X
+    };
+    sl_assert((size_t)part < ARRAY_LEN(names));
+    return names[part];
+}
+
+uint64_t cuda_plan_bytes(const struct cuda_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < CUDA_PART__COUNT; i++)
+        bytes += plan->bytes[i];
+    return bytes;
+}
+
+static uint64_t weights_of(const struct model_index *m)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < m->dense_count; i++) {
+        const struct model_entry *e = &model_index_entries(m)[i];
+        if (e->extents > 0)
+            bytes += align_up(model_index_tensors(m)[e->extent[0].tensor].bytes, DEVICE_ALIGN);
+    }
+    return bytes;
+}
+
+static uint64_t side_of(const struct model_hparams *h, uint32_t layer, enum kv_side side,
+                        enum kv_type type, uint64_t positions)
+{
+    return align_up(model_kv_bytes(h, layer, side, type, positions), DEVICE_ALIGN);
+}
+
+/* Of the layer with the largest: an operation has those of one layer. */
+static uint64_t sequence_of(const struct model_index *m, enum kv_type type, uint32_t context,
+                            uint32_t ring)
+{
+    const struct model_hparams *h = &m->hparams;
+    uint64_t most = model_recurrent_layers(h) == 0
+                        ? 0
+                        : 2 * align_up(model_state_floats(h) * sizeof(float), DEVICE_ALIGN);
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        uint32_t positions = m->layer[layer].attention.window > 0 && ring > 0 ? ring : context;
+        uint64_t bytes = side_of(h, layer, KV_SIDE_KEYS, type, positions) +
+                         side_of(h, layer, KV_SIDE_VALUES, type, positions);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Of the largest expert: each of its matrices begins at a multiple of DEVICE_ALIGN. */
+static uint64_t slot_of(const struct model_index *m)
+{
+    uint64_t most = 0;
+    for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
+        const struct model_entry *e = &model_index_entries(m)[i];
+        uint64_t bytes = 0;
+        for (int k = 0; k < EXPERT__COUNT; k++)
+            bytes += align_up(e->matrix[k].row_bytes * e->matrix[k].n, DEVICE_ALIGN);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Scratch memory of what is unpacked when a model is loaded, which is that of experts until then. */
+static uint64_t load_of(const struct model_hparams *h)
+{
+    uint64_t channels = model_recurrent_layers(h) > 0 ? model_conv_channels(h) : 1;
+    return align_up(channels * h->conv_taps * sizeof(float), DEVICE_ALIGN) +
+           align_up(channels * sizeof(uint32_t), DEVICE_ALIGN);
+}
+
+void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
+                     uint32_t context, uint32_t ring, uint32_t sequences)
+{
+    const struct model_hparams *h = &model->hparams;
+    plan->positions = context;
+    plan->layers = h->layers;
+    plan->experts = h->experts;
+    plan->top_k = h->experts_used;
+    plan->slot_bytes = slot_of(model);
+    plan->bytes[CUDA_WEIGHTS] = weights_of(model);
+    plan->bytes[CUDA_KV] = sequences * sequence_of(model, kv_type, context, ring);
+    uint64_t experts = plan->slot_bytes * h->experts_used, load = load_of(h);
+    plan->bytes[CUDA_EXPERTS] = experts > load ? experts : load;
+}
+
+uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_index *model)
+{
+    uint64_t most[MODEL_LAYERS_MAX] = {0}, smallest = UINT64_MAX;
+    for (uint32_t i = model->dense_count; i < model->entry_count; i++) {
+        const struct model_entry *e = &model_index_entries(model)[i];
+        if (e->slot_bytes > most[e->layer])
+            most[e->layer] = e->slot_bytes;
+    }
+    for (uint32_t i = 0; i < model->hparams.layers; i++)
+        if (most[i] > 0 && most[i] < smallest)
+            smallest = most[i];
+    return plan->bytes[CUDA_EXPERTS] / plan->slot_bytes * smallest;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a model needs of the memory of a GPU, by part. Pure arithmetic: no GPU is needed. */
+#ifndef SLUICE_DEVICE_CUDA_PLAN_H
+#define SLUICE_DEVICE_CUDA_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/model/index/model_index.h"
+#include "lib/policy/residency/residency.h"
+#include "lib/tensor/kv_type.h"
+
+/* X(ID, name, text) */
+#define CUDA_PARTS(X)                                                                              \
+    X(CONTEXT, "context", "what the driver has for a process")                                     \
+    X(WEIGHTS, "weights", "dense weights")                                                         \
+    X(ACTIVATIONS, "activations", "vectors, rows of a pass, and the workspace of operations")      \
+    X(KV, "kv", "keys, values and states of one operation")                                        \
+    X(EXPERTS, "experts", "slots for experts")
+
+enum cuda_part {
+#define X(id, name, text) CUDA_##id,
+    CUDA_PARTS(X)
+#undef X
+        CUDA_PART__COUNT
+};
+
+struct cuda_plan {
+    uint64_t bytes[CUDA_PART__COUNT];
+    uint32_t positions; /* of the longest sequence */
+    uint32_t layers, experts, top_k;
+    uint64_t slot_bytes; /* of the largest expert; 0: no slots */
+    enum eviction eviction;
+};
+
+const char *cuda_part_name(enum cuda_part part);
+uint64_t cuda_plan_bytes(const struct cuda_plan *plan);
+
+/* Weights and keys of the plan; the minimum of experts. sequences: of a pass. The other parts are the caller's. */
+void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
+                     uint32_t context, uint32_t ring, uint32_t sequences);
+
+/* Bytes of experts, as in slots of the arena (struct model_entry), that have slots here in any layer. */
+uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_index *model);
+
+#endif

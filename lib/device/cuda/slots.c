@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Experts on the device: slots of one size, each with the matrices of one expert at one precision. An expert stays
+ * until the policy evicts it (lib/policy/residency); what operations may still read is not evicted before the next
+ * wait. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/device/cuda/internal.h"
+
+#define NO_PLACE UINT32_MAX
+
+struct place {
+    uint32_t expert; /* slot of the residency object; POLICY_NONE: empty */
+    bool leased;
+    size_t used;
+    uint8_t *memory[EXPERT__COUNT];
+};
+
+int cuda_slots_open(struct cuda *c, struct error *error)
+{
+    const struct cuda_plan *p = &c->plan;
+    struct slots *s = &c->slots;
+    if (p->slot_bytes == 0)
+        return 0;
+    s->count = (uint32_t)(p->bytes[CUDA_EXPERTS] / p->slot_bytes);
+    struct residency_config config = {.layers = p->layers,
+                                      .experts = p->experts,
+                                      .top_k = p->top_k,
+                                      .precisions = PRECISION__COUNT,
+                                      .eviction = p->eviction,
+                                      .allocation = ALLOCATE_SHARED,
+                                      .boundary = 1};
+    for (int i = 0; i < PRECISION__COUNT; i++)
+        config.precision_bytes[i] = p->slot_bytes;
+    s->residency = residency_create(&config);
+    s->place = calloc(s->count, sizeof *s->place);
+    uint32_t experts = PRECISION__COUNT * p->layers * p->experts;
+    s->place_of = malloc(experts * sizeof *s->place_of);
+    if (!s->residency || !s->place || !s->place_of)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (slots of the GPU)");
+    memset(s->place_of, 0xff, experts * sizeof *s->place_of);
+    for (uint32_t i = 0; i < s->count; i++)
+        s->place[i].expert = POLICY_NONE;
+    residency_capacity(s->residency, s->count * p->slot_bytes);
+    return 0;
+}
+
+void cuda_slots_close(struct cuda *c)
+{
+    if (c->slots.residency)
+        residency_destroy(c->slots.residency);
+    free(c->slots.place);
+    free(c->slots.place_of);
+    c->slots = (struct slots){0};
+}
+
+/* The position of the core, as far as the policy needs it: a lower layer than before is another pass. */
+static void follow(struct cuda *c, uint32_t layer)
+{
+    struct slots *s = &c->slots;
+    s->step.position += layer < s->step.layer;
+    s->step.layer = layer;
+    residency_step(s->residency, &s->step);
+}
+
+static bool may_evict(void *arg, uint32_t expert)
+{
+    const struct slots *s = arg;
+    return !s->place[s->place_of[expert]].leased;
+}
+
+static uint32_t free_place(struct cuda *c, uint32_t expert)
+{
+    struct slots *s = &c->slots;
+    if (s->taken < s->count)
+        return s->taken++;
+    uint32_t victim = residency_victim(s->residency, expert, may_evict, s);
+    sl_assert(victim !=
+              POLICY_NONE); /* the source of experts keeps to the limit of those that are leased */
+    uint32_t place = s->place_of[victim];
+    residency_remove(s->residency, victim, true);
+    s->place_of[victim] = NO_PLACE;
+    s->counts.evicted++;
+    return place;
+}
+
+/* The place of an expert that operations use until the next wait. */
+static struct place *lease(struct cuda *c, uint32_t expert)
+{
+    struct slots *s = &c->slots;
+    uint32_t at = s->place_of[expert];
+    if (at != NO_PLACE && s->place[at].leased)
+        return &s->place[at];
+    follow(c, expert / c->plan.experts % c->plan.layers);
+    residency_accessed(s->residency, expert, &(struct residency_access){.tokens = 1, .high = true});
+    if (at == NO_PLACE) {
+        at = free_place(c, expert);
+        s->place[at] = (struct place){.expert = expert};
+        s->place_of[expert] = at;
+        residency_insert(s->residency, expert, false);
+        s->counts.uploaded++;
+    } else {
+        s->counts.hits++;
+    }
+    s->place[at].leased = true;
+    return &s->place[at];
+}
+
+void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes)
+{
+    sl_assert(content > 0 && c->slots.count > 0);
+    uint32_t expert = (uint32_t)((content - 1) / EXPERT__COUNT), m = (content - 1) % EXPERT__COUNT;
+    struct place *p = lease(c, expert);
+    if (!p->memory[m]) {
+        sl_assert(p->used + bytes <= c->plan.slot_bytes);
+        p->memory[m] =
+            c->experts_area.memory + (size_t)(p - c->slots.place) * c->plan.slot_bytes + p->used;
+        p->used += align_up(bytes, DEVICE_ALIGN);
+        cuda_to_device(c, p->memory[m], from, bytes);
+    }
+    return p->memory[m];
+}
+
+void cuda_end_leases(struct cuda *c)
+{
+    for (uint32_t i = 0; i < c->slots.taken; i++)
+        c->slots.place[i].leased = false;
+}

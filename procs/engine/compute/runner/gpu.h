@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The GPU of compute (--gpu): opened as the supervisor planned it. */
+#ifndef SLUICE_ENGINE_COMPUTE_RUNNER_GPU_H
+#define SLUICE_ENGINE_COMPUTE_RUNNER_GPU_H
+
+#include "lib/cuda/cuda.h"
+#include "lib/device/device.h"
+#include "procs/engine/child/child.h"
+
+struct gpu {
+    const struct gpu_kernels *kernels;
+    struct device *device; /* NULL: compute is on the CPU */
+};
+
+/* At the first start, a GPU that cannot be opened is fatal. Later it is lost, and so is one whose failures end compute
+ * again and again: then compute is on the CPU. */
+struct gpu gpu_open(struct child *child);
+/* In another thread that submits operations, before the first. */
+void gpu_enter(const struct gpu *gpu, const struct child *child);
+/* Counters of the GPU: after the core was made, and after each pass. */
+void gpu_count(const struct gpu *gpu, const struct child *child);
+
+/* Bytes of experts, in slots of the arena, that the GPU has space for together; 0: no GPU. */
+uint64_t gpu_experts_limit(const struct gpu *gpu, const struct child *child);
+
+#endif

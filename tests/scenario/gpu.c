@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compute with --gpu, on a GPU that is memory of the process (tests/harness/cuda): the same text as on the CPU, for
+ * models of several architectures, also when compute is killed; its memory is planned, and a plan that is too large is
+ * rejected before anything starts; and what happens without a driver. */
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/scenario/continued.h"
+
+#define END_MS  60000
+#define TOKENS  12
+#define EXPERTS 64 /* of the model tiny */
+
+static char model[PATH_MAX];
+
+static const char *const qwen3moe[] = {"arch=qwen3moe", NULL};
+static const char *const qwen35moe[] = {
+    "arch=qwen35moe",  "shared_inner=64", "rope_dims=8",    "conv_taps=4",      "delta_size=16",
+    "delta_k_heads=2", "delta_v_heads=4", "delta_inner=64", "attention_step=2", NULL};
+static const char *const gpt_oss[] = {
+    "arch=gpt-oss",  "layers=4",        "window=64", "rope_scaling=2",
+    "rope_factor=8", "rope_context=64", NULL};
+static const char *const deepseek2[] = {"arch=deepseek2",    "dense_layers=1", "dense_inner=128",
+                                        "shared_count=1",    "kv_heads=1",     "head_size=0",
+                                        "q_rank=64",         "kv_rank=64",     "mla_key_size=48",
+                                        "mla_value_size=32", "rope_dims=16",   NULL};
+
+static void fake(bool on)
+{
+    if (on)
+        setenv("SLUICE_TEST_GPU", SLUICE_FAKE_GPU, 1);
+    else
+        unsetenv("SLUICE_TEST_GPU");
+}
+
+static struct engine *start(const char *const options[])
+{
+    struct engine *e = engine_new();
+    const char *args[12] = {"-m", model, "--checkpoint-tokens=32", "--prefill-chunk=16"};
+    for (size_t i = 0; options[i]; i++)
+        args[4 + i] = options[i];
+    engine_start(e, args);
+    return e;
+}
+
+static void reference(struct text *out)
+{
+    struct engine *e = start((const char *const[]){"--gpu=off", NULL});
+    engine_generate(e, test_prompt(0), TOKENS, out);
+    json_t *doc = engine_stats(e);
+    CHECK(!json_object_get(doc, "gpu"), "a GPU without --gpu");
+    json_decref(doc);
+    engine_stop(e);
+}
+
+/* The plan, and that compute has what is planned. */
+static void check_memory(struct engine *e)
+{
+    static const char *const parts[] = {"weights", "activations", "kv", "experts"};
+    json_t *doc = engine_stats(e);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        char planned[64], counter[64];
+        snprintf(planned, sizeof planned, "gpu.plan.%s", parts[i]);
+        snprintf(counter, sizeof counter, "counters.gpu_%s_bytes", parts[i]);
+        uint64_t plan = lookup_u64(doc, planned),
+                 used = lookup_u64(lookup_process(doc, "compute", 0), counter);
+        CHECK(plan > 0 && used == plan, "%s: %" PRIu64 " bytes planned, %" PRIu64 " used", parts[i],
+              plan, used);
+    }
+    json_decref(doc);
+    CHECK(engine_counter(e, "compute", "gpu_uploaded_bytes") > 0, "nothing was uploaded");
+    CHECK(engine_counter(e, "compute", "gpu_downloaded_bytes") > 0, "nothing was downloaded");
+}
+
+static void same_text(const char *const keys[])
+{
+    static const char *const points[] = {"COMPUTE_PREFILL", "COMPUTE_MID_TOKEN",
+                                         "COMPUTE_STATE_WRITTEN"};
+    struct text want;
+    const struct continued c = {.prompt = 0, .tokens = TOKENS, .want = &want};
+    continued_make(model, keys);
+    reference(&want);
+    fake(true);
+    struct engine *e = start((const char *const[]){"--gpu=0", "--keep-kv=0", NULL});
+    continued_after(e, &c, 0, "on the GPU");
+    check_memory(e);
+    for (size_t i = 0; i < ARRAY_LEN(points); i++)
+        continued_at(e, &c, points[i], i > 0 ? 2 : 0);
+    engine_stop(e);
+    e = start((const char *const[]){"--gpu=auto", "--resident-experts=25", "--kv-type=f16", NULL});
+    continued_after(e, &c, 5, "a quarter of the experts, compute killed");
+    engine_stop(e);
+    text_free(&want);
+    fake(false);
+}
+
+static void attention(void)
+{
+    same_text(qwen3moe);
+}
+
+static void delta_net(void)
+{
+    same_text(qwen35moe);
+}
+
+static void windows_and_sinks(void)
+{
+    same_text(gpt_oss);
+}
+
+static void latent_attention(void)
+{
+    same_text(deepseek2);
+}
+
+/* Status 2, and one line with this text; returns what follows `after` in it. */
+static uint64_t rejected(const char *gpu, const char *budget, const char *text, const char *after)
+{
+    struct command c;
+    uint64_t number = 0;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"run", "--name=gpu-rejected", "--log-level=error",
+                                      "--prefill-chunk=16", "-m", model, gpu, budget, NULL});
+    CHECK(c.status == 2 && strstr(c.err, text) && command_lines(c.err) == 1,
+          "%s %s: status %d, '%.600s' without '%s'", gpu, budget, c.status, c.err, text);
+    test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
+    const char *at = after ? strstr(c.err, after) : NULL;
+    if (after)
+        CHECK(at && sscanf(at + strlen(after), "%" SCNu64, &number) == 1, "no number after '%s'",
+              after);
+    command_free(&c);
+    return number;
+}
+
+/* ---- experts on the GPU ---- */
+
+/* With slots for all experts each is copied once; with those of a token, they replace each other. */
+static void slots(void)
+{
+    struct text want;
+    char option[64];
+    const struct continued c = {.prompt = 0, .tokens = TOKENS, .want = &want};
+    continued_make(model, qwen3moe);
+    reference(&want);
+    fake(true);
+    uint64_t minimum =
+        rejected("--gpu=0", "--gpu-budget=64KiB", "is too small for this model", "minimum ");
+    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum);
+    for (int few = 0; few < 2; few++) {
+        struct engine *e =
+            start((const char *const[]){"--gpu=0", few ? option : "--threads=1", NULL});
+        continued_after(e, &c, 0, few ? "slots for one token" : "slots for all experts");
+        uint64_t uploads = engine_counter(e, "compute", "gpu_expert_uploads"),
+                 evictions = engine_counter(e, "compute", "gpu_expert_evictions"),
+                 hits = engine_counter(e, "compute", "gpu_expert_hits");
+        test_note("%" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced", hits, uploads,
+                  evictions);
+        CHECK(few ? evictions > 0 : evictions == 0 && hits > uploads && uploads <= EXPERTS,
+              "%" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced", hits, uploads,
+              evictions);
+        engine_stop(e);
+    }
+    text_free(&want);
+    fake(false);
+}
+
+/* ---- a GPU that is lost ---- */
+
+static void copy_module(char path[PATH_MAX])
+{
+    struct command c;
+    path_in_dir(path, "module.so");
+    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cp", SLUICE_FAKE_GPU, path, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    setenv("SLUICE_TEST_GPU", path, 1);
+}
+
+/* Until compute is on the CPU. */
+static void wait_lost(struct engine *e)
+{
+    engine_wait_counter(e, "compute", "gpu_lost", 1, END_MS);
+    char *log = engine_log(e);
+    CHECK(strstr(log, "the GPU is lost, continuing on the CPU"), "no line in the log");
+    free(log);
+}
+
+/* Its module is gone when compute is restarted. */
+static void cannot_be_opened_again(void)
+{
+    char path[PATH_MAX];
+    struct text want;
+    const struct continued c = {.prompt = 0, .tokens = TOKENS, .want = &want};
+    continued_make(model, qwen3moe);
+    reference(&want);
+    copy_module(path);
+    struct engine *e = start((const char *const[]){"--gpu=0", NULL});
+    CHECK(unlink(path) == 0, "cannot remove %s", path);
+    continued_after(e, &c, 5, "compute killed, and no module");
+    wait_lost(e);
+    engine_stop(e);
+    text_free(&want);
+    fake(false);
+}
+
+/* Its operations fail from the middle of a text on: compute is restarted with it, and then without. */
+static void fails_again_and_again(void)
+{
+    char path[PATH_MAX], file[PATH_MAX];
+    struct text want, got;
+    continued_make(model, qwen3moe);
+    reference(&want);
+    copy_module(path);
+    struct engine *e = start((const char *const[]){"--gpu=0", NULL});
+    struct generation *g = generation_start(e, test_prompt(0), TOKENS);
+    uint64_t deadline = deadline_in(CONTINUED_MS);
+    while (generation_tokens(g) < 3)
+        CHECK(deadline_tick(deadline), "no tokens");
+    FILE *made = fopen(path_in_dir(file, "fails"), "we");
+    CHECK(made && fclose(made) == 0, "cannot make %s", file);
+    generation_finish(g, CONTINUED_MS, &got);
+    text_check_same(&want, &got, "a GPU that fails");
+    wait_lost(e);
+    engine_stop(e);
+    text_free(&want);
+    text_free(&got);
+    fake(false);
+}
+
+/* ---- options ---- */
+
+static void budget(void)
+{
+    struct text got;
+    char option[64];
+    continued_make(model, qwen3moe);
+    fake(true);
+    uint64_t minimum = rejected("--gpu=0", "--gpu-budget=64KiB",
+                                "--gpu-budget 64.0 KiB is too small for this model", "minimum ");
+    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum - 1);
+    uint64_t again = rejected("--gpu=0", option, "is too small for this model", "minimum ");
+    CHECK(again == minimum, "%" PRIu64 ", then %" PRIu64, minimum, again);
+    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum);
+    struct engine *e = engine_new();
+    engine_start(e,
+                 (const char *const[]){"-m", model, "--prefill-chunk=16", "--gpu=0", option, NULL});
+    engine_generate(e, test_prompt(0), 4, &got);
+    text_free(&got);
+    check_memory(e);
+    engine_stop(e);
+    fake(false);
+}
+
+static void bad_values(void)
+{
+    continued_make(model, qwen3moe);
+    fake(true);
+    rejected("--gpu=first", "--gpu-budget=0", "--gpu: 'first' is not auto, off or a number", NULL);
+    rejected("--gpu=0", "--gpu-budget=1000GiB", "the GPU has ", NULL);
+    setenv("SLUICE_TEST_GPU", "/nowhere/module.so", 1);
+    rejected("--gpu=0", "--gpu-budget=0", "--gpu 0: no CUDA module: /nowhere/module.so", NULL);
+    fake(false);
+}
+
+static void no_driver(void)
+{
+    struct text want, got;
+    if (dlopen("libcuda.so.1", RTLD_NOW))
+        test_skip("this machine has a driver");
+    continued_make(model, qwen3moe);
+    rejected("--gpu=0", "--gpu-budget=0", "--gpu 0: no NVIDIA driver: libcuda.so.1 not found",
+             NULL);
+    reference(&want);
+    struct engine *e = start((const char *const[]){"--gpu=auto", NULL});
+    engine_generate(e, test_prompt(0), TOKENS, &got);
+    text_check_same(&want, &got, "auto");
+    char *log = engine_log(e);
+    CHECK(strstr(log, "computing on the CPU: --gpu auto: no NVIDIA driver"), "no line in the log");
+    free(log);
+    text_free(&want);
+    text_free(&got);
+    engine_stop(e);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {ROW(attention),
+                                             ROW(delta_net),
+                                             ROW(windows_and_sinks),
+                                             ROW(latent_attention),
+                                             ROW(slots),
+                                             ROW(cannot_be_opened_again),
+                                             ROW(fails_again_and_again),
+                                             ROW(budget),
+                                             ROW(bad_values),
+                                             ROW(no_driver)};
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
