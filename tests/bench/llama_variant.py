@@ -9,7 +9,7 @@ tokens and one more, then a prompt of one and TOKENS + 1 new ones, in the order 
 warm-up round, which has no context. Both tests start from the context. flash: with flash attention (default: without).
 mapped: weights are read from the mapped file. repacked: llama.cpp's default where it has kernels for it; matrices
 are copied to private memory in another order, which is faster, but all must fit into memory (in a smaller cgroup
-the process is killed). Decoding evaluates one token at a time and samples nothing. Faults and bytes read are those
+the process is killed). Decoding evaluates one token at a time and samples nothing. "cpu" rates are per second of CPU time. Faults and bytes read are those
 of this process while decoding."""
 import json
 import resource
@@ -53,19 +53,21 @@ def round_of(llama, ids, prompt, tokens, depth=0):
     if prompt:
         llama.reset()
         evaluate(llama, context)
-        began = time.monotonic()
+        began, cpu = time.monotonic(), time.process_time()
         llama.eval(ids[:prompt])
         result["prefill_tps"] = prompt / (time.monotonic() - began)
+        result["prefill_cpu_tps"] = prompt / (time.process_time() - cpu)
         ids = ids[prompt + 1:]
     if tokens:
         llama.reset()
         evaluate(llama, context)
         llama.eval(ids[:1])
         before = faults(), bytes_read()
-        began = time.monotonic()
+        began, cpu = time.monotonic(), time.process_time()
         for token in ids[1:tokens + 1]:
             llama.eval([token])
         result["decode_tps"] = tokens / (time.monotonic() - began)
+        result["decode_cpu_tps"] = tokens / (time.process_time() - cpu)
         result["majflt_per_token"] = (faults() - before[0]) / tokens
         result["bytes_read_per_token"] = (bytes_read() - before[1]) / tokens
     return result

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with super-blocks of 256: AVX-512 VNNI. */
 #include "lib/kernels/avx512/bytes.h"
-#include "lib/kernels/avx512/super_eight.h"
 
 #include "lib/base/assert.h"
 #include "lib/tensor/tensor_type.h"
@@ -13,9 +12,6 @@
 
 /* Byte i is 0xff if bit i is set, else 0. */
 #define VECTOR_BITS(bits) _mm256_movm_epi8(bits)
-
-/* Types with a product of eight outputs in vectors of 64 bytes. */
-#define SUPER_EIGHT(type) ((type) == TENSOR_Q4_K || (type) == TENSOR_Q5_K || (type) == TENSOR_Q6_K)
 
 #include "lib/kernels/simd/super.h"
 

@@ -132,32 +132,11 @@ static ALWAYS_INLINE __m256 super_terms(const struct super_type t, uint32_t g,
     return term;
 }
 
-#ifdef SUPER_EIGHT
-/* The same of types with a product of their own. */
-static ALWAYS_INLINE __m256 super_terms_eight(const struct super_type t, uint32_t g,
-                                              const struct super_tile *s)
-{
-    const size_t at = (size_t)g * t.bytes;
-    for (int i = 0; i < OUTPUTS; i++)
-        super_prefetch(t, s, at, i);
-    struct eight e =
-        super_eight(t.type, s->row, at, s->x.q + (size_t)g * SUPER, s->x.sums + (size_t)g * 32);
-    __m256 term = _mm256_mul_ps(_mm256_cvtepi32_ps(e.dot), e.scale);
-    if (t.minimums)
-        term = _mm256_fnmadd_ps(e.scale_low, _mm256_cvtepi32_ps(e.low), term);
-    return term;
-}
-#else
-#define SUPER_EIGHT(type) false
-#define super_terms_eight super_terms
-#endif
-
 /* acc + super-block g. */
 static ALWAYS_INLINE __m256 super_step(const struct super_type t, uint32_t g,
                                        const struct super_tile *s, __m256 acc)
 {
-    __m256 term = SUPER_EIGHT(t.type) ? super_terms_eight(t, g, s) : super_terms(t, g, s);
-    return _mm256_fmadd_ps(term, _mm256_set1_ps(s->x.d[g]), acc);
+    return _mm256_fmadd_ps(super_terms(t, g, s), _mm256_set1_ps(s->x.d[g]), acc);
 }
 
 static ALWAYS_INLINE void super_outputs(const struct super_type t, const struct super_tile *s,
