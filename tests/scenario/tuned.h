@@ -12,7 +12,7 @@
 
 #define END_MS  240000
 #define BUDGET  "30MiB"
-#define LOSS    "20%"
+#define LOSS    "40%"    /* which edgemoe and hobbit keep */
 #define NO_LOSS "0.001%" /* which no lower precision keeps */
 
 #define AMOUNT         "--tokens", "256", "--ctx-size", "32", "--minutes", "1"
