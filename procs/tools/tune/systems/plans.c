@@ -133,9 +133,12 @@ static int run_plan(struct tune *t, const char *preset, bool measures, struct er
 static int plan_system(struct tune *t, enum tune_system system, struct error *error)
 {
     int status = run_plan(t, system_name(system), true, error);
-    if (status <= 0)
-        return status;
-    return mark(t, system, error);
+    if (status < 0)
+        return -1;
+    struct plan *plan = read_plan(t);
+    bool has = status == 0 && has_system(t, plan, system);
+    free(plan);
+    return has ? 0 : mark(t, system, error);
 }
 
 int stage_plan(struct tune *t, struct error *error)
