@@ -22,6 +22,7 @@
 extern char tuned_model[PATH_MAX];
 extern const char *tuned_store_dir; /* of start_tune and stop_at; NULL: none */
 extern const char *tuned_loss;      /* of start_tune and stop_at; LOSS unless a test sets it */
+extern const char *tuned_limit;     /* of start_tune and stop_at: --store-limit */
 
 void make_model(void);
 

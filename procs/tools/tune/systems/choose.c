@@ -110,8 +110,9 @@ int stage_choose(struct tune *t, struct error *error)
         if (!s->stored)
             snprintf(s->why, sizeof s->why, "not measured: %s is predicted to be faster",
                      system_name((enum tune_system)best));
-        fprintf(stderr, "sluice tune: %s: loss at most %.2f %%, %.1f tokens/s predicted\n",
-                system_name((enum tune_system)i), s->loss_high, s->predicted_per_s);
+        fprintf(stderr, "sluice tune: %s: loss at most %.2f %%, %.1f tokens/s predicted%s%s\n",
+                system_name((enum tune_system)i), s->loss_high, s->predicted_per_s,
+                s->stored ? "" : "; ", s->why);
     }
     return 0;
 }
