@@ -9,6 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/bytes.h"
+#include "lib/plan/plan.h"
+#include "lib/tensor/precision.h"
 #include "tests/scenario/tuned.h"
 
 static char store[PATH_MAX];
@@ -94,7 +97,7 @@ static void what_changed_is_noticed(void)
     edit_job("s/\"profile_tokens\": .*/\"profile_tokens\": 1e300,/");
     expect_log("is damaged: a new tuning", true, true);
     edit_job("s/{/[/");
-    expect_log("is damaged: a new tuning", true, true);
+    stop_at("is damaged: a new tuning", SIGKILL, NULL);
     remove_all(NULL);
 }
 
@@ -108,25 +111,44 @@ static void only_match(const char *pattern, char path[PATH_MAX])
     globfree(&found);
 }
 
-/* What a measured run records if edgemoe is fastest; which one is depends on the machine. */
-static void record_store(void)
+static void find_plan(char plan[PATH_MAX])
 {
-    char pattern[PATH_MAX + 64], plan[PATH_MAX], path[PATH_MAX];
-    only_match(path_in_dir(path, "*.tuned-*"), store);
-    snprintf(pattern, sizeof pattern, "%s/sluice/*/plan-*-20-[0-9]*[0-9]",
+    char pattern[PATH_MAX + 64];
+    snprintf(pattern, sizeof pattern, "%s/sluice/*/plan-*-40-[0-9]*[0-9]",
              getenv("XDG_CACHE_HOME"));
     only_match(pattern, plan);
-    snprintf(path, sizeof path, "%.*s/tuning-20-31457280.json", (int)(strrchr(plan, '/') - plan),
-             plan);
+}
+
+static void forget_records(const char *directory)
+{
+    char pattern[PATH_MAX + 16];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s/tuning-*", directory);
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        CHECK(unlink(found.gl_pathv[i]) == 0, "%s", found.gl_pathv[i]);
+    globfree(&found);
+}
+
+/* What a measured run records if this preset is fastest; which one is depends on the machine. */
+static void record_store(const char *preset)
+{
+    char plan[PATH_MAX], path[PATH_MAX], directory[PATH_MAX];
+    only_match(path_in_dir(path, "*.tuned-*"), store);
+    find_plan(plan);
+    snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(plan, '/') - plan), plan);
+    forget_records(directory);
+    snprintf(path, sizeof path, "%.4000s/tuning-40-31457280.json", directory);
     FILE *f = fopen(path, "w");
     CHECK(f &&
               fprintf(f,
                       "{\"format\": \"sluice-tuning\", \"version\": 1, \"model\": \"%s\", "
-                      "\"model_bytes\": 1, \"max_loss\": 20, \"budget\": 31457280, \"plan\": "
-                      "\"%s\", \"store\": \"%s\", \"preset\": \"edgemoe\", \"store_bytes\": 1, "
+                      "\"model_bytes\": 1, \"max_loss\": 40, \"budget\": 31457280, \"plan\": "
+                      "\"%s\", \"store\": \"%s\", \"preset\": \"%s\", \"store_bytes\": 1, "
                       "\"loss_high\": 1, \"tokens_per_s\": 2, \"lossless_per_s\": 1, "
                       "\"read_bytes_per_s\": 0, \"created\": 1}",
-                      tuned_model, plan, store) > 0 &&
+                      tuned_model, plan, store, preset) > 0 &&
               fclose(f) == 0,
           "cannot write %s", path);
 }
@@ -155,7 +177,7 @@ static void stores_of_earlier_runs(void)
     stop_at("step 4 of 4", SIGKILL, NULL);
     CHECK(!contains(log, "is made again") && !contains(log, "pack: "), "%.2000s", read_file(log));
 
-    record_store();
+    record_store("edgemoe");
     check_generate(NULL, "tuning: preset edgemoe", NULL);
     strcpy(first, tuned_model);
     CHECK(mkdir(path_in_dir(path, "copies"), 0700) == 0, "mkdir");
@@ -172,6 +194,74 @@ static void stores_of_earlier_runs(void)
     CHECK(tunings() == 2, "%zu tunings", tunings());
     strcpy(tuned_model, first);
     check_generate(NULL, "tuning: preset edgemoe", NULL);
+}
+
+/* ---- which systems are stored ---- */
+
+/* As if these times were predicted; and of edgemoe's precisions every other is that of the model. */
+static void set_predictions(double edgemoe_ns, double hobbit_ns)
+{
+    static const char *const candidates[] = {
+#define AUTO_CANDIDATE(preset, loss) preset,
+#include "lib/policy/presets/auto.tbl.h"
+    };
+    char path[PATH_MAX];
+    find_plan(path);
+    json_t *plan = json_load_file(path, 0, NULL), *arrays = json_object_get(plan, "arrays");
+    json_t *ns = json_object_get(arrays, "auto_ns"), *width = json_object_get(arrays, "width");
+    CHECK(json_is_array(ns) && json_is_array(width), "%s", path);
+    for (size_t i = 0; i < json_array_size(ns); i++) {
+        size_t candidate = i % PLAN_AUTO_CANDIDATES;
+        const char *name = candidate < ARRAY_LEN(candidates) ? candidates[candidate] : "";
+        bool hobbit = strcmp(name, "hobbit") == 0 || strcmp(name, "auto-two-precision") == 0;
+        json_array_set_new(ns, i, json_real(hobbit ? hobbit_ns : edgemoe_ns));
+    }
+    for (size_t i = 0; i < json_array_size(width); i += 2)
+        json_array_set_new(width, i, json_integer(PRECISION_NATIVE));
+    CHECK(json_dump_file(plan, path, 0) == 0, "cannot write %s", path);
+    json_decref(plan);
+}
+
+/* Of a system of a result. */
+static bool was_measured(const struct command *c, size_t system)
+{
+    json_t *result = json_loads(c->out, 0, NULL);
+    const json_t *s = json_array_get(json_object_get(result, "systems"), system);
+    bool measured = json_number_value(json_object_get(s, "tokens_per_s")) > 0;
+    CHECK(json_is_true(json_object_get(s, "planned")) &&
+              json_is_null(json_object_get(s, "why")) == measured,
+          "%.2000s", c->out);
+    json_decref(result);
+    return measured;
+}
+
+static void expect_both_measured(void)
+{
+    struct command c;
+    tune(&c);
+    CHECK(was_measured(&c, 0) && was_measured(&c, 1), "%.2000s", c.out);
+    command_free(&c);
+}
+
+/* Those that are predicted to be near the fastest one, as far as there is space; later starts use them. */
+static void which_systems_are_stored(void)
+{
+    char log[PATH_MAX];
+    path_in_dir(log, "tune.log");
+    make_model();
+    stop_at("step 3 of 4", SIGKILL, NULL);
+    set_predictions(1e6, 1.1e6);
+    tuned_limit = "620KiB";
+    stop_at("step 4 of 4", SIGKILL, NULL);
+    tuned_limit = "1GiB";
+    CHECK(contains(log, "one system is stored: "), "%.3000s", read_file(log));
+    expect_both_measured();
+    set_predictions(2e6, 1e6);
+    stop_at("step 4 of 4", SIGKILL, NULL);
+    CHECK(contains(log, "hobbit is predicted to be faster"), "%.2000s", read_file(log));
+    record_store("hobbit");
+    check_generate(NULL, "tuning: preset hobbit", "sluice tune -m");
+    remove_all(NULL);
 }
 
 /* ---- a split model ---- */
@@ -267,8 +357,11 @@ static void too_many_parts(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {
-        ROW(stores_are_listed_and_removed), ROW(what_changed_is_noticed),
-        ROW(stores_of_earlier_runs), ROW(split_model), ROW(too_many_parts)};
+    static const struct test_case cases[] = {ROW(stores_are_listed_and_removed),
+                                             ROW(what_changed_is_noticed),
+                                             ROW(stores_of_earlier_runs),
+                                             ROW(which_systems_are_stored),
+                                             ROW(split_model),
+                                             ROW(too_many_parts)};
     return test_main(argc, argv, cases, sizeof cases / sizeof cases[0]);
 }

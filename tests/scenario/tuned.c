@@ -15,7 +15,7 @@
 extern char **environ;
 
 char tuned_model[PATH_MAX];
-const char *tuned_store_dir, *tuned_loss = LOSS;
+const char *tuned_store_dir, *tuned_loss = LOSS, *tuned_limit = "1GiB";
 
 void make_model(void)
 {
@@ -93,8 +93,13 @@ pid_t start_tune(const char *log)
     char program[PATH_MAX];
     pid_t pid;
     snprintf(program, sizeof program, "%s/sluice-tune", test_libexec());
-    const char *const args[] = {TUNE_FOR(tuned_loss), "--yes",
-                                tuned_store_dir ? "--store-dir" : NULL, tuned_store_dir, NULL};
+    const char *const args[] = {TUNE_FOR(tuned_loss),
+                                "--yes",
+                                "--store-limit",
+                                tuned_limit,
+                                tuned_store_dir ? "--store-dir" : NULL,
+                                tuned_store_dir,
+                                NULL};
     char *argv[sizeof args / sizeof args[0]];
     memcpy(argv, args, sizeof args);
     argv[0] = program;

@@ -12,7 +12,7 @@
 
 #define END_MS  240000
 #define BUDGET  "30MiB"
-#define LOSS    "20%"
+#define LOSS    "40%"    /* which edgemoe and hobbit keep */
 #define NO_LOSS "0.001%" /* which no lower precision keeps */
 
 #define AMOUNT         "--tokens", "256", "--ctx-size", "32", "--minutes", "1"
@@ -22,6 +22,7 @@
 extern char tuned_model[PATH_MAX];
 extern const char *tuned_store_dir; /* of start_tune and stop_at; NULL: none */
 extern const char *tuned_loss;      /* of start_tune and stop_at; LOSS unless a test sets it */
+extern const char *tuned_limit;     /* of start_tune and stop_at: --store-limit */
 
 void make_model(void);
 

@@ -19,7 +19,8 @@
 #define PROFILE_SHARE   0.5 /* of --minutes */
 #define PLAN_SHARE      0.4
 #define ROUTING_SHARE   0.15 /* of the profile: the pass for statistics */
-#define PLAN_PASSES     36   /* about as many evaluations as the search of precisions takes */
+#define EDGEMOE_PASSES  36   /* about as many evaluations as the search of precisions takes */
+#define HOBBIT_PASSES   24   /* and that of thresholds */
 #define TOKENS_MAX      65536.0
 #define PLAN_TOKENS_MIN 8192.0
 #define IMPORTANCE_MAX  8192.0
@@ -89,11 +90,18 @@ void job_choose(struct tune *t, uint64_t tokens)
         profile - pass_s(j, j->profile_tokens) - (j->groups + 1) * pass_s(j, j->importance_tokens);
     double alone = left > 0 ? floor(left / (pass_s(j, j->importance_tokens) + 1e-9)) : 0;
     j->importance_experts = smaller(alone, experts);
-    j->plan_tokens =
-        tokens_within(j, most, smaller(most, PLAN_TOKENS_MIN), PLAN_PASSES, all * PLAN_SHARE);
+    j->plan_tokens = tokens_within(j, most, smaller(most, PLAN_TOKENS_MIN),
+                                   EDGEMOE_PASSES + HOBBIT_PASSES, all * PLAN_SHARE);
     j->importance_tokens = floor(j->importance_tokens); /* halves of an odd number */
     j->profile_tokens = floor(j->profile_tokens / window) * window;
     j->plan_tokens = floor(j->plan_tokens / window) * window;
+}
+
+bool job_plans_hobbit(const struct tune *t)
+{
+    const struct job *j = &t->job;
+    return (EDGEMOE_PASSES + HOBBIT_PASSES) * pass_s(j, j->plan_tokens) <=
+           (double)t->minutes * 60 * PLAN_SHARE;
 }
 
 void job_times(const struct tune *t, struct stage_times *times)
@@ -103,7 +111,8 @@ void job_times(const struct tune *t, struct stage_times *times)
     double bytes = (double)t->model_bytes;
     times->profile = pass_s(j, j->profile_tokens) +
                      (1 + j->groups + j->importance_experts) * pass_s(j, j->importance_tokens);
-    times->plan = PLAN_PASSES * pass_s(j, j->plan_tokens);
+    times->plan =
+        (EDGEMOE_PASSES + (job_plans_hobbit(t) ? HOBBIT_PASSES : 0)) * pass_s(j, j->plan_tokens);
     times->pack = 2 * bytes / rate + 2 * j->expert_bytes / (j->encode_bytes_per_s + 1);
     times->confirm =
         CONFIRM_S + 4 * (double)(t->memory < (uint64_t)bytes ? (double)t->memory : bytes) / rate;

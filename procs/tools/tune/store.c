@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@
 #include "lib/inspected/inspected.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/store/store.h"
-#include "lib/plan/plan.h"
+#include "lib/offline/measure/evaluate.h"
 #include "procs/tools/tune/tune.h"
 
 void report_line(void *arg, const char *line)
@@ -46,7 +45,10 @@ static int store_path(struct tune *t, struct error *error)
     struct plan *plan = plan_read(t->plan, &why);
     if (!plan)
         return error_set(error, ERR_IO, "%s", why.text);
-    uint64_t hash = XXH3_64bits(plan_width(plan), (size_t)plan->layers * plan->experts);
+    uint32_t precisions = choose_precisions(t, plan);
+    uint64_t hash = precisions
+                        ? XXH3_64bits(&precisions, sizeof precisions)
+                        : XXH3_64bits(plan_width(plan), (size_t)plan->layers * plan->experts);
     hash = XXH3_64bits_withSeed(&plan->scalar[PLAN_edgemoe_dense], sizeof(double), hash);
     hash = XXH3_64bits_withSeed(t->hash, sizeof t->hash, hash);
     hash = XXH3_64bits_withSeed(t->model, strlen(t->model), hash);
@@ -82,25 +84,52 @@ static void add_other(void *arg, const struct tuning_store *s)
         o->bytes += s->bytes;
 }
 
-/* At most: the dense weights, and of the experts those that the plan lowers, at their size in the model. */
-static uint64_t bytes_wanted(const struct tune *t)
+/* Of an expert at a precision; 0: it would not be smaller than in the model, and is not stored. */
+static uint64_t stored_bytes(const struct offline_model *m, uint32_t layer, enum precision x)
 {
-    struct error error;
-    struct plan *plan = plan_read(t->plan, &error);
-    size_t cells = plan ? (size_t)plan->layers * plan->experts : 0, lowered = 0;
-    for (size_t i = 0; i < cells; i++)
-        lowered += plan_width(plan)[i] != PRECISION_NATIVE;
+    uint64_t bytes = offline_expert_bytes(m, layer, 0, x, QUANT_METHOD_DEFAULT);
+    bool smaller =
+        bytes < offline_expert_bytes(m, layer, 0, PRECISION_NATIVE, QUANT_METHOD_DEFAULT);
+    return smaller ? align_up(bytes, PAGE_BYTES) : 0;
+}
+
+/* Of all experts at these precisions, or as the plan has them if there are none. */
+static double experts_bytes(const struct offline_model *m, const struct plan *plan,
+                            uint32_t precisions)
+{
+    double bytes = 0;
+    for (uint32_t l = offline_index(m)->hparams.dense_layers; l < plan->layers; l++)
+        for (enum precision x = PRECISION_INT8; x < PRECISION__COUNT; x++) {
+            uint32_t experts = precisions >> x & 1 ? plan->experts : 0;
+            for (uint32_t e = 0; !precisions && e < plan->experts; e++)
+                experts += plan_width(plan)[(size_t)l * plan->experts + e] == x;
+            bytes += experts > 0 ? (double)experts * (double)stored_bytes(m, l, x) : 0;
+        }
+    return bytes;
+}
+
+/* At most: the dense weights, and of the experts what is lowered. */
+static int bytes_wanted(const struct tune *t, uint64_t *bytes, struct error *error)
+{
+    struct plan *plan = plan_read(t->plan, error);
+    struct offline_model *m =
+        plan ? offline_open_within(t->model, inspected_index, t->memory, error) : NULL;
+    if (m) {
+        double all = (double)t->model_bytes, experts = fmin(all, t->job.expert_bytes);
+        *bytes = (uint64_t)(all - experts + experts_bytes(m, plan, choose_precisions(t, plan)));
+        offline_close(m);
+    }
     free(plan);
-    double all = (double)t->model_bytes, experts = fmin(all, t->job.expert_bytes);
-    return cells ? (uint64_t)(all - experts + experts * (double)lowered / (double)cells)
-                 : (uint64_t)all;
+    return m ? 0 : -1;
 }
 
 /* All stores together, and the space of the file system. */
 static int check_space(const struct tune *t, struct error *error)
 {
     char parent[PATH_MAX], need[16], have[16];
-    uint64_t there = directory_bytes(t->store), whole = bytes_wanted(t);
+    uint64_t there = directory_bytes(t->store), whole;
+    if (bytes_wanted(t, &whole, error) != 0)
+        return -1;
     uint64_t more = whole > there ? whole - there : 0;
     struct others others = {.store = t->store};
     struct statvfs vfs;
@@ -157,20 +186,59 @@ static int find_store(const struct tune *t, struct error *error)
     return error_set(error, ERR_IO, "cannot remove all of %.200s", t->store);
 }
 
-int stage_pack(struct tune *t, struct error *error)
+/* Where the store goes, and whether it exists: 1; 0: there is space for it. */
+static int place_store(struct tune *t, struct error *error)
 {
-    char memory[32];
-    snprintf(memory, sizeof memory, "%" PRIu64, t->memory);
-    const char *const argv[] = {"-m",      t->model,   "-o",   t->store,   "--plan", t->plan,
-                                "--delta", "--output", "text", "--memory", memory,   NULL};
-    stage_begin(t, 3, "pack", &t->left.pack);
     if (store_path(t, error) != 0)
         return -1;
     tunings_prune(t->directory, t->store, report_line, t);
     int found = find_store(t, error);
-    if (found < 0 || (!found && check_space(t, error) != 0) ||
-        tunings_store_note(t->directory, t->store, error) != 0 ||
-        (!found && stage_run(t, "pack", argv, 0, error) != 0))
+    if (found != 0 || check_space(t, error) == 0)
+        return found;
+    if (!choose_fewer(t))
+        return -1;
+    fprintf(stderr, "sluice tune: one system is stored: %s\n", error->text);
+    return place_store(t, error);
+}
+
+/* "int4,int2"; "" for none. */
+static void list_precisions(uint32_t precisions, char *out, size_t bytes)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (enum precision x = PRECISION_INT8; x < PRECISION__COUNT; x++)
+        if (precisions >> x & 1)
+            used += (size_t)snprintf(out + used, bytes - used, "%s%s", used ? "," : "",
+                                     precision_name(x));
+}
+
+static int run_pack(struct tune *t, struct error *error)
+{
+    struct arguments a = {.count = 0};
+    char list[64];
+    struct plan *plan = plan_read(t->plan, error);
+    if (!plan)
+        return -1;
+    list_precisions(choose_precisions(t, plan), list, sizeof list);
+    arguments_add(&a, "-m", t->model);
+    arguments_add(&a, "-o", t->store);
+    if (plan_width(plan)) /* also: the precision of dense weights */
+        arguments_add(&a, "--plan", t->plan);
+    if (list[0])
+        arguments_add(&a, "--precisions", list);
+    free(plan);
+    arguments_add_number(&a, "--memory", (double)t->memory);
+    arguments_add(&a, "--output", "text");
+    a.at[a.count++] = "--delta";
+    return stage_run(t, "pack", a.at, false, 0, error);
+}
+
+int stage_pack(struct tune *t, struct error *error)
+{
+    stage_begin(t, 3, "pack", &t->left.pack);
+    int found = place_store(t, error);
+    if (found < 0 || tunings_store_note(t->directory, t->store, error) != 0 ||
+        (!found && run_pack(t, error) != 0))
         return -1;
     t->result.store_bytes = directory_bytes(t->store);
     return 0;

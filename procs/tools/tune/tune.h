@@ -2,7 +2,7 @@
 /* sluice tune: what its files share.
  *
  * Files in the cache directory of the model (lib/tunings): `job-KEY.json`, measured rates and the sizes chosen from them;
- * `profile-KEY-ID`; `plan-KEY-LOSS-ID`. KEY is a hash of the calibration text and of the options that change the profile, ID
+ * `profile-KEY-ID`; `plan-KEY-LOSS-ID`, and `plan-KEY-LOSS-ID.no-SYSTEM` for a system that cannot keep the loss. KEY is a hash of the calibration text and of the options that change the profile, ID
  * the time at which the sizes were chosen: what a record refers to is not replaced. Whatever exists under its final name is complete, but for the
  * profile, which `sluice profile` continues. */
 #ifndef SLUICE_TOOLS_TUNE_H
@@ -15,9 +15,12 @@
 
 #include "lib/base/error.h"
 #include "lib/model/limits.h"
+#include "lib/plan/plan.h"
 #include "lib/tunings/tunings.h"
 
 #define TUNE_TEXTS_MAX   32
+#define TUNE_WHY_BYTES   128
+#define TUNE_CANDIDATES  8 /* presets of planned systems, at most */
 #define TUNE_WINDOWS_MIN 8 /* of calibration text */
 #define TUNE_WINDOW_MIN  16
 #define TUNE_CONFIRM_N   "64" /* tokens of the measured run */
@@ -39,6 +42,26 @@ struct job {
     double groups; /* of experts, measured together */
     double profile_id, plan_id;
     struct machine machine;
+};
+
+/* Systems that are planned; each has presets that its plan serves. */
+enum tune_system { TUNE_EDGEMOE, TUNE_HOBBIT, TUNE_SYSTEMS };
+
+struct system {
+    bool planned;
+    char why[TUNE_WHY_BYTES];          /* not planned, or not measured; "": it was measured */
+    double loss_high;                  /* per cent */
+    double predicted_per_s;            /* of its fastest preset; 0: no prediction */
+    double tokens_per_s;               /* measured; 0: not measured */
+    char preset[TUNINGS_PRESET_BYTES]; /* the fastest one */
+    bool stored;                       /* the store is for it */
+};
+
+/* A preset of a planned system. */
+struct candidate {
+    enum tune_system system;
+    const char *preset;
+    double predicted_per_s;
 };
 
 struct stage_times { /* expected seconds */
@@ -68,6 +91,9 @@ struct tune {
     struct job job;
     struct stage_times left;
     struct tuning result;
+    struct system system[TUNE_SYSTEMS];
+    struct candidate candidate[TUNE_CANDIDATES];
+    uint32_t candidates;
 };
 
 /* A signal that ends the program has arrived (SIGINT, SIGTERM, SIGHUP). */
@@ -92,6 +118,8 @@ void job_choose(struct tune *t, uint64_t tokens);
 /* Those of the profile as they were: it is kept. */
 void job_keep_profile(struct job *j, const struct job *was);
 void job_times(const struct tune *t, struct stage_times *times);
+/* Whether there is time to plan hobbit, too. */
+bool job_plans_hobbit(const struct tune *t);
 enum job_state { JOB_NONE, JOB_DAMAGED, JOB_GOOD };
 enum job_state job_read(struct tune *t);
 int job_write(const struct tune *t, struct error *error);
@@ -109,21 +137,53 @@ uint32_t model_largest_part(const struct tune *t);
 /* ERR_MODEL_CHANGED when a file is not the one that was hashed. */
 int model_unchanged(const struct tune *t, struct error *error);
 
-/* stages.c: states the time of a step; runs its program, whose messages go to stderr. The exit status, 0 or `allowed`; any
+/* Arguments of a program. */
+#define ARGUMENTS_MAX (2 * TUNE_TEXTS_MAX + 40)
+struct arguments {
+    const char *at[ARGUMENTS_MAX];
+    size_t count;
+    char value[8][32];
+    size_t values;
+};
+/* stages.c */
+void arguments_add(struct arguments *a, const char *option, const char *value);
+void arguments_add_number(struct arguments *a, const char *option, double value);
+void arguments_add_texts(struct arguments *a, const struct tune *t);
+
+/* stages.c: states the time of a step; runs its program, whose messages go to stderr; silent: what it writes to
+ * stdout is dropped. The exit status, 0 or `allowed`; any
  * other is an error. */
 void stage_begin(struct tune *t, int number, const char *what, double *seconds);
-int stage_run(struct tune *t, const char *name, const char *const argv[], int allowed,
+int stage_run(struct tune *t, const char *name, const char *const argv[], bool silent, int allowed,
               struct error *error);
 
-/* stages.c, confirm.c. stage_plan: 1: a plan, 0: none keeps the loss. */
+/* stages.c */
 int stage_profile(struct tune *t, struct error *error);
 /* Removes the files of earlier profiles of this key. */
 void profile_forget(const struct tune *t);
-bool plan_is_done(struct tune *t);
-/* Of the plan that is done: whether it lowers an expert. Without one, there is nothing to store. */
-bool plan_lowers(const struct tune *t);
+/* A damaged profile or plan is made again. */
+void forget_damaged(const char *what, const char *path);
+
+/* plans.c: t->system as the files of earlier runs say; whether every system was planned or tried, and the speeds
+ * predicted. */
+bool plans_are_done(struct tune *t);
 int stage_plan(struct tune *t, struct error *error);
-int stage_confirm(struct tune *t, bool has_plan, struct error *error);
+
+/* choose.c: which presets are measured, of systems whose speed is predicted to be near that of the best; marks what is
+ * stored. */
+int stage_choose(struct tune *t, struct error *error);
+/* Leaves out the slower of two systems. False: there is one. */
+bool choose_fewer(struct tune *t);
+const char *system_name(enum tune_system system);
+/* What the store of the chosen systems has of every expert: bits of enum precision; 0: one precision per expert, as
+ * edgemoe's plan has them. */
+uint32_t choose_precisions(const struct tune *t, const struct plan *plan);
+
+/* report.c: the result. */
+int report_result(const struct tune *t, struct error *error);
+
+/* confirm.c: the candidates of stored systems, and the lossless engine. */
+int stage_confirm(struct tune *t, struct error *error);
 /* store.c */
 int stage_pack(struct tune *t, struct error *error);
 void report_line(void *arg, const char *line); /* a tunings_say: to stderr */

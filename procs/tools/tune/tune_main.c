@@ -19,8 +19,6 @@
 #include "procs/clients/common/options.h"
 #include "procs/tools/tune/tune.h"
 
-#include <jansson.h>
-
 #define MINUTES     60
 #define WINDOW      512
 #define STORE_LIMIT (200 * GIB)
@@ -273,27 +271,25 @@ static bool agreed(struct tune *t)
     return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
-static int stages(struct tune *t, struct error *error)
+/* The plans, and which of them are measured. */
+static int plan_and_choose(struct tune *t, struct error *error)
 {
-    struct tuning *r = &t->result;
-    if (plan_is_done(t))
+    if (plans_are_done(t))
         fprintf(stderr, "sluice tune: profile and plan of an earlier run are used\n");
     else if (stage_profile(t, error) != 0)
         return -1;
-    int planned = stage_plan(t, error);
-    if (planned < 0)
+    if (stage_plan(t, error) != 0)
         return -1;
-    if (planned == 0) {
-        fprintf(stderr, "sluice tune: no plan keeps this loss: lossless\n");
-    } else if (!plan_lowers(t)) {
-        fprintf(stderr, "sluice tune: the plan lowers no expert within this loss: no store is "
-                        "made, lossless\n");
-        planned = 0;
-    }
-    if (planned > 0 && stage_pack(t, error) != 0)
-        return -1;
-    if (stage_confirm(t, planned > 0, error) != 0)
-        return -1;
+    for (int i = 0; i < TUNE_SYSTEMS; i++)
+        if (!t->system[i].planned)
+            fprintf(stderr, "sluice tune: no plan for %s: %s\n", system_name((enum tune_system)i),
+                    t->system[i].why);
+    return stage_choose(t, error);
+}
+
+static int record(struct tune *t, struct error *error)
+{
+    struct tuning *r = &t->result;
     strcpy(r->model, t->model);
     r->model_bytes = t->model_bytes;
     r->max_loss = t->max_loss;
@@ -309,32 +305,21 @@ static int stages(struct tune *t, struct error *error)
         r->loss_high = 0;
         r->store_bytes = 0;
     }
-    if (tunings_write(t->directory, r, error) != 0)
+    return tunings_write(t->directory, r, error);
+}
+
+static int stages(struct tune *t, struct error *error)
+{
+    if (plan_and_choose(t, error) != 0)
+        return -1;
+    if (t->candidates == 0)
+        fprintf(stderr, "sluice tune: no store is made: lossless\n");
+    else if (stage_pack(t, error) != 0)
+        return -1;
+    if (stage_confirm(t, error) != 0 || record(t, error) != 0)
         return -1;
     tunings_prune(t->directory, NULL, report_line, t);
     return 0;
-}
-
-static int print(const struct tune *t, struct error *error)
-{
-    char bytes[16];
-    const struct tuning *r = &t->result;
-    if (t->json) {
-        char *text = tuning_format(r, error);
-        if (!text)
-            return -1;
-        printf("%s\n", text);
-        free(text);
-    } else if (r->store[0]) {
-        printf("%s: preset %s, %.1f tokens/s (lossless %.1f), loss at most %.2f %%\nplan %s\n"
-               "store %s, %s\n",
-               r->model, r->preset, r->tokens_per_s, r->lossless_per_s, r->loss_high, r->plan,
-               r->store, bytes_format(r->store_bytes, bytes));
-    } else {
-        printf("%s: lossless is fastest within this loss and budget: %.1f tokens/s\n", r->model,
-               r->lossless_per_s);
-    }
-    return output_end(error);
 }
 
 static void on_signal(int number)
@@ -362,7 +347,7 @@ int main(int argc, char **argv)
     if (!agreed(&t))
         return DECLINED;
     take_signals(); /* before, a signal just ends it */
-    if (stages(&t, &error) == 0 && print(&t, &error) == 0)
+    if (stages(&t, &error) == 0 && report_result(&t, &error) == 0)
         return 0;
     int status = report("tune", &error);
     return error.code == ERR_CANCELLED ? INTERRUPTED : status;

@@ -64,6 +64,24 @@ START_TEST(it_fits_into_the_minutes)
 }
 END_TEST
 
+/* The time of the plan is that of edgemoe alone if both take longer with the minimum of text. */
+START_TEST(hobbit_is_planned_if_there_is_time)
+{
+    struct stage_times with, without;
+    t.minutes = 60;
+    t.job.fixed_s = 2;
+    t.job.token_s = 0.0025; /* 22.5 s with 8192 tokens: 22.5 minutes for 60 measurements */
+    job_choose(&t, 200000);
+    job_times(&t, &with);
+    ck_assert(job_plans_hobbit(&t));
+    t.job.token_s = 0.003;
+    job_choose(&t, 200000);
+    job_times(&t, &without);
+    ck_assert(!job_plans_hobbit(&t) && t.job.plan_tokens >= 8192);
+    ck_assert_msg(without.plan < with.plan, "%g s, and %g s with hobbit", without.plan, with.plan);
+}
+END_TEST
+
 /* They become options of programs: whole numbers, and windows. */
 START_TEST(sizes_are_whole)
 {
@@ -186,6 +204,7 @@ int main(void)
     TCase *tests = tcase_create("job");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, it_fits_into_the_minutes);
+    tcase_add_test(tests, hobbit_is_planned_if_there_is_time);
     tcase_add_test(tests, sizes_are_whole);
     tcase_add_test(tests, what_is_written_is_read);
     tcase_add_test(tests, damaged_files);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The measured run: decode with the model file, lossless, and with the store under the presets that a plan of precisions
- * serves. The fastest is recorded; the lossless engine unless a lossy one is 3 % faster, as in preset auto. */
+/* The measured run: decode with the model file, lossless, and with the store under the presets of the
+ * systems that are stored. The fastest is recorded; the lossless engine unless a lossy one is 3 % faster, as in preset auto. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,6 @@
 
 #define GAIN_MIN 1.03
 #define ROUNDS   "3"
-
-static const char *const presets[] = {"auto-mixed", "auto-mixed-noprefetch", "edgemoe"};
 
 /* The median of variant i; 0: none. */
 static double rate_of(const json_t *document, size_t i)
@@ -50,42 +48,63 @@ static int lossless(struct tune *t, const char *budget, struct error *error)
     return 0;
 }
 
-static int lossy(struct tune *t, const char *budget, struct error *error)
+/* The candidates of stored systems. */
+static uint32_t measured(const struct tune *t, const struct candidate *out[TUNE_CANDIDATES])
 {
-    char loss[32], variant[ARRAY_LEN(presets)][64];
-    snprintf(loss, sizeof loss, "%.10g", t->max_loss);
-    for (size_t i = 0; i < ARRAY_LEN(presets); i++)
-        snprintf(variant[i], sizeof variant[i], "preset=%s", presets[i]);
-    const char *argv[] = {"-m",        t->store,       "--plan",   t->plan,     "--max-loss",
-                          loss,        "--budget",     budget,     "-p",        "0",
-                          "-n",        TUNE_CONFIRM_N, "-r",       ROUNDS,      "-o",
-                          "json",      "--variant",    variant[0], "--variant", variant[1],
-                          "--variant", variant[2],     NULL};
-    json_t *document = bench(t, argv, error);
-    if (!document)
-        return -1;
-    size_t best = 0;
-    for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
-        fprintf(stderr, "sluice tune: %s: %.1f tokens/s\n", presets[i], rate_of(document, i));
-        if (rate_of(document, i) > rate_of(document, best))
-            best = i;
-    }
-    if (rate_of(document, best) > GAIN_MIN * t->result.lossless_per_s) {
-        t->result.tokens_per_s = rate_of(document, best);
-        snprintf(t->result.preset, sizeof t->result.preset, "%s", presets[best]);
-    }
-    json_decref(document);
-    return 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->candidates; i++)
+        if (t->system[t->candidate[i].system].stored)
+            out[n++] = &t->candidate[i];
+    return n;
 }
 
-int stage_confirm(struct tune *t, bool has_plan, struct error *error)
+static void take(struct tune *t, const struct candidate *c, double rate)
+{
+    struct system *s = &t->system[c->system];
+    fprintf(stderr, "sluice tune: %s: %.1f tokens/s\n", c->preset, rate);
+    if (rate > s->tokens_per_s) {
+        s->tokens_per_s = rate;
+        snprintf(s->preset, sizeof s->preset, "%s", c->preset);
+    }
+    if (rate > GAIN_MIN * t->result.lossless_per_s && rate > t->result.tokens_per_s) {
+        t->result.tokens_per_s = rate;
+        t->result.loss_high = s->loss_high;
+        snprintf(t->result.preset, sizeof t->result.preset, "%s", c->preset);
+    }
+}
+
+static int lossy(struct tune *t, const char *budget, struct error *error)
+{
+    const struct candidate *candidate[TUNE_CANDIDATES];
+    char loss[32], variant[TUNE_CANDIDATES][64];
+    uint32_t n = measured(t, candidate);
+    const char *argv[20 + 2 * TUNE_CANDIDATES] = {
+        "-m", t->store, "--plan", t->plan,        "--max-loss", loss,   "--budget", budget,
+        "-p", "0",      "-n",     TUNE_CONFIRM_N, "-r",         ROUNDS, "-o",       "json"};
+    size_t at = 0;
+    while (argv[at])
+        at++;
+    snprintf(loss, sizeof loss, "%.10g", t->max_loss);
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(variant[i], sizeof variant[i], "preset=%s", candidate[i]->preset);
+        argv[at++] = "--variant";
+        argv[at++] = variant[i];
+    }
+    json_t *document = n ? bench(t, argv, error) : NULL;
+    for (uint32_t i = 0; document && i < n; i++)
+        take(t, candidate[i], rate_of(document, i));
+    json_decref(document);
+    return n == 0 || document ? 0 : -1;
+}
+
+int stage_confirm(struct tune *t, struct error *error)
 {
     char budget[32];
     fprintf(stderr, "sluice tune: step 4 of 4: measured run, about %.1f minutes\n",
             t->left.confirm / 60);
     snprintf(budget, sizeof budget, "%llu", (unsigned long long)t->budget);
     snprintf(t->result.preset, sizeof t->result.preset, "default");
-    if (lossless(t, budget, error) != 0 || (has_plan && lossy(t, budget, error) != 0))
+    if (lossless(t, budget, error) != 0 || lossy(t, budget, error) != 0)
         return -1;
     fprintf(stderr, "sluice tune: lossless: %.1f tokens/s; chosen: %s\n", t->result.lossless_per_s,
             t->result.preset);

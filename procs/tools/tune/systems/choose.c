@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which systems are stored and measured: the one whose predicted speed is best at this budget, and those that are near to
+ * it. What others need is not packed. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/json/json_file.h"
+#include "lib/policy/presets/auto.h"
+#include "lib/policy/presets/presets.h"
+#include "procs/tools/tune/tune.h"
+
+#define NEAR 0.2 /* predictions differ from measurements by about as much */
+
+const char *system_name(enum tune_system system)
+{
+    static const char *const names[TUNE_SYSTEMS] = {"edgemoe", "hobbit"};
+    return names[system];
+}
+
+/* Of a candidate of auto; TUNE_SYSTEMS: of none that is planned here. */
+static enum tune_system system_of(const char *preset)
+{
+    struct knobs k;
+    struct error error;
+    if (knobs_resolve(preset, NULL, NULL, &k, &error) != 0)
+        return TUNE_SYSTEMS;
+    switch (k.precision) {
+    case PRECISION_RULE_EDGEMOE: return TUNE_EDGEMOE;
+    case PRECISION_RULE_HOBBIT: return TUNE_HOBBIT;
+    default: return TUNE_SYSTEMS;
+    }
+}
+
+/* The share of the experts that fits into the budget of the measured run. */
+static int resident_share(struct tune *t, double *share, struct error *error)
+{
+    char *out = NULL, budget[48];
+    int status = 0;
+    snprintf(budget, sizeof budget, "--budget=%llu", (unsigned long long)t->budget);
+    const char *argv[] = {
+        "-m",        t->model,         "--cgroup=off", "--ctx-size=" TUNE_CONFIRM_CTX,
+        "--no-tune", "--print-memory", budget,         NULL};
+    t->quiet = true;
+    int rc = run_program(t, "run", argv, &out, &status, error);
+    t->quiet = false;
+    json_t *o = rc == 0 && status == 0 && out ? json_text(out, strlen(out), error) : NULL;
+    const json_t *value = json_object_get(json_object_get(o, "auto"), "share");
+    bool known = json_is_number(value);
+    *share = json_number_value(value);
+    json_decref(o);
+    free(out);
+    if (rc != 0)
+        return -1;
+    return known ? 0 : error_set(error, ERR_FAILED, "sluice run --print-memory failed");
+}
+
+static void add(struct tune *t, const struct plan *plan, uint32_t c, double share)
+{
+    const char *preset = preset_at(auto_preset(c))->name;
+    enum tune_system system = system_of(preset);
+    if (system == TUNE_SYSTEMS || !t->system[system].planned || t->candidates == TUNE_CANDIDATES)
+        return;
+    double rate = plan_knows(plan, PLAN_drive_bytes_per_s) ? plan->scalar[PLAN_drive_bytes_per_s]
+                                                           : t->job.read_bytes_per_s;
+    double ns = auto_predicted_ns(plan, c, share, rate), speed = ns > 0 ? 1e9 / ns : 0;
+    struct system *s = &t->system[system];
+    t->candidate[t->candidates++] =
+        (struct candidate){.system = system, .preset = preset, .predicted_per_s = speed};
+    if (!s->preset[0] || speed > s->predicted_per_s) {
+        s->predicted_per_s = speed;
+        snprintf(s->preset, sizeof s->preset, "%s", preset);
+    }
+}
+
+/* UINT32_MAX: none is planned. */
+static uint32_t best_of(const struct tune *t)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = 0; i < TUNE_SYSTEMS; i++)
+        if (t->system[i].planned &&
+            (best == UINT32_MAX || t->system[i].predicted_per_s > t->system[best].predicted_per_s))
+            best = i;
+    return best;
+}
+
+int stage_choose(struct tune *t, struct error *error)
+{
+    double share;
+    uint32_t best = best_of(t);
+    t->candidates = 0;
+    if (best == UINT32_MAX)
+        return 0;
+    struct plan *plan = plan_read(t->plan, error);
+    if (!plan || resident_share(t, &share, error) != 0) {
+        free(plan);
+        return -1;
+    }
+    for (uint32_t c = 0; c < auto_candidates(); c++)
+        add(t, plan, c, share);
+    free(plan);
+    best = best_of(t);
+    for (uint32_t i = 0; i < TUNE_SYSTEMS; i++) {
+        struct system *s = &t->system[i];
+        if (!s->planned)
+            continue;
+        s->stored = s->predicted_per_s >= (1 - NEAR) * t->system[best].predicted_per_s;
+        if (!s->stored)
+            snprintf(s->why, sizeof s->why, "not measured: %s is predicted to be faster",
+                     system_name((enum tune_system)best));
+        fprintf(stderr, "sluice tune: %s: loss at most %.2f %%, %.1f tokens/s predicted%s%s\n",
+                system_name((enum tune_system)i), s->loss_high, s->predicted_per_s,
+                s->stored ? "" : "; ", s->why);
+    }
+    return 0;
+}
+
+bool choose_fewer(struct tune *t)
+{
+    uint32_t best = best_of(t);
+    bool fewer = false;
+    for (uint32_t i = 0; i < TUNE_SYSTEMS; i++) {
+        struct system *s = &t->system[i];
+        if (i == best || !s->stored)
+            continue;
+        s->stored = false;
+        fewer = true;
+        snprintf(s->why, sizeof s->why, "not measured: no space to store it, too");
+    }
+    return fewer;
+}
+
+uint32_t choose_precisions(const struct tune *t, const struct plan *plan)
+{
+    uint32_t mask = 0;
+    if (!t->system[TUNE_HOBBIT].stored)
+        return 0;
+    if (t->system[TUNE_EDGEMOE].stored)
+        for (size_t i = 0; i < (size_t)plan->layers * plan->experts; i++)
+            mask |= 1u << plan_width(plan)[i];
+    mask |= 1u << (uint32_t)plan->scalar[PLAN_hobbit_low];
+    return mask & ~(1u << PRECISION_NATIVE);
+}

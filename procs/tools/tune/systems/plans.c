@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan: one file, extended by each system in turn and then by predicted speeds. None of it depends on the budget. A
+ * system that cannot keep the loss leaves a mark, so that it is not tried again. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "procs/tools/tune/tune.h"
+
+#define MARK ".no-"
+
+static const struct planner {
+    enum plan_scalar loss, last; /* last: the plan has it when this planner has ended */
+    const char *none;
+} planners[TUNE_SYSTEMS] = {
+    [TUNE_EDGEMOE] = {PLAN_edgemoe_loss_high, PLAN_edgemoe_loss_high,
+                      "no precisions keep this loss"},
+    [TUNE_HOBBIT] = {PLAN_hobbit_loss_high, PLAN_hobbit_fld_next, "no thresholds keep this loss"}};
+
+static void mark_path(const struct tune *t, enum tune_system system, char *path, size_t bytes)
+{
+    snprintf(path, bytes, "%s" MARK "%s", t->plan, system_name(system));
+}
+
+static bool is_marked(const struct tune *t, enum tune_system system)
+{
+    char path[sizeof t->plan + 32];
+    mark_path(t, system, path, sizeof path);
+    return access(path, F_OK) == 0;
+}
+
+static int mark(const struct tune *t, enum tune_system system, struct error *error)
+{
+    char path[sizeof t->plan + 32];
+    mark_path(t, system, path, sizeof path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return error_set_errno(error, ERR_IO, errno, "cannot write %.200s", path);
+    close(fd);
+    return 0;
+}
+
+static struct plan *read_plan(const struct tune *t)
+{
+    struct error error;
+    return access(t->plan, F_OK) == 0 ? plan_read(t->plan, &error) : NULL;
+}
+
+static bool lowers(const struct plan *plan)
+{
+    const uint8_t *width = plan_width(plan);
+    size_t cells = (size_t)plan->layers * plan->experts;
+    for (size_t i = 0; i < cells; i++)
+        if (width[i] != PRECISION_NATIVE)
+            return true;
+    return false;
+}
+
+static bool has_system(const struct tune *t, const struct plan *plan, enum tune_system system)
+{
+    const struct planner *p = &planners[system];
+    return plan && plan_knows(plan, p->loss) && plan_knows(plan, p->last) &&
+           plan->scalar[p->loss] * 100 <= t->max_loss &&
+           (system != TUNE_EDGEMOE || plan_width(plan));
+}
+
+/* True: it was planned, was tried, or will not be. */
+static bool look_at(struct tune *t, const struct plan *plan, enum tune_system system)
+{
+    struct system *s = &t->system[system];
+    bool has = has_system(t, plan, system), marked = is_marked(t, system);
+    const char *why = NULL;
+    *s = (struct system){.planned = has};
+    if (has)
+        s->loss_high = fmax(0, plan->scalar[planners[system].loss] * 100);
+    if (has && system == TUNE_EDGEMOE && !lowers(plan))
+        why = "its plan lowers no expert within this loss";
+    else if (!has && marked)
+        why = planners[system].none;
+    else if (!has && system == TUNE_HOBBIT && !job_plans_hobbit(t))
+        why = "no time for it within --minutes";
+    if (why) {
+        s->planned = false;
+        snprintf(s->why, sizeof s->why, "%s", why);
+    }
+    return has || why;
+}
+
+static bool any_planned(const struct tune *t)
+{
+    for (int i = 0; i < TUNE_SYSTEMS; i++)
+        if (t->system[i].planned)
+            return true;
+    return false;
+}
+
+bool plans_are_done(struct tune *t)
+{
+    struct plan *plan = read_plan(t);
+    bool done = true;
+    for (int i = 0; i < TUNE_SYSTEMS; i++)
+        done = look_at(t, plan, (enum tune_system)i) && done;
+    if (any_planned(t))
+        done = done && plan && plan_auto_ns(plan);
+    if (plan && plan_knows(plan, PLAN_drive_bytes_per_s))
+        t->result.read_bytes_per_s = plan->scalar[PLAN_drive_bytes_per_s];
+    free(plan);
+    return done;
+}
+
+/* Extends the profile, or the plan of the systems before. */
+static int run_plan(struct tune *t, const char *preset, bool measures, struct error *error)
+{
+    struct arguments a = {.count = 0};
+    arguments_add(&a, "-m", t->model);
+    arguments_add(&a, "--profile", access(t->plan, F_OK) == 0 ? t->plan : t->profile);
+    arguments_add_texts(&a, t);
+    if (measures)
+        arguments_add_number(&a, "--max-loss", t->max_loss);
+    arguments_add(&a, "--preset", preset);
+    arguments_add_number(&a, "--tokens", t->job.plan_tokens);
+    arguments_add_number(&a, "--memory", (double)t->memory);
+    arguments_add(&a, "-o", t->plan);
+    return stage_run(t, "plan", a.at, !measures, measures ? error_exit_status(ERR_NO_PLAN) : 0,
+                     error);
+}
+
+static int plan_system(struct tune *t, enum tune_system system, struct error *error)
+{
+    int status = run_plan(t, system_name(system), true, error);
+    if (status < 0)
+        return -1;
+    struct plan *plan = read_plan(t);
+    bool has = status == 0 && has_system(t, plan, system);
+    free(plan);
+    return has ? 0 : mark(t, system, error);
+}
+
+int stage_plan(struct tune *t, struct error *error)
+{
+    stage_begin(t, 2, "plan", &t->left.plan);
+    forget_damaged("plan", t->plan);
+    for (int i = 0; i < TUNE_SYSTEMS; i++) {
+        struct plan *plan = read_plan(t);
+        bool tried = look_at(t, plan, (enum tune_system)i);
+        free(plan);
+        if (!tried && plan_system(t, (enum tune_system)i, error) != 0)
+            return -1;
+    }
+    if (!plans_are_done(t) && any_planned(t) && run_plan(t, "auto", false, error) != 0)
+        return -1;
+    if (plans_are_done(t))
+        return 0;
+    return error_set(error, ERR_FAILED, "the plan %.200s is incomplete", t->plan);
+}
