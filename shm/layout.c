@@ -104,6 +104,7 @@ static const uint64_t procs_layout[] = {
     O(procs_head, run_dir),
     O(procs_head, gpu),
     S(procs_gpu),
+    O(procs_gpu, required),
     O(procs_gpu, bytes),
     O(procs_gpu, module),
     O(procs_head, injection),

@@ -88,7 +88,8 @@ struct proc_row {
 
 /* The GPU of compute (--gpu). Constant after start. */
 struct procs_gpu {
-    uint32_t on; /* 0: compute is on the CPU */
+    uint32_t on;       /* 0: compute is on the CPU */
+    uint32_t required; /* 0: compute may start without it (--gpu auto) */
     uint32_t number;
     uint32_t positions; /* of the longest sequence */
     uint32_t layers, experts, top_k;

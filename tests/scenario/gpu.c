@@ -233,6 +233,26 @@ static void fails_again_and_again(void)
     fake(false);
 }
 
+/* Another process took its memory between the plan and compute's start: with --gpu auto the engine starts on the CPU. */
+static void taken_by_others(void)
+{
+    char path[PATH_MAX], file[PATH_MAX];
+    struct text want, got;
+    continued_make(model, qwen3moe);
+    reference(&want);
+    copy_module(path);
+    FILE *made = fopen(path_in_dir(file, "busy"), "we");
+    CHECK(made && fclose(made) == 0, "cannot make %s", file);
+    struct engine *e = start((const char *const[]){"--gpu=auto", NULL});
+    wait_lost(e);
+    engine_generate(e, test_prompt(0), TOKENS, &got);
+    text_check_same(&want, &got, "a GPU without memory");
+    engine_stop(e);
+    text_free(&want);
+    text_free(&got);
+    fake(false);
+}
+
 /* ---- options ---- */
 
 static void budget(void)
@@ -297,6 +317,7 @@ int main(int argc, char **argv)
                                              ROW(slots),
                                              ROW(cannot_be_opened_again),
                                              ROW(fails_again_and_again),
+                                             ROW(taken_by_others),
                                              ROW(budget),
                                              ROW(bad_values),
                                              ROW(no_driver)};

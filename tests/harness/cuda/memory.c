@@ -29,7 +29,7 @@ static struct {
     size_t count, space, bytes, limit;
     struct pending *pending;
     size_t waiting, pending_space;
-    const char *fail_file;
+    const char *fail_file, *busy_file;
 } fake;
 
 static bool within(const void *p, size_t bytes)
@@ -131,6 +131,11 @@ void fake_fail_if(const char *file)
     fake.fail_file = file;
 }
 
+void fake_busy_if(const char *file)
+{
+    fake.busy_file = file;
+}
+
 int fake_wait(void)
 {
     if (fake.fail_file && access(fake.fail_file, F_OK) == 0)
@@ -145,7 +150,8 @@ int fake_wait(void)
 int fake_memory(size_t *unused, size_t *total)
 {
     *total = fake.limit != 0 ? fake.limit : WITHOUT_LIMIT;
-    *unused = *total - fake.bytes;
+    bool busy = fake.busy_file && access(fake.busy_file, F_OK) == 0;
+    *unused = busy ? 0 : *total - fake.bytes;
     return 0;
 }
 

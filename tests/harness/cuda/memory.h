@@ -28,6 +28,7 @@ const char *fake_error_text(void); /* of the last launch that failed */
 size_t fake_bytes(void);             /* allocated now */
 uint32_t fake_pending(void);         /* downloads that have not run */
 void fake_fail_if(const char *file); /* while the file exists, waits fail */
+void fake_busy_if(const char *file); /* while the file exists, others have all memory */
 void fake_limit(size_t bytes);       /* more than that cannot be allocated; 0: no limit */
 
 #ifdef __cplusplus

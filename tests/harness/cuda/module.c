@@ -9,10 +9,11 @@
 #include "lib/cuda/cuda.h"
 #include "tests/harness/cuda/memory.h"
 
-/* While there is a file FAILS next to the module, the GPU fails. */
+/* While there is a file FAILS next to the module, the GPU fails; BUSY: others have its memory. */
 #define FAILS "fails"
+#define BUSY  "busy"
 
-static char fails[4096];
+static char fails[4096], busy[4096];
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -24,6 +25,10 @@ __attribute__((constructor)) static void begin(void)
     char *slash = strrchr(fails, '/');
     strcpy(slash ? slash + 1 : fails, FAILS);
     fake_fail_if(fails);
+    strcpy(busy, fails);
+    slash = strrchr(busy, '/');
+    strcpy(slash ? slash + 1 : busy, BUSY);
+    fake_busy_if(busy);
 }
 
 void log_panic(const char *file, int line, const char *function, const char *format, ...)

@@ -87,9 +87,9 @@ struct gpu gpu_open(struct child *child)
     if (check_crashes(child, &error) == 0 &&
         (gpu.kernels = gpu_module_open(plan_of(child)->module, &error)) != NULL)
         gpu.device = open_device(child, gpu.kernels, &error);
-    if (!gpu.device && child->incarnation == 1)
+    if (!gpu.device && child->incarnation == 1 && plan_of(child)->required)
         log_fatal(1, "%s", error.text);
-    if (!gpu.device) /* the engine had it: the text is the same on the CPU */
+    if (!gpu.device) /* the text is the same on the CPU */
         log_warn("the GPU is lost, continuing on the CPU: %s", error.text);
     counter_set(child->row, CTR_COMPUTE_gpu_lost, gpu.device == NULL);
     return gpu;

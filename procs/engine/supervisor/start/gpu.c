@@ -71,11 +71,16 @@ static int find_module(struct supervisor *s, const char *test, struct error *err
     return 0;
 }
 
+static bool is_required(const struct supervisor *s)
+{
+    return strcmp(s->params.gpu, "auto") != 0;
+}
+
 /* auto: without a GPU that can be used, compute is on the CPU. */
 static int without(struct supervisor *s, struct error *error)
 {
     s->gpu.on = false;
-    if (strcmp(s->params.gpu, "auto") != 0)
+    if (is_required(s))
         return -1;
     log_info("computing on the CPU: %s", error->text);
     *error = (struct error){0};
@@ -87,7 +92,7 @@ int gpu_find(struct supervisor *s, struct error *error)
     const char *wanted = s->params.gpu, *test = test_module(s);
     if (strcmp(wanted, "off") == 0)
         return 0;
-    if (strcmp(wanted, "auto") != 0 && !take_number(wanted, &s->gpu.number))
+    if (is_required(s) && !take_number(wanted, &s->gpu.number))
         return error_set(error, ERR_BAD_INPUT, "--gpu: '%.40s' is not auto, off or a number",
                          wanted);
     s->gpu.on = true;
@@ -193,6 +198,7 @@ void gpu_publish(const struct supervisor *s, struct procs_gpu *out)
     if (!s->gpu.on)
         return;
     *out = (struct procs_gpu){.on = 1,
+                              .required = is_required(s),
                               .number = s->gpu.number,
                               .positions = s->gpu.plan.positions,
                               .layers = s->gpu.plan.layers,
