@@ -338,6 +338,29 @@ static void split_model(void)
           read_file(path));
 }
 
+/* A model that does not fit into memory with its lower precisions: they are stored before the profile, and removed when
+ * there is a plan, also by the run that continues. */
+static void lower_precisions_are_stored(void)
+{
+    struct command c;
+    char log[PATH_MAX];
+    path_in_dir(tuned_model, "large.gguf");
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"synth", "-q", "-o", tuned_model, "tiny", "experts=32",
+                                      "hidden=192", "expert_inner=256", "--type", "Q8_0", NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    stop_at("importance: ", SIGKILL, NULL);
+    CHECK(contains(path_in_dir(log, "tune.log"), "lower precisions of all experts are stored"),
+          "%.2000s", read_file(log));
+    CHECK(stores() == 1 && listed(true) == 1, "%zu stores, %zu listed", stores(), listed(true));
+    tune(&c);
+    CHECK(strstr(c.err, "lower precisions of all experts are stored"), "%.2000s", c.err);
+    command_free(&c);
+    CHECK(stores() <= 1 && listed(true) == 0, "%zu stores, %zu unused", stores(), listed(true));
+    check_generate(NULL, "tuning: ", "sluice tune -m");
+}
+
 /* More files than a delta can have are reported at once. */
 static void too_many_parts(void)
 {
@@ -362,6 +385,7 @@ int main(int argc, char **argv)
                                              ROW(stores_of_earlier_runs),
                                              ROW(which_systems_are_stored),
                                              ROW(split_model),
+                                             ROW(lower_precisions_are_stored),
                                              ROW(too_many_parts)};
     return test_main(argc, argv, cases, sizeof cases / sizeof cases[0]);
 }

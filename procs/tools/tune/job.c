@@ -45,6 +45,8 @@ static const struct field {
     F(read_bytes_per_s, 0, 1e15, false),
     F(encode_bytes_per_s, 1, 1e15, false),
     F(expert_bytes, 1, 1e18, true),
+    F(forms, 0, (1 << PRECISION__COUNT) - 1, true),
+    F(forms_bytes, 0, 1e18, true),
     F(profile_tokens, TUNE_WINDOW_MIN *TUNE_WINDOWS_MIN, TOKENS_MAX, true),
     F(plan_tokens, TUNE_WINDOW_MIN *TUNE_WINDOWS_MIN, TOKENS_MAX, true),
     F(importance_tokens, 1, IMPORTANCE_MAX, true),
@@ -109,6 +111,11 @@ void job_times(const struct tune *t, struct stage_times *times)
     const struct job *j = &t->job;
     double rate = j->read_bytes_per_s > 0 ? j->read_bytes_per_s : 1e9;
     double bytes = (double)t->model_bytes;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    double encode_s = j->expert_bytes / (j->encode_bytes_per_s + 1) / (cpus > 0 ? (double)cpus : 1);
+    times->forms =
+        j->forms ? __builtin_popcount((unsigned)j->forms) * encode_s + 2 * j->forms_bytes / rate
+                 : 0;
     times->profile = pass_s(j, j->profile_tokens) +
                      (1 + j->groups + j->importance_experts) * pass_s(j, j->importance_tokens);
     times->plan =

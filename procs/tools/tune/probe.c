@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures this machine with this model: two passes of different length over the text, with all experts at int4 as in
- * measurements of importance, and the quantisation of an expert. */
+ * measurements of importance (as they are in the model, if the measurements will read a store: its experts are smaller), and
+ * the quantisation of an expert. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,7 @@ static int passes(struct tune *t, struct offline_model *m, const struct offline_
     uint32_t many = few * LONG_PASS;
     if (!precision)
         return error_set(error, ERR_NO_MEMORY, "out of memory (precisions)");
-    memset(precision, PRECISION_INT4, cells);
+    memset(precision, t->job.forms ? PRECISION_NATIVE : PRECISION_INT4, cells);
     int status = pass(m, text, few, precision, &few_s, error);
     if (status == 0)
         status = pass(m, text, many, precision, &many_s, error);
@@ -85,6 +86,7 @@ static void sizes(struct tune *t, const struct offline_model *m)
             hp->experts;
     t->job.groups = (double)layers * ((hp->experts + group - 1) / group);
     t->job.importance_experts = (double)layers * hp->experts; /* until job_choose */
+    forms_choose(t, m);
 }
 
 static int measure(struct tune *t, struct offline_model *m, struct error *error)

@@ -94,7 +94,7 @@ int stage_profile(struct tune *t, struct error *error)
     struct arguments a = {.count = 0};
     stage_begin(t, 1, "profile", &t->left.profile);
     forget_damaged("profile", t->profile);
-    arguments_add(&a, "-m", t->model);
+    arguments_add(&a, "-m", t->measured);
     arguments_add_texts(&a, t);
     arguments_add(&a, "-o", t->profile);
     arguments_add_number(&a, "--memory", (double)t->memory);

@@ -53,6 +53,11 @@ static int store_path(struct tune *t, struct error *error)
     hash = XXH3_64bits_withSeed(t->hash, sizeof t->hash, hash);
     hash = XXH3_64bits_withSeed(t->model, strlen(t->model), hash);
     free(plan);
+    return store_name(t, hash, t->store, error);
+}
+
+int store_name(const struct tune *t, uint64_t hash, char out[PATH_MAX], struct error *error)
+{
     char parent[PATH_MAX];
     const char *name = strrchr(t->model, '/') + 1;
     if (t->store_dir)
@@ -65,11 +70,9 @@ static int store_path(struct tune *t, struct error *error)
     if (!realpath(parent, absolute))
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot use --store-dir %.200s",
                                parent);
-    int n = snprintf(t->store, sizeof t->store, "%s/%s.tuned-%016llx", absolute, name,
-                     (unsigned long long)hash);
-    return n < (int)sizeof t->store
-               ? 0
-               : error_set(error, ERR_BAD_INPUT, "the path of the store is too long");
+    int n =
+        snprintf(out, PATH_MAX, "%s/%s.tuned-%016llx", absolute, name, (unsigned long long)hash);
+    return n < PATH_MAX ? 0 : error_set(error, ERR_BAD_INPUT, "the path of the store is too long");
 }
 
 struct others {
@@ -84,15 +87,6 @@ static void add_other(void *arg, const struct tuning_store *s)
         o->bytes += s->bytes;
 }
 
-/* Of an expert at a precision; 0: it would not be smaller than in the model, and is not stored. */
-static uint64_t stored_bytes(const struct offline_model *m, uint32_t layer, enum precision x)
-{
-    uint64_t bytes = offline_expert_bytes(m, layer, 0, x, QUANT_METHOD_DEFAULT);
-    bool smaller =
-        bytes < offline_expert_bytes(m, layer, 0, PRECISION_NATIVE, QUANT_METHOD_DEFAULT);
-    return smaller ? align_up(bytes, PAGE_BYTES) : 0;
-}
-
 /* Of all experts at these precisions, or as the plan has them if there are none. */
 static double experts_bytes(const struct offline_model *m, const struct plan *plan,
                             uint32_t precisions)
@@ -103,7 +97,7 @@ static double experts_bytes(const struct offline_model *m, const struct plan *pl
             uint32_t experts = precisions >> x & 1 ? plan->experts : 0;
             for (uint32_t e = 0; !precisions && e < plan->experts; e++)
                 experts += plan_width(plan)[(size_t)l * plan->experts + e] == x;
-            bytes += experts > 0 ? (double)experts * (double)stored_bytes(m, l, x) : 0;
+            bytes += experts > 0 ? (double)experts * (double)form_bytes(m, l, x) : 0;
         }
     return bytes;
 }
@@ -124,14 +118,11 @@ static int bytes_wanted(const struct tune *t, uint64_t *bytes, struct error *err
 }
 
 /* All stores together, and the space of the file system. */
-static int check_space(const struct tune *t, struct error *error)
+int store_space(const struct tune *t, const char *store, uint64_t whole, struct error *error)
 {
     char parent[PATH_MAX], need[16], have[16];
-    uint64_t there = directory_bytes(t->store), whole;
-    if (bytes_wanted(t, &whole, error) != 0)
-        return -1;
-    uint64_t more = whole > there ? whole - there : 0;
-    struct others others = {.store = t->store};
+    uint64_t there = directory_bytes(store), more = whole > there ? whole - there : 0;
+    struct others others = {.store = store};
     struct statvfs vfs;
     if (tunings_each_store(add_other, &others, error) != 0)
         return -1;
@@ -141,12 +132,18 @@ static int check_space(const struct tune *t, struct error *error)
                          "remove some with 'sluice models rm'",
                          bytes_format(others.bytes + whole, need),
                          bytes_format(t->store_limit, have));
-    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(t->store, '/') - t->store), t->store);
+    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(store, '/') - store), store);
     if (statvfs(parent, &vfs) == 0 && (uint64_t)vfs.f_bavail * vfs.f_frsize < more)
         return error_set(
             error, ERR_IO, "no space for the store in %.200s: up to %s needed, %s free", parent,
             bytes_format(more, need), bytes_format((uint64_t)vfs.f_bavail * vfs.f_frsize, have));
     return 0;
+}
+
+static int check_space(const struct tune *t, struct error *error)
+{
+    uint64_t whole;
+    return bytes_wanted(t, &whole, error) != 0 ? -1 : store_space(t, t->store, whole, error);
 }
 
 /* Whether the index is that of a delta of this model file. */
@@ -156,23 +153,22 @@ static bool is_of_model(const struct tune *t, const struct model_index *index)
            strcmp(model_loader_file(index, index->stripe_count)->path, t->model) == 0;
 }
 
-/* A store that an earlier run finished, if an engine opens it: 1, else 0. One that it rejects is removed. */
-static int find_store(const struct tune *t, struct error *error)
+int store_find(const struct tune *t, const char *store, struct error *error)
 {
     struct model_index *index = NULL;
     struct error why = {0};
     char manifest[PATH_MAX + 16];
     uint64_t bytes;
-    snprintf(manifest, sizeof manifest, "%s/" STORE_MANIFEST_FILE, t->store);
+    snprintf(manifest, sizeof manifest, "%s/" STORE_MANIFEST_FILE, store);
     if (access(manifest, F_OK) != 0)
         return 0;
-    int fd = open(t->store, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status;
+    int fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status;
     if (fd < 0)
-        return error_set_errno(error, ERR_IO, errno, "cannot open %.200s", t->store);
-    status = inspected_index(fd, t->store, &index, &why);
+        return error_set_errno(error, ERR_IO, errno, "cannot open %.200s", store);
+    status = inspected_index(fd, store, &index, &why);
     close(fd);
     if (status == 0 && !is_of_model(t, index))
-        status = error_set(&why, ERR_BAD_INPUT, "%.200s is not of this model file", t->store);
+        status = error_set(&why, ERR_BAD_INPUT, "%.200s is not of this model file", store);
     free(index);
     if (status == 0)
         return 1;
@@ -181,9 +177,9 @@ static int find_store(const struct tune *t, struct error *error)
         return -1;
     }
     fprintf(stderr, "sluice tune: the store of an earlier run is made again: %s\n", why.text);
-    if (tunings_store_drop(t->directory, t->store, &bytes) == 0)
+    if (tunings_store_drop(t->directory, store, &bytes) == 0)
         return 0;
-    return error_set(error, ERR_IO, "cannot remove all of %.200s", t->store);
+    return error_set(error, ERR_IO, "cannot remove all of %.200s", store);
 }
 
 /* Where the store goes, and whether it exists: 1; 0: there is space for it. */
@@ -192,7 +188,7 @@ static int place_store(struct tune *t, struct error *error)
     if (store_path(t, error) != 0)
         return -1;
     tunings_prune(t->directory, t->store, report_line, t);
-    int found = find_store(t, error);
+    int found = store_find(t, t->store, error);
     if (found != 0 || check_space(t, error) == 0)
         return found;
     if (!choose_fewer(t))
@@ -201,8 +197,7 @@ static int place_store(struct tune *t, struct error *error)
     return place_store(t, error);
 }
 
-/* "int4,int2"; "" for none. */
-static void list_precisions(uint32_t precisions, char *out, size_t bytes)
+void precisions_list(uint32_t precisions, char *out, size_t bytes)
 {
     size_t used = 0;
     out[0] = 0;
@@ -219,7 +214,7 @@ static int run_pack(struct tune *t, struct error *error)
     struct plan *plan = plan_read(t->plan, error);
     if (!plan)
         return -1;
-    list_precisions(choose_precisions(t, plan), list, sizeof list);
+    precisions_list(choose_precisions(t, plan), list, sizeof list);
     arguments_add(&a, "-m", t->model);
     arguments_add(&a, "-o", t->store);
     if (plan_width(plan)) /* also: the precision of dense weights */

@@ -38,6 +38,8 @@ struct job {
     double read_bytes_per_s;   /* of the model */
     double encode_bytes_per_s; /* of an expert at int2, in its own bytes */
     double expert_bytes;       /* of the model */
+    double forms,
+        forms_bytes; /* precisions of all experts that are stored for the measurements: bits of enum precision */
     double profile_tokens, plan_tokens, importance_tokens, importance_experts;
     double groups; /* of experts, measured together */
     double profile_id, plan_id;
@@ -65,7 +67,7 @@ struct candidate {
 };
 
 struct stage_times { /* expected seconds */
-    double profile, plan, pack, confirm;
+    double forms, profile, plan, pack, confirm;
 };
 
 struct tune {
@@ -85,6 +87,7 @@ struct tune {
 
     uint8_t hash[TUNINGS_HASH_BYTES];
     char directory[PATH_MAX], programs[PATH_MAX];
+    char measured[PATH_MAX]; /* what profile and plan read: model, or a store of forms.c */
     char job_path[PATH_MAX + 64], profile[PATH_MAX + 64], plan[PATH_MAX + 64], store[PATH_MAX];
     uint64_t key;
     struct tunings_lock lock;
@@ -164,6 +167,15 @@ void profile_forget(const struct tune *t);
 /* A damaged profile or plan is made again. */
 void forget_damaged(const char *what, const char *path);
 
+struct offline_model;
+/* forms.c: bytes of a stored expert; 0: not smaller than in the model, and not stored. */
+uint64_t form_bytes(const struct offline_model *m, uint32_t layer, enum precision x);
+/* Whether measurements need a store: t->job.forms. */
+void forms_choose(struct tune *t, const struct offline_model *m);
+/* Makes it, if there is space: t->measured; forms_drop removes it. */
+int stage_forms(struct tune *t, struct error *error);
+void forms_drop(struct tune *t);
+
 /* plans.c: t->system as the files of earlier runs say; whether every system was planned or tried, and the speeds
  * predicted. */
 bool plans_are_done(struct tune *t);
@@ -184,7 +196,14 @@ int report_result(const struct tune *t, struct error *error);
 
 /* confirm.c: the candidates of stored systems, and the lossless engine. */
 int stage_confirm(struct tune *t, struct error *error);
-/* store.c */
+/* store.c: the path of a store of this model with that hash. */
+int store_name(const struct tune *t, uint64_t hash, char out[PATH_MAX], struct error *error);
+/* Whether there is space for a store of `whole` bytes, within --store-limit, too. */
+int store_space(const struct tune *t, const char *store, uint64_t whole, struct error *error);
+/* A store that an earlier run finished, if an engine opens it: 1, else 0. One that it rejects is removed. */
+int store_find(const struct tune *t, const char *store, struct error *error);
+/* "int4,int2"; "" for none. */
+void precisions_list(uint32_t precisions, char *out, size_t bytes);
 int stage_pack(struct tune *t, struct error *error);
 void report_line(void *arg, const char *line); /* a tunings_say: to stderr */
 uint64_t directory_bytes(const char *path);

@@ -235,6 +235,7 @@ static int prepare(struct tune *t, struct error *error)
         tunings_lock(t->directory, &tune_stop, &t->lock, error) != 0 || budget_check(t, error) != 0)
         return -1;
     t->memory = t->budget ? t->budget : default_memory();
+    strcpy(t->measured, t->model);
     snprintf(t->job_path, sizeof t->job_path, "%s/job-%016llx.json", t->directory,
              (unsigned long long)t->key);
     return take_job(t, error);
@@ -246,15 +247,19 @@ static bool agreed(struct tune *t)
     char store[16], read[16];
     const struct job *j = &t->job;
     job_times(t, &t->left);
-    double all = t->left.profile + t->left.plan + t->left.pack + t->left.confirm;
+    double all = t->left.forms + t->left.profile + t->left.plan + t->left.pack + t->left.confirm;
     fprintf(
         stderr,
-        "sluice tune: about %.0f minutes (profile %.1f, plan %.1f, pack %.1f, measured run %.1f), "
+        "sluice tune: about %.0f minutes (profile %.1f, plan %.1f, pack %.1f, measured run %.1f, "
+        "lower precisions %.1f), "
         "less what an earlier run has done; a store of up to %s; one thread reads %s/s; %.0f of "
         "the experts are measured alone, the others in %.0f groups\n",
         all / 60, t->left.profile / 60, t->left.plan / 60, t->left.pack / 60, t->left.confirm / 60,
-        bytes_format(t->model_bytes, store), bytes_format((uint64_t)j->read_bytes_per_s, read),
-        j->importance_experts, j->groups);
+        t->left.forms / 60, bytes_format(t->model_bytes, store),
+        bytes_format((uint64_t)j->read_bytes_per_s, read), j->importance_experts, j->groups);
+    if (j->forms > 0)
+        fprintf(stderr, "sluice tune: until there is a plan, %s more are stored\n",
+                bytes_format((uint64_t)j->forms_bytes, store));
     if (all > (double)t->minutes * 60 * 1.1)
         fprintf(stderr,
                 "sluice tune: this is more than --minutes %lld: less text (--tokens, --text) "
@@ -276,10 +281,11 @@ static int plan_and_choose(struct tune *t, struct error *error)
 {
     if (plans_are_done(t))
         fprintf(stderr, "sluice tune: profile and plan of an earlier run are used\n");
-    else if (stage_profile(t, error) != 0)
+    else if (stage_forms(t, error) != 0 || stage_profile(t, error) != 0)
         return -1;
     if (stage_plan(t, error) != 0)
         return -1;
+    forms_drop(t);
     for (int i = 0; i < TUNE_SYSTEMS; i++)
         if (!t->system[i].planned)
             fprintf(stderr, "sluice tune: no plan for %s: %s\n", system_name((enum tune_system)i),

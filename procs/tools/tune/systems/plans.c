@@ -117,7 +117,7 @@ bool plans_are_done(struct tune *t)
 static int run_plan(struct tune *t, const char *preset, bool measures, struct error *error)
 {
     struct arguments a = {.count = 0};
-    arguments_add(&a, "-m", t->model);
+    arguments_add(&a, "-m", t->measured);
     arguments_add(&a, "--profile", access(t->plan, F_OK) == 0 ? t->plan : t->profile);
     arguments_add_texts(&a, t);
     if (measures)
