@@ -104,7 +104,9 @@ struct device_sequence {
     struct device_at state;        /* recurrent, before the pass; none: the sequence begins */
     struct device_at next_state;   /* after it; may be the same */
     enum kv_type kv_type;
-    uint32_t ring; /* positions that keys and values have space for; 0: all */
+    uint32_t ring;    /* positions that keys and values have space for; 0: all */
+    uint32_t layer;   /* whose parts these are */
+    uint64_t content; /* device_ops.begin; 0: copies are of one operation */
 };
 
 /* Bytes of keys or values up to position `end`, or of a whole ring: `heads` rows of `size` elements each. */
@@ -183,6 +185,7 @@ struct device_limits {
     struct device_latent latent;   /* key 0: no MLA */
     uint32_t nope_forms, latent_forms;
     uint32_t attention_floats; /* heads * (values of a head + 2) */
+    uint32_t kv_floats;        /* a row of keys and one of values, all heads */
     struct device_delta delta; /* size 0: no DeltaNet */
     uint32_t channels;         /* of the convolutions over time; 0: none */
 };
@@ -232,6 +235,11 @@ struct device_ops {
      * memory, what it has, wherever it is and whenever (device_content); else 0. */
     struct device_at (*share)(struct device *d, const void *memory, size_t bytes,
                               enum device_share_kind kind, uint64_t content);
+
+    /* A pass of one sequence begins at `position`: its host memory has the rows before that, and the recurrent state
+     * after them. The host gives another number (above 0) when it changed what the rows of a number are; so a device may
+     * keep its copy of rows that it had with this one. NULL: the device keeps nothing. */
+    void (*begin)(struct device *d, uint64_t content, uint32_t position);
 
     /* Operations have matrices of this type. */
     bool (*computes)(const struct device *d, enum tensor_type type);
@@ -285,6 +293,12 @@ static inline struct device_at device_lend(struct device *d, const void *memory,
 {
     return d->is_host ? (struct device_at){(uintptr_t)memory}
                       : d->ops->share(d, memory, bytes, DEVICE_SHARE_LENT, content);
+}
+
+static inline void device_begin(struct device *d, uint64_t content, uint32_t position)
+{
+    if (d->ops->begin)
+        d->ops->begin(d, content, position);
 }
 
 static inline void device_wait(struct device *d)

@@ -28,7 +28,7 @@ void cuda_to_host(struct cuda *c, void *to, const void *from, size_t bytes)
 void cuda_wait(struct cuda *c)
 {
     cuda_check(c, c->k->wait(NULL), "an operation");
-    c->kept_count = 0;
+    cuda_store_noted(c);
 }
 
 /* ---- memory ---- */
@@ -187,6 +187,9 @@ void cuda_use_workspace(struct device *d, const struct device_limits *limits, st
     c->attend_bytes = cuda_attend_bytes(c, limits);
     c->scratch =
         (struct area){.memory = c->attend + c->attend_bytes, .bytes = bytes - c->attend_bytes};
+    c->landing_floats = (size_t)limits->rows * limits->kv_floats;
+    c->landing = malloc(c->landing_floats * sizeof *c->landing + 1);
+    sl_assert(c->landing);
 }
 
 static void destroy(struct device *d)
@@ -199,6 +202,8 @@ static void destroy(struct device *d)
         drop_area(c, &c->experts_area);
     }
     free(c->weights.all);
+    free(c->kept);
+    free(c->landing);
     cuda_slots_close(c);
     c->magic = 0;
     free(c);
@@ -209,7 +214,8 @@ static void destroy(struct device *d)
 static struct cuda *begin(struct device *d)
 {
     struct cuda *c = cuda_of(d);
-    c->scratch.used = c->kv_area.used = 0;
+    c->scratch.used = 0;
+    c->kv_area.used = c->kv_kept;
     if (!c->scratch.memory)
         c->experts_area.used = 0;
     return c;
@@ -220,6 +226,7 @@ static const struct device_sequence *bare(struct cuda *c, const struct device_se
                                           uint32_t count)
 {
     sl_assert(count <= DEVICE_SEQUENCES_MAX);
+    c->given = all;
     for (uint32_t i = 0; i < count; i++)
         c->taken[i] = (struct device_sequence){.kv_type = all[i].kv_type, .ring = all[i].ring};
     return c->taken;
@@ -236,11 +243,11 @@ static const struct device_sequence *bare(struct cuda *c, const struct device_se
         (void)c, (void)a;
 #define OP_CACHE(field, access, heads, size, window)                                               \
     EACH_SEQUENCE(span)                                                                            \
-    cuda_keep_cache(c, a->sequence[i].field, c->taken[i].field, &a->sequence[i], span, access,     \
-                    heads, size);
+    cuda_keep_cache(c, PART_##field, &a->sequence[i], span, access);
 #define OP_STATE(field, access, floats)                                                            \
     EACH_SEQUENCE(span)                                                                            \
-    cuda_keep_state(c, a->sequence[i].field, c->taken[i].field, access, floats);
+    cuda_keep_state(c, a->sequence[i].field, c->taken[i].field, &a->sequence[i], span, access,     \
+                    floats);
 #define OP_END(name) }
 #include "lib/device/ops.tbl.h"
 
@@ -252,11 +259,12 @@ static const struct device_sequence *bare(struct cuda *c, const struct device_se
 #define OP_SEQUENCES(name, count) real.name = bare(c, a->name, count);
 #define OP_CACHE(field, access, heads, size, window)                                               \
     EACH_SEQUENCE(span)                                                                            \
-    c->taken[i].field = cuda_take_cache(c, a->sequence[i].field, &a->sequence[i], span, access,    \
-                                        heads, size, window);
+    c->taken[i].field = cuda_take_cache(c, PART_##field, a->sequence[i].field, &a->sequence[i],    \
+                                        span, access, heads, size, window);
 #define OP_STATE(field, access, floats)                                                            \
     EACH_SEQUENCE(span)                                                                            \
-    c->taken[i].field = cuda_take_state(c, a->sequence[i].field, access, floats);
+    c->taken[i].field =                                                                            \
+        cuda_take_state(c, a->sequence[i].field, &a->sequence[i], span, access, floats);
 #define OP_END(name)                                                                               \
     cuda_op_##name(c, &real);                                                                      \
     keep_##name(c, a);                                                                             \
@@ -271,6 +279,7 @@ static const struct device_ops table = {
     .write = write_bytes,
     .read = read_bytes,
     .share = cuda_share,
+    .begin = cuda_begin,
     .computes = computes,
     .wait = wait_for_all,
     .workspace = cuda_workspace,
@@ -278,6 +287,16 @@ static const struct device_ops table = {
 #define OP(name) .name = submit_##name,
 #include "lib/device/ops.tbl.h"
 };
+
+static void *as_shared(const void *shared)
+{
+    return (void *)shared;
+}
+
+void cuda_pointers(struct device *d, void *(*pointer)(const void *shared))
+{
+    cuda_of(d)->pointer = pointer;
+}
 
 struct device *cuda_device(const struct gpu_kernels *kernels, const struct cuda_plan *plan,
                            struct error *error)
@@ -287,6 +306,13 @@ struct device *cuda_device(const struct gpu_kernels *kernels, const struct cuda_
         error_set(error, ERR_NO_MEMORY, "out of memory (GPU)");
         return NULL;
     }
-    *c = (struct cuda){.device = {.ops = &table}, .magic = CUDA_MAGIC, .k = kernels, .plan = *plan};
+    *c = (struct cuda){.device = {.ops = &table},
+                       .magic = CUDA_MAGIC,
+                       .k = kernels,
+                       .plan = *plan,
+                       .kept = calloc(plan->kv_layers + 1, sizeof *c->kept),
+                       .host_kernels = kernel_ops_select("auto"),
+                       .pointer = as_shared};
+    sl_assert(c->kept);
     return &c->device;
 }

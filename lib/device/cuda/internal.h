@@ -45,8 +45,38 @@ struct block {
     size_t bytes;
 };
 
+/* Parts of a sequence that a layer has, by the fields of struct device_sequence. */
+enum sequence_part {
+    PART_keys,
+    PART_values,
+    PART_state,
+    PART__COUNT,
+    PART_next_state = PART_state
+};
+
+/* Of the current sequence, in a layer whose parts stay on the device. */
+struct kept_part {
+    uint8_t *memory;
+    uint64_t host;   /* address of keys or values */
+    uint32_t window; /* of the layer; 0: none */
+    /* Keys, values: the rows before it are as on the host, with a window those that a row there reads. State: that after
+     * so many rows. */
+    uint32_t valid;
+};
+
+struct kept {
+    uint64_t content; /* device_ops.begin */
+    struct kept_part part[PART__COUNT];
+};
+
+/* A part of a sequence that is being copied to the host. rows.rows > 0: as floats, which are stored after the wait. */
+struct note {
+    struct device_at host;
+    struct gpu_kv_store rows;
+};
+
 #define BLOCKS_MAX 16
-#define KEPT_MAX   512
+#define NOTES_MAX  512
 
 struct cuda {
     struct device device; /* first: operations get its address */
@@ -64,9 +94,17 @@ struct cuda {
     size_t attend_bytes;
     struct block block[BLOCKS_MAX];
     uint32_t blocks;
-    struct device_sequence taken[DEVICE_SEQUENCES_MAX]; /* of the operation that runs */
-    uint64_t kept[KEPT_MAX]; /* parts of sequences that are being copied to the host */
-    uint32_t kept_count;
+    /* Of the operation that runs: on the device, and as they were given. */
+    struct device_sequence taken[DEVICE_SEQUENCES_MAX];
+    const struct device_sequence *given;
+    struct kept *kept; /* [kv_layers] */
+    size_t kv_kept;    /* bytes of kv_area that they have */
+    struct note note[NOTES_MAX];
+    uint32_t note_count;
+    float *landing; /* where rows of keys and values arrive */
+    size_t landing_floats, landed;
+    const struct kernel_ops *host_kernels;
+    void *(*pointer)(const void *shared);
 };
 
 /* The operations, with the scratch empty and their sequences on the device. */
@@ -106,18 +144,22 @@ size_t cuda_workspace(const struct device *d, const struct device_limits *limits
 size_t cuda_attend_bytes(const struct cuda *c, const struct device_limits *limits);
 void cuda_use_workspace(struct device *d, const struct device_limits *limits, struct device_at at);
 
-/* Parts of a sequence on the device: _take copies what an operation reads to the device, _keep copies back what
- * it appended or wrote. */
-struct device_at cuda_take_cache(struct cuda *c, struct device_at host,
+/* sequences.c. Parts of a sequence on the device: _take copies to it what an operation reads and it does not have, _keep
+ * what the operation appended or wrote back. Appended rows are kept by who stores them. */
+void cuda_begin(struct device *d, uint64_t content, uint32_t position);
+struct device_at cuda_take_cache(struct cuda *c, enum sequence_part part, struct device_at host,
                                  const struct device_sequence *s, struct device_span span,
                                  unsigned access, uint32_t heads, uint32_t size, uint32_t window);
-void cuda_keep_cache(struct cuda *c, struct device_at host, struct device_at memory,
-                     const struct device_sequence *s, struct device_span span, unsigned access,
-                     uint32_t heads, uint32_t size);
-struct device_at cuda_take_state(struct cuda *c, struct device_at host, unsigned access,
-                                 size_t floats);
+void cuda_keep_cache(struct cuda *c, enum sequence_part part, const struct device_sequence *s,
+                     struct device_span span, unsigned access);
+void cuda_keep_rows(struct cuda *c, struct device_at host, const struct gpu_kv_store *rows);
+struct device_at cuda_take_state(struct cuda *c, struct device_at host,
+                                 const struct device_sequence *s, struct device_span span,
+                                 unsigned access, size_t floats);
 void cuda_keep_state(struct cuda *c, struct device_at host, struct device_at memory,
-                     unsigned access, size_t floats);
+                     const struct device_sequence *s, struct device_span span, unsigned access,
+                     size_t floats);
+void cuda_store_noted(struct cuda *c); /* after a wait */
 
 static inline struct cuda *cuda_of(struct device *d)
 {

@@ -41,18 +41,25 @@ static uint64_t side_of(const struct model_hparams *h, uint32_t layer, enum kv_s
     return align_up(model_kv_bytes(h, layer, side, type, positions), DEVICE_ALIGN);
 }
 
-/* Of the layer with the largest: an operation has those of one layer. */
-static uint64_t sequence_of(const struct model_index *m, enum kv_type type, uint32_t context,
-                            uint32_t ring)
+/* What a layer has of a sequence: keys and values, or so many states. */
+static uint64_t layer_of(const struct model_index *m, uint32_t layer, enum kv_type type,
+                         uint32_t context, uint32_t ring, uint32_t states)
 {
     const struct model_hparams *h = &m->hparams;
-    uint64_t most = model_recurrent_layers(h) == 0
-                        ? 0
-                        : 2 * align_up(model_state_floats(h) * sizeof(float), DEVICE_ALIGN);
-    for (uint32_t layer = 0; layer < h->layers; layer++) {
-        uint32_t positions = m->layer[layer].attention.window > 0 && ring > 0 ? ring : context;
-        uint64_t bytes = side_of(h, layer, KV_SIDE_KEYS, type, positions) +
-                         side_of(h, layer, KV_SIDE_VALUES, type, positions);
+    if (h->layer_kind[layer] == LAYER_RECURRENT)
+        return states * align_up(model_state_floats(h) * sizeof(float), DEVICE_ALIGN);
+    uint32_t positions = m->layer[layer].attention.window > 0 && ring > 0 ? ring : context;
+    return side_of(h, layer, KV_SIDE_KEYS, type, positions) +
+           side_of(h, layer, KV_SIDE_VALUES, type, positions);
+}
+
+/* Of the layer from `first` on with the largest: an operation has those of one layer. */
+static uint64_t sequence_of(const struct model_index *m, uint32_t first, enum kv_type type,
+                            uint32_t context, uint32_t ring)
+{
+    uint64_t most = 0;
+    for (uint32_t layer = first; layer < m->hparams.layers; layer++) {
+        uint64_t bytes = layer_of(m, layer, type, context, ring, 2);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -90,9 +97,23 @@ void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, en
     plan->top_k = h->experts_used;
     plan->slot_bytes = slot_of(model);
     plan->bytes[CUDA_WEIGHTS] = weights_of(model);
-    plan->bytes[CUDA_KV] = sequences * sequence_of(model, kv_type, context, ring);
+    plan->bytes[CUDA_KV] = sequences * sequence_of(model, 0, kv_type, context, ring);
     uint64_t experts = plan->slot_bytes * h->experts_used, load = load_of(h);
     plan->bytes[CUDA_EXPERTS] = experts > load ? experts : load;
+}
+
+void cuda_plan_kv(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
+                  uint32_t context, uint32_t ring, uint64_t bytes)
+{
+    uint64_t kept = 0;
+    for (uint32_t layers = 1; layers <= model->hparams.layers; layers++) {
+        kept += layer_of(model, layers - 1, kv_type, context, ring, 1);
+        uint64_t all = kept + sequence_of(model, layers, kv_type, context, ring);
+        if (all > bytes)
+            continue;
+        plan->kv_layers = layers;
+        plan->bytes[CUDA_KV] = all;
+    }
 }
 
 uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_index *model)

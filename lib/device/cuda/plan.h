@@ -15,7 +15,7 @@
     X(CONTEXT, "context", "what the driver has for a process")                                     \
     X(WEIGHTS, "weights", "dense weights")                                                         \
     X(ACTIVATIONS, "activations", "vectors, rows of a pass, and the workspace of operations")      \
-    X(KV, "kv", "keys, values and states of one operation")                                        \
+    X(KV, "kv", "keys, values and states")                                                         \
     X(EXPERTS, "experts", "slots for experts")
 
 enum cuda_part {
@@ -28,6 +28,8 @@ enum cuda_part {
 struct cuda_plan {
     uint64_t bytes[CUDA_PART__COUNT];
     uint32_t positions; /* of the longest sequence */
+    uint32_t
+        kv_layers; /* so many layers, from the first on, have their keys, values and states there from pass to pass */
     uint32_t layers, experts, top_k;
     uint64_t slot_bytes; /* of the largest expert; 0: no slots */
     enum eviction eviction;
@@ -39,6 +41,11 @@ uint64_t cuda_plan_bytes(const struct cuda_plan *plan);
 /* Weights and keys of the plan; the minimum of experts. sequences: of a pass. The other parts are the caller's. */
 void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
                      uint32_t context, uint32_t ring, uint32_t sequences);
+
+/* Keys, values and states of as many layers as `bytes` have space for, from the first on; of the others those of one
+ * operation, which are the minimum that cuda_plan_model has. A pass of one sequence. */
+void cuda_plan_kv(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
+                  uint32_t context, uint32_t ring, uint64_t bytes);
 
 /* Bytes of experts, as in slots of the arena (struct model_entry), that have slots here in any layer. */
 uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_index *model);

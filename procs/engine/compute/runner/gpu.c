@@ -61,6 +61,7 @@ static struct device *open_device(struct child *child, const struct gpu_kernels 
 {
     const struct procs_gpu *g = plan_of(child);
     struct cuda_plan plan = {.positions = g->positions,
+                             .kv_layers = g->kv_layers,
                              .layers = g->layers,
                              .experts = g->experts,
                              .top_k = g->top_k,
@@ -118,6 +119,8 @@ void gpu_count(const struct gpu *g, const struct child *child)
     counter_set(child->row, CTR_COMPUTE_gpu_expert_evictions, slots.evicted);
     counter_set(child->row, CTR_COMPUTE_gpu_uploaded_bytes, copied.to_device);
     counter_set(child->row, CTR_COMPUTE_gpu_downloaded_bytes, copied.to_host);
+    counter_set(child->row, CTR_COMPUTE_gpu_kv_uploaded_bytes, copied.kv_to_device);
+    counter_set(child->row, CTR_COMPUTE_gpu_kv_downloaded_bytes, copied.kv_to_host);
 }
 
 uint64_t gpu_experts_limit(const struct gpu *gpu, const struct child *child)

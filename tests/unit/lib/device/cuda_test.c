@@ -33,6 +33,9 @@ static struct cuda_plan plan_of(const struct image *image, uint32_t chunk)
     struct cuda_plan plan = {0};
     struct error error;
     cuda_plan_model(&plan, image->model, image->kv_type, RUN_CONTEXT, 0, 1);
+    /* keys, values and states of all layers stay there, or of some */
+    cuda_plan_kv(&plan, image->model, image->kv_type, RUN_CONTEXT, 0,
+                 seed % 3 == 0 ? UINT64_MAX : plan.bytes[CUDA_KV] * (1 + seed % 3));
     while (cuda_plan_experts(&plan, image->model) <
            IMAGE_PIN_SLOTS * image->model->expert_slot_bytes_max)
         plan.bytes[CUDA_EXPERTS] += plan.slot_bytes;
@@ -66,6 +69,8 @@ static void compare(struct image *image, bool masked, const char *name)
     struct error error;
     struct cuda_plan plan = plan_of(image, host.chunk);
     cuda.device = open_device(&plan);
+    cuda.content = 1;
+    cuda_pointers(cuda.device, untagged);
     fake_limit(cuda_plan_bytes(&plan));
     ck_assert_msg(cuda_reserve(cuda.device, &error) == 0, "%s", error.text);
     uint64_t want = run_hash(&host), have = run_hash(&cuda);
@@ -172,7 +177,7 @@ END_TEST
 #define CHANNELS 5
 #define TAPS     3
 #define STATE    ((TAPS - 1) * CHANNELS)
-#define PARTS    (KEPT_MAX + 2 * DEVICE_SEQUENCES_MAX) /* more than are noted until a wait */
+#define PARTS    (NOTES_MAX + 2 * DEVICE_SEQUENCES_MAX) /* more than are noted until a wait */
 
 static struct device_at given(struct device *d, const void *from, size_t bytes)
 {
