@@ -5,8 +5,8 @@
  * Order: operations are submitted to one queue and take effect in that order. An operation may return
  * before it has run. Only `read` and `wait` (and device_fetch) wait for what was submitted before. So
  *   - an operation takes what it needs of host memory (OP_HOST and the like) before it returns
- *   - what it reads or writes on the device stays valid until it has run: experts and keys are given
- *     back after a wait
+ *   - what it reads or writes on the device stays valid until it has run: experts are given back with
+ *     device_give_back, keys after a wait
  *   - an operation has no result for the caller, and cannot fail.
  *
  * Bits: every operation is defined by lib/kernels/ARITHMETIC.md, so all devices make the same ones.
@@ -210,7 +210,7 @@ struct device_limits {
 /* Host memory that operations are given, and when it changes. A device that is not the host has copies of it. */
 enum device_share_kind {
     DEVICE_SHARE_WEIGHTS, /* never changes */
-    DEVICE_SHARE_LENT,    /* an expert: not before the next wait; then it may be another one */
+    DEVICE_SHARE_LENT,    /* an expert: not before device_give_back; then it may be another one */
     DEVICE_SHARE_SEQUENCE, /* keys, values or state: OP_CACHE and OP_STATE have what operations read and write.
                             * The host may change it between passes */
 };
@@ -246,6 +246,9 @@ struct device_ops {
 
     /* Until every operation submitted has run. */
     void (*wait)(struct device *d);
+
+    /* Until no operation that was submitted reads lent memory: it may get other content. NULL: wait does it. */
+    void (*give_back)(struct device *d);
 
     /* Memory for operations in addition to their arguments, within the limits: its size, and where it is. */
     size_t (*workspace)(const struct device *d, const struct device_limits *limits);
@@ -287,7 +290,7 @@ static inline uint64_t device_content(uint64_t precision, uint64_t layers, uint6
     return ((precision * layers + layer) * experts + expert) * EXPERT__COUNT + matrix + 1;
 }
 
-/* A matrix of an expert; until the next wait. */
+/* A matrix of an expert; until it is given back. */
 static inline struct device_at device_lend(struct device *d, const void *memory, size_t bytes,
                                            uint64_t content)
 {
@@ -305,6 +308,14 @@ static inline void device_wait(struct device *d)
 {
     if (!d->is_host)
         d->ops->wait(d);
+}
+
+static inline void device_give_back(struct device *d)
+{
+    if (!d->is_host && d->ops->give_back)
+        d->ops->give_back(d);
+    else
+        device_wait(d);
 }
 
 /* Device memory that the host reads. `host`: as many bytes, NULL if the device is the host. */

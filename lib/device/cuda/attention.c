@@ -46,7 +46,7 @@ static void finish_heads(struct cuda *c, const struct op_attention *a, const str
     add_bias(c, a, h->x, h->heads * h->size, h->bias);
     if (a->heads.qk_norm == QK_NORM_HEAD && h->norm.address)
         head_norm(c, a, h);
-    cuda_check(c, c->k->rope(&rope, NULL), "a rotation");
+    cuda_check(c, c->k->rope(&rope, c->stream), "a rotation");
     if (a->heads.qk_norm == QK_NORM_HEAD_AFTER)
         head_norm(c, a, h);
 }
@@ -66,7 +66,7 @@ static void store(struct cuda *c, uint32_t sequence, enum kv_part part, const fl
                              .position = position,
                              .ring = s->ring,
                              .rows = rows};
-    cuda_check(c, c->k->kv_store(&g, NULL), "keys and values");
+    cuda_check(c, c->k->kv_store(&g, c->stream), "keys and values");
     cuda_keep_rows(c, part == KV_KEYS ? given->keys : given->values, &g);
 }
 
@@ -91,7 +91,7 @@ static void attend(struct cuda *c, const struct kernel_attention *a)
             part = rows_of(a, at, n);
         }
         sl_assert(c->k->attention_workspace(&part) <= c->attend_bytes);
-        cuda_check(c, c->k->attention(&part, c->attend, NULL), "attention");
+        cuda_check(c, c->k->attention(&part, c->attend, c->stream), "attention");
     }
 }
 
@@ -190,7 +190,7 @@ static void rotate_pairs(struct cuda *c, float *x, size_t stride, size_t head_st
                             .heads = heads,
                             .rows = rows,
                             .pairs = true};
-    cuda_check(c, c->k->rope(&rope, NULL), "a rotation");
+    cuda_check(c, c->k->rope(&rope, c->stream), "a rotation");
 }
 
 void cuda_op_latent_store(struct cuda *c, const struct op_latent_store *a)

@@ -16,18 +16,18 @@ void cuda_check(const struct cuda *c, int status, const char *what)
 void cuda_to_device(struct cuda *c, void *to, const void *from, size_t bytes)
 {
     c->copied.to_device += bytes;
-    cuda_check(c, c->k->upload(to, from, bytes, NULL), "a copy to the GPU");
+    cuda_check(c, c->k->upload(to, from, bytes, c->stream), "a copy to the GPU");
 }
 
 void cuda_to_host(struct cuda *c, void *to, const void *from, size_t bytes)
 {
     c->copied.to_host += bytes;
-    cuda_check(c, c->k->download(to, from, bytes, NULL), "a copy from the GPU");
+    cuda_check(c, c->k->download(to, from, bytes, c->stream), "a copy from the GPU");
 }
 
 void cuda_wait(struct cuda *c)
 {
-    cuda_check(c, c->k->wait(NULL), "an operation");
+    cuda_check(c, c->k->wait(c->stream), "an operation");
     cuda_store_noted(c);
 }
 
@@ -56,6 +56,46 @@ void *cuda_upload(struct cuda *c, const void *from, size_t bytes)
         cuda_to_device(c, to, from, bytes);
     return to;
 }
+
+/* ---- host memory on the device ---- */
+
+static void *known(const struct mirrors *m, const void *memory, size_t bytes)
+{
+    for (size_t i = 0; i < m->count; i++)
+        if (m->all[i].host == memory && m->all[i].bytes >= bytes)
+            return m->all[i].memory;
+    return NULL;
+}
+
+static void *weights(struct cuda *c, const void *memory, size_t bytes)
+{
+    struct mirrors *m = &c->weights;
+    void *to = known(m, memory, bytes);
+    if (to)
+        return to;
+    if (m->count == m->space) {
+        m->space = m->space * 2 + 64;
+        m->all = realloc(m->all, m->space * sizeof *m->all);
+        sl_assert(m->all);
+    }
+    to = cuda_take(&c->weights_area, bytes);
+    sl_assert(to); /* the plan has all of them */
+    m->all[m->count++] = (struct mirror){memory, bytes, to};
+    cuda_to_device(c, to, memory, bytes);
+    return to;
+}
+
+struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
+                            enum device_share_kind kind, uint64_t content)
+{
+    struct cuda *c = cuda_of(d);
+    if (!memory || bytes == 0 || kind == DEVICE_SHARE_SEQUENCE)
+        return device_address(memory); /* of the host: for cuda_take_* */
+    return device_address(kind == DEVICE_SHARE_LENT ? cuda_slot(c, content, memory, bytes)
+                                                    : weights(c, memory, bytes));
+}
+
+/* ---- areas ---- */
 
 static int get(struct cuda *c, size_t bytes, const char *what, void **out, struct error *error)
 {
@@ -90,7 +130,9 @@ int cuda_reserve(struct device *d, struct error *error)
     struct cuda *c = cuda_of(d);
     const uint64_t *bytes = c->plan.bytes;
     c->reserved = true;
-    return get_area(c, &c->weights_area, bytes[CUDA_WEIGHTS], "dense weights", error) != 0 ||
+    return cuda_streams_open(c, error) != 0 ||
+                   get_area(c, &c->weights_area, bytes[CUDA_WEIGHTS], "dense weights", error) !=
+                       0 ||
                    get_area(c, &c->kv_area, bytes[CUDA_KV], "keys and values", error) != 0 ||
                    get_area(c, &c->experts_area, bytes[CUDA_EXPERTS], "experts", error) != 0 ||
                    cuda_slots_open(c, error) != 0
@@ -173,6 +215,12 @@ static void wait_for_all(struct device *d)
     cuda_end_leases(c);
 }
 
+/* Experts were copied when they were shared. */
+static void give_back(struct device *d)
+{
+    cuda_end_leases(cuda_of(d));
+}
+
 static bool computes(const struct device *d, enum tensor_type type)
 {
     return ((const struct cuda *)(const void *)d)->k->alignment(type) != 0;
@@ -188,8 +236,10 @@ void cuda_use_workspace(struct device *d, const struct device_limits *limits, st
     c->scratch =
         (struct area){.memory = c->attend + c->attend_bytes, .bytes = bytes - c->attend_bytes};
     c->landing_floats = (size_t)limits->rows * limits->kv_floats;
-    c->landing = malloc(c->landing_floats * sizeof *c->landing + 1);
-    sl_assert(c->landing);
+    void *landing;
+    cuda_check(c, c->k->host_allocate(c->landing_floats * sizeof *c->landing, &landing),
+               "pinned memory");
+    c->landing = landing;
 }
 
 static void destroy(struct device *d)
@@ -200,11 +250,13 @@ static void destroy(struct device *d)
         drop_area(c, &c->weights_area);
         drop_area(c, &c->kv_area);
         drop_area(c, &c->experts_area);
+        cuda_slots_close(c);
+        if (c->landing)
+            cuda_check(c, c->k->host_release(c->landing), "a release of memory");
+        cuda_streams_close(c);
     }
     free(c->weights.all);
     free(c->kept);
-    free(c->landing);
-    cuda_slots_close(c);
     c->magic = 0;
     free(c);
 }
@@ -282,6 +334,7 @@ static const struct device_ops table = {
     .begin = cuda_begin,
     .computes = computes,
     .wait = wait_for_all,
+    .give_back = give_back,
     .workspace = cuda_workspace,
     .use_workspace = cuda_use_workspace,
 #define OP(name) .name = submit_##name,

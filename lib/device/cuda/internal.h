@@ -11,7 +11,7 @@
 
 #define CUDA_MAGIC 0x43554441u
 
-/* A copy of host memory on the device (mirror.c). */
+/* A copy of host memory on the device. */
 struct mirror {
     const void *host;
     size_t bytes;
@@ -27,6 +27,19 @@ struct mirrors {
 struct area {
     uint8_t *memory;
     size_t bytes, used;
+};
+
+/* Pinned memory that experts go through (streams.c). */
+#define CUDA_RING_PIECES 8
+#define CUDA_RING_PIECE  ((size_t)(CUDA_RING_BYTES / CUDA_RING_PIECES))
+
+struct ring {
+    uint8_t *memory;
+    struct {
+        void *copied; /* event */
+        bool busy;
+    } piece[CUDA_RING_PIECES];
+    uint32_t next;
 };
 
 /* Slots for experts (slots.c), in experts_area. */
@@ -85,6 +98,10 @@ struct cuda {
     struct cuda_plan plan;
     struct cuda_copied copied;
     bool reserved; /* the driver was called */
+    void *stream;  /* of operations */
+    void *uploads; /* stream of experts */
+    void *used;    /* event: what the stream had when an upload began */
+    struct ring ring;
     struct mirrors weights;
     struct slots slots; /* of experts */
     /* Scratch: memory of the operation that runs, and of its sequences. The stream uses it in order, so the next
@@ -128,15 +145,25 @@ void cuda_to_device(struct cuda *c, void *to, const void *from, size_t bytes);
 void cuda_to_host(struct cuda *c, void *to, const void *from, size_t bytes);
 void cuda_wait(struct cuda *c);
 
-/* mirror.c */
 struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
                             enum device_share_kind kind, uint64_t content);
 
-/* slots.c: `bytes` of the matrix with that content, on the device until the next wait. */
+/* slots.c: `bytes` of the matrix with that content, on the device until the leases end. */
 int cuda_slots_open(struct cuda *c, struct error *error);
 void cuda_slots_close(struct cuda *c);
 void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes);
-void cuda_end_leases(struct cuda *c); /* after a wait */
+void cuda_end_leases(struct cuda *c); /* when no operation is submitted with them any more */
+/* Of a matrix in a slot: whether it may be on its way; and that the operations submitted next read it. */
+bool cuda_arrives(const struct cuda *c, const void *matrix);
+void cuda_await(struct cuda *c, const void *matrix);
+
+/* streams.c */
+int cuda_streams_open(struct cuda *c, struct error *error);
+void cuda_streams_close(struct cuda *c);
+/* What is uploaded from now on is written after all operations submitted so far. */
+void cuda_uploads_after_use(struct cuda *c);
+/* `from` may change after the call. */
+void cuda_upload_expert(struct cuda *c, uint8_t *to, const void *from, size_t bytes);
 
 /* workspace.c */
 size_t cuda_workspace(const struct device *d, const struct device_limits *limits);

@@ -10,6 +10,8 @@
 #include "lib/policy/residency/residency.h"
 #include "lib/tensor/kv_type.h"
 
+#define CUDA_RING_BYTES ((uint64_t)16 << 20) /* pinned memory of the host */
+
 /* X(ID, name, text) */
 #define CUDA_PARTS(X)                                                                              \
     X(CONTEXT, "context", "what the driver has for a process")                                     \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Experts on the device: slots of one size, each with the matrices of one expert at one precision. An expert stays
- * until the policy evicts it (lib/policy/residency); what operations may still read is not evicted before the next
- * wait. */
+ * until the policy evicts it (lib/policy/residency). One that operations are being submitted with is leased, and not
+ * evicted; the upload of the next one into its slot waits for those that were submitted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +12,8 @@
 struct place {
     uint32_t expert; /* slot of the residency object; POLICY_NONE: empty */
     bool leased;
+    bool arriving; /* operations have not waited for its event */
+    void *arrived; /* event of the stream of uploads */
     size_t used;
     uint8_t *memory[EXPERT__COUNT];
 };
@@ -39,8 +41,13 @@ int cuda_slots_open(struct cuda *c, struct error *error)
     if (!s->residency || !s->place || !s->place_of)
         return error_set(error, ERR_NO_MEMORY, "out of memory (slots of the GPU)");
     memset(s->place_of, 0xff, experts * sizeof *s->place_of);
-    for (uint32_t i = 0; i < s->count; i++)
+    for (uint32_t i = 0; i < s->count; i++) {
         s->place[i].expert = POLICY_NONE;
+        int status = c->k->event_create(&s->place[i].arrived);
+        if (status != 0)
+            return error_set(error, ERR_FAILED, "no event of the GPU: %s (%d)", c->k->text(status),
+                             status);
+    }
     residency_capacity(s->residency, s->count * p->slot_bytes);
     return 0;
 }
@@ -49,6 +56,9 @@ void cuda_slots_close(struct cuda *c)
 {
     if (c->slots.residency)
         residency_destroy(c->slots.residency);
+    for (uint32_t i = 0; c->slots.place && i < c->slots.count; i++)
+        if (c->slots.place[i].arrived)
+            cuda_check(c, c->k->event_destroy(c->slots.place[i].arrived), "an event");
     free(c->slots.place);
     free(c->slots.place_of);
     c->slots = (struct slots){0};
@@ -84,7 +94,7 @@ static uint32_t free_place(struct cuda *c, uint32_t expert)
     return place;
 }
 
-/* The place of an expert that operations use until the next wait. */
+/* The place of an expert, leased. */
 static struct place *lease(struct cuda *c, uint32_t expert)
 {
     struct slots *s = &c->slots;
@@ -95,7 +105,8 @@ static struct place *lease(struct cuda *c, uint32_t expert)
     residency_accessed(s->residency, expert, &(struct residency_access){.tokens = 1, .high = true});
     if (at == NO_PLACE) {
         at = free_place(c, expert);
-        s->place[at] = (struct place){.expert = expert};
+        s->place[at] = (struct place){.expert = expert, .arrived = s->place[at].arrived};
+        cuda_uploads_after_use(c); /* of the expert that it had */
         s->place_of[expert] = at;
         residency_insert(s->residency, expert, false);
         s->counts.uploaded++;
@@ -116,9 +127,31 @@ void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes
         p->memory[m] =
             c->experts_area.memory + (size_t)(p - c->slots.place) * c->plan.slot_bytes + p->used;
         p->used += align_up(bytes, DEVICE_ALIGN);
-        cuda_to_device(c, p->memory[m], from, bytes);
+        cuda_upload_expert(c, p->memory[m], from, bytes);
+        cuda_check(c, c->k->event_record(p->arrived, c->uploads), "an event");
+        p->arriving = true;
     }
     return p->memory[m];
+}
+
+static struct place *place_with(const struct cuda *c, const void *matrix)
+{
+    size_t at = (size_t)((const uint8_t *)matrix - c->experts_area.memory);
+    sl_assert(at < c->slots.count * c->plan.slot_bytes);
+    return &c->slots.place[at / c->plan.slot_bytes];
+}
+
+bool cuda_arrives(const struct cuda *c, const void *matrix)
+{
+    return place_with(c, matrix)->arriving;
+}
+
+void cuda_await(struct cuda *c, const void *matrix)
+{
+    struct place *p = place_with(c, matrix);
+    if (p->arriving)
+        cuda_check(c, c->k->stream_wait(c->stream, p->arrived), "an event");
+    p->arriving = false;
 }
 
 void cuda_end_leases(struct cuda *c)
