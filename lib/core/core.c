@@ -392,7 +392,7 @@ static int run_layers(struct core *c, const struct core_sequence *sequences,
                                    .rows = rows};
     sl_assert(sequence_count <= DEVICE_SEQUENCES_MAX);
     if (sequence_count == 1 && sequences->content > 0)
-        device_begin(c->device, sequences->content, c->row[0].position);
+        device_begin(c->device, sequences->content, c->row[0].position, rows);
     begin_rows(c);
     uint32_t per_layer = c->step_count / c->hp.layers;
     for (uint32_t i = first * per_layer; i < (first + count) * per_layer; i++) {

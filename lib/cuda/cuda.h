@@ -202,6 +202,7 @@ struct gpu_kernels {
     int (*event_destroy)(void *event);
     int (*event_record)(void *event, void *stream);
     int (*event_wait)(void *event);                /* the calling thread */
+    bool (*event_happened)(void *event);           /* false also if that is not known */
     int (*stream_wait)(void *stream, void *event); /* what is submitted to the stream later */
 };
 

@@ -133,6 +133,11 @@ static int event_wait(void *event)
     return (int)cudaEventSynchronize((cudaEvent_t)event);
 }
 
+static bool event_happened(void *event)
+{
+    return cudaEventQuery((cudaEvent_t)event) == 0;
+}
+
 static int stream_wait(void *stream, void *event)
 {
     return (int)cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0);
@@ -176,6 +181,7 @@ extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_
         event_destroy,
         event_record,
         event_wait,
+        event_happened,
         stream_wait,
     };
     return &table;

@@ -236,10 +236,10 @@ struct device_ops {
     struct device_at (*share)(struct device *d, const void *memory, size_t bytes,
                               enum device_share_kind kind, uint64_t content);
 
-    /* A pass of one sequence begins at `position`: its host memory has the rows before that, and the recurrent state
+    /* A pass of `rows` rows of one sequence begins at `position`: its host memory has the rows before that, and the recurrent state
      * after them. The host gives another number (above 0) when it changed what the rows of a number are; so a device may
      * keep its copy of rows that it had with this one. NULL: the device keeps nothing. */
-    void (*begin)(struct device *d, uint64_t content, uint32_t position);
+    void (*begin)(struct device *d, uint64_t content, uint32_t position, uint32_t rows);
 
     /* Operations have matrices of this type. */
     bool (*computes)(const struct device *d, enum tensor_type type);
@@ -298,10 +298,11 @@ static inline struct device_at device_lend(struct device *d, const void *memory,
                       : d->ops->share(d, memory, bytes, DEVICE_SHARE_LENT, content);
 }
 
-static inline void device_begin(struct device *d, uint64_t content, uint32_t position)
+static inline void device_begin(struct device *d, uint64_t content, uint32_t position,
+                                uint32_t rows)
 {
     if (d->ops->begin)
-        d->ops->begin(d, content, position);
+        d->ops->begin(d, content, position, rows);
 }
 
 static inline void device_wait(struct device *d)

@@ -57,4 +57,9 @@ COUNTER(gpu_kv_uploaded_bytes, GAUGE, bytes,
         "Keys, values and states among gpu_uploaded_bytes: rows that were not on the GPU.")
 COUNTER(gpu_kv_downloaded_bytes, GAUGE, bytes,
         "The same among gpu_downloaded_bytes: new rows as floats, and states.")
+COUNTER(gpu_expert_on_cpu, GAUGE, uses,
+        "Uses of experts that were not on the GPU and that the CPU computed (--gpu-policy "
+        "cooperative).")
+COUNTER(gpu_expert_background, GAUGE, experts,
+        "Experts of these that were copied to the GPU for later tokens.")
 #undef COUNTER

@@ -220,6 +220,28 @@ static void copied_rows(void)
 
 /* ---- experts on the GPU ---- */
 
+struct uses {
+    uint64_t hits, uploads, evictions, on_cpu, background;
+};
+
+static struct uses uses_of(struct engine *e)
+{
+    struct uses u = {.hits = engine_counter(e, "compute", "gpu_expert_hits"),
+                     .uploads = engine_counter(e, "compute", "gpu_expert_uploads"),
+                     .evictions = engine_counter(e, "compute", "gpu_expert_evictions"),
+                     .on_cpu = engine_counter(e, "compute", "gpu_expert_on_cpu"),
+                     .background = engine_counter(e, "compute", "gpu_expert_background")};
+    test_note("%" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced, %" PRIu64
+              " on the CPU, %" PRIu64 " copied later",
+              u.hits, u.uploads, u.evictions, u.on_cpu, u.background);
+    return u;
+}
+
+static uint64_t minimum_budget(void)
+{
+    return rejected("--gpu=0", "--gpu-budget=64KiB", "is too small for this model", "minimum ");
+}
+
 /* With slots for all experts each is copied once; with those of a token, they replace each other. */
 static void slots(void)
 {
@@ -229,22 +251,53 @@ static void slots(void)
     continued_make(model, qwen3moe);
     reference(&want);
     fake(true);
-    uint64_t minimum =
-        rejected("--gpu=0", "--gpu-budget=64KiB", "is too small for this model", "minimum ");
-    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum);
+    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum_budget());
     for (int few = 0; few < 2; few++) {
         struct engine *e =
             start((const char *const[]){"--gpu=0", few ? option : "--threads=1", NULL});
         CHECK(kv_layers(e) == (few ? 0 : LAYERS), "keys and values of the wrong layers");
         continued_after(e, &c, 0, few ? "slots for one token" : "slots for all experts");
-        uint64_t uploads = engine_counter(e, "compute", "gpu_expert_uploads"),
-                 evictions = engine_counter(e, "compute", "gpu_expert_evictions"),
-                 hits = engine_counter(e, "compute", "gpu_expert_hits");
-        test_note("%" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced", hits, uploads,
-                  evictions);
-        CHECK(few ? evictions > 0 : evictions == 0 && hits > uploads && uploads <= EXPERTS,
-              "%" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced", hits, uploads,
-              evictions);
+        struct uses u = uses_of(e);
+        CHECK(few ? u.evictions > 0
+                  : u.evictions == 0 && u.hits > u.uploads && u.uploads <= EXPERTS,
+              "other uses");
+        CHECK(u.on_cpu == 0, "the CPU computed");
+        engine_stop(e);
+    }
+    text_free(&want);
+    fake(false);
+}
+
+/* Slots for a token, for half of the experts, and for all: the CPU computes what is not there. Compute is killed in one. */
+static void cooperative(void)
+{
+    struct text want;
+    char option[64];
+    const struct continued c = {.prompt = 0, .tokens = 2 * TOKENS, .want = &want};
+    continued_make(model, qwen3moe);
+    struct engine *e = start((const char *const[]){"--gpu=off", NULL});
+    engine_generate(e, test_prompt(0), 2 * TOKENS, &want);
+    engine_stop(e);
+    fake(true);
+    e = start((const char *const[]){"--gpu=0", NULL});
+    json_t *doc = engine_stats(e);
+    uint64_t most = lookup_u64(doc, "gpu.plan.experts"), all = 0;
+    static const char *const parts[] = {"context", "weights", "activations", "kv", "experts"};
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        char path[64];
+        snprintf(path, sizeof path, "gpu.plan.%s", parts[i]);
+        all += lookup_u64(doc, path);
+    }
+    json_decref(doc);
+    engine_stop(e);
+    uint64_t budgets[] = {minimum_budget(), all - most / 2, all};
+    for (size_t i = 0; i < ARRAY_LEN(budgets); i++) {
+        snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, budgets[i]);
+        e = start((const char *const[]){"--gpu=0", "--gpu-policy=cooperative", option, NULL});
+        continued_after(e, &c, i == 1 ? 5 : 0, "the CPU and the GPU");
+        struct uses u = uses_of(e);
+        CHECK(u.on_cpu > 0 || i == 2, "the CPU did not compute");
+        CHECK(u.background <= u.on_cpu && (u.background > 0 || u.on_cpu == 0), "other copies");
         engine_stop(e);
     }
     text_free(&want);
@@ -399,6 +452,7 @@ int main(int argc, char **argv)
                                              ROW(kept_rows),
                                              ROW(copied_rows),
                                              ROW(slots),
+                                             ROW(cooperative),
                                              ROW(cannot_be_opened_again),
                                              ROW(fails_again_and_again),
                                              ROW(taken_by_others),

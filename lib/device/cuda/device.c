@@ -213,6 +213,7 @@ static void wait_for_all(struct device *d)
     struct cuda *c = cuda_of(d);
     cuda_wait(c);
     cuda_end_leases(c);
+    c->pass_rows = 0; /* it ends */
 }
 
 /* Experts were copied when they were shared. */
@@ -236,6 +237,7 @@ void cuda_use_workspace(struct device *d, const struct device_limits *limits, st
     c->scratch =
         (struct area){.memory = c->attend + c->attend_bytes, .bytes = bytes - c->attend_bytes};
     c->landing_floats = (size_t)limits->rows * limits->kv_floats;
+    cuda_cooperate_open(c, limits);
     void *landing;
     cuda_check(c, c->k->host_allocate(c->landing_floats * sizeof *c->landing, &landing),
                "pinned memory");
@@ -253,8 +255,11 @@ static void destroy(struct device *d)
         cuda_slots_close(c);
         if (c->landing)
             cuda_check(c, c->k->host_release(c->landing), "a release of memory");
+        cuda_cooperate_close(c);
         cuda_streams_close(c);
     }
+    if (c->cooperate.host)
+        c->cooperate.host->ops->destroy(c->cooperate.host);
     free(c->weights.all);
     free(c->kept);
     c->magic = 0;

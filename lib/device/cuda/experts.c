@@ -121,9 +121,11 @@ void cuda_op_expert_gate_up(struct cuda *c, const struct op_expert_gate_up *a)
     const uint32_t *pair_row = cuda_upload(c, a->pair_row, a->pairs * sizeof *a->pair_row);
     bool late[MODEL_EXPERTS_MAX];
     sl_assert(a->jobs <= MODEL_EXPERTS_MAX);
+    cuda_cooperate_begin(c, a);
     for (uint32_t i = 0; i < a->jobs; i++) {
-        late[i] = cuda_arrives(c, device_pointer(a->job[i].matrix[EXPERT_GATE].data));
-        if (!late[i])
+        const void *matrix = device_pointer(a->job[i].matrix[EXPERT_GATE].data);
+        late[i] = cuda_in_slot(c, matrix) && cuda_arrives(c, matrix);
+        if (cuda_in_slot(c, matrix) && !late[i])
             gate_up_job(c, a, &a->job[i], pair_row);
     }
     for (uint32_t i = 0; i < a->jobs; i++)
@@ -145,6 +147,8 @@ void cuda_op_expert_down(struct cuda *c, const struct op_expert_down *a)
     for (uint32_t i = 0; i < a->jobs; i++) {
         const struct device_job *job = &a->job[i];
         const struct kernel_matrix w = device_kernel_matrix(&job->matrix[EXPERT_DOWN]);
+        if (!cuda_in_slot(c, w.data))
+            continue;
         const float *gate = device_floats(a->gate) + (size_t)job->inner_base * a->inner;
         float *y = device_floats(a->y) + (size_t)job->pair_base * a->n;
         const void *x;
@@ -152,6 +156,7 @@ void cuda_op_expert_down(struct cuda *c, const struct op_expert_down *a)
         cuda_product(c, &w, job->scale[EXPERT_DOWN], x, stride, job->rows, y, a->n);
         add_bias(c, job, EXPERT_DOWN, y);
     }
+    cuda_cooperate_end(c, a);
     add_row(c, a->term, a->terms, a->n, device_floats(a->y), device_floats(a->into));
 }
 

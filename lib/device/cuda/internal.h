@@ -7,6 +7,7 @@
 #include "lib/base/bytes.h"
 #include "lib/device/cuda/cuda.h"
 #include "lib/device/pointers.h"
+#include "lib/model/limits.h"
 #include "lib/policy/residency/residency.h"
 
 #define CUDA_MAGIC 0x43554441u
@@ -30,16 +31,29 @@ struct area {
 };
 
 /* Pinned memory that experts go through (streams.c). */
-#define CUDA_RING_PIECES 8
-#define CUDA_RING_PIECE  ((size_t)(CUDA_RING_BYTES / CUDA_RING_PIECES))
+struct ring_piece {
+    void *copied; /* event */
+    bool busy;
+};
 
 struct ring {
     uint8_t *memory;
-    struct {
-        void *copied; /* event */
-        bool busy;
-    } piece[CUDA_RING_PIECES];
-    uint32_t next;
+    struct ring_piece *piece;
+    uint32_t pieces, next;
+};
+
+/* Experts of a pass of one row that the host computes (cooperate.c). */
+struct cooperate {
+    struct device *host; /* NULL: none */
+    void *workspace;     /* of it */
+    void *fetched;       /* event: the operation's input is in `memory` */
+    uint8_t *memory;     /* pinned */
+    size_t bytes, used;
+    struct op_expert_gate_up op;
+    struct device_job job[MODEL_TOP_K_MAX];
+    uint32_t pair[MODEL_TOP_K_MAX]; /* of each job */
+    uint32_t jobs;
+    uint32_t expert[MODEL_TOP_K_MAX], experts; /* whose matrices were lent as they are */
 };
 
 /* Slots for experts (slots.c), in experts_area. */
@@ -47,7 +61,8 @@ struct slots {
     struct residency *residency;
     struct residency_step step;
     struct place *place;
-    uint32_t *place_of; /* by slot of the residency object */
+    uint32_t *place_of;   /* by slot of the residency object */
+    struct place *behind; /* what the expert gets that is being lent to the host; NULL: none */
     uint32_t count, taken;
     struct cuda_slot_counts counts;
 };
@@ -102,6 +117,8 @@ struct cuda {
     void *uploads; /* stream of experts */
     void *used;    /* event: what the stream had when an upload began */
     struct ring ring;
+    struct cooperate cooperate;
+    uint32_t pass_rows; /* 0: not known */
     struct mirrors weights;
     struct slots slots; /* of experts */
     /* Scratch: memory of the operation that runs, and of its sequences. The stream uses it in order, so the next
@@ -157,15 +174,32 @@ void cuda_end_leases(struct cuda *c); /* when no operation is submitted with the
 bool cuda_arrives(const struct cuda *c, const void *matrix);
 void cuda_await(struct cuda *c, const void *matrix);
 
+/* It is in a slot; else in memory of the host. */
+static inline bool cuda_in_slot(const struct cuda *c, const void *matrix)
+{
+    const uint8_t *from = c->experts_area.memory;
+    return (const uint8_t *)matrix >= from &&
+           (const uint8_t *)matrix < from + c->experts_area.bytes;
+}
+
+/* cooperate.c: of an operation on experts, those that are not in a slot: their input is fetched; then the host computes
+ * them, and y gets the results. */
+void cuda_cooperate_open(struct cuda *c, const struct device_limits *limits);
+void cuda_cooperate_close(struct cuda *c);
+void cuda_cooperate_begin(struct cuda *c, const struct op_expert_gate_up *a);
+void cuda_cooperate_end(struct cuda *c, const struct op_expert_down *a);
+
 /* streams.c */
 int cuda_streams_open(struct cuda *c, struct error *error);
 void cuda_streams_close(struct cuda *c);
 /* What is uploaded from now on is written after all operations submitted so far. */
 void cuda_uploads_after_use(struct cuda *c);
+/* Whether so many pieces of the ring can be used without waiting. */
+bool cuda_ring_has(struct cuda *c, uint32_t pieces);
 /* `from` may change after the call. */
 void cuda_upload_expert(struct cuda *c, uint8_t *to, const void *from, size_t bytes);
 
-/* workspace.c */
+/* plan.c */
 size_t cuda_workspace(const struct device *d, const struct device_limits *limits);
 /* Of it, in front: for attention. */
 size_t cuda_attend_bytes(const struct cuda *c, const struct device_limits *limits);
@@ -173,7 +207,7 @@ void cuda_use_workspace(struct device *d, const struct device_limits *limits, st
 
 /* sequences.c. Parts of a sequence on the device: _take copies to it what an operation reads and it does not have, _keep
  * what the operation appended or wrote back. Appended rows are kept by who stores them. */
-void cuda_begin(struct device *d, uint64_t content, uint32_t position);
+void cuda_begin(struct device *d, uint64_t content, uint32_t position, uint32_t rows);
 struct device_at cuda_take_cache(struct cuda *c, enum sequence_part part, struct device_at host,
                                  const struct device_sequence *s, struct device_span span,
                                  unsigned access, uint32_t heads, uint32_t size, uint32_t window);

@@ -26,9 +26,10 @@ static void cut(struct kept_part *k, uint32_t position)
         k->valid = position;
 }
 
-void cuda_begin(struct device *d, uint64_t content, uint32_t position)
+void cuda_begin(struct device *d, uint64_t content, uint32_t position, uint32_t rows)
 {
     struct cuda *c = cuda_of(d);
+    c->pass_rows = rows;
     for (uint32_t i = 0; i < c->plan.kv_layers; i++) {
         struct kept *k = &c->kept[i];
         bool same = k->content == content;

@@ -168,6 +168,11 @@ static inline int cudaEventSynchronize(cudaEvent_t event)
     return fake_event_wait(event);
 }
 
+static inline int cudaEventQuery(cudaEvent_t event)
+{
+    return fake_event_done(event);
+}
+
 static inline int cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, int)
 {
     return fake_stream_wait(stream, event);

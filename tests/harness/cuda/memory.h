@@ -37,6 +37,7 @@ int fake_drop(void *thing);
 int fake_record(void *event, void *stream);
 int fake_stream_wait(void *stream, void *event);
 int fake_event_wait(void *event);
+int fake_event_done(void *event);
 
 int fake_memory(size_t *unused, size_t *total);
 const char *fake_error_text(void); /* of the last launch that failed */
