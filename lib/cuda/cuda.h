@@ -191,7 +191,7 @@ struct gpu_kernels {
     int (*clear)(void *to, size_t bytes, void *stream); /* zeros */
     int (*wait)(void *stream); /* until everything has run; also the error of what has not */
 
-    /* Pinned memory of the host: copies run while the calling thread goes on. */
+    /* Pinned memory of the host: copies run while the calling thread continues. */
     int (*host_allocate)(size_t bytes, void **out);
     int (*host_release)(void *memory);
     /* Streams that neither wait for each other nor for the default stream. */

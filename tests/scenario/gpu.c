@@ -95,11 +95,12 @@ static void check_memory(struct engine *e)
     CHECK(engine_counter(e, "compute", "gpu_downloaded_bytes") > 0, "nothing was downloaded");
 }
 
-/* The first `kills` of the points: those of a state cover the others. */
-static void same_text(const char *const keys[], size_t kills)
+static const char *const in_token[] = {"COMPUTE_MID_TOKEN", NULL};
+static const char *const around_states[] = {"COMPUTE_STATE_WRITTEN", "COMPUTE_PREFILL", NULL};
+
+/* Compute is killed at each of the points. */
+static void same_text(const char *const keys[], const char *const points[])
 {
-    static const char *const points[] = {"COMPUTE_MID_TOKEN", "COMPUTE_STATE_WRITTEN",
-                                         "COMPUTE_PREFILL"};
     struct text want;
     const struct continued c = {.prompt = 0, .tokens = TOKENS, .want = &want};
     continued_make(model, keys);
@@ -108,8 +109,8 @@ static void same_text(const char *const keys[], size_t kills)
     struct engine *e = start((const char *const[]){"--gpu=0", "--keep-kv=0", NULL});
     continued_after(e, &c, 0, "on the GPU");
     check_memory(e);
-    for (size_t i = 0; i < kills; i++)
-        continued_at(e, &c, points[i], i < 2 ? 2 : 0);
+    for (size_t i = 0; points[i]; i++)
+        continued_at(e, &c, points[i], i == 0 ? 2 : 0);
     engine_stop(e);
     e = start((const char *const[]){"--gpu=auto", "--resident-experts=25", "--kv-type=f16", NULL});
     continued_after(e, &c, 5, "a quarter of the experts, compute killed");
@@ -120,22 +121,22 @@ static void same_text(const char *const keys[], size_t kills)
 
 static void attention(void)
 {
-    same_text(qwen3moe, 1);
+    same_text(qwen3moe, in_token);
 }
 
 static void delta_net(void)
 {
-    same_text(qwen35moe, 3);
+    same_text(qwen35moe, around_states);
 }
 
 static void windows_and_sinks(void)
 {
-    same_text(gpt_oss, 1);
+    same_text(gpt_oss, in_token);
 }
 
 static void latent_attention(void)
 {
-    same_text(deepseek2, 1);
+    same_text(deepseek2, in_token);
 }
 
 /* Status 2, and one line with this text; returns what follows `after` in it. */

@@ -170,7 +170,7 @@ int cuda_slots_open(struct cuda *c, struct error *error);
 void cuda_slots_close(struct cuda *c);
 void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes);
 void cuda_end_leases(struct cuda *c); /* when no operation is submitted with them any more */
-/* Of a matrix in a slot: whether it may be on its way; and that the operations submitted next read it. */
+/* Of a matrix in a slot: whether it may be in flight; and that the operations submitted next read it. */
 bool cuda_arrives(const struct cuda *c, const void *matrix);
 void cuda_await(struct cuda *c, const void *matrix);
 

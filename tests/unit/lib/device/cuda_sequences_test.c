@@ -16,9 +16,9 @@
 #include "tests/harness/cuda/memory.h"
 #include "tests/harness/tagged.h"
 
-#define CONTEXT 128
+#define CONTEXT 192
 #define CHUNK   8
-#define BEGIN   62 /* where sequences continue that the host has begun: a tile and a ring end soon */
+#define BEGIN   126 /* where sequences continue that the host has begun: a tile and a ring end soon */
 
 static uint32_t seed;
 

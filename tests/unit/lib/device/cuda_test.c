@@ -257,6 +257,102 @@ START_TEST(many_states_without_a_wait)
 }
 END_TEST
 
+/* ---- a slot that gets another expert while operations with the one before have not run ---- */
+
+#define INPUTS  64
+#define OUTPUTS 8
+#define LENT    60
+
+struct lending {
+    struct device *device;
+    struct device_at x, up, gate; /* gate: of each step */
+    float memory[2][OUTPUTS * INPUTS];
+};
+
+static struct device_matrix lend(struct lending *l, uint32_t expert, int m)
+{
+    float *memory = l->memory[m];
+    for (uint32_t i = 0; i < OUTPUTS * INPUTS; i++)
+        memory[i] = (float)((i + 3) * (expert + 1) * (m + 2) % 101) / 50 - 1;
+    return (struct device_matrix){
+        .data = device_lend(l->device, l->device->is_host ? memory : tagged(memory),
+                            sizeof l->memory[m], device_content(0, 1, 0, 4, expert, m)),
+        .row_bytes = INPUTS * sizeof(float),
+        .k = INPUTS,
+        .n = OUTPUTS,
+        .type = TENSOR_F32};
+}
+
+static void use_expert(struct lending *l, uint32_t step)
+{
+    struct device_job job = {.rows = 1};
+    const uint32_t row = 0;
+    for (int m = EXPERT_GATE; m <= EXPERT_UP; m++)
+        job.matrix[m] = lend(l, step % 3, m);
+    const struct op_expert_gate_up op = {.rows = 1,
+                                         .n = OUTPUTS,
+                                         .x = device_rows_of_floats(l->x, INPUTS),
+                                         .jobs = 1,
+                                         .job = &job,
+                                         .pairs = 1,
+                                         .pair_row = &row,
+                                         .inner_rows = 1,
+                                         .gate = device_floats_at(l->gate, step * OUTPUTS),
+                                         .up = l->up};
+    l->device->ops->expert_gate_up(l->device, &op);
+    device_give_back(l->device);
+    memset(l->memory, 0xff, sizeof l->memory);
+}
+
+static void use_all(struct device *d, float *out)
+{
+    const struct device_limits limits = {.rows = 1,
+                                         .experts = 4,
+                                         .top_k = 1,
+                                         .hidden = INPUTS,
+                                         .gather_forms = 1u << FORM_F32,
+                                         .inner = OUTPUTS,
+                                         .inner_forms = 1u << FORM_F32};
+    struct error error;
+    struct lending l = {.device = d};
+    struct device_at workspace;
+    float x[INPUTS];
+    for (uint32_t i = 0; i < INPUTS; i++)
+        x[i] = (float)(i % 13) / 6 - 1;
+    ck_assert_int_eq(d->ops->allocate(d, d->ops->workspace(d, &limits) + 64, &workspace, &error),
+                     0);
+    d->ops->use_workspace(d, &limits, workspace);
+    l.x = given(d, x, sizeof x);
+    l.gate = given(d, out, LENT * OUTPUTS * sizeof *out);
+    l.up = given(d, x, sizeof x);
+    for (uint32_t step = 0; step < LENT; step++)
+        use_expert(&l, step);
+    d->ops->read(d, l.gate, out, LENT * OUTPUTS * sizeof *out);
+    const struct device_at memory[] = {workspace, l.x, l.gate, l.up};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        d->ops->release(d, memory[i]);
+    d->ops->destroy(d);
+}
+
+START_TEST(slots_in_use)
+{
+    static float want[LENT * OUTPUTS], have[LENT * OUTPUTS];
+    struct error error;
+    struct cuda_plan plan = {
+        .layers = 1, .experts = 4, .top_k = 1, .slot_bytes = sizeof((struct lending *)0)->memory};
+    use_all(host_device(kernel_ops_select("auto"), 1, 0, &error), want);
+    for (uint32_t slots = 1; slots <= 4; slots++) {
+        plan.bytes[CUDA_EXPERTS] = slots * plan.slot_bytes;
+        struct device *d = open_device(&plan);
+        cuda_pointers(d, untagged);
+        ck_assert_int_eq(cuda_reserve(d, &error), 0);
+        use_all(d, have);
+        ck_assert_msg(memcmp(have, want, sizeof want) == 0, "%u slots: another result", slots);
+        ck_assert_uint_eq(fake_bytes(), 0);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("device_cuda");
@@ -266,6 +362,7 @@ int main(void)
     tcase_add_test(c, every_type_of_keys);
     tcase_add_test(c, too_little_memory);
     tcase_add_test(c, many_states_without_a_wait);
+    tcase_add_test(c, slots_in_use);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
