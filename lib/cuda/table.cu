@@ -135,7 +135,10 @@ static int event_wait(void *event)
 
 static bool event_happened(void *event)
 {
-    return cudaEventQuery((cudaEvent_t)event) == 0;
+    bool happened = cudaEventQuery((cudaEvent_t)event) == 0;
+    if (!happened)
+        (void)cudaGetLastError(); /* a launch would return that it has not */
+    return happened;
 }
 
 static int stream_wait(void *stream, void *event)

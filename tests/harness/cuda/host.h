@@ -168,6 +168,11 @@ static inline int cudaEventSynchronize(cudaEvent_t event)
     return fake_event_wait(event);
 }
 
+static inline int cudaGetLastError()
+{
+    return fake_last_error();
+}
+
 static inline int cudaEventQuery(cudaEvent_t event)
 {
     return fake_event_done(event);

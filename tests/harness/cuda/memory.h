@@ -37,7 +37,8 @@ int fake_drop(void *thing);
 int fake_record(void *event, void *stream);
 int fake_stream_wait(void *stream, void *event);
 int fake_event_wait(void *event);
-int fake_event_done(void *event);
+int fake_event_done(void *event); /* 600: it has not happened. The next launch returns that, too */
+int fake_last_error(void);        /* and forgets it */
 
 int fake_memory(size_t *unused, size_t *total);
 const char *fake_error_text(void); /* of the last launch that failed */

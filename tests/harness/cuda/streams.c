@@ -34,7 +34,8 @@ struct task {
 static struct {
     struct task *all;
     size_t count, space;
-    bool lazy;   /* nothing runs before a wait */
+    bool lazy; /* nothing runs before a wait */
+    int last_error;
     bool failed; /* since the last wait */
     char error[200];
 } fake;
@@ -229,7 +230,7 @@ int fake_launch(struct fibre_index grid, struct fibre_index block, size_t shared
     t->shared = shared_bytes;
     t->thread = thread;
     t->data = copy_of(arg, bytes);
-    return 0;
+    return fake_last_error();
 }
 
 /* ---- events ---- */
@@ -282,7 +283,17 @@ int fake_event_done(void *event)
 {
     const struct thing *e = event;
     run_some();
-    return e->happened < e->recorded ? 600 : 0; /* cudaErrorNotReady */
+    if (e->happened >= e->recorded)
+        return 0;
+    fake.last_error = 600; /* cudaErrorNotReady */
+    return fake.last_error;
+}
+
+int fake_last_error(void)
+{
+    int status = fake.last_error;
+    fake.last_error = 0;
+    return status;
 }
 
 const char *fake_error_text(void)
