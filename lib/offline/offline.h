@@ -117,8 +117,8 @@ void offline_gate_input(const struct offline_model *m, const float *norm, const 
 void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense_role role,
                        uint32_t row, float *out);
 
-/* Neighbouring experts of a layer whose importance is measured together first (profile), and
- * towards whose mean each one is shrunk (plan). */
+/* Neighbouring experts of a layer whose importance is measured together first, and towards whose mean each
+ * one is shrunk (plan), unless profile is given another number (PLAN_importance_group). */
 #define OFFLINE_IMPORTANCE_GROUP 8
 
 /* ---- runners ---- */

@@ -14,7 +14,6 @@
 #include "lib/tensor/precision.h"
 #include "procs/tools/profile/profile.h"
 
-#define GROUP      OFFLINE_IMPORTANCE_GROUP
 #define SAVE_EVERY (20 * NS_PER_S)
 
 struct measuring {
@@ -25,6 +24,11 @@ struct measuring {
     uint64_t first; /* of this run: `done` before it */
     bool announced;
 };
+
+static double text_tokens(const struct measuring *m)
+{
+    return (double)m->text.windows * (m->text.window - 1);
+}
 
 /* Once: all of them read the same. */
 static void announce(void *arg, const struct offline_estimate *estimate)
@@ -88,18 +92,25 @@ static int note(struct measuring *m, struct error *error)
     return profile_save(m->p, error);
 }
 
-static uint32_t group_size(const struct plan *plan, uint32_t first)
+/* Experts of a layer that are measured together; the last of them may be fewer. */
+static uint32_t group_step(const struct profile *p)
 {
-    return plan->experts - first < GROUP ? plan->experts - first : GROUP;
+    return (uint32_t)p->plan->scalar[PLAN_importance_group];
+}
+
+static uint32_t group_size(const struct profile *p, uint32_t first)
+{
+    uint32_t left = p->plan->experts - first, step = group_step(p);
+    return left < step ? left : step;
 }
 
 static int measure_groups(struct measuring *m, struct error *error)
 {
     struct plan *plan = m->p->plan;
     for (uint32_t l = offline_index(m->p->model)->hparams.dense_layers; l < plan->layers; l++)
-        for (uint32_t e = 0; e < plan->experts; e += GROUP) {
+        for (uint32_t e = 0; e < plan->experts; e += group_step(m->p)) {
             uint64_t at = profile_at(m->p, l, e);
-            uint32_t n = group_size(plan, e);
+            uint32_t n = group_size(m->p, e);
             double r;
             if (!isnan(plan_importance(plan)[at]))
                 continue;
@@ -161,11 +172,39 @@ static int measure_experts(struct measuring *m, struct error *error)
     return status;
 }
 
+/* Whether an earlier run measured on this text. */
+static bool continues(const struct measuring *m)
+{
+    const struct plan *plan = m->p->plan;
+    return plan_knows(plan, PLAN_importance_base) &&
+           plan->scalar[PLAN_importance_tokens] == text_tokens(m);
+}
+
+/* The groups of what is continued stay as they are: another size is an error. */
+static int take_group(const struct measuring *m, struct error *error)
+{
+    struct profile *p = m->p;
+    double *group = &p->plan->scalar[PLAN_importance_group], experts = p->plan->experts;
+    double given = (double)(p->importance_group ? p->importance_group : OFFLINE_IMPORTANCE_GROUP);
+    given = given < experts ? given : experts;
+    if (!continues(m)) {
+        *group = given;
+        return 0;
+    }
+    if (isnan(*group)) /* of a file that does not state it */
+        *group = OFFLINE_IMPORTANCE_GROUP < experts ? OFFLINE_IMPORTANCE_GROUP : experts;
+    if (p->importance_group == 0 || *group == given)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "%.200s has importance by groups of %.0f experts: use --importance-group "
+                     "%.0f, or another file",
+                     p->out_path, *group, *group);
+}
+
 static int measure(struct measuring *m, struct error *error)
 {
     struct plan *plan = m->p->plan;
-    double tokens = (double)m->text.windows * (m->text.window - 1);
-    if (!plan_knows(plan, PLAN_importance_base) || plan->scalar[PLAN_importance_tokens] != tokens) {
+    if (!continues(m)) {
         for (uint64_t i = 0; i < (uint64_t)plan->layers * plan->experts; i++) {
             plan_importance(plan)[i] = NAN; /* measured on other text: not comparable */
             plan_importance_measured(plan)[i] = 0;
@@ -173,11 +212,30 @@ static int measure(struct measuring *m, struct error *error)
         m->done = m->first = 0;
         if (nats(m, &plan->scalar[PLAN_importance_base], error) != 0)
             return -1;
-        plan->scalar[PLAN_importance_tokens] = tokens;
+        plan->scalar[PLAN_importance_tokens] = text_tokens(m);
     }
     if (measure_groups(m, error) != 0 || measure_experts(m, error) != 0)
         return -1;
     return profile_save(m->p, error);
+}
+
+/* What is to be measured, and what earlier runs did of it. */
+static void count(struct measuring *m)
+{
+    const struct profile *p = m->p;
+    const struct model_hparams *hp = &offline_index(p->model)->hparams;
+    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
+    uint64_t single = cells - profile_first_cell(p);
+    uint32_t step = group_step(p);
+    if (p->importance_experts >= 0 && (uint64_t)p->importance_experts < single)
+        single = (uint64_t)p->importance_experts;
+    m->of = single + (uint64_t)hparams_expert_layers(hp) * ((hp->experts + step - 1) / step);
+    for (uint64_t i = 0; i < cells; i++)
+        m->done += plan_importance_measured(p->plan)[i];
+    for (uint32_t l = hp->dense_layers; l < hp->layers; l++)
+        for (uint32_t e = 0; e < hp->experts; e += step)
+            m->done += !isnan(plan_importance(p->plan)[profile_at(p, l, e)]);
+    m->first = m->done;
 }
 
 int profile_importance(struct profile *p, struct error *error)
@@ -195,18 +253,11 @@ int profile_importance(struct profile *p, struct error *error)
                           .saved = clock_now_ns()};
     sl_assert(m.precision);
     memset(m.precision, PRECISION_INT4, cells);
-    const struct model_hparams *hp = &offline_index(p->model)->hparams;
-    uint64_t single = cells - profile_first_cell(p);
-    if (p->importance_experts >= 0 && (uint64_t)p->importance_experts < single)
-        single = (uint64_t)p->importance_experts;
-    m.of = single + (uint64_t)hparams_expert_layers(hp) * ((hp->experts + GROUP - 1) / GROUP);
-    for (uint64_t i = 0; i < cells; i++)
-        m.done += plan_importance_measured(p->plan)[i];
-    for (uint32_t l = hp->dense_layers; l < hp->layers; l++)
-        for (uint32_t e = 0; e < hp->experts; e += GROUP)
-            m.done += !isnan(plan_importance(p->plan)[profile_at(p, l, e)]);
-    m.first = m.done;
-    int status = measure(&m, error);
+    int status = take_group(&m, error);
+    if (status == 0) {
+        count(&m);
+        status = measure(&m, error);
+    }
     offline_text_free(&m.text);
     free(m.precision);
     return status;

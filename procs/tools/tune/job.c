@@ -51,6 +51,8 @@ static const struct field {
     F(plan_tokens, TUNE_WINDOW_MIN *TUNE_WINDOWS_MIN, TOKENS_MAX, true),
     F(importance_tokens, 1, IMPORTANCE_MAX, true),
     F(importance_experts, 0, CELLS_MAX, true),
+    F(layer_experts, 1, CELLS_MAX, true),
+    F(group, 1, CELLS_MAX, true),
     F(groups, 1, CELLS_MAX, true),
     F(profile_id, 0, 1e15, true),
     F(plan_id, 0, 1e15, true),
@@ -77,6 +79,16 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
+/* Groups twice as large, and so on, until the smallest amount of text fits, or a layer is one group. */
+static void choose_groups(struct job *j, double tokens, double seconds)
+{
+    while (j->group < j->layer_experts && (j->groups + 1) * pass_s(j, tokens) > seconds) {
+        double layers = j->groups / ceil(j->layer_experts / j->group);
+        j->group *= 2;
+        j->groups = layers * ceil(j->layer_experts / j->group);
+    }
+}
+
 void job_choose(struct tune *t, uint64_t tokens)
 {
     struct job *j = &t->job;
@@ -85,6 +97,7 @@ void job_choose(struct tune *t, uint64_t tokens)
     double most = smaller(have, TOKENS_MAX);
     j->profile_tokens =
         tokens_within(j, most, smaller(most, PLAN_TOKENS_MIN), 1, profile * ROUTING_SHARE);
+    choose_groups(j, smaller(most, IMPORTANCE_MIN), profile * (1 - ROUTING_SHARE));
     j->importance_tokens =
         tokens_within(j, smaller(most, IMPORTANCE_MAX), smaller(most, IMPORTANCE_MIN),
                       j->groups + 1, profile * (1 - ROUTING_SHARE));
@@ -130,6 +143,8 @@ void job_keep_profile(struct job *j, const struct job *was)
     j->profile_tokens = was->profile_tokens;
     j->importance_tokens = was->importance_tokens;
     j->importance_experts = was->importance_experts;
+    j->group = was->group;
+    j->groups = was->groups;
     j->profile_id = was->profile_id;
 }
 

@@ -84,6 +84,8 @@ static void sizes(struct tune *t, const struct offline_model *m)
         t->job.expert_bytes +=
             (double)offline_expert_bytes(m, l, 0, PRECISION_NATIVE, QUANT_METHOD_DEFAULT) *
             hp->experts;
+    t->job.layer_experts = hp->experts;
+    t->job.group = group;
     t->job.groups = (double)layers * ((hp->experts + group - 1) / group);
     t->job.importance_experts = (double)layers * hp->experts; /* until job_choose */
     forms_choose(t, m);

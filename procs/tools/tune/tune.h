@@ -41,7 +41,8 @@ struct job {
     double forms,
         forms_bytes; /* precisions of all experts that are stored for the measurements: bits of enum precision */
     double profile_tokens, plan_tokens, importance_tokens, importance_experts;
-    double groups; /* of experts, measured together */
+    double layer_experts, group; /* experts of a layer; those measured together */
+    double groups;
     double profile_id, plan_id;
     struct machine machine;
 };

@@ -253,10 +253,11 @@ static bool agreed(struct tune *t)
         "sluice tune: about %.0f minutes (profile %.1f, plan %.1f, pack %.1f, measured run %.1f, "
         "lower precisions %.1f), "
         "less what an earlier run has done; a store of up to %s; one thread reads %s/s; %.0f of "
-        "the experts are measured alone, the others in %.0f groups\n",
+        "the experts are measured alone, the others in %.0f groups of %.0f\n",
         all / 60, t->left.profile / 60, t->left.plan / 60, t->left.pack / 60, t->left.confirm / 60,
         t->left.forms / 60, bytes_format(t->model_bytes, store),
-        bytes_format((uint64_t)j->read_bytes_per_s, read), j->importance_experts, j->groups);
+        bytes_format((uint64_t)j->read_bytes_per_s, read), j->importance_experts, j->groups,
+        j->group);
     if (j->forms > 0)
         fprintf(stderr, "sluice tune: until there is a plan, %s more are stored\n",
                 bytes_format((uint64_t)j->forms_bytes, store));

@@ -29,8 +29,10 @@ static void setup(void)
                          .read_bytes_per_s = 1e9,
                          .encode_bytes_per_s = 1e8,
                          .expert_bytes = 1e9,
-                         .groups = 100,
-                         .importance_experts = 800,
+                         .layer_experts = 60,
+                         .group = 8,
+                         .groups = 13 * 8, /* 13 layers */
+                         .importance_experts = 780,
                          .profile_id = 5,
                          .plan_id = 6,
                          .machine = {.cpu = "CPU \"A\"", .sample_bytes_per_s = 1e9}};
@@ -79,6 +81,25 @@ START_TEST(hobbit_is_planned_if_there_is_time)
     job_times(&t, &without);
     ck_assert(!job_plans_hobbit(&t) && t.job.plan_tokens >= 8192);
     ck_assert_msg(without.plan < with.plan, "%g s, and %g s with hobbit", without.plan, with.plan);
+}
+END_TEST
+
+/* Groups are doubled until the smallest amount of text fits, up to whole layers. */
+START_TEST(groups_are_as_small_as_time_allows)
+{
+    static const struct {
+        double token_s, group, groups;
+    } cases[] = {{0.001, 8, 104}, {0.015, 16, 52}, {0.03, 32, 26}, {0.08, 64, 13}, {10, 64, 13}};
+    const struct job was = t.job;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        t.job = was;
+        t.job.token_s = cases[i].token_s;
+        job_choose(&t, 200000);
+        ck_assert_msg(t.job.group == cases[i].group && t.job.groups == cases[i].groups,
+                      "case %zu: %g groups of %g", i, t.job.groups, t.job.group);
+        ck_assert_int_eq(job_write(&t, &error), 0);
+        ck_assert_int_eq(job_read(&t), JOB_GOOD);
+    }
 }
 END_TEST
 
@@ -138,6 +159,8 @@ START_TEST(damaged_files)
         {"\"token_s\"", "\"token_s\": 0,"},
         {"\"groups\"", "\"groups\": 0,"},
         {"\"groups\"", "\"groups\": 1e18,"},
+        {"\"group\"", "\"group\": 0,"},
+        {"\"layer_experts\"", "\"layer_experts\": 1.5,"},
         {"\"profile_tokens\"", "\"profile_tokens\": 0,"},
         {"\"profile_tokens\"", "\"profile_tokens\": 1000,"},
         {"\"plan_tokens\"", "\"plan_tokens\": 8192.5,"},
@@ -176,6 +199,7 @@ START_TEST(a_profile_is_kept)
     ck_assert(now.profile_tokens == t.job.profile_tokens && now.profile_id == 5);
     ck_assert(now.importance_tokens == t.job.importance_tokens);
     ck_assert(now.importance_experts == t.job.importance_experts);
+    ck_assert(now.group == 8 && now.groups == t.job.groups);
     ck_assert(now.plan_tokens == 3 && now.plan_id == 9);
 }
 END_TEST
@@ -205,6 +229,7 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, it_fits_into_the_minutes);
     tcase_add_test(tests, hobbit_is_planned_if_there_is_time);
+    tcase_add_test(tests, groups_are_as_small_as_time_allows);
     tcase_add_test(tests, sizes_are_whole);
     tcase_add_test(tests, what_is_written_is_read);
     tcase_add_test(tests, damaged_files);
