@@ -42,6 +42,8 @@ uint64_t offline_free_bytes(const struct offline_model *m);
 uint64_t offline_heap_bytes(void); /* not free, but used again by small allocations */
 void offline_slots_resize(struct offline_model *m, uint64_t bytes);
 uint64_t offline_slots_bytes(const struct offline_model *m);
+/* Runners compute the layers from this one on, cyclically: experts of those before it leave the slots first. */
+void offline_slots_from(struct offline_model *m, uint32_t layer);
 /* Takes memory from the slots for `bytes` that are about to be allocated. Nothing is pinned. -1 with *error: they
  * do not fit into the budget; what: for the message, in the plural. */
 int offline_reserve(struct offline_model *m, uint64_t bytes, const char *what, struct error *error);

@@ -21,27 +21,23 @@ static void make_model(void)
 {
     struct command c;
     path_in_dir(model, "m.gguf");
-    command_run(
-        &c, NULL, END_MS,
-        (const char *const[]){"synth", "-q", "-o", model, "tiny", "layers=4", "experts=32", NULL});
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"synth", "-q", "-o", model, "tiny", "layers=4", "experts=32",
+                                      "hidden=256", NULL});
     CHECK(c.status == 0, "%.300s", c.err);
     command_free(&c);
 }
+
+#define PROFILE(path, single)                                                                      \
+    "-m", model, "--text", TEXT, "-o", path, "--ctx-size", "32", "--tokens", "768", "--pair-mib",  \
+        "0", "--importance-tokens", "768", "--importance-experts", single
 
 /* A profile with --importance-group `group` (NULL: the default) and single experts. */
 static void profile(struct command *c, const char *path, const char *group, const char *single)
 {
     command_run(c, NULL, END_MS,
-                (const char *const[]){"profile", "-m",
-                                      model,     "--text",
-                                      TEXT,      "-o",
-                                      path,      "--ctx-size",
-                                      "32",      "--tokens",
-                                      "128",     "--pair-mib",
-                                      "1",       "--importance-tokens",
-                                      "64",      "--importance-experts",
-                                      single,    group ? "--importance-group" : NULL,
-                                      group,     NULL});
+                (const char *const[]){"profile", PROFILE(path, single),
+                                      group ? "--importance-group" : NULL, group, NULL});
 }
 
 /* Importance of all experts; how many were measured alone. */
@@ -104,8 +100,58 @@ static void groups_of_another_size(void)
     command_free(&c);
 }
 
+/* In a shell: ulimit or a kill after some time, before the program. */
+static void profile_in_shell(struct command *c, const char *before, const char *path,
+                             const char *single)
+{
+    char program[PATH_MAX], script[256];
+    snprintf(program, sizeof program, "%s/sluice-profile", test_libexec());
+    snprintf(script, sizeof script, "%s \"$0\" \"$@\"", before);
+    command_run(
+        c, NULL, END_MS,
+        (const char *const[]){"/bin/sh", "-c", script, program, PROFILE(path, single), NULL});
+}
+
+static void check_same(const double want[CELLS], const double got[CELLS], const char *what)
+{
+    for (size_t i = 0; i < CELLS; i++)
+        CHECK(want[i] == got[i], "%s: expert %zu: %.17g, not %.17g", what, i, got[i], want[i]);
+}
+
+/* Measurements that begin at the changed layer have the results of those from the first layer, also after kills. */
+static void begins_at_the_changed_layer(void)
+{
+    struct command c;
+    char whole[PATH_MAX], part[PATH_MAX], killed[PATH_MAX];
+    double want[CELLS], got[CELLS];
+    make_model();
+    profile_in_shell(&c, "trap '' XFSZ; ulimit -f 1000; exec", path_in_dir(whole, "whole"), "40");
+    CHECK(c.status == 0 && strstr(c.err, "every measurement begins at the first layer"),
+          "status %d: %.900s", c.status, c.err);
+    command_free(&c);
+    CHECK(importance(whole, want) == 40, "experts measured alone");
+    profile(&c, path_in_dir(part, "part"), NULL, "40");
+    CHECK(c.status == 0 && !strstr(c.err, "begins at the first layer"), "%.900s", c.err);
+    command_free(&c);
+    CHECK(importance(part, got) == 40, "experts measured alone");
+    check_same(want, got, "from the changed layer");
+    path_in_dir(killed, "killed");
+    for (int i = 0; i < (test_long() ? 20 : 4); i++) {
+        char before[64];
+        snprintf(before, sizeof before, "exec timeout -s KILL %.3f", 0.3 + rand() % 1000 / 800.0);
+        profile_in_shell(&c, before, killed, "40");
+        command_free(&c);
+    }
+    profile(&c, killed, NULL, "40");
+    CHECK(c.status == 0, "%.900s", c.err);
+    command_free(&c);
+    CHECK(importance(killed, got) == 40, "experts measured alone");
+    check_same(want, got, "after kills");
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(groups_of_another_size)};
+    static const struct test_case cases[] = {ROW(groups_of_another_size),
+                                             ROW(begins_at_the_changed_layer)};
     return test_main(argc, argv, cases, sizeof cases / sizeof cases[0]);
 }

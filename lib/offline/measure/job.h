@@ -17,8 +17,9 @@ struct pair { /* the measured model, and the lossless one (or NULL) */
  * of the same window. */
 struct sweep {
     uint32_t first, windows;
-    uint64_t next;      /* step: layer * windows + window */
-    uint32_t *finished; /* [windows] steps of each */
+    uint32_t layer, layers; /* the first one, and how many */
+    uint64_t next;          /* step: (layer - first layer) * windows + window */
+    uint32_t *finished;     /* [windows] steps of each */
     float *x[2]; /* [windows][window][hidden] residual stream; of the reference: NULL without */
 };
 

@@ -2,12 +2,20 @@
 /* Importance of experts (EdgeMoE §III-B1): the increase of the loss with one expert at int2 and all
  * others at int4. Groups of experts of a layer are measured first, so that every expert has an
  * early value; then single experts, in descending importance of their groups, until all or --importance-experts
- * are done, or --importance-seconds have passed. Values measured for single experts are marked. */
+ * are done, or --importance-seconds have passed. Values measured for single experts are marked.
+ *
+ * Layers before the changed one compute the same in every measurement. So measurements are in order of layers: the residual
+ * stream at the entry of a layer, with all experts at int4, is kept in a file without a name, and moved from layer to
+ * layer. A measurement begins there, with the same result as from the first layer. */
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
@@ -15,11 +23,14 @@
 #include "procs/tools/profile/profile.h"
 
 #define SAVE_EVERY (20 * NS_PER_S)
+#define SOME       32 /* experts measured in order of layers, if the time is limited */
 
 struct measuring {
     struct profile *p;
     struct offline_text text;
     uint8_t *precision; /* [L * E], int4 between measurements */
+    struct offline_part
+        part; /* first: the layer at whose entry the stream is; fd -1: always the first one */
     uint64_t started, saved, done, of;
     uint64_t first; /* of this run: `done` before it */
     bool announced;
@@ -42,20 +53,47 @@ static void announce(void *arg, const struct offline_estimate *estimate)
     profile_announce(m->p, what, estimate);
 }
 
-static int nats(struct measuring *m, double *out, struct error *error)
+static int evaluate(struct measuring *m, struct offline_losses *losses, struct error *error)
 {
     struct offline_evaluation run = {.model = m->p->model,
                                      .text = &m->text,
                                      .threads = (uint32_t)m->p->threads,
                                      .method = QUANT_METHOD_DEFAULT,
                                      .precision = m->precision,
+                                     .part = &m->part,
                                      .announce = announce,
                                      .arg = m};
+    return offline_evaluate(&run, losses, error);
+}
+
+/* From the layer of the stream. */
+static int nats(struct measuring *m, double *out, struct error *error)
+{
     struct offline_losses losses;
-    if (offline_evaluate(&run, &losses, error) != 0)
+    if (evaluate(m, &losses, error) != 0)
         return -1;
     *out = offline_mean_nll(&losses);
     offline_losses_free(&losses);
+    return 0;
+}
+
+/* Takes the stream to the entry of a layer; from the first layer again if it is behind it. */
+static int enter(struct measuring *m, uint32_t layer, struct error *error)
+{
+    struct offline_losses none;
+    if (m->part.fd < 0 || layer == m->part.first)
+        return 0;
+    if (layer < m->part.first)
+        m->part.first = 0;
+    if (layer == 0)
+        return 0;
+    m->part.end = layer;
+    int status = evaluate(m, &none, error);
+    m->part.end = 0;
+    if (status != 0)
+        return -1;
+    offline_losses_free(&none);
+    m->part.first = layer;
     return 0;
 }
 
@@ -63,6 +101,8 @@ static int nats(struct measuring *m, double *out, struct error *error)
 static int rise(struct measuring *m, uint64_t first, uint32_t count, double *out,
                 struct error *error)
 {
+    if (enter(m, (uint32_t)(first / m->p->plan->experts), error) != 0)
+        return -1;
     memset(m->precision + first, PRECISION_INT2, count);
     int status = nats(m, out, error);
     memset(m->precision + first, PRECISION_INT4, count);
@@ -137,6 +177,12 @@ static int by_importance(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const struct order *x = a, *y = b;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
 /* How many of the `left` experts, of `all`, are still to be measured alone: the choice does not depend on how often the
  * program was interrupted, because the order of the others is that of their groups. */
 static uint64_t single_experts(const struct measuring *m, uint64_t all, uint64_t left)
@@ -144,6 +190,23 @@ static uint64_t single_experts(const struct measuring *m, uint64_t all, uint64_t
     uint64_t limit = m->p->importance_experts < 0 ? all : (uint64_t)m->p->importance_experts;
     uint64_t done = all - left;
     return limit <= done ? 0 : limit - done < left ? limit - done : left;
+}
+
+/* In order of layers. */
+static int measure_some(struct measuring *m, const struct order *order, uint64_t n,
+                        struct error *error)
+{
+    struct plan *plan = m->p->plan;
+    for (uint64_t i = 0; i < n && !time_is_up(m); i++) {
+        double r;
+        if (rise(m, order[i].at, 1, &r, error) != 0)
+            return -1;
+        plan_importance(plan)[order[i].at] = (float)r;
+        plan_importance_measured(plan)[order[i].at] = 1;
+        if (note(m, error) != 0)
+            return -1;
+    }
+    return 0;
 }
 
 static int measure_experts(struct measuring *m, struct error *error)
@@ -158,15 +221,12 @@ static int measure_experts(struct measuring *m, struct error *error)
             order[n++] = (struct order){.at = i, .importance = plan_importance(plan)[i]};
     qsort(order, n, sizeof *order, by_importance);
     uint64_t wanted = single_experts(m, cells - profile_first_cell(m->p), n);
+    uint64_t some = m->p->importance_seconds > 0 ? SOME : wanted;
     int status = 0;
-    for (uint64_t i = 0; status == 0 && i < wanted && !time_is_up(m); i++) {
-        double r;
-        status = rise(m, order[i].at, 1, &r, error);
-        if (status != 0)
-            break;
-        plan_importance(plan)[order[i].at] = (float)r;
-        plan_importance_measured(plan)[order[i].at] = 1;
-        status = note(m, error);
+    for (uint64_t i = 0, of; status == 0 && i < wanted && !time_is_up(m); i += of) {
+        of = wanted - i < some ? wanted - i : some;
+        qsort(order + i, of, sizeof *order, by_place);
+        status = measure_some(m, order + i, of, error);
     }
     free(order);
     return status;
@@ -210,6 +270,7 @@ static int measure(struct measuring *m, struct error *error)
             plan_importance_measured(plan)[i] = 0;
         }
         m->done = m->first = 0;
+        m->part.first = 0;
         if (nats(m, &plan->scalar[PLAN_importance_base], error) != 0)
             return -1;
         plan->scalar[PLAN_importance_tokens] = text_tokens(m);
@@ -217,6 +278,34 @@ static int measure(struct measuring *m, struct error *error)
     if (measure_groups(m, error) != 0 || measure_experts(m, error) != 0)
         return -1;
     return profile_save(m->p, error);
+}
+
+/* A file without a name, next to the profile; -1: none can be made. */
+static int nameless_file(const char *next_to)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s.XXXXXX", next_to) >= (int)sizeof path)
+        return -1;
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}
+
+static int open_stream(const struct measuring *m)
+{
+    int fd = nameless_file(m->p->out_path);
+    off_t bytes = (off_t)offline_part_bytes(m->p->model, &m->text);
+    int why = fd < 0 ? errno : posix_fallocate(fd, 0, bytes);
+    if (why == 0)
+        return fd;
+    fprintf(stderr,
+            "sluice profile: importance: every measurement begins at the first layer, and takes "
+            "longer: no file for the states between layers: %s\n",
+            strerror(why));
+    if (fd >= 0)
+        close(fd);
+    return -1;
 }
 
 /* What is to be measured, and what earlier runs did of it. */
@@ -249,6 +338,7 @@ int profile_importance(struct profile *p, struct error *error)
     struct measuring m = {.p = p,
                           .text = offline_text_some(&p->text, 0, step),
                           .precision = malloc(cells),
+                          .part = {.fd = -1},
                           .started = clock_now_ns(),
                           .saved = clock_now_ns()};
     sl_assert(m.precision);
@@ -256,8 +346,11 @@ int profile_importance(struct profile *p, struct error *error)
     int status = take_group(&m, error);
     if (status == 0) {
         count(&m);
+        m.part.fd = open_stream(&m);
         status = measure(&m, error);
     }
+    if (m.part.fd >= 0)
+        close(m.part.fd);
     offline_text_free(&m.text);
     free(m.precision);
     return status;
