@@ -98,6 +98,8 @@ struct offline_losses {
 int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *out,
                      struct error *error);
 void offline_losses_free(struct offline_losses *l);
+/* Opens a file of that size, without a name, in the directory of the path `next_to`; the caller closes it. -1 with *error. */
+int offline_part_open(const char *next_to, uint64_t bytes, struct error *error);
 uint64_t offline_part_bytes(const struct offline_model *m, const struct offline_text *text);
 
 double offline_perplexity(const struct offline_losses *l);

@@ -2,6 +2,8 @@
 /* Many windows, layer by layer: the experts of a layer are read once for all windows of a group, if they
  * fit. Rows do not depend on each other, so the results are those of one window after another. */
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -385,6 +387,33 @@ uint64_t offline_part_bytes(const struct offline_model *m, const struct offline_
 {
     return (uint64_t)text->windows * text->window * offline_index(m)->hparams.hidden *
            sizeof(float);
+}
+
+/* Without a name: it is gone when the program ends, however that is. */
+static int nameless_file(const char *next_to)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s.XXXXXX", next_to) >= (int)sizeof path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}
+
+int offline_part_open(const char *next_to, uint64_t bytes, struct error *error)
+{
+    int fd = nameless_file(next_to);
+    int why = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
+    if (why == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    error_set_errno(error, ERR_IO, why, "no file for the states between layers near %.200s",
+                    next_to);
+    return -1;
 }
 
 /* The stream of the windows of this sweep, to or from its place in the file. */

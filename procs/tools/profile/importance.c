@@ -7,10 +7,7 @@
  * Layers before the changed one compute the same in every measurement. So measurements are in order of layers: the residual
  * stream at the entry of a layer, with all experts at int4, is kept in a file without a name, and moved from layer to
  * layer. A measurement begins there, with the same result as from the first layer. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -280,32 +277,16 @@ static int measure(struct measuring *m, struct error *error)
     return profile_save(m->p, error);
 }
 
-/* A file without a name, next to the profile; -1: none can be made. */
-static int nameless_file(const char *next_to)
-{
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s.XXXXXX", next_to) >= (int)sizeof path)
-        return -1;
-    int fd = mkostemp(path, O_CLOEXEC);
-    if (fd >= 0)
-        unlink(path);
-    return fd;
-}
-
 static int open_stream(const struct measuring *m)
 {
-    int fd = nameless_file(m->p->out_path);
-    off_t bytes = (off_t)offline_part_bytes(m->p->model, &m->text);
-    int why = fd < 0 ? errno : posix_fallocate(fd, 0, bytes);
-    if (why == 0)
-        return fd;
-    fprintf(stderr,
-            "sluice profile: importance: every measurement begins at the first layer, and takes "
-            "longer: no file for the states between layers: %s\n",
-            strerror(why));
-    if (fd >= 0)
-        close(fd);
-    return -1;
+    struct error why;
+    int fd = offline_part_open(m->p->out_path, offline_part_bytes(m->p->model, &m->text), &why);
+    if (fd < 0)
+        fprintf(stderr,
+                "sluice profile: importance: every measurement begins at the first layer, and "
+                "takes longer: %s\n",
+                why.text);
+    return fd;
 }
 
 /* What is to be measured, and what earlier runs did of it. */

@@ -35,6 +35,7 @@ struct machine {
 struct job {
     double fixed_s;            /* of a pass over text: reading, quantising */
     double token_s;            /* and per token */
+    double late;               /* share of it of a pass that begins in the middle of the layers */
     double read_bytes_per_s;   /* of the model */
     double encode_bytes_per_s; /* of an expert at int2, in its own bytes */
     double expert_bytes;       /* of the model */

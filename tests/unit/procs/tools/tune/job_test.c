@@ -26,6 +26,7 @@ static void setup(void)
     t.model_bytes = 1 << 30;
     t.job = (struct job){.fixed_s = 2,
                          .token_s = 0.001,
+                         .late = 0.5,
                          .read_bytes_per_s = 1e9,
                          .encode_bytes_per_s = 1e8,
                          .expert_bytes = 1e9,
@@ -61,7 +62,7 @@ START_TEST(it_fits_into_the_minutes)
         ck_assert_msg(times.profile <= 0.51 * 60 * (double)t.minutes, "case %zu: %g s", i,
                       times.profile);
         ck_assert_msg(times.plan <= 0.41 * 60 * (double)t.minutes, "case %zu: %g s", i, times.plan);
-        ck_assert(t.job.profile_tokens >= 8192 && t.job.plan_tokens >= 8192);
+        ck_assert(t.job.profile_tokens >= 8192 && t.job.plan_tokens >= 4096);
     }
 }
 END_TEST
@@ -72,15 +73,37 @@ START_TEST(hobbit_is_planned_if_there_is_time)
     struct stage_times with, without;
     t.minutes = 60;
     t.job.fixed_s = 2;
-    t.job.token_s = 0.0025; /* 22.5 s with 8192 tokens: 22.5 minutes for 60 measurements */
+    t.job.token_s = 0.005; /* 22.5 s with half of 8192 tokens: 22.5 minutes for 60 measurements */
     job_choose(&t, 200000);
     job_times(&t, &with);
-    ck_assert(job_plans_hobbit(&t));
-    t.job.token_s = 0.003;
+    ck_assert(job_plans_hobbit(&t) && t.job.plan_tokens >= 8192);
+    t.job.token_s = 0.0055;
     job_choose(&t, 200000);
     job_times(&t, &without);
     ck_assert(!job_plans_hobbit(&t) && t.job.plan_tokens >= 8192);
-    ck_assert_msg(without.plan < with.plan, "%g s, and %g s with hobbit", without.plan, with.plan);
+    ck_assert_msg(without.plan < 24 * 60 && without.plan > 23 * 60, "%g s, and %g s with hobbit",
+                  without.plan, with.plan);
+    t.job.token_s = 0.05; /* the smallest amount */
+    job_choose(&t, 200000);
+    ck_assert(t.job.plan_tokens == 4096);
+    t.texts = 4; /* two windows of each to plan on, and two that are held out */
+    job_choose(&t, 200000);
+    ck_assert(t.job.plan_tokens == 4 * 4 * 512);
+}
+END_TEST
+
+/* A measurement of importance takes that part of a pass that is behind the layer that it changes. */
+START_TEST(measurements_begin_late)
+{
+    struct stage_times whole, late;
+    t.job.late = 1;
+    job_choose(&t, 200000);
+    job_times(&t, &whole);
+    t.job.late = 0.5;
+    job_times(&t, &late);
+    double passes = (t.job.groups + t.job.importance_experts) *
+                    (t.job.fixed_s + t.job.token_s * t.job.importance_tokens);
+    ck_assert(fabs(whole.profile - late.profile - passes / 2) < 1e-6 * passes);
 }
 END_TEST
 
@@ -89,7 +112,7 @@ START_TEST(groups_are_as_small_as_time_allows)
 {
     static const struct {
         double token_s, group, groups;
-    } cases[] = {{0.001, 8, 104}, {0.015, 16, 52}, {0.03, 32, 26}, {0.08, 64, 13}, {10, 64, 13}};
+    } cases[] = {{0.001, 8, 104}, {0.03, 16, 52}, {0.06, 32, 26}, {0.12, 64, 13}, {10, 64, 13}};
     const struct job was = t.job;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         t.job = was;
@@ -157,6 +180,7 @@ START_TEST(damaged_files)
         {"\"fixed_s\"", "\"fixed_s\": -1,"},
         {"\"fixed_s\"", "\"fixed_s\": \"2\","},
         {"\"token_s\"", "\"token_s\": 0,"},
+        {"\"late\"", "\"late\": 1.5,"},
         {"\"groups\"", "\"groups\": 0,"},
         {"\"groups\"", "\"groups\": 1e18,"},
         {"\"group\"", "\"group\": 0,"},
@@ -229,6 +253,7 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, it_fits_into_the_minutes);
     tcase_add_test(tests, hobbit_is_planned_if_there_is_time);
+    tcase_add_test(tests, measurements_begin_late);
     tcase_add_test(tests, groups_are_as_small_as_time_allows);
     tcase_add_test(tests, sizes_are_whole);
     tcase_add_test(tests, what_is_written_is_read);
