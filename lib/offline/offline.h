@@ -158,7 +158,7 @@ struct offline_runner_config {
     bool renormalise_skips;
     bool
         one_layer; /* keys and values of one layer at a time: for core_pass_layers of single layers */
-    size_t scratch_limit; /* as in core_config */
+    size_t scratch_limit, output_bytes; /* as in core_config */
     uint32_t worker,
         share; /* within a budget: its number, and the number of runners at work; 0: one */
     const struct offline_hooks *hooks; /* copied; NULL: none */

@@ -29,6 +29,8 @@ struct job { /* what all workers share */
     struct worker *worker;
     uint32_t workers, group; /* windows of a sweep */
     size_t scratch_limit;    /* 0: none */
+    size_t output_bytes;     /* logits of a runner */
+    uint64_t hook_bytes;     /* left for the hooks */
     atomic_uint next;        /* window, in order of time */
     struct sweep sweep;
     pthread_mutex_t lock;

@@ -17,6 +17,9 @@
 /* Rows of a pass that are worth another worker; rows of a trial. */
 #define ROWS_MIN   128
 #define PROBE_ROWS 32
+/* Logits of a runner: at most, and as a part of the free memory. */
+#define OUTPUT_BYTES (16 * MIB)
+#define OUTPUT_SHARE 64
 /* Part of the free memory that a trial may take. */
 #define PROBE_SHARE 8
 /* Hidden states of the windows of a mapped model. */
@@ -39,6 +42,11 @@ static uint32_t first_layer(const struct offline_evaluation *e)
 static uint32_t end_layer(const struct offline_evaluation *e)
 {
     return e->part && e->part->end ? e->part->end : offline_index(e->model)->hparams.layers;
+}
+
+static bool is_scored(const struct offline_evaluation *e)
+{
+    return !e->unscored && !(e->part && e->part->end);
 }
 
 static uint32_t expert_layers(const struct offline_evaluation *e)
@@ -193,6 +201,7 @@ int sweep_workers(struct job *job, struct error *error)
     const struct offline_evaluation *e = job->e;
     struct rows r = {0};
     uint64_t more;
+    job->output_bytes = is_scored(e) && job_chunk(e) > 1 ? OUTPUT_BYTES : 0;
     if (offline_budget(e->model) == 0) /* mapped */
         return 0;
     if (offline_dense_prepare(e->model, e->dense, error) != 0)
@@ -203,6 +212,11 @@ int sweep_workers(struct job *job, struct error *error)
         scratch_of(e, 1, &r.one, error) != 0 || scratch_of(e, 1 + PROBE_ROWS, &more, error) != 0)
         return -1;
     r.row = (more - r.one) / PROBE_ROWS;
+    job->hook_bytes = e->hook_bytes < free_bytes / 2 ? e->hook_bytes : free_bytes / 2;
+    free_bytes -= job->hook_bytes;
+    if (job->output_bytes > free_bytes / OUTPUT_SHARE)
+        job->output_bytes = free_bytes / OUTPUT_SHARE;
+    r.one += job->output_bytes;
     r.fixed[0] = job_chunk_depends(&job->worker[0]) ? job_chunk(e) : 0;
     r.fixed[1] = e->in_order ? e->text->window : 0;
     choose_rows(job, &r, free_bytes);
@@ -220,6 +234,7 @@ static int fit_slots(struct job *job, struct error *error)
 {
     const struct offline_evaluation *e = job->e;
     uint64_t free_bytes = offline_free_bytes(e->model), each = window_bytes(e);
+    free_bytes -= job->hook_bytes < free_bytes ? job->hook_bytes : free_bytes;
     uint32_t chunk = job->worker[0].chunk[0];
     uint64_t minimum = 2 * (uint64_t)job->workers * largest_form(job);
     if (free_bytes < minimum + each) /* the workers took more than estimated */
@@ -334,7 +349,7 @@ static int step(struct worker *w, uint32_t window, uint32_t layer, struct error 
     for (uint32_t i = 0; i < e->text->window; i++)
         w->rows[i] = (struct core_row){.position = i, .token = ids[i]};
     if (layer == end_layer(e))
-        return e->unscored || (e->part && e->part->end) ? 0 : score_window(w, window, error);
+        return is_scored(e) ? score_window(w, window, error) : 0;
     if (e->starts)
         e->starts(e->arg, w->number, w->job->sweep.first + window);
     if (run_layer(w, 0, window, layer, error) != 0)

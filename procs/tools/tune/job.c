@@ -18,6 +18,7 @@
 #define TEMPORARY      ".new"
 #define PROFILE_SHARE  0.5 /* of --minutes */
 #define PLAN_SHARE     0.4
+#define MEASURING_MIN  0.5  /* of --minutes, for both, however long the rest takes */
 #define ROUTING_SHARE  0.15 /* of the profile: the pass for statistics */
 #define EDGEMOE_PASSES 36   /* about as many evaluations as the search of precisions takes */
 #define HOBBIT_PASSES  24   /* and that of thresholds; each is over one half of the text */
@@ -25,7 +26,7 @@
 #define ROUTING_MIN    8192.0
 #define PLAN_MIN       4096.0 /* without hobbit */
 #define PLAN_BOTH_MIN  8192.0
-#define PLAN_WINDOWS   4.0 /* of a text, at the minimum: two to plan on and two that are held out */
+#define PLAN_WINDOWS   3.0 /* of a text, at the minimum: to plan on, and held out */
 #define IMPORTANCE_MAX 8192.0
 #define IMPORTANCE_MIN 1024.0
 #define CONFIRM_S      20.0 /* measured run, without the loading of experts */
@@ -126,11 +127,47 @@ static double norms_s(const struct job *j)
     return j->expert_bytes / (j->read_bytes_per_s > 0 ? j->read_bytes_per_s : 1e9);
 }
 
+/* What does not depend on the amount of text. */
+static void rest_times(const struct tune *t, struct stage_times *times)
+{
+    const struct job *j = &t->job;
+    double rate = j->read_bytes_per_s > 0 ? j->read_bytes_per_s : 1e9;
+    double bytes = (double)t->model_bytes;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    double encode_s = j->expert_bytes / (j->encode_bytes_per_s + 1) / (cpus > 0 ? (double)cpus : 1);
+    times->forms =
+        j->forms ? __builtin_popcount((unsigned)j->forms) * encode_s + 2 * j->forms_bytes / rate
+                 : 0;
+    times->pack = 2 * bytes / rate + 2 * j->expert_bytes / (j->encode_bytes_per_s + 1);
+    times->confirm =
+        CONFIRM_S + 4 * (double)(t->memory < (uint64_t)bytes ? (double)t->memory : bytes) / rate;
+}
+
+/* Time for profile and plan together. */
+static double measuring_s(const struct tune *t)
+{
+    struct stage_times times;
+    double all = (double)t->minutes * 60;
+    rest_times(t, &times);
+    double left = (all - times.forms - times.pack - times.confirm) / all;
+    return all * fmin(PROFILE_SHARE + PLAN_SHARE, fmax(left, MEASURING_MIN));
+}
+
+static double profile_s(const struct tune *t)
+{
+    return measuring_s(t) * PROFILE_SHARE / (PROFILE_SHARE + PLAN_SHARE);
+}
+
+static double plan_s(const struct tune *t)
+{
+    return measuring_s(t) - profile_s(t);
+}
+
 void job_choose(struct tune *t, uint64_t tokens)
 {
     struct job *j = &t->job;
-    double have = (double)tokens, all = (double)t->minutes * 60, window = (double)t->window;
-    double profile = all * PROFILE_SHARE, experts = j->importance_experts;
+    double have = (double)tokens, window = (double)t->window;
+    double profile = profile_s(t), experts = j->importance_experts;
     double most = smaller(have, TOKENS_MAX);
     double importance = profile * (1 - ROUTING_SHARE) - norms_s(j);
     j->profile_tokens = tokens_within(j, most, smaller(most, ROUTING_MIN), profile * ROUTING_SHARE);
@@ -143,7 +180,7 @@ void job_choose(struct tune *t, uint64_t tokens)
         profile - norms_s(j) - pass_s(j, j->profile_tokens) - importance_s(j, j->importance_tokens);
     double alone = left > 0 ? floor(left / (measurement_s(j, j->importance_tokens) + 1e-9)) : 0;
     j->importance_experts = smaller(alone, experts);
-    choose_plan(t, most, all * PLAN_SHARE);
+    choose_plan(t, most, plan_s(t));
     j->importance_tokens = floor(j->importance_tokens); /* halves of an odd number */
     j->profile_tokens = floor(j->profile_tokens / window) * window;
     j->plan_tokens = floor(j->plan_tokens / window) * window;
@@ -151,28 +188,17 @@ void job_choose(struct tune *t, uint64_t tokens)
 
 bool job_plans_hobbit(const struct tune *t)
 {
-    const struct job *j = &t->job;
-    return (EDGEMOE_PASSES + HOBBIT_PASSES) * evaluation_s(j) <=
-           (double)t->minutes * 60 * PLAN_SHARE;
+    return (EDGEMOE_PASSES + HOBBIT_PASSES) * evaluation_s(&t->job) <= plan_s(t);
 }
 
 void job_times(const struct tune *t, struct stage_times *times)
 {
     const struct job *j = &t->job;
-    double rate = j->read_bytes_per_s > 0 ? j->read_bytes_per_s : 1e9;
-    double bytes = (double)t->model_bytes;
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    double encode_s = j->expert_bytes / (j->encode_bytes_per_s + 1) / (cpus > 0 ? (double)cpus : 1);
-    times->forms =
-        j->forms ? __builtin_popcount((unsigned)j->forms) * encode_s + 2 * j->forms_bytes / rate
-                 : 0;
+    rest_times(t, times);
     times->profile = pass_s(j, j->profile_tokens) + norms_s(j) +
                      importance_s(j, j->importance_tokens) +
                      j->importance_experts * measurement_s(j, j->importance_tokens);
     times->plan = (EDGEMOE_PASSES + (job_plans_hobbit(t) ? HOBBIT_PASSES : 0)) * evaluation_s(j);
-    times->pack = 2 * bytes / rate + 2 * j->expert_bytes / (j->encode_bytes_per_s + 1);
-    times->confirm =
-        CONFIRM_S + 4 * (double)(t->memory < (uint64_t)bytes ? (double)t->memory : bytes) / rate;
 }
 
 void job_keep_profile(struct job *j, const struct job *was)
