@@ -115,8 +115,10 @@ int probe_run(struct tune *t, struct error *error);
 /* machine.c: this machine; what differs, or NULL. */
 void machine_look(const struct tune *t, struct machine *m);
 const char *machine_difference(const struct machine *was, const struct machine *is);
-/* ERR_BUDGET_TOO_SMALL if t->budget is less than an engine of the model needs. */
+/* ERR_BUDGET_TOO_SMALL if t->budget is less than an engine of the model with a store may need. */
 int budget_check(struct tune *t, struct error *error);
+/* Whether an engine with the store that was made fits into t->budget: 1 or 0, and what it needs; -1 with *error. */
+int store_fits(struct tune *t, uint64_t *minimum, struct error *error);
 
 /* job.c: sizes that fit into t->minutes; the file of a job. */
 void job_choose(struct tune *t, uint64_t tokens);

@@ -315,13 +315,31 @@ static int record(struct tune *t, struct error *error)
     return tunings_write(t->directory, r, error);
 }
 
+/* The budget was checked before, but what a store needs was estimated. */
+static int drop_what_does_not_fit(struct tune *t, struct error *error)
+{
+    char size[16];
+    uint64_t minimum;
+    int fits = store_fits(t, &minimum, error);
+    for (int i = 0; fits == 0 && i < TUNE_SYSTEMS; i++) {
+        struct system *s = &t->system[i];
+        if (!s->stored)
+            continue;
+        s->stored = false;
+        snprintf(s->why, sizeof s->why, "not measured: its store needs a budget of %s",
+                 bytes_format(minimum, size));
+        fprintf(stderr, "sluice tune: %s: %s\n", system_name((enum tune_system)i), s->why);
+    }
+    return fits < 0 ? -1 : 0;
+}
+
 static int stages(struct tune *t, struct error *error)
 {
     if (plan_and_choose(t, error) != 0)
         return -1;
     if (t->candidates == 0)
         fprintf(stderr, "sluice tune: no store is made: lossless\n");
-    else if (stage_pack(t, error) != 0)
+    else if (stage_pack(t, error) != 0 || drop_what_does_not_fit(t, error) != 0)
         return -1;
     if (stage_confirm(t, error) != 0 || record(t, error) != 0)
         return -1;
