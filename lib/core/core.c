@@ -189,6 +189,7 @@ static struct core *allocate_core(const struct core_config *config)
     c->hp = config->model->hparams;
     c->source = config->source;
     c->prefill_order = config->prefill_order;
+    c->output_bytes = config->output_bytes;
     c->residual = c->hp.residual_scale != 0 ? c->hp.residual_scale : 1.0f;
     c->layer = calloc(layers, sizeof *c->layer);
     c->steps = calloc(2 * (size_t)layers, sizeof *c->steps);

@@ -42,6 +42,7 @@ struct core_config {
     int nice;             /* of the worker threads */
     uint32_t chunk;       /* maximum rows of a forward pass */
     size_t scratch_limit; /* the chunk is halved until scratch fits; 0: no limit */
+    size_t output_bytes;  /* for logits of several rows at once, if more than the default */
     prefill_order_fn prefill_order;
 };
 

@@ -82,6 +82,7 @@ struct core {
     struct device *device;
     bool owns_device;
     uint32_t chunk, output_rows;
+    size_t output_bytes;                          /* of core_config */
     uint32_t q_size, k_size, v_size, mix_size;    /* of the largest layer */
     uint32_t rope_size;                           /* floats of the angles of one row and table */
     struct kernel_rope ropes[LAYER_KIND__COUNT];  /* dims 0: no layer uses it */

@@ -51,10 +51,11 @@ static void cut_rows(struct layout *m, struct device_rows *r, uint32_t forms, ui
 }
 
 /* Several rows of logits at once are needed only to score a prompt: a quarter of a megabyte, or a
- * few rows. */
-static uint32_t output_rows_for(uint32_t vocab, uint32_t chunk)
+ * few rows. Offline tools score all rows and give more: the output matrix is read once for them. */
+static uint32_t output_rows_for(const struct core *c, uint32_t chunk)
 {
-    uint64_t rows = MIB / 4 / ((uint64_t)vocab * sizeof(float));
+    uint64_t bytes = c->output_bytes > MIB / 4 ? c->output_bytes : MIB / 4;
+    uint64_t rows = bytes / ((uint64_t)c->hp.vocab * sizeof(float));
     rows = rows < 2 ? 2 : rows > DEVICE_BLOCK_ROWS ? DEVICE_BLOCK_ROWS : rows;
     return (uint32_t)(rows < chunk ? rows : chunk);
 }
@@ -146,7 +147,7 @@ static void cut_attention(struct core *c, struct layout *m, uint32_t chunk,
 
 static void cut_output(struct core *c, struct layout *m, uint32_t chunk, uint32_t forms)
 {
-    c->output_rows = output_rows_for(c->hp.vocab, chunk);
+    c->output_rows = output_rows_for(c, chunk);
     c->logits = cut_result(m, (size_t)c->output_rows * c->hp.vocab, sizeof(float));
     c->scores = cut_result(m, c->output_rows, sizeof(float));
     cut_rows(m, &c->last, forms, c->output_rows, c->hp.hidden);

@@ -88,6 +88,12 @@ void offline_slots_resize(struct offline_model *m, uint64_t bytes)
     slots_resize(m->slots, align_down(bytes, PAGE_BYTES));
 }
 
+void offline_slots_from(struct offline_model *m, uint32_t layer)
+{
+    if (m->slots)
+        slots_from(m->slots, layer);
+}
+
 uint64_t offline_slots_bytes(const struct offline_model *m)
 {
     return m->slots ? slots_bytes(m->slots) : 0;

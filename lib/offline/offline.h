@@ -42,6 +42,8 @@ uint64_t offline_free_bytes(const struct offline_model *m);
 uint64_t offline_heap_bytes(void); /* not free, but used again by small allocations */
 void offline_slots_resize(struct offline_model *m, uint64_t bytes);
 uint64_t offline_slots_bytes(const struct offline_model *m);
+/* Runners compute the layers from this one on, cyclically: experts of those before it leave the slots first. */
+void offline_slots_from(struct offline_model *m, uint32_t layer);
 /* Takes memory from the slots for `bytes` that are about to be allocated. Nothing is pinned. -1 with *error: they
  * do not fit into the budget; what: for the message, in the plural. */
 int offline_reserve(struct offline_model *m, uint64_t bytes, const char *what, struct error *error);
@@ -117,8 +119,8 @@ void offline_gate_input(const struct offline_model *m, const float *norm, const 
 void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense_role role,
                        uint32_t row, float *out);
 
-/* Neighbouring experts of a layer whose importance is measured together first (profile), and
- * towards whose mean each one is shrunk (plan). */
+/* Neighbouring experts of a layer whose importance is measured together first, and towards whose mean each
+ * one is shrunk (plan), unless profile is given another number (PLAN_importance_group). */
 #define OFFLINE_IMPORTANCE_GROUP 8
 
 /* ---- runners ---- */
@@ -156,7 +158,7 @@ struct offline_runner_config {
     bool renormalise_skips;
     bool
         one_layer; /* keys and values of one layer at a time: for core_pass_layers of single layers */
-    size_t scratch_limit; /* as in core_config */
+    size_t scratch_limit, output_bytes; /* as in core_config */
     uint32_t worker,
         share; /* within a budget: its number, and the number of runners at work; 0: one */
     const struct offline_hooks *hooks; /* copied; NULL: none */

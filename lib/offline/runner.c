@@ -294,6 +294,7 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
                                .threads = config->threads,
                                .chunk = config->chunk,
                                .scratch_limit = config->scratch_limit,
+                               .output_bytes = config->output_bytes,
                                .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
     if (allocate_kv(r, config->kv_type, config->context, error) == 0)
         r->core = core_create(&core, error);

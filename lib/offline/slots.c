@@ -32,7 +32,7 @@ struct slots {
     struct held **order; /* [count] by offset */
     uint32_t count, capacity;
     uint64_t pin_number, changes;
-    uint32_t at[SLOTS_WORKERS_MAX];
+    uint32_t at[SLOTS_WORKERS_MAX], from;
     struct held *first, *last; /* queue of the readers */
     bool stop, failed;
     struct error error;
@@ -201,10 +201,13 @@ static uint32_t gap_for(const struct slots *s, uint64_t bytes, uint64_t *offset)
 /* Layers until a layer is needed again by some worker. */
 static uint32_t distance(const struct slots *s, uint32_t layer)
 {
-    uint32_t nearest = UINT32_MAX;
+    uint32_t nearest = UINT32_MAX, cycle = s->layers - s->from;
+    if (layer < s->from)
+        return UINT32_MAX;
     for (uint32_t w = 0; w < SLOTS_WORKERS_MAX; w++) {
-        uint32_t d =
-            s->at[w] == LAYER_NONE ? UINT32_MAX : (layer + s->layers - s->at[w]) % s->layers;
+        uint32_t d = s->at[w] < s->from || s->at[w] == LAYER_NONE
+                         ? UINT32_MAX
+                         : (layer + cycle - s->at[w]) % cycle;
         nearest = d < nearest ? d : nearest;
     }
     return nearest;
@@ -349,6 +352,14 @@ int slots_wait(struct slots *s, uint64_t *seen, struct error *error)
         *error = s->error;
     pthread_mutex_unlock(&s->lock);
     return failed ? -1 : 0;
+}
+
+void slots_from(struct slots *s, uint32_t layer)
+{
+    sl_assert(layer < s->layers);
+    pthread_mutex_lock(&s->lock);
+    s->from = layer;
+    pthread_mutex_unlock(&s->lock);
 }
 
 void slots_at(struct slots *s, uint32_t worker, uint32_t layer)

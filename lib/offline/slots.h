@@ -53,6 +53,9 @@ bool slots_pin_ready(struct slots *s, uint32_t expert, uint32_t form, uint8_t **
  * a read failed. -1 with *error in the last case. */
 int slots_wait(struct slots *s, uint64_t *seen, struct error *error);
 
+/* The first layer that is visited from now on: those before it are needed last. */
+void slots_from(struct slots *s, uint32_t layer);
+
 /* The layer that worker `worker` computes; UINT32_MAX: none. */
 #define SLOTS_WORKERS_MAX 64
 void slots_at(struct slots *s, uint32_t worker, uint32_t layer);

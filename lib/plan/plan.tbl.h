@@ -93,6 +93,8 @@ PLAN_SCALAR(edgemoe_dense, 0, 2, "The same of edgemoe's loss.")
 PLAN_SCALAR(hobbit_dense, 0, 2, "The same of hobbit's loss.")
 PLAN_SCALAR(fate_dense, 0, 2, "The same of fate's loss.")
 PLAN_SCALAR(swap_dense, 0, 2, "The same of swapmoe's loss.")
+PLAN_SCALAR(importance_group, 1, 4096,
+            "Neighbouring experts whose importance was measured together first; unknown: 8.")
 
 /* ---- measured by profile ---- */
 PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Accesses per token.")

@@ -251,7 +251,7 @@ static void bad_input(void)
     expect("few windows", 2, "too short",
            (const char *const[]){TUNE, "--yes", "--ctx-size", "64", NULL});
     expect("no terminal", 3, "--yes", (const char *const[]){TUNE, NULL});
-    expect("budget", 2, "is too small for this model: minimum",
+    expect("budget", 2, "is too small for a tuning of this model: minimum",
            (const char *const[]){"tune", "-m", tuned_model, "--max-loss", "1%", "--budget", "4MiB",
                                  "--yes", NULL});
     expect("directory", 2, "is a directory",
@@ -307,12 +307,42 @@ static void a_terminal_is_asked(void)
     CHECK(tunings() == 0, "a tuning was made");
 }
 
+/* The minimum that is stated is that of the measured run with a store, not that of the model file. */
+static void smallest_budget(void)
+{
+    struct command c;
+    char budget[32];
+    make_model();
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"run", "-m", tuned_model, "--cgroup=off", "--ctx-size=80",
+                                      "--no-tune", "--print-memory", NULL});
+    json_t *memory = json_loads(c.out, 0, NULL);
+    snprintf(budget, sizeof budget, "%lld",
+             (long long)json_integer_value(json_object_get(memory, "min_budget")));
+    json_decref(memory);
+    command_free(&c);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"tune", "-m", tuned_model, "--max-loss", LOSS, AMOUNT,
+                                      "--yes", "--budget", budget, NULL});
+    const char *stated = strstr(c.err, "minimum ");
+    CHECK(c.status == 2 && stated, "status %d: %.900s", c.status, c.err);
+    snprintf(budget, sizeof budget, "%.2f", strtod(stated + strlen("minimum "), NULL));
+    strcat(budget, "MiB");
+    command_free(&c);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"tune", "-m", tuned_model, "--max-loss", LOSS, AMOUNT,
+                                      "--yes", "--budget", budget, NULL});
+    CHECK(c.status == 0 && strstr(c.err, "edgemoe: ") && !strstr(c.err, "needs a budget"),
+          "--budget %s: status %d: %.2000s", budget, c.status, c.err);
+    command_free(&c);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(later_starts_find_it),
                                              ROW(killed_it_ends_with_the_same_plan),
                                              ROW(killed_at_many_moments),
-
+                                             ROW(smallest_budget),
                                              ROW(bad_input),
                                              ROW(device_full),
                                              ROW(a_terminal_is_asked)};

@@ -205,6 +205,7 @@ static int open_pair(struct worker *w, struct error *error)
                                            .kv_type = e->kv_type,
                                            .renormalise_skips = e->renormalise_skips,
                                            .one_layer = !e->in_order,
+                                           .output_bytes = w->job->output_bytes,
                                            .worker = w->number,
                                            .share = w->job->workers,
                                            .hooks = &hooks};

@@ -39,18 +39,28 @@ const char *offline_progress_text(const struct offline_progress *p, char text[OF
 const char *offline_duration_text(uint64_t ns, char text[OFFLINE_TEXT_BYTES]);
 const char *offline_estimate_text(const struct offline_estimate *e, char text[OFFLINE_TEXT_BYTES]);
 
+/* Layers [first, end) of an evaluation that is not in_order and compares nothing. The residual stream of all windows,
+ * [windows][window][hidden] floats, is in a file: read where it enters `first`, unless that is layer 0; written where it
+ * leaves `end`, and then nothing is scored: losses are 0. The losses from a layer on are those of the whole model if the
+ * layers before it are as they were. */
+struct offline_part {
+    uint32_t first, end; /* end 0: all, and scored */
+    int fd;              /* of offline_part_bytes; borrowed; -1: not needed */
+};
+
 struct offline_evaluation {
     struct offline_model *model;
     const struct offline_text *text;
-    uint32_t threads;            /* 0: number of CPUs */
-    bool token_by_token;         /* as in decode: exact for decisions that depend on rank */
-    uint32_t chunk;              /* rows per pass otherwise; 0: the window */
-    bool in_order;               /* hooks depend on earlier tokens of a window */
-    uint32_t segment;            /* in_order: consecutive windows per worker; 0: one */
-    bool unscored;               /* hooks only: losses are 0, no logits. Not in_order */
-    bool compare;                /* also run the lossless model: KLD and top-1 agreement */
-    struct logits_file *against; /* compare with these recorded logits instead */
-    struct logits_file *record;  /* receives every scored row; may be NULL */
+    uint32_t threads;                /* 0: number of CPUs */
+    bool token_by_token;             /* as in decode: exact for decisions that depend on rank */
+    uint32_t chunk;                  /* rows per pass otherwise; 0: the window */
+    bool in_order;                   /* hooks depend on earlier tokens of a window */
+    uint32_t segment;                /* in_order: consecutive windows per worker; 0: one */
+    bool unscored;                   /* hooks only: losses are 0, no logits. Not in_order */
+    const struct offline_part *part; /* NULL: all layers */
+    bool compare;                    /* also run the lossless model: KLD and top-1 agreement */
+    struct logits_file *against;     /* compare with these recorded logits instead */
+    struct logits_file *record;      /* receives every scored row; may be NULL */
     enum quant_method method;
     enum precision dense; /* of the measured model's dense matrices; the lossless one is native */
     enum kv_type kv_type, reference_kv_type; /* of the measured model, of the lossless one */
@@ -66,6 +76,8 @@ struct offline_evaluation {
     void (*starts)(void *arg, uint32_t worker, uint32_t window);
     void (*group)(void *arg, uint32_t first, uint32_t windows);
     uint64_t row_bytes; /* that the hooks keep for every row of a group, from layer to layer */
+    uint64_t
+        hook_bytes; /* that they allocate while it runs; up to a half of what is free is left for them */
     /* Called by worker 0 after each of its steps. */
     void (*progress)(void *arg, const struct offline_progress *p);
     void (*announce)(void *arg, const struct offline_estimate *estimate);
@@ -88,6 +100,9 @@ struct offline_losses {
 int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *out,
                      struct error *error);
 void offline_losses_free(struct offline_losses *l);
+/* Opens a file of that size, without a name, in the directory of the path `next_to`; the caller closes it. -1 with *error. */
+int offline_part_open(const char *next_to, uint64_t bytes, struct error *error);
+uint64_t offline_part_bytes(const struct offline_model *m, const struct offline_text *text);
 
 double offline_perplexity(const struct offline_losses *l);
 double offline_mean_nll(const struct offline_losses *l);

@@ -17,8 +17,9 @@ struct pair { /* the measured model, and the lossless one (or NULL) */
  * of the same window. */
 struct sweep {
     uint32_t first, windows;
-    uint64_t next;      /* step: layer * windows + window */
-    uint32_t *finished; /* [windows] steps of each */
+    uint32_t layer, layers; /* the first one, and how many */
+    uint64_t next;          /* step: (layer - first layer) * windows + window */
+    uint32_t *finished;     /* [windows] steps of each */
     float *x[2]; /* [windows][window][hidden] residual stream; of the reference: NULL without */
 };
 
@@ -28,6 +29,8 @@ struct job { /* what all workers share */
     struct worker *worker;
     uint32_t workers, group; /* windows of a sweep */
     size_t scratch_limit;    /* 0: none */
+    size_t output_bytes;     /* logits of a runner */
+    uint64_t hook_bytes;     /* left for the hooks */
     atomic_uint next;        /* window, in order of time */
     struct sweep sweep;
     pthread_mutex_t lock;

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many windows, layer by layer: the experts of a layer are read once for all windows of a group, if they
  * fit. Rows do not depend on each other, so the results are those of one window after another. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
@@ -13,6 +17,9 @@
 /* Rows of a pass that are worth another worker; rows of a trial. */
 #define ROWS_MIN   128
 #define PROBE_ROWS 32
+/* Logits of a runner: at most, and as a part of the free memory. */
+#define OUTPUT_BYTES (16 * MIB)
+#define OUTPUT_SHARE 64
 /* Part of the free memory that a trial may take. */
 #define PROBE_SHARE 8
 /* Hidden states of the windows of a mapped model. */
@@ -26,6 +33,29 @@ static uint64_t window_bytes(const struct offline_evaluation *e)
     return e->in_order ? 0 : e->text->window * (row + e->row_bytes);
 }
 
+/* The first layer of an evaluation, and the one behind its last. */
+static uint32_t first_layer(const struct offline_evaluation *e)
+{
+    return e->part ? e->part->first : 0;
+}
+
+static uint32_t end_layer(const struct offline_evaluation *e)
+{
+    return e->part && e->part->end ? e->part->end : offline_index(e->model)->hparams.layers;
+}
+
+static bool is_scored(const struct offline_evaluation *e)
+{
+    return !e->unscored && !(e->part && e->part->end);
+}
+
+static uint32_t expert_layers(const struct offline_evaluation *e)
+{
+    uint32_t dense = offline_index(e->model)->hparams.dense_layers, first = first_layer(e);
+    first = first > dense ? first : dense;
+    return end_layer(e) > first ? end_layer(e) - first : 0;
+}
+
 /* Bytes that are read when `group` windows go through the layers together and the slots have `slots`
  * bytes: what does not fit into the slots is read again for every pass, of `chunk` rows; in order of time, for
  * every pass through all layers, with the experts that its tokens need at worst. */
@@ -34,8 +64,8 @@ static double reads_of(const struct offline_evaluation *e, uint32_t chunk, uint6
 {
     const struct model_index *m = offline_index(e->model);
     const struct model_hparams *hp = &m->hparams;
-    double all = (double)m->expert_slot_bytes, layers = hparams_expert_layers(hp);
-    double windows = e->text->windows, layer = all / layers;
+    double layer = (double)m->expert_slot_bytes / hparams_expert_layers(hp);
+    double windows = e->text->windows, layers = expert_layers(e), all = layer * layers;
     if (slots >= all)
         return all;
     if (e->in_order) {
@@ -171,6 +201,7 @@ int sweep_workers(struct job *job, struct error *error)
     const struct offline_evaluation *e = job->e;
     struct rows r = {0};
     uint64_t more;
+    job->output_bytes = is_scored(e) && job_chunk(e) > 1 ? OUTPUT_BYTES : 0;
     if (offline_budget(e->model) == 0) /* mapped */
         return 0;
     if (offline_dense_prepare(e->model, e->dense, error) != 0)
@@ -181,6 +212,11 @@ int sweep_workers(struct job *job, struct error *error)
         scratch_of(e, 1, &r.one, error) != 0 || scratch_of(e, 1 + PROBE_ROWS, &more, error) != 0)
         return -1;
     r.row = (more - r.one) / PROBE_ROWS;
+    job->hook_bytes = e->hook_bytes < free_bytes / 2 ? e->hook_bytes : free_bytes / 2;
+    free_bytes -= job->hook_bytes;
+    if (job->output_bytes > free_bytes / OUTPUT_SHARE)
+        job->output_bytes = free_bytes / OUTPUT_SHARE;
+    r.one += job->output_bytes;
     r.fixed[0] = job_chunk_depends(&job->worker[0]) ? job_chunk(e) : 0;
     r.fixed[1] = e->in_order ? e->text->window : 0;
     choose_rows(job, &r, free_bytes);
@@ -198,6 +234,7 @@ static int fit_slots(struct job *job, struct error *error)
 {
     const struct offline_evaluation *e = job->e;
     uint64_t free_bytes = offline_free_bytes(e->model), each = window_bytes(e);
+    free_bytes -= job->hook_bytes < free_bytes ? job->hook_bytes : free_bytes;
     uint32_t chunk = job->worker[0].chunk[0];
     uint64_t minimum = 2 * (uint64_t)job->workers * largest_form(job);
     if (free_bytes < minimum + each) /* the workers took more than estimated */
@@ -227,7 +264,8 @@ int sweep_plan(struct job *job, struct error *error)
 {
     const struct offline_evaluation *e = job->e;
     uint32_t windows = e->text->windows;
-    job->of = (uint64_t)windows * (e->in_order ? 1 : offline_index(e->model)->hparams.layers + 1);
+    job->of = (uint64_t)windows * (e->in_order ? 1 : end_layer(e) - first_layer(e) + 1);
+    offline_slots_from(e->model, first_layer(e));
     if (offline_budget(e->model) > 0)
         return fit_slots(job, error);
     uint64_t group = e->in_order ? 1 : MAPPED_BYTES / window_bytes(e);
@@ -310,8 +348,8 @@ static int step(struct worker *w, uint32_t window, uint32_t layer, struct error 
     const uint32_t *ids = offline_window(e->text, w->job->sweep.first + window);
     for (uint32_t i = 0; i < e->text->window; i++)
         w->rows[i] = (struct core_row){.position = i, .token = ids[i]};
-    if (layer == offline_index(e->model)->hparams.layers)
-        return e->unscored ? 0 : score_window(w, window, error);
+    if (layer == end_layer(e))
+        return is_scored(e) ? score_window(w, window, error) : 0;
     if (e->starts)
         e->starts(e->arg, w->number, w->job->sweep.first + window);
     if (run_layer(w, 0, window, layer, error) != 0)
@@ -325,14 +363,15 @@ static int step(struct worker *w, uint32_t window, uint32_t layer, struct error 
 static bool take_step(struct job *job, uint32_t *window, uint32_t *layer)
 {
     struct sweep *s = &job->sweep;
-    uint64_t steps = (uint64_t)s->windows * (offline_index(job->e->model)->hparams.layers + 1);
+    uint64_t steps = (uint64_t)s->windows * (s->layers + 1);
     pthread_mutex_lock(&job->lock);
     uint64_t number = s->next;
     bool any = number < steps;
     s->next += any;
-    *layer = (uint32_t)(number / s->windows);
+    uint32_t before = (uint32_t)(number / s->windows); /* steps of the same window */
+    *layer = s->layer + before;
     *window = (uint32_t)(number % s->windows);
-    while (any && s->finished[*window] < *layer && !atomic_load(&job->failed))
+    while (any && s->finished[*window] < before && !atomic_load(&job->failed))
         pthread_cond_wait(&job->changed, &job->lock);
     pthread_mutex_unlock(&job->lock);
     return any && !atomic_load(&job->failed);
@@ -357,10 +396,87 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
+/* ---- a part of the layers ---- */
+
+uint64_t offline_part_bytes(const struct offline_model *m, const struct offline_text *text)
+{
+    return (uint64_t)text->windows * text->window * offline_index(m)->hparams.hidden *
+           sizeof(float);
+}
+
+/* Without a name: it is gone when the program ends, however that is. */
+static int nameless_file(const char *next_to)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s.XXXXXX", next_to) >= (int)sizeof path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}
+
+int offline_part_open(const char *next_to, uint64_t bytes, struct error *error)
+{
+    int fd = nameless_file(next_to);
+    int why = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
+    if (why == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    error_set_errno(error, ERR_IO, why, "no file for the states between layers near %.200s",
+                    next_to);
+    return -1;
+}
+
+/* The stream of the windows of this sweep, to or from its place in the file. */
+static int transfer(struct job *job, bool write, struct error *error)
+{
+    const struct offline_evaluation *e = job->e;
+    struct sweep *s = &job->sweep;
+    size_t row = (size_t)e->text->window * offline_index(e->model)->hparams.hidden * sizeof(float);
+    size_t bytes = s->windows * row;
+    for (size_t done = 0; done < bytes;) {
+        char *at = (char *)s->x[0] + done;
+        off_t offset = (off_t)(s->first * row + done);
+        ssize_t n = write ? pwrite(e->part->fd, at, bytes - done, offset)
+                          : pread(e->part->fd, at, bytes - done, offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return error_set_errno(error, ERR_IO, n < 0 ? errno : EIO,
+                                   "cannot %s the states between two layers",
+                                   write ? "write" : "read");
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+/* The windows of this sweep. */
+static int run_group(struct job *job, struct error *error)
+{
+    const struct offline_evaluation *e = job->e;
+    struct sweep *s = &job->sweep;
+    s->next = 0;
+    memset(s->finished, 0, s->windows * sizeof *s->finished);
+    if (s->layer > 0 && transfer(job, false, error) != 0)
+        return -1;
+    if (e->group)
+        e->group(e->arg, s->first, s->windows);
+    job_run(job, worker_main);
+    bool write = e->part && e->part->end && !atomic_load(&job->failed);
+    return write ? transfer(job, true, error) : 0;
+}
+
 int sweep_run(struct job *job, struct error *error)
 {
     const struct offline_evaluation *e = job->e;
     struct sweep *s = &job->sweep;
+    sl_assert(!e->part || (!e->compare && end_layer(e) >= first_layer(e)));
+    s->layer = first_layer(e);
+    s->layers = end_layer(e) - s->layer;
     size_t floats = (size_t)job->group * e->text->window * offline_index(e->model)->hparams.hidden;
     s->finished = calloc(job->group, sizeof *s->finished);
     for (int which = 0; which <= e->compare; which++)
@@ -372,11 +488,7 @@ int sweep_run(struct job *job, struct error *error)
          at += s->windows) {
         s->first = at;
         s->windows = smaller(job->group, e->text->windows - at);
-        s->next = 0;
-        memset(s->finished, 0, s->windows * sizeof *s->finished);
-        if (e->group)
-            e->group(e->arg, s->first, s->windows);
-        job_run(job, worker_main);
+        status = run_group(job, error);
     }
     free(s->finished);
     free(s->x[0]);

@@ -147,10 +147,10 @@ uint64_t planning_one_expert(const struct planning *p, enum precision precision)
  * given or the budget is too small. */
 uint64_t planning_expert_bytes(const struct planning *p, struct error *error);
 
-/* Importances, shrunk towards the means of their groups: out [layers * experts]. Returns the share
+/* Importances, shrunk towards the means of their groups of `group` neighbours: out [layers * experts]. Returns the share
  * of an expert's distance from its group mean that was kept, 0..1. */
 double importance_shrunk(const float *x, const uint8_t *measured, uint32_t layers, uint32_t experts,
-                         double *out);
+                         uint32_t group, double *out);
 
 int plan_edgemoe(struct planning *p, struct error *error);
 int plan_hobbit(struct planning *p, struct error *error);

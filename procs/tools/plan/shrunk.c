@@ -27,9 +27,9 @@ static double of(const struct variance *v)
     return v->n > 1 ? (v->square - mean * v->sum) / (double)(v->n - 1) : 0;
 }
 
-static uint32_t group_end(uint32_t first, uint32_t experts)
+static uint32_t group_end(uint32_t first, uint32_t group, uint32_t experts)
 {
-    return first + OFFLINE_IMPORTANCE_GROUP < experts ? first + OFFLINE_IMPORTANCE_GROUP : experts;
+    return first + group < experts ? first + group : experts;
 }
 
 static double group_mean(const float *x, uint32_t first, uint32_t end)
@@ -41,25 +41,25 @@ static double group_mean(const float *x, uint32_t first, uint32_t end)
 }
 
 double importance_shrunk(const float *x, const uint8_t *measured, uint32_t layers, uint32_t experts,
-                         double *out)
+                         uint32_t group, double *out)
 {
     struct variance between = {0}, within = {0};
     for (uint32_t l = 0; l < layers; l++)
         for (uint32_t g = 0, end; g < experts; g = end) {
             const float *row = x + (size_t)l * experts;
-            end = group_end(g, experts);
+            end = group_end(g, group, experts);
             double mean = group_mean(row, g, end);
             add(&between, mean);
             for (uint32_t e = g; e < end; e++)
                 if (measured[(size_t)l * experts + e])
                     add(&within, (double)row[e] - mean);
         }
-    double real = of(&between) - of(&within) / OFFLINE_IMPORTANCE_GROUP;
+    double real = of(&between) - of(&within) / group;
     double keep = of(&within) <= 0 ? 1 : real > 0 ? real / (real + of(&within)) : 0;
     for (uint32_t l = 0; l < layers; l++)
         for (uint32_t g = 0, end; g < experts; g = end) {
             const float *row = x + (size_t)l * experts;
-            end = group_end(g, experts);
+            end = group_end(g, group, experts);
             double mean = group_mean(row, g, end);
             for (uint32_t e = g; e < end; e++)
                 out[(size_t)l * experts + e] = mean + keep * ((double)row[e] - mean);

@@ -15,6 +15,7 @@ struct profile {
     const char *text_path[PROFILE_TEXTS_MAX];
     size_t texts;
     int64_t window, tokens_max, importance_tokens, importance_seconds, importance_experts;
+    int64_t importance_group; /* 0: not given */
     int64_t threads, pair_mib;
     uint64_t budget;
     bool json, synthetic;

@@ -50,6 +50,8 @@ static void usage(FILE *out)
         "none)\n"
         "      --importance-experts N  experts measured alone, those of the most important groups\n"
         "                             first; the others by group (default: all)\n"
+        "      --importance-group N   neighbouring experts that are measured together first\n"
+        "                             (default %d)\n"
         "      --importance-seconds N  stop refining groups after this time (default: no limit)\n"
         "      --pair-mib N           memory for counting paths over two layers; the rarest\n"
         "                             are dropped when it is full (default 256)\n"
@@ -60,7 +62,8 @@ static void usage(FILE *out)
         "                             precisions, else most of the available memory)\n"
         "      --budget BYTES         the same\n"
         "      --threads N            (default: all CPUs)\n"
-        "      --output text|json     format of the summary on stdout (default text)\n");
+        "      --output text|json     format of the summary on stdout (default text)\n",
+        OFFLINE_IMPORTANCE_GROUP);
 }
 
 enum {
@@ -71,6 +74,7 @@ enum {
     OPT_ITOKENS,
     OPT_ISECONDS,
     OPT_IEXPERTS,
+    OPT_IGROUP,
     OPT_PAIR,
     OPT_MEMORY,
     OPT_BUDGET,
@@ -85,6 +89,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"tokens", 1, NULL, OPT_TOKENS},
                                         {"importance-tokens", 1, NULL, OPT_ITOKENS},
                                         {"importance-seconds", 1, NULL, OPT_ISECONDS},
+                                        {"importance-group", 1, NULL, OPT_IGROUP},
                                         {"importance-experts", 1, NULL, OPT_IEXPERTS},
                                         {"pair-mib", 1, NULL, OPT_PAIR},
                                         {"memory", 1, NULL, OPT_MEMORY},
@@ -112,6 +117,8 @@ static int one_option(struct profile *p, int option, const char *value, struct e
     case OPT_ISECONDS:
         return option_i64("--importance-seconds", value, 1, INT32_MAX, &p->importance_seconds,
                           error);
+    case OPT_IGROUP:
+        return option_i64("--importance-group", value, 1, INT32_MAX, &p->importance_group, error);
     case OPT_IEXPERTS:
         return option_i64("--importance-experts", value, 0, INT32_MAX, &p->importance_experts,
                           error);

@@ -19,6 +19,8 @@
 #include "lib/tensor/tensor_type.h"
 #include "procs/tools/profile/profile.h"
 
+#define PATH_BYTES 32 /* of a path, while its table grows */
+
 #define INPUTS 3 /* previous gate, attention, previous attention */
 
 struct kept {                    /* rows of a window, from layer to layer */
@@ -343,6 +345,17 @@ static void read_routers(struct statistics *all)
     }
 }
 
+/* What the paths over two layers grow to, at most. */
+static uint64_t paths_bytes(const struct profile *p)
+{
+    const struct model_hparams *hp = &offline_index(p->model)->hparams;
+    uint64_t e = hp->experts, k = hp->experts_used;
+    uint64_t tokens = (uint64_t)p->text.windows * p->text.window;
+    uint64_t paths = e * e * e < tokens * k * k * k ? e * e * e : tokens * k * k * k;
+    uint64_t bytes = hp->layers * paths * PATH_BYTES, most = (uint64_t)p->pair_mib * MIB;
+    return bytes < most ? bytes : most;
+}
+
 int profile_statistics(struct profile *p, struct error *error)
 {
     if (plan_knows(p->plan, PLAN_tokens) && plan_has(p->plan, PLAN_ARRAY_prev1))
@@ -366,6 +379,7 @@ int profile_statistics(struct profile *p, struct error *error)
                                      .starts = worker_starts,
                                      .group = group_begins,
                                      .row_bytes = kept_row_bytes(all.hp),
+                                     .hook_bytes = paths_bytes(p),
                                      .progress = progress,
                                      .announce = announce,
                                      .arg = &all};

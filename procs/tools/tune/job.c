@@ -14,18 +14,22 @@
 #include "lib/json/json_file.h"
 #include "procs/tools/tune/tune.h"
 
-#define JOB_BYTES       4096
-#define TEMPORARY       ".new"
-#define PROFILE_SHARE   0.5 /* of --minutes */
-#define PLAN_SHARE      0.4
-#define ROUTING_SHARE   0.15 /* of the profile: the pass for statistics */
-#define EDGEMOE_PASSES  36   /* about as many evaluations as the search of precisions takes */
-#define HOBBIT_PASSES   24   /* and that of thresholds */
-#define TOKENS_MAX      65536.0
-#define PLAN_TOKENS_MIN 8192.0
-#define IMPORTANCE_MAX  8192.0
-#define IMPORTANCE_MIN  1024.0
-#define CONFIRM_S       20.0 /* measured run, without the loading of experts */
+#define JOB_BYTES      4096
+#define TEMPORARY      ".new"
+#define PROFILE_SHARE  0.5 /* of --minutes */
+#define PLAN_SHARE     0.4
+#define MEASURING_MIN  0.5  /* of --minutes, for both, however long the rest takes */
+#define ROUTING_SHARE  0.15 /* of the profile: the pass for statistics */
+#define EDGEMOE_PASSES 36   /* about as many evaluations as the search of precisions takes */
+#define HOBBIT_PASSES  24   /* and that of thresholds; each is over one half of the text */
+#define TOKENS_MAX     65536.0
+#define ROUTING_MIN    8192.0
+#define PLAN_MIN       4096.0 /* without hobbit */
+#define PLAN_BOTH_MIN  8192.0
+#define PLAN_WINDOWS   3.0 /* of a text, at the minimum: to plan on, and held out */
+#define IMPORTANCE_MAX 8192.0
+#define IMPORTANCE_MIN 1024.0
+#define CONFIRM_S      20.0 /* measured run, without the loading of experts */
 
 #define CELLS_MAX 1e6 /* experts of a model */
 
@@ -42,6 +46,7 @@ static const struct field {
     }
     F(fixed_s, 0, 1e7, false),
     F(token_s, 1e-12, 1e5, false),
+    F(late, 0, 1, false),
     F(read_bytes_per_s, 0, 1e15, false),
     F(encode_bytes_per_s, 1, 1e15, false),
     F(expert_bytes, 1, 1e18, true),
@@ -51,6 +56,8 @@ static const struct field {
     F(plan_tokens, TUNE_WINDOW_MIN *TUNE_WINDOWS_MIN, TOKENS_MAX, true),
     F(importance_tokens, 1, IMPORTANCE_MAX, true),
     F(importance_experts, 0, CELLS_MAX, true),
+    F(layer_experts, 1, CELLS_MAX, true),
+    F(group, 1, CELLS_MAX, true),
     F(groups, 1, CELLS_MAX, true),
     F(profile_id, 0, 1e15, true),
     F(plan_id, 0, 1e15, true),
@@ -63,13 +70,28 @@ static double pass_s(const struct job *j, double tokens)
     return j->fixed_s + j->token_s * tokens;
 }
 
-/* The largest of `from`, from / 2, ... that takes at most `seconds` in `passes` passes, but not below `minimum`. */
-static double tokens_within(const struct job *j, double from, double minimum, double passes,
-                            double seconds)
+/* Of a measurement of importance: it begins at the layer that it changes. */
+static double measurement_s(const struct job *j, double tokens)
 {
-    while (from > minimum && passes * pass_s(j, from) > seconds)
-        from /= 2;
-    return from;
+    return j->late * pass_s(j, tokens);
+}
+
+static double importance_s(const struct job *j, double tokens)
+{
+    return pass_s(j, tokens) + j->groups * measurement_s(j, tokens);
+}
+
+/* Of an evaluation of a plan. */
+static double evaluation_s(const struct job *j)
+{
+    return pass_s(j, j->plan_tokens / 2);
+}
+
+/* Tokens whose pass takes `seconds`, within bounds. */
+static double tokens_within(const struct job *j, double most, double minimum, double seconds)
+{
+    double tokens = (seconds - j->fixed_s) / j->token_s;
+    return tokens > most ? most : tokens < minimum ? minimum : tokens;
 }
 
 static double smaller(double a, double b)
@@ -77,36 +99,36 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-void job_choose(struct tune *t, uint64_t tokens)
+/* Groups twice as large, and so on, until the smallest amount of text fits, or a layer is one group. */
+static void choose_groups(struct job *j, double tokens, double seconds)
+{
+    while (j->group < j->layer_experts && importance_s(j, tokens) > seconds) {
+        double layers = j->groups / ceil(j->layer_experts / j->group);
+        j->group *= 2;
+        j->groups = layers * ceil(j->layer_experts / j->group);
+    }
+}
+
+/* Text for both systems, or, if they would get too little, for edgemoe alone. */
+static void choose_plan(struct tune *t, double most, double seconds)
 {
     struct job *j = &t->job;
-    double have = (double)tokens, all = (double)t->minutes * 60, window = (double)t->window;
-    double profile = all * PROFILE_SHARE, experts = j->importance_experts;
-    double most = smaller(have, TOKENS_MAX);
-    j->profile_tokens =
-        tokens_within(j, most, smaller(most, PLAN_TOKENS_MIN), 1, profile * ROUTING_SHARE);
-    j->importance_tokens =
-        tokens_within(j, smaller(most, IMPORTANCE_MAX), smaller(most, IMPORTANCE_MIN),
-                      j->groups + 1, profile * (1 - ROUTING_SHARE));
-    double left =
-        profile - pass_s(j, j->profile_tokens) - (j->groups + 1) * pass_s(j, j->importance_tokens);
-    double alone = left > 0 ? floor(left / (pass_s(j, j->importance_tokens) + 1e-9)) : 0;
-    j->importance_experts = smaller(alone, experts);
-    j->plan_tokens = tokens_within(j, most, smaller(most, PLAN_TOKENS_MIN),
-                                   EDGEMOE_PASSES + HOBBIT_PASSES, all * PLAN_SHARE);
-    j->importance_tokens = floor(j->importance_tokens); /* halves of an odd number */
-    j->profile_tokens = floor(j->profile_tokens / window) * window;
-    j->plan_tokens = floor(j->plan_tokens / window) * window;
+    double windows = PLAN_WINDOWS * (double)t->window * (double)t->texts;
+    double both = fmax(PLAN_BOTH_MIN, windows), one = fmax(PLAN_MIN, windows);
+    double tokens = 2 * tokens_within(j, most / 2, 0, seconds / (EDGEMOE_PASSES + HOBBIT_PASSES));
+    if (tokens < smaller(most, both))
+        tokens = 2 * tokens_within(j, most / 2, smaller(most, one) / 2, seconds / EDGEMOE_PASSES);
+    j->plan_tokens = tokens;
 }
 
-bool job_plans_hobbit(const struct tune *t)
+/* The profile reads every expert once for its norm. */
+static double norms_s(const struct job *j)
 {
-    const struct job *j = &t->job;
-    return (EDGEMOE_PASSES + HOBBIT_PASSES) * pass_s(j, j->plan_tokens) <=
-           (double)t->minutes * 60 * PLAN_SHARE;
+    return j->expert_bytes / (j->read_bytes_per_s > 0 ? j->read_bytes_per_s : 1e9);
 }
 
-void job_times(const struct tune *t, struct stage_times *times)
+/* What does not depend on the amount of text. */
+static void rest_times(const struct tune *t, struct stage_times *times)
 {
     const struct job *j = &t->job;
     double rate = j->read_bytes_per_s > 0 ? j->read_bytes_per_s : 1e9;
@@ -116,13 +138,67 @@ void job_times(const struct tune *t, struct stage_times *times)
     times->forms =
         j->forms ? __builtin_popcount((unsigned)j->forms) * encode_s + 2 * j->forms_bytes / rate
                  : 0;
-    times->profile = pass_s(j, j->profile_tokens) +
-                     (1 + j->groups + j->importance_experts) * pass_s(j, j->importance_tokens);
-    times->plan =
-        (EDGEMOE_PASSES + (job_plans_hobbit(t) ? HOBBIT_PASSES : 0)) * pass_s(j, j->plan_tokens);
     times->pack = 2 * bytes / rate + 2 * j->expert_bytes / (j->encode_bytes_per_s + 1);
     times->confirm =
         CONFIRM_S + 4 * (double)(t->memory < (uint64_t)bytes ? (double)t->memory : bytes) / rate;
+}
+
+/* Time for profile and plan together. */
+static double measuring_s(const struct tune *t)
+{
+    struct stage_times times;
+    double all = (double)t->minutes * 60;
+    rest_times(t, &times);
+    double left = (all - times.forms - times.pack - times.confirm) / all;
+    return all * fmin(PROFILE_SHARE + PLAN_SHARE, fmax(left, MEASURING_MIN));
+}
+
+static double profile_s(const struct tune *t)
+{
+    return measuring_s(t) * PROFILE_SHARE / (PROFILE_SHARE + PLAN_SHARE);
+}
+
+static double plan_s(const struct tune *t)
+{
+    return measuring_s(t) - profile_s(t);
+}
+
+void job_choose(struct tune *t, uint64_t tokens)
+{
+    struct job *j = &t->job;
+    double have = (double)tokens, window = (double)t->window;
+    double profile = profile_s(t), experts = j->importance_experts;
+    double most = smaller(have, TOKENS_MAX);
+    double importance = profile * (1 - ROUTING_SHARE) - norms_s(j);
+    j->profile_tokens = tokens_within(j, most, smaller(most, ROUTING_MIN), profile * ROUTING_SHARE);
+    choose_groups(j, smaller(most, IMPORTANCE_MIN), importance);
+    j->importance_tokens = smaller(most, IMPORTANCE_MAX);
+    while (j->importance_tokens > smaller(most, IMPORTANCE_MIN) &&
+           importance_s(j, j->importance_tokens) > importance)
+        j->importance_tokens /= 2;
+    double left =
+        profile - norms_s(j) - pass_s(j, j->profile_tokens) - importance_s(j, j->importance_tokens);
+    double alone = left > 0 ? floor(left / (measurement_s(j, j->importance_tokens) + 1e-9)) : 0;
+    j->importance_experts = smaller(alone, experts);
+    choose_plan(t, most, plan_s(t));
+    j->importance_tokens = floor(j->importance_tokens); /* halves of an odd number */
+    j->profile_tokens = floor(j->profile_tokens / window) * window;
+    j->plan_tokens = floor(j->plan_tokens / window) * window;
+}
+
+bool job_plans_hobbit(const struct tune *t)
+{
+    return (EDGEMOE_PASSES + HOBBIT_PASSES) * evaluation_s(&t->job) <= plan_s(t);
+}
+
+void job_times(const struct tune *t, struct stage_times *times)
+{
+    const struct job *j = &t->job;
+    rest_times(t, times);
+    times->profile = pass_s(j, j->profile_tokens) + norms_s(j) +
+                     importance_s(j, j->importance_tokens) +
+                     j->importance_experts * measurement_s(j, j->importance_tokens);
+    times->plan = (EDGEMOE_PASSES + (job_plans_hobbit(t) ? HOBBIT_PASSES : 0)) * evaluation_s(j);
 }
 
 void job_keep_profile(struct job *j, const struct job *was)
@@ -130,6 +206,8 @@ void job_keep_profile(struct job *j, const struct job *was)
     j->profile_tokens = was->profile_tokens;
     j->importance_tokens = was->importance_tokens;
     j->importance_experts = was->importance_experts;
+    j->group = was->group;
+    j->groups = was->groups;
     j->profile_id = was->profile_id;
 }
 

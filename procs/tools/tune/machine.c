@@ -13,10 +13,13 @@
 #include "lib/json/lookup.h"
 #include "procs/tools/tune/tune.h"
 
-#define READ_BYTES  MIB
-#define READS       33
-#define MODEL_MIN   (64 * MIB) /* of a smaller file, reads say nothing about the device */
-#define RATE_FACTOR 4          /* rates of one device differ by less */
+#define READ_BYTES MIB
+#define READS      33
+#define MODEL_MIN  (64 * MIB) /* of a smaller file, reads say nothing about the device */
+/* What an engine needs more with a store: another reader, and more entries. */
+#define STORE_BYTES        (2 * MIB)
+#define STORE_EXPERT_BYTES 256
+#define RATE_FACTOR        4 /* rates of one device differ by less */
 
 static int by_time(const void *a, const void *b)
 {
@@ -68,32 +71,49 @@ const char *machine_difference(const struct machine *was, const struct machine *
     return NULL;
 }
 
-/* That of the measured run. What the engine reports about a bad model is left to the next step. */
-int budget_check(struct tune *t, struct error *error)
+/* The smallest budget of an engine with this model or store, as in the measured run, and the number of experts; 0: what the
+ * engine reports about it is left to the next step. -1: a signal. */
+static int smallest_budget(struct tune *t, const char *model, uint64_t *bytes, uint64_t *experts,
+                           struct error *error)
 {
-    char *out = NULL, a[16], b[16];
+    char *out = NULL;
     int status = 0;
-    const char *argv[] = {"-m",
-                          t->model,
-                          "--cgroup=off",
-                          "--ctx-size=" TUNE_CONFIRM_CTX,
-                          "--no-tune",
-                          "--print-memory",
-                          NULL};
-    if (t->budget == 0)
-        return 0;
+    const char *argv[] = {
+        "-m", model, "--cgroup=off", "--ctx-size=" TUNE_CONFIRM_CTX, "--no-tune", "--print-memory",
+        NULL};
     t->quiet = true;
     int rc = run_program(t, "run", argv, &out, &status, error);
     t->quiet = false;
     json_t *o = rc == 0 && status == 0 && out ? json_text(out, strlen(out), error) : NULL;
-    uint64_t minimum = o ? lookup_u64(o, "min_budget") : 0;
+    *bytes = o ? lookup_u64(o, "min_budget") : 0;
+    *experts = o ? lookup_u64(o, "expert_count") : 0;
     json_decref(o);
     free(out);
-    if (rc != 0 && error->code == ERR_CANCELLED)
+    return rc != 0 && error->code == ERR_CANCELLED ? -1 : 0;
+}
+
+int budget_check(struct tune *t, struct error *error)
+{
+    char a[16], b[16];
+    uint64_t minimum, experts;
+    if (t->budget == 0)
+        return 0;
+    if (smallest_budget(t, t->model, &minimum, &experts, error) != 0)
         return -1;
+    if (minimum > 0)
+        minimum = align_up(minimum + STORE_BYTES + experts * STORE_EXPERT_BYTES, MIB);
     if (t->budget >= minimum)
         return 0;
     return error_set(error, ERR_BUDGET_TOO_SMALL,
-                     "--budget %s is too small for this model: minimum %s",
+                     "--budget %s is too small for a tuning of this model: minimum %s",
                      bytes_format(t->budget, a), bytes_format(minimum, b));
+}
+
+int store_fits(struct tune *t, uint64_t *minimum, struct error *error)
+{
+    uint64_t experts;
+    *minimum = 0;
+    if (t->budget > 0 && smallest_budget(t, t->store, minimum, &experts, error) != 0)
+        return -1;
+    return t->budget >= *minimum;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures this machine with this model: two passes of different length over the text, with all experts at int4 as in
- * measurements of importance (as they are in the model, if the measurements will read a store: its experts are smaller), and
- * the quantisation of an expert. */
+/* Measures this machine with this model: two passes of different length over the text, the short one in two halves of the
+ * layers, with all experts at int4 as in measurements of importance (as they are in the model, if the measurements will
+ * read a store: its experts are smaller), and the quantisation of an expert. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,15 @@
 #define ENCODED   4  /* experts that are quantised for the rate */
 #define LONG_PASS 4u /* times as many windows as the short one */
 
-static int pass(struct offline_model *m, const struct offline_text *text, uint32_t windows,
-                const uint8_t *precision, double *seconds, struct error *error)
+static int pass(struct offline_model *m, const struct offline_text *text,
+                const struct offline_part *part, const uint8_t *precision, double *seconds,
+                struct error *error)
 {
-    struct offline_text part = *text;
-    part.windows = windows;
-    struct offline_evaluation e = {
-        .model = m, .text = &part, .method = QUANT_METHOD_DEFAULT, .precision = precision};
+    struct offline_evaluation e = {.model = m,
+                                   .text = text,
+                                   .part = part,
+                                   .method = QUANT_METHOD_DEFAULT,
+                                   .precision = precision};
     struct offline_losses losses;
     uint64_t begun = clock_now_ns();
     if (offline_evaluate(&e, &losses, error) != 0)
@@ -32,30 +35,57 @@ static int pass(struct offline_model *m, const struct offline_text *text, uint32
     return 0;
 }
 
+/* A pass in two parts. *late_s: of the second, which begins in the middle of the layers: the mean of measurements that
+ * change one layer. */
+static int halves(struct tune *t, struct offline_model *m, const struct offline_text *text,
+                  const uint8_t *precision, double *seconds, double *late_s, struct error *error)
+{
+    const struct model_hparams *hp = &offline_index(m)->hparams;
+    struct offline_part part = {.end = hp->dense_layers + hparams_expert_layers(hp) / 2};
+    double early_s = 0;
+    if (part.end == 0) { /* a single layer */
+        int status = pass(m, text, NULL, precision, seconds, error);
+        *late_s = *seconds;
+        return status;
+    }
+    part.fd = offline_part_open(t->job_path, offline_part_bytes(m, text), error);
+    if (part.fd < 0)
+        return -1;
+    int status = pass(m, text, &part, precision, &early_s, error);
+    part.first = part.end;
+    part.end = 0;
+    if (status == 0)
+        status = pass(m, text, &part, precision, late_s, error);
+    close(part.fd);
+    *seconds = early_s + *late_s;
+    return status;
+}
+
 static int passes(struct tune *t, struct offline_model *m, const struct offline_text *text,
                   struct error *error)
 {
     const struct model_hparams *hp = &offline_index(m)->hparams;
     size_t cells = (size_t)hp->layers * hp->experts;
     uint8_t *precision = malloc(cells);
-    double few_s = 0, many_s = 0;
+    double few_s = 0, many_s = 0, late_s = 0;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t few = cpus > 0 && cpus < 64 ? (uint32_t)cpus : 1;
-    if (few * LONG_PASS > text->windows)
-        few = text->windows / LONG_PASS;
-    uint32_t many = few * LONG_PASS;
+    struct offline_text few = *text, many = *text;
+    few.windows = cpus > 0 && cpus < 64 ? (uint32_t)cpus : 1;
+    if (few.windows * LONG_PASS > text->windows)
+        few.windows = text->windows / LONG_PASS;
+    many.windows = few.windows * LONG_PASS;
     if (!precision)
         return error_set(error, ERR_NO_MEMORY, "out of memory (precisions)");
     memset(precision, t->job.forms ? PRECISION_NATIVE : PRECISION_INT4, cells);
-    int status = pass(m, text, few, precision, &few_s, error);
+    int status = halves(t, m, &few, precision, &few_s, &late_s, error);
     if (status == 0)
-        status = pass(m, text, many, precision, &many_s, error);
+        status = pass(m, &many, NULL, precision, &many_s, error);
     free(precision);
-    double more = (double)(many - few) * text->window;
-    t->job.token_s = many_s > few_s ? (many_s - few_s) / more : many_s / (many * text->window);
-    t->job.fixed_s = many_s - t->job.token_s * many * text->window;
-    if (t->job.fixed_s < 0)
-        t->job.fixed_s = 0;
+    double all = (double)many.windows * text->window,
+           more = all - (double)few.windows * text->window;
+    t->job.token_s = many_s > few_s ? (many_s - few_s) / more : many_s / all;
+    t->job.fixed_s = fmax(0, many_s - t->job.token_s * all);
+    t->job.late = few_s > 0 ? late_s / few_s : 1;
     t->job.read_bytes_per_s = offline_read_rate(m);
     return status;
 }
@@ -84,6 +114,8 @@ static void sizes(struct tune *t, const struct offline_model *m)
         t->job.expert_bytes +=
             (double)offline_expert_bytes(m, l, 0, PRECISION_NATIVE, QUANT_METHOD_DEFAULT) *
             hp->experts;
+    t->job.layer_experts = hp->experts;
+    t->job.group = group;
     t->job.groups = (double)layers * ((hp->experts + group - 1) / group);
     t->job.importance_experts = (double)layers * hp->experts; /* until job_choose */
     forms_choose(t, m);

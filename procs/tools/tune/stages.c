@@ -100,6 +100,7 @@ int stage_profile(struct tune *t, struct error *error)
     arguments_add_number(&a, "--memory", (double)t->memory);
     arguments_add_number(&a, "--tokens", t->job.profile_tokens);
     arguments_add_number(&a, "--importance-tokens", t->job.importance_tokens);
+    arguments_add_number(&a, "--importance-group", t->job.group);
     arguments_add_number(&a, "--importance-experts", t->job.importance_experts);
     return stage_run(t, "profile", a.at, false, 0, error);
 }

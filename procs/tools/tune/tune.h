@@ -35,13 +35,15 @@ struct machine {
 struct job {
     double fixed_s;            /* of a pass over text: reading, quantising */
     double token_s;            /* and per token */
+    double late;               /* share of it of a pass that begins in the middle of the layers */
     double read_bytes_per_s;   /* of the model */
     double encode_bytes_per_s; /* of an expert at int2, in its own bytes */
     double expert_bytes;       /* of the model */
     double forms,
         forms_bytes; /* precisions of all experts that are stored for the measurements: bits of enum precision */
     double profile_tokens, plan_tokens, importance_tokens, importance_experts;
-    double groups; /* of experts, measured together */
+    double layer_experts, group; /* experts of a layer; those measured together */
+    double groups;
     double profile_id, plan_id;
     struct machine machine;
 };
@@ -113,8 +115,10 @@ int probe_run(struct tune *t, struct error *error);
 /* machine.c: this machine; what differs, or NULL. */
 void machine_look(const struct tune *t, struct machine *m);
 const char *machine_difference(const struct machine *was, const struct machine *is);
-/* ERR_BUDGET_TOO_SMALL if t->budget is less than an engine of the model needs. */
+/* ERR_BUDGET_TOO_SMALL if t->budget is less than an engine of the model with a store may need. */
 int budget_check(struct tune *t, struct error *error);
+/* Whether an engine with the store that was made fits into t->budget: 1 or 0, and what it needs; -1 with *error. */
+int store_fits(struct tune *t, uint64_t *minimum, struct error *error);
 
 /* job.c: sizes that fit into t->minutes; the file of a job. */
 void job_choose(struct tune *t, uint64_t tokens);

@@ -253,10 +253,11 @@ static bool agreed(struct tune *t)
         "sluice tune: about %.0f minutes (profile %.1f, plan %.1f, pack %.1f, measured run %.1f, "
         "lower precisions %.1f), "
         "less what an earlier run has done; a store of up to %s; one thread reads %s/s; %.0f of "
-        "the experts are measured alone, the others in %.0f groups\n",
+        "the experts are measured alone, the others in %.0f groups of %.0f\n",
         all / 60, t->left.profile / 60, t->left.plan / 60, t->left.pack / 60, t->left.confirm / 60,
         t->left.forms / 60, bytes_format(t->model_bytes, store),
-        bytes_format((uint64_t)j->read_bytes_per_s, read), j->importance_experts, j->groups);
+        bytes_format((uint64_t)j->read_bytes_per_s, read), j->importance_experts, j->groups,
+        j->group);
     if (j->forms > 0)
         fprintf(stderr, "sluice tune: until there is a plan, %s more are stored\n",
                 bytes_format((uint64_t)j->forms_bytes, store));
@@ -314,13 +315,31 @@ static int record(struct tune *t, struct error *error)
     return tunings_write(t->directory, r, error);
 }
 
+/* The budget was checked before, but what a store needs was estimated. */
+static int drop_what_does_not_fit(struct tune *t, struct error *error)
+{
+    char size[16];
+    uint64_t minimum;
+    int fits = store_fits(t, &minimum, error);
+    for (int i = 0; fits == 0 && i < TUNE_SYSTEMS; i++) {
+        struct system *s = &t->system[i];
+        if (!s->stored)
+            continue;
+        s->stored = false;
+        snprintf(s->why, sizeof s->why, "not measured: its store needs a budget of %s",
+                 bytes_format(minimum, size));
+        fprintf(stderr, "sluice tune: %s: %s\n", system_name((enum tune_system)i), s->why);
+    }
+    return fits < 0 ? -1 : 0;
+}
+
 static int stages(struct tune *t, struct error *error)
 {
     if (plan_and_choose(t, error) != 0)
         return -1;
     if (t->candidates == 0)
         fprintf(stderr, "sluice tune: no store is made: lossless\n");
-    else if (stage_pack(t, error) != 0)
+    else if (stage_pack(t, error) != 0 || drop_what_does_not_fit(t, error) != 0)
         return -1;
     if (stage_confirm(t, error) != 0 || record(t, error) != 0)
         return -1;

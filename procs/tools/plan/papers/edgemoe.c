@@ -49,9 +49,11 @@ static void order_experts(void *arg, enum precision high, enum precision low, ui
     double *importance = calloc(cells, sizeof *importance);
     struct rank *ranks = calloc(cells, sizeof *ranks);
     sl_assert(importance && ranks);
-    double kept =
-        importance_shrunk(plan_importance(plan) + first, plan_importance_measured(plan) + first,
-                          (uint32_t)(cells / plan->experts), plan->experts, importance);
+    double group = plan_knows(plan, PLAN_importance_group) ? plan->scalar[PLAN_importance_group]
+                                                           : OFFLINE_IMPORTANCE_GROUP;
+    double kept = importance_shrunk(
+        plan_importance(plan) + first, plan_importance_measured(plan) + first,
+        (uint32_t)(cells / plan->experts), plan->experts, (uint32_t)group, importance);
     planning_note(p, "  importance: %.0f %% of an expert's distance from its group mean is kept",
                   100 * kept);
     for (uint64_t i = 0; i < cells; i++) {

@@ -26,11 +26,14 @@ static void setup(void)
     t.model_bytes = 1 << 30;
     t.job = (struct job){.fixed_s = 2,
                          .token_s = 0.001,
+                         .late = 0.5,
                          .read_bytes_per_s = 1e9,
                          .encode_bytes_per_s = 1e8,
                          .expert_bytes = 1e9,
-                         .groups = 100,
-                         .importance_experts = 800,
+                         .layer_experts = 60,
+                         .group = 8,
+                         .groups = 13 * 8, /* 13 layers */
+                         .importance_experts = 780,
                          .profile_id = 5,
                          .plan_id = 6,
                          .machine = {.cpu = "CPU \"A\"", .sample_bytes_per_s = 1e9}};
@@ -59,7 +62,7 @@ START_TEST(it_fits_into_the_minutes)
         ck_assert_msg(times.profile <= 0.51 * 60 * (double)t.minutes, "case %zu: %g s", i,
                       times.profile);
         ck_assert_msg(times.plan <= 0.41 * 60 * (double)t.minutes, "case %zu: %g s", i, times.plan);
-        ck_assert(t.job.profile_tokens >= 8192 && t.job.plan_tokens >= 8192);
+        ck_assert(t.job.profile_tokens >= 8192 && t.job.plan_tokens >= 4096);
     }
 }
 END_TEST
@@ -70,15 +73,56 @@ START_TEST(hobbit_is_planned_if_there_is_time)
     struct stage_times with, without;
     t.minutes = 60;
     t.job.fixed_s = 2;
-    t.job.token_s = 0.0025; /* 22.5 s with 8192 tokens: 22.5 minutes for 60 measurements */
+    t.job.token_s = 0.005; /* 22.5 s with half of 8192 tokens: 22.5 minutes for 60 measurements */
     job_choose(&t, 200000);
     job_times(&t, &with);
-    ck_assert(job_plans_hobbit(&t));
-    t.job.token_s = 0.003;
+    ck_assert(job_plans_hobbit(&t) && t.job.plan_tokens >= 8192);
+    t.job.token_s = 0.0055;
     job_choose(&t, 200000);
     job_times(&t, &without);
     ck_assert(!job_plans_hobbit(&t) && t.job.plan_tokens >= 8192);
-    ck_assert_msg(without.plan < with.plan, "%g s, and %g s with hobbit", without.plan, with.plan);
+    ck_assert_msg(without.plan < 24 * 60 && without.plan > 23 * 60, "%g s, and %g s with hobbit",
+                  without.plan, with.plan);
+    t.job.token_s = 0.05; /* the smallest amount */
+    job_choose(&t, 200000);
+    ck_assert(t.job.plan_tokens == 4096);
+    t.texts = 4; /* three windows of each */
+    job_choose(&t, 200000);
+    ck_assert(t.job.plan_tokens == 4 * 3 * 512);
+}
+END_TEST
+
+/* A measurement of importance takes that part of a pass that is behind the layer that it changes. */
+START_TEST(measurements_begin_late)
+{
+    struct stage_times whole, late;
+    t.job.late = 1;
+    job_choose(&t, 200000);
+    job_times(&t, &whole);
+    t.job.late = 0.5;
+    job_times(&t, &late);
+    double passes = (t.job.groups + t.job.importance_experts) *
+                    (t.job.fixed_s + t.job.token_s * t.job.importance_tokens);
+    ck_assert(fabs(whole.profile - late.profile - passes / 2) < 1e-6 * passes);
+}
+END_TEST
+
+/* Groups are doubled until the smallest amount of text fits, up to whole layers. */
+START_TEST(groups_are_as_small_as_time_allows)
+{
+    static const struct {
+        double token_s, group, groups;
+    } cases[] = {{0.001, 8, 104}, {0.03, 16, 52}, {0.06, 32, 26}, {0.12, 64, 13}, {10, 64, 13}};
+    const struct job was = t.job;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        t.job = was;
+        t.job.token_s = cases[i].token_s;
+        job_choose(&t, 200000);
+        ck_assert_msg(t.job.group == cases[i].group && t.job.groups == cases[i].groups,
+                      "case %zu: %g groups of %g", i, t.job.groups, t.job.group);
+        ck_assert_int_eq(job_write(&t, &error), 0);
+        ck_assert_int_eq(job_read(&t), JOB_GOOD);
+    }
 }
 END_TEST
 
@@ -136,8 +180,11 @@ START_TEST(damaged_files)
         {"\"fixed_s\"", "\"fixed_s\": -1,"},
         {"\"fixed_s\"", "\"fixed_s\": \"2\","},
         {"\"token_s\"", "\"token_s\": 0,"},
+        {"\"late\"", "\"late\": 1.5,"},
         {"\"groups\"", "\"groups\": 0,"},
         {"\"groups\"", "\"groups\": 1e18,"},
+        {"\"group\"", "\"group\": 0,"},
+        {"\"layer_experts\"", "\"layer_experts\": 1.5,"},
         {"\"profile_tokens\"", "\"profile_tokens\": 0,"},
         {"\"profile_tokens\"", "\"profile_tokens\": 1000,"},
         {"\"plan_tokens\"", "\"plan_tokens\": 8192.5,"},
@@ -176,6 +223,7 @@ START_TEST(a_profile_is_kept)
     ck_assert(now.profile_tokens == t.job.profile_tokens && now.profile_id == 5);
     ck_assert(now.importance_tokens == t.job.importance_tokens);
     ck_assert(now.importance_experts == t.job.importance_experts);
+    ck_assert(now.group == 8 && now.groups == t.job.groups);
     ck_assert(now.plan_tokens == 3 && now.plan_id == 9);
 }
 END_TEST
@@ -205,6 +253,8 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, it_fits_into_the_minutes);
     tcase_add_test(tests, hobbit_is_planned_if_there_is_time);
+    tcase_add_test(tests, measurements_begin_late);
+    tcase_add_test(tests, groups_are_as_small_as_time_allows);
     tcase_add_test(tests, sizes_are_whole);
     tcase_add_test(tests, what_is_written_is_read);
     tcase_add_test(tests, damaged_files);

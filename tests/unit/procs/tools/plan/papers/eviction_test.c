@@ -206,7 +206,7 @@ static double off_after(double spread, double noise, double *kept)
         x[i] = (float)(truth[i] + noise * (double)random_normal(&random));
         measured[i] = 1;
     }
-    *kept = importance_shrunk(x, measured, LAYERS, EXPERTS, out);
+    *kept = importance_shrunk(x, measured, LAYERS, EXPERTS, OFFLINE_IMPORTANCE_GROUP, out);
     for (int i = 0; i < ALL; i++) {
         before += ((double)x[i] - truth[i]) * ((double)x[i] - truth[i]);
         after += (out[i] - truth[i]) * (out[i] - truth[i]);
