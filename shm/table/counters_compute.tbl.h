@@ -53,4 +53,6 @@ COUNTER(gpu_downloaded_bytes, GAUGE, bytes, "Copied from the GPU since compute s
 COUNTER(gpu_expert_hits, GAUGE, uses, "Uses of experts that were on the GPU.")
 COUNTER(gpu_expert_uploads, GAUGE, uses, "Uses of experts that were copied to the GPU.")
 COUNTER(gpu_expert_evictions, GAUGE, experts, "Experts whose slot on the GPU another one got.")
+COUNTER(gpu_busy_ns, GAUGE, ns,
+        "Time with work on the GPU that compute had not waited for yet, since compute started.")
 #undef COUNTER
