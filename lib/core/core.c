@@ -366,7 +366,10 @@ static void take_sequences(struct core *c)
     for (uint32_t i = 0; i < c->sequence_count; i++) {
         const struct core_sequence *s = &c->sequences[i];
         uint32_t ring = a->window > 0 ? s->ring : 0;
-        c->at[i] = (struct device_sequence){.kv_type = s->kv_type, .ring = ring};
+        c->at[i] = (struct device_sequence){.kv_type = s->kv_type,
+                                            .ring = ring,
+                                            .layer = c->step.layer,
+                                            .content = c->sequence_count == 1 ? s->content : 0};
         if (core_layer_now(c)->conv.address) {
             share_state(c, i);
             continue;
@@ -388,6 +391,8 @@ static int run_layers(struct core *c, const struct core_sequence *sequences,
                                    .position = c->row[0].position,
                                    .rows = rows};
     sl_assert(sequence_count <= DEVICE_SEQUENCES_MAX);
+    if (sequence_count == 1 && sequences->content > 0)
+        device_begin(c->device, sequences->content, c->row[0].position, rows);
     begin_rows(c);
     uint32_t per_layer = c->step_count / c->hp.layers;
     for (uint32_t i = first * per_layer; i < (first + count) * per_layer; i++) {

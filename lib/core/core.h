@@ -73,6 +73,9 @@ struct core_sequence {
      * be repeated. */
     const void *state;
     void *next_state;
+    /* Names what the sequence has before the first row of a pass (device_ops.begin); 0: nothing names it. Used in passes
+     * of one sequence. */
+    uint64_t content;
     bool renormalise_skips; /* scale up the other weights by the share of skipped experts */
 };
 

@@ -151,10 +151,10 @@ static void end_item(struct core *c, struct expert_window *w, struct expert_item
     w->bytes -= w->slot;
 }
 
-/* The experts of the jobs are given back: the device must have read them. */
+/* The experts of the jobs are given back: the device has read them. */
 static void end_jobs(struct core *c, struct expert_window *w)
 {
-    device_wait(c->device);
+    device_give_back(c->device);
     for (uint32_t i = 0; i < c->job_count; i++)
         end_item(c, w, &c->items[c->job_expert[i]]);
 }

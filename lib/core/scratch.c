@@ -164,6 +164,18 @@ static uint32_t attention_floats(const struct core *c)
     return most;
 }
 
+/* Floats of a row of keys and one of values. */
+static uint32_t kv_floats(const struct core *c)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < c->hp.layers; i++) {
+        const struct layer_attention *a = &c->layer[i].attention;
+        uint32_t floats = a->kv_heads * (a->key_size + (a->values_in_keys ? 0 : a->value_size));
+        most = floats > most ? floats : most;
+    }
+    return most;
+}
+
 static void cut_workspace(struct core *c, struct layout *m, uint32_t chunk,
                           const struct forms_wanted *want)
 {
@@ -178,6 +190,7 @@ static void cut_workspace(struct core *c, struct layout *m, uint32_t chunk,
                                          .nope_forms = want->nope,
                                          .latent_forms = want->latent,
                                          .attention_floats = attention_floats(c),
+                                         .kv_floats = kv_floats(c),
                                          .delta = core_delta_shape(c),
                                          .channels =
                                              c->states > 0 ? model_conv_channels(&c->hp) : 0};

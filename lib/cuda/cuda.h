@@ -129,7 +129,7 @@ struct gpu_delta_gates {
 };
 
 /* Counted up when struct gpu_kernels or an argument changes. */
-#define GPU_INTERFACE 2
+#define GPU_INTERFACE 3
 
 struct gpu_kernels {
     uint32_t interface;  /* GPU_INTERFACE of the module, first in every version */
@@ -184,11 +184,26 @@ struct gpu_kernels {
     /* Memory of the current device, aligned to 256 bytes. release waits for everything. */
     int (*allocate)(size_t bytes, void **out);
     int (*release)(void *memory);
-    /* Copies; `from` of upload may change after the call, `to` of download has the bytes after a wait. */
+    /* Copies. `from` of upload may change after the call, if it is not pinned: else when the copy has run. `to` of
+     * download has the bytes after a wait. */
     int (*upload)(void *to, const void *from, size_t bytes, void *stream);
     int (*download)(void *to, const void *from, size_t bytes, void *stream);
     int (*clear)(void *to, size_t bytes, void *stream); /* zeros */
     int (*wait)(void *stream); /* until everything has run; also the error of what has not */
+
+    /* Pinned memory of the host: copies run while the calling thread goes on. */
+    int (*host_allocate)(size_t bytes, void **out);
+    int (*host_release)(void *memory);
+    /* Streams that neither wait for each other nor for the default stream. */
+    int (*stream_create)(void **stream);
+    int (*stream_destroy)(void *stream);
+    /* An event has happened when everything has run that its stream had when it was recorded last; before that, too. */
+    int (*event_create)(void **event);
+    int (*event_destroy)(void *event);
+    int (*event_record)(void *event, void *stream);
+    int (*event_wait)(void *event);                /* the calling thread */
+    bool (*event_happened)(void *event);           /* false also if that is not known */
+    int (*stream_wait)(void *stream, void *event); /* what is submitted to the stream later */
 };
 
 /* The only symbol of the module. */

@@ -71,7 +71,7 @@ BOTH uint32_t kernel_ring_position(uint32_t ring, uint32_t position);
 
 #ifdef SLUICE_HARNESS
 #define LAUNCH(kernel, grid, block, shared, stream, ...)                                           \
-    ((void)(stream), harness_launch(grid, block, shared, [=]() { kernel(__VA_ARGS__); }))
+    harness_launch(stream, grid, block, shared, [=]() { kernel(__VA_ARGS__); })
 #define shared_memory()      harness_shared()
 #define CHECK_ALIGNED(p, by) harness_aligned(p, by)
 #define half_to_float(h)     f16_to_f32(h)

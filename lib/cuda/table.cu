@@ -91,6 +91,58 @@ static int wait_for(void *stream)
     return (int)cudaStreamSynchronize((cudaStream_t)stream);
 }
 
+/* ---- streams ---- */
+
+static int host_allocate(size_t bytes, void **out)
+{
+    return (int)cudaMallocHost(out, bytes > 0 ? bytes : 1);
+}
+
+static int host_release(void *memory)
+{
+    return (int)cudaFreeHost(memory);
+}
+
+static int stream_create(void **stream)
+{
+    return (int)cudaStreamCreateWithFlags((cudaStream_t *)stream, cudaStreamNonBlocking);
+}
+
+static int stream_destroy(void *stream)
+{
+    return (int)cudaStreamDestroy((cudaStream_t)stream);
+}
+
+static int event_create(void **event)
+{
+    return (int)cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming);
+}
+
+static int event_destroy(void *event)
+{
+    return (int)cudaEventDestroy((cudaEvent_t)event);
+}
+
+static int event_record(void *event, void *stream)
+{
+    return (int)cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream);
+}
+
+static int event_wait(void *event)
+{
+    return (int)cudaEventSynchronize((cudaEvent_t)event);
+}
+
+static bool event_happened(void *event)
+{
+    return cudaEventQuery((cudaEvent_t)event) == 0;
+}
+
+static int stream_wait(void *stream, void *event)
+{
+    return (int)cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0);
+}
+
 extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_kernels(void)
 {
     static const struct gpu_kernels table = {
@@ -121,6 +173,16 @@ extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_
         download,
         clear,
         wait_for,
+        host_allocate,
+        host_release,
+        stream_create,
+        stream_destroy,
+        event_create,
+        event_destroy,
+        event_record,
+        event_wait,
+        event_happened,
+        stream_wait,
     };
     return &table;
 }

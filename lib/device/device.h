@@ -5,8 +5,8 @@
  * Order: operations are submitted to one queue and take effect in that order. An operation may return
  * before it has run. Only `read` and `wait` (and device_fetch) wait for what was submitted before. So
  *   - an operation takes what it needs of host memory (OP_HOST and the like) before it returns
- *   - what it reads or writes on the device stays valid until it has run: experts and keys are given
- *     back after a wait
+ *   - what it reads or writes on the device stays valid until it has run: experts are given back with
+ *     device_give_back, keys after a wait
  *   - an operation has no result for the caller, and cannot fail.
  *
  * Bits: every operation is defined by lib/kernels/ARITHMETIC.md, so all devices make the same ones.
@@ -104,7 +104,9 @@ struct device_sequence {
     struct device_at state;        /* recurrent, before the pass; none: the sequence begins */
     struct device_at next_state;   /* after it; may be the same */
     enum kv_type kv_type;
-    uint32_t ring; /* positions that keys and values have space for; 0: all */
+    uint32_t ring;    /* positions that keys and values have space for; 0: all */
+    uint32_t layer;   /* whose parts these are */
+    uint64_t content; /* device_ops.begin; 0: copies are of one operation */
 };
 
 /* Bytes of keys or values up to position `end`, or of a whole ring: `heads` rows of `size` elements each. */
@@ -183,6 +185,7 @@ struct device_limits {
     struct device_latent latent;   /* key 0: no MLA */
     uint32_t nope_forms, latent_forms;
     uint32_t attention_floats; /* heads * (values of a head + 2) */
+    uint32_t kv_floats;        /* a row of keys and one of values, all heads */
     struct device_delta delta; /* size 0: no DeltaNet */
     uint32_t channels;         /* of the convolutions over time; 0: none */
 };
@@ -207,7 +210,7 @@ struct device_limits {
 /* Host memory that operations are given, and when it changes. A device that is not the host has copies of it. */
 enum device_share_kind {
     DEVICE_SHARE_WEIGHTS, /* never changes */
-    DEVICE_SHARE_LENT,    /* an expert: not before the next wait; then it may be another one */
+    DEVICE_SHARE_LENT,    /* an expert: not before device_give_back; then it may be another one */
     DEVICE_SHARE_SEQUENCE, /* keys, values or state: OP_CACHE and OP_STATE have what operations read and write.
                             * The host may change it between passes */
 };
@@ -233,11 +236,19 @@ struct device_ops {
     struct device_at (*share)(struct device *d, const void *memory, size_t bytes,
                               enum device_share_kind kind, uint64_t content);
 
+    /* A pass of `rows` rows of one sequence begins at `position`: its host memory has the rows before that, and the recurrent state
+     * after them. The host gives another number (above 0) when it changed what the rows of a number are; so a device may
+     * keep its copy of rows that it had with this one. NULL: the device keeps nothing. */
+    void (*begin)(struct device *d, uint64_t content, uint32_t position, uint32_t rows);
+
     /* Operations have matrices of this type. */
     bool (*computes)(const struct device *d, enum tensor_type type);
 
     /* Until every operation submitted has run. */
     void (*wait)(struct device *d);
+
+    /* Until no operation that was submitted reads lent memory: it may get other content. NULL: wait does it. */
+    void (*give_back)(struct device *d);
 
     /* Memory for operations in addition to their arguments, within the limits: its size, and where it is. */
     size_t (*workspace)(const struct device *d, const struct device_limits *limits);
@@ -279,7 +290,7 @@ static inline uint64_t device_content(uint64_t precision, uint64_t layers, uint6
     return ((precision * layers + layer) * experts + expert) * EXPERT__COUNT + matrix + 1;
 }
 
-/* A matrix of an expert; until the next wait. */
+/* A matrix of an expert; until it is given back. */
 static inline struct device_at device_lend(struct device *d, const void *memory, size_t bytes,
                                            uint64_t content)
 {
@@ -287,10 +298,25 @@ static inline struct device_at device_lend(struct device *d, const void *memory,
                       : d->ops->share(d, memory, bytes, DEVICE_SHARE_LENT, content);
 }
 
+static inline void device_begin(struct device *d, uint64_t content, uint32_t position,
+                                uint32_t rows)
+{
+    if (d->ops->begin)
+        d->ops->begin(d, content, position, rows);
+}
+
 static inline void device_wait(struct device *d)
 {
     if (!d->is_host)
         d->ops->wait(d);
+}
+
+static inline void device_give_back(struct device *d)
+{
+    if (!d->is_host && d->ops->give_back)
+        d->ops->give_back(d);
+    else
+        device_wait(d);
 }
 
 /* Device memory that the host reads. `host`: as many bytes, NULL if the device is the host. */

@@ -46,13 +46,22 @@ COUNTER(gpu_others_bytes, GAUGE, bytes,
 COUNTER(gpu_lost, GAUGE, number, "1: the GPU failed, and compute continues on the CPU.")
 COUNTER(gpu_weights_bytes, GAUGE, bytes, "Memory of the GPU: dense weights.")
 COUNTER(gpu_activations_bytes, GAUGE, bytes, "Memory of the GPU: rows of a pass, workspace.")
-COUNTER(gpu_kv_bytes, GAUGE, bytes, "Memory of the GPU: keys, values and states of one operation.")
+COUNTER(gpu_kv_bytes, GAUGE, bytes, "Memory of the GPU: keys, values and states.")
 COUNTER(gpu_experts_bytes, GAUGE, bytes, "Memory of the GPU: slots for experts.")
 COUNTER(gpu_uploaded_bytes, GAUGE, bytes, "Copied to the GPU since compute started.")
 COUNTER(gpu_downloaded_bytes, GAUGE, bytes, "Copied from the GPU since compute started.")
 COUNTER(gpu_expert_hits, GAUGE, uses, "Uses of experts that were on the GPU.")
 COUNTER(gpu_expert_uploads, GAUGE, uses, "Uses of experts that were copied to the GPU.")
 COUNTER(gpu_expert_evictions, GAUGE, experts, "Experts whose slot on the GPU another one got.")
+COUNTER(gpu_kv_uploaded_bytes, GAUGE, bytes,
+        "Keys, values and states among gpu_uploaded_bytes: rows that were not on the GPU.")
+COUNTER(gpu_kv_downloaded_bytes, GAUGE, bytes,
+        "The same among gpu_downloaded_bytes: new rows as floats, and states.")
+COUNTER(gpu_expert_on_cpu, GAUGE, uses,
+        "Uses of experts that were not on the GPU and that the CPU computed (--gpu-policy "
+        "cooperative).")
+COUNTER(gpu_expert_background, GAUGE, experts,
+        "Experts of these that were copied to the GPU for later tokens.")
 COUNTER(gpu_busy_ns, GAUGE, ns,
         "Time with work on the GPU that compute had not waited for yet, since compute started.")
 #undef COUNTER

@@ -93,6 +93,7 @@ struct procs_gpu {
     uint32_t number;
     uint32_t positions; /* of the longest sequence */
     uint32_t layers, experts, top_k;
+    uint32_t kv_layers;              /* whose keys, values and states stay there */
     uint64_t slot_bytes;             /* of an expert */
     uint64_t bytes[PROCS_GPU_PARTS]; /* planned: enum cuda_part (lib/device/cuda/plan.h) */
     char module[PROCS_GPU_MODULE_BYTES];

@@ -172,7 +172,7 @@ bits_summary() {
 }
 
 part_text() {
-    local file=$root/launch/demo/tiny-books-moe-q8_0.gguf n=0 budget
+    local file=$root/launch/demo/tiny-books-moe-q8_0.gguf n=0 budget policy
     need_gpu
     need_python
     "$libexec/sluice-synth" -q -o "$scratch/tiny.gguf" tiny arch=gpt-oss layers=4 window=64 rope_scaling=2 \
@@ -181,9 +181,12 @@ part_text() {
         text_of "$file" "$tokens" --gpu off >"$scratch/want" || fail "--gpu off failed"
         budgets "$file" 100 50 10 >"$scratch/budgets" || fail "$(tail -1 "$scratch/budgets")"
         while read -r budget; do
-            text_of "$file" "$tokens" --gpu 0 --gpu-budget "$budget" >"$scratch/have" || fail "--gpu-budget $budget failed"
-            cmp "$scratch/want" "$scratch/have" || fail "another text with --gpu-budget $budget, $file"
-            n=$((n + 1))
+            for policy in gpu-centric cooperative; do
+                text_of "$file" "$tokens" --gpu 0 --gpu-budget "$budget" --gpu-policy "$policy" >"$scratch/have" ||
+                    fail "--gpu-budget $budget failed, $policy"
+                cmp "$scratch/want" "$scratch/have" || fail "another text with --gpu-budget $budget, $policy, $file"
+                n=$((n + 1))
+            done
         done <"$scratch/budgets"
     done
     echo "$n texts of $tokens tokens are the same as with --gpu off"

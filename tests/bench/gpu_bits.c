@@ -10,6 +10,7 @@
 
 #include "lib/cuda/module.h"
 #include "lib/device/cuda/cuda.h"
+#include "lib/device/host/host.h"
 #include "tests/golden/reference.h"
 #include "tests/unit/lib/device/run.h"
 #include "tests/unit/lib/kernels/kernel_test.h"
@@ -17,7 +18,7 @@
 enum { GPUS_MAX = 16, ROWS_MAX = 67, OUTPUTS = 193, NONE = 3 };
 
 static const struct gpu_kernels *module;
-static unsigned every = 1, models, same, unsupported, different;
+static unsigned every = 1, models, compared, same, unsupported, different;
 
 /* ---- the device ---- */
 
@@ -159,6 +160,9 @@ static struct cuda_plan plan_of(const struct image *image, uint32_t chunk)
     struct cuda_plan plan = {0};
     struct error error;
     cuda_plan_model(&plan, image->model, image->kv_type, RUN_CONTEXT, 0, 1);
+    /* keys, values and states of all layers stay there, or of some */
+    cuda_plan_kv(&plan, image->model, image->kv_type, RUN_CONTEXT, 0,
+                 compared % 2 == 0 ? UINT64_MAX : plan.bytes[CUDA_KV] * 2);
     while (cuda_plan_experts(&plan, image->model) <
            IMAGE_PIN_SLOTS * image->model->expert_slot_bytes_max)
         plan.bytes[CUDA_EXPERTS] += plan.slot_bytes;
@@ -184,12 +188,18 @@ static bool has_kernels(const struct model_index *model)
 
 static void compare(struct image *image, const char *name)
 {
-    struct run host = {
-        .image = image, .masked = models % 2 == 0, .chunk = models % 4 == 0 ? 9 : 2, .single = 1};
+    struct run host = {.image = image,
+                       .masked = compared % 2 == 0,
+                       .chunk = compared % 4 == 0 ? 9 : 2,
+                       .single = 2};
     struct run gpu = host;
     struct error error;
     struct cuda_plan plan = plan_of(image, host.chunk);
     gpu.device = open_device(&plan);
+    gpu.content = 1;
+    cuda_pointers(gpu.device, untagged);
+    if (compared++ % 3 == 1)
+        cuda_cooperate(gpu.device, host_device(kernel_ops_select("auto"), 2, 0, &error));
     ck_assert_msg(cuda_reserve(gpu.device, &error) == 0, "%s: %s", name, error.text);
     bool equal = run_hash(&host) == run_hash(&gpu);
     same += equal;

@@ -13,22 +13,40 @@
 #include "tests/scenario/continued.h"
 
 #define END_MS  60000
-#define TOKENS  12
-#define EXPERTS 64 /* of the model tiny */
+#define TOKENS  8
+#define LAYERS  2
+#define EXPERTS (LAYERS * 16) /* of the models */
 
 static char model[PATH_MAX];
 
-static const char *const qwen3moe[] = {"arch=qwen3moe", NULL};
-static const char *const qwen35moe[] = {
-    "arch=qwen35moe",  "shared_inner=64", "rope_dims=8",    "conv_taps=4",      "delta_size=16",
-    "delta_k_heads=2", "delta_v_heads=4", "delta_inner=64", "attention_step=2", NULL};
+static const char *const qwen3moe[] = {"arch=qwen3moe", "layers=2", NULL};
+static const char *const qwen35moe[] = {"arch=qwen35moe",
+                                        "layers=2",
+                                        "shared_inner=64",
+                                        "rope_dims=8",
+                                        "conv_taps=4",
+                                        "delta_size=16",
+                                        "delta_k_heads=2",
+                                        "delta_v_heads=4",
+                                        "delta_inner=64",
+                                        "attention_step=2",
+                                        NULL};
 static const char *const gpt_oss[] = {
-    "arch=gpt-oss",  "layers=4",        "window=64", "rope_scaling=2",
+    "arch=gpt-oss",  "layers=2",        "window=64", "rope_scaling=2",
     "rope_factor=8", "rope_context=64", NULL};
-static const char *const deepseek2[] = {"arch=deepseek2",    "dense_layers=1", "dense_inner=128",
-                                        "shared_count=1",    "kv_heads=1",     "head_size=0",
-                                        "q_rank=64",         "kv_rank=64",     "mla_key_size=48",
-                                        "mla_value_size=32", "rope_dims=16",   NULL};
+static const char *const deepseek2[] = {"arch=deepseek2",
+                                        "layers=2",
+                                        "dense_layers=1",
+                                        "dense_inner=128",
+                                        "shared_count=1",
+                                        "kv_heads=1",
+                                        "head_size=0",
+                                        "q_rank=64",
+                                        "kv_rank=64",
+                                        "mla_key_size=48",
+                                        "mla_value_size=32",
+                                        "rope_dims=16",
+                                        NULL};
 
 static void fake(bool on)
 {
@@ -77,10 +95,11 @@ static void check_memory(struct engine *e)
     CHECK(engine_counter(e, "compute", "gpu_downloaded_bytes") > 0, "nothing was downloaded");
 }
 
-static void same_text(const char *const keys[])
+/* The first `kills` of the points: those of a state cover the others. */
+static void same_text(const char *const keys[], size_t kills)
 {
-    static const char *const points[] = {"COMPUTE_PREFILL", "COMPUTE_MID_TOKEN",
-                                         "COMPUTE_STATE_WRITTEN"};
+    static const char *const points[] = {"COMPUTE_MID_TOKEN", "COMPUTE_STATE_WRITTEN",
+                                         "COMPUTE_PREFILL"};
     struct text want;
     const struct continued c = {.prompt = 0, .tokens = TOKENS, .want = &want};
     continued_make(model, keys);
@@ -89,8 +108,8 @@ static void same_text(const char *const keys[])
     struct engine *e = start((const char *const[]){"--gpu=0", "--keep-kv=0", NULL});
     continued_after(e, &c, 0, "on the GPU");
     check_memory(e);
-    for (size_t i = 0; i < ARRAY_LEN(points); i++)
-        continued_at(e, &c, points[i], i > 0 ? 2 : 0);
+    for (size_t i = 0; i < kills; i++)
+        continued_at(e, &c, points[i], i < 2 ? 2 : 0);
     engine_stop(e);
     e = start((const char *const[]){"--gpu=auto", "--resident-experts=25", "--kv-type=f16", NULL});
     continued_after(e, &c, 5, "a quarter of the experts, compute killed");
@@ -101,22 +120,22 @@ static void same_text(const char *const keys[])
 
 static void attention(void)
 {
-    same_text(qwen3moe);
+    same_text(qwen3moe, 1);
 }
 
 static void delta_net(void)
 {
-    same_text(qwen35moe);
+    same_text(qwen35moe, 3);
 }
 
 static void windows_and_sinks(void)
 {
-    same_text(gpt_oss);
+    same_text(gpt_oss, 1);
 }
 
 static void latent_attention(void)
 {
-    same_text(deepseek2);
+    same_text(deepseek2, 1);
 }
 
 /* Status 2, and one line with this text; returns what follows `after` in it. */
@@ -138,7 +157,90 @@ static uint64_t rejected(const char *gpu, const char *budget, const char *text, 
     return number;
 }
 
+/* ---- keys, values and states that stay on the GPU ---- */
+
+/* Prompts that begin with rows of an earlier one, also from a checkpoint of a state. */
+static void kept_rows(void)
+{
+    const struct continued c = {.prompt = 0, .tokens = 4};
+    const struct continued_turns t = {.start = start,
+                                      .alone =
+                                          (const char *const[]){"--gpu=off", "--keep-kv=0", NULL},
+                                      .reusing = (const char *const[]){"--gpu=0", NULL},
+                                      .rounds = 5,
+                                      .reused_min = 16};
+    continued_make(model, qwen35moe);
+    fake(true);
+    continued_turns(&t, &c);
+    fake(false);
+}
+
+static uint64_t kv_copied(struct engine *e, bool up)
+{
+    return engine_counter(e, "compute", up ? "gpu_kv_uploaded_bytes" : "gpu_kv_downloaded_bytes");
+}
+
+static uint64_t kv_layers(struct engine *e)
+{
+    json_t *doc = engine_stats(e);
+    uint64_t layers = lookup_u64(doc, "gpu.kv_layers");
+    json_decref(doc);
+    return layers;
+}
+
+/* Of each row that is computed its keys and values are copied to the host, as floats; to the GPU nothing, until compute
+ * is killed. */
+static void copied_rows(void)
+{
+    struct text want, got;
+    uint64_t row = LAYERS * 2 * 2 * 32 * sizeof(float); /* 2 heads of 32 */
+    continued_make(model, qwen3moe);
+    reference(&want);
+    fake(true);
+    struct engine *e = start((const char *const[]){"--gpu=0", NULL});
+    CHECK(kv_layers(e) == LAYERS, "not all layers");
+    for (int turn = 0; turn < 2; turn++) { /* the second begins with rows of the first */
+        engine_generate(e, test_prompt(0), TOKENS, &got);
+        text_check_same(&want, &got, "on the GPU");
+        text_free(&got);
+        uint64_t rows = engine_counter(e, "compute", "tokens_prefill") +
+                        engine_counter(e, "compute", "tokens_decode") - (turn + 1);
+        CHECK(kv_copied(e, false) == rows * row,
+              "%" PRIu64 " bytes of %" PRIu64 " rows to the host", kv_copied(e, false), rows);
+        CHECK(kv_copied(e, true) == 0, "%" PRIu64 " bytes to the GPU", kv_copied(e, true));
+    }
+    CHECK(engine_counter(e, "compute", "tokens_reused") > 0, "no row was used again");
+    const struct continued c = {.prompt = 0, .tokens = TOKENS, .want = &want};
+    continued_after(e, &c, 3, "compute killed");
+    CHECK(kv_copied(e, true) > 0, "a new compute has rows without a copy");
+    engine_stop(e);
+    text_free(&want);
+    fake(false);
+}
+
 /* ---- experts on the GPU ---- */
+
+struct uses {
+    uint64_t hits, uploads, evictions, on_cpu, background;
+};
+
+static struct uses uses_of(struct engine *e)
+{
+    struct uses u = {.hits = engine_counter(e, "compute", "gpu_expert_hits"),
+                     .uploads = engine_counter(e, "compute", "gpu_expert_uploads"),
+                     .evictions = engine_counter(e, "compute", "gpu_expert_evictions"),
+                     .on_cpu = engine_counter(e, "compute", "gpu_expert_on_cpu"),
+                     .background = engine_counter(e, "compute", "gpu_expert_background")};
+    test_note("%" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced, %" PRIu64
+              " on the CPU, %" PRIu64 " copied later",
+              u.hits, u.uploads, u.evictions, u.on_cpu, u.background);
+    return u;
+}
+
+static uint64_t minimum_budget(void)
+{
+    return rejected("--gpu=0", "--gpu-budget=64KiB", "is too small for this model", "minimum ");
+}
 
 /* With slots for all experts each is copied once; with those of a token, they replace each other. */
 static void slots(void)
@@ -149,21 +251,53 @@ static void slots(void)
     continued_make(model, qwen3moe);
     reference(&want);
     fake(true);
-    uint64_t minimum =
-        rejected("--gpu=0", "--gpu-budget=64KiB", "is too small for this model", "minimum ");
-    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum);
+    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum_budget());
     for (int few = 0; few < 2; few++) {
         struct engine *e =
             start((const char *const[]){"--gpu=0", few ? option : "--threads=1", NULL});
+        CHECK(kv_layers(e) == (few ? 0 : LAYERS), "keys and values of the wrong layers");
         continued_after(e, &c, 0, few ? "slots for one token" : "slots for all experts");
-        uint64_t uploads = engine_counter(e, "compute", "gpu_expert_uploads"),
-                 evictions = engine_counter(e, "compute", "gpu_expert_evictions"),
-                 hits = engine_counter(e, "compute", "gpu_expert_hits");
-        test_note("%" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced", hits, uploads,
-                  evictions);
-        CHECK(few ? evictions > 0 : evictions == 0 && hits > uploads && uploads <= EXPERTS,
-              "%" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced", hits, uploads,
-              evictions);
+        struct uses u = uses_of(e);
+        CHECK(few ? u.evictions > 0
+                  : u.evictions == 0 && u.hits > u.uploads && u.uploads <= EXPERTS,
+              "other uses");
+        CHECK(u.on_cpu == 0, "the CPU computed");
+        engine_stop(e);
+    }
+    text_free(&want);
+    fake(false);
+}
+
+/* Slots for a token, for half of the experts, and for all: the CPU computes what is not there. Compute is killed in one. */
+static void cooperative(void)
+{
+    struct text want;
+    char option[64];
+    const struct continued c = {.prompt = 0, .tokens = 2 * TOKENS, .want = &want};
+    continued_make(model, qwen3moe);
+    struct engine *e = start((const char *const[]){"--gpu=off", NULL});
+    engine_generate(e, test_prompt(0), 2 * TOKENS, &want);
+    engine_stop(e);
+    fake(true);
+    e = start((const char *const[]){"--gpu=0", NULL});
+    json_t *doc = engine_stats(e);
+    uint64_t most = lookup_u64(doc, "gpu.plan.experts"), all = 0;
+    static const char *const parts[] = {"context", "weights", "activations", "kv", "experts"};
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        char path[64];
+        snprintf(path, sizeof path, "gpu.plan.%s", parts[i]);
+        all += lookup_u64(doc, path);
+    }
+    json_decref(doc);
+    engine_stop(e);
+    uint64_t budgets[] = {minimum_budget(), all - most / 2, all};
+    for (size_t i = 0; i < ARRAY_LEN(budgets); i++) {
+        snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, budgets[i]);
+        e = start((const char *const[]){"--gpu=0", "--gpu-policy=cooperative", option, NULL});
+        continued_after(e, &c, i == 1 ? 5 : 0, "the CPU and the GPU");
+        struct uses u = uses_of(e);
+        CHECK(u.on_cpu > 0 || i == 2, "the CPU did not compute");
+        CHECK(u.background <= u.on_cpu && (u.background > 0 || u.on_cpu == 0), "other copies");
         engine_stop(e);
     }
     text_free(&want);
@@ -282,6 +416,7 @@ static void bad_values(void)
     continued_make(model, qwen3moe);
     fake(true);
     rejected("--gpu=first", "--gpu-budget=0", "--gpu: 'first' is not auto, off or a number", NULL);
+    rejected("--gpu=0,1", "--gpu-budget=0", "--gpu 0,1: one GPU is supported", NULL);
     rejected("--gpu=0", "--gpu-budget=1000GiB", "the GPU has ", NULL);
     setenv("SLUICE_TEST_GPU", "/nowhere/module.so", 1);
     rejected("--gpu=0", "--gpu-budget=0", "--gpu 0: no CUDA module: /nowhere/module.so", NULL);
@@ -314,7 +449,10 @@ int main(int argc, char **argv)
                                              ROW(delta_net),
                                              ROW(windows_and_sinks),
                                              ROW(latent_attention),
+                                             ROW(kept_rows),
+                                             ROW(copied_rows),
                                              ROW(slots),
+                                             ROW(cooperative),
                                              ROW(cannot_be_opened_again),
                                              ROW(fails_again_and_again),
                                              ROW(taken_by_others),

@@ -46,17 +46,18 @@ static void finish_heads(struct cuda *c, const struct op_attention *a, const str
     add_bias(c, a, h->x, h->heads * h->size, h->bias);
     if (a->heads.qk_norm == QK_NORM_HEAD && h->norm.address)
         head_norm(c, a, h);
-    cuda_check(c, c->k->rope(&rope, NULL), "a rotation");
+    cuda_check(c, c->k->rope(&rope, c->stream), "a rotation");
     if (a->heads.qk_norm == QK_NORM_HEAD_AFTER)
         head_norm(c, a, h);
 }
 
-static void store(struct cuda *c, const struct device_sequence *s, struct device_at tiles,
-                  enum kv_part part, const float *x, uint32_t heads, uint32_t size,
-                  uint32_t position, uint32_t rows)
+/* On the device, and on the host after the next wait. */
+static void store(struct cuda *c, uint32_t sequence, enum kv_part part, const float *x,
+                  uint32_t heads, uint32_t size, uint32_t position, uint32_t rows)
 {
+    const struct device_sequence *s = &c->taken[sequence], *given = &c->given[sequence];
     struct gpu_kv_store g = {.x = x,
-                             .tiles = device_pointer(tiles),
+                             .tiles = device_pointer(part == KV_KEYS ? s->keys : s->values),
                              .type = s->kv_type,
                              .part = part,
                              .x_stride = (size_t)heads * size,
@@ -65,7 +66,8 @@ static void store(struct cuda *c, const struct device_sequence *s, struct device
                              .position = position,
                              .ring = s->ring,
                              .rows = rows};
-    cuda_check(c, c->k->kv_store(&g, NULL), "keys and values");
+    cuda_check(c, c->k->kv_store(&g, c->stream), "keys and values");
+    cuda_keep_rows(c, part == KV_KEYS ? given->keys : given->values, &g);
 }
 
 static struct kernel_attention rows_of(const struct kernel_attention *a, uint32_t first, uint32_t n)
@@ -89,7 +91,7 @@ static void attend(struct cuda *c, const struct kernel_attention *a)
             part = rows_of(a, at, n);
         }
         sl_assert(c->k->attention_workspace(&part) <= c->attend_bytes);
-        cuda_check(c, c->k->attention(&part, c->attend, NULL), "attention");
+        cuda_check(c, c->k->attention(&part, c->attend, c->stream), "attention");
     }
 }
 
@@ -121,10 +123,11 @@ static void attend_run(struct cuda *c, const struct op_attention *a, uint32_t ro
                                          .scale = a->heads.scale,
                                          .cap = a->heads.cap,
                                          .sinks = device_floats(a->sinks)};
-    store(c, s, s->keys, KV_KEYS, device_floats(a->k) + row * k, h->kv_heads, h->key_size, position,
+    uint32_t number = a->row[row].sequence;
+    store(c, number, KV_KEYS, device_floats(a->k) + row * k, h->kv_heads, h->key_size, position,
           rows);
-    store(c, s, s->values, KV_VALUES, device_floats(a->v) + row * v, h->kv_heads, h->value_size,
-          position, rows);
+    store(c, number, KV_VALUES, device_floats(a->v) + row * v, h->kv_heads, h->value_size, position,
+          rows);
     attend(c, &attention);
 }
 
@@ -187,7 +190,7 @@ static void rotate_pairs(struct cuda *c, float *x, size_t stride, size_t head_st
                             .heads = heads,
                             .rows = rows,
                             .pairs = true};
-    cuda_check(c, c->k->rope(&rope, NULL), "a rotation");
+    cuda_check(c, c->k->rope(&rope, c->stream), "a rotation");
 }
 
 void cuda_op_latent_store(struct cuda *c, const struct op_latent_store *a)
@@ -203,9 +206,9 @@ void cuda_op_latent_store(struct cuda *c, const struct op_latent_store *a)
     cuda_rms(c, kv, m->key, a->kv_norm, m->rank, m->eps, a->rows, kv, m->key);
     rotate_pairs(c, kv + m->rank, m->key, 0, m, 1, a->rows, a->angles, a->angle_stride);
     for (uint32_t r = 0, n; r < a->rows; r += n) {
-        const struct device_sequence *s = &a->sequence[a->row[r].sequence];
         n = device_run_of(a->row + r, a->rows - r);
-        store(c, s, s->keys, KV_KEYS, kv + (size_t)r * m->key, 1, m->key, a->row[r].position, n);
+        store(c, a->row[r].sequence, KV_KEYS, kv + (size_t)r * m->key, 1, m->key,
+              a->row[r].position, n);
     }
 }
 

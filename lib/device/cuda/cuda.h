@@ -21,15 +21,24 @@ struct device *cuda_device(const struct gpu_kernels *kernels, const struct cuda_
  * `workspace`. -1 with *error. */
 int cuda_reserve(struct device *d, struct error *error);
 
+/* In passes of one row, `host` computes experts that are not there, while the GPU computes the others. Before there is a
+ * core; `host` is the device's from now on. */
+void cuda_cooperate(struct device *d, struct device *host);
+
+/* Tests: where the host reads and writes memory that was shared; without, where it was shared. */
+void cuda_pointers(struct device *d, void *(*pointer)(const void *shared));
+
 /* Bytes that it has now of a part; copied to and from the GPU so far. */
 uint64_t cuda_bytes(const struct device *d, enum cuda_part part);
 struct cuda_copied {
     uint64_t to_device, to_host;
+    uint64_t kv_to_device, kv_to_host; /* of these, keys, values and states */
 };
 struct cuda_copied cuda_copied(const struct device *d);
-/* Uses of experts that were there, that were copied, and experts that these replaced. */
+/* Uses of experts that were there, that were copied, and experts that these replaced; uses that the host computed, and
+ * experts that were copied behind them. */
 struct cuda_slot_counts {
-    uint64_t hits, uploaded, evicted;
+    uint64_t hits, uploaded, evicted, on_host, behind;
 };
 struct cuda_slot_counts cuda_slot_counts(const struct device *d);
 

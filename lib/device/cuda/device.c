@@ -16,19 +16,19 @@ void cuda_check(const struct cuda *c, int status, const char *what)
 void cuda_to_device(struct cuda *c, void *to, const void *from, size_t bytes)
 {
     c->copied.to_device += bytes;
-    cuda_check(c, c->k->upload(to, from, bytes, NULL), "a copy to the GPU");
+    cuda_check(c, c->k->upload(to, from, bytes, c->stream), "a copy to the GPU");
 }
 
 void cuda_to_host(struct cuda *c, void *to, const void *from, size_t bytes)
 {
     c->copied.to_host += bytes;
-    cuda_check(c, c->k->download(to, from, bytes, NULL), "a copy from the GPU");
+    cuda_check(c, c->k->download(to, from, bytes, c->stream), "a copy from the GPU");
 }
 
 void cuda_wait(struct cuda *c)
 {
-    cuda_check(c, c->k->wait(NULL), "an operation");
-    c->kept_count = 0;
+    cuda_check(c, c->k->wait(c->stream), "an operation");
+    cuda_store_noted(c);
 }
 
 /* ---- memory ---- */
@@ -56,6 +56,46 @@ void *cuda_upload(struct cuda *c, const void *from, size_t bytes)
         cuda_to_device(c, to, from, bytes);
     return to;
 }
+
+/* ---- host memory on the device ---- */
+
+static void *known(const struct mirrors *m, const void *memory, size_t bytes)
+{
+    for (size_t i = 0; i < m->count; i++)
+        if (m->all[i].host == memory && m->all[i].bytes >= bytes)
+            return m->all[i].memory;
+    return NULL;
+}
+
+static void *weights(struct cuda *c, const void *memory, size_t bytes)
+{
+    struct mirrors *m = &c->weights;
+    void *to = known(m, memory, bytes);
+    if (to)
+        return to;
+    if (m->count == m->space) {
+        m->space = m->space * 2 + 64;
+        m->all = realloc(m->all, m->space * sizeof *m->all);
+        sl_assert(m->all);
+    }
+    to = cuda_take(&c->weights_area, bytes);
+    sl_assert(to); /* the plan has all of them */
+    m->all[m->count++] = (struct mirror){memory, bytes, to};
+    cuda_to_device(c, to, memory, bytes);
+    return to;
+}
+
+struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
+                            enum device_share_kind kind, uint64_t content)
+{
+    struct cuda *c = cuda_of(d);
+    if (!memory || bytes == 0 || kind == DEVICE_SHARE_SEQUENCE)
+        return device_address(memory); /* of the host: for cuda_take_* */
+    return device_address(kind == DEVICE_SHARE_LENT ? cuda_slot(c, content, memory, bytes)
+                                                    : weights(c, memory, bytes));
+}
+
+/* ---- areas ---- */
 
 static int get(struct cuda *c, size_t bytes, const char *what, void **out, struct error *error)
 {
@@ -90,7 +130,9 @@ int cuda_reserve(struct device *d, struct error *error)
     struct cuda *c = cuda_of(d);
     const uint64_t *bytes = c->plan.bytes;
     c->reserved = true;
-    return get_area(c, &c->weights_area, bytes[CUDA_WEIGHTS], "dense weights", error) != 0 ||
+    return cuda_streams_open(c, error) != 0 ||
+                   get_area(c, &c->weights_area, bytes[CUDA_WEIGHTS], "dense weights", error) !=
+                       0 ||
                    get_area(c, &c->kv_area, bytes[CUDA_KV], "keys and values", error) != 0 ||
                    get_area(c, &c->experts_area, bytes[CUDA_EXPERTS], "experts", error) != 0 ||
                    cuda_slots_open(c, error) != 0
@@ -171,6 +213,13 @@ static void wait_for_all(struct device *d)
     struct cuda *c = cuda_of(d);
     cuda_wait(c);
     cuda_end_leases(c);
+    c->pass_rows = 0; /* it ends */
+}
+
+/* Experts were copied when they were shared. */
+static void give_back(struct device *d)
+{
+    cuda_end_leases(cuda_of(d));
 }
 
 static bool computes(const struct device *d, enum tensor_type type)
@@ -187,6 +236,12 @@ void cuda_use_workspace(struct device *d, const struct device_limits *limits, st
     c->attend_bytes = cuda_attend_bytes(c, limits);
     c->scratch =
         (struct area){.memory = c->attend + c->attend_bytes, .bytes = bytes - c->attend_bytes};
+    c->landing_floats = (size_t)limits->rows * limits->kv_floats;
+    cuda_cooperate_open(c, limits);
+    void *landing;
+    cuda_check(c, c->k->host_allocate(c->landing_floats * sizeof *c->landing, &landing),
+               "pinned memory");
+    c->landing = landing;
 }
 
 static void destroy(struct device *d)
@@ -197,9 +252,16 @@ static void destroy(struct device *d)
         drop_area(c, &c->weights_area);
         drop_area(c, &c->kv_area);
         drop_area(c, &c->experts_area);
+        cuda_slots_close(c);
+        if (c->landing)
+            cuda_check(c, c->k->host_release(c->landing), "a release of memory");
+        cuda_cooperate_close(c);
+        cuda_streams_close(c);
     }
+    if (c->cooperate.host)
+        c->cooperate.host->ops->destroy(c->cooperate.host);
     free(c->weights.all);
-    cuda_slots_close(c);
+    free(c->kept);
     c->magic = 0;
     free(c);
 }
@@ -209,7 +271,8 @@ static void destroy(struct device *d)
 static struct cuda *begin(struct device *d)
 {
     struct cuda *c = cuda_of(d);
-    c->scratch.used = c->kv_area.used = 0;
+    c->scratch.used = 0;
+    c->kv_area.used = c->kv_kept;
     if (!c->scratch.memory)
         c->experts_area.used = 0;
     return c;
@@ -220,6 +283,7 @@ static const struct device_sequence *bare(struct cuda *c, const struct device_se
                                           uint32_t count)
 {
     sl_assert(count <= DEVICE_SEQUENCES_MAX);
+    c->given = all;
     for (uint32_t i = 0; i < count; i++)
         c->taken[i] = (struct device_sequence){.kv_type = all[i].kv_type, .ring = all[i].ring};
     return c->taken;
@@ -236,11 +300,11 @@ static const struct device_sequence *bare(struct cuda *c, const struct device_se
         (void)c, (void)a;
 #define OP_CACHE(field, access, heads, size, window)                                               \
     EACH_SEQUENCE(span)                                                                            \
-    cuda_keep_cache(c, a->sequence[i].field, c->taken[i].field, &a->sequence[i], span, access,     \
-                    heads, size);
+    cuda_keep_cache(c, PART_##field, &a->sequence[i], span, access);
 #define OP_STATE(field, access, floats)                                                            \
     EACH_SEQUENCE(span)                                                                            \
-    cuda_keep_state(c, a->sequence[i].field, c->taken[i].field, access, floats);
+    cuda_keep_state(c, a->sequence[i].field, c->taken[i].field, &a->sequence[i], span, access,     \
+                    floats);
 #define OP_END(name) }
 #include "lib/device/ops.tbl.h"
 
@@ -252,11 +316,12 @@ static const struct device_sequence *bare(struct cuda *c, const struct device_se
 #define OP_SEQUENCES(name, count) real.name = bare(c, a->name, count);
 #define OP_CACHE(field, access, heads, size, window)                                               \
     EACH_SEQUENCE(span)                                                                            \
-    c->taken[i].field = cuda_take_cache(c, a->sequence[i].field, &a->sequence[i], span, access,    \
-                                        heads, size, window);
+    c->taken[i].field = cuda_take_cache(c, PART_##field, a->sequence[i].field, &a->sequence[i],    \
+                                        span, access, heads, size, window);
 #define OP_STATE(field, access, floats)                                                            \
     EACH_SEQUENCE(span)                                                                            \
-    c->taken[i].field = cuda_take_state(c, a->sequence[i].field, access, floats);
+    c->taken[i].field =                                                                            \
+        cuda_take_state(c, a->sequence[i].field, &a->sequence[i], span, access, floats);
 #define OP_END(name)                                                                               \
     cuda_op_##name(c, &real);                                                                      \
     keep_##name(c, a);                                                                             \
@@ -271,13 +336,25 @@ static const struct device_ops table = {
     .write = write_bytes,
     .read = read_bytes,
     .share = cuda_share,
+    .begin = cuda_begin,
     .computes = computes,
     .wait = wait_for_all,
+    .give_back = give_back,
     .workspace = cuda_workspace,
     .use_workspace = cuda_use_workspace,
 #define OP(name) .name = submit_##name,
 #include "lib/device/ops.tbl.h"
 };
+
+static void *as_shared(const void *shared)
+{
+    return (void *)shared;
+}
+
+void cuda_pointers(struct device *d, void *(*pointer)(const void *shared))
+{
+    cuda_of(d)->pointer = pointer;
+}
 
 struct device *cuda_device(const struct gpu_kernels *kernels, const struct cuda_plan *plan,
                            struct error *error)
@@ -287,6 +364,13 @@ struct device *cuda_device(const struct gpu_kernels *kernels, const struct cuda_
         error_set(error, ERR_NO_MEMORY, "out of memory (GPU)");
         return NULL;
     }
-    *c = (struct cuda){.device = {.ops = &table}, .magic = CUDA_MAGIC, .k = kernels, .plan = *plan};
+    *c = (struct cuda){.device = {.ops = &table},
+                       .magic = CUDA_MAGIC,
+                       .k = kernels,
+                       .plan = *plan,
+                       .kept = calloc(plan->kv_layers + 1, sizeof *c->kept),
+                       .host_kernels = kernel_ops_select("auto"),
+                       .pointer = as_shared};
+    sl_assert(c->kept);
     return &c->device;
 }

@@ -4,6 +4,7 @@
 
 #include "lib/device/cuda/internal.h"
 #include "lib/device/host/host.h"
+#include "lib/model/limits.h"
 
 /* ---- router ---- */
 
@@ -20,7 +21,7 @@ static void choose(struct cuda *c, struct model_router rule, struct device_at ch
                           .stride = rule.experts,
                           .step = ROUTE_STRIDE,
                           .rows = rows};
-    cuda_check(c, c->k->route(&g, NULL), "a router");
+    cuda_check(c, c->k->route(&g, c->stream), "a router");
 }
 
 void cuda_op_route(struct cuda *c, const struct op_route *a)
@@ -87,7 +88,7 @@ static const void *job_rows(struct cuda *c, const struct op_expert_gate_up *a,
     void *to = cuda_scratch(c, stride * job->rows);
     cuda_check(c,
                c->k->gather(device_pointer(a->x.base[form]), stride, pair_row + job->pair_base,
-                            job->rows, to, NULL),
+                            job->rows, to, c->stream),
                "rows of an expert");
     return to;
 }
@@ -99,23 +100,37 @@ static void add_bias(struct cuda *c, const struct device_job *job, enum expert_m
         cuda_axpy(c, 1.0f, device_floats(job->bias[m]), 0, n, job->rows, y, n);
 }
 
+static void gate_up_job(struct cuda *c, const struct op_expert_gate_up *a,
+                        const struct device_job *job, const uint32_t *pair_row)
+{
+    float *y[2];
+    cuda_await(c, device_pointer(job->matrix[EXPERT_GATE].data));
+    for (int m = EXPERT_GATE; m <= EXPERT_UP; m++) {
+        const struct kernel_matrix w = device_kernel_matrix(&job->matrix[m]);
+        y[m] = device_floats(m == EXPERT_GATE ? a->gate : a->up) + (size_t)job->inner_base * a->n;
+        cuda_product(c, &w, job->scale[m], job_rows(c, a, job, pair_row, w.type),
+                     a->x.stride[kernel_form_of(w.type)], job->rows, y[m], w.n);
+        add_bias(c, job, (enum expert_matrix)m, y[m]);
+    }
+    cuda_activate(c, a->activation, y[EXPERT_GATE], y[EXPERT_UP], a->n, job->rows, y[EXPERT_GATE]);
+}
+
+/* First those that are there, while the others arrive. */
 void cuda_op_expert_gate_up(struct cuda *c, const struct op_expert_gate_up *a)
 {
     const uint32_t *pair_row = cuda_upload(c, a->pair_row, a->pairs * sizeof *a->pair_row);
+    bool late[MODEL_EXPERTS_MAX];
+    sl_assert(a->jobs <= MODEL_EXPERTS_MAX);
+    cuda_cooperate_begin(c, a);
     for (uint32_t i = 0; i < a->jobs; i++) {
-        const struct device_job *job = &a->job[i];
-        float *y[2];
-        for (int m = EXPERT_GATE; m <= EXPERT_UP; m++) {
-            const struct kernel_matrix w = device_kernel_matrix(&job->matrix[m]);
-            y[m] =
-                device_floats(m == EXPERT_GATE ? a->gate : a->up) + (size_t)job->inner_base * a->n;
-            cuda_product(c, &w, job->scale[m], job_rows(c, a, job, pair_row, w.type),
-                         a->x.stride[kernel_form_of(w.type)], job->rows, y[m], w.n);
-            add_bias(c, job, (enum expert_matrix)m, y[m]);
-        }
-        cuda_activate(c, a->activation, y[EXPERT_GATE], y[EXPERT_UP], a->n, job->rows,
-                      y[EXPERT_GATE]);
+        const void *matrix = device_pointer(a->job[i].matrix[EXPERT_GATE].data);
+        late[i] = cuda_in_slot(c, matrix) && cuda_arrives(c, matrix);
+        if (cuda_in_slot(c, matrix) && !late[i])
+            gate_up_job(c, a, &a->job[i], pair_row);
     }
+    for (uint32_t i = 0; i < a->jobs; i++)
+        if (late[i])
+            gate_up_job(c, a, &a->job[i], pair_row);
 }
 
 /* into += the terms of a row, in their order. */
@@ -132,6 +147,8 @@ void cuda_op_expert_down(struct cuda *c, const struct op_expert_down *a)
     for (uint32_t i = 0; i < a->jobs; i++) {
         const struct device_job *job = &a->job[i];
         const struct kernel_matrix w = device_kernel_matrix(&job->matrix[EXPERT_DOWN]);
+        if (!cuda_in_slot(c, w.data))
+            continue;
         const float *gate = device_floats(a->gate) + (size_t)job->inner_base * a->inner;
         float *y = device_floats(a->y) + (size_t)job->pair_base * a->n;
         const void *x;
@@ -139,6 +156,7 @@ void cuda_op_expert_down(struct cuda *c, const struct op_expert_down *a)
         cuda_product(c, &w, job->scale[EXPERT_DOWN], x, stride, job->rows, y, a->n);
         add_bias(c, job, EXPERT_DOWN, y);
     }
+    cuda_cooperate_end(c, a);
     add_row(c, a->term, a->terms, a->n, device_floats(a->y), device_floats(a->into));
 }
 

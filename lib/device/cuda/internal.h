@@ -7,11 +7,12 @@
 #include "lib/base/bytes.h"
 #include "lib/device/cuda/cuda.h"
 #include "lib/device/pointers.h"
+#include "lib/model/limits.h"
 #include "lib/policy/residency/residency.h"
 
 #define CUDA_MAGIC 0x43554441u
 
-/* A copy of host memory on the device (mirror.c). */
+/* A copy of host memory on the device. */
 struct mirror {
     const void *host;
     size_t bytes;
@@ -29,12 +30,39 @@ struct area {
     size_t bytes, used;
 };
 
+/* Pinned memory that experts go through (streams.c). */
+struct ring_piece {
+    void *copied; /* event */
+    bool busy;
+};
+
+struct ring {
+    uint8_t *memory;
+    struct ring_piece *piece;
+    uint32_t pieces, next;
+};
+
+/* Experts of a pass of one row that the host computes (cooperate.c). */
+struct cooperate {
+    struct device *host; /* NULL: none */
+    void *workspace;     /* of it */
+    void *fetched;       /* event: the operation's input is in `memory` */
+    uint8_t *memory;     /* pinned */
+    size_t bytes, used;
+    struct op_expert_gate_up op;
+    struct device_job job[MODEL_TOP_K_MAX];
+    uint32_t pair[MODEL_TOP_K_MAX]; /* of each job */
+    uint32_t jobs;
+    uint32_t expert[MODEL_TOP_K_MAX], experts; /* whose matrices were lent as they are */
+};
+
 /* Slots for experts (slots.c), in experts_area. */
 struct slots {
     struct residency *residency;
     struct residency_step step;
     struct place *place;
-    uint32_t *place_of; /* by slot of the residency object */
+    uint32_t *place_of;   /* by slot of the residency object */
+    struct place *behind; /* what the expert gets that is being lent to the host; NULL: none */
     uint32_t count, taken;
     struct cuda_slot_counts counts;
 };
@@ -45,8 +73,38 @@ struct block {
     size_t bytes;
 };
 
+/* Parts of a sequence that a layer has, by the fields of struct device_sequence. */
+enum sequence_part {
+    PART_keys,
+    PART_values,
+    PART_state,
+    PART__COUNT,
+    PART_next_state = PART_state
+};
+
+/* Of the current sequence, in a layer whose parts stay on the device. */
+struct kept_part {
+    uint8_t *memory;
+    uint64_t host;   /* address of keys or values */
+    uint32_t window; /* of the layer; 0: none */
+    /* Keys, values: the rows before it are as on the host, with a window those that a row there reads. State: that after
+     * so many rows. */
+    uint32_t valid;
+};
+
+struct kept {
+    uint64_t content; /* device_ops.begin */
+    struct kept_part part[PART__COUNT];
+};
+
+/* A part of a sequence that is being copied to the host. rows.rows > 0: as floats, which are stored after the wait. */
+struct note {
+    struct device_at host;
+    struct gpu_kv_store rows;
+};
+
 #define BLOCKS_MAX 16
-#define KEPT_MAX   512
+#define NOTES_MAX  512
 
 struct cuda {
     struct device device; /* first: operations get its address */
@@ -55,6 +113,12 @@ struct cuda {
     struct cuda_plan plan;
     struct cuda_copied copied;
     bool reserved; /* the driver was called */
+    void *stream;  /* of operations */
+    void *uploads; /* stream of experts */
+    void *used;    /* event: what the stream had when an upload began */
+    struct ring ring;
+    struct cooperate cooperate;
+    uint32_t pass_rows; /* 0: not known */
     struct mirrors weights;
     struct slots slots; /* of experts */
     /* Scratch: memory of the operation that runs, and of its sequences. The stream uses it in order, so the next
@@ -64,9 +128,17 @@ struct cuda {
     size_t attend_bytes;
     struct block block[BLOCKS_MAX];
     uint32_t blocks;
-    struct device_sequence taken[DEVICE_SEQUENCES_MAX]; /* of the operation that runs */
-    uint64_t kept[KEPT_MAX]; /* parts of sequences that are being copied to the host */
-    uint32_t kept_count;
+    /* Of the operation that runs: on the device, and as they were given. */
+    struct device_sequence taken[DEVICE_SEQUENCES_MAX];
+    const struct device_sequence *given;
+    struct kept *kept; /* [kv_layers] */
+    size_t kv_kept;    /* bytes of kv_area that they have */
+    struct note note[NOTES_MAX];
+    uint32_t note_count;
+    float *landing; /* where rows of keys and values arrive */
+    size_t landing_floats, landed;
+    const struct kernel_ops *host_kernels;
+    void *(*pointer)(const void *shared);
 };
 
 /* The operations, with the scratch empty and their sequences on the device. */
@@ -90,34 +162,65 @@ void cuda_to_device(struct cuda *c, void *to, const void *from, size_t bytes);
 void cuda_to_host(struct cuda *c, void *to, const void *from, size_t bytes);
 void cuda_wait(struct cuda *c);
 
-/* mirror.c */
 struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
                             enum device_share_kind kind, uint64_t content);
 
-/* slots.c: `bytes` of the matrix with that content, on the device until the next wait. */
+/* slots.c: `bytes` of the matrix with that content, on the device until the leases end. */
 int cuda_slots_open(struct cuda *c, struct error *error);
 void cuda_slots_close(struct cuda *c);
 void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes);
-void cuda_end_leases(struct cuda *c); /* after a wait */
+void cuda_end_leases(struct cuda *c); /* when no operation is submitted with them any more */
+/* Of a matrix in a slot: whether it may be on its way; and that the operations submitted next read it. */
+bool cuda_arrives(const struct cuda *c, const void *matrix);
+void cuda_await(struct cuda *c, const void *matrix);
 
-/* workspace.c */
+/* It is in a slot; else in memory of the host. */
+static inline bool cuda_in_slot(const struct cuda *c, const void *matrix)
+{
+    const uint8_t *from = c->experts_area.memory;
+    return (const uint8_t *)matrix >= from &&
+           (const uint8_t *)matrix < from + c->experts_area.bytes;
+}
+
+/* cooperate.c: of an operation on experts, those that are not in a slot: their input is fetched; then the host computes
+ * them, and y gets the results. */
+void cuda_cooperate_open(struct cuda *c, const struct device_limits *limits);
+void cuda_cooperate_close(struct cuda *c);
+void cuda_cooperate_begin(struct cuda *c, const struct op_expert_gate_up *a);
+void cuda_cooperate_end(struct cuda *c, const struct op_expert_down *a);
+
+/* streams.c */
+int cuda_streams_open(struct cuda *c, struct error *error);
+void cuda_streams_close(struct cuda *c);
+/* What is uploaded from now on is written after all operations submitted so far. */
+void cuda_uploads_after_use(struct cuda *c);
+/* Whether so many pieces of the ring can be used without waiting. */
+bool cuda_ring_has(struct cuda *c, uint32_t pieces);
+/* `from` may change after the call. */
+void cuda_upload_expert(struct cuda *c, uint8_t *to, const void *from, size_t bytes);
+
+/* plan.c */
 size_t cuda_workspace(const struct device *d, const struct device_limits *limits);
 /* Of it, in front: for attention. */
 size_t cuda_attend_bytes(const struct cuda *c, const struct device_limits *limits);
 void cuda_use_workspace(struct device *d, const struct device_limits *limits, struct device_at at);
 
-/* Parts of a sequence on the device: _take copies what an operation reads to the device, _keep copies back what
- * it appended or wrote. */
-struct device_at cuda_take_cache(struct cuda *c, struct device_at host,
+/* sequences.c. Parts of a sequence on the device: _take copies to it what an operation reads and it does not have, _keep
+ * what the operation appended or wrote back. Appended rows are kept by who stores them. */
+void cuda_begin(struct device *d, uint64_t content, uint32_t position, uint32_t rows);
+struct device_at cuda_take_cache(struct cuda *c, enum sequence_part part, struct device_at host,
                                  const struct device_sequence *s, struct device_span span,
                                  unsigned access, uint32_t heads, uint32_t size, uint32_t window);
-void cuda_keep_cache(struct cuda *c, struct device_at host, struct device_at memory,
-                     const struct device_sequence *s, struct device_span span, unsigned access,
-                     uint32_t heads, uint32_t size);
-struct device_at cuda_take_state(struct cuda *c, struct device_at host, unsigned access,
-                                 size_t floats);
+void cuda_keep_cache(struct cuda *c, enum sequence_part part, const struct device_sequence *s,
+                     struct device_span span, unsigned access);
+void cuda_keep_rows(struct cuda *c, struct device_at host, const struct gpu_kv_store *rows);
+struct device_at cuda_take_state(struct cuda *c, struct device_at host,
+                                 const struct device_sequence *s, struct device_span span,
+                                 unsigned access, size_t floats);
 void cuda_keep_state(struct cuda *c, struct device_at host, struct device_at memory,
-                     unsigned access, size_t floats);
+                     const struct device_sequence *s, struct device_span span, unsigned access,
+                     size_t floats);
+void cuda_store_noted(struct cuda *c); /* after a wait */
 
 static inline struct cuda *cuda_of(struct device *d)
 {

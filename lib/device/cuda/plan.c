@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lib/device/cuda/plan.h"
-
-#include "lib/base/assert.h"
-#include "lib/base/bytes.h"
-#include "lib/device/device.h"
+/* Sizes: the parts of a model, and memory of operations in addition to their arguments. */
+#include "lib/device/cuda/internal.h"
 
 const char *cuda_part_name(enum cuda_part part)
 {
@@ -41,18 +38,25 @@ static uint64_t side_of(const struct model_hparams *h, uint32_t layer, enum kv_s
     return align_up(model_kv_bytes(h, layer, side, type, positions), DEVICE_ALIGN);
 }
 
-/* Of the layer with the largest: an operation has those of one layer. */
-static uint64_t sequence_of(const struct model_index *m, enum kv_type type, uint32_t context,
-                            uint32_t ring)
+/* What a layer has of a sequence: keys and values, or so many states. */
+static uint64_t layer_of(const struct model_index *m, uint32_t layer, enum kv_type type,
+                         uint32_t context, uint32_t ring, uint32_t states)
 {
     const struct model_hparams *h = &m->hparams;
-    uint64_t most = model_recurrent_layers(h) == 0
-                        ? 0
-                        : 2 * align_up(model_state_floats(h) * sizeof(float), DEVICE_ALIGN);
-    for (uint32_t layer = 0; layer < h->layers; layer++) {
-        uint32_t positions = m->layer[layer].attention.window > 0 && ring > 0 ? ring : context;
-        uint64_t bytes = side_of(h, layer, KV_SIDE_KEYS, type, positions) +
-                         side_of(h, layer, KV_SIDE_VALUES, type, positions);
+    if (h->layer_kind[layer] == LAYER_RECURRENT)
+        return states * align_up(model_state_floats(h) * sizeof(float), DEVICE_ALIGN);
+    uint32_t positions = m->layer[layer].attention.window > 0 && ring > 0 ? ring : context;
+    return side_of(h, layer, KV_SIDE_KEYS, type, positions) +
+           side_of(h, layer, KV_SIDE_VALUES, type, positions);
+}
+
+/* Of the layer from `first` on with the largest: an operation has those of one layer. */
+static uint64_t sequence_of(const struct model_index *m, uint32_t first, enum kv_type type,
+                            uint32_t context, uint32_t ring)
+{
+    uint64_t most = 0;
+    for (uint32_t layer = first; layer < m->hparams.layers; layer++) {
+        uint64_t bytes = layer_of(m, layer, type, context, ring, 2);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -90,9 +94,23 @@ void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, en
     plan->top_k = h->experts_used;
     plan->slot_bytes = slot_of(model);
     plan->bytes[CUDA_WEIGHTS] = weights_of(model);
-    plan->bytes[CUDA_KV] = sequences * sequence_of(model, kv_type, context, ring);
+    plan->bytes[CUDA_KV] = sequences * sequence_of(model, 0, kv_type, context, ring);
     uint64_t experts = plan->slot_bytes * h->experts_used, load = load_of(h);
     plan->bytes[CUDA_EXPERTS] = experts > load ? experts : load;
+}
+
+void cuda_plan_kv(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
+                  uint32_t context, uint32_t ring, uint64_t bytes)
+{
+    uint64_t kept = 0;
+    for (uint32_t layers = 1; layers <= model->hparams.layers; layers++) {
+        kept += layer_of(model, layers - 1, kv_type, context, ring, 1);
+        uint64_t all = kept + sequence_of(model, layers, kv_type, context, ring);
+        if (all > bytes)
+            continue;
+        plan->kv_layers = layers;
+        plan->bytes[CUDA_KV] = all;
+    }
 }
 
 uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_index *model)
@@ -107,4 +125,79 @@ uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_inde
         if (most[i] > 0 && most[i] < smallest)
             smallest = most[i];
     return plan->bytes[CUDA_EXPERTS] / plan->slot_bytes * smallest;
+}
+
+uint32_t cuda_ring_pieces(const struct cuda_plan *plan)
+{
+    uint64_t two = 2 * (plan->slot_bytes / CUDA_RING_PIECE + EXPERT__COUNT);
+    return two > 8 ? (uint32_t)two : 8;
+}
+
+/* ---- memory of operations: the largest of all, for the rows of a pass. Each has some arrays, and those of rows once
+ * for each run of consecutive rows of a sequence. ---- */
+
+#define ATTEND_BYTES ((size_t)16 << 20) /* of attention of several rows; a row may need more */
+#define ARRAYS       8                  /* of an operation, or of a run in it */
+
+/* Bytes of rows of k elements in the largest of the forms; floats are among them. */
+static size_t row_bytes(uint32_t forms, uint32_t k)
+{
+    size_t most = k * sizeof(float);
+    for (int form = FORM_F32 + 1; form < FORM__COUNT; form++) {
+        if ((forms & (1u << form)) == 0)
+            continue;
+        size_t bytes = kernel_activation_bytes(kernel_form_type((enum kernel_form)form), k);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+size_t cuda_attend_bytes(const struct cuda *c, const struct device_limits *l)
+{
+    size_t segments = c->plan.positions / KERNEL_KEY_SEGMENT + 2;
+    size_t row = segments * l->attention_floats * sizeof(float);
+    return align_up(larger(row, smaller(row * l->rows, ATTEND_BYTES)), DEVICE_ALIGN);
+}
+
+/* Rows of a batch: of one expert those of the pass, of a row all its experts. */
+static size_t experts_bytes(const struct device_limits *l)
+{
+    size_t pairs = (size_t)l->rows * l->top_k, batch = larger(l->rows, l->top_k);
+    size_t gathered = 2 * batch * (row_bytes(l->gather_forms, l->hidden) + DEVICE_ALIGN);
+    size_t inner = batch * (row_bytes(l->inner_forms, l->inner) + DEVICE_ALIGN);
+    return pairs * sizeof(uint32_t) + larger(gathered, inner) + l->experts;
+}
+
+static size_t latent_bytes(const struct device_limits *l)
+{
+    const struct device_latent *m = &l->latent;
+    size_t all = (size_t)l->rows * m->heads;
+    return all * ((m->nope + m->rope + m->key + m->rank) * sizeof(float) +
+                  row_bytes(l->nope_forms, m->nope) + row_bytes(l->latent_forms, m->rank));
+}
+
+static size_t recurrent_bytes(const struct device_limits *l)
+{
+    const struct device_delta *s = &l->delta;
+    size_t runs = smaller(l->rows, DEVICE_SEQUENCES_MAX);
+    size_t floats =
+        l->channels + 2 * (size_t)s->k_heads * s->size + (size_t)s->v_heads * (s->size + 2);
+    return l->rows * floats * sizeof(float) + runs * ARRAYS * DEVICE_ALIGN;
+}
+
+size_t cuda_workspace(const struct device *d, const struct device_limits *l)
+{
+    const struct cuda *c = (const struct cuda *)(const void *)d;
+    size_t scratch = larger(larger(experts_bytes(l), latent_bytes(l)), recurrent_bytes(l));
+    return cuda_attend_bytes(c, l) + align_up(scratch, DEVICE_ALIGN) + ARRAYS * DEVICE_ALIGN;
 }

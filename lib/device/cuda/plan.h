@@ -10,12 +10,14 @@
 #include "lib/policy/residency/residency.h"
 #include "lib/tensor/kv_type.h"
 
+#define CUDA_RING_PIECE ((uint64_t)2 << 20) /* of pinned memory of the host (streams.c) */
+
 /* X(ID, name, text) */
 #define CUDA_PARTS(X)                                                                              \
     X(CONTEXT, "context", "what the driver has for a process")                                     \
     X(WEIGHTS, "weights", "dense weights")                                                         \
     X(ACTIVATIONS, "activations", "vectors, rows of a pass, and the workspace of operations")      \
-    X(KV, "kv", "keys, values and states of one operation")                                        \
+    X(KV, "kv", "keys, values and states")                                                         \
     X(EXPERTS, "experts", "slots for experts")
 
 enum cuda_part {
@@ -28,6 +30,8 @@ enum cuda_part {
 struct cuda_plan {
     uint64_t bytes[CUDA_PART__COUNT];
     uint32_t positions; /* of the longest sequence */
+    uint32_t
+        kv_layers; /* so many layers, from the first on, have their keys, values and states there from pass to pass */
     uint32_t layers, experts, top_k;
     uint64_t slot_bytes; /* of the largest expert; 0: no slots */
     enum eviction eviction;
@@ -36,9 +40,17 @@ struct cuda_plan {
 const char *cuda_part_name(enum cuda_part part);
 uint64_t cuda_plan_bytes(const struct cuda_plan *plan);
 
+/* Pieces of the ring of pinned memory: those of two experts, and at least 8. */
+uint32_t cuda_ring_pieces(const struct cuda_plan *plan);
+
 /* Weights and keys of the plan; the minimum of experts. sequences: of a pass. The other parts are the caller's. */
 void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
                      uint32_t context, uint32_t ring, uint32_t sequences);
+
+/* Keys, values and states of as many layers as `bytes` have space for, from the first on; of the others those of one
+ * operation, which are the minimum that cuda_plan_model has. A pass of one sequence. */
+void cuda_plan_kv(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
+                  uint32_t context, uint32_t ring, uint64_t bytes);
 
 /* Bytes of experts, as in slots of the arena (struct model_entry), that have slots here in any layer. */
 uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_index *model);

@@ -56,7 +56,7 @@ static void short_conv_run(struct cuda *c, const struct op_short_conv *a, const 
                             .n = n,
                             .rows = r->rows};
     multiply(c, b, b + 2 * (size_t)n, a->stride, n, r->rows, b, a->stride, a->stride);
-    cuda_check(c, c->k->conv(&conv, NULL), "a convolution");
+    cuda_check(c, c->k->conv(&conv, c->stream), "a convolution");
     multiply(c, b + n, y, a->stride, n, r->rows,
              device_floats(a->mix.base[FORM_F32]) + r->row * cuda_stride(&a->mix),
              cuda_stride(&a->mix), n);
@@ -108,7 +108,7 @@ static struct inputs convolve(struct cuda *c, const struct op_delta *a, const st
                             .n = n,
                             .rows = r->rows,
                             .silu = true};
-    cuda_check(c, c->k->conv(&conv, NULL), "a convolution");
+    cuda_check(c, c->k->conv(&conv, c->stream), "a convolution");
     return (struct inputs){.q = norm_heads(c, s, y, n, a->q_weight, r->rows),
                            .k = norm_heads(c, s, y + keys, n, a->k_weight, r->rows),
                            .v = y + 2 * (size_t)keys,
@@ -158,8 +158,8 @@ static float *steps(struct cuda *c, const struct op_delta *a, const struct run *
                           .share = share,
                           .rows = r->rows,
                           .interleaved = interleaved};
-    cuda_check(c, c->k->delta_gates(&g, NULL), "gates");
-    cuda_check(c, c->k->delta(&d, NULL), "a delta rule");
+    cuda_check(c, c->k->delta_gates(&g, c->stream), "gates");
+    cuda_check(c, c->k->delta(&d, c->stream), "a delta rule");
     return out;
 }
 

@@ -19,7 +19,7 @@ static const uint32_t *all_rows(struct cuda *c, uint32_t n)
 static void to_floats(struct cuda *c, const struct kernel_matrix *w, const uint32_t *token,
                       uint32_t rows, float *y, size_t y_stride)
 {
-    cuda_check(c, c->k->rows_to_f32(w, token, rows, y, y_stride, NULL), "rows of a matrix");
+    cuda_check(c, c->k->rows_to_f32(w, token, rows, y, y_stride, c->stream), "rows of a matrix");
 }
 
 void cuda_op_unpack(struct cuda *c, const struct op_unpack *a)
@@ -43,7 +43,7 @@ void cuda_op_unpack(struct cuda *c, const struct op_unpack *a)
 
 void cuda_op_clear(struct cuda *c, const struct op_clear *a)
 {
-    cuda_check(c, c->k->clear(device_pointer(a->y), a->bytes, NULL), "clearing memory");
+    cuda_check(c, c->k->clear(device_pointer(a->y), a->bytes, c->stream), "clearing memory");
 }
 
 void cuda_op_embed(struct cuda *c, const struct op_embed *a)
@@ -95,7 +95,7 @@ void cuda_op_norm(struct cuda *c, const struct op_norm *a)
     float *y = device_floats(a->y.base[FORM_F32]);
     uint32_t n = a->y.k;
     if (a->kind == NORM_LAYER) {
-        cuda_check(c, c->k->center(x, n, n, a->rows, y, n, NULL), "a norm");
+        cuda_check(c, c->k->center(x, n, n, a->rows, y, n, c->stream), "a norm");
         x = y;
     }
     cuda_rms(c, x, n, a->weight, n, a->eps, a->rows, y, n);

@@ -21,7 +21,7 @@ void cuda_point(struct cuda *c, enum gpu_pointwise op, struct gpu_rows rows)
         part.b = rows_from(rows.b, rows.b_stride, at);
         part.factor = rows_from(rows.factor, 1, at);
         part.y = rows.y + rows.y_stride * at;
-        cuda_check(c, c->k->pointwise(op, &part, NULL), "an operation on elements");
+        cuda_check(c, c->k->pointwise(op, &part, c->stream), "an operation on elements");
     }
 }
 
@@ -52,9 +52,9 @@ void cuda_copy(struct cuda *c, const float *x, size_t x_stride, uint32_t n, uint
 void cuda_rms(struct cuda *c, const float *x, size_t x_stride, struct device_at weight, uint32_t n,
               float eps, uint32_t rows, float *y, size_t y_stride)
 {
-    cuda_check(c,
-               c->k->rms_norm(x, x_stride, device_floats(weight), n, eps, rows, y, y_stride, NULL),
-               "a norm");
+    cuda_check(
+        c, c->k->rms_norm(x, x_stride, device_floats(weight), n, eps, rows, y, y_stride, c->stream),
+        "a norm");
 }
 
 void cuda_activate(struct cuda *c, enum ffn_activation activation, const float *gate,
@@ -83,7 +83,7 @@ static void make_form(struct cuda *c, enum tensor_type type, const float *x, siz
         n = some_rows(rows - at);
         cuda_check(c,
                    c->k->activation(type, x + x_stride * at, x_stride, k, n, y + stride * at,
-                                    stride, NULL),
+                                    stride, c->stream),
                    "an activation");
     }
 }
@@ -113,7 +113,7 @@ size_t cuda_prepare(struct cuda *c, enum tensor_type type, const float *floats, 
 void cuda_product(struct cuda *c, const struct kernel_matrix *w, struct device_at scale,
                   const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
 {
-    cuda_check(c, c->k->matmul(w, 0, w->n, x, x_stride, rows, y, y_stride, NULL), "a product");
+    cuda_check(c, c->k->matmul(w, 0, w->n, x, x_stride, rows, y, y_stride, c->stream), "a product");
     if (scale.address)
         cuda_point(c, GPU_MUL,
                    (struct gpu_rows){.a = y,

@@ -291,6 +291,8 @@ static void print_gpu(const struct sample *sample)
            bytes_format(lookup_u64(gpu, "slot_bytes"), memory));
     line_gpu_hits(sample);
     line_gpu_count(sample, "GPU uploads", "gpu_expert_uploads", "experts copied to the GPU");
+    if (lookup_counter(sample->now, "compute", "gpu_expert_on_cpu"))
+        line_gpu_count(sample, "left to the CPU", "gpu_expert_on_cpu", "uses of experts");
     line_gpu_count(sample, "GPU evictions", "gpu_expert_evictions", "experts replaced there");
     line_gpu_copied(sample, "to the GPU", "gpu_uploaded_bytes");
     line_gpu_copied(sample, "from the GPU", "gpu_downloaded_bytes");

@@ -80,7 +80,10 @@ static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t select)
 
 #define cudaMemcpyHostToDevice 1
 #define cudaMemcpyDeviceToHost 2
+#define cudaStreamNonBlocking  1
+#define cudaEventDisableTiming 2
 typedef void *cudaStream_t;
+typedef void *cudaEvent_t;
 typedef int cudaError_t;
 
 static inline int cudaSetDevice(int number)
@@ -108,20 +111,71 @@ static inline int cudaFree(void *memory)
     return fake_release(memory);
 }
 
-static inline int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, cudaStream_t)
+static inline int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind,
+                                  cudaStream_t stream)
 {
-    return kind == cudaMemcpyHostToDevice ? fake_upload(to, from, bytes)
-                                          : fake_download(to, from, bytes);
+    return kind == cudaMemcpyHostToDevice ? fake_upload(to, from, bytes, stream)
+                                          : fake_download(to, from, bytes, stream);
 }
 
-static inline int cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t)
+static inline int cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
 {
-    return fake_fill(to, value, bytes);
+    return fake_fill(to, value, bytes, stream);
 }
 
-static inline int cudaStreamSynchronize(cudaStream_t)
+static inline int cudaStreamSynchronize(cudaStream_t stream)
 {
-    return fake_wait();
+    return fake_wait(stream);
+}
+
+static inline int cudaMallocHost(void **out, size_t bytes)
+{
+    return fake_host_allocate(bytes, out);
+}
+
+static inline int cudaFreeHost(void *memory)
+{
+    return fake_host_release(memory);
+}
+
+static inline int cudaStreamCreateWithFlags(cudaStream_t *out, int)
+{
+    return fake_make(out);
+}
+
+static inline int cudaStreamDestroy(cudaStream_t stream)
+{
+    return fake_drop(stream);
+}
+
+static inline int cudaEventCreateWithFlags(cudaEvent_t *out, int)
+{
+    return fake_make(out);
+}
+
+static inline int cudaEventDestroy(cudaEvent_t event)
+{
+    return fake_drop(event);
+}
+
+static inline int cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    return fake_record(event, stream);
+}
+
+static inline int cudaEventSynchronize(cudaEvent_t event)
+{
+    return fake_event_wait(event);
+}
+
+static inline int cudaEventQuery(cudaEvent_t event)
+{
+    return fake_event_done(event);
+}
+
+static inline int cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, int)
+{
+    return fake_stream_wait(stream, event);
 }
 
 template <class F> static void harness_thread(const void *f)
@@ -129,13 +183,12 @@ template <class F> static void harness_thread(const void *f)
     (*(const F *)f)();
 }
 
-/* fibres_run; the result is that of a launch: 0, or 1 (cudaErrorInvalidValue). */
-template <class F> static int harness_launch(dim3 grid, dim3 block, size_t shared, F f)
+/* The result is that of a launch: 0, or 1 (cudaErrorInvalidValue). f is copied byte by byte. */
+template <class F>
+static int harness_launch(void *stream, dim3 grid, dim3 block, size_t shared, F f)
 {
-    return fibres_run({grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared,
-                      harness_thread<F>, &f) == 0
-               ? 0
-               : 1;
+    return fake_launch({grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared,
+                       harness_thread<F>, &f, sizeof f, stream);
 }
 
 #endif

@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
-#include "tests/harness/cuda/fibres.h"
-#include "tests/harness/tagged.h"
+#include "tests/harness/cuda/streams.h"
 
 #define ALIGN 256
 #define LOST  719 /* cudaErrorLaunchFailure */
@@ -18,28 +17,63 @@ struct allocation {
     size_t bytes;
 };
 
-struct pending { /* a download: its bytes as they were when it was submitted */
-    void *to;
-    uint8_t *data;
-    size_t bytes;
+struct allocations {
+    struct allocation *all;
+    size_t count, space;
 };
 
 static struct {
-    struct allocation *all;
-    size_t count, space, bytes, limit;
-    struct pending *pending;
-    size_t waiting, pending_space;
+    struct allocations device, host; /* host: pinned */
+    size_t bytes, limit;
     const char *fail_file, *busy_file;
 } fake;
 
-static bool within(const void *p, size_t bytes)
+static bool among(const struct allocations *a, const void *p, size_t bytes)
 {
-    for (size_t i = 0; i < fake.count; i++) {
-        uintptr_t begin = (uintptr_t)fake.all[i].memory, at = (uintptr_t)p;
-        if (at >= begin && at + bytes <= begin + fake.all[i].bytes)
+    for (size_t i = 0; i < a->count; i++) {
+        uintptr_t begin = (uintptr_t)a->all[i].memory, at = (uintptr_t)p;
+        if (at >= begin && at + bytes <= begin + a->all[i].bytes)
             return true;
     }
     return false;
+}
+
+bool fake_on_device(const void *p, size_t bytes)
+{
+    return among(&fake.device, p, bytes);
+}
+
+bool fake_pinned(const void *p, size_t bytes)
+{
+    return among(&fake.host, p, bytes);
+}
+
+static void *add(struct allocations *a, size_t bytes)
+{
+    if (a->count == a->space) {
+        a->space = a->space * 2 + 64;
+        a->all = realloc(a->all, a->space * sizeof *a->all);
+        sl_assert(a->all);
+    }
+    uint8_t *memory = aligned_alloc(ALIGN, bytes);
+    sl_assert(memory);
+    memset(memory, 0xff, bytes);
+    a->all[a->count++] = (struct allocation){memory, bytes};
+    return memory;
+}
+
+/* Its bytes; 0: there is no such memory. */
+static size_t drop(struct allocations *a, void *memory)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        size_t bytes = a->all[i].bytes;
+        if (a->all[i].memory != memory)
+            continue;
+        a->all[i] = a->all[--a->count];
+        free(memory);
+        return bytes;
+    }
+    return 0;
 }
 
 int fake_allocate(size_t bytes, void **out)
@@ -47,83 +81,29 @@ int fake_allocate(size_t bytes, void **out)
     bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     if (fake.limit != 0 && fake.bytes + bytes > fake.limit)
         return 2; /* cudaErrorMemoryAllocation */
-    if (fake.count == fake.space) {
-        fake.space = fake.space * 2 + 64;
-        fake.all = realloc(fake.all, fake.space * sizeof *fake.all);
-        sl_assert(fake.all);
-    }
-    uint8_t *memory = aligned_alloc(ALIGN, bytes);
-    sl_assert(memory);
-    memset(memory, 0xff, bytes);
-    fake.all[fake.count++] = (struct allocation){memory, bytes};
     fake.bytes += bytes;
-    *out = memory;
+    *out = add(&fake.device, bytes);
     return 0;
 }
 
 int fake_release(void *memory)
 {
-    fake_wait();
-    for (size_t i = 0; i < fake.count; i++) {
-        if (fake.all[i].memory != memory)
-            continue;
-        fake.bytes -= fake.all[i].bytes;
-        fake.all[i] = fake.all[--fake.count];
-        free(memory);
-        return 0;
-    }
-    return memory ? 1 : 0;
+    fake_run_all();
+    size_t bytes = drop(&fake.device, memory);
+    fake.bytes -= bytes;
+    return memory && bytes == 0 ? 1 : 0;
 }
 
-static void run_first(void)
+int fake_host_allocate(size_t bytes, void **out)
 {
-    struct pending *p = &fake.pending[0];
-    memcpy(p->to, p->data, p->bytes);
-    free(p->data);
-    memmove(p, p + 1, --fake.waiting * sizeof *p);
-}
-
-/* Some of what waits, in its order. */
-static void run_some(void)
-{
-    for (uint32_t n = fibres_draw(3); n > 0 && fake.waiting > 0; n--)
-        run_first();
-}
-
-int fake_upload(void *to, const void *from, size_t bytes)
-{
-    run_some();
-    if (!within(to, bytes))
-        return 1;
-    memcpy(to, untagged(from), bytes);
+    *out = add(&fake.host, (bytes + ALIGN - 1) / ALIGN * ALIGN);
     return 0;
 }
 
-int fake_download(void *to, const void *from, size_t bytes)
+int fake_host_release(void *memory)
 {
-    run_some();
-    if (!within(from, bytes))
-        return 1;
-    if (fake.waiting == fake.pending_space) {
-        fake.pending_space = fake.pending_space * 2 + 64;
-        fake.pending = realloc(fake.pending, fake.pending_space * sizeof *fake.pending);
-        sl_assert(fake.pending);
-    }
-    uint8_t *data = malloc(bytes + 1);
-    sl_assert(data);
-    memcpy(data, from, bytes);
-    fake.pending[fake.waiting++] = (struct pending){untagged(to), data, bytes};
-    run_some();
-    return 0;
-}
-
-int fake_fill(void *to, int value, size_t bytes)
-{
-    run_some();
-    if (!within(to, bytes))
-        return 1;
-    memset(to, value, bytes);
-    return 0;
+    fake_run_all();
+    return drop(&fake.host, memory) == 0 ? 1 : 0;
 }
 
 void fake_fail_if(const char *file)
@@ -136,13 +116,9 @@ void fake_busy_if(const char *file)
     fake.busy_file = file;
 }
 
-int fake_wait(void)
+int fake_lost(void)
 {
-    if (fake.fail_file && access(fake.fail_file, F_OK) == 0)
-        return LOST;
-    while (fake.waiting > 0)
-        run_first();
-    return 0;
+    return fake.fail_file && access(fake.fail_file, F_OK) == 0 ? LOST : 0;
 }
 
 #define WITHOUT_LIMIT ((size_t)64 << 30) /* as stated */
@@ -155,20 +131,9 @@ int fake_memory(size_t *unused, size_t *total)
     return 0;
 }
 
-const char *fake_error_text(void)
-{
-    const char *text = fibres_error();
-    return text ? text : "a copy that is not within one allocation";
-}
-
 size_t fake_bytes(void)
 {
     return fake.bytes;
-}
-
-uint32_t fake_pending(void)
-{
-    return (uint32_t)fake.waiting;
 }
 
 void fake_limit(size_t bytes)

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a GPU that is none, and its copies, in one stream. What a stream leaves open is random, by the seed of
- * fibres_seed: a download may run at once, at a later call or only at the wait; an upload takes the bytes when it is
- * called. Launches run at once (fibres.h), which is legal, too: those before have run.
+/* Memory of a GPU that is none, its copies and its streams. What CUDA leaves open is random, by the seed of fibres_seed:
+ * what was submitted to a stream runs in its order, at some later call or only at a wait, and streams overtake each other
+ * unless one waits for an event. An upload takes the bytes when it is called, from pinned memory when it runs. In the
+ * default stream (NULL) launches, uploads and fills run at once, which is legal, too.
  *
- * Errors, each status 1: a copy or a fill that is not within one allocation; a release of something else.
- * New memory has bytes 0xff. Shared host memory may be tagged (tests/harness/tagged.h), so that a kernel which reads
- * it faults: copies remove the tag. */
+ * Errors, each status 1, some of them of the next wait: a copy or a fill that is not within one allocation; a release of
+ * something else; a launch that failed. New memory has bytes 0xff. Shared host memory may be tagged
+ * (tests/harness/tagged.h), so that a kernel which reads it faults: copies remove the tag. */
 #ifndef SLUICE_TESTS_HARNESS_CUDA_MEMORY_H
 #define SLUICE_TESTS_HARNESS_CUDA_MEMORY_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "tests/harness/cuda/fibres.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,15 +21,29 @@ extern "C" {
 
 int fake_allocate(size_t bytes, void **out);
 int fake_release(void *memory);
-int fake_upload(void *to, const void *from, size_t bytes);
-int fake_download(void *to, const void *from, size_t bytes);
-int fake_fill(void *to, int value, size_t bytes);
-int fake_wait(void);
+int fake_upload(void *to, const void *from, size_t bytes, void *stream);
+int fake_download(void *to, const void *from, size_t bytes, void *stream);
+int fake_fill(void *to, int value, size_t bytes, void *stream);
+/* As fibres_run, with a copy of `bytes` of arg. */
+int fake_launch(struct fibre_index grid, struct fibre_index block, size_t shared_bytes,
+                void (*thread)(const void *arg), const void *arg, size_t bytes, void *stream);
+int fake_wait(void *stream);
+int fake_host_allocate(size_t bytes, void **out);
+int fake_host_release(void *memory);
+
+/* A stream, or an event. */
+int fake_make(void **out);
+int fake_drop(void *thing);
+int fake_record(void *event, void *stream);
+int fake_stream_wait(void *stream, void *event);
+int fake_event_wait(void *event);
+int fake_event_done(void *event);
+
 int fake_memory(size_t *unused, size_t *total);
 const char *fake_error_text(void); /* of the last launch that failed */
 
 size_t fake_bytes(void);             /* allocated now */
-uint32_t fake_pending(void);         /* downloads that have not run */
+uint32_t fake_pending(void);         /* what has not run */
 void fake_fail_if(const char *file); /* while the file exists, waits fail */
 void fake_busy_if(const char *file); /* while the file exists, others have all memory */
 void fake_limit(size_t bytes);       /* more than that cannot be allocated; 0: no limit */

@@ -7,6 +7,7 @@
 #include "lib/base/log.h"
 #include "lib/cuda/module.h"
 #include "lib/device/cuda/cuda.h"
+#include "lib/device/host/host.h"
 
 /* A GPU that fails again when compute was restarted is not used any more. */
 #define CRASHES_MAX 2
@@ -56,11 +57,26 @@ static int check_crashes(const struct child *child, struct error *error)
                            atomic_load(&child->row->crashes), why);
 }
 
+/* The CPU computes experts that are not on the GPU, too, if the policy is that. */
+static int add_host(struct device *device, const struct child *child, const struct kernel_ops *ops,
+                    uint32_t threads, struct error *error)
+{
+    if (strcmp(child->params->gpu_policy, "cooperative") != 0)
+        return 0;
+    struct device *host = host_device(ops, threads, (int)child->params->nice, error);
+    if (!host)
+        return -1;
+    cuda_cooperate(device, host);
+    return 0;
+}
+
 static struct device *open_device(struct child *child, const struct gpu_kernels *kernels,
+                                  const struct kernel_ops *ops, uint32_t threads,
                                   struct error *error)
 {
     const struct procs_gpu *g = plan_of(child);
     struct cuda_plan plan = {.positions = g->positions,
+                             .kv_layers = g->kv_layers,
                              .layers = g->layers,
                              .experts = g->experts,
                              .top_k = g->top_k,
@@ -71,14 +87,15 @@ static struct device *open_device(struct child *child, const struct gpu_kernels 
         check_memory(child, kernels, &plan, error) != 0)
         return NULL;
     struct device *device = cuda_device(kernels, &plan, error);
-    if (device && cuda_reserve(device, error) != 0) {
+    if (device &&
+        (add_host(device, child, ops, threads, error) != 0 || cuda_reserve(device, error) != 0)) {
         device->ops->destroy(device);
         return NULL;
     }
     return device;
 }
 
-struct gpu gpu_open(struct child *child)
+struct gpu gpu_open(struct child *child, const struct kernel_ops *ops, uint32_t threads)
 {
     struct gpu gpu = {0};
     struct error error;
@@ -86,7 +103,7 @@ struct gpu gpu_open(struct child *child)
         return gpu;
     if (check_crashes(child, &error) == 0 &&
         (gpu.kernels = gpu_module_open(plan_of(child)->module, &error)) != NULL)
-        gpu.device = open_device(child, gpu.kernels, &error);
+        gpu.device = open_device(child, gpu.kernels, ops, threads, &error);
     if (!gpu.device && child->incarnation == 1 && plan_of(child)->required)
         log_fatal(1, "%s", error.text);
     if (!gpu.device) /* the text is the same on the CPU */
@@ -116,8 +133,12 @@ void gpu_count(const struct gpu *g, const struct child *child)
     counter_set(child->row, CTR_COMPUTE_gpu_expert_hits, slots.hits);
     counter_set(child->row, CTR_COMPUTE_gpu_expert_uploads, slots.uploaded);
     counter_set(child->row, CTR_COMPUTE_gpu_expert_evictions, slots.evicted);
+    counter_set(child->row, CTR_COMPUTE_gpu_expert_on_cpu, slots.on_host);
+    counter_set(child->row, CTR_COMPUTE_gpu_expert_background, slots.behind);
     counter_set(child->row, CTR_COMPUTE_gpu_uploaded_bytes, copied.to_device);
     counter_set(child->row, CTR_COMPUTE_gpu_downloaded_bytes, copied.to_host);
+    counter_set(child->row, CTR_COMPUTE_gpu_kv_uploaded_bytes, copied.kv_to_device);
+    counter_set(child->row, CTR_COMPUTE_gpu_kv_downloaded_bytes, copied.kv_to_host);
 }
 
 uint64_t gpu_experts_limit(const struct gpu *gpu, const struct child *child)

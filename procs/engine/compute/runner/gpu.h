@@ -14,7 +14,8 @@ struct gpu {
 
 /* At the first start, a GPU that cannot be opened is fatal. Later it is lost, and so is one whose failures end compute
  * again and again: then compute is on the CPU. */
-struct gpu gpu_open(struct child *child);
+/* ops, threads: of the CPU, where it computes, too (--gpu-policy). */
+struct gpu gpu_open(struct child *child, const struct kernel_ops *ops, uint32_t threads);
 /* In another thread that submits operations, before the first. */
 void gpu_enter(const struct gpu *gpu, const struct child *child);
 /* Counters of the GPU: after the core was made, and after each pass. */

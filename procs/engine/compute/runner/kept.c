@@ -55,11 +55,12 @@ void kept_publish(const struct runner *r)
 }
 
 /* Rows before owner: between the two stores the slot is owned and has nothing from before. */
-static void empty(const struct runner *r, uint32_t slot)
+static void empty(struct runner *r, uint32_t slot)
 {
     atomic_store(&slot_at(r, slot)->rows, 0);
     atomic_store(&slot_at(r, slot)->owner, 0);
     atomic_store(&slot_at(r, slot)->lowest, 0);
+    r->content[slot] = 0;
     state_drop(r, slot, 0);
     kv_slot_release(&r->child->kv, slot);
     kv_slot_log_release(&r->child->kv, slot);

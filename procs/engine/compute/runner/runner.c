@@ -62,11 +62,12 @@ static int open_core(struct runner *r, struct error *error)
 {
     struct child *child = r->child;
     const struct params *p = child->params;
-    r->gpu = gpu_open(child);
+    const struct kernel_ops *ops = choose_ops(child);
+    r->gpu = gpu_open(child, ops, threads_of(p));
     r->experts.gpu_limit = gpu_experts_limit(&r->gpu, child);
     struct core_config config = {.model = child->model,
                                  .device = r->gpu.device,
-                                 .ops = choose_ops(child),
+                                 .ops = ops,
                                  .source = experts_source(&r->experts),
                                  .threads = threads_of(p),
                                  .nice = (int)p->nice,

@@ -194,6 +194,8 @@ static int start_sequence(struct sequence *s, struct error *error)
         r->keys[l] = kv_keys(&child->kv, s->slot, l);
         r->values[l] = kv_values(&child->kv, s->slot, l);
     }
+    if (get(&q->kv_valid) == 0 || r->content[s->slot] == 0)
+        r->content[s->slot] = ++r->contents;
     s->view = (struct core_sequence){.sequence = (uint32_t)atomic_load(&q->id),
                                      .kv_type = (enum kv_type)child->kv.head->kv_type,
                                      .keys = r->keys,
@@ -303,6 +305,7 @@ static int turn(struct sequence *s, struct error *error)
     struct state_pass state;
     if (state_begin(r, s->slot, q, position, rows, &state, error) != 0)
         return -1;
+    s->view.content = r->content[s->slot];
     s->view.state = state.before;
     s->view.next_state = state.after;
     if (core_forward(r->core, &s->view, r->tokens, position, rows, error) != 0) {

@@ -208,7 +208,7 @@ static uint32_t choose(const struct runner *r, uint32_t slot, uint32_t position,
 
 /* The windows before `position`, from a checkpoint if the rings have others; then the rings are to be written.
  * Whenever compute is killed, `lowest` allows no more than what is there. */
-static void rings_begin(const struct runner *r, uint32_t slot, uint32_t position, uint32_t rows)
+static void rings_begin(struct runner *r, uint32_t slot, uint32_t position, uint32_t rows)
 {
     _Atomic uint32_t *lowest = lowest_of(r, slot);
     const struct kv_head *head = head_of(r);
@@ -219,6 +219,7 @@ static void rings_begin(const struct runner *r, uint32_t slot, uint32_t position
         uint32_t version = find(r, slot, position);
         sl_assert(version != STATE_NONE); /* state_cut */
         kv_windows_restore(&r->child->kv, slot, position, version);
+        r->content[slot] = ++r->contents;
         child_inject(r->child, INJECT_COMPUTE_WINDOW_RESTORED);
         atomic_store(lowest, position);
     }
@@ -234,8 +235,8 @@ static bool keeps(const struct runner *r, const struct kv_request *q, uint32_t r
            (rows % r->child->params->checkpoint_tokens == 0 || rows == prompt_point(q));
 }
 
-int state_begin(const struct runner *r, uint32_t slot, const struct kv_request *q,
-                uint32_t position, uint32_t rows, struct state_pass *pass, struct error *error)
+int state_begin(struct runner *r, uint32_t slot, const struct kv_request *q, uint32_t position,
+                uint32_t rows, struct state_pass *pass, struct error *error)
 {
     *pass = (struct state_pass){.version = STATE_NONE};
     if (!has_state(r)) /* nor rings */

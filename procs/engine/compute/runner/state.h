@@ -45,8 +45,8 @@ struct state_pass {
     void *after;
     uint32_t version;
 };
-int state_begin(const struct runner *r, uint32_t slot, const struct kv_request *q,
-                uint32_t position, uint32_t rows, struct state_pass *pass, struct error *error);
+int state_begin(struct runner *r, uint32_t slot, const struct kv_request *q, uint32_t position,
+                uint32_t rows, struct state_pass *pass, struct error *error);
 void state_end(const struct runner *r, uint32_t slot, const struct kv_request *q,
                const struct state_pass *pass, uint32_t rows);
 

@@ -92,6 +92,9 @@ int gpu_find(struct supervisor *s, struct error *error)
     const char *wanted = s->params.gpu, *test = test_module(s);
     if (strcmp(wanted, "off") == 0)
         return 0;
+    if (strchr(wanted, ','))
+        return error_set(error, ERR_BAD_INPUT,
+                         "--gpu %.40s: one GPU is supported: state its number", wanted);
     if (is_required(s) && !take_number(wanted, &s->gpu.number))
         return error_set(error, ERR_BAD_INPUT, "--gpu: '%.40s' is not auto, off or a number",
                          wanted);
@@ -146,7 +149,16 @@ static int too_small(const struct supervisor *s, struct error *error)
                      parts);
 }
 
-/* What is left is for experts, up to all. */
+/* What is left is for keys, values and states, */
+static void add_kv(struct supervisor *s)
+{
+    struct cuda_plan *plan = &s->gpu.plan;
+    struct kv_shape kv = kv_shape_for(s);
+    uint64_t rest = s->gpu.budget - cuda_plan_bytes(plan);
+    cuda_plan_kv(plan, s->model, kv.type, kv.context, kv.ring, plan->bytes[CUDA_KV] + rest);
+}
+
+/* and then for experts, up to all. */
 static void add_experts(struct supervisor *s)
 {
     struct cuda_plan *plan = &s->gpu.plan;
@@ -169,9 +181,11 @@ static int plan_memory(struct supervisor *s, struct error *error)
         return -1;
     if (cuda_plan_bytes(&s->gpu.plan) > s->gpu.budget)
         return too_small(s, error);
+    add_kv(s);
     add_experts(s);
     if (test_module(s))
         s->gpu.host_bytes = cuda_plan_bytes(&s->gpu.plan);
+    s->gpu.host_bytes += cuda_ring_pieces(&s->gpu.plan) * CUDA_RING_PIECE;
     s->gpu.host_bytes +=
         (uint64_t)PRECISION__COUNT * s->gpu.plan.layers * s->gpu.plan.experts * EXPERT_HOST_BYTES;
     return 0;
@@ -202,6 +216,7 @@ void gpu_publish(const struct supervisor *s, struct procs_gpu *out)
                               .number = s->gpu.number,
                               .positions = s->gpu.plan.positions,
                               .layers = s->gpu.plan.layers,
+                              .kv_layers = s->gpu.plan.kv_layers,
                               .experts = s->gpu.plan.experts,
                               .top_k = s->gpu.plan.top_k,
                               .slot_bytes = s->gpu.plan.slot_bytes};
@@ -212,7 +227,8 @@ void gpu_publish(const struct supervisor *s, struct procs_gpu *out)
 /* A slot is taken by an upload, and again by what evicts its expert. */
 static uint64_t slots_used(const struct proc_row *compute)
 {
-    uint64_t uploads = counter_get(compute, CTR_COMPUTE_gpu_expert_uploads),
+    uint64_t uploads = counter_get(compute, CTR_COMPUTE_gpu_expert_uploads) +
+                       counter_get(compute, CTR_COMPUTE_gpu_expert_background),
              evictions = counter_get(compute, CTR_COMPUTE_gpu_expert_evictions);
     return uploads > evictions ? uploads - evictions : 0; /* read one after the other */
 }
@@ -243,6 +259,7 @@ json_t *gpu_stats(struct supervisor *s)
     json_object_set_new(object, "memory_bytes", json_integer((json_int_t)s->gpu.memory));
     json_object_set_new(object, "budget_bytes", json_integer((json_int_t)s->gpu.budget));
     json_object_set_new(object, "plan", plan);
+    json_object_set_new(object, "kv_layers", json_integer(s->gpu.plan.kv_layers));
     put_slots(s, object);
     return object;
 }

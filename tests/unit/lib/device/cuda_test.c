@@ -16,7 +16,7 @@
 #include "tests/unit/lib/device/run.h"
 
 static uint32_t models, unsupported, seed;
-static uint64_t evicted, hits; /* of experts */
+static struct cuda_slot_counts all; /* of experts */
 
 static struct device *open_device(const struct cuda_plan *plan)
 {
@@ -33,6 +33,9 @@ static struct cuda_plan plan_of(const struct image *image, uint32_t chunk)
     struct cuda_plan plan = {0};
     struct error error;
     cuda_plan_model(&plan, image->model, image->kv_type, RUN_CONTEXT, 0, 1);
+    /* keys, values and states of all layers stay there, or of some */
+    cuda_plan_kv(&plan, image->model, image->kv_type, RUN_CONTEXT, 0,
+                 seed % 3 == 0 ? UINT64_MAX : plan.bytes[CUDA_KV] * (1 + seed % 3));
     while (cuda_plan_experts(&plan, image->model) <
            IMAGE_PIN_SLOTS * image->model->expert_slot_bytes_max)
         plan.bytes[CUDA_EXPERTS] += plan.slot_bytes;
@@ -61,17 +64,23 @@ static void compare(struct image *image, bool masked, const char *name)
 {
     /* products have a kernel for up to 8 rows and one for more */
     struct run host = {
-        .image = image, .masked = masked, .chunk = seed % 4 == 0 ? 9 : 2, .single = 1};
+        .image = image, .masked = masked, .chunk = seed % 4 == 0 ? 9 : 2, .single = 2};
     struct run cuda = host;
     struct error error;
     struct cuda_plan plan = plan_of(image, host.chunk);
     cuda.device = open_device(&plan);
+    cuda.content = 1;
+    cuda_pointers(cuda.device, untagged);
+    if (seed % 2 != 0)
+        cuda_cooperate(cuda.device, host_device(kernel_ops_select("auto"), 2, 0, &error));
     fake_limit(cuda_plan_bytes(&plan));
     ck_assert_msg(cuda_reserve(cuda.device, &error) == 0, "%s", error.text);
     uint64_t want = run_hash(&host), have = run_hash(&cuda);
     struct cuda_slot_counts slots = cuda_slot_counts(cuda.device);
-    evicted += slots.evicted;
-    hits += slots.hits;
+    all.evicted += slots.evicted;
+    all.hits += slots.hits;
+    all.on_host += slots.on_host;
+    all.behind += slots.behind;
     ck_assert_msg(want == have, "%s%s, keys and values in %s: other results than on the host", name,
                   masked ? ", masked" : "", kv_type_info(image->kv_type)->name);
     fake_limit(0);
@@ -89,14 +98,14 @@ static void check_model(const char *path, const char *name)
         return;
     }
     image_open(&image, path, RUN_CONTEXT);
-    bool all = computes_all(d, image.model);
+    bool computed = computes_all(d, image.model);
     d->ops->destroy(d);
     models++;
-    unsupported += !all;
+    unsupported += !computed;
     const char *every = getenv("SLUICE_LONG");
-    if (all && (models % 3 == 0 || (every && strcmp(every, "0") != 0)))
+    if (computed && (models % 3 == 0 || (every && strcmp(every, "0") != 0)))
         compare(&image, models % 2 == 0, name);
-    else if (!all)
+    else if (!computed)
         printf("%s: has a type without kernels\n", name);
     image_close(&image);
 }
@@ -104,8 +113,10 @@ static void check_model(const char *path, const char *name)
 START_TEST(every_architecture)
 {
     golden_models(check_model);
-    ck_assert_msg(evicted > 0 && hits > 0, "%llu experts replaced, %llu were there",
-                  (unsigned long long)evicted, (unsigned long long)hits);
+    ck_assert_msg(all.evicted > 0 && all.hits > 0 && all.on_host > 0 && all.behind > 0,
+                  "%llu experts replaced, %llu were there, %llu on the host, %llu copied later",
+                  (unsigned long long)all.evicted, (unsigned long long)all.hits,
+                  (unsigned long long)all.on_host, (unsigned long long)all.behind);
     ck_assert_msg(models - unsupported >= 30, "%u of %u models have unsupported types", unsupported,
                   models);
 }
@@ -172,7 +183,7 @@ END_TEST
 #define CHANNELS 5
 #define TAPS     3
 #define STATE    ((TAPS - 1) * CHANNELS)
-#define PARTS    (KEPT_MAX + 2 * DEVICE_SEQUENCES_MAX) /* more than are noted until a wait */
+#define PARTS    (NOTES_MAX + 2 * DEVICE_SEQUENCES_MAX) /* more than are noted until a wait */
 
 static struct device_at given(struct device *d, const void *from, size_t bytes)
 {

@@ -215,6 +215,7 @@ uint64_t run_hash(struct run *r)
         keys[i] = pointer(r, sequence.keys[i]);
         values[i] = pointer(r, sequence.values[i]);
     }
+    sequence.content = r->content;
     sequence.keys = keys;
     sequence.values = values;
     sequence.state = sequence.next_state = pointer(r, r->image->state);

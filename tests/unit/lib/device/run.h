@@ -15,6 +15,7 @@ struct run {
     struct device *device; /* pointers that the core shares with it are tagged; NULL: the host */
     uint32_t (*pending)(const struct device *d); /* operations that have not run; NULL: not known */
     bool masked;
+    uint64_t content;       /* core_sequence.content */
     uint32_t chunk, single; /* tokens of each of three chunks, and after them */
     /* of run.c */
     struct weights_source file;

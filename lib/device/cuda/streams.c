@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two streams: of operations, and of experts that are uploaded. What one needs of the other it waits for by events, so
+ * experts are copied while others are computed. They go through a ring of pinned memory: the thread that submits waits
+ * only when all of it is in use, and their own memory is free at once. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/device/cuda/internal.h"
+
+static int made(const struct cuda *c, int status, const char *what, struct error *error)
+{
+    return status == 0 ? 0
+                       : error_set(error, ERR_FAILED, "no %s of the GPU: %s (%d)", what,
+                                   c->k->text(status), status);
+}
+
+int cuda_streams_open(struct cuda *c, struct error *error)
+{
+    struct ring *r = &c->ring;
+    void *memory;
+    if (made(c, c->k->stream_create(&c->stream), "stream", error) != 0 ||
+        made(c, c->k->stream_create(&c->uploads), "stream", error) != 0 ||
+        made(c, c->k->event_create(&c->used), "event", error) != 0)
+        return -1;
+    r->pieces = cuda_ring_pieces(&c->plan);
+    r->piece = calloc(r->pieces, sizeof *r->piece);
+    if (!r->piece)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (GPU)");
+    for (uint32_t i = 0; i < r->pieces; i++)
+        if (made(c, c->k->event_create(&r->piece[i].copied), "event", error) != 0)
+            return -1;
+    if (made(c, c->k->host_allocate(r->pieces * CUDA_RING_PIECE, &memory), "pinned memory",
+             error) != 0)
+        return -1;
+    r->memory = memory;
+    return 0;
+}
+
+void cuda_streams_close(struct cuda *c)
+{
+    const struct gpu_kernels *k = c->k;
+    for (uint32_t i = 0; c->ring.piece && i < c->ring.pieces; i++)
+        if (c->ring.piece[i].copied)
+            cuda_check(c, k->event_destroy(c->ring.piece[i].copied), "an event");
+    free(c->ring.piece);
+    if (c->ring.memory)
+        cuda_check(c, k->host_release(c->ring.memory), "a release of memory");
+    if (c->used)
+        cuda_check(c, k->event_destroy(c->used), "an event");
+    if (c->uploads)
+        cuda_check(c, k->stream_destroy(c->uploads), "a stream");
+    if (c->stream)
+        cuda_check(c, k->stream_destroy(c->stream), "a stream");
+}
+
+void cuda_uploads_after_use(struct cuda *c)
+{
+    cuda_check(c, c->k->event_record(c->used, c->stream), "an event");
+    cuda_check(c, c->k->stream_wait(c->uploads, c->used), "an event");
+}
+
+bool cuda_ring_has(struct cuda *c, uint32_t pieces)
+{
+    struct ring *r = &c->ring;
+    if (pieces > r->pieces)
+        return false;
+    for (uint32_t i = 0; i < pieces; i++) {
+        struct ring_piece *p = &r->piece[(r->next + i) % r->pieces];
+        if (p->busy && !c->k->event_happened(p->copied))
+            return false;
+        p->busy = false;
+    }
+    return true;
+}
+
+void cuda_upload_expert(struct cuda *c, uint8_t *to, const void *from, size_t bytes)
+{
+    struct ring *r = &c->ring;
+    const uint8_t *source = c->pointer(from);
+    for (size_t at = 0, n; at < bytes; at += n) {
+        uint32_t i = r->next;
+        uint8_t *memory = r->memory + (size_t)i * CUDA_RING_PIECE;
+        n = bytes - at < CUDA_RING_PIECE ? bytes - at : CUDA_RING_PIECE;
+        if (r->piece[i].busy)
+            cuda_check(c, c->k->event_wait(r->piece[i].copied), "a copy to the GPU");
+        memcpy(memory, source + at, n);
+        cuda_check(c, c->k->upload(to + at, memory, n, c->uploads), "a copy to the GPU");
+        cuda_check(c, c->k->event_record(r->piece[i].copied, c->uploads), "an event");
+        r->piece[i].busy = true;
+        r->next = (i + 1) % r->pieces;
+        c->copied.to_device += n;
+    }
+}

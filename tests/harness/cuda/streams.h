@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between memory.c and streams.c. */
+#ifndef SLUICE_TESTS_HARNESS_CUDA_STREAMS_H
+#define SLUICE_TESTS_HARNESS_CUDA_STREAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+bool fake_on_device(const void *p, size_t bytes); /* within one allocation */
+bool fake_pinned(const void *p, size_t bytes);
+int fake_lost(void); /* the status of waits while the GPU is lost; 0: it is not */
+void fake_run_all(void);
+
+#endif
