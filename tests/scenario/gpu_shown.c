@@ -194,8 +194,41 @@ static void without(void)
     engine_stop(e);
 }
 
+/* What doctor measures of the GPU, and budgets that a start accepts: with the larger one all experts have slots. */
+static void doctor(void)
+{
+    static const char *const rates[] = {"context_s",    "to_pinned",     "to_pageable",
+                                        "from_pinned",  "from_pageable", "small_copy_s",
+                                        "product_Q8_0", "product_Q4_K"};
+    struct command c;
+    char option[64];
+    use_module();
+    command_run(&c, NULL, 2 * END_MS,
+                (const char *const[]){"doctor", "-m", test_model(), "--no-device", "--json",
+                                      "--prefill-chunk=16", NULL});
+    json_t *doc = json_loads(c.out, 0, NULL), *gpu = json_object_get(doc, "gpu");
+    CHECK(c.status == 0 && gpu, "status %d: %.300s", c.status, c.err);
+    for (size_t i = 0; i < ARRAY_LEN(rates); i++)
+        CHECK(json_number_value(json_object_get(gpu, rates[i])) > 0, "no %s", rates[i]);
+    uint64_t dense = lookup_u64(gpu, "budget_dense"), half = lookup_u64(gpu, "budget_50"),
+             all = lookup_u64(gpu, "budget_all");
+    CHECK(dense > 0 && dense < half && half < all, "%" PRIu64 ", %" PRIu64 ", %" PRIu64, dense,
+          half, all);
+    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, all);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--gpu=0", option, "--prefill-chunk=16", NULL});
+    json_decref(doc);
+    doc = engine_stats(e);
+    uint64_t experts = lookup_u64(doc, "model.layers") * lookup_u64(doc, "model.experts");
+    CHECK(lookup_u64(doc, "gpu.slots") == experts, "%" PRIu64 " slots of %" PRIu64 " experts",
+          lookup_u64(doc, "gpu.slots"), experts);
+    json_decref(doc);
+    command_free(&c);
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(computing), ROW(lost), ROW(without)};
+    static const struct test_case cases[] = {ROW(computing), ROW(lost), ROW(without), ROW(doctor)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

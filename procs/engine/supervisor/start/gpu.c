@@ -236,12 +236,14 @@ static uint64_t slots_used(const struct proc_row *compute)
 static void put_slots(struct supervisor *s, json_t *object)
 {
     const struct cuda_plan *plan = &s->gpu.plan;
-    const struct proc_row *compute = child_of(s, SERVICE_COMPUTE, 0)->row;
-    bool lost = counter_get(compute, CTR_COMPUTE_gpu_lost) != 0;
+    /* before it is started, for --print-memory: none */
+    const struct proc_row *compute =
+        s->children_count > 0 ? child_of(s, SERVICE_COMPUTE, 0)->row : NULL;
+    bool lost = compute && counter_get(compute, CTR_COMPUTE_gpu_lost) != 0;
     uint64_t slots = plan->slot_bytes ? plan->bytes[CUDA_EXPERTS] / plan->slot_bytes : 0;
     json_object_set_new(object, "slots", json_integer((json_int_t)slots));
     json_object_set_new(object, "slots_used",
-                        json_integer(lost ? 0 : (json_int_t)slots_used(compute)));
+                        json_integer(lost || !compute ? 0 : (json_int_t)slots_used(compute)));
     json_object_set_new(object, "slot_bytes", json_integer((json_int_t)plan->slot_bytes));
     json_object_set_new(object, "lost", json_boolean(lost));
 }
