@@ -62,4 +62,6 @@ COUNTER(gpu_expert_on_cpu, GAUGE, uses,
         "cooperative).")
 COUNTER(gpu_expert_background, GAUGE, experts,
         "Experts of these that were copied to the GPU for later tokens.")
+COUNTER(gpu_busy_ns, GAUGE, ns,
+        "Time with work on the GPU that compute had not waited for yet, since compute started.")
 #undef COUNTER

@@ -200,6 +200,105 @@ static void print_work(const struct sample *sample)
                "accesses with a prediction");
 }
 
+/* ---- the GPU ---- */
+
+/* "context 640 MiB, weights 1.2 GiB, ..." */
+static void line_gpu_plan(const json_t *plan)
+{
+    char text[16];
+    const char *part, *comma = "";
+    json_t *bytes;
+    printf("%-22s %12s  ", "GPU plan", "");
+    json_object_foreach((json_t *)(uintptr_t)plan, part, bytes)
+    {
+        printf("%s%s %s", comma, part, bytes_format((uint64_t)json_integer_value(bytes), text));
+        comma = ", ";
+    }
+    printf("\n");
+}
+
+static void line_gpu_count(const struct sample *sample, const char *label, const char *counter,
+                           const char *doc)
+{
+    printf("%-22s %12" PRIu64 "  %s", label, lookup_counter(sample->now, "compute", counter), doc);
+    if (sample->before)
+        printf("; now %.0f/s", ratio(grown(sample, "compute", counter), sample->seconds));
+    printf("\n");
+}
+
+static void line_gpu_copied(const struct sample *sample, const char *label, const char *counter)
+{
+    char text[16];
+    printf("%-22s %12s  copied", label,
+           bytes_format(lookup_counter(sample->now, "compute", counter), text));
+    if (sample->before)
+        printf("; now %s/s",
+               bytes_format((uint64_t)ratio(grown(sample, "compute", counter), sample->seconds),
+                            text));
+    printf("\n");
+}
+
+static void line_gpu_hits(const struct sample *sample)
+{
+    const struct sample all = {sample->now, NULL, 0};
+    double hits = grown(&all, "compute", "gpu_expert_hits");
+    double uses = hits + grown(&all, "compute", "gpu_expert_uploads");
+    printf("%-22s %11.1f%%  of %.0f uses of experts on the GPU", "GPU hit rate",
+           100 * ratio(hits, uses), uses);
+    if (sample->before) {
+        hits = grown(sample, "compute", "gpu_expert_hits");
+        uses = hits + grown(sample, "compute", "gpu_expert_uploads");
+        printf("; now %.1f%% of %.0f", 100 * ratio(hits, uses), uses);
+    }
+    printf("\n");
+}
+
+/* Nothing while nothing was counted. */
+static void line_gpu_busy(const struct sample *sample)
+{
+    const struct sample all = {sample->now, NULL, 0};
+    double busy = grown(&all, "compute", "gpu_busy_ns");
+    if (busy == 0)
+        return;
+    printf("%-22s %11.1f%%  of the compute time", "GPU busy",
+           100 * ratio(busy, computing_ns(&all)));
+    if (sample->before)
+        printf("; now %.1f%%",
+               100 * ratio(grown(sample, "compute", "gpu_busy_ns"), computing_ns(sample)));
+    printf("\n");
+}
+
+static void print_gpu(const struct sample *sample)
+{
+    const json_t *gpu = json_object_get(sample->now, "gpu");
+    char memory[16], label[32], text[48];
+    if (!gpu)
+        return;
+    snprintf(label, sizeof label, "GPU %" PRIu64, lookup_u64(gpu, "number"));
+    if (json_is_true(json_object_get(gpu, "lost"))) {
+        printf("%-22s %12s  %s; computing on the CPU until the engine is started again\n", label,
+               "lost", lookup_text(gpu, "name"));
+        return;
+    }
+    snprintf(text, sizeof text, "of %s is the budget; ",
+             bytes_format(lookup_u64(gpu, "memory_bytes"), memory));
+    printf("%-22s %12s  %s%s\n", label, bytes_format(lookup_u64(gpu, "budget_bytes"), memory), text,
+           lookup_text(gpu, "name"));
+    line_gpu_plan(json_object_get(gpu, "plan"));
+    snprintf(text, sizeof text, "%" PRIu64 "/%" PRIu64, lookup_u64(gpu, "slots_used"),
+             lookup_u64(gpu, "slots"));
+    printf("%-22s %12s  used, each of %s\n", "GPU expert slots", text,
+           bytes_format(lookup_u64(gpu, "slot_bytes"), memory));
+    line_gpu_hits(sample);
+    line_gpu_count(sample, "GPU uploads", "gpu_expert_uploads", "experts copied to the GPU");
+    if (lookup_counter(sample->now, "compute", "gpu_expert_on_cpu"))
+        line_gpu_count(sample, "left to the CPU", "gpu_expert_on_cpu", "uses of experts");
+    line_gpu_count(sample, "GPU evictions", "gpu_expert_evictions", "experts replaced there");
+    line_gpu_copied(sample, "to the GPU", "gpu_uploaded_bytes");
+    line_gpu_copied(sample, "from the GPU", "gpu_downloaded_bytes");
+    line_gpu_busy(sample);
+}
+
 static void print_counters(const struct sample *sample)
 {
     for (size_t i = 0; i < lookup_processes(sample->now); i++) {
@@ -238,6 +337,7 @@ static void print_snapshot(const struct stats *s, const struct sample *sample)
         printf("\n");
         print_memory(sample->now);
         print_work(sample);
+        print_gpu(sample);
     }
     fflush(stdout);
 }

@@ -70,6 +70,25 @@ static void work(const struct sample *before, const struct sample *now, struct r
 #undef GREW
 }
 
+static void gpu(const struct sample *before, const struct sample *now, double seconds,
+                struct gpu_rates *g)
+{
+#define GREW(counter) grown_all(before, now, "compute", counter)
+    const json_t *gpu = json_object_get(now->doc, "gpu");
+    double hits = GREW("gpu_expert_hits"), uploads = GREW("gpu_expert_uploads");
+    if (!gpu)
+        return;
+    g->on = true;
+    g->lost = json_is_true(json_object_get(gpu, "lost"));
+    g->hit = share(hits, hits + uploads);
+    g->uploads_per_s = share(uploads, seconds);
+    g->evictions_per_s = share(GREW("gpu_expert_evictions"), seconds);
+    g->to_bytes_per_s = share(GREW("gpu_uploaded_bytes"), seconds);
+    g->from_bytes_per_s = share(GREW("gpu_downloaded_bytes"), seconds);
+    g->busy = share(GREW("gpu_busy_ns") / 1e9, seconds);
+#undef GREW
+}
+
 static uint64_t ticks_before(const struct sample *before, const json_t *row)
 {
     for (size_t i = 0; i < lookup_processes(before->doc) && i < SERVICE_ROWS_MAX; i++)
@@ -150,6 +169,7 @@ void rates_make(const struct sample *before, const struct sample *now, enum sort
     since.when_ns = start_ns;
     *f = (struct rates){.seconds = (double)(now->when_ns - start_ns) / (double)NS_PER_S};
     work(&since, now, f);
+    gpu(&since, now, f->seconds, &f->gpu);
     f->processes = (uint32_t)lookup_processes(now->doc);
     if (f->processes > SERVICE_ROWS_MAX)
         f->processes = SERVICE_ROWS_MAX;

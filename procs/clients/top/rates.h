@@ -24,6 +24,13 @@ struct device_rates {
     double bytes_per_s, busy /* 0..1 */, read_ms /* mean per read */;
 };
 
+struct gpu_rates {
+    bool on, lost;
+    double hit /* of its uses of experts, 0..1 */, uploads_per_s, evictions_per_s;
+    double to_bytes_per_s, from_bytes_per_s;
+    double busy; /* 0..1; 0: not counted */
+};
+
 struct rates {
     double seconds;                      /* between the samples */
     double tokens_per_s;                 /* generated tokens per second of wall time */
@@ -31,6 +38,7 @@ struct rates {
     double hit, inflight, miss, skipped; /* shares of the accesses; all 0: no accesses */
     double accesses_per_s, stall /* share of compute time */, recall, prefetch_used,
         evictions_per_s;
+    struct gpu_rates gpu;
     uint32_t processes, devices;
     struct process_rates process[SERVICE_ROWS_MAX];
     struct device_rates device[SERVICE_LOADERS_MAX];

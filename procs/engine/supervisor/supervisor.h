@@ -422,11 +422,11 @@ static inline struct kv_shape kv_shape_for(const struct supervisor *s)
 }
 
 /* gpu.c: --gpu. Whether there is such a GPU, and the module for it; then, with the model, the plan of its memory.
- * gpu_publish: for compute. gpu_stats: NULL without a GPU. */
+ * gpu_publish: for compute. gpu_stats: NULL without a GPU; its slots are from the counters of compute. */
 int gpu_find(struct supervisor *s, struct error *error);
 int gpu_plan(struct supervisor *s, struct error *error);
 void gpu_publish(const struct supervisor *s, struct procs_gpu *out);
-json_t *gpu_stats(const struct supervisor *s);
+json_t *gpu_stats(struct supervisor *s);
 
 /* notify.c: systemd, or another service manager that set NOTIFY_SOCKET. */
 void notify_take(struct supervisor *s);

@@ -50,8 +50,9 @@ struct storage_result {
 /* host.c: system facts; also fills the fields of `facts` that the advice needs. */
 void host_examine(struct findings *f, struct host_facts *facts);
 
-/* gpu.c: GPUs of the NVIDIA driver, and the CUDA module. */
-void gpu_examine(struct findings *f);
+/* gpu.c: GPUs of the NVIDIA driver, the CUDA module, what can be measured of the GPU of `params` (--gpu off and auto: the
+ * first), and with `model` what --gpu-budget holds of it. */
+void gpu_examine(struct findings *f, const char *model, const struct params *params);
 
 /* memory.c: read bandwidth of one thread and of `threads`, in bytes/s; takes about 1.5 s. */
 void memory_examine(struct findings *f, unsigned threads, struct host_facts *facts);

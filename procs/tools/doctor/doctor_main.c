@@ -37,7 +37,8 @@ static void usage(FILE *out)
         out,
         "usage: sluice doctor [-m FILE] [--path DIR|FILE]... [options]\n"
         "\n"
-        "Measures storage, memory and CPU, and reports the consequences for sluice; with a model\n"
+        "Measures storage, memory, CPU and GPU, and reports the consequences for sluice; with a "
+        "model\n"
         "also a recommended budget, estimated speed and advice; with --plan also the presets that\n"
         "--preset auto chooses from, fastest first, at --budget and --max-loss. Takes 10 to 25\n"
         "seconds.\n"
@@ -182,7 +183,7 @@ static int examine(struct findings *f, struct doctor *d, struct error *error)
     if (rc == 0) {
         memory_examine(f, d->params.threads ? (unsigned)d->params.threads : host_cpus(), &facts);
         host_examine(f, &facts);
-        gpu_examine(f);
+        gpu_examine(f, d->model, &d->params);
         if (memory_estimate)
             rc = model_examine(f, d->model, &d->params, memory_estimate, &facts, error);
     }

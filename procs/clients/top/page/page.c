@@ -10,7 +10,7 @@
 #define WIDE_COLUMNS   140 /* from this width on the map is to the right of the tables */
 #define TABLE_COLUMNS  88  /* width of the tables then */
 #define LEDGER_COLUMNS 124 /* width of the ledger with names */
-#define HEAD_ROWS      6   /* lines above the tables */
+#define HEAD_ROWS      6   /* lines above the tables, and one for a GPU */
 #define MAP_ROWS_MIN   4   /* below the tables */
 #define DOING_COLUMN   62  /* column of the wait reason in the process table */
 #define ARENA          'A'
@@ -71,6 +71,41 @@ static void work(struct page *p)
                map_resident_all(&p->now->map), (uint64_t)p->now->map.rows * p->now->map.experts);
 }
 
+/* A size in five characters: "552K", "4.2M", "1023M". */
+static const char *size(uint64_t bytes, char out[16])
+{
+    static const char units[] = "BKMGTPE";
+    double value = (double)bytes;
+    unsigned unit = 0;
+    for (; value >= 1024 && units[unit + 1]; unit++)
+        value /= 1024;
+    snprintf(out, 16, "%.*f%c", unit > 0 && value < 99.95, value, units[unit]);
+    return out;
+}
+
+/* The line of the GPU, below the budget. */
+static void gpu(struct page *p)
+{
+    const struct gpu_rates *g = &p->rates.gpu;
+    const json_t *doc = p->now->doc;
+    struct canvas *c = &p->canvas;
+    char budget[16], to[16], from[16], busy[32] = "";
+    if (g->lost) {
+        canvas_put(c, HEAD_ROWS, 0, PAINT_BAD, "GPU %" PRIu64 " lost: computing on the CPU  %s",
+                   lookup_u64(doc, "gpu.number"), lookup_text(doc, "gpu.name"));
+        return;
+    }
+    if (g->busy > 0)
+        snprintf(busy, sizeof busy, "  busy %.1f%%", 100 * g->busy);
+    canvas_put(c, HEAD_ROWS, 0, PAINT_PLAIN,
+               "GPU %" PRIu64 " %s slots %" PRIu64 "/%" PRIu64
+               " hit %.1f%% upl %.0f/s evict %.0f/s to %s/s from %s/s%s  %s",
+               lookup_u64(doc, "gpu.number"), size(lookup_u64(doc, "gpu.budget_bytes"), budget),
+               lookup_u64(doc, "gpu.slots_used"), lookup_u64(doc, "gpu.slots"), 100 * g->hit,
+               g->uploads_per_s, g->evictions_per_s, size((uint64_t)g->to_bytes_per_s, to),
+               size((uint64_t)g->from_bytes_per_s, from), busy, lookup_text(doc, "gpu.name"));
+}
+
 /* The budget bar: every part as wide as its share, the arena first; its used part is a capital
  * A. */
 static void bar(struct page *p, unsigned row, unsigned column, unsigned width)
@@ -99,18 +134,6 @@ static void bar(struct page *p, unsigned row, unsigned column, unsigned width)
                    "%c", letter);
     }
     canvas_put(&p->canvas, row, column + 1 + width, PAINT_PLAIN, "]");
-}
-
-/* A size in five characters: "552K", "4.2M", "1023M". */
-static const char *size(uint64_t bytes, char out[16])
-{
-    static const char units[] = "BKMGTPE";
-    double value = (double)bytes;
-    unsigned unit = 0;
-    for (; value >= 1024 && units[unit + 1]; unit++)
-        value /= 1024;
-    snprintf(out, 16, "%.*f%c", unit > 0 && value < 99.95, value, units[unit]);
-    return out;
 }
 
 /* Legend of the bar: letters with sizes, and with names where they fit. */
@@ -261,16 +284,17 @@ static void tables(struct page *p, bool foot)
     struct canvas *c = &p->canvas;
     bool wide = c->columns >= WIDE_COLUMNS && p->now->map.rows > 0;
     unsigned columns = wide ? TABLE_COLUMNS : c->columns, last = c->rows - foot;
-    unsigned height = last - HEAD_ROWS, map = wide ? 0 : MAP_ROWS_MIN;
+    unsigned head = HEAD_ROWS + p->rates.gpu.on;
+    unsigned height = last - head, map = wide ? 0 : MAP_ROWS_MIN;
     unsigned all = p->rates.processes + p->rates.devices + 2 + map;
     unsigned max = all <= height ? p->rates.processes : height / 2 - 1;
-    unsigned row = processes(p, HEAD_ROWS, columns, max);
+    unsigned row = processes(p, head, columns, max);
     unsigned left = last > row + wide ? last - row - wide : 0;
     max = all <= height ? p->rates.devices : left / 2;
     if (left > 1)
         row = devices(p, row + wide, columns, max);
     if (wide)
-        page_draw_map(p, HEAD_ROWS, TABLE_COLUMNS + 2, height, c->columns - TABLE_COLUMNS - 2);
+        page_draw_map(p, head, TABLE_COLUMNS + 2, height, c->columns - TABLE_COLUMNS - 2);
     else if (row + 2 <= last)
         row += page_draw_map(p, row, 0, last - row, columns);
     if (p->history && row + 1 < last)
@@ -291,6 +315,8 @@ void page_draw(struct page *p)
         title(p);
         work(p);
         budget(p, c->columns);
+        if (p->rates.gpu.on)
+            gpu(p);
         tables(p, foot);
     } else {
         canvas_put(c, 0, 0, PAINT_STRONG, "sluice top  engine %s", p->run);

@@ -36,12 +36,23 @@ function chart(id, value, shown, note, top) {
   svg.append(shape("polygon", { points: `${first},40 ${points} ${width},40` }), shape("polyline", { points }));
   $(id).replaceChildren(el("b", shown), el("small", note), svg);
 }
+function gpu(g, d, s, part, pct) {
+  const name = `GPU ${g.number}, ${g.name}`;
+  $("gpu").hidden = false;
+  if (g.lost) return chart("chart-gpu", 0, "lost", `${name} · computing on the CPU`, 1);
+  const hits = part(d.there, d.there + d.sent);
+  chart("chart-gpu", hits, d.there + d.sent ? pct(hits) : "–", `there · ${g.slots_used}/${g.slots} slots · ` +
+    `${d.sent} copied, ${d.gone} replaced · ${bytes(d.copied / s)}/s` +
+    (d.gpu ? ` · busy ${pct(Math.min(1, d.gpu / 1e9 / s))}` : "") + ` · ${bytes(g.budget_bytes)} of ${name}`, 1);
+}
 let last;
 function charts(doc, now) {
   const names = { decode: ["compute", "tokens_decode"], prefill: ["compute", "tokens_prefill"],
     stall: ["compute", "stall_ns"], hits: ["compute", "hits"], accesses: ["compute", "accesses"],
     read: ["loader", "bytes_read"], busy: ["loader", "busy_ns"],
-    used: ["cache", "prefetches_used"], unused: ["cache", "prefetches_unused"] };
+    used: ["cache", "prefetches_used"], unused: ["cache", "prefetches_unused"],
+    there: ["compute", "gpu_expert_hits"], sent: ["compute", "gpu_expert_uploads"],
+    gone: ["compute", "gpu_expert_evictions"], copied: ["compute", "gpu_uploaded_bytes"], gpu: ["compute", "gpu_busy_ns"] };
   const at = { now };
   for (const k in names) at[k] = sum(doc, ...names[k]);
   if (last) {
@@ -56,6 +67,7 @@ function charts(doc, now) {
     chart("chart-drive", d.read / s, bytes(d.read / s) + "/s", `busy ${pct(Math.min(1, d.busy / 1e9 / s / loaders))}`);
     chart("chart-prefetch", part(d.used, d.used + d.unused), d.used + d.unused ? pct(part(d.used, d.used + d.unused)) : "–",
       `${d.used} used, ${d.unused} in vain`, 1);
+    if (doc.gpu) gpu(doc.gpu, d, s, part, pct);
     chart("chart-clients", sum(doc, "gateway", "connections"), String(sum(doc, "gateway", "connections")),
       `connections · ${sum(doc, "gateway", "streams")} completions`);
   }

@@ -110,6 +110,29 @@ static void put_engine_metrics(FILE *out, const json_t *doc)
 #include "procs/engine/gateway/pages/metrics.tbl.h"
 }
 
+/* Nothing without a GPU. Labels: its number first. */
+static void put_gpu_metrics(FILE *out, const json_t *doc)
+{
+    const char *name = "";
+    char labels[64];
+    uint64_t gpu = lookup_u64(doc, "gpu.number");
+    if (!json_object_get(doc, "gpu"))
+        return;
+    head(out, "gpu_info", "gauge", "Always 1.");
+    fprintf(out, "sluice_gpu_info{gpu=\"%" PRIu64 "\",", gpu);
+    label(out, "name", lookup_text(doc, "gpu.name"));
+    fprintf(out, "} 1\n");
+#define METRIC(metric, type, help) head(out, name = "gpu_" #metric, #type, help);
+#define PUT(more, v)                                                                               \
+    snprintf(labels, sizeof labels, "gpu=\"%" PRIu64 "\"" more, gpu);                              \
+    value(out, name, labels, v);
+#define VALUE(counter, more, scale)                                                                \
+    PUT(more, (double)lookup_counter(doc, "compute", "gpu_" #counter) * (scale))
+#define AT(path, more) PUT(more, (double)lookup_u64(doc, "gpu." path))
+#include "procs/engine/gateway/pages/metrics_gpu.tbl.h"
+#undef PUT
+}
+
 /* One metric, a value per process. */
 static void processes(FILE *out, const json_t *doc, const char *name, const char *type,
                       const char *help, double (*of)(const json_t *row))
@@ -225,6 +248,7 @@ char *metrics_make(struct gateway *g, const json_t *doc, size_t *bytes)
     if (!out)
         return NULL;
     put_engine_metrics(out, doc);
+    put_gpu_metrics(out, doc);
     restarts(out, doc);
     processes(out, doc, "process_up", "gauge", "1 when the process is ready.", up);
     processes(out, doc, "process_heartbeat_age_seconds", "gauge", "Time since the last heartbeat.",

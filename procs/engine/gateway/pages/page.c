@@ -113,6 +113,30 @@ static void put_counter(FILE *out, const char *name, const json_t *doc, const ch
     put_text(out, name, text);
 }
 
+static void put_gpu(FILE *out, const json_t *doc)
+{
+    char text[64];
+    if (!json_object_get(doc, "gpu"))
+        return;
+    snprintf(text, sizeof text, "GPU %" PRIu64, lookup_u64(doc, "gpu.number"));
+    put_text(out, text, lookup_text(doc, "gpu.name"));
+    if (lookup_counter(doc, "compute", "gpu_lost")) {
+        put_text(out, "GPU lost", "computing on the CPU");
+        return;
+    }
+    put_bytes(out, "GPU budget", doc, "gpu.budget_bytes");
+    put_bytes(out, "GPU dense weights", doc, "gpu.plan.weights");
+    put_bytes(out, "GPU experts", doc, "gpu.plan.experts");
+    snprintf(text, sizeof text, "%" PRIu64 " of %" PRIu64 " used",
+             lookup_u64(doc, "gpu.slots_used"), lookup_u64(doc, "gpu.slots"));
+    put_text(out, "GPU expert slots", text);
+    put_counter(out, "GPU hits", doc, "compute", "gpu_expert_hits");
+    put_counter(out, "GPU uploads", doc, "compute", "gpu_expert_uploads");
+    put_counter(out, "GPU evictions", doc, "compute", "gpu_expert_evictions");
+    bytes_format(lookup_counter(doc, "compute", "gpu_uploaded_bytes"), text);
+    put_text(out, "copied to the GPU", text);
+}
+
 static void put_stats(FILE *out, const json_t *doc)
 {
     char text[64];
@@ -139,6 +163,7 @@ static void put_stats(FILE *out, const json_t *doc)
     put_counter(out, "prefetches used", doc, "cache", "prefetches_used");
     put_counter(out, "prefetches unused", doc, "cache", "prefetches_unused");
     put_counter(out, "HTTP requests", doc, "gateway", "requests");
+    put_gpu(out, doc);
     fputs("</table>\n", out);
 }
 

@@ -85,6 +85,9 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "budget", number(s->budget.facts.budget));
     json_object_set_new(o, "min_budget", number(plan.min_budget));
     json_object_set_new(o, "budgets", budgets(&s->budget.facts));
+    json_t *gpu = gpu_stats(s);
+    if (gpu)
+        json_object_set_new(o, "gpu", gpu);
     json_object_set_new(o, "available", number(budget_available()));
     json_object_set_new(o, "cgroup_headroom", cgroup_headroom_json());
     json_object_set_new(o, "threads", number(s->params.threads));

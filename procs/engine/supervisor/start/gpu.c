@@ -224,7 +224,31 @@ void gpu_publish(const struct supervisor *s, struct procs_gpu *out)
     snprintf(out->module, sizeof out->module, "%s", s->gpu.module);
 }
 
-json_t *gpu_stats(const struct supervisor *s)
+/* A slot is taken by an upload, and again by what evicts its expert. */
+static uint64_t slots_used(const struct proc_row *compute)
+{
+    uint64_t uploads = counter_get(compute, CTR_COMPUTE_gpu_expert_uploads) +
+                       counter_get(compute, CTR_COMPUTE_gpu_expert_background),
+             evictions = counter_get(compute, CTR_COMPUTE_gpu_expert_evictions);
+    return uploads > evictions ? uploads - evictions : 0; /* read one after the other */
+}
+
+static void put_slots(struct supervisor *s, json_t *object)
+{
+    const struct cuda_plan *plan = &s->gpu.plan;
+    /* before it is started, for --print-memory: none */
+    const struct proc_row *compute =
+        s->children_count > 0 ? child_of(s, SERVICE_COMPUTE, 0)->row : NULL;
+    bool lost = compute && counter_get(compute, CTR_COMPUTE_gpu_lost) != 0;
+    uint64_t slots = plan->slot_bytes ? plan->bytes[CUDA_EXPERTS] / plan->slot_bytes : 0;
+    json_object_set_new(object, "slots", json_integer((json_int_t)slots));
+    json_object_set_new(object, "slots_used",
+                        json_integer(lost || !compute ? 0 : (json_int_t)slots_used(compute)));
+    json_object_set_new(object, "slot_bytes", json_integer((json_int_t)plan->slot_bytes));
+    json_object_set_new(object, "lost", json_boolean(lost));
+}
+
+json_t *gpu_stats(struct supervisor *s)
 {
     if (!s->gpu.on)
         return NULL;
@@ -238,5 +262,6 @@ json_t *gpu_stats(const struct supervisor *s)
     json_object_set_new(object, "budget_bytes", json_integer((json_int_t)s->gpu.budget));
     json_object_set_new(object, "plan", plan);
     json_object_set_new(object, "kv_layers", json_integer(s->gpu.plan.kv_layers));
+    put_slots(s, object);
     return object;
 }

@@ -186,6 +186,55 @@ START_TEST(quarantine_is_shown)
 }
 END_TEST
 
+/* Counters of the GPU, as of `uses` uses of experts, a quarter of them copied. */
+static void add_gpu(struct sample *sample, int uses, bool lost)
+{
+    json_object_set_new(sample->doc, "gpu",
+                        json_pack("{s:i, s:s, s:i, s:i, s:i, s:b}", "number", 1, "name", "card",
+                                  "budget_bytes", 1 << 20, "slots", 64, "slots_used", 12, "lost",
+                                  lost));
+    json_t *compute = json_array_get(json_object_get(sample->doc, "processes"), 1);
+    json_t *counters = json_pack("{s:i, s:i, s:i, s:i, s:i, s:I}", "gpu_expert_hits", uses / 4 * 3,
+                                 "gpu_expert_uploads", uses / 4, "gpu_expert_evictions", uses / 8,
+                                 "gpu_uploaded_bytes", uses * 1024, "gpu_downloaded_bytes", uses,
+                                 "gpu_busy_ns", (json_int_t)uses * 1000000);
+    json_object_update(json_object_get(compute, "counters"), counters);
+    json_decref(counters);
+}
+
+START_TEST(the_gpu_has_a_line)
+{
+    struct sample before, now;
+    make(&before, 10, 1000, 5000, 60);
+    make(&now, 12, 5000, 205000, 60);
+    add_gpu(&before, 400, false);
+    add_gpu(&now, 1200, false);
+    struct page p = {.run = "test", .now = &now, .interval = 1};
+    ck_assert_int_eq(canvas_size(&p.canvas, 24, 120), 0);
+    rates_make(&before, &now, SORT_start, &p.rates);
+    ck_assert_double_eq_tol(p.rates.gpu.busy, 0.4, 1e-9);
+    const char *text = text_of(&p);
+    ck_assert_msg(strstr(text, "\nGPU 1 1.0M slots 12/64 hit 75.0% upl 100/s evict 50/s to 400K/s "
+                               "from 400B/s  busy 40.0%  card\nPROCESS"),
+                  "%s", text);
+    canvas_free(&p.canvas);
+    for (unsigned rows = 1; rows < 40; rows++)
+        for (unsigned columns = 30; columns < 300; columns += 27) {
+            ck_assert_int_eq(canvas_size(&p.canvas, rows, columns), 0);
+            ck_assert_uint_le(count(text_of(&p), "\n"), rows);
+            canvas_free(&p.canvas);
+        }
+    add_gpu(&now, 1200, true);
+    ck_assert_int_eq(canvas_size(&p.canvas, 24, 80), 0);
+    rates_make(&before, &now, SORT_start, &p.rates);
+    text = text_of(&p);
+    ck_assert_msg(strstr(text, "\nGPU 1 lost: computing on the CPU  card\n"), "%s", text);
+    canvas_free(&p.canvas);
+    sample_free(&before);
+    sample_free(&now);
+}
+END_TEST
+
 /* Sixteen loaders on 24 lines: all other processes, some devices and part of the map are shown. */
 START_TEST(many_loaders_leave_space)
 {
@@ -279,6 +328,7 @@ int main(void)
     tcase_add_test(cases, pages_fit_any_terminal);
     tcase_add_test(cases, many_loaders_leave_space);
     tcase_add_test(cases, quarantine_is_shown);
+    tcase_add_test(cases, the_gpu_has_a_line);
     tcase_add_test(cases, the_bar_is_the_budget);
     tcase_add_test(cases, nothing_is_shown_as_nothing);
     tcase_add_test(cases, graphs_stand_on_their_newest);

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stats, top, the page and the metrics show the GPU of compute, when it computes and when it is lost, and nothing of one
+ * without --gpu. The GPU is memory of the process (tests/harness/cuda). */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/json/lookup.h"
+#include "tests/scenario/completions.h"
+
+#define TOKENS 4
+
+static char module_path[PATH_MAX];
+
+/* A copy, as a test removes it. */
+static void use_module(void)
+{
+    struct command c;
+    path_in_dir(module_path, "module.so");
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"/bin/cp", SLUICE_FAKE_GPU, module_path, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    setenv("SLUICE_TEST_GPU", module_path, 1);
+}
+
+static struct engine *start(unsigned *port, const char *gpu, const char *budget)
+{
+    struct engine *e =
+        gateway_start(port, (const char *const[]){"--http=0", "--prefill-chunk=16",
+                                                  "--ctx-size=256", gpu, budget, NULL});
+    free(completion_text(*port, test_prompt(0), TOKENS));
+    return e;
+}
+
+/* What a command or a path answers has all texts, or none. */
+static void check_texts(const char *what, const char *answer, const char *const texts[],
+                        bool wanted)
+{
+    for (size_t i = 0; texts[i]; i++)
+        CHECK((strstr(answer, texts[i]) != NULL) == wanted, "%s %s '%s': %s", what,
+              wanted ? "lacks" : "has", texts[i], answer);
+}
+
+static void check_command(struct engine *e, const char *name, const char *option, const char *more,
+                          const char *const texts[], bool wanted)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){name, "--name", e->run, option, more, NULL});
+    CHECK(c.status == 0, "%s: %.300s", name, c.err);
+    check_texts(name, c.out, texts, wanted);
+    command_free(&c);
+}
+
+static void check_page(unsigned port, const char *path, const char *const texts[], bool wanted)
+{
+    struct http h;
+    http_call(&h, port, path, NULL, NULL, 200);
+    check_texts(path, h.body, texts, wanted);
+    http_close(&h);
+}
+
+/* A budget with slots for a quarter of the experts. */
+static void few_slots(char option[64])
+{
+    unsigned port;
+    struct engine *e = start(&port, "--gpu=0", NULL);
+    json_t *doc = engine_stats(e), *bytes;
+    const char *part;
+    uint64_t budget = 0, experts = lookup_u64(doc, "gpu.plan.experts");
+    json_object_foreach(json_object_get(json_object_get(doc, "gpu"), "plan"), part, bytes)
+    {
+        budget += (uint64_t)json_integer_value(bytes);
+    }
+    snprintf(option, 64, "--gpu-budget=%" PRIu64, budget - experts / 4 * 3);
+    json_decref(doc);
+    engine_stop(e);
+}
+
+struct numbers {
+    uint64_t slots, used, hits, uploads, evictions, uploaded;
+};
+
+static struct numbers numbers_of(struct engine *e)
+{
+    json_t *doc = engine_stats(e);
+    struct numbers n = {.slots = lookup_u64(doc, "gpu.slots"),
+                        .used = lookup_u64(doc, "gpu.slots_used"),
+                        .hits = lookup_counter(doc, "compute", "gpu_expert_hits"),
+                        .uploads = lookup_counter(doc, "compute", "gpu_expert_uploads"),
+                        .evictions = lookup_counter(doc, "compute", "gpu_expert_evictions"),
+                        .uploaded = lookup_counter(doc, "compute", "gpu_uploaded_bytes")};
+    uint64_t bytes = lookup_u64(doc, "gpu.slot_bytes");
+    CHECK(n.slots > 0 && n.slots * bytes == lookup_u64(doc, "gpu.plan.experts"),
+          "%" PRIu64 " slots of %" PRIu64 " bytes", n.slots, bytes);
+    CHECK(n.hits > 0 && n.evictions > 0 && n.used == n.uploads - n.evictions && n.used <= n.slots,
+          "%" PRIu64 " hits, %" PRIu64 " uploads, %" PRIu64 " evictions, %" PRIu64 " of %" PRIu64
+          " slots used",
+          n.hits, n.uploads, n.evictions, n.used, n.slots);
+    CHECK(!json_is_true(json_object_get(json_object_get(doc, "gpu"), "lost")), "lost");
+    json_decref(doc);
+    return n;
+}
+
+/* The same numbers everywhere. */
+static void computing(void)
+{
+    unsigned port;
+    char option[64], slots[64], uploads[96], metric[4][96], page[64], top[64];
+    use_module();
+    few_slots(option);
+    struct engine *e = start(&port, "--gpu=0", option);
+    struct numbers n = numbers_of(e);
+    snprintf(slots, sizeof slots, " %" PRIu64 "/%" PRIu64 "  used, each of ", n.used, n.slots);
+    snprintf(uploads, sizeof uploads, " %" PRIu64 "  experts copied to the GPU", n.uploads);
+    check_command(e, "stats", NULL, NULL,
+                  (const char *const[]){"\nGPU 0 ", "memory of the process", "\nGPU plan ",
+                                        "weights ", "\nGPU expert slots ", slots, "\nGPU hit rate ",
+                                        uploads, "\nGPU evictions ", "\nto the GPU ",
+                                        "\nfrom the GPU ", NULL},
+                  true);
+    snprintf(top, sizeof top, " slots %" PRIu64 "/%" PRIu64 " hit ", n.used, n.slots);
+    check_command(e, "top", "--once", "--interval=0.1",
+                  (const char *const[]){"\nGPU 0 ", top, NULL}, true);
+    snprintf(page, sizeof page, "<td>%" PRIu64 " of %" PRIu64 " used</td>", n.used, n.slots);
+    check_page(port, "/",
+               (const char *const[]){"<th>GPU 0</th><td>memory of the process</td>", page, NULL},
+               true);
+    snprintf(metric[0], sizeof metric[0], "\nsluice_gpu_expert_slots{gpu=\"0\"} %" PRIu64 "\n",
+             n.slots);
+    snprintf(metric[1], sizeof metric[1],
+             "\nsluice_gpu_expert_uses_total{gpu=\"0\",result=\"upload\"} %" PRIu64 "\n",
+             n.uploads);
+    snprintf(metric[2], sizeof metric[2],
+             "\nsluice_gpu_expert_uses_total{gpu=\"0\",result=\"hit\"} %" PRIu64 "\n", n.hits);
+    snprintf(metric[3], sizeof metric[3],
+             "\nsluice_gpu_copied_bytes_total{gpu=\"0\",direction=\"to\"} %" PRIu64 "\n",
+             n.uploaded);
+    check_page(
+        port, "/metrics",
+        (const char *const[]){metric[0], metric[1], metric[2], metric[3],
+                              "\nsluice_gpu_info{gpu=\"0\",name=\"memory of the process\"} 1\n",
+                              "\nsluice_gpu_memory_part_bytes{gpu=\"0\",part=\"weights\"} ",
+                              "\nsluice_gpu_lost{gpu=\"0\"} 0\n", NULL},
+        true);
+    engine_stop(e);
+}
+
+/* Its module is gone when compute is restarted. */
+static void lost(void)
+{
+    unsigned port;
+    use_module();
+    struct engine *e = start(&port, "--gpu=0", NULL);
+    CHECK(unlink(module_path) == 0, "cannot remove %s", module_path);
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    kill(pid, SIGKILL);
+    engine_wait_counter(e, "compute", "gpu_lost", 1, END_MS);
+    json_t *doc = engine_stats(e);
+    CHECK(json_is_true(json_object_get(json_object_get(doc, "gpu"), "lost")) &&
+              lookup_u64(doc, "gpu.slots_used") == 0,
+          "not lost in the snapshot");
+    json_decref(doc);
+    check_command(e, "stats", NULL, NULL,
+                  (const char *const[]){"\nGPU 0 ",
+                                        " lost  memory of the process; computing on "
+                                        "the CPU until the engine is started again",
+                                        NULL},
+                  true);
+    check_command(e, "stats", NULL, NULL, (const char *const[]){"GPU expert slots", NULL}, false);
+    check_command(e, "top", "--once", "--interval=0.1",
+                  (const char *const[]){"\nGPU 0 lost: computing on the CPU", NULL}, true);
+    check_page(port, "/",
+               (const char *const[]){"<th>GPU lost</th><td>computing on the CPU</td>", NULL}, true);
+    check_page(port, "/metrics", (const char *const[]){"\nsluice_gpu_lost{gpu=\"0\"} 1\n", NULL},
+               true);
+    engine_stop(e);
+}
+
+static void without(void)
+{
+    unsigned port;
+    struct engine *e = start(&port, "--gpu=off", NULL);
+    static const char *const none[] = {"GPU", NULL}, *const metrics[] = {"sluice_gpu", NULL};
+    check_command(e, "stats", NULL, NULL, none, false);
+    check_command(e, "top", "--once", "--interval=0.1", none, false);
+    check_page(port, "/", (const char *const[]){"<th>GPU", NULL}, false);
+    check_page(port, "/metrics", metrics, false);
+    engine_stop(e);
+}
+
+/* What doctor measures of the GPU, and budgets that a start accepts: with the larger one all experts have slots. */
+static void doctor(void)
+{
+    static const char *const rates[] = {"context_s",    "to_pinned",     "to_pageable",
+                                        "from_pinned",  "from_pageable", "small_copy_s",
+                                        "product_Q8_0", "product_Q4_K"};
+    struct command c;
+    char option[64];
+    use_module();
+    command_run(&c, NULL, 2 * END_MS,
+                (const char *const[]){"doctor", "-m", test_model(), "--no-device", "--json",
+                                      "--prefill-chunk=16", NULL});
+    json_t *doc = json_loads(c.out, 0, NULL), *gpu = json_object_get(doc, "gpu");
+    CHECK(c.status == 0 && gpu, "status %d: %.300s", c.status, c.err);
+    for (size_t i = 0; i < ARRAY_LEN(rates); i++)
+        CHECK(json_number_value(json_object_get(gpu, rates[i])) > 0, "no %s", rates[i]);
+    uint64_t dense = lookup_u64(gpu, "budget_dense"), half = lookup_u64(gpu, "budget_50"),
+             all = lookup_u64(gpu, "budget_all");
+    CHECK(dense > 0 && dense < half && half < all, "%" PRIu64 ", %" PRIu64 ", %" PRIu64, dense,
+          half, all);
+    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, all);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--gpu=0", option, "--prefill-chunk=16", NULL});
+    json_decref(doc);
+    doc = engine_stats(e);
+    uint64_t experts = lookup_u64(doc, "model.layers") * lookup_u64(doc, "model.experts");
+    CHECK(lookup_u64(doc, "gpu.slots") == experts, "%" PRIu64 " slots of %" PRIu64 " experts",
+          lookup_u64(doc, "gpu.slots"), experts);
+    json_decref(doc);
+    command_free(&c);
+    engine_stop(e);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {ROW(computing), ROW(lost), ROW(without), ROW(doctor)};
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
