@@ -3,6 +3,7 @@
 """Speed of sluice and llama.cpp on the same files, tokens and threads, everything in memory:
 
     tests/peers/speed.py --peer DIR -o WORK [--types Q4_0,Q8_0] [--shapes olmoe,qwen] [--depths 0,4096] [-r 3]
+                         [--modes mapped-flash,repacked-plain]
 
 Files are made by sluice synth: layers of the models in SHAPES. Runs alternate. llama.cpp runs mapped and
 repacked, with and without flash attention; after the first repetition only the mode that was best at decode and the
@@ -25,7 +26,7 @@ TYPES = ("Q4_0", "Q8_0", "Q4_K_M", "Q6_K", "IQ4_XS", "MXFP4")
 # synth's shape, layers, and bytes of keys and values per position (F16)
 SHAPES = {"olmoe": ("olmoe-1b-7b", 8, 8 * 2 * 2 * 16 * 128), "qwen": ("qwen3-30b-a3b", 6, 6 * 2 * 2 * 4 * 128),
           "qwen35": ("qwen3.6-35b-a3b", 8, 2 * 2 * 2 * 2 * 256), "gpt-oss": ("gpt-oss-20b", 6, 6 * 2 * 2 * 8 * 64)}
-MODES = tuple((form, flash) for form in ("mapped", "repacked") for flash in ("plain", "flash"))
+MODES = tuple(f"{form}-{flash}" for form in ("mapped", "repacked") for flash in ("plain", "flash"))
 TESTS = ("decode_tps", "prefill_tps")
 AGAIN = 3  # exit status: time is over, call again
 
@@ -41,6 +42,7 @@ def arguments():
     p.add_argument("--types", default=",".join(TYPES))
     p.add_argument("--shapes", default="olmoe,qwen", help=f"of {', '.join(SHAPES)}")
     p.add_argument("--depths", default="0,4096", help="tokens of context before both tests")
+    p.add_argument("--modes", default=",".join(MODES), help="of llama.cpp (default: all four)")
     p.add_argument("-p", "--prompt", type=int, default=512)
     p.add_argument("-n", "--tokens", type=int, default=128)
     p.add_argument("-r", "--repetitions", type=int, default=3)
@@ -112,16 +114,17 @@ def run_sluice(a, path, depth, ids):
 
 
 def run_llama(a, path, depth, ids, mode):
+    form, flash = mode.split("-")
     return m.run_json([os.path.join(a.peer, "venv", "bin", "python"), os.path.join(BENCH, "llama_variant.py"), path, ids,
-                       str(a.prompt), str(a.tokens), str(a.threads), mode[0], str(depth), mode[1]])
+                       str(a.prompt), str(a.tokens), str(a.threads), form, str(depth), flash])
 
 
-def best_modes(cells, prefix):
+def best_modes(a, cells, prefix):
     """The modes that were best in the first repetition, by test; None: not all of them ran."""
-    first = {mode: cells.read(f"{prefix}-llama-{'-'.join(mode)}-0") for mode in MODES}
+    first = {mode: cells.read(f"{prefix}-llama-{mode}-0") for mode in a.modes}
     if not all(first.values()):
         return None
-    return {test: max(MODES, key=lambda mode, test=test: first[mode][test]) for test in TESTS}
+    return {test: max(a.modes, key=lambda mode, test=test: first[mode][test]) for test in TESTS}
 
 
 def measure(a, cells, shape, kind, depth):
@@ -129,9 +132,9 @@ def measure(a, cells, shape, kind, depth):
     path = model_file(a, shape, kind)
     for r in range(a.repetitions):
         ids = ids_file(a, depth, r)
-        modes = MODES if r == 0 else tuple(dict.fromkeys(best_modes(cells, prefix).values()))
+        modes = a.modes if r == 0 else tuple(dict.fromkeys(best_modes(a, cells, prefix).values()))
         runs = [(f"{prefix}-sluice-{r}", lambda ids=ids: run_sluice(a, path, depth, ids))]
-        runs += [(f"{prefix}-llama-{'-'.join(mode)}-{r}", lambda ids=ids, mode=mode: run_llama(a, path, depth, ids, mode))
+        runs += [(f"{prefix}-llama-{mode}-{r}", lambda ids=ids, mode=mode: run_llama(a, path, depth, ids, mode))
                  for mode in modes]
         cells.get(f"{prefix}-stream-{r}", lambda: run_stream(a))
         for name, run in runs if r % 2 == 0 else reversed(runs):
@@ -144,7 +147,7 @@ def samples(cells, pattern, key):
 
 def row(a, cells, shape, kind, depth):
     prefix = f"{shape}-{kind}-d{depth}"
-    modes, ours = best_modes(cells, prefix), samples(cells, prefix + "-sluice-*", "decode_tps")
+    modes, ours = best_modes(a, cells, prefix), samples(cells, prefix + "-sluice-*", "decode_tps")
     stream = samples(cells, prefix + "-stream-*", "stream")
     if not modes or not ours or not stream:
         return None
@@ -152,8 +155,8 @@ def row(a, cells, shape, kind, depth):
     touched = samples(cells, prefix + "-sluice-*", "token_bytes")[0] + SHAPES[shape][2] * (depth + a.tokens / 2)
     for test in TESTS:
         mine = statistics.median(samples(cells, prefix + "-sluice-*", test))
-        other = statistics.median(samples(cells, f"{prefix}-llama-{'-'.join(modes[test])}-*", test))
-        out += [f"{mine:.1f}", f"{other:.1f} ({', '.join(modes[test])})", f"{mine / other:.2f}"]
+        other = statistics.median(samples(cells, f"{prefix}-llama-{modes[test]}-*", test))
+        out += [f"{mine:.1f}", f"{other:.1f} ({modes[test].replace('-', ', ')})", f"{mine / other:.2f}"]
         if test == "decode_tps":
             share = touched / statistics.median(stream)
             out += [f"{100 * mine * share:.0f} %", f"{100 * other * share:.0f} %"]
@@ -177,12 +180,14 @@ def report(a, cells, grid):
 
 def main():
     a = arguments()
+    a.modes = a.modes.split(",")
     cells = Cells(a)
     grid = [(shape, kind, int(depth)) for depth in a.depths.split(",") for shape in a.shapes.split(",")
             for kind in a.types.split(",")]
-    unknown = [x for x in grid if x[0] not in SHAPES]
-    if unknown:
-        sys.exit(f"unknown shape {unknown[0][0]}; known: {', '.join(SHAPES)}")
+    for what, given, known in (("shape", [x[0] for x in grid], SHAPES), ("mode", a.modes, MODES)):
+        unknown = [x for x in given if x not in known]
+        if unknown:
+            sys.exit(f"unknown {what} {unknown[0]}; known: {', '.join(known)}")
     status = 0
     try:
         for cell in grid if not a.report else ():
