@@ -21,6 +21,36 @@ enum tensor_type offline_type(enum precision precision, enum quant_method method
                           method);
 }
 
+static int check_matrix(const struct kernel_matrix *w, struct error *error)
+{
+    for (int p = PRECISION_NATIVE + 1; p < PRECISION__COUNT; p++)
+        for (int method = 0; method < QUANT_METHOD__COUNT; method++) {
+            enum tensor_type type = offline_type((enum precision)p, (enum quant_method)method);
+            uint64_t bytes;
+            if (!tensor_type_row_bytes(type, w->k, &bytes))
+                return error_set(error, ERR_BAD_INPUT,
+                                 "the experts cannot have lower precisions: rows of %u elements "
+                                 "are not a multiple of %u",
+                                 w->k, tensor_type_info(type)->block_elems);
+        }
+    return 0;
+}
+
+int offline_check_precisions(const struct offline_model *m, struct error *error)
+{
+    for (uint32_t l = 0; l < m->index->hparams.layers; l++) {
+        struct kernel_matrix w[EXPERT__COUNT];
+        if (!model_layer_has_experts(m->index, l))
+            continue;
+        expert_matrices(&model_index_entries(m->index)[model_entry_expert(m->index, l, 0)], NULL,
+                        w);
+        for (int part = 0; part < EXPERT__COUNT; part++)
+            if (check_matrix(&w[part], error) != 0)
+                return -1;
+    }
+    return 0;
+}
+
 /* Layout of a quantised expert: matrices with `data` as offset. Returns the bytes of all three. */
 static uint64_t made_layout(const struct kernel_matrix native[EXPERT__COUNT], enum tensor_type type,
                             struct kernel_matrix out[EXPERT__COUNT])

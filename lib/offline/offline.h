@@ -91,6 +91,10 @@ enum tensor_type offline_type(enum precision precision, enum quant_method method
 uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
                               enum precision precision, enum quant_method method);
 
+/* Whether the experts can have lower precisions: -1 with ERR_BAD_INPUT if the blocks of one do not divide their rows.
+ * To be called before a precision other than PRECISION_NATIVE is given to the functions below. */
+int offline_check_precisions(const struct offline_model *m, struct error *error);
+
 /* Within a budget: bytes of its slot at a precision; 0 in a layer without experts. */
 uint64_t offline_slot_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
                             enum precision precision, enum quant_method method);

@@ -149,9 +149,38 @@ static void begins_at_the_changed_layer(void)
     check_same(want, got, "after kills");
 }
 
+/* Blocks of lower precisions do not divide the rows: an error where those are needed. */
+static void rows_without_lower_precisions(void)
+{
+    struct command c;
+    char path[PATH_MAX], at[PATH_MAX];
+    path_in_dir(path, "narrow.gguf");
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"synth", "-q", "-o", path, "tiny", "layers=2",
+                                      "expert_inner=32", "--type", "Q8_0", NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"profile", "-m", path, "--text", TEXT, "-o",
+                                      path_in_dir(at, "p"), NULL});
+    CHECK(c.status == 2 && strstr(c.err, "rows of 32 elements"), "status %d: %.300s", c.status,
+          c.err);
+    command_free(&c);
+    for (int lossy = 0; lossy < 2; lossy++) {
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"eval", "-m", path, "--text", TEXT, "--offline",
+                                          "--ctx-size", "64", "--max-windows", "1", "--preset",
+                                          lossy ? "iq2" : "default", NULL});
+        CHECK(c.status == (lossy ? 2 : 0) && !strstr(c.err, "rows of 32") == !lossy,
+              "status %d: %.300s", c.status, c.err);
+        command_free(&c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(groups_of_another_size),
+                                             ROW(rows_without_lower_precisions),
                                              ROW(begins_at_the_changed_layer)};
     return test_main(argc, argv, cases, sizeof cases / sizeof cases[0]);
 }

@@ -146,6 +146,9 @@ static int choose(struct evaluating *w, struct error *error)
     bool masked = w->knobs.routing == ROUTING_MASKED;
     if (!w->plan && (masked || knobs_need_plan(&w->knobs)))
         return error_set(error, ERR_BAD_INPUT, "preset %s requires --plan PLAN", params->preset);
+    if (w->knobs.precision != PRECISION_RULE_LOSSLESS &&
+        offline_check_precisions(w->model, error) != 0)
+        return -1;
     w->capacity = (uint32_t)(params->resident_experts / 100 * (double)expert_count(w));
     w->serving.method = w->e->method;
     w->clocked = w->e->read_bandwidth > 0 && !masked;

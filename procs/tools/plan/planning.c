@@ -40,7 +40,7 @@ int planning_open(struct planning *p, struct error *error)
 {
     p->model = offline_open_within(p->model_path, inspected_index,
                                    p->memory ? p->memory : OFFLINE_MEMORY_DEFAULT, error);
-    return p->model ? 0 : -1;
+    return p->model ? offline_check_precisions(p->model, error) : -1;
 }
 
 int planning_add(struct planning *p, uint64_t arrays, struct error *error)

@@ -240,7 +240,8 @@ static int start(struct profile *p, struct error *error)
         bits |= plan_array_bit(arrays[i]);
     p->model = offline_open_within(p->model_path, inspected_index,
                                    p->budget ? p->budget : OFFLINE_MEMORY_DEFAULT, error);
-    if (!p->model || load_text(p, error) != 0 || resume(p, error) != 0)
+    if (!p->model || offline_check_precisions(p->model, error) != 0 || load_text(p, error) != 0 ||
+        resume(p, error) != 0)
         return -1;
     const struct model_hparams *hp = &offline_index(p->model)->hparams;
     struct plan *plan = p->plan ? plan_extended(p->plan, bits, p->plan->cells, error)

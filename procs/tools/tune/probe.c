@@ -152,7 +152,9 @@ int probe_run(struct tune *t, struct error *error)
 {
     fprintf(stderr, "sluice tune: measuring this machine with the model\n");
     struct offline_model *m = offline_open_within(t->model, inspected_index, t->memory, error);
-    int status = m ? measure(t, m, error) : -1;
+    int status = m ? offline_check_precisions(m, error) : -1;
+    if (status == 0)
+        status = measure(t, m, error);
     if (m)
         offline_close(m);
     return status;
