@@ -9,10 +9,9 @@
 #include <stdio.h>
 
 #include "lib/cuda/module.h"
-#include "lib/device/cuda/cuda.h"
 #include "lib/device/host/host.h"
 #include "tests/golden/reference.h"
-#include "tests/unit/lib/device/run.h"
+#include "tests/unit/lib/device/cuda_run.h"
 #include "tests/unit/lib/kernels/kernel_test.h"
 
 enum { GPUS_MAX = 16, ROWS_MAX = 67, OUTPUTS = 193, NONE = 3 };
@@ -154,30 +153,6 @@ static struct device *open_device(const struct cuda_plan *plan)
     return d;
 }
 
-/* With space for the experts that a chunk pins. */
-static struct cuda_plan plan_of(const struct image *image, uint32_t chunk)
-{
-    struct cuda_plan plan = {0};
-    struct error error;
-    cuda_plan_model(&plan, image->model, image->kv_type, RUN_CONTEXT, 0, 1);
-    /* keys, values and states of all layers stay there, or of some */
-    cuda_plan_kv(&plan, image->model, image->kv_type, RUN_CONTEXT, 0,
-                 compared % 2 == 0 ? UINT64_MAX : plan.bytes[CUDA_KV] * 2);
-    while (cuda_plan_experts(&plan, image->model) <
-           IMAGE_PIN_SLOTS * image->model->expert_slot_bytes_max)
-        plan.bytes[CUDA_EXPERTS] += plan.slot_bytes;
-    struct device *d = open_device(&plan);
-    struct core_config config = {.model = image->model,
-                                 .device = d,
-                                 .threads = 1,
-                                 .chunk = chunk,
-                                 .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
-    int rc = core_device_bytes(&config, &plan.bytes[CUDA_ACTIVATIONS], &error);
-    ck_assert_msg(rc == 0, "%s", error.text);
-    d->ops->destroy(d);
-    return plan;
-}
-
 static bool has_kernels(const struct model_index *model)
 {
     for (uint32_t i = 0; i < model->tensor_count; i++)
@@ -194,7 +169,8 @@ static void compare(struct image *image, const char *name)
                        .single = 2};
     struct run gpu = host;
     struct error error;
-    struct cuda_plan plan = plan_of(image, host.chunk);
+    struct cuda_plan plan =
+        cuda_run_plan(image, host.chunk, compared % 2 == 0 ? 0 : 2, open_device);
     gpu.device = open_device(&plan);
     gpu.content = 1;
     cuda_pointers(gpu.device, untagged);

@@ -13,7 +13,7 @@
 #include "tests/golden/reference.h"
 #include "tests/harness/cuda/fibres.h"
 #include "tests/harness/cuda/memory.h"
-#include "tests/unit/lib/device/run.h"
+#include "tests/unit/lib/device/cuda_run.h"
 
 static uint32_t models, unsupported, seed;
 static struct cuda_slot_counts all; /* of experts */
@@ -25,30 +25,6 @@ static struct device *open_device(const struct cuda_plan *plan)
     ck_assert_msg(d != NULL, "%s", error.text);
     fibres_seed(++seed);
     return d;
-}
-
-/* As an engine plans it: with space for the experts that a chunk pins. */
-static struct cuda_plan plan_of(const struct image *image, uint32_t chunk)
-{
-    struct cuda_plan plan = {0};
-    struct error error;
-    cuda_plan_model(&plan, image->model, image->kv_type, RUN_CONTEXT, 0, 1);
-    /* keys, values and states of all layers stay there, or of some */
-    cuda_plan_kv(&plan, image->model, image->kv_type, RUN_CONTEXT, 0,
-                 seed % 3 == 0 ? UINT64_MAX : plan.bytes[CUDA_KV] * (1 + seed % 3));
-    while (cuda_plan_experts(&plan, image->model) <
-           IMAGE_PIN_SLOTS * image->model->expert_slot_bytes_max)
-        plan.bytes[CUDA_EXPERTS] += plan.slot_bytes;
-    struct device *d = open_device(&plan);
-    struct core_config config = {.model = image->model,
-                                 .device = d,
-                                 .threads = 1,
-                                 .chunk = chunk,
-                                 .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
-    int rc = core_device_bytes(&config, &plan.bytes[CUDA_ACTIVATIONS], &error);
-    ck_assert_msg(rc == 0, "%s", error.text);
-    d->ops->destroy(d); /* which called nothing of the driver */
-    return plan;
 }
 
 /* The device computes with all types of the model. */
@@ -67,7 +43,8 @@ static void compare(struct image *image, bool masked, const char *name)
         .image = image, .masked = masked, .chunk = seed % 4 == 0 ? 9 : 2, .single = 2};
     struct run cuda = host;
     struct error error;
-    struct cuda_plan plan = plan_of(image, host.chunk);
+    struct cuda_plan plan =
+        cuda_run_plan(image, host.chunk, seed % 3 == 0 ? 0 : 1 + seed % 3, open_device);
     cuda.device = open_device(&plan);
     cuda.content = 1;
     cuda_pointers(cuda.device, untagged);
@@ -152,7 +129,7 @@ START_TEST(too_little_memory)
     struct image image;
     struct error error = {0};
     image_open(&image, golden_path("arch/qwen3moe_a.gguf"), RUN_CONTEXT);
-    struct cuda_plan plan = plan_of(&image, 4);
+    struct cuda_plan plan = cuda_run_plan(&image, 4, 1, open_device);
     struct device *d = open_device(&plan);
     struct core_config config = {.model = image.model,
                                  .device = d,
