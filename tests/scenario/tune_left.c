@@ -88,7 +88,7 @@ static void what_changed_is_noticed(void)
     edit_job("s/\"cpu\": .*/\"cpu\": \"another\"/");
     expect_log("another CPU than before", true, true);
     CHECK(!contains(log, "measurements, each"), "the profile is measured again");
-    command_run(&c, NULL, END_MS, (const char *const[]){TUNE, "--yes", "--budget", "34MiB", NULL});
+    command_run(&c, NULL, END_MS, (const char *const[]){TUNE, "--yes", "--budget", "40MiB", NULL});
     CHECK(c.status == 0 && strstr(c.err, "of an earlier run are used") &&
               !strstr(c.err, "step 1 of 4") && tunings() == 1,
           "status %d: %.2000s", c.status, c.err);
@@ -346,7 +346,7 @@ static void lower_precisions_are_stored(void)
     char log[PATH_MAX];
     path_in_dir(tuned_model, "large.gguf");
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"synth", "-q", "-o", tuned_model, "tiny", "experts=32",
+                (const char *const[]){"synth", "-q", "-o", tuned_model, "tiny", "experts=48",
                                       "hidden=192", "expert_inner=256", "--type", "Q8_0", NULL});
     CHECK(c.status == 0, "%.300s", c.err);
     command_free(&c);

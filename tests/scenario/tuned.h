@@ -11,7 +11,7 @@
 #include "tests/harness/harness.h"
 
 #define END_MS  240000
-#define BUDGET  "31MiB"
+#define BUDGET  "36MiB"
 #define LOSS    "40%"    /* which edgemoe and hobbit keep */
 #define NO_LOSS "0.001%" /* which no lower precision keeps */
 
