@@ -148,7 +148,7 @@ static struct device *open_device(const struct cuda_plan *plan)
     untagging = *module;
     untagging.upload = upload;
     untagging.download = download;
-    struct device *d = cuda_device(&untagging, plan, &error);
+    struct device *d = cuda_device(&untagging, kernel_ops_select("auto"), plan, &error);
     ck_assert_msg(d != NULL, "%s", error.text);
     return d;
 }

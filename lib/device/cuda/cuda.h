@@ -12,10 +12,11 @@
 /* How the exit message of a process begins that ends because of it. */
 #define CUDA_FAILURE "GPU: "
 
-/* kernels: of the module, on its current GPU. plan: the memory that it may have, but for the context. Calls no function
- * of the driver. NULL with *error. Freed by ops->destroy. */
-struct device *cuda_device(const struct gpu_kernels *kernels, const struct cuda_plan *plan,
-                           struct error *error);
+/* kernels: of the module, on its current GPU. host: kernels that store rows of keys and values on the host; NULL if it
+ * computes nothing, as in the supervisor, whose program has none. plan: the memory that it may have, but for the context.
+ * Calls no function of the driver. NULL with *error. Freed by ops->destroy. */
+struct device *cuda_device(const struct gpu_kernels *kernels, const struct kernel_ops *host,
+                           const struct cuda_plan *plan, struct error *error);
 
 /* Takes the memory of the plan, but that of activations, which the core takes. Before anything else but `computes` and
  * `workspace`. -1 with *error. */

@@ -356,8 +356,8 @@ void cuda_pointers(struct device *d, void *(*pointer)(const void *shared))
     cuda_of(d)->pointer = pointer;
 }
 
-struct device *cuda_device(const struct gpu_kernels *kernels, const struct cuda_plan *plan,
-                           struct error *error)
+struct device *cuda_device(const struct gpu_kernels *kernels, const struct kernel_ops *host,
+                           const struct cuda_plan *plan, struct error *error)
 {
     struct cuda *c = calloc(1, sizeof *c);
     if (!c) {
@@ -369,7 +369,7 @@ struct device *cuda_device(const struct gpu_kernels *kernels, const struct cuda_
                        .k = kernels,
                        .plan = *plan,
                        .kept = calloc(plan->kv_layers + 1, sizeof *c->kept),
-                       .host_kernels = kernel_ops_select("auto"),
+                       .host_kernels = host,
                        .pointer = as_shared};
     sl_assert(c->kept);
     return &c->device;

@@ -86,7 +86,7 @@ static struct device *open_device(struct child *child, const struct gpu_kernels 
     if (select_gpu(kernels, g->number, error) != 0 ||
         check_memory(child, kernels, &plan, error) != 0)
         return NULL;
-    struct device *device = cuda_device(kernels, &plan, error);
+    struct device *device = cuda_device(kernels, ops, &plan, error);
     if (device &&
         (add_host(device, child, ops, threads, error) != 0 || cuda_reserve(device, error) != 0)) {
         device->ops->destroy(device);

@@ -112,7 +112,7 @@ static int plan_model(struct supervisor *s, struct error *error)
     struct cuda_plan *plan = &s->gpu.plan;
     struct kv_shape kv = kv_shape_for(s);
     cuda_plan_model(plan, s->model, kv.type, kv.context, kv.ring, 1);
-    struct device *device = cuda_device(s->gpu.kernels, plan, error);
+    struct device *device = cuda_device(s->gpu.kernels, NULL, plan, error);
     if (!device)
         return -1;
     struct core_config config = {.model = s->model,

@@ -140,7 +140,7 @@ static void open_pair(struct pair *p, const char *file, enum kv_type type, uint3
         image.model->hparams.layers * image.model->hparams.experts * plan.slot_bytes;
     image_close(&image);
     fibres_seed(++seed);
-    struct device *d = cuda_device(gpu_kernels(), &plan, &error);
+    struct device *d = cuda_device(gpu_kernels(), kernel_ops_select("auto"), &plan, &error);
     ck_assert(d && cuda_reserve(d, &error) == 0);
     cuda_pointers(d, untagged);
     open_side(&p->host, file, type, NULL);

@@ -21,7 +21,7 @@ static struct cuda_slot_counts all; /* of experts */
 static struct device *open_device(const struct cuda_plan *plan)
 {
     struct error error;
-    struct device *d = cuda_device(gpu_kernels(), plan, &error);
+    struct device *d = cuda_device(gpu_kernels(), kernel_ops_select("auto"), plan, &error);
     ck_assert_msg(d != NULL, "%s", error.text);
     fibres_seed(++seed);
     return d;
