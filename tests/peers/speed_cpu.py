@@ -10,10 +10,11 @@ tokens. Memory and caches are shared with the other work, so decode is known les
 import argparse
 import glob
 import os
+import socket
 import statistics
 import subprocess
 import sys
-import time
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCH = os.path.join(os.path.dirname(HERE), "bench")
@@ -43,11 +44,23 @@ class Engine:
         options = {"--threads": 1, "--preset": "resident", "--prefill-chunk": chunk, "--ctx-size": self.context,
                    "--heartbeat-timeout": 120000}
         argv = [m.program("run"), "-m", a.model, "--name", self.name, *(str(x) for pair in options.items() for x in pair)]
-        self.process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while subprocess.run([m.program("stats"), "--name", self.name], capture_output=True, check=False).returncode != 0:
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
+            notices.bind(os.path.join(folder, "notify"))
+            notices.settimeout(1)
+            self.process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                            env=dict(os.environ, NOTIFY_SOCKET=os.path.join(folder, "notify")))
+            self.wait_until_ready(notices)
+
+    def wait_until_ready(self, notices):
+        """Until the engine sends what it sends to a service manager."""
+        while True:
             if self.process.poll() is not None:
                 sys.exit(f"the engine ended with {self.process.returncode}")
-            time.sleep(0.2)
+            try:
+                if b"READY=1" in notices.recv(4096):
+                    return
+            except TimeoutError:
+                pass
 
     def compute(self):
         children = m.run(["pgrep", "-P", str(self.process.pid), "sluice-compute"]).split()

@@ -122,7 +122,7 @@ static void computing(void)
                   (const char *const[]){"\nGPU 0 ", "memory of the process", "\nGPU plan ",
                                         "weights ", "\nGPU expert slots ", slots, "\nGPU hit rate ",
                                         uploads, "\nGPU evictions ", "\nto the GPU ",
-                                        "\nfrom the GPU ", NULL},
+                                        "\nfrom the GPU ", "\nGPU busy ", NULL},
                   true);
     snprintf(top, sizeof top, " slots %" PRIu64 "/%" PRIu64 " hit ", n.used, n.slots);
     check_command(e, "top", "--once", "--interval=0.1",

@@ -36,6 +36,8 @@ struct cuda_copied {
     uint64_t kv_to_device, kv_to_host; /* of these, keys, values and states */
 };
 struct cuda_copied cuda_copied(const struct device *d);
+/* Time from the first operation after a wait until the next wait had its end. */
+uint64_t cuda_busy_ns(const struct device *d);
 /* Uses of experts that were there, that were copied, and experts that these replaced; uses that the host computed, and
  * experts that were copied behind them. */
 struct cuda_slot_counts {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/clock.h"
 #include "lib/device/cuda/internal.h"
 
 void cuda_check(const struct cuda *c, int status, const char *what)
@@ -28,6 +29,9 @@ void cuda_to_host(struct cuda *c, void *to, const void *from, size_t bytes)
 void cuda_wait(struct cuda *c)
 {
     cuda_check(c, c->k->wait(c->stream), "an operation");
+    if (c->busy_from_ns > 0)
+        c->busy_ns += clock_now_ns() - c->busy_from_ns;
+    c->busy_from_ns = 0;
     cuda_store_noted(c);
 }
 
@@ -189,6 +193,11 @@ struct cuda_slot_counts cuda_slot_counts(const struct device *d)
     return ((const struct cuda *)(const void *)d)->slots.counts;
 }
 
+uint64_t cuda_busy_ns(const struct device *d)
+{
+    return ((const struct cuda *)(const void *)d)->busy_ns;
+}
+
 struct cuda_copied cuda_copied(const struct device *d)
 {
     return ((const struct cuda *)(const void *)d)->copied;
@@ -271,6 +280,8 @@ static void destroy(struct device *d)
 static struct cuda *begin(struct device *d)
 {
     struct cuda *c = cuda_of(d);
+    if (c->busy_from_ns == 0)
+        c->busy_from_ns = clock_now_ns();
     c->scratch.used = 0;
     c->kv_area.used = c->kv_kept;
     if (!c->scratch.memory)

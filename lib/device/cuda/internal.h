@@ -112,10 +112,12 @@ struct cuda {
     const struct gpu_kernels *k;
     struct cuda_plan plan;
     struct cuda_copied copied;
-    bool reserved; /* the driver was called */
-    void *stream;  /* of operations */
-    void *uploads; /* stream of experts */
-    void *used;    /* event: what the stream had when an upload began */
+    uint64_t busy_ns,
+        busy_from_ns; /* from the first operation after a wait to the next wait; 0: none */
+    bool reserved;    /* the driver was called */
+    void *stream;     /* of operations */
+    void *uploads;    /* stream of experts */
+    void *used;       /* event: what the stream had when an upload began */
     struct ring ring;
     struct cooperate cooperate;
     uint32_t pass_rows; /* 0: not known */

@@ -135,6 +135,7 @@ void gpu_count(const struct gpu *g, const struct child *child)
     counter_set(child->row, CTR_COMPUTE_gpu_expert_evictions, slots.evicted);
     counter_set(child->row, CTR_COMPUTE_gpu_expert_on_cpu, slots.on_host);
     counter_set(child->row, CTR_COMPUTE_gpu_expert_background, slots.behind);
+    counter_set(child->row, CTR_COMPUTE_gpu_busy_ns, cuda_busy_ns(gpu));
     counter_set(child->row, CTR_COMPUTE_gpu_uploaded_bytes, copied.to_device);
     counter_set(child->row, CTR_COMPUTE_gpu_downloaded_bytes, copied.to_host);
     counter_set(child->row, CTR_COMPUTE_gpu_kv_uploaded_bytes, copied.kv_to_device);
