@@ -97,8 +97,9 @@ struct runner {
     /* both threads */
     _Atomic uint32_t work; /* futex word: +1 when there may be work */
     _Atomic uint32_t stop;
-    _Atomic uint32_t busy;    /* 1 while a sequence is computed */
-    _Atomic uint64_t beat_ns; /* heartbeat of the runner */
+    _Atomic uint32_t admitted; /* 1: sequences may be computed */
+    _Atomic uint32_t busy;     /* 1 while a sequence is computed */
+    _Atomic uint64_t beat_ns;  /* heartbeat of the runner */
 };
 
 /* ---- main ------------------------------------------------------------------------------------ */
@@ -177,6 +178,9 @@ void experts_choice(void *self, const struct expert_step *step, const float *imp
 /* runner.c */
 int runner_open(struct runner *r, struct compute *c, struct error *error);
 int runner_start(struct runner *r, struct error *error);
+/* Sequences are computed from now on: after child_ready, so that one that hangs is found by the heartbeat (until then the
+ * limit is that of a start), and one that crashes counts as its crash, not as a failed start. */
+void runner_admit(struct runner *r);
 void runner_wake(struct runner *r);
 bool runner_alive(const struct runner *r, uint64_t heartbeat_ns);
 

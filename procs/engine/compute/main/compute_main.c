@@ -141,6 +141,7 @@ int main(int argc, char **argv)
     struct compute *c = &the_compute;
     start(c, argc, argv);
     child_ready(&c->child);
+    runner_admit(&c->runner);
     loop(c);
     atomic_store(&c->runner.stop, 1);
     child_exit(&c->child);

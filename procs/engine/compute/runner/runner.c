@@ -150,7 +150,7 @@ static void *runner_main(void *arg)
     while (!atomic_load(&r->stop)) {
         uint32_t row, seen = atomic_load(&r->work);
         experts_tick(&r->experts, clock_now_ns());
-        if (!next_row(r, &row)) {
+        if (!atomic_load(&r->admitted) || !next_row(r, &row)) {
             wait_for_work(r, seen);
             continue;
         }
@@ -167,6 +167,12 @@ int runner_start(struct runner *r, struct error *error)
     atomic_store(&r->beat_ns, clock_now_ns());
     int rc = pthread_create(&r->thread, NULL, runner_main, r);
     return rc == 0 ? 0 : error_set_errno(error, ERR_NO_MEMORY, rc, "cannot start the runner");
+}
+
+void runner_admit(struct runner *r)
+{
+    atomic_store(&r->admitted, 1);
+    runner_wake(r);
 }
 
 void runner_wake(struct runner *r)
