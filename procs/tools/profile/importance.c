@@ -116,13 +116,7 @@ static bool time_is_up(const struct measuring *m)
 static int note(struct measuring *m, struct error *error)
 {
     m->done++;
-    struct offline_progress progress = {
-        .done = m->done,
-        .of = m->of,
-        .left_ns = (uint64_t)((double)(clock_now_ns() - m->started) * (double)(m->of - m->done) /
-                              (double)(m->done - m->first)),
-        .read_bytes = offline_read_bytes(m->p->model)};
-    profile_progress(m->p, "importance", &progress);
+    profile_steps(m->p, "importance", m->started, m->first, m->done, m->of);
     if (clock_now_ns() - m->saved < SAVE_EVERY)
         return 0;
     m->saved = clock_now_ns();

@@ -181,6 +181,17 @@ void profile_progress(struct profile *p, const char *what, const struct offline_
     fprintf(stderr, "sluice profile: %s: %s\n", what, offline_progress_text(progress, text));
 }
 
+void profile_steps(struct profile *p, const char *what, uint64_t started_ns, uint64_t first,
+                   uint64_t done, uint64_t of)
+{
+    double step_ns = (double)(clock_now_ns() - started_ns) / (double)(done - first);
+    struct offline_progress progress = {.done = done,
+                                        .of = of,
+                                        .left_ns = (uint64_t)(step_ns * (double)(of - done)),
+                                        .read_bytes = offline_read_bytes(p->model)};
+    profile_progress(p, what, &progress);
+}
+
 void profile_announce(const struct profile *p, const char *what,
                       const struct offline_estimate *estimate)
 {

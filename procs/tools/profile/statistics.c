@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/clock.h"
 #include "lib/plan/paths.h"
 #include "lib/policy/prediction/prediction.h"
 #include "lib/tensor/tensor_type.h"
@@ -405,15 +406,20 @@ int profile_statistics(struct profile *p, struct error *error)
 
 int profile_norms(struct profile *p, struct error *error)
 {
-    for (uint32_t l = model_expert_layer(offline_index(p->model), 0); l < p->plan->layers; l++)
-        for (uint32_t e = 0; e < p->plan->experts; e++) {
-            float *norm = &plan_norm(p->plan)[profile_at(p, l, e)];
-            if (!isnan(*norm))
-                continue;
-            double value = offline_expert_norm(p->model, l, e, error);
-            if (value < 0)
-                return -1;
-            *norm = (float)value;
-        }
-    return 0;
+    uint64_t started = clock_now_ns(), first = profile_first_cell(p), computed = 0;
+    uint64_t cells = profile_at(p, p->plan->layers, 0);
+    for (uint64_t at = first; at < cells; at++) {
+        float *norm = &plan_norm(p->plan)[at];
+        if (!isnan(*norm))
+            continue;
+        double value = offline_expert_norm(p->model, (uint32_t)(at / p->plan->experts),
+                                           (uint32_t)(at % p->plan->experts), error);
+        if (value < 0)
+            return -1;
+        *norm = (float)value;
+        computed++;
+        profile_steps(p, "norms of experts", started, at - first + 1 - computed, at - first + 1,
+                      cells - first);
+    }
+    return computed ? profile_save(p, error) : 0;
 }

@@ -73,8 +73,10 @@ static int by_u64(const void *a, const void *b)
 int profile_timings(struct profile *p, struct error *error)
 {
     struct plan *plan = p->plan;
+    if (plan_knows(plan, PLAN_token_ns))
+        return 0;
     uint32_t tokens = DECODED_TOKENS < p->text.window ? DECODED_TOKENS : p->text.window;
-    uint64_t took[DECODED_TOKENS], counted = 0;
+    uint64_t took[DECODED_TOKENS], counted = 0, started = clock_now_ns();
     uint32_t first = model_expert_layer(offline_index(p->model), 0), layers = plan->layers - first;
     struct stamps s = {.first = first};
     struct offline_hooks hooks = {.arg = &s,
@@ -99,6 +101,7 @@ int profile_timings(struct profile *p, struct error *error)
             core_output(offline_core(r), 0, 1);
         if (s.counting)
             took[counted++] = now_ns(&s) - start;
+        profile_steps(p, "timings of decode", started, 0, i + 1, tokens);
     }
     offline_runner_destroy(r);
     if (status != 0 || counted == 0)
@@ -223,6 +226,8 @@ static int open_file(const struct profile *p, uint32_t part)
 
 int profile_device(struct profile *p, struct error *error)
 {
+    if (plan_knows(p->plan, PLAN_drive_bytes_per_s))
+        return 0;
     int fds[MODEL_PARTS_MAX], failed = 0;
     const struct model_index *m = offline_index(p->model);
     uint32_t opened = 0, parts = m->part_count + m->stripe_count;
