@@ -6,7 +6,8 @@
                                 [--read-bandwidth 1GB/s] [-n 64 -r 4] [--tokens 65536]
 
 Makes a profile, a store with all precisions, and a plan of all systems for each share of the experts; what exists in DIR is
-used again. Then decodes with each system and with `auto`, in slices that alternate with those of the lossless engine. The
+used again. Then decodes with each system and with `auto`, in slices that alternate with those of the lossless engine and of one
+with all experts resident. The
 bound on held-out text is the plan's; a system whose bound is above --max-loss, or which has no plan for it, is in the table
 with its reason, and swapmoe with its speed. Markdown on stdout, progress on stderr."""
 import argparse
@@ -67,8 +68,10 @@ def bench(a, store, path, share, systems):
     # swapmoe has no plan for a loss: without --max-loss, which would reject it
     settings = {"lossless": "preset=default", "auto": f"preset=auto;plan={path};max_loss={a.max_loss:g}"}
     settings.update({s: f"preset={s};plan={path}" for s in systems})
+    settings = {label: f"resident_experts={share};{value}" for label, value in settings.items()}
+    settings["resident"] = "resident_experts=100;preset=resident"
     argv = ["bench", "-m", store, "-p", 0, "-n", a.n, "-r", a.repetitions, "-o", "json", "--interleave", SLICE_TOKENS,
-            "--resident-experts", share, "--text", a.text[0]]
+            "--text", a.text[0]]
     argv += ["--throttle", a.read_bandwidth] if a.read_bandwidth else []
     for label, value in settings.items():
         argv += ["--variant", f"label={label};{value}"]
@@ -76,21 +79,22 @@ def bench(a, store, path, share, systems):
 
 
 def rows_of(a, share, report, doc):
-    base, auto = (m.variant_test(doc, x) for x in ("lossless", "auto"))
+    base, auto, resident = (m.variant_test(doc, x) for x in ("lossless", "auto", "resident"))
     ran = sorted({s["preset"] for s in auto["samples"]})
     rows = []
     for system in ("lossless", *SYSTEMS, "auto"):
         loss = 0 if system == "lossless" else bound(report, system)
         text = "" if system == "auto" else "no plan" if loss is None else f"{loss:.2f} %"
         if system not in [v["label"] for v in doc["variants"]]:
-            rows.append((f"{share} %", system, text, "", "", "", ""))
+            rows.append((f"{share} %", system, text, "", "", "", "", ""))
             continue
         test = m.variant_test(doc, system)
         chosen = "ran " + ", ".join(ran) if system == "auto" else "yes" if system in ran else ""
         if loss is not None and loss > a.max_loss:
             text += ", above"
         ratio = "" if system == "lossless" else m.ratio_text(m.interleaved_ratio(test["samples"], base["samples"]))
-        rows.append((f"{share} %", system, text, f"{test['tps_median']:.1f}", ratio,
+        of_resident = m.interleaved_ratio(test["samples"], resident["samples"])[0]
+        rows.append((f"{share} %", system, text, f"{test['tps_median']:.1f}", ratio, f"{100 * of_resident:.0f} %",
                      f"{test['bytes_read_per_token'] / 2**20:.2f}", chosen))
     return rows
 
@@ -112,7 +116,7 @@ def main():
         rows += rows_of(a, share, report, bench(a, store, path, share, planned))
     print(f"{os.path.basename(a.model)}; loss at most {a.max_loss:g} %; {a.read_bandwidth or 'unthrottled'}; {os.cpu_count()} "
           f"CPUs; {time.strftime('%Y-%m-%d')}\n")
-    print("\n".join(m.table(["experts resident", "system", "bound of the loss", "tokens/s", "ratio to lossless",
+    print("\n".join(m.table(["experts resident", "system", "bound of the loss", "tokens/s", "ratio to lossless", "share of resident",
                              "MiB read per token", "auto's choice"], rows)))
 
 
