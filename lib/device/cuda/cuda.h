@@ -8,6 +8,7 @@
 #include "lib/cuda/cuda.h"
 #include "lib/device/cuda/plan.h"
 #include "lib/device/device.h"
+#include "lib/policy/residency/places.h"
 
 /* How the exit message of a process begins that ends because of it. */
 #define CUDA_FAILURE "GPU: "
@@ -38,11 +39,6 @@ struct cuda_copied {
 struct cuda_copied cuda_copied(const struct device *d);
 /* Time from the first operation after a wait until the next wait had its end. */
 uint64_t cuda_busy_ns(const struct device *d);
-/* Uses of experts that were there, that were copied, and experts that these replaced; uses that the host computed, and
- * experts that were copied behind them. */
-struct cuda_slot_counts {
-    uint64_t hits, uploaded, evicted, on_host, behind;
-};
-struct cuda_slot_counts cuda_slot_counts(const struct device *d);
+struct places_counts cuda_slot_counts(const struct device *d);
 
 #endif

@@ -188,9 +188,10 @@ uint64_t cuda_bytes(const struct device *d, enum cuda_part part)
     return 0;
 }
 
-struct cuda_slot_counts cuda_slot_counts(const struct device *d)
+struct places_counts cuda_slot_counts(const struct device *d)
 {
-    return ((const struct cuda *)(const void *)d)->slots.counts;
+    const struct cuda *c = (const struct cuda *)(const void *)d;
+    return c->slots.places ? places_counts(c->slots.places) : (struct places_counts){0};
 }
 
 uint64_t cuda_busy_ns(const struct device *d)

@@ -8,7 +8,7 @@
 #include "lib/device/cuda/cuda.h"
 #include "lib/device/pointers.h"
 #include "lib/model/limits.h"
-#include "lib/policy/residency/residency.h"
+#include "lib/policy/residency/places.h"
 
 #define CUDA_MAGIC 0x43554441u
 
@@ -53,18 +53,13 @@ struct cooperate {
     struct device_job job[MODEL_TOP_K_MAX];
     uint32_t pair[MODEL_TOP_K_MAX]; /* of each job */
     uint32_t jobs;
-    uint32_t expert[MODEL_TOP_K_MAX], experts; /* whose matrices were lent as they are */
 };
 
 /* Slots for experts (slots.c), in experts_area. */
 struct slots {
-    struct residency *residency;
-    struct residency_step step;
-    struct place *place;
-    uint32_t *place_of;   /* by slot of the residency object */
-    struct place *behind; /* what the expert gets that is being lent to the host; NULL: none */
-    uint32_t count, taken;
-    struct cuda_slot_counts counts;
+    struct places *places; /* which expert is where */
+    struct slot *slot;     /* by place */
+    uint32_t count;
 };
 
 /* What the core allocated. */

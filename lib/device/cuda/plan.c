@@ -127,12 +127,6 @@ uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_inde
     return plan->bytes[CUDA_EXPERTS] / plan->slot_bytes * smallest;
 }
 
-uint32_t cuda_ring_pieces(const struct cuda_plan *plan)
-{
-    uint64_t two = 2 * (plan->slot_bytes / CUDA_RING_PIECE + EXPERT__COUNT);
-    return two > 8 ? (uint32_t)two : 8;
-}
-
 /* ---- memory of operations: the largest of all, for the rows of a pass. Each has some arrays, and those of rows once
  * for each run of consecutive rows of a sequence. ---- */
 

@@ -10,8 +10,6 @@
 #include "lib/policy/residency/residency.h"
 #include "lib/tensor/kv_type.h"
 
-#define CUDA_RING_PIECE ((uint64_t)2 << 20) /* of pinned memory of the host (streams.c) */
-
 /* X(ID, name, text) */
 #define CUDA_PARTS(X)                                                                              \
     X(CONTEXT, "context", "what the driver has for a process")                                     \
@@ -39,9 +37,6 @@ struct cuda_plan {
 
 const char *cuda_part_name(enum cuda_part part);
 uint64_t cuda_plan_bytes(const struct cuda_plan *plan);
-
-/* Pieces of the ring of pinned memory: those of two experts, and at least 8. */
-uint32_t cuda_ring_pieces(const struct cuda_plan *plan);
 
 /* Weights and keys of the plan; the minimum of experts. sequences: of a pass. The other parts are the caller's. */
 void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,

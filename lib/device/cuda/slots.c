@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts on the device: slots of one size, each with the matrices of one expert at one precision. An expert stays
- * until the policy evicts it (lib/policy/residency). One that operations are being submitted with is leased, and not
- * evicted; the upload of the next one into its slot waits for those that were submitted. */
+/* Memory of the experts on the device: slots of one size, each with the matrices of one expert at one precision, in the
+ * place that lib/policy/residency/places.h gives it. The upload of another expert into its slot waits for the
+ * operations that were submitted with it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/device/cuda/internal.h"
 
-#define NO_PLACE UINT32_MAX
+_Static_assert(PLACES_MATRICES == EXPERT__COUNT, "pieces of an expert");
 
-struct place {
-    uint32_t expert; /* slot of the residency object; POLICY_NONE: empty */
-    bool leased;
+struct slot {
     bool arriving; /* operations have not waited for its event */
     void *arrived; /* event of the stream of uploads */
     size_t used;
     uint8_t *memory[EXPERT__COUNT];
 };
+
+static bool ring_has_space(void *arg)
+{
+    struct cuda *c = arg;
+    return cuda_ring_has(c, places_pieces(c->plan.slot_bytes));
+}
 
 int cuda_slots_open(struct cuda *c, struct error *error)
 {
@@ -25,187 +29,85 @@ int cuda_slots_open(struct cuda *c, struct error *error)
     if (p->slot_bytes == 0)
         return 0;
     s->count = (uint32_t)(p->bytes[CUDA_EXPERTS] / p->slot_bytes);
-    struct residency_config config = {.layers = p->layers,
-                                      .experts = p->experts,
-                                      .top_k = p->top_k,
-                                      .precisions = PRECISION__COUNT,
-                                      .eviction = p->eviction,
-                                      .allocation = ALLOCATE_SHARED,
-                                      .boundary = 1};
-    for (int i = 0; i < PRECISION__COUNT; i++)
-        config.precision_bytes[i] = p->slot_bytes;
-    s->residency = residency_create(&config);
-    s->place = calloc(s->count, sizeof *s->place);
-    uint32_t experts = PRECISION__COUNT * p->layers * p->experts;
-    s->place_of = malloc(experts * sizeof *s->place_of);
-    if (!s->residency || !s->place || !s->place_of)
+    s->places = places_create(&(struct places_config){.layers = p->layers,
+                                                      .experts = p->experts,
+                                                      .top_k = p->top_k,
+                                                      .places = s->count,
+                                                      .place_bytes = p->slot_bytes,
+                                                      .eviction = p->eviction,
+                                                      .cooperative = c->cooperate.host != NULL,
+                                                      .space = ring_has_space,
+                                                      .arg = c});
+    s->slot = calloc(s->count, sizeof *s->slot);
+    if (!s->places || !s->slot)
         return error_set(error, ERR_NO_MEMORY, "out of memory (slots of the GPU)");
-    memset(s->place_of, 0xff, experts * sizeof *s->place_of);
     for (uint32_t i = 0; i < s->count; i++) {
-        s->place[i].expert = POLICY_NONE;
-        int status = c->k->event_create(&s->place[i].arrived);
+        int status = c->k->event_create(&s->slot[i].arrived);
         if (status != 0)
             return error_set(error, ERR_FAILED, "no event of the GPU: %s (%d)", c->k->text(status),
                              status);
     }
-    residency_capacity(s->residency, s->count * p->slot_bytes);
     return 0;
 }
 
 void cuda_slots_close(struct cuda *c)
 {
-    if (c->slots.residency)
-        residency_destroy(c->slots.residency);
-    for (uint32_t i = 0; c->slots.place && i < c->slots.count; i++)
-        if (c->slots.place[i].arrived)
-            cuda_check(c, c->k->event_destroy(c->slots.place[i].arrived), "an event");
-    free(c->slots.place);
-    free(c->slots.place_of);
+    places_destroy(c->slots.places);
+    for (uint32_t i = 0; c->slots.slot && i < c->slots.count; i++)
+        if (c->slots.slot[i].arrived)
+            cuda_check(c, c->k->event_destroy(c->slots.slot[i].arrived), "an event");
+    free(c->slots.slot);
     c->slots = (struct slots){0};
 }
 
-/* The position of the core, as far as the policy needs it: a lower layer than before is another pass. */
-static void follow(struct cuda *c, uint32_t layer)
+static void put(struct cuda *c, struct slot *s, uint32_t m, const void *from, size_t bytes)
 {
-    struct slots *s = &c->slots;
-    s->step.position += layer < s->step.layer;
-    s->step.layer = layer;
-    residency_step(s->residency, &s->step);
-}
-
-static bool may_evict(void *arg, uint32_t expert)
-{
-    const struct slots *s = arg;
-    return !s->place[s->place_of[expert]].leased;
-}
-
-/* NO_PLACE: all are leased. */
-static uint32_t free_place(struct cuda *c, uint32_t expert)
-{
-    struct slots *s = &c->slots;
-    if (s->taken < s->count)
-        return s->taken++;
-    uint32_t victim = residency_victim(s->residency, expert, may_evict, s);
-    if (victim == POLICY_NONE)
-        return NO_PLACE;
-    uint32_t place = s->place_of[victim];
-    residency_remove(s->residency, victim, true);
-    s->place_of[victim] = NO_PLACE;
-    s->counts.evicted++;
-    return place;
-}
-
-/* An empty place for an expert. NULL: all are leased. */
-static struct place *take_place(struct cuda *c, uint32_t expert)
-{
-    struct slots *s = &c->slots;
-    uint32_t at = free_place(c, expert);
-    if (at == NO_PLACE)
-        return NULL;
-    s->place[at] = (struct place){.expert = expert, .arrived = s->place[at].arrived};
-    s->place_of[expert] = at;
-    residency_insert(s->residency, expert, false);
-    cuda_uploads_after_use(c); /* of the expert that it had */
-    return &s->place[at];
-}
-
-static void note_access(struct cuda *c, uint32_t expert)
-{
-    follow(c, expert / c->plan.experts % c->plan.layers);
-    residency_accessed(c->slots.residency, expert,
-                       &(struct residency_access){.tokens = 1, .high = true});
-}
-
-/* The place of an expert, leased. */
-static struct place *lease(struct cuda *c, uint32_t expert)
-{
-    struct slots *s = &c->slots;
-    uint32_t at = s->place_of[expert];
-    struct place *p = at == NO_PLACE ? NULL : &s->place[at];
-    if (p && p->leased)
-        return p;
-    note_access(c, expert);
-    s->counts.hits += p != NULL;
-    s->counts.uploaded += p == NULL;
-    p = p ? p : take_place(c, expert);
-    sl_assert(p); /* the source of experts keeps to the limit of those that are leased */
-    p->leased = true;
-    return p;
-}
-
-static void put(struct cuda *c, struct place *p, uint32_t m, const void *from, size_t bytes)
-{
-    sl_assert(p->used + bytes <= c->plan.slot_bytes);
-    p->memory[m] =
-        c->experts_area.memory + (size_t)(p - c->slots.place) * c->plan.slot_bytes + p->used;
-    p->used += align_up(bytes, DEVICE_ALIGN);
-    cuda_upload_expert(c, p->memory[m], from, bytes);
-    cuda_check(c, c->k->event_record(p->arrived, c->uploads), "an event");
-    p->arriving = true;
-}
-
-/* ---- experts that the host computes ---- */
-
-/* Whether the host computes this one: it is not in a slot, in a pass of one row. It gets a slot for later passes if the
- * ring has space for it now. */
-static bool left_to_host(struct cuda *c, uint32_t expert)
-{
-    struct cooperate *h = &c->cooperate;
-    for (uint32_t i = 0; i < h->experts; i++)
-        if (h->expert[i] == expert)
-            return true;
-    if (!h->host || c->pass_rows != 1 || c->slots.place_of[expert] != NO_PLACE ||
-        h->experts == MODEL_TOP_K_MAX)
-        return false;
-    h->expert[h->experts++] = expert;
-    note_access(c, expert);
-    c->slots.counts.on_host++;
-    bool space = cuda_ring_has(c, (uint32_t)(c->plan.slot_bytes / CUDA_RING_PIECE) + EXPERT__COUNT);
-    c->slots.behind = space ? take_place(c, expert) : NULL;
-    c->slots.counts.behind += c->slots.behind != NULL;
-    return true;
+    sl_assert(s->used + bytes <= c->plan.slot_bytes);
+    s->memory[m] =
+        c->experts_area.memory + (size_t)(s - c->slots.slot) * c->plan.slot_bytes + s->used;
+    s->used += align_up(bytes, DEVICE_ALIGN);
+    cuda_upload_expert(c, s->memory[m], from, bytes);
+    cuda_check(c, c->k->event_record(s->arrived, c->uploads), "an event");
+    s->arriving = true;
 }
 
 void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes)
 {
     sl_assert(content > 0 && c->slots.count > 0);
     uint32_t expert = (uint32_t)((content - 1) / EXPERT__COUNT), m = (content - 1) % EXPERT__COUNT;
-    if (left_to_host(c, expert)) {
-        struct place *behind = c->slots.behind;
-        if (behind && behind->expert == expert && !behind->memory[m])
-            put(c, behind, m, from, bytes);
-        return (void *)from;
+    struct place_result r = places_use(c->slots.places, expert, c->pass_rows);
+    struct slot *s = r.place == PLACES_NONE ? NULL : &c->slots.slot[r.place];
+    if (r.taken) {
+        *s = (struct slot){.arrived = s->arrived};
+        cuda_uploads_after_use(c); /* of the expert that it had */
     }
-    struct place *p = lease(c, expert);
-    if (!p->memory[m])
-        put(c, p, m, from, bytes);
-    return p->memory[m];
+    if (s && !s->memory[m])
+        put(c, s, m, from, bytes);
+    return r.use == PLACE_ON_HOST ? (void *)from : s->memory[m];
 }
 
-static struct place *place_with(const struct cuda *c, const void *matrix)
+static struct slot *slot_with(const struct cuda *c, const void *matrix)
 {
     size_t at = (size_t)((const uint8_t *)matrix - c->experts_area.memory);
     sl_assert(at < c->slots.count * c->plan.slot_bytes);
-    return &c->slots.place[at / c->plan.slot_bytes];
+    return &c->slots.slot[at / c->plan.slot_bytes];
 }
 
 bool cuda_arrives(const struct cuda *c, const void *matrix)
 {
-    return place_with(c, matrix)->arriving;
+    return slot_with(c, matrix)->arriving;
 }
 
 void cuda_await(struct cuda *c, const void *matrix)
 {
-    struct place *p = place_with(c, matrix);
-    if (p->arriving)
-        cuda_check(c, c->k->stream_wait(c->stream, p->arrived), "an event");
-    p->arriving = false;
+    struct slot *s = slot_with(c, matrix);
+    if (s->arriving)
+        cuda_check(c, c->k->stream_wait(c->stream, s->arrived), "an event");
+    s->arriving = false;
 }
 
 void cuda_end_leases(struct cuda *c)
 {
-    for (uint32_t i = 0; i < c->slots.taken; i++)
-        c->slots.place[i].leased = false;
-    c->slots.behind = NULL;
-    c->cooperate.experts = 0;
+    if (c->slots.places)
+        places_end_leases(c->slots.places);
 }

@@ -22,15 +22,15 @@ int cuda_streams_open(struct cuda *c, struct error *error)
         made(c, c->k->stream_create(&c->uploads), "stream", error) != 0 ||
         made(c, c->k->event_create(&c->used), "event", error) != 0)
         return -1;
-    r->pieces = cuda_ring_pieces(&c->plan);
+    r->pieces = places_ring(c->plan.slot_bytes);
     r->piece = calloc(r->pieces, sizeof *r->piece);
     if (!r->piece)
         return error_set(error, ERR_NO_MEMORY, "out of memory (GPU)");
     for (uint32_t i = 0; i < r->pieces; i++)
         if (made(c, c->k->event_create(&r->piece[i].copied), "event", error) != 0)
             return -1;
-    if (made(c, c->k->host_allocate(r->pieces * CUDA_RING_PIECE, &memory), "pinned memory",
-             error) != 0)
+    if (made(c, c->k->host_allocate(r->pieces * PLACES_PIECE, &memory), "pinned memory", error) !=
+        0)
         return -1;
     r->memory = memory;
     return 0;
@@ -79,8 +79,8 @@ void cuda_upload_expert(struct cuda *c, uint8_t *to, const void *from, size_t by
     const uint8_t *source = c->pointer(from);
     for (size_t at = 0, n; at < bytes; at += n) {
         uint32_t i = r->next;
-        uint8_t *memory = r->memory + (size_t)i * CUDA_RING_PIECE;
-        n = bytes - at < CUDA_RING_PIECE ? bytes - at : CUDA_RING_PIECE;
+        uint8_t *memory = r->memory + (size_t)i * PLACES_PIECE;
+        n = bytes - at < PLACES_PIECE ? bytes - at : PLACES_PIECE;
         if (r->piece[i].busy)
             cuda_check(c, c->k->event_wait(r->piece[i].copied), "a copy to the GPU");
         memcpy(memory, source + at, n);

@@ -129,7 +129,7 @@ void gpu_count(const struct gpu *g, const struct child *child)
     counter_set(child->row, CTR_COMPUTE_gpu_activations_bytes, cuda_bytes(gpu, CUDA_ACTIVATIONS));
     counter_set(child->row, CTR_COMPUTE_gpu_kv_bytes, cuda_bytes(gpu, CUDA_KV));
     counter_set(child->row, CTR_COMPUTE_gpu_experts_bytes, cuda_bytes(gpu, CUDA_EXPERTS));
-    struct cuda_slot_counts slots = cuda_slot_counts(gpu);
+    struct places_counts slots = cuda_slot_counts(gpu);
     counter_set(child->row, CTR_COMPUTE_gpu_expert_hits, slots.hits);
     counter_set(child->row, CTR_COMPUTE_gpu_expert_uploads, slots.uploaded);
     counter_set(child->row, CTR_COMPUTE_gpu_expert_evictions, slots.evicted);

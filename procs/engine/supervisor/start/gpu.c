@@ -185,7 +185,7 @@ static int plan_memory(struct supervisor *s, struct error *error)
     add_experts(s);
     if (test_module(s))
         s->gpu.host_bytes = cuda_plan_bytes(&s->gpu.plan);
-    s->gpu.host_bytes += cuda_ring_pieces(&s->gpu.plan) * CUDA_RING_PIECE;
+    s->gpu.host_bytes += places_ring(s->gpu.plan.slot_bytes) * PLACES_PIECE;
     s->gpu.host_bytes +=
         (uint64_t)PRECISION__COUNT * s->gpu.plan.layers * s->gpu.plan.experts * EXPERT_HOST_BYTES;
     return 0;

@@ -16,7 +16,7 @@
 #include "tests/unit/lib/device/cuda_run.h"
 
 static uint32_t models, unsupported, seed;
-static struct cuda_slot_counts all; /* of experts */
+static struct places_counts all; /* of experts */
 
 static struct device *open_device(const struct cuda_plan *plan)
 {
@@ -53,7 +53,7 @@ static void compare(struct image *image, bool masked, const char *name)
     fake_limit(cuda_plan_bytes(&plan));
     ck_assert_msg(cuda_reserve(cuda.device, &error) == 0, "%s", error.text);
     uint64_t want = run_hash(&host), have = run_hash(&cuda);
-    struct cuda_slot_counts slots = cuda_slot_counts(cuda.device);
+    struct places_counts slots = cuda_slot_counts(cuda.device);
     all.evicted += slots.evicted;
     all.hits += slots.hits;
     all.on_host += slots.on_host;

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/policy/residency/places.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/limits.h"
+#include "lib/tensor/precision.h"
+
+struct place {
+    uint32_t expert; /* POLICY_NONE: empty */
+    bool leased;
+};
+
+struct places {
+    struct places_config config;
+    struct residency *residency;
+    struct residency_step step;
+    struct place *place;
+    uint32_t *place_of; /* by expert */
+    uint32_t taken;
+    uint32_t lent[MODEL_TOP_K_MAX], lent_count; /* to the host */
+    uint32_t behind;                            /* place of the last of these */
+    struct places_counts counts;
+};
+
+struct places *places_create(const struct places_config *config)
+{
+    struct places *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->config = *config;
+    p->behind = PLACES_NONE;
+    struct residency_config r = {.layers = config->layers,
+                                 .experts = config->experts,
+                                 .top_k = config->top_k,
+                                 .precisions = PRECISION__COUNT,
+                                 .eviction = config->eviction,
+                                 .allocation = ALLOCATE_SHARED,
+                                 .boundary = 1};
+    for (int i = 0; i < PRECISION__COUNT; i++)
+        r.precision_bytes[i] = config->place_bytes;
+    size_t experts = (size_t)PRECISION__COUNT * config->layers * config->experts;
+    p->residency = residency_create(&r);
+    p->place = calloc(config->places, sizeof *p->place);
+    p->place_of = malloc(experts * sizeof *p->place_of);
+    if (!p->residency || !p->place || !p->place_of) {
+        places_destroy(p);
+        return NULL;
+    }
+    memset(p->place_of, 0xff, experts * sizeof *p->place_of);
+    for (uint32_t i = 0; i < config->places; i++)
+        p->place[i].expert = POLICY_NONE;
+    residency_capacity(p->residency, config->places * config->place_bytes);
+    return p;
+}
+
+void places_destroy(struct places *p)
+{
+    if (!p)
+        return;
+    residency_destroy(p->residency);
+    free(p->place);
+    free(p->place_of);
+    free(p);
+}
+
+/* The position of the core, as far as the policy needs it: a lower layer than before is another pass. */
+static void follow(struct places *p, uint32_t layer)
+{
+    p->step.position += layer < p->step.layer;
+    p->step.layer = layer;
+    residency_step(p->residency, &p->step);
+}
+
+static bool may_evict(void *arg, uint32_t expert)
+{
+    const struct places *p = arg;
+    return !p->place[p->place_of[expert]].leased;
+}
+
+/* PLACES_NONE: all are leased. */
+static uint32_t free_place(struct places *p, uint32_t expert)
+{
+    if (p->taken < p->config.places)
+        return p->taken++;
+    uint32_t victim = residency_victim(p->residency, expert, may_evict, p);
+    if (victim == POLICY_NONE)
+        return PLACES_NONE;
+    uint32_t at = p->place_of[victim];
+    residency_remove(p->residency, victim, true);
+    p->place_of[victim] = PLACES_NONE;
+    p->counts.evicted++;
+    return at;
+}
+
+/* A place for an expert. PLACES_NONE: all are leased. */
+static uint32_t take_place(struct places *p, uint32_t expert)
+{
+    uint32_t at = free_place(p, expert);
+    if (at == PLACES_NONE)
+        return at;
+    p->place[at] = (struct place){.expert = expert};
+    p->place_of[expert] = at;
+    residency_insert(p->residency, expert, false);
+    return at;
+}
+
+static void note_access(struct places *p, uint32_t expert)
+{
+    follow(p, expert / p->config.experts % p->config.layers);
+    residency_accessed(p->residency, expert, &(struct residency_access){.tokens = 1, .high = true});
+}
+
+static struct place_result lease(struct places *p, uint32_t expert)
+{
+    uint32_t at = p->place_of[expert];
+    if (at != PLACES_NONE && p->place[at].leased)
+        return (struct place_result){.use = PLACE_LEASED, .place = at};
+    struct place_result r = {.use = at == PLACES_NONE ? PLACE_UPLOAD : PLACE_HIT,
+                             .place = at,
+                             .taken = at == PLACES_NONE};
+    note_access(p, expert);
+    p->counts.hits += r.use == PLACE_HIT;
+    p->counts.uploaded += r.taken;
+    if (r.taken)
+        r.place = take_place(p, expert);
+    sl_assert(r.place !=
+              PLACES_NONE); /* the source of experts keeps to the limit of those that are leased */
+    p->place[r.place].leased = true;
+    return r;
+}
+
+/* The place that an expert that was lent to the host gets for later passes, while it is the last one lent. */
+static uint32_t place_behind(const struct places *p, uint32_t expert)
+{
+    return p->behind != PLACES_NONE && p->place[p->behind].expert == expert ? p->behind
+                                                                            : PLACES_NONE;
+}
+
+/* Whether the host computes this one: it has no place, in a pass of one row. */
+static bool lend(struct places *p, uint32_t expert, uint32_t rows, struct place_result *r)
+{
+    for (uint32_t i = 0; i < p->lent_count; i++)
+        if (p->lent[i] == expert) {
+            *r = (struct place_result){.use = PLACE_ON_HOST, .place = place_behind(p, expert)};
+            return true;
+        }
+    if (!p->config.cooperative || rows != 1 || p->place_of[expert] != PLACES_NONE ||
+        p->lent_count == MODEL_TOP_K_MAX)
+        return false;
+    p->lent[p->lent_count++] = expert;
+    note_access(p, expert);
+    p->counts.on_host++;
+    p->behind = p->config.space(p->config.arg) ? take_place(p, expert) : PLACES_NONE;
+    p->counts.behind += p->behind != PLACES_NONE;
+    *r = (struct place_result){
+        .use = PLACE_ON_HOST, .place = p->behind, .taken = p->behind != PLACES_NONE};
+    return true;
+}
+
+struct place_result places_use(struct places *p, uint32_t expert, uint32_t rows)
+{
+    struct place_result r;
+    return lend(p, expert, rows, &r) ? r : lease(p, expert);
+}
+
+void places_end_leases(struct places *p)
+{
+    for (uint32_t i = 0; i < p->taken; i++)
+        p->place[i].leased = false;
+    p->behind = PLACES_NONE;
+    p->lent_count = 0;
+}
+
+struct places_counts places_counts(const struct places *p)
+{
+    return p->counts;
+}

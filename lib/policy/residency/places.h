@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Places for experts on a device, all of one size: which expert has one, which one loses it, and which experts the host
+ * computes. lib/device/cuda has their memory, lib/sim counts what it would do: the same decisions.
+ *
+ * An expert here is a slot of a residency object (residency.h) with the precisions of enum precision. It keeps its place
+ * until another one needs it. What operations are being submitted with is leased, and keeps it. */
+#ifndef SLUICE_POLICY_RESIDENCY_PLACES_H
+#define SLUICE_POLICY_RESIDENCY_PLACES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/policy/residency/residency.h"
+
+#define PLACES_NONE     UINT32_MAX
+#define PLACES_MATRICES 3 /* of an expert */
+#define PLACES_PIECE                                                                               \
+    ((uint64_t)2 << 20) /* of the pinned memory of the host that they are copied through */
+
+/* Pieces that an expert has at most; and those of the pinned memory: of two experts, and at least 8. */
+static inline uint32_t places_pieces(uint64_t place_bytes)
+{
+    return (uint32_t)(place_bytes / PLACES_PIECE) + PLACES_MATRICES;
+}
+
+static inline uint32_t places_ring(uint64_t place_bytes)
+{
+    uint32_t two = 2 * places_pieces(place_bytes);
+    return two > 8 ? two : 8;
+}
+
+struct places_config {
+    uint32_t layers, experts, top_k;
+    uint32_t places;
+    uint64_t place_bytes;
+    enum eviction eviction;
+    /* cooperative: in passes of one row the host computes experts without a place. It gets one for later passes if
+     * space(arg) is true: all of its pieces are unused now. */
+    bool cooperative;
+    bool (*space)(void *arg);
+    void *arg;
+};
+
+/* Uses of experts that had a place, that were copied, and experts that these replaced; uses that the host computed, and
+ * experts that were copied behind them. */
+struct places_counts {
+    uint64_t hits, uploaded, evicted, on_host, behind;
+};
+
+enum place_use {
+    PLACE_LEASED, /* it is leased already */
+    PLACE_HIT,
+    PLACE_UPLOAD,
+    PLACE_ON_HOST, /* or lent to the host already */
+};
+
+struct place_result {
+    enum place_use use;
+    uint32_t place; /* on the host: that which it gets for later passes, or PLACES_NONE */
+    bool taken;     /* by this call: what another expert had there is gone */
+};
+
+struct places;
+
+/* NULL: out of memory. */
+struct places *places_create(const struct places_config *config);
+void places_destroy(struct places *p);
+
+/* One use of an expert by a pass of so many rows (0: not known). Pre: not all places are leased, unless the expert is. */
+struct place_result places_use(struct places *p, uint32_t expert, uint32_t rows);
+
+/* No operation is submitted with those that are leased or lent any more. */
+void places_end_leases(struct places *p);
+
+struct places_counts places_counts(const struct places *p);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Places for experts on a device: least recently used first, leases, experts that the host computes. */
+#include <check.h>
+
+#include "lib/policy/residency/places.h"
+
+#define EXPERTS 8u
+
+static bool space;
+
+static bool has_space(void *arg)
+{
+    (void)arg;
+    return space;
+}
+
+static struct places *make(uint32_t places, bool cooperative)
+{
+    struct places *p = places_create(&(struct places_config){.layers = 2,
+                                                             .experts = EXPERTS,
+                                                             .top_k = 2,
+                                                             .places = places,
+                                                             .place_bytes = 100,
+                                                             .eviction = EVICTION_LRU,
+                                                             .cooperative = cooperative,
+                                                             .space = has_space});
+    ck_assert_ptr_nonnull(p);
+    return p;
+}
+
+static struct place_result check_use(struct places *p, uint32_t expert, uint32_t rows,
+                                     enum place_use want)
+{
+    struct place_result r = places_use(p, expert, rows);
+    ck_assert_int_eq((int)r.use, (int)want);
+    return r;
+}
+
+START_TEST(least_recently_used_goes)
+{
+    struct places *p = make(3, false);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct place_result r = check_use(p, i, 1, PLACE_UPLOAD);
+        ck_assert(r.taken && r.place == i);
+        r = check_use(p, i, 1, PLACE_LEASED);
+        ck_assert(!r.taken && r.place == i);
+    }
+    places_end_leases(p);
+    check_use(p, 0, 1, PLACE_HIT);
+    check_use(p, EXPERTS + 1, 1, PLACE_UPLOAD); /* in the place of 1 */
+    places_end_leases(p);
+    check_use(p, 2, 1, PLACE_HIT);
+    check_use(p, 0, 1, PLACE_HIT);
+    check_use(p, 1, 1, PLACE_UPLOAD);
+    struct places_counts c = places_counts(p);
+    ck_assert_uint_eq(c.hits, 3);
+    ck_assert_uint_eq(c.uploaded, 5);
+    ck_assert_uint_eq(c.evicted, 2);
+    ck_assert_uint_eq(c.on_host, 0);
+    places_destroy(p);
+    places_destroy(NULL);
+}
+END_TEST
+
+START_TEST(leased_stays)
+{
+    struct places *p = make(2, false);
+    uint32_t leased = check_use(p, 0, 4, PLACE_UPLOAD).place;
+    places_end_leases(p);
+    check_use(p, 1, 4, PLACE_UPLOAD);
+    places_end_leases(p);
+    check_use(p, 0, 4, PLACE_HIT);
+    for (uint32_t e = 2; e < 5; e++) { /* the other place is free each time */
+        uint32_t at = check_use(p, e, 4, PLACE_UPLOAD).place;
+        ck_assert_uint_ne(at, leased);
+        places_end_leases(p);
+        check_use(p, 0, 4, PLACE_HIT);
+    }
+    places_destroy(p);
+}
+END_TEST
+
+/* One row: the host computes, and the expert gets a place if there is space to copy it. More rows: as always. */
+START_TEST(host_computes)
+{
+    struct places *p = make(2, true);
+    space = false;
+    ck_assert_uint_eq(check_use(p, 0, 1, PLACE_ON_HOST).place, PLACES_NONE);
+    ck_assert_uint_eq(check_use(p, 0, 1, PLACE_ON_HOST).place, PLACES_NONE);
+    space = true;
+    struct place_result r = check_use(p, 1, 1, PLACE_ON_HOST);
+    ck_assert(r.taken && r.place == 0);
+    r = check_use(p, 1, 1, PLACE_ON_HOST); /* lent already */
+    ck_assert(!r.taken && r.place == 0);
+    places_end_leases(p);
+    check_use(p, 1, 1, PLACE_HIT);
+    check_use(p, 2, 2, PLACE_UPLOAD);
+    ck_assert_uint_eq(check_use(p, 3, 1, PLACE_ON_HOST).place, PLACES_NONE); /* all are leased */
+    struct places_counts c = places_counts(p);
+    ck_assert_uint_eq(c.on_host, 3);
+    ck_assert_uint_eq(c.behind, 1);
+    ck_assert_uint_eq(c.uploaded, 1);
+    ck_assert_uint_eq(c.hits, 1);
+    ck_assert_uint_eq(c.evicted, 0);
+    places_destroy(p);
+}
+END_TEST
+
+START_TEST(pieces)
+{
+    ck_assert_uint_eq(places_pieces(1), PLACES_MATRICES);
+    ck_assert_uint_eq(places_ring(1), 8);
+    ck_assert_uint_eq(places_ring(10 * PLACES_PIECE), 2 * (10 + PLACES_MATRICES));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("places");
+    TCase *c = tcase_create("places");
+    tcase_add_test(c, least_recently_used_goes);
+    tcase_add_test(c, leased_stays);
+    tcase_add_test(c, host_computes);
+    tcase_add_test(c, pieces);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
