@@ -5,7 +5,6 @@
  * Reads a trace file (untrusted, checked by lib/trace); needs no engine and no model. The first
  * part of the trace is used for learning (frequencies, paths) and cache warm-up; results cover the
  * rest. They depend only on trace, options and seed: no clock is read. */
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
@@ -25,7 +24,6 @@
 #define DEFAULT_BANDWIDTHS       "1GB/s"
 #define NAME_AND_COMMA(id, name) name ","
 #define ALL_EVICTIONS            EVICTION_LIST(NAME_AND_COMMA) "belady"
-#define ITEM_BYTES               64
 #define NUMBER_(n)               #n
 #define NUMBER(n)                NUMBER_(n)
 #define DEFAULT_DEPTH            NUMBER(SIM_DEFAULT_DEPTH)
@@ -141,18 +139,6 @@ static const struct option options[] = {{"synthetic", 2, NULL, OPT_SYNTHETIC},
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-static int number(const char *what, const char *text, double min, double max, double *value,
-                  struct error *error)
-{
-    char *end;
-    double x = strtod(text, &end);
-    if (end == text || (*end && strcmp(end, "%") != 0) || !(x >= min && x <= max))
-        return error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not a number from %g to %g", what,
-                         text, min, max);
-    *value = x;
-    return 0;
-}
-
 static int one_of(const char *what, const char *text, const char *choices, const char **value,
                   struct error *error)
 {
@@ -177,17 +163,17 @@ static int one_option(struct program *p, int option, const char *value, struct e
     case OPT_POLICY: p->policy = value; return 0;
     case OPT_BUDGETS: p->budgets = value; return 0;
     case OPT_READ_BANDWIDTH: p->bandwidths = value; return 0;
-    case OPT_LATENCY: return number("latency", value, 0, 1e9, &p->latency_us, error);
+    case OPT_LATENCY: return value_number("latency", value, 0, 1e9, &p->latency_us, error);
     case OPT_DEPTH:
-        if (number("queue-depth", value, 1, 1024, &depth, error) != 0)
+        if (value_number("queue-depth", value, 1, 1024, &depth, error) != 0)
             return -1;
         p->depth = (uint64_t)depth;
         return 0;
-    case OPT_LAYER: return number("layer-us", value, 0, 1e9, &p->layer_us, error);
-    case OPT_EXPERT: return number("expert-us", value, 0, 1e9, &p->expert_us, error);
-    case OPT_PREDICT: return number("predict-us", value, 0, 1e9, &p->predict_us, error);
-    case OPT_BATCH: return number("batch", value, 0, 1, &p->batch, error);
-    case OPT_CALIBRATE: return number("calibrate", value, 0, 90, &p->calibrate, error);
+    case OPT_LAYER: return value_number("layer-us", value, 0, 1e9, &p->layer_us, error);
+    case OPT_EXPERT: return value_number("expert-us", value, 0, 1e9, &p->expert_us, error);
+    case OPT_PREDICT: return value_number("predict-us", value, 0, 1e9, &p->predict_us, error);
+    case OPT_BATCH: return value_number("batch", value, 0, 1, &p->batch, error);
+    case OPT_CALIBRATE: return value_number("calibrate", value, 0, 90, &p->calibrate, error);
     case OPT_OUTPUT: return one_of("output", value, "text|md|csv|json", &p->output, error);
     case OPT_PIVOT: return one_of("pivot", value, "hits|time|penalty", &p->pivot, error);
     case OPT_SVG: p->svg_path = value; return 0;
@@ -218,77 +204,7 @@ static int parse(struct program *p, int argc, char **argv, struct error *error)
     return 0;
 }
 
-/* The next item of a comma-separated list, trimmed. False at its end. */
-static bool next_item(const char **list, char item[ITEM_BYTES])
-{
-    const char *at = *list;
-    while (*at == ',' || isspace((unsigned char)*at))
-        at++;
-    size_t n = strcspn(at, ",");
-    *list = at + n;
-    while (n > 0 && isspace((unsigned char)at[n - 1]))
-        n--;
-    if (n == 0)
-        return false;
-    snprintf(item, ITEM_BYTES, "%.*s", (int)(n < ITEM_BYTES ? n : ITEM_BYTES - 1), at);
-    return true;
-}
-
 /* ---- trace ------------------------------------------------------------------------------ */
-
-static int synthetic_value(struct trace_synthetic *s, const char *name, const char *value,
-                           struct error *error)
-{
-    struct {
-        const char *name;
-        uint32_t *field;
-    } whole[] = {
-        {"layers", &s->layers},          {"experts", &s->experts}, {"top-k", &s->top_k},
-        {"prompt", &s->prompt},          {"tokens", &s->tokens},   {"sequences", &s->sequences},
-        {"predictions", &s->predictions}};
-    double x = 0;
-    uint64_t bytes;
-    for (size_t i = 0; i < ARRAY_LEN(whole); i++)
-        if (strcmp(name, whole[i].name) == 0) {
-            if (number(name, value, 0, 1e8, &x, error) != 0)
-                return -1;
-            *whole[i].field = (uint32_t)x;
-            return 0;
-        }
-    if (strcmp(name, "skew") == 0)
-        return number(name, value, 0, 10, &s->skew, error);
-    if (strcmp(name, "locality") == 0)
-        return number(name, value, 0, 1, &s->locality, error);
-    if (strcmp(name, "recall") == 0)
-        return number(name, value, 0, 1, &s->recall, error);
-    if (strcmp(name, "seed") == 0) {
-        if (number(name, value, 0, 0x1p53, &x, error) != 0)
-            return -1;
-        s->seed = (uint64_t)x;
-        return 0;
-    }
-    if (strcmp(name, "expert-bytes") == 0 && bytes_parse(value, &bytes)) {
-        s->expert_bytes = bytes;
-        return 0;
-    }
-    return error_set(error, ERR_BAD_INPUT, "--synthetic: invalid setting %.40s=%.40s", name, value);
-}
-
-static int make_synthetic(struct program *p, struct error *error)
-{
-    struct trace_synthetic s;
-    char item[ITEM_BYTES];
-    trace_synthetic_defaults(&s);
-    for (const char *list = p->synthetic; next_item(&list, item);) {
-        char *value = strchr(item, '=');
-        if (!value)
-            return error_set(error, ERR_BAD_INPUT, "--synthetic: '%s' is not name=value", item);
-        *value++ = 0;
-        if (synthetic_value(&s, item, value, error) != 0)
-            return -1;
-    }
-    return trace_synthesise(&s, &p->trace, error);
-}
 
 /* Learns frequencies and paths from the first part of the trace. */
 static int calibrate(struct program *p, struct error *error)
@@ -303,7 +219,7 @@ static int add_precisions(struct program *p, struct error *error)
 {
     struct trace_header *h = &p->trace.header;
     char item[ITEM_BYTES];
-    for (const char *list = p->precisions ? p->precisions : ""; next_item(&list, item);) {
+    for (const char *list = p->precisions ? p->precisions : ""; value_next(&list, item);) {
         char *value = strchr(item, '=');
         double percent;
         uint64_t bytes = 0;
@@ -445,11 +361,11 @@ static int make_grid(struct program *p, struct error *error)
     int rv = 0;
     const char *list = p->evictions ? p->evictions : p->presets;
     p->grid.header = p->trace.header;
-    while (rv == 0 && next_item(&list, item))
+    while (rv == 0 && value_next(&list, item))
         rv = p->evictions ? add_eviction(p, item, error) : add_preset(p, item, error);
-    for (const char *at = p->budgets; rv == 0 && next_item(&at, item);)
+    for (const char *at = p->budgets; rv == 0 && value_next(&at, item);)
         rv = add_budget(p, item, error);
-    for (const char *at = p->bandwidths; rv == 0 && next_item(&at, item);)
+    for (const char *at = p->bandwidths; rv == 0 && value_next(&at, item);)
         rv = add_device(p, item, error);
     if (rv != 0)
         return -1;
@@ -541,7 +457,8 @@ static int plot(const struct program *p, struct error *error)
 
 static int run(struct program *p, struct error *error)
 {
-    int rv = p->synthetic ? make_synthetic(p, error) : trace_read(p->trace_path, &p->trace, error);
+    int rv = p->synthetic ? make_synthetic(p->synthetic, &p->trace, error)
+                          : trace_read(p->trace_path, &p->trace, error);
     if (rv == 0 && p->write_path)
         rv = trace_write(p->write_path, &p->trace, error);
     if (rv != 0 || add_precisions(p, error) != 0 || take_plan(p, error) != 0 ||

@@ -10,6 +10,7 @@
 #define LABELS_MAX       40
 #define BUDGETS_MAX      24
 #define GRID_DEVICES_MAX 6
+#define ITEM_BYTES       64
 
 struct budget {
     uint64_t bytes;
@@ -53,6 +54,14 @@ double result_token_ms(const struct sim_result *r); /* per decoded token */
 double result_stall_ms(const struct sim_result *r); /* part of it */
 double result_penalty(const struct sim_result *r);  /* per decoded token */
 double result_mib(const struct sim_result *r);      /* read per decoded token */
+
+/* values.c. A number from min to max, also with a % behind it. -1 with *error, which names --what. */
+int value_number(const char *what, const char *text, double min, double max, double *value,
+                 struct error *error);
+/* The next item of a comma-separated list, trimmed. False at its end. */
+bool value_next(const char **list, char item[ITEM_BYTES]);
+/* A trace from the settings of --synthetic. -1 with *error. */
+int make_synthetic(const char *settings, struct trace *out, struct error *error);
 
 /* print.c. pivot "hits", "time" or "penalty": a row per contender, a column per budget; NULL: a row
  * per cell. -1 on a write error. */

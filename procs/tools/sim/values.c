@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values of options, and the settings of --synthetic. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "procs/tools/sim/sim_program.h"
+
+int value_number(const char *what, const char *text, double min, double max, double *value,
+                 struct error *error)
+{
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || (*end && strcmp(end, "%") != 0) || !(x >= min && x <= max))
+        return error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not a number from %g to %g", what,
+                         text, min, max);
+    *value = x;
+    return 0;
+}
+
+bool value_next(const char **list, char item[ITEM_BYTES])
+{
+    const char *at = *list;
+    while (*at == ',' || isspace((unsigned char)*at))
+        at++;
+    size_t n = strcspn(at, ",");
+    *list = at + n;
+    while (n > 0 && isspace((unsigned char)at[n - 1]))
+        n--;
+    if (n == 0)
+        return false;
+    snprintf(item, ITEM_BYTES, "%.*s", (int)(n < ITEM_BYTES ? n : ITEM_BYTES - 1), at);
+    return true;
+}
+
+/* ---- --synthetic --------------------------------------------------------------------- */
+
+static int synthetic_value(struct trace_synthetic *s, const char *name, const char *value,
+                           struct error *error)
+{
+    struct {
+        const char *name;
+        uint32_t *field;
+    } whole[] = {
+        {"layers", &s->layers},          {"experts", &s->experts}, {"top-k", &s->top_k},
+        {"prompt", &s->prompt},          {"tokens", &s->tokens},   {"sequences", &s->sequences},
+        {"predictions", &s->predictions}};
+    double x = 0;
+    uint64_t bytes;
+    for (size_t i = 0; i < ARRAY_LEN(whole); i++)
+        if (strcmp(name, whole[i].name) == 0) {
+            if (value_number(name, value, 0, 1e8, &x, error) != 0)
+                return -1;
+            *whole[i].field = (uint32_t)x;
+            return 0;
+        }
+    if (strcmp(name, "skew") == 0)
+        return value_number(name, value, 0, 10, &s->skew, error);
+    if (strcmp(name, "locality") == 0)
+        return value_number(name, value, 0, 1, &s->locality, error);
+    if (strcmp(name, "recall") == 0)
+        return value_number(name, value, 0, 1, &s->recall, error);
+    if (strcmp(name, "seed") == 0) {
+        if (value_number(name, value, 0, 0x1p53, &x, error) != 0)
+            return -1;
+        s->seed = (uint64_t)x;
+        return 0;
+    }
+    if (strcmp(name, "expert-bytes") == 0 && bytes_parse(value, &bytes)) {
+        s->expert_bytes = bytes;
+        return 0;
+    }
+    return error_set(error, ERR_BAD_INPUT, "--synthetic: invalid setting %.40s=%.40s", name, value);
+}
+
+int make_synthetic(const char *settings, struct trace *out, struct error *error)
+{
+    struct trace_synthetic s;
+    char item[ITEM_BYTES];
+    trace_synthetic_defaults(&s);
+    for (const char *list = settings; value_next(&list, item);) {
+        char *value = strchr(item, '=');
+        if (!value)
+            return error_set(error, ERR_BAD_INPUT, "--synthetic: '%s' is not name=value", item);
+        *value++ = 0;
+        if (synthetic_value(&s, item, value, error) != 0)
+            return -1;
+    }
+    return trace_synthesise(&s, out, error);
+}
