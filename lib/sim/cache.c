@@ -87,9 +87,11 @@ static bool make_arrays(struct sim_cache *c)
     c->load = calloc(c->slots, sizeof *c->load);
     c->hints = calloc(layers, sizeof *c->hints);
     c->item = calloc(experts, sizeof *c->item);
+    c->taken = calloc(experts, sizeof *c->taken);
     c->named = calloc((size_t)layers * experts, 1);
     c->had_predictions = calloc(layers, 1);
-    bool made = c->slot && c->load && c->hints && c->item && c->named && c->had_predictions;
+    bool made =
+        c->slot && c->load && c->hints && c->item && c->taken && c->named && c->had_predictions;
     for (uint32_t l = 0; made && l < layers; l++) {
         c->hints[l].prediction = calloc(experts, sizeof *c->hints[l].prediction);
         c->hints[l].slot = calloc(experts, sizeof *c->hints[l].slot);
@@ -154,7 +156,7 @@ struct sim_cache *sim_cache_create(const struct sim_config *config, struct error
     struct precision_policy policy;
     if (knobs_precision_policy(&config->knobs, config->precision_mask, config->precision_bytes,
                                &policy, error) != 0 ||
-        config_check(config, &policy, error) != 0)
+        config_check(config, &policy, error) != 0 || sim_gpu_check(config, error) != 0)
         return NULL;
     struct sim_cache *c = calloc(1, sizeof *c);
     if (!c) {
@@ -173,7 +175,7 @@ struct sim_cache *sim_cache_create(const struct sim_config *config, struct error
     c->slots = c->precisions * config->layers * config->experts;
     c->prediction_method = prediction_method_of(config->knobs.prediction);
     prefetch_limit_init(&c->limit, config->knobs.prefetch);
-    if (!make_arrays(c) || !make_residency(c) || !preload_experts(c)) {
+    if (!make_arrays(c) || !make_residency(c) || !preload_experts(c) || !sim_gpu_create(c)) {
         sim_cache_destroy(c);
         error_set(error, ERR_NO_MEMORY, "out of memory (simulated cache)");
         return NULL;
@@ -190,11 +192,13 @@ void sim_cache_destroy(struct sim_cache *c)
         free(c->hints[l].prediction);
         free(c->hints[l].slot);
     }
+    sim_gpu_destroy(c);
     residency_destroy(c->residency);
     free(c->slot);
     free(c->load);
     free(c->hints);
     free(c->item);
+    free(c->taken);
     free(c->named);
     free(c->had_predictions);
     c->magic = 0;
@@ -203,7 +207,7 @@ void sim_cache_destroy(struct sim_cache *c)
 
 /* ---- a layer -------------------------------------------------------------------------------- */
 
-static double for_tokens(const struct sim_cache *c, double one_ns, uint32_t tokens)
+double sim_for_tokens(const struct sim_cache *c, double one_ns, uint32_t tokens)
 {
     return one_ns * (1 + (tokens > 1 ? (tokens - 1) * c->config.compute.batch : 0));
 }
@@ -236,7 +240,8 @@ static void update_limit(struct sim_cache *c)
             expert = (double)k->precision_bytes[t];
             break;
         }
-    prefetch_limit_layer(&c->limit, k->compute.layer_ns + k->top_k * k->compute.expert_ns,
+    double computing = k->gpu.places > 0 ? k->gpu.expert_ns : k->compute.expert_ns;
+    prefetch_limit_layer(&c->limit, k->compute.layer_ns + k->top_k * computing,
                          expert * 1e9 / k->device.bytes_per_s +
                              k->device.latency_ns / k->device.depth);
 }
@@ -249,7 +254,7 @@ void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)
         start_pass(c, step);
     /* Until the router has run, the cache does not know that compute is here: predictions for this
      * layer are still loaded. */
-    double ns = for_tokens(c, c->config.compute.layer_ns, step->tokens);
+    double ns = sim_for_tokens(c, c->config.compute.layer_ns, step->tokens);
     c->f->compute_ns += ns;
     sim_advance(c, c->now + ns);
     c->step = *step;
@@ -418,22 +423,29 @@ static void send_misses(struct sim_cache *c)
     }
 }
 
-static struct sim_item *next_ready(struct sim_cache *c, bool *left)
+/* Notes what has arrived. *left: something is not computed. */
+static void note_ready(struct sim_cache *c, bool *left)
 {
-    struct sim_item *found = NULL;
     *left = false;
     for (uint32_t i = 0; i < c->items; i++) {
         struct sim_item *item = &c->item[i];
         if (item->state == SIM_ITEM_SENT && c->slot[item->slot].state == SIM_READY)
             item->state = SIM_ITEM_READY;
         *left |= item->state != SIM_ITEM_DONE;
-        if (!found && item->state == SIM_ITEM_READY)
-            found = item;
     }
-    return found;
 }
 
-static double expert_ns(const struct sim_cache *c, uint32_t slot)
+static uint32_t take_one(struct sim_cache *c)
+{
+    for (uint32_t i = 0; i < c->items; i++)
+        if (c->item[i].state == SIM_ITEM_READY) {
+            c->taken[0] = &c->item[i];
+            return 1;
+        }
+    return 0;
+}
+
+double sim_expert_ns(const struct sim_cache *c, uint32_t slot)
 {
     const struct sim_compute *k = &c->config.compute;
     enum precision precision = c->precision_of[slot / (c->config.layers * c->config.experts)];
@@ -443,6 +455,23 @@ static double expert_ns(const struct sim_cache *c, uint32_t slot)
     return ns;
 }
 
+/* On the CPU. */
+static double compute_one(struct sim_cache *c, const struct sim_item *item)
+{
+    double ns = sim_for_tokens(c, sim_expert_ns(c, item->slot), item->tokens);
+    c->f->compute_ns += ns;
+    sim_advance(c, c->now + ns);
+    return 0;
+}
+
+static void end_taken(struct sim_cache *c, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        c->taken[i]->state = SIM_ITEM_DONE;
+        c->slot[c->taken[i]->slot].flags &= (uint8_t)~SIM_PINNED;
+    }
+}
+
 double sim_cache_compute(struct sim_cache *c)
 {
     OBJ_CHECK(c, SIM_MAGIC);
@@ -450,16 +479,15 @@ double sim_cache_compute(struct sim_cache *c)
     bool left;
     sim_forget_hints(c, c->step.layer, true);
     send_misses(c);
+    sim_gpu_layer(c);
     for (;;) {
-        struct sim_item *item = next_ready(c, &left);
+        note_ready(c, &left);
         if (!left)
             break;
-        if (item) {
-            double ns = for_tokens(c, expert_ns(c, item->slot), item->tokens);
-            c->f->compute_ns += ns;
-            sim_advance(c, c->now + ns);
-            item->state = SIM_ITEM_DONE;
-            c->slot[item->slot].flags &= (uint8_t)~SIM_PINNED;
+        uint32_t ready = c->gpu ? sim_gpu_take(c) : take_one(c);
+        if (ready > 0) {
+            stall += c->gpu ? sim_gpu_compute(c, c->taken, ready) : compute_one(c, c->taken[0]);
+            end_taken(c, ready);
             send_misses(c);
         } else {
             double from = c->now;

@@ -61,6 +61,8 @@ struct sim_cache {
     uint32_t loads, demands_open, prefetches_open;
     struct sim_hints *hints;  /* per layer */
     struct sim_item *item;    /* [experts] */
+    struct sim_item **taken;  /* [experts]: those that are computed now */
+    struct sim_gpu_run *gpu;  /* NULL: none */
     uint8_t *named;           /* [layers * experts]: predicted in this pass */
     uint8_t *had_predictions; /* [layers], in this pass */
     uint32_t items;
@@ -86,6 +88,19 @@ void sim_prefetch(struct sim_cache *c);
 void sim_forget_hints(struct sim_cache *c, uint32_t layer, bool cancel);
 void sim_drop(struct sim_cache *c, uint32_t slot, bool evicted);
 void sim_expire(struct sim_cache *c);
+
+/* gpu.c. _layer: it begins to compute; _take: what is computed together now, to `taken`; _compute: the time without
+ * computing. */
+int sim_gpu_check(const struct sim_config *k, struct error *error);
+bool sim_gpu_create(struct sim_cache *c);
+void sim_gpu_destroy(struct sim_cache *c);
+void sim_gpu_layer(struct sim_cache *c);
+uint32_t sim_gpu_take(struct sim_cache *c);
+double sim_gpu_compute(struct sim_cache *c, struct sim_item *const item[], uint32_t items);
+
+/* cache.c: compute time of the CPU for an expert and one token; for several */
+double sim_expert_ns(const struct sim_cache *c, uint32_t slot);
+double sim_for_tokens(const struct sim_cache *c, double one_ns, uint32_t tokens);
 
 static inline uint64_t sim_bytes(const struct sim_cache *c, uint32_t slot)
 {

@@ -30,5 +30,13 @@ COUNT(covered, "accesses that were resident or predicted (Fate, section 4.4)")
 REAL(penalty, "misses and in-flight hits, weighted by size: 1 at the highest precision present")
 REAL(stall_ns, "time without any computable expert")
 REAL(compute_ns, "compute time of layers and experts")
+COUNT(gpu_hits, "uses of experts that had a slot of the GPU")
+COUNT(gpu_uploads, "uses that waited for a copy to the GPU")
+COUNT(gpu_evictions, "experts that lost their slot of the GPU")
+COUNT(gpu_on_cpu, "uses that the CPU computed, without a slot (cooperative)")
+COUNT(gpu_background, "of these, experts that were copied for later uses")
+COUNT(gpu_upload_bytes, "bytes copied to the GPU")
+REAL(gpu_upload_ns, "time of these copies")
+REAL(gpu_stall_ns, "part of stall_ns: only copies to the GPU ran")
 #undef COUNT
 #undef REAL

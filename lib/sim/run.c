@@ -339,6 +339,16 @@ static void run_free(struct run *r)
     free(r->next_access);
 }
 
+/* Its tokens. */
+static uint32_t largest_pass(const struct trace *t)
+{
+    uint32_t most = 0;
+    for (uint64_t i = 0; i < t->count; i++)
+        if (t->records[i].kind == TRACE_TOKEN_END && t->records[i].tokens > most)
+            most = t->records[i].tokens;
+    return most;
+}
+
 int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
             const struct sim_config *config, bool belady, struct sim_result *out,
             struct error *error)
@@ -356,6 +366,7 @@ int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
         run_free(&r);
         return error_set(error, ERR_NO_MEMORY, "out of memory (replay of the trace)");
     }
+    k.gpu.rows = largest_pass(t);
     if (belady) {
         k.score = used_again;
         k.score_arg = &r;
@@ -394,6 +405,18 @@ uint64_t sim_split(const struct trace *t, double share)
             return i + 1;
     }
     return 0;
+}
+
+uint32_t sim_gpu_places(const struct trace_header *h, uint64_t bytes)
+{
+    uint64_t largest = 1, all = 0;
+    for (uint32_t t = 0; t < PRECISION__COUNT; t++) {
+        if ((h->precision_mask >> t & 1) == 0)
+            continue;
+        all += (uint64_t)(h->layers - h->dense_layers) * h->experts;
+        largest = h->precision_bytes[t] > largest ? h->precision_bytes[t] : largest;
+    }
+    return (uint32_t)(bytes / largest < all ? bytes / largest : all);
 }
 
 uint64_t sim_all_bytes(const struct trace_header *h)

@@ -20,6 +20,8 @@
  * for the real bytes itself; its decisions follow from sim_cache_access alone, so that the same
  * trace or model, parameters and seed give the same decisions at any real speed.
  *
+ * With a GPU (struct sim_gpu) an expert that is in the arena may have to be copied once more.
+ *
  * The storage device: reads share `bytes_per_s`; each waits `latency_ns` before its first byte, at
  * most `depth` of them at the same time; demands take precedence over prefetches at any moment (a
  * prefetch in progress is suspended, since loaders read in chunks). */
@@ -40,8 +42,11 @@
 #define SIM_DEFAULT_DEPTH       16 /* the engine's: sim_main.c compares it with --queue-depth */
 #define SIM_DEFAULT_WEIGHTS_PER_S                                                                  \
     20e9 /* bytes of weights read from memory in decode, which bounds its speed */
-#define SIM_DEFAULT_PREDICT_NS 2e4
-#define SIM_DEFAULT_BATCH      0.25 /* cost of a further token of a chunk, relative to the first */
+/* A GPU: copies to it over PCIe 3.0 x16; weights that it reads in decode. Of none that was measured. */
+#define SIM_DEFAULT_GPU_BYTES_PER_S   12e9
+#define SIM_DEFAULT_GPU_WEIGHTS_PER_S 400e9
+#define SIM_DEFAULT_PREDICT_NS        2e4
+#define SIM_DEFAULT_BATCH             0.25 /* cost of a further token of a chunk, relative to the first */
 
 /* An engine on its machine, in addition to what is measured there (docs/lab/io.md): latency of a miss before its
  * read, for the messages to cache, to a loader and back; work of all processes for a read, on CPUs that compute;
@@ -62,6 +67,19 @@ struct sim_compute {
     double precision_ns[PRECISION__COUNT]; /* the same at each precision; 0: as expert_ns */
     double predict_ns;                     /* from the gate input to a hint in the cache */
     double batch; /* cost of every further token of a chunk, relative to the first */
+};
+
+/* A GPU that computes all layers, and has places for experts (lib/policy/residency/places.h). Those that are in the
+ * arena at the same time are a batch, within the limits of compute (lib/core/experts.c): what has a place is computed, while the others
+ * are copied, one after the other; then each of them after its copy. cooperative: in passes of one token the CPU
+ * computes what has no place, at the same time, with sim_compute.expert_ns; copies behind it go through pinned
+ * memory for two experts. Copies run on while layers are computed. */
+struct sim_gpu {
+    uint32_t places;    /* 0: no GPU; at least top_k */
+    bool cooperative;   /* else gpu-centric */
+    double bytes_per_s; /* of copies to it; > 0 */
+    double expert_ns;   /* one expert at the highest precision, one token; others by their bytes */
+    uint32_t rows;      /* of the largest pass; 0: as the running one. set by sim_run */
 };
 
 /* Prior knowledge, from a plan or from an earlier part of the trace. Arrays are borrowed; any may
@@ -85,6 +103,7 @@ struct sim_config {
     struct sim_device device;
     struct sim_compute compute;
     struct sim_plan plan;
+    struct sim_gpu gpu;                        /* compute.layer_ns is then the GPU's */
     double (*score)(void *arg, uint32_t slot); /* belady: replaces knobs.eviction */
     void *score_arg;
 };
@@ -175,6 +194,9 @@ int sim_profile(const struct trace *t, uint64_t from, uint64_t to, struct path_t
 
 /* Number of records that contain `share` of the passes (0: 0). */
 uint64_t sim_split(const struct trace *t, double share);
+
+/* Places for experts that `bytes` of a GPU's memory have space for, at most one for each expert of each precision. */
+uint32_t sim_gpu_places(const struct trace_header *h, uint64_t bytes);
 
 /* Payload bytes of all experts at the highest precision present; budgets in percent refer to it. */
 uint64_t sim_all_bytes(const struct trace_header *h);

@@ -83,7 +83,7 @@ sluice_unit_test(policy_swap_test SOURCES lib/policy/access/swap_test.c LINK slu
 sluice_unit_test(policy_planned_test SOURCES lib/policy/presets/planned_test.c LINK sluice_policy m)
 
 sluice_unit_test(sim_trace_test SOURCES lib/trace/trace_test.c LINK sluice_sim)
-sluice_unit_test(sim_test SOURCES lib/sim/sim_test.c lib/sim/cache_test.c LINK sluice_sim)
+sluice_unit_test(sim_test SOURCES lib/sim/sim_test.c lib/sim/cache_test.c lib/sim/gpu_test.c LINK sluice_sim)
 sluice_unit_test(sim_states_test SOURCES lib/sim/states_test.c LINK sluice_sim)
 sluice_unit_test(sampler_test SOURCES lib/sampling/sampler_test.c LINK sluice_sampling)
 # The golden library gives the core a model.

@@ -48,6 +48,29 @@ double result_mib(const struct sim_result *r)
     return ratio((double)(f->demand_bytes + f->prefetch_bytes) / (double)MIB, (double)f->passes);
 }
 
+double result_gpu_hits(const struct sim_result *r)
+{
+    uint64_t hits = 0, uses = 0;
+    for (int p = 0; p < SIM_PHASES; p++) {
+        const struct sim_stats *f = &r->phase[p];
+        hits += f->gpu_hits;
+        uses += f->gpu_hits + f->gpu_uploads + f->gpu_on_cpu;
+    }
+    return ratio((double)hits, (double)uses);
+}
+
+double result_gpu_mib(const struct sim_result *r)
+{
+    const struct sim_stats *f = &r->phase[SIM_DECODE];
+    return ratio((double)f->gpu_upload_bytes / (double)MIB, (double)f->passes);
+}
+
+double result_gpu_stall_ms(const struct sim_result *r)
+{
+    const struct sim_stats *f = &r->phase[SIM_DECODE];
+    return ratio(f->gpu_stall_ns / 1e6, (double)f->passes);
+}
+
 /* ---- one row per contender ------------------------------------------------------------------ */
 
 static void pivot_value(char buf[24], const struct cell *c, const char *pivot)
@@ -103,6 +126,8 @@ struct position {
     uint32_t contender, budget, device;
 };
 
+#define GPU_COLUMNS 6
+
 static bool next_cell(const struct grid *g, struct position *p, bool first)
 {
     if (first) {
@@ -118,20 +143,37 @@ static bool next_cell(const struct grid *g, struct position *p, bool first)
     return ++p->budget < g->budgets;
 }
 
-static void print_rows(FILE *out, const struct grid *g, bool md)
+static void print_head(FILE *out, const struct grid *g, bool md)
 {
-    static const char *const heads[] = {"preset",        "experts",    "bandwidth", "hits",
-                                        "hits_inflight", "misses",     "skipped",   "penalty/token",
-                                        "MiB/token",     "prefetched", "used",      "recall",
-                                        "stall ms",      "ms/token"};
+    static const char *const heads[] = {
+        "preset",      "experts",       "bandwidth",     "hits",       "hits_inflight",
+        "misses",      "skipped",       "penalty/token", "MiB/token",  "prefetched",
+        "used",        "recall",        "stall ms",      "ms/token",   "gpu hits",
+        "gpu uploads", "gpu evictions", "gpu on cpu",    "gpu MiB/tk", "gpu stall ms"};
+    size_t count = ARRAY_LEN(heads) - (g->gpu.places > 0 ? 0 : GPU_COLUMNS);
     fprintf(out, md ? "|" : "");
-    for (size_t i = 0; i < ARRAY_LEN(heads); i++)
+    for (size_t i = 0; i < count; i++)
         fprintf(out, md ? " %s |" : i == 0 ? "%-16s" : " %13s", heads[i]);
     fprintf(out, md ? "\n|---|" : "\n");
-    for (size_t i = 1; md && i < ARRAY_LEN(heads); i++)
+    for (size_t i = 1; md && i < count; i++)
         fprintf(out, "---:|");
     if (md)
         fputc('\n', out);
+}
+
+static void print_gpu_columns(FILE *out, const struct sim_result *r, bool md)
+{
+    const struct sim_stats *f = &r->phase[SIM_DECODE];
+    fprintf(out,
+            md ? " %.1f %% | %" PRIu64 " | %" PRIu64 " | %" PRIu64 " | %.3f | %.3f |"
+               : " %11.1f %% %13" PRIu64 " %13" PRIu64 " %13" PRIu64 " %13.3f %13.3f",
+            100 * result_gpu_hits(r), f->gpu_uploads, f->gpu_evictions, f->gpu_on_cpu,
+            result_gpu_mib(r), result_gpu_stall_ms(r));
+}
+
+static void print_rows(FILE *out, const struct grid *g, bool md)
+{
+    print_head(out, g, md);
     struct position p;
     for (bool more = next_cell(g, &p, true); more; more = next_cell(g, &p, false)) {
         const struct cell *c = grid_cell(g, p.contender, p.budget, p.device);
@@ -141,9 +183,9 @@ static void print_rows(FILE *out, const struct grid *g, bool md)
             continue;
         fprintf(out,
                 md ? "| %s | %.4g %% | %s | %.1f %% | %" PRIu64 " | %" PRIu64 " | %" PRIu64
-                     " | %.3f | %.3f | %" PRIu64 " | %.0f %% | %.0f %% | %.3f | %.3f |\n"
+                     " | %.3f | %.3f | %" PRIu64 " | %.0f %% | %.0f %% | %.3f | %.3f |"
                    : "%-16s %11.4g %% %13s %11.1f %% %13" PRIu64 " %13" PRIu64 " %13" PRIu64
-                     " %13.3f %13.3f %13" PRIu64 " %11.0f %% %11.0f %% %13.3f %13.3f\n",
+                     " %13.3f %13.3f %13" PRIu64 " %11.0f %% %11.0f %% %13.3f %13.3f",
                 g->contender[p.contender].label, g->budget[p.budget].percent,
                 speed_text(&g->device[p.device], speed), 100 * result_hits(&c->result),
                 f->hits_inflight, f->misses, f->skipped, result_penalty(&c->result),
@@ -151,6 +193,9 @@ static void print_rows(FILE *out, const struct grid *g, bool md)
                 100 * ratio((double)f->prefetches_used, (double)f->prefetches),
                 100 * ratio((double)f->predicted_hits, (double)f->predicted_accesses),
                 result_stall_ms(&c->result), result_token_ms(&c->result));
+        if (g->gpu.places > 0)
+            print_gpu_columns(out, &c->result, md);
+        fputc('\n', out);
     }
 }
 
@@ -229,9 +274,21 @@ static json_t *json_of_cell(const struct grid *g, const struct position *p)
     json_object_set_new(o, "stall_ms", json_real(result_stall_ms(&c->result)));
     json_object_set_new(o, "penalty_per_token", json_real(result_penalty(&c->result)));
     json_object_set_new(o, "mib_per_token", json_real(result_mib(&c->result)));
+    if (g->gpu.places > 0) {
+        json_object_set_new(o, "gpu_hit_rate", json_real(result_gpu_hits(&c->result)));
+        json_object_set_new(o, "gpu_mib_per_token", json_real(result_gpu_mib(&c->result)));
+        json_object_set_new(o, "gpu_stall_ms", json_real(result_gpu_stall_ms(&c->result)));
+    }
     for (int phase = 0; phase < SIM_PHASES; phase++)
         json_object_set_new(o, phase_names[phase], json_of_phase(&c->result.phase[phase]));
     return o;
+}
+
+static json_t *json_of_gpu(const struct sim_gpu *gpu)
+{
+    return json_pack("{s:I, s:s, s:f, s:f}", "slots", (json_int_t)gpu->places, "policy",
+                     gpu->cooperative ? "cooperative" : "gpu-centric", "bytes_per_s",
+                     gpu->bytes_per_s, "expert_us", gpu->expert_ns / 1e3);
 }
 
 int print_json(FILE *out, const struct grid *g)
@@ -245,6 +302,8 @@ int print_json(FILE *out, const struct grid *g)
         json_pack("{s:I, s:I, s:I, s:I, s:o}", "layers", (json_int_t)g->header.layers, "experts",
                   (json_int_t)g->header.experts, "top_k", (json_int_t)g->header.top_k,
                   "expert_bytes", (json_int_t)sim_all_bytes(&g->header), "results", rows);
+    if (g->gpu.places > 0)
+        json_object_set_new(doc, "gpu", json_of_gpu(&g->gpu));
     int rc = json_dumpf(doc, out, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(doc);
     return rc == 0 && fputc('\n', out) != EOF ? sound(out) : -1;

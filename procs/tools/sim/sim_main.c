@@ -16,6 +16,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/log.h"
 #include "lib/policy/presets/planned.h"
+#include "lib/sim/options.h"
 #include "lib/tensor/precision.h"
 #include "procs/tools/sim/sim_program.h"
 
@@ -36,6 +37,7 @@ struct program {
     const char *output, *pivot, *svg_path, *write_path, *plan_path, *precisions;
     double calibrate, latency_us, layer_us, expert_us, predict_us, batch; /* < 0: not given */
     uint64_t depth;
+    struct sim_gpu_options gpu;
     struct trace trace;
     struct grid grid;
     struct path_tables tables;
@@ -66,10 +68,19 @@ static void usage(FILE *out)
         "      --latency US          of one read (default 100)\n"
         "      --queue-depth N       reads in flight at the device (default " DEFAULT_DEPTH ")\n"
         "      --layer-us US         compute time of attention and router of a layer, one token\n"
-        "                            (default: top-k times that of an expert)\n"
+        "                            (default: top-k times that of an expert, on a GPU if there\n"
+        "                            is one)\n"
         "      --expert-us US        compute time of one expert, one token (default: its bytes\n"
         "                            at 20 GB/s)\n"
         "      --predict-us US       time from a gate input to its predictions (default 20)\n"
+        "      --gpu-slots N         a GPU computes, with slots for N experts; the engine's:\n"
+        "                            gpu.slots of sluice stats --json\n"
+        "      --gpu-budget 50%|BYTES  the same, as memory of the GPU for experts\n"
+        "      --gpu-bandwidth 12GB/s  of copies to the GPU\n"
+        "      --gpu-policy P        gpu-centric or cooperative, as in sluice run (default\n"
+        "                            gpu-centric)\n"
+        "      --gpu-expert-us US    compute time of one expert on the GPU, one token (default:\n"
+        "                            its bytes at 400 GB/s)\n"
         "      --batch X             relative cost of each further token of a chunk (default\n"
         "                            0.25)\n"
         "      --calibrate PCT       part of the trace used for learning and warm-up\n"
@@ -111,7 +122,8 @@ enum {
     OPT_SVG,
     OPT_WRITE,
     OPT_PLAN,
-    OPT_PRECISIONS
+    OPT_PRECISIONS,
+    OPT_GPU /* the first of enum sim_gpu_option */
 };
 
 static const struct option options[] = {{"synthetic", 2, NULL, OPT_SYNTHETIC},
@@ -133,6 +145,11 @@ static const struct option options[] = {{"synthetic", 2, NULL, OPT_SYNTHETIC},
                                         {"write-trace", 1, NULL, OPT_WRITE},
                                         {"plan", 1, NULL, OPT_PLAN},
                                         {"precisions", 1, NULL, OPT_PRECISIONS},
+                                        {"gpu-slots", 1, NULL, OPT_GPU + SIM_GPU_SLOTS},
+                                        {"gpu-budget", 1, NULL, OPT_GPU + SIM_GPU_BUDGET},
+                                        {"gpu-bandwidth", 1, NULL, OPT_GPU + SIM_GPU_BANDWIDTH},
+                                        {"gpu-policy", 1, NULL, OPT_GPU + SIM_GPU_POLICY},
+                                        {"gpu-expert-us", 1, NULL, OPT_GPU + SIM_GPU_EXPERT_US},
                                         {"help", 0, NULL, 'h'},
                                         {"version", 0, NULL, 'v'},
                                         {NULL, 0, NULL, 0}};
@@ -156,6 +173,8 @@ static int one_of(const char *what, const char *text, const char *choices, const
 static int one_option(struct program *p, int option, const char *value, struct error *error)
 {
     double depth = 0;
+    if (option >= OPT_GPU && option < OPT_GPU + SIM_GPU__COUNT)
+        return sim_gpu_option(&p->gpu, (enum sim_gpu_option)(option - OPT_GPU), value, error);
     switch (option) {
     case OPT_SYNTHETIC: p->synthetic = value ? value : ""; return 0;
     case OPT_PRESETS: p->presets = value; return 0;
@@ -163,17 +182,17 @@ static int one_option(struct program *p, int option, const char *value, struct e
     case OPT_POLICY: p->policy = value; return 0;
     case OPT_BUDGETS: p->budgets = value; return 0;
     case OPT_READ_BANDWIDTH: p->bandwidths = value; return 0;
-    case OPT_LATENCY: return value_number("latency", value, 0, 1e9, &p->latency_us, error);
+    case OPT_LATENCY: return sim_option_number("latency", value, 0, 1e9, &p->latency_us, error);
     case OPT_DEPTH:
-        if (value_number("queue-depth", value, 1, 1024, &depth, error) != 0)
+        if (sim_option_number("queue-depth", value, 1, 1024, &depth, error) != 0)
             return -1;
         p->depth = (uint64_t)depth;
         return 0;
-    case OPT_LAYER: return value_number("layer-us", value, 0, 1e9, &p->layer_us, error);
-    case OPT_EXPERT: return value_number("expert-us", value, 0, 1e9, &p->expert_us, error);
-    case OPT_PREDICT: return value_number("predict-us", value, 0, 1e9, &p->predict_us, error);
-    case OPT_BATCH: return value_number("batch", value, 0, 1, &p->batch, error);
-    case OPT_CALIBRATE: return value_number("calibrate", value, 0, 90, &p->calibrate, error);
+    case OPT_LAYER: return sim_option_number("layer-us", value, 0, 1e9, &p->layer_us, error);
+    case OPT_EXPERT: return sim_option_number("expert-us", value, 0, 1e9, &p->expert_us, error);
+    case OPT_PREDICT: return sim_option_number("predict-us", value, 0, 1e9, &p->predict_us, error);
+    case OPT_BATCH: return sim_option_number("batch", value, 0, 1, &p->batch, error);
+    case OPT_CALIBRATE: return sim_option_number("calibrate", value, 0, 90, &p->calibrate, error);
     case OPT_OUTPUT: return one_of("output", value, "text|md|csv|json", &p->output, error);
     case OPT_PIVOT: return one_of("pivot", value, "hits|time|penalty", &p->pivot, error);
     case OPT_SVG: p->svg_path = value; return 0;
@@ -201,7 +220,7 @@ static int parse(struct program *p, int argc, char **argv, struct error *error)
     if (optind < argc || (!p->synthetic && !p->trace_path))
         return error_set(error, ERR_BAD_INPUT,
                          "use one trace file or --synthetic (see sluice sim --help)");
-    return 0;
+    return sim_gpu_options_check(&p->gpu, error);
 }
 
 /* ---- trace ------------------------------------------------------------------------------ */
@@ -298,7 +317,7 @@ static int add_preset(struct program *p, const char *name, struct error *error)
         planned_settings(p->plan, preset_find(name), planned, sizeof planned);
     if (knobs_resolve(name, planned, p->policy, &c->knobs, error) != 0)
         return -1;
-    snprintf(c->label, sizeof c->label, "%s", name);
+    snprintf(c->label, sizeof c->label, "%.23s", name);
     p->grid.contenders++;
     return 0;
 }
@@ -314,7 +333,7 @@ static int add_eviction(struct program *p, const char *name, struct error *error
     c->eviction = true;
     if (!c->belady && knobs_set(&c->knobs, "eviction", name, error) != 0)
         return -1;
-    snprintf(c->label, sizeof c->label, "%s", name);
+    snprintf(c->label, sizeof c->label, "%.23s", name);
     p->grid.contenders++;
     return 0;
 }
@@ -325,33 +344,25 @@ static int add_budget(struct program *p, const char *item, struct error *error)
     uint64_t all = sim_all_bytes(&p->trace.header);
     if (p->grid.budgets == BUDGETS_MAX)
         return error_set(error, ERR_BAD_INPUT, "more than %d budgets", BUDGETS_MAX);
-    if (strchr(item, '%')) {
-        if (!percent_parse(item, &b->percent))
-            return error_set(error, ERR_BAD_INPUT, "--budgets: '%s' is not a percentage", item);
-        b->bytes = (uint64_t)((double)all * b->percent / 100);
-    } else {
-        if (!bytes_parse(item, &b->bytes) || b->bytes == 0)
-            return error_set(error, ERR_BAD_INPUT, "--budgets: '%s' is not a size", item);
+    if (sim_option_share("budgets", item, &b->bytes, &b->percent, error) != 0)
+        return -1;
+    if (b->bytes > 0)
         b->percent = 100 * (double)b->bytes / (double)all;
-    }
+    else
+        b->bytes = (uint64_t)((double)all * b->percent / 100);
     p->grid.budgets++;
     return 0;
 }
 
-static int add_device(struct program *p, char *item, struct error *error)
+static int add_device(struct program *p, const char *item, struct error *error)
 {
-    uint64_t bytes;
-    size_t n = strlen(item);
-    if (n > 2 && strcmp(item + n - 2, "/s") == 0)
-        item[n - 2] = 0;
+    struct sim_device *d = &p->grid.device[p->grid.devices];
     if (p->grid.devices == GRID_DEVICES_MAX)
         return error_set(error, ERR_BAD_INPUT, "more than %d read bandwidths", GRID_DEVICES_MAX);
-    if (!bytes_parse(item, &bytes) || bytes == 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "--read-bandwidth: '%s' is not a bandwidth such as 500MB/s", item);
-    p->grid.device[p->grid.devices++] = (struct sim_device){.bytes_per_s = (double)bytes,
-                                                            .latency_ns = p->latency_us * 1e3,
-                                                            .depth = (uint32_t)p->depth};
+    *d = (struct sim_device){.latency_ns = p->latency_us * 1e3, .depth = (uint32_t)p->depth};
+    if (sim_option_bandwidth("read-bandwidth", item, &d->bytes_per_s, error) != 0)
+        return -1;
+    p->grid.devices++;
     return 0;
 }
 
@@ -361,6 +372,8 @@ static int make_grid(struct program *p, struct error *error)
     int rv = 0;
     const char *list = p->evictions ? p->evictions : p->presets;
     p->grid.header = p->trace.header;
+    if (sim_gpu_of(&p->gpu, &p->grid.header, &p->grid.gpu, error) != 0)
+        return -1;
     while (rv == 0 && value_next(&list, item))
         rv = p->evictions ? add_eviction(p, item, error) : add_preset(p, item, error);
     for (const char *at = p->budgets; rv == 0 && value_next(&at, item);)
@@ -382,9 +395,10 @@ static struct sim_compute compute_model(const struct program *p)
     double bytes = (double)sim_all_bytes(h) / (h->layers - h->dense_layers) / h->experts;
     double expert =
         p->expert_us >= 0 ? p->expert_us * 1e3 : bytes * 1e9 / SIM_DEFAULT_WEIGHTS_PER_S;
+    double device = p->grid.gpu.places > 0 ? p->grid.gpu.expert_ns : expert;
     return (struct sim_compute){.expert_ns = expert,
                                 .layer_ns =
-                                    p->layer_us >= 0 ? p->layer_us * 1e3 : expert * h->top_k,
+                                    p->layer_us >= 0 ? p->layer_us * 1e3 : device * h->top_k,
                                 .predict_ns = p->predict_us * 1e3,
                                 .batch = p->batch};
 }
@@ -401,6 +415,7 @@ static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct
                                         .capacity = g->budget[b].bytes,
                                         .device = g->device[d],
                                         .compute = compute_model(p),
+                                        .gpu = g->gpu,
                                         .plan = known(p)};
             if (sim_run(&p->trace, 0, p->measure, &config, g->contender[who].belady, &cell->result,
                         error) == 0) {

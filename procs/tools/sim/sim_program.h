@@ -34,7 +34,8 @@ struct grid {
     struct budget budget[BUDGETS_MAX];
     struct sim_device device[GRID_DEVICES_MAX];
     uint32_t contenders, budgets, devices;
-    struct cell *cell; /* [contenders][budgets][devices] */
+    struct sim_gpu gpu; /* of all cells */
+    struct cell *cell;  /* [contenders][budgets][devices] */
     struct trace_header header;
     uint64_t tokens; /* measured tokens of all passes */
 };
@@ -54,10 +55,12 @@ double result_token_ms(const struct sim_result *r); /* per decoded token */
 double result_stall_ms(const struct sim_result *r); /* part of it */
 double result_penalty(const struct sim_result *r);  /* per decoded token */
 double result_mib(const struct sim_result *r);      /* read per decoded token */
+double result_gpu_hits(const struct sim_result *r); /* share of the uses of experts, both phases */
+double result_gpu_mib(const struct sim_result *r);  /* copied to the GPU per decoded token */
+double result_gpu_stall_ms(const struct sim_result *r); /* part of the stall: copies to it */
 
-/* values.c. A number from min to max, also with a % behind it. -1 with *error, which names --what. */
-int value_number(const char *what, const char *text, double min, double max, double *value,
-                 struct error *error);
+/* values.c */
+
 /* The next item of a comma-separated list, trimmed. False at its end. */
 bool value_next(const char **list, char item[ITEM_BYTES]);
 /* A trace from the settings of --synthetic. -1 with *error. */

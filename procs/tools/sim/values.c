@@ -1,23 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of options, and the settings of --synthetic. */
+/* Lists, and the settings of --synthetic. */
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/sim/options.h"
 #include "procs/tools/sim/sim_program.h"
-
-int value_number(const char *what, const char *text, double min, double max, double *value,
-                 struct error *error)
-{
-    char *end;
-    double x = strtod(text, &end);
-    if (end == text || (*end && strcmp(end, "%") != 0) || !(x >= min && x <= max))
-        return error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not a number from %g to %g", what,
-                         text, min, max);
-    *value = x;
-    return 0;
-}
 
 bool value_next(const char **list, char item[ITEM_BYTES])
 {
@@ -50,19 +38,19 @@ static int synthetic_value(struct trace_synthetic *s, const char *name, const ch
     uint64_t bytes;
     for (size_t i = 0; i < ARRAY_LEN(whole); i++)
         if (strcmp(name, whole[i].name) == 0) {
-            if (value_number(name, value, 0, 1e8, &x, error) != 0)
+            if (sim_option_number(name, value, 0, 1e8, &x, error) != 0)
                 return -1;
             *whole[i].field = (uint32_t)x;
             return 0;
         }
     if (strcmp(name, "skew") == 0)
-        return value_number(name, value, 0, 10, &s->skew, error);
+        return sim_option_number(name, value, 0, 10, &s->skew, error);
     if (strcmp(name, "locality") == 0)
-        return value_number(name, value, 0, 1, &s->locality, error);
+        return sim_option_number(name, value, 0, 1, &s->locality, error);
     if (strcmp(name, "recall") == 0)
-        return value_number(name, value, 0, 1, &s->recall, error);
+        return sim_option_number(name, value, 0, 1, &s->recall, error);
     if (strcmp(name, "seed") == 0) {
-        if (value_number(name, value, 0, 0x1p53, &x, error) != 0)
+        if (sim_option_number(name, value, 0, 0x1p53, &x, error) != 0)
             return -1;
         s->seed = (uint64_t)x;
         return 0;

@@ -25,7 +25,7 @@ struct allocations {
 static struct {
     struct allocations device, host; /* host: pinned */
     size_t bytes, limit;
-    const char *fail_file, *busy_file;
+    const char *fail_file, *busy_file, *prompt_file;
 } fake;
 
 static bool among(const struct allocations *a, const void *p, size_t bytes)
@@ -114,6 +114,16 @@ void fake_fail_if(const char *file)
 void fake_busy_if(const char *file)
 {
     fake.busy_file = file;
+}
+
+void fake_prompt_if(const char *file)
+{
+    fake.prompt_file = file;
+}
+
+bool fake_prompt(void)
+{
+    return fake.prompt_file && access(fake.prompt_file, F_OK) == 0;
 }
 
 int fake_lost(void)

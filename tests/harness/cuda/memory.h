@@ -47,7 +47,9 @@ size_t fake_bytes(void);             /* allocated now */
 uint32_t fake_pending(void);         /* what has not run */
 void fake_fail_if(const char *file); /* while the file exists, waits fail */
 void fake_busy_if(const char *file); /* while the file exists, others have all memory */
-void fake_limit(size_t bytes);       /* more than that cannot be allocated; 0: no limit */
+void fake_prompt_if(
+    const char *file);         /* while the file exists, an event has happened when it is queried */
+void fake_limit(size_t bytes); /* more than that cannot be allocated; 0: no limit */
 
 #ifdef __cplusplus
 }

@@ -267,21 +267,27 @@ int fake_stream_wait(void *stream, void *event)
     return 0;
 }
 
-int fake_event_wait(void *event)
+static void run_until(const struct thing *e)
 {
-    struct thing *e = event;
     while (e->happened < e->recorded) {
         size_t i = 0;
         while (fake.all[i].kind != RECORD || fake.all[i].event != e)
             i++;
         step(fake.all[i].stream);
     }
+}
+
+int fake_event_wait(void *event)
+{
+    run_until(event);
     return result();
 }
 
 int fake_event_done(void *event)
 {
     const struct thing *e = event;
+    if (fake_prompt())
+        run_until(e);
     run_some();
     if (e->happened >= e->recorded)
         return 0;

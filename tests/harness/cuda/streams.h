@@ -8,7 +8,8 @@
 
 bool fake_on_device(const void *p, size_t bytes); /* within one allocation */
 bool fake_pinned(const void *p, size_t bytes);
-int fake_lost(void); /* the status of waits while the GPU is lost; 0: it is not */
+bool fake_prompt(void); /* copies are fast: what a query asks for has happened */
+int fake_lost(void);    /* the status of waits while the GPU is lost; 0: it is not */
 void fake_run_all(void);
 
 #endif

@@ -13,5 +13,6 @@
 struct sim_config config_of(const char *preset, const char *knobs, uint64_t entries);
 
 TCase *sim_cache_case(void);
+TCase *sim_gpu_case(void);
 
 #endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The third tier: places on a GPU, behind the arena. Which expert has one is decided by the code of lib/device/cuda
+ * (lib/policy/residency/places.h); here are only the times. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "lib/policy/residency/places.h"
+#include "lib/sim/internal.h"
+
+struct late { /* an expert that may still be copied */
+    double arrived, ns;
+};
+
+struct sim_gpu_run {
+    struct places *places;
+    struct places_counts counted;
+    double *arrived; /* by place: when what it has is there */
+    double copied;   /* end of the last copy */
+    double *piece;   /* of pinned memory: unused from then on */
+    uint32_t pieces, next;
+    uint32_t pinned;   /* items of the layer that compute has requested */
+    struct late *late; /* of the batch */
+    uint32_t lates;
+    double gpu_ns, cpu_ns; /* of the batch: experts that are there, and those of the host */
+};
+
+static uint64_t place_bytes(const struct sim_config *k)
+{
+    uint64_t most = 0;
+    for (int t = 0; t < PRECISION__COUNT; t++)
+        if (k->precision_mask >> t & 1 && k->precision_bytes[t] > most)
+            most = k->precision_bytes[t];
+    return most;
+}
+
+/* All pieces that an expert may have are unused. */
+static bool ring_has_space(void *arg)
+{
+    const struct sim_cache *c = arg;
+    const struct sim_gpu_run *g = c->gpu;
+    for (uint32_t i = 0; i < places_pieces(place_bytes(&c->config)); i++)
+        if (g->piece[(g->next + i) % g->pieces] > c->now)
+            return false;
+    return true;
+}
+
+static struct places *make_places(struct sim_cache *c)
+{
+    const struct sim_config *k = &c->config;
+    return places_create(&(struct places_config){.layers = k->layers,
+                                                 .experts = k->experts,
+                                                 .top_k = k->top_k,
+                                                 .places = k->gpu.places,
+                                                 .place_bytes = place_bytes(k),
+                                                 .eviction = EVICTION_LRU, /* compute's */
+                                                 .cooperative = k->gpu.cooperative,
+                                                 .space = ring_has_space,
+                                                 .arg = c});
+}
+
+int sim_gpu_check(const struct sim_config *k, struct error *error)
+{
+    const struct sim_gpu *g = &k->gpu;
+    if (g->places == 0)
+        return 0;
+    if (g->places < k->top_k)
+        return error_set(error, ERR_BUDGET_TOO_SMALL,
+                         "%u slots of the GPU are below the %u experts of a token", g->places,
+                         k->top_k);
+    if (!(g->bytes_per_s > 0) || !(g->expert_ns >= 0))
+        return error_set(error, ERR_BAD_INPUT, "GPU: the bandwidth of copies must be above 0");
+    return 0;
+}
+
+bool sim_gpu_create(struct sim_cache *c)
+{
+    const struct sim_config *k = &c->config;
+    if (k->gpu.places == 0)
+        return true;
+    struct sim_gpu_run *g = c->gpu = calloc(1, sizeof *g);
+    if (!g)
+        return false;
+    g->pieces = places_ring(place_bytes(k));
+    g->places = make_places(c);
+    g->arrived = calloc(k->gpu.places, sizeof *g->arrived);
+    g->piece = calloc(g->pieces, sizeof *g->piece);
+    g->late = calloc(k->experts, sizeof *g->late);
+    return g->places && g->arrived && g->piece && g->late;
+}
+
+void sim_gpu_destroy(struct sim_cache *c)
+{
+    struct sim_gpu_run *g = c->gpu;
+    if (!g)
+        return;
+    places_destroy(g->places);
+    free(g->arrived);
+    free(g->piece);
+    free(g->late);
+    free(g);
+    c->gpu = NULL;
+}
+
+/* ---- batches: the rules of lib/core/experts.c ---- */
+
+/* Experts of a chunk that compute asks for at the same time. */
+static double pin_limit(const struct sim_cache *c)
+{
+    double half = (double)c->config.capacity / 2 / (double)place_bytes(&c->config);
+    return c->step.tokens == 1 ? INFINITY : fmin(half, c->config.gpu.places);
+}
+
+static void fill_window(struct sim_cache *c)
+{
+    struct sim_gpu_run *g = c->gpu;
+    double limit = pin_limit(c);
+    uint32_t held = 0;
+    for (uint32_t i = 0; i < g->pinned; i++)
+        held += c->item[i].state != SIM_ITEM_DONE;
+    if (held > limit / 4 * 3)
+        return;
+    for (; g->pinned < c->items && (held == 0 || held + 1 <= limit); held++)
+        g->pinned++;
+}
+
+void sim_gpu_layer(struct sim_cache *c)
+{
+    if (c->gpu)
+        c->gpu->pinned = 0;
+}
+
+uint32_t sim_gpu_take(struct sim_cache *c)
+{
+    const struct sim_gpu *k = &c->config.gpu;
+    uint32_t n = 0, rows = 0, most = k->rows > c->step.tokens ? k->rows : c->step.tokens;
+    most = most > c->config.top_k ? most : c->config.top_k;
+    fill_window(c);
+    for (uint32_t i = 0; i < c->gpu->pinned && n < k->places; i++) {
+        struct sim_item *item = &c->item[i];
+        if (item->state != SIM_ITEM_READY || (n > 0 && rows + item->tokens > most))
+            continue;
+        rows += item->tokens;
+        c->taken[n++] = item;
+    }
+    return n;
+}
+
+/* ---- copies and computing ---- */
+
+/* One copy after the other, matrix by matrix, in pieces. The end of the last. */
+static double copy(struct sim_cache *c, uint64_t bytes)
+{
+    struct sim_gpu_run *g = c->gpu;
+    double rate = c->config.gpu.bytes_per_s / 1e9;
+    for (uint64_t m = 0; m < PLACES_MATRICES; m++) {
+        uint64_t left = bytes * (m + 1) / PLACES_MATRICES - bytes * m / PLACES_MATRICES;
+        for (uint64_t n; left > 0; left -= n) {
+            n = left < PLACES_PIECE ? left : PLACES_PIECE;
+            g->copied = fmax(g->copied, c->now) + (double)n / rate;
+            g->piece[g->next] = g->copied;
+            g->next = (g->next + 1) % g->pieces;
+        }
+    }
+    c->f->gpu_upload_bytes += bytes;
+    c->f->gpu_upload_ns += (double)bytes / rate;
+    return g->copied;
+}
+
+/* The same expert of the model at the same precision, as lib/device/cuda numbers it. */
+static uint32_t number_of(const struct sim_cache *c, uint32_t slot)
+{
+    uint32_t all = c->config.layers * c->config.experts;
+    return (uint32_t)c->precision_of[slot / all] * all + slot % all;
+}
+
+/* Decides where an expert is computed, and starts its copy. */
+static void use(struct sim_cache *c, const struct sim_item *item)
+{
+    struct sim_gpu_run *g = c->gpu;
+    struct place_result r = places_use(g->places, number_of(c, item->slot), c->step.tokens);
+    if (r.taken)
+        g->arrived[r.place] = copy(c, sim_bytes(c, item->slot));
+    if (r.use == PLACE_ON_HOST) {
+        g->cpu_ns += sim_for_tokens(c, sim_expert_ns(c, item->slot), item->tokens);
+        return;
+    }
+    double high = (double)c->config.precision_bytes[c->precision_of[0]];
+    double one = c->config.gpu.expert_ns * (double)sim_bytes(c, item->slot) / high;
+    double ns = sim_for_tokens(c, one, item->tokens);
+    if (g->arrived[r.place] > c->now)
+        g->late[g->lates++] = (struct late){.arrived = g->arrived[r.place], .ns = ns};
+    else
+        g->gpu_ns += ns;
+}
+
+static void count(struct sim_cache *c)
+{
+    struct sim_gpu_run *g = c->gpu;
+    struct places_counts now = places_counts(g->places), *last = &g->counted;
+    c->f->gpu_hits += now.hits - last->hits;
+    c->f->gpu_uploads += now.uploaded - last->uploaded;
+    c->f->gpu_evictions += now.evicted - last->evicted;
+    c->f->gpu_on_cpu += now.on_host - last->on_host;
+    c->f->gpu_background += now.behind - last->behind;
+    *last = now;
+}
+
+double sim_gpu_compute(struct sim_cache *c, struct sim_item *const item[], uint32_t items)
+{
+    struct sim_gpu_run *g = c->gpu;
+    g->lates = 0;
+    g->gpu_ns = g->cpu_ns = 0;
+    for (uint32_t i = 0; i < items; i++)
+        use(c, item[i]);
+    double busy = g->gpu_ns, end = c->now + g->gpu_ns;
+    for (uint32_t i = 0; i < g->lates; i++) {
+        end = fmax(end, g->late[i].arrived) + g->late[i].ns;
+        busy += g->late[i].ns;
+    }
+    end = fmax(end, c->now + g->cpu_ns);
+    busy = fmax(busy, g->cpu_ns);
+    double stall = fmax(0, end - c->now - busy);
+    sim_advance(c, end);
+    c->f->compute_ns += busy;
+    c->f->gpu_stall_ns += stall;
+    places_end_leases(g->places);
+    count(c);
+    return stall;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/sim/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+
+#define SLOTS_MAX 1e9
+#define US_MAX    1e9
+
+int sim_option_number(const char *name, const char *text, double min, double max, double *value,
+                      struct error *error)
+{
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || (*end && strcmp(end, "%") != 0) || !(x >= min && x <= max))
+        return error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not a number from %g to %g", name,
+                         text, min, max);
+    *value = x;
+    return 0;
+}
+
+int sim_option_bandwidth(const char *name, const char *text, double *bytes_per_s,
+                         struct error *error)
+{
+    char size[32];
+    uint64_t bytes;
+    size_t n = strlen(text);
+    if (n > 2 && strcmp(text + n - 2, "/s") == 0)
+        n -= 2;
+    snprintf(size, sizeof size, "%.*s", (int)(n < sizeof size ? n : sizeof size), text);
+    if (!bytes_parse(size, &bytes) || bytes == 0)
+        return error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not a bandwidth such as 500MB/s",
+                         name, text);
+    *bytes_per_s = (double)bytes;
+    return 0;
+}
+
+int sim_option_share(const char *name, const char *text, uint64_t *bytes, double *percent,
+                     struct error *error)
+{
+    *bytes = 0;
+    *percent = 0;
+    if (strchr(text, '%'))
+        return percent_parse(text, percent)
+                   ? 0
+                   : error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not a percentage", name,
+                               text);
+    if (!bytes_parse(text, bytes) || *bytes == 0)
+        return error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not a size", name, text);
+    return 0;
+}
+
+/* ---- a GPU ---------------------------------------------------------------------------------- */
+
+static const char *const names[] = {
+#define X(id, name) name,
+    SIM_GPU_OPTIONS(X)
+#undef X
+};
+
+static int take_policy(struct sim_gpu_options *o, const char *text, struct error *error)
+{
+    o->cooperative = strcmp(text, "cooperative") == 0;
+    return o->cooperative || strcmp(text, "gpu-centric") == 0
+               ? 0
+               : error_set(error, ERR_BAD_INPUT,
+                           "--%s: '%.60s' is not one of gpu-centric|cooperative",
+                           names[SIM_GPU_POLICY], text);
+}
+
+int sim_gpu_option(struct sim_gpu_options *o, enum sim_gpu_option option, const char *text,
+                   struct error *error)
+{
+    const char *name = names[option];
+    double number = 0;
+    int rv = 0;
+    switch (option) {
+    case SIM_GPU_SLOTS:
+        rv = sim_option_number(name, text, 1, SLOTS_MAX, &number, error);
+        o->slots = (uint32_t)number;
+        break;
+    case SIM_GPU_BUDGET:
+        rv = sim_option_share(name, text, &o->budget_bytes, &o->budget_percent, error);
+        break;
+    case SIM_GPU_BANDWIDTH: rv = sim_option_bandwidth(name, text, &o->bytes_per_s, error); break;
+    case SIM_GPU_POLICY: rv = take_policy(o, text, error); break;
+    case SIM_GPU_EXPERT_US:
+        rv = sim_option_number(name, text, 0, US_MAX, &o->expert_us, error);
+        break;
+    case SIM_GPU__COUNT: sl_panic("not an option");
+    }
+    o->given[option] = rv == 0;
+    return rv;
+}
+
+int sim_gpu_options_check(const struct sim_gpu_options *o, struct error *error)
+{
+    if (o->given[SIM_GPU_SLOTS] && o->given[SIM_GPU_BUDGET])
+        return error_set(error, ERR_BAD_INPUT, "use one of --%s and --%s", names[SIM_GPU_SLOTS],
+                         names[SIM_GPU_BUDGET]);
+    bool some = o->given[SIM_GPU_SLOTS] || o->given[SIM_GPU_BUDGET];
+    for (int i = 0; i < SIM_GPU__COUNT; i++)
+        if (o->given[i] && !some)
+            return error_set(error, ERR_BAD_INPUT, "--%s needs --%s or --%s", names[i],
+                             names[SIM_GPU_SLOTS], names[SIM_GPU_BUDGET]);
+    return 0;
+}
+
+static uint32_t places_of(const struct sim_gpu_options *o, const struct trace_header *h)
+{
+    uint32_t all = sim_gpu_places(h, UINT64_MAX);
+    double share = o->budget_percent / 100 * (double)sim_all_bytes(h);
+    if (o->given[SIM_GPU_SLOTS])
+        return o->slots < all ? o->slots : all;
+    return sim_gpu_places(h, o->budget_percent > 0 ? (uint64_t)share : o->budget_bytes);
+}
+
+int sim_gpu_of(const struct sim_gpu_options *o, const struct trace_header *h, struct sim_gpu *out,
+               struct error *error)
+{
+    *out = (struct sim_gpu){0};
+    if (!o->given[SIM_GPU_SLOTS] && !o->given[SIM_GPU_BUDGET])
+        return 0;
+    double bytes = (double)sim_all_bytes(h) / (h->layers - h->dense_layers) / h->experts;
+    *out = (struct sim_gpu){
+        .places = places_of(o, h),
+        .cooperative = o->cooperative,
+        .bytes_per_s = o->given[SIM_GPU_BANDWIDTH] ? o->bytes_per_s : SIM_DEFAULT_GPU_BYTES_PER_S,
+        .expert_ns = o->given[SIM_GPU_EXPERT_US] ? o->expert_us * 1e3
+                                                 : bytes * 1e9 / SIM_DEFAULT_GPU_WEIGHTS_PER_S};
+    if (out->places >= h->top_k)
+        return 0;
+    return error_set(
+        error, ERR_BUDGET_TOO_SMALL, "--%s: the GPU has slots for %u experts, a token needs %u",
+        names[o->given[SIM_GPU_SLOTS] ? SIM_GPU_SLOTS : SIM_GPU_BUDGET], out->places, h->top_k);
+}

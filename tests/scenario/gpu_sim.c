@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulator equals the engine for experts on the GPU, too: over the recorded trace it has the hits, copies and
+ * replaced experts that compute counted, for both policies, some numbers of slots, and prompts in chunks. The GPU is memory
+ * of the process (tests/harness/cuda).
+ *
+ * The order of uses decides, so what compute waits for has one order: all experts are in the arena, or they are read one
+ * after the other. And a copy to the GPU has happened when compute asks whether it has. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/sim/sim.h"
+#include "tests/scenario/continued.h"
+
+#define END_MS  60000
+#define TOKENS  12
+#define LAYERS  4 /* of the model */
+#define EXPERTS (LAYERS * 16)
+#define TOP_K   4
+
+static char model[PATH_MAX];
+static const char *const prompts[] = {"The old man walked to the sea.", "It was a dark night."};
+
+struct totals {
+    uint64_t hits, uploads, evictions, on_cpu, background;
+};
+
+struct setting {
+    const char *policy;
+    uint32_t slots; /* at least; 0: all */
+    uint32_t chunk;
+    uint32_t resident; /* in the arena, %; below 100 reads in one order */
+};
+
+/* What all engines of a process need of the GPU, and what a slot of it takes. */
+static struct {
+    uint64_t all_bytes, slot_bytes;
+} gpu;
+
+static void use_module(void)
+{
+    struct command c;
+    char path[PATH_MAX], file[PATH_MAX];
+    path_in_dir(path, "module.so");
+    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cp", SLUICE_FAKE_GPU, path, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    FILE *made = fopen(path_in_dir(file, "prompt"), "we");
+    CHECK(made && fclose(made) == 0, "cannot make %s", file);
+    setenv("SLUICE_TEST_GPU", path, 1);
+}
+
+static void note_plan(struct engine *e)
+{
+    static const char *const parts[] = {"context", "weights", "activations", "kv", "experts"};
+    json_t *doc = engine_stats(e);
+    gpu.all_bytes = 0;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        char path[64];
+        snprintf(path, sizeof path, "gpu.plan.%s", parts[i]);
+        gpu.all_bytes += lookup_u64(doc, path);
+    }
+    gpu.slot_bytes = lookup_u64(doc, "gpu.slot_bytes");
+    json_decref(doc);
+}
+
+static const char *knobs_of(const struct setting *s)
+{
+    return s->resident == 100 ? "prediction=none,prefetch=none,preload=all"
+                              : "prediction=none,prefetch=none,preload=none,eviction=lru";
+}
+
+static struct engine *start(const struct setting *s, const char *trace)
+{
+    struct engine *e = engine_new();
+    char policy[64], budget[64], chunk[32], resident[32], traced[PATH_MAX + 16], knobs[96];
+    uint64_t bytes = s->slots ? gpu.all_bytes - (EXPERTS - s->slots) * gpu.slot_bytes : 0;
+    snprintf(policy, sizeof policy, "--gpu-policy=%s", s->policy);
+    snprintf(budget, sizeof budget, "--gpu-budget=%" PRIu64, bytes);
+    snprintf(chunk, sizeof chunk, "--prefill-chunk=%u", s->chunk);
+    snprintf(resident, sizeof resident, "--resident-experts=%u", s->resident);
+    snprintf(traced, sizeof traced, "--trace=%s", trace);
+    snprintf(knobs, sizeof knobs, "--policy=%s", knobs_of(s));
+    engine_start(e, (const char *const[]){"-m", model, "--gpu=0", "--keep-kv=0", policy, budget,
+                                          chunk, resident, traced, knobs, "--queue-depth=1", NULL});
+    if (s->resident == 100)
+        engine_wait_counter(e, "cache", "resident_entries", EXPERTS, END_MS);
+    return e;
+}
+
+/* *capacity, *slots: as planned. */
+static struct totals run_engine(const struct setting *s, const char *trace, uint64_t *capacity,
+                                uint64_t *slots)
+{
+    struct engine *e = start(s, trace);
+    for (size_t i = 0; i < ARRAY_LEN(prompts); i++) {
+        struct text text;
+        engine_generate(e, prompts[i], TOKENS, &text);
+        text_free(&text);
+    }
+    json_t *doc = engine_stats(e);
+    *capacity = lookup_u64(doc, "directory.experts_payload_max");
+    *slots = lookup_u64(doc, "gpu.slots");
+    json_decref(doc);
+    if (s->slots == 0)
+        note_plan(e);
+    struct totals t = {.hits = engine_counter(e, "compute", "gpu_expert_hits"),
+                       .uploads = engine_counter(e, "compute", "gpu_expert_uploads"),
+                       .evictions = engine_counter(e, "compute", "gpu_expert_evictions"),
+                       .on_cpu = engine_counter(e, "compute", "gpu_expert_on_cpu"),
+                       .background = engine_counter(e, "compute", "gpu_expert_background")};
+    uint64_t lost = engine_counter(e, "recorder", "records_dropped");
+    uint64_t misses = engine_counter(e, "compute", "misses");
+    CHECK((misses > 0) == (s->resident < 100), "%" PRIu64 " accesses were not in the arena",
+          misses);
+    engine_stop(e);
+    if (lost > 0)
+        test_skip("the recorder fell behind by %" PRIu64 " records", lost);
+    return t;
+}
+
+static struct totals simulate(const struct setting *s, const char *path, uint64_t capacity,
+                              uint64_t slots)
+{
+    struct trace trace;
+    struct error error;
+    struct sim_result r;
+    struct sim_config config = {.capacity = capacity,
+                                .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 1},
+                                .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1},
+                                .gpu = {.places = (uint32_t)slots,
+                                        .cooperative = strcmp(s->policy, "cooperative") == 0,
+                                        .bytes_per_s = INFINITY,
+                                        .expert_ns = 1e3}};
+    CHECK(knobs_resolve("default", NULL, knobs_of(s), &config.knobs, &error) == 0, "%s",
+          error.text);
+    CHECK(trace_read(path, &trace, &error) == 0, "%s", error.text);
+    CHECK(sim_run(&trace, 0, 0, &config, false, &r, &error) == 0, "%s", error.text);
+    trace_free(&trace);
+    struct totals t = {0};
+    for (int p = 0; p < SIM_PHASES; p++) {
+        t.hits += r.phase[p].gpu_hits;
+        t.uploads += r.phase[p].gpu_uploads;
+        t.evictions += r.phase[p].gpu_evictions;
+        t.on_cpu += r.phase[p].gpu_on_cpu;
+        t.background += r.phase[p].gpu_background;
+    }
+    return t;
+}
+
+/* The same with the command, whose copies take time: what is copied in the background depends on it. */
+static struct totals command(const struct setting *s, const char *path, uint64_t capacity,
+                             uint64_t slots)
+{
+    static const char *const phases[] = {"decode", "prefill"};
+    struct command c;
+    char budget[32], places[32];
+    if (s->resident == 100) /* no limit is planned then */
+        snprintf(budget, sizeof budget, "100%%");
+    else
+        snprintf(budget, sizeof budget, "%" PRIu64, capacity);
+    snprintf(places, sizeof places, "%" PRIu64, slots);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"sim", path, "--presets", "default", "--policy", knobs_of(s),
+                                      "--budgets", budget, "--queue-depth", "1", "--calibrate", "0",
+                                      "--gpu-slots", places, "--gpu-policy", s->policy, "--output",
+                                      "json", NULL});
+    CHECK(c.status == 0, "sluice sim: %.300s", c.err);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    const json_t *result = json_array_get(json_object_get(doc, "results"), 0);
+    struct totals t = {0};
+    for (size_t p = 0; p < ARRAY_LEN(phases); p++) {
+        const json_t *phase = json_object_get(result, phases[p]);
+        t.hits += lookup_u64(phase, "gpu_hits");
+        t.uploads += lookup_u64(phase, "gpu_uploads");
+        t.evictions += lookup_u64(phase, "gpu_evictions");
+        t.on_cpu += lookup_u64(phase, "gpu_on_cpu");
+        t.background += lookup_u64(phase, "gpu_background");
+    }
+    CHECK(lookup_u64(doc, "gpu.slots") == slots, "other slots: %.300s", c.out);
+    json_decref(doc);
+    command_free(&c);
+    return t;
+}
+
+static void note(const char *what, const struct totals *t)
+{
+    test_note("%s: %" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced, %" PRIu64
+              " on the CPU, %" PRIu64 " copied later",
+              what, t->hits, t->uploads, t->evictions, t->on_cpu, t->background);
+}
+
+static void compare(const struct setting *s)
+{
+    char path[PATH_MAX];
+    uint64_t capacity, slots;
+    path_in_dir(path, "gpu.trace");
+    unlink(path);
+    struct totals real = run_engine(s, path, &capacity, &slots);
+    CHECK(s->slots ? slots >= s->slots && slots < EXPERTS : slots == EXPERTS, "%" PRIu64 " slots",
+          slots);
+    struct totals modelled = simulate(s, path, capacity, slots);
+    test_note("%s, %" PRIu64 " slots, chunks of %u, %u %% in the arena", s->policy, slots, s->chunk,
+              s->resident);
+    note("engine", &real);
+    note("sim", &modelled);
+    CHECK(real.hits + real.uploads + real.on_cpu > 500, "too few uses to compare");
+    CHECK((real.evictions > 0) == (slots < EXPERTS), "other evictions");
+    CHECK(memcmp(&real, &modelled, sizeof real) == 0, "the simulator counts other uses");
+    struct totals printed = command(s, path, capacity, slots);
+    note("sluice sim", &printed);
+    if (strcmp(s->policy, "gpu-centric") == 0)
+        CHECK(memcmp(&real, &printed, sizeof real) == 0, "sluice sim prints other uses");
+    CHECK(printed.hits + printed.uploads + printed.on_cpu == real.hits + real.uploads + real.on_cpu,
+          "sluice sim prints more or fewer uses");
+}
+
+static void policy(const char *name)
+{
+    const struct setting settings[] = {
+        {name, 0, 16, 100}, /* first: the plan of the others */
+        {name, TOP_K, 16, 100},
+        {name, EXPERTS / 2, 16, 100},
+        {name, EXPERTS / 4 + 1, 1, 50},
+    };
+    continued_make(model, (const char *const[]){"arch=qwen3moe", "layers=4", NULL});
+    use_module();
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
+        compare(&settings[i]);
+    unsetenv("SLUICE_TEST_GPU");
+}
+
+static void gpu_centric(void)
+{
+    policy("gpu-centric");
+}
+
+static void cooperative(void)
+{
+    policy("cooperative");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {ROW(gpu_centric), ROW(cooperative)};
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Places for experts on a GPU: times by arithmetic, and what a replay counts. */
+#include "tests/unit/lib/sim/sim_test.h"
+
+#define LAYER_NS  4e5 /* of config_of */
+#define CPU_NS    1e5
+#define GPU_NS    2e4
+#define COPY_NS   1e5
+#define COPY_RATE (EXPERT_BYTES * 1e9 / COPY_NS)
+
+static const struct sim_gpu four = {.places = 4, .bytes_per_s = COPY_RATE, .expert_ns = GPU_NS};
+
+/* One layer of 8 experts, all in the arena. */
+static struct sim_cache *one_layer(struct sim_gpu gpu, struct error *error)
+{
+    struct sim_config c = config_of("lod", "preload=all", 8);
+    c.layers = 1, c.experts = 8, c.top_k = 4, c.precision_mask = 1,
+    c.precision_bytes[0] = EXPERT_BYTES;
+    c.gpu = gpu;
+    return sim_cache_create(&c, error);
+}
+
+static struct sim_cache *made(bool cooperative)
+{
+    struct error error;
+    struct sim_gpu gpu = four;
+    gpu.cooperative = cooperative;
+    struct sim_cache *c = one_layer(gpu, &error);
+    ck_assert_msg(c != NULL, "%s", error.text);
+    return c;
+}
+
+/* A pass; its time without computing, and with it. */
+static void pass(struct sim_cache *c, uint32_t tokens, const uint32_t *experts, uint32_t count,
+                 double stall, double all)
+{
+    static uint32_t position;
+    double from = sim_cache_now(c);
+    sim_cache_layer(c, &(struct sim_step){1, position++, 0, tokens, false});
+    for (uint32_t i = 0; i < count; i++) {
+        struct sim_access_result result;
+        sim_cache_access(c, &(struct sim_access){.expert = experts[i], .tokens = 1}, &result);
+        ck_assert_int_eq(result.outcome, SIM_HIT);
+    }
+    ck_assert_double_eq_tol(sim_cache_compute(c), stall, 1);
+    sim_cache_token(c);
+    if (tokens == 1)
+        ck_assert_double_eq_tol(sim_cache_now(c) - from, LAYER_NS + all, 1);
+}
+
+static const uint32_t first[] = {1, 2, 3, 4}, other[] = {1, 2, 3, 5},
+                      every[] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+/* Each copy but the first runs while the expert before it is computed; those that are there are computed first. */
+START_TEST(copies_and_hits)
+{
+    struct sim_cache *c = made(false);
+    pass(c, 1, first, 4, 4 * COPY_NS - 3 * GPU_NS, 4 * COPY_NS + GPU_NS);
+    pass(c, 1, first, 4, 0, 4 * GPU_NS);
+    pass(c, 1, other, 4, COPY_NS - 3 * GPU_NS, COPY_NS + GPU_NS); /* 5 in the place of 4 */
+    const struct sim_stats *f = sim_cache_stats(c, SIM_DECODE);
+    ck_assert_uint_eq(f->gpu_hits, 7);
+    ck_assert_uint_eq(f->gpu_uploads, 5);
+    ck_assert_uint_eq(f->gpu_evictions, 1);
+    ck_assert_uint_eq(f->gpu_on_cpu, 0);
+    ck_assert_uint_eq(f->gpu_upload_bytes, 5 * EXPERT_BYTES);
+    ck_assert_double_eq_tol(f->gpu_upload_ns, 5 * COPY_NS, 1);
+    ck_assert_double_eq_tol(f->gpu_stall_ns, f->stall_ns, 1);
+    ck_assert_double_eq_tol(f->gpu_stall_ns, 5 * COPY_NS - 6 * GPU_NS, 1);
+    sim_cache_destroy(c);
+}
+END_TEST
+
+/* The CPU computes what has no place; the pinned memory has space for two of them at a time. */
+START_TEST(cpu_computes)
+{
+    struct sim_cache *c = made(true);
+    pass(c, 1, first, 4, 0, 4 * CPU_NS);
+    const struct sim_stats *f = sim_cache_stats(c, SIM_DECODE);
+    ck_assert_uint_eq(f->gpu_on_cpu, 4);
+    ck_assert_uint_eq(f->gpu_background, 2);
+    pass(c, 1, first, 4, 0, 2 * CPU_NS);
+    pass(c, 1, first, 4, 0, 4 * GPU_NS);
+    ck_assert_uint_eq(f->gpu_hits, 6);
+    ck_assert_uint_eq(f->gpu_on_cpu, 6);
+    ck_assert_uint_eq(f->gpu_background, 4);
+    ck_assert_uint_eq(f->gpu_uploads, 0);
+    ck_assert_uint_eq(f->gpu_upload_bytes, 4 * EXPERT_BYTES);
+    sim_cache_destroy(c);
+}
+END_TEST
+
+/* More experts than places: in turns, also where a trace has more of them than a token needs. Several tokens are never
+ * the CPU's. */
+START_TEST(chunks)
+{
+    for (uint32_t tokens = 1; tokens <= 2; tokens++)
+        for (int cooperative = 0; cooperative < 2; cooperative++) {
+            struct sim_cache *c = made(cooperative != 0);
+            bool on_cpu = cooperative && tokens == 1;
+            pass(c, tokens, every, 8, on_cpu ? 0 : 8 * COPY_NS - 6 * GPU_NS,
+                 on_cpu ? 8 * CPU_NS : 8 * COPY_NS + 2 * GPU_NS);
+            const struct sim_stats *f = sim_cache_stats(c, tokens == 1 ? SIM_DECODE : SIM_PREFILL);
+            ck_assert_uint_eq(f->gpu_uploads, on_cpu ? 0 : 8);
+            ck_assert_uint_eq(f->gpu_evictions, on_cpu ? 0 : 4);
+            ck_assert_uint_eq(f->gpu_on_cpu, on_cpu ? 8 : 0);
+            sim_cache_destroy(c);
+        }
+}
+END_TEST
+
+/* A batch has the rows of the largest pass: what is too much for it is computed with the next one. */
+START_TEST(rows_of_a_batch)
+{
+    static const struct sim_access accesses[] = {
+        {.expert = 1, .tokens = 3}, {.expert = 2, .tokens = 3}, {.expert = 3, .tokens = 1}};
+    struct sim_cache *c = made(false);
+    struct sim_access_result result;
+    for (uint32_t position = 0; position < 2; position++) {
+        sim_cache_layer(c, &(struct sim_step){1, position, 0, 4, true});
+        for (size_t i = 0; i < 3; i++)
+            sim_cache_access(c, &accesses[i], &result);
+        sim_cache_compute(c);
+        sim_cache_token(c);
+    }
+    /* 1 and 3, then 2, which was used last: the others lose their places */
+    static const uint32_t next[] = {4, 5, 6, 2};
+    pass(c, 1, next, 4, 3 * COPY_NS - 3 * GPU_NS, 3 * COPY_NS + GPU_NS);
+    const struct sim_stats *f = sim_cache_stats(c, SIM_DECODE);
+    ck_assert_uint_eq(f->gpu_evictions, 2);
+    ck_assert_uint_eq(f->gpu_hits, 1);
+    sim_cache_destroy(c);
+}
+END_TEST
+
+START_TEST(gpus_that_cannot_be)
+{
+    struct error error;
+    struct sim_gpu g = four;
+    g.places = 3;
+    ck_assert_ptr_null(one_layer(g, &error));
+    ck_assert_int_eq(error.code, ERR_BUDGET_TOO_SMALL);
+    g = four;
+    g.bytes_per_s = 0;
+    ck_assert_ptr_null(one_layer(g, &error));
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+}
+END_TEST
+
+static struct trace synthetic(void)
+{
+    struct trace_synthetic s;
+    struct trace t;
+    struct error error;
+    trace_synthetic_defaults(&s);
+    s.layers = 4, s.experts = 8, s.top_k = 2, s.tokens = 60, s.prompt = 10, s.sequences = 2;
+    s.expert_bytes = EXPERT_BYTES, s.precision_mask = 1;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), 0);
+    return t;
+}
+
+/* Hits of the arena are the same; each use is counted once; with places for all each expert is copied once. */
+START_TEST(replay)
+{
+    struct trace t = synthetic();
+    struct sim_config c = config_of("lod", NULL, 12);
+    struct sim_result without, with;
+    struct error error;
+    ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &without, &error), 0);
+    for (uint32_t places = 2; places <= 32; places *= 2)
+        for (int cooperative = 0; cooperative < 2; cooperative++) {
+            uint64_t uses = 0, hits[2] = {0}, accesses = 0, copied = 0, evicted = 0;
+            c.gpu = four;
+            c.gpu.places = places;
+            c.gpu.cooperative = cooperative != 0;
+            ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &with, &error), 0);
+            for (int p = 0; p < SIM_PHASES; p++) {
+                const struct sim_stats *f = &with.phase[p];
+                hits[0] += without.phase[p].hits;
+                hits[1] += f->hits;
+                accesses += f->accesses;
+                uses += f->gpu_hits + f->gpu_uploads + f->gpu_on_cpu;
+                copied += f->gpu_uploads + f->gpu_background;
+                evicted += f->gpu_evictions;
+                ck_assert_uint_le(f->gpu_background, f->gpu_on_cpu);
+                ck_assert_uint_eq(f->gpu_upload_bytes,
+                                  (f->gpu_uploads + f->gpu_background) * EXPERT_BYTES);
+            }
+            ck_assert_uint_eq(hits[0], hits[1]);
+            ck_assert_uint_eq(uses, accesses);
+            ck_assert(evicted > 0 ? copied - evicted == places : copied <= places);
+            ck_assert(places < 32 || evicted == 0);
+        }
+    trace_free(&t);
+}
+END_TEST
+
+START_TEST(places_of_memory)
+{
+    struct trace t = synthetic();
+    ck_assert_uint_eq(sim_gpu_places(&t.header, 5 * EXPERT_BYTES + 1), 5);
+    ck_assert_uint_eq(sim_gpu_places(&t.header, UINT64_MAX), 32);
+    trace_free(&t);
+}
+END_TEST
+
+TCase *sim_gpu_case(void)
+{
+    TCase *c = tcase_create("gpu");
+    tcase_add_test(c, copies_and_hits);
+    tcase_add_test(c, cpu_computes);
+    tcase_add_test(c, chunks);
+    tcase_add_test(c, rows_of_a_batch);
+    tcase_add_test(c, gpus_that_cannot_be);
+    tcase_add_test(c, replay);
+    tcase_add_test(c, places_of_memory);
+    return c;
+}
