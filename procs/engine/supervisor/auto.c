@@ -186,6 +186,18 @@ static bool choose(struct supervisor *s)
     return changed;
 }
 
+/* Times for other hardware still have an order; measured ones correct them. */
+static void compare_gpu(const struct supervisor *s)
+{
+    if (!s->plan || !plan_auto_ns(s->plan))
+        return;
+    bool planned = plan_knows(s->plan, PLAN_auto_gpu_slots);
+    if (planned && !s->gpu.on)
+        log_warn("auto: the times of the plan are for a GPU: plan again without --gpu-slots");
+    else if (!planned && s->gpu.on)
+        log_warn("auto: the times of the plan are for the CPU: plan again with --gpu-slots");
+}
+
 void auto_start(struct supervisor *s)
 {
     struct automatic *a = &s->automatic;
@@ -198,6 +210,7 @@ void auto_start(struct supervisor *s)
         log_info("auto: --max-loss %g%% ignored: no plan with predictions (run 'sluice plan "
                  "--preset auto'); using a lossless preset",
                  s->params.max_loss);
+    compare_gpu(s);
     choose(s);
     s->preset = auto_preset(a->candidate);
 }

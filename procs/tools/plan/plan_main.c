@@ -52,6 +52,13 @@ static void usage(FILE *out)
         "      --ctx-size N         tokens per window (default 512)\n"
         "      --configurations N   swapmoe: random shares to measure (default 40)\n"
         "      --generations N      swapmoe: generations of the genetic search (default 5000)\n"
+        "      --gpu-slots N        auto: the engine computes on a GPU with slots for N experts\n"
+        "                           (gpu.slots of sluice stats --json)\n"
+        "      --gpu-budget BYTES|PCT%%  the same, as memory of the GPU for experts\n"
+        "      --gpu-bandwidth BYTES/s  of copies to it (default 12GB/s)\n"
+        "      --gpu-policy P       gpu-centric (default) or cooperative\n"
+        "      --gpu-expert-us US   an expert on it, one token (default: its bytes at 400 GB/s);\n"
+        "                           the rest of a layer is faster by the same factor\n"
         "      --curve              hobbit: also compare replace and skip, 5 to 30 %% of the "
         "accesses\n"
         "      --curve-only         hobbit: only this comparison, without a plan\n"
@@ -91,7 +98,8 @@ enum {
     OPT_METHOD,
     OPT_DENSE,
     OPT_THREADS,
-    OPT_OUTPUT
+    OPT_OUTPUT,
+    OPT_GPU /* the first of enum sim_gpu_option */
 };
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
@@ -116,6 +124,11 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"eviction-only", 0, NULL, OPT_EVICTION},
                                         {"threads", 1, NULL, OPT_THREADS},
                                         {"output", 1, NULL, OPT_OUTPUT},
+                                        {"gpu-slots", 1, NULL, OPT_GPU + SIM_GPU_SLOTS},
+                                        {"gpu-budget", 1, NULL, OPT_GPU + SIM_GPU_BUDGET},
+                                        {"gpu-bandwidth", 1, NULL, OPT_GPU + SIM_GPU_BANDWIDTH},
+                                        {"gpu-policy", 1, NULL, OPT_GPU + SIM_GPU_POLICY},
+                                        {"gpu-expert-us", 1, NULL, OPT_GPU + SIM_GPU_EXPERT_US},
                                         {"help", 0, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
@@ -163,6 +176,8 @@ static int choice_option(struct planning *p, int option, const char *value, stru
 static int one_option(struct planning *p, int option, const char *value, struct error *error)
 {
     double share;
+    if (option >= OPT_GPU && option < OPT_GPU + SIM_GPU__COUNT)
+        return sim_gpu_option(&p->gpu, (enum sim_gpu_option)(option - OPT_GPU), value, error);
     switch (option) {
     case 'm': p->model_path = value; return 0;
     case 'o': p->out_path = value; return 0;
@@ -209,6 +224,18 @@ static int one_option(struct planning *p, int option, const char *value, struct 
     }
 }
 
+/* Only auto depends on times. */
+static int check_gpu(const struct planning *p, struct error *error)
+{
+    bool automatic =
+        !p->forced && (strcmp(p->preset, "auto") == 0 || strcmp(p->preset, "all") == 0);
+    for (int i = 0; i < SIM_GPU__COUNT; i++)
+        if (p->gpu.given[i] && !automatic)
+            return error_set(error, ERR_BAD_INPUT,
+                             "options --gpu-*: only the preset auto depends on the GPU");
+    return sim_gpu_options_check(&p->gpu, error);
+}
+
 static int parse(struct planning *p, int argc, char **argv, struct error *error)
 {
     int option;
@@ -219,6 +246,8 @@ static int parse(struct planning *p, int argc, char **argv, struct error *error)
             return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    if (check_gpu(p, error) != 0)
+        return -1;
     p->plain = p->forced || strcmp(p->preset, "auto") == 0;
     if (p->plain && (!p->model_path || !p->out_path))
         return error_set(error, ERR_BAD_INPUT, "use -m FILE, --preset S and -o PLAN");

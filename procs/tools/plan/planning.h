@@ -7,6 +7,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/offline/measure/serving.h"
+#include "lib/sim/options.h"
 #include "lib/tensor/quant_method.h"
 #include "procs/tools/plan/held.h"
 #include "procs/tools/plan/measured.h"
@@ -42,9 +43,10 @@ struct planning {
     bool dense_given;         /* --dense is not auto */
     struct shares shares;     /* --shares, with `forced` */
     bool forced;
-    bool curve_only;    /* hobbit: measure the curve, plan nothing */
-    bool eviction_only; /* hobbit: keep the thresholds of the profile */
-    bool plain;         /* --shares, auto: no comparison with the lossless model */
+    bool curve_only;            /* hobbit: measure the curve, plan nothing */
+    bool eviction_only;         /* hobbit: keep the thresholds of the profile */
+    struct sim_gpu_options gpu; /* auto */
+    bool plain;                 /* --shares, auto: no comparison with the lossless model */
 
     struct offline_model *model;
     struct offline_text text, some; /* what is planned on; 1/4 of its windows, for searches */

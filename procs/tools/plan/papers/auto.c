@@ -28,6 +28,7 @@ struct predictions {
     struct path_tables tables;
     float *frequency, *shares;
     struct sim_compute compute;
+    struct sim_gpu gpu;
     double latency_ns, rest_ns; /* rest per token: embedding, output */
     bool spare_cpu;
 };
@@ -40,6 +41,38 @@ static double known(const struct plan *plan, enum plan_scalar s, double otherwis
 static uint32_t expert_layers(const struct predictions *t)
 {
     return hparams_expert_layers(&offline_index(t->p->model)->hparams);
+}
+
+/* With a GPU, layers and the rest of a token are faster by the factor of an expert: all are bound by the weights that
+ * are read. Predictions and work for reads are the CPU's, which else waits. */
+static int take_gpu(struct predictions *t, struct error *error)
+{
+    double *s = t->p->plan->scalar;
+    char rate[16];
+    s[PLAN_auto_gpu_slots] = s[PLAN_auto_gpu_bytes_per_s] = s[PLAN_auto_gpu_cooperative] = NAN;
+    if (sim_gpu_of(&t->p->gpu, &t->trace.header, &t->gpu, error) != 0)
+        return -1;
+    if (t->gpu.places == 0)
+        return 0;
+    double factor = t->gpu.expert_ns / t->compute.expert_ns;
+    t->compute.layer_ns *= factor;
+    t->rest_ns *= factor;
+    t->spare_cpu |= !t->gpu.cooperative;
+    s[PLAN_auto_gpu_slots] = t->gpu.places;
+    s[PLAN_auto_gpu_bytes_per_s] = t->gpu.bytes_per_s;
+    s[PLAN_auto_gpu_cooperative] = t->gpu.cooperative;
+    planning_note(
+        t->p,
+        "auto: a GPU with slots for %u experts, copies at %s/s, %s, an expert in %.1f us, a "
+        "layer without experts %.1f us",
+        t->gpu.places, bytes_format((uint64_t)t->gpu.bytes_per_s, rate),
+        t->gpu.cooperative ? "cooperative" : "gpu-centric", t->gpu.expert_ns / 1e3,
+        t->compute.layer_ns / 1e3);
+    json_object_set_new(t->p->report, "auto_gpu",
+                        json_pack("{s:I, s:f, s:b, s:f}", "slots", (json_int_t)t->gpu.places,
+                                  "bytes_per_s", t->gpu.bytes_per_s, "cooperative",
+                                  t->gpu.cooperative, "expert_us", t->gpu.expert_ns / 1e3));
+    return 0;
 }
 
 /* Compute times and read latency, from the profile. */
@@ -76,7 +109,7 @@ static int take_times(struct predictions *t, struct error *error)
         t->compute.precision_ns[PRECISION_INT4] / 1e3,
         t->compute.precision_ns[PRECISION_INT2] / 1e3, layer / 1e3, t->rest_ns / 1e3,
         t->latency_ns / 1e3);
-    return 0;
+    return take_gpu(t, error);
 }
 
 static float *copy_known(const float *from, size_t n)
@@ -119,13 +152,13 @@ static bool has_what_it_needs(const struct plan *plan, uint32_t candidate, const
 }
 
 /* Cost of predictions: they share the cores with compute, so they slow it down while it computes
- * and cost nothing while it waits. */
+ * and cost nothing while it waits, or while a GPU computes. */
 static double predicting_ns(const struct predictions *t, const struct knobs *k,
                             const struct sim_stats *f)
 {
     const struct prediction_method *p = prediction_method_of(k->prediction);
     double all = f->compute_ns + f->stall_ns, layers = (double)f->tokens * expert_layers(t);
-    if (p->source == PREDICT_NOTHING || !(all > 0))
+    if (p->source == PREDICT_NOTHING || !(all > 0) || t->gpu.places > 0)
         return 0;
     double router = p->source == PREDICT_LOGITS ? t->p->plan->scalar[PLAN_layer_router_ns] : 0;
     return layers * (PREDICT_LAYER_NS + router) * f->compute_ns / all;
@@ -140,6 +173,7 @@ static double predict(struct predictions *t, const struct knobs *k, double share
         .capacity = (uint64_t)(share * (double)sim_all_bytes(h)),
         .device = {.bytes_per_s = rate, .latency_ns = t->latency_ns, .depth = SIM_DEFAULT_DEPTH},
         .compute = t->compute,
+        .gpu = t->gpu,
         .plan = {.tables = t->tables, .shares = t->shares, .precision = plan_width(t->p->plan)}};
     struct sim_result result;
     struct error error;
