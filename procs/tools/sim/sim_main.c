@@ -76,7 +76,7 @@ static void usage(FILE *out)
         "      --gpu-slots N         a GPU computes, with slots for N experts; the engine's:\n"
         "                            gpu.slots of sluice stats --json\n"
         "      --gpu-budget 50%|BYTES  the same, as memory of the GPU for experts\n"
-        "      --gpu-bandwidth 12GB/s  of copies to the GPU\n"
+        "      --gpu-bandwidth 24GB/s  of copies to the GPU (default 12GB/s)\n"
         "      --gpu-policy P        gpu-centric or cooperative, as in sluice run (default\n"
         "                            gpu-centric)\n"
         "      --gpu-expert-us US    compute time of one expert on the GPU, one token (default:\n"
