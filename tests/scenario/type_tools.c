@@ -2,10 +2,12 @@
 /* Every tool with files of several types, and with one whose layers differ: none rejects a type, and a
  * store of the native experts has the losses of the file bit for bit. */
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/tensor/precision.h"
 #include "tests/harness/internal.h"
 
 #define END_MS 120000
@@ -115,9 +117,39 @@ static void nvfp4(void)
     every_tool("NVFP4");
 }
 
+static double planned(const char *name)
+{
+    json_t *doc = json_load_file(plan, 0, NULL);
+    const json_t *number = json_object_get(json_object_get(doc, "scalars"), name);
+    double value = json_is_number(number) ? json_number_value(number) : (double)NAN;
+    json_decref(doc);
+    return value;
+}
+
+/* No precision is smaller in rows that are so short. */
 static void ternary(void)
 {
     every_tool("TQ2_0");
+    CHECK(isnan(planned("fate_loss_high")), "fate is planned with larger experts");
+}
+
+/* Of less than four bits: with fate the experts are those of the model, and int2. Without a budget its plan lacks only
+ * the shares, which no preset needs. */
+static void few_bits(void)
+{
+    paths();
+    TOOL("synth", "-q", "-o", model, "tiny", "layers=3", "hidden=256", "head_size=64", "vocab=600",
+         "expert_inner=256", "--type", "Q3_K_S");
+    TOOL("profile", "-m", model, "--text", text, "-o", profile, "--tokens", "256", "--ctx-size",
+         "64", "--importance-tokens", "0");
+    TOOL("plan", "-m", model, "--profile", profile, "--text", text, "--max-loss", "100%", "-o",
+         plan, "--preset", "fate", "--tokens", "256", "--ctx-size", "64");
+    CHECK(planned("fate_high") == PRECISION_NATIVE && planned("fate_low") == PRECISION_INT2 &&
+              planned("fate_prefill_int2") > 0 && planned("fate_boundary") >= 1,
+          "%g, %g, %g", planned("fate_high"), planned("fate_low"), planned("fate_prefill_int2"));
+    TOOL("pack", "-m", model, "-o", store, "--delta", "--precisions", "int2", "--quiet");
+    TOOL("generate", "-m", store, "--plan", plan, "--preset", "fate", "--max-loss", "100%", "-p",
+         "It was", "-n", "4", "--temp", "0");
 }
 
 static void layers_that_differ(void)
@@ -127,7 +159,11 @@ static void layers_that_differ(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(q4_k_m), ROW(nvfp4), ROW(ternary),
-                                             ROW(layers_that_differ), ROW(layers_without_experts)};
+    static const struct test_case cases[] = {ROW(q4_k_m),
+                                             ROW(nvfp4),
+                                             ROW(ternary),
+                                             ROW(few_bits),
+                                             ROW(layers_that_differ),
+                                             ROW(layers_without_experts)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

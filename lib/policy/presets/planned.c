@@ -9,50 +9,59 @@
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
 #include "lib/policy/presets/presets.h"
+#include "lib/tensor/precision.h"
+
+enum planned_kind { NUMBER, WHOLE, ON_OFF, A_PRECISION };
 
 /* Parameters that a plan sets, by preset. */
 static const struct {
     const char *preset, *knob;
     enum plan_scalar scalar;
-    bool whole, on_off;
+    enum planned_kind kind;
 } table[] = {
-    {"hobbit", "t1", PLAN_hobbit_t1, false, false},
-    {"hobbit", "t2", PLAN_hobbit_t2, false, false},
-    {"hobbit", "skip_renormalise", PLAN_hobbit_skip_renormalise, false, true},
-    {"hobbit", "w_lru", PLAN_hobbit_w_lru, false, false},
-    {"hobbit", "w_lfu", PLAN_hobbit_w_lfu, false, false},
-    {"hobbit", "w_lhu", PLAN_hobbit_w_lhu, false, false},
-    {"hobbit", "w_fld", PLAN_hobbit_w_fld, false, false},
-    {"hobbit", "fld_next", PLAN_hobbit_fld_next, false, true},
-    {"hobbit", "lookahead", PLAN_prefetch_layers, true, false},
-    {"auto-two-precision", "t1", PLAN_hobbit_t1, false, false},
-    {"auto-two-precision", "t2", PLAN_hobbit_t2, false, false},
-    {"auto-two-precision", "skip_renormalise", PLAN_hobbit_skip_renormalise, false, true},
-    {"fate", "boundary", PLAN_fate_boundary, true, false},
-    {"eap", "boundary", PLAN_fate_boundary, true, false},
-    {"fate", "low_fraction", PLAN_fate_prefill_int2, false, false},
-    {"swapmoe", "interval", PLAN_swap_interval, true, false},
+    {"hobbit", "t1", PLAN_hobbit_t1, NUMBER},
+    {"hobbit", "t2", PLAN_hobbit_t2, NUMBER},
+    {"hobbit", "skip_renormalise", PLAN_hobbit_skip_renormalise, ON_OFF},
+    {"hobbit", "w_lru", PLAN_hobbit_w_lru, NUMBER},
+    {"hobbit", "w_lfu", PLAN_hobbit_w_lfu, NUMBER},
+    {"hobbit", "w_lhu", PLAN_hobbit_w_lhu, NUMBER},
+    {"hobbit", "w_fld", PLAN_hobbit_w_fld, NUMBER},
+    {"hobbit", "fld_next", PLAN_hobbit_fld_next, ON_OFF},
+    {"hobbit", "lookahead", PLAN_prefetch_layers, WHOLE},
+    {"auto-two-precision", "t1", PLAN_hobbit_t1, NUMBER},
+    {"auto-two-precision", "t2", PLAN_hobbit_t2, NUMBER},
+    {"auto-two-precision", "skip_renormalise", PLAN_hobbit_skip_renormalise, ON_OFF},
+    {"fate", "boundary", PLAN_fate_boundary, WHOLE},
+    {"eap", "boundary", PLAN_fate_boundary, WHOLE},
+    {"fate", "low_fraction", PLAN_fate_prefill_int2, NUMBER},
+    {"fate", "high", PLAN_fate_high, A_PRECISION},
+    {"fate", "low", PLAN_fate_low, A_PRECISION},
+    {"swapmoe", "interval", PLAN_swap_interval, WHOLE},
 };
+
+static const char *value_text(enum planned_kind kind, double value, char buf[32])
+{
+    switch (kind) {
+    case ON_OFF: return value > 0 ? "on" : "off";
+    case A_PRECISION: return precision_name((enum precision)value);
+    case WHOLE: snprintf(buf, 32, "%.0f", value); break;
+    case NUMBER: snprintf(buf, 32, "%.9g", value); break;
+    }
+    return buf;
+}
 
 const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf, size_t bytes)
 {
     size_t used = 0;
     buf[0] = 0;
     for (size_t i = 0; i < ARRAY_LEN(table) && used < bytes; i++) {
+        char value[32];
         if (strcmp(table[i].preset, preset_at(preset)->name) != 0 ||
             !plan_knows(plan, table[i].scalar))
             continue;
-        double value = plan->scalar[table[i].scalar];
-        const char *comma = used ? "," : "";
-        int n;
-        if (table[i].on_off)
-            n = snprintf(buf + used, bytes - used, "%s%s=%s", comma, table[i].knob,
-                         value > 0 ? "on" : "off");
-        else if (table[i].whole)
-            n = snprintf(buf + used, bytes - used, "%s%s=%.0f", comma, table[i].knob, value);
-        else
-            n = snprintf(buf + used, bytes - used, "%s%s=%.9g", comma, table[i].knob, value);
-        used += (size_t)n;
+        used +=
+            (size_t)snprintf(buf + used, bytes - used, "%s%s=%s", used ? "," : "", table[i].knob,
+                             value_text(table[i].kind, plan->scalar[table[i].scalar], value));
     }
     return buf;
 }

@@ -37,7 +37,7 @@ static void usage(FILE *out)
         "      --text FILE          calibration text of one domain; repeatable\n"
         "      --max-loss P         allowed increase of perplexity, such as 1%%: of the bound on\n"
         "                           held-out text\n"
-        "      --budget BYTES       budget of the engine (swapmoe, fate)\n"
+        "      --budget BYTES       budget of the engine (swapmoe; the shares of fate's layers)\n"
         "      --resident-experts PCT%%  instead of --budget: resident share of the expert bytes\n"
         "      --preset S           edgemoe|hobbit|fate|swapmoe|auto|all (default all)\n"
         "  -o FILE                  the plan: the profile extended by the decisions\n"
@@ -142,7 +142,7 @@ static const struct {
 } presets[] = {
     {"edgemoe", plan_edgemoe, false, 170, 0},
     {"hobbit", plan_hobbit, false, 115, 0},
-    {"fate", plan_fate, true, 37, 0},
+    {"fate", plan_fate, false, 37, 0},
     {"swapmoe", plan_swapmoe, true, 5, 14},
     {"auto", plan_auto, false, 0, 0}}; /* last: it predicts the speed of the other plans */
 #define SWAPMOE 3

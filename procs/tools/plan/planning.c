@@ -238,6 +238,15 @@ uint64_t planning_one_expert(const struct planning *p, enum precision precision)
     return offline_expert_bytes(p->model, layer, 0, precision, p->method);
 }
 
+bool planning_is_smaller(const struct planning *p, enum precision precision)
+{
+    for (uint32_t l = 0; l < p->plan->layers; l++)
+        if (offline_expert_bytes(p->model, l, 0, precision, p->method) <
+            offline_expert_bytes(p->model, l, 0, PRECISION_NATIVE, p->method))
+            return true;
+    return false;
+}
+
 uint64_t planning_expert_bytes(const struct planning *p, struct error *error)
 {
     const struct model_index *m = offline_index(p->model);

@@ -145,6 +145,9 @@ static inline uint64_t planning_first_cell(const struct planning *p)
 /* Bytes of an expert of the first layer that has experts. */
 uint64_t planning_one_expert(const struct planning *p, enum precision precision);
 
+/* Whether an expert of some layer has fewer bytes at this precision than in the model; else no store has it. */
+bool planning_is_smaller(const struct planning *p, enum precision precision);
+
 /* Payload bytes for experts from --budget or --resident-experts. 0 with an error if neither was
  * given or the budget is too small. */
 uint64_t planning_expert_bytes(const struct planning *p, struct error *error);

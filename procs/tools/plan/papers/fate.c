@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fate's boundary from the recall in the profile, its shares, and the fraction of the least popular
- * experts that are int2 in prefill (§4.5: found by a search that keeps the loss below P). */
+/* Fate's boundary from the recall in the profile, and the fraction of the least popular experts that have
+ * the lower precision in prefill (§4.5: found by a search that keeps the loss below P). Neither depends on
+ * the budget; with one, the shares of the layers, too. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -43,14 +44,30 @@ static void share_out(struct plan *plan, uint64_t entries, uint32_t first, uint3
     }
 }
 
+struct precisions {
+    enum precision high, low;
+};
+
+/* int4 and int2 as in the paper. What is not smaller than the model's experts is in no store: then the
+ * higher one is that of the model, or there is no lower one. */
+static struct precisions choose_precisions(const struct planning *p)
+{
+    struct precisions t = {.high = PRECISION_NATIVE};
+    if (planning_is_smaller(p, PRECISION_INT4))
+        t.high = PRECISION_INT4;
+    t.low = planning_is_smaller(p, PRECISION_INT2) ? PRECISION_INT2 : t.high;
+    return t;
+}
+
 static struct serving serving_of(const struct planning *p, double fraction)
 {
+    const struct precisions t = choose_precisions(p);
     return (struct serving){.kind = SERVE_POLICY,
                             .method = p->method,
                             .chunk = PLANNING_CHUNK,
                             .policy = {.rule = PRECISION_RULE_FATE,
-                                       .high = PRECISION_INT4,
-                                       .low = PRECISION_INT2,
+                                       .high = t.high,
+                                       .low = t.low,
                                        .low_fraction = (float)fraction}};
 }
 
@@ -68,8 +85,8 @@ static int search(struct planning *p, double limit, double *fraction, double *lo
         const struct serving s = serving_of(p, next);
         if (planning_measure(p, &p->text, &s, &m, error) != 0)
             return -1;
-        planning_note(p, "  int2 for the least popular %.0f %% of a chunk's experts: loss %s",
-                      100 * next, planning_loss(&m.loss, text));
+        planning_note(p, "  %s for the least popular %.0f %% of a chunk's experts: loss %s",
+                      precision_name(s.policy.low), 100 * next, planning_loss(&m.loss, text));
         if (m.loss.high <= limit) {
             *fraction = good = next;
             *loss = m.loss.high;
@@ -84,6 +101,7 @@ static int search(struct planning *p, double limit, double *fraction, double *lo
 
 static void store(struct planning *p, double fraction, const struct judged *judged)
 {
+    const struct precisions t = choose_precisions(p);
     double *scalar = p->plan->scalar;
     char text[64];
     scalar[PLAN_fate_prefill_int2] = fraction;
@@ -92,12 +110,14 @@ static void store(struct planning *p, double fraction, const struct judged *judg
     scalar[PLAN_fate_loss_high] = judged->loss.high;
     scalar[PLAN_fate_method] = p->method;
     scalar[PLAN_fate_dense] = p->dense;
-    scalar[PLAN_fate_high] = PRECISION_INT4;
-    scalar[PLAN_fate_low] = PRECISION_INT2;
-    planning_note(p, "fate: %.0f %% of a chunk's experts at int2 in prefill, expected loss %s",
-                  100 * fraction, planning_loss(&judged->loss, text));
+    scalar[PLAN_fate_high] = t.high;
+    scalar[PLAN_fate_low] = fraction > 0 ? t.low : t.high; /* a store needs no other */
+    planning_note(p, "fate: experts at %s, %.0f %% of a chunk's at %s in prefill, expected loss %s",
+                  precision_name(t.high), 100 * fraction, precision_name(t.low),
+                  planning_loss(&judged->loss, text));
     json_object_set_new(p->report, "fate_prefill",
-                        json_pack("{s:f, s:f, s:f, s:f}", "fraction", fraction, "loss",
+                        json_pack("{s:s, s:s, s:f, s:f, s:f, s:f}", "high", precision_name(t.high),
+                                  "low", precision_name(t.low), "fraction", fraction, "loss",
                                   judged->loss.value, "loss_low", judged->loss.low, "loss_high",
                                   judged->loss.high));
 }
@@ -122,12 +142,27 @@ static int search_fraction(struct planning *p, struct error *error)
     } while (tightening_next(&tight, loss, held.loss.high));
     if (best < 0)
         return error_set(error, ERR_NO_PLAN,
-                         "fate cannot keep the loss below %.3g %%: not even with all experts at "
-                         "int4",
-                         100 * p->max_loss);
+                         "fate cannot keep the loss below %.3g %%: not even with all experts at %s",
+                         100 * p->max_loss, precision_name(choose_precisions(p).high));
     store(p, best, &judged);
     const struct serving s = serving_of(p, best);
     return planning_report(p, "fate", &s, &judged, error);
+}
+
+/* What the budget decides. */
+static int plan_shares(struct planning *p, uint32_t first, uint32_t boundary, struct error *error)
+{
+    uint64_t bytes = planning_expert_bytes(p, error);
+    if (!bytes || planning_add(p, plan_array_bit(PLAN_ARRAY_share), error) != 0)
+        return -1;
+    enum precision high = choose_precisions(p).high;
+    uint64_t entries = bytes / planning_one_expert(p, high);
+    share_out(p->plan, entries, first, boundary);
+    planning_note(p, "fate: capacity of %llu experts at %s", (unsigned long long)entries,
+                  precision_name(high));
+    json_object_set_new(json_object_get(p->report, "fate"), "entries",
+                        json_integer((json_int_t)entries));
+    return 0;
 }
 
 int plan_fate(struct planning *p, struct error *error)
@@ -136,18 +171,15 @@ int plan_fate(struct planning *p, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "%.200s has no recall of predictions; run sluice profile again",
                          p->profile_path);
-    uint64_t bytes = planning_expert_bytes(p, error);
-    if (!bytes || planning_add(p, plan_array_bit(PLAN_ARRAY_share), error) != 0)
-        return -1;
-    uint64_t each = planning_one_expert(p, PRECISION_INT4);
+    if (choose_precisions(p).low == PRECISION_NATIVE)
+        return error_set(error, ERR_NO_PLAN,
+                         "the experts of this model have no lower precision that is smaller");
     uint32_t first = model_expert_layer(offline_index(p->model), 0);
     uint32_t boundary = boundary_of(p->plan, first);
     p->plan->scalar[PLAN_fate_boundary] = boundary;
-    share_out(p->plan, bytes / each, first, boundary);
-    planning_note(p, "fate: layers below %u entirely resident, capacity of %llu int4 experts",
-                  boundary, (unsigned long long)(bytes / each));
-    json_object_set_new(
-        p->report, "fate",
-        json_pack("{s:i, s:I}", "boundary", (int)boundary, "entries", (json_int_t)(bytes / each)));
+    planning_note(p, "fate: layers below %u entirely resident", boundary);
+    json_object_set_new(p->report, "fate", json_pack("{s:i}", "boundary", (int)boundary));
+    if ((p->budget_bytes || p->experts_percent > 0) && plan_shares(p, first, boundary, error) != 0)
+        return -1;
     return search_fraction(p, error);
 }

@@ -275,6 +275,28 @@ START_TEST(native_replaces_a_lower_precision)
 }
 END_TEST
 
+/* Where int4 is not smaller than the model's experts, fate's higher precision is that of the model, and the store has
+ * int2 only; with a share of 0 it has int4 only. */
+START_TEST(fate_has_the_precisions_of_its_plan)
+{
+    static const struct {
+        enum precision high, low;
+    } cases[] = {{PRECISION_NATIVE, PRECISION_INT2}, {PRECISION_INT4, PRECISION_INT4}};
+    double loss;
+    struct error error;
+    scene.preset = "fate";
+    scene.plan->scalar[PLAN_fate_high] = cases[_i].high;
+    scene.plan->scalar[PLAN_fate_low] = cases[_i].low;
+    for (uint32_t p = PRECISION_INT8; p < PRECISION__COUNT; p++)
+        if (p != cases[_i].high && p != cases[_i].low) {
+            scene.model.precision_mask &= ~(1u << p);
+            scene.model.precision_entries[p] = 0;
+        }
+    ck_assert_msg(loss_of_scene(&loss, &error) == 0, "%s", error.text);
+    ck_assert_double_eq(loss, 0.05);
+}
+END_TEST
+
 START_TEST(other_conditions)
 {
     double loss;
@@ -335,6 +357,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, same_conditions, 0, (int)ARRAY_LEN(matching));
     tcase_add_test(c, native_replaces_a_lower_precision);
+    tcase_add_loop_test(c, fate_has_the_precisions_of_its_plan, 0, 2);
     tcase_add_loop_test(c, other_conditions, 0, (int)ARRAY_LEN(differing));
     tcase_add_loop_test(c, same_dense_precision, 0, (int)ARRAY_LEN(matching));
     tcase_add_test(c, candidates_have_the_same_loss);
