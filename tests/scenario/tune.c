@@ -49,7 +49,7 @@ static void check_systems(const json_t *result)
         const json_t *s = json_array_get(systems, i);
         const char *name = json_string_value(json_object_get(s, "system"));
         bool planned = json_is_true(json_object_get(s, "planned"));
-        CHECK(name && strcmp(name, names[i]) == 0 && planned == (i < 2), "system %zu", i);
+        CHECK(name && strcmp(name, names[i]) == 0 && planned == (i < 3), "system %zu", i);
         CHECK(planned ? json_is_number(json_object_get(s, "loss_high"))
                       : json_is_string(json_object_get(s, "why")),
               "%s: neither a bound nor a reason", name);
@@ -100,8 +100,9 @@ static void later_starts_find_it(void)
 /* What the plan has decided, without what depends on times. */
 static char *decisions(void)
 {
-    static const char *const names[] = {"hobbit_t1",    "hobbit_t2",    "hobbit_w_lru",
-                                        "hobbit_w_lfu", "hobbit_w_lhu", "hobbit_w_fld"};
+    static const char *const names[] = {"hobbit_t1",     "hobbit_t2",         "hobbit_w_lru",
+                                        "hobbit_w_lfu",  "hobbit_w_lhu",      "hobbit_w_fld",
+                                        "fate_boundary", "fate_prefill_int2", "fate_loss_high"};
     struct command c;
     static const char script[] = "cd \"$XDG_CACHE_HOME\"/sluice/*/ && for plan in plan-*-40-*; do "
                                  "case $plan in *.*) ;; *) cat \"$plan\" ;; esac; done";
@@ -132,7 +133,8 @@ static void killed_it_ends_with_the_same_plan(void)
                    {"importance: ", true},
                    {"step 2 of 4", false},
                    {"uniform int2", true},
-                   {"sluice plan: hobbit: ", true},
+                   {"sluice plan: hobbit: ", false},
+                   {"sluice plan: fate: ", true},
                    {"auto: candidate", false},
                    {"step 3 of 4", false},
                    {"step 4 of 4", true},

@@ -21,11 +21,19 @@ static char store[PATH_MAX];
 static void stores_are_listed_and_removed(void)
 {
     struct command c;
+    char log[PATH_MAX];
     make_model();
+    path_in_dir(log, "tune.log");
     stop_at("step 4 of 4", SIGKILL, NULL);
     CHECK(stores() == 1 && listed(true) == 1 && tunings() == 0, "%zu stores, %zu listed", stores(),
           listed(true));
+    tuned_loss = NO_LOSS;
+    stop_at("step 4 of 4", SIGKILL, NULL);
+    tuned_loss = LOSS;
+    CHECK(contains(log, "fate cannot keep the loss"), "%.3000s", read_file(log));
     tune_for(&c, NO_LOSS);
+    CHECK(strstr(c.err, "no share keeps this loss") && !strstr(c.err, "sluice plan: "), "%.3000s",
+          c.err);
     CHECK(strstr(c.err, "lowers no expert") && strstr(c.err, "which no tuning uses"), "%.2000s",
           c.err);
     command_free(&c);
@@ -119,10 +127,13 @@ static void find_plan(char plan[PATH_MAX])
     only_match(pattern, plan);
 }
 
-static void forget_records(const char *directory)
+/* directory: of the plan. */
+static void forget_records(char directory[PATH_MAX])
 {
-    char pattern[PATH_MAX + 16];
+    char pattern[PATH_MAX + 16], plan[PATH_MAX];
     glob_t found;
+    find_plan(plan);
+    snprintf(directory, PATH_MAX, "%.*s", (int)(strrchr(plan, '/') - plan), plan);
     snprintf(pattern, sizeof pattern, "%s/tuning-*", directory);
     if (glob(pattern, 0, NULL, &found) != 0)
         return;
@@ -137,7 +148,6 @@ static void record_store(const char *preset)
     char plan[PATH_MAX], path[PATH_MAX], directory[PATH_MAX];
     only_match(path_in_dir(path, "*.tuned-*"), store);
     find_plan(plan);
-    snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(plan, '/') - plan), plan);
     forget_records(directory);
     snprintf(path, sizeof path, "%.4000s/tuning-40-31457280.json", directory);
     FILE *f = fopen(path, "w");
@@ -199,7 +209,7 @@ static void stores_of_earlier_runs(void)
 /* ---- which systems are stored ---- */
 
 /* As if these times were predicted; and of edgemoe's precisions every other is that of the model. */
-static void set_predictions(double edgemoe_ns, double hobbit_ns)
+static void set_predictions(double edgemoe_ns, double hobbit_ns, double fate_ns)
 {
     static const char *const candidates[] = {
 #define AUTO_CANDIDATE(preset, loss) preset,
@@ -214,7 +224,8 @@ static void set_predictions(double edgemoe_ns, double hobbit_ns)
         size_t candidate = i % PLAN_AUTO_CANDIDATES;
         const char *name = candidate < ARRAY_LEN(candidates) ? candidates[candidate] : "";
         bool hobbit = strcmp(name, "hobbit") == 0 || strcmp(name, "auto-two-precision") == 0;
-        json_array_set_new(ns, i, json_real(hobbit ? hobbit_ns : edgemoe_ns));
+        bool fate = strcmp(name, "fate") == 0;
+        json_array_set_new(ns, i, json_real(fate ? fate_ns : hobbit ? hobbit_ns : edgemoe_ns));
     }
     for (size_t i = 0; i < json_array_size(width); i += 2)
         json_array_set_new(width, i, json_integer(PRECISION_NATIVE));
@@ -246,21 +257,27 @@ static void expect_both_measured(void)
 /* Those that are predicted to be near the fastest one, as far as there is space; later starts use them. */
 static void which_systems_are_stored(void)
 {
-    char log[PATH_MAX];
+    char log[PATH_MAX], directory[PATH_MAX];
     path_in_dir(log, "tune.log");
     make_model();
     stop_at("step 3 of 4", SIGKILL, NULL);
-    set_predictions(1e6, 1.1e6);
+    set_predictions(1e6, 1.1e6, 9e6);
     tuned_limit = "620KiB";
     stop_at("step 4 of 4", SIGKILL, NULL);
     tuned_limit = "1GiB";
-    CHECK(contains(log, "one system is stored: "), "%.3000s", read_file(log));
+    CHECK(contains(log, "one system less is stored: "), "%.3000s", read_file(log));
     expect_both_measured();
-    set_predictions(2e6, 1e6);
+    set_predictions(2e6, 1e6, 2e6);
     stop_at("step 4 of 4", SIGKILL, NULL);
     CHECK(contains(log, "hobbit is predicted to be faster"), "%.2000s", read_file(log));
     record_store("hobbit");
     check_generate(NULL, "tuning: preset hobbit", "sluice tune -m");
+    forget_records(directory); /* with the store of hobbit */
+    set_predictions(2e6, 2e6, 1e6);
+    stop_at("step 4 of 4", SIGKILL, NULL);
+    CHECK(contains(log, "fate is predicted to be faster"), "%.2000s", read_file(log));
+    record_store("fate");
+    check_generate(NULL, "tuning: preset fate", "sluice tune -m");
     remove_all(NULL);
 }
 

@@ -20,18 +20,22 @@
 #define PLAN_SHARE     0.4
 #define MEASURING_MIN  0.5  /* of --minutes, for both, however long the rest takes */
 #define ROUTING_SHARE  0.15 /* of the profile: the pass for statistics */
-#define EDGEMOE_PASSES 36   /* about as many evaluations as the search of precisions takes */
-#define HOBBIT_PASSES  24   /* and that of thresholds; each is over one half of the text */
+#define SWAPMOE_PASSES 18 /* evaluations of swapmoe's planner: 5, and 54 of a quarter of the text */
 #define TOKENS_MAX     65536.0
 #define ROUTING_MIN    8192.0
-#define PLAN_MIN       4096.0 /* without hobbit */
-#define PLAN_BOTH_MIN  8192.0
+#define PLAN_MIN       4096.0 /* of the first system alone */
+#define PLAN_MORE_MIN  8192.0
 #define PLAN_WINDOWS   3.0 /* of a text, at the minimum: to plan on, and held out */
 #define IMPORTANCE_MAX 8192.0
 #define IMPORTANCE_MIN 1024.0
 #define CONFIRM_S      20.0 /* measured run, without the loading of experts */
 
 #define CELLS_MAX 1e6 /* experts of a model */
+
+static const int passes[TUNE_SYSTEMS] = {
+#define TUNE_SYSTEM(id, name, rule, high, low, loss, last, passes, none) [TUNE_##id] = passes,
+#include "procs/tools/tune/systems.tbl.h"
+};
 
 /* The numbers of a job file: one table for both directions. */
 static const struct field {
@@ -109,15 +113,25 @@ static void choose_groups(struct job *j, double tokens, double seconds)
     }
 }
 
-/* Text for both systems, or, if they would get too little, for edgemoe alone. */
+/* Evaluations of the first `count` systems. */
+static double passes_of(int count)
+{
+    double all = 0;
+    for (int i = 0; i < count; i++)
+        all += passes[i];
+    return all;
+}
+
+/* Text for all systems, or, if they would get too little, for fewer of them, at last for the first alone. */
 static void choose_plan(struct tune *t, double most, double seconds)
 {
     struct job *j = &t->job;
     double windows = PLAN_WINDOWS * (double)t->window * (double)t->texts;
-    double both = fmax(PLAN_BOTH_MIN, windows), one = fmax(PLAN_MIN, windows);
-    double tokens = 2 * tokens_within(j, most / 2, 0, seconds / (EDGEMOE_PASSES + HOBBIT_PASSES));
-    if (tokens < smaller(most, both))
-        tokens = 2 * tokens_within(j, most / 2, smaller(most, one) / 2, seconds / EDGEMOE_PASSES);
+    double more = fmax(PLAN_MORE_MIN, windows), one = fmax(PLAN_MIN, windows), tokens = 0;
+    for (int count = TUNE_SYSTEMS; count > 1 && tokens < smaller(most, more); count--)
+        tokens = 2 * tokens_within(j, most / 2, 0, seconds / passes_of(count));
+    if (tokens < smaller(most, more))
+        tokens = 2 * tokens_within(j, most / 2, smaller(most, one) / 2, seconds / passes_of(1));
     j->plan_tokens = tokens;
 }
 
@@ -186,9 +200,14 @@ void job_choose(struct tune *t, uint64_t tokens)
     j->plan_tokens = floor(j->plan_tokens / window) * window;
 }
 
-bool job_plans_hobbit(const struct tune *t)
+bool job_plans(const struct tune *t, enum tune_system system)
 {
-    return (EDGEMOE_PASSES + HOBBIT_PASSES) * evaluation_s(&t->job) <= plan_s(t);
+    return system == 0 || passes_of((int)system + 1) * evaluation_s(&t->job) <= plan_s(t);
+}
+
+double job_swapmoe_s(const struct tune *t)
+{
+    return SWAPMOE_PASSES * evaluation_s(&t->job);
 }
 
 void job_times(const struct tune *t, struct stage_times *times)
@@ -198,7 +217,9 @@ void job_times(const struct tune *t, struct stage_times *times)
     times->profile = pass_s(j, j->profile_tokens) + norms_s(j) +
                      importance_s(j, j->importance_tokens) +
                      j->importance_experts * measurement_s(j, j->importance_tokens);
-    times->plan = (EDGEMOE_PASSES + (job_plans_hobbit(t) ? HOBBIT_PASSES : 0)) * evaluation_s(j);
+    times->plan = 0;
+    for (int i = 0; i < TUNE_SYSTEMS; i++)
+        times->plan += job_plans(t, (enum tune_system)i) ? passes[i] * evaluation_s(j) : 0;
 }
 
 void job_keep_profile(struct job *j, const struct job *was)

@@ -9,11 +9,16 @@
 #include "procs/clients/common/options.h"
 #include "procs/tools/tune/tune.h"
 
-/* Those that sluice plan can plan, and tune does not. */
-static const struct {
-    const char *system, *why;
-} others[] = {{"fate", "not planned by tune: use sluice plan"},
-              {"swapmoe", "not planned by tune: use sluice plan"}};
+/* Why tune does not plan swapmoe, which sluice plan does. */
+static const char *swapmoe(const struct tune *t, char why[TUNE_WHY_BYTES])
+{
+    snprintf(
+        why, TUNE_WHY_BYTES,
+        "not planned by tune: its loss depends on the budget, and a plan for one takes at least "
+        "%.1f minutes",
+        job_swapmoe_s(t) / 60);
+    return why;
+}
 
 static bool is_chosen(const struct tune *t, const struct system *s)
 {
@@ -44,13 +49,12 @@ static int print_json(const struct tune *t, struct error *error)
     free(text);
     if (!record)
         return -1;
+    char why[TUNE_WHY_BYTES];
     json_t *systems = json_array();
     for (int i = 0; i < TUNE_SYSTEMS; i++)
         json_array_append_new(systems, system_json(t, (enum tune_system)i));
-    for (size_t i = 0; i < ARRAY_LEN(others); i++)
-        json_array_append_new(systems,
-                              json_pack("{s:s, s:b, s:s, s:b}", "system", others[i].system,
-                                        "planned", false, "why", others[i].why, "chosen", false));
+    json_array_append_new(systems, json_pack("{s:s, s:b, s:s, s:b}", "system", "swapmoe", "planned",
+                                             false, "why", swapmoe(t, why), "chosen", false));
     json_object_set_new(record, "systems", systems);
     json_dumpf(record, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
     putchar('\n');
@@ -74,13 +78,12 @@ static void print_system(const struct tune *t, enum tune_system system)
 
 static void print_text(const struct tune *t)
 {
-    char bytes[16];
+    char bytes[16], why[TUNE_WHY_BYTES];
     const struct tuning *r = &t->result;
     printf("%-8s %.1f tokens/s%s\n", "lossless", r->lossless_per_s, r->store[0] ? "" : "; chosen");
     for (int i = 0; i < TUNE_SYSTEMS; i++)
         print_system(t, (enum tune_system)i);
-    for (size_t i = 0; i < ARRAY_LEN(others); i++)
-        printf("%-8s %s\n", others[i].system, others[i].why);
+    printf("%-8s %s\n", "swapmoe", swapmoe(t, why));
     if (r->store[0])
         printf("%s: preset %s, %.1f tokens/s (lossless %.1f), loss at most %.2f %%\nplan %s\n"
                "store %s, %s\n",

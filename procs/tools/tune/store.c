@@ -193,7 +193,7 @@ static int place_store(struct tune *t, struct error *error)
         return found;
     if (!choose_fewer(t))
         return -1;
-    fprintf(stderr, "sluice tune: one system is stored: %s\n", error->text);
+    fprintf(stderr, "sluice tune: one system less is stored: %s\n", error->text);
     return place_store(t, error);
 }
 

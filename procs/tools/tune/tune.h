@@ -49,7 +49,11 @@ struct job {
 };
 
 /* Systems that are planned; each has presets that its plan serves. */
-enum tune_system { TUNE_EDGEMOE, TUNE_HOBBIT, TUNE_SYSTEMS };
+enum tune_system {
+#define TUNE_SYSTEM(id, ...) TUNE_##id,
+#include "procs/tools/tune/systems.tbl.h"
+    TUNE_SYSTEMS
+};
 
 struct system {
     bool planned;
@@ -125,8 +129,10 @@ void job_choose(struct tune *t, uint64_t tokens);
 /* Those of the profile as they were: it is kept. */
 void job_keep_profile(struct job *j, const struct job *was);
 void job_times(const struct tune *t, struct stage_times *times);
-/* Whether there is time to plan hobbit, too. */
-bool job_plans_hobbit(const struct tune *t);
+/* Whether there is time to plan this system after those before it. */
+bool job_plans(const struct tune *t, enum tune_system system);
+/* Seconds, at the minimum, in which swapmoe is planned for one budget with as much text. */
+double job_swapmoe_s(const struct tune *t);
 enum job_state { JOB_NONE, JOB_DAMAGED, JOB_GOOD };
 enum job_state job_read(struct tune *t);
 int job_write(const struct tune *t, struct error *error);
@@ -180,6 +186,20 @@ void forms_choose(struct tune *t, const struct offline_model *m);
 int stage_forms(struct tune *t, struct error *error);
 void forms_drop(struct tune *t);
 
+/* systems.c */
+const char *system_name(enum tune_system system);
+/* Of a candidate of auto; TUNE_SYSTEMS: of none that is planned here. */
+enum tune_system system_of(uint32_t candidate);
+/* The lower precisions that its plan uses: bits of enum precision. The plan has it (system_planned). */
+uint32_t system_precisions(const struct plan *plan, enum tune_system system);
+/* Its plan has one precision for each expert. */
+bool system_per_expert(enum tune_system system);
+/* Whether the plan has it, with a loss of at most max_loss (per cent); its loss, per cent; whether its speed is
+ * predicted. */
+bool system_planned(const struct plan *plan, enum tune_system system, double max_loss);
+double system_loss(const struct plan *plan, enum tune_system system);
+bool system_predicted(const struct plan *plan, enum tune_system system);
+
 /* plans.c: t->system as the files of earlier runs say; whether every system was planned or tried, and the speeds
  * predicted. */
 bool plans_are_done(struct tune *t);
@@ -188,9 +208,8 @@ int stage_plan(struct tune *t, struct error *error);
 /* choose.c: which presets are measured, of systems whose speed is predicted to be near that of the best; marks what is
  * stored. */
 int stage_choose(struct tune *t, struct error *error);
-/* Leaves out the slower of two systems. False: there is one. */
+/* Leaves out the stored system that is predicted to be slowest. False: there is one. */
 bool choose_fewer(struct tune *t);
-const char *system_name(enum tune_system system);
 /* What the store of the chosen systems has of every expert: bits of enum precision; 0: one precision per expert, as
  * edgemoe's plan has them. */
 uint32_t choose_precisions(const struct tune *t, const struct plan *plan);

@@ -14,26 +14,6 @@
 
 #define NEAR 0.2 /* predictions differ from measurements by about as much */
 
-const char *system_name(enum tune_system system)
-{
-    static const char *const names[TUNE_SYSTEMS] = {"edgemoe", "hobbit"};
-    return names[system];
-}
-
-/* Of a candidate of auto; TUNE_SYSTEMS: of none that is planned here. */
-static enum tune_system system_of(const char *preset)
-{
-    struct knobs k;
-    struct error error;
-    if (knobs_resolve(preset, NULL, NULL, &k, &error) != 0)
-        return TUNE_SYSTEMS;
-    switch (k.precision) {
-    case PRECISION_RULE_EDGEMOE: return TUNE_EDGEMOE;
-    case PRECISION_RULE_HOBBIT: return TUNE_HOBBIT;
-    default: return TUNE_SYSTEMS;
-    }
-}
-
 /* The share of the experts that fits into the budget of the measured run. */
 static int resident_share(struct tune *t, double *share, struct error *error)
 {
@@ -60,7 +40,7 @@ static int resident_share(struct tune *t, double *share, struct error *error)
 static void add(struct tune *t, const struct plan *plan, uint32_t c, double share)
 {
     const char *preset = preset_at(auto_preset(c))->name;
-    enum tune_system system = system_of(preset);
+    enum tune_system system = system_of(c);
     if (system == TUNE_SYSTEMS || !t->system[system].planned || t->candidates == TUNE_CANDIDATES)
         return;
     double rate = plan_knows(plan, PLAN_drive_bytes_per_s) ? plan->scalar[PLAN_drive_bytes_per_s]
@@ -119,27 +99,31 @@ int stage_choose(struct tune *t, struct error *error)
 
 bool choose_fewer(struct tune *t)
 {
-    uint32_t best = best_of(t);
-    bool fewer = false;
+    struct system *slowest = NULL;
+    uint32_t stored = 0;
     for (uint32_t i = 0; i < TUNE_SYSTEMS; i++) {
         struct system *s = &t->system[i];
-        if (i == best || !s->stored)
-            continue;
-        s->stored = false;
-        fewer = true;
-        snprintf(s->why, sizeof s->why, "not measured: no space to store it, too");
+        stored += s->stored;
+        if (s->stored && (!slowest || s->predicted_per_s < slowest->predicted_per_s))
+            slowest = s;
     }
-    return fewer;
+    if (stored < 2)
+        return false;
+    slowest->stored = false;
+    snprintf(slowest->why, sizeof slowest->why, "not measured: no space to store it, too");
+    return true;
 }
 
 uint32_t choose_precisions(const struct tune *t, const struct plan *plan)
 {
     uint32_t mask = 0;
-    if (!t->system[TUNE_HOBBIT].stored)
-        return 0;
-    if (t->system[TUNE_EDGEMOE].stored)
-        for (size_t i = 0; i < (size_t)plan->layers * plan->experts; i++)
-            mask |= 1u << plan_width(plan)[i];
-    mask |= 1u << (uint32_t)plan->scalar[PLAN_hobbit_low];
-    return mask & ~(1u << PRECISION_NATIVE);
+    bool all = false;
+    for (int i = 0; i < TUNE_SYSTEMS; i++) {
+        enum tune_system system = (enum tune_system)i;
+        if (!t->system[i].stored)
+            continue;
+        mask |= system_precisions(plan, system);
+        all = all || !system_per_expert(system);
+    }
+    return all ? mask : 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan: one file, extended by each system in turn and then by predicted speeds. None of it depends on the budget. A
- * system that cannot keep the loss leaves a mark, so that it is not tried again. */
+/* The plan: one file, extended by each system in turn and then by predicted speeds. None of it depends on the budget: of
+ * fate, only shares do that its preset does not use. A system that cannot keep the loss leaves a mark, so that it is not tried again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -14,13 +14,10 @@
 
 #define MARK ".no-"
 
-static const struct planner {
-    enum plan_scalar loss, last; /* last: the plan has it when this planner has ended */
-    const char *none;
-} planners[TUNE_SYSTEMS] = {
-    [TUNE_EDGEMOE] = {PLAN_edgemoe_loss_high, PLAN_edgemoe_loss_high,
-                      "no precisions keep this loss"},
-    [TUNE_HOBBIT] = {PLAN_hobbit_loss_high, PLAN_hobbit_fld_next, "no thresholds keep this loss"}};
+static const char *const none[TUNE_SYSTEMS] = {
+#define TUNE_SYSTEM(id, name, rule, high, low, loss, last, passes, none) [TUNE_##id] = none,
+#include "procs/tools/tune/systems.tbl.h"
+};
 
 static void mark_path(const struct tune *t, enum tune_system system, char *path, size_t bytes)
 {
@@ -51,38 +48,25 @@ static struct plan *read_plan(const struct tune *t)
     return access(t->plan, F_OK) == 0 ? plan_read(t->plan, &error) : NULL;
 }
 
-static bool lowers(const struct plan *plan)
-{
-    const uint8_t *width = plan_width(plan);
-    size_t cells = (size_t)plan->layers * plan->experts;
-    for (size_t i = 0; i < cells; i++)
-        if (width[i] != PRECISION_NATIVE)
-            return true;
-    return false;
-}
-
 static bool has_system(const struct tune *t, const struct plan *plan, enum tune_system system)
 {
-    const struct planner *p = &planners[system];
-    return plan && plan_knows(plan, p->loss) && plan_knows(plan, p->last) &&
-           plan->scalar[p->loss] * 100 <= t->max_loss &&
-           (system != TUNE_EDGEMOE || plan_width(plan));
+    return plan && system_planned(plan, system, t->max_loss);
 }
 
 /* True: it was planned, was tried, or will not be. */
 static bool look_at(struct tune *t, const struct plan *plan, enum tune_system system)
 {
     struct system *s = &t->system[system];
-    bool has = has_system(t, plan, system), marked = is_marked(t, system);
+    bool has = has_system(t, plan, system);
     const char *why = NULL;
     *s = (struct system){.planned = has};
     if (has)
-        s->loss_high = fmax(0, plan->scalar[planners[system].loss] * 100);
-    if (has && system == TUNE_EDGEMOE && !lowers(plan))
+        s->loss_high = system_loss(plan, system);
+    if (has && system_precisions(plan, system) == 0)
         why = "its plan lowers no expert within this loss";
-    else if (!has && marked)
-        why = planners[system].none;
-    else if (!has && system == TUNE_HOBBIT && !job_plans_hobbit(t))
+    else if (!has && is_marked(t, system))
+        why = none[system];
+    else if (!has && !job_plans(t, system))
         why = "no time for it within --minutes";
     if (why) {
         s->planned = false;
@@ -99,6 +83,15 @@ static bool any_planned(const struct tune *t)
     return false;
 }
 
+/* The speeds of all planned systems: a plan that another one was added to has those of the others. */
+static bool are_predicted(const struct tune *t, const struct plan *plan)
+{
+    for (int i = 0; i < TUNE_SYSTEMS; i++)
+        if (t->system[i].planned && !system_predicted(plan, (enum tune_system)i))
+            return false;
+    return true;
+}
+
 bool plans_are_done(struct tune *t)
 {
     struct plan *plan = read_plan(t);
@@ -106,7 +99,7 @@ bool plans_are_done(struct tune *t)
     for (int i = 0; i < TUNE_SYSTEMS; i++)
         done = look_at(t, plan, (enum tune_system)i) && done;
     if (any_planned(t))
-        done = done && plan && plan_auto_ns(plan);
+        done = done && plan && are_predicted(t, plan);
     if (plan && plan_knows(plan, PLAN_drive_bytes_per_s))
         t->result.read_bytes_per_s = plan->scalar[PLAN_drive_bytes_per_s];
     free(plan);
@@ -152,9 +145,10 @@ int stage_plan(struct tune *t, struct error *error)
         if (!tried && plan_system(t, (enum tune_system)i, error) != 0)
             return -1;
     }
-    if (!plans_are_done(t) && any_planned(t) && run_plan(t, "auto", false, error) != 0)
-        return -1;
     if (plans_are_done(t))
         return 0;
-    return error_set(error, ERR_FAILED, "the plan %.200s is incomplete", t->plan);
+    if (run_plan(t, "auto", false, error) != 0)
+        return -1;
+    plans_are_done(t); /* t->system */
+    return 0;
 }

@@ -67,28 +67,47 @@ START_TEST(it_fits_into_the_minutes)
 }
 END_TEST
 
-/* The time of the plan is that of edgemoe alone if both take longer with the minimum of text. */
-START_TEST(hobbit_is_planned_if_there_is_time)
+static int systems_planned(void)
 {
-    struct stage_times with, without;
-    t.minutes = 60;
-    t.job.fixed_s = 2;
-    t.job.token_s = 0.005; /* 22.5 s with half of 8192 tokens: 22.5 minutes for 60 measurements */
-    job_choose(&t, 200000);
-    job_times(&t, &with);
-    ck_assert(job_plans_hobbit(&t) && t.job.plan_tokens >= 8192);
-    t.job.token_s = 0.0055;
-    job_choose(&t, 200000);
-    job_times(&t, &without);
-    ck_assert(!job_plans_hobbit(&t) && t.job.plan_tokens >= 8192);
-    ck_assert_msg(without.plan < 24 * 60 && without.plan > 23 * 60, "%g s, and %g s with hobbit",
-                  without.plan, with.plan);
+    int n = 0;
+    while (n < TUNE_SYSTEMS && job_plans(&t, (enum tune_system)n))
+        n++;
+    return n;
+}
+
+/* 36 measurements of edgemoe, 24 of hobbit, 10 of fate: as many systems as there is time for with the minimum of text, and
+ * all of the time for these. */
+START_TEST(systems_are_planned_if_there_is_time)
+{
+    static const struct {
+        double token_s;
+        int systems;
+        double passes;
+    } cases[] = {{0.004, 3, 70},   /* 18.4 s with half of 8192 tokens: 21.5 of 24 minutes */
+                 {0.005, 2, 60},   /* 22.5 s: 22.5 minutes; with fate 26.2 */
+                 {0.0055, 1, 36}}; /* 24.5 s: with hobbit 24.5 minutes */
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct stage_times times;
+        t.minutes = 60;
+        t.job.fixed_s = 2;
+        t.job.token_s = cases[i].token_s;
+        job_choose(&t, 200000);
+        job_times(&t, &times);
+        double each = t.job.fixed_s + t.job.token_s * t.job.plan_tokens / 2;
+        ck_assert_msg(systems_planned() == cases[i].systems && t.job.plan_tokens >= 8192,
+                      "case %zu: %d systems with %g tokens", i, systems_planned(),
+                      t.job.plan_tokens);
+        ck_assert_msg(fabs(times.plan - cases[i].passes * each) < 1e-6 * times.plan &&
+                          times.plan < 24 * 60 && times.plan > 22 * 60,
+                      "case %zu: %g s", i, times.plan);
+        ck_assert(job_swapmoe_s(&t) > 5 * each);
+    }
     t.job.token_s = 0.05; /* the smallest amount */
     job_choose(&t, 200000);
-    ck_assert(t.job.plan_tokens == 4096);
+    ck_assert(t.job.plan_tokens == 4096 && systems_planned() == 1);
     t.texts = 4; /* three windows of each */
     job_choose(&t, 200000);
-    ck_assert(t.job.plan_tokens == 4 * 3 * 512);
+    ck_assert(t.job.plan_tokens == 4 * 3 * 512 && systems_planned() == 1);
 }
 END_TEST
 
@@ -252,7 +271,7 @@ int main(void)
     TCase *tests = tcase_create("job");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, it_fits_into_the_minutes);
-    tcase_add_test(tests, hobbit_is_planned_if_there_is_time);
+    tcase_add_test(tests, systems_are_planned_if_there_is_time);
     tcase_add_test(tests, measurements_begin_late);
     tcase_add_test(tests, groups_are_as_small_as_time_allows);
     tcase_add_test(tests, sizes_are_whole);

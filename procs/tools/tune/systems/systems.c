@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a plan has for each system. */
+#include <math.h>
+
+#include "lib/policy/presets/auto.h"
+#include "lib/policy/presets/presets.h"
+#include "procs/tools/tune/tune.h"
+
+#define PER_EXPERT PLAN_SCALAR__COUNT
+
+static const struct {
+    const char *name;
+    enum precision_rule rule;
+    enum plan_scalar high, low, loss, last;
+} systems[TUNE_SYSTEMS] = {
+#define TUNE_SYSTEM(id, name, rule, high, low, loss, last, passes, none)                           \
+    [TUNE_##id] = {name, rule, high, low, loss, last},
+#include "procs/tools/tune/systems.tbl.h"
+};
+
+const char *system_name(enum tune_system system)
+{
+    return systems[system].name;
+}
+
+enum tune_system system_of(uint32_t candidate)
+{
+    struct knobs k;
+    struct error error;
+    int system = 0;
+    if (knobs_resolve(preset_at(auto_preset(candidate))->name, NULL, NULL, &k, &error) != 0)
+        return TUNE_SYSTEMS;
+    while (system < TUNE_SYSTEMS && systems[system].rule != k.precision)
+        system++;
+    return (enum tune_system)system;
+}
+
+uint32_t system_precisions(const struct plan *plan, enum tune_system system)
+{
+    uint32_t mask = 0;
+    if (systems[system].high == PER_EXPERT)
+        for (size_t i = 0; i < (size_t)plan->layers * plan->experts; i++)
+            mask |= 1u << plan_width(plan)[i];
+    else
+        mask = 1u << (uint32_t)plan->scalar[systems[system].high] |
+               1u << (uint32_t)plan->scalar[systems[system].low];
+    return mask & ~(1u << PRECISION_NATIVE);
+}
+
+bool system_per_expert(enum tune_system system)
+{
+    return systems[system].high == PER_EXPERT;
+}
+
+bool system_planned(const struct plan *plan, enum tune_system system, double max_loss)
+{
+    enum plan_scalar high = systems[system].high, low = systems[system].low;
+    if (!plan_knows(plan, systems[system].loss) || !plan_knows(plan, systems[system].last) ||
+        plan->scalar[systems[system].loss] * 100 > max_loss)
+        return false;
+    return high == PER_EXPERT ? plan_width(plan) != NULL
+                              : plan_knows(plan, high) && plan_knows(plan, low);
+}
+
+double system_loss(const struct plan *plan, enum tune_system system)
+{
+    return fmax(0, plan->scalar[systems[system].loss] * 100);
+}
+
+/* With all experts resident each candidate that the plan serves has a prediction. */
+bool system_predicted(const struct plan *plan, enum tune_system system)
+{
+    uint32_t at = PLAN_AUTO_SHARES - 1, device = PLAN_AUTO_DEVICES - 1;
+    for (uint32_t c = 0; plan_auto_ns(plan) && c < auto_candidates(); c++)
+        if (system_of(c) == system && !isnan(plan_auto_ns(plan)[plan_auto_at(at, device, c)]))
+            return true;
+    return false;
+}
