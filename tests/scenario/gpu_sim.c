@@ -17,7 +17,7 @@
 #include "tests/scenario/continued.h"
 
 #define END_MS  60000
-#define TOKENS  12
+#define TOKENS  6
 #define LAYERS  4 /* of the model */
 #define EXPERTS (LAYERS * 16)
 #define TOP_K   4
@@ -208,7 +208,7 @@ static void compare(const struct setting *s)
               s->resident);
     note("engine", &real);
     note("sim", &modelled);
-    CHECK(real.hits + real.uploads + real.on_cpu > 500, "too few uses to compare");
+    CHECK(real.hits + real.uploads + real.on_cpu > 200, "too few uses to compare");
     CHECK((real.evictions > 0) == (slots < EXPERTS), "other evictions");
     CHECK(memcmp(&real, &modelled, sizeof real) == 0, "the simulator counts other uses");
     struct totals printed = command(s, path, capacity, slots);
@@ -223,14 +223,15 @@ static void policy(const char *name)
 {
     const struct setting settings[] = {
         {name, 0, 16, 100}, /* first: the plan of the others */
-        {name, TOP_K, 16, 100},
+        {name, TOP_K, 16, 100}, /* long form only */
         {name, EXPERTS / 2, 16, 100},
         {name, EXPERTS / 4 + 1, 1, 50},
     };
     continued_make(model, (const char *const[]){"arch=qwen3moe", "layers=4", NULL});
     use_module();
     for (size_t i = 0; i < ARRAY_LEN(settings); i++)
-        compare(&settings[i]);
+        if (settings[i].slots != TOP_K || test_long())
+            compare(&settings[i]);
     unsetenv("SLUICE_TEST_GPU");
 }
 
