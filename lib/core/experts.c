@@ -100,18 +100,24 @@ static void fill_window(struct core *c, struct expert_window *w)
         }
 }
 
+static uint64_t content_of(const struct core *c, uint32_t layer, const struct expert_item *item,
+                           uint32_t number)
+{
+    return device_content(item->precision, c->hp.layers, layer, c->hp.experts, item->expert,
+                          number);
+}
+
 static struct device_matrix on_device(struct core *c, const struct expert_item *item,
                                       uint32_t number)
 {
     const struct kernel_matrix *m = &item->matrix[number];
-    uint64_t content = device_content(item->precision, c->hp.layers, c->step.layer, c->hp.experts,
-                                      item->expert, number);
-    return (struct device_matrix){
-        .data = device_lend(c->device, m->data, (size_t)m->row_bytes * m->n, content),
-        .row_bytes = m->row_bytes,
-        .k = m->k,
-        .n = m->n,
-        .type = m->type};
+    return (struct device_matrix){.data =
+                                      device_lend(c->device, m->data, (size_t)m->row_bytes * m->n,
+                                                  content_of(c, c->step.layer, item, number)),
+                                  .row_bytes = m->row_bytes,
+                                  .k = m->k,
+                                  .n = m->n,
+                                  .type = m->type};
 }
 
 static struct device_job job_of(struct core *c, const struct expert_item *item, uint32_t inner_base)
@@ -142,6 +148,55 @@ static uint32_t take_ready(struct core *c, const struct expert_window *w)
         rows += item->tokens;
     }
     return c->job_count;
+}
+
+static struct device_expert expert_of(const struct core *c, uint32_t layer,
+                                      const struct expert_item *item)
+{
+    struct device_expert expert;
+    for (uint32_t m = 0; m < EXPERT__COUNT; m++) {
+        expert.memory[m] = item->matrix[m].data;
+        expert.bytes[m] = (size_t)item->matrix[m].row_bytes * item->matrix[m].n;
+        expert.content[m] = content_of(c, layer, item, m);
+    }
+    return expert;
+}
+
+/* Gives the device those experts that are predicted for the next layer and can serve. */
+static void prefetch_next(struct core *c)
+{
+    const struct route *routes = c->route + c->hp.experts_used;
+    struct expert_item item[MODEL_TOP_K_MAX];
+    struct device_expert expert[MODEL_TOP_K_MAX];
+    struct expert_step next = c->step;
+    float before[MODEL_TOP_K_MAX];
+    uint32_t count = 0;
+    next.layer++;
+    precision_weights_before(&routes->weight, ROUTE_STRIDE, c->hp.experts_used, before);
+    for (uint32_t rank = 0; rank < c->hp.experts_used; rank++) {
+        item[count] = (struct expert_item){.expert = routes[rank].expert,
+                                           .tokens = 1,
+                                           .weight = routes[rank].weight,
+                                           .weight_before = before[rank],
+                                           .rank = rank};
+        if (!c->source.pin_ready(c->source.self, &next, &item[count]))
+            continue;
+        expert[count] = expert_of(c, next.layer, &item[count]);
+        count++;
+    }
+    if (count > 0)
+        c->device->ops->prefetch(c->device, expert, count);
+    for (uint32_t i = 0; i < count; i++)
+        c->source.unpin(c->source.self, &next, &item[i]);
+}
+
+/* Whether an expert of the layer is to be computed after those of the jobs: its upload comes first. */
+static bool any_left(const struct core *c, const struct expert_window *w)
+{
+    for (uint32_t i = w->done; i < w->count; i++)
+        if (c->queue[i]->state == ITEM_QUEUED || c->queue[i]->state == ITEM_WAITED)
+            return true;
+    return false;
 }
 
 static void end_item(struct core *c, struct expert_window *w, struct expert_item *item)
@@ -219,6 +274,8 @@ int core_experts(struct core *c, struct error *error)
             /* the common case of decode: all READY, so the down phase also sums */
             summed = c->step.rows == 1 && c->job_count == w.count - w.skipped;
             core_compute_jobs(c, summed);
+            if (core_predicts_next(c) && !any_left(c, &w))
+                prefetch_next(c); /* while the device computes these */
             end_jobs(c, &w);
         } else if (c->source.wait(c->source.self, &c->step, c->queue + w.done, w.pinned - w.done,
                                   error) != 0) {

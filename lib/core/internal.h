@@ -131,8 +131,8 @@ struct core {
     struct device_at ones;              /* [hidden] weights of a norm without weights */
     struct device_at roots;             /* [hidden] all 1/sqrt(hidden) */
     struct device_at rope;              /* [table][chunk][rope_size] cos and sin */
-    struct device_result router_logits; /* [chunk][experts] */
-    struct device_result routes;        /* [chunk][top_k] */
+    struct device_result router_logits; /* [chunk + 1][experts]; host: [chunk] */
+    struct device_result routes;        /* [chunk + 1][top_k], the same */
     struct device_result predicted;     /* [chunk][top_k] experts of the next layer */
     struct device_result importance;    /* [experts] masked routing: of the unmasked choice */
     struct device_result logits;        /* [output_rows][vocab] */
@@ -151,7 +151,7 @@ struct core {
     struct device_row *row; /* [chunk] */
     struct device_sequence
         at[DEVICE_SEQUENCES_MAX]; /* what the current layer has of each sequence */
-    struct route *route;          /* [chunk][top_k] of this layer, fetched */
+    struct route *route;          /* [chunk][top_k] of this layer, fetched; core_predicts_next */
     uint32_t *pair_of;            /* [chunk][top_k] -> pair */
     uint32_t *pair_row;           /* pair -> row */
     struct device_term *terms;    /* [chunk][top_k] */
@@ -204,6 +204,8 @@ struct device_at core_gate_input(const struct core *c);
 /* Masked decode, after a chosen expert was LOST: routes again. */
 void core_route_again(struct core *c);
 void core_publish_next(struct core *c); /* router.c */
+/* router.c: in c->route, those of the only row are followed by those predicted for the next layer. */
+bool core_predicts_next(const struct core *c);
 /* dense.c: what a layer computes while its experts are read: the shared expert, or the dense network
  * next to them, or nothing. Afterwards c->in has the input of the experts. */
 void core_while_reading(struct core *c);

@@ -47,6 +47,16 @@ static void gate_rows(struct core *c)
     c->device->ops->gate_norm(c->device, &norm);
 }
 
+static bool next_has_experts(const struct core *c)
+{
+    return c->step.layer + 1 < c->hp.layers && model_layer_has_experts(c->model, c->step.layer + 1);
+}
+
+bool core_predicts_next(const struct core *c)
+{
+    return c->step.rows == 1 && c->device->prefetches && c->source.pin_ready && next_has_experts(c);
+}
+
 /* What a router reads. */
 static struct device_rows router_input(const struct core *c)
 {
@@ -54,7 +64,7 @@ static struct device_rows router_input(const struct core *c)
 }
 
 static void run_router(struct core *c, const struct core_layer *l, struct model_router rule,
-                       struct device_at routes)
+                       struct device_at logits, struct device_at routes)
 {
     const struct op_route route = {.rows = c->step.rows,
                                    .x = router_input(c),
@@ -62,14 +72,16 @@ static void run_router(struct core *c, const struct core_layer *l, struct model_
                                    .bias = l->logit_bias,
                                    .rule = rule,
                                    .choice_bias = l->router_bias,
-                                   .logits = c->router_logits.at,
+                                   .logits = logits,
                                    .routes = routes};
     c->device->ops->route(c->device, &route);
 }
 
+/* With those predicted: one copy. */
 static void fetch_routes(struct core *c)
 {
-    size_t pairs = (size_t)c->step.rows * c->hp.experts_used;
+    size_t rows = (size_t)c->step.rows + core_predicts_next(c);
+    size_t pairs = rows * c->hp.experts_used;
     c->route = device_fetch(c->device, &c->routes, pairs * sizeof *c->route);
 }
 
@@ -111,6 +123,28 @@ void core_route_again(struct core *c)
     fetch_routes(c);
 }
 
+/* Routes of the next layer: its router on this layer's gate input. This layer's own routes are known, so its
+ * input of the router and its logits may be overwritten. */
+static void forecast(struct core *c, struct device_at logits, struct device_at routes)
+{
+    const struct core_layer *next = &c->layer[c->step.layer + 1];
+    struct model_router rule = next->routing;
+    rule.normalise = true;
+    if (next->router_scale.address) {
+        const struct op_scale_rows scale = {
+            .rows = c->step.rows, .x = core_gate_input(c), .scale = next->router_scale, .y = c->in};
+        c->device->ops->scale_rows(c->device, &scale);
+    }
+    run_router(c, next, rule, logits, routes);
+}
+
+/* In memory of their own: masked routing needs the logits of this layer again. */
+static void predict_next(struct core *c)
+{
+    forecast(c, device_floats_at(c->router_logits.at, c->hp.experts),
+             device_offset(c->routes.at, c->hp.experts_used * sizeof(struct route)));
+}
+
 /* In decode, the gate input is given before its router runs, and the logits after it. */
 static void route_rows(struct core *c)
 {
@@ -121,7 +155,7 @@ static void route_rows(struct core *c)
     if (decode && c->source.gate_input)
         c->source.gate_input(c->source.self, &c->step, core_fetch_rows(c, core_gate_input(c), 1),
                              c->hp.hidden);
-    run_router(c, l, l->routing, c->routes.at);
+    run_router(c, l, l->routing, c->router_logits.at, c->routes.at);
     if (decode && c->source.logits)
         c->source.logits(c->source.self, &c->step,
                          device_fetch(c->device, &c->router_logits, c->hp.experts * sizeof(float)),
@@ -131,6 +165,8 @@ static void route_rows(struct core *c)
             publish_importance(c);
         choose(c, true);
     }
+    if (core_predicts_next(c))
+        predict_next(c);
     fetch_routes(c);
     if (c->source.routed)
         c->source.routed(c->source.self, &c->step, c->route);
@@ -151,21 +187,6 @@ void core_experts_gate(struct core *c)
 
 /* ---- prediction ---- */
 
-/* Routes of the next layer: its router on this layer's gate input. This layer's own routes are known, so its
- * input of the router and its logits may be overwritten. */
-static void forecast(struct core *c)
-{
-    const struct core_layer *next = &c->layer[c->step.layer + 1];
-    struct model_router rule = next->routing;
-    rule.normalise = true;
-    if (next->router_scale.address) {
-        const struct op_scale_rows scale = {
-            .rows = c->step.rows, .x = core_gate_input(c), .scale = next->router_scale, .y = c->in};
-        c->device->ops->scale_rows(c->device, &scale);
-    }
-    run_router(c, next, rule, c->predicted.at);
-}
-
 /* Adds a row's predicted routes to the counts of tokens, and to the minimum of the weights ranked
  * before. */
 static void count_row(struct core *c, const struct route *routes)
@@ -184,10 +205,9 @@ static void count_row(struct core *c, const struct route *routes)
 void core_publish_next(struct core *c)
 {
     size_t pairs = (size_t)c->step.rows * c->hp.experts_used;
-    if (c->step.rows == 1 || !c->source.next_counts || c->step.layer + 1 >= c->hp.layers ||
-        !model_layer_has_experts(c->model, c->step.layer + 1))
+    if (c->step.rows == 1 || !c->source.next_counts || !next_has_experts(c))
         return;
-    forecast(c);
+    forecast(c, c->router_logits.at, c->predicted.at);
     const struct route *routes =
         device_fetch(c->device, &c->predicted, pairs * sizeof(struct route));
     memset(c->next_counts, 0, 2 * c->hp.experts * sizeof *c->next_counts);

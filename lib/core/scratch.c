@@ -215,8 +215,9 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
     c->x = cut_floats(&m, (size_t)chunk * hp->hidden);
     cut_rows(&m, &c->in, want.in, chunk, hp->hidden);
     cut_attention(c, &m, chunk, &want);
-    c->router_logits = cut_result(&m, (size_t)chunk * hp->experts, sizeof(float));
-    c->routes = cut_result(&m, (size_t)chunk * hp->experts_used, sizeof(struct route));
+    size_t routed = (size_t)chunk + m.results; /* core_predicts_next */
+    c->router_logits = cut_result(&m, routed * hp->experts, sizeof(float));
+    c->routes = cut_result(&m, routed * hp->experts_used, sizeof(struct route));
     cut_experts(c, &m, chunk);
     c->ones = cut_floats(&m, hp->hidden);
     c->roots = cut_floats(&m, hp->hidden);

@@ -89,6 +89,10 @@ struct weights_source {
 
     /* The functions below may be NULL. */
 
+    /* For a device that prefetches (device.h): pins an expert that can serve an access now and makes the item READY. False:
+     * none can. It is no access, and requests nothing. NULL: nothing is prefetched. */
+    bool (*pin_ready)(void *self, const struct expert_step *step, struct expert_item *item);
+
     /* Masked routing (SwapMoE): sets allowed[expert] for the experts of the layer that may be
      * routed to, at least top-k of them; the core routes as if the logits of the others were -inf.
      * False: this sequence routes exactly. One thread calls it before the layer is routed. */

@@ -215,6 +215,13 @@ enum device_share_kind {
                             * The host may change it between passes */
 };
 
+/* An expert as it would be lent: its matrices, each with device_ops.share's arguments. */
+struct device_expert {
+    const void *memory[EXPERT__COUNT];
+    size_t bytes[EXPERT__COUNT];
+    uint64_t content[EXPERT__COUNT];
+};
+
 struct device_ops {
     const char *name;
 
@@ -250,6 +257,10 @@ struct device_ops {
     /* Until no operation that was submitted reads lent memory: it may get other content. NULL: wait does it. */
     void (*give_back)(struct device *d);
 
+    /* Experts of another layer that are probably lent next, by descending probability; before those of this layer are
+     * given back. They are copied as far as nothing has to wait, and their memory is free at once. Only if `prefetches`. */
+    void (*prefetch)(struct device *d, const struct device_expert *expert, uint32_t count);
+
     /* Memory for operations in addition to their arguments, within the limits: its size, and where it is. */
     size_t (*workspace)(const struct device *d, const struct device_limits *limits);
     void (*use_workspace)(struct device *d, const struct device_limits *limits,
@@ -261,7 +272,8 @@ struct device_ops {
 
 struct device {
     const struct device_ops *ops;
-    bool is_host; /* addresses are those of this process; operations have run when they return */
+    bool is_host;    /* addresses are those of this process; operations have run when they return */
+    bool prefetches; /* the core predicts the experts of the next layer in passes of one row */
     /* Called in long operations over several rows, by one thread; NULL: not. */
     void (*alive)(void *self);
     void *alive_self;

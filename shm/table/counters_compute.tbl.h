@@ -64,4 +64,10 @@ COUNTER(gpu_expert_background, GAUGE, experts,
         "Experts of these that were copied to the GPU for later tokens.")
 COUNTER(gpu_busy_ns, GAUGE, ns,
         "Time with work on the GPU that compute had not waited for yet, since compute started.")
+COUNTER(gpu_prefetches, GAUGE, experts,
+        "Experts that were copied to the GPU because they were predicted for the next layer "
+        "(--gpu-policy prefetch).")
+COUNTER(gpu_prefetches_timely, GAUGE, experts, "Of these, used when the copy had ended.")
+COUNTER(gpu_prefetches_late, GAUGE, experts, "Of these, used before the copy had ended.")
+COUNTER(gpu_prefetches_unused, GAUGE, experts, "Of these, replaced before a use.")
 #undef COUNTER

@@ -181,7 +181,7 @@ part_text() {
         text_of "$file" "$tokens" --gpu off >"$scratch/want" || fail "--gpu off failed"
         budgets "$file" 100 50 10 >"$scratch/budgets" || fail "$(tail -1 "$scratch/budgets")"
         while read -r budget; do
-            for policy in gpu-centric cooperative; do
+            for policy in gpu-centric cooperative prefetch; do
                 text_of "$file" "$tokens" --gpu 0 --gpu-budget "$budget" --gpu-policy "$policy" >"$scratch/have" ||
                     fail "--gpu-budget $budget failed, $policy"
                 cmp "$scratch/want" "$scratch/have" || fail "another text with --gpu-budget $budget, $policy, $file"

@@ -20,6 +20,7 @@
 static char model[PATH_MAX];
 
 static const char *const qwen3moe[] = {"arch=qwen3moe", "layers=2", NULL};
+static const char *const four_layers[] = {"arch=qwen3moe", "layers=4", NULL};
 static const char *const qwen35moe[] = {"arch=qwen35moe",
                                         "layers=2",
                                         "shared_inner=64",
@@ -225,7 +226,7 @@ static void copied_rows(void)
 /* ---- experts on the GPU ---- */
 
 struct uses {
-    uint64_t hits, uploads, evictions, on_cpu, background;
+    uint64_t hits, uploads, evictions, on_cpu, background, ahead, timely, late, unused;
 };
 
 static struct uses uses_of(struct engine *e)
@@ -234,10 +235,16 @@ static struct uses uses_of(struct engine *e)
                      .uploads = engine_counter(e, "compute", "gpu_expert_uploads"),
                      .evictions = engine_counter(e, "compute", "gpu_expert_evictions"),
                      .on_cpu = engine_counter(e, "compute", "gpu_expert_on_cpu"),
-                     .background = engine_counter(e, "compute", "gpu_expert_background")};
+                     .background = engine_counter(e, "compute", "gpu_expert_background"),
+                     .ahead = engine_counter(e, "compute", "gpu_prefetches"),
+                     .timely = engine_counter(e, "compute", "gpu_prefetches_timely"),
+                     .late = engine_counter(e, "compute", "gpu_prefetches_late"),
+                     .unused = engine_counter(e, "compute", "gpu_prefetches_unused")};
     test_note("%" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced, %" PRIu64
-              " on the CPU, %" PRIu64 " copied later",
-              u.hits, u.uploads, u.evictions, u.on_cpu, u.background);
+              " on the CPU, %" PRIu64 " copied later; %" PRIu64 " copied ahead: %" PRIu64
+              " timely, %" PRIu64 " late, %" PRIu64 " unused",
+              u.hits, u.uploads, u.evictions, u.on_cpu, u.background, u.ahead, u.timely, u.late,
+              u.unused);
     return u;
 }
 
@@ -272,6 +279,23 @@ static void slots(void)
     fake(false);
 }
 
+/* What a plan has in all, and with slots for half of the experts. */
+static void budgets_of_plan(uint64_t *half, uint64_t *all)
+{
+    static const char *const parts[] = {"context", "weights", "activations", "kv", "experts"};
+    struct engine *e = start((const char *const[]){"--gpu=0", NULL});
+    json_t *doc = engine_stats(e);
+    *all = 0;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        char path[64];
+        snprintf(path, sizeof path, "gpu.plan.%s", parts[i]);
+        *all += lookup_u64(doc, path);
+    }
+    *half = *all - lookup_u64(doc, "gpu.plan.experts") / 2;
+    json_decref(doc);
+    engine_stop(e);
+}
+
 /* Slots for a token, for half of the experts, and for all: the CPU computes what is not there. Compute is killed in one. */
 static void cooperative(void)
 {
@@ -283,18 +307,8 @@ static void cooperative(void)
     engine_generate(e, test_prompt(0), 2 * TOKENS, &want);
     engine_stop(e);
     fake(true);
-    e = start((const char *const[]){"--gpu=0", NULL});
-    json_t *doc = engine_stats(e);
-    uint64_t most = lookup_u64(doc, "gpu.plan.experts"), all = 0;
-    static const char *const parts[] = {"context", "weights", "activations", "kv", "experts"};
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        char path[64];
-        snprintf(path, sizeof path, "gpu.plan.%s", parts[i]);
-        all += lookup_u64(doc, path);
-    }
-    json_decref(doc);
-    engine_stop(e);
-    uint64_t budgets[] = {minimum_budget(), all - most / 2, all};
+    uint64_t budgets[] = {minimum_budget(), 0, 0};
+    budgets_of_plan(&budgets[1], &budgets[2]);
     for (size_t i = 0; i < ARRAY_LEN(budgets); i++) {
         snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, budgets[i]);
         e = start((const char *const[]){"--gpu=0", "--gpu-policy=cooperative", option, NULL});
@@ -304,6 +318,48 @@ static void cooperative(void)
         CHECK(u.background <= u.on_cpu && (u.background > 0 || u.on_cpu == 0), "other copies");
         engine_stop(e);
     }
+    text_free(&want);
+    fake(false);
+}
+
+/* The text and the uses of a policy with a budget; compute is killed after so many tokens; 0: not. */
+static struct uses uses_with(const char *policy, uint64_t budget, const struct text *want,
+                             size_t killed_after)
+{
+    char option[64], chosen[64];
+    const struct continued c = {.prompt = 0, .tokens = 2 * TOKENS, .want = want};
+    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, budget);
+    snprintf(chosen, sizeof chosen, "--gpu-policy=%s", policy);
+    struct engine *e = start((const char *const[]){"--gpu=0", chosen, option, NULL});
+    continued_after(e, &c, killed_after, policy);
+    struct uses u = uses_of(e);
+    engine_stop(e);
+    return u;
+}
+
+/* With slots for half of the experts fewer are copied when they are needed, as others were copied before. Also with slots for
+ * a token alone, and when compute is killed, the text is the same. */
+static void prefetching(void)
+{
+    struct text want;
+    uint64_t half, all;
+    continued_make(model, four_layers);
+    struct engine *e = start((const char *const[]){"--gpu=off", NULL});
+    engine_generate(e, test_prompt(0), 2 * TOKENS, &want);
+    engine_stop(e);
+    fake(true);
+    budgets_of_plan(&half, &all);
+    struct uses without = uses_with("gpu-centric", half, &want, 0),
+                with = uses_with("prefetch", half, &want, 0);
+    CHECK(without.ahead == 0 && with.ahead > 0, "%" PRIu64 " and %" PRIu64 " copied ahead",
+          without.ahead, with.ahead);
+    CHECK(with.uploads < without.uploads, "%" PRIu64 " copied on demand, %" PRIu64 " without it",
+          with.uploads, without.uploads);
+    CHECK(with.timely + with.late > 0 && with.timely + with.late + with.unused <= with.ahead,
+          "other uses");
+    CHECK(with.hits + with.uploads == without.hits + without.uploads, "other accesses");
+    uses_with("prefetch", minimum_budget(), &want, 0);
+    uses_with("prefetch", half, &want, 5);
     text_free(&want);
     fake(false);
 }
@@ -457,6 +513,7 @@ int main(int argc, char **argv)
                                              ROW(copied_rows),
                                              ROW(slots),
                                              ROW(cooperative),
+                                             ROW(prefetching),
                                              ROW(cannot_be_opened_again),
                                              ROW(fails_again_and_again),
                                              ROW(taken_by_others),

@@ -28,11 +28,11 @@ static void use_module(void)
     setenv("SLUICE_TEST_GPU", module_path, 1);
 }
 
-static struct engine *start(unsigned *port, const char *gpu, const char *budget)
+static struct engine *start(unsigned *port, const char *gpu, const char *budget, const char *policy)
 {
     struct engine *e =
         gateway_start(port, (const char *const[]){"--http=0", "--prefill-chunk=16",
-                                                  "--ctx-size=256", gpu, budget, NULL});
+                                                  "--ctx-size=256", gpu, budget, policy, NULL});
     free(completion_text(*port, test_prompt(0), TOKENS));
     return e;
 }
@@ -69,7 +69,7 @@ static void check_page(unsigned port, const char *path, const char *const texts[
 static void few_slots(char option[64])
 {
     unsigned port;
-    struct engine *e = start(&port, "--gpu=0", NULL);
+    struct engine *e = start(&port, "--gpu=0", NULL, NULL);
     json_t *doc = engine_stats(e), *bytes;
     const char *part;
     uint64_t budget = 0, experts = lookup_u64(doc, "gpu.plan.experts");
@@ -83,7 +83,7 @@ static void few_slots(char option[64])
 }
 
 struct numbers {
-    uint64_t slots, used, hits, uploads, evictions, uploaded;
+    uint64_t slots, used, hits, uploads, evictions, uploaded, ahead, timely, late, unused;
 };
 
 static struct numbers numbers_of(struct engine *e)
@@ -94,14 +94,22 @@ static struct numbers numbers_of(struct engine *e)
                         .hits = lookup_counter(doc, "compute", "gpu_expert_hits"),
                         .uploads = lookup_counter(doc, "compute", "gpu_expert_uploads"),
                         .evictions = lookup_counter(doc, "compute", "gpu_expert_evictions"),
-                        .uploaded = lookup_counter(doc, "compute", "gpu_uploaded_bytes")};
+                        .uploaded = lookup_counter(doc, "compute", "gpu_uploaded_bytes"),
+                        .ahead = lookup_counter(doc, "compute", "gpu_prefetches"),
+                        .timely = lookup_counter(doc, "compute", "gpu_prefetches_timely"),
+                        .late = lookup_counter(doc, "compute", "gpu_prefetches_late"),
+                        .unused = lookup_counter(doc, "compute", "gpu_prefetches_unused")};
     uint64_t bytes = lookup_u64(doc, "gpu.slot_bytes");
     CHECK(n.slots > 0 && n.slots * bytes == lookup_u64(doc, "gpu.plan.experts"),
           "%" PRIu64 " slots of %" PRIu64 " bytes", n.slots, bytes);
-    CHECK(n.hits > 0 && n.evictions > 0 && n.used == n.uploads - n.evictions && n.used <= n.slots,
+    CHECK(n.hits > 0 && n.evictions > 0 && n.used == n.uploads + n.ahead - n.evictions &&
+              n.used <= n.slots,
           "%" PRIu64 " hits, %" PRIu64 " uploads, %" PRIu64 " evictions, %" PRIu64 " of %" PRIu64
           " slots used",
           n.hits, n.uploads, n.evictions, n.used, n.slots);
+    CHECK(n.timely + n.late + n.unused <= n.ahead,
+          "%" PRIu64 " copied ahead: %" PRIu64 " timely, %" PRIu64 " late, %" PRIu64 " unused",
+          n.ahead, n.timely, n.late, n.unused);
     CHECK(!json_is_true(json_object_get(json_object_get(doc, "gpu"), "lost")), "lost");
     json_decref(doc);
     return n;
@@ -114,7 +122,7 @@ static void computing(void)
     char option[64], slots[64], uploads[96], metric[4][96], page[64], top[64];
     use_module();
     few_slots(option);
-    struct engine *e = start(&port, "--gpu=0", option);
+    struct engine *e = start(&port, "--gpu=0", option, NULL);
     struct numbers n = numbers_of(e);
     snprintf(slots, sizeof slots, " %" PRIu64 "/%" PRIu64 "  used, each of ", n.used, n.slots);
     snprintf(uploads, sizeof uploads, " %" PRIu64 "  experts copied to the GPU", n.uploads);
@@ -151,12 +159,47 @@ static void computing(void)
     engine_stop(e);
 }
 
+/* What --gpu-policy prefetch counts; without it, no line has it. */
+static void copied_ahead(void)
+{
+    static const char *const names[] = {"timely", "late", "unused"};
+    char option[64], line[3][64], row[3][96], metric[3][96];
+    unsigned port;
+    use_module();
+    few_slots(option);
+    struct engine *e = start(&port, "--gpu=0", option, NULL);
+    CHECK(numbers_of(e).ahead == 0, "copied ahead without the policy");
+    check_command(e, "stats", NULL, NULL, (const char *const[]){"GPU prefetches", NULL}, false);
+    engine_stop(e);
+    e = start(&port, "--gpu=0", option, "--gpu-policy=prefetch");
+    struct numbers n = numbers_of(e);
+    const uint64_t counts[] = {n.timely, n.late, n.unused};
+    CHECK(n.ahead > 0 && n.timely + n.late > 0, "nothing was copied ahead");
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        char label[32];
+        snprintf(label, sizeof label, "GPU prefetches %s", names[i]);
+        snprintf(line[i], sizeof line[i], "\n%-22s %12" PRIu64 "  ", label, counts[i]);
+        snprintf(row[i], sizeof row[i], "<th>%s</th><td>%" PRIu64 "</td>", label, counts[i]);
+        snprintf(metric[i], sizeof metric[i],
+                 "\nsluice_gpu_prefetch_total{gpu=\"0\",result=\"%s\"} %" PRIu64 "\n", names[i],
+                 counts[i]);
+    }
+    check_command(e, "stats", NULL, NULL, (const char *const[]){line[0], line[1], line[2], NULL},
+                  true);
+    check_command(e, "top", "--once", "--interval=0.1", (const char *const[]){" ahead used ", NULL},
+                  true);
+    check_page(port, "/", (const char *const[]){row[0], row[1], row[2], NULL}, true);
+    check_page(port, "/metrics", (const char *const[]){metric[0], metric[1], metric[2], NULL},
+               true);
+    engine_stop(e);
+}
+
 /* Its module is gone when compute is restarted. */
 static void lost(void)
 {
     unsigned port;
     use_module();
-    struct engine *e = start(&port, "--gpu=0", NULL);
+    struct engine *e = start(&port, "--gpu=0", NULL, NULL);
     CHECK(unlink(module_path) == 0, "cannot remove %s", module_path);
     pid_t pid = engine_pid(e, "compute", 0, 0);
     kill(pid, SIGKILL);
@@ -185,7 +228,7 @@ static void lost(void)
 static void without(void)
 {
     unsigned port;
-    struct engine *e = start(&port, "--gpu=off", NULL);
+    struct engine *e = start(&port, "--gpu=off", NULL, NULL);
     static const char *const none[] = {"GPU", NULL}, *const metrics[] = {"sluice_gpu", NULL};
     check_command(e, "stats", NULL, NULL, none, false);
     check_command(e, "top", "--once", "--interval=0.1", none, false);
@@ -229,6 +272,7 @@ static void doctor(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(computing), ROW(lost), ROW(without), ROW(doctor)};
+    static const struct test_case cases[] = {ROW(computing), ROW(copied_ahead), ROW(lost),
+                                             ROW(without), ROW(doctor)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

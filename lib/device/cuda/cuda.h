@@ -27,6 +27,10 @@ int cuda_reserve(struct device *d, struct error *error);
  * core; `host` is the device's from now on. */
 void cuda_cooperate(struct device *d, struct device *host);
 
+/* In passes of one row, experts that the core predicts for the next layer are copied while this one is computed. Before
+ * there is a core. */
+void cuda_prefetch(struct device *d);
+
 /* Tests: where the host reads and writes memory that was shared; without, where it was shared. */
 void cuda_pointers(struct device *d, void *(*pointer)(const void *shared));
 

@@ -232,6 +232,16 @@ static void give_back(struct device *d)
     cuda_end_leases(cuda_of(d));
 }
 
+static void prefetch(struct device *d, const struct device_expert *expert, uint32_t count)
+{
+    cuda_prefetch_experts(cuda_of(d), expert, count);
+}
+
+void cuda_prefetch(struct device *d)
+{
+    d->prefetches = cuda_of(d)->plan.slot_bytes > 0;
+}
+
 static bool computes(const struct device *d, enum tensor_type type)
 {
     return ((const struct cuda *)(const void *)d)->k->alignment(type) != 0;
@@ -242,6 +252,7 @@ void cuda_use_workspace(struct device *d, const struct device_limits *limits, st
     struct cuda *c = cuda_of(d);
     size_t bytes = cuda_workspace(d, limits);
     sl_assert(!c->scratch.memory); /* one core */
+    cuda_used(c);                  /* the experts' area, as scratch */
     c->attend = device_pointer(at);
     c->attend_bytes = cuda_attend_bytes(c, limits);
     c->scratch =
@@ -352,6 +363,7 @@ static const struct device_ops table = {
     .computes = computes,
     .wait = wait_for_all,
     .give_back = give_back,
+    .prefetch = prefetch,
     .workspace = cuda_workspace,
     .use_workspace = cuda_use_workspace,
 #define OP(name) .name = submit_##name,

@@ -112,7 +112,7 @@ struct cuda {
     bool reserved;    /* the driver was called */
     void *stream;     /* of operations */
     void *uploads;    /* stream of experts */
-    void *used;       /* event: what the stream had when an upload began */
+    void *used;       /* event: what the stream had at the end of the last leases */
     struct ring ring;
     struct cooperate cooperate;
     uint32_t pass_rows; /* 0: not known */
@@ -167,6 +167,7 @@ int cuda_slots_open(struct cuda *c, struct error *error);
 void cuda_slots_close(struct cuda *c);
 void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes);
 void cuda_end_leases(struct cuda *c); /* when no operation is submitted with them any more */
+void cuda_prefetch_experts(struct cuda *c, const struct device_expert *expert, uint32_t count);
 /* Of a matrix in a slot: whether it may be in flight; and that the operations submitted next read it. */
 bool cuda_arrives(const struct cuda *c, const void *matrix);
 void cuda_await(struct cuda *c, const void *matrix);
@@ -189,7 +190,9 @@ void cuda_cooperate_end(struct cuda *c, const struct op_expert_down *a);
 /* streams.c */
 int cuda_streams_open(struct cuda *c, struct error *error);
 void cuda_streams_close(struct cuda *c);
-/* What is uploaded from now on is written after all operations submitted so far. */
+/* What is uploaded after cuda_uploads_after_use is written after the operations that were submitted before the last
+ * cuda_used. */
+void cuda_used(struct cuda *c);
 void cuda_uploads_after_use(struct cuda *c);
 /* Whether so many pieces of the ring can be used without waiting. */
 bool cuda_ring_has(struct cuda *c, uint32_t pieces);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of the experts on the device: slots of one size, each with the matrices of one expert at one precision, in the
  * place that lib/policy/residency/places.h gives it. The upload of another expert into its slot waits for the
- * operations that were submitted with it. */
+ * operations that were submitted until its last lease ended. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +22,15 @@ static bool ring_has_space(void *arg)
     return cuda_ring_has(c, places_pieces(c->plan.slot_bytes));
 }
 
+static bool has_arrived(void *arg, uint32_t place)
+{
+    struct cuda *c = arg;
+    struct slot *s = &c->slots.slot[place];
+    bool here = c->k->event_happened(s->arrived);
+    s->arriving = !here;
+    return here;
+}
+
 int cuda_slots_open(struct cuda *c, struct error *error)
 {
     const struct cuda_plan *p = &c->plan;
@@ -37,6 +46,7 @@ int cuda_slots_open(struct cuda *c, struct error *error)
                                                       .eviction = p->eviction,
                                                       .cooperative = c->cooperate.host != NULL,
                                                       .space = ring_has_space,
+                                                      .arrived = has_arrived,
                                                       .arg = c});
     s->slot = calloc(s->count, sizeof *s->slot);
     if (!s->places || !s->slot)
@@ -60,6 +70,12 @@ void cuda_slots_close(struct cuda *c)
     c->slots = (struct slots){0};
 }
 
+static void empty(struct cuda *c, struct slot *s)
+{
+    *s = (struct slot){.arrived = s->arrived};
+    cuda_uploads_after_use(c); /* of the expert that it had */
+}
+
 static void put(struct cuda *c, struct slot *s, uint32_t m, const void *from, size_t bytes)
 {
     sl_assert(s->used + bytes <= c->plan.slot_bytes);
@@ -77,13 +93,41 @@ void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes
     uint32_t expert = (uint32_t)((content - 1) / EXPERT__COUNT), m = (content - 1) % EXPERT__COUNT;
     struct place_result r = places_use(c->slots.places, expert, c->pass_rows);
     struct slot *s = r.place == PLACES_NONE ? NULL : &c->slots.slot[r.place];
-    if (r.taken) {
-        *s = (struct slot){.arrived = s->arrived};
-        cuda_uploads_after_use(c); /* of the expert that it had */
-    }
+    if (r.taken)
+        empty(c, s);
     if (s && !s->memory[m])
         put(c, s, m, from, bytes);
     return r.use == PLACE_ON_HOST ? (void *)from : s->memory[m];
+}
+
+static void copy_ahead(struct cuda *c, uint32_t place, const struct device_expert *expert)
+{
+    struct slot *s = &c->slots.slot[place];
+    empty(c, s);
+    for (uint32_t m = 0; m < EXPERT__COUNT; m++)
+        if (expert->memory[m])
+            put(c, s, m, expert->memory[m], expert->bytes[m]);
+}
+
+static uint32_t number_of(const struct device_expert *expert)
+{
+    return (uint32_t)((expert->content[0] - 1) / EXPERT__COUNT);
+}
+
+/* None of them replaces another. */
+void cuda_prefetch_experts(struct cuda *c, const struct device_expert *expert, uint32_t count)
+{
+    struct places *p = c->slots.places;
+    for (uint32_t i = 0; i < count; i++)
+        places_keep(p, number_of(&expert[i]));
+    for (uint32_t i = 0; i < count; i++) {
+        if (places_has(p, number_of(&expert[i])))
+            continue;
+        uint32_t place = places_ahead(p, number_of(&expert[i]));
+        if (place == PLACES_NONE)
+            return;
+        copy_ahead(c, place, &expert[i]);
+    }
 }
 
 static struct slot *slot_with(const struct cuda *c, const void *matrix)
@@ -110,4 +154,5 @@ void cuda_end_leases(struct cuda *c)
 {
     if (c->slots.places)
         places_end_leases(c->slots.places);
+    cuda_used(c);
 }

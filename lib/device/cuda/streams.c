@@ -53,9 +53,14 @@ void cuda_streams_close(struct cuda *c)
         cuda_check(c, k->stream_destroy(c->stream), "a stream");
 }
 
+void cuda_used(struct cuda *c)
+{
+    if (c->used) /* else nothing was submitted */
+        cuda_check(c, c->k->event_record(c->used, c->stream), "an event");
+}
+
 void cuda_uploads_after_use(struct cuda *c)
 {
-    cuda_check(c, c->k->event_record(c->used, c->stream), "an event");
     cuda_check(c, c->k->stream_wait(c->uploads, c->used), "an event");
 }
 

@@ -11,6 +11,7 @@
 struct place {
     uint32_t expert; /* POLICY_NONE: empty */
     bool leased;
+    bool ahead; /* got it before a use, and was not used so far */
 };
 
 struct places {
@@ -89,6 +90,7 @@ static uint32_t free_place(struct places *p, uint32_t expert)
     if (victim == POLICY_NONE)
         return PLACES_NONE;
     uint32_t at = p->place_of[victim];
+    p->counts.unused += p->place[at].ahead;
     residency_remove(p->residency, victim, true);
     p->place_of[victim] = PLACES_NONE;
     p->counts.evicted++;
@@ -96,14 +98,14 @@ static uint32_t free_place(struct places *p, uint32_t expert)
 }
 
 /* A place for an expert. PLACES_NONE: all are leased. */
-static uint32_t take_place(struct places *p, uint32_t expert)
+static uint32_t take_place(struct places *p, uint32_t expert, bool ahead)
 {
     uint32_t at = free_place(p, expert);
     if (at == PLACES_NONE)
         return at;
-    p->place[at] = (struct place){.expert = expert};
+    p->place[at] = (struct place){.expert = expert, .ahead = ahead};
     p->place_of[expert] = at;
-    residency_insert(p->residency, expert, false);
+    residency_insert(p->residency, expert, ahead);
     return at;
 }
 
@@ -111,6 +113,16 @@ static void note_access(struct places *p, uint32_t expert)
 {
     follow(p, expert / p->config.experts % p->config.layers);
     residency_accessed(p->residency, expert, &(struct residency_access){.tokens = 1, .high = true});
+}
+
+static void end_ahead(struct places *p, uint32_t at)
+{
+    if (!p->place[at].ahead)
+        return;
+    bool here = p->config.arrived(p->config.arg, at);
+    p->counts.timely += here;
+    p->counts.late += !here;
+    p->place[at].ahead = false;
 }
 
 static struct place_result lease(struct places *p, uint32_t expert)
@@ -125,7 +137,9 @@ static struct place_result lease(struct places *p, uint32_t expert)
     p->counts.hits += r.use == PLACE_HIT;
     p->counts.uploaded += r.taken;
     if (r.taken)
-        r.place = take_place(p, expert);
+        r.place = take_place(p, expert, false);
+    else
+        end_ahead(p, at);
     sl_assert(r.place !=
               PLACES_NONE); /* the source of experts keeps to the limit of those that are leased */
     p->place[r.place].leased = true;
@@ -153,7 +167,7 @@ static bool lend(struct places *p, uint32_t expert, uint32_t rows, struct place_
     p->lent[p->lent_count++] = expert;
     note_access(p, expert);
     p->counts.on_host++;
-    p->behind = p->config.space(p->config.arg) ? take_place(p, expert) : PLACES_NONE;
+    p->behind = p->config.space(p->config.arg) ? take_place(p, expert, false) : PLACES_NONE;
     p->counts.behind += p->behind != PLACES_NONE;
     *r = (struct place_result){
         .use = PLACE_ON_HOST, .place = p->behind, .taken = p->behind != PLACES_NONE};
@@ -164,6 +178,29 @@ struct place_result places_use(struct places *p, uint32_t expert, uint32_t rows)
 {
     struct place_result r;
     return lend(p, expert, rows, &r) ? r : lease(p, expert);
+}
+
+void places_keep(struct places *p, uint32_t expert)
+{
+    if (places_has(p, expert))
+        p->place[p->place_of[expert]].leased = true;
+}
+
+uint32_t places_ahead(struct places *p, uint32_t expert)
+{
+    if (places_has(p, expert) || !p->config.space(p->config.arg))
+        return PLACES_NONE;
+    uint32_t at = take_place(p, expert, true);
+    if (at == PLACES_NONE)
+        return at;
+    p->place[at].leased = true;
+    p->counts.ahead++;
+    return at;
+}
+
+bool places_has(const struct places *p, uint32_t expert)
+{
+    return p->place_of[expert] != PLACES_NONE;
 }
 
 void places_end_leases(struct places *p)

@@ -38,13 +38,17 @@ struct places_config {
      * space(arg) is true: all of its pieces are unused now. */
     bool cooperative;
     bool (*space)(void *arg);
+    /* At the first use of an expert that got its place by places_ahead: whether its copy has ended. Else NULL. */
+    bool (*arrived)(void *arg, uint32_t place);
     void *arg;
 };
 
 /* Uses of experts that had a place, that were copied, and experts that these replaced; uses that the host computed, and
- * experts that were copied behind them. */
+ * experts that were copied behind them. Experts that got a place ahead of a use, and what became of these: they were there
+ * at the first use, or not yet; they were replaced before. */
 struct places_counts {
     uint64_t hits, uploaded, evicted, on_host, behind;
+    uint64_t ahead, timely, late, unused;
 };
 
 enum place_use {
@@ -68,6 +72,13 @@ void places_destroy(struct places *p);
 
 /* One use of an expert by a pass of so many rows (0: not known). Pre: not all places are leased, unless the expert is. */
 struct place_result places_use(struct places *p, uint32_t expert, uint32_t rows);
+
+/* Of an expert that is probably used next, while those of the running layer are leased. Its place, if it has one, is kept
+ * until the leases end. places_ahead: a place for one that has none, kept likewise; PLACES_NONE: it has one, or there is
+ * no space for it. */
+void places_keep(struct places *p, uint32_t expert);
+uint32_t places_ahead(struct places *p, uint32_t expert);
+bool places_has(const struct places *p, uint32_t expert);
 
 /* No operation is submitted with those that are leased or lent any more. */
 void places_end_leases(struct places *p);

@@ -293,6 +293,16 @@ static void print_gpu(const struct sample *sample)
     line_gpu_count(sample, "GPU uploads", "gpu_expert_uploads", "experts copied to the GPU");
     if (lookup_counter(sample->now, "compute", "gpu_expert_on_cpu"))
         line_gpu_count(sample, "left to the CPU", "gpu_expert_on_cpu", "uses of experts");
+    if (lookup_counter(sample->now, "compute", "gpu_prefetches")) {
+        line_gpu_count(sample, "GPU prefetches", "gpu_prefetches",
+                       "experts copied to the GPU ahead");
+        line_gpu_count(sample, "GPU prefetches timely", "gpu_prefetches_timely",
+                       "there at their first use");
+        line_gpu_count(sample, "GPU prefetches late", "gpu_prefetches_late",
+                       "still copied at their first use");
+        line_gpu_count(sample, "GPU prefetches unused", "gpu_prefetches_unused",
+                       "replaced before a use");
+    }
     line_gpu_count(sample, "GPU evictions", "gpu_expert_evictions", "experts replaced there");
     line_gpu_copied(sample, "to the GPU", "gpu_uploaded_bytes");
     line_gpu_copied(sample, "from the GPU", "gpu_downloaded_bytes");

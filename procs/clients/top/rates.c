@@ -85,6 +85,8 @@ static void gpu(const struct sample *before, const struct sample *now, double se
     g->evictions_per_s = share(GREW("gpu_expert_evictions"), seconds);
     g->to_bytes_per_s = share(GREW("gpu_uploaded_bytes"), seconds);
     g->from_bytes_per_s = share(GREW("gpu_downloaded_bytes"), seconds);
+    double used = GREW("gpu_prefetches_timely") + GREW("gpu_prefetches_late");
+    g->ahead = share(used, used + GREW("gpu_prefetches_unused"));
     g->busy = share(GREW("gpu_busy_ns") / 1e9, seconds);
 #undef GREW
 }

@@ -28,7 +28,8 @@ struct gpu_rates {
     bool on, lost;
     double hit /* of its uses of experts, 0..1 */, uploads_per_s, evictions_per_s;
     double to_bytes_per_s, from_bytes_per_s;
-    double busy; /* 0..1; 0: not counted */
+    double busy;  /* 0..1; 0: not counted */
+    double ahead; /* of experts copied ahead, used; 0..1 */
 };
 
 struct rates {

@@ -168,6 +168,7 @@ void experts_flush_predictions(struct experts *e);
 int experts_check_model(const struct experts *e, struct error *error);
 void experts_pass_ends(struct experts *e); /* deterministic mode: of a token or chunk */
 bool experts_resident(void *self, uint32_t layer, uint32_t expert);
+bool experts_pin_ready(void *self, const struct expert_step *step, struct expert_item *item);
 void experts_pin(void *self, const struct expert_step *step, struct expert_item **items,
                  uint32_t count);
 bool experts_mask(void *self, const struct expert_step *step, bool *allowed);

@@ -125,6 +125,21 @@ static enum access_outcome pin_one(struct experts *e, const struct expert_step *
     }
 }
 
+bool experts_pin_ready(void *self, const struct expert_step *step, struct expert_item *item)
+{
+    struct experts *e = self;
+    struct precision_choice choice = choice_of(e, step, item);
+    if (serve(e, step, item, &choice, &item->precision) != PRECISION_HIT)
+        return false;
+    struct directory_entry *d = precision_entry(e, step->layer, item->expert, item->precision);
+    if (entry_state_of(entry_pin(&d->word, PINNER_COMPUTE)) == ENTRY_READY) {
+        experts_make_ready(e, step, item);
+        return true;
+    }
+    entry_unpin(&d->word, PINNER_COMPUTE);
+    return false;
+}
+
 /* Deterministic mode: the simulated cache has decided; the real bytes are waited for anyway. */
 static enum access_outcome pin_deterministic(struct experts *e, const struct expert_step *step,
                                              struct expert_item *item, enum precision_need *need)

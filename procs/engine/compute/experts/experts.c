@@ -362,6 +362,7 @@ struct weights_source experts_source(struct experts *e)
                                    .pin_limit = source_pin_limit,
                                    .resident = experts_resident,
                                    .pin = experts_pin,
+                                   .pin_ready = experts_pin_ready,
                                    .wait = source_wait,
                                    .unpin = source_unpin,
                                    .mask = experts_mask,

@@ -57,10 +57,12 @@ static int check_crashes(const struct child *child, struct error *error)
                            atomic_load(&child->row->crashes), why);
 }
 
-/* The CPU computes experts that are not on the GPU, too, if the policy is that. */
-static int add_host(struct device *device, const struct child *child, const struct kernel_ops *ops,
-                    uint32_t threads, struct error *error)
+/* gpu-centric: nothing more. */
+static int set_policy(struct device *device, const struct child *child,
+                      const struct kernel_ops *ops, uint32_t threads, struct error *error)
 {
+    if (strcmp(child->params->gpu_policy, "prefetch") == 0)
+        cuda_prefetch(device);
     if (strcmp(child->params->gpu_policy, "cooperative") != 0)
         return 0;
     struct device *host = host_device(ops, threads, (int)child->params->nice, error);
@@ -88,7 +90,7 @@ static struct device *open_device(struct child *child, const struct gpu_kernels 
         return NULL;
     struct device *device = cuda_device(kernels, ops, &plan, error);
     if (device &&
-        (add_host(device, child, ops, threads, error) != 0 || cuda_reserve(device, error) != 0)) {
+        (set_policy(device, child, ops, threads, error) != 0 || cuda_reserve(device, error) != 0)) {
         device->ops->destroy(device);
         return NULL;
     }
@@ -135,6 +137,10 @@ void gpu_count(const struct gpu *g, const struct child *child)
     counter_set(child->row, CTR_COMPUTE_gpu_expert_evictions, slots.evicted);
     counter_set(child->row, CTR_COMPUTE_gpu_expert_on_cpu, slots.on_host);
     counter_set(child->row, CTR_COMPUTE_gpu_expert_background, slots.behind);
+    counter_set(child->row, CTR_COMPUTE_gpu_prefetches, slots.ahead);
+    counter_set(child->row, CTR_COMPUTE_gpu_prefetches_timely, slots.timely);
+    counter_set(child->row, CTR_COMPUTE_gpu_prefetches_late, slots.late);
+    counter_set(child->row, CTR_COMPUTE_gpu_prefetches_unused, slots.unused);
     counter_set(child->row, CTR_COMPUTE_gpu_busy_ns, cuda_busy_ns(gpu));
     counter_set(child->row, CTR_COMPUTE_gpu_uploaded_bytes, copied.to_device);
     counter_set(child->row, CTR_COMPUTE_gpu_downloaded_bytes, copied.to_host);

@@ -133,6 +133,11 @@ static void put_gpu(FILE *out, const json_t *doc)
     put_counter(out, "GPU hits", doc, "compute", "gpu_expert_hits");
     put_counter(out, "GPU uploads", doc, "compute", "gpu_expert_uploads");
     put_counter(out, "GPU evictions", doc, "compute", "gpu_expert_evictions");
+    if (lookup_counter(doc, "compute", "gpu_prefetches")) {
+        put_counter(out, "GPU prefetches timely", doc, "compute", "gpu_prefetches_timely");
+        put_counter(out, "GPU prefetches late", doc, "compute", "gpu_prefetches_late");
+        put_counter(out, "GPU prefetches unused", doc, "compute", "gpu_prefetches_unused");
+    }
     bytes_format(lookup_counter(doc, "compute", "gpu_uploaded_bytes"), text);
     put_text(out, "copied to the GPU", text);
 }

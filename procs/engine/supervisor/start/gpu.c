@@ -228,7 +228,8 @@ void gpu_publish(const struct supervisor *s, struct procs_gpu *out)
 static uint64_t slots_used(const struct proc_row *compute)
 {
     uint64_t uploads = counter_get(compute, CTR_COMPUTE_gpu_expert_uploads) +
-                       counter_get(compute, CTR_COMPUTE_gpu_expert_background),
+                       counter_get(compute, CTR_COMPUTE_gpu_expert_background) +
+                       counter_get(compute, CTR_COMPUTE_gpu_prefetches),
              evictions = counter_get(compute, CTR_COMPUTE_gpu_expert_evictions);
     return uploads > evictions ? uploads - evictions : 0; /* read one after the other */
 }

@@ -50,6 +50,8 @@ static void compare(struct image *image, bool masked, const char *name)
     cuda_pointers(cuda.device, untagged);
     if (seed % 2 != 0)
         cuda_cooperate(cuda.device, host_device(kernel_ops_select("auto"), 2, 0, &error));
+    else
+        cuda_prefetch(cuda.device);
     fake_limit(cuda_plan_bytes(&plan));
     ck_assert_msg(cuda_reserve(cuda.device, &error) == 0, "%s", error.text);
     uint64_t want = run_hash(&host), have = run_hash(&cuda);
@@ -58,6 +60,11 @@ static void compare(struct image *image, bool masked, const char *name)
     all.hits += slots.hits;
     all.on_host += slots.on_host;
     all.behind += slots.behind;
+    all.ahead += slots.ahead;
+    all.timely += slots.timely;
+    all.late += slots.late;
+    all.unused += slots.unused;
+    ck_assert(slots.ahead >= slots.timely + slots.late + slots.unused);
     ck_assert_msg(want == have, "%s%s, keys and values in %s: other results than on the host", name,
                   masked ? ", masked" : "", kv_type_info(image->kv_type)->name);
     fake_limit(0);
@@ -94,6 +101,10 @@ START_TEST(every_architecture)
                   "%llu experts replaced, %llu were there, %llu on the host, %llu copied later",
                   (unsigned long long)all.evicted, (unsigned long long)all.hits,
                   (unsigned long long)all.on_host, (unsigned long long)all.behind);
+    ck_assert_msg(all.ahead > 0 && all.timely > 0 && all.late > 0 && all.unused > 0,
+                  "%llu copied ahead: %llu timely, %llu late, %llu replaced",
+                  (unsigned long long)all.ahead, (unsigned long long)all.timely,
+                  (unsigned long long)all.late, (unsigned long long)all.unused);
     ck_assert_msg(models - unsupported >= 30, "%u of %u models have unsupported types", unsupported,
                   models);
 }
@@ -239,33 +250,112 @@ END_TEST
 #define INPUTS  64
 #define OUTPUTS 8
 #define LENT    60
+#define CHOICE  4 /* experts */
 
 struct lending {
     struct device *device;
     struct device_at x, up, gate; /* gate: of each step */
-    float memory[2][OUTPUTS * INPUTS];
+    float memory[2][OUTPUTS * INPUTS], next[2][OUTPUTS * INPUTS];
+    bool ahead[CHOICE]; /* copied for a prediction and there, not used so far */
+    struct places_counts counts;
 };
+
+/* What a matrix of an expert has. */
+static float *fill(float *memory, uint32_t expert, int m)
+{
+    for (uint32_t i = 0; i < OUTPUTS * INPUTS; i++)
+        memory[i] = (float)((i + 3) * (expert + 1) * (m + 2) % 101) / 50 - 1;
+    return memory;
+}
+
+static uint64_t content_of(uint32_t expert, int m)
+{
+    return device_content(0, 1, 0, CHOICE, expert, m);
+}
 
 static struct device_matrix lend(struct lending *l, uint32_t expert, int m)
 {
-    float *memory = l->memory[m];
-    for (uint32_t i = 0; i < OUTPUTS * INPUTS; i++)
-        memory[i] = (float)((i + 3) * (expert + 1) * (m + 2) % 101) / 50 - 1;
-    return (struct device_matrix){
-        .data = device_lend(l->device, l->device->is_host ? memory : tagged(memory),
-                            sizeof l->memory[m], device_content(0, 1, 0, 4, expert, m)),
-        .row_bytes = INPUTS * sizeof(float),
-        .k = INPUTS,
-        .n = OUTPUTS,
-        .type = TENSOR_F32};
+    float *memory = fill(l->memory[m], expert, m);
+    return (struct device_matrix){.data = device_lend(l->device,
+                                                      l->device->is_host ? memory : tagged(memory),
+                                                      sizeof l->memory[m], content_of(expert, m)),
+                                  .row_bytes = INPUTS * sizeof(float),
+                                  .k = INPUTS,
+                                  .n = OUTPUTS,
+                                  .type = TENSOR_F32};
+}
+
+static bool is_there(const struct lending *l, uint32_t expert)
+{
+    const struct cuda *c = (const struct cuda *)(const void *)l->device;
+    return places_has(c->slots.places, expert);
+}
+
+/* Those copied ahead that lost their slot. */
+static void count_unused(struct lending *l)
+{
+    for (uint32_t i = 0; i < CHOICE; i++) {
+        bool gone = l->ahead[i] && !is_there(l, i);
+        l->counts.unused += gone;
+        l->ahead[i] &= !gone;
+    }
+    ck_assert_uint_eq(cuda_slot_counts(l->device).unused, l->counts.unused);
+}
+
+/* The next expert, or one that is never used. The one in use keeps its slot. */
+static void predict(struct lending *l, uint32_t step, uint32_t in_use)
+{
+    struct device_expert expert = {0};
+    uint32_t number = step % 5 == 0 ? CHOICE - 1 : (step + 1) % 3;
+    bool was = is_there(l, number);
+    for (int m = EXPERT_GATE; m <= EXPERT_UP; m++) {
+        expert.memory[m] = tagged(fill(l->next[m], number, m));
+        expert.bytes[m] = sizeof l->next[m];
+        expert.content[m] = content_of(number, m);
+    }
+    l->device->ops->prefetch(l->device, &expert, 1);
+    memset(l->next, 0xff, sizeof l->next);
+    if (!was && is_there(l, number)) {
+        l->ahead[number] = true;
+        l->counts.ahead++;
+    }
+    ck_assert(is_there(l, in_use));
+    ck_assert_uint_eq(cuda_slot_counts(l->device).ahead, l->counts.ahead);
+    count_unused(l);
+}
+
+/* An expert is going to be used: what is counted when it was copied ahead. Where all has run, its copy has. */
+static void check_use(struct lending *l, uint32_t expert, uint32_t pending)
+{
+    struct places_counts now = cuda_slot_counts(l->device);
+    uint64_t used = now.timely + now.late - l->counts.timely - l->counts.late;
+    ck_assert_uint_eq(used, l->ahead[expert]);
+    ck_assert(pending > 0 || now.late == l->counts.late);
+    l->counts.timely = now.timely;
+    l->counts.late = now.late;
+    l->ahead[expert] = false;
+    count_unused(l);
+}
+
+static void wait_for_copies(const struct device *d)
+{
+    const struct cuda *c = (const struct cuda *)(const void *)d;
+    ck_assert_int_eq(c->k->wait(c->uploads), 0);
+    ck_assert_int_eq(c->k->wait(c->stream), 0);
+    ck_assert_uint_eq(fake_pending(), 0);
 }
 
 static void use_expert(struct lending *l, uint32_t step)
 {
     struct device_job job = {.rows = 1};
+    if (l->device->prefetches && step % 7 < 3)
+        wait_for_copies(l->device);
+    uint32_t expert = step % 3, pending = fake_pending();
     const uint32_t row = 0;
     for (int m = EXPERT_GATE; m <= EXPERT_UP; m++)
-        job.matrix[m] = lend(l, step % 3, m);
+        job.matrix[m] = lend(l, expert, m);
+    if (l->device->prefetches)
+        check_use(l, expert, pending);
     const struct op_expert_gate_up op = {.rows = 1,
                                          .n = OUTPUTS,
                                          .x = device_rows_of_floats(l->x, INPUTS),
@@ -277,14 +367,16 @@ static void use_expert(struct lending *l, uint32_t step)
                                          .gate = device_floats_at(l->gate, step * OUTPUTS),
                                          .up = l->up};
     l->device->ops->expert_gate_up(l->device, &op);
+    if (l->device->prefetches)
+        predict(l, step, expert);
     device_give_back(l->device);
     memset(l->memory, 0xff, sizeof l->memory);
 }
 
-static void use_all(struct device *d, float *out)
+static struct places_counts use_all(struct device *d, float *out)
 {
     const struct device_limits limits = {.rows = 1,
-                                         .experts = 4,
+                                         .experts = CHOICE,
                                          .top_k = 1,
                                          .hidden = INPUTS,
                                          .gather_forms = 1u << FORM_F32,
@@ -309,24 +401,38 @@ static void use_all(struct device *d, float *out)
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         d->ops->release(d, memory[i]);
     d->ops->destroy(d);
+    return l.counts;
 }
 
 START_TEST(slots_in_use)
 {
     static float want[LENT * OUTPUTS], have[LENT * OUTPUTS];
     struct error error;
-    struct cuda_plan plan = {
-        .layers = 1, .experts = 4, .top_k = 1, .slot_bytes = sizeof((struct lending *)0)->memory};
+    struct cuda_plan plan = {.layers = 1,
+                             .experts = CHOICE,
+                             .top_k = 1,
+                             .slot_bytes = sizeof((struct lending *)0)->memory};
+    struct places_counts sum = {0};
     use_all(host_device(kernel_ops_select("auto"), 1, 0, &error), want);
-    for (uint32_t slots = 1; slots <= 4; slots++) {
+    for (uint32_t run = 0; run < 10 * CHOICE; run++) {
+        uint32_t slots = run % CHOICE + 1;
         plan.bytes[CUDA_EXPERTS] = slots * plan.slot_bytes;
         struct device *d = open_device(&plan);
         cuda_pointers(d, untagged);
+        if (run >= CHOICE)
+            cuda_prefetch(d);
         ck_assert_int_eq(cuda_reserve(d, &error), 0);
-        use_all(d, have);
+        struct places_counts counts = use_all(d, have);
         ck_assert_msg(memcmp(have, want, sizeof want) == 0, "%u slots: another result", slots);
         ck_assert_uint_eq(fake_bytes(), 0);
+        ck_assert_msg(slots > 1 || counts.ahead == 0, "the only slot was leased");
+        sum.timely += counts.timely;
+        sum.late += counts.late;
+        sum.unused += counts.unused;
     }
+    ck_assert_msg(sum.timely > 0 && sum.late > 0 && sum.unused > 0, "%llu, %llu, %llu",
+                  (unsigned long long)sum.timely, (unsigned long long)sum.late,
+                  (unsigned long long)sum.unused);
 }
 END_TEST
 

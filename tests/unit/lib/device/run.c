@@ -53,6 +53,12 @@ static void pin(void *self, const struct expert_step *step, struct expert_item *
     r->file.pin(r->file.self, step, items, count);
 }
 
+static bool pin_ready(void *self, const struct expert_step *step, struct expert_item *item)
+{
+    struct run *r = self;
+    return r->file.pin_ready(r->file.self, step, item);
+}
+
 static int wait(void *self, const struct expert_step *step, struct expert_item **items,
                 uint32_t count, struct error *error)
 {
@@ -128,6 +134,7 @@ static struct core *open_core(struct run *r)
                                             .pin_limit = pin_limit,
                                             .resident = resident,
                                             .pin = pin,
+                                            .pin_ready = pin_ready,
                                             .wait = wait,
                                             .unpin = unpin,
                                             .mask = mask,

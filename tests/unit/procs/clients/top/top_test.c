@@ -194,10 +194,12 @@ static void add_gpu(struct sample *sample, int uses, bool lost)
                                   "budget_bytes", 1 << 20, "slots", 64, "slots_used", 12, "lost",
                                   lost));
     json_t *compute = json_array_get(json_object_get(sample->doc, "processes"), 1);
-    json_t *counters = json_pack("{s:i, s:i, s:i, s:i, s:i, s:I}", "gpu_expert_hits", uses / 4 * 3,
-                                 "gpu_expert_uploads", uses / 4, "gpu_expert_evictions", uses / 8,
-                                 "gpu_uploaded_bytes", uses * 1024, "gpu_downloaded_bytes", uses,
-                                 "gpu_busy_ns", (json_int_t)uses * 1000000);
+    json_t *counters =
+        json_pack("{s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:i}", "gpu_expert_hits",
+                  uses / 4 * 3, "gpu_expert_uploads", uses / 4, "gpu_expert_evictions", uses / 8,
+                  "gpu_uploaded_bytes", uses * 1024, "gpu_downloaded_bytes", uses, "gpu_busy_ns",
+                  (json_int_t)uses * 1000000, "gpu_prefetches", uses / 2, "gpu_prefetches_timely",
+                  uses / 4, "gpu_prefetches_late", uses / 8, "gpu_prefetches_unused", uses / 8);
     json_object_update(json_object_get(compute, "counters"), counters);
     json_decref(counters);
 }
@@ -214,8 +216,8 @@ START_TEST(the_gpu_has_a_line)
     rates_make(&before, &now, SORT_start, &p.rates);
     ck_assert_double_eq_tol(p.rates.gpu.busy, 0.4, 1e-9);
     const char *text = text_of(&p);
-    ck_assert_msg(strstr(text, "\nGPU 1 1.0M slots 12/64 hit 75.0% upl 100/s evict 50/s to 400K/s "
-                               "from 400B/s  busy 40.0%  card\nPROCESS"),
+    ck_assert_msg(strstr(text, "\nGPU 1 1.0M slots 12/64 hit 75.0% upl 100/s evict 50/s "
+                               "ahead used 75.0% to 400K/s from 400B/s  busy 40.0%  card\nPROCESS"),
                   "%s", text);
     canvas_free(&p.canvas);
     for (unsigned rows = 1; rows < 40; rows++)
