@@ -222,7 +222,7 @@ static void compare(const struct setting *s)
 static void policy(const char *name)
 {
     const struct setting settings[] = {
-        {name, 0, 16, 100}, /* first: the plan of the others */
+        {name, 0, 16, 100},     /* first: the plan of the others */
         {name, TOP_K, 16, 100}, /* long form only */
         {name, EXPERTS / 2, 16, 100},
         {name, EXPERTS / 4 + 1, 1, 50},
