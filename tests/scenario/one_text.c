@@ -12,14 +12,25 @@
 #include "lib/base/bytes.h"
 #include "tests/scenario/baseline.h"
 
-/* Compares all prompts on an engine with these options. */
+/* The short form leaves out one prompt of a case, another one from case to case. */
+static bool left_out(unsigned prompt, const char *const options[])
+{
+    unsigned sum = 0;
+    for (size_t i = 0; options[i]; i++)
+        for (const char *c = options[i]; *c; c++)
+            sum += (unsigned char)*c;
+    return !test_long() && prompt == sum % TEST_PROMPTS;
+}
+
+/* Compares the prompts on an engine with these options. */
 static void same_text(const char *const options[], bool scarce)
 {
     baseline(0);
     struct engine *e = engine_new();
     engine_start(e, options);
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
-        baseline_compare(e, i, options[0]);
+        if (!left_out(i, options))
+            baseline_compare(e, i, options[0]);
     uint64_t misses = engine_counter(e, "compute", "misses");
     uint64_t evictions = engine_counter(e, "cache", "evictions");
     json_t *doc = engine_stats(e);
