@@ -14,6 +14,7 @@
 
 #define THREADS_MAX 1024
 #define LANES       32
+#define WARPS_MAX   (THREADS_MAX / LANES)
 #define STACK_BYTES (64u << 10)
 #define SHARED_MAX  (48u << 10) /* what every GPU gives without a request */
 #define CANARY      4096
@@ -40,7 +41,8 @@ struct fibre {
 
 static struct {
     struct fibre fibre[THREADS_MAX];
-    uint32_t ready[THREADS_MAX], ready_count; /* numbers of fibres that may run */
+    uint32_t ready[WARPS_MAX],
+        ready_count; /* lanes of each warp that may run; how many they are together */
     uint32_t threads, now, at_barrier, done;
     jmp_buf scheduler;
     uint8_t *stacks;
@@ -88,7 +90,8 @@ const char *fibres_error(void)
 static void make_ready(uint32_t i)
 {
     run.fibre[i].state = READY;
-    run.ready[run.ready_count++] = i;
+    run.ready[i / LANES] |= 1u << i % LANES;
+    run.ready_count++;
 }
 
 static void stop(enum state state, int line)
@@ -223,35 +226,49 @@ static void start_block(void)
     memset(run.shared, 0xa5, sizeof run.shared);
     memset(run.shared + CANARY, 0xff, run.shared_bytes);
     run.ready_count = run.at_barrier = run.done = 0;
+    memset(run.ready, 0, sizeof run.ready);
     for (uint32_t i = 0; i < run.threads; i++) {
         make_fibre(i);
         make_ready(i);
     }
 }
 
-static void check_canaries(void)
+/* Equal neighbours: a comparison by the C library is far faster than one of bytes. */
+static bool untouched(const uint8_t *p, size_t bytes)
 {
-    for (size_t i = 0; i < sizeof run.shared; i++)
-        if ((i < CANARY || i >= CANARY + run.shared_bytes) && run.shared[i] != 0xa5) {
-            fail("a write at byte %ld of %zu bytes of shared memory", (long)i - CANARY,
-                 run.shared_bytes);
-            return;
-        }
+    return p[0] == 0xa5 && memcmp(p, p + 1, bytes - 1) == 0;
 }
 
-/* The next fibre, by its place in the list: any; or, in every other block, one of the first warp in an order
- * that begins at `first`, so that a warp comes far ahead of others. */
+static void check_canaries(void)
+{
+    size_t end = CANARY + run.shared_bytes;
+    if (untouched(run.shared, CANARY) && untouched(run.shared + end, sizeof run.shared - end))
+        return;
+    size_t i = 0;
+    while ((i >= CANARY && i < end) || run.shared[i] == 0xa5)
+        i++;
+    fail("a write at byte %ld of %zu bytes of shared memory", (long)i - CANARY, run.shared_bytes);
+}
+
+/* The number of the n-th of these lanes. */
+static uint32_t lane_of(uint32_t lanes, uint32_t n)
+{
+    for (; n > 0; n--)
+        lanes &= lanes - 1;
+    return (uint32_t)__builtin_ctz(lanes);
+}
+
+/* The next fibre: any; or, in every other block, one of the first warp in an order that begins at `first`, so that a
+ * warp comes far ahead of others. */
 static uint32_t pick_next(bool ahead, uint32_t first)
 {
-    uint32_t pick = fibres_draw(run.ready_count), warps = (run.threads + LANES - 1) / LANES;
-    for (uint32_t i = 0, best = warps; ahead && i < run.ready_count; i++) {
-        uint32_t order = (run.ready[i] / LANES + first) % warps;
-        if (order < best) {
-            best = order;
-            pick = i;
-        }
+    uint32_t warps = (run.threads + LANES - 1) / LANES, warp = first % warps;
+    uint32_t n = fibres_draw(run.ready_count), count;
+    while ((count = (uint32_t)__builtin_popcount(run.ready[warp])) == 0 || (!ahead && n >= count)) {
+        n -= ahead ? 0 : count;
+        warp = (warp + 1) % warps;
     }
-    return pick;
+    return warp * LANES + lane_of(run.ready[warp], n % count);
 }
 
 static void run_block(void)
@@ -260,9 +277,9 @@ static void run_block(void)
     bool ahead = fibres_draw(2) != 0;
     uint32_t first = fibres_draw(THREADS_MAX);
     while (run.ready_count > 0 && !run.failed) {
-        uint32_t pick = pick_next(ahead, first);
-        run.now = run.ready[pick];
-        run.ready[pick] = run.ready[--run.ready_count];
+        run.now = pick_next(ahead, first);
+        run.ready[run.now / LANES] &= ~(1u << run.now % LANES);
+        run.ready_count--;
         uint32_t line = run.now / fibre_block_size.x;
         fibre_thread = (struct fibre_index){run.now % fibre_block_size.x, line % fibre_block_size.y,
                                             line / fibre_block_size.y};
