@@ -31,7 +31,7 @@ int sim_option_bandwidth(const char *name, const char *text, double *bytes_per_s
     size_t n = strlen(text);
     if (n > 2 && strcmp(text + n - 2, "/s") == 0)
         n -= 2;
-    snprintf(size, sizeof size, "%.*s", (int)(n < sizeof size ? n : sizeof size), text);
+    snprintf(size, sizeof size, "%.*s", (int)(n < sizeof size ? n : 0), text);
     if (!bytes_parse(size, &bytes) || bytes == 0)
         return error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not a bandwidth such as 500MB/s",
                          name, text);

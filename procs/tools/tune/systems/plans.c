@@ -149,6 +149,7 @@ int stage_plan(struct tune *t, struct error *error)
         return 0;
     if (run_plan(t, "auto", false, error) != 0)
         return -1;
-    plans_are_done(t); /* t->system */
-    return 0;
+    if (plans_are_done(t))
+        return 0;
+    return error_set(error, ERR_FAILED, "the plan %.200s is incomplete", t->plan);
 }
