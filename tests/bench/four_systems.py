@@ -7,9 +7,8 @@
 
 Makes a profile, a store with all precisions, and a plan of all systems for each share of the experts; what exists in DIR is
 used again. Then decodes with each system and with `auto`, in slices that alternate with those of the lossless engine and of one
-with all experts resident. The
-bound on held-out text is the plan's; a system whose bound is above --max-loss, or which has no plan for it, is in the table
-with its reason, and swapmoe with its speed. Markdown on stdout, progress on stderr."""
+with all experts resident. The bound on held-out text is the plan's; a system whose bound is above --max-loss, or which has
+no plan for it, is in the table with its reason, and swapmoe with its speed. Markdown on stdout, progress on stderr."""
 import argparse
 import os
 import sys

@@ -101,6 +101,8 @@ struct command {
  * this build). input may be NULL. Kills it after ms and fails the case. */
 void command_run(struct command *c, const char *input, unsigned ms, const char *const argv[]);
 void command_free(struct command *c);
+/* The same for one that must succeed. Its output as JSON, NULL: it is none; the caller releases it. */
+json_t *command_json(unsigned ms, const char *const argv[]);
 /* Lines in a text. */
 size_t command_lines(const char *text);
 

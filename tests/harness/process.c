@@ -181,6 +181,16 @@ void command_free(struct command *c)
     memset(c, 0, sizeof *c);
 }
 
+json_t *command_json(unsigned ms, const char *const argv[])
+{
+    struct command c;
+    command_run(&c, NULL, ms, argv);
+    CHECK(c.status == 0, "%s: %.300s", argv[0], c.err);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    command_free(&c);
+    return doc;
+}
+
 size_t command_lines(const char *text)
 {
     size_t lines = 0;

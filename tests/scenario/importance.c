@@ -58,6 +58,45 @@ static size_t importance(const char *path, double out[CELLS])
     return count;
 }
 
+/* The numbers of a profile that the machine decides. */
+static char *timings(const char *path)
+{
+    static const char *const names[] = {"token_ns", "layer_attention_ns", "expert_read_ns",
+                                        "drive_bytes_per_s"};
+    json_t *doc = json_load_file(path, 0, NULL), *some = json_object();
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        json_t *number = json_object_get(json_object_get(doc, "scalars"), names[i]);
+        CHECK(json_is_number(number) && json_number_value(number) > 0, "no %s", names[i]);
+        json_object_set(some, names[i], number);
+    }
+    char *text = json_dumps(some, JSON_COMPACT);
+    json_decref(some);
+    json_decref(doc);
+    return text;
+}
+
+/* Norms and timings have progress, and a run that continues measures neither again. */
+static void continued_keeps_the_timings(void)
+{
+    struct command c;
+    char path[PATH_MAX];
+    make_model();
+    profile(&c, path_in_dir(path, "p"), NULL, "0");
+    CHECK(c.status == 0 && strstr(c.err, "norms of experts: 128 of 128") &&
+              strstr(c.err, "timings of decode: 32 of 32"),
+          "status %d: %.900s", c.status, c.err);
+    command_free(&c);
+    char *first = timings(path);
+    profile(&c, path, NULL, "8");
+    CHECK(c.status == 0 && !strstr(c.err, "norms of") && !strstr(c.err, "timings of"),
+          "status %d: %.900s", c.status, c.err);
+    command_free(&c);
+    char *second = timings(path);
+    CHECK(strcmp(first, second) == 0, "other timings: %s and %s", first, second);
+    free(first);
+    free(second);
+}
+
 static void check_groups(const char *path, size_t group)
 {
     double x[CELLS];
@@ -179,8 +218,8 @@ static void rows_without_lower_precisions(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(groups_of_another_size),
-                                             ROW(rows_without_lower_precisions),
-                                             ROW(begins_at_the_changed_layer)};
+    static const struct test_case cases[] = {
+        ROW(continued_keeps_the_timings), ROW(groups_of_another_size),
+        ROW(rows_without_lower_precisions), ROW(begins_at_the_changed_layer)};
     return test_main(argc, argv, cases, sizeof cases / sizeof cases[0]);
 }

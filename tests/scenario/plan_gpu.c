@@ -13,16 +13,6 @@
 
 static char model[PATH_MAX], profile[PATH_MAX], plan[PATH_MAX];
 
-static json_t *tool(const char *const argv[])
-{
-    struct command c;
-    command_run(&c, NULL, END_MS, argv);
-    CHECK(c.status == 0, "%s: %.300s", argv[0], c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
-    command_free(&c);
-    return doc;
-}
-
 /* ms of a token without losses, with all experts in the arena and the slowest storage; *slots: 0: no GPU. */
 static double token_ms(const char *const gpu[], json_int_t *slots)
 {
@@ -30,7 +20,7 @@ static double token_ms(const char *const gpu[], json_int_t *slots)
                             "auto", "-o", plan,  "--output",  "json"};
     for (size_t i = 0; gpu[i]; i++)
         argv[11 + i] = gpu[i];
-    json_t *doc = tool(argv), *cells = json_object_get(doc, "auto");
+    json_t *doc = command_json(END_MS, argv), *cells = json_object_get(doc, "auto");
     double ns = 0, share = 0;
     for (size_t i = 0; i < json_array_size(cells); i++) {
         const json_t *cell = json_array_get(cells, i);
@@ -59,10 +49,10 @@ static void make_profile(void)
     path_in_dir(model, "model.gguf");
     path_in_dir(profile, "profile");
     path_in_dir(plan, "plan");
-    json_decref(
-        tool((const char *const[]){"synth", "-q", "-o", model, "tiny", "--type", "Q8_0", NULL}));
-    json_decref(tool((const char *const[]){"profile", "-m", model, "--synthetic", "-o", profile,
-                                           "--threads", "1", NULL}));
+    json_decref(command_json(
+        END_MS, (const char *const[]){"synth", "-q", "-o", model, "tiny", "--type", "Q8_0", NULL}));
+    json_decref(command_json(END_MS, (const char *const[]){"profile", "-m", model, "--synthetic",
+                                                           "-o", profile, "--threads", "1", NULL}));
 }
 
 /* Copies of 1 MB/s take longer than any computing here. */

@@ -17,17 +17,7 @@
 static char model[PATH_MAX], text[PATH_MAX], profile[PATH_MAX], plan[PATH_MAX];
 static char store[PATH_MAX], planned[PATH_MAX], trace[PATH_MAX];
 
-static json_t *tool(const char *const argv[])
-{
-    struct command c;
-    command_run(&c, NULL, END_MS, argv);
-    CHECK(c.status == 0, "%s: %.300s", argv[0], c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
-    command_free(&c);
-    return doc;
-}
-
-#define TOOL(...) json_decref(tool((const char *const[]){__VA_ARGS__, NULL}))
+#define TOOL(...) json_decref(command_json(END_MS, (const char *const[]){__VA_ARGS__, NULL}))
 
 static void make(const char *const keys[])
 {
@@ -41,7 +31,7 @@ static void make(const char *const keys[])
     snprintf(store, sizeof store, "%s/store", test_dir());
     snprintf(planned, sizeof planned, "%s/planned", test_dir());
     snprintf(trace, sizeof trace, "%s/trace", test_dir());
-    json_decref(tool(args));
+    json_decref(command_json(END_MS, args));
 }
 
 /* The recall of the router's predictions: of 4 in 32 experts, one by chance in eight. */

@@ -15,22 +15,13 @@
 static char model[PATH_MAX], text[PATH_MAX], ids[PATH_MAX];
 static char profile[PATH_MAX], plan[PATH_MAX], store[PATH_MAX];
 
-static json_t *tool(const char *const argv[])
-{
-    struct command c;
-    command_run(&c, NULL, END_MS, argv);
-    CHECK(c.status == 0, "%s: %.300s", argv[0], c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
-    command_free(&c);
-    return doc;
-}
-
-#define TOOL(...) json_decref(tool((const char *const[]){__VA_ARGS__, NULL}))
+#define TOOL(...) json_decref(command_json(END_MS, (const char *const[]){__VA_ARGS__, NULL}))
 
 static json_t *losses(const char *path)
 {
-    json_t *doc = tool((const char *const[]){"eval", "-m", path, "--ids", ids, "--ctx-size", "64",
-                                             "--per-token", "--output", "json", NULL});
+    json_t *doc =
+        command_json(END_MS, (const char *const[]){"eval", "-m", path, "--ids", ids, "--ctx-size",
+                                                   "64", "--per-token", "--output", "json", NULL});
     json_t *list = json_incref(json_object_get(doc, "nll_per_token"));
     CHECK(json_array_size(list) == 126, "%zu losses", json_array_size(list));
     json_decref(doc);
@@ -90,11 +81,11 @@ static void layers_without_experts(void)
     paths();
     TOOL("synth", "-q", "-o", model, "tiny", "arch=glm4moe", "layers=4", "dense_layers=2",
          "dense_inner=512", "shared_count=1", "norm_top_k=1", "vocab=600", "--type", "Q8_0");
-    json_t *doc = tool((const char *const[]){"inspect", model, "--json", NULL});
+    json_t *doc = command_json(END_MS, (const char *const[]){"inspect", model, "--json", NULL});
     CHECK(lookup_u64(doc, "expert_entries") == 2 * 16 && lookup_u64(doc, "expert_layers") == 2,
           "%llu experts", (unsigned long long)lookup_u64(doc, "expert_entries"));
     json_decref(doc);
-    doc = tool((const char *const[]){"run", "-m", model, "--print-memory", NULL});
+    doc = command_json(END_MS, (const char *const[]){"run", "-m", model, "--print-memory", NULL});
     CHECK(lookup_u64(doc, "expert_count") == 2 * 16 && lookup_u64(doc, "expert_layers") == 2,
           "%llu experts", (unsigned long long)lookup_u64(doc, "expert_count"));
     json_decref(doc);

@@ -41,8 +41,8 @@ struct fibre {
 
 static struct {
     struct fibre fibre[THREADS_MAX];
-    uint32_t ready[WARPS_MAX],
-        ready_count; /* lanes of each warp that may run; how many they are together */
+    uint32_t ready[WARPS_MAX]; /* lanes of each warp that may run */
+    uint32_t ready_count;      /* of all warps */
     uint32_t threads, now, at_barrier, done;
     jmp_buf scheduler;
     uint8_t *stacks;

@@ -6,12 +6,18 @@
 
 #define EXPERTS 8u
 
-static bool space;
+static bool space, here;
 
 static bool has_space(void *arg)
 {
     (void)arg;
     return space;
+}
+
+static bool has_arrived(void *arg, uint32_t place)
+{
+    (void)arg, (void)place;
+    return here;
 }
 
 static struct places *make(uint32_t places, bool cooperative)
@@ -23,7 +29,8 @@ static struct places *make(uint32_t places, bool cooperative)
                                                              .place_bytes = 100,
                                                              .eviction = EVICTION_LRU,
                                                              .cooperative = cooperative,
-                                                             .space = has_space});
+                                                             .space = has_space,
+                                                             .arrived = has_arrived});
     ck_assert_ptr_nonnull(p);
     return p;
 }
@@ -106,6 +113,47 @@ START_TEST(host_computes)
 }
 END_TEST
 
+/* Ahead of a use: what is leased, kept or has a place already stays, and each expert is counted once. */
+START_TEST(ahead_of_a_use)
+{
+    struct places *p = make(4, false);
+    space = true;
+    check_use(p, 0, 1, PLACE_UPLOAD);
+    ck_assert_uint_eq(places_ahead(p, 0), PLACES_NONE); /* has one */
+    ck_assert_uint_eq(places_ahead(p, EXPERTS), 1);
+    ck_assert(places_has(p, EXPERTS) && !places_has(p, EXPERTS + 1));
+    space = false;
+    ck_assert_uint_eq(places_ahead(p, EXPERTS + 1), PLACES_NONE);
+    space = true;
+    ck_assert_uint_eq(places_ahead(p, EXPERTS + 1), 2);
+    ck_assert_uint_eq(places_ahead(p, EXPERTS + 2), 3);
+    ck_assert_uint_eq(places_ahead(p, EXPERTS + 3), PLACES_NONE); /* all are leased */
+    places_end_leases(p);
+    here = true;
+    check_use(p, EXPERTS, 1, PLACE_HIT);
+    here = false;
+    check_use(p, EXPERTS + 1, 1, PLACE_HIT);
+    places_end_leases(p);
+    check_use(p, EXPERTS + 1, 1, PLACE_HIT); /* neither timely nor late again */
+    places_end_leases(p);
+    places_keep(p, 0);
+    places_keep(p, EXPERTS + 5); /* has none */
+    ck_assert_uint_eq(places_ahead(p, 1),
+                      3); /* of EXPERTS + 2, which was not used; 0 is older, but kept */
+    struct places_counts c = places_counts(p);
+    ck_assert_uint_eq(c.ahead, 4);
+    ck_assert_uint_eq(c.timely, 1);
+    ck_assert_uint_eq(c.late, 1);
+    ck_assert_uint_eq(c.unused, 1);
+    ck_assert_uint_eq(c.uploaded, 1);
+    ck_assert_uint_eq(c.hits, 3);
+    ck_assert_uint_eq(c.evicted, 1);
+    places_end_leases(p);
+    ck_assert_uint_eq(places_ahead(p, 2), 0); /* not kept any more */
+    places_destroy(p);
+}
+END_TEST
+
 START_TEST(pieces)
 {
     ck_assert_uint_eq(places_pieces(1), PLACES_MATRICES);
@@ -121,6 +169,7 @@ int main(void)
     tcase_add_test(c, least_recently_used_goes);
     tcase_add_test(c, leased_stays);
     tcase_add_test(c, host_computes);
+    tcase_add_test(c, ahead_of_a_use);
     tcase_add_test(c, pieces);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
