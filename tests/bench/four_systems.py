@@ -30,6 +30,7 @@ def arguments():
     p.add_argument("--precisions", default="native,int4,int2", help="of the store")
     p.add_argument("--read-bandwidth", help="of the loaders (default: the device's)")
     p.add_argument("--tokens", type=int, default=65536, help="of text for plan and profile")
+    p.add_argument("--importance-tokens", type=int, default=2048, help="of a measurement of the profile")
     p.add_argument("-n", type=int, default=64, help="tokens decoded")
     p.add_argument("-r", "--repetitions", type=int, default=4)
     return p.parse_args()
@@ -59,7 +60,7 @@ def plan(a, profile, share):
 
 def bound(report, system):
     """Upper end of the loss; None: not planned."""
-    loss = report.get(system, {}).get("loss_high")
+    loss = report.get("fate_prefill" if system == "fate" else system, {}).get("loss_high")
     return None if loss is None else 100 * loss
 
 
@@ -71,7 +72,7 @@ def bench(a, store, path, share, systems):
     settings["resident"] = "resident_experts=100;preset=resident"
     argv = ["bench", "-m", store, "-p", 0, "-n", a.n, "-r", a.repetitions, "-o", "json", "--interleave", SLICE_TOKENS,
             "--text", a.text[0]]
-    argv += ["--throttle", a.read_bandwidth] if a.read_bandwidth else []
+    argv += ["--throttle", a.read_bandwidth.removesuffix("/s")] if a.read_bandwidth else []
     for label, value in settings.items():
         argv += ["--variant", f"label={label};{value}"]
     return m.sluice(*argv)
@@ -82,7 +83,7 @@ def rows_of(a, share, report, doc):
     ran = sorted({s["preset"] for s in auto["samples"]})
     rows = []
     for system in ("lossless", *SYSTEMS, "auto"):
-        loss = 0 if system == "lossless" else bound(report, system)
+        loss = bound(report, system) if system in SYSTEMS else 0
         text = "" if system == "auto" else "no plan" if loss is None else f"{loss:.2f} %"
         if system not in [v["label"] for v in doc["variants"]]:
             rows.append((f"{share} %", system, text, "", "", "", "", ""))
@@ -103,7 +104,8 @@ def main():
     os.makedirs(a.output, exist_ok=True)
     texts = [x for t in a.text for x in ("--text", t)]
     profile = made(os.path.join(a.output, "profile"),
-                   [m.program("profile"), "-m", a.model, *texts, "-o", os.path.join(a.output, "profile")])
+                   [m.program("profile"), "-m", a.model, *texts, "--tokens", a.tokens, "--importance-tokens",
+                    a.importance_tokens, "-o", os.path.join(a.output, "profile")])
     store = os.path.join(a.output, "store")
     made(os.path.join(store, "manifest.json"),
          [m.program("pack"), "-m", a.model, "-o", store, "--precisions", a.precisions, "--quiet"])
