@@ -99,7 +99,7 @@ PLAN_SCALAR(importance_group, 1, 4096,
 /* ---- the GPU that auto's times assume; unknown: none ---- */
 PLAN_SCALAR(auto_gpu_slots, 1, 1e9, "Its slots for experts.")
 PLAN_SCALAR(auto_gpu_bytes_per_s, 0, 1e15, "Bandwidth of copies to it.")
-PLAN_SCALAR(auto_gpu_cooperative, 0, 1, "1: the policy cooperative; 0: gpu-centric.")
+PLAN_SCALAR(auto_gpu_policy, 0, 2, "0: the policy gpu-centric; 1: cooperative; 2: prefetch.")
 
 /* ---- measured by profile ---- */
 PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Accesses per token.")

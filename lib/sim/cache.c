@@ -281,7 +281,7 @@ static void count_predicted(struct sim_cache *c, uint32_t expert, enum sim_outco
 }
 
 /* Outcome of an access, and the precision that serves it or is requested. */
-static enum sim_outcome outcome_of(const struct sim_cache *c, uint32_t expert,
+static enum sim_outcome outcome_of(const struct sim_cache *c, uint32_t layer, uint32_t expert,
                                    const struct precision_choice *choice, enum precision *precision)
 {
     static const enum sim_outcome outcomes[] = {[PRECISION_HIT] = SIM_HIT,
@@ -294,8 +294,23 @@ static enum sim_outcome outcome_of(const struct sim_cache *c, uint32_t expert,
     enum precision_state state[PRECISION__COUNT] = {PRECISION_ABSENT};
     for (uint32_t i = 0; i < choice->accept_count; i++)
         state[choice->accept[i]] =
-            states[c->slot[sim_slot_of(c, c->step.layer, expert, choice->accept[i])].state];
+            states[c->slot[sim_slot_of(c, layer, expert, choice->accept[i])].state];
     return outcomes[precision_serve(choice, state, precision)];
+}
+
+bool sim_servable(const struct sim_cache *c, uint32_t layer, uint32_t expert, float weight_before,
+                  uint32_t *slot)
+{
+    struct precision_choice choice;
+    struct precision_input in = {.weight_before = weight_before,
+                                 .planned = planned_precision(c, layer, expert)};
+    enum precision precision = PRECISION_NATIVE;
+    precision_choose(&c->precision_policy, &in, &choice);
+    precision_limit(&choice, c->config.precision_mask);
+    if (outcome_of(c, layer, expert, &choice, &precision) != SIM_HIT)
+        return false;
+    *slot = sim_slot_of(c, layer, expert, precision);
+    return true;
 }
 
 static void count_access(struct sim_cache *c, uint32_t slot, enum sim_outcome outcome,
@@ -332,7 +347,7 @@ void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
     precision_choose(&c->precision_policy, &in, &choice);
     precision_limit(&choice, c->config.precision_mask);
     enum precision precision = PRECISION_NATIVE;
-    enum sim_outcome outcome = outcome_of(c, access->expert, &choice, &precision);
+    enum sim_outcome outcome = outcome_of(c, c->step.layer, access->expert, &choice, &precision);
     c->f->accesses++;
     count_predicted(c, access->expert, outcome);
     *result = (struct sim_access_result){.outcome = outcome, .precision = precision};

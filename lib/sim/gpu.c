@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "lib/model/limits.h"
 #include "lib/policy/residency/places.h"
 #include "lib/sim/internal.h"
 
@@ -22,6 +23,9 @@ struct sim_gpu_run {
     struct late *late; /* of the batch */
     uint32_t lates;
     double gpu_ns, cpu_ns; /* of the batch: experts that are there, and those of the host */
+    struct prediction predicted[MODEL_TOP_K_MAX]; /* for the next layer */
+    uint32_t predictions;
+    uint32_t ahead[MODEL_TOP_K_MAX]; /* slots of those that can serve */
 };
 
 static uint64_t place_bytes(const struct sim_config *k)
@@ -44,6 +48,12 @@ static bool ring_has_space(void *arg)
     return true;
 }
 
+static bool has_arrived(void *arg, uint32_t place)
+{
+    const struct sim_cache *c = arg;
+    return c->gpu->arrived[place] <= c->now;
+}
+
 static struct places *make_places(struct sim_cache *c)
 {
     const struct sim_config *k = &c->config;
@@ -53,8 +63,9 @@ static struct places *make_places(struct sim_cache *c)
                                                  .places = k->gpu.places,
                                                  .place_bytes = place_bytes(k),
                                                  .eviction = EVICTION_LRU, /* compute's */
-                                                 .cooperative = k->gpu.cooperative,
+                                                 .cooperative = k->gpu.policy == GPU_COOPERATIVE,
                                                  .space = ring_has_space,
+                                                 .arrived = has_arrived,
                                                  .arg = c});
 }
 
@@ -193,6 +204,50 @@ static void use(struct sim_cache *c, const struct sim_item *item)
         g->gpu_ns += ns;
 }
 
+/* ---- copies ahead: the rules of lib/core/experts.c ---- */
+
+void sim_cache_gpu_predicted(struct sim_cache *c, const struct prediction *predictions,
+                             uint32_t count)
+{
+    struct sim_gpu_run *g = c->gpu;
+    sl_assert(g && c->config.top_k <= MODEL_TOP_K_MAX);
+    g->predictions = count < c->config.top_k ? count : c->config.top_k;
+    for (uint32_t i = 0; i < g->predictions; i++)
+        g->predicted[i] = predictions[i];
+}
+
+/* Whether an expert of the layer is to be computed after the batch. */
+static bool any_left(const struct sim_cache *c)
+{
+    for (uint32_t i = 0; i < c->items; i++)
+        if (c->item[i].state == SIM_ITEM_UNRESERVED || c->item[i].state == SIM_ITEM_SENT)
+            return true;
+    return false;
+}
+
+static void copy_ahead(void *arg, uint32_t at, uint32_t place)
+{
+    struct sim_cache *c = arg;
+    c->gpu->arrived[place] = copy(c, sim_bytes(c, c->gpu->ahead[at]));
+}
+
+static void prefetch_next(struct sim_cache *c)
+{
+    struct sim_gpu_run *g = c->gpu;
+    uint32_t number[MODEL_TOP_K_MAX], n = 0, next = c->step.layer + 1;
+    if (c->config.gpu.policy != GPU_PREFETCH || c->step.tokens != 1 || next == c->config.layers ||
+        any_left(c))
+        return;
+    for (uint32_t i = 0; i < g->predictions; i++) {
+        const struct prediction *p = &g->predicted[i];
+        if (sim_servable(c, next, p->expert, p->weight_before, &g->ahead[n])) {
+            number[n] = number_of(c, g->ahead[n]);
+            n++;
+        }
+    }
+    places_prefetch(g->places, number, n, copy_ahead, c);
+}
+
 static void count(struct sim_cache *c)
 {
     struct sim_gpu_run *g = c->gpu;
@@ -202,6 +257,10 @@ static void count(struct sim_cache *c)
     c->f->gpu_evictions += now.evicted - last->evicted;
     c->f->gpu_on_cpu += now.on_host - last->on_host;
     c->f->gpu_background += now.behind - last->behind;
+    c->f->gpu_prefetches += now.ahead - last->ahead;
+    c->f->gpu_prefetches_timely += now.timely - last->timely;
+    c->f->gpu_prefetches_late += now.late - last->late;
+    c->f->gpu_prefetches_unused += now.unused - last->unused;
     *last = now;
 }
 
@@ -212,6 +271,7 @@ double sim_gpu_compute(struct sim_cache *c, struct sim_item *const item[], uint3
     g->gpu_ns = g->cpu_ns = 0;
     for (uint32_t i = 0; i < items; i++)
         use(c, item[i]);
+    prefetch_next(c);
     double busy = g->gpu_ns, end = c->now + g->gpu_ns;
     for (uint32_t i = 0; i < g->lates; i++) {
         end = fmax(end, g->late[i].arrived) + g->late[i].ns;

@@ -98,7 +98,10 @@ void sim_gpu_layer(struct sim_cache *c);
 uint32_t sim_gpu_take(struct sim_cache *c);
 double sim_gpu_compute(struct sim_cache *c, struct sim_item *const item[], uint32_t items);
 
-/* cache.c: compute time of the CPU for an expert and one token; for several */
+/* cache.c: the slot that could serve an access to a layer now; false: none */
+bool sim_servable(const struct sim_cache *c, uint32_t layer, uint32_t expert, float weight_before,
+                  uint32_t *slot);
+/* compute time of the CPU for an expert and one token; for several */
 double sim_expert_ns(const struct sim_cache *c, uint32_t slot);
 double sim_for_tokens(const struct sim_cache *c, double one_ns, uint32_t tokens);
 

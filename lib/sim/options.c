@@ -64,12 +64,11 @@ static const char *const names[] = {
 
 static int take_policy(struct sim_gpu_options *o, const char *text, struct error *error)
 {
-    o->cooperative = strcmp(text, "cooperative") == 0;
-    return o->cooperative || strcmp(text, "gpu-centric") == 0
+    o->policy = gpu_policy_find(text);
+    return o->policy != GPU_POLICY__COUNT
                ? 0
-               : error_set(error, ERR_BAD_INPUT,
-                           "--%s: '%.60s' is not one of gpu-centric|cooperative",
-                           names[SIM_GPU_POLICY], text);
+               : error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not one of %s",
+                           names[SIM_GPU_POLICY], text, CHOICE_NAMES(GPU_POLICY_LIST));
 }
 
 int sim_gpu_option(struct sim_gpu_options *o, enum sim_gpu_option option, const char *text,
@@ -128,7 +127,7 @@ int sim_gpu_of(const struct sim_gpu_options *o, const struct trace_header *h, st
     double bytes = (double)sim_all_bytes(h) / (h->layers - h->dense_layers) / h->experts;
     *out = (struct sim_gpu){
         .places = places_of(o, h),
-        .cooperative = o->cooperative,
+        .policy = o->policy,
         .bytes_per_s = o->given[SIM_GPU_BANDWIDTH] ? o->bytes_per_s : SIM_DEFAULT_GPU_BYTES_PER_S,
         .expert_ns = o->given[SIM_GPU_EXPERT_US] ? o->expert_us * 1e3
                                                  : bytes * 1e9 / SIM_DEFAULT_GPU_WEIGHTS_PER_S};

@@ -38,7 +38,7 @@ struct sim_gpu_options {
     uint64_t budget_bytes; /* of memory for experts */
     double budget_percent; /* above 0: instead, of all experts at their best precision */
     double bytes_per_s, expert_us;
-    bool cooperative;
+    enum gpu_policy policy;
 };
 
 int sim_gpu_option(struct sim_gpu_options *o, enum sim_gpu_option option, const char *text,

@@ -28,6 +28,7 @@ struct run {
     struct prediction *predictions; /* [experts] */
     float *scratch;                 /* [experts] */
     double *next, *next_access;     /* belady: next access of each record; of each expert now */
+    enum trace_kind gpu_kind;       /* of the predictions for a GPU; 0: none needed */
 };
 
 /* ---- inputs of an access -------------------------------------------------------------------- */
@@ -114,25 +115,63 @@ static uint32_t list_length(const struct run *r)
     return above > r->top_k ? above : r->top_k;
 }
 
-/* Hints from recorded predictions for later layers, from record `at` on. */
-static void hint_recorded(struct run *r, uint64_t at, uint64_t end, uint32_t layer)
+/* Predictions of a kind for a later layer, from record `at` on: at most so many. */
+static uint32_t take_recorded(struct run *r, enum trace_kind kind, uint64_t at, uint64_t end,
+                              uint32_t layer, uint32_t target, uint32_t max)
 {
     const struct trace_record *records = r->t->records;
+    uint32_t n = 0;
+    for (uint64_t i = at;
+         i < end && records[i].kind != TRACE_EXPERT && records[i].kind != TRACE_TOKEN_END; i++)
+        if (records[i].kind == kind && records[i].layer == target &&
+            records[i].from_layer == layer && n < max && n < r->experts)
+            r->predictions[n++] = (struct prediction){.expert = records[i].expert,
+                                                      .probability = records[i].weight,
+                                                      .weight_before = records[i].before};
+    if (!r->access[0]->prefill && !(n > 1 && r->predictions[1].weight_before > 0))
+        prediction_weights_before(r->predictions, n, r->top_k);
+    return n;
+}
+
+/* Hints from recorded predictions for later layers. */
+static void hint_recorded(struct run *r, uint64_t at, uint64_t end, uint32_t layer)
+{
     uint32_t ahead = (uint32_t)r->cache->config.knobs.lookahead, max = list_length(r);
     for (uint32_t target = layer + 1; target <= layer + ahead && target < r->layers; target++) {
-        uint32_t n = 0;
-        for (uint64_t i = at;
-             i < end && records[i].kind != TRACE_EXPERT && records[i].kind != TRACE_TOKEN_END; i++)
-            if (records[i].kind == TRACE_PREDICTED && records[i].layer == target &&
-                records[i].from_layer == layer && n < max && n < r->experts)
-                r->predictions[n++] = (struct prediction){.expert = records[i].expert,
-                                                          .probability = records[i].weight,
-                                                          .weight_before = records[i].before};
-        if (!r->access[0]->prefill && !(n > 1 && r->predictions[1].weight_before > 0))
-            prediction_weights_before(r->predictions, n, r->top_k);
+        uint32_t n = take_recorded(r, TRACE_PREDICTED, at, end, layer, target, max);
         if (n == 0 || !sim_cache_hint(r->cache, target, r->predictions, n))
             return;
     }
+}
+
+static void predict_for_gpu(struct run *r, uint64_t at, uint64_t end, uint32_t layer)
+{
+    if (r->gpu_kind == 0 || r->tokens != 1)
+        return;
+    uint32_t n = take_recorded(r, r->gpu_kind, at, end, layer, layer + 1, r->top_k);
+    sim_cache_gpu_predicted(r->cache, r->predictions, n);
+}
+
+static bool has_kind(const struct trace *t, enum trace_kind kind)
+{
+    for (uint64_t i = 0; i < t->count; i++)
+        if (t->records[i].kind == kind)
+            return true;
+    return false;
+}
+
+/* What the GPU of the recorded engine predicted; else what the predictor did, with the same routers. */
+static int choose_gpu_kind(struct run *r, const struct sim_gpu *gpu, struct error *error)
+{
+    if (gpu->places == 0 || gpu->policy != GPU_PREFETCH)
+        return 0;
+    r->gpu_kind = has_kind(r->t, TRACE_GPU_PREDICTED) ? TRACE_GPU_PREDICTED : TRACE_PREDICTED;
+    if (has_kind(r->t, r->gpu_kind))
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "the trace has no predictions, which the policy %s of a GPU needs: record it "
+                     "with --gpu-policy prefetch, or with --deterministic on",
+                     gpu_policy_name(GPU_PREFETCH));
 }
 
 static bool hint_layer(struct run *r, uint32_t layer, uint32_t target)
@@ -250,6 +289,7 @@ static uint64_t one_layer(struct run *r, uint64_t at, uint64_t end)
         hint_recorded(r, after, end, first->layer);
     else if (sim_cache_prediction_method(r->cache)->source != PREDICT_NOTHING)
         hint_computed(r, first->layer);
+    predict_for_gpu(r, after, end, first->layer);
     (void)sim_cache_compute(r->cache);
     return after;
 }
@@ -268,8 +308,8 @@ static void replay(struct run *r, uint64_t first, uint64_t measure)
             at = one_layer(r, at, end);
             continue;
         }
-        if (record->kind != TRACE_PREDICTED && record->kind != TRACE_CHOICE &&
-            record->kind != TRACE_LOGITS)
+        if (record->kind != TRACE_PREDICTED && record->kind != TRACE_GPU_PREDICTED &&
+            record->kind != TRACE_CHOICE && record->kind != TRACE_LOGITS)
             end_pass(r);
         at++;
     }
@@ -365,6 +405,10 @@ int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
     if (!run_init(&r, t, k.knobs.prediction == PREDICTION_ACTIVATION, belady)) {
         run_free(&r);
         return error_set(error, ERR_NO_MEMORY, "out of memory (replay of the trace)");
+    }
+    if (choose_gpu_kind(&r, &k.gpu, error) != 0) {
+        run_free(&r);
+        return -1;
     }
     k.gpu.rows = largest_pass(t);
     if (belady) {

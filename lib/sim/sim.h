@@ -32,6 +32,7 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/policy/gpu/policy.h"
 #include "lib/policy/presets/presets.h"
 #include "lib/tensor/precision.h"
 #include "lib/trace/trace.h"
@@ -72,11 +73,12 @@ struct sim_compute {
 /* A GPU that computes all layers, and has places for experts (lib/policy/residency/places.h). Those that are in the
  * arena at the same time are a batch, within the limits of compute (lib/core/experts.c): what has a place is computed, while the others
  * are copied, one after the other; then each of them after its copy. cooperative: in passes of one token the CPU
- * computes what has no place, at the same time, with sim_compute.expert_ns; copies behind it go through pinned
- * memory for two experts. Copies run on while layers are computed. */
+ * computes what has no place, at the same time, with sim_compute.expert_ns. prefetch: in such passes, behind the last
+ * batch of a layer, the experts that sim_cache_gpu_predicted states are copied. Copies of both for later go through pinned
+ * memory for two experts, and run on while layers are computed. */
 struct sim_gpu {
-    uint32_t places;    /* 0: no GPU; at least top_k */
-    bool cooperative;   /* else gpu-centric */
+    uint32_t places; /* 0: no GPU; at least top_k */
+    enum gpu_policy policy;
     double bytes_per_s; /* of copies to it; > 0 */
     double expert_ns;   /* one expert at the highest precision, one token; others by their bytes */
     uint32_t rows;      /* of the largest pass; 0: as the running one. set by sim_run */
@@ -156,6 +158,10 @@ void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
  * resident. */
 bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction *predictions,
                     uint32_t count);
+/* policy prefetch of a GPU: what the router of the next layer chose on this layer's gate input, in order of rank; at most
+ * top_k are taken. In every layer of a pass of one token, before sim_cache_compute; ends what was stated before. */
+void sim_cache_gpu_predicted(struct sim_cache *c, const struct prediction *predictions,
+                             uint32_t count);
 /* Predictions per layer, and their method. */
 uint32_t sim_cache_predict_k(const struct sim_cache *c);
 const struct prediction_method *sim_cache_prediction_method(const struct sim_cache *c);
@@ -178,7 +184,8 @@ struct sim_result {
 
 /* Replays records first..count-1 of the trace; statistics start at record `measure`. config's model
  * fields (layers to precision_bytes) are taken from the trace's header. belady: evicts the expert
- * whose next access is last; requires prefetch off. Errors: those of sim_cache_create. */
+ * whose next access is last; requires prefetch off. Errors: those of sim_cache_create, and ERR_BAD_INPUT if the
+ * GPU's policy needs predictions that the trace has not. */
 int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
             const struct sim_config *config, bool belady, struct sim_result *out,
             struct error *error);

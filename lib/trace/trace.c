@@ -68,7 +68,8 @@ static const char *record_invalid(const struct trace_header *h, const struct tra
     case TRACE_EXPERT:
     case TRACE_CHOICE:
     case TRACE_LOGITS:
-    case TRACE_PREDICTED: break;
+    case TRACE_PREDICTED:
+    case TRACE_GPU_PREDICTED: break;
     default: return "kind";
     }
     if (r->layer >= h->layers || r->layer < h->dense_layers)
@@ -81,9 +82,10 @@ static const char *record_invalid(const struct trace_header *h, const struct tra
                    : "number of values";
     if (!share(r->weight))
         return "weight";
-    if (r->kind == TRACE_PREDICTED && !share(r->before))
+    bool predicted = r->kind == TRACE_PREDICTED || r->kind == TRACE_GPU_PREDICTED;
+    if (predicted && !share(r->before))
         return "weight before";
-    if (r->kind == TRACE_PREDICTED)
+    if (predicted)
         return r->from_layer < r->layer ? NULL : "layer of the prediction";
     if (r->kind == TRACE_CHOICE)
         return NULL;

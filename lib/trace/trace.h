@@ -4,8 +4,7 @@
  *
  * File: struct trace_header | records to the end of the file. Little-endian.
  * The records are byte for byte those of the access log (struct access_record of
- * shm/rings/access_log.h has this layout), in its order; a recorder may add TRACE_PREDICTED
- * records.
+ * shm/rings/access_log.h has this layout), in its order; a recorder may add the kinds from TRACE_PREDICTED on.
  *
  *   TRACE_SEQUENCE_START  ends a previous sequence; position, tokens: of the prompt
  *   TRACE_LOGITS          decode: router logits of `rank` experts of the layer, `expert` the first,
@@ -23,6 +22,8 @@
  *                         decode 0 for all of a list: from the probabilities); from_layer: the layer whose gate input was used.
  *                         After the experts of from_layer, as the predictor runs concurrently with
  *                         them, and before those of `layer`; descending probability
+ *   TRACE_GPU_PREDICTED   decode with --gpu-policy prefetch: what the router of `layer` chose on the gate input of
+ *                         from_layer, in order of rank, with weight and before as an expert's. Where TRACE_PREDICTED is
  *   TRACE_CHOICE          masked routing: an expert of the unmasked top-k, weight = |x| G(x)
  *   TRACE_TOKEN_END       the token or chunk is complete; tokens: its number of tokens
  *   TRACE_SEQUENCE_END
@@ -51,7 +52,8 @@ enum trace_kind {
     TRACE_SEQUENCE_END,
     TRACE_TOKEN_END,
     TRACE_LOGITS,
-    TRACE_PREDICTED = 16
+    TRACE_PREDICTED = 16,
+    TRACE_GPU_PREDICTED
 };
 
 /* enum access_outcome of shm/rings/access_log.h; 0: unknown */
@@ -77,8 +79,8 @@ struct trace_record {
     union {
         struct {
             uint8_t precision, prefill;
-            uint16_t from_layer; /* PREDICTED */
-            float before;        /* EXPERT in prefill, PREDICTED */
+            uint16_t from_layer; /* PREDICTED, GPU_PREDICTED */
+            float before;        /* EXPERT in prefill, PREDICTED, GPU_PREDICTED */
         };
         uint8_t more_values[TRACE_VALUES_HALF]; /* LOGITS: the others */
     };

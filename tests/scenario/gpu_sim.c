@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator equals the engine for experts on the GPU, too: over the recorded trace it has the hits, copies and
- * replaced experts that compute counted, for both policies, some numbers of slots, and prompts in chunks. The GPU is memory
+ * replaced experts that compute counted, for each policy, some numbers of slots, and prompts in chunks. The GPU is memory
  * of the process (tests/harness/cuda).
  *
  * The order of uses decides, so what compute waits for has one order: all experts are in the arena, or they are read one
@@ -26,7 +26,7 @@ static char model[PATH_MAX];
 static const char *const prompts[] = {"The old man walked to the sea.", "It was a dark night."};
 
 struct totals {
-    uint64_t hits, uploads, evictions, on_cpu, background;
+    uint64_t hits, uploads, evictions, on_cpu, background, ahead, timely, late, unused;
 };
 
 struct setting {
@@ -112,7 +112,11 @@ static struct totals run_engine(const struct setting *s, const char *trace, uint
                        .uploads = engine_counter(e, "compute", "gpu_expert_uploads"),
                        .evictions = engine_counter(e, "compute", "gpu_expert_evictions"),
                        .on_cpu = engine_counter(e, "compute", "gpu_expert_on_cpu"),
-                       .background = engine_counter(e, "compute", "gpu_expert_background")};
+                       .background = engine_counter(e, "compute", "gpu_expert_background"),
+                       .ahead = engine_counter(e, "compute", "gpu_prefetches"),
+                       .timely = engine_counter(e, "compute", "gpu_prefetches_timely"),
+                       .late = engine_counter(e, "compute", "gpu_prefetches_late"),
+                       .unused = engine_counter(e, "compute", "gpu_prefetches_unused")};
     uint64_t lost = engine_counter(e, "recorder", "records_dropped");
     uint64_t misses = engine_counter(e, "compute", "misses");
     CHECK((misses > 0) == (s->resident < 100), "%" PRIu64 " accesses were not in the arena",
@@ -133,7 +137,7 @@ static struct totals simulate(const struct setting *s, const char *path, uint64_
                                 .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 1},
                                 .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1},
                                 .gpu = {.places = (uint32_t)slots,
-                                        .cooperative = strcmp(s->policy, "cooperative") == 0,
+                                        .policy = gpu_policy_find(s->policy),
                                         .bytes_per_s = INFINITY,
                                         .expert_ns = 1e3}};
     CHECK(knobs_resolve("default", NULL, knobs_of(s), &config.knobs, &error) == 0, "%s",
@@ -148,6 +152,10 @@ static struct totals simulate(const struct setting *s, const char *path, uint64_
         t.evictions += r.phase[p].gpu_evictions;
         t.on_cpu += r.phase[p].gpu_on_cpu;
         t.background += r.phase[p].gpu_background;
+        t.ahead += r.phase[p].gpu_prefetches;
+        t.timely += r.phase[p].gpu_prefetches_timely;
+        t.late += r.phase[p].gpu_prefetches_late;
+        t.unused += r.phase[p].gpu_prefetches_unused;
     }
     return t;
 }
@@ -190,8 +198,10 @@ static struct totals command(const struct setting *s, const char *path, uint64_t
 static void note(const char *what, const struct totals *t)
 {
     test_note("%s: %" PRIu64 " hits, %" PRIu64 " copied, %" PRIu64 " replaced, %" PRIu64
-              " on the CPU, %" PRIu64 " copied later",
-              what, t->hits, t->uploads, t->evictions, t->on_cpu, t->background);
+              " on the CPU, %" PRIu64 " copied later; %" PRIu64 " ahead, %" PRIu64 "/%" PRIu64
+              "/%" PRIu64 " timely, late, unused",
+              what, t->hits, t->uploads, t->evictions, t->on_cpu, t->background, t->ahead,
+              t->timely, t->late, t->unused);
 }
 
 static void compare(const struct setting *s)
@@ -211,6 +221,8 @@ static void compare(const struct setting *s)
     CHECK(real.hits + real.uploads + real.on_cpu > 200, "too few uses to compare");
     CHECK((real.evictions > 0) == (slots < EXPERTS), "other evictions");
     CHECK(memcmp(&real, &modelled, sizeof real) == 0, "the simulator counts other uses");
+    bool ahead = strcmp(s->policy, "prefetch") == 0 && s->slots != TOP_K;
+    CHECK((real.ahead > 0) == ahead, "%" PRIu64 " copied ahead", real.ahead);
     struct totals printed = command(s, path, capacity, slots);
     note("sluice sim", &printed);
     if (strcmp(s->policy, "gpu-centric") == 0)
@@ -219,34 +231,39 @@ static void compare(const struct setting *s)
           "sluice sim prints more or fewer uses");
 }
 
-static void policy(const char *name)
+/* In the short form of the tests so many of the settings. */
+static void policy(const char *name, size_t count)
 {
     const struct setting settings[] = {
-        {name, 0, 16, 100},     /* first: the plan of the others */
-        {name, TOP_K, 16, 100}, /* long form only */
-        {name, EXPERTS / 2, 16, 100},
+        {name, 0, 16, 100}, /* first: the plan of the others */
         {name, EXPERTS / 4 + 1, 1, 50},
+        {name, EXPERTS / 2, 16, 100},
+        {name, TOP_K, 16, 100},
     };
     continued_make(model, (const char *const[]){"arch=qwen3moe", "layers=4", NULL});
     use_module();
-    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
-        if (settings[i].slots != TOP_K || test_long())
-            compare(&settings[i]);
+    for (size_t i = 0; i < (test_long() ? ARRAY_LEN(settings) : count); i++)
+        compare(&settings[i]);
     unsetenv("SLUICE_TEST_GPU");
 }
 
 static void gpu_centric(void)
 {
-    policy("gpu-centric");
+    policy("gpu-centric", 3);
 }
 
 static void cooperative(void)
 {
-    policy("cooperative");
+    policy("cooperative", 3);
+}
+
+static void prefetch(void)
+{
+    policy("prefetch", 2);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(gpu_centric), ROW(cooperative)};
+    static const struct test_case cases[] = {ROW(gpu_centric), ROW(cooperative), ROW(prefetch)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

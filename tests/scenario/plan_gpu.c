@@ -114,7 +114,7 @@ static void bad_options(void)
     rejected("--gpu-slots", "8", "hobbit", "only the preset auto depends on the GPU");
     rejected("--gpu-bandwidth", "1GB/s", "auto", "--gpu-bandwidth needs --gpu-slots");
     rejected("--gpu-bandwidth", "fast", "auto", "is not a bandwidth such as 500MB/s");
-    rejected("--gpu-policy", "none", "auto", "is not one of gpu-centric|cooperative");
+    rejected("--gpu-policy", "none", "auto", "is not one of gpu-centric|cooperative|prefetch");
     rejected("--gpu-slots", "0", "auto", "is not a number from 1");
 }
 

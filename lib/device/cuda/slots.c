@@ -114,20 +114,25 @@ static uint32_t number_of(const struct device_expert *expert)
     return (uint32_t)((expert->content[0] - 1) / EXPERT__COUNT);
 }
 
-/* None of them replaces another. */
+struct ahead {
+    struct cuda *c;
+    const struct device_expert *expert;
+};
+
+static void copy_one(void *arg, uint32_t at, uint32_t place)
+{
+    const struct ahead *a = arg;
+    copy_ahead(a->c, place, &a->expert[at]);
+}
+
 void cuda_prefetch_experts(struct cuda *c, const struct device_expert *expert, uint32_t count)
 {
-    struct places *p = c->slots.places;
+    uint32_t number[MODEL_TOP_K_MAX];
+    struct ahead ahead = {c, expert};
+    sl_assert(count <= MODEL_TOP_K_MAX);
     for (uint32_t i = 0; i < count; i++)
-        places_keep(p, number_of(&expert[i]));
-    for (uint32_t i = 0; i < count; i++) {
-        if (places_has(p, number_of(&expert[i])))
-            continue;
-        uint32_t place = places_ahead(p, number_of(&expert[i]));
-        if (place == PLACES_NONE)
-            return;
-        copy_ahead(c, place, &expert[i]);
-    }
+        number[i] = number_of(&expert[i]);
+    places_prefetch(c->slots.places, number, count, copy_one, &ahead);
 }
 
 static struct slot *slot_with(const struct cuda *c, const void *matrix)

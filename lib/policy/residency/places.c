@@ -198,6 +198,21 @@ uint32_t places_ahead(struct places *p, uint32_t expert)
     return at;
 }
 
+void places_prefetch(struct places *p, const uint32_t *expert, uint32_t count,
+                     void (*copy)(void *arg, uint32_t at, uint32_t place), void *arg)
+{
+    for (uint32_t i = 0; i < count; i++)
+        places_keep(p, expert[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        if (places_has(p, expert[i]))
+            continue;
+        uint32_t place = places_ahead(p, expert[i]);
+        if (place == PLACES_NONE)
+            return;
+        copy(arg, i, place);
+    }
+}
+
 bool places_has(const struct places *p, uint32_t expert)
 {
     return p->place_of[expert] != PLACES_NONE;

@@ -78,6 +78,10 @@ struct place_result places_use(struct places *p, uint32_t expert, uint32_t rows)
  * no space for it. */
 void places_keep(struct places *p, uint32_t expert);
 uint32_t places_ahead(struct places *p, uint32_t expert);
+/* Both for a list of them, none of which replaces another: `copy` is called for those that get a place, until there is no
+ * space for one. at: in the list. */
+void places_prefetch(struct places *p, const uint32_t *expert, uint32_t count,
+                     void (*copy)(void *arg, uint32_t at, uint32_t place), void *arg);
 bool places_has(const struct places *p, uint32_t expert);
 
 /* No operation is submitted with those that are leased or lent any more. */

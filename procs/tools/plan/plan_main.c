@@ -56,7 +56,7 @@ static void usage(FILE *out)
         "                           (gpu.slots of sluice stats --json)\n"
         "      --gpu-budget BYTES|PCT%%  the same, as memory of the GPU for experts\n"
         "      --gpu-bandwidth BYTES/s  of copies to it (default 12GB/s)\n"
-        "      --gpu-policy P       gpu-centric (default) or cooperative\n"
+        "      --gpu-policy P       gpu-centric (default), cooperative or prefetch\n"
         "      --gpu-expert-us US   an expert on it, one token (default: its bytes at 400 GB/s);\n"
         "                           the rest of a layer is faster by the same factor\n"
         "      --curve              hobbit: also compare replace and skip, 5 to 30 %% of the "

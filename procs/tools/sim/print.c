@@ -287,8 +287,8 @@ static json_t *json_of_cell(const struct grid *g, const struct position *p)
 static json_t *json_of_gpu(const struct sim_gpu *gpu)
 {
     return json_pack("{s:I, s:s, s:f, s:f}", "slots", (json_int_t)gpu->places, "policy",
-                     gpu->cooperative ? "cooperative" : "gpu-centric", "bytes_per_s",
-                     gpu->bytes_per_s, "expert_us", gpu->expert_ns / 1e3);
+                     gpu_policy_name(gpu->policy), "bytes_per_s", gpu->bytes_per_s, "expert_us",
+                     gpu->expert_ns / 1e3);
 }
 
 int print_json(FILE *out, const struct grid *g)

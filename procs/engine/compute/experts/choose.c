@@ -125,9 +125,28 @@ static enum access_outcome pin_one(struct experts *e, const struct expert_step *
     }
 }
 
+/* For the simulator, which decides itself what can serve. */
+static void log_prediction(struct experts *e, const struct expert_step *step,
+                           const struct expert_item *item)
+{
+    struct access_record record = {.sequence = step->sequence,
+                                   .position = step->position,
+                                   .tokens = 1,
+                                   .weight = item->weight,
+                                   .layer = (uint16_t)step->layer,
+                                   .expert = (uint16_t)item->expert,
+                                   .kind = TRACE_GPU_PREDICTED,
+                                   .rank = (uint8_t)item->rank,
+                                   .preset = (uint16_t)(step->layer - 1),
+                                   .before = item->weight_before};
+    access_log_append(&e->child->access_log, &record);
+}
+
 bool experts_pin_ready(void *self, const struct expert_step *step, struct expert_item *item)
 {
     struct experts *e = self;
+    if (e->child->params->trace[0])
+        log_prediction(e, step, item);
     struct precision_choice choice = choice_of(e, step, item);
     if (serve(e, step, item, &choice, &item->precision) != PRECISION_HIT)
         return false;

@@ -49,7 +49,7 @@ static int take_gpu(struct predictions *t, struct error *error)
 {
     double *s = t->p->plan->scalar;
     char rate[16];
-    s[PLAN_auto_gpu_slots] = s[PLAN_auto_gpu_bytes_per_s] = s[PLAN_auto_gpu_cooperative] = NAN;
+    s[PLAN_auto_gpu_slots] = s[PLAN_auto_gpu_bytes_per_s] = s[PLAN_auto_gpu_policy] = NAN;
     if (sim_gpu_of(&t->p->gpu, &t->trace.header, &t->gpu, error) != 0)
         return -1;
     if (t->gpu.places == 0)
@@ -57,21 +57,21 @@ static int take_gpu(struct predictions *t, struct error *error)
     double factor = t->gpu.expert_ns / t->compute.expert_ns;
     t->compute.layer_ns *= factor;
     t->rest_ns *= factor;
-    t->spare_cpu |= !t->gpu.cooperative;
+    t->spare_cpu |= t->gpu.policy != GPU_COOPERATIVE;
     s[PLAN_auto_gpu_slots] = t->gpu.places;
     s[PLAN_auto_gpu_bytes_per_s] = t->gpu.bytes_per_s;
-    s[PLAN_auto_gpu_cooperative] = t->gpu.cooperative;
+    s[PLAN_auto_gpu_policy] = (double)t->gpu.policy;
     planning_note(
         t->p,
         "auto: a GPU with slots for %u experts, copies at %s/s, %s, an expert in %.1f us, a "
         "layer without experts %.1f us",
         t->gpu.places, bytes_format((uint64_t)t->gpu.bytes_per_s, rate),
-        t->gpu.cooperative ? "cooperative" : "gpu-centric", t->gpu.expert_ns / 1e3,
-        t->compute.layer_ns / 1e3);
+        gpu_policy_name(t->gpu.policy), t->gpu.expert_ns / 1e3, t->compute.layer_ns / 1e3);
     json_object_set_new(t->p->report, "auto_gpu",
-                        json_pack("{s:I, s:f, s:b, s:f}", "slots", (json_int_t)t->gpu.places,
-                                  "bytes_per_s", t->gpu.bytes_per_s, "cooperative",
-                                  t->gpu.cooperative, "expert_us", t->gpu.expert_ns / 1e3));
+                        json_pack("{s:I, s:f, s:s, s:f}", "slots", (json_int_t)t->gpu.places,
+                                  "bytes_per_s", t->gpu.bytes_per_s, "policy",
+                                  gpu_policy_name(t->gpu.policy), "expert_us",
+                                  t->gpu.expert_ns / 1e3));
     return 0;
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Places for experts on a GPU: times by arithmetic, and what a replay counts. */
+#include <string.h>
+
 #include "tests/unit/lib/sim/sim_test.h"
 
 #define LAYER_NS  4e5 /* of config_of */
@@ -20,11 +22,11 @@ static struct sim_cache *one_layer(struct sim_gpu gpu, struct error *error)
     return sim_cache_create(&c, error);
 }
 
-static struct sim_cache *made(bool cooperative)
+static struct sim_cache *made(enum gpu_policy policy)
 {
     struct error error;
     struct sim_gpu gpu = four;
-    gpu.cooperative = cooperative;
+    gpu.policy = policy;
     struct sim_cache *c = one_layer(gpu, &error);
     ck_assert_msg(c != NULL, "%s", error.text);
     return c;
@@ -54,7 +56,7 @@ static const uint32_t first[] = {1, 2, 3, 4}, other[] = {1, 2, 3, 5},
 /* Each copy but the first runs while the expert before it is computed; those that are there are computed first. */
 START_TEST(copies_and_hits)
 {
-    struct sim_cache *c = made(false);
+    struct sim_cache *c = made(GPU_CENTRIC);
     pass(c, 1, first, 4, 4 * COPY_NS - 3 * GPU_NS, 4 * COPY_NS + GPU_NS);
     pass(c, 1, first, 4, 0, 4 * GPU_NS);
     pass(c, 1, other, 4, COPY_NS - 3 * GPU_NS, COPY_NS + GPU_NS); /* 5 in the place of 4 */
@@ -74,7 +76,7 @@ END_TEST
 /* The CPU computes what has no place; the pinned memory has space for two of them at a time. */
 START_TEST(cpu_computes)
 {
-    struct sim_cache *c = made(true);
+    struct sim_cache *c = made(GPU_COOPERATIVE);
     pass(c, 1, first, 4, 0, 4 * CPU_NS);
     const struct sim_stats *f = sim_cache_stats(c, SIM_DECODE);
     ck_assert_uint_eq(f->gpu_on_cpu, 4);
@@ -96,7 +98,7 @@ START_TEST(chunks)
 {
     for (uint32_t tokens = 1; tokens <= 2; tokens++)
         for (int cooperative = 0; cooperative < 2; cooperative++) {
-            struct sim_cache *c = made(cooperative != 0);
+            struct sim_cache *c = made(cooperative ? GPU_COOPERATIVE : GPU_CENTRIC);
             bool on_cpu = cooperative && tokens == 1;
             pass(c, tokens, every, 8, on_cpu ? 0 : 8 * COPY_NS - 6 * GPU_NS,
                  on_cpu ? 8 * CPU_NS : 8 * COPY_NS + 2 * GPU_NS);
@@ -114,7 +116,7 @@ START_TEST(rows_of_a_batch)
 {
     static const struct sim_access accesses[] = {
         {.expert = 1, .tokens = 3}, {.expert = 2, .tokens = 3}, {.expert = 3, .tokens = 1}};
-    struct sim_cache *c = made(false);
+    struct sim_cache *c = made(GPU_CENTRIC);
     struct sim_access_result result;
     for (uint32_t position = 0; position < 2; position++) {
         sim_cache_layer(c, &(struct sim_step){1, position, 0, 4, true});
@@ -147,6 +149,64 @@ START_TEST(gpus_that_cannot_be)
 }
 END_TEST
 
+/* Layer 0 or 1 of a pass of one token: a use of `expert`, and what is predicted for layer 1. */
+static void half_pass(struct sim_cache *c, uint32_t layer, uint32_t expert, uint32_t predicted,
+                      double stall)
+{
+    struct sim_access_result result;
+    struct prediction p = {.expert = predicted};
+    sim_cache_layer(c, &(struct sim_step){1, 0, layer, 1, false});
+    sim_cache_access(c, &(struct sim_access){.expert = expert, .tokens = 1}, &result);
+    sim_cache_gpu_predicted(c, &p, layer == 0);
+    ck_assert_double_eq_tol(sim_cache_compute(c), stall, 1);
+    if (layer == 1)
+        sim_cache_token(c);
+}
+
+static struct sim_cache *two_layers(double layer_ns)
+{
+    struct error error;
+    struct sim_config k = config_of("lod", "preload=all", 16);
+    k.layers = 2, k.experts = 8, k.top_k = 1, k.precision_mask = 1;
+    k.precision_bytes[0] = EXPERT_BYTES;
+    k.compute.layer_ns = layer_ns;
+    k.gpu = four;
+    k.gpu.places = 3;
+    k.gpu.policy = GPU_PREFETCH;
+    struct sim_cache *c = sim_cache_create(&k, &error);
+    ck_assert_msg(c != NULL, "%s", error.text);
+    return c;
+}
+
+/* A copy ahead begins behind those of its layer, and runs while the next one is computed, which waits for the rest. What is
+ * predicted and there is not copied again. */
+START_TEST(copies_ahead)
+{
+    for (int late = 0; late < 2; late++) { /* the layer takes longer than the copy; less */
+        struct sim_cache *c = two_layers(late ? 1e4 : LAYER_NS);
+        double rest = late ? COPY_NS - GPU_NS - 1e4 : 0;
+        half_pass(c, 0, 1, 2, COPY_NS);
+        half_pass(c, 1, 2, 0, rest);
+        half_pass(c, 0, 1, 2, 0);
+        half_pass(c, 1, 2, 0, 0);
+        half_pass(c, 0, 1, 3, 0);
+        half_pass(c, 1, 4, 0, COPY_NS + rest); /* in the place of 2 */
+        half_pass(c, 0, 1, 5, 0);              /* in the place of 3, which was not used */
+        half_pass(c, 1, 5, 0, rest);
+        const struct sim_stats *f = sim_cache_stats(c, SIM_DECODE);
+        ck_assert_uint_eq(f->gpu_hits, 6);
+        ck_assert_uint_eq(f->gpu_uploads, 2);
+        ck_assert_uint_eq(f->gpu_evictions, 2);
+        ck_assert_uint_eq(f->gpu_prefetches, 3);
+        ck_assert_uint_eq(f->gpu_prefetches_timely, late ? 0 : 2);
+        ck_assert_uint_eq(f->gpu_prefetches_late, late ? 2 : 0);
+        ck_assert_uint_eq(f->gpu_prefetches_unused, 1);
+        ck_assert_uint_eq(f->gpu_upload_bytes, 5 * EXPERT_BYTES);
+        sim_cache_destroy(c);
+    }
+}
+END_TEST
+
 static struct trace synthetic(void)
 {
     struct trace_synthetic s;
@@ -159,20 +219,47 @@ static struct trace synthetic(void)
     return t;
 }
 
+/* The device's predictions are recorded, or the predictor's are taken; a trace without any is rejected. */
+START_TEST(needs_predictions)
+{
+    struct trace t = synthetic();
+    struct sim_config c = config_of("lod", "preload=all", 32);
+    struct sim_result r[2];
+    struct error error;
+    c.gpu = four;
+    c.gpu.places = 16;
+    c.gpu.policy = GPU_PREFETCH;
+    ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r[0], &error), 0);
+    for (uint64_t i = 0; i < t.count; i++)
+        if (t.records[i].kind == TRACE_PREDICTED)
+            t.records[i].kind = TRACE_GPU_PREDICTED;
+    ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r[1], &error), 0);
+    ck_assert_uint_gt(r[0].phase[SIM_DECODE].gpu_prefetches, 0);
+    ck_assert_uint_eq(r[0].phase[SIM_DECODE].gpu_prefetches, r[1].phase[SIM_DECODE].gpu_prefetches);
+    for (uint64_t i = 0; i < t.count; i++)
+        if (t.records[i].kind == TRACE_GPU_PREDICTED)
+            t.records[i].kind = TRACE_CHOICE;
+    ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r[1], &error), -1);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_msg(strstr(error.text, "no predictions") != NULL, "%s", error.text);
+    trace_free(&t);
+}
+END_TEST
+
 /* Hits of the arena are the same; each use is counted once; with places for all each expert is copied once. */
 START_TEST(replay)
 {
     struct trace t = synthetic();
-    struct sim_config c = config_of("lod", NULL, 12);
+    struct sim_config c = config_of("lod", NULL, 24);
     struct sim_result without, with;
     struct error error;
     ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &without, &error), 0);
     for (uint32_t places = 2; places <= 32; places *= 2)
-        for (int cooperative = 0; cooperative < 2; cooperative++) {
-            uint64_t uses = 0, hits[2] = {0}, accesses = 0, copied = 0, evicted = 0;
+        for (int policy = 0; policy < GPU_POLICY__COUNT; policy++) {
+            uint64_t uses = 0, hits[2] = {0}, accesses = 0, copied = 0, evicted = 0, ahead = 0;
             c.gpu = four;
             c.gpu.places = places;
-            c.gpu.cooperative = cooperative != 0;
+            c.gpu.policy = (enum gpu_policy)policy;
             ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &with, &error), 0);
             for (int p = 0; p < SIM_PHASES; p++) {
                 const struct sim_stats *f = &with.phase[p];
@@ -180,16 +267,19 @@ START_TEST(replay)
                 hits[1] += f->hits;
                 accesses += f->accesses;
                 uses += f->gpu_hits + f->gpu_uploads + f->gpu_on_cpu;
-                copied += f->gpu_uploads + f->gpu_background;
+                copied += f->gpu_uploads + f->gpu_background + f->gpu_prefetches;
+                ahead += f->gpu_prefetches;
                 evicted += f->gpu_evictions;
                 ck_assert_uint_le(f->gpu_background, f->gpu_on_cpu);
                 ck_assert_uint_eq(f->gpu_upload_bytes,
-                                  (f->gpu_uploads + f->gpu_background) * EXPERT_BYTES);
+                                  (f->gpu_uploads + f->gpu_background + f->gpu_prefetches) *
+                                      EXPERT_BYTES);
             }
             ck_assert_uint_eq(hits[0], hits[1]);
             ck_assert_uint_eq(uses, accesses);
             ck_assert(evicted > 0 ? copied - evicted == places : copied <= places);
             ck_assert(places < 32 || evicted == 0);
+            ck_assert(policy == GPU_PREFETCH ? places != 16 || ahead > 0 : ahead == 0);
         }
     trace_free(&t);
 }
@@ -212,6 +302,8 @@ TCase *sim_gpu_case(void)
     tcase_add_test(c, chunks);
     tcase_add_test(c, rows_of_a_batch);
     tcase_add_test(c, gpus_that_cannot_be);
+    tcase_add_test(c, copies_ahead);
+    tcase_add_test(c, needs_predictions);
     tcase_add_test(c, replay);
     tcase_add_test(c, places_of_memory);
     return c;

@@ -86,6 +86,7 @@ static void damage(int what)
     case 16: r->kind = TRACE_LOGITS, r->expert = 7, r->rank = 2; return;
     case 17: r->kind = TRACE_LOGITS, r->expert = 8, r->rank = 1; return;
     case 18: r->kind = TRACE_LOGITS, r->layer = 3; return;
+    case 19: r->kind = TRACE_GPU_PREDICTED, r->from_layer = r->layer; return;
     default: bad.header.record_bytes = 31;
     }
 }
@@ -109,6 +110,7 @@ static const char *const messages[] = {"magic",
                                        "number of values",
                                        "invalid expert",
                                        "invalid layer",
+                                       "layer of the prediction",
                                        "version"};
 
 START_TEST(damage_is_rejected)

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/policy/gpu/policy.h"
+
+#include <string.h>
+
+#include "lib/base/assert.h"
+
+static const char *const names[] = {GPU_POLICY_LIST(CHOICE_NAME)};
+
+enum gpu_policy gpu_policy_find(const char *name)
+{
+    for (int i = 0; i < GPU_POLICY__COUNT; i++)
+        if (strcmp(name, names[i]) == 0)
+            return (enum gpu_policy)i;
+    return GPU_POLICY__COUNT;
+}
+
+const char *gpu_policy_name(enum gpu_policy policy)
+{
+    sl_assert((unsigned)policy < GPU_POLICY__COUNT);
+    return names[policy];
+}
