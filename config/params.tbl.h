@@ -106,11 +106,12 @@ PARAM_TEXT(gpu, "off",
            "or off; never run on hardware (docs/gpu.md)")
 PARAM_BYTES(gpu_budget, 0, 0, UINT64_MAX / 4,
             "maximum memory of the GPU that is used; 0: nine tenths of it")
-PARAM_CHOICE(gpu_policy, "gpu-centric", "gpu-centric|cooperative|prefetch",
+PARAM_CHOICE(gpu_policy, "auto", "auto|gpu-centric|cooperative|prefetch",
              "experts of a token that are not on the GPU: gpu-centric copies them to it and waits; "
              "cooperative computes them "
              "on the CPU meanwhile, and copies them for later tokens; prefetch is gpu-centric, and "
-             "copies those predicted for the next layer ahead")
+             "copies those predicted for the next layer ahead; auto measures all while it serves, "
+             "and uses the fastest")
 PARAM_CHOICE(isa, "auto", "auto|generic|avx2|avx512", "instruction set of the kernels")
 PARAM_U64(nice, 5, 0, 19, "", "niceness of the compute threads; keeps control traffic responsive")
 PARAM_U64(heartbeat_timeout, 3000, 100, 600000, "ms",

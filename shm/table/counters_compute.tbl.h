@@ -70,4 +70,13 @@ COUNTER(gpu_prefetches, GAUGE, experts,
 COUNTER(gpu_prefetches_timely, GAUGE, experts, "Of these, used when the copy had ended.")
 COUNTER(gpu_prefetches_late, GAUGE, experts, "Of these, used before the copy had ended.")
 COUNTER(gpu_prefetches_unused, GAUGE, experts, "Of these, replaced before a use.")
+COUNTER(gpu_policy, GAUGE, number,
+        "The policy of the next token: 0 gpu-centric, 1 cooperative, 2 prefetch.")
+COUNTER(gpu_trials, GAUGE, trials, "Times that --gpu-policy auto chose a policy.")
+COUNTER(gpu_centric_tokens, GAUGE, tokens, "Tokens measured with gpu-centric for that choice.")
+COUNTER(gpu_centric_token_ns, GAUGE, ns, "Time per token with it in the last trial.")
+COUNTER(gpu_cooperative_tokens, GAUGE, tokens, "Tokens measured with cooperative.")
+COUNTER(gpu_cooperative_token_ns, GAUGE, ns, "Time per token with it in the last trial.")
+COUNTER(gpu_prefetch_tokens, GAUGE, tokens, "Tokens measured with prefetch.")
+COUNTER(gpu_prefetch_token_ns, GAUGE, ns, "Time per token with it in the last trial.")
 #undef COUNTER

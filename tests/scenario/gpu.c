@@ -14,6 +14,7 @@
 
 #define END_MS  60000
 #define TOKENS  8
+#define TRIAL   144 /* tokens until --gpu-policy auto has chosen */
 #define LAYERS  2
 #define EXPERTS (LAYERS * 16) /* of the models */
 
@@ -253,11 +254,22 @@ static uint64_t minimum_budget(void)
     return rejected("--gpu=0", "--gpu-budget=64KiB", "is too small for this model", "minimum ");
 }
 
+/* Tokens that --gpu-policy auto counted with each policy. */
+static void measured(struct engine *e, uint64_t tokens[3])
+{
+    tokens[0] = engine_counter(e, "compute", "gpu_centric_tokens");
+    tokens[1] = engine_counter(e, "compute", "gpu_cooperative_tokens");
+    tokens[2] = engine_counter(e, "compute", "gpu_prefetch_tokens");
+    test_note("tokens measured: %" PRIu64 ", %" PRIu64 ", %" PRIu64, tokens[0], tokens[1],
+              tokens[2]);
+}
+
 /* With slots for all experts each is copied once; with those of a token, they replace each other. */
 static void slots(void)
 {
     struct text want;
     char option[64];
+    uint64_t tokens[3];
     const struct continued c = {.prompt = 0, .tokens = TOKENS, .want = &want};
     continued_make(model, qwen3moe);
     reference(&want);
@@ -265,7 +277,8 @@ static void slots(void)
     snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum_budget());
     for (int few = 0; few < 2; few++) {
         struct engine *e =
-            start((const char *const[]){"--gpu=0", few ? option : "--threads=1", NULL});
+            start((const char *const[]){"--gpu=0", few ? "--gpu-policy=gpu-centric" : "--threads=1",
+                                        few ? option : NULL, NULL});
         CHECK(kv_layers(e) == (few ? 0 : LAYERS), "keys and values of the wrong layers");
         continued_after(e, &c, 0, few ? "slots for one token" : "slots for all experts");
         struct uses u = uses_of(e);
@@ -273,6 +286,8 @@ static void slots(void)
                   : u.evictions == 0 && u.hits > u.uploads && u.uploads <= EXPERTS,
               "other uses");
         CHECK(u.on_cpu == 0, "the CPU computed");
+        measured(e, tokens);
+        CHECK(tokens[0] + tokens[1] + tokens[2] == 0, "policies were measured without a need");
         engine_stop(e);
     }
     text_free(&want);
@@ -360,6 +375,41 @@ static void prefetching(void)
     CHECK(with.hits + with.uploads == without.hits + without.uploads, "other accesses");
     uses_with("prefetch", minimum_budget(), &want, 0);
     uses_with("prefetch", half, &want, 5);
+    text_free(&want);
+    fake(false);
+}
+
+/* By default each policy is measured, and one is chosen; the text is the CPU's. */
+static void automatic(void)
+{
+    struct text want;
+    char option[64];
+    uint64_t half, all, tokens[3];
+    const struct continued c = {.prompt = 0, .tokens = TRIAL + 2, .want = &want};
+    continued_make(model, qwen3moe);
+    struct engine *e = start((const char *const[]){"--gpu=off", NULL});
+    engine_generate(e, test_prompt(0), TRIAL + 2, &want);
+    engine_stop(e);
+    fake(true);
+    budgets_of_plan(&half, &all);
+    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, half);
+    e = start((const char *const[]){"--gpu=0", option, NULL});
+    continued_after(e, &c, 0, "policies in turns");
+    measured(e, tokens);
+    CHECK(tokens[0] > 0 && tokens[0] == tokens[1] && tokens[0] == tokens[2], "not measured");
+    json_t *doc = engine_stats(e);
+    const char *name = lookup_text(doc, "gpu.policy");
+    test_note("chosen: %s", name);
+    CHECK(lookup_u64(doc, "gpu.trials") == 1, "%" PRIu64 " trials", lookup_u64(doc, "gpu.trials"));
+    const json_t *one =
+        json_object_get(json_object_get(json_object_get(doc, "gpu"), "measured"), name);
+    CHECK(one && lookup_u64(one, "tokens") == tokens[0] &&
+              json_number_value(json_object_get(one, "token_us")) > 0,
+          "no time of %s", name);
+    json_decref(doc);
+    struct uses u = uses_of(e);
+    CHECK(u.on_cpu > 0 && u.ahead > 0, "a policy was not used");
+    engine_stop(e);
     text_free(&want);
     fake(false);
 }
@@ -514,6 +564,7 @@ int main(int argc, char **argv)
                                              ROW(slots),
                                              ROW(cooperative),
                                              ROW(prefetching),
+                                             ROW(automatic),
                                              ROW(cannot_be_opened_again),
                                              ROW(fails_again_and_again),
                                              ROW(taken_by_others),

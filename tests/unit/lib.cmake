@@ -68,6 +68,7 @@ sluice_unit_test(unit_plan_paths SOURCES lib/plan/paths_test.c LINK sluice_plan)
 
 sluice_unit_test(policy_test SOURCES lib/policy/access/access_test.c LINK sluice_policy)
 sluice_unit_test(policy_activation_test SOURCES lib/policy/prediction/activation_test.c LINK sluice_policy)
+sluice_unit_test(policy_gpu_test SOURCES lib/policy/gpu/trial_test.c LINK sluice_policy)
 sluice_unit_test(policy_residency_test
   SOURCES lib/policy/residency/residency_test.c lib/policy/residency/rules_test.c LINK sluice_policy)
 sluice_unit_test(policy_residency_arc_test SOURCES lib/policy/residency/arc_test.c LINK sluice_policy)

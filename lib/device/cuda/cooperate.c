@@ -11,6 +11,17 @@ void cuda_cooperate(struct device *d, struct device *host)
     struct cuda *c = cuda_of(d);
     sl_assert(host->is_host && !c->scratch.memory);
     c->cooperate.host = host;
+    c->cooperate.on = true;
+}
+
+void cuda_policy(struct device *d, bool cooperative, bool prefetch)
+{
+    struct cuda *c = cuda_of(d);
+    sl_assert(c->cooperate.host || !cooperative);
+    c->cooperate.on = cooperative;
+    if (c->slots.places)
+        places_cooperate(c->slots.places, cooperative);
+    d->prefetches = prefetch && c->plan.slot_bytes > 0;
 }
 
 static size_t larger(size_t a, size_t b)

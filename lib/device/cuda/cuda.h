@@ -31,6 +31,9 @@ void cuda_cooperate(struct device *d, struct device *host);
  * there is a core. */
 void cuda_prefetch(struct device *d);
 
+/* Changes what passes from now on do: between two of them, or before there is a core. cooperative: after cuda_cooperate only. */
+void cuda_policy(struct device *d, bool cooperative, bool prefetch);
+
 /* Tests: where the host reads and writes memory that was shared; without, where it was shared. */
 void cuda_pointers(struct device *d, void *(*pointer)(const void *shared));
 

@@ -45,6 +45,7 @@ struct ring {
 /* Experts of a pass of one row that the host computes (cooperate.c). */
 struct cooperate {
     struct device *host; /* NULL: none */
+    bool on;             /* the policy in effect */
     void *workspace;     /* of it */
     void *fetched;       /* event: the operation's input is in `memory` */
     uint8_t *memory;     /* pinned */

@@ -44,7 +44,7 @@ int cuda_slots_open(struct cuda *c, struct error *error)
                                                       .places = s->count,
                                                       .place_bytes = p->slot_bytes,
                                                       .eviction = p->eviction,
-                                                      .cooperative = c->cooperate.host != NULL,
+                                                      .cooperative = c->cooperate.on,
                                                       .space = ring_has_space,
                                                       .arrived = has_arrived,
                                                       .arg = c});

@@ -226,6 +226,12 @@ void places_end_leases(struct places *p)
     p->lent_count = 0;
 }
 
+void places_cooperate(struct places *p, bool cooperative)
+{
+    sl_assert(p->lent_count == 0);
+    p->config.cooperative = cooperative;
+}
+
 struct places_counts places_counts(const struct places *p)
 {
     return p->counts;

@@ -87,6 +87,9 @@ bool places_has(const struct places *p, uint32_t expert);
 /* No operation is submitted with those that are leased or lent any more. */
 void places_end_leases(struct places *p);
 
+/* Changes places_config.cooperative, while nothing is leased or lent. */
+void places_cooperate(struct places *p, bool cooperative);
+
 struct places_counts places_counts(const struct places *p);
 
 #endif

@@ -268,6 +268,19 @@ static void line_gpu_busy(const struct sample *sample)
     printf("\n");
 }
 
+/* --gpu-policy, and what auto measured, if it did. */
+static void line_gpu_policy(const json_t *gpu)
+{
+    const char *name;
+    json_t *one;
+    printf("%-22s %12s  for experts that are not on the GPU", "GPU policy",
+           lookup_text(gpu, "policy"));
+    if (lookup_u64(gpu, "trials"))
+        json_object_foreach(json_object_get(gpu, "measured"), name, one)
+            printf("; %s %.0f us/token", name, json_number_value(json_object_get(one, "token_us")));
+    printf("\n");
+}
+
 static void print_gpu(const struct sample *sample)
 {
     const json_t *gpu = json_object_get(sample->now, "gpu");
@@ -289,6 +302,7 @@ static void print_gpu(const struct sample *sample)
              lookup_u64(gpu, "slots"));
     printf("%-22s %12s  used, each of %s\n", "GPU expert slots", text,
            bytes_format(lookup_u64(gpu, "slot_bytes"), memory));
+    line_gpu_policy(gpu);
     line_gpu_hits(sample);
     line_gpu_count(sample, "GPU uploads", "gpu_expert_uploads", "experts copied to the GPU");
     if (lookup_counter(sample->now, "compute", "gpu_expert_on_cpu"))

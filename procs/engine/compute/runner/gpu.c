@@ -7,7 +7,6 @@
 #include "lib/base/log.h"
 #include "lib/cuda/module.h"
 #include "lib/device/cuda/cuda.h"
-#include "lib/device/host/host.h"
 
 /* A GPU that fails again when compute was restarted is not used any more. */
 #define CRASHES_MAX 2
@@ -57,24 +56,9 @@ static int check_crashes(const struct child *child, struct error *error)
                            atomic_load(&child->row->crashes), why);
 }
 
-/* gpu-centric: nothing more. */
-static int set_policy(struct device *device, const struct child *child,
-                      const struct kernel_ops *ops, uint32_t threads, struct error *error)
-{
-    if (strcmp(child->params->gpu_policy, "prefetch") == 0)
-        cuda_prefetch(device);
-    if (strcmp(child->params->gpu_policy, "cooperative") != 0)
-        return 0;
-    struct device *host = host_device(ops, threads, (int)child->params->nice, error);
-    if (!host)
-        return -1;
-    cuda_cooperate(device, host);
-    return 0;
-}
-
-static struct device *open_device(struct child *child, const struct gpu_kernels *kernels,
-                                  const struct kernel_ops *ops, uint32_t threads,
-                                  struct error *error)
+/* Its device stays NULL if there is an error. */
+static void open_device(struct gpu *gpu, struct child *child, const struct kernel_ops *ops,
+                        uint32_t threads, struct error *error)
 {
     const struct procs_gpu *g = plan_of(child);
     struct cuda_plan plan = {.positions = g->positions,
@@ -85,16 +69,15 @@ static struct device *open_device(struct child *child, const struct gpu_kernels 
                              .slot_bytes = g->slot_bytes,
                              .eviction = EVICTION_LRU};
     memcpy(plan.bytes, g->bytes, sizeof plan.bytes);
-    if (select_gpu(kernels, g->number, error) != 0 ||
-        check_memory(child, kernels, &plan, error) != 0)
-        return NULL;
-    struct device *device = cuda_device(kernels, ops, &plan, error);
-    if (device &&
-        (set_policy(device, child, ops, threads, error) != 0 || cuda_reserve(device, error) != 0)) {
-        device->ops->destroy(device);
-        return NULL;
+    if (select_gpu(gpu->kernels, g->number, error) != 0 ||
+        check_memory(child, gpu->kernels, &plan, error) != 0)
+        return;
+    gpu->device = cuda_device(gpu->kernels, ops, &plan, error);
+    if (gpu->device && (gpu_policy_open(gpu, child, ops, threads, error) != 0 ||
+                        cuda_reserve(gpu->device, error) != 0)) {
+        gpu->device->ops->destroy(gpu->device);
+        gpu->device = NULL;
     }
-    return device;
 }
 
 struct gpu gpu_open(struct child *child, const struct kernel_ops *ops, uint32_t threads)
@@ -105,7 +88,7 @@ struct gpu gpu_open(struct child *child, const struct kernel_ops *ops, uint32_t 
         return gpu;
     if (check_crashes(child, &error) == 0 &&
         (gpu.kernels = gpu_module_open(plan_of(child)->module, &error)) != NULL)
-        gpu.device = open_device(child, gpu.kernels, ops, threads, &error);
+        open_device(&gpu, child, ops, threads, &error);
     if (!gpu.device && child->incarnation == 1 && plan_of(child)->required)
         log_fatal(1, "%s", error.text);
     if (!gpu.device) /* the text is the same on the CPU */

@@ -5,11 +5,15 @@
 
 #include "lib/cuda/cuda.h"
 #include "lib/device/device.h"
+#include "lib/policy/gpu/trial.h"
+#include "lib/policy/residency/places.h"
 #include "procs/engine/child/child.h"
 
 struct gpu {
     const struct gpu_kernels *kernels;
-    struct device *device; /* NULL: compute is on the CPU */
+    struct device *device;  /* NULL: compute is on the CPU */
+    struct gpu_trial trial; /* --gpu-policy */
+    struct places_counts counted;
 };
 
 /* At the first start, a GPU that cannot be opened is fatal. Later it is lost, and so is one whose failures end compute
@@ -20,6 +24,12 @@ struct gpu gpu_open(struct child *child, const struct kernel_ops *ops, uint32_t 
 void gpu_enter(const struct gpu *gpu, const struct child *child);
 /* Counters of the GPU: after the core was made, and after each pass. */
 void gpu_count(const struct gpu *gpu, const struct child *child);
+
+/* gpu_policy.c. Before the device has memory: what --gpu-policy needs. -1 with *error. */
+int gpu_policy_open(struct gpu *gpu, const struct child *child, const struct kernel_ops *ops,
+                    uint32_t threads, struct error *error);
+/* A pass of so many rows ended, which took so long. */
+void gpu_policy_pass(struct gpu *gpu, const struct child *child, uint32_t rows, uint64_t ns);
 
 /* Bytes of experts, in slots of the arena, that the GPU has space for together; 0: no GPU. */
 uint64_t gpu_experts_limit(const struct gpu *gpu, const struct child *child);

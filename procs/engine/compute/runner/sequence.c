@@ -327,7 +327,9 @@ static int turn(struct sequence *s, struct error *error)
     log_event(s, ACCESS_TOKEN_END, position, rows);
     experts_tokens_end(&r->experts, rows);
     gpu_count(&r->gpu, r->child);
-    account(s, position, rows, clock_now_ns() - start, appends);
+    uint64_t ns = clock_now_ns() - start;
+    gpu_policy_pass(&r->gpu, r->child, rows, ns);
+    account(s, position, rows, ns, appends);
     return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "lib/core/core.h"
 #include "lib/cuda/module.h"
 #include "lib/device/cuda/cuda.h"
+#include "lib/policy/gpu/policy.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define GPUS_MAX 64
@@ -249,6 +250,34 @@ static void put_slots(struct supervisor *s, json_t *object)
     json_object_set_new(object, "lost", json_boolean(lost));
 }
 
+/* What compute does now, and what it measured for that. */
+static void put_policy(struct supervisor *s, json_t *object)
+{
+    static const struct {
+        unsigned tokens, token_ns;
+    } counters[] = {
+        [GPU_CENTRIC] = {CTR_COMPUTE_gpu_centric_tokens, CTR_COMPUTE_gpu_centric_token_ns},
+        [GPU_COOPERATIVE] = {CTR_COMPUTE_gpu_cooperative_tokens,
+                             CTR_COMPUTE_gpu_cooperative_token_ns},
+        [GPU_PREFETCH] = {CTR_COMPUTE_gpu_prefetch_tokens, CTR_COMPUTE_gpu_prefetch_token_ns}};
+    if (s->children_count == 0)
+        return;
+    const struct proc_row *row = child_of(s, SERVICE_COMPUTE, 0)->row;
+    json_t *all = json_object();
+    uint64_t policy = counter_get(row, CTR_COMPUTE_gpu_policy);
+    for (int i = 0; i < GPU_POLICY__COUNT; i++)
+        json_object_set_new(all, gpu_policy_name((enum gpu_policy)i),
+                            json_pack("{s:I, s:f}", "tokens",
+                                      (json_int_t)counter_get(row, counters[i].tokens), "token_us",
+                                      (double)counter_get(row, counters[i].token_ns) / 1e3));
+    json_object_set_new(
+        object, "policy",
+        json_string(policy < GPU_POLICY__COUNT ? gpu_policy_name((enum gpu_policy)policy) : "?"));
+    json_object_set_new(object, "trials",
+                        json_integer((json_int_t)counter_get(row, CTR_COMPUTE_gpu_trials)));
+    json_object_set_new(object, "measured", all);
+}
+
 json_t *gpu_stats(struct supervisor *s)
 {
     if (!s->gpu.on)
@@ -264,5 +293,6 @@ json_t *gpu_stats(struct supervisor *s)
     json_object_set_new(object, "plan", plan);
     json_object_set_new(object, "kv_layers", json_integer(s->gpu.plan.kv_layers));
     put_slots(s, object);
+    put_policy(s, object);
     return object;
 }

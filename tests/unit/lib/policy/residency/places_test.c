@@ -102,13 +102,21 @@ START_TEST(host_computes)
     places_end_leases(p);
     check_use(p, 1, 1, PLACE_HIT);
     check_use(p, 2, 2, PLACE_UPLOAD);
-    ck_assert_uint_eq(check_use(p, 3, 1, PLACE_ON_HOST).place, PLACES_NONE); /* all are leased */
+    places_end_leases(p);
+    places_cooperate(p, false);
+    check_use(p, 1, 1, PLACE_HIT);
+    check_use(p, 3, 1, PLACE_UPLOAD); /* in the place of 2 */
+    places_end_leases(p);
+    places_cooperate(p, true);
+    check_use(p, 1, 1, PLACE_HIT);
+    check_use(p, 3, 1, PLACE_HIT);
+    ck_assert_uint_eq(check_use(p, 4, 1, PLACE_ON_HOST).place, PLACES_NONE); /* all are leased */
     struct places_counts c = places_counts(p);
     ck_assert_uint_eq(c.on_host, 3);
     ck_assert_uint_eq(c.behind, 1);
-    ck_assert_uint_eq(c.uploaded, 1);
-    ck_assert_uint_eq(c.hits, 1);
-    ck_assert_uint_eq(c.evicted, 0);
+    ck_assert_uint_eq(c.uploaded, 2);
+    ck_assert_uint_eq(c.hits, 4);
+    ck_assert_uint_eq(c.evicted, 1);
     places_destroy(p);
 }
 END_TEST
