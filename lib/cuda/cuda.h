@@ -25,6 +25,31 @@
 #define GPU_ROWS_MAX  65535u
 #define GPU_COUNT_MAX 0x7fffffffu
 
+/* Products of up to FEW rows, up to SOME, and of more have kernels of their own. */
+#define GPU_FEW_ROWS  8
+#define GPU_SOME_ROWS 32
+
+/* A matrix of a launch of several, and its rows. */
+struct gpu_job {
+    const void *w;
+    float *y;
+    uint32_t first, rows; /* of x; with an index: of it */
+};
+
+/* Products of the outputs [n_begin, n_end) of w, as kernel_ops.matmul has them: of `rows` rows; or of `count` jobs, in
+ * memory of the device, whose matrices have the type and sizes of w and start at multiples of alignment(type). Then
+ * w.data and y are not read, and rows is the maximum of the jobs. index: the row of x of each row; NULL: they
+ * are in their order. */
+struct gpu_products {
+    struct kernel_matrix w;
+    const void *x;
+    float *y;
+    const uint32_t *index;
+    const struct gpu_job *jobs;
+    size_t x_stride, y_stride; /* x: in bytes */
+    uint32_t n_begin, n_end, rows, count;
+};
+
 /* Operations on single elements, as in struct kernel_ops and ARITHMETIC.md. */
 enum gpu_pointwise {
     GPU_SILU_MUL,       /* silu(a) * b */
@@ -129,7 +154,7 @@ struct gpu_delta_gates {
 };
 
 /* Counted up when struct gpu_kernels or an argument changes. */
-#define GPU_INTERFACE 3
+#define GPU_INTERFACE 4
 
 struct gpu_kernels {
     uint32_t interface;  /* GPU_INTERFACE of the module, first in every version */
@@ -143,6 +168,8 @@ struct gpu_kernels {
     /* kernel_ops.matmul. w->data and w->row_bytes are multiples of alignment(type); x_stride in bytes. x and x_stride are multiples of 64, with types of FORM_F32 of 4. */
     int (*matmul)(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
                   size_t x_stride, uint32_t rows, float *y, size_t y_stride, void *stream);
+    /* The same of several matrices in one launch, of rows by number. */
+    int (*products)(const struct gpu_products *p, void *stream);
     /* The bytes that divide row_bytes of a matrix; 0: no kernels for this type. */
     uint32_t (*alignment)(enum tensor_type type);
 

@@ -185,9 +185,7 @@ static inline bool rows_fit(uint64_t n)
 
 extern "C" {
 /* Product of one family of types; each gives GPU_UNSUPPORTED for the types of the others. */
-typedef int gpu_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
-                          const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride,
-                          void *stream);
+typedef int gpu_matmul_fn(const struct gpu_products *p, void *stream);
 gpu_matmul_fn gpu_dense_matmul, gpu_block_matmul, gpu_super_matmul, gpu_group_matmul;
 /* A matrix that products and rows_to_f32 have kernels for. */
 bool gpu_matrix_fits(const struct kernel_matrix *w);

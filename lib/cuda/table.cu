@@ -24,23 +24,37 @@ extern "C" bool gpu_matrix_fits(const struct kernel_matrix *w)
            w->k <= KERNEL_K_MAX && w->k % unit_of(kernel_form_of(w->type)) == 0 && count_fits(w->n);
 }
 
-static int matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
-                  size_t x_stride, uint32_t rows, float *y, size_t y_stride, void *stream)
+static int products(const struct gpu_products *p, void *stream)
 {
     gpu_matmul_fn *const families[] = {gpu_block_matmul, gpu_super_matmul, gpu_group_matmul,
                                        gpu_dense_matmul};
-    uint32_t x_align = kernel_form_of(w->type) == FORM_F32 ? sizeof(float) : 64;
-    if (!gpu_matrix_fits(w) || n_end > w->n || !rows_fit(rows) || (uintptr_t)x % x_align != 0 ||
-        x_stride % x_align != 0)
+    uint32_t x_align = kernel_form_of(p->w.type) == FORM_F32 ? sizeof(float) : 64;
+    if (!gpu_matrix_fits(&p->w) || p->n_end > p->w.n || !rows_fit(p->rows) || !rows_fit(p->count) ||
+        (uintptr_t)p->x % x_align != 0 || p->x_stride % x_align != 0)
         return GPU_UNSUPPORTED;
-    if (n_begin >= n_end || rows == 0)
+    if (p->n_begin >= p->n_end || p->rows == 0 || (p->jobs && p->count == 0))
         return 0;
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        int status = families[i](w, n_begin, n_end, x, x_stride, rows, y, y_stride, stream);
+        int status = families[i](p, stream);
         if (status != GPU_UNSUPPORTED)
             return status;
     }
     return GPU_UNSUPPORTED;
+}
+
+static int matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
+                  size_t x_stride, uint32_t rows, float *y, size_t y_stride, void *stream)
+{
+    gpu_products p = {};
+    p.w = *w;
+    p.x = x;
+    p.y = y;
+    p.x_stride = x_stride;
+    p.y_stride = y_stride;
+    p.n_begin = n_begin;
+    p.n_end = n_end;
+    p.rows = rows;
+    return products(&p, stream);
 }
 
 /* ---- memory ---- */
@@ -149,43 +163,25 @@ static int stream_wait(void *stream, void *event)
 extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_kernels(void)
 {
     static const struct gpu_kernels table = {
-        GPU_INTERFACE,
-        KERNEL_ARITHMETIC,
-        gpu_activation,
-        matmul,
-        alignment,
-        gpu_rows_to_f32,
-        gpu_rms_norm,
-        gpu_center,
-        gpu_pointwise_rows,
-        gpu_rope_heads,
-        gpu_kv_store_rows,
-        gpu_route_rows,
-        gpu_attention_workspace,
-        gpu_attention,
-        gpu_gather_rows,
-        gpu_conv_rows,
-        gpu_delta_gates_rows,
-        gpu_delta_rows,
-        select_gpu,
-        memory,
-        text,
-        allocate,
-        release,
-        upload,
-        download,
-        clear,
-        wait_for,
-        host_allocate,
-        host_release,
-        stream_create,
-        stream_destroy,
-        event_create,
-        event_destroy,
-        event_record,
-        event_wait,
-        event_happened,
-        stream_wait,
+        GPU_INTERFACE,   KERNEL_ARITHMETIC,
+        gpu_activation,  matmul,
+        products,        alignment,
+        gpu_rows_to_f32, gpu_rms_norm,
+        gpu_center,      gpu_pointwise_rows,
+        gpu_rope_heads,  gpu_kv_store_rows,
+        gpu_route_rows,  gpu_attention_workspace,
+        gpu_attention,   gpu_gather_rows,
+        gpu_conv_rows,   gpu_delta_gates_rows,
+        gpu_delta_rows,  select_gpu,
+        memory,          text,
+        allocate,        release,
+        upload,          download,
+        clear,           wait_for,
+        host_allocate,   host_release,
+        stream_create,   stream_destroy,
+        event_create,    event_destroy,
+        event_record,    event_wait,
+        event_happened,  stream_wait,
     };
     return &table;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The unpack step of each quantised type: 32 elements of a row as eight words of four signed bytes, for dp4a,
+/* The unpack step of each quantised type: 32 elements of a row as eight words of four signed bytes,
  * with the integer scales and minimums of each 16. Formats: lib/tensor/unpack (reference decoder),
  * lib/kernels/internal.h (sluice's own types). A type is a struct:
  *
@@ -7,6 +7,7 @@
  *   BYTES    of a unit; HEAD: of a row before its units
  *   ALIGN    what the address of every unit is a multiple of, if rows are
  *   SCALED   the pieces have integer scales; MINIMUMS: and integer minimums
+ *   SPLIT    they differ between the halves of a piece
  *   OFFSET   what was subtracted from the codes to make them signed bytes; in types of groups only
  *   form     of the activations
  *   piece    unpacks a piece; table: 16 values, of types that number them
@@ -66,7 +67,7 @@ INLINE void set_scales(piece *p, int32_t first, int32_t last)
 /* ---- one scale per block ---- */
 
 struct block_type {
-    enum { PIECES = 1, HEAD = 0, SCALED = 0, MINIMUMS = 0, OFFSET = 0 };
+    enum { PIECES = 1, HEAD = 0, SCALED = 0, SPLIT = 0, MINIMUMS = 0, OFFSET = 0 };
     static const kernel_form form = FORM_Q8;
 };
 
@@ -142,7 +143,7 @@ struct type_mxfp4 : block_type {
 /* ---- super-blocks ---- */
 
 struct super_type {
-    enum { PIECES = 8, HEAD = 0, SCALED = 1, MINIMUMS = 0, OFFSET = 0 };
+    enum { PIECES = 8, HEAD = 0, SCALED = 1, SPLIT = 0, MINIMUMS = 0, OFFSET = 0 };
     static const kernel_form form = FORM_SUPER;
 };
 
@@ -192,7 +193,7 @@ struct type_q5_k : super_type {
 };
 
 struct type_q6_k : super_type {
-    enum { BYTES = 210, ALIGN = 2 };
+    enum { BYTES = 210, ALIGN = 2, SPLIT = 1 };
     INLINE void piece_of(const uint8_t *block, uint32_t s, const table16 &, piece *p)
     {
         const uint8_t *low = block + s / 4 * 64 + s % 2 * 32, *high = block + 128 + s / 4 * 32;
@@ -229,7 +230,7 @@ struct type_iq4_xs : super_type {
 
 template <int BITS, int GRID> struct group_of {
     /* GRID: each group has its scale and zero, else the row has them */
-    enum { PIECES = 2, SCALED = 0, MINIMUMS = 0, ALIGN = 4 };
+    enum { PIECES = 2, SCALED = 0, SPLIT = 0, MINIMUMS = 0, ALIGN = 4 };
     enum { HEAD = GRID ? 0 : 4, BEFORE = GRID ? 4 : 0, BYTES = BITS * 8 + BEFORE };
     enum { OFFSET = BITS == 8 ? 128 : 0 };
     static const kernel_form form = FORM_GROUP;

@@ -4,14 +4,7 @@
  * rows share a weight. Matrices of these types are small in the models that are run (routers, norms, the
  * projections of recurrent layers), so there is no kernel with tiles: more rows are more blocks, which
  * find the weights in the L2 cache. */
-#include "lib/cuda/device.cuh"
-
-struct dense_args {
-    const uint8_t *w, *x;
-    float *y;
-    size_t row_bytes, x_stride, y_stride;
-    uint32_t k, n_begin, n_end, rows;
-};
+#include "lib/cuda/products/jobs.cuh"
 
 struct dense_f32 {
     INLINE float at(const uint8_t *row, uint32_t i)
@@ -37,21 +30,25 @@ struct dense_bf16 {
 #define DENSE_WARPS 4
 
 template <class T, int ROWS>
-__global__ void __launch_bounds__(WARP *DENSE_WARPS) dense_rows(dense_args a)
+__global__ void __launch_bounds__(WARP *DENSE_WARPS) dense_rows(gpu_products all)
 {
+    const gpu_products a = of_job(all);
     uint32_t lane = threadIdx.x % LANES, first_row = blockIdx.y * ROWS;
     uint32_t output = a.n_begin + blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
-    const uint8_t *row = a.w + (size_t)(output < a.n_end ? output : a.n_end - 1) * a.row_bytes;
+    if (first_row >= a.rows)
+        return; /* another job has more rows */
+    const uint8_t *row = (const uint8_t *)a.w.data +
+                         (size_t)(output < a.n_end ? output : a.n_end - 1) * a.w.row_bytes;
     const float *x[ROWS];
     float sum[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         uint32_t at = first_row + r < a.rows ? first_row + r : a.rows - 1;
-        x[r] = (const float *)(const void *)(a.x + at * a.x_stride);
+        x[r] = (const float *)(const void *)row_of_input(a, at);
         sum[r] = 0;
     }
 #pragma unroll 4
-    for (uint32_t i = lane; i < a.k; i += LANES) {
+    for (uint32_t i = lane; i < a.w.k; i += LANES) {
         float w = T::at(row, i);
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
@@ -59,39 +56,28 @@ __global__ void __launch_bounds__(WARP *DENSE_WARPS) dense_rows(dense_args a)
     }
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        float all = sum_16(sum[r]);
+        float all_lanes = sum_16(sum[r]);
         if (lane == 0 && output < a.n_end && first_row + r < a.rows)
-            a.y[(first_row + r) * a.y_stride + output] = all;
+            a.y[(first_row + r) * a.y_stride + output] = all_lanes;
     }
 }
 
-template <class T> static int dense(const dense_args &a, void *stream)
+template <class T> static int dense(const gpu_products &p, void *stream)
 {
-    uint32_t blocks = divide_up(a.n_end - a.n_begin, DENSE_WARPS * WARP / LANES);
-    if (a.rows == 1)
-        return LAUNCH((dense_rows<T, 1>), dim3(blocks), dim3(WARP * DENSE_WARPS), 0, stream, a);
-    return LAUNCH((dense_rows<T, 4>), dim3(blocks, divide_up(a.rows, 4)), dim3(WARP * DENSE_WARPS),
-                  0, stream, a);
+    const uint32_t outputs = DENSE_WARPS * WARP / LANES;
+    if (p.rows == 1)
+        return LAUNCH((dense_rows<T, 1>), product_grid(p, outputs, 1), dim3(WARP * DENSE_WARPS), 0,
+                      stream, p);
+    return LAUNCH((dense_rows<T, 4>), product_grid(p, outputs, 4), dim3(WARP * DENSE_WARPS), 0,
+                  stream, p);
 }
 
-extern "C" int gpu_dense_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
-                                const void *x, size_t x_stride, uint32_t rows, float *y,
-                                size_t y_stride, void *stream)
+extern "C" int gpu_dense_matmul(const struct gpu_products *p, void *stream)
 {
-    dense_args a = {(const uint8_t *)w->data,
-                    (const uint8_t *)x,
-                    y,
-                    w->row_bytes,
-                    x_stride,
-                    y_stride,
-                    w->k,
-                    n_begin,
-                    n_end,
-                    rows};
-    switch (w->type) {
-    case TENSOR_F32: return dense<dense_f32>(a, stream);
-    case TENSOR_F16: return dense<dense_f16>(a, stream);
-    case TENSOR_BF16: return dense<dense_bf16>(a, stream);
+    switch (p->w.type) {
+    case TENSOR_F32: return dense<dense_f32>(*p, stream);
+    case TENSOR_F16: return dense<dense_f16>(*p, stream);
+    case TENSOR_BF16: return dense<dense_bf16>(*p, stream);
     default: return GPU_UNSUPPORTED;
     }
 }

@@ -6,11 +6,15 @@
 #include <stdint.h>
 
 enum broken {
-    BROKEN_NOT,             /* correct: reverses 128 numbers through shared memory */
-    BROKEN_NO_BARRIER,      /* without its barrier: wrong numbers */
+    BROKEN_NOT,        /* correct: reverses 128 numbers through shared memory */
+    BROKEN_NO_BARRIER, /* without its barrier: wrong numbers */
+    BROKEN_EARLY, /* reads numbers that are copied asynchronously before it waited for them: wrong */
     BROKEN_HALF_AT_BARRIER, /* one warp of four comes to a barrier */
     BROKEN_TWO_BARRIERS,    /* threads are at barriers in different lines */
     BROKEN_HALF_EXCHANGE,   /* half a warp exchanges with a mask of all */
+    BROKEN_HALF_PRODUCT,    /* half a warp multiplies matrices */
+    BROKEN_LOAD_BEYOND,     /* rows of matrices behind the shared memory */
+    BROKEN_COPY_LEFT,       /* threads end before their asynchronous copies */
     BROKEN_BEYOND_SHARED,   /* a write behind the shared memory */
     BROKEN_UNALIGNED,       /* a load of four bytes at an odd address */
     BROKEN__COUNT

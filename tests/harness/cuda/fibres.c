@@ -19,13 +19,20 @@
 #define SHARED_MAX  (48u << 10) /* what every GPU gives without a request */
 #define CANARY      4096
 #define GRID_YZ_MAX 65535
+#define COPIES_MAX  16 /* of a thread that are not done */
 
 /*             barrier                        all others there
  *   READY ───────────────► AT_BARRIER ────────────────────────► READY
- *     │  │  exchange                       all lanes there
+ *     │  │  exchange, operation            all lanes there
  *     │  └─────────────────► EXCHANGING ──────────────────────► READY
  *     └─ returned ─► DONE */
 enum state { READY, AT_BARRIER, EXCHANGING, DONE };
+
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
 
 /* A fibre is made once, and runs threads of one block after another. Its context is only where it begins: later it is
  * continued with longjmp, which unlike swapcontext makes no system call. */
@@ -37,6 +44,10 @@ struct fibre {
     int line; /* of the source, where it waits */
     uint32_t lanes, from;
     uint64_t value, result;
+    void (*operation)(void *const registers[LANES]); /* NULL: an exchange */
+    void *registers;
+    struct copy copy[COPIES_MAX];
+    uint32_t copies;
 };
 
 static struct {
@@ -55,6 +66,7 @@ static struct {
     char error[200];
 } run = {.random = 1};
 
+uint32_t fibre_target = 80;
 struct fibre_index fibre_thread, fibre_block, fibre_block_size, fibre_grid_size;
 
 void fibres_seed(uint32_t seed)
@@ -107,6 +119,9 @@ static void fibre_main(void)
 {
     for (;;) {
         run.thread(run.arg);
+        if (run.fibre[run.now].copies > 0)
+            fail("thread %u ends before its copies", run.now);
+        run.fibre[run.now].copies = 0;
         run.done++;
         stop(DONE, 0);
     }
@@ -140,8 +155,10 @@ static void make_fibre(uint32_t i)
 /* After an error, threads are in the middle of a block: the fibres are made again. */
 static void forget_fibres(void)
 {
-    for (uint32_t i = 0; i < THREADS_MAX; i++)
+    for (uint32_t i = 0; i < THREADS_MAX; i++) {
         run.fibre[i].made = false;
+        run.fibre[i].copies = 0;
+    }
 }
 
 uint8_t *fibres_shared(void)
@@ -160,6 +177,40 @@ void fibres_aligned(const void *p, size_t bytes)
         fail("a load of %zu bytes that is not aligned, thread %u", bytes, run.now);
 }
 
+void fibres_in_shared(const void *p, size_t bytes)
+{
+    const uint8_t *at = p, *from = fibres_shared();
+    fibres_aligned(p, bytes);
+    if (at < from || at + bytes > from + run.shared_bytes)
+        fail("an access beyond shared memory, thread %u", run.now);
+}
+
+static void do_copy(const struct copy *c)
+{
+    memcpy(c->to, c->from, c->bytes);
+}
+
+void fibres_copy(void *to, const void *from, size_t bytes)
+{
+    struct fibre *f = &run.fibre[run.now];
+    const struct copy copy = {to, from, bytes};
+    fibres_in_shared(to, bytes);
+    fibres_aligned(from, bytes);
+    if (run.failed)
+        return;
+    if (fibre_target < 80 || f->copies == COPIES_MAX || fibres_draw(2) == 0)
+        do_copy(&copy);
+    else
+        f->copy[f->copies++] = copy;
+}
+
+void fibres_copies_wait(void)
+{
+    struct fibre *f = &run.fibre[run.now];
+    while (f->copies > 0)
+        do_copy(&f->copy[--f->copies]);
+}
+
 void fibres_barrier(int line)
 {
     run.at_barrier++;
@@ -172,10 +223,20 @@ uint64_t fibres_exchange(uint32_t lanes, uint64_t value, uint32_t from, int line
     f->value = value;
     f->lanes = lanes;
     f->from = from;
+    f->operation = NULL;
     if (!(lanes >> run.now % LANES & 1))
         fail("line %d: thread %u is not in its own mask", line, run.now);
     stop(EXCHANGING, line);
     return f->result;
+}
+
+void fibres_together(void *registers, void (*operation)(void *const registers[LANES]), int line)
+{
+    struct fibre *f = &run.fibre[run.now];
+    f->lanes = UINT32_MAX;
+    f->operation = operation;
+    f->registers = registers;
+    stop(EXCHANGING, line);
 }
 
 /* After a fibre has come to a barrier: all of them continue. */
@@ -192,6 +253,16 @@ static void end_barrier(void)
     }
 }
 
+static void operate(uint32_t base)
+{
+    void *registers[LANES];
+    for (uint32_t l = 0; l < LANES; l++)
+        registers[l] = run.fibre[base + l].registers;
+    run.fibre[base].operation(registers);
+    for (uint32_t l = 0; l < LANES; l++)
+        make_ready(base + l);
+}
+
 static void end_exchange(void)
 {
     uint32_t base = run.now / LANES * LANES;
@@ -204,11 +275,15 @@ static void end_exchange(void)
             fail("line %d: lane %u of the mask is no thread", f->line, l);
         else if (o->state != EXCHANGING)
             return;
-        else if (o->line != f->line || o->lanes != f->lanes)
+        else if (o->line != f->line || o->lanes != f->lanes || o->operation != f->operation)
             fail("a warp is in line %d and in line %d", f->line, o->line);
     }
     if (run.failed)
         return;
+    if (f->operation) {
+        operate(base);
+        return;
+    }
     uint32_t lanes = f->lanes;
     for (uint32_t l = 0; l < LANES; l++) {
         struct fibre *o = &run.fibre[base + l];

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tests/harness/cuda/fibres.h"
+#include "tests/harness/cuda/matrix.h"
 #include "tests/harness/cuda/memory.h"
 
 #define SLUICE_HARNESS
@@ -74,6 +75,43 @@ static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t select)
     for (int i = 0; i < 4; i++)
         out |= (uint32_t)(bytes >> 8 * (select >> 4 * i & 7) & 255) << 8 * i;
     return out;
+}
+
+/* ---- tensor cores (lib/cuda/products/mma.cuh) ---- */
+
+static inline void harness_mma(void (*operation)(void *const *), int32_t *c, uint32_t c_count,
+                               const uint32_t *a, uint32_t a_count, const uint32_t *b,
+                               uint32_t b_count, int line)
+{
+    matrix_registers r;
+    memcpy(r.a, a, a_count * sizeof *a);
+    memcpy(r.b, b, b_count * sizeof *b);
+    memcpy(r.c, c, c_count * sizeof *c);
+    fibres_together(&r, operation, line);
+    memcpy(c, r.c, c_count * sizeof *c);
+}
+
+static inline void harness_mma_16_8_32(int32_t c[4], const uint32_t a[4], const uint32_t b[2],
+                                       int line)
+{
+    harness_mma(matrix_m16n8k32, c, 4, a, 4, b, 2, line);
+}
+
+static inline void harness_mma_16_8_16(int32_t c[4], const uint32_t a[2], uint32_t b, int line)
+{
+    harness_mma(matrix_m16n8k16, c, 4, a, 2, &b, 1, line);
+}
+
+static inline void harness_mma_8_8_16(int32_t c[2], uint32_t a, uint32_t b, int line)
+{
+    harness_mma(matrix_m8n8k16, c, 2, &a, 1, &b, 1, line);
+}
+
+static inline void harness_load_matrices(uint32_t to[4], const void *row, int line)
+{
+    matrix_loads loads = {row, {0, 0, 0, 0}};
+    fibres_together(&loads, matrix_load, line);
+    memcpy(to, loads.to, sizeof loads.to);
 }
 
 /* ---- the part of the CUDA runtime that the module uses; memory.c ---- */

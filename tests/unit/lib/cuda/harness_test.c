@@ -7,6 +7,7 @@
 
 #include "tests/harness/cuda/broken.h"
 #include "tests/harness/cuda/fibres.h"
+#include "tests/harness/cuda/matrix.h"
 
 enum { COUNT = 128, SEEDS = 20 };
 
@@ -41,16 +42,64 @@ START_TEST(missing_barrier_is_noticed)
 }
 END_TEST
 
+START_TEST(early_read_is_noticed)
+{
+    ck_assert_int_eq(wrong_results(BROKEN_EARLY), SEEDS);
+}
+END_TEST
+
+/* An element of a lane's registers. */
+struct element {
+    int lane, i;
+};
+
+/* a times b, other elements being 0, is added to c only. */
+static void check_layout(void (*multiply)(void *const lanes[32]), struct element a,
+                         struct element b, struct element c)
+{
+    struct matrix_registers r[32] = {0};
+    void *lanes[32];
+    for (int lane = 0; lane < 32; lane++)
+        lanes[lane] = &r[lane];
+    r[a.lane].a[a.i / 4] = 3u << 8 * (a.i % 4);
+    r[b.lane].b[b.i / 4] = 0xfbu << 8 * (b.i % 4); /* -5 */
+    r[c.lane].c[c.i] = 7;
+    multiply(lanes);
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++)
+            ck_assert_int_eq(r[lane].c[i], lane == c.lane && i == c.i ? 7 - 15 : 0);
+}
+
+/* Read off the figures of the manual. */
+START_TEST(fragments_have_the_layout)
+{
+    /* a[1][21] b[21][3], a[9][4] b[4][0] */
+    check_layout(matrix_m16n8k32, (struct element){5, 9}, (struct element){13, 5},
+                 (struct element){5, 1});
+    check_layout(matrix_m16n8k32, (struct element){5, 4}, (struct element){1, 0},
+                 (struct element){4, 2});
+    /* a[12][6] b[6][7] */
+    check_layout(matrix_m16n8k16, (struct element){17, 6}, (struct element){29, 2},
+                 (struct element){19, 3});
+    /* a[5][15] b[15][2] */
+    check_layout(matrix_m8n8k16, (struct element){23, 3}, (struct element){11, 3},
+                 (struct element){21, 0});
+}
+END_TEST
+
 START_TEST(defects_are_errors)
 {
     static const char *const reason[BROKEN__COUNT] = {
         [BROKEN_HALF_AT_BARRIER] = "none can continue",
         [BROKEN_TWO_BARRIERS] = "and one in line",
         [BROKEN_HALF_EXCHANGE] = "none can continue",
+        [BROKEN_HALF_PRODUCT] = "none can continue",
+        [BROKEN_LOAD_BEYOND] = "beyond shared memory",
+        [BROKEN_COPY_LEFT] = "ends before its copies",
         [BROKEN_BEYOND_SHARED] = "of shared memory",
         [BROKEN_UNALIGNED] = "not aligned",
     };
-    uint32_t in[COUNT + 1] = {0}, out[COUNT];
+    uint32_t in[COUNT + 1] = {0}, out[COUNT + 4];
     for (int kind = 0; kind < BROKEN__COUNT; kind++) {
         if (!reason[kind])
             continue;
@@ -69,6 +118,8 @@ int main(void)
     TCase *tcase = tcase_create("harness");
     tcase_add_test(tcase, correct_kernel_passes);
     tcase_add_test(tcase, missing_barrier_is_noticed);
+    tcase_add_test(tcase, early_read_is_noticed);
+    tcase_add_test(tcase, fragments_have_the_layout);
     tcase_add_test(tcase, defects_are_errors);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -106,9 +106,9 @@ START_TEST(module)
     ck_assert_msg(k != NULL, "%s", error.text);
     ck_assert_uint_eq(k->interface, GPU_INTERFACE);
     path_of("old", GPU_DRIVER, file);
-    check_module(file, "is of another version (interface 4, arithmetic 1; expected 3 and 1)");
+    check_module(file, "is of another version (interface 5, arithmetic 1; expected 4 and 1)");
     path_of("other", GPU_DRIVER, file);
-    check_module(file, "is of another version (interface 3, arithmetic 2; expected 3 and 1)");
+    check_module(file, "is of another version (interface 4, arithmetic 2; expected 4 and 1)");
     path_of("part", GPU_DRIVER, file);
     check_module(file, "the CUDA module cannot be loaded: libcuda_fake_needed.so: cannot open");
     path_of("nothing", GPU_DRIVER, file);
