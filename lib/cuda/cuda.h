@@ -50,6 +50,21 @@ struct gpu_products {
     uint32_t n_begin, n_end, rows, count;
 };
 
+/* What is added to a row: factor times row `row` of y. */
+struct gpu_term {
+    float factor;
+    uint32_t row; /* GPU_NO_ROW: nothing */
+};
+#define GPU_NO_ROW UINT32_MAX
+
+/* into[r] = fma(factor, y[row], into[r]) for the terms of each row in their order; rows of n. */
+struct gpu_terms {
+    const struct gpu_term *term; /* [rows][terms] */
+    const float *y;
+    float *into;
+    uint32_t rows, terms, n;
+};
+
 /* Operations on single elements, as in struct kernel_ops and ARITHMETIC.md. */
 enum gpu_pointwise {
     GPU_SILU_MUL,       /* silu(a) * b */
@@ -80,6 +95,20 @@ struct gpu_rows {
     uint32_t n, rows;
     float value;
     bool b_is_one; /* b is one element */
+};
+
+/* The end of products of an expert, in place: first a's rows times its factor plus its bias, then the same of b, then a =
+ * op(a, b) with rows of n. Factors (one float) and biases (n) may be NULL. b NULL: only a, without an operation. */
+struct gpu_finish_job {
+    float *a, *b;
+    const float *a_factor, *b_factor, *a_bias, *b_bias;
+    uint32_t rows;
+};
+
+struct gpu_finish {
+    const struct gpu_finish_job *jobs; /* [count] in memory of the device */
+    enum gpu_pointwise op;             /* of two operands, GPU_SILU_MUL to GPU_RELU_MUL */
+    uint32_t count, rows, n;           /* rows: the maximum of the jobs */
 };
 
 /* Rotary embedding in place of heads next to each other: x[r * x_stride + h * head_stride ...], the
@@ -170,6 +199,8 @@ struct gpu_kernels {
                   size_t x_stride, uint32_t rows, float *y, size_t y_stride, void *stream);
     /* The same of several matrices in one launch, of rows by number. */
     int (*products)(const struct gpu_products *p, void *stream);
+    int (*finish)(const struct gpu_finish *f, void *stream);
+    int (*add_terms)(const struct gpu_terms *t, void *stream);
     /* The bytes that divide row_bytes of a matrix; 0: no kernels for this type. */
     uint32_t (*alignment)(enum tensor_type type);
 
@@ -193,10 +224,6 @@ struct gpu_kernels {
     size_t (*attention_workspace)(const struct kernel_attention *a); /* 0: unsupported */
     /* kernel_ops.attention; workspace: so many bytes, 16-byte aligned. */
     int (*attention)(const struct kernel_attention *a, void *workspace, void *stream);
-
-    /* to[i] = row index[i] of rows that are `bytes` long, a multiple of 4. */
-    int (*gather)(const void *from, size_t bytes, const uint32_t *index, uint32_t rows, void *to,
-                  void *stream);
 
     int (*conv)(const struct gpu_conv *c, void *stream);
     int (*delta_gates)(const struct gpu_delta_gates *g, void *stream);

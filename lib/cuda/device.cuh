@@ -197,14 +197,14 @@ int gpu_rms_norm(const float *x, size_t x_stride, const float *weight, uint32_t 
                  uint32_t rows, float *y, size_t y_stride, void *stream);
 int gpu_center(const float *x, size_t x_stride, uint32_t n, uint32_t rows, float *y,
                size_t y_stride, void *stream);
+int gpu_add_terms_of_rows(const struct gpu_terms *t, void *stream);
+int gpu_finish_rows(const struct gpu_finish *f, void *stream);
 int gpu_pointwise_rows(enum gpu_pointwise op, const struct gpu_rows *rows, void *stream);
 int gpu_rope_heads(const struct gpu_rope *r, void *stream);
 int gpu_kv_store_rows(const struct gpu_kv_store *s, void *stream);
 int gpu_route_rows(const struct gpu_route *r, void *stream);
 size_t gpu_attention_workspace(const struct kernel_attention *a);
 int gpu_attention(const struct kernel_attention *a, void *workspace, void *stream);
-int gpu_gather_rows(const void *from, size_t bytes, const uint32_t *index, uint32_t rows, void *to,
-                    void *stream);
 int gpu_conv_rows(const struct gpu_conv *c, void *stream);
 int gpu_delta_gates_rows(const struct gpu_delta_gates *g, void *stream);
 int gpu_delta_rows(const struct gpu_delta *d, void *stream);

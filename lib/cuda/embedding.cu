@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of a matrix as F32, by the same unpack step as the products: a thread per piece of 32 elements; and rows
- * of bytes. */
+/* Rows of a matrix as F32, by the same unpack step as the products: a thread per piece of 32 elements. */
 #include "lib/cuda/unpack.cuh"
 
 #define EMBED_THREADS 128
@@ -84,30 +83,4 @@ extern "C" int gpu_rows_to_f32(const struct kernel_matrix *w, const uint32_t *to
         GROUP_TYPES(EMBED_CASE)
     default: return GPU_UNSUPPORTED;
     }
-}
-
-/* ---- rows of bytes ---- */
-
-struct gather_args {
-    const uint32_t *from, *index;
-    uint32_t *to;
-    size_t words;
-};
-
-__global__ void __launch_bounds__(EMBED_THREADS) gather_rows(gather_args g)
-{
-    const uint32_t *from = g.from + g.index[blockIdx.x] * g.words;
-    for (size_t i = threadIdx.x; i < g.words; i += EMBED_THREADS)
-        g.to[blockIdx.x * g.words + i] = from[i];
-}
-
-extern "C" int gpu_gather_rows(const void *from, size_t bytes, const uint32_t *index, uint32_t rows,
-                               void *to, void *stream)
-{
-    gather_args g = {(const uint32_t *)from, index, (uint32_t *)to, bytes / 4};
-    if (bytes % 4 != 0 || (uintptr_t)from % 4 != 0 || (uintptr_t)to % 4 != 0 || !count_fits(rows))
-        return GPU_UNSUPPORTED;
-    if (bytes == 0 || rows == 0)
-        return 0;
-    return LAUNCH(gather_rows, dim3(rows), dim3(EMBED_THREADS), 0, stream, g);
 }

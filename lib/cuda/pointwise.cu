@@ -93,3 +93,75 @@ extern "C" int gpu_pointwise_rows(enum gpu_pointwise op, const struct gpu_rows *
     default: return GPU_UNSUPPORTED;
     }
 }
+
+/* ---- experts ---- */
+
+#define FINISH_ROWS 8 /* of a block: few jobs have as many rows as the largest one */
+
+INLINE float finished(float v, const float *factor, const float *bias, uint32_t i)
+{
+    v = factor ? v * *factor : v;
+    return bias ? fmaf(1.0f, bias[i], v) : v;
+}
+
+template <int OP> __global__ void __launch_bounds__(POINT_THREADS) finish_rows(gpu_finish f)
+{
+    uint32_t i = blockIdx.x * POINT_THREADS + threadIdx.x, first = blockIdx.y * FINISH_ROWS;
+    const gpu_finish_job job = f.jobs[blockIdx.z];
+    if (i >= f.n)
+        return;
+    for (uint32_t row = first; row < job.rows && row < first + FINISH_ROWS; row++) {
+        size_t at = (size_t)row * f.n + i;
+        float a = finished(job.a[at], job.a_factor, job.a_bias, i);
+        if (job.b)
+            a = point<OP>(a, finished(job.b[at], job.b_factor, job.b_bias, i), 0);
+        job.a[at] = a;
+    }
+}
+
+template <int OP> static int launch_finish(const gpu_finish &f, void *stream)
+{
+    return LAUNCH((finish_rows<OP>),
+                  dim3(divide_up(f.n, POINT_THREADS), divide_up(f.rows, FINISH_ROWS), f.count),
+                  dim3(POINT_THREADS), 0, stream, f);
+}
+
+extern "C" int gpu_finish_rows(const struct gpu_finish *f, void *stream)
+{
+    if (!count_fits(f->n) || !rows_fit(f->rows) || !rows_fit(f->count))
+        return GPU_UNSUPPORTED;
+    if (f->n == 0 || f->rows == 0 || f->count == 0)
+        return 0;
+    switch (f->op) {
+    case GPU_SILU_MUL: return launch_finish<GPU_SILU_MUL>(*f, stream);
+    case GPU_SWIGLU_CLAMPED: return launch_finish<GPU_SWIGLU_CLAMPED>(*f, stream);
+    case GPU_GELU_MUL: return launch_finish<GPU_GELU_MUL>(*f, stream);
+    case GPU_RELU_MUL: return launch_finish<GPU_RELU_MUL>(*f, stream);
+    default: return GPU_UNSUPPORTED;
+    }
+}
+
+__global__ void __launch_bounds__(POINT_THREADS) sum_terms(gpu_terms t)
+{
+    uint32_t i = blockIdx.x * POINT_THREADS + threadIdx.x;
+    if (i >= t.n)
+        return;
+    float *into = t.into + (size_t)blockIdx.y * t.n + i, sum = *into;
+    for (uint32_t j = 0; j < t.terms; j++) {
+        const gpu_term term = t.term[(size_t)blockIdx.y * t.terms + j];
+        if (term.row != GPU_NO_ROW)
+            sum = fmaf(term.factor, t.y[(size_t)term.row * t.n + i], sum);
+    }
+    *into = sum;
+}
+
+extern "C" int gpu_add_terms_of_rows(const struct gpu_terms *t, void *stream)
+{
+    if (!count_fits(t->n) || !rows_fit(t->rows))
+        return GPU_UNSUPPORTED;
+    if (t->n == 0 || t->rows == 0 || t->terms == 0)
+        return 0;
+    const gpu_terms terms = *t; /* read before the launch runs */
+    return LAUNCH(sum_terms, dim3(divide_up(t->n, POINT_THREADS), t->rows), dim3(POINT_THREADS), 0,
+                  stream, terms);
+}

@@ -259,6 +259,7 @@ void cuda_use_workspace(struct device *d, const struct device_limits *limits, st
         (struct area){.memory = c->attend + c->attend_bytes, .bytes = bytes - c->attend_bytes};
     c->landing_floats = (size_t)limits->rows * limits->kv_floats;
     cuda_cooperate_open(c, limits);
+    cuda_batch_open(c, limits);
     void *landing;
     cuda_check(c, c->k->host_allocate(c->landing_floats * sizeof *c->landing, &landing),
                "pinned memory");
@@ -281,6 +282,7 @@ static void destroy(struct device *d)
     }
     if (c->cooperate.host)
         c->cooperate.host->ops->destroy(c->cooperate.host);
+    cuda_batch_close(c);
     free(c->weights.all);
     free(c->kept);
     c->magic = 0;

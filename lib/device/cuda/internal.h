@@ -56,6 +56,20 @@ struct cooperate {
     uint32_t jobs;
 };
 
+/* A product of an expert that is not submitted; w without data. */
+struct expert_product {
+    struct kernel_matrix w;
+    struct gpu_job job;
+};
+
+/* Of the next launches (ops/batches.c). */
+struct expert_batch {
+    struct expert_product *product;
+    struct gpu_job *job;
+    struct gpu_finish_job *finish;
+    uint32_t products, finishes, space; /* space: jobs */
+};
+
 /* Slots for experts (slots.c), in experts_area. */
 struct slots {
     struct places *places; /* which expert is where */
@@ -116,6 +130,7 @@ struct cuda {
     void *used;       /* event: what the stream had at the end of the last leases */
     struct ring ring;
     struct cooperate cooperate;
+    struct expert_batch batch;
     uint32_t pass_rows; /* 0: not known */
     struct mirrors weights;
     struct slots slots; /* of experts */
@@ -188,6 +203,15 @@ void cuda_cooperate_close(struct cuda *c);
 void cuda_cooperate_begin(struct cuda *c, const struct op_expert_gate_up *a);
 void cuda_cooperate_end(struct cuda *c, const struct op_expert_down *a);
 
+/* ops/batches.c. Products and outputs of experts are collected, then submitted. index: gpu_products.index. */
+uint32_t cuda_batch_jobs(const struct device_limits *limits); /* at most */
+void cuda_batch_open(struct cuda *c, const struct device_limits *limits);
+void cuda_batch_close(struct cuda *c);
+void cuda_batch_product(struct cuda *c, const struct device_matrix *m, struct gpu_job job);
+void cuda_batch_finish(struct cuda *c, struct gpu_finish_job job);
+void cuda_batch_products(struct cuda *c, const struct device_rows *x, const uint32_t *index);
+void cuda_batch_end(struct cuda *c, enum gpu_pointwise op, uint32_t n);
+
 /* streams.c */
 int cuda_streams_open(struct cuda *c, struct error *error);
 void cuda_streams_close(struct cuda *c);
@@ -245,6 +269,7 @@ void cuda_copy(struct cuda *c, const float *x, size_t x_stride, uint32_t n, uint
                size_t y_stride);
 void cuda_rms(struct cuda *c, const float *x, size_t x_stride, struct device_at weight, uint32_t n,
               float eps, uint32_t rows, float *y, size_t y_stride);
+enum gpu_pointwise cuda_activation(enum ffn_activation activation);
 void cuda_activate(struct cuda *c, enum ffn_activation activation, const float *gate,
                    const float *up, uint32_t n, uint32_t rows, float *y);
 /* The integer forms in `forms` of rows, from their floats. */

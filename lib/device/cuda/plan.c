@@ -167,9 +167,17 @@ size_t cuda_attend_bytes(const struct cuda *c, const struct device_limits *l)
 static size_t experts_bytes(const struct device_limits *l)
 {
     size_t pairs = (size_t)l->rows * l->top_k, batch = larger(l->rows, l->top_k);
-    size_t gathered = 2 * batch * (row_bytes(l->gather_forms, l->hidden) + DEVICE_ALIGN);
-    size_t inner = batch * (row_bytes(l->inner_forms, l->inner) + DEVICE_ALIGN);
-    return pairs * sizeof(uint32_t) + larger(gathered, inner) + l->experts;
+    size_t job =
+        align_up(2 * sizeof(struct gpu_job), DEVICE_ALIGN) +
+        align_up(sizeof(struct gpu_finish_job), DEVICE_ALIGN); /* each may be launched alone */
+    size_t inner = 0;
+    for (int form = FORM_F32 + 1; form < FORM__COUNT; form++)
+        if (l->inner_forms & (1u << form))
+            inner += batch * kernel_activation_bytes(kernel_form_type((enum kernel_form)form),
+                                                     l->inner) +
+                     DEVICE_ALIGN;
+    return pairs * sizeof(struct gpu_term) + cuda_batch_jobs(l) * job + inner +
+           ARRAYS * DEVICE_ALIGN;
 }
 
 static size_t latent_bytes(const struct device_limits *l)

@@ -57,15 +57,20 @@ void cuda_rms(struct cuda *c, const float *x, size_t x_stride, struct device_at 
         "a norm");
 }
 
-void cuda_activate(struct cuda *c, enum ffn_activation activation, const float *gate,
-                   const float *up, uint32_t n, uint32_t rows, float *y)
+enum gpu_pointwise cuda_activation(enum ffn_activation activation)
 {
     static const enum gpu_pointwise ops[ACTIVATION__COUNT] = {[ACTIVATION_SILU] = GPU_SILU_MUL,
                                                               [ACTIVATION_SWIGLU_CLAMPED] =
                                                                   GPU_SWIGLU_CLAMPED,
                                                               [ACTIVATION_GELU] = GPU_GELU_MUL,
                                                               [ACTIVATION_RELU] = GPU_RELU_MUL};
-    cuda_point(c, ops[activation],
+    return ops[activation];
+}
+
+void cuda_activate(struct cuda *c, enum ffn_activation activation, const float *gate,
+                   const float *up, uint32_t n, uint32_t rows, float *y)
+{
+    cuda_point(c, cuda_activation(activation),
                (struct gpu_rows){.a = gate,
                                  .b = up,
                                  .y = y,

@@ -76,49 +76,45 @@ void cuda_op_importance(struct cuda *c, const struct op_importance *a)
 
 /* ---- experts ---- */
 
-/* The rows of a job in the form that a type reads; a pass of one row needs no gathering. */
-static const void *job_rows(struct cuda *c, const struct op_expert_gate_up *a,
-                            const struct device_job *job, const uint32_t *pair_row,
-                            enum tensor_type type)
-{
-    enum kernel_form form = kernel_form_of(type);
-    size_t stride = a->x.stride[form];
-    if (a->rows == 1)
-        return device_pointer(a->x.base[form]);
-    void *to = cuda_scratch(c, stride * job->rows);
-    cuda_check(c,
-               c->k->gather(device_pointer(a->x.base[form]), stride, pair_row + job->pair_base,
-                            job->rows, to, c->stream),
-               "rows of an expert");
-    return to;
-}
+_Static_assert(sizeof(struct gpu_term) == sizeof(struct device_term) &&
+                   offsetof(struct gpu_term, row) == offsetof(struct device_term, pair) &&
+                   offsetof(struct gpu_term, factor) == offsetof(struct device_term, factor) &&
+                   GPU_NO_ROW == DEVICE_NO_PAIR,
+               "terms are uploaded as they are");
 
-static void add_bias(struct cuda *c, const struct device_job *job, enum expert_matrix m, float *y)
+/* Gate and up of a job, for the next launch. */
+static void add_gate_up(struct cuda *c, const struct op_expert_gate_up *a,
+                        const struct device_job *job)
 {
-    uint32_t n = job->matrix[m].n;
-    if (job->bias[m].address)
-        cuda_axpy(c, 1.0f, device_floats(job->bias[m]), 0, n, job->rows, y, n);
-}
-
-static void gate_up_job(struct cuda *c, const struct op_expert_gate_up *a,
-                        const struct device_job *job, const uint32_t *pair_row)
-{
-    float *y[2];
+    size_t at = (size_t)job->inner_base * a->n;
+    float *gate = device_floats(a->gate) + at, *up = device_floats(a->up) + at;
     cuda_await(c, device_pointer(job->matrix[EXPERT_GATE].data));
-    for (int m = EXPERT_GATE; m <= EXPERT_UP; m++) {
-        const struct kernel_matrix w = device_kernel_matrix(&job->matrix[m]);
-        y[m] = device_floats(m == EXPERT_GATE ? a->gate : a->up) + (size_t)job->inner_base * a->n;
-        cuda_product(c, &w, job->scale[m], job_rows(c, a, job, pair_row, w.type),
-                     a->x.stride[kernel_form_of(w.type)], job->rows, y[m], w.n);
-        add_bias(c, job, (enum expert_matrix)m, y[m]);
-    }
-    cuda_activate(c, a->activation, y[EXPERT_GATE], y[EXPERT_UP], a->n, job->rows, y[EXPERT_GATE]);
+    for (int m = EXPERT_GATE; m <= EXPERT_UP; m++)
+        cuda_batch_product(c, &job->matrix[m],
+                           (struct gpu_job){.y = m == EXPERT_GATE ? gate : up,
+                                            .first = a->rows == 1 ? 0 : job->pair_base,
+                                            .rows = job->rows});
+    cuda_batch_finish(c, (struct gpu_finish_job){.a = gate,
+                                                 .b = up,
+                                                 .a_factor = device_floats(job->scale[EXPERT_GATE]),
+                                                 .b_factor = device_floats(job->scale[EXPERT_UP]),
+                                                 .a_bias = device_floats(job->bias[EXPERT_GATE]),
+                                                 .b_bias = device_floats(job->bias[EXPERT_UP]),
+                                                 .rows = job->rows});
 }
 
-/* First those that are there, while the others arrive. */
+static void submit_gate_up(struct cuda *c, const struct op_expert_gate_up *a, const uint32_t *index)
+{
+    cuda_batch_products(c, &a->x, index);
+    cuda_batch_end(c, cuda_activation(a->activation), a->n);
+}
+
+/* First those that are there, together, while the others arrive; those one by one. A pass of one row has no index: all
+ * use it. */
 void cuda_op_expert_gate_up(struct cuda *c, const struct op_expert_gate_up *a)
 {
-    const uint32_t *pair_row = cuda_upload(c, a->pair_row, a->pairs * sizeof *a->pair_row);
+    const uint32_t *index =
+        a->rows == 1 ? NULL : cuda_upload(c, a->pair_row, a->pairs * sizeof *a->pair_row);
     bool late[MODEL_EXPERTS_MAX];
     sl_assert(a->jobs <= MODEL_EXPERTS_MAX);
     cuda_cooperate_begin(c, a);
@@ -126,43 +122,68 @@ void cuda_op_expert_gate_up(struct cuda *c, const struct op_expert_gate_up *a)
         const void *matrix = device_pointer(a->job[i].matrix[EXPERT_GATE].data);
         late[i] = cuda_in_slot(c, matrix) && cuda_arrives(c, matrix);
         if (cuda_in_slot(c, matrix) && !late[i])
-            gate_up_job(c, a, &a->job[i], pair_row);
+            add_gate_up(c, a, &a->job[i]);
     }
+    submit_gate_up(c, a, index);
     for (uint32_t i = 0; i < a->jobs; i++)
-        if (late[i])
-            gate_up_job(c, a, &a->job[i], pair_row);
+        if (late[i]) {
+            add_gate_up(c, a, &a->job[i]);
+            submit_gate_up(c, a, index);
+        }
 }
 
-/* into += the terms of a row, in their order. */
-static void add_row(struct cuda *c, const struct device_term *term, uint32_t terms, uint32_t n,
-                    const float *y, float *into)
+static void add_terms(struct cuda *c, const struct device_term *term, uint32_t rows, uint32_t terms,
+                      uint32_t n, struct device_at y, struct device_at into)
 {
-    for (uint32_t i = 0; i < terms; i++)
-        if (term[i].pair != DEVICE_NO_PAIR)
-            cuda_axpy(c, term[i].factor, y + (size_t)term[i].pair * n, n, n, 1, into, n);
+    const struct gpu_terms t = {.term = cuda_upload(c, term, (size_t)rows * terms * sizeof *term),
+                                .y = device_floats(y),
+                                .into = device_floats(into),
+                                .rows = rows,
+                                .terms = terms,
+                                .n = n};
+    cuda_check(c, c->k->add_terms(&t, c->stream), "a sum");
+}
+
+static void add_down(struct cuda *c, const struct op_expert_down *a, const struct device_job *job)
+{
+    struct device_at factor = job->scale[EXPERT_DOWN], bias = job->bias[EXPERT_DOWN];
+    float *y = device_floats(a->y) + (size_t)job->pair_base * a->n;
+    cuda_batch_product(c, &job->matrix[EXPERT_DOWN],
+                       (struct gpu_job){.y = y, .first = job->inner_base, .rows = job->rows});
+    if (factor.address || bias.address)
+        cuda_batch_finish(c, (struct gpu_finish_job){.a = y,
+                                                     .a_factor = device_floats(factor),
+                                                     .a_bias = device_floats(bias),
+                                                     .rows = job->rows});
 }
 
 void cuda_op_expert_down(struct cuda *c, const struct op_expert_down *a)
 {
+    struct device_rows x = device_rows_of_floats(a->gate, a->inner);
+    uint32_t forms = 0, rows = 0;
     for (uint32_t i = 0; i < a->jobs; i++) {
         const struct device_job *job = &a->job[i];
-        const struct kernel_matrix w = device_kernel_matrix(&job->matrix[EXPERT_DOWN]);
-        if (!cuda_in_slot(c, w.data))
+        if (!cuda_in_slot(c, device_pointer(job->matrix[EXPERT_DOWN].data)))
             continue;
-        const float *gate = device_floats(a->gate) + (size_t)job->inner_base * a->inner;
-        float *y = device_floats(a->y) + (size_t)job->pair_base * a->n;
-        const void *x;
-        size_t stride = cuda_prepare(c, w.type, gate, a->inner, a->inner, job->rows, &x);
-        cuda_product(c, &w, job->scale[EXPERT_DOWN], x, stride, job->rows, y, a->n);
-        add_bias(c, job, EXPERT_DOWN, y);
+        forms |= 1u << kernel_form_of(job->matrix[EXPERT_DOWN].type);
+        rows = job->inner_base + job->rows > rows ? job->inner_base + job->rows : rows;
+        add_down(c, a, job);
     }
+    for (int form = FORM_F32 + 1; form < FORM__COUNT; form++) {
+        const void *made;
+        if (!(forms & (1u << form)))
+            continue;
+        x.stride[form] = cuda_prepare(c, kernel_form_type((enum kernel_form)form),
+                                      device_floats(a->gate), a->inner, a->inner, rows, &made);
+        x.base[form] = device_address(made);
+    }
+    cuda_batch_products(c, &x, NULL);
+    cuda_batch_end(c, GPU_SILU_MUL, a->n); /* without an operation */
     cuda_cooperate_end(c, a);
-    add_row(c, a->term, a->terms, a->n, device_floats(a->y), device_floats(a->into));
+    add_terms(c, a->term, 1, a->terms, a->n, a->y, a->into);
 }
 
 void cuda_op_add_terms(struct cuda *c, const struct op_add_terms *a)
 {
-    for (uint32_t r = 0; r < a->rows; r++)
-        add_row(c, a->term + (size_t)r * a->terms, a->terms, a->n, device_floats(a->y),
-                device_floats(a->into) + (size_t)r * a->n);
+    add_terms(c, a->term, a->rows, a->terms, a->n, a->y, a->into);
 }

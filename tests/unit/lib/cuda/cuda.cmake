@@ -4,7 +4,7 @@ get_property(reason GLOBAL PROPERTY SLUICE_CUDA_HARNESS)
 if(reason)
   add_test(NAME test_cuda COMMAND ${CMAKE_COMMAND} -E echo "SKIP cuda: ${reason}")
 else()
-  foreach(name products rows attention recurrent router barriers)
+  foreach(name products experts rows attention recurrent router barriers)
     sluice_unit_test(test_cuda_${name} SOURCES lib/cuda/${name}_test.c lib/cuda/cuda_test.c lib/kernels/kernel_test.c
       LINK cuda_fibres sluice_policy m)
     target_sources(test_cuda_${name} PRIVATE
