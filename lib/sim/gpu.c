@@ -19,6 +19,7 @@ struct sim_gpu_run {
     double copied;   /* end of the last copy */
     double *piece;   /* of pinned memory: unused from then on */
     uint32_t pieces, next;
+    uint32_t sequence;
     uint32_t pinned;   /* items of the layer that compute has requested */
     struct late *late; /* of the batch */
     uint32_t lates;
@@ -62,7 +63,7 @@ static struct places *make_places(struct sim_cache *c)
                                                  .top_k = k->top_k,
                                                  .places = k->gpu.places,
                                                  .place_bytes = place_bytes(k),
-                                                 .eviction = EVICTION_LRU, /* compute's */
+                                                 .eviction = k->gpu.eviction,
                                                  .cooperative = k->gpu.policy == GPU_COOPERATIVE,
                                                  .space = ring_has_space,
                                                  .arrived = has_arrived,
@@ -136,8 +137,13 @@ static void fill_window(struct sim_cache *c)
 
 void sim_gpu_layer(struct sim_cache *c)
 {
-    if (c->gpu)
-        c->gpu->pinned = 0;
+    struct sim_gpu_run *g = c->gpu;
+    if (!g)
+        return;
+    g->pinned = 0;
+    if (c->step.sequence != g->sequence)
+        places_sequence(g->places);
+    g->sequence = c->step.sequence;
 }
 
 uint32_t sim_gpu_take(struct sim_cache *c)

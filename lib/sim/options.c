@@ -7,6 +7,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/policy/residency/places.h"
 
 #define SLOTS_MAX 1e9
 #define US_MAX    1e9
@@ -71,6 +72,14 @@ static int take_policy(struct sim_gpu_options *o, const char *text, struct error
                            names[SIM_GPU_POLICY], text, CHOICE_NAMES(GPU_POLICY_LIST));
 }
 
+static int take_eviction(struct sim_gpu_options *o, const char *text, struct error *error)
+{
+    return places_eviction_find(text, &o->eviction)
+               ? 0
+               : error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not one of " PLACES_EVICTIONS,
+                           names[SIM_GPU_EVICTION], text);
+}
+
 int sim_gpu_option(struct sim_gpu_options *o, enum sim_gpu_option option, const char *text,
                    struct error *error)
 {
@@ -87,6 +96,7 @@ int sim_gpu_option(struct sim_gpu_options *o, enum sim_gpu_option option, const 
         break;
     case SIM_GPU_BANDWIDTH: rv = sim_option_bandwidth(name, text, &o->bytes_per_s, error); break;
     case SIM_GPU_POLICY: rv = take_policy(o, text, error); break;
+    case SIM_GPU_EVICTION: rv = take_eviction(o, text, error); break;
     case SIM_GPU_EXPERT_US:
         rv = sim_option_number(name, text, 0, US_MAX, &o->expert_us, error);
         break;
@@ -128,6 +138,7 @@ int sim_gpu_of(const struct sim_gpu_options *o, const struct trace_header *h, st
     *out = (struct sim_gpu){
         .places = places_of(o, h),
         .policy = o->policy,
+        .eviction = o->given[SIM_GPU_EVICTION] ? o->eviction : EVICTION_LRU,
         .bytes_per_s = o->given[SIM_GPU_BANDWIDTH] ? o->bytes_per_s : SIM_DEFAULT_GPU_BYTES_PER_S,
         .expert_ns = o->given[SIM_GPU_EXPERT_US] ? o->expert_us * 1e3
                                                  : bytes * 1e9 / SIM_DEFAULT_GPU_WEIGHTS_PER_S};

@@ -22,6 +22,7 @@ int sim_option_share(const char *name, const char *text, uint64_t *bytes, double
     X(BUDGET, "gpu-budget")                                                                        \
     X(BANDWIDTH, "gpu-bandwidth")                                                                  \
     X(POLICY, "gpu-policy")                                                                        \
+    X(EVICTION, "gpu-eviction")                                                                    \
     X(EXPERT_US, "gpu-expert-us")
 
 enum sim_gpu_option {
@@ -39,6 +40,7 @@ struct sim_gpu_options {
     double budget_percent; /* above 0: instead, of all experts at their best precision */
     double bytes_per_s, expert_us;
     enum gpu_policy policy;
+    enum eviction eviction;
 };
 
 int sim_gpu_option(struct sim_gpu_options *o, enum sim_gpu_option option, const char *text,

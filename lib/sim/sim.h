@@ -79,6 +79,7 @@ struct sim_compute {
 struct sim_gpu {
     uint32_t places; /* 0: no GPU; at least top_k */
     enum gpu_policy policy;
+    enum eviction eviction;
     double bytes_per_s; /* of copies to it; > 0 */
     double expert_ns;   /* one expert at the highest precision, one token; others by their bytes */
     uint32_t rows;      /* of the largest pass; 0: as the running one. set by sim_run */

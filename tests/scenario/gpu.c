@@ -528,6 +528,8 @@ static void bad_values(void)
     rejected("--gpu=first", "--gpu-budget=0", "--gpu: 'first' is not auto, off or a number", NULL);
     rejected("--gpu=0,1", "--gpu-budget=0", "--gpu 0,1: one GPU is supported", NULL);
     rejected("--gpu=0", "--gpu-budget=1000GiB", "the GPU has ", NULL);
+    rejected("--gpu=off", "--gpu-eviction=learned", "--gpu-eviction: 'learned' is not one of lru|",
+             NULL);
     setenv("SLUICE_TEST_GPU", "/nowhere/module.so", 1);
     rejected("--gpu=0", "--gpu-budget=0", "--gpu 0: no CUDA module: /nowhere/module.so", NULL);
     fake(false);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/policy/residency/places.h"
 #include "lib/sim/sim.h"
 #include "tests/scenario/continued.h"
 
@@ -34,6 +35,7 @@ struct setting {
     uint32_t slots; /* at least; 0: all */
     uint32_t chunk;
     uint32_t resident; /* in the arena, %; below 100 reads in one order */
+    const char *eviction;
 };
 
 /* What all engines of a process need of the GPU, and what a slot of it takes. */
@@ -77,16 +79,19 @@ static const char *knobs_of(const struct setting *s)
 static struct engine *start(const struct setting *s, const char *trace)
 {
     struct engine *e = engine_new();
-    char policy[64], budget[64], chunk[32], resident[32], traced[PATH_MAX + 16], knobs[96];
+    char policy[64], eviction[64], budget[64], chunk[32], resident[32], traced[PATH_MAX + 16],
+        knobs[96];
     uint64_t bytes = s->slots ? gpu.all_bytes - (EXPERTS - s->slots) * gpu.slot_bytes : 0;
     snprintf(policy, sizeof policy, "--gpu-policy=%s", s->policy);
+    snprintf(eviction, sizeof eviction, "--gpu-eviction=%s", s->eviction);
     snprintf(budget, sizeof budget, "--gpu-budget=%" PRIu64, bytes);
     snprintf(chunk, sizeof chunk, "--prefill-chunk=%u", s->chunk);
     snprintf(resident, sizeof resident, "--resident-experts=%u", s->resident);
     snprintf(traced, sizeof traced, "--trace=%s", trace);
     snprintf(knobs, sizeof knobs, "--policy=%s", knobs_of(s));
-    engine_start(e, (const char *const[]){"-m", model, "--gpu=0", "--keep-kv=0", policy, budget,
-                                          chunk, resident, traced, knobs, "--queue-depth=1", NULL});
+    engine_start(e, (const char *const[]){"-m", model, "--gpu=0", "--keep-kv=0", policy, eviction,
+                                          budget, chunk, resident, traced, knobs, "--queue-depth=1",
+                                          NULL});
     if (s->resident == 100)
         engine_wait_counter(e, "cache", "resident_entries", EXPERTS, END_MS);
     return e;
@@ -127,6 +132,13 @@ static struct totals run_engine(const struct setting *s, const char *trace, uint
     return t;
 }
 
+static enum eviction eviction_of(const struct setting *s)
+{
+    enum eviction e;
+    CHECK(places_eviction_find(s->eviction, &e), "no eviction '%s'", s->eviction);
+    return e;
+}
+
 static struct totals simulate(const struct setting *s, const char *path, uint64_t capacity,
                               uint64_t slots)
 {
@@ -138,6 +150,7 @@ static struct totals simulate(const struct setting *s, const char *path, uint64_
                                 .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1},
                                 .gpu = {.places = (uint32_t)slots,
                                         .policy = gpu_policy_find(s->policy),
+                                        .eviction = eviction_of(s),
                                         .bytes_per_s = INFINITY,
                                         .expert_ns = 1e3}};
     CHECK(knobs_resolve("default", NULL, knobs_of(s), &config.knobs, &error) == 0, "%s",
@@ -173,10 +186,27 @@ static struct totals command(const struct setting *s, const char *path, uint64_t
         snprintf(budget, sizeof budget, "%" PRIu64, capacity);
     snprintf(places, sizeof places, "%" PRIu64, slots);
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"sim", path, "--presets", "default", "--policy", knobs_of(s),
-                                      "--budgets", budget, "--queue-depth", "1", "--calibrate", "0",
-                                      "--gpu-slots", places, "--gpu-policy", s->policy, "--output",
-                                      "json", NULL});
+                (const char *const[]){"sim",
+                                      path,
+                                      "--presets",
+                                      "default",
+                                      "--policy",
+                                      knobs_of(s),
+                                      "--budgets",
+                                      budget,
+                                      "--queue-depth",
+                                      "1",
+                                      "--calibrate",
+                                      "0",
+                                      "--gpu-slots",
+                                      places,
+                                      "--gpu-policy",
+                                      s->policy,
+                                      "--gpu-eviction",
+                                      s->eviction,
+                                      "--output",
+                                      "json",
+                                      NULL});
     CHECK(c.status == 0, "sluice sim: %.300s", c.err);
     json_t *doc = json_loads(c.out, 0, NULL);
     const json_t *result = json_array_get(json_object_get(doc, "results"), 0);
@@ -214,8 +244,8 @@ static void compare(const struct setting *s)
     CHECK(s->slots ? slots >= s->slots && slots < EXPERTS : slots == EXPERTS, "%" PRIu64 " slots",
           slots);
     struct totals modelled = simulate(s, path, capacity, slots);
-    test_note("%s, %" PRIu64 " slots, chunks of %u, %u %% in the arena", s->policy, slots, s->chunk,
-              s->resident);
+    test_note("%s, %s, %" PRIu64 " slots, chunks of %u, %u %% in the arena", s->policy, s->eviction,
+              slots, s->chunk, s->resident);
     note("engine", &real);
     note("sim", &modelled);
     CHECK(real.hits + real.uploads + real.on_cpu > 200, "too few uses to compare");
@@ -232,13 +262,13 @@ static void compare(const struct setting *s)
 }
 
 /* In the short form of the tests so many of the settings. */
-static void policy(const char *name, size_t count)
+static void policy(const char *name, const char *eviction, size_t count)
 {
     const struct setting settings[] = {
-        {name, 0, 16, 100}, /* first: the plan of the others */
-        {name, EXPERTS / 4 + 1, 1, 50},
-        {name, EXPERTS / 2, 16, 100},
-        {name, TOP_K, 16, 100},
+        {name, 0, 16, 100, "lru"}, /* first: the plan of the others */
+        {name, EXPERTS / 4 + 1, 1, 50, eviction},
+        {name, EXPERTS / 2, 16, 100, "lru"},
+        {name, TOP_K, 16, 100, "lru"},
     };
     continued_make(model, (const char *const[]){"arch=qwen3moe", "layers=4", NULL});
     use_module();
@@ -249,17 +279,17 @@ static void policy(const char *name, size_t count)
 
 static void gpu_centric(void)
 {
-    policy("gpu-centric", 3);
+    policy("gpu-centric", "lru", 3);
 }
 
 static void cooperative(void)
 {
-    policy("cooperative", 3);
+    policy("cooperative", "lru", 3);
 }
 
 static void prefetch(void)
 {
-    policy("prefetch", 2);
+    policy("prefetch", "hobbit", 2);
 }
 
 int main(int argc, char **argv)

@@ -34,6 +34,9 @@ void cuda_prefetch(struct device *d);
 /* Changes what passes from now on do: between two of them, or before there is a core. cooperative: after cuda_cooperate only. */
 void cuda_policy(struct device *d, bool cooperative, bool prefetch);
 
+/* Between passes: another sequence begins (--gpu-eviction). */
+void cuda_sequence(struct device *d);
+
 /* Tests: where the host reads and writes memory that was shared; without, where it was shared. */
 void cuda_pointers(struct device *d, void *(*pointer)(const void *shared));
 

@@ -70,6 +70,13 @@ void cuda_slots_close(struct cuda *c)
     c->slots = (struct slots){0};
 }
 
+void cuda_sequence(struct device *d)
+{
+    struct cuda *c = cuda_of(d);
+    if (c->slots.places)
+        places_sequence(c->slots.places);
+}
+
 static void empty(struct cuda *c, struct slot *s)
 {
     *s = (struct slot){.arrived = s->arrived};

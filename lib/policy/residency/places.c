@@ -21,10 +21,22 @@ struct places {
     struct place *place;
     uint32_t *place_of; /* by expert */
     uint32_t taken;
+    uint32_t best;                              /* precision that was used so far */
     uint32_t lent[MODEL_TOP_K_MAX], lent_count; /* to the host */
     uint32_t behind;                            /* place of the last of these */
     struct places_counts counts;
 };
+
+bool places_eviction_find(const char *name, enum eviction *out)
+{
+    static const char *const names[] = {EVICTION_LIST(CHOICE_NAME)};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (i != EVICTION_LEARNED && strcmp(names[i], name) == 0) {
+            *out = (enum eviction)i;
+            return true;
+        }
+    return false;
+}
 
 struct places *places_create(const struct places_config *config)
 {
@@ -33,13 +45,18 @@ struct places *places_create(const struct places_config *config)
         return NULL;
     p->config = *config;
     p->behind = PLACES_NONE;
+    p->best = PRECISION__COUNT;
     struct residency_config r = {.layers = config->layers,
                                  .experts = config->experts,
                                  .top_k = config->top_k,
                                  .precisions = PRECISION__COUNT,
                                  .eviction = config->eviction,
                                  .allocation = ALLOCATE_SHARED,
-                                 .boundary = 1};
+                                 .boundary = 1,
+                                 .w_lru = 0.4f,
+                                 .w_lfu = 0.3f,
+                                 .w_lhu = 0.2f,
+                                 .w_fld = 0.1f};
     for (int i = 0; i < PRECISION__COUNT; i++)
         r.precision_bytes[i] = config->place_bytes;
     size_t experts = (size_t)PRECISION__COUNT * config->layers * config->experts;
@@ -73,6 +90,11 @@ static void follow(struct places *p, uint32_t layer)
     p->step.position += layer < p->step.layer;
     p->step.layer = layer;
     residency_step(p->residency, &p->step);
+}
+
+void places_sequence(struct places *p)
+{
+    p->step.sequence++;
 }
 
 static bool may_evict(void *arg, uint32_t expert)
@@ -111,8 +133,11 @@ static uint32_t take_place(struct places *p, uint32_t expert, bool ahead)
 
 static void note_access(struct places *p, uint32_t expert)
 {
+    uint32_t precision = expert / p->config.experts / p->config.layers;
+    p->best = precision < p->best ? precision : p->best;
     follow(p, expert / p->config.experts % p->config.layers);
-    residency_accessed(p->residency, expert, &(struct residency_access){.tokens = 1, .high = true});
+    residency_accessed(p->residency, expert,
+                       &(struct residency_access){.tokens = 1, .high = precision == p->best});
 }
 
 static void end_ahead(struct places *p, uint32_t at)

@@ -3,7 +3,11 @@
  * computes. lib/device/cuda has their memory, lib/sim counts what it would do: the same decisions.
  *
  * An expert here is a slot of a residency object (residency.h) with the precisions of enum precision. It keeps its place
- * until another one needs it. What operations are being submitted with is leased, and keeps it. */
+ * until another one needs it. What operations are being submitted with is leased, and keeps it.
+ *
+ * Evictions are those of residency.h. A token is a pass here, of any number of rows; an access needs high precision if it
+ * has the best that was used so far; hobbit has the weights of the preset. learned has no logits here, so it is not among
+ * the names. */
 #ifndef SLUICE_POLICY_RESIDENCY_PLACES_H
 #define SLUICE_POLICY_RESIDENCY_PLACES_H
 
@@ -66,9 +70,19 @@ struct place_result {
 
 struct places;
 
+/* The evictions of --gpu-eviction, for help. */
+#define PLACES_EVICTIONS                                                                           \
+    "lru|fifo|lfu|random|edgemoe|edgemoe-printed|hobbit|arc|decayed-frequency|activation"
+
+/* False: there is none of that name. */
+bool places_eviction_find(const char *name, enum eviction *out);
+
 /* NULL: out of memory. */
 struct places *places_create(const struct places_config *config);
 void places_destroy(struct places *p);
+
+/* Another sequence begins: the records of evictions that have them by sequence are reset. */
+void places_sequence(struct places *p);
 
 /* One use of an expert by a pass of so many rows (0: not known). Pre: not all places are leased, unless the expert is. */
 struct place_result places_use(struct places *p, uint32_t expert, uint32_t rows);

@@ -57,6 +57,7 @@ static void usage(FILE *out)
         "      --gpu-budget BYTES|PCT%%  the same, as memory of the GPU for experts\n"
         "      --gpu-bandwidth BYTES/s  of copies to it (default 12GB/s)\n"
         "      --gpu-policy P       gpu-centric (default), cooperative or prefetch\n"
+        "      --gpu-eviction E     which expert loses its slot there (default lru)\n"
         "      --gpu-expert-us US   an expert on it, one token (default: its bytes at 400 GB/s);\n"
         "                           the rest of a layer is faster by the same factor\n"
         "      --curve              hobbit: also compare replace and skip, 5 to 30 %% of the "
@@ -128,6 +129,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"gpu-budget", 1, NULL, OPT_GPU + SIM_GPU_BUDGET},
                                         {"gpu-bandwidth", 1, NULL, OPT_GPU + SIM_GPU_BANDWIDTH},
                                         {"gpu-policy", 1, NULL, OPT_GPU + SIM_GPU_POLICY},
+                                        {"gpu-eviction", 1, NULL, OPT_GPU + SIM_GPU_EVICTION},
                                         {"gpu-expert-us", 1, NULL, OPT_GPU + SIM_GPU_EXPERT_US},
                                         {"help", 0, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};

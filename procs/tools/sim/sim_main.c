@@ -79,6 +79,8 @@ static void usage(FILE *out)
         "      --gpu-bandwidth 24GB/s  of copies to the GPU (default 12GB/s)\n"
         "      --gpu-policy P        gpu-centric (default), cooperative or prefetch, as in\n"
         "                            sluice run\n"
+        "      --gpu-eviction E      which expert loses its slot there, as in sluice run\n"
+        "                            (default lru)\n"
         "      --gpu-expert-us US    compute time of one expert on the GPU, one token (default:\n"
         "                            its bytes at 400 GB/s)\n"
         "      --batch X             relative cost of each further token of a chunk (default\n"
@@ -149,6 +151,7 @@ static const struct option options[] = {{"synthetic", 2, NULL, OPT_SYNTHETIC},
                                         {"gpu-budget", 1, NULL, OPT_GPU + SIM_GPU_BUDGET},
                                         {"gpu-bandwidth", 1, NULL, OPT_GPU + SIM_GPU_BANDWIDTH},
                                         {"gpu-policy", 1, NULL, OPT_GPU + SIM_GPU_POLICY},
+                                        {"gpu-eviction", 1, NULL, OPT_GPU + SIM_GPU_EVICTION},
                                         {"gpu-expert-us", 1, NULL, OPT_GPU + SIM_GPU_EXPERT_US},
                                         {"help", 0, NULL, 'h'},
                                         {"version", 0, NULL, 'v'},

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/log.h"
 #include "lib/cuda/module.h"
@@ -66,9 +67,10 @@ static void open_device(struct gpu *gpu, struct child *child, const struct kerne
                              .layers = g->layers,
                              .experts = g->experts,
                              .top_k = g->top_k,
-                             .slot_bytes = g->slot_bytes,
-                             .eviction = EVICTION_LRU};
+                             .slot_bytes = g->slot_bytes};
     memcpy(plan.bytes, g->bytes, sizeof plan.bytes);
+    bool known = places_eviction_find(child->params->gpu_eviction, &plan.eviction);
+    sl_assert(known); /* the supervisor checked it */
     if (select_gpu(gpu->kernels, g->number, error) != 0 ||
         check_memory(child, gpu->kernels, &plan, error) != 0)
         return;

@@ -28,6 +28,8 @@ void gpu_count(const struct gpu *gpu, const struct child *child);
 /* gpu_policy.c. Before the device has memory: what --gpu-policy needs. -1 with *error. */
 int gpu_policy_open(struct gpu *gpu, const struct child *child, const struct kernel_ops *ops,
                     uint32_t threads, struct error *error);
+/* Another sequence begins. */
+void gpu_sequence(const struct gpu *gpu);
 /* A pass of so many rows ended, which took so long. */
 void gpu_policy_pass(struct gpu *gpu, const struct child *child, uint32_t rows, uint64_t ns);
 

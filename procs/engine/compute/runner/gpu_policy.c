@@ -51,6 +51,12 @@ int gpu_policy_open(struct gpu *gpu, const struct child *child, const struct ker
     return 0;
 }
 
+void gpu_sequence(const struct gpu *gpu)
+{
+    if (gpu->device)
+        cuda_sequence(gpu->device);
+}
+
 static void report(const struct gpu *gpu, const struct child *child)
 {
     const struct gpu_trial *t = &gpu->trial;

@@ -202,6 +202,7 @@ static int start_sequence(struct sequence *s, struct error *error)
                                      .values = r->values,
                                      .ring = child->kv.head->ring,
                                      .renormalise_skips = r->experts.knobs.skip_renormalise};
+    gpu_sequence(&r->gpu);
     log_event(s, ACCESS_SEQUENCE_START, get(&q->kv_valid), get(&q->prompt_tokens));
     return 0;
 }

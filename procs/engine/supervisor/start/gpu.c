@@ -91,6 +91,11 @@ static int without(struct supervisor *s, struct error *error)
 int gpu_find(struct supervisor *s, struct error *error)
 {
     const char *wanted = s->params.gpu, *test = test_module(s);
+    enum eviction eviction;
+    if (!places_eviction_find(s->params.gpu_eviction, &eviction))
+        return error_set(error, ERR_BAD_INPUT,
+                         "--gpu-eviction: '%.40s' is not one of " PLACES_EVICTIONS,
+                         s->params.gpu_eviction);
     if (strcmp(wanted, "off") == 0)
         return 0;
     if (strchr(wanted, ','))
@@ -276,6 +281,7 @@ static void put_policy(struct supervisor *s, json_t *object)
     json_object_set_new(object, "trials",
                         json_integer((json_int_t)counter_get(row, CTR_COMPUTE_gpu_trials)));
     json_object_set_new(object, "measured", all);
+    json_object_set_new(object, "eviction", json_string(s->params.gpu_eviction));
 }
 
 json_t *gpu_stats(struct supervisor *s)

@@ -10,7 +10,8 @@
 #define COPY_NS   1e5
 #define COPY_RATE (EXPERT_BYTES * 1e9 / COPY_NS)
 
-static const struct sim_gpu four = {.places = 4, .bytes_per_s = COPY_RATE, .expert_ns = GPU_NS};
+static const struct sim_gpu four = {
+    .places = 4, .eviction = EVICTION_LRU, .bytes_per_s = COPY_RATE, .expert_ns = GPU_NS};
 
 /* One layer of 8 experts, all in the arena. */
 static struct sim_cache *one_layer(struct sim_gpu gpu, struct error *error)

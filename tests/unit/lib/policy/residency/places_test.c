@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Places for experts on a device: least recently used first, leases, experts that the host computes. */
 #include <check.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "lib/policy/residency/places.h"
 
@@ -162,6 +164,104 @@ START_TEST(ahead_of_a_use)
 }
 END_TEST
 
+/* The names of the option, each with an eviction of its own, and no others. */
+START_TEST(evictions)
+{
+    static const struct {
+        const char *name;
+        enum eviction eviction;
+    } rows[] = {
+#define X(id, name) {name, id},
+        EVICTION_LIST(X)
+#undef X
+    };
+    char all[] = "|" PLACES_EVICTIONS "|", one[32];
+    enum eviction e;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool known = places_eviction_find(rows[i].name, &e);
+        snprintf(one, sizeof one, "|%s|", rows[i].name);
+        ck_assert(known == (rows[i].eviction != EVICTION_LEARNED));
+        ck_assert(known == (strstr(all, one) != NULL));
+        ck_assert(!known || e == rows[i].eviction);
+    }
+    ck_assert(!places_eviction_find("oldest", &e));
+}
+END_TEST
+
+static struct places *with(enum eviction eviction)
+{
+    struct places *p = places_create(&(struct places_config){.layers = 2,
+                                                             .experts = EXPERTS,
+                                                             .top_k = 1,
+                                                             .places = 3,
+                                                             .place_bytes = 100,
+                                                             .eviction = eviction,
+                                                             .space = has_space,
+                                                             .arrived = has_arrived});
+    ck_assert_ptr_nonnull(p);
+    return p;
+}
+
+static void use_one(struct places *p, uint32_t expert, enum place_use want)
+{
+    check_use(p, expert, 1, want);
+    places_end_leases(p);
+}
+
+/* Passes over both layers: 0 is used most, then 1, and 2 last; in layer 1 always the same. Returns which of them goes when another
+ * one needs a place. */
+static uint32_t victim_of(struct places *p)
+{
+    static const uint32_t uses[] = {0, 0, 0, 1, 0, 1, 2};
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++)
+        places_use(p, uses[i], 1), places_end_leases(p);
+    use_one(p, EXPERTS + 1, PLACE_UPLOAD);
+    for (uint32_t e = 0; e < 3; e++)
+        if (!places_has(p, e))
+            return e;
+    return PLACES_NONE;
+}
+
+START_TEST(other_evictions)
+{
+    static const struct {
+        enum eviction eviction;
+        uint32_t victim;
+    } rows[] = {{EVICTION_LRU, 0}, {EVICTION_FIFO, 0}, {EVICTION_LFU, 2}, {EVICTION_EDGEMOE, 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct places *p = with(rows[i].eviction);
+        ck_assert_uint_eq(victim_of(p), rows[i].victim);
+        places_destroy(p);
+    }
+}
+END_TEST
+
+/* HOBBIT: of as many uses those of the best precision count more, also if they are older; in another sequence none of
+ * before counts. */
+START_TEST(hobbit)
+{
+    for (int other = 0; other < 2; other++) {
+        struct places *p = with(EVICTION_HOBBIT);
+        const uint32_t low = 2 * EXPERTS * 2; /* expert 0 of layer 0 at a lower precision */
+        for (int pass = 0; pass < 12; pass++) {
+            use_one(p, 1, pass ? PLACE_HIT : PLACE_UPLOAD);
+            use_one(p, EXPERTS, pass ? PLACE_HIT : PLACE_UPLOAD);
+            use_one(p, low, pass ? PLACE_HIT : PLACE_UPLOAD);
+            use_one(p, EXPERTS, PLACE_HIT);
+        }
+        if (other) {
+            places_sequence(p);
+            use_one(p, low, PLACE_HIT);
+            use_one(p, EXPERTS, PLACE_HIT);
+        }
+        use_one(p, 3, PLACE_UPLOAD); /* in the place of one of layer 0 */
+        ck_assert(places_has(p, EXPERTS));
+        ck_assert(places_has(p, other ? low : 1) && !places_has(p, other ? 1 : low));
+        places_destroy(p);
+    }
+}
+END_TEST
+
 START_TEST(pieces)
 {
     ck_assert_uint_eq(places_pieces(1), PLACES_MATRICES);
@@ -178,6 +278,9 @@ int main(void)
     tcase_add_test(c, leased_stays);
     tcase_add_test(c, host_computes);
     tcase_add_test(c, ahead_of_a_use);
+    tcase_add_test(c, evictions);
+    tcase_add_test(c, other_evictions);
+    tcase_add_test(c, hobbit);
     tcase_add_test(c, pieces);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
