@@ -257,6 +257,12 @@ static void doctor(void)
              all = lookup_u64(gpu, "budget_all");
     CHECK(dense > 0 && dense < half && half < all, "%" PRIu64 ", %" PRIu64 ", %" PRIu64, dense,
           half, all);
+    const json_t *estimates = json_object_get(gpu, "estimates"),
+                 *one = json_array_get(estimates, 3);
+    CHECK(json_array_size(estimates) == 4 &&
+              json_number_value(json_object_get(one, "decode_tps")) > 0 &&
+              json_number_value(json_object_get(one, "share")) == 1,
+          "no estimate with the GPU");
     snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, all);
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--gpu=0", option, "--prefill-chunk=16", NULL});

@@ -10,6 +10,7 @@
 #include "config/params.h"
 #include "lib/base/error.h"
 #include "lib/model/index/model_index.h"
+#include "lib/tensor/tensor_type.h"
 #include "procs/tools/doctor/estimate.h"
 
 /* ---- findings.c: text lines and fields of the JSON document, made by the same calls ---- */
@@ -51,8 +52,21 @@ struct storage_result {
 void host_examine(struct findings *f, struct host_facts *facts);
 
 /* gpu.c: GPUs of the NVIDIA driver, the CUDA module, what can be measured of the GPU of `params` (--gpu off and auto: the
- * first), and with `model` what --gpu-budget holds of it. */
-void gpu_examine(struct findings *f, const char *model, const struct params *params);
+ * first), and with `model` what --gpu-budget holds of it; *seen: what of that an estimate needs. */
+#define GPU_RATE_TYPES 4
+struct gpu_seen {
+    uint64_t slots, budget; /* of the engine's plan; slots 0: the model cannot be computed there */
+    double copies_per_s;    /* from pinned memory */
+    double product[GPU_RATE_TYPES]; /* bytes of weights per second; 0: no kernels */
+};
+void gpu_examine(struct findings *f, const char *model, const struct params *params,
+                 struct gpu_seen *seen);
+/* Of products with weights of a type: measured, or the slowest that was. */
+double gpu_weights_rate(const struct gpu_seen *seen, enum tensor_type type);
+/* Speed of the model with experts of that type. */
+int gpu_estimate_report(struct findings *f, const struct gpu_seen *seen, enum tensor_type type,
+                        const struct model_facts *m, const struct host_facts *a,
+                        const struct params *params, struct error *error);
 
 /* memory.c: read bandwidth of one thread and of `threads`, in bytes/s; takes about 1.5 s. */
 void memory_examine(struct findings *f, unsigned threads, struct host_facts *facts);
@@ -78,7 +92,8 @@ int forward_measure(const struct model_index *index, const struct params *params
 json_t *model_memory_estimate(const char *model, const struct params *params, struct error *error);
 struct model_facts model_facts_of(const json_t *memory_estimate);
 int model_examine(struct findings *f, const char *model, const struct params *params,
-                  const json_t *memory_estimate, struct host_facts *facts, struct error *error);
+                  const json_t *memory_estimate, struct host_facts *facts,
+                  const struct gpu_seen *gpu, struct error *error);
 
 /* ranking.c: what the preset auto would run at this budget and loss, by the predictions of --plan, fastest
  * first. */

@@ -183,9 +183,10 @@ static int examine(struct findings *f, struct doctor *d, struct error *error)
     if (rc == 0) {
         memory_examine(f, d->params.threads ? (unsigned)d->params.threads : host_cpus(), &facts);
         host_examine(f, &facts);
-        gpu_examine(f, d->model, &d->params);
+        struct gpu_seen gpu;
+        gpu_examine(f, d->model, &d->params, &gpu);
         if (memory_estimate)
-            rc = model_examine(f, d->model, &d->params, memory_estimate, &facts, error);
+            rc = model_examine(f, d->model, &d->params, memory_estimate, &facts, &gpu, error);
     }
     if (rc == 0) {
         findings_print(f, d->json);

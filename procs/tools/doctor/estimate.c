@@ -78,6 +78,7 @@ struct simulation {
     double scale;                /* layers of the model with experts/simulated layers */
     uint64_t *slot_bytes, bytes; /* of each expert, and of all, simulated */
     struct sim_config config;
+    bool spare_cpu;
     double rest_s, rest_prefill_s; /* of a token, in addition to its layers with experts */
 };
 
@@ -176,20 +177,20 @@ static void take_decode(const struct simulation *s, const struct sim_stats *f, s
     e->read_s = rate > 0 ? e->read_bytes / rate : 0;
     e->compute_s = s->rest_s + f->compute_ns / tokens / 1e9;
     e->stall_s = f->stall_ns / tokens / 1e9;
-    double all_s = s->rest_s + s->scale * sim_token_ns(f, s->a->spare_cpu) / 1e9;
+    double all_s = s->rest_s + s->scale * sim_token_ns(f, s->spare_cpu) / 1e9;
     e->load_s = larger(all_s - e->compute_s - e->stall_s, 0);
 }
 
 /* A share with fewer experts than a token needs stays unknown. */
-static int simulate(struct simulation *s, struct estimate *e, struct error *error)
+static int simulate(struct simulation *s, struct estimate *e, struct sim_result *result,
+                    struct error *error)
 {
-    struct sim_result result;
     bool known = e->share >= 1 || best_rate(s->a) > 0;
     s->config.capacity = (uint64_t)(e->share * (double)s->bytes);
-    if (sim_run(&s->trace, 0, s->measure, &s->config, false, &result, error) != 0)
+    if (sim_run(&s->trace, 0, s->measure, &s->config, false, result, error) != 0)
         return error->code == ERR_BUDGET_TOO_SMALL ? 0 : -1;
-    double prefill_ns = sim_token_ns(&result.phase[SIM_PREFILL], s->a->spare_cpu);
-    take_decode(s, &result.phase[SIM_DECODE], e);
+    double prefill_ns = sim_token_ns(&result->phase[SIM_PREFILL], s->spare_cpu);
+    take_decode(s, &result->phase[SIM_DECODE], e);
     if (s->a->decode_s > 0 && known)
         e->decode_tps = 1 / (e->compute_s + e->stall_s + e->load_s);
     if (s->a->prefill_s > 0 && known)
@@ -200,12 +201,73 @@ static int simulate(struct simulation *s, struct estimate *e, struct error *erro
 int estimate_make(const struct model_facts *m, const struct host_facts *a,
                   struct estimate out[ESTIMATE_SHARES], struct error *error)
 {
-    struct simulation s = {.m = m, .a = a};
+    struct simulation s = {.m = m, .a = a, .spare_cpu = a->spare_cpu};
+    struct sim_result result;
     sl_assert(m->expert_layers > 0 && m->expert_count > 0 && a->chunk_tokens > 0);
     int rc = open_simulation(&s, error);
     for (size_t i = 0; rc == 0 && i < ESTIMATE_SHARES; i++) {
         out[i] = (struct estimate){.share = shares[i]};
-        rc = simulate(&s, &out[i], error);
+        rc = simulate(&s, &out[i], &result, error);
+    }
+    close_simulation(&s);
+    return rc;
+}
+
+/* ---- with a GPU ---- */
+
+/* All is bound by the weights that are read, as in plan's auto. Of a part of the layers a part of the slots. */
+static void add_gpu(struct simulation *s, const struct gpu_facts *g)
+{
+    struct sim_compute *c = &s->config.compute;
+    uint64_t experts = (uint64_t)s->layers * s->experts, places = g->slots;
+    double bytes = (double)s->bytes / (double)experts;
+    double expert_ns = bytes * 1e9 / g->weights_per_s;
+    double factor = c->expert_ns > 0 ? expert_ns / c->expert_ns : 1;
+    places = (uint64_t)((double)places / s->scale);
+    places = places < experts ? places : experts;
+    places = places > s->m->experts_used ? places : s->m->experts_used;
+    c->layer_ns *= factor;
+    s->rest_s *= factor;
+    s->rest_prefill_s *= factor;
+    s->config.gpu = (struct sim_gpu){.places = (uint32_t)places,
+                                     .eviction = g->eviction,
+                                     .bytes_per_s = g->copies_per_s,
+                                     .expert_ns = expert_ns};
+}
+
+/* Replaces *out if it is faster. */
+static int try_policy(struct simulation *s, enum gpu_policy policy, struct gpu_estimate *out,
+                      struct error *error)
+{
+    struct gpu_estimate one = {.with.share = out->with.share, .policy = policy};
+    struct sim_result result = {0};
+    s->config.gpu.policy = policy;
+    s->spare_cpu = s->a->spare_cpu || policy != GPU_COOPERATIVE; /* else it waits */
+    if (simulate(s, &one.with, &result, error) != 0)
+        return -1;
+    const struct sim_stats *f = &result.phase[SIM_DECODE];
+    uint64_t uses = f->gpu_hits + f->gpu_uploads + f->gpu_on_cpu;
+    if (f->tokens == 0 || one.with.decode_tps <= out->with.decode_tps)
+        return 0;
+    one.copy_s = f->gpu_stall_ns * s->scale / (double)f->tokens / 1e9;
+    one.hits = uses ? (double)f->gpu_hits / (double)uses : 0;
+    *out = one;
+    return 0;
+}
+
+int estimate_gpu(const struct model_facts *m, const struct host_facts *a, const struct gpu_facts *g,
+                 struct gpu_estimate out[ESTIMATE_SHARES], struct error *error)
+{
+    struct simulation s = {.m = m, .a = a};
+    sl_assert(g->slots >= m->experts_used && g->copies_per_s > 0 && g->weights_per_s > 0);
+    int rc = open_simulation(&s, error);
+    if (rc == 0)
+        add_gpu(&s, g);
+    for (size_t i = 0; rc == 0 && i < ESTIMATE_SHARES; i++) {
+        out[i] = (struct gpu_estimate){.with.share = shares[i]};
+        for (int p = 0; rc == 0 && p < GPU_POLICY__COUNT; p++)
+            if (g->policy == (enum gpu_policy)p || g->policy == GPU_POLICY__COUNT)
+                rc = try_policy(&s, (enum gpu_policy)p, &out[i], error);
     }
     close_simulation(&s);
     return rc;

@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/policy/gpu/policy.h"
+#include "lib/policy/residency/residency.h"
 
 #define ESTIMATE_DEPTHS 5 /* 1, 2, 4, 8, 16 reads in flight */
 #define ESTIMATE_SHARES 4 /* 25, 50, 75 and 100 % of the experts resident */
@@ -45,6 +47,22 @@ struct estimate {
     double decode_tps, prefill_tps; /* tokens per second; 0: unknown */
 };
 
+/* A GPU that computes, with slots for experts. */
+struct gpu_facts {
+    uint64_t slots;         /* 0: none */
+    double copies_per_s;    /* bytes of experts copied to it, */
+    double weights_per_s;   /* and bytes of weights that it reads in a product with one row */
+    enum gpu_policy policy; /* GPU_POLICY__COUNT: auto */
+    enum eviction eviction;
+};
+
+struct gpu_estimate {
+    struct estimate with;   /* stall_s: waiting for storage and copies */
+    double copy_s;          /* of it, for copies to the GPU alone */
+    double hits;            /* of the uses of experts, 0 to 1 */
+    enum gpu_policy policy; /* the given one; auto: the fastest */
+};
+
 /* Read bandwidth with that many bytes requested at a time; 0: unknown. */
 double estimate_read_rate(const struct host_facts *a, double bytes);
 
@@ -54,6 +72,10 @@ double estimate_token_bytes(const struct model_facts *m);
 /* Takes about a second for a large model. -1 with ERR_NO_MEMORY. */
 int estimate_make(const struct model_facts *m, const struct host_facts *a,
                   struct estimate out[ESTIMATE_SHARES], struct error *error);
+
+/* The same with a GPU: its layers, and the rest of a token, are faster by the factor of an expert. */
+int estimate_gpu(const struct model_facts *m, const struct host_facts *a, const struct gpu_facts *g,
+                 struct gpu_estimate out[ESTIMATE_SHARES], struct error *error);
 
 /* The recommended budget: the one with all experts resident if it is at most 4/5 of the available
  * memory, else that of the largest share (75, 50, 25 %) that is, else the minimum budget; 0 if that

@@ -10,6 +10,7 @@
 #include "lib/base/clock.h"
 #include "lib/cuda/module.h"
 #include "lib/json/lookup.h"
+#include "lib/policy/residency/places.h"
 #include "procs/tools/doctor/doctor.h"
 
 #define GPUS_MAX 16
@@ -58,7 +59,6 @@ static bool list_devices(struct findings *f)
 
 /* In bytes/s: copies to and from it, with pinned memory of the host and without; weights
  * of a product with one row (0: no kernels). */
-#define GPU_RATE_TYPES 4
 static const enum tensor_type gpu_rate_types[GPU_RATE_TYPES] = {TENSOR_F16, TENSOR_Q8_0,
                                                                 TENSOR_Q4_K, TENSOR_MXFP4};
 struct gpu_rates {
@@ -229,7 +229,7 @@ static void report_share(struct findings *f, const char *name, uint64_t bytes, u
             "--gpu-budget with %s%s", meaning, bytes > memory ? "; more than the GPU has" : "");
 }
 
-static void report_budgets(struct findings *f, const json_t *estimate)
+static void report_budgets(struct findings *f, const json_t *estimate, struct gpu_seen *seen)
 {
     const json_t *gpu = json_object_get(estimate, "gpu");
     uint64_t experts = lookup_u64(estimate, "expert_count"), fixed = 0;
@@ -238,6 +238,8 @@ static void report_budgets(struct findings *f, const json_t *estimate)
     const char *part;
     char text[16];
     json_t *bytes;
+    seen->slots = slots;
+    seen->budget = budget;
     json_object_foreach(json_object_get(gpu, "plan"), part, bytes)
     {
         if (strcmp(part, "experts") != 0)
@@ -255,7 +257,8 @@ static void report_budgets(struct findings *f, const json_t *estimate)
 }
 
 /* The plan is the supervisor's. */
-static void advise_budget(struct findings *f, const char *model, const struct params *params)
+static void advise_budget(struct findings *f, const char *model, const struct params *params,
+                          struct gpu_seen *seen)
 {
     struct params with = *params;
     struct error error;
@@ -264,7 +267,7 @@ static void advise_budget(struct findings *f, const char *model, const struct pa
     snprintf(with.log_level, sizeof with.log_level, "error"); /* not the plan in its log */
     json_t *estimate = model_memory_estimate(model, &with, &error);
     if (json_object_get(estimate, "gpu"))
-        report_budgets(f, estimate);
+        report_budgets(f, estimate, seen);
     else
         finding(f, "gpu", "budget", json_null(), "none",
                 "the model cannot be computed on this GPU: `sluice run --gpu 0` states why");
@@ -278,9 +281,11 @@ static const char *test_module(void)
     return test && strcmp(test, "1") == 0 ? getenv("SLUICE_TEST_GPU") : NULL;
 }
 
-void gpu_examine(struct findings *f, const char *model, const struct params *params)
+void gpu_examine(struct findings *f, const char *model, const struct params *params,
+                 struct gpu_seen *seen)
 {
     char path[4096];
+    *seen = (struct gpu_seen){0};
     struct error error;
     struct gpu_rates rates;
     bool there = list_devices(f) || test_module();
@@ -299,6 +304,70 @@ void gpu_examine(struct findings *f, const char *model, const struct params *par
         return;
     }
     report_rates(f, &rates);
+    seen->copies_per_s = rates.to_pinned;
+    memcpy(seen->product, rates.product, sizeof seen->product);
     if (model)
-        advise_budget(f, model, params);
+        advise_budget(f, model, params, seen);
+}
+
+/* ---- speed of a model ---- */
+
+double gpu_weights_rate(const struct gpu_seen *seen, enum tensor_type type)
+{
+    double slowest = 0;
+    for (size_t i = 0; i < GPU_RATE_TYPES; i++) {
+        if (gpu_rate_types[i] == type && seen->product[i] > 0)
+            return seen->product[i];
+        if (seen->product[i] > 0 && (slowest == 0 || seen->product[i] < slowest))
+            slowest = seen->product[i];
+    }
+    return slowest;
+}
+
+static void report_estimate(struct findings *f, const struct gpu_estimate *g, uint64_t slots,
+                            json_t *all)
+{
+    const struct estimate *e = &g->with;
+    const char *policy = gpu_policy_name(g->policy);
+    char name[32], text[64];
+    snprintf(name, sizeof name, "estimate %.0f %%", 100 * e->share);
+    snprintf(text, sizeof text, "%.1f, prefill %.0f", e->decode_tps, e->prefill_tps);
+    if (e->decode_tps <= 0)
+        finding(f, "gpu", name, json_real(0), "unknown",
+                "reads were not measured, or a token needs more experts than that share");
+    else
+        finding(f, "gpu", name, json_real(e->decode_tps), text,
+                "tokens/s with that share of the experts in the arena and %" PRIu64
+                " slots, --gpu-policy %s; decode: %.2f ms compute, %.2f ms waiting for reads, %.2f "
+                "ms for copies to the GPU, %.2f ms for messages; %.0f %% of the uses have a slot",
+                slots, policy, e->compute_s * 1e3, (e->stall_s - g->copy_s) * 1e3, g->copy_s * 1e3,
+                e->load_s * 1e3, 100 * g->hits);
+    json_array_append_new(all, json_pack("{s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "share",
+                                         e->share, "policy", policy, "hits", g->hits, "compute_s",
+                                         e->compute_s, "stall_s", e->stall_s, "copy_s", g->copy_s,
+                                         "load_s", e->load_s, "decode_tps", e->decode_tps,
+                                         "prefill_tps", e->prefill_tps));
+}
+
+int gpu_estimate_report(struct findings *f, const struct gpu_seen *seen, enum tensor_type type,
+                        const struct model_facts *m, const struct host_facts *a,
+                        const struct params *params, struct error *error)
+{
+    struct gpu_estimate estimates[ESTIMATE_SHARES];
+    struct gpu_facts facts = {.slots = seen->slots,
+                              .copies_per_s = seen->copies_per_s,
+                              .weights_per_s = gpu_weights_rate(seen, type),
+                              .policy = gpu_policy_find(params->gpu_policy),
+                              .eviction = EVICTION_LRU};
+    if (facts.slots < m->experts_used || !(facts.copies_per_s > 0) || !(facts.weights_per_s > 0))
+        return 0;
+    (void)places_eviction_find(params->gpu_eviction,
+                               &facts.eviction); /* the engine rejects others */
+    if (estimate_gpu(m, a, &facts, estimates, error) != 0)
+        return -1;
+    json_t *all = json_array();
+    for (size_t i = 0; i < ESTIMATE_SHARES; i++)
+        report_estimate(f, &estimates[i], seen->slots, all);
+    finding_quiet(f, "gpu", "estimates", all);
+    return 0;
 }

@@ -152,9 +152,20 @@ static uint64_t *layer_experts(const struct model_index *index)
     return bytes;
 }
 
-/* What the model needs of this machine. *bytes: of layer_expert_bytes, for free(). */
+/* Of the first expert that there is. */
+static enum tensor_type expert_type(const struct model_index *index)
+{
+    for (uint32_t l = 0; l < index->hparams.layers; l++) {
+        uint32_t entry = model_entry_expert(index, l, 0);
+        if (entry != ENTRY_NONE)
+            return (enum tensor_type)model_index_entries(index)[entry].matrix[0].type;
+    }
+    return TENSOR_F32;
+}
+
+/* What the model needs of this machine. *bytes: of layer_expert_bytes, for free(). *type: of experts. */
 static int measure_model(const char *model, const struct params *params, struct host_facts *a,
-                         uint64_t **bytes, struct error *error)
+                         uint64_t **bytes, enum tensor_type *type, struct error *error)
 {
     struct model_index *index = NULL;
     struct forward_speed speed;
@@ -167,6 +178,7 @@ static int measure_model(const char *model, const struct params *params, struct 
         rc = forward_measure(index, params, host_stream_bytes(), &speed, error);
     if (rc == 0 && !(*bytes = layer_experts(index)))
         rc = error_set(error, ERR_NO_MEMORY, "out of memory");
+    *type = rc == 0 ? expert_type(index) : TENSOR_F32;
     free(index);
     if (rc != 0)
         return -1;
@@ -311,12 +323,14 @@ static void report_model(struct findings *f, const struct model_facts *m,
 }
 
 int model_examine(struct findings *f, const char *model, const struct params *params,
-                  const json_t *memory_estimate, struct host_facts *a, struct error *error)
+                  const json_t *memory_estimate, struct host_facts *a, const struct gpu_seen *gpu,
+                  struct error *error)
 {
+    enum tensor_type type;
     struct model_facts m = model_facts_of(memory_estimate);
     struct estimate estimates[ESTIMATE_SHARES];
     uint64_t *bytes = NULL;
-    if (measure_model(model, params, a, &bytes, error) != 0)
+    if (measure_model(model, params, a, &bytes, &type, error) != 0)
         return -1;
     m.layer_expert_bytes = bytes;
     a->available = lookup_u64(memory_estimate, "available");
@@ -326,6 +340,8 @@ int model_examine(struct findings *f, const char *model, const struct params *pa
     int rc = estimate_make(&m, a, estimates, error);
     if (rc == 0)
         report_model(f, &m, a, estimates, params, memory_estimate);
+    if (rc == 0)
+        rc = gpu_estimate_report(f, gpu, type, &m, a, params, error);
     free(bytes);
     return rc;
 }

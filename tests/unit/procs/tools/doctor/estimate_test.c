@@ -74,6 +74,45 @@ START_TEST(resident_is_compute_alone)
 }
 END_TEST
 
+/* A GPU that reads weights ten times as fast. With slots for all nothing is copied and a token takes a tenth; with fewer slots
+ * it waits for copies, less with faster ones; auto is as fast as the fastest of the policies. */
+START_TEST(with_a_gpu)
+{
+    struct model_facts m = a_model();
+    struct host_facts a = a_host();
+    struct gpu_estimate all[ESTIMATE_SHARES], few[ESTIMATE_SHARES], fast[ESTIMATE_SHARES],
+        best[ESTIMATE_SHARES];
+    m.layers = m.expert_layers = 4; /* a quarter of the model */
+    m.expert_count /= 4;
+    m.expert_bytes /= 4;
+    double cpu = 128.0 * MIB / a.experts_s;
+    struct gpu_facts g = {.slots = 256,
+                          .copies_per_s = 4.0 * GIB,
+                          .weights_per_s = 10 * cpu,
+                          .policy = GPU_CENTRIC,
+                          .eviction = EVICTION_LRU};
+    struct error error;
+    ck_assert_int_eq(estimate_gpu(&m, &a, &g, all, &error), 0);
+    ck_assert_double_eq(all[AT_100].hits, 1);
+    ck_assert_double_eq_tol(all[AT_100].copy_s, 0, 1e-9);
+    ck_assert_double_eq_tol(all[AT_100].with.decode_tps, 100, 0.1);
+    ck_assert_double_lt(all[AT_25].with.decode_tps, all[AT_100].with.decode_tps);
+    g.slots = 64;
+    ck_assert_int_eq(estimate_gpu(&m, &a, &g, few, &error), 0);
+    ck_assert(few[AT_100].hits > 0 && few[AT_100].hits < 1 && few[AT_100].copy_s > 0);
+    ck_assert_double_lt(few[AT_100].with.decode_tps, all[AT_100].with.decode_tps);
+    g.policy = GPU_POLICY__COUNT;
+    ck_assert_int_eq(estimate_gpu(&m, &a, &g, best, &error), 0);
+    ck_assert_double_ge(best[AT_100].with.decode_tps, few[AT_100].with.decode_tps);
+    ck_assert(best[AT_100].policy != GPU_CENTRIC);
+    g.policy = GPU_CENTRIC;
+    g.copies_per_s *= 4;
+    ck_assert_int_eq(estimate_gpu(&m, &a, &g, fast, &error), 0);
+    ck_assert_double_lt(fast[AT_100].copy_s, few[AT_100].copy_s);
+    ck_assert_double_gt(fast[AT_100].with.decode_tps, few[AT_100].with.decode_tps);
+}
+END_TEST
+
 /* Leading layers without experts read nothing and wait for nothing. */
 START_TEST(layers_without_experts)
 {
@@ -416,6 +455,7 @@ int main(void)
     TCase *t = tcase_create("estimate");
     tcase_set_timeout(t, 120);
     tcase_add_test(t, resident_is_compute_alone);
+    tcase_add_test(t, with_a_gpu);
     tcase_add_test(t, layers_without_experts);
     tcase_add_test(t, counts_of_the_simulator);
     tcase_add_test(t, misses_as_measured);
