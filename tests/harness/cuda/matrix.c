@@ -69,7 +69,9 @@ static int8_t byte_of(const uint32_t *registers, int i)
     return (int8_t)(registers[i / 4] >> 8 * (i % 4));
 }
 
-static void multiply(const struct shape *s, void *const lanes[LANES])
+/* Inline: with a constant shape it takes less than half the time. */
+static inline __attribute__((always_inline)) void multiply(const struct shape *s,
+                                                           void *const lanes[LANES])
 {
     int8_t a[M_MAX][K_MAX], b[N][K_MAX]; /* b: columns */
     int row, col;
