@@ -22,15 +22,17 @@ static struct device_matrix matrix_of(const struct model_tensor *t, struct devic
                                   .type = (enum tensor_type)t->type};
 }
 
+/* There is such a tensor, and the layers of the core read it. */
 static bool has(const struct core *c, uint32_t layer, enum dense_role role)
 {
-    return model_entry_dense(c->model, layer, role) != ENTRY_NONE;
+    uint32_t entry = model_entry_dense(c->model, layer, role);
+    return entry != ENTRY_NONE && model_part_reads(c->model, c->first, c->end, entry);
 }
 
 static struct device_matrix dense_matrix(struct core *c, uint32_t layer, enum dense_role role)
 {
+    sl_assert(has(c, layer, role));
     uint32_t entry = model_entry_dense(c->model, layer, role);
-    sl_assert(entry != ENTRY_NONE);
     const struct model_tensor *t = tensor_of(c, entry, 0);
     return matrix_of(t, device_share(c->device, c->source.dense(c->source.self, entry),
                                      (size_t)t->bytes, DEVICE_SHARE_WEIGHTS));
@@ -116,27 +118,25 @@ static const enum dense_role model_vectors[] = {DENSE_ROPE_FREQS, DENSE_OUTPUT_N
 static const enum dense_role layer_convs[] = {DENSE_DELTA_CONV, DENSE_SHORTCONV_CONV};
 
 /* 0: there is no such tensor. */
-static size_t floats_of(const struct model_index *model, uint32_t layer, enum dense_role role)
+static size_t floats_of(const struct core *c, uint32_t layer, enum dense_role role)
 {
-    uint32_t entry = model_entry_dense(model, layer, role);
-    if (entry == ENTRY_NONE)
+    if (!has(c, layer, role))
         return 0;
-    const struct model_tensor *t =
-        &model_index_tensors(model)[model_index_entries(model)[entry].extent[0].tensor];
+    const struct model_tensor *t = tensor_of(c, model_entry_dense(c->model, layer, role), 0);
     return (size_t)(t->ne[0] * t->ne[1]);
 }
 
-size_t core_vector_floats(const struct model_index *model)
+size_t core_vector_floats(const struct core *c)
 {
-    uint32_t layers = model->hparams.layers;
-    size_t floats = 2 * (size_t)model->hparams.delta_size;
+    uint32_t layers = c->hp.layers;
+    size_t floats = 2 * (size_t)c->hp.delta_size;
     for (size_t i = 0; i < ARRAY_LEN(model_vectors); i++)
-        floats += floats_of(model, layers, model_vectors[i]);
+        floats += floats_of(c, layers, model_vectors[i]);
     for (uint32_t layer = 0; layer < layers; layer++) {
         for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++)
-            floats += floats_of(model, layer, layer_vectors[i].role);
+            floats += floats_of(c, layer, layer_vectors[i].role);
         for (size_t i = 0; i < ARRAY_LEN(layer_convs); i++)
-            floats += floats_of(model, layer, layer_convs[i]);
+            floats += floats_of(c, layer, layer_convs[i]);
     }
     return floats;
 }
@@ -162,7 +162,7 @@ static void bind_more_types(struct core *c, const struct core_config *config)
     uint32_t forms = 0;
     for (size_t i = 0; i < config->expert_type_count; i++)
         forms |= 1u << kernel_form_of(config->expert_types[i]);
-    for (uint32_t i = 0; i < c->hp.layers; i++) {
+    for (uint32_t i = c->first; i < c->end; i++) {
         c->layer[i].expert_forms |= forms;
         c->layer[i].inner_forms |= forms;
         c->layer[i].gate_forms |= forms;
@@ -373,6 +373,15 @@ static struct device_at bind_conv(struct core *c, uint32_t i, enum dense_role ro
     return unpack.y;
 }
 
+/* Layers before it with a recurrent state: those of other parts are counted, too. */
+static uint32_t states_before(const struct core *c, uint32_t layer)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < layer; i++)
+        count += c->hp.layer_kind[i] == LAYER_RECURRENT;
+    return count;
+}
+
 /* Roles that the model does not have are left out. */
 static void bind_recurrent(struct core *c, uint32_t i, const enum dense_role *roles, size_t count,
                            enum dense_role out)
@@ -391,7 +400,8 @@ static void bind_recurrent(struct core *c, uint32_t i, const enum dense_role *ro
     l->mix_forms = form_bit(&l->out);
     l->mix_size = l->out.k;
     c->mix_size = larger(c->mix_size, l->mix_size);
-    l->state_number = c->states++;
+    l->state_number = states_before(c, i);
+    c->states++;
 }
 
 static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
@@ -441,7 +451,7 @@ static void bind_delta_weights(struct core *c, uint64_t *vectors)
     c->device->ops->write(c->device, c->delta_k_weight, weight, size * sizeof *weight);
 }
 
-static void bind_layer(struct core *c, uint32_t i, uint64_t *vectors)
+static void bind_vectors(struct core *c, uint32_t i, uint64_t *vectors)
 {
     struct core_layer *l = &c->layer[i];
     for (size_t v = 0; v < ARRAY_LEN(layer_vectors); v++) {
@@ -449,6 +459,21 @@ static void bind_layer(struct core *c, uint32_t i, uint64_t *vectors)
         if (vector.address)
             memcpy((char *)l + layer_vectors[v].field, &vector, sizeof vector);
     }
+}
+
+/* Of the layer after those of the core: what predicts its experts. */
+static void bind_next(struct core *c, uint32_t i, uint64_t *vectors)
+{
+    if (!model_layer_has_experts(c->model, i))
+        return;
+    bind_vectors(c, i, vectors);
+    c->layer[i].router = dense_matrix(c, i, DENSE_ROUTER);
+    c->layer[i].routing = model_router_of(&c->hp, NULL);
+}
+
+static void bind_layer(struct core *c, uint32_t i, uint64_t *vectors)
+{
+    bind_vectors(c, i, vectors);
     bind_mixer(c, i, vectors);
     if (model_layer_has_experts(c->model, i))
         bind_experts_step(c, i);
@@ -484,12 +509,15 @@ static int check_type(const struct core *c, enum tensor_type type, struct error 
                      c->device->ops->name, tensor_type_info((uint32_t)type)->name);
 }
 
-/* The device computes with every type that the model has, or that the source may serve. */
+/* The device computes with every type that these layers have, or that the source may serve. */
 static int check_types(const struct core *c, const struct core_config *config, struct error *error)
 {
     for (uint32_t i = 0; i < c->model->entry_count; i++) {
         const struct model_entry *e = &model_index_entries(c->model)[i];
         bool dense = i < c->model->dense_count;
+        if (dense ? !model_part_reads(c->model, c->first, c->end, i)
+                  : e->layer < c->first || e->layer >= c->end)
+            continue;
         for (uint32_t m = 0; e->extents > 0 && m < (dense ? 1u : EXPERT__COUNT); m++) {
             uint32_t type = dense ? tensor_of(c, i, 0)->type : e->matrix[m].type;
             if (check_type(c, (enum tensor_type)type, error) != 0)
@@ -502,6 +530,19 @@ static int check_types(const struct core *c, const struct core_config *config, s
     return 0;
 }
 
+/* Behind the last layer. */
+static void bind_output(struct core *c, uint64_t *vectors)
+{
+    uint32_t globals = c->hp.layers;
+    c->output =
+        dense_matrix(c, globals, has(c, globals, DENSE_OUTPUT) ? DENSE_OUTPUT : DENSE_TOKEN_EMBD);
+    c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, vectors);
+    c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, vectors);
+    c->output_norm_bias = dense_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, vectors);
+    c->output_bias = dense_vector(c, globals, DENSE_OUTPUT_BIAS, vectors);
+    c->output_forms = form_bit(&c->output);
+}
+
 int core_bind(struct core *c, const struct core_config *config, struct error *error)
 {
     uint32_t globals = c->hp.layers;
@@ -509,18 +550,16 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
     if (check_types(c, config, error) != 0)
         return -1;
     c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
-    for (uint32_t i = 0; i < c->hp.layers; i++)
+    for (uint32_t i = c->first; i < c->end; i++)
         bind_layer(c, i, &vectors);
+    if (c->end < globals)
+        bind_next(c, c->end, &vectors);
     bind_delta_weights(c, &vectors);
-    c->embedding = dense_matrix(c, globals, DENSE_TOKEN_EMBD);
-    c->output =
-        has(c, globals, DENSE_OUTPUT) ? dense_matrix(c, globals, DENSE_OUTPUT) : c->embedding;
-    c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, &vectors);
-    c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, &vectors);
-    c->output_norm_bias = dense_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, &vectors);
-    c->output_bias = dense_vector(c, globals, DENSE_OUTPUT_BIAS, &vectors);
-    c->output_forms = form_bit(&c->output);
-    sl_assert(vectors == core_vector_floats(c->model));
+    if (c->first == 0)
+        c->embedding = dense_matrix(c, globals, DENSE_TOKEN_EMBD);
+    if (c->end == globals)
+        bind_output(c, &vectors);
+    sl_assert(vectors == core_vector_floats(c));
     bind_more_types(c, config);
     return check_rope_factors(c, error);
 }

@@ -109,7 +109,7 @@ _Static_assert(ARRAY_LEN(ffn_steps) == FFN__COUNT, "a step for every feed-forwar
 
 static void make_steps(struct core *c)
 {
-    for (uint32_t layer = 0; layer < c->hp.layers; layer++) {
+    for (uint32_t layer = c->first; layer < c->end; layer++) {
         const struct layer_parts *parts = &c->model->layer[layer];
         c->steps[c->step_count++] = (struct core_step){mixer_steps[parts->mixer], layer};
         c->steps[c->step_count++] = (struct core_step){ffn_steps[parts->ffn], layer};
@@ -188,6 +188,9 @@ static struct core *allocate_core(const struct core_config *config)
     c->model = config->model;
     c->hp = config->model->hparams;
     c->source = config->source;
+    c->first = config->first_layer;
+    c->end = config->layers ? c->first + config->layers : layers;
+    sl_assert(c->first < c->end && c->end <= layers);
     c->prefill_order = config->prefill_order;
     c->output_bytes = config->output_bytes;
     c->residual = c->hp.residual_scale != 0 ? c->hp.residual_scale : 1.0f;
@@ -209,10 +212,11 @@ static int open_device(struct core *c, const struct core_config *config, struct 
     }
     if (!c->device)
         return -1;
+    device_enter(c->device);
     c->device->alive = c->source.alive ? alive : NULL;
     c->device->alive_self = c;
-    return c->device->ops->allocate(c->device, core_vector_floats(c->model) * sizeof(float),
-                                    &c->vectors, error);
+    return c->device->ops->allocate(c->device, core_vector_floats(c) * sizeof(float), &c->vectors,
+                                    error);
 }
 
 struct core *core_create(const struct core_config *config, struct error *error)
@@ -240,6 +244,7 @@ void core_destroy(struct core *c)
         return;
     OBJ_CHECK(c, CORE_MAGIC);
     if (c->device) {
+        device_enter(c->device);
         device_wait(c->device);
         c->device->ops->release(c->device, c->vectors);
         c->device->ops->release(c->device, c->memory);
@@ -386,6 +391,8 @@ static int run_layers(struct core *c, const struct core_sequence *sequences,
                       uint32_t sequence_count, uint32_t rows, uint32_t first, uint32_t count,
                       struct error *error)
 {
+    sl_assert(first >= c->first && first + count <= c->end && (first == 0 || c->resumed));
+    device_enter(c->device);
     c->sequences = sequences;
     c->sequence_count = sequence_count;
     c->step = (struct expert_step){.sequence = sequences[c->row[0].sequence].sequence,
@@ -395,8 +402,9 @@ static int run_layers(struct core *c, const struct core_sequence *sequences,
     if (sequence_count == 1 && sequences->content > 0)
         device_begin(c->device, sequences->content, c->row[0].position, rows);
     begin_rows(c);
-    uint32_t per_layer = c->step_count / c->hp.layers;
-    for (uint32_t i = first * per_layer; i < (first + count) * per_layer; i++) {
+    uint32_t per_layer = c->step_count / (c->end - c->first),
+             begin = (first - c->first) * per_layer;
+    for (uint32_t i = begin; i < begin + count * per_layer; i++) {
         c->step.layer = c->steps[i].layer;
         if (c->steps[i].run(c, error) != 0) {
             device_wait(c->device);
@@ -425,19 +433,32 @@ int core_pass(struct core *c, const struct core_pass *pass, struct error *error)
     return run_layers(c, pass->sequences, pass->sequence_count, pass->rows, 0, c->hp.layers, error);
 }
 
-int core_pass_layers(struct core *c, const struct core_pass *pass, uint32_t first, uint32_t count,
-                     float *x, struct error *error)
+/* out NULL: the rows stay on the device. */
+static int pass_layers(struct core *c, const struct core_pass *pass, uint32_t first, uint32_t count,
+                       const float *in, float *out, struct error *error)
 {
     OBJ_CHECK(c, CORE_MAGIC);
-    sl_assert(first + count <= c->hp.layers);
     take_rows(c, pass);
-    c->resumed = first > 0 ? x : NULL;
+    c->resumed = first > 0 ? in : NULL;
     int status =
         run_layers(c, pass->sequences, pass->sequence_count, pass->rows, first, count, error);
     c->resumed = NULL;
-    if (status == 0 && count > 0)
-        c->device->ops->read(c->device, c->x, x, (size_t)pass->rows * c->hp.hidden * sizeof *x);
+    if (status == 0 && out)
+        c->device->ops->read(c->device, c->x, out, (size_t)pass->rows * c->hp.hidden * sizeof *out);
     return status;
+}
+
+int core_pass_layers(struct core *c, const struct core_pass *pass, uint32_t first, uint32_t count,
+                     float *x, struct error *error)
+{
+    return pass_layers(c, pass, first, count, x, count > 0 ? x : NULL, error);
+}
+
+int core_pass_part(struct core *c, const struct core_pass *pass, const float *x_in, float *x_out,
+                   struct error *error)
+{
+    return pass_layers(c, pass, c->first, c->end - c->first, x_in,
+                       c->end < c->hp.layers ? x_out : NULL, error);
 }
 
 int core_forward(struct core *c, const struct core_sequence *sequence, const uint32_t *tokens,
@@ -472,6 +493,7 @@ static void compute_logits(struct core *c, uint32_t row, uint32_t rows)
                                      .divisor = c->hp.logit_divisor,
                                      .cap = c->hp.logit_cap,
                                      .y = c->logits.at};
+    device_enter(c->device);
     c->device->ops->norm(c->device, &norm);
     c->device->ops->logits(c->device, &logits);
 }

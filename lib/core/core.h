@@ -32,6 +32,9 @@ struct core_config {
     const struct model_index *model; /* borrowed while the core lives; checked */
     /* What computes (lib/device), borrowed; NULL: the host, with `ops` and `threads`. */
     struct device *device;
+    /* The layers of this core, if it is a part of several (lib/core/chain): it has only their weights. layers 0: from
+     * first_layer to the last. */
+    uint32_t first_layer, layers;
     const struct kernel_ops *ops;
     struct weights_source source;
     /* Types the source may serve experts in, in addition to those of the index (offline tools
@@ -59,7 +62,8 @@ void core_prefill_order(struct core *core, prefill_order_fn order);
 
 uint32_t core_chunk(const struct core *core);       /* current chunk size, in rows */
 size_t core_scratch_bytes(const struct core *core); /* allocated for all of the above */
-uint32_t core_output_rows(const struct core *core); /* maximum rows of core_output */
+uint32_t core_output_rows(
+    const struct core *core); /* maximum rows of core_output; 0: without the last layer */
 
 /* A sequence as the core sees it: keys and values per layer, in whole tiles (kernels.h). */
 struct core_sequence {
@@ -105,6 +109,11 @@ int core_pass(struct core *core, const struct core_pass *pass, struct error *err
  * first of them unless that is layer 0. With count 0 the rows are only taken, for core_output. */
 int core_pass_layers(struct core *core, const struct core_pass *pass, uint32_t first,
                      uint32_t count, float *x, struct error *error);
+
+/* All layers of a core that may be a part: x_in [rows][hidden] is read unless it has layer 0, x_out written unless it has
+ * the last. They may be the same. */
+int core_pass_part(struct core *core, const struct core_pass *pass, const float *x_in, float *x_out,
+                   struct error *error);
 
 /* The same as core_pass for one sequence: tokens at positions position, position + 1, ... */
 int core_forward(struct core *core, const struct core_sequence *sequence, const uint32_t *tokens,

@@ -232,7 +232,9 @@ static bool any_lost(const struct core *c, const struct expert_window *w)
 static struct expert_window open_window(struct core *c)
 {
     struct expert_window w = {.count = group_pairs(c), .slot = c->expert_slot_bytes[c->step.layer]};
+    uint64_t lent = c->device->lent_max > 0 ? c->device->lent_max * w.slot : UINT64_MAX;
     w.pin_limit = c->step.rows == 1 ? UINT64_MAX : c->source.pin_limit(c->source.self);
+    w.pin_limit = lent < w.pin_limit ? lent : w.pin_limit;
     order_items(c);
     fill_window(c, &w);
     return w;

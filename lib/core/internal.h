@@ -81,6 +81,7 @@ struct core {
     prefill_order_fn prefill_order;
     struct device *device;
     bool owns_device;
+    uint32_t first, end; /* its layers are [first, end) */
     uint32_t chunk, output_rows;
     size_t output_bytes;                          /* of core_config */
     uint32_t q_size, k_size, v_size, mix_size;    /* of the largest layer */
@@ -101,7 +102,7 @@ struct core {
     uint32_t output_forms;
 
     struct device_at delta_q_weight, delta_k_weight; /* of the L2 norm of a head */
-    uint32_t states;                                 /* layers with a recurrent state */
+    uint32_t states;                                 /* its layers with a recurrent state */
     uint32_t projected_max;                          /* floats of a row of `projected` */
     struct device_latent latent;                     /* key 0: no layer is MLA */
 
@@ -181,7 +182,7 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
 
 /* bind.c: all weights. -1 with *error: the file has values that no model has. */
 int core_bind(struct core *c, const struct core_config *config, struct error *error);
-size_t core_vector_floats(const struct model_index *model); /* exactly what core_bind takes */
+size_t core_vector_floats(const struct core *c); /* exactly what core_bind takes */
 
 void core_attention(struct core *c); /* attention.c */
 void core_deltanet(struct core *c);  /* recurrent.c */

@@ -52,9 +52,11 @@ static bool next_has_experts(const struct core *c)
     return c->step.layer + 1 < c->hp.layers && model_layer_has_experts(c->model, c->step.layer + 1);
 }
 
+/* The next layer is on this device. */
 bool core_predicts_next(const struct core *c)
 {
-    return c->step.rows == 1 && c->device->prefetches && c->source.pin_ready && next_has_experts(c);
+    return c->step.rows == 1 && c->device->prefetches && c->source.pin_ready &&
+           c->step.layer + 1 < c->end && next_has_experts(c);
 }
 
 /* What a router reads. */

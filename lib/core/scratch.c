@@ -147,6 +147,8 @@ static void cut_attention(struct core *c, struct layout *m, uint32_t chunk,
 
 static void cut_output(struct core *c, struct layout *m, uint32_t chunk, uint32_t forms)
 {
+    if (c->end < c->hp.layers)
+        return;
     c->output_rows = output_rows_for(c, chunk);
     c->logits = cut_result(m, (size_t)c->output_rows * c->hp.vocab, sizeof(float));
     c->scores = cut_result(m, c->output_rows, sizeof(float));

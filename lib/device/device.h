@@ -227,6 +227,10 @@ struct device_ops {
 
     void (*destroy)(struct device *d);
 
+    /* The calling thread uses this device from now on: before its first call, and after that of another device. The core
+     * does it. NULL: nothing to do. */
+    void (*enter)(struct device *d);
+
     /* Memory of the device, 64-byte aligned, freed by release. -1 with *error. */
     int (*allocate)(struct device *d, size_t bytes, struct device_at *out, struct error *error);
     void (*release)(struct device *d, struct device_at at);
@@ -274,6 +278,7 @@ struct device {
     const struct device_ops *ops;
     bool is_host;    /* addresses are those of this process; operations have run when they return */
     bool prefetches; /* the core predicts the experts of the next layer in passes of one row */
+    uint32_t lent_max; /* experts that may be lent at once; 0: any number */
     /* Called in long operations over several rows, by one thread; NULL: not. */
     void (*alive)(void *self);
     void *alive_self;
@@ -308,6 +313,12 @@ static inline struct device_at device_lend(struct device *d, const void *memory,
 {
     return d->is_host ? (struct device_at){(uintptr_t)memory}
                       : d->ops->share(d, memory, bytes, DEVICE_SHARE_LENT, content);
+}
+
+static inline void device_enter(struct device *d)
+{
+    if (d->ops->enter)
+        d->ops->enter(d);
 }
 
 static inline void device_begin(struct device *d, uint64_t content, uint32_t position,

@@ -13,7 +13,7 @@
 /* How the exit message of a process begins that ends because of it. */
 #define CUDA_FAILURE "GPU: "
 
-/* kernels: of the module, on its current GPU. host: kernels that store rows of keys and values on the host; NULL if it
+/* kernels: of the module. The device is the plan's GPU, which a thread selects by `enter`. host: kernels that store rows of keys and values on the host; NULL if it
  * computes nothing, as in the supervisor, whose program has none. plan: the memory that it may have, but for the context.
  * Calls no function of the driver. NULL with *error. Freed by ops->destroy. */
 struct device *cuda_device(const struct gpu_kernels *kernels, const struct kernel_ops *host,

@@ -129,10 +129,20 @@ static void drop_area(struct cuda *c, struct area *area)
     *area = (struct area){0};
 }
 
+static void enter(struct device *d)
+{
+    struct cuda *c = cuda_of(d);
+    cuda_check(c, c->k->select((int)c->plan.number), "the selection of a GPU");
+}
+
 int cuda_reserve(struct device *d, struct error *error)
 {
     struct cuda *c = cuda_of(d);
     const uint64_t *bytes = c->plan.bytes;
+    int status = c->k->select((int)c->plan.number);
+    if (status != 0)
+        return error_set(error, ERR_FAILED, "GPU %u cannot be used: %s (%d)", c->plan.number,
+                         c->k->text(status), status);
     c->reserved = true;
     return cuda_streams_open(c, error) != 0 ||
                    get_area(c, &c->weights_area, bytes[CUDA_WEIGHTS], "dense weights", error) !=
@@ -270,6 +280,7 @@ static void destroy(struct device *d)
 {
     struct cuda *c = cuda_of(d);
     if (c->reserved) {
+        enter(d);
         cuda_wait(c);
         drop_area(c, &c->weights_area);
         drop_area(c, &c->kv_area);
@@ -356,6 +367,7 @@ static const struct device_sequence *bare(struct cuda *c, const struct device_se
 static const struct device_ops table = {
     .name = "cuda",
     .destroy = destroy,
+    .enter = enter,
     .allocate = allocate,
     .release = release,
     .write = write_bytes,
@@ -390,7 +402,7 @@ struct device *cuda_device(const struct gpu_kernels *kernels, const struct kerne
         error_set(error, ERR_NO_MEMORY, "out of memory (GPU)");
         return NULL;
     }
-    *c = (struct cuda){.device = {.ops = &table},
+    *c = (struct cuda){.device = {.ops = &table, .lent_max = cuda_plan_slots(plan)},
                        .magic = CUDA_MAGIC,
                        .k = kernels,
                        .plan = *plan,

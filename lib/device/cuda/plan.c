@@ -21,12 +21,12 @@ uint64_t cuda_plan_bytes(const struct cuda_plan *plan)
     return bytes;
 }
 
-static uint64_t weights_of(const struct model_index *m)
+static uint64_t weights_of(const struct model_index *m, const struct cuda_plan *plan)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < m->dense_count; i++) {
         const struct model_entry *e = &model_index_entries(m)[i];
-        if (e->extents > 0)
+        if (e->extents > 0 && model_part_reads(m, plan->first_layer, plan->end_layer, i))
             bytes += align_up(model_index_tensors(m)[e->extent[0].tensor].bytes, DEVICE_ALIGN);
     }
     return bytes;
@@ -50,12 +50,12 @@ static uint64_t layer_of(const struct model_index *m, uint32_t layer, enum kv_ty
            side_of(h, layer, KV_SIDE_VALUES, type, positions);
 }
 
-/* Of the layer from `first` on with the largest: an operation has those of one layer. */
-static uint64_t sequence_of(const struct model_index *m, uint32_t first, enum kv_type type,
-                            uint32_t context, uint32_t ring)
+/* Of the layers [first, end) the largest: an operation has those of one layer. */
+static uint64_t sequence_of(const struct model_index *m, uint32_t first, uint32_t end,
+                            enum kv_type type, uint32_t context, uint32_t ring)
 {
     uint64_t most = 0;
-    for (uint32_t layer = first; layer < m->hparams.layers; layer++) {
+    for (uint32_t layer = first; layer < end; layer++) {
         uint64_t bytes = layer_of(m, layer, type, context, ring, 2);
         most = bytes > most ? bytes : most;
     }
@@ -63,12 +63,14 @@ static uint64_t sequence_of(const struct model_index *m, uint32_t first, enum kv
 }
 
 /* Of the largest expert: each of its matrices begins at a multiple of DEVICE_ALIGN. */
-static uint64_t slot_of(const struct model_index *m)
+static uint64_t slot_of(const struct model_index *m, const struct cuda_plan *plan)
 {
     uint64_t most = 0;
     for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
         const struct model_entry *e = &model_index_entries(m)[i];
         uint64_t bytes = 0;
+        if (e->layer < plan->first_layer || e->layer >= plan->end_layer)
+            continue;
         for (int k = 0; k < EXPERT__COUNT; k++)
             bytes += align_up(e->matrix[k].row_bytes * e->matrix[k].n, DEVICE_ALIGN);
         most = bytes > most ? bytes : most;
@@ -88,13 +90,15 @@ void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, en
                      uint32_t context, uint32_t ring, uint32_t sequences)
 {
     const struct model_hparams *h = &model->hparams;
+    plan->end_layer = plan->end_layer ? plan->end_layer : h->layers;
     plan->positions = context;
     plan->layers = h->layers;
     plan->experts = h->experts;
     plan->top_k = h->experts_used;
-    plan->slot_bytes = slot_of(model);
-    plan->bytes[CUDA_WEIGHTS] = weights_of(model);
-    plan->bytes[CUDA_KV] = sequences * sequence_of(model, 0, kv_type, context, ring);
+    plan->slot_bytes = slot_of(model, plan);
+    plan->bytes[CUDA_WEIGHTS] = weights_of(model, plan);
+    plan->bytes[CUDA_KV] =
+        sequences * sequence_of(model, plan->first_layer, plan->end_layer, kv_type, context, ring);
     uint64_t experts = plan->slot_bytes * h->experts_used, load = load_of(h);
     plan->bytes[CUDA_EXPERTS] = experts > load ? experts : load;
 }
@@ -103,12 +107,12 @@ void cuda_plan_kv(struct cuda_plan *plan, const struct model_index *model, enum 
                   uint32_t context, uint32_t ring, uint64_t bytes)
 {
     uint64_t kept = 0;
-    for (uint32_t layers = 1; layers <= model->hparams.layers; layers++) {
-        kept += layer_of(model, layers - 1, kv_type, context, ring, 1);
-        uint64_t all = kept + sequence_of(model, layers, kv_type, context, ring);
+    for (uint32_t end = plan->first_layer + 1; end <= plan->end_layer; end++) {
+        kept += layer_of(model, end - 1, kv_type, context, ring, 1);
+        uint64_t all = kept + sequence_of(model, end, plan->end_layer, kv_type, context, ring);
         if (all > bytes)
             continue;
-        plan->kv_layers = layers;
+        plan->kv_layers = end - plan->first_layer;
         plan->bytes[CUDA_KV] = all;
     }
 }

@@ -26,19 +26,22 @@ enum cuda_part {
 };
 
 struct cuda_plan {
+    uint32_t number;                 /* of the GPU */
+    uint32_t first_layer, end_layer; /* it has the layers [first_layer, end_layer) */
     uint64_t bytes[CUDA_PART__COUNT];
     uint32_t positions; /* of the longest sequence */
     uint32_t
-        kv_layers; /* so many layers, from the first on, have their keys, values and states there from pass to pass */
-    uint32_t layers, experts, top_k;
-    uint64_t slot_bytes; /* of the largest expert; 0: no slots */
+        kv_layers; /* so many of its layers, from the first on, have their keys, values and states there from pass to pass */
+    uint32_t layers, experts, top_k; /* of the model */
+    uint64_t slot_bytes;             /* of the largest expert of its layers; 0: no slots */
     enum eviction eviction;
 };
 
 const char *cuda_part_name(enum cuda_part part);
 uint64_t cuda_plan_bytes(const struct cuda_plan *plan);
 
-/* Weights and keys of the plan; the minimum of experts. sequences: of a pass. The other parts are the caller's. */
+/* Weights and keys of the plan's layers (end_layer 0: all of the model); the minimum of experts. sequences: of a pass. The other
+ * parts are the caller's. */
 void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
                      uint32_t context, uint32_t ring, uint32_t sequences);
 
@@ -49,5 +52,10 @@ void cuda_plan_kv(struct cuda_plan *plan, const struct model_index *model, enum 
 
 /* Bytes of experts, as in slots of the arena (struct model_entry), that have slots here in any layer. */
 uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_index *model);
+
+static inline uint32_t cuda_plan_slots(const struct cuda_plan *plan)
+{
+    return plan->slot_bytes ? (uint32_t)(plan->bytes[CUDA_EXPERTS] / plan->slot_bytes) : 0;
+}
 
 #endif

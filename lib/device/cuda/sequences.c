@@ -14,7 +14,8 @@
 static struct kept_part *kept_part(struct cuda *c, const struct device_sequence *s,
                                    enum sequence_part part)
 {
-    return s->content > 0 && s->layer < c->plan.kv_layers ? &c->kept[s->layer].part[part] : NULL;
+    uint32_t layer = s->layer - c->plan.first_layer;
+    return s->content > 0 && layer < c->plan.kv_layers ? &c->kept[layer].part[part] : NULL;
 }
 
 static void cut(struct kept_part *k, uint32_t position)

@@ -37,7 +37,7 @@ int cuda_slots_open(struct cuda *c, struct error *error)
     struct slots *s = &c->slots;
     if (p->slot_bytes == 0)
         return 0;
-    s->count = (uint32_t)(p->bytes[CUDA_EXPERTS] / p->slot_bytes);
+    s->count = cuda_plan_slots(p);
     s->places = places_create(&(struct places_config){.layers = p->layers,
                                                       .experts = p->experts,
                                                       .top_k = p->top_k,

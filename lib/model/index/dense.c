@@ -26,3 +26,24 @@ enum precision model_dense_precision(const struct model_index *m)
     }
     return lowest;
 }
+
+static bool of_router(enum dense_role role)
+{
+    return role == DENSE_ROUTER || role == DENSE_ROUTER_BIAS || role == DENSE_ROUTER_LOGIT_BIAS ||
+           role == DENSE_ROUTER_SCALE;
+}
+
+bool model_part_reads(const struct model_index *m, uint32_t first, uint32_t end, uint32_t entry)
+{
+    const struct model_entry *e = &model_index_entries(m)[entry];
+    enum dense_role role = (enum dense_role)e->role;
+    uint32_t globals = m->hparams.layers;
+    bool tied = model_entry_dense(m, globals, DENSE_OUTPUT) == ENTRY_NONE;
+    if (e->layer < globals)
+        return (e->layer >= first && e->layer < end) || (e->layer == end && of_router(role));
+    if (role == DENSE_ROPE_FREQS)
+        return true;
+    if (role == DENSE_TOKEN_EMBD)
+        return first == 0 || (tied && end == globals);
+    return end == globals;
+}

@@ -257,6 +257,10 @@ static inline uint32_t model_entry_dense(const struct model_index *m, uint32_t l
     return m->dense_entry[layer][role];
 }
 
+/* Whether layers [first, end) of a forward pass read this dense entry: those of the layers, embeddings for layer 0, output for
+ * the last layer, and the router of layer `end`, which predicts the experts of that layer. */
+bool model_part_reads(const struct model_index *m, uint32_t first, uint32_t end, uint32_t entry);
+
 /* Whether `sluice pack --dense` may store this dense entry at a lower precision: matrices, except
  * those that the architecture requires as F32 (routers). */
 bool model_dense_quantisable(const struct model_index *m, uint32_t entry);

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "lib/base/assert.h"
@@ -22,11 +23,48 @@ struct allocations {
     size_t count, space;
 };
 
-static struct {
-    struct allocations device, host; /* host: pinned */
+struct gpu {
+    struct allocations memory;
     size_t bytes, limit;
+};
+
+static struct {
+    struct gpu gpu[FAKE_GPUS];
+    struct allocations host; /* pinned */
+    int shown;               /* whose memory can be used; that of the others faults */
     const char *fail_file, *busy_file, *prompt_file;
 } fake;
+
+static _Thread_local int selected;
+
+int fake_select(int number)
+{
+    if (number < 0 || number >= FAKE_GPUS)
+        return 101; /* cudaErrorInvalidDevice */
+    selected = number;
+    return 0;
+}
+
+int fake_selected(void)
+{
+    return selected;
+}
+
+static void protect(int number, int access)
+{
+    const struct allocations *a = &fake.gpu[number].memory;
+    for (size_t i = 0; i < a->count; i++)
+        sl_assert(mprotect(a->all[i].memory, a->all[i].bytes, access) == 0);
+}
+
+void fake_show(int number)
+{
+    if (fake.shown == number)
+        return;
+    protect(fake.shown, PROT_NONE);
+    protect(number, PROT_READ | PROT_WRITE);
+    fake.shown = number;
+}
 
 static bool among(const struct allocations *a, const void *p, size_t bytes)
 {
@@ -40,7 +78,7 @@ static bool among(const struct allocations *a, const void *p, size_t bytes)
 
 bool fake_on_device(const void *p, size_t bytes)
 {
-    return among(&fake.device, p, bytes);
+    return among(&fake.gpu[selected].memory, p, bytes);
 }
 
 bool fake_pinned(const void *p, size_t bytes)
@@ -55,8 +93,8 @@ static void *add(struct allocations *a, size_t bytes)
         a->all = realloc(a->all, a->space * sizeof *a->all);
         sl_assert(a->all);
     }
-    uint8_t *memory = aligned_alloc(ALIGN, bytes);
-    sl_assert(memory);
+    uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    sl_assert(memory != MAP_FAILED);
     memset(memory, 0xff, bytes);
     a->all[a->count++] = (struct allocation){memory, bytes};
     return memory;
@@ -70,7 +108,7 @@ static size_t drop(struct allocations *a, void *memory)
         if (a->all[i].memory != memory)
             continue;
         a->all[i] = a->all[--a->count];
-        free(memory);
+        sl_assert(munmap(memory, bytes) == 0);
         return bytes;
     }
     return 0;
@@ -78,19 +116,21 @@ static size_t drop(struct allocations *a, void *memory)
 
 int fake_allocate(size_t bytes, void **out)
 {
+    struct gpu *g = &fake.gpu[selected];
     bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
-    if (fake.limit != 0 && fake.bytes + bytes > fake.limit)
+    if (g->limit != 0 && g->bytes + bytes > g->limit)
         return 2; /* cudaErrorMemoryAllocation */
-    fake.bytes += bytes;
-    *out = add(&fake.device, bytes);
+    g->bytes += bytes;
+    fake_show(selected);
+    *out = add(&g->memory, bytes);
     return 0;
 }
 
 int fake_release(void *memory)
 {
     fake_run_all();
-    size_t bytes = drop(&fake.device, memory);
-    fake.bytes -= bytes;
+    size_t bytes = drop(&fake.gpu[selected].memory, memory);
+    fake.gpu[selected].bytes -= bytes;
     return memory && bytes == 0 ? 1 : 0;
 }
 
@@ -131,22 +171,26 @@ int fake_lost(void)
     return fake.fail_file && access(fake.fail_file, F_OK) == 0 ? LOST : 0;
 }
 
-#define WITHOUT_LIMIT ((size_t)64 << 30) /* as stated */
+#define WITHOUT_LIMIT ((size_t)64 << 30) /* as stated; of the second half as much */
 
 int fake_memory(size_t *unused, size_t *total)
 {
-    *total = fake.limit != 0 ? fake.limit : WITHOUT_LIMIT;
+    const struct gpu *g = &fake.gpu[selected];
+    *total = g->limit != 0 ? g->limit : WITHOUT_LIMIT >> selected;
     bool busy = fake.busy_file && access(fake.busy_file, F_OK) == 0;
-    *unused = busy ? 0 : *total - fake.bytes;
+    *unused = busy ? 0 : *total - g->bytes;
     return 0;
 }
 
 size_t fake_bytes(void)
 {
-    return fake.bytes;
+    size_t bytes = 0;
+    for (int i = 0; i < FAKE_GPUS; i++)
+        bytes += fake.gpu[i].bytes;
+    return bytes;
 }
 
 void fake_limit(size_t bytes)
 {
-    fake.limit = bytes;
+    fake.gpu[selected].limit = bytes;
 }

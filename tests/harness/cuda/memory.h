@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a GPU that is none, its copies and its streams. What CUDA leaves open is random, by the seed of fibres_seed:
+/* Memory of GPUs that are none, their copies and their streams. What CUDA leaves open is random, by the seed of fibres_seed:
  * what was submitted to a stream runs in its order, at some later call or only at a wait, and streams overtake each other
  * unless one waits for an event. An upload takes the bytes when it is called, from pinned memory when it runs. In the
  * default stream (NULL) launches, uploads and fills run at once, which is legal, too.
+ *
+ * Each thread uses the GPU that it selected, first number 0. A call with a stream, an event or memory of another one has status
+ * 400, and while a task of one GPU runs, memory of the others faults.
  *
  * Errors, each status 1, some of them of the next wait: a copy or a fill that is not within one allocation; a release of
  * something else; a launch that failed. New memory has bytes 0xff. Shared host memory may be tagged
@@ -19,6 +22,9 @@
 extern "C" {
 #endif
 
+#define FAKE_GPUS 2
+
+int fake_select(int number);
 int fake_allocate(size_t bytes, void **out);
 int fake_release(void *memory);
 int fake_upload(void *to, const void *from, size_t bytes, void *stream);
@@ -43,13 +49,14 @@ int fake_last_error(void);        /* and forgets it */
 int fake_memory(size_t *unused, size_t *total);
 const char *fake_error_text(void); /* of the last launch that failed */
 
-size_t fake_bytes(void);             /* allocated now */
+size_t fake_bytes(void);             /* allocated now, of all GPUs */
 uint32_t fake_pending(void);         /* what has not run */
 void fake_fail_if(const char *file); /* while the file exists, waits fail */
 void fake_busy_if(const char *file); /* while the file exists, others have all memory */
 void fake_prompt_if(
-    const char *file);         /* while the file exists, an event has happened when it is queried */
-void fake_limit(size_t bytes); /* more than that cannot be allocated; 0: no limit */
+    const char *file); /* while the file exists, an event has happened when it is queried */
+void fake_limit(
+    size_t bytes); /* more than that cannot be allocated of the selected GPU; 0: no limit */
 
 #ifdef __cplusplus
 }

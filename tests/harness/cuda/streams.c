@@ -12,13 +12,17 @@
 
 enum kind { COPY, FILL, LAUNCH, RECORD, WAIT };
 
-/* An event; of a stream only the address is used. */
+#define FOREIGN 400 /* cudaErrorInvalidResourceHandle */
+
+/* An event; of a stream only the address and its GPU are used. */
 struct thing {
+    int gpu;
     uint64_t recorded, happened; /* numbers of records */
 };
 
 struct task {
     enum kind kind;
+    int gpu;
     void *stream, *to;
     const void *from; /* of a copy; with data: that */
     uint8_t *data;    /* a copy of what may change; of a launch, its argument */
@@ -47,6 +51,12 @@ static void *copy_of(const void *from, size_t bytes)
     return memcpy(data, from, bytes);
 }
 
+/* A stream or an event of another GPU than the selected one. */
+static bool foreign(const void *thing)
+{
+    return thing && ((const struct thing *)thing)->gpu != fake_selected();
+}
+
 static int note_error(int status)
 {
     const char *text = fibres_error();
@@ -57,6 +67,7 @@ static int note_error(int status)
 
 static void execute(const struct task *t)
 {
+    fake_show(t->gpu);
     switch (t->kind) {
     case COPY: memcpy(t->to, t->data ? t->data : t->from, t->bytes); break;
     case FILL: memset(t->to, t->value, t->bytes); break;
@@ -150,7 +161,7 @@ static int result(void)
 
 int fake_wait(void *stream)
 {
-    int lost = fake_lost();
+    int lost = foreign(stream) ? FOREIGN : fake_lost();
     while (lost == 0 && first_of(stream) < fake.count)
         step(stream);
     return lost ? lost : result();
@@ -164,15 +175,18 @@ static struct task *submit(enum kind kind, void *stream)
         sl_assert(fake.all);
     }
     struct task *t = &fake.all[fake.count++];
-    *t = (struct task){.kind = kind, .stream = stream};
+    *t = (struct task){.kind = kind, .gpu = fake_selected(), .stream = stream};
     return t;
 }
 
 int fake_upload(void *to, const void *from, size_t bytes, void *stream)
 {
     run_some();
+    if (foreign(stream))
+        return FOREIGN;
     if (!fake_on_device(to, bytes))
         return 1;
+    fake_show(fake_selected());
     if (!stream) {
         memcpy(to, untagged(from), bytes);
         return 0;
@@ -190,8 +204,11 @@ int fake_upload(void *to, const void *from, size_t bytes, void *stream)
 int fake_download(void *to, const void *from, size_t bytes, void *stream)
 {
     run_some();
+    if (foreign(stream))
+        return FOREIGN;
     if (!fake_on_device(from, bytes))
         return 1;
+    fake_show(fake_selected());
     struct task *t = submit(COPY, stream);
     t->to = untagged(to);
     t->from = from;
@@ -205,8 +222,11 @@ int fake_download(void *to, const void *from, size_t bytes, void *stream)
 int fake_fill(void *to, int value, size_t bytes, void *stream)
 {
     run_some();
+    if (foreign(stream))
+        return FOREIGN;
     if (!fake_on_device(to, bytes))
         return 1;
+    fake_show(fake_selected());
     if (!stream) {
         memset(to, value, bytes);
         return 0;
@@ -221,6 +241,9 @@ int fake_fill(void *to, int value, size_t bytes, void *stream)
 int fake_launch(struct fibre_index grid, struct fibre_index block, size_t shared_bytes,
                 void (*thread)(const void *arg), const void *arg, size_t bytes, void *stream)
 {
+    if (foreign(stream))
+        return FOREIGN;
+    fake_show(fake_selected());
     if (!stream)
         return note_error(fibres_run(grid, block, shared_bytes, thread, arg)) == 0 ? 0 : 1;
     run_some();
@@ -237,13 +260,17 @@ int fake_launch(struct fibre_index grid, struct fibre_index block, size_t shared
 
 int fake_make(void **out)
 {
-    *out = calloc(1, sizeof(struct thing));
-    sl_assert(*out);
+    struct thing *t = calloc(1, sizeof *t);
+    sl_assert(t);
+    t->gpu = fake_selected();
+    *out = t;
     return 0;
 }
 
 int fake_drop(void *thing)
 {
+    if (foreign(thing))
+        return FOREIGN;
     fake_run_all();
     free(thing);
     return 0;
@@ -252,6 +279,8 @@ int fake_drop(void *thing)
 int fake_record(void *event, void *stream)
 {
     struct thing *e = event;
+    if (foreign(event) || foreign(stream))
+        return FOREIGN;
     struct task *t = submit(RECORD, stream);
     t->event = e;
     t->number = ++e->recorded;
@@ -261,6 +290,8 @@ int fake_record(void *event, void *stream)
 int fake_stream_wait(void *stream, void *event)
 {
     struct thing *e = event;
+    if (foreign(event) || foreign(stream))
+        return FOREIGN;
     struct task *t = submit(WAIT, stream);
     t->event = e;
     t->number = e->recorded;
@@ -279,6 +310,8 @@ static void run_until(const struct thing *e)
 
 int fake_event_wait(void *event)
 {
+    if (foreign(event))
+        return FOREIGN;
     run_until(event);
     return result();
 }
@@ -286,6 +319,8 @@ int fake_event_wait(void *event)
 int fake_event_done(void *event)
 {
     const struct thing *e = event;
+    if (foreign(event))
+        return FOREIGN;
     if (fake_prompt())
         run_until(e);
     run_some();

@@ -6,7 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-bool fake_on_device(const void *p, size_t bytes); /* within one allocation */
+bool fake_on_device(const void *p, size_t bytes); /* within one allocation of the selected GPU */
+int fake_selected(void);
+void fake_show(int number); /* its memory can be used, that of the others faults */
 bool fake_pinned(const void *p, size_t bytes);
 bool fake_prompt(void); /* copies are fast: what a query asks for has happened */
 int fake_lost(void);    /* the status of waits while the GPU is lost; 0: it is not */

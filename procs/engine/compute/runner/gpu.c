@@ -62,7 +62,8 @@ static void open_device(struct gpu *gpu, struct child *child, const struct kerne
                         uint32_t threads, struct error *error)
 {
     const struct procs_gpu *g = plan_of(child);
-    struct cuda_plan plan = {.positions = g->positions,
+    struct cuda_plan plan = {.number = g->number,
+                             .positions = g->positions,
                              .kv_layers = g->kv_layers,
                              .layers = g->layers,
                              .experts = g->experts,

@@ -159,7 +159,7 @@ static void check_model(const char *path, const char *name)
     struct core_memory memory = {core->memory, core->scratch};
     core_scratch_layout(core, core_chunk(core), &memory);
     ck_assert_uint_eq(c->allocations, 2);
-    ck_assert_msg(c->range[0].bytes == core_vector_floats(image.model) * sizeof(float) &&
+    ck_assert_msg(c->range[0].bytes == core_vector_floats(core) * sizeof(float) &&
                       c->vector_bytes == c->range[0].bytes,
                   "%s: %llu of %llu bytes of vectors are used", name,
                   (unsigned long long)c->vector_bytes, (unsigned long long)c->range[0].bytes);

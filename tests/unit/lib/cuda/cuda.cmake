@@ -16,6 +16,9 @@ else()
     LINK sluice_device_cuda sluice_golden cuda_fibres)
   set_target_properties(device_cuda_test PROPERTIES LINKER_LANGUAGE C)
   set_tests_properties(device_cuda_test PROPERTIES TIMEOUT 1200)
+  sluice_unit_test(device_cuda_parts_test SOURCES lib/device/cuda_parts_test.c lib/device/run.c $<TARGET_OBJECTS:cuda_host>
+    LINK sluice_device_cuda sluice_golden cuda_fibres)
+  set_target_properties(device_cuda_parts_test PROPERTIES LINKER_LANGUAGE C)
   sluice_unit_test(device_cuda_sequences_test SOURCES lib/device/cuda_sequences_test.c $<TARGET_OBJECTS:cuda_host>
     LINK sluice_device_cuda sluice_golden cuda_fibres)
   set_target_properties(device_cuda_sequences_test PROPERTIES LINKER_LANGUAGE C)

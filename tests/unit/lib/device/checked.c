@@ -83,12 +83,27 @@ static void *memory_of(struct device_at at)
     return untagged(device_pointer(at));
 }
 
+static const struct device *entered; /* NULL: none was */
+
+static void enter(struct device *d)
+{
+    entered = d;
+}
+
 static void fault(struct checked *c, const char *field, uint64_t address, size_t bytes)
 {
     if (c->faults++ == 0)
         snprintf(c->first, sizeof c->first, "%s of %s: %zu bytes at %llx", field, c->now, bytes,
                  (unsigned long long)address);
     c->bad = true;
+}
+
+/* The thread uses another device now. */
+static void check_entered(struct checked *c, const char *what)
+{
+    c->now = "no operation";
+    if (entered && entered != &c->device)
+        fault(c, what, 0, 0);
 }
 
 static bool known(const struct checked *c, uint64_t address, size_t bytes)
@@ -270,6 +285,7 @@ static void check_jobs(struct checked *c, const struct device_job *all, size_t c
 
 static void enqueue(struct checked *c, void (*run)(struct device *d, void *args), void *args)
 {
+    check_entered(c, "a submission");
     if (c->pending == c->queue_space) {
         c->queue_space = c->queue_space * 2 + 16;
         c->queue = realloc(c->queue, c->queue_space * sizeof *c->queue);
@@ -281,6 +297,7 @@ static void enqueue(struct checked *c, void (*run)(struct device *d, void *args)
 static void wait_for_all(struct device *d)
 {
     struct checked *c = checked_of(d);
+    check_entered(c, "a wait");
     c->host->alive = d->alive;
     c->host->alive_self = d->alive_self;
     for (uint32_t i = 0; i < c->pending; i++)
@@ -375,6 +392,7 @@ static int allocate(struct device *d, size_t bytes, struct device_at *out, struc
 {
     struct checked *c = checked_of(d);
     struct device_at real;
+    check_entered(c, "memory");
     if (c->host->ops->allocate(c->host, bytes, &real, error) != 0)
         return -1;
     memset(device_pointer(real), 0xff, bytes);
@@ -464,6 +482,7 @@ static void destroy(struct device *d)
 {
     struct checked *c = checked_of(d);
     wait_for_all(d);
+    entered = entered == d ? NULL : entered;
     c->host->ops->destroy(c->host);
     free(c->queue);
     free(c->range);
@@ -473,6 +492,7 @@ static void destroy(struct device *d)
 static const struct device_ops table = {
     .name = "checked",
     .destroy = destroy,
+    .enter = enter,
     .allocate = allocate,
     .release = release,
     .write = write_bytes,

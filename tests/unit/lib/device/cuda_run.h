@@ -8,23 +8,23 @@
 #include "lib/device/cuda/cuda.h"
 #include "tests/unit/lib/device/run.h"
 
-/* As an engine plans it: space for the experts that a chunk pins, and for keys, values and states of at most `kv_layers`
+/* The layers of `plan`, as an engine plans it: space for the experts that a chunk pins, and for keys, values and states of at most `kv_layers`
  * layers (0: of all). `open` makes a device of a plan; it is destroyed before anything is taken of the GPU. */
-static inline struct cuda_plan cuda_run_plan(const struct image *image, uint32_t chunk,
-                                             uint32_t kv_layers,
-                                             struct device *(*open)(const struct cuda_plan *plan))
+static inline struct cuda_plan
+cuda_run_plan_part(struct cuda_plan plan, const struct image *image, uint32_t chunk,
+                   uint32_t kv_layers, struct device *(*open)(const struct cuda_plan *plan))
 {
-    struct cuda_plan plan = {0};
     struct error error;
     cuda_plan_model(&plan, image->model, image->kv_type, RUN_CONTEXT, 0, 1);
     cuda_plan_kv(&plan, image->model, image->kv_type, RUN_CONTEXT, 0,
                  kv_layers == 0 ? UINT64_MAX : plan.bytes[CUDA_KV] * kv_layers);
-    while (cuda_plan_experts(&plan, image->model) <
-           IMAGE_PIN_SLOTS * image->model->expert_slot_bytes_max)
+    while (cuda_plan_slots(&plan) < IMAGE_PIN_SLOTS)
         plan.bytes[CUDA_EXPERTS] += plan.slot_bytes;
     struct device *d = open(&plan);
     struct core_config config = {.model = image->model,
                                  .device = d,
+                                 .first_layer = plan.first_layer,
+                                 .layers = plan.end_layer - plan.first_layer,
                                  .threads = 1,
                                  .chunk = chunk,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
@@ -32,6 +32,14 @@ static inline struct cuda_plan cuda_run_plan(const struct image *image, uint32_t
     ck_assert_msg(rc == 0, "%s", error.text);
     d->ops->destroy(d);
     return plan;
+}
+
+/* All layers. */
+static inline struct cuda_plan cuda_run_plan(const struct image *image, uint32_t chunk,
+                                             uint32_t kv_layers,
+                                             struct device *(*open)(const struct cuda_plan *plan))
+{
+    return cuda_run_plan_part((struct cuda_plan){0}, image, chunk, kv_layers, open);
 }
 
 #endif

@@ -123,7 +123,7 @@ static void routed(void *self, const struct expert_step *step, const struct rout
     note(r, routes, (size_t)step->rows * r->image->model->hparams.experts_used * sizeof *routes);
 }
 
-static struct core *open_core(struct run *r)
+static void open_core(struct run *r)
 {
     struct error error;
     struct core_config config = {.model = r->image->model,
@@ -149,23 +149,38 @@ static struct core *open_core(struct run *r)
                                  .chunk = r->chunk,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
     r->file = image_source_on(r->image, r->device);
-    struct core *core = core_create(&config, &error);
-    ck_assert_msg(core != NULL, "%s", error.text);
-    return core;
+    r->core = NULL;
+    r->chain = NULL;
+    if (r->part_count > 0)
+        r->chain = chain_create(&config, r->parts, r->part_count, &error);
+    else
+        r->core = core_create(&config, &error);
+    ck_assert_msg(r->core || r->chain, "%s", error.text);
+}
+
+static void forward(struct run *r, const struct core_sequence *sequence, const uint32_t *tokens,
+                    uint32_t at, uint32_t rows)
+{
+    struct error error;
+    int rc = r->chain ? chain_forward(r->chain, sequence, tokens, at, rows, &error)
+                      : core_forward(r->core, sequence, tokens, at, rows, &error);
+    ck_assert_msg(rc == 0, "%s", error.text);
 }
 
 /* Logits of all rows of a pass. */
-static void note_output(struct run *r, struct core *core, uint32_t rows)
+static void note_output(struct run *r, uint32_t rows)
 {
     uint32_t vocab = r->image->model->hparams.vocab;
     for (uint32_t row = 0; row < rows; row++)
-        note(r, core_output(core, row, 1), vocab * sizeof(float));
+        note(r, r->chain ? chain_output(r->chain, row, 1) : core_output(r->core, row, 1),
+             vocab * sizeof(float));
 }
 
 /* A chunk in two halves of its layers. */
-static void run_layers(struct run *r, struct core *core, const struct core_sequence *sequence,
-                       const uint32_t *tokens, uint32_t at)
+static void run_layers(struct run *r, const struct core_sequence *sequence, const uint32_t *tokens,
+                       uint32_t at)
 {
+    struct core *core = r->core;
     const struct model_hparams *hp = &r->image->model->hparams;
     struct core_row row[RUN_CHUNK];
     struct error error;
@@ -180,22 +195,24 @@ static void run_layers(struct run *r, struct core *core, const struct core_seque
     free(x);
 }
 
-static void run_text(struct run *r, struct core *core, const struct core_sequence *sequence)
+static void run_text(struct run *r, const struct core_sequence *sequence)
 {
     uint32_t tokens[TOKENS_MAX + 1], count = 3 * r->chunk + r->single,
                                      vocab = r->image->model->hparams.vocab;
     float scores[RUN_CHUNK];
-    struct error error;
     for (uint32_t i = 0; i <= count; i++)
         tokens[i] = i * 7919 % vocab;
     for (uint32_t at = 0, n; at < count; at += n) {
         n = at < 3 * r->chunk ? r->chunk : 1;
-        if (at == r->chunk)
-            run_layers(r, core, sequence, tokens, at);
+        if (at == r->chunk && r->core)
+            run_layers(r, sequence, tokens, at);
         else
-            ck_assert_int_eq(core_forward(core, sequence, tokens + at, at, n, &error), 0);
-        note_output(r, core, n);
-        core_score(core, 0, n, tokens + at + 1, scores);
+            forward(r, sequence, tokens + at, at, n);
+        note_output(r, n);
+        if (r->chain)
+            chain_score(r->chain, 0, n, tokens + at + 1, scores);
+        else
+            core_score(r->core, 0, n, tokens + at + 1, scores);
         note(r, scores, n * sizeof *scores);
     }
 }
@@ -229,9 +246,10 @@ uint64_t run_hash(struct run *r)
     r->hash = XXH64_createState();
     ck_assert_ptr_nonnull(r->hash);
     XXH64_reset(r->hash, 0);
-    struct core *core = open_core(r);
-    run_text(r, core, &sequence);
-    core_destroy(core);
+    open_core(r);
+    run_text(r, &sequence);
+    core_destroy(r->core);
+    chain_destroy(r->chain);
     uint64_t hash = XXH64_digest(r->hash);
     XXH64_freeState(r->hash);
     ck_assert_msg(r->early == 0, "%u experts were given back early", r->early);
