@@ -101,11 +101,14 @@ PARAM_BOOL(prefault, true,
 PARAM_BOOL(huge_pages, true,
            "put experts of at least 1 MiB in huge pages if the kernel provides them")
 PARAM_TEXT(gpu, "off",
-           "GPU of NVIDIA that computes: its number, auto (the first one if there is a driver, "
-           "else the CPU), "
+           "GPUs of NVIDIA that compute: a number, or several (0,1), auto (the first one if there "
+           "is a driver, else the CPU), "
            "or off; never run on hardware (docs/gpu.md)")
 PARAM_BYTES(gpu_budget, 0, 0, UINT64_MAX / 4,
-            "maximum memory of the GPU that is used; 0: nine tenths of it")
+            "maximum memory of each GPU that is used; 0: nine tenths of it")
+PARAM_U64(
+    gpu_layers, 0, 0, 512, "layers",
+    "layers that GPUs compute, from the first one on; the CPU computes the others; 0: all that fit")
 PARAM_CHOICE(gpu_policy, "auto", "auto|gpu-centric|cooperative|prefetch",
              "experts of a token that are not on the GPU: gpu-centric copies them to it and waits; "
              "cooperative computes them "

@@ -83,19 +83,27 @@ struct proc_row {
     char exit_message[PROCS_MESSAGE_BYTES];
 } __attribute__((aligned(64)));
 
+#define PROCS_GPUS_MAX         4
 #define PROCS_GPU_PARTS        8
 #define PROCS_GPU_MODULE_BYTES 1024
 
-/* The GPU of compute (--gpu). Constant after start. */
+/* A GPU of compute (--gpu). Constant after start, but for slots_used. */
 struct procs_gpu {
-    uint32_t on;       /* 0: compute is on the CPU */
-    uint32_t required; /* 0: compute may start without it (--gpu auto) */
     uint32_t number;
-    uint32_t positions; /* of the longest sequence */
-    uint32_t layers, experts, top_k;
-    uint32_t kv_layers;              /* whose keys, values and states stay there */
+    uint32_t first_layer, end_layer; /* it computes the layers [first_layer, end_layer) */
+    uint32_t kv_layers;              /* of these, whose keys, values and states stay there */
     uint64_t slot_bytes;             /* of an expert */
     uint64_t bytes[PROCS_GPU_PARTS]; /* planned: enum cuda_part (lib/device/cuda/plan.h) */
+    _Atomic uint64_t slots_used;     /* that have an expert. Writer: compute */
+};
+
+/* All of them, in the order of their layers, which begin with the first one. */
+struct procs_gpus {
+    uint32_t count;                  /* 0: compute is on the CPU */
+    uint32_t required;               /* 0: compute may start without them (--gpu auto) */
+    uint32_t positions;              /* of the longest sequence */
+    uint32_t layers, experts, top_k; /* of the model */
+    struct procs_gpu gpu[PROCS_GPUS_MAX];
     char module[PROCS_GPU_MODULE_BYTES];
 };
 
@@ -106,7 +114,7 @@ struct procs_head {
     uint32_t loaders;
     char run_dir[128];
     char model_path[1024];
-    struct procs_gpu gpu;
+    struct procs_gpus gpus;
     _Atomic uint32_t
         injection; /* tests only: enum injection, 0 in production (see procs/engine/child/child.h) */
     _Atomic uint32_t injection_arg;

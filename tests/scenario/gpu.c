@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* compute with --gpu, on a GPU that is memory of the process (tests/harness/cuda): the same text as on the CPU, for
- * models of several architectures, also when compute is killed; its memory is planned, and a plan that is too large is
- * rejected before anything starts; and what happens without a driver. */
+ * models of several architectures, also when compute is killed; its memory is planned, and a budget that holds no layer is rejected before anything
+ * starts; and what happens without a driver. Parts of the layers: gpu_parts.c. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,29 +10,14 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
-#include "tests/scenario/continued.h"
+#include "tests/scenario/gpu_engine.h"
 
-#define END_MS  60000
-#define TOKENS  8
 #define TRIAL   144 /* tokens until --gpu-policy auto has chosen */
 #define LAYERS  2
 #define EXPERTS (LAYERS * 16) /* of the models */
 
-static char model[PATH_MAX];
-
 static const char *const qwen3moe[] = {"arch=qwen3moe", "layers=2", NULL};
 static const char *const four_layers[] = {"arch=qwen3moe", "layers=4", NULL};
-static const char *const qwen35moe[] = {"arch=qwen35moe",
-                                        "layers=2",
-                                        "shared_inner=64",
-                                        "rope_dims=8",
-                                        "conv_taps=4",
-                                        "delta_size=16",
-                                        "delta_k_heads=2",
-                                        "delta_v_heads=4",
-                                        "delta_inner=64",
-                                        "attention_step=2",
-                                        NULL};
 static const char *const gpt_oss[] = {
     "arch=gpt-oss",  "layers=2",        "window=64", "rope_scaling=2",
     "rope_factor=8", "rope_context=64", NULL};
@@ -50,53 +35,6 @@ static const char *const deepseek2[] = {"arch=deepseek2",
                                         "rope_dims=16",
                                         NULL};
 
-static void fake(bool on)
-{
-    if (on)
-        setenv("SLUICE_TEST_GPU", SLUICE_FAKE_GPU, 1);
-    else
-        unsetenv("SLUICE_TEST_GPU");
-}
-
-static struct engine *start(const char *const options[])
-{
-    struct engine *e = engine_new();
-    const char *args[12] = {"-m", model, "--checkpoint-tokens=32", "--prefill-chunk=16"};
-    for (size_t i = 0; options[i]; i++)
-        args[4 + i] = options[i];
-    engine_start(e, args);
-    return e;
-}
-
-static void reference(struct text *out)
-{
-    struct engine *e = start((const char *const[]){"--gpu=off", NULL});
-    engine_generate(e, test_prompt(0), TOKENS, out);
-    json_t *doc = engine_stats(e);
-    CHECK(!json_object_get(doc, "gpu"), "a GPU without --gpu");
-    json_decref(doc);
-    engine_stop(e);
-}
-
-/* The plan, and that compute has what is planned. */
-static void check_memory(struct engine *e)
-{
-    static const char *const parts[] = {"weights", "activations", "kv", "experts"};
-    json_t *doc = engine_stats(e);
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        char planned[64], counter[64];
-        snprintf(planned, sizeof planned, "gpu.plan.%s", parts[i]);
-        snprintf(counter, sizeof counter, "counters.gpu_%s_bytes", parts[i]);
-        uint64_t plan = lookup_u64(doc, planned),
-                 used = lookup_u64(lookup_process(doc, "compute", 0), counter);
-        CHECK(plan > 0 && used == plan, "%s: %" PRIu64 " bytes planned, %" PRIu64 " used", parts[i],
-              plan, used);
-    }
-    json_decref(doc);
-    CHECK(engine_counter(e, "compute", "gpu_uploaded_bytes") > 0, "nothing was uploaded");
-    CHECK(engine_counter(e, "compute", "gpu_downloaded_bytes") > 0, "nothing was downloaded");
-}
-
 static const char *const in_token[] = {"COMPUTE_MID_TOKEN", NULL};
 static const char *const around_states[] = {"COMPUTE_STATE_WRITTEN", "COMPUTE_PREFILL", NULL};
 
@@ -104,24 +42,24 @@ static const char *const around_states[] = {"COMPUTE_STATE_WRITTEN", "COMPUTE_PR
 static void same_text(const char *const keys[], const char *const points[], bool quarter)
 {
     struct text want;
-    const struct continued c = {.prompt = 0, .tokens = TOKENS, .want = &want};
-    continued_make(model, keys);
-    reference(&want);
-    fake(true);
-    struct engine *e = start((const char *const[]){"--gpu=0", "--keep-kv=0", NULL});
+    const struct continued c = {.prompt = 0, .tokens = GPU_TOKENS, .want = &want};
+    continued_make(gpu_model, keys);
+    gpu_reference(&want);
+    gpu_fake(true);
+    struct engine *e = gpu_start((const char *const[]){"--gpu=0", "--keep-kv=0", NULL});
     continued_after(e, &c, 0, "on the GPU");
-    check_memory(e);
+    gpu_check_memory(e);
     for (size_t i = 0; points[i]; i++)
         continued_at(e, &c, points[i], i == 0 ? 2 : 0);
     engine_stop(e);
     if (quarter) {
-        e = start(
+        e = gpu_start(
             (const char *const[]){"--gpu=auto", "--resident-experts=25", "--kv-type=f16", NULL});
         continued_after(e, &c, 5, "a quarter of the experts, compute killed");
         engine_stop(e);
     }
     text_free(&want);
-    fake(false);
+    gpu_fake(false);
 }
 
 static void attention(void)
@@ -131,7 +69,7 @@ static void attention(void)
 
 static void delta_net(void)
 {
-    same_text(qwen35moe, around_states, true);
+    same_text(gpu_qwen35moe, around_states, true);
 }
 
 static void windows_and_sinks(void)
@@ -144,54 +82,27 @@ static void latent_attention(void)
     same_text(deepseek2, in_token, false);
 }
 
-/* Status 2, and one line with this text; returns what follows `after` in it. */
-static uint64_t rejected(const char *gpu, const char *budget, const char *text, const char *after)
-{
-    struct command c;
-    uint64_t number = 0;
-    command_run(&c, NULL, END_MS,
-                (const char *const[]){"run", "--name=gpu-rejected", "--log-level=error",
-                                      "--prefill-chunk=16", "-m", model, gpu, budget, NULL});
-    CHECK(c.status == 2 && strstr(c.err, text) && command_lines(c.err) == 1,
-          "%s %s: status %d, '%.600s' without '%s'", gpu, budget, c.status, c.err, text);
-    test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
-    const char *at = after ? strstr(c.err, after) : NULL;
-    if (after)
-        CHECK(at && sscanf(at + strlen(after), "%" SCNu64, &number) == 1, "no number after '%s'",
-              after);
-    command_free(&c);
-    return number;
-}
-
 /* ---- keys, values and states that stay on the GPU ---- */
 
 /* Prompts that begin with rows of an earlier one, also from a checkpoint of a state. */
 static void kept_rows(void)
 {
     const struct continued c = {.prompt = 0, .tokens = 4};
-    const struct continued_turns t = {.start = start,
+    const struct continued_turns t = {.start = gpu_start,
                                       .alone =
                                           (const char *const[]){"--gpu=off", "--keep-kv=0", NULL},
                                       .reusing = (const char *const[]){"--gpu=0", NULL},
                                       .rounds = 4,
                                       .reused_min = 16};
-    continued_make(model, qwen35moe);
-    fake(true);
+    continued_make(gpu_model, gpu_qwen35moe);
+    gpu_fake(true);
     continued_turns(&t, &c);
-    fake(false);
+    gpu_fake(false);
 }
 
 static uint64_t kv_copied(struct engine *e, bool up)
 {
     return engine_counter(e, "compute", up ? "gpu_kv_uploaded_bytes" : "gpu_kv_downloaded_bytes");
-}
-
-static uint64_t kv_layers(struct engine *e)
-{
-    json_t *doc = engine_stats(e);
-    uint64_t layers = lookup_u64(doc, "gpu.kv_layers");
-    json_decref(doc);
-    return layers;
 }
 
 /* Of each row that is computed its keys and values are copied to the host, as floats; to the GPU nothing, until compute
@@ -200,13 +111,13 @@ static void copied_rows(void)
 {
     struct text want, got;
     uint64_t row = LAYERS * 2 * 2 * 32 * sizeof(float); /* 2 heads of 32 */
-    continued_make(model, qwen3moe);
-    reference(&want);
-    fake(true);
-    struct engine *e = start((const char *const[]){"--gpu=0", NULL});
-    CHECK(kv_layers(e) == LAYERS, "not all layers");
+    continued_make(gpu_model, qwen3moe);
+    gpu_reference(&want);
+    gpu_fake(true);
+    struct engine *e = gpu_start((const char *const[]){"--gpu=0", NULL});
+    CHECK(gpu_number(e, "kv_layers") == LAYERS, "not all layers");
     for (int turn = 0; turn < 2; turn++) { /* the second begins with rows of the first */
-        engine_generate(e, test_prompt(0), TOKENS, &got);
+        engine_generate(e, test_prompt(0), GPU_TOKENS, &got);
         text_check_same(&want, &got, "on the GPU");
         text_free(&got);
         uint64_t rows = engine_counter(e, "compute", "tokens_prefill") +
@@ -216,12 +127,12 @@ static void copied_rows(void)
         CHECK(kv_copied(e, true) == 0, "%" PRIu64 " bytes to the GPU", kv_copied(e, true));
     }
     CHECK(engine_counter(e, "compute", "tokens_reused") > 0, "no row was used again");
-    const struct continued c = {.prompt = 0, .tokens = TOKENS, .want = &want};
+    const struct continued c = {.prompt = 0, .tokens = GPU_TOKENS, .want = &want};
     continued_after(e, &c, 3, "compute killed");
     CHECK(kv_copied(e, true) > 0, "a new compute has rows without a copy");
     engine_stop(e);
     text_free(&want);
-    fake(false);
+    gpu_fake(false);
 }
 
 /* ---- experts on the GPU ---- */
@@ -249,11 +160,6 @@ static struct uses uses_of(struct engine *e)
     return u;
 }
 
-static uint64_t minimum_budget(void)
-{
-    return rejected("--gpu=0", "--gpu-budget=64KiB", "is too small for this model", "minimum ");
-}
-
 /* Tokens that --gpu-policy auto counted with each policy. */
 static void measured(struct engine *e, uint64_t tokens[3])
 {
@@ -270,16 +176,17 @@ static void slots(void)
     struct text want;
     char option[64];
     uint64_t tokens[3];
-    const struct continued c = {.prompt = 0, .tokens = TOKENS, .want = &want};
-    continued_make(model, qwen3moe);
-    reference(&want);
-    fake(true);
-    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum_budget());
+    const struct continued c = {.prompt = 0, .tokens = GPU_TOKENS, .want = &want};
+    continued_make(gpu_model, qwen3moe);
+    gpu_reference(&want);
+    gpu_fake(true);
+    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, gpu_minimum(LAYERS));
     for (int few = 0; few < 2; few++) {
-        struct engine *e =
-            start((const char *const[]){"--gpu=0", few ? "--gpu-policy=gpu-centric" : "--threads=1",
-                                        few ? option : NULL, NULL});
-        CHECK(kv_layers(e) == (few ? 0 : LAYERS), "keys and values of the wrong layers");
+        struct engine *e = gpu_start(
+            (const char *const[]){"--gpu=0", few ? "--gpu-policy=gpu-centric" : "--threads=1",
+                                  few ? option : NULL, NULL});
+        CHECK(gpu_number(e, "kv_layers") == (few ? 0 : LAYERS),
+              "keys and values of the wrong layers");
         continued_after(e, &c, 0, few ? "slots for one token" : "slots for all experts");
         struct uses u = uses_of(e);
         CHECK(few ? u.evictions > 0
@@ -291,14 +198,14 @@ static void slots(void)
         engine_stop(e);
     }
     text_free(&want);
-    fake(false);
+    gpu_fake(false);
 }
 
 /* What a plan has in all, and with slots for half of the experts. */
 static void budgets_of_plan(uint64_t *half, uint64_t *all)
 {
     static const char *const parts[] = {"context", "weights", "activations", "kv", "experts"};
-    struct engine *e = start((const char *const[]){"--gpu=0", NULL});
+    struct engine *e = gpu_start((const char *const[]){"--gpu=0", NULL});
     json_t *doc = engine_stats(e);
     *all = 0;
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
@@ -316,17 +223,17 @@ static void cooperative(void)
 {
     struct text want;
     char option[64];
-    const struct continued c = {.prompt = 0, .tokens = 2 * TOKENS, .want = &want};
-    continued_make(model, qwen3moe);
-    struct engine *e = start((const char *const[]){"--gpu=off", NULL});
-    engine_generate(e, test_prompt(0), 2 * TOKENS, &want);
+    const struct continued c = {.prompt = 0, .tokens = 2 * GPU_TOKENS, .want = &want};
+    continued_make(gpu_model, qwen3moe);
+    struct engine *e = gpu_start((const char *const[]){"--gpu=off", NULL});
+    engine_generate(e, test_prompt(0), 2 * GPU_TOKENS, &want);
     engine_stop(e);
-    fake(true);
-    uint64_t budgets[] = {minimum_budget(), 0, 0};
+    gpu_fake(true);
+    uint64_t budgets[] = {gpu_minimum(LAYERS), 0, 0};
     budgets_of_plan(&budgets[1], &budgets[2]);
     for (size_t i = 0; i < ARRAY_LEN(budgets); i++) {
         snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, budgets[i]);
-        e = start((const char *const[]){"--gpu=0", "--gpu-policy=cooperative", option, NULL});
+        e = gpu_start((const char *const[]){"--gpu=0", "--gpu-policy=cooperative", option, NULL});
         continued_after(e, &c, i == 1 ? 5 : 0, "the CPU and the GPU");
         struct uses u = uses_of(e);
         CHECK(u.on_cpu > 0 || i == 2, "the CPU did not compute");
@@ -334,7 +241,7 @@ static void cooperative(void)
         engine_stop(e);
     }
     text_free(&want);
-    fake(false);
+    gpu_fake(false);
 }
 
 /* The text and the uses of a policy with a budget; compute is killed after so many tokens; 0: not. */
@@ -342,10 +249,10 @@ static struct uses uses_with(const char *policy, uint64_t budget, const struct t
                              size_t killed_after)
 {
     char option[64], chosen[64];
-    const struct continued c = {.prompt = 0, .tokens = 2 * TOKENS, .want = want};
+    const struct continued c = {.prompt = 0, .tokens = 2 * GPU_TOKENS, .want = want};
     snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, budget);
     snprintf(chosen, sizeof chosen, "--gpu-policy=%s", policy);
-    struct engine *e = start((const char *const[]){"--gpu=0", chosen, option, NULL});
+    struct engine *e = gpu_start((const char *const[]){"--gpu=0", chosen, option, NULL});
     continued_after(e, &c, killed_after, policy);
     struct uses u = uses_of(e);
     engine_stop(e);
@@ -358,11 +265,11 @@ static void prefetching(void)
 {
     struct text want;
     uint64_t half, all;
-    continued_make(model, four_layers);
-    struct engine *e = start((const char *const[]){"--gpu=off", NULL});
-    engine_generate(e, test_prompt(0), 2 * TOKENS, &want);
+    continued_make(gpu_model, four_layers);
+    struct engine *e = gpu_start((const char *const[]){"--gpu=off", NULL});
+    engine_generate(e, test_prompt(0), 2 * GPU_TOKENS, &want);
     engine_stop(e);
-    fake(true);
+    gpu_fake(true);
     budgets_of_plan(&half, &all);
     struct uses without = uses_with("gpu-centric", half, &want, 0),
                 with = uses_with("prefetch", half, &want, 0);
@@ -373,10 +280,10 @@ static void prefetching(void)
     CHECK(with.timely + with.late > 0 && with.timely + with.late + with.unused <= with.ahead,
           "other uses");
     CHECK(with.hits + with.uploads == without.hits + without.uploads, "other accesses");
-    uses_with("prefetch", minimum_budget(), &want, 0);
+    uses_with("prefetch", gpu_minimum(4), &want, 0);
     uses_with("prefetch", half, &want, 5);
     text_free(&want);
-    fake(false);
+    gpu_fake(false);
 }
 
 /* By default each policy is measured, and one is chosen; the text is the CPU's. */
@@ -386,14 +293,14 @@ static void automatic(void)
     char option[64];
     uint64_t half, all, tokens[3];
     const struct continued c = {.prompt = 0, .tokens = TRIAL + 2, .want = &want};
-    continued_make(model, qwen3moe);
-    struct engine *e = start((const char *const[]){"--gpu=off", NULL});
+    continued_make(gpu_model, qwen3moe);
+    struct engine *e = gpu_start((const char *const[]){"--gpu=off", NULL});
     engine_generate(e, test_prompt(0), TRIAL + 2, &want);
     engine_stop(e);
-    fake(true);
+    gpu_fake(true);
     budgets_of_plan(&half, &all);
     snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, half);
-    e = start((const char *const[]){"--gpu=0", option, NULL});
+    e = gpu_start((const char *const[]){"--gpu=0", option, NULL});
     continued_after(e, &c, 0, "policies in turns");
     measured(e, tokens);
     CHECK(tokens[0] > 0 && tokens[0] == tokens[1] && tokens[0] == tokens[2], "not measured");
@@ -411,7 +318,7 @@ static void automatic(void)
     CHECK(u.on_cpu > 0 && u.ahead > 0, "a policy was not used");
     engine_stop(e);
     text_free(&want);
-    fake(false);
+    gpu_fake(false);
 }
 
 /* ---- a GPU that is lost ---- */
@@ -420,7 +327,8 @@ static void copy_module(char path[PATH_MAX])
 {
     struct command c;
     path_in_dir(path, "module.so");
-    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cp", SLUICE_FAKE_GPU, path, NULL});
+    command_run(&c, NULL, GPU_END_MS,
+                (const char *const[]){"/bin/cp", SLUICE_FAKE_GPU, path, NULL});
     CHECK(c.status == 0, "%.300s", c.err);
     command_free(&c);
     setenv("SLUICE_TEST_GPU", path, 1);
@@ -429,7 +337,7 @@ static void copy_module(char path[PATH_MAX])
 /* Until compute is on the CPU. */
 static void wait_lost(struct engine *e)
 {
-    engine_wait_counter(e, "compute", "gpu_lost", 1, END_MS);
+    engine_wait_counter(e, "compute", "gpu_lost", 1, GPU_END_MS);
     char *log = engine_log(e);
     CHECK(strstr(log, "the GPU is lost, continuing on the CPU"), "no line in the log");
     free(log);
@@ -440,17 +348,17 @@ static void cannot_be_opened_again(void)
 {
     char path[PATH_MAX];
     struct text want;
-    const struct continued c = {.prompt = 0, .tokens = TOKENS, .want = &want};
-    continued_make(model, qwen3moe);
-    reference(&want);
+    const struct continued c = {.prompt = 0, .tokens = GPU_TOKENS, .want = &want};
+    continued_make(gpu_model, qwen3moe);
+    gpu_reference(&want);
     copy_module(path);
-    struct engine *e = start((const char *const[]){"--gpu=0", NULL});
+    struct engine *e = gpu_start((const char *const[]){"--gpu=0", NULL});
     CHECK(unlink(path) == 0, "cannot remove %s", path);
     continued_after(e, &c, 5, "compute killed, and no module");
     wait_lost(e);
     engine_stop(e);
     text_free(&want);
-    fake(false);
+    gpu_fake(false);
 }
 
 /* Its operations fail from the middle of a text on: compute is restarted with it, and then without. */
@@ -458,11 +366,11 @@ static void fails_again_and_again(void)
 {
     char path[PATH_MAX], file[PATH_MAX];
     struct text want, got;
-    continued_make(model, qwen3moe);
-    reference(&want);
+    continued_make(gpu_model, qwen3moe);
+    gpu_reference(&want);
     copy_module(path);
-    struct engine *e = start((const char *const[]){"--gpu=0", NULL});
-    struct generation *g = generation_start(e, test_prompt(0), TOKENS);
+    struct engine *e = gpu_start((const char *const[]){"--gpu=0", NULL});
+    struct generation *g = generation_start(e, test_prompt(0), GPU_TOKENS);
     uint64_t deadline = deadline_in(CONTINUED_MS);
     while (generation_tokens(g) < 3)
         CHECK(deadline_tick(deadline), "no tokens");
@@ -474,7 +382,7 @@ static void fails_again_and_again(void)
     engine_stop(e);
     text_free(&want);
     text_free(&got);
-    fake(false);
+    gpu_fake(false);
 }
 
 /* Another process took its memory between the plan and compute's start: with --gpu auto the engine starts on the CPU. */
@@ -482,19 +390,19 @@ static void taken_by_others(void)
 {
     char path[PATH_MAX], file[PATH_MAX];
     struct text want, got;
-    continued_make(model, qwen3moe);
-    reference(&want);
+    continued_make(gpu_model, qwen3moe);
+    gpu_reference(&want);
     copy_module(path);
     FILE *made = fopen(path_in_dir(file, "busy"), "we");
     CHECK(made && fclose(made) == 0, "cannot make %s", file);
-    struct engine *e = start((const char *const[]){"--gpu=auto", NULL});
+    struct engine *e = gpu_start((const char *const[]){"--gpu=auto", NULL});
     wait_lost(e);
-    engine_generate(e, test_prompt(0), TOKENS, &got);
+    engine_generate(e, test_prompt(0), GPU_TOKENS, &got);
     text_check_same(&want, &got, "a GPU without memory");
     engine_stop(e);
     text_free(&want);
     text_free(&got);
-    fake(false);
+    gpu_fake(false);
 }
 
 /* ---- options ---- */
@@ -503,36 +411,43 @@ static void budget(void)
 {
     struct text got;
     char option[64];
-    continued_make(model, qwen3moe);
-    fake(true);
-    uint64_t minimum = rejected("--gpu=0", "--gpu-budget=64KiB",
-                                "--gpu-budget 64.0 KiB is too small for this model", "minimum ");
+    continued_make(gpu_model, qwen3moe);
+    gpu_fake(true);
+    uint64_t minimum =
+        gpu_rejected("--gpu=0", "--gpu-budget=64KiB",
+                     "--gpu-budget 64.0 KiB is too small for this model", "minimum ");
     snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum - 1);
-    uint64_t again = rejected("--gpu=0", option, "is too small for this model", "minimum ");
-    CHECK(again == minimum, "%" PRIu64 ", then %" PRIu64, minimum, again);
+    uint64_t again = gpu_rejected("--gpu=0", option, "is too small for this model", "minimum ");
+    CHECK(again == minimum && minimum < gpu_minimum(LAYERS), "%" PRIu64 ", then %" PRIu64, minimum,
+          again);
     snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, minimum);
     struct engine *e = engine_new();
-    engine_start(e,
-                 (const char *const[]){"-m", model, "--prefill-chunk=16", "--gpu=0", option, NULL});
+    engine_start(
+        e, (const char *const[]){"-m", gpu_model, "--prefill-chunk=16", "--gpu=0", option, NULL});
     engine_generate(e, test_prompt(0), 4, &got);
     text_free(&got);
-    check_memory(e);
+    gpu_check_memory(e);
+    CHECK(gpu_number(e, "layers") == 1, "another number of layers");
     engine_stop(e);
-    fake(false);
+    gpu_fake(false);
 }
 
 static void bad_values(void)
 {
-    continued_make(model, qwen3moe);
-    fake(true);
-    rejected("--gpu=first", "--gpu-budget=0", "--gpu: 'first' is not auto, off or a number", NULL);
-    rejected("--gpu=0,1", "--gpu-budget=0", "--gpu 0,1: one GPU is supported", NULL);
-    rejected("--gpu=0", "--gpu-budget=1000GiB", "the GPU has ", NULL);
-    rejected("--gpu=off", "--gpu-eviction=learned", "--gpu-eviction: 'learned' is not one of lru|",
-             NULL);
+    continued_make(gpu_model, qwen3moe);
+    gpu_fake(true);
+    gpu_rejected("--gpu=first", "--gpu-budget=0", "--gpu: 'first' is not auto, off or a number",
+                 NULL);
+    gpu_rejected("--gpu=0,", "--gpu-budget=0", "--gpu: '0,' is not auto, off or a number", NULL);
+    gpu_rejected("--gpu=0,0", "--gpu-budget=0", "--gpu 0,0: GPU 0 is stated twice", NULL);
+    gpu_rejected("--gpu=0,9", "--gpu-budget=0", "--gpu 0,9: there is no GPU 9", NULL);
+    gpu_rejected("--gpu=0,1,2,3,4", "--gpu-budget=0", "--gpu 0,1,2,3,4: at most 4 GPUs", NULL);
+    gpu_rejected("--gpu=0", "--gpu-budget=1000GiB", "the GPU has ", NULL);
+    gpu_rejected("--gpu=off", "--gpu-eviction=learned",
+                 "--gpu-eviction: 'learned' is not one of lru|", NULL);
     setenv("SLUICE_TEST_GPU", "/nowhere/module.so", 1);
-    rejected("--gpu=0", "--gpu-budget=0", "--gpu 0: no CUDA module: /nowhere/module.so", NULL);
-    fake(false);
+    gpu_rejected("--gpu=0", "--gpu-budget=0", "--gpu 0: no CUDA module: /nowhere/module.so", NULL);
+    gpu_fake(false);
 }
 
 static void no_driver(void)
@@ -540,12 +455,12 @@ static void no_driver(void)
     struct text want, got;
     if (dlopen("libcuda.so.1", RTLD_NOW))
         test_skip("this machine has a driver");
-    continued_make(model, qwen3moe);
-    rejected("--gpu=0", "--gpu-budget=0", "--gpu 0: no NVIDIA driver: libcuda.so.1 not found",
-             NULL);
-    reference(&want);
-    struct engine *e = start((const char *const[]){"--gpu=auto", NULL});
-    engine_generate(e, test_prompt(0), TOKENS, &got);
+    continued_make(gpu_model, qwen3moe);
+    gpu_rejected("--gpu=0", "--gpu-budget=0", "--gpu 0: no NVIDIA driver: libcuda.so.1 not found",
+                 NULL);
+    gpu_reference(&want);
+    struct engine *e = gpu_start((const char *const[]){"--gpu=auto", NULL});
+    engine_generate(e, test_prompt(0), GPU_TOKENS, &got);
     text_check_same(&want, &got, "auto");
     char *log = engine_log(e);
     CHECK(strstr(log, "computing on the CPU: --gpu auto: no NVIDIA driver"), "no line in the log");

@@ -117,20 +117,6 @@ void cuda_plan_kv(struct cuda_plan *plan, const struct model_index *model, enum 
     }
 }
 
-uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_index *model)
-{
-    uint64_t most[MODEL_LAYERS_MAX] = {0}, smallest = UINT64_MAX;
-    for (uint32_t i = model->dense_count; i < model->entry_count; i++) {
-        const struct model_entry *e = &model_index_entries(model)[i];
-        if (e->slot_bytes > most[e->layer])
-            most[e->layer] = e->slot_bytes;
-    }
-    for (uint32_t i = 0; i < model->hparams.layers; i++)
-        if (most[i] > 0 && most[i] < smallest)
-            smallest = most[i];
-    return plan->bytes[CUDA_EXPERTS] / plan->slot_bytes * smallest;
-}
-
 /* ---- memory of operations: the largest of all, for the rows of a pass. Each has some arrays, and those of rows once
  * for each run of consecutive rows of a sequence. ---- */
 

@@ -50,9 +50,6 @@ void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, en
 void cuda_plan_kv(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
                   uint32_t context, uint32_t ring, uint64_t bytes);
 
-/* Bytes of experts, as in slots of the arena (struct model_entry), that have slots here in any layer. */
-uint64_t cuda_plan_experts(const struct cuda_plan *plan, const struct model_index *model);
-
 static inline uint32_t cuda_plan_slots(const struct cuda_plan *plan)
 {
     return plan->slot_bytes ? (uint32_t)(plan->bytes[CUDA_EXPERTS] / plan->slot_bytes) : 0;

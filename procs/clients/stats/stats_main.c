@@ -281,13 +281,37 @@ static void line_gpu_policy(const json_t *gpu)
     printf("\n");
 }
 
+/* Which layers the GPUs have, if the CPU has some, too; and each of several GPUs. */
+static void line_gpu_layers(const json_t *gpu)
+{
+    uint64_t layers = lookup_u64(gpu, "layers"), on_cpu = lookup_u64(gpu, "layers_on_cpu");
+    const json_t *each = json_object_get(gpu, "each"), *one;
+    char label[32], text[48], budget[16];
+    size_t i;
+    snprintf(text, sizeof text, "%" PRIu64 "/%" PRIu64, layers, layers + on_cpu);
+    if (on_cpu > 0)
+        printf("%-22s %12s  from the first one on; the CPU computes the others\n", "GPU layers",
+               text);
+    if (json_array_size(each) < 2)
+        return;
+    json_array_foreach(each, i, one)
+    {
+        snprintf(label, sizeof label, "  GPU %" PRIu64, lookup_u64(one, "number"));
+        printf("%-22s %12s  %" PRIu64 " layers from %" PRIu64 " on, slots %" PRIu64 "/%" PRIu64
+               ", %s\n",
+               label, bytes_format(lookup_u64(one, "budget_bytes"), budget),
+               lookup_u64(one, "layers"), lookup_u64(one, "first_layer"),
+               lookup_u64(one, "slots_used"), lookup_u64(one, "slots"), lookup_text(one, "name"));
+    }
+}
+
 static void print_gpu(const struct sample *sample)
 {
     const json_t *gpu = json_object_get(sample->now, "gpu");
     char memory[16], label[32], text[48];
     if (!gpu)
         return;
-    snprintf(label, sizeof label, "GPU %" PRIu64, lookup_u64(gpu, "number"));
+    snprintf(label, sizeof label, "GPU %s", lookup_text(gpu, "numbers"));
     if (json_is_true(json_object_get(gpu, "lost"))) {
         printf("%-22s %12s  %s; computing on the CPU until the engine is started again\n", label,
                "lost", lookup_text(gpu, "name"));
@@ -297,6 +321,7 @@ static void print_gpu(const struct sample *sample)
              bytes_format(lookup_u64(gpu, "memory_bytes"), memory));
     printf("%-22s %12s  %s%s\n", label, bytes_format(lookup_u64(gpu, "budget_bytes"), memory), text,
            lookup_text(gpu, "name"));
+    line_gpu_layers(gpu);
     line_gpu_plan(json_object_get(gpu, "plan"));
     snprintf(text, sizeof text, "%" PRIu64 "/%" PRIu64, lookup_u64(gpu, "slots_used"),
              lookup_u64(gpu, "slots"));

@@ -25,7 +25,7 @@ struct rules {
 
 static bool has_gpu(const struct child *child)
 {
-    return child->service == SERVICE_COMPUTE && child->procs.head->gpu.on;
+    return child->service == SERVICE_COMPUTE && child->procs.head->gpus.count > 0;
 }
 
 static enum sandbox_profile profile_of(const struct child *child)
@@ -93,7 +93,7 @@ static void add_copies(struct rules *r, const struct child *child)
     }
 }
 
-/* The driver of a GPU, and the module with the kernels. */
+/* The driver of the GPUs, and the module with the kernels. */
 static void add_gpu(struct rules *r, const struct child *child)
 {
     static const char *const devices[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
@@ -101,13 +101,16 @@ static void add_gpu(struct rules *r, const struct child *child)
     static const char *const readable[] = {"/proc",  "/sys",     "/etc",       "/lib",
                                            "/lib64", "/usr/lib", "/usr/lib64", "/usr/local"};
     char path[64];
-    add_directory_of(r, child->procs.head->gpu.module, SANDBOX_READ);
+    const struct procs_gpus *gpus = &child->procs.head->gpus;
+    add_directory_of(r, gpus->module, SANDBOX_READ);
     for (size_t i = 0; i < ARRAY_LEN(devices); i++)
         add(r, devices[i], SANDBOX_DEVICE);
     for (size_t i = 0; i < ARRAY_LEN(readable); i++)
         add(r, readable[i], SANDBOX_READ);
-    snprintf(path, sizeof path, "/dev/nvidia%u", child->procs.head->gpu.number);
-    add(r, path, SANDBOX_DEVICE);
+    for (uint32_t i = 0; i < gpus->count; i++) {
+        snprintf(path, sizeof path, "/dev/nvidia%u", gpus->gpu[i].number);
+        add(r, path, SANDBOX_DEVICE);
+    }
 }
 
 /* What the start still opens, and what the process opens later. */

@@ -48,7 +48,6 @@ struct experts {
     uint64_t tick_due_ns;
     uint64_t *failures_before; /* [experts]: of an entry at the request */
     uint64_t load_timeout_ns, slice_ns;
-    uint64_t gpu_limit; /* of slot bytes that a chunk pins; 0: no GPU */
     _Atomic uint64_t *beat_ns;
     const _Atomic uint32_t *stop;
     struct msg_demand demand;
@@ -79,8 +78,8 @@ struct experts {
 
 struct runner {
     struct child *child;
-    struct core *core;
-    struct gpu gpu;
+    struct chain *core;
+    struct gpus gpus;
     struct sampler *sampler;
     struct experts experts;
     pthread_t thread;

@@ -192,9 +192,9 @@ static void compare_gpu(const struct supervisor *s)
     if (!s->plan || !plan_auto_ns(s->plan))
         return;
     bool planned = plan_knows(s->plan, PLAN_auto_gpu_slots);
-    if (planned && !s->gpu.on)
+    if (planned && s->gpus.count == 0)
         log_warn("auto: the times of the plan are for a GPU: plan again without --gpu-slots");
-    else if (!planned && s->gpu.on)
+    else if (!planned && s->gpus.count > 0)
         log_warn("auto: the times of the plan are for the CPU: plan again with --gpu-slots");
 }
 

@@ -176,15 +176,21 @@ struct held_file {
 
 #define WARM_FILE "experts" /* in the model's directory of the user's cache */
 
-struct gpu { /* gpu.c */
-    bool on;
+struct gpu {
     uint32_t number;
-    uint64_t memory;     /* of the GPU */
-    uint64_t budget;     /* of it */
-    uint64_t host_bytes; /* private memory that compute has in addition */
-    const struct gpu_kernels *kernels;
-    struct cuda_plan plan;
+    uint64_t memory; /* of the GPU */
+    uint64_t budget; /* of it */
+    uint64_t context_bytes;
+    struct cuda_plan plan; /* with its layers */
     char name[128];
+};
+
+struct gpus {                       /* gpu.c, gpu_plan.c */
+    uint32_t count;                 /* 0: compute is on the CPU */
+    struct gpu gpu[PROCS_GPUS_MAX]; /* in the order of their layers */
+    uint64_t whole_bytes;           /* the minimum for all layers on one GPU; 0: not planned */
+    uint64_t host_bytes;            /* private memory that compute has in addition */
+    const struct gpu_kernels *kernels;
     char module[PROCS_GPU_MODULE_BYTES];
 };
 
@@ -241,7 +247,7 @@ struct supervisor {
     char failing[SHARED_TEXT_BYTES]; /* why requests fail; "": they are served */
     struct rpc_server *control;
     struct pending_request pending[PENDING_REQUESTS_MAX];
-    struct gpu gpu;
+    struct gpus gpus;
     struct budget budget;
     struct cgroup cgroup;
     struct oom oom;
@@ -421,11 +427,15 @@ static inline struct kv_shape kv_shape_for(const struct supervisor *s)
                        keeps ? (uint32_t)s->params.state_checkpoints : 0);
 }
 
-/* gpu.c: --gpu. Whether there is such a GPU, and the module for it; then, with the model, the plan of its memory.
- * gpu_publish: for compute. gpu_stats: NULL without a GPU; its slots are from the counters of compute. */
+/* gpu.c: --gpu. Whether there are such GPUs, and the module for them. gpu_plan.c: then, with the model, the layers of each and the
+ * plan of its memory. gpu_without: -1, or 0 with the CPU where that is allowed (--gpu auto). gpu_stats.c: for compute, and for
+ * statistics: NULL without a GPU. */
+bool gpu_required(const struct supervisor *s);
+const char *gpu_test_module(const struct supervisor *s);
+int gpu_without(struct supervisor *s, struct error *error);
 int gpu_find(struct supervisor *s, struct error *error);
 int gpu_plan(struct supervisor *s, struct error *error);
-void gpu_publish(const struct supervisor *s, struct procs_gpu *out);
+void gpu_publish(const struct supervisor *s, struct procs_gpus *out);
 json_t *gpu_stats(struct supervisor *s);
 
 /* notify.c: systemd, or another service manager that set NOTIFY_SOCKET. */

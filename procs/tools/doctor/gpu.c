@@ -235,9 +235,19 @@ static void report_budgets(struct findings *f, const json_t *estimate, struct gp
     uint64_t experts = lookup_u64(estimate, "expert_count"), fixed = 0;
     uint64_t memory = lookup_u64(gpu, "memory_bytes"), slot = lookup_u64(gpu, "slot_bytes");
     uint64_t slots = lookup_u64(gpu, "slots"), budget = lookup_u64(gpu, "budget_bytes");
+    uint64_t layers = lookup_u64(gpu, "layers"), on_cpu = lookup_u64(gpu, "layers_on_cpu");
     const char *part;
     char text[16];
     json_t *bytes;
+    if (on_cpu > 0) {
+        if (lookup_u64(gpu, "whole_bytes") > 0) /* one GPU, without --gpu-layers */
+            report_share(f, "budget_dense", lookup_u64(gpu, "whole_bytes"), memory,
+                         "all dense weights, and the experts of a token");
+        finding(f, "gpu", "budget", json_integer((json_int_t)budget), bytes_format(budget, text),
+                "holds %" PRIu64 " of %" PRIu64 " layers; the CPU computes the others", layers,
+                layers + on_cpu);
+        return;
+    }
     seen->slots = slots;
     seen->budget = budget;
     json_object_foreach(json_object_get(gpu, "plan"), part, bytes)

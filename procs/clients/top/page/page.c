@@ -89,23 +89,27 @@ static void gpu(struct page *p)
     const struct gpu_rates *g = &p->rates.gpu;
     const json_t *doc = p->now->doc;
     struct canvas *c = &p->canvas;
-    char budget[16], to[16], from[16], busy[32] = "", ahead[32] = "";
+    char budget[16], to[16], from[16], busy[32] = "", ahead[32] = "", layers[40] = "";
+    uint64_t on_gpu = lookup_u64(doc, "gpu.layers"), on_cpu = lookup_u64(doc, "gpu.layers_on_cpu");
     if (g->lost) {
-        canvas_put(c, HEAD_ROWS, 0, PAINT_BAD, "GPU %" PRIu64 " lost: computing on the CPU  %s",
-                   lookup_u64(doc, "gpu.number"), lookup_text(doc, "gpu.name"));
+        canvas_put(c, HEAD_ROWS, 0, PAINT_BAD, "GPU %s lost: computing on the CPU  %s",
+                   lookup_text(doc, "gpu.numbers"), lookup_text(doc, "gpu.name"));
         return;
     }
     if (g->busy > 0)
         snprintf(busy, sizeof busy, "  busy %.1f%%", 100 * g->busy);
     if (lookup_counter(doc, "compute", "gpu_prefetches") > 0)
         snprintf(ahead, sizeof ahead, " ahead used %.1f%%", 100 * g->ahead);
+    if (on_cpu > 0)
+        snprintf(layers, sizeof layers, " layers %" PRIu64 "/%" PRIu64, on_gpu, on_gpu + on_cpu);
     canvas_put(c, HEAD_ROWS, 0, PAINT_PLAIN,
-               "GPU %" PRIu64 " %s slots %" PRIu64 "/%" PRIu64
+               "GPU %s %s%s slots %" PRIu64 "/%" PRIu64
                " hit %.1f%% upl %.0f/s evict %.0f/s%s to %s/s from %s/s%s  %s",
-               lookup_u64(doc, "gpu.number"), size(lookup_u64(doc, "gpu.budget_bytes"), budget),
-               lookup_u64(doc, "gpu.slots_used"), lookup_u64(doc, "gpu.slots"), 100 * g->hit,
-               g->uploads_per_s, g->evictions_per_s, ahead, size((uint64_t)g->to_bytes_per_s, to),
-               size((uint64_t)g->from_bytes_per_s, from), busy, lookup_text(doc, "gpu.name"));
+               lookup_text(doc, "gpu.numbers"), size(lookup_u64(doc, "gpu.budget_bytes"), budget),
+               layers, lookup_u64(doc, "gpu.slots_used"), lookup_u64(doc, "gpu.slots"),
+               100 * g->hit, g->uploads_per_s, g->evictions_per_s, ahead,
+               size((uint64_t)g->to_bytes_per_s, to), size((uint64_t)g->from_bytes_per_s, from),
+               busy, lookup_text(doc, "gpu.name"));
 }
 
 /* The budget bar: every part as wide as its share, the arena first; its used part is a capital

@@ -43,8 +43,7 @@ static const void *source_dense(void *self, uint32_t entry)
     return experts_slot(e->child, entry) + x->slot_offset + x->head_bytes;
 }
 
-/* Half of the arena's capacity for experts: while one half is computed, the other is loaded. And what the GPU has space
- * for. */
+/* Half of the arena's capacity for experts: while one half is computed, the other is loaded. */
 static uint64_t source_pin_limit(void *self)
 {
     const struct experts *e = self;
@@ -53,8 +52,7 @@ static uint64_t source_pin_limit(void *self)
     uint64_t cap = atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed);
     uint64_t dense = e->child->model->dense_bytes;
     uint64_t capacity = quota > dense ? quota - dense : 0;
-    uint64_t half = (capacity < cap ? capacity : cap) / 2;
-    return e->gpu_limit == 0 || half < e->gpu_limit ? half : e->gpu_limit;
+    return (capacity < cap ? capacity : cap) / 2;
 }
 
 /* ---- DEMAND ---------------------------------------------------------------------------------- */

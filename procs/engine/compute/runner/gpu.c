@@ -9,12 +9,12 @@
 #include "lib/cuda/module.h"
 #include "lib/device/cuda/cuda.h"
 
-/* A GPU that fails again when compute was restarted is not used any more. */
+/* GPUs of which one fails again when compute was restarted are not used any more. */
 #define CRASHES_MAX 2
 
-static const struct procs_gpu *plan_of(const struct child *child)
+static const struct procs_gpus *plan_of(const struct child *child)
 {
-    return &child->procs.head->gpu;
+    return &child->procs.head->gpus;
 }
 
 static int select_gpu(const struct gpu_kernels *kernels, uint32_t number, struct error *error)
@@ -36,7 +36,7 @@ static int check_memory(struct child *child, const struct gpu_kernels *kernels,
         return error_set(error, ERR_FAILED, "the GPU's memory is not known: %s (%d)",
                          kernels->text(status), status);
     uint64_t needed = cuda_plan_bytes(plan) - plan->bytes[CUDA_CONTEXT];
-    counter_set(child->row, CTR_COMPUTE_gpu_others_bytes, total - unused);
+    counter_add(child->row, CTR_COMPUTE_gpu_others_bytes, total - unused);
     if (unused >= needed)
         return 0;
     return error_set(error, ERR_NO_MEMORY,
@@ -57,87 +57,136 @@ static int check_crashes(const struct child *child, struct error *error)
                            atomic_load(&child->row->crashes), why);
 }
 
-/* Its device stays NULL if there is an error. */
-static void open_device(struct gpu *gpu, struct child *child, const struct kernel_ops *ops,
-                        uint32_t threads, struct error *error)
+static struct device *open_device(struct child *child, const struct gpu_kernels *kernels,
+                                  uint32_t i, const struct kernel_ops *ops, struct error *error)
 {
-    const struct procs_gpu *g = plan_of(child);
+    const struct procs_gpus *all = plan_of(child);
+    const struct procs_gpu *g = &all->gpu[i];
     struct cuda_plan plan = {.number = g->number,
-                             .positions = g->positions,
+                             .first_layer = g->first_layer,
+                             .end_layer = g->end_layer,
+                             .positions = all->positions,
                              .kv_layers = g->kv_layers,
-                             .layers = g->layers,
-                             .experts = g->experts,
-                             .top_k = g->top_k,
+                             .layers = all->layers,
+                             .experts = all->experts,
+                             .top_k = all->top_k,
                              .slot_bytes = g->slot_bytes};
     memcpy(plan.bytes, g->bytes, sizeof plan.bytes);
     bool known = places_eviction_find(child->params->gpu_eviction, &plan.eviction);
     sl_assert(known); /* the supervisor checked it */
-    if (select_gpu(gpu->kernels, g->number, error) != 0 ||
-        check_memory(child, gpu->kernels, &plan, error) != 0)
-        return;
-    gpu->device = cuda_device(gpu->kernels, ops, &plan, error);
-    if (gpu->device && (gpu_policy_open(gpu, child, ops, threads, error) != 0 ||
-                        cuda_reserve(gpu->device, error) != 0)) {
-        gpu->device->ops->destroy(gpu->device);
-        gpu->device = NULL;
+    if (select_gpu(kernels, g->number, error) != 0 ||
+        check_memory(child, kernels, &plan, error) != 0)
+        return NULL;
+    return cuda_device(kernels, ops, &plan, error);
+}
+
+/* One that cannot be opened: then none is used. */
+static int open_devices(struct gpus *gpus, struct child *child, const struct kernel_ops *ops,
+                        uint32_t threads, struct error *error)
+{
+    gpus->kernels = gpu_module_open(plan_of(child)->module, error);
+    if (!gpus->kernels)
+        return -1;
+    counter_set(child->row, CTR_COMPUTE_gpu_others_bytes, 0);
+    while (gpus->count < plan_of(child)->count) {
+        struct device *d = open_device(child, gpus->kernels, gpus->count, ops, error);
+        if (!d)
+            return -1;
+        gpus->device[gpus->count++] = d;
+    }
+    if (gpu_policy_open(gpus, child, ops, threads, error) != 0)
+        return -1;
+    for (uint32_t i = 0; i < gpus->count; i++)
+        if (cuda_reserve(gpus->device[i], error) != 0)
+            return -1;
+    return 0;
+}
+
+static void close_devices(struct gpus *gpus)
+{
+    while (gpus->count > 0) {
+        struct device *d = gpus->device[--gpus->count];
+        d->ops->destroy(d);
     }
 }
 
-struct gpu gpu_open(struct child *child, const struct kernel_ops *ops, uint32_t threads)
+struct gpus gpus_open(struct child *child, const struct kernel_ops *ops, uint32_t threads)
 {
-    struct gpu gpu = {0};
+    struct gpus gpus = {0};
     struct error error;
-    if (!plan_of(child)->on)
-        return gpu;
-    if (check_crashes(child, &error) == 0 &&
-        (gpu.kernels = gpu_module_open(plan_of(child)->module, &error)) != NULL)
-        open_device(&gpu, child, ops, threads, &error);
-    if (!gpu.device && child->incarnation == 1 && plan_of(child)->required)
-        log_fatal(1, "%s", error.text);
-    if (!gpu.device) /* the text is the same on the CPU */
-        log_warn("the GPU is lost, continuing on the CPU: %s", error.text);
-    counter_set(child->row, CTR_COMPUTE_gpu_lost, gpu.device == NULL);
-    return gpu;
+    if (plan_of(child)->count == 0)
+        return gpus;
+    if (check_crashes(child, &error) != 0 ||
+        open_devices(&gpus, child, ops, threads, &error) != 0) {
+        if (child->incarnation == 1 && plan_of(child)->required)
+            log_fatal(1, "%s", error.text);
+        log_warn("the GPU is lost, continuing on the CPU: %s", error.text); /* with the same text */
+        close_devices(&gpus);
+    }
+    counter_set(child->row, CTR_COMPUTE_gpu_lost, gpus.count == 0);
+    return gpus;
 }
 
-void gpu_enter(const struct gpu *gpu, const struct child *child)
+uint32_t gpus_parts(const struct gpus *gpus, const struct child *child, size_t scratch_limit,
+                    struct chain_part parts[CHAIN_PARTS_MAX])
 {
-    struct error error;
-    if (gpu->device && select_gpu(gpu->kernels, plan_of(child)->number, &error) != 0)
-        log_fatal(1, CUDA_FAILURE "%s", error.text);
+    uint32_t count = 0, end = 0, layers = child->model->hparams.layers;
+    for (; count < gpus->count; count++) {
+        const struct procs_gpu *g = &plan_of(child)->gpu[count];
+        parts[count] = (struct chain_part){.device = gpus->device[count],
+                                           .layers = g->end_layer - g->first_layer};
+        end = g->end_layer;
+    }
+    if (end < layers)
+        parts[count++] =
+            (struct chain_part){.layers = layers - end, .scratch_limit = scratch_limit};
+    return count;
 }
 
-void gpu_count(const struct gpu *g, const struct child *child)
+/* ---- counters: of all GPUs together ---- */
+
+static struct places_counts slots_of(struct child *child, uint32_t i, const struct device *gpu)
 {
-    const struct device *gpu = g->device;
-    if (!gpu)
+    struct places_counts n = cuda_slot_counts(gpu);
+    atomic_store_explicit(&child->procs.head->gpus.gpu[i].slots_used,
+                          n.uploaded + n.behind + n.ahead - n.evicted, memory_order_relaxed);
+    return n;
+}
+
+void gpus_count(const struct gpus *g, struct child *child)
+{
+    uint64_t sum[CTR_COMPUTE__COUNT] = {0};
+    if (g->count == 0)
         return;
-    struct cuda_copied copied = cuda_copied(gpu);
-    counter_set(child->row, CTR_COMPUTE_gpu_weights_bytes, cuda_bytes(gpu, CUDA_WEIGHTS));
-    counter_set(child->row, CTR_COMPUTE_gpu_activations_bytes, cuda_bytes(gpu, CUDA_ACTIVATIONS));
-    counter_set(child->row, CTR_COMPUTE_gpu_kv_bytes, cuda_bytes(gpu, CUDA_KV));
-    counter_set(child->row, CTR_COMPUTE_gpu_experts_bytes, cuda_bytes(gpu, CUDA_EXPERTS));
-    struct places_counts slots = cuda_slot_counts(gpu);
-    counter_set(child->row, CTR_COMPUTE_gpu_expert_hits, slots.hits);
-    counter_set(child->row, CTR_COMPUTE_gpu_expert_uploads, slots.uploaded);
-    counter_set(child->row, CTR_COMPUTE_gpu_expert_evictions, slots.evicted);
-    counter_set(child->row, CTR_COMPUTE_gpu_expert_on_cpu, slots.on_host);
-    counter_set(child->row, CTR_COMPUTE_gpu_expert_background, slots.behind);
-    counter_set(child->row, CTR_COMPUTE_gpu_prefetches, slots.ahead);
-    counter_set(child->row, CTR_COMPUTE_gpu_prefetches_timely, slots.timely);
-    counter_set(child->row, CTR_COMPUTE_gpu_prefetches_late, slots.late);
-    counter_set(child->row, CTR_COMPUTE_gpu_prefetches_unused, slots.unused);
-    counter_set(child->row, CTR_COMPUTE_gpu_busy_ns, cuda_busy_ns(gpu));
-    counter_set(child->row, CTR_COMPUTE_gpu_uploaded_bytes, copied.to_device);
-    counter_set(child->row, CTR_COMPUTE_gpu_downloaded_bytes, copied.to_host);
-    counter_set(child->row, CTR_COMPUTE_gpu_kv_uploaded_bytes, copied.kv_to_device);
-    counter_set(child->row, CTR_COMPUTE_gpu_kv_downloaded_bytes, copied.kv_to_host);
-}
-
-uint64_t gpu_experts_limit(const struct gpu *gpu, const struct child *child)
-{
-    const struct procs_gpu *g = plan_of(child);
-    const struct cuda_plan plan = {.bytes[CUDA_EXPERTS] = g->bytes[CUDA_EXPERTS],
-                                   .slot_bytes = g->slot_bytes};
-    return gpu->device ? cuda_plan_experts(&plan, child->model) : 0;
+    for (uint32_t i = 0; i < g->count; i++) {
+        const struct device *gpu = g->device[i];
+        struct cuda_copied copied = cuda_copied(gpu);
+        struct places_counts slots = slots_of(child, i, gpu);
+        const struct {
+            int counter;
+            uint64_t value;
+        } all[] = {{CTR_COMPUTE_gpu_weights_bytes, cuda_bytes(gpu, CUDA_WEIGHTS)},
+                   {CTR_COMPUTE_gpu_activations_bytes, cuda_bytes(gpu, CUDA_ACTIVATIONS)},
+                   {CTR_COMPUTE_gpu_kv_bytes, cuda_bytes(gpu, CUDA_KV)},
+                   {CTR_COMPUTE_gpu_experts_bytes, cuda_bytes(gpu, CUDA_EXPERTS)},
+                   {CTR_COMPUTE_gpu_expert_hits, slots.hits},
+                   {CTR_COMPUTE_gpu_expert_uploads, slots.uploaded},
+                   {CTR_COMPUTE_gpu_expert_evictions, slots.evicted},
+                   {CTR_COMPUTE_gpu_expert_on_cpu, slots.on_host},
+                   {CTR_COMPUTE_gpu_expert_background, slots.behind},
+                   {CTR_COMPUTE_gpu_prefetches, slots.ahead},
+                   {CTR_COMPUTE_gpu_prefetches_timely, slots.timely},
+                   {CTR_COMPUTE_gpu_prefetches_late, slots.late},
+                   {CTR_COMPUTE_gpu_prefetches_unused, slots.unused},
+                   {CTR_COMPUTE_gpu_busy_ns, cuda_busy_ns(gpu)},
+                   {CTR_COMPUTE_gpu_uploaded_bytes, copied.to_device},
+                   {CTR_COMPUTE_gpu_downloaded_bytes, copied.to_host},
+                   {CTR_COMPUTE_gpu_kv_uploaded_bytes, copied.kv_to_device},
+                   {CTR_COMPUTE_gpu_kv_downloaded_bytes, copied.kv_to_host}};
+        for (size_t k = 0; k < ARRAY_LEN(all); k++) {
+            sum[all[k].counter] += all[k].value;
+            if (i + 1 == g->count)
+                counter_set(child->row, all[k].counter, sum[all[k].counter]);
+        }
+    }
 }

@@ -1,39 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPU of compute (--gpu): opened as the supervisor planned it. */
+/* The GPUs of compute (--gpu): opened as the supervisor planned them. */
 #ifndef SLUICE_ENGINE_COMPUTE_RUNNER_GPU_H
 #define SLUICE_ENGINE_COMPUTE_RUNNER_GPU_H
 
+#include "lib/core/chain/chain.h"
 #include "lib/cuda/cuda.h"
 #include "lib/device/device.h"
 #include "lib/policy/gpu/trial.h"
 #include "lib/policy/residency/places.h"
 #include "procs/engine/child/child.h"
 
-struct gpu {
+struct gpus {
     const struct gpu_kernels *kernels;
-    struct device *device;  /* NULL: compute is on the CPU */
-    struct gpu_trial trial; /* --gpu-policy */
+    uint32_t count; /* 0: compute is on the CPU */
+    struct device *device[PROCS_GPUS_MAX];
+    struct gpu_trial trial; /* --gpu-policy, of all */
     struct places_counts counted;
 };
 
-/* At the first start, a GPU that cannot be opened is fatal. Later it is lost, and so is one whose failures end compute
+_Static_assert(PROCS_GPUS_MAX < CHAIN_PARTS_MAX, "all of them, and the CPU");
+
+/* At the first start, GPUs that cannot be opened are fatal. Later they are lost, and so are those whose failures end compute
  * again and again: then compute is on the CPU. */
 /* ops, threads: of the CPU, where it computes, too (--gpu-policy). */
-struct gpu gpu_open(struct child *child, const struct kernel_ops *ops, uint32_t threads);
-/* In another thread that submits operations, before the first. */
-void gpu_enter(const struct gpu *gpu, const struct child *child);
-/* Counters of the GPU: after the core was made, and after each pass. */
-void gpu_count(const struct gpu *gpu, const struct child *child);
+struct gpus gpus_open(struct child *child, const struct kernel_ops *ops, uint32_t threads);
+/* The layers of each, then those of the CPU, if it has some; scratch_limit is of these. Their number. */
+uint32_t gpus_parts(const struct gpus *gpus, const struct child *child, size_t scratch_limit,
+                    struct chain_part parts[CHAIN_PARTS_MAX]);
+/* Counters: after the core was made, and after each pass. */
+void gpus_count(const struct gpus *gpus, struct child *child);
 
-/* gpu_policy.c. Before the device has memory: what --gpu-policy needs. -1 with *error. */
-int gpu_policy_open(struct gpu *gpu, const struct child *child, const struct kernel_ops *ops,
+/* gpu_policy.c. Before the devices have memory: what --gpu-policy needs. -1 with *error. */
+int gpu_policy_open(struct gpus *gpus, const struct child *child, const struct kernel_ops *ops,
                     uint32_t threads, struct error *error);
 /* Another sequence begins. */
-void gpu_sequence(const struct gpu *gpu);
+void gpu_sequence(const struct gpus *gpus);
 /* A pass of so many rows ended, which took so long. */
-void gpu_policy_pass(struct gpu *gpu, const struct child *child, uint32_t rows, uint64_t ns);
-
-/* Bytes of experts, in slots of the arena, that the GPU has space for together; 0: no GPU. */
-uint64_t gpu_experts_limit(const struct gpu *gpu, const struct child *child);
+void gpu_policy_pass(struct gpus *gpus, const struct child *child, uint32_t rows, uint64_t ns);
 
 #endif

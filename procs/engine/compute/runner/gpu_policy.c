@@ -16,50 +16,78 @@ static const struct {
 
 _Static_assert(sizeof counters / sizeof *counters == GPU_POLICY__COUNT, "counters of each policy");
 
+/* Every expert of its layers has a slot. */
+static bool holds_all(const struct child *child, const struct procs_gpu *g)
+{
+    const struct model_index *m = child->model;
+    uint64_t all = 0;
+    for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
+        const struct model_entry *e = &model_index_entries(m)[i];
+        all += e->layer >= g->first_layer && e->layer < g->end_layer;
+    }
+    return g->bytes[CUDA_EXPERTS] >= all * g->slot_bytes;
+}
+
 /* auto: if all experts have slots, hardly any is missing; deterministic runs do not depend on times. */
 static uint32_t allowed(const struct child *child)
 {
-    const struct procs_gpu *g = &child->procs.head->gpu;
+    const struct procs_gpus *all = &child->procs.head->gpus;
     enum gpu_policy given = gpu_policy_find(child->params->gpu_policy);
-    uint64_t all = child->model->entry_count - child->model->dense_count;
+    bool hold = true;
+    for (uint32_t i = 0; i < all->count; i++)
+        hold &= holds_all(child, &all->gpu[i]);
     if (given != GPU_POLICY__COUNT)
         return 1u << given;
-    if (child->params->deterministic || g->bytes[CUDA_EXPERTS] >= all * g->slot_bytes)
+    if (child->params->deterministic || hold)
         return 1u << GPU_CENTRIC;
     return (1u << GPU_POLICY__COUNT) - 1;
 }
 
-static void set(struct gpu *gpu)
+static void set(struct gpus *gpus)
 {
-    cuda_policy(gpu->device, gpu->trial.policy == GPU_COOPERATIVE,
-                gpu->trial.policy == GPU_PREFETCH);
+    for (uint32_t i = 0; i < gpus->count; i++)
+        cuda_policy(gpus->device[i], gpus->trial.policy == GPU_COOPERATIVE,
+                    gpus->trial.policy == GPU_PREFETCH);
 }
 
-int gpu_policy_open(struct gpu *gpu, const struct child *child, const struct kernel_ops *ops,
+int gpu_policy_open(struct gpus *gpus, const struct child *child, const struct kernel_ops *ops,
                     uint32_t threads, struct error *error)
 {
     uint32_t policies = allowed(child);
-    if (policies >> GPU_COOPERATIVE & 1) {
+    for (uint32_t i = 0; policies >> GPU_COOPERATIVE & 1 && i < gpus->count; i++) {
         struct device *host = host_device(ops, threads, (int)child->params->nice, error);
         if (!host)
             return -1;
-        cuda_cooperate(gpu->device, host);
+        cuda_cooperate(gpus->device[i], host);
     }
-    gpu_trial_open(&gpu->trial, policies);
-    set(gpu);
-    counter_set(child->row, CTR_COMPUTE_gpu_policy, (uint64_t)gpu->trial.policy);
+    gpu_trial_open(&gpus->trial, policies);
+    set(gpus);
+    counter_set(child->row, CTR_COMPUTE_gpu_policy, (uint64_t)gpus->trial.policy);
     return 0;
 }
 
-void gpu_sequence(const struct gpu *gpu)
+void gpu_sequence(const struct gpus *gpus)
 {
-    if (gpu->device)
-        cuda_sequence(gpu->device);
+    for (uint32_t i = 0; i < gpus->count; i++)
+        cuda_sequence(gpus->device[i]);
 }
 
-static void report(const struct gpu *gpu, const struct child *child)
+/* What matters here, of all GPUs. */
+static struct places_counts counts_of(const struct gpus *gpus)
 {
-    const struct gpu_trial *t = &gpu->trial;
+    struct places_counts sum = {0};
+    for (uint32_t i = 0; i < gpus->count; i++) {
+        struct places_counts one = cuda_slot_counts(gpus->device[i]);
+        sum.hits += one.hits;
+        sum.uploaded += one.uploaded;
+        sum.on_host += one.on_host;
+    }
+    return sum;
+}
+
+static void report(const struct gpus *gpus, const struct child *child)
+{
+    const struct gpu_trial *t = &gpus->trial;
     char times[128];
     size_t n = 0;
     for (int i = 0; i < GPU_POLICY__COUNT; i++) {
@@ -71,15 +99,15 @@ static void report(const struct gpu *gpu, const struct child *child)
     log_info("GPU: policy %s; a token with %s", gpu_policy_name(t->policy), times);
 }
 
-void gpu_policy_pass(struct gpu *gpu, const struct child *child, uint32_t rows, uint64_t ns)
+void gpu_policy_pass(struct gpus *gpus, const struct child *child, uint32_t rows, uint64_t ns)
 {
-    struct gpu_trial *t = &gpu->trial;
-    if (!gpu->device)
+    struct gpu_trial *t = &gpus->trial;
+    if (gpus->count == 0)
         return;
-    const struct places_counts last = gpu->counted, now = cuda_slot_counts(gpu->device);
+    const struct places_counts last = gpus->counted, now = counts_of(gpus);
     const enum gpu_policy had = t->policy;
     const uint32_t trials = t->trials;
-    gpu->counted = now;
+    gpus->counted = now;
     if (rows != 1) {
         gpu_trial_other(t);
         return;
@@ -91,9 +119,9 @@ void gpu_policy_pass(struct gpu *gpu, const struct child *child, uint32_t rows, 
                                                  .hits = hits});
     counter_set(child->row, counters[had].tokens, t->tokens[had]);
     if (t->trials != trials)
-        report(gpu, child);
+        report(gpus, child);
     if (t->policy == had)
         return;
-    set(gpu);
+    set(gpus);
     counter_set(child->row, CTR_COMPUTE_gpu_policy, (uint64_t)t->policy);
 }

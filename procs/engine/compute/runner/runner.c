@@ -63,25 +63,24 @@ static int open_core(struct runner *r, struct error *error)
     struct child *child = r->child;
     const struct params *p = child->params;
     const struct kernel_ops *ops = choose_ops(child);
-    r->gpu = gpu_open(child, ops, threads_of(p));
-    r->experts.gpu_limit = gpu_experts_limit(&r->gpu, child);
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    r->gpus = gpus_open(child, ops, threads_of(p));
     struct core_config config = {.model = child->model,
-                                 .device = r->gpu.device,
                                  .ops = ops,
                                  .source = experts_source(&r->experts),
                                  .threads = threads_of(p),
                                  .nice = (int)p->nice,
                                  .chunk = (uint32_t)p->prefill_chunk,
-                                 .scratch_limit = r->gpu.device ? 0 : scratch_limit(), /* planned */
                                  .prefill_order = prefill_order_of(r->experts.knobs.prefill_order)};
-    r->core = core_create(&config, error);
+    uint32_t count = gpus_parts(&r->gpus, child, scratch_limit(), parts);
+    r->core = chain_create(&config, parts, count, error);
     if (!r->core)
         return -1;
     char bytes[16];
-    log_info("%s%s, %u threads, chunks of %u tokens, %s of scratch", r->gpu.device ? "GPU, " : "",
-             config.ops->name, config.threads, core_chunk(r->core),
-             bytes_format(core_scratch_bytes(r->core), bytes));
-    gpu_count(&r->gpu, child);
+    log_info("%s%s, %u threads, chunks of %u tokens, %s of scratch",
+             r->gpus.count > 0 ? "GPU, " : "", config.ops->name, config.threads,
+             chain_rows(r->core), bytes_format(chain_scratch_bytes(r->core), bytes));
+    gpus_count(&r->gpus, child);
     counter_set(child->row, CTR_COMPUTE_threads, config.threads);
     atomic_store_explicit(&child->row->threads, config.threads, memory_order_relaxed);
     return 0;
@@ -94,13 +93,13 @@ int runner_open(struct runner *r, struct compute *c, struct error *error)
     r->tokenizer = c->tokenizer;
     r->experts.beat_ns = &r->beat_ns;
     if (experts_open(&r->experts, &c->child, r, error) != 0 || open_core(r, error) != 0 ||
-        kv_check(&c->child.kv, hp, core_chunk(r->core), error) != 0)
+        kv_check(&c->child.kv, hp, chain_rows(r->core), error) != 0)
         return -1;
     r->sampler = sampler_create(hp->vocab, error);
     if (!r->sampler)
         return -1;
-    r->tokens = calloc(core_chunk(r->core), sizeof *r->tokens);
-    r->scores = calloc(core_chunk(r->core), sizeof *r->scores);
+    r->tokens = calloc(chain_rows(r->core), sizeof *r->tokens);
+    r->scores = calloc(chain_rows(r->core), sizeof *r->scores);
     r->recent = calloc(RECENT_TOKENS_MAX, sizeof *r->recent);
     r->keys = calloc(hp->layers, sizeof *r->keys);
     r->values = calloc(hp->layers, sizeof *r->values);
@@ -146,7 +145,6 @@ static void *runner_main(void *arg)
     struct runner *r = arg;
     if (r->child->params->nice > 0)
         setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), (int)r->child->params->nice);
-    gpu_enter(&r->gpu, r->child);
     while (!atomic_load(&r->stop)) {
         uint32_t row, seen = atomic_load(&r->work);
         experts_tick(&r->experts, clock_now_ns());

@@ -160,7 +160,7 @@ static int switch_preset(struct sequence *s, struct error *error)
         return 0;
     if (experts_set_preset(&r->experts, wanted, error) != 0)
         return -1;
-    core_prefill_order(r->core, prefill_order_of(r->experts.knobs.prefill_order));
+    chain_prefill_order(r->core, prefill_order_of(r->experts.knobs.prefill_order));
     atomic_store(&head->preset_active, wanted);
     log_info("preset %s from this sequence on", preset_at(wanted)->name);
     return 0;
@@ -202,7 +202,7 @@ static int start_sequence(struct sequence *s, struct error *error)
                                      .values = r->values,
                                      .ring = child->kv.head->ring,
                                      .renormalise_skips = r->experts.knobs.skip_renormalise};
-    gpu_sequence(&r->gpu);
+    gpu_sequence(&r->gpus);
     log_event(s, ACCESS_SEQUENCE_START, get(&q->kv_valid), get(&q->prompt_tokens));
     return 0;
 }
@@ -234,7 +234,7 @@ static void append_token(struct sequence *s, uint32_t rows)
         .top_k = p->top_k < vocab ? (uint32_t)p->top_k : 0,
         .seed = q->seed,
     };
-    const float *logits = core_output(r->core, rows - 1, 1);
+    const float *logits = chain_output(r->core, rows - 1, 1);
     size_t recent = settings.repeat_penalty != 1.0 ? recent_tokens(s, at) : 0;
     bool forced = at - get(&q->prompt_tokens) < q->forced_tokens;
     uint32_t token = forced ? get(&s->log[at])
@@ -255,7 +255,7 @@ static void score_rows(struct sequence *s, uint32_t position, uint32_t rows)
     for (uint32_t i = 0; i < n; i++) /* the pass is done: its tokens are no longer needed */
         r->tokens[i] = get(&s->log[position + 1 + i]);
     if (n > 0)
-        core_score(r->core, 0, n, r->tokens, r->scores);
+        chain_score(r->core, 0, n, r->tokens, r->scores);
     memcpy(&s->logprobs[position + 1], r->scores, n * sizeof *r->scores);
 }
 
@@ -295,7 +295,7 @@ static int turn(struct sequence *s, struct error *error)
     if (tokens > get(&r->child->kv.head->slot[s->slot].allocated) && grow(s, error) != 0)
         return -1;
     uint32_t rows = tokens - position;
-    rows = rows < core_chunk(r->core) ? rows : core_chunk(r->core);
+    rows = rows < chain_rows(r->core) ? rows : chain_rows(r->core);
     /* A chunk never contains both prompt and response tokens, so that their times are separate. */
     uint32_t prompt = get(&q->prompt_tokens);
     if (position < prompt && rows > prompt - position)
@@ -309,7 +309,7 @@ static int turn(struct sequence *s, struct error *error)
     s->view.content = r->content[s->slot];
     s->view.state = state.before;
     s->view.next_state = state.after;
-    if (core_forward(r->core, &s->view, r->tokens, position, rows, error) != 0) {
+    if (chain_forward(r->core, &s->view, r->tokens, position, rows, error) != 0) {
         experts_release(&r->experts);
         return -1;
     }
@@ -327,9 +327,9 @@ static int turn(struct sequence *s, struct error *error)
     atomic_store_explicit(&q->kv_valid, position + rows, memory_order_release);
     log_event(s, ACCESS_TOKEN_END, position, rows);
     experts_tokens_end(&r->experts, rows);
-    gpu_count(&r->gpu, r->child);
+    gpus_count(&r->gpus, r->child);
     uint64_t ns = clock_now_ns() - start;
-    gpu_policy_pass(&r->gpu, r->child, rows, ns);
+    gpu_policy_pass(&r->gpus, r->child, rows, ns);
     account(s, position, rows, ns, appends);
     return 0;
 }

@@ -37,7 +37,7 @@ function chart(id, value, shown, note, top) {
   $(id).replaceChildren(el("b", shown), el("small", note), svg);
 }
 function gpu(g, d, s, part, pct) {
-  const name = `GPU ${g.number}, ${g.name}`;
+  const name = `GPU ${g.numbers}, ${g.name}`;
   $("gpu").hidden = false;
   if (g.lost) return chart("chart-gpu", 0, "lost", `${name} · computing on the CPU`, 1);
   const hits = part(d.there, d.there + d.sent);

@@ -110,21 +110,21 @@ static void put_engine_metrics(FILE *out, const json_t *doc)
 #include "procs/engine/gateway/pages/metrics.tbl.h"
 }
 
-/* Nothing without a GPU. Labels: its number first. */
+/* Nothing without a GPU. Labels: its number first, or all numbers. */
 static void put_gpu_metrics(FILE *out, const json_t *doc)
 {
     const char *name = "";
     char labels[64];
-    uint64_t gpu = lookup_u64(doc, "gpu.number");
+    const char *gpu = lookup_text(doc, "gpu.numbers");
     if (!json_object_get(doc, "gpu"))
         return;
     head(out, "gpu_info", "gauge", "Always 1.");
-    fprintf(out, "sluice_gpu_info{gpu=\"%" PRIu64 "\",", gpu);
+    fprintf(out, "sluice_gpu_info{gpu=\"%s\",", gpu);
     label(out, "name", lookup_text(doc, "gpu.name"));
     fprintf(out, "} 1\n");
 #define METRIC(metric, type, help) head(out, name = "gpu_" #metric, #type, help);
 #define PUT(more, v)                                                                               \
-    snprintf(labels, sizeof labels, "gpu=\"%" PRIu64 "\"" more, gpu);                              \
+    snprintf(labels, sizeof labels, "gpu=\"%s\"" more, gpu);                                       \
     value(out, name, labels, v);
 #define VALUE(counter, more, scale)                                                                \
     PUT(more, (double)lookup_counter(doc, "compute", "gpu_" #counter) * (scale))

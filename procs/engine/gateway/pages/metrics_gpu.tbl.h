@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics of the GPU, from its object in the stats snapshot and compute's counters. "sluice_gpu_" is put before their
- * names, and the label gpu (its number) before their labels.
+ * names, and the label gpu (its number; of several: "0,1", and their sums) before their labels.
  * METRIC(name, type, help)      starts a metric
  * VALUE(counter, labels, scale) a counter gpu_* of compute
  * AT(path, labels)              a number of the object
  * No include guard. */
+METRIC(layers, gauge, "Layers that GPUs compute.")
+AT("layers", "")
 METRIC(memory_budget_bytes, gauge, "Maximum memory of the GPU that is used.")
 AT("budget_bytes", "")
 METRIC(memory_part_bytes, gauge, "Memory of the GPU planned for one part.")

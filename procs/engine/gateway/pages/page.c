@@ -118,12 +118,15 @@ static void put_gpu(FILE *out, const json_t *doc)
     char text[64];
     if (!json_object_get(doc, "gpu"))
         return;
-    snprintf(text, sizeof text, "GPU %" PRIu64, lookup_u64(doc, "gpu.number"));
+    uint64_t layers = lookup_u64(doc, "gpu.layers"), on_cpu = lookup_u64(doc, "gpu.layers_on_cpu");
+    snprintf(text, sizeof text, "GPU %s", lookup_text(doc, "gpu.numbers"));
     put_text(out, text, lookup_text(doc, "gpu.name"));
     if (lookup_counter(doc, "compute", "gpu_lost")) {
         put_text(out, "GPU lost", "computing on the CPU");
         return;
     }
+    snprintf(text, sizeof text, "%" PRIu64 " of %" PRIu64, layers, layers + on_cpu);
+    put_text(out, "GPU layers", text);
     put_bytes(out, "GPU budget", doc, "gpu.budget_bytes");
     put_bytes(out, "GPU dense weights", doc, "gpu.plan.weights");
     put_bytes(out, "GPU experts", doc, "gpu.plan.experts");

@@ -93,7 +93,7 @@ static uint64_t reservation_now(const struct supervisor *s, const struct child_s
 static uint64_t growth_of(const struct supervisor *s, enum service service)
 {
     switch (service) {
-    case SERVICE_COMPUTE: return GROWTH_COMPUTE_BYTES + s->gpu.host_bytes;
+    case SERVICE_COMPUTE: return GROWTH_COMPUTE_BYTES + s->gpus.host_bytes;
     case SERVICE_GATEWAY: return http_growth(&s->params, s->model);
     default: return GROWTH_BYTES;
     }
@@ -150,7 +150,7 @@ static uint64_t compute_estimate(const struct supervisor *s)
     double thread = COMPUTE_ROWS * (FORMS_BYTES * (hidden + inner) + (h->kv_rank > 0 ? mla : 0)) +
                     8.0 * h->experts;
     double logits = 8.0 * h->vocab > (double)MIB ? 8.0 * h->vocab : (double)MIB;
-    return COMPUTE_ESTIMATE + s->gpu.host_bytes +
+    return COMPUTE_ESTIMATE + s->gpus.host_bytes +
            (uint64_t)((double)s->params.prefill_chunk * row + logits + 16.0 * h->vocab +
                       4 * recurrent_fixed_floats(h) + (double)s->params.threads * thread);
 }

@@ -98,7 +98,7 @@ static void format_procs(struct supervisor *s)
     procs_format(head, &s->params, (uint32_t)s->params.loaders);
     strcpy(head->run_dir, s->run_dir);
     strcpy(head->model_path, s->options.model);
-    gpu_publish(s, &head->gpu);
+    gpu_publish(s, &head->gpus);
     atomic_store(&head->preset_requested, s->preset);
     atomic_store(&head->preset_active, s->preset);
     s->procs = head;

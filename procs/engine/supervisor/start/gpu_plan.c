@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which layers each GPU computes, and what it gets of its memory (lib/device/cuda/plan.h), before anything starts. The memory of
+ * each is a ledger of its own: nothing moves between it and that of the host.
+ *
+ * If all layers fit, they are divided in proportion to the budgets. If not, each GPU in turn has those that fit, with slots for
+ * the experts of a token, and the CPU has the rest, which are the last ones. What a budget then has left is for keys and
+ * values, and for more slots. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/log.h"
+#include "lib/core/core.h"
+#include "lib/device/cuda/cuda.h"
+#include "procs/engine/supervisor/supervisor.h"
+
+/* Private memory of the process for each GPU: an estimate, rounded up, as no GPU has run this. */
+#define HOST_BYTES        (384 * MIB)
+#define EXPERT_HOST_BYTES 192 /* records of the policy that evicts experts from the GPU */
+/* Without --gpu-budget: that much of the GPU's memory, in hundredths. */
+#define SHARE 90
+
+static uint32_t layers_of(const struct gpu *g)
+{
+    return g->plan.end_layer - g->plan.first_layer;
+}
+
+static uint32_t model_layers(const struct supervisor *s)
+{
+    return s->model->hparams.layers;
+}
+
+/* ---- layers ---- */
+
+/* The parts of the model in layers [first, end); of experts the minimum. */
+static int plan_layers(struct supervisor *s, struct gpu *g, uint32_t first, uint32_t end,
+                       struct error *error)
+{
+    struct kv_shape kv = kv_shape_for(s);
+    g->plan = (struct cuda_plan){.number = g->number,
+                                 .first_layer = first,
+                                 .end_layer = end,
+                                 .bytes[CUDA_CONTEXT] = g->context_bytes};
+    if (first == end)
+        return 0;
+    cuda_plan_model(&g->plan, s->model, kv.type, kv.context, kv.ring, 1);
+    struct device *device = cuda_device(s->gpus.kernels, NULL, &g->plan, error);
+    if (!device)
+        return -1;
+    struct core_config config = {.model = s->model,
+                                 .device = device,
+                                 .first_layer = first,
+                                 .layers = end - first,
+                                 .threads = 1,
+                                 .chunk = (uint32_t)s->params.prefill_chunk,
+                                 .prefill_order = prefill_order_of(PREFILL_ORDER_INDEX)};
+    int rc = core_device_bytes(&config, &g->plan.bytes[CUDA_ACTIVATIONS], error);
+    device->ops->destroy(device);
+    return rc;
+}
+
+static bool fits(const struct gpu *g)
+{
+    return cuda_plan_bytes(&g->plan) <= g->budget;
+}
+
+/* In proportion to the budgets. */
+static int divide(struct supervisor *s, uint32_t layers, bool *all_fit, struct error *error)
+{
+    uint64_t sum = 0, before = 0;
+    *all_fit = true;
+    for (uint32_t i = 0; i < s->gpus.count; i++)
+        sum += s->gpus.gpu[i].budget;
+    for (uint32_t i = 0, first = 0, end; i < s->gpus.count; i++, first = end) {
+        struct gpu *g = &s->gpus.gpu[i];
+        before += g->budget;
+        end = (uint32_t)((double)layers * (double)before / (double)sum + 0.5);
+        if (plan_layers(s, g, first, end, error) != 0)
+            return -1;
+        *all_fit &= fits(g) && end <= layers;
+    }
+    return 0;
+}
+
+/* All layers that fit, from `first` on: the more, the more memory. */
+static int fill_one(struct supervisor *s, struct gpu *g, uint32_t first, uint32_t end,
+                    struct error *error)
+{
+    uint32_t most = first;
+    while (most < end) {
+        uint32_t middle = most + (end - most + 1) / 2;
+        if (plan_layers(s, g, first, middle, error) != 0)
+            return -1;
+        if (fits(g))
+            most = middle;
+        else
+            end = middle - 1;
+    }
+    return plan_layers(s, g, first, most, error);
+}
+
+static int fill(struct supervisor *s, uint32_t layers, struct error *error)
+{
+    for (uint32_t i = 0, first = 0; i < s->gpus.count; i++) {
+        if (fill_one(s, &s->gpus.gpu[i], first, layers, error) != 0)
+            return -1;
+        first = s->gpus.gpu[i].plan.end_layer;
+    }
+    return 0;
+}
+
+/* "context 640 MiB, weights 1.2 GiB, ..." */
+static void parts_text(const struct cuda_plan *plan, char *text, size_t bytes)
+{
+    char one[16];
+    size_t at = 0;
+    text[0] = 0;
+    for (int i = 0; i < CUDA_PART__COUNT && at < bytes; i++)
+        at +=
+            (size_t)snprintf(text + at, bytes - at, "%s%s %s", i ? ", " : "",
+                             cuda_part_name((enum cuda_part)i), bytes_format(plan->bytes[i], one));
+}
+
+/* Not so many layers. */
+static int too_small(struct supervisor *s, uint32_t layers, struct error *error)
+{
+    struct gpu *g = &s->gpus.gpu[0];
+    char parts[160], budget[16];
+    const char *whose = s->params.gpu_budget ? "--gpu-budget" : "the GPU's memory:";
+    if (plan_layers(s, g, 0, 1, error) != 0)
+        return -1;
+    uint64_t one = cuda_plan_bytes(&g->plan);
+    if (plan_layers(s, g, 0, layers, error) != 0)
+        return -1;
+    parts_text(&g->plan, parts, sizeof parts);
+    return error_set(error, ERR_BUDGET_TOO_SMALL,
+                     "%s %s is too small for this model: minimum %" PRIu64
+                     " bytes for one layer; %u layers need %" PRIu64
+                     " bytes (%s); a smaller --ctx-size or --prefill-chunk lowers it",
+                     whose, bytes_format(g->budget, budget), one, layers, cuda_plan_bytes(&g->plan),
+                     parts);
+}
+
+/* GPUs without layers are left out. */
+static void keep_used(struct supervisor *s)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < s->gpus.count; i++) {
+        struct gpu *g = &s->gpus.gpu[i];
+        if (layers_of(g) == 0)
+            log_info("GPU %u (%.100s) is not used: all layers are on others, or none fits",
+                     g->number, g->name);
+        else
+            s->gpus.gpu[kept++] = *g;
+    }
+    s->gpus.count = kept;
+}
+
+static int choose_layers(struct supervisor *s, struct error *error)
+{
+    uint32_t all = model_layers(s), last = s->gpus.count - 1;
+    bool stated = s->params.gpu_layers > 0, all_fit;
+    uint32_t wanted = stated && s->params.gpu_layers < all ? (uint32_t)s->params.gpu_layers : all;
+    if (divide(s, wanted, &all_fit, error) != 0)
+        return -1;
+    if (last == 0 && wanted == all)
+        s->gpus.whole_bytes = cuda_plan_bytes(&s->gpus.gpu[0].plan);
+    if (!all_fit && fill(s, wanted, error) != 0)
+        return -1;
+    uint32_t have = s->gpus.gpu[last].plan.end_layer;
+    if (have == 0 || (stated && have < wanted))
+        return too_small(s, wanted, error);
+    keep_used(s);
+    return 0;
+}
+
+/* ---- what is left ---- */
+
+/* For keys, values and states, */
+static void add_kv(const struct supervisor *s, struct gpu *g)
+{
+    struct kv_shape kv = kv_shape_for(s);
+    uint64_t rest = g->budget - cuda_plan_bytes(&g->plan);
+    cuda_plan_kv(&g->plan, s->model, kv.type, kv.context, kv.ring, g->plan.bytes[CUDA_KV] + rest);
+}
+
+/* Those of its layers, in all precisions. */
+static uint64_t experts_of(const struct supervisor *s, const struct gpu *g)
+{
+    uint64_t count = 0;
+    for (uint32_t i = s->model->dense_count; i < s->model->entry_count; i++) {
+        const struct model_entry *e = &model_index_entries(s->model)[i];
+        count += e->layer >= g->plan.first_layer && e->layer < g->plan.end_layer;
+    }
+    return count;
+}
+
+/* and then for experts, up to all. */
+static void add_experts(const struct supervisor *s, struct gpu *g)
+{
+    uint64_t *experts = &g->plan.bytes[CUDA_EXPERTS], slot = g->plan.slot_bytes;
+    uint64_t rest = g->budget - cuda_plan_bytes(&g->plan), all = experts_of(s, g) * slot;
+    if (slot == 0)
+        return;
+    uint64_t most = *experts + rest < all ? *experts + rest : all;
+    uint64_t whole = most / slot * slot;
+    *experts = whole > *experts ? whole : *experts;
+}
+
+static int set_budget(const struct supervisor *s, struct gpu *g, struct error *error)
+{
+    char have[16];
+    g->budget = s->params.gpu_budget ? s->params.gpu_budget : g->memory / 100 * SHARE;
+    return g->budget <= g->memory
+               ? 0
+               : error_set(error, ERR_BAD_INPUT, "--gpu-budget %" PRIu64 ": the GPU has %s",
+                           g->budget, bytes_format(g->memory, have));
+}
+
+static uint64_t host_bytes_of(const struct supervisor *s, const struct gpu *g)
+{
+    uint64_t bytes = gpu_test_module(s) ? cuda_plan_bytes(&g->plan) : HOST_BYTES;
+    return bytes + places_ring(g->plan.slot_bytes) * PLACES_PIECE +
+           (uint64_t)PRECISION__COUNT * g->plan.layers * g->plan.experts * EXPERT_HOST_BYTES;
+}
+
+static int plan_memory(struct supervisor *s, struct error *error)
+{
+    for (uint32_t i = 0; i < s->gpus.count; i++)
+        if (set_budget(s, &s->gpus.gpu[i], error) != 0)
+            return -1;
+    if (choose_layers(s, error) != 0)
+        return -1;
+    for (uint32_t i = 0; i < s->gpus.count; i++) {
+        struct gpu *g = &s->gpus.gpu[i];
+        add_kv(s, g);
+        add_experts(s, g);
+        s->gpus.host_bytes += host_bytes_of(s, g);
+    }
+    return 0;
+}
+
+int gpu_plan(struct supervisor *s, struct error *error)
+{
+    char parts[200];
+    if (s->gpus.count == 0)
+        return 0;
+    if (plan_memory(s, error) != 0)
+        return gpu_without(s, error);
+    uint32_t all = model_layers(s), end = 0;
+    for (uint32_t i = 0; i < s->gpus.count; i++) {
+        const struct gpu *g = &s->gpus.gpu[i];
+        end = g->plan.end_layer;
+        parts_text(&g->plan, parts, sizeof parts);
+        log_info("GPU %" PRIu32 " (%.100s): %u of %u layers, from %u on: %s", g->number, g->name,
+                 layers_of(g), all, g->plan.first_layer, parts);
+    }
+    if (end < all)
+        log_info("the last %u of %u layers are computed on the CPU", all - end, all);
+    return 0;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan of the GPUs, for compute and for statistics. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/device/cuda/cuda.h"
+#include "lib/policy/gpu/policy.h"
+#include "procs/engine/supervisor/supervisor.h"
+
+_Static_assert((int)CUDA_PART__COUNT <= PROCS_GPU_PARTS, "the process table has all parts");
+
+void gpu_publish(const struct supervisor *s, struct procs_gpus *out)
+{
+    const struct cuda_plan *first = &s->gpus.gpu[0].plan; /* what all have in common */
+    if (s->gpus.count == 0)
+        return;
+    *out = (struct procs_gpus){.count = s->gpus.count,
+                               .required = gpu_required(s),
+                               .positions = first->positions,
+                               .layers = first->layers,
+                               .experts = first->experts,
+                               .top_k = first->top_k};
+    for (uint32_t i = 0; i < s->gpus.count; i++) {
+        const struct cuda_plan *plan = &s->gpus.gpu[i].plan;
+        struct procs_gpu *g = &out->gpu[i];
+        g->number = plan->number;
+        g->first_layer = plan->first_layer;
+        g->end_layer = plan->end_layer;
+        g->kv_layers = plan->kv_layers;
+        g->slot_bytes = plan->slot_bytes;
+        memcpy(g->bytes, plan->bytes, sizeof plan->bytes);
+    }
+    snprintf(out->module, sizeof out->module, "%s", s->gpus.module);
+}
+
+/* ---- statistics ---- */
+
+struct total {
+    uint64_t memory, budget, bytes[CUDA_PART__COUNT], slots, slots_used, slot_bytes;
+    uint32_t layers, kv_layers;
+};
+
+static void put(json_t *object, const char *name, uint64_t value)
+{
+    json_object_set_new(object, name, json_integer((json_int_t)value));
+}
+
+static struct total total_of(const struct supervisor *s, uint32_t number, bool lost)
+{
+    const struct gpu *g = &s->gpus.gpu[number];
+    struct total t = {.memory = g->memory,
+                      .budget = g->budget,
+                      .slots = cuda_plan_slots(&g->plan),
+                      .slot_bytes = g->plan.slot_bytes,
+                      .layers = g->plan.end_layer - g->plan.first_layer,
+                      .kv_layers = g->plan.kv_layers};
+    memcpy(t.bytes, g->plan.bytes, sizeof t.bytes);
+    if (s->procs && !lost) /* before anything is started, for --print-memory: none */
+        t.slots_used = atomic_load(&s->procs->gpus.gpu[number].slots_used);
+    return t;
+}
+
+static void add(struct total *sum, const struct total *t)
+{
+    sum->memory += t->memory;
+    sum->budget += t->budget;
+    sum->slots += t->slots;
+    sum->slots_used += t->slots_used;
+    sum->slot_bytes = t->slot_bytes > sum->slot_bytes ? t->slot_bytes : sum->slot_bytes;
+    sum->layers += t->layers;
+    sum->kv_layers += t->kv_layers;
+    for (int i = 0; i < CUDA_PART__COUNT; i++)
+        sum->bytes[i] += t->bytes[i];
+}
+
+static void put_total(json_t *object, const struct total *t)
+{
+    json_t *plan = json_object();
+    for (int i = 0; i < CUDA_PART__COUNT; i++)
+        put(plan, cuda_part_name((enum cuda_part)i), t->bytes[i]);
+    put(object, "memory_bytes", t->memory);
+    put(object, "budget_bytes", t->budget);
+    json_object_set_new(object, "plan", plan);
+    put(object, "layers", t->layers);
+    put(object, "kv_layers", t->kv_layers);
+    put(object, "slots", t->slots);
+    put(object, "slots_used", t->slots_used);
+    put(object, "slot_bytes", t->slot_bytes);
+}
+
+static void put_name(json_t *object, const struct gpu *g)
+{
+    put(object, "number", g->number);
+    json_object_set_new(object, "name", json_string(g->name));
+}
+
+/* What compute does now, and what it measured for that. */
+static void put_policy(struct supervisor *s, json_t *object)
+{
+    static const struct {
+        unsigned tokens, token_ns;
+    } counters[] = {
+        [GPU_CENTRIC] = {CTR_COMPUTE_gpu_centric_tokens, CTR_COMPUTE_gpu_centric_token_ns},
+        [GPU_COOPERATIVE] = {CTR_COMPUTE_gpu_cooperative_tokens,
+                             CTR_COMPUTE_gpu_cooperative_token_ns},
+        [GPU_PREFETCH] = {CTR_COMPUTE_gpu_prefetch_tokens, CTR_COMPUTE_gpu_prefetch_token_ns}};
+    if (s->children_count == 0)
+        return;
+    const struct proc_row *row = child_of(s, SERVICE_COMPUTE, 0)->row;
+    json_t *all = json_object();
+    uint64_t policy = counter_get(row, CTR_COMPUTE_gpu_policy);
+    for (int i = 0; i < GPU_POLICY__COUNT; i++)
+        json_object_set_new(all, gpu_policy_name((enum gpu_policy)i),
+                            json_pack("{s:I, s:f}", "tokens",
+                                      (json_int_t)counter_get(row, counters[i].tokens), "token_us",
+                                      (double)counter_get(row, counters[i].token_ns) / 1e3));
+    json_object_set_new(
+        object, "policy",
+        json_string(policy < GPU_POLICY__COUNT ? gpu_policy_name((enum gpu_policy)policy) : "?"));
+    json_object_set_new(object, "trials",
+                        json_integer((json_int_t)counter_get(row, CTR_COMPUTE_gpu_trials)));
+    json_object_set_new(object, "measured", all);
+    json_object_set_new(object, "eviction", json_string(s->params.gpu_eviction));
+}
+
+/* "0", or "0,1" */
+static void put_numbers(json_t *object, const struct gpus *g)
+{
+    char text[8 * PROCS_GPUS_MAX];
+    size_t at = 0;
+    for (uint32_t i = 0; i < g->count; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%u", i ? "," : "", g->gpu[i].number);
+    json_object_set_new(object, "numbers", json_string(text));
+}
+
+json_t *gpu_stats(struct supervisor *s)
+{
+    if (s->gpus.count == 0)
+        return NULL;
+    const struct proc_row *compute =
+        s->children_count > 0 ? child_of(s, SERVICE_COMPUTE, 0)->row : NULL;
+    bool lost = compute && counter_get(compute, CTR_COMPUTE_gpu_lost) != 0;
+    json_t *object = json_object(), *each = json_array();
+    struct total sum = {0};
+    for (uint32_t i = 0; i < s->gpus.count; i++) {
+        struct total t = total_of(s, i, lost);
+        json_t *one = json_object();
+        put_name(one, &s->gpus.gpu[i]);
+        put(one, "first_layer", s->gpus.gpu[i].plan.first_layer);
+        put_total(one, &t);
+        json_array_append_new(each, one);
+        add(&sum, &t);
+    }
+    put_name(object, &s->gpus.gpu[0]);
+    put_numbers(object, &s->gpus);
+    put_total(object, &sum);
+    put(object, "layers_on_cpu", s->model->hparams.layers - sum.layers);
+    put(object, "whole_bytes", s->gpus.whole_bytes);
+    json_object_set_new(object, "lost", json_boolean(lost));
+    json_object_set_new(object, "each", each);
+    put_policy(s, object);
+    return object;
+}
