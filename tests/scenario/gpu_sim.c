@@ -284,7 +284,7 @@ static void gpu_centric(void)
 
 static void cooperative(void)
 {
-    policy("cooperative", "lru", 3);
+    policy("cooperative", "lru", 2);
 }
 
 static void prefetch(void)
