@@ -110,6 +110,16 @@ START_TEST(every_architecture)
 }
 END_TEST
 
+/* In the short form, too: the inputs of several experts' down matrices in an integer form. */
+START_TEST(quantised_experts)
+{
+    struct image image;
+    image_open(&image, golden_path("arch/olmoe_a_q8.gguf"), RUN_CONTEXT);
+    compare(&image, false, "arch/olmoe_a_q8.gguf");
+    image_close(&image);
+}
+END_TEST
+
 START_TEST(every_type_of_keys)
 {
     static const char *const names[] = {"arch/qwen3moe_a.gguf", "arch/kimi_k2.gguf",
@@ -442,6 +452,7 @@ int main(void)
     TCase *c = tcase_create("device_cuda");
     tcase_set_timeout(c, 900);
     tcase_add_test(c, every_architecture);
+    tcase_add_test(c, quantised_experts);
     tcase_add_test(c, every_type_of_keys);
     tcase_add_test(c, too_little_memory);
     tcase_add_test(c, many_states_without_a_wait);
