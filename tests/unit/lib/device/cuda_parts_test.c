@@ -74,6 +74,8 @@ START_TEST(two_gpus)
     parts[0].device = gpu(&image, 0, 0, 1, _i % 2 == 0);
     parts[1].device = gpu(&image, 1, 1, layers, _i % 2 == 0);
     ck_assert(hash_of(&image, parts, 2) == want);
+    /* its only layer is followed by one of the other GPU: nothing is copied ahead */
+    ck_assert_uint_eq(cuda_slot_counts(parts[0].device).ahead, 0);
     close_all(parts, 2);
     image_close(&image);
 }
