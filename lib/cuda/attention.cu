@@ -18,7 +18,8 @@ struct attend_args {
     kernel_attention a;
     float *work; /* [row][head][segment]: m, l, acc[value_size] */
     size_t key_tile, value_tile;
-    uint32_t segments; /* of a row, at most */
+    uint32_t segments;        /* of a row, at most */
+    const uint32_t *position; /* of the only row; NULL: by a.positions */
 };
 
 struct attend_shared {
@@ -34,9 +35,9 @@ struct attend_tile {
     uint32_t first, end;
 };
 
-INLINE uint32_t positions_of(const kernel_attention &a, uint32_t row)
+INLINE uint32_t positions_of(const attend_args &g, uint32_t row)
 {
-    return a.positions + row;
+    return (g.position ? *g.position + 1 : g.a.positions) + row;
 }
 
 /* What a block computes, in the workspace. */
@@ -196,7 +197,7 @@ __global__ void __launch_bounds__(ATTEND_THREADS) attend_segments(attend_args g)
 {
     const kernel_attention &a = g.a;
     attend_shared *m = (attend_shared *)(void *)shared_memory();
-    uint32_t row = blockIdx.z, head = a.head_begin + blockIdx.y, positions = positions_of(a, row);
+    uint32_t row = blockIdx.z, head = a.head_begin + blockIdx.y, positions = positions_of(g, row);
     uint32_t begin = kernel_attention_begin(a.window, positions);
     uint32_t segment = begin / KERNEL_KEY_SEGMENT + blockIdx.x;
     uint32_t kv_head = head / (a.heads / a.kv_heads), at = segment * KERNEL_KEY_SEGMENT;
@@ -233,7 +234,7 @@ __global__ void __launch_bounds__(ATTEND_THREADS) attend_segments(attend_args g)
 __global__ void __launch_bounds__(ATTEND_THREADS) attend_join(attend_args g)
 {
     const kernel_attention &a = g.a;
-    uint32_t row = blockIdx.y, head = a.head_begin + blockIdx.x, positions = positions_of(a, row);
+    uint32_t row = blockIdx.y, head = a.head_begin + blockIdx.x, positions = positions_of(g, row);
     uint32_t first = kernel_attention_begin(a.window, positions) / KERNEL_KEY_SEGMENT;
     uint32_t segments = (positions - 1) / KERNEL_KEY_SEGMENT + 1 - first;
     for (uint32_t d = threadIdx.x; d < a.value_size; d += ATTEND_THREADS) {
@@ -291,18 +292,44 @@ extern "C" size_t gpu_attention_workspace(const struct kernel_attention *a)
            (2 + (size_t)a->value_size) * sizeof(float);
 }
 
-extern "C" int gpu_attention(const struct kernel_attention *a, void *workspace, void *stream)
+static int attend(const struct kernel_attention *a, const uint32_t *position, uint32_t segments,
+                  void *workspace, void *stream)
 {
-    if (!attention_fits(a))
-        return GPU_UNSUPPORTED;
-    if (attention_is_empty(a))
-        return 0;
-    attend_args g = {*a, (float *)workspace, (size_t)kv_tile_bytes(a->kv_type, a->key_size),
-                     (size_t)kv_tile_bytes(a->kv_type, a->value_size), segments_of(a)};
+    attend_args g = {*a,
+                     (float *)workspace,
+                     (size_t)kv_tile_bytes(a->kv_type, a->key_size),
+                     (size_t)kv_tile_bytes(a->kv_type, a->value_size),
+                     segments,
+                     position};
     uint32_t heads = a->head_end - a->head_begin;
     int status = LAUNCH(attend_segments, dim3(g.segments, heads, a->rows), dim3(ATTEND_THREADS),
                         sizeof(attend_shared), stream, g);
     if (status != 0)
         return status;
     return LAUNCH(attend_join, dim3(heads, a->rows), dim3(ATTEND_THREADS), 0, stream, g);
+}
+
+extern "C" int gpu_attention(const struct kernel_attention *a, void *workspace, void *stream)
+{
+    if (!attention_fits(a))
+        return GPU_UNSUPPORTED;
+    if (attention_is_empty(a))
+        return 0;
+    return attend(a, NULL, segments_of(a), workspace, stream);
+}
+
+/* Segments of a row at any position: those of a window may begin and end within one. */
+extern "C" int gpu_attention_at(const struct kernel_attention *a, const uint32_t *position,
+                                void *workspace, void *stream)
+{
+    if (!attention_fits(a) || a->rows > 1)
+        return GPU_UNSUPPORTED;
+    if (attention_is_empty(a))
+        return 0;
+    uint32_t segments = (a->positions - 1) / KERNEL_KEY_SEGMENT + 1;
+    uint32_t of_window =
+        (uint32_t)(((uint64_t)a->window + KERNEL_KEY_SEGMENT - 2) / KERNEL_KEY_SEGMENT) + 1;
+    if (a->window != 0 && of_window < segments)
+        segments = of_window;
+    return attend(a, position, segments, workspace, stream);
 }

@@ -131,6 +131,9 @@ struct gpu_kv_store {
     enum kv_part part;
     size_t x_stride;
     uint32_t head_size, kv_heads, position, ring, rows;
+    const uint32_t
+        *at;     /* on the device, of one row: its position, instead of `position`; NULL: that */
+    float *copy; /* x of one row again; NULL: not copied */
 };
 
 /* Routers: logits of `rows` rows, experts and weights of each, best first (routing_exact). */
@@ -182,8 +185,25 @@ struct gpu_delta_gates {
     bool interleaved;
 };
 
+/* Jobs of the experts that a router on the device chose for one row: rank r has expert number[r * step], whose matrices
+ * are at table[number * GPU_MATRICES + m], m: gate, up, down. Factors: [number]; biases: [number][inner or outputs]; NULL: none. */
+#define GPU_MATRICES 3
+
+struct gpu_routed {
+    const void *const *table;
+    const uint32_t *number;
+    const float *weight; /* [r * step] */
+    const float *scale[GPU_MATRICES], *bias[GPU_MATRICES];
+    float *gate, *up, *y; /* [rank][inner], [rank][inner], [rank][outputs] */
+    float factor;         /* of all weights */
+    uint32_t step, ranks, inner, outputs;
+    struct gpu_job *jobs;          /* [GPU_MATRICES][rank]; down has row r of its input */
+    struct gpu_finish_job *finish; /* [2][rank]: gate and up; down */
+    struct gpu_term *terms;        /* [rank] */
+};
+
 /* Counted up when struct gpu_kernels or an argument changes. */
-#define GPU_INTERFACE 4
+#define GPU_INTERFACE 5
 
 struct gpu_kernels {
     uint32_t interface;  /* GPU_INTERFACE of the module, first in every version */
@@ -224,6 +244,11 @@ struct gpu_kernels {
     size_t (*attention_workspace)(const struct kernel_attention *a); /* 0: unsupported */
     /* kernel_ops.attention; workspace: so many bytes, 16-byte aligned. */
     int (*attention)(const struct kernel_attention *a, void *workspace, void *stream);
+    /* The same of one row, whose position is on the device, below a->positions: that many are only launched for. */
+    int (*attention_at)(const struct kernel_attention *a, const uint32_t *position, void *workspace,
+                        void *stream);
+
+    int (*jobs_of_routes)(const struct gpu_routed *r, void *stream);
 
     int (*conv)(const struct gpu_conv *c, void *stream);
     int (*delta_gates)(const struct gpu_delta_gates *g, void *stream);
@@ -258,6 +283,15 @@ struct gpu_kernels {
     int (*event_wait)(void *event);                /* the calling thread */
     bool (*event_happened)(void *event);           /* false also if that is not known */
     int (*stream_wait)(void *stream, void *event); /* what is submitted to the stream later */
+
+    /* Between them, what is submitted to the stream is recorded with its arguments, and does not run: kernels, clears, and
+     * copies between the device and pinned memory. The calling thread must do nothing else: wait, allocate, use events, copy
+     * other memory. */
+    int (*capture_begin)(void *stream);
+    int (*capture_end)(void *stream, void **graph);
+    /* What was recorded runs, in the order of the stream. A copy reads pinned memory when it runs. */
+    int (*graph_launch)(void *graph, void *stream);
+    int (*graph_destroy)(void *graph);
 };
 
 /* The only symbol of the module. */

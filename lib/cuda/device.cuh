@@ -205,6 +205,9 @@ int gpu_kv_store_rows(const struct gpu_kv_store *s, void *stream);
 int gpu_route_rows(const struct gpu_route *r, void *stream);
 size_t gpu_attention_workspace(const struct kernel_attention *a);
 int gpu_attention(const struct kernel_attention *a, void *workspace, void *stream);
+int gpu_attention_at(const struct kernel_attention *a, const uint32_t *position, void *workspace,
+                     void *stream);
+int gpu_jobs_of_routes(const struct gpu_routed *r, void *stream);
 int gpu_conv_rows(const struct gpu_conv *c, void *stream);
 int gpu_delta_gates_rows(const struct gpu_delta_gates *g, void *stream);
 int gpu_delta_rows(const struct gpu_delta *d, void *stream);

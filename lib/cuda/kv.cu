@@ -60,12 +60,14 @@ __global__ void __launch_bounds__(WARP) kv_rows(kv_args a)
 {
     const gpu_kv_store &s = a.s;
     uint32_t padded = kv_padded(s.head_size), e = blockIdx.x * QK + threadIdx.x;
-    uint32_t at = kernel_ring_position(s.ring, s.position + blockIdx.z);
+    uint32_t at = kernel_ring_position(s.ring, (s.at ? *s.at : s.position) + blockIdx.z);
     uint8_t *tile =
         (uint8_t *)s.tiles + ((size_t)(at / KV_TILE) * s.kv_heads + blockIdx.y) * a.tile_bytes;
     uint32_t position = at % KV_TILE;
     const float *head = s.x + blockIdx.z * s.x_stride + (size_t)blockIdx.y * s.head_size;
     float x = e < s.head_size ? head[e] : 0;
+    if (s.copy && e < s.head_size)
+        s.copy[(size_t)blockIdx.y * s.head_size + e] = x;
     if (!kv_is_quantised(s.type)) {
         size_t i = (size_t)position * s.head_size + e;
         if (e < s.head_size && s.type == KV_TYPE_F16)
@@ -85,7 +87,8 @@ extern "C" int gpu_kv_store_rows(const struct gpu_kv_store *s, void *stream)
 {
     if ((uint32_t)s->type >= KV_TYPE__COUNT || s->head_size > KERNEL_HEAD_SIZE_MAX ||
         !count_fits((uint64_t)s->position + s->rows) || !rows_fit(s->kv_heads) ||
-        !rows_fit(s->rows) || s->ring % KV_TILE != 0 || (s->ring != 0 && s->rows > s->ring))
+        !rows_fit(s->rows) || s->ring % KV_TILE != 0 || (s->ring != 0 && s->rows > s->ring) ||
+        ((s->at || s->copy) && s->rows > 1))
         return GPU_UNSUPPORTED;
     if (s->rows == 0 || s->kv_heads == 0 || s->head_size == 0)
         return 0;

@@ -160,6 +160,34 @@ static int stream_wait(void *stream, void *event)
     return (int)cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0);
 }
 
+/* ---- graphs ---- */
+
+static int capture_begin(void *stream)
+{
+    return (int)cudaStreamBeginCapture((cudaStream_t)stream, cudaStreamCaptureModeThreadLocal);
+}
+
+static int capture_end(void *stream, void **graph)
+{
+    cudaGraph_t recorded;
+    int status = (int)cudaStreamEndCapture((cudaStream_t)stream, &recorded);
+    if (status != 0)
+        return status;
+    status = (int)cudaGraphInstantiate((cudaGraphExec_t *)graph, recorded, 0);
+    (void)cudaGraphDestroy(recorded);
+    return status;
+}
+
+static int graph_launch(void *graph, void *stream)
+{
+    return (int)cudaGraphLaunch((cudaGraphExec_t)graph, (cudaStream_t)stream);
+}
+
+static int graph_destroy(void *graph)
+{
+    return (int)cudaGraphExecDestroy((cudaGraphExec_t)graph);
+}
+
 extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_kernels(void)
 {
     static const struct gpu_kernels table = {
@@ -180,6 +208,8 @@ extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_
         gpu_route_rows,
         gpu_attention_workspace,
         gpu_attention,
+        gpu_attention_at,
+        gpu_jobs_of_routes,
         gpu_conv_rows,
         gpu_delta_gates_rows,
         gpu_delta_rows,
@@ -202,6 +232,10 @@ extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_
         event_wait,
         event_happened,
         stream_wait,
+        capture_begin,
+        capture_end,
+        graph_launch,
+        graph_destroy,
     };
     return &table;
 }

@@ -116,12 +116,15 @@ static inline void harness_load_matrices(uint32_t to[4], const void *row, int li
 
 /* ---- the part of the CUDA runtime that the module uses; memory.c ---- */
 
-#define cudaMemcpyHostToDevice 1
-#define cudaMemcpyDeviceToHost 2
-#define cudaStreamNonBlocking  1
-#define cudaEventDisableTiming 2
+#define cudaMemcpyHostToDevice           1
+#define cudaMemcpyDeviceToHost           2
+#define cudaStreamNonBlocking            1
+#define cudaEventDisableTiming           2
+#define cudaStreamCaptureModeThreadLocal 1
 typedef void *cudaStream_t;
 typedef void *cudaEvent_t;
+typedef void *cudaGraph_t;
+typedef void *cudaGraphExec_t;
 typedef int cudaError_t;
 
 static inline int cudaSetDevice(int number)
@@ -219,6 +222,36 @@ static inline int cudaEventQuery(cudaEvent_t event)
 static inline int cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, int)
 {
     return fake_stream_wait(stream, event);
+}
+
+static inline int cudaStreamBeginCapture(cudaStream_t stream, int)
+{
+    return fake_capture_begin(stream);
+}
+
+static inline int cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
+{
+    return fake_capture_end(stream, out);
+}
+
+static inline int cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long)
+{
+    return fake_graph_copy(graph, out);
+}
+
+static inline int cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
+{
+    return fake_graph_launch(graph, stream);
+}
+
+static inline int cudaGraphDestroy(cudaGraph_t graph)
+{
+    return fake_graph_drop(graph);
+}
+
+static inline int cudaGraphExecDestroy(cudaGraphExec_t graph)
+{
+    return fake_graph_drop(graph);
 }
 
 template <class F> static void harness_thread(const void *f)

@@ -116,6 +116,9 @@ static size_t drop(struct allocations *a, void *memory)
 
 int fake_allocate(size_t bytes, void **out)
 {
+    int status = fake_unless_recording("an allocation");
+    if (status != 0)
+        return status;
     struct gpu *g = &fake.gpu[selected];
     bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     if (g->limit != 0 && g->bytes + bytes > g->limit)
@@ -128,6 +131,9 @@ int fake_allocate(size_t bytes, void **out)
 
 int fake_release(void *memory)
 {
+    int status = fake_unless_recording("a release");
+    if (status != 0)
+        return status;
     fake_run_all();
     size_t bytes = drop(&fake.gpu[selected].memory, memory);
     fake.gpu[selected].bytes -= bytes;
@@ -136,12 +142,18 @@ int fake_release(void *memory)
 
 int fake_host_allocate(size_t bytes, void **out)
 {
+    int status = fake_unless_recording("an allocation");
+    if (status != 0)
+        return status;
     *out = add(&fake.host, (bytes + ALIGN - 1) / ALIGN * ALIGN);
     return 0;
 }
 
 int fake_host_release(void *memory)
 {
+    int status = fake_unless_recording("a release");
+    if (status != 0)
+        return status;
     fake_run_all();
     return drop(&fake.host, memory) == 0 ? 1 : 0;
 }

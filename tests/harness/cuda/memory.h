@@ -7,6 +7,10 @@
  * Each thread uses the GPU that it selected, first number 0. A call with a stream, an event or memory of another one has status
  * 400, and while a task of one GPU runs, memory of the others faults.
  *
+ * A graph (fake_capture_begin) is what was submitted to a stream, with the arguments of then; nothing of it runs before it
+ * is launched, and each launch runs it in the order of the stream. While a stream records, what CUDA does not allow is an
+ * error, also of the recording: waits, events, allocations, the default stream, copies of memory that is not pinned.
+ *
  * Errors, each status 1, some of them of the next wait: a copy or a fill that is not within one allocation; a release of
  * something else; a launch that failed. New memory has bytes 0xff. Shared host memory may be tagged
  * (tests/harness/tagged.h), so that a kernel which reads it faults: copies remove the tag. */
@@ -46,11 +50,21 @@ int fake_event_wait(void *event);
 int fake_event_done(void *event); /* 600: it has not happened. The next launch returns that, too */
 int fake_last_error(void);        /* and forgets it */
 
+int fake_capture_begin(void *stream);
+int fake_capture_end(void *stream, void **graph);
+int fake_graph_copy(const void *graph, void **out);
+int fake_graph_launch(void *graph, void *stream);
+int fake_graph_drop(void *graph);
+
 int fake_memory(size_t *unused, size_t *total);
 const char *fake_error_text(void); /* of the last launch that failed */
 
-size_t fake_bytes(void);             /* allocated now, of all GPUs */
-uint32_t fake_pending(void);         /* what has not run */
+size_t fake_bytes(void);     /* allocated now, of all GPUs */
+uint32_t fake_pending(void); /* what has not run */
+struct fake_counts {
+    uint64_t launches, graphs; /* of kernels, but those recorded; of graphs */
+};
+struct fake_counts fake_counts(void);
 void fake_fail_if(const char *file); /* while the file exists, waits fail */
 void fake_busy_if(const char *file); /* while the file exists, others have all memory */
 void fake_prompt_if(

@@ -10,6 +10,9 @@
 #include "tests/harness/cuda/memory.h"
 #include "tests/harness/tagged.h"
 
+#define RECORDING 900 /* cudaErrorStreamCaptureUnsupported */
+#define BROKEN    901 /* cudaErrorStreamCaptureInvalidated */
+
 enum kind { COPY, FILL, LAUNCH, RECORD, WAIT };
 
 #define FOREIGN 400 /* cudaErrorInvalidResourceHandle */
@@ -35,13 +38,22 @@ struct task {
     void (*thread)(const void *arg);
 };
 
-static struct {
+struct tasks {
     struct task *all;
     size_t count, space;
+};
+
+static struct {
+    struct tasks queue;
     bool lazy; /* nothing runs before a wait */
     int last_error;
     bool failed; /* since the last wait */
     char error[200];
+    /* What a stream records; NULL: none does. `broken`: something was done that is not legal then. */
+    void *recording;
+    struct tasks recorded;
+    bool broken;
+    struct fake_counts counts;
 } fake;
 
 static void *copy_of(const void *from, size_t bytes)
@@ -55,6 +67,19 @@ static void *copy_of(const void *from, size_t bytes)
 static bool foreign(const void *thing)
 {
     return thing && ((const struct thing *)thing)->gpu != fake_selected();
+}
+
+/* While a stream records: what may not be called then, by the thread that records. */
+static int illegal(const char *what)
+{
+    fake.broken = true;
+    snprintf(fake.error, sizeof fake.error, "%s while a stream records a graph", what);
+    return RECORDING;
+}
+
+int fake_unless_recording(const char *what)
+{
+    return fake.recording ? illegal(what) : 0;
 }
 
 static int note_error(int status)
@@ -84,21 +109,21 @@ static void execute(const struct task *t)
 static size_t first_of(const void *stream)
 {
     size_t i = 0;
-    while (i < fake.count && fake.all[i].stream != stream)
+    while (i < fake.queue.count && fake.queue.all[i].stream != stream)
         i++;
     return i;
 }
 
 static bool may_run(size_t i)
 {
-    const struct task *t = &fake.all[i];
+    const struct task *t = &fake.queue.all[i];
     return first_of(t->stream) == i && (t->kind != WAIT || t->event->happened >= t->number);
 }
 
 static void run_task(size_t i)
 {
-    struct task t = fake.all[i];
-    memmove(&fake.all[i], &fake.all[i + 1], (--fake.count - i) * sizeof t);
+    struct task t = fake.queue.all[i];
+    memmove(&fake.queue.all[i], &fake.queue.all[i + 1], (--fake.queue.count - i) * sizeof t);
     execute(&t);
     free(t.data);
 }
@@ -107,7 +132,7 @@ static void run_task(size_t i)
 static void run_any(void)
 {
     size_t able[64], n = 0;
-    for (size_t i = 0; i < fake.count && n < 64; i++)
+    for (size_t i = 0; i < fake.queue.count && n < 64; i++)
         if (may_run(i))
             able[n++] = i;
     sl_assert(n > 0); /* an event is recorded before it is waited for */
@@ -116,13 +141,13 @@ static void run_any(void)
 
 static void run_some(void)
 {
-    for (uint32_t n = fake.lazy ? 0 : fibres_draw(3); n > 0 && fake.count > 0; n--)
+    for (uint32_t n = fake.lazy ? 0 : fibres_draw(3); n > 0 && fake.queue.count > 0; n--)
         run_any();
 }
 
 void fake_run_all(void)
 {
-    while (fake.count > 0)
+    while (fake.queue.count > 0)
         run_any();
 }
 
@@ -131,12 +156,13 @@ static void advance(const void *stream)
 {
     size_t i = first_of(stream);
     while (!may_run(i)) {
-        const struct task *wait = &fake.all[i];
+        const struct task *wait = &fake.queue.all[i];
         size_t record = 0;
-        while (fake.all[record].kind != RECORD || fake.all[record].event != wait->event ||
-               fake.all[record].number != wait->number)
+        while (fake.queue.all[record].kind != RECORD ||
+               fake.queue.all[record].event != wait->event ||
+               fake.queue.all[record].number != wait->number)
             record++;
-        i = first_of(fake.all[record].stream);
+        i = first_of(fake.queue.all[record].stream);
     }
     run_task(i);
 }
@@ -161,26 +187,51 @@ static int result(void)
 
 int fake_wait(void *stream)
 {
+    if (fake.recording)
+        return illegal("a wait");
     int lost = foreign(stream) ? FOREIGN : fake_lost();
-    while (lost == 0 && first_of(stream) < fake.count)
+    while (lost == 0 && first_of(stream) < fake.queue.count)
         step(stream);
     return lost ? lost : result();
 }
 
+static struct task *add(struct tasks *list, const struct task *task)
+{
+    if (list->count == list->space) {
+        list->space = list->space * 2 + 64;
+        list->all = realloc(list->all, list->space * sizeof *list->all);
+        sl_assert(list->all);
+    }
+    list->all[list->count] = *task;
+    return &list->all[list->count++];
+}
+
+static bool records(const void *stream)
+{
+    return fake.recording && stream == fake.recording;
+}
+
 static struct task *submit(enum kind kind, void *stream)
 {
-    if (fake.count == fake.space) {
-        fake.space = fake.space * 2 + 64;
-        fake.all = realloc(fake.all, fake.space * sizeof *fake.all);
-        sl_assert(fake.all);
-    }
-    struct task *t = &fake.all[fake.count++];
-    *t = (struct task){.kind = kind, .gpu = fake_selected(), .stream = stream};
-    return t;
+    return add(records(stream) ? &fake.recorded : &fake.queue,
+               &(struct task){.kind = kind, .gpu = fake_selected(), .stream = stream});
+}
+
+/* The default stream would wait for the one that records; of other memory a copy would be made at once. */
+static int check_copy(const void *host, size_t bytes, const void *stream)
+{
+    if (fake.recording && !stream)
+        return illegal("a copy in the default stream");
+    if (records(stream) && !fake_pinned(host, bytes))
+        return illegal("a copy of memory that is not pinned");
+    return 0;
 }
 
 int fake_upload(void *to, const void *from, size_t bytes, void *stream)
 {
+    int status = check_copy(from, bytes, stream);
+    if (status != 0)
+        return status;
     run_some();
     if (foreign(stream))
         return FOREIGN;
@@ -203,6 +254,9 @@ int fake_upload(void *to, const void *from, size_t bytes, void *stream)
 
 int fake_download(void *to, const void *from, size_t bytes, void *stream)
 {
+    int status = check_copy(to, bytes, stream);
+    if (status != 0)
+        return status;
     run_some();
     if (foreign(stream))
         return FOREIGN;
@@ -221,6 +275,8 @@ int fake_download(void *to, const void *from, size_t bytes, void *stream)
 
 int fake_fill(void *to, int value, size_t bytes, void *stream)
 {
+    if (fake.recording && !stream)
+        return illegal("a fill in the default stream");
     run_some();
     if (foreign(stream))
         return FOREIGN;
@@ -241,9 +297,12 @@ int fake_fill(void *to, int value, size_t bytes, void *stream)
 int fake_launch(struct fibre_index grid, struct fibre_index block, size_t shared_bytes,
                 void (*thread)(const void *arg), const void *arg, size_t bytes, void *stream)
 {
+    if (fake.recording && !stream)
+        return illegal("a launch in the default stream");
     if (foreign(stream))
         return FOREIGN;
     fake_show(fake_selected());
+    fake.counts.launches += !records(stream);
     if (!stream)
         return note_error(fibres_run(grid, block, shared_bytes, thread, arg)) == 0 ? 0 : 1;
     run_some();
@@ -253,6 +312,7 @@ int fake_launch(struct fibre_index grid, struct fibre_index block, size_t shared
     t->shared = shared_bytes;
     t->thread = thread;
     t->data = copy_of(arg, bytes);
+    t->bytes = bytes;
     return fake_last_error();
 }
 
@@ -278,6 +338,8 @@ int fake_drop(void *thing)
 
 int fake_record(void *event, void *stream)
 {
+    if (records(stream))
+        return illegal("an event");
     struct thing *e = event;
     if (foreign(event) || foreign(stream))
         return FOREIGN;
@@ -289,6 +351,8 @@ int fake_record(void *event, void *stream)
 
 int fake_stream_wait(void *stream, void *event)
 {
+    if (records(stream))
+        return illegal("an event");
     struct thing *e = event;
     if (foreign(event) || foreign(stream))
         return FOREIGN;
@@ -302,14 +366,16 @@ static void run_until(const struct thing *e)
 {
     while (e->happened < e->recorded) {
         size_t i = 0;
-        while (fake.all[i].kind != RECORD || fake.all[i].event != e)
+        while (fake.queue.all[i].kind != RECORD || fake.queue.all[i].event != e)
             i++;
-        step(fake.all[i].stream);
+        step(fake.queue.all[i].stream);
     }
 }
 
 int fake_event_wait(void *event)
 {
+    if (fake.recording)
+        return illegal("a wait for an event");
     if (foreign(event))
         return FOREIGN;
     run_until(event);
@@ -318,6 +384,8 @@ int fake_event_wait(void *event)
 
 int fake_event_done(void *event)
 {
+    if (fake.recording)
+        return illegal("a query of an event");
     const struct thing *e = event;
     if (foreign(event))
         return FOREIGN;
@@ -328,6 +396,96 @@ int fake_event_done(void *event)
         return 0;
     fake.last_error = 600; /* cudaErrorNotReady */
     return fake.last_error;
+}
+
+/* ---- graphs ---- */
+
+/* What was recorded, with the arguments of then. */
+struct graph {
+    struct tasks tasks;
+};
+
+static struct task copy_of_task(const struct task *t)
+{
+    struct task copy = *t;
+    if (t->data)
+        copy.data = copy_of(t->data, t->bytes);
+    return copy;
+}
+
+int fake_capture_begin(void *stream)
+{
+    if (foreign(stream))
+        return FOREIGN;
+    if (fake.recording || !stream)
+        return illegal("a second recording, or one of the default stream,");
+    fake.recording = stream;
+    fake.recorded = (struct tasks){0};
+    fake.broken = false;
+    return 0;
+}
+
+int fake_capture_end(void *stream, void **graph)
+{
+    if (!records(stream))
+        return illegal("the end of another recording");
+    struct graph *g = calloc(1, sizeof *g);
+    sl_assert(g);
+    g->tasks = fake.recorded;
+    fake.recorded = (struct tasks){0};
+    fake.recording = NULL;
+    if (fake.broken) {
+        fake_graph_drop(g);
+        return BROKEN;
+    }
+    *graph = g;
+    return 0;
+}
+
+int fake_graph_copy(const void *graph, void **out)
+{
+    const struct graph *from = graph;
+    struct graph *g = calloc(1, sizeof *g);
+    sl_assert(g);
+    for (size_t i = 0; i < from->tasks.count; i++) {
+        struct task copy = copy_of_task(&from->tasks.all[i]);
+        add(&g->tasks, &copy);
+    }
+    *out = g;
+    return 0;
+}
+
+int fake_graph_launch(void *graph, void *stream)
+{
+    const struct graph *g = graph;
+    if (fake.recording)
+        return illegal("a launch of a graph");
+    sl_assert(stream); /* nothing needs the default one */
+    if (foreign(stream))
+        return FOREIGN;
+    fake.counts.graphs++;
+    run_some();
+    for (size_t i = 0; i < g->tasks.count; i++) {
+        struct task copy = copy_of_task(&g->tasks.all[i]);
+        copy.stream = stream;
+        add(&fake.queue, &copy);
+    }
+    return fake_last_error();
+}
+
+int fake_graph_drop(void *graph)
+{
+    struct graph *g = graph;
+    for (size_t i = 0; i < g->tasks.count; i++)
+        free(g->tasks.all[i].data);
+    free(g->tasks.all);
+    free(g);
+    return 0;
+}
+
+struct fake_counts fake_counts(void)
+{
+    return fake.counts;
 }
 
 int fake_last_error(void)
@@ -344,5 +502,5 @@ const char *fake_error_text(void)
 
 uint32_t fake_pending(void)
 {
-    return (uint32_t)fake.count;
+    return (uint32_t)fake.queue.count;
 }

@@ -13,5 +13,7 @@ bool fake_pinned(const void *p, size_t bytes);
 bool fake_prompt(void); /* copies are fast: what a query asks for has happened */
 int fake_lost(void);    /* the status of waits while the GPU is lost; 0: it is not */
 void fake_run_all(void);
+/* While a stream records a graph: the status of a call that is not legal then. */
+int fake_unless_recording(const char *what);
 
 #endif

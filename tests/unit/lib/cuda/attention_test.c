@@ -61,6 +61,25 @@ static uint8_t *tiles_of(const struct shape *s, enum kv_type type, uint32_t size
     return tiles;
 }
 
+/* The first row alone, with space for more keys, and its position in memory. */
+static void check_at(const struct kernel_attention *rows, const float *expected)
+{
+    const uint32_t limits[] = {rows->positions, rows->positions + 600};
+    const uint32_t position = rows->positions - 1;
+    size_t floats = (size_t)HEADS * rows->value_size;
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+        struct kernel_attention a = *rows;
+        a.rows = 1;
+        a.positions = limits[i];
+        memset(a.out, 0, floats * sizeof *a.out);
+        void *work = test_alloc(gpu()->attention_workspace(&a) + a.heads * 16 * (2 + a.value_size));
+        check_launch(gpu()->attention_at(&a, &position, work, NULL));
+        check_bits(a.out, expected, floats, "kv type %d, position %u of %u", (int)a.kv_type,
+                   position, limits[i]);
+        free(work);
+    }
+}
+
 static void check_attention(const struct shape *s, enum kv_type type, uint32_t seed, bool nan)
 {
     static float q[ROWS_MAX * HEADS * KERNEL_HEAD_SIZE_MAX];
@@ -105,6 +124,7 @@ static void check_attention(const struct shape *s, enum kv_type type, uint32_t s
     fibres_seed(seed);
     check_launch(gpu()->attention(&a, work, NULL));
     check_bits(out, expected, ARRAY_LEN(out), "kv type %d, %u positions", (int)type, s->positions);
+    check_at(&a, expected);
     free(work);
     free(k);
     free(v);
@@ -225,10 +245,38 @@ START_TEST(arguments_out_of_range)
     wrong.rows = 65; /* two rows at one position */
     ck_assert_int_eq(gpu()->kv_store(&wrong, NULL), GPU_UNSUPPORTED);
     wrong = s;
+    wrong.rows = 2;
+    wrong.at = &wrong.position;
+    ck_assert_int_eq(gpu()->kv_store(&wrong, NULL), GPU_UNSUPPORTED);
+    struct kernel_attention two = small_attention();
+    two.rows = 2;
+    ck_assert_int_eq(gpu()->attention_at(&two, &wrong.position, NULL, NULL), GPU_UNSUPPORTED);
+    wrong = s;
     wrong.rows = 0;
     ck_assert_int_eq(gpu()->kv_store(&wrong, NULL), 0);
 }
 END_TEST
+
+/* The same rows, one by one, with their positions in memory. */
+static void check_stored_at(struct gpu_kv_store s, const uint8_t *expected, size_t bytes)
+{
+    float copy[256];
+    uint8_t *tiles = test_alloc(bytes);
+    memset(tiles, 0x5a, bytes);
+    for (uint32_t r = 0, rows = s.rows, first = s.position; r < rows; r++) {
+        const uint32_t at = first + r;
+        s.tiles = tiles;
+        s.rows = 1;
+        s.position = 0;
+        s.at = &at;
+        s.copy = copy;
+        check_launch(gpu()->kv_store(&s, NULL));
+        ck_assert_mem_eq(copy, s.x, s.x_stride * sizeof *copy);
+        s.x += s.x_stride;
+    }
+    ck_assert_mem_eq(tiles, expected, bytes);
+    free(tiles);
+}
 
 START_TEST(stored_rows_have_the_bytes)
 {
@@ -269,6 +317,7 @@ START_TEST(stored_rows_have_the_bytes)
         for (size_t b = 0; b < bytes; b++)
             ck_assert_msg(tiles[b] == expected[b], "kv type %d part %d size %u byte %zu", (int)type,
                           (int)part, size, b);
+        check_stored_at(s, expected, bytes);
         free(expected);
         free(tiles);
     }

@@ -8,6 +8,7 @@
 #include "tests/harness/cuda/broken.h"
 #include "tests/harness/cuda/fibres.h"
 #include "tests/harness/cuda/matrix.h"
+#include "tests/harness/cuda/memory.h"
 
 enum { COUNT = 128, SEEDS = 20 };
 
@@ -112,6 +113,113 @@ START_TEST(defects_are_errors)
 }
 END_TEST
 
+/* ---- graphs ---- */
+
+struct store {
+    uint32_t *to, value;
+};
+
+static void store_value(const void *arg)
+{
+    const struct store *s = arg;
+    *s->to += s->value;
+}
+
+/* Memory of the device and pinned memory, and a stream. */
+struct things {
+    void *stream, *event, *device, *pinned;
+};
+
+static struct things make_things(void)
+{
+    struct things t;
+    fibres_seed(3);
+    ck_assert_int_eq(fake_make(&t.stream) + fake_make(&t.event), 0);
+    ck_assert_int_eq(fake_allocate(4, &t.device) + fake_host_allocate(4, &t.pinned), 0);
+    return t;
+}
+
+static void drop_things(struct things *t)
+{
+    ck_assert_int_eq(fake_drop(t->stream) + fake_drop(t->event), 0);
+    ck_assert_int_eq(fake_release(t->device) + fake_host_release(t->pinned), 0);
+}
+
+static int launch(struct store s, void *stream)
+{
+    const struct fibre_index one = {1, 1, 1};
+    return fake_launch(one, one, 0, store_value, &s, sizeof s, stream);
+}
+
+/* Nothing runs before a launch of the graph; then all does, each time with the arguments of the recording, but a copy reads
+ * pinned memory when it runs. */
+START_TEST(graphs_run_what_was_recorded)
+{
+    struct things t = make_things();
+    uint32_t *device = t.device, *pinned = t.pinned;
+    void *graph;
+    struct store s = {device, 7};
+    *device = 1;
+    *pinned = 100;
+    ck_assert_int_eq(fake_capture_begin(t.stream), 0);
+    ck_assert_int_eq(fake_upload(t.device, t.pinned, 4, t.stream), 0);
+    ck_assert_int_eq(launch(s, t.stream), 0);
+    s.value = 8;
+    ck_assert_int_eq(fake_download(t.pinned, t.device, 4, t.stream), 0);
+    ck_assert_int_eq(fake_capture_end(t.stream, &graph), 0);
+    ck_assert_int_eq(fake_wait(t.stream), 0);
+    ck_assert_uint_eq(*device, 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct fake_counts before = fake_counts();
+        *pinned = 10 * i;
+        ck_assert_int_eq(fake_graph_launch(graph, t.stream), 0);
+        ck_assert_int_eq(fake_wait(t.stream), 0);
+        ck_assert_uint_eq(*pinned, 10 * i + 7);
+        ck_assert_uint_eq(fake_counts().graphs, before.graphs + 1);
+        ck_assert_uint_eq(fake_counts().launches, before.launches);
+    }
+    fake_graph_drop(graph);
+    drop_things(&t);
+}
+END_TEST
+
+/* What a recording does not allow: an error at once, and at its end. */
+static int forbidden(int i, const struct things *t)
+{
+    uint32_t host = 0;
+    void *more;
+    switch (i) {
+    case 0: return fake_wait(t->stream);
+    case 1: return fake_allocate(4, &more);
+    case 2: return fake_release(t->device);
+    case 3: return fake_host_allocate(4, &more);
+    case 4: return fake_upload(t->device, &host, 4, t->stream);
+    case 5: return fake_download(&host, t->device, 4, t->stream);
+    case 6: return fake_record(t->event, t->stream);
+    case 7: return fake_stream_wait(t->stream, t->event);
+    case 8: return fake_event_wait(t->event);
+    case 9: return fake_event_done(t->event);
+    case 10: return launch((struct store){t->device, 1}, NULL);
+    case 11: return fake_fill(t->device, 0, 4, NULL);
+    case 12: return fake_capture_begin(t->stream);
+    default: return fake_host_release(t->pinned);
+    }
+}
+
+START_TEST(recordings_allow_no_more)
+{
+    struct things t = make_things();
+    for (int i = 0; i < 14; i++) {
+        void *graph;
+        ck_assert_int_eq(fake_capture_begin(t.stream), 0);
+        ck_assert_int_eq(launch((struct store){t.device, 1}, t.stream), 0);
+        ck_assert_msg(forbidden(i, &t) != 0, "call %d is no error", i);
+        ck_assert_msg(fake_capture_end(t.stream, &graph) != 0, "call %d leaves a graph", i);
+    }
+    drop_things(&t);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cuda_harness");
@@ -121,6 +229,8 @@ int main(void)
     tcase_add_test(tcase, early_read_is_noticed);
     tcase_add_test(tcase, fragments_have_the_layout);
     tcase_add_test(tcase, defects_are_errors);
+    tcase_add_test(tcase, graphs_run_what_was_recorded);
+    tcase_add_test(tcase, recordings_allow_no_more);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

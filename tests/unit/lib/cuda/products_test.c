@@ -89,6 +89,60 @@ START_TEST(products_of_any_bytes)
 }
 END_TEST
 
+/* What the host would make of routes. */
+START_TEST(routes_become_jobs)
+{
+    enum { RANKS = 40, EXPERTS = 64, INNER = 5, OUTPUTS = 7 };
+    static const void *table[EXPERTS * GPU_MATRICES];
+    static float gate[RANKS * INNER], up[RANKS * INNER], y[RANKS * OUTPUTS], scale[EXPERTS],
+        bias[EXPERTS * OUTPUTS];
+    struct {
+        uint32_t number;
+        float weight;
+    } routes[RANKS];
+    struct gpu_job jobs[GPU_MATRICES * RANKS];
+    struct gpu_finish_job finish[2 * RANKS];
+    struct gpu_term terms[RANKS];
+    for (uint32_t r = 0; r < RANKS; r++) {
+        routes[r].number = (r * 7 + 3) % EXPERTS;
+        routes[r].weight = (float)(r + 1) / 3;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        table[i] = (const char *)table + i;
+    const struct gpu_routed g = {.table = table,
+                                 .number = &routes->number,
+                                 .weight = &routes->weight,
+                                 .scale = {scale, NULL, scale},
+                                 .bias = {NULL, bias, bias},
+                                 .gate = gate,
+                                 .up = up,
+                                 .y = y,
+                                 .factor = 0.7f,
+                                 .step = 2,
+                                 .ranks = RANKS,
+                                 .inner = INNER,
+                                 .outputs = OUTPUTS,
+                                 .jobs = jobs,
+                                 .finish = finish,
+                                 .terms = terms};
+    check_launch(gpu()->jobs_of_routes(&g, NULL));
+    for (uint32_t r = 0; r < RANKS; r++) {
+        uint32_t e = routes[r].number;
+        float *const out[GPU_MATRICES] = {gate + r * INNER, up + r * INNER, y + r * OUTPUTS};
+        for (uint32_t m = 0; m < GPU_MATRICES; m++) {
+            const struct gpu_job *j = &jobs[m * RANKS + r];
+            ck_assert(j->w == table[e * GPU_MATRICES + m] && j->y == out[m] && j->rows == 1);
+            ck_assert_uint_eq(j->first, m == 2 ? r : 0);
+        }
+        const struct gpu_finish_job *f = &finish[r], *d = &finish[RANKS + r];
+        ck_assert(f->a == out[0] && f->b == out[1] && f->rows == 1 && d->a == out[2] && !d->b);
+        ck_assert(f->a_factor == scale + e && !f->b_factor && d->a_factor == scale + e);
+        ck_assert(!f->a_bias && f->b_bias == bias + e * INNER && d->a_bias == bias + e * OUTPUTS);
+        ck_assert(terms[r].factor == routes[r].weight * 0.7f && terms[r].row == r);
+    }
+}
+END_TEST
+
 START_TEST(activations_have_the_bytes)
 {
     enum { ROWS = 2 };
@@ -169,6 +223,6 @@ START_TEST(unsupported_arguments_are_refused)
 }
 END_TEST
 
-GPU_TESTS_MAIN("cuda_products", products_have_the_bits, products_of_any_bytes,
+GPU_TESTS_MAIN("cuda_products", products_have_the_bits, products_of_any_bytes, routes_become_jobs,
                activations_have_the_bytes, embedding_rows_have_the_bits,
                unsupported_arguments_are_refused)
