@@ -20,12 +20,14 @@ static void publish_gate_inputs(struct core *c)
                           c->hp.hidden);
 }
 
-/* What the current layer has of the sequences. */
-static void take_sequences(struct core *c);
-
 static void layer_starts(struct core *c)
 {
-    take_sequences(c);
+    core_take_sequences(c);
+    if (c->alone.on) {
+        if (c->hp.router_first && model_layer_has_experts(c->model, c->step.layer))
+            core_route_first(c);
+        return;
+    }
     if (c->source.layer_starts)
         c->source.layer_starts(c->source.self, &c->step);
     if (c->source.layer_inputs)
@@ -75,6 +77,10 @@ static int experts_step(struct core *c, struct error *error)
 {
     c->into = c->x;
     core_experts_gate(c);
+    if (c->alone.on) {
+        core_alone_experts(c);
+        return 0;
+    }
     if (c->source.gate_inputs && !c->hp.router_first)
         publish_gate_inputs(c);
     return core_experts(c, error);
@@ -295,17 +301,29 @@ void core_apply_activation(const struct kernel_ops *ops, const struct model_hpar
 
 /* ---- a pass ---------------------------------------------------------------------------------- */
 
+void core_embed(struct core *c)
+{
+    const struct op_embed embed = {.rows = c->step.rows,
+                                   .row = c->row,
+                                   .w = c->embedding,
+                                   .factor = c->hp.embedding_scale,
+                                   .x = c->x};
+    c->device->ops->embed(c->device, &embed);
+}
+
 /* The rows begin as the embeddings of their tokens, or as c->resumed. */
 static void begin_rows(struct core *c)
 {
-    uint32_t rows = c->step.rows;
-    const struct op_embed embed = {
-        .rows = rows, .row = c->row, .w = c->embedding, .factor = c->hp.embedding_scale, .x = c->x};
     if (c->resumed)
         c->device->ops->write(c->device, c->x, c->resumed,
-                              (size_t)rows * c->hp.hidden * sizeof(float));
+                              (size_t)c->step.rows * c->hp.hidden * sizeof(float));
     else
-        c->device->ops->embed(c->device, &embed);
+        core_embed(c);
+}
+
+void core_compute_angles(struct core *c)
+{
+    uint32_t rows = c->step.rows;
     for (uint32_t table = 0; table < LAYER_KIND__COUNT; table++) {
         bool factors = c->rope_has_factors[table];
         if (c->ropes[table].dims == 0)
@@ -366,7 +384,7 @@ static void share_state(struct core *c, uint32_t sequence)
                                              floats * sizeof(float), DEVICE_SHARE_SEQUENCE);
 }
 
-static void take_sequences(struct core *c)
+void core_take_sequences(struct core *c)
 {
     const struct layer_attention *a = &core_layer_now(c)->attention;
     for (uint32_t i = 0; i < c->sequence_count; i++) {
@@ -386,7 +404,22 @@ static void take_sequences(struct core *c)
     }
 }
 
-/* Layers [first, first + count) of the rows in c->row. */
+/* Layers [first, first + count) of a pass. */
+static int run_steps(struct core *c, uint32_t first, uint32_t count, struct error *error)
+{
+    begin_rows(c);
+    core_compute_angles(c);
+    uint32_t per_layer = c->step_count / (c->end - c->first),
+             begin = (first - c->first) * per_layer;
+    for (uint32_t i = begin; i < begin + count * per_layer; i++) {
+        c->step.layer = c->steps[i].layer;
+        if (c->steps[i].run(c, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The same of the rows in c->row. */
 static int run_layers(struct core *c, const struct core_sequence *sequences,
                       uint32_t sequence_count, uint32_t rows, uint32_t first, uint32_t count,
                       struct error *error)
@@ -401,18 +434,13 @@ static int run_layers(struct core *c, const struct core_sequence *sequences,
     sl_assert(sequence_count <= DEVICE_SEQUENCES_MAX);
     if (sequence_count == 1 && sequences->content > 0)
         device_begin(c->device, sequences->content, c->row[0].position, rows);
-    begin_rows(c);
-    uint32_t per_layer = c->step_count / (c->end - c->first),
-             begin = (first - c->first) * per_layer;
-    for (uint32_t i = begin; i < begin + count * per_layer; i++) {
-        c->step.layer = c->steps[i].layer;
-        if (c->steps[i].run(c, error) != 0) {
-            device_wait(c->device);
-            return -1;
-        }
-    }
+    c->alone.output = false;
+    bool alone = count == c->hp.layers && core_is_alone(c); /* a core of a part: never */
+    int status = alone ? core_run_alone(c, error) : run_steps(c, first, count, error);
+    if (status == 0 && !alone)
+        core_fill_device(c);
     device_wait(c->device); /* keys, values and states are in host memory */
-    return 0;
+    return status;
 }
 
 static void take_rows(struct core *c, const struct core_pass *pass)
@@ -474,7 +502,7 @@ int core_forward(struct core *c, const struct core_sequence *sequence, const uin
 }
 
 /* Logits of rows [row, row + rows), on the device. */
-static void compute_logits(struct core *c, uint32_t row, uint32_t rows)
+void core_compute_logits(struct core *c, uint32_t row, uint32_t rows)
 {
     sl_assert(rows >= 1 && rows <= c->output_rows && row + rows <= c->step.rows);
     const struct op_norm norm = {.rows = rows,
@@ -493,7 +521,6 @@ static void compute_logits(struct core *c, uint32_t row, uint32_t rows)
                                      .divisor = c->hp.logit_divisor,
                                      .cap = c->hp.logit_cap,
                                      .y = c->logits.at};
-    device_enter(c->device);
     c->device->ops->norm(c->device, &norm);
     c->device->ops->logits(c->device, &logits);
 }
@@ -501,7 +528,9 @@ static void compute_logits(struct core *c, uint32_t row, uint32_t rows)
 float *core_output(struct core *c, uint32_t row, uint32_t rows)
 {
     OBJ_CHECK(c, CORE_MAGIC);
-    compute_logits(c, row, rows);
+    device_enter(c->device);
+    if (!c->alone.output)
+        core_compute_logits(c, row, rows);
     return device_fetch(c->device, &c->logits, (size_t)rows * c->hp.vocab * sizeof(float));
 }
 
@@ -513,11 +542,12 @@ float core_log_probability(const float *logits, uint32_t vocab, uint32_t token)
 void core_score(struct core *c, uint32_t row, uint32_t rows, const uint32_t *targets, float *out)
 {
     OBJ_CHECK(c, CORE_MAGIC);
+    device_enter(c->device);
     for (uint32_t done = 0; done < rows;) {
         uint32_t n = rows - done < c->output_rows ? rows - done : c->output_rows;
         if (c->source.alive && c->step.rows > 1) /* slow with a large vocabulary */
             c->source.alive(c->source.self);
-        compute_logits(c, row + done, n);
+        core_compute_logits(c, row + done, n);
         const struct op_score score = {.rows = n,
                                        .vocab = c->hp.vocab,
                                        .logits = c->logits.at,

@@ -150,8 +150,8 @@ static uint32_t take_ready(struct core *c, const struct expert_window *w)
     return c->job_count;
 }
 
-static struct device_expert expert_of(const struct core *c, uint32_t layer,
-                                      const struct expert_item *item)
+struct device_expert core_expert_of(const struct core *c, uint32_t layer,
+                                    const struct expert_item *item)
 {
     struct device_expert expert;
     for (uint32_t m = 0; m < EXPERT__COUNT; m++) {
@@ -181,7 +181,7 @@ static void prefetch_next(struct core *c)
                                            .rank = rank};
         if (!c->source.pin_ready(c->source.self, &next, &item[count]))
             continue;
-        expert[count] = expert_of(c, next.layer, &item[count]);
+        expert[count] = core_expert_of(c, next.layer, &item[count]);
         count++;
     }
     if (count > 0)

@@ -73,6 +73,19 @@ struct expert_window {
     bool open; /* by core_experts_open, in this layer */
 };
 
+/* Tokens that the device computes alone (alone.c). */
+struct core_alone {
+    bool on;                          /* the steps are those of such a token */
+    bool output;                      /* the last pass was one, so its logits are there */
+    bool counted;                     /* experts */
+    enum precision precision;         /* that serves */
+    uint32_t experts;                 /* of the model; 0: the device cannot have them */
+    uint32_t next, found;             /* the next to check; so many before it are on the device */
+    uint64_t lost;                    /* device_ops.lost, when they were checked */
+    struct device_result routes;      /* [layers][top_k] */
+    struct device_sequence *sequence; /* [layers] */
+};
+
 struct core {
     uint32_t magic;
     const struct model_index *model;
@@ -164,6 +177,7 @@ struct core {
     uint32_t *job_expert;         /* [experts] whose jobs these are */
     uint32_t job_count;
     struct expert_window window;
+    struct core_alone alone;
     float *next_counts; /* [2][experts]: tokens, weight before; of the next layer */
     bool *allowed;      /* [experts] masked routing */
 };
@@ -216,6 +230,24 @@ void core_join_parts(struct core *c);
 /* ffn.c: the jobs; sums: also adds their outputs, those of all experts of a single row. */
 void core_compute_jobs(struct core *c, bool sums);
 void core_sum_ranks(struct core *c); /* ffn.c */
+
+/* alone.c. A pass that is a token which the device computes alone. */
+bool core_is_alone(struct core *c);
+int core_run_alone(struct core *c, struct error *error);
+void core_alone_route(struct core *c); /* steps of it */
+void core_alone_experts(struct core *c);
+/* Gives the device experts that it does not have, as far as nothing waits. */
+void core_fill_device(struct core *c);
+/* core.c */
+void core_take_sequences(struct core *c); /* what the current layer has of the sequences */
+void core_embed(struct core *c);
+void core_compute_angles(struct core *c); /* of the rows' positions */
+void core_compute_logits(struct core *c, uint32_t row, uint32_t rows); /* on the device */
+/* experts.c: an item that is READY, of a layer. */
+struct device_expert core_expert_of(const struct core *c, uint32_t layer,
+                                    const struct expert_item *item);
+/* router.c: of the current layer. */
+void core_run_router(struct core *c, struct device_at routes);
 
 static inline const struct core_sequence *core_sequence_of(const struct core *c, uint32_t row)
 {

@@ -79,6 +79,12 @@ static void run_router(struct core *c, const struct core_layer *l, struct model_
     c->device->ops->route(c->device, &route);
 }
 
+void core_run_router(struct core *c, struct device_at routes)
+{
+    const struct core_layer *l = core_layer_now(c);
+    run_router(c, l, l->routing, c->router_logits.at, routes);
+}
+
 /* With those predicted: one copy. */
 static void fetch_routes(struct core *c)
 {
@@ -154,6 +160,10 @@ static void route_rows(struct core *c)
     bool decode = c->step.rows == 1;
     if (!c->hp.router_first)
         gate_rows(c);
+    if (c->alone.on) {
+        core_alone_route(c);
+        return;
+    }
     if (decode && c->source.gate_input)
         c->source.gate_input(c->source.self, &c->step, core_fetch_rows(c, core_gate_input(c), 1),
                              c->hp.hidden);

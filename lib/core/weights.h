@@ -134,6 +134,14 @@ struct weights_source {
     /* Progress report within a long chunk; called by one thread. */
     void (*alive)(void *self);
 
+    /* Tokens of single rows that a device computes alone, because it has all experts (alone.c). The precision in which every access
+     * is served, whatever is resident; false: a rule of this sequence depends on accesses or routes. Before each pass. */
+    bool (*alone)(void *self, enum precision *precision);
+
+    /* What such a token used of a layer: top-k routes, best first, after the token. No other function but layer_starts is
+     * called for it: nothing is pinned, and gate inputs and logits do not come to the host. Not NULL if `alone` is not. */
+    void (*used)(void *self, const struct expert_step *step, const struct route *routes);
+
     /* Tests: the routes, rows x top-k. */
     void (*routed)(void *self, const struct expert_step *step, const struct route *routes);
 };

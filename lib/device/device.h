@@ -222,6 +222,27 @@ struct device_expert {
     uint64_t content[EXPERT__COUNT];
 };
 
+/* The chosen experts of a single row, whose matrices a device has: as expert_gate_up, expert_down and the sum of their terms
+ * in the order of ranks. */
+struct device_routed {
+    uint32_t layer, top_k;
+    struct device_matrix matrix[EXPERT__COUNT];                 /* of each, without data */
+    struct device_at scale[EXPERT__COUNT], bias[EXPERT__COUNT]; /* of expert 0, the others follow */
+    enum ffn_activation activation;
+    struct device_rows x;
+    struct device_at routes;      /* struct route [top_k] */
+    struct device_at gate, up, y; /* [top_k][inner], [top_k][inner], [top_k][outputs] */
+    float factor;                 /* of all weights */
+    struct device_at into;
+};
+
+/* A token that a device computes alone. */
+struct device_token {
+    uint32_t token, position;
+    const struct device_sequence *sequence; /* [layers] */
+    uint64_t content;                       /* of matrix 0 of expert 0 of layer 0 */
+};
+
 struct device_ops {
     const char *name;
 
@@ -265,6 +286,22 @@ struct device_ops {
      * given back. They are copied as far as nothing has to wait, and their memory is free at once. Only if `prefetches`. */
     void (*prefetch)(struct device *d, const struct device_expert *expert, uint32_t count);
 
+    /* The functions of a device that `keeps` experts; NULL: it does not. */
+
+    /* Whether it has the matrices of an expert, by the content of any; how many experts it lost so far. */
+    bool (*has)(const struct device *d, uint64_t content);
+    uint64_t (*lost)(const struct device *d);
+    /* An expert that is not in use: copied as `prefetch` does, only to memory that no other expert has. False: not now. */
+    bool (*keep)(struct device *d, const struct device_expert *expert);
+    /* A use of an expert in a token that the device computed alone. */
+    void (*used)(struct device *d, uint64_t content);
+    /* A token that it computes alone: the row of a pass that has begun, with all experts there. True: the operations from `embed` on
+     * are submitted now, then token_ends; with the token and its position those of `t`. False: it has submitted those that it
+     * recorded of an earlier token. So operations of tokens may differ in nothing but what is in `t` and in device memory. */
+    bool (*token_begins)(struct device *d, const struct device_token *t);
+    void (*token_ends)(struct device *d);
+    void (*routed_experts)(struct device *d, const struct device_routed *a);
+
     /* Memory for operations in addition to their arguments, within the limits: its size, and where it is. */
     size_t (*workspace)(const struct device *d, const struct device_limits *limits);
     void (*use_workspace)(struct device *d, const struct device_limits *limits,
@@ -279,6 +316,7 @@ struct device {
     bool is_host;    /* addresses are those of this process; operations have run when they return */
     bool prefetches; /* the core predicts the experts of the next layer in passes of one row */
     uint32_t lent_max; /* experts that may be lent at once; 0: any number */
+    uint32_t keeps;    /* experts that it has memory for, if it computes tokens alone; else 0 */
     /* Called in long operations over several rows, by one thread; NULL: not. */
     void (*alive)(void *self);
     void *alive_self;

@@ -49,6 +49,8 @@ struct cuda_copied {
 struct cuda_copied cuda_copied(const struct device *d);
 /* Time from the first operation after a wait until the next wait had its end. */
 uint64_t cuda_busy_ns(const struct device *d);
+/* Tokens that it computed by a launch of a graph. */
+uint64_t cuda_graph_launches(const struct device *d);
 struct places_counts cuda_slot_counts(const struct device *d);
 
 #endif

@@ -28,6 +28,7 @@ void cuda_to_host(struct cuda *c, void *to, const void *from, size_t bytes)
 
 void cuda_wait(struct cuda *c)
 {
+    sl_assert(c->token.mode != TOKEN_RECORDED);
     cuda_check(c, c->k->wait(c->stream), "an operation");
     if (c->busy_from_ns > 0)
         c->busy_ns += clock_now_ns() - c->busy_from_ns;
@@ -144,14 +145,14 @@ int cuda_reserve(struct device *d, struct error *error)
         return error_set(error, ERR_FAILED, "GPU %u cannot be used: %s (%d)", c->plan.number,
                          c->k->text(status), status);
     c->reserved = true;
-    return cuda_streams_open(c, error) != 0 ||
-                   get_area(c, &c->weights_area, bytes[CUDA_WEIGHTS], "dense weights", error) !=
-                       0 ||
-                   get_area(c, &c->kv_area, bytes[CUDA_KV], "keys and values", error) != 0 ||
-                   get_area(c, &c->experts_area, bytes[CUDA_EXPERTS], "experts", error) != 0 ||
-                   cuda_slots_open(c, error) != 0
-               ? -1
-               : 0;
+    int failed = cuda_streams_open(c, error) != 0 ||
+                 get_area(c, &c->weights_area, bytes[CUDA_WEIGHTS], "dense weights", error) != 0 ||
+                 get_area(c, &c->kv_area, bytes[CUDA_KV], "keys and values", error) != 0 ||
+                 get_area(c, &c->experts_area, bytes[CUDA_EXPERTS], "experts", error) != 0 ||
+                 cuda_slots_open(c, error) != 0;
+    if (!failed && c->plan.kv_layers == c->plan.layers)
+        d->keeps = c->slots.count;
+    return failed ? -1 : 0;
 }
 
 static int allocate(struct device *d, size_t bytes, struct device_at *out, struct error *error)
@@ -202,6 +203,11 @@ struct places_counts cuda_slot_counts(const struct device *d)
 {
     const struct cuda *c = (const struct cuda *)(const void *)d;
     return c->slots.places ? places_counts(c->slots.places) : (struct places_counts){0};
+}
+
+uint64_t cuda_graph_launches(const struct device *d)
+{
+    return ((const struct cuda *)(const void *)d)->token.graph_launches;
 }
 
 uint64_t cuda_busy_ns(const struct device *d)
@@ -265,9 +271,12 @@ void cuda_use_workspace(struct device *d, const struct device_limits *limits, st
     cuda_used(c);                  /* the experts' area, as scratch */
     c->attend = device_pointer(at);
     c->attend_bytes = cuda_attend_bytes(c, limits);
-    c->scratch =
-        (struct area){.memory = c->attend + c->attend_bytes, .bytes = bytes - c->attend_bytes};
-    c->landing_floats = (size_t)limits->rows * limits->kv_floats;
+    size_t token = cuda_token_bytes(c, limits);
+    c->scratch = (struct area){.memory = c->attend + c->attend_bytes + token,
+                               .bytes = bytes - c->attend_bytes - token};
+    c->landing_floats =
+        (size_t)(limits->rows > c->plan.layers ? limits->rows : c->plan.layers) * limits->kv_floats;
+    cuda_token_open(c, limits, c->attend + c->attend_bytes);
     cuda_cooperate_open(c, limits);
     cuda_batch_open(c, limits);
     void *landing;
@@ -289,6 +298,7 @@ static void destroy(struct device *d)
         if (c->landing)
             cuda_check(c, c->k->host_release(c->landing), "a release of memory");
         cuda_cooperate_close(c);
+        cuda_token_close(c);
         cuda_streams_close(c);
     }
     if (c->cooperate.host)
@@ -302,7 +312,7 @@ static void destroy(struct device *d)
 
 /* ---- operations: their sequences, before and after ---- */
 
-static struct cuda *begin(struct device *d)
+struct cuda *cuda_operation(struct device *d)
 {
     struct cuda *c = cuda_of(d);
     if (c->busy_from_ns == 0)
@@ -347,7 +357,7 @@ static const struct device_sequence *bare(struct cuda *c, const struct device_se
 #define OP(name)                                                                                   \
     static void submit_##name(struct device *d, const struct op_##name *a)                         \
     {                                                                                              \
-        struct cuda *c = begin(d);                                                                 \
+        struct cuda *c = cuda_operation(d);                                                        \
         struct op_##name real = *a;
 #define OP_SEQUENCES(name, count) real.name = bare(c, a->name, count);
 #define OP_CACHE(field, access, heads, size, window)                                               \
@@ -360,7 +370,8 @@ static const struct device_sequence *bare(struct cuda *c, const struct device_se
         cuda_take_state(c, a->sequence[i].field, &a->sequence[i], span, access, floats);
 #define OP_END(name)                                                                               \
     cuda_op_##name(c, &real);                                                                      \
-    keep_##name(c, a);                                                                             \
+    if (!cuda_in_token(c)) /* else at its end */                                                   \
+        keep_##name(c, a);                                                                         \
     }
 #include "lib/device/ops.tbl.h"
 
@@ -378,6 +389,13 @@ static const struct device_ops table = {
     .wait = wait_for_all,
     .give_back = give_back,
     .prefetch = prefetch,
+    .has = cuda_has,
+    .lost = cuda_lost,
+    .keep = cuda_keep,
+    .used = cuda_use,
+    .token_begins = cuda_token_begins,
+    .token_ends = cuda_token_ends,
+    .routed_experts = cuda_routed_experts,
     .workspace = cuda_workspace,
     .use_workspace = cuda_use_workspace,
 #define OP(name) .name = submit_##name,

@@ -75,6 +75,7 @@ struct slots {
     struct places *places; /* which expert is where */
     struct slot *slot;     /* by place */
     uint32_t count;
+    uint64_t changes; /* of what is where */
 };
 
 /* What the core allocated. */
@@ -113,6 +114,52 @@ struct note {
     struct gpu_kv_store rows;
 };
 
+/* What changes from token to token, on the device. */
+struct token_block {
+    uint32_t token, position;
+    float one; /* 1 */
+};
+
+/* A part of the sequence that the operations of a token use: arguments of cuda_take_*. */
+struct token_use {
+    enum sequence_part part;
+    unsigned access;
+    uint32_t layer, heads, size, window;
+    size_t floats; /* of a state; else 0 */
+};
+
+/* Rows of keys or values of a token: how they are stored on the host. */
+struct token_row {
+    enum sequence_part part;
+    uint32_t layer;
+    struct gpu_kv_store rows;
+    size_t at; /* floats, in token.rows and in landing */
+};
+
+enum token_mode {
+    TOKEN_NONE,
+    TOKEN_DIRECT,  /* operations run when they are submitted; what they use is noted */
+    TOKEN_RECORDED /* they become the graph */
+};
+
+/* Tokens that the GPU computes alone (token.c). */
+struct token {
+    enum token_mode mode;
+    uint32_t position, limit; /* of the token; below what the operations have space for */
+    const struct device_sequence *sequence; /* [layers] */
+    struct token_block *sent, *block;       /* pinned; on the device */
+    float *rows;                            /* new keys and values, on the device */
+    size_t rows_space, rows_used;           /* floats */
+    void **table, **sent_table; /* [layers][experts][EXPERT__COUNT] on the device; of the host */
+    uint64_t content, changes;  /* what it has: device_token.content, slots.changes */
+    struct token_use *use;
+    uint32_t uses, use_space;
+    struct token_row *row;
+    uint32_t row_count, row_space;
+    void *graph; /* NULL: none */
+    uint64_t graph_launches;
+};
+
 #define BLOCKS_MAX 16
 #define NOTES_MAX  512
 
@@ -146,6 +193,7 @@ struct cuda {
     const struct device_sequence *given;
     struct kept *kept; /* [kv_layers] */
     size_t kv_kept;    /* bytes of kv_area that they have */
+    struct token token;
     struct note note[NOTES_MAX];
     uint32_t note_count;
     float *landing; /* where rows of keys and values arrive */
@@ -153,6 +201,9 @@ struct cuda {
     const struct kernel_ops *host_kernels;
     void *(*pointer)(const void *shared);
 };
+
+/* Before an operation: the scratch is empty. */
+struct cuda *cuda_operation(struct device *d);
 
 /* The operations, with the scratch empty and their sequences on the device. */
 #define OP(name) void cuda_op_##name(struct cuda *c, const struct op_##name *a);
@@ -184,6 +235,12 @@ void cuda_slots_close(struct cuda *c);
 void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes);
 void cuda_end_leases(struct cuda *c); /* when no operation is submitted with them any more */
 void cuda_prefetch_experts(struct cuda *c, const struct device_expert *expert, uint32_t count);
+bool cuda_has(const struct device *d, uint64_t content);
+uint64_t cuda_lost(const struct device *d);
+bool cuda_keep(struct device *d, const struct device_expert *expert);
+void cuda_use(struct device *d, uint64_t content);
+/* Where the matrices of an expert are; NULL: it has no slot. They have arrived for what is submitted next. */
+uint8_t *const *cuda_matrices(struct cuda *c, uint64_t content);
 /* Of a matrix in a slot: whether it may be in flight; and that the operations submitted next read it. */
 bool cuda_arrives(const struct cuda *c, const void *matrix);
 void cuda_await(struct cuda *c, const void *matrix);
@@ -246,6 +303,28 @@ void cuda_keep_state(struct cuda *c, struct device_at host, struct device_at mem
                      const struct device_sequence *s, struct device_span span, unsigned access,
                      size_t floats);
 void cuda_store_noted(struct cuda *c); /* after a wait */
+/* Rows that are copied to `x`, of pinned memory: stored after a wait. */
+void cuda_note_rows(struct cuda *c, struct device_at host, const struct gpu_kv_store *rows,
+                    float *x);
+
+/* token.c */
+size_t cuda_token_bytes(const struct cuda *c, const struct device_limits *limits);
+void cuda_token_open(struct cuda *c, const struct device_limits *limits, uint8_t *memory);
+void cuda_token_close(struct cuda *c);
+bool cuda_token_begins(struct device *d, const struct device_token *t);
+void cuda_token_ends(struct device *d);
+void cuda_routed_experts(struct device *d, const struct device_routed *a);
+/* While a token is submitted. What an operation takes of its sequence. */
+void cuda_token_uses(struct cuda *c, const struct token_use *use);
+/* Keys or values of its row: stored, and copied to the host at its end. */
+void cuda_token_store(struct cuda *c, enum sequence_part part, const struct device_sequence *s,
+                      const struct gpu_kv_store *row);
+void cuda_token_attend(struct cuda *c, const struct kernel_attention *a);
+
+static inline bool cuda_in_token(const struct cuda *c)
+{
+    return c->token.mode != TOKEN_NONE;
+}
 
 static inline struct cuda *cuda_of(struct device *d)
 {

@@ -191,5 +191,6 @@ size_t cuda_workspace(const struct device *d, const struct device_limits *l)
 {
     const struct cuda *c = (const struct cuda *)(const void *)d;
     size_t scratch = larger(larger(experts_bytes(l), latent_bytes(l)), recurrent_bytes(l));
-    return cuda_attend_bytes(c, l) + align_up(scratch, DEVICE_ALIGN) + ARRAYS * DEVICE_ALIGN;
+    return cuda_attend_bytes(c, l) + cuda_token_bytes(c, l) + align_up(scratch, DEVICE_ALIGN) +
+           ARRAYS * DEVICE_ALIGN;
 }

@@ -120,14 +120,21 @@ void cuda_keep_rows(struct cuda *c, struct device_at host, const struct gpu_kv_s
         n = rows->rows - at < fit ? rows->rows - at : (uint32_t)fit;
         float *to = c->landing + c->landed;
         c->landed += n * floats;
-        struct note *one = note(c, host);
-        one->rows = *rows;
-        one->rows.x = to;
-        one->rows.position += at;
-        one->rows.rows = n;
-        c->copied.kv_to_host += n * floats * sizeof *to;
+        struct gpu_kv_store part = *rows;
+        part.position = rows->position + at;
+        part.rows = n;
+        cuda_note_rows(c, host, &part, to);
         cuda_to_host(c, to, rows->x + at * floats, n * floats * sizeof *to);
     }
+}
+
+void cuda_note_rows(struct cuda *c, struct device_at host, const struct gpu_kv_store *rows,
+                    float *x)
+{
+    struct note *one = note(c, host);
+    one->rows = *rows;
+    one->rows.x = x;
+    c->copied.kv_to_host += rows->rows * rows->x_stride * sizeof *x;
 }
 
 /* ---- keys and values ---- */
@@ -152,6 +159,13 @@ struct device_at cuda_take_cache(struct cuda *c, enum sequence_part part, struct
     uint32_t begin = kernel_attention_begin(window, span.first + 1);
     if (!host.address)
         return host;
+    if (cuda_in_token(c))
+        cuda_token_uses(c, &(struct token_use){.part = part,
+                                               .access = access,
+                                               .layer = s->layer,
+                                               .heads = heads,
+                                               .size = size,
+                                               .window = window});
     if (!k) {
         wait_for_noted(c, host);
         uint8_t *memory = take(c, device_cache_bytes(s, span.end, heads, size));
@@ -190,6 +204,10 @@ struct device_at cuda_take_state(struct cuda *c, struct device_at host,
     size_t bytes = floats * sizeof(float);
     if (!host.address)
         return host;
+    if (cuda_in_token(c))
+        cuda_token_uses(
+            c, &(struct token_use){
+                   .part = PART_state, .access = access, .layer = s->layer, .floats = floats});
     if (!k)
         wait_for_noted(c, host);
     void *memory = k ? kept_memory(c, k, bytes) : take(c, bytes);

@@ -80,6 +80,7 @@ void cuda_sequence(struct device *d)
 static void empty(struct cuda *c, struct slot *s)
 {
     *s = (struct slot){.arrived = s->arrived};
+    c->slots.changes++;
     cuda_uploads_after_use(c); /* of the expert that it had */
 }
 
@@ -140,6 +141,51 @@ void cuda_prefetch_experts(struct cuda *c, const struct device_expert *expert, u
     for (uint32_t i = 0; i < count; i++)
         number[i] = number_of(&expert[i]);
     places_prefetch(c->slots.places, number, count, copy_one, &ahead);
+}
+
+/* ---- experts that stay ---- */
+
+static uint32_t expert_of(uint64_t content)
+{
+    return (uint32_t)((content - 1) / EXPERT__COUNT);
+}
+
+bool cuda_has(const struct device *d, uint64_t content)
+{
+    const struct cuda *c = (const struct cuda *)(const void *)d;
+    return places_has(c->slots.places, expert_of(content));
+}
+
+uint64_t cuda_lost(const struct device *d)
+{
+    return cuda_slot_counts(d).evicted;
+}
+
+bool cuda_keep(struct device *d, const struct device_expert *expert)
+{
+    struct cuda *c = cuda_of(d);
+    uint32_t place = places_reserve(c->slots.places, number_of(expert));
+    if (place != PLACES_NONE)
+        copy_ahead(c, place, expert);
+    return place != PLACES_NONE;
+}
+
+void cuda_use(struct device *d, uint64_t content)
+{
+    struct place_result r = places_use(cuda_of(d)->slots.places, expert_of(content), 1);
+    sl_assert(!r.taken && r.use != PLACE_ON_HOST);
+}
+
+uint8_t *const *cuda_matrices(struct cuda *c, uint64_t content)
+{
+    uint32_t place = places_at(c->slots.places, expert_of(content));
+    if (place == PLACES_NONE)
+        return NULL;
+    struct slot *s = &c->slots.slot[place];
+    for (int m = 0; m < EXPERT__COUNT; m++)
+        if (s->memory[m])
+            cuda_await(c, s->memory[m]);
+    return s->memory;
 }
 
 static struct slot *slot_with(const struct cuda *c, const void *matrix)

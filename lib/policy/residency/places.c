@@ -11,7 +11,8 @@
 struct place {
     uint32_t expert; /* POLICY_NONE: empty */
     bool leased;
-    bool ahead; /* got it before a use, and was not used so far */
+    bool ahead;    /* got it before a use, and was not used so far */
+    bool reserved; /* the same, by places_reserve */
 };
 
 struct places {
@@ -113,6 +114,7 @@ static uint32_t free_place(struct places *p, uint32_t expert)
         return PLACES_NONE;
     uint32_t at = p->place_of[victim];
     p->counts.unused += p->place[at].ahead;
+    p->counts.filled -= p->place[at].reserved;
     residency_remove(p->residency, victim, true);
     p->place_of[victim] = PLACES_NONE;
     p->counts.evicted++;
@@ -155,12 +157,13 @@ static struct place_result lease(struct places *p, uint32_t expert)
     uint32_t at = p->place_of[expert];
     if (at != PLACES_NONE && p->place[at].leased)
         return (struct place_result){.use = PLACE_LEASED, .place = at};
+    bool reserved = at != PLACES_NONE && p->place[at].reserved;
     struct place_result r = {.use = at == PLACES_NONE ? PLACE_UPLOAD : PLACE_HIT,
                              .place = at,
                              .taken = at == PLACES_NONE};
     note_access(p, expert);
-    p->counts.hits += r.use == PLACE_HIT;
-    p->counts.uploaded += r.taken;
+    p->counts.hits += r.use == PLACE_HIT && !reserved;
+    p->counts.uploaded += r.taken || reserved;
     if (r.taken)
         r.place = take_place(p, expert, false);
     else
@@ -168,6 +171,8 @@ static struct place_result lease(struct places *p, uint32_t expert)
     sl_assert(r.place !=
               PLACES_NONE); /* the source of experts keeps to the limit of those that are leased */
     p->place[r.place].leased = true;
+    p->place[r.place].reserved = false;
+    p->counts.filled -= reserved;
     return r;
 }
 
@@ -238,9 +243,25 @@ void places_prefetch(struct places *p, const uint32_t *expert, uint32_t count,
     }
 }
 
+uint32_t places_reserve(struct places *p, uint32_t expert)
+{
+    if (places_has(p, expert) || p->taken == p->config.places || p->config.cooperative ||
+        !p->config.space(p->config.arg))
+        return PLACES_NONE;
+    uint32_t at = take_place(p, expert, false);
+    p->place[at].reserved = true;
+    p->counts.filled++;
+    return at;
+}
+
 bool places_has(const struct places *p, uint32_t expert)
 {
     return p->place_of[expert] != PLACES_NONE;
+}
+
+uint32_t places_at(const struct places *p, uint32_t expert)
+{
+    return p->place_of[expert];
 }
 
 void places_end_leases(struct places *p)

@@ -53,6 +53,7 @@ struct places_config {
 struct places_counts {
     uint64_t hits, uploaded, evicted, on_host, behind;
     uint64_t ahead, timely, late, unused;
+    uint64_t filled; /* by places_reserve, and not used so far */
 };
 
 enum place_use {
@@ -97,6 +98,10 @@ uint32_t places_ahead(struct places *p, uint32_t expert);
 void places_prefetch(struct places *p, const uint32_t *expert, uint32_t count,
                      void (*copy)(void *arg, uint32_t at, uint32_t place), void *arg);
 bool places_has(const struct places *p, uint32_t expert);
+uint32_t places_at(const struct places *p, uint32_t expert); /* PLACES_NONE: it has none */
+/* A place that no other expert has, for one that has none: its first use counts as its copy. PLACES_NONE as for places_ahead, and
+ * if the host computes experts, as it would not compute this one. */
+uint32_t places_reserve(struct places *p, uint32_t expert);
 
 /* No operation is submitted with those that are leased or lent any more. */
 void places_end_leases(struct places *p);

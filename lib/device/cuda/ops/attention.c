@@ -66,6 +66,10 @@ static void store(struct cuda *c, uint32_t sequence, enum kv_part part, const fl
                              .position = position,
                              .ring = s->ring,
                              .rows = rows};
+    if (cuda_in_token(c)) {
+        cuda_token_store(c, part == KV_KEYS ? PART_keys : PART_values, given, &g);
+        return;
+    }
     cuda_check(c, c->k->kv_store(&g, c->stream), "keys and values");
     cuda_keep_rows(c, part == KV_KEYS ? given->keys : given->values, &g);
 }
@@ -83,6 +87,10 @@ static struct kernel_attention rows_of(const struct kernel_attention *a, uint32_
 /* In as many launches as the workspace needs. */
 static void attend(struct cuda *c, const struct kernel_attention *a)
 {
+    if (cuda_in_token(c)) {
+        cuda_token_attend(c, a);
+        return;
+    }
     for (uint32_t at = 0, n; at < a->rows; at += n) {
         n = a->rows - at;
         struct kernel_attention part = rows_of(a, at, n);

@@ -62,6 +62,10 @@ void cuda_op_row_gates(struct cuda *c, const struct op_row_gates *a)
                    (struct gpu_rows){.a = weight, .y = weight, .n = a->rows, .rows = 1});
         return;
     }
+    if (cuda_in_token(c)) {
+        cuda_copy(c, &c->token.block->one, 1, 1, 1, weight, 1);
+        return;
+    }
     float *ones = malloc(a->rows * sizeof *ones);
     sl_assert(ones);
     for (uint32_t r = 0; r < a->rows; r++)

@@ -46,15 +46,21 @@ void cuda_op_clear(struct cuda *c, const struct op_clear *a)
     cuda_check(c, c->k->clear(device_pointer(a->y), a->bytes, c->stream), "clearing memory");
 }
 
-void cuda_op_embed(struct cuda *c, const struct op_embed *a)
+static const uint32_t *tokens(struct cuda *c, const struct op_embed *a)
 {
-    const struct kernel_matrix w = device_kernel_matrix(&a->w);
     uint32_t *token = malloc(a->rows * sizeof *token);
     sl_assert(token);
     for (uint32_t r = 0; r < a->rows; r++)
         token[r] = a->row[r].token;
     const uint32_t *there = cuda_upload(c, token, a->rows * sizeof *token);
     free(token);
+    return there;
+}
+
+void cuda_op_embed(struct cuda *c, const struct op_embed *a)
+{
+    const struct kernel_matrix w = device_kernel_matrix(&a->w);
+    const uint32_t *there = cuda_in_token(c) ? &c->token.block->token : tokens(c, a);
     float *x = device_floats(a->x);
     to_floats(c, &w, there, a->rows, x, w.k);
     if (a->factor != 0)

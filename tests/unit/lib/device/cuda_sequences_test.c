@@ -2,8 +2,9 @@
 /* Keys, values and states that stay on the CUDA device (kernels as host code): two sequences in turns, prompts that begin
  * with rows of an earlier one, checkpoints of states, passes that end early, and memory that the host changed. Logits,
  * and everything that the sequences have in host memory, are those of the host device; and only what is not on the device
- * is copied. */
+ * is copied. And tokens that the device computes alone: the same, by launches of a graph and of nothing else. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +17,10 @@
 #include "tests/harness/cuda/memory.h"
 #include "tests/harness/tagged.h"
 
-#define CONTEXT 192
-#define CHUNK   8
-#define BEGIN   126 /* where sequences continue that the host has begun: a tile and a ring end soon */
+#define CONTEXT    576
+#define CHUNK      8
+#define ROUTES_MAX 2048
+#define BEGIN      126 /* where sequences continue that the host has begun: a tile and a ring end soon */
 
 static uint32_t seed;
 
@@ -29,8 +31,15 @@ struct memory {
     uint32_t now;
 };
 
+/* Routes of a pass, layer by layer. */
+struct noted {
+    struct route route[ROUTES_MAX];
+    uint32_t count;
+};
+
 /* A device with its core, and two sequences. */
 struct side {
+    struct noted noted;
     struct image image;
     struct device *device;
     struct core *core;
@@ -95,11 +104,36 @@ static void copy_memory(const struct side *s, struct memory *to, const struct me
     to->now = from->now;
 }
 
-static void open_side(struct side *s, const char *file, enum kv_type type, struct device *device)
+static void note_routes(void *arg, const struct expert_step *step, const struct route *routes)
+{
+    struct side *s = arg;
+    uint32_t n = step->rows * s->image.model->hparams.experts_used;
+    sl_assert(s->noted.count + n <= ROUTES_MAX);
+    memcpy(s->noted.route + s->noted.count, routes, n * sizeof *routes);
+    s->noted.count += n;
+}
+
+static bool native(void *self, enum precision *precision)
+{
+    (void)self;
+    *precision = PRECISION_NATIVE;
+    return true;
+}
+
+static void used(void *self, const struct expert_step *step, const struct route *routes)
+{
+    const struct image *image = self;
+    image->routed(image->routed_arg, step, routes);
+}
+
+static void open_side(struct side *s, const char *file, enum kv_type type, struct device *device,
+                      bool alone)
 {
     struct error error;
     image_open(&s->image, golden_path(file), CONTEXT);
     s->image.kv_type = type;
+    s->image.routed = note_routes;
+    s->image.routed_arg = s;
     s->device = device;
     make_memory(s);
     struct core_config config = {.model = s->image.model,
@@ -109,6 +143,8 @@ static void open_side(struct side *s, const char *file, enum kv_type type, struc
                                  .threads = 1,
                                  .chunk = CHUNK,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
+    config.source.alone = alone ? native : NULL;
+    config.source.used = used;
     s->core = core_create(&config, &error);
     ck_assert_msg(s->core != NULL, "%s", error.text);
 }
@@ -122,9 +158,9 @@ static void close_side(struct side *s)
     image_close(&s->image);
 }
 
-/* With the parts of so many layers on the device, of all layers of UINT32_MAX. */
+/* With the parts of so many layers on the device, of all layers of UINT32_MAX. alone: tokens may be computed so. */
 static void open_pair(struct pair *p, const char *file, enum kv_type type, uint32_t ring,
-                      uint32_t layers)
+                      uint32_t layers, bool alone)
 {
     struct error error;
     struct cuda_plan plan = {0};
@@ -143,8 +179,8 @@ static void open_pair(struct pair *p, const char *file, enum kv_type type, uint3
     struct device *d = cuda_device(gpu_kernels(), kernel_ops_select("auto"), &plan, &error);
     ck_assert(d && cuda_reserve(d, &error) == 0);
     cuda_pointers(d, untagged);
-    open_side(&p->host, file, type, NULL);
-    open_side(&p->cuda, file, type, d);
+    open_side(&p->host, file, type, NULL, false);
+    open_side(&p->cuda, file, type, d, alone);
 }
 
 static void close_pair(struct pair *p)
@@ -231,6 +267,7 @@ static uint64_t run(struct pair *p, struct step t)
 {
     uint32_t vocab = p->host.image.model->hparams.vocab;
     struct cuda_copied before = cuda_copied(p->cuda.device);
+    p->host.noted.count = p->cuda.noted.count = 0;
     run_side(&p->host, p, &t);
     run_side(&p->cuda, p, &t);
     struct cuda_copied after = cuda_copied(p->cuda.device);
@@ -238,6 +275,9 @@ static uint64_t run(struct pair *p, struct step t)
         ck_assert_mem_eq(core_output(p->host.core, t.rows - 1, 1),
                          core_output(p->cuda.core, t.rows - 1, 1), vocab * sizeof(float));
         ck_assert_uint_eq(after.kv_to_host - before.kv_to_host, new_bytes(p, t.rows));
+        ck_assert_uint_eq(p->host.noted.count, p->cuda.noted.count);
+        ck_assert_mem_eq(p->host.noted.route, p->cuda.noted.route,
+                         p->host.noted.count * sizeof *p->host.noted.route);
     }
     check_memory(p);
     return after.kv_to_device - before.kv_to_device;
@@ -298,7 +338,7 @@ START_TEST(turns)
     struct pair p;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         for (int kept = 0; kept < 2; kept++) {
-            open_pair(&p, models[i].file, models[i].type, 0, kept ? UINT32_MAX : i % 2);
+            open_pair(&p, models[i].file, models[i].type, 0, kept ? UINT32_MAX : i % 2, false);
             run_all(&p, kept);
             close_pair(&p);
         }
@@ -311,7 +351,7 @@ START_TEST(states)
     struct pair p;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         for (int kept = 0; kept < 2; kept++) {
-            open_pair(&p, files[i], KV_TYPE_F16, 0, kept ? UINT32_MAX : 1 - (uint32_t)i % 2);
+            open_pair(&p, files[i], KV_TYPE_F16, 0, kept ? UINT32_MAX : 1 - (uint32_t)i % 2, false);
             run_all(&p, kept);
             close_pair(&p);
         }
@@ -324,7 +364,8 @@ START_TEST(windows)
     struct pair p;
     for (int i = 0; i < 4; i++) {
         bool kept = i % 2 != 0, ring = i < 2;
-        open_pair(&p, "arch/oss_a.gguf", KV_TYPE_F16, ring ? KV_TILE : 0, kept ? UINT32_MAX : 0);
+        open_pair(&p, "arch/oss_a.gguf", KV_TYPE_F16, ring ? KV_TILE : 0, kept ? UINT32_MAX : 0,
+                  false);
         for (uint32_t at = 0, n; at < BEGIN; at += n) {
             n = BEGIN - at < CHUNK ? BEGIN - at : CHUNK;
             run_side(&p.host, &p, &(struct step){.position = at, .rows = n});
@@ -342,6 +383,145 @@ START_TEST(windows)
 }
 END_TEST
 
+/* ---- tokens that the device computes alone ---- */
+
+#define FILLED 60 /* tokens after which all experts are there */
+
+/* Launches of kernels, but those of graphs. */
+static uint64_t launches_of(struct pair *p, struct step t, uint64_t *graphs, uint64_t *copied)
+{
+    struct fake_counts before = fake_counts();
+    *copied = run(p, t);
+    struct fake_counts after = fake_counts();
+    *graphs = after.graphs - before.graphs;
+    return after.launches - before.launches;
+}
+
+/* A token that is a launch of a graph, and nothing else. Bytes copied to the device. */
+static uint64_t run_graph(struct pair *p, struct step t)
+{
+    uint64_t graphs, copied;
+    t.rows = 1;
+    uint64_t launches = launches_of(p, t, &graphs, &copied);
+    ck_assert_msg(graphs == 1 && launches == 0, "position %u: %llu graphs, %llu launches",
+                  t.position, (unsigned long long)graphs, (unsigned long long)launches);
+    return copied;
+}
+
+/* Tokens from `position` on until one is a graph: the experts have come, and the operations have run as they are. Returns
+ * the next position. */
+static uint32_t run_until_graph(struct pair *p, uint32_t position)
+{
+    uint64_t graphs = 0, copied;
+    for (uint32_t i = 0; i < FILLED && graphs == 0; i++)
+        launches_of(p, (struct step){.position = position++, .rows = 1, .content = 1}, &graphs,
+                    &copied);
+    ck_assert_uint_eq(graphs, 1);
+    return position;
+}
+
+static void run_alone(struct pair *p)
+{
+    run(p, (struct step){.position = 0, .rows = 6, .content = 1});
+    uint32_t at = run_until_graph(p, 6);
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert_uint_eq(run_graph(p, (struct step){.position = at++, .content = 1}), 0);
+    /* another sequence in turns, and its prompt in between; rows are copied, but the graph is the same */
+    run(p, (struct step){.sequence = 1, .position = 0, .rows = 5, .content = 2});
+    for (uint32_t i = 0; i < 2; i++) {
+        struct step other = {.sequence = 1, .position = 5 + i, .content = 2};
+        uint64_t copied = run_graph(p, other);
+        ck_assert(i == 0 || copied > 0);
+        ck_assert_uint_gt(run_graph(p, (struct step){.position = at++, .content = 1}), 0);
+    }
+    /* other tokens instead of the last two, as far as states may be another's */
+    if (model_recurrent_layers(&p->host.image.model->hparams) == 0)
+        run_graph(p, (struct step){.position = at - 2, .content = 1, .log = 1});
+    /* a token alone is no pass of some layers */
+    run(p, (struct step){.position = at, .rows = 1, .content = 1, .layers = 1});
+    struct places_counts slots = cuda_slot_counts(p->cuda.device);
+    ck_assert(slots.evicted == 0 && slots.uploaded > 0 && slots.hits > slots.uploaded);
+}
+
+static const struct {
+    const char *file;
+    enum kv_type type;
+} alone_models[] = {
+    {"arch/qwen3moe_a.gguf", KV_TYPE_F16},     {"arch/olmoe_a_q8.gguf", KV_TYPE_Q8_0},
+    {"arch/oss_a.gguf", KV_TYPE_Q4_0},         {"arch/qwen35moe_a.gguf", KV_TYPE_F32},
+    {"arch/lfm2moe_a.gguf", KV_TYPE_F16},      {"arch/kimi_k2.gguf", KV_TYPE_Q8_0},
+    {"arch/smallthinker_a.gguf", KV_TYPE_F16}, {"arch/gemma4_a.gguf", KV_TYPE_F16},
+};
+
+START_TEST(alone)
+{
+    struct pair p;
+    open_pair(&p, alone_models[_i].file, alone_models[_i].type, 0, UINT32_MAX, true);
+    run_alone(&p);
+    close_pair(&p);
+}
+END_TEST
+
+static void check_alone(const char *path, const char *name)
+{
+    struct pair p;
+    struct image image;
+    bool computed = strcmp(name, "demo") != 0; /* too large for threads that are fibres */
+    image_open(&image, path, CONTEXT);
+    for (uint32_t i = 0; i < image.model->tensor_count; i++)
+        computed &= gpu_kernels()->alignment(
+                        (enum tensor_type)model_index_tensors(image.model)[i].type) != 0;
+    image_close(&image);
+    const char *file = strstr(path, "arch/");
+    if (!computed || !file)
+        return;
+    open_pair(&p, file, KV_TYPE_F16, 0, UINT32_MAX, true);
+    run_alone(&p);
+    close_pair(&p);
+    printf("%s\n", name);
+}
+
+/* Long form only. */
+START_TEST(every_architecture)
+{
+    const char *every = getenv("SLUICE_LONG");
+    if (every && strcmp(every, "0") != 0)
+        golden_models(check_alone);
+}
+END_TEST
+
+/* Rows that no pass has computed: any finite numbers. */
+static void make_rows(struct side *s, uint32_t rows)
+{
+    for (uint32_t i = 0; i < s->image.model->hparams.layers; i++)
+        for (int k = 0; k < 2; k++) {
+            float *x = k ? s->memory[0].values[i] : s->memory[0].keys[i];
+            size_t n = side_bytes(s, i, k ? KV_SIDE_VALUES : KV_SIDE_KEYS) / sizeof *x;
+            for (size_t e = 0; e < n / CONTEXT * rows; e++)
+                x[e] = (float)(e * 7919 % 1009) / 500 - 1;
+        }
+}
+
+/* A graph has space for some segments of keys: it is recorded again when there are more. And a window has few of them. */
+START_TEST(longer)
+{
+    struct pair p;
+    uint32_t at = KERNEL_KEY_SEGMENT - 2;
+    open_pair(&p, _i ? "arch/oss_a.gguf" : "arch/qwen3moe_a.gguf", KV_TYPE_F32, 0, UINT32_MAX,
+              true);
+    run(&p, (struct step){.position = 0, .rows = 1, .content = 1});
+    run_until_graph(&p, 1);
+    make_rows(&p.host, KERNEL_KEY_SEGMENT);
+    make_rows(&p.cuda, KERNEL_KEY_SEGMENT);
+    for (uint32_t i = 0; i < 5; i++) {
+        uint64_t copied = run_graph(&p, (struct step){.position = at + i, .content = 2});
+        ck_assert((i == 0) == (copied > 0));
+    }
+    ck_assert_uint_eq(cuda_graph_launches(p.cuda.device), 6);
+    close_pair(&p);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("device_cuda_sequences");
@@ -350,6 +530,9 @@ int main(void)
     tcase_add_test(c, turns);
     tcase_add_test(c, states);
     tcase_add_test(c, windows);
+    tcase_add_loop_test(c, alone, 0, sizeof alone_models / sizeof *alone_models);
+    tcase_add_test(c, every_architecture);
+    tcase_add_loop_test(c, longer, 0, 2);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

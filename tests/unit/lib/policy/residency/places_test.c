@@ -262,6 +262,42 @@ START_TEST(hobbit)
 }
 END_TEST
 
+/* A place that nobody has, before a use: the first use is counted as a copy, later ones are hits. */
+START_TEST(free_places)
+{
+    struct places *p = make(3, false), *shared = make(3, true);
+    space = true;
+    check_use(p, 0, 1, PLACE_UPLOAD);
+    ck_assert_uint_eq(places_reserve(p, 0), PLACES_NONE); /* has one */
+    ck_assert_uint_eq(places_reserve(p, 1), 1);
+    ck_assert_uint_eq(places_at(p, 1), 1);
+    space = false;
+    ck_assert_uint_eq(places_reserve(p, 2), PLACES_NONE);
+    space = true;
+    ck_assert_uint_eq(places_reserve(p, 2), 2);
+    ck_assert_uint_eq(places_reserve(p, 3), PLACES_NONE); /* none is free */
+    places_end_leases(p);
+    ck_assert_uint_eq(places_counts(p).filled, 2);
+    for (int use = 0; use < 2; use++) {
+        struct place_result r = check_use(p, 1, 1, PLACE_HIT);
+        ck_assert(!r.taken && r.place == 1);
+        places_end_leases(p);
+    }
+    check_use(p, 0, 1, PLACE_HIT);
+    check_use(p, 4, 1, PLACE_UPLOAD); /* instead of 2, which was not used */
+    struct places_counts c = places_counts(p);
+    ck_assert_uint_eq(c.filled, 0);
+    ck_assert_uint_eq(c.uploaded, 3);
+    ck_assert_uint_eq(c.hits, 2);
+    ck_assert_uint_eq(c.evicted, 1);
+    ck_assert_uint_eq(c.ahead, 0);
+    ck_assert_uint_eq(places_at(p, 2), PLACES_NONE);
+    ck_assert_uint_eq(places_reserve(shared, 1), PLACES_NONE); /* the host would compute it */
+    places_destroy(p);
+    places_destroy(shared);
+}
+END_TEST
+
 START_TEST(pieces)
 {
     ck_assert_uint_eq(places_pieces(1), PLACES_MATRICES);
@@ -281,6 +317,7 @@ int main(void)
     tcase_add_test(c, evictions);
     tcase_add_test(c, other_evictions);
     tcase_add_test(c, hobbit);
+    tcase_add_test(c, free_places);
     tcase_add_test(c, pieces);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

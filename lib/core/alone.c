@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tokens that the device computes alone: it has all experts, keys, values and states, so it needs the host for nothing between
+ * the embedding and the logits. The routes of all layers are fetched at the end. And the experts that it does not have yet,
+ * which are given to it as far as nothing has to wait. */
+#include "lib/core/internal.h"
+
+#include <string.h>
+
+/* Experts that one pass tries to give and cannot, because the source has them not ready or the device no space now. */
+#define TRIES 8
+
+static struct device_at routes_of_layer(const struct core *c)
+{
+    return device_offset(c->alone.routes.at,
+                         (uint64_t)c->step.layer * c->hp.experts_used * sizeof(struct route));
+}
+
+static const struct model_entry *entry_of(const struct core *c, uint32_t layer, uint32_t expert)
+{
+    uint32_t entry = model_entry_expert_precision(c->model, layer, expert, c->alone.precision);
+    return entry == ENTRY_NONE ? NULL : &model_index_entries(c->model)[entry];
+}
+
+/* The experts of a layer differ in nothing but their elements. */
+static bool alike(const struct core *c, uint32_t layer)
+{
+    const struct model_entry *first = entry_of(c, layer, 0);
+    for (uint32_t e = 0; first && e < c->hp.experts; e++) {
+        const struct model_entry *other = entry_of(c, layer, e);
+        for (int m = 0; m < EXPERT__COUNT; m++)
+            if (!other || other->matrix[m].type != first->matrix[m].type ||
+                other->matrix[m].row_bytes != first->matrix[m].row_bytes ||
+                other->matrix[m].k != first->matrix[m].k ||
+                other->matrix[m].n != first->matrix[m].n)
+                return false;
+    }
+    return first != NULL;
+}
+
+/* Experts of the model, in the precision that serves; 0: the device cannot have them. */
+static uint32_t count_experts(const struct core *c)
+{
+    uint32_t experts = 0;
+    for (uint32_t layer = 0; layer < c->hp.layers; layer++) {
+        if (!model_layer_has_experts(c->model, layer))
+            continue;
+        if (!alike(c, layer))
+            return 0;
+        experts += c->hp.experts;
+    }
+    return experts <= c->device->keeps ? experts : 0;
+}
+
+/* Whether the source leaves the experts of this sequence to the device, if it has all. */
+static bool agreed(struct core *c)
+{
+    struct core_alone *a = &c->alone;
+    enum precision precision;
+    if (c->device->keeps == 0 || !c->source.alone || c->source.layer_inputs ||
+        c->source.gate_inputs || !c->source.alone(c->source.self, &precision))
+        return false;
+    if (!a->counted || precision != a->precision) {
+        a->precision = precision;
+        a->experts = count_experts(c);
+        a->found = 0;
+        a->counted = true;
+    }
+    return a->experts > 0;
+}
+
+static uint64_t content_of(const struct core *c, uint32_t layer, uint32_t expert, uint32_t matrix)
+{
+    return device_content(c->alone.precision, c->hp.layers, layer, c->hp.experts, expert, matrix);
+}
+
+/* ---- experts that the device does not have ---- */
+
+/* A device that prefetches has its own rule for what it copies before a use. */
+static bool give(struct core *c, uint32_t layer, uint32_t expert)
+{
+    struct expert_item item = {.expert = expert, .tokens = 1, .weight = 1};
+    struct expert_step step = c->step;
+    step.layer = layer;
+    step.rows = 1;
+    if (c->device->prefetches || !c->source.pin_ready ||
+        !c->source.pin_ready(c->source.self, &step, &item))
+        return false;
+    bool kept = false;
+    if (item.precision == c->alone.precision) {
+        const struct device_expert given = core_expert_of(c, layer, &item);
+        kept = c->device->ops->keep(c->device, &given);
+    }
+    c->source.unpin(c->source.self, &step, &item);
+    return kept;
+}
+
+void core_fill_device(struct core *c)
+{
+    struct core_alone *a = &c->alone;
+    uint32_t failed = 0, all = c->hp.layers * c->hp.experts;
+    if (!agreed(c))
+        return;
+    uint64_t lost = c->device->ops->lost(c->device);
+    a->found = lost == a->lost ? a->found : 0;
+    a->lost = lost;
+    for (uint32_t i = 0; i < all && a->found < a->experts && failed < TRIES; i++) {
+        uint32_t layer = a->next / c->hp.experts, expert = a->next % c->hp.experts;
+        a->next = (a->next + 1) % all;
+        if (!model_layer_has_experts(c->model, layer))
+            continue;
+        bool there = c->device->ops->has(c->device, content_of(c, layer, expert, 0)) ||
+                     give(c, layer, expert);
+        a->found = there ? a->found + 1 : 0;
+        failed += !there;
+    }
+}
+
+/* ---- a token ---- */
+
+bool core_is_alone(struct core *c)
+{
+    struct core_alone *a = &c->alone;
+    return c->step.rows == 1 && c->row[0].position > 0 && c->sequence_count == 1 &&
+           c->sequences->content > 0 && !c->resumed && agreed(c) && a->found == a->experts &&
+           c->device->ops->lost(c->device) == a->lost;
+}
+
+void core_alone_route(struct core *c)
+{
+    core_run_router(c, routes_of_layer(c));
+}
+
+void core_alone_experts(struct core *c)
+{
+    const struct core_layer *l = core_layer_now(c);
+    const struct model_entry *entry = entry_of(c, c->step.layer, 0);
+    core_while_reading(c);
+    struct device_routed routed = {.layer = c->step.layer,
+                                   .top_k = c->hp.experts_used,
+                                   .activation = (enum ffn_activation)c->hp.activation,
+                                   .x = c->in,
+                                   .routes = routes_of_layer(c),
+                                   .gate = c->gate,
+                                   .up = c->up,
+                                   .y = c->pair_out,
+                                   .factor = c->residual,
+                                   .into = c->into};
+    for (int m = 0; m < EXPERT__COUNT; m++) {
+        const struct model_matrix *matrix = &entry->matrix[m];
+        routed.matrix[m] = (struct device_matrix){.row_bytes = matrix->row_bytes,
+                                                  .k = matrix->k,
+                                                  .n = matrix->n,
+                                                  .type = (enum tensor_type)matrix->type};
+        routed.scale[m] = l->expert_scales[m];
+        routed.bias[m] = l->expert_bias[m];
+    }
+    c->device->ops->routed_experts(c->device, &routed);
+}
+
+static int submit(struct core *c, struct error *error)
+{
+    core_embed(c);
+    for (uint32_t i = 0; i < c->step_count; i++) {
+        c->step.layer = c->steps[i].layer;
+        if (c->steps[i].run(c, error) != 0)
+            return -1; /* no step of a token alone does */
+    }
+    core_compute_logits(c, 0, 1);
+    return 0;
+}
+
+/* Uses of experts, as the host finds out about them. */
+static void report(struct core *c)
+{
+    size_t k = c->hp.experts_used;
+    const struct route *routes =
+        device_fetch(c->device, &c->alone.routes, c->hp.layers * k * sizeof *routes);
+    for (uint32_t layer = 0; layer < c->hp.layers; layer++) {
+        c->step.layer = layer;
+        if (!model_layer_has_experts(c->model, layer))
+            continue;
+        for (size_t rank = 0; rank < k; rank++)
+            c->device->ops->used(c->device,
+                                 content_of(c, layer, routes[layer * k + rank].expert, 0));
+        c->source.used(c->source.self, &c->step, routes + layer * k);
+    }
+}
+
+int core_run_alone(struct core *c, struct error *error)
+{
+    struct core_alone *a = &c->alone;
+    const struct device_token token = {.token = c->row[0].token,
+                                       .position = c->row[0].position,
+                                       .sequence = a->sequence,
+                                       .content = content_of(c, 0, 0, 0)};
+    for (uint32_t layer = 0; layer < c->hp.layers; layer++) {
+        c->step.layer = layer;
+        core_take_sequences(c);
+        a->sequence[layer] = c->at[0];
+    }
+    core_compute_angles(c);
+    if (c->device->ops->token_begins(c->device, &token)) {
+        a->on = true;
+        int status = submit(c, error);
+        a->on = false;
+        c->device->ops->token_ends(c->device);
+        if (status != 0)
+            return -1;
+    }
+    for (uint32_t layer = 0; layer < c->hp.layers && c->source.layer_starts; layer++) {
+        c->step.layer = layer;
+        c->source.layer_starts(c->source.self, &c->step);
+    }
+    report(c);
+    a->output = true;
+    return 0;
+}
