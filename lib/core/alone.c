@@ -78,7 +78,7 @@ static uint64_t content_of(const struct core *c, uint32_t layer, uint32_t expert
 /* A device that prefetches has its own rule for what it copies before a use. */
 static bool give(struct core *c, uint32_t layer, uint32_t expert)
 {
-    struct expert_item item = {.expert = expert, .tokens = 1, .weight = 1};
+    struct expert_item item = {.expert = expert, .weight = 1}; /* of no token */
     struct expert_step step = c->step;
     step.layer = layer;
     step.rows = 1;

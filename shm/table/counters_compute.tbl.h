@@ -79,4 +79,8 @@ COUNTER(gpu_cooperative_tokens, GAUGE, tokens, "Tokens measured with cooperative
 COUNTER(gpu_cooperative_token_ns, GAUGE, ns, "Time per token with it in the last trial.")
 COUNTER(gpu_prefetch_tokens, GAUGE, tokens, "Tokens measured with prefetch.")
 COUNTER(gpu_prefetch_token_ns, GAUGE, ns, "Time per token with it in the last trial.")
+COUNTER(gpu_expert_filled, GAUGE, experts,
+        "Experts that were copied to free slots of the GPU and not used so far.")
+COUNTER(gpu_graph_launches, GAUGE, tokens,
+        "Tokens that the GPU computed alone, by one launch of a graph.")
 #undef COUNTER

@@ -343,6 +343,9 @@ static void print_gpu(const struct sample *sample)
                        "replaced before a use");
     }
     line_gpu_count(sample, "GPU evictions", "gpu_expert_evictions", "experts replaced there");
+    if (lookup_counter(sample->now, "compute", "gpu_graph_launches"))
+        line_gpu_count(sample, "GPU graph launches", "gpu_graph_launches",
+                       "tokens computed by one launch");
     line_gpu_copied(sample, "to the GPU", "gpu_uploaded_bytes");
     line_gpu_copied(sample, "from the GPU", "gpu_downloaded_bytes");
     line_gpu_busy(sample);

@@ -174,6 +174,8 @@ bool experts_mask(void *self, const struct expert_step *step, bool *allowed);
 void experts_logits(void *self, const struct expert_step *step, const float *logits,
                     uint32_t experts);
 void experts_choice(void *self, const struct expert_step *step, const float *importance);
+bool experts_alone(void *self, enum precision *precision);
+void experts_used(void *self, const struct expert_step *step, const struct route *routes);
 
 /* runner.c */
 int runner_open(struct runner *r, struct compute *c, struct error *error);

@@ -145,7 +145,7 @@ static void log_prediction(struct experts *e, const struct expert_step *step,
 bool experts_pin_ready(void *self, const struct expert_step *step, struct expert_item *item)
 {
     struct experts *e = self;
-    if (e->child->params->trace[0])
+    if (e->child->params->trace[0] && item->tokens > 0)
         log_prediction(e, step, item);
     struct precision_choice choice = choice_of(e, step, item);
     if (serve(e, step, item, &choice, &item->precision) != PRECISION_HIT)
@@ -282,6 +282,42 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
             experts_demand_add(e, step, items[i]);
     experts_demand_send(e, step);
     experts_publish_row(e, step);
+}
+
+/* ---- tokens that the GPU computes alone ---- */
+
+/* One precision serves every access, whatever is resident, and experts are routed to by the model alone. */
+bool experts_alone(void *self, enum precision *precision)
+{
+    const struct experts *e = self;
+    const struct precision_policy *p = &e->precision_policy;
+    if (e->deterministic || e->knobs.routing == ROUTING_MASKED ||
+        p->rule == PRECISION_RULE_HOBBIT || p->rule == PRECISION_RULE_EDGEMOE ||
+        p->rule == PRECISION_RULE_FATE)
+        return false;
+    struct precision_choice choice;
+    precision_choose(p, &(struct precision_input){0}, &choice);
+    *precision = choice.request;
+    return true;
+}
+
+/* The GPU had them: hits, without a pin, whether or not they are in the arena. */
+void experts_used(void *self, const struct expert_step *step, const struct route *routes)
+{
+    struct experts *e = self;
+    enum precision precision, best = (enum precision)__builtin_ctz(e->child->model->precision_mask);
+    uint32_t k = e->child->model->hparams.experts_used;
+    sl_assert(experts_alone(e, &precision));
+    for (uint32_t rank = 0; rank < k; rank++) {
+        const struct expert_item item = {.expert = routes[rank].expert,
+                                         .tokens = 1,
+                                         .weight = routes[rank].weight,
+                                         .rank = rank,
+                                         .precision = precision};
+        log_access(e, step, &item, NEED_HIGH, ACCESS_HIT);
+    }
+    const struct tally tally = {.outcome[ACCESS_HIT] = k, .low = precision != best ? k : 0};
+    count_accesses(e, &tally);
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */

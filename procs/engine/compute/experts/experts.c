@@ -365,6 +365,8 @@ struct weights_source experts_source(struct experts *e)
                                    .unpin = source_unpin,
                                    .mask = experts_mask,
                                    .choice = experts_choice,
+                                   .alone = experts_alone,
+                                   .used = experts_used,
                                    .logits = experts_logits,
                                    .routed = source_routed,
                                    .gate_input = source_gate_input,

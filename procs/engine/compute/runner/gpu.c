@@ -149,7 +149,8 @@ static struct places_counts slots_of(struct child *child, uint32_t i, const stru
 {
     struct places_counts n = cuda_slot_counts(gpu);
     atomic_store_explicit(&child->procs.head->gpus.gpu[i].slots_used,
-                          n.uploaded + n.behind + n.ahead - n.evicted, memory_order_relaxed);
+                          n.uploaded + n.behind + n.ahead + n.filled - n.evicted,
+                          memory_order_relaxed);
     return n;
 }
 
@@ -178,6 +179,8 @@ void gpus_count(const struct gpus *g, struct child *child)
                    {CTR_COMPUTE_gpu_prefetches_timely, slots.timely},
                    {CTR_COMPUTE_gpu_prefetches_late, slots.late},
                    {CTR_COMPUTE_gpu_prefetches_unused, slots.unused},
+                   {CTR_COMPUTE_gpu_expert_filled, slots.filled},
+                   {CTR_COMPUTE_gpu_graph_launches, cuda_graph_launches(gpu)},
                    {CTR_COMPUTE_gpu_busy_ns, cuda_busy_ns(gpu)},
                    {CTR_COMPUTE_gpu_uploaded_bytes, copied.to_device},
                    {CTR_COMPUTE_gpu_downloaded_bytes, copied.to_host},

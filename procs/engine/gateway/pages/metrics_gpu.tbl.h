@@ -30,6 +30,8 @@ METRIC(prefetch_total, counter,
 VALUE(prefetches_timely, ",result=\"timely\"", 1)
 VALUE(prefetches_late, ",result=\"late\"", 1)
 VALUE(prefetches_unused, ",result=\"unused\"", 1)
+METRIC(graph_launches_total, counter, "Tokens computed by one launch of a graph.")
+VALUE(graph_launches, "", 1)
 METRIC(copied_bytes_total, counter, "Bytes copied to and from the GPU.")
 VALUE(uploaded_bytes, ",direction=\"to\"", 1)
 VALUE(downloaded_bytes, ",direction=\"from\"", 1)

@@ -141,6 +141,8 @@ static void put_gpu(FILE *out, const json_t *doc)
         put_counter(out, "GPU prefetches late", doc, "compute", "gpu_prefetches_late");
         put_counter(out, "GPU prefetches unused", doc, "compute", "gpu_prefetches_unused");
     }
+    if (lookup_counter(doc, "compute", "gpu_graph_launches"))
+        put_counter(out, "GPU graph launches", doc, "compute", "gpu_graph_launches");
     bytes_format(lookup_counter(doc, "compute", "gpu_uploaded_bytes"), text);
     put_text(out, "copied to the GPU", text);
 }

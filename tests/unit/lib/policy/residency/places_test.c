@@ -262,7 +262,7 @@ START_TEST(hobbit)
 }
 END_TEST
 
-/* A place that nobody has, before a use: the first use is counted as a copy, later ones are hits. */
+/* A place that no expert has, before a use: the first use is counted as a copy, later ones are hits. */
 START_TEST(free_places)
 {
     struct places *p = make(3, false), *shared = make(3, true);
