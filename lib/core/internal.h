@@ -241,7 +241,7 @@ void core_fill_device(struct core *c);
 /* core.c */
 void core_take_sequences(struct core *c); /* what the current layer has of the sequences */
 void core_embed(struct core *c);
-void core_compute_angles(struct core *c); /* of the rows' positions */
+void core_compute_angles(struct core *c);                              /* of the rows' positions */
 void core_compute_logits(struct core *c, uint32_t row, uint32_t rows); /* on the device */
 /* experts.c: an item that is READY, of a layer. */
 struct device_expert core_expert_of(const struct core *c, uint32_t layer,
