@@ -29,6 +29,20 @@ void gpu_fake(bool on)
         unsetenv("SLUICE_TEST_GPU");
 }
 
+void gpu_fake_prompt(void)
+{
+    struct command c;
+    char path[PATH_MAX], file[PATH_MAX];
+    path_in_dir(path, "module.so");
+    command_run(&c, NULL, GPU_END_MS,
+                (const char *const[]){"/bin/cp", SLUICE_FAKE_GPU, path, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    FILE *made = fopen(path_in_dir(file, "prompt"), "we");
+    CHECK(made && fclose(made) == 0, "cannot make %s", file);
+    setenv("SLUICE_TEST_GPU", path, 1);
+}
+
 struct engine *gpu_start(const char *const options[])
 {
     struct engine *e = engine_new();

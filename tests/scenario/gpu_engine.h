@@ -12,7 +12,8 @@ extern char gpu_model[PATH_MAX]; /* of a test case */
 extern const char *const
     gpu_qwen35moe[]; /* keys of a model of two layers, the first one with a recurrent state */
 
-void gpu_fake(bool on); /* engines that start from now on have such GPUs */
+void gpu_fake(bool on);     /* engines that start from now on have such GPUs */
+void gpu_fake_prompt(void); /* a GPU whose copies have always ended */
 struct engine *gpu_start(const char *const options[]);
 void gpu_reference(struct text *out); /* on the CPU */
 /* The plan, and that compute has what is planned. */

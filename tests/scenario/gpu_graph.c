@@ -8,6 +8,7 @@
 
 #include "lib/base/bytes.h"
 #include "tests/scenario/continued.h"
+#include "tests/scenario/gpu_engine.h"
 
 #define END_MS  60000
 #define TOKENS  6
@@ -16,20 +17,6 @@
 #define TOP_K   4
 
 static char model[PATH_MAX];
-
-/* A GPU whose copies have always ended, so that experts come soon. */
-static void use_module(void)
-{
-    struct command c;
-    char path[PATH_MAX], file[PATH_MAX];
-    path_in_dir(path, "module.so");
-    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cp", SLUICE_FAKE_GPU, path, NULL});
-    CHECK(c.status == 0, "%.300s", c.err);
-    command_free(&c);
-    FILE *made = fopen(path_in_dir(file, "prompt"), "we");
-    CHECK(made && fclose(made) == 0, "cannot make %s", file);
-    setenv("SLUICE_TEST_GPU", path, 1);
-}
 
 static struct engine *start(const char *gpu, const char *policy)
 {
@@ -91,7 +78,7 @@ static void same_text(const char *const keys[])
     engine_generate(e, test_prompt(0), TOKENS, &want);
     engine_generate(e, test_prompt(1), TOKENS, &other);
     engine_stop(e);
-    use_module();
+    gpu_fake_prompt();
     e = start("--gpu=0", "--policy=preload=all");
     engine_wait_counter(e, "cache", "resident_entries", EXPERTS, END_MS);
     until_all_are_launches(e, &want);

@@ -16,6 +16,7 @@
 #include "lib/policy/residency/places.h"
 #include "lib/sim/sim.h"
 #include "tests/scenario/continued.h"
+#include "tests/scenario/gpu_engine.h"
 
 #define END_MS  60000
 #define TOKENS  6
@@ -42,19 +43,6 @@ struct setting {
 static struct {
     uint64_t all_bytes, slot_bytes;
 } gpu;
-
-static void use_module(void)
-{
-    struct command c;
-    char path[PATH_MAX], file[PATH_MAX];
-    path_in_dir(path, "module.so");
-    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cp", SLUICE_FAKE_GPU, path, NULL});
-    CHECK(c.status == 0, "%.300s", c.err);
-    command_free(&c);
-    FILE *made = fopen(path_in_dir(file, "prompt"), "we");
-    CHECK(made && fclose(made) == 0, "cannot make %s", file);
-    setenv("SLUICE_TEST_GPU", path, 1);
-}
 
 static void note_plan(struct engine *e)
 {
@@ -271,7 +259,7 @@ static void policy(const char *name, const char *eviction, size_t count)
         {name, TOP_K, 16, 100, "lru"},
     };
     continued_make(model, (const char *const[]){"arch=qwen3moe", "layers=4", NULL});
-    use_module();
+    gpu_fake_prompt();
     for (size_t i = 0; i < (test_long() ? ARRAY_LEN(settings) : count); i++)
         compare(&settings[i]);
     unsetenv("SLUICE_TEST_GPU");

@@ -97,6 +97,15 @@ static void check_module(const char *file, const char *text)
     ck_assert_msg(strstr(error.text, text) != NULL, "%s", error.text);
 }
 
+static void check_version(const char *file, unsigned interface, unsigned arithmetic)
+{
+    char text[120];
+    snprintf(text, sizeof text,
+             "is of another version (interface %u, arithmetic %u; expected %u and %u)", interface,
+             arithmetic, GPU_INTERFACE, KERNEL_ARITHMETIC);
+    check_module(file, text);
+}
+
 START_TEST(module)
 {
     char file[1024];
@@ -106,9 +115,9 @@ START_TEST(module)
     ck_assert_msg(k != NULL, "%s", error.text);
     ck_assert_uint_eq(k->interface, GPU_INTERFACE);
     path_of("old", GPU_DRIVER, file);
-    check_module(file, "is of another version (interface 5, arithmetic 1; expected 4 and 1)");
+    check_version(file, GPU_INTERFACE + 1, KERNEL_ARITHMETIC);
     path_of("other", GPU_DRIVER, file);
-    check_module(file, "is of another version (interface 4, arithmetic 2; expected 4 and 1)");
+    check_version(file, GPU_INTERFACE, KERNEL_ARITHMETIC + 1);
     path_of("part", GPU_DRIVER, file);
     check_module(file, "the CUDA module cannot be loaded: libcuda_fake_needed.so: cannot open");
     path_of("nothing", GPU_DRIVER, file);
