@@ -157,3 +157,16 @@ uint64_t cgroup_available(void)
 {
     return cgroup_available_at("");
 }
+
+uint64_t memory_private(void)
+{
+    char line[128];
+    uint64_t kib = 0;
+    FILE *f = open_in("", "proc/self/status");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "RssAnon: %" SCNu64, &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib * KIB;
+}

@@ -27,4 +27,7 @@ uint64_t cgroup_available(void);
 uint64_t memory_available_at(const char *root);
 uint64_t cgroup_available_at(const char *root);
 
+/* Anonymous memory of this process; 0: not known. */
+uint64_t memory_private(void);
+
 #endif

@@ -44,8 +44,9 @@ struct offline_model {
     struct offline_dense dense[PRECISION__COUNT]; /* [native] is unused */
 };
 
-/* memory.c: the bound where none was given. */
+/* memory.c: the bound where none was given; of a bound, what is neither experts nor on the heap. */
 uint64_t offline_choose_memory(const struct offline_model *m);
+uint64_t offline_fixed_bytes(uint64_t budget);
 
 /* dense.c: frees what was made. */
 void offline_dense_free(struct offline_model *m);

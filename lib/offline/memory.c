@@ -44,7 +44,7 @@ uint64_t offline_choose_memory(const struct offline_model *m)
     bool store = m->index->stripe_count > 0;
     uint64_t available = memory_available(), needed = mapped_bytes(m);
     if (store && available == UINT64_MAX) /* not known: as much as it can use */
-        return needed + OFFLINE_PROGRAM_BYTES;
+        return needed + offline_fixed_bytes(needed);
     uint64_t bytes = offline_default_memory(needed, !store, available);
     if (bytes > 0)
         log_info("at most %s of memory are used (--memory); the experts have %s",
@@ -71,10 +71,17 @@ uint64_t offline_budget(const struct offline_model *m)
     return m->budget;
 }
 
+uint64_t offline_fixed_bytes(uint64_t budget)
+{
+    uint64_t page_tables =
+        budget / (PAGE_BYTES / sizeof(uint64_t)); /* the kernel's: 8 bytes for a page */
+    return OFFLINE_PROGRAM_BYTES + page_tables;
+}
+
 uint64_t offline_free_bytes(const struct offline_model *m)
 {
     struct mallinfo2 heap = mallinfo2(); /* of all threads; nothing else is large */
-    uint64_t used = OFFLINE_PROGRAM_BYTES + heap.arena + heap.hblkhd;
+    uint64_t used = offline_fixed_bytes(m->budget) + heap.arena + heap.hblkhd;
     return m->budget > used ? m->budget - used : 0;
 }
 

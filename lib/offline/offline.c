@@ -128,7 +128,7 @@ static int open_within(struct offline_model *m, const char *path, uint64_t budge
     m->budget = budget;
     /* large blocks go back to the system when they are freed: they are not in the heap of the next stage */
     (void)mallopt(M_MMAP_THRESHOLD, 256 * 1024);
-    uint64_t minimum = m->index->dense_bytes + OFFLINE_PROGRAM_BYTES + m->index->bytes +
+    uint64_t minimum = m->index->dense_bytes + offline_fixed_bytes(budget) + m->index->bytes +
                        2 * m->index->expert_slot_bytes_max;
     if (budget < minimum)
         return offline_too_small(m, minimum, "the dense weights and two experts", error);

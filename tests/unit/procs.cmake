@@ -78,7 +78,7 @@ sluice_unit_test(unit_tune_systems SOURCES procs/tools/tune/systems/systems_test
 foreach(part job run)
   sluice_unit_test(unit_tune_${part} SOURCES procs/tools/tune/${part}_test.c ${procs}/tools/tune/job.c
     ${procs}/tools/tune/machine.c ${procs}/tools/tune/model.c ${procs}/tools/tune/run.c
-    LINK sluice_tunings sluice_json sluice_file sluice_base PkgConfig::JANSSON m)
+    LINK sluice_tunings sluice_json sluice_file sluice_memory sluice_base PkgConfig::JANSSON m)
 endforeach()
 target_compile_definitions(unit_synth_mix PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 target_compile_definitions(unit_judge PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

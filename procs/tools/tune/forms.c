@@ -42,7 +42,7 @@ static int run_pack(struct tune *t, struct error *error)
     arguments_add(&a, "-m", t->model);
     arguments_add(&a, "-o", t->measured);
     arguments_add(&a, "--precisions", list);
-    arguments_add_number(&a, "--memory", (double)t->memory);
+    arguments_add_number(&a, "--memory", (double)memory_of_child(t));
     a.at[a.count++] = "--delta";
     return stage_run(t, "pack", a.at, true, 0, error);
 }

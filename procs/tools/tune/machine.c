@@ -11,6 +11,7 @@
 #include "lib/base/clock.h"
 #include "lib/json/json_file.h"
 #include "lib/json/lookup.h"
+#include "lib/memory/available.h"
 #include "procs/tools/tune/tune.h"
 
 #define READ_BYTES MIB
@@ -116,4 +117,10 @@ int store_fits(struct tune *t, uint64_t *minimum, struct error *error)
     if (t->budget > 0 && smallest_budget(t, t->store, minimum, &experts, error) != 0)
         return -1;
     return t->budget >= *minimum;
+}
+
+uint64_t memory_of_child(const struct tune *t)
+{
+    uint64_t own = memory_private() + MIB; /* it changes a little */
+    return t->memory > 2 * own ? align_down(t->memory - own, MIB) : t->memory;
 }

@@ -97,7 +97,7 @@ int stage_profile(struct tune *t, struct error *error)
     arguments_add(&a, "-m", t->measured);
     arguments_add_texts(&a, t);
     arguments_add(&a, "-o", t->profile);
-    arguments_add_number(&a, "--memory", (double)t->memory);
+    arguments_add_number(&a, "--memory", (double)memory_of_child(t));
     arguments_add_number(&a, "--tokens", t->job.profile_tokens);
     arguments_add_number(&a, "--importance-tokens", t->job.importance_tokens);
     arguments_add_number(&a, "--importance-group", t->job.group);

@@ -222,7 +222,7 @@ static int run_pack(struct tune *t, struct error *error)
     if (list[0])
         arguments_add(&a, "--precisions", list);
     free(plan);
-    arguments_add_number(&a, "--memory", (double)t->memory);
+    arguments_add_number(&a, "--memory", (double)memory_of_child(t));
     arguments_add(&a, "--output", "text");
     a.at[a.count++] = "--delta";
     return stage_run(t, "pack", a.at, false, 0, error);

@@ -124,6 +124,9 @@ int budget_check(struct tune *t, struct error *error);
 /* Whether an engine with the store that was made fits into t->budget: 1 or 0, and what it needs; -1 with *error. */
 int store_fits(struct tune *t, uint64_t *minimum, struct error *error);
 
+/* Of t->memory what a program that tune starts may use: tune has some of its own meanwhile. */
+uint64_t memory_of_child(const struct tune *t);
+
 /* job.c: sizes that fit into t->minutes; the file of a job. */
 void job_choose(struct tune *t, uint64_t tokens);
 /* Those of the profile as they were: it is kept. */

@@ -117,7 +117,7 @@ static int run_plan(struct tune *t, const char *preset, bool measures, struct er
         arguments_add_number(&a, "--max-loss", t->max_loss);
     arguments_add(&a, "--preset", preset);
     arguments_add_number(&a, "--tokens", t->job.plan_tokens);
-    arguments_add_number(&a, "--memory", (double)t->memory);
+    arguments_add_number(&a, "--memory", (double)memory_of_child(t));
     arguments_add(&a, "-o", t->plan);
     return stage_run(t, "plan", a.at, !measures, measures ? error_exit_status(ERR_NO_PLAN) : 0,
                      error);

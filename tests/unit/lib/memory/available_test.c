@@ -176,6 +176,20 @@ START_TEST(this_machine)
 }
 END_TEST
 
+START_TEST(this_process)
+{
+    size_t bytes = 64 << 20;
+    uint64_t before = memory_private();
+    char *at = malloc(bytes);
+    ck_assert_ptr_nonnull(at);
+    for (size_t i = 0; i < bytes; i += 4096)
+        *(volatile char *)(at + i) = 1;
+    uint64_t with = memory_private();
+    ck_assert(before > 0 && with >= before + bytes / 2 && with <= before + 2 * bytes);
+    free(at);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("memory");
@@ -183,6 +197,7 @@ int main(void)
     tcase_add_checked_fixture(cases, make_root, remove_root);
     tcase_add_loop_test(cases, lowest_bound, 0, (int)(sizeof machines / sizeof *machines));
     tcase_add_test(cases, this_machine);
+    tcase_add_test(cases, this_process);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

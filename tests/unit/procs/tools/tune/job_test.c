@@ -265,6 +265,16 @@ START_TEST(another_machine)
 }
 END_TEST
 
+START_TEST(a_program_leaves_memory_for_tune)
+{
+    t.memory = (uint64_t)4 << 30;
+    uint64_t child = memory_of_child(&t);
+    ck_assert(child % (1 << 20) == 0 && child < t.memory && child > t.memory - (t.memory >> 4));
+    t.memory = 1 << 20; /* less than tune has */
+    ck_assert_uint_eq(memory_of_child(&t), t.memory);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tune_job");
@@ -279,6 +289,7 @@ int main(void)
     tcase_add_test(tests, damaged_files);
     tcase_add_test(tests, a_profile_is_kept);
     tcase_add_test(tests, another_machine);
+    tcase_add_test(tests, a_program_leaves_memory_for_tune);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
