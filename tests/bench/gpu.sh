@@ -132,7 +132,7 @@ text_of() {
 # ---- the parts: the last line of their output is the text of their row ----
 
 part_build() {
-    local target=75 # later GPUs compile it when they load it
+    local target=''
     if [ -n "$given" ]; then
         need_build
         echo "given: $build"
@@ -142,10 +142,11 @@ part_build() {
     command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] || skip "there is no nvcc"
     command -v nvidia-smi >/dev/null &&
         target=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -dc 0-9)
-    cmake -G Ninja -S "$root" -B "$build" -DSLUICE_CUDA=ON "-DSLUICE_CUDA_TARGETS=${target:-75}" &&
+    : "${target:=75;80}" # later GPUs compile that of 8.0 when they load it
+    cmake -G Ninja -S "$root" -B "$build" -DSLUICE_CUDA=ON "-DSLUICE_CUDA_TARGETS=$target" &&
         ninja -C "$build" || fail "the build failed"
     need_build
-    echo "for compute capability ${target:-75}"
+    echo "for compute capability $target"
 }
 
 part_doctor() {
@@ -216,7 +217,7 @@ print(next(p["pid"] for p in json.load(sys.stdin)["processes"] if p["service"] =
 }
 
 part_kills() {
-    local file=$root/launch/demo/tiny-books-moe-q8_0.gguf kills=0 i
+    local file=$root/launch/demo/tiny-books-moe-q8_0.gguf kills=0 graphs i
     need_gpu
     need_python
     text_of "$file" "$kill_tokens" --gpu off >"$scratch/want" || fail "--gpu off failed"
@@ -225,9 +226,11 @@ part_kills() {
         kill_once "$scratch/want" && kills=$((kills + 1))
     done
     [ "$(counter kills compute.0.gpu_lost)" = 0 ] || fail "the GPU was lost after a kill"
+    graphs=$(counter kills compute.0.gpu_graph_launches)
     stop_engine
     [ "$kills" -gt 0 ] || fail "every text ended before compute could be killed"
-    echo "$kills kills, the same text, the GPU is used again"
+    [ "$graphs" -gt 0 ] || fail "no token was a graph"
+    echo "$kills kills, the same text, the GPU is used again, $graphs tokens by a graph"
 }
 
 sanitize() {
@@ -424,7 +427,7 @@ log=$out/$part.log
 every=${GPU_SH_EVERY:-1} tokens=${GPU_SH_TOKENS:-64} prompt_tokens=${GPU_SH_PROMPT:-256} runs=${GPU_SH_RUNS:-3}
 kill_tokens=${GPU_SH_KILL_TOKENS:-400} kills_wanted=${GPU_SH_KILLS:-5} longest=${GPU_SH_LIMIT:-480}
 if [ -n "$part" ]; then
-    scratch=$(mktemp -d /tmp/sluice-gpu.XXXXXX)
+    scratch=$(mktemp -d "${TMPDIR:-/tmp}/sluice-gpu.XXXXXX")
     export SLUICE_RUN_DIR=$scratch
     trap 'stop_engine; rm -rf "$scratch"' EXIT
     trap 'exit 1' TERM INT

@@ -2,8 +2,9 @@
 /* The results of a module of kernels on its GPU against those of the CPU, bit for bit; for tests/bench/gpu.sh.
  *
  *   gpu_bits MODULE device          the GPU's number, name, bytes of memory, compute capability; status 3: none
- *   gpu_bits MODULE kernels         products of every type of weights
- *   gpu_bits MODULE models [EVERY]  every EVERY-th golden model through the core: logits, routes, keys and values
+ *   gpu_bits MODULE kernels         products of every type of weights, one by one and of several matrices in a launch
+ *   gpu_bits MODULE models [EVERY]  every EVERY-th golden model through the core: logits, routes, keys and values; and again
+ *                                   with all experts on the GPU, by launches of a graph
  *
  * In tests SLUICE_TEST_GPU=1 states that MODULE needs no driver. */
 #include <stdio.h>
@@ -14,10 +15,19 @@
 #include "tests/unit/lib/device/cuda_run.h"
 #include "tests/unit/lib/kernels/kernel_test.h"
 
-enum { GPUS_MAX = 16, ROWS_MAX = 67, OUTPUTS = 193, NONE = 3 };
+enum {
+    GPUS_MAX = 16,
+    ROWS_MAX = 67,
+    OUTPUTS = 193,
+    JOBS = 3,
+    JOB_OUTPUTS = 61,
+    ALONE = 8,
+    NONE = 3
+};
 
 static const struct gpu_kernels *module;
 static unsigned every = 1, models, compared, same, unsupported, different;
+static unsigned long long graphs;
 
 /* ---- the device ---- */
 
@@ -43,12 +53,28 @@ static void check_status(int status, const char *what)
     ck_assert_msg(status == 0, "%s: %s (%d)", what, module->text(status), status);
 }
 
+/* Memory of the GPU, until free_memory. */
+static void *memory[8];
+static size_t memories;
+
+static void *new_memory(size_t bytes)
+{
+    ck_assert_uint_lt(memories, ARRAY_LEN(memory));
+    check_status(module->allocate(bytes, &memory[memories]), "memory");
+    return memory[memories++];
+}
+
 static void *on_device(const void *from, size_t bytes)
 {
-    void *to;
-    check_status(module->allocate(bytes, &to), "memory");
+    void *to = new_memory(bytes);
     check_status(module->upload(to, from, bytes, NULL), "a copy");
     return to;
+}
+
+static void free_memory(void)
+{
+    while (memories > 0)
+        check_status(module->release(memory[--memories]), "memory");
 }
 
 /* ---- products ---- */
@@ -66,40 +92,90 @@ static struct kernel_matrix random_matrix(enum tensor_type type, uint32_t k)
     return m;
 }
 
-/* Rows of activations as the module wants them: a multiple of 64 bytes apart. */
-static uint8_t *spread(const uint8_t *rows, size_t stride, size_t aligned, uint32_t count)
+/* Rows in the form that the type reads, as the module wants them: a multiple of 64 bytes apart. */
+static uint8_t *prepared(enum tensor_type type, const float *x, uint32_t k, uint32_t rows,
+                         size_t *aligned)
 {
-    uint8_t *to = test_alloc(aligned * count);
-    for (uint32_t r = 0; r < count; r++)
-        memcpy(to + r * aligned, rows + r * stride, stride);
+    size_t stride;
+    uint8_t *act = test_prepare(kernel_ops_of(ISA_GENERIC), type, x, k, rows, &stride);
+    *aligned = align_up(stride, 64);
+    uint8_t *to = test_alloc(*aligned * rows);
+    for (uint32_t r = 0; r < rows; r++)
+        memcpy(to + r * *aligned, act + r * stride, stride);
+    free(act);
     return to;
+}
+
+/* What the GPU computed is what the CPU did; frees both. */
+static bool is_same(float *want, const float *result, size_t bytes)
+{
+    float *have = test_alloc(bytes);
+    check_status(module->download(have, result, bytes, NULL), "a copy");
+    check_status(module->wait(NULL), "a product");
+    bool equal = memcmp(want, have, bytes) == 0;
+    free_memory();
+    free(want);
+    free(have);
+    return equal;
 }
 
 static bool product_is_same(const struct kernel_matrix *m, const float *x, uint32_t rows)
 {
-    const struct kernel_ops *cpu = kernel_ops_of(ISA_GENERIC);
     size_t stride, bytes = (size_t)rows * OUTPUTS * sizeof(float);
-    uint8_t *act = test_prepare(cpu, m->type, x, m->k, rows, &stride);
-    size_t aligned = align_up(stride, 64);
-    float *want = test_alloc(bytes), *have = test_alloc(bytes);
-    cpu->matmul(m, 0, OUTPUTS, act, stride, rows, want, OUTPUTS);
-    uint8_t *copy = spread(act, stride, aligned, rows);
+    uint8_t *act = prepared(m->type, x, m->k, rows, &stride);
+    float *want = test_alloc(bytes), *y = new_memory(bytes);
     struct kernel_matrix w = *m;
+    kernel_ops_of(ISA_GENERIC)->matmul(m, 0, OUTPUTS, act, stride, rows, want, OUTPUTS);
     w.data = on_device(m->data, m->row_bytes * m->n);
-    void *a = on_device(copy, aligned * rows), *y;
-    check_status(module->allocate(bytes, &y), "memory");
-    check_status(module->matmul(&w, 0, OUTPUTS, a, aligned, rows, y, OUTPUTS, NULL), "a product");
-    check_status(module->download(have, y, bytes, NULL), "a copy");
-    check_status(module->wait(NULL), "a product");
-    bool equal = memcmp(want, have, bytes) == 0;
-    check_status(module->release(y) | module->release(a) |
-                     module->release((void *)(uintptr_t)w.data),
-                 "memory");
-    free(copy);
+    void *a = on_device(act, stride * rows);
     free(act);
-    free(want);
-    free(have);
-    return equal;
+    check_status(module->matmul(&w, 0, OUTPUTS, a, stride, rows, y, OUTPUTS, NULL), "a product");
+    return is_same(want, y, bytes);
+}
+
+/* Jobs as of a batch of experts: parts of the matrix, with up to `most` rows by number. */
+static bool jobs_are_same(const struct kernel_matrix *m, const float *x, uint32_t most)
+{
+    const uint32_t rows[JOBS] = {(most + 1) / 2, most, 1};
+    uint32_t index[2 * ROWS_MAX + 2], pairs = 0;
+    struct gpu_job job[JOBS];
+    size_t stride, bytes = (size_t)(rows[0] + most + 1) * JOB_OUTPUTS * sizeof(float);
+    uint8_t *act = prepared(m->type, x, m->k, ROWS_MAX, &stride);
+    float *want = test_alloc(bytes), *y = new_memory(bytes);
+    const uint8_t *w = on_device(m->data, m->row_bytes * m->n);
+    for (uint32_t j = 0; j < JOBS; j++) {
+        size_t at = j * JOB_OUTPUTS * m->row_bytes;
+        struct kernel_matrix part = *m;
+        part.data = (const uint8_t *)m->data + at;
+        part.n = JOB_OUTPUTS;
+        job[j] = (struct gpu_job){w + at, y + (size_t)pairs * JOB_OUTPUTS, pairs, rows[j]};
+        for (uint32_t r = 0; r < rows[j]; r++, pairs++) {
+            index[pairs] = (pairs * 29 + 5) % ROWS_MAX;
+            kernel_ops_of(ISA_GENERIC)
+                ->matmul(&part, 0, JOB_OUTPUTS, act + index[pairs] * stride, stride, 1,
+                         want + (size_t)pairs * JOB_OUTPUTS, JOB_OUTPUTS);
+        }
+    }
+    const struct gpu_products p = {.w = {NULL, m->row_bytes, m->k, JOB_OUTPUTS, m->type},
+                                   .x = on_device(act, stride * ROWS_MAX),
+                                   .index = on_device(index, pairs * sizeof *index),
+                                   .jobs = on_device(job, sizeof job),
+                                   .x_stride = stride,
+                                   .y_stride = JOB_OUTPUTS,
+                                   .n_end = JOB_OUTPUTS,
+                                   .rows = most,
+                                   .count = JOBS};
+    free(act);
+    check_status(module->products(&p, NULL), "products");
+    return is_same(want, y, bytes);
+}
+
+static void count_product(bool equal, enum tensor_type type, const char *what, uint32_t rows)
+{
+    same += equal;
+    different += !equal;
+    if (!equal)
+        printf("not ok %s of %s, %u rows\n", what, tensor_type_info((uint32_t)type)->name, rows);
 }
 
 START_TEST(kernels)
@@ -113,12 +189,10 @@ START_TEST(kernels)
         float *x = test_alloc((size_t)m.k * ROWS_MAX * sizeof *x);
         test_fill(x, (size_t)m.k * ROWS_MAX);
         for (size_t r = 0; r < ARRAY_LEN(row_counts); r++) {
-            bool equal = product_is_same(&m, x, row_counts[r]);
-            same += equal;
-            different += !equal;
-            if (!equal)
-                printf("not ok product of %s, %u rows\n", tensor_type_info((uint32_t)type)->name,
-                       row_counts[r]);
+            count_product(product_is_same(&m, x, row_counts[r]), type, "product", row_counts[r]);
+            m.k = 3 * 256; /* of each row its start */
+            count_product(jobs_are_same(&m, x, row_counts[r]), type, "products", row_counts[r]);
+            m.k = 9 * 256;
         }
         free(x);
         free((void *)(uintptr_t)m.data);
@@ -161,7 +235,22 @@ static bool has_kernels(const struct model_index *model)
     return true;
 }
 
-static void compare(struct image *image, const char *name)
+/* Opens the GPU's device, runs both, and destroys it. */
+static bool compare(struct run *host, struct run *gpu, const char *name, const char *how)
+{
+    struct error error;
+    gpu->content = 1;
+    cuda_pointers(gpu->device, untagged);
+    ck_assert_msg(cuda_reserve(gpu->device, &error) == 0, "%s: %s", name, error.text);
+    bool equal = run_hash(host) == run_hash(gpu);
+    unsigned long long launches = cuda_graph_launches(gpu->device);
+    graphs += launches;
+    printf("%s %s%s: %llu tokens by a graph\n", equal ? "ok" : "not ok", name, how, launches);
+    gpu->device->ops->destroy(gpu->device);
+    return equal && (launches > 0) == gpu->alone;
+}
+
+static bool compare_passes(struct image *image, const char *name)
 {
     struct run host = {.image = image,
                        .masked = compared % 2 == 0,
@@ -172,16 +261,20 @@ static void compare(struct image *image, const char *name)
     struct cuda_plan plan =
         cuda_run_plan(image, host.chunk, compared % 2 == 0 ? 0 : 2, open_device);
     gpu.device = open_device(&plan);
-    gpu.content = 1;
-    cuda_pointers(gpu.device, untagged);
     if (compared++ % 3 == 1)
         cuda_cooperate(gpu.device, host_device(kernel_ops_select("auto"), 2, 0, &error));
-    ck_assert_msg(cuda_reserve(gpu.device, &error) == 0, "%s: %s", name, error.text);
-    bool equal = run_hash(&host) == run_hash(&gpu);
-    same += equal;
-    different += !equal;
-    printf("%s %s\n", equal ? "ok" : "not ok", name);
-    gpu.device->ops->destroy(gpu.device);
+    return compare(&host, &gpu, name, "");
+}
+
+/* With all experts, keys, values and states on the GPU. */
+static bool compare_alone(struct image *image, const char *name)
+{
+    const struct model_hparams *hp = &image->model->hparams;
+    struct run host = {.image = image, .alone = true, .chunk = 2, .single = ALONE}, gpu = host;
+    struct cuda_plan plan = cuda_run_plan(image, host.chunk, 0, open_device);
+    plan.bytes[CUDA_EXPERTS] = hp->layers * hp->experts * plan.slot_bytes;
+    gpu.device = open_device(&plan);
+    return compare(&host, &gpu, name, ", all experts there");
 }
 
 static void check_model(const char *path, const char *name)
@@ -192,18 +285,23 @@ static void check_model(const char *path, const char *name)
     if (models++ % every != 0)
         return;
     image_open(&image, path, RUN_CONTEXT);
-    if (has_kernels(image.model))
-        compare(&image, name);
-    else
+    if (has_kernels(image.model)) {
+        bool passes = compare_passes(&image, name), alone = compare_alone(&image, name);
+        same += passes && alone;
+        different += !(passes && alone);
+    } else {
         unsupported++;
+    }
     image_close(&image);
 }
 
 START_TEST(golden)
 {
     golden_models(check_model);
-    printf("%u models have the bits of the CPU, %u do not, %u have a type without kernels\n", same,
-           different, unsupported);
+    printf("%u models have the bits of the CPU, %u do not, %u have a type without kernels; %llu "
+           "tokens "
+           "by a graph\n",
+           same, different, unsupported, graphs);
     ck_assert(same > 0);
 }
 END_TEST

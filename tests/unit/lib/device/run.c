@@ -9,7 +9,7 @@
 #include "lib/base/assert.h"
 
 #define CONTEXT    RUN_CONTEXT
-#define TOKENS_MAX (4 * RUN_CHUNK)
+#define TOKENS_MAX CONTEXT
 
 /* A pointer as this run has it. */
 static void *pointer(const struct run *r, const void *memory)
@@ -123,28 +123,46 @@ static void routed(void *self, const struct expert_step *step, const struct rout
     note(r, routes, (size_t)step->rows * r->image->model->hparams.experts_used * sizeof *routes);
 }
 
+static bool native(void *self, enum precision *precision)
+{
+    (void)self;
+    *precision = PRECISION_NATIVE;
+    return true;
+}
+
+/* Of a token that the device computes alone only the routes and the logits are known. */
+static struct weights_source source_of(struct run *r)
+{
+    struct weights_source s = {.self = r,
+                               .dense = dense,
+                               .pin_limit = pin_limit,
+                               .resident = resident,
+                               .pin = pin,
+                               .pin_ready = pin_ready,
+                               .wait = wait,
+                               .unpin = unpin,
+                               .mask = mask,
+                               .routed = routed};
+    if (r->alone) {
+        s.alone = native;
+        s.used = routed;
+        return s;
+    }
+    s.choice = choice;
+    s.gate_input = gate_input;
+    s.logits = logits;
+    s.next_counts = next_counts;
+    s.layer_inputs = s.gate_inputs = rows_of;
+    return s;
+}
+
 static void open_core(struct run *r)
 {
     struct error error;
     struct core_config config = {.model = r->image->model,
                                  .device = r->device,
                                  .ops = kernel_ops_select("auto"),
-                                 .source = {.self = r,
-                                            .dense = dense,
-                                            .pin_limit = pin_limit,
-                                            .resident = resident,
-                                            .pin = pin,
-                                            .pin_ready = pin_ready,
-                                            .wait = wait,
-                                            .unpin = unpin,
-                                            .mask = mask,
-                                            .choice = choice,
-                                            .gate_input = gate_input,
-                                            .logits = logits,
-                                            .next_counts = next_counts,
-                                            .layer_inputs = rows_of,
-                                            .gate_inputs = rows_of,
-                                            .routed = routed},
+                                 .source = source_of(r),
                                  .threads = 2,
                                  .chunk = r->chunk,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
@@ -217,6 +235,18 @@ static void run_text(struct run *r, const struct core_sequence *sequence)
     }
 }
 
+/* What the host has of the sequence after the text. */
+static void note_sequence(struct run *r, const struct core_sequence *s)
+{
+    const struct model_hparams *hp = &r->image->model->hparams;
+    enum kv_type type = r->image->kv_type;
+    note(r, r->image->state, (size_t)model_state_bytes(hp));
+    for (uint32_t i = 0; i < hp->layers; i++) {
+        note(r, s->keys[i], (size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, type, CONTEXT));
+        note(r, s->values[i], (size_t)model_kv_bytes(hp, i, KV_SIDE_VALUES, type, CONTEXT));
+    }
+}
+
 /* Keys, values and states of an earlier run must not serve this one. */
 static void forget_sequence(const struct image *image, const struct core_sequence *s)
 {
@@ -250,6 +280,8 @@ uint64_t run_hash(struct run *r)
     run_text(r, &sequence);
     core_destroy(r->core);
     chain_destroy(r->chain);
+    sequence = image_sequence(r->image);
+    note_sequence(r, &sequence);
     uint64_t hash = XXH64_digest(r->hash);
     XXH64_freeState(r->hash);
     ck_assert_msg(r->early == 0, "%u experts were given back early", r->early);

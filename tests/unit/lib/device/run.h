@@ -18,6 +18,7 @@ struct run {
     const struct chain_part *parts; /* of a chain; then `device` is one of its devices, or NULL */
     uint32_t part_count;            /* 0: no chain */
     bool masked;
+    bool alone;             /* tokens may be computed by the device alone, which give less */
     uint64_t content;       /* core_sequence.content */
     uint32_t chunk, single; /* tokens of each of three chunks, and after them */
     /* of run.c */
