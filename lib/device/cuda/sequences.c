@@ -214,6 +214,8 @@ struct device_at cuda_take_state(struct cuda *c, struct device_at host,
     if (access & DEVICE_READS && !(k && k->valid == span.first)) {
         c->copied.kv_to_device += bytes;
         cuda_to_device(c, memory, device_pointer(host), bytes);
+        if (k)
+            k->valid = span.first;
     }
     return device_address(memory);
 }

@@ -17,6 +17,7 @@
 #ifndef SLUICE_TESTS_HARNESS_CUDA_MEMORY_H
 #define SLUICE_TESTS_HARNESS_CUDA_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -65,10 +66,13 @@ struct fake_counts {
     uint64_t launches, graphs; /* of kernels, but those recorded; of graphs */
 };
 struct fake_counts fake_counts(void);
-void fake_fail_if(const char *file); /* while the file exists, waits fail */
+void fake_fail_if(
+    const char
+        *file); /* while the file exists, waits fail; with a number in it, those of that GPU */
 void fake_busy_if(const char *file); /* while the file exists, others have all memory */
 void fake_prompt_if(
-    const char *file); /* while the file exists, an event has happened when it is queried */
+    const char *file);   /* while the file exists, an event has happened when it is queried */
+void fake_slow(bool on); /* a wait runs only what it waits for, and nothing else runs anything */
 void fake_limit(
     size_t bytes); /* more than that cannot be allocated of the selected GPU; 0: no limit */
 

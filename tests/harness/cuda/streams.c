@@ -46,6 +46,7 @@ struct tasks {
 static struct {
     struct tasks queue;
     bool lazy; /* nothing runs before a wait */
+    bool slow; /* and then only what it waits for */
     int last_error;
     bool failed; /* since the last wait */
     char error[200];
@@ -141,7 +142,8 @@ static void run_any(void)
 
 static void run_some(void)
 {
-    for (uint32_t n = fake.lazy ? 0 : fibres_draw(3); n > 0 && fake.queue.count > 0; n--)
+    for (uint32_t n = fake.lazy || fake.slow ? 0 : fibres_draw(3); n > 0 && fake.queue.count > 0;
+         n--)
         run_any();
 }
 
@@ -169,7 +171,7 @@ static void advance(const void *stream)
 
 static void step(const void *stream)
 {
-    if (fibres_draw(4) == 0)
+    if (!fake.slow && fibres_draw(4) == 0)
         run_any();
     else
         advance(stream);
@@ -486,6 +488,11 @@ int fake_graph_drop(void *graph)
 struct fake_counts fake_counts(void)
 {
     return fake.counts;
+}
+
+void fake_slow(bool on)
+{
+    fake.slow = on;
 }
 
 int fake_last_error(void)

@@ -113,11 +113,14 @@ static void note_routes(void *arg, const struct expert_step *step, const struct 
     s->noted.count += n;
 }
 
-static bool native(void *self, enum precision *precision)
+static bool agreed;
+static enum precision served;
+
+static bool serves(void *self, enum precision *precision)
 {
     (void)self;
-    *precision = PRECISION_NATIVE;
-    return true;
+    *precision = served;
+    return agreed;
 }
 
 static void used(void *self, const struct expert_step *step, const struct route *routes)
@@ -143,7 +146,7 @@ static void open_side(struct side *s, const char *file, enum kv_type type, struc
                                  .threads = 1,
                                  .chunk = CHUNK,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
-    config.source.alone = alone ? native : NULL;
+    config.source.alone = alone ? serves : NULL;
     config.source.used = used;
     s->core = core_create(&config, &error);
     ck_assert_msg(s->core != NULL, "%s", error.text);
@@ -166,6 +169,8 @@ static void open_pair(struct pair *p, const char *file, enum kv_type type, uint3
     struct cuda_plan plan = {0};
     struct image image;
     *p = (struct pair){.ring = ring};
+    agreed = true;
+    served = PRECISION_NATIVE;
     image_open(&image, golden_path(file), CONTEXT);
     cuda_plan_model(&plan, image.model, type, CONTEXT, ring, 1);
     uint64_t bytes = plan.bytes[CUDA_KV];
@@ -385,7 +390,8 @@ END_TEST
 
 /* ---- tokens that the device computes alone ---- */
 
-#define FILLED 60 /* tokens after which all experts are there */
+#define EVICTED 4
+#define FILLED  60 /* tokens after which all experts are there */
 
 /* Launches of kernels, but those of graphs. */
 static uint64_t launches_of(struct pair *p, struct step t, uint64_t *graphs, uint64_t *copied)
@@ -502,22 +508,82 @@ static void make_rows(struct side *s, uint32_t rows)
         }
 }
 
-/* A graph has space for some segments of keys: it is recorded again when there are more. And a window has few of them. */
+static const char *const longer_models[] = {"arch/qwen3moe_a.gguf", "arch/oss_a.gguf",
+                                            "arch/qwen35moe_a.gguf"};
+
+/* A graph has space for some segments of keys: it is recorded again when there are more. And a window has few of them. The
+ * token that is recorded is the first of a content: what is copied before it is no part of the graph. */
 START_TEST(longer)
 {
     struct pair p;
     uint32_t at = KERNEL_KEY_SEGMENT - 2;
-    open_pair(&p, _i ? "arch/oss_a.gguf" : "arch/qwen3moe_a.gguf", KV_TYPE_F32, 0, UINT32_MAX,
-              true);
+    open_pair(&p, longer_models[_i], KV_TYPE_F32, 0, UINT32_MAX, true);
     run(&p, (struct step){.position = 0, .rows = 1, .content = 1});
     run_until_graph(&p, 1);
     make_rows(&p.host, KERNEL_KEY_SEGMENT);
     make_rows(&p.cuda, KERNEL_KEY_SEGMENT);
     for (uint32_t i = 0; i < 5; i++) {
-        uint64_t copied = run_graph(&p, (struct step){.position = at + i, .content = 2});
-        ck_assert((i == 0) == (copied > 0));
+        uint64_t copied = run_graph(&p, (struct step){.position = at + i, .content = 2 + i / 2});
+        ck_assert((i % 2 == 0) == (copied > 0));
     }
     ck_assert_uint_eq(cuda_graph_launches(p.cuda.device), 6);
+    close_pair(&p);
+}
+END_TEST
+
+/* Other experts, those of another precision, take all free slots and those of some experts. */
+static void evict(const struct pair *p, uint32_t count)
+{
+    static float memory[8];
+    struct device *d = p->cuda.device;
+    const struct model_hparams *hp = &p->cuda.image.model->hparams;
+    uint64_t end = cuda_slot_counts(d).evicted + count;
+    for (uint32_t i = 0; cuda_slot_counts(d).evicted < end; i++) {
+        ck_assert_uint_lt(i, hp->layers * hp->experts);
+        device_lend(d, tagged(memory), sizeof memory,
+                    device_content(PRECISION_INT8, hp->layers, 0, hp->experts, i, 0));
+        device_wait(d);
+    }
+}
+
+static bool has_all(const struct pair *p)
+{
+    const struct device *d = p->cuda.device;
+    const struct model_hparams *hp = &p->cuda.image.model->hparams;
+    bool all = true;
+    for (uint32_t i = 0; i < hp->layers * hp->experts; i++)
+        all &= d->ops->has(d, device_content(PRECISION_NATIVE, hp->layers, 0, hp->experts, i, 0));
+    return all;
+}
+
+/* A token that is none of a graph. */
+static void run_no_graph(struct pair *p, uint32_t position)
+{
+    uint64_t graphs, copied;
+    launches_of(p, (struct step){.position = position, .rows = 1, .content = 1}, &graphs, &copied);
+    ck_assert_uint_eq(graphs, 0);
+}
+
+/* What ends these tokens, until it is over: the source of experts has another rule or another precision, experts lost their
+ * slots. */
+START_TEST(not_alone)
+{
+    struct pair p;
+    open_pair(&p, "arch/qwen3moe_a.gguf", KV_TYPE_F16, 0, UINT32_MAX, true);
+    run(&p, (struct step){.position = 0, .rows = 6, .content = 1});
+    uint32_t at = run_until_graph(&p, 6);
+    agreed = false;
+    run_no_graph(&p, at++);
+    agreed = true;
+    run_graph(&p, (struct step){.position = at++, .content = 1});
+    served = PRECISION_INT8; /* the model has none */
+    run_no_graph(&p, at++);
+    served = PRECISION_NATIVE;
+    run_no_graph(&p, at++); /* they are found after it */
+    run_graph(&p, (struct step){.position = at++, .content = 1});
+    for (evict(&p, EVICTED); !has_all(&p);)
+        run_no_graph(&p, at++);
+    run_graph(&p, (struct step){.position = at++, .content = 1});
     close_pair(&p);
 }
 END_TEST
@@ -532,7 +598,8 @@ int main(void)
     tcase_add_test(c, windows);
     tcase_add_loop_test(c, alone, 0, sizeof alone_models / sizeof *alone_models);
     tcase_add_test(c, every_architecture);
-    tcase_add_loop_test(c, longer, 0, 2);
+    tcase_add_loop_test(c, longer, 0, ARRAY_LEN(longer_models));
+    tcase_add_test(c, not_alone);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
