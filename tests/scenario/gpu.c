@@ -12,7 +12,6 @@
 #include "lib/base/bytes.h"
 #include "tests/scenario/gpu_engine.h"
 
-#define TRIAL   144 /* tokens until --gpu-policy auto has chosen */
 #define LAYERS  2
 #define EXPERTS (LAYERS * 16) /* of the models */
 
@@ -292,10 +291,10 @@ static void automatic(void)
     struct text want;
     char option[64];
     uint64_t half, all, tokens[3];
-    const struct continued c = {.prompt = 0, .tokens = TRIAL + 2, .want = &want};
+    const struct continued c = {.prompt = 0, .tokens = GPU_TRIAL + 2, .want = &want};
     continued_make(gpu_model, qwen3moe);
     struct engine *e = gpu_start((const char *const[]){"--gpu=off", NULL});
-    engine_generate(e, test_prompt(0), TRIAL + 2, &want);
+    engine_generate(e, test_prompt(0), GPU_TRIAL + 2, &want);
     engine_stop(e);
     gpu_fake(true);
     budgets_of_plan(&half, &all);
@@ -323,17 +322,6 @@ static void automatic(void)
 
 /* ---- a GPU that is lost ---- */
 
-static void copy_module(char path[PATH_MAX])
-{
-    struct command c;
-    path_in_dir(path, "module.so");
-    command_run(&c, NULL, GPU_END_MS,
-                (const char *const[]){"/bin/cp", SLUICE_FAKE_GPU, path, NULL});
-    CHECK(c.status == 0, "%.300s", c.err);
-    command_free(&c);
-    setenv("SLUICE_TEST_GPU", path, 1);
-}
-
 /* Until compute is on the CPU. */
 static void wait_lost(struct engine *e)
 {
@@ -351,7 +339,7 @@ static void cannot_be_opened_again(void)
     const struct continued c = {.prompt = 0, .tokens = GPU_TOKENS, .want = &want};
     continued_make(gpu_model, qwen3moe);
     gpu_reference(&want);
-    copy_module(path);
+    gpu_fake_copy(path);
     struct engine *e = gpu_start((const char *const[]){"--gpu=0", NULL});
     CHECK(unlink(path) == 0, "cannot remove %s", path);
     continued_after(e, &c, 5, "compute killed, and no module");
@@ -361,40 +349,50 @@ static void cannot_be_opened_again(void)
     gpu_fake(false);
 }
 
-/* Its operations fail from the middle of a text on: compute is restarted with it, and then without. */
-static void fails_again_and_again(void)
+/* Operations of a GPU fail from the middle of a text on: compute is restarted with it, and then without. Of several GPUs one
+ * is enough. */
+static void fails_with(const char *option, const char *number, const struct text *want)
 {
     char path[PATH_MAX], file[PATH_MAX];
-    struct text want, got;
-    continued_make(gpu_model, qwen3moe);
-    gpu_reference(&want);
-    copy_module(path);
-    struct engine *e = gpu_start((const char *const[]){"--gpu=0", NULL});
+    struct text got;
+    gpu_fake_copy(path);
+    unlink(path_in_dir(file, "fails"));
+    struct engine *e = gpu_start((const char *const[]){option, NULL});
     struct generation *g = generation_start(e, test_prompt(0), GPU_TOKENS);
     uint64_t deadline = deadline_in(CONTINUED_MS);
     while (generation_tokens(g) < 3)
         CHECK(deadline_tick(deadline), "no tokens");
-    FILE *made = fopen(path_in_dir(file, "fails"), "we");
-    CHECK(made && fclose(made) == 0, "cannot make %s", file);
+    gpu_fake_file("fails", number);
     generation_finish(g, CONTINUED_MS, &got);
-    text_check_same(&want, &got, "a GPU that fails");
+    text_check_same(want, &got, option);
     wait_lost(e);
+    char *log = engine_log(e);
+    CHECK(strstr(log, "compute ended 2 times, the last time with"), "another reason");
+    free(log);
     engine_stop(e);
-    text_free(&want);
     text_free(&got);
+}
+
+static void fails_again_and_again(void)
+{
+    struct text want;
+    continued_make(gpu_model, qwen3moe);
+    gpu_reference(&want);
+    fails_with("--gpu=0", "", &want);
+    fails_with("--gpu=0,1", "1", &want);
+    text_free(&want);
     gpu_fake(false);
 }
 
 /* Another process took its memory between the plan and compute's start: with --gpu auto the engine starts on the CPU. */
 static void taken_by_others(void)
 {
-    char path[PATH_MAX], file[PATH_MAX];
+    char path[PATH_MAX];
     struct text want, got;
     continued_make(gpu_model, qwen3moe);
     gpu_reference(&want);
-    copy_module(path);
-    FILE *made = fopen(path_in_dir(file, "busy"), "we");
-    CHECK(made && fclose(made) == 0, "cannot make %s", file);
+    gpu_fake_copy(path);
+    gpu_fake_file("busy", "");
     struct engine *e = gpu_start((const char *const[]){"--gpu=auto", NULL});
     wait_lost(e);
     engine_generate(e, test_prompt(0), GPU_TOKENS, &got);
@@ -442,7 +440,12 @@ static void bad_values(void)
     gpu_rejected("--gpu=0,0", "--gpu-budget=0", "--gpu 0,0: GPU 0 is stated twice", NULL);
     gpu_rejected("--gpu=0,9", "--gpu-budget=0", "--gpu 0,9: there is no GPU 9", NULL);
     gpu_rejected("--gpu=0,1,2,3,4", "--gpu-budget=0", "--gpu 0,1,2,3,4: at most 4 GPUs", NULL);
-    gpu_rejected("--gpu=0", "--gpu-budget=1000GiB", "the GPU has ", NULL);
+    gpu_rejected("--gpu=0,1", "--gpu-budget=40GiB", ": GPU 1 has 32.0 GiB", NULL);
+    gpu_rejected("--gpu=off", "--gpu-layers=1", "--gpu-layers 1: no GPU without --gpu", NULL);
+    gpu_rejected("--gpu=0", "--gpu-layers=3", "--gpu-layers 3: the model has 2", NULL);
+    gpu_rejected("--gpu=auto", "--gpu-layers=3", "--gpu-layers 3: the model has 2", NULL);
+    gpu_rejected("--gpu=0", "--gpu-policy=fastest", "gpu-policy", NULL);
+    gpu_rejected("--gpu=0", "--gpu-eviction=nonsense", "'nonsense' is not one of lru|", NULL);
     gpu_rejected("--gpu=off", "--gpu-eviction=learned",
                  "--gpu-eviction: 'learned' is not one of lru|", NULL);
     setenv("SLUICE_TEST_GPU", "/nowhere/module.so", 1);

@@ -29,18 +29,29 @@ void gpu_fake(bool on)
         unsetenv("SLUICE_TEST_GPU");
 }
 
-void gpu_fake_prompt(void)
+void gpu_fake_copy(char path[PATH_MAX])
 {
     struct command c;
-    char path[PATH_MAX], file[PATH_MAX];
     path_in_dir(path, "module.so");
     command_run(&c, NULL, GPU_END_MS,
                 (const char *const[]){"/bin/cp", SLUICE_FAKE_GPU, path, NULL});
     CHECK(c.status == 0, "%.300s", c.err);
     command_free(&c);
-    FILE *made = fopen(path_in_dir(file, "prompt"), "we");
-    CHECK(made && fclose(made) == 0, "cannot make %s", file);
     setenv("SLUICE_TEST_GPU", path, 1);
+}
+
+void gpu_fake_file(const char *name, const char *text)
+{
+    char file[PATH_MAX];
+    FILE *made = fopen(path_in_dir(file, name), "we");
+    CHECK(made && fputs(text, made) >= 0 && fclose(made) == 0, "cannot make %s", file);
+}
+
+void gpu_fake_prompt(void)
+{
+    char path[PATH_MAX];
+    gpu_fake_copy(path);
+    gpu_fake_file("prompt", "");
 }
 
 struct engine *gpu_start(const char *const options[])

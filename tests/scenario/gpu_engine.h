@@ -7,12 +7,16 @@
 
 #define GPU_END_MS 60000
 #define GPU_TOKENS 8
+#define GPU_TRIAL  144 /* tokens until --gpu-policy auto has chosen */
 
 extern char gpu_model[PATH_MAX]; /* of a test case */
 extern const char *const
     gpu_qwen35moe[]; /* keys of a model of two layers, the first one with a recurrent state */
 
-void gpu_fake(bool on);     /* engines that start from now on have such GPUs */
+void gpu_fake(bool on); /* engines that start from now on have such GPUs */
+/* The same by a copy in the directory of the test case, whose path is returned; and a file next to it, which it looks for. */
+void gpu_fake_copy(char path[PATH_MAX]);
+void gpu_fake_file(const char *name, const char *text);
 void gpu_fake_prompt(void); /* a GPU whose copies have always ended */
 struct engine *gpu_start(const char *const options[]);
 void gpu_reference(struct text *out); /* on the CPU */

@@ -9,6 +9,8 @@
 #include "lib/base/bytes.h"
 #include "tests/scenario/gpu_engine.h"
 
+#define THREAD_BYTES (40 * KIB) /* at least: of the kernel, and of its stack */
+
 static const char *const four_layers[] = {"arch=qwen3moe", "layers=4", NULL};
 
 /* So many layers are on GPUs, and each GPU's plan is within its budget. */
@@ -98,8 +100,74 @@ static void two_gpus(void)
     gpu_fake(false);
 }
 
+/* Before the start: all that is neither experts nor dense weights, as in the ledger. */
+static uint64_t planned_bytes(const char *const options[])
+{
+    const char *args[16] = {"run", "-m", gpu_model, "--prefill-chunk=16", "--print-memory"};
+    for (size_t i = 0; options[i]; i++)
+        args[5 + i] = options[i];
+    json_t *doc = command_json(GPU_END_MS, args);
+    uint64_t bytes = lookup_u64(doc, "fixed_bytes");
+    json_decref(doc);
+    return bytes;
+}
+
+/* What that is now, and the threads of compute. */
+static uint64_t ledger_bytes(struct engine *e, uint64_t *threads)
+{
+    static const char *const parts[] = {"segments", "kv", "private", "text", "kernel"};
+    json_t *doc = engine_stats(e);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        char path[64];
+        snprintf(path, sizeof path, "memory.plan.%s_bytes", parts[i]);
+        sum += lookup_u64(doc, path);
+    }
+    *threads = lookup_u64(lookup_process(doc, "compute", 0), "threads");
+    json_decref(doc);
+    return sum;
+}
+
+/* auto, with two GPUs and layers on the CPU: each has threads of its own, which the plan of the host's memory counts. */
+static void policies_of_parts(void)
+{
+    struct text want;
+    char option[64];
+    continued_make(gpu_model, four_layers);
+    struct engine *e = gpu_start((const char *const[]){"--gpu=off", NULL});
+    engine_generate(e, test_prompt(0), GPU_TRIAL + 2, &want);
+    engine_stop(e);
+    gpu_fake(true);
+    snprintf(option, sizeof option, "--gpu-budget=%" PRIu64,
+             gpu_minimum_of_one() + (gpu_minimum(4) - gpu_minimum_of_one()) / 3);
+    const char *options[] = {"--gpu=0,1",      "--gpu-policy=auto", option,
+                             "--gpu-layers=3", "--threads=3",       NULL};
+    const struct continued c = {.prompt = 0, .tokens = GPU_TRIAL + 2, .want = &want};
+    uint64_t planned = planned_bytes(options), threads;
+    options[1] = "--gpu-policy=gpu-centric";
+    uint64_t without = planned_bytes(options);
+    options[1] = "--gpu-policy=auto";
+    e = gpu_start(options);
+    continued_after(e, &c, 0, "policies in turns");
+    check_layers(e, 3, 4, 2);
+    CHECK(gpu_number(e, "trials") == 1, "%" PRIu64 " trials", gpu_number(e, "trials"));
+    CHECK(engine_counter(e, "compute", "gpu_expert_on_cpu") > 0 &&
+              engine_counter(e, "compute", "gpu_prefetches") > 0,
+          "a policy was not used");
+    uint64_t bytes = ledger_bytes(e, &threads);
+    test_note("%" PRIu64 " bytes, %" PRIu64 " planned, with threads of the CPU alone %" PRIu64
+              "; %" PRIu64 " threads",
+              bytes, planned, without, threads);
+    CHECK(bytes <= planned, "more than planned");
+    CHECK(threads >= 3 * 3 && planned >= without + 2 * 3 * THREAD_BYTES, "threads are not planned");
+    engine_stop(e);
+    text_free(&want);
+    gpu_fake(false);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(layers_on_the_cpu), ROW(two_gpus)};
+    static const struct test_case cases[] = {ROW(layers_on_the_cpu), ROW(two_gpus),
+                                             ROW(policies_of_parts)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -129,15 +129,17 @@ static void computing(void)
     check_command(e, "stats", NULL, NULL,
                   (const char *const[]){"\nGPU 0 ", "memory of the process", "\nGPU plan ",
                                         "weights ", "\nGPU expert slots ", slots, "\nGPU hit rate ",
-                                        uploads, "\nGPU evictions ", "\nto the GPU ",
-                                        "\nfrom the GPU ", "\nGPU busy ", NULL},
+                                        uploads, "\nGPU policy ", " gpu-centric  for experts",
+                                        "\nGPU evictions ", "\nto the GPU ", "\nfrom the GPU ",
+                                        "\nGPU busy ", NULL},
                   true);
     snprintf(top, sizeof top, " slots %" PRIu64 "/%" PRIu64 " hit ", n.used, n.slots);
     check_command(e, "top", "--once", "--interval=0.1",
                   (const char *const[]){"\nGPU 0 ", top, NULL}, true);
     snprintf(page, sizeof page, "<td>%" PRIu64 " of %" PRIu64 " used</td>", n.used, n.slots);
     check_page(port, "/",
-               (const char *const[]){"<th>GPU 0</th><td>memory of the process</td>", page, NULL},
+               (const char *const[]){"<th>GPU 0</th><td>memory of the process</td>",
+                                     "<th>GPU policy</th><td>gpu-centric</td>", page, NULL},
                true);
     snprintf(metric[0], sizeof metric[0], "\nsluice_gpu_expert_slots{gpu=\"0\"} %" PRIu64 "\n",
              n.slots);
@@ -186,10 +188,16 @@ static void copied_ahead(void)
     }
     check_command(e, "stats", NULL, NULL, (const char *const[]){line[0], line[1], line[2], NULL},
                   true);
-    check_command(e, "top", "--once", "--interval=0.1", (const char *const[]){" ahead used ", NULL},
-                  true);
+    check_command(e, "top", "--once", "--interval=0.1",
+                  (const char *const[]){" prefetch slots ", " ahead used ", NULL}, true);
     check_page(port, "/", (const char *const[]){row[0], row[1], row[2], NULL}, true);
-    check_page(port, "/metrics", (const char *const[]){metric[0], metric[1], metric[2], NULL},
+    check_page(port, "/", (const char *const[]){"<th>GPU policy</th><td>prefetch</td>", NULL},
+               true);
+    check_page(port, "/metrics",
+               (const char *const[]){metric[0], metric[1], metric[2],
+                                     "\nsluice_gpu_policy{gpu=\"0\"} 2\n",
+                                     "\nsluice_gpu_policy_trials_total{gpu=\"0\"} 0\n",
+                                     "{gpu=\"0\",policy=\"cooperative\"} 0\n", NULL},
                true);
     engine_stop(e);
 }
@@ -237,7 +245,7 @@ static void without(void)
     engine_stop(e);
 }
 
-/* What doctor measures of the GPU, and budgets that a start accepts: with the larger one all experts have slots. */
+/* What doctor measures of the GPU, and budgets that a start accepts: with the larger one all experts have slots. Of several GPUs, those of the first one. */
 static void doctor(void)
 {
     static const char *const rates[] = {"context_s",    "to_pinned",     "to_pageable",
@@ -248,7 +256,7 @@ static void doctor(void)
     use_module();
     command_run(&c, NULL, 2 * END_MS,
                 (const char *const[]){"doctor", "-m", test_model(), "--no-device", "--json",
-                                      "--prefill-chunk=16", NULL});
+                                      "--prefill-chunk=16", "--gpu=0,1", NULL});
     json_t *doc = json_loads(c.out, 0, NULL), *gpu = json_object_get(doc, "gpu");
     CHECK(c.status == 0 && gpu, "status %d: %.300s", c.status, c.err);
     for (size_t i = 0; i < ARRAY_LEN(rates); i++)
@@ -271,6 +279,8 @@ static void doctor(void)
     uint64_t experts = lookup_u64(doc, "model.layers") * lookup_u64(doc, "model.experts");
     CHECK(lookup_u64(doc, "gpu.slots") == experts, "%" PRIu64 " slots of %" PRIu64 " experts",
           lookup_u64(doc, "gpu.slots"), experts);
+    uint64_t fixed = lookup_u64(doc, "gpu.budget_bytes") - lookup_u64(doc, "gpu.plan.experts");
+    CHECK(fixed == dense, "%" PRIu64 " bytes without experts", fixed);
     json_decref(doc);
     command_free(&c);
     engine_stop(e);

@@ -436,6 +436,8 @@ int gpu_without(struct supervisor *s, struct error *error);
 int gpu_find(struct supervisor *s, struct error *error);
 int gpu_plan(struct supervisor *s, struct error *error);
 void gpu_publish(const struct supervisor *s, struct procs_gpus *out);
+/* Groups of --threads threads in compute: for the layers on the CPU, and with each GPU for experts that it has not (--gpu-policy). */
+uint32_t gpu_thread_groups(const struct supervisor *s);
 json_t *gpu_stats(struct supervisor *s);
 
 /* notify.c: systemd, or another service manager that set NOTIFY_SOCKET. */

@@ -274,6 +274,7 @@ static void advise_budget(struct findings *f, const char *model, const struct pa
     struct error error;
     if (strcmp(with.gpu, "off") == 0)
         snprintf(with.gpu, sizeof with.gpu, "auto");
+    with.gpu[strcspn(with.gpu, ",")] = 0;                     /* a budget is of one */
     snprintf(with.log_level, sizeof with.log_level, "error"); /* not the plan in its log */
     json_t *estimate = model_memory_estimate(model, &with, &error);
     if (json_object_get(estimate, "gpu"))

@@ -9,7 +9,7 @@
 #include "lib/cuda/cuda.h"
 #include "tests/harness/cuda/memory.h"
 
-/* While there is a file FAILS next to the module, the GPU fails; BUSY: others have its memory; PROMPT: what a query asks
+/* While there is a file FAILS next to the module, the GPUs fail, or that whose number is in it; BUSY: others have its memory; PROMPT: what a query asks
  * for has happened. */
 #define FAILS  "fails"
 #define BUSY   "busy"

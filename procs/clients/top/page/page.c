@@ -103,13 +103,13 @@ static void gpu(struct page *p)
     if (on_cpu > 0)
         snprintf(layers, sizeof layers, " layers %" PRIu64 "/%" PRIu64, on_gpu, on_gpu + on_cpu);
     canvas_put(c, HEAD_ROWS, 0, PAINT_PLAIN,
-               "GPU %s %s%s slots %" PRIu64 "/%" PRIu64
+               "GPU %s %s%s %s slots %" PRIu64 "/%" PRIu64
                " hit %.1f%% upl %.0f/s evict %.0f/s%s to %s/s from %s/s%s  %s",
                lookup_text(doc, "gpu.numbers"), size(lookup_u64(doc, "gpu.budget_bytes"), budget),
-               layers, lookup_u64(doc, "gpu.slots_used"), lookup_u64(doc, "gpu.slots"),
-               100 * g->hit, g->uploads_per_s, g->evictions_per_s, ahead,
-               size((uint64_t)g->to_bytes_per_s, to), size((uint64_t)g->from_bytes_per_s, from),
-               busy, lookup_text(doc, "gpu.name"));
+               layers, lookup_text(doc, "gpu.policy"), lookup_u64(doc, "gpu.slots_used"),
+               lookup_u64(doc, "gpu.slots"), 100 * g->hit, g->uploads_per_s, g->evictions_per_s,
+               ahead, size((uint64_t)g->to_bytes_per_s, to),
+               size((uint64_t)g->from_bytes_per_s, from), busy, lookup_text(doc, "gpu.name"));
 }
 
 /* The budget bar: every part as wide as its share, the arena first; its used part is a capital

@@ -42,7 +42,7 @@ function gpu(g, d, s, part, pct) {
   if (g.lost) return chart("chart-gpu", 0, "lost", `${name} · computing on the CPU`, 1);
   const hits = part(d.there, d.there + d.sent);
   chart("chart-gpu", hits, d.there + d.sent ? pct(hits) : "–", `there · ${g.slots_used}/${g.slots} slots · ` +
-    `${d.sent} copied, ${d.gone} replaced · ${bytes(d.copied / s)}/s` +
+    `${g.policy} · ${d.sent} copied, ${d.gone} replaced · ${bytes(d.copied / s)}/s` +
     (d.gpu ? ` · busy ${pct(Math.min(1, d.gpu / 1e9 / s))}` : "") + ` · ${bytes(g.budget_bytes)} of ${name}`, 1);
 }
 let last;

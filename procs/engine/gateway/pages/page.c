@@ -127,6 +127,7 @@ static void put_gpu(FILE *out, const json_t *doc)
     }
     snprintf(text, sizeof text, "%" PRIu64 " of %" PRIu64, layers, layers + on_cpu);
     put_text(out, "GPU layers", text);
+    put_text(out, "GPU policy", lookup_text(doc, "gpu.policy"));
     put_bytes(out, "GPU budget", doc, "gpu.budget_bytes");
     put_bytes(out, "GPU dense weights", doc, "gpu.plan.weights");
     put_bytes(out, "GPU experts", doc, "gpu.plan.experts");

@@ -120,7 +120,14 @@ static double recurrent_fixed_floats(const struct model_hparams *h)
     return layers > 0 ? (layers * h->conv_taps + 1) * model_conv_channels(h) : 0;
 }
 
-/* Activations of a chunk, logits, and the rows gathered by every thread. */
+/* At least those that the CPU needs alone, when a GPU is lost. */
+static uint64_t compute_threads(const struct supervisor *s)
+{
+    uint32_t groups = gpu_thread_groups(s);
+    return s->params.threads * (groups > 1 ? groups : 1);
+}
+
+/* Activations of a chunk, logits, and the rows gathered by every thread, of further groups of threads one. */
 static uint64_t compute_estimate(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;
@@ -152,7 +159,9 @@ static uint64_t compute_estimate(const struct supervisor *s)
     double logits = 8.0 * h->vocab > (double)MIB ? 8.0 * h->vocab : (double)MIB;
     return COMPUTE_ESTIMATE + s->gpus.host_bytes +
            (uint64_t)((double)s->params.prefill_chunk * row + logits + 16.0 * h->vocab +
-                      4 * recurrent_fixed_floats(h) + (double)s->params.threads * thread);
+                      4 * recurrent_fixed_floats(h) + (double)s->params.threads * thread +
+                      (double)(compute_threads(s) - s->params.threads) *
+                          (FORMS_BYTES * (hidden + inner) + LEDGER_STACK_BYTES));
 }
 
 static bool any_pread(struct supervisor *s)
@@ -172,7 +181,7 @@ static uint32_t threads_estimate(struct supervisor *s, enum service service)
     switch (service) {
     case SERVICE_SUPERVISOR:
     case SERVICE_GATEWAY: return nng + own;
-    case SERVICE_COMPUTE: return nng + own + (uint32_t)s->params.threads;
+    case SERVICE_COMPUTE: return nng + own + (uint32_t)compute_threads(s);
     case SERVICE_LOADER: return any_pread(s) ? own + LOADER_THREADS : own;
     default: return own;
     }

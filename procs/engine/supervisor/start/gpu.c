@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GPUs of compute (--gpu): whether they are there, and the module with their kernels, before anything starts. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,7 +130,11 @@ int gpu_find(struct supervisor *s, struct error *error)
                          "--gpu-eviction: '%.40s' is not one of " PLACES_EVICTIONS,
                          s->params.gpu_eviction);
     if (strcmp(s->params.gpu, "off") == 0)
-        return 0;
+        return s->params.gpu_layers == 0
+                   ? 0
+                   : error_set(error, ERR_BAD_INPUT,
+                               "--gpu-layers %" PRIu64 ": no GPU without --gpu",
+                               s->params.gpu_layers);
     if (!gpu_required(s))
         s->gpus.count = 1; /* the first one */
     else if (take_numbers(s, error) != 0)

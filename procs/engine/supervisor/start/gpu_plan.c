@@ -13,6 +13,7 @@
 #include "lib/base/log.h"
 #include "lib/core/core.h"
 #include "lib/device/cuda/cuda.h"
+#include "lib/policy/gpu/policy.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 /* Private memory of the process for each GPU: an estimate, rounded up, as no GPU has run this. */
@@ -161,7 +162,7 @@ static int choose_layers(struct supervisor *s, struct error *error)
 {
     uint32_t all = model_layers(s), last = s->gpus.count - 1;
     bool stated = s->params.gpu_layers > 0, all_fit;
-    uint32_t wanted = stated && s->params.gpu_layers < all ? (uint32_t)s->params.gpu_layers : all;
+    uint32_t wanted = stated ? (uint32_t)s->params.gpu_layers : all;
     if (divide(s, wanted, &all_fit, error) != 0)
         return -1;
     if (last == 0 && wanted == all)
@@ -214,8 +215,8 @@ static int set_budget(const struct supervisor *s, struct gpu *g, struct error *e
     g->budget = s->params.gpu_budget ? s->params.gpu_budget : g->memory / 100 * SHARE;
     return g->budget <= g->memory
                ? 0
-               : error_set(error, ERR_BAD_INPUT, "--gpu-budget %" PRIu64 ": the GPU has %s",
-                           g->budget, bytes_format(g->memory, have));
+               : error_set(error, ERR_BAD_INPUT, "--gpu-budget %" PRIu64 ": GPU %u has %s",
+                           g->budget, g->number, bytes_format(g->memory, have));
 }
 
 static uint64_t host_bytes_of(const struct supervisor *s, const struct gpu *g)
@@ -241,14 +242,26 @@ static int plan_memory(struct supervisor *s, struct error *error)
     return 0;
 }
 
+uint32_t gpu_thread_groups(const struct supervisor *s)
+{
+    const struct gpus *g = &s->gpus;
+    enum gpu_policy policy = gpu_policy_find(s->params.gpu_policy); /* auto: none of them */
+    bool cooperates = policy == GPU_COOPERATIVE || policy == GPU_POLICY__COUNT;
+    bool layers_left = g->count == 0 || g->gpu[g->count - 1].plan.end_layer < model_layers(s);
+    return (cooperates ? g->count : 0) + layers_left;
+}
+
 int gpu_plan(struct supervisor *s, struct error *error)
 {
     char parts[200];
+    uint32_t all = model_layers(s), end = 0;
+    if (s->params.gpu_layers > all)
+        return error_set(error, ERR_BAD_INPUT, "--gpu-layers %" PRIu64 ": the model has %u",
+                         s->params.gpu_layers, all);
     if (s->gpus.count == 0)
         return 0;
     if (plan_memory(s, error) != 0)
         return gpu_without(s, error);
-    uint32_t all = model_layers(s), end = 0;
     for (uint32_t i = 0; i < s->gpus.count; i++) {
         const struct gpu *g = &s->gpus.gpu[i];
         end = g->plan.end_layer;

@@ -190,9 +190,10 @@ END_TEST
 static void add_gpu(struct sample *sample, int uses, bool lost)
 {
     json_object_set_new(sample->doc, "gpu",
-                        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:b}", "numbers", "0,1",
-                                  "name", "card", "budget_bytes", 1 << 20, "layers", 3,
-                                  "layers_on_cpu", 5, "slots", 64, "slots_used", 12, "lost", lost));
+                        json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:b}", "numbers", "0,1",
+                                  "policy", "prefetch", "name", "card", "budget_bytes", 1 << 20,
+                                  "layers", 3, "layers_on_cpu", 5, "slots", 64, "slots_used", 12,
+                                  "lost", lost));
     json_t *compute = json_array_get(json_object_get(sample->doc, "processes"), 1);
     json_t *counters =
         json_pack("{s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:i}", "gpu_expert_hits",
@@ -216,10 +217,11 @@ START_TEST(the_gpu_has_a_line)
     rates_make(&before, &now, SORT_start, &p.rates);
     ck_assert_double_eq_tol(p.rates.gpu.busy, 0.4, 1e-9);
     const char *text = text_of(&p);
-    ck_assert_msg(strstr(text,
-                         "\nGPU 0,1 1.0M layers 3/8 slots 12/64 hit 75.0% upl 100/s evict 50/s "
-                         "ahead used 75.0% to 400K/s from 400B/s  busy 40.0%  card\nPROCESS"),
-                  "%s", text);
+    ck_assert_msg(
+        strstr(text,
+               "\nGPU 0,1 1.0M layers 3/8 prefetch slots 12/64 hit 75.0% upl 100/s evict 50/s "
+               "ahead used 75.0% to 400K/s from 400B/s  busy 40.0%  card\nPROCESS"),
+        "%s", text);
     canvas_free(&p.canvas);
     for (unsigned rows = 1; rows < 40; rows++)
         for (unsigned columns = 30; columns < 300; columns += 27) {
