@@ -19,9 +19,11 @@ else()
   sluice_unit_test(device_cuda_parts_test SOURCES lib/device/cuda_parts_test.c lib/device/run.c $<TARGET_OBJECTS:cuda_host>
     LINK sluice_device_cuda sluice_golden cuda_fibres)
   set_target_properties(device_cuda_parts_test PROPERTIES LINKER_LANGUAGE C)
-  sluice_unit_test(device_cuda_sequences_test SOURCES lib/device/cuda_sequences_test.c $<TARGET_OBJECTS:cuda_host>
-    LINK sluice_device_cuda sluice_golden cuda_fibres)
-  set_target_properties(device_cuda_sequences_test PROPERTIES LINKER_LANGUAGE C)
+  foreach(name sequences alone)
+    sluice_unit_test(device_cuda_${name}_test SOURCES lib/device/cuda_${name}_test.c lib/device/cuda_pair.c
+      $<TARGET_OBJECTS:cuda_host> LINK sluice_device_cuda sluice_golden cuda_fibres)
+    set_target_properties(device_cuda_${name}_test PROPERTIES LINKER_LANGUAGE C)
+  endforeach()
   sluice_unit_test(test_cuda_harness SOURCES lib/cuda/harness_test.c $<TARGET_OBJECTS:cuda_broken> LINK cuda_fibres)
   set_target_properties(test_cuda_harness PROPERTIES LINKER_LANGUAGE C)
 endif()
