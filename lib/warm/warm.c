@@ -232,22 +232,25 @@ static int descend(char *path, size_t bytes, const char *name, bool ours, struct
     return 0;
 }
 
-int warm_directory(const uint8_t hash[WARM_HASH_BYTES], char *path, size_t path_bytes,
-                   struct error *error)
+int warm_cache(char *path, size_t path_bytes, struct error *error)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char name[2 * WARM_HASH_BYTES + 2] = "/";
     bool given = cache && cache[0] == '/';
     if (!given && !(home && home[0] == '/'))
         return error_set(error, ERR_BAD_INPUT, "neither XDG_CACHE_HOME nor HOME is set");
-    for (int i = 0; i < WARM_HASH_BYTES; i++)
-        snprintf(name + 1 + 2 * i, 3, "%02x", hash[i]);
     path[0] = 0;
     if (descend(path, path_bytes, given ? cache : home, false, error) != 0 ||
         (!given && descend(path, path_bytes, "/.cache", false, error) != 0))
         return -1;
-    return descend(path, path_bytes, "/sluice", true, error) == 0 &&
-                   descend(path, path_bytes, name, true, error) == 0
-               ? 0
-               : -1;
+    return descend(path, path_bytes, "/sluice", true, error);
+}
+
+int warm_directory(const uint8_t hash[WARM_HASH_BYTES], char *path, size_t path_bytes,
+                   struct error *error)
+{
+    char name[2 * WARM_HASH_BYTES + 2] = "/";
+    for (int i = 0; i < WARM_HASH_BYTES; i++)
+        snprintf(name + 1 + 2 * i, 3, "%02x", hash[i]);
+    return warm_cache(path, path_bytes, error) == 0 ? descend(path, path_bytes, name, true, error)
+                                                    : -1;
 }

@@ -64,11 +64,13 @@ sluice_unit_test(unit_memory SOURCES lib/memory/available_test.c LINK sluice_mem
 sluice_unit_test(unit_warm SOURCES lib/warm/warm_test.c LINK sluice_warm)
 sluice_unit_test(unit_part_name SOURCES lib/file/part_name_test.c LINK sluice_file)
 sluice_unit_test(unit_tunings SOURCES lib/tunings/tunings_test.c LINK sluice_tunings)
+sluice_unit_test(unit_rates SOURCES lib/rates/rates_test.c LINK sluice_rates test_gguf_make)
 sluice_unit_test(unit_plan_paths SOURCES lib/plan/paths_test.c LINK sluice_plan)
 
 sluice_unit_test(policy_test SOURCES lib/policy/access/access_test.c LINK sluice_policy)
 sluice_unit_test(policy_activation_test SOURCES lib/policy/prediction/activation_test.c LINK sluice_policy)
 sluice_unit_test(policy_gpu_test SOURCES lib/policy/gpu/trial_test.c LINK sluice_policy)
+sluice_unit_test(policy_gpu_cost_test SOURCES lib/policy/gpu/cost_test.c LINK sluice_policy m)
 sluice_unit_test(policy_residency_test
   SOURCES lib/policy/residency/residency_test.c lib/policy/residency/rules_test.c LINK sluice_policy)
 sluice_unit_test(policy_residency_arc_test SOURCES lib/policy/residency/arc_test.c LINK sluice_policy)

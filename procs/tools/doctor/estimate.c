@@ -8,8 +8,8 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/policy/presets/presets.h"
+#include "lib/sim/routing.h"
 #include "lib/sim/sim.h"
-#include "procs/tools/doctor/routing.h"
 
 #define PROMPT 512 /* tokens, as bench */
 #define TOKENS 128

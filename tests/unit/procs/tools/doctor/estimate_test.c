@@ -6,9 +6,9 @@
 
 #include "lib/base/bytes.h"
 #include "lib/policy/presets/presets.h"
+#include "lib/sim/routing.h"
 #include "lib/sim/sim.h"
 #include "procs/tools/doctor/estimate.h"
-#include "procs/tools/doctor/routing.h"
 
 /* 16 layers of 64 experts of 4 MiB, 8 used: 512 MiB of experts per token. */
 static struct model_facts a_model(void)

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Measured rates of this machine: $XDG_CACHE_HOME/sluice/rates.json, else below ~/.cache. It is written under a temporary name
+ * and renamed, and it is untrusted when it is read: wrong values cost time, and change no text.
+ *
+ * A CPU's rates hold for its name (tunings_cpu), the number of threads and the type of the experts that were measured; a GPU's for its
+ * number, its name and the interface of the module. */
+#ifndef SLUICE_RATES_RATES_H
+#define SLUICE_RATES_RATES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+#include "lib/model/index/model_index.h"
+#include "lib/policy/gpu/cost.h"
+#include "lib/tensor/kv_type.h"
+
+#define RATES_BYTES_MAX  65536 /* of a file */
+#define RATES_CPUS_MAX   16    /* the oldest one goes first */
+#define RATES_GPUS_MAX   16
+#define RATES_NAME_BYTES 128
+#define RATES_TYPE_BYTES 16
+
+struct rates_cpu {
+    char name[RATES_NAME_BYTES];
+    uint32_t threads;
+    char type[RATES_TYPE_BYTES]; /* of experts: tensor_type_info's name */
+    struct cost_cpu rate;
+};
+
+struct rates_gpu {
+    char name[RATES_NAME_BYTES];
+    uint32_t number, interface;
+    struct cost_gpu rate;
+};
+
+struct rates {
+    uint32_t cpus, gpus;
+    struct rates_cpu cpu[RATES_CPUS_MAX];
+    struct rates_gpu gpu[RATES_GPUS_MAX];
+};
+
+/* ---- record.c ---- */
+
+/* The bytes of a file. 0, or -1 with ERR_BAD_INPUT: every value is checked, and rates are known. */
+int rates_parse(const char *text, size_t bytes, struct rates *r, struct error *error);
+/* The text of a file, for free(). NULL with ERR_BAD_INPUT (a value that rates_parse rejects) or ERR_NO_MEMORY. */
+char *rates_format(const struct rates *r, struct error *error);
+
+/* Replaces those of the same CPU or GPU, or the oldest ones if there are too many. */
+void rates_set_cpu(struct rates *r, const struct rates_cpu *cpu);
+void rates_set_gpu(struct rates *r, const struct rates_gpu *gpu);
+/* NULL: not measured. Only the names that identify are read. */
+const struct cost_cpu *rates_find_cpu(const struct rates *r, const struct rates_cpu *cpu);
+const struct cost_gpu *rates_find_gpu(const struct rates *r, const struct rates_gpu *gpu);
+
+/* ---- file.c ---- */
+
+/* Without a file there are none. 0, or -1 with ERR_IO or ERR_BAD_INPUT and no rates. */
+int rates_read(struct rates *r, struct error *error);
+/* Replaces the file. 0, or -1 with *error. */
+int rates_write(const struct rates *r, struct error *error);
+
+/* ---- model.c ---- */
+
+/* A model's bytes, and the hits of its experts. For rates_model_free. */
+struct rates_model {
+    struct cost_model cost;
+    struct cost_layer *layer;
+    double *hits;
+};
+
+/* context, ring: positions whose keys and values an operation reads: half of the context is assumed. hits: `experts` + 1 values
+ * (lib/sim/routing.h), copied. -1 with ERR_NO_MEMORY. */
+int rates_model(const struct model_index *m, enum kv_type type, uint32_t context, uint32_t ring,
+                const double *hits, struct rates_model *out, struct error *error);
+void rates_model_free(struct rates_model *r);
+
+/* Type of the experts, of the first one that there is; TENSOR_F32: there is none. */
+enum tensor_type rates_expert_type(const struct model_index *m);
+
+#endif
