@@ -240,8 +240,7 @@ static void update_limit(struct sim_cache *c)
             expert = (double)k->precision_bytes[t];
             break;
         }
-    double computing = k->gpu.places > 0 ? k->gpu.expert_ns : k->compute.expert_ns;
-    prefetch_limit_layer(&c->limit, k->compute.layer_ns + k->top_k * computing,
+    prefetch_limit_layer(&c->limit, sim_gpu_mean_layer(c),
                          expert * 1e9 / k->device.bytes_per_s +
                              k->device.latency_ns / k->device.depth);
 }
@@ -254,7 +253,7 @@ void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)
         start_pass(c, step);
     /* Until the router has run, the cache does not know that compute is here: predictions for this
      * layer are still loaded. */
-    double ns = sim_for_tokens(c, c->config.compute.layer_ns, step->tokens);
+    double ns = sim_for_tokens(c, sim_gpu_layer(c, step), step->tokens);
     c->f->compute_ns += ns;
     sim_advance(c, c->now + ns);
     c->step = *step;
@@ -475,6 +474,7 @@ static double compute_one(struct sim_cache *c, const struct sim_item *item)
 {
     double ns = sim_for_tokens(c, sim_expert_ns(c, item->slot), item->tokens);
     c->f->compute_ns += ns;
+    c->f->cpu_layer_uses += c->gpus != NULL;
     sim_advance(c, c->now + ns);
     return 0;
 }
@@ -494,7 +494,6 @@ double sim_cache_compute(struct sim_cache *c)
     bool left;
     sim_forget_hints(c, c->step.layer, true);
     send_misses(c);
-    sim_gpu_layer(c);
     for (;;) {
         note_ready(c, &left);
         if (!left)

@@ -13,6 +13,9 @@ struct late { /* an expert that may still be copied */
 };
 
 struct sim_gpu_run {
+    const struct sim_gpu *k;
+    uint32_t first, end;       /* its layers */
+    struct sim_gpu_run *after; /* of the following layers */
     struct places *places;
     struct places_counts counted;
     double *arrived; /* by place: when what it has is there */
@@ -55,26 +58,28 @@ static bool has_arrived(void *arg, uint32_t place)
     return c->gpu->arrived[place] <= c->now;
 }
 
-static struct places *make_places(struct sim_cache *c)
+static struct places *make_places(struct sim_cache *c, const struct sim_gpu *gpu)
 {
     const struct sim_config *k = &c->config;
     return places_create(&(struct places_config){.layers = k->layers,
                                                  .experts = k->experts,
                                                  .top_k = k->top_k,
-                                                 .places = k->gpu.places,
+                                                 .places = gpu->places,
                                                  .place_bytes = place_bytes(k),
-                                                 .eviction = k->gpu.eviction,
-                                                 .cooperative = k->gpu.policy == GPU_COOPERATIVE,
+                                                 .eviction = gpu->eviction,
+                                                 .cooperative = gpu->policy == GPU_COOPERATIVE,
                                                  .space = ring_has_space,
                                                  .arrived = has_arrived,
                                                  .arg = c});
 }
 
-int sim_gpu_check(const struct sim_config *k, struct error *error)
+static uint32_t end_of(const struct sim_config *k, const struct sim_gpu *g)
 {
-    const struct sim_gpu *g = &k->gpu;
-    if (g->places == 0)
-        return 0;
+    return g->end_layer > 0 ? g->end_layer : k->layers;
+}
+
+static int check_one(const struct sim_config *k, const struct sim_gpu *g, struct error *error)
+{
     if (g->places < k->top_k)
         return error_set(error, ERR_BUDGET_TOO_SMALL,
                          "%u slots of the GPU are below the %u experts of a token", g->places,
@@ -84,33 +89,63 @@ int sim_gpu_check(const struct sim_config *k, struct error *error)
     return 0;
 }
 
+int sim_gpu_check(const struct sim_config *k, struct error *error)
+{
+    uint32_t first = 0;
+    if (k->gpu.places == 0)
+        return 0;
+    for (const struct sim_gpu *g = &k->gpu; g; g = g->next) {
+        uint32_t end = end_of(k, g);
+        if (end <= first || end > k->layers)
+            return error_set(error, ERR_BAD_INPUT, "a GPU has the layers from %u to %u of %u",
+                             first, end, k->layers);
+        if (check_one(k, g, error) != 0)
+            return -1;
+        first = end;
+    }
+    return 0;
+}
+
+static bool create_one(struct sim_cache *c, struct sim_gpu_run *g)
+{
+    g->pieces = places_ring(place_bytes(&c->config));
+    g->places = make_places(c, g->k);
+    g->arrived = calloc(g->k->places, sizeof *g->arrived);
+    g->piece = calloc(g->pieces, sizeof *g->piece);
+    g->late = calloc(c->config.experts, sizeof *g->late);
+    return g->places && g->arrived && g->piece && g->late;
+}
+
 bool sim_gpu_create(struct sim_cache *c)
 {
-    const struct sim_config *k = &c->config;
-    if (k->gpu.places == 0)
+    struct sim_gpu_run **at = &c->gpus;
+    uint32_t first = 0;
+    if (c->config.gpu.places == 0)
         return true;
-    struct sim_gpu_run *g = c->gpu = calloc(1, sizeof *g);
-    if (!g)
-        return false;
-    g->pieces = places_ring(place_bytes(k));
-    g->places = make_places(c);
-    g->arrived = calloc(k->gpu.places, sizeof *g->arrived);
-    g->piece = calloc(g->pieces, sizeof *g->piece);
-    g->late = calloc(k->experts, sizeof *g->late);
-    return g->places && g->arrived && g->piece && g->late;
+    for (const struct sim_gpu *k = &c->config.gpu; k; k = k->next, at = &(*at)->after) {
+        struct sim_gpu_run *g = *at = calloc(1, sizeof *g);
+        if (!g)
+            return false;
+        g->k = k;
+        g->first = first;
+        g->end = first = end_of(&c->config, k);
+        if (!create_one(c, g))
+            return false;
+    }
+    return true;
 }
 
 void sim_gpu_destroy(struct sim_cache *c)
 {
-    struct sim_gpu_run *g = c->gpu;
-    if (!g)
-        return;
-    places_destroy(g->places);
-    free(g->arrived);
-    free(g->piece);
-    free(g->late);
-    free(g);
-    c->gpu = NULL;
+    for (struct sim_gpu_run *g = c->gpus, *after; g; g = after) {
+        after = g->after;
+        places_destroy(g->places);
+        free(g->arrived);
+        free(g->piece);
+        free(g->late);
+        free(g);
+    }
+    c->gpus = c->gpu = NULL;
 }
 
 /* ---- batches: the rules of lib/core/experts.c ---- */
@@ -119,7 +154,7 @@ void sim_gpu_destroy(struct sim_cache *c)
 static double pin_limit(const struct sim_cache *c)
 {
     double half = (double)c->config.capacity / 2 / (double)place_bytes(&c->config);
-    return c->step.tokens == 1 ? INFINITY : fmin(half, c->config.gpu.places);
+    return c->step.tokens == 1 ? INFINITY : fmin(half, c->gpu->k->places);
 }
 
 static void fill_window(struct sim_cache *c)
@@ -135,21 +170,43 @@ static void fill_window(struct sim_cache *c)
         g->pinned++;
 }
 
-void sim_gpu_layer(struct sim_cache *c)
+static double layer_ns(const struct sim_cache *c, const struct sim_gpu *k)
 {
+    return k && k->layer_ns > 0 ? k->layer_ns : c->config.compute.layer_ns;
+}
+
+double sim_gpu_layer(struct sim_cache *c, const struct sim_step *step)
+{
+    c->gpu = c->gpus;
+    while (c->gpu && step->layer >= c->gpu->end)
+        c->gpu = c->gpu->after;
     struct sim_gpu_run *g = c->gpu;
     if (!g)
-        return;
+        return layer_ns(c, NULL);
     g->pinned = 0;
-    if (c->step.sequence != g->sequence)
+    g->predictions = 0;
+    if (step->sequence != g->sequence)
         places_sequence(g->places);
-    g->sequence = c->step.sequence;
+    g->sequence = step->sequence;
+    return layer_ns(c, g->k);
+}
+
+double sim_gpu_mean_layer(const struct sim_cache *c)
+{
+    const struct sim_config *k = &c->config;
+    double ns = 0;
+    uint32_t first = 0;
+    for (const struct sim_gpu_run *g = c->gpus; g; first = g->end, g = g->after)
+        ns += (g->end - first) * (layer_ns(c, g->k) + k->top_k * g->k->expert_ns);
+    ns += (k->layers - first) * (layer_ns(c, NULL) + k->top_k * k->compute.expert_ns);
+    return ns / k->layers;
 }
 
 uint32_t sim_gpu_take(struct sim_cache *c)
 {
-    const struct sim_gpu *k = &c->config.gpu;
-    uint32_t n = 0, rows = 0, most = k->rows > c->step.tokens ? k->rows : c->step.tokens;
+    const struct sim_gpu *k = c->gpu->k;
+    uint32_t n = 0, rows = 0, most = c->config.gpu.rows;
+    most = most > c->step.tokens ? most : c->step.tokens;
     most = most > c->config.top_k ? most : c->config.top_k;
     fill_window(c);
     for (uint32_t i = 0; i < c->gpu->pinned && n < k->places; i++) {
@@ -168,7 +225,7 @@ uint32_t sim_gpu_take(struct sim_cache *c)
 static double copy(struct sim_cache *c, uint64_t bytes)
 {
     struct sim_gpu_run *g = c->gpu;
-    double rate = c->config.gpu.bytes_per_s / 1e9;
+    double rate = g->k->bytes_per_s / 1e9;
     for (uint64_t m = 0; m < PLACES_MATRICES; m++) {
         uint64_t left = bytes * (m + 1) / PLACES_MATRICES - bytes * m / PLACES_MATRICES;
         for (uint64_t n; left > 0; left -= n) {
@@ -202,7 +259,7 @@ static void use(struct sim_cache *c, const struct sim_item *item)
         return;
     }
     double high = (double)c->config.precision_bytes[c->precision_of[0]];
-    double one = c->config.gpu.expert_ns * (double)sim_bytes(c, item->slot) / high;
+    double one = g->k->expert_ns * (double)sim_bytes(c, item->slot) / high;
     double ns = sim_for_tokens(c, one, item->tokens);
     if (g->arrived[r.place] > c->now)
         g->late[g->lates++] = (struct late){.arrived = g->arrived[r.place], .ns = ns};
@@ -216,7 +273,9 @@ void sim_cache_gpu_predicted(struct sim_cache *c, const struct prediction *predi
                              uint32_t count)
 {
     struct sim_gpu_run *g = c->gpu;
-    sl_assert(g && c->config.top_k <= MODEL_TOP_K_MAX);
+    sl_assert(c->gpus && c->config.top_k <= MODEL_TOP_K_MAX);
+    if (!g)
+        return;
     g->predictions = count < c->config.top_k ? count : c->config.top_k;
     for (uint32_t i = 0; i < g->predictions; i++)
         g->predicted[i] = predictions[i];
@@ -241,8 +300,7 @@ static void prefetch_next(struct sim_cache *c)
 {
     struct sim_gpu_run *g = c->gpu;
     uint32_t number[MODEL_TOP_K_MAX], n = 0, next = c->step.layer + 1;
-    if (c->config.gpu.policy != GPU_PREFETCH || c->step.tokens != 1 || next == c->config.layers ||
-        any_left(c))
+    if (g->k->policy != GPU_PREFETCH || c->step.tokens != 1 || next == g->end || any_left(c))
         return;
     for (uint32_t i = 0; i < g->predictions; i++) {
         const struct prediction *p = &g->predicted[i];

@@ -62,7 +62,8 @@ struct sim_cache {
     struct sim_hints *hints;  /* per layer */
     struct sim_item *item;    /* [experts] */
     struct sim_item **taken;  /* [experts]: those that are computed now */
-    struct sim_gpu_run *gpu;  /* NULL: none */
+    struct sim_gpu_run *gpus; /* in the order of their layers */
+    struct sim_gpu_run *gpu;  /* that has the running layer; NULL: none */
     uint8_t *named;           /* [layers * experts]: predicted in this pass */
     uint8_t *had_predictions; /* [layers], in this pass */
     uint32_t items;
@@ -89,12 +90,13 @@ void sim_forget_hints(struct sim_cache *c, uint32_t layer, bool cancel);
 void sim_drop(struct sim_cache *c, uint32_t slot, bool evicted);
 void sim_expire(struct sim_cache *c);
 
-/* gpu.c. _layer: it begins to compute; _take: what is computed together now, to `taken`; _compute: the time without
+/* gpu.c. _layer: it begins; its time for attention and router, of one token. _mean_layer: of all, with experts. _take: what is computed together now, to `taken`; _compute: the time without
  * computing. */
 int sim_gpu_check(const struct sim_config *k, struct error *error);
 bool sim_gpu_create(struct sim_cache *c);
 void sim_gpu_destroy(struct sim_cache *c);
-void sim_gpu_layer(struct sim_cache *c);
+double sim_gpu_layer(struct sim_cache *c, const struct sim_step *step);
+double sim_gpu_mean_layer(const struct sim_cache *c);
 uint32_t sim_gpu_take(struct sim_cache *c);
 double sim_gpu_compute(struct sim_cache *c, struct sim_item *const item[], uint32_t items);
 

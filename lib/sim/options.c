@@ -7,6 +7,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/model/limits.h"
 #include "lib/policy/residency/places.h"
 
 #define SLOTS_MAX 1e9
@@ -80,16 +81,34 @@ static int take_eviction(struct sim_gpu_options *o, const char *text, struct err
                            names[SIM_GPU_EVICTION], text);
 }
 
+/* "96", or "64,32": of each GPU. */
+static int take_list(const char *name, const char *text, double max, uint32_t *list,
+                     uint32_t *count, struct error *error)
+{
+    char item[16];
+    double number;
+    *count = 0;
+    for (const char *at = text; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        snprintf(item, sizeof item, "%.*s", (int)strcspn(at, ","), at);
+        if (*count == SIM_GPUS_MAX)
+            return error_set(error, ERR_BAD_INPUT, "--%s: more than %d GPUs", name, SIM_GPUS_MAX);
+        if (sim_option_number(name, item, 1, max, &number, error) != 0)
+            return -1;
+        list[(*count)++] = (uint32_t)number;
+    }
+    return 0;
+}
+
 int sim_gpu_option(struct sim_gpu_options *o, enum sim_gpu_option option, const char *text,
                    struct error *error)
 {
     const char *name = names[option];
-    double number = 0;
     int rv = 0;
     switch (option) {
-    case SIM_GPU_SLOTS:
-        rv = sim_option_number(name, text, 1, SLOTS_MAX, &number, error);
-        o->slots = (uint32_t)number;
+    case SIM_GPU_SLOTS: rv = take_list(name, text, SLOTS_MAX, o->slots, &o->gpus, error); break;
+    case SIM_GPU_LAYERS:
+        rv = take_list(name, text, MODEL_LAYERS_MAX, o->layers, &o->layer_counts, error);
         break;
     case SIM_GPU_BUDGET:
         rv = sim_option_share(name, text, &o->budget_bytes, &o->budget_percent, error);
@@ -116,35 +135,55 @@ int sim_gpu_options_check(const struct sim_gpu_options *o, struct error *error)
         if (o->given[i] && !some)
             return error_set(error, ERR_BAD_INPUT, "--%s needs --%s or --%s", names[i],
                              names[SIM_GPU_SLOTS], names[SIM_GPU_BUDGET]);
+    uint32_t gpus = o->gpus > 0 ? o->gpus : 1;
+    if (o->layer_counts != gpus && (o->layer_counts > 0 || gpus > 1))
+        return error_set(error, ERR_BAD_INPUT, "--%s states %u GPUs, --%s %u",
+                         names[SIM_GPU_LAYERS], o->layer_counts, names[SIM_GPU_SLOTS], gpus);
     return 0;
 }
 
-static uint32_t places_of(const struct sim_gpu_options *o, const struct trace_header *h)
+static uint32_t places_of(const struct sim_gpu_options *o, uint32_t i, const struct trace_header *h)
 {
     uint32_t all = sim_gpu_places(h, UINT64_MAX);
     double share = o->budget_percent / 100 * (double)sim_all_bytes(h);
     if (o->given[SIM_GPU_SLOTS])
-        return o->slots < all ? o->slots : all;
+        return o->slots[i] < all ? o->slots[i] : all;
     return sim_gpu_places(h, o->budget_percent > 0 ? (uint64_t)share : o->budget_bytes);
 }
 
-int sim_gpu_of(const struct sim_gpu_options *o, const struct trace_header *h, struct sim_gpu *out,
-               struct error *error)
+static struct sim_gpu gpu_of(const struct sim_gpu_options *o, uint32_t i,
+                             const struct trace_header *h)
 {
-    *out = (struct sim_gpu){0};
-    if (!o->given[SIM_GPU_SLOTS] && !o->given[SIM_GPU_BUDGET])
-        return 0;
     double bytes = (double)sim_all_bytes(h) / (h->layers - h->dense_layers) / h->experts;
-    *out = (struct sim_gpu){
-        .places = places_of(o, h),
+    return (struct sim_gpu){
+        .places = places_of(o, i, h),
         .policy = o->policy,
         .eviction = o->given[SIM_GPU_EVICTION] ? o->eviction : EVICTION_LRU,
         .bytes_per_s = o->given[SIM_GPU_BANDWIDTH] ? o->bytes_per_s : SIM_DEFAULT_GPU_BYTES_PER_S,
         .expert_ns = o->given[SIM_GPU_EXPERT_US] ? o->expert_us * 1e3
                                                  : bytes * 1e9 / SIM_DEFAULT_GPU_WEIGHTS_PER_S};
-    if (out->places >= h->top_k)
+}
+
+int sim_gpu_of(const struct sim_gpu_options *o, const struct trace_header *h,
+               struct sim_gpu out[SIM_GPUS_MAX], struct error *error)
+{
+    uint32_t gpus = o->gpus > 0 ? o->gpus : 1, end = 0;
+    out[0] = (struct sim_gpu){0};
+    if (!o->given[SIM_GPU_SLOTS] && !o->given[SIM_GPU_BUDGET])
         return 0;
-    return error_set(
-        error, ERR_BUDGET_TOO_SMALL, "--%s: the GPU has slots for %u experts, a token needs %u",
-        names[o->given[SIM_GPU_SLOTS] ? SIM_GPU_SLOTS : SIM_GPU_BUDGET], out->places, h->top_k);
+    for (uint32_t i = 0; i < gpus; i++) {
+        out[i] = gpu_of(o, i, h);
+        end += i < o->layer_counts ? o->layers[i] : 0;
+        out[i].end_layer = end;
+        out[i].next = i + 1 < gpus ? &out[i + 1] : NULL;
+        if (out[i].places < h->top_k)
+            return error_set(error, ERR_BUDGET_TOO_SMALL,
+                             "--%s: the GPU has slots for %u experts, a token needs %u",
+                             names[o->given[SIM_GPU_SLOTS] ? SIM_GPU_SLOTS : SIM_GPU_BUDGET],
+                             out[i].places, h->top_k);
+    }
+    if (end <= h->layers)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "--%s: %u layers, the model has %u",
+                     names[SIM_GPU_LAYERS], end, h->layers);
 }

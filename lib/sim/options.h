@@ -19,6 +19,7 @@ int sim_option_share(const char *name, const char *text, uint64_t *bytes, double
 /* X(ID, name) */
 #define SIM_GPU_OPTIONS(X)                                                                         \
     X(SLOTS, "gpu-slots")                                                                          \
+    X(LAYERS, "gpu-layers")                                                                        \
     X(BUDGET, "gpu-budget")                                                                        \
     X(BANDWIDTH, "gpu-bandwidth")                                                                  \
     X(POLICY, "gpu-policy")                                                                        \
@@ -35,8 +36,9 @@ enum sim_gpu_option {
 /* What was given of them; all 0 at first. */
 struct sim_gpu_options {
     bool given[SIM_GPU__COUNT];
-    uint32_t slots;
-    uint64_t budget_bytes; /* of memory for experts */
+    uint32_t slots[SIM_GPUS_MAX], gpus;          /* of each GPU */
+    uint32_t layers[SIM_GPUS_MAX], layer_counts; /* of each, from the first layer on */
+    uint64_t budget_bytes;                       /* of memory for experts */
     double budget_percent; /* above 0: instead, of all experts at their best precision */
     double bytes_per_s, expert_us;
     enum gpu_policy policy;
@@ -47,8 +49,9 @@ int sim_gpu_option(struct sim_gpu_options *o, enum sim_gpu_option option, const 
                    struct error *error);
 /* Whether they go together. */
 int sim_gpu_options_check(const struct sim_gpu_options *o, struct error *error);
-/* The GPU for a model; without options one without places. Also -1 with ERR_BUDGET_TOO_SMALL: fewer than top_k. */
-int sim_gpu_of(const struct sim_gpu_options *o, const struct trace_header *h, struct sim_gpu *out,
-               struct error *error);
+/* The GPUs for a model, linked from the first one on; without options one without places. Also -1 with
+ * ERR_BUDGET_TOO_SMALL: fewer than top_k. */
+int sim_gpu_of(const struct sim_gpu_options *o, const struct trace_header *h,
+               struct sim_gpu out[SIM_GPUS_MAX], struct error *error);
 
 #endif

@@ -40,6 +40,7 @@ COUNT(gpu_prefetches_timely, "of these, used when the copy had ended")
 COUNT(gpu_prefetches_late, "of these, used before")
 COUNT(gpu_prefetches_unused, "of these, replaced before a use")
 COUNT(gpu_upload_bytes, "bytes copied to the GPU")
+COUNT(cpu_layer_uses, "uses of experts in layers that no GPU has, if others are on one")
 REAL(gpu_upload_ns, "time of these copies")
 REAL(gpu_stall_ns, "part of stall_ns: only copies to the GPU ran")
 #undef COUNT

@@ -70,7 +70,7 @@ struct sim_compute {
     double batch; /* cost of every further token of a chunk, relative to the first */
 };
 
-/* A GPU that computes all layers, and has places for experts (lib/policy/residency/places.h). Those that are in the
+/* A GPU that computes a range of layers, and has places for experts (lib/policy/residency/places.h). Those that are in the
  * arena at the same time are a batch, within the limits of compute (lib/core/experts.c): what has a place is computed, while the others
  * are copied, one after the other; then each of them after its copy. cooperative: in passes of one token the CPU
  * computes what has no place, at the same time, with sim_compute.expert_ns. prefetch: in such passes, behind the last
@@ -83,7 +83,13 @@ struct sim_gpu {
     double bytes_per_s; /* of copies to it; > 0 */
     double expert_ns;   /* one expert at the highest precision, one token; others by their bytes */
     uint32_t rows;      /* of the largest pass; 0: as the running one. set by sim_run */
+    uint32_t
+        end_layer; /* it has the layers up to this one, from 0 or from the one before on; 0: all */
+    double layer_ns;            /* of a layer of it, as sim_compute.layer_ns; 0: that */
+    const struct sim_gpu *next; /* has the following layers; NULL: the CPU has them. Borrowed */
 };
+
+#define SIM_GPUS_MAX 16
 
 /* Prior knowledge, from a plan or from an earlier part of the trace. Arrays are borrowed; any may
  * be NULL. */
@@ -106,7 +112,7 @@ struct sim_config {
     struct sim_device device;
     struct sim_compute compute;
     struct sim_plan plan;
-    struct sim_gpu gpu;                        /* compute.layer_ns is then the GPU's */
+    struct sim_gpu gpu;                        /* the first one */
     double (*score)(void *arg, uint32_t slot); /* belady: replaces knobs.eviction */
     void *score_arg;
 };

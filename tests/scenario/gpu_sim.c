@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator equals the engine for experts on the GPU, too: over the recorded trace it has the hits, copies and
- * replaced experts that compute counted, for each policy, some numbers of slots, and prompts in chunks. The GPU is memory
- * of the process (tests/harness/cuda).
+ * replaced experts that compute counted, for each policy, some numbers of slots, and prompts in chunks; also with a part of the
+ * layers on a GPU, and on two. The GPU is memory of the process (tests/harness/cuda).
  *
  * The order of uses decides, so what compute waits for has one order: all experts are in the arena, or they are read one
  * after the other. And a copy to the GPU has happened when compute asks whether it has. */
@@ -31,12 +31,17 @@ struct totals {
     uint64_t hits, uploads, evictions, on_cpu, background, ahead, timely, late, unused;
 };
 
+struct parts { /* as planned */
+    uint32_t gpus, slots[2], end[2];
+};
+
 struct setting {
     const char *policy;
     uint32_t slots; /* at least; 0: all */
     uint32_t chunk;
     uint32_t resident; /* in the arena, %; below 100 reads in one order */
     const char *eviction;
+    const char *gpus, *layers; /* --gpu, --gpu-layers; NULL: GPU 0, all */
 };
 
 /* What all engines of a process need of the GPU, and what a slot of it takes. */
@@ -77,17 +82,29 @@ static struct engine *start(const struct setting *s, const char *trace)
     snprintf(resident, sizeof resident, "--resident-experts=%u", s->resident);
     snprintf(traced, sizeof traced, "--trace=%s", trace);
     snprintf(knobs, sizeof knobs, "--policy=%s", knobs_of(s));
-    engine_start(e, (const char *const[]){"-m", model, "--gpu=0", "--keep-kv=0", policy, eviction,
-                                          budget, chunk, resident, traced, knobs, "--queue-depth=1",
-                                          NULL});
+    engine_start(e, (const char *const[]){"-m", model, s->gpus ? s->gpus : "--gpu=0", "--keep-kv=0",
+                                          policy, eviction, budget, chunk, resident, traced, knobs,
+                                          "--queue-depth=1", "--ctx-size=256", s->layers, NULL});
     if (s->resident == 100)
         engine_wait_counter(e, "cache", "resident_entries", EXPERTS, END_MS);
     return e;
 }
 
-/* *capacity, *slots: as planned. */
+static void take_parts(const json_t *doc, struct parts *out)
+{
+    const json_t *each = json_object_get(json_object_get(doc, "gpu"), "each");
+    *out = (struct parts){.gpus = (uint32_t)json_array_size(each)};
+    CHECK(out->gpus >= 1 && out->gpus <= 2, "%u GPUs", out->gpus);
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        const json_t *one = json_array_get(each, i);
+        out->slots[i] = (uint32_t)lookup_u64(one, "slots");
+        out->end[i] = (uint32_t)(lookup_u64(one, "first_layer") + lookup_u64(one, "layers"));
+    }
+}
+
+/* *capacity, *slots, *parts: as planned. */
 static struct totals run_engine(const struct setting *s, const char *trace, uint64_t *capacity,
-                                uint64_t *slots)
+                                uint64_t *slots, struct parts *parts)
 {
     struct engine *e = start(s, trace);
     for (size_t i = 0; i < ARRAY_LEN(prompts); i++) {
@@ -98,8 +115,9 @@ static struct totals run_engine(const struct setting *s, const char *trace, uint
     json_t *doc = engine_stats(e);
     *capacity = lookup_u64(doc, "directory.experts_payload_max");
     *slots = lookup_u64(doc, "gpu.slots");
+    take_parts(doc, parts);
     json_decref(doc);
-    if (s->slots == 0)
+    if (s->slots == 0 && !s->layers)
         note_plan(e);
     struct totals t = {.hits = engine_counter(e, "compute", "gpu_expert_hits"),
                        .uploads = engine_counter(e, "compute", "gpu_expert_uploads"),
@@ -127,27 +145,37 @@ static enum eviction eviction_of(const struct setting *s)
     return e;
 }
 
-static struct totals simulate(const struct setting *s, const char *path, uint64_t capacity,
-                              uint64_t slots)
+static struct sim_gpu gpu_of(const struct setting *s, const struct parts *parts, uint32_t i)
 {
+    return (struct sim_gpu){.places = parts->slots[i],
+                            .policy = gpu_policy_find(s->policy),
+                            .eviction = eviction_of(s),
+                            .bytes_per_s = INFINITY,
+                            .expert_ns = 1e3,
+                            .end_layer = parts->end[i]};
+}
+
+static struct totals simulate(const struct setting *s, const char *path, uint64_t capacity,
+                              const struct parts *parts, uint64_t *elsewhere)
+{
+    struct sim_gpu second = gpu_of(s, parts, parts->gpus - 1);
     struct trace trace;
     struct error error;
     struct sim_result r;
     struct sim_config config = {.capacity = capacity,
                                 .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 1},
                                 .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1},
-                                .gpu = {.places = (uint32_t)slots,
-                                        .policy = gpu_policy_find(s->policy),
-                                        .eviction = eviction_of(s),
-                                        .bytes_per_s = INFINITY,
-                                        .expert_ns = 1e3}};
+                                .gpu = gpu_of(s, parts, 0)};
+    config.gpu.next = parts->gpus > 1 ? &second : NULL;
     CHECK(knobs_resolve("default", NULL, knobs_of(s), &config.knobs, &error) == 0, "%s",
           error.text);
     CHECK(trace_read(path, &trace, &error) == 0, "%s", error.text);
     CHECK(sim_run(&trace, 0, 0, &config, false, &r, &error) == 0, "%s", error.text);
     trace_free(&trace);
     struct totals t = {0};
+    *elsewhere = 0;
     for (int p = 0; p < SIM_PHASES; p++) {
+        *elsewhere += r.phase[p].cpu_layer_uses;
         t.hits += r.phase[p].gpu_hits;
         t.uploads += r.phase[p].gpu_uploads;
         t.evictions += r.phase[p].gpu_evictions;
@@ -163,16 +191,19 @@ static struct totals simulate(const struct setting *s, const char *path, uint64_
 
 /* The same with the command, whose copies take time: what is copied in the background depends on it. */
 static struct totals command(const struct setting *s, const char *path, uint64_t capacity,
-                             uint64_t slots)
+                             const struct parts *parts)
 {
     static const char *const phases[] = {"decode", "prefill"};
     struct command c;
-    char budget[32], places[32];
+    char budget[32], places[32], layers[32];
+    bool two = parts->gpus > 1;
     if (s->resident == 100) /* no limit is planned then */
         snprintf(budget, sizeof budget, "100%%");
     else
         snprintf(budget, sizeof budget, "%" PRIu64, capacity);
-    snprintf(places, sizeof places, "%" PRIu64, slots);
+    snprintf(places, sizeof places, two ? "%u,%u" : "%u", parts->slots[0], parts->slots[1]);
+    snprintf(layers, sizeof layers, two ? "%u,%u" : "%u", parts->end[0],
+             parts->end[1] - parts->end[0]);
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"sim",
                                       path,
@@ -188,6 +219,8 @@ static struct totals command(const struct setting *s, const char *path, uint64_t
                                       "0",
                                       "--gpu-slots",
                                       places,
+                                      "--gpu-layers",
+                                      layers,
                                       "--gpu-policy",
                                       s->policy,
                                       "--gpu-eviction",
@@ -207,7 +240,8 @@ static struct totals command(const struct setting *s, const char *path, uint64_t
         t.on_cpu += lookup_u64(phase, "gpu_on_cpu");
         t.background += lookup_u64(phase, "gpu_background");
     }
-    CHECK(lookup_u64(doc, "gpu.slots") == slots, "other slots: %.300s", c.out);
+    CHECK(lookup_u64(doc, "gpu.slots") == parts->slots[0] + parts->slots[1], "other slots: %.300s",
+          c.out);
     json_decref(doc);
     command_free(&c);
     return t;
@@ -225,23 +259,27 @@ static void note(const char *what, const struct totals *t)
 static void compare(const struct setting *s)
 {
     char path[PATH_MAX];
-    uint64_t capacity, slots;
+    uint64_t capacity, slots, elsewhere;
+    struct parts parts;
     path_in_dir(path, "gpu.trace");
     unlink(path);
-    struct totals real = run_engine(s, path, &capacity, &slots);
-    CHECK(s->slots ? slots >= s->slots && slots < EXPERTS : slots == EXPERTS, "%" PRIu64 " slots",
+    struct totals real = run_engine(s, path, &capacity, &slots, &parts);
+    uint32_t end = parts.end[parts.gpus - 1], there = end * (EXPERTS / LAYERS);
+    CHECK(s->slots ? slots >= s->slots && slots < there : slots == there, "%" PRIu64 " slots",
           slots);
-    struct totals modelled = simulate(s, path, capacity, slots);
+    struct totals modelled = simulate(s, path, capacity, &parts, &elsewhere);
+    CHECK((end < LAYERS) == (elsewhere > 0) && end == LAYERS - (s->layers != NULL),
+          "%" PRIu64 " uses in layers of the CPU; GPUs have %u layers", elsewhere, end);
     test_note("%s, %s, %" PRIu64 " slots, chunks of %u, %u %% in the arena", s->policy, s->eviction,
               slots, s->chunk, s->resident);
     note("engine", &real);
     note("sim", &modelled);
     CHECK(real.hits + real.uploads + real.on_cpu > 200, "too few uses to compare");
-    CHECK((real.evictions > 0) == (slots < EXPERTS), "other evictions");
+    CHECK((real.evictions > 0) == (slots < there), "other evictions");
     CHECK(memcmp(&real, &modelled, sizeof real) == 0, "the simulator counts other uses");
     bool ahead = strcmp(s->policy, "prefetch") == 0 && s->slots != TOP_K;
     CHECK((real.ahead > 0) == ahead, "%" PRIu64 " copied ahead", real.ahead);
-    struct totals printed = command(s, path, capacity, slots);
+    struct totals printed = command(s, path, capacity, &parts);
     note("sluice sim", &printed);
     if (strcmp(s->policy, "gpu-centric") == 0)
         CHECK(memcmp(&real, &printed, sizeof real) == 0, "sluice sim prints other uses");
@@ -253,10 +291,10 @@ static void compare(const struct setting *s)
 static void policy(const char *name, const char *eviction, size_t count)
 {
     const struct setting settings[] = {
-        {name, 0, 16, 100, "lru"}, /* first: the plan of the others */
-        {name, EXPERTS / 4 + 1, 1, 50, eviction},
-        {name, EXPERTS / 2, 16, 100, "lru"},
-        {name, TOP_K, 16, 100, "lru"},
+        {name, 0, 16, 100, "lru", NULL, NULL}, /* first: the plan of the others */
+        {name, EXPERTS / 4 + 1, 1, 50, eviction, NULL, NULL},
+        {name, EXPERTS / 2, 16, 100, "lru", NULL, NULL},
+        {name, TOP_K, 16, 100, "lru", NULL, NULL},
     };
     continued_make(model, (const char *const[]){"arch=qwen3moe", "layers=4", NULL});
     gpu_fake_prompt();
@@ -280,8 +318,25 @@ static void prefetch(void)
     policy("prefetch", "hobbit", 2);
 }
 
+/* Three of four layers, on a GPU and on two, the last one on the CPU. */
+static void parts_of_the_layers(void)
+{
+    const struct setting settings[] = {
+        {"gpu-centric", 0, 16, 100, "lru", NULL, NULL}, /* first: the plan of the others */
+        {"gpu-centric", EXPERTS / 4, 16, 100, "lru", "--gpu=0", "--gpu-layers=3"},
+        {"prefetch", TOP_K + 1, 16, 100, "lru", "--gpu=0,1", "--gpu-layers=3"},
+        {"cooperative", 0, 16, 100, "lru", "--gpu=0,1", "--gpu-layers=3"},
+    };
+    continued_make(model, (const char *const[]){"arch=qwen3moe", "layers=4", NULL});
+    gpu_fake_prompt();
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
+        compare(&settings[i]);
+    unsetenv("SLUICE_TEST_GPU");
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(gpu_centric), ROW(cooperative), ROW(prefetch)};
+    static const struct test_case cases[] = {ROW(gpu_centric), ROW(cooperative), ROW(prefetch),
+                                             ROW(parts_of_the_layers)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -150,7 +150,7 @@ static void print_head(FILE *out, const struct grid *g, bool md)
         "misses",      "skipped",       "penalty/token", "MiB/token",  "prefetched",
         "used",        "recall",        "stall ms",      "ms/token",   "gpu hits",
         "gpu uploads", "gpu evictions", "gpu on cpu",    "gpu MiB/tk", "gpu stall ms"};
-    size_t count = ARRAY_LEN(heads) - (g->gpu.places > 0 ? 0 : GPU_COLUMNS);
+    size_t count = ARRAY_LEN(heads) - (g->gpus[0].places > 0 ? 0 : GPU_COLUMNS);
     fprintf(out, md ? "|" : "");
     for (size_t i = 0; i < count; i++)
         fprintf(out, md ? " %s |" : i == 0 ? "%-16s" : " %13s", heads[i]);
@@ -193,7 +193,7 @@ static void print_rows(FILE *out, const struct grid *g, bool md)
                 100 * ratio((double)f->prefetches_used, (double)f->prefetches),
                 100 * ratio((double)f->predicted_hits, (double)f->predicted_accesses),
                 result_stall_ms(&c->result), result_token_ms(&c->result));
-        if (g->gpu.places > 0)
+        if (g->gpus[0].places > 0)
             print_gpu_columns(out, &c->result, md);
         fputc('\n', out);
     }
@@ -274,7 +274,7 @@ static json_t *json_of_cell(const struct grid *g, const struct position *p)
     json_object_set_new(o, "stall_ms", json_real(result_stall_ms(&c->result)));
     json_object_set_new(o, "penalty_per_token", json_real(result_penalty(&c->result)));
     json_object_set_new(o, "mib_per_token", json_real(result_mib(&c->result)));
-    if (g->gpu.places > 0) {
+    if (g->gpus[0].places > 0) {
         json_object_set_new(o, "gpu_hit_rate", json_real(result_gpu_hits(&c->result)));
         json_object_set_new(o, "gpu_mib_per_token", json_real(result_gpu_mib(&c->result)));
         json_object_set_new(o, "gpu_stall_ms", json_real(result_gpu_stall_ms(&c->result)));
@@ -286,9 +286,16 @@ static json_t *json_of_cell(const struct grid *g, const struct position *p)
 
 static json_t *json_of_gpu(const struct sim_gpu *gpu)
 {
-    return json_pack("{s:I, s:s, s:f, s:f}", "slots", (json_int_t)gpu->places, "policy",
+    json_t *each = json_array();
+    uint64_t slots = 0;
+    for (const struct sim_gpu *g = gpu; g; g = g->next) {
+        slots += g->places;
+        json_array_append_new(each, json_pack("{s:I, s:I}", "slots", (json_int_t)g->places,
+                                              "end_layer", (json_int_t)g->end_layer));
+    }
+    return json_pack("{s:I, s:s, s:f, s:f, s:o}", "slots", (json_int_t)slots, "policy",
                      gpu_policy_name(gpu->policy), "bytes_per_s", gpu->bytes_per_s, "expert_us",
-                     gpu->expert_ns / 1e3);
+                     gpu->expert_ns / 1e3, "each", each);
 }
 
 int print_json(FILE *out, const struct grid *g)
@@ -302,8 +309,8 @@ int print_json(FILE *out, const struct grid *g)
         json_pack("{s:I, s:I, s:I, s:I, s:o}", "layers", (json_int_t)g->header.layers, "experts",
                   (json_int_t)g->header.experts, "top_k", (json_int_t)g->header.top_k,
                   "expert_bytes", (json_int_t)sim_all_bytes(&g->header), "results", rows);
-    if (g->gpu.places > 0)
-        json_object_set_new(doc, "gpu", json_of_gpu(&g->gpu));
+    if (g->gpus[0].places > 0)
+        json_object_set_new(doc, "gpu", json_of_gpu(&g->gpus[0]));
     int rc = json_dumpf(doc, out, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(doc);
     return rc == 0 && fputc('\n', out) != EOF ? sound(out) : -1;

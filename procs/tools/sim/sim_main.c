@@ -74,7 +74,10 @@ static void usage(FILE *out)
         "                            at 20 GB/s)\n"
         "      --predict-us US       time from a gate input to its predictions (default 20)\n"
         "      --gpu-slots N         a GPU computes, with slots for N experts; the engine's:\n"
-        "                            gpu.slots of sluice stats --json\n"
+        "                            gpu.slots of sluice stats --json; N,M: several GPUs\n"
+        "      --gpu-layers N        it has the first N layers, the CPU the others (default: "
+        "all);\n"
+        "                            N,M: of several GPUs\n"
         "      --gpu-budget 50%|BYTES  the same, as memory of the GPU for experts\n"
         "      --gpu-bandwidth 24GB/s  of copies to the GPU (default 12GB/s)\n"
         "      --gpu-policy P        gpu-centric (default), cooperative or prefetch, as in\n"
@@ -148,6 +151,7 @@ static const struct option options[] = {{"synthetic", 2, NULL, OPT_SYNTHETIC},
                                         {"plan", 1, NULL, OPT_PLAN},
                                         {"precisions", 1, NULL, OPT_PRECISIONS},
                                         {"gpu-slots", 1, NULL, OPT_GPU + SIM_GPU_SLOTS},
+                                        {"gpu-layers", 1, NULL, OPT_GPU + SIM_GPU_LAYERS},
                                         {"gpu-budget", 1, NULL, OPT_GPU + SIM_GPU_BUDGET},
                                         {"gpu-bandwidth", 1, NULL, OPT_GPU + SIM_GPU_BANDWIDTH},
                                         {"gpu-policy", 1, NULL, OPT_GPU + SIM_GPU_POLICY},
@@ -369,14 +373,31 @@ static int add_device(struct program *p, const char *item, struct error *error)
     return 0;
 }
 
+static bool cpu_has_layers(const struct program *p)
+{
+    const struct sim_gpu *last = &p->grid.gpus[0];
+    while (last->next)
+        last = last->next;
+    return last->end_layer > 0 && last->end_layer < p->trace.header.layers;
+}
+
+/* Where the CPU has layers, too, those of GPUs have times of their own, unless one is given for all. */
+static void set_layer_times(struct program *p)
+{
+    for (int i = 0; i < SIM_GPUS_MAX; i++)
+        if (p->layer_us < 0 && cpu_has_layers(p))
+            p->grid.gpus[i].layer_ns = p->grid.gpus[i].expert_ns * p->trace.header.top_k;
+}
+
 static int make_grid(struct program *p, struct error *error)
 {
     char item[ITEM_BYTES];
     int rv = 0;
     const char *list = p->evictions ? p->evictions : p->presets;
     p->grid.header = p->trace.header;
-    if (sim_gpu_of(&p->gpu, &p->grid.header, &p->grid.gpu, error) != 0)
+    if (sim_gpu_of(&p->gpu, &p->grid.header, p->grid.gpus, error) != 0)
         return -1;
+    set_layer_times(p);
     while (rv == 0 && value_next(&list, item))
         rv = p->evictions ? add_eviction(p, item, error) : add_preset(p, item, error);
     for (const char *at = p->budgets; rv == 0 && value_next(&at, item);)
@@ -398,7 +419,8 @@ static struct sim_compute compute_model(const struct program *p)
     double bytes = (double)sim_all_bytes(h) / (h->layers - h->dense_layers) / h->experts;
     double expert =
         p->expert_us >= 0 ? p->expert_us * 1e3 : bytes * 1e9 / SIM_DEFAULT_WEIGHTS_PER_S;
-    double device = p->grid.gpu.places > 0 ? p->grid.gpu.expert_ns : expert;
+    bool gpu = p->grid.gpus[0].places > 0 && !cpu_has_layers(p);
+    double device = gpu ? p->grid.gpus[0].expert_ns : expert;
     return (struct sim_compute){.expert_ns = expert,
                                 .layer_ns =
                                     p->layer_us >= 0 ? p->layer_us * 1e3 : device * h->top_k,
@@ -418,7 +440,7 @@ static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct
                                         .capacity = g->budget[b].bytes,
                                         .device = g->device[d],
                                         .compute = compute_model(p),
-                                        .gpu = g->gpu,
+                                        .gpu = g->gpus[0],
                                         .plan = known(p)};
             if (sim_run(&p->trace, 0, p->measure, &config, g->contender[who].belady, &cell->result,
                         error) == 0) {

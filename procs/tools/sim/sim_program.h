@@ -34,8 +34,8 @@ struct grid {
     struct budget budget[BUDGETS_MAX];
     struct sim_device device[GRID_DEVICES_MAX];
     uint32_t contenders, budgets, devices;
-    struct sim_gpu gpu; /* of all cells */
-    struct cell *cell;  /* [contenders][budgets][devices] */
+    struct sim_gpu gpus[SIM_GPUS_MAX]; /* of all cells, linked; without places: none */
+    struct cell *cell;                 /* [contenders][budgets][devices] */
     struct trace_header header;
     uint64_t tokens; /* measured tokens of all passes */
 };

@@ -28,7 +28,7 @@ struct predictions {
     struct path_tables tables;
     float *frequency, *shares;
     struct sim_compute compute;
-    struct sim_gpu gpu;
+    struct sim_gpu gpu;         /* one, with all layers */
     double latency_ns, rest_ns; /* rest per token: embedding, output */
     bool spare_cpu;
 };
@@ -50,8 +50,12 @@ static int take_gpu(struct predictions *t, struct error *error)
     double *s = t->p->plan->scalar;
     char rate[16];
     s[PLAN_auto_gpu_slots] = s[PLAN_auto_gpu_bytes_per_s] = s[PLAN_auto_gpu_policy] = NAN;
-    if (sim_gpu_of(&t->p->gpu, &t->trace.header, &t->gpu, error) != 0)
+    struct sim_gpu gpus[SIM_GPUS_MAX];
+    if (sim_gpu_of(&t->p->gpu, &t->trace.header, gpus, error) != 0)
         return -1;
+    t->gpu = gpus[0];
+    if (t->gpu.next || t->gpu.end_layer > 0)
+        return error_set(error, ERR_BAD_INPUT, "plan simulates one GPU, with all layers");
     if (t->gpu.places == 0)
         return 0;
     double factor = t->gpu.expert_ns / t->compute.expert_ns;

@@ -2,6 +2,8 @@
 /* Places for experts on a GPU: times by arithmetic, and what a replay counts. */
 #include <string.h>
 
+#include "lib/sim/options.h"
+#include "lib/sim/routing.h"
 #include "tests/unit/lib/sim/sim_test.h"
 
 #define LAYER_NS  4e5 /* of config_of */
@@ -208,6 +210,91 @@ START_TEST(copies_ahead)
 }
 END_TEST
 
+/* Layer 0 is on a GPU, layer 1 on another one or on the CPU: each has places and times of its own, and of the first layer of
+ * a part nothing is copied ahead. */
+START_TEST(parts_of_the_layers)
+{
+    for (int second = 0; second < 2; second++) {
+        struct error error;
+        struct sim_config k = config_of("lod", "preload=all", 16);
+        struct sim_gpu next = four;
+        k.layers = 2, k.experts = 8, k.top_k = 1, k.precision_mask = 1;
+        k.precision_bytes[0] = EXPERT_BYTES;
+        k.compute.layer_ns = LAYER_NS;
+        k.gpu = four;
+        k.gpu.policy = next.policy = GPU_PREFETCH;
+        k.gpu.end_layer = 1;
+        k.gpu.layer_ns = 2 * LAYER_NS;
+        next.expert_ns = 2 * GPU_NS;
+        k.gpu.next = second ? &next : NULL;
+        struct sim_cache *c = sim_cache_create(&k, &error);
+        ck_assert_msg(c != NULL, "%s", error.text);
+        half_pass(c, 0, 1, 2, COPY_NS);
+        half_pass(c, 1, 2, 0, second ? COPY_NS : 0);
+        half_pass(c, 0, 1, 2, 0);
+        half_pass(c, 1, 2, 0, 0);
+        const struct sim_stats *f = sim_cache_stats(c, SIM_DECODE);
+        double rest = second ? 4 * GPU_NS : 2 * CPU_NS;
+        ck_assert_double_eq_tol(f->compute_ns, 6 * LAYER_NS + 2 * GPU_NS + rest, 1);
+        ck_assert_uint_eq(f->gpu_hits, second ? 2 : 1);
+        ck_assert_uint_eq(f->gpu_uploads, second ? 2 : 1);
+        ck_assert_uint_eq(f->gpu_prefetches, 0);
+        ck_assert_uint_eq(f->cpu_layer_uses, second ? 0 : 2);
+        sim_cache_destroy(c);
+    }
+}
+END_TEST
+
+/* Options of several GPUs, and ranges that are none. */
+START_TEST(options_of_parts)
+{
+    static const struct {
+        const char *slots, *layers;
+        bool good;
+    } cases[] = {{"8", NULL, true},     {"8", "3", true},    {"8,4", "1,3", true},
+                 {"8,4", NULL, false},  {"8,4", "3", false}, {"8", "1,1", false},
+                 {"8,4", "2,3", false}, {"8", "0", false},   {"8,x", "1,1", false},
+                 {"8,1", "1,1", false}, {"8,", "1,1", false}};
+    struct trace t;
+    struct trace_synthetic s;
+    struct error error;
+    trace_synthetic_defaults(&s);
+    s.layers = 4, s.experts = 8, s.top_k = 2, s.tokens = 2;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sim_gpu_options o = {.slots = {0}};
+        struct sim_gpu gpu[SIM_GPUS_MAX];
+        int rc = sim_gpu_option(&o, SIM_GPU_SLOTS, cases[i].slots, &error);
+        if (rc == 0 && cases[i].layers)
+            rc = sim_gpu_option(&o, SIM_GPU_LAYERS, cases[i].layers, &error);
+        if (rc == 0)
+            rc = sim_gpu_options_check(&o, &error);
+        if (rc == 0)
+            rc = sim_gpu_of(&o, &t.header, gpu, &error);
+        ck_assert_msg((rc == 0) == cases[i].good, "%s, %s", cases[i].slots, cases[i].layers);
+        if (i == 2)
+            ck_assert(gpu[0].end_layer == 1 && gpu[0].next == &gpu[1] && gpu[1].places == 4 &&
+                      gpu[1].end_layer == 4 && !gpu[1].next);
+    }
+    trace_free(&t);
+}
+END_TEST
+
+/* Ranges that a cache rejects. */
+START_TEST(ranges_that_cannot_be)
+{
+    struct error error;
+    struct sim_gpu g = four, next = four;
+    g.end_layer = 2;
+    ck_assert_ptr_null(one_layer(g, &error));
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    g.end_layer = 1;
+    g.next = &next;
+    ck_assert_ptr_null(one_layer(g, &error));
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+}
+END_TEST
+
 static struct trace synthetic(void)
 {
     struct trace_synthetic s;
@@ -219,6 +306,41 @@ static struct trace synthetic(void)
     ck_assert_int_eq(trace_synthesise(&s, &t, &error), 0);
     return t;
 }
+
+/* Hits before anything was used are about those of a replay of the synthetic routing, with any number of slots. */
+START_TEST(expected_hits)
+{
+    struct routing r = {.layers = 4,
+                        .model_layers = 4,
+                        .experts = 32,
+                        .top_k = 4,
+                        .expert_bytes = EXPERT_BYTES,
+                        .chunk = 1,
+                        .tokens = 128};
+    struct sim_config c = config_of("lod", "preload=all", 128);
+    struct sim_result result;
+    struct trace t;
+    struct error error;
+    uint64_t measure;
+    double hits[33];
+    ck_assert_int_eq(sim_hits(4, 32, 4, hits, &error), 0);
+    ck_assert_int_eq(routing_trace(&r, &t, &measure, &error), 0);
+    ck_assert(hits[0] == 0 && hits[32] == 1);
+    c.gpu = four;
+    for (uint32_t s = 1; s <= 32; s++) {
+        ck_assert_double_ge(hits[s], hits[s - 1]);
+        if (s % 4 != 0)
+            continue;
+        c.gpu.places = 4 * s;
+        ck_assert_int_eq(sim_run(&t, 0, measure, &c, false, &result, &error), 0);
+        const struct sim_stats *f = &result.phase[SIM_DECODE];
+        double uses = (double)(f->gpu_hits + f->gpu_uploads);
+        ck_assert_double_eq_tol((double)f->gpu_hits / uses, hits[s], 0.03);
+    }
+    ck_assert_double_gt(hits[8], 8 / 32.0); /* more than of a uniform routing */
+    trace_free(&t);
+}
+END_TEST
 
 /* The device's predictions are recorded, or the predictor's are taken; a trace without any is rejected. */
 START_TEST(needs_predictions)
@@ -304,6 +426,10 @@ TCase *sim_gpu_case(void)
     tcase_add_test(c, rows_of_a_batch);
     tcase_add_test(c, gpus_that_cannot_be);
     tcase_add_test(c, copies_ahead);
+    tcase_add_test(c, parts_of_the_layers);
+    tcase_add_test(c, options_of_parts);
+    tcase_add_test(c, ranges_that_cannot_be);
+    tcase_add_test(c, expected_hits);
     tcase_add_test(c, needs_predictions);
     tcase_add_test(c, replay);
     tcase_add_test(c, places_of_memory);
