@@ -108,7 +108,8 @@ PARAM_BYTES(gpu_budget, 0, 0, UINT64_MAX / 4,
             "maximum memory of each GPU that is used; 0: nine tenths of it")
 PARAM_U64(
     gpu_layers, 0, 0, 512, "layers",
-    "layers that GPUs compute, from the first one on; the CPU computes the others; 0: all that fit")
+    "layers that GPUs compute, from the first one on; the CPU computes the others; 0: by measured "
+    "times, or else all that fit")
 PARAM_CHOICE(gpu_policy, "auto", "auto|gpu-centric|cooperative|prefetch",
              "experts of a token that are not on the GPU: gpu-centric copies them to it and waits; "
              "cooperative computes them "

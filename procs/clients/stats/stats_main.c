@@ -281,8 +281,17 @@ static void line_gpu_policy(const json_t *gpu)
     printf("\n");
 }
 
+/* Why GPUs have so many layers. */
+static const char *chosen_by(const json_t *choice)
+{
+    const char *by = lookup_text(choice, "by");
+    return strcmp(by, "times") == 0    ? "by measured times"
+           : strcmp(by, "option") == 0 ? "by --gpu-layers"
+                                       : "by bytes: all that fit";
+}
+
 /* Which layers the GPUs have, if the CPU has some, too; and each of several GPUs. */
-static void line_gpu_layers(const json_t *gpu)
+static void line_gpu_layers(const json_t *gpu, const json_t *choice)
 {
     uint64_t layers = lookup_u64(gpu, "layers"), on_cpu = lookup_u64(gpu, "layers_on_cpu");
     const json_t *each = json_object_get(gpu, "each"), *one;
@@ -290,8 +299,8 @@ static void line_gpu_layers(const json_t *gpu)
     size_t i;
     snprintf(text, sizeof text, "%" PRIu64 "/%" PRIu64, layers, layers + on_cpu);
     if (on_cpu > 0)
-        printf("%-22s %12s  from the first one on; the CPU computes the others\n", "GPU layers",
-               text);
+        printf("%-22s %12s  from the first one on, %s; the CPU computes the others\n", "GPU layers",
+               text, chosen_by(choice));
     if (json_array_size(each) < 2)
         return;
     json_array_foreach(each, i, one)
@@ -309,6 +318,9 @@ static void print_gpu(const struct sample *sample)
 {
     const json_t *gpu = json_object_get(sample->now, "gpu");
     char memory[16], label[32], text[48];
+    const json_t *choice = json_object_get(sample->now, "gpu_choice");
+    if (!gpu && choice)
+        printf("%-22s %12s  %s: the CPU computes all\n", "GPU layers", "0", chosen_by(choice));
     if (!gpu)
         return;
     snprintf(label, sizeof label, "GPU %s", lookup_text(gpu, "numbers"));
@@ -321,7 +333,7 @@ static void print_gpu(const struct sample *sample)
              bytes_format(lookup_u64(gpu, "memory_bytes"), memory));
     printf("%-22s %12s  %s%s\n", label, bytes_format(lookup_u64(gpu, "budget_bytes"), memory), text,
            lookup_text(gpu, "name"));
-    line_gpu_layers(gpu);
+    line_gpu_layers(gpu, choice);
     line_gpu_plan(json_object_get(gpu, "plan"));
     snprintf(text, sizeof text, "%" PRIu64 "/%" PRIu64, lookup_u64(gpu, "slots_used"),
              lookup_u64(gpu, "slots"));

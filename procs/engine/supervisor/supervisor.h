@@ -21,6 +21,7 @@
 #include "lib/cuda/cuda.h"
 #include "lib/device/cuda/plan.h"
 #include "lib/memory/available.h"
+#include "lib/rates/rates.h"
 #include "lib/warm/warm.h"
 #include "procs/engine/child/child.h"
 #include "procs/engine/child/run_devices.h"
@@ -185,11 +186,30 @@ struct gpu {
     char name[128];
 };
 
+enum gpu_chosen { GPU_BY_OPTION, GPU_BY_BYTES, GPU_BY_TIMES };
+
+struct gpu_choice { /* how many layers GPUs have */
+    enum gpu_chosen by;
+    uint32_t layers, most;   /* most: that fit, or the option's number */
+    uint64_t budget, memory; /* of the first GPU, also if it is not used */
+    /* Estimated seconds of a token with those layers, with `most` by bytes, and on the CPU alone; 0: rates are not known. */
+    double token_s, most_s, cpu_s;
+};
+
+/* Rates of this machine, and what the model needs (gpu_times.c). */
+struct gpu_times {
+    bool known;
+    struct cost_cpu cpu;
+    struct cost_gpu gpu[PROCS_GPUS_MAX]; /* as gpus.gpu */
+    struct rates_model model;
+};
+
 struct gpus {                       /* gpu.c, gpu_plan.c */
     uint32_t count;                 /* 0: compute is on the CPU */
     struct gpu gpu[PROCS_GPUS_MAX]; /* in the order of their layers */
-    uint64_t whole_bytes;           /* the minimum for all layers on one GPU; 0: not planned */
-    uint64_t host_bytes;            /* private memory that compute has in addition */
+    struct gpu_choice choice;
+    uint64_t whole_bytes; /* the minimum for all layers on one GPU; 0: not planned */
+    uint64_t host_bytes;  /* private memory that compute has in addition */
     const struct gpu_kernels *kernels;
     char module[PROCS_GPU_MODULE_BYTES];
 };
@@ -439,6 +459,14 @@ void gpu_publish(const struct supervisor *s, struct procs_gpus *out);
 /* Groups of --threads threads in compute: for the layers on the CPU, and with each GPU for experts that it has not (--gpu-policy). */
 uint32_t gpu_thread_groups(const struct supervisor *s);
 json_t *gpu_stats(struct supervisor *s);
+json_t *gpu_choice_stats(
+    const struct supervisor *s); /* NULL with --gpu off, and where no GPU can be used */
+/* gpu_times.c: 0 with t->known, or without it and a line in the log; -1 with ERR_NO_MEMORY. For gpu_times_close. */
+int gpu_times_open(struct supervisor *s, struct gpu_times *t, struct error *error);
+void gpu_times_close(struct gpu_times *t);
+/* As planned now: seconds of a token, and of a layer of a GPU. */
+double gpu_times_token(const struct supervisor *s, const struct gpu_times *t);
+double gpu_times_layer(const struct supervisor *s, const struct gpu_times *t, uint32_t gpu);
 
 /* notify.c: systemd, or another service manager that set NOTIFY_SOCKET. */
 void notify_take(struct supervisor *s);

@@ -88,11 +88,15 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_t *gpu = gpu_stats(s);
     if (gpu)
         json_object_set_new(o, "gpu", gpu);
+    json_t *choice = gpu_choice_stats(s);
+    if (choice)
+        json_object_set_new(o, "gpu_choice", choice);
     json_object_set_new(o, "available", number(budget_available()));
     json_object_set_new(o, "cgroup_headroom", cgroup_headroom_json());
     json_object_set_new(o, "threads", number(s->params.threads));
     json_object_set_new(o, "ctx_size", number(s->params.ctx_size));
     json_object_set_new(o, "kv_type", json_string(s->params.kv_type));
+    json_object_set_new(o, "kv_ring", number(kv_shape_for(s).ring));
     json_object_set_new(o, "kv_bytes", number(s->budget.facts.kv_bytes));
     json_object_set_new(o, "auto", choices(s, &plan));
     int rc =

@@ -392,6 +392,9 @@ json_t *stats_snapshot(struct supervisor *s)
     json_t *gpu = gpu_stats(s);
     if (gpu) /* omitted where compute is on the CPU */
         json_object_set_new(object, "gpu", gpu);
+    json_t *choice = gpu_choice_stats(s);
+    if (choice)
+        json_object_set_new(object, "gpu_choice", choice);
     json_object_set_new(object, "directory", directory(s));
     json_object_set_new(object, "params", params(s));
     put_preset(s, object);

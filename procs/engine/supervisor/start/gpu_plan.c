@@ -2,9 +2,10 @@
 /* Which layers each GPU computes, and what it gets of its memory (lib/device/cuda/plan.h), before anything starts. The memory of
  * each is a ledger of its own: nothing moves between it and that of the host.
  *
- * If all layers fit, they are divided in proportion to the budgets. If not, each GPU in turn has those that fit, with slots for
- * the experts of a token, and the CPU has the rest, which are the last ones. What a budget then has left is for keys and
- * values, and for more slots. */
+ * By bytes: if all layers fit, they are divided in proportion to the budgets. If not, each GPU in turn has those that fit, with
+ * slots for the experts of a token, and the CPU has the rest, which are the last ones. What a budget then has left is for keys
+ * and values, and for more slots. By times, where rates were measured (gpu_times.c): of all numbers of layers that fit, none
+ * included, the one with the fastest token; of several GPUs also divided in proportion to their speed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,22 +67,32 @@ static bool fits(const struct gpu *g)
     return cuda_plan_bytes(&g->plan) <= g->budget;
 }
 
-/* In proportion to the budgets. */
-static int divide(struct supervisor *s, uint32_t layers, bool *all_fit, struct error *error)
+/* In proportion to the shares, one for each GPU. */
+static int divide(struct supervisor *s, uint32_t layers, const double *share, bool *all_fit,
+                  struct error *error)
 {
-    uint64_t sum = 0, before = 0;
+    double sum = 0, before = 0;
     *all_fit = true;
     for (uint32_t i = 0; i < s->gpus.count; i++)
-        sum += s->gpus.gpu[i].budget;
+        sum += share[i];
     for (uint32_t i = 0, first = 0, end; i < s->gpus.count; i++, first = end) {
         struct gpu *g = &s->gpus.gpu[i];
-        before += g->budget;
-        end = (uint32_t)((double)layers * (double)before / (double)sum + 0.5);
+        before += share[i];
+        end = (uint32_t)((double)layers * before / sum + 0.5);
         if (plan_layers(s, g, first, end, error) != 0)
             return -1;
         *all_fit &= fits(g) && end <= layers;
     }
     return 0;
+}
+
+static int divide_by_budget(struct supervisor *s, uint32_t layers, bool *all_fit,
+                            struct error *error)
+{
+    double share[PROCS_GPUS_MAX];
+    for (uint32_t i = 0; i < s->gpus.count; i++)
+        share[i] = (double)s->gpus.gpu[i].budget;
+    return divide(s, layers, share, all_fit, error);
 }
 
 /* All layers that fit, from `first` on: the more, the more memory. */
@@ -150,30 +161,12 @@ static void keep_used(struct supervisor *s)
     for (uint32_t i = 0; i < s->gpus.count; i++) {
         struct gpu *g = &s->gpus.gpu[i];
         if (layers_of(g) == 0)
-            log_info("GPU %u (%.100s) is not used: all layers are on others, or none fits",
+            log_info("GPU %u (%.100s) is not used: all layers are elsewhere, or none fits",
                      g->number, g->name);
         else
             s->gpus.gpu[kept++] = *g;
     }
     s->gpus.count = kept;
-}
-
-static int choose_layers(struct supervisor *s, struct error *error)
-{
-    uint32_t all = model_layers(s), last = s->gpus.count - 1;
-    bool stated = s->params.gpu_layers > 0, all_fit;
-    uint32_t wanted = stated ? (uint32_t)s->params.gpu_layers : all;
-    if (divide(s, wanted, &all_fit, error) != 0)
-        return -1;
-    if (last == 0 && wanted == all)
-        s->gpus.whole_bytes = cuda_plan_bytes(&s->gpus.gpu[0].plan);
-    if (!all_fit && fill(s, wanted, error) != 0)
-        return -1;
-    uint32_t have = s->gpus.gpu[last].plan.end_layer;
-    if (have == 0 || (stated && have < wanted))
-        return too_small(s, wanted, error);
-    keep_used(s);
-    return 0;
 }
 
 /* ---- what is left ---- */
@@ -209,6 +202,138 @@ static void add_experts(const struct supervisor *s, struct gpu *g)
     *experts = whole > *experts ? whole : *experts;
 }
 
+/* Of all GPUs with layers. */
+static void add_rest(struct supervisor *s)
+{
+    for (uint32_t i = 0; i < s->gpus.count; i++)
+        if (layers_of(&s->gpus.gpu[i]) > 0) {
+            add_kv(s, &s->gpus.gpu[i]);
+            add_experts(s, &s->gpus.gpu[i]);
+        }
+}
+
+static uint32_t layers_planned(const struct supervisor *s)
+{
+    return s->gpus.gpu[s->gpus.count - 1].plan.end_layer;
+}
+
+static int plan_by_bytes(struct supervisor *s, uint32_t layers, struct error *error)
+{
+    bool all_fit;
+    if (divide_by_budget(s, layers, &all_fit, error) != 0)
+        return -1;
+    if (s->gpus.count == 1 && layers == model_layers(s))
+        s->gpus.whole_bytes = cuda_plan_bytes(&s->gpus.gpu[0].plan);
+    if (!all_fit && fill(s, layers, error) != 0)
+        return -1;
+    add_rest(s);
+    return 0;
+}
+
+/* ---- by times ---- */
+
+/* What is planned now, if a token takes less time than with `best`. */
+static void take_faster(struct supervisor *s, const struct gpu_times *t, struct gpus *best)
+{
+    struct gpu_choice *choice = &s->gpus.choice;
+    double token_s = gpu_times_token(s, t);
+    if (token_s >= best->choice.token_s)
+        return;
+    choice->token_s = token_s;
+    choice->layers = layers_planned(s);
+    *best = s->gpus;
+}
+
+/* The same layers in proportion to the speed that each GPU has with those that it has now. */
+static int try_by_speed(struct supervisor *s, const struct gpu_times *t, uint32_t layers,
+                        struct gpus *best, struct error *error)
+{
+    double share[PROCS_GPUS_MAX], sum = 0;
+    bool all_fit;
+    for (uint32_t i = 0; i < s->gpus.count; i++) {
+        double layer_s = gpu_times_layer(s, t, i);
+        share[i] = layer_s > 0 ? 1 / layer_s : 0;
+        sum += share[i];
+    }
+    if (s->gpus.count == 1 || !(sum > 0))
+        return 0;
+    if (divide(s, layers, share, &all_fit, error) != 0)
+        return -1;
+    if (all_fit) {
+        add_rest(s);
+        take_faster(s, t, best);
+    }
+    return 0;
+}
+
+static int try_layers(struct supervisor *s, const struct gpu_times *t, uint32_t layers,
+                      struct gpus *best, struct error *error)
+{
+    if (plan_by_bytes(s, layers, error) != 0)
+        return -1;
+    if (layers_planned(s) < layers)
+        return 0;
+    take_faster(s, t, best);
+    return try_by_speed(s, t, layers, best, error);
+}
+
+static int choose_by_times(struct supervisor *s, const struct gpu_times *t, bool stated,
+                           struct error *error)
+{
+    struct gpu_choice *choice = &s->gpus.choice;
+    uint32_t most = choice->most, count = s->gpus.count;
+    choice->token_s = choice->most_s = gpu_times_token(s, t);
+    s->gpus.count = 0;
+    choice->cpu_s = gpu_times_token(s, t);
+    s->gpus.count = count;
+    choice->by = stated ? GPU_BY_OPTION : GPU_BY_TIMES;
+    struct gpus best = s->gpus;
+    if (try_by_speed(s, t, most, &best, error) != 0)
+        return -1;
+    for (uint32_t n = most; !stated && n > 0; n--)
+        if (try_layers(s, t, n - 1, &best, error) != 0)
+            return -1;
+    s->gpus = best;
+    return 0;
+}
+
+static void log_choice(const struct supervisor *s)
+{
+    const struct gpu_choice *c = &s->gpus.choice;
+    if (c->token_s > 0)
+        log_info("%u of %u layers on GPUs, %s: a token takes about %.1f ms, with %u layers by "
+                 "bytes %.1f ms, on the CPU alone %.1f ms",
+                 c->layers, model_layers(s),
+                 c->by == GPU_BY_OPTION ? "by --gpu-layers" : "by measured times", c->token_s * 1e3,
+                 c->most, c->most_s * 1e3, c->cpu_s * 1e3);
+}
+
+static int choose_layers(struct supervisor *s, struct error *error)
+{
+    bool stated = s->params.gpu_layers > 0;
+    uint32_t wanted = stated ? (uint32_t)s->params.gpu_layers : model_layers(s);
+    if (plan_by_bytes(s, wanted, error) != 0)
+        return -1;
+    uint32_t have = layers_planned(s);
+    if (have == 0 || (stated && have < wanted))
+        return too_small(s, wanted, error);
+    s->gpus.choice = (struct gpu_choice){.by = stated ? GPU_BY_OPTION : GPU_BY_BYTES,
+                                         .layers = have,
+                                         .most = have,
+                                         .budget = s->gpus.gpu[0].budget,
+                                         .memory = s->gpus.gpu[0].memory};
+    struct gpu_times t;
+    int rc = gpu_times_open(s, &t, error);
+    if (rc == 0 && t.known)
+        rc = choose_by_times(s, &t, stated, error);
+    gpu_times_close(&t);
+    log_choice(s);
+    keep_used(s);
+    return rc;
+}
+
+/* ---- memory ---- */
+
 static int set_budget(const struct supervisor *s, struct gpu *g, struct error *error)
 {
     char have[16];
@@ -233,12 +358,8 @@ static int plan_memory(struct supervisor *s, struct error *error)
             return -1;
     if (choose_layers(s, error) != 0)
         return -1;
-    for (uint32_t i = 0; i < s->gpus.count; i++) {
-        struct gpu *g = &s->gpus.gpu[i];
-        add_kv(s, g);
-        add_experts(s, g);
-        s->gpus.host_bytes += host_bytes_of(s, g);
-    }
+    for (uint32_t i = 0; i < s->gpus.count; i++)
+        s->gpus.host_bytes += host_bytes_of(s, &s->gpus.gpu[i]);
     return 0;
 }
 

@@ -155,9 +155,28 @@ json_t *gpu_stats(struct supervisor *s)
     put_numbers(object, &s->gpus);
     put_total(object, &sum);
     put(object, "layers_on_cpu", s->model->hparams.layers - sum.layers);
-    put(object, "whole_bytes", s->gpus.whole_bytes);
     json_object_set_new(object, "lost", json_boolean(lost));
     json_object_set_new(object, "each", each);
     put_policy(s, object);
+    return object;
+}
+
+json_t *gpu_choice_stats(const struct supervisor *s)
+{
+    static const char *const by[] = {
+        [GPU_BY_OPTION] = "option", [GPU_BY_BYTES] = "bytes", [GPU_BY_TIMES] = "times"};
+    const struct gpu_choice *c = &s->gpus.choice;
+    if (c->most == 0)
+        return NULL;
+    json_t *object = json_object();
+    json_object_set_new(object, "by", json_string(by[c->by]));
+    put(object, "layers", c->layers);
+    put(object, "most", c->most);
+    put(object, "budget_bytes", c->budget);
+    put(object, "memory_bytes", c->memory);
+    put(object, "whole_bytes", s->gpus.whole_bytes);
+    if (c->token_s > 0)
+        json_object_update_new(object, json_pack("{s:f, s:f, s:f}", "token_s", c->token_s, "most_s",
+                                                 c->most_s, "cpu_s", c->cpu_s));
     return object;
 }
