@@ -245,36 +245,50 @@ static void without(void)
     engine_stop(e);
 }
 
-/* What doctor measures of the GPU, and budgets that a start accepts: with the larger one all experts have slots. Of several GPUs, those of the first one. */
+static json_t *doctor_json(const char *more)
+{
+    struct command c;
+    command_run(&c, NULL, 2 * END_MS,
+                (const char *const[]){"doctor", "-m", test_model(), "--no-device", "--json",
+                                      "--prefill-chunk=16", "--threads=2", "--gpu=0,1", more,
+                                      NULL});
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(c.status == 0 && doc, "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+    return doc;
+}
+
+static double real_of(const json_t *doc, const char *name)
+{
+    return json_number_value(json_object_get(doc, name));
+}
+
+/* What doctor measures of both GPUs, and stores; and budgets that a start accepts: with the larger one all experts have slots. */
 static void doctor(void)
 {
     static const char *const rates[] = {"context_s",    "to_pinned",     "to_pageable",
                                         "from_pinned",  "from_pageable", "small_copy_s",
                                         "product_Q8_0", "product_Q4_K"};
-    struct command c;
-    char option[64];
+    char option[64], layers[64];
     use_module();
-    command_run(&c, NULL, 2 * END_MS,
-                (const char *const[]){"doctor", "-m", test_model(), "--no-device", "--json",
-                                      "--prefill-chunk=16", "--gpu=0,1", NULL});
-    json_t *doc = json_loads(c.out, 0, NULL), *gpu = json_object_get(doc, "gpu");
-    CHECK(c.status == 0 && gpu, "status %d: %.300s", c.status, c.err);
+    json_t *doc = doctor_json(NULL), *gpu = json_object_get(doc, "gpu");
     for (size_t i = 0; i < ARRAY_LEN(rates); i++)
-        CHECK(json_number_value(json_object_get(gpu, rates[i])) > 0, "no %s", rates[i]);
+        CHECK(real_of(gpu, rates[i]) > 0 && real_of(json_object_get(doc, "gpu 1"), rates[i]) > 0,
+              "no %s", rates[i]);
+    CHECK(json_is_true(json_object_get(gpu, "rates")) &&
+              strcmp(lookup_text(gpu, "choice.by"), "times") == 0 &&
+              lookup_u64(gpu, "choice.layers") == lookup_u64(gpu, "layers"),
+          "rates were not stored, or not used");
     uint64_t dense = lookup_u64(gpu, "budget_dense"), half = lookup_u64(gpu, "budget_50"),
              all = lookup_u64(gpu, "budget_all");
     CHECK(dense > 0 && dense < half && half < all, "%" PRIu64 ", %" PRIu64 ", %" PRIu64, dense,
           half, all);
-    const json_t *estimates = json_object_get(gpu, "estimates"),
-                 *one = json_array_get(estimates, 3);
-    CHECK(json_array_size(estimates) == 4 &&
-              json_number_value(json_object_get(one, "decode_tps")) > 0 &&
-              json_number_value(json_object_get(one, "share")) == 1,
-          "no estimate with the GPU");
     snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, all);
-    struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--gpu=0", option, "--prefill-chunk=16", NULL});
+    snprintf(layers, sizeof layers, "--gpu-layers=%" PRIu64,
+             lookup_u64(doc, "model.memory_estimate.layers"));
     json_decref(doc);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--gpu=0", option, layers, "--prefill-chunk=16", NULL});
     doc = engine_stats(e);
     uint64_t experts = lookup_u64(doc, "model.layers") * lookup_u64(doc, "model.experts");
     CHECK(lookup_u64(doc, "gpu.slots") == experts, "%" PRIu64 " slots of %" PRIu64 " experts",
@@ -282,13 +296,31 @@ static void doctor(void)
     uint64_t fixed = lookup_u64(doc, "gpu.budget_bytes") - lookup_u64(doc, "gpu.plan.experts");
     CHECK(fixed == dense, "%" PRIu64 " bytes without experts", fixed);
     json_decref(doc);
-    command_free(&c);
     engine_stop(e);
+}
+
+/* The speed with a part of the layers, on two GPUs: within a factor, what the choice of layers has for it. */
+static void doctor_parts(void)
+{
+    use_module();
+    json_t *doc = doctor_json("--gpu-layers=2"), *gpu = json_object_get(doc, "gpu");
+    const json_t *estimates = json_object_get(gpu, "estimates"),
+                 *one = json_array_get(estimates, 3);
+    double tps = real_of(one, "decode_tps"),
+           token_s = real_of(json_object_get(gpu, "choice"), "token_s");
+    CHECK(lookup_u64(gpu, "layers") == 2 && strcmp(lookup_text(gpu, "choice.by"), "option") == 0,
+          "other layers");
+    CHECK(json_is_integer(json_object_get(gpu, "layers_chosen")), "nothing is advised");
+    CHECK(json_array_size(estimates) == 4 && tps > 0 && real_of(one, "share") == 1,
+          "no estimate with GPUs");
+    test_note("%g s by doctor's simulation, %g s by the choice", 1 / tps, token_s);
+    CHECK(1 / tps < 2 * token_s && 1 / tps > token_s / 2, "%g s, not %g s", 1 / tps, token_s);
+    json_decref(doc);
 }
 
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(computing), ROW(copied_ahead), ROW(lost),
-                                             ROW(without), ROW(doctor)};
+                                             ROW(without),   ROW(doctor),       ROW(doctor_parts)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -10,6 +10,7 @@
 #include "config/params.h"
 #include "lib/base/error.h"
 #include "lib/model/index/model_index.h"
+#include "lib/rates/rates.h"
 #include "lib/tensor/tensor_type.h"
 #include "procs/tools/doctor/estimate.h"
 
@@ -51,22 +52,28 @@ struct storage_result {
 /* host.c: system facts; also fills the fields of `facts` that the advice needs. */
 void host_examine(struct findings *f, struct host_facts *facts);
 
-/* gpu.c: GPUs of the NVIDIA driver, the CUDA module, what can be measured of the GPU of `params` (--gpu off and auto: the
- * first), and with `model` what --gpu-budget holds of it; *seen: what of that an estimate needs. */
-#define GPU_RATE_TYPES 4
+/* gpu.c: GPUs of the NVIDIA driver, the CUDA module, what can be measured of the GPUs of `params` (--gpu off and auto: the
+ * first); *seen: the rates of those that were measured. */
+#define DOCTOR_GPUS_MAX 16
 struct gpu_seen {
-    uint64_t slots, budget; /* of the engine's plan; slots 0: the model cannot be computed there */
-    double copies_per_s;    /* from pinned memory */
-    double product[GPU_RATE_TYPES]; /* bytes of weights per second; 0: no kernels */
+    uint32_t count;
+    struct rates_gpu gpu[DOCTOR_GPUS_MAX];
 };
-void gpu_examine(struct findings *f, const char *model, const struct params *params,
-                 struct gpu_seen *seen);
-/* Of products with weights of a type: measured, or the slowest that was. */
-double gpu_weights_rate(const struct gpu_seen *seen, enum tensor_type type);
-/* Speed of the model with experts of that type. */
-int gpu_estimate_report(struct findings *f, const struct gpu_seen *seen, enum tensor_type type,
-                        const struct model_facts *m, const struct host_facts *a,
-                        const struct params *params, struct error *error);
+void gpu_examine(struct findings *f, const struct params *params, struct gpu_seen *seen);
+
+/* gpu_model.c: stores the rates of this machine for later starts (lib/rates); cpu may be NULL. */
+void gpu_store(struct findings *f, const struct gpu_seen *seen, const struct rates_cpu *cpu);
+/* A model on the GPUs: what --gpu-budget of the first one holds, the layers that an engine would have on them, and its
+ * speed. Rates are stored already. */
+struct gpu_model {
+    const char *path;
+    const struct model_index *index;
+    const struct model_facts *facts;
+    const struct host_facts *host;
+    const struct cost_cpu *cpu;
+};
+int gpu_model_report(struct findings *f, const struct gpu_seen *seen, const struct gpu_model *m,
+                     const struct params *params, struct error *error);
 
 /* memory.c: read bandwidth of one thread and of `threads`, in bytes/s; takes about 1.5 s. */
 void memory_examine(struct findings *f, unsigned threads, struct host_facts *facts);

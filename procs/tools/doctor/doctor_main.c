@@ -41,7 +41,8 @@ static void usage(FILE *out)
         "model\n"
         "also a recommended budget, estimated speed and advice; with --plan also the presets that\n"
         "--preset auto chooses from, fastest first, at --budget and --max-loss. Takes 10 to 25\n"
-        "seconds.\n"
+        "seconds. What is measured of GPUs is stored: with --model, later starts with --gpu\n"
+        "choose the layers of the GPUs by it.\n"
         "\n"
         "  -m, --model FILE       model: minimum and recommended budget, tokens per second, "
         "advice\n"
@@ -184,8 +185,10 @@ static int examine(struct findings *f, struct doctor *d, struct error *error)
         memory_examine(f, d->params.threads ? (unsigned)d->params.threads : host_cpus(), &facts);
         host_examine(f, &facts);
         struct gpu_seen gpu;
-        gpu_examine(f, d->model, &d->params, &gpu);
-        if (memory_estimate)
+        gpu_examine(f, &d->params, &gpu);
+        if (!memory_estimate)
+            gpu_store(f, &gpu, NULL);
+        else
             rc = model_examine(f, d->model, &d->params, memory_estimate, &facts, &gpu, error);
     }
     if (rc == 0) {

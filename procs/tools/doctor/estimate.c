@@ -79,7 +79,9 @@ struct simulation {
     uint64_t *slot_bytes, bytes; /* of each expert, and of all, simulated */
     struct sim_config config;
     bool spare_cpu;
-    double rest_s, rest_prefill_s; /* of a token, in addition to its layers with experts */
+    double rest_s, rest_prefill_s;          /* of a token, in addition to its layers with experts */
+    struct sim_gpu gpu[ESTIMATE_PARTS_MAX]; /* that have simulated layers */
+    uint32_t gpus;
 };
 
 /* Mean accesses of a layer in a chunk. */
@@ -213,26 +215,92 @@ int estimate_make(const struct model_facts *m, const struct host_facts *a,
     return rc;
 }
 
-/* ---- with a GPU ---- */
+/* ---- with GPUs ---- */
 
-/* All is bound by the weights that are read, as in plan's auto. Of a part of the layers a part of the slots. */
-static void add_gpu(struct simulation *s, const struct gpu_facts *g)
+struct cost_cpu estimate_cpu(const struct model_facts *m, const struct host_facts *a)
 {
-    struct sim_compute *c = &s->config.compute;
-    uint64_t experts = (uint64_t)s->layers * s->experts, places = g->slots;
-    double bytes = (double)s->bytes / (double)experts;
-    double expert_ns = bytes * 1e9 / g->weights_per_s;
-    double factor = c->expert_ns > 0 ? expert_ns / c->expert_ns : 1;
-    places = (uint64_t)((double)places / s->scale);
-    places = places < experts ? places : experts;
+    double dense_s = a->decode_s - a->experts_s;
+    if (!(dense_s > 0) || !(a->experts_s > 0))
+        return (struct cost_cpu){0};
+    return (struct cost_cpu){.dense = (double)m->dense_read_bytes / dense_s,
+                             .experts = accessed_bytes(m) / a->experts_s};
+}
+
+/* Simulated layers that represent those before `end`, rounded. */
+static uint32_t simulated_before(const struct simulation *s, uint32_t end)
+{
+    uint64_t dense = s->m->layers - s->m->expert_layers, all = s->m->expert_layers;
+    return end > dense ? (uint32_t)(((end - dense) * s->layers + all / 2) / all) : 0;
+}
+
+/* A part with simulated layers, which take the mean times of its layers with experts. */
+static void add_part(struct simulation *s, const struct gpu_facts *g, const struct cost_part *p,
+                     uint32_t begin, uint32_t end)
+{
+    const struct cost_model *m = g->model;
+    struct cost other;
+    uint32_t layers = cost_expert_layers(m, p->first, p->end), first = p->first;
+    uint64_t all = (uint64_t)(end - begin) * s->experts;
+    uint64_t places = p->slots * (end - begin) / layers;
+    double output_s = p->end == m->layers ? cost_on_gpu(&m->output, p->gpu) : 0;
+    while (cost_bytes_sum(&m->layer[first].expert) == 0)
+        first++;
+    double before_s = cost_dense_on_gpu(m, p->gpu, p->first, first);
+    cost_overhead(m, p, &other);
+    double layers_s =
+        cost_dense_on_gpu(m, p->gpu, first, p->end) - output_s + other.kv_s + other.waits_s;
+    places = places < all ? places : all;
     places = places > s->m->experts_used ? places : s->m->experts_used;
-    c->layer_ns *= factor;
-    s->rest_s *= factor;
-    s->rest_prefill_s *= factor;
-    s->config.gpu = (struct sim_gpu){.places = (uint32_t)places,
-                                     .eviction = g->eviction,
-                                     .bytes_per_s = g->copies_per_s,
-                                     .expert_ns = expert_ns};
+    s->rest_s += before_s + output_s;
+    s->gpu[s->gpus++] =
+        (struct sim_gpu){.places = (uint32_t)places,
+                         .eviction = g->eviction,
+                         .bytes_per_s = p->gpu->pinned,
+                         .expert_ns = 1e9 * cost_expert_on_gpu(m, p->gpu, p->first, p->end),
+                         .layer_ns = 1e9 * layers_s / layers,
+                         .end_layer = end};
+}
+
+/* Of the rest on the CPU: leading layers without experts, and the output. */
+static double rest_on_cpu(const struct simulation *s, const struct gpu_facts *g,
+                          const struct cost_part *p)
+{
+    const struct cost_model *m = g->model;
+    uint64_t bytes = p->end == m->layers ? cost_bytes_sum(&m->output) : 0;
+    uint32_t dense = (uint32_t)(s->m->layers - s->m->expert_layers);
+    for (uint32_t l = p->first; l < p->end && l < dense; l++)
+        bytes += cost_bytes_sum(&m->layer[l].dense);
+    return (double)bytes / g->cpu.dense;
+}
+
+/* What has no simulated layer takes the time of cost.h. Of a part of the layers a part of the slots. */
+static void add_gpus(struct simulation *s, const struct gpu_facts *g)
+{
+    double rest_s = s->rest_s;
+    s->rest_s = 0;
+    for (uint32_t i = 0; i < g->parts; i++) {
+        const struct cost_part *p = &g->part[i];
+        uint32_t begin = simulated_before(s, p->first), end = simulated_before(s, p->end);
+        struct cost all = cost_of_part(g->model, &g->cpu, p);
+        if (begin == end)
+            s->rest_s += cost_sum(&all);
+        else if (p->gpu)
+            add_part(s, g, p, begin, end);
+        else
+            s->rest_s += rest_on_cpu(s, g, p);
+    }
+    if (rest_s > 0)
+        s->rest_prefill_s *= s->rest_s / rest_s;
+}
+
+static void use_policy(struct simulation *s, enum gpu_policy policy)
+{
+    for (uint32_t i = 0; i < s->gpus; i++) {
+        s->gpu[i].policy = policy;
+        s->gpu[i].next = i + 1 < s->gpus ? &s->gpu[i + 1] : NULL;
+    }
+    s->config.gpu = s->gpus > 0 ? s->gpu[0] : (struct sim_gpu){0};
+    s->spare_cpu = s->a->spare_cpu || policy != GPU_COOPERATIVE; /* else it waits */
 }
 
 /* Replaces *out if it is faster. */
@@ -241,8 +309,7 @@ static int try_policy(struct simulation *s, enum gpu_policy policy, struct gpu_e
 {
     struct gpu_estimate one = {.with.share = out->with.share, .policy = policy};
     struct sim_result result = {0};
-    s->config.gpu.policy = policy;
-    s->spare_cpu = s->a->spare_cpu || policy != GPU_COOPERATIVE; /* else it waits */
+    use_policy(s, policy);
     if (simulate(s, &one.with, &result, error) != 0)
         return -1;
     const struct sim_stats *f = &result.phase[SIM_DECODE];
@@ -259,14 +326,15 @@ int estimate_gpu(const struct model_facts *m, const struct host_facts *a, const 
                  struct gpu_estimate out[ESTIMATE_SHARES], struct error *error)
 {
     struct simulation s = {.m = m, .a = a};
-    sl_assert(g->slots >= m->experts_used && g->copies_per_s > 0 && g->weights_per_s > 0);
+    enum gpu_policy wanted = g->model->policy;
+    sl_assert(g->parts > 0 && g->model->layers == m->layers && cost_cpu_known(&g->cpu));
     int rc = open_simulation(&s, error);
     if (rc == 0)
-        add_gpu(&s, g);
+        add_gpus(&s, g);
     for (size_t i = 0; rc == 0 && i < ESTIMATE_SHARES; i++) {
         out[i] = (struct gpu_estimate){.with.share = shares[i]};
         for (int p = 0; rc == 0 && p < GPU_POLICY__COUNT; p++)
-            if (g->policy == (enum gpu_policy)p || g->policy == GPU_POLICY__COUNT)
+            if (wanted == (enum gpu_policy)p || wanted == GPU_POLICY__COUNT)
                 rc = try_policy(&s, (enum gpu_policy)p, &out[i], error);
     }
     close_simulation(&s);

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
-#include "lib/policy/gpu/policy.h"
+#include "lib/policy/gpu/cost.h"
 #include "lib/policy/residency/residency.h"
 
 #define ESTIMATE_DEPTHS 5 /* 1, 2, 4, 8, 16 reads in flight */
@@ -47,12 +47,14 @@ struct estimate {
     double decode_tps, prefill_tps; /* tokens per second; 0: unknown */
 };
 
-/* A GPU that computes, with slots for experts. */
+/* Layers on GPUs, and on the CPU. */
+#define ESTIMATE_PARTS_MAX 17
 struct gpu_facts {
-    uint64_t slots;         /* 0: none */
-    double copies_per_s;    /* bytes of experts copied to it, */
-    double weights_per_s;   /* and bytes of weights that it reads in a product with one row */
-    enum gpu_policy policy; /* GPU_POLICY__COUNT: auto */
+    const struct cost_model *model; /* its policy: GPU_POLICY__COUNT is auto */
+    struct cost_cpu cpu;
+    struct cost_part part[ESTIMATE_PARTS_MAX]; /* all layers, those of the CPU last */
+    uint32_t parts;
+    uint64_t slots; /* of all */
     enum eviction eviction;
 };
 
@@ -73,7 +75,10 @@ double estimate_token_bytes(const struct model_facts *m);
 int estimate_make(const struct model_facts *m, const struct host_facts *a,
                   struct estimate out[ESTIMATE_SHARES], struct error *error);
 
-/* The same with a GPU: its layers, and the rest of a token, are faster by the factor of an expert. */
+/* What the CPU reads per second, as measured with the model; 0: unknown. */
+struct cost_cpu estimate_cpu(const struct model_facts *m, const struct host_facts *a);
+
+/* The same with GPUs, whose layers take the times of cost.h. */
 int estimate_gpu(const struct model_facts *m, const struct host_facts *a, const struct gpu_facts *g,
                  struct gpu_estimate out[ESTIMATE_SHARES], struct error *error);
 

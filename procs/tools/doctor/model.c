@@ -17,6 +17,7 @@
 #include "lib/inspected/inspected.h"
 #include "lib/json/lookup.h"
 #include "lib/kernels/kernels.h"
+#include "lib/tunings/tunings.h"
 #include "procs/tools/doctor/doctor.h"
 
 #define ESTIMATE_BYTES 65536
@@ -152,43 +153,33 @@ static uint64_t *layer_experts(const struct model_index *index)
     return bytes;
 }
 
-/* Of the first expert that there is. */
-static enum tensor_type expert_type(const struct model_index *index)
+static unsigned threads_of(const struct params *params)
 {
-    for (uint32_t l = 0; l < index->hparams.layers; l++) {
-        uint32_t entry = model_entry_expert(index, l, 0);
-        if (entry != ENTRY_NONE)
-            return (enum tensor_type)model_index_entries(index)[entry].matrix[0].type;
-    }
-    return TENSOR_F32;
+    return params->threads ? (unsigned)params->threads : host_cpus();
 }
 
-/* What the model needs of this machine. *bytes: of layer_expert_bytes, for free(). *type: of experts. */
+/* What the model needs of this machine. *index, and *bytes of layer_expert_bytes: for free(). */
 static int measure_model(const char *model, const struct params *params, struct host_facts *a,
-                         uint64_t **bytes, enum tensor_type *type, struct error *error)
+                         struct model_index **out, uint64_t **bytes, struct error *error)
 {
-    struct model_index *index = NULL;
     struct forward_speed speed;
     int fd = model_open(model, 0, error);
     if (fd < 0)
         return -1;
-    int rc = inspected_index(fd, model, &index, error);
+    int rc = inspected_index(fd, model, out, error);
     close(fd);
     if (rc == 0)
-        rc = forward_measure(index, params, host_stream_bytes(), &speed, error);
-    if (rc == 0 && !(*bytes = layer_experts(index)))
+        rc = forward_measure(*out, params, host_stream_bytes(), &speed, error);
+    if (rc == 0 && !(*bytes = layer_experts(*out)))
         rc = error_set(error, ERR_NO_MEMORY, "out of memory");
-    *type = rc == 0 ? expert_type(index) : TENSOR_F32;
-    free(index);
     if (rc != 0)
         return -1;
-    unsigned threads = params->threads ? (unsigned)params->threads : host_cpus();
     a->decode_s = speed.decode_s;
     a->prefill_s = speed.prefill_s;
     a->experts_s = speed.experts_s;
     a->output_s = speed.output_s;
     a->chunk_tokens = speed.chunk;
-    a->spare_cpu = threads < host_cpus();
+    a->spare_cpu = threads_of(params) < host_cpus();
     return 0;
 }
 
@@ -322,26 +313,42 @@ static void report_model(struct findings *f, const struct model_facts *m,
     report_advice(f, m, a, estimates);
 }
 
+/* With GPUs: what was measured is stored first, as the engine's plan reads it. */
+static int examine_gpus(struct findings *f, const struct gpu_seen *gpu, struct gpu_model *m,
+                        const struct params *params, struct error *error)
+{
+    struct cost_cpu rate = estimate_cpu(m->facts, m->host);
+    struct rates_cpu cpu = {.threads = threads_of(params), .rate = rate};
+    tunings_cpu(cpu.name);
+    snprintf(cpu.type, sizeof cpu.type, "%s", tensor_type_info(rates_expert_type(m->index))->name);
+    gpu_store(f, gpu, &cpu);
+    m->cpu = &rate;
+    return gpu_model_report(f, gpu, m, params, error);
+}
+
 int model_examine(struct findings *f, const char *model, const struct params *params,
                   const json_t *memory_estimate, struct host_facts *a, const struct gpu_seen *gpu,
                   struct error *error)
 {
-    enum tensor_type type;
     struct model_facts m = model_facts_of(memory_estimate);
     struct estimate estimates[ESTIMATE_SHARES];
+    struct model_index *index = NULL;
     uint64_t *bytes = NULL;
-    if (measure_model(model, params, a, &bytes, &type, error) != 0)
-        return -1;
+    int rc = measure_model(model, params, a, &index, &bytes, error);
     m.layer_expert_bytes = bytes;
     a->available = lookup_u64(memory_estimate, "available");
     a->limited = json_is_integer(json_object_get(memory_estimate, "cgroup_headroom")) &&
                  lookup_u64(memory_estimate, "cgroup_headroom") <= a->available;
     a->vector_kernels = kernel_ops_select(NULL)->isa != ISA_GENERIC;
-    int rc = estimate_make(&m, a, estimates, error);
+    if (rc == 0)
+        rc = estimate_make(&m, a, estimates, error);
     if (rc == 0)
         report_model(f, &m, a, estimates, params, memory_estimate);
     if (rc == 0)
-        rc = gpu_estimate_report(f, gpu, type, &m, a, params, error);
+        rc = examine_gpus(
+            f, gpu, &(struct gpu_model){.path = model, .index = index, .facts = &m, .host = a},
+            params, error);
     free(bytes);
+    free(index);
     return rc;
 }

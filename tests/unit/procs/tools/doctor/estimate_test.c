@@ -74,42 +74,143 @@ START_TEST(resident_is_compute_alone)
 }
 END_TEST
 
-/* A GPU that reads weights ten times as fast. With slots for all nothing is copied and a token takes a tenth; with fewer slots
- * it waits for copies, less with faster ones; auto is as fast as the fastest of the policies. */
+/* ---- with GPUs ---- */
+
+#define GPU_LAYERS 4
+
+static struct cost_layer gpu_layer[GPU_LAYERS];
+static double gpu_hits[65];
+
+/* A quarter of the model: 4 layers of 64 experts, 128 MiB of experts of a token, the dense bytes in four layers and an output of
+ * the same size; all of a type that the GPU reads at one rate. */
+static struct cost_model a_gpu_model(struct model_facts *m, struct cost_layer layer[GPU_LAYERS])
+{
+    *m = a_model();
+    m->layers = m->expert_layers = GPU_LAYERS;
+    m->expert_count /= 4;
+    m->expert_bytes /= 4;
+    uint64_t dense = m->dense_read_bytes / (GPU_LAYERS + 1);
+    for (int l = 0; l < GPU_LAYERS; l++)
+        layer[l] = (struct cost_layer){.dense.of = {dense}, .expert.of = {4 * MIB}};
+    for (int s = 0; s <= 64; s++)
+        gpu_hits[s] = s / 64.0;
+    return (struct cost_model){.layers = GPU_LAYERS,
+                               .experts = 64,
+                               .top_k = 8,
+                               .layer = layer,
+                               .output.of = {dense},
+                               .hits = gpu_hits,
+                               .policy = GPU_CENTRIC};
+}
+
+static double tps_of(const struct model_facts *m, const struct host_facts *a,
+                     const struct gpu_facts *g, struct gpu_estimate e[ESTIMATE_SHARES])
+{
+    struct error error;
+    ck_assert_int_eq(estimate_gpu(m, a, g, e, &error), 0);
+    return e[AT_100].with.decode_tps;
+}
+
+/* A GPU that reads weights ten times as fast as the CPU. With slots for all nothing is copied and a token takes the time of
+ * cost.h; with fewer slots it waits for copies, less with faster ones; auto is as fast as the fastest of the policies. */
 START_TEST(with_a_gpu)
 {
-    struct model_facts m = a_model();
+    struct model_facts m;
     struct host_facts a = a_host();
     struct gpu_estimate all[ESTIMATE_SHARES], few[ESTIMATE_SHARES], fast[ESTIMATE_SHARES],
         best[ESTIMATE_SHARES];
-    m.layers = m.expert_layers = 4; /* a quarter of the model */
-    m.expert_count /= 4;
-    m.expert_bytes /= 4;
-    double cpu = 128.0 * MIB / a.experts_s;
-    struct gpu_facts g = {.slots = 256,
-                          .copies_per_s = 4.0 * GIB,
-                          .weights_per_s = 10 * cpu,
-                          .policy = GPU_CENTRIC,
-                          .eviction = EVICTION_LRU};
-    struct error error;
-    ck_assert_int_eq(estimate_gpu(&m, &a, &g, all, &error), 0);
+    struct cost_model model = a_gpu_model(&m, gpu_layer);
+    struct gpu_facts g = {
+        .model = &model, .cpu = estimate_cpu(&m, &a), .parts = 1, .eviction = EVICTION_LRU};
+    ck_assert_double_eq_tol(g.cpu.experts, 128.0 * MIB / 0.06, 1);
+    ck_assert_double_eq_tol(g.cpu.dense, 256.0 * MIB / 0.04, 1);
+    struct cost_gpu gpu = {.product = {10 * g.cpu.experts}, .pinned = 4.0 * GIB, .pageable = 1};
+    g.part[0] = (struct cost_part){.gpu = &gpu, .end = 4, .kv_layers = 4, .slots = 256};
+    double want = cost_of_token(&model, &g.cpu, g.part, 1);
+    ck_assert_double_eq_tol(want, (256 + 128) * 0.06 / 128 / 10, 1e-4);
+    ck_assert_double_eq_tol(1 / tps_of(&m, &a, &g, all), want, 1e-6);
     ck_assert_double_eq(all[AT_100].hits, 1);
     ck_assert_double_eq_tol(all[AT_100].copy_s, 0, 1e-9);
-    ck_assert_double_eq_tol(all[AT_100].with.decode_tps, 100, 0.1);
     ck_assert_double_lt(all[AT_25].with.decode_tps, all[AT_100].with.decode_tps);
-    g.slots = 64;
-    ck_assert_int_eq(estimate_gpu(&m, &a, &g, few, &error), 0);
+    g.part[0].slots = 64;
+    ck_assert_double_lt(tps_of(&m, &a, &g, few), all[AT_100].with.decode_tps);
     ck_assert(few[AT_100].hits > 0 && few[AT_100].hits < 1 && few[AT_100].copy_s > 0);
-    ck_assert_double_lt(few[AT_100].with.decode_tps, all[AT_100].with.decode_tps);
-    g.policy = GPU_POLICY__COUNT;
-    ck_assert_int_eq(estimate_gpu(&m, &a, &g, best, &error), 0);
-    ck_assert_double_ge(best[AT_100].with.decode_tps, few[AT_100].with.decode_tps);
+    model.policy = GPU_POLICY__COUNT;
+    ck_assert_double_ge(tps_of(&m, &a, &g, best), few[AT_100].with.decode_tps);
     ck_assert(best[AT_100].policy != GPU_CENTRIC);
-    g.policy = GPU_CENTRIC;
-    g.copies_per_s *= 4;
-    ck_assert_int_eq(estimate_gpu(&m, &a, &g, fast, &error), 0);
+    model.policy = GPU_CENTRIC;
+    gpu.pinned *= 4;
+    ck_assert_double_gt(tps_of(&m, &a, &g, fast), few[AT_100].with.decode_tps);
     ck_assert_double_lt(fast[AT_100].copy_s, few[AT_100].copy_s);
-    ck_assert_double_gt(fast[AT_100].with.decode_tps, few[AT_100].with.decode_tps);
+}
+END_TEST
+
+/* With slots for all experts of the parts and everything in the arena, a token takes the time of cost.h, for each division; the
+ * second GPU is slower, and waits and copies of keys and values count. */
+START_TEST(with_parts_of_the_layers)
+{
+    struct model_facts m;
+    struct host_facts a = a_host();
+    struct gpu_estimate e[ESTIMATE_SHARES];
+    struct cost_model model = a_gpu_model(&m, gpu_layer);
+    struct cost_cpu cpu = estimate_cpu(&m, &a);
+    struct cost_gpu fast = {.product = {10 * cpu.experts}, .pinned = 1e9, .pageable = 1e9},
+                    slow = fast;
+    slow.product[0] /= 4;
+    slow.wait_s = 1e-3;
+    a.output_s = 256.0 * MIB / 5 / cpu.dense; /* as cost.h has it */
+    for (int l = 0; l < GPU_LAYERS; l++)
+        gpu_layer[l].kv = MIB;
+    double last = 0;
+    for (uint32_t end = 1; end <= GPU_LAYERS; end++) {
+        uint32_t first = end > 1 ? end / 2 : 1;
+        struct gpu_facts g = {.model = &model, .cpu = cpu};
+        g.part[g.parts++] =
+            (struct cost_part){.gpu = &fast, .end = first, .kv_layers = first, .slots = 64 * first};
+        if (end > first)
+            g.part[g.parts++] = (struct cost_part){
+                .gpu = &slow, .first = first, .end = end, .slots = 64 * (end - first)};
+        if (end < GPU_LAYERS)
+            g.part[g.parts++] = (struct cost_part){.first = end, .end = GPU_LAYERS};
+        double want = cost_of_token(&model, &cpu, g.part, g.parts);
+        double tps = tps_of(&m, &a, &g, e);
+        ck_assert_double_eq_tol(1 / tps, want, 1e-6);
+        ck_assert_double_gt(tps, last);
+        last = tps;
+    }
+}
+END_TEST
+
+/* Of 48 layers 16 are simulated: a part has its share of them and of its slots; one layer is too few, and takes the time of
+ * cost.h. */
+START_TEST(many_layers_on_a_gpu)
+{
+    struct model_facts m = a_model();
+    struct host_facts a = a_host();
+    struct gpu_estimate e[ESTIMATE_SHARES];
+    static struct cost_layer layer[48];
+    struct cost_layer few[GPU_LAYERS];
+    struct model_facts four;
+    struct cost_model model = a_gpu_model(&four, few);
+    m.layers = m.expert_layers = 48, m.expert_count *= 3, m.expert_bytes *= 3;
+    for (int l = 0; l < 48; l++)
+        layer[l] = (struct cost_layer){.dense.of = {5 * MIB}, .expert.of = {4 * MIB}};
+    model.layers = 48, model.layer = layer, model.output.of[0] = 16 * MIB;
+    struct cost_cpu cpu = estimate_cpu(&m, &a);
+    struct cost_gpu gpu = {.product = {10 * cpu.experts}, .pinned = 1e9, .pageable = 1};
+    a.output_s = 16.0 * MIB / cpu.dense;
+    for (uint32_t first = 24; first <= 25; first++) {
+        struct gpu_facts g = {.model = &model, .cpu = cpu};
+        g.part[g.parts++] =
+            (struct cost_part){.gpu = &gpu, .end = 24, .kv_layers = 24, .slots = (uint64_t)64 * 24};
+        if (first > 24)
+            g.part[g.parts++] = (struct cost_part){
+                .gpu = &gpu, .first = 24, .end = 25, .kv_layers = 1, .slots = 64};
+        g.part[g.parts++] = (struct cost_part){.first = first, .end = 48};
+        double want = cost_of_token(&model, &cpu, g.part, g.parts);
+        ck_assert_double_eq_tol(1 / tps_of(&m, &a, &g, e), want, 0.06 * want);
+        ck_assert_double_eq(e[AT_100].hits, 1);
+    }
 }
 END_TEST
 
@@ -456,6 +557,8 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, resident_is_compute_alone);
     tcase_add_test(t, with_a_gpu);
+    tcase_add_test(t, with_parts_of_the_layers);
+    tcase_add_test(t, many_layers_on_a_gpu);
     tcase_add_test(t, layers_without_experts);
     tcase_add_test(t, counts_of_the_simulator);
     tcase_add_test(t, misses_as_measured);
