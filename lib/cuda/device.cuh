@@ -187,6 +187,7 @@ extern "C" {
 /* Product of one family of types; each gives GPU_UNSUPPORTED for the types of the others. */
 typedef int gpu_matmul_fn(const struct gpu_products *p, void *stream);
 gpu_matmul_fn gpu_dense_matmul, gpu_block_matmul, gpu_super_matmul, gpu_group_matmul;
+uint32_t gpu_alignment(enum tensor_type type);
 /* A matrix that products and rows_to_f32 have kernels for. */
 bool gpu_matrix_fits(const struct kernel_matrix *w);
 int gpu_activation(enum tensor_type type, const float *x, size_t x_stride, uint32_t k,

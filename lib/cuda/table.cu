@@ -1,28 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of the module. */
-#include "lib/cuda/unpack.cuh"
-
-static uint32_t alignment(enum tensor_type type)
-{
-    switch (type) {
-    case TENSOR_F32: return 4;
-    case TENSOR_F16:
-    case TENSOR_BF16: return 2;
-#define ALIGN_CASE(name, unpack, values)                                                           \
-    case TENSOR_##name: return unpack::ALIGN;
-        BLOCK_TYPES(ALIGN_CASE)
-        SUPER_TYPES(ALIGN_CASE)
-        GROUP_TYPES(ALIGN_CASE)
-    default: return 0;
-    }
-}
-
-extern "C" bool gpu_matrix_fits(const struct kernel_matrix *w)
-{
-    uint32_t align = alignment(w->type);
-    return align != 0 && w->row_bytes % align == 0 && (uintptr_t)w->data % align == 0 &&
-           w->k <= KERNEL_K_MAX && w->k % unit_of(kernel_form_of(w->type)) == 0 && count_fits(w->n);
-}
+#include "lib/cuda/device.cuh"
 
 static int products(const struct gpu_products *p, void *stream)
 {
@@ -198,7 +176,7 @@ extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_
         products,
         gpu_finish_rows,
         gpu_add_terms_of_rows,
-        alignment,
+        gpu_alignment,
         gpu_rows_to_f32,
         gpu_rms_norm,
         gpu_center,

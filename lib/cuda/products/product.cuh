@@ -21,20 +21,20 @@
 
 /* The integers of one unit, or of this lane's part of it, for ROWS rows. */
 template <class T, int ROWS, int SHARE>
-INLINE void dot_unit(const product_args &a, const uint8_t *block, uint32_t unit, uint32_t lane,
+INLINE void dot_unit(const product_args &a, const row_unit &u, uint32_t lane,
                      const uint8_t *const x[ROWS], int32_t dot[ROWS], int32_t low[ROWS])
 {
 #pragma unroll
     for (uint32_t i = 0; i < T::PIECES / SHARE; i++) {
         uint32_t s = lane * (T::PIECES / SHARE) + i;
         piece p;
-        T::piece_of(block, s, a.table, &p);
+        T::piece_of(u, s, a.table, &p);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            piece_input in = input_of<T>(x[r], unit * T::PIECES + s);
+            piece_input in = input_of<T>(x[r], u.unit * T::PIECES + s);
             int32_t first = dot_16(p.code, in.first), last = dot_16(p.code + 4, in.last), sum[2];
             dot[r] += T::SCALED ? p.scale[0] * first + p.scale[1] * last : first + last;
-            sums_of<T>(x[r], a.p.w.k, unit * T::PIECES + s, sum);
+            sums_of<T>(x[r], a.p.w.k, u.unit * T::PIECES + s, sum);
             if (T::MINIMUMS)
                 low[r] += p.min[0] * sum[0] + p.min[1] * sum[1];
         }
@@ -68,22 +68,22 @@ __global__ void __launch_bounds__(WARP *PRODUCT_WARPS) product_rows(product_args
     for (uint32_t base = 0; base < units; base += PARTS) {
         uint32_t unit = base + part;
         bool there = unit < units;
-        const uint8_t *block = row + T::HEAD + (size_t)(there ? unit : 0) * T::BYTES;
+        const row_unit now = {row, there ? unit : 0, units};
         int32_t dot[ROWS] = {0}, low[ROWS] = {0};
         if (there)
-            dot_unit<T, ROWS, (int)SHARE>(a, block, unit, lane % SHARE, x, dot, low);
+            dot_unit<T, ROWS, (int)SHARE>(a, now, lane % SHARE, x, dot, low);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             int32_t d = sum_up<(int)SHARE, 1>(dot[r]);
             int32_t l = T::MINIMUMS ? sum_up<(int)SHARE, 1>(low[r]) : 0;
             if (there)
-                sum[r] = add_term<T>(sum[r], d, l, T::scales(row, block),
-                                     input_scales<T>(x[r], a.p.w.k, unit));
+                sum[r] =
+                    add_term<T>(sum[r], d, l, T::scales(now), input_scales<T>(x[r], a.p.w.k, unit));
         }
     }
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        float all = finish<T>(sum_up<PARTS, (int)SHARE>(sum[r]), row);
+        float all = finish<T>(sum_up<PARTS, (int)SHARE>(sum[r]), {row, 0, units});
         if (lane % (SHARE * PARTS) == 0 && output < a.p.n_end && first_row + r < a.p.rows)
             a.p.y[(first_row + r) * a.p.y_stride + output] = all;
     }

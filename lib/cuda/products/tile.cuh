@@ -85,12 +85,13 @@ INLINE void copy_row(uint32_t k, const tile_source &n, tile_stage<ROWS> *to)
 }
 
 template <class T, int ROWS>
-INLINE void unpack_weights(const table16 &table, const tile_source &n, tile_stage<ROWS> *to)
+INLINE void unpack_weights(const table16 &table, const tile_source &n, uint32_t units,
+                           tile_stage<ROWS> *to)
 {
     uint32_t s = n.w_slot, i = threadIdx.x % tile_stage<ROWS>::OUTPUTS;
-    const uint8_t *block = n.row + T::HEAD + (size_t)n.w_at.unit * T::BYTES;
+    const row_unit unit = {n.row, n.w_at.unit, units};
     piece p;
-    T::piece_of(block, n.w_at.piece, table, &p);
+    T::piece_of(unit, n.w_at.piece, table, &p);
     to->w[s][0][i] = {p.code[0], p.code[1], p.code[2], p.code[3]};
     to->w[s][1][i] = {p.code[4], p.code[5], p.code[6], p.code[7]};
     if (T::SCALED) {
@@ -99,7 +100,7 @@ INLINE void unpack_weights(const table16 &table, const tile_source &n, tile_stag
             small |= (uint32_t)p.min[0] << 16 | (uint32_t)p.min[1] << 24;
         to->scales[s][i] = small;
     }
-    to->w_unit[s][i] = T::scales(n.row, block);
+    to->w_unit[s][i] = T::scales(unit);
 }
 
 /* The next stage, of which `left` pieces exist. It is complete after copies_wait and a barrier. */
@@ -110,7 +111,7 @@ INLINE void fill(const product_args &a, uint32_t units, uint32_t left, tile_sour
     if (n->x && n->x_slot < left)
         copy_row<T, ROWS>(a.p.w.k, *n, to);
     if (n->w_slot < left)
-        unpack_weights<T, ROWS>(a.table, *n, to);
+        unpack_weights<T, ROWS>(a.table, *n, units, to);
     next_piece<T>(&n->w_at, units, tile_stage<ROWS>::PIECES);
     next_piece<T>(&n->x_at, units, tile_stage<ROWS>::PIECES);
 }
@@ -268,7 +269,8 @@ template <class T, int ROWS> INLINE tile_source source_of(const product_args &a,
 }
 
 template <class T, int ROWS>
-INLINE void store_tile(const product_args &a, uint32_t outputs, uint32_t rows, const tile_sums *t)
+INLINE void store_tile(const product_args &a, uint32_t units, uint32_t outputs, uint32_t rows,
+                       const tile_sums *t)
 {
 #pragma unroll
     for (int e = 0; e < TILE_EACH; e++) {
@@ -277,7 +279,8 @@ INLINE void store_tile(const product_args &a, uint32_t outputs, uint32_t rows, c
         uint32_t row = blockIdx.y * ROWS + rows + row_of(e);
         if (output < a.p.n_end && row < a.p.rows)
             a.p.y[row * a.p.y_stride + output] = finish<T>(
-                t->now[e], (const uint8_t *)a.p.w.data + (size_t)output * a.p.w.row_bytes);
+                t->now[e],
+                {(const uint8_t *)a.p.w.data + (size_t)output * a.p.w.row_bytes, 0, units});
     }
 }
 
@@ -314,7 +317,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 2) product_tile(product_args all
     for (uint32_t part = units < PARTS ? units : PARTS; part < PARTS; part++)
         join_part(part, &t); /* without units */
     if (used)
-        store_tile<T, ROWS>(a, outputs, rows, &t);
+        store_tile<T, ROWS>(a, units, outputs, rows, &t);
 }
 
 #endif

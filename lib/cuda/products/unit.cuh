@@ -4,7 +4,7 @@
 #define SLUICE_CUDA_PRODUCTS_UNIT_CUH
 
 #include "lib/cuda/products/jobs.cuh"
-#include "lib/cuda/unpack.cuh"
+#include "lib/cuda/weights/unpack.cuh"
 
 struct product_args {
     gpu_products p;
@@ -89,11 +89,11 @@ INLINE float add_term(float sum, int32_t dot, int32_t low, const unit_scales &w,
 }
 
 /* The factor of the whole row: of types of groups whose rows have one scale. */
-template <class T> INLINE float finish(float sum, const uint8_t *row)
+template <class T> INLINE float finish(float sum, const row_unit &any)
 {
     if (T::form != FORM_GROUP)
         return sum;
-    return sum * (T::HEAD != 0 ? load_half(row) : 1.0f);
+    return sum * (T::HEAD != 0 ? T::scales(any).d : 1.0f);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of a matrix as F32, by the same unpack step as the products: a thread per piece of 32 elements. */
-#include "lib/cuda/unpack.cuh"
+#include "lib/cuda/weights/unpack.cuh"
 
 #define EMBED_THREADS 128
 
@@ -34,11 +34,11 @@ template <class T> __global__ void __launch_bounds__(EMBED_THREADS) embed(embed_
     if (at >= a.k / QK)
         return;
     const uint8_t *row = a.w + (size_t)a.token[blockIdx.y] * a.row_bytes;
-    const uint8_t *block = row + T::HEAD + (size_t)(at / T::PIECES) * T::BYTES;
+    const row_unit unit = {row, at / T::PIECES, a.k / (QK * T::PIECES)};
     float *y = a.y + blockIdx.y * a.y_stride + (size_t)at * QK;
     piece p;
-    T::piece_of(block, at % T::PIECES, a.table, &p);
-    unit_scales d = T::scales(row, block);
+    T::piece_of(unit, at % T::PIECES, a.table, &p);
+    unit_scales d = T::scales(unit);
 #pragma unroll
     for (uint32_t i = 0; i < QK; i++)
         y[i] = element<T>(p, i, d);

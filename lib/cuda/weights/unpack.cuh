@@ -11,17 +11,27 @@
  *   OFFSET   what was subtracted from the codes to make them signed bytes; in types of groups only
  *   form     of the activations
  *   piece    unpacks a piece; table: 16 values, of types that number them
- *   scales   the float scales of the unit at `block`
+ *   scales   the float scales of a unit
  *
  * Rows keep the bytes of the file: blocks of 18 or 17 bytes are read by two bytes or one. Neighbouring
  * lanes read neighbouring blocks, so the cache lines of a load are used completely. A layout for
  * 16-byte loads would be made on upload, and be one more struct here. */
-#ifndef SLUICE_CUDA_UNPACK_CUH
-#define SLUICE_CUDA_UNPACK_CUH
+#ifndef SLUICE_CUDA_WEIGHTS_UNPACK_CUH
+#define SLUICE_CUDA_WEIGHTS_UNPACK_CUH
 
 #include "lib/cuda/device.cuh"
 extern "C" {
 #include "lib/tensor/unpack/values.h"
+}
+
+struct row_unit {
+    const uint8_t *row;
+    uint32_t unit, units; /* of the row */
+};
+
+template <class T> INLINE const uint8_t *block_of(const row_unit &u)
+{
+    return u.row + T::HEAD + (size_t)u.unit * T::BYTES;
 }
 
 struct piece {
@@ -74,8 +84,9 @@ struct block_type {
 struct type_q4_0 : block_type {
     enum { BYTES = 18, ALIGN = 2 };
     static const kernel_form form = FORM_Q4;
-    INLINE void piece_of(const uint8_t *block, uint32_t, const table16 &, piece *p)
+    INLINE void piece_of(const row_unit &u, uint32_t, const table16 &, piece *p)
     {
+        const uint8_t *block = block_of<type_q4_0>(u);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             uint32_t w = load_word<ALIGN>(block + 2 + 4 * i);
@@ -83,22 +94,25 @@ struct type_q4_0 : block_type {
             p->code[4 + i] = (int32_t)subtract_bytes(w >> 4 & LOW4, 0x08080808u);
         }
     }
-    INLINE unit_scales scales(const uint8_t *, const uint8_t *block)
+    INLINE unit_scales scales(const row_unit &u)
     {
+        const uint8_t *block = block_of<type_q4_0>(u);
         return {load_half(block), 0};
     }
 };
 
 struct type_q8_0 : block_type {
     enum { BYTES = 34, ALIGN = 2 };
-    INLINE void piece_of(const uint8_t *block, uint32_t, const table16 &, piece *p)
+    INLINE void piece_of(const row_unit &u, uint32_t, const table16 &, piece *p)
     {
+        const uint8_t *block = block_of<type_q8_0>(u);
 #pragma unroll
         for (int i = 0; i < 8; i++)
             p->code[i] = (int32_t)load_word<ALIGN>(block + 2 + 4 * i);
     }
-    INLINE unit_scales scales(const uint8_t *, const uint8_t *block)
+    INLINE unit_scales scales(const row_unit &u)
     {
+        const uint8_t *block = block_of<type_q8_0>(u);
         return {load_half(block), 0};
     }
 };
@@ -116,25 +130,29 @@ template <int ALIGN> INLINE void values_of(const uint8_t *from, const table16 &t
 
 struct type_iq4_nl : block_type {
     enum { BYTES = 18, ALIGN = 2 };
-    INLINE void piece_of(const uint8_t *block, uint32_t, const table16 &t, piece *p)
+    INLINE void piece_of(const row_unit &u, uint32_t, const table16 &t, piece *p)
     {
+        const uint8_t *block = block_of<type_iq4_nl>(u);
         values_of<ALIGN>(block + 2, t, p);
     }
-    INLINE unit_scales scales(const uint8_t *, const uint8_t *block)
+    INLINE unit_scales scales(const row_unit &u)
     {
+        const uint8_t *block = block_of<type_iq4_nl>(u);
         return {load_half(block), 0};
     }
 };
 
 struct type_mxfp4 : block_type {
     enum { BYTES = 17, ALIGN = 1 };
-    INLINE void piece_of(const uint8_t *block, uint32_t, const table16 &t, piece *p)
+    INLINE void piece_of(const row_unit &u, uint32_t, const table16 &t, piece *p)
     {
+        const uint8_t *block = block_of<type_mxfp4>(u);
         values_of<ALIGN>(block + 1, t, p);
     }
     /* Half of E8M0: the table is doubled. */
-    INLINE unit_scales scales(const uint8_t *, const uint8_t *block)
+    INLINE unit_scales scales(const row_unit &u)
     {
+        const uint8_t *block = block_of<type_mxfp4>(u);
         uint32_t e = block[0];
         return {float_of(e < 2 ? UINT32_C(0x00200000) << e : (e - 1) << 23), 0};
     }
@@ -159,8 +177,9 @@ INLINE void six_bits(const uint8_t *q, uint32_t s, piece *p)
 
 struct type_q4_k : super_type {
     enum { BYTES = 144, ALIGN = 4, MINIMUMS = 1 };
-    INLINE void piece_of(const uint8_t *block, uint32_t s, const table16 &, piece *p)
+    INLINE void piece_of(const row_unit &u, uint32_t s, const table16 &, piece *p)
     {
+        const uint8_t *block = block_of<type_q4_k>(u);
         six_bits(block + 4, s, p);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -168,16 +187,18 @@ struct type_q4_k : super_type {
             p->code[i] = (int32_t)(w >> s % 2 * 4 & LOW4);
         }
     }
-    INLINE unit_scales scales(const uint8_t *, const uint8_t *block)
+    INLINE unit_scales scales(const row_unit &u)
     {
+        const uint8_t *block = block_of<type_q4_k>(u);
         return {load_half(block), load_half(block + 2)};
     }
 };
 
 struct type_q5_k : super_type {
     enum { BYTES = 176, ALIGN = 4, MINIMUMS = 1 };
-    INLINE void piece_of(const uint8_t *block, uint32_t s, const table16 &, piece *p)
+    INLINE void piece_of(const row_unit &u, uint32_t s, const table16 &, piece *p)
     {
+        const uint8_t *block = block_of<type_q5_k>(u);
         six_bits(block + 4, s, p);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -186,16 +207,18 @@ struct type_q5_k : super_type {
             p->code[i] = (int32_t)((w >> s % 2 * 4 & LOW4) | fifth << 4);
         }
     }
-    INLINE unit_scales scales(const uint8_t *, const uint8_t *block)
+    INLINE unit_scales scales(const row_unit &u)
     {
+        const uint8_t *block = block_of<type_q5_k>(u);
         return {load_half(block), load_half(block + 2)};
     }
 };
 
 struct type_q6_k : super_type {
     enum { BYTES = 210, ALIGN = 2, SPLIT = 1 };
-    INLINE void piece_of(const uint8_t *block, uint32_t s, const table16 &, piece *p)
+    INLINE void piece_of(const row_unit &u, uint32_t s, const table16 &, piece *p)
     {
+        const uint8_t *block = block_of<type_q6_k>(u);
         const uint8_t *low = block + s / 4 * 64 + s % 2 * 32, *high = block + 128 + s / 4 * 32;
         set_scales(p, (int8_t)block[192 + 2 * s], (int8_t)block[193 + 2 * s]);
 #pragma unroll
@@ -205,23 +228,26 @@ struct type_q6_k : super_type {
             p->code[i] = (int32_t)subtract_bytes(w | two << 4, 0x20202020u);
         }
     }
-    INLINE unit_scales scales(const uint8_t *, const uint8_t *block)
+    INLINE unit_scales scales(const row_unit &u)
     {
+        const uint8_t *block = block_of<type_q6_k>(u);
         return {load_half(block + 208), 0};
     }
 };
 
 struct type_iq4_xs : super_type {
     enum { BYTES = 136, ALIGN = 4 };
-    INLINE void piece_of(const uint8_t *block, uint32_t s, const table16 &t, piece *p)
+    INLINE void piece_of(const row_unit &u, uint32_t s, const table16 &t, piece *p)
     {
+        const uint8_t *block = block_of<type_iq4_xs>(u);
         int32_t low = block[4 + s / 2] >> s % 2 * 4 & 15;
         int32_t high = load_as<uint16_t>(block + 2) >> 2 * s & 3;
         set_scales(p, (low | high << 4) - 32, (low | high << 4) - 32);
         values_of<ALIGN>(block + 8 + 16 * s, t, p);
     }
-    INLINE unit_scales scales(const uint8_t *, const uint8_t *block)
+    INLINE unit_scales scales(const row_unit &u)
     {
+        const uint8_t *block = block_of<type_iq4_xs>(u);
         return {load_half(block), 0};
     }
 };
@@ -234,8 +260,9 @@ template <int BITS, int GRID> struct group_of {
     enum { HEAD = GRID ? 0 : 4, BEFORE = GRID ? 4 : 0, BYTES = BITS * 8 + BEFORE };
     enum { OFFSET = BITS == 8 ? 128 : 0 };
     static const kernel_form form = FORM_GROUP;
-    INLINE void piece_of(const uint8_t *block, uint32_t s, const table16 &, piece *p)
+    INLINE void piece_of(const row_unit &u, uint32_t s, const table16 &, piece *p)
     {
+        const uint8_t *block = block_of<group_of>(u);
         const uint8_t *from = block + BEFORE;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -248,9 +275,10 @@ template <int BITS, int GRID> struct group_of {
                                        0x03030303u);
         }
     }
-    INLINE unit_scales scales(const uint8_t *row, const uint8_t *block)
+    INLINE unit_scales scales(const row_unit &u)
     {
-        const uint8_t *grid = GRID ? block : row;
+        const uint8_t *block = block_of<group_of>(u);
+        const uint8_t *grid = GRID ? block : u.row;
         return {load_half(grid), load_half(grid + 2)};
     }
 };
