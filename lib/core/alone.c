@@ -134,6 +134,8 @@ void core_alone_experts(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     const struct model_entry *entry = entry_of(c, c->step.layer, 0);
+    struct kernel_matrix matrix[EXPERT__COUNT];
+    expert_matrices(entry, NULL, matrix);
     core_while_reading(c);
     struct device_routed routed = {.layer = c->step.layer,
                                    .top_k = c->hp.experts_used,
@@ -146,11 +148,7 @@ void core_alone_experts(struct core *c)
                                    .factor = c->residual,
                                    .into = c->into};
     for (int m = 0; m < EXPERT__COUNT; m++) {
-        const struct model_matrix *matrix = &entry->matrix[m];
-        routed.matrix[m] = (struct device_matrix){.row_bytes = matrix->row_bytes,
-                                                  .k = matrix->k,
-                                                  .n = matrix->n,
-                                                  .type = (enum tensor_type)matrix->type};
+        routed.matrix[m] = device_shape(c->device, matrix[m]);
         routed.scale[m] = l->expert_scales[m];
         routed.bias[m] = l->expert_bias[m];
     }

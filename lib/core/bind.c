@@ -13,12 +13,13 @@ static const struct model_tensor *tensor_of(const struct core *c, uint32_t entry
         c->model)[model_index_entries(c->model)[entry].extent[extent].tensor];
 }
 
-static struct device_matrix matrix_of(const struct model_tensor *t, struct device_at data)
+/* All rows, of a tensor of matrices those of all. */
+static struct kernel_matrix matrix_of(const struct model_tensor *t, const void *data)
 {
-    return (struct device_matrix){.data = data,
+    return (struct kernel_matrix){.data = data,
                                   .row_bytes = t->row_bytes,
                                   .k = (uint32_t)t->ne[0],
-                                  .n = (uint32_t)t->ne[1],
+                                  .n = (uint32_t)(t->bytes / t->row_bytes),
                                   .type = (enum tensor_type)t->type};
 }
 
@@ -34,8 +35,10 @@ static struct device_matrix dense_matrix(struct core *c, uint32_t layer, enum de
     sl_assert(has(c, layer, role));
     uint32_t entry = model_entry_dense(c->model, layer, role);
     const struct model_tensor *t = tensor_of(c, entry, 0);
-    return matrix_of(t, device_share(c->device, c->source.dense(c->source.self, entry),
-                                     (size_t)t->bytes, DEVICE_SHARE_WEIGHTS));
+    const struct kernel_matrix all = matrix_of(t, c->source.dense(c->source.self, entry));
+    struct device_matrix m = device_weights(c->device, &all);
+    m.n = (uint32_t)t->ne[1];
+    return m;
 }
 
 /* Vectors of a layer and their fields. A model has those that its architecture names, and of two with

@@ -368,8 +368,7 @@ static struct device_at share_side(struct core *c, uint32_t sequence, enum kv_si
     if (!c->device->is_host)
         positions = positions_of(c, sequence, ring);
     return device_share(c->device, all[layer],
-                        (size_t)model_kv_bytes(&c->hp, layer, side, s->kv_type, positions),
-                        DEVICE_SHARE_SEQUENCE);
+                        (size_t)model_kv_bytes(&c->hp, layer, side, s->kv_type, positions));
 }
 
 static void share_state(struct core *c, uint32_t sequence)
@@ -377,11 +376,11 @@ static void share_state(struct core *c, uint32_t sequence)
     const struct core_sequence *s = &c->sequences[sequence];
     size_t floats = (size_t)model_state_floats(&c->hp);
     size_t at = core_layer_now(c)->state_number * floats;
-    c->at[sequence].next_state = device_share(c->device, (float *)s->next_state + at,
-                                              floats * sizeof(float), DEVICE_SHARE_SEQUENCE);
+    c->at[sequence].next_state =
+        device_share(c->device, (float *)s->next_state + at, floats * sizeof(float));
     if (!begins(c, sequence))
-        c->at[sequence].state = device_share(c->device, (const float *)s->state + at,
-                                             floats * sizeof(float), DEVICE_SHARE_SEQUENCE);
+        c->at[sequence].state =
+            device_share(c->device, (const float *)s->state + at, floats * sizeof(float));
 }
 
 void core_take_sequences(struct core *c)

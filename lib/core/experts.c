@@ -110,14 +110,8 @@ static uint64_t content_of(const struct core *c, uint32_t layer, const struct ex
 static struct device_matrix on_device(struct core *c, const struct expert_item *item,
                                       uint32_t number)
 {
-    const struct kernel_matrix *m = &item->matrix[number];
-    return (struct device_matrix){.data =
-                                      device_lend(c->device, m->data, (size_t)m->row_bytes * m->n,
-                                                  content_of(c, c->step.layer, item, number)),
-                                  .row_bytes = m->row_bytes,
-                                  .k = m->k,
-                                  .n = m->n,
-                                  .type = m->type};
+    return device_lend(c->device, &item->matrix[number],
+                       content_of(c, c->step.layer, item, number));
 }
 
 static struct device_job job_of(struct core *c, const struct expert_item *item, uint32_t inner_base)
@@ -155,8 +149,7 @@ struct device_expert core_expert_of(const struct core *c, uint32_t layer,
 {
     struct device_expert expert;
     for (uint32_t m = 0; m < EXPERT__COUNT; m++) {
-        expert.memory[m] = item->matrix[m].data;
-        expert.bytes[m] = (size_t)item->matrix[m].row_bytes * item->matrix[m].n;
+        expert.matrix[m] = item->matrix[m];
         expert.content[m] = content_of(c, layer, item, m);
     }
     return expert;

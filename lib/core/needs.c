@@ -44,10 +44,16 @@ static void read_bytes(struct device *d, struct device_at from, void *to, size_t
     (void)d, (void)from, (void)to, (void)bytes;
 }
 
-static struct device_at share(struct device *d, const void *memory, size_t bytes,
-                              enum device_share_kind kind, uint64_t content)
+static struct device_matrix matrix(struct device *d, const struct kernel_matrix *m,
+                                   uint64_t content)
 {
-    (void)d, (void)bytes, (void)kind, (void)content;
+    (void)d, (void)content;
+    return device_matrix_at(m, device_address(m->data));
+}
+
+static struct device_at share(struct device *d, const void *memory, size_t bytes)
+{
+    (void)d, (void)bytes;
     return device_address(memory);
 }
 
@@ -85,6 +91,7 @@ static const struct device_ops table = {
     .release = release,
     .write = write_bytes,
     .read = read_bytes,
+    .matrix = matrix,
     .share = share,
     .computes = computes,
     .wait = wait_for_all,

@@ -203,7 +203,7 @@ struct gpu_routed {
 };
 
 /* Counted up when struct gpu_kernels or an argument changes. */
-#define GPU_INTERFACE 5
+#define GPU_INTERFACE 6
 
 struct gpu_kernels {
     uint32_t interface;  /* GPU_INTERFACE of the module, first in every version */
@@ -223,6 +223,15 @@ struct gpu_kernels {
     int (*add_terms)(const struct gpu_terms *t, void *stream);
     /* The bytes that divide row_bytes of a matrix; 0: no kernels for this type. */
     uint32_t (*alignment)(enum tensor_type type);
+
+    /* Rows of weights, as all functions here read them, are not those of a file, whose blocks have odd sizes (weights/planes.cuh).
+     * The bytes of a row of k elements; 0: none, or k is no multiple of the type's unit. At most 15 more than in a file. */
+    uint64_t (*row_bytes)(enum tensor_type type, uint32_t k);
+    /* Rows are rearranged; else they have the bytes of the file. */
+    bool (*rearranged)(enum tensor_type type);
+    /* Of such a type: rows of a file, which are in memory of the device, to rows that are to_row_bytes apart. w: with the bytes
+     * between rows there. `to` and to_row_bytes: multiples of alignment(type); not within w. */
+    int (*rearrange)(const struct kernel_matrix *w, void *to, size_t to_row_bytes, void *stream);
 
     /* kernel_ops.row_to_f32 of rows token[0 .. rows) of w. */
     int (*rows_to_f32)(const struct kernel_matrix *w, const uint32_t *token, uint32_t rows,

@@ -112,16 +112,6 @@ template <class T> INLINE T load_as(const void *p)
     return *(const T *)p;
 }
 
-/* Four bytes at an address that is a multiple of ALIGN: blocks of most types have odd sizes. */
-template <int ALIGN> INLINE uint32_t load_word(const uint8_t *p)
-{
-    if (ALIGN >= 4)
-        return load_as<uint32_t>(p);
-    if (ALIGN == 2)
-        return load_as<uint16_t>(p) | (uint32_t)load_as<uint16_t>(p + 2) << 16;
-    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* A scale in F16, at an even address. */
 INLINE float load_half(const uint8_t *p)
 {
@@ -188,6 +178,9 @@ extern "C" {
 typedef int gpu_matmul_fn(const struct gpu_products *p, void *stream);
 gpu_matmul_fn gpu_dense_matmul, gpu_block_matmul, gpu_super_matmul, gpu_group_matmul;
 uint32_t gpu_alignment(enum tensor_type type);
+uint64_t gpu_row_bytes(enum tensor_type type, uint32_t k);
+bool gpu_rearranged(enum tensor_type type);
+int gpu_rearrange(const struct kernel_matrix *w, void *to, size_t to_row_bytes, void *stream);
 /* A matrix that products and rows_to_f32 have kernels for. */
 bool gpu_matrix_fits(const struct kernel_matrix *w);
 int gpu_activation(enum tensor_type type, const float *x, size_t x_stride, uint32_t k,

@@ -49,7 +49,7 @@ static inline struct device_at device_floats_at(struct device_at at, uint64_t fl
 /* A matrix as kernel_matrix, on a device. Without data: there is none. */
 struct device_matrix {
     struct device_at data;
-    uint64_t row_bytes;
+    uint64_t row_bytes; /* there */
     uint32_t k, n;
     enum tensor_type type;
 };
@@ -207,18 +207,9 @@ struct device_limits {
     ;
 #include "lib/device/ops.tbl.h"
 
-/* Host memory that operations are given, and when it changes. A device that is not the host has copies of it. */
-enum device_share_kind {
-    DEVICE_SHARE_WEIGHTS, /* never changes */
-    DEVICE_SHARE_LENT,    /* an expert: not before device_give_back; then it may be another one */
-    DEVICE_SHARE_SEQUENCE, /* keys, values or state: OP_CACHE and OP_STATE have what operations read and write.
-                            * The host may change it between passes */
-};
-
-/* An expert as it would be lent: its matrices, each with device_ops.share's arguments. */
+/* An expert as it would be lent: its matrices, each with device_ops.matrix's arguments. */
 struct device_expert {
-    const void *memory[EXPERT__COUNT];
-    size_t bytes[EXPERT__COUNT];
+    struct kernel_matrix matrix[EXPERT__COUNT];
     uint64_t content[EXPERT__COUNT];
 };
 
@@ -226,7 +217,7 @@ struct device_expert {
  * in the order of ranks. */
 struct device_routed {
     uint32_t layer, top_k;
-    struct device_matrix matrix[EXPERT__COUNT];                 /* of each, without data */
+    struct device_matrix matrix[EXPERT__COUNT]; /* of each, without data: device_shape */
     struct device_at scale[EXPERT__COUNT], bias[EXPERT__COUNT]; /* of expert 0, the others follow */
     enum ffn_activation activation;
     struct device_rows x;
@@ -261,12 +252,17 @@ struct device_ops {
     /* Copies to host memory, after a wait. */
     void (*read)(struct device *d, struct device_at from, void *to, size_t bytes);
 
-    /* Host memory in operations: its address on the device, or, of sequences, what names it there. What
-     * operations write there is in host memory after a wait, and what the host wrote before a
-     * submission is seen by it. The same memory may be shared again, also with more bytes. content: of lent
-     * memory, what it has, wherever it is and whenever (device_content); else 0. */
-    struct device_at (*share)(struct device *d, const void *memory, size_t bytes,
-                              enum device_share_kind kind, uint64_t content);
+    /* A matrix of the host in operations: where it is on the device, whose rows may have another layout. content 0: weights, which
+     * never change; the same memory may be given again. Else an expert, lent until device_give_back, when its memory may get
+     * another one: what the matrix has, wherever it is and whenever (device_content). Without data: its row_bytes there, and
+     * nothing else. */
+    struct device_matrix (*matrix)(struct device *d, const struct kernel_matrix *m,
+                                   uint64_t content);
+
+    /* Keys, values or a state in operations: what names this host memory there. OP_CACHE and OP_STATE have what
+     * operations read and write. What they write is in host memory after a wait, and what the host wrote before a
+     * submission is seen by it: it may change it between passes. The same memory may be shared again, also with more bytes. */
+    struct device_at (*share)(struct device *d, const void *memory, size_t bytes);
 
     /* A pass of `rows` rows of one sequence begins at `position`: its host memory has the rows before that, and the recurrent state
      * after them. The host gives another number (above 0) when it changed what the rows of a number are; so a device may
@@ -331,11 +327,17 @@ enum device_op {
 const char *device_op_name(enum device_op op);
 
 /* device_ops.share; `bytes` is used only where the device is not the host. */
-static inline struct device_at device_share(struct device *d, const void *memory, size_t bytes,
-                                            enum device_share_kind kind)
+static inline struct device_at device_share(struct device *d, const void *memory, size_t bytes)
 {
-    return d->is_host ? (struct device_at){(uintptr_t)memory}
-                      : d->ops->share(d, memory, bytes, kind, 0);
+    return d->is_host ? (struct device_at){(uintptr_t)memory} : d->ops->share(d, memory, bytes);
+}
+
+/* The same matrix at another place, with the same layout. */
+static inline struct device_matrix device_matrix_at(const struct kernel_matrix *m,
+                                                    struct device_at data)
+{
+    return (struct device_matrix){
+        .data = data, .row_bytes = m->row_bytes, .k = m->k, .n = m->n, .type = m->type};
 }
 
 /* The number of a matrix of an expert: above 0. `experts` of `layers` layers, in each precision. */
@@ -346,11 +348,24 @@ static inline uint64_t device_content(uint64_t precision, uint64_t layers, uint6
 }
 
 /* A matrix of an expert; until it is given back. */
-static inline struct device_at device_lend(struct device *d, const void *memory, size_t bytes,
-                                           uint64_t content)
+static inline struct device_matrix device_lend(struct device *d, const struct kernel_matrix *m,
+                                               uint64_t content)
 {
-    return d->is_host ? (struct device_at){(uintptr_t)memory}
-                      : d->ops->share(d, memory, bytes, DEVICE_SHARE_LENT, content);
+    return d->is_host ? device_matrix_at(m, (struct device_at){(uintptr_t)m->data})
+                      : d->ops->matrix(d, m, content);
+}
+
+/* Weights that never change. */
+static inline struct device_matrix device_weights(struct device *d, const struct kernel_matrix *m)
+{
+    return device_lend(d, m, 0);
+}
+
+/* What is the same of all matrices of that shape. */
+static inline struct device_matrix device_shape(struct device *d, struct kernel_matrix m)
+{
+    m.data = NULL;
+    return device_lend(d, &m, 0);
 }
 
 static inline void device_enter(struct device *d)

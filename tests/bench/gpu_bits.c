@@ -92,6 +92,20 @@ static struct kernel_matrix random_matrix(enum tensor_type type, uint32_t k)
     return m;
 }
 
+/* On the GPU, with the layout of rows there. */
+static struct kernel_matrix matrix_on_device(const struct kernel_matrix *m)
+{
+    struct kernel_matrix file = *m, w = *m;
+    file.data = w.data = on_device(m->data, m->row_bytes * m->n);
+    if (!module->rearranged(m->type))
+        return w;
+    w.row_bytes = module->row_bytes(m->type, m->k);
+    void *to = new_memory(w.row_bytes * m->n);
+    check_status(module->rearrange(&file, to, w.row_bytes, NULL), "a layout of weights");
+    w.data = to;
+    return w;
+}
+
 /* Rows in the form that the type reads, as the module wants them: a multiple of 64 bytes apart. */
 static uint8_t *prepared(enum tensor_type type, const float *x, uint32_t k, uint32_t rows,
                          size_t *aligned)
@@ -124,9 +138,8 @@ static bool product_is_same(const struct kernel_matrix *m, const float *x, uint3
     size_t stride, bytes = (size_t)rows * OUTPUTS * sizeof(float);
     uint8_t *act = prepared(m->type, x, m->k, rows, &stride);
     float *want = test_alloc(bytes), *y = new_memory(bytes);
-    struct kernel_matrix w = *m;
     kernel_ops_of(ISA_GENERIC)->matmul(m, 0, OUTPUTS, act, stride, rows, want, OUTPUTS);
-    w.data = on_device(m->data, m->row_bytes * m->n);
+    const struct kernel_matrix w = matrix_on_device(m);
     void *a = on_device(act, stride * rows);
     free(act);
     check_status(module->matmul(&w, 0, OUTPUTS, a, stride, rows, y, OUTPUTS, NULL), "a product");
@@ -142,13 +155,13 @@ static bool jobs_are_same(const struct kernel_matrix *m, const float *x, uint32_
     size_t stride, bytes = (size_t)(rows[0] + most + 1) * JOB_OUTPUTS * sizeof(float);
     uint8_t *act = prepared(m->type, x, m->k, ROWS_MAX, &stride);
     float *want = test_alloc(bytes), *y = new_memory(bytes);
-    const uint8_t *w = on_device(m->data, m->row_bytes * m->n);
+    const struct kernel_matrix w = matrix_on_device(m);
     for (uint32_t j = 0; j < JOBS; j++) {
-        size_t at = j * JOB_OUTPUTS * m->row_bytes;
         struct kernel_matrix part = *m;
-        part.data = (const uint8_t *)m->data + at;
+        part.data = (const uint8_t *)m->data + j * JOB_OUTPUTS * m->row_bytes;
         part.n = JOB_OUTPUTS;
-        job[j] = (struct gpu_job){w + at, y + (size_t)pairs * JOB_OUTPUTS, pairs, rows[j]};
+        job[j] = (struct gpu_job){(const uint8_t *)w.data + j * JOB_OUTPUTS * w.row_bytes,
+                                  y + (size_t)pairs * JOB_OUTPUTS, pairs, rows[j]};
         for (uint32_t r = 0; r < rows[j]; r++, pairs++) {
             index[pairs] = (pairs * 29 + 5) % ROWS_MAX;
             kernel_ops_of(ISA_GENERIC)
@@ -156,7 +169,7 @@ static bool jobs_are_same(const struct kernel_matrix *m, const float *x, uint32_
                          want + (size_t)pairs * JOB_OUTPUTS, JOB_OUTPUTS);
         }
     }
-    const struct gpu_products p = {.w = {NULL, m->row_bytes, m->k, JOB_OUTPUTS, m->type},
+    const struct gpu_products p = {.w = {NULL, w.row_bytes, w.k, JOB_OUTPUTS, w.type},
                                    .x = on_device(act, stride * ROWS_MAX),
                                    .index = on_device(index, pairs * sizeof *index),
                                    .jobs = on_device(job, sizeof job),
@@ -259,7 +272,7 @@ static bool compare_passes(struct image *image, const char *name)
     struct run gpu = host;
     struct error error;
     struct cuda_plan plan =
-        cuda_run_plan(image, host.chunk, compared % 2 == 0 ? 0 : 2, open_device);
+        cuda_run_plan(module, image, host.chunk, compared % 2 == 0 ? 0 : 2, open_device);
     gpu.device = open_device(&plan);
     if (compared++ % 3 == 1)
         cuda_cooperate(gpu.device, host_device(kernel_ops_select("auto"), 2, 0, &error));
@@ -271,7 +284,7 @@ static bool compare_alone(struct image *image, const char *name)
 {
     const struct model_hparams *hp = &image->model->hparams;
     struct run host = {.image = image, .alone = true, .chunk = 2, .single = ALONE}, gpu = host;
-    struct cuda_plan plan = cuda_run_plan(image, host.chunk, 0, open_device);
+    struct cuda_plan plan = cuda_run_plan(module, image, host.chunk, 0, open_device);
     plan.bytes[CUDA_EXPERTS] = hp->layers * hp->experts * plan.slot_bytes;
     gpu.device = open_device(&plan);
     return compare(&host, &gpu, name, ", all experts there");

@@ -26,7 +26,10 @@ INLINE void dot_unit(const product_args &a, const row_unit &u, uint32_t lane,
 {
 #pragma unroll
     for (uint32_t i = 0; i < T::PIECES / SHARE; i++) {
-        uint32_t s = lane * (T::PIECES / SHARE) + i;
+        /* Two pieces of a lane share their bytes. */
+        uint32_t s = T::PIECES / SHARE == 2 && SHARE > 1
+                         ? lane / T::APART * 2 * T::APART | lane % T::APART | i * T::APART
+                         : lane * (T::PIECES / SHARE) + i;
         piece p;
         T::piece_of(u, s, a.table, &p);
 #pragma unroll

@@ -93,7 +93,7 @@ template <class T> INLINE float finish(float sum, const row_unit &any)
 {
     if (T::form != FORM_GROUP)
         return sum;
-    return sum * (T::HEAD != 0 ? T::scales(any).d : 1.0f);
+    return sum * (T::HEAD != 0 ? load_half(head_of<T>(any)) : 1.0f);
 }
 
 #endif

@@ -72,10 +72,11 @@ static void *known(const struct mirrors *m, const void *memory, size_t bytes)
     return NULL;
 }
 
-static void *weights(struct cuda *c, const void *memory, size_t bytes)
+static void *weights(struct cuda *c, const struct kernel_matrix *from)
 {
     struct mirrors *m = &c->weights;
-    void *to = known(m, memory, bytes);
+    size_t bytes = cuda_matrix_bytes(c->k, from);
+    void *to = known(m, from->data, bytes);
     if (to)
         return to;
     if (m->count == m->space) {
@@ -85,19 +86,28 @@ static void *weights(struct cuda *c, const void *memory, size_t bytes)
     }
     to = cuda_take(&c->weights_area, bytes);
     sl_assert(to); /* the plan has all of them */
-    m->all[m->count++] = (struct mirror){memory, bytes, to};
-    cuda_to_device(c, to, memory, bytes);
+    m->all[m->count++] = (struct mirror){from->data, bytes, to};
+    cuda_upload_matrix(c, to, from);
+    cuda_use_uploads(c);
     return to;
 }
 
-struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
-                            enum device_share_kind kind, uint64_t content)
+static struct device_matrix matrix(struct device *d, const struct kernel_matrix *m,
+                                   uint64_t content)
 {
     struct cuda *c = cuda_of(d);
-    if (!memory || bytes == 0 || kind == DEVICE_SHARE_SEQUENCE)
-        return device_address(memory); /* of the host: for cuda_take_* */
-    return device_address(kind == DEVICE_SHARE_LENT ? cuda_slot(c, content, memory, bytes)
-                                                    : weights(c, memory, bytes));
+    struct device_matrix there = device_matrix_at(m, (struct device_at){0});
+    there.row_bytes = c->k->row_bytes(m->type, m->k);
+    if (!m->data || m->n == 0)
+        return there;
+    there.data = device_address(content > 0 ? cuda_slot(c, content, m) : weights(c, m));
+    return there.data.address ? there : device_matrix_at(m, device_address(m->data));
+}
+
+static struct device_at share(struct device *d, const void *memory, size_t bytes)
+{
+    (void)d, (void)bytes;
+    return device_address(memory); /* of the host: for cuda_take_* */
 }
 
 /* ---- areas ---- */
@@ -150,6 +160,8 @@ int cuda_reserve(struct device *d, struct error *error)
                  get_area(c, &c->kv_area, bytes[CUDA_KV], "keys and values", error) != 0 ||
                  get_area(c, &c->experts_area, bytes[CUDA_EXPERTS], "experts", error) != 0 ||
                  cuda_slots_open(c, error) != 0;
+    if (!failed)
+        c->staging = cuda_take(&c->weights_area, CUDA_STAGING_BYTES);
     if (!failed && c->plan.kv_layers == c->plan.layers)
         d->keeps = c->slots.count;
     return failed ? -1 : 0;
@@ -383,7 +395,8 @@ static const struct device_ops table = {
     .release = release,
     .write = write_bytes,
     .read = read_bytes,
-    .share = cuda_share,
+    .matrix = matrix,
+    .share = share,
     .begin = cuda_begin,
     .computes = computes,
     .wait = wait_for_all,

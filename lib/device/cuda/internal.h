@@ -175,6 +175,8 @@ struct cuda {
     void *stream;     /* of operations */
     void *uploads;    /* stream of experts */
     void *used;       /* event: what the stream had at the end of the last leases */
+    void *uploaded;   /* event: what `uploads` had at the end of the last dense weights */
+    uint8_t *staging; /* CUDA_STAGING_BYTES that `uploads` writes and reads, in its order */
     struct ring ring;
     struct cooperate cooperate;
     struct expert_batch batch;
@@ -226,13 +228,10 @@ void cuda_to_device(struct cuda *c, void *to, const void *from, size_t bytes);
 void cuda_to_host(struct cuda *c, void *to, const void *from, size_t bytes);
 void cuda_wait(struct cuda *c);
 
-struct device_at cuda_share(struct device *d, const void *memory, size_t bytes,
-                            enum device_share_kind kind, uint64_t content);
-
-/* slots.c: `bytes` of the matrix with that content, on the device until the leases end. */
+/* slots.c: the matrix with that content, on the device until the leases end. NULL: the host computes with it. */
 int cuda_slots_open(struct cuda *c, struct error *error);
 void cuda_slots_close(struct cuda *c);
-void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes);
+void *cuda_slot(struct cuda *c, uint64_t content, const struct kernel_matrix *from);
 void cuda_end_leases(struct cuda *c); /* when no operation is submitted with them any more */
 void cuda_prefetch_experts(struct cuda *c, const struct device_expert *expert, uint32_t count);
 bool cuda_has(const struct device *d, uint64_t content);
@@ -278,10 +277,14 @@ void cuda_used(struct cuda *c);
 void cuda_uploads_after_use(struct cuda *c);
 /* Whether so many pieces of the ring can be used without waiting. */
 bool cuda_ring_has(struct cuda *c, uint32_t pieces);
-/* `from` may change after the call. */
-void cuda_upload_expert(struct cuda *c, uint8_t *to, const void *from, size_t bytes);
+/* A matrix of the host, with the device's layout. Its memory may change after the call. */
+void cuda_upload_matrix(struct cuda *c, uint8_t *to, const struct kernel_matrix *from);
+/* Operations that are submitted from now on have what was uploaded. */
+void cuda_use_uploads(struct cuda *c);
 
 /* plan.c */
+/* Of a matrix, on the device. */
+size_t cuda_matrix_bytes(const struct gpu_kernels *k, const struct kernel_matrix *m);
 size_t cuda_workspace(const struct device *d, const struct device_limits *limits);
 /* Of it, in front: for attention. */
 size_t cuda_attend_bytes(const struct cuda *c, const struct device_limits *limits);

@@ -21,13 +21,27 @@ uint64_t cuda_plan_bytes(const struct cuda_plan *plan)
     return bytes;
 }
 
-static uint64_t weights_of(const struct model_index *m, const struct cuda_plan *plan)
+size_t cuda_matrix_bytes(const struct gpu_kernels *k, const struct kernel_matrix *m)
 {
-    uint64_t bytes = 0;
+    return (size_t)k->row_bytes(m->type, m->k) * m->n;
+}
+
+static uint64_t tensor_bytes(const struct gpu_kernels *k, const struct model_tensor *t)
+{
+    const struct kernel_matrix all = {.k = (uint32_t)t->ne[0],
+                                      .n = (uint32_t)(t->bytes / t->row_bytes),
+                                      .type = (enum tensor_type)t->type};
+    return align_up(cuda_matrix_bytes(k, &all), DEVICE_ALIGN);
+}
+
+static uint64_t weights_of(const struct model_index *m, const struct gpu_kernels *k,
+                           const struct cuda_plan *plan)
+{
+    uint64_t bytes = align_up(CUDA_STAGING_BYTES, DEVICE_ALIGN);
     for (uint32_t i = 0; i < m->dense_count; i++) {
         const struct model_entry *e = &model_index_entries(m)[i];
         if (e->extents > 0 && model_part_reads(m, plan->first_layer, plan->end_layer, i))
-            bytes += align_up(model_index_tensors(m)[e->extent[0].tensor].bytes, DEVICE_ALIGN);
+            bytes += tensor_bytes(k, &model_index_tensors(m)[e->extent[0].tensor]);
     }
     return bytes;
 }
@@ -63,7 +77,8 @@ static uint64_t sequence_of(const struct model_index *m, uint32_t first, uint32_
 }
 
 /* Of the largest expert: each of its matrices begins at a multiple of DEVICE_ALIGN. */
-static uint64_t slot_of(const struct model_index *m, const struct cuda_plan *plan)
+static uint64_t slot_of(const struct model_index *m, const struct gpu_kernels *kernels,
+                        const struct cuda_plan *plan)
 {
     uint64_t most = 0;
     for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
@@ -72,7 +87,10 @@ static uint64_t slot_of(const struct model_index *m, const struct cuda_plan *pla
         if (e->layer < plan->first_layer || e->layer >= plan->end_layer)
             continue;
         for (int k = 0; k < EXPERT__COUNT; k++)
-            bytes += align_up(e->matrix[k].row_bytes * e->matrix[k].n, DEVICE_ALIGN);
+            bytes +=
+                align_up(kernels->row_bytes((enum tensor_type)e->matrix[k].type, e->matrix[k].k) *
+                             e->matrix[k].n,
+                         DEVICE_ALIGN);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -86,8 +104,9 @@ static uint64_t load_of(const struct model_hparams *h)
            align_up(channels * sizeof(uint32_t), DEVICE_ALIGN);
 }
 
-void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
-                     uint32_t context, uint32_t ring, uint32_t sequences)
+void cuda_plan_model(struct cuda_plan *plan, const struct gpu_kernels *kernels,
+                     const struct model_index *model, enum kv_type kv_type, uint32_t context,
+                     uint32_t ring, uint32_t sequences)
 {
     const struct model_hparams *h = &model->hparams;
     plan->end_layer = plan->end_layer ? plan->end_layer : h->layers;
@@ -95,8 +114,8 @@ void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, en
     plan->layers = h->layers;
     plan->experts = h->experts;
     plan->top_k = h->experts_used;
-    plan->slot_bytes = slot_of(model, plan);
-    plan->bytes[CUDA_WEIGHTS] = weights_of(model, plan);
+    plan->slot_bytes = slot_of(model, kernels, plan);
+    plan->bytes[CUDA_WEIGHTS] = weights_of(model, kernels, plan);
     plan->bytes[CUDA_KV] =
         sequences * sequence_of(model, plan->first_layer, plan->end_layer, kv_type, context, ring);
     uint64_t experts = plan->slot_bytes * h->experts_used, load = load_of(h);

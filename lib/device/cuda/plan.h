@@ -6,14 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/cuda/cuda.h"
 #include "lib/model/index/model_index.h"
+#include "lib/policy/residency/places.h"
 #include "lib/policy/residency/residency.h"
 #include "lib/tensor/kv_type.h"
 
 /* X(ID, name, text) */
 #define CUDA_PARTS(X)                                                                              \
     X(CONTEXT, "context", "what the driver has for a process")                                     \
-    X(WEIGHTS, "weights", "dense weights")                                                         \
+    X(WEIGHTS, "weights", "dense weights, and memory in which weights arrive")                     \
     X(ACTIVATIONS, "activations", "vectors, rows of a pass, and the workspace of operations")      \
     X(KV, "kv", "keys, values and states")                                                         \
     X(EXPERTS, "experts", "slots for experts")
@@ -24,6 +26,9 @@ enum cuda_part {
 #undef X
         CUDA_PART__COUNT
 };
+
+/* Of the dense weights' part: where rows arrive that get another layout. */
+#define CUDA_STAGING_BYTES PLACES_PIECE
 
 struct cuda_plan {
     uint32_t number;                 /* of the GPU */
@@ -40,10 +45,11 @@ struct cuda_plan {
 const char *cuda_part_name(enum cuda_part part);
 uint64_t cuda_plan_bytes(const struct cuda_plan *plan);
 
-/* Weights and keys of the plan's layers (end_layer 0: all of the model); the minimum of experts. sequences: of a pass. The other
- * parts are the caller's. */
-void cuda_plan_model(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
-                     uint32_t context, uint32_t ring, uint32_t sequences);
+/* Weights and keys of the plan's layers (end_layer 0: all of the model); the minimum of experts. kernels: the sizes of rows.
+ * sequences: of a pass. The other parts are the caller's. */
+void cuda_plan_model(struct cuda_plan *plan, const struct gpu_kernels *kernels,
+                     const struct model_index *model, enum kv_type kv_type, uint32_t context,
+                     uint32_t ring, uint32_t sequences);
 
 /* Keys, values and states of as many layers as `bytes` have space for, from the first on; of the others those of one
  * operation, which are the minimum that cuda_plan_model has. A pass of one sequence. */

@@ -84,18 +84,19 @@ static void empty(struct cuda *c, struct slot *s)
     cuda_uploads_after_use(c); /* of the expert that it had */
 }
 
-static void put(struct cuda *c, struct slot *s, uint32_t m, const void *from, size_t bytes)
+static void put(struct cuda *c, struct slot *s, uint32_t m, const struct kernel_matrix *from)
 {
+    size_t bytes = cuda_matrix_bytes(c->k, from);
     sl_assert(s->used + bytes <= c->plan.slot_bytes);
     s->memory[m] =
         c->experts_area.memory + (size_t)(s - c->slots.slot) * c->plan.slot_bytes + s->used;
     s->used += align_up(bytes, DEVICE_ALIGN);
-    cuda_upload_expert(c, s->memory[m], from, bytes);
+    cuda_upload_matrix(c, s->memory[m], from);
     cuda_check(c, c->k->event_record(s->arrived, c->uploads), "an event");
     s->arriving = true;
 }
 
-void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes)
+void *cuda_slot(struct cuda *c, uint64_t content, const struct kernel_matrix *from)
 {
     sl_assert(content > 0 && c->slots.count > 0);
     uint32_t expert = (uint32_t)((content - 1) / EXPERT__COUNT), m = (content - 1) % EXPERT__COUNT;
@@ -104,8 +105,8 @@ void *cuda_slot(struct cuda *c, uint64_t content, const void *from, size_t bytes
     if (r.taken)
         empty(c, s);
     if (s && !s->memory[m])
-        put(c, s, m, from, bytes);
-    return r.use == PLACE_ON_HOST ? (void *)from : s->memory[m];
+        put(c, s, m, from);
+    return r.use == PLACE_ON_HOST ? NULL : s->memory[m];
 }
 
 static void copy_ahead(struct cuda *c, uint32_t place, const struct device_expert *expert)
@@ -113,8 +114,8 @@ static void copy_ahead(struct cuda *c, uint32_t place, const struct device_exper
     struct slot *s = &c->slots.slot[place];
     empty(c, s);
     for (uint32_t m = 0; m < EXPERT__COUNT; m++)
-        if (expert->memory[m])
-            put(c, s, m, expert->memory[m], expert->bytes[m]);
+        if (expert->matrix[m].data)
+            put(c, s, m, &expert->matrix[m]);
 }
 
 static uint32_t number_of(const struct device_expert *expert)

@@ -21,10 +21,11 @@
 #define PLACES_PIECE                                                                               \
     ((uint64_t)2 << 20) /* of the pinned memory of the host that they are copied through */
 
-/* Pieces that an expert has at most; and those of the pinned memory: of two experts, and at least 8. */
+/* Pieces that an expert has at most: each but the last one of a matrix leaves less than a sixteenth unused, as some have whole
+ * rows. And those of the pinned memory: of two experts, and at least 8. */
 static inline uint32_t places_pieces(uint64_t place_bytes)
 {
-    return (uint32_t)(place_bytes / PLACES_PIECE) + PLACES_MATRICES;
+    return (uint32_t)(place_bytes / (PLACES_PIECE / 16 * 15)) + PLACES_MATRICES;
 }
 
 static inline uint32_t places_ring(uint64_t place_bytes)

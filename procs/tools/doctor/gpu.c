@@ -139,25 +139,26 @@ static void measure_copies(struct meter *m, void *device, size_t most, struct gp
 
 /* ---- products ---- */
 
-/* Bytes of weights per second of a product with one row, which decode consists of. Zeros: the time does not depend on
- * values. x and y: at the start of the memory, the weights after them. */
+/* Bytes of weights, as a file has them, per second of a product with one row, which decode consists of. Zeros in any layout: the
+ * time does not depend on values. x and y: at the start of the memory, the weights after them. */
 static double product_rate(struct meter *m, enum tensor_type type, uint8_t *memory, size_t most)
 {
     uint64_t row, ns = 1;
     uint32_t n = OUTPUTS_MIN;
     size_t x_bytes = INPUTS * sizeof(float), head = x_bytes + OUTPUTS_MAX * sizeof(float);
-    if (m->k->alignment(type) == 0 || !tensor_type_row_bytes((uint32_t)type, INPUTS, &row))
+    uint64_t there = m->k->row_bytes(type, INPUTS);
+    if (there == 0 || !tensor_type_row_bytes((uint32_t)type, INPUTS, &row))
         return 0;
     for (;; n *= 2) {
         const struct kernel_matrix w = {
-            .data = memory + head, .row_bytes = row, .k = INPUTS, .n = n, .type = type};
+            .data = memory + head, .row_bytes = there, .k = INPUTS, .n = n, .type = type};
         for (int i = 0; i < 2; i++) {
             uint64_t since = clock_now_ns();
             good(m, m->k->matmul(&w, 0, n, memory, x_bytes, 1, (float *)(void *)(memory + x_bytes),
                                  n, NULL));
             ns = wait_since(m, since);
         }
-        if (m->status != 0 || ns >= LONG_NS || n * 2 > OUTPUTS_MAX || head + row * n * 2 > most)
+        if (m->status != 0 || ns >= LONG_NS || n * 2 > OUTPUTS_MAX || head + there * n * 2 > most)
             break;
     }
     return (double)(row * n) * 1e9 / (double)ns;

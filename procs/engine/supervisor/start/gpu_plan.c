@@ -46,7 +46,7 @@ static int plan_layers(struct supervisor *s, struct gpu *g, uint32_t first, uint
                                  .bytes[CUDA_CONTEXT] = g->context_bytes};
     if (first == end)
         return 0;
-    cuda_plan_model(&g->plan, s->model, kv.type, kv.context, kv.ring, 1);
+    cuda_plan_model(&g->plan, s->gpus.kernels, s->model, kv.type, kv.context, kv.ring, 1);
     struct device *device = cuda_device(s->gpus.kernels, NULL, &g->plan, error);
     if (!device)
         return -1;

@@ -8,7 +8,7 @@ static int wrong_products(enum tensor_type type)
 {
     enum { K = 512, N = 5, ROWS = 9 };
     float x[ROWS * K], expected[ROWS * N], y[ROWS * N];
-    struct kernel_matrix m = gpu_matrix(type, K, N);
+    struct kernel_matrix m = gpu_matrix(type, K, N), there = on_gpu(&m);
     size_t stride;
     int wrong = 0;
     test_fill(x, (size_t)ROWS * K);
@@ -17,11 +17,12 @@ static int wrong_products(enum tensor_type type)
     cpu()->matmul(&m, 0, N, act, stride, ROWS, expected, N);
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         fibres_seed(seed);
-        check_launch(gpu()->matmul(&m, 0, N, act, stride, ROWS, y, N, NULL));
+        check_launch(gpu()->matmul(&there, 0, N, act, stride, ROWS, y, N, NULL));
         wrong += first_difference(y, expected, (size_t)ROWS * N) < (size_t)ROWS * N;
     }
     free(act);
     free((void *)(uintptr_t)m.data);
+    free((void *)(uintptr_t)there.data);
     return wrong;
 }
 

@@ -31,6 +31,21 @@ struct kernel_matrix gpu_matrix(enum tensor_type type, uint32_t k, uint32_t n)
     return m;
 }
 
+struct kernel_matrix on_gpu(const struct kernel_matrix *m)
+{
+    struct kernel_matrix there = *m;
+    size_t row = (size_t)gpu()->row_bytes(m->type, m->k);
+    there.row_bytes = row + gpu()->alignment(m->type);
+    uint8_t *data = test_alloc(there.row_bytes * m->n);
+    memset(data, 0xff, there.row_bytes * m->n);
+    for (uint32_t j = 0; j < m->n && !gpu()->rearranged(m->type); j++)
+        memcpy(data + j * there.row_bytes, (const uint8_t *)m->data + j * m->row_bytes, row);
+    if (gpu()->rearranged(m->type))
+        check_launch(gpu()->rearrange(m, data, there.row_bytes, NULL));
+    there.data = data;
+    return there;
+}
+
 size_t first_difference(const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)

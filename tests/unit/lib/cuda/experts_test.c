@@ -26,8 +26,9 @@ static struct rows prepared(enum tensor_type type, const float *x, uint32_t k)
     return to;
 }
 
-/* A launch whose jobs have up to `most` rows; index: of rows in any order, or NULL. */
-static void check_jobs(const struct kernel_matrix matrix[JOBS], const struct rows *x,
+/* A launch whose jobs have up to `most` rows; index: of rows in any order, or NULL. there: the matrices on the device. */
+static void check_jobs(const struct kernel_matrix matrix[JOBS],
+                       const struct kernel_matrix there[JOBS], const struct rows *x,
                        const uint32_t *index, uint32_t most)
 {
     static float expected[Y_STRIDE * PAIRS_MAX], y[Y_STRIDE * PAIRS_MAX];
@@ -38,7 +39,7 @@ static void check_jobs(const struct kernel_matrix matrix[JOBS], const struct row
     memset(y, 0xff, sizeof y);
     for (uint32_t j = 0; j < JOBS; j++) {
         uint32_t first = index ? pairs : j;
-        job[j] = (struct gpu_job){matrix[j].data, y + pairs * Y_STRIDE, first, rows[j]};
+        job[j] = (struct gpu_job){there[j].data, y + pairs * Y_STRIDE, first, rows[j]};
         for (uint32_t r = 0; r < rows[j]; r++)
             cpu()->matmul(&matrix[j], BEGIN, N,
                           x->memory + (index ? index[first + r] : first + r) * x->stride, x->stride,
@@ -46,7 +47,7 @@ static void check_jobs(const struct kernel_matrix matrix[JOBS], const struct row
         pairs += rows[j];
     }
     const struct gpu_products p = {
-        .w = {NULL, matrix[0].row_bytes, matrix[0].k, matrix[0].n, matrix[0].type},
+        .w = {NULL, there[0].row_bytes, there[0].k, there[0].n, there[0].type},
         .x = x->memory,
         .index = index,
         .jobs = job,
@@ -71,20 +72,24 @@ START_TEST(jobs_have_the_bits)
         enum tensor_type type = test_types[t];
         if (!gpu_has(type))
             continue;
-        struct kernel_matrix matrix[JOBS];
+        struct kernel_matrix matrix[JOBS], there[JOBS];
         uint32_t k = test_is_quant(type) ? 3 * test_activation_block(type) : 33;
         test_fill(x, (size_t)X_ROWS * k);
-        for (uint32_t j = 0; j < JOBS; j++)
+        for (uint32_t j = 0; j < JOBS; j++) {
             matrix[j] = gpu_matrix(type, k, N);
+            there[j] = on_gpu(&matrix[j]);
+        }
         for (uint32_t i = 0; i < PAIRS_MAX; i++)
             index[i] = test_random() % X_ROWS;
         struct rows rows = prepared(type, x, k);
-        check_jobs(matrix, &rows, index, 1);
-        check_jobs(matrix, &rows, NULL, GPU_FEW_ROWS);
-        check_jobs(matrix, &rows, index, GPU_FEW_ROWS + 1);
-        check_jobs(matrix, &rows, index, GPU_SOME_ROWS + 1);
-        for (uint32_t j = 0; j < JOBS; j++)
+        check_jobs(matrix, there, &rows, index, 1);
+        check_jobs(matrix, there, &rows, NULL, GPU_FEW_ROWS);
+        check_jobs(matrix, there, &rows, index, GPU_FEW_ROWS + 1);
+        check_jobs(matrix, there, &rows, index, GPU_SOME_ROWS + 1);
+        for (uint32_t j = 0; j < JOBS; j++) {
             free((void *)(uintptr_t)matrix[j].data);
+            free((void *)(uintptr_t)there[j].data);
+        }
         free(rows.memory);
     }
 }

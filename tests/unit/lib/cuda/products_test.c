@@ -32,7 +32,9 @@ static void check_product(const struct kernel_matrix *m, const float *x, uint32_
     for (uint32_t r = 0; r < rows; r++)
         memcpy(copy + r * aligned, (uint8_t *)act + r * stride, stride);
     fibre_target = seed % 2 == 0 ? 80 : 75;
-    check_launch(gpu()->matmul(m, BEGIN, N, copy, aligned, rows, y, Y_STRIDE, NULL));
+    struct kernel_matrix there = on_gpu(m);
+    check_launch(gpu()->matmul(&there, BEGIN, N, copy, aligned, rows, y, Y_STRIDE, NULL));
+    free((void *)(uintptr_t)there.data);
     fibre_target = 80;
     check_bits(y, expected, floats, "type %d k %u rows %u", (int)m->type, m->k, rows);
     free(copy);
@@ -179,15 +181,15 @@ START_TEST(embedding_rows_have_the_bits)
     float expected[TOKENS * K], y[TOKENS * K];
     test_seed(24);
     for (size_t t = 0; t < TEST_TYPES; t++) {
-        struct kernel_matrix m;
         if (!gpu_has(test_types[t]))
             continue;
-        m = gpu_matrix(test_types[t], K, 6);
+        struct kernel_matrix m = gpu_matrix(test_types[t], K, 6), there = on_gpu(&m);
         for (uint32_t i = 0; i < TOKENS; i++)
             cpu()->row_to_f32(&m, token[i], expected + (size_t)i * K);
-        check_launch(gpu()->rows_to_f32(&m, token, TOKENS, y, K, NULL));
+        check_launch(gpu()->rows_to_f32(&there, token, TOKENS, y, K, NULL));
         check_bits(y, expected, (size_t)TOKENS * K, "type %d", (int)m.type);
         free((void *)(uintptr_t)m.data);
+        free((void *)(uintptr_t)there.data);
     }
 }
 END_TEST
@@ -195,7 +197,7 @@ END_TEST
 /* Nothing is launched with what the kernels do not read. */
 START_TEST(unsupported_arguments_are_refused)
 {
-    struct kernel_matrix m = gpu_matrix(TENSOR_Q4_0, 64, 4);
+    struct kernel_matrix file = gpu_matrix(TENSOR_Q4_0, 64, 4), m = on_gpu(&file);
     uint8_t *act = test_alloc(256);
     float y[4];
     m.type = TENSOR_IQ1_S;
@@ -218,8 +220,11 @@ START_TEST(unsupported_arguments_are_refused)
     m.k = 64;
     m.row_bytes++;
     ck_assert_int_eq(gpu()->matmul(&m, 0, 4, act, 128, 1, y, 4, NULL), GPU_UNSUPPORTED);
+    m.row_bytes = gpu()->row_bytes(TENSOR_Q4_0, 64) - 16; /* less than a row */
+    ck_assert_int_eq(gpu()->matmul(&m, 0, 4, act, 128, 1, y, 4, NULL), GPU_UNSUPPORTED);
     free(act);
     free((void *)(uintptr_t)m.data);
+    free((void *)(uintptr_t)file.data);
 }
 END_TEST
 

@@ -446,17 +446,21 @@ static void read_bytes(struct device *d, struct device_at from, void *to, size_t
         memcpy(to, device_pointer(real), bytes);
 }
 
-static struct device_at share(struct device *d, const void *memory, size_t bytes,
-                              enum device_share_kind kind, uint64_t content)
+static struct device_at share(struct device *d, const void *memory, size_t bytes)
 {
-    (void)content;
-    (void)kind;
     struct checked *c = checked_of(d);
     c->now = "share";
     if ((uintptr_t)memory < HOST_TAG) /* the core must not have had a pointer to it */
         fault(c, "memory", (uintptr_t)memory, bytes);
     add_range(c, (uintptr_t)memory, bytes);
     return device_address(memory);
+}
+
+static struct device_matrix matrix(struct device *d, const struct kernel_matrix *m,
+                                   uint64_t content)
+{
+    (void)content;
+    return device_matrix_at(m, share(d, m->data, (size_t)m->row_bytes * m->n));
 }
 
 static bool computes(const struct device *d, enum tensor_type type)
@@ -497,6 +501,7 @@ static const struct device_ops table = {
     .release = release,
     .write = write_bytes,
     .read = read_bytes,
+    .matrix = matrix,
     .share = share,
     .computes = computes,
     .wait = wait_for_all,

@@ -110,7 +110,7 @@ START_TEST(foreign_ranges_are_faults)
     d->ops->clear(d, &(struct op_clear){.bytes = 64, .y = at});
     device_wait(d);
     ck_assert_uint_eq(checked_faults(d), 2);
-    device_share(d, &own, sizeof own, DEVICE_SHARE_WEIGHTS);
+    device_share(d, &own, sizeof own);
     ck_assert_uint_eq(checked_faults(d), 3);
     ck_assert_uint_eq(checked_count(d, DEVICE_OP_clear), 1);
     d->ops->destroy(d);

@@ -156,13 +156,13 @@ END_TEST
 static void evict(const struct pair *p, uint32_t count)
 {
     static float memory[8];
+    const struct kernel_matrix matrix = {tagged(memory), sizeof memory, 8, 1, TENSOR_F32};
     struct device *d = p->cuda.device;
     const struct model_hparams *hp = &p->cuda.image.model->hparams;
     uint64_t end = cuda_slot_counts(d).evicted + count;
     for (uint32_t i = 0; cuda_slot_counts(d).evicted < end; i++) {
         ck_assert_uint_lt(i, hp->layers * hp->experts);
-        device_lend(d, tagged(memory), sizeof memory,
-                    device_content(PRECISION_INT8, hp->layers, 0, hp->experts, i, 0));
+        device_lend(d, &matrix, device_content(PRECISION_INT8, hp->layers, 0, hp->experts, i, 0));
         device_wait(d);
     }
 }

@@ -25,7 +25,7 @@ static struct device *gpu(struct image *image, uint32_t number, uint32_t first, 
 {
     struct cuda_plan plan = {.number = number, .first_layer = first, .end_layer = end};
     struct error error;
-    plan = cuda_run_plan_part(plan, image, CHUNK, number == 0 ? 1 : 0, open_device);
+    plan = cuda_run_plan_part(plan, gpu_kernels(), image, CHUNK, number == 0 ? 1 : 0, open_device);
     struct device *d = open_device(&plan);
     if (prefetch)
         cuda_prefetch(d);

@@ -11,11 +11,12 @@
 /* The layers of `plan`, as an engine plans it: space for the experts that a chunk pins, and for keys, values and states of at most `kv_layers`
  * layers (0: of all). `open` makes a device of a plan; it is destroyed before anything is taken of the GPU. */
 static inline struct cuda_plan
-cuda_run_plan_part(struct cuda_plan plan, const struct image *image, uint32_t chunk,
-                   uint32_t kv_layers, struct device *(*open)(const struct cuda_plan *plan))
+cuda_run_plan_part(struct cuda_plan plan, const struct gpu_kernels *kernels,
+                   const struct image *image, uint32_t chunk, uint32_t kv_layers,
+                   struct device *(*open)(const struct cuda_plan *plan))
 {
     struct error error;
-    cuda_plan_model(&plan, image->model, image->kv_type, RUN_CONTEXT, 0, 1);
+    cuda_plan_model(&plan, kernels, image->model, image->kv_type, RUN_CONTEXT, 0, 1);
     cuda_plan_kv(&plan, image->model, image->kv_type, RUN_CONTEXT, 0,
                  kv_layers == 0 ? UINT64_MAX : plan.bytes[CUDA_KV] * kv_layers);
     while (cuda_plan_slots(&plan) < IMAGE_PIN_SLOTS)
@@ -35,11 +36,12 @@ cuda_run_plan_part(struct cuda_plan plan, const struct image *image, uint32_t ch
 }
 
 /* All layers. */
-static inline struct cuda_plan cuda_run_plan(const struct image *image, uint32_t chunk,
+static inline struct cuda_plan cuda_run_plan(const struct gpu_kernels *kernels,
+                                             const struct image *image, uint32_t chunk,
                                              uint32_t kv_layers,
                                              struct device *(*open)(const struct cuda_plan *plan))
 {
-    return cuda_run_plan_part((struct cuda_plan){0}, image, chunk, kv_layers, open);
+    return cuda_run_plan_part((struct cuda_plan){0}, kernels, image, chunk, kv_layers, open);
 }
 
 #endif

@@ -53,7 +53,8 @@ static struct places_counts compare_as(struct image *image, const struct how *ho
                        .single = how->single ? how->single : 2};
     struct run cuda = host;
     struct error error;
-    struct cuda_plan plan = cuda_run_plan(image, host.chunk, how->kv_layers, open_device);
+    struct cuda_plan plan =
+        cuda_run_plan(gpu_kernels(), image, host.chunk, how->kv_layers, open_device);
     if (how->slots > 0)
         plan.bytes[CUDA_EXPERTS] = how->slots * plan.slot_bytes;
     cuda.device = open_device(&plan);
@@ -191,7 +192,7 @@ START_TEST(too_little_memory)
     struct image image;
     struct error error = {0};
     image_open(&image, golden_path("arch/qwen3moe_a.gguf"), RUN_CONTEXT);
-    struct cuda_plan plan = cuda_run_plan(&image, 4, 1, open_device);
+    struct cuda_plan plan = cuda_run_plan(gpu_kernels(), &image, 4, 1, open_device);
     struct device *d = open_device(&plan);
     struct core_config config = {.model = image.model,
                                  .device = d,
@@ -206,6 +207,7 @@ START_TEST(too_little_memory)
     d = open_device(&plan);
     config.device = d;
     config.source = image_source_on(&image, d);
+    cuda_pointers(d, untagged);
     fake_limit(cuda_plan_bytes(&plan) - 1);
     ck_assert_int_eq(cuda_reserve(d, &error), 0);
     ck_assert_ptr_null(core_create(&config, &error));
@@ -241,8 +243,8 @@ static void convolve(struct device *d, uint32_t first, float *states, bool begin
     struct device_sequence sequence[DEVICE_SEQUENCES_MAX];
     for (uint32_t i = 0; i < DEVICE_SEQUENCES_MAX; i++) {
         float *state = states + (size_t)(first + i) * STATE;
-        struct device_at at = device_share(d, d->is_host ? state : tagged(state),
-                                           STATE * sizeof *state, DEVICE_SHARE_SEQUENCE);
+        struct device_at at =
+            device_share(d, d->is_host ? state : tagged(state), STATE * sizeof *state);
         row[i] = (struct device_row){.sequence = i, .position = first};
         sequence[i] = (struct device_sequence){.state = begins ? (struct device_at){0} : at,
                                                .next_state = at};
@@ -324,16 +326,19 @@ static uint64_t content_of(uint32_t expert, int m)
     return device_content(0, 1, 0, CHOICE, expert, m);
 }
 
-static struct device_matrix lend(struct lending *l, uint32_t expert, int m)
+static struct kernel_matrix matrix_at(const struct device *d, float *memory)
 {
-    float *memory = fill(l->memory[m], expert, m);
-    return (struct device_matrix){.data = device_lend(l->device,
-                                                      l->device->is_host ? memory : tagged(memory),
-                                                      sizeof l->memory[m], content_of(expert, m)),
+    return (struct kernel_matrix){.data = d->is_host ? memory : tagged(memory),
                                   .row_bytes = INPUTS * sizeof(float),
                                   .k = INPUTS,
                                   .n = OUTPUTS,
                                   .type = TENSOR_F32};
+}
+
+static struct device_matrix lend(struct lending *l, uint32_t expert, int m)
+{
+    const struct kernel_matrix host = matrix_at(l->device, fill(l->memory[m], expert, m));
+    return device_lend(l->device, &host, content_of(expert, m));
 }
 
 static bool is_there(const struct lending *l, uint32_t expert)
@@ -360,8 +365,7 @@ static void predict(struct lending *l, uint32_t step, uint32_t in_use)
     uint32_t number = step % 5 == 0 ? CHOICE - 1 : (step + 1) % 3;
     bool was = is_there(l, number);
     for (int m = EXPERT_GATE; m <= EXPERT_UP; m++) {
-        expert.memory[m] = tagged(fill(l->next[m], number, m));
-        expert.bytes[m] = sizeof l->next[m];
+        expert.matrix[m] = matrix_at(l->device, fill(l->next[m], number, m));
         expert.content[m] = content_of(number, m);
     }
     l->device->ops->prefetch(l->device, &expert, 1);
