@@ -67,6 +67,13 @@ struct residency_record {    /* of an expert */
     struct residency_counts counts;
 };
 
+struct residency_rank { /* the order of a slot */
+    double score;
+    uint64_t last;
+    uint32_t distance, slot;
+    uint32_t phase; /* of residency_victim's search */
+};
+
 struct residency {
     uint32_t magic;
     struct residency_config config;
@@ -79,6 +86,7 @@ struct residency {
     struct residency_group *group;
     struct residency_record *record;
     uint32_t *resident;
+    struct residency_rank *rank;            /* residency_walk */
     double slow_decay[RESIDENCY_SLOW_HALF]; /* remaining part of the slow count after i tokens */
     double halved[RESIDENCY_HALVINGS];      /* 2 to the -i */
     struct residency_counts max_counts;     /* of an expert that every token accesses */
@@ -131,7 +139,17 @@ void residency_learned_pass(struct residency *r);
 bool residency_learned_probability(struct residency *r, uint32_t slot, double *probability);
 
 /* ---- victim.c ---- */
+struct residency_search {
+    struct residency *r;
+    uint32_t incoming;
+    bool running; /* search entries of the running step, instead of all others */
+    bool (*may)(void *arg, uint32_t slot);
+    void *arg;
+};
+
 double residency_score(struct residency *r, uint32_t slot); /* the highest is evicted */
+/* Groups one after the other, without those that a higher precision supersedes. */
+uint32_t residency_in_all_groups(const struct residency_search *s);
 
 static inline uint32_t residency_expert_of(const struct residency *r, uint32_t slot)
 {

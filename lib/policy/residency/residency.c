@@ -81,7 +81,9 @@ struct residency *residency_create(const struct residency_config *config)
     r->group = calloc(r->groups_count, sizeof *r->group);
     r->record = calloc(r->experts_all, sizeof *r->record);
     r->resident = calloc(r->slots, sizeof *r->resident);
-    if (!residency_learned_init(r) || !r->node || !r->group || !r->record || !r->resident) {
+    r->rank = config->walks ? calloc(r->slots, sizeof *r->rank) : NULL;
+    if ((config->walks && !r->rank) || !residency_learned_init(r) || !r->node || !r->group ||
+        !r->record || !r->resident) {
         residency_destroy(r);
         return NULL;
     }
@@ -99,6 +101,7 @@ void residency_destroy(struct residency *r)
     free(r->group);
     free(r->record);
     free(r->resident);
+    free(r->rank);
     residency_learned_free(r);
     r->magic = 0;
     free(r);

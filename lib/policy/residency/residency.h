@@ -163,6 +163,7 @@ struct residency_config {
     bool fld_next, records_model;              /* hobbit */
     double (*score)(void *arg, uint32_t slot); /* EVICTION_SCORE only */
     void *score_arg;
+    bool walks; /* residency_walk is used */
 };
 
 struct residency_step {
@@ -217,6 +218,12 @@ bool residency_is_resident(const struct residency *r, uint32_t slot);
  * remove the victim. `may` must not call back. */
 uint32_t residency_victim(struct residency *r, uint32_t incoming,
                           bool (*may)(void *arg, uint32_t slot), void *arg);
+
+/* Calls `visit` for resident slots in eviction order, until it is true. A slot may come twice. With eviction `random` each is
+ * drawn. Cost: one scan of the resident slots, and the logarithm of their number for each visit; for lru, fifo and arc
+ * only the visits. `visit` must not call back. Pre: config.walks; one group. */
+void residency_walk(struct residency *r, uint32_t incoming, bool (*visit)(void *arg, uint32_t slot),
+                    void *arg);
 
 /* transient: a resident slot of another layer than the running one, for which may is true; it must
  * be evicted now although there is free space. POLICY_NONE with every other allocation. Call it

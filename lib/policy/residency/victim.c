@@ -5,15 +5,7 @@
 
 #include "lib/policy/residency/internal.h"
 
-struct search {
-    struct residency *r;
-    uint32_t incoming;
-    bool running; /* search entries of the running step, instead of all others */
-    bool (*may)(void *arg, uint32_t slot);
-    void *arg;
-};
-
-static bool candidate(const struct search *s, uint32_t slot)
+static bool candidate(const struct residency_search *s, uint32_t slot)
 {
     return (s->r->node[slot].in_step == s->r->step) == s->running;
 }
@@ -88,7 +80,7 @@ static bool evicted_before(const struct residency *r, uint32_t a, double score_a
     return r->node[a].last < r->node[b].last;
 }
 
-static uint32_t by_score(const struct search *s, const struct residency_group *g)
+static uint32_t by_score(const struct residency_search *s, const struct residency_group *g)
 {
     struct residency *r = s->r;
     uint32_t best = POLICY_NONE;
@@ -108,7 +100,7 @@ static uint32_t by_score(const struct search *s, const struct residency_group *g
     return best;
 }
 
-static uint32_t by_list(const struct search *s, const struct residency_group *g,
+static uint32_t by_list(const struct residency_search *s, const struct residency_group *g,
                         enum residency_list list)
 {
     for (uint32_t slot = g->oldest[list]; slot != POLICY_NONE; slot = s->r->node[slot].newer)
@@ -117,7 +109,7 @@ static uint32_t by_list(const struct search *s, const struct residency_group *g,
     return POLICY_NONE;
 }
 
-static uint32_t by_arc(const struct search *s, struct residency_group *g)
+static uint32_t by_arc(const struct residency_search *s, struct residency_group *g)
 {
     enum residency_list list = arc_list_to_shrink(s->r, g, s->incoming);
     uint32_t slot = by_list(s, g, list);
@@ -134,7 +126,7 @@ static uint64_t random_next(struct residency *r)
 }
 
 /* Draws without replacement: rejected slots are swapped out of the range still drawn from. */
-static uint32_t by_random(const struct search *s, const struct residency_group *g)
+static uint32_t by_random(const struct residency_search *s, const struct residency_group *g)
 {
     struct residency *r = s->r;
     uint32_t *resident = r->resident + g->first;
@@ -151,7 +143,7 @@ static uint32_t by_random(const struct search *s, const struct residency_group *
     return POLICY_NONE;
 }
 
-static uint32_t in_group(const struct search *s, struct residency_group *g)
+static uint32_t in_group(const struct residency_search *s, struct residency_group *g)
 {
     switch (s->r->rule) {
     case EVICTION_LRU:
@@ -165,7 +157,7 @@ static uint32_t in_group(const struct search *s, struct residency_group *g)
 /* ---- groups --------------------------------------------------------------------------------- */
 
 /* Bytes above the share with the incoming slot counted. */
-static int64_t excess(const struct search *s, uint32_t group)
+static int64_t excess(const struct residency_search *s, uint32_t group)
 {
     const struct residency_group *g = &s->r->group[group];
     uint64_t bytes = g->bytes;
@@ -175,7 +167,7 @@ static int64_t excess(const struct search *s, uint32_t group)
 }
 
 /* The unvisited group that is most above its share; POLICY_NONE when all were visited. */
-static uint32_t next_group(const struct search *s)
+static uint32_t next_group(const struct residency_search *s)
 {
     struct residency *r = s->r;
     uint32_t best = POLICY_NONE;
@@ -195,7 +187,7 @@ static uint32_t next_group(const struct search *s)
     return best;
 }
 
-static uint32_t in_all_groups(const struct search *s)
+uint32_t residency_in_all_groups(const struct residency_search *s)
 {
     s->r->visit++;
     for (uint32_t g; (g = next_group(s)) != POLICY_NONE;) {
@@ -207,7 +199,7 @@ static uint32_t in_all_groups(const struct search *s)
 }
 
 /* The least recently used slot whose expert is also resident at a higher precision. */
-static uint32_t oldest_superseded(const struct search *s)
+static uint32_t oldest_superseded(const struct residency_search *s)
 {
     struct residency *r = s->r;
     uint32_t best = POLICY_NONE;
@@ -225,16 +217,16 @@ static uint32_t oldest_superseded(const struct search *s)
 uint32_t residency_victim(struct residency *r, uint32_t incoming,
                           bool (*may)(void *arg, uint32_t slot), void *arg)
 {
-    struct search s = {.r = r, .incoming = incoming, .may = may, .arg = arg};
+    struct residency_search s = {.r = r, .incoming = incoming, .may = may, .arg = arg};
     OBJ_CHECK(r, RESIDENCY_MAGIC);
     sl_assert(incoming == POLICY_NONE || incoming < r->slots);
     uint32_t slot = r->superseded_count > 0 ? oldest_superseded(&s) : POLICY_NONE;
     if (slot != POLICY_NONE)
         return slot;
-    if ((slot = in_all_groups(&s)) != POLICY_NONE)
+    if ((slot = residency_in_all_groups(&s)) != POLICY_NONE)
         return slot;
     s.running = true;
-    return in_all_groups(&s);
+    return residency_in_all_groups(&s);
 }
 
 /* Half a round of layers ahead or more counts as passed. */

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the memory that a device has for experts is divided, where they differ in size. Distinct sizes are classes. The memory
+ * is slabs of one size; a slab belongs to one class at a time and has places of it. The size of a slab is chosen so
+ * that no class wastes much of one. Where all experts have one size, a slab is a place. */
+#ifndef SLUICE_POLICY_RESIDENCY_SLABS_H
+#define SLUICE_POLICY_RESIDENCY_SLABS_H
+
+#include <stdint.h>
+
+#include "lib/model/limits.h"
+#include "lib/tensor/precision.h"
+
+#define SLABS_CLASSES_MAX 16 /* more sizes: the nearest ones are one class */
+#define SLABS_ALIGN       256
+
+/* Of the largest expert of each precision and layer that may come; 0: none. */
+struct expert_sizes {
+    uint32_t experts; /* of a layer */
+    uint64_t bytes[PRECISION__COUNT][MODEL_LAYERS_MAX];
+};
+
+/* All layers of all precisions alike. */
+void expert_sizes_fill(struct expert_sizes *sizes, uint32_t layers, uint32_t experts,
+                       uint64_t bytes);
+/* An expert has so many bytes; its layer has at minimum that size from now on. */
+void expert_sizes_add(struct expert_sizes *sizes, uint32_t precision, uint32_t layer,
+                      uint64_t bytes);
+uint64_t expert_sizes_of(const struct expert_sizes *sizes, enum precision precision); /* largest */
+uint64_t expert_sizes_largest(const struct expert_sizes *sizes);
+
+struct slabs {
+    uint64_t bytes; /* of a slab */
+    uint32_t count;
+    uint32_t classes; /* the largest first */
+    uint64_t class_bytes[SLABS_CLASSES_MAX];
+    uint32_t places[SLABS_CLASSES_MAX]; /* of a slab of that class */
+    uint32_t places_max;
+    uint8_t class_of[PRECISION__COUNT][MODEL_LAYERS_MAX]; /* classes: no experts */
+};
+
+/* How `bytes` of memory are divided. If all experts fit with some size of slabs, that which needs the smallest
+ * part of the memory; else that with which the class that it suits worst can use the largest part. At least `minimum` slabs, if so
+ * many of the largest experts fit. For count * bytes of the result, the result is the same. Pre: there is a
+ * size. */
+struct slabs slabs_divide(const struct expert_sizes *sizes, uint64_t bytes, uint32_t minimum);
+
+/* Slabs for all experts of the precisions in the mask, by 1 << enum precision. */
+uint32_t slabs_for(const struct slabs *s, const struct expert_sizes *sizes, unsigned precisions);
+/* Experts of all precisions. */
+uint32_t expert_sizes_count(const struct expert_sizes *sizes);
+
+#endif
