@@ -105,6 +105,7 @@ static const uint64_t procs_layout[] = {
     O(procs_head, gpus),
     S(procs_gpu),
     O(procs_gpu, bytes),
+    O(procs_gpu, slots),
     O(procs_gpu, slots_used),
     S(procs_gpus),
     O(procs_gpus, required),

@@ -48,7 +48,7 @@ static uint32_t count_experts(const struct core *c)
             return 0;
         experts += c->hp.experts;
     }
-    return experts <= c->device->keeps ? experts : 0;
+    return c->device->keeps >> c->alone.precision & 1 ? experts : 0;
 }
 
 /* Whether the source leaves the experts of this sequence to the device, if it has all. */

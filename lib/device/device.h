@@ -312,7 +312,8 @@ struct device {
     bool is_host;    /* addresses are those of this process; operations have run when they return */
     bool prefetches; /* the core predicts the experts of the next layer in passes of one row */
     uint32_t lent_max; /* experts that may be lent at once; 0: any number */
-    uint32_t keeps;    /* experts that it has memory for, if it computes tokens alone; else 0 */
+    unsigned
+        keeps; /* precisions of which it has memory for all experts, if it computes tokens alone: 1 << enum precision */
     /* Called in long operations over several rows, by one thread; NULL: not. */
     void (*alive)(void *self);
     void *alive_self;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "lib/base/bytes.h"
 #include "lib/model/limits.h"
 #include "lib/policy/residency/places.h"
 #include "lib/sim/internal.h"
@@ -22,6 +23,7 @@ struct sim_gpu_run {
     double copied;   /* end of the last copy */
     double *piece;   /* of pinned memory: unused from then on */
     uint32_t pieces, next;
+    uint32_t lent_max; /* experts of a batch */
     uint32_t sequence;
     uint32_t pinned;   /* items of the layer that compute has requested */
     struct late *late; /* of the batch */
@@ -58,16 +60,47 @@ static bool has_arrived(void *arg, uint32_t place)
     return c->gpu->arrived[place] <= c->now;
 }
 
-static struct places *make_places(struct sim_cache *c, const struct sim_gpu *gpu)
+/* As lib/device/cuda has them, as far as they are known: of its layers. */
+static struct expert_sizes sizes_of(const struct sim_cache *c, const struct sim_gpu_run *g)
 {
     const struct sim_config *k = &c->config;
+    struct expert_sizes sizes = {.experts = k->experts};
+    uint32_t first = g->first > k->dense_layers ? g->first : k->dense_layers;
+    uint32_t end = g->end > first ? g->end : k->layers; /* without experts: any */
+    for (uint32_t i = 0; i < c->precisions; i++)
+        for (uint32_t l = first; l < end; l++)
+            for (uint32_t e = 0; e < k->experts; e++) {
+                uint32_t slot = (i * k->layers + l) * k->experts + e;
+                uint64_t stated = g->k->place_bytes[c->precision_of[i]];
+                expert_sizes_add(&sizes, c->precision_of[i], l,
+                                 stated > 0 ? stated : sim_bytes(c, slot));
+            }
+    return sizes;
+}
+
+/* Without an amount of memory, or where a place of one size is for any, that of so many of the largest. */
+static uint64_t bytes_of(const struct sim_config *k, const struct sim_gpu *gpu,
+                         const struct expert_sizes *sizes)
+{
+    uint64_t largest = align_up(expert_sizes_largest(sizes), SLABS_ALIGN);
+    uint64_t minimum = k->top_k * largest;
+    bool alike = slabs_divide(sizes, minimum, k->top_k).classes == 1;
+    if (alike || gpu->bytes == 0)
+        return gpu->places * largest;
+    return gpu->bytes > minimum ? gpu->bytes : minimum;
+}
+
+static struct places *make_places(struct sim_cache *c, const struct sim_gpu_run *g)
+{
+    const struct sim_config *k = &c->config;
+    const struct expert_sizes sizes = sizes_of(c, g);
     return places_create(&(struct places_config){.layers = k->layers,
                                                  .experts = k->experts,
                                                  .top_k = k->top_k,
-                                                 .places = gpu->places,
-                                                 .place_bytes = place_bytes(k),
-                                                 .eviction = gpu->eviction,
-                                                 .cooperative = gpu->policy == GPU_COOPERATIVE,
+                                                 .sizes = &sizes,
+                                                 .bytes = bytes_of(k, g->k, &sizes),
+                                                 .eviction = g->k->eviction,
+                                                 .cooperative = g->k->policy == GPU_COOPERATIVE,
                                                  .space = ring_has_space,
                                                  .arrived = has_arrived,
                                                  .arg = c});
@@ -109,8 +142,9 @@ int sim_gpu_check(const struct sim_config *k, struct error *error)
 static bool create_one(struct sim_cache *c, struct sim_gpu_run *g)
 {
     g->pieces = places_ring(place_bytes(&c->config));
-    g->places = make_places(c, g->k);
-    g->arrived = calloc(g->k->places, sizeof *g->arrived);
+    g->places = make_places(c, g);
+    g->lent_max = g->places ? places_lent_max(g->places) : 0;
+    g->arrived = calloc(g->places ? places_count(g->places) : 1, sizeof *g->arrived);
     g->piece = calloc(g->pieces, sizeof *g->piece);
     g->late = calloc(c->config.experts, sizeof *g->late);
     return g->places && g->arrived && g->piece && g->late;
@@ -154,7 +188,7 @@ void sim_gpu_destroy(struct sim_cache *c)
 static double pin_limit(const struct sim_cache *c)
 {
     double half = (double)c->config.capacity / 2 / (double)place_bytes(&c->config);
-    return c->step.tokens == 1 ? INFINITY : fmin(half, c->gpu->k->places);
+    return c->step.tokens == 1 ? INFINITY : fmin(half, c->gpu->lent_max);
 }
 
 static void fill_window(struct sim_cache *c)
@@ -204,12 +238,11 @@ double sim_gpu_mean_layer(const struct sim_cache *c)
 
 uint32_t sim_gpu_take(struct sim_cache *c)
 {
-    const struct sim_gpu *k = c->gpu->k;
     uint32_t n = 0, rows = 0, most = c->config.gpu.rows;
     most = most > c->step.tokens ? most : c->step.tokens;
     most = most > c->config.top_k ? most : c->config.top_k;
     fill_window(c);
-    for (uint32_t i = 0; i < c->gpu->pinned && n < k->places; i++) {
+    for (uint32_t i = 0; i < c->gpu->pinned && n < c->gpu->lent_max; i++) {
         struct sim_item *item = &c->item[i];
         if (item->state != SIM_ITEM_READY || (n > 0 && rows + item->tokens > most))
             continue;

@@ -142,13 +142,20 @@ int sim_gpu_options_check(const struct sim_gpu_options *o, struct error *error)
     return 0;
 }
 
+static uint64_t bytes_of(const struct sim_gpu_options *o, const struct trace_header *h)
+{
+    double share = o->budget_percent / 100 * (double)sim_all_bytes(h);
+    if (o->given[SIM_GPU_SLOTS])
+        return 0;
+    return o->budget_percent > 0 ? (uint64_t)share : o->budget_bytes;
+}
+
 static uint32_t places_of(const struct sim_gpu_options *o, uint32_t i, const struct trace_header *h)
 {
     uint32_t all = sim_gpu_places(h, UINT64_MAX);
-    double share = o->budget_percent / 100 * (double)sim_all_bytes(h);
     if (o->given[SIM_GPU_SLOTS])
         return o->slots[i] < all ? o->slots[i] : all;
-    return sim_gpu_places(h, o->budget_percent > 0 ? (uint64_t)share : o->budget_bytes);
+    return sim_gpu_places(h, bytes_of(o, h));
 }
 
 static struct sim_gpu gpu_of(const struct sim_gpu_options *o, uint32_t i,
@@ -157,6 +164,7 @@ static struct sim_gpu gpu_of(const struct sim_gpu_options *o, uint32_t i,
     double bytes = (double)sim_all_bytes(h) / (h->layers - h->dense_layers) / h->experts;
     return (struct sim_gpu){
         .places = places_of(o, i, h),
+        .bytes = bytes_of(o, h),
         .policy = o->policy,
         .eviction = o->given[SIM_GPU_EVICTION] ? o->eviction : EVICTION_LRU,
         .bytes_per_s = o->given[SIM_GPU_BANDWIDTH] ? o->bytes_per_s : SIM_DEFAULT_GPU_BYTES_PER_S,

@@ -77,7 +77,10 @@ struct sim_compute {
  * batch of a layer, the experts that sim_cache_gpu_predicted states are copied. Copies of both for later go through pinned
  * memory for two experts, and run on while layers are computed. */
 struct sim_gpu {
-    uint32_t places; /* 0: no GPU; at least top_k */
+    uint32_t places; /* of the largest expert; 0: no GPU; at least top_k */
+    uint64_t bytes;  /* of memory for experts; 0: for so many places */
+    uint64_t place_bytes
+        [PRECISION__COUNT]; /* of an expert there, at each precision; 0: as in the trace */
     enum gpu_policy policy;
     enum eviction eviction;
     double bytes_per_s; /* of copies to it; > 0 */
@@ -209,7 +212,7 @@ int sim_profile(const struct trace *t, uint64_t from, uint64_t to, struct path_t
 /* Number of records that contain `share` of the passes (0: 0). */
 uint64_t sim_split(const struct trace *t, double share);
 
-/* Places for experts that `bytes` of a GPU's memory have space for, at most one for each expert of each precision. */
+/* Places for the largest experts that `bytes` of a GPU's memory have space for, at most one for each expert of each precision. */
 uint32_t sim_gpu_places(const struct trace_header *h, uint64_t bytes);
 
 /* Payload bytes of all experts at the highest precision present; budgets in percent refer to it. */

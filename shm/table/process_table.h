@@ -87,14 +87,15 @@ struct proc_row {
 #define PROCS_GPU_PARTS        8
 #define PROCS_GPU_MODULE_BYTES 1024
 
-/* A GPU of compute (--gpu). Constant after start, but for slots_used. */
+/* A GPU of compute (--gpu). Constant after start, but for slots and slots_used. */
 struct procs_gpu {
     uint32_t number;
     uint32_t first_layer, end_layer; /* it computes the layers [first_layer, end_layer) */
     uint32_t kv_layers;              /* of these, whose keys, values and states stay there */
-    uint64_t slot_bytes;             /* of an expert */
     uint64_t bytes[PROCS_GPU_PARTS]; /* planned: enum cuda_part (lib/device/cuda/plan.h) */
-    _Atomic uint64_t slots_used;     /* that have an expert. Writer: compute */
+    _Atomic uint64_t
+        slots; /* of experts, as its memory is divided; 0: not known. Writer: compute */
+    _Atomic uint64_t slots_used; /* that have an expert. Writer: compute */
 };
 
 /* All of them, in the order of their layers, which begin with the first one. */

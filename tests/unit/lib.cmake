@@ -76,6 +76,7 @@ sluice_unit_test(policy_residency_test
 sluice_unit_test(policy_residency_arc_test SOURCES lib/policy/residency/arc_test.c LINK sluice_policy)
 sluice_unit_test(policy_residency_learned_test SOURCES lib/policy/residency/learned_test.c LINK sluice_policy m)
 sluice_unit_test(policy_residency_places_test SOURCES lib/policy/residency/places_test.c LINK sluice_policy)
+sluice_unit_test(policy_residency_slabs_test SOURCES lib/policy/residency/slabs_test.c LINK sluice_policy)
 sluice_unit_test(policy_prediction_test SOURCES lib/policy/prediction/prediction_test.c LINK sluice_policy)
 sluice_unit_test(policy_lists_test SOURCES lib/policy/prediction/lists_test.c LINK sluice_policy)
 sluice_unit_test(policy_router_test SOURCES lib/policy/prediction/router_test.c LINK sluice_policy)

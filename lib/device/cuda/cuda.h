@@ -52,5 +52,10 @@ uint64_t cuda_busy_ns(const struct device *d);
 /* Tokens that it computed by a launch of a graph. */
 uint64_t cuda_graph_launches(const struct device *d);
 struct places_counts cuda_slot_counts(const struct device *d);
+/* Every expert of its layers has one. */
+bool cuda_holds_all(const struct device *d);
+/* Slots that have an expert; slots as its memory is divided now (places_capacity). */
+uint32_t cuda_slots_used(const struct device *d);
+uint32_t cuda_slots(const struct device *d);
 
 #endif

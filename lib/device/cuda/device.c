@@ -146,6 +146,14 @@ static void enter(struct device *d)
     cuda_check(c, c->k->select((int)c->plan.number), "the selection of a GPU");
 }
 
+static unsigned precisions_held(const struct cuda_plan *plan)
+{
+    unsigned mask = 0;
+    for (unsigned p = 0; p < PRECISION__COUNT && plan->slot_bytes > 0; p++)
+        mask |= (unsigned)cuda_plan_holds(plan, 1u << p) << p;
+    return mask;
+}
+
 int cuda_reserve(struct device *d, struct error *error)
 {
     struct cuda *c = cuda_of(d);
@@ -163,7 +171,7 @@ int cuda_reserve(struct device *d, struct error *error)
     if (!failed)
         c->staging = cuda_take(&c->weights_area, CUDA_STAGING_BYTES);
     if (!failed && c->plan.kv_layers == c->plan.layers)
-        d->keeps = c->slots.count;
+        d->keeps = precisions_held(&c->plan);
     return failed ? -1 : 0;
 }
 
@@ -215,6 +223,23 @@ struct places_counts cuda_slot_counts(const struct device *d)
 {
     const struct cuda *c = (const struct cuda *)(const void *)d;
     return c->slots.places ? places_counts(c->slots.places) : (struct places_counts){0};
+}
+
+bool cuda_holds_all(const struct device *d)
+{
+    return cuda_plan_holds(&((const struct cuda *)(const void *)d)->plan, CUDA_PRECISIONS_ALL);
+}
+
+uint32_t cuda_slots_used(const struct device *d)
+{
+    const struct cuda *c = (const struct cuda *)(const void *)d;
+    return c->slots.places ? places_used(c->slots.places) : 0;
+}
+
+uint32_t cuda_slots(const struct device *d)
+{
+    const struct cuda *c = (const struct cuda *)(const void *)d;
+    return c->slots.places ? places_capacity(c->slots.places) : 0;
 }
 
 uint64_t cuda_graph_launches(const struct device *d)
@@ -433,7 +458,7 @@ struct device *cuda_device(const struct gpu_kernels *kernels, const struct kerne
         error_set(error, ERR_NO_MEMORY, "out of memory (GPU)");
         return NULL;
     }
-    *c = (struct cuda){.device = {.ops = &table, .lent_max = cuda_plan_slots(plan)},
+    *c = (struct cuda){.device = {.ops = &table, .lent_max = cuda_plan_lent_max(plan)},
                        .magic = CUDA_MAGIC,
                        .k = kernels,
                        .plan = *plan,

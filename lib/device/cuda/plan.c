@@ -76,24 +76,86 @@ static uint64_t sequence_of(const struct model_index *m, uint32_t first, uint32_
     return most;
 }
 
-/* Of the largest expert: each of its matrices begins at a multiple of DEVICE_ALIGN. */
-static uint64_t slot_of(const struct model_index *m, const struct gpu_kernels *kernels,
-                        const struct cuda_plan *plan)
+/* ---- experts ---- */
+
+_Static_assert(SLABS_ALIGN % DEVICE_ALIGN == 0, "slots are aligned");
+
+/* Each of its matrices begins at a multiple of DEVICE_ALIGN. */
+static uint64_t slot_of(const struct gpu_kernels *kernels, const struct model_entry *e)
 {
-    uint64_t most = 0;
+    uint64_t bytes = 0;
+    for (int k = 0; k < EXPERT__COUNT; k++)
+        bytes += align_up(kernels->row_bytes((enum tensor_type)e->matrix[k].type, e->matrix[k].k) *
+                              e->matrix[k].n,
+                          DEVICE_ALIGN);
+    return bytes;
+}
+
+void cuda_plan_sizes(struct cuda_plan *plan, const struct gpu_kernels *kernels,
+                     const struct model_index *m)
+{
+    plan->sizes = (struct expert_sizes){.experts = m->hparams.experts};
     for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
         const struct model_entry *e = &model_index_entries(m)[i];
-        uint64_t bytes = 0;
-        if (e->layer < plan->first_layer || e->layer >= plan->end_layer)
-            continue;
-        for (int k = 0; k < EXPERT__COUNT; k++)
-            bytes +=
-                align_up(kernels->row_bytes((enum tensor_type)e->matrix[k].type, e->matrix[k].k) *
-                             e->matrix[k].n,
-                         DEVICE_ALIGN);
-        most = bytes > most ? bytes : most;
+        if (e->layer >= plan->first_layer && e->layer < plan->end_layer)
+            expert_sizes_add(&plan->sizes, e->precision, e->layer, slot_of(kernels, e));
     }
-    return most;
+    plan->slot_bytes = expert_sizes_largest(&plan->sizes);
+}
+
+static struct slabs divide(const struct cuda_plan *plan)
+{
+    return slabs_divide(&plan->sizes, plan->bytes[CUDA_EXPERTS], plan->top_k);
+}
+
+uint64_t cuda_plan_experts(const struct cuda_plan *plan, uint64_t bytes)
+{
+    if (plan->slot_bytes == 0 || bytes < plan->top_k * plan->slot_bytes)
+        return bytes;
+    struct slabs s = slabs_divide(&plan->sizes, bytes, plan->top_k);
+    return s.count * s.bytes;
+}
+
+static bool holds(const struct cuda_plan *plan, const struct slabs *s, unsigned precisions)
+{
+    return slabs_for(s, &plan->sizes, precisions) <= s->count;
+}
+
+bool cuda_plan_holds(const struct cuda_plan *plan, unsigned precisions)
+{
+    if (plan->slot_bytes == 0)
+        return true;
+    struct slabs s = divide(plan);
+    return holds(plan, &s, precisions);
+}
+
+uint64_t cuda_plan_experts_best(const struct cuda_plan *plan)
+{
+    struct expert_sizes best = {.experts = plan->sizes.experts};
+    if (plan->slot_bytes == 0)
+        return 0;
+    for (uint32_t l = 0; l < plan->layers; l++) {
+        uint32_t p = 0;
+        while (p + 1 < PRECISION__COUNT && plan->sizes.bytes[p][l] == 0)
+            p++;
+        expert_sizes_add(&best, p, l, plan->sizes.bytes[p][l]);
+    }
+    struct slabs s = slabs_divide(&best, UINT64_MAX, plan->top_k);
+    return s.count * s.bytes;
+}
+
+uint32_t cuda_plan_lent_max(const struct cuda_plan *plan)
+{
+    return plan->slot_bytes ? divide(plan).count : 0;
+}
+
+uint32_t cuda_plan_slots(const struct cuda_plan *plan)
+{
+    if (plan->slot_bytes == 0)
+        return 0;
+    struct slabs s = divide(plan);
+    uint32_t all = expert_sizes_count(&plan->sizes), largest = s.count * s.places[0];
+    return holds(plan, &s, CUDA_PRECISIONS_ALL) || largest > all ? all : largest;
 }
 
 /* Scratch memory of what is unpacked when a model is loaded, which is that of experts until then. */
@@ -114,7 +176,7 @@ void cuda_plan_model(struct cuda_plan *plan, const struct gpu_kernels *kernels,
     plan->layers = h->layers;
     plan->experts = h->experts;
     plan->top_k = h->experts_used;
-    plan->slot_bytes = slot_of(model, kernels, plan);
+    cuda_plan_sizes(plan, kernels, model);
     plan->bytes[CUDA_WEIGHTS] = weights_of(model, kernels, plan);
     plan->bytes[CUDA_KV] =
         sequences * sequence_of(model, plan->first_layer, plan->end_layer, kv_type, context, ring);

@@ -3,6 +3,7 @@
 #ifndef SLUICE_DEVICE_CUDA_PLAN_H
 #define SLUICE_DEVICE_CUDA_PLAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,6 +11,7 @@
 #include "lib/model/index/model_index.h"
 #include "lib/policy/residency/places.h"
 #include "lib/policy/residency/residency.h"
+#include "lib/policy/residency/slabs.h"
 #include "lib/tensor/kv_type.h"
 
 /* X(ID, name, text) */
@@ -18,7 +20,7 @@
     X(WEIGHTS, "weights", "dense weights, and memory in which weights arrive")                     \
     X(ACTIVATIONS, "activations", "vectors, rows of a pass, and the workspace of operations")      \
     X(KV, "kv", "keys, values and states")                                                         \
-    X(EXPERTS, "experts", "slots for experts")
+    X(EXPERTS, "experts", "slabs of slots for experts")
 
 enum cuda_part {
 #define X(id, name, text) CUDA_##id,
@@ -38,7 +40,8 @@ struct cuda_plan {
     uint32_t
         kv_layers; /* so many of its layers, from the first on, have their keys, values and states there from pass to pass */
     uint32_t layers, experts, top_k; /* of the model */
-    uint64_t slot_bytes;             /* of the largest expert of its layers; 0: no slots */
+    struct expert_sizes sizes;       /* of its layers */
+    uint64_t slot_bytes;             /* of the largest expert; 0: no slots */
     enum eviction eviction;
 };
 
@@ -56,9 +59,20 @@ void cuda_plan_model(struct cuda_plan *plan, const struct gpu_kernels *kernels,
 void cuda_plan_kv(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
                   uint32_t context, uint32_t ring, uint64_t bytes);
 
-static inline uint32_t cuda_plan_slots(const struct cuda_plan *plan)
-{
-    return plan->slot_bytes ? (uint32_t)(plan->bytes[CUDA_EXPERTS] / plan->slot_bytes) : 0;
-}
+/* sizes and slot_bytes, which cuda_plan_model has done. Of the plan's layers. */
+void cuda_plan_sizes(struct cuda_plan *plan, const struct gpu_kernels *kernels,
+                     const struct model_index *model);
+
+/* What it uses of so many bytes for experts: all of its experts do not need more. Below the minimum: as given. */
+uint64_t cuda_plan_experts(const struct cuda_plan *plan, uint64_t bytes);
+/* Every expert of its layers has a slot, at each of these precisions: 1 << enum precision, or all. */
+#define CUDA_PRECISIONS_ALL (~0u)
+bool cuda_plan_holds(const struct cuda_plan *plan, unsigned precisions);
+/* Memory for all experts of its layers at their best precision. */
+uint64_t cuda_plan_experts_best(const struct cuda_plan *plan);
+/* Experts that can be in use at once, whatever their sizes; 0: no slots. */
+uint32_t cuda_plan_lent_max(const struct cuda_plan *plan);
+/* Experts that have a slot at once, if they have the largest size; all, if it holds all. */
+uint32_t cuda_plan_slots(const struct cuda_plan *plan);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the experts on the device: slots of one size, each with the matrices of one expert at one precision, in the
- * place that lib/policy/residency/places.h gives it. The upload of another expert into its slot waits for the
+/* Memory of the experts on the device: slots, each with the matrices of one expert at one precision, in the
+ * place that lib/policy/residency/places.h gives it, of the size of such experts. The upload of another expert into its slot waits for the
  * operations that were submitted until its last lease ended. */
 #include <stdlib.h>
 #include <string.h>
@@ -37,17 +37,17 @@ int cuda_slots_open(struct cuda *c, struct error *error)
     struct slots *s = &c->slots;
     if (p->slot_bytes == 0)
         return 0;
-    s->count = cuda_plan_slots(p);
     s->places = places_create(&(struct places_config){.layers = p->layers,
                                                       .experts = p->experts,
                                                       .top_k = p->top_k,
-                                                      .places = s->count,
-                                                      .place_bytes = p->slot_bytes,
+                                                      .sizes = &p->sizes,
+                                                      .bytes = p->bytes[CUDA_EXPERTS],
                                                       .eviction = p->eviction,
                                                       .cooperative = c->cooperate.on,
                                                       .space = ring_has_space,
                                                       .arrived = has_arrived,
                                                       .arg = c});
+    s->count = s->places ? places_count(s->places) : 0;
     s->slot = calloc(s->count, sizeof *s->slot);
     if (!s->places || !s->slot)
         return error_set(error, ERR_NO_MEMORY, "out of memory (slots of the GPU)");
@@ -86,10 +86,11 @@ static void empty(struct cuda *c, struct slot *s)
 
 static void put(struct cuda *c, struct slot *s, uint32_t m, const struct kernel_matrix *from)
 {
+    const struct places *p = c->slots.places;
     size_t bytes = cuda_matrix_bytes(c->k, from);
-    sl_assert(s->used + bytes <= c->plan.slot_bytes);
-    s->memory[m] =
-        c->experts_area.memory + (size_t)(s - c->slots.slot) * c->plan.slot_bytes + s->used;
+    uint32_t place = (uint32_t)(s - c->slots.slot);
+    sl_assert(s->used + bytes <= places_bytes(p, place));
+    s->memory[m] = c->experts_area.memory + places_offset(p, place) + s->used;
     s->used += align_up(bytes, DEVICE_ALIGN);
     cuda_upload_matrix(c, s->memory[m], from);
     cuda_check(c, c->k->event_record(s->arrived, c->uploads), "an event");
@@ -192,8 +193,7 @@ uint8_t *const *cuda_matrices(struct cuda *c, uint64_t content)
 static struct slot *slot_with(const struct cuda *c, const void *matrix)
 {
     size_t at = (size_t)((const uint8_t *)matrix - c->experts_area.memory);
-    sl_assert(at < c->slots.count * c->plan.slot_bytes);
-    return &c->slots.slot[at / c->plan.slot_bytes];
+    return &c->slots.slot[places_with(c->slots.places, at)];
 }
 
 bool cuda_arrives(const struct cuda *c, const void *matrix)

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places for experts on a device, all of one size: which expert has one, which one loses it, and which experts the host
+/* Places for experts on a device: which expert has one, which one loses it, and which experts the host
  * computes. lib/device/cuda has their memory, lib/sim counts what it would do: the same decisions.
+ *
+ * A place is a part of a slab (slabs.h), of the size class of its expert. An expert for which its class has no place gets a slab
+ * that no class has. If there is none, something is evicted: in the policy's order of all
+ * experts, what comes first decides: the experts of its class that fill a slab, of which the first one
+ * loses its place; or all experts of a slab of another class, which then loses the slab. Both have the same bytes, so a
+ * class shrinks where its experts are worth less. Experts that are leased are not in that order, so their slabs stay.
  *
  * An expert here is a slot of a residency object (residency.h) with the precisions of enum precision. It keeps its place
  * until another one needs it. What operations are being submitted with is leased, and keeps it.
@@ -15,6 +21,7 @@
 #include <stdint.h>
 
 #include "lib/policy/residency/residency.h"
+#include "lib/policy/residency/slabs.h"
 
 #define PLACES_NONE     UINT32_MAX
 #define PLACES_MATRICES 3 /* of an expert */
@@ -36,8 +43,8 @@ static inline uint32_t places_ring(uint64_t place_bytes)
 
 struct places_config {
     uint32_t layers, experts, top_k;
-    uint32_t places;
-    uint64_t place_bytes;
+    const struct expert_sizes *sizes; /* read by places_create */
+    uint64_t bytes;                   /* of the memory; at least top_k of the largest */
     enum eviction eviction;
     /* cooperative: in passes of one row the host computes experts without a place. It gets one for later passes if
      * space(arg) is true: all of its pieces are unused now. */
@@ -86,7 +93,7 @@ void places_destroy(struct places *p);
 /* Another sequence begins: the records of evictions that have them by sequence are reset. */
 void places_sequence(struct places *p);
 
-/* One use of an expert by a pass of so many rows (0: not known). Pre: not all places are leased, unless the expert is. */
+/* One use of an expert by a pass of so many rows (0: not known). Pre: fewer than places_lent_max are leased, unless the expert is. */
 struct place_result places_use(struct places *p, uint32_t expert, uint32_t rows);
 
 /* Of an expert that is probably used next, while those of the running layer are leased. Its place, if it has one, is kept
@@ -106,6 +113,21 @@ uint32_t places_reserve(struct places *p, uint32_t expert);
 
 /* No operation is submitted with those that are leased or lent any more. */
 void places_end_leases(struct places *p);
+
+/* Experts that can be leased at once, whatever their sizes: so many slabs. */
+uint32_t places_lent_max(const struct places *p);
+/* Numbers of places are below it. */
+uint32_t places_count(const struct places *p);
+/* Experts that have a place. */
+uint32_t places_used(const struct places *p);
+/* Experts that have space as the slabs are divided now; slabs that no class has count with the largest. At most all. */
+uint32_t places_capacity(const struct places *p);
+
+/* Where a place is in the memory, and its size. Pre: an expert has it. */
+uint64_t places_offset(const struct places *p, uint32_t place);
+uint64_t places_bytes(const struct places *p, uint32_t place);
+/* The place at this address, which is in one that an expert has. */
+uint32_t places_with(const struct places *p, uint64_t offset);
 
 /* Changes places_config.cooperative, while nothing is leased or lent. */
 void places_cooperate(struct places *p, bool cooperative);

@@ -101,7 +101,7 @@ static void report_whole(struct findings *f, const json_t *plan, const struct gp
 {
     uint64_t experts = m->facts->expert_count;
     const json_t *gpu = json_object_get(plan, "gpu");
-    uint64_t memory = lookup_u64(gpu, "memory_bytes"), slot = lookup_u64(gpu, "slot_bytes");
+    uint64_t memory = lookup_u64(gpu, "memory_bytes"), all = lookup_u64(gpu, "all_experts_bytes");
     uint64_t slots = lookup_u64(gpu, "slots"), budget = lookup_u64(gpu, "budget_bytes"), fixed = 0;
     const char *part;
     char text[16];
@@ -113,9 +113,8 @@ static void report_whole(struct findings *f, const json_t *plan, const struct gp
     }
     report_share(f, "budget_dense", fixed, memory,
                  "all dense weights, keys and values, and no experts; a token needs some");
-    report_share_timed(f, "budget_50", fixed + experts / 2 * slot, memory, "half of the experts", m,
-                       params);
-    report_share_timed(f, "budget_all", fixed + experts * slot, memory, "all experts", m, params);
+    report_share_timed(f, "budget_50", fixed + all / 2, memory, "half of the experts", m, params);
+    report_share_timed(f, "budget_all", fixed + all, memory, "all experts", m, params);
     finding(f, "gpu", "budget", json_integer((json_int_t)budget), bytes_format(budget, text),
             "%s: %" PRIu64 " of %" PRIu64 " experts (%.0f %%)%s",
             slots < experts ? "can hold all dense weights" : "can hold the model", slots, experts,

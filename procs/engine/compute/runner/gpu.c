@@ -69,9 +69,9 @@ static struct device *open_device(struct child *child, const struct gpu_kernels 
                              .kv_layers = g->kv_layers,
                              .layers = all->layers,
                              .experts = all->experts,
-                             .top_k = all->top_k,
-                             .slot_bytes = g->slot_bytes};
+                             .top_k = all->top_k};
     memcpy(plan.bytes, g->bytes, sizeof plan.bytes);
+    cuda_plan_sizes(&plan, kernels, child->model);
     bool known = places_eviction_find(child->params->gpu_eviction, &plan.eviction);
     sl_assert(known); /* the supervisor checked it */
     if (select_gpu(kernels, g->number, error) != 0 ||
@@ -147,11 +147,10 @@ uint32_t gpus_parts(const struct gpus *gpus, const struct child *child, size_t s
 
 static struct places_counts slots_of(struct child *child, uint32_t i, const struct device *gpu)
 {
-    struct places_counts n = cuda_slot_counts(gpu);
-    atomic_store_explicit(&child->procs.head->gpus.gpu[i].slots_used,
-                          n.uploaded + n.behind + n.ahead + n.filled - n.evicted,
-                          memory_order_relaxed);
-    return n;
+    struct procs_gpu *shown = &child->procs.head->gpus.gpu[i];
+    atomic_store_explicit(&shown->slots, cuda_slots(gpu), memory_order_relaxed);
+    atomic_store_explicit(&shown->slots_used, cuda_slots_used(gpu), memory_order_relaxed);
+    return cuda_slot_counts(gpu);
 }
 
 void gpus_count(const struct gpus *g, struct child *child)

@@ -16,26 +16,13 @@ static const struct {
 
 _Static_assert(sizeof counters / sizeof *counters == GPU_POLICY__COUNT, "counters of each policy");
 
-/* Every expert of its layers has a slot. */
-static bool holds_all(const struct child *child, const struct procs_gpu *g)
-{
-    const struct model_index *m = child->model;
-    uint64_t all = 0;
-    for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
-        const struct model_entry *e = &model_index_entries(m)[i];
-        all += e->layer >= g->first_layer && e->layer < g->end_layer;
-    }
-    return g->bytes[CUDA_EXPERTS] >= all * g->slot_bytes;
-}
-
 /* auto: if all experts have slots, hardly any is missing; deterministic runs do not depend on times. */
-static uint32_t allowed(const struct child *child)
+static uint32_t allowed(const struct gpus *gpus, const struct child *child)
 {
-    const struct procs_gpus *all = &child->procs.head->gpus;
     enum gpu_policy given = gpu_policy_find(child->params->gpu_policy);
     bool hold = true;
-    for (uint32_t i = 0; i < all->count; i++)
-        hold &= holds_all(child, &all->gpu[i]);
+    for (uint32_t i = 0; i < gpus->count; i++)
+        hold &= cuda_holds_all(gpus->device[i]);
     if (given != GPU_POLICY__COUNT)
         return 1u << given;
     if (child->params->deterministic || hold)
@@ -53,7 +40,7 @@ static void set(struct gpus *gpus)
 int gpu_policy_open(struct gpus *gpus, const struct child *child, const struct kernel_ops *ops,
                     uint32_t threads, struct error *error)
 {
-    uint32_t policies = allowed(child);
+    uint32_t policies = allowed(gpus, child);
     for (uint32_t i = 0; policies >> GPU_COOPERATIVE & 1 && i < gpus->count; i++) {
         struct device *host = host_device(ops, threads, (int)child->params->nice, error);
         if (!host)

@@ -19,7 +19,7 @@
 
 /* Private memory of the process for each GPU: an estimate, rounded up, as no GPU has run this. */
 #define HOST_BYTES        (384 * MIB)
-#define EXPERT_HOST_BYTES 192 /* records of the policy that evicts experts from the GPU */
+#define EXPERT_HOST_BYTES 256 /* records of the policy that evicts experts from the GPU */
 /* Without --gpu-budget: that much of the GPU's memory, in hundredths. */
 #define SHARE 90
 
@@ -179,27 +179,14 @@ static void add_kv(const struct supervisor *s, struct gpu *g)
     cuda_plan_kv(&g->plan, s->model, kv.type, kv.context, kv.ring, g->plan.bytes[CUDA_KV] + rest);
 }
 
-/* Those of its layers, in all precisions. */
-static uint64_t experts_of(const struct supervisor *s, const struct gpu *g)
+/* and then for experts, up to all, in all precisions. */
+static void add_experts(struct gpu *g)
 {
-    uint64_t count = 0;
-    for (uint32_t i = s->model->dense_count; i < s->model->entry_count; i++) {
-        const struct model_entry *e = &model_index_entries(s->model)[i];
-        count += e->layer >= g->plan.first_layer && e->layer < g->plan.end_layer;
-    }
-    return count;
-}
-
-/* and then for experts, up to all. */
-static void add_experts(const struct supervisor *s, struct gpu *g)
-{
-    uint64_t *experts = &g->plan.bytes[CUDA_EXPERTS], slot = g->plan.slot_bytes;
-    uint64_t rest = g->budget - cuda_plan_bytes(&g->plan), all = experts_of(s, g) * slot;
-    if (slot == 0)
-        return;
-    uint64_t most = *experts + rest < all ? *experts + rest : all;
-    uint64_t whole = most / slot * slot;
-    *experts = whole > *experts ? whole : *experts;
+    uint64_t *experts = &g->plan.bytes[CUDA_EXPERTS];
+    uint64_t rest = g->budget - cuda_plan_bytes(&g->plan);
+    uint64_t used = cuda_plan_experts(&g->plan, *experts + rest);
+    if (g->plan.slot_bytes > 0 && used > *experts)
+        *experts = used;
 }
 
 /* Of all GPUs with layers. */
@@ -208,7 +195,7 @@ static void add_rest(struct supervisor *s)
     for (uint32_t i = 0; i < s->gpus.count; i++)
         if (layers_of(&s->gpus.gpu[i]) > 0) {
             add_kv(s, &s->gpus.gpu[i]);
-            add_experts(s, &s->gpus.gpu[i]);
+            add_experts(&s->gpus.gpu[i]);
         }
 }
 

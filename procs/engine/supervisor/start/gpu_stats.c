@@ -27,7 +27,6 @@ void gpu_publish(const struct supervisor *s, struct procs_gpus *out)
         g->first_layer = plan->first_layer;
         g->end_layer = plan->end_layer;
         g->kv_layers = plan->kv_layers;
-        g->slot_bytes = plan->slot_bytes;
         memcpy(g->bytes, plan->bytes, sizeof plan->bytes);
     }
     snprintf(out->module, sizeof out->module, "%s", s->gpus.module);
@@ -36,7 +35,8 @@ void gpu_publish(const struct supervisor *s, struct procs_gpus *out)
 /* ---- statistics ---- */
 
 struct total {
-    uint64_t memory, budget, bytes[CUDA_PART__COUNT], slots, slots_used, slot_bytes;
+    uint64_t memory, budget, bytes[CUDA_PART__COUNT], slots, slots_used, slot_bytes, best;
+    uint64_t precision[PRECISION__COUNT]; /* slots of each */
     uint32_t layers, kv_layers;
 };
 
@@ -52,11 +52,18 @@ static struct total total_of(const struct supervisor *s, uint32_t number, bool l
                       .budget = g->budget,
                       .slots = cuda_plan_slots(&g->plan),
                       .slot_bytes = g->plan.slot_bytes,
+                      .best = cuda_plan_experts_best(&g->plan),
                       .layers = g->plan.end_layer - g->plan.first_layer,
                       .kv_layers = g->plan.kv_layers};
     memcpy(t.bytes, g->plan.bytes, sizeof t.bytes);
-    if (s->procs && !lost) /* before anything is started, for --print-memory: none */
-        t.slots_used = atomic_load(&s->procs->gpus.gpu[number].slots_used);
+    for (int p = 0; p < PRECISION__COUNT; p++)
+        t.precision[p] = expert_sizes_of(&g->plan.sizes, (enum precision)p);
+    const struct procs_gpu *shown = s->procs ? &s->procs->gpus.gpu[number] : NULL;
+    if (!shown || lost) /* before anything is started, for --print-memory: as planned */
+        return t;
+    uint64_t slots = atomic_load(&shown->slots);
+    t.slots = slots > 0 ? slots : t.slots;
+    t.slots_used = atomic_load(&shown->slots_used);
     return t;
 }
 
@@ -66,6 +73,10 @@ static void add(struct total *sum, const struct total *t)
     sum->budget += t->budget;
     sum->slots += t->slots;
     sum->slots_used += t->slots_used;
+    sum->best += t->best;
+    for (int p = 0; p < PRECISION__COUNT; p++)
+        sum->precision[p] =
+            t->precision[p] > sum->precision[p] ? t->precision[p] : sum->precision[p];
     sum->slot_bytes = t->slot_bytes > sum->slot_bytes ? t->slot_bytes : sum->slot_bytes;
     sum->layers += t->layers;
     sum->kv_layers += t->kv_layers;
@@ -86,6 +97,12 @@ static void put_total(json_t *object, const struct total *t)
     put(object, "slots", t->slots);
     put(object, "slots_used", t->slots_used);
     put(object, "slot_bytes", t->slot_bytes);
+    put(object, "all_experts_bytes", t->best);
+    json_t *precisions = json_object();
+    for (int p = 0; p < PRECISION__COUNT; p++)
+        if (t->precision[p] > 0)
+            put(precisions, precision_name((enum precision)p), t->precision[p]);
+    json_object_set_new(object, "precision_bytes", precisions);
 }
 
 static void put_name(json_t *object, const struct gpu *g)

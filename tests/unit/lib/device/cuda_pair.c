@@ -135,6 +135,8 @@ void pair_open(struct pair *p, const char *file, enum kv_type type, uint32_t rin
     pair_served = PRECISION_NATIVE;
     image_open(&image, golden_path(file), PAIR_CONTEXT);
     cuda_plan_model(&plan, gpu_kernels(), image.model, type, PAIR_CONTEXT, ring, 1);
+    for (uint32_t i = 0; i < image.model->hparams.layers; i++) /* others are evicted by these */
+        plan.sizes.bytes[PRECISION_INT8][i] = plan.slot_bytes;
     uint64_t bytes = plan.bytes[CUDA_KV];
     do
         cuda_plan_kv(&plan, image.model, type, PAIR_CONTEXT, ring, bytes += DEVICE_ALIGN);

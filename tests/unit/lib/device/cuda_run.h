@@ -19,8 +19,8 @@ cuda_run_plan_part(struct cuda_plan plan, const struct gpu_kernels *kernels,
     cuda_plan_model(&plan, kernels, image->model, image->kv_type, RUN_CONTEXT, 0, 1);
     cuda_plan_kv(&plan, image->model, image->kv_type, RUN_CONTEXT, 0,
                  kv_layers == 0 ? UINT64_MAX : plan.bytes[CUDA_KV] * kv_layers);
-    while (cuda_plan_slots(&plan) < IMAGE_PIN_SLOTS)
-        plan.bytes[CUDA_EXPERTS] += plan.slot_bytes;
+    if (plan.bytes[CUDA_EXPERTS] < IMAGE_PIN_SLOTS * plan.slot_bytes)
+        plan.bytes[CUDA_EXPERTS] = IMAGE_PIN_SLOTS * plan.slot_bytes;
     struct device *d = open(&plan);
     struct core_config config = {.model = image->model,
                                  .device = d,

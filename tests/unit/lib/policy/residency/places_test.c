@@ -22,13 +22,17 @@ static bool has_arrived(void *arg, uint32_t place)
     return here;
 }
 
+#define PLACE 256 /* bytes */
+
 static struct places *make(uint32_t places, bool cooperative)
 {
+    struct expert_sizes sizes;
+    expert_sizes_fill(&sizes, 2, EXPERTS, PLACE);
     struct places *p = places_create(&(struct places_config){.layers = 2,
                                                              .experts = EXPERTS,
                                                              .top_k = 2,
-                                                             .places = places,
-                                                             .place_bytes = 100,
+                                                             .sizes = &sizes,
+                                                             .bytes = (uint64_t)places * PLACE,
                                                              .eviction = EVICTION_LRU,
                                                              .cooperative = cooperative,
                                                              .space = has_space,
@@ -190,11 +194,13 @@ END_TEST
 
 static struct places *with(enum eviction eviction)
 {
+    struct expert_sizes sizes;
+    expert_sizes_fill(&sizes, 2, EXPERTS, PLACE);
     struct places *p = places_create(&(struct places_config){.layers = 2,
                                                              .experts = EXPERTS,
                                                              .top_k = 1,
-                                                             .places = 3,
-                                                             .place_bytes = 100,
+                                                             .sizes = &sizes,
+                                                             .bytes = 3 * PLACE,
                                                              .eviction = eviction,
                                                              .space = has_space,
                                                              .arrived = has_arrived});
@@ -291,6 +297,7 @@ START_TEST(free_places)
     ck_assert_uint_eq(c.hits, 2);
     ck_assert_uint_eq(c.evicted, 1);
     ck_assert_uint_eq(c.ahead, 0);
+    ck_assert_uint_eq(places_used(p), 3);
     ck_assert_uint_eq(places_at(p, 2), PLACES_NONE);
     ck_assert_uint_eq(places_reserve(shared, 1), PLACES_NONE); /* the host would compute it */
     places_destroy(p);
