@@ -109,6 +109,7 @@ static const uint64_t procs_layout[] = {
     O(procs_gpu, slots_used),
     S(procs_gpus),
     O(procs_gpus, required),
+    O(procs_gpus, takes_all),
     O(procs_gpus, gpu),
     O(procs_gpus, module),
     O(procs_head, injection),

@@ -104,6 +104,8 @@ struct procs_gpus {
     uint32_t required;               /* 0: compute may start without them (--gpu auto) */
     uint32_t positions;              /* of the longest sequence */
     uint32_t layers, experts, top_k; /* of the model */
+    uint32_t
+        takes_all; /* 1: the first one has all layers, and a slot for each expert as in the file */
     struct procs_gpu gpu[PROCS_GPUS_MAX];
     char module[PROCS_GPU_MODULE_BYTES];
 };

@@ -113,7 +113,7 @@ static void same_text(const char *const keys[], bool sizes)
     engine_generate(e, test_prompt(1), TOKENS, &other);
     engine_stop(e);
     gpu_fake_prompt();
-    e = start("--gpu=0", "--policy=preload=all");
+    e = start("--gpu=0", NULL); /* which loads all experts */
     engine_wait_counter(e, "cache", "resident_entries", EXPERTS, END_MS);
     until_all_are_launches(e, &want);
     check_uses(e, &other);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loads without a request: the preload, and the expert replacements of SwapMoE.
  *
- * Preload: what earlier runs used most (--warm-start), and what the policy parameter preload names: a list of entries, loaded in order with the priority of
- * prefetches while the device is idle and space is free. It evicts nothing, with one exception:
+ * Preload: what earlier runs used most (--warm-start), what the policy parameter preload names, and all for a GPU that computes alone
+ * when it has all: a list of entries, loaded in order with the priority of prefetches while the device is idle and space is free. It evicts nothing, with one exception:
  * where experts are replaced, stale entries, which another preset left or a layer requested before
  * its set was complete. They would serve forever, possibly at an unwanted precision, and take the
  * spare entry.
@@ -69,7 +69,7 @@ static void add_used(struct cache *c, uint32_t *order, uint32_t listed)
         add_numbered(c, order[i]);
 }
 
-/* The experts that earlier runs used most, then, if `all`, the plan's most frequent ones. */
+/* The experts that earlier runs used most, then, if `all`, the others, the plan's most frequent ones first. */
 static int add_most_frequent(struct cache *c, bool all, struct error *error)
 {
     const struct model_hparams *h = &c->child.model->hparams;
@@ -163,7 +163,9 @@ int cache_plan_fill(struct cache *c, struct error *error)
     if (c->knobs.mask == MASK_SWAP)
         return make_swap(c, error);
     if (c->knobs.preload != PRELOAD_ALL)
-        return c->knobs.mask == MASK_NONE ? add_most_frequent(c, false, error) : 0;
+        return c->knobs.mask == MASK_NONE
+                   ? add_most_frequent(c, c->child.procs.head->gpus.takes_all != 0, error)
+                   : 0;
     if (c->knobs.mask != MASK_NONE)
         return add_mask(c, error);
     for (uint32_t l = 0; l < h->layers; l++)

@@ -9,6 +9,14 @@
 
 _Static_assert((int)CUDA_PART__COUNT <= PROCS_GPU_PARTS, "the process table has all parts");
 
+/* Then it computes tokens alone, once it has all experts (lib/device/cuda/token.c). */
+static bool takes_all(const struct cuda_plan *plan)
+{
+    return plan->first_layer == 0 && plan->end_layer == plan->layers &&
+           plan->kv_layers == plan->layers && plan->slot_bytes > 0 &&
+           cuda_plan_holds(plan, 1u << PRECISION_NATIVE);
+}
+
 void gpu_publish(const struct supervisor *s, struct procs_gpus *out)
 {
     const struct cuda_plan *first = &s->gpus.gpu[0].plan; /* what all have in common */
@@ -19,7 +27,8 @@ void gpu_publish(const struct supervisor *s, struct procs_gpus *out)
                                .positions = first->positions,
                                .layers = first->layers,
                                .experts = first->experts,
-                               .top_k = first->top_k};
+                               .top_k = first->top_k,
+                               .takes_all = takes_all(first)};
     for (uint32_t i = 0; i < s->gpus.count; i++) {
         const struct cuda_plan *plan = &s->gpus.gpu[i].plan;
         struct procs_gpu *g = &out->gpu[i];
