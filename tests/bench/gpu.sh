@@ -217,7 +217,7 @@ print(next(p["pid"] for p in json.load(sys.stdin)["processes"] if p["service"] =
 }
 
 part_kills() {
-    local file=$root/launch/demo/tiny-books-moe-q8_0.gguf kills=0 graphs i
+    local file=$root/launch/demo/tiny-books-moe-q8_0.gguf kills=0 graphs=0 i
     need_gpu
     need_python
     text_of "$file" "$kill_tokens" --gpu off >"$scratch/want" || fail "--gpu off failed"
@@ -226,9 +226,13 @@ part_kills() {
         kill_once "$scratch/want" && kills=$((kills + 1))
     done
     [ "$(counter kills compute.0.gpu_lost)" = 0 ] || fail "the GPU was lost after a kill"
-    graphs=$(counter kills compute.0.gpu_graph_launches)
-    stop_engine
     [ "$kills" -gt 0 ] || fail "every text ended before compute could be killed"
+    for ((i = 0; i < 8 && graphs == 0; i++)); do # experts come to the GPU by use
+        "$libexec/sluice-generate" --name kills -p "$prompt" -n "$kill_tokens" --temperature 0 --ignore-eos -q >"$scratch/have" &&
+            cmp "$scratch/want" "$scratch/have" || fail "another text after the kills"
+        graphs=$(counter kills compute.0.gpu_graph_launches)
+    done
+    stop_engine
     [ "$graphs" -gt 0 ] || fail "no token was a graph"
     echo "$kills kills, the same text, the GPU is used again, $graphs tokens by a graph"
 }
