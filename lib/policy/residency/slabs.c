@@ -61,7 +61,7 @@ uint32_t expert_sizes_count(const struct expert_sizes *sizes)
 
 /* ---- classes ---- */
 
-/* The neighbours whose sizes differ minimum become one, of the larger size. */
+/* The two neighbours with the smallest difference become one, of the larger size. */
 static void merge(uint64_t *size, uint32_t *count)
 {
     uint32_t at = 0;

@@ -22,7 +22,7 @@ struct expert_sizes {
 /* All layers of all precisions alike. */
 void expert_sizes_fill(struct expert_sizes *sizes, uint32_t layers, uint32_t experts,
                        uint64_t bytes);
-/* An expert has so many bytes; its layer has at minimum that size from now on. */
+/* An expert has so many bytes: the size of its layer is not smaller from now on. */
 void expert_sizes_add(struct expert_sizes *sizes, uint32_t precision, uint32_t layer,
                       uint64_t bytes);
 uint64_t expert_sizes_of(const struct expert_sizes *sizes, enum precision precision); /* largest */
