@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,6 +28,23 @@ json_t *json_text(const char *text, size_t bytes, struct error *error)
         return NULL;
     }
     return root;
+}
+
+json_t *json_record(const char *text, size_t bytes, size_t max, const char *format, int version,
+                    struct error *error)
+{
+    if (bytes > max) {
+        error_set(error, ERR_BAD_INPUT, "longer than %zu bytes", max);
+        return NULL;
+    }
+    json_t *root = json_text(text, bytes, error);
+    const char *have = json_string_value(json_object_get(root, "format"));
+    bool known = have && strcmp(have, format) == 0;
+    if (!root || (known && json_integer_value(json_object_get(root, "version")) == version))
+        return root;
+    json_decref(root);
+    error_set(error, ERR_BAD_INPUT, "'%s' is missing or wrong", known ? "version" : "format");
+    return NULL;
 }
 
 char *json_file_bytes(const char *path, uint64_t max, size_t *bytes, struct error *error)

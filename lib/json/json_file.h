@@ -13,7 +13,11 @@
  * position, not the file. The caller owns the reference. */
 json_t *json_text(const char *text, size_t bytes, struct error *error);
 
-/* The same from a file of at most `max` bytes. The error names the path. Also ERR_IO,
+/* Of at most `max` bytes, with that text as "format" and that number as "version". */
+json_t *json_record(const char *text, size_t bytes, size_t max, const char *format, int version,
+                    struct error *error);
+
+/* As json_text, from a file of at most `max` bytes. The error names the path. Also ERR_IO,
  * ERR_NO_MEMORY. */
 json_t *json_file(const char *path, uint64_t max, struct error *error);
 

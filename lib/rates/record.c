@@ -106,19 +106,10 @@ static int take_rows(const json_t *object, struct rates *r, struct error *error)
 int rates_parse(const char *text, size_t bytes, struct rates *r, struct error *error)
 {
     memset(r, 0, sizeof *r);
-    if (bytes > RATES_BYTES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "longer than %d bytes", RATES_BYTES_MAX);
-    json_t *object = json_text(text, bytes, error);
+    json_t *object = json_record(text, bytes, RATES_BYTES_MAX, FORMAT, VERSION, error);
     if (!object)
         return -1;
-    const char *format = json_string_value(json_object_get(object, "format"));
-    int status = 0;
-    if (!format || strcmp(format, FORMAT) != 0)
-        status = wrong("format", error);
-    else if (json_integer_value(json_object_get(object, "version")) != VERSION)
-        status = wrong("version", error);
-    else
-        status = take_rows(object, r, error);
+    int status = take_rows(object, r, error);
     json_decref(object);
     if (status != 0)
         memset(r, 0, sizeof *r);

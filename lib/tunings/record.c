@@ -100,17 +100,10 @@ static int check(const struct tuning *t, struct error *error)
 int tuning_parse(const char *text, size_t bytes, struct tuning *t, struct error *error)
 {
     memset(t, 0, sizeof *t);
-    if (bytes > TUNINGS_RECORD_BYTES)
-        return error_set(error, ERR_BAD_INPUT, "longer than %d bytes", TUNINGS_RECORD_BYTES);
-    json_t *object = json_text(text, bytes, error);
+    json_t *object = json_record(text, bytes, TUNINGS_RECORD_BYTES, FORMAT, VERSION, error);
     if (!object)
         return -1;
-    const char *format = json_string_value(json_object_get(object, "format"));
     int status = 0;
-    if (!format || strcmp(format, FORMAT) != 0)
-        status = wrong("format", error);
-    else if (json_integer_value(json_object_get(object, "version")) != VERSION)
-        status = wrong("version", error);
     for (size_t i = 0; status == 0 && i < ARRAY_LEN(fields); i++)
         status = take(object, &fields[i], t, error);
     json_decref(object);

@@ -38,23 +38,30 @@ static void multiply(struct cuda *c, const float *a, const float *b, size_t stri
                                  .rows = rows});
 }
 
+/* Over time, of the rows of a run. */
+static struct gpu_conv conv_of(const float *x, size_t x_stride, struct device_at weights,
+                               uint32_t channels, uint32_t taps, const struct run *r, float *y)
+{
+    return (struct gpu_conv){.x = x,
+                             .past = r->before,
+                             .w = device_floats(weights),
+                             .y = y,
+                             .next = r->after,
+                             .x_stride = x_stride,
+                             .past_stride = channels,
+                             .w_stride = channels,
+                             .y_stride = channels,
+                             .taps = taps,
+                             .n = channels,
+                             .rows = r->rows};
+}
+
 static void short_conv_run(struct cuda *c, const struct op_short_conv *a, const struct run *r)
 {
     uint32_t n = a->channels;
     float *b = device_floats(a->projected) + r->row * a->stride;
     float *y = cuda_scratch_floats(c, (size_t)r->rows * n);
-    struct gpu_conv conv = {.x = b,
-                            .past = r->before,
-                            .w = device_floats(a->conv),
-                            .y = y,
-                            .next = r->after,
-                            .x_stride = a->stride,
-                            .past_stride = n,
-                            .w_stride = n,
-                            .y_stride = n,
-                            .taps = a->taps,
-                            .n = n,
-                            .rows = r->rows};
+    struct gpu_conv conv = conv_of(b, a->stride, a->conv, n, a->taps, r, y);
     multiply(c, b, b + 2 * (size_t)n, a->stride, n, r->rows, b, a->stride, a->stride);
     cuda_check(c, c->k->conv(&conv, c->stream), "a convolution");
     multiply(c, b + n, y, a->stride, n, r->rows,
@@ -95,19 +102,9 @@ static struct inputs convolve(struct cuda *c, const struct op_delta *a, const st
     const struct device_delta *s = &a->shape;
     uint32_t n = s->channels, keys = s->k_heads * s->size;
     float *y = cuda_scratch_floats(c, (size_t)r->rows * n);
-    struct gpu_conv conv = {.x = device_floats(a->projected) + r->row * a->stride,
-                            .past = r->before,
-                            .w = device_floats(a->conv),
-                            .y = y,
-                            .next = r->after,
-                            .x_stride = a->stride,
-                            .past_stride = n,
-                            .w_stride = n,
-                            .y_stride = n,
-                            .taps = s->taps,
-                            .n = n,
-                            .rows = r->rows,
-                            .silu = true};
+    struct gpu_conv conv = conv_of(device_floats(a->projected) + r->row * a->stride, a->stride,
+                                   a->conv, n, s->taps, r, y);
+    conv.silu = true;
     cuda_check(c, c->k->conv(&conv, c->stream), "a convolution");
     return (struct inputs){.q = norm_heads(c, s, y, n, a->q_weight, r->rows),
                            .k = norm_heads(c, s, y + keys, n, a->k_weight, r->rows),
