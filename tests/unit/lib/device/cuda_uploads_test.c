@@ -47,7 +47,8 @@ static struct side open_side(uint64_t weights, uint32_t seed)
     struct error error;
     struct side s;
     struct cuda_plan plan = {.layers = 1, .experts = EXPERTS, .top_k = 1};
-    plan.slot_bytes = align_up(gpu_kernels()->row_bytes(TENSOR_F16, K) * N, DEVICE_ALIGN);
+    plan.slot_bytes = align_up(gpu_kernels()->row_bytes(TENSOR_F16, K) * N, SLABS_ALIGN);
+    expert_sizes_fill(&plan.sizes, 1, EXPERTS, plan.slot_bytes);
     plan.bytes[CUDA_WEIGHTS] = CUDA_STAGING_BYTES + weights;
     plan.bytes[CUDA_EXPERTS] = SLOTS * plan.slot_bytes;
     fibres_seed(seed);
