@@ -12,11 +12,12 @@
 #include "lib/warm/warm.h"
 
 #define NAME      "/rates.json"
-#define TEMPORARY ".new"
+#define TEMPORARY ".new." /* and the number of the process */
+#define NUMBER    12
 
 static int path_of(char path[PATH_MAX], struct error *error)
 {
-    if (warm_cache(path, PATH_MAX - sizeof NAME - sizeof TEMPORARY, error) != 0)
+    if (warm_cache(path, PATH_MAX - sizeof NAME - sizeof TEMPORARY - NUMBER, error) != 0)
         return -1;
     memcpy(path + strlen(path), NAME, sizeof NAME);
     return 0;
@@ -61,13 +62,13 @@ static int write_file(const char *path, const char *text)
 
 int rates_write(const struct rates *r, struct error *error)
 {
-    char path[PATH_MAX], temporary[PATH_MAX + sizeof TEMPORARY];
+    char path[PATH_MAX], temporary[PATH_MAX + sizeof TEMPORARY + NUMBER];
     if (path_of(path, error) != 0)
         return -1;
     char *text = rates_format(r, error);
     if (!text)
         return -1;
-    snprintf(temporary, sizeof temporary, "%s" TEMPORARY, path);
+    snprintf(temporary, sizeof temporary, "%s" TEMPORARY "%d", path, (int)getpid());
     int why = write_file(temporary, text);
     free(text);
     if (why == 0)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes of a model that a token of decode reads, by layer. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/rates/rates.h"
+#include "lib/tensor/tensor_type.h"
 
 static const struct model_tensor *tensor_of(const struct model_index *m,
                                             const struct model_entry *e)
@@ -54,14 +56,19 @@ static uint64_t kv_of(const struct model_index *m, uint32_t layer, enum kv_type 
            model_kv_bytes(h, layer, KV_SIDE_VALUES, type, n);
 }
 
-enum tensor_type rates_expert_type(const struct model_index *m)
+void rates_key(const struct model_index *m, const char *isa, char key[RATES_TYPE_BYTES])
 {
-    for (uint32_t l = 0; l < m->hparams.layers; l++) {
-        uint32_t entry = model_entry_expert(m, l, 0);
-        if (entry != ENTRY_NONE)
-            return (enum tensor_type)model_index_entries(m)[entry].matrix[0].type;
+    uint32_t entry = ENTRY_NONE;
+    for (uint32_t l = 0; l < m->hparams.layers && entry == ENTRY_NONE; l++)
+        entry = model_entry_expert(m, l, 0);
+    if (entry == ENTRY_NONE) {
+        snprintf(key, RATES_TYPE_BYTES, "no experts, %s", isa);
+        return;
     }
-    return TENSOR_F32;
+    const struct model_matrix *w = model_index_entries(m)[entry].matrix;
+    snprintf(key, RATES_TYPE_BYTES, "%s %ux%u, %u layers of %u, %s",
+             tensor_type_info((uint32_t)w->type)->name, w->n, w->k, m->hparams.layers,
+             m->hparams.experts, isa);
 }
 
 int rates_model(const struct model_index *m, enum kv_type type, uint32_t context, uint32_t ring,

@@ -2,7 +2,7 @@
 /* Measured rates of this machine: $XDG_CACHE_HOME/sluice/rates.json, else below ~/.cache. It is written under a temporary name
  * and renamed, and it is untrusted when it is read: wrong values cost time, and change no text.
  *
- * A CPU's rates hold for its name (tunings_cpu), the number of threads and the type of the experts that were measured; a GPU's for its
+ * A CPU's rates hold for its name (tunings_cpu), the number of threads, and the experts and kernels that were measured (rates_key); a GPU's for its
  * number, its name and the interface of the module. */
 #ifndef SLUICE_RATES_RATES_H
 #define SLUICE_RATES_RATES_H
@@ -19,12 +19,12 @@
 #define RATES_CPUS_MAX   16    /* the oldest one goes first */
 #define RATES_GPUS_MAX   16
 #define RATES_NAME_BYTES 128
-#define RATES_TYPE_BYTES 16
+#define RATES_TYPE_BYTES 64
 
 struct rates_cpu {
     char name[RATES_NAME_BYTES];
     uint32_t threads;
-    char type[RATES_TYPE_BYTES]; /* of experts: tensor_type_info's name */
+    char type[RATES_TYPE_BYTES]; /* rates_key */
     struct cost_cpu rate;
 };
 
@@ -76,7 +76,7 @@ int rates_model(const struct model_index *m, enum kv_type type, uint32_t context
                 const double *hits, struct rates_model *out, struct error *error);
 void rates_model_free(struct rates_model *r);
 
-/* Type of the experts, of the first one that there is; TENSOR_F32: there is none. */
-enum tensor_type rates_expert_type(const struct model_index *m);
+/* What a CPU's rates depend on: type and shape of the experts, and the instruction set (--isa). */
+void rates_key(const struct model_index *m, const char *isa, char key[RATES_TYPE_BYTES]);
 
 #endif

@@ -150,10 +150,13 @@ char *rates_format(const struct rates *r, struct error *error)
         error_set(error, ERR_NO_MEMORY, "out of memory (rates)");
         return NULL;
     }
-    if (rates_parse(text, strlen(text), &again, error) == 0 && again.cpus == r->cpus &&
-        again.gpus == r->gpus)
+    struct error why;
+    int status = rates_parse(text, strlen(text), &again, &why);
+    if (status == 0 && again.cpus == r->cpus && again.gpus == r->gpus)
         return text;
     free(text);
+    error_set(error, ERR_BAD_INPUT, "%.200s",
+              status != 0 ? why.text : "a row of rates cannot be written");
     return NULL;
 }
 

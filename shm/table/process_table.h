@@ -105,7 +105,7 @@ struct procs_gpus {
     uint32_t positions;              /* of the longest sequence */
     uint32_t layers, experts, top_k; /* of the model */
     uint32_t
-        takes_all; /* 1: the first one has all layers, and a slot for each expert as in the file */
+        takes_all; /* precisions, 1 << enum precision, of which the only one takes all experts */
     struct procs_gpu gpu[PROCS_GPUS_MAX];
     char module[PROCS_GPU_MODULE_BYTES];
 };

@@ -432,7 +432,7 @@ every=${GPU_SH_EVERY:-1} tokens=${GPU_SH_TOKENS:-64} prompt_tokens=${GPU_SH_PROM
 kill_tokens=${GPU_SH_KILL_TOKENS:-400} kills_wanted=${GPU_SH_KILLS:-5} longest=${GPU_SH_LIMIT:-480}
 if [ -n "$part" ]; then
     scratch=$(mktemp -d "${TMPDIR:-/tmp}/sluice-gpu.XXXXXX")
-    export SLUICE_RUN_DIR=$scratch
+    export SLUICE_RUN_DIR=$scratch XDG_CACHE_HOME=$scratch/cache # no rates: all layers that fit
     trap 'stop_engine; rm -rf "$scratch"' EXIT
     trap 'exit 1' TERM INT
     "part_$part"

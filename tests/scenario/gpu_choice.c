@@ -18,6 +18,7 @@
 #define LAYERS   4
 #define EXPERTS  16 /* of a layer */
 #define TOP_K    4
+#define KEY      "Q8_0 64x128, 4 layers of 16, auto" /* of four_layers */
 #define MEASURES "sluice doctor -m "
 
 static const char *const four_layers[] = {"arch=qwen3moe", "layers=4", NULL};
@@ -31,7 +32,7 @@ static struct rates rates_of(double cpu, const struct cost_gpu gpu[2])
 {
     struct rates r = {.cpus = 1, .gpus = 2};
     r.cpu[0] =
-        (struct rates_cpu){.threads = 2, .type = "Q8_0", .rate = {.dense = cpu, .experts = cpu}};
+        (struct rates_cpu){.threads = 2, .type = KEY, .rate = {.dense = cpu, .experts = cpu}};
     tunings_cpu(r.cpu[0].name);
     for (uint32_t i = 0; i < 2; i++)
         r.gpu[i] = (struct rates_gpu){.name = "memory of the process",
@@ -239,9 +240,11 @@ static void not_used(void)
     put_rates(&good);
     check_bytes("other threads of the engine", "--threads=1", NULL);
     r = good;
-    snprintf(r.cpu[0].type, sizeof r.cpu[0].type, "Q4_K");
+    snprintf(r.cpu[0].type, sizeof r.cpu[0].type, "Q4_K 64x128, 4 layers of 16, auto");
     put_rates(&r);
     check_bytes("another type", "--threads=2", NULL);
+    put_rates(&good);
+    check_bytes("another instruction set", "--isa=generic", NULL);
     char *text = rates_format(&good, &error), *version = strstr(text, "\"version\": 1");
     version[strlen("\"version\": ")] = '0';
     put_text(text);

@@ -146,14 +146,6 @@ static void enter(struct device *d)
     cuda_check(c, c->k->select((int)c->plan.number), "the selection of a GPU");
 }
 
-static unsigned precisions_held(const struct cuda_plan *plan)
-{
-    unsigned mask = 0;
-    for (unsigned p = 0; p < PRECISION__COUNT && plan->slot_bytes > 0; p++)
-        mask |= (unsigned)cuda_plan_holds(plan, 1u << p) << p;
-    return mask;
-}
-
 int cuda_reserve(struct device *d, struct error *error)
 {
     struct cuda *c = cuda_of(d);
@@ -171,7 +163,7 @@ int cuda_reserve(struct device *d, struct error *error)
     if (!failed)
         c->staging = cuda_take(&c->weights_area, CUDA_STAGING_BYTES);
     if (!failed && c->plan.kv_layers == c->plan.layers)
-        d->keeps = precisions_held(&c->plan);
+        d->keeps = cuda_plan_precisions(&c->plan);
     return failed ? -1 : 0;
 }
 

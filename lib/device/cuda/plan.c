@@ -129,6 +129,18 @@ bool cuda_plan_holds(const struct cuda_plan *plan, unsigned precisions)
     return holds(plan, &s, precisions);
 }
 
+unsigned cuda_plan_precisions(const struct cuda_plan *plan)
+{
+    unsigned mask = 0;
+    if (plan->slot_bytes == 0)
+        return 0;
+    struct slabs s = divide(plan);
+    for (unsigned p = 0; p < PRECISION__COUNT; p++)
+        if (expert_sizes_of(&plan->sizes, (enum precision)p) > 0 && holds(plan, &s, 1u << p))
+            mask |= 1u << p;
+    return mask;
+}
+
 uint64_t cuda_plan_experts_best(const struct cuda_plan *plan)
 {
     struct expert_sizes best = {.experts = plan->sizes.experts};
@@ -147,6 +159,14 @@ uint64_t cuda_plan_experts_best(const struct cuda_plan *plan)
 uint32_t cuda_plan_lent_max(const struct cuda_plan *plan)
 {
     return plan->slot_bytes ? divide(plan).count : 0;
+}
+
+uint32_t cuda_plan_places(const struct cuda_plan *plan)
+{
+    if (plan->slot_bytes == 0)
+        return 0;
+    struct slabs s = divide(plan);
+    return s.count * s.places_max;
 }
 
 uint32_t cuda_plan_slots(const struct cuda_plan *plan)

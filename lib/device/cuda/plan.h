@@ -68,10 +68,14 @@ uint64_t cuda_plan_experts(const struct cuda_plan *plan, uint64_t bytes);
 /* Every expert of its layers has a slot, at each of these precisions: 1 << enum precision, or all. */
 #define CUDA_PRECISIONS_ALL (~0u)
 bool cuda_plan_holds(const struct cuda_plan *plan, unsigned precisions);
+/* Precisions that its experts have, and of which every one has a slot: 1 << enum precision. */
+unsigned cuda_plan_precisions(const struct cuda_plan *plan);
 /* Memory for all experts of its layers at their best precision. */
 uint64_t cuda_plan_experts_best(const struct cuda_plan *plan);
 /* Experts that can be in use at once, whatever their sizes; 0: no slots. */
 uint32_t cuda_plan_lent_max(const struct cuda_plan *plan);
+/* Numbers of slots, of any size: each has a record and an event. */
+uint32_t cuda_plan_places(const struct cuda_plan *plan);
 /* Experts that have a slot at once, if they have the largest size; all, if it holds all. */
 uint32_t cuda_plan_slots(const struct cuda_plan *plan);
 

@@ -147,6 +147,15 @@ static int make_swap(struct cache *c, struct error *error)
     return c->swap ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (expert replacement)");
 }
 
+/* Rules that choose precisions by routes do not leave tokens to a GPU (experts_alone). */
+static bool gpu_takes_all(const struct cache *c)
+{
+    enum precision_rule rule = c->knobs.precision;
+    return rule != PRECISION_RULE_HOBBIT && rule != PRECISION_RULE_EDGEMOE &&
+           rule != PRECISION_RULE_FATE &&
+           c->child.procs.head->gpus.takes_all >> c->usual_precision & 1;
+}
+
 int cache_plan_fill(struct cache *c, struct error *error)
 {
     const struct model_hparams *h = &c->child.model->hparams;
@@ -163,9 +172,7 @@ int cache_plan_fill(struct cache *c, struct error *error)
     if (c->knobs.mask == MASK_SWAP)
         return make_swap(c, error);
     if (c->knobs.preload != PRELOAD_ALL)
-        return c->knobs.mask == MASK_NONE
-                   ? add_most_frequent(c, c->child.procs.head->gpus.takes_all != 0, error)
-                   : 0;
+        return c->knobs.mask == MASK_NONE ? add_most_frequent(c, gpu_takes_all(c), error) : 0;
     if (c->knobs.mask != MASK_NONE)
         return add_mask(c, error);
     for (uint32_t l = 0; l < h->layers; l++)

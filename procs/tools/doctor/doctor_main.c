@@ -177,7 +177,11 @@ static int examine_storage(struct findings *f, struct doctor *d, const json_t *m
 static int examine(struct findings *f, struct doctor *d, struct error *error)
 {
     struct host_facts facts = {.chunk_bytes = MIB / 4};
-    json_t *memory_estimate = d->model ? model_memory_estimate(d->model, &d->params, error) : NULL;
+    struct params quiet =
+        d->params; /* with a GPU, its rates come first, and then the plan that is reported */
+    if (strcmp(quiet.gpu, "off") != 0)
+        snprintf(quiet.log_level, sizeof quiet.log_level, "error");
+    json_t *memory_estimate = d->model ? model_memory_estimate(d->model, &quiet, error) : NULL;
     if (d->model && !memory_estimate)
         return -1;
     int rc = d->skip_device ? 0 : examine_storage(f, d, memory_estimate, &facts, error);

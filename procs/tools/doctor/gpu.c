@@ -244,12 +244,12 @@ static uint32_t take_numbers(const char *text, uint32_t number[DOCTOR_GPUS_MAX])
 
 /* One GPU, in a section of its own but the first. */
 static void examine_one(struct findings *f, const struct gpu_kernels *kernels, uint32_t number,
-                        struct gpu_seen *seen)
+                        bool first, struct gpu_seen *seen)
 {
     char section[16] = "gpu";
     struct gpu_rates rates;
     struct rates_gpu *to = &seen->gpu[seen->count];
-    if (seen->count > 0)
+    if (!first)
         snprintf(section, sizeof section, "gpu %u", number);
     int status = gpu_measure(kernels, (int)number, &rates);
     if (status != 0) {
@@ -284,5 +284,5 @@ void gpu_examine(struct findings *f, const struct params *params, struct gpu_see
     finding(f, "gpu", "kernels", json_boolean(kernels != NULL), NULL, "%s",
             kernels ? USE : error.text);
     for (uint32_t i = 0; there && kernels && i < count; i++)
-        examine_one(f, kernels, number[i], seen);
+        examine_one(f, kernels, number[i], i == 0, seen);
 }

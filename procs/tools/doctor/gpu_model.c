@@ -19,21 +19,25 @@ void gpu_store(struct findings *f, const struct gpu_seen *seen, const struct rat
 {
     struct error error;
     struct rates *r = seen->count > 0 ? malloc(sizeof *r) : NULL;
+    bool complete = cpu && cost_cpu_known(&cpu->rate);
     if (!r)
         return;
-    if (rates_read(r, &error) != 0) /* a damaged file is replaced */
-        memset(r, 0, sizeof *r);
-    if (cpu && cost_cpu_known(&cpu->rate))
+    /* a damaged file is replaced */
+    bool failed = rates_read(r, &error) != 0 && error.code != ERR_BAD_INPUT;
+    if (complete)
         rates_set_cpu(r, cpu);
     for (uint32_t i = 0; i < seen->count; i++)
         if (cost_gpu_known(&seen->gpu[i].rate))
             rates_set_gpu(r, &seen->gpu[i]);
-    if (rates_write(r, &error) != 0)
+        else
+            complete = false;
+    if (failed || rates_write(r, &error) != 0)
         finding(f, "gpu", "rates", json_false(), "not stored", "%s", error.text);
     else
         finding(f, "gpu", "rates", json_true(), "stored", "%s",
-                cpu ? "later starts with --gpu choose its layers by these times"
-                    : "with -m those of the CPU are, too, and starts choose layers by them");
+                complete ? "later starts with --gpu choose its layers by these times"
+                : cpu    ? "but not all could be measured: starts choose layers by bytes"
+                         : "with -m those of the CPU are, too, and starts choose layers by them");
     free(r);
 }
 
@@ -280,6 +284,8 @@ static int estimate_speed(struct findings *f, const struct gpu_seen *seen,
     if (rc != 0)
         return -1;
     model.cost.policy = gpu_policy_find(params->gpu_policy);
+    if (model.cost.policy == GPU_POLICY__COUNT && params->deterministic)
+        model.cost.policy = GPU_CENTRIC; /* as in the engine */
     facts.model = &model.cost;
     (void)places_eviction_find(params->gpu_eviction,
                                &facts.eviction); /* the engine rejects others */
@@ -295,8 +301,8 @@ int gpu_model_report(struct findings *f, const struct gpu_seen *seen, const stru
     if (seen->count == 0)
         return 0;
     json_t *plan = plan_with(m, params, (struct wanted){0});
-    json_t *first = strchr(params->gpu, ',')
-                        ? plan_with(m, params, (struct wanted){.flags = FIRST_GPU})
+    json_t *first = strchr(params->gpu, ',') || params->gpu_layers > 0
+                        ? plan_with(m, params, (struct wanted){.flags = FIRST_GPU | ANY_LAYERS})
                         : json_incref(plan);
     if (lookup_u64(plan, "gpu_choice.most") == 0 || lookup_u64(first, "gpu_choice.most") == 0) {
         finding(f, "gpu", "budget", json_null(), "none",

@@ -313,16 +313,25 @@ static void report_model(struct findings *f, const struct model_facts *m,
     report_advice(f, m, a, estimates);
 }
 
-/* With GPUs: what was measured is stored first, as the engine's plan reads it. */
-static int examine_gpus(struct findings *f, const struct gpu_seen *gpu, struct gpu_model *m,
-                        const struct params *params, struct error *error)
+/* With GPUs: what was measured is stored, as the engine's plan reads it. Returns that plan, for json_decref; NULL with an error. */
+static json_t *plan_by_rates(struct findings *f, const struct gpu_seen *gpu,
+                             const struct gpu_model *m, const struct params *params,
+                             struct error *error)
 {
-    struct cost_cpu rate = estimate_cpu(m->facts, m->host);
-    struct rates_cpu cpu = {.threads = threads_of(params), .rate = rate};
+    struct rates_cpu cpu = {.threads = threads_of(params), .rate = *m->cpu};
     tunings_cpu(cpu.name);
-    snprintf(cpu.type, sizeof cpu.type, "%s", tensor_type_info(rates_expert_type(m->index))->name);
+    rates_key(m->index, params->isa, cpu.type);
     gpu_store(f, gpu, &cpu);
-    m->cpu = &rate;
+    return model_memory_estimate(m->path, params, error);
+}
+
+static int report_all(struct findings *f, const struct gpu_seen *gpu, const struct gpu_model *m,
+                      const struct params *params, const json_t *plan, struct error *error)
+{
+    struct estimate estimates[ESTIMATE_SHARES];
+    if (estimate_make(m->facts, m->host, estimates, error) != 0)
+        return -1;
+    report_model(f, m->facts, m->host, estimates, params, plan);
     return gpu_model_report(f, gpu, m, params, error);
 }
 
@@ -331,23 +340,27 @@ int model_examine(struct findings *f, const char *model, const struct params *pa
                   struct error *error)
 {
     struct model_facts m = model_facts_of(memory_estimate);
-    struct estimate estimates[ESTIMATE_SHARES];
     struct model_index *index = NULL;
     uint64_t *bytes = NULL;
+    json_t *plan = json_deep_copy(memory_estimate);
     int rc = measure_model(model, params, a, &index, &bytes, error);
     m.layer_expert_bytes = bytes;
     a->available = lookup_u64(memory_estimate, "available");
     a->limited = json_is_integer(json_object_get(memory_estimate, "cgroup_headroom")) &&
                  lookup_u64(memory_estimate, "cgroup_headroom") <= a->available;
     a->vector_kernels = kernel_ops_select(NULL)->isa != ISA_GENERIC;
+    const struct cost_cpu cpu = rc == 0 ? estimate_cpu(&m, a) : (struct cost_cpu){0};
+    const struct gpu_model all = {model, index, &m, a, &cpu};
+    if (rc == 0 && gpu->count > 0) {
+        json_decref(plan);
+        plan = plan_by_rates(f, gpu, &all, params, error);
+        m = model_facts_of(plan);
+        m.layer_expert_bytes = bytes;
+        rc = plan ? 0 : -1;
+    }
     if (rc == 0)
-        rc = estimate_make(&m, a, estimates, error);
-    if (rc == 0)
-        report_model(f, &m, a, estimates, params, memory_estimate);
-    if (rc == 0)
-        rc = examine_gpus(
-            f, gpu, &(struct gpu_model){.path = model, .index = index, .facts = &m, .host = a},
-            params, error);
+        rc = report_all(f, gpu, &all, params, plan, error);
+    json_decref(plan);
     free(bytes);
     free(index);
     return rc;

@@ -7,6 +7,7 @@
  * rest. They depend only on trace, options and seed: no clock is read. */
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -375,6 +376,8 @@ static int add_device(struct program *p, const char *item, struct error *error)
     return 0;
 }
 
+#define NO_TIME_NS 1e-3 /* 0 is that of the CPU */
+
 static bool cpu_has_layers(const struct program *p)
 {
     const struct sim_gpu *last = &p->grid.gpus[0];
@@ -388,7 +391,8 @@ static void set_layer_times(struct program *p)
 {
     for (int i = 0; i < SIM_GPUS_MAX; i++)
         if (p->layer_us < 0 && cpu_has_layers(p))
-            p->grid.gpus[i].layer_ns = p->grid.gpus[i].expert_ns * p->trace.header.top_k;
+            p->grid.gpus[i].layer_ns =
+                fmax(p->grid.gpus[i].expert_ns * p->trace.header.top_k, NO_TIME_NS);
 }
 
 static int make_grid(struct program *p, struct error *error)

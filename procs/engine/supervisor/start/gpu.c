@@ -30,6 +30,7 @@ int gpu_without(struct supervisor *s, struct error *error)
 {
     s->gpus.count = 0;
     s->gpus.host_bytes = 0;
+    s->gpus.choice = (struct gpu_choice){0};
     if (gpu_required(s))
         return -1;
     log_info("computing on the CPU: %s", error->text);

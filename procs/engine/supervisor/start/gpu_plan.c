@@ -20,6 +20,7 @@
 /* Private memory of the process for each GPU: an estimate, rounded up, as no GPU has run this. */
 #define HOST_BYTES        (384 * MIB)
 #define EXPERT_HOST_BYTES 256 /* records of the policy that evicts experts from the GPU */
+#define PLACE_HOST_BYTES  256 /* of a slot: its records, and an event */
 /* Without --gpu-budget: that much of the GPU's memory, in hundredths. */
 #define SHARE 90
 
@@ -314,7 +315,8 @@ static int choose_layers(struct supervisor *s, struct error *error)
     if (rc == 0 && t.known)
         rc = choose_by_times(s, &t, stated, error);
     gpu_times_close(&t);
-    log_choice(s);
+    if (rc == 0)
+        log_choice(s);
     keep_used(s);
     return rc;
 }
@@ -335,6 +337,7 @@ static uint64_t host_bytes_of(const struct supervisor *s, const struct gpu *g)
 {
     uint64_t bytes = gpu_test_module(s) ? cuda_plan_bytes(&g->plan) : HOST_BYTES;
     return bytes + places_ring(g->plan.slot_bytes) * PLACES_PIECE +
+           (uint64_t)cuda_plan_places(&g->plan) * PLACE_HOST_BYTES +
            (uint64_t)PRECISION__COUNT * g->plan.layers * g->plan.experts * EXPERT_HOST_BYTES;
 }
 
@@ -353,7 +356,7 @@ static int plan_memory(struct supervisor *s, struct error *error)
 uint32_t gpu_thread_groups(const struct supervisor *s)
 {
     const struct gpus *g = &s->gpus;
-    enum gpu_policy policy = gpu_policy_find(s->params.gpu_policy); /* auto: none of them */
+    enum gpu_policy policy = gpu_policy_planned(s); /* auto: none of them */
     bool cooperates = policy == GPU_COOPERATIVE || policy == GPU_POLICY__COUNT;
     bool layers_left = g->count == 0 || g->gpu[g->count - 1].plan.end_layer < model_layers(s);
     return (cooperates ? g->count : 0) + layers_left;

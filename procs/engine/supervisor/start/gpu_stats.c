@@ -9,12 +9,14 @@
 
 _Static_assert((int)CUDA_PART__COUNT <= PROCS_GPU_PARTS, "the process table has all parts");
 
-/* Then it computes tokens alone, once it has all experts (lib/device/cuda/token.c). */
-static bool takes_all(const struct cuda_plan *plan)
+/* Precisions with which the GPU computes tokens alone, once it has all experts (lib/device/cuda/token.c). */
+static uint32_t takes_all(const struct supervisor *s, const struct cuda_plan *plan)
 {
-    return plan->first_layer == 0 && plan->end_layer == plan->layers &&
-           plan->kv_layers == plan->layers && plan->slot_bytes > 0 &&
-           cuda_plan_holds(plan, 1u << PRECISION_NATIVE);
+    enum gpu_policy policy = gpu_policy_planned(s);
+    bool fills = policy == GPU_POLICY__COUNT || policy == GPU_CENTRIC;
+    bool whole = plan->first_layer == 0 && plan->end_layer == plan->layers &&
+                 plan->kv_layers == plan->layers;
+    return fills && whole && !s->params.deterministic ? cuda_plan_precisions(plan) : 0;
 }
 
 void gpu_publish(const struct supervisor *s, struct procs_gpus *out)
@@ -28,7 +30,7 @@ void gpu_publish(const struct supervisor *s, struct procs_gpus *out)
                                .layers = first->layers,
                                .experts = first->experts,
                                .top_k = first->top_k,
-                               .takes_all = takes_all(first)};
+                               .takes_all = takes_all(s, first)};
     for (uint32_t i = 0; i < s->gpus.count; i++) {
         const struct cuda_plan *plan = &s->gpus.gpu[i].plan;
         struct procs_gpu *g = &out->gpu[i];

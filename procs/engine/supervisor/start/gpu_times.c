@@ -17,7 +17,7 @@ static bool find_cpu(const struct supervisor *s, const struct rates *r, struct g
     struct rates_cpu cpu = {.threads = (uint32_t)s->params.threads};
     _Static_assert(sizeof cpu.name >= TUNINGS_CPU_BYTES, "a name of a CPU");
     tunings_cpu(cpu.name);
-    snprintf(cpu.type, sizeof cpu.type, "%s", tensor_type_info(rates_expert_type(s->model))->name);
+    rates_key(s->model, s->params.isa, cpu.type);
     const struct cost_cpu *found = rates_find_cpu(r, &cpu);
     if (found)
         t->cpu = *found;
@@ -52,6 +52,12 @@ static bool find_rates(const struct supervisor *s, struct gpu_times *t)
     return known;
 }
 
+enum gpu_policy gpu_policy_planned(const struct supervisor *s)
+{
+    enum gpu_policy policy = gpu_policy_find(s->params.gpu_policy);
+    return policy == GPU_POLICY__COUNT && s->params.deterministic ? GPU_CENTRIC : policy;
+}
+
 int gpu_times_open(struct supervisor *s, struct gpu_times *t, struct error *error)
 {
     const struct model_hparams *h = &s->model->hparams;
@@ -66,7 +72,7 @@ int gpu_times_open(struct supervisor *s, struct gpu_times *t, struct error *erro
     if (rc == 0)
         rc = rates_model(s->model, kv.type, kv.context, kv.ring, hits, &t->model, error);
     free(hits);
-    t->model.cost.policy = gpu_policy_find(s->params.gpu_policy);
+    t->model.cost.policy = gpu_policy_planned(s);
     return rc;
 }
 

@@ -131,7 +131,7 @@ START_TEST(damaged_files)
         {"product", "products"},
         {"0.25", "2.0"},
         {"a CPU", "a\\nCPU"},
-        {"\"Q4_K\"", "\"0123456789abcdef\""},
+        {"\"Q4_K\"", "\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\""},
         {"\"cpus\"", "\"CPUs\""},
         {"\"gpus\"", "\"GPUs\""},
         {"\"F16\"", "\"F17\""},
@@ -209,9 +209,14 @@ static void check_model(const char *arch, unsigned layers)
         want += model_index_entries(index)[model_entry_dense(index, layers, DENSE_TOKEN_EMBD)]
                     .payload_bytes;
     ck_assert_uint_eq(dense, want);
-    ck_assert_int_eq(
-        rates_expert_type(index),
-        (int)model_index_entries(index)[model_entry_expert(index, 0, 0)].matrix[0].type);
+    char key[RATES_TYPE_BYTES], other[RATES_TYPE_BYTES], start[64];
+    const struct model_matrix *w =
+        model_index_entries(index)[model_entry_expert(index, 0, 0)].matrix;
+    rates_key(index, "auto", key);
+    rates_key(index, "generic", other);
+    snprintf(start, sizeof start, "%s %ux%u, %u layers", tensor_type_info((uint32_t)w->type)->name,
+             w->n, w->k, layers);
+    ck_assert_msg(strncmp(key, start, strlen(start)) == 0 && strcmp(key, other) != 0, "%s", key);
     rates_model_free(&r);
     free(index);
 }
