@@ -47,6 +47,7 @@ struct offline_model {
 /* memory.c: the bound where none was given; of a bound, what is neither experts nor on the heap. */
 uint64_t offline_choose_memory(const struct offline_model *m);
 uint64_t offline_fixed_bytes(uint64_t budget);
+uint64_t offline_with_fixed(uint64_t bytes); /* the bound that leaves so many for these */
 
 /* dense.c: frees what was made. */
 void offline_dense_free(struct offline_model *m);

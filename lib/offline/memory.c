@@ -28,6 +28,12 @@ static uint64_t mapped_bytes(const struct offline_model *m)
     return bytes;
 }
 
+uint64_t offline_with_fixed(uint64_t bytes)
+{
+    uint64_t all = bytes + OFFLINE_PROGRAM_BYTES;
+    return all + all / (PAGE_BYTES / sizeof(uint64_t) - 1) + 1;
+}
+
 uint64_t offline_default_memory(uint64_t needed, bool mappable, uint64_t available)
 {
     if (mappable && (available == UINT64_MAX || needed <= available / 4 * 3))
@@ -44,7 +50,7 @@ uint64_t offline_choose_memory(const struct offline_model *m)
     bool store = m->index->stripe_count > 0;
     uint64_t available = memory_available(), needed = mapped_bytes(m);
     if (store && available == UINT64_MAX) /* not known: as much as it can use */
-        return needed + offline_fixed_bytes(needed);
+        return offline_with_fixed(needed);
     uint64_t bytes = offline_default_memory(needed, !store, available);
     if (bytes > 0)
         log_info("at most %s of memory are used (--memory); the experts have %s",
