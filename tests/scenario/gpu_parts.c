@@ -146,6 +146,9 @@ static void policies_of_parts(void)
     uint64_t planned = planned_bytes(options), threads;
     options[1] = "--gpu-policy=gpu-centric";
     uint64_t without = planned_bytes(options);
+    options[1] = "--deterministic=on";
+    CHECK(planned_bytes(options) == without,
+          "a deterministic engine has threads that it does not use");
     options[1] = "--gpu-policy=auto";
     e = gpu_start(options);
     continued_after(e, &c, 0, "policies in turns");

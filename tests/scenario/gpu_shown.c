@@ -311,6 +311,7 @@ static void doctor_parts(void)
     CHECK(lookup_u64(gpu, "layers") == 2 && strcmp(lookup_text(gpu, "choice.by"), "option") == 0,
           "other layers");
     CHECK(json_is_integer(json_object_get(gpu, "layers_chosen")), "nothing is advised");
+    CHECK(json_is_integer(json_object_get(gpu, "budget_all")), "the option is taken for what fits");
     CHECK(json_array_size(estimates) == 4 && tps > 0 && real_of(one, "share") == 1,
           "no estimate with GPUs");
     test_note("%g s by doctor's simulation, %g s by the choice", 1 / tps, token_s);

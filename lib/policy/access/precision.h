@@ -43,6 +43,13 @@ enum precision_need { NEED_HIGH, NEED_LOW, NEED_SKIP };
 
 enum precision_rule { PRECISION_RULE_LIST(CHOICE_ID) };
 
+/* The precision of an access depends on its route, not on the rule alone. */
+static inline bool precision_by_route(enum precision_rule rule)
+{
+    return rule == PRECISION_RULE_HOBBIT || rule == PRECISION_RULE_EDGEMOE ||
+           rule == PRECISION_RULE_FATE;
+}
+
 struct precision_policy {
     enum precision_rule rule;
     enum precision high, low; /* hobbit, fate; see knobs_precision_policy */

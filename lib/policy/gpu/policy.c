@@ -15,6 +15,12 @@ enum gpu_policy gpu_policy_find(const char *name)
     return GPU_POLICY__COUNT;
 }
 
+enum gpu_policy gpu_policy_of(const char *name, bool deterministic)
+{
+    enum gpu_policy given = gpu_policy_find(name);
+    return given == GPU_POLICY__COUNT && deterministic ? GPU_CENTRIC : given;
+}
+
 const char *gpu_policy_name(enum gpu_policy policy)
 {
     sl_assert((unsigned)policy < GPU_POLICY__COUNT);

@@ -150,9 +150,7 @@ static int make_swap(struct cache *c, struct error *error)
 /* Rules that choose precisions by routes do not leave tokens to a GPU (experts_alone). */
 static bool gpu_takes_all(const struct cache *c)
 {
-    enum precision_rule rule = c->knobs.precision;
-    return rule != PRECISION_RULE_HOBBIT && rule != PRECISION_RULE_EDGEMOE &&
-           rule != PRECISION_RULE_FATE &&
+    return !precision_by_route(c->knobs.precision) &&
            c->child.procs.head->gpus.takes_all >> c->usual_precision & 1;
 }
 

@@ -461,9 +461,7 @@ uint32_t gpu_thread_groups(const struct supervisor *s);
 json_t *gpu_stats(struct supervisor *s);
 json_t *gpu_choice_stats(
     const struct supervisor *s); /* NULL with --gpu off, and where no GPU can be used */
-/* gpu_times.c: --gpu-policy; auto of a deterministic engine is gpu-centric. */
-enum gpu_policy gpu_policy_planned(const struct supervisor *s);
-/* 0 with t->known, or without it and a line in the log; -1 with ERR_NO_MEMORY. For gpu_times_close. */
+/* gpu_times.c: 0 with t->known, or without it and a line in the log; -1 with ERR_NO_MEMORY. For gpu_times_close. */
 int gpu_times_open(struct supervisor *s, struct gpu_times *t, struct error *error);
 void gpu_times_close(struct gpu_times *t);
 /* As planned now: seconds of a token, and of a layer of a GPU. */

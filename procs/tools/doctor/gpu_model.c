@@ -283,9 +283,7 @@ static int estimate_speed(struct findings *f, const struct gpu_seen *seen,
     free(hits);
     if (rc != 0)
         return -1;
-    model.cost.policy = gpu_policy_find(params->gpu_policy);
-    if (model.cost.policy == GPU_POLICY__COUNT && params->deterministic)
-        model.cost.policy = GPU_CENTRIC; /* as in the engine */
+    model.cost.policy = gpu_policy_of(params->gpu_policy, params->deterministic);
     facts.model = &model.cost;
     (void)places_eviction_find(params->gpu_eviction,
                                &facts.eviction); /* the engine rejects others */

@@ -291,9 +291,7 @@ bool experts_alone(void *self, enum precision *precision)
 {
     const struct experts *e = self;
     const struct precision_policy *p = &e->precision_policy;
-    if (e->deterministic || e->knobs.routing == ROUTING_MASKED ||
-        p->rule == PRECISION_RULE_HOBBIT || p->rule == PRECISION_RULE_EDGEMOE ||
-        p->rule == PRECISION_RULE_FATE)
+    if (e->deterministic || e->knobs.routing == ROUTING_MASKED || precision_by_route(p->rule))
         return false;
     struct precision_choice choice;
     precision_choose(p, &(struct precision_input){0}, &choice);

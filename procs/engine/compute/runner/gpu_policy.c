@@ -16,18 +16,16 @@ static const struct {
 
 _Static_assert(sizeof counters / sizeof *counters == GPU_POLICY__COUNT, "counters of each policy");
 
-/* auto: if all experts have slots, hardly any is missing; deterministic runs do not depend on times. */
+/* auto: if all experts have slots, hardly any is missing. */
 static uint32_t allowed(const struct gpus *gpus, const struct child *child)
 {
-    enum gpu_policy given = gpu_policy_find(child->params->gpu_policy);
+    enum gpu_policy given = gpu_policy_of(child->params->gpu_policy, child->params->deterministic);
     bool hold = true;
     for (uint32_t i = 0; i < gpus->count; i++)
         hold &= cuda_holds_all(gpus->device[i]);
     if (given != GPU_POLICY__COUNT)
         return 1u << given;
-    if (child->params->deterministic || hold)
-        return 1u << GPU_CENTRIC;
-    return (1u << GPU_POLICY__COUNT) - 1;
+    return hold ? 1u << GPU_CENTRIC : (1u << GPU_POLICY__COUNT) - 1;
 }
 
 static void set(struct gpus *gpus)

@@ -356,7 +356,8 @@ static int plan_memory(struct supervisor *s, struct error *error)
 uint32_t gpu_thread_groups(const struct supervisor *s)
 {
     const struct gpus *g = &s->gpus;
-    enum gpu_policy policy = gpu_policy_planned(s); /* auto: none of them */
+    enum gpu_policy policy =
+        gpu_policy_of(s->params.gpu_policy, s->params.deterministic); /* auto: none of them */
     bool cooperates = policy == GPU_COOPERATIVE || policy == GPU_POLICY__COUNT;
     bool layers_left = g->count == 0 || g->gpu[g->count - 1].plan.end_layer < model_layers(s);
     return (cooperates ? g->count : 0) + layers_left;

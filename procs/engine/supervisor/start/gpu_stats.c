@@ -12,7 +12,7 @@ _Static_assert((int)CUDA_PART__COUNT <= PROCS_GPU_PARTS, "the process table has 
 /* Precisions with which the GPU computes tokens alone, once it has all experts (lib/device/cuda/token.c). */
 static uint32_t takes_all(const struct supervisor *s, const struct cuda_plan *plan)
 {
-    enum gpu_policy policy = gpu_policy_planned(s);
+    enum gpu_policy policy = gpu_policy_of(s->params.gpu_policy, s->params.deterministic);
     bool fills = policy == GPU_POLICY__COUNT || policy == GPU_CENTRIC;
     bool whole = plan->first_layer == 0 && plan->end_layer == plan->layers &&
                  plan->kv_layers == plan->layers;

@@ -52,12 +52,6 @@ static bool find_rates(const struct supervisor *s, struct gpu_times *t)
     return known;
 }
 
-enum gpu_policy gpu_policy_planned(const struct supervisor *s)
-{
-    enum gpu_policy policy = gpu_policy_find(s->params.gpu_policy);
-    return policy == GPU_POLICY__COUNT && s->params.deterministic ? GPU_CENTRIC : policy;
-}
-
 int gpu_times_open(struct supervisor *s, struct gpu_times *t, struct error *error)
 {
     const struct model_hparams *h = &s->model->hparams;
@@ -72,7 +66,7 @@ int gpu_times_open(struct supervisor *s, struct gpu_times *t, struct error *erro
     if (rc == 0)
         rc = rates_model(s->model, kv.type, kv.context, kv.ring, hits, &t->model, error);
     free(hits);
-    t->model.cost.policy = gpu_policy_planned(s);
+    t->model.cost.policy = gpu_policy_of(s->params.gpu_policy, s->params.deterministic);
     return rc;
 }
 

@@ -186,6 +186,25 @@ static void check_out_of_memory(const struct error *error, const char *part)
                   "%s", error->text);
 }
 
+/* Those of which every expert has a slot; none of which there are no experts. */
+START_TEST(precisions_with_slots_for_all)
+{
+    struct cuda_plan plan = {.layers = 2, .experts = 8, .top_k = 2, .slot_bytes = 1024};
+    plan.sizes = (struct expert_sizes){.experts = plan.experts};
+    for (uint32_t l = 0; l < plan.layers; l++) {
+        plan.sizes.bytes[PRECISION_INT8][l] = 1024;
+        plan.sizes.bytes[PRECISION_INT4][l] = 512;
+    }
+    plan.bytes[CUDA_EXPERTS] = 24 * 1024;
+    ck_assert_uint_eq(cuda_plan_precisions(&plan), 1u << PRECISION_INT8 | 1u << PRECISION_INT4);
+    plan.bytes[CUDA_EXPERTS] = 10 * 1024;
+    ck_assert_uint_eq(cuda_plan_precisions(&plan), 1u << PRECISION_INT4);
+    ck_assert_uint_ge(cuda_plan_places(&plan), 2 * cuda_plan_lent_max(&plan));
+    plan.bytes[CUDA_EXPERTS] = 2 * 1024;
+    ck_assert_uint_eq(cuda_plan_precisions(&plan), 0);
+}
+END_TEST
+
 /* Failures before the first pass are errors. */
 START_TEST(too_little_memory)
 {
@@ -508,6 +527,7 @@ int main(void)
     tcase_add_test(c, fewest_slots);
     tcase_add_test(c, late_copies);
     tcase_add_test(c, every_type_of_keys);
+    tcase_add_test(c, precisions_with_slots_for_all);
     tcase_add_test(c, too_little_memory);
     tcase_add_test(c, many_states_without_a_wait);
     tcase_add_loop_test(c, slots_in_use, 0, 2);

@@ -12,6 +12,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/base/random.h"
+#include "lib/offline/internal.h"
 #include "lib/offline/measure/serving.h"
 #include "lib/tensor/precision.h"
 #include "procs/tools/plan/network.h"
@@ -443,6 +444,18 @@ START_TEST(memory_without_a_bound)
 }
 END_TEST
 
+/* The bound that is stated as the minimum leaves what it is for, and not a page more than that. */
+START_TEST(what_a_bound_leaves)
+{
+    for (uint64_t bytes = 1; bytes < (uint64_t)1 << 45; bytes = bytes * 3 + 7) {
+        uint64_t bound = offline_with_fixed(bytes), left = bound - offline_fixed_bytes(bound);
+        ck_assert_msg(left >= bytes && left - bytes <= PAGE_BYTES, "%llu of %llu: %llu are left",
+                      (unsigned long long)bytes, (unsigned long long)bound,
+                      (unsigned long long)left);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("offline");
@@ -461,6 +474,7 @@ int main(void)
     tcase_add_test(pure, largest_of_a_layer);
     tcase_add_test(pure, intervals);
     tcase_add_test(pure, memory_without_a_bound);
+    tcase_add_test(pure, what_a_bound_leaves);
     tcase_add_test(pure, network_and_search);
     tcase_set_timeout(pure, 60);
     suite_add_tcase(s, c);
