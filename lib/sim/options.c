@@ -86,7 +86,7 @@ static int take_list(const char *name, const char *text, double max, uint32_t *l
                      uint32_t *count, struct error *error)
 {
     char item[16];
-    double number;
+    double number = 0;
     *count = 0;
     for (const char *at = text; at; at = strchr(at, ',')) {
         at += *at == ',';
