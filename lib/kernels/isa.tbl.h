@@ -5,4 +5,5 @@
 ISA(GENERIC, "generic")
 ISA(AVX2, "avx2")
 ISA(AVX512, "avx512")
+ISA(AMX, "amx") /* AVX-512, and AMX for products of several rows */
 #undef ISA

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels: they compute every number that compute produces. Three instruction sets, one contract:
+/* Kernels: they compute every number that compute produces. Four instruction sets, one contract:
  * ARITHMETIC.md defines every result as a sequence of IEEE operations, so all of them return the
  * same bits (except which NaN a NaN is).
  *
@@ -31,7 +31,7 @@
 #define KERNEL_HEAD_SIZE_MAX  576 /* of queries and keys */
 #define KERNEL_VALUE_SIZE_MAX 512
 #define KERNEL_K_MAX          65536        /* longest reduction */
-#define KERNEL_STACK_BYTES    (208u << 10) /* of a kernel's frame at most: the compiler checks it */
+#define KERNEL_STACK_BYTES    (256u << 10) /* of a kernel's frame at most: the compiler checks it */
 
 /* Forms of a prepared activation row. One prepared row serves every weight type of its form. */
 enum kernel_form {

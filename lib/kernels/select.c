@@ -6,6 +6,8 @@
 
 #ifdef SLUICE_KERNELS_X86
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "lib/tensor/tensor_type.h"
 
@@ -23,6 +25,24 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vnni");
 }
+/* Linux saves the tiles only of processes that request it, once for all threads. Its answer is kept: a process
+ * may be confined before it selects kernels again. */
+static bool may_use_tiles(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18, YES = 1, NO };
+    static _Atomic int answer;
+    if (answer == 0)
+        answer = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 ? YES : NO;
+    return answer == YES;
+}
+
+static bool has_amx(void)
+{
+    enum { AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25 }; /* older compilers have no names for them */
+    unsigned a, b, c, d;
+    return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & AMX_TILE) != 0 &&
+           (d & AMX_INT8) != 0 && may_use_tiles();
+}
 #endif
 
 const struct kernel_ops *kernel_ops_of(enum kernel_isa isa)
@@ -32,6 +52,7 @@ const struct kernel_ops *kernel_ops_of(enum kernel_isa isa)
     case ISA_GENERIC: return has_avx2() ? &generic_fused_ops : &generic_ops;
     case ISA_AVX2: return has_avx2() ? &avx2_ops : NULL;
     case ISA_AVX512: return has_avx512() ? &avx512_ops : NULL;
+    case ISA_AMX: return has_amx() ? &amx_ops : NULL;
 #else
     case ISA_GENERIC: return &generic_ops;
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row operations, attention and the table: AVX512. */
+/* Row operations, attention and the tables of AVX-512 and AMX. */
 #include "lib/kernels/avx512/bytes.h"
 
 #include "lib/kernels/simd/rows.h"
@@ -11,8 +11,8 @@
 #include "lib/base/assert.h"
 #include "lib/kernels/simd/attention.h"
 
-static void avx512_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
-                          const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+void avx512_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
+                   size_t x_stride, uint32_t rows, float *y, size_t y_stride)
 {
     static kernel_matmul_fn *const by_form[FORM__COUNT] = {
         [FORM_F32] = avx512_dense_matmul,
@@ -26,24 +26,16 @@ static void avx512_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint3
     product(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }
 
-const struct kernel_ops avx512_ops = {
-    .isa = ISA_AVX512,
-    .name = "avx512",
-    .activation = simd_activation,
-    .matmul = avx512_matmul,
-    .rms_norm = simd_rms_norm,
-    .rope = simd_rope,
-    .silu_mul = simd_silu_mul,
-    .swiglu_clamped = simd_swiglu_clamped,
-    .gelu_mul = simd_gelu_mul,
-    .soft_cap = simd_soft_cap,
-    .attention = simd_attention,
-    .axpy = simd_axpy,
-    .conv = simd_conv,
-    .silu = simd_silu,
-    .sigmoid_mul = simd_sigmoid_mul,
-    .mul = simd_mul,
-    .delta = simd_delta,
-    .to_f16 = simd_to_f16,
-    .row_to_f32 = simd_row_to_f32,
-};
+/* A table: AMX has other products of several rows, and nothing else. */
+#define AVX512_OPS(isa_id, isa_name, product)                                                      \
+    {                                                                                              \
+        .isa = isa_id, .name = isa_name, .matmul = product, .activation = simd_activation,         \
+        .rms_norm = simd_rms_norm, .rope = simd_rope, .silu_mul = simd_silu_mul,                   \
+        .swiglu_clamped = simd_swiglu_clamped, .gelu_mul = simd_gelu_mul,                          \
+        .soft_cap = simd_soft_cap, .attention = simd_attention, .axpy = simd_axpy,                 \
+        .conv = simd_conv, .silu = simd_silu, .sigmoid_mul = simd_sigmoid_mul, .mul = simd_mul,    \
+        .delta = simd_delta, .to_f16 = simd_to_f16, .row_to_f32 = simd_row_to_f32,                 \
+    }
+
+const struct kernel_ops avx512_ops = AVX512_OPS(ISA_AVX512, "avx512", avx512_matmul);
+const struct kernel_ops amx_ops = AVX512_OPS(ISA_AMX, "amx", amx_matmul);

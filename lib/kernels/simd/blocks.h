@@ -7,30 +7,10 @@
  * to the eight partial sums, lane p for sum p. Several rows (prefill): blocks_panel.h. */
 #include "lib/kernels/simd/blocks_unpack.h"
 
-#define STEP            (4 * PIECES) /* blocks: one per 32-bit lane of a vector */
-#define STEP_GROUPS     (STEP / ACT_GROUP)
-#define BLOCK_AHEAD     4096 /* bytes of weights prefetched ahead */
-#define OUTPUTS         8    /* whose partial sums are joined at once */
-#define GROUP_BYTES_MAX 136
-
-/* Bytes of four blocks of 32. */
-static ALWAYS_INLINE size_t group_bytes(const struct block_type t)
-{
-    return (size_t)t.bytes * (GROUP_SIZE / t.elems);
-}
-
-/* Where the scale of block b of a row (or of a part that begins with a group) is. */
-static ALWAYS_INLINE size_t scale_at(const struct block_type t, uint32_t b)
-{
-    return (size_t)(b * QK / t.elems) * t.bytes;
-}
-
-/* The same of block b of a group of a type with two scales per block. */
-static ALWAYS_INLINE const uint8_t *half_scales_at(const struct block_type t, const uint8_t *group,
-                                                   uint32_t b)
-{
-    return group + scale_at(t, b) + b % (t.elems / QK) * 2;
-}
+#define STEP        (4 * PIECES) /* blocks: one per 32-bit lane of a vector */
+#define STEP_GROUPS (STEP / ACT_GROUP)
+#define BLOCK_AHEAD 4096 /* bytes of weights prefetched ahead */
+#define OUTPUTS     8    /* whose partial sums are joined at once */
 
 /* The terms of STEP blocks before the activation's scale. */
 static ALWAYS_INLINE vf step_terms(const struct block_type t,

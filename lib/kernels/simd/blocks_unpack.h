@@ -204,3 +204,24 @@ static ALWAYS_INLINE vf block_minimums(const uint8_t *const p[VL])
     UNROLL for (int i = 0; i < VL; i++) at[i] = p[i] + 2;
     return vf_halves_at(at);
 }
+
+#define GROUP_BYTES_MAX 136
+
+/* Bytes of four blocks of 32. */
+static ALWAYS_INLINE size_t group_bytes(const struct block_type t)
+{
+    return (size_t)t.bytes * (GROUP_SIZE / t.elems);
+}
+
+/* Where the scale of block b of a row (or of a part that begins with a group) is. */
+static ALWAYS_INLINE size_t scale_at(const struct block_type t, uint32_t b)
+{
+    return (size_t)(b * QK / t.elems) * t.bytes;
+}
+
+/* The same of block b of a group of a type with two scales per block. */
+static ALWAYS_INLINE const uint8_t *half_scales_at(const struct block_type t, const uint8_t *group,
+                                                   uint32_t b)
+{
+    return group + scale_at(t, b) + b % (t.elems / QK) * 2;
+}
