@@ -15,6 +15,11 @@
 #define PARAM_CHOICE_BYTES 16
 #define PARAMS_QUEUE_DEPTH 16 /* default of queue_depth; simulations take it, too */
 
+/* What prefill_chunk 0 stands for: the larger number where its memory is a small part of the budget, and the smaller
+ * one without a budget. */
+#define PREFILL_CHUNK       256
+#define PREFILL_CHUNK_LARGE 512
+
 struct params { /* plain data without pointers: stored in the procs segment */
 #define PARAM_U64(name, def, min, max, unit, help) uint64_t name;
 #define PARAM_BYTES(name, def, min, max, help)     uint64_t name;
@@ -26,6 +31,12 @@ struct params { /* plain data without pointers: stored in the procs segment */
 };
 
 void params_defaults(struct params *p);
+
+/* Tokens of a pass where no budget decides. */
+static inline uint32_t params_prefill_chunk(const struct params *p)
+{
+    return p->prefill_chunk > 0 ? (uint32_t)p->prefill_chunk : PREFILL_CHUNK;
+}
 
 /* True when `name` (dashes or underscores, without "--") is a parameter. */
 bool params_known(const char *name);

@@ -66,7 +66,9 @@ PARAM_U64(state_checkpoints, 4, 1, 32, "states",
 PARAM_U64(checkpoint_tokens, 512, 16, 1048576, "tokens",
           "tokens between two checkpoints of a recurrent state or of windows; others are near the "
           "end of the prompt and at the end of the response")
-PARAM_U64(prefill_chunk, 256, 1, 4096, "tokens", "prompt tokens computed in one pass")
+PARAM_U64(prefill_chunk, 0, 0, 4096, "tokens",
+          "prompt tokens computed in one pass; 0: 512, or 256 where 512 would need more than 1/64 of "
+          "the budget in addition")
 PARAM_U64(max_queue, 16, 1, 32, "requests",
           "maximum waiting sequences; further requests are rejected as busy")
 PARAM_TEXT(eviction, "", "eviction policy; empty: from the preset")
@@ -119,7 +121,7 @@ PARAM_CHOICE(gpu_policy, "auto", "auto|gpu-centric|cooperative|prefetch",
 PARAM_TEXT(gpu_eviction, "lru",
            "which expert on the GPU gives its slot to another one: lru, fifo, lfu, random, "
            "edgemoe, edgemoe-printed, hobbit, arc, decayed-frequency or activation (docs/sim.md)")
-PARAM_CHOICE(isa, "auto", "auto|generic|avx2|avx512", "instruction set of the kernels")
+PARAM_CHOICE(isa, "auto", "auto|generic|avx2|avx512|amx", "instruction set of the kernels")
 PARAM_U64(nice, 5, 0, 19, "", "niceness of the compute threads; keeps control traffic responsive")
 PARAM_U64(heartbeat_timeout, 3000, 100, 600000, "ms",
           "a process without a heartbeat for this long is killed and restarted")

@@ -24,9 +24,10 @@
 #include "lib/model/router.h"
 #include "lib/policy/access/routing.h"
 
-/* Rows of a network or an expert that are computed together: enough to reuse a weight row in the
- * nearest cache, few enough for a buffer per thread. */
-#define DEVICE_BLOCK_ROWS 64
+/* Rows of a network that are computed together, and those of an expert, which a thread of the host gathers: enough
+ * to unpack weights seldom, few enough for a buffer per thread. */
+#define DEVICE_BLOCK_ROWS  64
+#define DEVICE_GATHER_ROWS 128
 
 struct device;
 

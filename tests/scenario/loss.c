@@ -232,7 +232,7 @@ static void share_of_the_measurement(void)
     static const struct {
         const char *budget;
         int status;
-    } cases[] = {{"38MiB", 2}, {"90MiB", 0}};
+    } cases[] = {{"40MiB", 2}, {"90MiB", 0}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         command_run(
             &c, NULL, END_MS,
@@ -244,7 +244,7 @@ static void share_of_the_measurement(void)
     engine_stop(e);
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"generate", "-m", test_model(), option, "--preset=swapmoe",
-                                      "--max-loss=2", "--budget=38MiB", "-p", "a", "-n", "1",
+                                      "--max-loss=2", "--budget=40MiB", "-p", "a", "-n", "1",
                                       NULL});
     CHECK(c.status == 2 && strstr(c.err, "of the experts resident, and only"), "status %d: %s",
           c.status, c.err);

@@ -64,8 +64,8 @@ static void gate_up_job(const struct host_run *run, uint32_t part, const struct 
     struct host *h = run->h;
     struct kernel_matrix gate = device_kernel_matrix(&job->matrix[EXPERT_GATE]);
     struct kernel_matrix up = device_kernel_matrix(&job->matrix[EXPERT_UP]);
-    for (uint32_t first = 0; first < job->rows; first += DEVICE_BLOCK_ROWS) {
-        uint32_t rows = smaller(job->rows - first, DEVICE_BLOCK_ROWS);
+    for (uint32_t first = 0; first < job->rows; first += DEVICE_GATHER_ROWS) {
+        uint32_t rows = smaller(job->rows - first, DEVICE_GATHER_ROWS);
         host_alive(h, part, a->rows);
         const struct device_rows *in = &a->x; /* a pass of one row needs no gathering */
         if (a->rows > 1) {
@@ -116,8 +116,8 @@ static void down_job(const struct host_run *run, uint32_t part, const struct dev
     struct host *h = run->h;
     struct kernel_matrix down = device_kernel_matrix(&job->matrix[EXPERT_DOWN]);
     const struct device_rows *inner = &h->thread[pool_me()].inner;
-    for (uint32_t first = 0; first < job->rows; first += DEVICE_BLOCK_ROWS) {
-        uint32_t rows = smaller(job->rows - first, DEVICE_BLOCK_ROWS);
+    for (uint32_t first = 0; first < job->rows; first += DEVICE_GATHER_ROWS) {
+        uint32_t rows = smaller(job->rows - first, DEVICE_GATHER_ROWS);
         host_alive(h, part, a->rows);
         float *g = device_floats(a->gate) + (size_t)(job->inner_base + first) * down.k;
         const void *x = g;

@@ -81,7 +81,7 @@ static int set_swap(struct evaluating *w, struct error *error)
     w->serving.together = !w->knobs.amortise;
     w->serving.count_only = w->knobs.count_only;
     w->serving.segment = UINT32_MAX;
-    w->serving.chunk = (uint32_t)w->e->params->prefill_chunk;
+    w->serving.chunk = params_prefill_chunk(w->e->params);
     serving_swap_times(&w->serving, plan);
     if (w->e->read_bandwidth > 0) /* one read per pair: only the new expert is loaded */
         w->serving.pairs_per_token = clocked_token_ns(&w->sim) / clocked_read_ns(&w->sim);
@@ -130,7 +130,7 @@ static int set_precision_rule(struct evaluating *w, struct error *error)
     }
     s->kind = SERVE_POLICY;
     s->skip_renormalise = w->knobs.skip_renormalise;
-    s->chunk = (uint32_t)w->e->params->prefill_chunk;
+    s->chunk = params_prefill_chunk(w->e->params);
     return 0;
 }
 

@@ -138,7 +138,8 @@ struct budget {
     uint64_t experts_max; /* --resident-experts, in payload bytes */
     uint64_t used, used_max;
     uint64_t next_measure_ns;
-    bool over; /* warned: private memory grew by more than the arena can release */
+    bool chunk_chosen; /* budget_chunk chose --prefill-chunk */
+    bool over;         /* warned: private memory grew by more than the arena can release */
 };
 
 /* The preset auto: its measurements and its choice (auto.c). */
@@ -409,6 +410,8 @@ int budget_facts(struct supervisor *s, struct error *error);
 void budget_divide(struct supervisor *s);
 /* memory_available; 0: not known, too. */
 uint64_t budget_available(void);
+/* What --prefill-chunk 0 stands for. */
+uint64_t budget_chunk(const struct supervisor *s);
 int budget_start(struct supervisor *s, struct error *error);
 /* Writes quota, caps and throttles into the directory, before any child exists. */
 void budget_publish(struct supervisor *s);

@@ -17,6 +17,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/device/device.h"
 #include "lib/kernels/kernels.h"
 #include "lib/policy/prediction/activation.h"
 #include "lib/policy/presets/presets.h"
@@ -36,9 +37,10 @@ _Static_assert(THREAD_STACK_BYTES >= KERNEL_STACK_BYTES + 64 * KIB, "a thread ca
 #define PROCESS_ESTIMATE     (768 * KIB)
 #define ENTRY_ESTIMATE_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
 #define COMPUTE_ESTIMATE     (1536 * KIB)
-#define OWN_THREADS          4   /* main, lifeline, log, and the cache's prefault */
-#define LOADER_THREADS       8   /* of the pread back end */
-#define COMPUTE_ROWS         64  /* rows that a thread of compute gathers at a time */
+#define OWN_THREADS          4 /* main, lifeline, log, and the cache's prefault */
+#define LOADER_THREADS       8 /* of the pread back end */
+#define COMPUTE_ROWS         DEVICE_GATHER_ROWS
+#define BUDGET_PER_CHUNK     64 /* what the larger chunk may need in addition: 1/64 of the budget */
 #define FORMS_BYTES          7.5 /* of one activation: F32, and quantised for Q8_0, Q4_0, Q4_K */
 
 /* How far a process can grow beyond its size at READY: transient buffers of requests. Memory beyond
@@ -127,14 +129,14 @@ static uint64_t compute_threads(const struct supervisor *s)
     return s->params.threads * (groups > 1 ? groups : 1);
 }
 
-/* Activations of a chunk, logits, and the rows gathered by every thread, of further groups of threads one. */
-static uint64_t compute_estimate(const struct supervisor *s)
+/* Activations of a row of a chunk. */
+static double row_bytes(const struct model_index *m)
 {
-    const struct model_hparams *h = &s->model->hparams;
+    const struct model_hparams *h = &m->hparams;
     double hidden = h->hidden, inner = h->expert_inner, used = h->experts_used;
     double q = 0, mix = 0, keys = 0, values = 0; /* floats of a row, of the largest layer */
     for (uint32_t layer = 0; layer < h->layers; layer++) {
-        struct layer_attention a = s->model->layer[layer].attention;
+        struct layer_attention a = m->layer[layer].attention;
         keys = larger(keys, (double)a.kv_heads * a.key_size);
         if (a.values_in_keys) { /* queries of MLA stay in the scratch of a thread */
             mix = larger(mix, (double)a.heads * h->mla_value_size);
@@ -148,20 +150,35 @@ static uint64_t compute_estimate(const struct supervisor *s)
         q *= 3; /* with its gates, as they are projected */
     if (model_recurrent_layers(h) > 0)
         mix = larger(mix, h->delta_inner > 0 ? (double)h->delta_inner : hidden);
-    double row = (FORMS_BYTES + 8) * hidden + FORMS_BYTES * mix + 4 * (q + keys + values) +
-                 4.0 * LAYER_KIND__COUNT * model_rope_dims_max(h) + 4.0 * h->experts +
-                 used * (4 * hidden + 24) + 8 * inner + 4 * recurrent_floats(h) +
-                 FORMS_BYTES * h->q_rank;
+    return (FORMS_BYTES + 8) * hidden + FORMS_BYTES * mix + 4 * (q + keys + values) +
+           4.0 * LAYER_KIND__COUNT * model_rope_dims_max(h) + 4.0 * h->experts +
+           used * (4 * hidden + 24) + 8 * inner + 4 * recurrent_floats(h) + FORMS_BYTES * h->q_rank;
+}
+
+/* Activations of a chunk, logits, and the rows gathered by every thread, of further groups of threads one. */
+static uint64_t compute_estimate(const struct supervisor *s)
+{
+    const struct model_hparams *h = &s->model->hparams;
+    double hidden = h->hidden, inner = h->expert_inner;
     double mla = (4 + FORMS_BYTES) * h->mla_key_size + 4.0 * h->rope_dims +
                  (4 + FORMS_BYTES) * h->kv_rank; /* of a query; 0 without MLA */
     double thread = COMPUTE_ROWS * (FORMS_BYTES * (hidden + inner) + (h->kv_rank > 0 ? mla : 0)) +
                     8.0 * h->experts;
     double logits = 8.0 * h->vocab > (double)MIB ? 8.0 * h->vocab : (double)MIB;
     return COMPUTE_ESTIMATE + s->gpus.host_bytes +
-           (uint64_t)((double)s->params.prefill_chunk * row + logits + 16.0 * h->vocab +
-                      4 * recurrent_fixed_floats(h) + (double)s->params.threads * thread +
+           (uint64_t)((double)s->params.prefill_chunk * row_bytes(s->model) + logits +
+                      16.0 * h->vocab + 4 * recurrent_fixed_floats(h) +
+                      (double)s->params.threads * thread +
                       (double)(compute_threads(s) - s->params.threads) *
                           (FORMS_BYTES * (hidden + inner) + LEDGER_STACK_BYTES));
+}
+
+uint64_t budget_chunk(const struct supervisor *s)
+{
+    const double rows = PREFILL_CHUNK_LARGE - PREFILL_CHUNK;
+    const uint64_t budget = s->params.budget > 0 ? s->params.budget : budget_available() / 2;
+    return rows * row_bytes(s->model) * BUDGET_PER_CHUNK <= (double)budget ? PREFILL_CHUNK_LARGE
+                                                                           : PREFILL_CHUNK;
 }
 
 static bool any_pread(struct supervisor *s)
@@ -428,6 +445,12 @@ int budget_start(struct supervisor *s, struct error *error)
     if (budget_facts(s, error) != 0)
         return -1;
     budget_divide(s);
+    if (b->facts.budget < b->plan.min_budget && b->chunk_chosen &&
+        s->params.prefill_chunk > PREFILL_CHUNK) {
+        s->params.prefill_chunk = PREFILL_CHUNK;
+        facts_estimate(s);
+        budget_divide(s);
+    }
     if (b->facts.budget < b->plan.min_budget)
         return budget_too_small(b->facts.budget, b->plan.min_budget, error);
     warn_beyond_machine(b->facts.budget);

@@ -94,6 +94,7 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "available", number(budget_available()));
     json_object_set_new(o, "cgroup_headroom", cgroup_headroom_json());
     json_object_set_new(o, "threads", number(s->params.threads));
+    json_object_set_new(o, "prefill_chunk", number(s->params.prefill_chunk));
     json_object_set_new(o, "ctx_size", number(s->params.ctx_size));
     json_object_set_new(o, "kv_type", json_string(s->params.kv_type));
     json_object_set_new(o, "kv_ring", number(kv_shape_for(s).ring));

@@ -191,12 +191,25 @@ int model_check_preset(const struct supervisor *s, uint32_t preset, double share
     return check_loss(s, preset, &served, error);
 }
 
+/* At most that for which the loss of the plan's swapmoe was measured. */
+static uint64_t choose_chunk(struct supervisor *s)
+{
+    uint64_t chunk = budget_chunk(s);
+    s->budget.chunk_chosen = true;
+    if (s->plan && plan_knows(s->plan, PLAN_swap_chunk) &&
+        s->plan->scalar[PLAN_swap_chunk] < (double)chunk)
+        return (uint64_t)s->plan->scalar[PLAN_swap_chunk];
+    return chunk;
+}
+
 static int params_resolve(struct supervisor *s, struct error *error)
 {
     struct params *p = &s->params;
     const struct model_hparams *h = &s->model->hparams;
     if (p->threads == 0)
         p->threads = cores();
+    if (p->prefill_chunk == 0)
+        p->prefill_chunk = choose_chunk(s);
     if (p->ctx_size > h->context) {
         log_warn("--ctx-size %llu is beyond the model's context of %u tokens; using %u",
                  (unsigned long long)p->ctx_size, h->context, h->context);
