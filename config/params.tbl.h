@@ -66,9 +66,10 @@ PARAM_U64(state_checkpoints, 4, 1, 32, "states",
 PARAM_U64(checkpoint_tokens, 512, 16, 1048576, "tokens",
           "tokens between two checkpoints of a recurrent state or of windows; others are near the "
           "end of the prompt and at the end of the response")
-PARAM_U64(prefill_chunk, 0, 0, 4096, "tokens",
-          "prompt tokens computed in one pass; 0: 512, or 256 where 512 would need more than 1/64 of "
-          "the budget in addition")
+PARAM_U64(
+    prefill_chunk, 0, 0, 4096, "tokens",
+    "prompt tokens computed in one pass; 0: 512, or 256 where 512 would need more than 1/64 of "
+    "the budget in addition")
 PARAM_U64(max_queue, 16, 1, 32, "requests",
           "maximum waiting sequences; further requests are rejected as busy")
 PARAM_TEXT(eviction, "", "eviction policy; empty: from the preset")

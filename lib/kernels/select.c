@@ -25,6 +25,7 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vnni");
 }
+
 /* Linux saves the tiles only of processes that request it, once for all threads. Its answer is kept: a process
  * may be confined before it selects kernels again. */
 static bool may_use_tiles(void)

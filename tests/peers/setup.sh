@@ -19,7 +19,7 @@ fi
 
 flag() { grep -qwm1 "$1" /proc/cpuinfo && echo ON || echo OFF; }
 
-# AMX is off: it computes in another order than the instruction sets that sluice has.
+# AMX is off: llama.cpp crashed with it on virtual machines.
 options=(-DGGML_NATIVE=OFF -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON
     "-DGGML_AVX512=$(flag avx512bw)" "-DGGML_AVX512_VBMI=$(flag avx512vbmi)" "-DGGML_AVX512_VNNI=$(flag avx512_vnni)"
     "-DGGML_AVX512_BF16=$(flag avx512_bf16)" -DGGML_AMX_TILE=OFF -DGGML_AMX_INT8=OFF

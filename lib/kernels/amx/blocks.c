@@ -158,6 +158,7 @@ static ALWAYS_INLINE void batch_products(const struct block_step *s, uint32_t b,
     block_words *x = s->x->q + (size_t)s->tile * s->x->blocks + s->from + b;
     const uint8_t *w = s->w->q[0] + b * QK;
     const uint32_t left = (s->blocks - b + PARTS - 1) / PARTS;
+    tiles_written();
     _tile_zero(0);
     _tile_loadd(4, w, PANEL_STRIDE);
     _tile_loadd(6, x, TILE_BYTES);
@@ -258,6 +259,8 @@ static ALWAYS_INLINE void block_outputs(const struct block_type t, const struct 
                                         uint32_t n_begin, uint32_t n_end, const struct tile_rows *r,
                                         uint8_t *memory, float *y, size_t y_stride)
 {
+    if (t.halves)
+        sl_panic("AMX has no product with type %d", (int)t.type);
     const struct block_x x = divide(t, m->k, r->tiles, memory);
     struct block_w w;
     _Alignas(64) tile_floats open[TREE + 1];
@@ -307,6 +310,11 @@ static const struct block_kind {
             return &kinds[i];
     sl_panic("type %d has no blocks", (int)type);
 }
+
+_Static_assert(MEMORY_BYTES + sizeof(struct block_w) + (TREE + 1 + BATCH) * sizeof(tile_floats) +
+                       TILE_OUTPUTS * GROUP_BYTES_MAX + 8192 <=
+                   KERNEL_STACK_BYTES,
+               "frames of amx_block_matmul and below");
 
 bool amx_block_fits(const struct kernel_matrix *w)
 {

@@ -69,6 +69,12 @@ static ALWAYS_INLINE bool is_single(const struct super_type t)
     }
 }
 
+/* What fold_scales multiplies: scales are bytes, and its products have 16 bits. */
+#define UNPACK(name, unit, sub, minimums, code_max, scale_max, min_max, function)                  \
+    _Static_assert((scale_max) <= 128 && (code_max) * (scale_max) <= INT16_MAX,                    \
+                   "scales of " #name " can be multiplied into its codes");
+#include "lib/tensor/unpack/unpack.tbl.h"
+
 /* ---- activations ---- */
 
 /* Sums of 16 elements of 16 rows, in pairs; of types with sub-blocks of 32, sums of 32 in pairs. */
@@ -191,6 +197,7 @@ static ALWAYS_INLINE void super_products(const struct super_type t, const struct
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
+    tiles_written();
     UNROLL for (int i = 0; i < SUPER_VECTORS; i++)
     {
         _tile_loadd(4, &w->low[0][i * TILE_BYTES], SUPER);
@@ -294,7 +301,9 @@ static ALWAYS_INLINE void super_group(const struct super_type t, const struct ke
     for (uint32_t part = 0; part < PARTS && part < supers; part++)
         for (uint32_t g = part; g < supers; g += PARTS) {
             const struct super_step step = {part, g == part, g + PARTS >= supers};
-            const uint32_t next = !step.last ? g + PARTS : part + 1 < supers ? part + 1 : 0;
+            const uint32_t next = !step.last                              ? g + PARTS
+                                  : part + 1 < PARTS && part + 1 < supers ? part + 1
+                                                                          : 0;
             /* from a super-block to the next one of the output; at the end, to the next group's */
             const size_t ahead = (size_t)next * t.bytes - (size_t)g * t.bytes +
                                  (next == 0 ? group_outputs(r->tiles) * (size_t)w->row_bytes : 0);

@@ -40,11 +40,6 @@ static ALWAYS_INLINE int wide_offset_bits(const struct super_type t)
     return t.wide ? 7 : t.offset_bits;
 }
 
-static ALWAYS_INLINE __m128i in_order(__m128i scale, const uint8_t order[SUPER_UNITS])
-{
-    return _mm_shuffle_epi8(scale, _mm_loadu_si128((const __m128i *)(const void *)order));
-}
-
 /* Nibbles of two times 64 bytes. */
 static ALWAYS_INLINE void wide_nibbles(const uint8_t *p, struct super_wide *w)
 {

@@ -25,6 +25,13 @@ struct tile_shapes { /* as the instruction reads it */
 };
 _Static_assert(sizeof(struct tile_shapes) == 64, "memory operand of LDTILECFG");
 
+/* What was stored in memory before is there when tiles are loaded: the compiler's functions for tiles do not state
+ * what they read. */
+static ALWAYS_INLINE void tiles_written(void)
+{
+    __asm__ volatile("" ::: "memory");
+}
+
 /* Products of `bytes` bytes, until tiles_end. Every kernel ends it before it returns: the state of a
  * thread that is switched is then small. */
 static ALWAYS_INLINE void tiles_begin(uint32_t bytes)
@@ -34,6 +41,7 @@ static ALWAYS_INLINE void tiles_begin(uint32_t bytes)
         s.row_bytes[i] = i >= TILE_FIRST_W && i < TILE_FIRST_X ? (uint16_t)bytes : TILE_BYTES;
         s.rows[i] = i >= TILE_FIRST_X ? (uint8_t)(bytes / 4) : TILE_OUTPUTS;
     }
+    tiles_written();
     _tile_loadconfig(&s);
 }
 

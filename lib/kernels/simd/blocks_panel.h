@@ -3,12 +3,11 @@
  * unpacked and transposed once, so that the lanes are outputs, and used for all rows. A tile of rows
  * has one partial sum in registers at a time; complete ones are added as far as the tree goes. */
 
-#define BLOCK_FEW    3 /* fewer rows are computed one by one */
-#define PANEL        (VL * PANEL_VECTORS)
-#define PANEL_BLOCKS 64 /* of every output: with AVX-512 64 KiB, which stay in the L2 cache */
-#define PANEL_ROWS_MAX                                                                             \
-    66         /* whose partial sums fit into KERNEL_STACK_BYTES; an expert gathers at most 64 */
-#define TREE 3 /* open sums: of 1, 2, 4 partial sums */
+#define BLOCK_FEW      3 /* fewer rows are computed one by one */
+#define PANEL          (VL * PANEL_VECTORS)
+#define PANEL_BLOCKS   64 /* of every output: with AVX-512 64 KiB, which stay in the L2 cache */
+#define PANEL_ROWS_MAX 66 /* whose partial sums fit into KERNEL_STACK_BYTES */
+#define TREE           3  /* open sums: of 1, 2, 4 partial sums */
 
 struct block_panel {
     _Alignas(64) uint8_t q[PANEL_BLOCKS][QK / 4][PANEL * 4]; /* four elements of each output */

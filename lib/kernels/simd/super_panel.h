@@ -5,7 +5,7 @@
  * memory. The dot product of a sub-block is multiplied by a vector of scales, one per output. */
 
 #define PANEL          (VL * PANEL_VECTORS)
-#define PANEL_ROWS_MAX 66 /* as in blocks_panel.h: an expert gathers at most 64 */
+#define PANEL_ROWS_MAX 66 /* as in blocks_panel.h */
 #define SUPER_WORDS    (SUPER / 4)
 #define SUPER_SUBS     (SUPER / 16)
 #define NARROW_HALF    (1 << 15) /* half of the range of 16 bits */

@@ -173,12 +173,23 @@ static int same_hobbit(const struct served *s, struct error *error)
     return same_precision(s, "low", s->policy->low, PLAN_hobbit_low, error);
 }
 
+/* A larger chunk has other least popular experts, and masks that change later. */
+static int same_chunk(const struct served *s, enum plan_scalar measured, struct error *error)
+{
+    if (!plan_knows(s->plan, measured) || s->prefill_chunk <= s->plan->scalar[measured])
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "its loss was measured with chunks of %.0f tokens; use --prefill-chunk %.0f",
+                     s->plan->scalar[measured], s->plan->scalar[measured]);
+}
+
 static int same_fate(const struct served *s, struct error *error)
 {
     const struct knobs *k = s->knobs;
     if (k->slow_device)
         return error_set(error, ERR_BAD_INPUT, "its loss was measured with slow_device=off");
-    if (same_value(s, "low_fraction", k->low_fraction, PLAN_fate_prefill_int2, error) != 0 ||
+    if (same_chunk(s, PLAN_fate_chunk, error) != 0 ||
+        same_value(s, "low_fraction", k->low_fraction, PLAN_fate_prefill_int2, error) != 0 ||
         same_precision(s, "high", s->policy->high, PLAN_fate_high, error) != 0)
         return -1;
     return same_precision(s, "low", s->policy->low, PLAN_fate_low, error);
@@ -191,11 +202,8 @@ static int same_swap(const struct served *s, struct error *error)
     if (same_value(s, "interval", (double)k->interval, PLAN_swap_interval, error) != 0 ||
         same_value(s, "margin", k->margin, PLAN_swap_margin, error) != 0)
         return -1;
-    if (s->prefill_chunk > s->plan->scalar[PLAN_swap_chunk])
-        return error_set(error, ERR_BAD_INPUT,
-                         "its loss was measured with chunks of %.0f tokens; use --prefill-chunk "
-                         "%.0f",
-                         s->plan->scalar[PLAN_swap_chunk], s->plan->scalar[PLAN_swap_chunk]);
+    if (same_chunk(s, PLAN_swap_chunk, error) != 0)
+        return -1;
     if (s->resident_share < share - SHARE_TOLERANCE)
         return error_set(error, ERR_BAD_INPUT,
                          "its loss was measured with %.1f %% of the experts resident, and only "

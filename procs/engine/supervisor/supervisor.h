@@ -403,15 +403,17 @@ uint64_t estimate_text(struct supervisor *s);
 void text_trim(const struct supervisor *s, const char *program);
 
 /* budget.c */
-/* Facts of the ledger about the model and about processes before they exist. */
-int budget_facts(struct supervisor *s, struct error *error);
-/* Divides --budget, or without it half of the available memory, at least the minimum if that much is available.
- * May be below budget.plan.min_budget. */
-void budget_divide(struct supervisor *s);
+/* Facts of the ledger about the model and about processes before they exist; divides --budget, or without it half
+ * of the available memory, at least the minimum if that much is available. May be below budget.plan.min_budget. */
+int budget_make(struct supervisor *s, struct error *error);
 /* memory_available; 0: not known, too. */
 uint64_t budget_available(void);
-/* What --prefill-chunk 0 stands for. */
-uint64_t budget_chunk(const struct supervisor *s);
+/* chunk.c. Of compute: activations of a chunk, logits, and rows gathered by every thread. Of one running sequence at
+ * full length: keys and values, states. What --prefill-chunk 0 stands for. */
+uint64_t budget_compute_bytes(const struct supervisor *s);
+uint64_t budget_compute_threads(const struct supervisor *s);
+uint64_t budget_sequence_bytes(const struct supervisor *s);
+uint64_t budget_chunk(struct supervisor *s);
 int budget_start(struct supervisor *s, struct error *error);
 /* Writes quota, caps and throttles into the directory, before any child exists. */
 void budget_publish(struct supervisor *s);

@@ -416,7 +416,7 @@ static int measure(struct forward *f, const struct params *params, struct forwar
                    .wait = source_wait,
                    .unpin = source_unpin},
         .threads = params->threads ? (uint32_t)params->threads : host_cpus(),
-        .chunk = params->prefill_chunk > 0 ? (uint32_t)params->prefill_chunk : PREFILL_CHUNK_LARGE,
+        .chunk = params_prefill_chunk(params),
         .scratch_limit = SCRATCH_LIMIT,
         .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY),
     };

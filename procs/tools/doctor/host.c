@@ -111,8 +111,8 @@ static void examine_processors(struct findings *f)
 static void examine_kernels(struct findings *f)
 {
     static const char *const meaning[ISA__COUNT] = {
-        "runs on every CPU, slow", "several times faster than generic", "fastest for long prompts",
-        "AVX-512, with prompts faster again"};
+        "runs on every CPU, slow", "several times faster than generic",
+        "faster again, most of all with prompts", "AVX-512; fastest for prompts"};
     for (int i = 0; i < ISA__COUNT; i++) {
         finding(f, "instructions", kernel_isa_name((uint64_t)i),
                 json_boolean(kernel_ops_of((enum kernel_isa)i) != NULL), NULL, "%s", meaning[i]);

@@ -343,7 +343,9 @@ int model_examine(struct findings *f, const char *model, const struct params *pa
     struct model_index *index = NULL;
     uint64_t *bytes = NULL;
     json_t *plan = json_deep_copy(memory_estimate);
-    int rc = measure_model(model, params, a, &index, &bytes, error);
+    struct params engine = *params;
+    engine.prefill_chunk = lookup_u64(memory_estimate, "prefill_chunk"); /* as it chooses it */
+    int rc = measure_model(model, &engine, a, &index, &bytes, error);
     m.layer_expert_bytes = bytes;
     a->available = lookup_u64(memory_estimate, "available");
     a->limited = json_is_integer(json_object_get(memory_estimate, "cgroup_headroom")) &&

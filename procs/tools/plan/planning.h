@@ -13,7 +13,8 @@
 #include "procs/tools/plan/measured.h"
 #include "procs/tools/plan/shares.h"
 
-#define PLANNING_CHUNK 256 /* tokens per pass of a measurement: the default of --prefill-chunk */
+#define PLANNING_CHUNK                                                                             \
+    256 /* tokens per pass of a measurement; an engine with the plan takes no more by default */
 
 #define PLANNING_TEXTS_MAX HELD_DOMAINS_MAX
 

@@ -17,7 +17,6 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/device/device.h"
 #include "lib/kernels/kernels.h"
 #include "lib/policy/prediction/activation.h"
 #include "lib/policy/presets/presets.h"
@@ -36,12 +35,8 @@ _Static_assert(THREAD_STACK_BYTES >= KERNEL_STACK_BYTES + 64 * KIB, "a thread ca
 #define SUPERVISOR_ESTIMATE  (1 * MIB)
 #define PROCESS_ESTIMATE     (768 * KIB)
 #define ENTRY_ESTIMATE_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
-#define COMPUTE_ESTIMATE     (1536 * KIB)
-#define OWN_THREADS          4 /* main, lifeline, log, and the cache's prefault */
-#define LOADER_THREADS       8 /* of the pread back end */
-#define COMPUTE_ROWS         DEVICE_GATHER_ROWS
-#define BUDGET_PER_CHUNK     64 /* what the larger chunk may need in addition: 1/64 of the budget */
-#define FORMS_BYTES          7.5 /* of one activation: F32, and quantised for Q8_0, Q4_0, Q4_K */
+#define OWN_THREADS          4   /* main, lifeline, log, and the cache's prefault */
+#define LOADER_THREADS       8   /* of the pread back end */
 
 /* How far a process can grow beyond its size at READY: transient buffers of requests. Memory beyond
  * the reservation is taken from the arena; an allocation beyond this limit fails in the process. */
@@ -101,86 +96,6 @@ static uint64_t growth_of(const struct supervisor *s, enum service service)
     }
 }
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-/* Projections of a row in recurrent layers. */
-static double recurrent_floats(const struct model_hparams *h)
-{
-    if (model_recurrent_layers(h) == 0)
-        return 0;
-    double channels = model_conv_channels(h);
-    return h->delta_inner > 0 ? channels + h->delta_inner + 2.0 * h->delta_v_heads : 3 * channels;
-}
-
-/* Copies of the convolutions' matrices; inputs before the sequence. */
-static double recurrent_fixed_floats(const struct model_hparams *h)
-{
-    double layers = model_recurrent_layers(h);
-    return layers > 0 ? (layers * h->conv_taps + 1) * model_conv_channels(h) : 0;
-}
-
-/* At least those that the CPU needs alone, when a GPU is lost. */
-static uint64_t compute_threads(const struct supervisor *s)
-{
-    uint32_t groups = gpu_thread_groups(s);
-    return s->params.threads * (groups > 1 ? groups : 1);
-}
-
-/* Activations of a row of a chunk. */
-static double row_bytes(const struct model_index *m)
-{
-    const struct model_hparams *h = &m->hparams;
-    double hidden = h->hidden, inner = h->expert_inner, used = h->experts_used;
-    double q = 0, mix = 0, keys = 0, values = 0; /* floats of a row, of the largest layer */
-    for (uint32_t layer = 0; layer < h->layers; layer++) {
-        struct layer_attention a = m->layer[layer].attention;
-        keys = larger(keys, (double)a.kv_heads * a.key_size);
-        if (a.values_in_keys) { /* queries of MLA stay in the scratch of a thread */
-            mix = larger(mix, (double)a.heads * h->mla_value_size);
-            continue;
-        }
-        q = larger(q, (double)a.heads * a.key_size);
-        mix = larger(mix, (double)a.heads * a.value_size);
-        values = larger(values, (double)a.kv_heads * a.value_size);
-    }
-    if (h->gated_attention)
-        q *= 3; /* with its gates, as they are projected */
-    if (model_recurrent_layers(h) > 0)
-        mix = larger(mix, h->delta_inner > 0 ? (double)h->delta_inner : hidden);
-    return (FORMS_BYTES + 8) * hidden + FORMS_BYTES * mix + 4 * (q + keys + values) +
-           4.0 * LAYER_KIND__COUNT * model_rope_dims_max(h) + 4.0 * h->experts +
-           used * (4 * hidden + 24) + 8 * inner + 4 * recurrent_floats(h) + FORMS_BYTES * h->q_rank;
-}
-
-/* Activations of a chunk, logits, and the rows gathered by every thread, of further groups of threads one. */
-static uint64_t compute_estimate(const struct supervisor *s)
-{
-    const struct model_hparams *h = &s->model->hparams;
-    double hidden = h->hidden, inner = h->expert_inner;
-    double mla = (4 + FORMS_BYTES) * h->mla_key_size + 4.0 * h->rope_dims +
-                 (4 + FORMS_BYTES) * h->kv_rank; /* of a query; 0 without MLA */
-    double thread = COMPUTE_ROWS * (FORMS_BYTES * (hidden + inner) + (h->kv_rank > 0 ? mla : 0)) +
-                    8.0 * h->experts;
-    double logits = 8.0 * h->vocab > (double)MIB ? 8.0 * h->vocab : (double)MIB;
-    return COMPUTE_ESTIMATE + s->gpus.host_bytes +
-           (uint64_t)((double)s->params.prefill_chunk * row_bytes(s->model) + logits +
-                      16.0 * h->vocab + 4 * recurrent_fixed_floats(h) +
-                      (double)s->params.threads * thread +
-                      (double)(compute_threads(s) - s->params.threads) *
-                          (FORMS_BYTES * (hidden + inner) + LEDGER_STACK_BYTES));
-}
-
-uint64_t budget_chunk(const struct supervisor *s)
-{
-    const double rows = PREFILL_CHUNK_LARGE - PREFILL_CHUNK;
-    const uint64_t budget = s->params.budget > 0 ? s->params.budget : budget_available() / 2;
-    return rows * row_bytes(s->model) * BUDGET_PER_CHUNK <= (double)budget ? PREFILL_CHUNK_LARGE
-                                                                           : PREFILL_CHUNK;
-}
-
 static bool any_pread(struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->params.loaders; i++)
@@ -198,7 +113,7 @@ static uint32_t threads_estimate(struct supervisor *s, enum service service)
     switch (service) {
     case SERVICE_SUPERVISOR:
     case SERVICE_GATEWAY: return nng + own;
-    case SERVICE_COMPUTE: return nng + own + (uint32_t)compute_threads(s);
+    case SERVICE_COMPUTE: return nng + own + (uint32_t)budget_compute_threads(s);
     case SERVICE_LOADER: return any_pread(s) ? own + LOADER_THREADS : own;
     default: return own;
     }
@@ -219,7 +134,7 @@ static uint64_t activations_estimate(const struct supervisor *s)
 static uint64_t reservation_estimate(const struct supervisor *s, enum service service)
 {
     if (service == SERVICE_COMPUTE)
-        return compute_estimate(s);
+        return budget_compute_bytes(s);
     if (service == SERVICE_CACHE)
         return PROCESS_ESTIMATE + (uint64_t)s->model->entry_count * ENTRY_ESTIMATE_BYTES;
     if (service == SERVICE_GATEWAY)
@@ -259,18 +174,11 @@ static void facts_of_model(struct supervisor *s)
     f->loader_flight = flight_max(s);
 }
 
-/* Of one running sequence at full length: keys and values, states. */
-static uint64_t sequence_bytes(const struct supervisor *s)
-{
-    struct kv_shape kv = kv_shape_for(s);
-    return kv_sequence_bytes(&kv, kv.context) + kv_states_bytes(&kv, kv.states);
-}
-
 static void facts_estimate(struct supervisor *s)
 {
     struct ledger_facts *f = &s->budget.facts;
     f->segments_bytes = segments_fixed_bytes(s);
-    f->kv_bytes = sequence_bytes(s);
+    f->kv_bytes = budget_sequence_bytes(s);
     f->private_bytes = SUPERVISOR_ESTIMATE;
     f->threads = threads_estimate(s, SERVICE_SUPERVISOR);
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++) {
@@ -295,7 +203,7 @@ static void facts_of_segments(struct supervisor *s)
     uint64_t rows = counter_get(compute->row, CTR_COMPUTE_kv_bytes);
     rows = rows < kv ? rows : kv;
     uint64_t fixed = segments_fixed_bytes(s);
-    uint64_t sequence = sequence_bytes(s);
+    uint64_t sequence = budget_sequence_bytes(s);
     others += kv - rows;
     f->segments_bytes = others > fixed ? others : fixed;
     f->kv_bytes = rows > sequence ? rows : sequence;
@@ -405,7 +313,7 @@ static int experts_cap(struct supervisor *s, struct error *error)
     return 0;
 }
 
-int budget_facts(struct supervisor *s, struct error *error)
+static int budget_facts(struct supervisor *s, struct error *error)
 {
     if (arena_layout_make(s->model, &s->layout, error) != 0 || experts_cap(s, error) != 0)
         return -1;
@@ -426,7 +334,7 @@ static void warn_beyond_machine(uint64_t bytes)
                  budget_text(bytes, a), budget_text(memory, b));
 }
 
-void budget_divide(struct supervisor *s)
+static void budget_divide(struct supervisor *s)
 {
     struct budget *b = &s->budget;
     bool automatic = s->params.budget == 0;
@@ -439,7 +347,7 @@ void budget_divide(struct supervisor *s)
     }
 }
 
-int budget_start(struct supervisor *s, struct error *error)
+int budget_make(struct supervisor *s, struct error *error)
 {
     struct budget *b = &s->budget;
     if (budget_facts(s, error) != 0)
@@ -451,6 +359,14 @@ int budget_start(struct supervisor *s, struct error *error)
         facts_estimate(s);
         budget_divide(s);
     }
+    return 0;
+}
+
+int budget_start(struct supervisor *s, struct error *error)
+{
+    struct budget *b = &s->budget;
+    if (budget_make(s, error) != 0)
+        return -1;
     if (b->facts.budget < b->plan.min_budget)
         return budget_too_small(b->facts.budget, b->plan.min_budget, error);
     warn_beyond_machine(b->facts.budget);

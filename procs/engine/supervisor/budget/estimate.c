@@ -62,9 +62,8 @@ static json_t *choices(const struct supervisor *s, const struct ledger_plan *pla
 int memory_estimate_print(struct supervisor *s, struct error *error)
 {
     const struct model_hparams *h = &s->model->hparams;
-    if (budget_facts(s, error) != 0)
+    if (budget_make(s, error) != 0)
         return -1;
-    budget_divide(s);
     struct ledger_plan plan = s->budget.plan;
     json_t *o = json_object();
     json_object_set_new(o, "model", json_string(s->options.model));

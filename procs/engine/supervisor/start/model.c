@@ -191,14 +191,18 @@ int model_check_preset(const struct supervisor *s, uint32_t preset, double share
     return check_loss(s, preset, &served, error);
 }
 
-/* At most that for which the loss of the plan's swapmoe was measured. */
+/* The smaller one on a GPU, whose memory holds the activations, too, and at most that for which losses of the plan
+ * were measured. */
 static uint64_t choose_chunk(struct supervisor *s)
 {
-    uint64_t chunk = budget_chunk(s);
+    static const enum plan_scalar measured[] = {PLAN_fate_chunk, PLAN_swap_chunk};
+    const bool unknown =
+        s->plan && plan_knows(s->plan, PLAN_fate_loss) && !plan_knows(s->plan, PLAN_fate_chunk);
+    uint64_t chunk = s->gpus.count > 0 || unknown ? PREFILL_CHUNK : budget_chunk(s);
+    for (size_t i = 0; s->plan && i < ARRAY_LEN(measured); i++)
+        if (plan_knows(s->plan, measured[i]) && s->plan->scalar[measured[i]] < (double)chunk)
+            chunk = (uint64_t)s->plan->scalar[measured[i]];
     s->budget.chunk_chosen = true;
-    if (s->plan && plan_knows(s->plan, PLAN_swap_chunk) &&
-        s->plan->scalar[PLAN_swap_chunk] < (double)chunk)
-        return (uint64_t)s->plan->scalar[PLAN_swap_chunk];
     return chunk;
 }
 
@@ -208,13 +212,13 @@ static int params_resolve(struct supervisor *s, struct error *error)
     const struct model_hparams *h = &s->model->hparams;
     if (p->threads == 0)
         p->threads = cores();
-    if (p->prefill_chunk == 0)
-        p->prefill_chunk = choose_chunk(s);
     if (p->ctx_size > h->context) {
         log_warn("--ctx-size %llu is beyond the model's context of %u tokens; using %u",
                  (unsigned long long)p->ctx_size, h->context, h->context);
         p->ctx_size = h->context;
     }
+    if (p->prefill_chunk == 0)
+        p->prefill_chunk = choose_chunk(s);
     loaders_resolve(p, s->model);
     struct knobs knobs;
     s->preset = preset_find(p->preset);

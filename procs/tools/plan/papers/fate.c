@@ -111,6 +111,7 @@ static void store(struct planning *p, double fraction, const struct judged *judg
     scalar[PLAN_fate_method] = p->method;
     scalar[PLAN_fate_dense] = p->dense;
     scalar[PLAN_fate_high] = t.high;
+    scalar[PLAN_fate_chunk] = PLANNING_CHUNK;
     scalar[PLAN_fate_low] = fraction > 0 ? t.low : t.high; /* a store needs no other */
     planning_note(p, "fate: experts at %s, %.0f %% of a chunk's at %s in prefill, expected loss %s",
                   precision_name(t.high), 100 * fraction, precision_name(t.low),

@@ -157,7 +157,7 @@ END_TEST
 /* Weights may end at the end of a mapping. */
 START_TEST(nothing_is_read_behind_the_weights)
 {
-    enum { N = 5, ROWS = 3 };
+    enum { N = 5, ROWS = 17 }; /* all of them, and 3 and 1: other products */
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
     test_seed(17);
     for (size_t t = 0; t < TEST_TYPES; t++) {
@@ -174,7 +174,8 @@ START_TEST(nothing_is_read_behind_the_weights)
             void *act = test_prepare(ops, m.type, x, m.k, ROWS, &stride);
             uint8_t *end = test_guarded(stride * ROWS);
             memcpy(end, act, stride * ROWS);
-            ops->matmul(&m, 0, N, end, stride, 1, y, N);
+            ops->matmul(&m, 0, N, end + (ROWS - 1) * stride, stride, 1, y, N);
+            ops->matmul(&m, 0, N, end + (ROWS - 3) * stride, stride, 3, y, N);
             ops->matmul(&m, 0, N, end, stride, ROWS, y, N);
             check_product(&m, x, ROWS, y, N, 0, N);
             ops->row_to_f32(&m, N - 1, x);

@@ -84,7 +84,7 @@ static void setup(void)
     s[PLAN_fate_low] = PRECISION_INT2;
     s[PLAN_swap_interval] = 128;
     s[PLAN_swap_margin] = 1;
-    s[PLAN_swap_chunk] = 256;
+    s[PLAN_fate_chunk] = s[PLAN_swap_chunk] = 256;
     s[PLAN_swap_share] = 0.5;
     scene.overrides = NULL;
     scene.share = 0.5;
@@ -248,6 +248,7 @@ static const struct {
     {"swapmoe", "amortise=off", NULL, "amortise=on"},
     {"swapmoe", "precision=uniform-int4", NULL, "precision=lossless"},
     {"swapmoe", NULL, fewer_resident, "with 50.0 % of the experts resident, and only 40.0 % fit"},
+    {"fate", NULL, longer_chunk, "chunks of 256 tokens"},
     {"swapmoe", NULL, longer_chunk, "chunks of 256 tokens"},
     {"iq4", NULL, dense_int8, "with dense weights at native, and the model has int8"},
     {"edgemoe", NULL, dense_int8, "with dense weights at native, and the model has int8"},

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that is known from the model: of compute before it can be measured, of a sequence, and the chunk of
+ * prompts that the budget allows. */
+#include "config/params.h"
+#include "lib/base/bytes.h"
+#include "lib/device/device.h"
+#include "procs/engine/supervisor/supervisor.h"
+
+#define COMPUTE_ESTIMATE (1536 * KIB)
+#define COMPUTE_QUERIES  64  /* of MLA that a thread computes at a time */
+#define FORMS_BYTES      7.5 /* of one activation: F32, and quantised for Q8_0, Q4_0, Q4_K */
+#define BUDGET_PER_CHUNK 64  /* what the larger chunk may need in addition: 1/64 of the budget */
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Projections of a row in recurrent layers. */
+static double recurrent_floats(const struct model_hparams *h)
+{
+    if (model_recurrent_layers(h) == 0)
+        return 0;
+    double channels = model_conv_channels(h);
+    return h->delta_inner > 0 ? channels + h->delta_inner + 2.0 * h->delta_v_heads : 3 * channels;
+}
+
+/* Copies of the convolutions' matrices; inputs before the sequence. */
+static double recurrent_fixed_floats(const struct model_hparams *h)
+{
+    double layers = model_recurrent_layers(h);
+    return layers > 0 ? (layers * h->conv_taps + 1) * model_conv_channels(h) : 0;
+}
+
+/* At least those that the CPU needs alone, when a GPU is lost. */
+uint64_t budget_compute_threads(const struct supervisor *s)
+{
+    uint32_t groups = gpu_thread_groups(s);
+    return s->params.threads * (groups > 1 ? groups : 1);
+}
+
+/* Activations of a row of a chunk. */
+static double row_bytes(const struct model_index *m)
+{
+    const struct model_hparams *h = &m->hparams;
+    double hidden = h->hidden, inner = h->expert_inner, used = h->experts_used;
+    double q = 0, mix = 0, keys = 0, values = 0; /* floats of a row, of the largest layer */
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        struct layer_attention a = m->layer[layer].attention;
+        keys = larger(keys, (double)a.kv_heads * a.key_size);
+        if (a.values_in_keys) { /* queries of MLA stay in the scratch of a thread */
+            mix = larger(mix, (double)a.heads * h->mla_value_size);
+            continue;
+        }
+        q = larger(q, (double)a.heads * a.key_size);
+        mix = larger(mix, (double)a.heads * a.value_size);
+        values = larger(values, (double)a.kv_heads * a.value_size);
+    }
+    if (h->gated_attention)
+        q *= 3; /* with its gates, as they are projected */
+    if (model_recurrent_layers(h) > 0)
+        mix = larger(mix, h->delta_inner > 0 ? (double)h->delta_inner : hidden);
+    return (FORMS_BYTES + 8) * hidden + FORMS_BYTES * mix + 4 * (q + keys + values) +
+           4.0 * LAYER_KIND__COUNT * model_rope_dims_max(h) + 4.0 * h->experts +
+           used * (4 * hidden + 24) + 8 * inner + 4 * recurrent_floats(h) + FORMS_BYTES * h->q_rank;
+}
+
+/* Activations of a chunk, logits, and the rows gathered by every thread, of further groups of threads one. */
+uint64_t budget_compute_bytes(const struct supervisor *s)
+{
+    const struct model_hparams *h = &s->model->hparams;
+    double hidden = h->hidden, inner = h->expert_inner;
+    double mla = (4 + FORMS_BYTES) * h->mla_key_size + 4.0 * h->rope_dims +
+                 (4 + FORMS_BYTES) * h->kv_rank;   /* of a query; 0 without MLA */
+    double rows = (double)s->params.prefill_chunk; /* that a thread gathers at a time */
+    rows = rows < DEVICE_GATHER_ROWS ? rows : DEVICE_GATHER_ROWS;
+    double thread = rows * FORMS_BYTES * (hidden + inner) + 8.0 * h->experts +
+                    (h->kv_rank > 0 ? COMPUTE_QUERIES * mla : 0);
+    double logits = 8.0 * h->vocab > (double)MIB ? 8.0 * h->vocab : (double)MIB;
+    return COMPUTE_ESTIMATE + s->gpus.host_bytes +
+           (uint64_t)((double)s->params.prefill_chunk * row_bytes(s->model) + logits +
+                      16.0 * h->vocab + 4 * recurrent_fixed_floats(h) +
+                      (double)s->params.threads * thread +
+                      (double)(budget_compute_threads(s) - s->params.threads) *
+                          (FORMS_BYTES * (hidden + inner) + LEDGER_STACK_BYTES));
+}
+
+/* Of one running sequence at full length: keys and values, states. */
+uint64_t budget_sequence_bytes(const struct supervisor *s)
+{
+    struct kv_shape kv = kv_shape_for(s);
+    return kv_sequence_bytes(&kv, kv.context) + kv_states_bytes(&kv, kv.states);
+}
+
+/* Of the larger chunk: activations and longer rings of windows. */
+uint64_t budget_chunk(struct supervisor *s)
+{
+    static const uint32_t chunk[] = {PREFILL_CHUNK, PREFILL_CHUNK_LARGE};
+    const uint64_t given = s->params.prefill_chunk;
+    const uint64_t budget = s->params.budget > 0 ? s->params.budget : budget_available() / 2;
+    double bytes[ARRAY_LEN(chunk)];
+    for (size_t i = 0; i < ARRAY_LEN(chunk); i++) {
+        s->params.prefill_chunk = chunk[i];
+        bytes[i] = chunk[i] * row_bytes(s->model) + (double)budget_sequence_bytes(s);
+    }
+    s->params.prefill_chunk = given;
+    return (bytes[1] - bytes[0]) * BUDGET_PER_CHUNK <= (double)budget ? chunk[1] : chunk[0];
+}
