@@ -245,6 +245,25 @@ static ALWAYS_INLINE vf vf_halves_at(const uint8_t *const p[VL])
     return _mm256_cvtph_ps(words_at(p));
 }
 
+/* Single loads are faster. */
+static ALWAYS_INLINE bool words_every(size_t stride)
+{
+    (void)stride;
+    return false;
+}
+
+static ALWAYS_INLINE vf vf_halves_every(const uint8_t *p, const size_t stride, const size_t at)
+{
+    (void)p, (void)stride, (void)at;
+    return vf_set1(0);
+}
+
+static ALWAYS_INLINE vi vi_bytes_every(const uint8_t *p, const size_t stride)
+{
+    (void)p, (void)stride;
+    return vi_set1(0);
+}
+
 static ALWAYS_INLINE vi vi_words_at(const uint8_t *const p[VL])
 {
     return _mm256_cvtepu16_epi32(words_at(p));

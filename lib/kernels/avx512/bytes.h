@@ -240,6 +240,55 @@ static ALWAYS_INLINE vf vf_halves_at(const uint8_t *const p[VL])
     return _mm512_cvtph_ps(words_at(p));
 }
 
+/* Whether vq_words_every is faster than single loads. */
+static ALWAYS_INLINE bool words_every(size_t stride)
+{
+    return stride <= 24;
+}
+
+/* Which of 16 bytes, `stride` bytes apart, are in the line of 64 bytes. */
+static ALWAYS_INLINE uint32_t in_line(const size_t stride, const size_t line)
+{
+    uint32_t mask = 0;
+    UNROLL for (uint32_t i = 0; i < VL; i++) if (i * stride / 64 == line) mask |= 1u << i;
+    return mask;
+}
+
+/* 16-bit lane i is the word that has byte at + i * stride of 16 * stride bytes, counted from `at`. */
+static ALWAYS_INLINE __m256i words_every_at(const uint8_t *p, const size_t stride, const size_t at)
+{
+    const __m512i lane =
+        _mm512_cvtepu8_epi16(_mm256_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+                                              0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    const __m512i word =
+        _mm512_srli_epi16(_mm512_mullo_epi16(lane, _mm512_set1_epi16((short)stride)), 1);
+    __m512i words = _mm512_setzero_si512();
+    UNROLL for (size_t line = 0; line * 64 < VL * stride; line++)
+    {
+        const size_t left =
+            VL * stride - line * 64 - at; /* nothing behind the last block is read */
+        const uint8_t *from = p + at + line * 64;
+        __m512i v =
+            left >= 64 ? vq_load(from) : _mm512_maskz_loadu_epi16((1u << (left / 2)) - 1u, from);
+        words = _mm512_mask_permutexvar_epi16(words, in_line(stride, line), word, v);
+    }
+    return _mm512_castsi512_si256(words);
+}
+
+/* The F16 numbers at `at` of 16 blocks of `stride` bytes, an even number. */
+static ALWAYS_INLINE vf vf_halves_every(const uint8_t *p, const size_t stride, const size_t at)
+{
+    return _mm512_cvtph_ps(words_every_at(p, stride, at));
+}
+
+/* The first bytes of 16 blocks of `stride` bytes, an odd number. */
+static ALWAYS_INLINE vi vi_bytes_every(const uint8_t *p, const size_t stride)
+{
+    const __m256i words = words_every_at(p, stride, 0);
+    return _mm512_cvtepu16_epi32(_mm256_mask_blend_epi16(
+        0xaaaa, _mm256_and_si256(words, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(words, 8)));
+}
+
 static ALWAYS_INLINE vi vi_words_at(const uint8_t *const p[VL])
 {
     return _mm512_cvtepu16_epi32(words_at(p));

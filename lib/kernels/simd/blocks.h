@@ -12,11 +12,12 @@
 #define BLOCK_AHEAD 4096 /* bytes of weights prefetched ahead */
 #define OUTPUTS     8    /* whose partial sums are joined at once */
 
-/* The terms of STEP blocks before the activation's scale. */
+/* The terms of STEP blocks before the activation's scale. adjacent: the groups are. */
 static ALWAYS_INLINE vf step_terms(const struct block_type t,
-                                   const uint8_t *const group[STEP_GROUPS], const int8_t *x,
-                                   const int32_t *corr)
+                                   const uint8_t *const group[STEP_GROUPS], const bool adjacent,
+                                   const int8_t *x, const int32_t *corr)
 {
+    const bool every = adjacent && !t.halves && t.elems == QK && words_every(t.bytes);
     struct dots dot[4];
     const uint8_t *scale[VL];
     UNROLL for (int v = 0; v < 4; v++)
@@ -35,9 +36,11 @@ static ALWAYS_INLINE vf step_terms(const struct block_type t,
     vi sum = dots_join(dot);
     if (t.shift != NO_SHIFT)
         sum = vi_add(sum, vi_shift_right(vi_load(corr), t.shift));
-    vf term = vf_mul(vi_to_float(sum), block_scales(t, scale));
+    vf term =
+        vf_mul(vi_to_float(sum), every ? adjacent_scales(t, group[0]) : block_scales(t, scale));
     if (t.minimums) /* low: -1 times the sum of the activations, the correction / 128 */
-        term = vf_subtract_product(block_minimums(scale),
+        term = vf_subtract_product(every ? vf_halves_every(group[0], t.bytes, 2)
+                                         : block_minimums(scale),
                                    vi_to_float(vi_shift_right(vi_load(corr), 7)), term);
     return term;
 }
@@ -131,7 +134,7 @@ static ALWAYS_INLINE __m256 last_blocks(const struct block_type t, const uint8_t
         half_terms(t, group, x, corr, corr_stride, term);
         return add_half_terms(acc, term, dx, n);
     }
-    return add_some(acc, step_terms(t, group, x, corr), dx, n);
+    return add_some(acc, step_terms(t, group, false, x, corr), dx, n);
 }
 
 /* The partial sums of one output. x, corr and dx are padded to ACT_PAD blocks. */
@@ -152,7 +155,7 @@ static ALWAYS_INLINE __m256 block_sums(const struct block_type t, const uint8_t 
             acc = add_half_terms(acc, term, dx + b, STEP);
             continue;
         }
-        vf term = step_terms(t, group, x + (size_t)b * QK, corr + b);
+        vf term = step_terms(t, group, true, x + (size_t)b * QK, corr + b);
         UNROLL for (int h = 0; h < VL / PARTS; h++) acc =
             _mm256_fmadd_ps(vf_eight(term, h), _mm256_loadu_ps(dx + b + h * PARTS), acc);
     }

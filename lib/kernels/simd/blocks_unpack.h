@@ -187,15 +187,24 @@ static ALWAYS_INLINE void block_half_scales(const uint8_t *const p[VL], vf out[2
     }
 }
 
+/* 2^(e - 128): the larger number is the right one for normal and for subnormal results. */
+static ALWAYS_INLINE vf scales_of_exponents(vi e)
+{
+    return vi_as_float(
+        vi_max(vi_shift_left(vi_sub(e, vi_set1(1)), 23), vi_shift_left(vi_add(e, vi_set1(1)), 21)));
+}
+
 /* The scales at VL addresses. */
 static ALWAYS_INLINE vf block_scales(const struct block_type t, const uint8_t *const p[VL])
 {
-    if (t.scale == SCALE_F16)
-        return vf_halves_at(p);
-    /* 2^(e - 128): the larger number is the right one for normal and for subnormal results */
-    vi e = vi_bytes_at(p);
-    return vi_as_float(
-        vi_max(vi_shift_left(vi_sub(e, vi_set1(1)), 23), vi_shift_left(vi_add(e, vi_set1(1)), 21)));
+    return t.scale == SCALE_F16 ? vf_halves_at(p) : scales_of_exponents(vi_bytes_at(p));
+}
+
+/* Those of VL adjacent blocks. */
+static ALWAYS_INLINE vf adjacent_scales(const struct block_type t, const uint8_t *p)
+{
+    return t.scale == SCALE_F16 ? vf_halves_every(p, t.bytes, 0)
+                                : scales_of_exponents(vi_bytes_every(p, t.bytes));
 }
 
 static ALWAYS_INLINE vf block_minimums(const uint8_t *const p[VL])
