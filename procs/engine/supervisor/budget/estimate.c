@@ -59,10 +59,28 @@ static json_t *choices(const struct supervisor *s, const struct ledger_plan *pla
     return json_pack("{s:f, s:o}", "share", share, "candidates", auto_candidates_json(s, share));
 }
 
+/* The ledger with the smaller chunk where it may be chosen, as with a small budget. */
+static int smallest(struct supervisor *s, struct ledger_facts *facts, uint64_t *min_budget,
+                    struct error *error)
+{
+    const struct budget kept = s->budget;
+    const uint64_t chunk = s->params.prefill_chunk;
+    if (kept.chunk_chosen && chunk > PREFILL_CHUNK)
+        s->params.prefill_chunk = PREFILL_CHUNK;
+    int rc = budget_make(s, error);
+    *facts = s->budget.facts;
+    *min_budget = s->budget.plan.min_budget;
+    s->budget = kept;
+    s->params.prefill_chunk = chunk;
+    return rc;
+}
+
 int memory_estimate_print(struct supervisor *s, struct error *error)
 {
     const struct model_hparams *h = &s->model->hparams;
-    if (budget_make(s, error) != 0)
+    struct ledger_facts small;
+    uint64_t min_budget;
+    if (smallest(s, &small, &min_budget, error) != 0 || budget_make(s, error) != 0)
         return -1;
     struct ledger_plan plan = s->budget.plan;
     json_t *o = json_object();
@@ -82,8 +100,8 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "expert_bytes", number(s->model->expert_bytes));
     json_object_set_new(o, "fixed_bytes", number(plan.fixed));
     json_object_set_new(o, "budget", number(s->budget.facts.budget));
-    json_object_set_new(o, "min_budget", number(plan.min_budget));
-    json_object_set_new(o, "budgets", budgets(&s->budget.facts));
+    json_object_set_new(o, "min_budget", number(min_budget));
+    json_object_set_new(o, "budgets", budgets(&small));
     json_t *gpu = gpu_stats(s);
     if (gpu)
         json_object_set_new(o, "gpu", gpu);
