@@ -100,11 +100,13 @@ static void log_reader_stops(void)
     close(read_end);
 }
 
-static uint64_t memory_estimate(const char *name)
+/* Of a model; budget NULL: that of the machine. */
+static uint64_t memory_estimate_of(const char *model, const char *budget, const char *name)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
-                (const char *const[]){"run", "-m", test_model(), "--print-memory", NULL});
+                (const char *const[]){"run", "-m", model, "--print-memory",
+                                      budget ? "--budget" : NULL, budget, NULL});
     CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
     json_t *doc = json_loads(c.out, 0, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
@@ -113,6 +115,38 @@ static uint64_t memory_estimate(const char *name)
     json_decref(doc);
     command_free(&c);
     return value;
+}
+
+static uint64_t memory_estimate(const char *name)
+{
+    return memory_estimate_of(test_model(), NULL, name);
+}
+
+static void check_chunk(const char *model, uint64_t budget, uint64_t chunk)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)budget);
+    uint64_t got = memory_estimate_of(model, text, "prefill_chunk");
+    CHECK(got == chunk, "budget %s: chunks of %llu, not %llu", text, (unsigned long long)got,
+          (unsigned long long)chunk);
+}
+
+/* The larger chunk where it needs little of the budget, and the smaller one where only that fits: the minimum of a
+ * model with a large vocabulary is more than 64 times what the larger chunk needs in addition. */
+static void chunk_of_the_budget(void)
+{
+    char path[PATH_MAX];
+    struct command c;
+    check_chunk(test_model(), 48 * MIB, 256);
+    check_chunk(test_model(), GIB, 512);
+    path_in_dir(path, "vocabulary.gguf");
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"synth", "-q", "-o", path, "tiny", "vocab=700000", NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    uint64_t min_budget = memory_estimate_of(path, NULL, "min_budget");
+    check_chunk(path, min_budget, 256);
+    check_chunk(path, min_budget + 8 * MIB, 512);
 }
 
 static size_t own_dirs(const char *base)
@@ -227,6 +261,7 @@ int main(int argc, char **argv)
         {"notices", notices},
         {"log_reader_stops", log_reader_stops},
         {"memory_estimate_matches_the_ledger", memory_estimate_matches_the_ledger},
+        {"chunk_of_the_budget", chunk_of_the_budget},
         {"own_directories_go", own_directories_go},
         {"private_instance_names", names},
     };

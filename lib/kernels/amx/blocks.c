@@ -16,7 +16,6 @@
 #define PANEL_BLOCKS 64 /* of 16 outputs, unpacked at once */
 #define PANEL_STRIDE                                                                               \
     (PANEL_BLOCKS * QK + 64)      /* no power of two: the rows of a tile are in other cache sets */
-#define TREE         3            /* open sums: of 1, 2, 4 partial sums */
 #define BATCH        4            /* blocks whose integer sums are computed together */
 #define MEMORY_BYTES (188u << 10) /* for activations and partial sums, of KERNEL_STACK_BYTES */
 
@@ -206,23 +205,9 @@ static ALWAYS_INLINE void add_terms(const bool minimums, const struct block_step
     }
 }
 
-/* A complete partial sum: adds it to those before it as far as the tree goes. */
-static ALWAYS_INLINE void close_sums(uint32_t part, const vf acc[TILE_OUTPUTS],
-                                     tile_floats open[TREE + 1])
-{
-    const uint32_t levels = (uint32_t)__builtin_ctz(part + 1);
-    UNROLL for (int i = 0; i < TILE_OUTPUTS; i++)
-    {
-        vf v = acc[i];
-        for (uint32_t level = 0; level < levels; level++)
-            v = vf_add(vf_load(open[level][i]), v);
-        vf_store(open[levels][i], v);
-    }
-}
-
 /* Sums of a tile of rows; in the end, open[TREE]. */
 static ALWAYS_INLINE void tile_product(const bool minimums, const struct block_step *s,
-                                       tile_floats open[TREE + 1])
+                                       tile_tree open)
 {
     _Alignas(64) tile_ints dots[BATCH];
     for (uint32_t part = 0; part < PARTS; part++) {
@@ -235,7 +220,7 @@ static ALWAYS_INLINE void tile_product(const bool minimums, const struct block_s
                 add_terms(minimums, s, b + i * PARTS, dots[i], acc);
         }
         if (s->last)
-            close_sums(part, acc, open);
+            UNROLL for (int i = 0; i < TILE_OUTPUTS; i++) tile_close(open, part, i, acc[i]);
         else
             UNROLL for (int i = 0; i < TILE_OUTPUTS; i++)
                 vf_store(s->x->sums[s->tile][part][i], acc[i]);
@@ -263,7 +248,7 @@ static ALWAYS_INLINE void block_outputs(const struct block_type t, const struct 
         sl_panic("AMX has no product with type %d", (int)t.type);
     const struct block_x x = divide(t, m->k, r->tiles, memory);
     struct block_w w;
-    _Alignas(64) tile_floats open[TREE + 1];
+    _Alignas(64) tile_tree open;
     for (uint32_t tile = 0; tile < r->tiles; tile++)
         transpose_tile(t, r, m->k, tile, &x);
     for (uint32_t j = n_begin; j < n_end; j += TILE_OUTPUTS)

@@ -23,7 +23,6 @@
 #define ROW_TILES    8 /* at once */
 #define GROUP_PANELS 8
 #define GROUP_TILES  32 /* panels times tiles of rows, whose sums fit into KERNEL_STACK_BYTES */
-#define TREE         3  /* open sums: of 1, 2, 4 partial sums */
 
 /* A super-block of the activations. */
 struct super_x {
@@ -45,10 +44,10 @@ struct super_dots {
     _Alignas(64) tile_ints low[2], high[2];
 };
 
-/* Sums of a panel and a tile of rows: the open ones of the tree, and the partial sum that is not
- * complete, in the end the result. */
+/* Sums of a panel and a tile of rows; before the last super-block of a partial sum, that sum is in place of the
+ * result. */
 struct super_sums {
-    _Alignas(64) tile_floats open[TREE], part;
+    _Alignas(64) tile_tree tree;
 };
 
 /* A super-block's place in the sums. */
@@ -227,15 +226,6 @@ static ALWAYS_INLINE void super_products(const struct super_type t, const struct
         _tile_stored(3, dots->high[1], TILE_BYTES);
 }
 
-/* A complete partial sum: adds it to those before it as far as the tree goes. */
-static ALWAYS_INLINE void close_sum(struct super_sums *sums, uint32_t part, int output, vf v)
-{
-    const uint32_t levels = (uint32_t)__builtin_ctz(part + 1);
-    for (uint32_t level = 0; level < levels; level++)
-        v = vf_add(vf_load(sums->open[level][output]), v);
-    vf_store(levels < TREE ? sums->open[levels][output] : sums->part[output], v);
-}
-
 /* Adds the super-block's terms of a tile of rows. */
 static ALWAYS_INLINE void super_terms(const struct super_type t, const struct super_x *x,
                                       const struct super_w *w, uint32_t tile,
@@ -258,11 +248,11 @@ static ALWAYS_INLINE void super_terms(const struct super_type t, const struct su
                 vi_add_pairs(minimum, pair[i], vi_set1(w->pair[output][i]));
             term = vf_subtract_product(vf_set1(w->dmin[output]), vi_to_float(minimum), term);
         }
-        vf sum = vf_fma(term, dx, step->first ? vf_set1(0) : vf_load(sums->part[output]));
+        vf sum = vf_fma(term, dx, step->first ? vf_set1(0) : vf_load(sums->tree[TREE][output]));
         if (step->last)
-            close_sum(sums, step->part, output, sum);
+            tile_close(sums->tree, step->part, output, sum);
         else
-            vf_store(sums->part[output], sum);
+            vf_store(sums->tree[TREE][output], sum);
     }
 }
 
@@ -317,9 +307,9 @@ static ALWAYS_INLINE void super_group(const struct super_type t, const struct ke
         for (uint32_t tile = 0; tile < r->tiles; tile++) {
             for (uint32_t part = supers; part < PARTS; part++) /* which have no super-block */
                 for (int output = 0; output < TILE_OUTPUTS; output++)
-                    close_sum(&sums[p * r->tiles + tile], part, output, vf_set1(0));
+                    tile_close(sums[p * r->tiles + tile].tree, part, output, vf_set1(0));
             const uint32_t at = j + p * TILE_OUTPUTS;
-            tile_store(sums[p * r->tiles + tile].part, r, tile, y + at, y_stride,
+            tile_store(sums[p * r->tiles + tile].tree[TREE], r, tile, y + at, y_stride,
                        n - at < TILE_OUTPUTS ? n - at : TILE_OUTPUTS);
         }
 }

@@ -13,7 +13,10 @@ struct super_wide {
     __m128i scale;            /* per unit */
 };
 
-#define SUPER_WIDE_TYPES(X) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_XS)
+/* Types with a step of their own, and their order. */
+#define SUPER_WIDE_TYPES(X)                                                                        \
+    X(Q4_K, order_nibbles)                                                                         \
+    X(Q5_K, order_nibbles) X(Q6_K, order_natural) X(IQ4_XS, order_halves)
 
 static const uint8_t order_natural[SUPER_UNITS] = {0, 1, 2,  3,  4,  5,  6,  7,
                                                    8, 9, 10, 11, 12, 13, 14, 15};
@@ -27,9 +30,9 @@ static const uint8_t order_halves[SUPER_UNITS] = {0, 2,  4,  6,  1, 3,  5,  7,
 static ALWAYS_INLINE const uint8_t *wide_order(const struct super_type t)
 {
     switch (t.type) {
-    case TENSOR_Q4_K:
-    case TENSOR_Q5_K: return order_nibbles;
-    case TENSOR_IQ4_XS: return order_halves;
+#define SUPER_ORDER(NAME, order)                                                                   \
+    case TENSOR_##NAME: return order;
+        SUPER_WIDE_TYPES(SUPER_ORDER)
     default: return order_natural;
     }
 }
@@ -143,7 +146,7 @@ static ALWAYS_INLINE void wide_unpack(const struct super_type t, const uint8_t *
                                       struct super_wide *w, int32_t *pair)
 {
     switch (t.type) {
-#define SUPER_WIDE(NAME)                                                                           \
+#define SUPER_WIDE(NAME, order)                                                                    \
     case TENSOR_##NAME: wide_##NAME(p, w); break;
         SUPER_WIDE_TYPES(SUPER_WIDE)
     default: {

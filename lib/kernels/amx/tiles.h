@@ -54,6 +54,20 @@ static ALWAYS_INLINE void tiles_end(void)
 typedef float tile_floats[TILE_OUTPUTS][TILE_ROWS];
 typedef int32_t tile_ints[TILE_OUTPUTS][TILE_ROWS];
 
+#define TREE 3 /* open sums: of 1, 2, 4 partial sums */
+
+/* The open sums of an output, and the result. */
+typedef tile_floats tile_tree[TREE + 1];
+
+/* A complete partial sum of an output: adds it to those before it as far as the tree goes. */
+static ALWAYS_INLINE void tile_close(tile_tree sums, uint32_t part, int output, vf v)
+{
+    const uint32_t levels = (uint32_t)__builtin_ctz(part + 1);
+    for (uint32_t level = 0; level < levels; level++)
+        v = vf_add(vf_load(sums[level][output]), v);
+    vf_store(sums[levels][output], v);
+}
+
 /* Rows of activations, in tiles; the last one's missing rows repeat the last row. */
 struct tile_rows {
     const uint8_t *x;

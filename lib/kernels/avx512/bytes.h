@@ -240,7 +240,7 @@ static ALWAYS_INLINE vf vf_halves_at(const uint8_t *const p[VL])
     return _mm512_cvtph_ps(words_at(p));
 }
 
-/* Whether vq_words_every is faster than single loads. */
+/* Whether words_every_at is faster than single loads. */
 static ALWAYS_INLINE bool words_every(size_t stride)
 {
     return stride <= 24;
