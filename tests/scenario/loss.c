@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --max-loss: a loss that was measured under other conditions is rejected; a matching one is
  * accepted. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/json/lookup.h"
 #include "lib/plan/plan.h"
 #include "lib/tensor/quant_method.h"
 #include "tests/harness/harness.h"
@@ -251,6 +253,45 @@ static void share_of_the_measurement(void)
     command_free(&c);
 }
 
+/* The default chunk with a plan whose loss of fate was measured with chunks of `measured` tokens; NaN: not recorded. */
+static uint64_t chunk_with(double measured)
+{
+    char path[PATH_MAX];
+    struct error error;
+    struct command c;
+    plan_with_losses(path, "chunk.plan", QUANT_CHANNEL);
+    struct plan *plan = plan_read(path, &error);
+    CHECK(plan, "%s", error.text);
+    plan->scalar[PLAN_fate_loss] = plan->scalar[PLAN_fate_loss_high] = 0.01;
+    plan->scalar[PLAN_fate_chunk] = measured;
+    CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
+    free(plan);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"run", "-m", test_model(), "--plan", path, "--budget=1GiB",
+                                      "--print-memory", NULL});
+    CHECK(c.status == 0, "status %d: %s", c.status, c.err);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    CHECK(doc, "not JSON: %.200s", c.out);
+    uint64_t chunk = lookup_u64(doc, "prefill_chunk");
+    json_decref(doc);
+    command_free(&c);
+    return chunk;
+}
+
+/* A budget of 1 GiB has space for 512. */
+static void chunk_of_the_measurement(void)
+{
+    const struct {
+        double measured;
+        uint64_t chunk;
+    } t[] = {{128, 128}, {256, 256}, {(double)NAN, 256}, {512, 512}, {4096, 512}};
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        uint64_t chunk = chunk_with(t[i].measured);
+        CHECK(chunk == t[i].chunk, "measured with %g: chunks of %llu, not %llu", t[i].measured,
+              (unsigned long long)chunk, (unsigned long long)t[i].chunk);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -260,6 +301,7 @@ int main(int argc, char **argv)
         {"dense_of_the_measurement", dense_of_the_measurement},
         {"plan_to_engine", plan_to_engine},
         {"share_of_the_measurement", share_of_the_measurement},
+        {"chunk_of_the_measurement", chunk_of_the_measurement},
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

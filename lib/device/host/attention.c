@@ -183,7 +183,7 @@ static uint32_t attend_block(uint32_t group)
 }
 
 /* Key heads [g0, g1). A single row in one call, which reads their keys in the order of memory. */
-static void attend_groups(const struct host_run *run, uint32_t g0, uint32_t g1, uint32_t thread)
+static void attend_groups(const struct host_run *run, uint32_t g0, uint32_t g1)
 {
     const struct op_attention *a = run->a;
     uint32_t group = group_of(a), block = attend_block(group);
@@ -192,7 +192,7 @@ static void attend_groups(const struct host_run *run, uint32_t g0, uint32_t g1, 
     for (uint32_t g = g0; g < g1 && a->rows > 1; g++)
         for (uint32_t r = 0; r < a->rows; r += block) {
             attend(run, r, smaller(block, a->rows - r), g * group, (g + 1) * group);
-            host_alive(run->h, thread, a->rows);
+            host_alive(run->h, a->rows);
         }
 }
 
@@ -209,7 +209,7 @@ static void whole_groups(void *arg, uint32_t thread, uint32_t threads)
     for (uint32_t r = 0; r < a->rows; r++)
         for (uint32_t g = g0; g < g1; g++)
             finish_group(run, r, g);
-    attend_groups(run, g0, g1, thread);
+    attend_groups(run, g0, g1);
 }
 
 /* The three projections as one range of columns. */
@@ -270,7 +270,7 @@ static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
     for (uint32_t u = thread; u < blocks * parts; u += threads) {
         uint32_t row = u / parts * block;
         attend(run, row, smaller(block, a->rows - row), u % parts * heads, (u % parts + 1) * heads);
-        host_alive(run->h, thread, a->rows);
+        host_alive(run->h, a->rows);
     }
 }
 

@@ -57,7 +57,7 @@ static void add_bias(const struct host *h, const struct device_job *job, enum ex
                          y + (size_t)r * n + range.begin);
 }
 
-static void gate_up_job(const struct host_run *run, uint32_t part, const struct device_job *job,
+static void gate_up_job(const struct host_run *run, const struct device_job *job,
                         struct job_range range)
 {
     const struct op_expert_gate_up *a = run->a;
@@ -66,7 +66,6 @@ static void gate_up_job(const struct host_run *run, uint32_t part, const struct 
     struct kernel_matrix up = device_kernel_matrix(&job->matrix[EXPERT_UP]);
     for (uint32_t first = 0; first < job->rows; first += DEVICE_GATHER_ROWS) {
         uint32_t rows = smaller(job->rows - first, DEVICE_GATHER_ROWS);
-        host_alive(h, part, a->rows);
         const struct device_rows *in = &a->x; /* a pass of one row needs no gathering */
         if (a->rows > 1) {
             in = &h->thread[pool_me()].gather;
@@ -97,7 +96,7 @@ static void gate_up_phase(void *arg, uint32_t part, uint32_t parts)
         struct job_range range =
             range_of(&a->job[i], a->n, start, cost * part / parts, cost * (part + 1) / parts);
         if (range.begin < range.end)
-            gate_up_job(run, part, &a->job[i], range);
+            gate_up_job(run, &a->job[i], range);
         start += (uint64_t)a->job[i].rows * a->n;
     }
 }
@@ -109,7 +108,7 @@ void host_op_expert_gate_up(struct device *d, const struct op_expert_gate_up *a)
     host_run_parts(h, pool_parts(h->pool, 2 * one), gate_up_phase, a);
 }
 
-static void down_job(const struct host_run *run, uint32_t part, const struct device_job *job,
+static void down_job(const struct host_run *run, const struct device_job *job,
                      struct job_range range)
 {
     const struct op_expert_down *a = run->a;
@@ -118,7 +117,6 @@ static void down_job(const struct host_run *run, uint32_t part, const struct dev
     const struct device_rows *inner = &h->thread[pool_me()].inner;
     for (uint32_t first = 0; first < job->rows; first += DEVICE_GATHER_ROWS) {
         uint32_t rows = smaller(job->rows - first, DEVICE_GATHER_ROWS);
-        host_alive(h, part, a->rows);
         float *g = device_floats(a->gate) + (size_t)(job->inner_base + first) * down.k;
         const void *x = g;
         if (kernel_form_of(down.type) != FORM_F32) {
@@ -165,7 +163,7 @@ static void down_phase(void *arg, uint32_t part, uint32_t parts)
             range =
                 range_of(&a->job[i], a->n, start, cost * part / parts, cost * (part + 1) / parts);
         if (range.begin < range.end)
-            down_job(run, part, &a->job[i], range);
+            down_job(run, &a->job[i], range);
         start += (uint64_t)a->job[i].rows * a->n;
     }
     if (a->terms > 0)

@@ -91,10 +91,11 @@ static inline uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Progress report in loops over rows or experts of a pass. */
-static inline void host_alive(const struct host *h, uint32_t part, uint32_t rows)
+/* Progress report in long operations over several rows. The thread that called the operation makes it: it runs
+ * parts to the end of the operation, whichever these are. */
+static inline void host_alive(const struct host *h, uint32_t rows)
 {
-    if (part == 0 && rows > 1 && h->device.alive)
+    if (rows > 1 && pool_me() == 0 && h->device.alive)
         h->device.alive(h->device.alive_self);
 }
 
@@ -102,7 +103,7 @@ static inline void host_alive(const struct host *h, uint32_t part, uint32_t rows
 void host_make_forms(const struct host *h, const struct device_rows *rows, uint32_t row,
                      uint32_t forms);
 
-/* The same arguments as kernel_ops.matmul, times *scale; NULL: the matrix has none. */
+/* The same arguments as kernel_ops.matmul, times *scale; NULL: the matrix has none. Reports progress. */
 void host_product(const struct host *h, const struct kernel_matrix *w, const float *scale,
                   uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
                   float *y, size_t y_stride);

@@ -155,7 +155,7 @@ static void whole_heads(void *arg, uint32_t part, uint32_t parts)
             absorb_keys(&b);
             attend(&b);
             values(&b);
-            host_alive(run->h, part, rows);
+            host_alive(run->h, rows);
         }
     }
 }

@@ -15,7 +15,6 @@ static void gate_up_columns(void *arg, uint32_t thread, uint32_t threads)
     pool_share(gate.n, COLUMN_UNIT, thread, threads, &begin, &end);
     if (begin == end)
         return;
-    host_alive(run->h, thread, a->rows);
     host_product(run->h, &gate, device_floats(a->gate_scale), begin, end,
                  rows_row(&a->x, gate.type, 0), rows_stride(&a->x, gate.type), a->rows,
                  rows_floats(&a->y, 0), gate.n);

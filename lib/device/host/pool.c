@@ -22,6 +22,8 @@
  * parts per thread hardly improve the balance. */
 #define PART_WORK        (1u << 19)
 #define PARTS_PER_THREAD 4
+/* Largest part, which the caller may have to wait for: a second of the portable kernels. */
+#define PART_WORK_MAX (1u << 30)
 
 static _Thread_local uint32_t my_number; /* number of this thread in its pool; 0: the caller */
 
@@ -184,8 +186,10 @@ void pool_run(struct pool *p, pool_fn *fn, void *arg)
 
 uint32_t pool_parts(const struct pool *p, uint64_t work)
 {
-    uint64_t each = work / PART_WORK / p->threads;
-    each = each < 1 || p->threads == 1 ? 1 : each < PARTS_PER_THREAD ? each : PARTS_PER_THREAD;
+    uint64_t each = work / PART_WORK / p->threads, bounded = work / PART_WORK_MAX / p->threads;
+    if (each < 1 || p->threads == 1)
+        return p->threads;
+    each = each < PARTS_PER_THREAD ? each : bounded < PARTS_PER_THREAD ? PARTS_PER_THREAD : bounded;
     return p->threads * (uint32_t)each;
 }
 

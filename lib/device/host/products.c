@@ -3,11 +3,29 @@
 #include "lib/device/host/internal.h"
 #include "lib/exact/elementary.h"
 
+/* Multiplications between two reports of progress: a third of a second of the slowest type with the portable
+ * kernels. */
+#define SLICE_WORK    ((uint64_t)1 << 28)
+#define SLICE_OUTPUTS 128u
+
+/* Outputs of w that are computed between two reports of progress. Fewer than SLICE_OUTPUTS would have the AMX
+ * kernels transpose the rows more often. */
+static uint32_t slice_outputs(const struct kernel_matrix *w, uint32_t rows)
+{
+    uint64_t outputs = SLICE_WORK / ((uint64_t)rows * w->k) / COLUMN_UNIT * COLUMN_UNIT;
+    return outputs < SLICE_OUTPUTS ? SLICE_OUTPUTS : outputs < w->n ? (uint32_t)outputs : w->n;
+}
+
 void host_product(const struct host *h, const struct kernel_matrix *w, const float *scale,
                   uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
                   float *y, size_t y_stride)
 {
-    h->kernels->matmul(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
+    uint32_t slice = rows > 1 ? slice_outputs(w, rows) : w->n;
+    for (uint32_t begin = n_begin; begin < n_end; begin += slice) {
+        uint32_t end = n_end - begin < slice ? n_end : begin + slice;
+        host_alive(h, rows);
+        h->kernels->matmul(w, begin, end, x, x_stride, rows, y, y_stride);
+    }
     if (!scale)
         return;
     for (uint32_t r = 0; r < rows; r++)
@@ -57,7 +75,6 @@ static void add_columns(void *arg, uint32_t thread, uint32_t threads)
     pool_share(w.n, COLUMN_UNIT, thread, threads, &begin, &end);
     if (begin == end)
         return;
-    host_alive(run->h, thread, a->rows);
     host_product(run->h, &w, device_floats(a->scale), begin, end, rows_row(&a->x, w.type, 0),
                  rows_stride(&a->x, w.type), a->rows, device_floats(a->y), w.n);
     for (uint32_t r = 0; r < a->rows; r++) {

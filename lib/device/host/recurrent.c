@@ -8,7 +8,8 @@
 #include "lib/device/host/internal.h"
 #include "lib/exact/elementary.h"
 
-#define BLOCK 256 /* channels of a step */
+#define BLOCK       256 /* channels of a step */
+#define ALIVE_STEPS 64  /* tokens between two reports of progress */
 
 /* The older inputs of a convolution over time, the oldest first. */
 struct window {
@@ -212,7 +213,8 @@ static void run_group(struct head_group *g)
             step_head(g, &window, r, first, n);
         window_push(&window, now);
         first = false;
-        host_alive(g->h, g->head, a->rows);
+        if (r % ALIVE_STEPS == 0)
+            host_alive(g->h, a->rows);
     }
     if (!first)
         keep_window(g, &window);

@@ -6,6 +6,8 @@
 #include "lib/base/assert.h"
 #include "lib/tensor/quant_method.h"
 
+/* Tokens of a chunk of plans that do not record it. */
+#define CHUNK_NOT_RECORDED 256
 /* Payload counts differ by rounding to whole experts. */
 #define SHARE_TOLERANCE 0.01
 /* Values pass through text with nine digits. */
@@ -173,14 +175,20 @@ static int same_hobbit(const struct served *s, struct error *error)
     return same_precision(s, "low", s->policy->low, PLAN_hobbit_low, error);
 }
 
-/* A larger chunk has other least popular experts, and masks that change later. */
-static int same_chunk(const struct served *s, enum plan_scalar measured, struct error *error)
+double preset_measured_chunk(const struct plan *plan, enum plan_scalar chunk)
 {
-    if (!plan_knows(s->plan, measured) || s->prefill_chunk <= s->plan->scalar[measured])
+    return plan_knows(plan, chunk) ? plan->scalar[chunk] : CHUNK_NOT_RECORDED;
+}
+
+/* A larger chunk has other least popular experts, and masks that change later. */
+static int same_chunk(const struct served *s, enum plan_scalar chunk, struct error *error)
+{
+    double measured = preset_measured_chunk(s->plan, chunk);
+    if (s->prefill_chunk <= measured)
         return 0;
     return error_set(error, ERR_BAD_INPUT,
                      "its loss was measured with chunks of %.0f tokens; use --prefill-chunk %.0f",
-                     s->plan->scalar[measured], s->plan->scalar[measured]);
+                     measured, measured);
 }
 
 static int same_fate(const struct served *s, struct error *error)

@@ -195,13 +195,15 @@ int model_check_preset(const struct supervisor *s, uint32_t preset, double share
  * were measured. */
 static uint64_t choose_chunk(struct supervisor *s)
 {
-    static const enum plan_scalar measured[] = {PLAN_fate_chunk, PLAN_swap_chunk};
-    const bool unknown =
-        s->plan && plan_knows(s->plan, PLAN_fate_loss) && !plan_knows(s->plan, PLAN_fate_chunk);
-    uint64_t chunk = s->gpus.count > 0 || unknown ? PREFILL_CHUNK : budget_chunk(s);
-    for (size_t i = 0; s->plan && i < ARRAY_LEN(measured); i++)
-        if (plan_knows(s->plan, measured[i]) && s->plan->scalar[measured[i]] < (double)chunk)
-            chunk = (uint64_t)s->plan->scalar[measured[i]];
+    static const struct {
+        enum plan_scalar loss, chunk;
+    } measured[] = {{PLAN_fate_loss, PLAN_fate_chunk}, {PLAN_swap_loss, PLAN_swap_chunk}};
+    uint64_t chunk = s->gpus.count > 0 ? PREFILL_CHUNK : budget_chunk(s);
+    for (size_t i = 0; s->plan && i < ARRAY_LEN(measured); i++) {
+        double most = preset_measured_chunk(s->plan, measured[i].chunk);
+        if (plan_knows(s->plan, measured[i].loss) && most < (double)chunk)
+            chunk = (uint64_t)most;
+    }
     s->budget.chunk_chosen = true;
     return chunk;
 }

@@ -188,6 +188,13 @@ static void longer_chunk(void)
     scene.chunk = 257;
 }
 
+/* An older plan: its measurements had chunks of 256. */
+static void longer_chunk_not_recorded(void)
+{
+    scene.plan->scalar[PLAN_fate_chunk] = (double)NAN;
+    scene.chunk = 257;
+}
+
 static void dense_int8(void)
 {
     scene.dense.tensor.type = TENSOR_C8;
@@ -249,6 +256,7 @@ static const struct {
     {"swapmoe", "precision=uniform-int4", NULL, "precision=lossless"},
     {"swapmoe", NULL, fewer_resident, "with 50.0 % of the experts resident, and only 40.0 % fit"},
     {"fate", NULL, longer_chunk, "chunks of 256 tokens"},
+    {"fate", NULL, longer_chunk_not_recorded, "chunks of 256 tokens"},
     {"swapmoe", NULL, longer_chunk, "chunks of 256 tokens"},
     {"iq4", NULL, dense_int8, "with dense weights at native, and the model has int8"},
     {"edgemoe", NULL, dense_int8, "with dense weights at native, and the model has int8"},

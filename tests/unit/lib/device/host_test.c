@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The host as a device: long operations report their progress often enough for the heartbeat, on processors whose kernels
+ * are slow, too. */
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/device/host/host.h"
+#include "lib/device/host/pool.h"
+#include "lib/device/pointers.h"
+
+enum { K = 1024, N = 4096, ROWS = 512 };
+
+/* Multiplications that the portable kernels make in about a second. */
+#define SECOND_WORK ((uint64_t)1 << 30)
+
+static struct {
+    pthread_t thread;
+    unsigned calls, others;
+} reports;
+
+static void alive(void *self)
+{
+    (void)self;
+    reports.calls++;
+    reports.others += !pthread_equal(pthread_self(), reports.thread);
+}
+
+static struct device *device_with(uint32_t threads)
+{
+    struct error error;
+    struct device *d = host_device(kernel_ops_select("auto"), threads, 0, &error);
+    ck_assert_ptr_nonnull(d);
+    d->alive = alive;
+    reports.thread = pthread_self();
+    reports.calls = reports.others = 0;
+    return d;
+}
+
+static void *zeros(size_t bytes)
+{
+    void *p = aligned_alloc(64, align_up(bytes, 64));
+    ck_assert_ptr_nonnull(p);
+    return memset(p, 0, bytes);
+}
+
+static struct device_matrix matrix_of(const void *data)
+{
+    return (struct device_matrix){.data = device_address(data),
+                                  .row_bytes = K * sizeof(float),
+                                  .k = K,
+                                  .n = N,
+                                  .type = TENSOR_F32};
+}
+
+static void multiply(struct device *d, uint32_t rows)
+{
+    float *w = zeros(sizeof(float) * K * N), *x = zeros(sizeof(float) * K * rows);
+    float *y = zeros(sizeof(float) * N * rows);
+    struct device_product product = {.w = matrix_of(w), .y = device_address(y), .y_stride = N};
+    d->ops->products(d, &(struct op_products){.rows = rows,
+                                              .x = device_rows_of_floats(device_address(x), K),
+                                              .count = 1,
+                                              .product = &product});
+    free(w);
+    free(x);
+    free(y);
+}
+
+START_TEST(products_report)
+{
+    struct device *d = device_with(1);
+    multiply(d, ROWS);
+    ck_assert_uint_ge(reports.calls, 2 * (uint64_t)ROWS * K * N / SECOND_WORK);
+    ck_assert_uint_eq(reports.others, 0);
+    d->ops->destroy(d);
+}
+END_TEST
+
+START_TEST(a_token_reports_nothing)
+{
+    struct device *d = device_with(1);
+    multiply(d, 1);
+    ck_assert_uint_eq(reports.calls, 0);
+    d->ops->destroy(d);
+}
+END_TEST
+
+/* The caller reports, also when it does not run the first part. */
+START_TEST(experts_report)
+{
+    struct device *d = device_with(2);
+    float *w = zeros(sizeof(float) * K * N), *x = zeros(sizeof(float) * K * ROWS);
+    float *gate = zeros(sizeof(float) * N * ROWS), *up = zeros(sizeof(float) * N * ROWS);
+    uint32_t *pair_row = zeros(sizeof *pair_row * ROWS);
+    struct device_limits limits = {
+        .rows = ROWS, .experts = 1, .top_k = 1, .hidden = K, .gather_forms = 1u << FORM_F32};
+    void *workspace = zeros(d->ops->workspace(d, &limits));
+    d->ops->use_workspace(d, &limits, device_address(workspace));
+    struct device_job job = {.rows = ROWS};
+    job.matrix[EXPERT_GATE] = job.matrix[EXPERT_UP] = matrix_of(w);
+    for (uint32_t r = 0; r < ROWS; r++)
+        pair_row[r] = r;
+    d->ops->expert_gate_up(
+        d, &(struct op_expert_gate_up){.rows = ROWS,
+                                       .n = N,
+                                       .x = device_rows_of_floats(device_address(x), K),
+                                       .jobs = 1,
+                                       .job = &job,
+                                       .pairs = ROWS,
+                                       .pair_row = pair_row,
+                                       .inner_rows = ROWS,
+                                       .gate = device_address(gate),
+                                       .up = device_address(up)});
+    ck_assert_uint_gt(reports.calls, 0);
+    ck_assert_uint_eq(reports.others, 0);
+    free(w);
+    free(x);
+    free(gate);
+    free(up);
+    free(pair_row);
+    free(workspace);
+    d->ops->destroy(d);
+}
+END_TEST
+
+/* The caller waits for the last part of another thread, and reports nothing meanwhile. */
+START_TEST(parts_are_bounded)
+{
+    struct error error;
+    struct pool *pool = pool_create(3, 0, &error);
+    ck_assert_ptr_nonnull(pool);
+    ck_assert_uint_eq(pool_parts(pool, 1), 3);
+    for (uint64_t work = SECOND_WORK; work <= 1024 * SECOND_WORK; work *= 4) {
+        uint32_t parts = pool_parts(pool, work);
+        ck_assert_uint_eq(parts % 3, 0);
+        ck_assert_uint_le(work / parts, 2 * SECOND_WORK);
+    }
+    pool_destroy(pool);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("host");
+    TCase *t = tcase_create("progress");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, products_report);
+    tcase_add_test(t, a_token_reports_nothing);
+    tcase_add_test(t, experts_report);
+    tcase_add_test(t, parts_are_bounded);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
