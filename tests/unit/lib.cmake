@@ -6,10 +6,11 @@ sluice_unit_test(base_test SOURCES lib/base/base_test.c lib/base/log_test.c lib/
 sluice_unit_test(test_exact SOURCES lib/exact/elementary_test.c LINK sluice_exact sluice_base m)
 
 find_package(Threads REQUIRED)
-foreach(name matmul rows invariance bits kv attention recurrent)
+foreach(name matmul rows invariance bits edges kv attention recurrent)
   sluice_unit_test(test_kernels_${name} SOURCES lib/kernels/${name}_test.c lib/kernels/kernel_test.c
     LINK sluice_kernels Threads::Threads m)
 endforeach()
+target_compile_definitions(test_kernels_edges PRIVATE SLUICE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
 sluice_unit_test(test_quant SOURCES lib/quant/quant_test.c LINK sluice_quant m)
 
