@@ -100,8 +100,8 @@ static void log_reader_stops(void)
     close(read_end);
 }
 
-/* Of a model; budget NULL: that of the machine. */
-static uint64_t memory_estimate_of(const char *model, const char *budget, const char *name)
+/* Of a model; budget NULL: that of the machine. Free with json_decref. */
+static json_t *memory_estimates(const char *model, const char *budget)
 {
     struct command c;
     command_run(&c, NULL, END_MS,
@@ -110,10 +110,16 @@ static uint64_t memory_estimate_of(const char *model, const char *budget, const 
     CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
     json_t *doc = json_loads(c.out, 0, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
-    uint64_t value = lookup_u64(doc, name);
-    CHECK(value > 0, "no %s in %.300s", name, c.out);
-    json_decref(doc);
     command_free(&c);
+    return doc;
+}
+
+static uint64_t memory_estimate_of(const char *model, const char *budget, const char *name)
+{
+    json_t *doc = memory_estimates(model, budget);
+    uint64_t value = lookup_u64(doc, name);
+    CHECK(value > 0, "no %s", name);
+    json_decref(doc);
     return value;
 }
 
@@ -129,6 +135,18 @@ static void check_chunk(const char *model, uint64_t budget, uint64_t chunk)
     uint64_t got = memory_estimate_of(model, text, "prefill_chunk");
     CHECK(got == chunk, "budget %s: chunks of %llu, not %llu", text, (unsigned long long)got,
           (unsigned long long)chunk);
+}
+
+/* With the budget for all experts, which the larger chunk may have to be counted in. */
+static void check_everything_fits(const char *model)
+{
+    char budget[32];
+    snprintf(budget, sizeof budget, "%llu",
+             (unsigned long long)memory_estimate_of(model, NULL, "budgets.100"));
+    json_t *doc = memory_estimates(model, budget);
+    double share = json_number_value(json_object_get(json_object_get(doc, "auto"), "share"));
+    CHECK(share >= 1, "budget %s: %.4f of the experts fit", budget, share);
+    json_decref(doc);
 }
 
 /* The larger chunk where it needs little of the budget, and the smaller one where only that fits: the minimum of a
@@ -147,6 +165,8 @@ static void chunk_of_the_budget(void)
     uint64_t min_budget = memory_estimate_of(path, NULL, "min_budget");
     check_chunk(path, min_budget, 256);
     check_chunk(path, min_budget + 8 * MIB, 512);
+    check_everything_fits(path);
+    check_everything_fits(test_model());
 }
 
 static size_t own_dirs(const char *base)

@@ -9,6 +9,8 @@
 
 /* Queries of a call of the kernel, where there are as many. */
 #define ATTEND_QUERIES 32
+/* Steps (internal.h) of a group of heads that one part computes, without a barrier before its attention. */
+#define GROUP_STEPS_MAX 16
 
 static uint32_t q_size(const struct op_attention *a)
 {
@@ -165,14 +167,24 @@ static void attend_run(const struct host_run *run, uint32_t row, uint32_t rows, 
     run->h->kernels->attention(&attention);
 }
 
+/* Multiplications of a row and a head. */
+static uint64_t row_work(const struct op_attention *a, uint32_t row)
+{
+    uint64_t positions = a->row[row].position + UINT64_C(1), window = a->shape.window;
+    positions = window > 0 && window < positions ? window : positions;
+    return positions * (a->shape.key_size + a->shape.value_size);
+}
+
 /* Rows [row, row + rows). */
 static void attend(const struct host_run *run, uint32_t row, uint32_t rows, uint32_t head_begin,
                    uint32_t head_end)
 {
     const struct op_attention *a = run->a;
     for (uint32_t r = row, n; r < row + rows; r += n) {
-        n = device_run_of(a->row + r, row + rows - r);
+        uint64_t each = row_work(a, r) * (head_end - head_begin);
+        n = device_run_of(a->row + r, smaller(row + rows - r, host_step_rows(run->h, each)));
         attend_run(run, r, n, head_begin, head_end);
+        host_alive(run->h, a->rows);
     }
 }
 
@@ -190,10 +202,8 @@ static void attend_groups(const struct host_run *run, uint32_t g0, uint32_t g1)
     if (a->rows == 1 && g0 < g1)
         attend(run, 0, 1, g0 * group, g1 * group);
     for (uint32_t g = g0; g < g1 && a->rows > 1; g++)
-        for (uint32_t r = 0; r < a->rows; r += block) {
+        for (uint32_t r = 0; r < a->rows; r += block)
             attend(run, r, smaller(block, a->rows - r), g * group, (g + 1) * group);
-            host_alive(run->h, a->rows);
-        }
 }
 
 static void whole_groups(void *arg, uint32_t thread, uint32_t threads)
@@ -263,14 +273,13 @@ static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
     const struct host_run *run = arg;
     const struct op_attention *a = run->a;
     const struct layer_attention *s = &a->shape;
-    bool by_head = a->rows * s->kv_heads < 2 * threads;
+    bool by_head = a->rows * s->kv_heads < 2 * run->h->threads;
     uint32_t parts = by_head ? s->heads : s->kv_heads;
     uint32_t heads = by_head ? 1 : group_of(a), block = by_head ? 1 : attend_block(group_of(a));
     uint32_t blocks = (a->rows + block - 1) / block;
     for (uint32_t u = thread; u < blocks * parts; u += threads) {
         uint32_t row = u / parts * block;
         attend(run, row, smaller(block, a->rows - row), u % parts * heads, (u % parts + 1) * heads);
-        host_alive(run->h, a->rows);
     }
 }
 
@@ -290,7 +299,9 @@ void host_op_attention(struct device *d, const struct op_attention *a)
 {
     struct host *h = host_of(d);
     uint32_t outputs = a->w_q.n + k_size(a) + v_size(a), kv_heads = a->shape.kv_heads;
-    if (a->heads.qk_norm != QK_NORM_ROW && kv_heads % h->threads == 0) {
+    uint64_t work = a->rows * row_work(a, a->rows - 1) * a->shape.heads;
+    bool few_parts = a->rows > 1 && work / kv_heads > GROUP_STEPS_MAX * h->step_work;
+    if (a->heads.qk_norm != QK_NORM_ROW && kv_heads % h->threads == 0 && !few_parts) {
         host_run_parts(h, even_parts(h, a, outputs), whole_groups, a);
         return;
     }
@@ -299,5 +310,5 @@ void host_op_attention(struct device *d, const struct op_attention *a)
         host_run_rows(h, a->rows, finish_rows, a);
     else
         host_run_rows(h, a->rows * kv_heads, finish_groups, a);
-    host_run_parts(h, h->threads, attend_rows, a);
+    host_run_parts(h, a->rows > 1 ? pool_parts(h->pool, work) : h->threads, attend_rows, a);
 }

@@ -66,6 +66,7 @@ static void gate_up_job(const struct host_run *run, const struct device_job *job
     struct kernel_matrix up = device_kernel_matrix(&job->matrix[EXPERT_UP]);
     for (uint32_t first = 0; first < job->rows; first += DEVICE_GATHER_ROWS) {
         uint32_t rows = smaller(job->rows - first, DEVICE_GATHER_ROWS);
+        host_alive(h, a->rows);               /* of many experts, each may have one row */
         const struct device_rows *in = &a->x; /* a pass of one row needs no gathering */
         if (a->rows > 1) {
             in = &h->thread[pool_me()].gather;
@@ -117,6 +118,7 @@ static void down_job(const struct host_run *run, const struct device_job *job,
     const struct device_rows *inner = &h->thread[pool_me()].inner;
     for (uint32_t first = 0; first < job->rows; first += DEVICE_GATHER_ROWS) {
         uint32_t rows = smaller(job->rows - first, DEVICE_GATHER_ROWS);
+        host_alive(h, a->rows); /* of many experts, each may have one row */
         float *g = device_floats(a->gate) + (size_t)(job->inner_base + first) * down.k;
         const void *x = g;
         if (kernel_form_of(down.type) != FORM_F32) {

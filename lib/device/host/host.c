@@ -5,6 +5,15 @@
 
 #include "lib/device/host/internal.h"
 
+/* Multiplications between two reports of progress: a hundredth of a second of AVX-512, and a third of one of the
+ * portable kernels on a CPU without fused multiply-adds. */
+#define STEP_WORK          ((uint64_t)1 << 28)
+#define STEP_WORK_PORTABLE ((uint64_t)1 << 25)
+/* Fewer outputs would have the AMX kernels transpose the rows more often. */
+#define STEP_OUTPUTS 128
+/* The caller may have to wait for a part of another thread, and reports nothing meanwhile. */
+#define STEPS_PER_PART 4
+
 static void destroy(struct device *d)
 {
     struct host *h = host_of(d);
@@ -88,7 +97,10 @@ struct device *host_device(const struct kernel_ops *kernels, uint32_t threads, i
 {
     struct host *h = calloc(1, sizeof *h);
     struct host_thread *thread = calloc(threads, sizeof *thread);
-    struct pool *pool = h && thread ? pool_create(threads, nice, error) : NULL;
+    const bool portable = kernels->isa == ISA_GENERIC;
+    const uint64_t step_work = portable ? STEP_WORK_PORTABLE : STEP_WORK;
+    struct pool *pool =
+        h && thread ? pool_create(threads, nice, STEPS_PER_PART * step_work, error) : NULL;
     if (!pool) {
         if (!h || !thread)
             error_set(error, ERR_NO_MEMORY, "out of memory (threads of the model core)");
@@ -101,6 +113,8 @@ struct device *host_device(const struct kernel_ops *kernels, uint32_t threads, i
                        .kernels = kernels,
                        .pool = pool,
                        .threads = threads,
-                       .thread = thread};
+                       .thread = thread,
+                       .step_work = step_work,
+                       .step_outputs = portable ? COLUMN_UNIT : STEP_OUTPUTS};
     return &h->device;
 }

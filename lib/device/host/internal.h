@@ -40,6 +40,9 @@ struct host {
     struct pool *pool;
     uint32_t threads;
     struct host_thread *thread; /* [threads] */
+    uint64_t step_work;         /* multiplications between two reports of progress */
+    uint32_t
+        step_outputs; /* of a product that are computed at once, if rows can be divided instead */
 };
 
 /* An operation that runs: the argument of its functions on the pool. */
@@ -89,6 +92,13 @@ static inline uint32_t host_form_bit(enum tensor_type type)
 static inline uint32_t smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
+}
+
+/* Rows of `each` multiplications between two reports of progress. */
+static inline uint32_t host_step_rows(const struct host *h, uint64_t each)
+{
+    uint64_t rows = h->step_work / (each > 0 ? each : 1);
+    return rows < 1 ? 1 : rows < UINT32_MAX ? (uint32_t)rows : UINT32_MAX;
 }
 
 /* Progress report in long operations over several rows. The thread that called the operation makes it: it runs

@@ -101,7 +101,9 @@ static void attend(const struct block *b)
     for (uint32_t r = 0, n; r < b->rows; r += n) {
         const struct device_row *row = b->a->row + b->row + r;
         const struct device_sequence *sequence = &b->a->sequence[row->sequence];
-        n = device_run_of(row, b->rows - r);
+        uint64_t each = (row->position + UINT64_C(1)) * (key + m->rank) * b->heads;
+        n = device_run_of(row, smaller(b->rows - r, host_step_rows(b->h, each)));
+        host_alive(b->h, b->a->rows);
         struct kernel_attention attention = {
             .q = b->t->key_q + (size_t)r * b->heads * key,
             .k = device_pointer(sequence->keys),
@@ -155,7 +157,6 @@ static void whole_heads(void *arg, uint32_t part, uint32_t parts)
             absorb_keys(&b);
             attend(&b);
             values(&b);
-            host_alive(run->h, rows);
         }
     }
 }
@@ -164,7 +165,9 @@ static void whole_heads(void *arg, uint32_t part, uint32_t parts)
 static uint32_t head_parts(const struct host *h, const struct op_latent_attention *a)
 {
     const struct device_latent *m = &a->shape;
-    uint64_t per_head = (uint64_t)m->rank * (m->nope + m->value) * a->rows;
+    uint64_t positions = a->row[a->rows - 1].position + UINT64_C(1);
+    uint64_t per_head =
+        ((uint64_t)m->rank * (m->nope + m->value) + positions * (m->key + m->rank)) * a->rows;
     uint32_t parts = a->rows == 1 ? h->threads : pool_parts(h->pool, per_head * m->heads);
     return smaller(parts, m->heads);
 }

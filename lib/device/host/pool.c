@@ -20,10 +20,9 @@
 #define POOL_SPINS 800
 /* Multiplications per part: some tens of microseconds, against less than one for the claim. More
  * parts per thread hardly improve the balance. */
-#define PART_WORK        (1u << 19)
-#define PARTS_PER_THREAD 4
-/* Largest part, which the caller may have to wait for: a second of the portable kernels. */
-#define PART_WORK_MAX (1u << 30)
+#define PART_WORK            (1u << 19)
+#define PARTS_PER_THREAD     4
+#define PARTS_PER_THREAD_MAX 4096
 
 static _Thread_local uint32_t my_number; /* number of this thread in its pool; 0: the caller */
 
@@ -36,6 +35,7 @@ struct worker {
 struct pool {
     uint32_t magic;
     uint32_t threads;
+    uint64_t part_work_max;
     int nice;
     _Atomic bool stop;
     struct worker *worker; /* threads - 1 */
@@ -186,11 +186,12 @@ void pool_run(struct pool *p, pool_fn *fn, void *arg)
 
 uint32_t pool_parts(const struct pool *p, uint64_t work)
 {
-    uint64_t each = work / PART_WORK / p->threads, bounded = work / PART_WORK_MAX / p->threads;
+    uint64_t each = work / PART_WORK / p->threads, bounded = work / p->part_work_max / p->threads;
     if (each < 1 || p->threads == 1)
         return p->threads;
-    each = each < PARTS_PER_THREAD ? each : bounded < PARTS_PER_THREAD ? PARTS_PER_THREAD : bounded;
-    return p->threads * (uint32_t)each;
+    each = each < PARTS_PER_THREAD ? each : PARTS_PER_THREAD;
+    bounded = bounded < PARTS_PER_THREAD_MAX ? bounded : PARTS_PER_THREAD_MAX;
+    return p->threads * (uint32_t)(each > bounded ? each : bounded);
 }
 
 uint32_t pool_me(void)
@@ -211,7 +212,7 @@ static void stop_workers(struct pool *p, uint32_t started)
         pthread_join(p->worker[i].thread, NULL);
 }
 
-struct pool *pool_create(uint32_t threads, int nice, struct error *error)
+struct pool *pool_create(uint32_t threads, int nice, uint64_t part_work_max, struct error *error)
 {
     sl_assert(threads >= 1 && threads <= POOL_THREADS_MAX);
     struct pool *p = aligned_alloc(64, sizeof *p);
@@ -223,7 +224,11 @@ struct pool *pool_create(uint32_t threads, int nice, struct error *error)
         return NULL;
     }
     /* turn 0 has no parts */
-    *p = (struct pool){.magic = POOL_MAGIC, .threads = threads, .nice = nice, .worker = workers};
+    *p = (struct pool){.magic = POOL_MAGIC,
+                       .threads = threads,
+                       .part_work_max = part_work_max,
+                       .nice = nice,
+                       .worker = workers};
     for (uint32_t i = 0; i + 1 < threads; i++) {
         p->worker[i] = (struct worker){.pool = p, .number = i + 1};
         int rc = pthread_create(&p->worker[i].thread, NULL, worker_main, &p->worker[i]);

@@ -21,8 +21,9 @@ struct pool;
 typedef void pool_fn(void *arg, uint32_t part, uint32_t parts);
 
 /* threads: compute threads, including the caller of pool_run (thread 0). nice: of the workers
- * created here; the caller's own is unchanged. NULL with *error. */
-struct pool *pool_create(uint32_t threads, int nice, struct error *error);
+ * created here; the caller's own is unchanged. part_work_max: multiplications of a part, which the
+ * caller may have to wait for (pool_parts). NULL with *error. */
+struct pool *pool_create(uint32_t threads, int nice, uint64_t part_work_max, struct error *error);
 void pool_destroy(struct pool *pool);
 
 /* Runs fn in one part per thread; returns when all parts have ended. One caller at a time. */

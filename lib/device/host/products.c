@@ -3,28 +3,37 @@
 #include "lib/device/host/internal.h"
 #include "lib/exact/elementary.h"
 
-/* Multiplications between two reports of progress: a third of a second of the slowest type with the portable
- * kernels. */
-#define SLICE_WORK    ((uint64_t)1 << 28)
-#define SLICE_OUTPUTS 128u
+/* Of rows that are divided: those of a pass of the AMX kernels over the weights. */
+#define SLICE_ROWS 128u
 
-/* Outputs of w that are computed between two reports of progress. Fewer than SLICE_OUTPUTS would have the AMX
- * kernels transpose the rows more often. */
-static uint32_t slice_outputs(const struct kernel_matrix *w, uint32_t rows)
+/* Outputs and rows of a product that are computed between two reports of progress. */
+struct slice {
+    uint32_t outputs, rows;
+};
+
+static struct slice slice_of(const struct host *h, const struct kernel_matrix *w, uint32_t rows)
 {
-    uint64_t outputs = SLICE_WORK / ((uint64_t)rows * w->k) / COLUMN_UNIT * COLUMN_UNIT;
-    return outputs < SLICE_OUTPUTS ? SLICE_OUTPUTS : outputs < w->n ? (uint32_t)outputs : w->n;
+    uint32_t outputs = host_step_rows(h, (uint64_t)rows * w->k) / COLUMN_UNIT * COLUMN_UNIT;
+    if (rows == 1)
+        return (struct slice){w->n, 1};
+    if (outputs >= h->step_outputs)
+        return (struct slice){outputs, rows};
+    uint32_t some = host_step_rows(h, (uint64_t)h->step_outputs * w->k) / SLICE_ROWS * SLICE_ROWS;
+    return (struct slice){h->step_outputs, smaller(rows, some > SLICE_ROWS ? some : SLICE_ROWS)};
 }
 
 void host_product(const struct host *h, const struct kernel_matrix *w, const float *scale,
                   uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
                   float *y, size_t y_stride)
 {
-    uint32_t slice = rows > 1 ? slice_outputs(w, rows) : w->n;
-    for (uint32_t begin = n_begin; begin < n_end; begin += slice) {
-        uint32_t end = n_end - begin < slice ? n_end : begin + slice;
-        host_alive(h, rows);
-        h->kernels->matmul(w, begin, end, x, x_stride, rows, y, y_stride);
+    const struct slice slice = slice_of(h, w, rows);
+    for (uint32_t begin = n_begin, end; begin < n_end; begin = end) {
+        end = n_end - begin < slice.outputs ? n_end : begin + slice.outputs;
+        for (uint32_t r = 0; r < rows; r += slice.rows) {
+            host_alive(h, rows);
+            h->kernels->matmul(w, begin, end, (const uint8_t *)x + r * x_stride, x_stride,
+                               smaller(slice.rows, rows - r), y + r * y_stride, y_stride);
+        }
     }
     if (!scale)
         return;

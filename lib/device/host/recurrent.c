@@ -200,7 +200,7 @@ static void run_group(struct head_group *g)
     float eps = 1e-6f / (float)size; /* RMSNorm divides the sum by the size: the L2 norm */
     struct window window =
         window_open(a->sequence[g->sequence].state, a->zeros, s->taps, s->channels);
-    bool first = true;
+    uint32_t steps = 0;
     for (uint32_t r = 0; r < a->rows; r++) {
         if (a->row[r].sequence != g->sequence)
             continue;
@@ -210,13 +210,12 @@ static void run_group(struct head_group *g)
         kernels->rms_norm(g->q, device_floats(a->q_weight), size, eps, g->q);
         kernels->rms_norm(g->k, device_floats(a->k_weight), size, eps, g->k);
         for (uint32_t n = 0; n < s->v_heads / s->k_heads; n++)
-            step_head(g, &window, r, first, n);
+            step_head(g, &window, r, steps == 0, n);
         window_push(&window, now);
-        first = false;
-        if (r % ALIVE_STEPS == 0)
+        if (steps++ % ALIVE_STEPS == 0)
             host_alive(g->h, a->rows);
     }
-    if (!first)
+    if (steps > 0)
         keep_window(g, &window);
 }
 

@@ -34,8 +34,8 @@ static void route_rows(void *arg, uint32_t thread, uint32_t threads)
     if (begin == end)
         return;
     float *logits = device_floats(a->logits);
-    run->h->kernels->matmul(&w, 0, w.n, rows_row(&a->x, w.type, begin), rows_stride(&a->x, w.type),
-                            end - begin, logits + (size_t)begin * w.n, w.n);
+    host_product(run->h, &w, NULL, 0, w.n, rows_row(&a->x, w.type, begin),
+                 rows_stride(&a->x, w.type), end - begin, logits + (size_t)begin * w.n, w.n);
     for (uint32_t r = begin; r < end; r++) {
         add_bias(run, 0, w.n, logits + (size_t)r * w.n);
         route_row(run, r, thread);

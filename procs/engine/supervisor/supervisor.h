@@ -138,8 +138,8 @@ struct budget {
     uint64_t experts_max; /* --resident-experts, in payload bytes */
     uint64_t used, used_max;
     uint64_t next_measure_ns;
-    bool chunk_chosen; /* budget_chunk chose --prefill-chunk */
-    bool over;         /* warned: private memory grew by more than the arena can release */
+    uint64_t chunk_max; /* of what budget_chunk may choose as --prefill-chunk; 0: it was given */
+    bool over;          /* warned: private memory grew by more than the arena can release */
 };
 
 /* The preset auto: its measurements and its choice (auto.c). */
@@ -409,7 +409,7 @@ int budget_make(struct supervisor *s, struct error *error);
 /* memory_available; 0: not known, too. */
 uint64_t budget_available(void);
 /* chunk.c. Of compute: activations of a chunk, logits, and rows gathered by every thread. Of one running sequence at
- * full length: keys and values, states. What --prefill-chunk 0 stands for. */
+ * full length: keys and values, states. What --prefill-chunk 0 stands for with --budget, at most budget.chunk_max. */
 uint64_t budget_compute_bytes(const struct supervisor *s);
 uint64_t budget_compute_threads(const struct supervisor *s);
 uint64_t budget_sequence_bytes(const struct supervisor *s);

@@ -353,7 +353,7 @@ int budget_make(struct supervisor *s, struct error *error)
     if (budget_facts(s, error) != 0)
         return -1;
     budget_divide(s);
-    if (b->facts.budget < b->plan.min_budget && b->chunk_chosen &&
+    if (b->facts.budget < b->plan.min_budget && b->chunk_max > 0 &&
         s->params.prefill_chunk > PREFILL_CHUNK) {
         s->params.prefill_chunk = PREFILL_CHUNK;
         facts_estimate(s);

@@ -104,5 +104,7 @@ uint64_t budget_chunk(struct supervisor *s)
         bytes[i] = chunk[i] * row_bytes(s->model) + (double)budget_sequence_bytes(s);
     }
     s->params.prefill_chunk = given;
-    return (bytes[1] - bytes[0]) * BUDGET_PER_CHUNK <= (double)budget ? chunk[1] : chunk[0];
+    bool large = (bytes[1] - bytes[0]) * BUDGET_PER_CHUNK <= (double)budget;
+    uint64_t chosen = chunk[large ? 1 : 0];
+    return chosen < s->budget.chunk_max ? chosen : s->budget.chunk_max;
 }

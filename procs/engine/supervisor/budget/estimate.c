@@ -12,21 +12,6 @@ static json_t *number(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-/* Budgets by percentage of resident experts. */
-static json_t *budgets(const struct ledger_facts *facts)
-{
-    static const unsigned shares[] = {25, 50, 75, 100};
-    json_t *all = json_object();
-    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
-        char name[8];
-        snprintf(name, sizeof name, "%u", shares[i]);
-        json_object_set_new(
-            all, name,
-            number(ledger_budget_for(facts, facts->expert_slot_bytes / 100 * shares[i])));
-    }
-    return all;
-}
-
 /* Dense bytes that one token reads: of an embedding that is not the output matrix, only a row. */
 static uint64_t dense_read(const struct supervisor *s)
 {
@@ -59,29 +44,73 @@ static json_t *choices(const struct supervisor *s, const struct ledger_plan *pla
     return json_pack("{s:f, s:o}", "share", share, "candidates", auto_candidates_json(s, share));
 }
 
-/* The ledger with the smaller chunk where it may be chosen, as with a small budget. */
-static int smallest(struct supervisor *s, struct ledger_facts *facts, uint64_t *min_budget,
-                    struct error *error)
+/* The ledger with another budget and chunk. */
+static int plan_with(struct supervisor *s, uint64_t budget, uint64_t chunk,
+                     struct ledger_facts *facts, uint64_t *min_budget, struct error *error)
 {
     const struct budget kept = s->budget;
-    const uint64_t chunk = s->params.prefill_chunk;
-    if (kept.chunk_chosen && chunk > PREFILL_CHUNK)
-        s->params.prefill_chunk = PREFILL_CHUNK;
+    const uint64_t own_budget = s->params.budget, own_chunk = s->params.prefill_chunk;
+    s->params.budget = budget;
+    s->params.prefill_chunk = chunk;
     int rc = budget_make(s, error);
     *facts = s->budget.facts;
     *min_budget = s->budget.plan.min_budget;
     s->budget = kept;
-    s->params.prefill_chunk = chunk;
+    s->params.budget = own_budget;
+    s->params.prefill_chunk = own_chunk;
     return rc;
+}
+
+/* The chunk that an engine with this budget takes. */
+static uint64_t chunk_with(struct supervisor *s, uint64_t budget)
+{
+    const uint64_t own = s->params.budget;
+    if (s->budget.chunk_max == 0)
+        return s->params.prefill_chunk;
+    s->params.budget = budget;
+    uint64_t chunk = budget_chunk(s);
+    s->params.budget = own;
+    return chunk;
+}
+
+/* Budgets by percentage of resident experts; `small`: facts with the chunk of a small budget. NULL with *error. */
+static json_t *budgets(struct supervisor *s, const struct ledger_facts *small, uint64_t small_chunk,
+                       struct error *error)
+{
+    static const unsigned shares[] = {25, 50, 75, 100};
+    json_t *all = json_object();
+    for (size_t i = 0; i < ARRAY_LEN(shares); i++) {
+        char name[8];
+        struct ledger_facts facts = *small;
+        uint64_t bytes = facts.expert_slot_bytes / 100 * shares[i], min_budget;
+        uint64_t budget = ledger_budget_for(&facts, bytes), chunk = chunk_with(s, budget);
+        if (chunk > small_chunk) {
+            if (plan_with(s, budget, chunk, &facts, &min_budget, error) != 0) {
+                json_decref(all);
+                return NULL;
+            }
+            budget = ledger_budget_for(&facts, bytes);
+        }
+        snprintf(name, sizeof name, "%u", shares[i]);
+        json_object_set_new(all, name, number(budget));
+    }
+    return all;
 }
 
 int memory_estimate_print(struct supervisor *s, struct error *error)
 {
     const struct model_hparams *h = &s->model->hparams;
     struct ledger_facts small;
-    uint64_t min_budget;
-    if (smallest(s, &small, &min_budget, error) != 0 || budget_make(s, error) != 0)
+    uint64_t min_budget, small_chunk = s->params.prefill_chunk;
+    if (s->budget.chunk_max > 0 && small_chunk > PREFILL_CHUNK)
+        small_chunk = PREFILL_CHUNK;
+    if (plan_with(s, s->params.budget, small_chunk, &small, &min_budget, error) != 0)
         return -1;
+    json_t *all_budgets = budgets(s, &small, small_chunk, error);
+    if (!all_budgets || budget_make(s, error) != 0) {
+        json_decref(all_budgets);
+        return -1;
+    }
     struct ledger_plan plan = s->budget.plan;
     json_t *o = json_object();
     json_object_set_new(o, "model", json_string(s->options.model));
@@ -101,7 +130,7 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "fixed_bytes", number(plan.fixed));
     json_object_set_new(o, "budget", number(s->budget.facts.budget));
     json_object_set_new(o, "min_budget", number(min_budget));
-    json_object_set_new(o, "budgets", budgets(&small));
+    json_object_set_new(o, "budgets", all_budgets);
     json_t *gpu = gpu_stats(s);
     if (gpu)
         json_object_set_new(o, "gpu", gpu);

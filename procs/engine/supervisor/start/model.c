@@ -191,21 +191,20 @@ int model_check_preset(const struct supervisor *s, uint32_t preset, double share
     return check_loss(s, preset, &served, error);
 }
 
-/* The smaller one on a GPU, whose memory holds the activations, too, and at most that for which losses of the plan
- * were measured. */
-static uint64_t choose_chunk(struct supervisor *s)
+/* Largest chunk that may be chosen: the smaller one on a GPU, whose memory holds the activations, too; and at most
+ * that with which losses of the plan were measured. */
+static uint64_t chunk_max(const struct supervisor *s)
 {
     static const struct {
         enum plan_scalar loss, chunk;
     } measured[] = {{PLAN_fate_loss, PLAN_fate_chunk}, {PLAN_swap_loss, PLAN_swap_chunk}};
-    uint64_t chunk = s->gpus.count > 0 ? PREFILL_CHUNK : budget_chunk(s);
+    uint64_t max = s->gpus.count > 0 ? PREFILL_CHUNK : PREFILL_CHUNK_LARGE;
     for (size_t i = 0; s->plan && i < ARRAY_LEN(measured); i++) {
         double most = preset_measured_chunk(s->plan, measured[i].chunk);
-        if (plan_knows(s->plan, measured[i].loss) && most < (double)chunk)
-            chunk = (uint64_t)most;
+        if (plan_knows(s->plan, measured[i].loss) && most < (double)max)
+            max = (uint64_t)most;
     }
-    s->budget.chunk_chosen = true;
-    return chunk;
+    return max;
 }
 
 static int params_resolve(struct supervisor *s, struct error *error)
@@ -219,8 +218,10 @@ static int params_resolve(struct supervisor *s, struct error *error)
                  (unsigned long long)p->ctx_size, h->context, h->context);
         p->ctx_size = h->context;
     }
-    if (p->prefill_chunk == 0)
-        p->prefill_chunk = choose_chunk(s);
+    if (p->prefill_chunk == 0) {
+        s->budget.chunk_max = chunk_max(s);
+        p->prefill_chunk = budget_chunk(s);
+    }
     loaders_resolve(p, s->model);
     struct knobs knobs;
     s->preset = preset_find(p->preset);

@@ -28,15 +28,20 @@ static void alive(void *self)
     reports.others += !pthread_equal(pthread_self(), reports.thread);
 }
 
-static struct device *device_with(uint32_t threads)
+static struct device *device_of(const char *isa, uint32_t threads)
 {
     struct error error;
-    struct device *d = host_device(kernel_ops_select("auto"), threads, 0, &error);
+    struct device *d = host_device(kernel_ops_select(isa), threads, 0, &error);
     ck_assert_ptr_nonnull(d);
     d->alive = alive;
     reports.thread = pthread_self();
     reports.calls = reports.others = 0;
     return d;
+}
+
+static struct device *device_with(uint32_t threads)
+{
+    return device_of("auto", threads);
 }
 
 static void *zeros(size_t bytes)
@@ -75,6 +80,16 @@ START_TEST(products_report)
     multiply(d, ROWS);
     ck_assert_uint_ge(reports.calls, 2 * (uint64_t)ROWS * K * N / SECOND_WORK);
     ck_assert_uint_eq(reports.others, 0);
+    d->ops->destroy(d);
+}
+END_TEST
+
+START_TEST(portable_kernels_report_more_often)
+{
+    enum { FEW = 64 };
+    struct device *d = device_of("generic", 1);
+    multiply(d, FEW);
+    ck_assert_uint_ge(reports.calls, 32 * (uint64_t)FEW * K * N / SECOND_WORK);
     d->ops->destroy(d);
 }
 END_TEST
@@ -130,7 +145,7 @@ END_TEST
 START_TEST(parts_are_bounded)
 {
     struct error error;
-    struct pool *pool = pool_create(3, 0, &error);
+    struct pool *pool = pool_create(3, 0, SECOND_WORK, &error);
     ck_assert_ptr_nonnull(pool);
     ck_assert_uint_eq(pool_parts(pool, 1), 3);
     for (uint64_t work = SECOND_WORK; work <= 1024 * SECOND_WORK; work *= 4) {
@@ -148,6 +163,7 @@ int main(void)
     TCase *t = tcase_create("progress");
     tcase_set_timeout(t, 120);
     tcase_add_test(t, products_report);
+    tcase_add_test(t, portable_kernels_report_more_often);
     tcase_add_test(t, a_token_reports_nothing);
     tcase_add_test(t, experts_report);
     tcase_add_test(t, parts_are_bounded);

@@ -37,7 +37,7 @@ START_TEST(pool_runs_every_part_once)
 {
     struct error error;
     for (uint32_t threads = 1; threads <= 5; threads++) {
-        struct pool *pool = pool_create(threads, 1, &error);
+        struct pool *pool = pool_create(threads, 1, UINT64_C(1) << 30, &error);
         ck_assert_ptr_nonnull(pool);
         ck_assert_uint_eq(pool_threads(pool), threads);
         for (uint32_t n = 0; n < 1500; n++) {
@@ -71,7 +71,7 @@ START_TEST(pool_runs_any_number_of_parts)
 {
     struct error error;
     for (uint32_t threads = 1; threads <= 5; threads++) {
-        struct pool *pool = pool_create(threads, 1, &error);
+        struct pool *pool = pool_create(threads, 1, UINT64_C(1) << 30, &error);
         ck_assert_ptr_nonnull(pool);
         for (uint32_t n = 0; n < 2000; n++) {
             struct claims c = {.threads = threads};
