@@ -16,6 +16,8 @@
 #define STAGES  "stages.lock"
 #define POLL_MS 50
 #define POLLS   200 /* the stages of a tuning that was killed end within this time */
+/* So long a stage may hold the first lock, too: between fork and exec. */
+#define OWN_POLLS 20
 
 /* Whether the file under this name is still the one that was opened: `sluice models rm` removes it. */
 static bool same(int fd, const char *path)
@@ -44,9 +46,15 @@ static int take(const char *path, int flags)
     }
 }
 
-static int busy(struct error *error)
+/* The same, if it is locked after POLL_MS again, `polls` times at most. */
+static int take_within(const char *path, int flags, int polls, const volatile sig_atomic_t *stop)
 {
-    return error_set(error, ERR_BUSY, "another tuning of this model is in progress");
+    for (int i = 0;; i++) {
+        int fd = take(path, flags);
+        if (fd >= 0 || errno != EWOULDBLOCK || i == polls || (stop && *stop))
+            return fd;
+        poll(NULL, 0, POLL_MS);
+    }
 }
 
 int tunings_lock(const char *directory, const volatile sig_atomic_t *stop,
@@ -55,25 +63,19 @@ int tunings_lock(const char *directory, const volatile sig_atomic_t *stop,
     char path[PATH_MAX + 16];
     *lock = (struct tunings_lock)TUNINGS_UNLOCKED;
     snprintf(path, sizeof path, "%s/" OWN, directory);
-    lock->own = take(path, O_CLOEXEC);
+    lock->own = take_within(path, O_CLOEXEC, OWN_POLLS, stop);
     snprintf(path, sizeof path, "%s/" STAGES, directory);
-    for (int i = 0; lock->own >= 0 && lock->stages < 0; i++) {
-        lock->stages = take(path, 0); /* not O_CLOEXEC: the stages hold it, too */
-        if (lock->stages >= 0 || errno != EWOULDBLOCK)
-            break;
-        if ((stop && *stop) || i == POLLS) {
-            tunings_unlock(lock);
-            return i == POLLS ? busy(error) : error_set(error, ERR_CANCELLED, "interrupted");
-        }
-        poll(NULL, 0, POLL_MS);
-    }
+    if (lock->own >= 0) /* not O_CLOEXEC: the stages hold it, too */
+        lock->stages = take_within(path, 0, POLLS, stop);
     if (lock->own >= 0 && lock->stages >= 0)
         return 0;
     int why = errno;
     tunings_unlock(lock);
-    return why == EWOULDBLOCK
-               ? busy(error)
-               : error_set_errno(error, ERR_IO, why, "cannot write in %.200s", directory);
+    if (why != EWOULDBLOCK)
+        return error_set_errno(error, ERR_IO, why, "cannot write in %.200s", directory);
+    if (stop && *stop)
+        return error_set(error, ERR_CANCELLED, "interrupted");
+    return error_set(error, ERR_BUSY, "another tuning of this model is in progress");
 }
 
 void tunings_unlock(struct tunings_lock *lock)

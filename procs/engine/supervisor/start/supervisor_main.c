@@ -154,6 +154,9 @@ static int start(struct supervisor *s, struct error *error)
     return control_open(s, error) != 0 ? -1 : confine_self(s, error);
 }
 
+/* The reason of a failed start must not be lost, also while writes to storage are slow. */
+#define LAST_LINE_MS 3000
+
 /* The last line: clients that start an engine show it as the reason. */
 static int report(const struct error *error, int status)
 {
@@ -175,7 +178,7 @@ static _Noreturn void finish(struct supervisor *s, const struct error *error, in
         run_dir_remove(s);
     cgroup_leave(s);
     report(error, status);
-    log_flush(LOG_FLUSH_MS);
+    log_flush(status == 0 ? LOG_FLUSH_MS : LAST_LINE_MS);
     _exit(status);
 }
 
