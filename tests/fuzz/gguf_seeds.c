@@ -11,6 +11,7 @@
 #include "lib/model/gguf/gguf.h"
 #include "lib/tensor/tensor_type.h"
 #include "tests/fuzz/gguf_archs.h"
+#include "tests/fuzz/gguf_types.h"
 #include "tests/unit/lib/model/gguf_make.h"
 
 #define K "qwen3moe."
@@ -463,8 +464,8 @@ static void save_texts(const char *dir)
     }
 }
 
-/* A file per type of GGUF: complete, and cut inside the last block. The tensor is one that no model
- * has; its type, row and bytes are checked before its name. */
+/* Two files per type of GGUF: with down projections of the type, complete and cut inside the last block, and with
+ * those of gate and up. unit_gguf_types checks that the complete ones are accepted. */
 static void save_types(const char *dir)
 {
     static const struct {
@@ -475,17 +476,19 @@ static void save_types(const char *dir)
 #include "lib/tensor/tensor_types.tbl.h"
     };
     for (size_t i = 0; i < ARRAY_LEN(types) && types[i].id < TENSOR_TYPE_OWN_FIRST; i++) {
-        struct make m;
-        char name[40];
-        make_tiny(&m, 1, false);
-        make_add_tensor(&m, "last", types[i].id, 256, 1, 1);
-        struct bytes file = make_write(&m);
-        snprintf(name, sizeof name, "type_%s", types[i].name);
-        save(dir, name, file.data, file.size);
-        snprintf(name, sizeof name, "type_%s_cut", types[i].name);
-        save(dir, name, file.data, file.size - 1);
-        bytes_free(&file);
-        make_free(&m);
+        for (int down = 0; down < 2; down++) {
+            struct make m;
+            char name[40];
+            make_typed(&m, types[i].id, down);
+            struct bytes file = make_write(&m);
+            snprintf(name, sizeof name, "type_%s%s", types[i].name, down ? "" : "_gate");
+            save(dir, name, file.data, file.size);
+            snprintf(name, sizeof name, "type_%s_cut", types[i].name);
+            if (down)
+                save(dir, name, file.data, file.size - 1);
+            bytes_free(&file);
+            make_free(&m);
+        }
     }
 }
 

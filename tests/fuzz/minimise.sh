@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # minimise.sh [GROWN]: removes from the committed corpora what adds no coverage (libFuzzer's -merge=1), after
 # run_fuzz.sh has built the targets. GROWN: a directory with a corpus per target, such as build-fuzz/corpus after
-# fuzzing; what adds coverage is taken from it. Seeds of published vulnerabilities (cve_*) stay.
+# fuzzing; what adds coverage is taken from it. Seeds of published vulnerabilities (cve_*) stay, and
+# those of tensor types (type_*), which unit_gguf_types reads.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${SLUICE_FUZZ_BUILD:-$(cd "$here/../.." && pwd)/build-fuzz}
@@ -22,7 +23,7 @@ for file in "$here"/*_fuzz.c; do
     more=
     [ -n "$grown" ] && [ -d "$grown/$name" ] && more=$grown/$name
     # shellcheck disable=SC2086  # no word without a grown corpus
-    if ! "$build/tests/${name}_fuzz" -merge=1 -max_len=20000 -rss_limit_mb=2048 "$chosen/new" "$corpus" $more \
+    if ! "$build/tests/${name}_fuzz" -merge=1 -max_len=25000 -rss_limit_mb=2048 "$chosen/new" "$corpus" $more \
         >"$chosen/log" 2>&1; then
         tail -n 20 "$chosen/log" >&2
         echo "$name: cannot be merged" >&2
@@ -32,7 +33,7 @@ for file in "$here"/*_fuzz.c; do
     for seed in "$corpus"/*; do
         sum=$(sha1sum "$seed" | cut -d' ' -f1)
         case $(basename "$seed") in
-        cve_*) rm -f "$chosen/new/$sum" ;;
+        cve_* | type_*) rm -f "$chosen/new/$sum" ;;
         *) rm "$chosen/new/$sum" 2>/dev/null || rm "$seed" ;;
         esac
     done

@@ -62,7 +62,7 @@ fuzz() {
     [ -f "$here/dict/$name.dict" ] && dictionary=-dict=$here/dict/$name.dict
     # shellcheck disable=SC2086  # no word if there is no dictionary
     if "$build/tests/${name}_fuzz" "$work" $dictionary -max_total_time="$seconds" -timeout=10 \
-        -rss_limit_mb=2048 -max_len=20000 -print_final_stats=1 \
+        -rss_limit_mb=2048 -max_len=25000 -print_final_stats=1 \
         -artifact_prefix="$findings/$name-" >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
         cov=$(sed -n 's/.* cov: \([0-9]*\) ft: .*/\1/p' "$log" | tail -n 1)

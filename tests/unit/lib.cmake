@@ -32,6 +32,7 @@ sluice_unit_test(terminal_test SOURCES lib/text/terminal_test.c LINK sluice_text
 sluice_unit_test(unit_gguf SOURCES lib/model/gguf/gguf_test.c LINK sluice_model test_gguf_make m)
 sluice_unit_test(unit_gguf_split SOURCES lib/model/gguf/split_test.c ${CMAKE_SOURCE_DIR}/procs/tools/synth/split.c
   LINK sluice_model test_gguf_make)
+sluice_unit_test(unit_gguf_types SOURCES lib/model/gguf/types_test.c LINK sluice_model)
 sluice_unit_test(unit_gguf_write SOURCES lib/model/gguf/write_test.c LINK sluice_model)
 sluice_unit_test(unit_arch SOURCES lib/model/arch/arch_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_arch_bad SOURCES lib/model/arch/bad_models_test.c LINK sluice_model test_gguf_make)
@@ -105,7 +106,7 @@ sluice_unit_test(unit_offline SOURCES lib/offline/offline_test.c ${CMAKE_SOURCE_
 sluice_unit_test(unit_routers SOURCES lib/offline/routers_test.c LINK sluice_offline m)
 sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)
 
-foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_tokenizer_special
+foreach(test sandbox_document_test unit_gguf_types unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_tokenizer_special
              unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_hf_directory unit_hf_rejected unit_hf_sentencepiece unit_hf_tiktoken unit_offline unit_routers unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()
