@@ -36,24 +36,31 @@ static void make_model(const char *path, size_t bytes, const void *patch, size_t
     close(out);
 }
 
-/* `sluice generate` on the file ends with status 2 and one line. */
-static void rejected(const char *path)
+/* The program ends with status 2 and one line, which contains `text`. */
+static void ends(const char *text, const char *const argv[])
 {
     struct command c;
-    command_run(&c, NULL, END_MS,
-                (const char *const[]){"generate", "-m", path, "-p", "x", "-n", "4", NULL});
-    CHECK(c.status == 2, "status %d: %.300s", c.status, c.err);
-    CHECK(c.out_bytes == 0, "unexpected output on stdout: %.100s", c.out);
-    CHECK(command_lines(c.err) == 1, "%zu lines: %.400s", command_lines(c.err), c.err);
-    CHECK(!strstr(c.err, "assert") && !strstr(c.err, "panic"), "%.300s", c.err);
-    test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
+    command_run(&c, NULL, END_MS, argv);
+    CHECK(c.status == 2, "%s: status %d: %.300s", argv[0], c.status, c.err);
+    CHECK(c.out_bytes == 0, "%s: unexpected output on stdout: %.100s", argv[0], c.out);
+    CHECK(command_lines(c.err) == 1, "%s: %zu lines: %.400s", argv[0], command_lines(c.err), c.err);
+    CHECK(!strstr(c.err, "assert") && !strstr(c.err, "panic"), "%s: %.300s", argv[0], c.err);
+    CHECK(strstr(c.err, text), "%s: not '%s': %.300s", argv[0], text, c.err);
+    if (strcmp(argv[0], "generate") == 0)
+        test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
     command_free(&c);
-    /* `sluice run` reports it too. */
-    command_run(&c, NULL, END_MS,
-                (const char *const[]){"run", "--name=bad", "--log-level=error", "-m", path, NULL});
-    CHECK(c.status == 2, "run: status %d: %.300s", c.status, c.err);
-    CHECK(command_lines(c.err) == 1, "run: %zu lines: %.400s", command_lines(c.err), c.err);
-    command_free(&c);
+}
+
+/* A file or a store that no program accepts. */
+static void rejected_for(const char *path, const char *text)
+{
+    ends(text, (const char *const[]){"generate", "-m", path, "-p", "x", "-n", "4", NULL});
+    ends(text, (const char *const[]){"run", "--name=bad", "--log-level=error", "-m", path, NULL});
+}
+
+static void rejected(const char *path)
+{
+    rejected_for(path, "");
 }
 
 static void file_truncated(void)
@@ -117,31 +124,137 @@ static void file_absurd_counts(void)
     rejected(path);
 }
 
-/* A GGUF file with a tensor type that only stores may have. */
-static void file_of_own_types(void)
+/* ---- tensor types ---- */
+
+#define EXPERTS "blk.0.ffn_down_exps.weight" /* rows of 128 elements in the demo model */
+
+/* Where the tensor table has the sizes and the type of EXPERTS. */
+struct place {
+    off_t sizes, type;
+};
+
+static struct place place_of_experts(int fd)
 {
-    char path[PATH_MAX];
     uint64_t name_bytes;
-    uint32_t dims, own = TENSOR_C8;
-    static const char name[] = "blk.0.ffn_gate_exps.weight";
-    path_in_dir(path, "own.gguf");
-    make_model(path, 0, "", 0);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    uint32_t dims;
+    static const char name[] = EXPERTS;
     char *head = malloc(HEAD_BYTES);
-    CHECK(fd >= 0 && head && read(fd, head, HEAD_BYTES) == HEAD_BYTES, "cannot read %s", path);
+    CHECK(head && pread(fd, head, HEAD_BYTES, 0) == HEAD_BYTES, "cannot read the model");
     const char *at = memmem(head, HEAD_BYTES, name, sizeof name - 1);
     CHECK(at, "no tensor %s", name);
     memcpy(&name_bytes, at - sizeof name_bytes, sizeof name_bytes);
-    memcpy(&dims, at + name_bytes, sizeof dims);
+    memcpy(&dims, at + sizeof name - 1, sizeof dims);
     CHECK(name_bytes == sizeof name - 1 && dims == 3,
           "the test does not find the tensor in the file");
-    off_t type = at - head + (off_t)(name_bytes + sizeof dims + dims * sizeof(uint64_t));
+    off_t sizes = at - head + (off_t)(sizeof name - 1 + sizeof dims);
     free(head);
-    for (; own <= TENSOR_G2; own++) {
-        CHECK(pwrite(fd, &own, sizeof own, type) == sizeof own, "cannot write %s", path);
-        rejected(path);
+    return (struct place){sizes, sizes + (off_t)(dims * sizeof(uint64_t))};
+}
+
+/* The demo model, to be changed. */
+static int open_model(char path[PATH_MAX])
+{
+    path_in_dir(path, "types.gguf");
+    make_model(path, 0, "", 0);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0, "cannot open %s", path);
+    return fd;
+}
+
+static void put_type(int fd, uint32_t type)
+{
+    CHECK(pwrite(fd, &type, sizeof type, place_of_experts(fd).type) == sizeof type,
+          "cannot write the type");
+}
+
+/* Types that only stores may have, that do not exist, and that were withdrawn. */
+static void file_of_other_types(void)
+{
+    static const struct {
+        uint32_t type;
+        const char *name;
+    } types[] = {
+        {TENSOR_C8, "C8"},       {TENSOR_C4, "C4"}, {TENSOR_C2, "C2"},
+        {TENSOR_G4, "G4"},       {TENSOR_G2, "G2"}, {4, "Q4_2 (withdrawn)"},
+        {5, "Q4_3 (withdrawn)"}, {99, "unknown"},   {UINT32_MAX, "unknown"},
+    };
+    char path[PATH_MAX], reason[128];
+    int fd = open_model(path);
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        put_type(fd, types[i].type);
+        snprintf(reason, sizeof reason, "tensor " EXPERTS " is of type %s (%" PRIu32 ")",
+                 types[i].name, types[i].type);
+        rejected_for(path, reason);
+        ends(reason, (const char *const[]){"inspect", path, NULL});
     }
     close(fd);
+}
+
+/* Rows that are no multiple of the type's block: of a type whose block is larger, and of another length. */
+static void file_of_odd_rows(void)
+{
+    static const struct {
+        uint32_t type;
+        uint64_t row;
+        const char *reason;
+    } cases[] = {
+        {TENSOR_Q4_K, 128, "rows of 128 elements do not fit type Q4_K"},
+        {TENSOR_Q6_K, 384, "rows of 384 elements do not fit type Q6_K"},
+        {TENSOR_IQ1_M, 128, "rows of 128 elements do not fit type IQ1_M"},
+        {TENSOR_TQ2_0, 128, "rows of 128 elements do not fit type TQ2_0"},
+        {TENSOR_Q1_0, 64, "rows of 64 elements do not fit type Q1_0"},
+        {TENSOR_NVFP4, 96, "rows of 96 elements do not fit type NVFP4"},
+        {TENSOR_MXFP4, 16, "rows of 16 elements do not fit type MXFP4"},
+        {TENSOR_Q8_0, 127, "rows of 127 elements do not fit type Q8_0"},
+    };
+    char path[PATH_MAX], reason[128];
+    int fd = open_model(path);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        put_type(fd, cases[i].type);
+        CHECK(pwrite(fd, &cases[i].row, 8, place_of_experts(fd).sizes) == 8, "cannot write");
+        snprintf(reason, sizeof reason, "tensor " EXPERTS ": %s", cases[i].reason);
+        rejected_for(path, reason);
+        ends(reason, (const char *const[]){"inspect", path, NULL});
+    }
+    close(fd);
+}
+
+/* Cuts a model of that type inside a block of an expert: 5 blocks and `into` bytes after the tensor's start. */
+static void cut_inside_block(const char *mix, const char *type, uint64_t block, uint64_t into)
+{
+    char path[PATH_MAX], reason[128];
+    path_in_dir(path, "cut.gguf");
+    json_decref(command_json(
+        END_MS, (const char *const[]){"synth", "-q", "-o", path, "tiny", "layers=2", "hidden=256",
+                                      "expert_inner=256", "vocab=600", "--type", mix, NULL}));
+    json_t *doc =
+        command_json(END_MS, (const char *const[]){"inspect", path, "--tensors", "--json", NULL});
+    const json_t *tensor;
+    const char *name = "";
+    size_t i;
+    uint64_t offset = 0;
+    json_array_foreach(json_object_get(doc, "tensor_list"), i, tensor)
+    {
+        name = lookup_text(tensor, "name");
+        if (strstr(name, "blk.1.") && strstr(name, "_exps") &&
+            strcmp(lookup_text(tensor, "type"), type) == 0) {
+            offset = lookup_u64(tensor, "offset");
+            break;
+        }
+    }
+    CHECK(offset > 0, "no experts of type %s in a model of %s", type, mix);
+    snprintf(reason, sizeof reason, "the file ends inside tensor %s", name);
+    CHECK(truncate(path, (off_t)(offset + 5 * block + into)) == 0, "%s", strerror(errno));
+    rejected_for(path, reason);
+    ends(reason, (const char *const[]){"inspect", path, NULL});
+    json_decref(doc);
+}
+
+static void file_cut_inside_block(void)
+{
+    cut_inside_block("Q4_K_M", "Q4_K", 144, 72);
+    cut_inside_block("MXFP4", "MXFP4", 17, 1);
+    cut_inside_block("MXFP4", "MXFP4", 17, 16);
 }
 
 /* ---- stores ---- */
@@ -292,22 +405,12 @@ static void file_shrunk(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(file_truncated),
-        ROW(file_empty),
-        ROW(file_random),
-        ROW(file_directory),
-        ROW(file_absent),
-        ROW(file_wrong_magic),
-        ROW(file_absurd_counts),
-        ROW(file_of_own_types),
-        ROW(file_replaced),
-        ROW(file_shrunk),
-        ROW(store_stripe_truncated),
-        ROW(store_stripe_missing),
-        ROW(store_stripe_exchanged),
-        ROW(store_model_wrong),
-        ROW(store_table_damaged),
-        ROW(store_manifest_damaged),
+        ROW(file_truncated),         ROW(file_empty),           ROW(file_random),
+        ROW(file_directory),         ROW(file_absent),          ROW(file_wrong_magic),
+        ROW(file_absurd_counts),     ROW(file_of_other_types),  ROW(file_of_odd_rows),
+        ROW(file_cut_inside_block),  ROW(file_replaced),        ROW(file_shrunk),
+        ROW(store_stripe_truncated), ROW(store_stripe_missing), ROW(store_stripe_exchanged),
+        ROW(store_model_wrong),      ROW(store_table_damaged),  ROW(store_manifest_damaged),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
