@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every tool with files of several types, and with one whose layers differ: none rejects a type, and a
- * store of the native experts has the losses of the file bit for bit. */
+ * store of the native experts has the losses of the file bit for bit. A trace of the engine is replayed with the
+ * accesses that the file's layers and experts imply. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/bytes.h"
 #include "lib/tensor/precision.h"
+#include "lib/tensor/tensor_type.h"
 #include "tests/harness/internal.h"
 
 #define END_MS 120000
+#define TOKENS 24 /* that the engine generates for its trace */
 
 static char model[PATH_MAX], text[PATH_MAX], ids[PATH_MAX];
-static char profile[PATH_MAX], plan[PATH_MAX], store[PATH_MAX];
+static char profile[PATH_MAX], plan[PATH_MAX], store[PATH_MAX], trace[PATH_MAX];
 
 #define TOOL(...) json_decref(command_json(END_MS, (const char *const[]){__VA_ARGS__, NULL}))
 
@@ -39,6 +43,7 @@ static void paths(void)
     snprintf(profile, sizeof profile, "%s/profile", test_dir());
     snprintf(plan, sizeof plan, "%s/plan", test_dir());
     snprintf(store, sizeof store, "%s/store", test_dir());
+    snprintf(trace, sizeof trace, "%s/trace", test_dir());
     json_t *doc = json_pack("{s:o}", "ids", list);
     CHECK(json_dump_file(doc, ids, 0) == 0, "cannot write %s", ids);
     json_decref(doc);
@@ -53,6 +58,103 @@ static void check_store(void)
     CHECK(json_equal(file, packed), "the store has other losses than the file");
     json_decref(file);
     json_decref(packed);
+}
+
+/* Runs the engine; returns its number of expert accesses. */
+static uint64_t record(const char *from)
+{
+    char trace_option[PATH_MAX + 16];
+    struct text got;
+    snprintf(trace_option, sizeof trace_option, "--trace=%s", trace);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", from, trace_option, "--force=on",
+                                          "--resident-experts=50", NULL});
+    engine_generate(e, test_prompt(0), TOKENS, &got);
+    uint64_t accesses = engine_counter(e, "compute", "accesses");
+    CHECK(engine_counter(e, "recorder", "records_dropped") == 0, "the trace has gaps");
+    text_free(&got);
+    engine_stop(e);
+    return accesses;
+}
+
+static uint64_t replayed(const json_t *result, const char *phase, const char *count)
+{
+    return (uint64_t)json_integer_value(json_object_get(json_object_get(result, phase), count));
+}
+
+/* Of a replay with a slot for every expert and one for every second: each token accesses top_k experts of each layer
+ * once, and a miss reads one expert. */
+static void check_result(const json_t *result, uint64_t each, uint64_t top_k, uint64_t layers,
+                         uint64_t expert_bytes)
+{
+    uint64_t tokens = replayed(result, "decode", "tokens");
+    uint64_t decoded = replayed(result, "decode", "accesses");
+    uint64_t prompt = replayed(result, "prefill", "accesses");
+    uint64_t chunks = replayed(result, "prefill", "passes"), misses = 0;
+    const char *budget =
+        json_number_value(json_object_get(result, "budget_percent")) < 100 ? "50 %" : "100 %";
+    for (int phase = 0; phase < 2; phase++) {
+        const char *name = phase ? "prefill" : "decode";
+        uint64_t missed = replayed(result, name, "misses");
+        uint64_t served = replayed(result, name, "hits") + replayed(result, name, "hits_inflight");
+        CHECK(served + missed == replayed(result, name, "accesses") &&
+                  replayed(result, name, "skipped") == 0,
+              "%s, %s: the accesses do not add up", budget, name);
+        CHECK(replayed(result, name, "demand_bytes") == missed * expert_bytes,
+              "%s, %s: %llu misses read %llu bytes, experts have %llu", budget, name,
+              (unsigned long long)missed,
+              (unsigned long long)replayed(result, name, "demand_bytes"),
+              (unsigned long long)expert_bytes);
+        misses += missed;
+    }
+    CHECK(tokens + 1 >= TOKENS && tokens <= TOKENS && decoded == tokens * layers * top_k,
+          "%s: %llu accesses in %llu tokens", budget, (unsigned long long)decoded,
+          (unsigned long long)tokens);
+    CHECK(chunks > 0 && prompt >= chunks * layers * top_k && prompt <= chunks * layers * each,
+          "%s: %llu accesses in %llu chunks", budget, (unsigned long long)prompt,
+          (unsigned long long)chunks);
+    CHECK(misses >= layers * top_k, "%s: %llu misses", budget, (unsigned long long)misses);
+    if (strcmp(budget, "100 %") == 0)
+        CHECK(misses <= layers * each, "%llu misses of %llu experts", (unsigned long long)misses,
+              (unsigned long long)(layers * each));
+}
+
+/* The trace of an engine, replayed by `sluice sim`. */
+static void check_trace(const char *from)
+{
+    uint64_t accesses = record(from);
+    json_t *file = command_json(END_MS, (const char *const[]){"inspect", from, "--json", NULL});
+    json_t *doc = command_json(END_MS, (const char *const[]){"sim", trace, "--presets", "lod",
+                                                             "--budgets", "50%,100%", "--calibrate",
+                                                             "0", "--read-bandwidth", "1GB/s",
+                                                             "--output", "json", NULL});
+    uint64_t layers = lookup_u64(file, "hparams.layers"),
+             each = lookup_u64(file, "hparams.experts");
+    uint64_t top_k = lookup_u64(file, "hparams.experts_used");
+    uint64_t bytes = lookup_u64(file, "expert_bytes") / (layers * each);
+    CHECK(lookup_u64(file, "expert_entries") == layers * each &&
+              lookup_u64(doc, "layers") == layers && lookup_u64(doc, "experts") == each &&
+              lookup_u64(doc, "top_k") == top_k,
+          "the trace is of another model");
+    CHECK(bytes > 0 && lookup_u64(doc, "expert_bytes") == bytes * layers * each,
+          "%llu bytes of experts in the trace",
+          (unsigned long long)lookup_u64(doc, "expert_bytes"));
+    json_t *results = json_object_get(doc, "results");
+    const json_t *result;
+    size_t i;
+    CHECK(json_array_size(results) == 2, "%zu results", json_array_size(results));
+    json_array_foreach(results, i, result)
+    {
+        uint64_t both =
+            replayed(result, "decode", "accesses") + replayed(result, "prefill", "accesses");
+        CHECK(both > 0 && both == accesses, "%llu accesses in the engine, %llu in sim",
+              (unsigned long long)accesses, (unsigned long long)both);
+        check_result(result, each, top_k, layers, bytes);
+    }
+    test_note("%llu accesses, experts of %llu bytes", (unsigned long long)accesses,
+              (unsigned long long)bytes);
+    json_decref(doc);
+    json_decref(file);
 }
 
 static void every_tool(const char *type)
@@ -73,6 +175,8 @@ static void every_tool(const char *type)
     for (size_t i = 0; i < ARRAY_LEN(presets); i++)
         TOOL("eval", "-m", model, "--text", text, "--ctx-size", "64", "--max-windows", "1",
              "--offline", "--plan", plan, "--preset", presets[i]);
+    check_trace(model);
+    check_trace(store);
 }
 
 /* Every tool counts the experts that exist. The rest of the way: scenario_systems. */
@@ -148,6 +252,61 @@ static void layers_that_differ(void)
     every_tool("Q8_0,IQ2_XXS,MXFP4");
 }
 
+/* A mix of synth with gate and up of the type, that of its name if it is one; NULL: there is none. */
+static const char *mix_of(uint32_t type, const char *type_name)
+{
+    static const struct {
+        uint32_t base;
+        const char *name;
+    } mixes[] = {
+#define MIX(mix, type, ...) {TENSOR_##type, #mix},
+#include "procs/tools/synth/types/mixes.tbl.h"
+    };
+    const char *found = NULL;
+    for (size_t i = ARRAY_LEN(mixes); i > 0; i--)
+        if (mixes[i - 1].base == type && (!found || strcmp(found, type_name) != 0))
+            found = mixes[i - 1].name;
+    return found;
+}
+
+/* Not with --pure: of some types synth makes no embedding. */
+static void one_type(const char *mix, const char *type)
+{
+    paths();
+    snprintf(store, sizeof store, "%s/store-%s", test_dir(), type);
+    TOOL("synth", "-q", "-o", model, "tiny", "layers=2", "hidden=256", "head_size=64", "vocab=600",
+         "experts=4", "experts_used=2", "expert_inner=256", "--type", mix);
+    json_t *doc = command_json(END_MS, (const char *const[]){"inspect", model, "--json", NULL});
+    const json_t *types =
+        json_object_get(json_array_get(json_object_get(doc, "precisions"), 0), "types");
+    CHECK(strcmp(lookup_text(types, "gate"), type) == 0 &&
+              strcmp(lookup_text(types, "up"), type) == 0,
+          "--type %s makes experts of %s", mix, lookup_text(types, "gate"));
+    json_decref(doc);
+    check_store();
+    CHECK(unlink(model) == 0, "cannot remove %s", model);
+}
+
+/* Those of GGUF that synth writes: all but F32, in which no weight is published. */
+static void every_type(void)
+{
+    static const struct {
+        uint32_t id;
+        const char *name;
+    } types[] = {
+#define TENSOR_TYPE(type, number, ...) {(number), #type},
+#include "lib/tensor/tensor_types.tbl.h"
+    };
+    unsigned met = 0;
+    for (size_t i = 0; i < ARRAY_LEN(types) && types[i].id < TENSOR_TYPE_OWN_FIRST; i++) {
+        const char *mix = mix_of(types[i].id, types[i].name);
+        CHECK(mix || types[i].id == TENSOR_F32, "synth writes no %s", types[i].name);
+        test_context(types[i].name);
+        if (mix && test_sample(&met, 6))
+            one_type(mix, types[i].name);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(q4_k_m),
@@ -155,6 +314,7 @@ int main(int argc, char **argv)
                                              ROW(ternary),
                                              ROW(few_bits),
                                              ROW(layers_that_differ),
+                                             ROW(every_type),
                                              ROW(layers_without_experts)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
