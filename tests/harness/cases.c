@@ -89,11 +89,6 @@ const char *test_libexec(void)
     return value && *value ? value : SLUICE_BUILD_LIBEXEC;
 }
 
-const char *test_model(void)
-{
-    return SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf";
-}
-
 const char *test_dir(void)
 {
     return the_case.dir;
@@ -245,6 +240,27 @@ static void print_outcome(const struct test_case *c, enum outcome outcome, doubl
     fflush(stdout);
 }
 
+/* Removes the options from the arguments. */
+static bool parse_options(int *argc, char ***argv)
+{
+    static const char type[] = "--type=";
+    bool short_only = false;
+    for (; *argc > 1 && strncmp((*argv)[1], "--", 2) == 0; --*argc, ++*argv) {
+        const char *option = (*argv)[1];
+        if (strncmp(option, type, strlen(type)) == 0) {
+            model_set_type(option + strlen(type));
+        } else if (strcmp(option, "--short") == 0) {
+            short_only = true;
+        } else {
+            printf("not ok %s: no such option\n", option);
+            return false;
+        }
+    }
+    if (short_only && test_long())
+        *argc = 1;
+    return true;
+}
+
 static bool chosen(int argc, char **argv, const char *name)
 {
     for (int i = 1; i < argc; i++)
@@ -253,11 +269,24 @@ static bool chosen(int argc, char **argv, const char *name)
     return argc < 2;
 }
 
+static bool exists(const char *name, const struct test_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(cases[i].name, name) == 0)
+            return true;
+    printf("not ok %s: no such case\n", name);
+    return false;
+}
+
 int test_main(int argc, char **argv, const struct test_case *cases, size_t count)
 {
     bool failed = false;
+    if (!parse_options(&argc, &argv))
+        return 1;
     setenv("SLUICE_TEST", "1", 1);
     signal(SIGPIPE, SIG_IGN);
+    for (int i = 1; i < argc; i++)
+        failed |= !exists(argv[i], cases, count);
     for (size_t i = 0; i < count; i++) {
         if (!chosen(argc, argv, cases[i].name))
             continue;

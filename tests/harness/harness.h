@@ -36,7 +36,9 @@ struct test_case {
 #name, name                                                                                \
     }
 
-/* Runs the cases named in argv, or all. Returns the exit status of the program. */
+/* Runs the cases named in argv, or all. Returns the exit status of the program. Options before the names:
+ *   --type=MIX  test_model() is not the demo model, but one with random weights of this mix of tensor types (sluice synth)
+ *   --short     the names are those of the short form; the long form runs all cases */
 int test_main(int argc, char **argv, const struct test_case *cases, size_t count);
 
 _Noreturn void test_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -59,10 +61,12 @@ bool test_long(void);
  * rows. */
 bool test_sample(unsigned *met, unsigned every);
 
-/* Directory of the programs, the demo model, and a directory that is removed after the case. */
+/* Directory of the programs, the model, and a directory that is removed after the case. */
 const char *test_libexec(void);
 const char *test_model(void);
 const char *test_dir(void);
+/* True if test_model() is the demo model. */
+bool test_demo(void);
 /* Writes the path of `name` in test_dir() and returns it. */
 const char *path_in_dir(char path[PATH_MAX], const char *name);
 

@@ -7,6 +7,9 @@
 
 #include "tests/harness/harness.h"
 
+/* NULL: test_model() is the demo model. */
+void model_set_type(const char *type);
+
 /* Things to remove after a case, newest first; *_gone: the test has removed it. */
 void cleanup_cgroup(const char *path);
 void cleanup_sampler(struct sampler *s);

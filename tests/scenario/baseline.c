@@ -3,8 +3,26 @@
 
 #include <stdio.h>
 
+#define DISTINCT_MIN 16
+
 static struct text texts[TEST_PROMPTS];
 static bool made;
+
+/* A text that repeats one token would not show an error. */
+static void check_varies(const struct text *t, unsigned prompt)
+{
+    size_t distinct = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        size_t first = 0;
+        while (t->ids[first] != t->ids[i])
+            first++;
+        distinct += first == i;
+    }
+    CHECK(distinct >= DISTINCT_MIN, "prompt %u: only %zu different tokens of %zu", prompt, distinct,
+          t->count);
+    if (!test_demo())
+        test_note("prompt %u: %zu different tokens of %zu", prompt, distinct, t->count);
+}
 
 const struct text *baseline(unsigned i)
 {
@@ -14,6 +32,8 @@ const struct text *baseline(unsigned i)
         for (unsigned p = 0; p < TEST_PROMPTS; p++)
             engine_generate(e, test_prompt(p), BASELINE_TOKENS, &texts[p]);
         engine_stop(e);
+        for (unsigned p = 0; p < TEST_PROMPTS; p++)
+            check_varies(&texts[p], p);
         made = true;
     }
     return &texts[i];
