@@ -27,7 +27,7 @@
 #include "tests/scenario/completions.h"
 #include "tests/scenario/fixtures.h"
 
-#define KILLS_SHORT    144 /* all presets together */
+#define KILLS_SHORT    96 /* all presets together */
 #define KILLS_LONG     10000
 #define INTERVAL_MIN   20
 #define INTERVAL_MAX   250
