@@ -3,12 +3,12 @@
 
 #include <stdio.h>
 
-#define DISTINCT_MIN 16
+#define DISTINCT_MIN 64
 
 static struct text texts[TEST_PROMPTS];
 static bool made;
 
-/* A text of random weights that repeats one token would not show an error. */
+/* A text that repeats a few tokens may hide an error. The demo model's do, after a sentence. */
 static void check_varies(const struct text *t, unsigned prompt)
 {
     size_t distinct = 0;
@@ -18,9 +18,8 @@ static void check_varies(const struct text *t, unsigned prompt)
             first++;
         distinct += first == i;
     }
-    CHECK(distinct >= DISTINCT_MIN, "prompt %u: only %zu different tokens of %zu", prompt, distinct,
-          t->count);
     test_note("prompt %u: %zu different tokens of %zu", prompt, distinct, t->count);
+    CHECK(test_demo() || distinct >= DISTINCT_MIN, "too few different tokens");
 }
 
 const struct text *baseline(unsigned i)
@@ -31,7 +30,7 @@ const struct text *baseline(unsigned i)
         for (unsigned p = 0; p < TEST_PROMPTS; p++)
             engine_generate(e, test_prompt(p), BASELINE_TOKENS, &texts[p]);
         engine_stop(e);
-        for (unsigned p = 0; p < TEST_PROMPTS && !test_demo(); p++)
+        for (unsigned p = 0; p < TEST_PROMPTS; p++)
             check_varies(&texts[p], p);
         made = true;
     }
