@@ -14,17 +14,15 @@ struct slice {
 static struct slice slice_of(const struct host *h, const struct kernel_matrix *w, uint32_t rows)
 {
     uint32_t outputs = host_step_rows(h, (uint64_t)rows * w->k) / COLUMN_UNIT * COLUMN_UNIT;
-    if (rows == 1)
-        return (struct slice){w->n, 1};
     if (outputs >= h->step_outputs)
         return (struct slice){outputs, rows};
     uint32_t some = host_step_rows(h, (uint64_t)h->step_outputs * w->k) / SLICE_ROWS * SLICE_ROWS;
     return (struct slice){h->step_outputs, smaller(rows, some > SLICE_ROWS ? some : SLICE_ROWS)};
 }
 
-void host_product(const struct host *h, const struct kernel_matrix *w, const float *scale,
-                  uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
-                  float *y, size_t y_stride)
+static void product_in_slices(const struct host *h, const struct kernel_matrix *w, uint32_t n_begin,
+                              uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
+                              float *y, size_t y_stride)
 {
     const struct slice slice = slice_of(h, w, rows);
     for (uint32_t begin = n_begin, end; begin < n_end; begin = end) {
@@ -35,6 +33,16 @@ void host_product(const struct host *h, const struct kernel_matrix *w, const flo
                                smaller(slice.rows, rows - r), y + r * y_stride, y_stride);
         }
     }
+}
+
+void host_product(const struct host *h, const struct kernel_matrix *w, const float *scale,
+                  uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
+                  float *y, size_t y_stride)
+{
+    if (rows == 1)
+        h->kernels->matmul(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
+    else
+        product_in_slices(h, w, n_begin, n_end, x, x_stride, rows, y, y_stride);
     if (!scale)
         return;
     for (uint32_t r = 0; r < rows; r++)
