@@ -20,7 +20,7 @@
 #define STOPPED_MS   30000
 #define REPORT_MS    20000 /* until a client has the reason */
 #define CALL_MS      30000
-#define LOOP_SHORT_S 9
+#define LOOP_SHORT_S 5
 #define LOOP_LONG_S  60
 #define CRASHES_MAX  5
 

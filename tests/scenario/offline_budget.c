@@ -342,7 +342,7 @@ static void profile_and_kills(void)
     char *want = measured(mapped), *got = measured(within);
     CHECK(strcmp(want, got) == 0, "other statistics within a budget: %s and %s", want, got);
     free(got);
-    for (int i = 0; i < (test_long() ? 20 : 4); i++) {
+    for (int i = 0; i < (test_long() ? 20 : 2); i++) {
         snprintf(after, sizeof after, "%.3f", (double)(rand() % 1000) / (test_long() ? 200 : 600));
         profile(killed, 24 * MIB, after);
     }
@@ -492,7 +492,7 @@ static void plan_and_kills(void)
     same_decisions(mapped, within, true);
     if (!test_long())
         plan(preset, cheap, 0, NULL);
-    for (int i = 0; i < (test_long() ? 50 : 3); i++) {
+    for (int i = 0; i < (test_long() ? 50 : 2); i++) {
         snprintf(after, sizeof after, "%.3f", (double)(rand() % 1000) / (test_long() ? 300 : 3000));
         plan(preset, killed, PLAN_BYTES, after);
     }
