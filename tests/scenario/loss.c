@@ -258,7 +258,6 @@ static uint64_t chunk_with(double measured)
 {
     char path[PATH_MAX];
     struct error error;
-    struct command c;
     plan_with_losses(path, "chunk.plan", QUANT_CHANNEL);
     struct plan *plan = plan_read(path, &error);
     CHECK(plan, "%s", error.text);
@@ -266,15 +265,11 @@ static uint64_t chunk_with(double measured)
     plan->scalar[PLAN_fate_chunk] = measured;
     CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
     free(plan);
-    command_run(&c, NULL, END_MS,
-                (const char *const[]){"run", "-m", test_model(), "--plan", path, "--budget=1GiB",
-                                      "--print-memory", NULL});
-    CHECK(c.status == 0, "status %d: %s", c.status, c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
-    CHECK(doc, "not JSON: %.200s", c.out);
+    json_t *doc =
+        command_json(END_MS, (const char *const[]){"run", "-m", test_model(), "--plan", path,
+                                                   "--budget=1GiB", "--print-memory", NULL});
     uint64_t chunk = lookup_u64(doc, "prefill_chunk");
     json_decref(doc);
-    command_free(&c);
     return chunk;
 }
 

@@ -103,15 +103,8 @@ static void log_reader_stops(void)
 /* Of a model; budget NULL: that of the machine. Free with json_decref. */
 static json_t *memory_estimates(const char *model, const char *budget)
 {
-    struct command c;
-    command_run(&c, NULL, END_MS,
-                (const char *const[]){"run", "-m", model, "--print-memory",
-                                      budget ? "--budget" : NULL, budget, NULL});
-    CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
-    CHECK(doc, "not JSON: %.200s", c.out);
-    command_free(&c);
-    return doc;
+    return command_json(END_MS, (const char *const[]){"run", "-m", model, "--print-memory",
+                                                      budget ? "--budget" : NULL, budget, NULL});
 }
 
 static uint64_t memory_estimate_of(const char *model, const char *budget, const char *name)

@@ -103,40 +103,95 @@ START_TEST(a_token_reports_nothing)
 }
 END_TEST
 
-/* The caller reports, also when it does not run the first part. */
-START_TEST(experts_report)
+/* Rows are divided where few outputs of all of them are too many; the results are those of one call. */
+START_TEST(rows_are_divided)
 {
-    struct device *d = device_with(2);
-    float *w = zeros(sizeof(float) * K * N), *x = zeros(sizeof(float) * K * ROWS);
-    float *gate = zeros(sizeof(float) * N * ROWS), *up = zeros(sizeof(float) * N * ROWS);
-    uint32_t *pair_row = zeros(sizeof *pair_row * ROWS);
+    enum { OUTPUTS = 16, MANY = 4096 };
+    struct device *d = device_of("generic", 1);
+    float *w = zeros(sizeof(float) * K * OUTPUTS), *x = zeros(sizeof(float) * K * MANY);
+    float *y = zeros(sizeof(float) * OUTPUTS * MANY), *want = zeros(sizeof(float) * OUTPUTS * MANY);
+    for (uint32_t i = 0; i < K * OUTPUTS; i++)
+        w[i] = (float)(i % 23) - 11;
+    for (uint32_t i = 0; i < K * MANY; i++)
+        x[i] = (float)(i % 101) / 7 - 7;
+    struct kernel_matrix m = {
+        .data = w, .row_bytes = K * sizeof(float), .k = K, .n = OUTPUTS, .type = TENSOR_F32};
+    struct device_product product = {
+        .w = device_matrix_at(&m, device_address(w)), .y = device_address(y), .y_stride = OUTPUTS};
+    d->ops->products(d, &(struct op_products){.rows = MANY,
+                                              .x = device_rows_of_floats(device_address(x), K),
+                                              .count = 1,
+                                              .product = &product});
+    ck_assert_uint_gt(reports.calls, 1);
+    kernel_ops_select("generic")->matmul(&m, 0, OUTPUTS, x, K * sizeof(float), MANY, want, OUTPUTS);
+    ck_assert_mem_eq(y, want, sizeof(float) * OUTPUTS * MANY);
+    free(w);
+    free(x);
+    free(y);
+    free(want);
+    d->ops->destroy(d);
+}
+END_TEST
+
+/* gate and up of `jobs` experts of `rows` rows each. */
+static void compute_experts(struct device *d, uint32_t jobs, uint32_t rows)
+{
+    uint32_t all = jobs * rows;
+    float *w = zeros(sizeof(float) * K * N), *x = zeros(sizeof(float) * K * all);
+    float *gate = zeros(sizeof(float) * N * all), *up = zeros(sizeof(float) * N * all);
+    uint32_t *pair_row = zeros(sizeof *pair_row * all);
     struct device_limits limits = {
-        .rows = ROWS, .experts = 1, .top_k = 1, .hidden = K, .gather_forms = 1u << FORM_F32};
+        .rows = all, .experts = jobs, .top_k = 1, .hidden = K, .gather_forms = 1u << FORM_F32};
     void *workspace = zeros(d->ops->workspace(d, &limits));
     d->ops->use_workspace(d, &limits, device_address(workspace));
-    struct device_job job = {.rows = ROWS};
-    job.matrix[EXPERT_GATE] = job.matrix[EXPERT_UP] = matrix_of(w);
-    for (uint32_t r = 0; r < ROWS; r++)
+    struct device_job *job = zeros(sizeof *job * jobs);
+    for (uint32_t i = 0; i < jobs; i++) {
+        job[i] = (struct device_job){.rows = rows, .pair_base = i * rows, .inner_base = i * rows};
+        job[i].matrix[EXPERT_GATE] = job[i].matrix[EXPERT_UP] = matrix_of(w);
+    }
+    for (uint32_t r = 0; r < all; r++)
         pair_row[r] = r;
     d->ops->expert_gate_up(
-        d, &(struct op_expert_gate_up){.rows = ROWS,
+        d, &(struct op_expert_gate_up){.rows = all,
                                        .n = N,
                                        .x = device_rows_of_floats(device_address(x), K),
-                                       .jobs = 1,
-                                       .job = &job,
-                                       .pairs = ROWS,
+                                       .jobs = jobs,
+                                       .job = job,
+                                       .pairs = all,
                                        .pair_row = pair_row,
-                                       .inner_rows = ROWS,
+                                       .inner_rows = all,
                                        .gate = device_address(gate),
                                        .up = device_address(up)});
-    ck_assert_uint_gt(reports.calls, 0);
-    ck_assert_uint_eq(reports.others, 0);
     free(w);
     free(x);
     free(gate);
     free(up);
     free(pair_row);
     free(workspace);
+    free(job);
+}
+
+/* Also of one row each, whose products report nothing. */
+START_TEST(experts_report)
+{
+    struct device *d = device_with(1);
+    compute_experts(d, 1, ROWS);
+    ck_assert_uint_ge(reports.calls, 4 * (uint64_t)ROWS * K * N / SECOND_WORK);
+    reports.calls = 0;
+    compute_experts(d, 8, 1);
+    ck_assert_uint_ge(reports.calls, 8);
+    d->ops->destroy(d);
+}
+END_TEST
+
+/* Whichever parts it runs. */
+START_TEST(only_the_caller_reports)
+{
+    struct device *d = device_with(2);
+    for (int i = 0; i < 8; i++)
+        compute_experts(d, 1, ROWS);
+    ck_assert_uint_gt(reports.calls, 0);
+    ck_assert_uint_eq(reports.others, 0);
     d->ops->destroy(d);
 }
 END_TEST
@@ -165,7 +220,9 @@ int main(void)
     tcase_add_test(t, products_report);
     tcase_add_test(t, portable_kernels_report_more_often);
     tcase_add_test(t, a_token_reports_nothing);
+    tcase_add_test(t, rows_are_divided);
     tcase_add_test(t, experts_report);
+    tcase_add_test(t, only_the_caller_reports);
     tcase_add_test(t, parts_are_bounded);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);

@@ -404,6 +404,37 @@ START_TEST(the_lock_ends_with_its_holder)
 }
 END_TEST
 
+static bool sleeps(pid_t pid)
+{
+    char path[64], text[512] = "", *end;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "r");
+    if (f) {
+        text[fread(text, 1, sizeof text - 1, f)] = '\0';
+        fclose(f);
+    }
+    return (end = strrchr(text, ')')) != NULL && end[2] == 'S';
+}
+
+/* A program between fork and exec has both locks of a tuning that was killed, and is killed soon after it. */
+START_TEST(a_lock_that_was_forked_is_waited_for)
+{
+    struct tunings_lock lock;
+    pid_t left, holder = hold(false, &left), self = getpid();
+    pid_t killer = fork();
+    if (killer == 0) {
+        while (!sleeps(self))
+            continue;
+        kill(holder, SIGKILL);
+        _exit(0);
+    }
+    ck_assert_msg(tunings_lock(directory, NULL, &lock, &error) == 0, "%s", error.text);
+    tunings_unlock(&lock);
+    ck_assert_int_eq(waitpid(killer, NULL, 0), killer);
+    ck_assert_int_eq(waitpid(holder, NULL, 0), holder);
+}
+END_TEST
+
 /* ---- start ---- */
 
 static char lines[2][20000];
@@ -478,6 +509,7 @@ int main(void)
     tcase_add_test(tests, what_cannot_be_judged_is_kept);
     tcase_add_test(tests, only_files_of_a_store_are_removed);
     tcase_add_test(tests, the_lock_ends_with_its_holder);
+    tcase_add_test(tests, a_lock_that_was_forked_is_waited_for);
     tcase_add_test(tests, the_command_is_quoted);
     tcase_add_test(tests, another_cpu_is_reported);
     suite_add_tcase(suite, tests);
