@@ -196,6 +196,99 @@ START_TEST(only_the_caller_reports)
 }
 END_TEST
 
+/* ---- attention at depth ---- */
+
+enum { HEADS = 8, KV_HEADS = 2, SIZE = 128, INPUT = 64, LONG_ROWS = 33, POSITIONS = 16384 };
+
+static float *pattern(size_t n, uint32_t every)
+{
+    float *x = zeros(sizeof *x * n);
+    for (size_t i = 0; i < n; i++)
+        x[i] = ((float)(i % every) - (float)every / 2) / (float)every;
+    return x;
+}
+
+static struct device_matrix projection(const float *w, uint32_t n)
+{
+    return (struct device_matrix){.data = device_address(w),
+                                  .row_bytes = INPUT * sizeof(float),
+                                  .k = INPUT,
+                                  .n = n,
+                                  .type = TENSOR_F32};
+}
+
+/* Keys or values of F16, between 2^-4 and 2^-3. */
+static void *cache_of(void)
+{
+    size_t n = (size_t)POSITIONS * KV_HEADS * SIZE;
+    uint16_t *p = zeros(n * sizeof *p);
+    for (size_t i = 0; i < n; i++)
+        p[i] = (uint16_t)(0x2c00 + i * 7919 % 1024);
+    return p;
+}
+
+/* The last LONG_ROWS positions; the caller frees the result. */
+static float *attend_with(const char *isa)
+{
+    struct device *d = device_of(isa, 2);
+    uint32_t q_size = HEADS * SIZE, kv_size = KV_HEADS * SIZE;
+    float *w = pattern((size_t)INPUT * q_size, 89), *x = pattern((size_t)INPUT * LONG_ROWS, 61);
+    float *q = zeros(sizeof *q * q_size * LONG_ROWS),
+          *mix = zeros(sizeof *mix * q_size * LONG_ROWS);
+    float *k = zeros(sizeof *k * kv_size * LONG_ROWS), *v = zeros(sizeof *v * kv_size * LONG_ROWS);
+    void *keys = cache_of(), *values = cache_of();
+    struct device_row row[LONG_ROWS];
+    for (uint32_t r = 0; r < LONG_ROWS; r++)
+        row[r] = (struct device_row){.position = POSITIONS - LONG_ROWS + r};
+    struct device_sequence sequence = {
+        .keys = device_address(keys), .values = device_address(values), .kv_type = KV_TYPE_F16};
+    struct device_limits limits = {.rows = LONG_ROWS, .attention_floats = HEADS * (SIZE + 2)};
+    void *workspace = zeros(d->ops->workspace(d, &limits) + 64);
+    d->ops->use_workspace(d, &limits, device_address(workspace));
+    d->ops->attention(
+        d,
+        &(struct op_attention){
+            .rows = LONG_ROWS,
+            .sequences = 1,
+            .row = row,
+            .sequence = &sequence,
+            .shape = {.heads = HEADS, .kv_heads = KV_HEADS, .key_size = SIZE, .value_size = SIZE},
+            .heads = {.scale = 0.25f},
+            .x = device_rows_of_floats(device_address(x), INPUT),
+            .w_q = projection(w, q_size),
+            .w_k = projection(w, kv_size),
+            .w_v = projection(w, kv_size),
+            .q = device_address(q),
+            .k = device_address(k),
+            .v = device_address(v),
+            .mix = device_rows_of_floats(device_address(mix), q_size)});
+    free(w);
+    free(x);
+    free(q);
+    free(k);
+    free(v);
+    free(keys);
+    free(values);
+    free(workspace);
+    d->ops->destroy(d);
+    return mix;
+}
+
+/* With the portable kernels, whose steps are shorter, rows are divided and attention is a phase of its own, of more parts; with
+ * others it is part of the phase of a group of heads. The results are the same. */
+START_TEST(attention_at_depth_is_divided)
+{
+    float *divided = attend_with("generic");
+    ck_assert_uint_gt(reports.calls, 0);
+    ck_assert_uint_eq(reports.others, 0);
+    float *whole = attend_with("auto");
+    ck_assert_mem_eq(divided, whole, sizeof(float) * HEADS * SIZE * LONG_ROWS);
+    ck_assert(whole[0] != 0 && whole[0] != whole[1]);
+    free(divided);
+    free(whole);
+}
+END_TEST
+
 /* The caller waits for the last part of another thread, and reports nothing meanwhile. */
 START_TEST(parts_are_bounded)
 {
@@ -223,6 +316,7 @@ int main(void)
     tcase_add_test(t, rows_are_divided);
     tcase_add_test(t, experts_report);
     tcase_add_test(t, only_the_caller_reports);
+    tcase_add_test(t, attention_at_depth_is_divided);
     tcase_add_test(t, parts_are_bounded);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
