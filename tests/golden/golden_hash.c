@@ -5,11 +5,17 @@
  *
  *   golden_hash --print > tests/golden/data/hashes.json
  *
- * prints. Models: the demo model and the small models of every architecture. bits_test.c has
- * hashes of every tensor type. */
+ * prints. Models: the demo model, the small models of every architecture, and random models of every mix of tensor
+ * types, which `sluice synth` makes (data/type_losses.json lists the mixes; a hash of each file shows whether it makes
+ * the same one). bits_test.c has hashes of every tensor type. */
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
@@ -23,11 +29,18 @@
 
 static const struct {
     uint32_t threads, chunk;
-} cases[] = {{1, 1}, {1, TOKENS}, {2, 7}, {3, 64}};
+} cases[] = {{1, TOKENS}, {2, 7}, {1, 1}, {3, 64}};
+#define MIX_CASES 2 /* of them, for a mix: the generic kernels take seconds */
 
 static const char *const lists[] = {"arch/arch.json",     "arch/scaled.json", "arch/numpy.json",
                                     "arch/mla.json",      "arch/gemma4.json", "arch/oss.json",
                                     "arch/recurrent.json"};
+
+/* Rows of one and of two super-blocks. */
+static const char *const mix_shape[] = {
+    "tiny",          "layers=1",  "hidden=512",     "heads=4",          "kv_heads=2",
+    "head_size=128", "experts=6", "experts_used=2", "expert_inner=256", "vocab=600",
+};
 
 static json_t *stored, *found;
 static bool print;
@@ -59,33 +72,44 @@ static uint64_t hash_of(struct offline_model *m, const struct kernel_ops *ops, u
     return hash;
 }
 
-static void check_model(struct offline_model *m, const char *key)
+/* In a run with --print: keeps the hash; true when it is done. */
+static bool printed(const char *section, const char *key, const char *text)
+{
+    if (print)
+        json_object_set_new(json_object_get(found, section), key, json_string(text));
+    return print;
+}
+
+static const char *stored_hash(const char *section, const char *key)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(stored, section), key));
+    return text ? text : "stored";
+}
+
+static void check_model(struct offline_model *m, const char *key, size_t case_count)
 {
     char text[32];
-    const json_t *want = json_object_get(json_object_get(stored, "models"), key);
+    const char *want = stored_hash("models", key);
     for (int isa = ISA__COUNT - 1; isa >= 0; isa--) {
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
-        for (size_t i = 0; ops && i < ARRAY_LEN(cases); i++) {
+        for (size_t i = 0; ops && i < case_count; i++) {
             uint64_t hash = hash_of(m, ops, cases[i].threads, cases[i].chunk);
             snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
-            if (print) {
-                json_object_set_new(json_object_get(found, "models"), key, json_string(text));
+            if (printed("models", key, text))
                 return;
-            }
-            golden_check(want && strcmp(json_string_value(want), text) == 0,
+            golden_check(strcmp(want, text) == 0,
                          "%s, %s, %u threads, chunk %u: hash of the logits is %s, not %s", key,
-                         ops->name, cases[i].threads, cases[i].chunk, text,
-                         want ? json_string_value(want) : "stored");
+                         ops->name, cases[i].threads, cases[i].chunk, text, want);
         }
     }
 }
 
-static void check_file(const char *path, const char *name)
+static void check_file(const char *path, const char *name, size_t case_count)
 {
     struct error error;
     struct offline_model *m = offline_open(path, model_index_build, &error);
     sl_assert(m);
-    check_model(m, name);
+    check_model(m, name, case_count);
     offline_close(m);
 }
 
@@ -100,11 +124,70 @@ static void check_list(const char *list)
         for (int q8 = 0; q8 <= json_is_true(json_object_get(item, "q8")); q8++) {
             snprintf(key, sizeof key, "%s%s", name, q8 ? "_q8" : "");
             snprintf(file, sizeof file, "arch/%s.gguf", key);
-            check_file(golden_path(file), key);
+            check_file(golden_path(file), key, ARRAY_LEN(cases));
         }
     }
     sl_assert(i > 0);
     json_decref(models);
+}
+
+static void synth(const char *path, const char *mix)
+{
+    const char *args[6 + ARRAY_LEN(mix_shape) + 1] = {SLUICE_SYNTH, "-q", "-o", path};
+    size_t n = 4;
+    for (size_t i = 0; i < ARRAY_LEN(mix_shape); i++)
+        args[n++] = mix_shape[i];
+    args[n++] = "--type";
+    args[n++] = mix;
+    posix_spawn_file_actions_t quiet; /* its summary, from the hashes that --print prints */
+    pid_t pid;
+    int status;
+    sl_assert(posix_spawn_file_actions_init(&quiet) == 0 &&
+              posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0) ==
+                  0);
+    int rc = posix_spawn(&pid, args[0], &quiet, NULL, (char *const *)(uintptr_t)args, environ);
+    sl_assert(rc == 0);
+    posix_spawn_file_actions_destroy(&quiet);
+    while (waitpid(pid, &status, 0) < 0)
+        sl_assert(errno == EINTR);
+    golden_check(status == 0, "synth of %s: status %d", mix, status);
+}
+
+static void check_bytes(const char *path, const char *key)
+{
+    FILE *f = fopen(path, "rb");
+    char text[32], piece[4096];
+    XXH64_state_t *state = XXH64_createState();
+    sl_assert(f && state);
+    XXH64_reset(state, 0);
+    for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;)
+        XXH64_update(state, piece, n);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)XXH64_digest(state));
+    XXH64_freeState(state);
+    fclose(f);
+    if (!printed("files", key, text))
+        golden_check(strcmp(stored_hash("files", key), text) == 0,
+                     "%s: synth makes another file: %s, not %s", key, text,
+                     stored_hash("files", key));
+}
+
+static void check_mixes(void)
+{
+    char dir[] = "/tmp/golden-hash-XXXXXX", path[64];
+    sl_assert(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/mix.gguf", dir);
+    json_t *doc = golden_json("type_losses.json"), *unused;
+    const char *mix;
+    sl_assert(json_object_size(json_object_get(doc, "mixes")) > 30);
+    json_object_foreach(json_object_get(doc, "mixes"), mix, unused)
+    {
+        synth(path, mix);
+        check_bytes(path, mix);
+        check_file(path, mix, MIX_CASES);
+        unlink(path);
+    }
+    json_decref(doc);
+    rmdir(dir);
 }
 
 int main(int argc, char **argv)
@@ -112,16 +195,17 @@ int main(int argc, char **argv)
     log_init("golden", LOG_LEVEL_INFO);
     print = argc > 1 && strcmp(argv[1], "--print") == 0;
     if (print)
-        found = json_pack("{s:i, s:{}}", "arithmetic", KERNEL_ARITHMETIC, "models");
+        found = json_pack("{s:i, s:{}, s:{}}", "arithmetic", KERNEL_ARITHMETIC, "models", "files");
     else
         stored = golden_json("hashes.json");
     golden_check(print ||
                      json_integer_value(json_object_get(stored, "arithmetic")) == KERNEL_ARITHMETIC,
                  "hashes.json is of another version of the arithmetic");
-    check_file(golden_path("tiny-books-moe-f16.gguf"), "demo F16");
-    check_file(golden_demo_path(), "demo Q8_0");
+    check_file(golden_path("tiny-books-moe-f16.gguf"), "demo F16", ARRAY_LEN(cases));
+    check_file(golden_demo_path(), "demo Q8_0", ARRAY_LEN(cases));
     for (size_t i = 0; i < ARRAY_LEN(lists); i++)
         check_list(lists[i]);
+    check_mixes();
     if (print)
         return json_dumpf(found, stdout, JSON_INDENT(1)) == 0 && putchar('\n') != EOF ? 0 : 1;
     json_decref(stored);
