@@ -282,18 +282,33 @@ static void punch(const struct kv *kv, uint64_t offset, uint64_t bytes)
         sl_panic("cannot punch the kv segment: %s", strerror(-rc));
 }
 
-static void shrink(const struct kv *kv, uint32_t slot, uint32_t tokens)
+struct report {
+    void (*alive)(void *arg);
+    void *arg;
+};
+
+static void report(const struct report *r)
+{
+    if (r->alive)
+        r->alive(r->arg);
+}
+
+/* Punches positions [tokens, end) of a slot. */
+static void shrink(const struct kv *kv, uint32_t slot, uint32_t tokens, uint32_t end,
+                   const struct report *r)
 {
     const struct kv_head *h = kv->head;
     for (uint32_t region = 0; region < 2 * h->layers; region++) {
-        uint64_t from = region_bytes(h, region, tokens), to = region_bytes(h, region, h->context);
-        if (from < to)
-            punch(kv, region_offset(kv, slot, region) + from, to - from);
+        uint64_t from = region_bytes(h, region, tokens), to = region_bytes(h, region, end);
+        if (from >= to)
+            continue;
+        punch(kv, region_offset(kv, slot, region) + from, to - from);
+        report(r);
     }
 }
 
 static int grow(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t tokens,
-                void (*alive)(void *arg), void *arg, struct error *error)
+                const struct report *r, struct error *error)
 {
     const struct kv_head *h = kv->head;
     for (uint32_t region = 0; region < 2 * h->layers; region++) {
@@ -302,11 +317,10 @@ static int grow(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t to
             continue;
         int rc =
             segment_allocate(kv->segment.fd, region_offset(kv, slot, region) + from, to - from);
-        if (alive)
-            alive(arg);
+        report(r);
         if (rc == 0)
             continue;
-        shrink(kv, slot, before);
+        shrink(kv, slot, before, tokens, r);
         return no_space(regions_bytes(h, 2 * h->layers, tokens) -
                             regions_bytes(h, 2 * h->layers, before),
                         "KV cache", rc, error);
@@ -319,23 +333,25 @@ int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*a
 {
     sl_assert(slot < KV_SLOTS && tokens <= kv->head->context);
     struct kv_slot *s = &kv->head->slot[slot];
+    const struct report r = {alive, arg};
     uint32_t before = atomic_load(&s->allocated);
     if (tokens > before) {
         atomic_store(&s->allocated, tokens);
-        if (grow(kv, slot, before, tokens, alive, arg, error) == 0)
+        if (grow(kv, slot, before, tokens, &r, error) == 0)
             return 0;
         atomic_store(&s->allocated, before);
         return -1;
     }
     if (tokens < before)
-        shrink(kv, slot, tokens);
+        shrink(kv, slot, tokens, before, &r);
     atomic_store(&s->allocated, tokens);
     return 0;
 }
 
-void kv_slot_release(const struct kv *kv, uint32_t slot)
+void kv_slot_release(const struct kv *kv, uint32_t slot, void (*alive)(void *arg), void *arg)
 {
-    shrink(kv, slot, 0);
+    /* All positions: what a predecessor left in the row may contradict itself. */
+    shrink(kv, slot, 0, kv->head->context, &(struct report){alive, arg});
     atomic_store(&kv->head->slot[slot].allocated, 0);
 }
 

@@ -200,7 +200,7 @@ void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer);
  * called between layers: gigabytes take seconds. kv_slot_release frees all of it. */
 int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
                    void *arg, struct error *error);
-void kv_slot_release(const struct kv *kv, uint32_t slot);
+void kv_slot_release(const struct kv *kv, uint32_t slot, void (*alive)(void *arg), void *arg);
 
 /* A version of the state: the parts of recurrent layers (model_state_bytes), then windows. -1 with *error:
  * /dev/shm has no space. */

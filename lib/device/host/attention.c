@@ -182,25 +182,33 @@ static void attend(const struct host_run *run, uint32_t row, uint32_t rows, uint
     const struct op_attention *a = run->a;
     for (uint32_t r = row, n; r < row + rows; r += n) {
         uint64_t each = row_work(a, r) * (head_end - head_begin);
-        n = device_run_of(a->row + r, smaller(row + rows - r, host_step_rows(run->h, each)));
+        n = device_run_of(a->row + r,
+                          smaller(row + rows - r, host_attend_rows(run->h, each, rows)));
         attend_run(run, r, n, head_begin, head_end);
-        host_alive(run->h, a->rows);
+        host_attended(run->h, a->rows, each * n);
     }
 }
 
 /* Rows of a call: as many queries as read a key together, and soon a report of progress. */
-static uint32_t attend_block(uint32_t group)
+static uint32_t attend_block(const struct host_run *run)
 {
-    return group < ATTEND_QUERIES ? ATTEND_QUERIES / group : 1;
+    const struct op_attention *a = run->a;
+    uint32_t group = group_of(a), block = ATTEND_QUERIES / group;
+    uint64_t each = row_work(a, a->rows - 1) * group;
+    if (run->h->portable)
+        block = smaller(block, host_step_rows(run->h, each / STEPS_PER_PART));
+    return block > 0 ? block : 1;
 }
 
-/* Key heads [g0, g1). A single row in one call, which reads their keys in the order of memory. */
+/* Key heads [g0, g1). A single row in one call, which reads their keys in the order of memory; portable kernels
+ * take too long for that. */
 static void attend_groups(const struct host_run *run, uint32_t g0, uint32_t g1)
 {
     const struct op_attention *a = run->a;
-    uint32_t group = group_of(a), block = attend_block(group);
-    if (a->rows == 1 && g0 < g1)
-        attend(run, 0, 1, g0 * group, g1 * group);
+    uint32_t group = group_of(a), block = attend_block(run);
+    uint32_t begin = g0 * group, end = g1 * group, heads = run->h->portable ? 1 : end - begin;
+    for (uint32_t head = begin; head < end && a->rows == 1; head += heads)
+        attend(run, 0, 1, head, head + heads);
     for (uint32_t g = g0; g < g1 && a->rows > 1; g++)
         for (uint32_t r = 0; r < a->rows; r += block)
             attend(run, r, smaller(block, a->rows - r), g * group, (g + 1) * group);
@@ -275,7 +283,7 @@ static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
     const struct layer_attention *s = &a->shape;
     bool by_head = a->rows * s->kv_heads < 2 * run->h->threads;
     uint32_t parts = by_head ? s->heads : s->kv_heads;
-    uint32_t heads = by_head ? 1 : group_of(a), block = by_head ? 1 : attend_block(group_of(a));
+    uint32_t heads = by_head ? 1 : group_of(a), block = by_head ? 1 : attend_block(run);
     uint32_t blocks = (a->rows + block - 1) / block;
     for (uint32_t u = thread; u < blocks * parts; u += threads) {
         uint32_t row = u / parts * block;
@@ -300,7 +308,8 @@ void host_op_attention(struct device *d, const struct op_attention *a)
     struct host *h = host_of(d);
     uint32_t outputs = a->w_q.n + k_size(a) + v_size(a), kv_heads = a->shape.kv_heads;
     uint64_t work = a->rows * row_work(a, a->rows - 1) * a->shape.heads;
-    bool few_parts = a->rows > 1 && work / kv_heads > GROUP_STEPS_MAX * h->step_work;
+    bool divide = a->rows > 1 || h->portable;
+    bool few_parts = divide && work / kv_heads > GROUP_STEPS_MAX * h->step_work;
     if (a->heads.qk_norm != QK_NORM_ROW && kv_heads % h->threads == 0 && !few_parts) {
         host_run_parts(h, even_parts(h, a, outputs), whole_groups, a);
         return;
@@ -310,5 +319,5 @@ void host_op_attention(struct device *d, const struct op_attention *a)
         host_run_rows(h, a->rows, finish_rows, a);
     else
         host_run_rows(h, a->rows * kv_heads, finish_groups, a);
-    host_run_parts(h, a->rows > 1 ? pool_parts(h->pool, work) : h->threads, attend_rows, a);
+    host_run_parts(h, divide ? pool_parts(h->pool, work) : h->threads, attend_rows, a);
 }

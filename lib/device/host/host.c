@@ -11,8 +11,6 @@
 #define STEP_WORK_PORTABLE ((uint64_t)1 << 25)
 /* Fewer outputs would have the AMX kernels transpose the rows more often. */
 #define STEP_OUTPUTS 128
-/* The caller may have to wait for a part of another thread, and reports nothing meanwhile. */
-#define STEPS_PER_PART 4
 
 static void destroy(struct device *d)
 {
@@ -114,6 +112,7 @@ struct device *host_device(const struct kernel_ops *kernels, uint32_t threads, i
                        .pool = pool,
                        .threads = threads,
                        .thread = thread,
+                       .portable = portable,
                        .step_work = step_work,
                        .step_outputs = portable ? COLUMN_UNIT : STEP_OUTPUTS};
     return &h->device;

@@ -18,6 +18,8 @@
 #define SERIAL_WORK (1u << 16)
 /* Queries that a thread of MLA computes at a time. */
 #define MLA_QUERIES 64
+/* The caller may have to wait for a part of another thread, and reports nothing meanwhile. */
+#define STEPS_PER_PART 4
 
 /* A block of queries, [MLA_QUERIES] rows of each. */
 struct latent_scratch {
@@ -40,6 +42,7 @@ struct host {
     struct pool *pool;
     uint32_t threads;
     struct host_thread *thread; /* [threads] */
+    bool portable;              /* kernels for any CPU, which are slow */
     uint64_t step_work;         /* multiplications between two reports of progress */
     uint32_t
         step_outputs; /* of a product that are computed at once, if rows can be divided instead */
@@ -101,12 +104,34 @@ static inline uint32_t host_step_rows(const struct host *h, uint64_t each)
     return rows < 1 ? 1 : rows < UINT32_MAX ? (uint32_t)rows : UINT32_MAX;
 }
 
-/* Progress report in long operations over several rows. The thread that called the operation makes it: it runs
- * parts to the end of the operation, whichever these are. */
+/* Rows that attend at once, of `each` multiplications. Vector kernels read keys and values once for `together` rows and
+ * are fast enough for these. */
+static inline uint32_t host_attend_rows(const struct host *h, uint64_t each, uint32_t together)
+{
+    uint32_t rows = host_step_rows(h, each);
+    return h->portable || rows > together ? rows : together;
+}
+
+/* Progress report. The thread that called the operation makes it: it runs parts to the end of the operation, whichever
+ * these are. */
+static inline void host_report(const struct host *h)
+{
+    if (pool_me() == 0 && h->device.alive)
+        h->device.alive(h->device.alive_self);
+}
+
+/* The same of attention, after `work` multiplications. */
+static inline void host_attended(const struct host *h, uint32_t rows, uint64_t work)
+{
+    if (rows > 1 || h->portable || work >= h->step_work)
+        host_report(h);
+}
+
+/* The same in long operations over several rows. */
 static inline void host_alive(const struct host *h, uint32_t rows)
 {
-    if (rows > 1 && pool_me() == 0 && h->device.alive)
-        h->device.alive(h->device.alive_self);
+    if (rows > 1)
+        host_report(h);
 }
 
 /* Computes the integer forms in `forms` of a row from its floats. */

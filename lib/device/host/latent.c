@@ -9,11 +9,14 @@
  *   score = (W_k^T q_nope) . c + q_pe . k_pe;  out = W_v (sum of weights * c)
  * W_k^T and W_v are stored that way, one matrix per head.
  *
- * Threads divide the heads. The queries of a block, at most MLA_QUERIES, are heads of one row or
+ * Threads divide the heads, and blocks of rows. The queries of a block, at most MLA_QUERIES, are heads of one row or
  * rows of one head, and never leave the thread's scratch. */
 #include <string.h>
 
 #include "lib/device/host/internal.h"
+
+#define LATENT_TOGETHER                                                                            \
+    30 /* queries: twice what kernels read a latent for (lib/kernels/simd/attention.h) */
 
 /* Norms, rotation of the key, and the row of the cache. */
 static void latent_rows(void *arg, uint32_t thread, uint32_t threads)
@@ -102,8 +105,8 @@ static void attend(const struct block *b)
         const struct device_row *row = b->a->row + b->row + r;
         const struct device_sequence *sequence = &b->a->sequence[row->sequence];
         uint64_t each = (row->position + UINT64_C(1)) * (key + m->rank) * b->heads;
-        n = device_run_of(row, smaller(b->rows - r, host_step_rows(b->h, each)));
-        host_alive(b->h, b->a->rows);
+        uint32_t together = (LATENT_TOGETHER + b->heads - 1) / b->heads;
+        n = device_run_of(row, smaller(b->rows - r, host_attend_rows(b->h, each, together)));
         struct kernel_attention attention = {
             .q = b->t->key_q + (size_t)r * b->heads * key,
             .k = device_pointer(sequence->keys),
@@ -122,6 +125,7 @@ static void attend(const struct block *b)
             .scale = m->scale,
         };
         b->h->kernels->attention(&attention);
+        host_attended(b->h, b->a->rows, each * n);
     }
 }
 
@@ -141,39 +145,68 @@ static void values(const struct block *b)
     }
 }
 
-static void whole_heads(void *arg, uint32_t part, uint32_t parts)
+/* Multiplications of a row and a head with the cache. */
+static uint64_t head_work(const struct op_latent_attention *a)
+{
+    return (a->row[a->rows - 1].position + UINT64_C(1)) * (a->shape.key + a->shape.rank);
+}
+
+/* Rows of a block, and into how many blocks that divides the rows. */
+static uint32_t block_rows(const struct op_latent_attention *a)
+{
+    return smaller(a->rows, MLA_QUERIES);
+}
+
+static uint32_t row_blocks(const struct op_latent_attention *a)
+{
+    return (a->rows + block_rows(a) - 1) / block_rows(a);
+}
+
+/* Heads of a block that has all rows. */
+static uint32_t heads_at_once(const struct host *h, const struct op_latent_attention *a)
+{
+    uint32_t heads = MLA_QUERIES / block_rows(a);
+    return h->portable ? smaller(heads, host_step_rows(h, head_work(a) * a->rows)) : heads;
+}
+
+static void attend_block(struct block *b)
+{
+    queries(b);
+    absorb_keys(b);
+    attend(b);
+    values(b);
+}
+
+/* Parts are heads, and of these blocks of rows if there are several. */
+static void head_blocks(void *arg, uint32_t part, uint32_t parts)
 {
     const struct host_run *run = arg;
     const struct op_latent_attention *a = run->a;
     struct block b = {.h = run->h, .a = a, .m = &a->shape, .t = &run->h->thread[pool_me()].latent};
-    uint32_t begin, end, rows = a->rows;
-    pool_share(a->shape.heads, 1, part, parts, &begin, &end);
-    uint32_t block_rows = smaller(rows, MLA_QUERIES), block_heads = MLA_QUERIES / block_rows;
-    for (b.head = begin; b.head < end; b.head += b.heads) {
-        b.heads = smaller(block_heads, end - b.head);
-        for (b.row = 0; b.row < rows; b.row += b.rows) {
-            b.rows = smaller(block_rows, rows - b.row);
-            queries(&b);
-            absorb_keys(&b);
-            attend(&b);
-            values(&b);
-        }
+    uint32_t begin, end, blocks = row_blocks(a);
+    pool_share(a->shape.heads * blocks, 1, part, parts, &begin, &end);
+    uint32_t heads = heads_at_once(run->h, a);
+    for (uint32_t u = begin; u < end; u += b.heads) {
+        b.head = u / blocks;
+        b.heads = blocks == 1 ? smaller(heads, end - u) : 1;
+        b.row = u % blocks * block_rows(a);
+        b.rows = smaller(block_rows(a), a->rows - b.row);
+        attend_block(&b);
     }
 }
 
-/* A part reads the whole cache, so a single row has one part per thread. */
-static uint32_t head_parts(const struct host *h, const struct op_latent_attention *a)
+/* A part reads the whole cache, so a single row has one part per thread; of portable kernels that would take too long. */
+static uint32_t latent_parts(const struct host *h, const struct op_latent_attention *a)
 {
     const struct device_latent *m = &a->shape;
-    uint64_t positions = a->row[a->rows - 1].position + UINT64_C(1);
-    uint64_t per_head =
-        ((uint64_t)m->rank * (m->nope + m->value) + positions * (m->key + m->rank)) * a->rows;
-    uint32_t parts = a->rows == 1 ? h->threads : pool_parts(h->pool, per_head * m->heads);
-    return smaller(parts, m->heads);
+    uint64_t per_head = ((uint64_t)m->rank * (m->nope + m->value) + head_work(a)) * a->rows;
+    bool divide = a->rows > 1 || h->portable;
+    uint32_t parts = divide ? pool_parts(h->pool, per_head * m->heads) : h->threads;
+    return smaller(parts, m->heads * row_blocks(a));
 }
 
 void host_op_latent_attention(struct device *d, const struct op_latent_attention *a)
 {
     struct host *h = host_of(d);
-    host_run_parts(h, head_parts(h, a), whole_heads, a);
+    host_run_parts(h, latent_parts(h, a), head_blocks, a);
 }

@@ -54,6 +54,13 @@ void kept_publish(const struct runner *r)
     counter_set(r->child->row, CTR_COMPUTE_kv_kept_bytes, kept);
 }
 
+/* Gigabytes of KV take seconds to allocate, and to free. */
+static void alive(void *arg)
+{
+    struct runner *r = arg;
+    atomic_store_explicit(&r->beat_ns, clock_now_ns(), memory_order_relaxed);
+}
+
 /* Rows before owner: between the two stores the slot is owned and has nothing from before. */
 static void empty(struct runner *r, uint32_t slot)
 {
@@ -62,15 +69,8 @@ static void empty(struct runner *r, uint32_t slot)
     atomic_store(&slot_at(r, slot)->lowest, 0);
     r->content[slot] = 0;
     state_drop(r, slot, 0);
-    kv_slot_release(&r->child->kv, slot);
+    kv_slot_release(&r->child->kv, slot, alive, r);
     kv_slot_log_release(&r->child->kv, slot);
-}
-
-/* Gigabytes of KV take seconds to allocate. */
-static void alive(void *arg)
-{
-    struct runner *r = arg;
-    atomic_store_explicit(&r->beat_ns, clock_now_ns(), memory_order_relaxed);
 }
 
 static void shrink(struct runner *r, uint32_t slot, uint32_t tokens)

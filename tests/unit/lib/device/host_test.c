@@ -227,28 +227,28 @@ static void *cache_of(void)
     return p;
 }
 
-/* The last LONG_ROWS positions; the caller frees the result. */
-static float *attend_with(const char *isa)
+/* The last `rows` positions; the caller frees the result. */
+static float *attend_with(const char *isa, uint32_t rows)
 {
     struct device *d = device_of(isa, 2);
     uint32_t q_size = HEADS * SIZE, kv_size = KV_HEADS * SIZE;
-    float *w = pattern((size_t)INPUT * q_size, 89), *x = pattern((size_t)INPUT * LONG_ROWS, 61);
-    float *q = zeros(sizeof *q * q_size * LONG_ROWS),
-          *mix = zeros(sizeof *mix * q_size * LONG_ROWS);
-    float *k = zeros(sizeof *k * kv_size * LONG_ROWS), *v = zeros(sizeof *v * kv_size * LONG_ROWS);
+    float *w = pattern((size_t)INPUT * q_size, 89), *x = pattern((size_t)INPUT * rows, 61);
+    float *q = zeros(sizeof *q * q_size * rows), *mix = zeros(sizeof *mix * q_size * rows);
+    float *k = zeros(sizeof *k * kv_size * rows), *v = zeros(sizeof *v * kv_size * rows);
     void *keys = cache_of(), *values = cache_of();
     struct device_row row[LONG_ROWS];
-    for (uint32_t r = 0; r < LONG_ROWS; r++)
-        row[r] = (struct device_row){.position = POSITIONS - LONG_ROWS + r};
+    ck_assert_uint_le(rows, LONG_ROWS);
+    for (uint32_t r = 0; r < rows; r++)
+        row[r] = (struct device_row){.position = POSITIONS - rows + r};
     struct device_sequence sequence = {
         .keys = device_address(keys), .values = device_address(values), .kv_type = KV_TYPE_F16};
-    struct device_limits limits = {.rows = LONG_ROWS, .attention_floats = HEADS * (SIZE + 2)};
+    struct device_limits limits = {.rows = rows, .attention_floats = HEADS * (SIZE + 2)};
     void *workspace = zeros(d->ops->workspace(d, &limits) + 64);
     d->ops->use_workspace(d, &limits, device_address(workspace));
     d->ops->attention(
         d,
         &(struct op_attention){
-            .rows = LONG_ROWS,
+            .rows = rows,
             .sequences = 1,
             .row = row,
             .sequence = &sequence,
@@ -278,14 +278,29 @@ static float *attend_with(const char *isa)
  * others it is part of the phase of a group of heads. The results are the same. */
 START_TEST(attention_at_depth_is_divided)
 {
-    float *divided = attend_with("generic");
+    float *divided = attend_with("generic", LONG_ROWS);
     ck_assert_uint_gt(reports.calls, 0);
     ck_assert_uint_eq(reports.others, 0);
-    float *whole = attend_with("auto");
+    float *whole = attend_with("auto", LONG_ROWS);
     ck_assert_mem_eq(divided, whole, sizeof(float) * HEADS * SIZE * LONG_ROWS);
     ck_assert(whole[0] != 0 && whole[0] != whole[1]);
     free(divided);
     free(whole);
+}
+END_TEST
+
+/* Also of one row, which is many multiplications for them, and none that count for others. */
+START_TEST(a_row_at_depth_reports)
+{
+    float *portable = attend_with("generic", 1);
+    ck_assert_uint_gt(reports.calls, 0);
+    ck_assert_uint_eq(reports.others, 0);
+    float *fast = attend_with("auto", 1);
+    if (kernel_ops_select("auto")->isa != ISA_GENERIC)
+        ck_assert_uint_eq(reports.calls, 0);
+    ck_assert_mem_eq(portable, fast, sizeof(float) * HEADS * SIZE);
+    free(portable);
+    free(fast);
 }
 END_TEST
 
@@ -317,6 +332,7 @@ int main(void)
     tcase_add_test(t, experts_report);
     tcase_add_test(t, only_the_caller_reports);
     tcase_add_test(t, attention_at_depth_is_divided);
+    tcase_add_test(t, a_row_at_depth_reports);
     tcase_add_test(t, parts_are_bounded);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);

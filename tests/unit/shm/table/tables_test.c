@@ -87,7 +87,7 @@ START_TEST(kv_slots_have_the_stated_size)
         }
         ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd) - empty, bytes);
     }
-    kv_slot_release(&kv, slot);
+    kv_slot_release(&kv, slot, NULL, NULL);
     ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd), empty);
     ck_assert_int_eq(kv_log_allocate(&kv, 63, CONTEXT, &e), 0);
     ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd) - empty, 2 * PAGE_BYTES);
@@ -96,6 +96,27 @@ START_TEST(kv_slots_have_the_stated_size)
     ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd) - empty, PAGE_BYTES);
     kv_slot_log_release(&kv, slot);
     ck_assert_uint_eq(segment_allocated_bytes(kv.segment.fd), empty);
+    segment_detach(&kv.segment);
+}
+END_TEST
+
+static void count(void *arg)
+{
+    ++*(unsigned *)arg;
+}
+
+/* Gigabytes take seconds, to free as well. */
+START_TEST(kv_memory_reports_progress)
+{
+    struct kv kv = kv_open(KV_TYPE_F16);
+    struct error e;
+    unsigned calls = 0, regions = 2 * shape.layers;
+    ck_assert_int_eq(kv_slot_resize(&kv, 0, CONTEXT, count, &calls, &e), 0);
+    ck_assert_uint_eq(calls, regions);
+    ck_assert_int_eq(kv_slot_resize(&kv, 0, 100, count, &calls, &e), 0);
+    ck_assert_uint_eq(calls, 2 * regions);
+    kv_slot_release(&kv, 0, count, &calls);
+    ck_assert_uint_eq(calls, 3 * regions);
     segment_detach(&kv.segment);
 }
 END_TEST
@@ -359,6 +380,7 @@ int main(void)
     TCase *t = tcase_create("kv");
     tcase_add_test(t, kv_regions_do_not_overlap);
     tcase_add_loop_test(t, kv_slots_have_the_stated_size, 0, KV_TYPE__COUNT);
+    tcase_add_test(t, kv_memory_reports_progress);
     tcase_add_test(t, kv_bad_shape);
     tcase_add_test(t, kv_sizes_overflow);
     tcase_add_test(t, kv_too_few_states);
