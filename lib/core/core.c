@@ -172,6 +172,8 @@ static int allocate_scratch(struct core *c, const struct core_config *config, st
     return make_constants(c, error);
 }
 
+_Static_assert(MODEL_ROW_MAX <= KERNEL_K_MAX, "kernels have buffers for the longest row");
+
 static int check_sizes(const struct model_index *m, struct error *error)
 {
     for (uint32_t layer = 0; layer < m->hparams.layers; layer++) {

@@ -257,6 +257,19 @@ static void file_cut_inside_block(void)
     cut_inside_block("MXFP4", "MXFP4", 17, 16);
 }
 
+/* More elements than buffers of kernels have: heads and their size are allowed, their product is not. */
+static void file_of_long_rows(void)
+{
+    char path[PATH_MAX];
+    path_in_dir(path, "long.gguf");
+    json_decref(command_json(
+        END_MS, (const char *const[]){"synth", "-q", "-o", path, "tiny", "layers=1", "hidden=256",
+                                      "heads=1024", "kv_heads=1", "head_size=128",
+                                      "expert_inner=256", "vocab=600", "--type", "Q4_K_M", NULL}));
+    rejected_for(path, "attn_output.weight: rows of 131072 elements are not supported");
+    unlink(path);
+}
+
 /* ---- stores ---- */
 
 static void store_of_demo(char path[PATH_MAX], uint64_t seed)
@@ -405,12 +418,25 @@ static void file_shrunk(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(file_truncated),         ROW(file_empty),           ROW(file_random),
-        ROW(file_directory),         ROW(file_absent),          ROW(file_wrong_magic),
-        ROW(file_absurd_counts),     ROW(file_of_other_types),  ROW(file_of_odd_rows),
-        ROW(file_cut_inside_block),  ROW(file_replaced),        ROW(file_shrunk),
-        ROW(store_stripe_truncated), ROW(store_stripe_missing), ROW(store_stripe_exchanged),
-        ROW(store_model_wrong),      ROW(store_table_damaged),  ROW(store_manifest_damaged),
+        ROW(file_truncated),
+        ROW(file_empty),
+        ROW(file_random),
+        ROW(file_directory),
+        ROW(file_absent),
+        ROW(file_wrong_magic),
+        ROW(file_absurd_counts),
+        ROW(file_of_other_types),
+        ROW(file_of_odd_rows),
+        ROW(file_cut_inside_block),
+        ROW(file_replaced),
+        ROW(file_shrunk),
+        ROW(file_of_long_rows),
+        ROW(store_stripe_truncated),
+        ROW(store_stripe_missing),
+        ROW(store_stripe_exchanged),
+        ROW(store_model_wrong),
+        ROW(store_table_damaged),
+        ROW(store_manifest_damaged),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

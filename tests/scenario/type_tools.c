@@ -207,6 +207,24 @@ static void q4_k_m(void)
     every_tool("Q4_K_M");
 }
 
+/* Models of other architectures, which have no scales of some matrices: these are of another type. */
+static void nvfp4_of_others(void)
+{
+    static const char *const shapes[] = {"deepseek-v2-lite", "lfm2-8b-a1b", "qwen3-next-80b",
+                                         "gemma-4-26b-a4b"};
+    paths();
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        TOOL("synth", "-q", "-o", model, shapes[i], "layers=4", "hidden=256", "experts=8",
+             "experts_used=2", "expert_inner=256", "vocab=600", "--type", "NVFP4");
+        json_t *doc =
+            command_json(END_MS, (const char *const[]){"run", "-m", model, "--print-memory", NULL});
+        CHECK(strcmp(lookup_text(doc, "expert_type"), i == 3 ? "Q8_0" : "NVFP4") == 0,
+              "%s: experts of %s", shapes[i], lookup_text(doc, "expert_type"));
+        json_decref(doc);
+        json_decref(losses(model));
+    }
+}
+
 static void nvfp4(void)
 {
     every_tool("NVFP4");
@@ -309,12 +327,9 @@ static void every_type(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(q4_k_m),
-                                             ROW(nvfp4),
-                                             ROW(ternary),
-                                             ROW(few_bits),
-                                             ROW(layers_that_differ),
-                                             ROW(every_type),
-                                             ROW(layers_without_experts)};
+    static const struct test_case cases[] = {ROW(q4_k_m),          ROW(nvfp4),
+                                             ROW(nvfp4_of_others), ROW(ternary),
+                                             ROW(few_bits),        ROW(layers_that_differ),
+                                             ROW(every_type),      ROW(layers_without_experts)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

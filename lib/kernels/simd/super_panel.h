@@ -417,6 +417,7 @@ static ALWAYS_INLINE void super_panels(const struct super_type t, const struct k
     float sums[PARTS][PANEL_ROWS_MAX][PANEL];
     uint8_t narrow[KERNEL_K_MAX / SUPER][PANEL_ROWS_MAX];
     const uint32_t supers = w->k / SUPER;
+    sl_assert(w->k <= KERNEL_K_MAX);
     for (uint32_t r = 0, n; r < rows; r += n) {
         n = rows - r < PANEL_ROWS_MAX ? rows - r : PANEL_ROWS_MAX;
         if (panel_pairs_scales(t) && !panel_is_narrow(t))

@@ -196,6 +196,10 @@ static int check_shape(const struct model_hparams *h, uint32_t layer, const stru
                          "; %" PRIu64 " x %" PRIu64 " x %" PRIu64 " expected",
                          t->name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], want[0], want[1],
                          want[2]);
+    if (t->dims > 1 && t->ne[0] > MODEL_ROW_MAX)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s: rows of %" PRIu64 " elements are not supported (maximum %d)",
+                         t->name, t->ne[0], MODEL_ROW_MAX);
     if (storage == ARCH_STORAGE_F32 && t->type != TENSOR_F32)
         return error_set(error, ERR_BAD_INPUT, "tensor %s is of type %s; F32 expected", t->name,
                          tensor_type_info(t->type)->name);

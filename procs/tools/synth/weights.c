@@ -62,6 +62,26 @@ static void add(struct weights *w, struct gguf_writer *out, const struct tensor 
     gguf_put_tensor(out, t->name, t->type, t->dims, t->ne);
 }
 
+static void scale_name(const char *matrix, char name[MODEL_NAME_BYTES])
+{
+    snprintf(name, MODEL_NAME_BYTES, "%.*s.scale", (int)(strlen(matrix) - strlen(".weight")),
+             matrix);
+}
+
+/* Models of some architectures have no scales of some matrices. */
+static bool may_have_scale(const struct shape *s, const char *matrix, uint32_t layer)
+{
+    char wanted[MODEL_NAME_BYTES], name[MODEL_NAME_BYTES];
+    scale_name(matrix, wanted);
+    for (size_t i = 0; i < arch_dense_row_count; i++) {
+        struct arch_location location = {.role = arch_dense_rows[i].role, .layer = layer};
+        if (arch_dense_rows[i].arch == s->arch &&
+            strcmp(arch_tensor_name(s->arch, &location, name), wanted) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* The scale of the matrix that was added last. */
 static void add_scale(struct weights *w, struct gguf_writer *out, uint64_t count)
 {
@@ -71,8 +91,7 @@ static void add_scale(struct weights *w, struct gguf_writer *out, uint64_t count
                        .layer = matrix->layer,
                        .ne = {count, 1, 1},
                        .filling = FILL_SCALE};
-    size_t stem = strlen(matrix->name) - strlen(".weight");
-    snprintf(t.name, sizeof t.name, "%.*s.scale", (int)stem, matrix->name);
+    scale_name(matrix->name, t.name);
     float mean = matrix->deviation / FP4_DEVIATION;
     matrix->deviation = FP4_DEVIATION;
     add(w, out, &t);
@@ -123,6 +142,8 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
         layer = 0;                                       /* the first mix of the list */
     if (row->storage == ARCH_STORAGE_ANY && t.ne[1] > 1) /* vectors stay F32 */
         t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
+    if (t.type == TENSOR_NVFP4 && !may_have_scale(s, t.name, layer))
+        t.type = TENSOR_Q8_0;
     if (row->role == DENSE_TOKEN_EMBD)
         t.filling = FILL_EMBEDDING;
     else if (row->role == DENSE_ROUTER)
@@ -172,6 +193,8 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
                                     .k = t.ne[0]};
         t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
         arch_tensor_name(s->arch, &location, t.name);
+        if (t.type == TENSOR_NVFP4 && !may_have_scale(s, t.name, layer))
+            t.type = TENSOR_Q8_0;
         add(w, out, &t);
         if (t.type == TENSOR_NVFP4)
             add_scale(w, out, s->h.experts);
