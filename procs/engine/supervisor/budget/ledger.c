@@ -3,6 +3,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "shm/kv/kv.h"
 
 #define MARGIN_MIN     (4 * MIB)
 #define MARGIN_DIVISOR 50 /* 2 % */
@@ -38,7 +39,9 @@ static uint64_t page_tables(const struct ledger_facts *f, uint64_t quota)
 {
     uint64_t own = (uint64_t)f->processes * LEDGER_PAGE_TABLE_BYTES;
     uint64_t arena = align_up(quota / PAGE_TABLE_DIVISOR, PAGE_BYTES) * f->mappers;
-    return max_u64(own + arena, f->page_tables);
+    /* Slots have addresses of their own, and page tables stay when memory is punched. */
+    uint64_t kv = align_up(KV_SLOTS * f->kv_bytes / PAGE_TABLE_DIVISOR, PAGE_BYTES);
+    return max_u64(own + arena + kv, f->page_tables);
 }
 
 /* Pages that reads of a crashed loader still pin, in addition to the quota. Only experts count:
@@ -90,7 +93,8 @@ static uint64_t kernel_bytes(const struct ledger_facts *f)
 
 static uint64_t fixed_bytes(const struct ledger_facts *f)
 {
-    return f->segments_bytes + f->kv_bytes + f->private_bytes + f->text_bytes + kernel_bytes(f);
+    return f->segments_bytes + f->kv_bytes + align_up(f->kv_bytes / NODE_DIVISOR, PAGE_BYTES) +
+           f->private_bytes + f->text_bytes + kernel_bytes(f);
 }
 
 uint64_t ledger_budget_for(const struct ledger_facts *f, uint64_t expert_bytes)

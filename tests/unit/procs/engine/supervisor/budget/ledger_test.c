@@ -142,6 +142,20 @@ START_TEST(measured_page_tables_count_when_larger)
 }
 END_TEST
 
+/* Page tables (two slots of its size may be mapped in turn) and nodes of keys and values, as of the arena. */
+START_TEST(kernel_memory_of_keys_and_values)
+{
+    struct ledger_facts without = large_model(), with = without;
+    without.kv_bytes = 0;
+    with.kv_bytes = 24 * GIB;
+    without.budget = with.budget = 90 * GIB;
+    struct ledger_plan a = ledger_make(&without), b = ledger_make(&with);
+    ck_assert_uint_eq(b.fixed - a.fixed, align_up(with.kv_bytes + with.kv_bytes / 400, PAGE_BYTES));
+    ck_assert_uint_eq(b.quota, a.quota); /* all experts */
+    ck_assert_uint_eq(b.page_tables - a.page_tables, 2 * with.kv_bytes / 512);
+}
+END_TEST
+
 START_TEST(margin)
 {
     ck_assert_uint_eq(ledger_margin(0), 4 * MIB);
@@ -185,6 +199,7 @@ int main(void)
     tcase_add_loop_test(tcase, more_budget_is_never_less_arena, 0, 2);
     tcase_add_test(tcase, budget_for_experts_is_exact);
     tcase_add_test(tcase, measured_page_tables_count_when_larger);
+    tcase_add_test(tcase, kernel_memory_of_keys_and_values);
     tcase_add_test(tcase, margin);
     tcase_add_test(tcase, experts_cap);
     tcase_add_test(tcase, quota_moves);
