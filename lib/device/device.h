@@ -315,7 +315,7 @@ struct device {
     uint32_t lent_max; /* experts that may be lent at once; 0: any number */
     unsigned
         keeps; /* precisions of which it has memory for all experts, if it computes tokens alone: 1 << enum precision */
-    /* Called in long operations over several rows, by one thread; NULL: not. */
+    /* Called in long operations, by one thread: over several rows, and of one row with many positions. NULL: not. */
     void (*alive)(void *self);
     void *alive_self;
 };

@@ -131,7 +131,7 @@ static void check_list(const char *list)
     json_decref(models);
 }
 
-static void synth(const char *path, const char *mix)
+static bool synth(const char *path, const char *mix)
 {
     const char *args[6 + ARRAY_LEN(mix_shape) + 1] = {SLUICE_SYNTH, "-q", "-o", path};
     size_t n = 4;
@@ -151,6 +151,7 @@ static void synth(const char *path, const char *mix)
     while (waitpid(pid, &status, 0) < 0)
         sl_assert(errno == EINTR);
     golden_check(status == 0, "synth of %s: status %d", mix, status);
+    return status == 0;
 }
 
 static void check_bytes(const char *path, const char *key)
@@ -181,9 +182,10 @@ static void check_mixes(void)
     sl_assert(json_object_size(json_object_get(doc, "mixes")) > 30);
     json_object_foreach(json_object_get(doc, "mixes"), mix, unused)
     {
-        synth(path, mix);
-        check_bytes(path, mix);
-        check_file(path, mix, MIX_CASES);
+        if (synth(path, mix)) {
+            check_bytes(path, mix);
+            check_file(path, mix, MIX_CASES);
+        }
         unlink(path);
     }
     json_decref(doc);

@@ -281,7 +281,8 @@ static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
     const struct host_run *run = arg;
     const struct op_attention *a = run->a;
     const struct layer_attention *s = &a->shape;
-    bool by_head = a->rows * s->kv_heads < 2 * run->h->threads;
+    bool one = a->rows == 1 && run->h->portable; /* a group would take too long */
+    bool by_head = one || a->rows * s->kv_heads < 2 * run->h->threads;
     uint32_t parts = by_head ? s->heads : s->kv_heads;
     uint32_t heads = by_head ? 1 : group_of(a), block = by_head ? 1 : attend_block(run);
     uint32_t blocks = (a->rows + block - 1) / block;

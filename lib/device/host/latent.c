@@ -15,8 +15,8 @@
 
 #include "lib/device/host/internal.h"
 
-#define LATENT_TOGETHER                                                                            \
-    30 /* queries: twice what kernels read a latent for (lib/kernels/simd/attention.h) */
+/* Queries between two reports: twice what kernels read a latent for (lib/kernels/simd/attention.h). */
+#define LATENT_TOGETHER 30
 
 /* Norms, rotation of the key, and the row of the cache. */
 static void latent_rows(void *arg, uint32_t thread, uint32_t threads)
@@ -151,21 +151,22 @@ static uint64_t head_work(const struct op_latent_attention *a)
     return (a->row[a->rows - 1].position + UINT64_C(1)) * (a->shape.key + a->shape.rank);
 }
 
-/* Rows of a block, and into how many blocks that divides the rows. */
-static uint32_t block_rows(const struct op_latent_attention *a)
+/* Rows of a block, for which another thread may have to wait; and into how many blocks that divides the rows. */
+static uint32_t block_rows(const struct host *h, const struct op_latent_attention *a)
 {
-    return smaller(a->rows, MLA_QUERIES);
+    uint32_t rows = smaller(a->rows, MLA_QUERIES);
+    return h->portable ? smaller(rows, host_step_rows(h, head_work(a) / STEPS_PER_PART)) : rows;
 }
 
-static uint32_t row_blocks(const struct op_latent_attention *a)
+static uint32_t row_blocks(const struct host *h, const struct op_latent_attention *a)
 {
-    return (a->rows + block_rows(a) - 1) / block_rows(a);
+    return (a->rows + block_rows(h, a) - 1) / block_rows(h, a);
 }
 
 /* Heads of a block that has all rows. */
 static uint32_t heads_at_once(const struct host *h, const struct op_latent_attention *a)
 {
-    uint32_t heads = MLA_QUERIES / block_rows(a);
+    uint32_t heads = MLA_QUERIES / block_rows(h, a);
     return h->portable ? smaller(heads, host_step_rows(h, head_work(a) * a->rows)) : heads;
 }
 
@@ -183,14 +184,14 @@ static void head_blocks(void *arg, uint32_t part, uint32_t parts)
     const struct host_run *run = arg;
     const struct op_latent_attention *a = run->a;
     struct block b = {.h = run->h, .a = a, .m = &a->shape, .t = &run->h->thread[pool_me()].latent};
-    uint32_t begin, end, blocks = row_blocks(a);
+    uint32_t begin, end, blocks = row_blocks(run->h, a), rows = block_rows(run->h, a);
     pool_share(a->shape.heads * blocks, 1, part, parts, &begin, &end);
     uint32_t heads = heads_at_once(run->h, a);
     for (uint32_t u = begin; u < end; u += b.heads) {
         b.head = u / blocks;
         b.heads = blocks == 1 ? smaller(heads, end - u) : 1;
-        b.row = u % blocks * block_rows(a);
-        b.rows = smaller(block_rows(a), a->rows - b.row);
+        b.row = u % blocks * rows;
+        b.rows = smaller(rows, a->rows - b.row);
         attend_block(&b);
     }
 }
@@ -202,7 +203,7 @@ static uint32_t latent_parts(const struct host *h, const struct op_latent_attent
     uint64_t per_head = ((uint64_t)m->rank * (m->nope + m->value) + head_work(a)) * a->rows;
     bool divide = a->rows > 1 || h->portable;
     uint32_t parts = divide ? pool_parts(h->pool, per_head * m->heads) : h->threads;
-    return smaller(parts, m->heads * row_blocks(a));
+    return smaller(parts, m->heads * row_blocks(h, a));
 }
 
 void host_op_latent_attention(struct device *d, const struct op_latent_attention *a)

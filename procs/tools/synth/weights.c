@@ -82,6 +82,13 @@ static bool may_have_scale(const struct shape *s, const char *matrix, uint32_t l
     return false;
 }
 
+/* Its type, or Q8_0 in place of one that needs a scale. */
+static uint32_t scaled_type(const struct shape *s, const struct tensor *t)
+{
+    bool without = t->type == TENSOR_NVFP4 && !may_have_scale(s, t->name, t->layer);
+    return without ? TENSOR_Q8_0 : t->type;
+}
+
 /* The scale of the matrix that was added last. */
 static void add_scale(struct weights *w, struct gguf_writer *out, uint64_t count)
 {
@@ -142,8 +149,7 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
         layer = 0;                                       /* the first mix of the list */
     if (row->storage == ARCH_STORAGE_ANY && t.ne[1] > 1) /* vectors stay F32 */
         t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
-    if (t.type == TENSOR_NVFP4 && !may_have_scale(s, t.name, layer))
-        t.type = TENSOR_Q8_0;
+    t.type = scaled_type(s, &t);
     if (row->role == DENSE_TOKEN_EMBD)
         t.filling = FILL_EMBEDDING;
     else if (row->role == DENSE_ROUTER)
@@ -193,8 +199,7 @@ static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer
                                     .k = t.ne[0]};
         t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
         arch_tensor_name(s->arch, &location, t.name);
-        if (t.type == TENSOR_NVFP4 && !may_have_scale(s, t.name, layer))
-            t.type = TENSOR_Q8_0;
+        t.type = scaled_type(s, &t);
         add(w, out, &t);
         if (t.type == TENSOR_NVFP4)
             add_scale(w, out, s->h.experts);

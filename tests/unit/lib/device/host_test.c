@@ -304,6 +304,85 @@ START_TEST(a_row_at_depth_reports)
 }
 END_TEST
 
+enum { LATENT_HEADS = 3, LATENT_ROWS = 75, NOPE = 32, ROPE = 16, RANK = 128, VALUE = 24 };
+
+static struct device_matrix latent_matrix(const float *w, uint32_t k, uint32_t n)
+{
+    return (struct device_matrix){.data = device_address(w),
+                                  .row_bytes = k * sizeof(float),
+                                  .k = k,
+                                  .n = n,
+                                  .type = TENSOR_F32};
+}
+
+/* The last `rows` positions with latents; the caller frees the result. */
+static float *latent_with(const char *isa, uint32_t rows)
+{
+    const struct device_latent shape = {.heads = LATENT_HEADS,
+                                        .nope = NOPE,
+                                        .rope = ROPE,
+                                        .value = VALUE,
+                                        .rank = RANK,
+                                        .key = RANK + ROPE,
+                                        .scale = 0.25f};
+    struct device *d = device_of(isa, 2);
+    const uint32_t q_size = LATENT_HEADS * (NOPE + ROPE), mix_size = LATENT_HEADS * VALUE;
+    float *w = pattern((size_t)LATENT_HEADS * RANK * INPUT, 89);
+    float *x = pattern((size_t)INPUT * rows, 61), *angles = pattern((size_t)ROPE * rows, 53);
+    float *mix = zeros(sizeof *mix * mix_size * rows);
+    void *keys = cache_of();
+    struct device_row row[LATENT_ROWS];
+    ck_assert_uint_le(rows, LATENT_ROWS);
+    for (uint32_t r = 0; r < rows; r++)
+        row[r] = (struct device_row){.position = POSITIONS - rows + r};
+    struct device_sequence sequence = {.keys = device_address(keys), .kv_type = KV_TYPE_F16};
+    struct device_limits limits = {.rows = rows,
+                                   .latent = shape,
+                                   .nope_forms = 1u << FORM_F32,
+                                   .latent_forms = 1u << FORM_F32};
+    void *workspace = zeros(d->ops->workspace(d, &limits) + 64);
+    d->ops->use_workspace(d, &limits, device_address(workspace));
+    d->ops->latent_attention(d, &(struct op_latent_attention){
+                                    .rows = rows,
+                                    .sequences = 1,
+                                    .row = row,
+                                    .sequence = &sequence,
+                                    .shape = shape,
+                                    .x = device_rows_of_floats(device_address(x), INPUT),
+                                    .q = latent_matrix(w, INPUT, q_size),
+                                    .k_b = latent_matrix(w, NOPE, LATENT_HEADS * RANK),
+                                    .v_b = latent_matrix(w, RANK, LATENT_HEADS * VALUE),
+                                    .angle_stride = ROPE,
+                                    .angles = device_address(angles),
+                                    .mix = device_rows_of_floats(device_address(mix), mix_size)});
+    free(w);
+    free(x);
+    free(angles);
+    free(keys);
+    free(workspace);
+    d->ops->destroy(d);
+    return mix;
+}
+
+/* Blocks of 64 rows, and of fewer with the portable kernels: 75 rows are 2 and more of them. One row is not divided. */
+START_TEST(latents_at_depth_are_divided)
+{
+    static const uint32_t counts[] = {1, 64, LATENT_ROWS};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        float *portable = latent_with("generic", counts[i]);
+        ck_assert_uint_ge(reports.calls, 1);
+        ck_assert_uint_eq(reports.others, 0);
+        float *fast = latent_with("auto", counts[i]);
+        size_t n = (size_t)LATENT_HEADS * VALUE * counts[i];
+        ck_assert_mem_eq(portable, fast, n * sizeof *fast);
+        for (size_t at = 0; at < n; at++)
+            ck_assert(fast[at] != 0);
+        free(portable);
+        free(fast);
+    }
+}
+END_TEST
+
 /* The caller waits for the last part of another thread, and reports nothing meanwhile. */
 START_TEST(parts_are_bounded)
 {
@@ -333,6 +412,7 @@ int main(void)
     tcase_add_test(t, only_the_caller_reports);
     tcase_add_test(t, attention_at_depth_is_divided);
     tcase_add_test(t, a_row_at_depth_reports);
+    tcase_add_test(t, latents_at_depth_are_divided);
     tcase_add_test(t, parts_are_bounded);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
