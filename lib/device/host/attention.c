@@ -195,7 +195,7 @@ static uint32_t attend_block(const struct host_run *run)
     const struct op_attention *a = run->a;
     uint32_t group = group_of(a), block = ATTEND_QUERIES / group;
     uint64_t each = row_work(a, a->rows - 1) * group;
-    if (run->h->portable)
+    if (host_portable(run->h))
         block = smaller(block, host_step_rows(run->h, each / STEPS_PER_PART));
     return block > 0 ? block : 1;
 }
@@ -206,7 +206,7 @@ static void attend_groups(const struct host_run *run, uint32_t g0, uint32_t g1)
 {
     const struct op_attention *a = run->a;
     uint32_t group = group_of(a), block = attend_block(run);
-    uint32_t begin = g0 * group, end = g1 * group, heads = run->h->portable ? 1 : end - begin;
+    uint32_t begin = g0 * group, end = g1 * group, heads = host_portable(run->h) ? 1 : end - begin;
     for (uint32_t head = begin; head < end && a->rows == 1; head += heads)
         attend(run, 0, 1, head, head + heads);
     for (uint32_t g = g0; g < g1 && a->rows > 1; g++)
@@ -281,7 +281,7 @@ static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
     const struct host_run *run = arg;
     const struct op_attention *a = run->a;
     const struct layer_attention *s = &a->shape;
-    bool one = a->rows == 1 && run->h->portable; /* a group would take too long */
+    bool one = a->rows == 1 && host_portable(run->h); /* a group would take too long */
     bool by_head = one || a->rows * s->kv_heads < 2 * run->h->threads;
     uint32_t parts = by_head ? s->heads : s->kv_heads;
     uint32_t heads = by_head ? 1 : group_of(a), block = by_head ? 1 : attend_block(run);
@@ -309,7 +309,7 @@ void host_op_attention(struct device *d, const struct op_attention *a)
     struct host *h = host_of(d);
     uint32_t outputs = a->w_q.n + k_size(a) + v_size(a), kv_heads = a->shape.kv_heads;
     uint64_t work = a->rows * row_work(a, a->rows - 1) * a->shape.heads;
-    bool divide = a->rows > 1 || h->portable;
+    bool divide = a->rows > 1 || host_portable(h);
     bool few_parts = divide && work / kv_heads > GROUP_STEPS_MAX * h->step_work;
     if (a->heads.qk_norm != QK_NORM_ROW && kv_heads % h->threads == 0 && !few_parts) {
         host_run_parts(h, even_parts(h, a, outputs), whole_groups, a);

@@ -112,7 +112,6 @@ struct device *host_device(const struct kernel_ops *kernels, uint32_t threads, i
                        .pool = pool,
                        .threads = threads,
                        .thread = thread,
-                       .portable = portable,
                        .step_work = step_work,
                        .step_outputs = portable ? COLUMN_UNIT : STEP_OUTPUTS};
     return &h->device;

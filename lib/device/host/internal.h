@@ -42,7 +42,6 @@ struct host {
     struct pool *pool;
     uint32_t threads;
     struct host_thread *thread; /* [threads] */
-    bool portable;              /* kernels for any CPU, which are slow */
     uint64_t step_work;         /* multiplications between two reports of progress */
     uint32_t
         step_outputs; /* of a product that are computed at once, if rows can be divided instead */
@@ -60,6 +59,12 @@ struct host_run {
 /* workspace.c */
 size_t host_workspace(const struct device *d, const struct device_limits *limits);
 void host_use_workspace(struct device *d, const struct device_limits *limits, struct device_at at);
+
+/* Whether its kernels are those for any CPU, which are slow. */
+static inline bool host_portable(const struct host *h)
+{
+    return h->kernels->isa == ISA_GENERIC;
+}
 
 static inline struct host *host_of(struct device *d)
 {
@@ -109,7 +114,7 @@ static inline uint32_t host_step_rows(const struct host *h, uint64_t each)
 static inline uint32_t host_attend_rows(const struct host *h, uint64_t each, uint32_t together)
 {
     uint32_t rows = host_step_rows(h, each);
-    return h->portable || rows > together ? rows : together;
+    return host_portable(h) || rows > together ? rows : together;
 }
 
 /* Progress report. The thread that called the operation makes it: it runs parts to the end of the operation, whichever
@@ -123,7 +128,7 @@ static inline void host_report(const struct host *h)
 /* The same of attention, after `work` multiplications. */
 static inline void host_attended(const struct host *h, uint32_t rows, uint64_t work)
 {
-    if (rows > 1 || h->portable || work >= h->step_work)
+    if (rows > 1 || host_portable(h) || work >= h->step_work)
         host_report(h);
 }
 

@@ -155,7 +155,8 @@ static uint64_t head_work(const struct op_latent_attention *a)
 static uint32_t block_rows(const struct host *h, const struct op_latent_attention *a)
 {
     uint32_t rows = smaller(a->rows, MLA_QUERIES);
-    return h->portable ? smaller(rows, host_step_rows(h, head_work(a) / STEPS_PER_PART)) : rows;
+    return host_portable(h) ? smaller(rows, host_step_rows(h, head_work(a) / STEPS_PER_PART))
+                            : rows;
 }
 
 static uint32_t row_blocks(const struct host *h, const struct op_latent_attention *a)
@@ -167,7 +168,7 @@ static uint32_t row_blocks(const struct host *h, const struct op_latent_attentio
 static uint32_t heads_at_once(const struct host *h, const struct op_latent_attention *a)
 {
     uint32_t heads = MLA_QUERIES / block_rows(h, a);
-    return h->portable ? smaller(heads, host_step_rows(h, head_work(a) * a->rows)) : heads;
+    return host_portable(h) ? smaller(heads, host_step_rows(h, head_work(a) * a->rows)) : heads;
 }
 
 static void attend_block(struct block *b)
@@ -201,7 +202,7 @@ static uint32_t latent_parts(const struct host *h, const struct op_latent_attent
 {
     const struct device_latent *m = &a->shape;
     uint64_t per_head = ((uint64_t)m->rank * (m->nope + m->value) + head_work(a)) * a->rows;
-    bool divide = a->rows > 1 || h->portable;
+    bool divide = a->rows > 1 || host_portable(h);
     uint32_t parts = divide ? pool_parts(h->pool, per_head * m->heads) : h->threads;
     return smaller(parts, m->heads * row_blocks(h, a));
 }
