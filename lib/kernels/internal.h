@@ -208,6 +208,7 @@ void group_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y);
 
 kernel_matmul_fn avx2_dense_matmul, avx2_super_matmul, avx2_group_matmul;
 kernel_matmul_fn avx512_dense_matmul, avx512_super_matmul, avx512_group_matmul, avx512_matmul;
+kernel_matmul_fn vbmi_matmul;
 kernel_matmul_fn amx_block_matmul, amx_super_matmul; /* amx_block_fits; no halves */
 kernel_matmul_fn amx_matmul;
 /* Whether rows are short enough for the stack of amx_block_matmul. */
@@ -218,6 +219,7 @@ kernel_matmul_fn *avx2_block_product(enum tensor_type type);
 kernel_matmul_fn *avx512_block_product(enum tensor_type type);
 
 /* generic_fused_ops: the same for x86-64 processors with AVX2 and FMA. */
-extern const struct kernel_ops generic_ops, generic_fused_ops, avx2_ops, avx512_ops, amx_ops;
+extern const struct kernel_ops generic_ops, generic_fused_ops, avx2_ops, avx512_ops, vbmi_ops,
+    amx_ops;
 
 #endif

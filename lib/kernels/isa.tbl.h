@@ -5,5 +5,6 @@
 ISA(GENERIC, "generic")
 ISA(AVX2, "avx2")
 ISA(AVX512, "avx512")
-ISA(AMX, "amx") /* AVX-512, and AMX for products of several rows */
+ISA(VBMI, "avx512vbmi") /* AVX-512, and lookups in 64 bytes */
+ISA(AMX, "amx")         /* the same, and AMX for products of several rows */
 #undef ISA

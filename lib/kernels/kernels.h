@@ -150,7 +150,7 @@ struct kernel_delta {
 
 struct kernel_ops {
     enum kernel_isa isa;
-    const char *name; /* "generic", "avx2", "avx512", "amx" */
+    const char *name; /* kernel_isa_name(isa) */
 
     /* Prepares one F32 row of k elements for matmul with weights of `type`. dst has
      * kernel_activation_bytes(type, k) bytes, 64-byte aligned. The result depends on
@@ -225,8 +225,8 @@ size_t kernel_activation_bytes(enum tensor_type type, uint32_t k);
 /* The kernels of one instruction set, or NULL when this CPU or this build lacks it. */
 const struct kernel_ops *kernel_ops_of(enum kernel_isa isa);
 
-/* The kernels named by `wanted` ("generic", "avx2", "avx512", "amx"), or the fastest that this CPU
- * supports (NULL or "auto"). NULL when the name is unknown, or this CPU or build lacks the set. */
+/* The kernels named by `wanted` (a name of isa.tbl.h), or the fastest that this CPU supports (NULL or
+ * "auto"). NULL when the name is unknown, or this CPU or build lacks the set. */
 const struct kernel_ops *kernel_ops_select(const char *wanted);
 
 /* A rotary embedding: angle i < dims / 2 of a position is position * theta^(-2i/dims) (RoFormer, Su et

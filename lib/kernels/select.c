@@ -26,6 +26,11 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512vnni");
 }
 
+static bool has_vbmi(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512vbmi");
+}
+
 /* Linux saves the tiles only of processes that request it, once for all threads. Its answer is kept: a process
  * may be confined before it selects kernels again. */
 static bool may_use_tiles(void)
@@ -41,7 +46,7 @@ static bool has_amx(void)
 {
     enum { AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25 }; /* older compilers have no names for them */
     unsigned a, b, c, d;
-    return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & AMX_TILE) != 0 &&
+    return has_vbmi() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & AMX_TILE) != 0 &&
            (d & AMX_INT8) != 0 && may_use_tiles();
 }
 #endif
@@ -53,6 +58,7 @@ const struct kernel_ops *kernel_ops_of(enum kernel_isa isa)
     case ISA_GENERIC: return has_avx2() ? &generic_fused_ops : &generic_ops;
     case ISA_AVX2: return has_avx2() ? &avx2_ops : NULL;
     case ISA_AVX512: return has_avx512() ? &avx512_ops : NULL;
+    case ISA_VBMI: return has_vbmi() ? &vbmi_ops : NULL;
     case ISA_AMX: return has_amx() ? &amx_ops : NULL;
 #else
     case ISA_GENERIC: return &generic_ops;

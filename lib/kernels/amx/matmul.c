@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which products tiles compute: those of several rows; the others are those of AVX-512. */
+/* Which products tiles compute: those of several rows; the others are those of AVX-512 VBMI. */
 #include "lib/kernels/internal.h"
 
 #define TILE_ROWS_MIN 11 /* with fewer, the vectors are faster (kernel_bench) */
@@ -15,6 +15,6 @@ void amx_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
     kernel_matmul_fn *product = by_form[kernel_form_of(w->type)];
     if (product == NULL || rows < TILE_ROWS_MIN ||
         (product == amx_block_matmul && !amx_block_fits(w)))
-        product = avx512_matmul;
+        product = vbmi_matmul;
     product(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }

@@ -66,6 +66,13 @@ static ALWAYS_INLINE vq vq_lookup(vq table, vq at)
     return _mm256_shuffle_epi8(table, at);
 }
 
+/* Bytes of `table`, of 16 bytes that are the same in every piece, by the low nibbles of v and by the high ones. */
+static ALWAYS_INLINE void vq_lookup_nibbles(vq table, vq v, vq *lo, vq *hi)
+{
+    *lo = vq_lookup(table, vq_low_nibbles(v));
+    *hi = vq_lookup(table, vq_high_nibbles(v));
+}
+
 static ALWAYS_INLINE vq vq_add(vq a, vq b)
 {
     return _mm256_add_epi8(a, b);

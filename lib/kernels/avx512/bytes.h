@@ -70,6 +70,19 @@ static ALWAYS_INLINE vq vq_lookup(vq table, vq at)
     return _mm512_shuffle_epi8(table, at);
 }
 
+/* Bytes of `table`, of 16 bytes that are the same in every piece, by the low nibbles of v and by the high ones.
+ * A lookup in 64 bytes takes six bits of an index, so the bits above a nibble choose another copy of the table. */
+static ALWAYS_INLINE void vq_lookup_nibbles(vq table, vq v, vq *lo, vq *hi)
+{
+#ifdef __AVX512VBMI__
+    *lo = _mm512_permutexvar_epi8(v, table);
+    *hi = _mm512_permutexvar_epi8(_mm512_srli_epi16(v, 4), table);
+#else
+    *lo = vq_lookup(table, vq_low_nibbles(v));
+    *hi = vq_lookup(table, vq_high_nibbles(v));
+#endif
+}
+
 static ALWAYS_INLINE vq vq_add(vq a, vq b)
 {
     return _mm512_add_epi8(a, b);
@@ -281,6 +294,34 @@ static ALWAYS_INLINE vf vf_halves_every(const uint8_t *p, const size_t stride, c
     return _mm512_cvtph_ps(words_every_at(p, stride, at));
 }
 
+#ifdef __AVX512VBMI__
+
+/* Byte 0 of the 32-bit lanes whose byte, of 16 that are `stride` bytes apart, is in the line of 64 bytes. */
+static ALWAYS_INLINE uint64_t lanes_in_line(const size_t stride, const size_t line)
+{
+    uint64_t mask = 0;
+    UNROLL for (uint32_t i = 0; i < VL; i++) if (i * stride / 64 == line) mask |= 1ull << (4 * i);
+    return mask;
+}
+
+/* The first bytes of 16 blocks of `stride` bytes. */
+static ALWAYS_INLINE vi vi_bytes_every(const uint8_t *p, const size_t stride)
+{
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i at = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)stride));
+    vi bytes = _mm512_maskz_permutexvar_epi8(lanes_in_line(stride, 0), at, vq_load(p));
+    UNROLL for (size_t line = 1; line * 64 <= (VL - 1) * stride; line++)
+    {
+        const size_t left = VL * stride - line * 64; /* nothing behind the last block is read */
+        const uint8_t *from = p + line * 64;
+        vq v = left >= 64 ? vq_load(from) : _mm512_maskz_loadu_epi8((1ull << left) - 1, from);
+        bytes = _mm512_mask_permutexvar_epi8(bytes, lanes_in_line(stride, line), at, v);
+    }
+    return bytes;
+}
+
+#else
+
 /* The first bytes of 16 blocks of `stride` bytes, an odd number. */
 static ALWAYS_INLINE vi vi_bytes_every(const uint8_t *p, const size_t stride)
 {
@@ -288,6 +329,8 @@ static ALWAYS_INLINE vi vi_bytes_every(const uint8_t *p, const size_t stride)
     return _mm512_cvtepu16_epi32(_mm256_mask_blend_epi16(
         0xaaaa, _mm256_and_si256(words, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(words, 8)));
 }
+
+#endif
 
 static ALWAYS_INLINE vi vi_words_at(const uint8_t *const p[VL])
 {

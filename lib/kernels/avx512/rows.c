@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row operations, attention and the tables of AVX-512 and AMX. */
+/* Row operations, attention and the tables of AVX-512, AVX-512 VBMI and AMX. */
 #include "lib/kernels/avx512/bytes.h"
 
 #include "lib/kernels/simd/rows.h"
@@ -26,7 +26,7 @@ void avx512_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_e
     product(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }
 
-/* A table: AMX has other products of several rows, and nothing else. */
+/* A table: sets differ in products only. */
 #define AVX512_OPS(isa_id, isa_name, product)                                                      \
     {                                                                                              \
         .isa = isa_id, .name = isa_name, .matmul = product, .activation = simd_activation,         \
@@ -38,4 +38,5 @@ void avx512_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_e
     }
 
 const struct kernel_ops avx512_ops = AVX512_OPS(ISA_AVX512, "avx512", avx512_matmul);
+const struct kernel_ops vbmi_ops = AVX512_OPS(ISA_VBMI, "avx512vbmi", vbmi_matmul);
 const struct kernel_ops amx_ops = AVX512_OPS(ISA_AMX, "amx", amx_matmul);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Template, included by blocks.h: unpack steps of blocks with one scale per 32 elements or more. The
  * blocks are described in lib/tensor/unpack/legacy.c and fp4.c. A type is a row of BLOCK_TYPES, its
- * properties, and a function. */
+ * properties, and a function. A file that defines the list before has products of these types only. */
 
+#ifndef BLOCK_TYPES
 #define BLOCK_TYPES(X)                                                                             \
     X(Q4_0) X(Q8_0) X(IQ4_NL) X(MXFP4) X(NVFP4) X(Q4_1) X(Q5_0) X(Q5_1) X(Q1_0) X(Q2_0)
+#endif
 
 #define NO_SHIFT (-1)
 
@@ -82,17 +84,13 @@ static ALWAYS_INLINE void block_unpack_Q8_0(const uint8_t *p, const int first, v
 static ALWAYS_INLINE void block_unpack_IQ4_NL(const uint8_t *p, const int first, vq *lo, vq *hi)
 {
     const vq table = vq_wide(vq_repeat(unpack_iq4_values));
-    nibbles_at(block_type_IQ4_NL, p, first, 2, lo, hi);
-    *lo = vq_lookup(table, *lo);
-    *hi = vq_lookup(table, *hi);
+    vq_lookup_nibbles(table, pieces_of(block_type_IQ4_NL, p, first, 2), lo, hi);
 }
 
 static ALWAYS_INLINE void block_unpack_MXFP4(const uint8_t *p, const int first, vq *lo, vq *hi)
 {
     const vq table = vq_add(vq_repeat(unpack_fp4_values), vq_set1(16));
-    nibbles_at(block_type_MXFP4, p, first, 1, lo, hi);
-    *lo = vq_lookup(table, *lo);
-    *hi = vq_lookup(table, *hi);
+    vq_lookup_nibbles(table, pieces_of(block_type_MXFP4, p, first, 1), lo, hi);
 }
 
 static ALWAYS_INLINE void block_unpack_NVFP4(const uint8_t *p, const int first, vq *lo, vq *hi)
@@ -101,9 +99,10 @@ static ALWAYS_INLINE void block_unpack_NVFP4(const uint8_t *p, const int first, 
     const uint8_t *piece[PIECES];
     UNROLL for (int i = 0; i < PIECES; i++) piece[i] =
         p + (size_t)(first + i) / 2 * 36 + 4 + (first + i) % 2 * 16;
-    vq v = vq_pieces(piece), low = vq_low_nibbles(v), high = vq_high_nibbles(v);
-    *lo = vq_lookup(table, vq_first_eights(low, high));
-    *hi = vq_lookup(table, vq_last_eights(low, high));
+    vq low, high;
+    vq_lookup_nibbles(table, vq_pieces(piece), &low, &high);
+    *lo = vq_first_eights(low, high);
+    *hi = vq_last_eights(low, high);
 }
 
 static ALWAYS_INLINE void block_unpack_Q4_1(const uint8_t *p, const int first, vq *lo, vq *hi)

@@ -166,11 +166,7 @@ static ALWAYS_INLINE void words_IQ4_XS(const uint8_t *const block[VL], struct su
     for (int i = 0; i < 8; i++) {
         vq lo[4], hi[4];
         vq_transpose(block, 8 + (size_t)i * 16, v);
-        UNROLL for (int e = 0; e < 4; e++)
-        {
-            lo[e] = vq_lookup(table, vq_low_nibbles(v[e]));
-            hi[e] = vq_lookup(table, vq_high_nibbles(v[e]));
-        }
+        UNROLL for (int e = 0; e < 4; e++) vq_lookup_nibbles(table, v[e], &lo[e], &hi[e]);
         put_words(p, side, i * 8, lo);
         put_words(p, side, i * 8 + 4, hi);
     }

@@ -270,6 +270,7 @@ static int print_skips(void)
     static const char *const skip[ISA__COUNT] = {
         [ISA_AVX2] = "avx2: CPU lacks AVX2, FMA or F16C",
         [ISA_AVX512] = "avx512: CPU lacks AVX-512 F, BW, VL, DQ or VNNI",
+        [ISA_VBMI] = "avx512vbmi: CPU lacks that of avx512, or VBMI",
         [ISA_AMX] = "amx: CPU lacks AMX-TILE or AMX-INT8, or the kernel does not save them",
     };
     int skipped = 0;
