@@ -252,22 +252,34 @@ static ALWAYS_INLINE vf vf_halves_at(const uint8_t *const p[VL])
     return _mm256_cvtph_ps(words_at(p));
 }
 
+struct scale_places { /* bytes.h of AVX-512 */
+    size_t stride;
+    uint32_t per, inner, count;
+};
+
 /* Single loads are faster. */
-static ALWAYS_INLINE bool words_every(size_t stride)
+static ALWAYS_INLINE bool by_lines(size_t bytes)
 {
-    (void)stride;
+    (void)bytes;
     return false;
 }
 
-static ALWAYS_INLINE vf vf_halves_every(const uint8_t *p, const size_t stride, const size_t at)
+static ALWAYS_INLINE vf vf_halves_by_line(const uint8_t *p, const struct scale_places s,
+                                          const size_t at)
 {
-    (void)p, (void)stride, (void)at;
+    (void)p, (void)s, (void)at;
     return vf_set1(0);
 }
 
-static ALWAYS_INLINE vi vi_bytes_every(const uint8_t *p, const size_t stride)
+static ALWAYS_INLINE vi vi_words_by_line(const uint8_t *p, const struct scale_places s)
 {
-    (void)p, (void)stride;
+    (void)p, (void)s;
+    return vi_set1(0);
+}
+
+static ALWAYS_INLINE vi vi_bytes_by_line(const uint8_t *p, const struct scale_places s)
+{
+    (void)p, (void)s;
     return vi_set1(0);
 }
 

@@ -253,79 +253,105 @@ static ALWAYS_INLINE vf vf_halves_at(const uint8_t *const p[VL])
     return _mm512_cvtph_ps(words_at(p));
 }
 
-/* Whether words_every_at is faster than single loads. */
-static ALWAYS_INLINE bool words_every(size_t stride)
+/* Whether `bytes` of adjacent blocks are few enough that their scales are moved from whole lines faster than
+ * loaded one by one. */
+static ALWAYS_INLINE bool by_lines(size_t bytes)
 {
-    return stride <= 24;
+    return bytes <= 384;
 }
 
-/* Which of 16 bytes, `stride` bytes apart, are in the line of 64 bytes. */
-static ALWAYS_INLINE uint32_t in_line(const size_t stride, const size_t line)
+/* Where the scale of block i, of at most 16, is: byte i / per * stride + i % per * inner. per: a power of two. */
+struct scale_places {
+    size_t stride;
+    uint32_t per, inner;
+    uint32_t count; /* blocks, a multiple of per */
+};
+
+/* Which scales begin in the line of 64 bytes, a bit for each. */
+static ALWAYS_INLINE uint32_t in_line(const struct scale_places s, const size_t line)
 {
     uint32_t mask = 0;
-    UNROLL for (uint32_t i = 0; i < VL; i++) if (i * stride / 64 == line) mask |= 1u << i;
+    UNROLL for (uint32_t i = 0; i < VL;
+                i++) if (i < s.count && (i / s.per * s.stride + i % s.per * s.inner) / 64 == line)
+        mask |= 1u << i;
     return mask;
 }
 
-/* 16-bit lane i is the word that has byte at + i * stride of 16 * stride bytes, counted from `at`. */
-static ALWAYS_INLINE __m256i words_every_at(const uint8_t *p, const size_t stride, const size_t at)
+/* 16-bit lane i is the word that has byte `at` of scale i. */
+static ALWAYS_INLINE __m256i words_by_line(const uint8_t *p, const struct scale_places s,
+                                           const size_t at)
 {
     const __m512i lane =
         _mm512_cvtepu8_epi16(_mm256_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
                                               0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
-    const __m512i word =
-        _mm512_srli_epi16(_mm512_mullo_epi16(lane, _mm512_set1_epi16((short)stride)), 1);
+    const __m512i inner = _mm512_and_si512(lane, _mm512_set1_epi16((short)(s.per - 1)));
+    const __m512i block = _mm512_srli_epi16(lane, (unsigned)__builtin_ctz(s.per));
+    const __m512i byte =
+        _mm512_add_epi16(_mm512_mullo_epi16(block, _mm512_set1_epi16((short)s.stride)),
+                         _mm512_mullo_epi16(inner, _mm512_set1_epi16((short)s.inner)));
+    const __m512i word = _mm512_srli_epi16(byte, 1);
+    const size_t bytes = s.count / s.per * s.stride; /* nothing behind the last block is read */
     __m512i words = _mm512_setzero_si512();
-    UNROLL for (size_t line = 0; line * 64 < VL * stride; line++)
+    UNROLL for (size_t line = 0; line * 64 < bytes; line++)
     {
-        const size_t left =
-            VL * stride - line * 64 - at; /* nothing behind the last block is read */
+        const uint32_t mask = in_line(s, line);
+        const size_t left = bytes - line * 64 - at;
         const uint8_t *from = p + at + line * 64;
+        if (mask == 0)
+            continue;
         __m512i v =
             left >= 64 ? vq_load(from) : _mm512_maskz_loadu_epi16((1u << (left / 2)) - 1u, from);
-        words = _mm512_mask_permutexvar_epi16(words, in_line(stride, line), word, v);
+        words = _mm512_mask_permutexvar_epi16(words, mask, word, v);
     }
     return _mm512_castsi512_si256(words);
 }
 
-/* The F16 numbers at `at` of 16 blocks of `stride` bytes, an even number. */
-static ALWAYS_INLINE vf vf_halves_every(const uint8_t *p, const size_t stride, const size_t at)
+/* F16 scales, at `at` of an even number of bytes. */
+static ALWAYS_INLINE vf vf_halves_by_line(const uint8_t *p, const struct scale_places s,
+                                          const size_t at)
 {
-    return _mm512_cvtph_ps(words_every_at(p, stride, at));
+    return _mm512_cvtph_ps(words_by_line(p, s, at));
+}
+
+/* The same, as integers. */
+static ALWAYS_INLINE vi vi_words_by_line(const uint8_t *p, const struct scale_places s)
+{
+    return _mm512_cvtepu16_epi32(words_by_line(p, s, 0));
 }
 
 #ifdef __AVX512VBMI__
 
-/* Byte 0 of the 32-bit lanes whose byte, of 16 that are `stride` bytes apart, is in the line of 64 bytes. */
-static ALWAYS_INLINE uint64_t lanes_in_line(const size_t stride, const size_t line)
+/* Byte 0 of the 32-bit lanes whose scale is in the line of 64 bytes. */
+static ALWAYS_INLINE uint64_t lanes_in_line(const struct scale_places s, const size_t line)
 {
+    const uint32_t scales = in_line(s, line);
     uint64_t mask = 0;
-    UNROLL for (uint32_t i = 0; i < VL; i++) if (i * stride / 64 == line) mask |= 1ull << (4 * i);
+    UNROLL for (uint32_t i = 0; i < VL; i++) mask |= (uint64_t)(scales >> i & 1) << (4 * i);
     return mask;
 }
 
-/* The first bytes of 16 blocks of `stride` bytes. */
-static ALWAYS_INLINE vi vi_bytes_every(const uint8_t *p, const size_t stride)
+/* Scales of one byte; one per block. */
+static ALWAYS_INLINE vi vi_bytes_by_line(const uint8_t *p, const struct scale_places s)
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512i at = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)stride));
-    vi bytes = _mm512_maskz_permutexvar_epi8(lanes_in_line(stride, 0), at, vq_load(p));
-    UNROLL for (size_t line = 1; line * 64 <= (VL - 1) * stride; line++)
+    const __m512i byte = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)s.stride));
+    vi bytes = _mm512_maskz_permutexvar_epi8(lanes_in_line(s, 0), byte, vq_load(p));
+    UNROLL for (size_t line = 1; line * 64 <= (s.count - 1) * s.stride; line++)
     {
-        const size_t left = VL * stride - line * 64; /* nothing behind the last block is read */
+        const size_t left = s.count * s.stride - line * 64; /* nothing behind the last block */
         const uint8_t *from = p + line * 64;
         vq v = left >= 64 ? vq_load(from) : _mm512_maskz_loadu_epi8((1ull << left) - 1, from);
-        bytes = _mm512_mask_permutexvar_epi8(bytes, lanes_in_line(stride, line), at, v);
+        bytes = _mm512_mask_permutexvar_epi8(bytes, lanes_in_line(s, line), byte, v);
     }
     return bytes;
 }
 
 #else
 
-/* The first bytes of 16 blocks of `stride` bytes, an odd number. */
-static ALWAYS_INLINE vi vi_bytes_every(const uint8_t *p, const size_t stride)
+/* Scales of one byte; one per block, of an odd number of bytes. */
+static ALWAYS_INLINE vi vi_bytes_by_line(const uint8_t *p, const struct scale_places s)
 {
-    const __m256i words = words_every_at(p, stride, 0);
+    const __m256i words = words_by_line(p, s, 0);
     return _mm512_cvtepu16_epi32(_mm256_mask_blend_epi16(
         0xaaaa, _mm256_and_si256(words, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(words, 8)));
 }

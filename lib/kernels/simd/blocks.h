@@ -12,12 +12,33 @@
 #define BLOCK_AHEAD 4096 /* bytes of weights prefetched ahead */
 #define OUTPUTS     8    /* whose partial sums are joined at once */
 
-/* The terms of STEP blocks before the activation's scale. adjacent: the groups are. */
-static ALWAYS_INLINE vf step_terms(const struct block_type t,
-                                   const uint8_t *const group[STEP_GROUPS], const bool adjacent,
-                                   const int8_t *x, const int32_t *corr)
+/* Groups of blocks of a step. */
+struct step {
+    const uint8_t *group[STEP_GROUPS];
+    bool adjacent;
+    int vectors; /* of blocks that are computed, of 4: 2 or 4; the terms of the others are any */
+};
+
+static ALWAYS_INLINE struct step adjacent_step(const struct block_type t, const uint8_t *w,
+                                               const int vectors)
 {
-    const bool every = adjacent && !t.halves && t.elems == QK && words_every(t.bytes);
+    struct step s = {.adjacent = true, .vectors = vectors};
+    UNROLL for (int g = 0; g < STEP_GROUPS; g++) s.group[g] = w + (size_t)g * group_bytes(t);
+    return s;
+}
+
+/* Whether the scales are moved from whole lines. */
+static ALWAYS_INLINE bool scales_by_line(const struct block_type t, const struct step s)
+{
+    return s.adjacent && by_lines(STEP_GROUPS * group_bytes(t));
+}
+
+/* The terms of STEP blocks before the activation's scale. */
+static ALWAYS_INLINE vf step_terms(const struct block_type t, const struct step s, const int8_t *x,
+                                   const int32_t *corr)
+{
+    const uint32_t count = (uint32_t)(s.vectors * PIECES);
+    const bool lines = scales_by_line(t, s);
     struct dots dot[4];
     const uint8_t *scale[VL];
     UNROLL for (int v = 0; v < 4; v++)
@@ -25,31 +46,34 @@ static ALWAYS_INLINE vf step_terms(const struct block_type t,
         vq lo, hi;
         const int g = v * PIECES / ACT_GROUP, first = v * PIECES % ACT_GROUP;
         const int8_t *xs = x + g * GROUP_SIZE + first * 16;
-        block_unpack(t, group[g], first, &lo, &hi);
         dot[v] = dots_start(vi_set1(0));
+        if (v >= s.vectors)
+            continue;
+        block_unpack(t, s.group[g], first, &lo, &hi);
         dots_add(t.wide, &dot[v], lo, vq_load(xs));
         dots_add(t.wide, &dot[v], hi, vq_load(xs + 16 * ACT_GROUP));
         dots_fold(t.wide, &dot[v]);
     }
-    UNROLL for (int b = 0; b < STEP; b++) scale[b] =
-        group[b / ACT_GROUP] + scale_at(t, (uint32_t)b % ACT_GROUP);
+    UNROLL for (uint32_t b = 0; b < STEP; b++) scale[b] =
+        s.group[b % count / ACT_GROUP] + scale_at(t, b % ACT_GROUP);
     vi sum = dots_join(dot);
     if (t.shift != NO_SHIFT)
         sum = vi_add(sum, vi_shift_right(vi_load(corr), t.shift));
-    vf term =
-        vf_mul(vi_to_float(sum), every ? adjacent_scales(t, group[0]) : block_scales(t, scale));
+    vf term = vf_mul(vi_to_float(sum),
+                     lines ? adjacent_scales(t, s.group[0], count) : block_scales(t, scale));
     if (t.minimums) /* low: -1 times the sum of the activations, the correction / 128 */
-        term = vf_subtract_product(every ? vf_halves_every(group[0], t.bytes, 2)
+        term = vf_subtract_product(lines ? vf_halves_by_line(s.group[0], scales_of(t, count), 2)
                                          : block_minimums(scale),
                                    vi_to_float(vi_shift_right(vi_load(corr), 7)), term);
     return term;
 }
 
 /* The same of a type with two scales per block: terms of the first halves, and of the last. */
-static ALWAYS_INLINE void half_terms(const struct block_type t,
-                                     const uint8_t *const group[STEP_GROUPS], const int8_t *x,
-                                     const int32_t *corr, size_t corr_stride, vf term[2])
+static ALWAYS_INLINE void half_terms(const struct block_type t, const struct step s,
+                                     const int8_t *x, const int32_t *corr, size_t corr_stride,
+                                     vf term[2])
 {
+    const uint32_t count = (uint32_t)(s.vectors * PIECES);
     struct dots dot[2][4];
     const uint8_t *scale[VL];
     vf d[2];
@@ -57,18 +81,22 @@ static ALWAYS_INLINE void half_terms(const struct block_type t,
     {
         vq q[2];
         const int g = v * PIECES / ACT_GROUP, first = v * PIECES % ACT_GROUP;
-        block_unpack(t, group[g], first, &q[0], &q[1]);
+        UNROLL for (int h = 0; h < 2; h++) dot[h][v] = dots_start(vi_set1(0));
+        if (v >= s.vectors)
+            continue;
+        block_unpack(t, s.group[g], first, &q[0], &q[1]);
         UNROLL for (int h = 0; h < 2; h++)
         {
-            dot[h][v] = dots_start(vi_set1(0));
             dots_add(t.wide, &dot[h][v], q[h],
                      vq_load(x + g * GROUP_SIZE + (first + h * ACT_GROUP) * 16));
             dots_fold(t.wide, &dot[h][v]);
         }
     }
-    UNROLL for (int b = 0; b < STEP; b++) scale[b] =
-        half_scales_at(t, group[b / ACT_GROUP], (uint32_t)b % ACT_GROUP);
-    block_half_scales(scale, d);
+    UNROLL for (uint32_t b = 0; b < STEP; b++) scale[b] =
+        half_scales_at(t, s.group[b % count / ACT_GROUP], b % ACT_GROUP);
+    block_half_scales(scales_by_line(t, s) ? vi_words_by_line(s.group[0], scales_of(t, count))
+                                           : vi_words_at(scale),
+                      d);
     UNROLL for (int h = 0; h < 2; h++) term[h] = vf_mul(
         vi_to_float(vi_add(dots_join(dot[h]), vi_load(corr + (size_t)h * corr_stride))), d[h]);
 }
@@ -117,50 +145,78 @@ static ALWAYS_INLINE __m256 add_half_terms(__m256 acc, const vf term[2], const f
     return acc;
 }
 
-/* The last n < STEP blocks of a row. Groups that the row does not have are read from its last part
- * again; of an incomplete group, a copy. */
-static ALWAYS_INLINE __m256 last_blocks(const struct block_type t, const uint8_t *w, uint32_t n,
-                                        const int8_t *x, const int32_t *corr, size_t corr_stride,
-                                        const float *dx, __m256 acc)
+/* A prepared row of activations, from a block on; padded to ACT_PAD blocks. */
+struct block_x {
+    const int8_t *q;
+    const int32_t *corr;
+    const float *dx;
+    size_t corr_stride; /* from the corrections of first halves to those of last ones */
+};
+
+/* acc + the first n <= STEP blocks of the step. */
+static ALWAYS_INLINE __m256 add_step(const struct block_type t, const struct step s,
+                                     const struct block_x x, const uint32_t n, __m256 acc)
 {
-    uint8_t copy[GROUP_BYTES_MAX] = {0};
-    const uint8_t *group[STEP_GROUPS];
-    for (uint32_t g = 0; g < STEP_GROUPS; g++)
-        group[g] = g * ACT_GROUP + ACT_GROUP <= n ? w + g * group_bytes(t) : copy;
-    if (n % ACT_GROUP != 0)
-        memcpy(copy, w + n / ACT_GROUP * group_bytes(t), scale_at(t, n % ACT_GROUP));
     if (t.halves) {
         vf term[2];
-        half_terms(t, group, x, corr, corr_stride, term);
-        return add_half_terms(acc, term, dx, n);
+        half_terms(t, s, x.q, x.corr, x.corr_stride, term);
+        return add_half_terms(acc, term, x.dx, n);
     }
-    return add_some(acc, step_terms(t, group, false, x, corr), dx, n);
+    return add_some(acc, step_terms(t, s, x.q, x.corr), x.dx, n);
 }
 
-/* The partial sums of one output. x, corr and dx are padded to ACT_PAD blocks. */
-static ALWAYS_INLINE __m256 block_sums(const struct block_type t, const uint8_t *w, uint32_t blocks,
-                                       const int8_t *x, const int32_t *corr, const float *dx)
+/* The last n < STEP blocks of the last rows: nothing behind them is read. Groups that a row does not have are
+ * read from its last part again; of an incomplete group, a copy. */
+static ALWAYS_INLINE __m256 end_blocks(const struct block_type t, const uint8_t *w, uint32_t n,
+                                       const struct block_x x, __m256 acc)
 {
-    const size_t bytes = group_bytes(t), corr_stride = act_blocks(blocks * QK);
+    uint8_t copy[GROUP_BYTES_MAX] = {0};
+    struct step s = {.adjacent = false, .vectors = 4};
+    for (uint32_t g = 0; g < STEP_GROUPS; g++)
+        s.group[g] = g * ACT_GROUP + ACT_GROUP <= n ? w + g * group_bytes(t) : copy;
+    if (n % ACT_GROUP != 0)
+        memcpy(copy, w + n / ACT_GROUP * group_bytes(t), scale_at(t, n % ACT_GROUP));
+    return add_step(t, s, x, n, acc);
+}
+
+/* The last n < STEP blocks of a row. Where the weights end at least a step behind, that is read. */
+static ALWAYS_INLINE __m256 last_blocks(const struct block_type t, const uint8_t *w,
+                                        const uint8_t *end, uint32_t n, const struct block_x x,
+                                        __m256 acc)
+{
+    const size_t step_bytes = STEP_GROUPS * group_bytes(t);
+    if (n > STEP / 2 && (size_t)(end - w) >= step_bytes)
+        return add_step(t, adjacent_step(t, w, 4), x, n, acc);
+    if (n <= STEP / 2 && (size_t)(end - w) >= step_bytes / 2)
+        return add_step(t, adjacent_step(t, w, 2), x, n, acc);
+    return end_blocks(t, w, n, x, acc);
+}
+
+static ALWAYS_INLINE struct block_x row_from(const struct block_x row, uint32_t b)
+{
+    return (struct block_x){row.q + (size_t)b * QK, row.corr + b, row.dx + b, row.corr_stride};
+}
+
+/* The partial sums of one output. end: of the weights of all. */
+static ALWAYS_INLINE __m256 block_sums(const struct block_type t, const uint8_t *w,
+                                       const uint8_t *end, uint32_t blocks,
+                                       const struct block_x row)
+{
+    const size_t step_bytes = STEP_GROUPS * group_bytes(t);
     __m256 acc = _mm256_setzero_ps();
     uint32_t b = 0;
-    for (; b + STEP <= blocks; b += STEP, w += STEP_GROUPS * bytes) {
-        const uint8_t *group[STEP_GROUPS];
-        UNROLL for (size_t line = 0; line < STEP_GROUPS * bytes; line += 64)
-            prefetch(w, BLOCK_AHEAD + line);
-        UNROLL for (int g = 0; g < STEP_GROUPS; g++) group[g] = w + (size_t)g * bytes;
+    for (; b + STEP <= blocks; b += STEP, w += step_bytes) {
+        UNROLL for (size_t line = 0; line < step_bytes; line += 64) prefetch(w, BLOCK_AHEAD + line);
         if (t.halves) {
-            vf term[2];
-            half_terms(t, group, x + (size_t)b * QK, corr + b, corr_stride, term);
-            acc = add_half_terms(acc, term, dx + b, STEP);
+            acc = add_step(t, adjacent_step(t, w, 4), row_from(row, b), STEP, acc);
             continue;
         }
-        vf term = step_terms(t, group, true, x + (size_t)b * QK, corr + b);
+        vf term = step_terms(t, adjacent_step(t, w, 4), row.q + (size_t)b * QK, row.corr + b);
         UNROLL for (int h = 0; h < VL / PARTS; h++) acc =
-            _mm256_fmadd_ps(vf_eight(term, h), _mm256_loadu_ps(dx + b + h * PARTS), acc);
+            _mm256_fmadd_ps(vf_eight(term, h), _mm256_loadu_ps(row.dx + b + h * PARTS), acc);
     }
     if (b < blocks)
-        acc = last_blocks(t, w, blocks - b, x + (size_t)b * QK, corr + b, corr_stride, dx + b, acc);
+        acc = last_blocks(t, w, end, blocks - b, row_from(row, b), acc);
     if (t.halves)
         acc = _mm256_permutevar8x32_ps(acc, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     return acc;
@@ -178,17 +234,21 @@ static ALWAYS_INLINE __m256 join_sums(const __m256 p[OUTPUTS])
 static ALWAYS_INLINE void block_row(const struct block_type t, const struct kernel_matrix *w,
                                     uint32_t n_begin, uint32_t n_end, const uint8_t *x, float *y)
 {
-    const float *dx = (const float *)(const void *)(x + act_scale_offset(w->k));
-    const int32_t *corr = (const int32_t *)(const void *)(x + act_corr_offset(w->k));
+    const struct block_x row = {
+        .q = (const int8_t *)x,
+        .corr = (const int32_t *)(const void *)(x + act_corr_offset(w->k)),
+        .dx = (const float *)(const void *)(x + act_scale_offset(w->k)),
+        .corr_stride = act_blocks(w->k),
+    };
+    const uint8_t *data = w->data;
+    const uint8_t *end = data + (size_t)(w->n - 1) * w->row_bytes + w->k / t.elems * t.bytes;
     __m256 sums[OUTPUTS];
     for (int i = 0; i < OUTPUTS; i++)
         sums[i] = _mm256_setzero_ps();
     for (uint32_t j = n_begin; j < n_end; j += OUTPUTS) {
         uint32_t outputs = n_end - j < OUTPUTS ? n_end - j : OUTPUTS;
-        for (uint32_t i = 0; i < outputs; i++) {
-            const uint8_t *row = (const uint8_t *)w->data + (size_t)(j + i) * w->row_bytes;
-            sums[i] = block_sums(t, row, w->k / QK, (const int8_t *)x, corr, dx);
-        }
+        for (uint32_t i = 0; i < outputs; i++)
+            sums[i] = block_sums(t, data + (size_t)(j + i) * w->row_bytes, end, w->k / QK, row);
         _mm256_maskstore_ps(y + j, eight_mask(outputs), join_sums(sums));
     }
 }

@@ -56,7 +56,7 @@ static ALWAYS_INLINE void pack_group(const struct block_type t, const uint8_t *c
         if (t.halves) {
             vf d[2];
             UNROLL for (int r = 0; r < VL; r++) scale[r] = half_scales_at(t, group[r], b);
-            block_half_scales(scale, d);
+            block_half_scales(vi_words_at(scale), d);
             vf_store(&p->d[i][side * VL], d[0]);
             vf_store(&p->more[i][side * VL], d[1]);
             continue;

@@ -173,11 +173,10 @@ static ALWAYS_INLINE void block_unpack(const struct block_type t, const uint8_t 
     }
 }
 
-/* The halved scales of the two halves of VL blocks, side by side at these addresses. As F16 with
- * the exponent's bias of 15 instead of 7 they are 2^-8 times the scale. */
-static ALWAYS_INLINE void block_half_scales(const uint8_t *const p[VL], vf out[2])
+/* The halved scales of the two halves of VL blocks, of pairs of bytes. As F16 with the exponent's bias of
+ * 15 instead of 7 they are 2^-8 times the scale. */
+static ALWAYS_INLINE void block_half_scales(vi both, vf out[2])
 {
-    vi both = vi_words_at(p);
     vi scale[2] = {vi_and(both, vi_set1(255)), vi_shift_right(both, 8)};
     UNROLL for (int h = 0; h < 2; h++)
     {
@@ -199,11 +198,19 @@ static ALWAYS_INLINE vf block_scales(const struct block_type t, const uint8_t *c
     return t.scale == SCALE_F16 ? vf_halves_at(p) : scales_of_exponents(vi_bytes_at(p));
 }
 
-/* Those of VL adjacent blocks. */
-static ALWAYS_INLINE vf adjacent_scales(const struct block_type t, const uint8_t *p)
+/* Where those of `count` adjacent blocks of 32 are. */
+static ALWAYS_INLINE struct scale_places scales_of(const struct block_type t, const uint32_t count)
 {
-    return t.scale == SCALE_F16 ? vf_halves_every(p, t.bytes, 0)
-                                : scales_of_exponents(vi_bytes_every(p, t.bytes));
+    return (struct scale_places){
+        .stride = t.bytes, .per = t.elems / QK, .inner = t.halves ? 2 : 0, .count = count};
+}
+
+static ALWAYS_INLINE vf adjacent_scales(const struct block_type t, const uint8_t *p,
+                                        const uint32_t count)
+{
+    const struct scale_places s = scales_of(t, count);
+    return t.scale == SCALE_F16 ? vf_halves_by_line(p, s, 0)
+                                : scales_of_exponents(vi_bytes_by_line(p, s));
 }
 
 static ALWAYS_INLINE vf block_minimums(const uint8_t *const p[VL])

@@ -368,9 +368,9 @@ int main(void)
     Suite *suite = suite_create("kernels.attention");
     TCase *tcase = tcase_create("attention");
     tcase_set_timeout(tcase, 120);
-    test_add_isa(tcase, options_match_double);
-    test_add_isa(tcase, values_in_keys_match_double);
-    test_add_isa(tcase, rings_have_the_same_bits);
+    test_add_isa_attention(tcase, options_match_double);
+    test_add_isa_attention(tcase, values_in_keys_match_double);
+    test_add_isa_attention(tcase, rings_have_the_same_bits);
     tcase_add_test(tcase, rope_scales);
     suite_add_tcase(suite, tcase);
     return test_run(suite);

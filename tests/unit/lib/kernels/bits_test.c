@@ -264,8 +264,8 @@ int main(void)
     tcase_set_timeout(tcase, 200);
     test_add_isa(tcase, products);
     test_add_isa(tcase, products_have_the_stored_hashes);
-    test_add_isa(tcase, attention);
-    test_add_isa(tcase, attention_of_many_rows);
+    test_add_isa_attention(tcase, attention);
+    test_add_isa_attention(tcase, attention_of_many_rows);
     test_add_isa(tcase, row_operations);
     test_add_isa(tcase, activations_of_every_size);
     suite_add_tcase(suite, tcase);

@@ -247,7 +247,7 @@ int main(void)
     tcase_set_timeout(tcase, 200);
     test_add_isa(tcase, matmul_rows_do_not_depend_on_company);
     test_add_isa(tcase, long_rows_in_a_big_batch);
-    test_add_isa(tcase, attention_rows_do_not_depend_on_company);
+    test_add_isa_attention(tcase, attention_rows_do_not_depend_on_company);
     test_add_isa(tcase, elements_do_not_depend_on_position);
     suite_add_tcase(suite, tcase);
     return test_run(suite);

@@ -290,6 +290,18 @@ void test_add_isa(TCase *tcase, const TTest *test)
             tcase_add_loop_test(tcase, test, isa, isa + 1);
 }
 
+void test_add_isa_attention(TCase *tcase, const TTest *test)
+{
+    const struct kernel_ops *last = NULL;
+    for (int isa = 0; isa < ISA__COUNT; isa++) {
+        const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
+        if (ops == NULL || (last != NULL && ops->attention == last->attention))
+            continue;
+        tcase_add_loop_test(tcase, test, isa, isa + 1);
+        last = ops;
+    }
+}
+
 int test_run(Suite *suite)
 {
     int skipped = print_skips();

@@ -68,6 +68,8 @@ void test_guarded_free(uint8_t *p, size_t bytes);
 
 /* Adds a test once per available instruction set; _i is the enum kernel_isa. */
 void test_add_isa(TCase *tcase, const TTest *test);
+/* The same for tests of attention: once for all sets that share its function. */
+void test_add_isa_attention(TCase *tcase, const TTest *test);
 /* Runs the suite, prints a counted skip per missing instruction set, returns the exit status. */
 int test_run(Suite *suite);
 

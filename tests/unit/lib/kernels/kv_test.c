@@ -404,9 +404,9 @@ int main(void)
     TCase *tcase = tcase_create("kv");
     tcase_set_timeout(tcase, 300);
     test_add_isa(tcase, rows_hold_their_elements);
-    test_add_isa(tcase, attention_matches_double);
-    test_add_isa(tcase, same_bits_as_generic);
-    test_add_isa(tcase, rows_do_not_depend_on_company);
+    test_add_isa_attention(tcase, attention_matches_double);
+    test_add_isa_attention(tcase, same_bits_as_generic);
+    test_add_isa_attention(tcase, rows_do_not_depend_on_company);
     tcase_add_test(tcase, sizes_and_names);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
