@@ -9,7 +9,8 @@
 
 #define STEP        (4 * PIECES) /* blocks: one per 32-bit lane of a vector */
 #define STEP_GROUPS (STEP / ACT_GROUP)
-#define BLOCK_AHEAD 4096 /* bytes of weights prefetched ahead */
+#define BLOCK_FAR   4096 /* bytes of weights prefetched ahead into the L2 cache */
+#define BLOCK_NEAR  2048 /* into the L1 cache */
 #define OUTPUTS     8    /* whose partial sums are joined at once */
 
 /* Groups of blocks of a step. */
@@ -197,6 +198,12 @@ static ALWAYS_INLINE struct block_x row_from(const struct block_x row, uint32_t 
     return (struct block_x){row.q + (size_t)b * QK, row.corr + b, row.dx + b, row.corr_stride};
 }
 
+static ALWAYS_INLINE void block_prefetch(const uint8_t *w, const size_t bytes)
+{
+    UNROLL for (size_t line = 0; line < bytes; line += 64) prefetch_far(w, BLOCK_FAR + line);
+    UNROLL for (size_t line = 0; line < bytes; line += 64) prefetch(w, BLOCK_NEAR + line);
+}
+
 /* The partial sums of one output. end: of the weights of all. */
 static ALWAYS_INLINE __m256 block_sums(const struct block_type t, const uint8_t *w,
                                        const uint8_t *end, uint32_t blocks,
@@ -206,7 +213,7 @@ static ALWAYS_INLINE __m256 block_sums(const struct block_type t, const uint8_t 
     __m256 acc = _mm256_setzero_ps();
     uint32_t b = 0;
     for (; b + STEP <= blocks; b += STEP, w += step_bytes) {
-        UNROLL for (size_t line = 0; line < step_bytes; line += 64) prefetch(w, BLOCK_AHEAD + line);
+        block_prefetch(w, step_bytes);
         if (t.halves) {
             acc = add_step(t, adjacent_step(t, w, 4), row_from(row, b), STEP, acc);
             continue;
@@ -215,8 +222,10 @@ static ALWAYS_INLINE __m256 block_sums(const struct block_type t, const uint8_t 
         UNROLL for (int h = 0; h < VL / PARTS; h++) acc =
             _mm256_fmadd_ps(vf_eight(term, h), _mm256_loadu_ps(row.dx + b + h * PARTS), acc);
     }
-    if (b < blocks)
+    if (b < blocks) {
+        block_prefetch(w, blocks - b > STEP / 2 ? step_bytes : step_bytes / 2);
         acc = last_blocks(t, w, end, blocks - b, row_from(row, b), acc);
+    }
     if (t.halves)
         acc = _mm256_permutevar8x32_ps(acc, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     return acc;

@@ -7,6 +7,7 @@
 #define DENSE_CACHE                                                                                \
     (256u * 1024) /* bytes of activations that stay in the L2 cache over all outputs */
 #define PREFETCH_EACH (2 * VL)
+#define DENSE_NEAR    512 /* bytes of a row prefetched ahead into the L1 cache */
 
 struct dense_tile {
     const uint8_t *w[ONE_ROW_COLS];
@@ -81,8 +82,10 @@ static ALWAYS_INLINE void dense_tile(const enum tensor_type type, const int rows
             UNROLL for (int j = 0; j < cols; j++)
             {
                 /* the hardware prefetcher does not follow several rows at once */
-                if (t->ahead != 0 && h == 0 && i % PREFETCH_EACH == 0)
-                    prefetch(t->w[j], t->ahead + (size_t)i * dense_bytes(type));
+                if (t->ahead != 0 && h == 0 && i % PREFETCH_EACH == 0) {
+                    prefetch_far(t->w[j], t->ahead + (size_t)i * dense_bytes(type));
+                    prefetch(t->w[j], DENSE_NEAR + (size_t)i * dense_bytes(type));
+                }
                 vf w = dense_load(type, t->w[j], at);
                 UNROLL for (int r = 0; r < rows; r++) acc[r][j][h] = vf_fma(w, x[r], acc[r][j][h]);
             }

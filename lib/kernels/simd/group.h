@@ -10,6 +10,8 @@
 #define GROUP_WORDS (GROUP / 4)
 #define PANEL       (SIDES * VL) /* outputs of a panel */
 #define FEW_ROWS    3            /* up to here, transposing the weights does not pay */
+#define GROUP_FAR   16384        /* bytes of weights prefetched ahead into the L2 cache */
+#define GROUP_NEAR  4096         /* into the L1 cache */
 
 /* ---- order of the blocks of a row, one partial sum after the other ---- */
 
@@ -104,12 +106,16 @@ static ALWAYS_INLINE void few_outputs(const struct kind kind, const struct kerne
     struct grid grid = {vf_set1(1), vf_set1(0)};
     vf acc[PARTS];
     UNROLL for (int i = 0; i < PARTS; i++) acc[i] = vf_set1(0);
-    size_t at = type.head, ahead = VL * (size_t)w->row_bytes;
+    size_t at = type.head;
     if (!kind.grouped)
         grid = load_grids(row, 0);
-    for (uint32_t g = 0; g < w->k / GROUP; g++, at += bytes, ahead += VL * bytes) {
+    for (uint32_t g = 0; g < w->k / GROUP; g++, at += bytes) {
         vi sum[VL];
-        UNROLL for (size_t line = 0; line < VL * bytes; line += 64) prefetch(row[0], ahead + line);
+        UNROLL for (size_t line = 0; line < VL * bytes; line += 64)
+        {
+            prefetch_far(row[0], GROUP_FAR + VL * g * bytes + line);
+            prefetch(row[0], GROUP_NEAR + VL * g * bytes + line);
+        }
         if (kind.grouped)
             grid = load_grids(row, at);
         UNROLL for (int i = 0; i < VL; i++) sum[i] =

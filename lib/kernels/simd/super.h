@@ -9,6 +9,9 @@
 
 #define OUTPUTS   8 /* whose sums are in a vector of floats */
 #define SUPER_FEW 3 /* fewer rows are computed one by one */
+#define SUPER_FAR                                                                                  \
+    16384 /* bytes of weights prefetched ahead into the L2 cache, in the order of memory */
+#define SUPER_NEAR 256 /* into the L1 cache, of an output */
 
 struct super_row { /* a prepared row of activations */
     const int8_t *q;
@@ -101,14 +104,17 @@ struct super_tile {
     const uint8_t *row[OUTPUTS];
     struct super_row x;
     uint32_t k;
-    size_t ahead; /* distance from the first output to the next ones */
 };
+
+/* Super-block i of the next 8 in the order of memory, and the one behind that of output i at byte `at`. */
 
 static ALWAYS_INLINE void super_prefetch(const struct super_type t, const struct super_tile *s,
                                          size_t at, int i)
 {
-    for (size_t line = 0; line < t.bytes; line += 64)
-        prefetch(s->row[0], s->ahead + OUTPUTS * at + (size_t)i * t.bytes + line);
+    for (size_t line = 0; line < t.bytes; line += 64) {
+        prefetch_far(s->row[0], SUPER_FAR + OUTPUTS * at + (size_t)i * t.bytes + line);
+        prefetch(s->row[i], SUPER_NEAR + at + line);
+    }
 }
 
 /* The terms of super-block g of 8 outputs before the activation's scale. */
@@ -154,8 +160,7 @@ static ALWAYS_INLINE void super_outputs(const struct super_type t, const struct 
 static ALWAYS_INLINE void super_one(const struct super_type t, const struct kernel_matrix *w,
                                     uint32_t n_begin, uint32_t n_end, const uint8_t *x, float *y)
 {
-    struct super_tile s = {
-        .x = super_row_at(x, w->k), .k = w->k, .ahead = OUTPUTS * (size_t)w->row_bytes};
+    struct super_tile s = {.x = super_row_at(x, w->k), .k = w->k};
     for (uint32_t j = n_begin; j < n_end; j += OUTPUTS) {
         uint32_t outputs = n_end - j < OUTPUTS ? n_end - j : OUTPUTS;
         for (uint32_t i = 0; i < OUTPUTS; i++) /* missing outputs repeat the last one */
