@@ -17,6 +17,7 @@
 #define KEY_SUMS      8 /* vectors of products with quantised keys */
 
 #include "lib/kernels/simd/attention_keys.h"
+#include "lib/kernels/simd/attention_rows.h"
 
 /* Softmax over the keys of a segment so far, and over those of all segments before it. */
 struct query {
@@ -54,51 +55,6 @@ struct query_block {
     /* Keys or values of a tile, rows of their padded size. Only what a head needs is touched. */
     _Alignas(64) float tile[TILE_KEYS * UNPACKED_SIZE];
 };
-
-/* Rows of a tile: as in memory, or F32. */
-struct tile_rows {
-    const void *base;
-    const uint8_t *next; /* what is needed after it, to prefetch; NULL: none */
-    size_t next_bytes;
-    uint32_t size;      /* elements from row to row */
-    const float *scale; /* of quantised rows: [block][TILE_KEYS] */
-};
-
-/* The vector at d + j * VL of a row. Quantised: d is a multiple of 32. */
-static ALWAYS_INLINE vf row_load(const enum kv_type type, const struct tile_rows *t, uint32_t row,
-                                 uint32_t d, const int j)
-{
-    size_t i = (size_t)row * t->size + d + (uint32_t)j * VL;
-    const bool high = j * VL % QK >= QK / 2;
-    switch (type) {
-    case KV_TYPE_F16: return vh_load((const uint16_t *)t->base + i);
-    case KV_TYPE_Q8_0:
-        return vf_mul(vf_from_i8((const int8_t *)t->base + i),
-                      vf_set1(t->scale[(d + (uint32_t)j * VL) / QK * TILE_KEYS + row]));
-    case KV_TYPE_Q4_0:
-        i = i / QK * (QK / 2) + (size_t)(j * VL % (QK / 2));
-        return vf_mul(vf_from_nibbles((const uint8_t *)t->base + i, high),
-                      vf_set1(t->scale[(d + (uint32_t)j * VL) / QK * TILE_KEYS + row]));
-    default: return vf_load((const float *)t->base + i);
-    }
-}
-
-/* Floats. */
-static ALWAYS_INLINE vf row_load_n(const enum kv_type type, const struct tile_rows *t, uint32_t row,
-                                   uint32_t at, uint32_t n)
-{
-    size_t i = (size_t)row * t->size + at;
-    return type == KV_TYPE_F16 ? vh_load_n((const uint16_t *)t->base + i, n)
-                               : vf_load_n((const float *)t->base + i, n);
-}
-
-/* Prefetches part `part` of `parts` of the tile that is needed next. */
-static ALWAYS_INLINE void prefetch_part(const struct tile_rows *t, uint32_t part, uint32_t parts)
-{
-    size_t end = t->next_bytes * (part + 1) / parts;
-    for (size_t at = t->next_bytes * part / parts / 64 * 64; t->next && at < end; at += 64)
-        prefetch_far(t->next, at);
-}
 
 /* ---- products with keys ---- */
 
@@ -231,7 +187,7 @@ static void tile_weights(struct query *q, float cap)
 /* ---- values ---- */
 
 /* acc = acc * old + sum over the keys [first, end) of p * value, for `width` vectors from element d
- * on; n < VL: the last n elements. */
+ * on; n < VL: the last n elements. With one query, the first vectors prefetch. */
 static ALWAYS_INLINE void add_values(const enum kv_type type, const int queries, const int width,
                                      struct query *const q[TILE_QUERIES], const struct tile_rows *t,
                                      uint32_t first, uint32_t end, uint32_t d, uint32_t n)
@@ -239,13 +195,18 @@ static ALWAYS_INLINE void add_values(const enum kv_type type, const int queries,
     vf acc[TILE_QUERIES][8];
     UNROLL for (int i = 0; i < queries; i++) UNROLL for (int j = 0; j < width; j++) acc[i][j] =
         vf_mul(vf_load(q[i]->acc + d + j * VL), vf_set1(q[i]->old));
-    for (uint32_t key = first; key < end; key++)
+    const size_t each = queries == 1 && d == 0 ? prefetch_each(t, end - first) : 0;
+    size_t at = 0;
+    for (uint32_t key = first; key < end; key++) {
+        for (size_t stop = at + each; at < stop && at < t->next_bytes; at += 64)
+            prefetch_far(t->next, at);
         UNROLL for (int j = 0; j < width; j++)
         {
             vf v = n < VL ? row_load_n(type, t, key, d, n) : row_load(type, t, key, d, j);
             UNROLL for (int i = 0; i < queries; i++) acc[i][j] =
                 vf_fma(vf_set1(q[i]->p[key]), v, acc[i][j]);
         }
+    }
     UNROLL for (int i = 0; i < queries; i++) UNROLL for (int j = 0; j < width; j++)
         vf_store(q[i]->acc + d + j * VL, acc[i][j]);
 }
@@ -326,7 +287,9 @@ static ALWAYS_INLINE void values_of_query(const enum kv_type type, struct query 
     if (first >= end)
         return;
     struct query *one[TILE_QUERIES] = {q};
-    tile_values(type, 1, one, t, size, first, end);
+    struct tile_rows alone = *t;
+    alone.next = NULL; /* values_of_tile prefetches */
+    tile_values(type, 1, one, &alone, size, first, end);
     q->old = 1; /* acc was multiplied */
 }
 
@@ -385,7 +348,6 @@ static ALWAYS_INLINE void add_tile_of(const enum kv_type type, struct query_bloc
         struct query *q[TILE_QUERIES] = {b->query + first};
         tile_scores(type, 1, (const struct query *const *)q, &t, b, keys);
         tile_weights(q[0], b->cap);
-        prefetch_part(&values, 0, 1);
         tile_values(type, 1, q, &values, b->value_size, from, keys);
     } else if (end - first <= TILE_QUERIES || b->unpacked > UNPACKED_SIZE) {
         scores_of_tile(type, b, first, end, &t);
