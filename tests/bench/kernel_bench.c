@@ -128,7 +128,8 @@ static uint64_t add_bytes(const uint8_t *p, size_t bytes)
 {
     uint64_t sum[8] = {0}, word[8];
     for (size_t i = 0; i + sizeof word <= bytes; i += sizeof word) {
-        __builtin_prefetch(p + i + 4096);
+        __builtin_prefetch(p + i + 4096, 0, 2);
+        __builtin_prefetch(p + i + 2048);
         memcpy(word, p + i, sizeof word);
         for (int l = 0; l < 8; l++)
             sum[l] += word[l];
