@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 enum kernel_isa {
-#define ISA(id, name) ISA_##id,
+#define ISA(id, name, meaning) ISA_##id,
 #include "lib/kernels/isa.tbl.h"
     ISA__COUNT
 };
@@ -15,10 +15,20 @@ enum kernel_isa {
 static inline const char *kernel_isa_name(uint64_t isa)
 {
     static const char *const names[] = {
-#define ISA(id, name) name,
+#define ISA(id, name, meaning) name,
 #include "lib/kernels/isa.tbl.h"
     };
     return isa < ISA__COUNT ? names[isa] : "";
+}
+
+/* What it is, in a few words; "" for an invalid number. */
+static inline const char *kernel_isa_meaning(uint64_t isa)
+{
+    static const char *const meanings[] = {
+#define ISA(id, name, meaning) meaning,
+#include "lib/kernels/isa.tbl.h"
+    };
+    return isa < ISA__COUNT ? meanings[isa] : "";
 }
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Instruction sets that have kernels, slowest first. The numbers are stored in shared memory.
- * ISA(NAME, name)
+/* Instruction sets that have kernels, slowest first. The numbers are stored in shared memory, so a change of
+ * them is another layout of KV (shm/segment/segment.h).
+ * ISA(NAME, name, what it is)
  * No include guard. */
-ISA(GENERIC, "generic")
-ISA(AVX2, "avx2")
-ISA(AVX512, "avx512")
-ISA(VBMI, "avx512vbmi") /* AVX-512, and lookups in 64 bytes */
-ISA(AMX, "amx")         /* the same, and AMX for products of several rows */
+ISA(GENERIC, "generic", "runs on every CPU, slow")
+ISA(AVX2, "avx2", "several times faster than generic")
+ISA(AVX512, "avx512", "faster again, most of all with prompts")
+ISA(VBMI, "avx512vbmi", "the same, and lookups in 64 bytes for MXFP4, NVFP4 and IQ4_NL")
+ISA(AMX, "amx", "the same, and AMX for products of several rows: fastest for prompts")
 #undef ISA

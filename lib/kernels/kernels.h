@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels: they compute every number that compute produces. Four instruction sets, one contract:
+/* Kernels: they compute every number that compute produces. Several instruction sets, one contract:
  * ARITHMETIC.md defines every result as a sequence of IEEE operations, so all of them return the
  * same bits (except which NaN a NaN is).
  *

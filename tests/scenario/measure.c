@@ -444,6 +444,7 @@ static void doctor_json(void)
     CHECK(lookup_u64(doc, "cpu.cpus") > 0, "no CPUs");
     CHECK(json_is_boolean(json_object_get(json_object_get(doc, "cgroup"), "v1")), "no cgroup");
     CHECK(json_array_size(json_object_get(doc, "lines")) > 30, "few lines");
+    CHECK(!strstr(c.out, "(null)"), "a finding without a text");
     const json_t *gpu = json_object_get(doc, "gpu");
     CHECK(json_is_integer(json_object_get(gpu, "devices")), "no number of GPUs");
     CHECK(json_is_boolean(json_object_get(gpu, "kernels")), "no CUDA module, nor its absence");

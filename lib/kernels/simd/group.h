@@ -94,8 +94,8 @@ static ALWAYS_INLINE void rows_at(const struct kernel_matrix *w, uint32_t j, uin
 
 /* ---- few rows ---- */
 
-/* VL outputs of one row of activations. Meanwhile prefetches the weights of the next VL outputs,
- * which follow in memory. */
+/* VL outputs of one row of activations. Meanwhile prefetches weights ahead, in the order of
+ * memory. */
 static ALWAYS_INLINE void few_outputs(const struct kind kind, const struct kernel_matrix *w,
                                       const uint8_t *const row[VL], const uint8_t *x, float *y,
                                       uint32_t outputs)

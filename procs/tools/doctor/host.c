@@ -110,12 +110,10 @@ static void examine_processors(struct findings *f)
 
 static void examine_kernels(struct findings *f)
 {
-    static const char *const meaning[ISA__COUNT] = {
-        "runs on every CPU, slow", "several times faster than generic",
-        "faster again, most of all with prompts", "AVX-512; fastest for prompts"};
     for (int i = 0; i < ISA__COUNT; i++) {
         finding(f, "instructions", kernel_isa_name((uint64_t)i),
-                json_boolean(kernel_ops_of((enum kernel_isa)i) != NULL), NULL, "%s", meaning[i]);
+                json_boolean(kernel_ops_of((enum kernel_isa)i) != NULL), NULL, "%s",
+                kernel_isa_meaning((uint64_t)i));
     }
     finding(f, "instructions", "chosen", json_string(kernel_ops_select(NULL)->name), NULL,
             "used with --isa auto");

@@ -271,7 +271,8 @@ static int print_skips(void)
         [ISA_AVX2] = "avx2: CPU lacks AVX2, FMA or F16C",
         [ISA_AVX512] = "avx512: CPU lacks AVX-512 F, BW, VL, DQ or VNNI",
         [ISA_VBMI] = "avx512vbmi: CPU lacks that of avx512, or VBMI",
-        [ISA_AMX] = "amx: CPU lacks AMX-TILE or AMX-INT8, or the kernel does not save them",
+        [ISA_AMX] =
+            "amx: CPU lacks that of avx512vbmi, AMX-TILE or AMX-INT8, or Linux does not save tiles",
     };
     int skipped = 0;
     for (int isa = 0; isa < ISA__COUNT; isa++) {
