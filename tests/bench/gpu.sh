@@ -266,7 +266,7 @@ speed_model() {
     [ -n "$model" ] && return
     model=$out/model.gguf
     [ -f "$model" ] && return
-    "$libexec/sluice-synth" -q -o "$model.part" olmoe-1b-7b layers=8 vocab=8192 --type Q4_K --pure &&
+    "$libexec/sluice-synth" -q -o "$model.part" olmoe-1b-7b layers=8 vocab=8192 --type Q4_K_S --pure &&
         mv "$model.part" "$model" || fail "synth failed"
 }
 
