@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program of a filter: the architecture, then a comparison per permitted call, then the calls
- * that fail, then SIGSYS. In the supervisor, whose end is that of the engine, every other call fails,
- * too. Calls of another architecture (32-bit, x32) end the process. The kernel
+ * that fail, then SIGSYS. In some profiles (fails) every other call fails, too. Calls of another architecture (32-bit, x32) end the process. The kernel
  * stores for each number whether it is permitted whatever its arguments are, so that the length of
  * the program costs nothing for those. */
 #include "lib/sandbox/filter.h"
@@ -66,9 +65,12 @@ enum profile_calls {
 #define SANDBOX_PROFILE(id, name, groups, files, network) CALLS_OF_##id = (groups),
 #include "lib/sandbox/profiles.tbl.h"
 };
+#define INHERITED(id)                                                                              \
+    (SANDBOX_##id == SANDBOX_COMPUTE_GPU || SANDBOX_##id == SANDBOX_SUPERVISOR_GPU                 \
+         ? CALLS_OF_SUPERVISOR_GPU                                                                 \
+         : CALLS_OF_SUPERVISOR)
 #define SANDBOX_PROFILE(id, name, groups, files, network)                                          \
-    _Static_assert(SANDBOX_##id == SANDBOX_COMPUTE_GPU ||                                          \
-                       ((groups) & ~(CALLS_OF_SUPERVISOR | FSTAT)) == 0,                           \
+    _Static_assert(((groups) & ~(INHERITED(id) | FSTAT)) == 0,                                     \
                    name " needs calls that the supervisor's filter forbids");
 #include "lib/sandbox/profiles.tbl.h"
 
@@ -164,6 +166,14 @@ static void permit_argument(struct filter *f, const struct rule *r, uint64_t val
     load_number(f);
 }
 
+/* Where other calls fail instead of ending the process: the end of the supervisor is that of the engine, and
+ * which calls a driver can do without depends on its version. */
+static bool fails(enum sandbox_profile profile)
+{
+    return profile == SANDBOX_SUPERVISOR || profile == SANDBOX_SUPERVISOR_GPU ||
+           profile == SANDBOX_COMPUTE_GPU;
+}
+
 void filter_make(enum sandbox_profile profile, struct filter *f)
 {
     sl_assert(profile < SANDBOX_PROFILE__COUNT);
@@ -189,7 +199,7 @@ void filter_make(enum sandbox_profile profile, struct filter *f)
         unless(f, (uint32_t)errors[i].call, 1);
         result(f, SECCOMP_RET_ERRNO | (uint32_t)errors[i].error);
     }
-    result(f, profile == SANDBOX_SUPERVISOR ? SECCOMP_RET_ERRNO | EPERM : SECCOMP_RET_TRAP);
+    result(f, fails(profile) ? SECCOMP_RET_ERRNO | EPERM : SECCOMP_RET_TRAP);
 }
 
 const char *filter_call_name(int number)

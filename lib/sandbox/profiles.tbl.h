@@ -37,6 +37,11 @@ SANDBOX_PROFILE(SUPERVISOR, "supervisor",
                 BASE | DIAL | ACCEPT | BIND | STAT | OPEN | ADVISE | PAGES | RING | WRITE | NAMES |
                     START,
                 "all", "Unix sockets, its TCP listener, which is open")
+/* With --gpu: compute inherits it. */
+SANDBOX_PROFILE(SUPERVISOR_GPU, "supervisor, with a GPU",
+                BASE | DIAL | ACCEPT | BIND | STAT | OPEN | ADVISE | PAGES | RING | WRITE | NAMES |
+                    START | DEVICE,
+                "all", "Unix sockets, its TCP listener, which is open")
 SANDBOX_PROFILE(INSPECT, "inspect", BASE | FSTAT | ADVISE | WRITE, "none but open ones", "none")
 SANDBOX_PROFILE(INSPECT_STORE, "inspect, of a store", BASE | STAT | OPEN | ADVISE | WRITE,
                 "read only", "none")
@@ -52,7 +57,7 @@ SANDBOX_PROFILE(RECORDER, "recorder", BASE | DIAL | FSTAT | WRITE, "its trace, w
                 "Unix sockets")
 SANDBOX_PROFILE(PACK, "pack", BASE | STAT | OPEN | ADVISE | PAGES | WRITE | NAMES,
                 "read only: the model's; written: the store's", "none")
-/* With --gpu. Programs that a driver compiles need executable memory. Never run with a driver. */
+/* With --gpu. Programs that a driver compiles need executable memory. */
 SANDBOX_PROFILE(COMPUTE_GPU, "compute with a GPU",
                 BASE | DIAL | ACCEPT | BIND | STAT | PAGES | OPEN | DEVICE,
                 "devices in /dev/nvidia*; read only: libraries, /proc, /sys", "Unix sockets")
@@ -61,6 +66,8 @@ SANDBOX_VARIABLE("LANG")
 SANDBOX_VARIABLE("LC_ALL")
 SANDBOX_VARIABLE("TZ")
 SANDBOX_VARIABLE("LD_LIBRARY_PATH")
+SANDBOX_VARIABLE("CUDA_VISIBLE_DEVICES") /* numbers of GPUs are those of the supervisor */
+SANDBOX_VARIABLE("CUDA_DEVICE_ORDER")
 #undef SANDBOX_GROUP
 #undef SANDBOX_PROFILE
 #undef SANDBOX_VARIABLE

@@ -37,6 +37,11 @@ llama 420 llama.cpp with CUDA on the same file
 PARTS
 }
 
+# Of the part `speed`: what synth makes.
+shape() {
+    echo olmoe-1b-7b layers=8 vocab=8192 --type Q4_K_S --pure
+}
+
 skip() {
     echo "$1" >&2
     exit $SKIP
@@ -123,10 +128,13 @@ for share in sys.argv[2:]:
 
 # text_of MODEL TOKENS OPTIONS...
 text_of() {
-    local file=$1 tokens=$2
+    local file=$1 tokens=$2 text_status
     shift 2
-    "$libexec/sluice-generate" -m "$file" -p "$prompt" -n "$tokens" --temperature 0 --ignore-eos -q --name text \
-        --prefill-chunk 16 --ctx-size 512 --log-level error "$@"
+    "$libexec/sluice-generate" -m "$file" -p "$prompt" -n "$tokens" --temperature 0 --ignore-eos --name text \
+        --prefill-chunk 16 --ctx-size 512 --log-level error "$@" 2>"$scratch/statistics"
+    text_status=$?
+    cat "$scratch/statistics" >&2
+    [ "$text_status" -eq 0 ] && ! grep -q 'the GPU is lost' "$scratch/statistics"
 }
 
 # ---- the parts: the last line of their output is the text of their row ----
@@ -186,7 +194,7 @@ part_text() {
         while read -r budget policies; do
             for policy in $policies; do
                 text_of "$file" "$tokens" --gpu 0 --gpu-budget "$budget" --gpu-policy "$policy" >"$scratch/have" ||
-                    fail "--gpu-budget $budget failed, $policy"
+                    fail "--gpu-budget $budget failed, $policy: $(tail -1 "$scratch/statistics")"
                 cmp "$scratch/want" "$scratch/have" || fail "another text with --gpu-budget $budget, $policy, $file"
                 n=$((n + 1))
             done
@@ -266,8 +274,8 @@ speed_model() {
     [ -n "$model" ] && return
     model=$out/model.gguf
     [ -f "$model" ] && return
-    "$libexec/sluice-synth" -q -o "$model.part" olmoe-1b-7b layers=8 vocab=8192 --type Q4_K_S --pure &&
-        mv "$model.part" "$model" || fail "synth failed"
+    # shellcheck disable=SC2046 # words
+    "$libexec/sluice-synth" -q -o "$model.part" $(shape) && mv "$model.part" "$model" || fail "synth failed"
 }
 
 part_speed() {
@@ -403,7 +411,7 @@ begin() {
 }
 
 out='' given=${GPU_SH_BUILD:-} model=${GPU_SH_MODEL:-} llama=${GPU_SH_LLAMA:-} time=0 only='' again='' part=''
-[ "${1:-}" != --parts ] || { parts; exit; }
+case ${1:-} in --parts | --shape) "${1#--}" && exit ;; esac
 while [ $# -gt 0 ]; do
     [ $# -gt 1 ] || usage
     case $1 in

@@ -48,6 +48,9 @@ limits() {
 parts=$("$here/gpu.sh" --parts | wc -l)
 check "every part is below 8 minutes, all below 40" limits
 
+# shellcheck disable=SC2046 # words
+check "synth makes the model of the part speed" "$build/libexec/sluice-synth" -q --dry-run -o "$dir/none.gguf" $("$here/gpu.sh" --shape)
+
 # ---- without a GPU ----
 
 unset SLUICE_TEST_GPU
@@ -90,8 +93,9 @@ check "--again runs a part again" gpu 0 fake --only kernels,models --again kerne
 check "and no other" has_not 'models \('
 
 touch "$dir/fails"
-check "a GPU that fails" gpu 1 broken --only kernels
-check "is a counted failure" last_is "0 passed, 1 failed, 0 skipped"
+check "a GPU that fails" gpu 1 broken -m "$dir/tiny.gguf" --only kernels,text,speed
+check "is a counted failure, also where the CPU computes instead" last_is "0 passed, 3 failed, 0 skipped"
+check "of which the reason is stated" has '^FAILED text .*the GPU is lost'
 rm "$dir/fails"
 GPU_SH_LIMIT=1 GPU_SH_EVERY=1 check "a part that is too slow" gpu 1 slow --only models
 check "ends at its limit" has '^FAILED models .*: not finished within 1 s'

@@ -208,12 +208,24 @@ static json_t *counters_grown(const json_t *before, const json_t *after)
     return all;
 }
 
+/* Compute continues on the CPU, whose speed is another one. */
+static bool lost_gpu(const json_t *stats)
+{
+    for (size_t i = 0; i < lookup_processes(stats); i++)
+        if (counter_of(json_object_get(lookup_row(stats, i), "counters"), "gpu_lost") != 0)
+            return true;
+    return false;
+}
+
 int sample_take(struct sample *out, const struct stream_result *result, const json_t *before,
                 const json_t *after, const struct test *test, struct error *error)
 {
     uint64_t kept = lookup_u64(result->stats, "cached_tokens");
     fill_sample(out, result->stats, test->kind);
     out->counters = counters_grown(before, after);
+    if (lost_gpu(after))
+        return error_set(error, ERR_FAILED,
+                         "the GPU is lost, and compute continues on the CPU (--verbose shows why)");
     /* the speed of decode is right in any case: its time begins at the first new token */
     if (test->kind == TEST_DECODE || kept == (uint64_t)test->depth)
         return 0;

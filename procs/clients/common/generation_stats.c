@@ -110,6 +110,8 @@ json_t *generation_stats_make(const struct stream_result *r, const json_t *befor
     json_object_set_new(out, "preset",
                         json_string(*preset ? preset : lookup_text(after, "params.preset")));
     set_engine(out, r->stats, "restarts", lookup_restarts(after));
+    bool lost = lookup_counter(after, "compute", "gpu_lost") != 0;
+    json_object_set_new(out, "gpu_lost", json_boolean(lost));
     return out;
 }
 
@@ -125,10 +127,13 @@ void generation_stats_print(FILE *out, const json_t *f)
     bytes_format(lookup_u64(f, "budget_bytes"), budget);
     fprintf(out,
             "%" PRIu64 " tokens at %.1f tokens/s, first after %.0f ms; %.1f %% of experts were "
-            "resident, %s read per token; memory %s of %s\n",
+            "resident, %s read per token; memory %s of %s%s\n",
             tokens, json_number_value(json_object_get(f, "decode_tps")),
             json_number_value(json_object_get(f, "ttft_ms")),
-            accesses ? 100.0 * (double)hits / (double)accesses : 0.0, read, peak_memory, budget);
+            accesses ? 100.0 * (double)hits / (double)accesses : 0.0, read, peak_memory, budget,
+            json_is_true(json_object_get(f, "gpu_lost"))
+                ? "; the GPU is lost, the CPU computes: -v shows why"
+                : "");
 }
 
 void generation_stats_print_all(FILE *out, const json_t *f)

@@ -5,14 +5,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/bytes.h"
 #include "tests/harness/cuda/streams.h"
 
-#define ALIGN 256
-#define LOST  719 /* cudaErrorLaunchFailure */
+#define ALIGN     256
+#define LOST      719 /* cudaErrorLaunchFailure */
+#define FORBIDDEN 304 /* cudaErrorOperatingSystem */
 
 struct allocation {
     uint8_t *memory;
@@ -34,14 +38,30 @@ static struct {
     struct allocations host; /* pinned */
     int shown;               /* whose memory can be used; that of the others faults */
     const char *fail_file, *busy_file, *prompt_file;
+    int device; /* a descriptor that has calls, after the first fake_select */
 } fake;
 
 static _Thread_local int selected;
+
+/* What a driver needs of the sandbox: calls of a device, locked and executable memory. */
+static bool has_driver_calls(void)
+{
+    void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return false;
+    bool has = mlock(page, PAGE_BYTES) == 0 && munlock(page, PAGE_BYTES) == 0;
+    munmap(page, PAGE_BYTES);
+    if (fake.device == 0)
+        fake.device = eventfd(0, EFD_CLOEXEC);
+    return has && ioctl(fake.device, FIOCLEX) == 0;
+}
 
 int fake_select(int number)
 {
     if (number < 0 || number >= FAKE_GPUS)
         return 101; /* cudaErrorInvalidDevice */
+    if (!has_driver_calls())
+        return FORBIDDEN;
     selected = number;
     return 0;
 }
@@ -182,6 +202,8 @@ bool fake_prompt(void)
 int fake_lost(void)
 {
     int number = selected;
+    if (fake.device > 0 && ioctl(fake.device, FIOCLEX) != 0)
+        return FORBIDDEN;
     FILE *file = fake.fail_file ? fopen(fake.fail_file, "re") : NULL;
     if (!file)
         return 0;

@@ -68,7 +68,8 @@ static int confine_self(struct supervisor *s, struct error *error)
     uint32_t parts = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? SANDBOX_NO_NEW_PRIVS : 0;
     int rc = 0;
     if (strcmp(s->params.sandbox, "off") != 0)
-        rc = sandbox_calls(SANDBOX_SUPERVISOR, NULL, NULL, &parts, error);
+        rc = sandbox_calls(s->gpus.count > 0 ? SANDBOX_SUPERVISOR_GPU : SANDBOX_SUPERVISOR, NULL,
+                           NULL, &parts, error);
     atomic_store(&s->row->sandbox, parts);
     return rc;
 }

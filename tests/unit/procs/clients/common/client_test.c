@@ -144,7 +144,8 @@ START_TEST(generation_stats_are_complete)
                                        "evictions",     "bytes_read",
                                        "stall_ms",      "budget_bytes",
                                        "arena_bytes",   "peak_memory_bytes",
-                                       "preset",        "restarts"};
+                                       "preset",        "restarts",
+                                       "gpu_lost"};
     struct stream_result result = {.finish = "length"};
     json_t *stats = generation_stats_make(&result, NULL, NULL);
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
