@@ -106,7 +106,7 @@ PARAM_BOOL(huge_pages, true,
 PARAM_TEXT(gpu, "off",
            "GPUs of NVIDIA that compute: a number, or several (0,1), auto (the first one if there "
            "is a driver, else the CPU), "
-           "or off; never run on hardware (docs/gpu.md)")
+           "or off (docs/gpu.md)")
 PARAM_BYTES(gpu_budget, 0, 0, UINT64_MAX / 4,
             "maximum memory of each GPU that is used; 0: nine tenths of it")
 PARAM_U64(

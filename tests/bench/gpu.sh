@@ -7,7 +7,7 @@
 #   -o DIR      results: PART.result (status, seconds, text), PART.log, and gpu.md, a table of all
 #   -b BUILD    a finished build with the CUDA module; without it the part `build` makes DIR/build
 #   -m MODEL    of the part `speed` (default: 8 layers of OLMoE's shape in Q4_K, random weights, 1.9 GiB, in DIR)
-#   -l LLAMA    llama.cpp's source, for the part `llama`; it is built in DIR/llama
+#   -l LLAMA    for the part `llama`: llama.cpp's source, which is built in DIR/llama, or a llama-bench with CUDA
 #   -t SECONDS  start no part that could end later than this
 #
 # The same command again runs what has no result yet, and what was skipped. A part that exceeds its limit fails. Exit
@@ -25,14 +25,16 @@ parts() {
     cat <<'PARTS'
 build 420 the module for this GPU, and everything else
 doctor 60 what sluice doctor reports of the GPU
+sandbox 60 the engine uses the GPU with every part of the sandbox in effect
 kernels 90 products of all types have the bits of the CPU
-models 240 golden models of all architectures have the bits of the CPU
-text 180 the same text with --gpu off, all experts on the GPU, 50 % and 10 %
+models 120 golden models of all architectures have the bits of the CPU
+text 120 the same text with --gpu off, all experts on the GPU, 50 % and 10 %
 kills 120 the same text when compute is killed
 memcheck 240 compute-sanitizer: memory
 racecheck 240 compute-sanitizer: races in shared memory
 synccheck 120 compute-sanitizer: barriers
 speed 240 decode and prefill at budgets of the GPU
+profile 120 time on the GPU by kernel, of a prompt and of tokens
 llama 420 llama.cpp with CUDA on the same file
 PARTS
 }
@@ -161,6 +163,17 @@ part_doctor() {
     need_gpu
     "$libexec/sluice-doctor" --no-device || fail "doctor failed"
     echo "the output is in doctor.log"
+}
+
+part_sandbox() {
+    local lost
+    need_gpu
+    start_engine sandbox "$root/launch/demo/tiny-books-moe-q8_0.gguf" "${gpu_options[@]}" --sandbox require
+    "$libexec/sluice-generate" --name sandbox -p "$prompt" -n 8 --temperature 0 -q || fail "generate failed"
+    lost=$(counter sandbox compute.0.gpu_lost)
+    stop_engine
+    [ "$lost" = 0 ] || fail "$(grep -h 'the GPU is lost' "$scratch/engine" | tail -1)"
+    echo "with --sandbox require"
 }
 
 part_kernels() {
@@ -295,14 +308,39 @@ part_speed() {
     echo "below; $(basename "$model"), share of the experts that have slots on the GPU"
 }
 
-part_llama() {
-    local bench=$out/llama/bin/llama-bench
+part_profile() {
+    local ncu
+    ncu=$(command -v ncu || echo /usr/local/cuda/bin/ncu)
     need_gpu
-    [ -n "$llama" ] || skip "no source of llama.cpp was given (-l)"
+    need_python
+    [ -x "$ncu" ] || skip "there is no ncu (CUDA Toolkit)"
     speed_model
+    # without the sandbox children keep the variables of ncu; each kernel waits for it
+    "$ncu" --target-processes all --graph-profiling node --cache-control none --clock-control none \
+        --metrics gpu__time_duration.sum,dram__bytes_read.sum --launch-count 20000 --csv --log-file "$scratch/ncu" \
+        "$libexec/sluice-bench" -m "$model" -p "$prompt_tokens" -n "$tokens" -r 1 --warmup 0 \
+        --vary gpu=0 --vary sandbox=off --vary watchdog=off || fail "ncu failed"
+    python3 "$here/gpu_profile.py" "$scratch/ncu" >"$out/profile.md" || fail "$(tail -1 "$out/profile.md")"
+    cat "$out/profile.md"
+    echo "below; $(basename "$model")"
+}
+
+build_llama() {
     cmake -G Ninja -S "$llama" -B "$out/llama" -DCMAKE_BUILD_TYPE=Release -DGGML_CUDA=ON \
         -DCMAKE_CUDA_ARCHITECTURES=native -DLLAMA_CURL=OFF && ninja -C "$out/llama" llama-bench ||
         skip "llama.cpp could not be built with CUDA: see llama.log"
+}
+
+part_llama() {
+    local bench=$out/llama/bin/llama-bench
+    need_gpu
+    [ -n "$llama" ] || skip "neither llama.cpp's source nor a llama-bench was given (-l)"
+    speed_model
+    if [ -f "$llama" ]; then
+        bench=$llama
+    else
+        build_llama
+    fi
     { echo "llama.cpp, all layers on the GPU, then without the experts:"; echo
         "$bench" -m "$model" -p "$prompt_tokens" -n "$tokens" -r "$runs" -ngl 99 -o md &&
         "$bench" -m "$model" -p "$prompt_tokens" -n "$tokens" -r "$runs" -ngl 99 -ot exps=CPU -o md; } >"$out/llama.md" ||
@@ -365,7 +403,7 @@ table() {
         [ -f "$out/$name.result" ] && { read -r word; read -r seconds; read -r text; } <"$out/$name.result"
         echo "| $name: $what | $word | $seconds | $text |"
     done < <(parts)
-    for name in speed llama; do
+    for name in speed profile llama; do
         [ -f "$out/$name.md" ] && { echo; cat "$out/$name.md"; }
     done
 }

@@ -14,7 +14,7 @@
 #include "procs/tools/doctor/doctor.h"
 
 #define GPUS_MAX 16
-#define USE      "used with --gpu; never run on hardware"
+#define USE      "used with --gpu (docs/gpu.md)"
 
 /* libexec/GPU_MODULE, next to this program. */
 static void module_path(char *out, size_t bytes)

@@ -17,12 +17,17 @@ static const struct procs_gpus *plan_of(const struct child *child)
     return &child->procs.head->gpus;
 }
 
-static int select_gpu(const struct gpu_kernels *kernels, uint32_t number, struct error *error)
+/* The first calls of the driver in this process, with the sandbox in effect: a driver may need more than that permits. */
+static int select_gpu(const struct child *child, const struct gpu_kernels *kernels, uint32_t number,
+                      struct error *error)
 {
     int status = kernels->select((int)number);
-    return status == 0 ? 0
-                       : error_set(error, ERR_FAILED, "GPU %u cannot be used: %s (%d)", number,
-                                   kernels->text(status), status);
+    if (status == 0)
+        return 0;
+    uint32_t parts = atomic_load_explicit(&child->row->sandbox, memory_order_relaxed);
+    return error_set(error, ERR_FAILED, "GPU %u cannot be used: %s (%d)%s", number,
+                     kernels->text(status), status,
+                     parts != 0 ? "; --sandbox off shows whether the sandbox is the cause" : "");
 }
 
 /* With the context of this process: what the plan has left of it must be there. */
@@ -74,7 +79,7 @@ static struct device *open_device(struct child *child, const struct gpu_kernels 
     cuda_plan_sizes(&plan, kernels, child->model);
     bool known = places_eviction_find(child->params->gpu_eviction, &plan.eviction);
     sl_assert(known); /* the supervisor checked it */
-    if (select_gpu(kernels, g->number, error) != 0 ||
+    if (select_gpu(child, kernels, g->number, error) != 0 ||
         check_memory(child, kernels, &plan, error) != 0)
         return NULL;
     return cuda_device(kernels, ops, &plan, error);
