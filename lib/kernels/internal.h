@@ -81,6 +81,13 @@ static inline void act_put_corr(enum tensor_type type, uint32_t k, uint32_t b, i
         c[act_blocks(k) + b] = act_corr_factor(type) * last;
 }
 
+/* Where the scale of block i, of at most 16, is: byte i / per * stride + i % per * inner. per: a power of two. */
+struct scale_places {
+    size_t stride;
+    uint32_t per, inner;
+    uint32_t count; /* blocks, a multiple of per */
+};
+
 /* ---- super-blocks ---- */
 
 /* A prepared activation row for types with super-blocks of 256 is three arrays:

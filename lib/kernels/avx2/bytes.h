@@ -252,11 +252,6 @@ static ALWAYS_INLINE vf vf_halves_at(const uint8_t *const p[VL])
     return _mm256_cvtph_ps(words_at(p));
 }
 
-struct scale_places { /* bytes.h of AVX-512 */
-    size_t stride;
-    uint32_t per, inner, count;
-};
-
 /* Single loads are faster. */
 static ALWAYS_INLINE bool by_lines(size_t bytes)
 {

@@ -260,13 +260,6 @@ static ALWAYS_INLINE bool by_lines(size_t bytes)
     return bytes <= 384;
 }
 
-/* Where the scale of block i, of at most 16, is: byte i / per * stride + i % per * inner. per: a power of two. */
-struct scale_places {
-    size_t stride;
-    uint32_t per, inner;
-    uint32_t count; /* blocks, a multiple of per */
-};
-
 /* Which scales begin in the line of 64 bytes, a bit for each. */
 static ALWAYS_INLINE uint32_t in_line(const struct scale_places s, const size_t line)
 {

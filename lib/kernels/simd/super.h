@@ -7,11 +7,10 @@
  * super_panel.h. */
 #include "lib/kernels/simd/super_unpack.h"
 
-#define OUTPUTS   8 /* whose sums are in a vector of floats */
-#define SUPER_FEW 3 /* fewer rows are computed one by one */
-#define SUPER_FAR                                                                                  \
-    16384 /* bytes of weights prefetched ahead into the L2 cache, in the order of memory */
-#define SUPER_NEAR 256 /* into the L1 cache, of an output */
+#define OUTPUTS    8     /* whose sums are in a vector of floats */
+#define SUPER_FEW  3     /* fewer rows are computed one by one */
+#define SUPER_FAR  16384 /* bytes prefetched ahead into the L2 cache, in the order of memory */
+#define SUPER_NEAR 256   /* into the L1 cache, of an output */
 
 struct super_row { /* a prepared row of activations */
     const int8_t *q;
@@ -107,7 +106,6 @@ struct super_tile {
 };
 
 /* Super-block i of the next 8 in the order of memory, and the one behind that of output i at byte `at`. */
-
 static ALWAYS_INLINE void super_prefetch(const struct super_type t, const struct super_tile *s,
                                          size_t at, int i)
 {

@@ -10,6 +10,7 @@
 #include "config/params.h"
 #include "config/services.h"
 #include "lib/base/bytes.h"
+#include "lib/kernels/isa.h"
 
 static struct params p;
 static struct error e;
@@ -71,6 +72,18 @@ START_TEST(texts_that_are_right)
         ck_assert(params_get(&p, pairs[i][0], text, sizeof text));
         ck_assert_str_eq(text, pairs[i][2]);
     }
+}
+END_TEST
+
+/* The choices of --isa are the table of instruction sets. */
+START_TEST(every_instruction_set_is_a_choice)
+{
+    for (uint64_t isa = 0; isa < ISA__COUNT; isa++) {
+        ck_assert_msg(params_set(&p, "isa", kernel_isa_name(isa), &e) == 0, "%s", e.text);
+        ck_assert_uint_gt(strlen(kernel_isa_meaning(isa)), 0);
+    }
+    ck_assert_str_eq(kernel_isa_name(ISA__COUNT), "");
+    ck_assert_str_eq(kernel_isa_meaning(ISA__COUNT), "");
 }
 END_TEST
 
@@ -277,6 +290,7 @@ int main(void)
     tcase_add_test(t, defaults_are_in_bounds);
     tcase_add_test(t, every_default_can_be_set);
     tcase_add_test(t, texts_that_are_right);
+    tcase_add_test(t, every_instruction_set_is_a_choice);
     tcase_add_test(t, texts_that_are_wrong);
     tcase_add_test(t, files);
     tcase_add_test(t, switches);
