@@ -194,6 +194,8 @@ CALL(DEVICE, mprotect)
 CALL(DEVICE, mlock)
 CALL(DEVICE, munlock)
 CALL(DEVICE, sched_setaffinity)
+CALL(DEVICE, memfd_create) /* drivers of version 570 and later, when they begin */
+CALL(DEVICE, ftruncate)
 /* ---- START: processes are started and ended; what a program and its sandbox need at their start ---- */
 CALL(START, execve)
 CALL(START, clone)

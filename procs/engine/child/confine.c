@@ -93,11 +93,21 @@ static void add_copies(struct rules *r, const struct child *child)
     }
 }
 
+/* A driver names its threads, for which the C library writes a file of each thread; drivers of version 570 and later report an
+ * error of the operating system if that fails. The descriptor stays open, so that this directory keeps the inode of the rule. */
+static void add_own_threads(struct rules *r)
+{
+    static const char threads[] = "/proc/self/task";
+    (void)open(threads, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    add(r, threads, SANDBOX_DEVICE);
+}
+
 /* The driver of the GPUs, and the module with the kernels. */
 static void add_gpu(struct rules *r, const struct child *child)
 {
     static const char *const devices[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
-                                          "/dev/nvidia-uvm-tools", "/dev/nvidia-caps"};
+                                          "/dev/nvidia-uvm-tools", "/dev/nvidia-caps",
+                                          "/dev/dxg" /* WSL 2 */};
     static const char *const readable[] = {"/proc",  "/sys",     "/etc",       "/lib",
                                            "/lib64", "/usr/lib", "/usr/lib64", "/usr/local"};
     char path[64];
@@ -111,6 +121,7 @@ static void add_gpu(struct rules *r, const struct child *child)
         snprintf(path, sizeof path, "/dev/nvidia%u", gpus->gpu[i].number);
         add(r, path, SANDBOX_DEVICE);
     }
+    add_own_threads(r);
 }
 
 /* What the start still opens, and what the process opens later. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/harness/cuda/memory.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +44,37 @@ static struct {
 
 static _Thread_local int selected;
 
-/* What a driver needs of the sandbox: calls of a device, locked and executable memory. */
+static void *wait_for_end(void *end)
+{
+    pthread_mutex_lock(end);
+    pthread_mutex_unlock(end);
+    return NULL;
+}
+
+/* Writes a file of that thread. */
+static bool names_thread(void)
+{
+    pthread_mutex_t end = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t thread;
+    pthread_mutex_lock(&end);
+    if (pthread_create(&thread, NULL, wait_for_end, &end) != 0)
+        return false;
+    bool named = pthread_setname_np(thread, "driver") == 0;
+    pthread_mutex_unlock(&end);
+    pthread_join(thread, NULL);
+    return named;
+}
+
+static bool shares_memory(void)
+{
+    int fd = memfd_create("driver", MFD_CLOEXEC);
+    bool shared = fd >= 0 && ftruncate(fd, PAGE_BYTES) == 0;
+    if (fd >= 0)
+        close(fd);
+    return shared;
+}
+
+/* What a driver needs of the sandbox: calls of a device, locked and executable memory, names of its threads. */
 static bool has_driver_calls(void)
 {
     void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -53,7 +84,7 @@ static bool has_driver_calls(void)
     munmap(page, PAGE_BYTES);
     if (fake.device == 0)
         fake.device = eventfd(0, EFD_CLOEXEC);
-    return has && ioctl(fake.device, FIOCLEX) == 0;
+    return has && shares_memory() && names_thread() && ioctl(fake.device, FIOCLEX) == 0;
 }
 
 int fake_select(int number)
