@@ -58,10 +58,11 @@ SANDBOX_PROFILE(RECORDER, "recorder", BASE | DIAL | FSTAT | WRITE, "its trace, w
 SANDBOX_PROFILE(PACK, "pack", BASE | STAT | OPEN | ADVISE | PAGES | WRITE | NAMES,
                 "read only: the model's; written: the store's", "none")
 /* With --gpu. Programs that a driver compiles need executable memory. */
-SANDBOX_PROFILE(
-    COMPUTE_GPU, "compute with a GPU", BASE | DIAL | ACCEPT | BIND | STAT | PAGES | OPEN | DEVICE,
-    "devices in /dev/nvidia*, /dev/dxg, names of own threads; read only: libraries, /proc, /sys",
-    "Unix sockets")
+SANDBOX_PROFILE(COMPUTE_GPU, "compute with a GPU",
+                BASE | DIAL | ACCEPT | BIND | STAT | PAGES | OPEN | DEVICE,
+                "devices in /dev/nvidia*, /dev/dxg, files of own threads in /proc; read only: "
+                "libraries, /proc, /sys",
+                "Unix sockets")
 
 SANDBOX_VARIABLE("LANG")
 SANDBOX_VARIABLE("LC_ALL")

@@ -8,7 +8,8 @@
  *
  * Both are final. What the kernel does not provide is left out, and missing from *parts. A system
  * call that is not permitted ends the process with SIGSYS after on_violation; calls that libraries
- * try at will fail with an error instead (ERRNO in calls.tbl.h). */
+ * try at will fail with an error instead (ERRNO in calls.tbl.h), and so do all in the supervisor and in
+ * a process with a driver (filter.c). */
 #ifndef SLUICE_SANDBOX_SANDBOX_H
 #define SLUICE_SANDBOX_SANDBOX_H
 

@@ -168,6 +168,7 @@ part_doctor() {
 part_sandbox() {
     local lost
     need_gpu
+    need_python
     start_engine sandbox "$root/launch/demo/tiny-books-moe-q8_0.gguf" "${gpu_options[@]}" --sandbox require
     "$libexec/sluice-generate" --name sandbox -p "$prompt" -n 8 --temperature 0 -q || fail "generate failed"
     lost=$(counter sandbox compute.0.gpu_lost)
@@ -320,7 +321,8 @@ part_profile() {
         --metrics gpu__time_duration.sum,dram__bytes_read.sum --launch-count 20000 --csv --log-file "$scratch/ncu" \
         "$libexec/sluice-bench" -m "$model" -p "$prompt_tokens" -n "$tokens" -r 1 --warmup 0 \
         --vary gpu=0 --vary sandbox=off --vary watchdog=off || fail "ncu failed"
-    python3 "$here/gpu_profile.py" "$scratch/ncu" >"$out/profile.md" || fail "$(tail -1 "$out/profile.md")"
+    python3 "$here/gpu_profile.py" "$scratch/ncu" >"$scratch/profile.md" || fail "ncu measured nothing"
+    mv "$scratch/profile.md" "$out/profile.md"
     cat "$out/profile.md"
     echo "below; $(basename "$model")"
 }

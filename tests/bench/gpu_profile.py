@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time on the GPU by kernel, as Markdown, from what `ncu --csv` wrote: docs/gpu.md."""
 import csv
+import re
 import sys
 
 UNITS = {"nsecond": 1e-3, "ns": 1e-3, "usecond": 1, "us": 1, "msecond": 1e3, "ms": 1e3, "second": 1e6, "s": 1e6}
 BYTES = {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
-NAME_MAX = 60
+NAME_MAX = 70
+CASTS = re.compile(r"\((?:int|unsigned int|bool)\)")  # of template arguments
 
 
 def rows(path):
@@ -25,7 +27,7 @@ def main():
         sys.exit("usage: gpu_profile.py FILE")
     kernels = {}
     for row in rows(sys.argv[1]):
-        name = row["Kernel Name"].split("(")[0][:NAME_MAX]
+        name = CASTS.sub("", row["Kernel Name"]).split("(")[0].removeprefix("void ")[:NAME_MAX]
         of = kernels.setdefault(name, {"launches": 0, "us": 0.0, "bytes": 0.0})
         if row["Metric Name"] == "gpu__time_duration.sum":
             of["launches"] += 1

@@ -91,7 +91,7 @@ cat >"$file" <<'CSV'
 "0","1","first(int)","gpu__time_duration.sum","usecond","1.50"
 "1","1","first(int)","dram__bytes_read.sum","Mbyte","3.00"
 "1","1","first(int)","gpu__time_duration.sum","nsecond","1,500"
-"2","1","second(int)","gpu__time_duration.sum","ns","1,000"
+"2","1","void second<type, (int)4>(struct)","gpu__time_duration.sum","ns","1,000"
 CSV
 exec "$@"
 NCU
@@ -111,6 +111,7 @@ check "compute-sanitizer" has '^ok memcheck'
 check "speed" table_has fake 'GPU 10 %'
 check "the sandbox permits what a driver needs" has '^ok sandbox'
 check "time by kernel" table_has fake '^. first . 2 . 3 . 1\.5 . 75\.0 . 2000 .$'
+check "and by its template" table_has fake '^. second<type, 4> . 1 . 1 . '
 check "--again runs a part again" gpu 0 fake --only kernels,models --again kernels
 check "and no other" has_not 'models \('
 

@@ -384,10 +384,12 @@ static void fails_again_and_again(void)
     gpu_fake(false);
 }
 
-/* Another process took its memory between the plan and compute's start: with --gpu auto the engine starts on the CPU. */
+/* Another process took its memory between the plan and compute's start: with --gpu auto the engine starts on the CPU, with a
+ * number it does not start. */
 static void taken_by_others(void)
 {
     char path[PATH_MAX];
+    struct command c;
     struct text want, got;
     continued_make(gpu_model, qwen3moe);
     gpu_reference(&want);
@@ -398,6 +400,12 @@ static void taken_by_others(void)
     engine_generate(e, test_prompt(0), GPU_TOKENS, &got);
     text_check_same(&want, &got, "a GPU without memory");
     engine_stop(e);
+    command_run(&c, NULL, GPU_END_MS,
+                (const char *const[]){"run", "--name=gpu-busy", "--log-level=none", "-m", gpu_model,
+                                      "--gpu=0", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "lower --gpu-budget"), "status %d, '%.600s'", c.status,
+          c.err);
+    command_free(&c);
     text_free(&want);
     text_free(&got);
     gpu_fake(false);

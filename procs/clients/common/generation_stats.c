@@ -132,7 +132,7 @@ void generation_stats_print(FILE *out, const json_t *f)
             json_number_value(json_object_get(f, "ttft_ms")),
             accesses ? 100.0 * (double)hits / (double)accesses : 0.0, read, peak_memory, budget,
             json_is_true(json_object_get(f, "gpu_lost"))
-                ? "; the GPU is lost, the CPU computes: -v shows why"
+                ? "; the GPU is lost, the CPU computes: see the engine's log (-v)"
                 : "");
 }
 

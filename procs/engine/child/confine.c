@@ -15,7 +15,9 @@
 #include "lib/sandbox/sandbox.h"
 #include "procs/engine/child/run_devices.h"
 
-#define RULES_MAX (24 + 4 * RUN_SOURCES * RUN_COPIES_MAX)
+#define DEVICES_MAX     32 /* /dev/nvidia0 and so on */
+#define DIRECTORIES_MAX 16 /* of LD_LIBRARY_PATH */
+#define RULES_MAX       (32 + DEVICES_MAX + DIRECTORIES_MAX + 4 * RUN_SOURCES * RUN_COPIES_MAX)
 
 struct rules {
     size_t count;
@@ -102,25 +104,45 @@ static void add_own_threads(struct rules *r)
     add(r, threads, SANDBOX_DEVICE);
 }
 
-/* The driver of the GPUs, and the module with the kernels. */
-static void add_gpu(struct rules *r, const struct child *child)
+/* All of them: CUDA's numbers are not those of the files, and a driver that cannot open one has other numbers. */
+static void add_gpu_devices(struct rules *r)
 {
     static const char *const devices[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
                                           "/dev/nvidia-uvm-tools", "/dev/nvidia-caps",
                                           "/dev/dxg" /* WSL 2 */};
-    static const char *const readable[] = {"/proc",  "/sys",     "/etc",       "/lib",
-                                           "/lib64", "/usr/lib", "/usr/lib64", "/usr/local"};
     char path[64];
-    const struct procs_gpus *gpus = &child->procs.head->gpus;
-    add_directory_of(r, gpus->module, SANDBOX_READ);
     for (size_t i = 0; i < ARRAY_LEN(devices); i++)
         add(r, devices[i], SANDBOX_DEVICE);
+    for (int i = 0; i < DEVICES_MAX; i++) {
+        snprintf(path, sizeof path, "/dev/nvidia%d", i);
+        if (faccessat(AT_FDCWD, path, F_OK, 0) == 0)
+            add(r, path, SANDBOX_DEVICE);
+    }
+}
+
+/* Libraries of the driver, which the process opens itself. */
+static void add_libraries(struct rules *r)
+{
+    static const char *const readable[] = {
+        "/etc",       "/lib", "/lib64",     "/usr/lib",           "/usr/lib64",
+        "/usr/local", "/opt", "/nix/store", "/run/opengl-driver", "/run/nvidia"};
     for (size_t i = 0; i < ARRAY_LEN(readable); i++)
         add(r, readable[i], SANDBOX_READ);
-    for (uint32_t i = 0; i < gpus->count; i++) {
-        snprintf(path, sizeof path, "/dev/nvidia%u", gpus->gpu[i].number);
-        add(r, path, SANDBOX_DEVICE);
-    }
+    const char *listed = getenv("LD_LIBRARY_PATH");
+    char *copy = listed ? strdup(listed) : NULL, *rest = copy;
+    for (int i = 0; i < DIRECTORIES_MAX && rest; i++)
+        add(r, strsep(&rest, ":"), SANDBOX_READ);
+    free(copy);
+}
+
+/* The driver of the GPUs, and the module with the kernels. */
+static void add_gpu(struct rules *r, const struct child *child)
+{
+    add_directory_of(r, child->procs.head->gpus.module, SANDBOX_READ);
+    add_gpu_devices(r);
+    add_libraries(r);
+    add(r, "/proc", SANDBOX_READ);
+    add(r, "/sys", SANDBOX_READ);
     add_own_threads(r);
 }
 

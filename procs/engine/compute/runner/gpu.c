@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "procs/engine/compute/runner/gpu.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
@@ -115,16 +117,30 @@ static void close_devices(struct gpus *gpus)
     }
 }
 
+/* Before the driver begins, so that it compiles kernels for a GPU that the module has no code for now, not after
+ * readiness, when a process that does not report progress is ended; its compiler may need more than the small stacks of the
+ * engine. */
+static void prepare_driver(void)
+{
+    struct rlimit limit;
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    if (getrlimit(RLIMIT_STACK, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_STACK, &limit);
+    }
+}
+
 struct gpus gpus_open(struct child *child, const struct kernel_ops *ops, uint32_t threads)
 {
     struct gpus gpus = {0};
     struct error error;
     if (plan_of(child)->count == 0)
         return gpus;
+    prepare_driver();
     if (check_crashes(child, &error) != 0 ||
         open_devices(&gpus, child, ops, threads, &error) != 0) {
         if (child->incarnation == 1 && plan_of(child)->required)
-            log_fatal(1, "%s", error.text);
+            log_fatal(2, "%s", error.text); /* ends the start, where 1 would be another try */
         log_warn("the GPU is lost, continuing on the CPU: %s", error.text); /* with the same text */
         close_devices(&gpus);
     }

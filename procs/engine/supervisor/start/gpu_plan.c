@@ -17,7 +17,7 @@
 #include "lib/policy/gpu/policy.h"
 #include "procs/engine/supervisor/supervisor.h"
 
-/* Private memory of the process for each GPU: an estimate, rounded up, as no GPU has run this. */
+/* Private memory of the process for each GPU: an estimate, rounded up, which was not measured. */
 #define HOST_BYTES        (384 * MIB)
 #define EXPERT_HOST_BYTES 256 /* records of the policy that evicts experts from the GPU */
 #define PLACE_HOST_BYTES  256 /* of a slot: its records, and an event */
