@@ -317,7 +317,13 @@ int main(int argc, char **argv)
 #define TENSOR_TYPE(name, id, block_elems, block_bytes, row_head_bytes, computed) TENSOR_##name,
 #include "lib/tensor/tensor_types.tbl.h"
     };
-    bench.seconds = argc > 1 ? atof(argv[1]) : 0.2;
+    char *end = NULL;
+    bench.seconds = argc > 1 ? strtod(argv[1], &end) : 0.2;
+    if (argc > 5 || (end && (end == argv[1] || *end || !(bench.seconds > 0)))) {
+        fprintf(stderr,
+                "usage: kernel_bench [SECONDS_PER_RESULT [TYPE|all|attention [K [THREADS]]]]\n");
+        return 2;
+    }
     const char *only = argc > 2 && strcmp(argv[2], "all") != 0 ? argv[2] : NULL;
     bench.k = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 2048;
     bench.threads = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 1;

@@ -92,8 +92,11 @@ static float *norm_heads(struct cuda *c, const struct device_delta *s, const flo
 {
     uint32_t n = s->k_heads * s->size;
     float *y = cuda_scratch_floats(c, (size_t)rows * n);
-    cuda_copy(c, x, stride, n, rows, y, n);
-    cuda_rms(c, y, s->size, weight, s->size, 1e-6f / (float)s->size, rows * s->k_heads, y, s->size);
+    if (rows > 1) { /* of one row the heads are adjacent already */
+        cuda_copy(c, x, stride, n, rows, y, n);
+        x = y;
+    }
+    cuda_rms(c, x, s->size, weight, s->size, 1e-6f / (float)s->size, rows * s->k_heads, y, s->size);
     return y;
 }
 
