@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program of a filter: the architecture, then a comparison per permitted call, then the calls
- * that fail, then SIGSYS. In some profiles (fails) every other call fails, too. Calls of another architecture (32-bit, x32) end the process. The kernel
- * stores for each number whether it is permitted whatever its arguments are, so that the length of
- * the program costs nothing for those. */
+ * that fail, then SIGSYS. In some profiles (fails) every other call fails, too. Calls of another
+ * architecture (32-bit, x32) end the process. The kernel stores for each number whether it is permitted
+ * whatever its arguments are, so that the length of the program costs nothing for those. */
 #include "lib/sandbox/filter.h"
 
 #include <errno.h>

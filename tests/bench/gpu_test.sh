@@ -116,8 +116,8 @@ check "--again runs a part again" gpu 0 fake --only kernels,models --again kerne
 check "and no other" has_not 'models \('
 
 touch "$dir/fails"
-check "a GPU that fails" gpu 1 broken -m "$dir/tiny.gguf" --only kernels,text,speed
-check "is a counted failure, also where the CPU computes instead" last_is "0 passed, 3 failed, 0 skipped"
+check "a GPU that fails" gpu 1 broken -m "$dir/tiny.gguf" --only sandbox,kernels,text,speed,profile
+check "is a counted failure, also where the CPU computes instead" last_is "0 passed, 5 failed, 0 skipped"
 check "of which the reason is stated" has '^FAILED text .*the GPU is lost'
 rm "$dir/fails"
 GPU_SH_LIMIT=1 GPU_SH_EVERY=1 check "a part that is too slow" gpu 1 slow --only models

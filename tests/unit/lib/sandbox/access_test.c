@@ -190,6 +190,7 @@ START_TEST(variables)
 {
     ck_assert(sandbox_keeps_variable("TZ=UTC"));
     ck_assert(!sandbox_keeps_variable("TZX=UTC"));
+    ck_assert(sandbox_keeps_variable("CUDA_VISIBLE_DEVICES=1"));
     ck_assert(!sandbox_keeps_variable("LD_PRELOAD=/tmp/x.so"));
     ck_assert(!sandbox_keeps_variable("AWS_SECRET=1"));
 }

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -156,6 +158,7 @@ static long do_mkdir(void)
 #define ALL         (~0u)
 #define P(id)       (1u << SANDBOX_##id)
 #define SUPERVISORS (P(SUPERVISOR) | P(SUPERVISOR_GPU))
+#define DRIVERS     (P(SUPERVISOR_GPU) | P(COMPUTE_GPU))
 #define FAILS       (SUPERVISORS | P(COMPUTE_GPU)) /* with EPERM, where others end */
 
 /* By every profile; `start`: except the supervisors', which start processes. */
@@ -277,6 +280,31 @@ static long do_ioctl(void)
     return syscall(SYS_ioctl, 0, 0x5401, NULL);
 }
 
+/* Of a device: not that of a terminal. */
+static long do_device_call(void)
+{
+    long rc = ioctl(eventfd(0, EFD_CLOEXEC), FIOCLEX);
+    if (rc < 0 && errno == ENOTTY)
+        errno = EACCES; /* what the filter returns, apart from other errors */
+    return rc;
+}
+
+static long do_lock(void)
+{
+    static char page[PAGE_BYTES];
+    return mlock(page, sizeof page);
+}
+
+static long do_memory_file(void)
+{
+    return memfd_create("sandbox-test", MFD_CLOEXEC);
+}
+
+static long do_size_file(void)
+{
+    return ftruncate(-1, 1);
+}
+
 static long do_write_file(void)
 {
     return pwrite(-1, "x", 1, 0);
@@ -299,6 +327,11 @@ static const struct {
     {"mkdir", do_mkdir, SUPERVISORS | P(PACK), 128 + SIGSYS},
     {"executable memory", do_executable, FAILS, 128 + SIGSYS},
     {"pwrite", do_write_file, SUPERVISORS | P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | P(PACK),
+     128 + SIGSYS},
+    {"call of a device", do_device_call, DRIVERS, FAILED_EACCES},
+    {"locked memory", do_lock, DRIVERS, 128 + SIGSYS},
+    {"file in memory", do_memory_file, FAILS, 128 + SIGSYS},
+    {"size of a file", do_size_file, FAILS | P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | P(PACK),
      128 + SIGSYS},
     {"ioctl", do_ioctl, ALL, 0}, /* fails, or is the driver's: ends no process */
 };
