@@ -28,10 +28,10 @@ doctor 60 what sluice doctor reports of the GPU
 sandbox 60 the engine uses the GPU with every part of the sandbox in effect
 kernels 90 products of all types have the bits of the CPU
 models 120 golden models of all architectures have the bits of the CPU
-text 120 the same text with --gpu off, all experts on the GPU, 50 % and 10 %
+text 180 the same text with --gpu off, all experts on the GPU, 50 % and 10 %
 kills 120 the same text when compute is killed
 memcheck 240 compute-sanitizer: memory
-racecheck 240 compute-sanitizer: races in shared memory
+racecheck 210 compute-sanitizer: races in shared memory
 synccheck 120 compute-sanitizer: barriers
 speed 240 decode and prefill at budgets of the GPU
 profile 120 time on the GPU by kernel, of a prompt and of tokens
