@@ -15,7 +15,7 @@
 
 #include "lib/device/host/internal.h"
 
-/* Queries between two reports: twice what kernels read a latent for (lib/kernels/simd/attention.h). */
+/* Queries between two reports: twice what kernels read a latent for (lib/kernels/simd/attention/attention.h). */
 #define LATENT_TOGETHER 30
 
 /* Norms, rotation of the key, and the row of the cache. */

@@ -9,7 +9,7 @@
 #include "lib/kernels/simd/recurrent.h"
 
 #include "lib/base/assert.h"
-#include "lib/kernels/simd/attention.h"
+#include "lib/kernels/simd/attention/attention.h"
 
 static void avx2_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
                         const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
