@@ -22,8 +22,7 @@ enum {
     K_MAX = 8192,
     N_WARM = 1024,
     ROWS_MAX = 256,
-    POSITIONS = 1024,
-    HEADS = 16,
+    KV_HEADS = 16,
     HEAD_SIZE = 128,
     THREADS_MAX = 64,
     CALLS_MAX = 65536,
@@ -235,40 +234,52 @@ static void bench_type(enum tensor_type type)
     }
 }
 
-/* One token row after POSITIONS others; or `rows` rows of a prompt. */
-static void bench_attention(const struct kernel_ops *ops, enum kv_type type, uint32_t rows)
+/* Rows of a sequence, the first with so many positions; calls as the device makes them: a key head each, or a
+ * row for all. */
+static const struct attention_case {
+    uint32_t rows, positions, group; /* queries of a key head */
+} attention_cases[] = {{1, 1024, 1}, {256, 1, 1},   {1, 4096, 1},
+                       {1, 4096, 8}, {64, 4000, 1}, {8, 4000, 8}};
+
+static void bench_attention(const struct kernel_ops *ops, enum kv_type type,
+                            const struct attention_case *c)
 {
+    uint32_t heads = KV_HEADS * c->group, last = c->positions + c->rows;
     struct kernel_attention a = {.q = bench.x,
                                  .k = bench.weights,
                                  .kv_type = type,
                                  .out = bench.y,
-                                 .q_stride = HEADS * HEAD_SIZE,
-                                 .out_stride = HEADS * HEAD_SIZE,
-                                 .rows = rows,
-                                 .positions = rows == 1 ? POSITIONS : 1,
-                                 .heads = HEADS,
-                                 .kv_heads = HEADS,
+                                 .q_stride = (size_t)heads * HEAD_SIZE,
+                                 .out_stride = (size_t)heads * HEAD_SIZE,
+                                 .rows = c->rows,
+                                 .positions = c->positions,
+                                 .heads = heads,
+                                 .kv_heads = KV_HEADS,
                                  .key_size = HEAD_SIZE,
                                  .value_size = HEAD_SIZE,
                                  .scale = 0.01f};
-    a.v = bench.weights + kernel_kv_tile(type, HEADS, HEAD_SIZE, POSITIONS, 0);
+    size_t tiles = align_up(last, KERNEL_KEY_TILE);
+    a.v = bench.weights + kernel_kv_tile(type, KV_HEADS, HEAD_SIZE, (uint32_t)tiles, 0);
     double best = INFINITY, seen = 0;
+    uint32_t each = c->rows == 1 ? heads : c->group;
     uint64_t start_ns = clock_now_ns();
     do {
         uint64_t t = clock_now_ns();
         seen = 0;
-        for (a.head_begin = 0; a.head_begin < HEADS; a.head_begin = a.head_end) {
-            a.head_end = a.head_begin + 1;
+        for (a.head_begin = 0; a.head_begin < heads; a.head_begin = a.head_end) {
+            a.head_end = a.head_begin + each;
             ops->attention(&a);
-            for (uint32_t r = 0; r < rows; r++)
-                seen += a.positions + r;
+            for (uint32_t r = 0; r < c->rows; r++)
+                seen += (double)each * (a.positions + r);
         }
         best = fmin(best, (double)(clock_now_ns() - t) / (double)NS_PER_S);
     } while ((double)(clock_now_ns() - start_ns) < bench.seconds * (double)NS_PER_S);
-    printf("attention %-8s %-5s rows %3u %4u positions, %u heads of %u: %8.1f us %8.1f GFLOP/s\n",
-           ops->name, kv_type_info((uint32_t)type)->name, rows,
-           rows == 1 ? (unsigned)POSITIONS : rows, (unsigned)HEADS, (unsigned)HEAD_SIZE, best * 1e6,
+    printf("attention %-10s %-5s rows %3u, positions %4u to %4u, %2u x %u heads of %u: %8.1f us "
+           "%6.1f GFLOP/s\n",
+           ops->name, kv_type_info((uint32_t)type)->name, c->rows, c->positions, last - 1,
+           (unsigned)KV_HEADS, c->group, (unsigned)HEAD_SIZE, best * 1e6,
            4.0 * HEAD_SIZE * seen / best / 1e9);
+    fflush(stdout);
 }
 
 /* One step of the gated delta rule in each head of the recurrent layers of Qwen3.6-35B-A3B, by one thread: from
@@ -342,8 +353,8 @@ int main(int argc, char **argv)
     for (int isa = 0; isa < ISA__COUNT && (only == NULL || strcmp(only, "attention") == 0); isa++) {
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
         for (int type = 0; type < KV_TYPE__COUNT && ops != NULL; type++) {
-            bench_attention(ops, (enum kv_type)type, 1);
-            bench_attention(ops, (enum kv_type)type, ROWS_MAX);
+            for (size_t i = 0; i < ARRAY_LEN(attention_cases); i++)
+                bench_attention(ops, (enum kv_type)type, &attention_cases[i]);
         }
     }
     for (int isa = 0; isa < ISA__COUNT && (only == NULL || strcmp(only, "delta") == 0); isa++)

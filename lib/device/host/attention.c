@@ -8,7 +8,7 @@
 #include "lib/device/host/internal.h"
 
 /* Queries of a call of the kernel, where there are as many. */
-#define ATTEND_QUERIES 32
+#define ATTEND_QUERIES 96
 /* Steps (internal.h) of a group of heads that one part computes, without a barrier before its attention. */
 #define GROUP_STEPS_MAX 16
 
@@ -197,7 +197,11 @@ static uint32_t attend_block(const struct host_run *run)
     uint64_t each = row_work(a, a->rows - 1) * group;
     if (host_portable(run->h))
         block = smaller(block, host_step_rows(run->h, each / STEPS_PER_PART));
-    return block > 0 ? block : 1;
+    if (block <= 1)
+        return 1;
+    uint32_t blocks = (a->rows + block - 1) / block;
+    return (a->rows + blocks - 1) /
+           blocks; /* of equal size: what a block does once pays by its rows */
 }
 
 /* Key heads [g0, g1). A single row in one call, which reads their keys in the order of memory; portable kernels

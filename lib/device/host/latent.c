@@ -16,7 +16,7 @@
 #include "lib/device/host/internal.h"
 
 /* Queries between two reports: twice what kernels read a latent for (lib/kernels/simd/attention/attention.h). */
-#define LATENT_TOGETHER 30
+#define LATENT_TOGETHER 48
 
 /* Norms, rotation of the key, and the row of the cache. */
 static void latent_rows(void *arg, uint32_t thread, uint32_t threads)

@@ -5,9 +5,10 @@
  * ascending order, the products of all queries of the block with its keys, their weights, then the
  * weighted values. So memory is read once per block, and no scores are kept beyond a tile. A block
  * is the heads of one key head in several rows; or, for a single row, of many key heads, whose tiles
- * are adjacent in memory. If a key head has more queries than a register tile, its keys (then its
- * values) are converted to F32 once for all of them; quantised keys never are: their products are
- * of integers (keys_int8.h). */
+ * are adjacent in memory. For many queries of a key head, its keys are transposed, so that lanes are
+ * keys and no product ends with a sum over lanes (scores.h); for more than a register tile, its
+ * values are converted to F32 once for all (values.h). The products of quantised keys are of
+ * integers (keys_int8.h). */
 #include "lib/kernels/simd/attention/query.h"
 
 #include "lib/kernels/simd/attention/keys_int8.h"
@@ -22,8 +23,7 @@ static ALWAYS_INLINE void add_tile_of(const enum kv_type type, struct query_bloc
                                       const uint8_t *v, const uint8_t *next)
 {
     uint32_t keys = b->query[end - 1].keys, from = b->query[first].first;
-    const bool quantised = kv_is_quantised(type);
-    struct tile_rows t = {k, v, b->value_bytes, quantised ? b->padded : b->size, NULL};
+    struct tile_rows t = {k, v, b->value_bytes, kv_is_quantised(type) ? b->padded : b->size, NULL};
     struct tile_rows values = rows_of_values(type, b, k, v, from, keys);
     values.next = next;
     values.next_bytes = b->key_bytes;
@@ -31,25 +31,14 @@ static ALWAYS_INLINE void add_tile_of(const enum kv_type type, struct query_bloc
         struct query *q[TILE_QUERIES] = {b->query + first};
         tile_scores(type, 1, (const struct query *const *)q, &t, b, keys);
         tile_weights(q[0], b->cap);
-        tile_values(type, 1, q, &values, b->value_size, from, keys);
-    } else if (end - first <= TILE_QUERIES || b->unpacked > UNPACKED_SIZE) {
-        scores_of_tile(type, b, first, end, &t);
-        values_of_tile(type, b, first, end, &values);
+        all_values(type, 1, q, &values, b->value_size, from, keys);
     } else {
-        struct tile_rows floats = {b->tile, v, b->value_bytes, b->padded, NULL};
-        if (quantised) {
-            scores_of_tile(type, b, first, end, &t);
-        } else {
-            unpack_tile(type, b, &t, b->size, from, keys);
-            scores_of_tile(KV_TYPE_F32, b, first, end, &floats);
-        }
-        floats.next = next;
-        floats.next_bytes = b->key_bytes;
-        if (v || quantised) { /* otherwise the values are there already */
-            floats.size = b->value_padded;
-            unpack_tile(type, b, &values, b->value_size, from, keys);
-        }
-        values_of_tile(KV_TYPE_F32, b, first, end, &floats);
+        scores_of_tile(type, b, first, end, &t);
+        if (end - first <= TILE_QUERIES && b->query[first].keys == keys &&
+            b->query[end - 1].first == from)
+            values_together(type, b, first, end, &values);
+        else
+            values_of_tile(type, b, first, end, &values);
     }
 }
 
@@ -82,7 +71,7 @@ static void add_tile(struct query_block *b, uint32_t first, uint32_t end, const 
 static void merge_segment(struct query *q, uint32_t size, bool first)
 {
     if (first) {
-        memcpy(q->all, q->acc, size * sizeof *q->all);
+        memcpy(q->out, q->acc, size * sizeof *q->out);
         q->all_m = q->m;
         q->all_l = q->l;
     } else {
@@ -91,8 +80,8 @@ static void merge_segment(struct query *q, uint32_t size, bool first)
         float b = vf_first(vf_exp(vf_set1(q->m - max)));
         FOR_VECTORS(i, lanes, size)
         {
-            vf old = vf_mul(vf_load_n(q->all + i, lanes), vf_set1(a));
-            vf_store_n(q->all + i, vf_fma(vf_load_n(q->acc + i, lanes), vf_set1(b), old), lanes);
+            vf old = vf_mul(vf_load_n(q->out + i, lanes), vf_set1(a));
+            vf_store_n(q->out + i, vf_fma(vf_load_n(q->acc + i, lanes), vf_set1(b), old), lanes);
         }
         q->all_l = fmaf(q->l, b, q->all_l * a);
         q->all_m = max;
@@ -135,7 +124,7 @@ static void finish_query(const struct query_block *b, struct query *q, bool sink
     }
     vf sum = vf_set1(q->all_l), factor = vf_set1(a);
     FOR_VECTORS(d, lanes, b->value_size)
-    vf_store_n(q->out + d, vf_div(vf_mul(vf_load_n(q->all + d, lanes), factor), sum), lanes);
+    vf_store_n(q->out + d, vf_div(vf_mul(vf_load_n(q->out + d, lanes), factor), sum), lanes);
 }
 
 /* The rows of a block ascend, so the queries that attend to a tile are adjacent: later ones begin
@@ -177,6 +166,22 @@ static void quantise_query(const struct query_block *b, const float *q, struct k
     key_query_from(act, b->padded, out);
 }
 
+/* Fills `turned` with the queries of the block, the last register tile with zeros. */
+static void turn_queries(struct query_block *b)
+{
+    static const float none[KERNEL_HEAD_SIZE_MAX];
+    const uint32_t steps = (b->size + 15) / 16;
+    float *to = b->turned.queries;
+    for (uint32_t first = 0; first < b->count; first += MANY_QUERIES) {
+        const float *q[MANY_QUERIES];
+        UNROLL for (uint32_t i = 0; i < MANY_QUERIES; i++) q[i] =
+            first + i < b->count ? b->query[first + i].q : none;
+        for (uint32_t lane = 0; lane < 16; lane++)
+            for (uint32_t d = lane; d < steps * 16; d += 16, to += MANY_QUERIES)
+                UNROLL for (int i = 0; i < MANY_QUERIES; i++) to[i] = d < b->size ? q[i][d] : 0;
+    }
+}
+
 /* Adds the query of a head and row to the block. */
 static void add_query(struct query_block *b, const struct kernel_attention *a, uint32_t head,
                       uint32_t row)
@@ -190,13 +195,12 @@ static void add_query(struct query_block *b, const struct kernel_attention *a, u
                         .sink = a->sinks ? a->sinks[head] : 0,
                         .kv_head = head / (a->heads / a->kv_heads),
                         .m = -INFINITY,
-                        .acc = b->sums + (2 * i + 1) * b->value_padded,
-                        .all = b->sums + (2 * i + 2) * b->value_padded,
+                        .acc = b->sums + (size_t)i * b->acc_size,
                         .p = b->p[i],
-                        .quantised = &b->quantised[i]};
+                        .quantised = &b->quantised.query[i]};
     if (kv_is_quantised(b->type))
         quantise_query(b, q->q, q->quantised);
-    memset(q->acc, 0, b->value_padded * sizeof *q->acc);
+    memset(q->acc, 0, b->acc_size * sizeof *q->acc);
 }
 
 /* The rows of the heads [begin, end), row by row. */
@@ -207,6 +211,8 @@ static void heads_attention(struct query_block *b, const struct kernel_attention
     for (uint32_t number = 0; number < queries;) {
         for (b->count = 0; b->count < b->max && number < queries; number++)
             add_query(b, a, begin + number % heads, number / heads);
+        if (b->turns)
+            turn_queries(b);
         block_attention(b, a);
     }
 }
@@ -225,13 +231,19 @@ static void simd_attention(const struct kernel_attention *a)
     b.value_padded = kv_padded(a->value_size);
     b.key_bytes = kv_tile_bytes(a->kv_type, a->key_size);
     b.value_bytes = kv_tile_bytes(a->kv_type, a->value_size);
-    b.unpacked = b.padded > b.value_padded ? b.padded : b.value_padded;
-    b.max = (sizeof b.sums / sizeof *b.sums / b.value_padded - 1) / 2;
+    b.acc_size = (b.value_size + PART_SIZE - 1) / PART_SIZE * PART_SIZE;
+    b.max = BLOCK_FLOATS / b.acc_size;
     b.max = b.max < BLOCK_QUERIES ? b.max : BLOCK_QUERIES;
+    b.turns = !kv_is_quantised(b.type) && b.size <= TURNED_SIZE &&
+              a->rows * (a->heads / a->kv_heads) >= TURNED_FROM;
+    if (b.turns && b.max > BLOCK_FLOATS / kv_padded(b.size))
+        b.max = BLOCK_FLOATS / kv_padded(b.size);
+    b.max = b.max / MANY_QUERIES * MANY_QUERIES;
     b.scale = a->scale;
     b.cap = a->cap;
-    b.spare = (struct query){.q = a->q, .acc = b.sums, .p = b.spare_p, .quantised = b.quantised};
-    memset(b.sums, 0, b.value_padded * sizeof *b.sums);
+    b.spare = (struct query){
+        .q = a->q, .acc = b.sums + BLOCK_FLOATS, .p = b.spare_p, .quantised = b.quantised.query};
+    memset(b.spare.acc, 0, b.acc_size * sizeof *b.sums);
     memset(b.spare_p, 0, sizeof b.spare_p);
     for (uint32_t begin = a->head_begin, end; begin < a->head_end; begin = end) {
         end = (begin / group + 1) * group;

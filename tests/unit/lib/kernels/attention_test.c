@@ -9,7 +9,7 @@
 #include "kernel_test.h"
 
 #define REFERENCE kernel_ops_of(ISA_GENERIC)
-#define HEADS_MAX 16
+#define HEADS_MAX 80
 
 static const enum kv_type kv_types[] = {
 #define KV_TYPE(id, name, block, block_bytes) KV_TYPE_##id,
@@ -30,6 +30,9 @@ static const struct option_case cases[] = {
     {2, 2, 40, 64, 640, 5, 513, 0, false},       {4, 4, 128, 96, 70, 9, 0, 0, true},
     {4, 2, 256, 256, 200, 4, 100, 30.0f, false}, {4, 1, 512, 512, 130, 9, 64, 0, true},
     {16, 1, 576, 512, 130, 3, 0, 0, false},      {2, 1, 576, 512, 600, 1, 0, 2.0f, true},
+    {3, 1, 72, 72, 20, 150, 0, 0, false},        {80, 2, 40, 36, 200, 1, 0, 0, true},
+    {7, 1, 100, 100, 90, 33, 10, 20.0f, true},   {1, 1, 256, 256, 30, 110, 0, 0, false},
+    {2, 1, 264, 264, 100, 40, 0, 0, false},      {6, 2, 15, 17, 500, 25, 0, 0, true},
 };
 
 /* Values are the first elements of keys. */
