@@ -7,8 +7,12 @@
 
 #include "lib/device/host/internal.h"
 
-/* Queries of a call of the kernel, where there are as many. */
-#define ATTEND_QUERIES 96
+/* Queries of a call of the kernel, where there are as many: at most, and even if it takes long or gives a thread
+ * less to do than others. */
+#define ATTEND_QUERIES     96
+#define ATTEND_QUERIES_MIN 32
+/* Calls that each thread has, where there is enough to do. */
+#define ATTEND_CALLS 8
 /* Steps (internal.h) of a group of heads that one part computes, without a barrier before its attention. */
 #define GROUP_STEPS_MAX 16
 
@@ -189,19 +193,22 @@ static void attend(const struct host_run *run, uint32_t row, uint32_t rows, uint
     }
 }
 
-/* Rows of a call: as many queries as read a key together, and soon a report of progress. */
-static uint32_t attend_block(const struct host_run *run)
+/* Rows of a call, at most `share` if that is not too few: as many queries as read a key together, and soon a report of
+ * progress. */
+static uint32_t attend_block(const struct host_run *run, uint64_t share)
 {
     const struct op_attention *a = run->a;
-    uint32_t group = group_of(a), block = ATTEND_QUERIES / group;
+    uint32_t group = group_of(a), minimum = ATTEND_QUERIES_MIN / group;
     uint64_t each = row_work(a, a->rows - 1) * group;
-    if (host_portable(run->h))
-        block = smaller(block, host_step_rows(run->h, each / STEPS_PER_PART));
+    uint32_t steps = host_step_rows(run->h, each / STEPS_PER_PART);
+    uint32_t block = smaller(ATTEND_QUERIES / group, steps);
+    block = share < block ? (uint32_t)share : block;
+    if (block < minimum)
+        block = host_portable(run->h) ? smaller(minimum, steps) : minimum;
     if (block <= 1)
         return 1;
-    uint32_t blocks = (a->rows + block - 1) / block;
-    return (a->rows + blocks - 1) /
-           blocks; /* of equal size: what a block does once pays by its rows */
+    uint32_t blocks = (a->rows + block - 1) / block; /* of equal size */
+    return (a->rows + blocks - 1) / blocks;
 }
 
 /* Key heads [g0, g1). A single row in one call, which reads their keys in the order of memory; portable kernels
@@ -209,7 +216,7 @@ static uint32_t attend_block(const struct host_run *run)
 static void attend_groups(const struct host_run *run, uint32_t g0, uint32_t g1)
 {
     const struct op_attention *a = run->a;
-    uint32_t group = group_of(a), block = attend_block(run);
+    uint32_t group = group_of(a), block = attend_block(run, a->rows);
     uint32_t begin = g0 * group, end = g1 * group, heads = host_portable(run->h) ? 1 : end - begin;
     for (uint32_t head = begin; head < end && a->rows == 1; head += heads)
         attend(run, 0, 1, head, head + heads);
@@ -288,7 +295,9 @@ static void attend_rows(void *arg, uint32_t thread, uint32_t threads)
     bool one = a->rows == 1 && host_portable(run->h); /* a group would take too long */
     bool by_head = one || a->rows * s->kv_heads < 2 * run->h->threads;
     uint32_t parts = by_head ? s->heads : s->kv_heads;
-    uint32_t heads = by_head ? 1 : group_of(a), block = by_head ? 1 : attend_block(run);
+    uint32_t heads = by_head ? 1 : group_of(a), block = 1;
+    if (!by_head)
+        block = attend_block(run, (uint64_t)a->rows * parts / (ATTEND_CALLS * run->h->threads));
     uint32_t blocks = (a->rows + block - 1) / block;
     for (uint32_t u = thread; u < blocks * parts; u += threads) {
         uint32_t row = u / parts * block;

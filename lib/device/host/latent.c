@@ -15,7 +15,7 @@
 
 #include "lib/device/host/internal.h"
 
-/* Queries between two reports: twice what kernels read a latent for (lib/kernels/simd/attention/attention.h). */
+/* Queries between two reports: twice what kernels read a latent of 512 for (lib/kernels/simd/attention/query.h). */
 #define LATENT_TOGETHER 48
 
 /* Norms, rotation of the key, and the row of the cache. */
@@ -105,7 +105,7 @@ static void attend(const struct block *b)
         const struct device_row *row = b->a->row + b->row + r;
         const struct device_sequence *sequence = &b->a->sequence[row->sequence];
         uint64_t each = (row->position + UINT64_C(1)) * (key + m->rank) * b->heads;
-        uint32_t together = (LATENT_TOGETHER + b->heads - 1) / b->heads;
+        uint32_t together = b->heads < LATENT_TOGETHER ? LATENT_TOGETHER / b->heads : 1;
         n = device_run_of(row, smaller(b->rows - r, host_attend_rows(b->h, each, together)));
         struct kernel_attention attention = {
             .q = b->t->key_q + (size_t)r * b->heads * key,

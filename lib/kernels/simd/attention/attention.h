@@ -6,8 +6,8 @@
  * weighted values. So memory is read once per block, and no scores are kept beyond a tile. A block
  * is the heads of one key head in several rows; or, for a single row, of many key heads, whose tiles
  * are adjacent in memory. For many queries of a key head, its keys are transposed, so that lanes are
- * keys and no product ends with a sum over lanes (scores.h); for more than a register tile, its
- * values are converted to F32 once for all (values.h). The products of quantised keys are of
+ * keys and no product ends with a sum over lanes (scores.h); for more than a register tile (or
+ * with different ranges of keys), its values are converted to F32 once for all (values.h). The products of quantised keys are of
  * integers (keys_int8.h). */
 #include "lib/kernels/simd/attention/query.h"
 
@@ -234,15 +234,18 @@ static void simd_attention(const struct kernel_attention *a)
     b.acc_size = (b.value_size + PART_SIZE - 1) / PART_SIZE * PART_SIZE;
     b.max = BLOCK_FLOATS / b.acc_size;
     b.max = b.max < BLOCK_QUERIES ? b.max : BLOCK_QUERIES;
-    b.turns = !kv_is_quantised(b.type) && b.size <= TURNED_SIZE &&
-              a->rows * (a->heads / a->kv_heads) >= TURNED_FROM;
-    if (b.turns && b.max > BLOCK_FLOATS / kv_padded(b.size))
+    uint32_t heads = a->heads / a->kv_heads, here = a->head_end - a->head_begin;
+    if (b.size <= TURNED_SIZE && b.max > BLOCK_FLOATS / kv_padded(b.size))
         b.max = BLOCK_FLOATS / kv_padded(b.size);
     b.max = b.max / MANY_QUERIES * MANY_QUERIES;
+    b.turns = !kv_is_quantised(b.type) && b.size <= TURNED_SIZE && b.max >= TURNED_FROM &&
+              a->rows * (heads < here ? heads : here) >= TURNED_FROM;
     b.scale = a->scale;
     b.cap = a->cap;
-    b.spare = (struct query){
-        .q = a->q, .acc = b.sums + BLOCK_FLOATS, .p = b.spare_p, .quantised = b.quantised.query};
+    b.spare = (struct query){.q = a->q + (size_t)a->head_begin * b.size,
+                             .acc = b.sums + BLOCK_FLOATS,
+                             .p = b.spare_p,
+                             .quantised = b.quantised.query};
     memset(b.spare.acc, 0, b.acc_size * sizeof *b.sums);
     memset(b.spare_p, 0, sizeof b.spare_p);
     for (uint32_t begin = a->head_begin, end; begin < a->head_end; begin = end) {

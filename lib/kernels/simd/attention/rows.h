@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Template, included by attention.h: rows of keys or values of a tile, and prefetching of the next tile. */
 
-/* Rows of a tile: as in memory, or F32. */
+/* Rows of a tile: as in memory, or codes in the layout of values. */
 struct tile_rows {
     const void *base;
     const uint8_t *next; /* what is needed after it, to prefetch; NULL: none */

@@ -275,7 +275,7 @@ static ALWAYS_INLINE void scores_of_tile(const enum kv_type type, struct query_b
 {
     struct query *q[TILE_QUERIES];
     uint32_t steps = (end - first + TILE_QUERIES - 1) / TILE_QUERIES;
-    const bool many = b->turns && end - first >= TURNED_FROM;
+    const bool many = !kv_is_quantised(type) && b->turns && end - first >= TURNED_FROM;
     if (many)
         scores_of_many(type, b, first, end, t);
     for (uint32_t step = 0; step < steps; step++, first += TILE_QUERIES) {

@@ -9,7 +9,10 @@
 #include "kernel_test.h"
 
 #define REFERENCE kernel_ops_of(ISA_GENERIC)
-#define HEADS_MAX 80
+#define HEADS_MAX 200
+/* Elements between rows of queries, and of results. */
+#define Q_GAP   3
+#define OUT_GAP 5
 
 static const enum kv_type kv_types[] = {
 #define KV_TYPE(id, name, block, block_bytes) KV_TYPE_##id,
@@ -30,17 +33,21 @@ static const struct option_case cases[] = {
     {2, 2, 40, 64, 640, 5, 513, 0, false},       {4, 4, 128, 96, 70, 9, 0, 0, true},
     {4, 2, 256, 256, 200, 4, 100, 30.0f, false}, {4, 1, 512, 512, 130, 9, 64, 0, true},
     {16, 1, 576, 512, 130, 3, 0, 0, false},      {2, 1, 576, 512, 600, 1, 0, 2.0f, true},
-    {3, 1, 72, 72, 20, 150, 0, 0, false},        {80, 2, 40, 36, 200, 1, 0, 0, true},
-    {7, 1, 100, 100, 90, 33, 10, 20.0f, true},   {1, 1, 256, 256, 30, 110, 0, 0, false},
-    {2, 1, 264, 264, 100, 40, 0, 0, false},      {6, 2, 15, 17, 500, 25, 0, 0, true},
+    {3, 1, 72, 72, 20, 70, 0, 0, false},         {80, 2, 40, 36, 200, 1, 0, 0, true},
+    {7, 1, 100, 100, 90, 33, 10, 20.0f, true},   {1, 1, 256, 256, 10, 60, 0, 0, false},
+    {2, 1, 264, 264, 40, 17, 0, 0, false},       {6, 2, 15, 17, 500, 25, 0, 0, true},
+    {2, 1, 256, 64, 60, 40, 0, 0, false},        {1, 1, 160, 160, 30, 80, 0, 0, true},
+    {4, 1, 8, 8, 100, 20, 0, 0, false},          {33, 1, 5, 3, 90, 1, 0, 0, true},
+    {5, 1, 64, 64, 180, 30, 20, 0, true},        {200, 2, 40, 36, 100, 1, 0, 0, false},
+    {2, 1, 64, 64, 630, 20, 128, 0, true},
 };
 
 /* Values are the first elements of keys. */
 static const struct option_case in_keys[] = {
-    {16, 1, 576, 512, 130, 3, 0, 0, false},
-    {1, 1, 576, 512, 600, 1, 0, 0, false},
-    {3, 1, 96, 64, 513, 1, 0, 0, false},
-    {4, 2, 40, 20, 70, 9, 33, 0, true},
+    {16, 1, 576, 512, 130, 3, 0, 0, false}, {1, 1, 576, 512, 600, 1, 0, 0, false},
+    {3, 1, 96, 64, 513, 1, 0, 0, false},    {4, 2, 40, 20, 70, 9, 33, 0, true},
+    {2, 1, 96, 64, 513, 1, 0, 0, true},     {16, 1, 96, 64, 130, 5, 0, 0, false},
+    {30, 1, 576, 512, 70, 1, 0, 0, true},
 };
 
 struct memory {
@@ -145,8 +152,9 @@ static struct attention attention_new(const struct option_case *c, enum kv_type 
                                       bool values_in_keys, uint32_t ring)
 {
     struct attention t = {.c = *c, .ring = ring};
-    t.q = test_alloc(sizeof *t.q * c->rows * c->heads * c->key_size);
-    test_fill(t.q, (size_t)c->rows * c->heads * c->key_size);
+    size_t q_stride = (size_t)c->heads * c->key_size + Q_GAP;
+    t.q = test_alloc(sizeof *t.q * c->rows * q_stride);
+    test_fill(t.q, c->rows * q_stride);
     test_fill(t.sinks, HEADS_MAX);
     fill_side(&t, KV_KEYS, type);
     if (values_in_keys)
@@ -157,8 +165,8 @@ static struct attention attention_new(const struct option_case *c, enum kv_type 
                                     .k = t.k.base,
                                     .v = t.v.base,
                                     .kv_type = type,
-                                    .q_stride = (size_t)c->heads * c->key_size,
-                                    .out_stride = (size_t)c->heads * c->value_size,
+                                    .q_stride = q_stride,
+                                    .out_stride = (size_t)c->heads * c->value_size + OUT_GAP,
                                     .rows = c->rows,
                                     .heads = c->heads,
                                     .kv_heads = c->kv_heads,
@@ -188,7 +196,7 @@ static void oracle(const struct attention *t, uint32_t head, uint32_t row, doubl
 {
     const struct option_case *c = &t->c;
     uint32_t kv_head = head / (c->heads / c->kv_heads), end = c->positions + row;
-    const float *q = t->q + ((size_t)row * c->heads + head) * c->key_size;
+    const float *q = t->q + row * t->a.q_stride + (size_t)head * c->key_size;
     double sum = c->sinks ? exp((double)t->sinks[head]) : 0;
     memset(out, 0, c->value_size * sizeof *out);
     for (uint32_t p = begin_of(c, row); p < end; p++) {
@@ -212,7 +220,7 @@ static void check_case(const struct kernel_ops *ops, const struct option_case *c
                        bool values_in_keys)
 {
     struct attention t = attention_new(c, type, values_in_keys, 0);
-    size_t width = (size_t)c->heads * c->value_size, bytes = sizeof(float) * width * c->rows;
+    size_t width = t.a.out_stride, bytes = sizeof(float) * width * c->rows;
     float *out = test_alloc(bytes), *same = test_alloc(bytes), *alone = test_alloc(bytes);
     double want[KERNEL_VALUE_SIZE_MAX];
     t.a.sinks = c->sinks ? t.sinks : NULL;
@@ -275,7 +283,7 @@ static void check_ring(const struct kernel_ops *ops, const struct option_case *c
                        uint32_t more)
 {
     uint32_t ring = (c->window + c->rows - 1 + KV_TILE - 1) / KV_TILE * KV_TILE + more * KV_TILE;
-    size_t bytes = sizeof(float) * c->heads * c->value_size * c->rows;
+    size_t bytes = sizeof(float) * ((size_t)c->heads * c->value_size + OUT_GAP) * c->rows;
     test_seed(93 + more);
     struct attention all = attention_new(c, type, false, 0);
     test_seed(93 + more); /* the same keys and values */
