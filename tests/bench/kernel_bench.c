@@ -239,7 +239,7 @@ static void bench_type(enum tensor_type type)
 static const struct attention_case {
     uint32_t rows, positions, group; /* queries of a key head */
 } attention_cases[] = {{1, 1024, 1}, {256, 1, 1},   {1, 4096, 1},
-                       {1, 4096, 8}, {64, 4000, 1}, {8, 4000, 8}};
+                       {1, 4096, 8}, {96, 4000, 1}, {12, 4000, 8}};
 
 static void bench_attention(const struct kernel_ops *ops, enum kv_type type,
                             const struct attention_case *c)
