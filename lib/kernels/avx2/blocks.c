@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with blocks that have one scale: AVX2. */
-#include "lib/kernels/avx2/bytes.h"
+#include "lib/kernels/avx2/dots.h"
 
 #include "lib/base/assert.h"
 #include "lib/tensor/tensor_type.h"

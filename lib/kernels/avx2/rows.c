@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Row operations, attention and the table of kernels: AVX2. */
-#include "lib/kernels/avx2/bytes.h"
+#include "lib/kernels/avx2/dots.h"
 
 #include "lib/kernels/simd/rows.h"
 
