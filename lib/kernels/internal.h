@@ -216,6 +216,7 @@ typedef void kernel_matmul_fn(const struct kernel_matrix *w, uint32_t n_begin, u
 void group_row_to_f32(const struct kernel_matrix *w, uint32_t row, float *y);
 
 kernel_matmul_fn avx2_dense_matmul, avx2_super_matmul, avx2_group_matmul;
+kernel_matmul_fn avxvnni_super_matmul, avxvnni_group_matmul, avxvnni_matmul;
 kernel_matmul_fn avx512_dense_matmul, avx512_super_matmul, avx512_group_matmul, avx512_matmul;
 kernel_matmul_fn vbmi_matmul;
 kernel_matmul_fn amx_block_matmul, amx_super_matmul; /* amx_block_fits; no halves */
@@ -225,10 +226,11 @@ bool amx_block_fits(const struct kernel_matrix *w);
 
 /* The product with blocks that have one scale per 32 elements or more, or NULL. */
 kernel_matmul_fn *avx2_block_product(enum tensor_type type);
+kernel_matmul_fn *avxvnni_block_product(enum tensor_type type);
 kernel_matmul_fn *avx512_block_product(enum tensor_type type);
 
 /* generic_fused_ops: the same for x86-64 processors with AVX2 and FMA. */
-extern const struct kernel_ops generic_ops, generic_fused_ops, avx2_ops, avx512_ops, vbmi_ops,
-    amx_ops;
+extern const struct kernel_ops generic_ops, generic_fused_ops, avx2_ops, avxvnni_ops, avx512_ops,
+    vbmi_ops, amx_ops;
 
 #endif

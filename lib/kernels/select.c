@@ -19,6 +19,13 @@ static bool has_avx2(void)
            __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
+static bool has_avxvnni(void)
+{
+    enum { AVX_VNNI = 1 << 4 }; /* of leaf 7, subleaf 1; older compilers have no name for it */
+    unsigned a, b, c, d;
+    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & AVX_VNNI) != 0;
+}
+
 static bool has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -57,6 +64,7 @@ const struct kernel_ops *kernel_ops_of(enum kernel_isa isa)
 #ifdef SLUICE_KERNELS_X86
     case ISA_GENERIC: return has_avx2() ? &generic_fused_ops : &generic_ops;
     case ISA_AVX2: return has_avx2() ? &avx2_ops : NULL;
+    case ISA_AVXVNNI: return has_avxvnni() ? &avxvnni_ops : NULL;
     case ISA_AVX512: return has_avx512() ? &avx512_ops : NULL;
     case ISA_VBMI: return has_vbmi() ? &vbmi_ops : NULL;
     case ISA_AMX: return has_amx() ? &amx_ops : NULL;

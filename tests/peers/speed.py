@@ -46,6 +46,7 @@ def arguments():
     p.add_argument("-p", "--prompt", type=int, default=512)
     p.add_argument("-n", "--tokens", type=int, default=128)
     p.add_argument("-r", "--repetitions", type=int, default=3)
+    p.add_argument("--isa", default="auto", help="sluice's instruction set; llama.cpp: setup.sh DIR ISA")
     p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--limit", type=float, help="seconds after which no run is started")
     p.add_argument("--report", action="store_true", help="only print what was measured")
@@ -108,7 +109,7 @@ def run_stream(a):
 def run_sluice(a, path, depth, ids):
     deep = ["-d", depth] if depth else []
     doc = m.sluice("bench", "-m", path, "-p", a.prompt, "-n", a.tokens, "-r", 1, "--preset", "resident", "--threads",
-                   a.threads, "--ids", ids, "-o", "json", *deep)
+                   a.threads, "--ids", ids, "-o", "json", "--isa", a.isa, *deep)
     return {"decode_tps": m.variant_test(doc, 0)["tps_median"],
             "prefill_tps": m.variant_test(doc, 0, "pp")["tps_median"], "token_bytes": token_bytes(path)}
 

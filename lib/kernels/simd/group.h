@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template of products with sluice's own types over the vector primitives of avx2/group.c and
- * avx512/group.c; included once per instruction set.
+/* Template of products with sluice's own types over the vector primitives of group.c of each
+ * instruction set.
  *
  * The lanes are outputs. For few rows (decode), the groups of VL weight rows are read from memory
  * and each dot product is summed across its lanes. For many rows (prefill), the weights of a panel

@@ -269,6 +269,7 @@ static int print_skips(void)
 {
     static const char *const skip[ISA__COUNT] = {
         [ISA_AVX2] = "avx2: CPU lacks AVX2, FMA or F16C",
+        [ISA_AVXVNNI] = "avxvnni: CPU lacks that of avx2, or AVX-VNNI",
         [ISA_AVX512] = "avx512: CPU lacks AVX-512 F, BW, VL, DQ or VNNI",
         [ISA_VBMI] = "avx512vbmi: CPU lacks that of avx512, or VBMI",
         [ISA_AMX] =
