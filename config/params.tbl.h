@@ -122,7 +122,7 @@ PARAM_CHOICE(gpu_policy, "auto", "auto|gpu-centric|cooperative|prefetch",
 PARAM_TEXT(gpu_eviction, "lru",
            "which expert on the GPU gives its slot to another one: lru, fifo, lfu, random, "
            "edgemoe, edgemoe-printed, hobbit, arc, decayed-frequency or activation (docs/sim.md)")
-PARAM_CHOICE(isa, "auto", "auto|generic|avx2|avxvnni|avx512|avx512vbmi|amx",
+PARAM_CHOICE(isa, "auto", "auto|generic|avx2|avxvnni|avx512|avx512vbmi|amx|neon|dotprod",
              "instruction set of the kernels")
 PARAM_U64(nice, 5, 0, 19, "", "niceness of the compute threads; keeps control traffic responsive")
 PARAM_U64(heartbeat_timeout, 3000, 100, 600000, "ms",

@@ -229,8 +229,13 @@ kernel_matmul_fn *avx2_block_product(enum tensor_type type);
 kernel_matmul_fn *avxvnni_block_product(enum tensor_type type);
 kernel_matmul_fn *avx512_block_product(enum tensor_type type);
 
+kernel_matmul_fn neon_dense_matmul, neon_super_matmul, neon_group_matmul;
+kernel_matmul_fn dotprod_dense_matmul, dotprod_super_matmul, dotprod_group_matmul;
+kernel_matmul_fn *neon_block_product(enum tensor_type type);
+kernel_matmul_fn *dotprod_block_product(enum tensor_type type);
+
 /* generic_fused_ops: the same for x86-64 processors with AVX2 and FMA. */
 extern const struct kernel_ops generic_ops, generic_fused_ops, avx2_ops, avxvnni_ops, avx512_ops,
-    vbmi_ops, amx_ops;
+    vbmi_ops, amx_ops, neon_ops, dotprod_ops;
 
 #endif

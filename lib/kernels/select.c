@@ -58,6 +58,15 @@ static bool has_amx(void)
 }
 #endif
 
+#ifdef SLUICE_KERNELS_ARM
+#include <sys/auxv.h>
+
+static bool has_dotprod(void)
+{
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+}
+#endif
+
 const struct kernel_ops *kernel_ops_of(enum kernel_isa isa)
 {
     switch (isa) {
@@ -70,6 +79,10 @@ const struct kernel_ops *kernel_ops_of(enum kernel_isa isa)
     case ISA_AMX: return has_amx() ? &amx_ops : NULL;
 #else
     case ISA_GENERIC: return &generic_ops;
+#endif
+#ifdef SLUICE_KERNELS_ARM
+    case ISA_NEON: return &neon_ops;
+    case ISA_DOTPROD: return has_dotprod() ? &dotprod_ops : NULL;
 #endif
     default: return NULL;
     }

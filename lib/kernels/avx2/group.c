@@ -7,6 +7,7 @@
  * times x with w's sign, at most 2 * 128 * 127. */
 #include "lib/kernels/avx2/group_vec.h"
 
+#define SIDES     1
 #define TILE      4   /* rows of a tile: 4 sums, 4 parts, 4 float sums, 1 weight, 1 activation */
 #define CHUNK     16  /* groups of a panel: 8 KiB of codes */
 #define ROW_BLOCK 120 /* rows whose activations stay in the L2 cache over all panels */

@@ -5,8 +5,6 @@
 
 #include "lib/kernels/avx2/vec.h"
 
-#define SIDES 1
-
 typedef __m256i vi;
 
 static ALWAYS_INLINE vi vi_set1(int32_t x)

@@ -3,9 +3,12 @@
 #ifndef SLUICE_KERNELS_AVX2_VEC_H
 #define SLUICE_KERNELS_AVX2_VEC_H
 
-#include <immintrin.h>
-
 #include "lib/kernels/internal.h"
+#ifdef __aarch64__
+#include "lib/kernels/avx2/on_neon.h"
+#else
+#include <immintrin.h>
+#endif
 
 #define VL         8
 #define HALVES     (16 / VL) /* vectors for 16 lanes */

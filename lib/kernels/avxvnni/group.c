@@ -2,6 +2,7 @@
 /* Products with sluice's own types: the primitives of simd/group.h in AVX-VNNI. */
 #include "lib/kernels/avx2/group_vec.h"
 
+#define SIDES     1
 #define TILE      6   /* rows of a tile: 6 sums, 6 float sums, 1 weight, 1 activation */
 #define CHUNK     16  /* groups of a panel: 8 KiB of codes */
 #define ROW_BLOCK 120 /* rows whose activations stay in the L2 cache over all panels */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Template of products with super-blocks of 256; included once per instruction set, after bytes.h,
- * VECTOR_ADD_SCALED and VECTOR_BITS. A type is an unpack step: the 256 codes as bytes, their offset,
+ * VECTOR_ADD_SCALED and VECTOR_BITS (and VECTOR_PAIRS: sums of two products of bytes). A type is an unpack step: the 256 codes as bytes, their offset,
  * and scales and minimums of 16 elements each.
  *
  * For one row (decode), vectors run along k; the lanes of the sums are outputs. Several rows (prefill):
@@ -77,9 +77,14 @@ static ALWAYS_INLINE __m256i load_32(const void *p)
 /* Sums of two products. */
 static ALWAYS_INLINE __m256i super_pairs(const struct super_type t, __m256i q, __m256i x)
 {
+#ifdef VECTOR_PAIRS
+    (void)t;
+    return VECTOR_PAIRS(q, x);
+#else
     if (t.wide)
         return _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(x, q));
     return _mm256_maddubs_epi16(q, x);
+#endif
 }
 
 /* Lanes whose sum is the dot product of unpacked weights and a row, before minimums. */

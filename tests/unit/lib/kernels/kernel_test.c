@@ -268,12 +268,16 @@ void test_guarded_free(uint8_t *p, size_t bytes)
 static int print_skips(void)
 {
     static const char *const skip[ISA__COUNT] = {
+#ifdef __aarch64__
+        [ISA_DOTPROD] = "dotprod: CPU lacks instructions for dot products",
+#else
         [ISA_AVX2] = "avx2: CPU lacks AVX2, FMA or F16C",
         [ISA_AVXVNNI] = "avxvnni: CPU lacks that of avx2, or AVX-VNNI",
         [ISA_AVX512] = "avx512: CPU lacks AVX-512 F, BW, VL, DQ or VNNI",
         [ISA_VBMI] = "avx512vbmi: CPU lacks that of avx512, or VBMI",
         [ISA_AMX] =
             "amx: CPU lacks that of avx512vbmi, AMX-TILE or AMX-INT8, or Linux does not save tiles",
+#endif
     };
     int skipped = 0;
     for (int isa = 0; isa < ISA__COUNT; isa++) {
