@@ -23,7 +23,8 @@ static bool has_avxvnni(void)
 {
     enum { AVX_VNNI = 1 << 4 }; /* of leaf 7, subleaf 1; older compilers have no name for it */
     unsigned a, b, c, d;
-    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & AVX_VNNI) != 0;
+    return has_avx2() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && a >= 1 &&
+           __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & AVX_VNNI) != 0;
 }
 
 static bool has_avx512(void)

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "lib/base/error.h"
 
@@ -55,6 +56,10 @@ int tunings_hash(const char *path, uint8_t hash[TUNINGS_HASH_BYTES], struct erro
 
 /* The name of this machine's CPU, in printable ASCII; "": unknown. */
 void tunings_cpu(char name[TUNINGS_CPU_BYTES]);
+
+/* The same from a file like /proc/cpuinfo. ARM has no names there: "ARM 0x41 0xd0b", implementer and part of the
+ * first CPU. */
+void tunings_cpu_of(FILE *f, char name[TUNINGS_CPU_BYTES]);
 
 /* The directory of a model's tunings, made if it is not there (warm_directory). */
 int tunings_directory(const uint8_t hash[TUNINGS_HASH_BYTES], char path[PATH_MAX],

@@ -11,7 +11,7 @@ for name in run cache loader gateway; do
         echo "sluice-$name has no symbols: cannot tell"
         exit 77
     }
-    if grep -qE " (generic|avx2|avxvnni|avx512)_ops$" <<<"$symbols"; then
+    if grep -qE " (generic|avx2|avxvnni|avx512|vbmi|amx|neon|dotprod)_ops$" <<<"$symbols"; then
         echo "sluice-$name has kernels; find what refers to them with -Wl,-Map=FILE"
         bad=1
     fi

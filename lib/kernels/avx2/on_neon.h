@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The vectors of AVX2 as pairs of NEON registers: what the templates of simd/ and avx2/ use of <immintrin.h>,
- * under its names. Same results, but where none of them looks: conversions of NaN and of numbers beyond int32. */
+ * under its names. Same results where the kernels use them; others: conversions of NaN and of numbers beyond
+ * int32, shifts by all bits or more, another rounding than to the nearest, zeroed halves of permutations. */
 #ifndef SLUICE_KERNELS_AVX2_ON_NEON_H
 #define SLUICE_KERNELS_AVX2_ON_NEON_H
 
 #include <arm_neon.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <string.h>
 
 #define X86                       static inline __attribute__((always_inline))
 #define _MM_FROUND_TO_NEAREST_INT 0
@@ -57,7 +59,6 @@ X86_OF_TWO(_mm256_sub_epi16, U16, OF_U16, vsubq_u16)
 X86_OF_TWO(_mm256_mullo_epi16, U16, OF_U16, vmulq_u16)
 X86_OF_TWO(_mm256_add_epi32, U32, OF_U32, vaddq_u32)
 X86_OF_TWO(_mm256_sub_epi32, U32, OF_U32, vsubq_u32)
-X86_OF_TWO(_mm256_mullo_epi32, U32, OF_U32, vmulq_u32)
 X86_OF_TWO(_mm256_max_epi32, S32, OF_S32, vmaxq_s32)
 X86_OF_TWO(_mm256_cmpeq_epi32, U32, OF_U32, vceqq_u32)
 X86_OF_TWO(_mm256_cmpgt_epi32, S32, OF_U32, vcgtq_s32)
@@ -310,7 +311,8 @@ X86 __m256 _mm256_setzero_ps(void)
 
 X86 __m256 _mm256_loadu_ps(const float *p)
 {
-    return (__m256){vld1q_f32(p), vld1q_f32(p + 4)};
+    const uint8_t *at = (const uint8_t *)p; /* any alignment */
+    return (__m256){vreinterpretq_f32_u8(vld1q_u8(at)), vreinterpretq_f32_u8(vld1q_u8(at + 16))};
 }
 
 X86 void _mm256_storeu_ps(float *p, __m256 v)
@@ -331,10 +333,12 @@ X86 __m256 _mm256_maskload_ps(const float *p, __m256i mask)
 {
     float v[8] = {0};
     int32_t use[8];
+    if (vmaxvq_s32(vmaxq_s32(S32(mask.lo), S32(mask.hi))) < 0)
+        return _mm256_loadu_ps(p);
     _mm256_storeu_si256((__m256i *)(void *)use, mask);
     for (int i = 0; i < 8; i++)
         if (use[i] < 0)
-            v[i] = p[i];
+            memcpy(&v[i], (const uint8_t *)p + (size_t)i * sizeof v[i], sizeof v[i]);
     return _mm256_loadu_ps(v);
 }
 

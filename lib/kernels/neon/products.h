@@ -22,7 +22,7 @@ static ALWAYS_INLINE __m256i byte_pairs(__m256i w, __m256i x)
 /* sum + products of four bytes of every lane. */
 static ALWAYS_INLINE int32x4_t half_dots(int32x4_t sum, uint8x16_t w, uint8x16_t x)
 {
-#ifdef __ARM_FEATURE_DOTPROD
+#ifdef SLUICE_DOTPROD
     return vdotq_s32(sum, S8(w), S8(x));
 #else
     return vpadalq_s16(sum, half_pairs(w, x));

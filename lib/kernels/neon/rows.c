@@ -28,7 +28,7 @@ static void simd_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_
 }
 
 const struct kernel_ops SET_NAME(ops) = {
-#ifdef __ARM_FEATURE_DOTPROD
+#ifdef SLUICE_DOTPROD
     .isa = ISA_DOTPROD,
     .name = "dotprod",
 #else

@@ -22,7 +22,8 @@ ADVICE(LOWER_PRECISION,
 ADVICE(IO_URING,
        "io_uring is not available: loaders read with threads, which is slower at high queue "
        "depths (check kernel.io_uring_disabled and the seccomp profile of the container)")
-ADVICE(KERNELS, "only the generic kernels run on this CPU: several times slower than AVX2")
+ADVICE(KERNELS, "only the generic kernels run on this CPU: several times slower than those of an "
+                "instruction set")
 ADVICE(SWAP,
        "swap is enabled: an engine that is swapped out is slower than one with a smaller budget; "
        "keep the budget below the available memory")

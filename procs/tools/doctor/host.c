@@ -19,6 +19,7 @@
 #include "lib/io/io.h"
 #include "lib/kernels/kernels.h"
 #include "lib/sandbox/sandbox.h"
+#include "lib/tunings/tunings.h"
 #include "procs/tools/doctor/doctor.h"
 
 #define FREED_LISTS_MANY (64 * MIB)
@@ -95,13 +96,15 @@ static void examine_processors(struct findings *f)
 {
     char text[64];
     struct utsname system;
-    line_of("/proc/cpuinfo", "model name", text, sizeof text);
-    finding(f, "cpu", "model", json_string(*text ? text : "unknown"), NULL, "%s", "");
+    char name[TUNINGS_CPU_BYTES];
+    tunings_cpu(name);
+    finding(f, "cpu", "model", json_string(*name ? name : "unknown"), NULL, "%s", "");
     finding(f, "cpu", "cpus", json_integer(host_cpus()), NULL,
             "CPUs this process may use: the default of --threads");
     line_of("/proc/cpuinfo", "cpu MHz", text, sizeof text);
-    finding(f, "cpu", "mhz", json_real(strtod(text, NULL)), NULL,
-            "current clock rate; decoding scales with it up to the memory bandwidth");
+    if (*text) /* not of ARM */
+        finding(f, "cpu", "mhz", json_real(strtod(text, NULL)), NULL,
+                "current clock rate; decoding scales with it up to the memory bandwidth");
     size_finding(f, "cpu", "cache", host_cache_bytes(),
                  "of the last level, all together; memory is measured over four times as much");
     if (uname(&system) == 0)
@@ -145,6 +148,8 @@ static void examine_memory(struct findings *f, struct host_facts *facts)
 {
     struct statvfs fs;
     char text[64];
+    finding(f, "memory", "page_bytes", json_integer(sysconf(_SC_PAGESIZE)), NULL,
+            "an engine starts with %u only", PAGE_BYTES);
     size_finding(f, "memory", "total", meminfo("MemTotal"), "");
     size_finding(f, "memory", "available", meminfo("MemAvailable"), "--budget 0 uses half of it");
     size_finding(f, "memory", "swap", meminfo("SwapTotal"),

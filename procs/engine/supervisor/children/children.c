@@ -201,7 +201,7 @@ void children_event(struct supervisor *s, struct child_slot *c, enum fsm_event e
     if (step.action == ACTION_BROKEN)
         sl_panic("%s %s while %s", c->info->name, fsm_event_text(event),
                  proc_state_text(child_state(c)));
-    atomic_store_explicit(&c->row->state, step.next, memory_order_relaxed);
+    atomic_store_explicit(&c->row->state, step.next, memory_order_release);
     switch ((enum fsm_action)step.action) {
     case ACTION_NONE: break;
     case ACTION_SPAWN: act_spawn(s, c); break;

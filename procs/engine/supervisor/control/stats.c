@@ -40,7 +40,7 @@ static int by_value(const void *a, const void *b)
 static json_t *samples(const struct proc_row *row)
 {
     static uint32_t sorted[PROCS_SAMPLES];
-    uint64_t count = atomic_load_explicit(&row->samples_count, memory_order_relaxed);
+    uint64_t count = atomic_load_explicit(&row->samples_count, memory_order_acquire);
     size_t n = count < PROCS_SAMPLES ? (size_t)count : PROCS_SAMPLES;
     for (size_t i = 0; i < n; i++)
         sorted[i] = atomic_load_explicit(&row->samples_us[i], memory_order_relaxed);

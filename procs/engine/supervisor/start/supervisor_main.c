@@ -31,6 +31,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/kernels/kernels.h"
@@ -123,6 +124,10 @@ static int start(struct supervisor *s, struct error *error)
         log_set_format(format);
     if (!s->options.print_memory && log_start_thread() != 0)
         return error_set(error, ERR_NO_MEMORY, "cannot start the log thread");
+    if (sysconf(_SC_PAGESIZE) != PAGE_BYTES)
+        return error_set(error, ERR_FAILED,
+                         "this kernel has pages of %ld bytes; sluice needs pages of %u",
+                         sysconf(_SC_PAGESIZE), PAGE_BYTES);
     if (spawn_programs_dir(s, error) != 0)
         return -1;
     if (gpu_find(s, error) != 0) /* before anything is started */

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/base/bytes.h"
 #include "lib/tunings/tunings.h"
 
 #define MODEL_BYTES 3000000
@@ -474,6 +475,30 @@ START_TEST(the_command_is_quoted)
 }
 END_TEST
 
+START_TEST(names_of_cpus)
+{
+    static const char *const files[][2] = {
+        {"processor\t: 0\nmodel name\t: AMD EPYC 9R14\nflags\t: fpu\n", "AMD EPYC 9R14"},
+        {"processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n"
+         "processor\t: 1\nCPU implementer\t: 0x41\nCPU part\t: 0xd05\n",
+         "ARM 0x41 0xd0b"},
+        {"model name\t: a\x01\xff b\n", "a b"},
+        {"CPU implementer\n", ""},
+        {"", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        char name[TUNINGS_CPU_BYTES];
+        char text[256];
+        strcpy(text, files[i][0]);
+        FILE *f = fmemopen(text, strlen(text) > 0 ? strlen(text) : 1, "r");
+        ck_assert_ptr_nonnull(f);
+        tunings_cpu_of(f, name);
+        fclose(f);
+        ck_assert_str_eq(name, files[i][1]);
+    }
+}
+END_TEST
+
 START_TEST(another_cpu_is_reported)
 {
     static struct tuning t;
@@ -511,6 +536,7 @@ int main(void)
     tcase_add_test(tests, the_lock_ends_with_its_holder);
     tcase_add_test(tests, a_lock_that_was_forked_is_waited_for);
     tcase_add_test(tests, the_command_is_quoted);
+    tcase_add_test(tests, names_of_cpus);
     tcase_add_test(tests, another_cpu_is_reported);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
