@@ -40,9 +40,9 @@ ninja -C "$dir" >"$dir.log" || {
 echo "built: $dir"
 runs=yes
 "$dir/libexec/sluice-inspect" --help >/dev/null 2>&1 || runs=no
-except=()
-[ $runs = yes ] || except=(-E '^golden_hash$') # starts programs
-(cd "$dir" && ctest -j "$(nproc)" --output-on-failure --no-tests=error --timeout 1500 -R '^(test_kernels_|golden_)' "${except[@]}")
+except='^golden_perplexity' # whole texts take an hour
+[ $runs = yes ] || except="$except|^golden_hash\$" # starts programs
+(cd "$dir" && ctest -j "$(nproc)" --output-on-failure --no-tests=error --timeout 1500 -R '^(test_kernels_|golden_)' -E "$except")
 
 if [ $runs = no ]; then
     echo "SKIP cross_arm64.engine, golden_hash: this system does not start ARM programs (binfmt_misc)"
