@@ -10,6 +10,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/kernels/simd/attention/attention.h"
+#include "lib/kernels/simd/table.h"
 
 static void avx2_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
                         const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
@@ -26,16 +27,5 @@ static void avx2_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_
     product(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }
 
-/* A table: sets differ in products only. */
-#define AVX2_OPS(isa_id, isa_name, product)                                                        \
-    {                                                                                              \
-        .isa = isa_id, .name = isa_name, .matmul = product, .activation = simd_activation,         \
-        .rms_norm = simd_rms_norm, .rope = simd_rope, .silu_mul = simd_silu_mul,                   \
-        .swiglu_clamped = simd_swiglu_clamped, .gelu_mul = simd_gelu_mul,                          \
-        .soft_cap = simd_soft_cap, .attention = simd_attention, .axpy = simd_axpy,                 \
-        .conv = simd_conv, .silu = simd_silu, .sigmoid_mul = simd_sigmoid_mul, .mul = simd_mul,    \
-        .delta = simd_delta, .to_f16 = simd_to_f16, .row_to_f32 = simd_row_to_f32,                 \
-    }
-
-const struct kernel_ops avx2_ops = AVX2_OPS(ISA_AVX2, "avx2", avx2_matmul);
-const struct kernel_ops avxvnni_ops = AVX2_OPS(ISA_AVXVNNI, "avxvnni", avxvnni_matmul);
+const struct kernel_ops avx2_ops = SIMD_OPS(ISA_AVX2, "avx2", avx2_matmul);
+const struct kernel_ops avxvnni_ops = SIMD_OPS(ISA_AVXVNNI, "avxvnni", avxvnni_matmul);

@@ -10,6 +10,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/kernels/simd/attention/attention.h"
+#include "lib/kernels/simd/table.h"
 
 void avx512_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
                    size_t x_stride, uint32_t rows, float *y, size_t y_stride)
@@ -26,17 +27,6 @@ void avx512_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_e
     product(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }
 
-/* A table: sets differ in products only. */
-#define AVX512_OPS(isa_id, isa_name, product)                                                      \
-    {                                                                                              \
-        .isa = isa_id, .name = isa_name, .matmul = product, .activation = simd_activation,         \
-        .rms_norm = simd_rms_norm, .rope = simd_rope, .silu_mul = simd_silu_mul,                   \
-        .swiglu_clamped = simd_swiglu_clamped, .gelu_mul = simd_gelu_mul,                          \
-        .soft_cap = simd_soft_cap, .attention = simd_attention, .axpy = simd_axpy,                 \
-        .conv = simd_conv, .silu = simd_silu, .sigmoid_mul = simd_sigmoid_mul, .mul = simd_mul,    \
-        .delta = simd_delta, .to_f16 = simd_to_f16, .row_to_f32 = simd_row_to_f32,                 \
-    }
-
-const struct kernel_ops avx512_ops = AVX512_OPS(ISA_AVX512, "avx512", avx512_matmul);
-const struct kernel_ops vbmi_ops = AVX512_OPS(ISA_VBMI, "avx512vbmi", vbmi_matmul);
-const struct kernel_ops amx_ops = AVX512_OPS(ISA_AMX, "amx", amx_matmul);
+const struct kernel_ops avx512_ops = SIMD_OPS(ISA_AVX512, "avx512", avx512_matmul);
+const struct kernel_ops vbmi_ops = SIMD_OPS(ISA_VBMI, "avx512vbmi", vbmi_matmul);
+const struct kernel_ops amx_ops = SIMD_OPS(ISA_AMX, "amx", amx_matmul);

@@ -11,6 +11,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/kernels/simd/attention/attention.h"
+#include "lib/kernels/simd/table.h"
 
 static void simd_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end,
                         const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride)
@@ -27,29 +28,8 @@ static void simd_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_
     product(w, n_begin, n_end, x, x_stride, rows, y, y_stride);
 }
 
-const struct kernel_ops SET_NAME(ops) = {
 #ifdef SLUICE_DOTPROD
-    .isa = ISA_DOTPROD,
-    .name = "dotprod",
+const struct kernel_ops dotprod_ops = SIMD_OPS(ISA_DOTPROD, "dotprod", simd_matmul);
 #else
-    .isa = ISA_NEON,
-    .name = "neon",
+const struct kernel_ops neon_ops = SIMD_OPS(ISA_NEON, "neon", simd_matmul);
 #endif
-    .activation = simd_activation,
-    .matmul = simd_matmul,
-    .rms_norm = simd_rms_norm,
-    .rope = simd_rope,
-    .silu_mul = simd_silu_mul,
-    .swiglu_clamped = simd_swiglu_clamped,
-    .gelu_mul = simd_gelu_mul,
-    .soft_cap = simd_soft_cap,
-    .attention = simd_attention,
-    .axpy = simd_axpy,
-    .conv = simd_conv,
-    .silu = simd_silu,
-    .sigmoid_mul = simd_sigmoid_mul,
-    .mul = simd_mul,
-    .delta = simd_delta,
-    .to_f16 = simd_to_f16,
-    .row_to_f32 = simd_row_to_f32,
-};
