@@ -120,15 +120,12 @@ static ALWAYS_INLINE void wide_IQ4_XS(const uint8_t *p, struct super_wide *w)
 }
 
 /* A type without a step of its own; `codes` is its super-block. */
-static ALWAYS_INLINE void wide_codes(const struct super_type t, const struct super_codes *codes,
-                                     struct super_wide *w)
+static ALWAYS_INLINE void wide_codes(const struct super_codes *codes, struct super_wide *w)
 {
     UNROLL for (int v = 0; v < SUPER_VECTORS; v++)
     {
         w->q[v] =
             _mm512_inserti64x4(_mm512_castsi256_si512(codes->q[2 * v]), codes->q[2 * v + 1], 1);
-        if (t.wide)
-            w->q[v] = vq_wide(w->q[v]);
     }
     w->scale = _mm256_cvtepi16_epi8(codes->scale);
 }
@@ -151,8 +148,9 @@ static ALWAYS_INLINE void wide_unpack(const struct super_type t, const uint8_t *
         SUPER_WIDE_TYPES(SUPER_WIDE)
     default: {
         struct super_codes codes;
+        sl_assert(!t.wide); /* their codes are in another order */
         super_codes_at(t, p, &codes);
-        wide_codes(t, &codes, w);
+        wide_codes(&codes, w);
         if (t.minimums) /* of sub-blocks of 16 */
             _mm256_storeu_si256((__m256i *)(void *)pair, codes.min);
         return;

@@ -10,6 +10,9 @@
 /* acc + pairs of 16-bit products. */
 #define VECTOR_ADD_SCALED(acc, a, b) _mm256_dpwssd_epi32(acc, a, b)
 
+/* acc + sums of four products of unsigned and signed bytes. */
+#define VECTOR_FOURS(acc, a, b) _mm256_dpbusd_epi32(acc, a, b)
+
 /* Byte i is 0xff if bit i is set, else 0. */
 #define VECTOR_BITS(bits) _mm256_movm_epi8(bits)
 

@@ -9,6 +9,7 @@
 
 #define VECTOR_ADD_SCALED(acc, a, b) vi_add_pairs(acc, a, b)
 #define VECTOR_BITS(bits)            bytes_of_bits(bits)
+#define VECTOR_FOURS(acc, a, b)      dot_add(true, acc, a, b)
 
 #define PANEL_VECTORS 2 /* outputs of a panel, in vectors */
 #define PANEL_ROWS    4 /* of a register tile */

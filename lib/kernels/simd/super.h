@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Template of products with super-blocks of 256; included once per instruction set, after bytes.h,
- * VECTOR_ADD_SCALED and VECTOR_BITS (and VECTOR_PAIRS: sums of two products of bytes). A type is an unpack step: the 256 codes as bytes, their offset,
- * and scales and minimums of 16 elements each.
+ * VECTOR_ADD_SCALED and VECTOR_BITS (and VECTOR_PAIRS: sums of two products of bytes; VECTOR_FOURS: adds sums of four
+ * products of unsigned and signed bytes). A type is an unpack step: the 256 codes as bytes, their offset, and scales and
+ * minimums of 16 elements each.
  *
  * For one row (decode), vectors run along k; the lanes of the sums are outputs. Several rows (prefill):
  * super_panel.h. */
@@ -75,14 +76,11 @@ static ALWAYS_INLINE __m256i load_32(const void *p)
 }
 
 /* Sums of two products. */
-static ALWAYS_INLINE __m256i super_pairs(const struct super_type t, __m256i q, __m256i x)
+static ALWAYS_INLINE __m256i super_pairs(__m256i q, __m256i x)
 {
 #ifdef VECTOR_PAIRS
-    (void)t;
     return VECTOR_PAIRS(q, x);
 #else
-    if (t.wide)
-        return _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(x, q));
     return _mm256_maddubs_epi16(q, x);
 #endif
 }
@@ -97,12 +95,80 @@ static ALWAYS_INLINE __m256i super_dot(const struct super_type t, const struct s
                                _mm256_slli_epi32(_mm256_madd_epi16(c->scale, sums), t.offset_bits));
     UNROLL for (int v = 0; v < 8; v += 2)
     {
-        acc = VECTOR_ADD_SCALED(acc, super_pairs(t, c->q[v], load_32(x + 32 * v)), c->spread[v]);
-        other = VECTOR_ADD_SCALED(other, super_pairs(t, c->q[v + 1], load_32(x + 32 * v + 32)),
+        acc = VECTOR_ADD_SCALED(acc, super_pairs(c->q[v], load_32(x + 32 * v)), c->spread[v]);
+        other = VECTOR_ADD_SCALED(other, super_pairs(c->q[v + 1], load_32(x + 32 * v + 32)),
                                   c->spread[v + 1]);
     }
     return _mm256_add_epi32(acc, other);
 }
+
+/* A super-block of a row in the order of wide codes (super_codes). */
+struct super_wide_row {
+    __m256i x[8];
+    __m256i offset; /* -128 times the sum of each sub-block, in the order of scales */
+};
+
+static ALWAYS_INLINE void super_wide_row_at(const struct super_row *row, uint32_t g,
+                                            struct super_wide_row *w)
+{
+    const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+    const int8_t *x = row->q + (size_t)g * SUPER;
+    UNROLL for (int v = 0; v < 8; v += 2)
+    {
+        __m256i a = load_32(x + 32 * v), b = load_32(x + 32 * v + 32);
+        w->x[v] = _mm256_permute2x128_si256(a, b, 0x20);
+        w->x[v + 1] = _mm256_permute2x128_si256(a, b, 0x31);
+    }
+    w->offset = _mm256_madd_epi16(load_32(row->sums + (size_t)g * 32), _mm256_set1_epi16(-128));
+    w->offset = _mm256_permutevar8x32_epi32(w->offset, order);
+}
+
+/* In each half: 32-bit lane i in all lanes. */
+static ALWAYS_INLINE __m256i spread_lane(__m256i v, const int i)
+{
+    return _mm256_shuffle_epi8(v, _mm256_set1_epi32(0x03020100 + 0x04040404 * i));
+}
+
+#ifdef VECTOR_FOURS
+
+/* Lanes whose sum is the dot product of unpacked weights of a wide type and a row. */
+static ALWAYS_INLINE __m256i super_wide_dot(const struct super_codes *c,
+                                            const struct super_wide_row *w)
+{
+    __m256i acc = _mm256_mullo_epi32(c->scale, w->offset);
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        __m256i dot = VECTOR_FOURS(_mm256_setzero_si256(), c->q[2 * i], w->x[2 * i]);
+        dot = VECTOR_FOURS(dot, c->q[2 * i + 1], w->x[2 * i + 1]);
+        acc = _mm256_add_epi32(acc, _mm256_mullo_epi32(dot, spread_lane(c->scale, i)));
+    }
+    return acc;
+}
+
+#else
+
+/* Sums of two products of signed bytes. */
+static ALWAYS_INLINE __m256i super_signed_pairs(__m256i q, __m256i x)
+{
+#ifdef VECTOR_PAIRS
+    return VECTOR_PAIRS(q, x);
+#else
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(x, q));
+#endif
+}
+
+static ALWAYS_INLINE __m256i super_wide_dot(const struct super_codes *c,
+                                            const struct super_wide_row *w)
+{
+    __m256i acc[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    const __m256i twice = _mm256_or_si256(_mm256_and_si256(c->scale, _mm256_set1_epi32(0xffff)),
+                                          _mm256_slli_epi32(c->scale, 16));
+    UNROLL for (int v = 0; v < 8; v++) acc[v % 2] = VECTOR_ADD_SCALED(
+        acc[v % 2], super_signed_pairs(c->q[v], w->x[v]), spread_lane(twice, v / 2));
+    return _mm256_add_epi32(acc[0], acc[1]);
+}
+
+#endif
 
 struct super_tile {
     const uint8_t *row[OUTPUTS];
@@ -126,10 +192,18 @@ static ALWAYS_INLINE __m256 super_terms(const struct super_type t, uint32_t g,
 {
     __m256i dot[OUTPUTS], low[OUTPUTS]; /* lanes whose sums are dot products, and of minimums */
     const size_t at = (size_t)g * t.bytes;
+    struct super_wide_row wide;
+    if (t.wide)
+        super_wide_row_at(&s->x, g, &wide);
     for (int i = 0; i < OUTPUTS; i++) {
         struct super_codes c;
         __m256i sums = load_32(s->x.sums + (size_t)g * 32);
         super_prefetch(t, s, at, i);
+        if (t.wide) {
+            super_codes_at(t, s->row[i] + at, &c);
+            dot[i] = super_wide_dot(&c, &wide);
+            continue;
+        }
         super_unpack(t, s->row[i] + at, &c);
         dot[i] = super_dot(t, &c, s->x.q + (size_t)g * SUPER, sums);
         if (t.minimums)

@@ -132,6 +132,7 @@ static ALWAYS_INLINE void pack_lines(const struct super_type t, const uint8_t *c
 {
     struct super_line lines[VL];
     const uint8_t *line[VL], *min[VL];
+    sl_assert(!t.wide); /* their codes are in another order */
     for (int r = 0; r < VL; r++) {
         struct super_codes c;
         super_codes_at(t, block[r], &c);
@@ -145,8 +146,7 @@ static ALWAYS_INLINE void pack_lines(const struct super_type t, const uint8_t *c
     for (int i = 0; i < SUPER_WORDS / 4; i++) {
         vq v[4];
         vq_transpose(line, (size_t)i * 16, v);
-        UNROLL for (int e = 0; e < 4; e++)
-            vq_store(&p->q[4 * i + e][side * VL * 4], t.wide ? vq_wide(v[e]) : v[e]);
+        UNROLL for (int e = 0; e < 4; e++) vq_store(&p->q[4 * i + e][side * VL * 4], v[e]);
     }
     pack_scales(t, line, p, side);
     vf_store(&p->d[side * VL], panel_d(t, block));

@@ -13,8 +13,11 @@
 
 #define NO_OFFSET (-1)
 
+/* Wide types have another order: q[2 i] has elements 0 to 15 of sub-blocks 2 i and 2 i + 1, q[2 i + 1] has elements 16
+ * to 31; scale has int32 lanes of sub-blocks 0, 2, 4, 6, 1, 3, 5 and 7. Their codes are signed or, with
+ * VECTOR_FOURS, have an offset of 128. */
 struct super_codes {
-    __m256i q[8];      /* codes plus offset, in order; of wide types without, signed */
+    __m256i q[8];      /* codes plus offset, in order */
     __m256i scale;     /* int16 per 16 elements */
     __m256i min;       /* the same, of types with minimums */
     __m256i spread[8]; /* scale for each pair of elements of q[i] */
@@ -27,7 +30,7 @@ struct super_type {
     float d_factor;  /* a power of two */
     int offset_bits; /* offset = 1 << offset_bits; with it, codes are at most 127 */
     bool minimums;
-    bool wide;     /* codes are of eight bits, at least -127 */
+    bool wide;     /* codes are of eight bits, at least -127; sub-blocks of 32 */
     int sub;       /* elements of a sub-block, 16 or 32: they have one scale */
     int code_bits; /* of codes plus offset */
 };
@@ -151,21 +154,32 @@ static ALWAYS_INLINE uint64_t spread_nibbles(uint32_t nibbles)
     return (x | x << 4) & 0x0f0f0f0f0f0f0f0fu;
 }
 
+/* Signed codes in the form of those of wide types. */
+static ALWAYS_INLINE __m256i super_wide_codes(__m256i v)
+{
+#ifdef VECTOR_FOURS
+    v = _mm256_xor_si256(v, _mm256_set1_epi8((char)0x80));
+#endif
+    return v;
+}
+
+/* A wide type. */
 static ALWAYS_INLINE void super_unpack_IQ4_XS(const uint8_t *p, struct super_codes *c)
 {
-    const __m256i table = _mm256_broadcastsi128_si256(
-        _mm_loadu_si128((const __m128i *)(const void *)unpack_iq4_values));
-    uint64_t high = load_u16(p + 2);
-    high = (high | high << 24) & 0x000000ff000000ffu;
-    high = (high | high << 12) & 0x000f000f000f000fu;
-    high = (high | high << 6) & 0x0303030303030303u;
-    c->scale = _mm256_sub_epi16(eight_twice(spread_nibbles(load_u32(p + 4)) | high << 4),
-                                _mm256_set1_epi16(32));
-    UNROLL for (int v = 0; v < 8; v++)
+    const __m256i low_at = _mm256_setr_epi32(0, 8, 16, 24, 4, 12, 20, 28);
+    const __m256i high_at = _mm256_setr_epi32(12, 16, 20, 24, 14, 18, 22, 26);
+    const __m256i table = super_wide_codes(_mm256_broadcastsi128_si256(
+        _mm_loadu_si128((const __m128i *)(const void *)unpack_iq4_values)));
+    __m256i low = _mm256_srlv_epi32(_mm256_set1_epi32((int)load_u32(p + 4)), low_at);
+    __m256i high = _mm256_srlv_epi32(_mm256_set1_epi32((int)load_u32(p)), high_at);
+    low = _mm256_and_si256(low, _mm256_set1_epi32(15));
+    high = _mm256_and_si256(high, _mm256_set1_epi32(48)); /* at the place of bits 4 and 5 */
+    c->scale = _mm256_sub_epi32(_mm256_or_si256(low, high), _mm256_set1_epi32(32));
+    UNROLL for (int v = 0; v < 8; v += 2)
     {
-        __m128i n = _mm_loadu_si128((const __m128i *)(const void *)(p + 8 + 16 * v));
-        __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(n), _mm_srli_epi16(n, 4), 1);
-        c->q[v] = _mm256_shuffle_epi8(table, masked(both, 15));
+        __m256i n = bytes_at(p + 8 + 16 * v);
+        c->q[v] = _mm256_shuffle_epi8(table, masked(n, 15));
+        c->q[v + 1] = _mm256_shuffle_epi8(table, masked(_mm256_srli_epi16(n, 4), 15));
     }
 }
 
