@@ -9,7 +9,7 @@
 
 #define STEP        (4 * PIECES) /* blocks: one per 32-bit lane of a vector */
 #define STEP_GROUPS (STEP / ACT_GROUP)
-#define BLOCK_FAR   4096 /* bytes of weights prefetched ahead into the L2 cache */
+#define BLOCK_FAR   8192 /* bytes of weights prefetched ahead into the L2 cache */
 #define BLOCK_NEAR  2048 /* into the L1 cache */
 #define OUTPUTS     8    /* whose partial sums are joined at once */
 
