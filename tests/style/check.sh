@@ -128,14 +128,19 @@ check_phrases() {
             }' | verdict phrases "a phrase that tests/style/phrases.txt replaces"
 }
 
-# Documents are read: 250 lines at most, README.md 150.
+# Documents are read: 250 lines at most; README.md is for somebody who has one minute.
 check_documents() {
-    files '*.md' | while read -r f; do
-        local n max=$document_max
-        [ "$f" = README.md ] && max=150
-        n=$(wc -l <"$f")
-        [ "$n" -gt "$max" ] && echo "$f: $n lines, at most $max"
-    done | verdict documents "a document is too long"
+    {
+        files '*.md' | while read -r f; do
+            local n max=$document_max
+            [ "$f" = README.md ] && max=120
+            [ "$f" = CHANGELOG.md ] && max=100
+            n=$(wc -l <"$f")
+            [ "$n" -gt "$max" ] && echo "$f: $n lines, at most $max"
+        done
+        # Columns are characters, not bytes.
+        perl -CSD -nle 'print "README.md:$.: " . length . " columns, at most 100" if length > 100' README.md
+    } | verdict documents "a document is too long or too wide"
 }
 
 check_marks() {
@@ -165,10 +170,18 @@ check_headers() {
     done | verdict headers "a header without a SLUICE_ guard"
 }
 
-# What an editor, a patch or a script that was interrupted left behind.
+# What an editor, a patch or an interrupted script left; links that lead out of the tree or into themselves.
 check_leftovers() {
-    files '*.new' '*.orig' '*.rej' '*.bak' '*.swp' '*.tmp' '*~' | grep -v '^tests/fuzz/corpus/' |
-        verdict leftovers "a file that a program left behind"
+    {
+        files '*.new' '*.orig' '*.rej' '*.bak' '*.swp' '*.tmp' '*~' | grep -v '^tests/fuzz/corpus/'
+        git -C "$root" ls-files -s | awk -F'\t' '/^120000/ { print $2 }' | while read -r f; do
+            target=$(readlink -f "$f" 2>/dev/null)
+            case $target in
+            "$root"/*) [ -e "$target" ] || echo "$f: a link to nothing" ;;
+            *) echo "$f: a link out of the tree: $(readlink "$f")" ;;
+            esac
+        done
+    } | verdict leftovers "a file that a program left, or a link that leads nowhere"
 }
 
 # ---- tools ----
