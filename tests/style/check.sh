@@ -143,6 +143,11 @@ check_documents() {
     } | verdict documents "a document is too long or too wide"
 }
 
+check_names() {
+    files '*.md' | grep -v -e '^tests/golden/data/' | xargs perl tests/style/names.pl |
+        verdict names "a document names what the tree does not have"
+}
+
 check_marks() {
     files '*.c' '*.h' '*.cu' '*.cuh' '*.sh' '*.md' '*.txt' 'launch/sluice' '.ci/run' |
         grep -v -e '^tests/style/' -e '^tests/golden/data/' | xargs grep -HnE '\b(TODO|FIXME|XXX|HACK)\b' |
@@ -206,7 +211,7 @@ check_shell() {
     } | verdict shell "shellcheck found something"
 }
 
-rules="includes directories mirror magics lengths documents functions banned phrases marks tables headers leftovers format shell"
+rules="includes directories mirror magics lengths documents names functions banned phrases marks tables headers leftovers format shell"
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2086  # a list of words
     set -- $rules
