@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: names.pl DOCUMENT...: prints what a document names and the tree does not have, so that names in documents do
 # not outlive the source. Two forms are read: `name` (file.c) means that the file contains the name, and `dir/file` is a
-# path from the root. A file may be named by the end of its path.
+# path from the root. A file may be named by the end of its path. Links lead to files and headings that exist.
 use strict;
 use warnings;
 
@@ -27,6 +27,28 @@ sub files_of {
     return grep { $_ eq $path || m{/\Q$path\E$} } @{ $by_base{$base} || [] };
 }
 
+# The anchors of a document's headings, as GitHub and GitLab make them.
+my %anchors_of;
+sub anchors {
+    my ($document) = @_;
+    $anchors_of{$document} ||= { map { my $h = lc; $h =~ s/^#+ +//; $h =~ s/[^\w\- ]//g; $h =~ tr/ /-/; ($h => 1) }
+            grep { /^#/ } split /\n/, text_of($document) };
+    return $anchors_of{$document};
+}
+
+sub link_fault {
+    my ($document, $link) = @_;
+    my ($path, $anchor) = split /#/, $link, 2;
+    my $target = $document;
+    if (length $path) {
+        $target = $document =~ m{/} ? $document =~ s{[^/]*$}{}r . $path : $path;
+        1 while $target =~ s{(^|/)(?!\.\./)[^/]+/\.\./}{$1} || $target =~ s{(^|/)\./}{$1};
+    }
+    return 'nothing' unless -e $target;
+    return 'no heading' if defined $anchor && $target =~ /\.md$/ && !anchors($target)->{$anchor};
+    return;
+}
+
 for my $document (@ARGV) {
     my $text = text_of($document);
     my $place = sub { "$document:" . (1 + (substr($text, 0, $_[0]) =~ tr/\n//)) };
@@ -35,6 +57,11 @@ for my $document (@ARGV) {
         my @files = files_of($path);
         print "$at: there is no file $path\n" unless @files;
         print "$at: $path has no $name\n" if @files && !grep { text_of($_) =~ /\b\Q$name\E\b/ } @files;
+    }
+    while ($text =~ /\]\(([^)\s]+)\)/g) {
+        my ($link, $at) = ($1, $place->($-[0]));
+        my $fault = $link =~ m{^\w+:} ? undef : link_fault($document, $link);
+        print "$at: the link $link leads to $fault\n" if $fault;
     }
     while ($text =~ m{`((?:lib|procs|shm|ipc|config|launch|tests|docs)/[\w./-]+)`}g) {
         my ($path, $at) = ($1, $place->($-[0]));
