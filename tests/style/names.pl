@@ -52,7 +52,7 @@ sub link_fault {
 for my $document (@ARGV) {
     my $text = text_of($document);
     my $place = sub { "$document:" . (1 + (substr($text, 0, $_[0]) =~ tr/\n//)) };
-    while ($text =~ /`([A-Za-z_][A-Za-z0-9_]*)`\s+\(([\w.\/]+\.(?:c|h|cu|js))[),;:]/g) {
+    while ($text =~ /`([A-Za-z_][A-Za-z0-9_]*)`\s+\(`?([\w.\/]+\.(?:c|h|cu|js))`?[),;:]/g) {
         my ($name, $path, $at) = ($1, $2, $place->($-[0]));
         my @files = files_of($path);
         print "$at: there is no file $path\n" unless @files;
