@@ -105,15 +105,23 @@ static void expect(const struct script *script, const char *name, const struct e
 /* ---- harmony ---- */
 
 static const struct script_token harmony_tokens[] = {
-    {"<|start|>", true},   {"<|channel|>", true},
-    {"<|message|>", true}, {"<|constrain|>", true},
-    {"<|end|>", true},     {"<|return|>", true},
-    {"<|call|>", true},    {"<|tools|>", true},
-    {"assistant", false},  {"analysis", false},
-    {"final", false},      {"The user asks.", false},
-    {"It is.", false},     {ARGUMENTS, false},
-    {"json", false},       {"commentary to=functions.weather ", false},
-    {NULL, false}};
+    {"<|start|>", SCRIPT_CONTROL},
+    {"<|channel|>", SCRIPT_CONTROL},
+    {"<|message|>", SCRIPT_CONTROL},
+    {"<|constrain|>", SCRIPT_CONTROL},
+    {"<|end|>", SCRIPT_CONTROL},
+    {"<|return|>", SCRIPT_CONTROL},
+    {"<|call|>", SCRIPT_CONTROL},
+    {"<|tools|>", SCRIPT_CONTROL},
+    {"assistant", SCRIPT_TEXT},
+    {"analysis", SCRIPT_TEXT},
+    {"final", SCRIPT_TEXT},
+    {"The user asks.", SCRIPT_TEXT},
+    {"It is.", SCRIPT_TEXT},
+    {ARGUMENTS, SCRIPT_TEXT},
+    {"json", SCRIPT_TEXT},
+    {"commentary to=functions.weather ", SCRIPT_TEXT},
+    {NULL, SCRIPT_TEXT}};
 
 /* Behind its thoughts it answers, or calls if the prompt has <|tools|>. */
 static const struct script_edge harmony_edges[] = {
@@ -230,21 +238,21 @@ static void rejected_template_for_tools(void)
 
 /* ---- Kimi-K2 ---- */
 
-static const struct script_token kimi_tokens[] = {{"<|im_assistant|>", true},
-                                                  {"<|im_end|>", true},
-                                                  {"[EOS]", true},
-                                                  {"<think>", true},
-                                                  {"</think>", true},
-                                                  {"Hm.", false},
-                                                  {"Let me look.", false},
-                                                  {"<|tool_calls_section_begin|>", true},
-                                                  {"<|tool_calls_section_end|>", true},
-                                                  {"<|tool_call_begin|>", true},
-                                                  {"<|tool_call_argument_begin|>", true},
-                                                  {"<|tool_call_end|>", true},
-                                                  {"functions.weather:0", false},
-                                                  {ARGUMENTS, false},
-                                                  {NULL, false}};
+static const struct script_token kimi_tokens[] = {{"<|im_assistant|>", SCRIPT_CONTROL},
+                                                  {"<|im_end|>", SCRIPT_CONTROL},
+                                                  {"[EOS]", SCRIPT_CONTROL},
+                                                  {"<think>", SCRIPT_CONTROL},
+                                                  {"</think>", SCRIPT_CONTROL},
+                                                  {"Hm.", SCRIPT_TEXT},
+                                                  {"Let me look.", SCRIPT_TEXT},
+                                                  {"<|tool_calls_section_begin|>", SCRIPT_CONTROL},
+                                                  {"<|tool_calls_section_end|>", SCRIPT_CONTROL},
+                                                  {"<|tool_call_begin|>", SCRIPT_CONTROL},
+                                                  {"<|tool_call_argument_begin|>", SCRIPT_CONTROL},
+                                                  {"<|tool_call_end|>", SCRIPT_CONTROL},
+                                                  {"functions.weather:0", SCRIPT_TEXT},
+                                                  {ARGUMENTS, SCRIPT_TEXT},
+                                                  {NULL, SCRIPT_TEXT}};
 static const struct script_edge kimi_edges[] = {
     {"<|im_assistant|>", "<think>", SCRIPT_ALWAYS},
     {"<think>", "Hm.", SCRIPT_ALWAYS},

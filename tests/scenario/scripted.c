@@ -4,6 +4,7 @@
  * output matrix adds up what an edge needs. All else is zero: experts and the second layer change nothing. */
 #include "tests/scenario/scripted.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,33 +16,40 @@
 #include "lib/tensor/tensor_type.h"
 #include "tests/harness/harness.h"
 
-#define HIDDEN  64u
+#define HIDDEN  128u
 #define EXPERTS 6u
-#define OTHER   60u /* component of tokens from which nothing follows */
-#define FIRST   61u
-#define SECOND  62u
-#define TOKENS  (256u + 64u)
+#define OTHER   124u /* component of tokens from which nothing follows */
+#define FIRST   125u
+#define SECOND  126u
+#define TOKENS  (256u + 128u)
+#define CONTEXT 4096u
 
 struct making {
     const struct script *s;
-    char *text[TOKENS]; /* as in the file */
+    const char *name[TOKENS]; /* as in the script; NULL: a byte */
+    char *text[TOKENS];       /* as in the file */
     int32_t type[TOKENS];
+    struct script_edge edges[TOKENS];
+    uint32_t edge_count;
     uint32_t count, used;
     uint8_t component[TOKENS];
     uint16_t alphabet[256];
 };
 
-static void add_token(struct making *m, const char *bytes, size_t n, int32_t type)
+static void add_token(struct making *m, const char *name, const char *bytes, size_t n, int32_t type)
 {
     CHECK(m->count < TOKENS, "too many tokens");
+    m->name[m->count] = name;
     char *text = malloc(2 * n + 1), *at = text;
     CHECK(text, "out of memory");
     for (size_t i = 0; i < n; i++) {
-        uint16_t code =
-            type == TOKEN_NORMAL ? m->alphabet[(unsigned char)bytes[i]] : (uint8_t)bytes[i];
-        if (code >= 0x80)
+        uint16_t code = m->alphabet[(unsigned char)bytes[i]];
+        if (type != TOKEN_NORMAL || code < 0x80) {
+            *at++ = bytes[i];
+        } else {
             *at++ = (char)(0xc0 | code >> 6);
-        *at++ = (char)(code < 0x80 ? code : 0x80 | (code & 0x3f));
+            *at++ = (char)(0x80 | (code & 0x3f));
+        }
     }
     *at = 0;
     m->text[m->count] = text;
@@ -49,15 +57,42 @@ static void add_token(struct making *m, const char *bytes, size_t n, int32_t typ
     m->component[m->count++] = OTHER;
 }
 
-static uint32_t find(const struct making *m, const char *text)
+static uint32_t find_or_none(const struct making *m, const char *text)
 {
     if (!text[1])
         return (unsigned char)text[0];
-    for (uint32_t i = 0; m->s->tokens[i].text; i++)
-        if (strcmp(m->s->tokens[i].text, text) == 0)
-            return 256 + i;
-    CHECK(false, "no token '%s'", text);
-    return 0;
+    for (uint32_t i = 256; i < m->count; i++)
+        if (strcmp(m->name[i], text) == 0)
+            return i;
+    return TOKENS;
+}
+
+static uint32_t find(const struct making *m, const char *text)
+{
+    uint32_t id = find_or_none(m, text);
+    CHECK(id < TOKENS, "no token '%s'", text);
+    return id;
+}
+
+static void add_edge(struct making *m, const struct script_edge *e)
+{
+    CHECK(m->edge_count < TOKENS, "too many edges");
+    m->edges[m->edge_count++] = *e;
+}
+
+/* An answer as tokens and edges. */
+static void add_answer(struct making *m, const struct script_answer *a)
+{
+    const char *from = a->start;
+    for (const char *const *piece = a->pieces; from != m->s->eos; piece++) {
+        const char *to = *piece ? *piece : m->s->eos;
+        if (find_or_none(m, to) == TOKENS)
+            add_token(m, to, to, strlen(to), TOKEN_NORMAL);
+        for (uint32_t i = 0; i < m->edge_count; i++)
+            CHECK(strcmp(m->edges[i].from, from) != 0, "two tokens follow '%s'", from);
+        add_edge(m, &(struct script_edge){from, to, SCRIPT_ALWAYS});
+        from = to;
+    }
 }
 
 static void own_component(struct making *m, const char *text)
@@ -74,7 +109,7 @@ static void put_keys(struct making *m, struct gguf_writer *w)
         const char *key;
         uint32_t value;
     } numbers[] = {{"block_count", 2},
-                   {"context_length", 256},
+                   {"context_length", CONTEXT},
                    {"embedding_length", HIDDEN},
                    {"feed_forward_length", 32},
                    {"attention.head_count", 4},
@@ -118,7 +153,7 @@ static void fill_embedding(const struct making *m, float *rows)
 static void fill_output(const struct making *m, float *rows)
 {
     static const float constant[] = {1010, 980, 978};
-    for (const struct script_edge *e = m->s->edges; e->from; e++) {
+    for (const struct script_edge *e = m->edges; e < m->edges + m->edge_count; e++) {
         float *row = rows + find(m, e->to) * HIDDEN;
         row[m->component[find(m, e->from)]] = constant[e->seen];
         row[FIRST] = e->seen >= SCRIPT_FIRST ? 1000 : row[FIRST];
@@ -138,7 +173,8 @@ static void fill_values(const struct making *m, float *rows)
     const char *const texts[] = {m->s->first, m->s->second};
     for (uint32_t i = 0; i < 2; i++)
         if (texts[i])
-            rows[i * HIDDEN + m->component[find(m, texts[i])]] = 1;
+            rows[i * HIDDEN + m->component[find(m, texts[i])]] =
+                8 / sqrtf(HIDDEN); /* of the norm */
 }
 
 static void fill_mixed(const struct making *m, float *rows)
@@ -209,11 +245,18 @@ void scripted_model_make(char path[PATH_MAX], const char *name, const struct scr
     CHECK(w, "out of memory");
     tokenizer_byte_alphabet(m.alphabet);
     for (unsigned b = 0; b < 256; b++)
-        add_token(&m, (const char[]){(char)b}, 1, TOKEN_NORMAL);
+        add_token(&m, NULL, (const char[]){(char)b}, 1, TOKEN_NORMAL);
     for (const struct script_token *t = s->tokens; t->text; t++)
-        add_token(&m, t->text, strlen(t->text), t->control ? TOKEN_CONTROL : TOKEN_NORMAL);
-    for (const struct script_edge *e = s->edges; e->from; e++)
-        own_component(&m, e->from);
+        add_token(&m, t->text, t->text, strlen(t->text),
+                  t->kind == SCRIPT_CONTROL ? TOKEN_CONTROL
+                  : t->kind == SCRIPT_USER  ? TOKEN_USER_DEFINED
+                                            : TOKEN_NORMAL);
+    for (const struct script_edge *e = s->edges; e && e->from; e++)
+        add_edge(&m, e);
+    for (const struct script_answer *a = s->answers; a && a->start; a++)
+        add_answer(&m, a);
+    for (uint32_t i = 0; i < m.edge_count; i++)
+        own_component(&m, m.edges[i].from);
     if (s->first)
         own_component(&m, s->first);
     if (s->second)
