@@ -6,7 +6,7 @@
  *   http.c        struct exchange: one HTTP request. body collected -> route -> response at once,
  *                 or SUSPENDED (the HTTP library ignores the connection) until exchange_respond is
  *                 called
- *   stream.c      struct stream: one completion.
+ *   submit.c, stream.c   struct stream: one completion.
  *
  *     SUBMIT --(accepted)---------> FOLLOW --(end, error)--> ENDED --(all sent)--> free
  *       |                             |
@@ -138,7 +138,7 @@ void connections_tick(struct gateway *g, uint64_t now_ns);
 /* --http-connections, or fewer if the limit of descriptors is lower. */
 unsigned connections_max(const struct params *p);
 
-/* ---- stream.c, logprobs.c, response.c -------------------------------------------------------- */
+/* ---- submit.c, stream.c, logprobs.c, response.c -------------------------------------------------------- */
 
 /* Log-probabilities of the sent tokens (logprobs.c). */
 struct logprobs {
@@ -174,7 +174,24 @@ struct stream {
     uint64_t started_ns, output_ns, reply_ns, token_ns;
 };
 
+#define STREAM_STOPPING    "the engine is stopping"
+#define STREAM_AHEAD_BYTES 16384 /* unsent bytes beyond which no more tokens are requested */
+
+/* submit.c: from a body to a sequence. */
 route_fn stream_completion, stream_chat;
+/* compute rejected it, or cannot get it. */
+void stream_reject(struct stream *s, const struct error *error);
+
+/* stream.c: what follows. */
+void stream_free(struct stream *s);
+/* The text of the call with the prompt was freed. */
+void stream_submitted(struct stream *s);
+/* Requests the next tokens, unless the client has not read enough. */
+void stream_request_next(struct stream *s);
+void stream_cancel(struct stream *s);
+/* -1: compute is down and cannot be kept running, so that no call gets its reply. While it runs, it rejects
+ * requests itself. */
+int stream_check_compute(const struct gateway *g, struct error *error);
 void stream_client_left(struct stream *s);
 void streams_tick(struct gateway *g, uint64_t now_ns);
 /* Ends all streams with an error. Their sequences end with the engine. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completions: from a body to the last event. Calls to compute are asynchronous; text is fetched
+/* Completions: from a sequence of compute to the last event. Calls to compute are asynchronous; text is fetched
  * token by token, and only while the client reads it. A crash of compute loses nothing: the call is
  * repeated, and the token log provides the same tokens. */
 #include <inttypes.h>
@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 #include "lib/base/assert.h"
 #include "lib/json/lookup.h"
@@ -18,9 +16,6 @@
 #define PING_NS      (5 * NS_PER_S)  /* maximum silence before a keep-alive comment is sent */
 #define PING_PARTS   6               /* or 1/6 of --http-timeout, if shorter */
 #define LOST_NS      (60 * NS_PER_S) /* no reply from compute for this long */
-#define AHEAD_BYTES  16384           /* unsent bytes beyond which no more tokens are requested */
-#define BLOCK_BYTES  4096            /* written at once */
-#define STOPPING     "the engine is stopping"
 
 _Static_assert(ANSWER_MARKS_MAX <= ENGINE_MARKS_MAX &&
                    ANSWER_MARK_BYTES_MAX <= ENGINE_MARK_BYTES_MAX,
@@ -29,55 +24,22 @@ _Static_assert(ANSWER_MARKS_MAX <= ENGINE_MARKS_MAX &&
 static const char ping[] = ": waiting\n\n";
 static const char last_event[] = "data: [DONE]\n\n";
 
-static void request_next(struct stream *s);
+/* ---- end ------------------------------------------------------------------------------------- */
 
-/* ---- start and end --------------------------------------------------------------------------- */
-
-static struct stream *stream_new(struct exchange *x, enum api_kind kind)
-{
-    struct gateway *g = x->gateway;
-    for (size_t i = 0; i < g->child.params->http_streams && i < STREAMS_MAX; i++) {
-        struct stream *s = &g->streams[i];
-        if (s->state != STREAM_FREE)
-            continue;
-        uint64_t random[2] = {0};
-        ssize_t n = getrandom(random, sizeof random, GRND_NONBLOCK);
-        (void)n; /* an identifier, not a secret */
-        uint64_t now = clock_now_ns();
-        *s = (struct stream){.magic = STREAM_MAGIC,
-                             .gateway = g,
-                             .exchange = x,
-                             .fd = -1,
-                             .created = (int64_t)time(NULL),
-                             .started_ns = now,
-                             .output_ns = now,
-                             .reply_ns = now};
-        snprintf(s->id, sizeof s->id, "%s-%016" PRIx64 "%08" PRIx64,
-                 kind == API_CHAT ? "chatcmpl" : "cmpl", random[0], random[1] & 0xffffffff);
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        if (info)
-            s->fd = info->connect_fd;
-        return s;
-    }
-    return NULL;
-}
-
-/* The text of the call with the prompt was freed. */
-static void submitted(struct stream *s)
+void stream_submitted(struct stream *s)
 {
     quota_give(&s->gateway->quota, s->prompt_buffered, true);
     s->prompt_buffered = 0;
 }
 
-static void stream_free(struct stream *s)
+void stream_free(struct stream *s)
 {
     OBJ_CHECK(s, STREAM_MAGIC);
     rpc_async_forget(s->gateway->engine, s->ticket);
     if (s->exchange)
         s->exchange->stream = NULL;
     api_request_free(&s->request);
-    submitted(s);
+    stream_submitted(s);
     buffer_free(&s->gateway->quota, &s->out);
     logprobs_free(s);
     parts_free(s);
@@ -93,7 +55,7 @@ static void on_cancelled(void *arg, json_t *reply, const struct error *error)
     (void)error;
 }
 
-static void cancel_sequence(struct stream *s)
+void stream_cancel(struct stream *s)
 {
     struct error error;
     rpc_async_forget(s->gateway->engine, s->ticket);
@@ -117,7 +79,7 @@ void stream_client_left(struct stream *s)
     if (s->state == STREAM_FOLLOW) {
         counter_add(g->child.row, CTR_GATEWAY_streams_cancelled, 1);
         metrics_finished(g, "cancelled");
-        cancel_sequence(s);
+        stream_cancel(s);
     }
     stream_free(s);
 }
@@ -297,10 +259,10 @@ static void take_next(struct stream *s, const struct engine_next *next)
     append_text(s, next->text, next->text_bytes, logprobs_take(s, next, text_tokens));
     if (s->failed) {
         if (!next->done)
-            cancel_sequence(s);
+            stream_cancel(s);
         too_much(s);
     } else if (!next->done) {
-        request_next(s);
+        stream_request_next(s);
     } else if (strcmp(next->finish, "error") == 0) {
         fail(s, &next->failure);
     } else if (strcmp(next->finish, "cancelled") == 0) {
@@ -341,10 +303,10 @@ static void on_next(void *arg, json_t *reply, const struct error *error)
     engine_next_free(&next);
 }
 
-static void request_next(struct stream *s)
+void stream_request_next(struct stream *s)
 {
     struct error error;
-    bool ahead = s->request.stream && buffer_unsent(&s->out) > AHEAD_BYTES;
+    bool ahead = s->request.stream && buffer_unsent(&s->out) > STREAM_AHEAD_BYTES;
     if (s->state != STREAM_FOLLOW || s->ticket || ahead)
         return;
     struct engine_marks marks = {.count = 0};
@@ -359,7 +321,7 @@ static void request_next(struct stream *s)
 
 /* compute is down and cannot be kept running: no call will get its reply. While it runs, it rejects requests
  * itself. */
-static int check_compute(const struct gateway *g, struct error *error)
+int stream_check_compute(const struct gateway *g, struct error *error)
 {
     const struct procs_head *procs = g->child.procs.head;
     const struct proc_row *compute = &procs->row[procs_row_of(SERVICE_COMPUTE, 0)];
@@ -368,169 +330,15 @@ static int check_compute(const struct gateway *g, struct error *error)
                : procs_check(procs, error);
 }
 
-/* ---- submit ---------------------------------------------------------------------------------- */
-
-static ssize_t read_events(void *arg, uint64_t position, char *out, size_t cap)
-{
-    struct exchange *x = arg;
-    struct stream *s = x->stream;
-    (void)position;
-    if (!s || x->gone) {
-        x->gateway->closing = true;
-        return MHD_CONTENT_READER_END_WITH_ERROR;
-    }
-    size_t left = buffer_unsent(&s->out), n = left < cap ? left : cap;
-    if (n > 0) {
-        memcpy(out, s->out.data + s->out.sent, n);
-        buffer_mark_sent(&s->out, n, AHEAD_BYTES);
-        request_next(s);
-        return (ssize_t)n;
-    }
-    if (s->broken) {
-        x->gateway->closing = true;
-        return MHD_CONTENT_READER_END_WITH_ERROR;
-    }
-    if (s->state == STREAM_ENDED)
-        return MHD_CONTENT_READER_END_OF_STREAM;
-    x->suspended = true;
-    MHD_suspend_connection(x->connection);
-    return 0;
-}
-
-static void start_events(struct stream *s)
-{
-    struct MHD_Response *response = MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_events, s->exchange, NULL);
-    if (response) {
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream");
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
-        MHD_add_response_header(response, "X-Accel-Buffering", "no");
-    }
-    exchange_respond(s->exchange, MHD_HTTP_OK, response);
-}
-
-/* compute rejected it. */
-static void reject(struct stream *s, const struct error *error)
-{
-    struct exchange *x = s->exchange;
-    counter_add(s->gateway->child.row, CTR_GATEWAY_streams_failed, 1);
-    stream_free(s);
-    exchange_error(x, error, NULL);
-}
-
-static void on_submitted(void *arg, json_t *reply, const struct error *error)
-{
-    struct stream *s = arg;
-    struct error own;
-    OBJ_CHECK(s, STREAM_MAGIC);
-    s->ticket = 0;
-    submitted(s);
-    if (!error && engine_submit_read(reply, &s->sequence, &s->prompt_tokens, &own) != 0)
-        error = &own;
-    if (s->state == STREAM_LEFT) {
-        if (!error)
-            cancel_sequence(s);
-        stream_free(s);
-        return;
-    }
-    if (error) {
-        reject(s, error);
-        return;
-    }
-    s->state = STREAM_FOLLOW;
-    s->reply_ns = clock_now_ns();
-    if (s->request.stream)
-        start_events(s);
-    request_next(s);
-}
-
-static int submit(struct stream *s, struct error *error)
-{
-    struct engine_submit submit;
-    struct api_request *r = &s->request;
-    engine_submit_defaults(&submit);
-    submit.prompt = r->prompt;
-    submit.prompt_bytes = r->prompt_bytes;
-    submit.prompt_ids = r->ids;
-    submit.prompt_ids_count = r->ids_count;
-    submit.max_tokens = r->max_tokens;
-    submit.ignore_eos = r->ignore_eos;
-    submit.cache_prompt = r->cache_prompt;
-    submit.logprobs = r->logprobs;
-    submit.sampling = r->sampling;
-    submit.gateway = s->gateway->child.incarnation;
-    submit.stops = r->stops;
-    submit.special = r->special;
-    json_t *request = engine_submit_request(&submit, error);
-    if (!request)
-        return -1;
-    s->ticket = rpc_async_call(s->gateway->engine, "submit", request, ENGINE_SUBMIT_MS,
-                               on_submitted, s, error);
-    return s->ticket ? 0 : -1;
-}
-
-static void start_stream(struct exchange *x, enum api_kind kind)
-{
-    struct gateway *g = x->gateway;
-    struct error error;
-    char param[API_PARAM_BYTES] = "";
-    struct api_limits limits = {g->child.params->http_prompt, &g->chat};
-    if (g->child.stop) {
-        error_set(&error, ERR_GONE, STOPPING);
-        exchange_error(x, &error, NULL);
-        return;
-    }
-    sl_assert(g->known);
-    if (check_compute(g, &error) != 0) {
-        exchange_error(x, &error, NULL);
-        return;
-    }
-    struct stream *s = stream_new(x, kind);
-    if (!s) {
-        error_set(&error, ERR_BUSY,
-                  "%" PRIu64 " completions are in progress (--http-streams); retry later",
-                  g->child.params->http_streams);
-        exchange_error(x, &error, NULL);
-        return;
-    }
-    s->state = STREAM_SUBMIT;
-    x->stream = s;
-    int rc = api_request_parse(kind, x->body.data ? x->body.data : "", x->body.bytes, &limits,
-                               &s->request, param, &error);
-    /* The prompt is now part of the call's text, which is retained until compute has it. */
-    s->prompt_buffered = buffer_detach(&x->body);
-    if (rc == 0) {
-        parts_open(s);
-        rc = submit(s, &error);
-        api_request_free(&s->request);
-    }
-    if (rc != 0) {
-        stream_free(s);
-        exchange_error(x, &error, param);
-        return;
-    }
-    counter_add(g->child.row, CTR_GATEWAY_streams_started, 1);
-}
-
-void stream_completion(struct exchange *x)
-{
-    start_stream(x, API_COMPLETION);
-}
-
-void stream_chat(struct exchange *x)
-{
-    start_stream(x, API_CHAT);
-}
-
 static void fail_all(struct gateway *g, const struct error *error)
 {
     for (size_t i = 0; i < STREAMS_MAX; i++) {
         struct stream *s = &g->streams[i];
         if (s->state == STREAM_FOLLOW) {
-            cancel_sequence(s);
+            stream_cancel(s);
             fail(s, error);
         } else if (s->state == STREAM_SUBMIT) {
-            reject(s, error);
+            stream_reject(s, error);
         }
     }
 }
@@ -549,14 +357,14 @@ void streams_tick(struct gateway *g, uint64_t now_ns)
 {
     uint64_t running = 0;
     struct error error;
-    if (check_compute(g, &error) != 0)
+    if (stream_check_compute(g, &error) != 0)
         fail_all(g, &error);
     for (size_t i = 0; i < STREAMS_MAX; i++) {
         struct stream *s = &g->streams[i];
         running += s->state == STREAM_SUBMIT || s->state == STREAM_FOLLOW;
         if (s->state != STREAM_FOLLOW)
             continue;
-        request_next(s);
+        stream_request_next(s);
         bool silent = s->request.stream && buffer_unsent(&s->out) == 0;
         if (silent && now_ns - s->output_ns > ping_ns(g)) {
             append(s, ping, sizeof ping - 1);
@@ -571,7 +379,7 @@ void streams_tick(struct gateway *g, uint64_t now_ns)
 void streams_stop(struct gateway *g)
 {
     struct error error;
-    error_set(&error, ERR_GONE, STOPPING);
+    error_set(&error, ERR_GONE, STREAM_STOPPING);
     fail_all(g, &error);
 }
 

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completions: from a body to a sequence of compute. Then stream.c follows it. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "lib/base/assert.h"
+#include "procs/engine/gateway/gateway.h"
+
+#define BLOCK_BYTES 4096 /* written at once */
+
+static struct stream *stream_new(struct exchange *x, enum api_kind kind, struct error *error)
+{
+    struct gateway *g = x->gateway;
+    for (size_t i = 0; i < g->child.params->http_streams && i < STREAMS_MAX; i++) {
+        struct stream *s = &g->streams[i];
+        if (s->state != STREAM_FREE)
+            continue;
+        uint64_t random[2] = {0};
+        ssize_t n = getrandom(random, sizeof random, GRND_NONBLOCK);
+        (void)n; /* an identifier, not a secret */
+        uint64_t now = clock_now_ns();
+        *s = (struct stream){.magic = STREAM_MAGIC,
+                             .gateway = g,
+                             .exchange = x,
+                             .fd = -1,
+                             .created = (int64_t)time(NULL),
+                             .started_ns = now,
+                             .output_ns = now,
+                             .reply_ns = now};
+        snprintf(s->id, sizeof s->id, "%s-%016" PRIx64 "%08" PRIx64,
+                 kind == API_CHAT ? "chatcmpl" : "cmpl", random[0], random[1] & 0xffffffff);
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        if (info)
+            s->fd = info->connect_fd;
+        s->state = STREAM_SUBMIT;
+        x->stream = s;
+        return s;
+    }
+    error_set(error, ERR_BUSY,
+              "%" PRIu64 " completions are in progress (--http-streams); retry later",
+              g->child.params->http_streams);
+    return NULL;
+}
+
+static ssize_t read_events(void *arg, uint64_t position, char *out, size_t cap)
+{
+    struct exchange *x = arg;
+    struct stream *s = x->stream;
+    (void)position;
+    if (!s || x->gone) {
+        x->gateway->closing = true;
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    size_t left = buffer_unsent(&s->out), n = left < cap ? left : cap;
+    if (n > 0) {
+        memcpy(out, s->out.data + s->out.sent, n);
+        buffer_mark_sent(&s->out, n, STREAM_AHEAD_BYTES);
+        stream_request_next(s);
+        return (ssize_t)n;
+    }
+    if (s->broken) {
+        x->gateway->closing = true;
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    if (s->state == STREAM_ENDED)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    x->suspended = true;
+    MHD_suspend_connection(x->connection);
+    return 0;
+}
+
+static void start_events(struct stream *s)
+{
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_events, s->exchange, NULL);
+    if (response) {
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream");
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+        MHD_add_response_header(response, "X-Accel-Buffering", "no");
+    }
+    exchange_respond(s->exchange, MHD_HTTP_OK, response);
+}
+
+/* compute rejected it. */
+void stream_reject(struct stream *s, const struct error *error)
+{
+    struct exchange *x = s->exchange;
+    counter_add(s->gateway->child.row, CTR_GATEWAY_streams_failed, 1);
+    stream_free(s);
+    exchange_error(x, error, NULL);
+}
+
+static void on_submitted(void *arg, json_t *reply, const struct error *error)
+{
+    struct stream *s = arg;
+    struct error own;
+    OBJ_CHECK(s, STREAM_MAGIC);
+    s->ticket = 0;
+    stream_submitted(s);
+    if (!error && engine_submit_read(reply, &s->sequence, &s->prompt_tokens, &own) != 0)
+        error = &own;
+    if (s->state == STREAM_LEFT) {
+        if (!error)
+            stream_cancel(s);
+        stream_free(s);
+        return;
+    }
+    if (error) {
+        stream_reject(s, error);
+        return;
+    }
+    s->state = STREAM_FOLLOW;
+    s->reply_ns = clock_now_ns();
+    if (s->request.stream)
+        start_events(s);
+    stream_request_next(s);
+}
+
+static int submit(struct stream *s, struct error *error)
+{
+    struct engine_submit submit;
+    struct api_request *r = &s->request;
+    engine_submit_defaults(&submit);
+    submit.prompt = r->prompt;
+    submit.prompt_bytes = r->prompt_bytes;
+    submit.prompt_ids = r->ids;
+    submit.prompt_ids_count = r->ids_count;
+    submit.max_tokens = r->max_tokens;
+    submit.ignore_eos = r->ignore_eos;
+    submit.cache_prompt = r->cache_prompt;
+    submit.logprobs = r->logprobs;
+    submit.sampling = r->sampling;
+    submit.gateway = s->gateway->child.incarnation;
+    submit.stops = r->stops;
+    submit.special = r->special;
+    json_t *request = engine_submit_request(&submit, error);
+    if (!request)
+        return -1;
+    s->ticket = rpc_async_call(s->gateway->engine, "submit", request, ENGINE_SUBMIT_MS,
+                               on_submitted, s, error);
+    return s->ticket ? 0 : -1;
+}
+
+/* Whether a completion can begin now. */
+static int may_start(const struct gateway *g, struct error *error)
+{
+    if (g->child.stop)
+        return error_set(error, ERR_GONE, STREAM_STOPPING);
+    sl_assert(g->known);
+    return stream_check_compute(g, error);
+}
+
+/* Takes the body of the exchange; its prompt is then part of the call's text, which is kept until compute has it. */
+static int parse_body(struct stream *s, enum api_kind kind, char param[API_PARAM_BYTES],
+                      struct error *error)
+{
+    struct gateway *g = s->gateway;
+    struct exchange *x = s->exchange;
+    struct api_limits limits = {g->child.params->http_prompt, &g->chat};
+    int rc = api_request_parse(kind, x->body.data ? x->body.data : "", x->body.bytes, &limits,
+                               &s->request, param, error);
+    s->prompt_buffered = buffer_detach(&x->body);
+    return rc;
+}
+
+/* Until compute has accepted it. */
+static int start(struct stream *s, enum api_kind kind, char param[API_PARAM_BYTES],
+                 struct error *error)
+{
+    if (parse_body(s, kind, param, error) != 0)
+        return -1;
+    parts_open(s);
+    int rc = submit(s, error);
+    api_request_free(&s->request);
+    return rc;
+}
+
+static void start_stream(struct exchange *x, enum api_kind kind)
+{
+    struct gateway *g = x->gateway;
+    struct error error;
+    char param[API_PARAM_BYTES] = "";
+    struct stream *s = NULL;
+    int rc = may_start(g, &error);
+    if (rc == 0) {
+        s = stream_new(x, kind, &error);
+        rc = s ? start(s, kind, param, &error) : -1;
+    }
+    if (rc == 0) {
+        counter_add(g->child.row, CTR_GATEWAY_streams_started, 1);
+        return;
+    }
+    if (s)
+        stream_free(s);
+    exchange_error(x, &error, param);
+}
+
+void stream_completion(struct exchange *x)
+{
+    start_stream(x, API_COMPLETION);
+}
+
+void stream_chat(struct exchange *x)
+{
+    start_stream(x, API_CHAT);
+}
