@@ -413,4 +413,5 @@ def main():
     sys.exit(0 if good else "a model differs")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small random checkpoints as the package transformers saves them, and what that package computes from them, in float32.
+Matrices hold numbers that F32, F16 and BF16 have alike; keys and values are rounded to F16, as in sluice's cache."""
+import json
+import math
+import os
+import re
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import hf_directory
+import hf_vectors
+import numpy_vectors
+import vocabulary
+
+ROUTER = re.compile(r"(router|mlp\.gate|moe\.gate|feed_forward\.gate|gate\.wg|router\.(layer|proj))(\.weight)?$")
+
+
+def value(name, shape, draw, tied, centred):
+    """A tensor's numbers: large enough that a wrong step moves the losses far beyond the tolerance."""
+    r = torch.randn(shape, generator=draw)
+    if name.endswith("A_log"):
+        return torch.log(torch.linspace(0.01, 2.5, shape[0]))
+    if "correction_bias" in name or "expert_bias" in name:
+        return (0.02 if "moe_statics" in name else 0.15) * r.abs()  # positive: the package makes scores of excluded groups 0
+    if name.endswith(("router.scale", "per_expert_scale", "layer_scalar")):
+        return (1 + 0.2 * r) * (math.sqrt(shape[0]) if name.endswith("router.scale") else 1)
+    if "sinks" in name:
+        return 1 + r
+    if len(shape) == 1 and name.endswith("bias") or name.endswith("_bias"):
+        return 0.3 * r
+    if len(shape) == 1:
+        return 0.2 * r if centred and "linear_attn.norm" not in name else 1 + 0.2 * r
+    if "embed" in name or "wte" in name:
+        return rounded((0.15 if tied else 1.0) * r)
+    inputs = shape[-1]
+    if len(shape) == 3:
+        inputs = shape[1] if "gpt" in name else shape[-1]
+    if "conv" in name and "proj" not in name:
+        return rounded(0.6 * r)
+    gain = 1.0
+    if "lm_head" in name or ROUTER.search(name):
+        gain = 2.0
+    elif re.search(r"(q_proj|k_proj|q_b_proj|kv_a_proj|qkv)", name):
+        gain = 1.5
+    elif re.search(r"(down|w2|output_linear)", name):
+        gain = 1.6
+    return rounded(gain * r / math.sqrt(inputs))
+
+
+def rounded(x):
+    return x.bfloat16().float()
+
+
+def fill(model, seed):
+    draw = torch.Generator().manual_seed(seed)
+    centred = "qwen3_5" in model.config.model_type or model.config.model_type == "qwen3_next"
+    tied = model.config.tie_word_embeddings
+    with torch.no_grad():
+        for name, p in list(model.named_parameters()) + list(model.named_buffers()):
+            if p.is_floating_point() and "inv_freq" not in name and "embed_scale" not in name:
+                p.copy_(value(name, tuple(p.shape), draw, tied, centred))
+
+
+def build(config_name, settings, special, vocabularies):
+    ids = vocabularies.special_ids(special["VOCAB"])
+    config = getattr(transformers, config_name)(
+        vocab_size=vocabulary.SIZE, pad_token_id=None, attn_implementation="eager", **ids, **settings)
+    if config_name.startswith("Gemma4"):
+        return transformers.Gemma4ForCausalLM._from_config(config, attn_implementation="eager").float().eval()
+    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+
+
+def rewrite_config(directory, changes):
+    path = os.path.join(directory, "config.json")
+    with open(path, encoding="utf-8") as f:
+        config = json.load(f)
+    config.update(changes)
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(config, f, indent=1)
+
+
+def add_drafting(directory, kind, layers):
+    """A block for drafting behind the last layer, as in published checkpoints: the tensors of the last layer with
+    attention, with other numbers."""
+    path = os.path.join(directory, "model.safetensors")
+    tensors = load_file(path)
+    full = max(int(m[1]) for m in (re.match(r"model\.layers\.(\d+)\.self_attn|model\.layers\.(\d+)\.attention\.", n)
+                                   for n in tensors) if m and m[1]) if kind == "mtp" else layers - 1
+    prefix, hidden = f"model.layers.{full}.", tensors["model.norm.weight"].shape[0] if "model.norm.weight" in tensors else 0
+    block = f"model.layers.{layers}." if kind == "layers" else "mtp.layers.0."
+    for name, tensor in list(tensors.items()):
+        if name.startswith(prefix):
+            tensors[block + name.removeprefix(prefix)] = tensor.flip(0).contiguous()
+    more = dict(eh_proj="fc", enorm="pre_fc_norm_embedding", hnorm="pre_fc_norm_hidden")
+    for name, other in more.items():
+        shape = (hidden, 2 * hidden) if name == "eh_proj" else (hidden,)
+        tensors[(block + name if kind == "layers" else "mtp." + other) + ".weight"] = torch.full(shape, 0.5)
+    tensors[block + "shared_head.norm.weight" if kind == "layers" else "mtp.norm.weight"] = torch.ones(hidden)
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def with_transformers(case, directory, vocabularies, seed):
+    """Saves the checkpoint; returns what computes losses of ids."""
+    config_name, settings, special = case
+    model = build(config_name, settings, special, vocabularies)
+    fill(model, seed)
+    model.save_pretrained(directory)
+    rewrite_config(directory, special.get("SAVE", {}))
+    if special.get("MTP"):
+        add_drafting(directory, special["MTP"], settings["num_hidden_layers"])
+    hf_directory.round_cache(model)
+    return lambda ids: hf_directory.losses_of(model, ids)
+
+
+def with_numpy(architecture, case, directory, hidden, seed):
+    """The same for models that the package does not have, with the golden data's reference."""
+    _, sizes, special = case
+    numpy_vectors.HIDDEN, numpy_vectors.VOCAB = hidden, vocabulary.SIZE
+    arrays = {k: rounded(torch.tensor(v)).double().numpy() if v.ndim > 1 else v
+              for k, v in numpy_vectors.weights(architecture, sizes, seed, True).items()}
+    config, shapes = hf_vectors.MAKERS[architecture](sizes)
+    names = {"bailingmoe2": "BailingMoeV2ForCausalLM", "smallthinker": "SmallThinkerForCausalLM"}
+    config.update(dict(architectures=[names[architecture]], eos_token_id=vocabulary.END, head_dim=sizes["head"]))
+    if "architectures" in special.get("SAVE", {}):  # sarvam: the converter takes the mean from the bias
+        for name in arrays:
+            if name.endswith("exp_probs_b.bias"):
+                arrays[name] = arrays[name] - arrays[name].mean()
+    tensors = {name: torch.tensor(np.ascontiguousarray(hf_directory.numpy_array(arrays, name), dtype=np.float32))
+               for name in shapes}
+    save_file(tensors, os.path.join(directory, "model.safetensors"), metadata={"format": "pt"})
+    with open(os.path.join(directory, "config.json"), "w", encoding="utf-8") as f:
+        json.dump(config, f)
+    rewrite_config(directory, special.get("SAVE", {}))
+    if special.get("MTP"):
+        add_drafting(directory, special["MTP"], sizes["layers"])
+
+    def losses(ids):
+        logits = torch.tensor(numpy_vectors.run(architecture, arrays, sizes, np.array(ids))[0])
+        return hf_directory.losses_from(logits, ids)
+
+    return losses
+
+
+def make(architecture, case, directory, vocabularies, hidden, seed=1):
+    os.makedirs(directory, exist_ok=True)
+    vocabularies.write(case[2]["VOCAB"], directory, case[2].get("TOKENIZER_CLASS"))
+    if case[0] is None:
+        return with_numpy(architecture, case, directory, hidden, seed)
+    return with_transformers(case, directory, vocabularies, seed)

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The architectures of README's table and their variants, as configurations of the package transformers: one optional key
+of the configuration changed at a time. Data of convert_arch.py."""
+import types
+
+WIDE = types.SimpleNamespace(hidden=256, inner=256, dense=512, head=64, heads=4, kv=2, experts=6, layers=3, rank=256,
+                             state=64, nope=64, context=512)
+# for the golden data
+SMALL = types.SimpleNamespace(hidden=32, inner=32, dense=64, head=16, heads=2, kv=1, experts=4, layers=2, rank=32,
+                              state=16, nope=16, context=512)
+ORIGINAL = 64  # original context of scaled rotations; the text is longer
+
+
+def rope(kind="default", theta=1e4, **more):
+    return dict(rope_type=kind, rope_theta=theta, **more)
+
+
+def long_factors(s, size):
+    short = [1.0 + 0.05 * i for i in range(size // 2)]
+    return dict(short_factor=short, long_factor=[2.0 + 0.25 * i for i in range(size // 2)])
+
+
+def scaled(s, **more):
+    """Kinds of rotation that any configuration may have; more: what the rotation has besides."""
+    part = dict(original_max_position_embeddings=ORIGINAL, **more)
+    size = int(s.head * more.get("partial_rotary_factor", 1))
+    return {
+        "linear": dict(rope_parameters=rope("linear", factor=4.0, **more)),
+        "dynamic": dict(rope_parameters=rope("dynamic", factor=4.0, **more)),
+        "llama3": dict(rope_parameters=rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, **part)),
+        "yarn": dict(rope_parameters=rope("yarn", factor=8.0, **part)),
+        "yarn_factor": dict(rope_parameters=rope("yarn", factor=8.0, attention_factor=0.8, **part)),
+        "yarn_betas": dict(rope_parameters=rope("yarn", factor=8.0, beta_fast=8.0, beta_slow=2.0, **part)),
+        "longrope": dict(rope_parameters=rope("longrope", factor=8.0, **long_factors(s, size), **part)),
+    }
+
+
+def plain(s, **more):
+    common = dict(hidden_size=s.hidden, num_hidden_layers=s.layers, num_attention_heads=s.heads, num_key_value_heads=s.kv,
+                  max_position_embeddings=s.context, rms_norm_eps=1e-5, rope_parameters=rope(), tie_word_embeddings=False)
+    return {**common, **more}
+
+
+def qwen3moe(s):
+    base = plain(s, head_dim=s.head, num_experts=s.experts, num_experts_per_tok=2, moe_intermediate_size=s.inner,
+                 intermediate_size=s.dense, norm_topk_prob=True, use_sliding_window=False)
+    return "Qwen3MoeConfig", base, {
+        **scaled(s), "no_head_dim": dict(head_dim=s.hidden // s.heads), "no_norm_topk": dict(norm_topk_prob=False),
+        "attention_bias": dict(attention_bias=True), "window": dict(use_sliding_window=True, sliding_window=32),
+        "dense_layer": dict(mlp_only_layers=[0]), "sparse_step": dict(decoder_sparse_step=2)}
+
+
+def qwen2moe(s):
+    base = plain(s, num_experts=s.experts, num_experts_per_tok=2, moe_intermediate_size=s.inner, num_key_value_heads=s.heads,
+                 intermediate_size=s.dense, shared_expert_intermediate_size=s.dense, norm_topk_prob=False)
+    return "Qwen2MoeConfig", base, {
+        **scaled(s), "grouped": dict(num_key_value_heads=s.kv), "norm_topk": dict(norm_topk_prob=True),
+        "no_bias": dict(qkv_bias=False), "window": dict(use_sliding_window=True, sliding_window=32, max_window_layers=1),
+        "dense_layer": dict(mlp_only_layers=[0])}
+
+
+def llama(s):
+    base = plain(s, num_local_experts=s.experts, num_experts_per_tok=2, intermediate_size=s.inner)
+    return "MixtralConfig", base, {**scaled(s), "bpe": dict(VOCAB="llama-bpe"), "window": dict(sliding_window=32),
+                                   "head_dim": dict(head_dim=s.head * 2)}
+
+
+def olmoe(s):
+    base = plain(s, num_experts=s.experts, num_experts_per_tok=3, intermediate_size=s.inner, norm_topk_prob=False,
+                 num_key_value_heads=s.heads)
+    return "OlmoeConfig", base, {
+        **scaled(s), "norm_topk": dict(norm_topk_prob=True), "attention_bias": dict(attention_bias=True),
+        "clip": dict(clip_qkv=1.0), "grouped": dict(num_key_value_heads=s.kv), "epsilon": dict(rms_norm_eps=1e-3)}
+
+
+def granitemoe(s):
+    base = plain(s, num_local_experts=s.experts, num_experts_per_tok=3, intermediate_size=s.inner, embedding_multiplier=3.0,
+                 residual_multiplier=0.6, attention_multiplier=0.15, logits_scaling=2.5)
+    return "GraniteMoeConfig", base, {
+        **scaled(s), "spm": dict(VOCAB="spm"), "attention_bias": dict(attention_bias=True),
+        "no_factors": dict(embedding_multiplier=1.0, residual_multiplier=1.0, logits_scaling=1.0),
+        "shared": dict(CONFIG="GraniteMoeSharedConfig", shared_intermediate_size=s.dense)}
+
+
+def hunyuan(s):
+    # The converter reads the published lists, one value per layer.
+    base = plain(s, head_dim=s.hidden // s.heads, num_experts=s.experts, moe_topk=2, intermediate_size=s.inner,
+                 SAVE=dict(moe_topk=[2] * s.layers, moe_intermediate_size=[s.inner] * s.layers,
+                           num_shared_expert=[1] * s.layers, model_type="hunyuan_published"))
+    return "HunYuanMoEV1Config", base, {**scaled(s), "attention_bias": dict(attention_bias=True)}
+
+
+def phimoe(s):
+    def long(original, **more):
+        return dict(rope_parameters=rope("longrope", original_max_position_embeddings=original, short_mscale=1.1,
+                                         long_mscale=1.2, **long_factors(s, s.hidden // s.heads), **more))
+
+    base = plain(s, num_local_experts=s.experts, num_experts_per_tok=2, intermediate_size=s.inner, attention_bias=True,
+                 lm_head_bias=True, max_position_embeddings=s.context, sliding_window=None,
+                 SAVE=dict(architectures=["PhiMoEForCausalLM"]), **{})
+    factor = magnitude(s.context, s.context // 2)
+    base.update(long(s.context // 2))
+    base["rope_parameters"].update(short_mscale=factor, long_mscale=factor)
+    return "PhimoeConfig", base, {
+        "other_magnitude": long(s.context // 2), "long": long(ORIGINAL), "short": long(s.context),
+        "default": dict(rope_parameters=rope(original_max_position_embeddings=s.context)),
+        "no_bias": dict(attention_bias=False), "no_output_bias": dict(lm_head_bias=False),
+        "window": dict(sliding_window=32), "bpe": dict(VOCAB="gpt-2", TOKENIZER_CLASS="GPT2Tokenizer")}
+
+
+def magnitude(context, original):
+    """The factor that the converter writes for phimoe."""
+    import math
+    return math.sqrt(1 + math.log(context / original) / math.log(original))
+
+
+def dbrx(s):
+    def attention(**more):
+        return dict(attn_config=dict(kv_n_heads=s.kv, attn_pdrop=0.0, rope_theta=1e4, **more))
+
+    base = dict(d_model=s.hidden, n_heads=s.heads, n_layers=s.layers, max_seq_len=s.context, resid_pdrop=0.0, emb_pdrop=0.0,
+                tie_word_embeddings=False, rope_parameters=rope(), **attention(clip_qkv=1.0),
+                ffn_config=dict(ffn_hidden_size=s.inner, moe_num_experts=s.experts, moe_top_k=3,
+                                moe_normalize_expert_weights=1.0, hidden_size=s.hidden))
+    ffn = base["ffn_config"]
+    return "DbrxConfig", base, {
+        "no_clip": attention(clip_qkv=None),
+        "no_norm_topk": dict(ffn_config={**ffn, "moe_normalize_expert_weights": None})}
+
+
+def deepseek_like(s, **more):
+    return dict(n_routed_experts=s.experts, num_experts_per_tok=3, moe_intermediate_size=s.inner, intermediate_size=s.dense,
+                first_k_dense_replace=1, n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True,
+                routed_scaling_factor=1.5, **more)
+
+
+def glm4moe(s):
+    base = plain(s, head_dim=s.head, attention_bias=True, use_qk_norm=True, num_mtp_layers=0,
+                 rope_parameters=rope(partial_rotary_factor=0.5), SAVE=dict(num_nextn_predict_layers=0), **deepseek_like(s))
+    return "Glm4MoeConfig", base, {
+        **scaled(s, partial_rotary_factor=0.5), "no_norm_topk": dict(norm_topk_prob=False),
+        "no_bias": dict(attention_bias=False), "no_qk_norm": dict(use_qk_norm=False),
+        "groups": dict(n_group=s.experts // 2, topk_group=2), "two_shared": dict(n_shared_experts=2),
+        "all_experts": dict(first_k_dense_replace=0), "rotary": dict(rope_parameters=rope(partial_rotary_factor=1.0)),
+        "mtp": dict(MTP="layers", SAVE=dict(num_nextn_predict_layers=1)),
+        "solar_open": dict(CONFIG="SolarOpenConfig", VOCAB="solar-open", DROP=("intermediate_size", "use_qk_norm"),
+                           attention_bias=False, SAVE=dict(num_nextn_predict_layers=0, first_k_dense_replace=0),
+                           rope_parameters=rope(partial_rotary_factor=1.0))}
+
+
+def dots1(s):
+    base = plain(s, head_dim=s.head, num_key_value_heads=s.heads, sliding_window=None,
+                 SAVE=dict(scoring_func="sigmoid"), **deepseek_like(s))
+    base["n_shared_experts"] = 2
+    return "Dots1Config", base, {
+        **scaled(s), "no_norm_topk": dict(norm_topk_prob=False), "groups": dict(n_group=s.experts // 2, topk_group=2),
+        "grouped": dict(num_key_value_heads=s.kv), "all_experts": dict(first_k_dense_replace=0),
+        "attention_bias": dict(attention_bias=True), "no_scoring": dict(SAVE={}),
+        "window": dict(sliding_window=32, max_window_layers=1, use_sliding_window=True)}
+
+
+def ernie(s):
+    # The converter writes intermediate_size / num_key_value_heads as the width of shared experts.
+    base = plain(s, intermediate_size=2 * s.inner * s.kv, moe_intermediate_size=s.inner, moe_num_experts=s.experts, moe_k=3,
+                 moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=s.layers - 1, moe_layer_interval=1,
+                 use_bias=False)
+    return "Ernie4_5_MoeConfig", base, {
+        **scaled(s), "no_shared": dict(moe_num_shared_experts=0), "all_experts": dict(moe_layer_start_index=0),
+        "bias": dict(use_bias=True), "interval": dict(moe_layer_interval=2, moe_layer_start_index=1),
+        "other_width": dict(intermediate_size=s.dense + s.inner)}
+
+
+def minimax(s):
+    base = plain(s, head_dim=s.head, num_local_experts=s.experts, num_experts_per_tok=3, intermediate_size=s.inner,
+                 rope_parameters=rope(partial_rotary_factor=0.5),
+                 SAVE=dict(rotary_dim=s.head // 2, scoring_func="sigmoid", use_qk_norm=True))
+    return "MiniMaxM2Config", base, {
+        **scaled(s, partial_rotary_factor=0.5), "no_scoring": dict(SAVE=dict(rotary_dim=s.head // 2)),
+        "rotary": dict(rope_parameters=rope(partial_rotary_factor=1.0),
+                       SAVE=dict(rotary_dim=s.head, scoring_func="sigmoid"))}
+
+
+def lfm2moe(s):
+    kinds = ["conv", "full_attention", "conv"][:s.layers]
+    base = plain(s, intermediate_size=s.dense, moe_intermediate_size=s.inner, conv_L_cache=3, num_dense_layers=1,
+                 num_experts=s.experts, num_experts_per_tok=3, layer_types=kinds, norm_eps=1e-5, tie_word_embeddings=True)
+    del base["rms_norm_eps"]
+    return "Lfm2MoeConfig", base, {
+        **scaled(s), "untied": dict(tie_word_embeddings=False), "no_norm_topk": dict(norm_topk_prob=False),
+        "no_expert_bias": dict(use_expert_bias=False), "conv_bias": dict(conv_bias=True),
+        "scale": dict(routed_scaling_factor=2.0), "all_experts": dict(num_dense_layers=0)}
+
+
+def gptoss(s):
+    def yarn(**more):
+        return dict(rope_parameters=rope("yarn", factor=8.0, original_max_position_embeddings=ORIGINAL, beta_fast=32.0,
+                                         beta_slow=1.0, **more))
+
+    base = plain(s, head_dim=s.head, num_local_experts=s.experts, num_experts_per_tok=3, intermediate_size=s.inner,
+                 sliding_window=32, **yarn(truncate=False))
+    return "GptOssConfig", base, {
+        "truncate": yarn(truncate=True), "yarn_factor": yarn(truncate=False, attention_factor=0.8),
+        "default": dict(rope_parameters=rope()), "linear": dict(rope_parameters=rope("linear", factor=4.0)),
+        "no_bias": dict(attention_bias=False), "all_full": dict(layer_types=["full_attention"] * s.layers)}
+
+
+def mla(s):
+    return dict(kv_lora_rank=s.rank, qk_nope_head_dim=s.nope, qk_rope_head_dim=s.head // 2, v_head_dim=s.head,
+                num_key_value_heads=s.heads)
+
+
+def deepseek2(s):
+    def yarn(**more):
+        return dict(rope_parameters=rope("yarn", factor=8.0, original_max_position_embeddings=ORIGINAL, **more))
+
+    sizes = mla(s)
+    base = plain(s, q_lora_rank=s.rank, num_mtp_layers=0, SAVE=dict(scoring_func="sigmoid"), **deepseek_like(s))
+    base.update(sizes)
+    v2 = dict(CONFIG="DeepseekV2Config", q_lora_rank=None, norm_topk_prob=False, topk_method="greedy",
+              routed_scaling_factor=1.0, n_group=None, topk_group=None, DROP=("num_mtp_layers",),
+              SAVE=dict(scoring_func="softmax"))
+    flash = dict(CONFIG="Glm4MoeLiteConfig", VOCAB="glm4", DROP=("first_k_dense_replace", "num_mtp_layers"),
+                 mlp_layer_types=["dense"] + ["sparse"] * (s.layers - 1),
+                 SAVE=dict(first_k_dense_replace=1, scoring_func="sigmoid", num_nextn_predict_layers=0))
+    return "DeepseekV3Config", base, {
+        "v2": v2, "v2_groups": {**v2, "topk_method": "group_limited_greedy", "n_group": s.experts // 2, "topk_group": 2},
+        "v2_no_scoring": {**v2, "SAVE": {}}, "v2_scale": {**v2, "routed_scaling_factor": 1.5},
+        "v2_norm": {**v2, "norm_topk_prob": True},
+        "flash": flash, "flash_mtp": {**flash, "MTP": "layers", "SAVE": {**flash["SAVE"], "num_nextn_predict_layers": 1}},
+        "mtp": dict(MTP="layers", SAVE=dict(scoring_func="sigmoid", num_nextn_predict_layers=1)),
+        "groups": dict(n_group=s.experts // 2, topk_group=2), "no_norm_topk": dict(norm_topk_prob=False),
+        "no_q_rank": dict(q_lora_rank=None), "all_experts": dict(first_k_dense_replace=0),
+        "attention_bias": dict(attention_bias=True), "two_shared": dict(n_shared_experts=2), "no_scoring": dict(SAVE={}),
+        "linear": dict(rope_parameters=rope("linear", factor=4.0)), "yarn": yarn(),
+        "yarn_mscale": yarn(mscale=1.0, mscale_all_dim=1.0), "yarn_mscale_part": yarn(mscale=0.707, mscale_all_dim=0.707),
+        "yarn_mscale_two": yarn(mscale=1.0, mscale_all_dim=0.5), "yarn_mscale_first": yarn(mscale=1.0),
+        "yarn_betas": yarn(beta_fast=1.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0),
+        "yarn_factor": yarn(attention_factor=0.8)}
+
+
+def deltanet(s, config, **more):
+    kinds = ["linear_attention", "full_attention", "linear_attention"][:s.layers]
+    base = plain(s, head_dim=s.head, layer_types=kinds, linear_num_key_heads=2, linear_num_value_heads=4,
+                 linear_key_head_dim=s.state, linear_value_head_dim=s.state, linear_conv_kernel_dim=4, num_experts=s.experts,
+                 num_experts_per_tok=3, moe_intermediate_size=s.inner, shared_expert_intermediate_size=s.inner,
+                 rope_parameters=rope(partial_rotary_factor=0.25), FLAGS=["--no-nextn"], **more)
+    return config, base, {
+        **scaled(s, partial_rotary_factor=0.25), "attention_bias": dict(attention_bias=True),
+        "mtp": dict(MTP="mtp", FLAGS=[], SAVE=dict(mtp_num_hidden_layers=1)),
+        "full": dict(layer_types=["full_attention"] * s.layers),
+        "recurrent": dict(layer_types=["linear_attention"] * s.layers), "one_per_head": dict(linear_num_value_heads=2),
+        "rotary": dict(rope_parameters=rope(partial_rotary_factor=0.5))}
+
+
+def qwen35moe(s):
+    config, base, variants = deltanet(s, "Qwen3_5MoeTextConfig", SAVE=dict(architectures=["Qwen3_5MoeForCausalLM"]))
+    sections = [s.head // 24 + 1, s.head // 24, s.head // 8 - 2 * (s.head // 24) - 1]
+    base["rope_parameters"].update(mrope_section=sections, mrope_interleaved=True)
+    for change in variants.values():
+        if "rope_parameters" in change:
+            half = int(s.head * change["rope_parameters"]["partial_rotary_factor"]) // 2
+            third = half // 3
+            change["rope_parameters"].update(mrope_section=[half - 2 * third, third, third], mrope_interleaved=True)
+    variants["no_sections"] = dict(rope_parameters=rope(partial_rotary_factor=0.25))
+    variants["mtp"]["SAVE"]["architectures"] = base["SAVE"]["architectures"]
+    return config, base, variants
+
+
+def qwen3next(s):
+    config, base, variants = deltanet(s, "Qwen3NextConfig", intermediate_size=s.dense, decoder_sparse_step=1,
+                                      norm_topk_prob=True)
+    return config, base, {**variants, "no_norm_topk": dict(norm_topk_prob=False), "dense_layer": dict(mlp_only_layers=[0])}
+
+
+def gemma4(s):
+    base = plain(s, num_attention_heads=s.heads, head_dim=s.head, global_head_dim=2 * s.head, num_key_value_heads=s.kv,
+                 num_global_key_value_heads=1, attention_k_eq_v=True, intermediate_size=s.dense, enable_moe_block=True,
+                 moe_intermediate_size=s.inner, num_experts=s.experts, top_k_experts=3, sliding_window=32,
+                 hidden_size_per_layer_input=0, final_logit_softcapping=30.0, tie_word_embeddings=True,
+                 layer_types=(["sliding_attention", "full_attention"] * s.layers)[:s.layers],
+                 rope_parameters=dict(sliding_attention=rope(), full_attention=rope(
+                     "proportional", 1e5, partial_rotary_factor=0.25)), SAVE=dict(architectures=["Gemma4ForCausalLM"]))
+    base["layer_types"][-1] = "full_attention"  # the package demands it
+    return "Gemma4TextConfig", base, {
+        "values": dict(attention_k_eq_v=False), "no_cap": dict(final_logit_softcapping=None),
+        "attention_bias": dict(attention_bias=True), "shared_kv": dict(num_kv_shared_layers=1),
+        "rotary": dict(rope_parameters=dict(sliding_attention=rope(), full_attention=rope(
+            "proportional", 1e5, partial_rotary_factor=0.5)))}
+
+
+def bailingmoe2(s):
+    base = dict(layers=s.layers, heads=s.heads, kv_heads=s.kv, head=s.head, experts=s.experts, used=3, inner=s.inner,
+                groups=1, groups_used=1, dense=1, dense_inner=s.dense, shared=s.inner, rope=s.head // 2, theta=1e4, scale=2.5)
+    return None, base, {"groups": dict(groups=s.experts // 2, groups_used=2), "all_experts": dict(dense=0),
+                        "rotary": dict(rope=s.head), "mtp": dict(MTP="layers", SAVE=dict(num_nextn_predict_layers=1)),
+                        "sarvam": dict(rope=s.head, VOCAB="sarvam-moe", SAVE=dict(architectures=["SarvamMoEForCausalLM"]))}
+
+
+def smallthinker(s):
+    base = dict(layers=s.layers, heads=s.heads, kv_heads=s.kv, head=s.head, experts=s.experts, used=3, inner=s.inner,
+                window=32, theta=1e4, softmax=False)
+    return None, base, {"no_window": dict(window=0), "softmax": dict(softmax=True)}
+
+
+# architecture in GGUF: its variants, the vocabulary (name of a pre-tokenizer, spm, gemma4); TIED: has a variant "tied"
+ARCHITECTURES = {
+    "qwen35moe": (qwen35moe, "qwen35"), "qwen3next": (qwen3next, "qwen2"), "qwen3moe": (qwen3moe, "qwen2"),
+    "qwen2moe": (qwen2moe, "qwen2"), "gemma4": (gemma4, "gemma4"), "gpt-oss": (gptoss, "gpt-4o"),
+    "deepseek2": (deepseek2, "deepseek-v3"), "glm4moe": (glm4moe, "glm4"), "minimax-m2": (minimax, "minimax-m2"),
+    "lfm2moe": (lfm2moe, "lfm2"), "olmoe": (olmoe, "olmo"), "llama": (llama, "spm"), "dots1": (dots1, "qwen2"),
+    "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),
+    "dbrx": (dbrx, "dbrx"), "phimoe": (phimoe, "spm"), "bailingmoe2": (bailingmoe2, "bailingmoe2"),
+    "smallthinker": (smallthinker, "qwen2")}
+ALWAYS_TIED = ("gemma4", "lfm2moe", "bailingmoe2", "smallthinker")
+SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS")
+
+
+def cases(architecture, sizes):
+    """variant -> (name of the configuration's class, its settings, special entries)."""
+    make, vocabulary = ARCHITECTURES[architecture]
+    config, base, variants = make(sizes)
+    changes = {"base": {}, **variants}
+    if architecture not in ALWAYS_TIED:
+        changes["tied"] = dict(tie_word_embeddings=True)
+    out = {}
+    for name, change in changes.items():
+        settings = {**base, **change}
+        special = {k: settings.pop(k) for k in SPECIAL if k in settings}
+        for key in special.get("DROP", ()):
+            settings.pop(key, None)
+        special.setdefault("VOCAB", vocabulary)
+        out[name] = (special.get("CONFIG", config), settings, special)
+    return out
