@@ -41,4 +41,7 @@ COUNTER(parts_failed_over, COUNTER, parts, "Parts restarted on another copy of t
 COUNTER(quarantines, COUNTER, copies, "Copies of the file this process quarantined.")
 COUNTER(quarantined, GAUGE, copies, "Copies of the file in quarantine.")
 COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was not read.")
+COUNTER(
+    reads_without_memory, COUNTER, reads,
+    "Chunk reads that failed because /dev/shm was full or memory was short; they are tried again.")
 #undef COUNTER

@@ -27,6 +27,7 @@ sluice_unit_test(sandbox_access_test SOURCES lib/sandbox/access_test.c LINK slui
 sluice_unit_test(sandbox_document_test SOURCES lib/sandbox/document_test.c)
 sluice_unit_test(json_reader_test SOURCES lib/json/reader_test.c LINK sluice_json m)
 sluice_unit_test(unit_jinja SOURCES lib/jinja/jinja_test.c LINK sluice_jinja)
+sluice_unit_test(read_errors_test SOURCES lib/io/read_errors_test.c LINK sluice_read_errors)
 sluice_unit_test(strtab_test SOURCES lib/text/strtab_test.c LINK sluice_text)
 sluice_unit_test(terminal_test SOURCES lib/text/terminal_test.c LINK sluice_text)
 sluice_unit_test(unit_gguf SOURCES lib/model/gguf/gguf_test.c LINK sluice_model test_gguf_make m)

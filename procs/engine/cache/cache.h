@@ -141,8 +141,9 @@ struct cache {
     struct prediction_list *predictions; /* per layer */
     uint32_t predictions_max;
     struct prefault *prefault;
-    bool prefault_broken, prefault_full;
-    bool computing; /* an access was logged recently */
+    bool prefault_full;
+    uint64_t prefault_after_ns; /* after an allocation that failed: not tried before; 0: none did */
+    bool computing;             /* an access was logged recently */
     uint64_t accesses_noted, accesses_noted_ns;
     uint64_t owned_bytes;       /* slots of entries that are not ABSENT, dense included */
     uint64_t allocated_payload; /* payload of experts that are not ABSENT */

@@ -15,7 +15,10 @@
 /* Pages ready for loads while compute runs. Prefaulting the whole quota at that time costs at least
  * a quarter of the tokens/s, and is useless when everything is resident (docs/lab/io.md). */
 #define PREFAULT_AHEAD  (64 * MIB)
+#define PREFAULT_RETRY  (10 * NS_PER_S)
 #define COMPUTE_CALM_NS (200 * NS_PER_MS) /* without an access: nothing is computed */
+
+static atomic_flag prefault_logged = ATOMIC_FLAG_INIT;
 
 static bool experts_over_cap(const struct cache *c)
 {
@@ -96,15 +99,18 @@ static void prefault_ended(struct cache *c, const struct prefault_job *job)
         cache_count(c, CTR_CACHE_prefaulted_bytes, job->range.bytes);
     if (ok || job->status == -ECANCELED)
         return;
-    c->prefault_broken = true;
-    log_warn("cannot prefault arena pages: %s; they are allocated when they are read into",
-             strerror(-job->status));
+    c->prefault_after_ns = clock_now_ns() + PREFAULT_RETRY;
+    if (log_once(&prefault_logged))
+        log_warn("cannot prefault arena pages: %s; until there is space, they are allocated when "
+                 "they are "
+                 "read into (further failures are not logged)",
+                 strerror(-job->status));
 }
 
 static bool prefault_wanted(const struct cache *c)
 {
     struct arena_alloc_stats stats;
-    if (c->prefault_broken || c->prefault_full)
+    if (c->prefault_full || clock_now_ns() < c->prefault_after_ns)
         return false;
     arena_alloc_stats_get(c->alloc, &stats);
     return !c->computing || stats.free_backed_bytes < PREFAULT_AHEAD;

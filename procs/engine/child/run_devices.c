@@ -78,8 +78,12 @@ const struct model_file_id *run_inspected(const struct model_index *model, uint3
 
 const char *run_errno_text(int errno_value)
 {
-    return errno_value == ESTALE ? "changed in place while the engine read it"
-                                 : strerror(errno_value);
+    switch (errno_value) {
+    case ESTALE: return "changed in place while the engine read it";
+    case ENOSPC: return "no space in /dev/shm";
+    case ENOMEM: return "no memory";
+    default: return strerror(errno_value);
+    }
 }
 
 int run_changed_error(const struct params *params, const struct model_index *model,

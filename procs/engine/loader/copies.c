@@ -18,6 +18,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/io/read_errors.h"
 #include "lib/model/limits.h"
 #include "procs/engine/loader/loader.h"
 
@@ -102,7 +103,8 @@ bool loader_take_other_copy(struct loader *l, struct job *job)
     const struct source *source = &l->source[source_of(l, job->entry)];
     sl_assert(job_ended(job) && job->status != 0);
     uint32_t copy = copy_from(source, job->copy + 1u);
-    if (job->status == ECANCELED || copy == source->copies)
+    bool elsewhere = job->status != ECANCELED && !read_reported_memory(job->status);
+    if (!elsewhere || copy == source->copies)
         return false;
     jobs_move(job, (uint16_t)copy);
     counter_add(l->child.row, CTR_LOADER_parts_failed_over, 1);

@@ -7,10 +7,12 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/io/read_errors.h"
 
 #define JOBS_MAGIC 0x53424f4au
 
-#define RETRY_PAUSE_NS (10 * NS_PER_MS) /* then 4 and 16 times that */
+#define RETRY_PAUSE_NS     (10 * NS_PER_MS) /* then 4, 16 and more times that */
+#define RETRY_PAUSE_MAX_NS (250 * NS_PER_MS)
 
 static void queue_append(struct jobs *jobs, struct job *job)
 {
@@ -251,16 +253,23 @@ void jobs_put_back(struct jobs *jobs, struct chunk *chunk)
     hand_out_again(jobs, chunk, 0);
 }
 
+static uint64_t retry_pause_ns(uint32_t tries)
+{
+    uint64_t pause = RETRY_PAUSE_NS << (2 * (tries - 1));
+    return pause < RETRY_PAUSE_MAX_NS ? pause : RETRY_PAUSE_MAX_NS;
+}
+
 static enum chunk_fate chunk_error(struct jobs *jobs, struct chunk *c, int errno_value,
                                    uint64_t now_ns)
 {
     struct job *job = c->job;
-    if (++c->tries < CHUNK_TRIES_MAX) {
-        hand_out_again(jobs, c, now_ns + (RETRY_PAUSE_NS << (2 * (c->tries - 1))));
+    bool device = read_fault_of(errno_value) == READ_FAULT_DEVICE;
+    if (++c->tries < (device ? CHUNK_TRIES_MAX : CHUNK_WAITS_MAX)) {
+        hand_out_again(jobs, c, now_ns + retry_pause_ns(c->tries));
         return CHUNK_RETRY;
     }
     chunk_release(jobs, c);
-    jobs_fail(jobs, job, errno_value);
+    jobs_fail(jobs, job, read_error_reported(errno_value));
     return CHUNK_FAILED;
 }
 

@@ -6,9 +6,11 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/io/read_errors.h"
 #include "procs/engine/loader/loader.h"
 
-static atomic_flag read_error_logged = ATOMIC_FLAG_INIT, checksum_logged = ATOMIC_FLAG_INIT;
+static atomic_flag read_error_logged = ATOMIC_FLAG_INIT, checksum_logged = ATOMIC_FLAG_INIT,
+                   memory_logged = ATOMIC_FLAG_INIT;
 
 static struct directory_entry *entry_of(struct loader *l, const struct job *job)
 {
@@ -296,6 +298,20 @@ void loader_submit(struct loader *l, uint64_t now_ns)
     child_inject(&l->child, INJECT_LOADER_READS_PENDING);
 }
 
+static void report_error(const struct device *device, const struct chunk *c, int errno_value)
+{
+    if (read_fault_of(errno_value) == READ_FAULT_MEMORY) {
+        if (log_once(&memory_logged))
+            log_warn("%s for %" PRIu64 " bytes read from %s: reads are tried again (further ones "
+                     "are only counted)",
+                     run_errno_text(read_error_reported(errno_value)), c->bytes, device->path);
+    } else if (log_once(&read_error_logged)) {
+        log_error("%s: reading %" PRIu64 " bytes at %" PRIu64 ": error %d (further ones are only "
+                  "counted)",
+                  device->path, c->bytes, c->file_offset, errno_value);
+    }
+}
+
 static void count_result(struct loader *l, const struct device *device, const struct chunk *c,
                          int64_t result, uint64_t now_ns)
 {
@@ -314,10 +330,8 @@ static void count_result(struct loader *l, const struct device *device, const st
             counter_add(row, CTR_LOADER_bytes_prefetch, (uint64_t)result);
         device_drop_cache(device, c->file_offset, c->bytes);
     }
-    if (result < 0 && log_once(&read_error_logged))
-        log_error("%s: reading %" PRIu64 " bytes at %" PRIu64 ": error %d (further ones are only "
-                  "counted)",
-                  device->path, c->bytes, c->file_offset, (int)-result);
+    if (result < 0)
+        report_error(device, c, (int)-result);
 }
 
 static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint64_t now_ns)
@@ -329,9 +343,11 @@ static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint6
     count_result(l, device, c, result, now_ns);
     if (result == -EINVAL && device->direct)
         device_fall_back(device);
+    enum read_fault fault = result < 0 ? read_fault_of((int)-result) : READ_FAULT_DEVICE;
     enum chunk_fate fate = jobs_complete(&l->jobs, c, result, now_ns, device->file->bytes);
     if (fate != CHUNK_DONE) {
         counter_add(row, CTR_LOADER_reads_failed, 1);
+        counter_add(row, CTR_LOADER_reads_without_memory, fault == READ_FAULT_MEMORY);
         device_suspect(device);
     }
     if (fate == CHUNK_RETRY)
@@ -341,8 +357,9 @@ static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint6
     child_progress(&l->child);
     verify_arrived(&l->verify, &l->jobs, job);
     loader_end_if_due(l, job);
-    if (fate == CHUNK_FAILED && result < 0) /* last: the job can be removed here */
-        loader_note_failed(l, device, entry, (int)-result);
+    /* last: the job can be removed here */
+    if (fate == CHUNK_FAILED && result < 0 && fault == READ_FAULT_DEVICE)
+        loader_note_failed(l, device, entry, read_error_reported((int)-result));
 }
 
 /* The throttle releases it, or its job has failed. */

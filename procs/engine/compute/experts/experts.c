@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/io/read_errors.h"
 #include "procs/engine/child/run_devices.h"
 #include "procs/engine/compute/compute.h"
 
@@ -136,6 +137,11 @@ static int entry_error(const struct experts *e, const struct expert_step *step,
         return run_changed_error(e->child->params, e->child->model,
                                  e->child->procs.head->model_path,
                                  run_changed_word(loader, RUN_EXPERTS), error);
+    if (read_reported_memory(errno_value))
+        return error_set(error, ERR_NO_MEMORY,
+                         "%s for expert %u of layer %u: free memory there, or start the engine "
+                         "with a smaller --budget",
+                         run_errno_text(errno_value), item->expert, step->layer);
     char device[256];
     run_device_text(e->child->params, e->child->model, e->child->procs.head->model_path, loader,
                     entry, device, sizeof device);

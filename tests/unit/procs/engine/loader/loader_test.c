@@ -174,6 +174,36 @@ START_TEST(errors_are_retried_with_growing_pauses)
 }
 END_TEST
 
+/* Errors that are not the device's: tried more often, with pauses that stay short, and reported as
+ * what they are. */
+START_TEST(errors_of_memory_wait_for_it)
+{
+    static const struct {
+        int error, reported;
+    } errors[] = {
+        {EFAULT, ENOSPC}, {ENOMEM, ENOMEM}, {EAGAIN, EAGAIN}, {EINTR, EINTR}, {ECANCELED, EINTR}};
+    for (uint32_t n = 0; n < ARRAY_LEN(errors); n++) {
+        struct job *job = add(n, LOAD_DEMAND, 1);
+        uint64_t now = 1, longest = 0;
+        struct chunk *c = next(now);
+        int tries = 1;
+        for (; jobs_complete(&jobs, c, -errors[n].error, now, FILE_SIZE) == CHUNK_RETRY; tries++) {
+            uint64_t pause = jobs_pause_ns(&jobs, now);
+            longest = pause > longest ? pause : longest;
+            ck_assert_ptr_null(next(now + pause - 1));
+            c = next(now += pause);
+            ck_assert_ptr_nonnull(c);
+        }
+        ck_assert_int_gt(tries, CHUNK_TRIES_MAX);
+        ck_assert_uint_le(longest, NS_PER_S / 4);
+        ck_assert_uint_ge(now, NS_PER_S); /* as long as a moment may last */
+        ck_assert(job_ended(job));
+        ck_assert_int_eq(job->status, errors[n].reported);
+        jobs_remove(&jobs, job);
+    }
+}
+END_TEST
+
 START_TEST(a_failed_job_waits_for_its_reads)
 {
     struct job *job = add(0, LOAD_DEMAND, 64);
@@ -495,6 +525,7 @@ int main(void)
     tcase_add_test(c, short_reads_go_on_at_the_page);
     tcase_add_test(c, the_end_of_the_file);
     tcase_add_test(c, errors_are_retried_with_growing_pauses);
+    tcase_add_test(c, errors_of_memory_wait_for_it);
     tcase_add_test(c, a_failed_job_waits_for_its_reads);
     tcase_add_test(c, a_failed_job_goes_on_at_another_copy);
     tcase_add_test(c, rejected_chunks_go_back);
