@@ -32,7 +32,7 @@ endfunction()
 # sluice_program(COMMAND SOURCES... [LINK libs...]): the executable sluice-COMMAND.
 function(sluice_program command)
   cmake_parse_arguments(A "" "" "SOURCES;LINK" ${ARGN})
-  add_executable(sluice-${command} ${A_SOURCES})
+  add_executable(sluice-${command} ${A_SOURCES} ${CMAKE_SOURCE_DIR}/procs/standard_files.c)
   target_link_libraries(sluice-${command} PRIVATE sluice_flags ${A_LINK})
   set_target_properties(sluice-${command} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec)
   install(TARGETS sluice-${command} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/sluice)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 
@@ -105,6 +106,12 @@ static const char *option_text(const struct param_info *t, char buf[OPTION_BYTES
     return buf;
 }
 
+/* Sizes of which a few bytes make no sense. Others are passed to an engine as numbers without a unit. */
+static bool is_budget(const struct param_info *t)
+{
+    return strcmp(t->name, "budget") == 0 || strcmp(t->name, "gpu_budget") == 0;
+}
+
 static int set_u64(const struct param_info *t, char *at, const char *text, struct error *error)
 {
     uint64_t value = 0;
@@ -117,6 +124,9 @@ static int set_u64(const struct param_info *t, char *at, const char *text, struc
         value = strtoull(text, &end, 10);
         ok = text[0] >= '0' && text[0] <= '9' && *end == 0 && errno == 0;
     }
+    if (ok && is_budget(t) && option_unit_missing(text))
+        return error_set(error, ERR_BAD_INPUT, "%s: %.80s bytes; did you mean %.80sMiB?", OPTION(t),
+                         text, text);
     if (!ok)
         return error_set(error, ERR_BAD_INPUT, "%s: '%.80s' is not a %s", OPTION(t), text,
                          t->kind == KIND_BYTES ? "size (try 512MiB or 4GiB)" : "whole number");
@@ -276,6 +286,33 @@ static bool value_follows(const struct param_info *t, const char *next)
     return next && (!t || t->kind != KIND_BOOL || one_of(ON_WORDS "|" OFF_WORDS, next));
 }
 
+/* Options of one letter, as in other programs: "-c N" and "-cN". Returns the parameter's name and where the value begins
+ * in `arg` (at its end: the next argument), or NULL. */
+static const char *short_param(const char *arg, const char **value)
+{
+    static const struct {
+        char letter;
+        const char *name;
+    } letters[] = {{'c', "ctx_size"}, {'t', "threads"}};
+    for (size_t i = 0; arg[0] == '-' && i < ARRAY_LEN(letters); i++)
+        if (arg[1] == letters[i].letter && strspn(arg + 2, "0123456789") == strlen(arg + 2)) {
+            *value = arg + 2;
+            return letters[i].name;
+        }
+    return NULL;
+}
+
+/* Applies arg, a short option, with its value. 1: also took `next`; 0: not; -1 with *error. */
+static int take_short(struct params *p, const char *arg, const char *name, const char *value,
+                      const char *next, struct error *error)
+{
+    bool apart = !*value;
+    value = apart ? next : value;
+    if (!value)
+        return error_set(error, ERR_BAD_INPUT, "%.2s needs a value", arg);
+    return params_set(p, name, value, error) != 0 ? -1 : apart;
+}
+
 int params_take_args(struct params *p, int *argc, char **argv, struct error *error)
 {
     int kept = 1;
@@ -284,6 +321,16 @@ int params_take_args(struct params *p, int *argc, char **argv, struct error *err
         char *arg = argv[i];
         if (strcmp(arg, "--") == 0)
             options = false;
+        if (options && option_download(arg, error) != 0)
+            return -1;
+        const char *digits, *letter = options ? short_param(arg, &digits) : NULL;
+        if (letter) {
+            int took = take_short(p, arg, letter, digits, argv[i + 1], error);
+            if (took < 0)
+                return -1;
+            i += took;
+            continue;
+        }
         if (!options || strncmp(arg, "--", 2) != 0) {
             argv[kept++] = arg;
             continue;
@@ -448,7 +495,8 @@ static void help_one(FILE *out, const struct param_info *t)
 
 void params_help(FILE *out)
 {
-    fprintf(out, "  --config FILE              read 'name = value' lines\n");
+    fprintf(out, "  --config FILE              read 'name = value' lines\n"
+                 "  -c N, -t N                 short for --ctx-size, --threads\n");
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         help_one(out, &table[i]);
 }

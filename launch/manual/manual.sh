@@ -10,9 +10,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 launcher=$1 out=$2 version=$3 date=$4
 mkdir -p "$out/man" "$out/completion" "$out/help"
 
-# "COMMAND<tab>what it is for", from the launcher's own help.
-"$launcher" --help | awk '/^  [a-z]+  / { v = $1; $1 = ""; sub(/^ +/, ""); if (v != "sluice") print v "\t" $0 }' \
-    >"$out/commands"
+# "COMMAND<tab>what it is for", from the launcher's own help, without those that work in the source tree only.
+"$launcher" help --all | awk '
+    /^  [a-z]+  / { v = $1; $1 = ""; sub(/^ +/, ""); if (v !~ /^(sluice|test|build)$/) print v "\t" $0 }' >"$out/commands"
 mapfile -t commands < <(cut -f1 "$out/commands")
 for command in "${commands[@]}"; do
     "$launcher" help "$command" >"$out/help/$command"

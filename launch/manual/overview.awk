@@ -10,11 +10,14 @@ BEGIN {
     print ".\\\" Made from the help text of the launcher."
     printf ".TH SLUICE 1 \"%s\" \"sluice %s\" \"sluice\"\n", date, version
     print ".SH NAME\nsluice \\- run Mixture\\-of\\-Experts models larger than memory"
-    print ".SH SYNOPSIS\n\\fBsluice\\fR \\fIVERB\\fR [\\fIOPTIONS\\fR]"
-    print ".PP\n\\fBsluice help\\fR \\fIVERB\\fR"
+    print ".SH SYNOPSIS\n\\fBsluice\\fR \\fICOMMAND\\fR [\\fIOPTIONS\\fR]"
+    print ".PP\n\\fBsluice\\fR \\fIFILE\\fR [\\fIOPTIONS\\fR]"
+    print ".PP\n\\fBsluice help\\fR \\fICOMMAND\\fR"
     print ".SH DESCRIPTION"
     print "Runs Mixture\\-of\\-Experts language models that are larger than the memory they"
     print "may use: a budget in bytes bounds all processes of an engine together."
+    print ".PP\nWith a model file in place of a command: a conversation (repl), or one response (generate) if the"
+    print "options have a prompt."
     print ".PP\nEach command is a separate program:"
 }
 
@@ -24,6 +27,7 @@ BEGIN {
 }
 
 END {
+    print ".PP\n\\fBserve\\fR is short for \\fBrun \\-\\-http 8080\\fR, \\fBchat\\fR for \\fBrepl\\fR."
     print ".SH ENVIRONMENT"
     print ".TP\n\\fBSLUICE_RUN_DIR\\fR\nWhere run directories are created. Default:"
     print "\\fI$XDG_RUNTIME_DIR/sluice\\fR, or \\fI/tmp/sluice\\-UID\\fR."

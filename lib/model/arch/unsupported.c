@@ -24,20 +24,30 @@ static bool has_experts(const struct gguf *g, const char *arch)
     return gguf_get_uint(g, key, &experts, NULL) == 1 && experts > 0;
 }
 
+static void list_supported(char *list, size_t cap)
+{
+    list[0] = 0;
+    for (int i = 0; i < ARCH__COUNT; i++) {
+        strncat(list, i ? ", " : "", cap - strlen(list) - 1);
+        strncat(list, arch_name((enum arch_id)i), cap - strlen(list) - 1);
+    }
+}
+
 int arch_reject(const struct gguf *g, const char *name, size_t bytes, struct error *error)
 {
+    char list[300];
+    list_supported(list, sizeof list);
     for (size_t i = 0; i < ARRAY_LEN(unsupported); i++) {
         const char *known = unsupported[i].name;
         if (strlen(known) != bytes || memcmp(known, name, bytes) != 0)
             continue;
-        return error_set(error, ERR_BAD_INPUT, "architecture '%s' %s", known,
-                         unsupported[i].later || has_experts(g, known) ? "is not supported yet"
-                                                                       : "is not a MoE model");
-    }
-    char list[300] = "";
-    for (int i = 0; i < ARCH__COUNT; i++) {
-        strncat(list, i ? ", " : "", sizeof list - strlen(list) - 1);
-        strncat(list, arch_name((enum arch_id)i), sizeof list - strlen(list) - 1);
+        if (unsupported[i].later || has_experts(g, known))
+            return error_set(error, ERR_BAD_INPUT,
+                             "architecture '%s' is not supported yet (supported: %s)", known, list);
+        return error_set(error, ERR_BAD_INPUT,
+                         "architecture '%s' is not a MoE model: it has no experts that could stay "
+                         "on the SSD, so use llama.cpp for it (llama-cli -m FILE). Here run: %s",
+                         known, list);
     }
     return error_set(error, ERR_BAD_INPUT, "architecture '%s' is not supported (supported: %s)",
                      printable(name, bytes).text, list);

@@ -203,8 +203,8 @@ static int parse(struct bench *b, struct options *o, int argc, char **argv, stru
                  ? option_error("bench", option, argv, options, true, NULL, error)
                  : one_option(b, o, option, optarg, error)) != 0)
             return -1;
-    if (optind < argc)
-        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    if (option_model(&b->model, argc, argv, "", error) != 0)
+        return -1;
     if (!b->model)
         return error_set(error, ERR_BAD_INPUT, "no model given; use -m FILE");
     if (b->prompt == 0 && b->tokens == 0)

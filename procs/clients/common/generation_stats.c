@@ -126,9 +126,9 @@ void generation_stats_print(FILE *out, const json_t *f)
     bytes_format(lookup_u64(f, "peak_memory_bytes"), peak_memory);
     bytes_format(lookup_u64(f, "budget_bytes"), budget);
     fprintf(out,
-            "%" PRIu64 " tokens at %.1f tokens/s, first after %.0f ms; %.1f %% of experts were "
+            "%" PRIu64 " token%s at %.1f tokens/s, first after %.0f ms; %.1f %% of experts were "
             "resident, %s read per token; memory %s of %s%s\n",
-            tokens, json_number_value(json_object_get(f, "decode_tps")),
+            tokens, tokens == 1 ? "" : "s", json_number_value(json_object_get(f, "decode_tps")),
             json_number_value(json_object_get(f, "ttft_ms")),
             accesses ? 100.0 * (double)hits / (double)accesses : 0.0, read, peak_memory, budget,
             json_is_true(json_object_get(f, "gpu_lost"))

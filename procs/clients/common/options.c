@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/option_error.h"
 #include "lib/base/bytes.h"
 
 static bool same_name(const char *a, const char *b)
@@ -57,13 +58,15 @@ int sampling_take_args(struct sampling *s, int *argc, char **argv, struct error 
         size_t n = strcspn(arg, "=");
         if (options && strncmp(arg, "--", 2) == 0 && n < sizeof name)
             snprintf(name, sizeof name, "%.*s", (int)n - 2, arg + 2);
+        if (options && strcmp(arg, "-s") == 0)
+            snprintf(name, sizeof name, "seed");
         if (!name[0] || !sampling_known(name)) {
             argv[kept++] = arg;
             continue;
         }
         const char *value = arg[n] == '=' ? arg + n + 1 : i + 1 < *argc ? argv[++i] : NULL;
         if (!value)
-            return error_set(error, ERR_BAD_INPUT, "--%s needs a value", name);
+            return error_set(error, ERR_BAD_INPUT, "%.*s needs a value", (int)n, arg);
         if (sampling_set(s, full_name(name), value, error) != 0)
             return -1;
     }
@@ -100,6 +103,7 @@ static void text_int64_t(char *out, size_t bytes, int64_t value)
 void sampling_help(FILE *out)
 {
     char def[32];
+    fprintf(out, "  -s N                       short for --seed\n");
 #define X(type, field, json, d, min, max, help)                                                    \
     text_##type(def, sizeof def, d);                                                               \
     help_line(out, json, VALUE_##type, help, def);
@@ -131,6 +135,29 @@ int option_i64(const char *what, const char *text, int64_t min, int64_t max, int
                          max);
     *value = number;
     return 0;
+}
+
+int option_bytes(const char *what, const char *text, uint64_t *bytes, struct error *error)
+{
+    if (option_unit_missing(text))
+        return error_set(error, ERR_BAD_INPUT, "%s: %.40s bytes; did you mean %.40sMiB?", what,
+                         text, text);
+    if (bytes_parse(text, bytes))
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a size (try 512MiB or 4GiB)", what,
+                     text);
+}
+
+void option_warn_budget(const char *command, uint64_t bytes)
+{
+    char budget[16], memory[16];
+    long pages = sysconf(_SC_PHYS_PAGES);
+    uint64_t machine = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : UINT64_MAX;
+    if (bytes > machine)
+        fprintf(stderr,
+                "sluice %s: warning: a budget of %s is more than this machine's memory of %s; the "
+                "engine may be swapped out or killed\n",
+                command, bytes_format(bytes, budget), bytes_format(machine, memory));
 }
 
 int option_ids(const char *text, uint32_t **ids, size_t *count, struct error *error)

@@ -27,6 +27,12 @@ void sampling_show(FILE *out, const struct sampling *s);
 int option_i64(const char *what, const char *text, int64_t min, int64_t max, int64_t *value,
                struct error *error);
 
+/* Parses a size; a small number without a unit is an error that names the likely unit. */
+int option_bytes(const char *what, const char *text, uint64_t *bytes, struct error *error);
+
+/* A warning on stderr if a budget is more than this machine's memory. */
+void option_warn_budget(const char *command, uint64_t bytes);
+
 /* "1,2,3" -> newly allocated ids (caller frees). At least one. */
 int option_ids(const char *text, uint32_t **ids, size_t *count, struct error *error);
 

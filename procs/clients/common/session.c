@@ -18,6 +18,7 @@
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
 #include "lib/tunings/tunings.h"
+#include "procs/clients/common/options.h"
 #include "procs/clients/common/private_engine.h"
 
 #define START_REPORT_NS    (2 * NS_PER_S) /* a longer start is reported */
@@ -157,6 +158,7 @@ static int spawn_engine(struct session *s, const struct session_request *request
 static size_t log_tail(const struct session *s, char *out, size_t cap)
 {
     struct stat st;
+    out[0] = 0;
     if (s->log_fd < 0 || fstat(s->log_fd, &st) != 0)
         return 0;
     off_t from = st.st_size > (off_t)cap - 1 ? st.st_size - (off_t)cap + 1 : 0;
@@ -167,16 +169,20 @@ static size_t log_tail(const struct session *s, char *out, size_t cap)
     return n > 0 ? (size_t)n : 0;
 }
 
+/* The lines before the last one, which is the reason and becomes the error. */
 static void log_show(const struct session *s)
 {
     char text[LOG_TAIL_BYTES];
-    size_t n = log_tail(s, text, sizeof text);
-    size_t lines = 0, at = n;
+    log_tail(s, text, sizeof text);
+    char *last = strrchr(text, '\n');
+    if (!last)
+        return;
+    *last = 0;
+    size_t lines = 0, at = (size_t)(last - text);
     while (at > 0 && lines < LOG_LINES_SHOWN)
         if (text[--at] == '\n' && ++lines == LOG_LINES_SHOWN)
             at++;
-    if (n > 0)
-        fprintf(stderr, "last lines of the engine's log:\n%s\n", text + at);
+    fprintf(stderr, "last lines of the engine's log:\n%s\n", text + at);
 }
 
 /* The last log line, which gives the reason. The prefix with level and process is dropped. */
@@ -192,7 +198,8 @@ static void log_reason(const struct session *s, char *out, size_t cap)
     const char *colon = strstr(line, ": ");
     if (colon && strcspn(line, "/'\"") > (size_t)(colon - line))
         line = colon + 2;
-    snprintf(out, cap, "%.*s", (int)cap - 1, *line ? line : "no log output");
+    const char *none = s->log_fd < 0 ? "its log above has the reason" : "no log output";
+    snprintf(out, cap, "%.*s", (int)cap - 1, *line ? line : none);
     json_decref(object);
 }
 
@@ -267,8 +274,9 @@ static void report_start(const struct session_request *request, uint64_t started
     if (now - started < START_REPORT_NS || now - *reported_ns < START_REPORT_NS)
         return;
     *reported_ns = now;
+    bool detail = *state && strcmp(state, "starting") != 0;
     fprintf(stderr, "sluice %s: starting the engine, %.0f s%s%s\n", request->command,
-            (double)(now - started) / NS_PER_S, *state ? ": " : "", state);
+            (double)(now - started) / NS_PER_S, detail ? ": " : "", detail ? state : "");
 }
 
 bool session_gone(const struct session *s)
@@ -436,6 +444,7 @@ int session_open(struct session *s, const struct session_request *request, struc
         if (access(request->model, R_OK) != 0)
             return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot read %.200s",
                                    request->model);
+        option_warn_budget(request->command, request->params.budget);
         if (request->run)
             snprintf(s->run, sizeof s->run, "%s", request->run);
         else

@@ -48,19 +48,20 @@ static json_t *no_fields(char **arguments, struct error *error)
     return json_object();
 }
 
-static json_t *size_field(const char *text, const char *key, struct error *error)
+static json_t *size_field(const char *what, const char *text, const char *key, struct error *error)
 {
     uint64_t bytes;
-    if (!bytes_parse(text, &bytes)) {
-        error_set(error, ERR_BAD_INPUT, "'%.80s' is not a size (try 512MiB or 4GiB)", text);
+    if (option_bytes(what, text, &bytes, error) != 0)
         return NULL;
-    }
     return json_pack("{s:I}", key, (json_int_t)bytes);
 }
 
 static json_t *budget_fields(char **arguments, struct error *error)
 {
-    return size_field(arguments[0], "bytes", error);
+    json_t *fields = size_field("budget", arguments[0], "bytes", error);
+    if (fields)
+        option_warn_budget("ctl", lookup_u64(fields, "bytes"));
+    return fields;
 }
 
 /* "loader.0", "loader" or "0" */
@@ -77,7 +78,7 @@ static json_t *throttle_fields(char **arguments, struct error *error)
     int64_t number;
     if (loader_number(arguments[0], &number, error) != 0)
         return NULL;
-    json_t *fields = size_field(arguments[1], "bytes_per_second", error);
+    json_t *fields = size_field("throttle", arguments[1], "bytes_per_second", error);
     if (fields)
         json_object_set_new(fields, "loader", json_integer(number));
     return fields;

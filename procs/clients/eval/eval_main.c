@@ -240,8 +240,8 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
                  ? option_error("eval", option, argv, options, true, NULL, error)
                  : one_option(e, option, optarg, error)) != 0)
             return -1;
-    if (optind < argc)
-        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    if (option_model(&e->engine.model, argc, argv, "", error) != 0)
+        return -1;
     if (!e->engine.model || !e->text_path == !e->ids_path)
         return error_set(error, ERR_BAD_INPUT,
                          "-m FILE and either --text FILE or --ids FILE are required");

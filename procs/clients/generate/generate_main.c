@@ -29,7 +29,7 @@ struct generate {
     char *prompt_text; /* from -f */
     uint32_t *ids;     /* from --ids */
     enum output output;
-    bool quiet;
+    bool quiet, echo;
     bool raw;       /* control characters are not replaced on a terminal */
     size_t printed; /* ids printed so far */
 };
@@ -38,7 +38,7 @@ static void usage(FILE *out)
 {
     fprintf(
         out,
-        "usage: sluice generate [-m FILE] (-p TEXT | -f FILE | --ids 1,2,3) [-n N] [options]\n"
+        "usage: sluice generate [[-m] FILE] (-p TEXT | -f FILE | --ids 1,2,3) [-n N] [options]\n"
         "\n"
         "Continues a prompt. Uses the running engine (--name NAME, or \"default\" if it serves\n"
         "the same file); otherwise starts a private engine for this response.\n"
@@ -48,7 +48,7 @@ static void usage(FILE *out)
         "  -f, --file FILE            the prompt from a file, - for standard input\n"
         "      --ids 1,2,3            the prompt as token ids\n"
         "  -n, --tokens N             maximum new tokens (default 128)\n"
-        "  -c N, -t N, -s N           short for --ctx-size, --threads, --seed\n"
+        "      --echo                 print the prompt before the response\n"
         "      --stop TEXT            stop sequence: end the response at this text; up to 8\n"
         "      --ignore-eos           continue after the end-of-text token\n"
         "      --special              parse control tokens written in the prompt\n"
@@ -74,13 +74,23 @@ static int set_output(struct generate *g, const char *format, struct error *erro
     return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|ids|json", format);
 }
 
-enum { OPT_IDS = 256, OPT_STOP, OPT_IGNORE_EOS, OPT_SPECIAL, OPT_RAW, OPT_OUTPUT, OPT_NAME };
+enum {
+    OPT_IDS = 256,
+    OPT_ECHO,
+    OPT_STOP,
+    OPT_IGNORE_EOS,
+    OPT_SPECIAL,
+    OPT_RAW,
+    OPT_OUTPUT,
+    OPT_NAME
+};
 
 static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"prompt", 1, NULL, 'p'},
                                         {"file", 1, NULL, 'f'},
                                         {"ids", 1, NULL, OPT_IDS},
                                         {"tokens", 1, NULL, 'n'},
+                                        {"echo", 0, NULL, OPT_ECHO},
                                         {"stop", 1, NULL, OPT_STOP},
                                         {"ignore-eos", 0, NULL, OPT_IGNORE_EOS},
                                         {"special", 0, NULL, OPT_SPECIAL},
@@ -117,9 +127,7 @@ static int one_option(struct generate *g, int option, const char *value, struct 
         s->prompt_ids = g->ids;
         return 0;
     case 'n': return option_i64("-n", value, 0, ENGINE_TOKENS_MAX, &s->max_tokens, error);
-    case 'c': return params_set(&g->engine.params, "ctx_size", value, error);
-    case 't': return params_set(&g->engine.params, "threads", value, error);
-    case 's': return sampling_set(&s->sampling, "seed", value, error);
+    case OPT_ECHO: g->echo = true; return 0;
     case OPT_STOP: return stop_texts_add(&s->stops, value, strlen(value), error);
     case OPT_IGNORE_EOS: s->ignore_eos = true; return 0;
     case OPT_SPECIAL: s->special = text_ranges_all; return 0;
@@ -143,20 +151,21 @@ static int parse(struct generate *g, int argc, char **argv, struct error *error)
         sampling_take_args(&s->sampling, &argc, argv, error) != 0)
         return -1;
     int option;
-    while ((option = getopt_long(argc, argv, ":m:p:f:n:c:t:s:qvh", options, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, ":m:p:f:n:qvh", options, NULL)) != -1)
         if ((option == '?' || option == ':'
                  ? option_error("generate", option, argv, options, true, sampling_names(), error)
                  : one_option(g, option, optarg, error)) != 0)
             return -1;
-    if (optind < argc)
-        return error_set(error, ERR_BAD_INPUT,
-                         "'%.80s' is not an option (the prompt goes after -p)", argv[optind]);
+    if (option_model(&g->engine.model, argc, argv, " (the prompt goes after -p)", error) != 0)
+        return -1;
     if (!s->prompt && !s->prompt_ids)
         return error_set(error, ERR_BAD_INPUT,
                          "no prompt given; use -p TEXT, -f FILE or --ids 1,2,3");
     if (s->prompt && s->prompt_ids)
         return error_set(error, ERR_BAD_INPUT,
                          "prompt given twice; use either text (-p, -f) or --ids");
+    if (g->echo && !s->prompt)
+        return error_set(error, ERR_BAD_INPUT, "--echo prints a prompt of -p or -f, not --ids");
     if (s->prompt_bytes > ENGINE_PROMPT_BYTES_MAX)
         return error_set(error, ERR_BAD_INPUT, "the prompt is longer than %u bytes",
                          ENGINE_PROMPT_BYTES_MAX);
@@ -166,6 +175,10 @@ static int parse(struct generate *g, int argc, char **argv, struct error *error)
 static void print_next(const struct engine_next *next, void *arg)
 {
     struct generate *g = arg;
+    if (g->echo && g->output == OUTPUT_TEXT) {
+        fwrite(g->submit.prompt, 1, g->submit.prompt_bytes, stdout);
+        g->echo = false; /* once */
+    }
     if (g->output == OUTPUT_TEXT) {
         fwrite(next->text, 1, next->text_bytes, stdout);
     } else if (g->output == OUTPUT_IDS) {

@@ -147,8 +147,8 @@ static int parse(struct repl *r, struct session_request *q, int argc, char **arg
         default: return option_error("repl", option, argv, options, true, sampling_names(), error);
         }
     }
-    if (optind < argc)
-        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    if (option_model(&q->model, argc, argv, "", error) != 0)
+        return -1;
     return 0;
 }
 

@@ -123,8 +123,8 @@ static int parse(struct doctor *d, int argc, char **argv, struct error *error)
                  ? option_error("doctor", option, argv, options, true, NULL, error)
                  : one_option(d, option, optarg, error)) != 0)
             return -1;
-    if (optind < argc)
-        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    if (option_model(&d->model, argc, argv, "", error) != 0)
+        return -1;
     return 0;
 }
 

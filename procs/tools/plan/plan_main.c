@@ -49,7 +49,7 @@ static void usage(FILE *out)
         "                           the store must have the same (sluice pack --dense)\n"
         "      --tokens N           tokens used, the same number of each file (default 65536):\n"
         "                           half to plan with, half to judge the plan\n"
-        "      --ctx-size N         tokens per window (default 512)\n"
+        "  -c, --ctx-size N         tokens per window (default 512)\n"
         "      --configurations N   swapmoe: random shares to measure (default 40)\n"
         "      --generations N      swapmoe: generations of the genetic search (default 5000)\n"
         "      --gpu-slots N        auto: the engine computes on a GPU with slots for N of the\n"
@@ -88,7 +88,6 @@ enum {
     OPT_EXPERTS,
     OPT_PRESET,
     OPT_TOKENS,
-    OPT_CTX,
     OPT_CONFIGURATIONS,
     OPT_GENERATIONS,
     OPT_CURVE,
@@ -113,7 +112,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"resident-experts", 1, NULL, OPT_EXPERTS},
                                         {"preset", 1, NULL, OPT_PRESET},
                                         {"tokens", 1, NULL, OPT_TOKENS},
-                                        {"ctx-size", 1, NULL, OPT_CTX},
+                                        {"ctx-size", 1, NULL, 'c'},
                                         {"configurations", 1, NULL, OPT_CONFIGURATIONS},
                                         {"generations", 1, NULL, OPT_GENERATIONS},
                                         {"curve", 0, NULL, OPT_CURVE},
@@ -196,16 +195,10 @@ static int one_option(struct planning *p, int option, const char *value, struct 
         p->max_loss = share / 100;
         return 0;
     case OPT_EXPERTS: return percent("--resident-experts", value, &p->experts_percent, error);
-    case OPT_BUDGET:
-        if (bytes_parse(value, &p->budget_bytes))
-            return 0;
-        return error_set(error, ERR_BAD_INPUT, "--budget: '%.40s' is not a size", value);
-    case OPT_MEMORY:
-        if (bytes_parse(value, &p->memory) && p->memory > 0)
-            return 0;
-        return error_set(error, ERR_BAD_INPUT, "--memory: '%.40s' is not a size", value);
+    case OPT_BUDGET: return option_bytes("--budget", value, &p->budget_bytes, error);
+    case OPT_MEMORY: return option_bytes("--memory", value, &p->memory, error);
     case OPT_TOKENS: return option_i64("--tokens", value, 1, INT64_MAX, &p->tokens_max, error);
-    case OPT_CTX: return option_i64("--ctx-size", value, 2, 65536, &p->window, error);
+    case 'c': return option_i64("--ctx-size", value, 2, 65536, &p->window, error);
     case OPT_CONFIGURATIONS:
         return option_i64("--configurations", value, 8, 10000, &p->configurations, error);
     case OPT_GENERATIONS:
@@ -242,13 +235,13 @@ static int check_gpu(const struct planning *p, struct error *error)
 static int parse(struct planning *p, int argc, char **argv, struct error *error)
 {
     int option;
-    while ((option = getopt_long(argc, argv, ":m:o:h", options, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, ":m:o:c:h", options, NULL)) != -1)
         if ((option == '?' || option == ':'
                  ? option_error("plan", option, argv, options, false, NULL, error)
                  : one_option(p, option, optarg, error)) != 0)
             return -1;
-    if (optind < argc)
-        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    if (option_model(&p->model_path, argc, argv, "", error) != 0)
+        return -1;
     if (check_gpu(p, error) != 0)
         return -1;
     p->plain = p->forced || strcmp(p->preset, "auto") == 0;

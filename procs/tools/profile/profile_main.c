@@ -43,7 +43,7 @@ static void usage(FILE *out)
         "with\n"
         "                             random weights; no importance, default 4096 tokens\n"
         "  -o FILE                    the profile (JSON; tables go to FILE.*.tables)\n"
-        "      --ctx-size N           tokens per window (default 512)\n"
+        "  -c, --ctx-size N           tokens per window (default 512)\n"
         "      --tokens N             maximum number of tokens, spread over the text (default "
         "all)\n"
         "      --importance-tokens N  tokens per measurement of importance (default 8192; 0: "
@@ -69,7 +69,6 @@ static void usage(FILE *out)
 enum {
     OPT_TEXT = 256,
     OPT_SYNTHETIC,
-    OPT_CTX,
     OPT_TOKENS,
     OPT_ITOKENS,
     OPT_ISECONDS,
@@ -85,7 +84,7 @@ enum {
 static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"text", 1, NULL, OPT_TEXT},
                                         {"synthetic", 0, NULL, OPT_SYNTHETIC},
-                                        {"ctx-size", 1, NULL, OPT_CTX},
+                                        {"ctx-size", 1, NULL, 'c'},
                                         {"tokens", 1, NULL, OPT_TOKENS},
                                         {"importance-tokens", 1, NULL, OPT_ITOKENS},
                                         {"importance-seconds", 1, NULL, OPT_ISECONDS},
@@ -110,7 +109,7 @@ static int one_option(struct profile *p, int option, const char *value, struct e
         p->text_path[p->texts++] = value;
         return 0;
     case OPT_SYNTHETIC: p->synthetic = true; return 0;
-    case OPT_CTX: return option_i64("--ctx-size", value, 2, 65536, &p->window, error);
+    case 'c': return option_i64("--ctx-size", value, 2, 65536, &p->window, error);
     case OPT_TOKENS: return option_i64("--tokens", value, 1, INT64_MAX, &p->tokens_max, error);
     case OPT_ITOKENS:
         return option_i64("--importance-tokens", value, 0, INT64_MAX, &p->importance_tokens, error);
@@ -125,10 +124,8 @@ static int one_option(struct profile *p, int option, const char *value, struct e
     case OPT_PAIR: return option_i64("--pair-mib", value, 0, 65536, &p->pair_mib, error);
     case OPT_MEMORY:
     case OPT_BUDGET:
-        if (bytes_parse(value, &p->budget) && p->budget > 0)
-            return 0;
-        return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a size",
-                         option == OPT_MEMORY ? "--memory" : "--budget", value);
+        return option_bytes(option == OPT_MEMORY ? "--memory" : "--budget", value, &p->budget,
+                            error);
     case OPT_THREADS: return option_i64("--threads", value, 1, 64, &p->threads, error);
     case OPT_OUTPUT:
         p->json = strcmp(value, "json") == 0;
@@ -144,13 +141,13 @@ static int one_option(struct profile *p, int option, const char *value, struct e
 static int parse(struct profile *p, int argc, char **argv, struct error *error)
 {
     int option;
-    while ((option = getopt_long(argc, argv, ":m:o:h", options, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, ":m:o:c:h", options, NULL)) != -1)
         if ((option == '?' || option == ':'
                  ? option_error("profile", option, argv, options, false, NULL, error)
                  : one_option(p, option, optarg, error)) != 0)
             return -1;
-    if (optind < argc)
-        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    if (option_model(&p->model_path, argc, argv, "", error) != 0)
+        return -1;
     if (!p->model_path || (!p->texts && !p->synthetic) || !p->out_path)
         return error_set(error, ERR_BAD_INPUT,
                          "use -m FILE, --text FILE (or --synthetic) and -o PROFILE");

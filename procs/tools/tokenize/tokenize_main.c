@@ -106,9 +106,8 @@ static int parse(struct tokenize *t, int argc, char **argv, struct error *error)
             return option_error("tokenize", option, argv, options, false, NULL, error);
         one_option(t, option, optarg);
     }
-    if (optind < argc)
-        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option (the text goes after -p)",
-                         argv[optind]);
+    if (option_model(&t->model, argc, argv, " (the text goes after -p)", error) != 0)
+        return -1;
     return check_options(t, error);
 }
 

@@ -49,7 +49,7 @@ static void usage(FILE *out)
         "      --store-limit BYTES  maximum of the stores of all tunings (default 200GiB)\n"
         "      --minutes N          time for everything, half of it for the profile (default %d)\n"
         "      --tokens N           maximum tokens of text (default 65536)\n"
-        "      --ctx-size N         tokens per window of text (default %d)\n"
+        "  -c, --ctx-size N         tokens per window of text (default %d)\n"
         "  -y, --yes                begin without a question\n"
         "      --output text|json   format of the result on stdout (default text)\n"
         "\n"
@@ -65,7 +65,6 @@ enum {
     OPT_LIMIT,
     OPT_MINUTES,
     OPT_TOKENS,
-    OPT_CTX,
     OPT_OUTPUT
 };
 
@@ -77,18 +76,11 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"store-limit", 1, NULL, OPT_LIMIT},
                                         {"minutes", 1, NULL, OPT_MINUTES},
                                         {"tokens", 1, NULL, OPT_TOKENS},
-                                        {"ctx-size", 1, NULL, OPT_CTX},
+                                        {"ctx-size", 1, NULL, 'c'},
                                         {"yes", 0, NULL, 'y'},
                                         {"output", 1, NULL, OPT_OUTPUT},
                                         {"help", 0, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
-
-static int size_option(const char *what, const char *value, uint64_t *out, struct error *error)
-{
-    if (bytes_parse(value, out))
-        return 0;
-    return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a size", what, value);
-}
 
 static int one_option(struct tune *t, int option, const char *value, struct error *error)
 {
@@ -96,11 +88,11 @@ static int one_option(struct tune *t, int option, const char *value, struct erro
     case 'm': t->model_path = value; return 0;
     case 'y': t->yes = true; return 0;
     case OPT_DIR: t->store_dir = value; return 0;
-    case OPT_BUDGET: return size_option("--budget", value, &t->budget, error);
-    case OPT_LIMIT: return size_option("--store-limit", value, &t->store_limit, error);
+    case OPT_BUDGET: return option_bytes("--budget", value, &t->budget, error);
+    case OPT_LIMIT: return option_bytes("--store-limit", value, &t->store_limit, error);
     case OPT_MINUTES: return option_i64("--minutes", value, 1, 100000, &t->minutes, error);
     case OPT_TOKENS: return option_i64("--tokens", value, 256, INT32_MAX, &t->tokens, error);
-    case OPT_CTX: return option_i64("--ctx-size", value, TUNE_WINDOW_MIN, 65536, &t->window, error);
+    case 'c': return option_i64("--ctx-size", value, TUNE_WINDOW_MIN, 65536, &t->window, error);
     case OPT_TEXT:
         if (t->texts == TUNE_TEXTS_MAX)
             return error_set(error, ERR_BAD_INPUT, "at most %d texts", TUNE_TEXTS_MAX);
@@ -124,13 +116,13 @@ static int one_option(struct tune *t, int option, const char *value, struct erro
 static int parse(struct tune *t, int argc, char **argv, struct error *error)
 {
     int option;
-    while ((option = getopt_long(argc, argv, ":m:yh", options, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, ":m:c:yh", options, NULL)) != -1)
         if ((option == '?' || option == ':'
                  ? option_error("tune", option, argv, options, false, NULL, error)
                  : one_option(t, option, optarg, error)) != 0)
             return -1;
-    if (optind < argc)
-        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
+    if (option_model(&t->model_path, argc, argv, "", error) != 0)
+        return -1;
     if (!t->model_path || !(t->max_loss > 0))
         return error_set(error, ERR_BAD_INPUT, "use -m FILE and --max-loss P");
     return 0;

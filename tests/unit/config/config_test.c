@@ -100,6 +100,8 @@ START_TEST(texts_that_are_wrong)
         {"queue-depth", "129", "out of range (1 to 128 reads)"},
         {"queue-depth", "99999999999999999999", "is not a whole number"},
         {"budget", "4 gallons", "try 512MiB or 4GiB"},
+        {"budget", "875", "--budget: 875 bytes; did you mean 875MiB?"},
+        {"gpu-budget", "65535", "did you mean 65535MiB?"},
         {"io-size", "1", "out of range (4096 to 16777216 bytes)"},
         {"resident-experts", "0", "not a number from 0.01 to 100 %"},
         {"resident-experts", "101%", "not a number from 0.01 to 100 %"},
@@ -215,6 +217,39 @@ START_TEST(arguments)
 }
 END_TEST
 
+/* Letters of other programs; "--" ends them, too, and what only begins like one is left. */
+START_TEST(short_options)
+{
+    char a0[] = "run", a1[] = "-c", a2[] = "512", a3[] = "-t3", a4[] = "-ctk", a5[] = "-p",
+         a6[] = "--", a7[] = "-c9";
+    char *argv[] = {a0, a1, a2, a3, a4, a5, a6, a7, NULL}, *lacks[] = {a0, a1, NULL};
+    char *words[] = {a0, a1, a4, NULL};
+    int argc;
+    ck_assert_msg(take(&argc, argv) == 0, "%s", e.text);
+    ck_assert_uint_eq(p.ctx_size, 512);
+    ck_assert_uint_eq(p.threads, 3);
+    const char *left[] = {"run", "-ctk", "-p", "--", "-c9"};
+    ck_assert_int_eq(argc, ARRAY_LEN(left));
+    for (int i = 0; i < argc; i++)
+        ck_assert_str_eq(argv[i], left[i]);
+    ck_assert_int_eq(take(&argc, lacks), -1);
+    ck_assert_str_eq(e.text, "-c needs a value");
+    ck_assert_int_eq(take(&argc, words), -1);
+    ck_assert_str_eq(e.text, "--ctx-size: '-ctk' is not a whole number");
+}
+END_TEST
+
+/* The smallest budget that is taken without a unit, and small sizes that are passed on as numbers. */
+START_TEST(small_sizes)
+{
+    ck_assert_int_eq(params_set(&p, "budget", "0", &e), 0);
+    ck_assert_int_eq(params_set(&p, "budget", "65536", &e), 0);
+    ck_assert_int_eq(params_set(&p, "budget", "875B", &e), 0);
+    ck_assert_uint_eq(p.budget, 875);
+    ck_assert_int_eq(params_set(&p, "throttle", "4096", &e), 0);
+}
+END_TEST
+
 START_TEST(arguments_that_are_wrong)
 {
     char a0[] = "run", a1[] = "--queue-depth", a2[] = "--queue-depth=", a3[] = "--config",
@@ -296,6 +331,8 @@ int main(void)
     tcase_add_test(t, switches);
     tcase_add_test(t, arguments);
     tcase_add_test(t, arguments_that_are_wrong);
+    tcase_add_test(t, short_options);
+    tcase_add_test(t, small_sizes);
     tcase_add_test(t, help_names_everything);
     tcase_add_test(t, services);
     tcase_add_test(t, what_a_device_has_under_way);

@@ -69,9 +69,11 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
         return 0;
     if (o->print_memory) /* also while an engine of this name runs */
         snprintf(o->run, sizeof o->run, "doctor-%d", (int)getpid());
-    if (optind < argc)
-        return error_set(error, ERR_BAD_INPUT,
-                         "unexpected argument '%.80s'; see 'sluice run --help'", argv[optind]);
+    const char *model = o->model[0] ? o->model : NULL;
+    if (option_model(&model, argc, argv, "; see 'sluice run --help'", error) != 0 ||
+        (model && model != o->model &&
+         copy(o->model, sizeof o->model, model, "the model's path", error) != 0))
+        return -1;
     if (s->params.trace[0] && !s->params.force && access(s->params.trace, F_OK) == 0)
         return error_set(error, ERR_BAD_INPUT,
                          "--trace %.200s exists already; --force overwrites it", s->params.trace);
