@@ -113,7 +113,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *marks[ANSWER_MARKS_MAX];
     for (uint32_t i = 0, n = answer_marks(&form, marks); i < n; i++)
         sl_assert(strlen(marks[i]) <= ANSWER_MARK_BYTES_MAX);
-    form.tools = tools;
+    size_t types_bytes;
+    struct chat_types *types = chat_types_new(tools, &types_bytes);
+    json_decref(tools);
+    form.types = types;
     size_t bytes = expand(data + 2, size - 2, (data[0] & 16) != 0, text);
     bytes = utf8_sanitise(text, bytes, valid);
     bool inside = data[0] & 8 && form.reasoning.open;
@@ -125,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sl_assert(whole.bytes == streamed.bytes && memcmp(whole.text, streamed.text, whole.bytes) == 0);
     if (!form.reasoning.open && !form.call.open)
         sl_assert(whole.taken == bytes);
-    json_decref(tools);
+    chat_types_free(types);
     free(whole.text);
     free(streamed.text);
     return 0;

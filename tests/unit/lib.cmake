@@ -41,6 +41,7 @@ sluice_unit_test(unit_arch_recurrent SOURCES lib/model/arch/recurrent_test.c LIN
 sluice_unit_test(unit_model_index SOURCES lib/model/index/model_index_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_answer SOURCES lib/model/chat/answer_test.c LINK sluice_chat)
 sluice_unit_test(unit_answer_calls SOURCES lib/model/chat/calls_test.c LINK sluice_chat)
+sluice_unit_test(unit_chat_types SOURCES lib/model/chat/types_test.c LINK sluice_chat)
 sluice_unit_test(unit_chat_format SOURCES lib/model/chat/format_test.c LINK sluice_chat)
 sluice_unit_test(unit_tokenizer SOURCES lib/model/tokenizer/tokenizer_test.c
   LINK sluice_model test_gguf_make PkgConfig::JANSSON)

@@ -162,15 +162,60 @@ static bool at_start(struct answer *a, bool end)
     return a->skip_blanks = true;
 }
 
+/* Blanks at the end of the first n bytes, at most BLANKS_MAX. */
+static size_t blanks_before(const struct answer *a, size_t n)
+{
+    size_t blanks = 0;
+    while (blanks < n && blanks < BLANKS_MAX && blank(a->held[n - blanks - 1]))
+        blanks++;
+    return blanks;
+}
+
+/* Where a call begins, with or without its opening mark, in front of `to`; SIZE_MAX: nowhere. */
+static size_t find_call(struct answer *a, size_t to)
+{
+    const char *const marks[] = {a->form.call.open, answer_bare_mark(&a->form.call)};
+    size_t first = SIZE_MAX;
+    for (size_t i = 0; i < 2 && to > 0; i++) {
+        const char *at = marks[i] ? memmem(a->held, to, marks[i], strlen(marks[i])) : NULL;
+        if (at && (size_t)(at - a->held) < first) {
+            first = (size_t)(at - a->held);
+            a->bare = i == 1;
+        }
+    }
+    return first;
+}
+
+/* Bytes at the end that may be the start of a call. */
+static size_t partial_call(const struct answer *a)
+{
+    const char *bare = answer_bare_mark(&a->form.call);
+    size_t n = a->form.call.open ? partial(a, a->form.call.open) : 0,
+           m = bare ? partial(a, bare) : 0;
+    return n > m ? n : m;
+}
+
+/* What is in front of the call is handed out, but for the blanks. */
+static bool begin_call(struct answer *a, enum answer_part part, size_t at)
+{
+    a->lead = blanks_before(a, at);
+    answer_give(a, part, at - a->lead);
+    a->thinking = part == ANSWER_REASONING;
+    a->state = ANSWER_IN_CALL;
+    return true;
+}
+
 static bool in_reasoning(struct answer *a, bool end)
 {
     const char *close = a->form.reasoning.close;
-    size_t at = find(a, close), n = at;
-    if (at == SIZE_MAX)
-        n = end ? a->bytes : a->bytes - partial(a, close);
-    size_t kept = n;
-    while (kept > 0 && n - kept < BLANKS_MAX && blank(a->held[kept - 1]))
-        kept--;
+    size_t at = find(a, close), n = at != SIZE_MAX ? at : a->bytes, call = find_call(a, n);
+    if (call != SIZE_MAX)
+        return begin_call(a, ANSWER_REASONING, call);
+    if (at == SIZE_MAX && !end) {
+        size_t closing = partial(a, close), calling = partial_call(a);
+        n -= closing > calling ? closing : calling;
+    }
+    size_t kept = n - blanks_before(a, n);
     answer_give(a, ANSWER_REASONING, kept);
     if (at == SIZE_MAX)
         return false;
@@ -179,17 +224,18 @@ static bool in_reasoning(struct answer *a, bool end)
     return a->skip_blanks = true;
 }
 
+/* Where a call may follow, blanks are held: those in front of a call are no content. */
 static bool in_content(struct answer *a, bool end)
 {
-    const char *open = a->form.call.open;
-    size_t at = open ? find(a, open) : SIZE_MAX;
-    if (at == SIZE_MAX) {
-        answer_give(a, ANSWER_CONTENT, a->bytes - (open && !end ? partial(a, open) : 0));
-        return false;
+    size_t at = find_call(a, a->bytes), n = a->bytes;
+    if (at != SIZE_MAX)
+        return begin_call(a, ANSWER_CONTENT, at);
+    if (a->form.call.open && !end) {
+        n -= partial_call(a);
+        n -= blanks_before(a, n);
     }
-    answer_give(a, ANSWER_CONTENT, at);
-    a->state = ANSWER_IN_CALL;
-    return true;
+    answer_give(a, ANSWER_CONTENT, n);
+    return false;
 }
 
 bool answer_give_calls(struct answer *a, json_t *calls)
@@ -200,32 +246,80 @@ bool answer_give_calls(struct answer *a, json_t *calls)
         a->arg,
         &(struct answer_piece){.part = ANSWER_CALL,
                                .name = json_string_value(json_object_get(call, "name")),
-                               .arguments = json_string_value(json_object_get(call, "arguments"))});
+                               .arguments = json_string_value(json_object_get(call, "arguments")),
+                               .id = json_string_value(json_object_get(call, "id"))});
     json_decref(calls);
     return calls != NULL;
+}
+
+/* What is held up to the end of the call: the first byte of the calls, that behind them, and of all. SIZE_MAX: no end yet. */
+struct extent {
+    size_t from, to, all;
+};
+
+static struct extent extent_of(struct answer *a, bool end)
+{
+    const struct answer_call *f = &a->form.call;
+    struct extent x = {a->lead, a->bytes, SIZE_MAX};
+    if (a->bare) {
+        size_t marked, n = answer_bare_end(f, a->held + x.from, a->bytes - x.from, end, &marked);
+        if (n != SIZE_MAX)
+            x = (struct extent){x.from, x.from + n - marked, x.from + n};
+        return x;
+    }
+    x.from += strlen(f->open);
+    size_t at = find(a, f->close);
+    if (at != SIZE_MAX)
+        x = (struct extent){x.from, at, at + strlen(f->close)};
+    return x;
+}
+
+/* Thoughts that are closed behind a call only mention it. One that is in thoughts which are never closed was meant. */
+static bool still_thinking(struct answer *a, bool end, bool *decided)
+{
+    const char *close = a->form.reasoning.close;
+    bool closed = memmem(a->held, a->bytes, close, strlen(close)) != NULL;
+    *decided = closed || end || a->bytes > ANSWER_CALL_BYTES_MAX;
+    return closed || a->bytes > ANSWER_CALL_BYTES_MAX;
+}
+
+/* The mark is thoughts, like all around it. */
+static bool no_call_but_thoughts(struct answer *a)
+{
+    const struct answer_call *f = &a->form.call;
+    a->state = ANSWER_IN_REASONING;
+    answer_give(a, ANSWER_REASONING, a->lead + strlen(a->bare ? f->call_open : f->open));
+    return true;
 }
 
 /* The bound is one of bytes in the answer, not of those that happen to be held: the parts do not depend
  * on the pieces in which the text arrives. */
 static bool in_call(struct answer *a, bool end)
 {
-    size_t open = strlen(a->form.call.open), close = strlen(a->form.call.close);
-    size_t at = find(a, a->form.call.close);
-    size_t all = at != SIZE_MAX ? at + close : a->bytes;
-    bool whole = at != SIZE_MAX, too_long = all > ANSWER_CALL_BYTES_MAX;
-    if (!whole && !end && !too_long)
+    bool decided = true;
+    if (a->thinking && still_thinking(a, end, &decided))
+        return no_call_but_thoughts(a);
+    if (!decided)
         return false;
-    if (too_long)
-        all = utf8_complete_prefix(a->held, ANSWER_CALL_BYTES_MAX);
-    size_t to = whole ? at : a->bytes;
-    if (!too_long && answer_give_calls(a, answer_calls(&a->form.call, a->form.tools, a->held + open,
-                                                       to - open))) {
+    struct extent x = extent_of(a, end);
+    size_t all = x.all != SIZE_MAX ? x.all : a->bytes;
+    bool too_long = all - a->lead > ANSWER_CALL_BYTES_MAX;
+    if (x.all == SIZE_MAX && !end && !too_long)
+        return false;
+    json_t *calls =
+        too_long ? NULL
+                 : answer_calls(&a->form.call, a->form.types, a->held + x.from, x.to - x.from);
+    if (!calls && a->thinking)
+        return no_call_but_thoughts(a);
+    a->state = ANSWER_IN_CONTENT;
+    if (answer_give_calls(a, calls)) {
         answer_drop(a, all);
         a->skip_blanks = true;
     } else {
-        answer_give(a, ANSWER_CONTENT, all);
+        answer_give(a, ANSWER_CONTENT,
+                    too_long ? utf8_complete_prefix(a->held, a->lead + ANSWER_CALL_BYTES_MAX)
+                             : all);
     }
-    a->state = ANSWER_IN_CONTENT;
     return true;
 }
 

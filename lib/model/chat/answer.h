@@ -5,10 +5,11 @@
 #ifndef SLUICE_MODEL_CHAT_ANSWER_H
 #define SLUICE_MODEL_CHAT_ANSWER_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "lib/model/chat/types.h"
 
 #define ANSWER_CALL_BYTES_MAX ((size_t)48 << 10) /* with its marks; a longer call is content */
 #define ANSWER_BYTES_MAX      ((size_t)64 << 10)
@@ -30,8 +31,8 @@ struct answer_call {
 struct answer_form {
     struct answer_marks reasoning;
     struct answer_call call;
-    bool channels;       /* messages with headers; calls only if call.open */
-    const json_t *tools; /* of the request, for the types of arguments; borrowed, may be NULL */
+    bool channels;                  /* messages with headers; calls only if call.open */
+    const struct chat_types *types; /* of arguments; borrowed, may be NULL */
 };
 
 struct answer_form answer_form_of(const char *chat_template, size_t bytes);
@@ -46,12 +47,13 @@ uint32_t answer_marks(const struct answer_form *f, const char *marks[ANSWER_MARK
 
 enum answer_part { ANSWER_REASONING, ANSWER_CONTENT, ANSWER_CALL };
 
-/* text: of that part, in pieces; NULL for a call, which has `name` and `arguments`, a JSON text (borrowed). */
+/* text: of that part, in pieces; NULL for a call, which has `name` and `arguments`, a JSON text, and `id` if the model wrote
+ * one, else NULL (borrowed). */
 struct answer_piece {
     enum answer_part part;
     const char *text;
     size_t bytes;
-    const char *name, *arguments;
+    const char *name, *arguments, *id;
 };
 typedef void answer_sink(void *arg, const struct answer_piece *piece);
 
@@ -68,6 +70,9 @@ struct answer {
     struct answer_form form;
     enum answer_state state;
     bool skip_blanks; /* in front of the next part */
+    bool bare;        /* the call has no opening mark */
+    bool thinking;    /* the call is in reasoning that was not closed yet */
+    size_t lead;      /* blanks in front of the call that are held, too */
     char *held;       /* malloc'ed; not decided yet */
     size_t bytes, capacity, searched;
     /* channels.c: of the message; bytes of the header in front of a call; the mark at the start is text */

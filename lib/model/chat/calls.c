@@ -67,21 +67,24 @@ static char *json_text(const json_t *value)
     }
 }
 
-/* Adds a call; takes the reference to its arguments (NULL: there are none, or no memory). */
-static bool add_call(json_t *calls, const char *name, size_t bytes, json_t *arguments)
-{
-    char *text = arguments ? json_text(arguments) : NULL;
-    json_t *call = text ? json_pack("{s:s%, s:s}", "name", name, bytes, "arguments", text) : NULL;
-    json_decref(arguments);
-    free(text);
-    return call && json_array_append_new(calls, call) == 0;
-}
-
 /* ---- text ---- */
 
 struct cursor {
     const char *at, *end;
 };
+
+/* Adds a call; takes the reference to its arguments (NULL: there are none, or no memory). id NULL, or without text: none. */
+static bool add_call(json_t *calls, const char *name, size_t bytes, const struct cursor *id,
+                     json_t *arguments)
+{
+    char *text = arguments ? json_text(arguments) : NULL;
+    json_t *call = text ? json_pack("{s:s%, s:s}", "name", name, bytes, "arguments", text) : NULL;
+    if (call && id && id->at)
+        json_object_set_new(call, "id", json_stringn(id->at, (size_t)(id->end - id->at)));
+    json_decref(arguments);
+    free(text);
+    return call && json_array_append_new(calls, call) == 0;
+}
 
 static void skip_blanks(struct cursor *c)
 {
@@ -114,12 +117,13 @@ static size_t size(const struct cursor *c)
     return (size_t)(c->end - c->at);
 }
 
-/* A name without blanks around it, and without what `functions.` and a number add to it. */
-static bool clean_name(const struct answer_call *f, struct cursor *name)
+/* A name without blanks around it, and without what `functions.` and a number add to it: with both it is an id. */
+static bool clean_name(const struct answer_call *f, struct cursor *name, struct cursor *id)
 {
     skip_blanks(name);
     while (name->at < name->end && strchr(" \n\t\r", name->end[-1]) && name->end[-1])
         name->end--;
+    *id = *name;
     if (*f->prefix && take(name, f->prefix)) {
         const char *digits = name->end;
         while (digits > name->at && digits[-1] >= '0' && digits[-1] <= '9')
@@ -127,6 +131,8 @@ static bool clean_name(const struct answer_call *f, struct cursor *name)
         if (digits > name->at + 1 && digits < name->end && digits[-1] == ':')
             name->end = digits - 1;
     }
+    if (id->at == name->at || id->end == name->end)
+        *id = (struct cursor){NULL, NULL};
     for (const char *p = name->at; p < name->end; p++)
         if (!*p || strchr(" \n\t\r<>\"{}", *p))
             return false;
@@ -134,55 +140,6 @@ static bool clean_name(const struct answer_call *f, struct cursor *name)
 }
 
 /* ---- arguments one by one ---- */
-
-/* What the tool's schema states about a parameter; NULL: nothing. */
-static const json_t *schema_of(const json_t *tools, const struct cursor *name,
-                               const struct cursor *key)
-{
-    const json_t *tool;
-    size_t i;
-    json_array_foreach(tools, i, tool)
-    {
-        const json_t *function = json_object_get(tool, "function"), *found;
-        const json_t *called = json_object_get(function, "name");
-        if (json_string_length(called) != size(name) ||
-            memcmp(json_string_value(called), name->at, size(name)) != 0)
-            continue;
-        found = json_object_get(json_object_get(function, "parameters"), "properties");
-        return found ? json_object_getn(found, key->at, size(key)) : NULL;
-    }
-    return NULL;
-}
-
-static bool is_string_type(const json_t *type)
-{
-    return json_is_string(type) && strcmp(json_string_value(type), "string") == 0;
-}
-
-/* Whether a schema permits a text, or states no type. A reference is to something else: objects, mostly. */
-static bool may_be_text(const json_t *schema)
-{
-    const json_t *type = json_object_get(schema, "type"), *one;
-    bool is_text = !type && !json_object_get(schema, "$ref");
-    size_t i;
-    json_array_foreach(type, i, one) is_text |= is_string_type(one);
-    return is_text || is_string_type(type);
-}
-
-/* The same of one with alternatives, as generators write optional parameters. */
-static bool takes_text(const json_t *schema)
-{
-    static const char *const lists[] = {"anyOf", "oneOf"};
-    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
-        const json_t *list = json_object_get(schema, lists[k]), *one;
-        bool is_text = false;
-        size_t i;
-        json_array_foreach(list, i, one) is_text |= may_be_text(one);
-        if (json_array_size(list) > 0)
-            return is_text;
-    }
-    return may_be_text(schema);
-}
 
 /* Python's names, which models write where templates print arguments with str(). */
 static json_t *python_value(const struct cursor *text)
@@ -194,17 +151,17 @@ static json_t *python_value(const struct cursor *text)
 }
 
 /* JSON if the schema has another type than a string and the text is JSON; else the text. */
-static json_t *typed(const json_t *schema, const struct cursor *text)
+static json_t *typed(bool json, const struct cursor *text)
 {
     json_t *value = NULL;
-    if (!takes_text(schema)) {
+    if (json) {
         value = read_json(text->at, size(text));
         value = value ? value : python_value(text);
     }
     return value ? value : json_stringn(text->at, size(text));
 }
 
-static bool read_pair(const struct answer_call *f, const json_t *tools, struct cursor *c,
+static bool read_pair(const struct answer_call *f, const struct chat_types *types, struct cursor *c,
                       const struct cursor *name, json_t *arguments)
 {
     struct cursor key, value;
@@ -219,14 +176,16 @@ static bool read_pair(const struct answer_call *f, const json_t *tools, struct c
         value.end -= value.at < value.end && value.end[-1] == '\n';
     }
     return !json_object_getn(arguments, key.at, size(&key)) &&
-           json_object_setn_new(arguments, key.at, size(&key),
-                                typed(schema_of(tools, name, &key), &value)) == 0;
+           json_object_setn_new(
+               arguments, key.at, size(&key),
+               typed(chat_types_json(types, name->at, size(name), key.at, size(&key)), &value)) ==
+               0;
 }
 
-static bool read_pairs(const struct answer_call *f, const json_t *tools, struct cursor *c,
-                       json_t *calls)
+static bool read_pairs(const struct answer_call *f, const struct chat_types *types,
+                       struct cursor *c, json_t *calls)
 {
-    struct cursor name = *c;
+    struct cursor name = *c, id = {NULL, NULL};
     json_t *arguments = json_object();
     bool good = arguments != NULL;
     if (*f->name_end) {
@@ -235,11 +194,11 @@ static bool read_pairs(const struct answer_call *f, const json_t *tools, struct 
         const char *key = memmem(c->at, size(c), f->key_open, strlen(f->key_open));
         c->at = name.end = key ? key : c->end;
     }
-    good = good && clean_name(f, &name);
+    good = good && clean_name(f, &name, &id);
     for (skip_blanks(c); good && take(c, f->key_open); skip_blanks(c))
-        good = read_pair(f, tools, c, &name, arguments);
+        good = read_pair(f, types, c, &name, arguments);
     if (good && take(c, f->call_close))
-        return add_call(calls, name.at, size(&name), arguments);
+        return add_call(calls, name.at, size(&name), &id, arguments);
     json_decref(arguments);
     return false;
 }
@@ -248,14 +207,14 @@ static bool read_pairs(const struct answer_call *f, const json_t *tools, struct 
 
 static bool read_object(const struct answer_call *f, struct cursor *c, json_t *calls)
 {
-    struct cursor name, text;
-    if (!take_until(c, f->name_end, &name) || !clean_name(f, &name) ||
+    struct cursor name, id, text;
+    if (!take_until(c, f->name_end, &name) || !clean_name(f, &name, &id) ||
         !take_until(c, f->call_close, &text))
         return false;
     skip_blanks(&text);
     json_t *arguments = text.at == text.end ? json_object() : read_json(text.at, size(&text));
     if (json_is_object(arguments))
-        return add_call(calls, name.at, size(&name), arguments);
+        return add_call(calls, name.at, size(&name), &id, arguments);
     json_decref(arguments);
     return false;
 }
@@ -271,7 +230,7 @@ static bool read_named(struct cursor *c, json_t *calls)
         good = json_array_append_new(
                    calls, json_pack("{s:O, s:O}", "name", name, "arguments", arguments)) == 0;
     else if (good)
-        good = add_call(calls, json_string_value(name), json_string_length(name),
+        good = add_call(calls, json_string_value(name), json_string_length(name), NULL,
                         arguments ? json_incref(arguments) : json_object());
     json_decref(call);
     c->at = c->end;
@@ -325,29 +284,29 @@ static json_t *gemma_value(struct cursor *c, unsigned depth)
 
 static bool read_gemma(const struct answer_call *f, struct cursor *c, json_t *calls)
 {
-    struct cursor name;
-    if (!take_until(c, f->name_end, &name) || !clean_name(f, &name))
+    struct cursor name, id;
+    if (!take_until(c, f->name_end, &name) || !clean_name(f, &name, &id))
         return false;
     json_t *arguments = gemma_list(c, true, 0);
-    return arguments && add_call(calls, name.at, size(&name), arguments);
+    return arguments && add_call(calls, name.at, size(&name), &id, arguments);
 }
 
 /* ---- all calls ---- */
 
-static bool read_call(const struct answer_call *f, const json_t *tools, struct cursor *c,
+static bool read_call(const struct answer_call *f, const struct chat_types *types, struct cursor *c,
                       json_t *calls)
 {
     if (f->kind != ANSWER_NAMED && !take(c, f->call_open))
         return false;
     switch (f->kind) {
-    case ANSWER_PAIRS: return read_pairs(f, tools, c, calls);
+    case ANSWER_PAIRS: return read_pairs(f, types, c, calls);
     case ANSWER_OBJECT: return read_object(f, c, calls);
     case ANSWER_GEMMA: return read_gemma(f, c, calls);
     default: return read_named(c, calls);
     }
 }
 
-json_t *answer_calls(const struct answer_call *f, const json_t *tools, const char *text,
+json_t *answer_calls(const struct answer_call *f, const struct chat_types *types, const char *text,
                      size_t bytes)
 {
     struct cursor c = {text, text + bytes};
@@ -355,7 +314,7 @@ json_t *answer_calls(const struct answer_call *f, const json_t *tools, const cha
     bool good = calls != NULL;
     skip_blanks(&c);
     do {
-        good = good && read_call(f, tools, &c, calls);
+        good = good && read_call(f, types, &c, calls);
         skip_blanks(&c);
     } while (good && c.at < c.end && *f->call_open);
     if (good && c.at == c.end)
@@ -364,15 +323,52 @@ json_t *answer_calls(const struct answer_call *f, const json_t *tools, const cha
     return NULL;
 }
 
+/* ---- calls without the mark in front of them ---- */
+
+const char *answer_bare_mark(const struct answer_call *f)
+{
+    return f->open && f->call_open[0] == '<' ? f->call_open : NULL;
+}
+
+/* Whether the text begins with the mark; *maybe: it is a part of the mark, so that more bytes may change that. */
+static bool begins(const struct cursor *c, const char *mark, bool *maybe)
+{
+    size_t n = strlen(mark), same = size(c) < n ? size(c) : n;
+    bool equal = memcmp(c->at, mark, same) == 0;
+    *maybe = *maybe || (equal && same < n);
+    return equal && same == n;
+}
+
+size_t answer_bare_end(const struct answer_call *f, const char *text, size_t bytes, bool end,
+                       size_t *marked)
+{
+    struct cursor c = {text, text + bytes}, call;
+    *marked = 0;
+    for (bool maybe = false, another = true; another; maybe = false) {
+        if (!take_until(&c, f->call_close, &call))
+            return SIZE_MAX;
+        struct cursor next = c;
+        skip_blanks(&next);
+        another = begins(&next, f->call_open, &maybe);
+        if (!another && begins(&next, f->close, &maybe)) {
+            *marked = strlen(f->close);
+            return (size_t)(next.at - text) + *marked;
+        }
+        if (!another && maybe && !end)
+            return SIZE_MAX;
+    }
+    return (size_t)(c.at - text);
+}
+
 json_t *answer_call_of_name(const char *name, size_t n, const char *text, size_t bytes)
 {
     static const struct answer_call plain = {.prefix = ""};
-    struct cursor called = {name, name + n}, c = {text, text + bytes};
+    struct cursor called = {name, name + n}, id, c = {text, text + bytes};
     json_t *calls = json_array(), *arguments = NULL;
     skip_blanks(&c);
-    if (calls && clean_name(&plain, &called))
+    if (calls && clean_name(&plain, &called, &id))
         arguments = c.at == c.end ? json_object() : read_json(c.at, size(&c));
-    if (json_is_object(arguments) && add_call(calls, name, n, json_incref(arguments))) {
+    if (json_is_object(arguments) && add_call(calls, name, n, NULL, json_incref(arguments))) {
         json_decref(arguments);
         return calls;
     }

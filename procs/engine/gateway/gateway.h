@@ -153,13 +153,14 @@ struct stream {
     uint32_t magic;
     enum stream_state state;
     struct gateway *gateway;
-    struct exchange *exchange; /* NULL: the client disconnected */
-    int fd;                    /* of its connection, watched for its end */
-    struct api_request request;
+    struct exchange *exchange;  /* NULL: the client disconnected */
+    int fd;                     /* of its connection, watched for its end */
+    struct api_request request; /* owned: api/request.h */
     char id[STREAM_ID_BYTES];
     int64_t created;
     uint64_t sequence, from, ticket;
     size_t prompt_buffered; /* counted for the text of submit, while that call is in progress */
+    size_t types_buffered;  /* counted for the request's types */
     struct buffer out;      /* stream: events to be sent; else the text so far */
     struct logprobs logprobs;
     uint64_t new_tokens, prompt_tokens; /* new: those of the text, none of a stop */

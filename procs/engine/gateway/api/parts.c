@@ -13,13 +13,13 @@ bool parts_wanted(const struct stream *s)
     return s->request.answer.reasoning.open || s->request.answer.call.open;
 }
 
-/* A call in OpenAI's form; in an event also with its number. */
+/* A call in OpenAI's form, with the model's id if it wrote one; in an event also with its number. */
 static json_t *call_json(struct stream *s, const struct answer_piece *p, bool numbered)
 {
     char id[STREAM_ID_BYTES + 24];
     snprintf(id, sizeof id, "call_%s_%u", s->id, s->calls);
-    json_t *call = json_pack("{s:s, s:s, s:{s:s, s:s}}", "id", id, "type", "function", "function",
-                             "name", p->name, "arguments", p->arguments);
+    json_t *call = json_pack("{s:s, s:s, s:{s:s, s:s}}", "id", p->id ? p->id : id, "type",
+                             "function", "function", "name", p->name, "arguments", p->arguments);
     if (call && numbered)
         json_object_set_new(call, "index", json_integer(s->calls));
     s->calls++;

@@ -396,17 +396,21 @@ static int render_family(struct taker *t, struct chat_prompt *prompt)
 }
 
 /* Log-probabilities are of the whole text. Calls are split off if there are tools to be called. */
-static void choose_parts(struct taker *t)
+static int choose_parts(struct taker *t)
 {
     if (t->whole || t->out->logprobs)
-        return;
+        return 0;
     const json_t *tools = t->no_tools ? NULL : t->tools;
     t->out->answer = *chat_format_answer(t->limits->chat, tools);
     t->out->inside = answer_starts_inside(&t->out->answer, t->out->prompt, t->out->prompt_bytes);
-    if (json_array_size(tools) == 0)
+    if (json_array_size(tools) == 0) {
         t->out->answer.call = (struct answer_call){0};
-    else
-        t->out->answer.tools = t->out->tools = json_incref((json_t *)(uintptr_t)tools);
+        return 0;
+    }
+    if (t->out->answer.call.kind != ANSWER_PAIRS)
+        return 0;
+    t->out->answer.types = t->out->types = chat_types_new(tools, &t->out->types_bytes);
+    return t->out->types ? 0 : error_set(t->error, ERR_NO_MEMORY, "out of memory (tools)");
 }
 
 static int render_messages(struct taker *t)
@@ -427,8 +431,7 @@ static int render_messages(struct taker *t)
     t->out->prompt = prompt.text;
     t->out->prompt_bytes = prompt.bytes;
     t->out->special = prompt.written;
-    choose_parts(t);
-    return 0;
+    return choose_parts(t);
 }
 
 /* ---- the request ----------------------------------------------------------------------------- */
@@ -524,16 +527,20 @@ int api_request_parse(enum api_kind kind, const char *text, size_t bytes,
     return rc;
 }
 
-void api_request_free(struct api_request *r)
+void api_request_submitted(struct api_request *r)
 {
     free(r->prompt);
     free(r->ids);
-    json_decref(r->tools);
-    r->tools = NULL;
-    r->answer.tools = NULL;
     text_ranges_free(&r->special);
     r->prompt = NULL;
     r->ids = NULL;
+}
+
+void api_request_free(struct api_request *r)
+{
+    api_request_submitted(r);
+    chat_types_free(r->types);
+    r->answer.types = r->types = NULL;
 }
 
 void api_model_name(const char *path, char *out, size_t cap)

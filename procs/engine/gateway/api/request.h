@@ -32,9 +32,10 @@ struct api_request {
     bool stream, include_usage, ignore_eos, logprobs, cache_prompt;
     struct sampling sampling;
     struct stop_texts stops;
-    struct answer_form answer; /* what is split off the text of the answer; its tools are these */
-    json_t *tools;             /* owned; NULL: no calls are split off */
-    bool inside;               /* the answer begins with reasoning */
+    struct answer_form answer; /* what is split off the text of the answer; its types are these */
+    struct chat_types *types;  /* of the arguments of calls; owned, may be NULL */
+    size_t types_bytes;
+    bool inside; /* the answer begins with reasoning */
 };
 
 struct api_limits {
@@ -42,11 +43,17 @@ struct api_limits {
     const struct chat_format *chat;
 };
 
+/* Who owns a request, until when: the caller of api_request_parse, until api_request_free, which ends it in any state,
+ * any number of times. Of the body nothing is kept. In the gateway the owner is the stream, from its start to
+ * stream_free; the prompt goes earlier, by api_request_submitted, once the call that carries it is made. All else stays as long
+ * as the stream: its answer is split with `answer` and `types`. */
+
 /* 0, or -1 with ERR_BAD_INPUT (or ERR_NO_MEMORY) and the name of the field in `param` ("": none).
  * *out is freed by api_request_free in any case. */
 int api_request_parse(enum api_kind kind, const char *text, size_t bytes,
                       const struct api_limits *limits, struct api_request *out,
                       char param[API_PARAM_BYTES], struct error *error);
+void api_request_submitted(struct api_request *r);
 void api_request_free(struct api_request *r);
 
 /* The name of a model: its file name without directory and extension, at most cap - 1 bytes, cut

@@ -38,11 +38,13 @@ void stream_free(struct stream *s)
     rpc_async_forget(s->gateway->engine, s->ticket);
     if (s->exchange)
         s->exchange->stream = NULL;
+    parts_free(s); /* which uses the request */
     api_request_free(&s->request);
+    quota_give(&s->gateway->quota, s->types_buffered, false);
+    s->types_buffered = 0;
     stream_submitted(s);
     buffer_free(&s->gateway->quota, &s->out);
     logprobs_free(s);
-    parts_free(s);
     s->magic = 0;
     s->state = STREAM_FREE;
 }

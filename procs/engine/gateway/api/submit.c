@@ -167,15 +167,24 @@ static int parse_body(struct stream *s, enum api_kind kind, char param[API_PARAM
     return rc;
 }
 
+/* They stay as long as the stream. */
+static int keep_types(struct stream *s, struct error *error)
+{
+    if (!quota_take(&s->gateway->quota, s->request.types_bytes, false))
+        return error_set(error, ERR_NO_MEMORY, BUFFERS_FULL);
+    s->types_buffered = s->request.types_bytes;
+    return 0;
+}
+
 /* Until compute has accepted it. */
 static int start(struct stream *s, enum api_kind kind, char param[API_PARAM_BYTES],
                  struct error *error)
 {
-    if (parse_body(s, kind, param, error) != 0)
+    if (parse_body(s, kind, param, error) != 0 || keep_types(s, error) != 0)
         return -1;
     parts_open(s);
     int rc = submit(s, error);
-    api_request_free(&s->request);
+    api_request_submitted(&s->request);
     return rc;
 }
 

@@ -72,7 +72,7 @@ static const struct {
      "|f([0.1,19.99,1e300,3])", false},
     {"Look:\n<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_call>{\"name\":\"g\",\"arguments\":"
      "\"{}\"}</tool_call>",
-     "|C:Look:\n|f({})|g({})", false},
+     "|C:Look:|f({})|g({})", false},
     {"<think>t</think><tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call> end",
      "|R:t|f({})|C:end", false},
     {"<tool_call>{\"name\":\"f\",\"arguments\":{}}", "|f({})",

@@ -23,12 +23,12 @@ struct collected {
     int last;
 };
 
-/* |R:...|C:...|name(arguments) */
+/* |R:...|C:...|name(arguments)#id */
 static void collect(void *arg, const struct answer_piece *p)
 {
     struct collected *c = arg;
     if (p->part == ANSWER_CALL)
-        fprintf(c->out, "|%s(%s)", p->name, p->arguments);
+        fprintf(c->out, "|%s(%s)%s%s", p->name, p->arguments, p->id ? "#" : "", p->id ? p->id : "");
     else if (c->last != (int)p->part)
         fprintf(c->out, "|%c:", p->part == ANSWER_REASONING ? 'R' : 'C');
     if (p->part != ANSWER_CALL)
@@ -45,7 +45,9 @@ static char *split(const char *chat_template, bool with_tools, const char *text,
     size_t n;
     json_t *tools = json_loads(TOOLS, 0, NULL);
     struct answer_form form = answer_form_of(chat_template, strlen(chat_template));
-    form.tools = tools;
+    struct chat_types *types = chat_types_new(tools, &n);
+    json_decref(tools); /* nothing of it is kept */
+    form.types = types;
     if (!with_tools)
         form.call = (struct answer_call){0};
     c.out = open_memstream(&out, &n);
@@ -58,7 +60,7 @@ static char *split(const char *chat_template, bool with_tools, const char *text,
     ck_assert_uint_eq(a.bytes, 0);
     answer_close(&a);
     fclose(c.out);
-    json_decref(tools);
+    chat_types_free(types);
     return out;
 }
 
@@ -68,6 +70,8 @@ static char *split(const char *chat_template, bool with_tools, const char *text,
 #define V3      "'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>'"
 #define V31     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
 #define KIMI    "<|tool_calls_section_begin|>"
+#define THINKS  "</think><tool_call>\n<function=x>"
+#define JSON    "<think></think><tool_call></tool_call>"
 #define GEMMA   "<|channel>thought\n<channel|><|tool_call>call:<tool_call|>"
 #define HARMONY "<|start|>assistant<|channel|>analysis<|message|>"
 
@@ -79,7 +83,7 @@ static const struct {
      "Look:\n<tool_call>\n<function=get>\n<parameter=city>\nParis\n</"
      "parameter>\n<parameter=days>\n3\n"
      "</parameter>\n</function>\n</tool_call>",
-     "|C:Look:\n|get({\"city\":\"Paris\",\"days\":3})", false},
+     "|C:Look:|get({\"city\":\"Paris\",\"days\":3})", false},
     /* Types: of the schema; else a text. */
     {QWEN,
      "<tool_call>\n<function=get>\n<parameter=city>\n12\n</parameter>\n<parameter=deep>\n{\"a\": "
@@ -122,7 +126,7 @@ static const struct {
     {GLM,
      "\n<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>New\nYork\n</arg_value>\n"
      "<arg_key>days</arg_key>\n<arg_value>-2</arg_value>\n</tool_call>\n<tool_call>f</tool_call>",
-     "|C:\n|get({\"city\":\"New\\nYork\\n\",\"days\":-2})|f({})", false},
+     "|get({\"city\":\"New\\nYork\\n\",\"days\":-2})|f({})", false},
     {GLM, "<tool_call>get<arg_key>city</arg_key></tool_call>",
      "|C:<tool_call>get<arg_key>city</arg_key></tool_call>", false},
     {GLM, "<tool_call>not a name</tool_call>", "|C:<tool_call>not a name</tool_call>", false},
@@ -150,7 +154,7 @@ static const struct {
      "{\"city\":\"x\"}<|tool_call_end|><|tool_call_begin|>functions.f:12<|tool_call_argument_begin|"
      ">"
      "<|tool_call_end|><|tool_calls_section_end|>",
-     "|get({\"city\":\"x\"})|f({})", false},
+     "|get({\"city\":\"x\"})#functions.get:0|f({})#functions.f:12", false},
     {KIMI, "<|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_end|>",
      "|C:<|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_end|>", false},
     {GEMMA,
@@ -185,6 +189,36 @@ static const struct {
      "|C:<|channel|>commentary to=functions.f json<|message|>{}", true},
     {HARMONY, "<|channel|>analysis<|message|>t<|start|>assistant<|channel|>final<|message|>x",
      "|R:t|C:x", true},
+    /* Without the mark in front, and without that behind. */
+    {QWEN, "Let me see.\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n</tool_call>",
+     "|C:Let me see.|f({\"a\":\"b\"})", false},
+    {QWEN, "<function=f></function>\n<function=g></function>\nDone.", "|f({})|g({})|C:Done.",
+     false},
+    {QWEN, "<function=f></function></tool_c", "|f({})|C:</tool_c", false},
+    {QWEN, "<function=f></function> \n", "|f({})", false},
+    {QWEN, "Write <function=f> \n ", "|C:Write <function=f> \n ", false},
+    {QWEN, "a <func \n", "|C:a <func \n", false},
+    {QWEN, "<function=f></function>", "|C:<function=f></function>", true},
+    {MINIMAX, "<invoke name=\"g\"></invoke>", "|g({})", false},
+    {KIMI,
+     "Hm<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+     "<|tool_call_begin|>g<|tool_call_argument_begin|>{}<|tool_call_end|>",
+     "|C:Hm|f({})#functions.f:0|g({})", false},
+    {V31, "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>", "|f({})", false},
+    /* In thoughts: of thoughts that are never closed it is a call. */
+    {THINKS, "<think>\nI look.\n<tool_call>\n<function=f>\n</function>\n</tool_call>",
+     "|R:I look.|f({})", false},
+    {THINKS, "<think>I look.\n<function=f></function>", "|R:I look.|f({})", false},
+    {THINKS, "<think>a <tool_call><function=f></function></tool_call> b</think>c",
+     "|R:a <tool_call><function=f></function></tool_call> b|C:c", false},
+    {THINKS, "<think>a <tool_call> b", "|R:a <tool_call> b", false},
+    {THINKS, "<think>a <tool_call> b</think><tool_call><function=f></function></tool_call>",
+     "|R:a <tool_call> b|f({})", false},
+    {THINKS, "<think>a<tool_call><function=f></function></tool_call>",
+     "|R:a<tool_call><function=f></function></tool_call>", true},
+    {JSON,
+     "<think>a<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_call>{\"name\":\"g\"}</tool_call>",
+     "|R:a|f({})|g({})", false},
     {HARMONY, "to be <|or", "|C:to be <|or", false},
     {HARMONY, "<|channel|>final", "|C:<|channel|>final", false},
     {HARMONY, "<|chan", "|C:<|chan", false},

@@ -82,8 +82,8 @@ START_TEST(events)
     check_json(deltas, "[{\"reasoning_content\":\"a b\"},{\"tool_calls\":[" CALLED(
                            "0", ",\"index\":0") "]},"
                                                 "{\"tool_calls\":[" CALLED(
-                                                    "1", ",\"index\":1") "]},{\"content\":\"c \"},"
-                                                                         "{\"content\":\"<\"}]");
+                                                    "1", ",\"index\":1") "]},{\"content\":\"c\"},"
+                                                                         "{\"content\":\" <\"}]");
     parts_free(&s);
     json_decref(deltas);
 }

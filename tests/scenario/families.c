@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/scenario/families.h"
+
+#include <stddef.h>
+
+/* The marks that a real template has are in a text that is never written. */
+#define TEMPLATE(marks)                                                                            \
+    "{% for m in messages %}{{ m.content }}{% endfor %}{% if false %}" marks "{% endif %}"
+
+/* Qwen3-Coder, Qwen3.5: Python's names of values, too. */
+static const struct script_token coder_tokens[] = {
+    {"<|im_end|>", SCRIPT_CONTROL}, {"<tool_call>", SCRIPT_USER}, {"</tool_call>", SCRIPT_USER},
+    {"<think>", SCRIPT_USER},       {"</think>", SCRIPT_USER},    {NULL, SCRIPT_TEXT}};
+static const struct script_answer coder_answers[] = {
+    {"A",
+     {"<think>", "\nI need to ", "look.\n", "</think>", "\n\nSure.", "\n\n", "<tool_call>",
+      "\n<function=look>\n", "<parameter=depth>\n3\n</parameter>\n",
+      "<parameter=deep>\nTrue\n</parameter>\n", "<parameter=name>\n007\n</parameter>\n",
+      "<parameter=ratio>\n0.5\n</parameter>\n<parameter=list>\n[1, \"b\"]\n</parameter>\n",
+      "<parameter=where>\n{\"a\": 1}\n</parameter>\n", "<parameter=none>\nNone\n</parameter>\n",
+      "<parameter=size>\nbig\n</parameter>\n", "</function>\n", "</tool_call>"}},
+    {NULL, {NULL}}};
+
+/* GLM-4.5. */
+static const struct script_token glm_tokens[] = {
+    {"<|user|>", SCRIPT_CONTROL}, {"<think>", SCRIPT_USER},      {"</think>", SCRIPT_USER},
+    {"<tool_call>", SCRIPT_USER}, {"</tool_call>", SCRIPT_USER}, {NULL, SCRIPT_TEXT}};
+#define GLM_PAIR(key, value) "<arg_key>" key "</arg_key>\n<arg_value>" value "</arg_value>\n"
+static const struct script_answer glm_answers[] = {
+    {"A",
+     {"<think>", "I look.", "</think>", "\nSure.", "\n", "<tool_call>", "look\n",
+      GLM_PAIR("depth", "3"), GLM_PAIR("deep", "true"), GLM_PAIR("name", "007"),
+      GLM_PAIR("ratio", "0.5") GLM_PAIR("list", "[1, \"b\"]"), GLM_PAIR("where", "{\"a\": 1}"),
+      GLM_PAIR("none", "null") GLM_PAIR("size", "big"), "</tool_call>"}},
+    {NULL, {NULL}}};
+
+/* MiniMax-M2. */
+static const struct script_token minimax_tokens[] = {{"[e~[", SCRIPT_CONTROL},
+                                                     {"<think>", SCRIPT_USER},
+                                                     {"</think>", SCRIPT_USER},
+                                                     {"<minimax:tool_call>", SCRIPT_USER},
+                                                     {"</minimax:tool_call>", SCRIPT_USER},
+                                                     {NULL, SCRIPT_TEXT}};
+#define MINIMAX_PAIR(key, value) "<parameter name=\"" key "\">" value "</parameter>\n"
+static const struct script_answer minimax_answers[] = {
+    {"A",
+     {"<think>", "I look.", "</think>", "\n\nSure.", "\n", "<minimax:tool_call>",
+      "\n<invoke name=\"look\">\n", MINIMAX_PAIR("depth", "3"), MINIMAX_PAIR("deep", "true"),
+      MINIMAX_PAIR("name", "007") MINIMAX_PAIR("ratio", "0.5"),
+      MINIMAX_PAIR("list", "[1, \"b\"]") MINIMAX_PAIR("where", "{\"a\": 1}"),
+      MINIMAX_PAIR("none", "null") MINIMAX_PAIR("size", "big"), "</invoke>\n",
+      "</minimax:tool_call>"}},
+    {NULL, {NULL}}};
+
+/* Hermes, Qwen3, Granite 4. */
+static const struct script_token hermes_tokens[] = {{"<|im_end|>", SCRIPT_CONTROL},
+                                                    {"<tool_call>", SCRIPT_USER},
+                                                    {"</tool_call>", SCRIPT_USER},
+                                                    {NULL, SCRIPT_TEXT}};
+static const struct script_answer hermes_answers[] = {
+    {"A",
+     {"Sure.", "\n", "<tool_call>", "\n{\"name\": \"look\", ", "\"arguments\": ", FAMILY_ARGUMENTS,
+      "}\n", "</tool_call>"}},
+    {NULL, {NULL}}};
+
+/* DeepSeek V3 and R1, and V3.1. */
+static const struct script_token deepseek_tokens[] = {{"<｜end▁of▁sentence｜>", SCRIPT_CONTROL},
+                                                      {"<think>", SCRIPT_USER},
+                                                      {"</think>", SCRIPT_USER},
+                                                      {"<｜tool▁calls▁begin｜>", SCRIPT_CONTROL},
+                                                      {"<｜tool▁calls▁end｜>", SCRIPT_CONTROL},
+                                                      {"<｜tool▁call▁begin｜>", SCRIPT_CONTROL},
+                                                      {"<｜tool▁call▁end｜>", SCRIPT_CONTROL},
+                                                      {"<｜tool▁sep｜>", SCRIPT_CONTROL},
+                                                      {NULL, SCRIPT_TEXT}};
+static const struct script_answer v3_answers[] = {
+    {"A",
+     {"<think>", "\nI look.\n", "</think>", "\n\nSure.", "<｜tool▁calls▁begin｜>",
+      "<｜tool▁call▁begin｜>", "function", "<｜tool▁sep｜>", "look\n```json\n", FAMILY_ARGUMENTS,
+      "\n```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"}},
+    {NULL, {NULL}}};
+static const struct script_answer v31_answers[] = {
+    {"A",
+     {"Sure.", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "look", "<｜tool▁sep｜>",
+      FAMILY_ARGUMENTS, "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"}},
+    {NULL, {NULL}}};
+
+/* Kimi-K2. */
+static const struct script_token kimi_tokens[] = {{"<|im_end|>", SCRIPT_CONTROL},
+                                                  {"<think>", SCRIPT_USER},
+                                                  {"</think>", SCRIPT_USER},
+                                                  {"<|tool_calls_section_begin|>", SCRIPT_CONTROL},
+                                                  {"<|tool_calls_section_end|>", SCRIPT_CONTROL},
+                                                  {"<|tool_call_begin|>", SCRIPT_CONTROL},
+                                                  {"<|tool_call_argument_begin|>", SCRIPT_CONTROL},
+                                                  {"<|tool_call_end|>", SCRIPT_CONTROL},
+                                                  {NULL, SCRIPT_TEXT}};
+static const struct script_answer kimi_answers[] = {
+    {"A",
+     {"<think>", "I look.", "</think>", "Sure.", "<|tool_calls_section_begin|>",
+      "<|tool_call_begin|>", "functions.look:0", "<|tool_call_argument_begin|>", FAMILY_ARGUMENTS,
+      "<|tool_call_end|>", "<|tool_calls_section_end|>"}},
+    {NULL, {NULL}}};
+
+/* Gemma 4: the marks around texts occur more than once, so the model writes them as text. */
+static const struct script_token gemma_tokens[] = {
+    {"<turn|>", SCRIPT_CONTROL},      {"<|channel>", SCRIPT_CONTROL},
+    {"<channel|>", SCRIPT_CONTROL},   {"<|tool_call>", SCRIPT_CONTROL},
+    {"<tool_call|>", SCRIPT_CONTROL}, {NULL, SCRIPT_TEXT}};
+static const struct script_answer gemma_answers[] = {
+    {"A",
+     {"<|channel>", "thought\nI look.\n", "<channel|>", "Sure.", "<|tool_call>",
+      "call:look{depth:3,deep:true,", "name:<|\"|>007<|\"|>,ratio:0.5,",
+      "list:[1,<|\"|>b<|\"|>],where:{a:1},none:null,size:<|\"|>big<|\"|>}", "<tool_call|>"}},
+    {NULL, {NULL}}};
+
+/* gpt-oss: headers of messages are text between control tokens. <|start|>, <|channel|> and <|message|> occur more than
+ * once; here the second message has them as text. */
+static const struct script_token harmony_tokens[] = {{"<|return|>", SCRIPT_CONTROL},
+                                                     {"<|start|>", SCRIPT_CONTROL},
+                                                     {"<|channel|>", SCRIPT_CONTROL},
+                                                     {"<|message|>", SCRIPT_CONTROL},
+                                                     {"<|end|>", SCRIPT_CONTROL},
+                                                     {"<|call|>", SCRIPT_CONTROL},
+                                                     {NULL, SCRIPT_TEXT}};
+static const struct script_answer harmony_answers[] = {
+    {"A",
+     {"<|channel|>", "analysis", "<|message|>", "I look.", "<|end|>", "<|start|>",
+      "assistant<|channel|>commentary<|message|>Sure.<|end|>",
+      "<|start|>assistant<|channel|>commentary to=functions.look <|constrain|>json<|message|>",
+      FAMILY_ARGUMENTS, "<|call|>"}},
+    {NULL, {NULL}}};
+
+#define SCRIPT(name, end, marks)                                                                   \
+    {                                                                                              \
+        .tokens = name##_tokens, .answers = name##_answers, .eos = end,                            \
+        .chat_template = TEMPLATE(marks)                                                           \
+    }
+#define DEEPSEEK(name, marks)                                                                      \
+    {                                                                                              \
+        .tokens = deepseek_tokens, .answers = name##_answers, .eos = "<｜end▁of▁sentence｜>",      \
+        .chat_template = TEMPLATE(marks)                                                           \
+    }
+
+const struct family families[] = {
+    {"coder", SCRIPT(coder, "<|im_end|>", "<think></think><tool_call><function=></tool_call>"),
+     "I need to look.", "Sure.", NULL},
+    {"glm", SCRIPT(glm, "<|user|>", "</think><tool_call><arg_key></tool_call>"), "I look.", "Sure.",
+     NULL},
+    {"minimax", SCRIPT(minimax, "[e~[", "</think><minimax:tool_call>"), "I look.", "Sure.", NULL},
+    {"hermes", SCRIPT(hermes, "<|im_end|>", "<tool_call></tool_call>"), "", "Sure.", NULL},
+    {"deepseek_v3",
+     DEEPSEEK(v3, "</think>{{ '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] }}"),
+     "I look.", "Sure.", NULL},
+    {"deepseek_v31", DEEPSEEK(v31, "<｜tool▁calls▁begin｜>"), "", "Sure.", NULL},
+    {"kimi", SCRIPT(kimi, "<|im_end|>", "</think><|tool_calls_section_begin|>"), "I look.", "Sure.",
+     "functions.look:0"},
+    {"gemma", SCRIPT(gemma, "<turn|>", "<|channel>thought<channel|><|tool_call><tool_call|>"),
+     "I look.", "Sure.", NULL},
+    {"harmony", SCRIPT(harmony, "<|return|>", "<|start|>assistant<|channel|>analysis<|message|>"),
+     "I look.", "Sure.", NULL},
+    {NULL, {0}, NULL, NULL, NULL}};

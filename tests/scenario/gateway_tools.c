@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls of tools over HTTP, of every family, streamed and not, by several clients at once: the arguments have the types
+ * of the request's tools until the end of the answer. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "tests/scenario/completions.h"
+#include "tests/scenario/families.h"
+
+#define CHAT    "/v1/chat/completions"
+#define CLIENTS 8
+#define ROUNDS  3
+
+/* What a client sees of an answer. */
+struct seen {
+    char reasoning[200], content[400], id[120], call[600], finish[16];
+    unsigned calls;
+};
+
+static void add(char *to, size_t cap, const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    CHECK(strlen(to) + strlen(text ? text : "") < cap, "too long: %s", to);
+    strcat(to, text ? text : "");
+}
+
+/* A message, or a part of one. */
+static void take(struct seen *s, const json_t *choice, const char *member)
+{
+    const json_t *part = json_object_get(choice, member);
+    const json_t *calls = json_object_get(part, "tool_calls");
+    add(s->reasoning, sizeof s->reasoning, part, "reasoning_content");
+    add(s->content, sizeof s->content, part, "content");
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *call = json_array_get(calls, i);
+        s->calls++;
+        snprintf(s->id, sizeof s->id, "%s", lookup_text(call, "id"));
+        snprintf(s->call, sizeof s->call, "%s(%s)", lookup_text(call, "function.name"),
+                 lookup_text(call, "function.arguments"));
+    }
+    add(s->finish, sizeof s->finish, choice, "finish_reason");
+}
+
+static void take_events(struct seen *s, const struct http *h)
+{
+    for (const char *at = h->body; (at = strstr(at, "data: {")) != NULL;) {
+        size_t n = strcspn(at, "\n");
+        json_t *event = json_loadb(at + 6, n - 6, 0, NULL);
+        CHECK(event, "not an event: %.*s", (int)n, at);
+        take(s, json_array_get(json_object_get(event, "choices"), 0), "delta");
+        json_decref(event);
+        at += n;
+    }
+}
+
+static char *request(bool stream)
+{
+    char *body;
+    CHECK(asprintf(&body,
+                   "{\"messages\":[{\"role\":\"user\",\"content\":\"" FAMILY_ASK
+                   "\"}],\"temperature\":0,\"tools\":" FAMILY_TOOLS ",\"stream\":%s}",
+                   stream ? "true" : "false") > 0,
+          "out of memory");
+    return body;
+}
+
+static void check(const struct family *f, struct http *h, bool stream)
+{
+    struct seen got = {.calls = 0};
+    http_finish(h, END_MS);
+    CHECK(h->status == 200, "%s: status %d: %.300s", f->name, h->status, h->body);
+    if (stream) {
+        CHECK(strstr(h->body, "data: [DONE]"), "%s: the stream was cut off", f->name);
+        take_events(&got, h);
+    } else {
+        json_t *doc = http_json(h);
+        take(&got, json_array_get(json_object_get(doc, "choices"), 0), "message");
+        json_decref(doc);
+    }
+    http_close(h);
+    CHECK(strcmp(got.reasoning, f->reasoning) == 0 && strcmp(got.content, f->content) == 0 &&
+              got.calls == 1 && strcmp(got.call, "look(" FAMILY_ARGUMENTS ")") == 0 &&
+              strcmp(got.finish, "tool_calls") == 0,
+          "%s%s: reasoning '%s', content '%s', %u calls '%s', finish '%s'", f->name,
+          stream ? ", streamed" : "", got.reasoning, got.content, got.calls, got.call, got.finish);
+    CHECK(f->id ? strcmp(got.id, f->id) == 0 : strncmp(got.id, "call_", 5) == 0, "%s: id '%s'",
+          f->name, got.id);
+}
+
+/* Half of the clients stream. */
+static void ask_at_once(const struct family *f, unsigned port)
+{
+    struct http h[CLIENTS];
+    for (size_t i = 0; i < CLIENTS; i++) {
+        char *body = request(i % 2);
+        http_open(&h[i], port, CHAT, NULL, body);
+        free(body);
+    }
+    for (size_t i = 0; i < CLIENTS; i++)
+        check(f, &h[i], i % 2);
+}
+
+static void calls_of(const char *name)
+{
+    const struct family *f = families;
+    unsigned port;
+    char path[PATH_MAX];
+    while (f->name && strcmp(f->name, name) != 0)
+        f++;
+    CHECK(f->name, "no family '%s'", name);
+    scripted_model_make(path, "family.gguf", &f->script);
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
+    for (int i = 0; i < ROUNDS; i++)
+        ask_at_once(f, port);
+    CHECK(engine_restarts(e, "gateway", 0) == 0, "the gateway was restarted");
+    engine_stop(e);
+}
+
+#define FAMILY(name)                                                                               \
+    static void name(void)                                                                         \
+    {                                                                                              \
+        calls_of(#name);                                                                           \
+    }
+FAMILY(coder)
+FAMILY(glm)
+FAMILY(minimax)
+FAMILY(hermes)
+FAMILY(deepseek_v3)
+FAMILY(deepseek_v31)
+FAMILY(kimi)
+FAMILY(gemma)
+FAMILY(harmony)
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        ROW(coder),        ROW(glm),  ROW(minimax), ROW(hermes),  ROW(deepseek_v3),
+        ROW(deepseek_v31), ROW(kimi), ROW(gemma),   ROW(harmony),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
