@@ -81,7 +81,8 @@ static bool is_role(const char *const *roles, const struct jvalue *v)
 
 static void trust_role(struct jheap *h, const char *const *roles, const struct jvalue *message)
 {
-    struct jvalue *role = message->kind == JDICT ? jdict_find_text(message->dict, "role", 4) : NULL;
+    struct jvalue *role =
+        message->kind == JDICT ? jdict_find_text(h, message->dict, "role", 4) : NULL;
     if (role && is_role(roles, role))
         *role =
             jstring_value(jstring_of(h, role->string->text, role->string->bytes, JORIGIN_TEMPLATE));
@@ -150,9 +151,11 @@ int jinja_render(const struct jinja_template *t, const struct jinja_input *input
         .t = t, .input = input, .heap = &heap, .output_bytes = limits->output_bytes};
     *out = (struct jinja_output){0};
     jheap_init(&heap, limits->memory_bytes, limits->steps, limits->depth);
+    jheap_set_clock(&heap, limits->cpu_ns, limits->beat, limits->beat_arg);
     int result = jheap_try(&heap, render, &w, &why);
     if (result == 0)
         result = take_output(&w.out, out, &why);
+    out->steps = heap.steps;
     jheap_free(&heap);
     if (result != 0 && error)
         *error = why;

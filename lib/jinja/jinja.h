@@ -17,10 +17,14 @@
 
 struct jinja_limits {
     size_t memory_bytes; /* of the syntax tree; of the values of one rendering */
-    uint64_t steps;      /* about 50 ns each */
+    uint64_t steps;      /* 50 ns each at most; README.md has what an operation takes */
     unsigned
         depth; /* of calls, loops, brackets and values in each other; about 1 KiB of stack each */
     size_t output_bytes;
+    uint64_t cpu_ns; /* of the thread's processor time; 0: no limit */
+    /* Called every few milliseconds of a rendering, so that its process is known to work. NULL: none. */
+    void (*beat)(void *arg);
+    void *beat_arg;
 };
 #define JINJA_LIMITS_DEFAULT                                                                       \
     {                                                                                              \
@@ -50,6 +54,7 @@ struct jinja_output {
     char *text; /* malloc'ed, NUL-terminated; may hold other NULs if the input does */
     size_t bytes;
     struct text_ranges written; /* by the template */
+    uint64_t steps;             /* that it took, also when it failed */
 };
 void jinja_output_free(struct jinja_output *out);
 

@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct chat_format chat = {
         .model = {
             .family = (data[0] >> 1) % CHAT__COUNT, .bos_first = 1, .bos = "<s>", .eos = "</s>"}};
-    struct api_limits limits = {PROMPT_MAX, &chat};
+    struct api_limits limits = {.prompt_bytes = PROMPT_MAX, .chat = &chat};
     const char *body = (const char *)data + 1;
     if (api_request_parse(kind, body, size - 1, &limits, &request, param, &error) == 0) {
         sl_assert((request.prompt != NULL) != (request.ids != NULL));

@@ -20,6 +20,7 @@ static void add_double_star(struct jrun *r, struct jcall *call, size_t *capacity
     if (v.kind != JDICT)
         jheap_fail(r->h, "argument after ** must be a mapping, not %s", jtype_name(&v));
     for (size_t i = 0; i < v.dict->count; i++) {
+        jheap_step(r->h);
         const struct jvalue *key = &v.dict->at[i].key;
         if (key->kind != JSTRING)
             jheap_fail(r->h, "keywords must be strings");
@@ -43,6 +44,7 @@ struct jcall jarguments_of(struct jrun *r, const struct jarguments *args)
         struct jvalue v = jevaluate(r, args->star);
         const struct jlist *l = jiterate(r->h, &v);
         for (size_t i = 0; i < l->count; i++) {
+            jheap_step(r->h);
             call.list = jheap_grow(r->h, call.list, call.count, &capacity, sizeof *call.list);
             call.list[call.count++] = l->at[i];
         }
@@ -77,6 +79,7 @@ struct jvalue jrow_call(struct jrun *r, const struct jrow *row, const struct jva
                         const struct jcall *call)
 {
     struct jbound a = {.call = call};
+    jheap_work(r->h, call->count + call->named_count);
     if (row->parameters[0] != '*') {
         if (call->count > count_names(row->parameters))
             jheap_fail(r->h, "%s: too many arguments", row->name);
@@ -188,7 +191,8 @@ static struct jvalue call_macro(struct jrun *r, const struct jmacro *m, const st
     struct jbuffer *out = r->out, buffer = {0};
     struct jscope *scope = r->scope;
     unsigned line = r->h->line;
-    jheap_work(r->h, m->node->parameters.count * call->named_count); /* each looks for each */
+    /* each name looks for each, up to three times */
+    jheap_work(r->h, 3 * (1 + m->node->parameters.count) * (1 + call->named_count));
     jscope_push(r, m->scope);
     define_rest(r, m->node, call);
     define_parameters(r, m->node, call);

@@ -7,14 +7,16 @@
 
 static struct jvalue lookup(struct jrun *r, const struct jstring *name)
 {
+    size_t seen = 0; /* many or large scopes cost more than the step of this name */
     for (const struct jscope *s = r->scope; s; s = s->outer) {
-        r->h->steps += s->count / 16; /* large scopes cost more than the step of this name */
+        seen += 1 + s->count;
+        r->h->steps += seen / 16;
+        seen %= 16;
         for (size_t i = 0; i < s->count; i++)
             if (s->at[i].name == name)
                 return s->at[i].value;
     }
-    r->h->steps += r->context->count / 16;
-    const struct jvalue *v = jdict_find_text(r->context, name->text, name->bytes);
+    const struct jvalue *v = jdict_find_text(r->h, r->context, name->text, name->bytes);
     if (v)
         return *v;
     size_t number = jrow_find(jglobals.at, jglobals.count, name);
@@ -33,8 +35,7 @@ struct jvalue jattribute(struct jrun *r, const struct jvalue *of, const struct j
     if (method.kind != JUNDEFINED)
         return method;
     if (of->kind == JDICT || of->kind == JNAMESPACE) {
-        jheap_work(r->h, of->dict->count);
-        const struct jvalue *v = jdict_find_text(of->dict, name->text, name->bytes);
+        const struct jvalue *v = jdict_find_text(r->h, of->dict, name->text, name->bytes);
         return v ? *v : method;
     }
     return method;
@@ -42,18 +43,19 @@ struct jvalue jattribute(struct jrun *r, const struct jvalue *of, const struct j
 
 /* ---- items and slices ---- */
 
+/* A character is found from the start of its string: its length is needed only from the end. */
 static struct jvalue element(struct jrun *r, const struct jvalue *of, int64_t index)
 {
-    int64_t count = of->kind == JSTRING ? (int64_t)jlength(r->h, of) : (int64_t)of->list->count;
+    const struct jstring *s = of->kind == JSTRING ? of->string : NULL;
     if (index < 0)
-        index += count;
-    if (index < 0 || index >= count)
+        index += (int64_t)jlength(r->h, of);
+    size_t from = s && index >= 0 ? jstring_offset(r->h, s, (size_t)index) : 0, to = from;
+    if (index < 0 || (s ? from == s->bytes : index >= (int64_t)of->list->count))
         return jundefined(r->h, "%s has no element %lld", jtype_name(of), (long long)index);
-    if (of->kind == JLIST)
+    if (!s)
         return of->list->at[index];
-    size_t from = jstring_offset(of->string, (size_t)index), to = from;
-    jchar_next(of->string->text, of->string->bytes, &to);
-    return jstring_value(jstring_part(r->h, of->string, from, to));
+    jchar_next(s->text, s->bytes, &to);
+    return jstring_value(jstring_part(r->h, s, from, to));
 }
 
 struct jvalue jitem(struct jrun *r, const struct jvalue *of, const struct jvalue *key)
@@ -95,8 +97,8 @@ static int64_t clamp(int64_t i, int64_t count, bool backwards)
 
 static struct jvalue slice_text(struct jrun *r, const struct jstring *s, int64_t from, int64_t to)
 {
-    size_t a = jstring_offset(s, (size_t)from);
-    size_t b = from < to ? jstring_offset(s, (size_t)to) : a;
+    size_t a = jstring_offset(r->h, s, (size_t)from);
+    size_t b = from < to ? jstring_offset(r->h, s, (size_t)to) : a;
     return jstring_value(jstring_part(r->h, s, a, b));
 }
 

@@ -8,7 +8,8 @@
 #include "lib/base/bytes.h"
 #include "lib/jinja/run/run.h"
 
-#define WIDTH_MAX 4096
+#define WIDTH_MAX    4096
+#define NUMBER_STEPS 20 /* of printf */
 
 struct spec {
     char fill, align, sign, type; /* 0: not given */
@@ -30,6 +31,7 @@ static const struct jstring *number_text(struct jrun *r, const struct spec *s,
     if (!jis_number(v))
         jheap_fail(r->h, "format '%c' needs a number, not %s", s->type, jtype_name(v));
     const char *sign = s->sign == '+' ? "+" : s->sign == ' ' ? " " : "";
+    r->h->steps += NUMBER_STEPS + (s->precision > 0 ? (uint64_t)s->precision : 0) / 4;
     if (strchr("feg", s->type)) {
         snprintf(form, sizeof form, "%%%s.*%c", sign, s->type);
 #pragma GCC diagnostic push
@@ -54,6 +56,7 @@ static const struct jstring *number_text(struct jrun *r, const struct spec *s,
 
 static void put_padding(struct jrun *r, struct jbuffer *b, char fill, size_t count)
 {
+    jheap_work(r->h, 4 * count);
     for (; count > 0; count--)
         jbuffer_add(r->h, b, &fill, 1, JORIGIN_TEMPLATE);
 }
@@ -61,7 +64,7 @@ static void put_padding(struct jrun *r, struct jbuffer *b, char fill, size_t cou
 static void put_padded(struct jrun *r, struct jbuffer *b, const struct spec *s,
                        const struct jstring *text, bool number)
 {
-    size_t n = jstring_length(text), pad = s->width > n ? s->width - n : 0;
+    size_t n = jstring_length(r->h, text), pad = s->width > n ? s->width - n : 0;
     char align = s->align ? s->align : number ? '>' : '<';
     if (s->zeros && number && !s->align) {
         size_t sign = text->bytes > 0 && strchr("+- ", text->text[0]) ? 1 : 0;
@@ -91,7 +94,7 @@ static void put_value(struct jrun *r, struct jbuffer *b, const struct spec *s,
         text = jbuffer_take(r->h, &repr);
     }
     if (s->precision >= 0)
-        text = jstring_part(r->h, text, 0, jstring_offset(text, (size_t)s->precision));
+        text = jstring_part(r->h, text, 0, jstring_offset(r->h, text, (size_t)s->precision));
     if (s->markup)
         text = jstring_escape(r->h, text);
     put_padded(r, b, s, text, s->type == 0 && jis_number(v) && v->kind != JBOOL);
@@ -128,7 +131,7 @@ static const struct jvalue *percent_named(struct jrun *r, const struct jstring *
     if (!close || v->kind != JDICT)
         jheap_fail(r->h, "format requires a mapping");
     size_t n = (size_t)(close - form->text) - *at;
-    const struct jvalue *found = jdict_find_text(v->dict, form->text + *at, n);
+    const struct jvalue *found = jdict_find_text(r->h, v->dict, form->text + *at, n);
     if (!found)
         jheap_fail(r->h, "a format names a key that is missing");
     *at += n + 1;
@@ -168,6 +171,7 @@ struct jvalue jformat_percent(struct jrun *r, const struct jstring *form, const 
 {
     struct jbuffer b = {0};
     size_t used = 0;
+    jheap_work(r->h, form->bytes);
     for (size_t at = 0; at < form->bytes;) {
         const char *mark = memchr(form->text + at, '%', form->bytes - at);
         size_t to = mark ? (size_t)(mark - form->text) : form->bytes;
@@ -226,7 +230,7 @@ static const struct jvalue *brace_argument(struct jrun *r, const struct jstring 
         return &call->list[index];
     }
     for (size_t i = 0; i < call->named_count; i++)
-        if (jstring_same(call->named[i].name, name))
+        if (jstring_same(r->h, call->named[i].name, name))
             return &call->named[i].value;
     jheap_fail(r->h, "a format names an argument that is missing");
 }
@@ -236,15 +240,15 @@ static void brace_field(struct jrun *r, struct jbuffer *b, const struct jstring 
                         const struct jcall *call, size_t *used)
 {
     const struct jstring colon = with_text(":"), repr = with_text("!r"), str = with_text("!s");
-    size_t at = jstring_find(field, &colon, 0, field->bytes);
+    size_t at = jstring_find(r->h, field, &colon, 0, field->bytes);
     size_t name = at == SIZE_MAX ? field->bytes : at;
     struct spec s =
         brace_spec(r, jstring_part(r->h, field, at == SIZE_MAX ? name : at + 1, field->bytes));
     s.markup = field->markup;
-    if (name >= 2 && jstring_find(field, &repr, name - 2, name) != SIZE_MAX) {
+    if (name >= 2 && jstring_find(r->h, field, &repr, name - 2, name) != SIZE_MAX) {
         s.type = 'r';
         name -= 2;
-    } else if (name >= 2 && jstring_find(field, &str, name - 2, name) != SIZE_MAX) {
+    } else if (name >= 2 && jstring_find(r->h, field, &str, name - 2, name) != SIZE_MAX) {
         name -= 2;
     }
     put_value(r, b, &s, brace_argument(r, jstring_part(r->h, field, 0, name), call, used));
@@ -254,6 +258,7 @@ struct jvalue jformat_braces(struct jrun *r, const struct jstring *form, const s
 {
     struct jbuffer b = {0};
     size_t used = 0;
+    jheap_work(r->h, form->bytes);
     for (size_t at = 0; at < form->bytes;) {
         size_t to = at;
         while (to < form->bytes && form->text[to] != '{' && form->text[to] != '}')

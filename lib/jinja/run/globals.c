@@ -5,7 +5,8 @@
 #include "lib/base/bytes.h"
 #include "lib/jinja/run/run.h"
 
-#define RANGE_MAX 100000 /* of jinja2's sandbox */
+#define RANGE_MAX      100000 /* of jinja2's sandbox */
+#define STRFTIME_STEPS 200
 
 /* ---- functions ---- */
 
@@ -119,6 +120,7 @@ static struct jvalue global_strftime(struct jrun *r, const struct jvalue *in,
 {
     (void)in;
     char form[128], text[512];
+    r->h->steps += STRFTIME_STEPS;
     const struct jstring *s = jstring_argument(r, a->at[0]);
     if (!s || s->bytes >= sizeof form || memchr(s->text, 0, s->bytes))
         jheap_fail(r->h, "strftime_now needs a short format");
@@ -154,17 +156,12 @@ static bool is_sequence(const struct jvalue *v) /* has a length and elements by 
            (v->kind == JLIST && v->list->form <= JFORM_RANGE);
 }
 
-static bool same_case(const struct jvalue *v, const struct jstring *changed)
-{
-    return jstring_same(v->string, changed);
-}
-
 static bool is_case(struct jrun *r, const struct jvalue *v, enum jcase to)
 {
     struct jvalue s = jstring_value(jtext(r->h, v));
     enum jcase other = to == JCASE_UPPER ? JCASE_LOWER : JCASE_UPPER;
-    return same_case(&s, jstring_case(r->h, s.string, to)) &&
-           !same_case(&s, jstring_case(r->h, s.string, other));
+    return jstring_same(r->h, s.string, jstring_case(r->h, s.string, to)) &&
+           !jstring_same(r->h, s.string, jstring_case(r->h, s.string, other));
 }
 
 static const struct jvalue *operand(struct jrun *r, const struct jbound *a)

@@ -22,6 +22,7 @@ static struct jvalue get(struct jrun *r, struct jvalue v, const struct jvalue *a
         return jitem(r, &v, attribute);
     const struct jstring *s = attribute->string;
     for (size_t from = 0; from <= s->bytes;) {
+        jheap_step(r->h);
         const char *dot = memchr(s->text + from, '.', s->bytes - from);
         size_t to = dot ? (size_t)(dot - s->text) : s->bytes, n = to - from;
         int64_t index = 0;
@@ -102,6 +103,7 @@ FILTER(join)
     struct jbuffer b = {0};
     for (size_t i = 0; i < l->count; i++) {
         struct jvalue v = get(r, l->at[i], a->at[1], NULL);
+        jheap_step(r->h);
         if (i > 0 && between)
             jbuffer_string(r->h, &b, between);
         jprint(r->h, &b, &v);
@@ -148,6 +150,7 @@ static void sort(struct jrun *r, struct sorted *at, size_t count, bool reverse)
             }
         }
         memcpy(at, other, count * sizeof *at);
+        jheap_work(r->h, 2 * count); /* what is left of a run is not compared */
     }
 }
 
@@ -253,6 +256,7 @@ FILTER(sum)
         jheap_fail(r->h, "sum() can't sum strings");
     for (size_t i = 0; i < l->count; i++) {
         struct jvalue v = get(r, l->at[i], a->at[0], NULL);
+        jheap_step(r->h);
         sum = jbinary(r, JOP_ADD, &sum, &v);
     }
     return sum;

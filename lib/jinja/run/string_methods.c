@@ -105,7 +105,7 @@ static void split_at(struct jrun *r, struct jlist *l, const struct jstring *s,
 {
     size_t from = 0, at;
     while ((most < 0 || (int64_t)l->count < most) &&
-           (at = jstring_find(s, separator, from, s->bytes)) != SIZE_MAX) {
+           (at = jstring_find(r->h, s, separator, from, s->bytes)) != SIZE_MAX) {
         add_part(r, l, s, from, at);
         from = at + separator->bytes;
     }
@@ -135,7 +135,8 @@ static struct jvalue split(struct jrun *r, const struct jvalue *in, const struct
     const struct jstring *separator = jstring_argument(r, a->at[0]);
     int64_t most = jint_argument(r, a->at[1], -1);
     struct jvalue v = jlist_new(r->h, JFORM_LIST, 0);
-    jheap_work(r->h, in->string->bytes);
+    if (!separator)
+        jheap_work(r->h, in->string->bytes);
     if (separator && separator->bytes == 0)
         jheap_fail(r->h, "empty separator");
     if (!separator)
@@ -185,9 +186,8 @@ static struct jvalue partition(struct jrun *r, const struct jvalue *in, const st
     struct jvalue v = jlist_new(r->h, JFORM_TUPLE, 3);
     if (separator->bytes == 0)
         jheap_fail(r->h, "empty separator");
-    jheap_work(r->h, s->bytes);
     size_t at = last ? jstring_find_last(r->h, s, separator, 0, s->bytes)
-                     : jstring_find(s, separator, 0, s->bytes);
+                     : jstring_find(r->h, s, separator, 0, s->bytes);
     size_t first = at == SIZE_MAX ? (last ? 0 : s->bytes) : at;
     size_t second = at == SIZE_MAX ? first : at + separator->bytes;
     add_part(r, v.list, s, 0, first);
@@ -217,8 +217,7 @@ static bool bounds(struct jrun *r, const struct jstring *s, const struct jbound 
     *to = s->bytes;
     if (!start && !end)
         return true;
-    jheap_work(r->h, s->bytes / 2);
-    int64_t n = (int64_t)jstring_length(s), i = 0, j = n;
+    int64_t n = (int64_t)jstring_length(r->h, s), i = 0, j = n;
     if (start && start->kind != JNONE)
         i = jint_argument(r, start, 0);
     if (end && end->kind != JNONE)
@@ -227,17 +226,18 @@ static bool bounds(struct jrun *r, const struct jstring *s, const struct jbound 
     j = j < 0 ? (j + n < 0 ? 0 : j + n) : j > n ? n : j;
     if (i > n)
         return false;
-    *from = jstring_offset(s, (size_t)i);
-    *to = jstring_offset(s, (size_t)j);
+    *from = jstring_offset(r->h, s, (size_t)i);
+    *to = jstring_offset(r->h, s, (size_t)j);
     return i <= j;
 }
 
 static bool fits(struct jrun *r, const struct jstring *s, const struct jstring *part, size_t from,
                  size_t to, bool end)
 {
+    jheap_step(r->h);
     if (part->bytes > to - from)
         return false;
-    jheap_work(r->h, part->bytes / 16);
+    jheap_block(r->h, part->bytes);
     return memcmp(s->text + (end ? to - part->bytes : from), part->text, part->bytes) == 0;
 }
 
@@ -271,11 +271,11 @@ static int64_t position(struct jrun *r, const struct jvalue *in, const struct jb
 {
     size_t from, to;
     const struct jstring *s = in->string, *part = required(r, a->at[0]);
-    jheap_work(r->h, s->bytes);
     if (!bounds(r, s, a, 1, &from, &to))
         return -1;
-    size_t at = last ? jstring_find_last(r->h, s, part, from, to) : jstring_find(s, part, from, to);
-    return at == SIZE_MAX ? -1 : (int64_t)jstring_length(jstring_part(r->h, s, 0, at));
+    size_t at =
+        last ? jstring_find_last(r->h, s, part, from, to) : jstring_find(r->h, s, part, from, to);
+    return at == SIZE_MAX ? -1 : (int64_t)jstring_length(r->h, jstring_part(r->h, s, 0, at));
 }
 
 METHOD(find)
@@ -309,12 +309,12 @@ METHOD(count)
     size_t from, to;
     const struct jstring *s = in->string, *part = required(r, a->at[0]);
     int64_t n = 0;
-    jheap_work(r->h, s->bytes);
     if (!bounds(r, s, a, 1, &from, &to))
         return jint(0);
     if (part->bytes == 0)
-        return jint((int64_t)jstring_length(jstring_part(r->h, s, from, to)) + 1);
-    for (size_t at; (at = jstring_find(s, part, from, to)) != SIZE_MAX; from = at + part->bytes)
+        return jint((int64_t)jstring_length(r->h, jstring_part(r->h, s, from, to)) + 1);
+    for (size_t at; (at = jstring_find(r->h, s, part, from, to)) != SIZE_MAX;
+         from = at + part->bytes)
         n++;
     return jint(n);
 }
@@ -330,9 +330,8 @@ METHOD(replace)
         new = jstring_escape(r->h, new);
     }
     size_t at = 0;
-    jheap_work(r->h, s->bytes);
     for (; most != 0; most -= most > 0) {
-        size_t to = jstring_find(s, old, at, s->bytes);
+        size_t to = jstring_find(r->h, s, old, at, s->bytes);
         if (to == SIZE_MAX || (old->bytes == 0 && at > s->bytes))
             break;
         jbuffer_string(r->h, &b, jstring_part(r->h, s, at, to));
@@ -443,8 +442,8 @@ METHOD(isspace)
 static struct jvalue in_case(struct jrun *r, const struct jvalue *in, enum jcase to,
                              enum jcase other)
 {
-    return jbool(jstring_same(in->string, jstring_case(r->h, in->string, to)) &&
-                 !jstring_same(in->string, jstring_case(r->h, in->string, other)));
+    return jbool(jstring_same(r->h, in->string, jstring_case(r->h, in->string, to)) &&
+                 !jstring_same(r->h, in->string, jstring_case(r->h, in->string, other)));
 }
 
 METHOD(isupper)

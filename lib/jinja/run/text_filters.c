@@ -9,6 +9,8 @@
 #include "lib/base/bytes.h"
 #include "lib/jinja/run/run.h"
 
+#define NUMBER_STEPS 20 /* of printf, strtod */
+
 #define FILTER(name)                                                                               \
     static struct jvalue filter_##name(struct jrun *r, const struct jvalue *in,                    \
                                        const struct jbound *a)
@@ -80,9 +82,10 @@ FILTER(replace)
     return call_method(r, "replace", &self, &call);
 }
 
-static double parse_real(const struct jstring *s, bool *valid)
+static double parse_real(struct jheap *h, const struct jstring *s, bool *valid)
 {
     char text[128], *end = text;
+    h->steps += NUMBER_STEPS;
     size_t n = s->bytes < sizeof text ? s->bytes : 0;
     memcpy(text, s->text, n);
     text[n] = 0;
@@ -96,7 +99,7 @@ FILTER(float)
     bool valid = jis_number(in);
     double real = valid ? jreal(in) : 0;
     if (in->kind == JSTRING)
-        real = parse_real(jstring_strip(r->h, in->string, NULL, JSTRIP_BOTH), &valid);
+        real = parse_real(r->h, jstring_strip(r->h, in->string, NULL, JSTRIP_BOTH), &valid);
     if (valid)
         return jfloat(real);
     if (in->kind == JUNDEFINED)
@@ -123,7 +126,7 @@ FILTER(int)
             base == 0 || (base >= 2 && base <= 36) ? strtoll(text, &end, (int)base) : 0;
         if (text[0] && *end == 0 && errno == 0 && (size_t)(end - text) == s->bytes)
             return jint(value);
-        real = parse_real(s, &valid);
+        real = parse_real(r->h, s, &valid);
     }
     if (!valid || isnan(real) || fabs(real) >= 0x1p63)
         return otherwise;
@@ -166,6 +169,7 @@ FILTER(round)
             jheap_fail(r->h, "an integer is too large");
         return jint((int64_t)rounded);
     }
+    r->h->steps += 2 * NUMBER_STEPS + (uint64_t)precision;
     char text[700]; /* printf rounds the exact value to even, as Python does */
     snprintf(text, sizeof text, "%.*f", (int)precision, value);
     return jfloat(strtod(text, NULL));

@@ -33,12 +33,16 @@ struct lexer {
 const struct jstring *jname(struct jheap *h, struct jnames *names, const char *text, size_t bytes)
 {
     size_t hash = bytes;
+    h->steps += bytes / 16;
     for (size_t i = 0; i < bytes; i++)
         hash = hash * 31 + (unsigned char)text[i];
     struct jname_entry **slot = &names->slots[hash % NAME_SLOTS];
-    for (struct jname_entry *e = *slot; e; e = e->next)
+    size_t seen = 0;
+    for (struct jname_entry *e = *slot; e; e = e->next) {
+        h->steps += ++seen % 16 == 0; /* a client may choose names that collide */
         if (e->name->bytes == bytes && memcmp(e->name->text, text, bytes) == 0)
             return e->name;
+    }
     struct jname_entry *e = jheap_get(h, sizeof *e);
     e->name = jstring_of(h, text, bytes, JORIGIN_TEMPLATE);
     e->next = *slot;

@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/clock.h"
 
 #define BLOCK_BYTES ((size_t)16 << 10)
+#define PULSE_STEPS 20000 /* about 1 ms */
 
 struct jheap_block {
     struct jheap_block *before;
@@ -21,6 +24,33 @@ void jheap_init(struct jheap *h, size_t bytes_max, uint64_t steps_max, unsigned 
     h->bytes_max = bytes_max;
     h->steps_max = steps_max;
     h->depth_max = depth_max;
+}
+
+/* Of the thread, not of the wall clock: a render is not longer because others use the processor. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+void jheap_set_clock(struct jheap *h, uint64_t limit_ns, void (*beat)(void *arg), void *arg)
+{
+    h->cpu_ns_end = limit_ns > 0 ? cpu_ns() + limit_ns : 0;
+    h->beat = beat;
+    h->beat_arg = arg;
+}
+
+void jheap_pulse(struct jheap *h)
+{
+    if (h->steps > h->steps_max)
+        jheap_fail(h, "the template takes too many steps");
+    if (h->beat)
+        h->beat(h->beat_arg);
+    if (h->cpu_ns_end > 0 && cpu_ns() > h->cpu_ns_end)
+        jheap_fail(h, "the template takes too long");
+    uint64_t left = h->steps_max - h->steps;
+    h->steps_seen = h->steps + (left < PULSE_STEPS ? left : PULSE_STEPS);
 }
 
 void jheap_free(struct jheap *h)
@@ -89,6 +119,7 @@ void *jheap_get(struct jheap *h, size_t bytes)
     bytes = (bytes + 7) & ~(size_t)7;
     if (bytes > (size_t)(h->end - h->next))
         add_block(h, bytes);
+    h->steps += bytes / 256; /* zeroed; the next step checks the limit */
     void *at = h->next;
     h->next += bytes;
     return memset(at, 0, bytes);
@@ -111,10 +142,4 @@ void *jheap_grow(struct jheap *h, void *at, size_t count, size_t *capacity, size
         memcpy(copy, at, count * size);
     *capacity = larger;
     return copy;
-}
-
-void jheap_work(struct jheap *h, size_t units)
-{
-    h->steps += units / 16;
-    jheap_step(h);
 }

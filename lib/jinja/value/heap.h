@@ -20,6 +20,10 @@ struct jheap {
     char *next, *end;           /* free bytes of that block */
     size_t bytes, bytes_max;    /* of all blocks */
     uint64_t steps, steps_max;
+    uint64_t steps_seen; /* at the next step beyond it, jheap_pulse checks the limits */
+    uint64_t cpu_ns_end; /* of the thread's processor time; 0: no limit */
+    void (*beat)(void *arg);
+    void *beat_arg;
     unsigned depth, depth_max;
     unsigned line;          /* of the template, for the text of errors; 0: none */
     struct jbuffer *joined; /* the buffer of the last string that was joined (string.c) */
@@ -28,6 +32,10 @@ struct jheap {
 };
 
 void jheap_init(struct jheap *h, size_t bytes_max, uint64_t steps_max, unsigned depth_max);
+
+/* From now on, the work ends after cpu_ns of this thread's processor time (0: no limit), and beat
+ * (NULL: none) is called every few milliseconds of it. */
+void jheap_set_clock(struct jheap *h, uint64_t cpu_ns, void (*beat)(void *arg), void *arg);
 void jheap_free(struct jheap *h);
 
 /* Calls work(arg). 0, or -1 with *error when it ended with jheap_fail. */
@@ -46,13 +54,28 @@ void *jheap_array(struct jheap *h, size_t count, size_t size);
 /* An array of `count` elements grown so that another one fits; *capacity is updated. */
 void *jheap_grow(struct jheap *h, void *at, size_t count, size_t *capacity, size_t size);
 
-/* Counts work that a step does in addition: `units` of 1 / 16 of a step (bytes, elements). */
-void jheap_work(struct jheap *h, size_t units);
+/* Fails where a limit is exceeded, and beats. */
+void jheap_pulse(struct jheap *h);
 
 static inline void jheap_step(struct jheap *h)
 {
-    if (++h->steps > h->steps_max)
-        jheap_fail(h, "the template takes too many steps");
+    if (__builtin_expect(++h->steps > h->steps_seen, 0))
+        jheap_pulse(h);
+}
+
+/* What an operation does in addition to its step, so that the steps cover its time whatever it is
+ * applied to: elements that it visits, or bytes that it takes one by one (1 / 16 of a step each); */
+static inline void jheap_work(struct jheap *h, size_t units)
+{
+    h->steps += units / 16;
+    jheap_step(h);
+}
+
+/* and bytes that it copies or compares as a block (1 / 256 of a step each). */
+static inline void jheap_block(struct jheap *h, size_t bytes)
+{
+    h->steps += bytes / 256;
+    jheap_step(h);
 }
 
 /* Around everything that calls itself. */

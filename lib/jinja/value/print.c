@@ -8,8 +8,10 @@
 
 #include "lib/jinja/value/value.h"
 
+#define FLOAT_STEPS 10 /* of each number of digits that is tried */
+
 /* The shortest decimal that reads as the same number (repr of Python's float). */
-void jfloat_text(double real, char text[JFLOAT_BYTES])
+void jfloat_text(struct jheap *h, double real, char text[JFLOAT_BYTES])
 {
     char digits[JFLOAT_BYTES];
     if (isnan(real) || isinf(real)) {
@@ -17,9 +19,10 @@ void jfloat_text(double real, char text[JFLOAT_BYTES])
         return;
     }
     int precision = 0;
-    do
+    do {
+        h->steps += FLOAT_STEPS;
         snprintf(digits, sizeof digits, "%.*e", precision++, real);
-    while (precision < 17 && strtod(digits, NULL) != real);
+    } while (precision < 17 && strtod(digits, NULL) != real);
     int exponent = (int)strtol(strchr(digits, 'e') + 1, NULL, 10);
     if (exponent < -4 || exponent >= 16) {
         snprintf(text, JFLOAT_BYTES, "%s", digits); /* "1e+16", "1.5e-07": as Python writes it */
@@ -59,7 +62,7 @@ static void repr_string(struct jheap *h, struct jbuffer *b, const struct jstring
     enum jorigin ends = s->origins ? JORIGIN_MESSAGE : s->origin;
     bool twice = memchr(s->text, '\'', s->bytes) && !memchr(s->text, '"', s->bytes);
     const char *quote = twice ? "\"" : "'";
-    jheap_work(h, s->bytes);
+    jheap_work(h, 4 * s->bytes);
     jbuffer_text(h, b, quote, ends);
     for (size_t at = 0; at < s->bytes;) {
         size_t start = at;
@@ -129,7 +132,7 @@ static void repr_other(struct jheap *h, struct jbuffer *b, const struct jvalue *
         jbuffer_text(h, b, text, v->origin);
         break;
     case JFLOAT:
-        jfloat_text(v->real, text);
+        jfloat_text(h, v->real, text);
         jbuffer_text(h, b, text, v->origin);
         break;
     case JNAMESPACE:
@@ -206,7 +209,7 @@ static void put_json_escape(struct json_writer *w, uint32_t c, enum jorigin o)
 static void put_json_string(struct json_writer *w, const struct jstring *s)
 {
     enum jorigin ends = s->origins ? JORIGIN_MESSAGE : s->origin;
-    jheap_work(w->h, s->bytes);
+    jheap_work(w->h, 4 * s->bytes);
     jbuffer_text(w->h, w->b, "\"", ends);
     for (size_t at = 0; at < s->bytes;) {
         size_t start = at;

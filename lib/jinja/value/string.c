@@ -50,7 +50,7 @@ const struct jstring *jstring_escape(struct jheap *h, const struct jstring *s)
     struct jbuffer b = {0};
     if (s->markup)
         return s;
-    jheap_work(h, s->bytes);
+    jheap_work(h, 2 * s->bytes);
     for (size_t i = 0; i < s->bytes; i++) {
         const char *mark = s->text[i] ? strchr(marks, s->text[i]) : NULL;
         enum jorigin o = s->origins ? s->origins[i] : s->origin;
@@ -67,17 +67,27 @@ bool jstring_is(const struct jstring *s, const char *text)
     return s->bytes == strlen(text) && memcmp(s->text, text, s->bytes) == 0;
 }
 
-bool jstring_same(const struct jstring *a, const struct jstring *b)
+bool jstring_same(struct jheap *h, const struct jstring *a, const struct jstring *b)
 {
-    return a->bytes == b->bytes && memcmp(a->text, b->text, a->bytes) == 0;
+    if (a->bytes != b->bytes)
+        return false;
+    jheap_block(h, a->bytes);
+    return memcmp(a->text, b->text, a->bytes) == 0;
 }
 
-size_t jstring_find(const struct jstring *s, const struct jstring *part, size_t from, size_t to)
+/* memmem takes up to 5 ns per byte for a part of more than two bytes, for one byte it is memchr. */
+size_t jstring_find(struct jheap *h, const struct jstring *s, const struct jstring *part,
+                    size_t from, size_t to)
 {
     if (from > to)
         return SIZE_MAX;
     const char *at = memmem(s->text + from, to - from, part->text, part->bytes);
-    return at ? (size_t)(at - s->text) : SIZE_MAX;
+    size_t found = at ? (size_t)(at - s->text) : SIZE_MAX, seen = (at ? found : to) - from;
+    if (part->bytes > 1)
+        jheap_work(h, seen + seen / 2);
+    else
+        jheap_block(h, seen);
+    return found;
 }
 
 size_t jstring_find_last(struct jheap *h, const struct jstring *s, const struct jstring *part,
@@ -86,8 +96,9 @@ size_t jstring_find_last(struct jheap *h, const struct jstring *s, const struct 
     if (from > to || part->bytes > to - from)
         return SIZE_MAX;
     for (size_t at = to - part->bytes;; at--) {
-        if (part->bytes > 64) /* a comparison may end at its last byte */
-            jheap_work(h, part->bytes / 16);
+        h->steps += part->bytes / 256; /* a comparison may end at its last byte */
+        if (at % 16 == 0)
+            jheap_step(h);
         if (memcmp(s->text + at, part->text, part->bytes) == 0)
             return at;
         if (at == from)
@@ -114,19 +125,21 @@ uint32_t jchar_next(const char *text, size_t bytes, size_t *at)
     return c;
 }
 
-size_t jstring_length(const struct jstring *s)
+size_t jstring_length(struct jheap *h, const struct jstring *s)
 {
     size_t n = 0;
+    jheap_work(h, s->bytes);
     for (size_t at = 0; at < s->bytes; n++)
         jchar_next(s->text, s->bytes, &at);
     return n;
 }
 
-size_t jstring_offset(const struct jstring *s, size_t character)
+size_t jstring_offset(struct jheap *h, const struct jstring *s, size_t character)
 {
     size_t at = 0;
     for (; character > 0 && at < s->bytes; character--)
         jchar_next(s->text, s->bytes, &at);
+    jheap_work(h, at);
     return at;
 }
 
@@ -241,7 +254,7 @@ const struct jstring *jstring_case(struct jheap *h, const struct jstring *s, enu
 {
     struct jbuffer b = {0};
     bool first = true;
-    jheap_work(h, s->bytes);
+    jheap_work(h, 4 * s->bytes);
     for (size_t at = 0; at < s->bytes;) {
         size_t start = at;
         uint32_t c = jchar_next(s->text, s->bytes, &at);
@@ -253,7 +266,7 @@ const struct jstring *jstring_case(struct jheap *h, const struct jstring *s, enu
         } else if (changed != c) {
             jbuffer_char(h, &b, changed, o);
         } else {
-            jbuffer_string(h, &b, jstring_part(h, s, start, at));
+            jbuffer_add(h, &b, s->text + start, at - start, o);
         }
         first = (to == JCASE_TITLE && starts_word_after(c)) ||
                 (to == JCASE_WORDS && upper_of(c) == c && lower_of(c) == c);
@@ -284,6 +297,7 @@ void jbuffer_add(struct jheap *h, struct jbuffer *b, const char *text, size_t by
 {
     if (bytes == 0)
         return;
+    h->steps += bytes / 128; /* its caller steps */
     reserve(h, b, bytes);
     memcpy(b->text + b->bytes, text, bytes);
     memset(b->origins + b->bytes, (int)o, bytes);
@@ -312,11 +326,12 @@ void jbuffer_char(struct jheap *h, struct jbuffer *b, uint32_t c, enum jorigin o
 
 void jbuffer_string(struct jheap *h, struct jbuffer *b, const struct jstring *s)
 {
-    jheap_work(h, s->bytes / 16);
+    jheap_step(h);
     if (!s->origins) {
         jbuffer_add(h, b, s->text, s->bytes, s->origin);
         return;
     }
+    jheap_work(h, s->bytes / 4);
     reserve(h, b, s->bytes);
     memcpy(b->text + b->bytes, s->text, s->bytes);
     memcpy(b->origins + b->bytes, s->origins, s->bytes);

@@ -38,6 +38,7 @@ struct jvalue jundefined(struct jheap *h, const char *fmt, ...)
     size_t n = strlen(text) + 1;
     char *copy = jheap_get(h, n);
     memcpy(copy, text, n);
+    h->steps += 4; /* of the text */
     return (struct jvalue){.kind = JUNDEFINED, .missing = copy};
 }
 
@@ -72,15 +73,22 @@ struct jvalue jdict_new(struct jheap *h, size_t capacity)
     return (struct jvalue){.kind = JDICT, .dict = d};
 }
 
-struct jvalue *jdict_find_text(const struct jdict *d, const char *text, size_t bytes)
+/* Dicts are short arrays; a long one is slow, so each key that is passed is counted. */
+struct jvalue *jdict_find_text(struct jheap *h, const struct jdict *d, const char *text,
+                               size_t bytes)
 {
-    for (size_t i = 0; i < d->count; i++) {
+    struct jvalue *found = NULL;
+    size_t i, units = 0;
+    for (i = 0; i < d->count && !found; i++) {
         const struct jvalue *k = &d->at[i].key;
-        if (k->kind == JSTRING && k->string->bytes == bytes &&
-            memcmp(k->string->text, text, bytes) == 0)
-            return &d->at[i].value;
+        if (k->kind != JSTRING || k->string->bytes != bytes)
+            continue;
+        units += 1 + bytes / 16;
+        if (memcmp(k->string->text, text, bytes) == 0)
+            found = &d->at[i].value;
     }
-    return NULL;
+    h->steps += (i + units) / 16; /* its caller steps */
+    return found;
 }
 
 static void check_key(struct jheap *h, const struct jvalue *key)
@@ -91,9 +99,9 @@ static void check_key(struct jheap *h, const struct jvalue *key)
 
 struct jvalue *jdict_find(struct jheap *h, const struct jdict *d, struct jvalue key)
 {
-    jheap_work(h, d->count);
+    jheap_step(h);
     if (key.kind == JSTRING)
-        return jdict_find_text(d, key.string->text, key.string->bytes);
+        return jdict_find_text(h, d, key.string->text, key.string->bytes);
     check_key(h, &key);
     for (size_t i = 0; i < d->count; i++)
         if (jequal(h, &d->at[i].key, &key))
@@ -196,9 +204,7 @@ static bool equal_values(struct jheap *h, const struct jvalue *a, const struct j
     switch ((enum jkind)a->kind) {
     case JUNDEFINED:
     case JNONE: return true;
-    case JSTRING:
-        jheap_work(h, shorter(a->string, b->string) / 16);
-        return jstring_same(a->string, b->string);
+    case JSTRING: return jstring_same(h, a->string, b->string);
     case JLIST: return equal_lists(h, a->list, b->list);
     case JDICT: return a->dict == b->dict || equal_dicts(h, a->dict, b->dict);
     case JGLOBAL: return a->number == b->number;
@@ -232,7 +238,7 @@ static int compare_values(struct jheap *h, const struct jvalue *a, const struct 
     }
     if (a->kind == JSTRING && b->kind == JSTRING) { /* UTF-8 has the order of code points */
         const struct jstring *s = a->string, *t = b->string;
-        jheap_work(h, shorter(s, t) / 16);
+        jheap_block(h, shorter(s, t));
         int order = memcmp(s->text, t->text, shorter(s, t));
         return order != 0 ? (order < 0 ? -1 : 1) : s->bytes < t->bytes ? -1 : s->bytes > t->bytes;
     }
@@ -287,8 +293,8 @@ bool jcontains(struct jheap *h, const struct jvalue *container, const struct jva
     if (container->kind == JSTRING) {
         if (v->kind != JSTRING)
             jheap_fail(h, "'in <string>' requires string as left operand, not %s", jtype_name(v));
-        jheap_work(h, container->string->bytes / 16);
-        return jstring_find(container->string, v->string, 0, container->string->bytes) != SIZE_MAX;
+        return jstring_find(h, container->string, v->string, 0, container->string->bytes) !=
+               SIZE_MAX;
     }
     if (container->kind == JDICT)
         return jdict_find(h, container->dict, *v) != NULL;
@@ -303,7 +309,7 @@ size_t jlength(struct jheap *h, const struct jvalue *v)
 {
     switch ((enum jkind)v->kind) {
     case JUNDEFINED: return 0;
-    case JSTRING: jheap_work(h, v->string->bytes / 4); return jstring_length(v->string);
+    case JSTRING: return jstring_length(h, v->string);
     case JDICT: return v->dict->count;
     case JLIST:
         if (v->list->form != JFORM_GENERATOR)

@@ -107,7 +107,8 @@ struct jvalue jdict_new(struct jheap *h, size_t capacity);
 void jdict_set(struct jheap *h, struct jdict *d, struct jvalue key, struct jvalue value);
 /* NULL: no such key. */
 struct jvalue *jdict_find(struct jheap *h, const struct jdict *d, struct jvalue key);
-struct jvalue *jdict_find_text(const struct jdict *d, const char *text, size_t bytes);
+struct jvalue *jdict_find_text(struct jheap *h, const struct jdict *d, const char *text,
+                               size_t bytes);
 
 /* ---- properties (value.c) ---- */
 
@@ -129,15 +130,17 @@ const struct jstring *jstring_of(struct jheap *h, const char *text, size_t bytes
 const struct jstring *jstring_copy(struct jheap *h, const char *text, size_t bytes, enum jorigin o);
 const struct jstring *jstring_part(struct jheap *h, const struct jstring *s, size_t from,
                                    size_t to);
-bool jstring_is(const struct jstring *s, const char *text);
-bool jstring_same(const struct jstring *a, const struct jstring *b);
+bool jstring_is(const struct jstring *s, const char *text); /* a short one of ours */
+bool jstring_same(struct jheap *h, const struct jstring *a, const struct jstring *b);
 /* Offset of the first occurrence in [from, to) of s, or of the last; SIZE_MAX: none. */
-size_t jstring_find(const struct jstring *s, const struct jstring *part, size_t from, size_t to);
+size_t jstring_find(struct jheap *h, const struct jstring *s, const struct jstring *part,
+                    size_t from, size_t to);
 size_t jstring_find_last(struct jheap *h, const struct jstring *s, const struct jstring *part,
                          size_t from, size_t to);
 /* Python's length and index: in characters. */
-size_t jstring_length(const struct jstring *s);
-size_t jstring_offset(const struct jstring *s, size_t character); /* in bytes, at most s->bytes */
+size_t jstring_length(struct jheap *h, const struct jstring *s);
+size_t jstring_offset(struct jheap *h, const struct jstring *s,
+                      size_t character); /* in bytes, at most s->bytes */
 /* Character at `at`; *at moves behind it. A byte that is no UTF-8 counts as a character. */
 uint32_t jchar_next(const char *text, size_t bytes, size_t *at);
 bool jchar_blank(uint32_t c); /* str.isspace */
@@ -176,7 +179,7 @@ void jprint(struct jheap *h, struct jbuffer *b, const struct jvalue *v); /* str(
 void jprint_repr(struct jheap *h, struct jbuffer *b, const struct jvalue *v);
 const struct jstring *jtext(struct jheap *h, const struct jvalue *v); /* str() */
 #define JFLOAT_BYTES 40
-void jfloat_text(double real, char text[JFLOAT_BYTES]); /* repr() */
+void jfloat_text(struct jheap *h, double real, char text[JFLOAT_BYTES]); /* repr() */
 
 struct jjson_form {
     bool ascii, sorted;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/clock.h"
 #include "lib/jinja/jinja.h"
 
 /* Words of roles. Only those may become a part of a control token ("<|" role "|>"). */
@@ -15,6 +16,7 @@ static const char *const roles[] = {"system", "developer", "user", "assistant", 
  * client meanwhile, and must reach these limits before that of its process (RLIMIT_DATA): a template
  * that is too large is an error of its request, not of the memory. */
 #define RENDER_STEPS      4000000
+#define RENDER_CPU_NS     NS_PER_S /* five times what these steps take */
 #define RENDER_BYTES_MAX  ((size_t)16 << 20)
 #define RENDER_BYTES_MIN  ((size_t)2 << 20)
 #define RENDER_PER_BYTE   32 /* of the prompt */
@@ -302,6 +304,9 @@ int chat_format_render(const struct chat_format *f, const struct chat_conversati
     tools = tools && f->tools_program;
     struct jinja_limits bounds = JINJA_LIMITS_DEFAULT;
     bounds.steps = RENDER_STEPS;
+    bounds.cpu_ns = RENDER_CPU_NS;
+    bounds.beat = c->beat;
+    bounds.beat_arg = c->beat_arg;
     bounds.memory_bytes = chat_render_bytes(max);
     struct jinja_output out = {0};
     json_t *messages = client_variables(c, (enum chat_family)f->model.family, error),

@@ -50,6 +50,8 @@ struct chat_conversation {
     const json_t *tools;     /* an array; NULL: none */
     const json_t *variables; /* an object, `chat_template_kwargs`; NULL: none */
     time_t now;              /* the template's date is that of UTC */
+    void (*beat)(void *arg); /* called every few milliseconds of the rendering; NULL: none */
+    void *beat_arg;
 };
 
 /* The marks of the answer to a conversation with these tools (an array; NULL: none). */

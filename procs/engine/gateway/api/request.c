@@ -420,7 +420,9 @@ static int render_messages(struct taker *t)
     struct chat_conversation c = {.messages = t->messages,
                                   .tools = t->no_tools ? NULL : t->tools,
                                   .variables = variables,
-                                  .now = time(NULL)};
+                                  .now = time(NULL),
+                                  .beat = t->limits->beat,
+                                  .beat_arg = t->limits->beat_arg};
     int rc =
         t->limits->chat->program
             ? chat_format_render(t->limits->chat, &c, t->limits->prompt_bytes, &prompt, t->error)

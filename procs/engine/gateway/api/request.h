@@ -41,6 +41,8 @@ struct api_request {
 struct api_limits {
     size_t prompt_bytes;
     const struct chat_format *chat;
+    void (*beat)(void *arg); /* of a rendering (lib/model/chat/format.h) */
+    void *beat_arg;
 };
 
 /* Who owns a request, until when: the caller of api_request_parse, until api_request_free, which ends it in any state,

@@ -154,13 +154,21 @@ static int may_start(const struct gateway *g, struct error *error)
     return stream_check_compute(g, error);
 }
 
+static void beat(void *gateway)
+{
+    child_heartbeat(&((struct gateway *)gateway)->child);
+}
+
 /* Takes the body of the exchange; its prompt is then part of the call's text, which is kept until compute has it. */
 static int parse_body(struct stream *s, enum api_kind kind, char param[API_PARAM_BYTES],
                       struct error *error)
 {
     struct gateway *g = s->gateway;
     struct exchange *x = s->exchange;
-    struct api_limits limits = {g->child.params->http_prompt, &g->chat};
+    struct api_limits limits = {.prompt_bytes = g->child.params->http_prompt,
+                                .chat = &g->chat,
+                                .beat = beat,
+                                .beat_arg = g};
     int rc = api_request_parse(kind, x->body.data ? x->body.data : "", x->body.bytes, &limits,
                                &s->request, param, error);
     s->prompt_buffered = buffer_detach(&x->body);

@@ -309,7 +309,7 @@ START_TEST(a_loop_that_waits_for_its_end_is_left)
     struct jinja_output out;
     struct error error;
     struct jinja_limits limits = defaults;
-    limits.steps = 300000;
+    limits.steps = 400000;
     limits.memory_bytes = (size_t)4 << 20;
     ck_assert_msg(render_with(SEARCH, NULL, "{\"n\": 20}", &defaults, &out, &error) == 0, "%s",
                   error.text);

@@ -11,7 +11,7 @@ static int parse(enum api_kind kind, const char *body, struct api_request *r, ch
                  struct error *error)
 {
     static const struct chat_format plain;
-    struct api_limits limits = {64, &plain};
+    struct api_limits limits = {.prompt_bytes = 64, .chat = &plain};
     return api_request_parse(kind, body, strlen(body), &limits, r, param, error);
 }
 
@@ -313,7 +313,7 @@ START_TEST(answers_in_parts)
         {ASK(",\"chat_template_kwargs\":[]"), "must be an object"},
         {ASK(",\"reasoning_format\":\"deepseek\""), "only \"none\" and \"auto\""}};
     struct chat_format format = {0};
-    struct api_limits limits = {4096, &format};
+    struct api_limits limits = {.prompt_bytes = 4096, .chat = &format};
     struct model_chat model = {.family = CHAT_PLAIN};
     struct api_request r;
     struct error error = {.text = ""};
@@ -359,7 +359,7 @@ START_TEST(reasoning_effort)
     static const char bad[] = ASK(",\"reasoning_effort\":3"),
                       text[] = ASK(",\"reasoning_effort\":\"low\"");
     struct chat_format format = {0};
-    struct api_limits limits = {4096, &format};
+    struct api_limits limits = {.prompt_bytes = 4096, .chat = &format};
     struct model_chat model = {.family = CHAT_PLAIN};
     struct api_request r;
     struct error error = {.text = ""};
