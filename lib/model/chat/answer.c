@@ -201,6 +201,7 @@ static bool begin_call(struct answer *a, enum answer_part part, size_t at)
     a->lead = blanks_before(a, at);
     answer_give(a, part, at - a->lead);
     a->thinking = part == ANSWER_REASONING;
+    a->closed = false;
     a->state = ANSWER_IN_CALL;
     return true;
 }
@@ -262,6 +263,9 @@ static struct extent extent_of(struct answer *a, bool end)
     const struct answer_call *f = &a->form.call;
     struct extent x = {a->lead, a->bytes, SIZE_MAX};
     if (a->bare) {
+        a->closed = a->closed || end || find(a, f->call_close) != SIZE_MAX;
+        if (!a->closed)
+            return x;
         size_t marked, n = answer_bare_end(f, a->held + x.from, a->bytes - x.from, end, &marked);
         if (n != SIZE_MAX)
             x = (struct extent){x.from, x.from + n - marked, x.from + n};
@@ -278,7 +282,8 @@ static struct extent extent_of(struct answer *a, bool end)
 static bool still_thinking(struct answer *a, bool end, bool *decided)
 {
     const char *close = a->form.reasoning.close;
-    bool closed = memmem(a->held, a->bytes, close, strlen(close)) != NULL;
+    bool closed = find(a, close) != SIZE_MAX;
+    a->searched = end ? 0 : a->searched; /* next for the end of the call */
     *decided = closed || end || a->bytes > ANSWER_CALL_BYTES_MAX;
     return closed || a->bytes > ANSWER_CALL_BYTES_MAX;
 }

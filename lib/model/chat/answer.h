@@ -71,6 +71,7 @@ struct answer {
     enum answer_state state;
     bool skip_blanks; /* in front of the next part */
     bool bare;        /* the call has no opening mark */
+    bool closed;      /* and its end was seen; another one may follow */
     bool thinking;    /* the call is in reasoning that was not closed yet */
     size_t lead;      /* blanks in front of the call that are held, too */
     char *held;       /* malloc'ed; not decided yet */
