@@ -6,13 +6,6 @@
 
 /* ---- arguments ---- */
 
-static void add_named(struct jrun *r, struct jcall *call, size_t *capacity,
-                      const struct jstring *name, struct jvalue v)
-{
-    call->named = jheap_grow(r->h, call->named, call->named_count, capacity, sizeof *call->named);
-    call->named[call->named_count++] = (struct jvariable){name, v};
-}
-
 static void add_double_star(struct jrun *r, struct jcall *call, size_t *capacity,
                             const struct jnode *n)
 {
@@ -24,8 +17,11 @@ static void add_double_star(struct jrun *r, struct jcall *call, size_t *capacity
         const struct jvalue *key = &v.dict->at[i].key;
         if (key->kind != JSTRING)
             jheap_fail(r->h, "keywords must be strings");
-        const struct jstring *name = jname(r->h, r->names, key->string->text, key->string->bytes);
-        add_named(r, call, capacity, name, v.dict->at[i].value);
+        call->named =
+            jheap_grow(r->h, call->named, call->named_count, capacity, sizeof *call->named);
+        call->named[call->named_count++] =
+            (struct jkeyword){jname(r->h, r->names, key->string->text, key->string->bytes),
+                              key->string, v.dict->at[i].value};
     }
 }
 
@@ -38,8 +34,8 @@ struct jcall jarguments_of(struct jrun *r, const struct jarguments *args)
     for (size_t i = 0; i < args->list.count; i++)
         call.list[call.count++] = jevaluate(r, args->list.at[i]);
     for (size_t i = 0; i < args->named_count; i++)
-        call.named[call.named_count++] =
-            (struct jvariable){args->named[i].name, jevaluate(r, args->named[i].value)};
+        call.named[call.named_count++] = (struct jkeyword){args->named[i].name, args->named[i].name,
+                                                           jevaluate(r, args->named[i].value)};
     if (args->star) {
         struct jvalue v = jevaluate(r, args->star);
         const struct jlist *l = jiterate(r->h, &v);
@@ -152,7 +148,7 @@ static void define_rest(struct jrun *r, const struct jnode *n, const struct jcal
         if (name == caller && (n->op & JMACRO_CALLER))
             jdefine(r, caller, call->named[i].value);
         else
-            jdict_set(r->h, others.dict, jstring_value(name), call->named[i].value);
+            jdict_set(r->h, others.dict, jstring_value(call->named[i].key), call->named[i].value);
     }
     if (rest.list->count > 0 && !(n->op & JMACRO_VARARGS))
         jheap_fail(r->h, "a macro got %zu arguments and takes %zu", call->count,

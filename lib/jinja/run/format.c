@@ -14,6 +14,7 @@
 struct spec {
     char fill, align, sign, type; /* 0: not given */
     bool zeros, markup;
+    uint8_t origin; /* enum jorigin, of the fill */
     size_t width;
     int precision; /* -1: not given */
 };
@@ -54,11 +55,12 @@ static const struct jstring *number_text(struct jrun *r, const struct spec *s,
     return jstring_copy(r->h, text, strlen(text), (enum jorigin)v->origin);
 }
 
-static void put_padding(struct jrun *r, struct jbuffer *b, char fill, size_t count)
+static void put_padding(struct jrun *r, struct jbuffer *b, const struct spec *s, char fill,
+                        size_t count)
 {
     jheap_work(r->h, 4 * count);
     for (; count > 0; count--)
-        jbuffer_add(r->h, b, &fill, 1, JORIGIN_TEMPLATE);
+        jbuffer_add(r->h, b, &fill, 1, (enum jorigin)s->origin);
 }
 
 static void put_padded(struct jrun *r, struct jbuffer *b, const struct spec *s,
@@ -69,15 +71,15 @@ static void put_padded(struct jrun *r, struct jbuffer *b, const struct spec *s,
     if (s->zeros && number && !s->align) {
         size_t sign = text->bytes > 0 && strchr("+- ", text->text[0]) ? 1 : 0;
         jbuffer_string(r->h, b, jstring_part(r->h, text, 0, sign));
-        put_padding(r, b, '0', pad);
+        put_padding(r, b, s, '0', pad);
         jbuffer_string(r->h, b, jstring_part(r->h, text, sign, text->bytes));
         return;
     }
     size_t before = align == '<' ? 0 : align == '^' ? pad / 2 : pad;
     char fill = s->fill ? s->fill : s->zeros ? '0' : ' ';
-    put_padding(r, b, fill, before);
+    put_padding(r, b, s, fill, before);
     jbuffer_string(r->h, b, text);
-    put_padding(r, b, fill, pad - before);
+    put_padding(r, b, s, fill, pad - before);
 }
 
 static void put_value(struct jrun *r, struct jbuffer *b, const struct spec *s,
@@ -142,7 +144,10 @@ static const struct jvalue *percent_named(struct jrun *r, const struct jstring *
 static void percent_one(struct jrun *r, struct jbuffer *b, const struct jstring *form, size_t *at,
                         const struct jvalue *v, size_t *used)
 {
-    struct spec s = {.precision = -1, .align = '>', .markup = form->markup};
+    struct spec s = {.precision = -1,
+                     .align = '>',
+                     .markup = form->markup,
+                     .origin = (uint8_t)jstring_origin(form)};
     const struct jvalue *given = NULL;
     if (at_or_end(form, *at) == '(') {
         ++*at;
@@ -194,7 +199,7 @@ struct jvalue jformat_percent(struct jrun *r, const struct jstring *form, const 
 
 static struct spec brace_spec(struct jrun *r, const struct jstring *s)
 {
-    struct spec out = {.precision = -1};
+    struct spec out = {.precision = -1, .origin = (uint8_t)jstring_origin(s)};
     size_t at = 0;
     if (s->bytes > 1 && strchr("<>^", s->text[1])) {
         out.fill = s->text[0];

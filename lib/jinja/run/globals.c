@@ -95,7 +95,7 @@ static struct jvalue global_dict(struct jrun *r, const struct jvalue *in, const 
     if (a->call->count == 1)
         add_pairs(r, v.dict, &a->call->list[0]);
     for (size_t i = 0; i < a->call->named_count; i++)
-        jdict_set(r->h, v.dict, jstring_value(a->call->named[i].name), a->call->named[i].value);
+        jdict_set(r->h, v.dict, jstring_value(a->call->named[i].key), a->call->named[i].value);
     return v;
 }
 
@@ -130,7 +130,7 @@ static struct jvalue global_strftime(struct jrun *r, const struct jvalue *in,
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     size_t n = strftime(text, sizeof text, form, r->now);
 #pragma GCC diagnostic pop
-    return jstring_value(jstring_copy(r->h, text, n, JORIGIN_TEMPLATE));
+    return jstring_value(jstring_copy(r->h, text, n, jstring_origin(s)));
 }
 
 static const struct jrow globals[] = {{"range", global_range, "start stop step"},

@@ -72,10 +72,16 @@ struct jvalue jitem(struct jrun *r, const struct jvalue *of, const struct jvalue
 
 /* ---- call.c ---- */
 
+struct jkeyword {
+    const struct jstring *name; /* compared as a pointer */
+    const struct jstring *key; /* its text, whose bytes remember who wrote them: of ** a client's */
+    struct jvalue value;
+};
+
 struct jcall {
     struct jvalue *list;
     size_t count;
-    struct jvariable *named;
+    struct jkeyword *named;
     size_t named_count;
 };
 

@@ -168,11 +168,11 @@ static struct jvalue call_block(struct jrun *r, const struct jnode *n)
 {
     struct jvalue callee = jevaluate(r, n->a->a);
     struct jcall call = jarguments_of(r, n->a->args);
-    struct jvariable *named = jheap_array(r->h, call.named_count + 1, sizeof *named);
+    struct jkeyword *named = jheap_array(r->h, call.named_count + 1, sizeof *named);
     for (size_t i = 0; i < call.named_count; i++)
         named[i] = call.named[i];
-    named[call.named_count++] =
-        (struct jvariable){jname(r->h, r->names, "caller", 6), macro_of(r, n)};
+    const struct jstring *caller = jname(r->h, r->names, "caller", 6);
+    named[call.named_count++] = (struct jkeyword){caller, caller, macro_of(r, n)};
     call.named = named;
     return jcall_value(r, &callee, &call);
 }

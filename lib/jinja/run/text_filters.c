@@ -270,7 +270,7 @@ FILTER(format)
     if (a->call->named_count > 0) {
         v = jdict_new(r->h, a->call->named_count);
         for (size_t i = 0; i < a->call->named_count; i++)
-            jdict_set(r->h, v.dict, jstring_value(a->call->named[i].name), a->call->named[i].value);
+            jdict_set(r->h, v.dict, jstring_value(a->call->named[i].key), a->call->named[i].value);
     } else {
         v = jlist_new(r->h, JFORM_TUPLE, a->call->count);
         for (size_t i = 0; i < a->call->count; i++)

@@ -59,7 +59,7 @@ static void repr_char(struct jheap *h, struct jbuffer *b, uint32_t c, enum jorig
 
 static void repr_string(struct jheap *h, struct jbuffer *b, const struct jstring *s)
 {
-    enum jorigin ends = s->origins ? JORIGIN_MESSAGE : s->origin;
+    enum jorigin ends = jstring_origin(s);
     bool twice = memchr(s->text, '\'', s->bytes) && !memchr(s->text, '"', s->bytes);
     const char *quote = twice ? "\"" : "'";
     jheap_work(h, 4 * s->bytes);
@@ -208,7 +208,7 @@ static void put_json_escape(struct json_writer *w, uint32_t c, enum jorigin o)
 
 static void put_json_string(struct json_writer *w, const struct jstring *s)
 {
-    enum jorigin ends = s->origins ? JORIGIN_MESSAGE : s->origin;
+    enum jorigin ends = jstring_origin(s);
     jheap_work(w->h, 4 * s->bytes);
     jbuffer_text(w->h, w->b, "\"", ends);
     for (size_t at = 0; at < s->bytes;) {
@@ -223,6 +223,14 @@ static void put_json_string(struct json_writer *w, const struct jstring *s)
     jbuffer_text(w->h, w->b, "\"", ends);
 }
 
+/* What the template gives between the values of a message is of the message, too; what a message
+ * gives stays its own. */
+static void put_json_given(struct json_writer *w, const struct jstring *s, enum jorigin o)
+{
+    jbuffer_add(w->h, w->b, s->text, s->bytes,
+                o == JORIGIN_TEMPLATE ? jstring_origin(s) : JORIGIN_MESSAGE);
+}
+
 static void put_json_break(struct json_writer *w, enum jorigin o)
 {
     if (!w->form->indent)
@@ -230,7 +238,7 @@ static void put_json_break(struct json_writer *w, enum jorigin o)
     jbuffer_text(w->h, w->b, "\n", o);
     for (unsigned i = 0; i < w->level; i++) {
         jheap_step(w->h);
-        jbuffer_add(w->h, w->b, w->form->indent->text, w->form->indent->bytes, o);
+        put_json_given(w, w->form->indent, o);
     }
 }
 
@@ -238,7 +246,7 @@ static void put_json_separator(struct json_writer *w, const struct jstring *s,
                                const char *otherwise, enum jorigin o)
 {
     if (s)
-        jbuffer_add(w->h, w->b, s->text, s->bytes, o);
+        put_json_given(w, s, o);
     else
         jbuffer_text(w->h, w->b, otherwise, o);
 }

@@ -62,6 +62,11 @@ const struct jstring *jstring_escape(struct jheap *h, const struct jstring *s)
     return jstring_marked(h, jbuffer_take(h, &b), true);
 }
 
+enum jorigin jstring_origin(const struct jstring *s)
+{
+    return s->origins ? JORIGIN_MESSAGE : (enum jorigin)s->origin;
+}
+
 bool jstring_is(const struct jstring *s, const char *text)
 {
     return s->bytes == strlen(text) && memcmp(s->text, text, s->bytes) == 0;

@@ -130,6 +130,8 @@ const struct jstring *jstring_of(struct jheap *h, const char *text, size_t bytes
 const struct jstring *jstring_copy(struct jheap *h, const char *text, size_t bytes, enum jorigin o);
 const struct jstring *jstring_part(struct jheap *h, const struct jstring *s, size_t from,
                                    size_t to);
+/* Of a text that is made from it: of a message if any byte is. */
+enum jorigin jstring_origin(const struct jstring *s);
 bool jstring_is(const struct jstring *s, const char *text); /* a short one of ours */
 bool jstring_same(struct jheap *h, const struct jstring *a, const struct jstring *b);
 /* Offset of the first occurrence in [from, to) of s, or of the last; SIZE_MAX: none. */

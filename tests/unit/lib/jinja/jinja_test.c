@@ -127,6 +127,20 @@ START_TEST(every_byte_has_its_writer)
                "~~,~,");
     check_mask("{{ m | length }}{{ m == ' <s>Hi</s> ' }}", "11True");
     check_mask("{{ bos * 2 }}{{ l[0] * 2 }}{{ m | default('x') }}", "<s><s>~~~~~~~~~~~~~~~");
+    /* keys of ** are the client's, in every place that makes a key of a keyword */
+    check_mask("{% macro q() %}{% for k in kwargs %}{{ k }},{% endfor %}{% endmacro %}"
+               "{{ q(**d) }}{{ q(a=1, **d) }}{{ q(**{'x': 1}) }}",
+               "~,a,~,x,");
+    check_mask("{{ dict(**d) | join }}{{ dict(b=1, **d) | join }}{{ dict(d) | join }}", "~b~~");
+    check_mask("{{ namespace(**d) }}{{ ('%s' | format(**d)) }}",
+               "<Namespace {~~~: ~~~}>{~~~: ~~~}");
+    /* what a message gives to a function is not the template's */
+    check_mask("{{ m[1:4].format() }}{{ ('{:' ~ m[1] ~ '<3}').format('') }}", "~~~~~~");
+    check_mask("{{ '{:<<3}'.format('') }}{{ '%3s' % '' }}", "<<<   ");
+    check_mask("{{ strftime_now(m[1:4]) }}{{ strftime_now('<s>') }}", "~~~<s>");
+    check_mask("{{ ['a', 'b'] | tojson(separators=(m[1:4], '=')) }}", "[\"a\"~~~\"b\"]");
+    check_mask("{{ {'a': 1} | tojson(indent=m[1:4]) }}", "{\n~~~\"a\": 1\n}");
+    check_mask("{{ 'a\nb' | indent(m[1:4]) }}{{ ['a', 'b'] | join(m[1:4]) }}", "a\n~~~ba~~~b");
     check_mask("{{ l[0] | e }}{{ (bos | safe) + m }}", "~~<s>~~~~~~~~~~~~~~~~~~~~~~~");
 }
 END_TEST
