@@ -100,6 +100,34 @@ static void too_much_is_warned_of(void)
     expect_log(e, "WARN run: --budget 943718400MiB is more than this machine's memory of ");
 }
 
+/* A client's user does not see the log of the engine. */
+static void too_much_is_stated_by_clients(void)
+{
+    static const char wanted[] = "warning: a budget of 2.0 TiB is more than this machine's memory";
+    struct command c;
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"ctl", "--name", e->run, "budget", "2048GiB", NULL});
+    CHECK(c.status == 0 && strstr(c.err, wanted) && strstr(c.out, "in effect"), "%.300s", c.err);
+    command_free(&c);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"ctl", "--name", e->run, "budget", "875", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "budget: 875 bytes; did you mean 875MiB?"), "%.300s",
+          c.err);
+    command_free(&c);
+    command_run(&c, "/budget 2048GiB\n", END_MS,
+                (const char *const[]){"repl", "--name", e->run, NULL});
+    CHECK(c.status == 0 && strstr(c.err, wanted), "%.300s", c.err);
+    command_free(&c);
+    engine_stop(e);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "-m", test_model(), "--budget", "2048GiB", "-p",
+                                      "It was", "-n", "1", NULL});
+    CHECK(c.status == 0 && strstr(c.err, wanted), "%.300s", c.err);
+    command_free(&c);
+}
+
 static void ctrl_c_stops_the_engine(void)
 {
     struct terminal *t = terminal_open(
@@ -321,6 +349,7 @@ int main(int argc, char **argv)
         ROW(figures_are_one_line),
         ROW(requested_restart_is_no_crash),
         ROW(too_much_is_warned_of),
+        ROW(too_much_is_stated_by_clients),
         ROW(ctrl_c_stops_the_engine),
         ROW(ctrl_c_during_the_start),
         ROW(nearest_name_is_suggested),

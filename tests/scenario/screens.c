@@ -100,6 +100,53 @@ static void repl_on_a_terminal(void)
     engine_stop(e);
 }
 
+/* What a terminal shows of a session: the model at the start, words unbroken, statistics dimmed unless NO_COLOR is set;
+ * the words that end other programs; a prompt of several lines is one in the history. */
+static void repl_for_a_person(void)
+{
+    char path[PATH_MAX];
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    const char *const argv[] = {"repl", "--name", e->run, "--temp", "0", "-n", "40", NULL};
+    struct terminal *t = terminal_open(24, 40, -1, argv);
+    terminal_wait(t, "tiny-books-moe (qwen3moe), context of 2048 tokens", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    type_line(t, "help");
+    terminal_wait(t, "/preset", WAIT_MS);
+    terminal_wait(t, "exit and quit end the session", WAIT_MS);
+    type_line(t, "/preset");
+    terminal_wait(t, "* default    lossless:", WAIT_MS);
+    terminal_wait(t, "  auto ", WAIT_MS);
+    terminal_wait(t, "sluice sim --help", WAIT_MS);
+    type_line(t, test_prompt(0));
+    terminal_wait(t, "\033[K\r\n", WAIT_MS); /* a word moves to the next line */
+    terminal_wait(t, "\033[2m[40 tokens at", WAIT_MS);
+    terminal_wait(t, "\033[0m", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    type_line(t, "\"\"\"It was");
+    terminal_wait(t, "... ", WAIT_MS);
+    type_line(t, "exit\"\"\"");
+    terminal_wait(t, "[40 tokens at", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    CHECK(engine_counter(e, "compute", "sequences_done") == 2, "other than two prompts were sent");
+    type_line(t, "EXIT");
+    CHECK(terminal_end(t, WAIT_MS) == 0, "exit: the exit status is not 0");
+    snprintf(path, sizeof path, "%s/sluice/history", test_dir());
+    char text[4096] = "";
+    FILE *f = fopen(path, "re");
+    CHECK(f && fread(text, 1, sizeof text - 1, f) > 0 && fclose(f) == 0, "no history at %s", path);
+    CHECK(strstr(text, "It\\040was\\012exit\n") && !strstr(text, "\"\"\""), "%s", text);
+    setenv("NO_COLOR", "1", 1);
+    t = terminal_open(24, 40, -1, argv);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    type_line(t, test_prompt(0));
+    terminal_wait(t, "\n[40 tokens at", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    type_line(t, "quit");
+    CHECK(terminal_end(t, WAIT_MS) == 0, "quit: the exit status is not 0");
+    engine_stop(e);
+}
+
 /* 12 printable characters from the second half of the text; *from: where they first occur. */
 static void typable(const char *text, char out[13], size_t *from)
 {
@@ -226,7 +273,7 @@ static void repl_as_a_filter(void)
              path, path, test_prompt(0));
     command_run(&c, input, WAIT_MS, args);
     char expected[512];
-    snprintf(expected, sizeof expected, "%s1 turns saved\n1 turns loaded\n%s the \n", first, first);
+    snprintf(expected, sizeof expected, "%s1 turn saved\n1 turn loaded\n%s the \n", first, first);
     CHECK(c.status == 0 && strcmp(c.out, expected) == 0, "%d: %.300s | %.200s", c.status, c.out,
           c.err);
     command_free(&c);
@@ -393,9 +440,9 @@ static void top_as_text(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(repl_on_a_terminal), ROW(repl_takes_a_paste), ROW(repl_reports_a_restart),
-        ROW(repl_as_a_filter),   ROW(stats_watches),      ROW(map_and_directory_agree),
-        ROW(top_on_a_terminal),  ROW(top_as_text),
+        ROW(repl_on_a_terminal),      ROW(repl_for_a_person), ROW(repl_takes_a_paste),
+        ROW(repl_reports_a_restart),  ROW(repl_as_a_filter),  ROW(stats_watches),
+        ROW(map_and_directory_agree), ROW(top_on_a_terminal), ROW(top_as_text),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -31,6 +31,7 @@ sluice_unit_test(read_errors_test SOURCES lib/io/read_errors_test.c LINK sluice_
 sluice_unit_test(unit_jinja_cost SOURCES lib/jinja/cost_test.c LINK sluice_jinja)
 sluice_unit_test(strtab_test SOURCES lib/text/strtab_test.c LINK sluice_text)
 sluice_unit_test(terminal_test SOURCES lib/text/terminal_test.c LINK sluice_text)
+sluice_unit_test(display_test SOURCES lib/text/display_test.c LINK sluice_text)
 sluice_unit_test(unit_gguf SOURCES lib/model/gguf/gguf_test.c LINK sluice_model test_gguf_make m)
 sluice_unit_test(unit_gguf_split SOURCES lib/model/gguf/split_test.c ${CMAKE_SOURCE_DIR}/procs/tools/synth/split.c
   LINK sluice_model test_gguf_make)

@@ -9,9 +9,11 @@
 #include "lib/policy/presets/presets.h"
 #include "procs/clients/common/generation_stats.h"
 #include "procs/clients/common/map.h"
+#include "procs/clients/common/options.h"
 #include "procs/clients/repl/repl.h"
 
 #define MAP_COLUMNS 64
+#define PLURAL(n)   (n), (n) == 1 ? "" : "s"
 
 enum completion { COMPLETE_NONE, COMPLETE_SETTING, COMPLETE_PRESET };
 
@@ -59,8 +61,9 @@ static int cmd_help(struct repl *r, char *arguments, struct error *error)
         if (commands[i].help)
             printf("  /%-8s %-10s  %s\n", commands[i].name, commands[i].arguments,
                    commands[i].help);
-    printf("  Ctrl-C ends the response, not the session. \"\"\" starts and ends a multi-line\n"
-           "  prompt. Tab completes commands, settings and presets.\n");
+    printf("  Ctrl-C ends the response, not the session; exit and quit end the session, too.\n"
+           "  \"\"\" starts and ends a multi-line prompt. Tab completes commands, settings and "
+           "presets.\n");
     return 0;
 }
 
@@ -74,7 +77,7 @@ static void print_context(const struct repl *r)
     if (r->context_size)
         printf(", context %" PRIu64 " of %" PRIu64 " tokens", r->context_used, r->context_size);
     if (r->conversation.first)
-        printf(", the oldest %zu turns no longer sent", r->conversation.first);
+        printf(", the oldest %zu turn%s no longer sent", PLURAL(r->conversation.first));
     putchar('\n');
 }
 
@@ -94,8 +97,8 @@ static int cmd_show(struct repl *r, char *arguments, struct error *error)
            lookup_u64(doc, "model.experts_used"),
            bytes_format(lookup_u64(doc, "model.expert_bytes"), experts),
            bytes_format(lookup_u64(doc, "model.dense_bytes"), dense));
-    printf("  engine '%s'%s; %zu turns of conversation", r->session.run,
-           r->session.own ? " (private)" : "", r->conversation.count);
+    printf("  engine '%s'%s; %zu turn%s of conversation", r->session.run,
+           r->session.own ? " (private)" : "", PLURAL(r->conversation.count));
     print_context(r);
     json_decref(doc);
     return 0;
@@ -109,7 +112,7 @@ static int cmd_stats(struct repl *r, char *arguments, struct error *error)
         generation_stats_print_all(stdout, r->stats);
     else
         printf("no response yet\n");
-    printf("conversation: %zu turns", r->conversation.count);
+    printf("conversation: %zu turn%s", PLURAL(r->conversation.count));
     print_context(r);
     json_t *doc = engine_call(r, "stats", NULL, error);
     if (!doc)
@@ -190,9 +193,9 @@ static int cmd_budget(struct repl *r, char *arguments, struct error *error)
 {
     char budget[16], used[16], min_budget[16], arena[16];
     uint64_t bytes = 0;
-    if (*arguments && !bytes_parse(arguments, &bytes))
-        return error_set(error, ERR_BAD_INPUT, "'%.80s' is not a size (try 512MiB or 4GiB)",
-                         arguments);
+    if (*arguments && option_bytes("/budget", arguments, &bytes, error) != 0)
+        return -1;
+    option_warn_budget("repl", bytes);
     json_t *reply =
         *arguments ? engine_call(r, "budget", json_pack("{s:I}", "bytes", (json_int_t)bytes), error)
                    : engine_call(r, "stats", NULL, error);
@@ -208,6 +211,42 @@ static int cmd_budget(struct repl *r, char *arguments, struct error *error)
     return 0;
 }
 
+/* Bytes of the phrases of a text that fit into `columns`. */
+static int phrases(const char *text, size_t columns)
+{
+    size_t n = strlen(text);
+    while (n > columns) {
+        const char *comma = memrchr(text, ',', n);
+        if (!comma)
+            break;
+        n = (size_t)(comma - text);
+    }
+    return (int)n;
+}
+
+/* The one in use and those that most users need with their purpose, the others by name. */
+static void list_presets(const char *used)
+{
+    static const char *const common[] = {"default", "auto", "resident"};
+    unsigned column = 0;
+    for (uint32_t i = 0; i < preset_count(); i++) {
+        const struct preset *p = preset_at(i);
+        bool shown = strcmp(p->name, used) == 0;
+        for (size_t k = 0; k < ARRAY_LEN(common); k++)
+            shown |= strcmp(p->name, common[k]) == 0;
+        if (shown)
+            printf("%c %-10s %.*s\n", strcmp(p->name, used) == 0 ? '*' : ' ', p->name,
+                   phrases(p->doc, 66), p->doc);
+    }
+    for (uint32_t i = 0; i < preset_count(); i++) {
+        unsigned n = (unsigned)strlen(preset_at(i)->name) + 1;
+        printf("%s%s", column == 0 ? "  all:" : column + n > 70 ? "\n      " : "", "");
+        column = column + n > 70 ? n : column + n;
+        printf(" %s", preset_at(i)->name);
+    }
+    printf("\n  What each does: sluice sim --help\n");
+}
+
 static int cmd_preset(struct repl *r, char *arguments, struct error *error)
 {
     bool list = !*arguments;
@@ -215,11 +254,9 @@ static int cmd_preset(struct repl *r, char *arguments, struct error *error)
                          : engine_call(r, "preset", json_pack("{s:s}", "preset", arguments), error);
     if (!reply)
         return -1;
-    for (uint32_t i = 0; list && i < preset_count(); i++)
-        printf("%c %-12s %s\n",
-               strcmp(preset_at(i)->name, lookup_text(reply, "preset")) == 0 ? '*' : ' ',
-               preset_at(i)->name, preset_at(i)->doc);
-    if (!list)
+    if (list)
+        list_presets(lookup_text(reply, "preset"));
+    else
         printf("preset %s from the next response on%s\n", lookup_text(reply, "preset"),
                json_is_true(json_object_get(reply, "lossy")) ? "; it may change the output" : "");
     json_decref(reply);
@@ -255,7 +292,7 @@ static int cmd_save(struct repl *r, char *arguments, struct error *error)
     int status = conversation_save(&r->conversation, settings, arguments, overwrite, error);
     json_decref(settings);
     if (status == 0)
-        printf("%zu turns saved\n", r->conversation.count);
+        printf("%zu turn%s saved\n", PLURAL(r->conversation.count));
     return status;
 }
 
@@ -272,7 +309,7 @@ static int cmd_load(struct repl *r, char *arguments, struct error *error)
         conversation_clear(&r->conversation);
         r->conversation = loaded;
         r->context_used = 0;
-        printf("%zu turns loaded\n", r->conversation.count);
+        printf("%zu turn%s loaded\n", PLURAL(r->conversation.count));
     } else {
         conversation_clear(&loaded);
     }

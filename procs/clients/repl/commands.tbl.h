@@ -11,7 +11,7 @@ COMMAND(stats, "", NONE, "statistics of the last response and of the engine")
 COMMAND(experts, "", NONE, "show the resident experts per layer")
 COMMAND(loaders, "", NONE, "show the state of each storage device")
 COMMAND(budget, "[BYTES]", NONE, "show the memory budget, or change it: /budget 3GiB")
-COMMAND(preset, "[NAME]", PRESET, "list the presets, or switch to one from the next response on")
+COMMAND(preset, "[NAME]", PRESET, "name the presets, or switch to one from the next response on")
 COMMAND(regen, "", NONE, "run the last prompt again")
 COMMAND(save, "[--force] FILE", NONE,
         "write conversation and settings to a new file; --force overwrites")

@@ -256,6 +256,14 @@ static void mark_pastes(struct input *in, const char *how)
     fflush(in->screen);
 }
 
+/* Adds a line, or a prompt of several lines as one, to the history. */
+static void remember(struct input *in, const char *text)
+{
+    history(in->history, &in->event, H_ENTER, text);
+    if (in->history_path[0]) /* save now: closing the terminal ends this process */
+        history(in->history, &in->event, H_SAVE, in->history_path);
+}
+
 static enum input_result edited_line(struct input *in, struct error *error)
 {
     int count = 0;
@@ -271,11 +279,8 @@ static enum input_result edited_line(struct input *in, struct error *error)
     if (!got || count <= 0)
         return INPUT_END;
     size_t bytes = (size_t)count;
-    if (bytes > 1) {
-        history(in->history, &in->event, H_ENTER, got);
-        if (in->history_path[0]) /* save now: closing the terminal ends this process */
-            history(in->history, &in->event, H_SAVE, in->history_path);
-    }
+    if (bytes > 1 && !in->inside && strncmp(got, quotes, strlen(quotes)) != 0)
+        remember(in, got);
     if (got[bytes - 1] == '\n')
         bytes--;
     if (bytes > CONVERSATION_PROMPT_MAX) {
@@ -371,6 +376,10 @@ enum input_result input_next(struct input *in, const char **text, struct error *
     *text = in->line;
     if (result == INPUT_TEXT && strncmp(in->line, quotes, strlen(quotes)) == 0) {
         result = several_lines(in, error);
+        if (result == INPUT_TEXT && in->edit && in->text[0])
+            remember(in, in->text);
+        if (result == INPUT_TEXT)
+            result = INPUT_QUOTED;
         *text = in->text;
     }
     return result;

@@ -15,6 +15,7 @@ typedef const char *input_candidates(const char *line, size_t bytes, size_t i, s
 
 enum input_result {
     INPUT_TEXT,
+    INPUT_QUOTED,      /* text between """ and """ */
     INPUT_END,         /* end of input */
     INPUT_INTERRUPTED, /* a signal: its number is in session_stop */
     INPUT_BAD          /* *error has the reason; the next call continues after it */

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "lib/text/display.h"
 #include "procs/clients/common/stream.h"
 #include "procs/clients/repl/conversation.h"
 
@@ -36,12 +37,14 @@ struct repl {
     struct conversation conversation;
     json_t *stats; /* of the last response, or NULL */
     struct watch *watch;
-    bool tty;        /* input is a terminal */
-    bool out_tty;    /* output is a terminal */
-    bool raw;        /* control characters are not replaced on a terminal */
-    bool quiet;      /* no rates after a response */
-    bool has_tokens; /* output of this response has arrived; under the watch's lock */
-    bool mid_line;   /* the output is in the middle of a line; under the watch's lock */
+    struct display display; /* of this response; under the watch's lock */
+    FILE *terminal;         /* stdout without its filter */
+    bool tty;               /* input is a terminal */
+    bool out_tty;           /* output is a terminal */
+    bool raw;               /* control characters are not replaced on a terminal */
+    bool quiet;             /* no rates after a response */
+    bool has_tokens;        /* output of this response has arrived; under the watch's lock */
+    bool mid_line;          /* the output is in the middle of a line; under the watch's lock */
     bool leave;
     struct error failure; /* first failed line, for the exit status of a pipe */
 };
@@ -80,7 +83,8 @@ void watch_end(struct watch *w, const json_t *after);
 void watch_lock(struct watch *w);
 void watch_unlock(struct watch *w);
 
-/* Prints a notice on stderr, on its own line. */
+/* Prints a notice on stderr, on its own line; statistics are dimmed on a terminal. */
 void repl_notice(struct repl *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void repl_statistics(struct repl *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

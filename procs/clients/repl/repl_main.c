@@ -12,12 +12,17 @@
  *
  * Trust: replies are checked by the stubs in ipc/, saved conversations by conversation_load. */
 #include <getopt.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "config/option_error.h"
+#include "lib/base/bytes.h"
+#include "lib/json/lookup.h"
+#include "lib/text/printable.h"
 #include "lib/text/terminal.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/repl/input.h"
@@ -30,6 +35,17 @@ static void failed(struct repl *r, const struct error *error)
     fprintf(stderr, "%s\n", error->text);
     if (r->failure.code == ERR_NONE)
         r->failure = *error;
+}
+
+/* A line on a terminal that is a command of other programs without the slash. """exit""" is a prompt. */
+static const char *bare_command(const struct repl *r, const char *text)
+{
+    static const char *const words[][2] = {
+        {"exit", "/bye"}, {"quit", "/bye"}, {"bye", "/bye"}, {"help", "/help"}, {"?", "/help"}};
+    for (size_t i = 0; r->tty && i < ARRAY_LEN(words); i++)
+        if (strcasecmp(text, words[i][0]) == 0)
+            return words[i][1];
+    return text;
 }
 
 /* Runs one line. -1: the engine has exited. */
@@ -66,7 +82,8 @@ static int converse(struct repl *r, struct error *error)
 {
     struct input *in = input_open(r->tty, command_candidate, error);
     int status = in ? 0 : -1;
-    terminal_guard(r->raw); /* not for line editing, which has its own control sequences */
+    r->terminal =
+        terminal_guard(r->raw); /* not for line editing, which has its own control sequences */
     while (status == 0 && !r->leave) {
         const char *text = NULL;
         enum input_result got = input_next(in, &text, error);
@@ -74,8 +91,8 @@ static int converse(struct repl *r, struct error *error)
             break;
         if (got == INPUT_BAD)
             failed(r, error);
-        else if (got == INPUT_TEXT)
-            status = do_line(r, text, error);
+        else if (got == INPUT_TEXT || got == INPUT_QUOTED)
+            status = do_line(r, got == INPUT_TEXT ? bare_command(r, text) : text, error);
         fflush(stdout);
         if (!continues(r))
             status = error_set(error, ERR_CANCELLED, "ended by a signal");
@@ -152,6 +169,19 @@ static int parse(struct repl *r, struct session_request *q, int argc, char **arg
     return 0;
 }
 
+/* The model, its context, and what is next. */
+static void banner(struct repl *r)
+{
+    json_t *doc = session_stats(&r->session);
+    const char *name = lookup_text(doc, "model.name"), *arch = lookup_text(doc, "model.arch");
+    if (doc)
+        fprintf(stderr, "%s (%s), context of %" PRIu64 " tokens, engine '%s'\n",
+                printable(name, strlen(name)).text, printable(arch, strlen(arch)).text,
+                lookup_u64(doc, "model.context"), r->session.run);
+    fprintf(stderr, "/help lists the commands, Ctrl-D ends the conversation\n");
+    json_decref(doc);
+}
+
 static int run(struct repl *r, struct session_request *request, struct error *error)
 {
     if (session_tune(request, r->quiet, error) != 0 ||
@@ -161,7 +191,7 @@ static int run(struct repl *r, struct session_request *request, struct error *er
     int status = r->watch ? 0 : -1;
     if (status == 0) {
         if (r->tty && !r->quiet)
-            fprintf(stderr, "engine '%s' is ready; /help lists the commands\n", r->session.run);
+            banner(r);
         status = converse(r, error);
     }
     watch_close(r->watch);

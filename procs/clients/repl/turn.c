@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/json/lookup.h"
 #include "procs/clients/common/generation_stats.h"
@@ -18,8 +19,13 @@ static void print_next(const struct engine_next *next, void *arg)
         return;
     watch_lock(r->watch);
     r->has_tokens = true;
-    fwrite(next->text, 1, next->text_bytes, stdout);
-    fflush(stdout);
+    if (r->display.columns > 0) {
+        display_put(&r->display, next->text, next->text_bytes, r->terminal);
+        fflush(r->terminal);
+    } else {
+        fwrite(next->text, 1, next->text_bytes, stdout);
+        fflush(stdout);
+    }
     r->mid_line = next->text[next->text_bytes - 1] != '\n';
     watch_unlock(r->watch);
 }
@@ -42,13 +48,19 @@ static void report_rates(struct repl *r, const struct stream_result *result)
     if (strcmp(result->finish, "length") == 0 && r->context_used >= r->context_size)
         repl_notice(r, "the context of %" PRIu64 " tokens is full: the response ends here",
                     r->context_size);
-    if (!r->quiet)
-        repl_notice(r,
-                    "%zu tokens at %.1f tokens/s, prompt of %" PRIu64 " (%" PRIu64
-                    " kept) at %.1f tokens/s, TTFT %.0f ms; context %" PRIu64 " of %" PRIu64,
-                    result->count, real(f, "decode_tps"), lookup_u64(f, "prompt_tokens"),
-                    lookup_u64(f, "cached_tokens"), real(f, "prefill_tps"), real(f, "ttft_ms"),
-                    r->context_used, r->context_size);
+    if (r->quiet)
+        return;
+    if (result->count == 0)
+        repl_statistics(r, "no token; prompt of %" PRIu64 ", context %" PRIu64 " of %" PRIu64,
+                        lookup_u64(f, "prompt_tokens"), r->context_used, r->context_size);
+    else
+        repl_statistics(r,
+                        "%zu token%s at %.1f tokens/s, prompt of %" PRIu64 " (%" PRIu64
+                        " kept) at %.1f tokens/s, TTFT %.0f ms; context %" PRIu64 " of %" PRIu64,
+                        result->count, result->count == 1 ? "" : "s", real(f, "decode_tps"),
+                        lookup_u64(f, "prompt_tokens"), lookup_u64(f, "cached_tokens"),
+                        real(f, "prefill_tps"), real(f, "ttft_ms"), r->context_used,
+                        r->context_size);
 }
 
 static void keep(struct repl *r, const char *prompt, const struct stream_result *result,
@@ -162,6 +174,22 @@ static int fit_prompt(struct repl *r, const char *prompt, struct chat_prompt *ma
     return 0;
 }
 
+static void start_display(struct repl *r, const struct chat_prompt *made)
+{
+    const struct answer_marks *marks = &r->format.answer.reasoning;
+    unsigned columns = r->raw ? 0 : display_columns(STDOUT_FILENO);
+    display_start(&r->display, columns, display_dims(STDOUT_FILENO), marks->open, marks->close,
+                  answer_starts_inside(&r->format.answer, made->text, made->bytes));
+}
+
+static void end_display(struct repl *r)
+{
+    if (r->display.columns == 0)
+        return;
+    display_end(&r->display, r->terminal);
+    fflush(r->terminal);
+}
+
 int turn_run(struct repl *r, const char *prompt, struct error *error)
 {
     struct stream_result result;
@@ -174,10 +202,12 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
         json_decref(before);
         return -1;
     }
+    start_display(r, &made);
     watch_start(r->watch, before);
     int status = stream_run(&r->session, &submit, print_next, r, &result, error);
     json_t *after = session_stats(&r->session);
     watch_end(r->watch, after);
+    end_display(r);
     if (r->mid_line || (status == 0 && !r->out_tty)) /* in a script every response ends with a line
                                                       * end */
         putchar('\n');

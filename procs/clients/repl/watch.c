@@ -35,18 +35,41 @@ struct watch {
     struct seen seen[SERVICE_ROWS_MAX];
 };
 
-void repl_notice(struct repl *r, const char *fmt, ...)
+static void notice(struct repl *r, bool dim, const char *fmt, va_list args)
 {
     char text[400];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    struct display display;
+    size_t n = 1 + (size_t)vsnprintf(text + 1, sizeof text - 3, fmt, args);
+    n = n < sizeof text - 3 ? n : sizeof text - 3;
+    text[0] = '[';
+    memcpy(text + n, "]\n", 2);
     if (r->mid_line && r->out_tty)
         putchar('\n');
     r->mid_line = false;
+    if (r->terminal)
+        display_at_start(&r->display, r->terminal);
     fflush(stdout);
-    fprintf(stderr, "[%s]\n", text);
+    dim = dim && display_dims(STDERR_FILENO);
+    display_start(&display, display_columns(STDERR_FILENO), false, NULL, NULL, false);
+    fputs(dim ? DISPLAY_DIM : "", stderr);
+    display_put(&display, text, n + 2, stderr);
+    fputs(dim ? DISPLAY_PLAIN : "", stderr);
+}
+
+void repl_notice(struct repl *r, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    notice(r, false, fmt, args);
+    va_end(args);
+}
+
+void repl_statistics(struct repl *r, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    notice(r, true, fmt, args);
+    va_end(args);
 }
 
 static void compare(struct watch *w, const json_t *row, struct seen *seen)
