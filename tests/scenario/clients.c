@@ -374,6 +374,29 @@ static void drain(void)
     engine_stop(e);
 }
 
+/* ctl returns when the sequences that were accepted have ended. */
+static void ctl_drain_waits(void)
+{
+    struct engine *e = engine_new();
+    struct command c;
+    struct text got;
+    engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
+    struct generation *g = generation_start(e, test_prompt(0), 400);
+    uint64_t deadline = deadline_in(END_MS);
+    while (generation_tokens(g) < 5 && !generation_done(g))
+        CHECK(deadline_tick(deadline), "no tokens");
+    command_run(&c, NULL, END_MS, (const char *const[]){"ctl", "--name", e->run, "drain", NULL});
+    expect(&c, 0);
+    CHECK(engine_counter(e, "compute", "sequences_running") == 0 &&
+              engine_counter(e, "compute", "sequences_done") == 1,
+          "drain returned while a sequence ran: %.300s", c.err);
+    test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
+    command_free(&c);
+    generation_finish(g, END_MS, &got);
+    text_free(&got);
+    engine_stop(e);
+}
+
 static void inspect_demo(void)
 {
     struct command c;
@@ -386,9 +409,9 @@ static void inspect_demo(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(eval_windows),          ROW(eval_per_token), ROW(eval_modelled),
-        ROW(profile_plan_generate), ROW(trace_and_sim),  ROW(stats_and_ctl),
-        ROW(ctl_to_the_end),        ROW(drain),          ROW(inspect_demo),
+        ROW(eval_windows),    ROW(eval_per_token), ROW(eval_modelled),  ROW(profile_plan_generate),
+        ROW(trace_and_sim),   ROW(stats_and_ctl),  ROW(ctl_to_the_end), ROW(drain),
+        ROW(ctl_drain_waits), ROW(inspect_demo),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -128,6 +128,35 @@ static void too_much_is_stated_by_clients(void)
     command_free(&c);
 }
 
+/* Stated before the wait for the first one's end, and how to have both. */
+static void second_engine_is_told_of_name(void)
+{
+    struct command c;
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"run", "--name", e->run, "-m", test_model(), NULL});
+    CHECK(c.status == 1 && strstr(c.err, "is already running in ") &&
+              strstr(c.err, "s for its end. --name NAME starts a second engine") &&
+              strstr(c.err, "use another --name, or stop it with 'sluice ctl stop'"),
+          "status %d: %.600s", c.status, c.err);
+    command_free(&c);
+    engine_stop(e);
+}
+
+static void no_tunings_are_stated(void)
+{
+    struct command c;
+    setenv("XDG_CACHE_HOME", test_dir(), 1);
+    command_run(&c, NULL, END_MS, (const char *const[]){"models", NULL});
+    CHECK(c.status == 0 && strncmp(c.out, "no tunings; 'sluice tune -m FILE", 32) == 0, "'%.200s'",
+          c.out);
+    command_free(&c);
+    command_run(&c, NULL, END_MS, (const char *const[]){"models", "--output", "json", NULL});
+    CHECK(c.status == 0 && strcmp(c.out, "[]\n") == 0, "'%.200s'", c.out);
+    command_free(&c);
+}
+
 static void ctrl_c_stops_the_engine(void)
 {
     struct terminal *t = terminal_open(
@@ -350,6 +379,8 @@ int main(int argc, char **argv)
         ROW(requested_restart_is_no_crash),
         ROW(too_much_is_warned_of),
         ROW(too_much_is_stated_by_clients),
+        ROW(second_engine_is_told_of_name),
+        ROW(no_tunings_are_stated),
         ROW(ctrl_c_stops_the_engine),
         ROW(ctrl_c_during_the_start),
         ROW(nearest_name_is_suggested),

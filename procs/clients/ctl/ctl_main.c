@@ -7,6 +7,7 @@
  * meaning by the supervisor. */
 #include <getopt.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,8 @@
 #include "procs/clients/common/session.h"
 
 #define ARGUMENTS_MAX 2
+#define DRAIN_POLL_MS 100
+#define IDLE_POLLS    2
 
 struct ctl;
 
@@ -166,7 +169,7 @@ static const struct command commands[] = {
     {"log-level", "LEVEL", 1, 0, false, level_fields, print_fields,
      "log from this level on: debug, info, warn, error, none"},
     {"drain", "", 0, 0, false, no_fields, print_done,
-     "finish running sequences, accept no new ones"},
+     "accept no new sequences; returns when those that were accepted have ended"},
     {"stop", "", 0, 0, false, no_fields, print_done, "stop the engine"},
     {"inject", "POINT", 1, 0, true, inject_fields, print_done,
      "stop a process at a given point of its code (tests)"},
@@ -247,6 +250,42 @@ static const char *operation(const struct command *command, char op[32])
     return op;
 }
 
+/* Sequences that have not ended; UINT64_MAX: unknown, because compute is being restarted and resumes them then. */
+static uint64_t sequences_left(const json_t *stats)
+{
+    for (size_t i = 0; i < lookup_processes(stats); i++) {
+        const json_t *row = lookup_row(stats, i);
+        if (strcmp(lookup_text(row, "service"), "compute") == 0 &&
+            strcmp(lookup_text(row, "state"), "ready") == 0)
+            return lookup_u64(row, "counters.sequences_running") +
+                   lookup_u64(row, "counters.sequences_queued");
+    }
+    return UINT64_MAX;
+}
+
+/* Until no sequence is left: twice in succession, because one that was accepted just before is not counted at once. */
+static int wait_drained(struct rpc_client *control, struct error *error)
+{
+    uint64_t stated = 0;
+    for (unsigned idle = 0; idle < IDLE_POLLS;) {
+        json_t *stats = NULL;
+        if (session_stop)
+            return error_set(error, ERR_CANCELLED,
+                             "no longer waiting; the engine continues to drain");
+        if (control_call(control, "stats", NULL, &stats, error) != 0)
+            return -1;
+        uint64_t left = sequences_left(stats);
+        json_decref(stats);
+        idle = left == 0 ? idle + 1 : 0;
+        if (left > 0 && left != stated && left != UINT64_MAX)
+            fprintf(stderr, "sluice ctl: draining, %" PRIu64 " sequence%s to end\n", left,
+                    left == 1 ? "" : "s");
+        stated = left;
+        poll(NULL, 0, DRAIN_POLL_MS);
+    }
+    return 0;
+}
+
 static int run(struct ctl *c, struct error *error)
 {
     char op[32];
@@ -261,6 +300,8 @@ static int run(struct ctl *c, struct error *error)
     rpc_client_set_stop(control, &session_stop);
     json_t *reply = NULL;
     int status = control_call(control, operation(c->command, op), fields, &reply, error);
+    if (status == 0 && strcmp(c->command->name, "drain") == 0)
+        status = wait_drained(control, error);
     if (status == 0 && c->json) {
         json_dumpf(reply, stdout, JSON_INDENT(2));
         printf("\n");

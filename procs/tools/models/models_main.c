@@ -116,6 +116,10 @@ static int list(struct models *m, struct error *error)
     int status = tunings_each(print_one, print_ignored, m, error);
     if (status == 0)
         status = tunings_each_store(print_unused, m, error);
+    if (status == 0 && !m->json && m->count == 0)
+        printf("no tunings; 'sluice tune -m FILE --max-loss 1%%' makes one. A model needs none: "
+               "use it with "
+               "-m FILE\n");
     if (status == 0 && m->json) {
         json_dumpf(m->all, stdout, JSON_INDENT(2));
         printf("\n");

@@ -28,7 +28,7 @@ void canvas_clear(struct canvas *c)
     size_t cells = (size_t)c->rows * c->columns;
     memset(c->text, ' ', cells);
     memset(c->paint, PAINT_PLAIN, cells);
-    c->used = 0;
+    c->used = c->clipped = 0;
 }
 
 void canvas_free(struct canvas *c)
@@ -48,11 +48,13 @@ void canvas_put(struct canvas *c, unsigned row, unsigned column, enum paint pain
     va_end(args);
     if (row >= c->rows)
         return;
-    for (const char *at = line; *at && column < c->columns; at++, column++) {
+    const char *at = line;
+    for (; *at && column < c->columns; at++, column++) {
         size_t cell = (size_t)row * c->columns + column;
         c->text[cell] = *at >= ' ' && *at <= '~' ? *at : '?';
         c->paint[cell] = (uint8_t)paint;
     }
+    c->clipped += *at != 0;
     if (row >= c->used)
         c->used = row + 1;
 }

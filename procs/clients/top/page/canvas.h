@@ -19,6 +19,7 @@ enum paint {
 
 struct canvas {
     unsigned rows, columns, used; /* rows written so far */
+    unsigned clipped;             /* texts that were cut at the right edge since it was cleared */
     char *text;                   /* [rows][columns], ASCII */
     uint8_t *paint;               /* likewise */
 };

@@ -10,7 +10,7 @@
 #define WIDE_COLUMNS   140 /* from this width on the map is to the right of the tables */
 #define TABLE_COLUMNS  88  /* width of the tables then */
 #define LEDGER_COLUMNS 124 /* width of the ledger with names */
-#define HEAD_ROWS      6   /* lines above the tables, and one for a GPU */
+#define HEAD_ROWS      6   /* lines above the tables, and two for a GPU */
 #define MAP_ROWS_MIN   4   /* below the tables */
 #define DOING_COLUMN   62  /* column of the wait reason in the process table */
 #define ARENA          'A'
@@ -47,27 +47,62 @@ static void title(struct page *p)
                lookup_text(doc, "model.name"));
 }
 
+/* A number in five characters at most: "12.3", "1234", "12.3K". */
+static const char *number(double value, char out[16])
+{
+    static const char units[] = " KMGTPE";
+    unsigned unit = 0;
+    for (; value >= (unit == 0 ? 9999.5 : 999.5) && units[unit + 1]; unit++)
+        value /= 1000;
+    if (unit == 0)
+        snprintf(out, 16, "%.*f", value < 999.5, value);
+    else
+        snprintf(out, 16, "%.*f%c", value < 99.95, value, units[unit]);
+    return out;
+}
+
+/* A count, likewise: without a fraction unless it has a unit. */
+static const char *count(double value, char out[16])
+{
+    if (value >= 9999.5)
+        return number(value, out);
+    snprintf(out, 16, "%.0f", value);
+    return out;
+}
+
+/* A time in eight characters at most: "850 us", "384.0 ms", "12.3 s". */
+static const char *time_text(double us, char out[16])
+{
+    if (us < 9999.5)
+        snprintf(out, 16, "%.0f us", us);
+    else if (us < 999.95e3)
+        snprintf(out, 16, "%.1f ms", us / 1e3);
+    else
+        snprintf(out, 16, "%.*f s", us < 999.95e6, us / 1e6);
+    return out;
+}
+
 static void work(struct page *p)
 {
     const struct rates *f = &p->rates;
     const json_t *doc = p->now->doc;
     struct canvas *c = &p->canvas;
+    char a[16], b[16], done[16], failed[16];
     canvas_put(c, 1, 0, PAINT_PLAIN,
-               "decode %.1f tok/s  prefill %.1f tok/s  running %" PRIu64 "  queued %" PRIu64
-               "  done %" PRIu64 "  failed %" PRIu64,
-               f->decode_tps, f->prefill_tps, lookup_counter(doc, "compute", "sequences_running"),
+               "decode %s prefill %s tok/s  running %" PRIu64 "  queued %" PRIu64
+               "  done %s  failed %s",
+               number(f->decode_tps, a), number(f->prefill_tps, b),
+               lookup_counter(doc, "compute", "sequences_running"),
                lookup_counter(doc, "compute", "sequences_queued"),
-               lookup_counter(doc, "compute", "sequences_done"),
-               lookup_counter(doc, "compute", "sequences_failed"));
+               count((double)lookup_counter(doc, "compute", "sequences_done"), done),
+               count((double)lookup_counter(doc, "compute", "sequences_failed"), failed));
     canvas_put(c, 2, 0, PAINT_PLAIN,
-               "hit %.1f%%  in flight %.1f%%  miss %.1f%%  skipped %.1f%% of %.0f accesses/s  "
-               "stalled %.1f%%",
-               100 * f->hit, 100 * f->inflight, 100 * f->miss, 100 * f->skipped, f->accesses_per_s,
-               100 * f->stall);
+               "hit %.1f%% in flight %.1f%% miss %.1f%% skip %.1f%% of %s/s  stalled %.1f%%",
+               100 * f->hit, 100 * f->inflight, 100 * f->miss, 100 * f->skipped,
+               count(f->accesses_per_s, a), 100 * f->stall);
     canvas_put(c, 3, 0, PAINT_PLAIN,
-               "recall %.1f%%  prefetch used %.1f%%  evictions %.0f/s  resident %" PRIu64
-               "/%" PRIu64 " experts",
-               100 * f->recall, 100 * f->prefetch_used, f->evictions_per_s,
+               "recall %.1f%%  prefetch used %.1f%%  evictions %s/s  resident %" PRIu64 "/%" PRIu64,
+               100 * f->recall, 100 * f->prefetch_used, count(f->evictions_per_s, a),
                map_resident_all(&p->now->map), (uint64_t)p->now->map.rows * p->now->map.experts);
 }
 
@@ -83,13 +118,14 @@ static const char *size(uint64_t bytes, char out[16])
     return out;
 }
 
-/* The line of the GPU, below the budget. */
+/* The two lines of the GPU, below the budget. */
 static void gpu(struct page *p)
 {
     const struct gpu_rates *g = &p->rates.gpu;
     const json_t *doc = p->now->doc;
     struct canvas *c = &p->canvas;
-    char budget[16], to[16], from[16], busy[32] = "", ahead[32] = "", layers[40] = "";
+    char budget[16], to[16], from[16], uploads[16], evictions[16];
+    char busy[32] = "", ahead[32] = "", layers[40] = "";
     uint64_t on_gpu = lookup_u64(doc, "gpu.layers"), on_cpu = lookup_u64(doc, "gpu.layers_on_cpu");
     if (g->lost) {
         canvas_put(c, HEAD_ROWS, 0, PAINT_BAD, "GPU %s lost: computing on the CPU  %s",
@@ -97,19 +133,19 @@ static void gpu(struct page *p)
         return;
     }
     if (g->busy > 0)
-        snprintf(busy, sizeof busy, "  busy %.1f%%", 100 * g->busy);
+        snprintf(busy, sizeof busy, " busy %.0f%%", 100 * g->busy);
     if (lookup_counter(doc, "compute", "gpu_prefetches") > 0)
-        snprintf(ahead, sizeof ahead, " ahead used %.1f%%", 100 * g->ahead);
+        snprintf(ahead, sizeof ahead, " ahead %.0f%%", 100 * g->ahead);
     if (on_cpu > 0)
         snprintf(layers, sizeof layers, " layers %" PRIu64 "/%" PRIu64, on_gpu, on_gpu + on_cpu);
-    canvas_put(c, HEAD_ROWS, 0, PAINT_PLAIN,
-               "GPU %s %s%s %s slots %" PRIu64 "/%" PRIu64
-               " hit %.1f%% upl %.0f/s evict %.0f/s%s to %s/s from %s/s%s  %s",
+    canvas_put(c, HEAD_ROWS, 0, PAINT_PLAIN, "GPU %s %s%s %s slots %" PRIu64 "/%" PRIu64 "  %s",
                lookup_text(doc, "gpu.numbers"), size(lookup_u64(doc, "gpu.budget_bytes"), budget),
                layers, lookup_text(doc, "gpu.policy"), lookup_u64(doc, "gpu.slots_used"),
-               lookup_u64(doc, "gpu.slots"), 100 * g->hit, g->uploads_per_s, g->evictions_per_s,
-               ahead, size((uint64_t)g->to_bytes_per_s, to),
-               size((uint64_t)g->from_bytes_per_s, from), busy, lookup_text(doc, "gpu.name"));
+               lookup_u64(doc, "gpu.slots"), lookup_text(doc, "gpu.name"));
+    canvas_put(
+        c, HEAD_ROWS + 1, 0, PAINT_PLAIN, "hit %.0f%% upl %s/s evict %s/s%s to %s/s from %s/s%s",
+        100 * g->hit, count(g->uploads_per_s, uploads), count(g->evictions_per_s, evictions), ahead,
+        size((uint64_t)g->to_bytes_per_s, to), size((uint64_t)g->from_bytes_per_s, from), busy);
 }
 
 /* The budget bar: every part as wide as its share, the arena first; its used part is a capital
@@ -146,17 +182,18 @@ static void bar(struct page *p, unsigned row, unsigned column, unsigned width)
 static void ledger(struct page *p, unsigned columns)
 {
     const json_t *doc = p->now->doc;
+    bool names = columns >= LEDGER_COLUMNS;
     char a[16], b[16], text[256];
     uint64_t bytes[ARRAY_LEN(parts)];
     part_bytes(doc, bytes);
-    int n = snprintf(text, sizeof text, "A %s of %s arena",
+    int n = snprintf(text, sizeof text, names ? "A %s of %s arena" : "A %s/%s",
                      size(lookup_u64(doc, "directory.backed_bytes"), a),
                      size(lookup_u64(doc, "memory.arena_quota_bytes"), b));
     for (size_t i = 0; i < ARRAY_LEN(parts) && n > 0 && n < (int)sizeof text; i++)
-        n += snprintf(text + n, sizeof text - (size_t)n, "  %c %s%s%s", parts[i].letter,
-                      size(bytes[i], a), columns < LEDGER_COLUMNS ? "" : " ",
-                      columns < LEDGER_COLUMNS ? "" : parts[i].name);
-    canvas_put(&p->canvas, 5, 0, PAINT_FAINT, "%.*s", (int)columns, text);
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%c %s%s%s", names ? "  " : " ",
+                      parts[i].letter, size(bytes[i], a), names ? " " : "",
+                      names ? parts[i].name : "");
+    canvas_put(&p->canvas, 5, 0, PAINT_FAINT, "%s", text);
 }
 
 static void budget(struct page *p, unsigned columns)
@@ -205,13 +242,13 @@ void page_heading(struct page *p, unsigned row, unsigned column, unsigned column
 static void process_line(struct page *p, const struct process_rates *f, unsigned row,
                          unsigned columns)
 {
-    char memory[16], reserved[16], line[256], wait[64];
+    char memory[16], reserved[16], messages[16], line[256], wait[64];
     unsigned left = columns > DOING_COLUMN ? columns - DOING_COLUMN : 0;
-    snprintf(line, sizeof line, "%-10s %7" PRIu64 " %-8s %5.1f %6s %8s %6.*f %3.0f  %s", f->name,
+    snprintf(line, sizeof line, "%-10s %7" PRIu64 " %-8.8s %5.1f %6s %8s %6s %3.0f  %s", f->name,
              lookup_u64(f->row, "pid"), lookup_text(f->row, "state"), f->cpu,
              size((uint64_t)f->memory, memory),
-             f->reserved > 0 ? size((uint64_t)f->reserved, reserved) : "-", f->messages < 1000,
-             f->messages, f->restarts, doing(f, left, wait, sizeof wait));
+             f->reserved > 0 ? size((uint64_t)f->reserved, reserved) : "-",
+             number(f->messages, messages), f->restarts, doing(f, left, wait, sizeof wait));
     enum paint paint = !f->ready                                    ? PAINT_BAD
                        : f->reserved > 0 && f->memory > f->reserved ? PAINT_WARN
                                                                     : PAINT_PLAIN;
@@ -250,7 +287,7 @@ static const char *backend_name(uint64_t backend)
 
 static unsigned devices(struct page *p, unsigned row, unsigned columns, unsigned max)
 {
-    char rate[16], throttle[16], line[256];
+    char rate[16], throttle[16], queued[16], latency[16], line[256];
     unsigned shown = p->rates.devices < max ? p->rates.devices : max;
     snprintf(line, sizeof line, "%-11s %9s %6s %9s %9s %9s %9s  %s", "DEVICE", "READ/S", "BUSY%",
              "LATENCY", "QUEUED", "IN FLIGHT", "THROTTLE", "BACKEND");
@@ -258,10 +295,10 @@ static unsigned devices(struct page *p, unsigned row, unsigned columns, unsigned
     for (uint32_t i = 0; i < shown; i++) {
         const struct device_rates *d = &p->rates.device[i];
         bool bad = lookup_u64(d->row, "counters.quarantined") > 0;
-        snprintf(line, sizeof line,
-                 "loader.%-4" PRIu64 " %9s %6.1f %6.2f ms %6" PRIu64 " us %9" PRIu64 " %9s  %s",
-                 d->number, size((uint64_t)d->bytes_per_s, rate), 100 * d->busy, d->read_ms,
-                 d->p99_us, d->in_flight, d->throttle ? size(d->throttle, throttle) : "none",
+        snprintf(line, sizeof line, "loader.%-4" PRIu64 " %9s %6.1f %9s %9s %9" PRIu64 " %9s  %s",
+                 d->number, size((uint64_t)d->bytes_per_s, rate), 100 * d->busy,
+                 time_text(1e3 * d->read_ms, latency), time_text((double)d->p99_us, queued),
+                 d->in_flight, d->throttle ? size(d->throttle, throttle) : "none",
                  bad ? "QUARANTINE" : backend_name(lookup_u64(d->row, "counters.backend")));
         canvas_put(&p->canvas, row++, 0, bad ? PAINT_BAD : PAINT_PLAIN, "%.*s", (int)columns, line);
     }
@@ -290,10 +327,10 @@ static void tables(struct page *p, bool foot)
     struct canvas *c = &p->canvas;
     bool wide = c->columns >= WIDE_COLUMNS && p->now->map.rows > 0;
     unsigned columns = wide ? TABLE_COLUMNS : c->columns, last = c->rows - foot;
-    unsigned head = HEAD_ROWS + p->rates.gpu.on;
+    unsigned head = HEAD_ROWS + (p->rates.gpu.lost ? 1 : 2) * p->rates.gpu.on;
     unsigned height = last - head, map = wide ? 0 : MAP_ROWS_MIN;
     unsigned all = p->rates.processes + p->rates.devices + 2 + map;
-    unsigned max = all <= height ? p->rates.processes : height / 2 - 1;
+    unsigned max = all <= height ? p->rates.processes : height > 2 ? height / 2 - 1 : 0;
     unsigned row = processes(p, head, columns, max);
     unsigned left = last > row + wide ? last - row - wide : 0;
     max = all <= height ? p->rates.devices : left / 2;

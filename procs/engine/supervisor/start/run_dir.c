@@ -43,7 +43,18 @@ int run_dir_take(struct supervisor *s, struct error *error)
     if (run_dir_path(s->options.run, s->run_dir, error) != 0 ||
         run_dir_create(s->run_dir, error) != 0)
         return -1;
-    int fd = run_dir_lock(s->run_dir, LOCK_WAIT_NS / NS_PER_MS, error);
+    int fd = run_dir_lock(s->run_dir, 0, error);
+    if (fd < 0 && error->code == ERR_BUSY) { /* it may be ending, or wait for its processes */
+        log_warn("%s; waiting %u s for its end. --name NAME starts a second engine", error->text,
+                 (unsigned)(LOCK_WAIT_NS / NS_PER_S));
+        fd = run_dir_lock(s->run_dir, LOCK_WAIT_NS / NS_PER_MS, error);
+    }
+    if (fd < 0 && error->code == ERR_BUSY) {
+        struct error busy = *error;
+        return error_set(error, ERR_BUSY,
+                         "%.300s: use another --name, or stop it with 'sluice ctl stop'",
+                         busy.text);
+    }
     if (fd < 0)
         return -1;
     s->lock_fd = fd_high(fd);

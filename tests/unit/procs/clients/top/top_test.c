@@ -219,8 +219,8 @@ START_TEST(the_gpu_has_a_line)
     const char *text = text_of(&p);
     ck_assert_msg(
         strstr(text,
-               "\nGPU 0,1 1.0M layers 3/8 prefetch slots 12/64 hit 75.0% upl 100/s evict 50/s "
-               "ahead used 75.0% to 400K/s from 400B/s  busy 40.0%  card\nPROCESS"),
+               "\nGPU 0,1 1.0M layers 3/8 prefetch slots 12/64  card\n"
+               "hit 75% upl 100/s evict 50/s ahead 75% to 400K/s from 400B/s busy 40%\nPROCESS"),
         "%s", text);
     canvas_free(&p.canvas);
     for (unsigned rows = 1; rows < 40; rows++)
@@ -236,6 +236,48 @@ START_TEST(the_gpu_has_a_line)
     ck_assert_msg(strstr(text, "\nGPU 0,1 lost: computing on the CPU  card\n"), "%s", text);
     canvas_free(&p.canvas);
     sample_free(&before);
+    sample_free(&now);
+}
+END_TEST
+
+/* The largest values that are likely, on the usual terminal: none is cut at the edge. */
+START_TEST(no_value_is_clipped)
+{
+    struct sample now, none = {0};
+    make(&now, 10, 800, 16000, 8);
+    add_gpu(&now, 1200, false);
+    json_t *doc = now.doc, *compute = json_array_get(json_object_get(doc, "processes"), 1);
+    json_t *more = json_pack("{s:i, s:i, s:i, s:i}", "sequences_running", 1, "sequences_queued", 32,
+                             "sequences_done", 98765432, "sequences_failed", 98765432);
+    json_object_update(json_object_get(compute, "counters"), more);
+    json_t *memory = json_object_get(doc, "memory"), *plan = json_object_get(memory, "plan");
+    static const char *const plans[] = {"kv_bytes",     "margin_bytes",     "compute_bytes",
+                                        "cache_bytes",  "text_bytes",       "segments_bytes",
+                                        "kernel_bytes", "page_table_bytes", "in_flight_bytes"};
+    for (size_t i = 0; i < ARRAY_LEN(plans); i++)
+        json_object_set_new(plan, plans[i], json_integer(1023ll << 20));
+    json_object_set_new(memory, "arena_quota_bytes", json_integer(1023ll << 30));
+    json_object_set_new(json_object_get(doc, "directory"), "backed_bytes",
+                        json_integer(1023ll << 30));
+    struct page p = {.run = "test", .now = &now, .interval = 1};
+    ck_assert_int_eq(canvas_size(&p.canvas, 40, 80), 0);
+    rates_make(&none, &now, SORT_start, &p.rates);
+    struct rates *f = &p.rates;
+    f->decode_tps = f->prefill_tps = f->accesses_per_s = f->evictions_per_s = 99940;
+    f->hit = f->inflight = f->miss = f->skipped = f->stall = f->recall = f->prefetch_used = 1;
+    f->gpu.hit = f->gpu.ahead = f->gpu.busy = 1;
+    f->gpu.uploads_per_s = f->gpu.evictions_per_s = 99940;
+    f->gpu.to_bytes_per_s = f->gpu.from_bytes_per_s = 99.4 * (double)GIB;
+    f->device[0].p99_us = 383973;
+    f->device[0].read_ms = 123456;
+    const char *text = text_of(&p);
+    ck_assert_msg(p.canvas.clipped == 0, "%s", text);
+    ck_assert_msg(strstr(text, "stalled 100.0%\n") && strstr(text, "384.0 ms") &&
+                      strstr(text, "123.5 s") && strstr(text, "failed 98.8M\n") &&
+                      strstr(text, "io_uring\n") && strstr(text, " M 1023M\n"),
+                  "%s", text);
+    json_decref(more);
+    canvas_free(&p.canvas);
     sample_free(&now);
 }
 END_TEST
@@ -332,6 +374,7 @@ int main(void)
     tcase_add_test(cases, processes_are_sorted);
     tcase_add_test(cases, pages_fit_any_terminal);
     tcase_add_test(cases, many_loaders_leave_space);
+    tcase_add_test(cases, no_value_is_clipped);
     tcase_add_test(cases, quarantine_is_shown);
     tcase_add_test(cases, the_gpu_has_a_line);
     tcase_add_test(cases, the_bar_is_the_budget);
