@@ -40,7 +40,7 @@ sluice_unit_test(loader_test SOURCES procs/engine/loader/loader_test.c
   ${loader}/jobs.c ${loader}/chunk.c ${loader}/throttle.c ${loader}/device.c
   LINK sluice_child sluice_shm sluice_model sluice_config sluice_base)
 sluice_unit_test(loader_verify_test SOURCES procs/engine/loader/verify_test.c ${loader}/jobs.c ${loader}/verify.c
-  LINK sluice_model sluice_config sluice_base PkgConfig::XXHASH)
+  LINK sluice_model sluice_read_errors sluice_config sluice_base PkgConfig::XXHASH)
 
 foreach(name api/request api/logprobs http/buffer http/head)
   get_filename_component(part ${name} NAME)
