@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/trace/trace.h"
 #include "tests/harness/internal.h"
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/fixtures.h"
@@ -157,6 +158,37 @@ static void exchanges_in_prefill(void)
     engine_stop(e);
 }
 
+/* A prompt is routed in parts that are short compared with the interval, whatever the chunk is: within a part the set stays. */
+static void short_chunks(void)
+{
+    char path[PATH_MAX], plan[PATH_MAX], option[PATH_MAX + 16];
+    struct engine *e = engine_new();
+    struct text got;
+    struct trace trace;
+    struct error error;
+    uint64_t rows = 0, parts = 0;
+    snprintf(path, sizeof path, "%s/short.trace", test_dir());
+    plan_make(plan, "short.plan", 0);
+    snprintf(option, sizeof option, "--trace=%s", path);
+    engine_start(e, (const char *const[]){"--plan", plan, "--resident-experts=50",
+                                          "--preset=swapmoe", "--policy=interval=32",
+                                          "--prefill-chunk=256", option, NULL});
+    engine_generate(e, test_prompt(2), 1, &got); /* of 300 tokens */
+    text_free(&got);
+    engine_stop(e);
+    CHECK(trace_read(path, &trace, &error) == 0, "%s", error.text);
+    for (uint64_t i = 0; i < trace.count; i++) {
+        const struct trace_record *r = &trace.records[i];
+        if (r->kind != TRACE_TOKEN_END)
+            continue;
+        CHECK(r->tokens <= 10, "%u tokens were routed together", r->tokens);
+        rows += r->tokens;
+        parts++;
+    }
+    CHECK(rows > 100 && parts >= rows / 10, "%" PRIu64 " tokens in %" PRIu64 " parts", rows, parts);
+    trace_free(&trace);
+}
+
 /* Residents of the previous preset take no capacity from the sets: they are evicted without an
  * access. */
 static void sets_after_preset_change(void)
@@ -292,6 +324,7 @@ int main(int argc, char **argv)
                                              ROW(fixed_set),
                                              ROW(exchanges),
                                              ROW(exchanges_in_prefill),
+                                             ROW(short_chunks),
                                              ROW(sets_after_preset_change),
                                              ROW(second_start_is_warm),
                                              ROW(same_prompt_again),

@@ -157,6 +157,16 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
     }
 }
 
+/* Tokens per pass: those of an engine with chunks of s->chunk. */
+static uint32_t chunk_of(const struct serving *s, const struct offline_text *text)
+{
+    uint32_t chunk = s->chunk ? s->chunk : text->window, most;
+    if (s->kind != SERVE_SWAPMOE)
+        return s->chunk;
+    most = swap_rows_max(s->interval);
+    return chunk < most ? chunk : most;
+}
+
 static uint32_t segment_of(const struct serving *s)
 {
     return s->segment ? s->segment : SERVING_SEGMENT;
@@ -218,8 +228,8 @@ int serving_evaluate(const struct offline_evaluation *base, const struct serving
     e.allowed = s->kind == SERVE_MASK ? s->allowed : NULL;
     bool hobbit = s->kind == SERVE_POLICY && s->policy.rule == PRECISION_RULE_HOBBIT;
     e.renormalise_skips = hobbit && s->skip_renormalise;
-    e.token_by_token = hobbit || (s->kind == SERVE_SWAPMOE && s->chunk <= 1);
-    e.chunk = s->chunk;
+    e.chunk = chunk_of(s, base->text);
+    e.token_by_token = hobbit || (s->kind == SERVE_SWAPMOE && e.chunk <= 1);
     if (s->kind == SERVE_SWAPMOE) {
         e.in_order = true;
         e.segment = segment_of(s) < base->text->windows ? segment_of(s) : base->text->windows;

@@ -32,8 +32,7 @@ struct serving {
     struct precision_policy policy;
     bool skip_renormalise; /* hobbit */
     uint32_t chunk; /* fate, swapmoe: tokens per pass, as the engine's prefill chunk; 0: the window.
-                     * swapmoe: a layer is routed under one mask, and importance arrives at the
-                     * end of the pass */
+                     * swapmoe: no more than swap_rows_max(interval) */
     /* swapmoe */
     const uint32_t *keep; /* [L] v_i */
     const float *norm;    /* [L * E] */

@@ -6,7 +6,8 @@
 
 #include "lib/base/assert.h"
 
-#define SWAP_MAGIC 0x50415753u
+#define SWAP_MAGIC      0x50415753u
+#define SWAP_LATE_SHARE 3 /* of the interval */
 
 struct swap_layer {
     uint32_t keep;           /* v */
@@ -299,6 +300,12 @@ void swap_tokens(struct swap *s, uint32_t tokens)
         if (has_importance(s, &s->layer[layer]))
             plan(s, layer, from, when);
     }
+}
+
+uint32_t swap_rows_max(uint64_t interval)
+{
+    uint64_t rows = interval / SWAP_LATE_SHARE;
+    return rows > UINT32_MAX ? UINT32_MAX : rows > 1 ? (uint32_t)rows : 1;
 }
 
 /* ---- pairs ---------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/policy/access/swap.h"
 #include "lib/policy/presets/planned.h"
 #include "lib/tensor/precision.h"
 #include "procs/engine/compute/compute.h"
@@ -378,6 +379,12 @@ static bool allow(struct experts *e, const struct expert_step *step, uint32_t ex
     if (e->fixed_mask)
         return e->mask[(size_t)step->layer * e->child->model->hparams.experts + expert] != 0;
     return step->rows > 1 ? hold(e, step, expert) : serves(e, step, expert);
+}
+
+uint32_t experts_rows(const struct experts *e, uint32_t rows)
+{
+    uint32_t most = e->knobs.mask == MASK_SWAP ? swap_rows_max(e->knobs.interval) : rows;
+    return rows < most ? rows : most;
 }
 
 bool experts_mask(void *self, const struct expert_step *step, bool *allowed)

@@ -300,7 +300,7 @@ static int turn(struct sequence *s, struct error *error)
     uint32_t prompt = get(&q->prompt_tokens);
     if (position < prompt && rows > prompt - position)
         rows = prompt - position;
-    rows = state_rows(r, q, position, rows);
+    rows = state_rows(r, q, position, experts_rows(&r->experts, rows));
     for (uint32_t i = 0; i < rows; i++)
         r->tokens[i] = get(&s->log[position + i]);
     struct state_pass state;

@@ -184,6 +184,34 @@ START_TEST(replacements_follow_chunks_and_device)
 }
 END_TEST
 
+/* The sets follow the interval, not the chunk: longer passes than a third of it give the same losses. */
+START_TEST(sets_change_inside_a_chunk)
+{
+    bool low[CELLS];
+    uint32_t keep[8];
+    for (int i = 0; i < CELLS; i++)
+        low[i] = i % 32 < 16;
+    for (int i = 0; i < 8; i++)
+        keep[i] = 16;
+    struct serving s = {.kind = SERVE_SWAPMOE,
+                        .allowed = low,
+                        .keep = keep,
+                        .interval = 32,
+                        .chunk = 10,
+                        .segment = UINT32_MAX};
+    struct serving_report want_report, report;
+    struct offline_losses want = run(&s, 2, false, &want_report);
+    ck_assert_uint_gt(want_report.swapped, 0);
+    for (s.chunk = 11; s.chunk <= 64; s.chunk += 11) {
+        struct offline_losses got = run(&s, 2, false, &report);
+        same(&want, &got);
+        ck_assert_uint_eq(report.swapped, want_report.swapped);
+        offline_losses_free(&got);
+    }
+    offline_losses_free(&want);
+}
+END_TEST
+
 START_TEST(fewer_bits_lose_more)
 {
     uint8_t precision[CELLS];
@@ -466,6 +494,7 @@ int main(void)
     tcase_add_test(c, threads_change_nothing);
     tcase_add_test(c, servings_of_everything);
     tcase_add_test(c, replacements_follow_chunks_and_device);
+    tcase_add_test(c, sets_change_inside_a_chunk);
     tcase_add_test(c, fewer_bits_lose_more);
     tcase_add_test(c, hobbit_counts);
     tcase_add_test(c, fate_counts);

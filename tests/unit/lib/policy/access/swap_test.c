@@ -130,6 +130,17 @@ START_TEST(idle_tokens)
 }
 END_TEST
 
+START_TEST(rows_of_a_pass)
+{
+    static const struct {
+        uint64_t interval;
+        uint32_t rows;
+    } t[] = {{1, 1}, {3, 1}, {8, 2}, {96, 32}, {1048576, 349525}, {UINT64_MAX, UINT32_MAX}};
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        ck_assert_uint_eq(swap_rows_max(t[i].interval), t[i].rows);
+}
+END_TEST
+
 /* 411 us per token, 268 us per read: up to 0.0767 replacements per token cost at most 5 %. */
 START_TEST(interval_until_latency_bends)
 {
@@ -174,6 +185,7 @@ int main(void)
     tcase_add_loop_test(c, chunks_swap_as_tokens, 0, (int)ARRAY_LEN(cases));
     tcase_add_loop_test(c, nothing_new_keeps_the_pairs, 0, 2);
     tcase_add_test(c, idle_tokens);
+    tcase_add_test(c, rows_of_a_pass);
     tcase_add_test(c, interval_until_latency_bends);
     tcase_add_test(c, interval_of_the_smallest_loss);
     suite_add_tcase(s, c);
