@@ -102,6 +102,19 @@ PLAN_SCALAR(auto_gpu_slots, 1, 1e9, "Its slots for experts.")
 PLAN_SCALAR(auto_gpu_bytes_per_s, 0, 1e15, "Bandwidth of copies to it.")
 PLAN_SCALAR(auto_gpu_policy, 0, 2, "0: the policy gpu-centric; 1: cooperative; 2: prefetch.")
 
+/* ---- more of how losses and times were measured ---- */
+PLAN_SCALAR(uniform_kv_type, 0, 3,
+            "enum kv_type with which the losses of uniform precisions and of dense weights alone "
+            "were measured; unknown: f16.")
+PLAN_SCALAR(edgemoe_kv_type, 0, 3, "The same of edgemoe's loss.")
+PLAN_SCALAR(hobbit_kv_type, 0, 3, "The same of hobbit's loss.")
+PLAN_SCALAR(fate_kv_type, 0, 3, "The same of fate's loss.")
+PLAN_SCALAR(swap_kv_type, 0, 3, "The same of swapmoe's loss.")
+PLAN_SCALAR(swap_reads_per_token, 0, 1e15,
+            "Experts that the device could read while a token was computed; unknown: token_ns "
+            "divided by expert_read_ns, and without these no limit.")
+PLAN_SCALAR(threads, 1, 65536, "Threads that the times were measured with; unknown: any.")
+
 /* ---- measured by profile ---- */
 PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Accesses per token.")
 PLAN_ARRAY(

@@ -9,6 +9,7 @@
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
 #include "lib/plan/plan.h"
+#include "lib/tensor/kv_type.h"
 #include "lib/tensor/quant_method.h"
 #include "tests/harness/harness.h"
 #include "tests/scenario/fixtures.h"
@@ -89,6 +90,51 @@ static void missing_files(void)
     generates(test_model(), "", "pruned", "", "0", "sluice profile");
 }
 
+/* The same with another option; losses of `plan_with_losses`, or no plan. */
+static void starts_with(const char *model, const char *plan, const char *preset, const char *option,
+                        const char *max_loss, const char *reason)
+{
+    struct command c;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "-m", model, "--plan", plan, "--preset", preset,
+                                      option, "--max-loss", max_loss, "-p", "a", "-n", "1", NULL});
+    if (!reason)
+        CHECK(c.status == 0, "%s %s: status %d: %s", preset, option, c.status, c.err);
+    else
+        CHECK(c.status == 2 && strstr(c.err, reason), "%s %s: status %d, not '%s': %s", preset,
+              option, c.status, reason, c.err);
+    command_free(&c);
+}
+
+/* A KV cache with fewer bits loses with every preset, also with a lossless one. */
+static void kv_type_of_the_measurement(void)
+{
+    char old_plan[PATH_MAX], plan[PATH_MAX], store[PATH_MAX];
+    struct error error;
+    store_pack(store, "store", "native,int2");
+    plan_with_losses(old_plan, "old.plan", QUANT_CHANNEL);
+    plan_with_losses(plan, "q4.plan", QUANT_CHANNEL);
+    struct plan *p = plan_read(plan, &error);
+    CHECK(p, "%s", error.text);
+    p->scalar[PLAN_uniform_kv_type] = p->scalar[PLAN_edgemoe_kv_type] = KV_TYPE_Q4_0;
+    p->scalar[PLAN_hobbit_kv_type] = KV_TYPE_Q4_0;
+    p->scalar[PLAN_dense_loss_high] = 0.004;
+    CHECK(plan_write(p, plan, &error) == 0, "%s", error.text);
+    free(p);
+    const char *f16 = "measured with --kv-type f16, not q4_0; use --kv-type f16";
+    starts_with(store, "", "default", "--kv-type=q4_0", "0.1", "--kv-type q4_0 is not measured");
+    starts_with(store, "", "default", "--kv-type=f16", "0.1", NULL);
+    static const char *const lossy[] = {"hobbit", "edgemoe", "iq2"};
+    for (size_t i = 0; i < ARRAY_LEN(lossy); i++) {
+        starts_with(store, old_plan, lossy[i], "--kv-type=q4_0", "2", f16);
+        starts_with(store, plan, lossy[i], "--kv-type=q4_0", "2", NULL);
+        starts_with(store, plan, lossy[i], "--kv-type=q8_0", "2", NULL);
+    }
+    starts_with(store, plan, "default", "--kv-type=q4_0", "0.1",
+                "its measured loss is up to 0.4 %");
+    starts_with(store, plan, "default", "--kv-type=q4_0", "0.5", NULL);
+}
+
 /* A running engine rejects a preset whose loss was measured under other conditions. */
 static void switches(const char *store, enum quant_method method, int of_measured)
 {
@@ -159,15 +205,14 @@ static void dense_of_the_measurement(void)
     static const char *const lossy[] = {"hobbit", "edgemoe", "iq2"};
     for (size_t i = 0; i < ARRAY_LEN(lossy); i++) {
         generates(store, plan, lossy[i], "", "2", NULL);
-        generates(native, plan, lossy[i], "", "2",
-                  "dense weights at int8, and the model has native");
-        generates(four, plan, lossy[i], "", "2", "dense weights at int8, and the model has int4");
-        generates(store, native_plan, lossy[i], "", "2",
-                  "dense weights at native, and the model has int8");
+        generates(native, plan, lossy[i], "", "2", "dense weights at int8, not native");
+        generates(four, plan, lossy[i], "", "2", "dense weights at int8, not int4");
+        generates(store, native_plan, lossy[i], "", "2", "dense weights at native, not int8");
     }
     generates(store, plan, "default", "", "1", NULL);
     generates(store, plan, "default", "", "0.9", "its measured loss is up to 1 %");
-    generates(store, native_plan, "default", "", "1", "dense weights at int8 is not measured");
+    generates(store, native_plan, "default", "", "1",
+              "dense weights at int8 with --kv-type f16 is not measured");
     generates(native, plan, "edgemoe", "", "0", NULL); /* no bound was requested */
 }
 
@@ -207,7 +252,7 @@ static void plan_to_engine(void)
     command_free(&c);
     generates(store, plan, "edgemoe", "", "90", NULL);
     generates(native, plan, "edgemoe", "", "90",
-              "dense weights at int4, and the model has native; use 'sluice pack --dense int4'");
+              "dense weights at int4, not native; use sluice pack --dense int4");
 }
 
 /* SwapMoE's loss holds from the planned share of resident experts on: a smaller one is rejected at the
@@ -225,6 +270,8 @@ static void share_of_the_measurement(void)
     plan->scalar[PLAN_swap_margin] = 1;
     plan->scalar[PLAN_swap_interval] = 96;
     plan->scalar[PLAN_swap_chunk] = 256;
+    plan->scalar[PLAN_token_ns] = 1e6;
+    plan->scalar[PLAN_expert_read_ns] = 1e5;
     CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
     free(plan);
     snprintf(option, sizeof option, "--plan=%s", path);
@@ -240,16 +287,24 @@ static void share_of_the_measurement(void)
             &c, NULL, END_MS,
             (const char *const[]){"ctl", "--name", e->run, "budget", cases[i].budget, NULL});
         CHECK(c.status == cases[i].status, "%s: status %d: %s", cases[i].budget, c.status, c.err);
-        CHECK(c.status == 0 || strstr(c.err, "of the experts resident, and only"), "%s", c.err);
+        CHECK(c.status == 0 || strstr(c.err, "of the experts resident, not"), "%s", c.err);
         command_free(&c);
     }
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"ctl", "--name", e->run, "throttle", "0", "100kB", NULL});
+    CHECK(c.status == 2 &&
+              strstr(c.err, "a device that reads 10 experts while a token is computed"),
+          "throttle: status %d: %s", c.status, c.err);
+    command_free(&c);
     engine_stop(e);
+    starts_with(test_model(), path, "swapmoe", "--throttle=100kB", "2",
+                "a device that reads 10 experts while a token is computed");
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"generate", "-m", test_model(), option, "--preset=swapmoe",
                                       "--max-loss=2", "--budget=40MiB", "-p", "a", "-n", "1",
                                       NULL});
-    CHECK(c.status == 2 && strstr(c.err, "of the experts resident, and only"), "status %d: %s",
-          c.status, c.err);
+    CHECK(c.status == 2 && strstr(c.err, "of the experts resident, not"), "status %d: %s", c.status,
+          c.err);
     command_free(&c);
 }
 
@@ -295,6 +350,7 @@ int main(int argc, char **argv)
         {"rejected_at_run_time", rejected_at_run_time},
         {"dense_of_the_measurement", dense_of_the_measurement},
         {"plan_to_engine", plan_to_engine},
+        {"kv_type_of_the_measurement", kv_type_of_the_measurement},
         {"share_of_the_measurement", share_of_the_measurement},
         {"chunk_of_the_measurement", chunk_of_the_measurement},
     };

@@ -2,8 +2,10 @@
 #include "lib/policy/presets/loss.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "lib/base/assert.h"
+#include "lib/policy/access/swap.h"
 #include "lib/tensor/quant_method.h"
 
 /* Tokens of a chunk of plans that do not record it. */
@@ -53,36 +55,49 @@ int preset_servable(const struct knobs *k, const struct plan *plan, const struct
 
 /* ---- measured losses ------------------------------------------------------------------------- */
 
-/* A measured loss: its bound, the method of its precisions (PLAN_SCALAR__COUNT: none), and the
- * precision of the dense weights. */
-struct measurement {
-    const char *preset; /* that `sluice plan --preset` measures it for */
-    enum plan_scalar loss_high, method, dense;
+enum { /* which losses a row of conditions.tbl.h is about */
+       LOSS_DENSE = 1,
+       LOSS_UNIFORM = 2,
+       LOSS_EDGEMOE = 4,
+       LOSS_HOBBIT = 8,
+       LOSS_FATE = 16,
+       LOSS_SWAP = 32,
+       LOSS_ALL = 63
 };
+#define FIXED PLAN_SCALAR__COUNT
+
+/* A measured loss: its bound, the method of its precisions (PLAN_SCALAR__COUNT: none), the precision
+ * of the dense weights, and the type of the KV cache. */
+struct measurement {
+    unsigned loss;      /* LOSS_* */
+    const char *preset; /* that `sluice plan --preset` measures it for */
+    enum plan_scalar loss_high, method, dense, kv_type;
+};
+
+static struct measurement uniform(enum plan_scalar loss_high)
+{
+    return (struct measurement){LOSS_UNIFORM,        "edgemoe",          loss_high,
+                                PLAN_uniform_method, PLAN_uniform_dense, PLAN_uniform_kv_type};
+}
 
 static struct measurement measurement_of(const struct knobs *k, enum precision_rule rule)
 {
     if (k->routing != ROUTING_EXACT)
-        return (struct measurement){"swapmoe", PLAN_swap_loss_high, PLAN_SCALAR__COUNT,
-                                    PLAN_swap_dense};
+        return (struct measurement){LOSS_SWAP,          "swapmoe",       PLAN_swap_loss_high,
+                                    PLAN_SCALAR__COUNT, PLAN_swap_dense, PLAN_swap_kv_type};
     switch (rule) {
-    case PRECISION_RULE_UNIFORM_INT8:
-        return (struct measurement){"edgemoe", PLAN_uniform_int8_loss_high, PLAN_uniform_method,
-                                    PLAN_uniform_dense};
-    case PRECISION_RULE_UNIFORM_INT4:
-        return (struct measurement){"edgemoe", PLAN_uniform_int4_loss_high, PLAN_uniform_method,
-                                    PLAN_uniform_dense};
-    case PRECISION_RULE_UNIFORM_INT2:
-        return (struct measurement){"edgemoe", PLAN_uniform_int2_loss_high, PLAN_uniform_method,
-                                    PLAN_uniform_dense};
+    case PRECISION_RULE_UNIFORM_INT8: return uniform(PLAN_uniform_int8_loss_high);
+    case PRECISION_RULE_UNIFORM_INT4: return uniform(PLAN_uniform_int4_loss_high);
+    case PRECISION_RULE_UNIFORM_INT2: return uniform(PLAN_uniform_int2_loss_high);
     case PRECISION_RULE_EDGEMOE:
-        return (struct measurement){"edgemoe", PLAN_edgemoe_loss_high, PLAN_edgemoe_method,
-                                    PLAN_edgemoe_dense};
+        return (struct measurement){LOSS_EDGEMOE,        "edgemoe",          PLAN_edgemoe_loss_high,
+                                    PLAN_edgemoe_method, PLAN_edgemoe_dense, PLAN_edgemoe_kv_type};
     case PRECISION_RULE_HOBBIT:
-        return (struct measurement){"hobbit", PLAN_hobbit_loss_high, PLAN_hobbit_method,
-                                    PLAN_hobbit_dense};
+        return (struct measurement){LOSS_HOBBIT,        "hobbit",          PLAN_hobbit_loss_high,
+                                    PLAN_hobbit_method, PLAN_hobbit_dense, PLAN_hobbit_kv_type};
     case PRECISION_RULE_FATE:
-        return (struct measurement){"fate", PLAN_fate_loss_high, PLAN_fate_method, PLAN_fate_dense};
+        return (struct measurement){LOSS_FATE,        "fate",          PLAN_fate_loss_high,
+                                    PLAN_fate_method, PLAN_fate_dense, PLAN_fate_kv_type};
     case PRECISION_RULE_LOSSLESS: break;
     }
     sl_panic("precision rule %d", (int)rule);
@@ -130,147 +145,156 @@ enum precision preset_planned_dense(const struct knobs *k, const struct plan *pl
                                                : PLAN_uniform_dense);
 }
 
-static int same_dense(const struct served *s, const struct measurement *m, struct error *error)
-{
-    enum precision has = model_dense_precision(s->model);
-    enum precision measured = measured_dense(s->plan, m->dense);
-    if (has == measured)
-        return 0;
-    return error_set(error, ERR_BAD_INPUT,
-                     "its loss was measured with dense weights at %s, and the model has %s; use "
-                     "'sluice pack --dense %s'",
-                     precision_name(measured), precision_name(has), precision_name(measured));
-}
-
-/* A value that must be that of the measurement; NaN in the plan differs from everything. */
-static int same_value(const struct served *s, const char *name, double value,
-                      enum plan_scalar planned, struct error *error)
-{
-    double measured = s->plan->scalar[planned];
-    if (fabs(value - measured) <= VALUE_TOLERANCE)
-        return 0;
-    return error_set(error, ERR_BAD_INPUT, "its loss was measured with %s=%.6g, not %.6g", name,
-                     measured, value);
-}
-
-static int same_precision(const struct served *s, const char *name, enum precision value,
-                          enum plan_scalar planned, struct error *error)
-{
-    double measured = s->plan->scalar[planned];
-    if ((double)value == measured)
-        return 0;
-    return error_set(error, ERR_BAD_INPUT, "its loss was measured with %s=%s, not %s", name,
-                     precision_name((enum precision)measured), precision_name(value));
-}
-
-static int same_hobbit(const struct served *s, struct error *error)
-{
-    const struct knobs *k = s->knobs;
-    if (same_value(s, "t1", k->t1, PLAN_hobbit_t1, error) != 0 ||
-        same_value(s, "t2", k->t2, PLAN_hobbit_t2, error) != 0 ||
-        same_value(s, "skip_renormalise", k->skip_renormalise, PLAN_hobbit_skip_renormalise,
-                   error) != 0 ||
-        same_precision(s, "high", s->policy->high, PLAN_hobbit_high, error) != 0)
-        return -1;
-    return same_precision(s, "low", s->policy->low, PLAN_hobbit_low, error);
-}
-
 double preset_measured_chunk(const struct plan *plan, enum plan_scalar chunk)
 {
     return plan_knows(plan, chunk) ? plan->scalar[chunk] : CHUNK_NOT_RECORDED;
 }
 
-/* A larger chunk has other least popular experts, and masks that change later. */
-static int same_chunk(const struct served *s, enum plan_scalar chunk, struct error *error)
+/* ---- conditions ------------------------------------------------------------------------------ */
+
+/* Experts that the device reads while a token is computed, each in `read_ns`. */
+static double pace(const struct plan *plan, double read_ns)
 {
-    double measured = preset_measured_chunk(s->plan, chunk);
-    if (s->prefill_chunk <= measured)
-        return 0;
+    double token_ns = plan ? plan->scalar[PLAN_token_ns] : (double)NAN;
+    return token_ns > 0 && read_ns > 0 ? token_ns / read_ns : INFINITY; /* not known: no limit */
+}
+
+static double measured_pace(const struct plan *plan)
+{
+    return pace(plan, plan ? plan->scalar[PLAN_expert_read_ns] : (double)NAN);
+}
+
+/* The same with the engine's limit of the bandwidth; a limit without times of the plan: nothing. */
+static double served_pace(const struct served *s)
+{
+    const struct model_index *m = s->model;
+    double at_once = measured_pace(s->plan), bytes = 0;
+    if (s->read_bytes_per_s <= 0)
+        return at_once;
+    if (m->precision_entries[PRECISION_NATIVE] > 0)
+        bytes = (double)m->precision_slot_bytes[PRECISION_NATIVE] /
+                m->precision_entries[PRECISION_NATIVE];
+    double limited = pace(s->plan, bytes * 1e9 / s->read_bytes_per_s);
+    return isinf(limited) ? 0 : fmin(at_once, limited);
+}
+
+/* Tokens that are routed together. */
+static double swap_chunk(const struct served *s)
+{
+    uint32_t most = swap_rows_max(s->knobs->interval);
+    return s->prefill_chunk < most ? (double)s->prefill_chunk : most;
+}
+
+enum compare { SAME, AT_MOST, AT_LEAST, NO_COARSER };
+enum unit { NUMBER, SWITCH, SHARE, PRECISION, KV_TYPE, RULE, PRELOAD, PREFETCH };
+
+struct condition {
+    unsigned losses;
+    enum compare compare;
+    enum unit unit;
+    const char *before, *after, *advice;
+    double served;
+    enum plan_scalar measured;
+    double unknown;
+};
+
+static double bits_of(double kv_type)
+{
+    const struct kv_type_info *info = kv_type_info((uint32_t)kv_type);
+    return info ? (double)info->block_bytes / info->block : 0;
+}
+
+static bool holds(const struct condition *c, double measured)
+{
+    double near = c->unit == SHARE ? SHARE_TOLERANCE : VALUE_TOLERANCE * fabs(measured);
+    switch (c->compare) {
+    case SAME: return fabs(c->served - measured) <= fmax(near, VALUE_TOLERANCE);
+    case AT_MOST: return c->served <= measured;
+    case AT_LEAST: return c->served == measured || c->served >= measured - near;
+    case NO_COARSER: return bits_of(c->served) >= bits_of(measured);
+    }
+    return false;
+}
+
+static const char *value_text(enum unit unit, double value, char text[32])
+{
+    static const char *const rules[] = {PRECISION_RULE_LIST(CHOICE_NAME)};
+    static const char *const preloads[] = {PRELOAD_LIST(CHOICE_NAME)};
+    static const char *const prefetches[] = {PREFETCH_LIST(CHOICE_NAME)};
+    switch (unit) {
+    case NUMBER: snprintf(text, 32, "%.6g", value); return text;
+    case SHARE: snprintf(text, 32, "%.1f %%", 100 * value); return text;
+    case SWITCH: return value != 0 ? "on" : "off";
+    case PRECISION: return precision_name((enum precision)value);
+    case KV_TYPE: return kv_type_info((uint32_t)value)->name;
+    case RULE: return rules[(int)value];
+    case PRELOAD: return preloads[(int)value];
+    case PREFETCH: return prefetches[(int)value];
+    }
+    return "?";
+}
+
+static int differs(const struct condition *c, double measured, struct error *error)
+{
+    char is[32], was[32];
+    const char *value = value_text(c->unit, measured, was);
+    return error_set(error, ERR_BAD_INPUT, "its loss was measured with %s%s%s, not %s%s%s",
+                     c->before, value, c->after, value_text(c->unit, c->served, is),
+                     c->advice ? c->advice : "", c->advice ? value : "");
+}
+
+static int not_recorded(const struct measurement *m, struct error *error)
+{
     return error_set(error, ERR_BAD_INPUT,
-                     "its loss was measured with chunks of %.0f tokens; use --prefill-chunk %.0f",
-                     measured, measured);
-}
-
-static int same_fate(const struct served *s, struct error *error)
-{
-    const struct knobs *k = s->knobs;
-    if (k->slow_device)
-        return error_set(error, ERR_BAD_INPUT, "its loss was measured with slow_device=off");
-    if (same_chunk(s, PLAN_fate_chunk, error) != 0 ||
-        same_value(s, "low_fraction", k->low_fraction, PLAN_fate_prefill_int2, error) != 0 ||
-        same_precision(s, "high", s->policy->high, PLAN_fate_high, error) != 0)
-        return -1;
-    return same_precision(s, "low", s->policy->low, PLAN_fate_low, error);
-}
-
-static int same_swap(const struct served *s, struct error *error)
-{
-    const struct knobs *k = s->knobs;
-    double share = s->plan->scalar[PLAN_swap_share];
-    if (same_value(s, "interval", (double)k->interval, PLAN_swap_interval, error) != 0 ||
-        same_value(s, "margin", k->margin, PLAN_swap_margin, error) != 0)
-        return -1;
-    if (same_chunk(s, PLAN_swap_chunk, error) != 0)
-        return -1;
-    if (s->resident_share < share - SHARE_TOLERANCE)
-        return error_set(error, ERR_BAD_INPUT,
-                         "its loss was measured with %.1f %% of the experts resident, and only "
-                         "%.1f %% fit",
-                         100 * share, 100 * s->resident_share);
-    return 0;
-}
-
-/* Combinations of masked routing that no plan measures. */
-static int measurable(const struct served *s, struct error *error)
-{
-    const struct knobs *k = s->knobs;
-    if (k->routing == ROUTING_EXACT)
-        return 0;
-    if (k->mask != MASK_SWAP)
-        return error_set(error, ERR_BAD_INPUT, "no plan measures the loss of mask=%s",
-                         knobs_choice(k, "mask"));
-    if (k->precision != PRECISION_RULE_LOSSLESS || !k->amortise || k->count_only)
-        return error_set(error, ERR_BAD_INPUT,
-                         "its loss was measured with precision=lossless, amortise=on and "
-                         "count_only=off");
-    return 0;
-}
-
-/* What the plan must record for a loss to count. */
-static bool recorded(const struct plan *plan, const struct measurement *m)
-{
-    if (m->method != PLAN_SCALAR__COUNT)
-        return plan_knows(plan, m->method);
-    return plan_knows(plan, PLAN_swap_share) && plan_knows(plan, PLAN_swap_chunk);
+                     "the plan does not record how its loss was measured; run 'sluice plan "
+                     "--preset %s' again",
+                     m->preset);
 }
 
 static int same_conditions(const struct served *s, const struct measurement *m, struct error *error)
 {
+    const struct knobs *k = s->knobs;
+    const struct condition all[] = {
+#define CONDITION(id, losses, compare, unit, before, after, advice, served, measured, unknown)     \
+    {losses, compare, unit, before, after, advice, (double)(served), measured, (double)(unknown)},
+#include "lib/policy/presets/conditions.tbl.h"
+    };
+    if (m->method != PLAN_SCALAR__COUNT && !plan_knows(s->plan, m->method))
+        return not_recorded(m, error);
     if (m->method != PLAN_SCALAR__COUNT && same_method(s, m, error) != 0)
         return -1;
-    if (same_dense(s, m, error) != 0)
-        return -1;
-    if (s->knobs->routing != ROUTING_EXACT)
-        return same_swap(s, error);
-    if (s->policy->rule == PRECISION_RULE_HOBBIT)
-        return same_hobbit(s, error);
-    return s->policy->rule == PRECISION_RULE_FATE ? same_fate(s, error) : 0;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        const struct condition *c = &all[i];
+        bool known = c->measured != FIXED && plan_knows(s->plan, c->measured);
+        double measured = known ? s->plan->scalar[c->measured] : c->unknown;
+        if (!(c->losses & m->loss))
+            continue;
+        if (isnan(measured))
+            return not_recorded(m, error);
+        if (!holds(c, measured))
+            return differs(c, measured, error);
+    }
+    return 0;
 }
 
-/* Lossless presets serve the experts as they are, but the model's dense weights. */
+/* Lossless presets serve the experts as they are, but the model's dense weights, and a KV cache that
+ * may have fewer bits than the lossless engine. */
 static int dense_loss(const struct served *s, double *loss, struct error *error)
 {
-    const struct measurement m = {"edgemoe", PLAN_dense_loss_high, PLAN_SCALAR__COUNT,
-                                  PLAN_uniform_dense};
-    if (model_dense_precision(s->model) == PRECISION_NATIVE)
+    const struct measurement m = {LOSS_DENSE,         "edgemoe",          PLAN_dense_loss_high,
+                                  PLAN_SCALAR__COUNT, PLAN_uniform_dense, PLAN_uniform_kv_type};
+    const char *dense = precision_name(model_dense_precision(s->model));
+    const char *kv = kv_type_info(s->kv_type)->name;
+    if (model_dense_precision(s->model) == PRECISION_NATIVE &&
+        bits_of(s->kv_type) >= bits_of(KV_TYPE_F16))
         return 0;
     if (!s->plan || !plan_knows(s->plan, m.loss_high))
         return error_set(error, ERR_BAD_INPUT,
-                         "the loss of the model's dense weights at %s is not measured; measure it "
-                         "with 'sluice plan --preset edgemoe --dense %s' and use --plan",
-                         precision_name(model_dense_precision(s->model)),
-                         precision_name(model_dense_precision(s->model)));
-    if (same_dense(s, &m, error) != 0)
+                         "the loss of dense weights at %s with --kv-type %s is not measured; "
+                         "measure it with 'sluice plan --preset edgemoe --dense %s --kv-type %s' "
+                         "and use --plan",
+                         dense, kv, dense, kv);
+    if (same_conditions(s, &m, error) != 0)
         return -1;
     *loss = s->plan->scalar[m.loss_high];
     return 0;
@@ -281,18 +305,14 @@ int preset_loss(const struct served *s, double *loss, struct error *error)
     *loss = 0;
     if (!knobs_lossy(s->knobs))
         return dense_loss(s, loss, error);
-    if (measurable(s, error) != 0)
-        return -1;
+    if (s->knobs->routing != ROUTING_EXACT && s->knobs->mask != MASK_SWAP)
+        return error_set(error, ERR_BAD_INPUT, "no plan measures the loss of mask=%s",
+                         knobs_choice(s->knobs, "mask"));
     const struct measurement m = measurement_of(s->knobs, s->policy->rule);
     if (!s->plan || !plan_knows(s->plan, m.loss_high))
         return error_set(
             error, ERR_BAD_INPUT, "%s; measure it with 'sluice plan --preset %s' and use --plan",
             s->plan ? "the plan has no loss for it" : "its loss is not measured", m.preset);
-    if (!recorded(s->plan, &m))
-        return error_set(error, ERR_BAD_INPUT,
-                         "the plan does not record how its loss was measured; run 'sluice plan "
-                         "--preset %s' again",
-                         m.preset);
     if (same_conditions(s, &m, error) != 0)
         return -1;
     *loss = s->plan->scalar[m.loss_high];

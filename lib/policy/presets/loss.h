@@ -2,16 +2,15 @@
 /* The loss of a preset: whether the model's files can serve it at all, and whether the loss that a
  * plan has measured holds for what would be served.
  *
- * A measured loss holds only under the conditions of its measurement. A plan records them: the
- * quantisation method, the precisions of experts and of dense weights, the values of the policy parameters that decide what is
- * served, and for masked routing the share of resident experts. Anything that differs voids the
- * loss; the error names the first difference. */
+ * A measured loss holds only under the conditions of its measurement, which the plan records. Each is a
+ * row of conditions.tbl.h; any that differs voids the loss, and the error names the first one. */
 #ifndef SLUICE_POLICY_PRESETS_LOSS_H
 #define SLUICE_POLICY_PRESETS_LOSS_H
 
 #include "lib/plan/plan.h"
 #include "lib/policy/access/precision.h"
 #include "lib/policy/presets/presets.h"
+#include "lib/tensor/kv_type.h"
 
 /* Checks that the model has every precision that these parameters may request (with
  * precision=edgemoe: those in the plan) and the plan what they need, and fills *policy as
@@ -33,7 +32,10 @@ struct served { /* what an engine serves with; borrowed */
     const struct plan *plan;               /* NULL: none */
     const struct model_index *model;
     double resident_share; /* of the experts' payload bytes, 0..1 */
-    uint64_t prefill_chunk;
+    uint64_t prefill_chunk, threads;
+    enum kv_type kv_type;
+    double read_bytes_per_s; /* limit of the bandwidth for an expert; 0: none */
+    bool gpu;                /* one computes */
 };
 
 /* *loss: bound on held-out text of the measured loss (0.01: 1 %); 0 when lossless. A

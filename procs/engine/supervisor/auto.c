@@ -33,7 +33,7 @@ static const char *name_of(uint32_t candidate)
 
 /* ---- measurements --------------------------------------------------------------------------- */
 
-static uint64_t throttle_of(struct supervisor *s, uint32_t loader)
+uint64_t auto_throttle(struct supervisor *s, uint32_t loader)
 {
     return s->directory.head ? atomic_load(&s->directory.head->throttle_bytes_per_s[loader])
                              : device_params(s, loader)->throttle;
@@ -44,7 +44,7 @@ static double rate_of(struct supervisor *s, uint32_t loader)
 {
     const struct loader_seen *l = &s->automatic.loader[loader];
     double rate = l->rate;
-    uint64_t throttle = throttle_of(s, loader);
+    uint64_t throttle = auto_throttle(s, loader);
     if (!(rate > 0))
         rate = s->plan && plan_knows(s->plan, PLAN_drive_bytes_per_s)
                    ? s->plan->scalar[PLAN_drive_bytes_per_s] / (double)s->params.loaders
@@ -69,7 +69,7 @@ static void sample_loaders(struct supervisor *s)
         uint64_t busy = counter_get(row, CTR_LOADER_busy_ns);
         if (bytes < l->bytes || busy < l->busy_ns) /* a successor counts from 0 */
             l->bytes = l->busy_ns = 0;
-        uint64_t throttle = throttle_of(s, i);
+        uint64_t throttle = auto_throttle(s, i);
         if (throttle != l->throttle) /* reads under the other throttle do not count */
             *l = (struct loader_seen){.bytes = bytes, .busy_ns = busy, .throttle = throttle};
         if (busy <= l->busy_ns || (l->rate > 0 && bytes - l->bytes < SAMPLE_BYTES))
@@ -110,7 +110,7 @@ static bool differs(double a, double b)
 
 /* ---- choosing ------------------------------------------------------------------------------- */
 
-static uint64_t usable(const struct supervisor *s)
+static uint64_t usable(struct supervisor *s)
 {
     uint64_t bits = 0;
     double share = budget_share(s, s->budget.plan.quota);
@@ -124,7 +124,7 @@ static uint64_t usable(const struct supervisor *s)
     return bits;
 }
 
-json_t *auto_candidates_json(const struct supervisor *s, double share)
+json_t *auto_candidates_json(struct supervisor *s, double share)
 {
     json_t *all = json_array();
     for (uint32_t c = 0; c < auto_candidates(); c++) {

@@ -305,8 +305,8 @@ int model_take(struct supervisor *s, struct error *error);
 /* Whether a preset can run here: its policy parameters are valid, its precisions and plan are
  * available, and under --max-loss its measured loss holds and is small enough. share: of the
  * experts' bytes that fit. Fills *knobs. */
-int model_check_preset(const struct supervisor *s, uint32_t preset, double share,
-                       struct knobs *knobs, struct error *error);
+int model_check_preset(struct supervisor *s, uint32_t preset, double share, struct knobs *knobs,
+                       struct error *error);
 
 /* tuned.c: before the start. Takes the store, plan and preset of the model's tuning, or offers to make one. */
 int tuned_take(struct supervisor *s, struct error *error);
@@ -485,6 +485,8 @@ int memory_estimate_print(struct supervisor *s, struct error *error);
 /* auto.c: the preset auto, which chooses among the others. */
 /* Before any child runs: chooses by the plan's predictions and the throttles. */
 void auto_start(struct supervisor *s);
+/* Limit of a loader's bandwidth, bytes per second; 0: none. */
+uint64_t auto_throttle(struct supervisor *s, uint32_t loader);
 /* At readiness and on every tick: evaluates capacity, bandwidth and token times, and chooses again.
  * The choice takes effect with the next sequence. */
 void auto_poll(struct supervisor *s);
@@ -493,7 +495,7 @@ uint32_t auto_requested(struct supervisor *s, uint32_t preset);
 json_t *auto_stats(const struct supervisor *s); /* NULL: auto is off */
 /* {"preset", "lossless", "why"} of each candidate with that share of the experts resident, in the order of
  * auto.tbl.h; "why" is missing if it can run here. */
-json_t *auto_candidates_json(const struct supervisor *s, double share);
+json_t *auto_candidates_json(struct supervisor *s, double share);
 
 /* cgroup.c */
 int cgroup_enter(struct supervisor *s, struct error *error);

@@ -224,12 +224,15 @@ int plan_forced(struct planning *p, struct error *error)
         const char *name;
         int (*force)(struct planning *p, struct error *error);
         enum plan_scalar loss; /* PLAN_SCALAR__COUNT: set by force() */
-        enum plan_scalar method, dense;
-    } presets[] = {
-        {"edgemoe", force_edgemoe, PLAN_edgemoe_loss_high, PLAN_edgemoe_method, PLAN_edgemoe_dense},
-        {"hobbit", force_hobbit, PLAN_hobbit_loss_high, PLAN_hobbit_method, PLAN_hobbit_dense},
-        {"fate", force_fate, PLAN_fate_loss_high, PLAN_fate_method, PLAN_fate_dense},
-        {"uniform", force_uniform, PLAN_SCALAR__COUNT, PLAN_uniform_method, PLAN_uniform_dense}};
+        enum plan_scalar method, dense, kv_type;
+    } presets[] = {{"edgemoe", force_edgemoe, PLAN_edgemoe_loss_high, PLAN_edgemoe_method,
+                    PLAN_edgemoe_dense, PLAN_edgemoe_kv_type},
+                   {"hobbit", force_hobbit, PLAN_hobbit_loss_high, PLAN_hobbit_method,
+                    PLAN_hobbit_dense, PLAN_hobbit_kv_type},
+                   {"fate", force_fate, PLAN_fate_loss_high, PLAN_fate_method, PLAN_fate_dense,
+                    PLAN_fate_kv_type},
+                   {"uniform", force_uniform, PLAN_SCALAR__COUNT, PLAN_uniform_method,
+                    PLAN_uniform_dense, PLAN_uniform_kv_type}};
     for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
         if (strcmp(p->preset, presets[i].name) != 0)
             continue;
@@ -239,6 +242,7 @@ int plan_forced(struct planning *p, struct error *error)
             p->plan->scalar[presets[i].loss] = p->max_loss;
         p->plan->scalar[presets[i].method] = p->method;
         p->plan->scalar[presets[i].dense] = p->dense;
+        p->plan->scalar[presets[i].kv_type] = p->kv_type;
         return planning_write(p, error);
     }
     return error_set(error, ERR_BAD_INPUT, "--shares: needs --preset edgemoe|hobbit|fate|uniform");

@@ -47,6 +47,9 @@ static void usage(FILE *out)
         "                           int4, or auto (default): edgemoe searches it together with\n"
         "                           the experts' precisions, the other presets use its choice;\n"
         "                           the store must have the same (sluice pack --dense)\n"
+        "      --kv-type TYPE       KV cache of what is measured: f16 (default), q8_0 or q4_0; "
+        "the\n"
+        "                           losses hold for it and for more bits\n"
         "      --tokens N           tokens used, the same number of each file (default 65536):\n"
         "                           half to plan with, half to judge the plan\n"
         "  -c, --ctx-size N         tokens per window (default 512)\n"
@@ -98,6 +101,7 @@ enum {
     OPT_EVICTION,
     OPT_METHOD,
     OPT_DENSE,
+    OPT_KV,
     OPT_THREADS,
     OPT_OUTPUT,
     OPT_GPU /* the first of enum sim_gpu_option */
@@ -122,6 +126,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"trace", 1, NULL, OPT_TRACE},
                                         {"method", 1, NULL, OPT_METHOD},
                                         {"dense", 1, NULL, OPT_DENSE},
+                                        {"kv-type", 1, NULL, OPT_KV},
                                         {"eviction-only", 0, NULL, OPT_EVICTION},
                                         {"threads", 1, NULL, OPT_THREADS},
                                         {"output", 1, NULL, OPT_OUTPUT},
@@ -175,6 +180,14 @@ static int choice_option(struct planning *p, int option, const char *value, stru
                      "--preset: '%.40s' is not one of edgemoe|hobbit|fate|swapmoe|auto|all", value);
 }
 
+static int kv_option(struct planning *p, const char *value, struct error *error)
+{
+    p->kv_type = kv_type_find(value);
+    if (p->kv_type < KV_TYPE__COUNT && p->kv_type != KV_TYPE_F32) /* no engine has f32 */
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "--kv-type: '%.80s' is not one of f16|q8_0|q4_0", value);
+}
+
 static int one_option(struct planning *p, int option, const char *value, struct error *error)
 {
     double share;
@@ -209,6 +222,7 @@ static int one_option(struct planning *p, int option, const char *value, struct 
     case OPT_METHOD: return quant_method_option("--method", value, &p->method, error);
     case OPT_DENSE:
         return precision_dense_option("--dense", value, &p->dense, &p->dense_given, error);
+    case OPT_KV: return kv_option(p, value, error);
     case OPT_CURVE: p->curve = true; return 0;
     case OPT_CURVE_ONLY: p->curve_only = true; return 0;
     case OPT_TRACE: p->trace_path = value; return 0;

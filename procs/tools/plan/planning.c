@@ -126,12 +126,26 @@ void planning_serving_key(const struct planning *p, const struct offline_text *t
 {
     size_t layers = p->plan->layers, cells = layers * p->plan->experts;
     const struct precision_policy *policy = &s->policy;
-    const double what[] = {
-        s->kind,      s->method,          p->dense,           policy->rule,
-        policy->high, policy->low,        (double)policy->t1, (double)policy->t2,
-        s->chunk,     s->interval,        s->margin,          (double)policy->low_fraction,
-        s->segment,   s->pairs_per_token, s->before_routing,  policy->slow_device,
-        s->together,  s->count_only,      s->skip_renormalise};
+    const double what[] = {s->kind,
+                           s->method,
+                           p->dense,
+                           policy->rule,
+                           policy->high,
+                           policy->low,
+                           (double)policy->t1,
+                           (double)policy->t2,
+                           s->chunk,
+                           s->interval,
+                           s->margin,
+                           (double)policy->low_fraction,
+                           s->segment,
+                           s->pairs_per_token,
+                           s->before_routing,
+                           policy->slow_device,
+                           s->together,
+                           s->count_only,
+                           s->skip_renormalise,
+                           p->kv_type};
     const uint64_t arrays[] = {
         hash_of(name, strlen(name)), hash_of(s->precision, cells), hash_of(s->allowed, cells),
         hash_of(s->keep, layers * sizeof *s->keep), hash_of(s->norm, cells * sizeof *s->norm)};
@@ -168,13 +182,16 @@ int planning_losses(struct planning *p, const struct offline_text *text, const s
 {
     static const struct serving native = {.kind = SERVE_NATIVE};
     uint8_t key[MEASURED_KEY_BYTES];
-    enum precision dense = p->dense;
+    const enum precision dense = p->dense;
+    const enum kv_type kv_type = p->kv_type;
     size_t numbers = text->windows + REPORT_NUMBERS;
     double *value = calloc(numbers, sizeof *value);
     if (!value)
         return error_set(error, ERR_NO_MEMORY, "out of memory (losses)");
-    if (!s)
-        p->dense = PRECISION_NATIVE; /* losses are relative to the lossless model */
+    if (!s) { /* losses are relative to the lossless model */
+        p->dense = PRECISION_NATIVE;
+        p->kv_type = KV_TYPE_F16;
+    }
     planning_serving_key(p, text, s ? s : &native, "losses", key);
     *losses = (struct offline_losses){.windows = text->windows, .scored = text->window - 1};
     losses->nll = calloc(text->windows, sizeof *losses->nll);
@@ -197,6 +214,7 @@ int planning_losses(struct planning *p, const struct offline_text *text, const s
         }
     }
     p->dense = dense;
+    p->kv_type = kv_type;
     free(value);
     return status;
 }

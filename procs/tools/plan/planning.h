@@ -8,6 +8,7 @@
 #include "lib/base/bytes.h"
 #include "lib/offline/measure/serving.h"
 #include "lib/sim/options.h"
+#include "lib/tensor/kv_type.h"
 #include "lib/tensor/quant_method.h"
 #include "procs/tools/plan/held.h"
 #include "procs/tools/plan/measured.h"
@@ -40,6 +41,7 @@ struct planning {
     int64_t window, tokens_max, threads, configurations, generations, seed;
     bool json, curve;
     enum quant_method method; /* of the lower precisions; recorded with each loss */
+    enum kv_type kv_type;     /* of the measured model; the lossless one has f16 */
     enum precision dense;     /* of dense matrices; `auto`: what edgemoe chose, else native */
     bool dense_given;         /* --dense is not auto */
     struct shares shares;     /* --shares, with `forced` */

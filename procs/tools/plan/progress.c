@@ -78,6 +78,7 @@ struct offline_evaluation planning_evaluation(struct planning *p, const struct o
                                        .text = text,
                                        .threads = (uint32_t)p->threads,
                                        .dense = p->dense,
+                                       .kv_type = p->kv_type,
                                        .progress = steps_done,
                                        .announce = announced,
                                        .arg = p};

@@ -109,6 +109,7 @@ int profile_timings(struct profile *p, struct error *error)
     qsort(took, counted, sizeof *took, by_u64);
     double n = (double)counted * layers;
     plan->scalar[PLAN_token_ns] = (double)took[counted / 2];
+    plan->scalar[PLAN_threads] = config.threads;
     plan->scalar[PLAN_layer_attention_ns] = (double)s.attention / n;
     plan->scalar[PLAN_layer_router_ns] = (double)s.router / n;
     plan->scalar[PLAN_layer_experts_ns] =

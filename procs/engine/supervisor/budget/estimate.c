@@ -38,7 +38,7 @@ static const char *expert_type(const struct model_index *m)
 }
 
 /* What the preset auto would choose from at this budget. */
-static json_t *choices(const struct supervisor *s, const struct ledger_plan *plan)
+static json_t *choices(struct supervisor *s, const struct ledger_plan *plan)
 {
     double share = budget_share(s, plan->quota);
     return json_pack("{s:f, s:o}", "share", share, "candidates", auto_candidates_json(s, share));

@@ -125,13 +125,21 @@ static int op_throttle(struct supervisor *s, struct rpc_request *request, struct
         json_object_get(request->body, "bytes_per_s") ? "bytes_per_s" : "bytes_per_second";
     if (!c || take_u64(request, key, &rate, error) != 0)
         return -1;
+    _Atomic uint64_t *word = &s->directory.head->throttle_bytes_per_s[c->number];
+    uint64_t before = atomic_exchange(word, rate);
+    struct knobs knobs;
+    if (model_check_preset(s, atomic_load(&s->procs->preset_requested), budget_share_now(s), &knobs,
+                           error) != 0) { /* a loss may depend on it */
+        atomic_store(word, before);
+        return -1;
+    }
     struct pending_request *k =
         control_add_pending(s, request, PENDING_THROTTLE, clock_now_ns() + THROTTLE_NS);
-    if (!k)
+    if (!k) {
+        atomic_store(word, before);
         return busy(error);
+    }
     k->child = c;
-    atomic_store_explicit(&s->directory.head->throttle_bytes_per_s[c->number], rate,
-                          memory_order_release);
     control_set(s, c, CONTROL_THROTTLE, rate, ++s->next_epoch);
     return 0;
 }

@@ -175,8 +175,20 @@ static int check_loss(const struct supervisor *s, uint32_t preset, const struct 
     return 0;
 }
 
-int model_check_preset(const struct supervisor *s, uint32_t preset, double share,
-                       struct knobs *knobs, struct error *error)
+/* Limit of the bandwidth at which an expert is read; 0: none. Of a split model one loader reads it, else all do. */
+static double throttled(struct supervisor *s)
+{
+    double lowest = 0;
+    for (uint32_t i = 0; i < s->params.loaders; i++) {
+        double throttle = (double)auto_throttle(s, i);
+        if (throttle > 0 && (lowest <= 0 || throttle < lowest))
+            lowest = throttle;
+    }
+    return s->model->part_count > 0 ? lowest : lowest * (double)s->params.loaders;
+}
+
+int model_check_preset(struct supervisor *s, uint32_t preset, double share, struct knobs *knobs,
+                       struct error *error)
 {
     struct precision_policy policy;
     if (run_knobs(&s->params, preset, s->plan, knobs, error) != 0 ||
@@ -187,24 +199,23 @@ int model_check_preset(const struct supervisor *s, uint32_t preset, double share
                                   .plan = s->plan,
                                   .model = s->model,
                                   .resident_share = share,
-                                  .prefill_chunk = s->params.prefill_chunk};
+                                  .prefill_chunk = s->params.prefill_chunk,
+                                  .threads = s->params.threads,
+                                  .kv_type = kv_type_find(s->params.kv_type),
+                                  .read_bytes_per_s = throttled(s),
+                                  .gpu = s->gpus.count > 0};
     return check_loss(s, preset, &served, error);
 }
 
 /* Largest chunk that may be chosen: the smaller one on a GPU, whose memory holds the activations, too; and at most
- * that with which losses of the plan were measured. */
+ * that with which the plan has measured fate's loss. */
 static uint64_t chunk_max(const struct supervisor *s)
 {
-    static const struct {
-        enum plan_scalar loss, chunk;
-    } measured[] = {{PLAN_fate_loss, PLAN_fate_chunk}, {PLAN_swap_loss, PLAN_swap_chunk}};
     uint64_t max = s->gpus.count > 0 ? PREFILL_CHUNK : PREFILL_CHUNK_LARGE;
-    for (size_t i = 0; s->plan && i < ARRAY_LEN(measured); i++) {
-        double most = preset_measured_chunk(s->plan, measured[i].chunk);
-        if (plan_knows(s->plan, measured[i].loss) && most < (double)max)
-            max = (uint64_t)most;
-    }
-    return max;
+    if (!s->plan || !plan_knows(s->plan, PLAN_fate_loss))
+        return max;
+    double most = preset_measured_chunk(s->plan, PLAN_fate_chunk);
+    return most < (double)max ? (uint64_t)most : max;
 }
 
 static int params_resolve(struct supervisor *s, struct error *error)
@@ -223,15 +234,15 @@ static int params_resolve(struct supervisor *s, struct error *error)
         p->prefill_chunk = budget_chunk(s);
     }
     loaders_resolve(p, s->model);
+    if (devices_resolve(s, error) != 0)
+        return -1;
     struct knobs knobs;
     s->preset = preset_find(p->preset);
     if (s->preset == POLICY_NONE)
         return error_set(error, ERR_BAD_INPUT,
                          "--preset: unknown preset '%.40s'; expected one of %s", p->preset,
                          preset_names());
-    if (model_check_preset(s, s->preset, s->params.resident_experts / 100, &knobs, error) != 0)
-        return -1;
-    return devices_resolve(s, error);
+    return model_check_preset(s, s->preset, s->params.resident_experts / 100, &knobs, error);
 }
 
 int model_take(struct supervisor *s, struct error *error)

@@ -98,12 +98,13 @@ static uint64_t dense_bytes(void *arg, enum precision dense)
     return offline_index_at(search->p->model, dense)->dense_bytes;
 }
 
-/* Dense weights alone. */
+/* Dense weights and the KV cache alone. */
 static int judge_dense(struct planning *p, const uint8_t *native, struct error *error)
 {
     struct judged judged = {.loss = {0, 0, 0}};
     const struct serving s = serving_of(p, native);
-    if (p->dense != PRECISION_NATIVE && planning_judge(p, &s, &judged, error) != 0)
+    if ((p->dense != PRECISION_NATIVE || p->kv_type != KV_TYPE_F16) &&
+        planning_judge(p, &s, &judged, error) != 0)
         return -1;
     p->plan->scalar[PLAN_dense_loss_high] = judged.loss.high;
     return 0;
@@ -144,6 +145,7 @@ static int store_uniform(struct planning *p, struct error *error)
     sl_assert(all);
     p->plan->scalar[PLAN_uniform_method] = p->method;
     p->plan->scalar[PLAN_uniform_dense] = p->dense;
+    p->plan->scalar[PLAN_uniform_kv_type] = p->kv_type;
     int status = judge_dense(p, all, error) == 0 ? judge_uniform(p, all, error) : -1;
     free(all);
     return status;
@@ -161,6 +163,7 @@ static void store(struct planning *p, const struct widths *w, const struct judge
     s[PLAN_edgemoe_bytes] = (double)w->expert_bytes;
     s[PLAN_edgemoe_method] = p->method;
     s[PLAN_edgemoe_dense] = w->dense;
+    s[PLAN_edgemoe_kv_type] = p->kv_type;
     planning_note(p,
                   "edgemoe: %llu experts at %s, %llu at %s: %s of %s native; dense weights at %s: "
                   "%s; expected loss %s",

@@ -110,6 +110,7 @@ static void store(struct planning *p, double fraction, const struct judged *judg
     scalar[PLAN_fate_loss_high] = judged->loss.high;
     scalar[PLAN_fate_method] = p->method;
     scalar[PLAN_fate_dense] = p->dense;
+    scalar[PLAN_fate_kv_type] = p->kv_type;
     scalar[PLAN_fate_high] = t.high;
     scalar[PLAN_fate_chunk] = PLANNING_CHUNK;
     scalar[PLAN_fate_low] = fraction > 0 ? t.low : t.high; /* a store needs no other */

@@ -97,6 +97,7 @@ static void store(struct planning *p, const struct choice *c, const struct preci
     s[PLAN_hobbit_skip_renormalise] = 0;
     s[PLAN_hobbit_method] = p->method;
     s[PLAN_hobbit_dense] = p->dense;
+    s[PLAN_hobbit_kv_type] = p->kv_type;
     s[PLAN_hobbit_high] = t->high;
     s[PLAN_hobbit_low] = t->low;
     s[PLAN_hobbit_loss] = judged->loss.value;

@@ -8,6 +8,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/random.h"
+#include "lib/policy/access/swap.h"
 #include "lib/policy/access/swap_interval.h"
 #include "lib/policy/presets/planned.h"
 #include "lib/policy/presets/presets.h"
@@ -23,6 +24,7 @@ struct swap_plan {
     double margin;             /* policy parameter of the preset */
     uint64_t total;            /* resident experts over all layers */
     struct swap_search search; /* of the interval */
+    double reads_per_token;    /* of the device, with which the loss was measured; NAN: no limit */
     uint32_t *keep;            /* the current shares of all layers */
     uint8_t *set;              /* [L * E] initial sets of the current shares */
     bool *allowed;             /* the same */
@@ -45,6 +47,7 @@ static struct serving serving_of(struct swap_plan *w, const uint32_t *v, uint32_
                         .margin = w->margin,
                         .chunk = chunk};
     serving_swap_times(&s, plan);
+    w->reads_per_token = s.pairs_per_token > 0 ? s.pairs_per_token : (double)NAN;
     return s;
 }
 
@@ -160,13 +163,16 @@ static void store(struct swap_plan *w, const uint32_t *v, const struct judged *m
     memcpy(plan_virtual_experts(plan), w->keep, plan->layers * sizeof *v);
     planned_frequent_sets(plan, &offline_index(w->p->model)->hparams, w->keep, plan_resident(plan));
     plan->scalar[PLAN_swap_dense] = w->p->dense;
+    plan->scalar[PLAN_swap_kv_type] = w->p->kv_type;
+    plan->scalar[PLAN_swap_reads_per_token] = w->reads_per_token;
     plan->scalar[PLAN_swap_interval] = w->interval;
     plan->scalar[PLAN_swap_loss] = m->loss.value;
     plan->scalar[PLAN_swap_loss_low] = m->loss.low;
     plan->scalar[PLAN_swap_loss_high] = m->loss.high;
     plan->scalar[PLAN_swap_share] = (double)w->total / ((double)w->layers * w->experts);
     plan->scalar[PLAN_swap_margin] = w->margin;
-    plan->scalar[PLAN_swap_chunk] = PLANNING_CHUNK;
+    uint32_t together = swap_rows_max(w->interval);
+    plan->scalar[PLAN_swap_chunk] = together < PLANNING_CHUNK ? together : PLANNING_CHUNK;
     planning_note(w->p,
                   "swapmoe: %llu of %llu experts resident, interval %u tokens, expected loss %s",
                   (unsigned long long)w->total, (unsigned long long)w->layers * w->experts,

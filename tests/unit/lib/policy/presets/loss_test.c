@@ -30,7 +30,10 @@ struct scene { /* files and parameters that match the plan, before the change of
     struct plan *plan;
     const char *preset, *overrides;
     double share;
-    uint64_t chunk;
+    uint64_t chunk, threads;
+    enum kv_type kv_type;
+    double read_bytes_per_s;
+    bool gpu;
 };
 
 static struct scene scene;
@@ -89,6 +92,10 @@ static void setup(void)
     scene.overrides = NULL;
     scene.share = 0.5;
     scene.chunk = 256;
+    scene.threads = 2;
+    scene.kv_type = KV_TYPE_F16;
+    scene.read_bytes_per_s = 0;
+    scene.gpu = false;
 }
 
 static void teardown(void)
@@ -108,7 +115,16 @@ static int loss_of_scene(double *loss, struct error *error)
                   error->text);
     if (preset_servable(&k, scene.plan, &scene.model, &policy, error) != 0)
         return -1;
-    const struct served served = {&k, &policy, scene.plan, &scene.model, scene.share, scene.chunk};
+    const struct served served = {.knobs = &k,
+                                  .policy = &policy,
+                                  .plan = scene.plan,
+                                  .model = &scene.model,
+                                  .resident_share = scene.share,
+                                  .prefill_chunk = scene.chunk,
+                                  .threads = scene.threads,
+                                  .kv_type = scene.kv_type,
+                                  .read_bytes_per_s = scene.read_bytes_per_s,
+                                  .gpu = scene.gpu};
     return preset_loss(&served, loss, error);
 }
 
@@ -195,6 +211,13 @@ static void longer_chunk_not_recorded(void)
     scene.chunk = 257;
 }
 
+/* An interval of 128 routes up to 42 tokens together, however long a chunk is. */
+static void short_chunks_planned(void)
+{
+    scene.chunk = 512;
+    scene.plan->scalar[PLAN_swap_chunk] = 16;
+}
+
 static void dense_int8(void)
 {
     scene.dense.tensor.type = TENSOR_C8;
@@ -219,6 +242,60 @@ static void dense_measured_int4(void)
     scene.plan->scalar[PLAN_dense_loss_high] = 0.01;
 }
 
+static void kv_q4(void)
+{
+    scene.kv_type = KV_TYPE_Q4_0;
+}
+
+static void kv_planned(enum kv_type type)
+{
+    double *s = scene.plan->scalar;
+    s[PLAN_uniform_kv_type] = s[PLAN_edgemoe_kv_type] = s[PLAN_hobbit_kv_type] = type;
+    s[PLAN_fate_kv_type] = s[PLAN_swap_kv_type] = type;
+}
+
+static void kv_q4_planned_q8(void)
+{
+    kv_q4();
+    kv_planned(KV_TYPE_Q8_0);
+    scene.plan->scalar[PLAN_dense_loss_high] = 0.01;
+}
+
+/* A token takes 1 ms, the device reads an expert in 0.5 ms, and one of 1000 bytes with that limit in 1 ms. */
+static void with_times(void)
+{
+    scene.plan->scalar[PLAN_token_ns] = 1e6;
+    scene.plan->scalar[PLAN_expert_read_ns] = 5e5;
+}
+
+static void throttled(void)
+{
+    with_times();
+    scene.read_bytes_per_s = 1e6;
+}
+
+static void throttled_without_times(void)
+{
+    scene.read_bytes_per_s = 1e12;
+}
+
+static void slower_than_recorded(void)
+{
+    with_times();
+    scene.plan->scalar[PLAN_swap_reads_per_token] = 2.5;
+}
+
+static void more_threads(void)
+{
+    scene.plan->scalar[PLAN_threads] = 2;
+    scene.threads = 3;
+}
+
+static void with_gpu(void)
+{
+    scene.gpu = true;
+}
+
 static const struct {
     const char *preset, *overrides;
     void (*change)(void);
@@ -241,37 +318,96 @@ static const struct {
     {"edgemoe", NULL, no_int2, "the plan has experts at int2 and the model has not"},
     {"hobbit", "t1=0,t2=0", NULL, "measured with t1=0.578123, not 0"},
     {"hobbit", "t2=0.9", NULL, "measured with t2=0.95, not 0.9"},
-    {"hobbit", "skip_renormalise=on", NULL, "measured with skip_renormalise=0, not 1"},
+    {"hobbit", "skip_renormalise=on", NULL, "measured with skip_renormalise=off, not on"},
     {"hobbit", "low=int4", NULL, "measured with low=int2, not int4"},
     {"hobbit", "high=int4", NULL, "measured with high=native, not int4"},
     {"hobbit", NULL, other_high, "measured with high=int4, not native"},
     {"hobbit", NULL, other_low, "measured with low=int4, not int2"},
     {"default", "precision=uniform-int2", NULL, "the plan has no loss for it"},
     {"fate", "low_fraction=0.5", NULL, "measured with low_fraction=0.125, not 0.5"},
-    {"fate", "slow_device=on", NULL, "measured with slow_device=off"},
+    {"fate", "slow_device=on", NULL, "measured with slow_device=off, not on"},
     {"fate", "high=native", NULL, "measured with high=int4, not native"},
     {"swapmoe", "interval=96", NULL, "measured with interval=128, not 96"},
     {"swapmoe", "margin=0", NULL, "measured with margin=1, not 0"},
-    {"swapmoe", "amortise=off", NULL, "amortise=on"},
-    {"swapmoe", "precision=uniform-int4", NULL, "precision=lossless"},
-    {"swapmoe", NULL, fewer_resident, "with 50.0 % of the experts resident, and only 40.0 % fit"},
-    {"fate", NULL, longer_chunk, "chunks of 256 tokens"},
-    {"fate", NULL, longer_chunk_not_recorded, "chunks of 256 tokens"},
-    {"swapmoe", NULL, longer_chunk, "chunks of 256 tokens"},
-    {"iq4", NULL, dense_int8, "with dense weights at native, and the model has int8"},
-    {"edgemoe", NULL, dense_int8, "with dense weights at native, and the model has int8"},
-    {"hobbit", NULL, dense_int8, "with dense weights at native, and the model has int8"},
-    {"fate", NULL, dense_int8, "with dense weights at native, and the model has int8"},
-    {"swapmoe", NULL, dense_int8, "with dense weights at native, and the model has int8"},
-    {"iq4", NULL, dense_planned_int4, "with dense weights at int4, and the model has native"},
-    {"edgemoe", NULL, dense_planned_int4, "with dense weights at int4, and the model has native"},
-    {"hobbit", NULL, dense_planned_int4, "with dense weights at int4, and the model has native"},
-    {"fate", NULL, dense_planned_int4, "with dense weights at int4, and the model has native"},
-    {"swapmoe", NULL, dense_planned_int4, "with dense weights at int4, and the model has native"},
-    {"default", NULL, dense_int8, "dense weights at int8 is not measured"},
-    {"default", NULL, dense_measured_int4, "with dense weights at int4, and the model has int8"},
+    {"swapmoe", "amortise=off", NULL, "amortise=on, not off"},
+    {"swapmoe", "precision=uniform-int4", NULL, "precision=lossless, not uniform-int4"},
+    {"swapmoe", NULL, fewer_resident, "with 50.0 % of the experts resident, not 40.0 %"},
+    {"fate", NULL, longer_chunk, "chunks of 256 tokens, not 257; use --prefill-chunk 256"},
+    {"fate", NULL, longer_chunk_not_recorded,
+     "chunks of 256 tokens, not 257; use --prefill-chunk 256"},
+    {"swapmoe", NULL, short_chunks_planned, "chunks of 16 tokens, not 42; use --prefill-chunk 16"},
+    {"iq4", NULL, dense_int8, "with dense weights at native, not int8"},
+    {"edgemoe", NULL, dense_int8, "with dense weights at native, not int8"},
+    {"hobbit", NULL, dense_int8, "with dense weights at native, not int8"},
+    {"fate", NULL, dense_int8, "with dense weights at native, not int8"},
+    {"swapmoe", NULL, dense_int8, "with dense weights at native, not int8"},
+    {"iq4", NULL, dense_planned_int4, "with dense weights at int4, not native"},
+    {"edgemoe", NULL, dense_planned_int4, "with dense weights at int4, not native"},
+    {"hobbit", NULL, dense_planned_int4, "with dense weights at int4, not native"},
+    {"fate", NULL, dense_planned_int4, "with dense weights at int4, not native"},
+    {"swapmoe", NULL, dense_planned_int4, "with dense weights at int4, not native"},
+    {"default", NULL, dense_int8,
+     "the loss of dense weights at int8 with --kv-type f16 is not measured"},
+    {"default", NULL, dense_measured_int4, "with dense weights at int4, not int8"},
     {"pruned-freq", NULL, NULL, "no plan measures the loss of mask=frequency"},
+    {"default", NULL, kv_q4, "dense weights at native with --kv-type q4_0 is not measured"},
+    {"default", NULL, kv_q4_planned_q8,
+     "measured with --kv-type q8_0, not q4_0; use --kv-type q8_0"},
+    {"iq4", NULL, kv_q4, "measured with --kv-type f16, not q4_0; use --kv-type f16"},
+    {"edgemoe", NULL, kv_q4, "measured with --kv-type f16, not q4_0"},
+    {"hobbit", NULL, kv_q4, "measured with --kv-type f16, not q4_0"},
+    {"fate", NULL, kv_q4, "measured with --kv-type f16, not q4_0"},
+    {"swapmoe", NULL, kv_q4, "measured with --kv-type f16, not q4_0"},
+    {"iq4", NULL, kv_q4_planned_q8, "measured with --kv-type q8_0, not q4_0"},
+    {"swapmoe", NULL, throttled, "a device that reads 2 experts while a token is computed, not 1"},
+    {"swapmoe", NULL, throttled_without_times, "experts while a token is computed, not 0"},
+    {"swapmoe", NULL, slower_than_recorded, "reads 2.5 experts while a token is computed, not 2"},
+    {"swapmoe", NULL, more_threads, "measured with 2 threads, not 3; use --threads 2"},
+    {"swapmoe", NULL, with_gpu, "measured with GPU off, not on"},
+    {"swapmoe", "prefetch=idle", NULL, "measured with prefetch=none, not idle"},
+    {"swapmoe", "preload=none", NULL, "measured with preload=all, not none"},
+    {"swapmoe", "count_only=on", NULL, "measured with count_only=off, not on"},
 };
+
+/* The KV cache of the measurement, or one with more bits; a lossless preset has the loss of the cache alone. */
+START_TEST(same_kv_type)
+{
+    static const struct {
+        enum kv_type served, measured;
+    } cases[] = {
+        {KV_TYPE_Q4_0, KV_TYPE_Q4_0}, {KV_TYPE_Q8_0, KV_TYPE_Q4_0}, {KV_TYPE_F16, KV_TYPE_Q4_0}};
+    struct error error;
+    scene.plan->scalar[PLAN_dense_loss_high] = 0.004;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        double loss;
+        scene.preset = matching[_i].preset;
+        scene.kv_type = cases[i].served;
+        kv_planned(cases[i].measured);
+        int rc = loss_of_scene(&loss, &error);
+        ck_assert_msg(rc == 0, "%s: %s", scene.preset, error.text);
+        bool lossless_kv = scene.kv_type == KV_TYPE_F16;
+        ck_assert_double_eq(loss, matching[_i].loss > 0 ? matching[_i].loss
+                                  : lossless_kv         ? 0
+                                                        : 0.004);
+    }
+}
+END_TEST
+
+/* As fast as in the measurement, or faster: a limit above what a token needs, fewer threads. */
+START_TEST(same_pace)
+{
+    double loss;
+    struct error error;
+    scene.preset = "swapmoe";
+    with_times();
+    scene.read_bytes_per_s = 3e6;
+    scene.plan->scalar[PLAN_swap_reads_per_token] = 2;
+    scene.chunk = 4096; /* the interval limits it */
+    scene.plan->scalar[PLAN_threads] = 4;
+    ck_assert_msg(loss_of_scene(&loss, &error) == 0, "%s", error.text);
+    ck_assert_double_eq(loss, 0.06);
+}
+END_TEST
 
 /* An expert that lacks the precision is served at the model's own, which loses less. */
 START_TEST(native_replaces_a_lower_precision)
@@ -365,6 +501,8 @@ int main(void)
     TCase *c = tcase_create("loss");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, same_conditions, 0, (int)ARRAY_LEN(matching));
+    tcase_add_loop_test(c, same_kv_type, 0, (int)ARRAY_LEN(matching));
+    tcase_add_test(c, same_pace);
     tcase_add_test(c, native_replaces_a_lower_precision);
     tcase_add_loop_test(c, fate_has_the_precisions_of_its_plan, 0, 2);
     tcase_add_loop_test(c, other_conditions, 0, (int)ARRAY_LEN(differing));

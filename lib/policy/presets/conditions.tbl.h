@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a measured loss depends on. Each row is compared with what would be served, and the first one that differs voids
+ * the loss. A new parameter that changes what a lossy preset computes needs a row here.
+ *
+ * CONDITION(id, losses, compare, unit, before, after, advice, served, measured, unknown)
+ *   id        names the row
+ *   losses    LOSS_*: the measured losses that it holds for
+ *   compare   how the served value may differ: SAME; AT_MOST, AT_LEAST: it may be smaller, larger; NO_COARSER: a type of
+ *             the KV cache with at least as many bits
+ *   unit      how a value is written: see units[] in loss.c
+ *   before, after, advice
+ *             texts of the message: "its loss was measured with BEFORE value AFTER, not value ADVICE value", the last one
+ *             only with an advice
+ *   served    an expression of `s`, struct served, and `k`, its struct knobs
+ *   measured  an expression of `m`, struct measurement: the scalar of the plan; FIXED: every measurement has the value `unknown`
+ *   unknown   what a plan that lacks the scalar was measured with; NAN: the loss counts as not recorded
+ * No include guard. */
+CONDITION(dense, LOSS_ALL, SAME, PRECISION, "dense weights at ", "", "; use sluice pack --dense ",
+          model_dense_precision(s->model), m->dense, PRECISION_NATIVE)
+/* Plans without the record are older than the option of `sluice plan`: f16. */
+CONDITION(kv_type, LOSS_ALL, NO_COARSER, KV_TYPE, "--kv-type ", "", "; use --kv-type ", s->kv_type,
+          m->kv_type, KV_TYPE_F16)
+
+CONDITION(hobbit_t1, LOSS_HOBBIT, SAME, NUMBER, "t1=", "", NULL, k->t1, PLAN_hobbit_t1, NAN)
+CONDITION(hobbit_t2, LOSS_HOBBIT, SAME, NUMBER, "t2=", "", NULL, k->t2, PLAN_hobbit_t2, NAN)
+CONDITION(hobbit_skip_renormalise, LOSS_HOBBIT, SAME, SWITCH, "skip_renormalise=", "", NULL,
+          k->skip_renormalise, PLAN_hobbit_skip_renormalise, NAN)
+CONDITION(hobbit_high, LOSS_HOBBIT, SAME, PRECISION, "high=", "", NULL, s->policy->high,
+          PLAN_hobbit_high, NAN)
+CONDITION(hobbit_low, LOSS_HOBBIT, SAME, PRECISION, "low=", "", NULL, s->policy->low,
+          PLAN_hobbit_low, NAN)
+
+/* A larger chunk has other least popular experts. Plans before the record: chunks of 256. */
+CONDITION(fate_chunk, LOSS_FATE, AT_MOST, NUMBER, "chunks of ", " tokens", "; use --prefill-chunk ",
+          (double)s->prefill_chunk, PLAN_fate_chunk, CHUNK_NOT_RECORDED)
+CONDITION(fate_slow_device, LOSS_FATE, SAME, SWITCH, "slow_device=", "", NULL, k->slow_device,
+          FIXED, false)
+CONDITION(fate_low_fraction, LOSS_FATE, SAME, NUMBER, "low_fraction=", "", NULL, k->low_fraction,
+          PLAN_fate_prefill_int2, NAN)
+CONDITION(fate_high, LOSS_FATE, SAME, PRECISION, "high=", "", NULL, s->policy->high, PLAN_fate_high,
+          NAN)
+CONDITION(fate_low, LOSS_FATE, SAME, PRECISION, "low=", "", NULL, s->policy->low, PLAN_fate_low,
+          NAN)
+
+CONDITION(swap_precision, LOSS_SWAP, SAME, RULE, "precision=", "", NULL, k->precision, FIXED,
+          PRECISION_RULE_LOSSLESS)
+CONDITION(swap_amortise, LOSS_SWAP, SAME, SWITCH, "amortise=", "", NULL, k->amortise, FIXED, true)
+CONDITION(swap_count_only, LOSS_SWAP, SAME, SWITCH, "count_only=", "", NULL, k->count_only, FIXED,
+          false)
+CONDITION(swap_preload, LOSS_SWAP, SAME, PRELOAD, "preload=", "", NULL, k->preload, FIXED,
+          PRELOAD_ALL)
+/* What prefetch reads would be in the set, too, and what it evicts would not. */
+CONDITION(swap_prefetch, LOSS_SWAP, SAME, PREFETCH, "prefetch=", "", NULL, k->prefetch, FIXED,
+          PREFETCH_NONE)
+CONDITION(swap_interval, LOSS_SWAP, SAME, NUMBER, "interval=", "", NULL, (double)k->interval,
+          PLAN_swap_interval, NAN)
+CONDITION(swap_margin, LOSS_SWAP, SAME, NUMBER, "margin=", "", NULL, k->margin, PLAN_swap_margin,
+          NAN)
+/* The policy limits a chunk. Plans whose sets changed between chunks of 256 only have a larger loss. */
+CONDITION(swap_chunk, LOSS_SWAP, AT_MOST, NUMBER, "chunks of ", " tokens", "; use --prefill-chunk ",
+          swap_chunk(s), PLAN_swap_chunk, NAN)
+CONDITION(swap_share, LOSS_SWAP, AT_LEAST, SHARE, "", " of the experts resident", NULL,
+          s->resident_share, PLAN_swap_share, NAN)
+/* Replacements wait for the device: the set is behind where it reads fewer experts while a token is computed, because it
+ * is slower, or because tokens are computed faster. Plans without the record: as their times say. */
+CONDITION(swap_reads_per_token, LOSS_SWAP, AT_LEAST, NUMBER, "a device that reads ",
+          " experts while a token is computed", NULL, served_pace(s), PLAN_swap_reads_per_token,
+          measured_pace(s->plan))
+CONDITION(swap_threads, LOSS_SWAP, AT_MOST, NUMBER, "", " threads", "; use --threads ",
+          (double)s->threads, PLAN_threads, INFINITY)
+CONDITION(swap_gpu, LOSS_SWAP, SAME, SWITCH, "GPU ", "", NULL, s->gpu, FIXED, false)
+#undef CONDITION
