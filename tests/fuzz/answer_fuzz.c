@@ -121,8 +121,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bytes = utf8_sanitise(text, bytes, valid);
     bool inside = data[0] & 8 && form.reasoning.open;
     sl_assert(!form.reasoning.open ||
-              answer_starts_inside(&form, form.reasoning.open, strlen(form.reasoning.open)));
-    (void)answer_starts_inside(&form, valid, bytes);
+              answer_front(&form, form.reasoning.open, strlen(form.reasoning.open)));
+    (void)answer_front(&form, valid, bytes);
     split(&form, inside, valid, bytes, 0, &whole);
     split(&form, inside, valid, bytes, (size_t)data[1] + 1, &streamed);
     sl_assert(whole.bytes == streamed.bytes && memcmp(whole.text, streamed.text, whole.bytes) == 0);

@@ -61,9 +61,10 @@ static void ask(unsigned port, const char *more, bool stream, struct seen *s)
 {
     struct http h;
     char body[1024];
-    snprintf(body, sizeof body,
-             "{\"messages\":[{\"role\":\"user\",\"content\":\"" ASK
-             "\"}],\"temperature\":0,\"stream\":%s%s%s}",
+    snprintf(body, sizeof body, "{%s\"temperature\":0,\"stream\":%s%s%s}",
+             strstr(more, "\"messages\"") ? ""
+                                          : "\"messages\":[{\"role\":\"user\",\"content\":\"" ASK
+                                            "\"}],",
              stream ? "true" : "false", *more ? "," : "", more);
     http_call(&h, port, CHAT, NULL, body, 200);
     *s = (struct seen){.calls = 0};
@@ -290,6 +291,35 @@ static void calls_in_control_tokens(void)
     expect(&script, "kimi.gguf", rows, ARRAY_LEN(rows));
 }
 
+/* ---- a template that writes the opening mark, and a message that is continued ---- */
+
+static void fronts_and_continuations(void)
+{
+    static const struct script_token tokens[] = {{"<|im_end|>", SCRIPT_CONTROL},
+                                                 {"<think>", SCRIPT_USER},
+                                                 {"</think>", SCRIPT_USER},
+                                                 {NULL, SCRIPT_TEXT}};
+    static const struct script_answer written[] = {
+        {"\n", {"Hmm.\n", "</think>", "\n\nFour."}}, {"r", {"-legged."}}, {NULL, {NULL}}};
+    static const struct script script = {
+        .tokens = tokens,
+        .answers = written,
+        .eos = "<|im_end|>",
+        .chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+                         "{% if add_generation_prompt %}<think>\n{% endif %}{# </think> #}"};
+    static const struct expected rows[] = {
+        {"", "Hmm.", "Four.", "", "stop"},
+        {"\"reasoning_format\":\"none\"", "", "<think>\nHmm.\n</think>\n\nFour.", "", "stop"},
+        {"\"messages\":[{\"role\":\"user\",\"content\":\"?\"},{\"role\":\"assistant\",\"content\":"
+         "\"four\"}]",
+         "", "-legged.", "", "stop"},
+        {"\"continue_final_message\":false,\"messages\":[{\"role\":\"user\",\"content\":\"?\"},"
+         "{\"role\":\"assistant\",\"content\":\"four\"}]",
+         "Hmm.", "Four.", "", "stop"},
+    };
+    expect(&script, "fronts.gguf", rows, ARRAY_LEN(rows));
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -298,6 +328,7 @@ int main(int argc, char **argv)
         ROW(template_for_tools),
         ROW(rejected_template_for_tools),
         ROW(calls_in_control_tokens),
+        ROW(fronts_and_continuations),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

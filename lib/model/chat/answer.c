@@ -65,12 +65,23 @@ static bool blank(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-bool answer_starts_inside(const struct answer_form *f, const char *prompt, size_t bytes)
+size_t answer_front(const struct answer_form *f, const char *prompt, size_t bytes)
 {
-    while (bytes > 0 && blank(prompt[bytes - 1]))
-        bytes--;
-    size_t n = f->reasoning.open ? strlen(f->reasoning.open) : 0;
-    return n > 0 && n <= bytes && memcmp(prompt + bytes - n, f->reasoning.open, n) == 0;
+    size_t to = bytes, n = f->reasoning.open ? strlen(f->reasoning.open) : 0;
+    while (to > 0 && blank(prompt[to - 1]))
+        to--;
+    bool ends = n > 0 && n <= to && memcmp(prompt + to - n, f->reasoning.open, n) == 0;
+    return ends ? bytes - to + n : 0;
+}
+
+bool answer_left_open(const struct answer_form *f, const char *text)
+{
+    const char *open = NULL, *close = text;
+    for (const char *at = text; f->reasoning.open && (at = strstr(at, f->reasoning.open)); at++)
+        open = at;
+    for (const char *at = text; f->reasoning.open && (at = strstr(at, f->reasoning.close)); at++)
+        close = at;
+    return open && open >= close;
 }
 
 void answer_open(struct answer *a, const struct answer_form *form, bool inside, answer_sink *sink,

@@ -36,8 +36,11 @@ struct answer_form {
 };
 
 struct answer_form answer_form_of(const char *chat_template, size_t bytes);
-/* Whether a prompt ends with the opening mark of reasoning: the answer begins with reasoning. */
-bool answer_starts_inside(const struct answer_form *f, const char *prompt, size_t bytes);
+/* The bytes at the end of a prompt that are the opening mark of reasoning and the blanks behind it: then the answer begins
+ * with reasoning. 0: it does not. */
+size_t answer_front(const struct answer_form *f, const char *prompt, size_t bytes);
+/* Whether reasoning is open at the end of a text. */
+bool answer_left_open(const struct answer_form *f, const char *text);
 
 /* The marks of a form, which must outlive the list: at most ANSWER_MARKS_MAX, of at most ANSWER_MARK_BYTES_MAX bytes.
  * Where a vocabulary has (parts of) them as control tokens, their names must be in the text that is split. */

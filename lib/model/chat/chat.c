@@ -213,6 +213,39 @@ void chat_prompt_free(struct chat_prompt *p)
     *p = (struct chat_prompt){0};
 }
 
+/* The last place of a text; NULL: nowhere. */
+static char *find_last(char *text, size_t bytes, const char *what, size_t n)
+{
+    for (char *at = text + bytes - (n <= bytes ? n : bytes); at >= text && n <= bytes; at--)
+        if (memcmp(at, what, n) == 0)
+            return at;
+    return NULL;
+}
+
+int chat_prompt_cut(struct chat_prompt *p, struct error *error)
+{
+    size_t n = strlen(CHAT_CONTINUES) - 1; /* without its blank */
+    struct text_ranges *w = &p->written;
+    char *at = find_last(p->text, p->bytes, CHAT_CONTINUES, n);
+    if (!at) {
+        chat_prompt_free(p);
+        return error_set(error, ERR_BAD_INPUT,
+                         "the model's chat template does not write the last message, so that it "
+                         "cannot be continued; with \"continue_final_message\": false the answer "
+                         "is a new message");
+    }
+    bool keeps = at[n] == ' ';
+    p->bytes = (size_t)(at - p->text);
+    while (!keeps && p->bytes > 0 && strchr(" \t\r\n", p->text[p->bytes - 1]))
+        p->bytes--;
+    p->text[p->bytes] = 0;
+    while (w->count > 0 && w->at[w->count - 1].from >= p->bytes)
+        w->count--;
+    if (w->count > 0 && w->at[w->count - 1].to > p->bytes)
+        w->at[w->count - 1].to = (uint32_t)p->bytes;
+    return 0;
+}
+
 int chat_render(const struct model_chat *chat, const struct chat_message *messages, size_t count,
                 size_t max, struct chat_prompt *prompt, struct error *error)
 {

@@ -8,9 +8,6 @@
 #include "lib/base/clock.h"
 #include "lib/jinja/jinja.h"
 
-/* Words of roles. Only those may become a part of a control token ("<|" role "|>"). */
-static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
-
 /* A conversation of 1024 messages and half a megabyte takes templates of models up to 250 thousand
  * steps and 14 MiB, their syntax trees up to 0.6 MiB, 20 times the text. The gateway serves no other
  * client meanwhile, and must reach these limits before that of its process (RLIMIT_DATA): a template
@@ -49,10 +46,12 @@ void chat_format_free(struct chat_format *f)
     jinja_template_free(f->tools_program);
     f->program = f->tools_program = NULL;
     f->answer = f->tools_answer = (struct answer_form){0};
+    f->shape = f->tools_shape = (struct chat_shape){.null_content = false};
     f->tools_error = (struct error){.code = ERR_NONE};
 }
 
-static int compile(struct jinja_template **program, struct answer_form *answer, const char *text,
+static int compile(struct jinja_template **program, const struct model_chat *model,
+                   struct answer_form *answer, struct chat_shape *shape, const char *text,
                    size_t bytes, struct error *why)
 {
     if (bytes > CHAT_TEMPLATE_BYTES_MAX)
@@ -61,9 +60,11 @@ static int compile(struct jinja_template **program, struct answer_form *answer, 
     struct jinja_limits limits = JINJA_LIMITS_DEFAULT;
     limits.memory_bytes = chat_format_bytes(bytes);
     *program = jinja_compile(text, bytes, &limits, why);
-    if (*program)
-        *answer = answer_form_of(text, bytes);
-    return *program ? 0 : -1;
+    if (!*program)
+        return -1;
+    *answer = answer_form_of(text, bytes);
+    *shape = chat_shape_of(*program, model);
+    return 0;
 }
 
 int chat_format_set(struct chat_format *f, const struct model_chat *model, const char *text,
@@ -71,14 +72,15 @@ int chat_format_set(struct chat_format *f, const struct model_chat *model, const
 {
     chat_format_free(f);
     f->model = *model;
-    return text ? compile(&f->program, &f->answer, text, bytes, why) : 0;
+    return text ? compile(&f->program, model, &f->answer, &f->shape, text, bytes, why) : 0;
 }
 
 int chat_format_set_tools(struct chat_format *f, const char *text, size_t bytes, struct error *why)
 {
     struct error own;
     sl_assert(f->program && !f->tools_program);
-    int rc = text ? compile(&f->tools_program, &f->tools_answer, text, bytes, &own)
+    int rc = text ? compile(&f->tools_program, &f->model, &f->tools_answer, &f->tools_shape, text,
+                            bytes, &own)
                   : error_set(&own, ERR_BAD_INPUT, "not a text");
     if (rc == 0)
         return 0;
@@ -115,154 +117,19 @@ const struct answer_form *chat_format_answer(const struct chat_format *f, const 
     return f->tools_program && json_array_size(tools) > 0 ? &f->tools_answer : &f->answer;
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
-static int wrong(struct error *error, const char *what)
-{
-    return error_set(error, ERR_BAD_INPUT, "'messages': %s", what);
-}
-
-static bool known_role(const json_t *role)
-{
-    for (const char *const *r = roles; json_is_string(role) && *r; r++)
-        if (strcmp(*r, json_string_value(role)) == 0)
-            return true;
-    return false;
-}
-
-/* A text, or the texts of an array of parts. NULL with an error. */
-static json_t *text_of(const json_t *content, struct error *error)
-{
-    size_t bytes = 0, count = json_array_size(content);
-    if (!content || json_is_null(content))
-        return json_string("");
-    if (json_is_string(content))
-        return json_deep_copy(content);
-    for (size_t i = 0; i < count; i++) {
-        const json_t *part = json_array_get(content, i);
-        const char *type = json_string_value(json_object_get(part, "type"));
-        if (!type || strcmp(type, "text") != 0 || !json_is_string(json_object_get(part, "text"))) {
-            wrong(error, "parts of a message must be texts");
-            return NULL;
-        }
-        bytes += json_string_length(json_object_get(part, "text"));
-    }
-    char *joined = json_is_array(content) ? malloc(bytes + 1) : NULL, *at = joined;
-    if (!joined) {
-        if (json_is_array(content))
-            error_set(error, ERR_NO_MEMORY, "out of memory (message)");
-        else
-            wrong(error, "a content must be text");
-        return NULL;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const json_t *text = json_object_get(json_array_get(content, i), "text");
-        memcpy(at, json_string_value(text), json_string_length(text));
-        at += json_string_length(text);
-    }
-    json_t *text = json_stringn_nocheck(joined, bytes);
-    free(joined);
-    return text;
-}
-
-static bool is_blank(const json_t *text)
-{
-    const char *value = json_string_value(text);
-    return value && value[strspn(value, " \t\r\n")] == 0;
-}
-
-/* OpenAI's API has the arguments of a call as a text of JSON; templates take them as an object. Clients leave them out,
- * or write an empty text, where there are none. */
-static void parse_arguments(json_t *call)
-{
-    json_t *function = json_object_get(call, "function");
-    json_t *of = function ? function : call;
-    const json_t *text = json_object_get(of, "arguments");
-    json_t *parsed = !text || json_is_null(text) || is_blank(text) ? json_object()
-                     : json_is_string(text)
-                         ? json_loadb(json_string_value(text), json_string_length(text), 0, NULL)
-                         : NULL;
-    if (json_is_object(parsed))
-        json_object_set(of, "arguments", parsed);
-    json_decref(parsed);
-}
-
-/* Templates write more of a message than its content: names, reasoning, arguments of calls. */
-static int reject_marks(const json_t *v, enum chat_family family, struct error *error)
-{
-    json_t *all = (json_t *)(uintptr_t)v, *part; /* jansson's iterators take no const */
-    const char *key;
-    size_t i;
-    if (json_is_string(v))
-        return chat_reject_marks(family, json_string_value(v), json_string_length(v), error);
-    json_array_foreach(all, i, part) if (reject_marks(part, family, error) != 0) return -1;
-    json_object_foreach(all, key, part)
-    {
-        if (chat_reject_marks(family, key, strlen(key), error) != 0 ||
-            reject_marks(part, family, error) != 0)
-            return -1;
-    }
-    return 0;
-}
-
-static json_t *message_of(const json_t *message, enum chat_family family, struct error *error)
-{
-    if (!json_is_object(message)) {
-        wrong(error, "must be an array of objects");
-        return NULL;
-    }
-    if (!known_role(json_object_get(message, "role"))) {
-        wrong(error, "a role must be system, developer, user, assistant or tool");
-        return NULL;
-    }
-    json_t *content = text_of(json_object_get(message, "content"), error);
-    json_t *copy = content ? json_deep_copy(message) : NULL, *call;
-    if (content && (!copy || json_object_set_new(copy, "content", content) != 0)) {
-        error_set(error, ERR_NO_MEMORY, "out of memory (message)");
-        json_decref(copy);
-        return NULL;
-    }
-    size_t i;
-    json_array_foreach(json_object_get(copy, "tool_calls"), i, call) parse_arguments(call);
-    if (copy && reject_marks(copy, family, error) != 0) {
-        json_decref(copy);
-        return NULL;
-    }
-    return copy;
-}
-
-static json_t *messages_of(const json_t *messages, enum chat_family family, struct error *error)
-{
-    size_t n = json_array_size(messages);
-    if (n == 0 || n > CHAT_MESSAGES_MAX) {
-        error_set(error, ERR_BAD_INPUT, "'messages' must be an array of 1 to %d messages",
-                  CHAT_MESSAGES_MAX);
-        return NULL;
-    }
-    json_t *out = json_array();
-    for (size_t i = 0; i < n; i++) {
-        json_t *message = message_of(json_array_get(messages, i), family, error);
-        if (!message || json_array_append_new(out, message) != 0) {
-            json_decref(out);
-            return NULL;
-        }
-    }
-    return out;
-}
-
 /* ---- rendering ------------------------------------------------------------------------------- */
 
 /* What a client's variables do not replace. */
-static json_t *own_variables(const struct model_chat *model)
+static json_t *own_variables(const struct model_chat *model, bool generation)
 {
     return json_pack("{ss, ss, sb}", "bos_token", model->bos, "eos_token", model->eos,
-                     "add_generation_prompt", 1);
+                     "add_generation_prompt", generation);
 }
 
-static json_t *client_variables(const struct chat_conversation *c, enum chat_family family,
-                                struct error *error)
+static json_t *client_variables(const struct chat_conversation *c, const struct chat_shape *shape,
+                                enum chat_family family, struct error *error)
 {
-    json_t *messages = messages_of(c->messages, family, error);
+    json_t *messages = chat_messages(c->messages, c->continues, shape, family, error);
     if (!messages)
         return NULL;
     json_t *all = json_object();
@@ -309,9 +176,10 @@ int chat_format_render(const struct chat_format *f, const struct chat_conversati
     bounds.beat_arg = c->beat_arg;
     bounds.memory_bytes = chat_render_bytes(max);
     struct jinja_output out = {0};
-    json_t *messages = client_variables(c, (enum chat_family)f->model.family, error),
-           *own = own_variables(&f->model);
-    struct jinja_input input = {.own = own, .messages = messages, .roles = roles};
+    json_t *messages = client_variables(c, tools ? &f->tools_shape : &f->shape,
+                                        (enum chat_family)f->model.family, error),
+           *own = own_variables(&f->model, !c->continues && !c->no_generation_prompt);
+    struct jinja_input input = {.own = own, .messages = messages, .roles = chat_roles};
     gmtime_r(&c->now, &input.now);
     bounds.output_bytes = max < bounds.output_bytes ? max : bounds.output_bytes;
     int rc = messages
@@ -327,5 +195,5 @@ int chat_format_render(const struct chat_format *f, const struct chat_conversati
         prompt->written.count > 0 && prompt->written.at[0].from == 0 &&
         prompt->written.at[0].to >= n)
         drop_front(prompt, n);
-    return 0;
+    return c->continues ? chat_prompt_cut(prompt, error) : 0;
 }

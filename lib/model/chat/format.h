@@ -5,6 +5,7 @@
 #define SLUICE_MODEL_CHAT_FORMAT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <time.h>
 
 #include "lib/base/error.h"
@@ -15,13 +16,22 @@
 
 struct jinja_template;
 
+/* What a template takes of messages with calls of tools: found out by trying (shape.c). */
+struct chat_shape {
+    bool null_content;   /* a content that is null stays null; else "" */
+    bool empty_is_null;  /* and so is "", with which the template leaves out the calls */
+    bool text_arguments; /* `arguments` as text: the template appends them; else as an object */
+};
+
 struct chat_format {
     struct model_chat model;
     struct jinja_template *program; /* NULL: rendered as the family */
     struct answer_form answer;      /* marks of answers that the template has */
+    struct chat_shape shape;
     /* For conversations with tools, where the model has a template of its own for them; NULL: the one above. */
     struct jinja_template *tools_program;
     struct answer_form tools_answer;
+    struct chat_shape tools_shape;
     struct error
         tools_error; /* it has one that is rejected: conversations with tools fail with this */
 };
@@ -52,15 +62,28 @@ struct chat_conversation {
     time_t now;              /* the template's date is that of UTC */
     void (*beat)(void *arg); /* called every few milliseconds of the rendering; NULL: none */
     void *beat_arg;
+    bool continues;          /* the answer continues the last message, which is the assistant's */
+    bool no_generation_prompt;
 };
+
+/* messages.c: what a template gets. The roles of messages, NULL-terminated; and a copy of what a client sent: contents are one
+ * text each, or null; calls have their arguments in the template's shape. continues: the last content ends with
+ * CHAT_CONTINUES. NULL with ERR_BAD_INPUT or ERR_NO_MEMORY. */
+extern const char *const chat_roles[];
+json_t *chat_messages(const json_t *messages, bool continues, const struct chat_shape *shape,
+                      enum chat_family family, struct error *error);
+
+/* The shape of a template that was compiled. */
+struct chat_shape chat_shape_of(const struct jinja_template *program,
+                                const struct model_chat *model);
 
 /* The marks of the answer to a conversation with these tools (an array; NULL: none). */
 const struct answer_form *chat_format_answer(const struct chat_format *f, const json_t *tools);
 
 /* Renders the prompt for the next response through the model's template (f->program is not NULL), with tools
  * through that for tools; caller frees. A message has a role of system, developer, user, assistant, tool; its content is a
- * text or an array of texts, which are joined; null counts as "". `arguments` of a tool call as text
- * are parsed. A variable cannot replace messages, tools, tokens or add_generation_prompt. Where the
+ * text or an array of texts, which are joined; null counts as "", and `arguments` of a tool call as text
+ * are parsed, unless the template's shape is another one. A variable cannot replace messages, tools, tokens or add_generation_prompt. Where the
  * tokenizer adds BOS, the one that the template writes first is left out. 0, or -1 with
  * ERR_NO_MEMORY, or ERR_BAD_INPUT: a message is malformed, the template raised an exception or
  * exceeds a limit, or the prompt has more than max bytes. */

@@ -187,6 +187,8 @@ void stream_reject(struct stream *s, const struct error *error);
 void stream_free(struct stream *s);
 /* The text of the call with the prompt was freed. */
 void stream_submitted(struct stream *s);
+/* The front of the answer, which the template wrote. */
+void stream_begin(struct stream *s);
 /* Requests the next tokens, unless the client has not read enough. */
 void stream_request_next(struct stream *s);
 void stream_cancel(struct stream *s);

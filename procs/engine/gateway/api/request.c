@@ -23,6 +23,8 @@ struct taker {
     /* of a conversation; NULL: not given */
     const json_t *messages, *tools, *variables, *effort;
     bool no_tools, whole; /* whole: the answer is not split */
+    bool continues;       /* the answer continues the last message */
+    enum { UNSTATED, NO, YES } continue_message, generation_prompt;
 };
 
 static int wrong(const struct taker *t, const char *should)
@@ -241,83 +243,16 @@ static int take_prompt(struct taker *t, const json_t *value)
     return wrong(t, "a text, or an array of token ids");
 }
 
-struct conversation {
-    struct chat_message messages[CHAT_MESSAGES_MAX];
-    char *joined[CHAT_MESSAGES_MAX]; /* of messages in several parts */
-    size_t count;
-};
-
-static int read_role(struct taker *t, const json_t *message, enum chat_role *role)
-{
-    static const struct {
-        const char *name;
-        enum chat_role role;
-    } roles[] = {{"system", CHAT_SYSTEM},
-                 {"developer", CHAT_SYSTEM},
-                 {"user", CHAT_USER},
-                 {"assistant", CHAT_ASSISTANT}};
-    const char *name = json_string_value(json_object_get(message, "role"));
-    for (size_t i = 0; name && i < ARRAY_LEN(roles); i++)
-        if (strcmp(roles[i].name, name) == 0) {
-            *role = roles[i].role;
-            return 0;
-        }
-    return error_set(t->error, ERR_BAD_INPUT,
-                     "'messages': a role must be system, developer, user or assistant");
-}
-
-static int join_parts(struct taker *t, const json_t *parts, struct conversation *c,
-                      struct chat_message *m)
-{
-    size_t bytes = 0, at = 0;
-    for (size_t i = 0; i < json_array_size(parts); i++) {
-        const json_t *part = json_array_get(parts, i), *text = json_object_get(part, "text");
-        const char *type = json_string_value(json_object_get(part, "type"));
-        if (!type || strcmp(type, "text") != 0 || !json_is_string(text))
-            return error_set(t->error, ERR_BAD_INPUT,
-                             "'messages': parts of a message must be texts");
-        bytes += json_string_length(text);
-    }
-    char *joined = malloc(bytes + 1);
-    if (!joined)
-        return error_set(t->error, ERR_NO_MEMORY, "out of memory (message)");
-    c->joined[c->count] = joined;
-    for (size_t i = 0; i < json_array_size(parts); i++) {
-        const json_t *text = json_object_get(json_array_get(parts, i), "text");
-        memcpy(joined + at, json_string_value(text), json_string_length(text));
-        at += json_string_length(text);
-    }
-    m->text = joined;
-    m->bytes = bytes;
-    return 0;
-}
-
-static int read_message(struct taker *t, const json_t *message, struct conversation *c)
-{
-    struct chat_message *m = &c->messages[c->count];
-    const json_t *content = json_object_get(message, "content");
-    if (!json_is_object(message))
-        return wrong(t, "an array of objects");
-    if (read_role(t, message, &m->role) != 0)
-        return -1;
-    if (json_is_string(content)) {
-        m->text = json_string_value(content);
-        m->bytes = json_string_length(content);
-    } else if (!json_is_array(content)) {
-        return error_set(t->error, ERR_BAD_INPUT, "'messages': a content must be text");
-    } else if (join_parts(t, content, c, m) != 0) {
-        return -1;
-    }
-    c->count++;
-    return 0;
-}
-
 static int take_messages(struct taker *t, const json_t *value)
 {
     size_t n = json_array_size(value);
-    if (!json_is_array(value) || n == 0 || n > CHAT_MESSAGES_MAX)
-        return error_set(t->error, ERR_BAD_INPUT, "'messages' must be an array of 1 to %d messages",
-                         CHAT_MESSAGES_MAX);
+    if (!json_is_array(value))
+        return wrong(t, "an array of messages, such as [{\"role\":\"user\",\"content\":\"Hi\"}]");
+    if (n == 0)
+        return error_set(t->error, ERR_BAD_INPUT, "'messages' is empty; it needs a message");
+    if (n > CHAT_MESSAGES_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "'messages' has %zu messages; the maximum is %d",
+                         n, CHAT_MESSAGES_MAX);
     t->messages = value;
     return 0;
 }
@@ -348,6 +283,38 @@ static int take_reasoning_format(struct taker *t, const json_t *value)
                : unable(t, "only \"none\" and \"auto\" are supported");
 }
 
+static int take_continue_message(struct taker *t, const json_t *value)
+{
+    t->continue_message = json_is_true(value) ? YES : NO;
+    return json_is_boolean(value) ? 0 : wrong(t, "true or false");
+}
+
+static int take_generation_prompt(struct taker *t, const json_t *value)
+{
+    t->generation_prompt = json_is_true(value) ? YES : NO;
+    return json_is_boolean(value) ? 0 : wrong(t, "true or false");
+}
+
+/* A last message of the assistant is continued, as llama.cpp and Anthropic's API do, unless the client asks for a new
+ * one, with the fields of vLLM. */
+static int choose_continuation(struct taker *t)
+{
+    const json_t *last = json_array_get(t->messages, json_array_size(t->messages) - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    bool can = role && strcmp(role, "assistant") == 0 &&
+               json_array_size(json_object_get(last, "tool_calls")) == 0;
+    t->continues = t->continue_message == YES ||
+                   (can && t->continue_message == UNSTATED && t->generation_prompt != YES);
+    if (t->continues && !can)
+        return error_set(t->error, ERR_BAD_INPUT,
+                         "'continue_final_message': the last message is not one of the assistant, "
+                         "or has calls of tools");
+    if (t->continues && t->generation_prompt == YES)
+        return error_set(t->error, ERR_BAD_INPUT,
+                         "'continue_final_message' and 'add_generation_prompt' exclude each other");
+    return 0;
+}
+
 static int take_variables(struct taker *t, const json_t *value)
 {
     if (!t->limits->chat->program)
@@ -376,33 +343,30 @@ static json_t *all_variables(const struct taker *t)
     return all;
 }
 
-/* In the form of the model's family. */
-static int render_family(struct taker *t, struct chat_prompt *prompt)
+/* Whether the message that is continued is in its reasoning. */
+static bool last_thinks(const struct taker *t, const struct answer_form *form)
 {
-    size_t n = json_array_size(t->messages);
-    struct conversation *c = calloc(1, sizeof *c);
-    if (!c)
-        return error_set(t->error, ERR_NO_MEMORY, "out of memory (messages)");
-    int rc = 0;
-    for (size_t i = 0; i < n && rc == 0; i++)
-        rc = read_message(t, json_array_get(t->messages, i), c);
-    if (rc == 0)
-        rc = chat_render(&t->limits->chat->model, c->messages, c->count, t->limits->prompt_bytes,
-                         prompt, t->error);
-    for (size_t i = 0; i < n; i++)
-        free(c->joined[i]);
-    free(c);
-    return rc;
+    const json_t *last = json_array_get(t->messages, json_array_size(t->messages) - 1);
+    const json_t *content = json_object_get(last, "content");
+    const json_t *part = json_array_get(content, json_array_size(content) - 1);
+    const char *text = json_string_value(part ? json_object_get(part, "text") : content);
+    return text && answer_left_open(form, text);
 }
 
 /* Log-probabilities are of the whole text. Calls are split off if there are tools to be called. */
 static int choose_parts(struct taker *t)
 {
+    const json_t *tools = t->no_tools ? NULL : t->tools;
+    const struct answer_form *form = chat_format_answer(t->limits->chat, tools);
+    size_t front = answer_front(form, t->out->prompt, t->out->prompt_bytes);
+    if (t->whole && front > 0 && !form->channels) {
+        t->out->front = strdup(t->out->prompt + t->out->prompt_bytes - front);
+        return t->out->front ? 0 : error_set(t->error, ERR_NO_MEMORY, "out of memory (prompt)");
+    }
     if (t->whole || t->out->logprobs)
         return 0;
-    const json_t *tools = t->no_tools ? NULL : t->tools;
-    t->out->answer = *chat_format_answer(t->limits->chat, tools);
-    t->out->inside = answer_starts_inside(&t->out->answer, t->out->prompt, t->out->prompt_bytes);
+    t->out->answer = *form;
+    t->out->inside = front > 0 || (t->continues && last_thinks(t, form));
     if (json_array_size(tools) == 0) {
         t->out->answer.call = (struct answer_call){0};
         return 0;
@@ -422,11 +386,13 @@ static int render_messages(struct taker *t)
                                   .variables = variables,
                                   .now = time(NULL),
                                   .beat = t->limits->beat,
-                                  .beat_arg = t->limits->beat_arg};
+                                  .beat_arg = t->limits->beat_arg,
+                                  .continues = t->continues,
+                                  .no_generation_prompt = t->generation_prompt == NO};
     int rc =
         t->limits->chat->program
             ? chat_format_render(t->limits->chat, &c, t->limits->prompt_bytes, &prompt, t->error)
-            : render_family(t, &prompt);
+            : api_render_family(t->limits, t->messages, t->continues, &prompt, t->error);
     json_decref(variables);
     if (rc != 0)
         return -1;
@@ -494,7 +460,7 @@ static int take_body(struct taker *t, json_t *body, char param[API_PARAM_BYTES])
     }
     if (t->messages) {
         t->name = "messages";
-        if (render_messages(t) == 0)
+        if (choose_continuation(t) == 0 && render_messages(t) == 0)
             return 0;
         snprintf(param, API_PARAM_BYTES, "messages");
         return -1;
@@ -542,6 +508,8 @@ void api_request_free(struct api_request *r)
 {
     api_request_submitted(r);
     chat_types_free(r->types);
+    free(r->front);
+    r->front = NULL;
     r->answer.types = r->types = NULL;
 }
 

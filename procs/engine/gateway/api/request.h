@@ -36,6 +36,8 @@ struct api_request {
     struct chat_types *types;  /* of the arguments of calls; owned, may be NULL */
     size_t types_bytes;
     bool inside; /* the answer begins with reasoning */
+    char *
+        front; /* of the answer: what the template wrote of it, a mark of reasoning; malloc'ed, NULL: nothing */
 };
 
 struct api_limits {
@@ -57,6 +59,10 @@ int api_request_parse(enum api_kind kind, const char *text, size_t bytes,
                       char param[API_PARAM_BYTES], struct error *error);
 void api_request_submitted(struct api_request *r);
 void api_request_free(struct api_request *r);
+
+/* family.c: at most CHAT_MESSAGES_MAX messages; continues: the answer continues the last one. */
+int api_render_family(const struct api_limits *limits, const json_t *messages, bool continues,
+                      struct chat_prompt *prompt, struct error *error);
 
 /* The name of a model: its file name without directory and extension, at most cap - 1 bytes, cut
  * between two characters. */

@@ -134,6 +134,13 @@ static void append_text(struct stream *s, const char *text, size_t bytes, json_t
     }
 }
 
+void stream_begin(struct stream *s)
+{
+    const char *front = s->request.front;
+    if (front)
+        append_text(s, front, strlen(front), NULL);
+}
+
 void stream_delta(struct stream *s, json_t *delta)
 {
     if (!s->role_sent)

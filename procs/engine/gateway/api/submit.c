@@ -117,6 +117,7 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
     s->reply_ns = clock_now_ns();
     if (s->request.stream)
         start_events(s);
+    stream_begin(s);
     stream_request_next(s);
 }
 

@@ -161,11 +161,15 @@ END_TEST
 START_TEST(prompts_that_start_reasoning)
 {
     struct answer_form f = answer_form_of(TEMPLATE, strlen(TEMPLATE)), none = {0};
-    ck_assert(answer_starts_inside(&f, "x<think>\n", 9));
-    ck_assert(answer_starts_inside(&f, "<think>", 7));
-    ck_assert(!answer_starts_inside(&f, "<think>\n\n</think>\n\n", 20));
-    ck_assert(!answer_starts_inside(&f, "think>", 6));
-    ck_assert(!answer_starts_inside(&none, "<think>", 7));
+    ck_assert_uint_eq(answer_front(&f, "x<think>\n", 9), 8);
+    ck_assert_uint_eq(answer_front(&f, "<think>", 7), 7);
+    ck_assert(!answer_front(&f, "<think>\n\n</think>\n\n", 20));
+    ck_assert(!answer_front(&f, "think>", 6));
+    ck_assert(!answer_front(&none, "<think>", 7));
+    ck_assert(answer_left_open(&f, "<think>a"));
+    ck_assert(answer_left_open(&f, "<think>a</think>b<think>"));
+    ck_assert(!answer_left_open(&f, "<think>a</think>b"));
+    ck_assert(!answer_left_open(&f, "a") && !answer_left_open(&none, "<think>a"));
 }
 END_TEST
 

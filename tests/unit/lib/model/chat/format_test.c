@@ -68,6 +68,67 @@ START_TEST(conversations)
 }
 END_TEST
 
+#define CALLED(content, arguments)                                                                 \
+    "[{\"role\":\"assistant\"," content "\"tool_calls\":[{\"id\":\"functions.f:0\",\"function\":{" \
+    "\"name\":\"f\",\"arguments\":" arguments "}}]}]"
+#define TEXT   "\"{\\\"a\\\":  1}\""
+#define EACH   "{% for c in m.tool_calls %}{{ c.function.name }} "
+#define OF(m_) "{% for m in messages %}" m_ "{% endfor %}"
+
+/* Templates take messages with calls in four shapes; a client writes one. */
+START_TEST(shapes_of_calls)
+{
+    static const struct {
+        const char *text, *messages, *prompt;
+    } rows[] = {
+        /* DeepSeek V3 and R1: a message of calls is one without content; the arguments are appended. */
+        {OF("{% if m.content is none %}" EACH "{{ '```json\n' + c.function.arguments + '\n```' }}"
+            "{% endfor %}{% else %}{{ m.content }}{% endif %}"),
+         CALLED("\"content\":null,", TEXT), "f ```json\n{\"a\":  1}\n```"},
+        {OF("{% if m.content is none %}" EACH
+            "{{ c.function.arguments + '.' }}{% endfor %}{% endif %}"),
+         CALLED("", "{\"a\":1}"), "f {\"a\": 1}."},
+        {OF("{% if m.content is none %}" EACH
+            "{{ c.function.arguments + '.' }}{% endfor %}{% endif %}"),
+         CALLED("\"content\":null,", "\"\""), "f {}."},
+        {OF("{% if m.content is none %}" EACH
+            "{{ c.function.arguments | tojson }}{% endfor %}{% endif %}"),
+         CALLED("\"content\":null,", TEXT), "f {\"a\": 1}"},
+        {OF("{% if m.content is none %}" EACH
+            "{{ c.function.arguments + '.' }}{% endfor %}{% endif %}"),
+         CALLED("\"content\":\"\",", "{}"), "f {}."}, /* or the call would be left out */
+        {OF("{{ m.content is none }}" EACH "{{ c.function.arguments + '.' }}{% endfor %}"),
+         CALLED("\"content\":\"\",", "{}"), "Falsef {}."},
+        /* The content is appended, the arguments too. */
+        {OF("{{ m.content + '' }}" EACH "{{ c.function.arguments }}{% endfor %}"),
+         CALLED("\"content\":null,", TEXT), "f {\"a\":  1}"},
+        /* Kimi-K2: nothing but the id has the name. */
+        {OF("{{ m.content or '' }}{% for c in m.tool_calls %}{{ c.id }} {{ c.function.arguments | "
+            "tojson }}"
+            "{% endfor %}"),
+         CALLED("\"content\":null,", TEXT), "functions.f:0 {\"a\": 1}"},
+        /* GLM, Qwen3-Coder: argument by argument. */
+        {OF("{{ m.content }}" EACH
+            "{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }}{% endfor %}"
+            "{% endfor %}"),
+         CALLED("\"content\":null,", TEXT), "f a=1"},
+        /* Both are taken: the object, as before. */
+        {OF("{{ m.content or '' }}" EACH
+            "{{ c.function.arguments if c.function.arguments is string else "
+            "c.function.arguments | tojson }}{% endfor %}"),
+         CALLED("", TEXT), "f {\"a\": 1}"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct fixture f;
+        ck_assert_msg(render(&f, rows[i].text, 0, rows[i].messages, NULL, NULL) == 0, "row %zu: %s",
+                      i, f.error.text);
+        ck_assert_msg(strcmp(f.prompt.text, rows[i].prompt) == 0, "row %zu: '%s'", i,
+                      f.prompt.text);
+        chat_prompt_free(&f.prompt);
+    }
+}
+END_TEST
+
 START_TEST(a_client_replaces_no_variable_of_the_model)
 {
     check("[{\"role\": \"user\", \"content\": \"Hi\"}]", NULL,
@@ -315,6 +376,7 @@ int main(void)
     TCase *tc = tcase_create("chat_format");
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, conversations);
+    tcase_add_test(tc, shapes_of_calls);
     tcase_add_test(tc, a_client_replaces_no_variable_of_the_model);
     tcase_add_test(tc, no_message_writes_a_control_token);
     tcase_add_test(tc, bos_is_not_written_twice);

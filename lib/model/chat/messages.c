@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/model/chat/format.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Words of roles. Only those may become a part of a control token ("<|" role "|>"). */
+const char *const chat_roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static int wrong(struct error *error, const char *what)
+{
+    return error_set(error, ERR_BAD_INPUT, "'messages': %s", what);
+}
+
+static bool known_role(const json_t *role)
+{
+    for (const char *const *r = chat_roles; json_is_string(role) && *r; r++)
+        if (strcmp(*r, json_string_value(role)) == 0)
+            return true;
+    return false;
+}
+
+/* A text, or the texts of an array of parts. NULL with an error. */
+static json_t *text_of(const json_t *content, struct error *error)
+{
+    size_t bytes = 0, count = json_array_size(content);
+    if (json_is_string(content))
+        return json_deep_copy(content);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *part = json_array_get(content, i);
+        const char *type = json_string_value(json_object_get(part, "type"));
+        if (!type || strcmp(type, "text") != 0 || !json_is_string(json_object_get(part, "text"))) {
+            wrong(error, "parts of a message must be texts");
+            return NULL;
+        }
+        bytes += json_string_length(json_object_get(part, "text"));
+    }
+    char *joined = json_is_array(content) ? malloc(bytes + 1) : NULL, *at = joined;
+    if (!joined) {
+        if (json_is_array(content))
+            error_set(error, ERR_NO_MEMORY, "out of memory (message)");
+        else
+            wrong(error, "a content must be text");
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const json_t *text = json_object_get(json_array_get(content, i), "text");
+        memcpy(at, json_string_value(text), json_string_length(text));
+        at += json_string_length(text);
+    }
+    json_t *text = json_stringn_nocheck(joined, bytes);
+    free(joined);
+    return text;
+}
+
+static bool is_blank(const json_t *text)
+{
+    const char *value = json_string_value(text);
+    return value && value[strspn(value, " \t\r\n")] == 0;
+}
+
+/* OpenAI's API has the arguments of a call as a text of JSON; most templates take them as an object. Clients leave them out,
+ * or write an empty text, where there are none. */
+static json_t *as_object(const json_t *arguments)
+{
+    if (!arguments || json_is_null(arguments) || is_blank(arguments))
+        return json_object();
+    return json_is_string(arguments)
+               ? json_loadb(json_string_value(arguments), json_string_length(arguments), 0, NULL)
+               : NULL;
+}
+
+/* Written as Python's json.dumps does; a text stays as it is. */
+static json_t *as_text(const json_t *arguments)
+{
+    if (!arguments || json_is_null(arguments) || is_blank(arguments))
+        return json_string("{}");
+    char *text = json_is_object(arguments) ? json_dumps(arguments, 0) : NULL;
+    json_t *value = text ? json_string(text) : NULL;
+    free(text);
+    return value;
+}
+
+static void convert_arguments(json_t *call, const struct chat_shape *shape)
+{
+    json_t *function = json_object_get(call, "function");
+    json_t *of = function ? function : call;
+    const json_t *given = json_object_get(of, "arguments");
+    json_t *value = shape->text_arguments ? as_text(given) : as_object(given);
+    if (shape->text_arguments ? json_is_string(value) : json_is_object(value))
+        json_object_set(of, "arguments", value);
+    json_decref(value);
+}
+
+/* Templates write more of a message than its content: names, reasoning, arguments of calls. */
+static int reject_marks(const json_t *v, enum chat_family family, struct error *error)
+{
+    json_t *all = (json_t *)(uintptr_t)v, *part; /* jansson's iterators take no const */
+    const char *key;
+    size_t i;
+    if (json_is_string(v))
+        return chat_reject_marks(family, json_string_value(v), json_string_length(v), error);
+    json_array_foreach(all, i, part) if (reject_marks(part, family, error) != 0) return -1;
+    json_object_foreach(all, key, part)
+    {
+        if (chat_reject_marks(family, key, strlen(key), error) != 0 ||
+            reject_marks(part, family, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The content that the template gets. NULL with an error. */
+static json_t *content_of(const json_t *message, const struct chat_shape *shape,
+                          struct error *error)
+{
+    const json_t *content = json_object_get(message, "content");
+    bool calls = json_array_size(json_object_get(message, "tool_calls")) > 0;
+    bool empty = json_is_string(content) && json_string_length(content) == 0;
+    if (!content || json_is_null(content) || (empty && calls && shape->empty_is_null))
+        return calls && shape->null_content ? json_null() : json_string("");
+    return text_of(content, error);
+}
+
+static json_t *message_of(const json_t *message, const struct chat_shape *shape,
+                          enum chat_family family, struct error *error)
+{
+    if (!json_is_object(message)) {
+        wrong(error, "must be an array of objects");
+        return NULL;
+    }
+    if (!known_role(json_object_get(message, "role"))) {
+        wrong(error, "a role must be system, developer, user, assistant or tool");
+        return NULL;
+    }
+    json_t *content = content_of(message, shape, error);
+    json_t *copy = content ? json_deep_copy(message) : NULL, *call;
+    if (content && (!copy || json_object_set_new(copy, "content", content) != 0)) {
+        error_set(error, ERR_NO_MEMORY, "out of memory (message)");
+        json_decref(copy);
+        return NULL;
+    }
+    size_t i;
+    json_array_foreach(json_object_get(copy, "tool_calls"), i, call) convert_arguments(call, shape);
+    if (copy && reject_marks(copy, family, error) != 0) {
+        json_decref(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+/* The mark behind the content of the message that the answer continues. */
+static int mark_end(json_t *message, struct error *error)
+{
+    const json_t *content = json_object_get(message, "content");
+    size_t n = json_string_length(content);
+    char *text = malloc(n + sizeof CHAT_CONTINUES);
+    json_t *marked = NULL;
+    if (text) {
+        memcpy(text, n > 0 ? json_string_value(content) : "", n);
+        memcpy(text + n, CHAT_CONTINUES, sizeof CHAT_CONTINUES);
+        marked = json_stringn_nocheck(text, n + sizeof CHAT_CONTINUES - 1);
+    }
+    free(text);
+    return json_object_set_new(message, "content", marked) == 0
+               ? 0
+               : error_set(error, ERR_NO_MEMORY, "out of memory (message)");
+}
+
+json_t *chat_messages(const json_t *messages, bool continues, const struct chat_shape *shape,
+                      enum chat_family family, struct error *error)
+{
+    size_t n = json_array_size(messages);
+    if (n == 0 || n > CHAT_MESSAGES_MAX) {
+        error_set(error, ERR_BAD_INPUT, "'messages' must be an array of 1 to %d messages",
+                  CHAT_MESSAGES_MAX);
+        return NULL;
+    }
+    json_t *out = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *message = message_of(json_array_get(messages, i), shape, family, error);
+        if (!message || json_array_append_new(out, message) != 0 ||
+            (continues && i == n - 1 && mark_end(message, error) != 0)) {
+            json_decref(out);
+            return NULL;
+        }
+    }
+    return out;
+}

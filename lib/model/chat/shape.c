@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shape of messages with calls that a template takes: it renders one conversation in each shape until its call is in the
+ * text as a model would write it. */
+#include <string.h>
+
+#include "lib/jinja/jinja.h"
+#include "lib/model/chat/format.h"
+
+#define STEPS        200000
+#define MEMORY_BYTES ((size_t)2 << 20)
+#define OUTPUT_BYTES ((size_t)256 << 10)
+#define ARGUMENT     "tried_argument"
+#define VALUE        "tried_value"
+
+static const char conversation[] =
+    "[{\"role\":\"user\",\"content\":\"Look.\"},"
+    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"call00001\",\"type\":"
+    "\"function\",\"function\":{\"name\":\"look\",\"arguments\":{\"" ARGUMENT "\":\"" VALUE
+    "\"}}}]},"
+    "{\"role\":\"tool\",\"tool_call_id\":\"call00001\",\"name\":\"look\",\"content\":\"here\"}]";
+static const char tools[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\","
+    "\"parameters\":{\"type\":\"object\",\"properties\":{},\"required\":[]}}}]";
+
+/* The call is there, neither as Python prints objects and null, nor as JSON within a text of JSON. */
+static bool well_written(const char *text)
+{
+    return strstr(text, ARGUMENT) && strstr(text, VALUE) && !strstr(text, "'" ARGUMENT "'") &&
+           !strstr(text, "\\\"" ARGUMENT) && !strstr(text, "None");
+}
+
+static bool takes(const struct jinja_template *program, const struct model_chat *model,
+                  const struct chat_shape *shape)
+{
+    struct error error;
+    struct jinja_output out = {0};
+    struct jinja_limits bounds = JINJA_LIMITS_DEFAULT;
+    json_t *given = json_loads(conversation, 0, NULL);
+    json_t *messages = chat_messages(given, false, shape, (enum chat_family)model->family, &error);
+    json_t *all = json_pack("{so, so}", "messages", messages, "tools", json_loads(tools, 0, NULL));
+    json_t *own = json_pack("{ss, ss, sb}", "bos_token", model->bos, "eos_token", model->eos,
+                            "add_generation_prompt", 1);
+    struct jinja_input input = {.own = own, .messages = all, .roles = chat_roles};
+    bounds.steps = STEPS;
+    bounds.memory_bytes = MEMORY_BYTES;
+    bounds.output_bytes = OUTPUT_BYTES;
+    bool good = all && own && jinja_render(program, &input, &bounds, &out, &error) == 0 &&
+                well_written(out.text);
+    jinja_output_free(&out);
+    json_decref(given);
+    json_decref(all);
+    json_decref(own);
+    return good;
+}
+
+struct chat_shape chat_shape_of(const struct jinja_template *program,
+                                const struct model_chat *model)
+{
+    static const struct chat_shape shapes[] = {
+        {.null_content = true, .text_arguments = false},
+        {.null_content = true, .text_arguments = true},
+        {.null_content = false, .text_arguments = false},
+        {.null_content = false, .text_arguments = true},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (takes(program, model, &shapes[i])) {
+            struct chat_shape found = shapes[i], other = shapes[i];
+            other.null_content = false;
+            found.empty_is_null = found.null_content && !takes(program, model, &other);
+            return found;
+        }
+    return (struct chat_shape){.null_content = false, .text_arguments = false};
+}
