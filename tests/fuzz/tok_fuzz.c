@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the tokenizer. The first byte chooses options; the rest is encoded, and the pieces
- * of its tokens must concatenate to the text (with U+FFFD for invalid UTF-8). */
+ * of its tokens must concatenate to the text (with U+FFFD for invalid UTF-8, and in NFC for qwen2). */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 #include "lib/base/assert.h"
 #include "lib/model/gguf/gguf.h"
@@ -17,6 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Pre-tokenizers of byte-level BPE, and a SentencePiece vocabulary. */
 static const char *const pre[] = {"qwen2", "gpt-2", "llama-bpe", "spm"};
+#define NFC 0
 #define SPM 3
 
 struct memory {
@@ -84,6 +86,18 @@ static size_t spm_text(const char *clean, size_t bytes, char *out)
     return n;
 }
 
+/* The library's way over the whole text at once is that of lib/text/nfc.h. */
+static void check_normal(const struct tokenizer *t, const uint32_t *ids, size_t count,
+                         const char *clean, size_t bytes)
+{
+    utf8proc_uint8_t *normal = NULL;
+    utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)clean, (utf8proc_ssize_t)bytes,
+                                      &normal, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    sl_assert(n >= 0);
+    check_pieces(t, ids, count, (const char *)normal, (size_t)n);
+    free(normal);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -106,6 +120,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sl_assert(spaced);
         check_pieces(t, ids, count, spaced, spm_text(clean, clean_bytes, spaced));
         free(spaced);
+    } else if (!special && which == NFC) {
+        check_normal(t, ids, count, clean, clean_bytes);
     } else if (!special) {
         check_pieces(t, ids, count, clean, clean_bytes);
     }

@@ -4,8 +4,9 @@
 some texts: the reference of unit_tokenizer_models.
 
     python3 -m venv venv            # anywhere outside the repository
-    venv/bin/pip install sentencepiece tokenizers gguf numpy
+    venv/bin/pip install sentencepiece tokenizers==0.23.3 gguf numpy unicodedata2==16.0.0
     venv/bin/python tests/golden/tokenizer_vectors.py tests/golden/data
+    venv/bin/python tests/golden/tokenizer_vectors.py tests/golden/data nfc    # olmo and nfc only
 
 DATA/heldout/*.txt is the training text. Written to DATA/tokenizers: NAME.gguf (a model with
 minimal weights, so that the reader accepts it) and vectors.json.
@@ -13,7 +14,9 @@ minimal weights, so that the reader accepts it) and vectors.json.
     spm         SentencePiece BPE as in Llama and Mixtral: byte fallback, a space prepended, runs of spaces are
                 pieces, single digits
     spm_across  the same with pieces across spaces, and without the prepended space
-    olmo        byte-level BPE as in OLMo (GPT-NeoX): runs of spaces are added tokens
+    olmo        byte-level BPE as in OLMo (GPT-NeoX): NFC, runs of spaces are added tokens
+    nfc         byte-level BPE as in Qwen2: NFC, its expression, control tokens; on random texts of characters that
+                NFC changes, of characters that are newer than PCRE2's Unicode, and of Vietnamese and Korean
 
 and spm.json, spm_across.json: the first two as tokenizer.json, with the ids of the package `tokenizers`
 (vectors_hf.json; texts without special and added tokens, which it matches first)."""
@@ -23,11 +26,13 @@ import json
 import os
 import random
 import sys
+import unicodedata
 
 import gguf
 import numpy as np
 import sentencepiece
 import tokenizers
+import unicodedata2
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 TEXTS = [
@@ -133,6 +138,7 @@ def hf_json(sp, prefix):
 
 def olmo_model(corpus):
     t = tokenizers.Tokenizer(models.BPE())
+    t.normalizer = normalizers.NFC()
     t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     t.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=700, special_tokens=["<|endoftext|>"], show_progress=False,
@@ -142,7 +148,58 @@ def olmo_model(corpus):
     return t
 
 
-def fill_olmo(t):
+QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+         r"|\s+(?!\S)|\s+")
+
+
+def nfc_model(corpus):
+    t = tokenizers.Tokenizer(models.BPE())
+    t.normalizer = normalizers.NFC()
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(tokenizers.Regex(QWEN2), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=900, special_tokens=["<|endoftext|>"], show_progress=False,
+                                  initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
+    t.train_from_iterator(corpus.splitlines(keepends=True), trainer)
+    return t
+
+
+def sorted_alike(c):
+    """Whether the package sorts this mark as Unicode does: its tables are of Unicode 9."""
+    around = "\u0301\u0323\u0334\u05b0\u3099\u094d"
+    return all(normalizers.NFC().normalize_str(x) == unicodedata2.normalize("NFC", x)
+               for m in around for x in ("a" + c + m, "a" + m + c))
+
+
+def nfc_texts(corpus):
+    rng = random.Random(21)
+    every = [chr(c) for c in range(0x110000) if unicodedata2.category(chr(c)) not in ("Cn", "Cs", "Co")]
+    changed = [c for c in every if unicodedata2.normalize("NFC", c) != c or unicodedata2.normalize("NFD", c) != c]
+    marks = [c for c in every if unicodedata2.combining(c) and sorted_alike(c)]
+    newer = [c for c in every if unicodedata.category(c) == "Cn" and not unicodedata2.combining(c)]
+    jamo = [chr(c) for c in list(range(0x1100, 0x1113)) + list(range(0x1161, 0x1176)) + list(range(0x11a7, 0x11c3))]
+    kinds = [marks, marks, changed, newer, jamo, jamo, list("aeoucnAEO <>=~.1\n"), list("\u0301\u0300\u0323\u0309\u031b\u0302")]
+    texts = ["e\u0301", "\u212b\u2126", "\u1112\u1161\u11ab", ">\u0338", "<|endoftext|>\u0338", "a" + "\u0323\u0301" * 40]
+    for _ in range(240):
+        texts.append("".join(rng.choice(rng.choice(kinds)) for _ in range(rng.randrange(1, 30))))
+    for form in ("NFD", "NFC", "NFKD"):
+        for _ in range(20):
+            at = rng.randrange(len(corpus) - 200)
+            texts.append(unicodedata2.normalize(form, corpus[at:at + rng.randrange(10, 80)]))
+    return texts
+
+
+def write_nfc(data, corpus):
+    corpus += "\n" + open(f"{data}/../../../launch/calibration/languages.txt", encoding="utf-8").read()
+    t = nfc_model(corpus)
+    write_gguf(f"{data}/tokenizers/nfc.gguf", "nfc", fill_bpe(t, "qwen2"))
+    foreign = "".join(x for x in corpus.splitlines(keepends=True) if not x.isascii())
+    return {"name": "nfc", "special": True,
+            "vectors": [{"text": x, "ids": t.encode(x).ids} for x in nfc_texts(foreign)]}
+
+
+def fill_bpe(t, pre):
     def fill(w):
         state = json.loads(t.to_str())["model"]
         added = {a["id"]: a for a in json.loads(t.to_str())["added_tokens"]}
@@ -150,7 +207,7 @@ def fill_olmo(t):
         kinds = [gguf.TokenType.NORMAL if i not in added else gguf.TokenType.CONTROL
                  if added[i]["special"] else gguf.TokenType.USER_DEFINED for i in range(len(names))]
         w.add_tokenizer_model("gpt2")
-        w.add_tokenizer_pre("olmo")
+        w.add_tokenizer_pre(pre)
         w.add_token_list([names[i] for i in range(len(names))])
         w.add_token_types(kinds)
         w.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in state["merges"]])
@@ -159,11 +216,19 @@ def fill_olmo(t):
     return fill
 
 
-def main(data):
+def write_vectors(data, file, vectors):
+    with open(f"{data}/tokenizers/{file}.json", "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(x) for x in vectors) + "\n]\n")
+
+
+def main(data, only=None):
     corpus = "\n".join(open(f, encoding="utf-8").read() for f in sorted(glob.glob(f"{data}/heldout/*.txt")))
     texts = sample_texts(corpus)
     os.makedirs(f"{data}/tokenizers", exist_ok=True)
     result, result_hf = [], []
+    if only == "nfc":
+        result = json.load(open(f"{data}/tokenizers/vectors.json"))[:2]
+        return write_normalised(data, corpus, texts, result)
     plain = [x for x in texts if "<tag>" not in x and "<s>" not in x]
     for name, sp, prefix in (("spm", spm_model(corpus, vocab_size=900), True),
                              ("spm_across", spm_model(corpus, vocab_size=700, split_by_whitespace=False,
@@ -175,13 +240,17 @@ def main(data):
         h.save(f"{data}/tokenizers/{name}.json", pretty=False)
         result_hf.append({"name": name, "vectors": [{"text": x, "ids": h.encode(x, add_special_tokens=False).ids}
                                                     for x in plain]})
+    write_normalised(data, corpus, texts, result)
+    write_vectors(data, "vectors_hf", result_hf)
+
+
+def write_normalised(data, corpus, texts, result):
     t = olmo_model(corpus)
-    write_gguf(f"{data}/tokenizers/olmo.gguf", "olmo", fill_olmo(t))
+    write_gguf(f"{data}/tokenizers/olmo.gguf", "olmo", fill_bpe(t, "olmo"))
     result.append({"name": "olmo", "vectors": [{"text": x, "ids": t.encode(x).ids} for x in texts]})
-    for file, vectors in (("vectors", result), ("vectors_hf", result_hf)):
-        with open(f"{data}/tokenizers/{file}.json", "w") as f:
-            f.write("[\n" + ",\n".join(json.dumps(x) for x in vectors) + "\n]\n")
+    result.append(write_nfc(data, corpus))
+    write_vectors(data, "vectors", result)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

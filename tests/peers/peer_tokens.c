@@ -109,6 +109,8 @@ static int vocabulary(const char *path)
         printf("%s\n", error.text);
         return 3;
     }
+    /* llama.cpp, by which the ids were checked, does not normalise. */
+    ((struct tokenizer_blob *)blob)->flags &= ~TOKENIZER_NFC;
     struct tokenizer *t = tokenizer_open(blob, bytes, &error);
     if (!t)
         die(error.text);

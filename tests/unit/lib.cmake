@@ -32,6 +32,7 @@ sluice_unit_test(unit_jinja_cost SOURCES lib/jinja/cost_test.c LINK sluice_jinja
 sluice_unit_test(strtab_test SOURCES lib/text/strtab_test.c LINK sluice_text)
 sluice_unit_test(terminal_test SOURCES lib/text/terminal_test.c LINK sluice_text)
 sluice_unit_test(display_test SOURCES lib/text/display_test.c LINK sluice_text)
+sluice_unit_test(unit_nfc SOURCES lib/text/nfc_test.c LINK sluice_text)
 sluice_unit_test(unit_gguf SOURCES lib/model/gguf/gguf_test.c LINK sluice_model test_gguf_make m)
 sluice_unit_test(unit_gguf_split SOURCES lib/model/gguf/split_test.c ${CMAKE_SOURCE_DIR}/procs/tools/synth/split.c
   LINK sluice_model test_gguf_make)
@@ -61,7 +62,7 @@ sluice_unit_test(unit_safetensors SOURCES lib/model/hf/safetensors_test.c LINK s
 sluice_unit_test(unit_hf_sentencepiece SOURCES lib/model/hf/sentencepiece_test.c LINK sluice_model)
 sluice_unit_test(unit_hf_tiktoken SOURCES lib/model/hf/tiktoken_test.c LINK sluice_model test_hf_make)
 sluice_unit_test(unit_hf SOURCES lib/model/hf/hf_test.c LINK sluice_model test_hf_make)
-sluice_unit_test(unit_hf_directory SOURCES lib/model/hf/directory_test.c LINK sluice_model test_hf_make)
+sluice_unit_test(unit_hf_directory SOURCES lib/model/hf/directory_test.c LINK sluice_model test_hf_make PkgConfig::JANSSON)
 sluice_unit_test(unit_hf_rows SOURCES lib/model/hf/rows_test.c LINK sluice_model m)
 sluice_unit_test(unit_hf_rejected SOURCES lib/model/hf/rejected_test.c LINK sluice_model test_hf_make)
 sluice_unit_test(unit_hf_large SOURCES lib/model/hf/large_test.c LINK sluice_model sluice_sandbox)

@@ -78,19 +78,35 @@ static bool same_expressions(uint32_t row, const char *const *expressions, uint3
     return count == TOKENIZER_EXPRESSIONS_MAX;
 }
 
-/* Accepts no normalizer, or NFC. NFC is not applied, as in llama.cpp's converter: it changes only
- * rare texts. */
-static int check_normalizer(const json_t *root, struct error *error)
+/* One normalizer that is not a sequence: none, or NFC (sets *nfc). */
+static int read_one_normalizer(const json_t *n, bool *nfc, struct error *error)
 {
-    const json_t *n = json_object_get(root, "normalizer");
-    if (!n || json_is_null(n) || hf_is_string(json_object_get(n, "type"), "NFC"))
+    if (!n || json_is_null(n))
         return 0;
+    if (hf_is_string(json_object_get(n, "type"), "NFC")) {
+        *nfc = true;
+        return 0;
+    }
     const char *type = json_string_value(json_object_get(n, "type"));
     return error_set(error, ERR_BAD_INPUT, "a normalizer of type '%s' is not supported",
                      type ? printable(type, strlen(type)).text : "");
 }
 
-static int find_pretokenizer(const json_t *root, const json_t *model, const char **name,
+/* Accepts no normalizer, NFC, and a sequence of these, such as DeepSeek's empty one. */
+static int read_normalizer(const json_t *root, bool *nfc, struct error *error)
+{
+    const json_t *n = json_object_get(root, "normalizer");
+    const json_t *parts = json_object_get(n, "normalizers");
+    *nfc = false;
+    if (!hf_is_string(json_object_get(n, "type"), "Sequence") || !json_is_array(parts))
+        return read_one_normalizer(n, nfc, error);
+    for (size_t i = 0; i < json_array_size(parts); i++)
+        if (read_one_normalizer(json_array_get(parts, i), nfc, error))
+            return -1;
+    return 0;
+}
+
+static int find_pretokenizer(const json_t *root, const json_t *model, uint32_t *found,
                              struct error *error)
 {
     const json_t *pre = json_object_get(root, "pre_tokenizer");
@@ -102,7 +118,7 @@ static int find_pretokenizer(const json_t *root, const json_t *model, const char
     for (uint32_t row = 0; count > 0 && row < pretokenizer_count(); row++)
         if (same_expressions(row, expressions, count) &&
             pretokenizer_ignores_merges(row) == ignore_merges) {
-            *name = pretokenizer_name(row);
+            *found = row;
             return 0;
         }
     const char *last = count > 0 ? expressions[count - 1] : "";
@@ -234,10 +250,12 @@ static void put_tokens(const struct hf_tokens *t, const json_t *settings, const 
     put_specials(t, t->rest, settings, config, w);
 }
 
-static void put_bpe(const struct hf_tokens *t, const char *pre, struct gguf_writer *w)
+static void put_bpe(const struct hf_tokens *t, uint32_t row, bool nfc, struct gguf_writer *w)
 {
     gguf_put_text(w, "tokenizer.ggml.model", "gpt2");
-    gguf_put_text(w, "tokenizer.ggml.pre", pre);
+    gguf_put_text(w, "tokenizer.ggml.pre", pretokenizer_name(row));
+    if (nfc != pretokenizer_normalises(row))
+        gguf_put_bool(w, TOKENIZER_NFC_KEY, nfc);
     gguf_put_strings(w, "tokenizer.ggml.merges", t->merges, NULL, t->merge_count);
 }
 
@@ -253,11 +271,12 @@ static int check_model(const json_t *model, struct error *error)
 
 static int byte_level_keys(const struct hf_tokens *t, struct gguf_writer *w, struct error *error)
 {
-    const char *pre = NULL;
-    if (check_normalizer(t->rest, error) ||
-        find_pretokenizer(t->rest, json_object_get(t->rest, "model"), &pre, error))
+    uint32_t row = 0;
+    bool nfc;
+    if (read_normalizer(t->rest, &nfc, error) ||
+        find_pretokenizer(t->rest, json_object_get(t->rest, "model"), &row, error))
         return -1;
-    put_bpe(t, pre, w);
+    put_bpe(t, row, nfc, w);
     return 0;
 }
 
@@ -295,7 +314,9 @@ int hf_tiktoken_keys(const struct hf_tiktoken *row, const char *text, size_t byt
     sl_assert(vocab >= 1 && vocab <= MODEL_VOCAB_MAX);
     int status = hf_tiktoken_read(&t, row, text, bytes, settings, vocab, error);
     if (status == 0) {
-        put_bpe(&t, row->pre, w);
+        uint32_t pre = pretokenizer_find(row->pre, strlen(row->pre));
+        sl_assert(pre != UINT32_MAX);
+        put_bpe(&t, pre, false, w);
         put_tokens(&t, settings, config, w);
     }
     hf_tokens_free(&t);

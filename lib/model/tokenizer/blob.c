@@ -10,11 +10,11 @@
 
 static const struct {
     const char *name;
-    bool ignore_merges, add_bos;
+    bool ignore_merges, add_bos, nfc;
     const char *expressions[TOKENIZER_EXPRESSIONS_MAX];
 } pretokenizers[] = {
-#define PRETOKENIZER(name, ignore_merges, add_bos, ...)                                            \
-    {name, (ignore_merges) != 0, (add_bos) != 0, {__VA_ARGS__}},
+#define PRETOKENIZER(name, ignore_merges, add_bos, nfc, ...)                                       \
+    {name, (ignore_merges) != 0, (add_bos) != 0, (nfc) != 0, {__VA_ARGS__}},
 #include "lib/model/tokenizer/tokenizers.tbl.h"
 };
 
@@ -48,6 +48,12 @@ bool pretokenizer_adds_bos(uint32_t row)
 {
     sl_assert(row < ARRAY_LEN(pretokenizers));
     return pretokenizers[row].add_bos;
+}
+
+bool pretokenizer_normalises(uint32_t row)
+{
+    sl_assert(row < ARRAY_LEN(pretokenizers));
+    return pretokenizers[row].nfc;
 }
 
 const char *pretokenizer_expression(uint32_t row, uint32_t i)

@@ -27,7 +27,7 @@
 #include "lib/model/tokenizer/tokenizer.h"
 
 #define TOKENIZER_MAGIC      0x4e454b4f54554c53ull /* "SLUTOKEN" */
-#define TOKENIZER_VERSION    3u
+#define TOKENIZER_VERSION    4u
 #define TOKENIZER_MERGES_MAX (4u << 20)
 #define TOKENIZER_PIECES_MAX (256u << 20) /* bytes of all pieces together */
 /* By default, SentencePiece pieces have at most 16 characters. Enumerating the splits of a piece
@@ -54,13 +54,17 @@ enum tokenizer_model {
     TOKENIZER_MODEL__COUNT
 };
 
-/* tokenizer_blob.flags, for the tokenizers of characters */
+/* tokenizer_blob.flags; all but the last for the tokenizers of characters */
 #define TOKENIZER_SPACE_PREFIX 1u /* a space is added before the text */
 #define TOKENIZER_CUT_AT_SPACE 2u /* no token has a space after another character */
 #define TOKENIZER_ONE_SPACE    4u /* runs of spaces are one, none at the ends of the text */
 #define TOKENIZER_STRIP_AFTER                                                                      \
-    8u /* blanks behind most control tokens belong to them (STRIP_AFTER) */
-#define TOKENIZER_FLAGS 15u
+    8u                      /* blanks behind most control tokens belong to them (STRIP_AFTER) */
+#define TOKENIZER_NFC   16u /* byte-level BPE: texts are normalised to NFC */
+#define TOKENIZER_FLAGS 31u
+
+/* Overrides the column nfc of tokenizers.tbl.h. A key of our own: GGUF has none. */
+#define TOKENIZER_NFC_KEY "tokenizer.ggml.normalizer.nfc"
 
 /* Tokens that end an answer, in addition to eos: eot and eom of the file, and those of ANSWER_END and
  * ANSWER_END_NAME; without those of ANSWER_GOES_ON. */
@@ -111,6 +115,7 @@ uint32_t pretokenizer_count(void);
 const char *pretokenizer_name(uint32_t row);
 bool pretokenizer_ignores_merges(uint32_t row);
 bool pretokenizer_adds_bos(uint32_t row);                      /* if the file does not say */
+bool pretokenizer_normalises(uint32_t row);                    /* to NFC, likewise */
 const char *pretokenizer_expression(uint32_t row, uint32_t i); /* NULL: it has at most i */
 
 /* A byte that UTF-8 never has, or has only in characters that are not assigned (planes 4 to 11).

@@ -8,6 +8,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/base/log.h"
 #include "lib/model/limits.h"
 #include "lib/model/tokenizer/build.h"
 #include "lib/text/printable.h"
@@ -171,6 +172,11 @@ static int read_pre(struct builder *b, struct error *error)
     int found = gguf_get_string(b->gguf, "tokenizer.ggml.pre", &text, &n, error);
     if (found < 0)
         return -1;
+    if (!found && b->head.model == TOKENIZER_BPE)
+        log_warn(
+            "the model file has no tokenizer.ggml.pre: texts are split into words as for GPT-2, "
+            "which may not be "
+            "how the model was trained; convert the model again with a converter of 2024 or later");
     if (found && b->head.model == TOKENIZER_BPE)
         b->head.pre = pretokenizer_find(text, n);
     if (b->head.pre == UINT32_MAX)
@@ -287,17 +293,21 @@ static int read_settings(struct builder *b, struct error *error)
         return -1;
     bool characters = b->head.model != TOKENIZER_BPE, prefix = b->head.model == TOKENIZER_SPM;
     bool add_bos = characters || pretokenizer_adds_bos(b->head.pre), one_space = false;
+    bool normalises = pretokenizer_normalises(b->head.pre);
     if (read_id(b, "tokenizer.ggml.bos_token_id", &b->head.bos, error) ||
         read_id(b, "tokenizer.ggml.eos_token_id", &b->head.eos, error) || read_ends(b, error) ||
         gguf_get_bool(b->gguf, "tokenizer.ggml.add_bos_token", &add_bos, error) < 0 ||
         gguf_get_bool(b->gguf, "tokenizer.ggml.add_space_prefix", &prefix, error) < 0 ||
-        gguf_get_bool(b->gguf, "tokenizer.ggml.remove_extra_whitespaces", &one_space, error) < 0)
+        gguf_get_bool(b->gguf, "tokenizer.ggml.remove_extra_whitespaces", &one_space, error) < 0 ||
+        gguf_get_bool(b->gguf, TOKENIZER_NFC_KEY, &normalises, error) < 0)
         return -1;
     /* Files of gemma4 exist that say false; the model needs the token. */
     if (!add_bos && b->head.model != TOKENIZER_CHARACTERS)
         b->head.bos = TOKEN_NONE;
     if (characters && prefix)
         b->head.flags |= TOKENIZER_SPACE_PREFIX;
+    if (!characters && normalises)
+        b->head.flags |= TOKENIZER_NFC;
     if (characters && one_space)
         b->head.flags |= TOKENIZER_ONE_SPACE;
     if (b->head.model == TOKENIZER_SPM && strips_after(b->gguf))
@@ -328,8 +338,14 @@ static int count_merges(struct builder *b, struct error *error)
         gguf_get_array(b->gguf, "tokenizer.ggml.merges", GGUF_STRING, &b->merge_lines, error);
     if (found < 0)
         return -1;
-    b->has_merges = found == 1;
-    uint64_t merges = found ? b->merge_lines.left : 0;
+    if (!found)
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "tokenizer.ggml.merges is missing, without which every text would be split into single "
+            "%s; convert the model again",
+            b->head.model == TOKENIZER_BPE ? "bytes" : "characters");
+    b->has_merges = true;
+    uint64_t merges = b->merge_lines.left;
     if (merges > TOKENIZER_MERGES_MAX)
         return error_set(error, ERR_BAD_INPUT, "tokenizer.ggml.merges has %" PRIu64 " elements",
                          merges);

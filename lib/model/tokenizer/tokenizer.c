@@ -13,6 +13,7 @@
 #include "lib/model/tokenizer/blob.h"
 #include "lib/model/tokenizer/internal.h"
 #include "lib/model/tokenizer/words.h"
+#include "lib/text/nfc.h"
 #include "lib/text/utf8.h"
 
 /* A character that is not a token: finally emitted as bytes. Neither a token id nor TOKEN_NONE. */
@@ -253,12 +254,27 @@ static int encode_lines(struct encoder *e, const char *text, size_t bytes)
     return 0;
 }
 
+/* Normalisation does not cross a special token: each stretch is a text of its own, as in the reference
+ * tokenizers. */
+static int encode_words(struct encoder *e, const char *text, size_t bytes)
+{
+    char *normal = NULL;
+    if ((e->t->blob->flags & TOKENIZER_NFC) != 0 && nfc_may_change(text, bytes)) {
+        normal = nfc(text, bytes, &bytes);
+        if (!normal)
+            return error_set(e->error, ERR_NO_MEMORY, "out of memory (encoding)");
+    }
+    int status = words_split(e->t->words, normal ? normal : text, bytes, encode_word, e, e->error);
+    free(normal);
+    return status;
+}
+
 static int encode_stretch(struct encoder *e, const char *text, size_t bytes)
 {
     switch (e->t->blob->model) {
     case TOKENIZER_SPM: return encode_spm_stretch(e, text, bytes);
     case TOKENIZER_CHARACTERS: return encode_lines(e, text, bytes);
-    default: return words_split(e->t->words, text, bytes, encode_word, e, e->error);
+    default: return encode_words(e, text, bytes);
     }
 }
 

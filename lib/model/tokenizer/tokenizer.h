@@ -30,11 +30,13 @@ bool tokenizer_is_control(const struct tokenizer *t, uint32_t id);
 /* Whether the token ends an answer: eos, the end of a turn or of a message. */
 bool tokenizer_is_end(const struct tokenizer *t, uint32_t id);
 
-/* Encodes text (any bytes; invalid UTF-8 becomes U+FFFD as in the reference tokenizers). The text of
- * a control token becomes its id where it is completely in one range of `special` (NULL: nowhere);
- * elsewhere it is text like any other. Ranges are no borders otherwise: text between two control
- * tokens is encoded as one piece. *ids is newly allocated (caller frees). Returns 0, or -1:
- * ERR_BAD_INPUT (too long, regex limits), ERR_NO_MEMORY. */
+/* Encodes text (any bytes, U+0000 like others; invalid UTF-8 becomes one U+FFFD per maximal subpart
+ * as in the reference tokenizers, and those of Qwen, OLMo and Cohere normalise to NFC). So the
+ * pieces of the ids are the text that the model sees; offsets into them are not offsets into the
+ * caller's text. The text of a control token becomes its id where it is completely in one range of
+ * `special` (NULL: nowhere); elsewhere it is text like any other. Ranges are no borders otherwise:
+ * text between two control tokens is encoded as one piece. *ids is newly allocated (caller frees).
+ * Returns 0, or -1: ERR_BAD_INPUT (too long, regex limits), ERR_NO_MEMORY. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes,
                      const struct text_ranges *special, uint32_t **ids, size_t *count,
                      struct error *error);

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pre-tokenizers of byte-level BPE: the rules that split text into words before merging.
- * PRETOKENIZER(name, ignore_merges, add_bos, expression...)
+ * PRETOKENIZER(name, ignore_merges, add_bos, nfc, expression...)
  *   name           value of tokenizer.ggml.pre
  *   ignore_merges  1: a word that is a token is not merged
  *   add_bos        1: a text starts with the BOS token where tokenizer.ggml.add_bos_token is missing
+ *   nfc            1: the normalizer of the model's tokenizer.json is NFC; GGUF has no key for it. The classes of
+ *                  transformers state it: Qwen2Tokenizer (qwen2, and DeepSeek's models that are made from Qwen's),
+ *                  Qwen3_5Tokenizer (qwen35), GPTNeoXTokenizer (olmo, mpt) and CohereTokenizer (command-r). No
+ *                  other row is known to have a normalizer; the key tokenizer.ggml.normalizer.nfc, which "sluice
+ *                  pack" writes where tokenizer.json differs from the row, overrides it
  *   expression...  the original ones of the model's tokenizer.json (PCRE2 with UTF and UCP), at most
  *                  TOKENIZER_EXPRESSIONS_MAX: the first splits the text into its matches and the
  *                  stretches between them, the next one splits each of these parts, and so on. Digits
@@ -100,52 +105,52 @@
     "|\\s+(?!\\S)|\\s+"
 #define DIGIT  "\\p{N}"
 #define DIGITS "\\p{N}{1,3}"
-PRETOKENIZER("default", 0, 0, EXPR_GPT2)
-PRETOKENIZER("gpt-2", 0, 0, EXPR_GPT2)
-PRETOKENIZER("qwen2", 0, 0, EXPR_CL100K(DIGIT))
-PRETOKENIZER("deepseek-r1-qwen", 0, 0, EXPR_CL100K(DIGIT))
-PRETOKENIZER("llama-bpe", 1, 1, EXPR_CL100K(DIGITS))
-PRETOKENIZER("llama3", 1, 1, EXPR_CL100K(DIGITS))
-PRETOKENIZER("llama-v3", 1, 1, EXPR_CL100K(DIGITS))
-PRETOKENIZER("dbrx", 0, 0, EXPR_CL100K(DIGITS))
-PRETOKENIZER("olmo", 0, 0, EXPR_GPT2)
-PRETOKENIZER("qwen35", 0, 0, EXPR_QWEN35)
-PRETOKENIZER("gpt-4o", 0, 0, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
-PRETOKENIZER("llama4", 0, 0, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
-PRETOKENIZER("minimax-m2", 0, 0, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
-PRETOKENIZER("tekken", 1, 1, EXPR_O200K("", DIGIT))
-PRETOKENIZER("kimi-k2", 1, 0, EXPR_KIMI)
-PRETOKENIZER("deepseek-llm", 0, 0, "[\r\n]", EXPR_DEEPSEEK_LETTERS, EXPR_DEEPSEEK_SIGNS, "\\s+$",
+PRETOKENIZER("default", 0, 0, 0, EXPR_GPT2)
+PRETOKENIZER("gpt-2", 0, 0, 0, EXPR_GPT2)
+PRETOKENIZER("qwen2", 0, 0, 1, EXPR_CL100K(DIGIT))
+PRETOKENIZER("deepseek-r1-qwen", 0, 0, 1, EXPR_CL100K(DIGIT))
+PRETOKENIZER("llama-bpe", 1, 1, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("llama3", 1, 1, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("llama-v3", 1, 1, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("dbrx", 0, 0, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("olmo", 0, 0, 1, EXPR_GPT2)
+PRETOKENIZER("qwen35", 0, 0, 1, EXPR_QWEN35)
+PRETOKENIZER("gpt-4o", 0, 0, 0, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
+PRETOKENIZER("llama4", 0, 0, 0, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
+PRETOKENIZER("minimax-m2", 0, 0, 0, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
+PRETOKENIZER("tekken", 1, 1, 0, EXPR_O200K("", DIGIT))
+PRETOKENIZER("kimi-k2", 1, 0, 0, EXPR_KIMI)
+PRETOKENIZER("deepseek-llm", 0, 0, 0, "[\r\n]", EXPR_DEEPSEEK_LETTERS, EXPR_DEEPSEEK_SIGNS, "\\s+$",
              EXPR_DEEPSEEK_CJK, DIGIT)
-PRETOKENIZER("deepseek-coder", 0, 0, "[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EXPR_DEEPSEEK_CJK,
+PRETOKENIZER("deepseek-coder", 0, 0, 0, "[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EXPR_DEEPSEEK_CJK,
              DIGIT)
-PRETOKENIZER("deepseek-v3", 0, 0, DIGITS, EXPR_DEEPSEEK_HAN, EXPR_DEEPSEEK_WORDS)
-PRETOKENIZER("hunyuan-dense", 0, 0, DIGITS, EXPR_DEEPSEEK_HAN, EXPR_DEEPSEEK_WORDS)
-PRETOKENIZER("joyai-llm", 0, 0, DIGITS, EXPR_DEEPSEEK_HAN, EXPR_DEEPSEEK_WORDS)
-PRETOKENIZER("hunyuan", 1, 0, EXPR_CL100K(DIGIT))
-PRETOKENIZER("glm4", 1, 0, EXPR_CL100K(DIGITS))
-PRETOKENIZER("glm5", 1, 0, EXPR_CL100K(DIGITS))
-PRETOKENIZER("chatglm-bpe", 0, 0, EXPR_CL100K(DIGITS))
-PRETOKENIZER("lfm2", 1, 1, EXPR_CL100K(DIGITS))
-PRETOKENIZER("bailingmoe", 0, 0, EXPR_BAILING)
-PRETOKENIZER("bailingmoe2", 0, 0, EXPR_BAILING)
-PRETOKENIZER("llada-moe", 0, 0, EXPR_BAILING)
-PRETOKENIZER("refact", 0, 0, DIGIT, EXPR_GPT2)
-PRETOKENIZER("starcoder", 0, 0, DIGIT, EXPR_GPT2)
-PRETOKENIZER("command-r", 0, 0, DIGIT, EXPR_GPT2)
-PRETOKENIZER("smollm", 0, 0, DIGIT, EXPR_GPT2)
-PRETOKENIZER("mellum2", 0, 0, DIGIT, EXPR_GPT2)
-PRETOKENIZER("mpt", 0, 0, EXPR_GPT2)
-PRETOKENIZER("phi-2", 0, 0, EXPR_GPT2)
-PRETOKENIZER("gigachat", 0, 0, EXPR_GPT2)
-PRETOKENIZER("mellum", 0, 0, EXPR_GPT2)
-PRETOKENIZER("megrez", 0, 0, EXPR_CL100K(DIGIT))
-PRETOKENIZER("stablelm2", 0, 0, EXPR_CL100K(DIGIT))
-PRETOKENIZER("grok-2", 0, 0, EXPR_CL100K(DIGIT))
-PRETOKENIZER("solar-open", 0, 0, EXPR_CL100K(DIGIT))
-PRETOKENIZER("smaug-bpe", 0, 0, EXPR_CL100K(DIGITS))
-PRETOKENIZER("pixtral", 1, 1, EXPR_CL100K(DIGITS))
-PRETOKENIZER("falcon3", 1, 1, EXPR_CL100K(DIGITS))
+PRETOKENIZER("deepseek-v3", 0, 0, 0, DIGITS, EXPR_DEEPSEEK_HAN, EXPR_DEEPSEEK_WORDS)
+PRETOKENIZER("hunyuan-dense", 0, 0, 0, DIGITS, EXPR_DEEPSEEK_HAN, EXPR_DEEPSEEK_WORDS)
+PRETOKENIZER("joyai-llm", 0, 0, 0, DIGITS, EXPR_DEEPSEEK_HAN, EXPR_DEEPSEEK_WORDS)
+PRETOKENIZER("hunyuan", 1, 0, 0, EXPR_CL100K(DIGIT))
+PRETOKENIZER("glm4", 1, 0, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("glm5", 1, 0, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("chatglm-bpe", 0, 0, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("lfm2", 1, 1, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("bailingmoe", 0, 0, 0, EXPR_BAILING)
+PRETOKENIZER("bailingmoe2", 0, 0, 0, EXPR_BAILING)
+PRETOKENIZER("llada-moe", 0, 0, 0, EXPR_BAILING)
+PRETOKENIZER("refact", 0, 0, 0, DIGIT, EXPR_GPT2)
+PRETOKENIZER("starcoder", 0, 0, 0, DIGIT, EXPR_GPT2)
+PRETOKENIZER("command-r", 0, 0, 1, DIGIT, EXPR_GPT2)
+PRETOKENIZER("smollm", 0, 0, 0, DIGIT, EXPR_GPT2)
+PRETOKENIZER("mellum2", 0, 0, 0, DIGIT, EXPR_GPT2)
+PRETOKENIZER("mpt", 0, 0, 1, EXPR_GPT2)
+PRETOKENIZER("phi-2", 0, 0, 0, EXPR_GPT2)
+PRETOKENIZER("gigachat", 0, 0, 0, EXPR_GPT2)
+PRETOKENIZER("mellum", 0, 0, 0, EXPR_GPT2)
+PRETOKENIZER("megrez", 0, 0, 0, EXPR_CL100K(DIGIT))
+PRETOKENIZER("stablelm2", 0, 0, 0, EXPR_CL100K(DIGIT))
+PRETOKENIZER("grok-2", 0, 0, 0, EXPR_CL100K(DIGIT))
+PRETOKENIZER("solar-open", 0, 0, 0, EXPR_CL100K(DIGIT))
+PRETOKENIZER("smaug-bpe", 0, 0, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("pixtral", 1, 1, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("falcon3", 1, 1, 0, EXPR_CL100K(DIGITS))
 STRIP_AFTER("general.name", "phi-3")
 STRIP_AFTER("general.name", "phi3")
 STRIP_AFTER("general.name", "phi 3")

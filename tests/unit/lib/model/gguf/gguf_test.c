@@ -274,6 +274,8 @@ static void expect(const char *what, const void *data, size_t n, const char *fra
       make_texts(m, "tokenizer.ggml.merges", (const char *[]){""}, 1))                             \
     X(merge_no_right, "merge 0 is not two tokens",                                                 \
       make_texts(m, "tokenizer.ggml.merges", (const char *[]){"h "}, 1))                           \
+    X(no_merges, "tokenizer.ggml.merges is missing, without which every text would be split",      \
+      make_drop_key(m, "tokenizer.ggml.merges"))                                                   \
     X(merges_type, "an array of I32 instead of an array of STRING",                                \
       make_array_raw(m, "tokenizer.ggml.merges", GGUF_I32, 3, 12))
 
@@ -321,7 +323,7 @@ static void fine_sparse(struct make *m)
     make_drop_key(m, "general.name");
     make_drop_key(m, "tokenizer.ggml.token_type");
     make_drop_key(m, "tokenizer.ggml.pre");
-    make_drop_key(m, "tokenizer.ggml.merges");
+    make_array_raw(m, "tokenizer.ggml.merges", GGUF_STRING, 0, 0); /* a vocabulary of bytes */
     make_drop_key(m, "tokenizer.ggml.eos_token_id");
 }
 static void fine_wide(struct make *m)

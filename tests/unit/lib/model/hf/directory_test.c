@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole directories: which files the tokenizer and the chat templates are read from, and what the errors name. */
 #include <check.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "lib/base/bytes.h"
 #include "lib/model/gguf/gguf.h"
 #include "lib/model/hf/hf.h"
+#include "lib/model/tokenizer/blob.h"
 #include "tests/unit/lib/model/hf_make.h"
 
 #define MODEL SLUICE_SOURCE_DIR "/tests/golden/data/arch/qwen3moe_a.gguf" /* 264 tokens */
@@ -142,6 +144,34 @@ START_TEST(tokenizer_json)
     expect_text(&o, "tokenizer.ggml.model", "gpt2", 0);
     expect_text(&o, "tokenizer.ggml.pre", "qwen2", 0);
     close_directory(&o);
+}
+END_TEST
+
+/* The pre-tokenizer qwen2 has NFC: the key is written where tokenizer.json has not. */
+START_TEST(normalizers)
+{
+    static const struct {
+        const char *normalizer;
+        int found; /* the key, which is false then */
+    } rows[] = {{"null", 1},
+                {"{\"type\": \"NFC\"}", 0},
+                {"{\"type\": \"Sequence\", \"normalizers\": []}", 1},
+                {"{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}]}", 0}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct opened o;
+        bool nfc = true;
+        json_t *root = json_load_file(path_of("tokenizer.json"), 0, NULL);
+        ck_assert_ptr_nonnull(root);
+        json_object_set_new(root, "normalizer",
+                            json_loads(rows[i].normalizer, JSON_DECODE_ANY, NULL));
+        ck_assert_int_eq(json_dump_file(root, path_of("tokenizer.json"), 0), 0);
+        json_decref(root);
+        open_directory(&o);
+        expect_text(&o, "tokenizer.ggml.pre", "qwen2", i);
+        ck_assert_int_eq(gguf_get_bool(&o.g, TOKENIZER_NFC_KEY, &nfc, NULL), rows[i].found);
+        ck_assert(nfc == (rows[i].found == 0));
+        close_directory(&o);
+    }
 }
 END_TEST
 
@@ -421,6 +451,7 @@ int main(void)
     TCase *c = tcase_create("directory");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, tokenizer_json);
+    tcase_add_test(c, normalizers);
     tcase_add_test(c, tiktoken);
     tcase_add_test(c, bad_tokenizers);
     tcase_add_test(c, only_regular_files);

@@ -198,7 +198,7 @@ static void name_many(struct make *m)
     }
     make_texts(m, "tokenizer.ggml.tokens", texts, TINY_VOCAB);
     make_i32s(m, "tokenizer.ggml.token_type", types, TINY_VOCAB);
-    make_drop_key(m, "tokenizer.ggml.merges");
+    make_texts(m, "tokenizer.ggml.merges", NULL, 0);
     make_u32(m, "tokenizer.ggml.eos_token_id", TINY_HE);
     make_u32(m, "tokenizer.ggml.eot_token_id", 'x');
 }

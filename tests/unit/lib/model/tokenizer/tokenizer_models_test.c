@@ -42,7 +42,7 @@ static struct opened open_file(const char *name)
     return open_tokenizer(index);
 }
 
-static const char *const files[] = {"spm", "spm_across", "olmo"};
+static const char *const files[] = {"spm", "spm_across", "olmo", "nfc"};
 
 START_TEST(reference_vectors)
 {
@@ -54,6 +54,7 @@ START_TEST(reference_vectors)
     struct opened o = open_file(files[_i]);
     json_t *vectors = json_object_get(item, "vectors");
     size_t i;
+    bool special = json_is_true(json_object_get(item, "special"));
     ck_assert_uint_ge(json_array_size(vectors), 80);
     json_array_foreach(vectors, i, vector)
     {
@@ -63,7 +64,7 @@ START_TEST(reference_vectors)
         ck_assert_uint_le(n, ARRAY_LEN(want));
         for (size_t k = 0; k < n; k++)
             want[k] = (uint32_t)json_integer_value(json_array_get(ids, k));
-        expect_ids(o.t, json_string_value(text), json_string_length(text), false, want, n);
+        expect_ids(o.t, json_string_value(text), json_string_length(text), special, want, n);
     }
     close_both(&o);
     json_decref(root);

@@ -8,6 +8,7 @@
 
 #include "lib/model/tokenizer/blob.h"
 #include "lib/model/tokenizer/tokenizer.h"
+#include "lib/text/nfc.h"
 #include "lib/text/utf8.h"
 #include "tests/unit/lib/model/gguf_make.h"
 #include "tests/unit/lib/model/tokenizer/opened.h"
@@ -88,11 +89,20 @@ static char *decode(const struct tokenizer *t, const uint32_t *ids, size_t count
     return (char *)out.data;
 }
 
+/* What the ids of a text of the demo model concatenate to; the caller frees it. */
+static char *normal_form(const char *text, size_t n, size_t *bytes)
+{
+    char *clean = malloc(3 * n + 1);
+    size_t clean_bytes = utf8_sanitise(text, n, clean);
+    char *normal = nfc(clean, clean_bytes, bytes);
+    free(clean);
+    return normal;
+}
+
 static void expect_round_trip(const struct tokenizer *t, const char *text, size_t n)
 {
     size_t count, got, want;
-    char *clean = malloc(3 * n + 1);
-    want = utf8_sanitise(text, n, clean);
+    char *clean = normal_form(text, n, &want);
     uint32_t *ids = encode(t, text, n, false, &count);
     char *back = decode(t, ids, count, &got);
     ck_assert_uint_eq(got, want);
@@ -179,6 +189,7 @@ START_TEST(never_split)
         while (n + 4 <= sizeof text)
             n += random_character(text + n);
         uint32_t *ids = encode(o.t, text, n, false, &count);
+        char *normal = normal_form(text, n, &n);
         for (size_t i = 0; i < count; i++) {
             size_t bytes;
             const char *piece = tokenizer_piece(o.t, ids[i], &bytes);
@@ -187,13 +198,14 @@ START_TEST(never_split)
             size_t ready = utf8_complete_prefix(pending, pending_bytes);
             char clean[3 * sizeof pending + 1];
             ck_assert_uint_eq(utf8_sanitise(pending, ready, clean), ready); /* already valid */
-            ck_assert_mem_eq(clean, text + shown, ready);
+            ck_assert_mem_eq(clean, normal + shown, ready);
             shown += ready;
             pending_bytes -= ready;
             ck_assert_uint_lt(pending_bytes, 4);
             memmove(pending, pending + ready, pending_bytes);
         }
         ck_assert_uint_eq(shown, n);
+        free(normal);
         free(ids);
     }
     close_both(&o);
@@ -351,6 +363,67 @@ START_TEST(every_pretokenizer)
 }
 END_TEST
 
+/* The key of our own is stronger than the pre-tokenizer's column. */
+static void no_nfc(struct make *m)
+{
+    make_bool(m, TOKENIZER_NFC_KEY, false);
+}
+static void gpt2(struct make *m)
+{
+    make_text(m, "tokenizer.ggml.pre", "gpt-2");
+}
+static void gpt2_with_nfc(struct make *m)
+{
+    gpt2(m);
+    make_bool(m, TOKENIZER_NFC_KEY, true);
+}
+
+START_TEST(normalisation_by_key)
+{
+    static const struct {
+        void (*edit)(struct make *m);
+        bool nfc;
+    } rows[] = {{NULL, true}, {no_nfc, false}, {gpt2, false}, {gpt2_with_nfc, true}};
+    static const uint32_t composed[] = {0xc3, 0xa9}, as_is[] = {'e', 0xcc, 0x81};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct opened o = open_tiny(rows[i].edit);
+        expect_ids(o.t, "e\xcc\x81", 3, false, rows[i].nfc ? composed : as_is, rows[i].nfc ? 2 : 3);
+        close_both(&o);
+    }
+}
+END_TEST
+
+static void no_pre(struct make *m)
+{
+    make_drop_key(m, "tokenizer.ggml.pre");
+}
+
+/* What opening a file writes to stderr. */
+static void lines_of(void (*edit)(struct make *m), char *lines, size_t size)
+{
+    FILE *into = tmpfile();
+    int saved = dup(STDERR_FILENO);
+    ck_assert(into && saved >= 0);
+    ck_assert_int_ge(dup2(fileno(into), STDERR_FILENO), 0);
+    struct opened o = open_tiny(edit);
+    ck_assert_int_ge(dup2(saved, STDERR_FILENO), 0);
+    close(saved);
+    close_both(&o);
+    rewind(into);
+    lines[fread(lines, 1, size - 1, into)] = 0;
+    fclose(into);
+}
+
+START_TEST(missing_pretokenizer_is_a_warning)
+{
+    char lines[2000];
+    lines_of(no_pre, lines, sizeof lines);
+    ck_assert_msg(strstr(lines, "no tokenizer.ggml.pre") != NULL, "'%s'", lines);
+    lines_of(NULL, lines, sizeof lines);
+    ck_assert_msg(strstr(lines, "tokenizer.ggml.pre") == NULL, "'%s'", lines);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("tokenizer");
@@ -364,6 +437,8 @@ int main(void)
     tcase_add_test(c, merging);
     tcase_add_test(c, long_words);
     tcase_add_test(c, every_pretokenizer);
+    tcase_add_test(c, normalisation_by_key);
+    tcase_add_test(c, missing_pretokenizer_is_a_warning);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
