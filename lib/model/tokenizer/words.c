@@ -10,6 +10,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/model/tokenizer/blob.h"
+#include "lib/model/tokenizer/newer.h"
 
 #define WORDS_OBJ 0x574f5244u /* "WORD" */
 
@@ -29,6 +30,8 @@ struct words {
 struct split {
     const struct words *w;
     pcre2_match_data *match;
+    const char *subject; /* what the expressions see */
+    const char *text;    /* what it is about: as many bytes */
     int (*each)(void *arg, const char *word, size_t bytes);
     void *arg;
     struct error *error;
@@ -151,7 +154,7 @@ static int next_match(struct split *s, uint32_t pass, const char *text, size_t b
 static int split(struct split *s, uint32_t pass, const char *text, size_t bytes)
 {
     if (pass == s->w->count)
-        return s->each(s->arg, text, bytes);
+        return s->each(s->arg, s->text + (text - s->subject), bytes);
     for (size_t at = 0, from, to; at < bytes; at = to) {
         if (next_match(s, pass, text, bytes, at, &from, &to))
             return -1;
@@ -168,11 +171,15 @@ int words_split(const struct words *w, const char *text, size_t bytes,
                 struct error *error)
 {
     OBJ_CHECK(w, WORDS_OBJ);
+    char *known = NULL;
+    bool memory = newer_known(text, bytes, &known);
     struct split s = {.w = w, .each = each, .arg = arg, .error = error};
-    s.match = pcre2_match_data_create(1, NULL);
-    if (!s.match)
-        return error_set(error, ERR_NO_MEMORY, "out of memory (encoding)");
-    int status = split(&s, 0, text, bytes);
+    s.text = text;
+    s.subject = known ? known : text;
+    s.match = memory ? pcre2_match_data_create(1, NULL) : NULL;
+    int status = s.match ? split(&s, 0, s.subject, bytes)
+                         : error_set(error, ERR_NO_MEMORY, "out of memory (encoding)");
     pcre2_match_data_free(s.match);
+    free(known);
     return status;
 }
