@@ -182,12 +182,30 @@ static bool read_numbers(const json_t *array, uint32_t *out, size_t count)
     return true;
 }
 
-/* The arrays of a reply share one allocation: log-probabilities, then ids, then piece bytes. */
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool read_hex(const json_t *text, char *out)
+{
+    const char *hex = json_string_value(text);
+    for (size_t i = 0; i + 1 < json_string_length(text); i += 2) {
+        int high = hex_digit(hex[i]), low = hex_digit(hex[i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        out[i / 2] = (char)(high << 4 | low);
+    }
+    return true;
+}
+
+/* The arrays of a reply share one allocation: log-probabilities, then ids, then piece bytes, then bytes of pieces. */
 static int read_arrays(struct engine_next *next, struct error *error)
 {
     const json_t *ids = json_object_get(next->reply, "ids");
     const json_t *logprobs = json_object_get(next->reply, "logprobs");
     const json_t *pieces = json_object_get(next->reply, "pieces");
+    const json_t *raw = json_object_get(next->reply, "raw");
     next->count = json_array_size(ids);
     next->logprobs_count = json_array_size(logprobs);
     next->piece_bytes_count = json_array_size(pieces);
@@ -195,15 +213,19 @@ static int read_arrays(struct engine_next *next, struct error *error)
         next->logprobs_count > ENGINE_NEXT_IDS_MAX || next->piece_bytes_count > next->count)
         return error_set(error, ERR_FAILED, "invalid reply from the engine: no ids");
     size_t numbers = next->count + next->piece_bytes_count;
-    double *reals = malloc(next->logprobs_count * sizeof *reals + numbers * sizeof(uint32_t) + 1);
+    next->raw_bytes = json_string_length(raw) / 2;
+    double *reals = malloc(next->logprobs_count * sizeof *reals + numbers * sizeof(uint32_t) +
+                           next->raw_bytes + 1);
     if (!reals)
         return error_set(error, ERR_NO_MEMORY, "out of memory (reply)");
     uint32_t *out = (uint32_t *)(reals + next->logprobs_count);
     next->logprobs = reals;
     next->ids = out;
     next->piece_bytes = out + next->count;
+    next->raw = raw ? (char *)(out + numbers) : NULL;
     if (!read_numbers(ids, out, next->count) ||
-        !read_numbers(pieces, out + next->count, next->piece_bytes_count))
+        !read_numbers(pieces, out + next->count, next->piece_bytes_count) ||
+        (raw && !read_hex(raw, (char *)(out + numbers))))
         return error_set(error, ERR_FAILED, "invalid reply from the engine: bad token id");
     for (size_t i = 0; i < next->logprobs_count; i++) {
         const json_t *value = json_array_get(logprobs, i);

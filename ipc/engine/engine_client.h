@@ -83,8 +83,12 @@ struct engine_next {
     size_t logprobs_count;
     const uint32_t *piece_bytes; /* with log-probabilities: bytes of each token's text */
     size_t piece_bytes_count;    /* 0: not reported */
-    bool stopped;                /* a stop sequence ended the response */
-    uint64_t text_tokens;        /* with `stopped`: tokens that contributed to the text */
+    const char
+        *raw; /* with pieces: their bytes, where `text` replaced some of them; NULL: it is the
+                                  * text */
+    size_t raw_bytes;
+    bool stopped;         /* a stop sequence ended the response */
+    uint64_t text_tokens; /* with `stopped`: tokens that contributed to the text */
 };
 
 /* Blocking calls; each returns 0, or -1 with *error. */

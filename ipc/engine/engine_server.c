@@ -342,6 +342,24 @@ static json_t *logprobs_json(const double *values, size_t count)
     return array;
 }
 
+/* The bytes of the pieces as they are, where the text has replaced some of them; NULL: it has not, or out of memory. */
+static json_t *raw_json(const struct engine_next *next, const json_t *text)
+{
+    static const char digits[] = "0123456789abcdef";
+    if (json_string_length(text) == next->text_bytes &&
+        memcmp(json_string_value(text), next->text, next->text_bytes) == 0)
+        return NULL;
+    char *hex = malloc(2 * next->text_bytes + 1);
+    for (size_t i = 0; hex && i < next->text_bytes; i++) {
+        unsigned char byte = (unsigned char)next->text[i];
+        hex[2 * i] = digits[byte >> 4];
+        hex[2 * i + 1] = digits[byte & 15];
+    }
+    json_t *raw = hex ? json_stringn(hex, 2 * next->text_bytes) : NULL;
+    free(hex);
+    return raw;
+}
+
 json_t *engine_next_reply(const struct engine_next *next)
 {
     sl_assert(next->count <= ENGINE_NEXT_IDS_MAX && next->logprobs_count <= ENGINE_NEXT_IDS_MAX &&
@@ -365,6 +383,10 @@ json_t *engine_next_reply(const struct engine_next *next)
     if (fine && next->piece_bytes_count)
         fine = engine_json_put(fields, "pieces",
                                engine_json_ids(next->piece_bytes, next->piece_bytes_count));
+    json_t *raw =
+        fine && next->piece_bytes_count ? raw_json(next, json_object_get(fields, "text")) : NULL;
+    if (raw)
+        fine = engine_json_put(fields, "raw", raw);
     if (fine)
         return fields;
     json_decref(fields);

@@ -320,6 +320,55 @@ static void fronts_and_continuations(void)
     expect(&script, "fronts.gguf", rows, ARRAY_LEN(rows));
 }
 
+/* ---- tokens that are no whole characters ---- */
+
+/* The tokens of an answer, each as its bytes. */
+static void check_bytes(unsigned port, int tokens, const char *const expected[])
+{
+    struct http h;
+    char body[200];
+    snprintf(body, sizeof body,
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"A\"}],\"temperature\":0,\"logprobs\":"
+             "true,\"max_tokens\":%d}",
+             tokens);
+    http_call(&h, port, CHAT, NULL, body, 200);
+    json_t *doc = http_json(&h);
+    const json_t *choice = json_array_get(json_object_get(doc, "choices"), 0);
+    const json_t *all = json_object_get(json_object_get(choice, "logprobs"), "content");
+    CHECK(json_array_size(all) == (size_t)tokens, "%.500s", h.body);
+    for (int i = 0; i < tokens; i++) {
+        char *bytes =
+            json_dumps(json_object_get(json_array_get(all, (size_t)i), "bytes"), JSON_COMPACT);
+        CHECK(strcmp(bytes, expected[i]) == 0, "token %d of %d: %s", i, tokens, bytes);
+        free(bytes);
+    }
+    json_decref(doc);
+    http_close(&h);
+}
+
+/* An answer that ends within a character keeps the bytes of all its tokens. */
+static void bytes_of_tokens(void)
+{
+    static const struct script_token tokens[] = {{"<|im_end|>", SCRIPT_CONTROL},
+                                                 {NULL, SCRIPT_TEXT}};
+    static const struct script_answer written[] = {{"A", {"Caf\xc3", "\xa9 \xe6", "\x9d\xb1 ok"}},
+                                                   {NULL, {NULL}}};
+    static const struct script script = {.tokens = tokens,
+                                         .answers = written,
+                                         .eos = "<|im_end|>",
+                                         .chat_template = "{{ messages[0].content }}"};
+    static const char *const expected[] = {"[67,97,102,195]", "[169,32,230]",
+                                           "[157,177,32,111,107]"};
+    unsigned port;
+    char path[PATH_MAX];
+    scripted_model_make(path, "bytes.gguf", &script);
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
+    check_bytes(port, 3, expected);
+    check_bytes(port, 2, expected);
+    check_bytes(port, 1, expected);
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -329,6 +378,7 @@ int main(int argc, char **argv)
         ROW(rejected_template_for_tools),
         ROW(calls_in_control_tokens),
         ROW(fronts_and_continuations),
+        ROW(bytes_of_tokens),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

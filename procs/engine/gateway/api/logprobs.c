@@ -5,16 +5,18 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/text/utf8.h"
 #include "procs/engine/gateway/gateway.h"
 
 #define LOGPROB_MIN (-9999.0) /* the value that OpenAI uses for an impossible token */
 
-static size_t characters(const char *text, size_t bytes)
+/* Of a character of the response; of a byte that is replaced: 1. */
+static size_t character_bytes(const char *text, size_t bytes)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < bytes; i++)
-        n += ((unsigned char)text[i] & 0xc0) != 0x80;
-    return n;
+    for (size_t n = 1; n <= 4 && n <= bytes; n++)
+        if (utf8_valid(text, n))
+            return n;
+    return 1;
 }
 
 static json_t *bytes_json(const char *text, size_t bytes)
@@ -25,26 +27,29 @@ static json_t *bytes_json(const char *text, size_t bytes)
     return array;
 }
 
+static json_t *entry(const char *text, size_t bytes, double logprob, size_t offset)
+{
+    return json_pack("{s:o, s:f, s:o, s:[], s:I}", "token", rpc_text_json(text, bytes), "logprob",
+                     logprob < LOGPROB_MIN ? LOGPROB_MIN : logprob, "bytes",
+                     bytes_json(text, bytes), "top_logprobs", "offset", (json_int_t)offset);
+}
+
 json_t *logprobs_take(struct stream *s, const struct engine_next *next, size_t count)
 {
     if (!s->request.logprobs)
         return NULL;
-    size_t sum = 0, at = 0;
+    const char *text = next->raw ? next->raw : next->text;
+    size_t sum = 0, all = next->raw ? next->raw_bytes : next->text_bytes, at = 0, character = 0;
     json_t *entries = json_array();
     for (size_t i = 0; i < next->piece_bytes_count; i++)
         sum += next->piece_bytes[i];
-    /* Invalid UTF-8 was replaced: its token is unknown. */
-    bool known = next->piece_bytes_count == next->count && sum == next->text_bytes;
+    bool known = next->piece_bytes_count == next->count && sum == all; /* else a wrong reply */
     for (size_t i = 0; i < count && i < next->logprobs_count; i++) {
         size_t bytes = known ? next->piece_bytes[i] : 0;
-        const char *text = next->text + at;
-        double logprob = next->logprobs[i] < LOGPROB_MIN ? LOGPROB_MIN : next->logprobs[i];
-        json_array_append_new(entries, json_pack("{s:o, s:f, s:o, s:[], s:I}", "token",
-                                                 rpc_text_json(text, bytes), "logprob", logprob,
-                                                 "bytes", bytes_json(text, bytes), "top_logprobs",
-                                                 "offset", (json_int_t)s->logprobs.offset));
-        s->logprobs.offset += characters(text, bytes);
-        at += bytes;
+        json_array_append_new(entries,
+                              entry(text + at, bytes, next->logprobs[i], s->logprobs.offset));
+        for (at += bytes; character < at; s->logprobs.offset++)
+            character += character_bytes(text + character, all - character);
     }
     return entries;
 }

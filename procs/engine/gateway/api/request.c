@@ -150,8 +150,8 @@ static int take_max_tokens(struct taker *t, const json_t *value)
 }
 
 #define NO_ALTERNATIVES                                                                            \
-    "only the log-probability of the chosen token is supported, not of others (0 is the value it " \
-    "do)"
+    "must be 0: the log-probability of the chosen token is supported, those of alternatives are "  \
+    "not"
 
 static int take_logprobs_count(struct taker *t, const json_t *value)
 {

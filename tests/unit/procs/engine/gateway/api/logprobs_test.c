@@ -82,20 +82,33 @@ START_TEST(tokens_of_the_text)
 }
 END_TEST
 
-/* Where bytes were replaced, the text no longer matches its tokens: token texts stay empty. */
-START_TEST(tokens_whose_text_is_not_known)
+/* Where bytes were replaced, tokens have theirs; offsets count characters of the text. */
+START_TEST(tokens_with_replaced_bytes)
 {
-    static const double values[] = {-1, -2};
-    static const uint32_t pieces[] = {1, 1};
+    static const double values[] = {-1, -2, -3};
+    static const uint32_t pieces[] = {4, 3, 1};
+    static const char *const bytes[] = {"[67,97,102,195]", "[169,32,230]", "[255]"};
+    static const int offsets[] = {0, 4, 6};
     start(API_CHAT, true);
-    struct engine_next next = {.count = 2,
-                               .text = "\xef\xbf\xbd",
-                               .text_bytes = 3,
+    struct engine_next next = {.count = 3,
+                               .text = "Caf\xc3\xa9 \xef\xbf\xbd\xef\xbf\xbd",
+                               .text_bytes = 12,
+                               .raw = "Caf\xc3\xa9 \xe6\xff",
+                               .raw_bytes = 8,
                                .logprobs = values,
-                               .logprobs_count = 2,
+                               .logprobs_count = 3,
                                .piece_bytes = pieces,
-                               .piece_bytes_count = 2};
-    check_tokens(logprobs_take(&stream, &next, 2), "|");
+                               .piece_bytes_count = 3};
+    json_t *entries = logprobs_take(&stream, &next, 3);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *e = json_array_get(entries, i);
+        char *text = json_dumps(json_object_get(e, "bytes"), JSON_COMPACT);
+        ck_assert_str_eq(text, bytes[i]);
+        ck_assert_int_eq(json_integer_value(json_object_get(e, "offset")), offsets[i]);
+        free(text);
+    }
+    check_tokens(entries, "Caf\xef\xbf\xbd|\xef\xbf\xbd \xef\xbf\xbd|\xef\xbf\xbd");
+    ck_assert_uint_eq(stream.logprobs.offset, 7);
     end();
 }
 END_TEST
@@ -147,7 +160,7 @@ int main(void)
     Suite *suite = suite_create("gateway");
     TCase *t = tcase_create("logprobs");
     tcase_add_test(t, tokens_of_the_text);
-    tcase_add_test(t, tokens_whose_text_is_not_known);
+    tcase_add_test(t, tokens_with_replaced_bytes);
     tcase_add_test(t, saved_logprobs_are_json);
     tcase_add_test(t, what_does_not_fit);
     suite_add_tcase(suite, t);
