@@ -496,6 +496,11 @@ static void doctor_model(void)
     uint64_t read = lookup_u64(at(second, "cells", 59), "bytes");
     CHECK(read == align_up(expert, 4096), "reads of %llu for experts of %llu",
           (unsigned long long)read, (unsigned long long)expert);
+    const json_t *verdict = json_object_get(doc, "verdict");
+    CHECK(json_array_size(json_object_get(verdict, "lines")) == 6 &&
+              lookup_u64(verdict, "budget_bytes") == lookup_u64(doc, "model.budget") &&
+              json_number_value(json_object_get(verdict, "decode_tps")) > 0,
+          "verdict and model differ");
     json_decref(doc);
     json_decref(ledger);
     command_free(&memory_estimate);
@@ -523,6 +528,49 @@ static void doctor_model(void)
     command_free(&c);
 }
 
+/* On a terminal the stages are shown, the verdict comes first, and lines break between words. */
+static void doctor_on_a_terminal(void)
+{
+    static const char *const shown[] = {
+        "doctor: reading memory",
+        "doctor: computing with the model's shapes",
+        "doctor: simulating",
+        "fits     yes, with all of its 25.5 MiB of experts in memory\r\n",
+        "budget   ",
+        "speed    about ",
+        "prompt   500 tokens take about ",
+        "limit    ",
+        "next     sluice repl -m ",
+        "\r\nmodel\r\n",
+        "keys and values of 2048\r\n                                        tokens (--ctx-size)",
+        "\r\nadvice\r\n",
+        "--all prints all measurements"};
+    struct terminal *t = terminal_open(
+        24, 80, -1, (const char *const[]){"doctor", "--no-device", test_model(), NULL});
+    for (size_t i = 0; i < ARRAY_LEN(shown); i++)
+        terminal_wait(t, shown[i], END_MS);
+    CHECK(terminal_end(t, END_MS) == 0, "the exit status is not 0");
+}
+
+/* As a file: the shorter form has few sections, --all each of them once; unknown speeds are called so. */
+static void doctor_has_two_forms(void)
+{
+    for (int all = 0; all < 2; all++) {
+        struct command c;
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"doctor", "--no-device", "-m", test_model(),
+                                          all ? "--all" : NULL, NULL});
+        expect(&c, 0);
+        const char *memory = strstr(c.out, "\nmemory\n");
+        CHECK(strncmp(c.out, "fits     ", 9) == 0 && (memory != NULL) == all, "%.600s", c.out);
+        CHECK(!memory || !strstr(memory + 1, "\nmemory\n"), "memory twice: %.900s", c.out);
+        CHECK(strstr(c.out, "estimate 50 %   unknown ") && !strstr(c.out, "e+") &&
+                  strstr(c.err, "doctor: reading memory"),
+              "%.900s", c.out);
+        command_free(&c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -537,6 +585,8 @@ int main(int argc, char **argv)
         {"forced_tokens", forced_tokens},
         {"doctor_json", doctor_json},
         {"doctor_model", doctor_model},
+        {"doctor_on_a_terminal", doctor_on_a_terminal},
+        {"doctor_has_two_forms", doctor_has_two_forms},
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -55,6 +55,7 @@ sluice_unit_test(top_test SOURCES procs/clients/top/top_test.c LINK sluice_top_c
 
 sluice_unit_test(doctor_estimate_test SOURCES procs/tools/doctor/estimate_test.c LINK sluice_doctor_core)
 sluice_unit_test(doctor_ranking_test SOURCES procs/tools/doctor/ranking_test.c LINK sluice_doctor_core)
+sluice_unit_test(doctor_verdict_test SOURCES procs/tools/doctor/verdict_test.c LINK sluice_doctor_core)
 sluice_unit_test(unit_synth_mix SOURCES procs/tools/synth/types/mix_test.c ${procs}/tools/synth/types/mix.c
   ${procs}/tools/synth/shape.c LINK sluice_model PkgConfig::JANSSON m)
 sluice_unit_test(unit_synth_blocks SOURCES procs/tools/synth/types/blocks_test.c ${procs}/tools/synth/types/blocks.c

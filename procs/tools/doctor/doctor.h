@@ -14,10 +14,13 @@
 #include "lib/tensor/tensor_type.h"
 #include "procs/tools/doctor/estimate.h"
 
-/* ---- findings.c: text lines and fields of the JSON document, made by the same calls ---- */
+/* ---- findings.c: text lines and fields of the JSON document, made by the same calls; progress ---- */
+
+struct progress;
 
 struct findings {
-    json_t *root; /* {"section": {"name": value, ...}, ...}, and "lines" in order */
+    json_t *root;              /* {"section": {"name": value, ...}, ...}, and "lines" in order */
+    struct progress *progress; /* NULL: none is shown */
 };
 
 void findings_open(struct findings *f);
@@ -32,7 +35,31 @@ void finding(struct findings *f, const char *section, const char *name, json_t *
 /* Adds a field of the document without a line. Takes the reference. */
 void finding_quiet(struct findings *f, const char *section, const char *name, json_t *value);
 
-void findings_print(const struct findings *f, bool json);
+/* FINDINGS_SHORT: the verdict and the sections that explain it. Lines of text break at the terminal's width. */
+enum findings_form { FINDINGS_SHORT, FINDINGS_ALL, FINDINGS_JSON };
+void findings_print(const struct findings *f, enum findings_form form);
+
+/* What is done now, on stderr: on a terminal one line that also counts the seconds, else a line for each call. Without
+ * progress_open nothing is shown. */
+void progress_open(struct findings *f);
+void progress(struct findings *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void progress_close(struct findings *f);
+
+/* ---- verdict.c: what the measurements mean, in at most six lines; section "verdict" ---- */
+
+struct verdict {
+    const char *path;
+    const struct model_facts *model;
+    const struct host_facts *host;
+    const struct estimate *estimates; /* [ESTIMATE_SHARES] */
+    uint64_t budget_given;            /* 0: the recommended one */
+    uint64_t ctx_size;
+    bool reads_known; /* a storage device was measured */
+};
+void verdict_model(struct findings *f, const struct verdict *v);
+/* Without a model. */
+void verdict_machine(struct findings *f, const struct host_facts *a, uint64_t available,
+                     const char *isa, unsigned cpus);
 
 /* ---- checks ---- */
 
@@ -112,6 +139,9 @@ unsigned host_cpus(void);
 
 /* All caches of the last level together; 0: unknown. */
 uint64_t host_cache_bytes(void);
+
+/* Of the machine that can be used without swapping, from /proc/meminfo. */
+uint64_t host_available_bytes(void);
 
 /* Memory to stream through so that the caches do not help, at most a quarter of what is free. */
 uint64_t host_stream_bytes(void);

@@ -13,6 +13,7 @@
 #include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/kernels/kernels.h"
 #include "procs/clients/common/options.h"
 #include "procs/tools/doctor/doctor.h"
 
@@ -28,18 +29,19 @@ struct doctor {
     uint64_t expert_bytes; /* 0: not given */
     double seconds;
     struct params params; /* engine parameters for the memory estimate */
-    bool json, skip_device;
+    enum findings_form form;
+    bool skip_device;
 };
 
 static void usage(FILE *out)
 {
     fprintf(
         out,
-        "usage: sluice doctor [-m FILE] [--path DIR|FILE]... [options]\n"
+        "usage: sluice doctor [[-m] FILE] [--path DIR|FILE]... [options]\n"
         "\n"
-        "Measures storage, memory, CPU and GPU, and reports the consequences for sluice; with a "
-        "model\n"
-        "also a recommended budget, estimated speed and advice; with --plan also the presets that\n"
+        "Whether a model fits this machine, with which budget, how fast, what limits it, and the\n"
+        "next command; below them what explains it, with --all every measurement of storage,\n"
+        "memory, CPU and GPU. Without a model: the machine. With --plan also the presets that\n"
         "--preset auto chooses from, fastest first, at --budget and --max-loss. Takes 10 to 25\n"
         "seconds. What is measured of GPUs is stored: with --model, later starts with --gpu\n"
         "choose the layers of the GPUs by it.\n"
@@ -53,6 +55,7 @@ static void usage(FILE *out)
         "                         model, else 4MiB)\n"
         "      --seconds N        time for all storage devices together (default %d)\n"
         "      --no-device        do not measure storage devices\n"
+        "      --all              all measurements\n"
         "  -o, --output text|json  format on stdout (default text)\n"
         "      --json             the same as --output json\n"
         "\n"
@@ -61,7 +64,7 @@ static void usage(FILE *out)
     params_help(out);
 }
 
-enum { OPT_EXPERT = 256, OPT_SECONDS, OPT_NO_DEVICE, OPT_JSON };
+enum { OPT_EXPERT = 256, OPT_SECONDS, OPT_NO_DEVICE, OPT_ALL, OPT_JSON };
 
 static const struct option options[] = {
     {"model", 1, NULL, 'm'},
@@ -70,6 +73,7 @@ static const struct option options[] = {
     {"seconds", 1, NULL, OPT_SECONDS},
     {"no-device", 0, NULL, OPT_NO_DEVICE},
     {"output", 1, NULL, 'o'},
+    {"all", 0, NULL, OPT_ALL},
     {"json", 0, NULL, OPT_JSON},
     {"help", 0, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -94,7 +98,8 @@ static int one_option(struct doctor *d, int option, const char *value, struct er
             return error_set(error, ERR_BAD_INPUT, "--path: at most %d storage devices", PATHS_MAX);
         d->paths[d->path_count++] = value;
         return 0;
-    case OPT_JSON: d->json = true; return 0;
+    case OPT_JSON: d->form = FINDINGS_JSON; return 0;
+    case OPT_ALL: d->form = FINDINGS_ALL; return 0;
     case OPT_EXPERT: return set_expert(d, value, error);
     case OPT_SECONDS:
         if (option_i64("--seconds", value, 1, 600, &number, error) != 0)
@@ -103,8 +108,9 @@ static int one_option(struct doctor *d, int option, const char *value, struct er
         return 0;
     case OPT_NO_DEVICE: d->skip_device = true; return 0;
     case 'o':
-        d->json = strcmp(value, "json") == 0;
-        if (!d->json && strcmp(value, "text") != 0)
+        if (strcmp(value, "json") == 0)
+            d->form = FINDINGS_JSON;
+        else if (strcmp(value, "text") != 0)
             return error_set(error, ERR_BAD_INPUT, "--output: '%.40s' is not text or json", value);
         return 0;
     case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
@@ -186,17 +192,23 @@ static int examine(struct findings *f, struct doctor *d, struct error *error)
         return -1;
     int rc = d->skip_device ? 0 : examine_storage(f, d, memory_estimate, &facts, error);
     if (rc == 0) {
+        progress(f, "reading memory, about 2 s");
         memory_examine(f, d->params.threads ? (unsigned)d->params.threads : host_cpus(), &facts);
         host_examine(f, &facts);
         struct gpu_seen gpu;
+        progress(f, "examining GPUs");
         gpu_examine(f, &d->params, &gpu);
-        if (!memory_estimate)
+        if (!memory_estimate) {
             gpu_store(f, &gpu, NULL);
-        else
+            verdict_machine(f, &facts, host_available_bytes(), kernel_ops_select(NULL)->name,
+                            host_cpus());
+        } else {
             rc = model_examine(f, d->model, &d->params, memory_estimate, &facts, &gpu, error);
+        }
     }
     if (rc == 0) {
-        findings_print(f, d->json);
+        progress_close(f);
+        findings_print(f, d->form);
         if (fflush(stdout) != 0)
             rc = error_set(error, ERR_FAILED, "cannot write to standard output");
     }
@@ -212,7 +224,9 @@ int main(int argc, char **argv)
     if (parse(&d, argc, argv, &error) != 0)
         return report("doctor", &error);
     findings_open(&findings);
+    progress_open(&findings);
     int rc = examine(&findings, &d, &error);
+    progress_close(&findings);
     findings_close(&findings);
     return rc == 0 ? 0 : report("doctor", &error);
 }

@@ -193,9 +193,13 @@ static int simulate(struct simulation *s, struct estimate *e, struct sim_result 
         return error->code == ERR_BUDGET_TOO_SMALL ? 0 : -1;
     double prefill_ns = sim_token_ns(&result->phase[SIM_PREFILL], s->spare_cpu);
     take_decode(s, &result->phase[SIM_DECODE], e);
-    if (s->a->decode_s > 0 && known)
+    if (!known) { /* the simulated device took no end */
+        e->stall_s = e->load_s = 0;
+        return 0;
+    }
+    if (s->a->decode_s > 0)
         e->decode_tps = 1 / (e->compute_s + e->stall_s + e->load_s);
-    if (s->a->prefill_s > 0 && known)
+    if (s->a->prefill_s > 0)
         e->prefill_tps = 1 / (s->rest_prefill_s + s->scale * prefill_ns / 1e9);
     return 0;
 }

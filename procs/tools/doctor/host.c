@@ -76,6 +76,11 @@ uint64_t host_cache_bytes(void)
     return bytes;
 }
 
+uint64_t host_available_bytes(void)
+{
+    return meminfo("MemAvailable");
+}
+
 uint64_t host_stream_bytes(void)
 {
     uint64_t wanted = 4 * host_cache_bytes(), most = meminfo("MemAvailable") / 4;

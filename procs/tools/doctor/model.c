@@ -238,7 +238,14 @@ static void report_estimates(struct findings *f, const struct model_facts *m,
             snprintf(text, sizeof text, "unknown");
         else
             snprintf(text, sizeof text, "%.1f, prefill %.0f", e->decode_tps, e->prefill_tps);
-        finding(f, "model", name, json_real(e->decode_tps), text,
+        if (e->decode_tps <= 0)
+            finding(f, "model", name, json_real(0), text,
+                    "with a budget of %s: reads were not measured, or a token needs more experts "
+                    "than that share",
+                    bytes_format(budget, size));
+        else
+            finding(
+                f, "model", name, json_real(e->decode_tps), text,
                 "tokens/s with a budget of %s; decode: %.2f ms compute, %.2f ms waiting for %s of "
                 "reads, %.2f ms for messages",
                 bytes_format(budget, size), e->compute_s * 1e3, e->stall_s * 1e3,
@@ -286,14 +293,18 @@ static void report_advice(struct findings *f, const struct model_facts *m,
 static void report_speed(struct findings *f, const struct model_facts *m,
                          const struct host_facts *a)
 {
-    char text[32], size[16];
+    char text[32] = "unknown", size[16], part[64] = "";
     double bytes = estimate_token_bytes(m), rate = a->decode_s > 0 ? bytes / a->decode_s : 0;
-    snprintf(text, sizeof text, "%s/s", bytes_format((uint64_t)rate, size));
+    if (rate > 0)
+        snprintf(text, sizeof text, "%s/s", bytes_format((uint64_t)rate, size));
+    if (rate > 0 && a->stream_bytes_per_s > 0)
+        snprintf(part, sizeof part,
+                 rate > a->stream_bytes_per_s ? ": from the caches (%.0f %% of the memory's rate)"
+                                              : ": %.0f %% of what the memory streams",
+                 100 * rate / a->stream_bytes_per_s);
     finding(f, "model", "weights", json_real(rate), text,
-            "of the %s that a token touches, decode with everything resident: %.0f %% of what the "
-            "memory streams",
-            bytes_format((uint64_t)bytes, size),
-            a->stream_bytes_per_s > 0 ? 100 * rate / a->stream_bytes_per_s : 0);
+            "of the %s that a token touches, decode with everything resident%s",
+            bytes_format((uint64_t)bytes, size), part);
     finding_quiet(f, "model", "token_bytes", json_real(bytes));
 }
 
@@ -329,8 +340,18 @@ static int report_all(struct findings *f, const struct gpu_seen *gpu, const stru
                       const struct params *params, const json_t *plan, struct error *error)
 {
     struct estimate estimates[ESTIMATE_SHARES];
+    progress(f, "simulating the experts that a text needs");
     if (estimate_make(m->facts, m->host, estimates, error) != 0)
         return -1;
+    verdict_model(
+        f, &(struct verdict){.path = m->path,
+                             .model = m->facts,
+                             .host = m->host,
+                             .estimates = estimates,
+                             .budget_given = params->budget,
+                             .ctx_size = lookup_u64(plan, "ctx_size"),
+                             .reads_known =
+                                 estimate_read_rate(m->host, (double)m->host->chunk_bytes) > 0});
     report_model(f, m->facts, m->host, estimates, params, plan);
     return gpu_model_report(f, gpu, m, params, error);
 }
@@ -345,6 +366,7 @@ int model_examine(struct findings *f, const char *model, const struct params *pa
     json_t *plan = json_deep_copy(memory_estimate);
     struct params engine = *params;
     engine.prefill_chunk = lookup_u64(memory_estimate, "prefill_chunk"); /* as it chooses it */
+    progress(f, "computing with the model's shapes, about 6 s");
     int rc = measure_model(model, &engine, a, &index, &bytes, error);
     m.layer_expert_bytes = bytes;
     a->available = lookup_u64(memory_estimate, "available");

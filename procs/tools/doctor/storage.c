@@ -52,6 +52,8 @@ static const struct way {
 };
 
 struct storage {
+    struct findings *findings; /* for progress */
+    const char *name;          /* of the path, for progress */
     const char *section;
     char path[300];
     int fd[2]; /* buffered, direct; -1: not available */
@@ -299,16 +301,13 @@ static void measure_all(struct storage *d, double seconds)
         shuffle_blocks(d, d->sizes[s], &random);
         for (uint32_t w = 0; w < WAYS; w++) {
             if (isatty(STDERR_FILENO))
-                fprintf(stderr, "\rdoctor: reading, %u of %u ", s * WAYS + w + 1, SIZES * WAYS);
+                progress(d->findings, "reading %.40s, %u of %u", d->name, s * WAYS + w + 1,
+                         SIZES * WAYS);
             measure_row(d, w, s, ns);
         }
     }
     for (int direct = 0; direct < 2; direct++)
         measure_again(d, direct, (uint64_t)(AGAIN_SHARE / 2 * seconds * 1e9));
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%30s\r", "");
-    else
-        fprintf(stderr, "doctor: read %s\n", d->path);
 }
 
 /* ---- findings ---- */
@@ -342,8 +341,13 @@ static void report_rows(struct findings *f, const struct storage *d)
                                      "bytes", (json_int_t)d->sizes[s], "depth", (int)depths[i],
                                      "bytes_per_s", d->rate[w][s][i]));
             }
-            finding(f, d->section, name, json_real(d->latency_ms[w][s]), text,
-                    "MB/s at depth 1 2 4 8 16; a single read takes %.2f ms", d->latency_ms[w][s]);
+            if (d->latency_ms[w][s] > 0)
+                finding(f, d->section, name, json_real(d->latency_ms[w][s]), text,
+                        "MB/s at depth 1 2 4 8 16; a single read takes %.2f ms",
+                        d->latency_ms[w][s]);
+            else
+                finding(f, d->section, name, json_real(0), "unavailable", "%s",
+                        "this way of reading is not available here");
         }
     finding_quiet(f, d->section, "cells", cells);
 }
@@ -437,6 +441,11 @@ int storage_examine(struct findings *f, const char *section, const struct storag
     d->fd[0] = d->fd[1] = -1;
     int rc = prepare(d, plan, error);
     if (rc == 0) {
+        if (!isatty(STDERR_FILENO))
+            progress(f, "reading %.60s, %.0f s", plan->path, plan->seconds);
+        d->findings = f;
+        d->name =
+            strrchr(d->path, '/') && strrchr(d->path, '/')[1] ? strrchr(d->path, '/') + 1 : d->path;
         measure_all(d, plan->seconds);
         report_rows(f, d);
         report_verdicts(f, d);
