@@ -62,7 +62,7 @@ struct chat_conversation {
     time_t now;              /* the template's date is that of UTC */
     void (*beat)(void *arg); /* called every few milliseconds of the rendering; NULL: none */
     void *beat_arg;
-    bool continues;          /* the answer continues the last message, which is the assistant's */
+    bool continues; /* the answer continues the last message, which is the assistant's */
     bool no_generation_prompt;
 };
 
