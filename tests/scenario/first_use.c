@@ -157,6 +157,20 @@ static void no_tunings_are_stated(void)
     command_free(&c);
 }
 
+/* All columns are 198 wide. */
+static void sim_fits_a_terminal(void)
+{
+    struct terminal *t = terminal_open(
+        24, 80, -1,
+        (const char *const[]){"sim", "--synthetic", "layers=4,experts=8,top-k=2,tokens=32",
+                              "--presets", "lod,default", "--budgets", "50%", NULL});
+    terminal_wait(t, "\r\npreset                 experts     hits MiB/token      used   recall",
+                  END_MS);
+    terminal_wait(t, "  ms/token\r\nlod  ", END_MS);
+    terminal_wait(t, "All columns: --output md, csv or json", END_MS);
+    CHECK(terminal_end(t, END_MS) == 0, "the exit status is not 0");
+}
+
 static void ctrl_c_stops_the_engine(void)
 {
     struct terminal *t = terminal_open(
@@ -381,6 +395,7 @@ int main(int argc, char **argv)
         ROW(too_much_is_stated_by_clients),
         ROW(second_engine_is_told_of_name),
         ROW(no_tunings_are_stated),
+        ROW(sim_fits_a_terminal),
         ROW(ctrl_c_stops_the_engine),
         ROW(ctrl_c_during_the_start),
         ROW(nearest_name_is_suggested),

@@ -26,6 +26,13 @@ const char *offline_duration_text(uint64_t ns, char text[OFFLINE_TEXT_BYTES])
     return duration((double)ns / NS_PER_S, text);
 }
 
+uint64_t offline_left_ns(double step_ns, uint64_t must, uint64_t left, uint64_t limit_ns)
+{
+    uint64_t all = (uint64_t)(step_ns * (double)left), needed = (uint64_t)(step_ns * (double)must);
+    uint64_t limited = all < limit_ns ? all : limit_ns;
+    return limited > needed ? limited : needed;
+}
+
 const char *offline_progress_text(const struct offline_progress *p, char text[OFFLINE_TEXT_BYTES])
 {
     char bytes[16], left[32];

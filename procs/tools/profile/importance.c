@@ -30,6 +30,7 @@ struct measuring {
         part; /* first: the layer at whose entry the stream is; fd -1: always the first one */
     uint64_t started, saved, done, of;
     uint64_t first; /* of this run: `done` before it */
+    uint64_t groups_left;
     bool announced;
 };
 
@@ -116,7 +117,18 @@ static bool time_is_up(const struct measuring *m)
 static int note(struct measuring *m, struct error *error)
 {
     m->done++;
-    profile_steps(m->p, "importance", m->started, m->first, m->done, m->of);
+    uint64_t now = clock_now_ns(), limit = UINT64_MAX;
+    if (m->p->importance_seconds > 0) {
+        uint64_t end = m->started + (uint64_t)m->p->importance_seconds * NS_PER_S;
+        limit = end > now ? end - now : 0;
+    }
+    double step_ns = (double)(now - m->started) / (double)(m->done - m->first);
+    struct offline_progress progress = {
+        .done = m->done,
+        .of = m->of,
+        .left_ns = offline_left_ns(step_ns, m->groups_left, m->of - m->done, limit),
+        .read_bytes = offline_read_bytes(m->p->model)};
+    profile_progress(m->p, "importance", &progress);
     if (clock_now_ns() - m->saved < SAVE_EVERY)
         return 0;
     m->saved = clock_now_ns();
@@ -135,6 +147,13 @@ static uint32_t group_size(const struct profile *p, uint32_t first)
     return left < step ? left : step;
 }
 
+static uint64_t groups(const struct measuring *m)
+{
+    const struct model_hparams *hp = &offline_index(m->p->model)->hparams;
+    uint32_t step = group_step(m->p);
+    return (uint64_t)hparams_expert_layers(hp) * ((hp->experts + step - 1) / step);
+}
+
 static int measure_groups(struct measuring *m, struct error *error)
 {
     struct plan *plan = m->p->plan;
@@ -149,6 +168,7 @@ static int measure_groups(struct measuring *m, struct error *error)
                 return -1;
             for (uint32_t i = 0; i < n; i++)
                 plan_importance(plan)[at + i] = (float)(r / n);
+            m->groups_left--;
             if (note(m, error) != 0)
                 return -1;
         }
@@ -261,6 +281,7 @@ static int measure(struct measuring *m, struct error *error)
             plan_importance_measured(plan)[i] = 0;
         }
         m->done = m->first = 0;
+        m->groups_left = groups(m);
         m->part.first = 0;
         if (nats(m, &plan->scalar[PLAN_importance_base], error) != 0)
             return -1;
@@ -293,12 +314,15 @@ static void count(struct measuring *m)
     uint32_t step = group_step(p);
     if (p->importance_experts >= 0 && (uint64_t)p->importance_experts < single)
         single = (uint64_t)p->importance_experts;
-    m->of = single + (uint64_t)hparams_expert_layers(hp) * ((hp->experts + step - 1) / step);
+    m->of = single + groups(m);
     for (uint64_t i = 0; i < cells; i++)
         m->done += plan_importance_measured(p->plan)[i];
     for (uint32_t l = hp->dense_layers; l < hp->layers; l++)
         for (uint32_t e = 0; e < hp->experts; e += step)
-            m->done += !isnan(plan_importance(p->plan)[profile_at(p, l, e)]);
+            if (isnan(plan_importance(p->plan)[profile_at(p, l, e)]))
+                m->groups_left++;
+            else
+                m->done++;
     m->first = m->done;
 }
 

@@ -2,6 +2,8 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "lib/base/bytes.h"
 #include "procs/tools/sim/sim_program.h"
@@ -126,7 +128,10 @@ struct position {
     uint32_t contender, budget, device;
 };
 
-#define GPU_COLUMNS 6
+#define GPU_COLUMNS   6
+#define ROW_COLUMNS   13 /* after the first one */
+#define FIRST_COLUMNS 16
+#define OTHER_COLUMNS 14
 
 static bool next_cell(const struct grid *g, struct position *p, bool first)
 {
@@ -199,6 +204,63 @@ static void print_rows(FILE *out, const struct grid *g, bool md)
     }
 }
 
+/* ---- rows for a terminal of 80 columns: what presets are compared by ------------------------ */
+
+#define COLUMN_COUNT(g) (ROW_COLUMNS + ((g)->gpus[0].places > 0 ? GPU_COLUMNS : 0))
+#define FULL_COLUMNS(g) (FIRST_COLUMNS + COLUMN_COUNT(g) * OTHER_COLUMNS)
+
+/* Columns of the terminal that `out` is; 0: it is none. */
+static unsigned terminal_columns(FILE *out)
+{
+    struct winsize size;
+    int fd = fileno(out);
+    return fd >= 0 && isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+static void print_short_row(FILE *out, const struct grid *g, const struct position *p)
+{
+    const struct cell *c = grid_cell(g, p->contender, p->budget, p->device);
+    const struct sim_stats *f = &c->result.phase[SIM_DECODE];
+    bool gpu = g->gpus[0].places > 0;
+    if (!c->made)
+        return;
+    fprintf(out, "%-21s %6.4g %% %6.1f %% %9.3f", g->contender[p->contender].label,
+            g->budget[p->budget].percent, 100 * result_hits(&c->result), result_mib(&c->result));
+    if (gpu)
+        fprintf(out, " %7.1f %% %8.3f", 100 * result_gpu_hits(&c->result),
+                result_gpu_mib(&c->result));
+    else
+        fprintf(out, " %7.0f %% %6.0f %%",
+                100 * ratio((double)f->prefetches_used, (double)f->prefetches),
+                100 * ratio((double)f->predicted_hits, (double)f->predicted_accesses));
+    fprintf(out, " %9.3f\n", result_token_ms(&c->result));
+}
+
+static void print_short(FILE *out, const struct grid *g)
+{
+    struct position p;
+    char speed[24];
+    uint32_t budget = 0;
+    for (uint32_t d = 0; d < g->devices; d++) {
+        fprintf(out, "%sread bandwidth %s\n", d ? "\n" : "", speed_text(&g->device[d], speed));
+        fprintf(out, "%-21s %8s %8s %9s %9s %8s %9s\n", "preset", "experts", "hits", "MiB/token",
+                g->gpus[0].places > 0 ? "gpu hits" : "used",
+                g->gpus[0].places > 0 ? "gpu MiB" : "recall", "ms/token");
+        for (bool more = next_cell(g, &p, true); more; more = next_cell(g, &p, false)) {
+            if (p.device != d)
+                continue;
+            if (p.budget != budget)
+                fputc('\n', out);
+            budget = p.budget;
+            print_short_row(out, g, &p);
+        }
+    }
+    fprintf(out,
+            "\nAll columns: --output md, csv or json, or a terminal of %u columns.\n"
+            "Fewer rows: --presets A,B --budgets 25%%,50%%; or one row per preset: --pivot time\n",
+            (unsigned)FULL_COLUMNS(g));
+}
+
 static int sound(FILE *out)
 {
     return fflush(out) == 0 && !ferror(out) ? 0 : -1;
@@ -206,8 +268,11 @@ static int sound(FILE *out)
 
 int print_text(FILE *out, const struct grid *g, const char *pivot)
 {
+    unsigned columns = terminal_columns(out);
     if (pivot)
         print_pivot(out, g, pivot, false);
+    else if (columns > 0 && columns < FULL_COLUMNS(g))
+        print_short(out, g);
     else
         print_rows(out, g, false);
     return sound(out);

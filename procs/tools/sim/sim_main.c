@@ -56,6 +56,7 @@ static void usage(FILE *out)
         "\n"
         "Replays a trace of expert accesses (sluice run --trace FILE) under presets, budgets and\n"
         "storage devices: hits, bytes, and simulated time. The same input gives the same output.\n"
+        "A narrow terminal gets the columns that presets are compared by.\n"
         "\n"
         "      --presets A,B         presets (default " DEFAULT_PRESETS ")\n"
         "      --evictions A,B|all   evictions instead of presets: one pool, no prefetch; all is\n"

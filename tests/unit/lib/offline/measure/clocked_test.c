@@ -294,12 +294,24 @@ START_TEST(never_half_a_record)
 }
 END_TEST
 
+/* The stated time is never beyond a limit, except for what is done in any case. */
+START_TEST(time_left)
+{
+    ck_assert_uint_eq(offline_left_ns(10, 0, 200, UINT64_MAX), 2000);
+    ck_assert_uint_eq(offline_left_ns(10, 0, 200, 500), 500);
+    ck_assert_uint_eq(offline_left_ns(10, 70, 200, 500), 700);
+    ck_assert_uint_eq(offline_left_ns(10, 70, 200, 0), 700);
+    ck_assert_uint_eq(offline_left_ns(10, 0, 0, 500), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("clocked");
     TCase *c = tcase_create("clocked");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 240);
+    tcase_add_test(c, time_left);
     tcase_add_test(c, lod_matches_sim);
     tcase_add_test(c, one_precision_whatever_is_resident);
     tcase_add_test(c, hobbit_between_its_ends);
