@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ipc/rpc/rpc.h"
+#include "lib/text/utf8.h"
 
 /* Depth of bracket nesting outside strings. jansson recurses up to 2,048 deep, more than the thread
  * stacks of our processes can hold, so deeper texts are rejected before parsing. */
@@ -64,7 +65,7 @@ static json_t *load(const void *text, size_t bytes, bool *memory, json_error_t *
     for (int i = 0; i < 2 && !*memory; i++) {
         json_decref(json);
         watch_allocations();
-        json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, why);
+        json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, why);
         *memory = failed_allocations == 0;
     }
     return json;
@@ -198,51 +199,12 @@ void rpc_error_from_json(const json_t *json, struct error *error)
               text && text[0] ? text : "error without a message");
 }
 
-/* Bytes of the UTF-8 character at s (1 to 4), 0 when invalid: the table of the Unicode standard. */
-static size_t utf8_length(const unsigned char *s, size_t left)
-{
-    static const struct {
-        unsigned char first_low, first_high, second_low, second_high, length;
-    } rows[] = {
-        {0x01, 0x7f, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
-        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
-        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (s[0] < rows[i].first_low || s[0] > rows[i].first_high)
-            continue;
-        size_t n = rows[i].length;
-        if (n > left || (n > 1 && (s[1] < rows[i].second_low || s[1] > rows[i].second_high)))
-            return 0;
-        for (size_t k = 2; k < n; k++)
-            if ((s[k] & 0xc0) != 0x80)
-                return 0;
-        return n;
-    }
-    return 0;
-}
-
 json_t *rpc_text_json(const char *text, size_t bytes)
 {
-    static const char replacement[] = "\xef\xbf\xbd";
-    const unsigned char *in = (const unsigned char *)text;
-    char *out = malloc(3 * bytes + 1);
-    size_t n = 0;
-    if (!out)
+    char *valid = malloc(3 * bytes + 1);
+    if (!valid)
         return NULL;
-    for (size_t i = 0; i < bytes;) {
-        size_t length = utf8_length(in + i, bytes - i);
-        if (length) {
-            memcpy(out + n, in + i, length);
-            n += length;
-            i += length;
-        } else {
-            memcpy(out + n, replacement, 3);
-            n += 3;
-            i++;
-        }
-    }
-    json_t *json = json_stringn_nocheck(out, n);
-    free(out);
+    json_t *json = json_stringn_nocheck(valid, utf8_sanitise(text, bytes, valid));
+    free(valid);
     return json;
 }

@@ -42,7 +42,7 @@ json_t *rpc_error_object(const char *id, const struct error *error);
 json_t *rpc_error_json(const struct error *error);
 void rpc_error_from_json(const json_t *json, struct error *error);
 
-/* A JSON string of any bytes: invalid UTF-8 and NUL become U+FFFD. */
+/* A JSON string of any bytes: each maximal subpart of invalid UTF-8 becomes U+FFFD. */
 json_t *rpc_text_json(const char *text, size_t bytes);
 
 #endif

@@ -120,6 +120,7 @@ static size_t line_bytes(char *line, size_t bytes, int n)
 
 /* "2026-11-24T12:34:56.789Z" */
 #define STAMP_BYTES 32
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 static void stamp_make(char stamp[STAMP_BYTES])
 {
     struct timespec now;
@@ -131,40 +132,40 @@ static void stamp_make(char stamp[STAMP_BYTES])
     snprintf(stamp, STAMP_BYTES, "%s.%03dZ", seconds, (int)(now.tv_nsec / 1000000));
 }
 
-/* Bytes of the UTF-8 character at `c`; 0: no valid one. */
-static size_t character_bytes(const unsigned char *c)
+/* Bytes of the UTF-8 character at `c`, or of the part of one that a U+FFFD replaces (*valid: false), as
+ * lib/text/utf8.h. The text ends with NUL. */
+static size_t character_bytes(const unsigned char *c, bool *valid)
 {
+    unsigned char min = c[0] == 0xe0 ? 0xa0 : c[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned char max = c[0] == 0xed ? 0x9f : c[0] == 0xf4 ? 0x8f : 0xbf;
     size_t n = c[0] < 0x80   ? 1
                : c[0] < 0xc2 ? 0
                : c[0] < 0xe0 ? 2
                : c[0] < 0xf0 ? 3
                : c[0] < 0xf5 ? 4
                              : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((c[i] & 0xc0) != 0x80)
-            return 0;
-    if (n == 3 && ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] >= 0xa0)))
-        return 0;
-    if (n == 4 && ((c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] >= 0x90)))
-        return 0;
-    return n;
+    *valid = n > 0;
+    for (size_t i = 1; i < n; i++, min = 0x80, max = 0xbf)
+        if (c[i] < min || c[i] > max) {
+            *valid = false;
+            return i;
+        }
+    return n > 0 ? n : 1;
 }
 
-/* The text inside a JSON string, as far as it fits; invalid UTF-8 becomes '?'. Returns its end. */
+/* The text inside a JSON string, as far as it fits. Returns its end. */
 static char *put_json(char *to, const char *end, const char *text)
 {
     for (const unsigned char *c = (const unsigned char *)text; *c;) {
-        size_t n = character_bytes(c);
-        bool escaped = *c == '"' || *c == '\\';
-        if ((size_t)(end - to) < (n ? n : 1) + escaped)
+        bool valid, escaped = *c == '"' || *c == '\\';
+        size_t used = character_bytes(c, &valid), n = valid ? used : strlen(REPLACEMENT);
+        if ((size_t)(end - to) < n + escaped)
             break;
         if (escaped)
             *to++ = '\\';
-        if (n == 0)
-            *to++ = '?';
-        for (size_t i = 0; i < n; i++)
-            *to++ = (char)c[i];
-        c += n ? n : 1;
+        memcpy(to, valid ? (const char *)c : REPLACEMENT, n);
+        to += n;
+        c += used;
     }
     return to;
 }

@@ -18,45 +18,62 @@ static size_t put(char *out, const char *text)
     return n;
 }
 
-/* A byte that starts a character. */
+/* Bytes of a character, from its first one; 0: no character starts with it. */
+static size_t character_bytes(unsigned char first)
+{
+    return first < 0x80                   ? 1
+           : first < 0xc2 || first > 0xf4 ? 0
+           : first < 0xe0                 ? 2
+           : first < 0xf0                 ? 3
+                                          : 4;
+}
+
+/* A byte that does not continue a character. */
 static size_t first_byte(struct terminal_filter *f, unsigned char c, char *out)
 {
-    f->left = c < 0xc2 || c > 0xf4 ? 0 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
-    f->c2 = c == 0xc2;
-    if (f->c2)
+    size_t bytes = character_bytes(c);
+    if (bytes == 0)
+        return put(out, REPLACEMENT);
+    if (bytes > 1) {
+        f->held[f->bytes++] = c;
         return 0;
+    }
     if ((c < ' ' && c != '\n' && c != '\t') || c == 0x7f) {
         out[0] = '^';
         out[1] = (char)(c ^ 0x40);
         return 2;
     }
-    if (c >= 0x80 && f->left == 0)
-        return put(out, REPLACEMENT);
     out[0] = (char)c;
     return 1;
 }
 
+/* Whether the byte continues the character that is held (Unicode, table 3-7). */
+static bool continues(const struct terminal_filter *f, unsigned char c)
+{
+    unsigned char first = f->bytes == 1 ? f->held[0] : 0;
+    unsigned char min = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    unsigned char max = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    return c >= min && c <= max;
+}
+
 static size_t next_byte(struct terminal_filter *f, unsigned char c, char *out)
 {
-    bool continues = c >= 0x80 && c < 0xc0;
-    size_t n = 0;
-    if (f->c2) {
-        f->c2 = false;
-        f->left = 0;
-        if (continues && c < 0xa0)
-            return put(out, REPLACEMENT);
-        if (continues) {
-            out[0] = '\xc2';
-            out[1] = (char)c;
-            return 2;
-        }
-        n = put(out, REPLACEMENT);
-    } else if (f->left > 0 && continues) {
-        f->left--;
-        out[0] = (char)c;
-        return 1;
+    if (f->bytes == 0)
+        return first_byte(f, c, out);
+    if (!continues(f, c)) {
+        f->bytes = 0;
+        size_t n = put(out, REPLACEMENT);
+        return n + first_byte(f, c, out + n);
     }
-    return n + first_byte(f, c, out + n);
+    f->held[f->bytes++] = c;
+    size_t bytes = character_bytes(f->held[0]);
+    if (f->bytes < bytes)
+        return 0;
+    f->bytes = 0;
+    if (f->held[0] == 0xc2 && c < 0xa0)
+        return put(out, REPLACEMENT);
+    memcpy(out, f->held, bytes);
+    return bytes;
 }
 
 size_t terminal_filter(struct terminal_filter *f, const char *text, size_t bytes, char *out)

@@ -8,16 +8,17 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Position in a character of a text that is filtered in pieces; initially zero. */
+/* The start of a character whose other bytes are to come, in a text that is filtered in pieces;
+ * initially zero. */
 struct terminal_filter {
-    unsigned char left; /* bytes of the character that are to come */
-    bool c2;            /* the next byte decides: U+0080 to U+009F, or another character */
+    unsigned char held[4], bytes;
 };
 
 #define TERMINAL_BYTES(bytes) (3 * (bytes) + 3) /* of the output, at most */
 
 /* Copies text and makes control characters visible: ^[ for U+001B (as cat -v), U+FFFD for U+0080 to
- * U+009F and for bytes outside UTF-8. Line ends and tabs stay. Returns the bytes written. */
+ * U+009F and for each maximal subpart of invalid UTF-8. Line ends and tabs stay. A character is
+ * written when its last byte is there. Returns the bytes written, valid UTF-8. */
 size_t terminal_filter(struct terminal_filter *f, const char *text, size_t bytes, char *out);
 
 /* If standard output is a terminal and raw is false, replaces `stdout` by a stream with the filter

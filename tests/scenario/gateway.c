@@ -49,6 +49,39 @@ static void same_text(void)
     engine_stop(e);
 }
 
+/* A file with U+0000, as tools read them: one token of its own, through HTTP and from a file. */
+static void nul_in_texts(void)
+{
+    unsigned port;
+    struct http h;
+    struct command c;
+    char path[600];
+    struct engine *e = gateway_start(&port, options);
+    http_call(
+        &h, port, "/v1/completions", NULL,
+        "{\"prompt\":\"a\\u0000b\",\"max_tokens\":2,\"ignore_eos\":true,\"stop\":\"\\u0000\"}",
+        200);
+    json_t *doc = http_json(&h);
+    CHECK(lookup_u64(doc, "usage.prompt_tokens") == 3, "%.300s", h.body);
+    json_decref(doc);
+    http_close(&h);
+    http_call(
+        &h, port, "/v1/chat/completions", NULL,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"ELF\\u0000\\u0001\"}],\"max_tokens\":2}",
+        200);
+    http_close(&h);
+    engine_stop(e);
+    snprintf(path, sizeof path, "%s/nul", test_dir());
+    FILE *f = fopen(path, "we");
+    CHECK(f && fwrite("a\0b", 1, 3, f) == 3 && fclose(f) == 0, "cannot write %s", path);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "-m", test_model(), "-f", path, "-n", "2",
+                                      "--output", "json", NULL});
+    CHECK(c.status == 0 && strstr(c.out, "\"prompt_tokens\": 3,"), "status %d: %.300s %.300s",
+          c.status, c.out, c.err);
+    command_free(&c);
+}
+
 /* The counted tokens, which have log-probabilities, make up the whole text and nothing else. */
 static void stop_leaves_no_token(const json_t *doc, const char *text)
 {
@@ -472,6 +505,7 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(same_text),
+        ROW(nul_in_texts),
         ROW(stops),
         ROW(kill_compute),
         ROW(kill_gateway),

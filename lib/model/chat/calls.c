@@ -49,7 +49,8 @@ static json_t *read_json(const char *text, size_t bytes)
 {
     return too_much(text, bytes)
                ? NULL
-               : json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
+               : json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
+                            NULL);
 }
 
 /* Numbers have as few digits as give the same value: 0.1, not 0.10000000000000001. */
@@ -58,7 +59,8 @@ static char *json_text(const json_t *value)
     for (size_t digits = 15;; digits++) {
         char *text =
             json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
-        json_t *again = text && digits < 17 ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+        json_t *again =
+            text && digits < 17 ? json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
         bool same = again && json_equal(again, value);
         json_decref(again);
         if (!text || digits == 17 || same)

@@ -34,7 +34,7 @@ enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_ROLE__COUNT };
 
 struct chat_message {
     enum chat_role role;
-    const char *text; /* borrowed; no NUL inside */
+    const char *text; /* borrowed; may have NUL inside */
     size_t bytes;
 };
 

@@ -58,7 +58,7 @@ static json_t *text_of(const json_t *content, struct error *error)
 static bool is_blank(const json_t *text)
 {
     const char *value = json_string_value(text);
-    return value && value[strspn(value, " \t\r\n")] == 0;
+    return value && strspn(value, " \t\r\n") == json_string_length(text);
 }
 
 /* OpenAI's API has the arguments of a call as a text of JSON; most templates take them as an object. Clients leave them out,
@@ -68,7 +68,8 @@ static json_t *as_object(const json_t *arguments)
     if (!arguments || json_is_null(arguments) || is_blank(arguments))
         return json_object();
     return json_is_string(arguments)
-               ? json_loadb(json_string_value(arguments), json_string_length(arguments), 0, NULL)
+               ? json_loadb(json_string_value(arguments), json_string_length(arguments),
+                            JSON_ALLOW_NUL, NULL)
                : NULL;
 }
 

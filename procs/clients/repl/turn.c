@@ -179,7 +179,7 @@ static void start_display(struct repl *r, const struct chat_prompt *made)
     const struct answer_marks *marks = &r->format.answer.reasoning;
     unsigned columns = r->raw ? 0 : display_columns(STDOUT_FILENO);
     display_start(&r->display, columns, display_dims(STDOUT_FILENO), marks->open, marks->close,
-                  answer_starts_inside(&r->format.answer, made->text, made->bytes));
+                  answer_front(&r->format.answer, made->text, made->bytes) > 0);
 }
 
 static void end_display(struct repl *r)

@@ -6,6 +6,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/text/terminal.h"
+#include "lib/text/utf8.h"
 
 static const struct {
     const char *text, *shown;
@@ -25,7 +26,9 @@ static const struct {
      "31m"}, /* C1 in eight bits */
     {"\xc2\x1b[", "\xef\xbf\xbd^[["},
     {"\xc2\xc2\x9b", "\xef\xbf\xbd\xef\xbf\xbd"},
-    {"\xe4\x1b[", "\xe4^[["},
+    {"\xe4\x1b[", "\xef\xbf\xbd^[["},
+    {"\xf0\x9f\x98z\xe2\x82\xe2\x82\xac", "\xef\xbf\xbdz\xef\xbf\xbd\xe2\x82\xac"},
+    {"\xed\xa0\x80.", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd."}, /* a surrogate */
     {"\xc3\xa4\x9b", "\xc3\xa4\xef\xbf\xbd"},
     {"\xff\xc0\xf5", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
 };
@@ -60,6 +63,7 @@ START_TEST(random_bytes)
             text[i] = (char)(rand() % 4 ? "\xc2\x9b\x1b\xe4\x80\n"[rand() % 6] : rand());
         size_t n = terminal_filter(&f, text, bytes, out);
         ck_assert_uint_le(n, TERMINAL_BYTES(bytes));
+        ck_assert_msg(utf8_valid(out, n), "round %d", round);
         for (size_t i = 0; i < n; i++) {
             unsigned char c = (unsigned char)out[i],
                           next = i + 1 < n ? (unsigned char)out[i + 1] : 0;

@@ -155,6 +155,10 @@ static const struct {
      ">"
      "<|tool_call_end|><|tool_calls_section_end|>",
      "|get({\"city\":\"x\"})#functions.get:0|f({})#functions.f:12", false},
+    {KIMI,
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
+     "{\"a\":\"x\\u0000y\"}<|tool_call_end|><|tool_calls_section_end|>",
+     "|f({\"a\":\"x\\u0000y\"})#functions.f:0", false},
     {KIMI, "<|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_end|>",
      "|C:<|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_end|>", false},
     {GEMMA,

@@ -65,6 +65,32 @@ START_TEST(bodies_that_are_right)
 }
 END_TEST
 
+/* U+0000 is a character of texts like others. */
+START_TEST(nul_in_texts)
+{
+    struct api_request r;
+    struct error error = {.text = ""};
+    char param[API_PARAM_BYTES];
+    int rc =
+        parse(API_COMPLETION, "{\"prompt\":\"a\\u0000b\",\"stop\":\"\\u0000\"}", &r, param, &error);
+    ck_assert_msg(rc == 0, "%s", error.text);
+    ck_assert(r.prompt_bytes == 3 && memcmp(r.prompt, "a\0b", 3) == 0);
+    ck_assert(r.stops.count == 1 && r.stops.bytes[0] == 1 && r.stops.text[0][0] == 0);
+    api_request_free(&r);
+    rc =
+        parse(API_CHAT,
+              "{\"messages\":[{\"role\":\"user\",\"content\":\"x\\u0000\"},{\"role\":\"assistant\","
+              "\"content\":[{\"type\":\"text\",\"text\":\"\\u0000y\"}]},{\"role\":\"user\","
+              "\"content\":\"z\"}]}",
+              &r, param, &error);
+    static const char want[] = "User: x\0\nAssistant: \0y\nUser: z\nAssistant:";
+    ck_assert_msg(rc == 0, "%s", error.text);
+    ck_assert_uint_eq(r.prompt_bytes, sizeof want - 1);
+    ck_assert(memcmp(r.prompt, want, sizeof want - 1) == 0);
+    api_request_free(&r);
+}
+END_TEST
+
 START_TEST(bodies_that_are_wrong)
 {
     static const struct {
@@ -466,6 +492,7 @@ int main(void)
     Suite *suite = suite_create("gateway");
     TCase *t = tcase_create("request");
     tcase_add_test(t, bodies_that_are_right);
+    tcase_add_test(t, nul_in_texts);
     tcase_add_test(t, answers_in_parts);
     tcase_add_test(t, reasoning_effort);
     tcase_add_test(t, continued_messages);
