@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares small random models of every architecture (arch_vectors.py, router_vectors.py) with the Python package
- * transformers: routing and logits, on every instruction set of this machine. */
+ * transformers: routing and logits, on every instruction set of this machine. Those that llama.cpp's converter wrote
+ * (converted_vectors.py): the losses of tokens. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,6 +12,7 @@
 /* Minimum compared: near-ties must not exclude most positions of a model. */
 #define POSITIONS_MIN 30
 #define F32_DELTA     2e-3 /* of logits, with F32 weights */
+#define LOSS_DELTA    2e-3 /* of a token's loss */
 
 /* The greedy continuation of the ids, token by token. */
 static void check_greedy(struct image *image, struct core *core, const char *name,
@@ -81,6 +84,73 @@ static void check_model(const json_t *item)
     golden_ids_free(&ids);
 }
 
+/* The loss of a token by the logits of those before it. */
+static double loss_of(const float *logits, size_t vocab, uint32_t token)
+{
+    double top = logits[0], sum = 0;
+    for (size_t i = 1; i < vocab; i++)
+        top = fmax(top, (double)logits[i]);
+    for (size_t i = 0; i < vocab; i++)
+        sum += exp((double)logits[i] - top);
+    return top + log(sum) - (double)logits[token];
+}
+
+/* The largest difference of the losses of the ids from those of the list. */
+static double loss_gap(struct image *image, struct core *core, const struct golden_ids *ids,
+                       const json_t *nll)
+{
+    struct core_sequence sequence = image_sequence(image);
+    struct error error;
+    uint32_t chunk = core_chunk(core);
+    double gap = 0;
+    sl_assert(json_array_size(nll) == ids->count - 1);
+    for (uint32_t at = 0, n; at < ids->count; at += n) {
+        n = (uint32_t)ids->count - at < chunk ? (uint32_t)ids->count - at : chunk;
+        sl_assert(core_forward(core, &sequence, ids->id + at, at, n, &error) == 0);
+        for (uint32_t r = 0; r < n && at + r + 1 < ids->count; r++) {
+            double want = json_number_value(json_array_get(nll, at + r));
+            double loss =
+                loss_of(core_output(core, r, 1), image->model->hparams.vocab, ids->id[at + r + 1]);
+            gap = isfinite(loss) ? fmax(gap, fabs(loss - want)) : INFINITY;
+        }
+    }
+    return gap;
+}
+
+static void check_converted(const json_t *item)
+{
+    char file[128];
+    const char *name = json_string_value(json_object_get(item, "name"));
+    struct golden_ids ids = golden_ids_of(json_object_get(item, "ids"));
+    struct image image;
+    snprintf(file, sizeof file, "converted/%s.gguf", name);
+    image_open(&image, golden_path(file), (uint32_t)ids.count);
+    for (int isa = 0; isa < ISA__COUNT; isa++) {
+        const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
+        if (!ops)
+            continue;
+        struct core *core = image_core(&image, ops, 2, 16);
+        double gap = loss_gap(&image, core, &ids, json_object_get(item, "nll"));
+        printf("converted %s %s: losses differ by at most %.5f\n", name, ops->name, gap);
+        golden_check(gap <= LOSS_DELTA, "converted %s: losses differ by %g", name, gap);
+        core_destroy(core);
+    }
+    image_close(&image);
+    golden_ids_free(&ids);
+}
+
+static void check_list(const char *list, void (*check)(const json_t *item))
+{
+    json_t *models = golden_json(list), *item;
+    size_t i;
+    json_array_foreach(models, i, item)
+    {
+        check(item);
+    }
+    sl_assert(i > 0);
+    json_decref(models);
+}
+
 int main(void)
 {
     static const char *const lists[] = {
@@ -88,16 +158,8 @@ int main(void)
         "arch/scaled.json", "arch/numpy.json",  "arch/oss.json",
         "arch/mla.json",    "arch/gemma4.json", "arch/recurrent.json"};
     log_init("golden", LOG_LEVEL_INFO);
-    for (size_t list = 0; list < sizeof lists / sizeof *lists; list++) {
-        json_t *models = golden_json(lists[list]);
-        size_t i;
-        json_t *item;
-        json_array_foreach(models, i, item)
-        {
-            check_model(item);
-        }
-        sl_assert(i > 0);
-        json_decref(models);
-    }
+    for (size_t list = 0; list < sizeof lists / sizeof *lists; list++)
+        check_list(lists[list], check_model);
+    check_list("converted/converted.json", check_converted);
     return golden_result("golden arch");
 }

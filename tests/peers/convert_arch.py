@@ -76,9 +76,16 @@ def sluice(path, ids):
                            "--prefill-chunk", "64", "--per-token", "--output", "json", "--threads", "1"],
                           capture_output=True, text=True, check=False, timeout=600)
     if done.returncode != 0:
-        lines = [x for x in done.stderr.splitlines() if os.path.basename(path) in x] or done.stderr.splitlines()
-        return lines[0].split(".gguf: ")[-1] if lines else f"ended with {done.returncode}"
+        why = subprocess.run([m.program("inspect"), path], capture_output=True, text=True, check=False).stderr.strip()
+        return (why.splitlines()[-1] if why else done.stderr.strip()[-300:].replace("\n", " ")).split(".gguf: ")[-1]
     return json.loads(done.stdout)["nll_per_token"]
+
+
+def same_ids(path, text, want):
+    """sluice's tokens of the text are those of the package that made the vocabulary."""
+    done = subprocess.run([m.program("tokenize"), "-m", path, "--text", text, "--ids"], capture_output=True, text=True,
+                          check=False, timeout=600)
+    return [int(x) for x in done.stdout.replace(",", " ").split()] == want
 
 
 def llama(a, *argv):
@@ -118,8 +125,10 @@ def converted(a, directory, kind, case):
     return path, why
 
 
-def compare(a, directory, kind, case, want, ids):
-    row = {"type": kind}
+def compare(a, name, kind, case, want, ids):
+    """The row of one type of (architecture, variant); want: losses of the ids in that file."""
+    directory = os.path.dirname(ids)
+    row = {"architecture": name[0], "variant": name[1], "type": kind}
     path, why = converted(a, directory, kind, case)
     if why is not None:
         return {**row, "not_made": why, "good": True}
@@ -129,31 +138,41 @@ def compare(a, directory, kind, case, want, ids):
     row.update(transformers=gap(ours, want), llama=gap(ours, theirs), between=gap(theirs, want))
     if isinstance(theirs, str):
         row["llama_rejected"] = theirs
+    elif kind not in EXACT_TYPES and row["llama"] and row["llama"][1] > ROUGH:
+        decoded = path.replace(".gguf", "-decoded.gguf")
+        llama(a, "dequantise", path, decoded)
+        row["decoded"] = gap(ours, sluice(decoded, ids))
     if isinstance(ours, str):
         row["rejected"] = ours
     return {**row, "good": is_good(row)}
 
 
 def is_good(row):
-    """As transformers, or as llama.cpp where the file does not say what transformers computes. A file is rejected rightly
-    where llama.cpp rejects it or computes something else."""
-    exact = row["type"] in EXACT_TYPES
+    """As transformers, or as llama.cpp where the file does not say what transformers computes; of other types as llama.cpp, or
+    as the same numbers in F32. A file is rejected rightly where llama.cpp rejects it or computes something else."""
     if "rejected" in row:
-        return row["between"] is None and row.get("llama_rejected") != NOT_RUN or \
-            row["between"] is not None and row["between"][not exact] > (ELSE if exact else 2 * ROUGH)
-    pairs = [row[x] for x in ("transformers", "llama") if row[x] is not None]
-    return min(x[not exact] for x in pairs) <= (EXACT if exact else ROUGH)
+        if row["between"] is None:
+            return row.get("llama_rejected") != NOT_RUN
+        return row["type"] in EXACT_TYPES and row["between"][0] > ELSE
+    if f"{row['architecture']}/{row['variant']}" in models.NOT_IN_FILE:
+        return True
+    if row["type"] in EXACT_TYPES:
+        pairs = [row[x] for x in ("transformers", "llama") if row[x] is not None]
+        return pairs[0][0] <= EXACT or pairs[-1][0] <= ELSE
+    pairs = [(row[x][1], bound) for x, bound in (("llama", ROUGH), ("decoded", 2 * ROUGH)) if row.get(x) is not None]
+    return not pairs or any(median <= bound for median, bound in pairs)
 
 
 def run_case(a, architecture, variant, case, tools):
     """Rows of one variant in its types."""
-    checkpoint, vocabularies, text = tools
+    checkpoint, vocabularies, text_path, text = tools
     directory = os.path.join(a.out, f"{architecture}-{variant}")
     subprocess.run(["rm", "-rf", directory], check=True)
     rows = []
     try:
         losses = checkpoint.make(architecture, case, os.path.join(directory, "hf"), vocabularies, models.WIDE.hidden, a.seed)
-        ids = vocabularies.ids(case[2]["VOCAB"], text)[:a.tokens]
+        all_ids = vocabularies.ids(case[2]["VOCAB"], text)
+        ids = all_ids[:a.tokens]
         want = losses(ids)
     except Exception as why:  # of the package: a configuration that it does not take
         return [{"architecture": architecture, "variant": variant, "type": "", "not_made": f"transformers: {why}"[:300],
@@ -161,9 +180,11 @@ def run_case(a, architecture, variant, case, tools):
     path = os.path.join(directory, "ids.json")
     m.write_json(path, {"ids": ids})
     for kind in types_of(a, variant):
-        row = compare(a, directory, kind, case, want, path)
-        rows.append({"architecture": architecture, "variant": variant, "loss": statistics.fmean(want),
-                     "spread": statistics.pstdev(want), **row})
+        row = compare(a, (architecture, variant), kind, case, want, path)
+        if not rows and "not_made" not in row and "rejected" not in row:
+            row["ids"] = same_ids(os.path.join(directory, kind + ".gguf"), text_path, all_ids)
+            row["good"] &= row["ids"]
+        rows.append({**row, "loss": statistics.fmean(want), "spread": statistics.pstdev(want)})
         m.say(json.dumps(rows[-1]))
     if not a.keep:
         subprocess.run(["rm", "-rf", directory], check=True)
@@ -176,6 +197,12 @@ def cell(pair):
 
 def line(r):
     notes = [f"{k.replace('_', ' ')}: {r[k]}" for k in ("not_made", "rejected", "llama_rejected") if k in r]
+    if (why := models.NOT_IN_FILE.get(f"{r['architecture']}/{r['variant']}")) is not None:
+        notes.append(why)
+    if r.get("decoded"):
+        notes.append(f"to the same numbers in F32: {cell(r['decoded'])}")
+    if r.get("ids") is False:
+        notes.append("other token ids")
     return [f"{r['architecture']}/{r['variant']}", r["type"], cell(r.get("transformers")), cell(r.get("llama")),
             cell(r.get("between")), "yes" if r["good"] else "NO", "; ".join(notes)]
 
@@ -198,10 +225,13 @@ def main():
     import conversion  # noqa: F401, shared with the children
     with open(TEXT, encoding="utf-8") as f:
         text = f.read()[2000:4000]
+    text_path = os.path.join(a.out, "text.txt")
+    with open(text_path, "w", encoding="utf-8") as f:
+        f.write(text)
     vocabularies = vocabulary.Vocabularies(TEXT, a.out)
     rows = []
     for architecture, variant, case in selected(a.names):
-        rows += run_case(a, architecture, variant, case, (checkpoint, vocabularies, text))
+        rows += run_case(a, architecture, variant, case, (checkpoint, vocabularies, text_path, text))
         if a.json:
             with open(a.json, "a", encoding="utf-8") as f:
                 f.writelines(json.dumps(r) + "\n" for r in rows if (r["architecture"], r["variant"]) == (architecture, variant))

@@ -116,7 +116,7 @@ def with_transformers(case, directory, vocabularies, seed):
     return lambda ids: hf_directory.losses_of(model, ids)
 
 
-def with_numpy(architecture, case, directory, hidden, seed):
+def with_numpy(architecture, case, directory, vocabularies, hidden, seed):
     """The same for models that the package does not have, with the golden data's reference."""
     _, sizes, special = case
     numpy_vectors.HIDDEN, numpy_vectors.VOCAB = hidden, vocabulary.SIZE
@@ -124,7 +124,8 @@ def with_numpy(architecture, case, directory, hidden, seed):
               for k, v in numpy_vectors.weights(architecture, sizes, seed, True).items()}
     config, shapes = hf_vectors.MAKERS[architecture](sizes)
     names = {"bailingmoe2": "BailingMoeV2ForCausalLM", "smallthinker": "SmallThinkerForCausalLM"}
-    config.update(dict(architectures=[names[architecture]], eos_token_id=vocabulary.END, head_dim=sizes["head"]))
+    end = vocabularies.special_ids(special["VOCAB"])["eos_token_id"]
+    config.update(dict(architectures=[names[architecture]], eos_token_id=end, head_dim=sizes["head"]))
     if "architectures" in special.get("SAVE", {}):  # sarvam: the converter takes the mean from the bias
         for name in arrays:
             if name.endswith("exp_probs_b.bias"):
@@ -149,5 +150,5 @@ def make(architecture, case, directory, vocabularies, hidden, seed=1):
     os.makedirs(directory, exist_ok=True)
     vocabularies.write(case[2]["VOCAB"], directory, case[2].get("TOKENIZER_CLASS"))
     if case[0] is None:
-        return with_numpy(architecture, case, directory, hidden, seed)
+        return with_numpy(architecture, case, directory, vocabularies, hidden, seed)
     return with_transformers(case, directory, vocabularies, seed)

@@ -6,8 +6,8 @@ import types
 WIDE = types.SimpleNamespace(hidden=256, inner=256, dense=512, head=64, heads=4, kv=2, experts=6, layers=3, rank=256,
                              state=64, nope=64, context=512)
 # for the golden data
-SMALL = types.SimpleNamespace(hidden=32, inner=32, dense=64, head=16, heads=2, kv=1, experts=4, layers=2, rank=32,
-                              state=16, nope=16, context=512)
+SMALL = types.SimpleNamespace(hidden=16, inner=16, dense=32, head=8, heads=2, kv=1, experts=4, layers=2, rank=16,
+                              state=8, nope=8, context=512)
 ORIGINAL = 64  # original context of scaled rotations; the text is longer
 
 
@@ -60,9 +60,10 @@ def qwen2moe(s):
 
 
 def llama(s):
-    base = plain(s, num_local_experts=s.experts, num_experts_per_tok=2, intermediate_size=s.inner)
-    return "MixtralConfig", base, {**scaled(s), "bpe": dict(VOCAB="llama-bpe"), "window": dict(sliding_window=32),
-                                   "head_dim": dict(head_dim=s.head * 2)}
+    base = plain(s, num_local_experts=s.experts, num_experts_per_tok=2, intermediate_size=s.inner, head_dim=s.head)
+    return "MixtralConfig", base, {
+        **scaled(s), "bpe": dict(VOCAB="llama-bpe"), "window": dict(sliding_window=32), "no_head_dim": dict(head_dim=None),
+        "wide_heads": dict(head_dim=s.head * 2)}
 
 
 def olmoe(s):
@@ -87,7 +88,10 @@ def hunyuan(s):
     base = plain(s, head_dim=s.hidden // s.heads, num_experts=s.experts, moe_topk=2, intermediate_size=s.inner,
                  SAVE=dict(moe_topk=[2] * s.layers, moe_intermediate_size=[s.inner] * s.layers,
                            num_shared_expert=[1] * s.layers, model_type="hunyuan_published"))
-    return "HunYuanMoEV1Config", base, {**scaled(s), "attention_bias": dict(attention_bias=True)}
+    # The converter takes only the published values of the dynamic kind.
+    dynamic = dict(head_dim=128, num_attention_heads=max(1, s.hidden // 128), num_key_value_heads=1,
+                   max_position_embeddings=32768, rope_parameters=rope("dynamic", factor=1.0, alpha=1000.0))
+    return "HunYuanMoEV1Config", base, {**scaled(s), "dynamic": dynamic, "attention_bias": dict(attention_bias=True)}
 
 
 def phimoe(s):
@@ -225,7 +229,7 @@ def deepseek2(s):
     return "DeepseekV3Config", base, {
         "v2": v2, "v2_groups": {**v2, "topk_method": "group_limited_greedy", "n_group": s.experts // 2, "topk_group": 2},
         "v2_no_scoring": {**v2, "SAVE": {}}, "v2_scale": {**v2, "routed_scaling_factor": 1.5},
-        "v2_norm": {**v2, "norm_topk_prob": True},
+        "v2_norm": {**v2, "norm_topk_prob": True, "q_lora_rank": s.rank}, "v2_rank": {**v2, "q_lora_rank": s.rank},
         "flash": flash, "flash_mtp": {**flash, "MTP": "layers", "SAVE": {**flash["SAVE"], "num_nextn_predict_layers": 1}},
         "mtp": dict(MTP="layers", SAVE=dict(scoring_func="sigmoid", num_nextn_predict_layers=1)),
         "groups": dict(n_group=s.experts // 2, topk_group=2), "no_norm_topk": dict(norm_topk_prob=False),
@@ -331,3 +335,14 @@ def cases(architecture, sizes):
         special.setdefault("VOCAB", vocabulary)
         out[name] = (special.get("CONFIG", config), settings, special)
     return out
+
+
+# What neither engine can know, as the converter writes no key for it; where llama.cpp computes what sluice computes, a
+# variant needs no row here.
+NOT_IN_FILE = {
+    "gpt-oss/truncate": "no key states whether YaRN's range is rounded: sluice never does, llama.cpp always",
+    "gpt-oss/all_full": "no key states which layers have the window",
+    "phimoe/other_magnitude": "the magnitude of the configuration is not written, but one computed from the contexts"}
+
+# of the golden data -> seed of the weights
+GOLDEN = {f"{architecture}/base": 1 for architecture in ARCHITECTURES}

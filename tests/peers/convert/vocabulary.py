@@ -14,6 +14,7 @@ SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "[gMASK]", "<sop>", "<
            "<|observation|>", "<unk>", "<|startoftext|>", "<|return|>"]
 GEMMA = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "<|turn>", "<turn|>", "<|channel>", "<channel|>"]
 END = 340  # of a document: SPECIAL[0]
+RAW = ("gemma4", "sarvam-moe")  # BPE on UTF-8; others: on bytes
 
 
 def splitting(name):
@@ -68,17 +69,17 @@ class Vocabularies:
     def special_ids(self, name):
         if name == "spm":
             return dict(bos_token_id=1, eos_token_id=2)
-        if name == "gemma4":
+        if name in RAW:
             return dict(bos_token_id=2, eos_token_id=1)
         return dict(bos_token_id=None, eos_token_id=END)
 
     def ids(self, name, text):
         if name == "spm":
             return self.pieces.encode(text)
-        tokenizer = self.gemma if name == "gemma4" else self.bytes
-        if name != "gemma4":
-            tokenizer.pre_tokenizer = splitting(name)
-        return tokenizer.encode(text, add_special_tokens=False).ids
+        if name in RAW:
+            return self.gemma.encode(text, add_special_tokens=False).ids
+        self.bytes.pre_tokenizer = splitting(name)
+        return self.bytes.encode(text, add_special_tokens=False).ids
 
     def write(self, name, directory, tokenizer_class):
         config = dict(tokenizer_class=tokenizer_class or "PreTrainedTokenizerFast")
@@ -88,10 +89,10 @@ class Vocabularies:
                           add_bos_token=True)
         else:
             self.ids(name, "")
-            (self.gemma if name == "gemma4" else self.bytes).save(os.path.join(directory, "tokenizer.json"))
-            end = GEMMA[1] if name == "gemma4" else SPECIAL[0]
+            (self.gemma if name in RAW else self.bytes).save(os.path.join(directory, "tokenizer.json"))
+            end = GEMMA[1] if name in RAW else SPECIAL[0]
             config.update(eos_token=end, pad_token=end, add_bos_token=False)
-            if name == "gemma4":
+            if name in RAW:
                 config.update(bos_token="<bos>", unk_token="<unk>", add_bos_token=True)
         with open(os.path.join(directory, "tokenizer_config.json"), "w", encoding="utf-8") as f:
             json.dump(config, f)

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the reference data of golden_arch that llama.cpp's own converter made: tiny random checkpoints of the package
+transformers, in F16, with the losses of the tokens of a text as that package computes them. The models are those of
+../peers/convert/models.py in the size SMALL, one variant of every architecture and those that were read wrongly once.
+
+    VENV/bin/python tests/golden/converted_vectors.py tests/golden/data/converted WORK [NAME ...]
+
+VENV as for ../peers/convert_arch.py; the converter is fetched into WORK. With NAME, such as phimoe/base, only these are
+made again. A seed is chosen such that no choice of experts is near a tie: sluice's losses differ by at most 2e-3."""
+import json
+import os
+import shutil
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+for folder in ("../peers/convert", "../peers", "../bench"):
+    sys.path.insert(0, os.path.join(HERE, folder))
+import converter  # noqa: E402
+import models  # noqa: E402
+
+TOKENS = 100
+
+
+def make(name, out, work, tools):
+    checkpoint, vocabularies, text = tools
+    architecture, variant = name.split("/")
+    case = models.cases(architecture, models.SMALL)[variant]
+    directory = os.path.join(work, "small", name.replace("/", "-"))
+    shutil.rmtree(directory, ignore_errors=True)
+    hf = os.path.join(directory, "hf")
+    losses = checkpoint.make(architecture, case, hf, vocabularies, models.SMALL.hidden, models.GOLDEN[name])
+    path = os.path.join(out, name.replace("/", "-") + ".gguf")
+    why = converter.convert(hf, path, "F16", case[2]["VOCAB"], case[2].get("FLAGS", []) + ["--model-name", name],
+                            os.path.join(directory, "log"))
+    if why:
+        sys.exit(f"{name}: {why}")
+    ids = vocabularies.ids(case[2]["VOCAB"], text)[:TOKENS]
+    return {"name": name.replace("/", "-"), "ids": ids, "nll": [round(x, 5) for x in losses(ids)]}
+
+
+def main(out, work, *names):
+    os.makedirs(out, exist_ok=True)
+    os.makedirs(work, exist_ok=True)
+    converter.use(converter.fetch(os.path.join(work, "llama.cpp")))
+    import torch
+    import transformers
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    transformers.logging.disable_progress_bar()
+    import checkpoint
+    import conversion  # noqa: F401, shared with the children
+    import vocabulary
+    path = os.path.join(HERE, "data", "heldout", "tales.txt")
+    with open(path, encoding="utf-8") as f:
+        text = f.read()[2000:4000]
+    tools = checkpoint, vocabulary.Vocabularies(path, work), text
+    listed, index = os.path.join(out, "converted.json"), {}
+    if names and os.path.exists(listed):
+        with open(listed, encoding="ascii") as f:
+            index = {x["name"]: x for x in json.load(f)}
+    for name in names or models.GOLDEN:
+        index[name.replace("/", "-")] = make(name, out, work, tools)
+    with open(listed, "w", encoding="ascii") as f:
+        f.write("[\n" + ",\n".join(json.dumps(index[x]) for x in sorted(index)) + "\n]\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
