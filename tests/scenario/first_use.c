@@ -2,11 +2,13 @@
 /* What a new user sees: figures, warnings, the log of a requested restart, Ctrl-C. */
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,6 +75,62 @@ static void figures_are_one_line(void)
     CHECK(c.err_bytes <= 140, "%zu bytes: %.300s", c.err_bytes, c.err);
     test_note("%.*s", (int)strcspn(c.err, "\n"), c.err);
     command_free(&c);
+}
+
+/* No rates of 0 where no token was computed. */
+static void no_token_has_no_rates(void)
+{
+    struct command c;
+    command_run(
+        &c, NULL, END_MS,
+        (const char *const[]){"generate", "-m", test_model(), "-p", "It was", "-n", "0", NULL});
+    CHECK(c.status == 0 && strncmp(c.err, "no token; prompt of 2 tokens; memory ", 37) == 0,
+          "status %d: %.600s", c.status, c.err);
+    command_free(&c);
+    command_run(
+        &c, NULL, END_MS,
+        (const char *const[]){"generate", "-m", test_model(), "-p", "It was", "-n", "1", NULL});
+    CHECK(c.status == 0 && strncmp(c.err, "1 token at ", 11) == 0, "%.300s", c.err);
+    command_free(&c);
+}
+
+static unsigned occurrences(const char *text, const char *of)
+{
+    unsigned n = 0;
+    for (; (text = strstr(text, of)); text += strlen(of))
+        n++;
+    return n;
+}
+
+/* Of a start that fails, with the log of the engine and without. */
+static void an_error_is_printed_once(void)
+{
+    struct sockaddr_in taken = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof taken;
+    char option[32], reason[64];
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0 && bind(fd, (const struct sockaddr *)&taken, bytes) == 0 && listen(fd, 1) == 0 &&
+              getsockname(fd, (struct sockaddr *)&taken, &bytes) == 0,
+          "no port");
+    snprintf(option, sizeof option, "--http=%u", ntohs(taken.sin_port));
+    snprintf(reason, sizeof reason, "cannot listen on %u: Address", ntohs(taken.sin_port));
+    const struct {
+        const char *option, *reason;
+        int status;
+    } t[] = {{option, reason, 1},
+             {"--budget=20MiB", "--budget 20MiB is too small for this model", 2}};
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        for (int verbose = 0; verbose < 2; verbose++) {
+            struct command c;
+            command_run(&c, NULL, END_MS,
+                        (const char *const[]){"generate", "-m", test_model(), "-p", "x",
+                                              t[i].option, verbose ? "-v" : NULL, NULL});
+            CHECK(c.status == t[i].status && occurrences(c.err, t[i].reason) == 1,
+                  "status %d: %.900s", c.status, c.err);
+            CHECK(!verbose || strstr(c.err, "its log above has the reason"), "%.900s", c.err);
+            command_free(&c);
+        }
+    close(fd);
 }
 
 static void requested_restart_is_no_crash(void)
@@ -300,6 +358,7 @@ static void nearest_name_is_suggested(void)
     static const struct {
         const char *argv[5], *hint;
     } t[] = {
+        {{"repl", "--sytem", "x"}, "did you mean --system?"},
         {{"/bin/bash", SLUICE_SOURCE_DIR "/launch/sluice", "gnerate"}, "did you mean generate?"},
         {{"run", "--budgt", "1GiB"}, "did you mean --budget?"},
         {{"generate", "--temprature=1", "-p", "x"}, "did you mean --temperature?"},
@@ -390,6 +449,8 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         ROW(profile_has_no_nan),
         ROW(figures_are_one_line),
+        ROW(no_token_has_no_rates),
+        ROW(an_error_is_printed_once),
         ROW(requested_restart_is_no_crash),
         ROW(too_much_is_warned_of),
         ROW(too_much_is_stated_by_clients),

@@ -244,7 +244,7 @@ static void repl_pipe(void)
     engine_start(e, NULL);
     command_run(
         &c,
-        "/help\n/set temperature 0\n/set tokens 8\n/set nonsense 1\n/show\n"
+        "/help\n/set temperature 0\n/set tokens 8\n/set num_predct 1\n/show\n"
         "It was a dark and stormy night, and\n/stats\n\"\"\"two\nlines\"\"\"\n/dance\n/bye\n"
         "never sent\n",
         END_MS, (const char *const[]){"repl", "--name", e->run, NULL});
@@ -252,7 +252,9 @@ static void repl_pipe(void)
     CHECK(strstr(c.out, " the sun was"), "no response: %.300s", c.out);
     CHECK(strstr(c.out, "/bye") && strstr(c.out, "temperature      0"), "%.500s", c.out);
     CHECK(strstr(c.out, "tokens/s"), "no /stats");
-    CHECK(strstr(c.err, "nonsense") && strstr(c.err, "dance"), "%.300s", c.err);
+    CHECK(strstr(c.err, "unknown setting 'num_predct'; did you mean num_predict?") &&
+              strstr(c.err, "dance"),
+          "%.300s", c.err);
     command_free(&c);
     command_run(&c, "", END_MS, (const char *const[]){"repl", "-m", test_model(), NULL});
     expect(&c, 0);

@@ -125,6 +125,11 @@ void generation_stats_print(FILE *out, const json_t *f)
     bytes_format(steps ? lookup_u64(f, "bytes_read") / steps : 0, read);
     bytes_format(lookup_u64(f, "peak_memory_bytes"), peak_memory);
     bytes_format(lookup_u64(f, "budget_bytes"), budget);
+    if (tokens == 0) { /* interrupted, or -n 0: there are no rates */
+        fprintf(out, "no token; prompt of %" PRIu64 " tokens; memory %s of %s\n",
+                lookup_u64(f, "prompt_tokens"), peak_memory, budget);
+        return;
+    }
     fprintf(out,
             "%" PRIu64 " token%s at %.1f tokens/s, first after %.0f ms; %.1f %% of experts were "
             "resident, %s read per token; memory %s of %s%s\n",

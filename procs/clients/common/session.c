@@ -215,7 +215,8 @@ bool session_alive(struct session *s, struct error *error)
     char why[300];
     log_reason(s, why, sizeof why);
     if (got > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 2) {
-        error_set(error, ERR_BAD_INPUT, "%s", why);
+        error_set(error, ERR_BAD_INPUT, "%s%s", s->log_fd < 0 ? "the engine did not start: " : "",
+                  why);
         return false;
     }
     log_show(s);

@@ -82,6 +82,19 @@ static int set_TEXT(const char *name, char **field, int64_t min, int64_t max, co
     return 0;
 }
 
+static int unknown(const char *name, struct error *error)
+{
+    struct suggest s;
+    char hint[SUGGEST_HINT_BYTES];
+    suggest_start(&s, name, strlen(name));
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        suggest_name(&s, names[i]);
+    suggest_hint(&s, "", hint);
+    for (char *c = hint; *c; c++)
+        *c = *c == '-' ? '_' : *c; /* as settings are written */
+    return error_set(error, ERR_BAD_INPUT, "unknown setting '%.40s'%s (see /show)", name, hint);
+}
+
 static int set_one(struct repl *r, const char *name, const char *text, struct error *error)
 {
 #define SETTING(id, kind, field, min, max, help)                                                   \
@@ -89,7 +102,7 @@ static int set_one(struct repl *r, const char *name, const char *text, struct er
         return set_##kind(name, &r->field, min, max, text, error);
 #include "procs/clients/repl/settings.tbl.h"
     if (!sampling_known(name))
-        return error_set(error, ERR_BAD_INPUT, "unknown setting '%.40s' (see /show)", name);
+        return unknown(name, error);
     return sampling_set(&r->submit.sampling, name, text, error);
 }
 
