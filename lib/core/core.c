@@ -409,12 +409,18 @@ void core_take_sequences(struct core *c)
 static int run_steps(struct core *c, uint32_t first, uint32_t count, struct error *error)
 {
     begin_rows(c);
+    core_finite_begin(c);
+    if (!c->resumed && core_finite_embeddings(c, error) != 0)
+        return -1;
     core_compute_angles(c);
     uint32_t per_layer = c->step_count / (c->end - c->first),
              begin = (first - c->first) * per_layer;
     for (uint32_t i = begin; i < begin + count * per_layer; i++) {
         c->step.layer = c->steps[i].layer;
         if (c->steps[i].run(c, error) != 0)
+            return -1;
+        bool ends = (i - begin) % per_layer == per_layer - 1;
+        if (ends && core_finite_layer(c, error) != 0)
             return -1;
     }
     return 0;
@@ -436,7 +442,8 @@ static int run_layers(struct core *c, const struct core_sequence *sequences,
     if (sequence_count == 1 && sequences->content > 0)
         device_begin(c->device, sequences->content, c->row[0].position, rows);
     c->alone.output = false;
-    bool alone = count == c->hp.layers && core_is_alone(c); /* a core of a part: never */
+    bool alone =
+        count == c->hp.layers && !c->finds_layer && core_is_alone(c); /* a core of a part: never */
     int status = alone ? core_run_alone(c, error) : run_steps(c, first, count, error);
     if (status == 0 && !alone)
         core_fill_device(c);

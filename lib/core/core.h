@@ -130,6 +130,13 @@ void core_apply_activation(const struct kernel_ops *ops, const struct model_hpar
  * [rows][vocab], valid until the next call. */
 float *core_output(struct core *core, uint32_t row, uint32_t rows);
 
+/* Values of core_output or core_score: -1 with ERR_NOT_FINITE if they are not numbers, or the rows that
+ * they were made of. A pass with such a value in a layer has failed before, with the layer in its
+ * error, unless another device than the host computed it: then a pass repeated with core_find_layer
+ * fails so. */
+int core_check_output(struct core *core, const float *values, size_t count, struct error *error);
+void core_find_layer(struct core *core, bool on);
+
 /* Log-probability of `token` under one row of logits. */
 float core_log_probability(const float *logits, uint32_t vocab, uint32_t token);
 

@@ -178,6 +178,7 @@ struct core {
     uint32_t job_count;
     struct expert_window window;
     struct core_alone alone;
+    bool finds_layer;   /* core_find_layer */
     float *next_counts; /* [2][experts]: tokens, weight before; of the next layer */
     bool *allowed;      /* [experts] masked routing */
 };
@@ -238,6 +239,10 @@ void core_alone_route(struct core *c); /* steps of it */
 void core_alone_experts(struct core *c);
 /* Gives the device experts that it does not have, as far as nothing waits. */
 void core_fill_device(struct core *c);
+/* finite.c: the noted values are those of this pass from here on; -1: those of the tokens' rows, or of the layer that ends. */
+void core_finite_begin(struct core *c);
+int core_finite_embeddings(struct core *c, struct error *error);
+int core_finite_layer(struct core *c, struct error *error);
 /* core.c */
 void core_take_sequences(struct core *c); /* what the current layer has of the sequences */
 void core_embed(struct core *c);

@@ -137,6 +137,7 @@ static void forecast(struct core *c, struct device_at logits, struct device_at r
 {
     const struct core_layer *next = &c->layer[c->step.layer + 1];
     struct model_router rule = next->routing;
+    uint32_t noted = atomic_load_explicit(&c->device->not_finite, memory_order_relaxed);
     rule.normalise = true;
     if (next->router_scale.address) {
         const struct op_scale_rows scale = {
@@ -144,6 +145,8 @@ static void forecast(struct core *c, struct device_at logits, struct device_at r
         c->device->ops->scale_rows(c->device, &scale);
     }
     run_router(c, next, rule, logits, routes);
+    /* What is not finite in the next layer is found there. */
+    atomic_store_explicit(&c->device->not_finite, noted, memory_order_relaxed);
 }
 
 /* In memory of their own: masked routing needs the logits of this layer again. */

@@ -14,6 +14,7 @@
 #ifndef SLUICE_DEVICE_DEVICE_H
 #define SLUICE_DEVICE_DEVICE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -318,6 +319,9 @@ struct device {
     /* Called in long operations, by one thread: over several rows, and of one row with many positions. NULL: not. */
     void (*alive)(void *self);
     void *alive_self;
+    /* The host sets it where rows, keys, values or logits of experts have a value that is not finite; the
+     * caller clears it. */
+    _Atomic uint32_t not_finite;
 };
 
 enum device_op {

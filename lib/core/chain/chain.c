@@ -136,3 +136,16 @@ void chain_score(struct chain *c, uint32_t row, uint32_t rows, const uint32_t *t
     OBJ_CHECK(c, CHAIN_MAGIC);
     core_score(last(c), row, rows, targets, out);
 }
+
+int chain_check_output(struct chain *c, const float *values, size_t count, struct error *error)
+{
+    OBJ_CHECK(c, CHAIN_MAGIC);
+    return core_check_output(last(c), values, count, error);
+}
+
+void chain_find_layer(struct chain *c, bool on)
+{
+    OBJ_CHECK(c, CHAIN_MAGIC);
+    for (uint32_t i = 0; i < c->count; i++)
+        core_find_layer(c->core[i], on);
+}

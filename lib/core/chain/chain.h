@@ -30,6 +30,8 @@ size_t chain_scratch_bytes(const struct chain *chain);
 int chain_forward(struct chain *chain, const struct core_sequence *sequence, const uint32_t *tokens,
                   uint32_t position, uint32_t rows, struct error *error);
 float *chain_output(struct chain *chain, uint32_t row, uint32_t rows);
+int chain_check_output(struct chain *chain, const float *values, size_t count, struct error *error);
+void chain_find_layer(struct chain *chain, bool on);
 void chain_score(struct chain *chain, uint32_t row, uint32_t rows, const uint32_t *targets,
                  float *out);
 

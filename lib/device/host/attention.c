@@ -130,6 +130,8 @@ static void finish_group(const struct host_run *run, uint32_t row, uint32_t g)
     finish_head(run, k, device_floats(a->k_norm), row);
     if (a->heads.v_norm)
         run->h->kernels->rms_norm(v, device_floats(a->ones), values, a->heads.eps, v);
+    host_note(run->h, k, size);
+    host_note(run->h, v, values);
     store_group(run, row, g, k, v);
     float *q = device_floats(a->q) + (size_t)row * q_size(a);
     if (a->heads.gated)
@@ -138,6 +140,7 @@ static void finish_group(const struct host_run *run, uint32_t row, uint32_t g)
         add_bias(run, q + (size_t)h * size, a->q_bias, h, size);
         finish_head(run, q + (size_t)h * size, device_floats(a->q_norm), row);
     }
+    host_note(run->h, q + (size_t)g * group * size, (size_t)group * size);
 }
 
 /* Rows [row, row + rows): consecutive positions of one sequence. */

@@ -24,6 +24,9 @@ void host_activate(const struct kernel_ops *kernels, enum ffn_activation activat
 void host_add_importance(const struct model_router *rule, const float *logits, const float *x,
                          uint32_t n, float *scratch, float *importance);
 
+/* Whether none of n floats is NaN or infinite. */
+bool host_finite(const float *x, size_t n);
+
 /* Log-probability of `token` under one row of logits. */
 float host_log_probability(const float *logits, uint32_t vocab, uint32_t token);
 

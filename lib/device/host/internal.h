@@ -97,6 +97,14 @@ static inline uint32_t host_form_bit(enum tensor_type type)
     return 1u << kernel_form_of(type);
 }
 
+/* Notes values that are not finite (device.not_finite). Row invariance is not affected: it changes no
+ * value. */
+static inline void host_note(struct host *h, const float *x, size_t n)
+{
+    if (!host_finite(x, n))
+        atomic_store_explicit(&h->device.not_finite, 1, memory_order_relaxed);
+}
+
 static inline uint32_t smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -140,8 +148,7 @@ static inline void host_alive(const struct host *h, uint32_t rows)
 }
 
 /* Computes the integer forms in `forms` of a row from its floats. */
-void host_make_forms(const struct host *h, const struct device_rows *rows, uint32_t row,
-                     uint32_t forms);
+void host_make_forms(struct host *h, const struct device_rows *rows, uint32_t row, uint32_t forms);
 
 /* The same arguments as kernel_ops.matmul, times *scale; NULL: the matrix has none. Reports progress. */
 void host_product(const struct host *h, const struct kernel_matrix *w, const float *scale,

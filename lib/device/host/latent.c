@@ -38,6 +38,7 @@ static void latent_rows(void *arg, uint32_t thread, uint32_t threads)
         }
         kernels->rms_norm(kv, device_floats(a->kv_norm), m->rank, m->eps, kv);
         kernel_rope_pairs(kv + m->rank, m->rope, device_floats(a->angles) + r * a->angle_stride);
+        host_note(run->h, kv, key);
         kernel_kv_store(kernels, s->kv_type, KV_KEYS, kv, key,
                         (uint8_t *)device_pointer(s->keys) +
                             kernel_kv_tile(s->kv_type, 1, key, position, 0),
@@ -52,7 +53,7 @@ void host_op_latent_store(struct device *d, const struct op_latent_store *a)
 
 /* Heads [head, head + heads) of the rows [row, row + rows). A query is [row][head]. */
 struct block {
-    const struct host *h;
+    struct host *h;
     const struct op_latent_attention *a;
     const struct device_latent *m;
     struct latent_scratch *t;

@@ -18,6 +18,7 @@ static void route_row(const struct host_run *run, uint32_t r, uint32_t thread)
     const struct op_route *a = run->a;
     struct model_router rule = a->rule;
     rule.bias = device_floats(a->choice_bias);
+    host_note(run->h, device_floats(a->logits) + (size_t)r * a->w.n, a->w.n);
     routing_exact(&rule, device_floats(a->logits) + (size_t)r * a->w.n,
                   run->h->thread[thread].router,
                   (struct route *)device_pointer(a->routes) + (size_t)r * rule.top_k);

@@ -4,10 +4,32 @@
 
 #include "lib/device/host/internal.h"
 
-void host_make_forms(const struct host *h, const struct device_rows *rows, uint32_t row,
-                     uint32_t forms)
+#define LANES 8
+typedef uint32_t lanes __attribute__((vector_size(4 * LANES)));
+
+/* The exponent of a value that is not finite is all ones: adding 1 to it carries into the sign. */
+bool host_finite(const float *x, size_t n)
+{
+    lanes all = {0}, v;
+    uint32_t some = 0, word;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        memcpy(&v, x + i, sizeof v);
+        all |= (v & 0x7f800000u) + 0x00800000u;
+    }
+    for (; i < n; i++) {
+        memcpy(&word, x + i, sizeof word);
+        some |= (word & 0x7f800000u) + 0x00800000u;
+    }
+    for (size_t j = 0; j < LANES; j++)
+        some |= all[j];
+    return (some & 0x80000000u) == 0;
+}
+
+void host_make_forms(struct host *h, const struct device_rows *rows, uint32_t row, uint32_t forms)
 {
     const float *x = rows_floats(rows, row);
+    host_note(h, x, rows->k);
     for (int i = FORM_F32 + 1; i < FORM__COUNT; i++)
         if (forms & (1u << i))
             h->kernels->activation(kernel_form_type((enum kernel_form)i), x, rows->k,

@@ -106,6 +106,8 @@ static int score_block(struct worker *w, uint32_t window, uint32_t at, uint32_t 
         rows = core_output_rows(offline_core(p->test));
         rows = scored - r < rows ? scored - r : rows;
         const float *test = core_output(offline_core(p->test), r, rows), *base = NULL;
+        if (core_check_output(offline_core(p->test), test, (size_t)rows * vocab, error) != 0)
+            return -1;
         if (p->reference) /* its last pass covered the whole window */
             base = core_output(offline_core(p->reference), at + r, rows);
         for (uint32_t i = 0; i < rows; i++)

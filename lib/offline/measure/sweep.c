@@ -333,6 +333,8 @@ static int score_window(struct worker *w, uint32_t window, struct error *error)
     for (uint32_t at = 0, n; at < scored; at += n) {
         n = smaller(scored - at, most);
         const float *test = logits_of(w, 0, window, at, n);
+        if (core_check_output(offline_core(p->test), test, (size_t)n * vocab, error) != 0)
+            return -1;
         const float *base = p->reference ? logits_of(w, 1, window, at, n) : NULL;
         for (uint32_t i = 0; i < n; i++)
             if (score_row(w, w->job->sweep.first + window, at + i, test + (size_t)i * vocab,

@@ -220,7 +220,7 @@ static size_t recent_tokens(struct sequence *s, uint32_t tokens)
 
 /* Samples the token after the last row of the pass and appends it. A forced token is already in the
  * log; its logits are computed anyway, so that it takes the time of a sampled one. */
-static void append_token(struct sequence *s, uint32_t rows)
+static void append_token(struct sequence *s, const float *logits)
 {
     struct runner *r = s->runner;
     struct kv_request *q = s->request;
@@ -234,7 +234,6 @@ static void append_token(struct sequence *s, uint32_t rows)
         .top_k = p->top_k < vocab ? (uint32_t)p->top_k : 0,
         .seed = q->seed,
     };
-    const float *logits = chain_output(r->core, rows - 1, 1);
     size_t recent = settings.repeat_penalty != 1.0 ? recent_tokens(s, at) : 0;
     bool forced = at - get(&q->prompt_tokens) < q->forced_tokens;
     uint32_t token = forced ? get(&s->log[at])
@@ -245,7 +244,7 @@ static void append_token(struct sequence *s, uint32_t rows)
 }
 
 /* Log-probabilities of the prompt's tokens position + 1 .. position + rows, where they exist. */
-static void score_rows(struct sequence *s, uint32_t position, uint32_t rows)
+static int score_rows(struct sequence *s, uint32_t position, uint32_t rows, struct error *error)
 {
     struct runner *r = s->runner;
     uint32_t prompt = get(&s->request->prompt_tokens);
@@ -257,6 +256,30 @@ static void score_rows(struct sequence *s, uint32_t position, uint32_t rows)
     if (n > 0)
         chain_score(r->core, 0, n, r->tokens, r->scores);
     memcpy(&s->logprobs[position + 1], r->scores, n * sizeof *r->scores);
+    return chain_check_output(r->core, r->scores, n, error);
+}
+
+/* Passes that are -1 with values that are not finite have the layer in their error, or are repeated to find it. */
+static int forward(struct sequence *s, uint32_t position, uint32_t rows, const float **logits,
+                   struct error *error)
+{
+    struct runner *r = s->runner;
+    bool appends = !s->score && position + rows == get(&s->request->log_tokens);
+    if (chain_forward(r->core, &s->view, r->tokens, position, rows, error) != 0)
+        return -1;
+    *logits = appends ? chain_output(r->core, rows - 1, 1) : NULL;
+    int status = appends
+                     ? chain_check_output(r->core, *logits, r->child->model->hparams.vocab, error)
+                 : s->score ? score_rows(s, position, rows, error)
+                            : 0;
+    if (status == 0)
+        return 0;
+    chain_find_layer(r->core, true);
+    for (uint32_t i = 0; i < rows; i++) /* score_rows had other tokens there */
+        r->tokens[i] = get(&s->log[position + i]);
+    (void)chain_forward(r->core, &s->view, r->tokens, position, rows, error);
+    chain_find_layer(r->core, false);
+    return -1;
 }
 
 static void account(struct sequence *s, uint32_t position, uint32_t rows, uint64_t ns,
@@ -309,19 +332,17 @@ static int turn(struct sequence *s, struct error *error)
     s->view.content = r->content[s->slot];
     s->view.state = state.before;
     s->view.next_state = state.after;
-    if (chain_forward(r->core, &s->view, r->tokens, position, rows, error) != 0) {
+    const float *logits;
+    if (forward(s, position, rows, &logits, error) != 0) {
         experts_release(&r->experts);
         return -1;
     }
-    if (s->score)
-        score_rows(s, position, rows);
     experts_pass_ends(&r->experts);
     /* The token is appended before kv_valid is set: after a crash in between, these rows are
      * computed again with the same bits. In the other order the logits of the last row would be
      * lost. The store of kv_valid also commits the recurrent state. */
-    bool appends = !s->score && position + rows == tokens;
-    if (appends)
-        append_token(s, rows);
+    if (logits)
+        append_token(s, logits);
     state_end(r, s->slot, q, &state, position + rows);
     child_inject(r->child, INJECT_COMPUTE_STATE_WRITTEN);
     atomic_store_explicit(&q->kv_valid, position + rows, memory_order_release);
@@ -330,7 +351,7 @@ static int turn(struct sequence *s, struct error *error)
     gpus_count(&r->gpus, r->child);
     uint64_t ns = clock_now_ns() - start;
     gpu_policy_pass(&r->gpus, r->child, rows, ns);
-    account(s, position, rows, ns, appends);
+    account(s, position, rows, ns, logits != NULL);
     return 0;
 }
 
