@@ -53,6 +53,10 @@ SANDBOX_PROFILE(COMPUTE, "compute", BASE | DIAL | ACCEPT | BIND | STAT | PAGES,
                 "socket files of the run directory", "Unix sockets")
 SANDBOX_PROFILE(GATEWAY, "gateway", BASE | DIAL | ACCEPT | STAT, "none",
                 "Unix sockets, connections of its TCP listener")
+/* With --http-log, which it opens again when the file was renamed. */
+SANDBOX_PROFILE(GATEWAY_LOG, "gateway with an access log", BASE | DIAL | ACCEPT | STAT | OPEN,
+                "written: the directory of its log",
+                "Unix sockets, connections of its TCP listener")
 SANDBOX_PROFILE(RECORDER, "recorder", BASE | DIAL | FSTAT | WRITE, "its trace, which is open",
                 "Unix sockets")
 SANDBOX_PROFILE(PACK, "pack", BASE | STAT | OPEN | ADVISE | PAGES | WRITE | NAMES,

@@ -22,4 +22,6 @@ COUNTER(stats_fetches, COUNTER, fetches, "Stats snapshots fetched from the super
 COUNTER(connections_timed_out, COUNTER, connections,
         "Connections closed without a complete request within the timeout.")
 COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was not read.")
+COUNTER(access_lines_lost, COUNTER, lines,
+        "Lines of --http-log that were not written: too many at once, or the file cannot be.")
 #undef COUNTER

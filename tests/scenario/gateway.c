@@ -501,6 +501,67 @@ static void bad_options_are_rejected(void)
     command_free(&c);
 }
 
+/* ---- errors ---- */
+
+static void check_busy(unsigned port, const char *why)
+{
+    struct http h;
+    completion_call(&h, port, test_prompt(0), 1, "", 429);
+    json_t *doc = http_json(&h);
+    CHECK(strstr(h.raw, "Retry-After: 1") &&
+              strcmp(lookup_text(doc, "error.type"), "rate_limit_error") == 0 &&
+              strstr(lookup_text(doc, "error.message"), why),
+          "%.500s", h.raw);
+    json_decref(doc);
+    http_close(&h);
+}
+
+/* Too many requests: 429, which clients take for a reason to wait. */
+static void too_many_requests(void)
+{
+    static const char *const full[][2] = {{"--max-queue=1", "queue full"},
+                                          {"--http-streams=2", "--http-streams"}};
+    for (size_t i = 0; i < ARRAY_LEN(full); i++) {
+        unsigned port;
+        struct http first, second;
+        struct engine *e = gateway_start(
+            &port, (const char *const[]){"--http=0", "--resident-experts=25", full[i][0], NULL});
+        completion_start(&first, port, test_prompt(0), LONG);
+        CHECK(http_wait(&first, "data: ", END_MS), "no event");
+        completion_start(&second, port, test_prompt(0), LONG);
+        engine_wait_counter(e, "compute", "sequences_queued", 1, END_MS);
+        check_busy(port, full[i][1]);
+        http_close(&first);
+        http_close(&second);
+        engine_stop(e);
+    }
+}
+
+/* An error states what is wrong with this request. */
+static void errors_name_the_cause(void)
+{
+    static const struct {
+        const char *path, *headers;
+        int status;
+        const char *text;
+    } rows[] = {
+        {"/v1/nothing", NULL, 404, "POST /v1/chat/completions"},
+        {"/health", "Host: evil.example\r\n", 403, "no name of this machine"},
+        {"/health", "Host: localhost\r\nOrigin: http://evil.example\r\n", 403, "another site"},
+    };
+    unsigned port;
+    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", NULL});
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct http h;
+        http_call(&h, port, rows[i].path, rows[i].headers, NULL, rows[i].status);
+        json_t *doc = http_json(&h);
+        CHECK(strstr(lookup_text(doc, "error.message"), rows[i].text), "%.400s", h.body);
+        json_decref(doc);
+        http_close(&h);
+    }
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -512,6 +573,8 @@ int main(int argc, char **argv)
         ROW(stop_ends_streams),
         ROW(keys),
         ROW(bad_options_are_rejected),
+        ROW(too_many_requests),
+        ROW(errors_name_the_cause),
         ROW(stats_and_page),
         ROW(history),
         ROW(history_is_bounded),

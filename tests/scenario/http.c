@@ -78,9 +78,10 @@ void http_send_request(struct http *h, int fd, const char *path, const char *hea
 {
     char head[1024];
     *h = (struct http){.fd = fd};
-    int n =
-        snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n%s",
-                 body ? "POST" : "GET", path, headers ? headers : "");
+    bool host = headers && strncmp(headers, "Host:", 5) == 0;
+    int n = snprintf(head, sizeof head, "%s %s HTTP/1.1\r\n%sConnection: close\r\n%s",
+                     body ? "POST" : "GET", path, host ? "" : "Host: 127.0.0.1\r\n",
+                     headers ? headers : "");
     if (body)
         n += snprintf(head + n, sizeof head - (size_t)n,
                       "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));

@@ -39,7 +39,7 @@ static enum sandbox_profile profile_of(const struct child *child)
     case SERVICE_CACHE: return SANDBOX_CACHE;
     case SERVICE_PREDICTOR: return SANDBOX_PREDICTOR;
     case SERVICE_COMPUTE: return SANDBOX_COMPUTE;
-    case SERVICE_GATEWAY: return SANDBOX_GATEWAY;
+    case SERVICE_GATEWAY: return child->params->http_log[0] ? SANDBOX_GATEWAY_LOG : SANDBOX_GATEWAY;
     case SERVICE_RECORDER: return SANDBOX_RECORDER;
     case SERVICE_SUPERVISOR:
     case SERVICE__COUNT: break;
@@ -155,7 +155,11 @@ static void rules_make(struct rules *r, const struct child *child)
     switch (child->service) {
     case SERVICE_LOADER: add_copies(r, child); break;
     case SERVICE_RECORDER: add_directory_of(r, p->trace, SANDBOX_WRITE); break;
-    case SERVICE_GATEWAY: add(r, p->http_key_file, SANDBOX_READ); break;
+    case SERVICE_GATEWAY:
+        add(r, p->http_key_file, SANDBOX_READ);
+        if (p->http_log[0])
+            add_directory_of(r, p->http_log, SANDBOX_WRITE);
+        break;
     case SERVICE_CACHE:
     case SERVICE_COMPUTE: add(r, child->run_dir, SANDBOX_SOCKETS); break;
     default: break;

@@ -78,6 +78,9 @@ struct exchange {
     struct stream *stream; /* NULL: none */
     struct exchange *next; /* list of exchanges that wait for a snapshot */
     const struct doc_view *view;
+    /* for the access log */
+    char log_method[16], log_path[200];
+    uint64_t since_ns, sent_bytes, prompt_tokens, new_tokens;
 };
 
 int http_start(struct gateway *g, struct error *error);
@@ -109,6 +112,26 @@ void exchange_shared(struct exchange *x, struct shared *shared);
 
 /* Counts a rejected request and logs a line, at most LOG_LINES of them per LOG_EVERY_NS. */
 void log_rejection(struct gateway *g, const char *why);
+
+/* ---- http_log.c: --http-log ---------------------------------------------------------------- */
+
+#define HTTP_LOG_BYTES 32768 /* between two ticks */
+
+struct http_log {
+    int fd; /* -1: none */
+    dev_t device;
+    ino_t inode;
+    uint64_t check_due_ns, lines;
+    size_t bytes;
+    bool failing; /* logged already */
+    char text[HTTP_LOG_BYTES];
+};
+
+int http_log_open(struct gateway *g, struct error *error);
+void http_log_tick(struct gateway *g, uint64_t now_ns);
+/* A request, and its end. */
+void http_log_begin(struct exchange *x, const char *method, const char *path);
+void http_log_end(struct exchange *x);
 
 /* ---- acceptor.c: connections before the head of their request ----------------------------------------- */
 
@@ -264,6 +287,7 @@ struct gateway {
     bool loopback;           /* bound to a loopback address */
     bool closing; /* closing a disconnected client: the library's messages are not logged */
     char cause[CAUSE_BYTES]; /* messages of the library that are not logged yet */
+    struct http_log http_log;
     struct acceptor *acceptor;
     unsigned connections; /* the library's */
     unsigned responding;  /* complete requests whose response is not fully sent */

@@ -20,6 +20,7 @@
  * Trust:     everything received over HTTP is untrusted. The key (--http-key-file) is compared in
  *            constant time; without a key it listens on a loopback address only, and cross-origin
  *            requests are rejected. Snapshots of the engine are trusted.
+ * Files      --http-log: appended, opened again when it was renamed.
  * Limits:    no TLS: use a proxy; one prompt and one choice per request. */
 #include <errno.h>
 #include <poll.h>
@@ -85,6 +86,7 @@ static void start(struct gateway *g, int argc, char **argv)
     g->magic = GATEWAY_MAGIC;
     child_start(&g->child, SERVICE_GATEWAY, argc, argv);
     read_key(g);
+    must(http_log_open(g, &error), &error);
     g->started = (int64_t)time(NULL);
     g->engine = open_calls(g, ENDPOINT_ENGINE, ENGINE_CALLS);
     g->control = open_calls(g, ENDPOINT_CONTROL, CONTROL_CALLS);
@@ -152,6 +154,7 @@ static void serve(struct gateway *g)
     streams_tick(g, now);
     acceptor_tick(g, now);
     connections_tick(g, now);
+    http_log_tick(g, now);
     stats_tick(g, now);
 }
 
@@ -174,5 +177,6 @@ int main(int argc, char **argv)
     while (!g->child.stop)
         serve(g);
     drain_connections(g);
+    http_log_tick(g, clock_now_ns());
     child_exit(&g->child);
 }

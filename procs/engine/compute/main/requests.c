@@ -228,7 +228,8 @@ static int admit(struct compute *c, const struct engine_submit *s, const struct 
     if (procs_check(c->child.procs.head, error) != 0)
         return -1;
     if (atomic_load(&c->child.directory.head->draining))
-        return error_set(error, ERR_BUSY, "the engine is draining and accepts no new sequence");
+        return error_set(error, ERR_UNAVAILABLE,
+                         "the engine is draining and accepts no new sequence");
     if (queued >= c->child.params->max_queue)
         return error_set(error, ERR_BUSY,
                          "queue full: %u sequences waiting (--max-queue); retry later", queued);

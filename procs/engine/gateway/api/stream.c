@@ -36,8 +36,11 @@ void stream_free(struct stream *s)
 {
     OBJ_CHECK(s, STREAM_MAGIC);
     rpc_async_forget(s->gateway->engine, s->ticket);
-    if (s->exchange)
+    if (s->exchange) {
         s->exchange->stream = NULL;
+        s->exchange->prompt_tokens = s->prompt_tokens;
+        s->exchange->new_tokens = s->new_tokens;
+    }
     parts_free(s); /* which uses the request */
     api_request_free(&s->request);
     quota_give(&s->gateway->quota, s->types_buffered, false);
@@ -71,8 +74,9 @@ void stream_client_left(struct stream *s)
 {
     OBJ_CHECK(s, STREAM_MAGIC);
     struct gateway *g = s->gateway;
-    s->exchange = NULL;
     if (s->state == STREAM_SUBMIT) {
+        s->exchange->stream = NULL;
+        s->exchange = NULL;
         s->state = STREAM_LEFT;
         counter_add(g->child.row, CTR_GATEWAY_streams_cancelled, 1);
         metrics_finished(g, "cancelled");

@@ -59,6 +59,7 @@ static ssize_t read_events(void *arg, uint64_t position, char *out, size_t cap)
     if (n > 0) {
         memcpy(out, s->out.data + s->out.sent, n);
         buffer_mark_sent(&s->out, n, STREAM_AHEAD_BYTES);
+        x->sent_bytes += n;
         stream_request_next(s);
         return (ssize_t)n;
     }

@@ -138,7 +138,7 @@ unsigned error_http_status(enum error_code code)
     case ERR_BAD_INPUT:
     case ERR_BUDGET_TOO_SMALL: return MHD_HTTP_BAD_REQUEST;
     case ERR_NOT_FOUND: return MHD_HTTP_NOT_FOUND;
-    case ERR_BUSY:
+    case ERR_BUSY: return MHD_HTTP_TOO_MANY_REQUESTS;
     case ERR_NO_MEMORY:
     case ERR_GONE:
     case ERR_UNAVAILABLE:
@@ -154,6 +154,7 @@ static const char *error_type(unsigned status)
     case MHD_HTTP_UNAUTHORIZED: return "authentication_error";
     case MHD_HTTP_FORBIDDEN: return "permission_error";
     case MHD_HTTP_NOT_FOUND: return "not_found_error";
+    case MHD_HTTP_TOO_MANY_REQUESTS: return "rate_limit_error";
     default: return status < 500 ? "invalid_request_error" : "server_error";
     }
 }
@@ -211,7 +212,7 @@ static void set_response(struct exchange *x, unsigned status, struct MHD_Respons
 void exchange_respond(struct exchange *x, unsigned status, struct MHD_Response *response)
 {
     common_headers(response);
-    if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+    if (status == MHD_HTTP_SERVICE_UNAVAILABLE || status == MHD_HTTP_TOO_MANY_REQUESTS)
         header(response, MHD_HTTP_HEADER_RETRY_AFTER, RETRY_AFTER);
     set_response(x, status, response);
 }
@@ -230,6 +231,7 @@ static struct MHD_Response *text_response(const char *type, char *text, size_t b
 
 void exchange_text(struct exchange *x, unsigned status, const char *type, char *text, size_t bytes)
 {
+    x->sent_bytes = bytes;
     exchange_respond(x, status, text_response(type, text, bytes));
 }
 
@@ -321,6 +323,7 @@ void exchange_shared(struct exchange *x, struct shared *shared)
     }
     shared->users++;
     x->shared = shared;
+    x->sent_bytes = shared->bytes;
     set_response(x, MHD_HTTP_OK, shared->response);
 }
 
@@ -365,24 +368,38 @@ static bool host_name(const char *host, char out[HOST_BYTES])
     return true;
 }
 
-/* A foreign page in a browser of this machine must not use a gateway without a key: such a request
- * has another Origin, or a Host name that resolves to this machine. */
-static bool cross_origin(const struct gateway *g, struct MHD_Connection *connection)
+/* A page of another site in a browser of this machine must not use the gateway. */
+static bool from_another_page(struct MHD_Connection *connection)
 {
     const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
     const char *origin = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Origin");
+    const char *authority = origin ? strstr(origin, "://") : NULL;
+    return origin && (!authority || !host || strcasecmp(authority + 3, host) != 0);
+}
+
+/* Nor must it reach a gateway without a key under a name of that site which resolves to this machine: it is not the name of
+ * this machine. */
+static bool foreign_name(const struct gateway *g, struct MHD_Connection *connection)
+{
+    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
     char name[HOST_BYTES];
     struct in6_addr address;
-    if (origin) {
-        const char *authority = strstr(origin, "://");
-        if (!authority || !host || strcasecmp(authority + 3, host) != 0)
-            return true;
-    }
     if (!host || !g->loopback || g->key[0])
         return false;
     return !host_name(host, name) ||
            (strcasecmp(name, "localhost") != 0 && inet_pton(AF_INET, name, &address) != 1 &&
             inet_pton(AF_INET6, name, &address) != 1);
+}
+
+/* The error names the paths that exist. */
+static void unknown_path(struct exchange *x)
+{
+    char text[400];
+    int n = snprintf(text, sizeof text, "no such path; there are");
+    for (size_t i = 0; i < ARRAY_LEN(routes) && n > 0 && (size_t)n < sizeof text; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s %s %s", i ? "," : "", routes[i].method,
+                      routes[i].path);
+    exchange_status_error(x, MHD_HTTP_NOT_FOUND, text);
 }
 
 /* Finds the route. Rejects requests that cannot be handled. */
@@ -401,10 +418,13 @@ static void route_request(struct exchange *x, const char *method, const char *pa
     if (!x->route && known)
         exchange_status_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "method not allowed for this path");
     else if (!x->route)
-        exchange_status_error(x, MHD_HTTP_NOT_FOUND,
-                              "no such path; docs/gateway.md lists the paths");
-    else if (cross_origin(g, x->connection))
-        exchange_status_error(x, MHD_HTTP_FORBIDDEN, "cross-origin request rejected");
+        unknown_path(x);
+    else if (from_another_page(x->connection))
+        exchange_status_error(x, MHD_HTTP_FORBIDDEN, "cross-origin request from another site");
+    else if (foreign_name(g, x->connection))
+        exchange_status_error(x, MHD_HTTP_FORBIDDEN,
+                              "the Host is no name of this machine: without a key, use localhost "
+                              "or an address; with one (--http-key-file), any name");
     else if (!x->route->open && !authorised(g, x->connection)) {
         counter_add(g->child.row, CTR_GATEWAY_requests_unauthorised, 1);
         exchange_status_error(x, MHD_HTTP_UNAUTHORIZED,
@@ -441,6 +461,7 @@ static enum MHD_Result first_call(struct gateway *g, struct MHD_Connection *conn
         .magic = EXCHANGE_MAGIC, .gateway = g, .connection = connection, .body.unvalidated = true};
     *slot = x;
     counter_add(g->child.row, CTR_GATEWAY_requests, 1);
+    http_log_begin(x, method, path);
     route_request(x, method, path);
     /* Expect: 100-continue gets the response before the body. */
     if (x->ready && MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Expect"))
@@ -513,6 +534,7 @@ static void on_end(void *arg, struct MHD_Connection *connection, void **slot,
     child_progress(&g->child);
     if (x->stream)
         stream_client_left(x->stream);
+    http_log_end(x);
     stats_forget(x);
     connection_rests(connection);
     buffer_free(&g->quota, &x->body);

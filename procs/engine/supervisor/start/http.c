@@ -4,6 +4,7 @@
  * incarnation of the gateway, also when the kernel chose it (port 0). */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,6 +128,19 @@ static int check_key(const struct params *p, bool loopback, struct error *error)
     return 0;
 }
 
+/* The gateway opens it; checked here so that the start fails early. */
+static int check_log(const char *path, struct error *error)
+{
+    struct stat about;
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+    if (fd < 0 || fstat(fd, &about) != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "--http-log %.200s", path);
+    close(fd);
+    return S_ISREG(about.st_mode)
+               ? 0
+               : error_set(error, ERR_BAD_INPUT, "--http-log %.200s: not a regular file", path);
+}
+
 static int bind_to(const struct address *a)
 {
     static const int one = 1, receive_bytes = RECEIVE_BYTES, send_bytes = SEND_BYTES;
@@ -168,7 +182,8 @@ int http_listen(struct supervisor *s, struct error *error)
     if (!s->params.http[0])
         return 0;
     if (parse(s->params.http, &address, error) != 0 ||
-        check_key(&s->params, address.loopback, error) != 0)
+        check_key(&s->params, address.loopback, error) != 0 ||
+        (s->params.http_log[0] && check_log(s->params.http_log, error) != 0))
         return -1;
     s->http_fd = bind_to(&address);
     if (s->http_fd < 0)

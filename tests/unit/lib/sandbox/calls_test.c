@@ -310,7 +310,7 @@ static long do_write_file(void)
     return pwrite(-1, "x", 1, 0);
 }
 
-#define OPENS (FAILS | P(INSPECT_STORE) | P(PACK))
+#define OPENS (FAILS | P(INSPECT_STORE) | P(PACK) | P(GATEWAY_LOG))
 
 static const struct {
     const char *name;

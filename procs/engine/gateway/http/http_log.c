@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The access log (--http-log): one line per request that was routed, at its end.
+ *
+ *   TIME CLIENT METHOD PATH STATUS BYTES SECONDS PROMPT-TOKENS TOKENS
+ *
+ * Lines are collected and written at every tick. A file that was renamed or removed is noticed within a second, and the
+ * path is opened again, so that the file can be rotated without a signal. What does not fit between two ticks, or cannot be
+ * written, is lost and counted. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "procs/engine/gateway/gateway.h"
+
+#define CHECK_EVERY_NS NS_PER_S
+#define LEFT           499 /* status of a request whose client left without a response, as nginx's */
+
+static void lose(struct gateway *g, uint64_t lines, const char *why)
+{
+    struct http_log *l = &g->http_log;
+    counter_add(g->child.row, CTR_GATEWAY_access_lines_lost, lines);
+    if (!l->failing)
+        log_warn("%" PRIu64 " lines of --http-log %s are lost: %s", lines,
+                 g->child.params->http_log, why);
+    l->failing = true;
+}
+
+static int open_file(struct http_log *l, const char *path)
+{
+    struct stat about;
+    l->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+    if (l->fd < 0 || fstat(l->fd, &about) != 0)
+        return -1;
+    l->device = about.st_dev;
+    l->inode = about.st_ino;
+    return 0;
+}
+
+int http_log_open(struct gateway *g, struct error *error)
+{
+    const char *path = g->child.params->http_log;
+    g->http_log.fd = -1;
+    if (*path && open_file(&g->http_log, path) != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "--http-log %.200s", path);
+    return 0;
+}
+
+static void write_lines(struct gateway *g)
+{
+    struct http_log *l = &g->http_log;
+    ssize_t n = l->fd >= 0 ? write(l->fd, l->text, l->bytes) : -1;
+    if (n == (ssize_t)l->bytes)
+        l->failing = false;
+    else
+        lose(g, l->lines, n < 0 ? strerror(l->fd >= 0 ? errno : ENOENT) : "no space");
+    l->bytes = l->lines = 0;
+}
+
+/* Opens the path again if it is another file now. */
+static void follow_path(struct gateway *g)
+{
+    struct http_log *l = &g->http_log;
+    const char *path = g->child.params->http_log;
+    struct stat about;
+    bool same = l->fd >= 0 && stat(path, &about) == 0 && about.st_dev == l->device &&
+                about.st_ino == l->inode;
+    if (same)
+        return;
+    if (l->fd >= 0)
+        close(l->fd);
+    (void)open_file(l, path); /* without a file, lines are lost and counted */
+}
+
+void http_log_tick(struct gateway *g, uint64_t now_ns)
+{
+    struct http_log *l = &g->http_log;
+    if (!g->child.params->http_log[0])
+        return;
+    if (now_ns >= l->check_due_ns) {
+        l->check_due_ns = now_ns + CHECK_EVERY_NS;
+        follow_path(g);
+    }
+    if (l->bytes > 0)
+        write_lines(g);
+}
+
+/* Untrusted: without blanks, and nothing that a terminal interprets. */
+static void put_word(char *out, size_t cap, const char *text)
+{
+    size_t n = 0;
+    for (; text[n] && n < cap - 1; n++)
+        out[n] = (unsigned char)text[n] <= ' ' || (unsigned char)text[n] >= 0x7f ? '?' : text[n];
+    out[n] = 0;
+}
+
+static void put_client(const struct exchange *x, char out[INET6_ADDRSTRLEN])
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *a = info ? info->client_addr : NULL;
+    const void *bytes = NULL;
+    if (a && a->sa_family == AF_INET)
+        bytes = &((const struct sockaddr_in *)(const void *)a)->sin_addr;
+    else if (a && a->sa_family == AF_INET6)
+        bytes = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+    if (!bytes || !inet_ntop(a->sa_family, bytes, out, INET6_ADDRSTRLEN))
+        strcpy(out, "-");
+}
+
+/* "2026-11-28T22:30:00.123Z" */
+static void put_time(char out[32])
+{
+    struct timespec now;
+    struct tm utc;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    size_t n = strftime(out, 32, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(out + n, 32 - n, ".%03uZ", (unsigned)(now.tv_nsec / NS_PER_MS) % 1000);
+}
+
+void http_log_begin(struct exchange *x, const char *method, const char *path)
+{
+    if (!x->gateway->child.params->http_log[0])
+        return;
+    put_word(x->log_method, sizeof x->log_method, method);
+    put_word(x->log_path, sizeof x->log_path, path);
+    x->since_ns = clock_now_ns();
+}
+
+void http_log_end(struct exchange *x)
+{
+    struct gateway *g = x->gateway;
+    struct http_log *l = &g->http_log;
+    char when[32], client[INET6_ADDRSTRLEN], line[480];
+    if (!g->child.params->http_log[0])
+        return;
+    put_time(when);
+    put_client(x, client);
+    double seconds = (double)(clock_now_ns() - x->since_ns) / NS_PER_S;
+    int n = snprintf(line, sizeof line, "%s %s %s %s %u %" PRIu64 " %.3f %" PRIu64 " %" PRIu64 "\n",
+                     when, client, x->log_method, x->log_path, x->status ? x->status : LEFT,
+                     x->sent_bytes, seconds, x->prompt_tokens, x->new_tokens);
+    l->lines++;
+    if (n <= 0 || (size_t)n >= sizeof line || l->bytes + (size_t)n > sizeof l->text) {
+        l->lines--;
+        lose(g, 1, "too many at once");
+        return;
+    }
+    memcpy(l->text + l->bytes, line, (size_t)n);
+    l->bytes += (size_t)n;
+}
