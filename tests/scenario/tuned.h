@@ -15,7 +15,7 @@
 #define LOSS    "40%"    /* which edgemoe and hobbit keep */
 #define NO_LOSS "0.001%" /* which no lower precision keeps */
 
-#define AMOUNT         "--tokens", "256", "--ctx-size", "32", "--minutes", "1"
+#define AMOUNT         "--tokens", "256", "--ctx-size", "32", "--minutes", "10"
 #define TUNE_FOR(loss) "tune", "-m", tuned_model, "--budget", BUDGET, "--max-loss", loss, AMOUNT
 #define TUNE           TUNE_FOR(LOSS)
 

@@ -80,8 +80,10 @@
 #include "lib/tensor/precision.h"
 #include "lib/tensor/quant_method.h"
 
-#define STORE_FORMAT        "sluice-store"
-#define STORE_VERSION       1u
+#define STORE_FORMAT  "sluice-store"
+#define STORE_VERSION 1u
+#define STORE_RESERVE_BYTES                                                                        \
+    (16u << 20) /* free space in addition to it: metadata of the file system */
 #define STORE_MANIFEST_FILE "manifest.json"
 #define STORE_MODEL_FILE    "model.gguf"
 #define STORE_JOURNAL_FILE  "pack.journal" /* until the store is complete */

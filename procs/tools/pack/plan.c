@@ -14,8 +14,6 @@
 #include "lib/tensor/precision.h"
 #include "procs/tools/pack/pack.h"
 
-#define RESERVE_BYTES (16 * MIB) /* for metadata of the file system */
-
 /* ---- precisions ---- */
 
 static int matrix_plan(struct model_matrix *m, const struct model_matrix *from,
@@ -289,7 +287,7 @@ static int need_check(const struct need *need, struct error *error)
     if (statvfs(need->path, &fs) != 0)
         return error_set_errno(error, ERR_IO, errno, "cannot access %.250s", need->path);
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
-    uint64_t bytes = need->bytes + RESERVE_BYTES;
+    uint64_t bytes = need->bytes + STORE_RESERVE_BYTES;
     if (bytes <= available)
         return 0;
     return error_set(error, ERR_IO,

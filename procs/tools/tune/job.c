@@ -28,6 +28,7 @@
 #define PLAN_WINDOWS   3.0 /* of a text, at the minimum: to plan on, and held out */
 #define IMPORTANCE_MAX 8192.0
 #define IMPORTANCE_MIN 1024.0
+#define AS_EXPECTED    1.25 /* times that differ by less */
 #define CONFIRM_S      20.0 /* measured run, without the loading of experts */
 
 #define CELLS_MAX 1e6 /* experts of a model */
@@ -63,6 +64,8 @@ static const struct field {
     F(layer_experts, 1, CELLS_MAX, true),
     F(group, 1, CELLS_MAX, true),
     F(groups, 1, CELLS_MAX, true),
+    F(text_tokens, 0, 1e15, true),
+    F(plan_seconds, 0, 1e8, false),
     F(profile_id, 0, 1e15, true),
     F(plan_id, 0, 1e15, true),
     F(machine.sample_bytes_per_s, 0, 1e15, false),
@@ -174,16 +177,22 @@ static double profile_s(const struct tune *t)
 
 static double plan_s(const struct tune *t)
 {
-    return measuring_s(t) - profile_s(t);
+    return t->job.plan_seconds > 0 ? t->job.plan_seconds : measuring_s(t) - profile_s(t);
+}
+
+double job_importance_s(const struct tune *t)
+{
+    return fmax(1, profile_s(t) * (1 - ROUTING_SHARE) - norms_s(&t->job));
 }
 
 void job_choose(struct tune *t, uint64_t tokens)
 {
     struct job *j = &t->job;
+    j->text_tokens = (double)tokens;
     double have = (double)tokens, window = (double)t->window;
     double profile = profile_s(t), experts = j->importance_experts;
     double most = smaller(have, TOKENS_MAX);
-    double importance = profile * (1 - ROUTING_SHARE) - norms_s(j);
+    double importance = job_importance_s(t);
     j->profile_tokens = tokens_within(j, most, smaller(most, ROUTING_MIN), profile * ROUTING_SHARE);
     choose_groups(j, smaller(most, IMPORTANCE_MIN), importance);
     j->importance_tokens = smaller(most, IMPORTANCE_MAX);
@@ -198,6 +207,39 @@ void job_choose(struct tune *t, uint64_t tokens)
     j->importance_tokens = floor(j->importance_tokens); /* halves of an odd number */
     j->profile_tokens = floor(j->profile_tokens / window) * window;
     j->plan_tokens = floor(j->plan_tokens / window) * window;
+}
+
+/* Seconds of `all` that are not for pack and the measured run. */
+static double without_rest(const struct tune *t, double all)
+{
+    struct stage_times times;
+    rest_times(t, &times);
+    return all - times.pack - times.confirm;
+}
+
+bool job_replan(struct tune *t, double took, double left)
+{
+    struct job *j = &t->job;
+    struct stage_times times;
+    job_times(t, &times);
+    double factor = times.profile > 0 ? took / times.profile : 1;
+    double seconds = without_rest(t, left), most = smaller(j->text_tokens, TOKENS_MAX);
+    if (factor > 1 / AS_EXPECTED && factor < AS_EXPECTED)
+        return false;
+    j->fixed_s *= factor;
+    j->token_s = fmax(j->token_s * factor, 1e-12);
+    j->plan_seconds = fmax(seconds, 1);
+    choose_plan(t, most, j->plan_seconds);
+    j->plan_tokens = floor(j->plan_tokens / (double)t->window) * (double)t->window;
+    return true;
+}
+
+bool job_has_time(const struct tune *t, enum tune_system next, enum tune_system was, double took,
+                  double left)
+{
+    double expected = passes[was] * evaluation_s(&t->job);
+    double factor = expected > 0 ? took / expected : 1;
+    return factor * passes[next] * evaluation_s(&t->job) <= without_rest(t, left);
 }
 
 bool job_plans(const struct tune *t, enum tune_system system)

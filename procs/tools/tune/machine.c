@@ -72,22 +72,30 @@ const char *machine_difference(const struct machine *was, const struct machine *
     return NULL;
 }
 
-/* The smallest budget of an engine with this model or store, as in the measured run, and the number of experts; 0: what the
- * engine reports about it is left to the next step. -1: a signal. */
-static int smallest_budget(struct tune *t, const char *model, uint64_t *bytes, uint64_t *experts,
-                           struct error *error)
+int engine_ask(struct tune *t, const char *model, bool with_budget, struct engine_facts *facts,
+               struct error *error)
 {
-    char *out = NULL;
+    char *out = NULL, budget[48];
     int status = 0;
-    const char *argv[] = {
-        "-m", model, "--cgroup=off", "--ctx-size=" TUNE_CONFIRM_CTX, "--no-tune", "--print-memory",
-        NULL};
+    snprintf(budget, sizeof budget, "--budget=%llu", (unsigned long long)t->budget);
+    const char *argv[] = {"-m",
+                          model,
+                          "--cgroup=off",
+                          "--no-tune",
+                          "--print-memory",
+                          with_budget && t->budget ? budget : NULL,
+                          NULL};
     t->quiet = true;
     int rc = run_program(t, "run", argv, &out, &status, error);
     t->quiet = false;
     json_t *o = rc == 0 && status == 0 && out ? json_text(out, strlen(out), error) : NULL;
-    *bytes = o ? lookup_u64(o, "min_budget") : 0;
-    *experts = o ? lookup_u64(o, "expert_count") : 0;
+    const json_t *share = json_object_get(json_object_get(o, "auto"), "share");
+    *facts = (struct engine_facts){.share = json_number_value(share)};
+    if (o) {
+        facts->min_budget = lookup_u64(o, "min_budget");
+        facts->experts = lookup_u64(o, "expert_count");
+        facts->context = lookup_u64(o, "ctx_size");
+    }
     json_decref(o);
     free(out);
     return rc != 0 && error->code == ERR_CANCELLED ? -1 : 0;
@@ -96,13 +104,14 @@ static int smallest_budget(struct tune *t, const char *model, uint64_t *bytes, u
 int budget_check(struct tune *t, struct error *error)
 {
     char a[16], b[16];
-    uint64_t minimum, experts;
+    struct engine_facts facts;
     if (t->budget == 0)
         return 0;
-    if (smallest_budget(t, t->model, &minimum, &experts, error) != 0)
+    if (engine_ask(t, t->model, false, &facts, error) != 0)
         return -1;
+    uint64_t minimum = facts.min_budget; /* 0: what is wrong is left to the next step */
     if (minimum > 0)
-        minimum = align_up(minimum + STORE_BYTES + experts * STORE_EXPERT_BYTES, MIB);
+        minimum = align_up(minimum + STORE_BYTES + facts.experts * STORE_EXPERT_BYTES, MIB);
     if (t->budget >= minimum)
         return 0;
     return error_set(error, ERR_BUDGET_TOO_SMALL,
@@ -112,10 +121,10 @@ int budget_check(struct tune *t, struct error *error)
 
 int store_fits(struct tune *t, uint64_t *minimum, struct error *error)
 {
-    uint64_t experts;
-    *minimum = 0;
-    if (t->budget > 0 && smallest_budget(t, t->store, minimum, &experts, error) != 0)
+    struct engine_facts facts = {0};
+    if (t->budget > 0 && engine_ask(t, t->store, false, &facts, error) != 0)
         return -1;
+    *minimum = facts.min_budget;
     return t->budget >= *minimum;
 }
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the stages share; the profile. */
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/base/clock.h"
 #include "lib/plan/plan.h"
 #include "procs/tools/tune/tune.h"
 
@@ -89,9 +91,28 @@ void forget_damaged(const char *what, const char *path)
     free(plan);
 }
 
+double seconds_left(const struct tune *t)
+{
+    return (double)t->minutes * 60 - (double)(clock_now_ns() - t->started_ns) / NS_PER_S;
+}
+
+/* A profile that was made at once shows how long measurements really take. */
+static int replan(struct tune *t, uint64_t begun_ns, struct error *error)
+{
+    double took = (double)(clock_now_ns() - begun_ns) / NS_PER_S;
+    if (access(t->plan, F_OK) == 0 || !job_replan(t, took, seconds_left(t)))
+        return 0;
+    job_times(t, &t->left);
+    t->left.forms = t->left.profile = 0;
+    fprintf(stderr, "sluice tune: the profile took %.1f minutes: %.0f tokens for the plan\n",
+            took / 60, t->job.plan_tokens);
+    return job_write(t, error);
+}
+
 int stage_profile(struct tune *t, struct error *error)
 {
     struct arguments a = {.count = 0};
+    uint64_t begun_ns = clock_now_ns();
     stage_begin(t, 1, "profile", &t->left.profile);
     forget_damaged("profile", t->profile);
     arguments_add(&a, "-m", t->measured);
@@ -102,5 +123,9 @@ int stage_profile(struct tune *t, struct error *error)
     arguments_add_number(&a, "--importance-tokens", t->job.importance_tokens);
     arguments_add_number(&a, "--importance-group", t->job.group);
     arguments_add_number(&a, "--importance-experts", t->job.importance_experts);
-    return stage_run(t, "profile", a.at, false, 0, error);
+    arguments_add_number(&a, "--importance-seconds", ceil(job_importance_s(t)));
+    bool continued = access(t->profile, F_OK) == 0;
+    if (stage_run(t, "profile", a.at, false, 0, error) != 0)
+        return -1;
+    return continued ? 0 : replan(t, begun_ns, error);
 }

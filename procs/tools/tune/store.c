@@ -133,11 +133,21 @@ int store_space(const struct tune *t, const char *store, uint64_t whole, struct 
                          bytes_format(others.bytes + whole, need),
                          bytes_format(t->store_limit, have));
     snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(store, '/') - store), store);
+    more += STORE_RESERVE_BYTES;
     if (statvfs(parent, &vfs) == 0 && (uint64_t)vfs.f_bavail * vfs.f_frsize < more)
         return error_set(
             error, ERR_IO, "no space for the store in %.200s: up to %s needed, %s free", parent,
             bytes_format(more, need), bytes_format((uint64_t)vfs.f_bavail * vfs.f_frsize, have));
     return 0;
+}
+
+int store_space_begin(const struct tune *t, struct error *error)
+{
+    char store[PATH_MAX];
+    double dense = fmax(0, (double)t->model_bytes - t->job.expert_bytes);
+    if (store_name(t, 0, store, error) != 0)
+        return -1;
+    return store_space(t, store, (uint64_t)dense, error);
 }
 
 static int check_space(const struct tune *t, struct error *error)

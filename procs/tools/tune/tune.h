@@ -24,7 +24,6 @@
 #define TUNE_WINDOWS_MIN 8 /* of calibration text */
 #define TUNE_WINDOW_MIN  16
 #define TUNE_CONFIRM_N   "64" /* tokens of the measured run */
-#define TUNE_CONFIRM_CTX "80" /* and its context: sluice bench takes 16 more */
 
 struct machine {
     char cpu[TUNINGS_CPU_BYTES]; /* "": unknown */
@@ -44,6 +43,8 @@ struct job {
     double profile_tokens, plan_tokens, importance_tokens, importance_experts;
     double layer_experts, group; /* experts of a layer; those measured together */
     double groups;
+    double text_tokens;  /* that there are */
+    double plan_seconds; /* 0: as --minutes say; else what was left after the profile */
     double profile_id, plan_id;
     struct machine machine;
 };
@@ -99,6 +100,8 @@ struct tune {
     struct tunings_lock lock;
     struct job job;
     struct stage_times left;
+    uint64_t started_ns;
+    bool no_time[TUNE_SYSTEMS]; /* for planning it */
     struct tuning result;
     struct system system[TUNE_SYSTEMS];
     struct candidate candidate[TUNE_CANDIDATES];
@@ -119,6 +122,15 @@ int probe_run(struct tune *t, struct error *error);
 /* machine.c: this machine; what differs, or NULL. */
 void machine_look(const struct tune *t, struct machine *m);
 const char *machine_difference(const struct machine *was, const struct machine *is);
+/* What `sluice run --print-memory` reports about an engine with this model or store, t->budget, and the defaults of everything
+ * else, as a later start has them. */
+struct engine_facts {
+    uint64_t min_budget, experts, context; /* 0: unknown, since it cannot start */
+    double share;                          /* of the experts that fit */
+};
+/* -1: a signal. */
+int engine_ask(struct tune *t, const char *model, bool with_budget, struct engine_facts *facts,
+               struct error *error);
 /* ERR_BUDGET_TOO_SMALL if t->budget is less than an engine of the model with a store may need. */
 int budget_check(struct tune *t, struct error *error);
 /* Whether an engine with the store that was made fits into t->budget: 1 or 0, and what it needs; -1 with *error. */
@@ -134,6 +146,14 @@ void job_keep_profile(struct job *j, const struct job *was);
 void job_times(const struct tune *t, struct stage_times *times);
 /* Whether there is time to plan this system after those before it. */
 bool job_plans(const struct tune *t, enum tune_system system);
+/* Seconds for importance, however long the measurements take. */
+double job_importance_s(const struct tune *t);
+/* The profile took `took` seconds, and `left` are left: the rates and the size of the plan follow. False: about as expected,
+ * nothing changed. */
+bool job_replan(struct tune *t, double took, double left);
+/* Whether `next` can be planned in `left` seconds, as long as `was`, which took `took` seconds, suggests. */
+bool job_has_time(const struct tune *t, enum tune_system next, enum tune_system was, double took,
+                  double left);
 /* Seconds, at the minimum, in which swapmoe is planned for one budget with as much text. */
 double job_swapmoe_s(const struct tune *t);
 enum job_state { JOB_NONE, JOB_DAMAGED, JOB_GOOD };
@@ -174,6 +194,8 @@ int stage_run(struct tune *t, const char *name, const char *const argv[], bool s
               struct error *error);
 
 /* stages.c */
+/* Of --minutes, since this program has begun. */
+double seconds_left(const struct tune *t);
 int stage_profile(struct tune *t, struct error *error);
 /* Removes the files of earlier profiles of this key. */
 void profile_forget(const struct tune *t);
@@ -224,6 +246,8 @@ int report_result(const struct tune *t, struct error *error);
 int stage_confirm(struct tune *t, struct error *error);
 /* store.c: the path of a store of this model with that hash. */
 int store_name(const struct tune *t, uint64_t hash, char out[PATH_MAX], struct error *error);
+/* Whether there is space for the smallest store of this model. */
+int store_space_begin(const struct tune *t, struct error *error);
 /* Whether there is space for a store of `whole` bytes, within --store-limit, too. */
 int store_space(const struct tune *t, const char *store, uint64_t whole, struct error *error);
 /* A store that an earlier run finished, if an engine opens it: 1, else 0. One that it rejects is removed. */

@@ -15,6 +15,7 @@
 #include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "procs/clients/common/options.h"
 #include "procs/tools/tune/tune.h"
@@ -231,7 +232,7 @@ static int prepare(struct tune *t, struct error *error)
     strcpy(t->measured, t->model);
     snprintf(t->job_path, sizeof t->job_path, "%s/job-%016llx.json", t->directory,
              (unsigned long long)t->key);
-    return take_job(t, error);
+    return take_job(t, error) == 0 ? store_space_begin(t, error) : -1;
 }
 
 /* States the cost; whether to begin. */
@@ -360,11 +361,13 @@ int main(int argc, char **argv)
         .lock = TUNINGS_UNLOCKED, .minutes = MINUTES, .window = WINDOW, .store_limit = STORE_LIMIT};
     struct error error = {0};
     log_init("tune", LOG_LEVEL_INFO);
+    t.started_ns = clock_now_ns();
     if (parse(&t, argc, argv, &error) != 0 || prepare(&t, &error) != 0)
         return report("tune", &error);
     if (!agreed(&t))
         return DECLINED;
-    take_signals(); /* before, a signal just ends it */
+    t.started_ns = clock_now_ns(); /* a question may wait */
+    take_signals();                /* before, a signal just ends it */
     if (stages(&t, &error) == 0 && report_result(&t, &error) == 0)
         return 0;
     int status = report("tune", &error);

@@ -153,6 +153,18 @@ static int get_trace(struct fit *f, struct error *error)
     return 0;
 }
 
+/* Of the share, but at least the experts that a token accesses in one layer: a cache cannot have less. */
+static uint64_t capacity_of(const struct planning *p, double share)
+{
+    const struct model_hparams *h = &offline_index(p->model)->hparams;
+    uint64_t one = 0, part = (uint64_t)(share * (double)p->native_bytes);
+    for (uint32_t l = h->dense_layers; l < h->layers; l++) {
+        uint64_t bytes = offline_expert_bytes(p->model, l, 0, PRECISION_NATIVE, p->method);
+        one = bytes > one ? bytes : one;
+    }
+    return part > one * h->experts_used ? part : one * h->experts_used;
+}
+
 static int set_up(struct fit *f, struct error *error)
 {
     struct planning *p = f->p;
@@ -167,8 +179,8 @@ static int set_up(struct fit *f, struct error *error)
         if (!f->capacity[0])
             return -1;
     } else {
-        f->capacity[f->capacities++] = p->native_bytes / 4;
-        f->capacity[f->capacities++] = p->native_bytes / 2;
+        f->capacity[f->capacities++] = capacity_of(p, 0.25);
+        f->capacity[f->capacities++] = capacity_of(p, 0.5);
     }
     f->best.penalty = 1e300;
     return knobs_resolve("hobbit", planned, "prediction=none,prefetch=none", &f->sim.knobs, error);

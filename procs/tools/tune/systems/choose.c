@@ -7,34 +7,21 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
-#include "lib/json/json_file.h"
 #include "lib/policy/presets/auto.h"
 #include "lib/policy/presets/presets.h"
 #include "procs/tools/tune/tune.h"
 
 #define NEAR 0.2 /* predictions differ from measurements by about as much */
 
-/* The share of the experts that fits into the budget of the measured run. */
+/* The share of the experts that fits into the budget. */
 static int resident_share(struct tune *t, double *share, struct error *error)
 {
-    char *out = NULL, budget[48];
-    int status = 0;
-    snprintf(budget, sizeof budget, "--budget=%llu", (unsigned long long)t->budget);
-    const char *argv[] = {
-        "-m",        t->model,         "--cgroup=off", "--ctx-size=" TUNE_CONFIRM_CTX,
-        "--no-tune", "--print-memory", budget,         NULL};
-    t->quiet = true;
-    int rc = run_program(t, "run", argv, &out, &status, error);
-    t->quiet = false;
-    json_t *o = rc == 0 && status == 0 && out ? json_text(out, strlen(out), error) : NULL;
-    const json_t *value = json_object_get(json_object_get(o, "auto"), "share");
-    bool known = json_is_number(value);
-    *share = json_number_value(value);
-    json_decref(o);
-    free(out);
-    if (rc != 0)
+    struct engine_facts facts;
+    if (engine_ask(t, t->model, true, &facts, error) != 0)
         return -1;
-    return known ? 0 : error_set(error, ERR_FAILED, "sluice run --print-memory failed");
+    *share = facts.share;
+    return facts.min_budget > 0 ? 0
+                                : error_set(error, ERR_FAILED, "sluice run --print-memory failed");
 }
 
 static void add(struct tune *t, const struct plan *plan, uint32_t c, double share)

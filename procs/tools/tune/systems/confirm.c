@@ -35,10 +35,25 @@ static json_t *bench(const struct tune *t, const char *const argv[], struct erro
     return document;
 }
 
+/* The context of a later start with this model or store: its memory is not left for experts. */
+static int context(struct tune *t, const char *model, char option[48], struct error *error)
+{
+    struct engine_facts facts;
+    if (engine_ask(t, model, true, &facts, error) != 0)
+        return -1;
+    snprintf(option, 48, "--ctx-size=%llu", (unsigned long long)facts.context);
+    return facts.context > 0
+               ? 0
+               : error_set(error, ERR_FAILED, "an engine with %.200s does not start", model);
+}
+
 static int lossless(struct tune *t, const char *budget, struct error *error)
 {
+    char ctx[48];
+    if (context(t, t->model, ctx, error) != 0)
+        return -1;
     const char *argv[] = {"-m",           t->model, "--budget", budget, "-p",   "0", "-n",
-                          TUNE_CONFIRM_N, "-r",     ROUNDS,     "-o",   "json", NULL};
+                          TUNE_CONFIRM_N, "-r",     ROUNDS,     "-o",   "json", ctx, NULL};
     json_t *document = bench(t, argv, error);
     if (!document)
         return -1;
@@ -76,25 +91,30 @@ static void take(struct tune *t, const struct candidate *c, double rate)
 static int lossy(struct tune *t, const char *budget, struct error *error)
 {
     const struct candidate *candidate[TUNE_CANDIDATES];
-    char loss[32], variant[TUNE_CANDIDATES][64];
+    char loss[32], ctx[48], variant[TUNE_CANDIDATES][64];
     uint32_t n = measured(t, candidate);
-    const char *argv[20 + 2 * TUNE_CANDIDATES] = {
+    const char *argv[21 + 2 * TUNE_CANDIDATES] = {
         "-m", t->store, "--plan", t->plan,        "--max-loss", loss,   "--budget", budget,
         "-p", "0",      "-n",     TUNE_CONFIRM_N, "-r",         ROUNDS, "-o",       "json"};
     size_t at = 0;
+    if (n == 0)
+        return 0;
+    if (context(t, t->store, ctx, error) != 0)
+        return -1;
     while (argv[at])
         at++;
+    argv[at++] = ctx;
     snprintf(loss, sizeof loss, "%.10g", t->max_loss);
     for (uint32_t i = 0; i < n; i++) {
         snprintf(variant[i], sizeof variant[i], "preset=%s", candidate[i]->preset);
         argv[at++] = "--variant";
         argv[at++] = variant[i];
     }
-    json_t *document = n ? bench(t, argv, error) : NULL;
+    json_t *document = bench(t, argv, error);
     for (uint32_t i = 0; document && i < n; i++)
         take(t, candidate[i], rate_of(document, i));
     json_decref(document);
-    return n == 0 || document ? 0 : -1;
+    return document ? 0 : -1;
 }
 
 int stage_confirm(struct tune *t, struct error *error)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/base/clock.h"
 #include "procs/tools/tune/tune.h"
 
 #define MARK ".no-"
@@ -66,7 +67,7 @@ static bool look_at(struct tune *t, const struct plan *plan, enum tune_system sy
         why = "its plan lowers no expert within this loss";
     else if (!has && is_marked(t, system))
         why = none[system];
-    else if (!has && !job_plans(t, system))
+    else if (!has && (t->no_time[system] || !job_plans(t, system)))
         why = "no time for it within --minutes";
     if (why) {
         s->planned = false;
@@ -141,9 +142,16 @@ int stage_plan(struct tune *t, struct error *error)
     for (int i = 0; i < TUNE_SYSTEMS; i++) {
         struct plan *plan = read_plan(t);
         bool tried = look_at(t, plan, (enum tune_system)i);
+        uint64_t begun_ns = clock_now_ns();
         free(plan);
-        if (!tried && plan_system(t, (enum tune_system)i, error) != 0)
+        if (tried)
+            continue;
+        if (plan_system(t, (enum tune_system)i, error) != 0)
             return -1;
+        double took = (double)(clock_now_ns() - begun_ns) / NS_PER_S;
+        for (int next = i + 1; next < TUNE_SYSTEMS; next++)
+            t->no_time[next] = !job_has_time(t, (enum tune_system)next, (enum tune_system)i, took,
+                                             seconds_left(t));
     }
     if (plans_are_done(t))
         return 0;

@@ -145,6 +145,60 @@ START_TEST(groups_are_as_small_as_time_allows)
 }
 END_TEST
 
+/* The machine is four times as slow as it was measured: the plan gets what the minutes leave, and still fits. About as fast:
+ * nothing changes. Twice as fast: more text. */
+START_TEST(a_slow_profile_leaves_a_smaller_plan)
+{
+    struct stage_times times, now;
+    t.job.token_s = 0.002;
+    job_choose(&t, 200000);
+    job_times(&t, &times);
+    const struct job was = t.job;
+    double others = times.pack + times.confirm, all = 3600;
+    ck_assert(!job_replan(&t, 1.2 * times.profile, all - 1.2 * times.profile));
+    ck_assert_mem_eq(&t.job, &was, sizeof was);
+
+    double took = all * 0.8, left = all - took;
+    ck_assert(job_replan(&t, took, left));
+    job_times(&t, &now);
+    ck_assert_msg(now.plan <= left - others && now.plan > 0.3 * (left - others),
+                  "%g s for the plan, %g s left", now.plan, left);
+    ck_assert(t.job.plan_tokens < was.plan_tokens && t.job.plan_tokens >= 4096);
+    ck_assert(fabs(t.job.token_s / was.token_s - took / times.profile) < 1e-9);
+    ck_assert_int_eq(job_write(&t, &error), 0);
+    ck_assert_int_eq(job_read(&t), JOB_GOOD);
+
+    t.job = was;
+    ck_assert(job_replan(&t, times.profile / 2, all - times.profile / 2));
+    ck_assert(t.job.plan_tokens > was.plan_tokens);
+    job_times(&t, &now);
+    ck_assert(now.plan <= all - times.profile / 2 - others);
+}
+END_TEST
+
+/* 36 measurements took 360 s: hobbit's 24 take 240 s, and pack and the measured run come after them. */
+START_TEST(a_slow_system_leaves_no_time_for_the_next)
+{
+    struct stage_times times;
+    job_choose(&t, 200000);
+    job_times(&t, &times);
+    double others = times.pack + times.confirm;
+    ck_assert(job_has_time(&t, TUNE_HOBBIT, TUNE_EDGEMOE, 360, others + 241));
+    ck_assert(!job_has_time(&t, TUNE_HOBBIT, TUNE_EDGEMOE, 360, others + 239));
+    ck_assert(job_has_time(&t, TUNE_FATE, TUNE_EDGEMOE, 360, others + 101));
+    ck_assert(!job_has_time(&t, TUNE_FATE, TUNE_HOBBIT, 240, others + 99));
+}
+END_TEST
+
+/* However slow the machine is, the time for importance is a part of half of the minutes. */
+START_TEST(importance_ends_in_time)
+{
+    t.job.token_s = 10;
+    job_choose(&t, 200000);
+    ck_assert(job_importance_s(&t) < 0.5 * 3600 && job_importance_s(&t) > 0.1 * 3600);
+}
+END_TEST
+
 /* They become options of programs: whole numbers, and windows. */
 START_TEST(sizes_are_whole)
 {
@@ -284,6 +338,9 @@ int main(void)
     tcase_add_test(tests, systems_are_planned_if_there_is_time);
     tcase_add_test(tests, measurements_begin_late);
     tcase_add_test(tests, groups_are_as_small_as_time_allows);
+    tcase_add_test(tests, a_slow_profile_leaves_a_smaller_plan);
+    tcase_add_test(tests, a_slow_system_leaves_no_time_for_the_next);
+    tcase_add_test(tests, importance_ends_in_time);
     tcase_add_test(tests, sizes_are_whole);
     tcase_add_test(tests, what_is_written_is_read);
     tcase_add_test(tests, damaged_files);
