@@ -49,8 +49,10 @@ PARAM_BOOL(
     "a tuning that is recorded is not used either (docs/tune.md)")
 PARAM_U64(threads, 0, 0, 256, "threads", "compute threads; 0: one per core")
 PARAM_U64(
-    ctx_size, 2048, 16, 1048576, "tokens",
-    "maximum tokens of a sequence (prompt and response); its KV cache counts against the budget")
+    ctx_size, 0, 0, 1048576, "tokens",
+    "maximum tokens of a sequence (prompt and response), 16 or more; its KV cache counts against "
+    "the budget; 0: those of the model, if their KV cache fits 1/8 of the budget, else as many as "
+    "fit, or 4096 if that is more")
 PARAM_CHOICE(
     kv_type, "f16", "f16|q8_0|q4_0",
     "type of keys and values; q8_0 and q4_0 need 0.53 and 0.28 times the memory of f16 and "

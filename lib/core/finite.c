@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values that are not finite. The host notes them wherever rows of activations are made
  * (device.not_finite), because the integers that products read cannot hold them: a NaN would become
- * some number, and the text some text. It also looks at the rows after each layer. Of another device
- * only the logits are checked; the pass is then repeated with that look (core_find_layer). */
+ * some number, and the text some text. It also checks the rows after each layer. Of another device
+ * only the logits are checked; the pass is then repeated with that check (core_find_layer). */
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>

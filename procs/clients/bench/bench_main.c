@@ -193,7 +193,6 @@ static int parse(struct bench *b, struct options *o, int argc, char **argv, stru
     struct varied varied = {.count = 0};
     params_defaults(&params);
     params.warm_start = false; /* runs do not depend on earlier ones */
-    params.ctx_size = 0;       /* below its minimum: detects whether --ctx-size was given */
     if (varied_take_args(&varied, &argc, argv, error) != 0 ||
         params_take_args(&params, &argc, argv, error) != 0)
         return -1;

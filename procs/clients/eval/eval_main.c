@@ -225,15 +225,14 @@ static int check_options(const struct eval *e, struct error *error)
 
 static int parse(struct eval *e, int argc, char **argv, struct error *error)
 {
-    struct params *params = &e->engine.params, defaults;
+    struct params *params = &e->engine.params;
     params_defaults(params);
-    params_defaults(&defaults);
-    params->ctx_size = 0; /* below its minimum: detects whether --ctx-size was given */
     if (params_take_args(params, &argc, argv, error) != 0)
         return -1;
-    e->window = params->ctx_size ? params->ctx_size : WINDOW_DEFAULT;
     /* A private engine needs only one window; a longer context would only cost budget. */
-    params->ctx_size = e->window == defaults.ctx_size ? defaults.ctx_size : e->window;
+    if (params->ctx_size == 0)
+        params->ctx_size = WINDOW_DEFAULT;
+    e->window = params->ctx_size;
     int option;
     while ((option = getopt_long(argc, argv, ":m:vh", options, NULL)) != -1)
         if ((option == '?' || option == ':'
@@ -246,7 +245,7 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "-m FILE and either --text FILE or --ids FILE are required");
     if (e->engine.run) /* the context of a running engine cannot be changed */
-        params->ctx_size = defaults.ctx_size;
+        params->ctx_size = 0;
     return check_options(e, error);
 }
 

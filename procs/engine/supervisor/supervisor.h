@@ -138,8 +138,9 @@ struct budget {
     uint64_t experts_max; /* --resident-experts, in payload bytes */
     uint64_t used, used_max;
     uint64_t next_measure_ns;
-    uint64_t chunk_max; /* of what budget_chunk may choose as --prefill-chunk; 0: it was given */
-    bool over;          /* warned: private memory grew by more than the arena can release */
+    uint64_t chunk_max;  /* of what budget_chunk may choose as --prefill-chunk; 0: it was given */
+    bool context_chosen; /* --ctx-size was not given: context.c */
+    bool over;           /* warned: private memory grew by more than the arena can release */
 };
 
 /* The preset auto: its measurements and its choice (auto.c). */
@@ -414,6 +415,12 @@ uint64_t budget_compute_bytes(const struct supervisor *s);
 uint64_t budget_compute_threads(const struct supervisor *s);
 uint64_t budget_sequence_bytes(const struct supervisor *s);
 uint64_t budget_chunk(struct supervisor *s);
+/* context.c: the context if none was given, with this budget; with any; and half of the one chosen, false: it was not, or is
+ * the minimum. */
+#define CONTEXT_MIN 16u /* of --ctx-size */
+uint32_t budget_context(struct supervisor *s);
+uint32_t budget_context_low(const struct supervisor *s);
+bool budget_context_halve(struct supervisor *s);
 int budget_start(struct supervisor *s, struct error *error);
 /* Writes quota, caps and throttles into the directory, before any child exists. */
 void budget_publish(struct supervisor *s);

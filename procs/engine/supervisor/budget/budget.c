@@ -359,6 +359,10 @@ int budget_make(struct supervisor *s, struct error *error)
         facts_estimate(s);
         budget_divide(s);
     }
+    while (b->facts.budget < b->plan.min_budget && budget_context_halve(s)) {
+        facts_estimate(s);
+        budget_divide(s);
+    }
     return 0;
 }
 

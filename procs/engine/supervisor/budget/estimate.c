@@ -7,6 +7,8 @@
 
 #include "procs/engine/supervisor/supervisor.h"
 
+#define TRIES 8 /* of a budget that settles */
+
 static json_t *number(uint64_t value)
 {
     return json_integer((json_int_t)value);
@@ -44,52 +46,79 @@ static json_t *choices(struct supervisor *s, const struct ledger_plan *plan)
     return json_pack("{s:f, s:o}", "share", share, "candidates", auto_candidates_json(s, share));
 }
 
-/* The ledger with another budget and chunk. */
-static int plan_with(struct supervisor *s, uint64_t budget, uint64_t chunk,
+/* What an engine chooses by its budget, if it was not given. */
+struct choice {
+    uint64_t chunk, context;
+};
+
+/* The ledger with another budget, chunk and context. */
+static int plan_with(struct supervisor *s, uint64_t budget, const struct choice *choice,
                      struct ledger_facts *facts, uint64_t *min_budget, struct error *error)
 {
     const struct budget kept = s->budget;
     const uint64_t own_budget = s->params.budget, own_chunk = s->params.prefill_chunk;
+    const uint64_t own_context = s->params.ctx_size;
     s->params.budget = budget;
-    s->params.prefill_chunk = chunk;
+    s->params.prefill_chunk = choice->chunk;
+    s->params.ctx_size = choice->context;
+    s->budget.context_chosen = false;
     int rc = budget_make(s, error);
     *facts = s->budget.facts;
     *min_budget = s->budget.plan.min_budget;
     s->budget = kept;
     s->params.budget = own_budget;
     s->params.prefill_chunk = own_chunk;
+    s->params.ctx_size = own_context;
     return rc;
 }
 
-/* The chunk that an engine with this budget takes. */
-static uint64_t chunk_with(struct supervisor *s, uint64_t budget)
+/* What an engine with this budget takes. */
+static struct choice choice_with(struct supervisor *s, uint64_t budget)
 {
     const uint64_t own = s->params.budget;
-    if (s->budget.chunk_max == 0)
-        return s->params.prefill_chunk;
+    struct choice choice = {s->params.prefill_chunk, s->params.ctx_size};
     s->params.budget = budget;
-    uint64_t chunk = budget_chunk(s);
+    if (s->budget.context_chosen)
+        choice.context = budget_context(s);
+    if (s->budget.chunk_max > 0)
+        choice.chunk = budget_chunk(s);
     s->params.budget = own;
-    return chunk;
+    return choice;
 }
 
-/* Budgets by percentage of resident experts; `small`: facts with the chunk of a small budget. NULL with *error. */
-static json_t *budgets(struct supervisor *s, const struct ledger_facts *small, uint64_t small_chunk,
-                       struct error *error)
+/* The budget that has `bytes` for experts, where chunk and context grow with it: they need less than the
+ * budget has more of, so that it settles. 0 with *error. */
+static uint64_t budget_with(struct supervisor *s, const struct ledger_facts *small,
+                            struct choice choice, uint64_t bytes, struct error *error)
+{
+    uint64_t budget = ledger_budget_for(small, bytes), min_budget;
+    for (int i = 0; i < TRIES; i++) {
+        struct choice next = choice_with(s, budget);
+        struct ledger_facts facts;
+        if (next.chunk <= choice.chunk && next.context <= choice.context)
+            break;
+        choice.chunk = next.chunk > choice.chunk ? next.chunk : choice.chunk;
+        choice.context = next.context > choice.context ? next.context : choice.context;
+        if (plan_with(s, budget, &choice, &facts, &min_budget, error) != 0)
+            return 0;
+        budget = ledger_budget_for(&facts, bytes);
+    }
+    return budget;
+}
+
+/* Budgets by percentage of resident experts; `small`: facts with the choices of a small budget. NULL with *error. */
+static json_t *budgets(struct supervisor *s, const struct ledger_facts *small,
+                       const struct choice *choice, struct error *error)
 {
     static const unsigned shares[] = {25, 50, 75, 100};
     json_t *all = json_object();
     for (size_t i = 0; i < ARRAY_LEN(shares); i++) {
         char name[8];
-        struct ledger_facts facts = *small;
-        uint64_t bytes = facts.expert_slot_bytes / 100 * shares[i], min_budget;
-        uint64_t budget = ledger_budget_for(&facts, bytes), chunk = chunk_with(s, budget);
-        if (chunk > small_chunk) {
-            if (plan_with(s, budget, chunk, &facts, &min_budget, error) != 0) {
-                json_decref(all);
-                return NULL;
-            }
-            budget = ledger_budget_for(&facts, bytes);
+        uint64_t bytes = small->expert_slot_bytes / 100 * shares[i];
+        uint64_t budget = budget_with(s, small, *choice, bytes, error);
+        if (budget == 0) {
+            json_decref(all);
+            return NULL;
         }
         snprintf(name, sizeof name, "%u", shares[i]);
         json_object_set_new(all, name, number(budget));
@@ -101,12 +130,15 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
 {
     const struct model_hparams *h = &s->model->hparams;
     struct ledger_facts small;
-    uint64_t min_budget, small_chunk = s->params.prefill_chunk;
-    if (s->budget.chunk_max > 0 && small_chunk > PREFILL_CHUNK)
-        small_chunk = PREFILL_CHUNK;
-    if (plan_with(s, s->params.budget, small_chunk, &small, &min_budget, error) != 0)
+    uint64_t min_budget;
+    struct choice low = {s->params.prefill_chunk, s->params.ctx_size};
+    if (s->budget.chunk_max > 0 && low.chunk > PREFILL_CHUNK)
+        low.chunk = PREFILL_CHUNK;
+    if (s->budget.context_chosen)
+        low.context = budget_context_low(s);
+    if (plan_with(s, s->params.budget, &low, &small, &min_budget, error) != 0)
         return -1;
-    json_t *all_budgets = budgets(s, &small, small_chunk, error);
+    json_t *all_budgets = budgets(s, &small, &low, error);
     if (!all_budgets || budget_make(s, error) != 0) {
         json_decref(all_budgets);
         return -1;

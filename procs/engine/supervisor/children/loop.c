@@ -2,6 +2,7 @@
 /* The event loop: signals, ready bytes, acknowledgements, control requests, and a tick. One thread;
  * nothing in it waits for shared memory or for a process. */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -105,9 +106,10 @@ static void announce(struct supervisor *s)
     notify_send(s, "READY=1");
     char budget[16], arena[16];
     const char *name = strrchr(s->options.model, '/');
-    log_line(LOG_LEVEL_INFO, "ready: model %s, budget %s, arena %s, %u processes%s%s",
+    log_line(LOG_LEVEL_INFO,
+             "ready: model %s, budget %s, arena %s, context %" PRIu64 " tokens, %u processes%s%s",
              name ? name + 1 : s->options.model, bytes_format(s->budget.applied, budget),
-             bytes_format(s->budget.quota, arena), s->children_count + 1,
+             bytes_format(s->budget.quota, arena), s->params.ctx_size, s->children_count + 1,
              s->http_url[0] ? ", " : "", s->http_url);
 }
 

@@ -224,6 +224,11 @@ static int params_resolve(struct supervisor *s, struct error *error)
     const struct model_hparams *h = &s->model->hparams;
     if (p->threads == 0)
         p->threads = cores();
+    if (p->ctx_size > 0 && p->ctx_size < CONTEXT_MIN)
+        return error_set(error, ERR_BAD_INPUT, "--ctx-size: at least %u tokens", CONTEXT_MIN);
+    s->budget.context_chosen = p->ctx_size == 0;
+    if (s->budget.context_chosen)
+        p->ctx_size = budget_context(s);
     if (p->ctx_size > h->context) {
         log_warn("--ctx-size %llu is beyond the model's context of %u tokens; using %u",
                  (unsigned long long)p->ctx_size, h->context, h->context);
