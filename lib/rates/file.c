@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and writes the file with the rates that were measured on this machine. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

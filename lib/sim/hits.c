@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Hit rates of LRU on synthetic routing, by the number of resident experts. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The name of the processor for which a tuning holds. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Divides the arena into a region for dense weights and one per size class of experts. */
 #include "lib/base/assert.h"
 #include "shm/arena/arena.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluates the expressions of a template: names, attributes, operators, comparisons. */
 #include <string.h>
 
 #include "lib/jinja/run/run.h"

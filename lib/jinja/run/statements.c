@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the statements of a template: output, if, for, set and macros, each in its scope. */
 #include "lib/jinja/run/run.h"
 
 void jscope_push(struct jrun *r, struct jscope *outer)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses the statements of a template into a tree. */
 #include <string.h>
 
 #include "lib/base/bytes.h"

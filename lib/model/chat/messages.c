@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes a template's messages from those of a client: contents as texts, arguments of calls as
+ * the template takes them. */
 #include "lib/model/chat/format.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Texts of progress, and estimates of the time that is left. */
 #include <inttypes.h>
 #include <stdio.h>
 

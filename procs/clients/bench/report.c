@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Prints the results of bench: medians, ratios with their intervals; as text, CSV and JSON. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

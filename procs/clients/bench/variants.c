@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the variants that bench compares from --vary and --variant. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a loader's jobs: submits reads, checks what was read, and publishes or fails the parts. */
 #include <errno.h>
 #include <inttypes.h>
 

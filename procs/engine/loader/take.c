@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Takes LOADS and FLUSH messages of the cache, and rejects what does not agree with the
+ * directory. */
 #include <errno.h>
 
 #include "lib/base/assert.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Collects what doctor found, once for text and JSON, and prints it. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Removes what tune recorded for a model, and the stores that no tuning uses any more. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Prints the results of the simulator as a table, a row per preset or per value of a swept
+ * parameter. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
