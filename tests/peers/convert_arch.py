@@ -16,6 +16,7 @@ import argparse
 import fnmatch
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -26,12 +27,12 @@ for folder in ("../golden", "../bench", "convert", "."):
 import converter  # noqa: E402
 import measuring as m  # noqa: E402
 import models  # noqa: E402
+import report  # noqa: E402
 
 TEXT = os.path.join(m.ROOT, "tests", "golden", "data", "heldout", "tales.txt")
 CONVERTED = ("F32", "F16", "BF16", "Q8_0")
 QUANTISED = {"Q4_K_M": 15, "Q3_K_M": 12, "IQ4_XS": 30, "MXFP4_MOE": 38}
-EXACT_TYPES = ("F32", "F16", "BF16")  # hold the same numbers
-EXACT, ELSE, ROUGH = 1e-3, 1e-2, 5e-2  # bounds: of a mean; of llama.cpp's, which rounds more; of a median of other types
+ELSE, ROUGH = 1e-2, 5e-2  # bounds: of a mean difference to llama.cpp, which rounds more; of a median of other types
 NOT_RUN = "not run"
 
 
@@ -46,10 +47,12 @@ def arguments():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--report", help="also write the table to this file")
     p.add_argument("--json", help="append the figures to this file, one object per line")
+    p.add_argument("--read", action="append", default=[], help="figures of --json instead of a run; repeatable, later ones replace")
+    p.add_argument("--short", action="store_true", help="the short tables of docs/lab/convert.md")
     p.add_argument("--keep", action="store_true", help="keep the files")
     p.add_argument("--list", action="store_true")
     a = p.parse_args()
-    if not a.list and not a.out:
+    if not (a.list or a.read) and not a.out:
         p.error("--out is needed")
     return a
 
@@ -98,7 +101,8 @@ def llama(a, *argv):
         sys.exit(f"{a.peer}: {done.stderr[-300:]}")
     if done.returncode != 0:
         wrong = [x for x in done.stderr.splitlines() if "error" in x.lower() or "assert" in x.lower()]
-        return (wrong[0] if wrong else done.stderr.strip()[-200:] or f"ended with {done.returncode}").split("loading model: ")[-1]
+        why = wrong[0] if wrong else done.stderr.strip()[-200:] or f"ended with {done.returncode}"
+        return re.sub(r"\S*/vendor/llama.cpp/", "", why).split("loading model: ")[-1]
     return json.loads(done.stdout)
 
 
@@ -138,7 +142,7 @@ def compare(a, name, kind, case, want, ids):
     row.update(transformers=gap(ours, want), llama=gap(ours, theirs), between=gap(theirs, want))
     if isinstance(theirs, str):
         row["llama_rejected"] = theirs
-    elif kind not in EXACT_TYPES and row["llama"] and row["llama"][1] > ROUGH:
+    elif kind not in report.EXACT_TYPES and row["llama"] and row["llama"][1] > ROUGH:
         decoded = path.replace(".gguf", "-decoded.gguf")
         llama(a, "dequantise", path, decoded)
         row["decoded"] = gap(ours, sluice(decoded, ids))
@@ -153,12 +157,12 @@ def is_good(row):
     if "rejected" in row:
         if row["between"] is None:
             return row.get("llama_rejected") != NOT_RUN
-        return row["type"] in EXACT_TYPES and row["between"][0] > ELSE
-    if f"{row['architecture']}/{row['variant']}" in models.NOT_IN_FILE:
+        return row["type"] in report.EXACT_TYPES and row["between"][0] > ELSE
+    if report.name_of(row) in models.NOT_IN_FILE:
         return True
-    if row["type"] in EXACT_TYPES:
+    if row["type"] in report.EXACT_TYPES:
         pairs = [row[x] for x in ("transformers", "llama") if row[x] is not None]
-        return pairs[0][0] <= EXACT or pairs[-1][0] <= ELSE
+        return pairs[0][0] <= report.EXACT or pairs[-1][0] <= ELSE
     pairs = [(row[x][1], bound) for x, bound in (("llama", ROUGH), ("decoded", 2 * ROUGH)) if row.get(x) is not None]
     return not pairs or any(median <= bound for median, bound in pairs)
 
@@ -191,27 +195,8 @@ def run_case(a, architecture, variant, case, tools):
     return rows
 
 
-def cell(pair):
-    return "" if pair is None else f"{pair[0]:.5f} ({pair[1]:.5f})"
-
-
-def line(r):
-    notes = [f"{k.replace('_', ' ')}: {r[k]}" for k in ("not_made", "rejected", "llama_rejected") if k in r]
-    if (why := models.NOT_IN_FILE.get(f"{r['architecture']}/{r['variant']}")) is not None:
-        notes.append(why)
-    if r.get("decoded"):
-        notes.append(f"to the same numbers in F32: {cell(r['decoded'])}")
-    if r.get("ids") is False:
-        notes.append("other token ids")
-    return [f"{r['architecture']}/{r['variant']}", r["type"], cell(r.get("transformers")), cell(r.get("llama")),
-            cell(r.get("between")), "yes" if r["good"] else "NO", "; ".join(notes)]
-
-
-def main():
-    a = arguments()
-    if a.list:
-        print("\n".join(f"{x}/{y}" for x, y, _ in selected(a.names)))
-        return 0
+def prepare(a):
+    """What makes checkpoints: modules that import torch, and texts."""
     a.out = os.path.abspath(a.out)
     os.makedirs(a.out, exist_ok=True)
     converter.use(converter.fetch(os.path.join(a.out, "llama.cpp")))
@@ -229,18 +214,43 @@ def main():
     with open(text_path, "w", encoding="utf-8") as f:
         f.write(text)
     vocabularies = vocabulary.Vocabularies(TEXT, a.out)
-    rows = []
+    return checkpoint, vocabularies, text_path, text
+
+
+def run(a):
+    tools, rows = prepare(a), []
     for architecture, variant, case in selected(a.names):
-        rows += run_case(a, architecture, variant, case, (checkpoint, vocabularies, text_path, text))
+        new = run_case(a, architecture, variant, case, tools)
+        rows += new
         if a.json:
             with open(a.json, "a", encoding="utf-8") as f:
-                f.writelines(json.dumps(r) + "\n" for r in rows if (r["architecture"], r["variant"]) == (architecture, variant))
-    table = "\n".join(m.table(["model", "type", "sluice, transformers: mean (median)", "sluice, llama.cpp",
-                               "llama.cpp, transformers", "good", ""], map(line, rows))) + "\n"
-    print(table, end="")
+                f.writelines(json.dumps(r) + "\n" for r in new)
+    return rows
+
+
+def read(paths, names):
+    """Rows of earlier runs, in the order of the variants."""
+    found = {}
+    for path in paths:
+        with open(path, encoding="utf-8") as f:
+            for row in map(json.loads, f):
+                found[report.name_of(row), row["type"]] = row
+    order = [f"{x}/{y}" for x, y, _ in selected(names)]
+    kinds = ["", *CONVERTED, *QUANTISED]
+    return [found[n, k] for n in order for k in kinds if (n, k) in found]
+
+
+def main():
+    a = arguments()
+    if a.list:
+        print("\n".join(f"{x}/{y}" for x, y, _ in selected(a.names)))
+        return 0
+    rows = read(a.read, a.names) if a.read else run(a)
+    text = report.types(rows) + "\n" + report.variants(rows) if a.short else report.full(rows)
+    print(text, end="")
     if a.report:
         with open(a.report, "w", encoding="utf-8") as f:
-            f.write(table)
+            f.write(text)
     return 0 if all(r["good"] for r in rows) else 1
 
 
