@@ -42,6 +42,17 @@ while read -r command option; do
         echo "sluice-$command.1 lacks $option"
 done <"$scratch/options" | verdict manual_pages_have_every_option "a manual page lacks an option of --help"
 
+# The overview has the words of the launcher's help, and no command that works in the source tree only.
+{
+    plain "$manual/man/sluice.1" >"$scratch/overview"
+    grep -n 'VERB' "$scratch/overview"
+    grep -qF 'sluice COMMAND [OPTIONS]' "$scratch/overview" || echo "no synopsis: $(sed -n 6p "$scratch/overview")"
+    grep -qF 'serve is short for run --http 8080, chat for repl.' "$scratch/overview" || echo "serve and chat are missing"
+    for command in test build; do
+        [ ! -e "$manual/man/sluice-$command.1" ] || echo "sluice-$command.1 is installed"
+    done
+} | verdict manual_overview_is_of_the_launcher "sluice.1 differs from the launcher's help"
+
 # The completions offered for "sluice COMMAND -".
 offered() {
     bash -c '. "$1"; COMP_WORDS=(sluice "${@:2}"); COMP_CWORD=$(($# - 1)); _sluice; printf "%s\n" "${COMPREPLY[@]}"' \
