@@ -25,6 +25,7 @@ static void compile(void *arg)
     struct jtokens tokens = jlex(&c->t->heap, c->text, c->bytes);
     c->t->names = tokens.names;
     c->t->body = jparse(&c->t->heap, &tokens);
+    jfold(&c->t->heap, &c->t->body);
 }
 
 struct jinja_template *jinja_compile(const char *text, size_t bytes,

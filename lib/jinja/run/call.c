@@ -55,10 +55,11 @@ static size_t position_of(const char *names, const struct jstring *name)
 {
     size_t i = 0;
     for (const char *at = names; *at; i++) {
-        size_t n = strcspn(at, " ");
+        size_t n = strcspn(at, " !");
         if (n == name->bytes && memcmp(at, name->text, n) == 0)
             return i;
-        at += n + (at[n] == ' ');
+        at += n + (at[n] == '!');
+        at += *at == ' ';
     }
     return SIZE_MAX;
 }
@@ -71,8 +72,19 @@ static size_t count_names(const char *names)
     return n;
 }
 
-struct jvalue jrow_call(struct jrun *r, const struct jrow *row, const struct jvalue *in,
-                        const struct jcall *call)
+static void check_required(struct jrun *r, const struct jrow *row, const struct jbound *a)
+{
+    const char *at = row->parameters;
+    for (size_t i = 0; *at; i++) {
+        size_t n = strcspn(at, " !");
+        if (at[n] == '!' && !a->at[i])
+            jheap_fail(r->h, "%s: the argument '%.*s' is missing", row->name, (int)n, at);
+        at += n + (at[n] == '!');
+        at += *at == ' ';
+    }
+}
+
+static struct jbound bind(struct jrun *r, const struct jrow *row, const struct jcall *call)
 {
     struct jbound a = {.call = call};
     jheap_work(r->h, call->count + call->named_count);
@@ -89,7 +101,15 @@ struct jvalue jrow_call(struct jrun *r, const struct jrow *row, const struct jva
                            name->text);
             a.at[at] = &call->named[i].value;
         }
+        check_required(r, row, &a);
     }
+    return a;
+}
+
+struct jvalue jrow_call(struct jrun *r, const struct jrow *row, const struct jvalue *in,
+                        const struct jcall *call)
+{
+    struct jbound a = bind(r, row, call);
     return row->function(r, in, &a);
 }
 
@@ -229,14 +249,50 @@ static const struct jrow *find(const struct jrows *rows, const struct jstring *n
     return i < rows->count ? &rows->at[i] : NULL;
 }
 
+/* ---- generators ---- */
+
+struct pending {
+    struct jrun *run;
+    const struct jrow *row;
+    struct jvalue in;
+    struct jcall call;
+    struct jbound bound;
+};
+
+static void fill(void *arg, struct jlist *l)
+{
+    struct pending *p = arg;
+    struct jvalue made = p->row->function(p->run, &p->in, &p->bound);
+    l->at = made.list->at;
+    l->count = made.list->count;
+    l->capacity = made.list->capacity;
+}
+
+/* The arguments are in the heap, and nothing in it is freed before the end. */
+static struct jvalue pending_call(struct jrun *r, const struct jrow *row, const struct jvalue *in,
+                                  const struct jcall *call)
+{
+    struct pending *p = jheap_get(r->h, sizeof *p);
+    struct jvalue v = jlist_new(r->h, JFORM_GENERATOR, 0);
+    *p = (struct pending){.run = r, .row = row, .in = *in, .call = *call};
+    p->bound = bind(r, row, call);
+    p->bound.call = &p->call;
+    v.list->fill = fill;
+    v.list->fill_arg = p;
+    return v;
+}
+
 struct jvalue jfilter(struct jrun *r, const struct jstring *name, const struct jvalue *in,
                       const struct jcall *call)
 {
     const struct jrow *row = find(&jtext_filters, name);
     row = row ? row : find(&jlist_filters, name);
+    if (row)
+        return jrow_call(r, row, in, call);
+    row = find(&jlazy_filters, name);
     if (!row)
         jheap_fail(r->h, "no filter named '%.*s'", (int)name->bytes, name->text);
-    return jrow_call(r, row, in, call);
+    return pending_call(r, row, in, call);
 }
 
 bool jtest(struct jrun *r, const struct jstring *name, const struct jvalue *in,

@@ -66,8 +66,7 @@ struct jvalue jitem(struct jrun *r, const struct jvalue *of, const struct jvalue
     bool indexed = of->kind == JSTRING || (of->kind == JLIST && of->list->form <= JFORM_RANGE);
     if (indexed && (key->kind == JINT || key->kind == JBOOL))
         return element(r, of, key->kind == JINT ? key->integer : key->truth);
-    if (of->kind == JDICT && key->kind != JDICT &&
-        (key->kind != JLIST || key->list->form == JFORM_TUPLE)) {
+    if (of->kind == JDICT && jis_key(r->h, key)) {
         const struct jvalue *v = jdict_find(r->h, of->dict, *key);
         if (v)
             return *v;
@@ -103,13 +102,31 @@ static struct jvalue slice_text(struct jrun *r, const struct jstring *s, int64_t
     return jstring_value(jstring_part(r->h, s, a, b));
 }
 
-static struct jvalue slice(struct jrun *r, const struct jvalue *of, const struct jnode *n)
+/* A part of a range is a range. */
+static struct jvalue slice_range(struct jrun *r, const struct jlist *l, int64_t from, int64_t to,
+                                 int64_t step)
 {
+    uint64_t first = (uint64_t)l->bounds[0], by = (uint64_t)l->bounds[2];
+    uint64_t width = (uint64_t)(step < 0 ? from - to : to - from);
+    uint64_t steps = step < 0 ? -(uint64_t)step : (uint64_t)step;
+    bool none = step < 0 ? from <= to : from >= to;
+    struct jrange range = {.first = (int64_t)(first + (uint64_t)from * by),
+                           .step = (int64_t)(by * (uint64_t)step),
+                           .count = none ? 0 : (width - 1) / steps + 1};
+    return jrange_list(r, &range, (int64_t)(first + (uint64_t)to * by));
+}
+
+static struct jvalue slice(struct jrun *r, const struct jvalue *of, const struct jnode *item)
+{
+    const struct jnode *n = item->b;
     int64_t step = 1, from = 0, to = 0;
     if (of->kind == JUNDEFINED)
         jheap_fail(r->h, "%s", of->missing);
-    if (of->kind != JSTRING && (of->kind != JLIST || of->list->form > JFORM_RANGE))
-        jheap_fail(r->h, "'%s' object is not subscriptable", jtype_name(of));
+    if (of->kind != JSTRING && (of->kind != JLIST || of->list->form > JFORM_RANGE)) {
+        if (item->op != JITEM_FOLDED)
+            jheap_fail(r->h, "'%s' object is not subscriptable", jtype_name(of));
+        return jundefined(r->h, "'%s' object has no parts", jtype_name(of));
+    }
     int64_t count = (int64_t)jlength(r->h, of);
     bool has_from = bound_of(r, n->a, &from), has_to = bound_of(r, n->b, &to);
     bound_of(r, n->c, &step);
@@ -120,6 +137,8 @@ static struct jvalue slice(struct jrun *r, const struct jvalue *of, const struct
     to = has_to ? clamp(to, count, back) : back ? -1 : count;
     if (of->kind == JSTRING && step == 1)
         return slice_text(r, of->string, from, to);
+    if (of->kind == JLIST && of->list->form == JFORM_RANGE)
+        return slice_range(r, of->list, from, to, step);
     const struct jlist *l = jiterate(r->h, of);
     struct jvalue out = jlist_new(r->h, of->kind == JSTRING ? JFORM_LIST : of->list->form, 0);
     for (int64_t i = from; back ? i > to : i < to;) {
@@ -242,7 +261,7 @@ static struct jvalue item_of(struct jrun *r, const struct jnode *n)
 {
     struct jvalue of = jevaluate(r, n->a);
     if (n->b->kind == JNODE_SLICE)
-        return slice(r, &of, n->b);
+        return slice(r, &of, n);
     struct jvalue key = jevaluate(r, n->b);
     return jitem(r, &of, &key);
 }

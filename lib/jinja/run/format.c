@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
@@ -42,6 +43,8 @@ static const struct jstring *number_text(struct jrun *r, const struct spec *s,
         if (n < 0 || (size_t)n >= sizeof text)
             jheap_fail(r->h, "a precision in a format is too large");
     } else {
+        if (v->kind == JFLOAT && s->type != 'd')
+            jheap_fail(r->h, "format '%c' needs an integer, not float", s->type);
         if (v->kind == JFLOAT && !(fabs(v->real) < 0x1p63))
             jheap_fail(r->h, "an integer is too large");
         int64_t i = v->kind == JFLOAT ? (int64_t)v->real : jint_argument(r, v, 0);
@@ -82,6 +85,13 @@ static void put_padded(struct jrun *r, struct jbuffer *b, const struct spec *s,
     put_padding(r, b, s, fill, pad - before);
 }
 
+static const struct jstring *repr_of(struct jrun *r, const struct jvalue *v)
+{
+    struct jbuffer repr = {0};
+    jprint_repr(r->h, &repr, v);
+    return jbuffer_take(r->h, &repr);
+}
+
 static void put_value(struct jrun *r, struct jbuffer *b, const struct spec *s,
                       const struct jvalue *v)
 {
@@ -90,11 +100,8 @@ static void put_value(struct jrun *r, struct jbuffer *b, const struct spec *s,
         return;
     }
     const struct jstring *text = jtext(r->h, v);
-    if (s->type == 'r') {
-        struct jbuffer repr = {0};
-        jprint_repr(r->h, &repr, v);
-        text = jbuffer_take(r->h, &repr);
-    }
+    if (s->type == 'r')
+        text = repr_of(r, v);
     if (s->precision >= 0)
         text = jstring_part(r->h, text, 0, jstring_offset(r->h, text, (size_t)s->precision));
     if (s->markup)
@@ -190,7 +197,8 @@ struct jvalue jformat_percent(struct jrun *r, const struct jstring *form, const 
         }
     }
     bool tuple = v->kind == JLIST && v->list->form == JFORM_TUPLE;
-    if (tuple ? used < v->list->count : used == 0 && v->kind != JDICT && v->kind != JLIST)
+    if (tuple ? used < v->list->count
+              : used == 0 && v->kind != JDICT && v->kind != JLIST && v->kind != JUNDEFINED)
         jheap_fail(r->h, "not all arguments converted during string formatting");
     return jstring_value(jstring_marked(r->h, jbuffer_take(r->h, &b), form->markup));
 }
@@ -240,6 +248,54 @@ static const struct jvalue *brace_argument(struct jrun *r, const struct jstring 
     jheap_fail(r->h, "a format names an argument that is missing");
 }
 
+/* A float of a precision without a type: as 'g', but with a digit behind the point. */
+static const struct jstring *float_text(struct jrun *r, const struct spec *s, double real)
+{
+    char text[400], sign[2] = {s->sign == '-' ? 0 : s->sign, 0};
+    int precision = s->precision > 0 ? s->precision : 1;
+    snprintf(text, sizeof text, "%.*e", precision - 1, real);
+    const char *exponent = strchr(text, 'e');
+    long power = exponent ? strtol(exponent + 1, NULL, 10) : 0;
+    bool point = exponent && power < precision - 1 && power >= -4;
+    int n = snprintf(text, sizeof text, "%s%.*g", real < 0 ? "" : sign, precision, real);
+    if (exponent && !point && !strchr(text, 'e')) /* what 'g' writes in full */
+        n = snprintf(text, sizeof text, "%s%.*e", real < 0 ? "" : sign, precision - 1, real);
+    else if (exponent && point && !strchr(text, '.'))
+        n += snprintf(text + n, sizeof text - (size_t)n, ".0");
+    if (n < 0 || (size_t)n >= sizeof text)
+        jheap_fail(r->h, "a precision in a format is too large");
+    return jstring_copy(r->h, text, (size_t)n, JORIGIN_TEMPLATE);
+}
+
+static const struct jstring *signed_text(struct jrun *r, const struct spec *s,
+                                         const struct jvalue *v)
+{
+    struct jbuffer b = {0};
+    if ((s->sign == '+' || s->sign == ' ') && !signbit(v->real))
+        jbuffer_add(r->h, &b, &s->sign, 1, JORIGIN_TEMPLATE);
+    jprint(r->h, &b, v);
+    return jbuffer_take(r->h, &b);
+}
+
+/* What a type of values takes of a specification that is not empty. */
+static void put_field(struct jrun *r, struct jbuffer *b, struct spec s, const struct jvalue *v)
+{
+    bool whole = v->kind == JINT || v->kind == JBOOL;
+    if (whole && s.type == 0)
+        s.type = 'd';
+    const char *types = v->kind == JSTRING ? "s" : whole ? "dxXefg" : "efg";
+    if (v->kind != JSTRING && !jis_number(v))
+        jheap_fail(r->h, "a format specification is not for %s", jtype_name(v));
+    if ((s.type && !strchr(types, s.type)) || (v->kind == JSTRING && s.sign) ||
+        (s.precision >= 0 && s.type && strchr("dxX", s.type)))
+        jheap_fail(r->h, "a format specification is not for %s", jtype_name(v));
+    if (v->kind == JFLOAT && s.type == 0)
+        put_padded(r, b, &s, s.precision >= 0 ? float_text(r, &s, v->real) : signed_text(r, &s, v),
+                   true);
+    else
+        put_value(r, b, &s, v);
+}
+
 /* A field, between "{" and "}". */
 static void brace_field(struct jrun *r, struct jbuffer *b, const struct jstring *field,
                         const struct jcall *call, size_t *used)
@@ -250,13 +306,16 @@ static void brace_field(struct jrun *r, struct jbuffer *b, const struct jstring 
     struct spec s =
         brace_spec(r, jstring_part(r->h, field, at == SIZE_MAX ? name : at + 1, field->bytes));
     s.markup = field->markup;
-    if (name >= 2 && jstring_find(r->h, field, &repr, name - 2, name) != SIZE_MAX) {
-        s.type = 'r';
-        name -= 2;
-    } else if (name >= 2 && jstring_find(r->h, field, &str, name - 2, name) != SIZE_MAX) {
-        name -= 2;
-    }
-    put_value(r, b, &s, brace_argument(r, jstring_part(r->h, field, 0, name), call, used));
+    bool as_repr = name >= 2 && jstring_find(r->h, field, &repr, name - 2, name) != SIZE_MAX;
+    bool as_str = name >= 2 && jstring_find(r->h, field, &str, name - 2, name) != SIZE_MAX;
+    name -= as_repr || as_str ? 2 : 0;
+    struct jvalue v = *brace_argument(r, jstring_part(r->h, field, 0, name), call, used);
+    if (as_repr || as_str)
+        v = jstring_value(as_repr ? repr_of(r, &v) : jtext(r->h, &v));
+    if (at == SIZE_MAX || at + 1 == field->bytes)
+        put_value(r, b, &s, &v);
+    else
+        put_field(r, b, s, &v);
 }
 
 struct jvalue jformat_braces(struct jrun *r, const struct jstring *form, const struct jcall *call)

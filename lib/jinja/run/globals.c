@@ -19,7 +19,7 @@ static uint64_t range_count(int64_t first, int64_t end, int64_t step)
     return step > 0 ? (to - from - 1) / (uint64_t)step + 1 : (from - to - 1) / -(uint64_t)step + 1;
 }
 
-/* A range as three numbers: first, step, count. */
+/* A range as four numbers: first, step, count, end. */
 static struct jvalue range_parts(struct jrun *r, const struct jvalue *in, const struct jbound *a)
 {
     (void)in;
@@ -36,10 +36,11 @@ static struct jvalue range_parts(struct jrun *r, const struct jvalue *in, const 
     uint64_t count = range_count(first, end, step);
     if (count > RANGE_MAX)
         jheap_fail(r->h, "range: more than %d elements", RANGE_MAX);
-    struct jvalue v = jlist_new(r->h, JFORM_TUPLE, 3);
+    struct jvalue v = jlist_new(r->h, JFORM_TUPLE, 4);
     jlist_add(r->h, v.list, jint(first));
     jlist_add(r->h, v.list, jint(step));
     jlist_add(r->h, v.list, jint((int64_t)count));
+    jlist_add(r->h, v.list, jint(end));
     return v;
 }
 
@@ -48,9 +49,19 @@ static struct jvalue global_range(struct jrun *r, const struct jvalue *in, const
     const struct jlist *parts = range_parts(r, in, a).list;
     struct jrange range = {parts->at[0].integer, parts->at[1].integer,
                            (size_t)parts->at[2].integer};
-    struct jvalue v = jlist_new(r->h, JFORM_RANGE, range.count);
-    for (size_t i = 0; i < range.count; i++)
-        jlist_add(r->h, v.list, jrange_at(&range, i));
+    return jrange_list(r, &range, parts->at[3].integer);
+}
+
+struct jvalue jrange_list(struct jrun *r, const struct jrange *range, int64_t end)
+{
+    struct jvalue v = jlist_new(r->h, JFORM_RANGE, range->count);
+    int64_t *bounds = jheap_array(r->h, 3, sizeof *bounds);
+    bounds[0] = range->first;
+    bounds[1] = end;
+    bounds[2] = range->step;
+    v.list->bounds = bounds;
+    for (size_t i = 0; i < range->count; i++)
+        jlist_add(r->h, v.list, jrange_at(range, i));
     return v;
 }
 
@@ -164,22 +175,18 @@ static bool is_case(struct jrun *r, const struct jvalue *v, enum jcase to)
            !jstring_same(r->h, s.string, jstring_case(r->h, s.string, other));
 }
 
-static const struct jvalue *operand(struct jrun *r, const struct jbound *a)
+/* What Python's % gives: of a text, a text, which is not 0. */
+static bool rest_is(struct jrun *r, const struct jvalue *in, struct jvalue by, int64_t expected)
 {
-    if (!a->at[0])
-        jheap_fail(r->h, "a test needs an argument");
-    return a->at[0];
+    struct jvalue rest = jbinary(r, JOP_MOD, in, &by), wanted = jint(expected);
+    return jequal(r->h, &rest, &wanted);
 }
 
-static int64_t integer_of(struct jrun *r, const struct jvalue *in)
+/* Names are keys of a dict of the environment. */
+static bool is_name(struct jrun *r, const struct jvalue *v)
 {
-    return jint_argument(r, in, 0);
-}
-
-static bool divisible(struct jrun *r, const struct jvalue *in, int64_t by)
-{
-    struct jvalue divisor = jint(by), rest = jbinary(r, JOP_MOD, in, &divisor);
-    return jreal(&rest) == 0;
+    jcheck_key(r->h, v);
+    return v->kind == JSTRING;
 }
 
 TEST(defined, in->kind != JUNDEFINED)
@@ -198,24 +205,25 @@ TEST(iterable, in->kind == JSTRING || in->kind == JLIST || in->kind == JDICT ||
 TEST(sequence, is_sequence(in))
 TEST(callable,
      in->kind == JMACRO || in->kind == JGLOBAL || in->kind == JMETHOD || in->kind == JUNDEFINED)
-TEST(odd, !divisible(r, in, 2))
-TEST(even, divisible(r, in, 2))
-TEST(divisibleby, divisible(r, in, integer_of(r, operand(r, a))))
-TEST(eq, jequal(r->h, in, operand(r, a)))
-TEST(ne, !jequal(r->h, in, operand(r, a)))
-TEST(lt, jcompare(r->h, in, operand(r, a)) < 0)
-TEST(le, jcompare(r->h, in, operand(r, a)) <= 0)
-TEST(gt, jcompare(r->h, in, operand(r, a)) > 0)
-TEST(ge, jcompare(r->h, in, operand(r, a)) >= 0)
-TEST(in, jcontains(r->h, operand(r, a), in))
+TEST(odd, rest_is(r, in, jint(2), 1))
+TEST(even, rest_is(r, in, jint(2), 0))
+TEST(divisibleby, rest_is(r, in, *a->at[0], 0))
+TEST(eq, jequal(r->h, in, a->at[0]))
+TEST(ne, !jequal(r->h, in, a->at[0]))
+TEST(lt, jcompare(r->h, in, a->at[0]) < 0)
+TEST(le, jcompare(r->h, in, a->at[0]) <= 0)
+TEST(gt, jcompare(r->h, in, a->at[0]) > 0)
+TEST(ge, jcompare(r->h, in, a->at[0]) >= 0)
+TEST(in, jcontains(r->h, a->at[0], in))
 TEST(lower, is_case(r, in, JCASE_LOWER))
 TEST(upper, is_case(r, in, JCASE_UPPER))
-TEST(sameas, in->kind == operand(r, a)->kind && jequal(r->h, in, a->at[0]))
+TEST(sameas, in->kind == a->at[0]->kind && jequal(r->h, in, a->at[0]))
 TEST(escaped, in->kind == JSTRING && in->string->markup)
-TEST(filter, in->kind == JSTRING &&
-                 (jrow_find(jtext_filters.at, jtext_filters.count, in->string) != SIZE_MAX ||
-                  jrow_find(jlist_filters.at, jlist_filters.count, in->string) != SIZE_MAX))
-TEST(test, in->kind == JSTRING && jrow_find(jtests.at, jtests.count, in->string) != SIZE_MAX)
+TEST(filter,
+     is_name(r, in) && (jrow_find(jtext_filters.at, jtext_filters.count, in->string) != SIZE_MAX ||
+                        jrow_find(jlist_filters.at, jlist_filters.count, in->string) != SIZE_MAX ||
+                        jrow_find(jlazy_filters.at, jlazy_filters.count, in->string) != SIZE_MAX))
+TEST(test, is_name(r, in) && jrow_find(jtests.at, jtests.count, in->string) != SIZE_MAX)
 
 static const struct jrow tests[] = {{"defined", test_defined, ""},
                                     {"undefined", test_undefined, ""},
@@ -233,26 +241,26 @@ static const struct jrow tests[] = {{"defined", test_defined, ""},
                                     {"callable", test_callable, ""},
                                     {"odd", test_odd, ""},
                                     {"even", test_even, ""},
-                                    {"divisibleby", test_divisibleby, "num"},
-                                    {"eq", test_eq, "other"},
-                                    {"equalto", test_eq, "other"},
-                                    {"==", test_eq, "other"},
-                                    {"ne", test_ne, "other"},
-                                    {"!=", test_ne, "other"},
-                                    {"lt", test_lt, "other"},
-                                    {"lessthan", test_lt, "other"},
-                                    {"<", test_lt, "other"},
-                                    {"le", test_le, "other"},
-                                    {"<=", test_le, "other"},
-                                    {"gt", test_gt, "other"},
-                                    {"greaterthan", test_gt, "other"},
-                                    {">", test_gt, "other"},
-                                    {"ge", test_ge, "other"},
-                                    {">=", test_ge, "other"},
-                                    {"in", test_in, "seq"},
+                                    {"divisibleby", test_divisibleby, "num!"},
+                                    {"eq", test_eq, "other!"},
+                                    {"equalto", test_eq, "other!"},
+                                    {"==", test_eq, "other!"},
+                                    {"ne", test_ne, "other!"},
+                                    {"!=", test_ne, "other!"},
+                                    {"lt", test_lt, "other!"},
+                                    {"lessthan", test_lt, "other!"},
+                                    {"<", test_lt, "other!"},
+                                    {"le", test_le, "other!"},
+                                    {"<=", test_le, "other!"},
+                                    {"gt", test_gt, "other!"},
+                                    {"greaterthan", test_gt, "other!"},
+                                    {">", test_gt, "other!"},
+                                    {"ge", test_ge, "other!"},
+                                    {">=", test_ge, "other!"},
+                                    {"in", test_in, "seq!"},
                                     {"lower", test_lower, ""},
                                     {"upper", test_upper, ""},
-                                    {"sameas", test_sameas, "other"},
+                                    {"sameas", test_sameas, "other!"},
                                     {"escaped", test_escaped, ""},
                                     {"filter", test_filter, ""},
                                     {"test", test_test, ""}};

@@ -18,8 +18,10 @@ static struct jvalue get(struct jrun *r, struct jvalue v, const struct jvalue *a
 {
     if (!attribute || attribute->kind == JNONE)
         return v;
-    if (attribute->kind != JSTRING)
-        return jitem(r, &v, attribute);
+    if (attribute->kind != JSTRING) {
+        v = jitem(r, &v, attribute);
+        return v.kind == JUNDEFINED && otherwise ? *otherwise : v;
+    }
     const struct jstring *s = attribute->string;
     for (size_t from = 0; from <= s->bytes;) {
         jheap_step(r->h);
@@ -84,8 +86,10 @@ FILTER(last)
 FILTER(reverse)
 {
     (void)a;
+    /* Python reverses what has no order from its end as a list */
+    bool generator = in->kind == JLIST && in->list->form == JFORM_GENERATOR;
     const struct jlist *l = jiterate(r->h, in);
-    struct jvalue v = jlist_new(r->h, JFORM_GENERATOR, l->count);
+    struct jvalue v = jlist_new(r->h, generator ? JFORM_LIST : JFORM_GENERATOR, l->count);
     struct jbuffer b = {0};
     for (size_t i = l->count; i > 0; i--) {
         if (in->kind == JSTRING)
@@ -154,28 +158,50 @@ static void sort(struct jrun *r, struct sorted *at, size_t count, bool reverse)
     }
 }
 
-/* Sorts values by an attribute. */
-static struct sorted *sorted_by(struct jrun *r, const struct jlist *l,
-                                const struct jvalue *attribute, const struct jvalue *otherwise,
-                                bool case_sensitive, bool reverse)
+/* The value of a list of attributes, separated by commas, as a list: the elements of equal lists need no
+ * order. */
+static struct jvalue keys_of(struct jrun *r, struct jvalue v, const struct jvalue *attribute,
+                             bool case_sensitive)
 {
-    struct sorted *at = jheap_array(r->h, l->count + 1, sizeof *at);
-    for (size_t i = 0; i < l->count; i++)
-        at[i] = (struct sorted){folded(r, get(r, l->at[i], attribute, otherwise), case_sensitive),
-                                l->at[i]};
-    sort(r, at, l->count, reverse);
-    return at;
+    struct jvalue keys = jlist_new(r->h, JFORM_LIST, 1);
+    const struct jstring *s = attribute && attribute->kind == JSTRING ? attribute->string : NULL;
+    if (!s)
+        jlist_add(r->h, keys.list, folded(r, get(r, v, attribute, NULL), case_sensitive));
+    for (size_t from = 0; s && from <= s->bytes;) {
+        const char *comma = memchr(s->text + from, ',', s->bytes - from);
+        size_t to = comma ? (size_t)(comma - s->text) : s->bytes;
+        struct jvalue part = jstring_value(jstring_part(r->h, s, from, to));
+        jlist_add(r->h, keys.list, folded(r, get(r, v, &part, NULL), case_sensitive));
+        from = to + 1;
+    }
+    return keys;
 }
 
 FILTER(sort)
 {
     const struct jlist *l = jiterate(r->h, in);
-    const struct sorted *at = sorted_by(r, l, a->at[2], NULL, jtruth_argument(a->at[1], false),
-                                        jtruth_argument(a->at[0], false));
+    bool sensitive = jtruth_argument(a->at[1], false);
+    struct sorted *at = jheap_array(r->h, l->count + 1, sizeof *at);
+    for (size_t i = 0; i < l->count; i++)
+        at[i] = (struct sorted){keys_of(r, l->at[i], a->at[2], sensitive), l->at[i]};
+    sort(r, at, l->count, jint_argument(r, a->at[0], 0) != 0);
     struct jvalue v = jlist_new(r->h, JFORM_LIST, l->count);
     for (size_t i = 0; i < l->count; i++)
         jlist_add(r->h, v.list, at[i].value);
     return v;
+}
+
+/* Sorts values by an attribute. */
+static struct sorted *sorted_by(struct jrun *r, const struct jlist *l,
+                                const struct jvalue *attribute, const struct jvalue *otherwise,
+                                bool case_sensitive)
+{
+    struct sorted *at = jheap_array(r->h, l->count + 1, sizeof *at);
+    for (size_t i = 0; i < l->count; i++)
+        at[i] = (struct sorted){folded(r, get(r, l->at[i], attribute, otherwise), case_sensitive),
+                                l->at[i]};
+    sort(r, at, l->count, false);
+    return at;
 }
 
 FILTER(dictsort)
@@ -193,7 +219,7 @@ FILTER(dictsort)
         jlist_add(r->h, pair.list, p->value);
         at[i] = (struct sorted){folded(r, by_value ? p->value : p->key, sensitive), pair};
     }
-    sort(r, at, n, jtruth_argument(a->at[2], false));
+    sort(r, at, n, jint_argument(r, a->at[2], 0) != 0);
     struct jvalue v = jlist_new(r->h, JFORM_LIST, n);
     for (size_t i = 0; i < n; i++)
         jlist_add(r->h, v.list, at[i].value);
@@ -204,9 +230,7 @@ FILTER(groupby)
 {
     const struct jlist *l = jiterate(r->h, in);
     bool sensitive = jtruth_argument(a->at[2], false);
-    if (!a->at[0])
-        jheap_fail(r->h, "groupby needs an attribute");
-    const struct sorted *at = sorted_by(r, l, a->at[0], a->at[1], sensitive, false);
+    const struct sorted *at = sorted_by(r, l, a->at[0], a->at[1], sensitive);
     struct jvalue v = jlist_new(r->h, JFORM_LIST, 0), group = {0};
     for (size_t i = 0; i < l->count; i++) {
         if (i == 0 || !jequal(r->h, &at[i].key, &at[i - 1].key)) {
@@ -393,18 +417,20 @@ static const struct jrow rows[] = {{"list", filter_list, ""},
                                    {"last", filter_last, ""},
                                    {"reverse", filter_reverse, ""},
                                    {"join", filter_join, "d attribute"},
-                                   {"items", filter_items, ""},
                                    {"sort", filter_sort, "reverse case_sensitive attribute"},
                                    {"dictsort", filter_dictsort, "case_sensitive by reverse"},
-                                   {"groupby", filter_groupby, "attribute default case_sensitive"},
+                                   {"groupby", filter_groupby, "attribute! default case_sensitive"},
                                    {"min", filter_min, "case_sensitive attribute"},
                                    {"max", filter_max, "case_sensitive attribute"},
-                                   {"sum", filter_sum, "attribute start"},
-                                   {"unique", filter_unique, "case_sensitive attribute"},
-                                   {"batch", filter_batch, "linecount fill_with"},
-                                   {"map", filter_map, "*"},
-                                   {"select", filter_select, "*"},
-                                   {"reject", filter_reject, "*"},
-                                   {"selectattr", filter_selectattr, "*"},
-                                   {"rejectattr", filter_rejectattr, "*"}};
+                                   {"sum", filter_sum, "attribute start"}};
 const struct jrows jlist_filters = {rows, ARRAY_LEN(rows)};
+
+static const struct jrow lazy_rows[] = {{"items", filter_items, ""},
+                                        {"unique", filter_unique, "case_sensitive attribute"},
+                                        {"batch", filter_batch, "linecount! fill_with"},
+                                        {"map", filter_map, "*"},
+                                        {"select", filter_select, "*"},
+                                        {"reject", filter_reject, "*"},
+                                        {"selectattr", filter_selectattr, "*"},
+                                        {"rejectattr", filter_rejectattr, "*"}};
+const struct jrows jlazy_filters = {lazy_rows, ARRAY_LEN(lazy_rows)};

@@ -11,8 +11,6 @@
 
 METHOD(get)
 {
-    if (!a->at[0])
-        jheap_fail(r->h, "get expected at least 1 argument, got 0");
     const struct jvalue *v = jdict_find(r->h, in->dict, *a->at[0]);
     return v ? *v : a->at[1] ? *a->at[1] : jnone();
 }
@@ -60,8 +58,6 @@ METHOD(copy) /* nothing changes a list or a dict */
 METHOD(count)
 {
     int64_t n = 0;
-    if (!a->at[0])
-        jheap_fail(r->h, "count() takes exactly one argument (0 given)");
     for (size_t i = 0; i < in->list->count; i++)
         n += jequal(r->h, &in->list->at[i], a->at[0]);
     return jint(n);
@@ -69,7 +65,7 @@ METHOD(count)
 
 METHOD(index)
 {
-    for (size_t i = 0; a->at[0] && i < in->list->count; i++)
+    for (size_t i = 0; i < in->list->count; i++)
         if (jequal(r->h, &in->list->at[i], a->at[0]))
             return jint((int64_t)i);
     jheap_fail(r->h, "index: the value is not in the list");
@@ -95,13 +91,14 @@ METHOD(changed)
     return jbool(changed);
 }
 
-static const struct jrow dict_rows[] = {{"get", method_get, "key default"},
+static const struct jrow dict_rows[] = {{"get", method_get, "key! default"},
                                         {"items", method_items, ""},
                                         {"keys", method_keys, ""},
                                         {"values", method_values, ""},
                                         {"copy", method_copy, ""}};
-static const struct jrow list_rows[] = {
-    {"count", method_count, "value"}, {"index", method_index, "value"}, {"copy", method_copy, ""}};
+static const struct jrow list_rows[] = {{"count", method_count, "value!"},
+                                        {"index", method_index, "value!"},
+                                        {"copy", method_copy, ""}};
 static const struct jrow loop_rows[] = {{"cycle", method_cycle, "*"},
                                         {"changed", method_changed, "*"}};
 

@@ -97,7 +97,8 @@ typedef struct jvalue jfunction(struct jrun *r, const struct jvalue *in, const s
 struct jrow {
     const char *name;
     jfunction *function;
-    const char *parameters; /* names, separated by spaces; "*": it takes any */
+    /* Names, separated by spaces; "!" behind one: it must be given. "*": it takes any. */
+    const char *parameters;
 };
 
 struct jmacro {
@@ -128,6 +129,8 @@ struct jrows {
     size_t count;
 };
 extern const struct jrows jtext_filters, jlist_filters, jtests, jglobals, jmethods_string;
+/* Filters that are generators: they are called when their result is iterated. */
+extern const struct jrows jlazy_filters;
 
 /* The method of a value; undefined: it has none of this name. Methods that change a list or dict are
  * rejected, as by jinja2's immutable sandbox. */
@@ -141,6 +144,9 @@ static inline struct jvalue jrange_at(const struct jrange *range, size_t i)
 {
     return jint((int64_t)((uint64_t)range->first + (uint64_t)i * (uint64_t)range->step));
 }
+
+/* A list of it; `end` is that of its text. */
+struct jvalue jrange_list(struct jrun *r, const struct jrange *range, int64_t end);
 
 /* The range that an expression is, if it is a call of it: for a loop, which needs no list. */
 bool jrange_of(struct jrun *r, const struct jnode *n, struct jrange *range);

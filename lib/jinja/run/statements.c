@@ -107,8 +107,8 @@ static void execute_for(struct jrun *r, const struct jnode *n)
     }
     const struct jstring *name = jname(r->h, r->names, "loop", 4);
     unsigned constant = jloop_constant_conditions(r, n);
-    bool any = false;
-    if (n->c) /* evaluated with it whenever an element is needed */
+    bool any = false, done = false; /* done: a turn was not left by break or continue */
+    if (n->c)                       /* evaluated with it whenever an element is needed */
         keep_scopes(outer);
     while (jloop_next(r, loop, &v)) {
         jheap_step(r->h);
@@ -121,13 +121,17 @@ static void execute_for(struct jrun *r, const struct jnode *n)
         turn = r->scope;
         jdefine(r, name, (struct jvalue){.kind = JLOOP, .object = loop});
         jassign(r, n->a, v);
-        if (constant > 0 && jloop_idle(r, n, constant))
+        bool idle = constant > 0 && jloop_idle(r, n, constant);
+        done |= idle;
+        if (idle)
             break;
-        if (execute_body_of(r, &n->list, outer) == JFLOW_BREAK)
+        enum jflow flow = execute_body_of(r, &n->list, outer);
+        done |= flow == JFLOW_NEXT;
+        if (flow == JFLOW_BREAK)
             break;
     }
     r->scope = outer;
-    if (!any && n->other.count > 0) {
+    if (!done && n->other.count > 0) {
         jscope_push(r, outer);
         execute_body_of(r, &n->other, outer);
     }

@@ -159,7 +159,7 @@ METHOD(rsplit)
 METHOD(splitlines)
 {
     const struct jstring *s = in->string;
-    bool keep = jtruth_argument(a->at[0], false);
+    bool keep = jint_argument(r, a->at[0], 0) != 0;
     struct jvalue v = jlist_new(r->h, JFORM_LIST, 0);
     size_t from = 0;
     jheap_work(r->h, s->bytes);

@@ -110,7 +110,8 @@ FILTER(float)
 FILTER(int)
 {
     struct jvalue otherwise = a->at[0] ? *a->at[0] : jint(0);
-    int64_t base = jint_argument(r, a->at[1], 10);
+    bool based = !a->at[1] || a->at[1]->kind == JINT || a->at[1]->kind == JBOOL;
+    int64_t base = based ? jint_argument(r, a->at[1], 10) : -1; /* of a text only */
     bool valid = jis_number(in);
     double real = valid ? jreal(in) : 0;
     if (in->kind == JINT || in->kind == JBOOL)
@@ -149,7 +150,8 @@ FILTER(abs)
 FILTER(round)
 {
     const struct jstring *method = jstring_argument(r, a->at[1]);
-    int64_t precision = jint_argument(r, a->at[0], 0);
+    bool whole = a->at[0] && a->at[0]->kind == JNONE;
+    int64_t precision = whole ? 0 : jint_argument(r, a->at[0], 0);
     if (!jis_number(in) || precision < -300 || precision > 300)
         jheap_fail(r->h, "round needs a number");
     double scale = pow(10, (double)precision), value = jreal(in);
@@ -161,6 +163,11 @@ FILTER(round)
         jheap_fail(r->h, "method must be common, ceil or floor");
     if (in->kind != JFLOAT && precision >= 0)
         return jint(jint_argument(r, in, 0));
+    if (whole) {
+        if (!(fabs(value) < 0x1p63))
+            jheap_fail(r->h, "an integer is too large");
+        return jint((int64_t)nearbyint(value));
+    }
     if (precision < 0) {
         double rounded = nearbyint(value * scale) / scale;
         if (in->kind == JFLOAT)
@@ -191,7 +198,7 @@ FILTER(wordcount)
     for (size_t at = 0; at < s->bytes;) {
         uint32_t c = jchar_next(s->text, s->bytes, &at);
         bool word =
-            c >= 0x80 ? !jchar_blank(c) && (c < 0x2000 || c > 0x206f)
+            c >= 0x80 ? !jchar_blank(c) && !(c >= 0x2000 && c <= 0x2bff) && c < 0x1f000
                       : (c >= '0' && c <= '9') || c == '_' || ((c | 32) >= 'a' && (c | 32) <= 'z');
         words += word && !inside;
         inside = word;
@@ -243,7 +250,9 @@ FILTER(tojson)
 /* Lines as str.splitlines has them. */
 FILTER(indent)
 {
-    const struct jstring *s = jtext(r->h, in), *width,
+    if (in->kind != JSTRING)
+        jheap_fail(r->h, "indent takes a text, not %s", jtype_name(in));
+    const struct jstring *s = in->string, *width,
                          *newline = jstring_of(r->h, "\n", 1, JORIGIN_TEMPLATE);
     bool first = jtruth_argument(a->at[1], false), blank = jtruth_argument(a->at[2], false);
     width = a->at[0] && a->at[0]->kind == JSTRING ? a->at[0]->string
@@ -302,7 +311,7 @@ static const struct jrow rows[] = {
     {"title", filter_title, ""},
     {"default", filter_default, "default_value boolean"},
     {"d", filter_default, "default_value boolean"},
-    {"replace", filter_replace, "old new count"},
+    {"replace", filter_replace, "old! new! count"},
     {"float", filter_float, "default"},
     {"int", filter_int, "default base"},
     {"abs", filter_abs, ""},
@@ -317,5 +326,5 @@ static const struct jrow rows[] = {
     {"indent", filter_indent, "width first blank"},
     {"format", filter_format, "*"},
     {"safe", filter_safe, ""},
-    {"attr", filter_attr, "name"}};
+    {"attr", filter_attr, "name!"}};
 const struct jrows jtext_filters = {rows, ARRAY_LEN(rows)};

@@ -267,12 +267,22 @@ static struct jnode *parse_postfix(struct jparser *p, struct jnode *n)
 
 /* ---- filters and tests ---- */
 
+/* A name may have dots; none of ours has, and a name that does not exist fails when it is used. */
+static const struct jstring *dotted_name(struct jparser *p)
+{
+    const struct jstring *name = jexpect_name(p);
+    while (jaccept_op(p, JOP_DOT))
+        name = jstring_join(p->h, jstring_join(p->h, name, jstring_of(p->h, ".", 1, 0)),
+                            jexpect_name(p));
+    return name;
+}
+
 struct jnode *jparse_filters(struct jparser *p, struct jnode *of, bool first)
 {
     for (; first || jaccept_op(p, JOP_PIPE); first = false) {
         struct jnode *n = jnode_new(p, JNODE_FILTER);
         n->a = of;
-        n->name = jexpect_name(p);
+        n->name = dotted_name(p);
         n->args = jaccept_op(p, JOP_LPAREN) ? parse_arguments(p) : jheap_get(p->h, sizeof *n->args);
         of = n;
     }
@@ -294,7 +304,7 @@ static struct jnode *parse_test(struct jparser *p, struct jnode *of)
     struct jnode *n = jnode_new(p, JNODE_TEST);
     bool negated = jaccept_word(p, "not");
     n->a = of;
-    n->name = jexpect_name(p);
+    n->name = dotted_name(p);
     n->args = jheap_get(p->h, sizeof *n->args);
     if (jaccept_op(p, JOP_LPAREN)) {
         n->args = parse_arguments(p);

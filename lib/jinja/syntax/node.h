@@ -23,7 +23,7 @@ enum jnode_kind {
     JNODE_NEGATIVE,
     JNODE_POSITIVE,
     JNODE_ATTRIBUTE, /* a.name */
-    JNODE_ITEM,      /* a[b] */
+    JNODE_ITEM,      /* a[b]; op: JITEM_FOLDED */
     JNODE_SLICE,     /* a:b:c, each may be NULL */
     JNODE_CALL,      /* a(args) */
     JNODE_FILTER,    /* a|name(args); a NULL: what a block renders to */
@@ -47,6 +47,9 @@ enum jnode_kind {
 /* Names that a macro uses, in `op` of a JNODE_MACRO or JNODE_CALL_BLOCK. */
 enum { JMACRO_VARARGS = 1, JMACRO_KWARGS = 2, JMACRO_CALLER = 4 };
 
+/* In `op` of a JNODE_ITEM with a slice: a part of what is no sequence is undefined, not an error. */
+enum { JITEM_FOLDED = 1 };
+
 struct jnode;
 
 struct jnodes {
@@ -69,6 +72,7 @@ struct jarguments {
 struct jnode {
     uint8_t kind; /* enum jnode_kind */
     uint8_t op;   /* enum jop */
+    bool constant;
     uint32_t line;
     const struct jstring *name;
     struct jvalue value;
@@ -80,5 +84,9 @@ struct jnode {
 
 /* The statements of a template. Fails with jheap_fail on what is no template. */
 struct jnodes jparse(struct jheap *h, struct jtokens *tokens);
+
+/* Finds what jinja2 computes in advance: expressions of constants, where an item of what has none is
+ * undefined, slices included. */
+void jfold(struct jheap *h, const struct jnodes *body);
 
 #endif

@@ -63,6 +63,7 @@ static void repr_string(struct jheap *h, struct jbuffer *b, const struct jstring
     bool twice = memchr(s->text, '\'', s->bytes) && !memchr(s->text, '"', s->bytes);
     const char *quote = twice ? "\"" : "'";
     jheap_work(h, 4 * s->bytes);
+    jbuffer_text(h, b, s->markup ? "Markup(" : "", ends);
     jbuffer_text(h, b, quote, ends);
     for (size_t at = 0; at < s->bytes;) {
         size_t start = at;
@@ -76,6 +77,7 @@ static void repr_string(struct jheap *h, struct jbuffer *b, const struct jstring
             repr_char(h, b, c, o);
     }
     jbuffer_text(h, b, quote, ends);
+    jbuffer_text(h, b, s->markup ? ")" : "", ends);
 }
 
 static void repr_list(struct jheap *h, struct jbuffer *b, const struct jlist *l)
@@ -88,13 +90,11 @@ static void repr_list(struct jheap *h, struct jbuffer *b, const struct jlist *l)
         return;
     }
     if (l->form == JFORM_RANGE) {
-        char text[64];
-        uint64_t first = l->count > 0 ? (uint64_t)l->at[0].integer : 0; /* a range may wrap */
-        uint64_t step = l->count > 1 ? (uint64_t)l->at[1].integer - first : 1;
-        int n = snprintf(text, sizeof text, "range(%" PRId64 ", %" PRId64, (int64_t)first,
-                         (int64_t)(first + step * l->count));
-        snprintf(text + n, sizeof text - (size_t)n, step == 1 ? ")" : ", %" PRId64 ")",
-                 (int64_t)step);
+        char text[80];
+        int n =
+            snprintf(text, sizeof text, "range(%" PRId64 ", %" PRId64, l->bounds[0], l->bounds[1]);
+        snprintf(text + n, sizeof text - (size_t)n, l->bounds[2] == 1 ? ")" : ", %" PRId64 ")",
+                 l->bounds[2]);
         jbuffer_text(h, b, text, l->origin);
         return;
     }

@@ -274,7 +274,7 @@ const struct jstring *jstring_case(struct jheap *h, const struct jstring *s, enu
             jbuffer_add(h, &b, s->text + start, at - start, o);
         }
         first = (to == JCASE_TITLE && starts_word_after(c)) ||
-                (to == JCASE_WORDS && upper_of(c) == c && lower_of(c) == c);
+                (to == JCASE_WORDS && upper_of(c) == c && lower_of(c) == c && c != 0xdf);
     }
     return jstring_marked(h, jbuffer_take(h, &b), s->markup);
 }

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/bytes.h"
+
 /* ---- makers ---- */
 
 struct jvalue jnone(void)
@@ -91,10 +93,30 @@ struct jvalue *jdict_find_text(struct jheap *h, const struct jdict *d, const cha
     return found;
 }
 
-static void check_key(struct jheap *h, const struct jvalue *key)
+bool jis_key(struct jheap *h, const struct jvalue *v)
 {
-    if (key->kind == JDICT || (key->kind == JLIST && key->list->form != JFORM_TUPLE))
-        jheap_fail(h, "unhashable type: '%s'", jtype_name(key));
+    static const bool hashable[] = {[JFORM_TUPLE] = true,
+                                    [JFORM_RANGE] = true,
+                                    [JFORM_VALUES] = true,
+                                    [JFORM_GENERATOR] = true};
+    if (v->kind != JLIST)
+        return v->kind != JDICT;
+    if (v->list->form != JFORM_TUPLE)
+        return v->list->form < ARRAY_LEN(hashable) && hashable[v->list->form];
+    bool all = true;
+    jheap_enter(h);
+    for (size_t i = 0; all && i < v->list->count; i++) {
+        jheap_step(h);
+        all = jis_key(h, &v->list->at[i]);
+    }
+    jheap_leave(h);
+    return all;
+}
+
+void jcheck_key(struct jheap *h, const struct jvalue *v)
+{
+    if (!jis_key(h, v))
+        jheap_fail(h, "unhashable type: '%s'", jtype_name(v));
 }
 
 struct jvalue *jdict_find(struct jheap *h, const struct jdict *d, struct jvalue key)
@@ -102,7 +124,7 @@ struct jvalue *jdict_find(struct jheap *h, const struct jdict *d, struct jvalue 
     jheap_step(h);
     if (key.kind == JSTRING)
         return jdict_find_text(h, d, key.string->text, key.string->bytes);
-    check_key(h, &key);
+    jcheck_key(h, &key);
     for (size_t i = 0; i < d->count; i++)
         if (jequal(h, &d->at[i].key, &key))
             return &d->at[i].value;
@@ -278,6 +300,11 @@ struct jlist *jiterate(struct jheap *h, const struct jvalue *v)
     if (v->kind != JLIST && v->kind != JDICT && v->kind != JUNDEFINED)
         jheap_fail(h, "'%s' object is not iterable", jtype_name(v));
     struct jlist *l = jlist_new(h, JFORM_LIST, 0).list;
+    if (v->kind == JLIST && v->list->fill) {
+        void (*fill)(void *, struct jlist *) = v->list->fill;
+        v->list->fill = NULL;
+        fill(v->list->fill_arg, v->list);
+    }
     if (v->kind == JLIST && v->list->count > 0) { /* what is left of it */
         l->at = v->list->at + v->list->taken;
         l->count = l->capacity = v->list->count - v->list->taken;

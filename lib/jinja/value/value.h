@@ -71,9 +71,14 @@ enum jlist_form {
 struct jlist {
     struct jvalue *at;
     size_t count, capacity;
-    size_t taken;   /* JFORM_GENERATOR: elements that an iteration consumed */
-    uint8_t form;   /* enum jlist_form */
-    uint8_t origin; /* of the characters between the elements where it is printed */
+    size_t taken; /* JFORM_GENERATOR: elements that an iteration consumed */
+    /* JFORM_GENERATOR: adds the elements when they are iterated for the first time; NULL: they are
+     * there. What no one iterates has no errors. */
+    void (*fill)(void *arg, struct jlist *l);
+    void *fill_arg;
+    const int64_t *bounds; /* JFORM_RANGE: start, stop, step, as they were given */
+    uint8_t form;          /* enum jlist_form */
+    uint8_t origin;        /* of the characters between the elements where it is printed */
 };
 
 struct jpair {
@@ -105,6 +110,9 @@ void jlist_add(struct jheap *h, struct jlist *l, struct jvalue v);
 struct jvalue jdict_new(struct jheap *h, size_t capacity);
 /* Replaces the value of an equal key. Keys are strings, numbers, bool, None or tuples. */
 void jdict_set(struct jheap *h, struct jdict *d, struct jvalue key, struct jvalue value);
+/* Whether v may be a key of a dict: neither a list nor a dict is in it. jcheck_key fails if not. */
+bool jis_key(struct jheap *h, const struct jvalue *v);
+void jcheck_key(struct jheap *h, const struct jvalue *v);
 /* NULL: no such key. */
 struct jvalue *jdict_find(struct jheap *h, const struct jdict *d, struct jvalue key);
 struct jvalue *jdict_find_text(struct jheap *h, const struct jdict *d, const char *text,

@@ -60,11 +60,14 @@ static void check_mask(const char *text, const char *expected)
     free(mask);
 }
 
+/* Of every feature (jinja_vectors.py), and random ones (jinja_random.py). */
+static const char *const vectors[] = {SLUICE_SOURCE_DIR "/tests/golden/data/jinja.json",
+                                      SLUICE_SOURCE_DIR "/tests/golden/data/jinja_random.json"};
+
 START_TEST(equals_jinja2)
 {
     json_error_t why;
-    json_t *file =
-        json_load_file(SLUICE_SOURCE_DIR "/tests/golden/data/jinja.json", JSON_ALLOW_NUL, &why);
+    json_t *file = json_load_file(vectors[_i], JSON_ALLOW_NUL, &why);
     ck_assert_msg(file != NULL, "%s", why.text);
     json_t *cases = json_object_get(file, "cases"), *c;
     size_t i, failed = 0;
@@ -435,7 +438,7 @@ int main(void)
     Suite *s = suite_create("jinja");
     TCase *tc = tcase_create("jinja");
     tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, equals_jinja2);
+    tcase_add_loop_test(tc, equals_jinja2, 0, (int)ARRAY_LEN(vectors));
     tcase_add_test(tc, every_byte_has_its_writer);
     tcase_add_test(tc, a_known_role_is_the_templates);
     tcase_add_test(tc, endless_templates_stop);
