@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the screenshots of docs/screens: tests/screens/make.sh DIR
+# Makes the screenshots of docs/screens: tests/screens/make.sh DIR [terminals]
 # An engine with the demo model and a gateway under load, in DIR: top at 80x24 and at 160x45, repl at 80x24 (SVG, from
 # tmux), the gateway's page at the sizes of a phone and of a desktop (PNG, from Chromium). A missing tool
-# is reported and its screenshot skipped. Needs a build, python3 and curl; SLUICE_LIBEXEC as in the other scripts.
+# is reported and its screenshot skipped; "terminals" leaves the page out. Needs a build, python3 and curl; SLUICE_LIBEXEC as in the other scripts.
 set -u -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -11,7 +11,8 @@ root=$(cd "$here/../.." && pwd)
 libexec=${SLUICE_LIBEXEC:-$root/build/libexec}
 model=$root/launch/demo/tiny-books-moe-q8_0.gguf
 run=tiny-books
-out=${1:?usage: tests/screens/make.sh DIR}
+out=${1:?usage: tests/screens/make.sh DIR [terminals]}
+parts=${2:-all}
 prompt='It was a dark and stormy night, and'
 
 die() {
@@ -175,4 +176,4 @@ pages() {
 engine=$!
 until_true "the gateway" gateway_serves
 terminals
-pages
+[ "$parts" = terminals ] || pages
