@@ -51,7 +51,7 @@ PARAM_U64(threads, 0, 0, 256, "threads", "compute threads; 0: one per core")
 PARAM_U64(
     ctx_size, 0, 0, 1048576, "tokens",
     "maximum tokens of a sequence (prompt and response), 16 or more; its KV cache counts against "
-    "the budget; 0: those of the model, if their KV cache fits 1/8 of the budget, else as many as "
+    "the budget; 0: those of the model, if their KV cache fits 1/8 of the budget, else those that "
     "fit, or 4096 if that is more")
 PARAM_CHOICE(
     kv_type, "f16", "f16|q8_0|q4_0",

@@ -234,12 +234,37 @@ static int read_arrays(struct engine_next *next, struct error *error)
     return 0;
 }
 
+static int read_progress(struct engine_next *next, struct error *error)
+{
+    struct engine_progress *p = &next->progress;
+    const json_t *object = json_object_get(next->reply, "progress");
+    int64_t queue = 0, tokens = 0, done = 0, cached = 0, time_ms = 0, left_ms = -1;
+    if (!object)
+        return 0;
+    if (!json_is_object(object) ||
+        engine_json_int(object, "queue", 0, UINT32_MAX, &queue, error) != 0 ||
+        engine_json_int(object, "tokens", 0, UINT32_MAX, &tokens, error) != 0 ||
+        engine_json_int(object, "done", 0, tokens, &done, error) != 0 ||
+        engine_json_int(object, "cached", 0, tokens, &cached, error) != 0 ||
+        engine_json_int(object, "time_ms", 0, INT64_MAX, &time_ms, error) != 0 ||
+        engine_json_int(object, "left_ms", 0, INT64_MAX, &left_ms, error) != 0)
+        return error_set(error, ERR_FAILED, "invalid reply from the engine: progress");
+    *p = (struct engine_progress){.known = true,
+                                  .queue = (uint64_t)queue,
+                                  .tokens = (uint64_t)tokens,
+                                  .done = (uint64_t)done,
+                                  .cached = (uint64_t)cached,
+                                  .time_ms = (uint64_t)time_ms,
+                                  .left_ms = left_ms < 0 ? UINT64_MAX : (uint64_t)left_ms};
+    return 0;
+}
+
 static int read_next(struct engine_next *next, uint64_t from, struct error *error)
 {
     const json_t *text = json_object_get(next->reply, "text");
     const json_t *failure = json_object_get(next->reply, "error");
     int64_t position = -1, text_tokens = -1;
-    if (read_arrays(next, error) != 0 ||
+    if (read_arrays(next, error) != 0 || read_progress(next, error) != 0 ||
         engine_json_int(next->reply, "next", 0, INT64_MAX, &position, error) != 0 ||
         engine_json_bool(next->reply, "done", &next->done, error) != 0 ||
         engine_json_int(next->reply, "text_tokens", 0, UINT32_MAX, &text_tokens, error) != 0)

@@ -66,6 +66,16 @@ struct engine_marks {
     uint32_t count;
 };
 
+/* Of a sequence before its first token. */
+struct engine_progress {
+    bool known;            /* false: it generates, has ended, or the engine does not report it */
+    uint64_t queue;        /* sequences before it; 0: it is computed */
+    uint64_t tokens, done; /* of the prompt; those computed or kept, */
+    uint64_t cached;       /* kept ones */
+    uint64_t time_ms;      /* since its computation began */
+    uint64_t left_ms;      /* estimate; UINT64_MAX: not known */
+};
+
 /* Result of next(). Arrays belong to `reply`, freed by engine_next_free. */
 struct engine_next {
     json_t *reply;
@@ -83,12 +93,12 @@ struct engine_next {
     size_t logprobs_count;
     const uint32_t *piece_bytes; /* with log-probabilities: bytes of each token's text */
     size_t piece_bytes_count;    /* 0: not reported */
-    const char
-        *raw; /* with pieces: their bytes, where `text` replaced some of them; NULL: it is the
-                                  * text */
+    /* With pieces: their bytes, where `text` replaced some of them; NULL: it is the text. */
+    const char *raw;
     size_t raw_bytes;
     bool stopped;         /* a stop sequence ended the response */
     uint64_t text_tokens; /* with `stopped`: tokens that contributed to the text */
+    struct engine_progress progress;
 };
 
 /* Blocking calls; each returns 0, or -1 with *error. */

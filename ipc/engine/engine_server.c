@@ -360,6 +360,16 @@ static json_t *raw_json(const struct engine_next *next, const json_t *text)
     return raw;
 }
 
+static json_t *progress_json(const struct engine_progress *p)
+{
+    json_t *object = json_pack("{s:I, s:I, s:I, s:I, s:I}", "queue", (json_int_t)p->queue, "tokens",
+                               (json_int_t)p->tokens, "done", (json_int_t)p->done, "cached",
+                               (json_int_t)p->cached, "time_ms", (json_int_t)p->time_ms);
+    if (object && p->left_ms != UINT64_MAX)
+        json_object_set_new(object, "left_ms", json_integer((json_int_t)p->left_ms));
+    return object;
+}
+
 json_t *engine_next_reply(const struct engine_next *next)
 {
     sl_assert(next->count <= ENGINE_NEXT_IDS_MAX && next->logprobs_count <= ENGINE_NEXT_IDS_MAX &&
@@ -378,6 +388,8 @@ json_t *engine_next_reply(const struct engine_next *next)
     if (fine && next->logprobs_count)
         fine = engine_json_put(fields, "logprobs",
                                logprobs_json(next->logprobs, next->logprobs_count));
+    if (fine && next->progress.known)
+        fine = engine_json_put(fields, "progress", progress_json(&next->progress));
     if (fine && next->stopped)
         fine = engine_json_put(fields, "text_tokens", json_integer((json_int_t)next->text_tokens));
     if (fine && next->piece_bytes_count)

@@ -187,3 +187,48 @@ void stream_result_free(struct stream_result *r)
     free(r->logprobs);
     memset(r, 0, sizeof *r);
 }
+
+/* ---- progress ---- */
+
+#define CLEAR "\r\033[K"
+
+static void time_text(uint64_t ms, char *text, size_t bytes)
+{
+    uint64_t s = (ms + 999) / 1000;
+    if (s < 120)
+        snprintf(text, bytes, "%" PRIu64 " s", s);
+    else
+        snprintf(text, bytes, "%" PRIu64 " min", (s + 59) / 60);
+}
+
+void progress_text(const struct engine_progress *p, char *text, size_t bytes)
+{
+    char left[32];
+    if (p->queue > 0) {
+        snprintf(text, bytes, "%" PRIu64 " request%s before this one", p->queue,
+                 p->queue > 1 ? "s" : "");
+        return;
+    }
+    int n = snprintf(text, bytes, "prompt: %" PRIu64 " of %" PRIu64 " tokens", p->done, p->tokens);
+    if (p->left_ms == UINT64_MAX || n < 0 || (size_t)n >= bytes)
+        return;
+    time_text(p->left_ms, left, sizeof left);
+    snprintf(text + n, bytes - (size_t)n, ", %s left", left);
+}
+
+void progress_show(const struct engine_progress *p, bool *shown)
+{
+    char text[96];
+    if (!p->known) {
+        if (*shown)
+            fputs(CLEAR, stderr);
+        *shown = false;
+        return;
+    }
+    if (!isatty(STDERR_FILENO))
+        return;
+    progress_text(p, text, sizeof text);
+    fprintf(stderr, CLEAR "%s", text);
+    fflush(stderr);
+    *shown = true;
+}

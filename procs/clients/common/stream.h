@@ -43,4 +43,13 @@ int stream_step(struct session *s, uint64_t id, uint64_t *from, stream_sink *sin
 
 void stream_result_free(struct stream_result *result);
 
+/* ---- how far a prompt is, on a line that disappears when the response begins ---- */
+
+/* "prompt: 512 of 4096 tokens, 12 s left", "2 requests before this one". Pre: known. */
+void progress_text(const struct engine_progress *p, char *text, size_t bytes);
+
+/* Writes the line to stderr, over the last one, or removes it if the progress is not known. Nothing if
+ * stderr is no terminal. *shown: whether there is a line now; false at first. */
+void progress_show(const struct engine_progress *p, bool *shown);
+
 #endif

@@ -32,6 +32,7 @@ struct generate {
     bool quiet, echo;
     bool raw;       /* control characters are not replaced on a terminal */
     size_t printed; /* ids printed so far */
+    bool progress;  /* a line of it is on the terminal */
 };
 
 static void usage(FILE *out)
@@ -175,6 +176,8 @@ static int parse(struct generate *g, int argc, char **argv, struct error *error)
 static void print_next(const struct engine_next *next, void *arg)
 {
     struct generate *g = arg;
+    if (!g->quiet)
+        progress_show(&next->progress, &g->progress);
     if (g->echo && g->output == OUTPUT_TEXT) {
         fwrite(g->submit.prompt, 1, g->submit.prompt_bytes, stdout);
         g->echo = false; /* once */
@@ -217,6 +220,7 @@ static int run(struct generate *g, struct error *error)
         return -1;
     json_t *before = session_stats(&session);
     int status = stream_run(&session, &g->submit, print_next, g, &result, error);
+    progress_show(&(struct engine_progress){.known = false}, &g->progress);
     if (status == 0)
         status = finish(g, &session, &result, before, error);
     else if (result.count > 0 && g->output != OUTPUT_JSON)

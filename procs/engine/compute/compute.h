@@ -48,7 +48,7 @@ struct experts {
     uint64_t tick_due_ns;
     uint64_t *failures_before; /* [experts]: of an entry at the request */
     uint64_t load_timeout_ns, slice_ns;
-    _Atomic uint64_t *beat_ns;
+    _Atomic uint64_t *beat_ns, *pass_row_layers; /* of the runner */
     const _Atomic uint32_t *stop;
     struct msg_demand demand;
     uint32_t attempt;
@@ -99,6 +99,8 @@ struct runner {
     _Atomic uint32_t admitted; /* 1: sequences may be computed */
     _Atomic uint32_t busy;     /* 1 while a sequence is computed */
     _Atomic uint64_t beat_ns;  /* heartbeat of the runner */
+    /* Rows of the pass times the layers that it has computed; divided by the layers: rows. */
+    _Atomic uint64_t pass_row_layers;
 };
 
 /* ---- main ------------------------------------------------------------------------------------ */
@@ -208,6 +210,10 @@ size_t response_gather(struct response *a, const struct tokenizer *tokenizer,
 /* responses.c */
 void responses_add(struct compute *c, struct rpc_request *request);
 void responses_tick(struct compute *c, uint64_t now_ns);
+
+/* progress.c: of a sequence that has not generated yet. */
+struct engine_progress progress_of(const struct compute *c, const struct kv_request *q,
+                                   uint64_t now_ns);
 
 /* stats.c */
 json_t *stats_json(const struct compute *c, uint32_t row);

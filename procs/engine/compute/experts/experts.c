@@ -326,6 +326,8 @@ static void source_layer_starts(void *self, const struct expert_step *step)
     struct experts *e = self;
     /* Checks of the channel make system calls: they run during waits, not on hits. */
     atomic_store_explicit(e->beat_ns, clock_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(e->pass_row_layers, (uint64_t)step->rows * step->layer,
+                          memory_order_relaxed);
     if (e->deterministic) {
         experts_flush_predictions(e);
         deterministic_layer_starts(e->deterministic, step);

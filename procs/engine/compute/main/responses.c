@@ -107,6 +107,8 @@ static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns,
     next.text_tokens = next.stopped ? (uint64_t)q->stop_token + (q->stop_bytes > 0) : 0;
     if (next.count == 0 && !next.done && !last)
         return false;
+    if (next.count == 0 && !next.done)
+        next.progress = progress_of(c, q, now_ns);
     if (q->logprobs || (q->flags & KV_FLAG_SCORE_PROMPT)) {
         gather_logprobs(c, &s, p->from, next.count);
         next.logprobs = c->response.logprobs;

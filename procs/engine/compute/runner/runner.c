@@ -92,6 +92,7 @@ int runner_open(struct runner *r, struct compute *c, struct error *error)
     r->child = &c->child;
     r->tokenizer = c->tokenizer;
     r->experts.beat_ns = &r->beat_ns;
+    r->experts.pass_row_layers = &r->pass_row_layers;
     if (experts_open(&r->experts, &c->child, r, error) != 0 || open_core(r, error) != 0 ||
         kv_check(&c->child.kv, hp, chain_rows(r->core), error) != 0)
         return -1;

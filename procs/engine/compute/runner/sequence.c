@@ -345,6 +345,7 @@ static int turn(struct sequence *s, struct error *error)
         append_token(s, logits);
     state_end(r, s->slot, q, &state, position + rows);
     child_inject(r->child, INJECT_COMPUTE_STATE_WRITTEN);
+    atomic_store_explicit(&r->pass_row_layers, 0, memory_order_relaxed);
     atomic_store_explicit(&q->kv_valid, position + rows, memory_order_release);
     log_event(s, ACCESS_TOKEN_END, position, rows);
     experts_tokens_end(&r->experts, rows);

@@ -87,6 +87,7 @@ static void open_with(const struct model_index *model)
     make_child(model);
     w.experts = &w.runner.experts;
     w.experts->beat_ns = &w.runner.beat_ns;
+    w.experts->pass_row_layers = &w.runner.pass_row_layers;
     must(experts_open(w.experts, &w.child, &w.runner, &error), &error);
     w.experts->request = &w.request;
     w.source = experts_source(w.experts);

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How far the prompt of a sequence is, for replies that have no token yet. A pass of a slow model takes
+ * long, so that the layers of the current one count, too. */
+#include "procs/engine/compute/compute.h"
+
+static uint32_t get(const _Atomic uint32_t *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+/* Sequences that are computed before it. */
+static uint64_t ahead_of(const struct compute *c, const struct kv_request *q)
+{
+    uint64_t n = 0, arrival = atomic_load(&q->arrival);
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
+        const struct kv_request *other = &c->child.kv.head->request[i];
+        uint32_t state = get(&other->state);
+        n += (state == KV_QUEUED || state == KV_RUNNING) && atomic_load(&other->arrival) < arrival;
+    }
+    return n;
+}
+
+/* Rows of the current pass, from its layers. */
+static uint64_t rows_in_pass(const struct compute *c)
+{
+    return atomic_load_explicit(&c->runner.pass_row_layers, memory_order_relaxed) /
+           c->child.model->hparams.layers;
+}
+
+struct engine_progress progress_of(const struct compute *c, const struct kv_request *q,
+                                   uint64_t now_ns)
+{
+    struct engine_progress p = {.known = true, .left_ms = UINT64_MAX};
+    uint32_t state = get(&q->state), prompt = get(&q->prompt_tokens);
+    if ((state != KV_QUEUED && state != KV_RUNNING) || get(&q->log_tokens) > prompt)
+        return (struct engine_progress){0};
+    p.tokens = prompt;
+    p.queue = state == KV_QUEUED ? ahead_of(c, q) : 0;
+    if (state == KV_QUEUED)
+        return p;
+    uint64_t cached = q->stats.cached, started = q->stats.started_ns;
+    uint64_t taken_ns = started != 0 && now_ns > started ? now_ns - started : 0;
+    p.done = get(&q->kv_valid) + rows_in_pass(c);
+    p.done = p.done < prompt ? p.done : prompt;
+    p.cached = cached < p.done ? cached : p.done;
+    p.time_ms = taken_ns / NS_PER_MS;
+    if (p.done > cached && taken_ns > 0)
+        p.left_ms = (uint64_t)((double)taken_ns * (double)(prompt - p.done) /
+                               (double)(p.done - cached) / (double)NS_PER_MS);
+    return p;
+}
