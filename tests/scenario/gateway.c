@@ -286,6 +286,28 @@ static void stop_ends_streams(void)
 
 /* ---- keys, /stats, /metrics and the page ---- */
 
+/* A gateway that is started again has the key of the engine's start: the file is not read again. */
+static void key_is_that_of_the_start(struct engine *e, unsigned port, const char *path)
+{
+    struct http h;
+    pid_t pid = engine_pid(e, "gateway", 0, 0);
+    for (int removed = 0; removed < 2; removed++) {
+        FILE *f = removed ? NULL : fopen(path, "we");
+        if (removed)
+            CHECK(unlink(path) == 0, "cannot remove %s", path);
+        else
+            fputs("other\n", f);
+        if (f)
+            fclose(f);
+        kill(pid, SIGKILL);
+        pid = engine_pid(e, "gateway", 0, pid);
+        http_call(&h, port, "/stats", "Authorization: Bearer open\r\n", NULL, 200);
+        http_close(&h);
+        http_call(&h, port, "/stats", "Authorization: Bearer other\r\n", NULL, 401);
+        http_close(&h);
+    }
+}
+
 static void keys(void)
 {
     unsigned port;
@@ -314,6 +336,7 @@ static void keys(void)
     http_call(&h, port, "/metrics", "Authorization: Basic dTpvcGVu\r\n", NULL, 200);
     CHECK(strstr(h.body, "sluice_memory_budget_bytes"), "%.200s", h.body);
     http_close(&h);
+    key_is_that_of_the_start(e, port, path);
     engine_stop(e);
 }
 
@@ -497,6 +520,15 @@ static void bad_options_are_rejected(void)
                 (const char *const[]){"run", "-m", test_model(), "--name", "rejected", "--http=0",
                                       option, NULL});
     CHECK(c.status == 2 && strstr(c.err, "at most 511 bytes"), "status %d: %.300s", c.status,
+          c.err);
+    command_free(&c);
+    f = fopen(path, "we");
+    fputs(" \nkey\n", f);
+    fclose(f);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"run", "-m", test_model(), "--name", "rejected", "--http=0",
+                                      option, NULL});
+    CHECK(c.status == 2 && strstr(c.err, "first line is empty"), "status %d: %.300s", c.status,
           c.err);
     command_free(&c);
 }

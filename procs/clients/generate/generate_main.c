@@ -178,7 +178,7 @@ static void print_next(const struct engine_next *next, void *arg)
     struct generate *g = arg;
     if (!g->quiet)
         progress_show(&next->progress, &g->progress);
-    if (g->echo && g->output == OUTPUT_TEXT) {
+    if (g->echo && !next->progress.known && g->output == OUTPUT_TEXT) {
         fwrite(g->submit.prompt, 1, g->submit.prompt_bytes, stdout);
         g->echo = false; /* once */
     }

@@ -156,7 +156,6 @@ static void rules_make(struct rules *r, const struct child *child)
     case SERVICE_LOADER: add_copies(r, child); break;
     case SERVICE_RECORDER: add_directory_of(r, p->trace, SANDBOX_WRITE); break;
     case SERVICE_GATEWAY:
-        add(r, p->http_key_file, SANDBOX_READ);
         if (p->http_log[0])
             add_directory_of(r, p->http_log, SANDBOX_WRITE);
         break;

@@ -54,38 +54,12 @@ static struct rpc_async *open_calls(struct gateway *g, enum endpoint endpoint, u
     return client;
 }
 
-/* The first line of the key file, without spaces at its end. */
-static void read_key(struct gateway *g)
-{
-    const struct params *p = g->child.params;
-    snprintf(g->key, sizeof g->key, "%s", p->http_key);
-    if (!p->http_key_file[0])
-        return;
-    FILE *f = fopen(p->http_key_file, "re");
-    if (!f || !fgets(g->key, sizeof g->key, f))
-        log_fatal(error_exit_status(ERR_BAD_INPUT), "cannot read a key from %s", p->http_key_file);
-    int next = strchr(g->key, '\n') ? EOF : fgetc(f);
-    if (next != EOF && next != '\r' && next != '\n')
-        log_fatal(error_exit_status(ERR_BAD_INPUT), "the key in %s has more than %d bytes",
-                  p->http_key_file, KEY_BYTES_MAX - 1);
-    fclose(f);
-    size_t n = strcspn(g->key, "\r\n");
-    while (n > 0 && (g->key[n - 1] == ' ' || g->key[n - 1] == '\t'))
-        n--;
-    memset(g->key + n, 0, sizeof g->key - n); /* compared including its zero bytes */
-    if (!g->key[0])
-        log_fatal(error_exit_status(ERR_BAD_INPUT), "the key in %s is empty", p->http_key_file);
-    if (strpbrk(g->key, " \t"))
-        log_fatal(error_exit_status(ERR_BAD_INPUT), "the key in %s contains a blank",
-                  p->http_key_file);
-}
-
 static void start(struct gateway *g, int argc, char **argv)
 {
     struct error error;
     g->magic = GATEWAY_MAGIC;
     child_start(&g->child, SERVICE_GATEWAY, argc, argv);
-    read_key(g);
+    snprintf(g->key, sizeof g->key, "%s", g->child.params->http_key);
     must(http_log_open(g, &error), &error);
     g->started = (int64_t)time(NULL);
     g->engine = open_calls(g, ENDPOINT_ENGINE, ENGINE_CALLS);

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/model/chat/format.h"
@@ -90,37 +89,45 @@ static int parse(const char *text, struct address *a, struct error *error)
     return 0;
 }
 
-/* The gateway reads it; checked here so that the start fails early. Only a regular file can be read
- * twice. */
-static int check_key_file(const char *path, struct error *error)
+/* The first line of the file, without blanks at its end, becomes the key of the whole run: a gateway that
+ * is started again needs no file, which may be gone, or have another key by then. */
+static int read_key(struct params *p, struct error *error)
 {
-    char line[PARAM_TEXT_BYTES + 1];
-    struct stat about;
-    FILE *f = NULL;
-    bool read = false, there = access(path, R_OK) == 0 && stat(path, &about) == 0;
-    if (there && S_ISREG(about.st_mode) && (f = fopen(path, "re"))) {
-        read = fgets(line, sizeof line, f) != NULL;
-        fclose(f);
-    }
-    if (!there)
+    const char *path = p->http_key_file;
+    char line[PARAM_TEXT_BYTES + 2] = "";
+    FILE *f = fopen(path, "re");
+    if (!f)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "--http-key-file %.200s", path);
-    if (read && strcspn(line, "\r\n") > PARAM_TEXT_BYTES - 1)
+    bool read = fgets(line, sizeof line, f) != NULL;
+    int saved = ferror(f) ? errno : 0;
+    fclose(f);
+    if (saved != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, saved, "--http-key-file %.200s", path);
+    size_t n = read ? strcspn(line, "\r\n") : 0;
+    while (n > 0 && (line[n - 1] == ' ' || line[n - 1] == '\t'))
+        n--;
+    line[n] = 0;
+    if (n == 0)
+        return error_set(error, ERR_BAD_INPUT, "--http-key-file %.200s: its first line is empty",
+                         path);
+    if (n > PARAM_TEXT_BYTES - 1)
         return error_set(error, ERR_BAD_INPUT, "--http-key-file %.200s: a key has at most %d bytes",
                          path, PARAM_TEXT_BYTES - 1);
-    size_t key = read ? strcspn(line, " \t\r\n") : 0;
-    if (read && line[key + strspn(line + key, " \t")] > ' ')
+    if (strpbrk(line, " \t"))
         return error_set(error, ERR_BAD_INPUT, "--http-key-file %.200s: a key contains no blanks",
                          path);
+    memset(p->http_key, 0, sizeof p->http_key);
+    memcpy(p->http_key, line, n);
     return 0;
 }
 
-static int check_key(const struct params *p, bool loopback, struct error *error)
+static int take_key(struct params *p, bool loopback, struct error *error)
 {
     if (p->http_key[0] && p->http_key_file[0])
         return error_set(error, ERR_BAD_INPUT, "give --http-key or --http-key-file, not both");
-    if (p->http_key_file[0] && check_key_file(p->http_key_file, error) != 0)
+    if (p->http_key_file[0] && read_key(p, error) != 0)
         return -1;
-    if (!loopback && !p->http_key[0] && !p->http_key_file[0])
+    if (!loopback && !p->http_key[0])
         return error_set(error, ERR_BAD_INPUT,
                          "--http %.80s can be reached from other machines: that needs a key "
                          "(--http-key-file FILE)",
@@ -182,7 +189,7 @@ int http_listen(struct supervisor *s, struct error *error)
     if (!s->params.http[0])
         return 0;
     if (parse(s->params.http, &address, error) != 0 ||
-        check_key(&s->params, address.loopback, error) != 0 ||
+        take_key(&s->params, address.loopback, error) != 0 ||
         (s->params.http_log[0] && check_log(s->params.http_log, error) != 0))
         return -1;
     s->http_fd = bind_to(&address);
