@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
-#include "tests/harness/harness.h"
+#include "tests/scenario/completions.h"
 
 #define WAIT_MS 60000
 #define POLL_MS 50
@@ -76,6 +76,39 @@ static void in_replies(void)
     engine_stop(e);
 }
 
+/* Comments of a stream, events if requested; nothing where the answer is not streamed. */
+static void over_http(void)
+{
+    unsigned port;
+    struct http waiting, h;
+    struct events events;
+    struct engine *e = gateway_start(
+        &port, (const char *const[]){"--http=0", "--resident-experts=20", "--prefill-chunk=16",
+                                     "--throttle=24MiB", "--warm-start=off", "--prefault=off",
+                                     "--keep-kv=0", NULL});
+    completion_start(&h, port, test_prompt(2), 2);
+    CHECK(http_wait(&h, ": prompt ", WAIT_MS) && http_wait(&h, " s left\n\n", WAIT_MS), "%.300s",
+          h.raw);
+    char *body = completion_body(test_prompt(1), 2, "\"stream\":true,\"return_progress\":true");
+    http_open(&waiting, port, "/v1/completions", NULL, body);
+    CHECK(http_wait(&waiting, "\"queue\":1", WAIT_MS), "%.300s", waiting.raw);
+    http_finish(&h, WAIT_MS);
+    http_events(&h, &events);
+    CHECK(events.done && events.completion_tokens == 2 && !strstr(h.raw, "prompt_progress"),
+          "%.300s", h.raw);
+    free(events.text);
+    http_close(&h);
+    CHECK(http_wait(&waiting, "\"prompt_progress\":{\"total\":", WAIT_MS), "%.300s", waiting.raw);
+    http_finish(&waiting, WAIT_MS);
+    http_events(&waiting, &events);
+    CHECK(events.done && strcmp(events.finish, "length") == 0 && !strstr(waiting.raw, ": prompt "),
+          "%.300s", waiting.raw);
+    free(events.text);
+    http_close(&waiting);
+    free(body);
+    engine_stop(e);
+}
+
 static void on_a_terminal(void)
 {
     struct engine *e = slow_engine();
@@ -93,6 +126,6 @@ static void on_a_terminal(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(in_replies), ROW(on_a_terminal)};
+    static const struct test_case cases[] = {ROW(in_replies), ROW(over_http), ROW(on_a_terminal)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

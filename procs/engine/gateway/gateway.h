@@ -248,6 +248,10 @@ json_t *response_chunk(const struct stream *s, const char *text, size_t bytes, j
                        const char *finish);
 json_t *response_role(const struct stream *s);
 json_t *response_delta(const struct stream *s, json_t *delta); /* steals delta */
+json_t *response_progress(const struct stream *s, const struct engine_progress *p);
+/* A comment of an event stream, which clients ignore but which keeps proxies from closing the
+ * connection. Returns its length. */
+size_t response_progress_line(const struct engine_progress *p, char *line, size_t bytes);
 json_t *response_usage_chunk(const struct stream *s);
 /* Text, malloc'ed, including the stored log-probabilities. */
 char *response_whole(const struct stream *s, size_t *bytes);

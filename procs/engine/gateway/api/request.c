@@ -131,6 +131,11 @@ static int take_cache_prompt(struct taker *t, const json_t *value)
     return take_bool(t, value, &t->out->cache_prompt);
 }
 
+static int take_return_progress(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &t->out->return_progress);
+}
+
 static int take_stream_options(struct taker *t, const json_t *value)
 {
     const json_t *usage = json_object_get(value, "include_usage");

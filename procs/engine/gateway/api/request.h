@@ -29,6 +29,7 @@ struct api_request {
     uint32_t *ids;              /* malloc'ed */
     size_t ids_count;
     int64_t max_tokens; /* ENGINE_TOKENS_MAX: what the context leaves */
+    bool return_progress;
     bool stream, include_usage, ignore_eos, logprobs, cache_prompt;
     struct sampling sampling;
     struct stop_texts stops;

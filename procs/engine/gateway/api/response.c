@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Responses in OpenAI's form. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,31 @@ json_t *response_delta(const struct stream *s, json_t *delta)
     return envelope(s, true,
                     json_pack("[{s:i, s:o, s:n, s:n}]", "index", 0, "delta", delta, "logprobs",
                               "finish_reason"));
+}
+
+/* prompt_progress: the fields of llama.cpp's server, and what else is known. */
+json_t *response_progress(const struct stream *s, const struct engine_progress *p)
+{
+    json_t *object =
+        chat(s) ? response_delta(s, json_object()) : response_chunk(s, "", 0, NULL, NULL);
+    json_t *progress = json_pack("{s:I, s:I, s:I, s:I, s:I}", "total", (json_int_t)p->tokens,
+                                 "cache", (json_int_t)p->cached, "processed", (json_int_t)p->done,
+                                 "time_ms", (json_int_t)p->time_ms, "queue", (json_int_t)p->queue);
+    if (p->left_ms != UINT64_MAX)
+        json_object_set_new(progress, "left_ms", json_integer((json_int_t)p->left_ms));
+    json_object_set_new(object, "prompt_progress", progress);
+    return object;
+}
+
+size_t response_progress_line(const struct engine_progress *p, char *line, size_t bytes)
+{
+    char left[32] = "";
+    if (p->left_ms != UINT64_MAX)
+        snprintf(left, sizeof left, ", %" PRIu64 " s left", (p->left_ms + 999) / 1000);
+    int n = p->queue > 0 ? snprintf(line, bytes, ": queue %" PRIu64 "\n\n", p->queue)
+                         : snprintf(line, bytes, ": prompt %" PRIu64 "/%" PRIu64 "%s\n\n", p->done,
+                                    p->tokens, left);
+    return n < 0 || (size_t)n >= bytes ? 0 : (size_t)n;
 }
 
 json_t *response_role(const struct stream *s)

@@ -55,9 +55,7 @@ void stream_free(struct stream *s)
 static void on_cancelled(void *arg, json_t *reply, const struct error *error)
 {
     /* If the cancel is lost, compute cancels the sequence after its idle timeout. */
-    (void)arg;
-    (void)reply;
-    (void)error;
+    (void)arg, (void)reply, (void)error;
 }
 
 void stream_cancel(struct stream *s)
@@ -296,6 +294,17 @@ static bool worth_repeating(const struct stream *s, const struct error *error)
            clock_now_ns() - s->reply_ns < LOST_NS;
 }
 
+/* Not to a client that does not read. */
+static void report_progress(struct stream *s, const struct engine_progress *p)
+{
+    char line[96];
+    bool wanted = p->known && s->request.stream && buffer_unsent(&s->out) == 0;
+    if (wanted && s->request.return_progress)
+        append_event(s, response_progress(s, p));
+    else if (wanted)
+        append(s, line, response_progress_line(p, line, sizeof line));
+}
+
 static void on_next(void *arg, json_t *reply, const struct error *error)
 {
     struct stream *s = arg;
@@ -312,6 +321,7 @@ static void on_next(void *arg, json_t *reply, const struct error *error)
         return;
     }
     child_progress(&s->gateway->child);
+    report_progress(s, &next.progress);
     take_next(s, &next);
     engine_next_free(&next);
 }
