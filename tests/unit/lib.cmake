@@ -42,6 +42,7 @@ sluice_unit_test(unit_arch SOURCES lib/model/arch/arch_test.c LINK sluice_model 
 sluice_unit_test(unit_arch_bad SOURCES lib/model/arch/bad_models_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_arch_recurrent SOURCES lib/model/arch/recurrent_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_model_index SOURCES lib/model/index/model_index_test.c LINK sluice_model test_gguf_make)
+sluice_unit_test(unit_model_unread SOURCES lib/model/index/unread_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_answer SOURCES lib/model/chat/answer_test.c LINK sluice_chat)
 sluice_unit_test(unit_answer_calls SOURCES lib/model/chat/calls_test.c LINK sluice_chat)
 sluice_unit_test(unit_chat_types SOURCES lib/model/chat/types_test.c LINK sluice_chat)

@@ -222,7 +222,8 @@ static int parse_value(struct gguf *g, struct gguf_key *key, const char *name, s
 static int parse_keys(struct gguf *g, uint32_t count, struct error *error)
 {
     g->keys = calloc(count ? count : 1, sizeof *g->keys);
-    if (!g->keys)
+    g->read = calloc(count ? count : 1, sizeof *g->read);
+    if (!g->keys || !g->read)
         return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " keys)", count);
     for (g->key_count = 0; g->key_count < count; g->key_count++) {
         struct gguf_key *key = &g->keys[g->key_count];
@@ -364,6 +365,7 @@ static int read_alignment(struct gguf *g, struct error *error)
     uint32_t i = strtab_get(&g->key_names, "general.alignment", strlen("general.alignment"));
     if (i == STRTAB_NONE)
         return 0;
+    g->read[i] = true;
     if (g->keys[i].type != GGUF_U32)
         return error_set(error, ERR_BAD_INPUT, "general.alignment is not of type U32");
     g->alignment = load_u32(g->header + g->keys[i].value_at);
@@ -420,6 +422,7 @@ void gguf_close(struct gguf *g)
 {
     free(g->header);
     free(g->keys);
+    free(g->read);
     free(g->tensors);
     strtab_free(&g->key_names);
     *g = (struct gguf){0};
@@ -428,7 +431,16 @@ void gguf_close(struct gguf *g)
 static const struct gguf_key *find_key(const struct gguf *g, const char *key)
 {
     uint32_t i = strtab_get(&g->key_names, key, strlen(key));
-    return i == STRTAB_NONE ? NULL : &g->keys[i];
+    if (i == STRTAB_NONE)
+        return NULL;
+    g->read[i] = true;
+    return &g->keys[i];
+}
+
+bool gguf_key_read(const struct gguf *g, uint32_t i)
+{
+    sl_assert(i < g->key_count);
+    return g->read[i];
 }
 
 static int wrong_type(const struct gguf_key *k, const char *key, const char *wanted,

@@ -76,6 +76,7 @@ struct gguf {
     uint32_t part_count;  /* files of the model (split.h); 0 or 1: not split */
     uint64_t data_offset; /* where tensor data starts in the file */
     struct gguf_key *keys;
+    bool *read;                   /* [key_count]: one of the functions below looked the key up */
     struct model_tensor *tensors; /* in file order; offsets from the start of their file */
     struct strtab key_names;
 };
@@ -93,6 +94,9 @@ int gguf_get_float(const struct gguf *g, const char *key, double *value, struct 
 int gguf_get_bool(const struct gguf *g, const char *key, bool *value, struct error *error);
 int gguf_get_string(const struct gguf *g, const char *key, const char **text, size_t *bytes,
                     struct error *error);
+
+/* Whether one of the functions here has looked key i < key_count up since gguf_open. */
+bool gguf_key_read(const struct gguf *g, uint32_t i);
 
 /* Reader of an array: elements are read in order. */
 struct gguf_array {

@@ -25,6 +25,19 @@ static bool terminated(const char *text, size_t cap)
     return memchr(text, 0, cap) != NULL;
 }
 
+/* True for lines of printable ASCII, each with its end, and zeros behind them. */
+static bool lines_of_ascii(const char *text, size_t cap)
+{
+    size_t n = strnlen(text, cap);
+    for (size_t i = 0; i < n; i++)
+        if ((text[i] < ' ' || text[i] > '~') && text[i] != '\n')
+            return false;
+    for (size_t i = n; i < cap; i++)
+        if (text[i] != 0)
+            return false;
+    return n < cap && (n == 0 || text[n - 1] == '\n');
+}
+
 /* True if the part [offset, offset + count * each) starts where the previous one ends (aligned),
  * and is inside the blob. */
 static bool part_follows(uint64_t *end, uint64_t offset, uint64_t count, uint64_t each,
@@ -52,6 +65,8 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
         !terminated(m->chat.eos, sizeof m->chat.eos) || m->chat.family >= CHAT__COUNT ||
         m->chat.bos_first > 1 || m->chat.bos_added > 1)
         return bad(error, "an unterminated name");
+    if (!lines_of_ascii(m->unread, sizeof m->unread))
+        return bad(error, "a name of a key that is no text");
     if (m->file.bytes > GGUF_FILE_MAX)
         return bad(error, "an impossible file size");
     if ((m->part_count == 1 && m->stripe_count == 0) || m->part_count > MODEL_PARTS_MAX ||

@@ -52,6 +52,7 @@ uint32_t index_layout_hash(void)
         AT(model_index, tokenizer_offset),
         AT(model_index, template_offset),
         AT(model_index, tools_template_offset),
+        AT(model_index, unread_count),
         sizeof(struct model_stripe),
         AT(model_stripe, path),
         AT(model_stripe, mirror),

@@ -273,6 +273,7 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
         free(m);
         return -1;
     }
+    index_report_unread(g, m);
     *index = m;
     return 0;
 }

@@ -39,7 +39,8 @@
 #include "lib/tensor/tensor_type.h"
 
 #define MODEL_INDEX_MAGIC   0x58444e4943554c53ull /* "SLUCINDX" */
-#define MODEL_INDEX_VERSION 3u
+#define MODEL_INDEX_VERSION 4u
+#define MODEL_UNREAD_BYTES  1024
 #define MATRIX_ALIGN        64 /* alignment of a matrix inside the slot of a store's entry */
 #define ENTRY_EXTENTS_MAX   3
 #define ENTRY_NONE          UINT32_MAX
@@ -121,7 +122,11 @@ struct model_index {
     uint64_t tokenizer_offset, tokenizer_bytes;
     uint64_t template_offset, template_bytes; /* of the chat, as in the file; 0 bytes: none */
     uint64_t tools_template_offset, tools_template_bytes; /* of chats with tools; the same */
-    uint64_t dense_bytes;                                 /* sum of slot_bytes of dense entries */
+    /* Keys of the file that were not read, harmless.tbl.h left out: their number, and the names of the
+     * first, each with a newline behind it; printable ASCII. */
+    uint64_t unread_count;
+    char unread[MODEL_UNREAD_BYTES];
+    uint64_t dense_bytes; /* sum of slot_bytes of dense entries */
     /* Sums over experts, each at its best available precision. */
     uint64_t expert_bytes;                           /* payload_bytes */
     uint64_t expert_slot_bytes;                      /* slot_bytes */
@@ -262,11 +267,14 @@ static inline uint32_t model_entry_dense(const struct model_index *m, uint32_t l
 bool model_part_reads(const struct model_index *m, uint32_t first, uint32_t end, uint32_t entry);
 
 /* Whether `sluice pack --dense` may store this dense entry at a lower precision: matrices, except
- * those that the architecture requires as F32 (routers). */
+ * those that the architecture requires as floats (routers). */
 bool model_dense_quantisable(const struct model_index *m, uint32_t entry);
 
 /* Precision of the dense matrices: int8 or int4 if a store was packed with it, else native. */
 enum precision model_dense_precision(const struct model_index *m);
+
+/* One name of m->unread after another: *at is 0 at first. False: no more. */
+bool model_index_unread(const struct model_index *m, size_t *at, char name[MODEL_UNREAD_BYTES]);
 
 /* 0 if the file open at fd is still the one that the index was made from, else -1 with ERR_GONE (or
  * ERR_IO, ERR_BAD_INPUT). */

@@ -220,6 +220,26 @@ static void text_of_attention(FILE *out, const struct model_index *m)
     fputc('\n', out);
 }
 
+/* Names of keys in the file that the engine does not know. */
+static void text_of_unread(FILE *out, const struct model_index *m)
+{
+    char name[MODEL_UNREAD_BYTES];
+    uint64_t shown = 0;
+    for (size_t at = 0; model_index_unread(m, &at, name); shown++)
+        fprintf(out, "%-22s %s\n", "key not used", name);
+    if (shown < m->unread_count)
+        fprintf(out, "%-22s %" PRIu64 " more\n", "keys not used", m->unread_count - shown);
+}
+
+static json_t *json_of_unread(const struct model_index *m)
+{
+    json_t *array = json_array();
+    char name[MODEL_UNREAD_BYTES];
+    for (size_t at = 0; model_index_unread(m, &at, name);)
+        json_array_append_new(array, json_string(name));
+    return array;
+}
+
 void describe_text(FILE *out, const char *path, const struct model_index *m, bool tensors)
 {
     const struct model_hparams *h = &m->hparams;
@@ -260,6 +280,7 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
                    "  per sequence, whatever its length");
     line_bytes(out, "smallest arena", f.arena_min_bytes,
                "  dense tensors and the experts of one layer, without the engine's processes");
+    text_of_unread(out, m);
     if (tensors)
         text_of_tensors(out, m);
 }
@@ -391,6 +412,8 @@ int describe_json(FILE *out, const char *path, const struct model_index *m, bool
     put(object, "state_bytes", model_state_bytes(&m->hparams));
     put(object, "arena_min_bytes", f.arena_min_bytes);
     put(object, "tokenizer_bytes", m->tokenizer_bytes);
+    put(object, "keys_not_used", m->unread_count);
+    json_object_set_new(object, "keys_not_used_names", json_of_unread(m));
     json_object_set_new(object, "precisions", json_of_precisions(m));
     json_object_set_new(object, "stripes",
                         json_of_files(m, m->stripe_count)); /* none: a GGUF file */

@@ -336,6 +336,16 @@ static json_t *plan_by_rates(struct findings *f, const struct gpu_seen *gpu,
     return model_memory_estimate(m->path, params, error);
 }
 
+/* Keys of the file that the engine does not know. */
+static void report_unread(struct findings *f, const struct model_index *index)
+{
+    char name[MODEL_UNREAD_BYTES];
+    for (size_t at = 0; model_index_unread(index, &at, name);)
+        finding(f, "model", "key not used", json_string(name), NULL,
+                "if the model needs it, its text is wrong");
+    finding_quiet(f, "model", "keys_not_used", json_integer((json_int_t)index->unread_count));
+}
+
 static int report_all(struct findings *f, const struct gpu_seen *gpu, const struct gpu_model *m,
                       const struct params *params, const json_t *plan, struct error *error)
 {
@@ -353,6 +363,7 @@ static int report_all(struct findings *f, const struct gpu_seen *gpu, const stru
                              .reads_known =
                                  estimate_read_rate(m->host, (double)m->host->chunk_bytes) > 0});
     report_model(f, m->facts, m->host, estimates, params, plan);
+    report_unread(f, m->index);
     return gpu_model_report(f, gpu, m, params, error);
 }
 
