@@ -163,7 +163,15 @@ static int read_model(struct builder *b, struct error *error)
                      printable(text, n).text);
 }
 
-/* The tokenizers of characters have no pre-tokenizer: the key is ignored. */
+static bool of_characters(const char *pre, size_t bytes)
+{
+    return false
+#define CHARACTERS(name) || (bytes == strlen(name) && memcmp(pre, name, bytes) == 0)
+#include "lib/model/tokenizer/tokenizers.tbl.h"
+        ;
+}
+
+/* The tokenizers of characters have no pre-tokenizer: the key is ignored, or makes the model one of them. */
 static int read_pre(struct builder *b, struct error *error)
 {
     const char *text;
@@ -177,6 +185,8 @@ static int read_pre(struct builder *b, struct error *error)
             "the model file has no tokenizer.ggml.pre: texts are split into words as for GPT-2, "
             "which may not be "
             "how the model was trained; convert the model again with a converter of 2024 or later");
+    if (found && b->head.model == TOKENIZER_BPE && of_characters(text, n))
+        b->head.model = TOKENIZER_CHARACTERS;
     if (found && b->head.model == TOKENIZER_BPE)
         b->head.pre = pretokenizer_find(text, n);
     if (b->head.pre == UINT32_MAX)
@@ -289,11 +299,14 @@ static int read_ends(struct builder *b, struct error *error)
 
 static int read_settings(struct builder *b, struct error *error)
 {
-    if (read_model(b, error) || read_pre(b, error))
+    if (read_model(b, error))
+        return -1;
+    bool gemma = b->head.model == TOKENIZER_CHARACTERS, bytes = b->head.model == TOKENIZER_BPE;
+    if (read_pre(b, error))
         return -1;
     bool characters = b->head.model != TOKENIZER_BPE, prefix = b->head.model == TOKENIZER_SPM;
-    bool add_bos = characters || pretokenizer_adds_bos(b->head.pre), one_space = false;
-    bool normalises = pretokenizer_normalises(b->head.pre);
+    bool add_bos = !bytes || pretokenizer_adds_bos(b->head.pre), one_space = false;
+    bool normalises = bytes && pretokenizer_normalises(b->head.pre);
     if (read_id(b, "tokenizer.ggml.bos_token_id", &b->head.bos, error) ||
         read_id(b, "tokenizer.ggml.eos_token_id", &b->head.eos, error) || read_ends(b, error) ||
         gguf_get_bool(b->gguf, "tokenizer.ggml.add_bos_token", &add_bos, error) < 0 ||
@@ -302,7 +315,7 @@ static int read_settings(struct builder *b, struct error *error)
         gguf_get_bool(b->gguf, TOKENIZER_NFC_KEY, &normalises, error) < 0)
         return -1;
     /* Files of gemma4 exist that say false; the model needs the token. */
-    if (!add_bos && b->head.model != TOKENIZER_CHARACTERS)
+    if (!add_bos && !gemma)
         b->head.bos = TOKEN_NONE;
     if (characters && prefix)
         b->head.flags |= TOKENIZER_SPACE_PREFIX;

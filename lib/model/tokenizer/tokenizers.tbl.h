@@ -17,6 +17,7 @@
  * difference of these flags from llama.cpp's (src/llama-vocab.cpp), which has 0 for the two; its own code for
  * kimi-k2 keeps neither the rule of the letters' case nor marks with their letters: here it is the published
  * expression.
+ * CHARACTERS(name)        value of tokenizer.ggml.pre that makes a "gpt2" model one of characters, as "gemma4" is
  * STRIP_AFTER(key, text)  SentencePiece models whose control tokens take the blanks behind them (`rstrip` of
  *                         tokenizer.json, which GGUF does not have): the value of the key, in lower case,
  *                         contains the text
@@ -31,10 +32,13 @@
  *
  * Append only: row numbers are stored in model segments. Do not use versions of the expressions
  * that were rewritten for engines with fewer features: some differ, some need unbounded stack. No
- * include guard: include it with PRETOKENIZER, with STRIP_AFTER and STRIP_NONE, with ANSWER_END, with
+ * include guard: include it with PRETOKENIZER, CHARACTERS, with STRIP_AFTER and STRIP_NONE, with ANSWER_END, with
  * ANSWER_END_NAME, or with ANSWER_GOES_ON defined. */
 #ifndef PRETOKENIZER
 #define PRETOKENIZER(...)
+#endif
+#ifndef CHARACTERS
+#define CHARACTERS(...)
 #endif
 #ifndef STRIP_AFTER
 #define STRIP_AFTER(...)
@@ -151,6 +155,7 @@ PRETOKENIZER("solar-open", 0, 0, 0, EXPR_CL100K(DIGIT))
 PRETOKENIZER("smaug-bpe", 0, 0, 0, EXPR_CL100K(DIGITS))
 PRETOKENIZER("pixtral", 1, 1, 0, EXPR_CL100K(DIGITS))
 PRETOKENIZER("falcon3", 1, 1, 0, EXPR_CL100K(DIGITS))
+CHARACTERS("sarvam-moe")
 STRIP_AFTER("general.name", "phi-3")
 STRIP_AFTER("general.name", "phi3")
 STRIP_AFTER("general.name", "phi 3")
@@ -188,6 +193,7 @@ ANSWER_END_NAME("<|eom_id|>")
 #undef DIGIT
 #undef DIGITS
 #undef PRETOKENIZER
+#undef CHARACTERS
 #undef STRIP_AFTER
 #undef STRIP_NONE
 #undef ANSWER_END

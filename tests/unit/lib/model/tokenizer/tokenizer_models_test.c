@@ -269,12 +269,22 @@ static void characters(struct make *m)
     make_texts(m, "tokenizer.ggml.merges", merges, ARRAY_LEN(merges));
 }
 
+/* sarvam-30b: the same under another name, and no BOS if the file states that. */
+static void characters_by_pre(struct make *m)
+{
+    characters(m);
+    make_text(m, "tokenizer.ggml.model", "gpt2");
+    make_text(m, "tokenizer.ggml.pre", "sarvam-moe");
+    make_u32(m, "tokenizer.ggml.bos_token_id", SPM_CONTROL);
+    make_bool(m, "tokenizer.ggml.add_bos_token", 0);
+}
+
 START_TEST(merges_of_characters)
 {
     struct spm_tokens v;
     struct error error = {0};
     spm_tokens(&v);
-    struct model_index *index = spm_index(&v, characters, &error);
+    struct model_index *index = spm_index(&v, _i ? characters_by_pre : characters, &error);
     ck_assert_msg(index, "%s", error.text);
     struct opened o = open_tokenizer(index);
     expect_ids(o.t, "ab", 2, false, (uint32_t[]){SPM_AB}, 1);
@@ -395,7 +405,7 @@ int main(void)
     tcase_add_test(tcase, one_space);
     tcase_add_test(tcase, one_space_keeps_user_tokens);
     tcase_add_test(tcase, control_tokens_take_blanks);
-    tcase_add_test(tcase, merges_of_characters);
+    tcase_add_loop_test(tcase, merges_of_characters, 0, 2);
     tcase_add_loop_test(tcase, bad_tokenizers_are_rejected, 0, ARRAY_LEN(wrongs));
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
