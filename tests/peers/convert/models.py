@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The architectures of README's table and their variants, as configurations of the package transformers: one optional key
 of the configuration changed at a time. Data of convert_arch.py."""
+import math
 import types
 
 WIDE = types.SimpleNamespace(hidden=256, inner=256, dense=512, head=64, heads=4, kv=2, experts=6, layers=3, rank=256,
@@ -95,18 +96,16 @@ def hunyuan(s):
 
 
 def phimoe(s):
-    def long(original, **more):
-        return dict(rope_parameters=rope("longrope", original_max_position_embeddings=original, short_mscale=1.1,
-                                         long_mscale=1.2, **long_factors(s, s.hidden // s.heads), **more))
+    def long(original, factor=None):
+        factor = factor or magnitude(s.context, original)
+        return dict(rope_parameters=rope("longrope", original_max_position_embeddings=original, short_mscale=factor,
+                                         long_mscale=factor, **long_factors(s, s.hidden // s.heads)))
 
     base = plain(s, num_local_experts=s.experts, num_experts_per_tok=2, intermediate_size=s.inner, attention_bias=True,
-                 lm_head_bias=True, max_position_embeddings=s.context, sliding_window=None,
-                 SAVE=dict(architectures=["PhiMoEForCausalLM"]), **{})
-    factor = magnitude(s.context, s.context // 2)
+                 lm_head_bias=True, sliding_window=None, SAVE=dict(architectures=["PhiMoEForCausalLM"]))
     base.update(long(s.context // 2))
-    base["rope_parameters"].update(short_mscale=factor, long_mscale=factor)
     return "PhimoeConfig", base, {
-        "other_magnitude": long(s.context // 2), "long": long(ORIGINAL), "short": long(s.context),
+        "other_magnitude": long(s.context // 2, 1.1), "long": long(ORIGINAL), "short": long(s.context),
         "default": dict(rope_parameters=rope(original_max_position_embeddings=s.context)),
         "no_bias": dict(attention_bias=False), "no_output_bias": dict(lm_head_bias=False),
         "window": dict(sliding_window=32), "bpe": dict(VOCAB="gpt-2", TOKENIZER_CLASS="GPT2Tokenizer")}
@@ -114,7 +113,6 @@ def phimoe(s):
 
 def magnitude(context, original):
     """The factor that the converter writes for phimoe."""
-    import math
     return math.sqrt(1 + math.log(context / original) / math.log(original))
 
 
@@ -344,5 +342,9 @@ NOT_IN_FILE = {
     "gpt-oss/all_full": "no key states which layers have the window",
     "phimoe/other_magnitude": "the magnitude of the configuration is not written, but one computed from the contexts"}
 
-# of the golden data -> seed of the weights
-GOLDEN = {f"{architecture}/base": 1 for architecture in ARCHITECTURES}
+# of the golden data -> seed of the weights: a file of each architecture, and of what was once read wrongly
+GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
+          **{name: 1 for name in (
+              "qwen3moe/yarn", "qwen3moe/yarn_factor", "qwen3moe/yarn_betas", "qwen3moe/linear", "llama/yarn_factor",
+              "gpt-oss/yarn_factor", "gpt-oss/linear", "qwen2moe/no_bias", "granitemoe/attention_bias",
+              "glm4moe/solar_open", "phimoe/no_bias", "deepseek2/yarn_factor")}}
