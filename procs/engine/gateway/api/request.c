@@ -9,6 +9,7 @@
 
 #include "ipc/rpc/json.h"
 #include "lib/base/bytes.h"
+#include "lib/json/count.h"
 #include "lib/model/tokenizer/tokenizer.h"
 #include "lib/text/utf8.h"
 
@@ -19,7 +20,8 @@ struct taker {
     const struct api_limits *limits;
     const char *name; /* of the current field */
     struct error *error;
-    bool special; /* control tokens of the whole prompt are parsed */
+    size_t values; /* of the body */
+    bool special;  /* control tokens of the whole prompt are parsed */
     /* of a conversation; NULL: not given */
     const json_t *messages, *tools, *variables, *effort;
     bool no_tools, whole; /* whole: the answer is not split */
@@ -248,6 +250,31 @@ static int take_prompt(struct taker *t, const json_t *value)
     return wrong(t, "a text, or an array of token ids");
 }
 
+/* The arguments of a call are JSON as a text, which is parsed for the template. */
+static size_t values_of_call(const json_t *call)
+{
+    const json_t *function = json_object_get(call, "function");
+    const json_t *text = json_object_get(function ? function : call, "arguments");
+    return json_is_string(text)
+               ? json_count_values(json_string_value(text), json_string_length(text))
+               : 0;
+}
+
+/* -1: with the arguments of all calls, the body has too many values. */
+static int count_arguments(struct taker *t, const json_t *messages)
+{
+    json_t *message, *call, *all = (json_t *)(uintptr_t)messages; /* jansson takes no const */
+    size_t i, j, values = t->values;
+    json_array_foreach(all, i, message) json_array_foreach(json_object_get(message, "tool_calls"),
+                                                           j, call) values += values_of_call(call);
+    return values <= API_VALUES_MAX
+               ? 0
+               : error_set(t->error, ERR_BAD_INPUT,
+                           "the body has more than %d values, those in 'arguments' of tool calls "
+                           "included",
+                           API_VALUES_MAX);
+}
+
 static int take_messages(struct taker *t, const json_t *value)
 {
     size_t n = json_array_size(value);
@@ -259,7 +286,7 @@ static int take_messages(struct taker *t, const json_t *value)
         return error_set(t->error, ERR_BAD_INPUT, "'messages' has %zu messages; the maximum is %d",
                          n, CHAT_MESSAGES_MAX);
     t->messages = value;
-    return 0;
+    return count_arguments(t, value);
 }
 
 static int take_tools(struct taker *t, const json_t *value)
@@ -418,27 +445,6 @@ static const struct {
 #include "procs/engine/gateway/api/request.tbl.h"
 };
 
-/* Upper bound of the number of values in a body, before it is parsed. */
-static bool too_many_values(const char *text, size_t bytes)
-{
-    size_t values = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < bytes; i++) {
-        if (in_string) {
-            if (text[i] == '\\')
-                i++;
-            else if (text[i] == '"')
-                in_string = false;
-        } else if (text[i] == '"') {
-            in_string = true;
-        } else if (text[i] == ',' || text[i] == '[' || text[i] == '{') {
-            if (++values > API_VALUES_MAX)
-                return true;
-        }
-    }
-    return false;
-}
-
 static int take_field(struct taker *t, const char *name, const json_t *value)
 {
     for (size_t i = 0; i < ARRAY_LEN(fields); i++)
@@ -488,11 +494,12 @@ int api_request_parse(enum api_kind kind, const char *text, size_t bytes,
                                     kind == API_CHAT ? ENGINE_TOKENS_MAX : API_COMPLETION_DEFAULT};
     sampling_defaults(&out->sampling);
     param[0] = 0;
-    if (too_many_values(text, bytes))
+    size_t values = json_count_values(text, bytes);
+    if (values > API_VALUES_MAX)
         return error_set(error, ERR_BAD_INPUT, "the body has more than %d values", API_VALUES_MAX);
     if (rpc_json_parse(text, bytes, &body, error) != 0)
         return -1;
-    struct taker t = {.out = out, .limits = limits, .error = error};
+    struct taker t = {.out = out, .limits = limits, .values = values, .error = error};
     int rc = take_body(&t, body, param);
     json_decref(body);
     if (rc == 0 && t.special && text_ranges_add(&out->special, 0, out->prompt_bytes) != 0)

@@ -15,7 +15,8 @@
 
 #define API_PARAM_BYTES 40
 #define API_IDS_MAX     8192 /* of a prompt given as token ids */
-/* Values in one body: a parsed tree takes up to 50 times the memory of its text. */
+/* Values in one body, with those in `arguments` of tool calls: a parsed tree takes up to 50 times the
+ * memory of its text. */
 #define API_VALUES_MAX         12288
 #define API_COMPLETION_DEFAULT 16 /* default max_tokens of /v1/completions, as OpenAI's */
 

@@ -32,7 +32,10 @@
 #define STREAM_BYTES (16 * KIB)
 /* The process: tables of libraries, stacks of NNG's threads, a stats snapshot being written. */
 #define PROCESS_BYTES (2 * MIB)
-/* While a body is converted to a request, it exists as text, as a tree and as text again. */
+/* While a body is converted to a request, it exists as text, as a tree, as a copy of it in the form that
+ * templates take, and as text again. With API_VALUES_MAX values the trees take up to 5.8 MiB (measured:
+ * tests/bench/gateway_memory.py PORT PID); the worst request of all, 956 KiB of tools with a template that
+ * fills its heap of 16 MiB, 22.0 MiB, where 33.0 MiB are reserved with the default --http-*. */
 #define BODY_COPIES 4
 
 struct address {

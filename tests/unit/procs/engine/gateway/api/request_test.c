@@ -406,7 +406,7 @@ START_TEST(continued_messages)
          "exclude each other"},
         {BOTH("b", ",\"continue_final_message\":1"), "true or false"}};
     struct chat_format format = {0};
-    struct api_limits limits = {4096, &format};
+    struct api_limits limits = {.prompt_bytes = 4096, .chat = &format};
     struct model_chat model = {.family = CHAT_PLAIN};
     struct api_request r;
     struct error error = {.text = ""};
@@ -487,6 +487,50 @@ START_TEST(reasoning_effort)
 }
 END_TEST
 
+/* A conversation whose calls have `count` values each in their arguments, as text. */
+static int parse_calls(const struct api_limits *limits, const char *form, size_t count,
+                       struct error *error)
+{
+    struct api_request r;
+    char param[API_PARAM_BYTES], *arguments = malloc(4 * count + 16);
+    char *at = stpcpy(arguments, "{\\\"a\\\":[0");
+    for (size_t i = 3; i < count; i++)
+        at = stpcpy(at, ",0");
+    stpcpy(at, "]}");
+    char *body = malloc(2 * strlen(arguments) + 2 * strlen(form) + 200);
+    sprintf(body, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[");
+    sprintf(body + strlen(body), form, arguments);
+    strcat(body, ",");
+    sprintf(body + strlen(body), form, arguments);
+    strcat(body, "]}]}");
+    int rc = api_request_parse(API_CHAT, body, strlen(body), limits, &r, param, error);
+    ck_assert(rc == 0 || strcmp(param, "messages") == 0);
+    api_request_free(&r);
+    free(body);
+    free(arguments);
+    return rc;
+}
+
+/* They are parsed, too, and take memory: the limit holds for all values of a request together. */
+START_TEST(arguments_count_as_values)
+{
+    static const char *const forms[] = {"{\"function\":{\"name\":\"f\",\"arguments\":\"%s\"}}",
+                                        "{\"name\":\"f\",\"arguments\":\"%s\"}"};
+    struct chat_format format = {0};
+    struct api_limits limits = {.prompt_bytes = 4096, .chat = &format};
+    struct model_chat model = {.family = CHAT_PLAIN};
+    struct error error = {.text = ""};
+    ck_assert_int_eq(chat_format_set(&format, &model, "x", 1, &error), 0);
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        ck_assert_msg(parse_calls(&limits, forms[i], API_VALUES_MAX / 2 - 20, &error) == 0, "%s",
+                      error.text);
+        ck_assert_int_eq(parse_calls(&limits, forms[i], API_VALUES_MAX / 2 + 1, &error), -1);
+        ck_assert(error.code == ERR_BAD_INPUT && strstr(error.text, "'arguments'"));
+    }
+    chat_format_free(&format);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gateway");
@@ -496,6 +540,7 @@ int main(void)
     tcase_add_test(t, answers_in_parts);
     tcase_add_test(t, reasoning_effort);
     tcase_add_test(t, continued_messages);
+    tcase_add_test(t, arguments_count_as_values);
     tcase_add_test(t, bodies_that_are_wrong);
     tcase_add_test(t, conversations);
     tcase_add_test(t, conversation_without_a_system);
