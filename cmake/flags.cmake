@@ -13,6 +13,14 @@ if(SLUICE_SANITIZE)
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()
+# Freed values of the JSON library, which is not instrumented itself: tests/inject/json_checked.c.
+if(SLUICE_SANITIZE MATCHES address)
+  foreach(name object_size array_size string_value string_length integer_value real_value number_value deep_copy
+          array_get object_get object_getn dumps equal object_iter object_set_new object_setn_new object_del
+          object_update array_append_new)
+    target_link_options(sluice_flags INTERFACE -Wl,--wrap=json_${name})
+  endforeach()
+endif()
 if(SLUICE_FUZZ)
   target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)
   target_link_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)

@@ -240,6 +240,12 @@ static void put_tensors(const struct making *m, struct gguf_writer *w, const cha
 
 void scripted_model_make(char path[PATH_MAX], const char *name, const struct script *s)
 {
+    snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
+    scripted_model_write(path, s);
+}
+
+void scripted_model_write(const char *path, const struct script *s)
+{
     struct making m = {.s = s};
     struct gguf_writer *w = gguf_writer_new(32);
     CHECK(w, "out of memory");
@@ -262,7 +268,6 @@ void scripted_model_make(char path[PATH_MAX], const char *name, const struct scr
     if (s->second)
         own_component(&m, s->second);
     put_keys(&m, w);
-    snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
     put_tensors(&m, w, path);
     gguf_writer_free(w);
     for (uint32_t i = 0; i < m.count; i++)

@@ -41,5 +41,7 @@ struct script {
 
 /* Writes the model to `name` in the directory of the test case and returns its path. Prompts have 20 to 120 tokens. */
 void scripted_model_make(char path[PATH_MAX], const char *name, const struct script *s);
+/* Writes it to this path, also outside of a test case. */
+void scripted_model_write(const char *path, const struct script *s);
 
 #endif

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The scenarios of the gateway with a gateway built with AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD-asan;
+# values of the JSON library are checked, too (tests/inject/json_checked.c). All other programs are those of BUILD. Any
+# report fails.
+# usage: sanitized.sh [BUILD]     default: build; SLUICE_SANITIZED_ONLY=1: only builds
+set -u -o pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+build=$(realpath "${1:-build}")
+asan=$build-asan
+libexec=$asan/mixed
+failed=0
+
+cmake -G Ninja -S . -B "$asan" -DSLUICE_SANITIZE=address,undefined -DSLUICE_REPORTS="$asan/report" -DSLUICE_CUDA=OFF \
+    -DSLUICE_TESTS=OFF -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O1 -g1 -DNDEBUG -Wno-format-truncation" >"$asan.log" 2>&1 &&
+    ninja -C "$asan" sluice-gateway >>"$asan.log" 2>&1 || {
+    tail -20 "$asan.log"
+    echo "not ok sanitized_build"
+    exit 1
+}
+rm -rf "$libexec" "$asan"/report.*
+mkdir "$libexec"
+ln -s "$build"/libexec/* "$libexec"/
+ln -sf "$asan/libexec/sluice-gateway" "$libexec/sluice-gateway"
+[ "${SLUICE_SANITIZED_ONLY:-}" != 1 ] || exit 0
+
+# run PROGRAM CASE...: those that measure memory are left out.
+run() {
+    SLUICE_LIBEXEC=$libexec "$build/tests/scenario_$1" --short "${@:2}" >"$asan.out" 2>&1 || {
+        cat "$asan.out"
+        echo "not ok sanitized_$1"
+        failed=1
+    }
+}
+
+run gateway_tools
+run answers
+run templates a_template_is_executed
+run gateway same_text stops kill_compute stop_ends_streams keys too_many_requests errors_name_the_cause
+run gateway_clients disconnect_cancels uploads_leave_space what_does_not_fit
+run http_log a_line_per_request a_renamed_file_is_made_again
+for report in "$asan"/report.*; do
+    [ -e "$report" ] || continue
+    head -40 "$report"
+    echo "not ok sanitized_reports: $report"
+    failed=1
+done
+[ "$failed" = 1 ] || echo "ok gateway_sanitized"
+exit "$failed"
