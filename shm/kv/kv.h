@@ -45,11 +45,17 @@ enum kv_finish {
     KV_FINISH_ERROR
 };
 
+struct kv_accesses { /* of experts, and bytes read from devices */
+    uint64_t hits, hits_inflight, misses, skipped, bytes_read;
+};
+
 struct kv_stats { /* statistics of one request; JSON names are those of generate --output json */
     uint64_t submitted_ns, started_ns, first_token_ns, finished_ns;
     uint64_t prefill_ns, decode_ns, stall_ns;
     uint64_t hits, hits_inflight, misses, skipped, low_precision_accesses;
     uint64_t evictions_before, evictions_after, bytes_read_before, bytes_read_after;
+    struct kv_accesses
+        at_first;     /* the counts above when the first token was there; bytes as in *_before */
     uint64_t resumes; /* number of resumes after restarts of compute */
     uint64_t cached;  /* tokens of the prompt whose rows were kept from an earlier sequence */
     uint64_t preset;  /* preset of the sequence (lib/policy/presets/presets.h); the active one may

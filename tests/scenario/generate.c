@@ -84,6 +84,62 @@ static void generate_own_engine(void)
     command_free(&json);
 }
 
+static uint64_t sum_of_phases(const json_t *doc, const char *name)
+{
+    char prompt[64], decode[64];
+    snprintf(prompt, sizeof prompt, "phases.prompt.%s", name);
+    snprintf(decode, sizeof decode, "phases.decode.%s", name);
+    return lookup_u64(doc, prompt) + lookup_u64(doc, decode);
+}
+
+/* What was read at the start, for the prompt and in decode apart; and a budget that holds few experts. */
+static void generate_phases(void)
+{
+    static const char *const counts[] = {"bytes_read", "hits", "hits_inflight", "misses",
+                                         "skipped"};
+    struct command json, text;
+    const char *args[] = {"generate",
+                          "-m",
+                          test_model(),
+                          "-p",
+                          test_prompt(1),
+                          "-n",
+                          "32",
+                          "--temp=0",
+                          "--ignore-eos",
+                          "--budget=44MiB",
+                          "--warm-start=off",
+                          "--output",
+                          "json",
+                          NULL};
+    command_run(&json, NULL, END_MS, args);
+    expect(&json, 0);
+    json_t *doc = json_loads(json.out, 0, NULL);
+    CHECK(doc, "not JSON: %.200s", json.out);
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++)
+        CHECK(sum_of_phases(doc, counts[i]) == lookup_u64(doc, counts[i]), "%s: %llu of %llu",
+              counts[i], (unsigned long long)sum_of_phases(doc, counts[i]),
+              (unsigned long long)lookup_u64(doc, counts[i]));
+    uint64_t decode = lookup_u64(doc, "phases.decode.bytes_read");
+    CHECK(lookup_u64(doc, "phases.start.bytes_read") >= MIB, "no dense weights at the start");
+    CHECK(lookup_u64(doc, "phases.prompt.misses") > 0 && decode > 0, "nothing was read");
+    CHECK(lookup_u64(doc, "phases.decode.bytes_read_per_token") == decode / 31, "%llu of %llu",
+          (unsigned long long)lookup_u64(doc, "phases.decode.bytes_read_per_token"),
+          (unsigned long long)decode);
+    uint64_t budget = lookup_u64(doc, "budget_bytes");
+    CHECK(lookup_u64(doc, "resident_budget_bytes") == budget, "beyond the budget");
+    CHECK(lookup_u64(doc, "all_experts_budget_bytes") > budget, "all experts fit");
+    json_decref(doc);
+    command_free(&json);
+    args[ARRAY_LEN(args) - 2] = "text";
+    command_run(&text, NULL, END_MS, args);
+    expect(&text, 0);
+    CHECK(strstr(text.err, "% hits (experts that were resident when needed)") &&
+              strstr(text.err, "read per decoded token"),
+          "%.300s", text.err);
+    command_free(&text);
+}
+
 static void generate_prompt_forms(void)
 {
     struct engine *e = engine_new();
@@ -266,6 +322,7 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(generate_own_engine),
+        ROW(generate_phases),
         ROW(generate_prompt_forms),
         ROW(generate_interrupted),
         ROW(generate_stops_at_a_text),

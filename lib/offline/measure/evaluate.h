@@ -65,6 +65,7 @@ struct offline_evaluation {
     bool compare;                    /* also run the lossless model: KLD and top-1 agreement */
     struct logits_file *against;     /* compare with these recorded logits instead */
     struct logits_file *record;      /* receives every scored row; may be NULL */
+    struct logits_file *npy;         /* the same */
     enum quant_method method;
     enum precision dense; /* of the measured model's dense matrices; the lossless one is native */
     enum kv_type kv_type, reference_kv_type; /* of the measured model, of the lossless one */

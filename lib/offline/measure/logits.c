@@ -17,6 +17,8 @@
 
 #define FILE_MAGIC 0x4c4f4754u
 #define STEPS      65535
+#define NPY_HEADER 128
+#define NPY_TEXT   10 /* offset of the text of NumPy's header */
 
 struct row_head {
     float top, step;
@@ -26,6 +28,7 @@ struct logits_file {
     uint32_t magic;
     int fd;
     bool writing;
+    bool npy; /* rows are floats, behind header_bytes of NumPy's header */
     struct logits_header h;
     atomic_int failed; /* errno of the first row that could not be written */
     char path[PATH_MAX], temporary[PATH_MAX + 8];
@@ -75,6 +78,51 @@ static int write_all(int fd, const void *from, size_t bytes, off_t at)
     return 0;
 }
 
+static int open_new(struct logits_file *f, const void *header, size_t bytes, struct error *error)
+{
+    f->fd = open(f->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int why = f->fd < 0 ? errno : write_all(f->fd, header, bytes, 0);
+    return why == 0 ? 0
+                    : error_set_errno(error, f->fd < 0 ? ERR_BAD_INPUT : ERR_IO, why,
+                                      "cannot write %.200s", f->temporary);
+}
+
+/* Magic, version 1.0, length of the text, and the text: padded with blanks to NPY_HEADER bytes in all. */
+static void npy_header(const struct logits_header *h, char out[NPY_HEADER])
+{
+    static const char magic[] = "\x93NUMPY\x01";
+    const uint16_t text_bytes = NPY_HEADER - NPY_TEXT;
+    memset(out, ' ', NPY_HEADER);
+    memcpy(out, magic, sizeof magic); /* with the 0 of the version */
+    memcpy(out + sizeof magic, &text_bytes, sizeof text_bytes);
+    int n = snprintf(out + NPY_TEXT, text_bytes,
+                     "{'descr': '<f4', 'fortran_order': False, 'shape': (%u, %u, %u), }",
+                     h->windows, h->scored, h->vocab);
+    sl_assert(n > 0 && n < text_bytes);
+    out[NPY_TEXT + n] = ' ';
+    out[NPY_HEADER - 1] = '\n';
+}
+
+struct logits_file *logits_create_npy(const char *path, const struct offline_text *text,
+                                      uint32_t vocab, struct error *error)
+{
+    char header[NPY_HEADER];
+    struct logits_file *f = make(path, error);
+    if (!f)
+        return NULL;
+    f->writing = f->npy = true;
+    f->h = (struct logits_header){.header_bytes = NPY_HEADER,
+                                  .vocab = vocab,
+                                  .windows = text->windows,
+                                  .scored = text->window - 1,
+                                  .row_bytes = (uint64_t)vocab * sizeof(float)};
+    npy_header(&f->h, header);
+    if (open_new(f, header, sizeof header, error) == 0)
+        return f;
+    logits_close(f);
+    return NULL;
+}
+
 struct logits_file *logits_create(const char *path, const struct offline_text *text, uint32_t vocab,
                                   const uint8_t model_hash[PLAN_HASH_BYTES], struct error *error)
 {
@@ -92,12 +140,8 @@ struct logits_file *logits_create(const char *path, const struct offline_text *t
                                   .row_bytes = row_bytes_of(vocab),
                                   .text_hash = text->hash};
     memcpy(f->h.model_hash, model_hash, sizeof f->h.model_hash);
-    f->fd = open(f->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    int why = f->fd < 0 ? errno : write_all(f->fd, &f->h, sizeof f->h, 0);
-    if (why == 0)
+    if (open_new(f, &f->h, sizeof f->h, error) == 0)
         return f;
-    error_set_errno(error, f->fd < 0 ? ERR_BAD_INPUT : ERR_IO, why, "cannot write %.200s",
-                    f->temporary);
     logits_close(f);
     return NULL;
 }
@@ -125,9 +169,11 @@ void logits_write(struct logits_file *f, uint32_t window, uint32_t row, const fl
 {
     OBJ_CHECK(f, FILE_MAGIC);
     sl_assert(f->writing);
-    char *bytes = malloc(f->h.row_bytes);
+    char *bytes = f->npy ? NULL : malloc(f->h.row_bytes);
     int why = ENOMEM;
-    if (bytes) {
+    if (f->npy) {
+        why = write_all(f->fd, logits, f->h.row_bytes, row_at(f, window, row));
+    } else if (bytes) {
         struct row_head head;
         pack(logits, f->h.vocab, &head, (uint16_t *)(void *)(bytes + sizeof head));
         memcpy(bytes, &head, sizeof head);

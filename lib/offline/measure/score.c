@@ -55,6 +55,8 @@ int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q, c
     w->job->out->nll[window] += log_sum_exp(q, vocab) - (double)q[target];
     if (e->record)
         logits_write(e->record, window, row, q);
+    if (e->npy)
+        logits_write(e->npy, window, row, q);
     if (e->against && logits_read(e->against, window, row, w->recorded, error) != 0)
         return -1;
     base = e->against ? w->recorded : base;

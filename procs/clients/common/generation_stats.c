@@ -105,7 +105,12 @@ json_t *generation_stats_make(const struct stream_result *r, const json_t *befor
     set_u64(out, "peak_memory_bytes", peak(r->stats, after));
     set_engine(out, r->stats, "budget_bytes", lookup_u64(after, "memory.budget_bytes"));
     set_engine(out, r->stats, "arena_bytes", lookup_u64(after, "memory.arena_quota_bytes"));
-    set_u64(out, "resident_budget_bytes", resident_budget(after));
+    uint64_t budget = lookup_u64(out, "budget_bytes"), needed = resident_budget(after);
+    set_u64(out, "resident_budget_bytes", needed < budget ? needed : budget);
+    set_u64(out, "all_experts_budget_bytes", needed);
+    json_t *phases = json_object_get(r->stats, "phases");
+    if (phases)
+        json_object_set(out, "phases", phases);
     const char *preset = lookup_text(r->stats, "preset");
     json_object_set_new(out, "preset",
                         json_string(*preset ? preset : lookup_text(after, "params.preset")));
@@ -120,9 +125,8 @@ void generation_stats_print(FILE *out, const json_t *f)
     uint64_t tokens = lookup_u64(f, "tokens"), hits = lookup_u64(f, "hits");
     uint64_t accesses =
         hits + lookup_u64(f, "hits_inflight") + lookup_u64(f, "misses") + lookup_u64(f, "skipped");
-    uint64_t steps = tokens + lookup_u64(f, "prompt_tokens");
     char read[16], peak_memory[16], budget[16];
-    bytes_format(steps ? lookup_u64(f, "bytes_read") / steps : 0, read);
+    bytes_format(lookup_u64(f, "phases.decode.bytes_read_per_token"), read);
     bytes_format(lookup_u64(f, "peak_memory_bytes"), peak_memory);
     bytes_format(lookup_u64(f, "budget_bytes"), budget);
     if (tokens == 0) { /* interrupted, or -n 0: there are no rates */
@@ -131,8 +135,8 @@ void generation_stats_print(FILE *out, const json_t *f)
         return;
     }
     fprintf(out,
-            "%" PRIu64 " token%s at %.1f tokens/s, first after %.0f ms; %.1f %% of experts were "
-            "resident, %s read per token; memory %s of %s%s\n",
+            "%" PRIu64 " token%s at %.1f tokens/s, first after %.0f ms; %.1f %% hits (experts that "
+            "were resident when needed), %s read per decoded token; memory %s of %s%s\n",
             tokens, tokens == 1 ? "" : "s", json_number_value(json_object_get(f, "decode_tps")),
             json_number_value(json_object_get(f, "ttft_ms")),
             accesses ? 100.0 * (double)hits / (double)accesses : 0.0, read, peak_memory, budget,
@@ -145,7 +149,7 @@ void generation_stats_print_all(FILE *out, const json_t *f)
 {
     char arena[16], resident[16];
     bytes_format(lookup_u64(f, "arena_bytes"), arena);
-    bytes_format(lookup_u64(f, "resident_budget_bytes"), resident);
+    bytes_format(lookup_u64(f, "all_experts_budget_bytes"), resident);
     generation_stats_print(out, f);
     fprintf(out,
             "prompt: %" PRIu64 " tokens (%" PRIu64

@@ -83,6 +83,9 @@ static void usage(FILE *out)
         "                             (default), q8_0 or q4_0\n"
         "      --record FILE          in process: write the logits (2 bytes x vocabulary size\n"
         "                             per token of the text)\n"
+        "      --logits FILE.npy      in process: write the logits for other programs (NumPy's "
+        "format,\n"
+        "                             4 bytes x vocabulary size per token; docs/eval.md)\n"
         "      --against FILE         in process: compare with recorded logits instead of the\n"
         "                             lossless model\n"
         "      --ctx-size N           tokens per window (default 512)\n"
@@ -108,6 +111,7 @@ enum {
     OPT_READ_BANDWIDTH,
     OPT_MEMORY,
     OPT_RECORD,
+    OPT_LOGITS,
     OPT_AGAINST,
     OPT_METHOD,
     OPT_DENSE,
@@ -126,6 +130,7 @@ static const struct option options[] = {{"model", 1, NULL, 'm'},
                                         {"read-bandwidth", 1, NULL, OPT_READ_BANDWIDTH},
                                         {"memory", 1, NULL, OPT_MEMORY},
                                         {"record", 1, NULL, OPT_RECORD},
+                                        {"logits", 1, NULL, OPT_LOGITS},
                                         {"against", 1, NULL, OPT_AGAINST},
                                         {"method", 1, NULL, OPT_METHOD},
                                         {"dense", 1, NULL, OPT_DENSE},
@@ -189,6 +194,7 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
             return 0;
         return error_set(error, ERR_BAD_INPUT, "--memory: '%.40s' is not a size", value);
     case OPT_RECORD: e->in_process.record = value; return 0;
+    case OPT_LOGITS: e->in_process.npy = value; return 0;
     case OPT_AGAINST: e->in_process.against = value; return 0;
     case OPT_MAX_WINDOWS:
         return option_i64("--max-windows", value, 1, INT32_MAX, &e->windows_max, error);
@@ -204,15 +210,16 @@ static int one_option(struct eval *e, int option, const char *value, struct erro
 static int check_options(const struct eval *e, struct error *error)
 {
     const struct in_process *in = &e->in_process;
-    bool wanted = in->texts > 1 || in->compare || in->against || in->record || in->memory ||
-                  in->output == EVAL_CSV || in->output == EVAL_MD;
+    bool wanted = in->texts > 1 || in->compare || in->against || in->record || in->npy ||
+                  in->memory || in->output == EVAL_CSV || in->output == EVAL_MD;
     if (in->reference_kv_type != KV_TYPE_F16 && (!e->offline || !in->compare))
         return error_set(error, ERR_BAD_INPUT, "--reference-kv-type requires --kld");
     if (!e->offline && wanted)
-        return error_set(error, ERR_BAD_INPUT,
-                         "several texts, --kld, --record, --against, --memory, csv and md require "
-                         "--offline "
-                         "or --read-bandwidth RATE");
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "several texts, --kld, --record, --logits, --against, --memory, csv and md require "
+            "--offline "
+            "or --read-bandwidth RATE");
     if (e->offline && (e->ids_path || e->per_token))
         return error_set(error, ERR_BAD_INPUT, "--ids and --per-token require an engine");
     if (e->per_token && in->output != EVAL_JSON)

@@ -32,7 +32,7 @@ struct evaluating {
     bool clocked;
     struct sim_config sim; /* with a read bandwidth */
     struct sim_stats stats;
-    struct logits_file *against, *record;
+    struct logits_file *against, *record, *npy;
     char note[160];
     uint64_t cells;
     uint32_t capacity; /* number of resident experts */
@@ -272,6 +272,7 @@ static int measure(struct evaluating *w, struct error *error)
                                       .compare = w->e->compare && !w->against,
                                       .against = w->against,
                                       .record = w->record,
+                                      .npy = w->npy,
                                       .progress = progress,
                                       .announce = announce,
                                       .arg = w};
@@ -283,8 +284,10 @@ static int measure(struct evaluating *w, struct error *error)
     if (evaluate(w, &base, &losses, error) != 0)
         return -1;
     int status = w->record ? logits_commit(w->record, error) : 0;
+    if (status == 0 && w->npy)
+        status = logits_commit(w->npy, error);
     base.compare = false;
-    base.record = NULL;
+    base.record = base.npy = NULL;
     base.dense = PRECISION_NATIVE;
     base.kv_type = base.reference_kv_type;
     if (status == 0 && !losses.reference_nll)
@@ -307,6 +310,8 @@ static int open_logits(struct evaluating *w, struct error *error)
         return -1;
     if (e->record &&
         !(w->record = logits_create(e->record, &w->text, vocab, offline_hash(w->model), error)))
+        return -1;
+    if (e->npy && !(w->npy = logits_create_npy(e->npy, &w->text, vocab, error)))
         return -1;
     return 0;
 }
@@ -354,6 +359,7 @@ int in_process_eval(const struct in_process *e, struct error *error)
     free(w.plan);
     logits_close(w.against);
     logits_close(w.record);
+    logits_close(w.npy);
     offline_text_free(&w.text);
     if (w.model)
         offline_close(w.model);

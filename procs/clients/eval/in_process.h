@@ -29,7 +29,7 @@ struct in_process {
     uint64_t memory;       /* maximum; 0: as the budget, or the default */
     bool compare;          /* also KL divergence and top-1 agreement */
     double read_bandwidth; /* bytes/s: token by token with a simulated clock; 0: worst case */
-    const char *against, *record; /* logits files; NULL: none */
+    const char *against, *record, *npy; /* logits files; NULL: none */
     enum quant_method method;     /* of precisions other than native */
     enum precision dense;         /* of dense weights, if dense_given; else as planned */
     bool dense_given;

@@ -64,6 +64,35 @@ static bool put_real(json_t *o, const char *name, double value)
     return json_object_set_new(o, name, json_real(value)) == 0;
 }
 
+static json_t *accesses_json(const struct kv_accesses *a)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "bytes_read", (json_int_t)a->bytes_read, "hits",
+                     (json_int_t)a->hits, "hits_inflight", (json_int_t)a->hits_inflight, "misses",
+                     (json_int_t)a->misses, "skipped", (json_int_t)a->skipped);
+}
+
+/* Start: what the engine read before the sequence. Without a token, all that follows is the prompt's. */
+static json_t *phases_json(const struct kv_stats *f, uint64_t steps)
+{
+    struct kv_accesses all = {f->hits, f->hits_inflight, f->misses, f->skipped,
+                              f->bytes_read_after};
+    struct kv_accesses prompt = f->first_token_ns ? f->at_first : all;
+    struct kv_accesses decode = {
+        .hits = grown(prompt.hits, all.hits),
+        .hits_inflight = grown(prompt.hits_inflight, all.hits_inflight),
+        .misses = grown(prompt.misses, all.misses),
+        .skipped = grown(prompt.skipped, all.skipped),
+        .bytes_read = grown(prompt.bytes_read, all.bytes_read),
+    };
+    prompt.bytes_read = grown(f->bytes_read_before, prompt.bytes_read);
+    json_t *decoded = accesses_json(&decode);
+    if (decoded)
+        json_object_set_new(decoded, "bytes_read_per_token",
+                            json_integer((json_int_t)(steps ? decode.bytes_read / steps : 0)));
+    return json_pack("{s:{s:I}, s:o, s:o}", "start", "bytes_read", (json_int_t)f->bytes_read_before,
+                     "prompt", accesses_json(&prompt), "decode", decoded);
+}
+
 static bool put_sequence(const struct compute *c, uint32_t row, json_t *o)
 {
     struct kv_request *q = &c->child.kv.head->request[row];
@@ -83,6 +112,7 @@ static bool put_sequence(const struct compute *c, uint32_t row, json_t *o)
            put_int(o, "low_precision_accesses", f->low_precision_accesses) &&
            put_int(o, "evictions", grown(f->evictions_before, f->evictions_after)) &&
            put_int(o, "bytes_read", grown(f->bytes_read_before, f->bytes_read_after)) &&
+           json_object_set_new(o, "phases", phases_json(f, steps)) == 0 &&
            put_real(o, "stall_ms", (double)f->stall_ns / 1e6) && put_int(o, "resumes", f->resumes);
 }
 

@@ -282,6 +282,17 @@ static int forward(struct sequence *s, uint32_t position, uint32_t rows, const f
     return -1;
 }
 
+/* The prompt ends: what is counted from here on is decode. */
+static void note_first(const struct child *child, struct kv_stats *f)
+{
+    f->first_token_ns = clock_now_ns();
+    f->at_first = (struct kv_accesses){.hits = f->hits,
+                                       .hits_inflight = f->hits_inflight,
+                                       .misses = f->misses,
+                                       .skipped = f->skipped,
+                                       .bytes_read = stats_bytes_read(child)};
+}
+
 static void account(struct sequence *s, uint32_t position, uint32_t rows, uint64_t ns,
                     bool appended)
 {
@@ -299,7 +310,7 @@ static void account(struct sequence *s, uint32_t position, uint32_t rows, uint64
     if (appended) {
         counter_add(row, CTR_COMPUTE_tokens_decode, 1);
         if (f->first_token_ns == 0)
-            f->first_token_ns = clock_now_ns();
+            note_first(s->runner->child, f);
     }
     note_progress(s);
     child_progress(s->runner->child);

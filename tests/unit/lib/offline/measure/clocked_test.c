@@ -3,6 +3,7 @@
  * of the same text; the servings without residency, in cases where residency has no effect. */
 #include <check.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -305,6 +306,48 @@ START_TEST(time_left)
 }
 END_TEST
 
+/* For other programs: NumPy's header, as numpy.save writes it for such an array, then the logits. */
+START_TEST(logits_for_numpy)
+{
+    static const char before[] = "\x93NUMPY\x01\0v\0{'descr': '<f4', 'fortran_order': False, "
+                                 "'shape': (3, 39, 4096), }";
+    struct error error = {0};
+    char header[128];
+    struct offline_losses l;
+    uint32_t vocab = offline_index(model)->hparams.vocab;
+    ck_assert_uint_eq(vocab, 4096);
+    struct offline_evaluation e = base(2);
+    e.npy = logits_create_npy(path, &text, vocab, &error);
+    ck_assert_msg(e.npy != NULL, "%s", error.text);
+    ck_assert_int_eq(offline_evaluate(&e, &l, &error), 0);
+    ck_assert_msg(logits_commit(e.npy, &error) == 0, "%s", error.text);
+    logits_close(e.npy);
+    FILE *f = fopen(path, "rb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fread(header, 1, sizeof header, f), sizeof header);
+    ck_assert_mem_eq(header, before, sizeof before - 1);
+    for (size_t i = sizeof before - 1; i + 1 < sizeof header; i++)
+        ck_assert_int_eq(header[i], ' ');
+    ck_assert_int_eq(header[sizeof header - 1], '\n');
+    float *row = malloc(vocab * sizeof *row);
+    for (uint32_t w = 0; w < text.windows; w++) {
+        double nll = 0;
+        for (uint32_t i = 0; i + 1 < WINDOW; i++) {
+            double sum = 0;
+            ck_assert_uint_eq(fread(row, sizeof *row, vocab, f), vocab);
+            for (uint32_t t = 0; t < vocab; t++)
+                sum += exp((double)row[t]);
+            nll += log(sum) - (double)row[offline_window(&text, w)[i + 1]];
+        }
+        ck_assert_double_eq_tol(nll, l.nll[w], 1e-6);
+    }
+    ck_assert_int_eq(fgetc(f), EOF);
+    fclose(f);
+    free(row);
+    offline_losses_free(&l);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("clocked");
@@ -320,6 +363,7 @@ int main(void)
     tcase_add_loop_test(c, damaged_record, 0, (int)ARRAY_LEN(damages));
     tcase_add_test(c, damaged_row);
     tcase_add_test(c, never_half_a_record);
+    tcase_add_test(c, logits_for_numpy);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
