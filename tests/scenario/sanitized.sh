@@ -35,7 +35,7 @@ run() {
 
 run gateway_tools
 run answers
-run templates a_template_is_executed
+run templates a_template_is_executed answers_in_parts
 run gateway same_text stops kill_compute stop_ends_streams keys too_many_requests errors_name_the_cause
 run gateway_clients disconnect_cancels uploads_leave_space what_does_not_fit
 run http_log a_line_per_request a_renamed_file_is_made_again

@@ -186,7 +186,7 @@ static void repl_executes_the_template(void)
     "{% if never %}</think>{% endif %}{{ messages[0].content }}{{ tools | length }}<think>"
 
 /* A prompt that ends with the opening mark of reasoning: the answer is reasoning until its end, and
- * content if the client wants it whole. Tools reach the template. */
+ * content with that mark if the client wants it whole. Tools reach the template. */
 static void answers_in_parts(void)
 {
     static const char path[] = "/v1/chat/completions";
@@ -213,12 +213,13 @@ static void answers_in_parts(void)
     }
     text[2] = sampled_text(port, "/v1/completions", &greedy, TOKENS,
                            json_pack("{s:s}", "prompt", FIRST "1<think>"), false);
-    const char *reasoning = text[1] + strspn(text[1], " \n\t");
+    CHECK(strncmp(text[1], "<think>", 7) == 0, "no mark in front of '%s'", text[1]);
+    const char *whole = text[1] + 7, *reasoning = whole + strspn(whole, " \n\t");
     size_t n = strlen(text[0]);
     CHECK(n > 10 && strncmp(reasoning, text[0], n) == 0 &&
               strspn(reasoning + n, " \n\t") == strlen(reasoning + n),
-          "reasoning '%s', whole '%s'", text[0], text[1]);
-    CHECK(strncmp(text[2], text[1], strlen(text[1])) == 0, "'%s', not '%s'", text[1], text[2]);
+          "reasoning '%s', whole '%s'", text[0], whole);
+    CHECK(strncmp(text[2], whole, strlen(whole)) == 0, "'%s', not '%s'", whole, text[2]);
     for (int i = 0; i < 3; i++)
         free(text[i]);
     engine_stop(e);
