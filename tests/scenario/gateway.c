@@ -355,7 +355,7 @@ static void stats_and_page(void)
     CHECK(!strstr(h.body, "//") && strstr(h.raw, "Content-Security-Policy: default-src 'none'"),
           "the page refers to other hosts");
     http_close(&h);
-    static const char *const assets[] = {"/dashboard.css", "/dashboard.js"};
+    static const char *const assets[] = {"/dashboard.css", "/dashboard.js", "/chat.js"};
     for (size_t i = 0; i < ARRAY_LEN(assets); i++) {
         http_call(&h, port, assets[i], NULL, NULL, 200);
         CHECK(h.body_bytes > 1000, "%s is %zu bytes", assets[i], h.body_bytes);
@@ -493,6 +493,24 @@ static void history_is_bounded(void)
     engine_stop(e);
 }
 
+/* A text whose encoding needs more memory than compute has will need it again: the client is not told to retry. */
+static void a_text_that_is_never_encoded(void)
+{
+    unsigned port;
+    struct http h;
+    static const size_t bytes = 500000;
+    char *body = malloc(bytes + 64), *at = stpcpy(body, "{\"prompt\":\"");
+    memset(at, 'a', bytes);
+    strcpy(at + bytes, "\",\"max_tokens\":1}");
+    struct engine *e = gateway_start(&port, options);
+    http_call(&h, port, "/v1/completions", NULL, body, 400);
+    CHECK(!strstr(h.raw, "Retry-After") && strstr(h.body, "\"bad_input\""), "%.300s", h.body);
+    http_close(&h);
+    free(body);
+    free(completion_text(port, test_prompt(0), 4)); /* compute serves on */
+    engine_stop(e);
+}
+
 /* Invalid settings are reported before any process starts. */
 static void bad_options_are_rejected(void)
 {
@@ -604,6 +622,7 @@ int main(int argc, char **argv)
         ROW(kill_gateway),
         ROW(stop_ends_streams),
         ROW(keys),
+        ROW(a_text_that_is_never_encoded),
         ROW(bad_options_are_rejected),
         ROW(too_many_requests),
         ROW(errors_name_the_cause),

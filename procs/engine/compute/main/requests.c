@@ -99,10 +99,22 @@ static bool take_row(struct compute *c, uint32_t *row)
 
 /* ---- submit ---------------------------------------------------------------------------------- */
 
+#define LARGE_TEXT_BYTES ((size_t)64 << 10)
+
 struct prompt {
     uint32_t *ids;
     size_t count;
 };
+
+/* A word takes up to 100 times its bytes while it is encoded, and what this process may take is fixed
+ * (RLIMIT_DATA): to try again later would be in vain. Texts of many words are encoded word by word. */
+static int never_encoded(const struct engine_submit *s, struct error *error)
+{
+    return error_set(error, ERR_BAD_INPUT,
+                     "the prompt of %zu bytes takes more memory to encode than its process may "
+                     "use; shorten it, or separate its words by blanks",
+                     s->prompt_bytes);
+}
 
 static int prompt_of_text(const struct compute *c, const struct engine_submit *s, struct prompt *p,
                           struct error *error)
@@ -110,7 +122,9 @@ static int prompt_of_text(const struct compute *c, const struct engine_submit *s
     uint32_t bos = tokenizer_bos(c->tokenizer);
     if (tokenizer_encode(c->tokenizer, s->prompt, s->prompt_bytes, &s->special, &p->ids, &p->count,
                          error) != 0)
-        return -1;
+        return error->code == ERR_NO_MEMORY && s->prompt_bytes >= LARGE_TEXT_BYTES
+                   ? never_encoded(s, error)
+                   : -1;
     if (bos == TOKEN_NONE)
         return 0;
     uint32_t *longer = realloc(p->ids, (p->count + 1) * sizeof *longer);
