@@ -326,6 +326,7 @@ static void count_access(struct sim_cache *c, uint32_t slot, enum sim_outcome ou
         f->penalty += (double)sim_bytes(c, slot) / high;
     if (n->flags & SIM_PREFETCHED) {
         f->prefetches_used++;
+        prefetch_limit_outcome(&c->limit, true, in_prefill(c));
         f->prefetch_hits += outcome == SIM_HIT;
         n->flags &= (uint8_t)~SIM_PREFETCHED;
     }

@@ -30,6 +30,7 @@ void sim_drop(struct sim_cache *c, uint32_t slot, bool evicted)
     residency_remove(c->residency, slot, evicted);
     if (c->slot[slot].flags & SIM_PREFETCHED) {
         c->f->prefetches_unused++;
+        prefetch_limit_outcome(&c->limit, false, c->f == &c->stats[SIM_PREFILL]);
         if (c->slot[slot].state == SIM_READY)
             c->f->unused_bytes += sim_bytes(c, slot);
     }

@@ -5,15 +5,12 @@
 
 /* Predictions further ahead are too old to save reads. */
 #define LAYERS_AHEAD_MAX 4
-#define MUST_WIN         0.98 /* auto: share of the time without prefetch */
-#define EVICT_TRIES_MAX  64   /* victims that were pinned after they were chosen */
+#define EVICT_TRIES_MAX  64 /* victims that were pinned after they were chosen */
 /* A wrong prefetch costs a later miss on its victim; a correct one saves only the part of the read
  * that compute hides. Slower devices need a higher probability. Both values are measured
  * (docs/lab/prefetch.md). */
 #define WORTH_A_VICTIM 0.2
 #define WORTH_MAX      0.8
-
-enum { TRIAL_WITH, TRIAL_WITHOUT, KEEP };
 
 static uint32_t layers_ahead(const struct prefetch_state *s)
 {
@@ -58,6 +55,8 @@ static bool yields_to_demands(const struct prefetch_limit *l, const struct prefe
  * demands leave, and between the demands of two layers there is no time for messages. */
 static bool idle_allows(const struct prefetch_limit *l, const struct prefetch_state *s)
 {
+    if (!l->judge.on && !s->prefill) /* in prefill predictions are nearly always right */
+        return false;
     if (s->needs_eviction && !(s->probability >= l->worth && s->probability > s->victim_heat))
         return false;
     return queue_has_space(l, s);
@@ -65,7 +64,8 @@ static bool idle_allows(const struct prefetch_limit *l, const struct prefetch_st
 
 void prefetch_limit_init(struct prefetch_limit *l, enum prefetch_rule rule)
 {
-    *l = (struct prefetch_limit){.rule = rule, .on = true, .worth = (float)WORTH_A_VICTIM};
+    *l = (struct prefetch_limit){.rule = rule, .worth = (float)WORTH_A_VICTIM};
+    prefetch_judge_init(&l->judge, rule == PREFETCH_AUTO);
 }
 
 bool prefetch_limit_allows(const struct prefetch_limit *l, const struct prefetch_state *s)
@@ -78,7 +78,7 @@ bool prefetch_limit_allows(const struct prefetch_limit *l, const struct prefetch
         return yields_to_demands(l, s) && s->prefetches_open == 0 && layers_ahead(s) == 1;
     case PREFETCH_CREDIT: return yields_to_demands(l, s) && (s->prefill || l->credit > 0);
     case PREFETCH_ALL: return queue_has_space(l, s);
-    case PREFETCH_AUTO: return l->on && idle_allows(l, s);
+    case PREFETCH_AUTO: return idle_allows(l, s);
     }
     sl_panic("prefetch rule %d", (int)l->rule);
 }
@@ -149,31 +149,16 @@ bool prefetch_waits_for_space(const struct prefetch_limit *l, const struct prefe
     return s->prefill && queues_chunks(l);
 }
 
-/* ---- auto ----------------------------------------------------------------------------------- */
+/* ---- whether it is worth it ------------------------------------------------------------------ */
 
-/* Trials alternate, so that changes of the text affect both sides. */
 void prefetch_limit_token(struct prefetch_limit *l, double token_ns)
 {
-    if (l->rule != PREFETCH_AUTO)
-        return;
-    l->tokens++;
-    if (l->phase != KEEP)
-        l->trial_ns[l->phase] += token_ns;
-    if (l->tokens < (l->phase == KEEP ? PREFETCH_KEEP : PREFETCH_TRIAL))
-        return;
-    l->tokens = 0;
-    switch (l->phase) {
-    case TRIAL_WITH:
-        l->phase = TRIAL_WITHOUT;
-        l->on = false;
-        return;
-    case TRIAL_WITHOUT:
-        l->phase = KEEP;
-        l->on = l->trial_ns[TRIAL_WITH] < MUST_WIN * l->trial_ns[TRIAL_WITHOUT];
-        return;
-    default:
-        l->phase = TRIAL_WITH;
-        l->on = true;
-        l->trial_ns[TRIAL_WITH] = l->trial_ns[TRIAL_WITHOUT] = 0;
-    }
+    if (limits_by_heat(l))
+        prefetch_judge_token(&l->judge, token_ns);
+}
+
+void prefetch_limit_outcome(struct prefetch_limit *l, bool used, bool prefill)
+{
+    if (limits_by_heat(l) && !prefill)
+        prefetch_judge_outcome(&l->judge, used);
 }

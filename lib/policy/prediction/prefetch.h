@@ -7,7 +7,8 @@
  *                needed, the access probability p must exceed the victim's access frequency and be
  *                at least min(0.8, 0.2 / n), n being the fraction of the read of an expert that one
  *                layer's compute hides (at most 1). Demands may be pending: the prefetch is queued
- *                behind them and read when they leave the device idle
+ *                behind them and read when they leave the device idle. In decode it pauses while its reads
+ *                are not used (judge.h)
  *  demand-first  decode: no demand is pending, and idle without the conditions on the victim
  *                (HOBBIT)
  *  until-router  one at a time, for the next layer only, until its router has run (EdgeMoE §III-C1)
@@ -16,9 +17,7 @@
  *                below 1 nothing is loaded (Fate §4.3)
  *  all           whenever the queue has a free entry, with or without demands (whole layers are
  *                streamed)
- *  auto          idle, while it reduces the token time: measured with and without prefetch in
- *                trials of PREFETCH_TRIAL tokens each; the better is kept for PREFETCH_KEEP tokens,
- *                then measured again. Prefetch must win by 2 % to stay on
+ *  auto          idle, while it reduces the token time (judge.h)
  *
  * Prefill differs: a chunk accesses most experts of a layer, so predictions are nearly always right
  * and all that counts is that the device never idles (Fate §4.3, HOBBIT §5.5.2). demand-first and
@@ -32,9 +31,8 @@
 #include <stdint.h>
 
 #include "lib/policy/choice.h"
+#include "lib/policy/prediction/judge.h"
 
-#define PREFETCH_TRIAL      16
-#define PREFETCH_KEEP       256
 #define PREFETCH_CREDIT_MAX 1024u
 
 struct prefetch_state {
@@ -77,13 +75,9 @@ enum prefetch_rule { PREFETCH_LIST(CHOICE_ID) };
 
 struct prefetch_limit {
     enum prefetch_rule rule;
-    uint32_t credit; /* credit: loads allowed in the running layer */
-    float worth;     /* idle, auto: minimum access probability for an eviction */
-    /* auto */
-    uint32_t phase; /* 0 trial with, 1 trial without, 2 keep */
-    uint32_t tokens;
-    bool on;
-    double trial_ns[2]; /* sums of the trials with and without */
+    uint32_t credit;             /* credit: loads allowed in the running layer */
+    float worth;                 /* idle, auto: minimum access probability for an eviction */
+    struct prefetch_judge judge; /* idle, auto */
 };
 
 void prefetch_limit_init(struct prefetch_limit *l, enum prefetch_rule rule);
@@ -145,5 +139,9 @@ void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expe
 
 /* A decode token ended; token_ns is the time since the one before, waiting included. */
 void prefetch_limit_token(struct prefetch_limit *l, double token_ns);
+
+/* A prefetched expert was accessed; or evicted, or its read cancelled, without an access. prefill: while a chunk is computed; such
+ * prefetches do not count. */
+void prefetch_limit_outcome(struct prefetch_limit *l, bool used, bool prefill);
 
 #endif

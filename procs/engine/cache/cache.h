@@ -117,6 +117,7 @@ struct cache {
     float *frequency, *shares;      /* from the plan, for the residency object */
     enum precision usual_precision; /* precision of loads without a request */
     struct prefetch_limit limit;
+    bool prefill;                     /* compute is in a chunk */
     struct cache_median layer_ns;     /* compute time of a layer, without waiting */
     struct cache_median bytes_per_ns; /* of all loaders, while they read */
     struct cache_layer_logits layer_logits;

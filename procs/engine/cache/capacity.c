@@ -78,8 +78,10 @@ bool cache_evict(struct cache *c, uint32_t entry)
     c->allocated_payload -= e->payload_bytes;
     c->resident_payload -= e->payload_bytes;
     c->resident_entries--;
-    if (n->flags & NOTE_PREFETCHED)
+    if (n->flags & NOTE_PREFETCHED) {
         cache_count(c, CTR_CACHE_prefetches_unused, 1);
+        prefetch_limit_outcome(&c->limit, false, c->prefill);
+    }
     n->flags &= (uint16_t) ~(NOTE_RESIDENT | NOTE_PREFETCHED);
     cache_count(c, CTR_CACHE_evictions, 1);
     return true;

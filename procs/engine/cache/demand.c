@@ -20,8 +20,10 @@ static void note_access(struct cache *c, uint32_t entry)
     uint32_t before = atomic_load_explicit(accesses, memory_order_relaxed);
     atomic_store_explicit(accesses, before < UINT32_MAX ? before + 1 : before,
                           memory_order_relaxed);
-    if (n->flags & NOTE_PREFETCHED)
+    if (n->flags & NOTE_PREFETCHED) {
         cache_count(c, CTR_CACHE_prefetches_used, 1);
+        prefetch_limit_outcome(&c->limit, true, c->prefill);
+    }
     n->flags &= (uint16_t)~NOTE_PREFETCHED;
 }
 
@@ -85,6 +87,7 @@ static void take_access(struct cache *c, const struct access_record *access)
         swap_choice(c->swap, access->layer, access->expert, access->weight);
     if (access->kind != ACCESS_EXPERT)
         return;
+    c->prefill = access->prefill;
     struct cache_now at = {access->sequence, access->position, access->layer};
     cache_advance(c, at);
     if (c->layer_logits.count > 0)

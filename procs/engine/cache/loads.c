@@ -395,8 +395,10 @@ static void reset_entry(struct cache *c, uint32_t entry)
         c->allocated_payload -= c->entries[entry].payload_bytes;
         residency_remove(c->residency, cache_slot(c, entry), false);
     }
-    if (n->flags & NOTE_PREFETCHED)
+    if (n->flags & NOTE_PREFETCHED) {
         cache_count(c, CTR_CACHE_prefetches_unused, 1);
+        prefetch_limit_outcome(&c->limit, false, c->prefill);
+    }
     n->flags &= (uint16_t) ~(NOTE_DIRTY | NOTE_PREFETCHED);
     bool failed = atomic_load_explicit(&d->failures, memory_order_acquire) > n->failures_seen;
     if (failed) {

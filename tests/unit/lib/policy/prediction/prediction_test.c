@@ -361,15 +361,50 @@ START_TEST(auto_keeps_profitable_prefetch)
     static const double gain[] = {0.8, 0.99, 1.3}; /* time with prefetch, relative */
     struct prefetch_limit l;
     struct prefetch_state s = calm();
-    uint32_t on = 0, tokens = 10 * (2 * PREFETCH_TRIAL + PREFETCH_KEEP);
+    uint32_t on = 0, tokens = 20000;
+    struct prefetch_state chunk = calm();
+    chunk.prefill = true;
+    prefetch_limit_init(&l, PREFETCH_AUTO);
+    for (uint32_t i = 0; i < tokens; i++) {
+        bool now = prefetch_limit_allows(&l, &s);
+        on += now && i >= tokens / 2;
+        ck_assert(prefetch_limit_allows(&l, &chunk)); /* in prefill always */
+        prefetch_limit_token(&l, 1e6 * (now ? gain[_i] : 1));
+    }
+    ck_assert(_i == 0 ? on > tokens / 2 - tokens / 20 : on < tokens / 20);
+}
+END_TEST
+
+/* While the cache becomes full each token is faster than the one before: the slower side is the one that was tried first. */
+START_TEST(auto_survives_a_cold_cache)
+{
+    struct prefetch_limit l;
+    struct prefetch_state s = calm();
+    uint32_t on = 0, tokens = 320;
     prefetch_limit_init(&l, PREFETCH_AUTO);
     for (uint32_t i = 0; i < tokens; i++) {
         bool now = prefetch_limit_allows(&l, &s);
         on += now;
-        prefetch_limit_token(&l, 1e6 * (now ? gain[_i] : 1));
+        prefetch_limit_token(&l, 1e6 * (now ? 0.83 : 1) * (1 + 6 * exp2(-(double)i / 40)));
     }
-    uint32_t kept = 10 * (PREFETCH_TRIAL + (_i == 0 ? PREFETCH_KEEP : 0));
-    ck_assert_uint_eq(on, kept);
+    ck_assert_uint_gt(on, tokens / 2);
+}
+END_TEST
+
+/* Reads that are not used pause the rules that evict by probability, and no other one. */
+START_TEST(unused_reads_pause_it)
+{
+    static const enum prefetch_rule rules[] = {PREFETCH_IDLE, PREFETCH_AUTO, PREFETCH_DEMAND_FIRST,
+                                               PREFETCH_ALL};
+    struct prefetch_limit l;
+    struct prefetch_state s = calm();
+    prefetch_limit_init(&l, rules[_i]);
+    for (uint32_t i = 0; i < JUDGE_OUTCOMES; i++)
+        prefetch_limit_outcome(&l, false, true); /* in a chunk they do not count */
+    ck_assert(prefetch_limit_allows(&l, &s));
+    for (uint32_t i = 0; i < JUDGE_OUTCOMES; i++)
+        prefetch_limit_outcome(&l, false, false);
+    ck_assert(prefetch_limit_allows(&l, &s) == (_i >= 2));
 }
 END_TEST
 
@@ -520,6 +555,8 @@ int main(void)
     tcase_add_test(c, chunks_are_queued_behind_demands);
     tcase_add_test(c, victims_of_a_prefetch);
     tcase_add_loop_test(c, auto_keeps_profitable_prefetch, 0, 3);
+    tcase_add_test(c, auto_survives_a_cold_cache);
+    tcase_add_loop_test(c, unused_reads_pause_it, 0, 4);
     tcase_add_test(c, hobbit_precision);
     tcase_add_test(c, fate_precision);
     tcase_add_test(c, fixed_precisions);
