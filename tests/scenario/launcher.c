@@ -102,6 +102,7 @@ static void a_path_is_the_model(void)
         {{"tokenize", model, "-p", "It was"}, NULL, "It", "", 0},
         {{"generate", model, model, "-p", "x"}, NULL, "", "one model only", 2},
         {{"generate", "It was", "-m", model, "-p", "x"}, NULL, "", "the prompt goes after -p", 2},
+        {{"pack", "a.gguf", "b.gguf", "-o", "d"}, NULL, "", "one model only (a.gguf is given)", 2},
         {{"absent.gguf", "-p", "x"}, NULL, "", "cannot read absent.gguf", 2},
     };
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {

@@ -130,8 +130,9 @@ void generation_stats_print(FILE *out, const json_t *f)
     bytes_format(lookup_u64(f, "peak_memory_bytes"), peak_memory);
     bytes_format(lookup_u64(f, "budget_bytes"), budget);
     if (tokens == 0) { /* interrupted, or -n 0: there are no rates */
-        fprintf(out, "no token; prompt of %" PRIu64 " tokens; memory %s of %s\n",
-                lookup_u64(f, "prompt_tokens"), peak_memory, budget);
+        uint64_t prompt = lookup_u64(f, "prompt_tokens");
+        fprintf(out, "no token; prompt of %" PRIu64 " token%s; memory %s of %s\n", prompt,
+                prompt == 1 ? "" : "s", peak_memory, budget);
         return;
     }
     fprintf(out,

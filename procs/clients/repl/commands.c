@@ -120,7 +120,7 @@ static int cmd_stats(struct repl *r, char *arguments, struct error *error)
     char read[16];
     uint64_t accesses = lookup_counter(doc, "compute", "accesses");
     uint64_t hits = lookup_counter(doc, "compute", "hits");
-    printf("engine: up %.0f s, %" PRIu64 " sequences, %" PRIu64 " tokens, %" PRIu64 " restarts\n",
+    printf("engine: up %.0f s; sequences %" PRIu64 ", tokens %" PRIu64 ", restarts %" PRIu64 "\n",
            (double)lookup_u64(doc, "uptime_ms") / 1e3,
            lookup_counter(doc, "compute", "sequences_done"),
            lookup_counter(doc, "compute", "tokens_decode"), lookup_restarts(doc));

@@ -208,6 +208,8 @@ static int options_take(struct pack_options *o, int argc, char **argv, struct er
         if (take_option(o, c, error))
             return -1;
     }
+    if (!o->check && option_model(&o->model, argc, argv, "", error) != 0)
+        return -1;
     if (optind != argc || !o->dir || (!o->check && !o->model))
         return error_set(error, ERR_BAD_INPUT, "use -m MODEL and -o DIR (see sluice pack --help)");
     if (o->delta && (o->stripes || o->mirrors))
