@@ -182,9 +182,8 @@ static int read_pre(struct builder *b, struct error *error)
         return -1;
     if (!found && b->head.model == TOKENIZER_BPE)
         log_warn(
-            "the model file has no tokenizer.ggml.pre: texts are split into words as for GPT-2, "
-            "which may not be "
-            "how the model was trained; convert the model again with a converter of 2024 or later");
+            "the model file has no tokenizer.ggml.pre: its words are those of GPT-2, which may "
+            "differ from training; convert the model again with a newer converter");
     if (found && b->head.model == TOKENIZER_BPE && of_characters(text, n))
         b->head.model = TOKENIZER_CHARACTERS;
     if (found && b->head.model == TOKENIZER_BPE)

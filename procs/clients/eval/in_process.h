@@ -30,8 +30,8 @@ struct in_process {
     bool compare;          /* also KL divergence and top-1 agreement */
     double read_bandwidth; /* bytes/s: token by token with a simulated clock; 0: worst case */
     const char *against, *record, *npy; /* logits files; NULL: none */
-    enum quant_method method;     /* of precisions other than native */
-    enum precision dense;         /* of dense weights, if dense_given; else as planned */
+    enum quant_method method;           /* of precisions other than native */
+    enum precision dense;               /* of dense weights, if dense_given; else as planned */
     bool dense_given;
     enum kv_type reference_kv_type; /* of the lossless model that is compared with */
     enum eval_output output;
