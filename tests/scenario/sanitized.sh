@@ -20,11 +20,11 @@ cmake -G Ninja -S . -B "$asan" -DSLUICE_SANITIZE=address,undefined -DSLUICE_REPO
 }
 rm -rf "$libexec" "$asan"/report.*
 mkdir "$libexec"
-ln -s "$build"/libexec/* "$libexec"/
-ln -sf "$asan/libexec/sluice-gateway" "$libexec/sluice-gateway"
+cp -l "$build"/libexec/* "$libexec"/ # no symbolic links: the engine finds its programs next to its own file
+cp --remove-destination "$asan/libexec/sluice-gateway" "$libexec/sluice-gateway"
 [ "${SLUICE_SANITIZED_ONLY:-}" != 1 ] || exit 0
 
-# run PROGRAM CASE...: those that measure memory are left out.
+# run PROGRAM CASE...: those that measure memory, or use much of it, are left out: the sanitizer's is limited, too.
 run() {
     SLUICE_LIBEXEC=$libexec "$build/tests/scenario_$1" --short "${@:2}" >"$asan.out" 2>&1 || {
         cat "$asan.out"
@@ -37,7 +37,7 @@ run gateway_tools
 run answers
 run templates a_template_is_executed answers_in_parts
 run gateway same_text stops kill_compute stop_ends_streams keys too_many_requests errors_name_the_cause
-run gateway_clients disconnect_cancels uploads_leave_space what_does_not_fit
+run gateway_clients disconnect_cancels uploads_leave_space cancelled_within_a_token
 run http_log a_line_per_request a_renamed_file_is_made_again
 for report in "$asan"/report.*; do
     [ -e "$report" ] || continue
