@@ -14,12 +14,13 @@ cmake --install "$build" --prefix "$prefix" >"$scratch/install.log" 2>&1 ||
         share/sluice/calibration/prose.txt share/sluice/calibration/code.txt share/sluice/calibration/README.md \
         share/sluice/demo/tiny-books-moe-q8_0.gguf share/man/man1/sluice.1 share/man/man1/sluice-run.1 \
         share/bash-completion/completions/sluice share/zsh/site-functions/_sluice \
-        lib/systemd/user/sluice.service share/doc/sluice/README.md share/doc/sluice/LICENSE share/doc/sluice/copyright share/doc/sluice/docs/config.md \
+        lib/systemd/user/sluice.service lib/systemd/system/sluice.service lib/sysusers.d/sluice.conf \
+        lib/tmpfiles.d/sluice.conf etc/sluice/sluice.conf etc/sluice/model.env share/doc/sluice/README.md share/doc/sluice/LICENSE share/doc/sluice/copyright share/doc/sluice/docs/config.md \
         share/doc/sluice/examples/server.conf; do
         [ -f "$prefix/$file" ] || echo "missing: $file"
     done
     while IFS=$'\t' read -r command _; do
-        case $command in demo | test | build) continue ;; esac
+        [ "$command" != demo ] || continue
         [ -x "$prefix/libexec/sluice/sluice-$command" ] || echo "missing: sluice-$command"
     done <"$build/manual/commands"
 } | verdict install_is_whole "the installation lacks something"
@@ -47,6 +48,8 @@ wanted=$("$build/libexec/sluice-generate" -m "$root/launch/demo/tiny-books-moe-q
     sluice build >/dev/null 2>"$scratch/build.log"
     [ $? -eq 2 ] || echo "build did not end with 2"
     grep -q 'this is an installation' "$scratch/build.log" || cat "$scratch/build.log"
+    sluice --help | grep -E '^  (build|test) ' && echo "the help lists them"
+    grep -E '^\.BR? *(sluice.*(build|test)|build|test)|fB(build|test)|V[E]RB' "$prefix/share/man/man1/sluice.1"
 } | verdict install_launcher "the installed launcher is wrong"
 
 if have systemd-analyze install_unit; then
@@ -58,6 +61,27 @@ if have systemd-analyze install_unit; then
         HOME=$scratch XDG_RUNTIME_DIR=$scratch systemd-analyze --user --man=no verify "$unit" 2>&1 |
             grep -F "$(basename "$unit")"
     } | verdict install_unit "systemd-analyze verify complains"
+fi
+
+# The system unit: its user is made by sysusers.d, its files are those of the installation.
+if have systemd-analyze install_system_unit && have systemd-sysusers install_system_unit; then
+    unit=$prefix/lib/systemd/system/sluice.service
+    mkdir -p "$scratch/machine/etc"
+    {
+        for line in "ExecStart=$prefix/bin/sluice run -m \${SLUICE_MODEL} --log-format journal --config $prefix/etc/sluice/sluice.conf" \
+            "EnvironmentFile=$prefix/etc/sluice/model.env" User=sluice; do
+            grep -qxF "$line" "$unit" || echo "lacks: $line"
+        done
+        systemd-analyze --man=no verify "$unit" 2>&1 | grep -F "$(basename "$unit")"
+        systemd-sysusers --root="$scratch/machine" "$prefix/lib/sysusers.d/sluice.conf" 2>&1
+        grep -q '^sluice:.*:/var/lib/sluice:' "$scratch/machine/etc/passwd" || cat "$scratch/machine/etc/passwd"
+        systemd-tmpfiles --root="$scratch/machine" --create "$prefix/lib/tmpfiles.d/sluice.conf" 2>&1
+        [ -d "$scratch/machine/var/lib/sluice" ] || echo "no /var/lib/sluice"
+        sed 's/^#.*//' "$prefix/etc/sluice/sluice.conf" >"$scratch/sluice.conf"
+        echo changed >"$prefix/etc/sluice/sluice.conf"
+        cmake --install "$build" --prefix "$prefix" >/dev/null 2>&1
+        grep -qx changed "$prefix/etc/sluice/sluice.conf" || echo "a second installation overwrites etc/sluice"
+    } | grep -vE '^Creating (user|group) ' | verdict install_system_unit "the system unit is wrong"
 fi
 
 exit "$failed"
