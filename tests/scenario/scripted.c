@@ -130,6 +130,7 @@ static void put_keys(struct making *m, struct gguf_writer *w)
     gguf_put_text(w, "tokenizer.ggml.model", "gpt2");
     gguf_put_text(w, "tokenizer.ggml.pre", "qwen2");
     gguf_put_strings(w, "tokenizer.ggml.tokens", (const char *const *)m->text, NULL, m->count);
+    gguf_put_strings(w, "tokenizer.ggml.merges", NULL, NULL, 0); /* each text is one token */
     gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, m->type, m->count);
     if (m->s->eos)
         gguf_put_u32(w, "tokenizer.ggml.eos_token_id", find(m, m->s->eos));
