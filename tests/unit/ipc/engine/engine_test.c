@@ -243,12 +243,42 @@ START_TEST(a_run_that_is_not_there_is_named)
 }
 END_TEST
 
+/* Before the first token; the estimate may be missing. */
+START_TEST(progress_arrives_as_it_was)
+{
+    static const uint64_t left[] = {6300, 0, UINT64_MAX};
+    struct error error;
+    struct engine_next next;
+    for (size_t i = 0; i < ARRAY_LEN(left); i++) {
+        const struct engine_progress sent = {.known = true,
+                                             .queue = i,
+                                             .tokens = 4096,
+                                             .done = 512,
+                                             .cached = 256,
+                                             .time_ms = 900,
+                                             .left_ms = left[i]};
+        engine.next = (struct engine_next){.text = "", .progress = sent};
+        ck_assert_msg(engine_next(client, 1, 0, 10, &next, &error) == 0, "%s", error.text);
+        ck_assert(next.progress.known && next.progress.queue == i);
+        ck_assert(next.progress.tokens == 4096 && next.progress.done == 512);
+        ck_assert(next.progress.cached == 256 && next.progress.time_ms == 900);
+        ck_assert_uint_eq(next.progress.left_ms, left[i]);
+        engine_next_free(&next);
+    }
+    engine.next = (struct engine_next){.text = ""};
+    ck_assert_int_eq(engine_next(client, 1, 0, 10, &next, &error), 0);
+    ck_assert(!next.progress.known);
+    engine_next_free(&next);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ipc engine");
     TCase *tc = tcase_create("engine");
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, submits_arrive_as_they_were);
+    tcase_add_test(tc, progress_arrives_as_it_was);
     tcase_add_test(tc, bad_submits_are_rejected_by_either_end);
     tcase_add_test(tc, next_carries_everything);
     tcase_add_test(tc, cancel_and_unknown_calls);
