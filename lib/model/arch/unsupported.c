@@ -45,8 +45,8 @@ int arch_reject(const struct gguf *g, const char *name, size_t bytes, struct err
             return error_set(error, ERR_BAD_INPUT,
                              "architecture '%s' is not supported yet (supported: %s)", known, list);
         return error_set(error, ERR_BAD_INPUT,
-                         "architecture '%s' is not a MoE model: it has no experts that could stay "
-                         "on the SSD, so use llama.cpp for it (llama-cli -m FILE). Here run: %s",
+                         "architecture '%s' is not a MoE model: use llama.cpp for it (llama-cli -m "
+                         "FILE). Here run: %s",
                          known, list);
     }
     return error_set(error, ERR_BAD_INPUT, "architecture '%s' is not supported (supported: %s)",

@@ -23,6 +23,8 @@
 #include "lib/text/printable.h"
 #include "lib/text/utf8.h"
 
+#define PATH_SHOWN_MIN 20 /* of the path in an error: its end */
+
 /* State of a build; freed together. */
 struct build {
     struct gguf gguf;
@@ -432,9 +434,11 @@ int model_index_build_parts(struct gguf_parts *p, struct model_index **index, st
         return 0;
     /* Long paths are cut at the start: the end is more informative, and the cause must fit. */
     const char *path = p->path[0];
-    size_t n = strlen(path);
-    return error_set(error, inner.code, "%s%s: %s", n > 120 ? "..." : "",
-                     path + (n > 120 ? n - 120 : 0), inner.text);
+    size_t n = strlen(path), taken = strlen(inner.text) + sizeof "...: ";
+    size_t room = taken < sizeof inner.text ? sizeof inner.text - taken : 0;
+    size_t shown = room < PATH_SHOWN_MIN ? PATH_SHOWN_MIN : room > 120 ? 120 : room;
+    return error_set(error, inner.code, "%s%s: %s", n > shown ? "..." : "",
+                     path + (n > shown ? n - shown : 0), inner.text);
 }
 
 int model_index_build(int fd, const char *path, struct model_index **index, struct error *error)

@@ -212,7 +212,7 @@ bool session_alive(struct session *s, struct error *error)
     if (got == 0 || (got < 0 && errno == EINTR))
         return true;
     s->own = 0;
-    char why[300];
+    char why[sizeof error->text];
     log_reason(s, why, sizeof why);
     if (got > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 2) {
         error_set(error, ERR_BAD_INPUT, "%s%s", s->log_fd < 0 ? "the engine did not start: " : "",
