@@ -493,7 +493,7 @@ static void history_is_bounded(void)
     engine_stop(e);
 }
 
-/* A text whose encoding needs more memory than compute has will need it again: the client is not told to retry. */
+/* A text whose encoding needs more memory than compute has will need it again: no Retry-After is sent. */
 static void a_text_that_is_never_encoded(void)
 {
     unsigned port;

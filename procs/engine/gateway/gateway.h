@@ -276,7 +276,7 @@ void metrics_tokens(struct gateway *g, uint64_t ns, uint64_t count);
 void metrics_finished(struct gateway *g, const char *reason);
 
 char *page_make(struct gateway *g, const json_t *doc, size_t *bytes);
-route_fn page_style, page_script;
+route_fn page_style, page_script, page_chat;
 
 /* ---- the process ----------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 ROUTE("GET", "/", stats_page, false)
 ROUTE("GET", "/dashboard.css", page_style, true)
 ROUTE("GET", "/dashboard.js", page_script, true)
+ROUTE("GET", "/chat.js", page_chat, true)
 ROUTE("GET", "/health", stats_health, true)
 ROUTE("GET", "/stats", stats_all, false)
 ROUTE("GET", "/map", stats_map, false)

@@ -30,10 +30,12 @@ function chart(id, value, shown, note, top) {
     for (const k in set) e.setAttribute(k, set[k]);
     return e;
   };
-  const width = Math.max(20, all.length) - 1, first = width - all.length + 1; /* few samples keep the same scale */
-  const points = all.map((v, i) => `${first + i},${(39 - 37 * Math.min(1, v / most)).toFixed(2)}`).join(" ");
+  const seen = all.length > 1 ? all : [value, value]; /* what is known fills the width, from the first sample on */
+  const width = seen.length - 1;
+  const points = seen.map((v, i) => `${i},${(39 - 37 * Math.min(1, v / most)).toFixed(2)}`).join(" ");
   const svg = shape("svg", { viewBox: `0 0 ${width} 40`, preserveAspectRatio: "none" });
-  svg.append(shape("polygon", { points: `${first},40 ${points} ${width},40` }), shape("polyline", { points }));
+  svg.append(shape("path", { d: `M0,39.5 H${width}` }));
+  svg.append(shape("polygon", { points: `0,40 ${points} ${width},40` }), shape("polyline", { points }));
   $(id).replaceChildren(el("b", shown), el("small", note), svg);
 }
 function gpu(g, d, s, part, pct) {
@@ -141,52 +143,6 @@ function exits(doc) {
   $("history").replaceChildren(...(doc.exits || []).map((d) => el("li",
     `${new Date(d.wall_ms).toLocaleString()} ${named(d)}, ${d.cause}: ${d.exit_message}${d.restarted ? "" : " (not restarted)"}`)).reverse());
 }
-
-/* ---- chat ---- */
-const talk = [];
-let abort;
-async function send(text) {
-  talk.push({ role: "user", content: text });
-  $("conversation").append(el("p", text, "me"));
-  const answer = el("p");
-  $("conversation").append(answer);
-  abort = new AbortController();
-  $("stop").disabled = false;
-  try {
-    const reply = await fetch("/v1/chat/completions", { method: "POST", signal: abort.signal,
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ messages: talk, stream: true, max_tokens: 256, reasoning_format: "none" }) });
-    if (!reply.ok) throw new Error((await reply.json()).error.message);
-    const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (let rest = "";;) {
-      const { value, done } = await reader.read();
-      if (done) break;
-      const lines = (rest + value).split("\n");
-      rest = lines.pop();
-      for (const line of lines.filter((l) => l.startsWith("data: {"))) {
-        const event = JSON.parse(line.slice(6));
-        if (event.error) throw new Error(event.error.message);
-        answer.textContent += event.choices[0]?.delta.content || "";
-      }
-      $("conversation").scrollTop = $("conversation").scrollHeight;
-    }
-  } catch (e) {
-    if (e.name !== "AbortError") $("conversation").append(el("p", e.message, "bad"));
-  }
-  talk.push({ role: "assistant", content: answer.textContent });
-  $("stop").disabled = true;
-}
-$("talk").querySelector("form").addEventListener("submit", (e) => {
-  const box = e.target.querySelector("textarea");
-  e.preventDefault();
-  if (!box.value.trim() || !$("stop").disabled) return;
-  send(box.value);
-  box.value = "";
-});
-$("talk").querySelector("textarea").addEventListener("keydown", (e) => {
-  if (e.key === "Enter" && !e.shiftKey) { e.preventDefault(); e.target.form.requestSubmit(); }
-});
-$("stop").addEventListener("click", () => abort.abort());
 
 /* ---- once per second, while the page is visible ---- */
 async function look() {

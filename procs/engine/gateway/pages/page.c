@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dashboard: three embedded files, with tables generated here, so that the numbers are shown
+/* The dashboard: four embedded files, with tables generated here, so that the numbers are shown
  * without a script, too. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,6 +30,7 @@
 EMBED(html, "dashboard.html");
 EMBED(css, "dashboard.css");
 EMBED(js, "dashboard.js");
+EMBED(chat, "chat.js");
 
 static void escaped(FILE *out, const char *text)
 {
@@ -223,4 +224,9 @@ void page_style(struct exchange *x)
 void page_script(struct exchange *x)
 {
     asset(x, "text/javascript; charset=utf-8", gateway_js, gateway_js_end);
+}
+
+void page_chat(struct exchange *x)
+{
+    asset(x, "text/javascript; charset=utf-8", gateway_chat, gateway_chat_end);
 }
