@@ -74,8 +74,8 @@ sluice_unit_test(unit_measured SOURCES procs/tools/plan/measured_test.c ${procs}
 sluice_unit_test(unit_widths SOURCES procs/tools/plan/papers/widths_test.c ${procs}/tools/plan/papers/widths.c
   LINK sluice_tensor sluice_base m)
 sluice_unit_test(unit_tune_systems SOURCES procs/tools/tune/systems/systems_test.c ${procs}/tools/tune/systems/systems.c
-  ${procs}/tools/tune/systems/choose.c ${procs}/tools/tune/run.c
-  LINK sluice_policy sluice_plan sluice_json sluice_base PkgConfig::JANSSON m)
+  ${procs}/tools/tune/systems/choose.c ${procs}/tools/tune/machine.c ${procs}/tools/tune/model.c ${procs}/tools/tune/run.c
+  LINK sluice_policy sluice_plan sluice_tunings sluice_json sluice_file sluice_memory sluice_base PkgConfig::JANSSON m)
 foreach(part job run)
   sluice_unit_test(unit_tune_${part} SOURCES procs/tools/tune/${part}_test.c ${procs}/tools/tune/job.c
     ${procs}/tools/tune/machine.c ${procs}/tools/tune/model.c ${procs}/tools/tune/run.c
