@@ -435,8 +435,8 @@ int model_index_build_parts(struct gguf_parts *p, struct model_index **index, st
     /* Long paths are cut at the start: the end is more informative, and the cause must fit. */
     const char *path = p->path[0];
     size_t n = strlen(path), taken = strlen(inner.text) + sizeof "...: ";
-    size_t room = taken < sizeof inner.text ? sizeof inner.text - taken : 0;
-    size_t shown = room < PATH_SHOWN_MIN ? PATH_SHOWN_MIN : room > 120 ? 120 : room;
+    size_t space = taken < sizeof inner.text ? sizeof inner.text - taken : 0;
+    size_t shown = space < PATH_SHOWN_MIN ? PATH_SHOWN_MIN : space > 120 ? 120 : space;
     return error_set(error, inner.code, "%s%s: %s", n > shown ? "..." : "",
                      path + (n > shown ? n - shown : 0), inner.text);
 }

@@ -486,39 +486,27 @@ START_TEST(not_a_model)
 }
 END_TEST
 
+/* The end of the path, and the whole cause: here the names of all architectures that run. */
 START_TEST(long_path)
 {
-    char path[3000];
+    static const char dense[] = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
+                                "\x14\0\0\0\0\0\0\0general.architecture\x08\0\0\0"
+                                "\x0b\0\0\0\0\0\0\0llama-embed\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    char path[3000], end[40];
     memset(path, 'p', sizeof path);
     strcpy(path + sizeof path - 6, ".gguf");
     struct model_index *index;
     struct error error = {0};
-    int fd = as_file("x", 1);
-    ck_assert_int_eq(model_index_build(fd, path, &index, &error), -1);
+    int fd[] = {as_file("x", 1), as_file(dense, sizeof dense)};
+    ck_assert_int_eq(model_index_build(fd[0], path, &index, &error), -1);
     ck_assert_msg(strstr(error.text, "p.gguf: not a GGUF file"), "%s", error.text);
-    close(fd);
-}
-END_TEST
-
-/* A long cause is whole behind a long path: here the names of all architectures that run. */
-START_TEST(long_path_and_cause)
-{
-    static const char head[] = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
-                               "\x14\0\0\0\0\0\0\0general.architecture\x08\0\0\0"
-                               "\x0b\0\0\0\0\0\0\0llama-embed\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-    char path[300];
-    memset(path, 'p', sizeof path);
-    strcpy(path + sizeof path - 6, ".gguf");
-    struct model_index *index;
-    struct error error = {0};
-    int fd = as_file(head, sizeof head - 1);
-    ck_assert_int_eq(model_index_build(fd, path, &index, &error), -1);
-    const char *last = arch_name((enum arch_id)(ARCH__COUNT - 1));
-    size_t n = strlen(error.text);
-    ck_assert_msg(strstr(error.text, "p.gguf: architecture 'llama-embed' is not a MoE model: ") &&
-                      n > strlen(last) && strcmp(error.text + n - strlen(last), last) == 0,
-                  "%s", error.text);
-    close(fd);
+    ck_assert_int_eq(model_index_build(fd[1], path, &index, &error), -1);
+    ck_assert_msg(strstr(error.text, "p.gguf: architecture 'llama-embed' is not a"), "%s",
+                  error.text);
+    snprintf(end, sizeof end, ", %s", arch_name((enum arch_id)(ARCH__COUNT - 1)));
+    ck_assert_str_eq(error.text + strlen(error.text) - strlen(end), end);
+    close(fd[0]);
+    close(fd[1]);
 }
 END_TEST
 
@@ -599,7 +587,6 @@ int main(void)
     tcase_add_test(c, mutated);
     tcase_add_test(c, not_a_model);
     tcase_add_test(c, long_path);
-    tcase_add_test(c, long_path_and_cause);
     tcase_add_test(c, read_errors);
     tcase_add_test(c, endless);
     suite_add_tcase(s, c);
