@@ -75,6 +75,9 @@ if "$python" -c 'import jinja2, regex' 2>/dev/null || { python3 -m venv "$dir/ve
         status=0
         "$python" -B "$root/tests/golden/chat_templates.py" "$build/tests/golden_jinja" "$dir/templates" "$every" || status=$?
         verdict templates_of_real_models "$status"
+        status=0
+        "$python" -B "$root/tests/peers/chat_history.py" "$build/tests/peer_history" "$dir/templates" || status=$?
+        verdict histories_of_clients "$status"
         if "$python" -c 'import tokenizers' 2>/dev/null || "$python" -m pip install --quiet --no-deps "$tokenizers" >"$dir/log" 2>&1; then
             status=0
             "$python" -B "$root/tests/golden/chat_ids.py" real "$root/tests/golden/data/tokenizers" "$dir/templates" "$dir/chat_ids.json" &&
