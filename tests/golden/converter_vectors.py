@@ -4,7 +4,7 @@
 transformers, in F16, with the losses of the tokens of a text as that package computes them. The models are those of
 ../peers/convert/models.py in the size SMALL, one variant of every architecture and those that were read wrongly once.
 
-    VENV/bin/python tests/golden/converted_vectors.py tests/golden/data/converted WORK [NAME ...]
+    VENV/bin/python tests/golden/converter_vectors.py tests/golden/data/converted WORK [NAME ...]
 
 VENV as for ../peers/convert_arch.py; the converter is fetched into WORK. With NAME, such as phimoe/base, only these are
 made again. A seed is chosen such that no choice of experts is near a tie: sluice's losses differ by at most 2e-3."""
