@@ -51,13 +51,15 @@ static uint32_t count_experts(const struct core *c)
     return c->device->keeps >> c->alone.precision & 1 ? experts : 0;
 }
 
-/* Whether the source leaves the experts of this sequence to the device, if it has all. */
+/* Whether the source leaves the experts of this sequence to the device, if it has all. What the device records of one
+ * token must hold for the next ones: so not if the scale of scores follows from the position. */
 static bool agreed(struct core *c)
 {
     struct core_alone *a = &c->alone;
     enum precision precision;
-    if (c->device->keeps == 0 || !c->source.alone || c->source.layer_inputs ||
-        c->source.gate_inputs || !c->source.alone(c->source.self, &precision))
+    if (c->hp.query_scale != 0 || c->device->keeps == 0 || !c->source.alone ||
+        c->source.layer_inputs || c->source.gate_inputs ||
+        !c->source.alone(c->source.self, &precision))
         return false;
     if (!a->counted || precision != a->precision) {
         a->precision = precision;

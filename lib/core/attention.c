@@ -86,3 +86,32 @@ void core_attention(struct core *c)
     c->device->ops->attention(c->device, &attention);
     core_attention_output(c);
 }
+
+/* Of cos and sin; 0: the default of the kernel. */
+static double yarn_magnitude(const struct model_hparams *h)
+{
+    double own = (double)h->rope_magnitude, more = (double)h->rope_attention;
+    if (more == 0)
+        return own;
+    return more * (own != 0 ? own : kernel_yarn_magnitude(0.1, (double)h->rope_factor));
+}
+
+/* The rotations of the layers of a kind. Divisors of the angles in the file are those of full layers. */
+struct kernel_rope core_rope_of(const struct model_hparams *h, enum layer_kind kind, uint32_t dims)
+{
+    bool window = kind == LAYER_WINDOW, scaled = !window || h->rope_scale_window == 1;
+    float theta = window && h->rope_theta_window != 0 ? h->rope_theta_window : h->rope_theta;
+    struct kernel_rope r = {
+        .dims = dims, .theta = (double)theta, .magnitude = (double)h->rope_attention};
+    if (!scaled || h->rope_scaling == ROPE_UNSCALED || h->rope_scaling == ROPE_SHORT)
+        return r;
+    r.factor = (double)h->rope_factor;
+    r.yarn = h->rope_scaling == ROPE_YARN;
+    if (r.yarn)
+        r.magnitude = yarn_magnitude(h);
+    r.context = (double)h->rope_context;
+    r.beta_fast = (double)h->rope_beta_fast;
+    r.beta_slow = (double)h->rope_beta_slow;
+    r.truncate = h->rope_truncate == 1;
+    return r;
+}

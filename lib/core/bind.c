@@ -114,6 +114,27 @@ static struct device_at dense_vector(struct core *c, uint32_t layer, enum dense_
     return unpack.y;
 }
 
+/* The biases of all experts stay where they are if they are floats already, aligned as tensors of a file
+ * are; else they are copied. */
+static const enum dense_role expert_biases[EXPERT__COUNT] = {
+    DENSE_EXPERT_GATE_BIAS, DENSE_EXPERT_UP_BIAS, DENSE_EXPERT_DOWN_BIAS};
+
+static struct device_at expert_bias(struct core *c, uint32_t layer, enum dense_role role,
+                                    uint64_t *at)
+{
+    if (!has(c, layer, role))
+        return (struct device_at){0};
+    struct op_unpack unpack = {.w = dense_matrix(c, layer, role), .stride = 1};
+    if (unpack.w.type == TENSOR_F32) {
+        sl_assert(unpack.w.data.address % _Alignof(float) == 0);
+        return unpack.w.data;
+    }
+    unpack.row_stride = unpack.w.k;
+    unpack.y = take(c, at, (size_t)unpack.w.k * unpack.w.n);
+    c->device->ops->unpack(c->device, &unpack);
+    return unpack.y;
+}
+
 /* Vectors of the whole model, and the matrices that are copied as vectors are. */
 static const enum dense_role model_vectors[] = {DENSE_ROPE_FREQS, DENSE_OUTPUT_NORM,
                                                 DENSE_OUTPUT_SCALE, DENSE_OUTPUT_NORM_BIAS,
@@ -129,6 +150,14 @@ static size_t floats_of(const struct core *c, uint32_t layer, enum dense_role ro
     return (size_t)(t->ne[0] * t->ne[1]);
 }
 
+static size_t copied_bias_floats(const struct core *c, uint32_t layer, enum dense_role role)
+{
+    size_t floats = floats_of(c, layer, role);
+    bool there =
+        floats > 0 && tensor_of(c, model_entry_dense(c->model, layer, role), 0)->type == TENSOR_F32;
+    return there ? 0 : floats;
+}
+
 size_t core_vector_floats(const struct core *c)
 {
     uint32_t layers = c->hp.layers;
@@ -140,6 +169,8 @@ size_t core_vector_floats(const struct core *c)
             floats += floats_of(c, layer, layer_vectors[i].role);
         for (size_t i = 0; i < ARRAY_LEN(layer_convs); i++)
             floats += floats_of(c, layer, layer_convs[i]);
+        for (size_t i = 0; i < ARRAY_LEN(expert_biases); i++)
+            floats += copied_bias_floats(c, layer, expert_biases[i]);
     }
     return floats;
 }
@@ -182,25 +213,22 @@ static void bind_dense(struct core *c, uint32_t i, const enum dense_role roles[E
     l->dense_forms = form_bit(&l->dense[EXPERT_DOWN]);
 }
 
-/* The biases of all experts stay where they are: F32, aligned as tensors of a file are. */
-static struct device_at expert_bias(struct core *c, uint32_t layer, enum dense_role role)
+static uint32_t router_form(struct core *c, uint32_t layer)
 {
-    if (!has(c, layer, role))
-        return (struct device_at){0};
-    struct device_at data = dense_matrix(c, layer, role).data;
-    sl_assert(data.address % _Alignof(float) == 0);
-    return data;
+    if (!has(c, layer, DENSE_ROUTER))
+        return 0;
+    struct device_matrix router = dense_matrix(c, layer, DENSE_ROUTER);
+    return form_bit(&router);
 }
 
-static void bind_experts_step(struct core *c, uint32_t i)
+static void bind_experts_step(struct core *c, uint32_t i, uint64_t *vectors)
 {
     static const enum dense_role roles[EXPERT__COUNT] = {DENSE_SHARED_GATE, DENSE_SHARED_UP,
                                                          DENSE_SHARED_DOWN};
     struct core_layer *l = &c->layer[i];
     l->router = dense_matrix(c, i, DENSE_ROUTER);
-    l->expert_bias[EXPERT_GATE] = expert_bias(c, i, DENSE_EXPERT_GATE_BIAS);
-    l->expert_bias[EXPERT_UP] = expert_bias(c, i, DENSE_EXPERT_UP_BIAS);
-    l->expert_bias[EXPERT_DOWN] = expert_bias(c, i, DENSE_EXPERT_DOWN_BIAS);
+    for (int m = 0; m < EXPERT__COUNT; m++)
+        l->expert_bias[m] = expert_bias(c, i, expert_biases[m], vectors);
     l->routing = model_router_of(&c->hp, NULL);
     bind_experts(c, i);
     if (c->hp.shared_inner > 0)
@@ -209,7 +237,9 @@ static void bind_experts_step(struct core *c, uint32_t i)
         l->shared_router = dense_matrix(c, i, DENSE_SHARED_ROUTER);
         l->gate_forms |= form_bit(&l->shared_router);
     }
-    l->gate_forms |= form_bit(&l->router);
+    l->gate_forms |= router_form(c, i);
+    if (i + 1 < c->hp.layers) /* to predict */
+        l->gate_forms |= router_form(c, i + 1);
     if (!l->experts_norm.address) /* one norm for router and experts */
         l->gate_forms |= l->expert_forms;
 }
@@ -300,8 +330,10 @@ static void mla_sizes(struct core *c, struct core_layer *l)
                                        .rank = h->kv_rank,
                                        .key = h->kv_rank + h->rope_dims,
                                        .q_rank = h->q_rank,
+                                       .query_context = h->query_context,
                                        .eps = h->rms_eps,
-                                       .scale = mla_scale(h)};
+                                       .scale = mla_scale(h),
+                                       .query_scale = h->query_scale};
     l->q_size = l->v_size = 0; /* queries stay in the scratch of a thread, values are keys */
     l->mix_size = h->heads * h->mla_value_size;
 }
@@ -309,27 +341,6 @@ static void mla_sizes(struct core *c, struct core_layer *l)
 static uint32_t larger(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
-}
-
-/* The rotations of the layers of a kind. Divisors of the angles in the file are those of full layers. */
-static struct kernel_rope rope_of(const struct core *c, enum layer_kind kind, uint32_t dims)
-{
-    const struct model_hparams *h = &c->hp;
-    bool window = kind == LAYER_WINDOW, scaled = !window || h->rope_scale_window == 1;
-    float theta = window && h->rope_theta_window != 0 ? h->rope_theta_window : h->rope_theta;
-    struct kernel_rope r = {.dims = dims, .theta = (double)theta};
-    if (!scaled || h->rope_scaling == ROPE_UNSCALED)
-        return r;
-    r.magnitude = (double)h->rope_magnitude;
-    if (h->rope_scaling == ROPE_SHORT)
-        return r;
-    r.factor = (double)h->rope_factor;
-    r.yarn = h->rope_scaling == ROPE_YARN;
-    r.context = (double)h->rope_context;
-    r.beta_fast = (double)h->rope_beta_fast;
-    r.beta_slow = (double)h->rope_beta_slow;
-    r.truncate = h->rope_truncate == 1;
-    return r;
 }
 
 /* Sizes of attention of a layer, of the largest layer, and the rotations. */
@@ -361,7 +372,8 @@ static void bind_sizes(struct core *c, uint32_t i)
     c->rope_size = larger(c->rope_size, a->rope_dims);
     if (a->rope_dims != 0) {
         c->rope_has_factors[a->rope_table] = a->rope_table != LAYER_WINDOW;
-        c->ropes[a->rope_table] = rope_of(c, (enum layer_kind)a->rope_table, a->rope_dims);
+        c->ropes[a->rope_table] =
+            core_rope_of(&c->hp, (enum layer_kind)a->rope_table, a->rope_dims);
     }
 }
 
@@ -479,7 +491,7 @@ static void bind_layer(struct core *c, uint32_t i, uint64_t *vectors)
     bind_vectors(c, i, vectors);
     bind_mixer(c, i, vectors);
     if (model_layer_has_experts(c->model, i))
-        bind_experts_step(c, i);
+        bind_experts_step(c, i, vectors);
     if (ffn_has_dense((enum layer_ffn)c->model->layer[i].ffn))
         bind_dense(c, i, (const enum dense_role[]){DENSE_FFN_GATE, DENSE_FFN_UP, DENSE_FFN_DOWN});
 }

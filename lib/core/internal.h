@@ -199,6 +199,7 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
 int core_bind(struct core *c, const struct core_config *config, struct error *error);
 size_t core_vector_floats(const struct core *c); /* exactly what core_bind takes */
 
+struct kernel_rope core_rope_of(const struct model_hparams *h, enum layer_kind kind, uint32_t dims);
 void core_attention(struct core *c); /* attention.c */
 void core_deltanet(struct core *c);  /* recurrent.c */
 void core_shortconv(struct core *c); /* recurrent.c */

@@ -26,10 +26,12 @@ struct deterministic {
     struct prefill_item *order;        /* [experts] */
     struct prediction *predictions;    /* [experts] */
     float *logits;                     /* [experts] */
+    float *bias, *logit_bias;          /* [experts] of a router: of its choice, of its logits */
     float *scratch;                    /* PREDICTION_SCRATCH */
     struct activation *activation;     /* of prediction=activation, else NULL */
     float *input;                      /* the gate input */
     float *scale, *router_in;          /* of a router: its scale, the input of its matrix */
+    void *router_made;                 /* that input in another form, if the matrix needs it */
     uint32_t input_layer;              /* layer of the input; UINT32_MAX: none */
     uint8_t *levels;                   /* [experts]: of the layer to be routed ... */
     bool leveled;                      /* ... if it has any */
@@ -59,18 +61,21 @@ struct deterministic *deterministic_create(const struct deterministic_config *co
         l->order = calloc(h->experts, sizeof *l->order);
         l->predictions = calloc(h->experts, sizeof *l->predictions);
         l->logits = calloc(h->experts, sizeof *l->logits);
+        l->bias = calloc(h->experts, sizeof *l->bias);
+        l->logit_bias = calloc(h->experts, sizeof *l->logit_bias);
         l->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *l->scratch);
         l->levels = calloc(h->experts, 1);
         l->input = calloc(h->hidden, sizeof *l->input);
         l->scale = calloc(h->hidden, sizeof *l->scale);
         l->router_in = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
+        l->router_made = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
     }
     bool activations = config->sim.knobs.prediction == PREDICTION_ACTIVATION;
     if (l && activations)
         l->activation = activation_create(h->layers, h->experts);
     if (!l || (activations && !l->activation) || !l->results || !l->accesses || !l->order ||
-        !l->predictions || !l->logits || !l->scratch || !l->levels || !l->input || !l->scale ||
-        !l->router_in) {
+        !l->predictions || !l->logits || !l->bias || !l->logit_bias || !l->scratch || !l->levels ||
+        !l->input || !l->scale || !l->router_in || !l->router_made) {
         error_set(error, ERR_NO_MEMORY, "out of memory (deterministic mode)");
         if (l)
             deterministic_destroy(l);
@@ -93,11 +98,14 @@ void deterministic_destroy(struct deterministic *l)
     free(l->order);
     free(l->predictions);
     free(l->logits);
+    free(l->bias);
+    free(l->logit_bias);
     free(l->scratch);
     free(l->levels);
     free(l->input);
     free(l->scale);
     free(l->router_in);
+    free(l->router_made);
     l->magic = 0;
     free(l);
 }
@@ -178,7 +186,6 @@ static struct kernel_matrix tensor_of(const struct deterministic *l, uint32_t en
     const struct model_index *m = l->config.model;
     const struct model_tensor *t =
         &model_index_tensors(m)[model_index_entries(m)[entry].extent[0].tensor];
-    sl_assert(t->type == TENSOR_F32); /* guaranteed by the architecture tables */
     return (struct kernel_matrix){.data = l->config.dense(l->config.self, entry),
                                   .row_bytes = t->row_bytes,
                                   .k = (uint32_t)t->ne[0],
@@ -186,25 +193,33 @@ static struct kernel_matrix tensor_of(const struct deterministic *l, uint32_t en
                                   .type = (enum tensor_type)t->type};
 }
 
+/* The vector of that role as floats, in `out`; NULL: the layer has none. */
+static const float *vector_of(const struct deterministic *l, uint32_t layer, enum dense_role role,
+                              float *out)
+{
+    uint32_t entry = model_entry_dense(l->config.model, layer, role);
+    if (entry == ENTRY_NONE)
+        return NULL;
+    struct kernel_matrix w = tensor_of(l, entry);
+    l->config.ops->row_to_f32(&w, 0, out);
+    return out;
+}
+
 /* The logits of a layer, and the rule of its router. */
 static void router_logits(struct deterministic *l, uint32_t layer, struct model_router *rule)
 {
-    const struct model_index *m = l->config.model;
-    uint32_t bias = model_entry_dense(m, layer, DENSE_ROUTER_BIAS);
-    uint32_t scale_entry = model_entry_dense(m, layer, DENSE_ROUTER_SCALE);
-    uint32_t logit_bias = model_entry_dense(m, layer, DENSE_ROUTER_LOGIT_BIAS);
-    struct kernel_matrix w = tensor_of(l, model_entry_dense(m, layer, DENSE_ROUTER));
-    if (scale_entry != ENTRY_NONE) {
-        struct kernel_matrix scale = tensor_of(l, scale_entry);
-        l->config.ops->row_to_f32(&scale, 0, l->scale);
-    }
-    model_router_input(l->input, scale_entry != ENTRY_NONE ? l->scale : NULL, w.k, l->router_in);
-    l->config.ops->matmul(&w, 0, w.n, l->router_in, kernel_activation_bytes(w.type, w.k), 1,
-                          l->logits, w.n);
-    if (logit_bias != ENTRY_NONE)
-        l->config.ops->axpy(1.0f, l->config.dense(l->config.self, logit_bias), w.n, l->logits);
-    *rule =
-        model_router_of(l->h, bias != ENTRY_NONE ? l->config.dense(l->config.self, bias) : NULL);
+    struct kernel_matrix w = tensor_of(l, model_entry_dense(l->config.model, layer, DENSE_ROUTER));
+    model_router_input(l->input, vector_of(l, layer, DENSE_ROUTER_SCALE, l->scale), w.k,
+                       l->router_in);
+    bool floats = kernel_form_of(w.type) == FORM_F32;
+    if (!floats)
+        l->config.ops->activation(w.type, l->router_in, w.k, l->router_made);
+    l->config.ops->matmul(&w, 0, w.n, floats ? l->router_in : l->router_made,
+                          kernel_activation_bytes(w.type, w.k), 1, l->logits, w.n);
+    const float *logit_bias = vector_of(l, layer, DENSE_ROUTER_LOGIT_BIAS, l->logit_bias);
+    if (logit_bias)
+        l->config.ops->axpy(1.0f, logit_bias, w.n, l->logits);
+    *rule = model_router_of(l->h, vector_of(l, layer, DENSE_ROUTER_BIAS, l->bias));
 }
 
 static void predict_decode(struct deterministic *l, const struct expert_step *step, bool follows)

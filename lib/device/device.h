@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/exact/elementary.h"
 #include "lib/kernels/kernels.h"
 #include "lib/model/arch/arch.h"
 #include "lib/model/router.h"
@@ -159,8 +160,26 @@ struct device_heads {
  * the rotated key, of the queries' first factor (0: none). */
 struct device_latent {
     uint32_t heads, nope, rope, value, rank, key, q_rank;
+    uint32_t query_context; /* of model_hparams */
     float eps, scale;
+    float query_scale; /* the same */
 };
+
+/* The number of rows from `row` on, at most `most`, that are consecutive positions of one sequence with one
+ * scale of the scores; *scale: that. A query times a factor is its scores times that factor. */
+static inline uint32_t device_latent_run(const struct device_latent *m,
+                                         const struct device_row *row, uint32_t most, float *scale)
+{
+    uint32_t n = device_run_of(row, most);
+    *scale = m->scale;
+    if (m->query_scale == 0)
+        return n;
+    uint32_t block = row->position / m->query_context;
+    uint32_t left = m->query_context - row->position % m->query_context;
+    double factor = 1 + (double)m->query_scale * exact_log(1.0 + (double)block);
+    *scale = (float)((double)m->scale * factor);
+    return n < left ? n : left;
+}
 
 /* Sizes of the gated delta rule, and of the convolution before it. */
 struct device_delta {

@@ -292,6 +292,14 @@ void offline_logit_bias(const struct offline_model *m, uint32_t layer, float *ou
     vector_or_zeros(m, layer, DENSE_ROUTER_LOGIT_BIAS, m->index->hparams.experts, out);
 }
 
+const float *offline_choice_bias(const struct offline_model *m, uint32_t layer, float *out)
+{
+    if (model_entry_dense(m->index, layer, DENSE_ROUTER_BIAS) == ENTRY_NONE)
+        return NULL;
+    offline_dense_row(m, layer, DENSE_ROUTER_BIAS, 0, out);
+    return out;
+}
+
 void offline_gate_norm(const struct offline_model *m, uint32_t layer, float *norm)
 {
     uint32_t n = m->index->hparams.hidden;

@@ -110,6 +110,9 @@ void offline_router_row(const struct offline_model *m, uint32_t layer, uint32_t 
 /* The bias of the logits of a router, [experts]; zeros: none. */
 void offline_logit_bias(const struct offline_model *m, uint32_t layer, float *out);
 
+/* The bias of a router's choice, [experts], written to `out`, which is returned; NULL: none. */
+const float *offline_choice_bias(const struct offline_model *m, uint32_t layer, float *out);
+
 /* norm[2][hidden]: weights and bias of the norm that makes the gate input of a layer from the residual
  * stream. */
 void offline_gate_norm(const struct offline_model *m, uint32_t layer, float *norm);

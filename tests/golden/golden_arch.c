@@ -154,9 +154,9 @@ static void check_list(const char *list, void (*check)(const json_t *item))
 int main(void)
 {
     static const char *const lists[] = {
-        "arch/arch.json",   "arch/router.json", "arch/minimax_m2.json",
-        "arch/scaled.json", "arch/numpy.json",  "arch/oss.json",
-        "arch/mla.json",    "arch/gemma4.json", "arch/recurrent.json"};
+        "arch/arch.json",      "arch/router.json",   "arch/minimax_m2.json", "arch/scaled.json",
+        "arch/numpy.json",     "arch/oss.json",      "arch/mla.json",        "arch/gemma4.json",
+        "arch/recurrent.json", "arch/converted.json"};
     log_init("golden", LOG_LEVEL_INFO);
     for (size_t list = 0; list < sizeof lists / sizeof *lists; list++)
         check_list(lists[list], check_model);

@@ -102,12 +102,14 @@ static void attend(const struct block *b)
 {
     const struct device_latent *m = b->m;
     uint32_t key = m->key;
+    float scale;
     for (uint32_t r = 0, n; r < b->rows; r += n) {
         const struct device_row *row = b->a->row + b->row + r;
         const struct device_sequence *sequence = &b->a->sequence[row->sequence];
         uint64_t each = (row->position + UINT64_C(1)) * (key + m->rank) * b->heads;
         uint32_t together = b->heads < LATENT_TOGETHER ? LATENT_TOGETHER / b->heads : 1;
-        n = device_run_of(row, smaller(b->rows - r, host_attend_rows(b->h, each, together)));
+        n = device_latent_run(m, row, smaller(b->rows - r, host_attend_rows(b->h, each, together)),
+                              &scale);
         struct kernel_attention attention = {
             .q = b->t->key_q + (size_t)r * b->heads * key,
             .k = device_pointer(sequence->keys),
@@ -123,7 +125,7 @@ static void attend(const struct block *b)
             .head_end = b->heads,
             .positions = row->position + 1,
             /* v: NULL, the values are in the keys */
-            .scale = m->scale,
+            .scale = scale,
         };
         b->h->kernels->attention(&attention);
         host_attended(b->h, b->a->rows, each * n);

@@ -39,12 +39,16 @@ static const struct float_row {
     const char *key;
     size_t offset; /* of a float */
     double min, max;
-    enum absent absent; /* ABSENT_DERIVED: 0 */
+    enum absent absent;
+    float otherwise; /* ABSENT_DERIVED: the value then */
 } float_rows[] = {
 #define ARCH_FLOAT(id, field, key, min, max)                                                       \
-    {ARCH_##id, (key), offsetof(struct model_hparams, field), (min), (max), ABSENT_REQUIRED},
-#define ARCH_FLOAT_OR_0(id, field, key, min, max)                                                  \
-    {ARCH_##id, (key), offsetof(struct model_hparams, field), (min), (max), ABSENT_DERIVED},
+    {ARCH_##id, (key), offsetof(struct model_hparams, field), (min), (max), ABSENT_REQUIRED, 0},
+#define ARCH_FLOAT_ELSE(id, field, key, min, max, value)                                           \
+    {ARCH_##id,      (key),  offsetof(struct model_hparams, field), (min), (max),                  \
+     ABSENT_DERIVED, (value)},
+#define ARCH_FLOAT_OR_0(id, field, key, min, max) ARCH_FLOAT_ELSE(id, field, key, min, max, 0)
+#define ARCH_FLOAT_OLD                            ARCH_FLOAT_OR_0
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -99,25 +103,27 @@ static const struct default_of_row {
 #include "lib/model/arch/arch.tbl.h"
 };
 
+/* Other keys of fields whose own key is absent. */
+static const struct else_row {
+    enum arch_id arch;
+    size_t offset;
+    const char *key;
+    bool divided;
+    size_t by;
+} else_rows[] = {
+#define ARCH_ELSE(id, field, key)                                                                  \
+    {ARCH_##id, offsetof(struct model_hparams, field), (key), false, 0},
+#define ARCH_ELSE_SHARE(id, field, key, by)                                                        \
+    {ARCH_##id, offsetof(struct model_hparams, field), (key), true,                                \
+     offsetof(struct model_hparams, by)},
+#include "lib/model/arch/arch.tbl.h"
+};
+
 static const struct missing_row {
     enum arch_id arch;
     const char *key, *what;
 } missing_rows[] = {
 #define ARCH_MISSING(id, key, what) {ARCH_##id, (key), (what)},
-#include "lib/model/arch/arch.tbl.h"
-};
-
-static const struct only_row {
-    enum arch_id arch;
-    const char *key;
-    enum only_kind { ONLY_UINT, ONLY_FLOAT, ONLY_TEXT, ONLY_WIDE } kind;
-    const char *text;
-    double number;
-} only_rows[] = {
-#define ARCH_ONLY(id, key, value)       {ARCH_##id, (key), ONLY_UINT, NULL, (value)},
-#define ARCH_ONLY_FLOAT(id, key, value) {ARCH_##id, (key), ONLY_FLOAT, NULL, (value)},
-#define ARCH_WIDE(id, key)              {ARCH_##id, (key), ONLY_WIDE, NULL, 0},
-#define ARCH_ONLY_TEXT(id, key, text)   {ARCH_##id, (key), ONLY_TEXT, (text), 0},
 #include "lib/model/arch/arch.tbl.h"
 };
 
@@ -264,74 +270,44 @@ static int read_floats(enum arch_id arch, const struct gguf *g, struct model_hpa
             return -1;
         if (!found && row->absent == ABSENT_REQUIRED)
             return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
-        float v = found ? (float)value : 0;
-        memcpy((char *)h + row->offset, &v, sizeof v);
+        float v = found ? (float)value : row->otherwise;
+        if (found || float_of(h, row->offset) == 0) /* or by an older name */
+            memcpy((char *)h + row->offset, &v, sizeof v);
     }
     return 0;
 }
 
-static int only_text(const struct gguf *g, const char *key, const char *want, struct error *error)
+static const struct uint_row *uint_row_of(enum arch_id arch, size_t offset)
 {
-    const char *text;
-    size_t n;
-    int found = gguf_get_string(g, key, &text, &n, error);
-    if (found == 1 && (n != strlen(want) || memcmp(text, want, n) != 0))
-        return error_set(error, ERR_BAD_INPUT, "key '%s' is '%s'; only '%s' is supported", key,
-                         printable(text, n).text, want);
-    return found < 0 ? -1 : 0;
+    for (size_t i = 0; i < ARRAY_LEN(uint_rows); i++)
+        if (uint_rows[i].arch == arch && uint_rows[i].offset == offset)
+            return &uint_rows[i];
+    sl_panic("a field of %s without a key", arch_name(arch));
 }
 
-/* Checks an ARCH_ONLY or ARCH_ONLY_FLOAT key. An integer key may be written as a bool. */
-static int only_number(const struct gguf *g, const char *key, enum only_kind kind, double want,
-                       struct error *error)
-{
-    bool flag;
-    uint64_t value;
-    double number = 0;
-    int found = kind == ONLY_UINT ? gguf_get_bool(g, key, &flag, NULL) : -1;
-    if (found == 1) {
-        number = flag;
-    } else if (kind == ONLY_UINT) {
-        found = gguf_get_uint(g, key, &value, error);
-        number = found == 1 ? (double)value : 0;
-    } else {
-        found = gguf_get_float(g, key, &number, error);
-    }
-    if (found == 1 && number != want)
-        return error_set(error, ERR_BAD_INPUT, "key '%s' is %.15g; only %g is supported", key,
-                         number, want);
-    return found < 0 ? -1 : 0;
-}
-
-/* A window that nothing is outside of. */
-static int only_wide(const struct gguf *g, const char *key, const struct model_hparams *h,
+/* From other keys. */
+static int read_else(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
                      struct error *error)
 {
-    uint64_t window;
-    int found = gguf_get_uint(g, key, &window, error);
-    if (found == 1 && window != 0 && window < h->context)
-        return error_set(error, ERR_BAD_INPUT,
-                         "key '%s' is %" PRIu64
-                         "; only windows of at least the context length %" PRIu32 " are supported",
-                         key, window, h->context);
-    return found < 0 ? -1 : 0;
-}
-
-/* Checks the keys that select computations which sluice does not support. */
-static int check_only(enum arch_id arch, const struct gguf *g, const struct model_hparams *h,
-                      struct error *error)
-{
-    for (size_t i = 0; i < ARRAY_LEN(only_rows); i++) {
-        const struct only_row *row = &only_rows[i];
+    for (size_t i = 0; i < ARRAY_LEN(else_rows); i++) {
+        const struct else_row *row = &else_rows[i];
         char key[ARCH_KEY_BYTES];
-        if (row->arch != arch)
+        uint64_t value;
+        if (row->arch != arch || uint_of(h, row->offset) != 0)
             continue;
+        const struct uint_row *own = uint_row_of(arch, row->offset);
         arch_full_key(arch, row->key, key);
-        int status = row->kind == ONLY_TEXT   ? only_text(g, key, row->text, error)
-                     : row->kind == ONLY_WIDE ? only_wide(g, key, h, error)
-                                              : only_number(g, key, row->kind, row->number, error);
-        if (status != 0)
+        int found = gguf_get_uint(g, key, &value, error);
+        if (found < 0)
             return -1;
+        if (found == 1 && row->divided)
+            value /= uint_of(h, row->by); /* a required key, not 0 */
+        if (found == 1 && value >= own->min && value <= own->max)
+            *arch_uint(h, row->offset) = (uint32_t)value;
+        else if (own->min > 0) {
+            arch_full_key(arch, own->key, key);
+            return missing_key(arch, own, key, error);
+        }
     }
     return 0;
 }
@@ -368,7 +344,8 @@ static int derive_absent(enum arch_id arch, struct model_hparams *h, uint32_t to
         h->rope_dims = h->head_size;
     if (!h->vocab)
         h->vocab = tokens;
-    return arch_derive_scaling(h, error);
+    arch_derive_scaling(h);
+    return 0;
 }
 
 static float real_of(const struct model_hparams *h, const struct real_row *row)
@@ -391,7 +368,8 @@ int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
     int listed = 0;
     *h = (struct model_hparams){0};
     if (read_uints(arch, g, h, error) || read_floats(arch, g, h, error) ||
-        read_texts(arch, g, h, error) || check_only(arch, g, h, error) ||
+        read_texts(arch, g, h, error) || read_else(arch, g, h, error) ||
+        arch_check_only(arch, g, h, error) || arch_read_scaling(arch, g, h, error) ||
         arch_read_kinds(arch, g, h, error) || read_arrays(arch, g, h, error) ||
         (listed = arch_read_recurrent(arch, g, h, error)) < 0 ||
         derive_absent(arch, h, tokens, error))
@@ -517,6 +495,11 @@ int arch_check_hparams(enum arch_id arch, const struct model_hparams *h, struct 
         return error_set(error, ERR_BAD_INPUT,
                          "expert_used_count %" PRIu32 " is more than expert_count %" PRIu32,
                          h->experts_used, h->experts);
+    if (h->dense_layers > 0 && h->dense_inner == 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "key '%s.feed_forward_length' is missing: the first %" PRIu32
+                         " layers have no experts",
+                         arch_name(arch), h->dense_layers);
     if (check_groups(h, error))
         return -1;
     if (h->tied_output > 1)

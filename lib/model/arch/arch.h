@@ -10,6 +10,7 @@
 #include "lib/model/limits.h"
 #include "lib/model/router.h"
 #include "lib/tensor/kv_type.h"
+#include "lib/tensor/tensor_type.h"
 
 /* What the layers of a model may differ in. The sizes of a layer follow from its kind. */
 enum layer_kind {
@@ -24,7 +25,7 @@ enum rope_scaling {
     ROPE_UNSCALED,
     ROPE_LINEAR, /* divided by the factor */
     ROPE_YARN,   /* YaRN, Peng et al. 2023 */
-    ROPE_SHORT /* LongRoPE, Ding et al. 2024, within the original context: cos and sin times the magnitude */
+    ROPE_SHORT /* LongRoPE, Ding et al. 2024, within the original context: by divisors of the file */
 };
 
 /* Hyper-parameters after validation; every field is in the range given in arch.tbl.h. Sizes with
@@ -77,7 +78,8 @@ struct model_hparams {
     uint32_t rope_context;                /* YaRN: context length before the scaling */
     float rope_beta_fast, rope_beta_slow; /* YaRN: rotations that bound the correction range */
     float rope_magnitude;                 /* YaRN: factor of cos and sin; 0: 1 + 0.1 ln factor */
-    uint32_t rope_truncate;               /* YaRN: the correction range is rounded to integers */
+    float rope_attention;   /* a further factor of cos and sin, scaled or not; 0: none */
+    uint32_t rope_truncate; /* YaRN: the correction range is rounded to integers */
     uint32_t rope_scale_window;
     uint32_t
         no_rope_full; /* 1: in a model with a window, layers of kind LAYER_FULL do not rotate */
@@ -95,7 +97,10 @@ struct model_hparams {
     uint32_t delta_order; /* enum delta_order */
     uint32_t
         gated_attention; /* 1: rows of q and a gate for each head; the output times its sigmoid */
-    uint32_t reserved[4];
+    /* Queries of position p times 1 + query_scale * ln(1 + floor(p / query_context)); 0: not. MLA. */
+    float query_scale;
+    uint32_t query_context;
+    uint32_t reserved[1];
     uint8_t layer_kind[MODEL_LAYERS_MAX]; /* enum layer_kind */
 };
 
@@ -391,6 +396,13 @@ enum dense_role {
 #undef LAYER
         DENSE__COUNT
 };
+
+/* Is it one of the types without blocks? Only these are possible for norms, biases, routers and other
+ * small tensors. */
+static inline bool dense_type_is_float(uint32_t type)
+{
+    return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;
+}
 
 /* The three matrices of an expert, in the order of an entry's parts. */
 enum expert_matrix { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN, EXPERT__COUNT };

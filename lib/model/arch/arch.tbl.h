@@ -11,7 +11,8 @@
  *     block: the layers of a kind have the same; those of windows are <field>_window
  * ARCH_FULL_EVERY(ID, period, at)
  *     a model with a window: layers with number % period == at attend to all positions, all others
- *     to the window
+ *     to the window. at: 0, or period - 1. The key attention.sliding_window_pattern replaces it: an array
+ *     of bool, true for layers with a window, or another period
  * ARCH_RECURRENT_KEY(ID, key, kind)
  *     array with an element per block that states which layers are of kind LAYER_RECURRENT; kind: FLAGS (a bool,
  *     true) or HEADS (key heads, 0; all others have the same number). Without it: attention_step
@@ -21,8 +22,17 @@
  *     the same for a float, always required
  * ARCH_FLOAT_OR_0(ID, field, key, min, max)
  *     the same, 0 if absent
+ * ARCH_FLOAT_ELSE(ID, field, key, min, max, value)
+ *     the same, the value if absent
+ * ARCH_FLOAT_OLD(ID, field, key, min, max)
+ *     older name of a key, which the next row has: read if that is absent
  * ARCH_FLAG(ID, field, key)
  *     the same for a bool: 0 or 1, 0 if absent
+ * ARCH_ELSE(ID, field, key)
+ * ARCH_ELSE_SHARE(ID, field, key, by)
+ *     another integer key that a field has whose own key is absent; divided by the field `by`
+ * ARCH_TENSOR(ID, field, name, value)
+ *     field is this value if the file has a tensor of that name
  * ARCH_DEFAULT(ID, field, value)
  *     value of a field whose key is absent or 0
  * ARCH_DEFAULT_OF(ID, field, layers, vocab, value)
@@ -44,6 +54,8 @@
  *     integer or bool key that must have this value if present
  * ARCH_ONLY_FLOAT(ID, key, value)
  *     the same for a float key
+ * ARCH_BELOW(ID, key, limit)
+ *     integer key that must be below the limit if present
  * ARCH_WIDE(ID, key)
  *     integer key of a window: if present, 0 or at least the context length, so that nothing is outside
  * ARCH_ONLY_TEXT(ID, key, text)
@@ -71,8 +83,10 @@
  * ARCH_UNUSED(ID, name)
  *     known tensor that the engine does not need and leaves alone, whatever its shape
  *
- * storage: F32 (norms, biases and most routers) or ANY (every type of tensor_types.tbl.h).
- * presence: REQUIRED, OPTIONAL, or WINDOW: optional only in layers without a window. Dimensions: enum arch_dim in table.h.
+ * storage: FLOAT (F32, F16 or BF16: norms, biases and most routers), ANY (every type of tensor_types.tbl.h), or KEPT
+ * (every type, which `sluice pack --dense` leaves as it is).
+ * presence: REQUIRED; OPTIONAL; ACCEPTED: optional, and not written by `sluice synth`; or WINDOW: optional only in layers
+ * without a window. Dimensions: enum arch_dim in table.h.
  * Source of keys, names and shapes: the GGUF files that llama.cpp's converter writes, and the
  * model's published configuration. */
 #ifndef ARCH
@@ -101,6 +115,24 @@
 #endif
 #ifndef ARCH_FLOAT_OR_0
 #define ARCH_FLOAT_OR_0(id, field, key, min, max)
+#endif
+#ifndef ARCH_FLOAT_ELSE
+#define ARCH_FLOAT_ELSE(id, field, key, min, max, value)
+#endif
+#ifndef ARCH_FLOAT_OLD
+#define ARCH_FLOAT_OLD(id, field, key, min, max)
+#endif
+#ifndef ARCH_ELSE_SHARE
+#define ARCH_ELSE_SHARE(id, field, key, by)
+#endif
+#ifndef ARCH_ELSE
+#define ARCH_ELSE(id, field, key)
+#endif
+#ifndef ARCH_TENSOR
+#define ARCH_TENSOR(id, field, name, value)
+#endif
+#ifndef ARCH_BELOW
+#define ARCH_BELOW(id, key, limit)
 #endif
 #ifndef ARCH_FLAG
 #define ARCH_FLAG(id, field, key)
@@ -198,8 +230,16 @@
 #undef ARCH_TEXT
 #undef ARCH_TRANSFORMER
 #undef ARCH_NO_WINDOW
-#undef ARCH_NO_SCALING
-#undef ARCH_YARN
+#undef ARCH_SCALING
+#undef ARCH_SCALING_KEYS
+#undef ARCH_BIASES
+#undef ARCH_EXPERT_INNER
+#undef ARCH_FLOAT_ELSE
+#undef ARCH_FLOAT_OLD
+#undef ARCH_ELSE
+#undef ARCH_ELSE_SHARE
+#undef ARCH_TENSOR
+#undef ARCH_BELOW
 #undef ARCH_ATTENTION
 #undef ARCH_JOINED_ATTENTION
 #undef ARCH_ATTENTION_ENDS
@@ -208,6 +248,7 @@
 #undef ARCH_SHARED_WIDTH
 #undef ARCH_WIDE
 #undef ARCH_EXPERT_FFN
+#undef ARCH_ROUTED_FFN
 #undef ARCH_FLOAT_OR_0
 #undef ARCH_FLAG
 #undef ARCH_DEFAULT

@@ -41,6 +41,14 @@ int arch_check_recurrent(const struct model_hparams *h, struct error *error);
 int arch_read_array(enum arch_id arch, const struct gguf *g, const char *name,
                     const struct arch_range *range, struct model_hparams *h, struct error *error);
 
+/* Checks the keys that select computations which sluice does not support. */
+int arch_check_only(enum arch_id arch, const struct gguf *g, const struct model_hparams *h,
+                    struct error *error);
+
+/* What the keys and tensors say together, after the keys were read by themselves. */
+int arch_read_scaling(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
+                      struct error *error);
+
 int arch_check_mla(const struct model_hparams *h, struct error *error);
 int arch_check_kinds(const struct model_hparams *h, struct error *error);
 int arch_check_scaling(const struct model_hparams *h, struct error *error);

@@ -53,13 +53,20 @@ size_t arch_window_field(enum arch_id arch, size_t field)
     return 0;
 }
 
+/* period 0: every layer has a window. */
+static void set_cycle(struct model_hparams *h, uint64_t period, uint64_t at)
+{
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        if (period == 0 || layer % period != at)
+            h->layer_kind[layer] = LAYER_WINDOW;
+}
+
 void arch_set_kinds(enum arch_id arch, struct model_hparams *h)
 {
     memset(h->layer_kind, LAYER_FULL, sizeof h->layer_kind);
     for (size_t i = 0; i < ARRAY_LEN(cycles) && h->window > 0; i++)
-        for (uint32_t layer = 0; cycles[i].arch == arch && layer < h->layers; layer++)
-            if (layer % cycles[i].period != cycles[i].at)
-                h->layer_kind[layer] = LAYER_WINDOW;
+        if (cycles[i].arch == arch)
+            set_cycle(h, cycles[i].period, cycles[i].at);
     arch_set_recurrent(h);
 }
 
@@ -73,26 +80,54 @@ static int check_length(const struct model_hparams *h, const struct gguf_array *
     return 0;
 }
 
+/* Kinds by an array of the file: 1, or 0 if it has none. */
+static int read_windows(const struct gguf *g, const char *key, struct model_hparams *h,
+                        struct error *error)
+{
+    struct gguf_array a;
+    int found = gguf_get_array(g, key, GGUF_BOOL, &a, error);
+    if (found <= 0)
+        return found;
+    if (check_length(h, &a, key, error) != 0)
+        return -1;
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        h->layer_kind[layer] = gguf_array_bool(&a) ? LAYER_WINDOW : LAYER_FULL;
+    return 1;
+}
+
+/* Kinds by the architecture's rule, with the period of the file, or by its array. */
+static int read_cycle(const struct gguf *g, const char *key, uint32_t at, struct model_hparams *h,
+                      struct error *error)
+{
+    uint64_t period;
+    int found = gguf_get_uint(g, key, &period, NULL);
+    if (found < 0) /* no number */
+        return read_windows(g, key, h, error) < 0 ? -1 : 0;
+    if (found == 0)
+        return 0;
+    memset(h->layer_kind, LAYER_FULL, sizeof h->layer_kind);
+    set_cycle(h, period, at == 0 ? 0 : period - 1);
+    return 0;
+}
+
 int arch_read_kinds(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
                     struct error *error)
 {
     const char *name = arch_window_key(arch);
     char key[ARCH_KEY_BYTES];
-    struct gguf_array a;
     arch_set_kinds(arch, h);
-    if (!name || h->window == 0)
+    if (h->window == 0)
+        return 0;
+    arch_full_key(arch, "attention.sliding_window_pattern", key);
+    for (size_t i = 0; i < ARRAY_LEN(cycles); i++)
+        if (cycles[i].arch == arch)
+            return read_cycle(g, key, cycles[i].at, h, error);
+    if (!name)
         return 0;
     arch_full_key(arch, name, key);
-    int found = gguf_get_array(g, key, GGUF_BOOL, &a, error);
-    if (found < 0)
-        return -1;
-    if (!found)
-        return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
-    if (check_length(h, &a, key, error) != 0)
-        return -1;
-    for (uint32_t layer = 0; layer < h->layers; layer++)
-        h->layer_kind[layer] = gguf_array_bool(&a) ? LAYER_WINDOW : LAYER_FULL;
-    return 0;
+    int found = read_windows(g, key, h, error);
+    return found == 0 ? error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key)
+                      : (found < 0 ? -1 : 0);
 }
 
 /* The layers of a kind have the same number. */
@@ -203,46 +238,5 @@ int arch_check_mla(const struct model_hparams *h, struct error *error)
                          "attention.key_length_mla %" PRIu32
                          " leaves none for the rest next to rope.dimension_count %" PRIu32,
                          h->mla_key_size, h->rope_dims);
-    return 0;
-}
-
-/* The defaults are those of YaRN's paper. */
-int arch_derive_scaling(struct model_hparams *h, struct error *error)
-{
-    if (h->rope_scaling == ROPE_UNSCALED && h->rope_factor != 0 && h->rope_factor != 1)
-        return error_set(error, ERR_BAD_INPUT, "rope.scaling.factor is %g, without a type",
-                         (double)h->rope_factor);
-    if (h->rope_scaling == ROPE_SHORT && h->rope_context != 0 && h->rope_context < h->context)
-        h->context = h->rope_context;
-    if (h->rope_scaling != ROPE_YARN)
-        return 0;
-    if (h->rope_context == 0)
-        h->rope_context = h->context;
-    if (h->rope_beta_fast == 0)
-        h->rope_beta_fast = 32;
-    if (h->rope_beta_slow == 0)
-        h->rope_beta_slow = 1;
-    if (h->rope_log_multiplier > 0 && h->rope_magnitude == 0)
-        h->rope_magnitude = 1; /* scores have the factor instead */
-    return 0;
-}
-
-int arch_check_scaling(const struct model_hparams *h, struct error *error)
-{
-    if (h->rope_scaling == ROPE_UNSCALED)
-        return 0;
-    if (h->rope_scaling == ROPE_SHORT) {
-        if (h->rope_context != 0 && h->context > h->rope_context)
-            return error_set(error, ERR_BAD_INPUT, "the context is longer than the original one");
-        return 0;
-    }
-    if (h->rope_scaling > ROPE_YARN || !(h->rope_factor >= 1))
-        return error_set(error, ERR_BAD_INPUT, "rope.scaling.factor is %g: not 1 or more",
-                         (double)h->rope_factor);
-    if (h->rope_scaling == ROPE_YARN &&
-        (h->rope_context == 0 || !(h->rope_beta_fast >= h->rope_beta_slow)))
-        return error_set(error, ERR_BAD_INPUT,
-                         "rope.scaling: YaRN needs the original context length, and beta_fast not "
-                         "below beta_slow");
     return 0;
 }

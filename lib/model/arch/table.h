@@ -57,8 +57,13 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
 #define EXPERT_TENSORS (EXPERT__COUNT + 1)
 
 /* The rows of tensors (arch.tbl.h). */
-enum arch_storage { ARCH_STORAGE_F32, ARCH_STORAGE_ANY };
-enum arch_presence { ARCH_PRESENCE_REQUIRED, ARCH_PRESENCE_OPTIONAL, ARCH_PRESENCE_WINDOW };
+enum arch_storage { ARCH_STORAGE_FLOAT, ARCH_STORAGE_KEPT, ARCH_STORAGE_ANY };
+enum arch_presence {
+    ARCH_PRESENCE_REQUIRED,
+    ARCH_PRESENCE_OPTIONAL,
+    ARCH_PRESENCE_ACCEPTED,
+    ARCH_PRESENCE_WINDOW
+};
 struct arch_dense_row {
     enum arch_id arch;
     enum dense_role role;
@@ -103,8 +108,8 @@ void arch_set_kinds(enum arch_id arch, struct model_hparams *hparams);
 const char *arch_window_key(enum arch_id arch);
 bool arch_field_is_array(enum arch_id arch, size_t offset);
 
-/* Fills in what the keys of scaled rotations leave to defaults. 0, or -1 with ERR_BAD_INPUT. */
-int arch_derive_scaling(struct model_hparams *hparams, struct error *error);
+/* Fills in what the keys of scaled rotations and queries leave to defaults. */
+void arch_derive_scaling(struct model_hparams *hparams);
 
 /* The key of the array that states which layers are recurrent, NULL: none. *heads: it has the key heads of each
  * layer, 0 in recurrent ones; else a bool, true in recurrent ones. */
@@ -140,7 +145,7 @@ bool arch_role_is_global(enum dense_role role);
 /* True if this layer, which has the part, or the model, must have the tensor. */
 bool arch_role_required(enum arch_id arch, const struct model_hparams *hparams, uint32_t layer,
                         enum dense_role role);
-/* True if the tensor may have any type; false if it must be F32. */
+/* True if the tensor may be stored in any type; false if it must have that of the file. */
 bool arch_role_any_type(enum arch_id arch, enum dense_role role);
 
 /* The name of the tensor with that role and layer, for messages; returns buf, which has

@@ -200,9 +200,10 @@ static int check_shape(const struct model_hparams *h, uint32_t layer, const stru
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s: rows of %" PRIu64 " elements are not supported (maximum %d)",
                          t->name, t->ne[0], MODEL_ROW_MAX);
-    if (storage == ARCH_STORAGE_F32 && t->type != TENSOR_F32)
-        return error_set(error, ERR_BAD_INPUT, "tensor %s is of type %s; F32 expected", t->name,
-                         tensor_type_info(t->type)->name);
+    if (storage == ARCH_STORAGE_FLOAT && !dense_type_is_float(t->type))
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s is of type %s; only F32, F16 and BF16 are supported for it",
+                         t->name, tensor_type_info(t->type)->name);
     return 0;
 }
 
@@ -294,7 +295,7 @@ bool arch_role_required(enum arch_id arch, const struct model_hparams *h, uint32
                         enum dense_role role)
 {
     const struct arch_dense_row *row = dense_row_of(arch, role);
-    if (!row || row->presence == ARCH_PRESENCE_OPTIONAL)
+    if (!row || row->presence == ARCH_PRESENCE_OPTIONAL || row->presence == ARCH_PRESENCE_ACCEPTED)
         return false;
     if (row->presence == ARCH_PRESENCE_WINDOW) {
         struct layer_attention a = model_attention_of(h, layer);

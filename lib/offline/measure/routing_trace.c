@@ -19,8 +19,9 @@ struct routing {
     /* predictions; ahead = 0: none, all of these NULL */
     uint32_t ahead, list; /* layers ahead; predictions per list */
     const struct kernel_ops *ops;
-    float *router, *logit_bias;          /* [layers][experts][hidden], [layers][experts] */
-    const float *bias[MODEL_LAYERS_MAX]; /* of the router; NULL: none */
+    float *router;                       /* [layers][experts][hidden] */
+    float *logit_bias, *choice_bias;     /* [layers][experts] */
+    const float *bias[MODEL_LAYERS_MAX]; /* of a router's choice, in choice_bias; NULL: none */
     struct tracer *worker[OFFLINE_WORKERS_MAX];
 };
 
@@ -180,11 +181,11 @@ static bool read_routers(struct routing *r, const struct offline_model *m)
     r->ops = kernel_ops_select(NULL);
     r->router = calloc((size_t)h->layers * h->experts * h->hidden, sizeof *r->router);
     r->logit_bias = calloc((size_t)h->layers * h->experts, sizeof *r->logit_bias);
-    if (!r->router || !r->logit_bias)
+    r->choice_bias = calloc((size_t)h->layers * h->experts, sizeof *r->choice_bias);
+    if (!r->router || !r->logit_bias || !r->choice_bias)
         return false;
     for (uint32_t l = h->dense_layers; l < h->layers; l++) {
-        uint32_t bias = model_entry_dense(offline_index(m), l, DENSE_ROUTER_BIAS);
-        r->bias[l] = bias != ENTRY_NONE ? offline_dense(m, bias) : NULL;
+        r->bias[l] = offline_choice_bias(m, l, r->choice_bias + (size_t)l * h->experts);
         offline_logit_bias(m, l, r->logit_bias + (size_t)l * h->experts);
         for (uint32_t e = 0; e < h->experts; e++)
             offline_router_row(m, l, e, r->router + ((size_t)l * h->experts + e) * h->hidden);
@@ -204,6 +205,7 @@ static void free_routing(struct routing *r)
     }
     free(r->router);
     free(r->logit_bias);
+    free(r->choice_bias);
 }
 
 /* The records that are not of a layer. */

@@ -371,6 +371,7 @@ static json_t *json_of_hparams(const struct model_hparams *h)
     put_text(object, "rope_scaling",
              h->rope_scaling == ROPE_YARN     ? "yarn"
              : h->rope_scaling == ROPE_LINEAR ? "linear"
+             : h->rope_scaling == ROPE_SHORT  ? "longrope"
                                               : "none");
     json_object_set_new(object, "norm_top_k", json_boolean(h->norm_top_k));
     put_text(object, "qk_norm",

@@ -59,11 +59,15 @@ int hints_open(struct predictor *p, struct error *error)
         return -1;
     p->values = calloc(p->child.gates.head->width, sizeof *p->values);
     p->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, hp->hidden));
+    p->made = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, hp->hidden)); /* the largest */
     p->scale = calloc(hp->hidden, sizeof *p->scale);
+    p->bias = calloc(hp->experts, sizeof *p->bias);
     p->logits = calloc(hp->experts, sizeof *p->logits);
+    p->logit_bias = calloc(hp->experts, sizeof *p->logit_bias);
     p->scratch = calloc(PREDICTION_SCRATCH(hp->experts), sizeof *p->scratch);
     p->predictions = calloc(hp->experts, sizeof *p->predictions);
-    if (!p->scratch || !p->values || !p->input || !p->scale || !p->logits || !p->predictions)
+    if (!p->scratch || !p->values || !p->input || !p->made || !p->scale || !p->bias || !p->logits ||
+        !p->logit_bias || !p->predictions)
         return error_set(error, ERR_NO_MEMORY, "out of memory (predictions)");
     access_log_reader_start(&p->child.access_log, &p->accesses);
     return 0;
@@ -96,7 +100,22 @@ static bool tensor_of(const struct predictor *p, uint32_t layer, enum dense_role
                                 .k = (uint32_t)t->ne[0],
                                 .n = (uint32_t)t->ne[1],
                                 .type = (enum tensor_type)t->type};
-    return w->data && w->type == TENSOR_F32;
+    return w->data;
+}
+
+/* The vector of that role as floats, in `out`, which *vector points to then; NULL: the layer has none. False: not READY. */
+static bool vector_of(const struct predictor *p, uint32_t layer, enum dense_role role, float *out,
+                      const float **vector)
+{
+    struct kernel_matrix w;
+    *vector = NULL;
+    if (model_entry_dense(p->child.model, layer, role) == ENTRY_NONE)
+        return true;
+    if (!tensor_of(p, layer, role, &w))
+        return false;
+    p->ops->row_to_f32(&w, 0, out);
+    *vector = out;
+    return true;
 }
 
 /* The router of a layer and its rule; false when it is not READY, or the layer has none: then there is no
@@ -104,21 +123,23 @@ static bool tensor_of(const struct predictor *p, uint32_t layer, enum dense_role
 static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_matrix *w,
                       struct model_router *rule)
 {
-    uint32_t bias = model_entry_dense(p->child.model, layer, DENSE_ROUTER_BIAS);
-    if (!tensor_of(p, layer, DENSE_ROUTER, w))
+    const float *bias;
+    if (!tensor_of(p, layer, DENSE_ROUTER, w) ||
+        !vector_of(p, layer, DENSE_ROUTER_BIAS, p->bias, &bias))
         return false;
-    *rule = model_router_of(hparams(p), bias != ENTRY_NONE ? dense_bytes(p, bias) : NULL);
-    return bias == ENTRY_NONE || rule->bias;
+    *rule = model_router_of(hparams(p), bias);
+    return true;
 }
 
 /* Adds the bias of a layer's logits, if its router has one; false: not READY. */
 static bool add_logit_bias(struct predictor *p, uint32_t layer)
 {
-    uint32_t entry = model_entry_dense(p->child.model, layer, DENSE_ROUTER_LOGIT_BIAS);
-    const float *bias = entry != ENTRY_NONE ? dense_bytes(p, entry) : NULL;
+    const float *bias;
+    if (!vector_of(p, layer, DENSE_ROUTER_LOGIT_BIAS, p->logit_bias, &bias))
+        return false;
     if (bias)
         p->ops->axpy(1.0f, bias, hparams(p)->experts, p->logits);
-    return entry == ENTRY_NONE || bias;
+    return true;
 }
 
 static uint32_t run_prediction(struct predictor *p, const struct gates_read *row, uint32_t from,
@@ -147,17 +168,18 @@ static uint32_t run_prediction(struct predictor *p, const struct gates_read *row
 static uint32_t predict_from_input(struct predictor *p, const struct gates_read *row, uint32_t from,
                                    uint32_t layer)
 {
-    struct kernel_matrix w, scale;
+    struct kernel_matrix w;
     struct model_router rule;
-    if (row->count != hparams(p)->hidden || !router_of(p, layer, &w, &rule))
+    const float *scale;
+    if (row->count != hparams(p)->hidden || !router_of(p, layer, &w, &rule) ||
+        !vector_of(p, layer, DENSE_ROUTER_SCALE, p->scale, &scale))
         return 0;
-    bool scaled = model_entry_dense(p->child.model, layer, DENSE_ROUTER_SCALE) != ENTRY_NONE;
-    if (scaled && !tensor_of(p, layer, DENSE_ROUTER_SCALE, &scale))
-        return 0;
-    if (scaled)
-        p->ops->row_to_f32(&scale, 0, p->scale);
-    model_router_input(p->values, scaled ? p->scale : NULL, w.k, p->input);
-    p->ops->matmul(&w, 0, w.n, p->input, kernel_activation_bytes(w.type, w.k), 1, p->logits, w.n);
+    model_router_input(p->values, scale, w.k, p->input);
+    bool floats = kernel_form_of(w.type) == FORM_F32;
+    if (!floats)
+        p->ops->activation(w.type, p->input, w.k, p->made);
+    p->ops->matmul(&w, 0, w.n, floats ? p->input : p->made, kernel_activation_bytes(w.type, w.k), 1,
+                   p->logits, w.n);
     if (!add_logit_bias(p, layer))
         return 0;
     return run_prediction(p, row, from, layer, &rule, NULL);

@@ -36,8 +36,11 @@ struct predictor {
     struct access_log_reader accesses;
     float *values;                  /* [width] of the row read last */
     float *input;                   /* the same as the input of a router's matrix */
+    void *made;                     /* that in another form, if the matrix needs it */
     float *scale;                   /* [hidden] of that router, if it has one */
+    float *bias;                    /* [experts] of that router's choice, if it has one */
     float *logits;                  /* [experts] */
+    float *logit_bias;              /* [experts] */
     float *scratch;                 /* [experts] of predictions */
     struct prediction *predictions; /* [experts] */
     struct msg_hint hint;

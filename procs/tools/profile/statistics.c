@@ -45,8 +45,9 @@ struct statistics {
     const struct model_hparams *hp;
     const struct kernel_ops *ops;
     uint32_t first;                      /* the first layer with experts */
-    float *router, *norm, *logit_bias;   /* [L][E][hidden], [L][2][hidden], [L][E] */
-    const float *bias[MODEL_LAYERS_MAX]; /* of the router; NULL: none */
+    float *router, *norm;                /* [L][E][hidden], [L][2][hidden] */
+    float *logit_bias, *choice_bias;     /* [L][E] */
+    const float *bias[MODEL_LAYERS_MAX]; /* of a router's choice, in choice_bias; NULL: none */
     atomic_uint *one;                    /* [L][E][E] */
     struct path_counts *two;             /* paths over two layers; NULL: --pair-mib 0 */
     struct seen *seen[OFFLINE_WORKERS_MAX];
@@ -335,9 +336,10 @@ static void read_routers(struct statistics *all)
     all->router = zeroed((size_t)hp->layers * hp->experts * hp->hidden, sizeof(float));
     all->norm = zeroed((size_t)hp->layers * 2 * hp->hidden, sizeof(float));
     all->logit_bias = zeroed((size_t)hp->layers * hp->experts, sizeof(float));
+    all->choice_bias = zeroed((size_t)hp->layers * hp->experts, sizeof(float));
     for (uint32_t l = all->first; l < hp->layers; l++) {
-        uint32_t bias = model_entry_dense(offline_index(all->p->model), l, DENSE_ROUTER_BIAS);
-        all->bias[l] = bias != ENTRY_NONE ? offline_dense(all->p->model, bias) : NULL;
+        all->bias[l] =
+            offline_choice_bias(all->p->model, l, all->choice_bias + (size_t)l * hp->experts);
         offline_gate_norm(all->p->model, l, all->norm + (size_t)l * 2 * hp->hidden);
         offline_logit_bias(all->p->model, l, all->logit_bias + (size_t)l * hp->experts);
         for (uint32_t e = 0; e < hp->experts; e++)
@@ -401,6 +403,7 @@ int profile_statistics(struct profile *p, struct error *error)
     free(all.router);
     free(all.norm);
     free(all.logit_bias);
+    free(all.choice_bias);
     return status == 0 ? profile_save(p, error) : -1;
 }
 

@@ -37,6 +37,7 @@ static const struct row {
     {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_U32, absent, NULL, 0},
 #define ARCH_FLOAT(id, field, key, min, max)                                                       \
     {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, true, NULL, 0},
+#define ARCH_FLOAT_ELSE(id, field, key, min, max, value) ARCH_FLOAT(id, field, key, min, max)
 #define ARCH_FLOAT_OR_0(id, field, key, min, max)                                                  \
     {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, false, NULL, 0},
 #define ARCH_FLAG(id, field, key)                                                                  \
@@ -268,8 +269,7 @@ int shape_finish(struct shape *s, struct error *error)
                                ? LAYER_FULL
                                : LAYER_WINDOW;
     h->tied_output = s->tied == 1;
-    if (arch_derive_scaling(h, error) != 0)
-        return -1;
+    arch_derive_scaling(h);
     if (h->shared_inner == 0)
         h->shared_inner = h->shared_count * h->expert_inner;
     arch_set_reals(s->arch, h);

@@ -132,6 +132,8 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
     struct arch_location location = {.role = row->role, .layer = layer};
     struct mix_tensor matrix = {.role = row->role, .layer = layer, .k = t.ne[0]};
     arch_tensor_name(s->arch, &location, t.name);
+    if (row->presence == ARCH_PRESENCE_ACCEPTED)
+        return;
     if (ends_with(t.name, ".scale") &&
         row->presence == ARCH_PRESENCE_OPTIONAL) /* with its matrix */
         return;

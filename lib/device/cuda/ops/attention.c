@@ -257,9 +257,10 @@ void cuda_op_latent_attention(struct cuda *c, const struct op_latent_attention *
     uint32_t all = a->rows * m->heads;
     float *sums = cuda_scratch_floats(c, (size_t)all * m->rank);
     const void *x;
+    float scale;
     for (uint32_t r = 0, n; r < a->rows; r += n) {
         const struct device_sequence *s = &a->sequence[a->row[r].sequence];
-        n = device_run_of(a->row + r, a->rows - r);
+        n = device_latent_run(m, a->row + r, a->rows - r, &scale);
         struct kernel_attention attention = {.q = q + (size_t)r * m->heads * m->key,
                                              .k = device_pointer(s->keys),
                                              .kv_type = s->kv_type,
@@ -273,7 +274,7 @@ void cuda_op_latent_attention(struct cuda *c, const struct op_latent_attention *
                                              .value_size = m->rank,
                                              .head_end = m->heads,
                                              .positions = a->row[r].position + 1,
-                                             .scale = m->scale};
+                                             .scale = scale};
         attend(c, &attention);
     }
     size_t stride = cuda_prepare(c, a->v_b.type, sums, m->rank, m->rank, all, &x);

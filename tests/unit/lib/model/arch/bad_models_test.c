@@ -77,8 +77,12 @@ static void join(struct make *m)
       make_resize(m, B "attn_v_b.weight", 4, 8))                                                   \
     X(deepseek2, norm_missing, "tensor blk.0.attn_kv_a_norm.weight is missing",                    \
       make_drop_tensor(m, B "attn_kv_a_norm.weight"))                                              \
-    X(deepseek2, scaling_linear, "rope.scaling.type' is 'linear', which is not supported",         \
-      make_text(m, "deepseek2.rope.scaling.type", "linear"))                                       \
+    X(deepseek2, scaling_dynamic, "rope.scaling.type' is 'dynamic', which is not supported",       \
+      make_text(m, "deepseek2.rope.scaling.type", "dynamic"))                                      \
+    X(deepseek2, extrapolation, "yarn_ext_factor' is 0.5; only 1",                                 \
+      make_f32(m, "deepseek2.rope.scaling.yarn_ext_factor", 0.5f))                                 \
+    X(deepseek2, temperature, "attention.temperature_scale is -1: not between",                    \
+      make_f32(m, MLA "temperature_scale", -1))                                                    \
     X(deepseek2, yarn_factor, "rope.scaling.factor is 0",                                          \
       make_text(m, "deepseek2.rope.scaling.type", "yarn"))                                         \
     X(deepseek2, window, "sliding_window' is 4096; only 0",                                        \
@@ -101,8 +105,8 @@ static void join(struct make *m)
       make_drop_tensor(m, B "attn_k_norm.weight"))                                                 \
     X(hunyuan_moe, shared_missing, "tensor blk.0.ffn_down_shexp.weight is missing",                \
       make_drop_tensor(m, B "ffn_down_shexp.weight"))                                              \
-    X(hunyuan_moe, scaled, "rope.scaling.type' is 'yarn'; only 'none'",                            \
-      make_text(m, "hunyuan-moe.rope.scaling.type", "yarn"))                                       \
+    X(hunyuan_moe, scaled, "rope.scaling.type' is 'longrope', which is not supported",             \
+      make_text(m, "hunyuan-moe.rope.scaling.type", "longrope"))                                   \
     X(phimoe, norm_bias_missing, "tensor blk.0.attn_norm.bias is missing",                         \
       make_drop_tensor(m, B "attn_norm.bias"))                                                     \
     X(phimoe, output_norm_bias_missing, "tensor output_norm.bias is missing",                      \
@@ -133,8 +137,6 @@ static void join(struct make *m)
       make_drop_tensor(m, B "attn_qkv.weight"))                                                    \
     X(bailingmoe2, q_norm_missing, "tensor blk.0.attn_q_norm.weight is missing",                   \
       make_drop_tensor(m, B "attn_q_norm.weight"))                                                 \
-    X(bailingmoe2, bias_missing, "tensor blk.0.exp_probs_b.bias is missing",                       \
-      make_drop_tensor(m, B "exp_probs_b.bias"))                                                   \
     X(bailingmoe2, groups, "do not fit", make_u32(m, "bailingmoe2.expert_group_count", 2))         \
     X(bailingmoe2, all_skipped, "leave none of 1",                                                 \
       make_u32(m, "bailingmoe2.nextn_predict_layers", 1))                                          \
@@ -158,8 +160,8 @@ static void join(struct make *m)
       make_f32(m, "gpt-oss.rope.scaling.factor", 0.5f))                                            \
     X(gpt_oss, scaling, "rope.scaling.type' is 'longrope', which is not supported",                \
       make_text(m, "gpt-oss.rope.scaling.type", "longrope"))                                       \
-    X(gpt_oss, no_type, "rope.scaling.factor is 32, without a type",                               \
-      make_drop_key(m, "gpt-oss.rope.scaling.type"))                                               \
+    X(gpt_oss, pattern, "sliding_window_pattern' is STRING instead of an array",                   \
+      make_text(m, "gpt-oss.attention.sliding_window_pattern", "2"))                               \
     X(gpt_oss, betas, "beta_fast not below beta_slow",                                             \
       make_f32(m, "gpt-oss.rope.scaling.yarn_beta_slow", 40))                                      \
     X(gpt_oss, gating, "expert_gating_func' is 1; only 3",                                         \
@@ -186,8 +188,12 @@ static void join(struct make *m)
       make_bool(m, "olmoe.expert_weights_norm", 1))                                                \
     X(olmoe, clamped, "clamp_kqv' is 8; only 0", make_f32(m, "olmoe.attention.clamp_kqv", 8))      \
     X(olmoe, clamp_type, "instead of a float", make_u32(m, "olmoe.attention.clamp_kqv", 8))        \
-    X(olmoe, linear_scaling, "rope.scaling.factor' is 4; only 1",                                  \
-      make_f32(m, "olmoe.rope.scaling.factor", 4))                                                 \
+    X(olmoe, linear_scaling, "rope.scaling.factor is 0.5: not 1 or more",                          \
+      make_f32(m, "olmoe.rope.scaling.factor", 0.5f))                                              \
+    X(olmoe, not_causal, "attention.causal' is 0; only 1",                                         \
+      make_bool(m, "olmoe.attention.causal", 0))                                                   \
+    X(olmoe, groups, "expert_group_count' is 2; only numbers below 2",                             \
+      make_u32(m, "olmoe.expert_group_count", 2))                                                  \
     X(olmoe, biased, "attn_q.bias is not part of architecture olmoe",                              \
       make_add_tensor(m, B "attn_q.bias", 0, 4, 1, 1))                                             \
     X(qwen2moe, shared_gate_missing, "tensor blk.0.ffn_gate_inp_shexp.weight is missing",          \
@@ -208,18 +214,10 @@ static void join(struct make *m)
       make_u64(m, "qwen2moe.expert_shared_feed_forward_length", (1ull << 32) + 8))                 \
     X(qwen2moe, shared_inner_wrong, "ffn_gate_shexp.weight is 4 x 8 x 1 x 1; 4 x 6",               \
       make_u32(m, "qwen2moe.expert_shared_feed_forward_length", 6))                                \
-    X(qwen2moe, bias_missing, "tensor blk.0.attn_v.bias is missing",                               \
-      make_drop_tensor(m, B "attn_v.bias"))                                                        \
     X(qwen2moe, bias_shape, "attn_k.bias is 4 x 1 x 1 x 1; 2 x 1",                                 \
       make_resize(m, B "attn_k.bias", 4, 1))                                                       \
-    X(qwen2moe, bias_f16, "attn_q.bias is of type F16; F32", {                                     \
-        make_tensor(m, B "attn_q.bias")->type = TENSOR_F16;                                        \
-        make_tensor(m, B "attn_q.bias")->bytes = 8;                                                \
-    })                                                                                             \
     X(olmoe, scale_for_all, "ffn_gate_exps.scale is 1 x 1 x 1 x 1; 3 x 1",                         \
       make_add_tensor(m, B "ffn_gate_exps.scale", TENSOR_F32, 1, 1, 1))                            \
-    X(olmoe, scale_f16, "attn_q.scale is of type F16; F32",                                        \
-      make_add_tensor(m, B "attn_q.scale", TENSOR_F16, 1, 1, 1))                                   \
     X(olmoe, scale_of_shared, "ffn_up_shexp.scale is not part of architecture olmoe",              \
       make_add_tensor(m, B "ffn_up_shexp.scale", TENSOR_F32, 1, 1, 1))                             \
     X(olmoe, scale_of_tied_output, "tensor output.scale has no matrix",                            \
@@ -292,7 +290,7 @@ static void join(struct make *m)
       make_resize(m, "rope_freqs.weight", 2, 1))                                                   \
     X(llama, window, "sliding_window' is 4096; only 0",                                            \
       make_u32(m, "llama.attention.sliding_window", 4096))                                         \
-    X(llama, yarn, "rope.scaling.type' is 'yarn'; only 'none'",                                    \
+    X(llama, yarn, "rope.scaling.factor is 0: not 1 or more",                                      \
       make_text(m, "llama.rope.scaling.type", "yarn"))                                             \
     X(llama, sigmoid, "expert_gating_func' is 2; only 1",                                          \
       make_u32(m, "llama.expert_gating_func", 2))                                                  \

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What files of llama.cpp's converter leave out or write in another form. The values are those of llama.cpp's loader
+ * (src/llama-model.cpp, src/models). */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/model/arch/table.h"
+#include "lib/model/index/model_index.h"
+#include "lib/tensor/tensor_type.h"
+#include "tests/unit/lib/model/gguf_make.h"
+
+static struct model_index *read_model(struct make *m, const char *what)
+{
+    struct error error = {0};
+    struct model_index *index = make_index(m, &error);
+    ck_assert_msg(index, "%s: %s", what, error.text);
+    ck_assert_msg(model_index_check(index, index->bytes, &error) == 0, "%s: %s", what, error.text);
+    return index;
+}
+
+static void name_key(const char *arch, const char *key, char full[128])
+{
+    snprintf(full, 128, "%s.%s", arch, key);
+}
+
+static void put_f32(struct make *m, const char *arch, const char *key, float value)
+{
+    char full[128];
+    name_key(arch, key, full);
+    make_f32(m, full, value);
+}
+
+static void put_u32(struct make *m, const char *arch, const char *key, uint32_t value)
+{
+    char full[128];
+    name_key(arch, key, full);
+    make_u32(m, full, value);
+}
+
+static void put_text(struct make *m, const char *arch, const char *key, const char *value)
+{
+    char full[128];
+    name_key(arch, key, full);
+    make_text(m, full, value);
+}
+
+static void drop(struct make *m, const char *arch, const char *key)
+{
+    char full[128];
+    name_key(arch, key, full);
+    if (make_key(m, full))
+        make_drop_key(m, full);
+}
+
+/* ---- types of norms, biases, routers, sinks ... ---- */
+
+/* A file in which that tensor has the type; false: it has no such tensor, or the type does not fit. */
+static bool with_type(enum arch_id arch, const struct arch_dense_row *row, uint32_t layer,
+                      enum tensor_type type, struct make *m)
+{
+    struct arch_location location = {.role = row->role, .layer = layer};
+    char name[MODEL_NAME_BYTES];
+    uint64_t row_bytes;
+    make_arch(m, arch_name(arch), 2, true);
+    struct make_tensor *t = make_tensor(m, arch_tensor_name(arch, &location, name));
+    bool fits = t && tensor_type_row_bytes(type, t->ne[0], &row_bytes);
+    if (fits) {
+        t->type = type;
+        t->bytes = row_bytes * t->ne[1] * t->ne[2];
+    } else
+        make_free(m);
+    return fits;
+}
+
+START_TEST(every_float_type)
+{
+    enum arch_id arch = (enum arch_id)_i;
+    uint32_t tried = 0, rejected = 0;
+    struct make m;
+    for (size_t i = 0; i < arch_dense_row_count; i++) {
+        const struct arch_dense_row *row = &arch_dense_rows[i];
+        for (uint32_t layer = 0; layer < 2 && row->arch == arch; layer++) {
+            struct error error = {0};
+            if (row->storage != ARCH_STORAGE_FLOAT)
+                continue;
+            for (int half = 0; half < 2; half++)
+                if (with_type(arch, row, layer, half ? TENSOR_F16 : TENSOR_BF16, &m)) {
+                    free(read_model(&m, arch_name(arch)));
+                    tried++;
+                }
+            if (!with_type(arch, row, layer, TENSOR_Q8_0, &m))
+                continue;
+            ck_assert_ptr_null(make_index(&m, &error));
+            ck_assert_msg(strstr(error.text, "of type Q8_0; only F32, F16 and BF16"), "%s",
+                          error.text);
+            rejected++;
+        }
+    }
+    ck_assert_uint_ge(tried, 10);
+    ck_assert_uint_ge(rejected, 1);
+}
+END_TEST
+
+/* The converter writes it in the type of the other matrices. */
+START_TEST(router_of_dbrx)
+{
+    struct make m;
+    make_arch(&m, "dbrx", 1, true);
+    struct make_tensor *t = make_tensor(&m, "blk.0.ffn_gate_inp.weight");
+    t->type = TENSOR_Q8_0;
+    t->bytes = 34 * t->ne[1];
+    struct model_index *index = read_model(&m, "dbrx");
+    ck_assert(!model_dense_quantisable(index, model_entry_dense(index, 0, DENSE_ROUTER)));
+    free(index);
+}
+END_TEST
+
+/* ---- scaled rotations ---- */
+
+/* Architectures in which every scaling is computed. */
+START_TEST(scaling)
+{
+    enum arch_id arch = (enum arch_id)_i;
+    const char *name = arch_name(arch);
+    struct make m;
+    if (strcmp(name, "phimoe") == 0) /* LongRoPE only: below */
+        return;
+    static const struct {
+        const char *type, *key;
+        float factor;
+        uint32_t want;
+    } rows[] = {
+        {NULL, "rope.scaling.factor", 4, ROPE_LINEAR},
+        {"linear", "rope.scaling.factor", 4, ROPE_LINEAR},
+        {NULL, "rope.scale_linear", 4, ROPE_LINEAR},
+        {"yarn", "rope.scaling.factor", 4, ROPE_YARN},
+        {"none", "rope.scaling.factor", 4, ROPE_UNSCALED},
+        {NULL, "rope.scaling.factor", 1, ROPE_UNSCALED},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        make_arch(&m, name, 2, false);
+        drop(&m, name, "rope.scaling.factor");
+        drop(&m, name, "rope.scaling.type");
+        if (rows[i].type)
+            put_text(&m, name, "rope.scaling.type", rows[i].type);
+        put_f32(&m, name, rows[i].key, rows[i].factor);
+        put_u32(&m, name, "rope.scaling.original_context_length", 64);
+        put_f32(&m, name, "rope.scaling.yarn_beta_fast", 8);
+        put_f32(&m, name, "rope.scaling.yarn_beta_slow", 2);
+        put_f32(&m, name, "rope.scaling.yarn_attn_factor", 1.5f);
+        put_f32(&m, name, "rope.scaling.attn_factor", 1.25f);
+        struct model_index *index = read_model(&m, name);
+        const struct model_hparams *h = &index->hparams;
+        ck_assert_msg(h->rope_scaling == rows[i].want, "%s %zu: %u", name, i, h->rope_scaling);
+        ck_assert(h->rope_scaling == ROPE_UNSCALED || h->rope_factor == 4);
+        ck_assert_uint_eq(h->rope_context, 64);
+        ck_assert(h->rope_beta_fast == 8 && h->rope_beta_slow == 2);
+        ck_assert(h->rope_magnitude == 1.5f && h->rope_attention == 1.25f);
+        ck_assert(h->rope_truncate == (strcmp(name, "gpt-oss") != 0));
+        ck_assert_uint_eq(index->unread_count, 0);
+        free(index);
+    }
+}
+END_TEST
+
+/* The converter does not write rope.scaling.type. */
+START_TEST(longrope_by_tensors)
+{
+    struct make m;
+    make_arch(&m, "phimoe", 1, false);
+    drop(&m, "phimoe", "rope.scaling.type");
+    put_u32(&m, "phimoe", "rope.scaling.original_context_length", 64);
+    put_f32(&m, "phimoe", "rope.scaling.attn_factor", 1.25f);
+    put_u32(&m, "phimoe", "attention.sliding_window", 0);
+    struct model_index *index = read_model(&m, "phimoe without factors");
+    ck_assert_uint_eq(index->hparams.rope_scaling, ROPE_UNSCALED);
+    ck_assert(index->hparams.rope_attention == 1.25f);
+    ck_assert_uint_eq(index->hparams.context, 128);
+    free(index);
+    make_arch(&m, "phimoe", 1, false);
+    drop(&m, "phimoe", "rope.scaling.type");
+    put_u32(&m, "phimoe", "rope.scaling.original_context_length", 64);
+    put_f32(&m, "phimoe", "rope.scaling.attn_factor", 1.25f);
+    make_add_tensor(&m, "rope_factors_short.weight", TENSOR_F32, 1, 1, 1);
+    make_add_tensor(&m, "rope_factors_long.weight", TENSOR_F32, 1, 1, 1);
+    index = read_model(&m, "phimoe");
+    ck_assert_uint_eq(index->hparams.rope_scaling, ROPE_SHORT);
+    ck_assert(index->hparams.rope_attention == 1.25f);
+    ck_assert_uint_eq(index->hparams.context, 64);
+    free(index);
+}
+END_TEST
+
+START_TEST(queries_by_position)
+{
+    struct make m;
+    make_arch(&m, "deepseek2", 2, false);
+    put_f32(&m, "deepseek2", "attention.temperature_scale", 0.1f);
+    put_u32(&m, "deepseek2", "attention.temperature_length", 32);
+    struct model_index *index = read_model(&m, "deepseek2");
+    ck_assert(index->hparams.query_scale == 0.1f);
+    ck_assert_uint_eq(index->hparams.query_context, 32);
+    free(index);
+    make_arch(&m, "deepseek2", 2, false);
+    put_f32(&m, "deepseek2", "attention.temperature_scale", 0.1f);
+    index = read_model(&m, "deepseek2 without a length"); /* as llama.cpp's mistral3 */
+    ck_assert_uint_eq(index->hparams.query_context, index->hparams.context);
+    free(index);
+}
+END_TEST
+
+/* ---- keys with defaults ---- */
+
+START_TEST(absent_keys)
+{
+    struct make m;
+    make_arch(&m, "qwen3moe", 1, false);
+    drop(&m, "qwen3moe", "rope.freq_base");
+    drop(&m, "qwen3moe", "expert_feed_forward_length");
+    put_u32(&m, "qwen3moe", "feed_forward_length", 8); /* of all experts of a token, two of 4 */
+    struct model_index *index = read_model(&m, "qwen3moe");
+    ck_assert(index->hparams.rope_theta == 10000);
+    ck_assert_uint_eq(index->hparams.expert_inner, 4);
+    free(index);
+    make_arch(&m, "qwen2moe", 1, false);
+    drop(&m, "qwen2moe", "expert_shared_feed_forward_length");
+    put_u32(&m, "qwen2moe", "feed_forward_length", 8);
+    index = read_model(&m, "qwen2moe");
+    ck_assert_uint_eq(index->hparams.shared_inner, 8);
+    free(index);
+    make_arch(&m, "dots1", 2, false);
+    make_drop_tensor(&m, "blk.1.exp_probs_b.bias");
+    free(read_model(&m, "dots1 without a bias"));
+    make_arch(&m, "qwen3moe", 1, false);
+    put_u32(&m, "qwen3moe", "expert_group_count", 1);
+    make_add_tensor(&m, "blk.0.attn_q.bias", TENSOR_F32, 4, 1, 1);
+    index = read_model(&m, "qwen3moe with a bias and one group");
+    ck_assert_uint_ne(model_entry_dense(index, 0, DENSE_ATTN_Q_BIAS), ENTRY_NONE);
+    free(index);
+}
+END_TEST
+
+/* Solar Open: every layer has experts, and no key states the width of a dense one. */
+START_TEST(no_dense_layer)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "glm4moe", 1, false);
+    drop(&m, "glm4moe", "feed_forward_length");
+    put_u32(&m, "glm4moe", "leading_dense_block_count", 0);
+    struct model_index *index = read_model(&m, "glm4moe");
+    ck_assert(model_layer_has_experts(index, 0));
+    free(index);
+    make_arch(&m, "glm4moe", 2, false);
+    drop(&m, "glm4moe", "feed_forward_length");
+    ck_assert_ptr_null(make_index(&m, &error));
+    ck_assert_msg(strstr(error.text, "glm4moe.feed_forward_length' is missing: the first 1 layers"),
+                  "%s", error.text);
+}
+END_TEST
+
+static void expect_kinds(struct make *m, const char *what, enum layer_kind first,
+                         enum layer_kind second)
+{
+    struct model_index *index = read_model(m, what);
+    ck_assert_msg(index->hparams.layer_kind[0] == first && index->hparams.layer_kind[1] == second,
+                  "%s: %u, %u", what, index->hparams.layer_kind[0], index->hparams.layer_kind[1]);
+    ck_assert_uint_eq(index->unread_count, 0);
+    free(index);
+}
+
+/* Instead of the architecture's own rule. */
+START_TEST(windows_of_the_file)
+{
+    struct make m;
+    make_arch(&m, "gpt-oss", 2, false);
+    put_f32(&m, "gpt-oss", "rope.freq_base_swa", 500);
+    expect_kinds(&m, "gpt-oss", LAYER_WINDOW, LAYER_FULL);
+    make_arch(&m, "gpt-oss", 2, false);
+    put_u32(&m, "gpt-oss", "attention.sliding_window_pattern", 3);
+    expect_kinds(&m, "gpt-oss, period 3", LAYER_WINDOW, LAYER_WINDOW);
+    make_arch(&m, "gpt-oss", 2, false);
+    make_array_raw(&m, "gpt-oss.attention.sliding_window_pattern", GGUF_BOOL, 2, 2);
+    expect_kinds(&m, "gpt-oss, an array of false", LAYER_FULL, LAYER_FULL);
+    make_arch(&m, "smallthinker", 2, false);
+    put_u32(&m, "smallthinker", "attention.sliding_window", 16);
+    put_u32(&m, "smallthinker", "attention.sliding_window_pattern", 1);
+    expect_kinds(&m, "smallthinker, period 1", LAYER_FULL, LAYER_FULL);
+    make_arch(&m, "smallthinker", 2, false);
+    put_u32(&m, "smallthinker", "attention.sliding_window", 16);
+    put_u32(&m, "smallthinker", "attention.sliding_window_pattern", 0);
+    expect_kinds(&m, "smallthinker, period 0", LAYER_WINDOW, LAYER_WINDOW);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("keys");
+    TCase *tcase = tcase_create("files of the converter");
+    tcase_add_loop_test(tcase, every_float_type, 0, ARCH__COUNT);
+    tcase_add_test(tcase, router_of_dbrx);
+    tcase_add_loop_test(tcase, scaling, 0, ARCH__COUNT);
+    tcase_add_test(tcase, longrope_by_tensors);
+    tcase_add_test(tcase, queries_by_position);
+    tcase_add_test(tcase, absent_keys);
+    tcase_add_test(tcase, no_dense_layer);
+    tcase_add_test(tcase, windows_of_the_file);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
