@@ -11,10 +11,10 @@ asan=$build-asan
 libexec=$asan/mixed
 failed=0
 
-cmake -G Ninja -S . -B "$asan" -DSLUICE_SANITIZE=address,undefined -DSLUICE_REPORTS="$asan/report" -DSLUICE_CUDA=OFF \
-    -DSLUICE_TESTS=OFF -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O1 -g1 -DNDEBUG -Wno-format-truncation" >"$asan.log" 2>&1 &&
-    ninja -C "$asan" sluice-gateway >>"$asan.log" 2>&1 || {
-    tail -20 "$asan.log"
+mkdir -p "$asan" && cmake -G Ninja -S . -B "$asan" -DSLUICE_SANITIZE=address,undefined -DSLUICE_REPORTS="$asan/report" -DSLUICE_CUDA=OFF \
+    -DSLUICE_TESTS=OFF -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O1 -g1 -DNDEBUG -Wno-format-truncation" >"$asan/log" 2>&1 &&
+    ninja -C "$asan" sluice-gateway >>"$asan/log" 2>&1 || {
+    tail -20 "$asan/log"
     echo "not ok sanitized_build"
     exit 1
 }
@@ -26,8 +26,8 @@ cp --remove-destination "$asan/libexec/sluice-gateway" "$libexec/sluice-gateway"
 
 # run PROGRAM CASE...: those that measure memory, or use much of it, are left out: the sanitizer's is limited, too.
 run() {
-    SLUICE_LIBEXEC=$libexec "$build/tests/scenario_$1" --short "${@:2}" >"$asan.out" 2>&1 || {
-        cat "$asan.out"
+    SLUICE_LIBEXEC=$libexec "$build/tests/scenario_$1" --short "${@:2}" >"$asan/out" 2>&1 || {
+        cat "$asan/out"
         echo "not ok sanitized_$1"
         failed=1
     }
