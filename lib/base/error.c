@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/base/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +41,8 @@ int error_set_errno(struct error *e, enum error_code code, int errno_value, cons
     fill(e, code, fmt, args);
     va_end(args);
     size_t n = strlen(e->text);
-    snprintf(e->text + n, sizeof e->text - n, ": %s", strerror(errno_value));
+    snprintf(e->text + n, sizeof e->text - n, ": %s%s", strerror(errno_value),
+             errno_value == EMFILE ? " (raise the limit of open files: ulimit -n)" : "");
     return -1;
 }
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -511,6 +513,33 @@ static void a_text_that_is_never_encoded(void)
     engine_stop(e);
 }
 
+/* Not "cannot move a descriptor": the limit has a name, and what to do about it. */
+static void too_few_descriptors(void)
+{
+    struct rlimit own, few;
+    struct command c;
+    CHECK(getrlimit(RLIMIT_NOFILE, &own) == 0, "no limit");
+    few = own;
+    static const rlim_t limits[] = {80, 90};
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+        few.rlim_cur = few.rlim_max = limits[i];
+        pid_t pid = fork();
+        if (pid == 0) { /* its limit cannot be raised again */
+            setrlimit(RLIMIT_NOFILE, &few);
+            command_run(&c, NULL, END_MS,
+                        (const char *const[]){"run", "-m", test_model(), "--name", "few", NULL});
+            bool named = c.status != 0 && strstr(c.err, "limit of open files") &&
+                         strstr(c.err, "ulimit -n") && command_lines(c.err) == 1;
+            if (!named)
+                fprintf(stderr, "status %d: %.300s\n", c.status, c.err);
+            _exit(named ? 0 : 1);
+        }
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0,
+              "with %llu descriptors", (unsigned long long)limits[i]);
+    }
+}
+
 /* Invalid settings are reported before any process starts. */
 static void bad_options_are_rejected(void)
 {
@@ -623,6 +652,7 @@ int main(int argc, char **argv)
         ROW(stop_ends_streams),
         ROW(keys),
         ROW(a_text_that_is_never_encoded),
+        ROW(too_few_descriptors),
         ROW(bad_options_are_rejected),
         ROW(too_many_requests),
         ROW(errors_name_the_cause),

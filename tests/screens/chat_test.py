@@ -75,15 +75,18 @@ def main(libexec, model):
     if not chromium:
         print("SKIP screens_chat: Chromium is not installed")
         return
-    with tempfile.TemporaryDirectory() as run, tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as run, \
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         engine = subprocess.Popen([f"{libexec}/sluice-run", "-m", model, "--http", "0", "--ctx-size", "128"],
                                   env=dict(os.environ, SLUICE_RUN_DIR=run, XDG_STATE_HOME=run), stderr=subprocess.PIPE, text=True)
         try:
             url = next((m.group(0) for m in (re.search(r"http://127\.0\.0\.1:\d+", line) for line in engine.stderr) if m), None)
             check(url, "the engine does not start")
             browser = Browser(chromium, profile)
-            converse(Page(browser, url))
-            browser.close()
+            try:
+                converse(Page(browser, url))
+            finally:
+                browser.close()
         finally:
             engine.terminate()
             engine.communicate()

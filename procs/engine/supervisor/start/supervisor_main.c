@@ -102,6 +102,21 @@ static void limit_self(void)
     }
 }
 
+/* Of the supervisor: those below FD_MIN stay free for children, and its own with one loader. What a start
+ * needs beyond (loaders, copies of the model) fails later, with the same advice. */
+#define DESCRIPTORS_NEEDED (FD_MIN + 32)
+
+static int check_descriptors(struct error *error)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= DESCRIPTORS_NEEDED)
+        return 0;
+    return error_set(error, ERR_FAILED,
+                     "the limit of open files is %llu, and the engine needs at least %d: raise it "
+                     "(ulimit -n)",
+                     (unsigned long long)limit.rlim_cur, DESCRIPTORS_NEEDED);
+}
+
 static int lifeline_make(struct supervisor *s, struct error *error)
 {
     int ends[2];
@@ -128,7 +143,7 @@ static int start(struct supervisor *s, struct error *error)
         return error_set(error, ERR_FAILED,
                          "this kernel has pages of %ld bytes; sluice needs pages of %u",
                          sysconf(_SC_PAGESIZE), PAGE_BYTES);
-    if (spawn_programs_dir(s, error) != 0)
+    if (check_descriptors(error) != 0 || spawn_programs_dir(s, error) != 0)
         return -1;
     if (gpu_find(s, error) != 0) /* before anything is started */
         return -1;
