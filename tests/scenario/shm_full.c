@@ -128,8 +128,30 @@ static void for_a_moment(void)
     large_shm();
 }
 
+/* A model that is small, but has a long context, in a small /dev/shm: the context is what fits. */
+static void long_context(void)
+{
+    char path[PATH_MAX];
+    struct command c;
+    snprintf(path, sizeof path, "%s/long.gguf", test_dir());
+    command_run(&c, NULL, WAIT_MS,
+                (const char *const[]){"synth", "-q", "-o", path, "tiny", "arch=qwen3moe",
+                                      "context=131072", NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    small_shm("40m");
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, "--budget=4GiB", NULL});
+    json_t *doc = engine_stats(e);
+    uint64_t context = lookup_u64(doc, "model.context");
+    json_decref(doc);
+    CHECK(context >= 4096 && context < 131072, "%llu tokens", (unsigned long long)context);
+    engine_stop(e);
+    large_shm();
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(for_long), ROW(for_a_moment)};
+    static const struct test_case cases[] = {ROW(for_long), ROW(for_a_moment), ROW(long_context)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -344,6 +344,8 @@ json_t *devices_quarantined(const struct supervisor *s);
 void devices_clear_quarantine(struct supervisor *s, struct child_slot *c);
 
 /* segments.c */
+/* Free bytes of /dev/shm; UINT64_MAX: not known, with errno. */
+uint64_t segments_space(void);
 int segments_check_space(struct supervisor *s, struct error *error);
 int segments_make(struct supervisor *s, struct error *error);
 uint64_t segments_fixed_bytes(const struct supervisor *s);

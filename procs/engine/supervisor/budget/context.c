@@ -32,9 +32,12 @@ uint32_t budget_context_low(const struct supervisor *s)
     return smaller(CONTEXT_LOW, s->model->hparams.context);
 }
 
+/* /dev/shm, which has the keys and values, may be smaller than the budget, which a small model does not
+ * use up. */
 uint32_t budget_context(struct supervisor *s)
 {
-    const uint64_t budget = s->params.budget > 0 ? s->params.budget : budget_available() / 2;
+    const uint64_t given = s->params.budget > 0 ? s->params.budget : budget_available() / 2;
+    const uint64_t space = segments_space(), budget = space < given ? space : given;
     uint32_t low = budget_context_low(s),
              most = smaller(s->model->hparams.context, MODEL_CONTEXT_MAX);
     if (s->gpus.count > 0) /* it also takes memory of the GPU */

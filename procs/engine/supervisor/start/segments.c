@@ -53,13 +53,18 @@ uint64_t segments_fixed_bytes(const struct supervisor *s)
            KV_SLOTS * slot_log;
 }
 
+uint64_t segments_space(void)
+{
+    struct statvfs fs;
+    return statvfs(SHM_DIR, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
+}
+
 /* /dev/shm is often small in containers; without this check a sequence would fail later. */
 int segments_check_space(struct supervisor *s, struct error *error)
 {
-    struct statvfs fs;
-    if (statvfs(SHM_DIR, &fs) != 0)
+    uint64_t available = segments_space();
+    if (available == UINT64_MAX)
         return error_set_errno(error, ERR_FAILED, errno, "cannot check " SHM_DIR);
-    uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         if (s->segments[kind].fd >= 0)
             available += segment_allocated_bytes(s->segments[kind].fd); /* ours already */
