@@ -12,8 +12,9 @@
 bool nfc_may_change(const char *text, size_t bytes);
 
 /* Valid UTF-8 in this form; the caller frees it. *out_bytes is at most 3 * bytes. Time is O(n log
- * n) also for a character with any number of marks. The characters are those of utf8proc's Unicode:
- * later ones stay as they are. NULL: out of memory. */
+ * n) also for a character with any number of marks. The characters are those of utf8proc's Unicode
+ * (2.8: Unicode 15): later ones stay as they are. The package tokenizers has the tables of Unicode
+ * 9, and so does not sort the 108 marks that came later. NULL: out of memory. */
 char *nfc(const char *text, size_t bytes, size_t *out_bytes);
 
 #endif

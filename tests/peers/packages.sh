@@ -8,7 +8,7 @@
 set -euo pipefail
 
 llama_version="llama-cpp-python==0.3.36"
-python_packages=(regex==2025.9.18 jinja2==3.1.6)
+python_packages=(regex==2025.9.18 unicodedata2==16.0.0 jinja2==3.1.6)
 tokenizers=tokenizers==0.23.3 # alone: what it needs is for downloads
 root=$1
 build=$2
@@ -57,7 +57,7 @@ else
 fi
 
 python=$dir/venv/bin/python
-if "$python" -c 'import jinja2, regex' 2>/dev/null || { python3 -m venv "$dir/venv" && "$python" -m pip install --quiet "${python_packages[@]}"; } >"$dir/log" 2>&1; then
+if "$python" -c 'import jinja2, regex, unicodedata2' 2>/dev/null || { python3 -m venv "$dir/venv" && "$python" -m pip install --quiet "${python_packages[@]}"; } >"$dir/log" 2>&1; then
     status=0
     "$python" "$root/tests/golden/expression_vectors.py" --compare "$program" 400 || status=$?
     verdict words_on_random_text "$status"
