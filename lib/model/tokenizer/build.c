@@ -163,14 +163,6 @@ static int read_model(struct builder *b, struct error *error)
                      printable(text, n).text);
 }
 
-static bool of_characters(const char *pre, size_t bytes)
-{
-    return false
-#define CHARACTERS(name) || (bytes == strlen(name) && memcmp(pre, name, bytes) == 0)
-#include "lib/model/tokenizer/tokenizers.tbl.h"
-        ;
-}
-
 /* The tokenizers of characters have no pre-tokenizer: the key is ignored, or makes the model one of them. */
 static int read_pre(struct builder *b, struct error *error)
 {
@@ -181,11 +173,10 @@ static int read_pre(struct builder *b, struct error *error)
     if (found < 0)
         return -1;
     if (!found && b->head.model == TOKENIZER_BPE)
-        log_warn(
-            "the model file has no tokenizer.ggml.pre: its words are those of GPT-2, which may "
-            "differ from training; convert the model again with a newer converter");
-    if (found && b->head.model == TOKENIZER_BPE && of_characters(text, n))
-        b->head.model = TOKENIZER_CHARACTERS;
+        log_warn("the model file has no tokenizer.ggml.pre: its words are those of GPT-2, which "
+                 "may differ from training; convert the model again with a newer converter");
+    if (found && b->head.model == TOKENIZER_BPE)
+        tokenizer_characters_by_pre(b, text, n);
     if (found && b->head.model == TOKENIZER_BPE)
         b->head.pre = pretokenizer_find(text, n);
     if (b->head.pre == UINT32_MAX)

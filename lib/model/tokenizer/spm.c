@@ -2,6 +2,7 @@
 /* Vocabularies of characters. SentencePiece's merges follow from scores. Pieces have spaces and bytes as
  * text. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,4 +174,32 @@ size_t tokenizer_spm_piece(const struct builder *b, uint32_t id, char *out, bool
         i += space ? SPM_SPACE_BYTES : 1;
     }
     return n;
+}
+
+static bool of_characters(const char *pre, size_t bytes)
+{
+    return false
+#define CHARACTERS(name) || (bytes == strlen(name) && memcmp(pre, name, bytes) == 0)
+#include "lib/model/tokenizer/tokenizers.tbl.h"
+        ;
+}
+
+/* The converter writes the tokens "<0xNN>" of such a model as normal ones. */
+static void name_bytes(struct builder *b)
+{
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        char name[8];
+        int n = snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
+        uint32_t id = strtab_get(&b->by_name, name, (uint32_t)n);
+        if (id != STRTAB_NONE && b->types[id] == TOKEN_NORMAL)
+            b->types[id] = TOKEN_BYTE;
+    }
+}
+
+void tokenizer_characters_by_pre(struct builder *b, const char *pre, size_t bytes)
+{
+    if (!of_characters(pre, bytes))
+        return;
+    b->head.model = TOKENIZER_CHARACTERS;
+    name_bytes(b);
 }

@@ -284,6 +284,8 @@ START_TEST(merges_of_characters)
     struct spm_tokens v;
     struct error error = {0};
     spm_tokens(&v);
+    for (uint32_t i = 0; _i && i < 256; i++) /* as the converter writes them */
+        v.types[i] = TOKEN_NORMAL;
     struct model_index *index = spm_index(&v, _i ? characters_by_pre : characters, &error);
     ck_assert_msg(index, "%s", error.text);
     struct opened o = open_tokenizer(index);
