@@ -133,7 +133,7 @@ static void computing(void)
                                         "\nGPU evictions ", "\nto the GPU ", "\nfrom the GPU ",
                                         "\nGPU busy ", NULL},
                   true);
-    snprintf(top, sizeof top, " slots %" PRIu64 "/%" PRIu64 " hit ", n.used, n.slots);
+    snprintf(top, sizeof top, " slots %" PRIu64 "/%" PRIu64 "  ", n.used, n.slots);
     check_command(e, "top", "--once", "--interval=0.1",
                   (const char *const[]){"\nGPU 0 ", top, NULL}, true);
     snprintf(page, sizeof page, "<td>%" PRIu64 " of %" PRIu64 " used</td>", n.used, n.slots);
@@ -189,7 +189,7 @@ static void copied_ahead(void)
     check_command(e, "stats", NULL, NULL, (const char *const[]){line[0], line[1], line[2], NULL},
                   true);
     check_command(e, "top", "--once", "--interval=0.1",
-                  (const char *const[]){" prefetch slots ", " ahead used ", NULL}, true);
+                  (const char *const[]){" prefetch slots ", " ahead ", NULL}, true);
     check_page(port, "/", (const char *const[]){row[0], row[1], row[2], NULL}, true);
     check_page(port, "/", (const char *const[]){"<th>GPU policy</th><td>prefetch</td>", NULL},
                true);
