@@ -24,21 +24,30 @@ cp -l "$build"/libexec/* "$libexec"/ # no symbolic links: the engine finds its p
 cp --remove-destination "$asan/libexec/sluice-gateway" "$libexec/sluice-gateway"
 [ "${SLUICE_SANITIZED_ONLY:-}" != 1 ] || exit 0
 
-# run PROGRAM CASE...: those that measure memory, or use much of it, are left out: the sanitizer's is limited, too.
+# run PROGRAM CASE...: those that measure memory, or use much of it, are left out: the sanitizer's is limited, too. Most wait
+# most of the time, so that all programs run at once.
 run() {
-    SLUICE_LIBEXEC=$libexec "$build/tests/scenario_$1" --short "${@:2}" >"$asan/out" 2>&1 || {
-        cat "$asan/out"
+    SLUICE_LIBEXEC=$libexec "$build/tests/scenario_$1" --short "${@:2}" >"$asan/$1.out" 2>&1 || {
+        cat "$asan/$1.out"
         echo "not ok sanitized_$1"
-        failed=1
+        return 1
     }
 }
 
-run gateway_tools
-run answers
-run templates a_template_is_executed answers_in_parts
-run gateway same_text stops kill_compute stop_ends_streams keys too_many_requests errors_name_the_cause
-run gateway_clients disconnect_cancels uploads_leave_space cancelled_within_a_token
-run http_log a_line_per_request a_renamed_file_is_made_again
+jobs=()
+run gateway &
+jobs+=($!)
+run gateway_malformed &
+jobs+=($!)
+run gateway_clients disconnect_cancels queued_streams_get_an_error cancelled_within_a_token connections_are_bounded \
+    slow_client_is_cut_off slow_reader_is_cut_off uploads_leave_space prompts_stay_counted &
+jobs+=($!)
+run gateway_tools && run answers && run http_log a_line_per_request a_renamed_file_is_made_again &&
+    run templates a_template_is_executed repl_executes_the_template answers_in_parts &
+jobs+=($!)
+for job in "${jobs[@]}"; do
+    wait "$job" || failed=1
+done
 for report in "$asan"/report.*; do
     [ -e "$report" ] || continue
     head -40 "$report"
