@@ -22,7 +22,7 @@
 #include "lib/inspected/tokenizer.h"
 #include "lib/json/lookup.h"
 #include "lib/model/tokenizer/tokenizer.h"
-#include "lib/text/terminal.h"
+#include "lib/terminal/terminal.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/stream.h"
 #include "procs/clients/eval/ids.h"

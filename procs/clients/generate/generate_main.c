@@ -17,7 +17,7 @@
 #include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
-#include "lib/text/terminal.h"
+#include "lib/terminal/terminal.h"
 #include "procs/clients/common/generation_stats.h"
 #include "procs/clients/common/options.h"
 

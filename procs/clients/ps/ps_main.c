@@ -14,7 +14,7 @@
 #include "ipc/run_dirs.h"
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
-#include "lib/text/terminal.h"
+#include "lib/terminal/terminal.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/session.h"
 

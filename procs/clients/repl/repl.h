@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "lib/text/display.h"
+#include "lib/terminal/display.h"
 #include "procs/clients/common/stream.h"
 #include "procs/clients/repl/conversation.h"
 

@@ -15,7 +15,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
-#include "lib/text/terminal.h"
+#include "lib/terminal/terminal.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/session.h"
 

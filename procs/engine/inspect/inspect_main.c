@@ -29,7 +29,7 @@
 #include "lib/model/store/store.h"
 #include "lib/plan/plan.h"
 #include "lib/sandbox/sandbox.h"
-#include "lib/text/terminal.h"
+#include "lib/terminal/terminal.h"
 #include "procs/engine/inspect/describe.h"
 
 #define DATA_BYTES_MAX (512 * MIB)

@@ -12,7 +12,7 @@
 #include "config/option_error.h"
 #include "lib/base/bytes.h"
 #include "lib/base/log.h"
-#include "lib/text/terminal.h"
+#include "lib/terminal/terminal.h"
 #include "lib/tunings/tunings.h"
 #include "procs/clients/common/options.h"
 #include "procs/tools/models/models.h"

@@ -15,8 +15,8 @@
 #include "lib/base/assert.h"
 #include "lib/inspected/tokenizer.h"
 #include "lib/model/tokenizer/tokenizer.h"
+#include "lib/terminal/terminal.h"
 #include "lib/text/ranges.h"
-#include "lib/text/terminal.h"
 #include "lib/text/utf8.h"
 #include "procs/clients/common/options.h"
 

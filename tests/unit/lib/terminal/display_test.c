@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#include "lib/text/display.h"
+#include "lib/terminal/display.h"
 
 #define CELLS   4096
 #define COLUMNS 24

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lib/text/terminal.h"
+#include "lib/terminal/terminal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Untrusted text on a terminal. A control character in the text of a model or in the metadata of a
  * file could move the cursor, change the title, or make the terminal type on its own. */
-#ifndef SLUICE_TEXT_TERMINAL_H
-#define SLUICE_TEXT_TERMINAL_H
+#ifndef SLUICE_TERMINAL_TERMINAL_H
+#define SLUICE_TERMINAL_TERMINAL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lib/text/display.h"
+#include "lib/terminal/display.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,14 +2,14 @@
 /* The text of a response on a terminal: lines break between words, thoughts are dimmed, control characters are made
  * visible. Text is shown as it arrives: a word that turns out to be too long for its line is erased there and written
  * again on the next one. Pure functions. */
-#ifndef SLUICE_TEXT_DISPLAY_H
-#define SLUICE_TEXT_DISPLAY_H
+#ifndef SLUICE_TERMINAL_DISPLAY_H
+#define SLUICE_TERMINAL_DISPLAY_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
-#include "lib/text/terminal.h"
+#include "lib/terminal/terminal.h"
 
 #define DISPLAY_MARK_BYTES 64 /* of a mark, at most: longer ones are not looked for */
 

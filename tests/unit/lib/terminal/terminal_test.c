@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
-#include "lib/text/terminal.h"
+#include "lib/terminal/terminal.h"
 #include "lib/text/utf8.h"
 
 static const struct {
