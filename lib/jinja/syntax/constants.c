@@ -40,7 +40,9 @@ static bool fold_arguments(struct jheap *h, const struct jarguments *args)
     bool all = fold_all(h, &args->list);
     for (size_t i = 0; i < args->named_count; i++)
         all &= fold(h, args->named[i].value);
-    return all & fold(h, args->star) & fold(h, args->double_star);
+    all &= fold(h, args->star);
+    all &= fold(h, args->double_star);
+    return all;
 }
 
 /* `parent` is computed in advance, so this operand of it is, too. */
@@ -61,14 +63,23 @@ static void mark_operands(const struct jnode *n)
         mark(n->args->list.at[i]);
 }
 
-/* Of an elif after an elif: without recursion, as the parser. NULL: no node. */
+/* NULL: no node. An elif behind an elif is no deeper, as in the parser. */
 static bool fold(struct jheap *h, struct jnode *n)
 {
     if (!n)
         return true;
     jheap_enter(h);
-    bool all = fold(h, n->a) & fold(h, n->b) & fold(h, n->c) & fold_all(h, &n->list) &
-               fold_all(h, &n->other) & fold_all(h, &n->parameters) & fold_all(h, &n->defaults);
+    for (; n->kind == JNODE_IF && n->other.count == 1; n = n->other.at[0]) {
+        fold(h, n->a);
+        fold_all(h, &n->list);
+    }
+    bool all = fold(h, n->a);
+    all &= fold(h, n->b);
+    all &= fold(h, n->c);
+    all &= fold_all(h, &n->list);
+    all &= fold_all(h, &n->other);
+    all &= fold_all(h, &n->parameters);
+    all &= fold_all(h, &n->defaults);
     if (n->args)
         all &= fold_arguments(h, n->args);
     n->constant = all && may_be_constant(n);

@@ -271,6 +271,19 @@ START_TEST(deep_syntax_is_rejected)
 }
 END_TEST
 
+/* A chain of elifs is not nested. */
+START_TEST(many_elifs)
+{
+    char *text = repeated("{% if no %}", "{% elif no %}", 5000, "{% else %}x{% endif %}");
+    struct jinja_output out;
+    struct error error;
+    ck_assert_msg(render_with(text, NULL, NULL, &defaults, &out, &error) == 0, "%s", error.text);
+    ck_assert_str_eq(out.text, "x");
+    jinja_output_free(&out);
+    free(text);
+}
+END_TEST
+
 START_TEST(smaller_limits_are_kept)
 {
     struct jinja_limits small = defaults;
@@ -443,6 +456,7 @@ int main(void)
     tcase_add_test(tc, a_known_role_is_the_templates);
     tcase_add_test(tc, endless_templates_stop);
     tcase_add_test(tc, deep_syntax_is_rejected);
+    tcase_add_test(tc, many_elifs);
     tcase_add_test(tc, smaller_limits_are_kept);
     tcase_add_test(tc, appending_is_cheap);
     tcase_add_test(tc, a_loop_that_waits_for_its_end_is_left);
