@@ -57,12 +57,13 @@ def types(rows):
 def groups(rows):
     """(kind, rows) of the variants of one architecture."""
     kinds = {"as transformers": [], "as llama.cpp; no key in the file": [], "rejected, as by llama.cpp": [],
-             "rejected": [], "differs": []}
+             "rejected; llama.cpp differs": [], "rejected": [], "differs": []}
     for r in rows:
         if "not_made" in r:
             continue
         if "rejected" in r:
-            kind = "rejected, as by llama.cpp" if "llama_rejected" in r else "rejected"
+            kind = ("rejected, as by llama.cpp" if "llama_rejected" in r else
+                    "rejected; llama.cpp differs" if r["good"] else "rejected")
         elif r["transformers"][0] <= EXACT:
             kind = "as transformers"
         elif not r["good"] or name_of(r) in models.NOT_IN_FILE:
