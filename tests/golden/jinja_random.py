@@ -238,12 +238,13 @@ def comparable(env):
     """The environment with generators whose text is noticed."""
     def wrapped(filter):
         def call(*args, **kwargs):
-            return Generator(filter(*args, **kwargs))
+            result = filter(*args, **kwargs)
+            return result if isinstance(result, (str, list)) else Generator(result)
         for name in ("jinja_pass_arg", "jinja_async_variant"):  # jinja2's marks of what it passes to a filter
             if hasattr(filter, name):
                 setattr(call, name, getattr(filter, name))
         return call
-    for name in ("map", "select", "reject", "selectattr", "rejectattr", "items", "batch", "unique"):
+    for name in ("map", "select", "reject", "selectattr", "rejectattr", "items", "batch", "unique", "reverse"):
         env.filters[name] = wrapped(env.filters[name])
     return env
 
