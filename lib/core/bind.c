@@ -213,12 +213,13 @@ static void bind_dense(struct core *c, uint32_t i, const enum dense_role roles[E
     l->dense_forms = form_bit(&l->dense[EXPERT_DOWN]);
 }
 
-static uint32_t router_form(struct core *c, uint32_t layer)
+/* Of the table of tensors: no bytes are asked for, which the source gives once. */
+static uint32_t router_form(const struct core *c, uint32_t layer)
 {
     if (!has(c, layer, DENSE_ROUTER))
         return 0;
-    struct device_matrix router = dense_matrix(c, layer, DENSE_ROUTER);
-    return form_bit(&router);
+    uint32_t entry = model_entry_dense(c->model, layer, DENSE_ROUTER);
+    return 1u << kernel_form_of((enum tensor_type)tensor_of(c, entry, 0)->type);
 }
 
 static void bind_experts_step(struct core *c, uint32_t i, uint64_t *vectors)

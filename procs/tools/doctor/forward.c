@@ -42,7 +42,7 @@ struct forward {
     uint64_t *place; /* of each expert's entry in `experts`; NULL: the next part */
     float *ones;     /* every norm and bias */
     char *routers, *embedding;
-    uint64_t routers_used;
+    uint64_t routers_used, routers_bytes;
     void **keys, **values; /* a layer each */
     void *state;           /* recurrent, of the sequence */
     enum kv_type kv_type;
@@ -118,9 +118,10 @@ static void centre_rows(float *x, uint64_t k, uint64_t n)
 static char *router(struct forward *f, uint32_t entry)
 {
     const struct model_tensor *t = tensor_of(f, entry);
-    uint64_t bytes = t->row_bytes * t->ne[1];
+    uint64_t bytes = t->row_bytes * t->ne[1], whole = align_up(bytes, PAGE_BYTES);
+    sl_assert(f->routers_used + whole <= f->routers_bytes);
     char *at = f->routers + f->routers_used;
-    f->routers_used += align_up(bytes, PAGE_BYTES);
+    f->routers_used += whole;
     fill_random(at, bytes, (enum tensor_type)t->type, f->routers_used);
     if (t->type == TENSOR_F32)
         centre_rows((float *)(void *)at, t->ne[0], t->ne[1]);
@@ -281,6 +282,7 @@ static int open_memory(struct forward *f, uint64_t bytes, struct error *error)
     struct sizes s = sizes_of(f);
     f->ones = bulk_buffer(s.vector * sizeof *f->ones);
     f->routers = bulk_buffer(s.routers + TAIL_BYTES);
+    f->routers_bytes = s.routers;
     f->embedding = bulk_buffer(s.embedding + TAIL_BYTES);
     if (!f->ones || !f->routers || !f->embedding || !open_kv(f) ||
         !region_open(&f->dense, within(s.dense, s.dense_largest, bytes), s.dense_largest) ||
