@@ -136,8 +136,8 @@ void generation_stats_print(FILE *out, const json_t *f)
         return;
     }
     fprintf(out,
-            "%" PRIu64 " token%s at %.1f tokens/s, first after %.0f ms; %.1f %% hits (experts that "
-            "were resident when needed), %s read per decoded token; memory %s of %s%s\n",
+            "%" PRIu64 " token%s at %.1f tokens/s, first after %.0f ms; %.1f %% of accesses "
+            "were hits, %s read per decoded token; memory %s of %s%s\n",
             tokens, tokens == 1 ? "" : "s", json_number_value(json_object_get(f, "decode_tps")),
             json_number_value(json_object_get(f, "ttft_ms")),
             accesses ? 100.0 * (double)hits / (double)accesses : 0.0, read, peak_memory, budget,
