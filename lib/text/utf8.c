@@ -40,6 +40,13 @@ static enum utf8_kind classify(const char *text, size_t bytes, size_t *used)
     return UTF8_CHARACTER;
 }
 
+size_t utf8_first_bytes(const char *text, size_t bytes)
+{
+    size_t used;
+    (void)classify(text, bytes, &used);
+    return used;
+}
+
 size_t utf8_complete_prefix(const char *text, size_t bytes)
 {
     /* Only a sequence that starts in the last three bytes can be incomplete. */

@@ -10,6 +10,10 @@
  * become valid UTF-8 count as complete (they are replaced by U+FFFD). */
 size_t utf8_complete_prefix(const char *text, size_t bytes);
 
+/* Bytes of the character at the start of `text`, or of the part that one U+FFFD replaces, as utf8_sanitise does.
+ * Pre: bytes > 0. */
+size_t utf8_first_bytes(const char *text, size_t bytes);
+
 bool utf8_valid(const char *text, size_t bytes);
 
 /* Copies `text`; each invalid sequence becomes U+FFFD. Appends a NUL. Returns the bytes written

@@ -10,15 +10,6 @@
 
 #define LOGPROB_MIN (-9999.0) /* the value that OpenAI uses for an impossible token */
 
-/* Of a character of the response; of a byte that is replaced: 1. */
-static size_t character_bytes(const char *text, size_t bytes)
-{
-    for (size_t n = 1; n <= 4 && n <= bytes; n++)
-        if (utf8_valid(text, n))
-            return n;
-    return 1;
-}
-
 static json_t *bytes_json(const char *text, size_t bytes)
 {
     json_t *array = json_array();
@@ -49,7 +40,7 @@ json_t *logprobs_take(struct stream *s, const struct engine_next *next, size_t c
         json_array_append_new(entries,
                               entry(text + at, bytes, next->logprobs[i], s->logprobs.offset));
         for (at += bytes; character < at; s->logprobs.offset++)
-            character += character_bytes(text + character, all - character);
+            character += utf8_first_bytes(text + character, all - character);
     }
     return entries;
 }

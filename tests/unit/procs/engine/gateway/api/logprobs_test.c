@@ -113,6 +113,64 @@ START_TEST(tokens_with_replaced_bytes)
 }
 END_TEST
 
+/* A part of a sequence that one U+FFFD replaces is one character of the text, whatever tokens it is in. */
+START_TEST(offsets_behind_replaced_bytes)
+{
+    static const struct {
+        const char *raw;
+        uint32_t pieces[3];
+        int offsets[3];
+        size_t end;
+    } rows[] = {
+        {"\xe2\x82"
+         "A!",
+         {2, 1, 1},
+         {0, 1, 2},
+         3},
+        {"\xf0\x9f\x98"
+         "A!",
+         {3, 1, 1},
+         {0, 1, 2},
+         3},
+        {"\xe2\xe2\x82"
+         "A",
+         {1, 2, 1},
+         {0, 1, 2},
+         3},
+        {"\xf0\x9f"
+         "\xf0\x9f\x98\x80"
+         "A",
+         {2, 4, 1},
+         {0, 1, 2},
+         3},
+        {"a\xe2\x82",
+         {1, 1, 1},
+         {0, 1, 2},
+         2}, /* the last one begins inside it, and ends with it */
+    };
+    static const double values[] = {-1, -2, -3};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        start(API_CHAT, true);
+        struct engine_next next = {.count = 3,
+                                   .text = "",
+                                   .raw = rows[i].raw,
+                                   .raw_bytes = strlen(rows[i].raw),
+                                   .logprobs = values,
+                                   .logprobs_count = 3,
+                                   .piece_bytes = rows[i].pieces,
+                                   .piece_bytes_count = 3};
+        json_t *entries = logprobs_take(&stream, &next, 3);
+        for (size_t k = 0; k < 3; k++)
+            ck_assert_msg(json_integer_value(json_object_get(json_array_get(entries, k),
+                                                             "offset")) == rows[i].offsets[k],
+                          "row %zu, token %zu", i, k);
+        ck_assert_uint_eq(stream.logprobs.offset, rows[i].end);
+        json_decref(entries);
+        end();
+    }
+}
+END_TEST
+
 START_TEST(saved_logprobs_are_json)
 {
     static const struct {
@@ -161,6 +219,7 @@ int main(void)
     TCase *t = tcase_create("logprobs");
     tcase_add_test(t, tokens_of_the_text);
     tcase_add_test(t, tokens_with_replaced_bytes);
+    tcase_add_test(t, offsets_behind_replaced_bytes);
     tcase_add_test(t, saved_logprobs_are_json);
     tcase_add_test(t, what_does_not_fit);
     suite_add_tcase(suite, t);
