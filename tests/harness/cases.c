@@ -216,6 +216,7 @@ static enum outcome run_case(const struct test_case *c)
     setenv("SLUICE_RUN_DIR", the_case.dir, 1);
     setenv("XDG_STATE_HOME", the_case.dir, 1); /* the repl history of this case only */
     setenv("XDG_CACHE_HOME", the_case.dir, 1); /* and what its engines remember of models */
+    unsetenv("NO_COLOR");                      /* of the user, or of the case before */
     the_case.inside = true;
     test_context("");
     enum outcome outcome = (enum outcome)setjmp(the_case.end);

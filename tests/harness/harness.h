@@ -118,6 +118,8 @@ struct terminal *terminal_open(unsigned rows, unsigned columns, int out, const c
 void terminal_type(struct terminal *t, const char *keys);
 /* Waits until the text appears after the text of the previous wait. */
 void terminal_wait(struct terminal *t, const char *text, unsigned ms);
+/* Whether the text is in what was waited for so far. */
+bool terminal_showed(const struct terminal *t, const char *text);
 void terminal_resize(struct terminal *t, unsigned rows, unsigned columns);
 /* Waits until the program exits; returns its status or 128 + signal. Frees t. */
 int terminal_end(struct terminal *t, unsigned ms);

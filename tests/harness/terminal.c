@@ -113,6 +113,11 @@ void terminal_wait(struct terminal *t, const char *text, unsigned ms)
     }
 }
 
+bool terminal_showed(const struct terminal *t, const char *text)
+{
+    return memmem(t->text, t->mark, text, strlen(text)) != NULL;
+}
+
 void terminal_type(struct terminal *t, const char *keys)
 {
     uint64_t deadline = deadline_in(10000);

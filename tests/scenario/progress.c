@@ -10,6 +10,9 @@
 
 #define WAIT_MS 60000
 #define POLL_MS 50
+#define CTRL_C  "\003"
+#define CTRL_D  "\004"
+#define CLEAR   "\r\033[K"
 
 static struct engine *slow_engine(void)
 {
@@ -124,8 +127,106 @@ static void on_a_terminal(void)
     engine_stop(e);
 }
 
+static struct terminal *repl_open(const struct engine *e, unsigned columns)
+{
+    struct terminal *t = terminal_open(
+        24, columns, -1,
+        (const char *const[]){"repl", "--name", e->run, "--temp", "0", "-n", "2", NULL});
+    terminal_wait(t, ">>> ", WAIT_MS);
+    return t;
+}
+
+static void ask(struct terminal *t, unsigned prompt)
+{
+    terminal_type(t, test_prompt(prompt));
+    terminal_type(t, "\r");
+}
+
+/* The text, a notice or an error is where the progress was, which is removed wholly. */
+static void in_the_repl(void)
+{
+    char line[64];
+    struct text got;
+    struct engine *e = slow_engine();
+    struct terminal *t = repl_open(e, 80);
+    ask(t, 2);
+    terminal_wait(t, CLEAR "prompt: ", WAIT_MS);
+    terminal_wait(t, " s left" CLEAR "prompt: ", WAIT_MS); /* a line replaces the other */
+    terminal_wait(t, "[2 tokens at", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    engine_generate(e, test_prompt(2), 1, &got);
+    snprintf(line, sizeof line, " s left" CLEAR "%.40s", got.text);
+    text_free(&got);
+    CHECK(terminal_showed(t, line), "the terminal does not show '%s'", line);
+    terminal_type(t, "/clear\r");
+    terminal_wait(t, ">>> ", WAIT_MS);
+    struct generation *g = generation_start(e, test_prompt(1), 1500);
+    engine_wait_counter(e, "compute", "sequences_running", 1, WAIT_MS);
+    ask(t, 0);
+    terminal_wait(t, CLEAR "1 request before this one", WAIT_MS);
+    terminal_type(t, CTRL_C);
+    terminal_wait(t, CLEAR "[ended", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    CHECK(!terminal_showed(t, "waiting for other"), "the queue is reported twice");
+    ask(t, 0);
+    terminal_wait(t, CLEAR "1 request before this one", WAIT_MS);
+    engine_stop(e);
+    terminal_wait(t, "sluice repl: ", WAIT_MS);
+    CHECK(!terminal_showed(t, "before this one[") && !terminal_showed(t, "before this onesluice"),
+          "the progress is in front of a notice or an error");
+    CHECK(terminal_end(t, WAIT_MS) == 1, "the status is not 1");
+    generation_finish(g, WAIT_MS, &got);
+    text_free(&got);
+}
+
+/* A line that is wider than the terminal could not be removed. */
+static void in_a_narrow_repl(void)
+{
+    struct engine *e = slow_engine();
+    struct terminal *t = repl_open(e, 24);
+    ask(t, 2);
+    terminal_wait(t, CLEAR "prompt: ", WAIT_MS);
+    terminal_wait(t, CLEAR "prompt: ", WAIT_MS);
+    terminal_wait(t, "[2 tokens", WAIT_MS);
+    CHECK(!terminal_showed(t, " s left"), "the line is not cut");
+    terminal_type(t, CTRL_D);
+    CHECK(terminal_end(t, WAIT_MS) == 0, "the status is not 0");
+    engine_stop(e);
+}
+
+/* With NO_COLOR a notice states that there is a queue; a pipe gets nothing. */
+static void not_in_the_repl(void)
+{
+    struct command c;
+    struct text got;
+    struct engine *e = slow_engine();
+    setenv("NO_COLOR", "1", 1);
+    struct terminal *t = repl_open(e, 80);
+    struct generation *g = generation_start(e, test_prompt(2), 2);
+    engine_wait_counter(e, "compute", "sequences_running", 1, WAIT_MS);
+    ask(t, 1);
+    terminal_wait(t, "waiting for other sequences to end", WAIT_MS);
+    generation_finish(g, WAIT_MS, &got);
+    text_free(&got);
+    terminal_wait(t, "[2 tokens at", WAIT_MS);
+    CHECK(!terminal_showed(t, "before this one") && !terminal_showed(t, "prompt: "),
+          "there is progress with NO_COLOR");
+    terminal_type(t, CTRL_D);
+    CHECK(terminal_end(t, WAIT_MS) == 0, "the status is not 0");
+    unsetenv("NO_COLOR");
+    command_run(&c, test_prompt(2), WAIT_MS,
+                (const char *const[]){"repl", "--name", e->run, "-n", "2", NULL});
+    CHECK(c.status == 0 && !strstr(c.err, "prompt: ") && !strchr(c.err, '\r'), "%d: %.300s",
+          c.status, c.err);
+    command_free(&c);
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(in_replies), ROW(over_http), ROW(on_a_terminal)};
+    static const struct test_case cases[] = {
+        ROW(in_replies),  ROW(over_http),        ROW(on_a_terminal),
+        ROW(in_the_repl), ROW(in_a_narrow_repl), ROW(not_in_the_repl),
+    };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -57,7 +57,7 @@ static void repl_on_a_terminal(void)
     terminal_wait(t, "ended by Ctrl-C", WAIT_MS);
     terminal_wait(t, ">>> ", WAIT_MS);
     engine_wait_counter(e, "compute", "sequences_cancelled", 1, WAIT_MS);
-    /* Queued behind another response: the repl reports it. */
+    /* Queued behind another response: the repl shows it. */
     type_line(t, "/clear");
     terminal_wait(t, ">>> ", WAIT_MS);
     struct generation *g = generation_start(e, test_prompt(1), 2000);
@@ -65,7 +65,7 @@ static void repl_on_a_terminal(void)
     while (generation_tokens(g) == 0)
         CHECK(deadline_tick(deadline), "no tokens");
     type_line(t, test_prompt(0));
-    terminal_wait(t, "waiting for other sequences", WAIT_MS);
+    terminal_wait(t, "1 request before this one", WAIT_MS);
     struct text other;
     generation_finish(g, WAIT_MS, &other);
     text_free(&other);

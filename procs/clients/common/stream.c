@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "lib/terminal/display.h"
 
 #define NEXT_WAIT_MS 500
 #define BUSY_WAIT_MS 50
@@ -191,6 +192,8 @@ void stream_result_free(struct stream_result *r)
 /* ---- progress ---- */
 
 #define CLEAR "\r\033[K"
+/* For the ^C that the terminal writes at the cursor: a line that breaks is not removed wholly. */
+#define ECHO_COLUMNS 3
 
 static void time_text(uint64_t ms, char *text, size_t bytes)
 {
@@ -216,19 +219,25 @@ void progress_text(const struct engine_progress *p, char *text, size_t bytes)
     snprintf(text + n, bytes - (size_t)n, ", %s left", left);
 }
 
+void progress_end(bool *shown)
+{
+    if (*shown)
+        fputs(CLEAR, stderr);
+    *shown = false;
+}
+
 void progress_show(const struct engine_progress *p, bool *shown)
 {
     char text[96];
     if (!p->known) {
-        if (*shown)
-            fputs(CLEAR, stderr);
-        *shown = false;
+        progress_end(shown);
         return;
     }
-    if (!isatty(STDERR_FILENO))
+    unsigned columns = display_columns(STDERR_FILENO);
+    if (columns == 0)
         return;
     progress_text(p, text, sizeof text);
-    fprintf(stderr, CLEAR "%s", text);
+    fprintf(stderr, CLEAR "%.*s", (int)columns - ECHO_COLUMNS, text);
     fflush(stderr);
     *shown = true;
 }

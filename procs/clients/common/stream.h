@@ -48,8 +48,11 @@ void stream_result_free(struct stream_result *result);
 /* "prompt: 512 of 4096 tokens, 12 s left", "2 requests before this one". Pre: known. */
 void progress_text(const struct engine_progress *p, char *text, size_t bytes);
 
-/* Writes the line to stderr, over the last one, or removes it if the progress is not known. Nothing if
- * stderr is no terminal. *shown: whether there is a line now; false at first. */
+/* Writes the line to stderr, over the last one and no wider than the terminal, or removes it if the
+ * progress is not known. Nothing if stderr is no terminal, or one without control sequences.
+ * *shown: whether there is a line now; false at first. */
 void progress_show(const struct engine_progress *p, bool *shown);
+/* Removes the line, if there is one: the cursor is at the start of its line then. */
+void progress_end(bool *shown);
 
 #endif

@@ -220,7 +220,7 @@ static int run(struct generate *g, struct error *error)
         return -1;
     json_t *before = session_stats(&session);
     int status = stream_run(&session, &g->submit, print_next, g, &result, error);
-    progress_show(&(struct engine_progress){.known = false}, &g->progress);
+    progress_end(&g->progress);
     if (status == 0)
         status = finish(g, &session, &result, before, error);
     else if (result.count > 0 && g->output != OUTPUT_JSON)

@@ -42,7 +42,9 @@ struct repl {
     bool tty;               /* input is a terminal */
     bool out_tty;           /* output is a terminal */
     bool raw;               /* control characters are not replaced on a terminal */
-    bool quiet;             /* no rates after a response */
+    bool quiet;             /* no progress before a response, and no rates after it */
+    bool progress;          /* it is shown before this response */
+    bool progress_shown;    /* a line of it is on the terminal; under the watch's lock */
     bool has_tokens;        /* output of this response has arrived; under the watch's lock */
     bool mid_line;          /* the output is in the middle of a line; under the watch's lock */
     bool leave;
@@ -83,7 +85,8 @@ void watch_end(struct watch *w, const json_t *after);
 void watch_lock(struct watch *w);
 void watch_unlock(struct watch *w);
 
-/* Prints a notice on stderr, on its own line; statistics are dimmed on a terminal. */
+/* Prints a notice on stderr, on its own line, in place of the progress; statistics are dimmed on a
+ * terminal. */
 void repl_notice(struct repl *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void repl_statistics(struct repl *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

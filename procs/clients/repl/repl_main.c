@@ -119,7 +119,7 @@ static void usage(FILE *out)
             "      --system TEXT          system message of the chat\n"
             "      --thinking WHEN        auto (the template's default), on or off\n"
             "      --raw                  control characters go to a terminal unchanged\n"
-            "  -q, --quiet                no rates after a response\n"
+            "  -q, --quiet                no progress before a response, no rates after it\n"
             "  -v, --verbose              show the log of the private engine\n"
             "\nSampling:\n");
     sampling_help(out);

@@ -12,12 +12,8 @@
 
 #define RESERVE_SHARE 8
 
-static void print_next(const struct engine_next *next, void *arg)
+static void print_text(struct repl *r, const struct engine_next *next)
 {
-    struct repl *r = arg;
-    if (next->text_bytes == 0)
-        return;
-    watch_lock(r->watch);
     r->has_tokens = true;
     if (r->display.columns > 0) {
         display_put(&r->display, next->text, next->text_bytes, r->terminal);
@@ -27,6 +23,17 @@ static void print_next(const struct engine_next *next, void *arg)
         fflush(stdout);
     }
     r->mid_line = next->text[next->text_bytes - 1] != '\n';
+}
+
+/* The text begins where the progress was. */
+static void print_next(const struct engine_next *next, void *arg)
+{
+    struct repl *r = arg;
+    watch_lock(r->watch);
+    if (r->progress)
+        progress_show(&next->progress, &r->progress_shown);
+    if (next->text_bytes > 0)
+        print_text(r, next);
     watch_unlock(r->watch);
 }
 
@@ -180,6 +187,15 @@ static void start_display(struct repl *r, const struct chat_prompt *made)
     unsigned columns = r->raw ? 0 : display_columns(STDOUT_FILENO);
     display_start(&r->display, columns, display_dims(STDOUT_FILENO), marks->open, marks->close,
                   answer_front(&r->format.answer, made->text, made->bytes) > 0);
+    r->progress = !r->quiet && display_dims(STDERR_FILENO);
+}
+
+/* After Ctrl-C or an error, there may still be progress. */
+static void remove_progress(struct repl *r)
+{
+    watch_lock(r->watch);
+    progress_end(&r->progress_shown);
+    watch_unlock(r->watch);
 }
 
 static void end_display(struct repl *r)
@@ -205,6 +221,7 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
     start_display(r, &made);
     watch_start(r->watch, before);
     int status = stream_run(&r->session, &submit, print_next, r, &result, error);
+    remove_progress(r);
     json_t *after = session_stats(&r->session);
     watch_end(r->watch, after);
     end_display(r);

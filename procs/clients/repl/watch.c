@@ -43,6 +43,7 @@ static void notice(struct repl *r, bool dim, const char *fmt, va_list args)
     n = n < sizeof text - 3 ? n : sizeof text - 3;
     text[0] = '[';
     memcpy(text + n, "]\n", 2);
+    progress_end(&r->progress_shown);
     if (r->mid_line && r->out_tty)
         putchar('\n');
     r->mid_line = false;
@@ -93,12 +94,12 @@ static void compare_all(struct watch *w, const json_t *doc)
     w->known |= doc != NULL;
 }
 
-/* One sequence runs at a time, so a queued one may wait long. The own sequence is in the queue
- * until compute has seen it: require two polls. */
+/* One sequence runs at a time, so a queued one may wait long; the progress states it where that is
+ * shown. The own sequence is in the queue until compute has seen it: require two polls. */
 static void report_queue(struct watch *w, const json_t *doc)
 {
     uint64_t queued = lookup_counter(doc, "compute", "sequences_queued");
-    if (w->repl->has_tokens || queued == 0 || w->queue_polls >= QUEUE_POLLS ||
+    if (w->repl->progress || w->repl->has_tokens || queued == 0 || w->queue_polls >= QUEUE_POLLS ||
         ++w->queue_polls < QUEUE_POLLS)
         return;
     repl_notice(w->repl, "waiting for other sequences to end (%" PRIu64 " in the queue)", queued);
