@@ -57,11 +57,18 @@
       "the engine with a larger --ctx-size. " : "";
     return full + tokens;
   }
+  /* How far the prompt is: the words of repl and generate. */
+  function progress_of({ queue, processed, total, left_ms }) {
+    if (queue > 0) return `${queue} request${queue > 1 ? "s" : ""} before this one`;
+    const s = Math.ceil(left_ms / 1e3), left = s < 120 ? `${s} s` : `${Math.ceil(s / 60)} min`;
+    return `Prompt: ${processed} of ${total} tokens${left_ms === undefined ? "" : `, ${left} left`}`;
+  }
   async function receive(turn, at, waits) {
     const messages = turns.map(({ role, content }) => ({ role, content }));
     const reply = await fetch("/v1/chat/completions", { method: "POST", signal: abort.signal,
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ messages, stream: true, stream_options: { include_usage: true } }) });
+      body: JSON.stringify({ messages, stream: true, stream_options: { include_usage: true },
+        return_progress: true }) });
     if (!reply.ok) throw new Error((await reply.json()).error.message);
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
     let first = 0, finish = "", usage = null;
@@ -75,6 +82,11 @@
         if (event.error) throw new Error(event.error.message);
         usage = event.usage || usage;
         finish = choice?.finish_reason || finish;
+        if (event.prompt_progress && !first) {
+          clearInterval(waits);
+          turn.note = progress_of(event.prompt_progress);
+          update(at, turn);
+        }
         const text = choice?.delta?.content || "", thought = choice?.delta?.reasoning_content || "";
         if (!text && !thought) continue;
         if (!first) { first = performance.now(); clearInterval(waits); turn.note = ""; }
