@@ -7,32 +7,8 @@
 #include <string.h>
 
 #include "ipc/rpc/rpc.h"
+#include "lib/json/count.h"
 #include "lib/text/utf8.h"
-
-/* Depth of bracket nesting outside strings. jansson recurses up to 2,048 deep, more than the thread
- * stacks of our processes can hold, so deeper texts are rejected before parsing. */
-static bool too_deep(const unsigned char *text, size_t bytes)
-{
-    unsigned depth = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char c = text[i];
-        if (in_string) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > RPC_DEPTH_MAX)
-                return true;
-        } else if ((c == ']' || c == '}') && depth > 0) {
-            depth--;
-        }
-    }
-    return false;
-}
 
 /* jansson ignores some failed allocations: it drops a byte of a text, or reports wrong syntax. So they are counted, and
  * what was made meanwhile is not used. */
@@ -76,7 +52,7 @@ int rpc_json_parse(const void *text, size_t bytes, json_t **object, struct error
     if (bytes > RPC_BYTES_MAX)
         return error_set(error, ERR_BAD_INPUT, "JSON too large: %zu bytes, maximum %u", bytes,
                          RPC_BYTES_MAX);
-    if (too_deep(text, bytes))
+    if (json_extent_of(text, bytes).depth > RPC_DEPTH_MAX)
         return error_set(error, ERR_BAD_INPUT, "JSON nested deeper than %d", RPC_DEPTH_MAX);
     json_error_t why;
     bool memory;

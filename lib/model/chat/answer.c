@@ -74,14 +74,19 @@ size_t answer_front(const struct answer_form *f, const char *prompt, size_t byte
     return ends ? bytes - to + n : 0;
 }
 
-bool answer_left_open(const struct answer_form *f, const char *text)
+/* What is behind the last one; NULL: there is none. */
+static const char *behind_last(const char *text, size_t bytes, const char *mark)
 {
-    const char *open = NULL, *close = text;
-    for (const char *at = text; f->reasoning.open && (at = strstr(at, f->reasoning.open)); at++)
-        open = at;
-    for (const char *at = text; f->reasoning.open && (at = strstr(at, f->reasoning.close)); at++)
-        close = at;
-    return open && open >= close;
+    const char *end = text + bytes, *last = NULL;
+    for (const char *at = text; (at = memmem(at, (size_t)(end - at), mark, strlen(mark)));)
+        last = at += strlen(mark);
+    return last;
+}
+
+bool answer_left_open(const struct answer_form *f, const char *text, size_t bytes)
+{
+    const char *open = f->reasoning.open ? behind_last(text, bytes, f->reasoning.open) : NULL;
+    return open && !behind_last(open, (size_t)(text + bytes - open), f->reasoning.close);
 }
 
 void answer_open(struct answer *a, const struct answer_form *form, bool inside, answer_sink *sink,

@@ -12,6 +12,7 @@
 #include "lib/model/chat/types.h"
 
 #define ANSWER_CALL_BYTES_MAX ((size_t)48 << 10) /* with its marks; a longer call is content */
+#define ANSWER_CALL_DEPTH_MAX 64                 /* of its arguments; the same */
 #define ANSWER_BYTES_MAX      ((size_t)64 << 10)
 
 struct answer_marks {
@@ -40,7 +41,7 @@ struct answer_form answer_form_of(const char *chat_template, size_t bytes);
  * with reasoning. 0: it does not. */
 size_t answer_front(const struct answer_form *f, const char *prompt, size_t bytes);
 /* Whether reasoning is open at the end of a text. */
-bool answer_left_open(const struct answer_form *f, const char *text);
+bool answer_left_open(const struct answer_form *f, const char *text, size_t bytes);
 
 /* The marks of a form, which must outlive the list: at most ANSWER_MARKS_MAX, of at most ANSWER_MARK_BYTES_MAX bytes.
  * Where a vocabulary has (parts of) them as control tokens, their names must be in the text that is split. */

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/json/count.h"
+#include "lib/json/text.h"
 #include "lib/model/chat/answer_internal.h"
 
-/* The JSON library recurses, threads have small stacks, and an object takes 250 bytes. */
-#define DEPTH_MAX    64
-#define BRACKETS_MAX 4096
+#define CONTAINERS_MAX 4096 /* an object takes 250 bytes */
 
 static const struct answer_call rows[] = {
 #define CALL(sign, open, close, kind, ...) {sign, open, close, ANSWER_##kind, __VA_ARGS__},
@@ -24,25 +24,10 @@ struct answer_call answer_call_of(const char *chat_template, size_t bytes)
 
 /* ---- JSON ---- */
 
-/* Whether an object or array in it is nested too deep, or there are too many. */
 static bool too_much(const char *text, size_t bytes)
 {
-    size_t depth = 0, count = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < bytes && depth <= DEPTH_MAX && count <= BRACKETS_MAX; i++) {
-        char c = text[i];
-        if (in_string && c == '\\') {
-            i++;
-        } else if (c == '"') {
-            in_string = !in_string;
-        } else if (!in_string && (c == '[' || c == '{')) {
-            depth++;
-            count++;
-        } else if (!in_string && (c == ']' || c == '}')) {
-            depth -= depth > 0;
-        }
-    }
-    return depth > DEPTH_MAX || count > BRACKETS_MAX;
+    struct json_extent e = json_extent_of(text, bytes);
+    return e.depth > ANSWER_CALL_DEPTH_MAX || e.containers > CONTAINERS_MAX;
 }
 
 static json_t *read_json(const char *text, size_t bytes)
@@ -221,15 +206,16 @@ static bool read_object(const struct answer_call *f, struct cursor *c, json_t *c
     return false;
 }
 
-/* {"name": ..., "arguments": ...}; arguments in a text are taken as they are. */
+/* {"name": ..., "arguments": ...}; arguments in a text are taken as they are. Texts with NUL would be cut. */
 static bool read_named(struct cursor *c, json_t *calls)
 {
     json_t *call = read_json(c->at, size(c));
     const json_t *name = json_object_get(call, "name");
     json_t *arguments = json_object_get(call, "arguments");
-    bool good = json_is_string(name);
+    bool good = json_text_is_plain(name);
     if (good && json_is_string(arguments))
-        good = json_array_append_new(
+        good = json_text_is_plain(arguments) &&
+               json_array_append_new(
                    calls, json_pack("{s:O, s:O}", "name", name, "arguments", arguments)) == 0;
     else if (good)
         good = add_call(calls, json_string_value(name), json_string_length(name), NULL,
@@ -250,7 +236,7 @@ static json_t *gemma_list(struct cursor *c, bool object, unsigned depth)
 {
     json_t *list = object ? json_object() : json_array();
     const char *close = object ? "}" : "]";
-    bool good = list && depth < DEPTH_MAX, first = true;
+    bool good = list && depth < ANSWER_CALL_DEPTH_MAX, first = true;
     for (skip_blanks(c); good && !take(c, close); skip_blanks(c), first = false) {
         struct cursor key = {0};
         good = first || take(c, ",");

@@ -234,9 +234,9 @@ int chat_prompt_cut(struct chat_prompt *p, struct error *error)
                          "cannot be continued; with \"continue_final_message\": false the answer "
                          "is a new message");
     }
-    bool keeps = at[n] == ' ';
+    bool keeps = at[n] == CHAT_CONTINUES[n];
     p->bytes = (size_t)(at - p->text);
-    while (!keeps && p->bytes > 0 && strchr(" \t\r\n", p->text[p->bytes - 1]))
+    while (!keeps && p->bytes > 0 && memchr(" \t\r\n", p->text[p->bytes - 1], 4))
         p->bytes--;
     p->text[p->bytes] = 0;
     while (w->count > 0 && w->at[w->count - 1].from >= p->bytes)

@@ -63,9 +63,9 @@ struct chat_prompt {
 void chat_prompt_free(struct chat_prompt *p);
 
 /* To continue a message: CHAT_CONTINUES is appended to its text, and chat_prompt_cut leaves out of the prompt what is behind it,
- * and itself. Where the template does not write blanks at the end of a message (the mark's is missing), those in front of it
- * go, too. 0; -1 with ERR_BAD_INPUT (and the prompt freed): the template did not write it. */
-#define CHAT_CONTINUES "(here the answer continues) "
+ * and itself. Where the template does not write blanks at the end of a message (that of the mark is missing: a tab, which
+ * templates do not write themselves), those in front of it go, too. 0; -1 with ERR_BAD_INPUT (and the prompt freed): the template did not write it. */
+#define CHAT_CONTINUES "(here the answer continues)\t"
 int chat_prompt_cut(struct chat_prompt *p, struct error *error);
 
 /* Renders the prompt for the next response; caller frees. 0, or -1 with ERR_NO_MEMORY or

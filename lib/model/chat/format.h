@@ -70,6 +70,8 @@ struct chat_conversation {
  * text each, or null; calls have their arguments in the template's shape. continues: the last content ends with
  * CHAT_CONTINUES. NULL with ERR_BAD_INPUT or ERR_NO_MEMORY. */
 extern const char *const chat_roles[];
+/* A content as one text: itself, or the texts of its parts. A new reference; NULL with ERR_BAD_INPUT or ERR_NO_MEMORY. */
+json_t *chat_text(const json_t *content, struct error *error);
 json_t *chat_messages(const json_t *messages, bool continues, const struct chat_shape *shape,
                       enum chat_family family, struct error *error);
 

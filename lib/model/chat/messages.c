@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/json/count.h"
+#include "lib/json/text.h"
+
 /* Words of roles. Only those may become a part of a control token ("<|" role "|>"). */
 const char *const chat_roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
 
@@ -16,45 +19,59 @@ static int wrong(struct error *error, const char *what)
     return error_set(error, ERR_BAD_INPUT, "'messages': %s", what);
 }
 
+static int no_memory(struct error *error)
+{
+    return error_set(error, ERR_NO_MEMORY, "out of memory (message)");
+}
+
+/* Passes a new value on; NULL is an error. */
+static json_t *made(json_t *value, struct error *error)
+{
+    if (!value)
+        no_memory(error);
+    return value;
+}
+
 static bool known_role(const json_t *role)
 {
-    for (const char *const *r = chat_roles; json_is_string(role) && *r; r++)
-        if (strcmp(*r, json_string_value(role)) == 0)
+    for (const char *const *r = chat_roles; *r; r++)
+        if (json_text_is(role, *r))
             return true;
     return false;
 }
 
-/* A text, or the texts of an array of parts. NULL with an error. */
-static json_t *text_of(const json_t *content, struct error *error)
+static bool is_text_part(const json_t *part)
+{
+    return json_text_is(json_object_get(part, "type"), "text") &&
+           json_is_string(json_object_get(part, "text"));
+}
+
+json_t *chat_text(const json_t *content, struct error *error)
 {
     size_t bytes = 0, count = json_array_size(content);
     if (json_is_string(content))
-        return json_deep_copy(content);
+        return json_incref((json_t *)(uintptr_t)content);
+    if (!json_is_array(content)) {
+        wrong(error, "a content must be text");
+        return NULL;
+    }
     for (size_t i = 0; i < count; i++) {
         const json_t *part = json_array_get(content, i);
-        const char *type = json_string_value(json_object_get(part, "type"));
-        if (!type || strcmp(type, "text") != 0 || !json_is_string(json_object_get(part, "text"))) {
+        if (!is_text_part(part)) {
             wrong(error, "parts of a message must be texts");
             return NULL;
         }
         bytes += json_string_length(json_object_get(part, "text"));
     }
-    char *joined = json_is_array(content) ? malloc(bytes + 1) : NULL, *at = joined;
-    if (!joined) {
-        if (json_is_array(content))
-            error_set(error, ERR_NO_MEMORY, "out of memory (message)");
-        else
-            wrong(error, "a content must be text");
-        return NULL;
-    }
-    for (size_t i = 0; i < count; i++) {
+    char *joined = malloc(bytes + 1), *at = joined;
+    for (size_t i = 0; joined && i < count; i++) {
         const json_t *text = json_object_get(json_array_get(content, i), "text");
         memcpy(at, json_string_value(text), json_string_length(text));
         at += json_string_length(text);
     }
-    json_t *text = json_stringn_nocheck(joined, bytes);
+    json_t *text = joined ? json_stringn_nocheck(joined, bytes) : NULL;
     free(joined);
-    return text;
+    return made(text, error);
 }
 
 static bool is_blank(const json_t *text)
@@ -63,38 +80,50 @@ static bool is_blank(const json_t *text)
     return value && strspn(value, " \t\r\n") == json_string_length(text);
 }
 
-/* OpenAI's API has the arguments of a call as a text of JSON; most templates take them as an object. Clients leave them out,
- * or write an empty text, where there are none. */
-static json_t *as_object(const json_t *arguments)
+/* OpenAI's API has the arguments of a call as a text of JSON; most templates take them as an object. NULL: it is none, or
+ * nested too deep, and stays; or, with *error, out of memory. */
+static json_t *as_object(const json_t *arguments, struct error *error)
 {
-    if (!arguments || json_is_null(arguments) || is_blank(arguments))
-        return json_object();
-    return json_is_string(arguments)
-               ? json_loadb(json_string_value(arguments), json_string_length(arguments),
-                            JSON_ALLOW_NUL, NULL)
-               : NULL;
-}
-
-/* Written as Python's json.dumps does; a text stays as it is. */
-static json_t *as_text(const json_t *arguments)
-{
-    if (!arguments || json_is_null(arguments) || is_blank(arguments))
-        return json_string("{}");
-    char *text = json_is_object(arguments) ? json_dumps(arguments, 0) : NULL;
-    json_t *value = text ? json_string(text) : NULL;
-    free(text);
+    json_error_t why = {.text = ""};
+    const char *text = json_string_value(arguments);
+    size_t bytes = json_string_length(arguments);
+    if (!text || json_extent_of(text, bytes).depth > ANSWER_CALL_DEPTH_MAX)
+        return NULL;
+    json_t *value = json_loadb(text, bytes, JSON_ALLOW_NUL, &why);
+    if (!value && json_error_code(&why) == json_error_out_of_memory)
+        no_memory(error);
     return value;
 }
 
-static void convert_arguments(json_t *call, const struct chat_shape *shape)
+/* Written as Python's json.dumps does; a text stays as it is. */
+static json_t *as_text(const json_t *arguments, struct error *error)
+{
+    if (!json_is_object(arguments))
+        return NULL;
+    char *text = json_dumps(arguments, 0);
+    json_t *value = text ? json_string(text) : NULL;
+    free(text);
+    return made(value, error);
+}
+
+/* Clients leave the arguments out, or write an empty text, where there are none. */
+static int convert_arguments(json_t *call, const struct chat_shape *shape, struct error *error)
 {
     json_t *function = json_object_get(call, "function");
-    json_t *of = function ? function : call;
+    json_t *of = function ? function : call, *value;
     const json_t *given = json_object_get(of, "arguments");
-    json_t *value = shape->text_arguments ? as_text(given) : as_object(given);
-    if (shape->text_arguments ? json_is_string(value) : json_is_object(value))
-        json_object_set(of, "arguments", value);
+    error->code = ERR_NONE;
+    if (!json_is_object(of))
+        return 0;
+    if (!given || json_is_null(given) || is_blank(given))
+        value = made(shape->text_arguments ? json_string("{}") : json_object(), error);
+    else
+        value = shape->text_arguments ? as_text(given, error) : as_object(given, error);
+    if ((shape->text_arguments ? json_is_string(value) : json_is_object(value)) &&
+        json_object_set(of, "arguments", value) != 0)
+        no_memory(error);
     json_decref(value);
+    return error->code == ERR_NONE ? 0 : -1;
 }
 
 /* Templates write more of a message than its content: names, reasoning, arguments of calls. */
@@ -123,8 +152,28 @@ static json_t *content_of(const json_t *message, const struct chat_shape *shape,
     bool calls = json_array_size(json_object_get(message, "tool_calls")) > 0;
     bool empty = json_is_string(content) && json_string_length(content) == 0;
     if (!content || json_is_null(content) || (empty && calls && shape->empty_is_null))
-        return calls && shape->null_content ? json_null() : json_string("");
-    return text_of(content, error);
+        return made(calls && shape->null_content ? json_null() : json_string(""), error);
+    return chat_text(content, error);
+}
+
+/* A copy with another content, which is taken. jansson's copies lack what an allocation failed for. */
+static json_t *copy_of(const json_t *message, json_t *content, struct error *error)
+{
+    json_t *copy = json_deep_copy(message);
+    bool whole = copy && json_equal(copy, message);
+    if (json_object_set_new(copy, "content", content) == 0 && whole)
+        return copy;
+    json_decref(copy);
+    return made(NULL, error);
+}
+
+static int convert_calls(json_t *message, const struct chat_shape *shape, struct error *error)
+{
+    json_t *call;
+    size_t i;
+    json_array_foreach(json_object_get(message, "tool_calls"), i,
+                       call) if (convert_arguments(call, shape, error) != 0) return -1;
+    return 0;
 }
 
 static json_t *message_of(const json_t *message, const struct chat_shape *shape,
@@ -139,15 +188,9 @@ static json_t *message_of(const json_t *message, const struct chat_shape *shape,
         return NULL;
     }
     json_t *content = content_of(message, shape, error);
-    json_t *copy = content ? json_deep_copy(message) : NULL, *call;
-    if (content && (!copy || json_object_set_new(copy, "content", content) != 0)) {
-        error_set(error, ERR_NO_MEMORY, "out of memory (message)");
-        json_decref(copy);
-        return NULL;
-    }
-    size_t i;
-    json_array_foreach(json_object_get(copy, "tool_calls"), i, call) convert_arguments(call, shape);
-    if (copy && reject_marks(copy, family, error) != 0) {
+    json_t *copy = content ? copy_of(message, content, error) : NULL;
+    if (copy &&
+        (convert_calls(copy, shape, error) != 0 || reject_marks(copy, family, error) != 0)) {
         json_decref(copy);
         return NULL;
     }
@@ -167,9 +210,7 @@ static int mark_end(json_t *message, struct error *error)
         marked = json_stringn_nocheck(text, n + sizeof CHAT_CONTINUES - 1);
     }
     free(text);
-    return json_object_set_new(message, "content", marked) == 0
-               ? 0
-               : error_set(error, ERR_NO_MEMORY, "out of memory (message)");
+    return json_object_set_new(message, "content", marked) == 0 ? 0 : no_memory(error);
 }
 
 json_t *chat_messages(const json_t *messages, bool continues, const struct chat_shape *shape,
@@ -181,11 +222,16 @@ json_t *chat_messages(const json_t *messages, bool continues, const struct chat_
                   CHAT_MESSAGES_MAX);
         return NULL;
     }
-    json_t *out = json_array();
-    for (size_t i = 0; i < n; i++) {
+    json_t *out = made(json_array(), error);
+    for (size_t i = 0; out && i < n; i++) {
         json_t *message = message_of(json_array_get(messages, i), shape, family, error);
-        if (!message || json_array_append_new(out, message) != 0 ||
-            (continues && i == n - 1 && mark_end(message, error) != 0)) {
+        int rc = message ? 0 : -1;
+        if (message && json_array_append(out, message) != 0)
+            rc = no_memory(error);
+        if (rc == 0 && continues && i == n - 1)
+            rc = mark_end(message, error);
+        json_decref(message);
+        if (rc != 0) {
             json_decref(out);
             return NULL;
         }

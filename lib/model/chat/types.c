@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/json/text.h"
+
 #define SCHEMAS_MAX 256 /* looked at for one parameter */
 
 struct record {
@@ -33,7 +35,7 @@ static bool takes_text(struct looking *l, const json_t *schema);
 
 static bool is_string_type(const json_t *type)
 {
-    return json_is_string(type) && strcmp(json_string_value(type), "string") == 0;
+    return json_text_is(type, "string");
 }
 
 static bool any(struct looking *l, const json_t *list,

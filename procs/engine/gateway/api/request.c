@@ -10,6 +10,7 @@
 #include "ipc/rpc/json.h"
 #include "lib/base/bytes.h"
 #include "lib/json/count.h"
+#include "lib/json/text.h"
 #include "lib/model/tokenizer/tokenizer.h"
 #include "lib/text/utf8.h"
 
@@ -78,15 +79,14 @@ static int take_neutral_empty(struct taker *t, const json_t *value)
 
 static int take_response_format(struct taker *t, const json_t *value)
 {
-    const char *type = json_string_value(json_object_get(value, "type"));
-    return type && strcmp(type, "text") == 0 ? 0
-                                             : unable(t, "only {\"type\":\"text\"} is supported");
+    return json_text_is(json_object_get(value, "type"), "text")
+               ? 0
+               : unable(t, "only {\"type\":\"text\"} is supported");
 }
 
 static int take_modalities(struct taker *t, const json_t *value)
 {
-    const char *name = json_string_value(json_array_get(value, 0));
-    if (json_array_size(value) == 1 && name && strcmp(name, "text") == 0)
+    if (json_array_size(value) == 1 && json_text_is(json_array_get(value, 0), "text"))
         return 0;
     return unable(t, "only [\"text\"] is supported");
 }
@@ -299,18 +299,16 @@ static int take_tools(struct taker *t, const json_t *value)
 
 static int take_tool_choice(struct taker *t, const json_t *value)
 {
-    const char *name = json_string_value(value);
-    t->no_tools = name && strcmp(name, "none") == 0;
-    return t->no_tools || (name && strcmp(name, "auto") == 0)
+    t->no_tools = json_text_is(value, "none");
+    return t->no_tools || json_text_is(value, "auto")
                ? 0
                : unable(t, "only \"none\" and \"auto\" are supported");
 }
 
 static int take_reasoning_format(struct taker *t, const json_t *value)
 {
-    const char *name = json_string_value(value);
-    t->whole = name && strcmp(name, "none") == 0;
-    return t->whole || (name && strcmp(name, "auto") == 0)
+    t->whole = json_text_is(value, "none");
+    return t->whole || json_text_is(value, "auto")
                ? 0
                : unable(t, "only \"none\" and \"auto\" are supported");
 }
@@ -332,8 +330,7 @@ static int take_generation_prompt(struct taker *t, const json_t *value)
 static int choose_continuation(struct taker *t)
 {
     const json_t *last = json_array_get(t->messages, json_array_size(t->messages) - 1);
-    const char *role = json_string_value(json_object_get(last, "role"));
-    bool can = role && strcmp(role, "assistant") == 0 &&
+    bool can = json_text_is(json_object_get(last, "role"), "assistant") &&
                json_array_size(json_object_get(last, "tool_calls")) == 0;
     t->continues = t->continue_message == YES ||
                    (can && t->continue_message == UNSTATED && t->generation_prompt != YES);
@@ -344,7 +341,11 @@ static int choose_continuation(struct taker *t)
     if (t->continues && t->generation_prompt == YES)
         return error_set(t->error, ERR_BAD_INPUT,
                          "'continue_final_message' and 'add_generation_prompt' exclude each other");
-    return 0;
+    if (t->continues || t->generation_prompt != NO || t->limits->chat->program)
+        return 0;
+    t->name = "add_generation_prompt";
+    return unable(t,
+                  "the model has no chat template that could leave it out; only true is supported");
 }
 
 static int take_variables(struct taker *t, const json_t *value)
@@ -375,14 +376,27 @@ static json_t *all_variables(const struct taker *t)
     return all;
 }
 
-/* Whether the message that is continued is in its reasoning. */
-static bool last_thinks(const struct taker *t, const struct answer_form *form)
+/* *thinks: whether the message that is continued is in its reasoning. */
+static int last_thinks(const struct taker *t, const struct answer_form *form, bool *thinks)
 {
     const json_t *last = json_array_get(t->messages, json_array_size(t->messages) - 1);
     const json_t *content = json_object_get(last, "content");
-    const json_t *part = json_array_get(content, json_array_size(content) - 1);
-    const char *text = json_string_value(part ? json_object_get(part, "text") : content);
-    return text && answer_left_open(form, text);
+    *thinks = false;
+    if (!json_is_string(content) && !json_is_array(content))
+        return 0;
+    json_t *text = chat_text(content, t->error);
+    if (!text)
+        return -1;
+    *thinks = answer_left_open(form, json_string_value(text), json_string_length(text));
+    json_decref(text);
+    return 0;
+}
+
+/* The answer as one text begins with the mark that the template wrote. */
+static int keep_front(struct taker *t, size_t front)
+{
+    t->out->front = strdup(t->out->prompt + t->out->prompt_bytes - front);
+    return t->out->front ? 0 : error_set(t->error, ERR_NO_MEMORY, "out of memory (prompt)");
 }
 
 /* Log-probabilities are of the whole text. Calls are split off if there are tools to be called. */
@@ -391,14 +405,15 @@ static int choose_parts(struct taker *t)
     const json_t *tools = t->no_tools ? NULL : t->tools;
     const struct answer_form *form = chat_format_answer(t->limits->chat, tools);
     size_t front = answer_front(form, t->out->prompt, t->out->prompt_bytes);
-    if (t->whole && front > 0 && !form->channels) {
-        t->out->front = strdup(t->out->prompt + t->out->prompt_bytes - front);
-        return t->out->front ? 0 : error_set(t->error, ERR_NO_MEMORY, "out of memory (prompt)");
-    }
+    if (t->whole && front > 0 && !form->channels && !t->continues)
+        return keep_front(t, front);
     if (t->whole || t->out->logprobs)
         return 0;
     t->out->answer = *form;
-    t->out->inside = front > 0 || (t->continues && last_thinks(t, form));
+    bool thinks = false;
+    if (t->continues && last_thinks(t, form, &thinks) != 0)
+        return -1;
+    t->out->inside = front > 0 || thinks;
     if (json_array_size(tools) == 0) {
         t->out->answer.call = (struct answer_call){0};
         return 0;
@@ -473,7 +488,7 @@ static int take_body(struct taker *t, json_t *body, char param[API_PARAM_BYTES])
         t->name = "messages";
         if (choose_continuation(t) == 0 && render_messages(t) == 0)
             return 0;
-        snprintf(param, API_PARAM_BYTES, "messages");
+        snprintf(param, API_PARAM_BYTES, "%s", t->name);
         return -1;
     }
     if (t->out->prompt || t->out->ids)

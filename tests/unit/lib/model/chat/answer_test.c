@@ -158,6 +158,11 @@ START_TEST(marks_of_forms)
 }
 END_TEST
 
+static bool left_open(const struct answer_form *f, const char *text)
+{
+    return answer_left_open(f, text, strlen(text));
+}
+
 START_TEST(prompts_that_start_reasoning)
 {
     struct answer_form f = answer_form_of(TEMPLATE, strlen(TEMPLATE)), none = {0};
@@ -166,10 +171,10 @@ START_TEST(prompts_that_start_reasoning)
     ck_assert(!answer_front(&f, "<think>\n\n</think>\n\n", 20));
     ck_assert(!answer_front(&f, "think>", 6));
     ck_assert(!answer_front(&none, "<think>", 7));
-    ck_assert(answer_left_open(&f, "<think>a"));
-    ck_assert(answer_left_open(&f, "<think>a</think>b<think>"));
-    ck_assert(!answer_left_open(&f, "<think>a</think>b"));
-    ck_assert(!answer_left_open(&f, "a") && !answer_left_open(&none, "<think>a"));
+    ck_assert(left_open(&f, "<think>a"));
+    ck_assert(left_open(&f, "<think>a</think>b<think>"));
+    ck_assert(!left_open(&f, "<think>a</think>b"));
+    ck_assert(!left_open(&f, "a") && !left_open(&none, "<think>a"));
 }
 END_TEST
 

@@ -329,6 +329,74 @@ START_TEST(calls_without_arguments)
 }
 END_TEST
 
+/* Arguments that are nested too deep for a JSON library that recurses are not parsed: they stay a text. */
+START_TEST(deep_arguments)
+{
+    static const char template[] = "{{ messages[0].tool_calls[0].function.arguments is string }}";
+    static const struct {
+        int depth;
+        const char *prompt;
+    } rows[] = {{20, "False"}, {63, "False"}, {64, "True"}, {400, "True"}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct fixture f;
+        char messages[2000], *at = messages;
+        at = stpcpy(at, "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+                        "\"arguments\":\"{\\\"a\\\":");
+        for (int k = 0; k < rows[i].depth; k++)
+            *at++ = '[';
+        for (int k = 0; k < rows[i].depth; k++)
+            *at++ = ']';
+        strcpy(at, "}\"}}]}]");
+        ck_assert_msg(render(&f, template, 0, messages, NULL, NULL) == 0, "%s", f.error.text);
+        ck_assert_str_eq(f.prompt.text, rows[i].prompt);
+        chat_prompt_free(&f.prompt);
+    }
+}
+END_TEST
+
+static unsigned allocations, failing;
+
+static void *allocate(size_t bytes)
+{
+    return ++allocations == failing ? NULL : malloc(bytes);
+}
+
+/* Whichever allocation of the JSON library fails: an error that says so, or all of the messages. */
+START_TEST(messages_without_memory)
+{
+    static const char text[] =
+        "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\","
+        "\"text\":\"b\"}]},{\"role\":\"user\",\"content\":\"c\",\"name\":\"d\"},"
+        "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"x\",\"function\":{"
+        "\"name\":\"f\",\"arguments\":{\"a\":[1,\"b\"]}}}]},{\"role\":\"assistant\"}]";
+    const struct chat_shape shape = {0};
+    struct error error;
+    json_t *messages = json_loads(text, 0, NULL);
+    ck_assert_ptr_nonnull(messages);
+    json_t *all = chat_messages(messages, true, &shape, CHAT_PLAIN, &error);
+    ck_assert_ptr_nonnull(all);
+    json_set_alloc_funcs(allocate, free);
+    bool failed = true;
+    for (failing = 1; failed; failing++) {
+        ck_assert_uint_lt(failing, 1000);
+        allocations = 0;
+        error = (struct error){.code = ERR_NONE};
+        json_t *out = chat_messages(messages, true, &shape, CHAT_PLAIN, &error);
+        failed = allocations >= failing;
+        if (out)
+            ck_assert_msg(json_equal(out, all), "allocation %u: messages are incomplete", failing);
+        else
+            ck_assert_msg(error.code == ERR_NO_MEMORY, "allocation %u: code %d", failing,
+                          (int)error.code);
+        json_decref(out);
+    }
+    json_set_alloc_funcs(malloc, free);
+    ck_assert_uint_gt(failing, 20);
+    json_decref(all);
+    json_decref(messages);
+}
+END_TEST
+
 /* A template for tools that is none: conversations with tools are errors, others are rendered. */
 START_TEST(bad_template_for_tools)
 {
@@ -388,6 +456,8 @@ int main(void)
     tcase_add_test(tc, template_for_tools);
     tcase_add_test(tc, bad_template_for_tools);
     tcase_add_test(tc, calls_without_arguments);
+    tcase_add_test(tc, deep_arguments);
+    tcase_add_test(tc, messages_without_memory);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);

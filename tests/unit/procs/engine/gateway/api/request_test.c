@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Request bodies, conversations, stop texts: tables of cases. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -374,77 +375,6 @@ START_TEST(answers_in_parts)
 }
 END_TEST
 
-#define TURNS                                                                                      \
-    "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}"                   \
-    "{% if add_generation_prompt %}<assistant><think>\n{% endif %}{# </think> #}"
-#define BOTH(content, more)                                                                        \
-    "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"    \
-    "\"" content "\"}]" more "}"
-
-/* A last message of the assistant is continued: the prompt ends with its text. */
-START_TEST(continued_messages)
-{
-    static const struct {
-        const char *body, *prompt;
-        bool inside;
-    } rows[] = {
-        {BOTH("b", ""), "<user>a</><assistant>b", false},
-        {BOTH("b ", ""), "<user>a</><assistant>b", false}, /* the template writes no blanks there */
-        {BOTH("b", ",\"continue_final_message\":true,\"add_generation_prompt\":false"),
-         "<user>a</><assistant>b", false},
-        {BOTH("b", ",\"continue_final_message\":false"),
-         "<user>a</><assistant>b</><assistant><think>\n", true},
-        {BOTH("b", ",\"add_generation_prompt\":true"),
-         "<user>a</><assistant>b</><assistant><think>\n", true},
-        {BOTH("<think>b", ""), "<user>a</><assistant><think>b", true},
-        {BOTH("<think>b</think>c", ""), "<user>a</><assistant><think>b</think>c", false},
-        {ASK(",\"add_generation_prompt\":false"), "<user>hi</>", false},
-    };
-    static const char *const bad[][2] = {
-        {ASK(",\"continue_final_message\":true"), "not one of the assistant"},
-        {BOTH("b", ",\"continue_final_message\":true,\"add_generation_prompt\":true"),
-         "exclude each other"},
-        {BOTH("b", ",\"continue_final_message\":1"), "true or false"}};
-    struct chat_format format = {0};
-    struct api_limits limits = {.prompt_bytes = 4096, .chat = &format};
-    struct model_chat model = {.family = CHAT_PLAIN};
-    struct api_request r;
-    struct error error = {.text = ""};
-    char param[API_PARAM_BYTES];
-    ck_assert_int_eq(chat_format_set(&format, &model, TURNS, strlen(TURNS), &error), 0);
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        ck_assert_msg(api_request_parse(API_CHAT, rows[i].body, strlen(rows[i].body), &limits, &r,
-                                        param, &error) == 0,
-                      "%s", error.text);
-        ck_assert_str_eq(r.prompt, rows[i].prompt);
-        ck_assert_uint_eq(r.prompt_bytes, strlen(r.prompt));
-        ck_assert_msg(r.inside == rows[i].inside && !r.front, "row %zu", i);
-        for (size_t k = 0; k < r.special.count; k++)
-            ck_assert_uint_le(r.special.at[k].to, r.prompt_bytes);
-        api_request_free(&r);
-    }
-    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        ck_assert(api_request_parse(API_CHAT, bad[i][0], strlen(bad[i][0]), &limits, &r, param,
-                                    &error) == -1);
-        ck_assert_msg(strstr(error.text, bad[i][1]) != NULL, "%s", error.text);
-        api_request_free(&r);
-    }
-    /* An answer as one text has the mark that the template wrote. */
-    static const char whole[] = ASK(",\"reasoning_format\":\"none\"");
-    ck_assert(api_request_parse(API_CHAT, whole, strlen(whole), &limits, &r, param, &error) == 0);
-    ck_assert_str_eq(r.front, "<think>\n");
-    api_request_free(&r);
-    chat_format_free(&format);
-    static const char silent[] = "{{ messages[0].content }}";
-    ck_assert_int_eq(chat_format_set(&format, &model, silent, strlen(silent), &error), 0);
-    ck_assert(api_request_parse(API_CHAT, rows[0].body, strlen(rows[0].body), &limits, &r, param,
-                                &error) == -1);
-    ck_assert_msg(strstr(error.text, "does not write the last message") != NULL, "%s", error.text);
-    api_request_free(&r);
-    chat_format_free(&format);
-}
-END_TEST
-
 #define EFFORT                                                                                     \
     "{{ reasoning_effort if reasoning_effort is defined else '-' }} {{ a if a is defined else "    \
     "'-' }}"
@@ -539,7 +469,6 @@ int main(void)
     tcase_add_test(t, nul_in_texts);
     tcase_add_test(t, answers_in_parts);
     tcase_add_test(t, reasoning_effort);
-    tcase_add_test(t, continued_messages);
     tcase_add_test(t, arguments_count_as_values);
     tcase_add_test(t, bodies_that_are_wrong);
     tcase_add_test(t, conversations);
