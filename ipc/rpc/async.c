@@ -95,7 +95,7 @@ uint64_t rpc_async_call(struct rpc_async *c, const char *op, json_t *request, un
             call = &c->calls[i];
     if (!call) {
         json_decref(request);
-        error_set(error, ERR_BUSY, "%u calls are already in flight", c->calls_max);
+        error_set(error, ERR_UNAVAILABLE, "%u calls are already in flight", c->calls_max);
         return 0;
     }
     struct rpc_call_text text;

@@ -28,7 +28,7 @@ typedef void rpc_async_done(void *arg, json_t *reply, const struct error *error)
 /* calls_max: maximum calls in flight. NULL with *error set. */
 struct rpc_async *rpc_async_open(const char *path, unsigned calls_max, struct error *error);
 
-/* Starts a call. Returns its ticket, never 0; 0 with *error: ERR_BUSY (too many calls),
+/* Starts a call. Returns its ticket, never 0; 0 with *error: ERR_UNAVAILABLE (too many calls),
  * ERR_BAD_INPUT. `request` is stolen and may be NULL. */
 uint64_t rpc_async_call(struct rpc_async *client, const char *op, json_t *request,
                         unsigned timeout_ms, rpc_async_done *done, void *arg, struct error *error);
