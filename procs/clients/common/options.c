@@ -46,6 +46,14 @@ bool sampling_known(const char *name)
     return false;
 }
 
+/* The value that is attached to -s: a number, so that a prompt behind -p which begins with "-s" is none. */
+static const char *seed_attached(const char *arg)
+{
+    const char *digits = strncmp(arg, "-s", 2) == 0 ? arg + 2 : "";
+    return *(digits + (*digits == '-')) >= '0' && *(digits + (*digits == '-')) <= '9' ? digits
+                                                                                      : NULL;
+}
+
 int sampling_take_args(struct sampling *s, int *argc, char **argv, struct error *error)
 {
     int kept = 1;
@@ -58,13 +66,17 @@ int sampling_take_args(struct sampling *s, int *argc, char **argv, struct error 
         size_t n = strcspn(arg, "=");
         if (options && strncmp(arg, "--", 2) == 0 && n < sizeof name)
             snprintf(name, sizeof name, "%.*s", (int)n - 2, arg + 2);
-        if (options && strcmp(arg, "-s") == 0)
+        const char *attached = options ? seed_attached(arg) : NULL;
+        if (attached || (options && strcmp(arg, "-s") == 0))
             snprintf(name, sizeof name, "seed");
         if (!name[0] || !sampling_known(name)) {
             argv[kept++] = arg;
             continue;
         }
-        const char *value = arg[n] == '=' ? arg + n + 1 : i + 1 < *argc ? argv[++i] : NULL;
+        const char *value = attached        ? attached
+                            : arg[n] == '=' ? arg + n + 1
+                            : i + 1 < *argc ? argv[++i]
+                                            : NULL;
         if (!value)
             return error_set(error, ERR_BAD_INPUT, "%.*s needs a value", (int)n, arg);
         if (sampling_set(s, full_name(name), value, error) != 0)

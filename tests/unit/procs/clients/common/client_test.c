@@ -31,12 +31,36 @@ START_TEST(sampling_options_are_taken)
 }
 END_TEST
 
+/* As other short options, -s takes its value attached, too. A text that only begins with it is none. */
+START_TEST(short_seed)
+{
+    static const struct {
+        const char *args[2];
+        int64_t seed;
+        int left;
+    } rows[] = {{{"-s", "7"}, 7, 1},      {{"-s42", "x"}, 42, 2}, {{"-s-1", NULL}, -1, 1},
+                {{"-shell", "x"}, 99, 3}, {{"-s=4", "x"}, 99, 3}, {{"--", "-s42"}, 99, 3}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char *argv[] = {"generate", (char *)(uintptr_t)rows[i].args[0],
+                        (char *)(uintptr_t)rows[i].args[1], NULL};
+        int argc = rows[i].args[1] ? 3 : 2;
+        struct sampling s;
+        struct error error;
+        sampling_defaults(&s);
+        s.seed = 99;
+        ck_assert_int_eq(sampling_take_args(&s, &argc, argv, &error), 0);
+        ck_assert_msg(s.seed == rows[i].seed && argc == rows[i].left, "row %zu", i);
+    }
+}
+END_TEST
+
 START_TEST(bad_sampling_options_are_rejected)
 {
     static const char *const bad[][2] = {
-        {"--temp", "hot"},  {"--temp", "-1"},         {"--top-p", "1.5"},
-        {"--top-k", "1.5"}, {"--seed", "-2"},         {"--seed", "99999999999999999999"},
-        {"--min-p", "nan"}, {"--repeat-penalty", ""}, {"--top-k", NULL}};
+        {"--temp", "hot"},        {"--temp", "-1"}, {"--top-p", "1.5"},
+        {"--top-k", "1.5"},       {"--seed", "-2"}, {"--seed", "99999999999999999999"},
+        {"-s4x", NULL},           {"-s-2", NULL},   {"--min-p", "nan"},
+        {"--repeat-penalty", ""}, {"--top-k", NULL}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char *argv[] = {"x", (char *)(uintptr_t)bad[i][0], (char *)(uintptr_t)bad[i][1], NULL};
         int argc = bad[i][1] ? 3 : 2;
@@ -194,6 +218,7 @@ int main(void)
     Suite *suite = suite_create("client");
     TCase *cases = tcase_create("client");
     tcase_add_test(cases, sampling_options_are_taken);
+    tcase_add_test(cases, short_seed);
     tcase_add_test(cases, bad_sampling_options_are_rejected);
     tcase_add_test(cases, ids_are_read);
     tcase_add_test(cases, whole_numbers_are_read);
