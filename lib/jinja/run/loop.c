@@ -72,31 +72,29 @@ static int64_t remaining(struct jrun *r, struct jloop *loop)
  * {% for j in range(...) %}{% if not ns.found %}...{% endif %}{% endfor %}. Without an end of such a
  * loop, N messages take N * N turns. */
 
-static bool is_target(const struct jnode *target, const struct jstring *name)
+static bool is_constant(struct jrun *r, const struct jnode *n, const struct jstring *target);
+
+static bool are_constant(struct jrun *r, const struct jnode *n, const struct jstring *target)
 {
-    if (target->kind == JNODE_NAME)
-        return target->name == name;
-    for (size_t i = 0; i < target->list.count; i++)
-        if (is_target(target->list.at[i], name))
-            return true;
-    return false;
+    jheap_enter(r->h);
+    bool both = is_constant(r, n->a, target) && (!n->b || is_constant(r, n->b, target));
+    jheap_leave(r->h);
+    return both;
 }
 
-/* Without effects, and not of the turn: no call, no `in`, which may consume a generator, and only attributes of
- * a variable: an attribute of a namespace may be the loop itself. */
-static bool is_constant(struct jrun *r, const struct jnode *n, const struct jnode *target)
+/* Without effects, and not of the turn, whose variable is `target`: no call, no `in`, which may consume a
+ * generator, and only attributes of a variable: an attribute of a namespace may be the loop itself. */
+static bool is_constant(struct jrun *r, const struct jnode *n, const struct jstring *target)
 {
     jheap_step(r->h);
     switch ((enum jnode_kind)n->kind) {
     case JNODE_CONST: return true;
-    case JNODE_NAME: return !jstring_is(n->name, "loop") && !is_target(target, n->name);
-    case JNODE_NOT: return is_constant(r, n->a, target);
-    case JNODE_ATTRIBUTE: return n->a->kind == JNODE_NAME && is_constant(r, n->a, target);
-    case JNODE_ITEM:
-        return n->a->kind == JNODE_NAME && is_constant(r, n->a, target) &&
-               is_constant(r, n->b, target);
+    case JNODE_NAME: return !jstring_is(n->name, "loop") && n->name != target;
+    case JNODE_ATTRIBUTE:
+    case JNODE_ITEM: return n->a->kind == JNODE_NAME && are_constant(r, n, target);
+    case JNODE_NOT:
     case JNODE_OR:
-    case JNODE_AND: return is_constant(r, n->a, target) && is_constant(r, n->b, target);
+    case JNODE_AND: return are_constant(r, n, target);
     default: return false;
     }
 }
@@ -107,7 +105,7 @@ unsigned jloop_constant_conditions(struct jrun *r, const struct jnode *loop)
     const struct jnode *n = loop->list.count == 1 ? loop->list.at[0] : NULL;
     if (loop->c || loop->a->kind != JNODE_NAME) /* a later element may be an error to unpack */
         return 0;
-    while (n && n->kind == JNODE_IF && is_constant(r, n->a, loop->a)) {
+    while (n && n->kind == JNODE_IF && is_constant(r, n->a, loop->a->name)) {
         count++;
         n = n->other.count == 1 ? n->other.at[0] : NULL;
     }

@@ -40,8 +40,10 @@ void jassign(struct jrun *r, const struct jnode *target, struct jvalue v)
         const struct jlist *l = jiterate(r->h, &v);
         if (l->count != target->list.count)
             jheap_fail(r->h, "%zu values to unpack, %zu expected", l->count, target->list.count);
+        jheap_enter(r->h);
         for (size_t i = 0; i < l->count; i++)
             jassign(r, target->list.at[i], l->at[i]);
+        jheap_leave(r->h);
     }
 }
 

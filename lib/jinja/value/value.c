@@ -291,6 +291,18 @@ static struct jlist *characters(struct jheap *h, const struct jstring *s)
     return l;
 }
 
+/* What a generator takes its elements from may be a generator, too, and so on. */
+static void fill(struct jheap *h, struct jlist *l)
+{
+    void (*add)(void *, struct jlist *) = l->fill;
+    if (!add)
+        return;
+    l->fill = NULL;
+    jheap_enter(h);
+    add(l->fill_arg, l);
+    jheap_leave(h);
+}
+
 struct jlist *jiterate(struct jheap *h, const struct jvalue *v)
 {
     if (v->kind == JSTRING)
@@ -300,11 +312,8 @@ struct jlist *jiterate(struct jheap *h, const struct jvalue *v)
     if (v->kind != JLIST && v->kind != JDICT && v->kind != JUNDEFINED)
         jheap_fail(h, "'%s' object is not iterable", jtype_name(v));
     struct jlist *l = jlist_new(h, JFORM_LIST, 0).list;
-    if (v->kind == JLIST && v->list->fill) {
-        void (*fill)(void *, struct jlist *) = v->list->fill;
-        v->list->fill = NULL;
-        fill(v->list->fill_arg, v->list);
-    }
+    if (v->kind == JLIST)
+        fill(h, v->list);
     if (v->kind == JLIST && v->list->count > 0) { /* what is left of it */
         l->at = v->list->at + v->list->taken;
         l->count = l->capacity = v->list->count - v->list->taken;

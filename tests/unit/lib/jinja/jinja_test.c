@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chat templates: every feature against jinja2 (tests/golden/jinja_vectors.py), who wrote each byte, and the limits. */
 #include <check.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,22 +242,100 @@ static char *repeated(const char *head, const char *part, size_t count, const ch
     return text;
 }
 
-START_TEST(deep_syntax_is_rejected)
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define STACK_BYTES ((size_t)8 << 20) /* its frames are larger */
+#else
+#define STACK_BYTES ((size_t)512 << 10) /* of every thread of the gateway */
+#endif
+
+static void *in_thread(void *work)
 {
-    static const char *const parts[][3] = {{"{{ ", "(", ""},
-                                           {"{{ ", "[", ""},
-                                           {"{{ ", "-", "1 }}"},
-                                           {"{{ ", "not ", "1 }}"},
-                                           {"{{ x", "[x", ""},
-                                           {"{{ 1", " if 1 else 1", " }}"},
-                                           {"", "{% if x %}", ""},
-                                           {"", "{% for x in l %}", ""},
-                                           {"{{ 1", "+1", " }}"},
-                                           {"{{ l", "|list", " }}"},
-                                           {"{% set ", "(", ""},
-                                           {"{{ x", ".x", "}}"},
-                                           {"{% filter e", "|e", " %}x{% endfilter %}"},
-                                           {"{% set x | e", "|e", " %}x{% endset %}"}};
+    (*(void (**)(void))work)();
+    return NULL;
+}
+
+static void with_small_stack(void (*work)(void))
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    ck_assert_int_eq(pthread_attr_setstacksize(&attributes, STACK_BYTES), 0);
+    ck_assert_int_eq(pthread_create(&thread, &attributes, in_thread, &work), 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
+/* Whatever calls itself ends at the limit, which the stack has room for. */
+static void nest(void)
+{
+    static const char *const generators[] = {
+        "map('string')",   "map('map', 'string')", "select", "reject('none')",
+        "selectattr('x')", "rejectattr(0)",        "unique", "batch(1)"};
+    static const char *const values[] = {"[ns.x]", "(ns.x,)", "{'k': ns.x}", "namespace(x=ns.x)"};
+    static const char *const uses[] = {
+        "ns.x | string",      "ns.x | pprint", "ns.x | tojson", "ns.x == ns.y",
+        "ns.x < ns.y",        "{ns.x: 1}",     "'%s' % [ns.x]", "[ns.x, ns.y] | unique | list",
+        "[ns.x, ns.y] | sort"};
+    char text[500];
+    for (size_t i = 0; i < ARRAY_LEN(generators); i++) {
+        snprintf(text, sizeof text,
+                 "{%% set ns = namespace(x=[1]) %%}{%% for i in range(3000) %%}"
+                 "{%% set ns.x = ns.x | %s %%}{%% endfor %%}{{ ns.x | list }}",
+                 generators[i]);
+        check_stops(text, "nested too deeply");
+    }
+    for (size_t i = 0; i < ARRAY_LEN(values) * ARRAY_LEN(uses); i++) {
+        struct jinja_output out;
+        struct error error;
+        snprintf(text, sizeof text,
+                 "{%% set ns = namespace(x=1, y=1) %%}{%% for i in range(3000) %%}"
+                 "{%% set t = %s %%}{%% if i %% 2 %%}{%% set ns.y = ns.x %%}{%% endif %%}"
+                 "{%% set ns.x = t %%}{%% endfor %%}{{ %s }}",
+                 values[i / ARRAY_LEN(uses)], uses[i % ARRAY_LEN(uses)]);
+        if (render_with(text, NULL, NULL, &defaults, &out, &error) != 0)
+            ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+        jinja_output_free(&out);
+    }
+}
+
+static void nest_macros(void)
+{
+    check_stops("{% macro m() %}{% for a in [1] %}{% if a %}{% with b = 1 %}{% call q() %}"
+                "{% filter trim %}{% set x %}{{ [[m()]] | map('trim') | list ~ 'x' }}"
+                "{% endset %}{{ x }}{% endfilter %}{% endcall %}{% endwith %}{% endif %}"
+                "{% endfor %}{% endmacro %}{% macro q() %}{{ caller() }}{% endmacro %}{{ m() }}",
+                "nested too deeply");
+    check_stops("{% macro m(x) %}{{ m(x=m(x)) }}{% endmacro %}{{ m(1) }}", "nested too deeply");
+    check_stops("{% macro m(x=m()) %}{{ m() }}{% endmacro %}{{ m() }}", "nested too deeply");
+    check_stops("{% macro m() %}{% for a in [1] if m() %}{% endfor %}{% endmacro %}{{ m() }}",
+                "nested too deeply");
+}
+
+START_TEST(what_nests_fits_the_stack)
+{
+    with_small_stack(nest);
+    with_small_stack(nest_macros);
+}
+END_TEST
+
+static void reject_deep_syntax(void)
+{
+    static const char *const parts[][3] = {
+        {"{{ ", "(", ""},
+        {"{{ ", "[", ""},
+        {"{{ ", "-", "1 }}"},
+        {"{{ ", "not ", "1 }}"},
+        {"{{ x", "[x", ""},
+        {"{{ 1", " if 1 else 1", " }}"},
+        {"", "{% if x %}", ""},
+        {"", "{% for x in l %}", ""},
+        {"{{ 1", "+1", " }}"},
+        {"{{ l", "|list", " }}"},
+        {"{% set ", "(", ""},
+        {"{% for x in l %}{% if l", " and l", "%}{% endif %}{% endfor %}"},
+        {"{{ x", ".x", "}}"},
+        {"{% filter e", "|e", " %}x{% endfilter %}"},
+        {"{% set x | e", "|e", " %}x{% endset %}"}};
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         char *text = repeated(parts[i][0], parts[i][1], 100000, parts[i][2]);
         struct jinja_output out;
@@ -268,6 +347,11 @@ START_TEST(deep_syntax_is_rejected)
         jinja_output_free(&out);
         free(text);
     }
+}
+
+START_TEST(deep_syntax_is_rejected)
+{
+    with_small_stack(reject_deep_syntax);
 }
 END_TEST
 
@@ -455,6 +539,7 @@ int main(void)
     tcase_add_test(tc, every_byte_has_its_writer);
     tcase_add_test(tc, a_known_role_is_the_templates);
     tcase_add_test(tc, endless_templates_stop);
+    tcase_add_test(tc, what_nests_fits_the_stack);
     tcase_add_test(tc, deep_syntax_is_rejected);
     tcase_add_test(tc, many_elifs);
     tcase_add_test(tc, smaller_limits_are_kept);
