@@ -71,6 +71,10 @@ more #}c
 {{ d | items | list }} {{ missing | items | list }} {{ dup | unique | list }} {{ dup | unique(true) | list }} {{ people | unique(attribute='age') | map(attribute='name') | join }}
 {{ l | sum }} {{ people | sum(attribute='age') }} {{ l | sum(start=10) }} {{ l | min }} {{ l | max }} {{ w | min }} {{ w | max }} {{ people | min(attribute='age') }} {{ [] | max }}|
 {{ range(7) | batch(3) | list }} {{ range(7) | batch(3, 'x') | list }}
+{{ [1, 2] | batch(0) | list }} {{ [1, 2] | batch(false) | list }} {{ [1, 2] | batch(0.0, 'x') | list }} {{ [] | batch(0) | list }} {{ [] | batch('a', 'x') | list }} {{ [1, 2] | batch(-1, 'x') | list }} {{ [1, 2] | batch(true) | list }} {{ [1, 2, 3] | batch(1.5) | list }} {{ [1, 2, 3] | batch(1.0, 'x') | list }} {{ [1, 2] | batch(none) | list }} {{ [1, 2] | batch('a') | list }} {{ [1, 2] | batch(missing) | list }} {{ [1, 2] | batch(2, none) | list }}
+{{ [1, 2] | batch('a', 'x') | list }}
+{{ [1, 2] | batch(4.0, 'x') | list }}
+{{ [1, 2] | batch(missing, 'x') | list }}
 {{ people | map(attribute='name') | list }} {{ w | map('upper') | list }} {{ people | map(attribute='tag', default='none') | list }} {{ [' a ', 'b '] | map('trim') | join('|') }} {{ [[1, 2], [3]] | map('length') | list }} {{ ['ab'] | map('replace', 'a', 'x') | list }} {{ [{'a': {'b': 1}}] | map(attribute='a.b') | list }} {{ pairs | map(attribute=0) | list }}
 {{ l | select('gt', 1) | list }} {{ l | select('odd') | list }} {{ l | reject('equalto', 1) | list }} {{ [0, 1, '', 'a', none] | select | list }} {{ [0, 1] | reject | list }} {{ people | selectattr('age', 'equalto', 30) | map(attribute='name') | list }} {{ people | selectattr('tag', 'defined') | list | length }} {{ people | rejectattr('tag', 'undefined') | map(attribute='name') | join(',') }} {{ people | selectattr('tag') | list | length }} {{ people | selectattr('name', 'in', ['Ann', 'Cid']) | list | length }} {{ mixed | select('string') | list }}
 {% for g in people | groupby('age') %}{{ g[0] }}:{{ g[1] | map(attribute='name') | join(',') }};{% endfor %}{% for k, v in people | groupby('tag', default='-') %}{{ k }}={{ v | length }} {% endfor %}

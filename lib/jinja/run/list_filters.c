@@ -304,21 +304,23 @@ FILTER(unique)
 FILTER(batch)
 {
     const struct jlist *l = jiterate(r->h, in);
-    bool fills = a->at[1] && a->at[1]->kind != JNONE;
-    /* Python compares a length with it, whatever it is; only to fill it must be whole */
-    double n = fills                  ? (double)jint_argument(r, a->at[0], 0)
-               : jis_number(a->at[0]) ? jreal(a->at[0])
-                                      : -1;
-    struct jvalue v = jlist_new(r->h, JFORM_GENERATOR, 0), part = {0};
+    bool fills = a->at[1] && a->at[1]->kind != JNONE, number = jis_number(a->at[0]);
+    /* Python compares lengths with it, whatever it is; only to fill a part it must be whole */
+    double n = number ? jreal(a->at[0]) : -1;
+    struct jvalue v = jlist_new(r->h, JFORM_GENERATOR, 0), part = jlist_new(r->h, JFORM_LIST, 0);
     for (size_t i = 0; i < l->count; i++) {
-        if (i == 0 || (double)part.list->count == n) {
-            part = jlist_new(r->h, JFORM_LIST, 0);
+        if ((double)part.list->count == n) {
             jlist_add(r->h, v.list, part);
+            part = jlist_new(r->h, JFORM_LIST, 0);
         }
         jlist_add(r->h, part.list, l->at[i]);
     }
-    while (l->count > 0 && fills && (double)part.list->count < n)
-        jlist_add(r->h, part.list, *a->at[1]);
+    if (l->count == 0)
+        return v;
+    if (fills && (!number || (double)part.list->count < n))
+        for (int64_t rest = jint_argument(r, a->at[0], 0); (int64_t)part.list->count < rest;)
+            jlist_add(r->h, part.list, *a->at[1]);
+    jlist_add(r->h, v.list, part);
     return v;
 }
 
