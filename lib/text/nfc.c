@@ -6,9 +6,11 @@
 #include <utf8proc.h>
 
 #include "lib/base/assert.h"
+#include "lib/text/utf8.h"
 
 #define FIRST_MARK      0x300 /* no character below it changes, or combines with the one before it */
 #define FIRST_MARK_BYTE 0xcc
+#define REPLACEMENT     0xfffd
 /* Characters that one character is decomposed into: at most 4 in Unicode. */
 #define DECOMPOSED_MAX 16
 
@@ -124,15 +126,13 @@ char *nfc(const char *text, size_t bytes, size_t *out_bytes)
     char *out = malloc(3 * bytes + 1);
     bool memory = out != NULL;
     *out_bytes = 0;
-    for (size_t at = 0; memory && at < bytes;) {
-        utf8proc_int32_t c;
-        utf8proc_ssize_t used = utf8proc_iterate((const utf8proc_uint8_t *)text + at,
-                                                 (utf8proc_ssize_t)(bytes - at), &c);
-        sl_assert(used > 0);
+    for (size_t at = 0, used; memory && at < bytes; at += used) {
+        utf8proc_int32_t c = REPLACEMENT;
+        if (utf8_next(text + at, bytes - at, &used))
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)used, &c);
         if (s.count > 0 && starts_stretch(c))
             memory = flush(&s, out, out_bytes);
         memory = memory && push(&s, c);
-        at += (size_t)used;
     }
     memory = memory && flush(&s, out, out_bytes);
     free(s.at);

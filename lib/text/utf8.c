@@ -40,13 +40,6 @@ static enum utf8_kind classify(const char *text, size_t bytes, size_t *used)
     return UTF8_CHARACTER;
 }
 
-size_t utf8_first_bytes(const char *text, size_t bytes)
-{
-    size_t used;
-    (void)classify(text, bytes, &used);
-    return used;
-}
-
 size_t utf8_complete_prefix(const char *text, size_t bytes)
 {
     /* Only a sequence that starts in the last three bytes can be incomplete. */
@@ -60,10 +53,15 @@ size_t utf8_complete_prefix(const char *text, size_t bytes)
     return bytes;
 }
 
+bool utf8_next(const char *text, size_t bytes, size_t *used)
+{
+    return classify(text, bytes, used) == UTF8_CHARACTER;
+}
+
 bool utf8_valid(const char *text, size_t bytes)
 {
     for (size_t at = 0, used; at < bytes; at += used)
-        if (classify(text + at, bytes - at, &used) != UTF8_CHARACTER)
+        if (!utf8_next(text + at, bytes - at, &used))
             return false;
     return true;
 }
@@ -72,7 +70,7 @@ size_t utf8_sanitise(const char *text, size_t bytes, char *out)
 {
     size_t n = 0;
     for (size_t at = 0, used; at < bytes; at += used) {
-        if (classify(text + at, bytes - at, &used) == UTF8_CHARACTER) {
+        if (utf8_next(text + at, bytes - at, &used)) {
             memcpy(out + n, text + at, used);
             n += used;
         } else {

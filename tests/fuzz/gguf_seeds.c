@@ -226,6 +226,14 @@ static void byte_missing(struct make *m)
 {
     make_key(m, "tokenizer.ggml.token_type")->value.data[12] = 3;
 }
+static void token_part(struct make *m) /* of the character that gguf_fuzz.c encodes */
+{
+    const char *texts[TINY_VOCAB];
+    int32_t types[TINY_VOCAB];
+    tiny_tokens(texts, types);
+    texts[TINY_USER] = "\xe2";
+    make_texts(m, "tokenizer.ggml.tokens", texts, TINY_VOCAB);
+}
 static void pre(struct make *m)
 {
     make_text(m, "tokenizer.ggml.pre", "odd");
@@ -404,7 +412,7 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
 
 /* clang-format off */
 #define SEEDS(X) \
-    X(whole) X(v2) X(sparse) X(odd_values) X(cve_n_kv) X(cve_n_tensors) X(cve_ne) X(cve_ne_lies) \
+    X(whole) X(v2) X(sparse) X(token_part) X(odd_values) X(cve_n_kv) X(cve_n_tensors) X(cve_ne) X(cve_ne_lies) \
     X(cve_string) X(cve_array) X(cve_array_2_63) X(cve_element_type) X(cve_alignment) \
     X(cve_layers) X(cve_type) X(nested) X(heads_array) X(twice) X(key_twice) X(split) \
     X(unknown_arch) X(offset) X(missing) X(unknown_tensor) X(shape) X(norm_type) X(yarn) \

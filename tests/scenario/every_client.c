@@ -74,10 +74,12 @@ static void through_repl_on_a_terminal(const struct engine *e, const struct samp
     }
     strcpy(to, "\r\n[" TOKENS_TEXT " tokens at");
     setenv("XDG_STATE_HOME", test_dir(), 1);
+    setenv("NO_COLOR", "1", 1);
+    /* --raw: the bytes of the text, without the breaks between words. */
     struct terminal *t =
         terminal_open(24, 80, -1,
                       (const char *const[]){"repl", "--name", e->run, "--temp", way->temperature,
-                                            "--seed", way->seed, "-n", TOKENS_TEXT, NULL});
+                                            "--seed", way->seed, "-n", TOKENS_TEXT, "--raw", NULL});
     terminal_wait(t, ">>> ", END_MS);
     terminal_type(t, "/set ignore_eos on\r");
     terminal_wait(t, ">>> ", END_MS);

@@ -7,6 +7,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
+#include "lib/text/utf8.h"
 
 static const struct {
     const char *name;
@@ -171,7 +172,12 @@ static int check_tables(const struct tokenizer_blob *b, struct error *error)
     return 0;
 }
 
-/* Special tokens must be control or user-defined tokens, not empty, strictly ascending by bytes. */
+bool tokenizer_is_matched(const char *text, size_t bytes)
+{
+    return bytes > 0 && utf8_valid(text, bytes);
+}
+
+/* Special tokens must be control or user-defined tokens, characters of texts, strictly ascending by bytes. */
 static int check_specials(const struct tokenizer_blob *b, struct error *error)
 {
     const uint32_t *specials = blob_specials(b);
@@ -183,7 +189,7 @@ static int check_specials(const struct tokenizer_blob *b, struct error *error)
         uint8_t type = blob_types(b)[specials[i]];
         size_t n;
         const char *text = blob_piece(b, specials[i], &n);
-        if (n == 0 || (type != TOKEN_CONTROL && type != TOKEN_USER_DEFINED))
+        if ((type != TOKEN_CONTROL && type != TOKEN_USER_DEFINED) || !tokenizer_is_matched(text, n))
             return bad(error, "a special token of wrong kind");
         if (last) {
             int order = memcmp(last, text, last_bytes < n ? last_bytes : n);

@@ -10,7 +10,7 @@
  *                           the tokenizers of characters without tokens that have a literal space
  *                           in the file
  *   specials[special_capacity]  u32: ids of tokens matched in text as a whole, sorted by their
- *                           bytes; the first `specials` are used
+ *                           bytes; the first `specials` are used; see tokenizer_is_matched
  *   text[text_bytes]        the pieces: bytes of text, or names of control tokens
  *
  * A piece of the tokenizers of characters has spaces where the file has U+2581. A file of
@@ -106,6 +106,10 @@ int tokenizer_blob_build(const struct gguf *g, void **blob, size_t *bytes, uint3
 
 /* Checks a blob completely. 0, or -1 with ERR_BAD_INPUT. */
 int tokenizer_blob_check(const void *blob, size_t bytes, struct error *error);
+
+/* Whether a token of this text is matched in texts as a whole: one that is no UTF-8 would cut a character
+ * in two, and what is left of it is none, either. */
+bool tokenizer_is_matched(const char *text, size_t bytes);
 
 /* Row of a pre-tokenizer in tokenizers.tbl.h; UINT32_MAX: unknown. */
 uint32_t pretokenizer_find(const char *name, size_t bytes);

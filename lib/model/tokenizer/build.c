@@ -326,9 +326,11 @@ static uint32_t slots_for(uint64_t items)
     return slots;
 }
 
-static bool is_special(uint8_t type, uint32_t bytes)
+/* Of the file's text, or of the piece, which has the same characters but for spaces. */
+static bool is_special(uint8_t type, const char *text, size_t bytes)
 {
-    return (type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED) && bytes > 0;
+    return (type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED) &&
+           tokenizer_is_matched(text, bytes);
 }
 
 static int count_merges(struct builder *b, struct error *error)
@@ -364,7 +366,7 @@ static int count_parts(struct builder *b, struct error *error)
     uint64_t normal = 0;
     for (uint32_t i = 0; i < b->head.vocab; i++) {
         normal += b->types[i] == TOKEN_NORMAL;
-        b->head.special_capacity += is_special(b->types[i], b->tokens[i].bytes);
+        b->head.special_capacity += is_special(b->types[i], b->tokens[i].text, b->tokens[i].bytes);
         b->head.text_bytes += b->tokens[i].bytes;
     }
     b->head.merge_slots = slots_for(b->head.merges);
@@ -457,7 +459,7 @@ static void fill_specials(struct builder *b)
     uint32_t *specials = (uint32_t *)(void *)(b->blob + b->head.specials_offset);
     uint32_t n = 0, kept = 0;
     for (uint32_t i = 0; i < b->head.vocab; i++)
-        if (is_special(b->types[i], b->tokens[i].bytes))
+        if (is_special(b->types[i], b->tokens[i].text, b->tokens[i].bytes))
             specials[n++] = i;
     qsort_r(specials, n, sizeof *specials, compare_pieces, blob);
     for (uint32_t i = 0; i < n; i++) {

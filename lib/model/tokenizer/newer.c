@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/text/utf8.h"
 
 static const struct {
     uint32_t first, last, as;
@@ -21,10 +22,9 @@ static bool may_be_newer(unsigned char first)
     return first >= 0xe0 && (first <= 0xe3 || first == 0xea || first >= 0xf0);
 }
 
-static uint32_t character(const unsigned char *c, size_t *bytes)
+static uint32_t character(const unsigned char *c, size_t bytes)
 {
-    *bytes = c[0] < 0xf0 ? 3 : 4;
-    return *bytes == 3
+    return bytes == 3
                ? (c[0] & 0xfu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu)
                : (c[0] & 7u) << 18 | (c[1] & 0x3fu) << 12 | (c[2] & 0x3fu) << 6 | (c[3] & 0x3fu);
 }
@@ -54,9 +54,10 @@ bool newer_known(const char *text, size_t bytes, char **known)
 {
     *known = NULL;
     for (size_t at = 0, used = 1; at < bytes; at += used, used = 1) {
-        if (!may_be_newer((unsigned char)text[at]))
-            continue; /* a byte that continues a character is none that starts one */
-        uint32_t as = stand_in(character((const unsigned char *)text + at, &used));
+        /* a byte that continues a character is none that starts one */
+        if (!may_be_newer((unsigned char)text[at]) || !utf8_next(text + at, bytes - at, &used))
+            continue;
+        uint32_t as = stand_in(character((const unsigned char *)text + at, used));
         if (as == 0)
             continue;
         if (!*known) {

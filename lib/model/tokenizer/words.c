@@ -11,6 +11,7 @@
 #include "lib/base/assert.h"
 #include "lib/model/tokenizer/blob.h"
 #include "lib/model/tokenizer/newer.h"
+#include "lib/text/utf8.h"
 
 #define WORDS_OBJ 0x574f5244u /* "WORD" */
 
@@ -172,6 +173,8 @@ int words_split(const struct words *w, const char *text, size_t bytes,
 {
     OBJ_CHECK(w, WORDS_OBJ);
     char *known = NULL;
+    if (!utf8_valid(text, bytes)) /* next_match does not let PCRE2 check the whole rest each time */
+        return error_set(error, ERR_BAD_INPUT, "the text cannot be split into words: no UTF-8");
     bool memory = newer_known(text, bytes, &known);
     struct split s = {.w = w, .each = each, .arg = arg, .error = error};
     s.text = text;

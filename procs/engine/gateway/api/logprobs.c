@@ -39,8 +39,9 @@ json_t *logprobs_take(struct stream *s, const struct engine_next *next, size_t c
         size_t bytes = known ? next->piece_bytes[i] : 0;
         json_array_append_new(entries,
                               entry(text + at, bytes, next->logprobs[i], s->logprobs.offset));
-        for (at += bytes; character < at; s->logprobs.offset++)
-            character += utf8_first_bytes(text + character, all - character);
+        size_t used;
+        for (at += bytes; character < at; character += used, s->logprobs.offset++)
+            (void)utf8_next(text + character, all - character, &used);
     }
     return entries;
 }

@@ -245,6 +245,68 @@ START_TEST(end_of_a_message)
 }
 END_TEST
 
+/* A user-defined token that is a part of a character, and a control token that is none. */
+static void name_parts(struct make *m)
+{
+    const char *texts[TINY_VOCAB];
+    int32_t types[TINY_VOCAB];
+    tiny_tokens(texts, types);
+    texts[TINY_USER] = "\xc3";
+    texts[TINY_CONTROL] = "\x96\x81";
+    make_texts(m, "tokenizer.ggml.tokens", texts, TINY_VOCAB);
+}
+
+static void name_parts_gpt2(struct make *m)
+{
+    name_parts(m);
+    make_text(m, "tokenizer.ggml.pre", "gpt-2");
+}
+
+static void name_parts_spm(struct make *m)
+{
+    struct spm_tokens tokens;
+    spm_tokens(&tokens);
+    tokens.texts[SPM_AB] = "\xc3";
+    tokens.types[SPM_AB] = TOKEN_USER_DEFINED;
+    make_spm(m, &tokens);
+}
+
+/* They would cut a character in two. The model can still generate them. */
+START_TEST(parts_of_characters_are_not_matched)
+{
+    static const char text[] = "\xc3\xa9\xe2\x96\x81 \xc3\xa9";
+    struct opened o = open_tiny(name_parts);
+    size_t n;
+    EXPECT(text, true, 0xc3, 0xa9, 0xe2, 0x96, 0x81, ' ', 0xc3, 0xa9);
+    ck_assert_mem_eq(tokenizer_piece(o.t, TINY_USER, &n), "\xc3", 1);
+    ck_assert_uint_eq(n, 1);
+    close_both(&o);
+    o = open_tiny(name_parts_gpt2);
+    EXPECT(text, true, 0xc3, 0xa9, 0xe2, 0x96, 0x81, ' ', 0xc3, 0xa9);
+    close_both(&o);
+    o = open_tiny(name_parts_spm);
+    EXPECT("\xc3\xa9", true, SPM_SPACE_ID, 0xc3, 0xa9);
+    close_both(&o);
+}
+END_TEST
+
+/* The tables of a file that lists one are rejected. */
+START_TEST(tables_with_parts_of_characters)
+{
+    struct opened o = open_tiny(NULL);
+    struct error error = {0};
+    char *blob = (char *)o.index + o.index->tokenizer_offset;
+    struct tokenizer_blob *b = (struct tokenizer_blob *)(void *)blob;
+    size_t n;
+    char *piece = (char *)(uintptr_t)blob_piece(b, TINY_USER, &n);
+    ck_assert_int_eq(tokenizer_blob_check(b, o.index->tokenizer_bytes, &error), 0);
+    piece[n - 1] = '\xc3'; /* "<tag\xc3": the order stays */
+    ck_assert_int_eq(tokenizer_blob_check(b, o.index->tokenizer_bytes, &error), -1);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    close_both(&o);
+}
+END_TEST
+
 START_TEST(lists_of_ranges)
 {
     struct text_ranges r = {0};
@@ -326,6 +388,8 @@ int main(void)
     tcase_add_test(c, ends_of_answers);
     tcase_add_test(c, end_of_a_message);
     tcase_add_test(c, ends_by_name);
+    tcase_add_test(c, parts_of_characters_are_not_matched);
+    tcase_add_test(c, tables_with_parts_of_characters);
     tcase_add_test(c, lists_of_ranges);
     tcase_add_test(c, ignore_merges);
     tcase_add_test(c, bos_by_default);

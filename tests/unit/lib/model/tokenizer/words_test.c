@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/bytes.h"
 #include "lib/model/tokenizer/blob.h"
+#include "lib/model/tokenizer/newer.h"
 #include "lib/model/tokenizer/words.h"
 
 #define VECTORS SLUICE_SOURCE_DIR "/tests/golden/data/tokenizers/expressions.json"
@@ -49,6 +51,36 @@ static void check_texts(uint32_t row, const json_t *vectors)
     words_close(w);
 }
 
+static int any_word(void *arg, const char *word, size_t bytes)
+{
+    (void)word;
+    *(size_t *)arg += bytes;
+    return 0;
+}
+
+/* Parts of characters, and bytes that would be U+0897, which is newer than PCRE2. */
+START_TEST(what_is_no_utf8)
+{
+    static const char *const texts[] = {"\xc3", "a\xf0\x9e", "\xe0\xa1", "\xe0\x22\x17",
+                                        "\xed\xa0\x80"};
+    struct error error = {0};
+    struct words *w = words_open(0, &error);
+    ck_assert_ptr_nonnull(w);
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        size_t bytes = strlen(texts[i]), seen = 0;
+        char *text = malloc(bytes), *known; /* without a byte behind it */
+        memcpy(text, texts[i], bytes);
+        ck_assert(newer_known(text, bytes, &known));
+        ck_assert_ptr_null(known);
+        ck_assert_int_eq(words_split(w, text, bytes, any_word, &seen, &error), -1);
+        ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+        ck_assert_uint_eq(seen, 0);
+        free(text);
+    }
+    words_close(w);
+}
+END_TEST
+
 /* Every row of the table has vectors. */
 START_TEST(words_of_another_implementation)
 {
@@ -78,6 +110,7 @@ int main(void)
     TCase *tcase = tcase_create("words");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, words_of_another_implementation);
+    tcase_add_test(tcase, what_is_no_utf8);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
