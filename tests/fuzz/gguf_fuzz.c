@@ -33,7 +33,7 @@ static ssize_t read_memory(void *arg, void *buf, size_t n, uint64_t offset)
 
 static void use_tokenizer(const struct model_index *index)
 {
-    static const char text[] = "hello <|end|> \xe2\x82\xac 12\n\n <tag>";
+    static const char text[] = "hello <|end|> \xe2\x82\xac\xe3\x81\x8b 12\n\n <tag>";
     struct error error;
     struct tokenizer *t = tokenizer_open((const char *)index + index->tokenizer_offset,
                                          index->tokenizer_bytes, &error);
