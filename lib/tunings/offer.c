@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/text/shell.h"
 #include "lib/tunings/tunings.h"
 
 #define STATUS_INTERRUPTED 130
+#define COMMAND_BYTES      (SHELL_WORD_BYTES(PATH_MAX) + 200)
 
 extern char **environ;
 
@@ -59,37 +61,11 @@ static int run_tune(const struct tuning_start *s)
     return WIFEXITED(status) ? WEXITSTATUS(status) : STATUS_INTERRUPTED;
 }
 
-/* A word of a shell's command line; "" if it does not fit. */
-static void quote(const char *text, char *out, size_t size)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "%+,-./:=@_";
-    size_t n = 0;
-    bool quotes = !text[0] || text[strspn(text, plain)];
-    out[0] = 0;
-    if (!quotes) {
-        snprintf(out, size, "%s", text);
-        return;
-    }
-    out[n++] = '\'';
-    for (; *text; text++) {
-        const char *part = *text == '\'' ? "'\\''" : (const char[]){*text, 0};
-        if (n + strlen(part) + 2 > size) {
-            out[0] = 0;
-            return;
-        }
-        memcpy(out + n, part, strlen(part));
-        n += strlen(part);
-    }
-    out[n++] = '\'';
-    out[n] = 0;
-}
-
 /* "sluice tune ..." with the options of this start. */
 static void command(const struct tuning_start *s, char *out, size_t size)
 {
-    char budget[64] = "", model[4 * PATH_MAX];
-    quote(s->model, model, sizeof model);
+    char budget[64] = "", model[SHELL_WORD_BYTES(PATH_MAX)];
+    shell_word(s->model, model, sizeof model);
     if (s->budget)
         snprintf(budget, sizeof budget, " --budget %llu", (unsigned long long)s->budget);
     /* a name that begins like an option is one only after a blank */
@@ -99,7 +75,7 @@ static void command(const struct tuning_start *s, char *out, size_t size)
 
 static void say_if_elsewhere(const struct tuning_start *s, const struct tuning *t)
 {
-    char cpu[TUNINGS_CPU_BYTES], again[4 * PATH_MAX + 200], line[sizeof again + 300];
+    char cpu[TUNINGS_CPU_BYTES], again[COMMAND_BYTES], line[sizeof again + 300];
     tunings_cpu(cpu);
     if (!t->cpu[0] || !cpu[0] || strcmp(cpu, t->cpu) == 0)
         return;
@@ -126,7 +102,7 @@ static void use(const struct tuning_start *s, const struct tuning *t)
 
 static void hint(const struct tuning_start *s)
 {
-    char tune[4 * PATH_MAX + 200], line[sizeof tune + 200];
+    char tune[COMMAND_BYTES], line[sizeof tune + 200];
     command(s, tune, sizeof tune);
     snprintf(line, sizeof line,
              "--max-loss has no effect yet: no tuning of this model for this loss and budget; make "

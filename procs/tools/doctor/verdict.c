@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first lines of doctor: what its measurements mean, in lines of at most 80 columns. Pure. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/text/shell.h"
 #include "procs/tools/doctor/doctor.h"
 
 #define PROMPT_TOKENS 500
 #define READING_SHARE 0.5 /* of a token's time: from here on reading is what limits */
 #define STREAM_SHARE  0.6 /* of the memory's bandwidth, likewise */
 #define LABEL_COLUMNS 8
+#define NEXT_BYTES    (SHELL_WORD_BYTES(PATH_MAX) + 64)
 
 static void line(struct findings *f, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 static void line(struct findings *f, const char *name, const char *fmt, ...)
 {
-    char text[5000];
+    char text[NEXT_BYTES + 32];
     json_t *lines = json_object_get(json_object_get(f->root, "verdict"), "lines");
     int n = snprintf(text, sizeof text, "%-*s ", LABEL_COLUMNS, name);
     va_list args;
@@ -160,17 +163,18 @@ static void put_limit(struct findings *f, const struct verdict *v, const struct 
 
 static void put_next(struct findings *f, const struct verdict *v, const struct chosen *c)
 {
-    char size[16], text[4600];
-    const char *quote = strpbrk(v->path, " \t'\"$&;()*?<>|`\\") ? "'" : "";
+    char size[16], path[SHELL_WORD_BYTES(PATH_MAX)], text[NEXT_BYTES];
+    shell_word(v->path, path, sizeof path);
+    const char *blank = path[0] == '-' ? "" : " "; /* after it, that would be an option */
     if (c->budget > 0 && v->host->shm_free < c->budget)
         snprintf(text, sizeof text, "sudo mount -o remount,size=%s /dev/shm",
                  option_size(c->budget + c->budget / 8, size));
     else if (c->budget > 0)
-        snprintf(text, sizeof text, "sluice repl -m %s%.4096s%s --budget %s", quote, v->path, quote,
+        snprintf(text, sizeof text, "sluice repl -m%s%s --budget %s", blank, path,
                  option_size(c->budget, size));
     else
-        snprintf(text, sizeof text, "sluice doctor -m %s%.4096s%s --ctx-size %" PRIu64, quote,
-                 v->path, quote, v->ctx_size / 2);
+        snprintf(text, sizeof text, "sluice doctor -m%s%s --ctx-size %" PRIu64, blank, path,
+                 v->ctx_size / 2);
     finding_quiet(f, "verdict", "next", json_string(text));
     line(f, "next", "%s", text);
 }

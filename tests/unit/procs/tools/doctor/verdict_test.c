@@ -170,6 +170,35 @@ START_TEST(a_given_budget)
 }
 END_TEST
 
+/* Whatever the name, the command to copy names that file. */
+START_TEST(the_command_is_quoted)
+{
+    static const char *const names[][2] = {
+        {"/m/a-b_c.gguf", "-m /m/a-b_c.gguf"},
+        {"it's.gguf", "-m 'it'\\''s.gguf'"},
+        {"a#b", "-m 'a#b'"},
+        {"~/x", "-m '~/x'"},
+        {"a[1]", "-m 'a[1]'"},
+        {"{a,b}", "-m '{a,b}'"},
+        {"a!b", "-m 'a!b'"},
+        {"a\nb", "-m 'a\nb'"},
+        {"-x.gguf", "-m-x.gguf"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        char run[128], doctor[128];
+        snprintf(run, sizeof run, "sluice repl %s --budget 12.0GiB", names[i][1]);
+        snprintf(doctor, sizeof doctor, "sluice doctor %s --ctx-size 2048", names[i][1]);
+        verdict.path = names[i][0];
+        host.available = 16 * GIB;
+        verdict_model(&f, &verdict);
+        ck_assert_str_eq(json_string_value(field("next")), run);
+        host.available = 2 * GIB; /* too little for the model */
+        verdict_model(&f, &verdict);
+        ck_assert_str_eq(json_string_value(field("next")), doctor);
+    }
+}
+END_TEST
+
 START_TEST(large_figures_fit_80_columns)
 {
     uint64_t most = 1023 * GIB + 900 * MIB;
@@ -229,6 +258,7 @@ int main(void)
     tcase_add_test(tcase, it_does_not_fit);
     tcase_add_test(tcase, shared_memory_is_too_small);
     tcase_add_test(tcase, a_given_budget);
+    tcase_add_test(tcase, the_command_is_quoted);
     tcase_add_test(tcase, large_figures_fit_80_columns);
     tcase_add_test(tcase, sections_are_printed_once);
     suite_add_tcase(suite, tcase);
