@@ -164,18 +164,39 @@ static double measured_pace(const struct plan *plan)
     return pace(plan, plan ? plan->scalar[PLAN_expert_read_ns] : (double)NAN);
 }
 
-/* The same with the engine's limit of the bandwidth; a limit without times of the plan: nothing. */
+/* Mean bytes of an expert at the best precision that the files have of it; not less where some experts have several. */
+static double best_bytes(const struct model_index *m)
+{
+    uint32_t all = hparams_expert_layers(&m->hparams) * m->hparams.experts, left = all;
+    double bytes = 0;
+    for (int t = 0; t < PRECISION__COUNT && left > 0; t++) {
+        uint32_t has = m->precision_entries[t], n = has < left ? has : left;
+        bytes += has > 0 ? (double)m->precision_slot_bytes[t] / has * n : 0;
+        left -= n;
+    }
+    return left < all ? bytes / (all - left) : 0;
+}
+
+/* The same with the engine's limit of the bandwidth. */
 static double served_pace(const struct served *s)
 {
-    const struct model_index *m = s->model;
-    double at_once = measured_pace(s->plan), bytes = 0;
+    double at_once = measured_pace(s->plan);
     if (s->read_bytes_per_s <= 0)
         return at_once;
-    if (m->precision_entries[PRECISION_NATIVE] > 0)
-        bytes = (double)m->precision_slot_bytes[PRECISION_NATIVE] /
-                m->precision_entries[PRECISION_NATIVE];
-    double limited = pace(s->plan, bytes * 1e9 / s->read_bytes_per_s);
-    return isinf(limited) ? 0 : fmin(at_once, limited);
+    return fmin(at_once, pace(s->plan, best_bytes(s->model) * 1e9 / s->read_bytes_per_s));
+}
+
+/* Without times in the plan, nothing says how many experts a limited device reads while a token is computed. */
+static int times_known(const struct served *s, const struct measurement *m, struct error *error)
+{
+    bool known = s->plan->scalar[PLAN_token_ns] > 0; /* not NaN */
+    if (!(m->loss & LOSS_SWAP) || s->read_bytes_per_s <= 0 || known)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "its loss depends on the experts that the device reads while a token is "
+                     "computed, and the plan has no times to compare a throttle with; run 'sluice "
+                     "profile' and 'sluice plan --preset %s' again, or remove the throttle",
+                     m->preset);
 }
 
 /* Tokens that are routed together. */
@@ -262,6 +283,8 @@ static int same_conditions(const struct served *s, const struct measurement *m, 
     if (m->method != PLAN_SCALAR__COUNT && !plan_knows(s->plan, m->method))
         return not_recorded(m, error);
     if (m->method != PLAN_SCALAR__COUNT && same_method(s, m, error) != 0)
+        return -1;
+    if (times_known(s, m, error) != 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         const struct condition *c = &all[i];

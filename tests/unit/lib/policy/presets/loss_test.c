@@ -274,6 +274,14 @@ static void throttled(void)
     scene.read_bytes_per_s = 1e6;
 }
 
+/* Six of eight experts at 1000 bytes, two at 500. */
+static void throttled_mixed(void)
+{
+    throttled();
+    scene.model.precision_entries[PRECISION_NATIVE] -= 2;
+    scene.model.precision_slot_bytes[PRECISION_NATIVE] -= 2000;
+}
+
 static void throttled_without_times(void)
 {
     scene.read_bytes_per_s = 1e12;
@@ -360,7 +368,10 @@ static const struct {
     {"swapmoe", NULL, kv_q4, "measured with --kv-type f16, not q4_0"},
     {"iq4", NULL, kv_q4_planned_q8, "measured with --kv-type q8_0, not q4_0"},
     {"swapmoe", NULL, throttled, "a device that reads 2 experts while a token is computed, not 1"},
-    {"swapmoe", NULL, throttled_without_times, "experts while a token is computed, not 0"},
+    {"swapmoe", NULL, throttled_without_times,
+     "the plan has no times to compare a throttle with; run 'sluice profile' and "
+     "'sluice plan --preset swapmoe' again"},
+    {"swapmoe", NULL, throttled_mixed, "reads 2 experts while a token is computed, not 1.14286"},
     {"swapmoe", NULL, slower_than_recorded, "reads 2.5 experts while a token is computed, not 2"},
     {"swapmoe", NULL, more_threads, "measured with 2 threads, not 3; use --threads 2"},
     {"swapmoe", NULL, with_gpu, "measured with GPU off, not on"},
