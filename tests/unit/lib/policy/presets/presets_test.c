@@ -45,6 +45,30 @@ START_TEST(every_preset_resolves)
 }
 END_TEST
 
+/* What is said about prefetch, and about others' parts, is what the settings say. */
+START_TEST(descriptions_are_true)
+{
+    struct knobs k, other;
+    struct error error;
+    const struct preset *s = preset_at((uint32_t)_i);
+    const char *doc = s->doc;
+    bool as_auto = strncmp(doc, "auto with", 9) == 0;
+    bool beneficial = strstr(doc, "prefetch only while it reduces token time");
+    bool idle = strstr(doc, "prefetch whenever the device is idle");
+    bool none = strstr(doc, "no prefetch") || strstr(doc, "without prefetch");
+    ck_assert_int_eq(knobs_resolve(s->name, NULL, NULL, &k, &error), 0);
+    ck_assert_int_eq(knobs_resolve("default", NULL, NULL, &other, &error), 0);
+    ck_assert_msg(!beneficial || k.prefetch == PREFETCH_AUTO, "%s", doc);
+    ck_assert_msg(!idle || k.prefetch == PREFETCH_IDLE, "%s", doc);
+    ck_assert_msg(!none || k.prefetch == PREFETCH_NONE, "%s", doc);
+    ck_assert_msg(!strstr(doc, "the default's eviction") || k.eviction == other.eviction, "%s",
+                  doc);
+    if (strncmp(s->name, "auto", 4) == 0 || strcmp(s->name, "default") == 0)
+        ck_assert_msg(beneficial || idle || none || (as_auto && k.prefetch == PREFETCH_AUTO),
+                      "%s: '%s' does not say when it prefetches", s->name, doc);
+}
+END_TEST
+
 START_TEST(presets_overrides_and_plans)
 {
     struct knobs k;
@@ -329,6 +353,7 @@ int main(void)
     Suite *s = suite_create("presets");
     TCase *c = tcase_create("systems");
     tcase_add_loop_test(c, every_preset_resolves, 0, (int)preset_count());
+    tcase_add_loop_test(c, descriptions_are_true, 0, (int)preset_count());
     tcase_add_test(c, presets_overrides_and_plans);
     tcase_add_loop_test(c, bad_knobs_are_rejected, 0, (int)ARRAY_LEN(rejected));
     tcase_add_test(c, a_bad_list_changes_nothing);
