@@ -217,12 +217,19 @@ static double without_rest(const struct tune *t, double all)
     return all - times.pack - times.confirm;
 }
 
-bool job_replan(struct tune *t, double took, double left)
+/* What a profile with so many experts measured alone was expected to take. */
+static double profile_with_s(const struct job *j, double alone)
+{
+    return pass_s(j, j->profile_tokens) + norms_s(j) + importance_s(j, j->importance_tokens) +
+           alone * measurement_s(j, j->importance_tokens);
+}
+
+/* Its end is set beforehand: on a slow machine it measures fewer experts alone, and takes no longer. */
+bool job_replan(struct tune *t, double alone, double took, double left)
 {
     struct job *j = &t->job;
-    struct stage_times times;
-    job_times(t, &times);
-    double factor = times.profile > 0 ? took / times.profile : 1;
+    double expected = profile_with_s(j, alone);
+    double factor = expected > 0 ? took / expected : 1;
     double seconds = without_rest(t, left), most = smaller(j->text_tokens, TOKENS_MAX);
     if (factor > 1 / AS_EXPECTED && factor < AS_EXPECTED)
         return false;
@@ -256,9 +263,7 @@ void job_times(const struct tune *t, struct stage_times *times)
 {
     const struct job *j = &t->job;
     rest_times(t, times);
-    times->profile = pass_s(j, j->profile_tokens) + norms_s(j) +
-                     importance_s(j, j->importance_tokens) +
-                     j->importance_experts * measurement_s(j, j->importance_tokens);
+    times->profile = profile_with_s(j, j->importance_experts);
     times->plan = 0;
     for (int i = 0; i < TUNE_SYSTEMS; i++)
         times->plan += job_plans(t, (enum tune_system)i) ? passes[i] * evaluation_s(j) : 0;

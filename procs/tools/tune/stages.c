@@ -96,11 +96,30 @@ double seconds_left(const struct tune *t)
     return (double)t->minutes * 60 - (double)(clock_now_ns() - t->started_ns) / NS_PER_S;
 }
 
+/* Experts that the profile measured alone. -1 with *error. */
+static int measured_alone(const struct tune *t, double *count, struct error *error)
+{
+    struct plan *profile = plan_read(t->profile, error);
+    if (!profile)
+        return -1;
+    *count = 0;
+    for (uint64_t i = 0; i < (uint64_t)profile->layers * profile->experts; i++)
+        *count += plan_has(profile, PLAN_ARRAY_importance_measured) &&
+                  plan_importance_measured(profile)[i];
+    free(profile);
+    return 0;
+}
+
 /* A profile that was made at once shows how long measurements really take. */
 static int replan(struct tune *t, uint64_t begun_ns, struct error *error)
 {
     double took = (double)(clock_now_ns() - begun_ns) / NS_PER_S;
-    if (access(t->plan, F_OK) == 0 || !job_replan(t, took, seconds_left(t)))
+    double alone;
+    if (access(t->plan, F_OK) == 0)
+        return 0;
+    if (measured_alone(t, &alone, error) != 0)
+        return -1;
+    if (!job_replan(t, alone, took, seconds_left(t)))
         return 0;
     job_times(t, &t->left);
     t->left.forms = t->left.profile = 0;

@@ -148,9 +148,9 @@ void job_times(const struct tune *t, struct stage_times *times);
 bool job_plans(const struct tune *t, enum tune_system system);
 /* Seconds for importance, however long the measurements take. */
 double job_importance_s(const struct tune *t);
-/* The profile took `took` seconds, and `left` are left: the rates and the size of the plan follow. False: about as expected,
+/* The profile, which measured so many experts alone, took `took` seconds, and `left` are left: the rates and the size of the plan follow. False: about as expected,
  * nothing changed. */
-bool job_replan(struct tune *t, double took, double left);
+bool job_replan(struct tune *t, double alone, double took, double left);
 /* Whether `next` can be planned in `left` seconds, as long as `was`, which took `took` seconds, suggests. */
 bool job_has_time(const struct tune *t, enum tune_system next, enum tune_system was, double took,
                   double left);

@@ -155,11 +155,12 @@ START_TEST(a_slow_profile_leaves_a_smaller_plan)
     job_times(&t, &times);
     const struct job was = t.job;
     double others = times.pack + times.confirm, all = 3600;
-    ck_assert(!job_replan(&t, 1.2 * times.profile, all - 1.2 * times.profile));
+    ck_assert(
+        !job_replan(&t, t.job.importance_experts, 1.2 * times.profile, all - 1.2 * times.profile));
     ck_assert_mem_eq(&t.job, &was, sizeof was);
 
     double took = all * 0.8, left = all - took;
-    ck_assert(job_replan(&t, took, left));
+    ck_assert(job_replan(&t, t.job.importance_experts, took, left));
     job_times(&t, &now);
     ck_assert_msg(now.plan <= left - others && now.plan > 0.3 * (left - others),
                   "%g s for the plan, %g s left", now.plan, left);
@@ -169,10 +170,30 @@ START_TEST(a_slow_profile_leaves_a_smaller_plan)
     ck_assert_int_eq(job_read(&t), JOB_GOOD);
 
     t.job = was;
-    ck_assert(job_replan(&t, times.profile / 2, all - times.profile / 2));
+    ck_assert(job_replan(&t, t.job.importance_experts, times.profile / 2, all - times.profile / 2));
     ck_assert(t.job.plan_tokens > was.plan_tokens);
     job_times(&t, &now);
     ck_assert(now.plan <= all - times.profile / 2 - others);
+}
+END_TEST
+
+/* The end of the profile is set: on a slow machine it measures fewer experts alone, and takes as long as planned. */
+START_TEST(a_profile_that_was_cut_is_a_slow_one)
+{
+    struct stage_times times;
+    t.job.token_s = 0.002;
+    job_choose(&t, 200000);
+    job_times(&t, &times);
+    const struct job was = t.job;
+    double each = was.late * (was.fixed_s + was.token_s * was.importance_tokens);
+    double others = times.profile - was.importance_experts * each;
+    double took = times.profile, few = floor(was.importance_experts / 10);
+    double expected = others + few * each;
+    ck_assert_msg(took > 1.3 * expected, "%g of %g s", expected, took);
+    ck_assert(job_replan(&t, few, took, 3600 - took));
+    ck_assert(fabs(t.job.token_s / was.token_s - took / expected) < 1e-9);
+    t.job = was;
+    ck_assert(!job_replan(&t, was.importance_experts, took, 3600 - took));
 }
 END_TEST
 
@@ -339,6 +360,7 @@ int main(void)
     tcase_add_test(tests, measurements_begin_late);
     tcase_add_test(tests, groups_are_as_small_as_time_allows);
     tcase_add_test(tests, a_slow_profile_leaves_a_smaller_plan);
+    tcase_add_test(tests, a_profile_that_was_cut_is_a_slow_one);
     tcase_add_test(tests, a_slow_system_leaves_no_time_for_the_next);
     tcase_add_test(tests, importance_ends_in_time);
     tcase_add_test(tests, sizes_are_whole);
