@@ -27,7 +27,6 @@ static const struct {
     {"hobbit", "w_lhu", PLAN_hobbit_w_lhu, NUMBER},
     {"hobbit", "w_fld", PLAN_hobbit_w_fld, NUMBER},
     {"hobbit", "fld_next", PLAN_hobbit_fld_next, ON_OFF},
-    {"hobbit", "lookahead", PLAN_prefetch_layers, WHOLE},
     {"auto-two-precision", "t1", PLAN_hobbit_t1, NUMBER},
     {"auto-two-precision", "t2", PLAN_hobbit_t2, NUMBER},
     {"auto-two-precision", "skip_renormalise", PLAN_hobbit_skip_renormalise, ON_OFF},
