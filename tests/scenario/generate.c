@@ -134,8 +134,7 @@ static void generate_phases(void)
     args[ARRAY_LEN(args) - 2] = "text";
     command_run(&text, NULL, END_MS, args);
     expect(&text, 0);
-    CHECK(strstr(text.err, "% of accesses were hits") &&
-              strstr(text.err, "read per decoded token"),
+    CHECK(strstr(text.err, "% of accesses were hits") && strstr(text.err, "read per decoded token"),
           "%.300s", text.err);
     command_free(&text);
 }

@@ -169,8 +169,7 @@ static void repl_executes_the_template(void)
                               json_pack("{s:s, s:s}", "role", "assistant", "content", first));
         json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", SECOND));
         char *second = turn_of_story(port, messages);
-        snprintf(expected, sizeof expected, "%s\n1 turn saved\n1 turn loaded\n%s\n", first,
-                 second);
+        snprintf(expected, sizeof expected, "%s\n1 turn saved\n1 turn loaded\n%s\n", first, second);
         CHECK(strcmp(got, expected) == 0, "repl: '%s', not '%s'", got, expected);
         json_decref(messages);
         free(got);
