@@ -285,6 +285,21 @@ static void bad_arguments(void)
     }
 }
 
+/* Only a text can be printed in front of a text. */
+static void echo_is_of_a_text(void)
+{
+    static const char *const lines[][6] = {{"generate", "-p", "x", "--echo", "--output=ids", NULL},
+                                           {"generate", "-p", "x", "--echo", "--output=json", NULL},
+                                           {"generate", "--ids", "1", "--echo", NULL}};
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        struct command c;
+        command_run(&c, NULL, END_MS, lines[i]);
+        CHECK(c.status == 2 && strstr(c.err, "--echo prints"), "status %d: %.300s", c.status,
+              c.err);
+        command_free(&c);
+    }
+}
+
 /* getopt_long stops inside a group of short options: the message names the group, not the argument
  * before it. */
 static void unknown_option_is_named(void)
@@ -318,10 +333,10 @@ static void key_with_a_blank(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(plan_of_another_model), ROW(plan_damaged),  ROW(impossible_presets),
-        ROW(plan_impossible),       ROW(second_run),    ROW(too_small_budget_is_rejected),
-        ROW(shm_too_small),         ROW(bad_arguments), ROW(unknown_option_is_named),
-        ROW(key_with_a_blank),
+        ROW(plan_of_another_model),   ROW(plan_damaged),     ROW(impossible_presets),
+        ROW(plan_impossible),         ROW(second_run),       ROW(too_small_budget_is_rejected),
+        ROW(shm_too_small),           ROW(bad_arguments),    ROW(echo_is_of_a_text),
+        ROW(unknown_option_is_named), ROW(key_with_a_blank),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -49,7 +49,7 @@ static void usage(FILE *out)
         "  -f, --file FILE            the prompt from a file, - for standard input\n"
         "      --ids 1,2,3            the prompt as token ids\n"
         "  -n, --tokens N             maximum new tokens (default 128)\n"
-        "      --echo                 print the prompt before the response\n"
+        "      --echo                 print the prompt before the response (--output text)\n"
         "      --stop TEXT            stop sequence: end the response at this text; up to 8\n"
         "      --ignore-eos           continue after the end-of-text token\n"
         "      --special              parse control tokens written in the prompt\n"
@@ -167,6 +167,8 @@ static int parse(struct generate *g, int argc, char **argv, struct error *error)
                          "prompt given twice; use either text (-p, -f) or --ids");
     if (g->echo && !s->prompt)
         return error_set(error, ERR_BAD_INPUT, "--echo prints a prompt of -p or -f, not --ids");
+    if (g->echo && g->output != OUTPUT_TEXT)
+        return error_set(error, ERR_BAD_INPUT, "--echo prints a text, for --output text only");
     if (s->prompt_bytes > ENGINE_PROMPT_BYTES_MAX)
         return error_set(error, ERR_BAD_INPUT, "the prompt is longer than %u bytes",
                          ENGINE_PROMPT_BYTES_MAX);
