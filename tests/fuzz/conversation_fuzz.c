@@ -23,7 +23,9 @@ static void same_after_saving(const struct conversation *t, json_t *settings)
     sl_assert(loaded.count == t->count && json_equal(settings, again));
     for (size_t i = 0; i < t->count; i++)
         sl_assert(strcmp(loaded.turns[i].prompt, t->turns[i].prompt) == 0 &&
-                  strcmp(loaded.turns[i].response, t->turns[i].response) == 0);
+                  loaded.turns[i].response_bytes == t->turns[i].response_bytes &&
+                  memcmp(loaded.turns[i].response, t->turns[i].response,
+                         t->turns[i].response_bytes) == 0);
     conversation_clear(&loaded);
     json_decref(again);
     unlink(path);

@@ -267,15 +267,14 @@ static int cmd_regen(struct repl *r, char *arguments, struct error *error)
 {
     if (no_arguments(arguments, error) != 0)
         return -1;
-    if (r->conversation.count == 0)
+    struct turn last;
+    if (!conversation_take_last(&r->conversation, &last))
         return error_set(error, ERR_BAD_INPUT, "no prompt to repeat yet");
-    char *response = strdup(r->conversation.turns[r->conversation.count - 1].response);
-    char *prompt = conversation_take_last(&r->conversation);
-    int status = turn_run(r, prompt, error);
-    if (status != 0 && response) /* keep the old response */
-        conversation_add(&r->conversation, prompt, response);
-    free(prompt);
-    free(response);
+    int status = turn_run(r, last.prompt, error);
+    if (status != 0) /* keep the old response */
+        conversation_add(&r->conversation, last.prompt, last.response, last.response_bytes);
+    free(last.prompt);
+    free(last.response);
     return status;
 }
 

@@ -11,6 +11,7 @@
 
 #include "ipc/engine/engine_client.h"
 #include "lib/file/replace.h"
+#include "lib/json/text.h"
 #include "procs/clients/common/options.h"
 
 #define FORMAT         "sluice conversation 1"
@@ -18,7 +19,7 @@
 
 static size_t turn_bytes(const struct turn *turn)
 {
-    return strlen(turn->prompt) + strlen(turn->response) + 2;
+    return strlen(turn->prompt) + turn->response_bytes + 2;
 }
 
 static void forget_oldest(struct conversation *t)
@@ -30,10 +31,21 @@ static void forget_oldest(struct conversation *t)
     t->first -= t->first > 0;
 }
 
-int conversation_add(struct conversation *t, const char *prompt, const char *response)
+static char *copy(const char *text, size_t bytes)
+{
+    char *out = malloc(bytes + 1);
+    if (out) {
+        memcpy(out, text, bytes);
+        out[bytes] = 0;
+    }
+    return out;
+}
+
+int conversation_add(struct conversation *t, const char *prompt, const char *response,
+                     size_t response_bytes)
 {
     struct turn *grown = realloc(t->turns, (t->count + 1) * sizeof *grown);
-    struct turn turn = {strdup(prompt), strdup(response)};
+    struct turn turn = {strdup(prompt), copy(response, response_bytes), response_bytes};
     if (grown)
         t->turns = grown;
     if (!grown || !turn.prompt || !turn.response) {
@@ -69,17 +81,18 @@ static size_t skip_excess(struct conversation *t, size_t prompt_bytes, size_t tu
     return bytes;
 }
 
-char *conversation_text(struct conversation *t, const char *prompt)
+char *conversation_text(struct conversation *t, const char *prompt, size_t *bytes)
 {
-    size_t prompt_bytes = strlen(prompt), bytes = skip_excess(t, prompt_bytes, SIZE_MAX);
-    char *out = malloc(bytes + prompt_bytes + 1), *at = out;
-    for (size_t i = t->first; out && i < t->count; i++) {
+    size_t prompt_bytes = strlen(prompt), turns = skip_excess(t, prompt_bytes, SIZE_MAX);
+    char *out = malloc(turns + prompt_bytes + 1), *at = out;
+    if (!out)
+        return NULL;
+    for (size_t i = t->first; i < t->count; i++) {
         at = stpcpy(at, t->turns[i].prompt);
-        at = stpcpy(at, t->turns[i].response);
+        at = mempcpy(at, t->turns[i].response, t->turns[i].response_bytes);
         *at++ = '\n';
     }
-    if (out)
-        strcpy(at, prompt);
+    *bytes = (size_t)(stpcpy(at, prompt) - out);
     return out;
 }
 
@@ -95,8 +108,9 @@ static json_t *messages_json(const struct conversation *t, const struct conversa
     for (size_t i = from; i < t->count; i++) {
         failed |= json_array_append_new(
             all, json_pack("{s:s, s:s}", "role", "user", "content", t->turns[i].prompt));
-        failed |= json_array_append_new(
-            all, json_pack("{s:s, s:s}", "role", "assistant", "content", t->turns[i].response));
+        failed |=
+            json_array_append_new(all, json_pack("{s:s, s:s%}", "role", "assistant", "content",
+                                                 t->turns[i].response, t->turns[i].response_bytes));
     }
     failed |=
         json_array_append_new(all, json_pack("{s:s, s:s}", "role", "user", "content", prompt));
@@ -142,7 +156,8 @@ static int render_family(const struct conversation *t, const struct conversation
         m[count++] = message(CHAT_SYSTEM, form->system);
     for (size_t i = from; i < t->count; i++) {
         m[count++] = message(CHAT_USER, t->turns[i].prompt);
-        m[count++] = message(CHAT_ASSISTANT, t->turns[i].response);
+        m[count++] =
+            (struct chat_message){CHAT_ASSISTANT, t->turns[i].response, t->turns[i].response_bytes};
     }
     m[count++] = message(CHAT_USER, prompt);
     int status = chat_render(&form->chat->model, m, count, ENGINE_PROMPT_BYTES_MAX, out, error);
@@ -181,23 +196,23 @@ int conversation_chat(struct conversation *t, const struct conversation_form *fo
     return 0;
 }
 
-char *conversation_take_last(struct conversation *t)
+bool conversation_take_last(struct conversation *t, struct turn *turn)
 {
     if (t->count == 0)
-        return NULL;
-    struct turn *last = &t->turns[--t->count];
+        return false;
+    *turn = t->turns[--t->count];
     t->first = t->first < t->count ? t->first : t->count;
-    t->bytes -= turn_bytes(last);
-    free(last->response);
-    return last->prompt;
+    t->bytes -= turn_bytes(turn);
+    return true;
 }
 
 static json_t *conversation_json(const struct conversation *t, json_t *settings)
 {
     json_t *turns = json_array();
     for (size_t i = 0; i < t->count; i++)
-        json_array_append_new(turns, json_pack("{s:s, s:s}", "prompt", t->turns[i].prompt, "answer",
-                                               t->turns[i].response));
+        json_array_append_new(turns,
+                              json_pack("{s:s, s:s%}", "prompt", t->turns[i].prompt, "answer",
+                                        t->turns[i].response, t->turns[i].response_bytes));
     return json_pack("{s:s, s:o, s:O}", "format", FORMAT, "turns", turns, "settings", settings);
 }
 
@@ -234,12 +249,14 @@ static int take_turns(struct conversation *t, const json_t *turns, const char *p
     size_t count = json_array_size(turns);
     for (size_t i = 0; i < count; i++) {
         const json_t *turn = json_array_get(turns, i);
-        const char *prompt = json_string_value(json_object_get(turn, "prompt"));
-        const char *response = json_string_value(json_object_get(turn, "answer"));
-        if (!prompt || !response || strlen(prompt) > CONVERSATION_PROMPT_MAX)
+        const json_t *prompt = json_object_get(turn, "prompt");
+        const json_t *response = json_object_get(turn, "answer");
+        if (!json_text_is_plain(prompt) || !json_is_string(response) ||
+            json_string_length(prompt) > CONVERSATION_PROMPT_MAX)
             return error_set(error, ERR_BAD_INPUT,
                              "%.200s: turn %zu has no valid prompt and answer", path, i);
-        if (conversation_add(t, prompt, response) != 0)
+        if (conversation_add(t, json_string_value(prompt), json_string_value(response),
+                             json_string_length(response)) != 0)
             return error_set(error, ERR_NO_MEMORY, "out of memory (conversation)");
     }
     return 0;
@@ -253,12 +270,12 @@ int conversation_load(struct conversation *t, json_t **settings, const char *pat
     struct conversation loaded = {0};
     if (option_file(path, FILE_BYTES_MAX, &text, &bytes, error) != 0)
         return -1;
-    json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     free(text);
-    const char *format = json_string_value(json_object_get(object, "format"));
+    const json_t *format = json_object_get(object, "format");
     json_t *turns = json_object_get(object, "turns"), *set = json_object_get(object, "settings");
     int result;
-    if (!format || strcmp(format, FORMAT) != 0 || !json_is_array(turns) || !json_is_object(set))
+    if (!json_text_is(format, FORMAT) || !json_is_array(turns) || !json_is_object(set))
         result =
             error_set(error, ERR_BAD_INPUT, "%.200s is not a conversation written by /save", path);
     else

@@ -4,6 +4,7 @@
 #define SLUICE_CLIENTS_REPL_CONVERSATION_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "lib/base/error.h"
@@ -13,7 +14,8 @@
 #define CONVERSATION_PROMPT_MAX (64u << 10)
 
 struct turn {
-    char *prompt, *response;
+    char *prompt, *response; /* NUL-terminated; a response may have NUL inside */
+    size_t response_bytes;
 };
 
 struct conversation {
@@ -22,14 +24,15 @@ struct conversation {
     size_t first; /* turns before it are no longer sent: they do not fit the context */
 };
 
-/* Adds a turn (copies both strings) and drops the oldest turns beyond CONVERSATION_BYTES_MAX. -1:
+/* Adds a turn (copies both texts) and drops the oldest turns beyond CONVERSATION_BYTES_MAX. -1:
  * out of memory. */
-int conversation_add(struct conversation *t, const char *prompt, const char *response);
+int conversation_add(struct conversation *t, const char *prompt, const char *response,
+                     size_t response_bytes);
 void conversation_clear(struct conversation *t);
 
 /* Prompt as plain text to be continued: the turns from `first` on, then the prompt. Caller frees;
  * NULL: out of memory. */
-char *conversation_text(struct conversation *t, const char *prompt);
+char *conversation_text(struct conversation *t, const char *prompt, size_t *bytes);
 
 /* How a conversation is rendered. All borrowed. */
 struct conversation_form {
@@ -45,8 +48,8 @@ struct conversation_form {
 int conversation_chat(struct conversation *t, const struct conversation_form *form,
                       const char *prompt, struct chat_prompt *out, struct error *error);
 
-/* Removes the last turn and returns its prompt (caller frees); NULL: no turns. */
-char *conversation_take_last(struct conversation *t);
+/* Removes the last turn into *turn (the caller frees both texts). False: there is none. */
+bool conversation_take_last(struct conversation *t, struct turn *turn);
 
 /* Save and load a file with one JSON object: {"format": ..., "turns": [{"prompt", "answer"}],
  * "settings": {}}. Saving writes a temporary file and renames it. Loading checks everything; *t and

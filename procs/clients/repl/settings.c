@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/json/text.h"
 #include "lib/model/limits.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/repl/repl.h"
@@ -288,6 +289,8 @@ static int take_all(struct repl *r, const json_t *settings, struct error *error)
                 return -1;
             continue;
         }
+        if (text && !json_text_is_plain(value))
+            return error_set(error, ERR_BAD_INPUT, "\"%.40s\" must be a text without NUL", name);
         if (json_is_integer(value))
             snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         else

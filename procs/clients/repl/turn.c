@@ -76,7 +76,7 @@ static void keep(struct repl *r, const char *prompt, const struct stream_result 
     json_decref(r->stats);
     r->stats = generation_stats_make(result, before, after);
     r->context_used = lookup_u64(result->stats, "prompt_tokens") + result->count;
-    if (conversation_add(&r->conversation, prompt, result->text) != 0)
+    if (conversation_add(&r->conversation, prompt, result->text, result->text_bytes) != 0)
         repl_notice(r, "out of memory: this turn is not in the conversation");
 }
 
@@ -125,10 +125,10 @@ static int make_prompt(struct repl *r, const char *prompt, struct chat_prompt *o
 {
     if (r->chat && (r->format.program || r->format.model.family != CHAT_PLAIN))
         return make_chat_prompt(r, prompt, out, error);
-    *out = (struct chat_prompt){.text = conversation_text(&r->conversation, prompt)};
+    *out = (struct chat_prompt){0};
+    out->text = conversation_text(&r->conversation, prompt, &out->bytes);
     if (!out->text)
         return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
-    out->bytes = strlen(out->text);
     if (r->special && text_ranges_add(&out->written, 0, out->bytes) != 0)
         return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
     return 0;

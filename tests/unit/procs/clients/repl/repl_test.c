@@ -12,10 +12,27 @@
 
 static char path[] = "/tmp/sluice-repl-test.XXXXXX";
 
+static int add(struct conversation *t, const char *prompt, const char *response)
+{
+    return conversation_add(t, prompt, response, strlen(response));
+}
+
+/* What is removed from the end. */
+static void take_last(struct conversation *t, const char *prompt)
+{
+    struct turn last;
+    ck_assert(conversation_take_last(t, &last));
+    ck_assert_str_eq(last.prompt, prompt);
+    free(last.prompt);
+    free(last.response);
+}
+
 static void check_text(struct conversation *t, const char *prompt, const char *expected)
 {
-    char *text = conversation_text(t, prompt);
+    size_t bytes;
+    char *text = conversation_text(t, prompt, &bytes);
     ck_assert_str_eq(text, expected);
+    ck_assert_uint_eq(bytes, strlen(expected));
     free(text);
 }
 
@@ -23,19 +40,18 @@ START_TEST(the_conversation_is_one_text)
 {
     struct conversation t = {0};
     check_text(&t, "hello", "hello");
-    ck_assert_int_eq(conversation_add(&t, "one", " two"), 0);
-    ck_assert_int_eq(conversation_add(&t, "three\nfour", ""), 0);
+    ck_assert_int_eq(add(&t, "one", " two"), 0);
+    ck_assert_int_eq(add(&t, "three\nfour", ""), 0);
     check_text(&t, "five", "one two\nthree\nfour\nfive");
     t.first = 1;
     check_text(&t, "five", "three\nfour\nfive");
-    char *prompt = conversation_take_last(&t);
-    ck_assert_str_eq(prompt, "three\nfour");
-    free(prompt);
+    take_last(&t, "three\nfour");
     check_text(&t, "six", "six");
-    free(conversation_take_last(&t));
+    take_last(&t, "one");
     ck_assert_uint_eq(t.first, 0);
     conversation_clear(&t);
-    ck_assert_ptr_null(conversation_take_last(&t));
+    struct turn none;
+    ck_assert(!conversation_take_last(&t, &none));
     conversation_clear(&t);
 }
 END_TEST
@@ -48,15 +64,16 @@ START_TEST(a_long_conversation_is_sent)
     memset(turn, 'x', 1000);
     turn[1000] = 0;
     for (int i = 0; i < 400; i++)
-        ck_assert_int_eq(conversation_add(&t, turn, ""), 0);
-    char *text = conversation_text(&t, "end");
-    ck_assert_uint_eq(strlen(text), 400 * 1001 + 3);
+        ck_assert_int_eq(add(&t, turn, ""), 0);
+    size_t bytes;
+    char *text = conversation_text(&t, "end", &bytes);
+    ck_assert_uint_eq(bytes, 400 * 1001 + 3);
     free(text);
     for (int i = 0; i < 400; i++)
-        ck_assert_int_eq(conversation_add(&t, turn, ""), 0);
-    text = conversation_text(&t, "end");
-    ck_assert_uint_le(strlen(text), ENGINE_PROMPT_BYTES_MAX);
-    ck_assert_uint_gt(strlen(text), ENGINE_PROMPT_BYTES_MAX - 3000);
+        ck_assert_int_eq(add(&t, turn, ""), 0);
+    text = conversation_text(&t, "end", &bytes);
+    ck_assert_uint_le(bytes, ENGINE_PROMPT_BYTES_MAX);
+    ck_assert_uint_gt(bytes, ENGINE_PROMPT_BYTES_MAX - 3000);
     ck_assert_uint_gt(t.first, 0);
     free(text);
     conversation_clear(&t);
@@ -86,8 +103,8 @@ START_TEST(the_conversation_has_the_models_form)
     struct chat_prompt p;
     struct model_chat chat = {.family = CHAT_CHATML, .eos = "<|im_end|>"};
     check_chat(&t, &chat, "hello", PROMPT("hello"));
-    ck_assert_int_eq(conversation_add(&t, "one", "two"), 0);
-    ck_assert_int_eq(conversation_add(&t, "three", "four"), 0);
+    ck_assert_int_eq(add(&t, "one", "two"), 0);
+    ck_assert_int_eq(add(&t, "three", "four"), 0);
     check_chat(&t, &chat, "five",
                PROMPT("one") "two<|im_end|>\n" PROMPT("three") "four<|im_end|>\n" PROMPT("five"));
     t.first = 1;
@@ -100,8 +117,8 @@ START_TEST(the_conversation_has_the_models_form)
     struct conversation_form form = {.chat = &format};
     ck_assert_int_eq(conversation_chat(&t, &form, "[INST]", &p, &error), -1);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_int_eq(conversation_add(&t, "five", "a [/INST] b"), 0);
-    ck_assert_int_eq(conversation_add(&t, "six", "seven"), 0);
+    ck_assert_int_eq(add(&t, "five", "a [/INST] b"), 0);
+    ck_assert_int_eq(add(&t, "six", "seven"), 0);
     check_chat(&t, &chat, "eight", "[INST] six [/INST] seven<|im_end|>[INST] eight [/INST]");
     ck_assert_uint_eq(t.first, 1); /* so the next prompt begins with this one */
     conversation_clear(&t);
@@ -138,10 +155,10 @@ START_TEST(the_models_template_is_executed)
     check_own(&t, &form, "one", "[user]one-");
     form.system = "sys";
     form.variables = variables;
-    conversation_add(&t, "one", " two");
+    add(&t, "one", " two");
     check_own(&t, &form, "three", "[system]sys[user]one[assistant] two[user]three+");
     for (int i = 0; i < 9; i++)
-        conversation_add(&t, i == 4 ? "bad" : "p", "r");
+        add(&t, i == 4 ? "bad" : "p", "r");
     check_own(&t, &form, "end",
               "[system]sys[user]p[assistant]r[user]p[assistant]r[user]p[assistant]r[user]p"
               "[assistant]r[user]end+");
@@ -157,6 +174,42 @@ START_TEST(the_models_template_is_executed)
 }
 END_TEST
 
+/* NUL in a response is a character like others: in prompts of every form, and in a saved file. */
+START_TEST(responses_with_nul)
+{
+    static const char text[] = "p\0r\np\0r\nend", own[] = "[user]p[assistant]\0r[user]end-",
+                      turns[] = "User: p\nAssistant: \0r\nUser: end\nAssistant:";
+    struct conversation t = {0}, loaded = {0};
+    struct error error;
+    struct chat_prompt p;
+    size_t bytes;
+    ck_assert_int_eq(conversation_add(&t, "p", "\0r", 2), 0);
+    struct chat_format format = {.model.family = CHAT_PLAIN};
+    struct conversation_form form = {.chat = &format};
+    ck_assert_int_eq(conversation_chat(&t, &form, "end", &p, &error), 0);
+    ck_assert(p.bytes == sizeof turns - 1 && memcmp(p.text, turns, p.bytes) == 0);
+    chat_prompt_free(&p);
+    ck_assert_int_eq(chat_format_set(&format, &format.model, OWN, strlen(OWN), &error), 0);
+    ck_assert_int_eq(conversation_chat(&t, &form, "end", &p, &error), 0);
+    ck_assert(p.bytes == sizeof own - 1 && memcmp(p.text, own, p.bytes) == 0);
+    chat_prompt_free(&p);
+    json_t *settings = json_object(), *again = NULL;
+    ck_assert_int_eq(conversation_save(&t, settings, path, true, &error), 0);
+    ck_assert_msg(conversation_load(&loaded, &again, path, &error) == 0, "%s", error.text);
+    ck_assert(loaded.count == 1 && loaded.turns[0].response_bytes == 2 &&
+              memcmp(loaded.turns[0].response, "\0r", 3) == 0 && loaded.bytes == t.bytes);
+    ck_assert_int_eq(conversation_add(&t, "p", "\0r", 2), 0);
+    char *all = conversation_text(&t, "end", &bytes);
+    ck_assert(bytes == sizeof text - 1 && memcmp(all, text, bytes) == 0);
+    free(all);
+    json_decref(settings);
+    json_decref(again);
+    conversation_clear(&t);
+    conversation_clear(&loaded);
+    chat_format_free(&format);
+}
+END_TEST
+
 START_TEST(the_oldest_is_forgotten)
 {
     struct conversation t = {0};
@@ -165,7 +218,7 @@ START_TEST(the_oldest_is_forgotten)
     big[CONVERSATION_PROMPT_MAX] = 0;
     for (int i = 0; i < 100; i++) {
         big[0] = (char)('0' + i % 10);
-        ck_assert_int_eq(conversation_add(&t, big, ""), 0);
+        ck_assert_int_eq(add(&t, big, ""), 0);
         ck_assert_uint_le(t.bytes, CONVERSATION_BYTES_MAX);
     }
     ck_assert_uint_ge(t.count, CONVERSATION_BYTES_MAX / CONVERSATION_PROMPT_MAX - 1);
@@ -195,8 +248,8 @@ START_TEST(saved_is_loaded)
     ck_assert_int_eq(settings_option(&a, "system", "Be \"brief\".\n", &error), 0);
     ck_assert_int_eq(settings_option(&a, "thinking", "off", &error), 0);
     a.submit.ignore_eos = true;
-    conversation_add(&a.conversation, "one \"1\"", " two\n");
-    conversation_add(&a.conversation, "\x01", "\xe2\x82\xac");
+    add(&a.conversation, "one \"1\"", " two\n");
+    add(&a.conversation, "\x01", "\xe2\x82\xac");
     json_t *settings = settings_json(&a), *loaded = NULL;
     ck_assert_int_eq(conversation_save(&a.conversation, settings, path, true, &error), 0);
     ck_assert_int_eq(conversation_save(&a.conversation, settings, path, false, &error), -1);
@@ -241,18 +294,22 @@ START_TEST(a_broken_file_changes_nothing)
         "{\"format\": \"sluice conversation 1\", \"turns\": [{}], \"settings\": {}}",
         "{\"format\": \"sluice conversation 1\", \"turns\": [7], \"settings\": {}}",
         "{\"format\": \"sluice conversation 1\", \"turns\": []}",
+        "{\"format\": \"sluice conversation 1\\u0000\", \"turns\": [], \"settings\": {}}",
+        "{\"format\": \"sluice conversation 1\", \"turns\": [{\"prompt\": \"a\\u0000b\", "
+        "\"answer\": \"c\"}], \"settings\": {}}",
     };
     static const char *const bad_settings[] = {"{\"top_k\": -1}",
                                                "{\"top_k\": \"x\"}",
                                                "{\"nonsense\": 1}",
                                                "{\"stop\": [1]}",
+                                               "{\"system\": \"x\\u0000\"}",
                                                "{\"ignore_eos\": true}",
                                                "{\"context\": 1e9}",
                                                "{\"system\": \"x\", \"thinking\": \"maybe\"}"};
     struct conversation t = {0};
     struct error error;
     json_t *settings = NULL;
-    conversation_add(&t, "kept", "");
+    add(&t, "kept", "");
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         write_file(bad[i]);
         ck_assert_msg(conversation_load(&t, &settings, path, &error) == -1, "row %zu", i);
@@ -267,7 +324,7 @@ START_TEST(a_broken_file_changes_nothing)
     for (size_t i = 0; i < ARRAY_LEN(bad_settings); i++) {
         struct repl r = {.context = 5};
         engine_submit_defaults(&r.submit);
-        json_t *given = json_loads(bad_settings[i], 0, NULL);
+        json_t *given = json_loads(bad_settings[i], JSON_ALLOW_NUL, NULL);
         ck_assert_msg(settings_take(&r, given, &error) == -1, "row %zu", i);
         ck_assert_int_eq(r.context, 5);
         ck_assert_int_eq(r.submit.sampling.top_k, 40);
@@ -362,6 +419,7 @@ int main(void)
     tcase_add_test(cases, a_long_conversation_is_sent);
     tcase_add_test(cases, the_conversation_has_the_models_form);
     tcase_add_test(cases, the_models_template_is_executed);
+    tcase_add_test(cases, responses_with_nul);
     tcase_add_test(cases, the_oldest_is_forgotten);
     tcase_add_test(cases, saved_is_loaded);
     tcase_add_test(cases, a_broken_file_changes_nothing);
