@@ -294,15 +294,17 @@ static bool worth_repeating(const struct stream *s, const struct error *error)
            clock_now_ns() - s->reply_ns < LOST_NS;
 }
 
-/* Not to a client that does not read. */
+/* Not to a client that does not read. Without space it is dropped, which is harmless: it is not a part of the answer. */
 static void report_progress(struct stream *s, const struct engine_progress *p)
 {
     char line[96];
+    bool failed = s->failed;
     bool wanted = p->known && s->request.stream && buffer_unsent(&s->out) == 0;
     if (wanted && s->request.return_progress)
         append_event(s, response_progress(s, p));
     else if (wanted)
         append(s, line, response_progress_line(p, line, sizeof line));
+    s->failed = failed;
 }
 
 static void on_next(void *arg, json_t *reply, const struct error *error)

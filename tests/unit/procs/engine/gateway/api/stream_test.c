@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a stream sends of the replies of compute, without a connection and without compute. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "procs/engine/gateway/gateway.h"
+
+static struct gateway gateway;
+static struct proc_row row;
+static struct exchange exchange;
+static struct stream stream;
+
+/* ---- instead of the rest of the gateway ---- */
+
+static struct {
+    rpc_async_done *done;
+    void *arg;
+} call;
+static const char *finished; /* the reason, or "error" */
+
+uint64_t rpc_async_call(struct rpc_async *c, const char *op, json_t *request, unsigned timeout_ms,
+                        rpc_async_done *done, void *arg, struct error *error)
+{
+    (void)c, (void)op, (void)timeout_ms, (void)error;
+    json_decref(request);
+    call.done = done;
+    call.arg = arg;
+    return 1;
+}
+
+void rpc_async_forget(struct rpc_async *c, uint64_t ticket)
+{
+    (void)c, (void)ticket;
+}
+
+uint64_t rpc_async_repeated(const struct rpc_async *c)
+{
+    (void)c;
+    return 0;
+}
+
+void exchange_resume(struct exchange *x)
+{
+    (void)x;
+}
+
+void exchange_error(struct exchange *x, const struct error *error, const char *param)
+{
+    (void)x, (void)error, (void)param;
+}
+
+void exchange_completion(struct exchange *x, char *text, size_t bytes)
+{
+    (void)x, (void)bytes;
+    free(text);
+}
+
+unsigned error_http_status(enum error_code code)
+{
+    (void)code;
+    return 503;
+}
+
+json_t *error_object(unsigned status, const struct error *error, const char *param)
+{
+    (void)status, (void)param;
+    return json_pack("{s:s}", "error", error->text);
+}
+
+void log_rejection(struct gateway *g, const char *why)
+{
+    (void)g, (void)why;
+}
+
+void metrics_first_token(struct gateway *g, uint64_t ns)
+{
+    (void)g, (void)ns;
+}
+
+void metrics_tokens(struct gateway *g, uint64_t ns, uint64_t count)
+{
+    (void)g, (void)ns, (void)count;
+}
+
+void metrics_finished(struct gateway *g, const char *reason)
+{
+    (void)g;
+    finished = reason;
+}
+
+void stream_reject(struct stream *s, const struct error *error)
+{
+    (void)s, (void)error;
+}
+
+/* ---- tests ---- */
+
+static void start(bool events)
+{
+    gateway = (struct gateway){.quota.limit = 1 << 16, .child = {.row = &row}};
+    exchange = (struct exchange){.magic = EXCHANGE_MAGIC, .gateway = &gateway};
+    stream = (struct stream){
+        .magic = STREAM_MAGIC,
+        .state = STREAM_FOLLOW,
+        .gateway = &gateway,
+        .exchange = &exchange,
+        .request = {.kind = API_COMPLETION, .stream = true, .return_progress = events},
+    };
+    finished = NULL;
+    stream_request_next(&stream);
+}
+
+static void reply(const char *text)
+{
+    json_t *object = json_loads(text, 0, NULL);
+    ck_assert_ptr_nonnull(object);
+    call.done(call.arg, object, NULL);
+    json_decref(object);
+}
+
+static bool sent(const char *text)
+{
+    return stream.out.bytes > 0 &&
+           memmem(stream.out.data, stream.out.bytes, text, strlen(text)) != NULL;
+}
+
+#define PROGRESS                                                                                   \
+    "{\"ids\":[],\"text\":\"\",\"next\":0,\"done\":false,\"progress\":{\"queue\":0,\"tokens\":9,"  \
+    "\"done\":3,\"cached\":0,\"time_ms\":5}}"
+#define END                                                                                        \
+    "{\"ids\":[7],\"text\":\"word\",\"next\":1,\"done\":true,\"finish\":\"length\",\"stats\":{}}"
+
+/* Progress that does not fit into the buffers is dropped: the answer is complete without it. */
+START_TEST(progress_without_space)
+{
+    for (int events = 0; events < 2; events++) {
+        start(events);
+        ck_assert(quota_take(&gateway.quota, gateway.quota.limit, false));
+        reply(PROGRESS);
+        ck_assert_msg(!finished && stream.state == STREAM_FOLLOW && !stream.failed,
+                      "the stream has ended: %s", finished ? finished : "");
+        ck_assert_uint_eq(stream.out.bytes, 0);
+        quota_give(&gateway.quota, gateway.quota.limit, false);
+        reply(PROGRESS);
+        ck_assert(sent(events ? "\"prompt_progress\"" : ": prompt 3/9\n\n"));
+        reply(END);
+        ck_assert(finished && strcmp(finished, "length") == 0 && stream.state == STREAM_ENDED);
+        ck_assert(sent("\"word\"") && sent("data: [DONE]\n\n"));
+        stream_free(&stream);
+        ck_assert_uint_eq(gateway.quota.buffered, 0);
+    }
+}
+END_TEST
+
+/* A part of the answer is not harmless. */
+START_TEST(text_without_space)
+{
+    start(false);
+    ck_assert(quota_take(&gateway.quota, gateway.quota.limit, false));
+    reply(END);
+    ck_assert(finished && strcmp(finished, "error") == 0);
+    quota_give(&gateway.quota, gateway.quota.limit, false);
+    stream_free(&stream);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("stream");
+    TCase *cases = tcase_create("stream");
+    tcase_add_test(cases, progress_without_space);
+    tcase_add_test(cases, text_without_space);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
