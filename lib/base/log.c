@@ -108,16 +108,6 @@ static void put(const char *line, size_t bytes)
     (void)done; /* without stderr an error cannot be reported */
 }
 
-/* Length of what snprintf wrote to line[bytes]; a line that was cut ends with a newline, too. */
-static size_t line_bytes(char *line, size_t bytes, int n)
-{
-    if (n >= (int)bytes) {
-        n = (int)bytes - 1;
-        line[n - 1] = '\n';
-    }
-    return (size_t)n;
-}
-
 /* "2026-11-24T12:34:56.789Z" */
 #define STAMP_BYTES 32
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
@@ -153,11 +143,11 @@ static size_t character_bytes(const unsigned char *c, bool *valid)
     return n > 0 ? n : 1;
 }
 
-/* The text inside a JSON string, as far as it fits. Returns its end. */
-static char *put_json(char *to, const char *end, const char *text)
+/* The text as UTF-8, as far as it fits; `json`: inside a JSON string. Returns its end. */
+static char *put_text(char *to, const char *end, const char *text, bool json)
 {
     for (const unsigned char *c = (const unsigned char *)text; *c;) {
-        bool valid, escaped = *c == '"' || *c == '\\';
+        bool valid, escaped = json && (*c == '"' || *c == '\\');
         size_t used = character_bytes(c, &valid), n = valid ? used : strlen(REPLACEMENT);
         if ((size_t)(end - to) < n + escaped)
             break;
@@ -178,7 +168,7 @@ static size_t json_line(const char *level, const char *text, char line[LOG_LINE_
     int n = snprintf(line, LOG_LINE_BYTES,
                      "{\"time\": \"%s\", \"level\": \"%s\", \"process\": \"%s\", \"text\": \"",
                      stamp, level, the_log.process);
-    char *at = put_json(line + n, line + LOG_LINE_BYTES - sizeof tail, text);
+    char *at = put_text(line + n, line + LOG_LINE_BYTES - sizeof tail, text, true);
     memcpy(at, tail, sizeof tail - 1);
     return (size_t)(at - line) + sizeof tail - 1;
 }
@@ -191,17 +181,18 @@ static size_t line_make(int level, bool bare, const char *text, char line[LOG_LI
     switch (the_log.format) {
     case LOG_FORMAT_JSON: return json_line(levels[level].name, text, line);
     case LOG_FORMAT_JOURNAL:
-        n = snprintf(line, LOG_LINE_BYTES, "<%s>%s: %s\n", levels[level].journal, the_log.process,
-                     text);
+        n = snprintf(line, LOG_LINE_BYTES, "<%s>%s: ", levels[level].journal, the_log.process);
         break;
     case LOG_FORMAT_TEXT: stamp_make(stamp); /* fall through */
     case LOG_FORMAT_PLAIN:
-        n = bare ? snprintf(line, LOG_LINE_BYTES, "%s\n", text)
-                 : snprintf(line, LOG_LINE_BYTES, "%s%s%s %s: %s\n", stamp, stamp[0] ? " " : "",
-                            levels[level].name, the_log.process, text);
+        if (!bare)
+            n = snprintf(line, LOG_LINE_BYTES, "%s%s%s %s: ", stamp, stamp[0] ? " " : "",
+                         levels[level].name, the_log.process);
         break;
     }
-    return line_bytes(line, LOG_LINE_BYTES, n);
+    char *at = put_text(line + n, line + LOG_LINE_BYTES - 2, text, false);
+    *at++ = '\n';
+    return (size_t)(at - line);
 }
 
 /* For the log thread: it reports lines that it could not take. */
