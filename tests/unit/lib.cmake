@@ -33,6 +33,7 @@ sluice_unit_test(strtab_test SOURCES lib/text/strtab_test.c LINK sluice_text)
 sluice_unit_test(terminal_test SOURCES lib/terminal/terminal_test.c LINK sluice_terminal sluice_text)
 sluice_unit_test(display_test SOURCES lib/terminal/display_test.c LINK sluice_terminal)
 sluice_unit_test(unit_nfc SOURCES lib/text/nfc_test.c LINK sluice_text)
+sluice_unit_test(unit_printable SOURCES lib/text/printable_test.c LINK sluice_text)
 sluice_unit_test(unit_gguf SOURCES lib/model/gguf/gguf_test.c LINK sluice_model test_gguf_make m)
 sluice_unit_test(unit_gguf_split SOURCES lib/model/gguf/split_test.c ${CMAKE_SOURCE_DIR}/procs/tools/synth/split.c
   LINK sluice_model test_gguf_make)

@@ -14,6 +14,7 @@
 #include "lib/tensor/precision.h"
 #include "lib/tensor/quant_method.h"
 #include "lib/tensor/tensor_type.h"
+#include "lib/text/printable.h"
 
 static int bad(struct error *error, const char *what)
 {
@@ -25,17 +26,21 @@ static bool terminated(const char *text, size_t cap)
     return memchr(text, 0, cap) != NULL;
 }
 
-/* True for lines of printable ASCII, each with its end, and zeros behind them. */
-static bool lines_of_ascii(const char *text, size_t cap)
+/* True for lines that printable() made, each with its end, and zeros behind them. */
+static bool lines_are_printable(const char *text, size_t cap)
 {
     size_t n = strnlen(text, cap);
-    for (size_t i = 0; i < n; i++)
-        if ((text[i] < ' ' || text[i] > '~') && text[i] != '\n')
+    for (size_t at = 0, bytes; at < n; at += bytes + 1) {
+        const char *end = memchr(text + at, '\n', n - at);
+        bytes = end ? (size_t)(end - (text + at)) : 0;
+        struct printable line = printable(text + at, bytes);
+        if (!end || strlen(line.text) != bytes || memcmp(line.text, text + at, bytes) != 0)
             return false;
+    }
     for (size_t i = n; i < cap; i++)
         if (text[i] != 0)
             return false;
-    return n < cap && (n == 0 || text[n - 1] == '\n');
+    return n < cap;
 }
 
 /* True if the part [offset, offset + count * each) starts where the previous one ends (aligned),
@@ -65,7 +70,7 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
         !terminated(m->chat.eos, sizeof m->chat.eos) || m->chat.family >= CHAT__COUNT ||
         m->chat.bos_first > 1 || m->chat.bos_added > 1)
         return bad(error, "an unterminated name");
-    if (!lines_of_ascii(m->unread, sizeof m->unread))
+    if (!lines_are_printable(m->unread, sizeof m->unread))
         return bad(error, "a name of a key that is no text");
     if (m->file.bytes > GGUF_FILE_MAX)
         return bad(error, "an impossible file size");

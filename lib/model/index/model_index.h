@@ -123,7 +123,7 @@ struct model_index {
     uint64_t template_offset, template_bytes; /* of the chat, as in the file; 0 bytes: none */
     uint64_t tools_template_offset, tools_template_bytes; /* of chats with tools; the same */
     /* Keys of the file that were not read, harmless.tbl.h left out: their number, and the names of the
-     * first, each with a newline behind it; printable ASCII. */
+     * first, each with a newline behind it, as printable() makes them. */
     uint64_t unread_count;
     char unread[MODEL_UNREAD_BYTES];
     uint64_t dense_bytes; /* sum of slot_bytes of dense entries */

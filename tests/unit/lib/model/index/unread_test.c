@@ -26,13 +26,17 @@ START_TEST(unread)
     make_f32(&m, "qwen3moe.attention.new_factor", 2);
     make_u32(&m, "qwen3moe.nextn_predict_layers", 0); /* harmless.tbl.h */
     make_text(&m, "general.license", "mit");
-    make_u32(&m, "other.block\ncount", 2);
+    make_u32(&m,
+             "other.bl\xc3\xb6"
+             "ck\ncount\xff",
+             2);
     struct model_index *index = read_model(&m);
     ck_assert_uint_eq(index->unread_count, 2);
     ck_assert(model_index_unread(index, &at, name));
     ck_assert_str_eq(name, "qwen3moe.attention.new_factor");
     ck_assert(model_index_unread(index, &at, name));
-    ck_assert_str_eq(name, "other.block?count");
+    ck_assert_str_eq(name, "other.bl\xc3\xb6"
+                           "ck?count\xef\xbf\xbd");
     ck_assert(!model_index_unread(index, &at, name));
     struct error error;
     index->unread[0] = '\t';
