@@ -12,9 +12,9 @@ INLINE float sigmoid_of(float a, float x)
 
 INLINE float swiglu(float gate, float up)
 {
-    float g = gate < SWIGLU_LIMIT ? gate : SWIGLU_LIMIT;
-    float u = up < SWIGLU_LIMIT ? up : SWIGLU_LIMIT;
-    u = u > -SWIGLU_LIMIT ? u : -SWIGLU_LIMIT;
+    float g = gate > SWIGLU_LIMIT ? SWIGLU_LIMIT : gate; /* NaN stays NaN */
+    float u = up > SWIGLU_LIMIT ? SWIGLU_LIMIT : up;
+    u = u < -SWIGLU_LIMIT ? -SWIGLU_LIMIT : u;
     return g / (1.0f + exp_one(0.0f - SWIGLU_ALPHA * g)) * (u + 1.0f);
 }
 

@@ -3,18 +3,15 @@
  * weights): an error that names the layer, over HTTP, of generate and of eval; never a text. The engine
  * stays, and answers the next request. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "lib/model/gguf/gguf.h"
-#include "lib/tensor/tensor_type.h"
+#include "lib/base/bytes.h"
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/completions.h"
+#include "tests/scenario/continued.h"
+#include "tests/scenario/spoiled.h"
 
 static const struct bad {
     const char *tensor, *where;
@@ -36,57 +33,6 @@ static const struct bad {
     {"output_norm.weight", "the output", false},
     {"output_norm.weight", "the output", true},
 };
-
-static ssize_t read_mapped(void *file, void *buf, size_t n, uint64_t offset)
-{
-    memcpy(buf, (const char *)file + offset, n);
-    return (ssize_t)n;
-}
-
-/* The first number of the tensor, of each of its experts, or of each row of the embeddings: the first
- * float, or the scale of the first block. */
-static void spoil(char *file, const struct model_tensor *t, bool infinite)
-{
-    static const uint32_t nan = 0x7fc00000, inf = 0x7f800000;
-    static const uint16_t half_nan = 0x7e00, half_inf = 0x7c00;
-    uint64_t each = t->dims == 3 ? t->bytes / t->ne[2] : t->dims == 2 ? t->row_bytes : t->bytes;
-    bool all = t->dims == 3 || strcmp(t->name, "token_embd.weight") == 0;
-    for (uint64_t at = 0; at < t->bytes; at += all ? each : t->bytes) {
-        char *to = file + t->file_offset + at;
-        if (t->type == TENSOR_F32)
-            memcpy(to, infinite ? &inf : &nan, sizeof nan);
-        else
-            memcpy(to, infinite ? &half_inf : &half_nan, sizeof half_nan);
-    }
-}
-
-static void spoiled_model(char path[PATH_MAX], const struct bad *bad)
-{
-    struct error error;
-    struct stat st;
-    struct gguf g;
-    struct command c;
-    snprintf(path, PATH_MAX, "%s/spoiled.gguf", test_dir());
-    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/cp", test_model(), path, NULL});
-    CHECK(c.status == 0, "%.300s", c.err);
-    command_free(&c);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    CHECK(fd >= 0 && fstat(fd, &st) == 0, "%s: %s", path, strerror(errno));
-    char *file = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    CHECK(file != MAP_FAILED, "%s: %s", path, strerror(errno));
-    struct gguf_source source = {.read = read_mapped, .arg = file, .bytes = (uint64_t)st.st_size};
-    CHECK(gguf_open(&g, &source, &error) == 0, "%s", error.text);
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < g.tensor_count; i++)
-        if (strcmp(g.tensors[i].name, bad->tensor) == 0) {
-            spoil(file, &g.tensors[i], bad->infinite);
-            found++;
-        }
-    CHECK(found == 1, "no tensor %s", bad->tensor);
-    gguf_close(&g);
-    munmap(file, (size_t)st.st_size);
-}
 
 static void check_text(const char *text, const struct bad *bad, const char *who)
 {
@@ -130,7 +76,7 @@ static void anywhere(void)
         fprintf(f, "It was a dark night, and the rain fell in the streets. ");
     fclose(f);
     for (size_t i = 0; i < ARRAY_LEN(bads); i++) {
-        spoiled_model(path, &bads[i]);
+        spoiled_model(path, test_model(), bads[i].tensor, bads[i].infinite);
         check_engine(path, &bads[i]);
         check_command(&bads[i], (const char *const[]){"eval", "-m", path, "--text", text,
                                                       "--ctx-size=64", "--max-windows=2", NULL});
@@ -140,8 +86,33 @@ static void anywhere(void)
     }
 }
 
+/* Tensors whose values meet a clamp, a sigmoid or blocks of integers before the end of the layer. */
+static const struct {
+    const char *keys[16];
+    struct bad bad;
+} hidden[] = {
+    {{"arch=gpt-oss", "layers=3", "window=64", NULL}, {"blk.1.ffn_up_exps.bias", "layer 1", false}},
+    {{"arch=gpt-oss", "layers=3", "window=64", NULL},
+     {"blk.1.ffn_gate_exps.bias", "layer 1", true}},
+    {{"arch=dbrx", "layers=2", "clamp_qkv=8", NULL}, {"blk.0.attn_qkv.weight", "layer 0", true}},
+    {{"arch=qwen35moe", "layers=2", "shared_inner=64", "rope_dims=8", "conv_taps=4",
+      "delta_size=16", "delta_k_heads=2", "delta_v_heads=4", "delta_inner=64", "attention_step=2",
+      NULL},
+     {"blk.0.ssm_dt.bias", "layer 0", true}},
+};
+
+static void hidden_by_an_operation(void)
+{
+    char made[PATH_MAX], path[PATH_MAX];
+    for (size_t i = 0; i < ARRAY_LEN(hidden); i++) {
+        continued_make(made, hidden[i].keys);
+        spoiled_model(path, made, hidden[i].bad.tensor, hidden[i].bad.infinite);
+        check_engine(path, &hidden[i].bad);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(anywhere)};
+    static const struct test_case cases[] = {ROW(anywhere), ROW(hidden_by_an_operation)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -66,8 +66,10 @@ static void add_bias(const struct host_run *run, float *head, struct device_at b
     const struct op_attention *a = run->a;
     if (bias.address)
         run->h->kernels->axpy(1.0f, device_floats(bias) + (size_t)number * size, size, head);
-    if (a->heads.clamp != 0)
+    if (a->heads.clamp != 0) {
+        host_note(run->h, head, size); /* an infinity would become the limit */
         kernel_clamp(head, size, a->heads.clamp);
+    }
 }
 
 /* With a gate, the rows of q are those of a head, then those of its gate: moves the former together. */

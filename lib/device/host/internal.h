@@ -105,6 +105,10 @@ static inline void host_note(struct host *h, const float *x, size_t n)
         atomic_store_explicit(&h->device.not_finite, 1, memory_order_relaxed);
 }
 
+/* As host_activate, of which some hide an infinity in gate or up: such values are noted before. */
+void host_activate_noted(struct host *h, enum ffn_activation activation, const float *gate,
+                         const float *up, uint32_t n, float *y);
+
 static inline uint32_t smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;

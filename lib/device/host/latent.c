@@ -84,6 +84,7 @@ static void absorb_keys(const struct block *b)
         kernel_rope_pairs(q + m->nope, m->rope,
                           device_floats(b->a->angles) +
                               (b->row + i / b->heads) * b->a->angle_stride);
+        host_note(b->h, q, size);
         memcpy(b->t->key_q + (size_t)i * key + m->rank, q + m->nope, m->rope * sizeof *q);
         if (form != FORM_F32)
             b->h->kernels->activation(w->type, q, m->nope, made + i * stride);
@@ -95,6 +96,7 @@ static void absorb_keys(const struct block *b)
         host_product(b->h, &head, NULL, 0, m->rank, x + j * stride, b->heads * stride, b->rows,
                      b->t->key_q + (size_t)j * key, (size_t)b->heads * key);
     }
+    host_note(b->h, b->t->key_q, (size_t)b->rows * b->heads * key);
 }
 
 /* The weighted sums of latents. */

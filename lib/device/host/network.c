@@ -22,8 +22,8 @@ static void gate_up_columns(void *arg, uint32_t thread, uint32_t threads)
                  rows_stride(&a->x, up.type), a->rows, up_y, up.n);
     for (uint32_t r = 0; r < a->rows; r++) {
         float *at = rows_floats(&a->y, r) + begin;
-        host_activate(run->h->kernels, a->activation, at, up_y + (size_t)r * up.n + begin,
-                      end - begin, at);
+        host_activate_noted(run->h, a->activation, at, up_y + (size_t)r * up.n + begin, end - begin,
+                            at);
     }
 }
 
@@ -48,6 +48,7 @@ static void gate_rows(void *arg, uint32_t thread, uint32_t threads)
             continue;
         run->h->kernels->matmul(&w, 0, 1, rows_row(&a->x, w.type, r), rows_stride(&a->x, w.type), 1,
                                 &logit, 1);
+        host_note(run->h, &logit, 1);
         weight[r] = (float)(1.0 / (1.0 + exact_exp(-(double)logit)));
     }
 }

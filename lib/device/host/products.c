@@ -147,8 +147,10 @@ static void logit_columns(void *arg, uint32_t thread, uint32_t threads)
             kernels->axpy(1.0f, device_floats(a->bias) + begin, end - begin, logits + begin);
         for (uint32_t i = begin; a->divisor != 0 && i < end; i++)
             logits[i] /= a->divisor;
-        if (a->cap != 0)
+        if (a->cap != 0) {
+            host_note(run->h, logits + begin, end - begin); /* an infinity would become the cap */
             kernels->soft_cap(a->cap, logits + begin, end - begin, logits + begin);
+        }
     }
 }
 

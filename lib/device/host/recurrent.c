@@ -106,7 +106,7 @@ void host_op_short_conv(struct device *d, const struct op_short_conv *a)
 
 /* One k head of one sequence of a pass. */
 struct head_group {
-    const struct host *h;
+    struct host *h;
     const struct op_delta *a;
     const float *before; /* state of the layer, or NULL */
     float *after;
@@ -138,6 +138,7 @@ static void gates_of(const struct head_group *g, uint32_t row, uint32_t n, uint3
     float b = gates[joined ? g->head * 2 * share + n : v_head];
     float a = gates[joined ? g->head * 2 * share + share + n : s->v_heads + v_head];
     float biased = a + device_floats(g->a->dt)[v_head];
+    host_note(g->h, (const float[]){b, biased}, 2); /* of infinities, beta and decay are 0 or 1 */
     double softplus = biased > 20 ? (double)biased : exact_log(1 + exact_exp((double)biased));
     d->beta = (float)(1 / (1 + exact_exp(-(double)b)));
     d->decay = (float)exact_exp((double)device_floats(g->a->decay)[v_head] * softplus);

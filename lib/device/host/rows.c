@@ -62,6 +62,16 @@ void host_activate(const struct kernel_ops *kernels, enum ffn_activation activat
     sl_panic("activation %u is in no table", activation);
 }
 
+void host_activate_noted(struct host *h, enum ffn_activation activation, const float *gate,
+                         const float *up, uint32_t n, float *y)
+{
+    if (activation == ACTIVATION_SWIGLU_CLAMPED || activation == ACTIVATION_RELU) {
+        host_note(h, gate, n);
+        host_note(h, up, n);
+    }
+    host_activate(h->kernels, activation, gate, up, n, y);
+}
+
 /* Vectors are short, or their elements lie together. */
 void host_op_unpack(struct device *d, const struct op_unpack *a)
 {
@@ -172,14 +182,16 @@ void host_op_scale_rows(struct device *d, const struct op_scale_rows *a)
     host_run_rows(host_of(d), a->rows, scale_rows, a);
 }
 
-static void gate_row(const struct host *h, const struct op_gate_heads *a, uint32_t row)
+static void gate_row(struct host *h, const struct op_gate_heads *a, uint32_t row)
 {
     const struct layer_attention *s = &a->shape;
     const float *gate =
         device_floats(a->gates) + (size_t)row * s->heads * 2 * s->key_size + s->key_size;
     float *out = rows_floats(&a->mix, row);
-    for (uint32_t i = 0; i < s->heads; i++, gate += 2 * (size_t)s->key_size, out += s->value_size)
+    for (uint32_t i = 0; i < s->heads; i++, gate += 2 * (size_t)s->key_size, out += s->value_size) {
+        host_note(h, gate, s->value_size); /* the sigmoid of an infinity is 0 or 1 */
         h->kernels->sigmoid_mul(gate, out, s->value_size, out);
+    }
 }
 
 static void gate_head_rows(void *arg, uint32_t thread, uint32_t threads)

@@ -120,9 +120,9 @@ static void generic_silu_mul(const float *gate, const float *up, uint32_t n, flo
 static void generic_swiglu_clamped(const float *gate, const float *up, uint32_t n, float *y)
 {
     for (uint32_t i = 0; i < n; i++) {
-        float g = gate[i] < SWIGLU_LIMIT ? gate[i] : SWIGLU_LIMIT;
-        float u = up[i] < SWIGLU_LIMIT ? up[i] : SWIGLU_LIMIT;
-        u = u > -SWIGLU_LIMIT ? u : -SWIGLU_LIMIT;
+        float g = gate[i] > SWIGLU_LIMIT ? SWIGLU_LIMIT : gate[i];
+        float u = up[i] > SWIGLU_LIMIT ? SWIGLU_LIMIT : up[i];
+        u = u < -SWIGLU_LIMIT ? -SWIGLU_LIMIT : u;
         y[i] = g / (1.0f + exp_one(0.0f - SWIGLU_ALPHA * g)) * (u + 1.0f);
     }
 }

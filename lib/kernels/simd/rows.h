@@ -133,10 +133,10 @@ static void simd_silu_mul(const float *gate, const float *up, uint32_t n, float 
     }
 }
 
-/* min(x, SWIGLU_LIMIT) */
+/* min(x, SWIGLU_LIMIT). NaN stays NaN: max then returns its second operand. */
 static ALWAYS_INLINE vf below_limit(vf x)
 {
-    return vf_sub(vf_set1(0), vf_max(vf_sub(vf_set1(0), x), vf_set1(-SWIGLU_LIMIT)));
+    return vf_sub(vf_set1(0), vf_max(vf_set1(-SWIGLU_LIMIT), vf_sub(vf_set1(0), x)));
 }
 
 static void simd_swiglu_clamped(const float *gate, const float *up, uint32_t n, float *y)
@@ -145,7 +145,7 @@ static void simd_swiglu_clamped(const float *gate, const float *up, uint32_t n, 
     FOR_VECTORS(i, lanes, n)
     {
         vf g = below_limit(vf_load_n(gate + i, lanes));
-        vf u = vf_max(below_limit(vf_load_n(up + i, lanes)), vf_set1(-SWIGLU_LIMIT));
+        vf u = vf_max(vf_set1(-SWIGLU_LIMIT), below_limit(vf_load_n(up + i, lanes)));
         vf s = vf_div(g, vf_add(one, vf_exp(vf_sub(vf_set1(0), vf_mul(alpha, g)))));
         vf_store_n(y + i, vf_mul(s, vf_add(u, one)), lanes);
     }

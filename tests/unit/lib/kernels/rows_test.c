@@ -155,6 +155,12 @@ START_TEST(activations_keep_nan)
     ops->soft_cap(30, gate, 17, y);
     for (int i = 0; i < 17; i++)
         ck_assert_int_eq(isnan(y[i]) != 0, i % 2 == 0);
+    ops->swiglu_clamped(gate, up, 17, y);
+    for (int i = 0; i < 17; i++)
+        ck_assert_int_eq(isnan(y[i]) != 0, i % 2 == 0);
+    ops->swiglu_clamped(up, gate, 17, y);
+    for (int i = 0; i < 17; i++)
+        ck_assert_int_eq(isnan(y[i]) != 0, i % 2 == 0);
 }
 END_TEST
 
