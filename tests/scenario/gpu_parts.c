@@ -8,6 +8,7 @@
 
 #include "lib/base/bytes.h"
 #include "tests/scenario/gpu_engine.h"
+#include "tests/scenario/spoiled.h"
 
 #define THREAD_BYTES (40 * KIB) /* at least: of the kernel, and of its stack */
 
@@ -81,6 +82,23 @@ static void layers_on_the_cpu(void)
     gpu_fake(true);
     part_of_layers((const char *const[]){"--gpu=0", "--gpu-layers=1", NULL}, &want, 1, 2, 1);
     text_free(&want);
+    gpu_fake(false);
+}
+
+/* The host part is given what the GPU's layers computed, but the first of these is to blame. */
+static void not_finite_on_the_gpu(void)
+{
+    char made[PATH_MAX];
+    struct text got;
+    continued_make(made, four_layers);
+    spoiled_model(gpu_model, made, "blk.1.attn_output.weight", false);
+    gpu_fake(true);
+    struct engine *e = gpu_start((const char *const[]){"--gpu=0", "--gpu-layers=3", NULL});
+    generation_finish(generation_start(e, test_prompt(0), GPU_TOKENS), GPU_END_MS, &got);
+    CHECK(got.error.code == ERR_NOT_FINITE && strstr(got.error.text, "layer 1:"), "%s: %s",
+          error_name(got.error.code), got.error.text);
+    text_free(&got);
+    engine_stop(e);
     gpu_fake(false);
 }
 
@@ -170,7 +188,7 @@ static void policies_of_parts(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(layers_on_the_cpu), ROW(two_gpus),
-                                             ROW(policies_of_parts)};
+    static const struct test_case cases[] = {ROW(layers_on_the_cpu), ROW(not_finite_on_the_gpu),
+                                             ROW(two_gpus), ROW(policies_of_parts)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

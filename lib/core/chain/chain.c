@@ -10,6 +10,8 @@
 struct chain {
     uint32_t magic;
     uint32_t count;
+    bool others;                        /* a part is not on the host */
+    bool finds_layer;                   /* core_find_layer */
     struct core *core[CHAIN_PARTS_MAX]; /* in the order of their layers */
     uint32_t rows_max;
     size_t bytes;         /* of the two below */
@@ -28,6 +30,7 @@ static int open_cores(struct chain *c, const struct core_config *config,
     struct core_config one = *config;
     for (uint32_t i = 0, first = 0; i < count; i++) {
         one.device = parts[i].device;
+        c->others |= parts[i].device && !parts[i].device->is_host;
         one.scratch_limit = parts[i].scratch_limit;
         one.first_layer = first;
         one.layers = parts[i].layers;
@@ -108,6 +111,16 @@ size_t chain_scratch_bytes(const struct chain *c)
     return bytes;
 }
 
+static int pass_parts(struct chain *c, const struct core_pass *pass, struct error *error)
+{
+    for (uint32_t i = 0; i < c->count; i++)
+        if (core_pass_part(c->core[i], pass, c->x, c->x, error) != 0)
+            return -1;
+    return 0;
+}
+
+/* A part on the host that gets values that are not finite names its own first layer: the pass is
+ * repeated to find the layer that made them. */
 int chain_forward(struct chain *c, const struct core_sequence *sequence, const uint32_t *tokens,
                   uint32_t position, uint32_t rows, struct error *error)
 {
@@ -119,10 +132,14 @@ int chain_forward(struct chain *c, const struct core_sequence *sequence, const u
         .sequences = sequence, .sequence_count = 1, .row = c->row, .rows = rows};
     for (uint32_t r = 0; r < rows; r++)
         c->row[r] = (struct core_row){.position = position + r, .token = tokens[r]};
-    for (uint32_t i = 0; i < c->count; i++)
-        if (core_pass_part(c->core[i], &pass, c->x, c->x, error) != 0)
-            return -1;
-    return 0;
+    if (pass_parts(c, &pass, error) == 0)
+        return 0;
+    if (error->code != ERR_NOT_FINITE || !c->others || c->finds_layer)
+        return -1;
+    chain_find_layer(c, true);
+    (void)pass_parts(c, &pass, error);
+    chain_find_layer(c, false);
+    return -1;
 }
 
 float *chain_output(struct chain *c, uint32_t row, uint32_t rows)
@@ -146,6 +163,7 @@ int chain_check_output(struct chain *c, const float *values, size_t count, struc
 void chain_find_layer(struct chain *c, bool on)
 {
     OBJ_CHECK(c, CHAIN_MAGIC);
+    c->finds_layer = on;
     for (uint32_t i = 0; i < c->count; i++)
         core_find_layer(c->core[i], on);
 }
