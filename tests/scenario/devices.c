@@ -2,7 +2,7 @@
 /* Storage devices with real processes. Each is read as configured. A device that fails or stalls is
  * quarantined by name: sequences read another copy, or end with a named error if they need the
  * device and there is none. Replacing its loader ends the quarantine. Faults are injected where the
- * loader reads its device (LOADER_READS_FAIL, LOADER_READS_STALL). */
+ * loader reads its device (LOADER_READS_FAIL, LOADER_READS_WAIT, LOADER_READS_STALL). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -303,6 +303,12 @@ static void errors_without_a_copy(void)
     nothing_elsewhere("LOADER_READS_FAIL", "Input/output error");
 }
 
+/* Nothing says that the device is broken, but it serves no read either. */
+static void waits_without_a_copy(void)
+{
+    nothing_elsewhere("LOADER_READS_WAIT", "Resource temporarily unavailable");
+}
+
 static void stall_without_a_copy(void)
 {
     nothing_elsewhere("LOADER_READS_STALL", "Timer expired");
@@ -314,7 +320,8 @@ int main(int argc, char **argv)
         ROW(each_as_configured),        ROW(bad_devices_are_rejected),
         ROW(replaced_while_generating), ROW(errors_are_read_elsewhere),
         ROW(stall_is_read_elsewhere),   ROW(mirror_is_read),
-        ROW(errors_without_a_copy),     ROW(stall_without_a_copy),
+        ROW(errors_without_a_copy),     ROW(waits_without_a_copy),
+        ROW(stall_without_a_copy),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -129,6 +129,7 @@ _Noreturn void child_exit(struct child *child);
     X(COMPUTE_SUBMIT, "compute", "in a submit call, before its prompt is read")                    \
     X(COMPUTE_PINNED, "compute", "after pins are set, before the demand is sent")                  \
     X(LOADER_READS_FAIL, "loader N", "reads of its first copy of the experts come back with EIO")  \
+    X(LOADER_READS_WAIT, "loader N", "the same with EAGAIN, however often they are tried")         \
     X(LOADER_READS_STALL, "loader N", "and these never come back")                                 \
     X(FORBIDDEN_CALL, "all", "process injection_arg calls ptrace, once")
 

@@ -218,8 +218,10 @@ bool loader_reads_stall(struct loader *l)
     return first && first->inflight > 0;
 }
 
-bool loader_read_fails(struct loader *l, const struct job *job)
+int loader_read_error(struct loader *l, const struct job *job)
 {
-    const struct device *first = injected(l, INJECT_LOADER_READS_FAIL);
-    return first && loader_device_of(l, job) == first;
+    const struct device *fails = injected(l, INJECT_LOADER_READS_FAIL);
+    const struct device *waits = injected(l, INJECT_LOADER_READS_WAIT);
+    const struct device *of = loader_device_of(l, job);
+    return of == fails ? EIO : of == waits ? EAGAIN : 0;
 }

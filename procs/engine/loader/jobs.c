@@ -264,8 +264,9 @@ static enum chunk_fate chunk_error(struct jobs *jobs, struct chunk *c, int errno
 {
     struct job *job = c->job;
     bool device = read_fault_of(errno_value) == READ_FAULT_DEVICE;
-    if (++c->tries < (device ? CHUNK_TRIES_MAX : CHUNK_WAITS_MAX)) {
-        hand_out_again(jobs, c, now_ns + retry_pause_ns(c->tries));
+    uint32_t count = device ? ++c->tries : ++c->waits;
+    if (count < (device ? CHUNK_TRIES_MAX : CHUNK_WAITS_MAX)) {
+        hand_out_again(jobs, c, now_ns + retry_pause_ns(count));
         return CHUNK_RETRY;
     }
     chunk_release(jobs, c);

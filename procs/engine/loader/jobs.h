@@ -7,8 +7,9 @@
  *   jobs_add -> [jobs_pick -> jobs_cut -> (device) -> jobs_complete]* -> job_ended -> jobs_remove
  *
  * A chunk that completes short or with an error returns to its job and is submitted again, after a
- * pause in case of an error; more often if the error is not the device's (lib/io/read_errors.h). After jobs_fail no more chunks are submitted; the job ends when its
- * last chunk in flight completes. A job whose checksum was wrong can be restarted once
+ * pause in case of an error; more often if the error is not the device's (lib/io/read_errors.h), and
+ * both kinds are counted apart. After jobs_fail no more chunks are submitted; the job ends when its last
+ * chunk in flight completes. A job whose checksum was wrong can be restarted once
  * (jobs_restart). A job that failed can be restarted on another copy of its file (jobs_move).
  *
  * Order: demand before dense before prefetch, first come first served within each. A prefetch chunk
@@ -26,7 +27,7 @@
 
 #define PREFETCH_CHUNKS_MAX 2
 #define CHUNK_TRIES_MAX     4 /* one read and three retries */
-#define CHUNK_WAITS_MAX     8 /* the same for errors that are not the device's: about a second */
+#define CHUNK_WAITS_MAX     8 /* the same of the other errors (lib/io/read_errors.h): about a second */
 #define JOB_NONE            UINT32_MAX
 
 #define LOAD_PRIORITIES (LOAD_DEMAND + 1)
@@ -38,7 +39,8 @@ struct chunk {       /* a piece of a run, in flight or waiting for a retry */
     uint64_t not_before_ns, submit_ns;
     double position; /* in the throttle's sequence (throttle.h) */
     int64_t result;  /* once it is `withheld` */
-    uint32_t tries;  /* failed attempts */
+    uint16_t tries;  /* errors of the device */
+    uint16_t waits;  /* other errors */
     uint16_t priority;
     bool at_device; /* also while it is withheld */
     bool withheld;  /* completed, but delayed by the throttle */

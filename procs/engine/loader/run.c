@@ -359,7 +359,7 @@ static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint6
     verify_arrived(&l->verify, &l->jobs, job);
     loader_end_if_due(l, job);
     /* last: the job can be removed here */
-    if (fate == CHUNK_FAILED && result < 0 && fault == READ_FAULT_DEVICE)
+    if (fate == CHUNK_FAILED && result < 0 && fault != READ_FAULT_MEMORY)
         loader_note_failed(l, device, entry, read_error_reported((int)-result));
 }
 
@@ -428,7 +428,8 @@ void loader_reap(struct loader *l)
     end_withheld(l, now);
     for (uint32_t i = 0; i < n; i++) {
         struct chunk *c = done[i].tag;
-        came_back(l, c, loader_read_fails(l, c->job) ? -EIO : done[i].result, now);
+        int error = loader_read_error(l, c->job);
+        came_back(l, c, error != 0 ? -error : done[i].result, now);
     }
     count_throttled(l, now);
 }

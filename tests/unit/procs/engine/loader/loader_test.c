@@ -204,6 +204,27 @@ START_TEST(errors_of_memory_wait_for_it)
 }
 END_TEST
 
+/* A chunk that had no memory often has all its tries when the device then fails, and the reverse. */
+START_TEST(tries_and_waits_are_counted_apart)
+{
+    struct job *job = add(0, LOAD_DEMAND, 1);
+    uint64_t now = 1;
+    int error = 0;
+    for (int i = 0; i < CHUNK_TRIES_MAX - 1 + CHUNK_WAITS_MAX - 1; i++) {
+        struct chunk *c = next(now);
+        ck_assert_ptr_nonnull(c);
+        error = i < CHUNK_WAITS_MAX - 1 ? ENOMEM : EIO;
+        ck_assert_int_eq(jobs_complete(&jobs, c, -error, now, FILE_SIZE), CHUNK_RETRY);
+        if (i == 0 || i == CHUNK_WAITS_MAX - 1) /* the pauses of each begin as the shortest */
+            ck_assert_uint_eq(jobs_pause_ns(&jobs, now), 10 * NS_PER_MS);
+        now += jobs_pause_ns(&jobs, now);
+    }
+    ck_assert_int_eq(jobs_complete(&jobs, next(now), -EIO, now, FILE_SIZE), CHUNK_FAILED);
+    ck_assert(job_ended(job));
+    ck_assert_int_eq(job->status, EIO);
+}
+END_TEST
+
 START_TEST(a_failed_job_waits_for_its_reads)
 {
     struct job *job = add(0, LOAD_DEMAND, 64);
@@ -526,6 +547,7 @@ int main(void)
     tcase_add_test(c, the_end_of_the_file);
     tcase_add_test(c, errors_are_retried_with_growing_pauses);
     tcase_add_test(c, errors_of_memory_wait_for_it);
+    tcase_add_test(c, tries_and_waits_are_counted_apart);
     tcase_add_test(c, a_failed_job_waits_for_its_reads);
     tcase_add_test(c, a_failed_job_goes_on_at_another_copy);
     tcase_add_test(c, rejected_chunks_go_back);
