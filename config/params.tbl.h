@@ -51,8 +51,9 @@ PARAM_U64(threads, 0, 0, 256, "threads", "compute threads; 0: one per core")
 PARAM_U64(
     ctx_size, 0, 0, 1048576, "tokens",
     "maximum tokens of a sequence (prompt and response), 16 or more; its KV cache counts against "
-    "the budget; 0: those of the model, if their KV cache fits 1/8 of the budget, else those that "
-    "fit, or 4096 if that is more")
+    "the budget; 0: those of the model, if their KV cache fits 1/8 of the budget and of what is "
+    "free in /dev/shm, else those that fit, or 4096 if that is more; with a GPU 4096; fewer, down "
+    "to 512, if the engine could not start otherwise")
 PARAM_CHOICE(
     kv_type, "f16", "f16|q8_0|q4_0",
     "type of keys and values; q8_0 and q4_0 need 0.53 and 0.28 times the memory of f16 and "
@@ -107,8 +108,7 @@ PARAM_BOOL(huge_pages, true,
            "put experts of at least 1 MiB in huge pages if the kernel provides them")
 PARAM_TEXT(gpu, "off",
            "GPUs of NVIDIA that compute: a number, or several (0,1), auto (the first one if there "
-           "is a driver, else the CPU), "
-           "or off (docs/gpu.md)")
+           "is a driver, else the CPU), or off (docs/gpu.md)")
 PARAM_BYTES(gpu_budget, 0, 0, UINT64_MAX / 4,
             "maximum memory of each GPU that is used; 0: nine tenths of it")
 PARAM_U64(
