@@ -63,8 +63,7 @@ static int copy_path(char to[DEVICE_PATH_BYTES], const char *from, size_t bytes,
 {
     if (bytes >= DEVICE_PATH_BYTES)
         return error_set(error, ERR_BAD_INPUT,
-                         "--devices: the path of device %" PRIu32 " is longer "
-                         "than %d bytes",
+                         "--devices: the path of device %" PRIu32 " is longer than %d bytes",
                          number, DEVICE_PATH_BYTES - 1);
     memcpy(to, from, bytes);
     to[bytes] = 0;

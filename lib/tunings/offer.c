@@ -122,8 +122,7 @@ int tuning_offer(const struct tuning_start *s, struct tuning *t, struct error *e
         int status = run_tune(s);
         if (status == STATUS_INTERRUPTED)
             return error_set(error, ERR_CANCELLED,
-                             "tuning was interrupted; it continues with the "
-                             "next start");
+                             "tuning was interrupted; it continues with the next start");
         found = status == 0
                     ? tunings_find(s->model, s->max_loss, s->budget, s->say, s->arg, t, &why)
                     : 0;

@@ -312,8 +312,7 @@ START_TEST(golden)
 {
     golden_models(check_model);
     printf("%u models have the bits of the CPU, %u do not, %u have a type without kernels; %llu "
-           "tokens "
-           "by a graph\n",
+           "tokens by a graph\n",
            same, different, unsupported, graphs);
     ck_assert(same > 0);
 }

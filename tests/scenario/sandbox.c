@@ -202,8 +202,7 @@ static void pack_is_confined(void)
           "d=$(mktemp -d); \"$0\"/sluice-pack -m \"$1\" -o \"$d/store\" --rate 262144 --quiet & "
           "p=$!; "
           "s=1; while kill -0 $p 2>/dev/null; do grep -q '^Seccomp:.2' /proc/$p/status && s=0 && "
-          "break; "
-          "sleep 0.05; done; kill $p; wait $p; rm -rf \"$d\"; exit $s",
+          "break; sleep 0.05; done; kill $p; wait $p; rm -rf \"$d\"; exit $s",
           test_model());
     CHECK(c.status == 0, "no filter: %.200s", c.err);
     command_free(&c);

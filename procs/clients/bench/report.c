@@ -328,8 +328,7 @@ static void print_json(const struct bench *b)
         json_array_append_new(order, json_integer(b->order[i] + 1));
     json_t *o = json_pack(
         "{s:O*, s:{s:s, s:I}, s:{s:I, s:I, s:o, s:I, s:I, s:I, s:f, s:s*, s:b, s:s}, s:o, s:i, "
-        "s:b, "
-        "s:o, s:o}",
+        "s:b, s:o, s:o}",
         "model", model, "machine", "cpu", cpu, "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),
         "settings", "prompt", (json_int_t)b->prompt, "tokens", (json_int_t)b->tokens, "depths",
         depths_json(b), "repetitions", (json_int_t)b->repetitions, "warmup", (json_int_t)b->warmup,

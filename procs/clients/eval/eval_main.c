@@ -218,8 +218,7 @@ static int check_options(const struct eval *e, struct error *error)
         return error_set(
             error, ERR_BAD_INPUT,
             "several texts, --kld, --record, --logits, --against, --memory, csv and md require "
-            "--offline "
-            "or --read-bandwidth RATE");
+            "--offline or --read-bandwidth RATE");
     if (e->offline && (e->ids_path || e->per_token))
         return error_set(error, ERR_BAD_INPUT, "--ids and --per-token require an engine");
     if (e->per_token && in->output != EVAL_JSON)

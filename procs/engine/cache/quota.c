@@ -102,8 +102,7 @@ static void prefault_ended(struct cache *c, const struct prefault_job *job)
     c->prefault_after_ns = clock_now_ns() + PREFAULT_RETRY;
     if (log_once(&prefault_logged))
         log_warn("cannot prefault arena pages: %s; until there is space, they are allocated when "
-                 "they are "
-                 "read into (further failures are not logged)",
+                 "they are read into (further failures are not logged)",
                  strerror(-job->status));
 }
 

@@ -382,8 +382,7 @@ static void report_verdicts(struct findings *f, const struct storage *d)
     if (d->scratch)
         finding(f, d->section, "note", json_string("scratch file"), "scratch file",
                 "just written: the host of a virtual machine may cache it; --path MODEL reads the "
-                "model "
-                "instead");
+                "model instead");
 }
 
 /* Huge pages where available, as in the arena of an engine: a read into single pages has hundreds

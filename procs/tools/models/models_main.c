@@ -118,8 +118,7 @@ static int list(struct models *m, struct error *error)
         status = tunings_each_store(print_unused, m, error);
     if (status == 0 && !m->json && m->count == 0)
         printf("no tunings; 'sluice tune -m FILE --max-loss 1%%' makes one. A model needs none: "
-               "use it with "
-               "-m FILE\n");
+               "use it with -m FILE\n");
     if (status == 0 && m->json) {
         json_dumpf(m->all, stdout, JSON_INDENT(2));
         printf("\n");

@@ -363,8 +363,7 @@ static int check_base(const struct source *s, struct error *error)
         return 0;
     return error_set(error, ERR_BAD_INPUT,
                      "--delta: the model is split into %" PRIu32
-                     " files, more than %d: merge them, "
-                     "or pack without --delta",
+                     " files, more than %d: merge them, or pack without --delta",
                      s->index->part_count, STORE_BASE_PARTS_MAX);
 }
 

@@ -66,8 +66,7 @@ static int leave_out(const struct pack *p, enum precision precision, struct stor
     char a[16], b[16];
     return error_set(error, ERR_BAD_INPUT,
                      "--precisions: experts of layer %" PRIu32
-                     " at %s are not smaller than those of "
-                     "the model (%s, %s); add native",
+                     " at %s are not smaller than those of the model (%s, %s); add native",
                      g->first_layer, precision_name(precision),
                      bytes_format(g->payload_bytes * p->manifest.experts, a),
                      bytes_format(native.payload_bytes * p->manifest.experts, b));
@@ -79,8 +78,7 @@ static int check_any(const struct pack *p, enum precision precision, uint32_t le
     if (stored == 0)
         return error_set(
             error, ERR_BAD_INPUT,
-            "--precisions: experts at %s are not smaller than those of the model in any "
-            "layer",
+            "--precisions: experts at %s are not smaller than those of the model in any layer",
             precision_name(precision));
     if (left_out > 0 && !p->options.quiet)
         fprintf(stderr,

@@ -42,8 +42,7 @@ int request_crashed(const struct proc_row *row, uint32_t crashes, struct error *
     shared_text_get(&row->crash_reason, why);
     return error_set(error, ERR_CRASHED,
                      "compute crashed %" PRIu32
-                     " times at this request without progress (%.120s); it is not "
-                     "computed again",
+                     " times at this request without progress (%.120s); it is not computed again",
                      crashes, why);
 }
 

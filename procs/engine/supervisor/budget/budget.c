@@ -305,8 +305,7 @@ static int experts_cap(struct supervisor *s, struct error *error)
     if (cap < min)
         return error_set(
             error, ERR_BAD_INPUT,
-            "--resident-experts %g%%: must hold the %u experts of one token; use %.2f%% or "
-            "more",
+            "--resident-experts %g%%: must hold the %u experts of one token; use %.2f%% or more",
             s->params.resident_experts, s->model->hparams.experts_used,
             100.0 * (double)min / (double)bytes + 0.005);
     s->budget.experts_max = cap;

@@ -123,8 +123,7 @@ START_TEST(module)
     path_of("nothing", GPU_DRIVER, file);
     check_module(file, "is no CUDA module of sluice");
     check_module("/nowhere/" GPU_MODULE,
-                 "no CUDA module: /nowhere/libsluice_cuda.so does not exist "
-                 "(built without nvcc)");
+                 "no CUDA module: /nowhere/libsluice_cuda.so does not exist (built without nvcc)");
     check_module("/proc/self/maps", "the CUDA module cannot be loaded: ");
 }
 END_TEST

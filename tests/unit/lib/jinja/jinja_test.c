@@ -197,8 +197,7 @@ START_TEST(endless_templates_stop)
             text, sizeof text,
             "{%% set s = '1' * 500 * 1000 %%}{%% set t = '1' * 500 * 1000 %%}{%% set no = '2' + "
             "'1' * 200 * 1000 %%}{%% set blank = ' ' * 500 * 1000 %%}{%% for i in range(30000) "
-            "%%}{%% if %s "
-            "%%}{%% endif %%}{%% endfor %%}",
+            "%%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
             turns[i]);
         check_stops_within(&few, text, "too many steps");
     }

@@ -95,8 +95,7 @@ static const struct {
     /* Alternatives, references, and the names of Python. */
     {QWEN,
      "<tool_call><function=get><parameter=rain>\nTrue\n</parameter><parameter=max>\n12\n</"
-     "parameter>"
-     "<parameter=zip>\n12\n</parameter><parameter=where>\n{\"a\": "
+     "parameter><parameter=zip>\n12\n</parameter><parameter=where>\n{\"a\": "
      "1}\n</parameter><parameter=near>\n"
      "None\n</parameter><parameter=city>\nFalse\n</parameter></function></tool_call>",
      "|get({\"rain\":true,\"max\":12,\"zip\":\"12\",\"where\":{\"a\":1},\"near\":null,\"city\":"
@@ -152,8 +151,7 @@ static const struct {
     {KIMI,
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>"
      "{\"city\":\"x\"}<|tool_call_end|><|tool_call_begin|>functions.f:12<|tool_call_argument_begin|"
-     ">"
-     "<|tool_call_end|><|tool_calls_section_end|>",
+     "><|tool_call_end|><|tool_calls_section_end|>",
      "|get({\"city\":\"x\"})#functions.get:0|f({})#functions.f:12", false},
     {KIMI,
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
@@ -166,8 +164,7 @@ static const struct {
      "{c}<|\"|>,days:3,"
      "deep:{a:[1,true,null],b:{}},id:<|\"|><|\"|>}<tool_call|><|tool_call>call:f{}<tool_call|>",
      "|R:sum|C:Hi|get({\"city\":\"a \\\"b\\\", "
-     "{c}\",\"days\":3,\"deep\":{\"a\":[1,true,null],\"b\":{}}"
-     ",\"id\":\"\"})|f({})",
+     "{c}\",\"days\":3,\"deep\":{\"a\":[1,true,null],\"b\":{}},\"id\":\"\"})|f({})",
      false},
     {GEMMA, "<|tool_call>call:f{a:}<tool_call|>", "|C:<|tool_call>call:f{a:}<tool_call|>", false},
     {GEMMA, "<|tool_call>call:f{a:1,a:2}<tool_call|>", "|C:<|tool_call>call:f{a:1,a:2}<tool_call|>",

@@ -104,8 +104,7 @@ START_TEST(shapes_of_calls)
          CALLED("\"content\":null,", TEXT), "f {\"a\":  1}"},
         /* Kimi-K2: nothing but the id has the name. */
         {OF("{{ m.content or '' }}{% for c in m.tool_calls %}{{ c.id }} {{ c.function.arguments | "
-            "tojson }}"
-            "{% endfor %}"),
+            "tojson }}{% endfor %}"),
          CALLED("\"content\":null,", TEXT), "functions.f:0 {\"a\": 1}"},
         /* GLM, Qwen3-Coder: argument by argument. */
         {OF("{{ m.content }}" EACH
@@ -221,11 +220,9 @@ START_TEST(marks_that_are_text_stay_rejected)
         "\"text\", \"text\": \"ST]\"}]}]",
         "[{\"role\": \"user\", \"name\": \"[/INST]\", \"content\": \"a\"}]",
         "[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", "
-        "\"arguments\": "
-        "\"{\\\"a\\\": \\\"[\\\\u002fINST]\\\"}\"}}]}]",
+        "\"arguments\": \"{\\\"a\\\": \\\"[\\\\u002fINST]\\\"}\"}}]}]",
         "[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", "
-        "\"arguments\": "
-        "{\"[/INST]\": 1}}}]}]"};
+        "\"arguments\": {\"[/INST]\": 1}}}]}]"};
     struct model_chat model = {.family = CHAT_MISTRAL, .bos = "<s>", .eos = "</s>"};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct chat_format f = {0};
@@ -300,8 +297,7 @@ START_TEST(calls_without_arguments)
     static const char template[] =
         "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments | tojson }}"
         "{% if c.function.arguments is mapping %}{% for k, v in c.function.arguments | items %}{{ "
-        "k }}"
-        "{% endfor %};{% endif %}{% endfor %}{% endfor %}";
+        "k }}{% endfor %};{% endif %}{% endfor %}{% endfor %}";
     static const char *const rows[][2] = {
         {"", "{};"},
         {",\"arguments\":\"\"", "{};"},
