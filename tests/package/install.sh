@@ -69,7 +69,8 @@ if have systemd-analyze install_system_unit && have systemd-sysusers install_sys
     mkdir -p "$scratch/machine/etc"
     {
         for line in "ExecStart=$prefix/bin/sluice run -m \${SLUICE_MODEL} --log-format journal --config $prefix/etc/sluice/sluice.conf" \
-            "EnvironmentFile=$prefix/etc/sluice/model.env" User=sluice; do
+            "EnvironmentFile=$prefix/etc/sluice/model.env" User=sluice \
+            StateDirectory=sluice LogsDirectory=sluice; do
             grep -qxF "$line" "$unit" || echo "lacks: $line"
         done
         systemd-analyze --man=no verify "$unit" 2>&1 | grep -F "$(basename "$unit")"
