@@ -105,6 +105,30 @@ static void engine_shows_it(void)
     engine_stop(e);
 }
 
+/* The minimum that is stated, and offered by doctor and tune, is that of a start. */
+static void minimum_is_that_of_a_start(void)
+{
+    char path[PATH_MAX], option[64];
+    struct command c;
+    make_model(path);
+    uint64_t low = take(memory_of(path, "--budget=8GiB", "--ctx-size=512"), "min_budget");
+    uint64_t min_budget = take(memory_of(path, "--budget=8GiB", NULL), "min_budget");
+    CHECK(min_budget == low, "%" PRIu64 ", with 512 tokens %" PRIu64, min_budget, low);
+    snprintf(option, sizeof option, "--budget=%" PRIu64, min_budget - MIB);
+    command_run(&c, NULL, END_MS, (const char *const[]){"run", "-m", path, option, NULL});
+    CHECK(c.status == 2 && strstr(c.err, "is too small for this model"), "status %d: %.300s",
+          c.status, c.err);
+    command_free(&c);
+    snprintf(option, sizeof option, "--budget=%" PRIu64, min_budget);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, option, NULL});
+    json_t *doc = engine_stats(e);
+    uint64_t context = lookup_u64(doc, "model.context");
+    CHECK(context >= 512 && context < 4096, "%" PRIu64 " tokens", context);
+    json_decref(doc);
+    engine_stop(e);
+}
+
 static void too_few(void)
 {
     struct command c;
@@ -118,6 +142,7 @@ static void too_few(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(follows_the_budget), ROW(budgets_hold),
-                                             ROW(engine_shows_it), ROW(too_few)};
+                                             ROW(engine_shows_it), ROW(minimum_is_that_of_a_start),
+                                             ROW(too_few)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

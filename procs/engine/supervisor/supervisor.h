@@ -417,11 +417,12 @@ uint64_t budget_compute_bytes(const struct supervisor *s);
 uint64_t budget_compute_threads(const struct supervisor *s);
 uint64_t budget_sequence_bytes(const struct supervisor *s);
 uint64_t budget_chunk(struct supervisor *s);
-/* context.c: the context if none was given, with this budget; with any; and half of the one chosen, false: it was not, or is
- * the minimum. */
+/* context.c: the context if none was given, with this budget; with any, as long as the engine can start with it; the
+ * smallest that an engine starts with; and half of the one chosen, false: it was not, or is the smallest. */
 #define CONTEXT_MIN 16u /* of --ctx-size */
 uint32_t budget_context(struct supervisor *s);
 uint32_t budget_context_low(const struct supervisor *s);
+uint32_t budget_context_smallest(const struct supervisor *s);
 bool budget_context_halve(struct supervisor *s);
 int budget_start(struct supervisor *s, struct error *error);
 /* Writes quota, caps and throttles into the directory, before any child exists. */

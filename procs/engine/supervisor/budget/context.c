@@ -32,6 +32,11 @@ uint32_t budget_context_low(const struct supervisor *s)
     return smaller(CONTEXT_LOW, s->model->hparams.context);
 }
 
+uint32_t budget_context_smallest(const struct supervisor *s)
+{
+    return smaller(CONTEXT_SMALLEST, s->model->hparams.context);
+}
+
 /* /dev/shm, which has the keys and values, may be smaller than the budget, which a small model does not
  * use up. */
 uint32_t budget_context(struct supervisor *s)

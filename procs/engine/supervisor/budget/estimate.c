@@ -126,6 +126,21 @@ static json_t *budgets(struct supervisor *s, const struct ledger_facts *small,
     return all;
 }
 
+/* The facts with which shares of the experts are stated, and the minimum of a start: an engine that chooses its context
+ * starts with a smaller one where the budget has no more. */
+static int plan_low(struct supervisor *s, const struct choice *low, struct ledger_facts *small,
+                    uint64_t *min_budget, struct error *error)
+{
+    struct choice smallest = *low;
+    struct ledger_facts facts;
+    if (plan_with(s, s->params.budget, low, small, min_budget, error) != 0)
+        return -1;
+    if (!s->budget.context_chosen)
+        return 0;
+    smallest.context = budget_context_smallest(s);
+    return plan_with(s, s->params.budget, &smallest, &facts, min_budget, error);
+}
+
 int memory_estimate_print(struct supervisor *s, struct error *error)
 {
     const struct model_hparams *h = &s->model->hparams;
@@ -136,7 +151,7 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
         low.chunk = PREFILL_CHUNK;
     if (s->budget.context_chosen)
         low.context = budget_context_low(s);
-    if (plan_with(s, s->params.budget, &low, &small, &min_budget, error) != 0)
+    if (plan_low(s, &low, &small, &min_budget, error) != 0)
         return -1;
     json_t *all_budgets = budgets(s, &small, &low, error);
     if (!all_budgets || budget_make(s, error) != 0) {
