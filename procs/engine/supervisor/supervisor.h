@@ -308,6 +308,10 @@ int model_take(struct supervisor *s, struct error *error);
  * experts' bytes that fit. Fills *knobs. */
 int model_check_preset(struct supervisor *s, uint32_t preset, double share, struct knobs *knobs,
                        struct error *error);
+/* Whether the requested preset, which can run now, could also run with this throttle of a loader (0: none) in place
+ * of the present one; 0 also if it cannot run now, since that is not because of the throttle. */
+int model_check_throttle(struct supervisor *s, uint32_t loader, uint64_t bytes_per_s,
+                         struct error *error);
 
 /* tuned.c: before the start. Takes the store, plan and preset of the model's tuning, or offers to make one. */
 int tuned_take(struct supervisor *s, struct error *error);

@@ -126,20 +126,14 @@ static int op_throttle(struct supervisor *s, struct rpc_request *request, struct
     if (!c || take_u64(request, key, &rate, error) != 0)
         return -1;
     _Atomic uint64_t *word = &s->directory.head->throttle_bytes_per_s[c->number];
-    uint64_t before = atomic_exchange(word, rate);
-    struct knobs knobs;
-    if (model_check_preset(s, atomic_load(&s->procs->preset_requested), budget_share_now(s), &knobs,
-                           error) != 0) { /* a loss may depend on it */
-        atomic_store(word, before);
+    if (model_check_throttle(s, c->number, rate, error) != 0) /* a loss may depend on it */
         return -1;
-    }
     struct pending_request *k =
         control_add_pending(s, request, PENDING_THROTTLE, clock_now_ns() + THROTTLE_NS);
-    if (!k) {
-        atomic_store(word, before);
+    if (!k)
         return busy(error);
-    }
     k->child = c;
+    atomic_store(word, rate); /* last: the loader takes it at once */
     control_set(s, c, CONTROL_THROTTLE, rate, ++s->next_epoch);
     return 0;
 }

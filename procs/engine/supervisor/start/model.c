@@ -175,20 +175,27 @@ static int check_loss(const struct supervisor *s, uint32_t preset, const struct 
     return 0;
 }
 
-/* Limit of the bandwidth at which an expert is read; 0: none. Of a split model one loader reads it, else all do. */
-static double throttled(struct supervisor *s)
+/* A throttle that a loader would get. */
+struct limit {
+    uint32_t loader;
+    uint64_t bytes_per_s;
+};
+
+/* Limit of the bandwidth at which an expert is read, with `other` in place of the present throttle of its loader; 0: none. Of a split model one loader reads it, else all do. */
+static double throttled(struct supervisor *s, const struct limit *other)
 {
     double lowest = 0;
     for (uint32_t i = 0; i < s->params.loaders; i++) {
-        double throttle = (double)auto_throttle(s, i);
+        double throttle =
+            (double)(other && other->loader == i ? other->bytes_per_s : auto_throttle(s, i));
         if (throttle > 0 && (lowest <= 0 || throttle < lowest))
             lowest = throttle;
     }
     return s->model->part_count > 0 ? lowest : lowest * (double)s->params.loaders;
 }
 
-int model_check_preset(struct supervisor *s, uint32_t preset, double share, struct knobs *knobs,
-                       struct error *error)
+static int check_preset(struct supervisor *s, uint32_t preset, double share,
+                        const struct limit *other, struct knobs *knobs, struct error *error)
 {
     struct precision_policy policy;
     if (run_knobs(&s->params, preset, s->plan, knobs, error) != 0 ||
@@ -202,9 +209,29 @@ int model_check_preset(struct supervisor *s, uint32_t preset, double share, stru
                                   .prefill_chunk = s->params.prefill_chunk,
                                   .threads = s->params.threads,
                                   .kv_type = kv_type_find(s->params.kv_type),
-                                  .read_bytes_per_s = throttled(s),
+                                  .read_bytes_per_s = throttled(s, other),
                                   .gpu = s->gpus.count > 0};
     return check_loss(s, preset, &served, error);
+}
+
+int model_check_preset(struct supervisor *s, uint32_t preset, double share, struct knobs *knobs,
+                       struct error *error)
+{
+    return check_preset(s, preset, share, NULL, knobs, error);
+}
+
+int model_check_throttle(struct supervisor *s, uint32_t loader, uint64_t bytes_per_s,
+                         struct error *error)
+{
+    const struct limit other = {loader, bytes_per_s};
+    const uint32_t preset = atomic_load(&s->procs->preset_requested);
+    const uint64_t now = auto_throttle(s, loader);
+    const double share = budget_share_now(s);
+    struct knobs knobs;
+    if (bytes_per_s == 0 || (now > 0 && bytes_per_s >= now) ||
+        check_preset(s, preset, share, NULL, &knobs, error) != 0) /* for another reason */
+        return 0;
+    return check_preset(s, preset, share, &other, &knobs, error);
 }
 
 /* Largest chunk that may be chosen: the smaller one on a GPU, whose memory holds the activations, too; and at most
