@@ -506,7 +506,12 @@ static void missing_copy_appears(void)
     engine_start(e, (const char *const[]){option, "--resident-experts=25", NULL});
     baseline_compare(e, 0, "a copy is missing");
     copy_file(test_model(), copy);
-    CHECK(log_lines_with(e, copy) >= 1, "the missing copy was not logged");
+    CHECK(log_lines_with(e, copy) == 1, "%zu lines about the missing copy",
+          log_lines_with(e, copy));
+    snprintf(option, sizeof option,
+             "No such file or directory; the engine starts without this copy and reads %s instead",
+             test_model());
+    CHECK(log_lines_with(e, option) == 1, "nothing says what is read instead of it");
     replace(e, 1);
     baseline_compare(e, 1, "after ctl replace");
     scramble(copy); /* and only what is read can change */

@@ -63,10 +63,12 @@ static bool is_inspected(const struct supervisor *s, uint32_t loader, enum run_s
     return strcmp(path, own ? own->path : s->options.model) == 0;
 }
 
+/* *missing: why a copy is left out; no text: it is held, or was left out before. */
 static int hold(struct supervisor *s, uint32_t loader, enum run_source source, const char *path,
-                struct error *error)
+                struct error *missing, struct error *error)
 {
     struct error why;
+    missing->text[0] = 0;
     if (find(s, path))
         return 0;
     sl_assert(s->files_count < HELD_FILES_MAX);
@@ -82,8 +84,19 @@ static int hold(struct supervisor *s, uint32_t loader, enum run_source source, c
     f->seen.held = 0;
     if (is_inspected(s, loader, source, path))
         return error_set(error, why.code, "%s", why.text);
-    log_error("%s: %s", error_name(why.code), why.text);
+    *missing = why;
     return 0;
+}
+
+/* A start with fewer copies than were named must be noticed: a device may have failed. */
+static void report_missing(uint32_t loader, const struct error *missing, const char *used)
+{
+    if (missing->text[0] && used)
+        log_warn("loader.%" PRIu32 ": %s; the engine starts without this copy and reads %s "
+                 "instead; when the file is there: sluice ctl replace loader.%" PRIu32,
+                 loader, missing->text, used, loader);
+    else if (missing->text[0])
+        log_error("%s: %s", error_name(missing->code), missing->text);
 }
 
 /* At least one copy of each file: without any, no sequence would ever end. */
@@ -91,15 +104,19 @@ static int hold_source(struct supervisor *s, uint32_t loader, enum run_source so
                        struct error *error)
 {
     struct run_copies copies;
-    bool any = false;
+    struct error missing[RUN_COPIES_MAX];
+    const char *used = NULL;
     if (run_copies(&s->params, s->model, s->options.model, loader, source, &copies, error) != 0)
         return -1;
     for (uint32_t i = 0; i < copies.count; i++) {
-        if (hold(s, loader, source, copies.path[i], error) != 0)
+        if (hold(s, loader, source, copies.path[i], &missing[i], error) != 0)
             return -1;
-        any |= find(s, copies.path[i])->fd >= 0;
+        if (!used && find(s, copies.path[i])->fd >= 0)
+            used = copies.path[i];
     }
-    if (copies.count > 0 && !any)
+    for (uint32_t i = 0; i < copies.count; i++)
+        report_missing(loader, &missing[i], used);
+    if (copies.count > 0 && !used)
         return error_set(error, ERR_BAD_INPUT, "loader.%" PRIu32 " can read no copy of its file",
                          loader);
     return 0;
