@@ -186,7 +186,7 @@ json_t *command_json(unsigned ms, const char *const argv[])
     struct command c;
     command_run(&c, NULL, ms, argv);
     CHECK(c.status == 0, "%s: %.300s", argv[0], c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     command_free(&c);
     return doc;
 }

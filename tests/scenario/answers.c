@@ -49,7 +49,7 @@ static void take_events(struct seen *s, const struct http *h)
 {
     for (const char *at = h->body; (at = strstr(at, "data: {")) != NULL;) {
         size_t n = strcspn(at, "\n");
-        json_t *event = json_loadb(at + 6, n - 6, 0, NULL);
+        json_t *event = json_loadb(at + 6, n - 6, JSON_ALLOW_NUL, NULL);
         CHECK(event, "not an event: %.*s", (int)n, at);
         take(s, json_array_get(json_object_get(event, "choices"), 0), "delta");
         json_decref(event);

@@ -191,7 +191,7 @@ static void doctor_prints_the_ranking(void)
                 (const char *const[]){"doctor", "-m", test_model(), "--no-device", "--json", option,
                                       "--max-loss=2", "--resident-experts=25", NULL});
     CHECK(c.status == 0, "status %d: %s", c.status, c.err);
-    json_t *doc = json_loads(c.out, 0, NULL), *section = json_object_get(doc, "auto");
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL), *section = json_object_get(doc, "auto");
     CHECK(strcmp(lookup_text(section, "chosen"), "lod") == 0, "chosen %s",
           lookup_text(section, "chosen"));
     row = json_array_get(json_object_get(section, "ranking"), 1);

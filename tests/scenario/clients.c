@@ -32,7 +32,7 @@ static void eval_windows(void)
                 (const char *const[]){"eval", "-m", test_model(), "--text", path, "--ctx-size",
                                       "128", "--max-windows", "3", "--output", "json", NULL});
     expect(&c, 0);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
     double ppl = json_number_value(json_object_get(doc, "ppl"));
     CHECK(lookup_u64(doc, "tokens") == 3 * 127, "%llu tokens",
@@ -64,7 +64,7 @@ static void eval_per_token(void)
                                           i ? ids : text, "--ctx-size", "32", "--max-windows", "2",
                                           "--per-token", "--output", "json", NULL});
         expect(&c, 0);
-        doc[i] = json_loads(c.out, 0, NULL);
+        doc[i] = json_loads(c.out, JSON_ALLOW_NUL, NULL);
         CHECK(doc[i], "not JSON: %.200s", c.out);
         CHECK(json_dump_file(doc[i], ids, 0) == 0, "cannot write %s", ids);
         command_free(&c);
@@ -122,7 +122,7 @@ static void eval_modelled(void)
     EVAL("--read-bandwidth", "500MB/s", "--resident-experts", "25%", "--preset", "hobbit",
          "--record", logits, "--kld", "--output", "json");
     expect(&c, 0);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     double hits = json_number_value(json_object_get(doc, "hit_rate"));
     CHECK(lookup_u64(doc, "tokens") == 31 && hits > 0 && hits < 1, "%.400s", c.out);
     json_decref(doc);
@@ -268,7 +268,7 @@ static void stats_and_ctl(void)
     engine_start(e, (const char *const[]){"--budget=512MiB", NULL});
     command_run(&c, NULL, END_MS, (const char *const[]){"stats", "--name", e->run, "--json", NULL});
     expect(&c, 0);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(doc && lookup_processes(doc) >= 5, "not the stats as JSON: %.200s", c.out);
     CHECK(lookup_counter(doc, "supervisor", "budget_bytes") == 512 * MIB, "budget_bytes");
     json_decref(doc);

@@ -134,7 +134,7 @@ static char *text_of_generate(const struct sampling_way *way)
 {
     struct command c;
     generate(&c, (const char *const[]){"-m", test_model()}, way, "json");
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(lookup_u64(doc, "tokens") == TOKENS, "not JSON, or not all tokens: %.200s", c.out);
     char *text = strdup(lookup_text(doc, "text"));
     json_decref(doc);
@@ -284,7 +284,7 @@ static uint64_t tokens_in_generate(const struct engine *e, const char *option)
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"generate", "--name", e->run, "-n", "1", "--output=json",
                                       "-p", "a" CONTROL, option, NULL});
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(c.status == 0 && doc, "status %d: %s", c.status, c.err);
     uint64_t tokens = lookup_u64(doc, "prompt_tokens");
     json_decref(doc);

@@ -282,7 +282,7 @@ static void url_is_printed(void)
           "status %d: %.400s%.300s", c.status, c.out, c.err);
     command_free(&c);
     command_run(&c, NULL, END_MS, (const char *const[]){"ps", "--json", NULL});
-    json_t *list = json_loads(c.out, 0, NULL);
+    json_t *list = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     const json_t *only = json_array_get(list, 0);
     CHECK(json_array_size(list) == 1 && strcmp(lookup_text(only, "url"), url) == 0 &&
               strcmp(lookup_text(only, "state"), "ready") == 0 &&

@@ -139,7 +139,7 @@ static char *generated(struct engine *e, const char *stop)
                 (const char *const[]){"generate", "--name", e->run, "-p", test_prompt(0), "-n",
                                       "64", "--temp", "0", "--ignore-eos", "--output", "json",
                                       "--stop", "never generated", "--stop", stop, NULL});
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(c.status == 0 && strcmp(lookup_text(doc, "finish"), "stop") == 0, "stop '%s': %s", stop,
           c.err);
     char *text = strdup(lookup_text(doc, "text"));

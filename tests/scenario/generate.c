@@ -37,7 +37,7 @@ static void generate_own_engine(void)
     args[ARRAY_LEN(base)] = "json";
     command_run(&json, NULL, END_MS, args);
     expect(&json, 0);
-    json_t *doc = json_loads(json.out, 0, NULL);
+    json_t *doc = json_loads(json.out, JSON_ALLOW_NUL, NULL);
     CHECK(doc, "not JSON: %.200s", json.out);
     static const char *const keys[] = {"text",
                                        "ids",
@@ -114,7 +114,7 @@ static void generate_phases(void)
                           NULL};
     command_run(&json, NULL, END_MS, args);
     expect(&json, 0);
-    json_t *doc = json_loads(json.out, 0, NULL);
+    json_t *doc = json_loads(json.out, JSON_ALLOW_NUL, NULL);
     CHECK(doc, "not JSON: %.200s", json.out);
     for (size_t i = 0; i < ARRAY_LEN(counts); i++)
         CHECK(sum_of_phases(doc, counts[i]) == lookup_u64(doc, counts[i]), "%s: %llu of %llu",
@@ -197,7 +197,7 @@ static void generate_stops_at_a_text(void)
     args[12] = "shining";
     command_run(&cut, NULL, END_MS, args);
     expect(&cut, 0);
-    json_t *a = json_loads(whole.out, 0, NULL), *b = json_loads(cut.out, 0, NULL);
+    json_t *a = json_loads(whole.out, JSON_ALLOW_NUL, NULL), *b = json_loads(cut.out, 0, NULL);
     const char *text = lookup_text(a, "text"), *start = strstr(text, "shining");
     CHECK(start && strncmp(text, lookup_text(b, "text"), (size_t)(start - text)) == 0 &&
               strlen(lookup_text(b, "text")) == (size_t)(start - text),

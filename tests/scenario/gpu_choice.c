@@ -202,7 +202,7 @@ static void check_bytes(const char *what, const char *threads, const char *line)
                 (const char *const[]){"run", "-m", gpu_model, "--gpu=0", threads,
                                       "--prefill-chunk=16", "--print-memory", NULL});
     CHECK(c.status == 0, "%s: %.300s", what, c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(strcmp(lookup_text(doc, "gpu_choice.by"), "bytes") == 0 &&
               lookup_u64(doc, "gpu_choice.layers") == LAYERS,
           "%s: another choice: %.2000s", what, c.out);

@@ -252,7 +252,7 @@ static json_t *doctor_json(const char *more)
                 (const char *const[]){"doctor", "-m", test_model(), "--no-device", "--json",
                                       "--prefill-chunk=16", "--threads=2", "--gpu=0,1", more,
                                       NULL});
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(c.status == 0 && doc, "status %d: %.300s", c.status, c.err);
     command_free(&c);
     return doc;

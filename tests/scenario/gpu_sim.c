@@ -252,7 +252,7 @@ static struct totals command(const struct setting *s, const char *path, uint64_t
                                       "json",
                                       NULL});
     CHECK(c.status == 0, "sluice sim: %.300s", c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     const json_t *result = json_array_get(json_object_get(doc, "results"), 0);
     struct totals t = {0};
     for (size_t p = 0; p < ARRAY_LEN(phases); p++) {

@@ -189,7 +189,7 @@ static void wrong_requests(void)
     CHECK(engine, "%s", error.text);
     for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
         json_t *reply = NULL;
-        json_t *fields = json_loads(calls[i].fields, 0, NULL);
+        json_t *fields = json_loads(calls[i].fields, JSON_ALLOW_NUL, NULL);
         int status = rpc_call(calls[i].engine ? engine : e->control, calls[i].op, fields, 10000,
                               &reply, &error);
         CHECK(status != 0, "%s %s was accepted", calls[i].op, calls[i].fields);

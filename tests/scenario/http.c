@@ -178,7 +178,8 @@ void http_call(struct http *h, unsigned port, const char *path, const char *head
 json_t *http_json(const struct http *h)
 {
     json_error_t why;
-    json_t *doc = json_loads(h->body ? h->body : "", 0, &why); /* rejects invalid UTF-8 */
+    json_t *doc =
+        json_loads(h->body ? h->body : "", JSON_ALLOW_NUL, &why); /* rejects invalid UTF-8 */
     CHECK(doc, "%s: %.300s", why.text, h->body ? h->body : "");
     return doc;
 }

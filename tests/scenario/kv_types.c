@@ -108,7 +108,7 @@ static uint64_t stated_bytes(const char *type)
         &c, NULL, WAIT_MS,
         (const char *const[]){"run", "-m", test_model(), option, context, "--print-memory", NULL});
     CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
     uint64_t bytes = lookup_u64(doc, "kv_bytes");
     json_decref(doc);

@@ -28,7 +28,7 @@ static void json_lines(void)
     char *log = engine_log(e), *rest = NULL;
     bool ready = false, back = false;
     for (char *line = strtok_r(log, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        json_t *object = json_loads(line, 0, NULL);
+        json_t *object = json_loads(line, JSON_ALLOW_NUL, NULL);
         CHECK(object && strlen(lookup_text(object, "time")) == 24 &&
                   *lookup_text(object, "process") && *lookup_text(object, "level"),
               "line '%.300s'", line);

@@ -163,7 +163,7 @@ static void compare_with_sim(const char *trace, const char *preset, const char *
                                       "--plan", plan, "--read-bandwidth", "1GB/s", "--calibrate",
                                       "0", "--output", "json", NULL});
     CHECK(c.status == 0, "sluice sim: %s", c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     const json_t *result = json_array_get(json_object_get(doc, "results"), 0);
     for (size_t i = 0; i < ARRAY_LEN(compared); i++) {
         uint64_t got = in_phase(result, "decode", compared[i].in_sim) +

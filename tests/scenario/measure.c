@@ -48,7 +48,7 @@ static json_t *synth(const char *name, const char *const settings[2], const char
                                       "--seed", seed, "-t", threads, "tiny", settings[0],
                                       settings[1], NULL});
     expect(&c, 0);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
     command_free(&c);
     return doc;
@@ -105,7 +105,7 @@ static void synth_is_a_model(void)
                                           "24", "--temp", "0", "--ignore-eos", "--resident-experts",
                                           "50", "--output", "json", NULL});
         expect(&c, 0);
-        json_t *doc = json_loads(c.out, 0, NULL);
+        json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
         CHECK(doc && lookup_u64(doc, "tokens") == 24, "not 24 tokens: %.200s", c.out);
         /* 11 bytes, of which "th" (and then "in") are merged */
         CHECK(lookup_u64(doc, "prompt_tokens") == 10, "%llu prompt tokens",
@@ -165,7 +165,7 @@ static void bench_variants(void)
                                       "2", "--resident-experts", "100,25", "--threads", "1",
                                       "--compare", "2,1", "-o", "json", NULL});
     expect(&c, 0);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
     static const json_int_t order[] = {1, 2, 2, 1};
     for (size_t i = 0; i < ARRAY_LEN(order); i++)
@@ -225,7 +225,7 @@ static void bench_depth(void)
                                           "-r", "1", "-d", "0,300,90", "--threads", "1", "-o",
                                           "json", interleave[i], NULL});
         expect(&c, 0);
-        json_t *doc = json_loads(c.out, 0, NULL);
+        json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
         CHECK(doc, "not JSON: %.200s", c.out);
         const json_t *variant = at(doc, "variants", 0);
         CHECK(json_array_size(json_object_get(variant, "tests")) == 6, "not six tests");
@@ -270,7 +270,7 @@ static void bench_interleave(void)
                                       "--resident-experts", "50,25", "--threads", "1",
                                       "--interleave", "4", "-o", "json", NULL});
     expect(&c, 0);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
     CHECK(json_is_true(json_object_get(doc, "same_accesses")), "the variants differ in accesses");
     for (size_t i = 0; i < 2; i++) {
@@ -316,7 +316,7 @@ static void bench_explicit_variants(void)
                                       "json",
                                       NULL});
     expect(&c, 0);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
     static const char *const label[] = {"none",
                                         "preset=fate;policy=precision=lossless,prefetch=all"};
@@ -431,7 +431,7 @@ static void doctor_json(void)
                                       "--expert-bytes", "1MiB", "-o", "json", NULL});
     expect(&c, 0);
     CHECK(files_in(test_dir()) == 0, "a scratch file is left behind");
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
     const json_t *device = json_object_get(doc, "device"), *memory = json_object_get(doc, "memory");
     size_t cells = json_array_size(json_object_get(device, "cells")), measured = 0;
@@ -467,7 +467,8 @@ static void doctor_model(void)
     command_run(&memory_estimate, NULL, END_MS,
                 (const char *const[]){"run", "-m", test_model(), "--print-memory", NULL});
     expect(&memory_estimate, 0);
-    json_t *doc = json_loads(c.out, 0, NULL), *ledger = json_loads(memory_estimate.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL),
+           *ledger = json_loads(memory_estimate.out, 0, NULL);
     CHECK(doc && ledger, "not JSON: %.200s", c.out);
     CHECK(lookup_u64(doc, "model.min_budget") == lookup_u64(ledger, "min_budget"),
           "minimum budget %llu", (unsigned long long)lookup_u64(doc, "model.min_budget"));
@@ -512,7 +513,7 @@ static void doctor_model(void)
                     (const char *const[]){"doctor", "-m", test_model(), "--no-device", "--json",
                                           "--ctx-size", i ? "8192" : "512", NULL});
         expect(&c, 0);
-        doc = json_loads(c.out, 0, NULL);
+        doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
         CHECK(lookup_u64(doc, "model.min_budget") > min_budget,
               "a longer context needs no more than %llu", (unsigned long long)min_budget);
         CHECK(lookup_u64(doc, "model.kv_cache") > kv, "keys and values of %llu bytes",

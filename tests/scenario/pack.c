@@ -366,7 +366,7 @@ static double perplexity_of(const char *model)
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"eval", "-m", model, "--text", text, "--max-windows=2",
                                       "--output=json", NULL});
-    json_t *doc = c.status == 0 ? json_loads(c.out, 0, NULL) : NULL;
+    json_t *doc = c.status == 0 ? json_loads(c.out, JSON_ALLOW_NUL, NULL) : NULL;
     double ppl = json_real_value(json_object_get(doc, "ppl"));
     CHECK(ppl > 1, "%s: status %d: %.300s%.300s", model, c.status, c.out, c.err);
     json_decref(doc);

@@ -320,7 +320,7 @@ static void compare_with_sim(const char *trace, const char *preset, const char *
                                       "--policy", knobs, "--read-bandwidth", "1GB/s", "--calibrate",
                                       "0", "--output", "json", NULL});
     CHECK(c.status == 0, "sluice sim: %s", c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     const json_t *result = json_array_get(json_object_get(doc, "results"), 0);
     for (int i = 0; i < 3; i++)
         CHECK(both_phases(result, counters[i]) == expected[i],

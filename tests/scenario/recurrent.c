@@ -262,7 +262,7 @@ static json_t *memory_of(const struct shape *s)
     command_run(&c, NULL, SYNTH_MS,
                 (const char *const[]){"run", "-m", model, "--print-memory", NULL});
     CHECK(c.status == 0, "run --print-memory: %.300s", c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(doc, "%.300s", c.out);
     command_free(&c);
     return doc;

@@ -287,7 +287,8 @@ static void other_programs(void)
         results[i][1] = output(
             (const char *const[]){"tokenize", "-m", models[i], "-p", "Hello", "--ids", NULL});
     }
-    json_t *a = json_loads(results[0][0], 0, NULL), *b = json_loads(results[1][0], 0, NULL);
+    json_t *a = json_loads(results[0][0], JSON_ALLOW_NUL, NULL),
+           *b = json_loads(results[1][0], 0, NULL);
     CHECK(a && b && json_equal(json_object_get(a, "ppl"), json_object_get(b, "ppl")),
           "%.300s and %.300s", results[0][0], results[1][0]);
     CHECK(strcmp(results[0][1], results[1][1]) == 0, "tokenize: %s", results[1][1]);

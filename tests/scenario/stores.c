@@ -164,7 +164,7 @@ static void described(void)
     struct command c;
     command_run(&c, NULL, FINISH_MS, (const char *const[]){"inspect", "--json", relative, NULL});
     CHECK(c.status == 0, "status %d: %.300s", c.status, c.err);
-    json_t *doc = json_loads(c.out, 0, NULL);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     json_t *precisions = json_object_get(doc, "precisions"),
            *stripes = json_object_get(doc, "stripes");
     CHECK(json_array_size(precisions) == 2 && json_array_size(stripes) == 3, "%.400s", c.out);

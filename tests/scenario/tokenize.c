@@ -75,7 +75,7 @@ static void forms(void)
     CHECK(strcmp(count, "6\n") == 0, "%s", count);
     char *pieces = output(NULL, (const char *const[]){"tokenize", "-m", m, "--pieces",
                                                       "39,457,78,11,792,0", "--json", NULL});
-    json_t *doc = json_loads(pieces, 0, NULL);
+    json_t *doc = json_loads(pieces, JSON_ALLOW_NUL, NULL);
     const json_t *list = json_object_get(doc, "pieces");
     char joined[64] = "";
     for (size_t i = 0; i < json_array_size(list); i++)

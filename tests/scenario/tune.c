@@ -65,7 +65,7 @@ static void later_starts_find_it(void)
     struct command c;
     make_model();
     run_what_is_printed(&c);
-    json_t *result = json_loads(c.out, 0, NULL);
+    json_t *result = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(strstr(c.err, "minutes (profile"), "no cost is stated: %.2000s", c.err);
     CHECK(json_number_value(json_object_get(result, "loss_high")) <= 40 &&
               json_number_value(json_object_get(result, "lossless_per_s")) > 0,
@@ -320,7 +320,7 @@ static void least_of(const char *model, char budget[32])
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"run", "-m", model, "--cgroup=off", "--no-tune",
                                       "--print-memory", NULL});
-    json_t *memory = json_loads(c.out, 0, NULL);
+    json_t *memory = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     snprintf(budget, 32, "%lld",
              (long long)json_integer_value(json_object_get(memory, "min_budget")));
     json_decref(memory);

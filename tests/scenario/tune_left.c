@@ -236,7 +236,7 @@ static void set_predictions(double edgemoe_ns, double hobbit_ns, double fate_ns)
 /* Of a system of a result. */
 static bool was_measured(const struct command *c, size_t system)
 {
-    json_t *result = json_loads(c->out, 0, NULL);
+    json_t *result = json_loads(c->out, JSON_ALLOW_NUL, NULL);
     const json_t *s = json_array_get(json_object_get(result, "systems"), system);
     bool measured = json_number_value(json_object_get(s, "tokens_per_s")) > 0;
     CHECK(json_is_true(json_object_get(s, "planned")) &&
@@ -337,7 +337,7 @@ static void split_model(void)
     stop_at("step 4 of 4", SIGKILL, NULL);
     only_match(path_in_dir(pattern, "links/m-00001-of-00003.gguf.tuned-*"), store);
     tune(&c);
-    json_t *result = json_loads(c.out, 0, NULL);
+    json_t *result = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(json_integer_value(json_object_get(result, "model_bytes")) == bytes_of_parts() &&
               strstr(c.out, "/links/m-00001-of-00003.gguf\""),
           "%.1000s", c.out);

@@ -57,7 +57,7 @@ size_t listed(bool unused)
     const json_t *one;
     command_run(&c, NULL, END_MS, (const char *const[]){"models", "--output", "json", NULL});
     CHECK(c.status == 0, "%.300s", c.err);
-    json_t *all = json_loads(c.out, 0, NULL);
+    json_t *all = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(json_is_array(all), "%.300s", c.out);
     json_array_foreach(all, i, one) n += json_is_true(json_object_get(one, "unused")) == unused;
     json_decref(all);

@@ -61,7 +61,7 @@ static void compare(const json_t *doc, const char *mix, const json_t *want, cons
                 (const char *const[]){"eval", "-m", path, "--ids", ids, "--ctx-size", window,
                                       "--per-token", "--output", "json", NULL});
     CHECK(c.status == 0, "%s: %.300s", mix, c.err);
-    json_t *got = json_loads(c.out, 0, NULL);
+    json_t *got = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     double median = median_gap(json_object_get(got, "nll_per_token"), want);
     CHECK(median <= MEDIAN_MAX, "%s: losses differ by %.4f (median), or synth makes another model",
           mix, median);
