@@ -197,7 +197,8 @@ static void generate_stops_at_a_text(void)
     args[12] = "shining";
     command_run(&cut, NULL, END_MS, args);
     expect(&cut, 0);
-    json_t *a = json_loads(whole.out, JSON_ALLOW_NUL, NULL), *b = json_loads(cut.out, 0, NULL);
+    json_t *a = json_loads(whole.out, JSON_ALLOW_NUL, NULL),
+           *b = json_loads(cut.out, JSON_ALLOW_NUL, NULL);
     const char *text = lookup_text(a, "text"), *start = strstr(text, "shining");
     CHECK(start && strncmp(text, lookup_text(b, "text"), (size_t)(start - text)) == 0 &&
               strlen(lookup_text(b, "text")) == (size_t)(start - text),
