@@ -53,6 +53,8 @@ set(gateway ${procs}/engine/gateway)
 sluice_unit_test(gateway_stream_test SOURCES procs/engine/gateway/api/stream_test.c
   ${gateway}/api/stream.c ${gateway}/api/parts.c ${gateway}/api/response.c
   LINK sluice_gateway_core sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)
+sluice_unit_test(gateway_http_log_test SOURCES procs/engine/gateway/http/http_log_test.c ${gateway}/http/http_log.c
+  LINK sluice_gateway_core sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)
 sluice_unit_test(client_test SOURCES procs/clients/common/client_test.c LINK sluice_client)
 sluice_unit_test(repl_test SOURCES procs/clients/repl/repl_test.c LINK sluice_repl_core)
 sluice_unit_test(top_test SOURCES procs/clients/top/top_test.c LINK sluice_top_core)

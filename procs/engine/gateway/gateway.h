@@ -123,6 +123,7 @@ struct http_log {
     ino_t inode;
     uint64_t check_due_ns, lines;
     size_t bytes;
+    size_t rest;  /* of them: the end of a line whose beginning is in the file */
     bool failing; /* logged already */
     char text[HTTP_LOG_BYTES];
 };

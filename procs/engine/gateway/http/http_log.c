@@ -34,9 +34,14 @@ static void lose(struct gateway *g, uint64_t lines, const char *why)
 static int open_file(struct http_log *l, const char *path)
 {
     struct stat about;
-    l->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
-    if (l->fd < 0 || fstat(l->fd, &about) != 0)
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+    if (fd < 0)
         return -1;
+    if (fstat(fd, &about) != 0) {
+        close(fd);
+        return -1;
+    }
+    l->fd = fd;
     l->device = about.st_dev;
     l->inode = about.st_ino;
     return 0;
@@ -51,30 +56,57 @@ int http_log_open(struct gateway *g, struct error *error)
     return 0;
 }
 
+/* Removes bytes from the start, which end lines or are a part of the first one. */
+static void drop(struct http_log *l, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        l->lines -= l->text[i] == '\n';
+    l->bytes -= bytes;
+    memmove(l->text, l->text + bytes, l->bytes);
+}
+
+/* What is written in part stays for the next tick. What cannot be written is lost, but for the end of a line whose
+ * beginning is in the file: it waits, so that the next line does not follow half a line. */
 static void write_lines(struct gateway *g)
 {
     struct http_log *l = &g->http_log;
     ssize_t n = l->fd >= 0 ? write(l->fd, l->text, l->bytes) : -1;
-    if (n == (ssize_t)l->bytes)
-        l->failing = false;
-    else
-        lose(g, l->lines, n < 0 ? strerror(l->fd >= 0 ? errno : ENOENT) : "no space");
-    l->bytes = l->lines = 0;
+    int why = l->fd >= 0 ? errno : ENOENT;
+    if (n > 0) {
+        bool whole = l->text[n - 1] == '\n';
+        drop(l, (size_t)n);
+        const char *end = whole ? NULL : memchr(l->text, '\n', l->bytes);
+        l->rest = end ? (size_t)(end - l->text) + 1 : 0;
+        l->failing = l->failing && l->bytes > 0;
+        return;
+    }
+    if (l->bytes > l->rest)
+        lose(g, l->lines - (l->rest > 0), n < 0 ? strerror(why) : "no space");
+    l->bytes = l->rest;
+    l->lines = l->rest > 0;
 }
 
-/* Opens the path again if it is another file now. */
+/* Opens the path again if it is another file now. Without a new one, the old one is written as long as it has a name;
+ * then lines are lost and counted. */
 static void follow_path(struct gateway *g)
 {
     struct http_log *l = &g->http_log;
     const char *path = g->child.params->http_log;
     struct stat about;
-    bool same = l->fd >= 0 && stat(path, &about) == 0 && about.st_dev == l->device &&
-                about.st_ino == l->inode;
-    if (same)
+    int was = l->fd;
+    if (was >= 0 && stat(path, &about) == 0 && about.st_dev == l->device &&
+        about.st_ino == l->inode)
         return;
-    if (l->fd >= 0)
-        close(l->fd);
-    (void)open_file(l, path); /* without a file, lines are lost and counted */
+    bool opened = open_file(l, path) == 0;
+    if (was < 0 || (!opened && fstat(was, &about) == 0 && about.st_nlink > 0))
+        return;
+    close(was);
+    l->fd = opened ? l->fd : -1;
+    if (l->rest > 0) {
+        drop(l, l->rest);
+        l->rest = 0;
+        lose(g, 1, "the file was replaced behind half of the line");
+    }
 }
 
 void http_log_tick(struct gateway *g, uint64_t now_ns)
@@ -142,10 +174,11 @@ void http_log_end(struct exchange *x)
         return;
     put_time(when);
     put_client(x, client);
+    uint64_t bytes = strcmp(x->log_method, "HEAD") == 0 ? 0 : x->sent_bytes; /* it has no body */
     double seconds = (double)(clock_now_ns() - x->since_ns) / NS_PER_S;
     int n = snprintf(line, sizeof line, "%s %s %s %s %u %" PRIu64 " %.3f %" PRIu64 " %" PRIu64 "\n",
-                     when, client, x->log_method, x->log_path, x->status ? x->status : LEFT,
-                     x->sent_bytes, seconds, x->prompt_tokens, x->new_tokens);
+                     when, client, x->log_method, x->log_path, x->status ? x->status : LEFT, bytes,
+                     seconds, x->prompt_tokens, x->new_tokens);
     l->lines++;
     if (n <= 0 || (size_t)n >= sizeof line || l->bytes + (size_t)n > sizeof l->text) {
         l->lines--;

@@ -209,10 +209,12 @@ char *page_make(struct gateway *g, const json_t *doc, size_t *bytes)
 
 static void asset(struct exchange *x, const char *type, const char *text, const char *end)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        (size_t)(end - text), (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
+    size_t bytes = (size_t)(end - text);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
     if (response)
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    x->sent_bytes = bytes;
     exchange_respond(x, MHD_HTTP_OK, response);
 }
 
