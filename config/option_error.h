@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors of command lines, and the operands that several programs take: the same for every program. */
+/* Errors of command lines, and the operands that several programs take: the same for every
+ * program. */
 #ifndef SLUICE_CONFIG_OPTION_ERROR_H
 #define SLUICE_CONFIG_OPTION_ERROR_H
 
@@ -8,20 +9,20 @@
 
 #include "lib/base/error.h"
 
-/* For an argument that getopt_long rejected. `option` is its result: ':' (the short options start with
- * ':', so that getopt prints nothing) or '?'. Names near an unknown one are suggested: of `options`, of
- * `more` (ends with NULL, may be NULL) and, with `params`, of the parameters. Options that download a
- * model in other programs get the answer that sluice does not. Returns -1. */
+/* For an argument that getopt_long rejected. `option` is its result: ':' (the short options start
+ * with ':', so that getopt prints nothing) or '?'. Names near an unknown one are suggested: of
+ * `options`, of `more` (ends with NULL, may be NULL) and, with `params`, of the parameters. Options
+ * that download a model in other programs get the answer that sluice does not. Returns -1. */
 int option_error(const char *command, int option, char **argv, const struct option *options,
                  bool params, const char *const *more, struct error *error);
 
-/* After getopt_long: an operand that is a path is the model unless -m gave one; *model is borrowed from
- * argv. Every other operand, and a URL as the model, is an error; `hint` is added to that of an operand
- * ("" or " (...)"). 0, or -1 with ERR_BAD_INPUT. */
+/* After getopt_long: an operand that is a path is the model unless -m gave one; *model is borrowed
+ * from argv. Every other operand, and a URL as the model, is an error; `hint` is added to that of
+ * an operand ("" or " (...)"). 0, or -1 with ERR_BAD_INPUT. */
 int option_model(const char **model, int argc, char **argv, const char *hint, struct error *error);
 
-/* If an argument is an option with which other programs download a model (-hf, --model-url): -1 with the answer. To be
- * called before getopt, which takes -hf for -h. */
+/* If an argument is an option with which other programs download a model (-hf, --model-url): -1
+ * with the answer. To be called before getopt, which takes -hf for -h. */
 int option_download(const char *argument, struct error *error);
 
 /* A whole number without a unit from 1 to 65535: hardly meant as bytes of memory. */

@@ -106,7 +106,8 @@ static const char *option_text(const struct param_info *t, char buf[OPTION_BYTES
     return buf;
 }
 
-/* Sizes of which a few bytes make no sense. Others are passed to an engine as numbers without a unit. */
+/* Sizes of which a few bytes make no sense. Others are passed to an engine as numbers without a
+ * unit. */
 static bool is_budget(const struct param_info *t)
 {
     return strcmp(t->name, "budget") == 0 || strcmp(t->name, "gpu_budget") == 0;
@@ -286,8 +287,8 @@ static bool value_follows(const struct param_info *t, const char *next)
     return next && (!t || t->kind != KIND_BOOL || one_of(ON_WORDS "|" OFF_WORDS, next));
 }
 
-/* Options of one letter, as in other programs: "-c N" and "-cN". Returns the parameter's name and where the value begins
- * in `arg` (at its end: the next argument), or NULL. */
+/* Options of one letter, as in other programs: "-c N" and "-cN". Returns the parameter's name and
+ * where the value begins in `arg` (at its end: the next argument), or NULL. */
 static const char *short_param(const char *arg, const char **value)
 {
     static const struct {

@@ -57,9 +57,9 @@ int params_load(struct params *p, const char *path, struct error *error);
 void params_open_choice(struct params *p);
 bool params_close_choice(struct params *p);
 
-/* Removes every parameter option (--name value, --name=value, --config FILE, -c N, -t N) from argv and applies
- * it. The remaining arguments (argv[0], other options, operands) move to the front and *argc is
- * lowered. */
+/* Removes every parameter option (--name value, --name=value, --config FILE, -c N, -t N) from argv
+ * and applies it. The remaining arguments (argv[0], other options, operands) move to the front and
+ * *argc is lowered. */
 int params_take_args(struct params *p, int *argc, char **argv, struct error *error);
 
 /* Prints all options: placeholder of the value, help, unit, bounds and default. */

@@ -199,7 +199,8 @@ static bool read_hex(const json_t *text, char *out)
     return true;
 }
 
-/* The arrays of a reply share one allocation: log-probabilities, then ids, then piece bytes, then bytes of pieces. */
+/* The arrays of a reply share one allocation: log-probabilities, then ids, then piece bytes, then
+ * bytes of pieces. */
 static int read_arrays(struct engine_next *next, struct error *error)
 {
     const json_t *ids = json_object_get(next->reply, "ids");

@@ -342,7 +342,8 @@ static json_t *logprobs_json(const double *values, size_t count)
     return array;
 }
 
-/* The bytes of the pieces as they are, where the text has replaced some of them; NULL: it has not, or out of memory. */
+/* The bytes of the pieces as they are, where the text has replaced some of them; NULL: it has not,
+ * or out of memory. */
 static json_t *raw_json(const struct engine_next *next, const json_t *text)
 {
     static const char digits[] = "0123456789abcdef";

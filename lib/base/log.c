@@ -122,8 +122,8 @@ static void stamp_make(char stamp[STAMP_BYTES])
     snprintf(stamp, STAMP_BYTES, "%s.%03dZ", seconds, (int)(now.tv_nsec / 1000000));
 }
 
-/* Bytes of the UTF-8 character at `c`, or of the part of one that a U+FFFD replaces (*valid: false), as
- * lib/text/utf8.h. The text ends with NUL. */
+/* Bytes of the UTF-8 character at `c`, or of the part of one that a U+FFFD replaces (*valid:
+ * false), as lib/text/utf8.h. The text ends with NUL. */
 static size_t character_bytes(const unsigned char *c, bool *valid)
 {
     unsigned char min = c[0] == 0xe0 ? 0xa0 : c[0] == 0xf0 ? 0x90 : 0x80;

@@ -51,8 +51,9 @@ static uint32_t count_experts(const struct core *c)
     return c->device->keeps >> c->alone.precision & 1 ? experts : 0;
 }
 
-/* Whether the source leaves the experts of this sequence to the device, if it has all. What the device records of one
- * token must hold for the next ones: so not if the scale of scores follows from the position. */
+/* Whether the source leaves the experts of this sequence to the device, if it has all. What the
+ * device records of one token must hold for the next ones: so not if the scale of scores follows
+ * from the position. */
 static bool agreed(struct core *c)
 {
     struct core_alone *a = &c->alone;

@@ -96,7 +96,8 @@ static double yarn_magnitude(const struct model_hparams *h)
     return more * (own != 0 ? own : kernel_yarn_magnitude(0.1, (double)h->rope_factor));
 }
 
-/* The rotations of the layers of a kind. Divisors of the angles in the file are those of full layers. */
+/* The rotations of the layers of a kind. Divisors of the angles in the file are those of full
+ * layers. */
 struct kernel_rope core_rope_of(const struct model_hparams *h, enum layer_kind kind, uint32_t dims)
 {
     bool window = kind == LAYER_WINDOW, scaled = !window || h->rope_scale_window == 1;

@@ -114,8 +114,8 @@ static struct device_at dense_vector(struct core *c, uint32_t layer, enum dense_
     return unpack.y;
 }
 
-/* The biases of all experts stay where they are if they are floats already, aligned as tensors of a file
- * are; else they are copied. */
+/* The biases of all experts stay where they are if they are floats already, aligned as tensors of a
+ * file are; else they are copied. */
 static const enum dense_role expert_biases[EXPERT__COUNT] = {
     DENSE_EXPERT_GATE_BIAS, DENSE_EXPERT_UP_BIAS, DENSE_EXPERT_DOWN_BIAS};
 

@@ -130,10 +130,11 @@ void core_apply_activation(const struct kernel_ops *ops, const struct model_hpar
  * [rows][vocab], valid until the next call. */
 float *core_output(struct core *core, uint32_t row, uint32_t rows);
 
-/* Values of core_output or core_score: -1 with ERR_NOT_FINITE if they are not numbers, or the rows that
- * they were made of. A pass in which the host computed such a value in a layer has failed before, with
- * the layer in its error. Of another device only this is checked; a pass repeated with core_find_layer,
- * which also checks the rows after each layer, fails with the layer if they have such a value. */
+/* Values of core_output or core_score: -1 with ERR_NOT_FINITE if they are not numbers, or the rows
+ * that they were made of. A pass in which the host computed such a value in a layer has failed
+ * before, with the layer in its error. Of another device only this is checked; a pass repeated with
+ * core_find_layer, which also checks the rows after each layer, fails with the layer if they have
+ * such a value. */
 int core_check_output(struct core *core, const float *values, size_t count, struct error *error);
 void core_find_layer(struct core *core, bool on);
 

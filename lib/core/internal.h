@@ -240,7 +240,8 @@ void core_alone_route(struct core *c); /* steps of it */
 void core_alone_experts(struct core *c);
 /* Gives the device experts that it does not have, as far as nothing waits. */
 void core_fill_device(struct core *c);
-/* finite/finite.c: the noted values are those of this pass from here on; -1: those of the tokens' rows, or of the layer that ends. */
+/* finite/finite.c: the noted values are those of this pass from here on; -1: those of the tokens'
+ * rows, or of the layer that ends. */
 void core_finite_begin(struct core *c);
 int core_finite_embeddings(struct core *c, struct error *error);
 int core_finite_layer(struct core *c, struct error *error);

@@ -165,8 +165,9 @@ struct device_latent {
     float query_scale; /* the same */
 };
 
-/* The number of rows from `row` on, at most `most`, that are consecutive positions of one sequence with one
- * scale of the scores; *scale: that. A query times a factor is its scores times that factor. */
+/* The number of rows from `row` on, at most `most`, that are consecutive positions of one sequence
+ * with one scale of the scores; *scale: that. A query times a factor is its scores times that
+ * factor. */
 static inline uint32_t device_latent_run(const struct device_latent *m,
                                          const struct device_row *row, uint32_t most, float *scale)
 {
@@ -338,8 +339,8 @@ struct device {
     /* Called in long operations, by one thread: over several rows, and of one row with many positions. NULL: not. */
     void (*alive)(void *self);
     void *alive_self;
-    /* The host sets it where rows, keys, values or logits of experts have a value that is not finite; the
-     * caller clears it. */
+    /* The host sets it where rows, keys, values or logits of experts have a value that is not
+     * finite; the caller clears it. */
     _Atomic uint32_t not_finite;
 };
 

@@ -22,7 +22,8 @@ struct jinja_limits {
         depth; /* of calls, loops, brackets and values in each other; about 1 KiB of stack each */
     size_t output_bytes;
     uint64_t cpu_ns; /* of the thread's processor time; 0: no limit */
-    /* Called every few milliseconds of a rendering, so that its process is known to work. NULL: none. */
+    /* Called every few milliseconds of a rendering, so that its process is known to work. NULL:
+     * none. */
     void (*beat)(void *arg);
     void *beat_arg;
 };

@@ -74,7 +74,8 @@ static wchar_t code_of(const char *letter, size_t bytes)
     return code;
 }
 
-/* Continues on the next line, with the word that does not fit if there is something in front of it. */
+/* Continues on the next line, with the word that does not fit if there is something in front of
+ * it. */
 static void break_line(struct display *d, FILE *out)
 {
     bool moves = d->word_columns > 0 && d->column > d->word_columns;
@@ -152,7 +153,8 @@ static void put_styled(struct display *d, const char *text, size_t bytes, FILE *
     put_lines(d, text, bytes, out);
 }
 
-/* Takes one byte: the mark that is looked for is held until it is whole or differs. A mark belongs to the thoughts. */
+/* Takes one byte: the mark that is looked for is held until it is whole or differs. A mark belongs
+ * to the thoughts. */
 static void put_byte(struct display *d, char byte, FILE *out)
 {
     const char *mark = d->inside ? d->close : d->open;

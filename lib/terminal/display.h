@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of a response on a terminal: lines break between words, thoughts are dimmed, control characters are made
- * visible. Text is shown as it arrives: a word that turns out to be too long for its line is erased there and written
- * again on the next one. Pure functions. */
+/* The text of a response on a terminal: lines break between words, thoughts are dimmed, control
+ * characters are made visible. Text is shown as it arrives: a word that turns out to be too long
+ * for its line is erased there and written again on the next one. Pure functions. */
 #ifndef SLUICE_TERMINAL_DISPLAY_H
 #define SLUICE_TERMINAL_DISPLAY_H
 
@@ -33,8 +33,8 @@ struct display {
     unsigned word_columns;
 };
 
-/* A response begins, at the start of a line. open, close: the marks of thoughts, or NULL; inside: it begins with
- * thoughts. */
+/* A response begins, at the start of a line. open, close: the marks of thoughts, or NULL; inside:
+ * it begins with thoughts. */
 void display_start(struct display *d, unsigned columns, bool dim, const char *open,
                    const char *close, bool inside);
 void display_put(struct display *d, const char *text, size_t bytes, FILE *out);
@@ -43,7 +43,8 @@ void display_end(struct display *d, FILE *out);
 /* Something else is printed now, on lines of its own. */
 void display_at_start(struct display *d, FILE *out);
 
-/* Columns of the terminal behind a file descriptor; 0: it is none, or one without control sequences (TERM=dumb). */
+/* Columns of the terminal behind a file descriptor; 0: it is none, or one without control sequences
+ * (TERM=dumb). */
 unsigned display_columns(int fd);
 /* Whether text may be dimmed there: also NO_COLOR (no-color.org) is not set. */
 bool display_dims(int fd);

@@ -8,7 +8,7 @@
 #include "lib/base/assert.h"
 #include "lib/text/utf8.h"
 
-#define FIRST_MARK      0x300 /* no character below it changes, or combines with the one before it */
+#define FIRST_MARK      0x300 /* none below it changes, or combines with the one before it */
 #define FIRST_MARK_BYTE 0xcc
 #define REPLACEMENT     0xfffd
 /* Characters that one character is decomposed into: at most 4 in Unicode. */

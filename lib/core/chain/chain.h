@@ -27,8 +27,8 @@ uint32_t chain_rows(
     const struct chain *chain); /* core_chunk: maximum of a pass, the smallest of the parts */
 void chain_prefill_order(struct chain *chain, prefill_order_fn order);
 size_t chain_scratch_bytes(const struct chain *chain);
-/* A pass with a value that is not finite is repeated if another device than the host may have made it, so that the error
- * names the layer. */
+/* A pass with a value that is not finite is repeated if another device than the host may have made
+ * it, so that the error names the layer. */
 int chain_forward(struct chain *chain, const struct core_sequence *sequence, const uint32_t *tokens,
                   uint32_t position, uint32_t rows, struct error *error);
 float *chain_output(struct chain *chain, uint32_t row, uint32_t rows);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values that are not finite. The host notes them (device.not_finite) before an operation that hides
- * them, and a text would be made of what it makes of them: rows of integers, which products read,
- * cannot hold them; clamps, ReLU and sigmoids turn an infinity into a finite number. It also checks
- * the rows after each layer. Of another device only the logits are checked, or what the next part of
- * a chain, on the host, notes in the rows that it gets; the pass is then repeated with the check after
- * each layer (core_find_layer), which finds the layer unless that device hid the value. */
+/* Values that are not finite. The host notes them (device.not_finite) before an operation that
+ * hides them, and a text would be made of what it makes of them: rows of integers, which products
+ * read, cannot hold them; clamps, ReLU and sigmoids turn an infinity into a finite number. It also
+ * checks the rows after each layer. Of another device only the logits are checked, or what the next
+ * part of a chain, on the host, notes in the rows that it gets; the pass is then repeated with the
+ * check after each layer (core_find_layer), which finds the layer unless that device hid the
+ * value. */
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>

@@ -97,8 +97,8 @@ static inline uint32_t host_form_bit(enum tensor_type type)
     return 1u << kernel_form_of(type);
 }
 
-/* Notes values that are not finite (device.not_finite). Row invariance is not affected: it changes no
- * value. */
+/* Notes values that are not finite (device.not_finite). Row invariance is not affected: it changes
+ * no value. */
 static inline void host_note(struct host *h, const float *x, size_t n)
 {
     if (!host_finite(x, n))

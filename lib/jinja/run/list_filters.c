@@ -158,8 +158,8 @@ static void sort(struct jrun *r, struct sorted *at, size_t count, bool reverse)
     }
 }
 
-/* The value of a list of attributes, separated by commas, as a list: the elements of equal lists need no
- * order. */
+/* The value of a list of attributes, separated by commas, as a list: the elements of equal lists
+ * need no order. */
 static struct jvalue keys_of(struct jrun *r, struct jvalue v, const struct jvalue *attribute,
                              bool case_sensitive)
 {

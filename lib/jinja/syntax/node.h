@@ -47,7 +47,8 @@ enum jnode_kind {
 /* Names that a macro uses, in `op` of a JNODE_MACRO or JNODE_CALL_BLOCK. */
 enum { JMACRO_VARARGS = 1, JMACRO_KWARGS = 2, JMACRO_CALLER = 4 };
 
-/* In `op` of a JNODE_ITEM with a slice: a part of what is no sequence is undefined, not an error. */
+/* In `op` of a JNODE_ITEM with a slice: a part of what is no sequence is undefined, not an
+ * error. */
 enum { JITEM_FOLDED = 1 };
 
 struct jnode;
@@ -85,8 +86,8 @@ struct jnode {
 /* The statements of a template. Fails with jheap_fail on what is no template. */
 struct jnodes jparse(struct jheap *h, struct jtokens *tokens);
 
-/* Finds what jinja2 computes in advance: expressions of constants, where an item of what has none is
- * undefined, slices included. */
+/* Finds what jinja2 computes in advance: expressions of constants, where an item of what has none
+ * is undefined, slices included. */
 void jfold(struct jheap *h, const struct jnodes *body);
 
 #endif

@@ -25,7 +25,7 @@ enum rope_scaling {
     ROPE_UNSCALED,
     ROPE_LINEAR, /* divided by the factor */
     ROPE_YARN,   /* YaRN, Peng et al. 2023 */
-    ROPE_SHORT /* LongRoPE, Ding et al. 2024, within the original context: by divisors of the file */
+    ROPE_SHORT   /* LongRoPE, Ding et al. 2024, in the original context: by divisors of the file */
 };
 
 /* Hyper-parameters after validation; every field is in the range given in arch.tbl.h. Sizes with
@@ -97,7 +97,8 @@ struct model_hparams {
     uint32_t delta_order; /* enum delta_order */
     uint32_t
         gated_attention; /* 1: rows of q and a gate for each head; the output times its sigmoid */
-    /* Queries of position p times 1 + query_scale * ln(1 + floor(p / query_context)); 0: not. MLA. */
+    /* Queries of position p times 1 + query_scale * ln(1 + floor(p / query_context)); 0: not.
+     * MLA. */
     float query_scale;
     uint32_t query_context;
     uint32_t reserved[1];
@@ -397,8 +398,8 @@ enum dense_role {
         DENSE__COUNT
 };
 
-/* Is it one of the types without blocks? Only these are possible for norms, biases, routers and other
- * small tensors. */
+/* Is it one of the types without blocks? Only these are possible for norms, biases, routers and
+ * other small tensors. */
 static inline bool dense_type_is_float(uint32_t type)
 {
     return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;

@@ -269,7 +269,8 @@ bool answer_give_calls(struct answer *a, json_t *calls)
     return calls != NULL;
 }
 
-/* What is held up to the end of the call: the first byte of the calls, that behind them, and of all. SIZE_MAX: no end yet. */
+/* What is held up to the end of the call: the first byte of the calls, that behind them, and of
+ * all. SIZE_MAX: no end yet. */
 struct extent {
     size_t from, to, all;
 };
@@ -294,7 +295,8 @@ static struct extent extent_of(struct answer *a, bool end)
     return x;
 }
 
-/* Thoughts that are closed behind a call only mention it. One that is in thoughts which are never closed was meant. */
+/* Thoughts that are closed behind a call only mention it. One that is in thoughts which are never
+ * closed was meant. */
 static bool still_thinking(struct answer *a, bool end, bool *decided)
 {
     const char *close = a->form.reasoning.close;

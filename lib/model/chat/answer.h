@@ -37,8 +37,8 @@ struct answer_form {
 };
 
 struct answer_form answer_form_of(const char *chat_template, size_t bytes);
-/* The bytes at the end of a prompt that are the opening mark of reasoning and the blanks behind it: then the answer begins
- * with reasoning. 0: it does not. */
+/* The bytes at the end of a prompt that are the opening mark of reasoning and the blanks behind it:
+ * then the answer begins with reasoning. 0: it does not. */
 size_t answer_front(const struct answer_form *f, const char *prompt, size_t bytes);
 /* Whether reasoning is open at the end of a text. */
 bool answer_left_open(const struct answer_form *f, const char *text, size_t bytes);
@@ -51,8 +51,8 @@ uint32_t answer_marks(const struct answer_form *f, const char *marks[ANSWER_MARK
 
 enum answer_part { ANSWER_REASONING, ANSWER_CONTENT, ANSWER_CALL };
 
-/* text: of that part, in pieces; NULL for a call, which has `name` and `arguments`, a JSON text, and `id` if the model wrote
- * one, else NULL (borrowed). */
+/* text: of that part, in pieces; NULL for a call, which has `name` and `arguments`, a JSON text,
+ * and `id` if the model wrote one, else NULL (borrowed). */
 struct answer_piece {
     enum answer_part part;
     const char *text;

@@ -10,15 +10,17 @@
 /* calls.c: the calls that a template's text shows; open == NULL: none. */
 struct answer_call answer_call_of(const char *chat_template, size_t bytes);
 
-/* The calls of a text, all of it: an array of {"name": text, "arguments": text}, with "id" where the model wrote one; NULL: it is something else, or out
- * of memory. types: of arguments; may be NULL. */
+/* The calls of a text, all of it: an array of {"name": text, "arguments": text}, with "id" where
+ * the model wrote one; NULL: it is something else, or out of memory. types: of arguments; may be
+ * NULL. */
 json_t *answer_calls(const struct answer_call *f, const struct chat_types *types, const char *text,
                      size_t bytes);
 
 /* The mark of a call that is one without `open` in front of it; NULL: none. */
 const char *answer_bare_mark(const struct answer_call *f);
-/* The bytes of the calls at the start of a text, the closing mark behind them included, which may be missing; SIZE_MAX:
- * more bytes are needed, or, at the end, there is no whole call. *marked: bytes of that mark. */
+/* The bytes of the calls at the start of a text, the closing mark behind them included, which may
+ * be missing; SIZE_MAX: more bytes are needed, or, at the end, there is no whole call. *marked:
+ * bytes of that mark. */
 size_t answer_bare_end(const struct answer_call *f, const char *text, size_t bytes, bool end,
                        size_t *marked);
 

@@ -60,7 +60,8 @@ struct cursor {
     const char *at, *end;
 };
 
-/* Adds a call; takes the reference to its arguments (NULL: there are none, or no memory). id NULL, or without text: none. */
+/* Adds a call; takes the reference to its arguments (NULL: there are none, or no memory). id NULL,
+ * or without text: none. */
 static bool add_call(json_t *calls, const char *name, size_t bytes, const struct cursor *id,
                      json_t *arguments)
 {
@@ -104,7 +105,8 @@ static size_t size(const struct cursor *c)
     return (size_t)(c->end - c->at);
 }
 
-/* A name without blanks around it, and without what `functions.` and a number add to it: with both it is an id. */
+/* A name without blanks around it, and without what `functions.` and a number add to it: with both
+ * it is an id. */
 static bool clean_name(const struct answer_call *f, struct cursor *name, struct cursor *id)
 {
     skip_blanks(name);
@@ -318,7 +320,8 @@ const char *answer_bare_mark(const struct answer_call *f)
     return f->open && f->call_open[0] == '<' ? f->call_open : NULL;
 }
 
-/* Whether the text begins with the mark; *maybe: it is a part of the mark, so that more bytes may change that. */
+/* Whether the text begins with the mark; *maybe: it is a part of the mark, so that more bytes may
+ * change that. */
 static bool begins(const struct cursor *c, const char *mark, bool *maybe)
 {
     size_t n = strlen(mark), same = size(c) < n ? size(c) : n;

@@ -66,9 +66,10 @@ struct chat_conversation {
     bool no_generation_prompt;
 };
 
-/* messages.c: what a template gets. The roles of messages, NULL-terminated; and a copy of what a client sent: contents are one
- * text each, or null; calls have their arguments in the template's shape. continues: the last content ends with
- * CHAT_CONTINUES. NULL with ERR_BAD_INPUT or ERR_NO_MEMORY. */
+/* messages.c: what a template gets. The roles of messages, NULL-terminated; and a copy of what a
+ * client sent: contents are one text each, or null; calls have their arguments in the template's
+ * shape. continues: the last content ends with CHAT_CONTINUES. NULL with ERR_BAD_INPUT or
+ * ERR_NO_MEMORY. */
 extern const char *const chat_roles[];
 /* A content as one text: itself, or the texts of its parts. A new reference; NULL with ERR_BAD_INPUT or ERR_NO_MEMORY. */
 json_t *chat_text(const json_t *content, struct error *error);
@@ -82,13 +83,14 @@ struct chat_shape chat_shape_of(const struct jinja_template *program,
 /* The marks of the answer to a conversation with these tools (an array; NULL: none). */
 const struct answer_form *chat_format_answer(const struct chat_format *f, const json_t *tools);
 
-/* Renders the prompt for the next response through the model's template (f->program is not NULL), with tools
- * through that for tools; caller frees. A message has a role of system, developer, user, assistant, tool; its content is a
- * text or an array of texts, which are joined; null counts as "", and `arguments` of a tool call as text
- * are parsed, unless the template's shape is another one. A variable cannot replace messages, tools, tokens or add_generation_prompt. Where the
- * tokenizer adds BOS, the one that the template writes first is left out. 0, or -1 with
- * ERR_NO_MEMORY, or ERR_BAD_INPUT: a message is malformed, the template raised an exception or
- * exceeds a limit, or the prompt has more than max bytes. */
+/* Renders the prompt for the next response through the model's template (f->program is not NULL),
+ * with tools through that for tools; caller frees. A message has a role of system, developer, user,
+ * assistant, tool; its content is a text or an array of texts, which are joined; null counts as "",
+ * and `arguments` of a tool call as text are parsed, unless the template's shape is another one. A
+ * variable cannot replace messages, tools, tokens or add_generation_prompt. Where the tokenizer
+ * adds BOS, the one that the template writes first is left out. 0, or -1 with ERR_NO_MEMORY, or
+ * ERR_BAD_INPUT: a message is malformed, the template raised an exception or exceeds a limit, or
+ * the prompt has more than max bytes. */
 int chat_format_render(const struct chat_format *f, const struct chat_conversation *c, size_t max,
                        struct chat_prompt *prompt, struct error *error);
 

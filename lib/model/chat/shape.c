@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shape of messages with calls that a template takes: it renders one conversation in each shape until its call is in the
- * text as a model would write it. */
+/* The shape of messages with calls that a template takes: it renders one conversation in each shape
+ * until its call is in the text as a model would write it. */
 #include <string.h>
 
 #include "lib/jinja/jinja.h"
@@ -22,7 +22,8 @@ static const char tools[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\","
     "\"parameters\":{\"type\":\"object\",\"properties\":{},\"required\":[]}}}]";
 
-/* The call is there, neither as Python prints objects and null, nor as JSON within a text of JSON. */
+/* The call is there, neither as Python prints objects and null, nor as JSON within a text of
+ * JSON. */
 static bool well_written(const char *text)
 {
     return strstr(text, ARGUMENT) && strstr(text, VALUE) && !strstr(text, "'" ARGUMENT "'") &&

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records in one block: a tool, then those of its parameters that are no texts. What is not there is a text. */
+/* Records in one block: a tool, then those of its parameters that are no texts. What is not there
+ * is a text. */
 #include "lib/model/chat/types.h"
 
 #include <stdint.h>
@@ -76,8 +77,8 @@ static const json_t *referred(const json_t *root, const char *path)
     return at;
 }
 
-/* Whether a schema permits a text, or states nothing. What a reference that leads nowhere refers to is something else:
- * objects, mostly. */
+/* Whether a schema permits a text, or states nothing. What a reference that leads nowhere refers to
+ * is something else: objects, mostly. */
 static bool takes_text(struct looking *l, const json_t *schema)
 {
     const json_t *type = json_object_get(schema, "type"), *part;

@@ -72,7 +72,8 @@ int index_experts_check(const struct model_index *m, struct error *error);
 /* Identity of an open regular file. 0, or -1 with ERR_BAD_INPUT (not a regular file) or ERR_IO. */
 int index_file_id(int fd, struct model_file_id *id, struct error *error);
 
-/* Fills m->unread from the keys that nothing has read, and logs each name. The last step of a build. */
+/* Fills m->unread from the keys that nothing has read, and logs each name. The last step of a
+ * build. */
 struct gguf;
 void index_report_unread(const struct gguf *gguf, struct model_index *m);
 

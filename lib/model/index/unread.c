@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of a file that nothing reads: an unknown one may state a computation that is left out, so each is named
- * once. Tensors need no such list: an unknown one is rejected (lib/model/arch/tensors.c). */
+/* Keys of a file that nothing reads: an unknown one may state a computation that is left out, so
+ * each is named once. Tensors need no such list: an unknown one is rejected
+ * (lib/model/arch/tensors.c). */
 #include <inttypes.h>
 #include <string.h>
 

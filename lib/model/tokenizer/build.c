@@ -163,7 +163,8 @@ static int read_model(struct builder *b, struct error *error)
                      printable(text, n).text);
 }
 
-/* The tokenizers of characters have no pre-tokenizer: the key is ignored, or makes the model one of them. */
+/* The tokenizers of characters have no pre-tokenizer: the key is ignored, or makes the model one of
+ * them. */
 static int read_pre(struct builder *b, struct error *error)
 {
     const char *text;

@@ -35,8 +35,8 @@ void tokenizer_find_cuts(struct builder *b);
 /* Reads the scores, and counts the merges in b->head. -1 with *error. */
 int tokenizer_spm_count(struct builder *b, struct error *error);
 
-/* A pre-tokenizer of tokenizers.tbl.h's CHARACTERS makes b->head.model one of characters; its byte tokens get their type. After
- * the names were indexed. */
+/* A pre-tokenizer of tokenizers.tbl.h's CHARACTERS makes b->head.model one of characters; its byte
+ * tokens get their type. After the names were indexed. */
 void tokenizer_characters_by_pre(struct builder *b, const char *pre, size_t bytes);
 
 /* Writes a token's piece to `out`, returns its bytes; *word: merging can produce it. */

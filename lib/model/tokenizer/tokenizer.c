@@ -254,8 +254,8 @@ static int encode_lines(struct encoder *e, const char *text, size_t bytes)
     return 0;
 }
 
-/* Normalisation does not cross a special token: each stretch is a text of its own, as in the reference
- * tokenizers. */
+/* Normalisation does not cross a special token: each stretch is a text of its own, as in the
+ * reference tokenizers. */
 static int encode_words(struct encoder *e, const char *text, size_t bytes)
 {
     char *normal = NULL;

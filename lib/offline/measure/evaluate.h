@@ -33,8 +33,8 @@ struct offline_estimate {
     double bytes_per_s;               /* of the reads so far, on one thread */
 };
 
-/* Time for `left` more steps of step_ns, of which the first `must` are done in any case and the others only within
- * limit_ns from now. */
+/* Time for `left` more steps of step_ns, of which the first `must` are done in any case and the
+ * others only within limit_ns from now. */
 uint64_t offline_left_ns(double step_ns, uint64_t must, uint64_t left, uint64_t limit_ns);
 
 /* Lines for people: what is done and left; what will be read. */

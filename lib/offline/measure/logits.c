@@ -87,7 +87,8 @@ static int open_new(struct logits_file *f, const void *header, size_t bytes, str
                                       "cannot write %.200s", f->temporary);
 }
 
-/* Magic, version 1.0, length of the text, and the text: padded with blanks to NPY_HEADER bytes in all. */
+/* Magic, version 1.0, length of the text, and the text: padded with blanks to NPY_HEADER bytes in
+ * all. */
 static void npy_header(const struct logits_header *h, char out[NPY_HEADER])
 {
     static const char magic[] = "\x93NUMPY\x01";

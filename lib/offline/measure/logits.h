@@ -34,9 +34,9 @@ _Static_assert(sizeof(struct logits_header) == 96, "layout of recorded logits");
 
 struct logits_file;
 
-/* A new file of NumPy (.npy, version 1.0) for all windows of the text, with the logits as they are: '<f4',
- * shape (windows, tokens of a window - 1, vocab); [w, i] are the logits after tokens 0 .. i of window w. NULL with
- * *error. It cannot be opened by logits_open. */
+/* A new file of NumPy (.npy, version 1.0) for all windows of the text, with the logits as they are:
+ * '<f4', shape (windows, tokens of a window - 1, vocab); [w, i] are the logits after tokens 0 .. i
+ * of window w. NULL with *error. It cannot be opened by logits_open. */
 struct logits_file *logits_create_npy(const char *path, const struct offline_text *text,
                                       uint32_t vocab, struct error *error);
 

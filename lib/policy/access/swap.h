@@ -54,9 +54,9 @@ void swap_choice(struct swap *s, uint32_t layer, uint32_t expert, float value);
  * many calls with 1. */
 void swap_tokens(struct swap *s, uint32_t tokens);
 
-/* Tokens that may be routed together. All of them have the set of the first one, and their importance
- * arrives with the last one, so that a set is late by as many. A third of the interval costs nothing
- * that can be measured, the whole interval does (docs/lab/quality.md). */
+/* Tokens that may be routed together. All of them have the set of the first one, and their
+ * importance arrives with the last one, so that a set is late by as many. A third of the interval
+ * costs nothing that can be measured, the whole interval does (docs/lab/quality.md). */
 uint32_t swap_rows_max(uint64_t interval);
 
 /* Tokens until the next plan or pair is due; 0: one is due. */

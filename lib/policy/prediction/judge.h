@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether prefetch is worth its reads: measured while it runs, for the rules that evict by probability.
+/* Whether prefetch is worth its reads: measured while it runs, for the rules that evict by
+ * probability.
  *
- * Used reads: of the last prefetches that were accessed, evicted or cancelled, at least JUDGE_USED_MIN must have been
- * accessed. Otherwise prefetch stops, and is tried again later.
+ * Used reads: of the last prefetches that were accessed, evicted or cancelled, at least
+ * JUDGE_USED_MIN must have been accessed. Otherwise prefetch stops, and is tried again later.
  *
- * Time (if `timed`): a trial of JUDGE_SLICES short slices with and without prefetch, in an order that cancels what changes
- * steadily (a cache that becomes full, a context that grows). Its value is the median over neighbouring slices of the logarithm of the
- * ratio of their times, so that a single disturbed slice does not count. Values are averaged with those of earlier trials, newer ones
- * counting more; the first one with JUDGE_GAIN_FIRST, since a single trial is uncertain and prefetch usually wins. Prefetch stays only if it saves JUDGE_GAIN_MIN: where the time is equal, the reads are saved.
+ * Time (if `timed`): a trial of JUDGE_SLICES short slices with and without prefetch, in an order
+ * that cancels what changes steadily (a cache that becomes full, a context that grows). Its value
+ * is the median over neighbouring slices of the logarithm of the ratio of their times, so that a
+ * single disturbed slice does not count. Values are averaged with those of earlier trials, newer
+ * ones counting more; the first one with JUDGE_GAIN_FIRST, since a single trial is uncertain and
+ * prefetch usually wins. Prefetch stays only if it saves JUDGE_GAIN_MIN: where the time is equal,
+ * the reads are saved.
  *
- * Prefetch is on at first, without a trial while the cache is cold. A decision holds for JUDGE_KEEP_MIN tokens, and twice as long each
- * time that it is confirmed: one that was wrong is soon taken again, and trials become rare. One object per cache; times are arguments. */
+ * Prefetch is on at first, without a trial while the cache is cold. A decision holds for
+ * JUDGE_KEEP_MIN tokens, and twice as long each time that it is confirmed: one that was wrong is
+ * soon taken again, and trials become rare. One object per cache; times are arguments. */
 #ifndef SLUICE_POLICY_PREDICTION_JUDGE_H
 #define SLUICE_POLICY_PREDICTION_JUDGE_H
 

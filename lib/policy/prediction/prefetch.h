@@ -7,8 +7,8 @@
  *                needed, the access probability p must exceed the victim's access frequency and be
  *                at least min(0.8, 0.2 / n), n being the fraction of the read of an expert that one
  *                layer's compute hides (at most 1). Demands may be pending: the prefetch is queued
- *                behind them and read when they leave the device idle. In decode it pauses while its reads
- *                are not used (judge.h)
+ *                behind them and read when they leave the device idle. In decode it pauses while
+ *                its reads are not used (judge.h)
  *  demand-first  decode: no demand is pending, and idle without the conditions on the victim
  *                (HOBBIT)
  *  until-router  one at a time, for the next layer only, until its router has run (EdgeMoE §III-C1)
@@ -140,8 +140,8 @@ void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expe
 /* A decode token ended; token_ns is the time since the one before, waiting included. */
 void prefetch_limit_token(struct prefetch_limit *l, double token_ns);
 
-/* A prefetched expert was accessed; or evicted, or its read cancelled, without an access. prefill: while a chunk is computed; such
- * prefetches do not count. */
+/* A prefetched expert was accessed; or evicted, or its read cancelled, without an access. prefill:
+ * while a chunk is computed; such prefetches do not count. */
 void prefetch_limit_outcome(struct prefetch_limit *l, bool used, bool prefill);
 
 #endif

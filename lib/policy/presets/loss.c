@@ -66,8 +66,8 @@ enum { /* which losses a row of conditions.tbl.h is about */
 };
 #define FIXED PLAN_SCALAR__COUNT
 
-/* A measured loss: its bound, the method of its precisions (PLAN_SCALAR__COUNT: none), the precision
- * of the dense weights, and the type of the KV cache. */
+/* A measured loss: its bound, the method of its precisions (PLAN_SCALAR__COUNT: none), the
+ * precision of the dense weights, and the type of the KV cache. */
 struct measurement {
     unsigned loss;      /* LOSS_* */
     const char *preset; /* that `sluice plan --preset` measures it for */
@@ -300,8 +300,8 @@ static int same_conditions(const struct served *s, const struct measurement *m, 
     return 0;
 }
 
-/* Lossless presets serve the experts as they are, but the model's dense weights, and a KV cache that
- * may have fewer bits than the lossless engine. */
+/* Lossless presets serve the experts as they are, but the model's dense weights, and a KV cache
+ * that may have fewer bits than the lossless engine. */
 static int dense_loss(const struct served *s, double *loss, struct error *error)
 {
     const struct measurement m = {LOSS_DENSE,         "edgemoe",          PLAN_dense_loss_high,

@@ -2,8 +2,9 @@
 /* The loss of a preset: whether the model's files can serve it at all, and whether the loss that a
  * plan has measured holds for what would be served.
  *
- * A measured loss holds only under the conditions of its measurement, which the plan records. Each is a
- * row of conditions.tbl.h; any that differs voids the loss, and the error names the first one. */
+ * A measured loss holds only under the conditions of its measurement, which the plan records. Each
+ * is a row of conditions.tbl.h; any that differs voids the loss, and the error names the first
+ * one. */
 #ifndef SLUICE_POLICY_PRESETS_LOSS_H
 #define SLUICE_POLICY_PRESETS_LOSS_H
 

@@ -74,7 +74,8 @@ _Static_assert(RUN_SOURCES *RUN_COPIES_MAX <= QUARANTINE_ERRNO_SHIFT, "bits belo
 _Static_assert(RUN_SOURCES *RUN_COPIES_MAX == DIRECTORY_FILES_MAX, "one file per copy");
 _Static_assert(INHERITED_FILES__END - INHERITED_FILES == DIRECTORY_FILES_MAX, "and a descriptor");
 
-/* Why a file is not read: strerror, but with a text for a file that changed, and for memory that is short. */
+/* Why a file is not read: strerror, but with a text for a file that changed, and for memory that is
+ * short. */
 const char *run_errno_text(int errno_value);
 
 /* directory_head.model_changed: which loader has no unchanged copy of which source. Not 0. */

@@ -172,7 +172,8 @@ bool experts_resident(void *self, uint32_t layer, uint32_t expert);
 bool experts_pin_ready(void *self, const struct expert_step *step, struct expert_item *item);
 void experts_pin(void *self, const struct expert_step *step, struct expert_item **items,
                  uint32_t count);
-/* How many of `rows` tokens of a pass may be routed together: fewer if the set of experts changes meanwhile. */
+/* How many of `rows` tokens of a pass may be routed together: fewer if the set of experts changes
+ * meanwhile. */
 uint32_t experts_rows(const struct experts *e, uint32_t rows);
 bool experts_mask(void *self, const struct expert_step *step, bool *allowed);
 void experts_logits(void *self, const struct expert_step *step, const float *logits,

@@ -162,7 +162,7 @@ void connections_tick(struct gateway *g, uint64_t now_ns);
 /* --http-connections, or fewer if the limit of descriptors is lower. */
 unsigned connections_max(const struct params *p);
 
-/* ---- submit.c, stream.c, logprobs.c, response.c -------------------------------------------------------- */
+/* ---- submit.c, stream.c, logprobs.c, response.c --------------------------------------------- */
 
 /* Log-probabilities of the sent tokens (logprobs.c). */
 struct logprobs {
@@ -216,8 +216,8 @@ void stream_begin(struct stream *s);
 /* Requests the next tokens, unless the client has not read enough. */
 void stream_request_next(struct stream *s);
 void stream_cancel(struct stream *s);
-/* -1: compute is down and cannot be kept running, so that no call gets its reply. While it runs, it rejects
- * requests itself. */
+/* -1: compute is down and cannot be kept running, so that no call gets its reply. While it runs, it
+ * rejects requests itself. */
 int stream_check_compute(const struct gateway *g, struct error *error);
 void stream_client_left(struct stream *s);
 void streams_tick(struct gateway *g, uint64_t now_ns);

@@ -7,9 +7,9 @@
  *   jobs_add -> [jobs_pick -> jobs_cut -> (device) -> jobs_complete]* -> job_ended -> jobs_remove
  *
  * A chunk that completes short or with an error returns to its job and is submitted again, after a
- * pause in case of an error; more often if the error is not the device's (lib/io/read_errors.h), and
- * both kinds are counted apart. After jobs_fail no more chunks are submitted; the job ends when its last
- * chunk in flight completes. A job whose checksum was wrong can be restarted once
+ * pause in case of an error; more often if the error is not the device's (lib/io/read_errors.h),
+ * and both kinds are counted apart. After jobs_fail no more chunks are submitted; the job ends when
+ * its last chunk in flight completes. A job whose checksum was wrong can be restarted once
  * (jobs_restart). A job that failed can be restarted on another copy of its file (jobs_move).
  *
  * Order: demand before dense before prefetch, first come first served within each. A prefetch chunk
@@ -27,7 +27,7 @@
 
 #define PREFETCH_CHUNKS_MAX 2
 #define CHUNK_TRIES_MAX     4 /* one read and three retries */
-#define CHUNK_WAITS_MAX     8 /* the same of the other errors (lib/io/read_errors.h): about a second */
+#define CHUNK_WAITS_MAX     8 /* the same of other errors (lib/io/read_errors.h): about a second */
 #define JOB_NONE            UINT32_MAX
 
 #define LOAD_PRIORITIES (LOAD_DEMAND + 1)

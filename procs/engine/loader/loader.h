@@ -89,7 +89,8 @@ bool loader_take_other_copy(struct loader *l, struct job *job);
 void loader_note_failed(struct loader *l, struct device *device, uint32_t entry, int errno_value);
 /* Checks for files that changed or returned, and for stalls. Exits when a device stalls. */
 void loader_check_copies(struct loader *l, uint64_t now_ns);
-/* Injected faults (tests): no completion is seen; the reads of a job fail with this errno value, if not 0. */
+/* Injected faults (tests): no completion is seen; the reads of a job fail with this errno value, if
+ * not 0. */
 bool loader_reads_stall(struct loader *l);
 int loader_read_error(struct loader *l, const struct job *job);
 

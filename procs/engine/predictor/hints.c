@@ -103,7 +103,8 @@ static bool tensor_of(const struct predictor *p, uint32_t layer, enum dense_role
     return w->data;
 }
 
-/* The vector of that role as floats, in `out`, which *vector points to then; NULL: the layer has none. False: not READY. */
+/* The vector of that role as floats, in `out`, which *vector points to then; NULL: the layer has
+ * none. False: not READY. */
 static bool vector_of(const struct predictor *p, uint32_t layer, enum dense_role role, float *out,
                       const float **vector)
 {

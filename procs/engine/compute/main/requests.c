@@ -105,8 +105,9 @@ struct prompt {
     size_t count;
 };
 
-/* A word takes up to 100 times its bytes while it is encoded, and what this process may take is fixed
- * (RLIMIT_DATA): to try again later would be in vain. Texts of many words are encoded word by word. */
+/* A word takes up to 100 times its bytes while it is encoded, and what this process may take is
+ * fixed (RLIMIT_DATA): to try again later would be in vain. Texts of many words are encoded word by
+ * word. */
 static int never_encoded(const struct engine_submit *s, struct error *error)
 {
     return error_set(error, ERR_BAD_INPUT,

@@ -71,7 +71,8 @@ static json_t *accesses_json(const struct kv_accesses *a)
                      (json_int_t)a->misses, "skipped", (json_int_t)a->skipped);
 }
 
-/* Start: what the engine read before the sequence. Without a token, all that follows is the prompt's. */
+/* Start: what the engine read before the sequence. Without a token, all that follows is the
+ * prompt's. */
 static json_t *phases_json(const struct kv_stats *f, uint64_t steps)
 {
     struct kv_accesses all = {f->hits, f->hits_inflight, f->misses, f->skipped,

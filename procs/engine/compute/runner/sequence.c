@@ -259,7 +259,8 @@ static int score_rows(struct sequence *s, uint32_t position, uint32_t rows, stru
     return chain_check_output(r->core, r->scores, n, error);
 }
 
-/* Passes that are -1 with values that are not finite have the layer in their error, or are repeated to find it. */
+/* Passes that are -1 with values that are not finite have the layer in their error, or are repeated
+ * to find it. */
 static int forward(struct sequence *s, uint32_t position, uint32_t rows, const float **logits,
                    struct error *error)
 {

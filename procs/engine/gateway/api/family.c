@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation in the form of the model's family (lib/model/chat/chat.h), where it has no template that can be executed. */
+/* A conversation in the form of the model's family (lib/model/chat/chat.h), where it has no
+ * template that can be executed. */
 #include <stdlib.h>
 #include <string.h>
 

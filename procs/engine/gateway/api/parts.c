@@ -13,7 +13,8 @@ bool parts_wanted(const struct stream *s)
     return s->request.answer.reasoning.open || s->request.answer.call.open;
 }
 
-/* A call in OpenAI's form, with the model's id if it wrote one; in an event also with its number. */
+/* A call in OpenAI's form, with the model's id if it wrote one; in an event also with its
+ * number. */
 static json_t *call_json(struct stream *s, const struct answer_piece *p, bool numbered)
 {
     char id[STREAM_ID_BYTES + 24];

@@ -325,8 +325,8 @@ static int take_generation_prompt(struct taker *t, const json_t *value)
     return json_is_boolean(value) ? 0 : wrong(t, "true or false");
 }
 
-/* A last message of the assistant is continued, as llama.cpp and Anthropic's API do, unless the client asks for a new
- * one, with the fields of vLLM. */
+/* A last message of the assistant is continued, as llama.cpp and Anthropic's API do, unless the
+ * client asks for a new one, with the fields of vLLM. */
 static int choose_continuation(struct taker *t)
 {
     const json_t *last = json_array_get(t->messages, json_array_size(t->messages) - 1);

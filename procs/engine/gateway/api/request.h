@@ -15,8 +15,8 @@
 
 #define API_PARAM_BYTES 40
 #define API_IDS_MAX     8192 /* of a prompt given as token ids */
-/* Values in one body, with those in `arguments` of tool calls: a parsed tree takes up to 50 times the
- * memory of its text. */
+/* Values in one body, with those in `arguments` of tool calls: a parsed tree takes up to 50 times
+ * the memory of its text. */
 #define API_VALUES_MAX         12288
 #define API_COMPLETION_DEFAULT 16 /* default max_tokens of /v1/completions, as OpenAI's */
 
@@ -38,8 +38,8 @@ struct api_request {
     struct chat_types *types;  /* of the arguments of calls; owned, may be NULL */
     size_t types_bytes;
     bool inside; /* the answer begins with reasoning */
-    char *
-        front; /* of the answer: what the template wrote of it, a mark of reasoning; malloc'ed, NULL: nothing */
+    char *front; /* of the answer: what the template wrote of it, a mark of reasoning; malloc'ed,
+                    NULL: nothing */
 };
 
 struct api_limits {
@@ -49,10 +49,11 @@ struct api_limits {
     void *beat_arg;
 };
 
-/* Who owns a request, until when: the caller of api_request_parse, until api_request_free, which ends it in any state,
- * any number of times. Of the body nothing is kept. In the gateway the owner is the stream, from its start to
- * stream_free; the prompt goes earlier, by api_request_submitted, once the call that carries it is made. All else stays as long
- * as the stream: its answer is split with `answer` and `types`. */
+/* Who owns a request, until when: the caller of api_request_parse, until api_request_free, which
+ * ends it in any state, any number of times. Of the body nothing is kept. In the gateway the owner
+ * is the stream, from its start to stream_free; the prompt goes earlier, by api_request_submitted,
+ * once the call that carries it is made. All else stays as long as the stream: its answer is split
+ * with `answer` and `types`. */
 
 /* 0, or -1 with ERR_BAD_INPUT (or ERR_NO_MEMORY) and the name of the field in `param` ("": none).
  * *out is freed by api_request_free in any case. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completions: from a sequence of compute to the last event. Calls to compute are asynchronous; text is fetched
- * token by token, and only while the client reads it. A crash of compute loses nothing: the call is
- * repeated, and the token log provides the same tokens. */
+/* Completions: from a sequence of compute to the last event. Calls to compute are asynchronous;
+ * text is fetched token by token, and only while the client reads it. A crash of compute loses
+ * nothing: the call is repeated, and the token log provides the same tokens. */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>

@@ -161,7 +161,8 @@ static void beat(void *gateway)
     child_heartbeat(&((struct gateway *)gateway)->child);
 }
 
-/* Takes the body of the exchange; its prompt is then part of the call's text, which is kept until compute has it. */
+/* Takes the body of the exchange; its prompt is then part of the call's text, which is kept until
+ * compute has it. */
 static int parse_body(struct stream *s, enum api_kind kind, char param[API_PARAM_BYTES],
                       struct error *error)
 {

@@ -377,8 +377,8 @@ static bool from_another_page(struct MHD_Connection *connection)
     return origin && (!authority || !host || strcasecmp(authority + 3, host) != 0);
 }
 
-/* Nor must it reach a gateway without a key under a name of that site which resolves to this machine: it is not the name of
- * this machine. */
+/* Nor must it reach a gateway without a key under a name of that site which resolves to this
+ * machine: it is not the name of this machine. */
 static bool foreign_name(const struct gateway *g, struct MHD_Connection *connection)
 {
     const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");

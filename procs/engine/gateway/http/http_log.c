@@ -3,9 +3,9 @@
  *
  *   TIME CLIENT METHOD PATH STATUS BYTES SECONDS PROMPT-TOKENS TOKENS
  *
- * Lines are collected and written at every tick. A file that was renamed or removed is noticed within a second, and the
- * path is opened again, so that the file can be rotated without a signal. What does not fit between two ticks, or cannot be
- * written, is lost and counted. */
+ * Lines are collected and written at every tick. A file that was renamed or removed is noticed
+ * within a second, and the path is opened again, so that the file can be rotated without a signal.
+ * What does not fit between two ticks, or cannot be written, is lost and counted. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "procs/engine/gateway/gateway.h"
 
 #define CHECK_EVERY_NS NS_PER_S
-#define LEFT           499 /* status of a request whose client left without a response, as nginx's */
+#define LEFT           499 /* status of a request whose client left without a response: nginx's */
 
 static void lose(struct gateway *g, uint64_t lines, const char *why)
 {

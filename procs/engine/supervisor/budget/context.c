@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The context without --ctx-size: what the model has, as far as the keys and values of a sequence fit a
- * share of the budget. */
+/* The context without --ctx-size: what the model has, as far as the keys and values of a sequence
+ * fit a share of the budget. */
 #include "config/params.h"
 #include "lib/base/bytes.h"
 #include "procs/engine/supervisor/supervisor.h"

@@ -86,8 +86,8 @@ static struct choice choice_with(struct supervisor *s, uint64_t budget)
     return choice;
 }
 
-/* The budget that has `bytes` for experts, where chunk and context grow with it: they need less than the
- * budget has more of, so that it settles. 0 with *error. */
+/* The budget that has `bytes` for experts, where chunk and context grow with it: they need less
+ * than the budget has more of, so that it settles. 0 with *error. */
 static uint64_t budget_with(struct supervisor *s, const struct ledger_facts *small,
                             struct choice choice, uint64_t bytes, struct error *error)
 {
@@ -106,7 +106,8 @@ static uint64_t budget_with(struct supervisor *s, const struct ledger_facts *sma
     return budget;
 }
 
-/* Budgets by percentage of resident experts; `small`: facts with the choices of a small budget. NULL with *error. */
+/* Budgets by percentage of resident experts; `small`: facts with the choices of a small budget.
+ * NULL with *error. */
 static json_t *budgets(struct supervisor *s, const struct ledger_facts *small,
                        const struct choice *choice, struct error *error)
 {

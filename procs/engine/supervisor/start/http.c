@@ -33,10 +33,11 @@
 #define STREAM_BYTES (16 * KIB)
 /* The process: tables of libraries, stacks of NNG's threads, a stats snapshot being written. */
 #define PROCESS_BYTES (2 * MIB)
-/* While a body is converted to a request, it exists as text, as a tree, as a copy of it in the form that
- * templates take, and as text again. With API_VALUES_MAX values the trees take up to 5.8 MiB (measured:
- * tests/bench/gateway_memory.py PORT PID); the worst request of all, 956 KiB of tools with a template that
- * fills its heap of 16 MiB, 22.0 MiB, where 33.0 MiB are reserved with the default --http-*. */
+/* While a body is converted to a request, it exists as text, as a tree, as a copy of it in the form
+ * that templates take, and as text again. With API_VALUES_MAX values the trees take up to 5.8 MiB
+ * (measured: tests/bench/gateway_memory.py PORT PID); the worst request of all, 956 KiB of tools
+ * with a template that fills its heap of 16 MiB, 22.0 MiB, where 33.0 MiB are reserved with the
+ * default --http-*. */
 #define BODY_COPIES 4
 
 struct address {
@@ -93,8 +94,8 @@ static int parse(const char *text, struct address *a, struct error *error)
     return 0;
 }
 
-/* The first line of the file, without blanks at its end, becomes the key of the whole run: a gateway that
- * is started again needs no file, which may be gone, or have another key by then. */
+/* The first line of the file, without blanks at its end, becomes the key of the whole run: a
+ * gateway that is started again needs no file, which may be gone, or have another key by then. */
 static int read_key(struct params *p, struct error *error)
 {
     const char *path = p->http_key_file;

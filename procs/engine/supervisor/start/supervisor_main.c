@@ -102,8 +102,8 @@ static void limit_self(void)
     }
 }
 
-/* Of the supervisor: those below FD_MIN stay free for children, and its own with one loader. What a start
- * needs beyond (loaders, copies of the model) fails later, with the same advice. */
+/* Of the supervisor: those below FD_MIN stay free for children, and its own with one loader. What a
+ * start needs beyond (loaders, copies of the model) fails later, with the same advice. */
 #define DESCRIPTORS_NEEDED (FD_MIN + 32)
 
 static int check_descriptors(struct error *error)
