@@ -81,11 +81,9 @@ static void queued_streams_get_an_error(void)
     CHECK(http_wait(&first, "data: ", END_MS), "no event");
     completion_start(&queued, port, test_prompt(0), BASELINE_TOKENS);
     engine_wait_counter(e, "compute", "sequences_queued", 1, END_MS);
-    /* At the maximum interval of 5 s the running stream would end before this many comments. */
-    char pings[PINGS * (sizeof PING - 1) + 1] = "";
-    for (size_t i = 0; i < PINGS; i++)
-        strcat(pings, PING);
-    CHECK(http_wait(&queued, pings, END_MS), "the stream ended: %.500s",
+    /* At the maximum interval of 5 s the running stream would end before this many comments. Those that state the
+     * place in the queue are between them. */
+    CHECK(http_wait_times(&queued, PING, PINGS, END_MS), "the stream ended: %.500s",
           strstr(queued.raw, "\r\n\r\n"));
     CHECK(!strstr(queued.raw, "data: "), "the stream was not queued: %.300s", queued.raw);
     http_close(&first);

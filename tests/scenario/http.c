@@ -113,15 +113,28 @@ static void receive(struct http *h, uint64_t deadline)
     h->raw[h->bytes] = 0;
 }
 
-bool http_wait(struct http *h, const char *text, unsigned ms)
+static size_t count_of(const char *all, const char *text)
+{
+    size_t count = 0;
+    for (const char *at = all; at && (at = strstr(at, text)); at += strlen(text))
+        count++;
+    return count;
+}
+
+bool http_wait_times(struct http *h, const char *text, size_t times, unsigned ms)
 {
     uint64_t deadline = deadline_in(ms);
-    while (!h->raw || !strstr(h->raw, text)) {
+    while (count_of(h->raw, text) < times) {
         if (h->ended)
             return false;
         receive(h, deadline);
     }
     return true;
+}
+
+bool http_wait(struct http *h, const char *text, unsigned ms)
+{
+    return http_wait_times(h, text, 1, ms);
 }
 
 static void dechunk(struct http *h, const char *at)

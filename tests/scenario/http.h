@@ -33,6 +33,8 @@ void http_send_request(struct http *h, int fd, const char *path, const char *hea
                        const char *body);
 /* Receives until the reply contains the text; false if the connection ended first. */
 bool http_wait(struct http *h, const char *text, unsigned ms);
+/* The same until the text has come that many times. */
+bool http_wait_times(struct http *h, const char *text, size_t times, unsigned ms);
 /* Receives to the end and parses the reply. */
 void http_finish(struct http *h, unsigned ms);
 void http_close(struct http *h);
