@@ -295,8 +295,8 @@ START_TEST(a_broken_file_changes_nothing)
         "{\"format\": \"sluice conversation 1\", \"turns\": [7], \"settings\": {}}",
         "{\"format\": \"sluice conversation 1\", \"turns\": []}",
         "{\"format\": \"sluice conversation 1\\u0000\", \"turns\": [], \"settings\": {}}",
-        "{\"format\": \"sluice conversation 1\", \"turns\": [{\"prompt\": \"a\\u0000b\", "
-        "\"answer\": \"c\"}], \"settings\": {}}",
+        ("{\"format\": \"sluice conversation 1\", \"turns\": [{\"prompt\": \"a\\u0000b\", "
+         "\"answer\": \"c\"}], \"settings\": {}}"),
     };
     static const char *const bad_settings[] = {"{\"top_k\": -1}",
                                                "{\"top_k\": \"x\"}",
