@@ -224,12 +224,13 @@ int main(int argc, char **argv)
     limit_self();
     give_up_privileges(s);
     notify_take(s);
-    if (start(s, &error) != 0 && error.code == ERR_CANCELLED) {
+    /* Not by the error, which also has what a start has overcome. */
+    if (start(s, &error) != 0) {
+        if (error.code != ERR_CANCELLED)
+            finish(s, &error, error_exit_status(error.code));
         log_info("stopping during the start: %s", error.text);
         finish(s, &s->end_error, 0);
     }
-    if (error.code != ERR_NONE)
-        finish(s, &error, error_exit_status(error.code));
     if (s->options.print_memory)
         finish(s, &s->end_error, 0);
     loop_run(s);
