@@ -41,7 +41,7 @@ wanted=$("$build/libexec/sluice-generate" -m "$root/launch/demo/tiny-books-moe-q
 
 {
     sluice help --all | grep -E '^  (test|build) '
-    sluice help --all | grep -q '^  eval ' || echo "help --all lacks eval"
+    sluice help --all | grep '^  eval ' >/dev/null || echo "help --all lacks eval"
     sluice help run | grep -F -e --print-memory >/dev/null || echo "help run"
     [ "$(sluice --version)" = "sluice $(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")" ] ||
         echo "version: $(sluice --version)"
