@@ -118,6 +118,8 @@ struct terminal *terminal_open(unsigned rows, unsigned columns, int out, const c
 void terminal_type(struct terminal *t, const char *keys);
 /* Waits until the text appears after the text of the previous wait. */
 void terminal_wait(struct terminal *t, const char *text, unsigned ms);
+/* As terminal_wait; a space of `words` matches any run of spaces and line breaks. */
+void terminal_wait_words(struct terminal *t, const char *words, unsigned ms);
 /* Whether the text is in what was waited for so far. */
 bool terminal_showed(const struct terminal *t, const char *text);
 void terminal_resize(struct terminal *t, unsigned rows, unsigned columns);

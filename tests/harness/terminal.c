@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs programs on a pseudo-terminal; the test has the other end. */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -99,18 +100,57 @@ static const char *shown(const struct terminal *t)
     return text;
 }
 
-void terminal_wait(struct terminal *t, const char *text, unsigned ms)
+/* The end of `text` in `in`, or NULL. */
+static const char *end_of_text(const char *in, const char *text)
+{
+    const char *found = strstr(in, text);
+    return found ? found + strlen(text) : NULL;
+}
+
+/* The end of `words` at the start of `in`: a space there stands for any space, line breaks included. */
+static const char *end_of_words_at(const char *in, const char *words)
+{
+    for (; *words; words++) {
+        if (*words == ' ' ? !isspace((unsigned char)*in) : *in != *words)
+            return NULL;
+        in++;
+        while (*words == ' ' && isspace((unsigned char)*in))
+            in++;
+    }
+    return in;
+}
+
+static const char *end_of_words(const char *in, const char *words)
+{
+    const char *end = NULL;
+    while (*in && !(end = end_of_words_at(in, words)))
+        in++;
+    return end;
+}
+
+static void wait_until(struct terminal *t, const char *(*end_of)(const char *, const char *),
+                       const char *text, unsigned ms)
 {
     uint64_t deadline = deadline_in(ms);
     for (;;) {
         terminal_read(t);
-        const char *found = strstr(t->text + t->mark, text);
-        if (found) {
-            t->mark = (size_t)(found - t->text) + strlen(text);
+        const char *end = end_of(t->text + t->mark, text);
+        if (end) {
+            t->mark = (size_t)(end - t->text);
             return;
         }
         CHECK(deadline_tick(deadline), "the terminal does not show '%s': ...%s", text, shown(t));
     }
+}
+
+void terminal_wait(struct terminal *t, const char *text, unsigned ms)
+{
+    wait_until(t, end_of_text, text, ms);
+}
+
+void terminal_wait_words(struct terminal *t, const char *words, unsigned ms)
+{
+    wait_until(t, end_of_words, words, ms);
 }
 
 bool terminal_showed(const struct terminal *t, const char *text)
