@@ -51,17 +51,16 @@ PARAM_U64(threads, 0, 0, 256, "threads", "compute threads; 0: one per core")
 PARAM_U64(
     ctx_size, 0, 0, 1048576, "tokens",
     "maximum tokens of a sequence (prompt and response), 16 or more; its KV cache counts against "
-    "the budget; 0: those of the model, if their KV cache fits 1/8 of the budget and of what is "
-    "free in /dev/shm, else those that fit, or 4096 if that is more; with a GPU 4096; fewer, down "
-    "to 512, if the engine could not start otherwise")
+    "the budget; 0: those of the model, or fewer where their KV cache is too large "
+    "(docs/memory.md)")
 PARAM_CHOICE(
     kv_type, "f16", "f16|q8_0|q4_0",
     "type of keys and values; q8_0 and q4_0 need 0.53 and 0.28 times the memory of f16 and "
     "change the output")
-PARAM_BYTES(keep_kv, 1099511627776, 0, UINT64_MAX / 4,
-            "maximum keys and values kept after a sequence for a prompt that begins with the same "
-            "tokens; 0: none. They take no more than the KV cache of --ctx-size, which the budget "
-            "holds anyway, and yield to a sequence that needs it")
+PARAM_BYTES(
+    keep_kv, 1099511627776, 0, UINT64_MAX / 4,
+    "maximum keys and values kept after a sequence for a prompt that begins with the same "
+    "tokens; 0: none; they need no memory beyond the KV cache of --ctx-size (docs/reuse.md)")
 PARAM_U64(state_checkpoints, 4, 1, 32, "states",
           "checkpoints of a recurrent state and of windows (models that have them); a prompt that "
           "begins as an earlier one continues from one of them. They count against the budget, and "
@@ -81,9 +80,8 @@ PARAM_U64(loaders, 1, 1, 16, "processes", "loader processes; experts are striped
 PARAM_TEXT(
     devices, "",
     "comma-separated storage devices, one loader each: PATH[:KEY=VALUE]...; PATH: a copy of the "
-    "model file or a stripe of the store (empty: the model itself); KEY: backend, queue_depth, "
-    "io_size, direct_io or throttle of this device, or mirror, a copy that is read when the device "
-    "fails (docs/devices.md)")
+    "model file or a stripe of the store; KEY: backend, queue_depth, io_size, direct_io, throttle "
+    "or mirror (docs/devices.md)")
 PARAM_U64(device_errors, 3, 1, 1000, "experts",
           "consecutive failed experts after which a device is quarantined until `ctl replace`")
 PARAM_U64(device_timeout, 10000, 100, 3600000, "ms",
@@ -115,12 +113,11 @@ PARAM_U64(
     gpu_layers, 0, 0, 512, "layers",
     "layers that GPUs compute, from the first one on; the CPU computes the others; 0: by measured "
     "times, or else all that fit")
-PARAM_CHOICE(gpu_policy, "auto", "auto|gpu-centric|cooperative|prefetch",
-             "experts of a token that are not on the GPU: gpu-centric copies them to it and waits; "
-             "cooperative computes them "
-             "on the CPU meanwhile, and copies them for later tokens; prefetch is gpu-centric, and "
-             "copies those predicted for the next layer ahead; auto measures all while it serves, "
-             "and uses the fastest")
+PARAM_CHOICE(
+    gpu_policy, "auto", "auto|gpu-centric|cooperative|prefetch",
+    "experts of a token that are not on the GPU: gpu-centric copies them to it, cooperative "
+    "computes them on the CPU, prefetch also copies those predicted for the next layer, "
+    "auto uses the fastest (docs/gpu.md)")
 PARAM_TEXT(gpu_eviction, "lru",
            "which expert on the GPU gives its slot to another one: lru, fifo, lfu, random, "
            "edgemoe, edgemoe-printed, hobbit, arc, decayed-frequency or activation (docs/sim.md)")
