@@ -97,12 +97,12 @@ static void print_tables(FILE *out)
         print_groups(out, profiles[i].groups);
         fprintf(out, " | %s | %s |\n", profiles[i].files, profiles[i].network);
     }
-    fputs("\nThe groups of system calls:\n\n", out);
+    fputs("\nThe groups of system calls:\n\n```\n", out);
     for (size_t i = 0; i < ARRAY_LEN(groups); i++) {
-        fprintf(out, "- **%s**, %s:\n  ", groups[i].name, groups[i].text);
+        fprintf(out, "%s: %s\n  ", groups[i].name, groups[i].text);
         print_calls(out, groups[i].id);
     }
-    fputs("\nThese fail where they are not permitted, and do not end the process:\n", out);
+    fputs("```\n\nThese fail where they are not permitted, and do not end the process:\n", out);
     for (size_t i = 0, column = 0; i < ARRAY_LEN(errors); i++) {
         char word[64];
         snprintf(word, sizeof word, "%s (%s)%s", errors[i].call, errors[i].error,
