@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the parameter `devices` item by item: a path, then KEY=VALUE pairs that are checked by the
+ * rows of DEVICE_PARAMS. */
 #include "config/devices.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes the errors of command lines, and takes the operands that several programs have. */
 #include "config/option_error.h"
 
 #include <string.h>

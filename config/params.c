@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fills the engine's parameters from the rows of params.tbl.h: defaults, command lines, files, and
+ * texts of their values. */
 #include "config/params.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks up rows of the table of child processes. */
 #include "config/services.h"
 
 #include <stddef.h>
