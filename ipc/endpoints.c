@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the run directory, its lock and the paths of the sockets in it. */
 #include "ipc/endpoints.h"
 
 #include <ctype.h>

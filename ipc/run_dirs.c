@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the run directories of this user, and removes what killed engines left in them. */
 #include "ipc/run_dirs.h"
 
 #include <dirent.h>

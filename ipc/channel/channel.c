@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Carries messages over packet sockets: listens or dials, greets the peer, drops what cannot be
+ * sent, and finds the end of a connection. */
 #include "ipc/channel/channel.h"
 
 #include <errno.h>

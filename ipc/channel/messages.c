@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checks received messages by their kind: sizes, counts and every field that can be judged without
+ * the directory. */
 #include "ipc/channel/messages.h"
 
 #include <assert.h>

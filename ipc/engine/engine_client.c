@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes and parses the requests and replies of the engine's calls, for both ends. */
 #include "ipc/engine/engine_client.h"
 
 #include <errno.h>

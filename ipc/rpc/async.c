@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps the calls of an event loop to one server in flight, and repeats or ends them as their
+ * replies and deadlines demand. */
 #include "ipc/rpc/async.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the raw socket of a client, and sends a call as a numbered message. */
 #include "ipc/rpc/call.h"
 
 #include <nng/protocol/reqrep0/req.h>

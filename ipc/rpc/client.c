@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocking client. The socket is a raw req0, which only transports messages. Waiting, repeating,
- * deadlines and matching of replies are done here on the monotonic clock; the cooked req0 would use
- * the wall clock, and cancelling one of its receives can crash it. */
+/* Calls a server and waits for its reply. The socket is a raw req0, which only transports messages.
+ * Waiting, repeating, deadlines and matching of replies are done here on the monotonic clock; the
+ * cooked req0 would use the wall clock, and cancelling one of its receives can crash it. */
 #include <errno.h>
 #include <nng/nng.h>
 #include <poll.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses and makes the JSON of remote calls, and notices when jansson had no memory for a part of
+ * it. */
 #include "ipc/rpc/json.h"
 
 #include <pthread.h>

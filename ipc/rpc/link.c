@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the one NNG socket of a client or server, and replaces listeners and dialers that NNG has
+ * left without use. */
 #include "ipc/rpc/link.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Greets a listener with a protocol that no socket has: a working one closes the connection, a deaf
+ * one does not reply. */
 #include "ipc/rpc/probe.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Server. Every context of the socket has one asynchronous operation and one slot:
+/* Serves remote calls on one socket. Every context of the socket has one asynchronous operation and
+ * one slot:
  *
  *   RECEIVING -> (malformed or ping: SENDING) | QUEUED -> TAKEN -> SENDING -> RECEIVING
  *
