@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses and formats sizes, bandwidths and percentages. */
 #include "lib/base/bytes.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fills an error with its code and its line of text, and names the codes. */
 #include "lib/base/error.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Formats lines of the log, as text or JSON, and passes them to stderr or to the queue. */
 #include "lib/base/log.h"
 
 #include <inttypes.h>

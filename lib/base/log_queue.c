@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the thread that writes queued lines to stderr, and the ring that the other threads fill. */
 #include "lib/base/log_queue.h"
 
 #include <errno.h>

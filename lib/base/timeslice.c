@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sets the time slice of the calling thread by sched_setattr. */
 #include "lib/base/timeslice.h"
 
 #include <sched.h>

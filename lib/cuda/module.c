@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the NVIDIA driver and the module with dlopen, and lists the GPUs. */
 #include "lib/cuda/module.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses and makes the names of the parts of a split model. */
 #include "lib/file/part_name.h"
 
 #include <ctype.h>

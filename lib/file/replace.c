@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Renames a written file to its name, and syncs the file and its directory. */
 #include "lib/file/replace.h"
 
 #include <errno.h>

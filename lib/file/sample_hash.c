@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Hashes the size, the start and 32 samples of a large file. */
 #include "lib/file/sample_hash.h"
 
 #include <errno.h>

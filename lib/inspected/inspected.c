@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs sluice-inspect on a model file, and maps and checks the index that it wrote. */
 #include "lib/inspected/inspected.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the tokenizer in the index of an inspected model. */
 #include "lib/inspected/tokenizer.h"
 
 #include <errno.h>

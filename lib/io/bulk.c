@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and writes whole pages with O_DIRECT, or with plain calls whose pages are dropped from the
+ * page cache. */
 #include "lib/io/bulk.h"
 
 #include <errno.h>

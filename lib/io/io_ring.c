@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens a ring of io_uring and restricts it to reads. */
 #include "lib/io/io_ring.h"
 
 #include <errno.h>

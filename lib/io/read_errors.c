@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks up whose fault an error of a read is. */
 #include "lib/io/read_errors.h"
 
 #include <errno.h>

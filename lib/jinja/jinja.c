@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Compiles and renders templates: the entry from C, variables from JSON, and the ranges of the
+ * output. */
 #include "lib/jinja/jinja.h"
 
 #include <stdlib.h>

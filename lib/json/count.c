@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Counts the values of a text and their depth in one pass over its bytes. */
 #include "lib/json/count.h"
 
 #include <stdbool.h>

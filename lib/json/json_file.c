@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads small JSON files as a whole, with a limit of size and checks of the file's kind. */
 #include "lib/json/json_file.h"
 
 #include <errno.h>

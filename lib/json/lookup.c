@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks up values of the stats snapshot by their path. */
 #include "lib/json/lookup.h"
 
 #include <inttypes.h>

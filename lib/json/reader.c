@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads JSON piece by piece with a machine that knows what the grammar permits next. */
 #include "lib/json/reader.h"
 
 #include <errno.h>

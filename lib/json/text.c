@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Compares texts of JSON by their length and bytes. */
 #include "lib/json/text.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads how much memory is left, in the machine and in every cgroup above this process. */
 #include "lib/memory/available.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the files of a model with O_DIRECT, and reads the parts of an expert from them. */
 #include "lib/offline/files.h"
 
 #include <fcntl.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps experts in a region of memory: threads read them, pins hold them, and the one needed last
+ * is evicted. */
 #include "lib/offline/slots.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads texts, and cuts their tokens into windows that are evenly spread. */
 #include "lib/offline/text.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Counts paths of experts in hash tables, one per layer. */
 #include "lib/plan/paths.h"
 
 #include <pthread.h>

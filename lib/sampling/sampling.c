@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checks and sets values of the sampling parameters by their table. */
 #include "lib/sampling/sampling.h"
 
 #include <errno.h>

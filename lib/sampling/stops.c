@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Adds a text to the list of stop texts. */
 #include "lib/sampling/stops.h"
 
 #include <string.h>

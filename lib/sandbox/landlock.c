@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes and applies Landlock rules by system calls. */
 #include "lib/sandbox/landlock.h"
 
 #include <errno.h>

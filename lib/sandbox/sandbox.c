@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Applies a profile to this process: files by Landlock, system calls by seccomp, and what a
+ * violation does. */
 #include "lib/sandbox/sandbox.h"
 
 #include <errno.h>

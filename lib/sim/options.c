@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses the options of programs that simulate. */
 #include "lib/sim/options.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Names the precisions of an expert, and reads them from options. */
 #include "lib/tensor/precision.h"
 
 #include <string.h>

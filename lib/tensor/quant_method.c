@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Names the methods of quantisation, and chooses the one that makes a precision. */
 #include "lib/tensor/quant_method.h"
 
 #include <string.h>

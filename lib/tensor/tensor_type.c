@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks up rows of the table of tensor types. */
 #include "lib/tensor/tensor_type.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor types.
+/* The list of all tensor types.
  * TENSOR_TYPE(NAME, id, block_elems, block_bytes, row_head_bytes, computed)
  *   id              type number in GGUF files; from TENSOR_TYPE_OWN_FIRST on: a type of sluice,
  *                   which occurs only in stores

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes a response to a terminal as it arrives: breaks lines, dims thoughts, and moves a word that
+ * became too long. */
 #include "lib/terminal/display.h"
 
 #include <stdlib.h>

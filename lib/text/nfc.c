@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Brings a text to Normalization Form C, stretch by stretch. */
 #include "lib/text/nfc.h"
 
 #include <stdint.h>

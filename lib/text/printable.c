@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Replaces control characters and invalid bytes of a text. */
 #include "lib/text/printable.h"
 
 #include <stdbool.h>

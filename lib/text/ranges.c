@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Adds ranges to a list, and checks that a list is in order. */
 #include "lib/text/ranges.h"
 
 #include <stdlib.h>

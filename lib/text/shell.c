@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Quotes a word for a shell. */
 #include "lib/text/shell.h"
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Puts and finds strings in a hash table with a random seed. */
 #include "lib/text/strtab.h"
 
 #include <stdlib.h>

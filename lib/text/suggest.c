@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the name with the smallest edit distance to a mistyped one. */
 #include "lib/text/suggest.h"
 
 #include <stdio.h>

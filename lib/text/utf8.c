@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checks UTF-8, and cuts and repairs it at the borders of pieces. */
 #include <string.h>
 
 #include "lib/text/utf8.h"

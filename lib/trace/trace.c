@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads, checks and writes traces. */
 #include "lib/trace/trace.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and writes the file of a model's most used experts, and adds the experts of a run to it. */
 #include "lib/warm/warm.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Methods of strings. */
+/* The methods that strings of a template have. */
 #include <string.h>
 
 #include "lib/base/bytes.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Splits a template into text and tokens of its tags. */
 #include "lib/jinja/syntax/lexer.h"
 
 #include <string.h>

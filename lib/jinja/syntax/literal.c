@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads numbers and strings of the template language. */
 #include "lib/jinja/syntax/literal.h"
 
 #include <errno.h>

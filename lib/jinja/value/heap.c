@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Allocates objects in blocks that are freed together, and counts memory, steps and time. */
 #include "lib/jinja/value/heap.h"
 
 #include <stdarg.h>

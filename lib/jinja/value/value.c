@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes, compares and reads values of the template language. */
 #include "lib/jinja/value/value.h"
 
 #include <math.h>

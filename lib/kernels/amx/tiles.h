@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of AMX. A product of tiles adds to the sums of 16 outputs and 16 rows of activations the products of
- * up to 64 bytes. Weights are the first operand: a row of bytes per output, as they are stored.
- * Activations are the second: 16 rows, transposed by words of four bytes. Sums: a row per output. */
+/* Products of several rows in tiles of AMX. A product of tiles adds to the sums of 16 outputs and
+ * 16 rows of activations the products of up to 64 bytes. Weights are the first operand: a row of
+ * bytes per output, as they are stored. Activations are the second: 16 rows, transposed by words of
+ * four bytes. The sums are a row per output. */
 #ifndef SLUICE_KERNELS_AMX_TILES_H
 #define SLUICE_KERNELS_AMX_TILES_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Recognises the family of a template, and renders conversations in its format. */
 #include "lib/model/chat/chat.h"
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Chooses between the model's own template and its family, and renders with the chosen one. */
 #include "lib/model/chat/format.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens all parts of a split model, checks that they belong together, and joins their tensor
+ * tables. */
 #include "lib/model/gguf/split.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Collects keys and tensors of a GGUF file, lays out its header, and writes it. */
 #include "lib/model/gguf/write.h"
 
 #include <fcntl.h>

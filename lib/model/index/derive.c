@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Derives locations, entries and totals of an index, and hashes its layout. */
 #include "lib/model/index/derive.h"
 
 #include <inttypes.h>

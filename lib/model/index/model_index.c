@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the index of a model file or store, maps it, and answers questions about its entries. */
 #include "lib/model/index/model_index.h"
 
 #include <errno.h>

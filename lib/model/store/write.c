@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes the manifest and the entry table of an expert store. */
 #include "lib/model/store/write.h"
 
 #include <errno.h>

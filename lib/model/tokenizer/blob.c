@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lays out the tables of a tokenizer, and checks every part of an untrusted blob. */
 #include "lib/model/tokenizer/blob.h"
 
 #include <string.h>

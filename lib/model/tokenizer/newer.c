@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Replaces characters that PCRE2 does not know by older ones of the same kind, before words are
+ * matched. */
 #include "lib/model/tokenizer/newer.h"
 
 #include <stdint.h>

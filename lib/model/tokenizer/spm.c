@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vocabularies of characters. SentencePiece's merges follow from scores. Pieces have spaces and bytes as
- * text. */
+/* Encodes with vocabularies of characters. SentencePiece's merges follow from scores. Pieces have
+ * spaces and bytes as text. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

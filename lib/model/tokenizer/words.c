@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Compiles the expressions of a pre-tokenizer, and splits a text into words with them. */
 #include "lib/model/tokenizer/words.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs windows of a text token by token with the simulator's cache and clock, and sums their
+ * losses. */
 #include "lib/offline/measure/clocked.h"
 
 #include <stdlib.h>

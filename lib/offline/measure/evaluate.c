@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Divides windows of a text among threads, and computes the losses of their tokens. */
 #include "lib/offline/measure/evaluate.h"
 
 #include <math.h>

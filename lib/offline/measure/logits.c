@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes and reads files of recorded log-probabilities, and NumPy files of logits. */
 #include "lib/offline/measure/logits.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Records the routing of a text, layer by layer, in the order of a decode. */
 #include "lib/offline/measure/routing_trace.h"
 
 #include <stdlib.h>

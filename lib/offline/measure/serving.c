@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluates which precision or mask a lossy preset would serve at every access. */
 #include "lib/offline/measure/serving.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the decoder of a type, and decodes rows to F32 with it. */
 #include "lib/tensor/unpack/unpack.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Routers and experts. */
+/* Runs routers and experts on a GPU. */
 #include <stdlib.h>
 
 #include "lib/device/cuda/internal.h"
