@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Collects the statistics of a generation, and prints them as a line or as JSON. */
 #include "procs/clients/common/generation_stats.h"
 
 #include <inttypes.h>

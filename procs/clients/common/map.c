@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the supervisor's map, checks it, and draws its rows. */
 #include "procs/clients/common/map.h"
 
 #include <stdbool.h>

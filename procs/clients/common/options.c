@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Takes the sampling options and other common options out of a command line. */
 #include "procs/clients/common/options.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Removes the run directories of private engines that have exited. */
 #include "procs/clients/common/private_engine.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Connects to a running engine, or starts a private one and stops it with the client. */
 #include "procs/clients/common/session.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Submits a sequence, polls its tokens, and shows the progress of its prompt. */
 #include "procs/clients/common/stream.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fills an array with synthetic token ids. */
 #include "procs/clients/common/token_stream.h"
 
 #include "lib/base/assert.h"

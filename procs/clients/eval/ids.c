@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads token ids from a file, and writes ids and losses as JSON. */
 #include "procs/clients/eval/ids.h"
 
 #include <stdlib.h>

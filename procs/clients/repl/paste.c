@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Takes a bracketed paste out of the bytes of a terminal. */
 #include "procs/clients/repl/paste.h"
 
 static const wchar_t end[] = L"\033[201~";

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps the last samples in a ring, and draws them as graphs. */
 #include "procs/clients/top/history.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Computes rates and shares from two samples. */
 #include "procs/clients/top/rates.h"
 
 #include <inttypes.h>

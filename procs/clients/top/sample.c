@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fetches samples in a thread: the stats snapshot, the map, and files of /proc. */
 #include "procs/clients/top/sample.h"
 
 #include <inttypes.h>

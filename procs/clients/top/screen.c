@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Shows the page with ncurses and handles its keys. */
 #include "procs/clients/top/screen.h"
 
 #include <curses.h>

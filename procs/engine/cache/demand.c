@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Demands of compute. The access log is read first, so that the policy has every access before the
- * demand; then the entries of the demand are requested. */
+/* Takes the demands of compute. The access log is read first, so that the policy has every access
+ * before the demand; then the entries of the demand are requested. */
 #include <string.h>
 
 #include "lib/base/assert.h"

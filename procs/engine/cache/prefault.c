@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the thread that allocates pages of the arena ahead. */
 #include "procs/engine/cache/prefault.h"
 
 #include <errno.h>

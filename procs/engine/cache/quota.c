@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The quota. A lower one is applied in slices between messages: evict, punch, acknowledge. Unused
- * quota is prefaulted: all of it while nothing is computed, else a small part ahead of loads. */
+/* Applies the quota of the supervisor. A lower one is applied in slices between messages: evict,
+ * punch, acknowledge. Unused quota is prefaulted: all of it while nothing is computed, else a small
+ * part ahead of loads. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starts a child: takes its command line and descriptors, attaches the segments, and keeps
+ * heartbeat and lifeline. */
 #include "procs/engine/child/child.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the sandbox rules of a child from its service and the files it needs, and applies them. */
 #include "procs/engine/child/confine.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lists the copies of the model that each loader may read. */
 #include "procs/engine/child/run_devices.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Accepts the descriptor of a model file, and checks later whether the file changed in place. */
 #include "procs/engine/child/run_files.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Computes the policy parameters in effect from the preset, the plan and the user's settings. */
 #include "procs/engine/child/run_knobs.h"
 
 #include <string.h>

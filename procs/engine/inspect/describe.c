@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Derives a summary of a model from its index, and prints it. */
 #include "procs/engine/inspect/describe.h"
 
 #include <inttypes.h>

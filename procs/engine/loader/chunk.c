@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Computes the size of a read from the measured pace of the device. */
 #include "procs/engine/loader/chunk.h"
 
 #include "lib/base/bytes.h"

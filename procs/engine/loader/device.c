@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the file of a loader, counts its failures, and notices stalls and changes. */
 #include "procs/engine/loader/device.h"
 
 #include <errno.h>

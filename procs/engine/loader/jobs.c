@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Queues jobs by priority, cuts them into chunks, and puts failed chunks back for another try. */
 #include "procs/engine/loader/jobs.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Computes when each read of the emulated device completes. */
 #include "procs/engine/loader/throttle.h"
 
 #include "lib/base/bytes.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Adds arrived prefixes of a part to its checksum, and compares the checksum at the end. */
 #include "procs/engine/loader/verify.h"
 
 #include <stdlib.h>

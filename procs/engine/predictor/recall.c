@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Compares the newest prediction of a layer with its accesses, and counts the hits. */
 #include "procs/engine/predictor/recall.h"
 
 #include <stdlib.h>

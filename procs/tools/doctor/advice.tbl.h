@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advice of doctor. ADVICE(NAME, text). No include guard: include it with ADVICE defined. */
+/* The advice that doctor gives. ADVICE(NAME, text). No include guard: include it with ADVICE
+ * defined. */
 ADVICE(BUDGET_TOO_SMALL,
        "less memory is available than the minimum budget of this model: free or add memory, or "
        "use a smaller --ctx-size")

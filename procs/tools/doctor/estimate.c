@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the simulator's configuration from a model and the measured rates, and estimates the speed
+ * for each budget. */
 #include "procs/tools/doctor/estimate.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the source of a pack, reads its experts and dense weights, and checks that it did not
+ * change. */
 #include "procs/tools/pack/source.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Divides the windows of each domain, and computes the bound of a loss for a new text. */
 #include "procs/tools/plan/held.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and appends records of measurements, under a lock. */
 #include "procs/tools/plan/measured.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fits the network to measured losses, and searches for shares with it. */
 #include "procs/tools/plan/network.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses shares, and deals experts or accesses to precisions by them. */
 #include "procs/tools/plan/shares.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the threads that generate pieces, and returns the pieces in file order. */
 #include "procs/tools/synth/pipeline.h"
 
 #include <pthread.h>

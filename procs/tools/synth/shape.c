@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sets the sizes of a synthetic model from its options, and writes the keys of its header. */
 #include "procs/tools/synth/shape.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes the parts of a split GGUF file from a whole one. */
 #include "procs/tools/synth/split.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes the keys of a synthetic tokenizer. */
 #include "procs/tools/synth/vocabulary.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lists the tensors of a synthetic model, and generates their bytes piece by piece. */
 #include "procs/tools/synth/weights.h"
 
 #include <math.h>

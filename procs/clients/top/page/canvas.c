@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Puts characters on a canvas, and prints it. */
 #include "procs/clients/top/page/canvas.h"
 
 #include <stdarg.h>

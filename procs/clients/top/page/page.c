@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Draws the tables of the page, and fits them to the width of the canvas. */
 #include "procs/clients/top/page/page.h"
 
 #include <inttypes.h>

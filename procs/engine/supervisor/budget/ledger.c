@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Divides a budget into margin, fixed costs and arena, and finds the largest quota that fits. */
 #include "procs/engine/supervisor/budget/ledger.h"
 
 #include "lib/base/assert.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Compares exits by SIGKILL with the kernel's counts of OOM kills. */
 #include "procs/engine/supervisor/budget/oom.h"
 
 #include <stdlib.h>

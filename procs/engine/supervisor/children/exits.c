@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the cause of an exit, and keeps the latest exits in a ring. */
 #include "procs/engine/supervisor/children/exits.h"
 
 #include <signal.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Holds the table of states and events of a child, and the tally of its crashes. */
 #include "procs/engine/supervisor/children/fsm.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting processes. posix_spawn only: NNG's threads forbid a bare fork. Always from the main
- * thread: the children's parent-death signal follows the thread that spawned them.
+/* Starts the processes of an engine. It uses posix_spawn only, because NNG's threads forbid a bare
+ * fork, and always the main thread, because the children's parent-death signal follows the thread
+ * that spawned them.
  *
  * A child gets /dev/null, our stderr twice, the descriptors of shm/segment/inherited_fds.h and
  * nothing else. */

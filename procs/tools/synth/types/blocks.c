@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fills memory with random blocks of a type. */
 #include "procs/tools/synth/types/blocks.h"
 
 #include <math.h>

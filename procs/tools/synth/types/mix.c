@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Chooses the type of each tensor by the rules of a mix. */
 #include "procs/tools/synth/types/mix.h"
 
 #include <string.h>
