@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lays out, formats and attaches the directory, and sends and awaits its signals. */
 #include "shm/directory/directory.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Appends records to the access log, and reads them at the position of a reader. */
 #include "shm/rings/access_log.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Publishes, reads and awaits rows of the gates ring. */
 #include "shm/rings/gates.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Creates, signs, maps and checks segments, and allocates and punches their pages. */
 #include "shm/segment/segment.h"
 
 #include <dirent.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signed shared-memory segments. The supervisor creates them; every process attaches through an
- * inherited descriptor (shm/segment/inherited_fds.h). A segment's name is random and exists only
- * between shm_open(O_EXCL, 0600) and the shm_unlink right after it, before anything is allocated:
- * nothing stays in /dev/shm, even after kill -9 of all processes. */
+/* Signed shared-memory segments hold the data that processes share. The supervisor creates them;
+ * every process attaches through an inherited descriptor (shm/segment/inherited_fds.h). A segment's
+ * name is random and exists only between shm_open(O_EXCL, 0600) and the shm_unlink right after it,
+ * before anything is allocated: nothing stays in /dev/shm, even after kill -9 of all processes. */
 #ifndef SLUICE_SHM_SEGMENT_SEGMENT_H
 #define SLUICE_SHM_SEGMENT_SEGMENT_H
 

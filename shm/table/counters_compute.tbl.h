@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters of compute. COUNTER(name, kind, unit, doc); kind: COUNTER or GAUGE. Append only. */
+/* The counters that compute publishes. COUNTER(name, kind, unit, doc); kind: COUNTER or GAUGE.
+ * Append only. */
 COUNTER(hits, COUNTER, accesses, "Expert accesses that were READY at the first check.")
 COUNTER(hits_inflight, COUNTER, accesses, "Expert accesses that were LOADING at the first check.")
 COUNTER(misses, COUNTER, accesses, "Expert accesses that were ABSENT at the first check.")

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lays out, formats and checks the process table, and names its states and waits. */
 #include "shm/table/process_table.h"
 
 #include <string.h>

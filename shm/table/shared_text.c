@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes and reads a line of text under a version number. */
 #include "shm/table/shared_text.h"
 
 #include <string.h>
