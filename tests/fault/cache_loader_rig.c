@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the segments, channels and processes of a rig, and acts as supervisor and compute in it. */
 #include "tests/fault/cache_loader_rig.h"
 
 #include <check.h>

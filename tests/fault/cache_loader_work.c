@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs tokens through a rig, and checks payloads, quota and overlaps. */
 #include "tests/fault/cache_loader_work.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a forward pass, and compares its routing and logits with a reference. */
 #include "tests/golden/compare.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Serves the weights of a model in memory, with pins, little capacity and a random order of
+ * readiness. */
 #include "tests/golden/image.h"
 
 #include <stdlib.h>

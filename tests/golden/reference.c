@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads vectors, texts and NumPy files of the reference data. */
 #include "tests/golden/reference.h"
 
 #include <stdarg.h>

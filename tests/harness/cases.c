@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the cases of a test program by its options: prints their outcome, and makes and removes
+ * their directories. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>

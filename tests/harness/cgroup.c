@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes memory cgroups for tests, of version 1 or 2. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starts and stops engines for tests, and checks that nothing of them is left. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Generates texts for tests, also in a thread, and compares them. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

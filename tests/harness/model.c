@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds or makes the model that a test uses. */
 #include <stdio.h>
 #include <unistd.h>
 

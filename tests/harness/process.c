@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starts programs for tests, and waits for states of processes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

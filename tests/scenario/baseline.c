@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Generates reference texts once, and compares texts with them. */
 #include "tests/scenario/baseline.h"
 
 #include <stdio.h>

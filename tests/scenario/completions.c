@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sends completions over HTTP and reads their texts. */
 #include "tests/scenario/completions.h"
 
 #include <stdio.h>

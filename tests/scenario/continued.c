@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes models whose sequences have a state, and compares their texts after kills and in continued
+ * prompts. */
 #include "tests/scenario/continued.h"
 
 #include <signal.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Crashes that repeat. A request at which compute crashes fails after five crashes without progress, and the others
- * do not notice; an essential process that crashes again and again makes requests fail with the reason, while gateway,
- * statistics and supervisor stay up; service resumes when it stays up. An injection point stops compute in a sequence,
- * then the test sends SIGSEGV: so every crash is at the same place. */
+/* Tests crashes that repeat. A request at which compute crashes fails after five crashes without
+ * progress, and the others do not notice; an essential process that crashes again and again makes
+ * requests fail with the reason, while gateway, statistics and supervisor stay up; service resumes
+ * when it stays up. An injection point stops compute in a sequence, then the test sends SIGSEGV: so
+ * every crash is at the same place. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes one model for each form of calls, whose answers are known. */
 #include "tests/scenario/families.h"
 
 #include <stddef.h>

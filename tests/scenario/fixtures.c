@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes plans, stores and chat models of the demo model. */
 #include "tests/scenario/fixtures.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* generate and repl. */
+/* Tests the clients generate and repl. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starts engines on an invented GPU, and checks its memory. */
 #include "tests/scenario/gpu_engine.h"
 
 #include <inttypes.h>

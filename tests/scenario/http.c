@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sends requests on plain sockets and reads replies and events. */
 #include "tests/scenario/http.h"
 
 #include <arpa/inet.h>

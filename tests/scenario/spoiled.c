@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes a model file with numbers that are not finite. */
 #include "tests/scenario/spoiled.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes a small model and tunings of it. */
 #include "tests/scenario/tuned.h"
 
 #include <fcntl.h>

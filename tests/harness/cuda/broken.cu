@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Has kernels with deliberate faults, which the harness must report. */
 #include "lib/cuda/products/mma.cuh"
 
 extern "C" {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the threads of a GPU's block as fibres in a random order. */
 #include "tests/harness/cuda/fibres.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Computes the matrix instructions of a warp by the manual of PTX. */
 #include "tests/harness/cuda/matrix.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Allocates the memory of invented GPUs, and runs what was submitted to their streams at random
+ * times. */
 #include "tests/harness/cuda/memory.h"
 
 #include <pthread.h>

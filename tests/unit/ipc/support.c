@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starts peers, servers and raw sockets for the tests of ipc. */
 #include "tests/unit/ipc/support.h"
 
 #include <dirent.h>

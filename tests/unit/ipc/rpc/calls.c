@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes calls with an expected end, also in threads. */
 #include "tests/unit/ipc/rpc/calls.h"
 
 struct rpc_client *open_client(const char *path)

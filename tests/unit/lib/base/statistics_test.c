@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests means, medians and the bootstrap interval of a ratio. */
 #include "lib/base/statistics.h"
 
 #include <math.h>

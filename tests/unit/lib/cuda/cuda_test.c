@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs kernels of lib/cuda as host code, and compares them with the generic ones. */
 #include "tests/unit/lib/cuda/cuda_test.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Implements the device for tests over the host device: tagged addresses, late operations, guarded
+ * copies. */
 #include "tests/unit/lib/device/checked.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs passes on the host device and on the CUDA device, and compares everything they leave. */
 #include "tests/unit/lib/device/cuda_pair.h"
 
 #include <check.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a text through the core on a device, and hashes the results. */
 #include "tests/unit/lib/device/run.h"
 
 #include <check.h>

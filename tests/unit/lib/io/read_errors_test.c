@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests whose fault errors of reads are, with the errors that the kernel reports. */
 #include "lib/io/read_errors.h"
 
 #include <check.h>

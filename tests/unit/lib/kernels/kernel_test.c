@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes random weights of every type and their values in double. */
 #include "tests/unit/lib/kernels/kernel_test.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the index of a GGUF file that a test made in memory. */
 #include <string.h>
 
 #include "lib/base/assert.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes small GGUF files into memory, with one chosen error if the test wants it. */
 #include "tests/unit/lib/model/gguf_make.h"
 
 #include <stdio.h>

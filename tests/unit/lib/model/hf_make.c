@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes a Hugging Face directory from a GGUF file. */
 #include "tests/unit/lib/model/hf_make.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes expert stores from GGUF files by the specification in store.h. */
 #include "tests/unit/lib/model/store_make.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Normalization Form C; against the package tokenizers: unit_tokenizer_models. */
+/* Tests Normalization Form C; against the package tokenizers: unit_tokenizer_models. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

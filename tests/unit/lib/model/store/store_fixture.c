@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes a tiny model and its store in a temporary directory, and removes them. */
 #include "tests/unit/lib/model/store/store_fixture.h"
 
 #include <fcntl.h>

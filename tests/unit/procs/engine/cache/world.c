@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the segments and channels around a cache, and acts as its peers. */
 #include "tests/unit/procs/engine/cache/world.h"
 
 #include <stdio.h>
