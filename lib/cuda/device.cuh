@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all kernels use: C's definitions of the arithmetic as device functions, loads, warps, launches.
+/* Everything that all kernels use is here: C's definitions of the arithmetic as device functions,
+ * loads, warps, launches.
  *
  * A function of a C header becomes one of the device by a declaration with __device__ before the header is
  * read, so formats and formulas exist once. Divisions and square roots round correctly

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes the core's callbacks to the simulated cache, and its outcomes to the owner of the weights.
- * */
+/* Passes the core's callbacks to the simulated cache, and its outcomes to the owner of the
+ * weights. */
 #include "lib/deterministic/deterministic.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all devices share: layouts of rows, names of operations. */
+/* All devices share these functions: layouts of rows, names of operations. */
 #include "lib/device/device.h"
 
 #include "lib/base/assert.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose fault the error of a read is: only those of the device say anything about the device. */
+/* Says whose fault the error of a read is: only those of the device say anything about the
+ * device. */
 #ifndef SLUICE_IO_READ_ERRORS_H
 #define SLUICE_IO_READ_ERRORS_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many values a text of JSON has at most, and how deep they are nested: known before it is parsed, since a parsed tree
- * takes up to 50 times the memory of its text, and jansson recurses, up to 2,048 deep, on stacks that are smaller. */
+/* Counts how many values a text of JSON has at most, and how deep they are nested. Both are known
+ * before it is parsed, since a parsed tree takes up to 50 times the memory of its text, and jansson
+ * recurses, up to 2,048 deep, on stacks that are smaller. */
 #ifndef SLUICE_JSON_COUNT_H
 #define SLUICE_JSON_COUNT_H
 

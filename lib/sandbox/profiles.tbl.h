@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each process may do after its start.
+/* Lists what each process may do after its start.
  *
  *   SANDBOX_GROUP(ID, name, text)               a group of system calls (calls.tbl.h)
  *   SANDBOX_PROFILE(ID, name, groups, files, network)

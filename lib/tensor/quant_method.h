@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the weights of a precision are made from those of the source (lib/quant). Manifests of stores
- * have the names; plans have the numbers: append only. */
+/* Names how the weights of a precision are made from those of the source (lib/quant). Manifests of
+ * stores have the names; plans have the numbers: append only. */
 #ifndef SLUICE_TENSOR_QUANT_METHOD_H
 #define SLUICE_TENSOR_QUANT_METHOD_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaces control characters in untrusted text, and filters what a program writes to a terminal.
- * */
+/* Replaces control characters in untrusted text, and filters what a program writes to a
+ * terminal. */
 #include "lib/terminal/terminal.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a start of an engine does about tunings. */
+/* Finds the tuning that a start of an engine uses or offers. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What both kernels of quantised types share: their arguments, the activations of a piece, and the terms of a unit. */
+/* Both kernels of quantised types share this: their arguments, the activations of a piece, and the
+ * terms of a unit. */
 #ifndef SLUICE_CUDA_PRODUCTS_UNIT_CUH
 #define SLUICE_CUDA_PRODUCTS_UNIT_CUH
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a row on the device has the bytes of its units. A file has them unit by unit, in blocks of 18, 34 or 210 bytes, whose
- * codes start at any even or odd address. On the device a row is
+/* Says where a row on the device has the bytes of its units. A file has them unit by unit, in
+ * blocks of 18, 34 or 210 bytes, whose codes start at any even or odd address. On the device a row
+ * is
  *
  *   plane 0: bytes [from, from + bytes) of each unit, one unit after the other; then plane 1, ...; then the row's head;
  *   then zeros up to a multiple of 16 bytes

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model needs of the memory of a GPU, by part. Pure arithmetic: no GPU is needed. */
+/* Computes how much memory of a GPU a model needs, by part. Pure arithmetic: no GPU is needed. */
 #ifndef SLUICE_DEVICE_CUDA_PLAN_H
 #define SLUICE_DEVICE_CUDA_PLAN_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which products tiles compute: those of several rows; the others are those of AVX-512 VBMI. */
+/* Chooses which products tiles compute: those of several rows; the others are those of AVX-512
+ * VBMI. */
 #include "lib/kernels/internal.h"
 
 #define TILE_ROWS_MIN 11 /* with fewer, the vectors are faster (kernel_bench) */

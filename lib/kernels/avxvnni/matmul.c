@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which products AVX-VNNI computes: those with bytes; those with floats are those of AVX2. */
+/* Chooses which products AVX-VNNI computes: those with bytes; those with floats are those of
+ * AVX2. */
 #include "lib/kernels/internal.h"
 
 void avxvnni_matmul(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the schemas of a request's tools state about arguments, in a few bytes: models that write
- * arguments one by one write no types. Made once from a request, so that an answer needs nothing of
- * the request's JSON. */
+/* Keeps the types that the schemas of a request's tools state for arguments, in a few bytes: models
+ * that write arguments one by one write no types. Made once from a request, so that an answer needs
+ * nothing of the request's JSON. */
 #ifndef SLUICE_MODEL_CHAT_TYPES_H
 #define SLUICE_MODEL_CHAT_TYPES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a lossy preset serves experts, evaluated on a model in memory without residency: the
+/* Says how a lossy preset serves experts, evaluated on a model in memory without residency: the
  * precision or mask of every access. Where the loss of a preset depends on misses, every access
  * counts as a miss, so the results are the worst case; decisions that need a cache are in
  * clocked.h.
