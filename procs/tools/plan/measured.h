@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was measured for a plan, in a file next to it (PLAN.measured), so that a run that was killed is continued
- * and another budget or loss measures only what is new. A record belongs to a key, a hash of everything that its
- * value depends on; its value is numbers.
+/* Keeps the measurements of a plan in a file next to it (PLAN.measured), so that a run that was
+ * killed is continued and another budget or loss measures only what is new. A record belongs to a
+ * key, a hash of everything that its value depends on; its value is numbers.
  *
  * File: struct measured_header | records: key, bytes of the value (uint32_t), value. Little-endian. It is replaced
  * after each record by a rename, and untrusted when it is read: a damaged one is ignored with a line.

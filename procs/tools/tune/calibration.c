@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which text is used. */
+/* Chooses the text on which a model is measured. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

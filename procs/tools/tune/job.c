@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much is measured, so that it ends within --minutes; written once, so that an interrupted tuning continues with the
- * same. */
+/* Decides how much is measured, so that it ends within --minutes; written once, so that an
+ * interrupted tuning continues with these amounts. */
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>

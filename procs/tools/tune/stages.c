@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the stages share; the profile. */
+/* Has the functions that all stages share, and the stage of the profile. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which exits are the OOM killer's: its kills are counted by the kernel, for a cgroup or for the
- * machine, before the victim is sent SIGKILL. An exit by a SIGKILL that we did not send is
+/* Decides which exits are the OOM killer's: its kills are counted by the kernel, for a cgroup or
+ * for the machine, before the victim is sent SIGKILL. An exit by a SIGKILL that we did not send is
  * explained by a kill that no other exit has explained. Pure: the callers read counters and
  * clock. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_BUDGET_OOM_H

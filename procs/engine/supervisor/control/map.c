@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is resident, layer by layer (op "map", ipc/README.md).
+/* Answers the call "map" (ipc/README.md): which experts are resident, layer by layer.
  *
  * Residency is read from the directory. Access frequency is counted from the access log, only while
  * clients request the map; no process waits for this reader. Heat is defined in

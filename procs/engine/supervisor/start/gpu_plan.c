@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which layers each GPU computes, and what it gets of its memory (lib/device/cuda/plan.h), before anything starts. The memory of
- * each is a ledger of its own: nothing moves between it and that of the host.
+/* Decides before anything starts which layers each GPU computes, and how its memory is used
+ * (lib/device/cuda/plan.h). The memory of each is a ledger of its own: nothing moves between it and
+ * that of the host.
  *
  * By bytes: if all layers fit, they are divided in proportion to the budgets. If not, each GPU in turn has those that fit, with
  * slots for the experts of a token, and the CPU has the rest, which are the last ones. What a budget then has left is for keys

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HOBBIT fig. 5a: replacing versus skipping the same share of the accesses, those with the lowest
- * gate weights.
+/* Compares replacing with skipping the same share of the accesses, those with the lowest gate
+ * weights (HOBBIT, figure 5a).
  *
  * The threshold for a share follows from the routing (the sorted sums of larger weights of all
  * accesses); the losses are measured on 1/4 of the text. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which systems are stored and measured: the one whose predicted speed is best at this budget, and those that are near to
- * it. What others need is not packed. */
+/* Chooses the systems that are stored and measured: the one whose predicted speed is best at this
+ * budget, and those that are near to it. What others need is not packed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

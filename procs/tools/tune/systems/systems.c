@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan has for each system. */
+/* Says what a plan has for each system. */
 #include <math.h>
 
 #include "lib/policy/presets/auto.h"
