@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What each of the four systems gains on the same file, at the same budget and loss:
+"""Measures what each of the four systems gains on the same file, at the same budget and loss:
 
     tests/bench/four_systems.py -m MODEL -o DIR --text FILE [--text FILE] [--max-loss 1] [--shares 50,25]
                                 [--read-bandwidth 1GB/s] [-n 64 -r 4] [--tokens 65536]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the loss bound of plans holds on texts that they were not made on (docs/lab/bound.md).
+"""Tests whether the loss bound of plans holds on texts that they were not made on (docs/lab/bound.md).
 
     loss_bound.py texts DIR          cuts texts of this machine and of tests/golden/data/heldout: DIR/DOMAIN-NAME.txt
     loss_bound.py judge LIBEXEC MODEL PROFILE DIR OUT [PRESET:P[:DENSE]...]    plans for P percent, evaluates all texts

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a new user sees: figures, warnings, the log of a requested restart, Ctrl-C. */
+/* Tests what a new user sees: figures, warnings, the log of a requested restart, Ctrl-C. */
 #include <fcntl.h>
 #include <limits.h>
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the gateway rejects, at its start and in requests: each error has its status, names the cause,
- * and states what to do. */
+/* Tests what the gateway rejects, at its start and in requests: each error has its status, names
+ * the cause, and states what to do. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many layers GPUs have, by stored rates of the machine: files of rates with which all, few or none are the fastest, and
- * files that cannot be used. The text is always the same. The GPUs are memory of the process (tests/harness/cuda); the rates are
- * those of no machine. */
+/* Tests how many layers GPUs get by stored rates of the machine: files of rates with which all, few
+ * or none are the fastest, and files that cannot be used. The text is always the same. The GPUs are
+ * memory of the process (tests/harness/cuda); the rates are those of no machine. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

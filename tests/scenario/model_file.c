@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens to the model's files while an engine runs. Replaced or removed: the engine continues
- * on the file that it opened, also in processes that start later, and warns once. Changed in place:
- * every client gets an error that names it, unless there is another copy; never another text. */
+/* Tests changes of the model's files while an engine runs. Replaced or removed: the engine
+ * continues on the file that it opened, also in processes that start later, and warns once. Changed
+ * in place: every client gets an error that names it, unless there is another copy; never another
+ * text. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

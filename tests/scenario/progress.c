@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far a prompt is, while it is computed or waits: in replies of the engine, on a terminal. The
- * device is so slow that the prompt takes long. */
+/* Tests the progress of a prompt while it is computed or waits: in replies of the engine, on a
+ * terminal. The device is so slow that the prompt takes long. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sluice tune leaves: stores are listed, found again, checked, and removed when no tuning uses them; what changed between
- * two tunings of a model is noticed; a split model. */
+/* Tests what sluice tune leaves: stores are listed, found again, checked, and removed when no
+ * tuning uses them; what changed between two tunings of a model is noticed; a split model. */
 #include <glob.h>
 #include <signal.h>
 #include <stdio.h>

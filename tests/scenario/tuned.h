@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the stories about sluice tune share: a small model with random weights, whose losses mean nothing, and tunings of it. */
+/* The stories about sluice tune share these: a small model with random weights, whose losses mean
+ * nothing, and tunings of it. */
 #ifndef SLUICE_SCENARIO_TUNED_H
 #define SLUICE_SCENARIO_TUNED_H
 

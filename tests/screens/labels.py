@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the pictures of docs/screens show the words of this version:
+"""Tests whether the pictures of docs/screens show the words of this version:
 
     labels.py MADE KEPT      two directories of make.sh; prints what differs
 

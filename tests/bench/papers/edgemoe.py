@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EdgeMoE (Fig. 12, 13, 18): against load on demand, uniform precisions and whole layers; its ablation; its memory."""
+"""Measures EdgeMoE (its figures 12, 13, 18) against load on demand, uniform precisions and whole layers; its ablation; its
+memory."""
 import measuring as m
 from papers import common as c
 

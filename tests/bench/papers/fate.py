@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fate's ablation (Fig. 13): load on demand, + prefetch, + its cache, + int4, all of it; the baselines in decode."""
+"""Measures Fate's ablation (its figure 13): load on demand, + prefetch, + its cache, + int4, all of it; the baselines in
+decode."""
 import measuring as m
 from papers import common as c
 

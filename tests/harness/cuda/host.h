@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What nvcc and the CUDA headers give a kernel, for a C++ compiler of the host (fibres.h). Included before the
- * sources of lib/cuda with -include. */
+/* Gives a C++ compiler of the host what nvcc and the CUDA headers give a kernel (fibres.h).
+ * Included before the sources of lib/cuda with -include. */
 #ifndef SLUICE_TESTS_HARNESS_CUDA_HOST_H
 #define SLUICE_TESTS_HARNESS_CUDA_HOST_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels as host code need in addition to be a module that compute opens (cuda_fake). */
+/* Makes the kernels as host code a module that compute opens (cuda_fake). */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was submitted and has not run, in the order of submission. */
+/* Keeps the operations that were submitted and have not run, in the order of submission. */
 #include "tests/harness/cuda/streams.h"
 
 #include <stdio.h>

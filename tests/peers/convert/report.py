@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of convert_arch.py."""
+"""Prints the tables of convert_arch.py."""
 import measuring as m
 import models
 

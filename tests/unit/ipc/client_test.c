@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a client and the engine agree on besides the envelope: the bodies of the engine's calls, and the
- * run directories with their endpoints. */
+/* Tests what a client and the engine agree on besides the envelope: the bodies of the engine's
+ * calls, and the run directories with their endpoints. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same passes on the host device and on the CUDA device (kernels as host code), whose sequences stay on it: logits, routes,
- * and everything that the sequences have in host memory must be the same. */
+/* Runs equal passes on the host device and on the CUDA device (kernels as host code), whose
+ * sequences stay on it: logits, routes, and everything that the sequences have in host memory must
+ * be the same. */
 #ifndef SLUICE_TESTS_UNIT_LIB_DEVICE_CUDA_PAIR_H
 #define SLUICE_TESTS_UNIT_LIB_DEVICE_CUDA_PAIR_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a CUDA device has to hold for a run (run.h). */
+/* Computes what a CUDA device has to hold for a run (run.h). */
 #ifndef SLUICE_TESTS_UNIT_LIB_DEVICE_CUDA_RUN_H
 #define SLUICE_TESTS_UNIT_LIB_DEVICE_CUDA_RUN_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whatever an operation of a template is applied to, its steps grow with the bytes or elements that it touches, so that
- * the limit of steps bounds the time; a rendering is bounded by the processor's clock, too, and beats. */
+/* Tests that the steps of an operation grow with the bytes or elements that it touches, so that the
+ * limit of steps bounds the time; a rendering is bounded by the processor's clock, too, and
+ * beats. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

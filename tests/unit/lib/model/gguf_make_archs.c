@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What differs between a small model of qwen3moe and one of another architecture. */
+/* Changes a small model of qwen3moe into one of another architecture. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

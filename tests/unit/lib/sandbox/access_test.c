@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What seccomp cannot see: operations through a ring of io_uring, files (Landlock), variables. Nothing
- * here depends on the engine's programs. */
+/* Tests what seccomp cannot see: operations through a ring of io_uring, files (Landlock),
+ * variables. Nothing here depends on the engine's programs. */
 #include <check.h>
 #include <fcntl.h>
 #include <netinet/in.h>

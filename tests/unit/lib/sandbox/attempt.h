@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the sandbox share: how a process reports what became of an attempt. */
+/* The tests of the sandbox share this: how a process reports what became of an attempt. */
 #ifndef SLUICE_UNIT_SANDBOX_ATTEMPT_H
 #define SLUICE_UNIT_SANDBOX_ATTEMPT_H
 

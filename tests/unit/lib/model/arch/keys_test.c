@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What files of llama.cpp's converter leave out or write in another form. The values are those of llama.cpp's loader
- * (src/llama-model.cpp, src/models). */
+/* Tests keys that files of llama.cpp's converter leave out or write in another form. The values are
+ * those of llama.cpp's loader (src/llama-model.cpp, src/models). */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What schemas state about arguments: a text, or JSON. */
+/* Tests the types that schemas state for arguments: a text, or JSON. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

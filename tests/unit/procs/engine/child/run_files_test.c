@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may happen to a file that is open: replaced and removed are harmless, changed is not. */
+/* Tests what may happen to a file that is open: replaced and removed are harmless, changed is
+ * not. */
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>

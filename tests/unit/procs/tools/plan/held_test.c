@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is held out: the division by domain, the bound for a new text (against simulated texts), the search for the
- * loss that keeps it. */
+/* Tests what is held out: the division by domain, the bound for a new text (against simulated
+ * texts), the search for the loss that keeps it. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>

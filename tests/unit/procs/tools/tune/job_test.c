@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much a tuning measures, the file of that, and what makes a machine another one. */
+/* Tests how much a tuning measures, the file that records it, and what makes a machine another
+ * one. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>

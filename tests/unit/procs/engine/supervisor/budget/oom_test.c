@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which exits are the OOM killer's, its counters as the kernel prints them, and scores. */
+/* Tests which exits are the OOM killer's, its counters as the kernel prints them, and scores. */
 #include <check.h>
 #include <stdlib.h>
 

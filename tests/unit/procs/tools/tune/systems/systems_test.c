@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan has for each system. */
+/* Tests what a plan has for each system. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
