@@ -26,8 +26,9 @@
 #include "lib/model/router.h"
 #include "lib/policy/access/routing.h"
 
-/* Rows of a network that are computed together, and those of an expert, which a thread of the host gathers: enough
- * to unpack weights seldom, few enough for a buffer per thread. */
+/* The number of rows of a network that are computed together, and of an expert, which a thread of
+ * the host gathers. They are large enough to unpack weights seldom, and small enough for a buffer
+ * per thread. */
 #define DEVICE_BLOCK_ROWS  64
 #define DEVICE_GATHER_ROWS 128
 
@@ -49,7 +50,7 @@ static inline struct device_at device_floats_at(struct device_at at, uint64_t fl
     return device_offset(at, floats * sizeof(float));
 }
 
-/* A matrix as kernel_matrix, on a device. Without data: there is none. */
+/* A kernel_matrix on a device. data.address 0: there is no matrix. */
 struct device_matrix {
     struct device_at data;
     uint64_t row_bytes; /* there */
@@ -261,8 +262,8 @@ struct device_ops {
 
     void (*destroy)(struct device *d);
 
-    /* The calling thread uses this device from now on: before its first call, and after that of another device. The core
-     * does it. NULL: nothing to do. */
+    /* The calling thread uses this device from now on. The core calls this before its first call to
+     * the device, and after a call to another device. NULL: nothing to do. */
     void (*enter)(struct device *d);
 
     /* Memory of the device, 64-byte aligned, freed by release. -1 with *error. */
@@ -274,53 +275,65 @@ struct device_ops {
     /* Copies to host memory, after a wait. */
     void (*read)(struct device *d, struct device_at from, void *to, size_t bytes);
 
-    /* A matrix of the host in operations: where it is on the device, whose rows may have another layout. content 0: weights, which
-     * never change; the same memory may be given again. Else an expert, lent until device_give_back, when its memory may get
-     * another one: what the matrix has, wherever it is and whenever (device_content). Without data: its row_bytes there, and
-     * nothing else. */
+    /* Makes a matrix of the host usable in operations and returns its address on the device, where
+     * its rows may have another layout. `content` identifies the bytes. 0: weights; they never
+     * change, so the device may keep its copy, and the same memory may be given again. Else an
+     * expert (device_content): it is lent until device_give_back, after which its memory may get
+     * another one, and equal content means equal bytes, wherever they lie. m->data NULL: only
+     * row_bytes is returned. */
     struct device_matrix (*matrix)(struct device *d, const struct kernel_matrix *m,
                                    uint64_t content);
 
-    /* Keys, values or a state in operations: what names this host memory there. OP_CACHE and OP_STATE have what
-     * operations read and write. What they write is in host memory after a wait, and what the host wrote before a
-     * submission is seen by it: it may change it between passes. The same memory may be shared again, also with more bytes. */
+    /* Makes keys, values or a state in host memory usable in operations, and returns the address
+     * that names them there. OP_CACHE and OP_STATE say what operations read and write of it.
+     * Written rows are in host memory after a wait. The host may change the memory between passes,
+     * and an operation sees what the host wrote before it was submitted. The same memory may be
+     * shared again, also with more bytes. */
     struct device_at (*share)(struct device *d, const void *memory, size_t bytes);
 
-    /* A pass of `rows` rows of one sequence begins at `position`: its host memory has the rows before that, and the recurrent state
-     * after them. The host gives another number (above 0) when it changed what the rows of a number are; so a device may
-     * keep its copy of rows that it had with this one. NULL: the device keeps nothing. */
+    /* A pass of `rows` rows of one sequence begins at `position`. The host memory of the sequence
+     * has the rows before that, and the recurrent state after them. `content` (above 0) names the
+     * rows: the host gives another number when it changed them, so a device may keep its copy of
+     * rows that it had with this one. NULL: the device keeps nothing. */
     void (*begin)(struct device *d, uint64_t content, uint32_t position, uint32_t rows);
 
-    /* Operations have matrices of this type. */
+    /* True: operations take matrices of this type. */
     bool (*computes)(const struct device *d, enum tensor_type type);
 
-    /* Until every operation submitted has run. */
+    /* Waits until every submitted operation has run. */
     void (*wait)(struct device *d);
 
-    /* Until no operation that was submitted reads lent memory: it may get other content. NULL: wait does it. */
+    /* Waits until no submitted operation reads lent memory, which may get other content then. NULL:
+     * wait does it. */
     void (*give_back)(struct device *d);
 
-    /* Experts of another layer that are probably lent next, by descending probability; before those of this layer are
-     * given back. They are copied as far as nothing has to wait, and their memory is free at once. Only if `prefetches`. */
+    /* Announces experts of another layer that are probably lent next, by descending probability,
+     * before those of this layer are given back. They are copied as far as nothing has to wait, and
+     * their memory is free at once. Called only if `prefetches`. */
     void (*prefetch)(struct device *d, const struct device_expert *expert, uint32_t count);
 
-    /* The functions of a device that `keeps` experts; NULL: it does not. */
+    /* Functions of a device that `keeps` experts follow. NULL: it does not keep any. */
 
-    /* Whether it has the matrices of an expert, by the content of any; how many experts it lost so far. */
+    /* `has`: the device has the matrices of an expert, named by the content of any of them. `lost`:
+     * how many experts it has lost so far. */
     bool (*has)(const struct device *d, uint64_t content);
     uint64_t (*lost)(const struct device *d);
-    /* An expert that is not in use: copied as `prefetch` does, only to memory that no other expert has. False: not now. */
+    /* Copies an expert that is not in use as `prefetch` does, but only to memory that no other
+     * expert has. False: not now. */
     bool (*keep)(struct device *d, const struct device_expert *expert);
-    /* A use of an expert in a token that the device computed alone. */
+    /* Notes that a token which the device computed alone used this expert. */
     void (*used)(struct device *d, uint64_t content);
-    /* A token that it computes alone: the row of a pass that has begun, with all experts there. True: the operations from `embed` on
-     * are submitted now, then token_ends; with the token and its position those of `t`. False: it has submitted those that it
-     * recorded of an earlier token. So operations of tokens may differ in nothing but what is in `t` and in device memory. */
+    /* A token that the device computes alone begins: the row of a pass that has begun, with all
+     * experts there. True: the core submits the operations from `embed` on now, with the token and
+     * position of `t`, then calls token_ends. False: the device has submitted the operations that
+     * it recorded of an earlier token. So operations of tokens may differ only in the contents of
+     * `t` and of device memory. */
     bool (*token_begins)(struct device *d, const struct device_token *t);
     void (*token_ends)(struct device *d);
     void (*routed_experts)(struct device *d, const struct device_routed *a);
 
-    /* Memory for operations in addition to their arguments, within the limits: its size, and where it is. */
+    /* Memory that operations need in addition to their arguments, within the limits: its size, and
+     * where it is. */
     size_t (*workspace)(const struct device *d, const struct device_limits *limits);
     void (*use_workspace)(struct device *d, const struct device_limits *limits,
                           struct device_at at);
@@ -336,7 +349,8 @@ struct device {
     uint32_t lent_max; /* experts that may be lent at once; 0: any number */
     unsigned
         keeps; /* precisions of which it has memory for all experts, if it computes tokens alone: 1 << enum precision */
-    /* Called in long operations, by one thread: over several rows, and of one row with many positions. NULL: not. */
+    /* Called in long operations by one thread: operations over several rows, and of one row with
+     * many positions. NULL: nothing is called. */
     void (*alive)(void *self);
     void *alive_self;
     /* The host sets it where rows, keys, values or logits of experts have a value that is not
@@ -358,7 +372,7 @@ static inline struct device_at device_share(struct device *d, const void *memory
     return d->is_host ? (struct device_at){(uintptr_t)memory} : d->ops->share(d, memory, bytes);
 }
 
-/* The same matrix at another place, with the same layout. */
+/* Returns the matrix at another address, with its layout unchanged. */
 static inline struct device_matrix device_matrix_at(const struct kernel_matrix *m,
                                                     struct device_at data)
 {
@@ -366,14 +380,15 @@ static inline struct device_matrix device_matrix_at(const struct kernel_matrix *
         .data = data, .row_bytes = m->row_bytes, .k = m->k, .n = m->n, .type = m->type};
 }
 
-/* The number of a matrix of an expert: above 0. `experts` of `layers` layers, in each precision. */
+/* Returns the number of a matrix of an expert, which is above 0. There are `experts` in each of
+ * `layers` layers, in each precision. */
 static inline uint64_t device_content(uint64_t precision, uint64_t layers, uint64_t layer,
                                       uint64_t experts, uint64_t expert, uint64_t matrix)
 {
     return ((precision * layers + layer) * experts + expert) * EXPERT__COUNT + matrix + 1;
 }
 
-/* A matrix of an expert; until it is given back. */
+/* Lends a matrix of an expert until it is given back. */
 static inline struct device_matrix device_lend(struct device *d, const struct kernel_matrix *m,
                                                uint64_t content)
 {
@@ -381,13 +396,13 @@ static inline struct device_matrix device_lend(struct device *d, const struct ke
                       : d->ops->matrix(d, m, content);
 }
 
-/* Weights that never change. */
+/* Makes weights that never change usable in operations. */
 static inline struct device_matrix device_weights(struct device *d, const struct kernel_matrix *m)
 {
     return device_lend(d, m, 0);
 }
 
-/* What is the same of all matrices of that shape. */
+/* Returns the layout that all matrices of that shape have. */
 static inline struct device_matrix device_shape(struct device *d, struct kernel_matrix m)
 {
     m.data = NULL;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measured rates of this machine: $XDG_CACHE_HOME/sluice/rates.json, else below ~/.cache. It is written under a temporary name
- * and renamed, and it is untrusted when it is read: wrong values cost time, and change no text.
+/* Keeps the measured rates of this machine in $XDG_CACHE_HOME/sluice/rates.json, else below ~/.cache.
+ * The file is written under a temporary name and renamed. It is untrusted when it is read: wrong
+ * values cost time, and change no text.
  *
- * A CPU's rates hold for its name (tunings_cpu), the number of threads, and the experts and kernels that were measured (rates_key); a GPU's for its
- * number, its name and the interface of the module. */
+ * A CPU's rates hold for its name (tunings_cpu), the number of threads, and the experts and kernels
+ * that were measured (rates_key). A GPU's rates hold for its number, its name and the interface of
+ * the module. */
 #ifndef SLUICE_RATES_RATES_H
 #define SLUICE_RATES_RATES_H
 

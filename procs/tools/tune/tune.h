@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice tune: what its files share.
+/* All files of sluice tune share these declarations.
  *
- * Files in the cache directory of the model (lib/tunings): `job-KEY.json`, measured rates and the sizes chosen from them;
- * `profile-KEY-ID`; `plan-KEY-LOSS-ID`, and `plan-KEY-LOSS-ID.no-SYSTEM` for a system that cannot keep the loss. KEY is a hash of the calibration text and of the options that change the profile, ID
- * the time at which the sizes were chosen: what a record refers to is not replaced. Whatever exists under its final name is complete, but for the
- * profile, which `sluice profile` continues. */
+ * Files in the cache directory of the model (lib/tunings):
+ *
+ *   job-KEY.json                       measured rates, and the sizes chosen from them
+ *   profile-KEY-ID                     the profile
+ *   plan-KEY-LOSS-ID                   the plan for a loss
+ *   plan-KEY-LOSS-ID.no-SYSTEM         a system that cannot keep the loss
+ *
+ * KEY is a hash of the calibration text and of the options that change the profile. ID is the time at
+ * which the sizes were chosen, so that files to which a record refers are not replaced. A file that
+ * exists under its final name is complete, except the profile, which `sluice profile` continues. */
 #ifndef SLUICE_TOOLS_TUNE_H
 #define SLUICE_TOOLS_TUNE_H
 
