@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prepared activations: the bytes that the CPU writes (lib/kernels/internal.h), so a row may be prepared on
  * either side. A warp has the elements of one scale: 32, 64 or 256, next to each other per lane, and finds
- * the maximum by exchanges. The warps behind the last unit write the zeros that fill a row up. */
+ * the maximum by exchanges. The warps after the last unit write the zeros that fill a row up. */
 #include "lib/cuda/device.cuh"
 
 #define ACTIVATION_WARPS 4
@@ -38,7 +38,7 @@ INLINE void put_float(uint8_t *row, size_t offset, uint32_t i, float v)
     ((float *)(void *)(row + offset))[i] = v;
 }
 
-/* A block of 32; behind the last one, a block of zeros. */
+/* A block of 32; after the last one, a block of zeros. */
 INLINE void block_unit(const activation_args &a, const float *x, uint32_t b, uint8_t *row)
 {
     uint32_t lane = threadIdx.x % WARP, padded = act_blocks(a.k);

@@ -67,7 +67,7 @@ void files_close(struct offline_files *f)
     }
 }
 
-/* Reads one run; what lies behind the end of the file, of `size` bytes, is zeroed. */
+/* Reads one run; what lies after the end of the file, of `size` bytes, is zeroed. */
 static int read_run(struct offline_files *f, const struct bulk *file, uint64_t size,
                     const struct model_extent *x, uint8_t *slot, struct error *error)
 {

@@ -103,7 +103,7 @@ static bool all_finite(const float *w, uint32_t k)
 
 struct shape {
     uint32_t bits;
-    bool groups; /* one grid per group, stored in front of it; else one per row */
+    bool groups; /* one grid per group, stored before it; else one per row */
 };
 
 static struct shape shape_of(enum tensor_type type)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The third tier: places on a GPU, behind the arena. Which expert has one is decided by the code of lib/device/cuda
+/* The third tier: places on a GPU, after the arena. Which expert has one is decided by the code of lib/device/cuda
  * (lib/policy/residency/places.h); here are only the times. */
 #include <math.h>
 #include <stdlib.h>

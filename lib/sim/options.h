@@ -6,7 +6,7 @@
 
 #include "lib/sim/sim.h"
 
-/* A number from min to max, also with a % behind it. */
+/* A number from min to max, also with a % after it. */
 int sim_option_number(const char *name, const char *text, double min, double max, double *value,
                       struct error *error);
 /* "500MB/s" or a size. */

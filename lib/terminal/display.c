@@ -76,7 +76,7 @@ static wchar_t code_of(const char *letter, size_t bytes)
     return code;
 }
 
-/* Continues on the next line, with the word that does not fit if there is something in front of
+/* Continues on the next line, with the word that does not fit if there is something before
  * it. */
 static void break_line(struct display *d, FILE *out)
 {

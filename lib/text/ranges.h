@@ -19,7 +19,7 @@ struct text_ranges {
 /* One range that has all bytes of any text; not to be freed. */
 extern const struct text_ranges text_ranges_all;
 
-/* Adds bytes behind those of all others; joins them with the last range if they are adjacent. -1:
+/* Adds bytes after those of all others; joins them with the last range if they are adjacent. -1:
  * out of memory. */
 int text_ranges_add(struct text_ranges *r, size_t from, size_t to);
 void text_ranges_free(struct text_ranges *r);

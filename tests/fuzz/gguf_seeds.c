@@ -529,7 +529,7 @@ static struct bytes part(bool first, const struct split_keys *keys)
     return file;
 }
 
-/* Two files, behind the size of the first (parts_fuzz.c). */
+/* Two files, after the size of the first (parts_fuzz.c). */
 static void save_parts(const char *dir)
 {
     struct make m;

@@ -33,7 +33,7 @@ static int take_tiktoken(const json_t *root, uint32_t vocab, struct gguf_writer 
     const json_t *pair = json_object_get(root, "tiktoken"), *lines = json_array_get(pair, 1);
     const struct hf_tiktoken *row =
         hf_tiktoken_row((size_t)json_integer_value(json_array_get(pair, 0)) % 2);
-    /* In memory of its size: what is read behind its end is found. */
+    /* In memory of its size: what is read after its end is found. */
     size_t bytes = json_string_length(lines);
     char *text = malloc(bytes + 1);
     sl_assert(text);

@@ -46,7 +46,7 @@ static bool one_shape(const struct store_manifest *m, uint32_t hidden, uint32_t 
     return true;
 }
 
-/* The native experts of a delta, one after the other in the file behind the stripes, in the types of its first group. */
+/* The native experts of a delta, one after the other in the file after the stripes, in the types of its first group. */
 static uint64_t make_base(const struct store_manifest *m, struct model_entry *entries)
 {
     uint64_t end = 0;

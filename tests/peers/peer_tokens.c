@@ -2,7 +2,7 @@
 /* The tokenizer on data of other packages (packages.sh):
  *   peer_tokens vocabulary FILE   the vocabulary FILE (GGUF) on the texts of FILE.inp; prints how many
  *                                 have the ids of FILE.out; 0: all, 1: not all, 3: not a tokenizer of ours
- *   peer_tokens split NAME        texts from standard input, each behind its length in bytes as a
+ *   peer_tokens split NAME        texts from standard input, each after its length in bytes as a
  *                                 decimal number and a newline; prints the lengths of the words of each
  *                                 text under pre-tokenizer NAME */
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static ssize_t read_file(void *arg, void *buf, size_t n, uint64_t offset)
     return pread(*(int *)arg, buf, n, (off_t)offset);
 }
 
-/* The next line of ids equals `ids`; moves *line behind it. */
+/* The next line of ids equals `ids`; moves *line after it. */
 static bool same_ids(char **line, const uint32_t *ids, size_t count)
 {
     char *end = strchr(*line, '\n');

@@ -124,7 +124,7 @@ static const struct script_token harmony_tokens[] = {
     {"commentary to=functions.weather ", SCRIPT_TEXT},
     {NULL, SCRIPT_TEXT}};
 
-/* Behind its thoughts it answers, or calls if the prompt has <|tools|>. */
+/* After its thoughts it answers, or calls if the prompt has <|tools|>. */
 static const struct script_edge harmony_edges[] = {
     {"t", "<|channel|>", SCRIPT_ALWAYS},
     {"assistant", "<|channel|>", SCRIPT_ALWAYS},
@@ -174,7 +174,7 @@ static void channels(void)
     expect(&harmony, "harmony.gguf", rows, ARRAY_LEN(rows));
 }
 
-/* Stop texts are those of the text without marks: a name of a control token is none, and what is behind a stop text is
+/* Stop texts are those of the text without marks: a name of a control token is none, and what is after a stop text is
  * no part of any member. A call that is cut is content, with its marks. */
 static void stops_among_marks(void)
 {

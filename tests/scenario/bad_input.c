@@ -285,7 +285,7 @@ static void bad_arguments(void)
     }
 }
 
-/* Only a text can be printed in front of a text. */
+/* Only a text can be printed before a text. */
 static void echo_is_of_a_text(void)
 {
     static const char *const lines[][6] = {{"generate", "-p", "x", "--echo", "--output=ids", NULL},

@@ -74,7 +74,7 @@ static void other_names_are_answered(void)
     }
 }
 
-/* A path is the model, also in front of the options; the prompt decides between generate and repl. */
+/* A path is the model, also before the options; the prompt decides between generate and repl. */
 static void a_path_is_the_model(void)
 {
     const char *const model = test_model();

@@ -84,7 +84,7 @@ static void paths_predict_nothing(void)
     }
 }
 
-/* In chunks of 16 tokens not every expert is predicted: the others are named behind these, at the
+/* In chunks of 16 tokens not every expert is predicted: the others are named after these, at the
  * lower precision. */
 static void hobbit_names_whole_layers(void)
 {

@@ -57,7 +57,7 @@ static void repl_on_a_terminal(void)
     terminal_wait(t, "ended by Ctrl-C", WAIT_MS);
     terminal_wait(t, ">>> ", WAIT_MS);
     engine_wait_counter(e, "compute", "sequences_cancelled", 1, WAIT_MS);
-    /* Queued behind another response: the repl shows it. */
+    /* Queued after another response: the repl shows it. */
     type_line(t, "/clear");
     terminal_wait(t, ">>> ", WAIT_MS);
     struct generation *g = generation_start(e, test_prompt(1), 2000);

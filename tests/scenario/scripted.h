@@ -22,7 +22,7 @@ struct script_edge {
     enum script_seen seen;
 };
 
-/* What is written behind `start`, the last byte (or token) of a prompt: the pieces, then the token `eos`. A piece is one
+/* What is written after `start`, the last byte (or token) of a prompt: the pieces, then the token `eos`. A piece is one
  * of `tokens`, or becomes a token of its bytes, which need not be UTF-8. The next token depends on the last one only: a
  * piece occurs once among all answers of a model. */
 #define SCRIPT_PIECES_MAX 24

@@ -119,7 +119,7 @@ static void a_template_is_reserved(void)
     "{% endfor %}{% if enable_thinking is defined %}{{ 'Deeply' if enable_thinking else "          \
     "'Briefly' }}, {% endif %}{{ messages | length + 1 }}. Assistant wrote:"
 
-/* The first two turns of repl, saved and loaded behind the first; the caller frees. */
+/* The first two turns of repl, saved and loaded after the first; the caller frees. */
 static char *story_of_repl(const struct engine *e, bool kept)
 {
     struct command c;

@@ -62,7 +62,7 @@ struct tile_source {
     piece_at w_at, x_at;
 };
 
-/* The arrays behind the activations: where a unit's numbers are. */
+/* The arrays after the activations: where a unit's numbers are. */
 template <class T> INLINE const uint8_t *unit_number(const uint8_t *x, uint32_t k, uint32_t unit)
 {
     size_t offset = T::form == FORM_SUPER   ? super_scale_offset(k)

@@ -186,7 +186,7 @@ struct cuda {
     /* Scratch: memory of the operation that runs, and of its sequences. The stream uses it in order, so the next
      * operation has the same. Before there is a workspace, scratch is that of experts. */
     struct area weights_area, experts_area, kv_area, scratch;
-    uint8_t *attend; /* the workspace of attention: in front of scratch */
+    uint8_t *attend; /* the workspace of attention: before scratch */
     size_t attend_bytes;
     struct block block[BLOCKS_MAX];
     uint32_t blocks;

@@ -147,7 +147,7 @@ static const struct jvalue *percent_named(struct jrun *r, const struct jstring *
     return found;
 }
 
-/* Behind "%". */
+/* After "%". */
 static void percent_one(struct jrun *r, struct jbuffer *b, const struct jstring *form, size_t *at,
                         const struct jvalue *v, size_t *used)
 {
@@ -248,7 +248,7 @@ static const struct jvalue *brace_argument(struct jrun *r, const struct jstring 
     jheap_fail(r->h, "a format names an argument that is missing");
 }
 
-/* A float of a precision without a type: as 'g', but with a digit behind the point. */
+/* A float of a precision without a type: as 'g', but with a digit after the point. */
 static const struct jstring *float_text(struct jrun *r, const struct spec *s, double real)
 {
     char text[400], sign[2] = {s->sign == '-' ? 0 : s->sign, 0};

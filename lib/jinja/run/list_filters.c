@@ -326,7 +326,7 @@ FILTER(batch)
 
 /* ---- map, select ---- */
 
-/* The arguments behind the first `skip`. */
+/* The arguments after the first `skip`. */
 static struct jcall behind(const struct jcall *call, size_t skip)
 {
     struct jcall rest = *call;

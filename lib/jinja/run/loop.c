@@ -49,7 +49,7 @@ static bool peek(struct jrun *r, struct jloop *loop)
     return loop->peeked;
 }
 
-/* Elements behind the current one. */
+/* Elements after the current one. */
 static int64_t remaining(struct jrun *r, struct jloop *loop)
 {
     if (!loop->node->c)

@@ -97,7 +97,7 @@ typedef struct jvalue jfunction(struct jrun *r, const struct jvalue *in, const s
 struct jrow {
     const char *name;
     jfunction *function;
-    /* Names, separated by spaces; "!" behind one: it must be given. "*": it takes any. */
+    /* Names, separated by spaces; "!" after one: it must be given. "*": it takes any. */
     const char *parameters;
 };
 

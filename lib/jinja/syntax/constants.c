@@ -63,7 +63,7 @@ static void mark_operands(const struct jnode *n)
         mark(n->args->list.at[i]);
 }
 
-/* NULL: no node. An elif behind an elif is no deeper, as in the parser. */
+/* NULL: no node. An elif after an elif is no deeper, as in the parser. */
 static bool fold(struct jheap *h, struct jnode *n)
 {
     if (!n)

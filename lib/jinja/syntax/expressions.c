@@ -110,7 +110,7 @@ static void parse_argument(struct jparser *p, struct jarguments *args)
     }
 }
 
-/* Behind "(". */
+/* After "(". */
 static struct jarguments *parse_arguments(struct jparser *p)
 {
     struct jarguments *args = jheap_get(p->h, sizeof *args);
@@ -298,7 +298,7 @@ static bool argument_follows(const struct jparser *p)
     return op_is(p, JOP_LBRACKET) || op_is(p, JOP_LBRACE);
 }
 
-/* Behind "is". */
+/* After "is". */
 static struct jnode *parse_test(struct jparser *p, struct jnode *of)
 {
     struct jnode *n = jnode_new(p, JNODE_TEST);

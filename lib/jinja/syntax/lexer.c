@@ -21,7 +21,7 @@ struct jnames {
 
 struct lexer {
     struct jheap *h;
-    const char *text; /* NUL behind it */
+    const char *text; /* NUL after it */
     size_t bytes, at;
     uint32_t line;
     size_t line_at; /* newlines before it are counted */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens of a template, with the white space that trim_blocks and lstrip_blocks remove already
- * gone: a newline behind a block, and blanks before one at the start of a line. */
+ * gone: a newline after a block, and blanks before one at the start of a line. */
 #ifndef SLUICE_JINJA_SYNTAX_LEXER_H
 #define SLUICE_JINJA_SYNTAX_LEXER_H
 

@@ -5,10 +5,10 @@
 
 #include "lib/jinja/value/value.h"
 
-/* The number at text[*at], an int or a float; *at moves behind it. */
+/* The number at text[*at], an int or a float; *at moves after it. */
 struct jvalue jliteral_number(struct jheap *h, const char *text, size_t bytes, size_t *at);
 
-/* The string whose quote is at text[*at], its escapes replaced; *at moves behind the other quote. */
+/* The string whose quote is at text[*at], its escapes replaced; *at moves after the other quote. */
 struct jvalue jliteral_string(struct jheap *h, const char *text, size_t bytes, size_t *at);
 
 #endif

@@ -75,7 +75,7 @@ static struct jnode *parse_set(struct jparser *p)
     return n;
 }
 
-/* Behind "(". */
+/* After "(". */
 static void parse_parameters(struct jparser *p, struct jnode *n)
 {
     for (bool first = true; !jaccept_op(p, JOP_RPAREN); first = false) {
@@ -191,7 +191,7 @@ static struct jnode *parse_print(struct jparser *p)
     return n;
 }
 
-/* Behind the begin of a block. */
+/* After the begin of a block. */
 static struct jnode *parse_statement(struct jparser *p)
 {
     static const struct {

@@ -151,7 +151,7 @@ size_t jstring_find_last(struct jheap *h, const struct jstring *s, const struct 
 size_t jstring_length(struct jheap *h, const struct jstring *s);
 size_t jstring_offset(struct jheap *h, const struct jstring *s,
                       size_t character); /* in bytes, at most s->bytes */
-/* Character at `at`; *at moves behind it. A byte that is no UTF-8 counts as a character. */
+/* Character at `at`; *at moves after it. A byte that is no UTF-8 counts as a character. */
 uint32_t jchar_next(const char *text, size_t bytes, size_t *at);
 bool jchar_blank(uint32_t c); /* str.isspace */
 enum jstrip { JSTRIP_LEFT = 1, JSTRIP_RIGHT = 2, JSTRIP_BOTH = 3 };

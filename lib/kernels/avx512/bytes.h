@@ -283,7 +283,7 @@ static ALWAYS_INLINE __m256i words_by_line(const uint8_t *p, const struct scale_
         _mm512_add_epi16(_mm512_mullo_epi16(block, _mm512_set1_epi16((short)s.stride)),
                          _mm512_mullo_epi16(inner, _mm512_set1_epi16((short)s.inner)));
     const __m512i word = _mm512_srli_epi16(byte, 1);
-    const size_t bytes = s.count / s.per * s.stride; /* nothing behind the last block is read */
+    const size_t bytes = s.count / s.per * s.stride; /* nothing after the last block is read */
     __m512i words = _mm512_setzero_si512();
     UNROLL for (size_t line = 0; line * 64 < bytes; line++)
     {
@@ -331,7 +331,7 @@ static ALWAYS_INLINE vi vi_bytes_by_line(const uint8_t *p, const struct scale_pl
     vi bytes = _mm512_maskz_permutexvar_epi8(lanes_in_line(s, 0), byte, vq_load(p));
     UNROLL for (size_t line = 1; line * 64 <= (s.count - 1) * s.stride; line++)
     {
-        const size_t left = s.count * s.stride - line * 64; /* nothing behind the last block */
+        const size_t left = s.count * s.stride - line * 64; /* nothing after the last block */
         const uint8_t *from = p + line * 64;
         vq v = left >= 64 ? vq_load(from) : _mm512_maskz_loadu_epi8((1ull << left) - 1, from);
         bytes = _mm512_mask_permutexvar_epi8(bytes, lanes_in_line(s, line), byte, v);

@@ -166,7 +166,7 @@ static ALWAYS_INLINE __m256 add_step(const struct block_type t, const struct ste
     return add_some(acc, step_terms(t, s, x.q, x.corr), x.dx, n);
 }
 
-/* The last n < STEP blocks of the last rows: nothing behind them is read. Groups that a row does not have are
+/* The last n < STEP blocks of the last rows: nothing after them is read. Groups that a row does not have are
  * read from its last part again; of an incomplete group, a copy. */
 static ALWAYS_INLINE __m256 end_blocks(const struct block_type t, const uint8_t *w, uint32_t n,
                                        const struct block_x x, __m256 acc)
@@ -180,7 +180,7 @@ static ALWAYS_INLINE __m256 end_blocks(const struct block_type t, const uint8_t 
     return add_step(t, s, x, n, acc);
 }
 
-/* The last n < STEP blocks of a row. Where the weights end at least a step behind, that is read. */
+/* The last n < STEP blocks of a row. Where the weights end at least a step after, that is read. */
 static ALWAYS_INLINE __m256 last_blocks(const struct block_type t, const uint8_t *w,
                                         const uint8_t *end, uint32_t n, const struct block_x x,
                                         __m256 acc)

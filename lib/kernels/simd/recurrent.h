@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template of the kernels of layers with a recurrent state; behind rows.h and STORE_FAR. */
+/* Template of the kernels of layers with a recurrent state; after rows.h and STORE_FAR. */
 
 static void simd_conv(const float *const *x, const float *w, size_t stride, uint32_t taps,
                       uint32_t n, float *y)

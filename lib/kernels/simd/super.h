@@ -176,7 +176,7 @@ struct super_tile {
     uint32_t k;
 };
 
-/* Super-block i of the next 8 in the order of memory, and the one behind that of output i at byte `at`. */
+/* Super-block i of the next 8 in the order of memory, and the one after that of output i at byte `at`. */
 static ALWAYS_INLINE void super_prefetch(const struct super_type t, const struct super_tile *s,
                                          size_t at, int i)
 {

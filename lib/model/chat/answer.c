@@ -74,7 +74,7 @@ size_t answer_front(const struct answer_form *f, const char *prompt, size_t byte
     return ends ? bytes - to + n : 0;
 }
 
-/* What is behind the last one; NULL: there is none. */
+/* What is after the last one; NULL: there is none. */
 static const char *behind_last(const char *text, size_t bytes, const char *mark)
 {
     const char *end = text + bytes, *last = NULL;
@@ -187,7 +187,7 @@ static size_t blanks_before(const struct answer *a, size_t n)
     return blanks;
 }
 
-/* Where a call begins, with or without its opening mark, in front of `to`; SIZE_MAX: nowhere. */
+/* Where a call begins, with or without its opening mark, before `to`; SIZE_MAX: nowhere. */
 static size_t find_call(struct answer *a, size_t to)
 {
     const char *const marks[] = {a->form.call.open, answer_bare_mark(&a->form.call)};
@@ -211,7 +211,7 @@ static size_t partial_call(const struct answer *a)
     return n > m ? n : m;
 }
 
-/* What is in front of the call is handed out, but for the blanks. */
+/* What is before the call is handed out, but for the blanks. */
 static bool begin_call(struct answer *a, enum answer_part part, size_t at)
 {
     a->lead = blanks_before(a, at);
@@ -241,7 +241,7 @@ static bool in_reasoning(struct answer *a, bool end)
     return a->skip_blanks = true;
 }
 
-/* Where a call may follow, blanks are held: those in front of a call are no content. */
+/* Where a call may follow, blanks are held: those before a call are no content. */
 static bool in_content(struct answer *a, bool end)
 {
     size_t at = find_call(a, a->bytes), n = a->bytes;
@@ -269,7 +269,7 @@ bool answer_give_calls(struct answer *a, json_t *calls)
     return calls != NULL;
 }
 
-/* What is held up to the end of the call: the first byte of the calls, that behind them, and of
+/* What is held up to the end of the call: the first byte of the calls, that after them, and of
  * all. SIZE_MAX: no end yet. */
 struct extent {
     size_t from, to, all;
@@ -295,7 +295,7 @@ static struct extent extent_of(struct answer *a, bool end)
     return x;
 }
 
-/* Thoughts that are closed behind a call only mention it. One that is in thoughts which are never
+/* Thoughts that are closed after a call only mention it. One that is in thoughts which are never
  * closed was meant. */
 static bool still_thinking(struct answer *a, bool end, bool *decided)
 {

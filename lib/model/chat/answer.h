@@ -37,7 +37,7 @@ struct answer_form {
 };
 
 struct answer_form answer_form_of(const char *chat_template, size_t bytes);
-/* The bytes at the end of a prompt that are the opening mark of reasoning and the blanks behind it:
+/* The bytes at the end of a prompt that are the opening mark of reasoning and the blanks after it:
  * then the answer begins with reasoning. 0: it does not. */
 size_t answer_front(const struct answer_form *f, const char *prompt, size_t bytes);
 /* Whether reasoning is open at the end of a text. */
@@ -73,14 +73,14 @@ enum answer_state {
 struct answer {
     struct answer_form form;
     enum answer_state state;
-    bool skip_blanks; /* in front of the next part */
+    bool skip_blanks; /* before the next part */
     bool bare;        /* the call has no opening mark */
     bool closed;      /* and its end was seen; another one may follow */
     bool thinking;    /* the call is in reasoning that was not closed yet */
-    size_t lead;      /* blanks in front of the call that are held, too */
+    size_t lead;      /* blanks before the call that are held, too */
     char *held;       /* malloc'ed; not decided yet */
     size_t bytes, capacity, searched;
-    /* channels.c: of the message; bytes of the header in front of a call; the mark at the start is text */
+    /* channels.c: of the message; bytes of the header before a call; the mark at the start is text */
     enum answer_part part;
     size_t header;
     bool whole_start;

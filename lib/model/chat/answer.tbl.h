@@ -3,12 +3,12 @@
  * the first such row of each kind counts.
  *
  * CHANNELS(sign)          the answer is messages with a header each (channels.c); then no other row counts
- * REASONING(open, close)  thoughts in front of the answer
+ * REASONING(open, close)  thoughts before the answer
  * CALL(sign, open, close, kind, call_open, name_end, call_close, prefix, key_open, key_end, value_open, value_close, lines)
  *     one or more calls of tools between two marks. kind:
  *     NAMED   a JSON object with `name` and `arguments`
  *     PAIRS   call_open NAME name_end, for each argument key_open KEY key_end value_open VALUE value_close, call_close.
- *             name_end "": the name ends in front of the first key. lines: a value has a line feed before and behind
+ *             name_end "": the name ends before the first key. lines: a value has a line feed before and after
  *             it, which are not of it. Types: calls.c, typed()
  *     OBJECT  call_open NAME name_end JSON-OBJECT call_close. prefix: what a name may start with, then it may end with
  *             ":NUMBER"; both are dropped

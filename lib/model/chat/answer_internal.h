@@ -16,9 +16,9 @@ struct answer_call answer_call_of(const char *chat_template, size_t bytes);
 json_t *answer_calls(const struct answer_call *f, const struct chat_types *types, const char *text,
                      size_t bytes);
 
-/* The mark of a call that is one without `open` in front of it; NULL: none. */
+/* The mark of a call that is one without `open` before it; NULL: none. */
 const char *answer_bare_mark(const struct answer_call *f);
-/* The bytes of the calls at the start of a text, the closing mark behind them included, which may
+/* The bytes of the calls at the start of a text, the closing mark after them included, which may
  * be missing; SIZE_MAX: more bytes are needed, or, at the end, there is no whole call. *marked:
  * bytes of that mark. */
 size_t answer_bare_end(const struct answer_call *f, const char *text, size_t bytes, bool end,
@@ -33,7 +33,7 @@ void answer_drop(struct answer *a, size_t n);
 /* Hands out calls and frees them; false: NULL. */
 bool answer_give_calls(struct answer *a, json_t *calls);
 
-/* channels.c: mark number i, NULL behind the last. */
+/* channels.c: mark number i, NULL after the last. */
 const char *answer_channel_mark(size_t i);
 
 /* channels.c: steps of an answer in channels; whether the state changed. */

@@ -89,7 +89,7 @@ static bool take(struct cursor *c, const char *mark)
     return true;
 }
 
-/* What is in front of the mark, which is taken, too. */
+/* What is before the mark, which is taken, too. */
 static bool take_until(struct cursor *c, const char *mark, struct cursor *text)
 {
     const char *found = memmem(c->at, (size_t)(c->end - c->at), mark, strlen(mark));
@@ -179,7 +179,7 @@ static bool read_pairs(const struct answer_call *f, const struct chat_types *typ
     bool good = arguments != NULL;
     if (*f->name_end) {
         good = good && take_until(c, f->name_end, &name);
-    } else { /* it ends in front of the first key */
+    } else { /* it ends before the first key */
         const char *key = memmem(c->at, size(c), f->key_open, strlen(f->key_open));
         c->at = name.end = key ? key : c->end;
     }
@@ -233,7 +233,7 @@ static bool read_named(struct cursor *c, json_t *calls)
 
 static json_t *gemma_value(struct cursor *c, unsigned depth);
 
-/* Behind "[" or "{". */
+/* After "[" or "{". */
 static json_t *gemma_list(struct cursor *c, bool object, unsigned depth)
 {
     json_t *list = object ? json_object() : json_array();
@@ -313,7 +313,7 @@ json_t *answer_calls(const struct answer_call *f, const struct chat_types *types
     return NULL;
 }
 
-/* ---- calls without the mark in front of them ---- */
+/* ---- calls without the mark before them ---- */
 
 const char *answer_bare_mark(const struct answer_call *f)
 {

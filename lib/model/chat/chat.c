@@ -121,7 +121,7 @@ static void put_form(struct writer *w, const char *text)
 }
 
 /* An answer that begins with a blank brings the one of the form: its tokens stay those that the model
- * generated behind the generation prompt. */
+ * generated after the generation prompt. */
 static void put_before(struct writer *w, const struct form *f, const struct chat_message *m)
 {
     const char *before = f->before[m->role];

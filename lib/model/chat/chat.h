@@ -62,9 +62,9 @@ struct chat_prompt {
 };
 void chat_prompt_free(struct chat_prompt *p);
 
-/* To continue a message: CHAT_CONTINUES is appended to its text, and chat_prompt_cut leaves out of the prompt what is behind it,
+/* To continue a message: CHAT_CONTINUES is appended to its text, and chat_prompt_cut leaves out of the prompt what is after it,
  * and itself. Where the template does not write blanks at the end of a message (that of the mark is missing: a tab, which
- * templates do not write themselves), those in front of it go, too. 0; -1 with ERR_BAD_INPUT (and the prompt freed): the template did not write it. */
+ * templates do not write themselves), those before it go, too. 0; -1 with ERR_BAD_INPUT (and the prompt freed): the template did not write it. */
 #define CHAT_CONTINUES "(here the answer continues)\t"
 int chat_prompt_cut(struct chat_prompt *p, struct error *error);
 

@@ -197,7 +197,7 @@ static json_t *message_of(const json_t *message, const struct chat_shape *shape,
     return copy;
 }
 
-/* The mark behind the content of the message that the answer continues. */
+/* The mark after the content of the message that the answer continues. */
 static int mark_end(json_t *message, struct error *error)
 {
     const json_t *content = json_object_get(message, "content");

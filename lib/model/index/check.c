@@ -26,7 +26,7 @@ static bool terminated(const char *text, size_t cap)
     return memchr(text, 0, cap) != NULL;
 }
 
-/* True for lines that printable() made, each with its end, and zeros behind them. */
+/* True for lines that printable() made, each with its end, and zeros after them. */
 static bool lines_are_printable(const char *text, size_t cap)
 {
     size_t n = strnlen(text, cap);

@@ -46,7 +46,7 @@ void index_totals(struct model_index *m, const struct model_entry *entries);
 /* What a store adds to its model file. Borrowed during the build. */
 struct index_experts {
     uint32_t precision_mask, stripe_count;
-    uint32_t part_count; /* of a delta: files of its model, in stripes[] behind the stripes */
+    uint32_t part_count; /* of a delta: files of its model, in stripes[] after the stripes */
     uint8_t precision_method[PRECISION__COUNT]; /* enum quant_method */
     uint64_t checksum_count;
     const struct model_entry *entries; /* the grid: precisions * layers * experts */

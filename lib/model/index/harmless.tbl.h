@@ -3,7 +3,7 @@
  * (unread.c). No include guard: include it with the macro defined, which is undefined at the end.
  *
  * HARMLESS(name, why)
- *     name: of a key; "*" at the end: all that begin like this; "." at the start: behind the name of the
+ *     name: of a key; "*" at the end: all that begin like this; "." at the start: after the name of the
  *     architecture. why: for the reader of this table */
 HARMLESS("general.*", "describes the file")
 HARMLESS("split.*", "read where a model has several files")

@@ -113,7 +113,7 @@ struct model_index {
     uint32_t precision_entries[PRECISION__COUNT]; /* experts present at that precision */
     uint8_t precision_method[PRECISION__COUNT];   /* enum quant_method; of absent ones: copy */
     uint32_t stripe_count;                        /* of a store; 0: a GGUF file */
-    uint32_t part_count; /* files of a split model, or of a delta's: behind the stripes */
+    uint32_t part_count; /* files of a split model, or of a delta's: after the stripes */
     uint32_t reserved;
     uint32_t absent_count; /* absent entries of all precisions */
     uint64_t tensors_offset, entries_offset;
@@ -123,7 +123,7 @@ struct model_index {
     uint64_t template_offset, template_bytes; /* of the chat, as in the file; 0 bytes: none */
     uint64_t tools_template_offset, tools_template_bytes; /* of chats with tools; the same */
     /* Keys of the file that were not read, harmless.tbl.h left out: their number, and the names of the
-     * first, each with a newline behind it, as printable() makes them. */
+     * first, each with a newline after it, as printable() makes them. */
     uint64_t unread_count;
     char unread[MODEL_UNREAD_BYTES];
     uint64_t dense_bytes; /* sum of slot_bytes of dense entries */

@@ -27,7 +27,7 @@
  *
  * DELTA. A store with "base" has only precisions below the native one, and those only of some experts; the native ones of all
  * experts are in the model file that it was made of. So one table, the entries of the index, states for each expert and
- * precision where it is: in_store, or in a part of the model file, which has loaders of its own behind that of the stripe. A
+ * precision where it is: in_store, or in a part of the model file, which has loaders of its own after that of the stripe. A
  * delta has one stripe, and the layout "spread".
  *
  * CHECKSUMS. XXH3-64 (seed 0) of each part: all bytes of the pages of this entry in stripe d, in

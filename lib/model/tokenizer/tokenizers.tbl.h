@@ -18,7 +18,7 @@
  * kimi-k2 keeps neither the rule of the letters' case nor marks with their letters: here it is the published
  * expression.
  * CHARACTERS(name)        value of tokenizer.ggml.pre that makes a "gpt2" model one of characters, as "gemma4" is
- * STRIP_AFTER(key, text)  SentencePiece models whose control tokens take the blanks behind them (`rstrip` of
+ * STRIP_AFTER(key, text)  SentencePiece models whose control tokens take the blanks after them (`rstrip` of
  *                         tokenizer.json, which GGUF does not have): the value of the key, in lower case,
  *                         contains the text
  * STRIP_NONE(piece)       control tokens of these models that do not
@@ -66,7 +66,7 @@
 #define EXPR_O200K(after, digits)                                                                  \
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" after "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER   \
     "*" after "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-/* PCRE2 has no intersection of classes: [...&&[^\p{Han}]] is a class behind a negative lookahead. */
+/* PCRE2 has no intersection of classes: [...&&[^\p{Han}]] is a class after a negative lookahead. */
 #define NOT_HAN(class) "(?:(?!\\p{sc:Han})" class ")"
 #define EXPR_KIMI                                                                                  \
     "\\p{sc:Han}+|[^\\r\\n\\p{L}\\p{N}]?" NOT_HAN(UPPER) "*" NOT_HAN(                              \

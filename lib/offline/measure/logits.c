@@ -29,7 +29,7 @@ struct logits_file {
     uint32_t magic;
     int fd;
     bool writing;
-    bool npy; /* rows are floats, behind header_bytes of NumPy's header */
+    bool npy; /* rows are floats, after header_bytes of NumPy's header */
     struct logits_header h;
     atomic_int failed; /* errno of the first row that could not be written */
     char path[PATH_MAX], temporary[PATH_MAX + 8];

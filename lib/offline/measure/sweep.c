@@ -33,7 +33,7 @@ static uint64_t window_bytes(const struct offline_evaluation *e)
     return e->in_order ? 0 : e->text->window * (row + e->row_bytes);
 }
 
-/* The first layer of an evaluation, and the one behind its last. */
+/* The first layer of an evaluation, and the one after its last. */
 static uint32_t first_layer(const struct offline_evaluation *e)
 {
     return e->part ? e->part->first : 0;

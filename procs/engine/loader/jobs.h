@@ -107,7 +107,7 @@ enum chunk_fate {
 };
 
 /* A chunk completed: result in bytes, or -errno. file_bytes: size of the file; a run can end up to
- * a page behind it. */
+ * a page after it. */
 enum chunk_fate jobs_complete(struct jobs *jobs, struct chunk *chunk, int64_t result,
                               uint64_t now_ns, uint64_t file_bytes);
 

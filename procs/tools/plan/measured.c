@@ -32,7 +32,7 @@ struct measured_file {
 
 #define RECORD_BYTES (MEASURED_KEY_BYTES + sizeof(uint32_t))
 
-/* The record at *at, which moves behind it; false: there is none, or it is cut off. */
+/* The record at *at, which moves after it; false: there is none, or it is cut off. */
 static bool next_record(const struct measured_file *f, size_t *at, const uint8_t **key,
                         const uint8_t **value, uint32_t *bytes)
 {

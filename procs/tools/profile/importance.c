@@ -75,7 +75,7 @@ static int nats(struct measuring *m, double *out, struct error *error)
     return 0;
 }
 
-/* Takes the stream to the entry of a layer; from the first layer again if it is behind it. */
+/* Takes the stream to the entry of a layer; from the first layer again if it is after it. */
 static int enter(struct measuring *m, uint32_t layer, struct error *error)
 {
     struct offline_losses none;

@@ -128,7 +128,7 @@ struct reading {
     int failed;
 };
 
-/* Reads a run of a file; `needed`: what must be there, the rest may be behind the end. */
+/* Reads a run of a file; `needed`: what must be there, the rest may be after the end. */
 static int read_run(struct reading *r, uint32_t file, const struct model_extent *x, uint64_t needed,
                     void *buffer, uint64_t cap)
 {

@@ -13,9 +13,9 @@ enum broken {
     BROKEN_TWO_BARRIERS,    /* threads are at barriers in different lines */
     BROKEN_HALF_EXCHANGE,   /* half a warp exchanges with a mask of all */
     BROKEN_HALF_PRODUCT,    /* half a warp multiplies matrices */
-    BROKEN_LOAD_BEYOND,     /* rows of matrices behind the shared memory */
+    BROKEN_LOAD_BEYOND,     /* rows of matrices after the shared memory */
     BROKEN_COPY_LEFT,       /* threads end before their asynchronous copies */
-    BROKEN_BEYOND_SHARED,   /* a write behind the shared memory */
+    BROKEN_BEYOND_SHARED,   /* a write after the shared memory */
     BROKEN_UNALIGNED,       /* a load of four bytes at an odd address */
     BROKEN__COUNT
 };

@@ -162,7 +162,7 @@ static bool more_bits(uint32_t layer, uint32_t layers)
 }
 
 /* Down matrices before this one. Within a layer by name: those of experts come before the shared one, and
- * behind a dense one. */
+ * after a dense one. */
 static uint32_t down_number(const struct model_hparams *h, const struct mix_tensor *t)
 {
     bool shared = h->shared_inner > 0, dense = h->dense_inner > 0 && h->dense_layers == 0;

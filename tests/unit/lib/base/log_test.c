@@ -289,7 +289,7 @@ static void log_much(int done_fd)
     ssize_t n = write(done_fd, "x", 1);
     (void)n;
     log_flush(FLUSH_MS);
-    log_info("after"); /* behind the report of the dropped lines */
+    log_info("after"); /* after the report of the dropped lines */
     log_flush(FLUSH_MS);
     _exit(log_dropped_lines() > 0 ? 0 : 2);
 }

@@ -13,7 +13,7 @@
 #include "lib/kernels/kv_layout.h"
 
 #define CHECKED_MAGIC 0x43484b44u
-#define AROUND        256 /* bytes before and behind a copy; a multiple of 64 */
+#define AROUND        256 /* bytes before and after a copy; a multiple of 64 */
 
 struct range {
     uint64_t base, bytes;

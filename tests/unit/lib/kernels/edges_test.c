@@ -83,7 +83,7 @@ START_TEST(decoders)
 END_TEST
 
 /* Row j has edge block j at one place, ordinary blocks elsewhere; the last rows any blocks. So that
- * the next row and what is behind the last one cannot hide an error, rows are at odd addresses. */
+ * the next row and what is after the last one cannot hide an error, rows are at odd addresses. */
 static struct kernel_matrix edge_matrix(uint32_t k)
 {
     const size_t bytes = vectors.type->block_bytes;

@@ -131,7 +131,7 @@ static void deepseek2(struct make *m, unsigned layers, unsigned h, uint32_t type
     make_u32(m, "deepseek2.rope.dimension_count", 2);
 }
 
-/* A dense network next to the experts, a norm behind each part, scales of router and layer. */
+/* A dense network next to the experts, a norm after each part, scales of router and layer. */
 static void gemma4_layer(struct make *m, unsigned layer, unsigned h, uint32_t type)
 {
     static const char *const vectors[] = {"post_attention_norm.weight", "post_ffw_norm_1.weight",

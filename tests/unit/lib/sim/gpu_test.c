@@ -181,7 +181,7 @@ static struct sim_cache *two_layers(double layer_ns)
     return c;
 }
 
-/* A copy ahead begins behind those of its layer, and runs while the next one is computed, which waits for the rest. What is
+/* A copy ahead begins after those of its layer, and runs while the next one is computed, which waits for the rest. What is
  * predicted and there is not copied again. */
 START_TEST(copies_ahead)
 {

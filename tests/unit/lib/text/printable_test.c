@@ -33,7 +33,7 @@ START_TEST(shown)
 }
 END_TEST
 
-/* A character that has no room is left out, and nothing behind the text is read. */
+/* A character that has no room is left out, and nothing after the text is read. */
 START_TEST(long_texts)
 {
     enum { BYTES = 100 };

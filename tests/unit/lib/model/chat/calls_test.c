@@ -190,7 +190,7 @@ static const struct {
      "|C:<|channel|>commentary to=functions.f json<|message|>{}", true},
     {HARMONY, "<|channel|>analysis<|message|>t<|start|>assistant<|channel|>final<|message|>x",
      "|R:t|C:x", true},
-    /* Without the mark in front, and without that behind. */
+    /* Without the mark before, and without that after. */
     {QWEN, "Let me see.\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n</tool_call>",
      "|C:Let me see.|f({\"a\":\"b\"})", false},
     {QWEN, "<function=f></function>\n<function=g></function>\nDone.", "|f({})|g({})|C:Done.",

@@ -67,7 +67,7 @@ static void family_close(struct family *f)
     free(f->index);
 }
 
-/* As compute does: the prompt's ids behind BOS, if the tokenizer adds one. */
+/* As compute does: the prompt's ids after BOS, if the tokenizer adds one. */
 static uint32_t *ids_of(const struct family *f, const json_t *messages, const json_t *c,
                         size_t *count)
 {

@@ -197,7 +197,7 @@ static void of_another_cut(void)
     ck_assert_int_gt(n, 200);
     char *no = memmem(bytes, (size_t)n, "split.no", 8);
     ck_assert_ptr_nonnull(no);
-    ck_assert_int_eq(no[12], 2); /* behind the name and the type */
+    ck_assert_int_eq(no[12], 2); /* after the name and the type */
     no[12] = 1;
     struct bytes all = {0};
     bytes_add(&all, bytes, (size_t)n);
@@ -271,7 +271,7 @@ START_TEST(names)
 }
 END_TEST
 
-#define FAR_BYTES (8l << 20) /* behind the header and what is read with it */
+#define FAR_BYTES (8l << 20) /* after the header and what is read with it */
 
 static bool far_page_cached(int fd)
 {

@@ -123,7 +123,7 @@ START_TEST(a_wrong_entry_is_rejected)
         bytes[i] ^= 0x40;
     }
     struct model_extent *x = &entries[m->precision_first[PRECISION_NATIVE] + 1].extent[1];
-    x->file_offset += (uint64_t)1 << 40; /* behind the end */
+    x->file_offset += (uint64_t)1 << 40; /* after the end */
     ck_assert_int_ne(model_index_check(m, m->bytes, &error), 0);
     x->file_offset -= (uint64_t)1 << 40;
     ck_assert_int_eq(model_index_check(m, m->bytes, &error), 0);

@@ -314,7 +314,7 @@ START_TEST(one_space)
 }
 END_TEST
 
-/* A token that a user defined stays one in front of and between joined spaces, also of spaces alone;
+/* A token that a user defined stays one before and between joined spaces, also of spaces alone;
  * the longest counts. */
 static void squeezed_with_user_tokens(struct make *m)
 {
@@ -347,8 +347,8 @@ START_TEST(one_space_keeps_user_tokens)
 }
 END_TEST
 
-/* `rstrip` of tokenizer.json: blanks behind a control token are a part of it, in a model of that name,
- * except behind BOS. */
+/* `rstrip` of tokenizer.json: blanks after a control token are a part of it, in a model of that name,
+ * except after BOS. */
 static void named_phi(struct make *m)
 {
     make_text(m, "general.name", "Phi 3.5 MoE");

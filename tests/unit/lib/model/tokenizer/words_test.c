@@ -68,7 +68,7 @@ START_TEST(what_is_no_utf8)
     ck_assert_ptr_nonnull(w);
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         size_t bytes = strlen(texts[i]), seen = 0;
-        char *text = malloc(bytes), *known; /* without a byte behind it */
+        char *text = malloc(bytes), *known; /* without a byte after it */
         memcpy(text, texts[i], bytes);
         ck_assert(newer_known(text, bytes, &known));
         ck_assert_ptr_null(known);

@@ -112,7 +112,7 @@ START_TEST(systems_are_planned_if_there_is_time)
 }
 END_TEST
 
-/* A measurement of importance takes that part of a pass that is behind the layer that it changes. */
+/* A measurement of importance takes that part of a pass that is after the layer that it changes. */
 START_TEST(measurements_begin_late)
 {
     struct stage_times whole, late;
