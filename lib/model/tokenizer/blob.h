@@ -58,10 +58,9 @@ enum tokenizer_model {
 #define TOKENIZER_SPACE_PREFIX 1u /* a space is added before the text */
 #define TOKENIZER_CUT_AT_SPACE 2u /* no token has a space after another character */
 #define TOKENIZER_ONE_SPACE    4u /* runs of spaces are one, none at the ends of the text */
-#define TOKENIZER_STRIP_AFTER                                                                      \
-    8u                      /* blanks after most control tokens belong to them (STRIP_AFTER) */
-#define TOKENIZER_NFC   16u /* byte-level BPE: texts are normalised to NFC */
-#define TOKENIZER_FLAGS 31u
+#define TOKENIZER_STRIP_AFTER  8u /* blanks after most control tokens belong to them (STRIP_AFTER) */
+#define TOKENIZER_NFC          16u /* byte-level BPE: texts are normalised to NFC */
+#define TOKENIZER_FLAGS        31u
 
 /* Overrides the column nfc of tokenizers.tbl.h. A key of our own: GGUF has none. */
 #define TOKENIZER_NFC_KEY "tokenizer.ggml.normalizer.nfc"
