@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: names.pl DOCUMENT...: prints what a document names and the tree does not have, so that names in documents do
-# not outlive the source. Two forms are read: `name` (file.c) means that the file contains the name, and `dir/file` is a
-# path from the root. A file may be named by the end of its path. Links lead to files and headings that exist.
+# not outlive the source. Three forms are read: `name` (file.c) means that the file contains the name, `dir/file` is a
+# path from the root, and `file.c` is a source file; in the README of a folder it is in that folder or next to it. A file
+# may be named by the end of its path. Links lead to files and headings that exist.
 use strict;
 use warnings;
 
@@ -62,6 +63,14 @@ for my $document (@ARGV) {
         my ($link, $at) = ($1, $place->($-[0]));
         my $fault = $link =~ m{^\w+:} ? undef : link_fault($document, $link);
         print "$at: the link $link leads to $fault\n" if $fault;
+    }
+    my ($near) = $document =~ m{^(?:(.*)/)?[^/]+/README\.md$};
+    while ($text =~ m{`([\w.][\w./]*\.(?:c|h|cu|cuh|rows|sh|pl|awk|js))`}g) {
+        my ($path, $at) = ($1, $place->($-[0]));
+        $path =~ s{^(?:\.\./)+}{};
+        my @files = files_of($path);
+        @files = grep { m{^\Q$near\E/} } @files if length($near // '') && $path !~ m{/};
+        print "$at: there is no file $path" . (length($near // '') ? " in $near" : '') . "\n" unless @files;
     }
     while ($text =~ m{`((?:lib|procs|shm|ipc|config|launch|tests|docs)/[\w./-]+)`}g) {
         my ($path, $at) = ($1, $place->($-[0]));
