@@ -15,8 +15,8 @@
 #define PARAM_CHOICE_BYTES 16
 #define PARAMS_QUEUE_DEPTH 16 /* default of queue_depth; simulations take it, too */
 
-/* What prefill_chunk 0 stands for: the larger number where its memory is a small part of the budget, and the smaller
- * one without a budget. */
+/* The values that prefill_chunk 0 stands for: the larger number where its memory is a small part of
+ * the budget, and the smaller one without a budget. */
 #define PREFILL_CHUNK       256
 #define PREFILL_CHUNK_LARGE 512
 
