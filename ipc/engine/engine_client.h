@@ -66,7 +66,7 @@ struct engine_marks {
     uint32_t count;
 };
 
-/* Of a sequence before its first token. */
+/* The progress of a sequence before its first token. */
 struct engine_progress {
     bool known;            /* false: it generates, has ended, or the engine does not report it */
     uint64_t queue;        /* sequences before it; 0: it is computed */
@@ -112,9 +112,9 @@ int engine_cancel(struct rpc_client *c, uint64_t id, struct error *error);
 int engine_count(struct rpc_client *c, const struct engine_submit *s, uint64_t *tokens,
                  uint64_t *context, struct error *error);
 
-/* The same calls split into request and reply, for non-blocking callers (ipc/rpc/async.h). Requests
- * are new references; NULL when out of memory, for submit also with *error. engine_next_read always
- * steals the reply. */
+/* The calls above, split into request and reply for non-blocking callers (ipc/rpc/async.h).
+ * Requests are new references; NULL when out of memory, for submit also with *error.
+ * engine_next_read always steals the reply. */
 json_t *engine_submit_request(const struct engine_submit *s, struct error *error);
 int engine_submit_read(const json_t *reply, uint64_t *id, uint64_t *prompt_tokens,
                        struct error *error);
@@ -135,7 +135,7 @@ int engine_next_parse(json_t *body, uint64_t *id, uint64_t *from, unsigned *wait
 /* The marks of a body that engine_next_parse took, borrowed from it. */
 void engine_next_marks(const json_t *body, struct engine_marks *marks);
 int engine_cancel_parse(json_t *body, uint64_t *id, struct error *error);
-/* Of *out, only the fields of the prompt are set. */
+/* Sets only the fields of the prompt in *out. */
 int engine_count_parse(json_t *body, struct engine_submit *out, struct error *error);
 
 /* Reply fields for rpc_reply. `reply` of next is not used; a reference to stats is added. Text
