@@ -50,7 +50,7 @@ struct gpu_products {
     uint32_t n_begin, n_end, rows, count;
 };
 
-/* What is added to a row: factor times row `row` of y. */
+/* A term that is added to a row: factor times row `row` of y. */
 struct gpu_term {
     float factor;
     uint32_t row; /* GPU_NO_ROW: nothing */
@@ -217,7 +217,7 @@ struct gpu_kernels {
     /* kernel_ops.matmul. w->data and w->row_bytes are multiples of alignment(type); x_stride in bytes. x and x_stride are multiples of 64, with types of FORM_F32 of 4. */
     int (*matmul)(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
                   size_t x_stride, uint32_t rows, float *y, size_t y_stride, void *stream);
-    /* The same of several matrices in one launch, of rows by number. */
+    /* Products of several matrices in one launch, of rows by number. */
     int (*products)(const struct gpu_products *p, void *stream);
     int (*finish)(const struct gpu_finish *f, void *stream);
     int (*add_terms)(const struct gpu_terms *t, void *stream);
@@ -229,8 +229,9 @@ struct gpu_kernels {
     uint64_t (*row_bytes)(enum tensor_type type, uint32_t k);
     /* Rows are rearranged; else they have the bytes of the file. */
     bool (*rearranged)(enum tensor_type type);
-    /* Of such a type: rows of a file, which are in memory of the device, to rows that are to_row_bytes apart. w: with the bytes
-     * between rows there. `to` and to_row_bytes: multiples of alignment(type); not within w. */
+    /* Rearranges rows of such a type, which are in memory of the device as in a file, to rows that
+     * are to_row_bytes apart. w says how far apart they are there. `to` and to_row_bytes are
+     * multiples of alignment(type), and `to` is not within w. */
     int (*rearrange)(const struct kernel_matrix *w, void *to, size_t to_row_bytes, void *stream);
 
     /* kernel_ops.row_to_f32 of rows token[0 .. rows) of w. */
@@ -253,7 +254,8 @@ struct gpu_kernels {
     size_t (*attention_workspace)(const struct kernel_attention *a); /* 0: unsupported */
     /* kernel_ops.attention; workspace: so many bytes, 16-byte aligned. */
     int (*attention)(const struct kernel_attention *a, void *workspace, void *stream);
-    /* The same of one row, whose position is on the device, below a->positions: that many are only launched for. */
+    /* Attention of one row whose position is on the device. It is below a->positions, which only
+     * sets the size of the launch. */
     int (*attention_at)(const struct kernel_attention *a, const uint32_t *position, void *workspace,
                         void *stream);
 
@@ -298,7 +300,8 @@ struct gpu_kernels {
      * other memory. */
     int (*capture_begin)(void *stream);
     int (*capture_end)(void *stream, void **graph);
-    /* What was recorded runs, in the order of the stream. A copy reads pinned memory when it runs. */
+    /* Runs what was recorded, in the order of the stream. A copy reads pinned memory when it
+     * runs. */
     int (*graph_launch)(void *graph, void *stream);
     int (*graph_destroy)(void *graph);
 };

@@ -67,7 +67,7 @@ struct device_rows {
 
 /* Sets the length of a row: at most the length that the rows were made for. */
 void device_rows_set(struct device_rows *rows, uint32_t k);
-/* The same rows from number `first` on. */
+/* The rows from number `first` on. */
 struct device_rows device_rows_from(const struct device_rows *rows, uint32_t first);
 /* Rows of k floats, and no other form. */
 struct device_rows device_rows_of_floats(struct device_at at, uint32_t k);
@@ -92,7 +92,7 @@ static inline uint32_t device_run_of(const struct device_row *row, uint32_t most
 /* Where memory of a device that is not the host begins: multiples of it. */
 #define DEVICE_ALIGN 256
 
-/* What an operation does with a part of a sequence (ops.tbl.h). */
+/* How an operation uses a part of a sequence (ops.tbl.h). */
 enum device_access { DEVICE_READS = 1, DEVICE_APPENDS = 2, DEVICE_WRITES = 4 };
 
 /* Positions [first, end) of a sequence that are rows of a pass. Without rows: end 0. */
@@ -102,7 +102,7 @@ struct device_span {
 
 struct device_span device_span_of(const struct device_row *row, uint32_t rows, uint32_t sequence);
 
-/* What one layer has of a sequence. */
+/* The part of a sequence that belongs to one layer. */
 struct device_sequence {
     struct device_at keys, values; /* whole tiles (kernels.h) */
     struct device_at state;        /* recurrent, before the pass; none: the sequence begins */
@@ -199,7 +199,8 @@ static inline size_t device_delta_floats(const struct device_delta *d)
     return (d->taps - 1) * (size_t)d->channels + (size_t)d->v_heads * d->size * d->size;
 }
 
-/* What bounds the memory that an operation needs in addition to its arguments: the largest of all layers. */
+/* Limits of the memory that an operation needs in addition to its arguments: the largest values of
+ * all layers. */
 struct device_limits {
     uint32_t rows; /* of a pass */
     uint32_t experts, top_k;

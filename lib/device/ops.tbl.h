@@ -136,7 +136,7 @@ OP_END(scale_rows)
 
 /* ---- products ---- */
 
-/* The same rows times several matrices. */
+/* Products of the rows x with several matrices. */
 OP(products)
     OP_VALUE(uint32_t, rows)
     OP_READ_ROWS(x, a->rows)
@@ -361,8 +361,8 @@ OP(choose)
     OP_WRITE(routes, (size_t)a->rows * a->rule.top_k * sizeof(struct route))
 OP_END(choose)
 
-/* Of each expert: sum over the rows whose choice contains it of |x| * its weight, not normalised
- * (weights.h of lib/core); x in floats. */
+/* For each expert, the sum of |x| * its weight over the rows whose choice contains it. The weights
+ * are not normalised (weights.h of lib/core); x is in floats. */
 OP(importance)
     OP_VALUE(uint32_t, rows)
     OP_READ_ROWS(x, a->rows)
@@ -374,8 +374,8 @@ OP_END(importance)
 
 /* ---- experts ---- */
 
-/* Of each job: gate = activation(x gate) * (x up) of its rows, with scales and biases. pair_row: the row of
- * each pair. gate, up: rows of n, those of a job from inner_base on. */
+/* For each job, gate = activation(x gate) * (x up) of its rows, with scales and biases. pair_row:
+ * the row of each pair. gate, up: rows of n, those of a job from inner_base on. */
 OP(expert_gate_up)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, n)
@@ -390,8 +390,8 @@ OP(expert_gate_up)
     OP_WRITE(up, FLOATS((size_t)a->inner_rows * a->n))
 OP_END(expert_gate_up)
 
-/* Of each job: y of its pairs = gate down, with scale and bias; rows of n. Then the terms of row 0 are
- * added to `into`, as add_terms does: when all experts of a single row are in the jobs. */
+/* For each job, y of its pairs = gate down, with scale and bias; rows of n. Then the terms of row 0
+ * are added to `into`, as add_terms does, when all experts of a single row are in the jobs. */
 OP(expert_down)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, inner)

@@ -18,7 +18,7 @@ enum read_fault read_fault_of(int errno_value);
 /* The number under which a read that is given up fails; itself for most. */
 int read_error_reported(int errno_value);
 
-/* The same for a reported number: whether the read failed for lack of memory. */
+/* Whether a read with this reported number failed for lack of memory. */
 bool read_reported_memory(int errno_value);
 
 #endif

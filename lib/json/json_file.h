@@ -13,15 +13,16 @@
  * position, not the file. The caller owns the reference. */
 json_t *json_text(const char *text, size_t bytes, struct error *error);
 
-/* Of at most `max` bytes, with that text as "format" and that number as "version". */
+/* json_text for a text of at most `max` bytes that has `format` as "format" and `version` as
+ * "version". */
 json_t *json_record(const char *text, size_t bytes, size_t max, const char *format, int version,
                     struct error *error);
 
-/* As json_text, from a file of at most `max` bytes. The error names the path. Also ERR_IO,
+/* json_text for a file of at most `max` bytes. The error names the path. Also ERR_IO,
  * ERR_NO_MEMORY. */
 json_t *json_file(const char *path, uint64_t max, struct error *error);
 
-/* The same for the files of others, with limits of depth and of memory (reader.h). */
+/* json_file for the files of others, with limits of depth and of memory (reader.h). */
 json_t *json_foreign_file(const char *path, uint64_t max, struct error *error);
 
 /* The bytes of such a file, whatever they are; the caller frees them. */

@@ -65,7 +65,8 @@ void json_reader_close(struct json_reader *r);
 
 enum json_event json_next(struct json_reader *r);
 
-/* Of the last KEY or STRING, terminated, until the next call; the value of the last INTEGER. */
+/* The text of the last KEY or STRING, terminated and valid until the next call, and its bytes; the
+ * value of the last INTEGER or REAL. */
 const char *json_reader_text(const struct json_reader *r);
 size_t json_reader_bytes(const struct json_reader *r);
 int64_t json_reader_integer(const struct json_reader *r);
@@ -74,7 +75,7 @@ double json_reader_real(const struct json_reader *r);
 /* The next value (not a key) as jansson's; NULL after an error, and where an array or object ends,
  * which is then the last event. */
 json_t *json_read_value(struct json_reader *r);
-/* The same without making it; false after an error. */
+/* Skips the next value; false after an error. */
 bool json_skip_value(struct json_reader *r);
 enum json_event json_last_event(const struct json_reader *r);
 

@@ -190,13 +190,13 @@ static inline void prefetch(const void *p, size_t ahead)
     __builtin_prefetch((const void *)((uintptr_t)p + ahead));
 }
 
-/* The same, but not into the L1 cache. */
+/* Prefetches, but not into the L1 cache. */
 static inline void prefetch_far(const void *p, size_t ahead)
 {
     __builtin_prefetch((const void *)((uintptr_t)p + ahead), 0, 2);
 }
 
-/* Of swiglu_clamped. */
+/* The constants of swiglu_clamped. */
 #define SWIGLU_LIMIT 7.0f
 #define SWIGLU_ALPHA 1.702f
 

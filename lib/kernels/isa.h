@@ -21,7 +21,7 @@ static inline const char *kernel_isa_name(uint64_t isa)
     return isa < ISA__COUNT ? names[isa] : "";
 }
 
-/* What it is, in a few words; "" for an invalid number. */
+/* The meaning of an instruction set in a few words; "" for an invalid number. */
 static inline const char *kernel_isa_meaning(uint64_t isa)
 {
     static const char *const meanings[] = {

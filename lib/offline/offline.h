@@ -76,9 +76,9 @@ int offline_hold(struct offline_model *m, uint32_t layer, uint32_t expert, enum 
 void offline_release(struct offline_model *m, uint32_t layer, uint32_t expert,
                      enum precision precision, enum quant_method method);
 
-/* The same of a mapped model; valid until offline_close. Native ones are in the mapped file, others are
- * quantised at the first call, and kept. Any thread. Fatal when memory runs out, since no offline tool can
- * continue. */
+/* The matrices of an expert of a mapped model, valid until offline_close. Native ones are in the
+ * mapped file, others are quantised at the first call, and kept. Any thread. Fatal when memory runs
+ * out, since no offline tool can continue. */
 void offline_matrices(struct offline_model *m, uint32_t layer, uint32_t expert,
                       enum precision precision, enum quant_method method,
                       struct kernel_matrix out[EXPERT__COUNT]);
@@ -140,7 +140,7 @@ struct offline_hooks {
     /* Precision that serves an item (enum precision), or OFFLINE_SKIP. NULL: native. In prefill an
      * item is all tokens of the chunk that access the expert. */
     int (*serve)(void *arg, const struct expert_step *step, const struct expert_item *item);
-    /* As in struct weights_source. */
+    /* The functions of struct weights_source. */
     bool (*mask)(void *arg, const struct expert_step *step, bool *allowed);
     void (*choice)(void *arg, const struct expert_step *step, const float *importance);
     void (*routed)(void *arg, const struct expert_step *step, const struct route *routes);

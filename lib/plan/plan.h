@@ -102,7 +102,7 @@ int plan_matches(const struct plan *plan, const struct model_index *model,
  * ERR_NO_MEMORY; the error names the path. */
 struct plan *plan_read(const char *path, struct error *error);
 
-/* The same from memory, for tests and fuzzing. tables may be NULL when tables_bytes is 0. */
+/* plan_read from memory, for tests and fuzzing. tables may be NULL when tables_bytes is 0. */
 struct plan *plan_parse(const char *text, size_t bytes, const void *tables, size_t tables_bytes,
                         struct error *error);
 

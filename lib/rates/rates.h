@@ -78,7 +78,8 @@ int rates_model(const struct model_index *m, enum kv_type type, uint32_t context
                 const double *hits, struct rates_model *out, struct error *error);
 void rates_model_free(struct rates_model *r);
 
-/* What a CPU's rates depend on: type and shape of the experts, and the instruction set (--isa). */
+/* Makes the key that a CPU's rates depend on: type and shape of the experts, and the instruction
+ * set (--isa). */
 void rates_key(const struct model_index *m, const char *isa, char key[RATES_TYPE_BYTES]);
 
 #endif

@@ -62,7 +62,7 @@ typedef void (*sandbox_violation)(const char *text, void *arg);
 int sandbox_calls(enum sandbox_profile profile, sandbox_violation violation, void *arg,
                   uint32_t *parts, struct error *error);
 
-/* What the kernel provides, as parts; *landlock: version of its interface, 0: none. */
+/* Returns the parts that the kernel provides; *landlock: version of its interface, 0: none. */
 uint32_t sandbox_available(unsigned *landlock);
 
 /* "no_new_privs, landlock, seccomp"; "none". */

@@ -33,7 +33,7 @@ enum sim_gpu_option {
         SIM_GPU__COUNT
 };
 
-/* What was given of them; all 0 at first. */
+/* The options that were given; all 0 at first. */
 struct sim_gpu_options {
     bool given[SIM_GPU__COUNT];
     uint32_t slots[SIM_GPUS_MAX], gpus;          /* of each GPU */

@@ -118,8 +118,8 @@ void trace_header_init(struct trace_header *h);
 int trace_check(const struct trace_header *h, const struct trace_record *records, uint64_t count,
                 struct error *error);
 
-/* Whole files. A truncated last record (the recorder was killed) is dropped. Release the result of
- * a read with trace_free. -1 with ERR_BAD_INPUT, ERR_IO or ERR_NO_MEMORY. */
+/* Read and write whole files. A truncated last record (the recorder was killed) is dropped. Release
+ * the result of a read with trace_free. -1 with ERR_BAD_INPUT, ERR_IO or ERR_NO_MEMORY. */
 int trace_read(const char *path, struct trace *out, struct error *error);
 int trace_write(const char *path, const struct trace *t, struct error *error);
 /* trace_read from memory, for tests and fuzzing. */

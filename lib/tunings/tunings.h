@@ -57,8 +57,8 @@ int tunings_hash(const char *path, uint8_t hash[TUNINGS_HASH_BYTES], struct erro
 /* The name of this machine's CPU, in printable ASCII; "": unknown. */
 void tunings_cpu(char name[TUNINGS_CPU_BYTES]);
 
-/* The same from a file like /proc/cpuinfo. ARM has no names there: "ARM 0x41 0xd0b", implementer and part of the
- * first CPU. */
+/* tunings_cpu from a file like /proc/cpuinfo. ARM has no names there: "ARM 0x41 0xd0b" is
+ * implementer and part of the first CPU. */
 void tunings_cpu_of(FILE *f, char name[TUNINGS_CPU_BYTES]);
 
 /* The directory of a model's tunings, made if it is not there (warm_directory). */
@@ -82,7 +82,8 @@ int tunings_find(const char *model, double max_loss, uint64_t budget, tunings_sa
 typedef void tunings_visit(void *arg, const char *hash, const char *path, const struct tuning *t);
 int tunings_each(tunings_visit *visit, tunings_say *say, void *arg, struct error *error);
 
-/* Those in the directory of a model. False: there are, or may be, others that cannot be read. */
+/* Visits the records in the directory of a model. False: there are, or may be, others that cannot
+ * be read. */
 typedef void tunings_record(void *arg, const char *path, const struct tuning *t);
 bool tunings_of(const char *directory, tunings_record *visit, void *visit_arg, tunings_say *say,
                 void *arg);
@@ -110,7 +111,7 @@ bool tunings_is_gone(const char *path);
 /* -1 with ERR_IO, or ERR_BAD_INPUT: a path that is no name of a tuned store. */
 int tunings_store_note(const char *directory, const char *store, struct error *error);
 
-/* Those noted in the directory of a model, and of all models. */
+/* Visit the stores noted in the directory of a model, and of all models. */
 typedef void tunings_store_visit(void *arg, const struct tuning_store *s);
 void tunings_stores(const char *directory, tunings_store_visit *visit, void *arg);
 int tunings_each_store(tunings_store_visit *visit, void *arg, struct error *error);

@@ -64,7 +64,7 @@ int warm_add(struct warm_list *list, const struct warm_model *model, const uint3
 /* Makes the directory of this user's cache if it is not there: $XDG_CACHE_HOME/sluice, else ~/.cache/sluice. A directory of
  * another user, or one that others may write, is not used. 0 with the path in `path`, or -1 with *error. */
 int warm_cache(char *path, size_t path_bytes, struct error *error);
-/* The same of the directory in it with a model's files, by the hash. */
+/* Makes the directory in that cache with a model's files, by the hash. */
 int warm_directory(const uint8_t hash[WARM_HASH_BYTES], char *path, size_t path_bytes,
                    struct error *error);
 

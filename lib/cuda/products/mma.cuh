@@ -34,8 +34,8 @@ INLINE void mma_8_8_16(int32_t c[2], uint32_t a, uint32_t b)
                  : "r"(a), "r"(b));
 }
 
-/* Of the lane's row address: lanes 8 i to 8 i + 7 have those of matrix i, 8 rows of 16 bytes. to[i]: word lane % 4 of row
- * lane / 4 of matrix i. */
+/* Loads four matrices. Lanes 8 i to 8 i + 7 have the addresses of the 8 rows of matrix i, 16 bytes
+ * each. to[i] is word lane % 4 of row lane / 4 of matrix i. */
 INLINE void load_matrices(uint32_t to[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -77,7 +77,7 @@ INLINE void copy_4(void *shared, const void *from)
                  : "memory");
 }
 
-/* Until the copies of this thread are there. */
+/* Waits until the copies of this thread have arrived. */
 INLINE void copies_wait(void)
 {
     asm volatile("cp.async.wait_all;" ::: "memory");

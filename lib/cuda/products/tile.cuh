@@ -55,7 +55,7 @@ template <class T> INLINE void next_piece(piece_at *at, uint32_t units, int by)
 
 /* ---- a stage is filled ---- */
 
-/* What a thread brings to each stage. */
+/* The part of each stage that a thread brings. */
 struct tile_source {
     const uint8_t *row, *x;  /* an output, and a row; NULL: none */
     uint32_t w_slot, x_slot; /* which of the stage's pieces */

@@ -67,7 +67,8 @@ template <class T> INLINE unit_scales input_scales(const uint8_t *x, uint32_t k,
     return {load_as<float>(x + act_scale_offset(k) + (size_t)unit * 4), 0};
 }
 
-/* As the integer's conversion, for less than 2^22 either way: conversions have a fraction of the rate of additions. */
+/* Converts an integer of less than 2^22 either way. Conversion instructions have a fraction of the
+ * rate of additions. */
 INLINE float float_of_small(int32_t v)
 {
     return float_of(0x4b400000u + (uint32_t)v) - 12582912.0f;

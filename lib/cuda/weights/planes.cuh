@@ -28,13 +28,13 @@ struct row_unit {
     uint32_t unit, units; /* of the row */
 };
 
-/* Of a unit, in the planes before. */
+/* The bytes of a unit in the planes before number `count`. */
 BOTH constexpr uint32_t bytes_before(const plane *planes, int count)
 {
     return count == 0 ? 0 : planes[count - 1].bytes + bytes_before(planes, count - 1);
 }
 
-/* What plane P has of the unit. */
+/* Where plane P has its bytes of the unit. */
 template <class T, int P> INLINE const uint8_t *plane_of(const row_unit &u)
 {
     enum : uint32_t { BEFORE = bytes_before(T::planes, P), BYTES = T::planes[P].bytes };

@@ -33,7 +33,7 @@ struct unit_scales {
     float d, other;
 };
 
-/* As F16, next to each other at a multiple of 4. */
+/* Loads two numbers in F16 that are next to each other at a multiple of 4. */
 INLINE unit_scales load_both(const uint8_t *p)
 {
     uint32_t both = load_4(p);

@@ -62,7 +62,7 @@ struct expert_product {
     struct gpu_job job;
 };
 
-/* Of the next launches (ops/batches.c). */
+/* Products and outputs of experts for the next launches (ops/batches.c). */
 struct expert_batch {
     struct expert_product *product;
     struct gpu_job *job;
@@ -78,7 +78,7 @@ struct slots {
     uint64_t changes; /* of what is where */
 };
 
-/* What the core allocated. */
+/* Memory that the core allocated. */
 struct block {
     void *memory;
     size_t bytes;
@@ -93,7 +93,7 @@ enum sequence_part {
     PART_next_state = PART_state
 };
 
-/* Of the current sequence, in a layer whose parts stay on the device. */
+/* A part of the current sequence in a layer whose parts stay on the device. */
 struct kept_part {
     uint8_t *memory;
     uint64_t host;   /* address of keys or values */
@@ -114,7 +114,7 @@ struct note {
     struct gpu_kv_store rows;
 };
 
-/* What changes from token to token, on the device. */
+/* The values that change from token to token, on the device. */
 struct token_block {
     uint32_t token, position;
     float one; /* 1 */
@@ -190,7 +190,7 @@ struct cuda {
     size_t attend_bytes;
     struct block block[BLOCKS_MAX];
     uint32_t blocks;
-    /* Of the operation that runs: on the device, and as they were given. */
+    /* The sequences of the operation that runs: on the device, and as they were given. */
     struct device_sequence taken[DEVICE_SEQUENCES_MAX];
     const struct device_sequence *given;
     struct kept *kept; /* [kv_layers] */
@@ -240,7 +240,8 @@ bool cuda_keep(struct device *d, const struct device_expert *expert);
 void cuda_use(struct device *d, uint64_t content);
 /* Where the matrices of an expert are; NULL: it has no slot. They have arrived for what is submitted next. */
 uint8_t *const *cuda_matrices(struct cuda *c, uint64_t content);
-/* Of a matrix in a slot: whether it may be in flight; and that the operations submitted next read it. */
+/* For a matrix in a slot. cuda_arrives: it may be in flight. cuda_await: the operations submitted
+ * next read it. */
 bool cuda_arrives(const struct cuda *c, const void *matrix);
 void cuda_await(struct cuda *c, const void *matrix);
 
@@ -271,8 +272,8 @@ void cuda_batch_end(struct cuda *c, enum gpu_pointwise op, uint32_t n);
 /* streams.c */
 int cuda_streams_open(struct cuda *c, struct error *error);
 void cuda_streams_close(struct cuda *c);
-/* What is uploaded after cuda_uploads_after_use is written after the operations that were submitted before the last
- * cuda_used. */
+/* Uploads after cuda_uploads_after_use are written after the operations that were submitted before
+ * the last cuda_used. */
 void cuda_used(struct cuda *c);
 void cuda_uploads_after_use(struct cuda *c);
 /* Whether so many pieces of the ring can be used without waiting. */
@@ -283,10 +284,10 @@ void cuda_upload_matrix(struct cuda *c, uint8_t *to, const struct kernel_matrix 
 void cuda_use_uploads(struct cuda *c);
 
 /* plan.c */
-/* Of a matrix, on the device. */
+/* The bytes of a matrix on the device. */
 size_t cuda_matrix_bytes(const struct gpu_kernels *k, const struct kernel_matrix *m);
 size_t cuda_workspace(const struct device *d, const struct device_limits *limits);
-/* Of it, in front: for attention. */
+/* The bytes at its start that attention takes. */
 size_t cuda_attend_bytes(const struct cuda *c, const struct device_limits *limits);
 void cuda_use_workspace(struct device *d, const struct device_limits *limits, struct device_at at);
 
@@ -363,7 +364,7 @@ size_t cuda_prepare(struct cuda *c, enum tensor_type type, const float *floats, 
 /* y = x w, times *scale (none: without). */
 void cuda_product(struct cuda *c, const struct kernel_matrix *w, struct device_at scale,
                   const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_stride);
-/* The same with rows in the form that they have. */
+/* cuda_product with rows in the form that they have. */
 void cuda_product_rows(struct cuda *c, const struct device_matrix *w, struct device_at scale,
                        const struct device_rows *x, uint32_t rows, float *y, size_t y_stride);
 

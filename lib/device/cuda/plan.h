@@ -29,7 +29,7 @@ enum cuda_part {
         CUDA_PART__COUNT
 };
 
-/* Of the dense weights' part: where rows arrive that get another layout. */
+/* The part of the dense weights where rows arrive that get another layout. */
 #define CUDA_STAGING_BYTES PLACES_PIECE
 
 struct cuda_plan {
@@ -63,7 +63,8 @@ void cuda_plan_kv(struct cuda_plan *plan, const struct model_index *model, enum 
 void cuda_plan_sizes(struct cuda_plan *plan, const struct gpu_kernels *kernels,
                      const struct model_index *model);
 
-/* What it uses of so many bytes for experts: all of its experts do not need more. Below the minimum: as given. */
+/* The bytes that the plan uses of so many for experts: all of its experts do not need more. Below
+ * the minimum: as given. */
 uint64_t cuda_plan_experts(const struct cuda_plan *plan, uint64_t bytes);
 /* Every expert of its layers has a slot, at each of these precisions: 1 << enum precision, or all. */
 #define CUDA_PRECISIONS_ALL (~0u)

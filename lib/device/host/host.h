@@ -19,8 +19,8 @@ void host_norm(const struct kernel_ops *kernels, enum norm_kind kind, float eps,
 void host_activate(const struct kernel_ops *kernels, enum ffn_activation activation,
                    const float *gate, const float *up, uint32_t n, float *y);
 
-/* Of one row x of n floats and its logits (op importance): |x| * weight is added to each expert that the rule
- * chooses, its weights not normalised. scratch: ROUTING_SCRATCH floats. */
+/* For one row x of n floats and its logits (op importance), adds |x| * weight to each expert that
+ * the rule chooses. The weights are not normalised. scratch: ROUTING_SCRATCH floats. */
 void host_add_importance(const struct model_router *rule, const float *logits, const float *x,
                          uint32_t n, float *scratch, float *importance);
 

@@ -105,7 +105,7 @@ static inline void host_note(struct host *h, const float *x, size_t n)
         atomic_store_explicit(&h->device.not_finite, 1, memory_order_relaxed);
 }
 
-/* As host_activate, of which some hide an infinity in gate or up: such values are noted before. */
+/* host_activate that first notes infinite values in gate or up, which some activations hide. */
 void host_activate_noted(struct host *h, enum ffn_activation activation, const float *gate,
                          const float *up, uint32_t n, float *y);
 
@@ -137,14 +137,14 @@ static inline void host_report(const struct host *h)
         h->device.alive(h->device.alive_self);
 }
 
-/* The same of attention, after `work` multiplications. */
+/* Reports progress of attention after `work` multiplications. */
 static inline void host_attended(const struct host *h, uint32_t rows, uint64_t work)
 {
     if (rows > 1 || host_portable(h) || work >= h->step_work)
         host_report(h);
 }
 
-/* The same in long operations over several rows. */
+/* Reports progress in long operations over several rows. */
 static inline void host_alive(const struct host *h, uint32_t rows)
 {
     if (rows > 1)
@@ -154,7 +154,7 @@ static inline void host_alive(const struct host *h, uint32_t rows)
 /* Computes the integer forms in `forms` of a row from its floats. */
 void host_make_forms(struct host *h, const struct device_rows *rows, uint32_t row, uint32_t forms);
 
-/* The same arguments as kernel_ops.matmul, times *scale; NULL: the matrix has none. Reports progress. */
+/* kernel_ops.matmul times *scale; NULL: the matrix has none. Reports progress. */
 void host_product(const struct host *h, const struct kernel_matrix *w, const float *scale,
                   uint32_t n_begin, uint32_t n_end, const void *x, size_t x_stride, uint32_t rows,
                   float *y, size_t y_stride);

@@ -29,7 +29,7 @@ void pool_destroy(struct pool *pool);
 /* Runs fn in one part per thread; returns when all parts have ended. One caller at a time. */
 void pool_run(struct pool *pool, pool_fn *fn, void *arg);
 
-/* The same with `parts` >= 1 parts. */
+/* pool_run with `parts` >= 1 parts. */
 void pool_run_parts(struct pool *pool, uint32_t parts, pool_fn *fn, void *arg);
 
 /* Suggested number of parts for `work` multiplications: a multiple of the number of threads. */

@@ -63,9 +63,8 @@ static inline void jheap_step(struct jheap *h)
         jheap_pulse(h);
 }
 
-/* What an operation does in addition to its step, so that the steps cover its time whatever it is
- * applied to: elements that it visits, or bytes that it takes one by one (1 / 16 of a step
- * each); */
+/* Counts the work of an operation beyond its step, so that the steps cover its time for any
+ * operand: elements that it visits, or bytes that it takes one by one (1 / 16 of a step each). */
 static inline void jheap_work(struct jheap *h, size_t units)
 {
     h->steps += units / 16;

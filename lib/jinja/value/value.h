@@ -8,7 +8,7 @@
 
 #include "lib/jinja/value/heap.h"
 
-/* Who wrote a byte. */
+/* The origin of a byte: who wrote it. */
 enum jorigin { JORIGIN_TEMPLATE, JORIGIN_MESSAGE };
 
 /* UTF-8. `origins` has the origin of each byte; NULL: all are `origin`. */
@@ -138,7 +138,7 @@ const struct jstring *jstring_of(struct jheap *h, const char *text, size_t bytes
 const struct jstring *jstring_copy(struct jheap *h, const char *text, size_t bytes, enum jorigin o);
 const struct jstring *jstring_part(struct jheap *h, const struct jstring *s, size_t from,
                                    size_t to);
-/* Of a text that is made from it: of a message if any byte is. */
+/* The origin of a text that is made from this one: a message if any byte is from a message. */
 enum jorigin jstring_origin(const struct jstring *s);
 bool jstring_is(const struct jstring *s, const char *text); /* a short one of ours */
 bool jstring_same(struct jheap *h, const struct jstring *a, const struct jstring *b);

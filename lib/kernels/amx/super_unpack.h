@@ -23,7 +23,7 @@ static const uint8_t order_natural[SUPER_UNITS] = {0, 1, 2,  3,  4,  5,  6,  7,
 /* Low nibbles of 64 bytes, then the high ones, which belong to the next 32 elements. */
 static const uint8_t order_nibbles[SUPER_UNITS] = {0, 1, 4,  5,  2,  3,  6,  7,
                                                    8, 9, 12, 13, 10, 11, 14, 15};
-/* The same; the high nibbles of 16 bytes belong to the next 16 elements. */
+/* Low nibbles of 16 bytes, then the high ones, which belong to the next 16 elements. */
 static const uint8_t order_halves[SUPER_UNITS] = {0, 2,  4,  6,  1, 3,  5,  7,
                                                   8, 10, 12, 14, 9, 11, 13, 15};
 

@@ -26,7 +26,7 @@ struct tile_shapes { /* as the instruction reads it */
 };
 _Static_assert(sizeof(struct tile_shapes) == 64, "memory operand of LDTILECFG");
 
-/* What was stored in memory before is there when tiles are loaded: the compiler's functions for tiles do not state
+/* Makes earlier stores visible to loads of tiles: the compiler's functions for tiles do not state
  * what they read. */
 static ALWAYS_INLINE void tiles_written(void)
 {

@@ -40,7 +40,7 @@ static ALWAYS_INLINE vq vq_pieces(const uint8_t *const p[PIECES])
     return _mm256_inserti128_si256(_mm256_castsi128_si256(piece_at(p[0])), piece_at(p[1]), 1);
 }
 
-/* The same bytes in every piece. */
+/* Puts equal bytes into every piece. */
 static ALWAYS_INLINE vq vq_repeat(const void *p)
 {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(p));
@@ -90,7 +90,7 @@ static ALWAYS_INLINE vq vq_first_eights(vq a, vq b)
     return _mm256_unpacklo_epi64(a, b);
 }
 
-/* The same with the last eight. */
+/* In every piece: the last eight bytes of a, then of b. */
 static ALWAYS_INLINE vq vq_last_eights(vq a, vq b)
 {
     return _mm256_unpackhi_epi64(a, b);

@@ -48,7 +48,7 @@ static ALWAYS_INLINE vq vq_pieces(const uint8_t *const p[PIECES])
     return _mm512_inserti32x4(v, piece_at(p[3]), 3);
 }
 
-/* The same bytes in every piece. */
+/* Puts equal bytes into every piece. */
 static ALWAYS_INLINE vq vq_repeat(const void *p)
 {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(p));
@@ -104,7 +104,7 @@ static ALWAYS_INLINE vq vq_first_eights(vq a, vq b)
     return _mm512_unpacklo_epi64(a, b);
 }
 
-/* The same with the last eight. */
+/* In every piece: the last eight bytes of a, then of b. */
 static ALWAYS_INLINE vq vq_last_eights(vq a, vq b)
 {
     return _mm512_unpackhi_epi64(a, b);
@@ -306,7 +306,7 @@ static ALWAYS_INLINE vf vf_halves_by_line(const uint8_t *p, const struct scale_p
     return _mm512_cvtph_ps(words_by_line(p, s, at));
 }
 
-/* The same, as integers. */
+/* The words by line as integers. */
 static ALWAYS_INLINE vi vi_words_by_line(const uint8_t *p, const struct scale_places s)
 {
     return _mm512_cvtepu16_epi32(words_by_line(p, s, 0));

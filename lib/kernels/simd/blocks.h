@@ -69,7 +69,7 @@ static ALWAYS_INLINE vf step_terms(const struct block_type t, const struct step 
     return term;
 }
 
-/* The same of a type with two scales per block: terms of the first halves, and of the last. */
+/* Terms of a type with two scales per block: those of the first halves, and of the last. */
 static ALWAYS_INLINE void half_terms(const struct block_type t, const struct step s,
                                      const int8_t *x, const int32_t *corr, size_t corr_stride,
                                      vf term[2])

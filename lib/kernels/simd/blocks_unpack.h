@@ -234,7 +234,7 @@ static ALWAYS_INLINE size_t scale_at(const struct block_type t, uint32_t b)
     return (size_t)(b * QK / t.elems) * t.bytes;
 }
 
-/* The same of block b of a group of a type with two scales per block. */
+/* Where the scales of block b are, in a group of a type with two scales per block. */
 static ALWAYS_INLINE const uint8_t *half_scales_at(const struct block_type t, const uint8_t *group,
                                                    uint32_t b)
 {

@@ -39,7 +39,7 @@ static ALWAYS_INLINE void even_signs(__m256i s, uint32_t signs[8])
     _mm256_storeu_si256((__m256i *)(void *)signs, s);
 }
 
-/* The same from words of four times 7 bits. */
+/* The signs from words of four times 7 bits. */
 static ALWAYS_INLINE void even_signs_of(__m256i x, uint32_t signs[8])
 {
     __m256i a = _mm256_and_si256(x, _mm256_set1_epi32(0x7f));

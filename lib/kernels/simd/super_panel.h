@@ -247,7 +247,7 @@ static ALWAYS_INLINE void add_words(const struct super_type t, const struct supe
     }
 }
 
-/* What the dot product of part i starts from, by row_sums_at. */
+/* The value that the dot product of part i starts from, by row_sums_at. */
 static ALWAYS_INLINE int32_t dot_start(const struct super_type t, const struct super_row_sums *a,
                                        int i)
 {
@@ -275,10 +275,10 @@ static ALWAYS_INLINE void add_dots(const struct super_type t, const struct super
     }
 }
 
-/* The same of the sub-blocks 2 i and 2 i + 1, whose dot products have 16 bits: that of the odd one is
- * moved to the high half of its lane, and the even one's is added to the lane. Half of the low half's
- * range is added before and subtracted after, within these bits, so that none is borrowed from the
- * high half. */
+/* Adds the products of the sub-blocks 2 i and 2 i + 1, whose dot products have 16 bits: that of the
+ * odd one is moved to the high half of its lane, and the even one's is added to the lane. Half of
+ * the low half's range is added before and subtracted after, within these bits, so that none is
+ * borrowed from the high half. */
 static ALWAYS_INLINE void add_narrow(const struct super_type t, const struct super_rows *s,
                                      const struct super_row_sums a[PANEL_ROWS], int i,
                                      const int rows, vi sum[PANEL_ROWS][PANEL_VECTORS])

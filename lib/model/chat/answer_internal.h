@@ -24,7 +24,7 @@ const char *answer_bare_mark(const struct answer_call *f);
 size_t answer_bare_end(const struct answer_call *f, const char *text, size_t bytes, bool end,
                        size_t *marked);
 
-/* The same of one call, from its name and the text of its arguments. */
+/* Makes one call from its name and the text of its arguments. */
 json_t *answer_call_of_name(const char *name, size_t n, const char *text, size_t bytes);
 
 /* answer.c: hands out the first n bytes and drops them; drops them. */

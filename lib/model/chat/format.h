@@ -16,7 +16,7 @@
 
 struct jinja_template;
 
-/* What a template takes of messages with calls of tools: found out by trying (shape.c). */
+/* The shape in which a template takes messages with calls of tools, found by trying (shape.c). */
 struct chat_shape {
     bool null_content;   /* a content that is null stays null; else "" */
     bool empty_is_null;  /* and so is "", with which the template leaves out the calls */
@@ -54,7 +54,7 @@ int chat_format_read(struct chat_format *f, const json_t *reply, struct error *w
 size_t chat_format_bytes(size_t template_bytes);
 size_t chat_render_bytes(size_t max);
 
-/* What a client sends, JSON as in OpenAI's API. */
+/* The messages of a client, JSON as in OpenAI's API. */
 struct chat_conversation {
     const json_t *messages;
     const json_t *tools;     /* an array; NULL: none */

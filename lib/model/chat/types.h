@@ -11,9 +11,9 @@
 
 struct chat_types;
 
-/* Of an array of tools in OpenAI's form. *bytes: its size, at most that of the JSON text; caller
- * frees with chat_types_free. NULL: there is nothing to be stated (*bytes 0), or out of memory
- * (*bytes above 0). */
+/* Makes the types of an array of tools in OpenAI's form. *bytes: its size, at most that of the JSON
+ * text; caller frees with chat_types_free. NULL: there is nothing to be stated (*bytes 0), or out
+ * of memory (*bytes above 0). */
 struct chat_types *chat_types_new(const json_t *tools, size_t *bytes);
 void chat_types_free(struct chat_types *t);
 

@@ -109,7 +109,7 @@ struct gguf_array {
 int gguf_get_array(const struct gguf *g, const char *key, enum gguf_value_type elem,
                    struct gguf_array *array, struct error *error);
 
-/* The same for an array of any integer type, to be read with gguf_array_uint; 0 also if the key is no
+/* gguf_get_array for any integer type, to be read with gguf_array_uint; 0 also if the key is no
  * array. */
 int gguf_get_uints(const struct gguf *g, const char *key, struct gguf_array *array,
                    struct error *error);

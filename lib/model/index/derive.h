@@ -43,7 +43,7 @@ void index_entry(const struct index_derived *derived, const struct model_hparams
  * absent entries and sums over experts. m may be a copy of only the header. */
 void index_totals(struct model_index *m, const struct model_entry *entries);
 
-/* What a store adds to its model file. Borrowed during the build. */
+/* The data that a store adds to its model file. Borrowed during the build. */
 struct index_experts {
     uint32_t precision_mask, stripe_count;
     uint32_t part_count; /* of a delta: files of its model, in stripes[] after the stripes */
@@ -61,7 +61,7 @@ int index_build_store(const struct gguf_source *source, const struct model_file_
                       const struct index_experts *experts, struct model_index **index,
                       struct error *error);
 
-/* The same from the open file of a store; drops the page cache of what it read. */
+/* index_build_store from the open file of a store; drops the page cache of what it read. */
 int index_build_fd(int fd, const struct index_experts *experts, struct model_index **index,
                    struct error *error);
 

@@ -155,8 +155,8 @@ struct gguf_parts;
 int model_index_build_parts(struct gguf_parts *parts, struct model_index **index,
                             struct error *error);
 
-/* The same from any source of bytes (gguf.h), for tests and fuzzing. `file` is copied into the
- * index. The error has no path. */
+/* Builds an index from any source of bytes (gguf.h), for tests and fuzzing. `file` is copied into
+ * the index. The error has no path. */
 struct gguf_source;
 int model_index_build_source(const struct gguf_source *source, const struct model_file_id *file,
                              struct model_index **index, struct error *error);

@@ -132,8 +132,8 @@ _Static_assert(sizeof(struct store_entries_head) == 64, "no padding");
 
 struct store_group { /* layers whose experts have the same slot layout */
     uint32_t first_layer, last_layer;
-    /* Of the writer: these layers have no experts, or none at this precision. In a store their records
-     * say so. */
+    /* Set by the writer: these layers have no experts, or none at this precision. In a store their
+     * records say so. */
     bool absent;
     uint64_t slot_pages, payload_bytes;
     struct model_matrix matrix[EXPERT__COUNT];
@@ -165,7 +165,8 @@ struct store_manifest {
     uint64_t entries_bytes, entries_xxh3;
     char base_path[MODEL_PATH_BYTES]; /* of a delta; "": all experts are in the stripes */
     uint8_t base_hash[STORE_HASH_BYTES];
-    /* Of the writer: the only precision (enum precision) that is stored of each expert; NULL: all. Borrowed. */
+    /* Set by the writer: the only precision (enum precision) that is stored of each expert; NULL:
+     * all. Borrowed. */
     const uint8_t *chosen;
 };
 

@@ -34,7 +34,7 @@
  * takes time quadratic in its length. */
 #define TOKENIZER_SPM_PIECE_MAX 256
 
-/* As in tokenizer.ggml.token_type. */
+/* The numbers are those of tokenizer.ggml.token_type. */
 enum token_type {
     TOKEN_UNDEFINED,
     TOKEN_NORMAL,

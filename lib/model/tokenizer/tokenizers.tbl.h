@@ -166,7 +166,7 @@ STRIP_NONE("<|endoftext|>")
 ANSWER_END("<|call|>", "<|return|>")
 ANSWER_END("<|return|>", "<|end|>")
 ANSWER_GOES_ON("<|end|>", "<|return|>")
-/* As in llama.cpp. */
+/* These names are those of llama.cpp. */
 ANSWER_END_NAME("<|eot_id|>")
 ANSWER_END_NAME("<|im_end|>")
 ANSWER_END_NAME("<|end|>")

@@ -48,7 +48,7 @@ static inline void nibbles(const uint8_t *p, uint32_t n, int8_t *code)
     }
 }
 
-/* The same through a table of 16 values. */
+/* Unpacks nibbles through a table of 16 values. */
 static inline void nibble_values(const uint8_t *p, uint32_t n, const int8_t value[16], int8_t *code)
 {
     nibbles(p, n, code);
