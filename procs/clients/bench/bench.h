@@ -136,7 +136,7 @@ int context_fill(const struct bench *b, struct session *s, const struct tokens *
 int run_test(const struct bench *b, struct session *s, const struct tokens *t,
              const struct test *test, struct sample *out, struct error *error);
 
-/* The same in steps. sequence_ended: -1 when the sequence did not complete; it then frees the
+/* run_test in steps. sequence_ended: -1 when the sequence did not complete; it then frees the
  * result. */
 int sequence_start(const struct bench *b, struct session *s, const struct tokens *t,
                    const struct test *test, uint64_t *id, struct error *error);

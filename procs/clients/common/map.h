@@ -21,7 +21,7 @@ struct map {
     struct map_row *row;
 };
 
-/* What a cell shows. */
+/* The value that a cell shows. */
 enum map_view { MAP_VIEW_PRECISION, MAP_VIEW_HEAT };
 
 /* Parses a reply of op "map"; *map borrows from reply. 0, or -1 with *error when it is invalid. */

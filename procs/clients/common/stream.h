@@ -26,7 +26,7 @@ typedef void stream_sink(const struct engine_next *next, void *arg);
 int stream_run(struct session *s, struct engine_submit *submit, stream_sink *sink, void *arg,
                struct stream_result *result, struct error *error);
 
-/* The same in two steps, for a client with several concurrent sequences. */
+/* stream_run in two steps, for a client with several concurrent sequences. */
 int stream_submit(struct session *s, struct engine_submit *submit, uint64_t *id,
                   struct error *error);
 int stream_follow(struct session *s, uint64_t id, stream_sink *sink, void *arg,

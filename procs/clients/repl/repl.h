@@ -53,7 +53,7 @@ struct repl {
 
 /* settings.c: sets NAME VALUE... as given to /set; "stop" takes several values. */
 int settings_set(struct repl *r, char *arguments, struct error *error);
-/* The same for one value, of the command line. */
+/* Sets one value from the command line. */
 int settings_option(struct repl *r, const char *name, const char *value, struct error *error);
 void settings_show(const struct repl *r, FILE *out);
 /* Name number i, NULL beyond the last. */

@@ -12,7 +12,7 @@
 
 #define RUN_COPIES_MAX 4
 
-/* What a loader reads. */
+/* The source that a loader reads. */
 enum run_source {
     RUN_EXPERTS, /* its stripe of a store; or the GGUF file, or its part of a split one, with the
                   * dense tensors */

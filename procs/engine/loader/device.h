@@ -35,7 +35,7 @@ void device_open(struct device *d, const char *path, bool direct, int inherited,
 
 /* False: the file has changed in place, now or before. One system call. */
 bool device_unchanged(struct device *d);
-/* The same every 500 ms, and at once after device_suspect. */
+/* Calls device_unchanged every 500 ms, and at once after device_suspect. */
 void device_tick(struct device *d, uint64_t now_ns);
 void device_suspect(struct device *d);
 

@@ -174,7 +174,7 @@ struct held_file {
     struct directory_file seen;
 };
 
-/* Of a thread of every process, which inherits it (RLIMIT_STACK). */
+/* The stack of a thread of every process, which inherits it (RLIMIT_STACK). */
 #define THREAD_STACK_BYTES (512 * KIB)
 
 #define WARM_FILE "experts" /* in the model's directory of the user's cache */
@@ -451,13 +451,13 @@ uint64_t http_reservation_bytes(const struct params *p, const struct model_index
 uint64_t http_growth(const struct params *p, const struct model_index *m);
 uint64_t http_kernel(const struct params *p);
 
-/* Of --kv-type; params.c has checked its name. */
+/* The type of --kv-type; params.c has checked its name. */
 static inline enum kv_type kv_type_of(const struct supervisor *s)
 {
     return kv_type_find(s->params.kv_type);
 }
 
-/* Of the kv segment. */
+/* The shape of the kv segment. */
 static inline struct kv_shape kv_shape_for(const struct supervisor *s)
 {
     bool keeps = s->params.keep_kv > 0 && !s->params.deterministic; /* as kept_may in compute */
@@ -483,7 +483,7 @@ json_t *gpu_choice_stats(
 /* gpu_times.c: 0 with t->known, or without it and a line in the log; -1 with ERR_NO_MEMORY. For gpu_times_close. */
 int gpu_times_open(struct supervisor *s, struct gpu_times *t, struct error *error);
 void gpu_times_close(struct gpu_times *t);
-/* As planned now: seconds of a token, and of a layer of a GPU. */
+/* The seconds of a token, and of a layer of a GPU, with the current plan. */
 double gpu_times_token(const struct supervisor *s, const struct gpu_times *t);
 double gpu_times_layer(const struct supervisor *s, const struct gpu_times *t, uint32_t gpu);
 

@@ -39,8 +39,8 @@ void finding_quiet(struct findings *f, const char *section, const char *name, js
 enum findings_form { FINDINGS_SHORT, FINDINGS_ALL, FINDINGS_JSON };
 void findings_print(const struct findings *f, enum findings_form form);
 
-/* What is done now, on stderr: on a terminal one line that also counts the seconds, else a line for each call. Without
- * progress_open nothing is shown. */
+/* Shows the current step on stderr: on a terminal one line that also counts the seconds, else a
+ * line for each call. Without progress_open nothing is shown. */
 void progress_open(struct findings *f);
 void progress(struct findings *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void progress_close(struct findings *f);
@@ -140,7 +140,7 @@ unsigned host_cpus(void);
 /* All caches of the last level together; 0: unknown. */
 uint64_t host_cache_bytes(void);
 
-/* Of the machine that can be used without swapping, from /proc/meminfo. */
+/* The memory of the machine that can be used without swapping, from /proc/meminfo. */
 uint64_t host_available_bytes(void);
 
 /* Memory to stream through so that the caches do not help, at most a quarter of what is free. */

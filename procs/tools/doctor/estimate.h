@@ -75,10 +75,10 @@ double estimate_token_bytes(const struct model_facts *m);
 int estimate_make(const struct model_facts *m, const struct host_facts *a,
                   struct estimate out[ESTIMATE_SHARES], struct error *error);
 
-/* What the CPU reads per second, as measured with the model; 0: unknown. */
+/* The bytes that the CPU reads per second, as measured with the model; 0: unknown. */
 struct cost_cpu estimate_cpu(const struct model_facts *m, const struct host_facts *a);
 
-/* The same with GPUs, whose layers take the times of cost.h. */
+/* estimate_make with GPUs, whose layers take the times of cost.h. */
 int estimate_gpu(const struct model_facts *m, const struct host_facts *a, const struct gpu_facts *g,
                  struct gpu_estimate out[ESTIMATE_SHARES], struct error *error);
 

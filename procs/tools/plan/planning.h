@@ -130,7 +130,7 @@ int planning_measure_native(struct planning *p, struct error *error);
 void planning_key(const struct planning *p, const struct offline_text *text, const void *what,
                   size_t bytes, uint8_t key[MEASURED_KEY_BYTES]);
 
-/* The same of a serving; what: which of several values. */
+/* The key of a serving; what: which of several values. */
 void planning_serving_key(const struct planning *p, const struct offline_text *text,
                           const struct serving *s, const char *what,
                           uint8_t key[MEASURED_KEY_BYTES]);
@@ -138,8 +138,8 @@ void planning_serving_key(const struct planning *p, const struct offline_text *t
 /* Opens the model, within --memory or the default bound. */
 int planning_open(struct planning *p, struct error *error);
 
-/* Of arrays per layer and expert, the first expert that there is: before it are those that layers without
- * experts do not have. */
+/* The first expert that exists in arrays per layer and expert: layers without experts come before
+ * it. */
 static inline uint64_t planning_first_cell(const struct planning *p)
 {
     return (uint64_t)offline_index(p->model)->hparams.dense_layers * p->plan->experts;

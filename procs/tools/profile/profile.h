@@ -42,7 +42,8 @@ int profile_save(struct profile *p, struct error *error);
 
 /* Prints a progress line to stderr, at most one every 2 s; `of` measurements of the same work. */
 void profile_progress(struct profile *p, const char *what, const struct offline_progress *progress);
-/* The same for equal steps, of which this run began with `first` at the time started_ns. */
+/* Prints the progress of equal steps, of which this run began with `first` at the time
+ * started_ns. */
 void profile_steps(struct profile *p, const char *what, uint64_t started_ns, uint64_t first,
                    uint64_t done, uint64_t of);
 /* Before a stage begins: what it reads. */

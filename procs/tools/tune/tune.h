@@ -128,8 +128,8 @@ int probe_run(struct tune *t, struct error *error);
 /* machine.c: this machine; what differs, or NULL. */
 void machine_look(const struct tune *t, struct machine *m);
 const char *machine_difference(const struct machine *was, const struct machine *is);
-/* What `sluice run --print-memory` reports about an engine with this model or store, t->budget, and the defaults of everything
- * else, as a later start has them. */
+/* The facts that `sluice run --print-memory` reports about an engine with this model or store,
+ * t->budget, and the defaults of everything else, as a later start has them. */
 struct engine_facts {
     uint64_t min_budget, experts, context; /* 0: unknown, since it cannot start */
     double share;                          /* of the experts that fit */
@@ -142,12 +142,13 @@ int budget_check(struct tune *t, struct error *error);
 /* Whether an engine with the store that was made fits into t->budget: 1 or 0, and what it needs; -1 with *error. */
 int store_fits(struct tune *t, uint64_t *minimum, struct error *error);
 
-/* Of t->memory what a program that tune starts may use: tune has some of its own meanwhile. */
+/* The part of t->memory that a program may use which tune starts: tune has some of its own
+ * meanwhile. */
 uint64_t memory_of_child(const struct tune *t);
 
 /* job.c: sizes that fit into t->minutes; the file of a job. */
 void job_choose(struct tune *t, uint64_t tokens);
-/* Those of the profile as they were: it is kept. */
+/* Keeps the sizes of the profile as they were, because the profile is kept. */
 void job_keep_profile(struct job *j, const struct job *was);
 void job_times(const struct tune *t, struct stage_times *times);
 /* Whether there is time to plan this system after those before it. */
@@ -200,7 +201,7 @@ int stage_run(struct tune *t, const char *name, const char *const argv[], bool s
               struct error *error);
 
 /* stages.c */
-/* Of --minutes, since this program has begun. */
+/* The rest of --minutes, counted from the start of this program. */
 double seconds_left(const struct tune *t);
 int stage_profile(struct tune *t, struct error *error);
 /* Removes the files of earlier profiles of this key. */
@@ -219,7 +220,7 @@ void forms_drop(struct tune *t);
 
 /* systems.c */
 const char *system_name(enum tune_system system);
-/* Of a candidate of auto; TUNE_SYSTEMS: of none that is planned here. */
+/* The system of a candidate of auto; TUNE_SYSTEMS: it belongs to none that is planned here. */
 enum tune_system system_of(uint32_t candidate);
 /* The lower precisions that its plan uses: bits of enum precision. The plan has it (system_planned). */
 uint32_t system_precisions(const struct plan *plan, enum tune_system system);
@@ -241,8 +242,8 @@ int stage_plan(struct tune *t, struct error *error);
 int stage_choose(struct tune *t, struct error *error);
 /* Leaves out the stored system that is predicted to be slowest. False: there is one. */
 bool choose_fewer(struct tune *t);
-/* What the store of the chosen systems has of every expert: bits of enum precision; 0: one precision per expert, as
- * edgemoe's plan has them. */
+/* The precisions that the store of the chosen systems has of every expert: bits of enum precision;
+ * 0: one precision per expert, as edgemoe's plan has them. */
 uint32_t choose_precisions(const struct tune *t, const struct plan *plan);
 
 /* report.c: the result. */

@@ -20,7 +20,8 @@
 /* Kernel memory of one thread: 16 KiB stack, task structure, FPU state (26 KiB measured in
  * total). */
 #define LEDGER_THREAD_BYTES (24u * 1024u)
-/* Of one process: descriptor table, mm, VMAs, sockets with queued buffers, io_uring ring. */
+/* Kernel memory of one process: descriptor table, mm, VMAs, sockets with queued buffers, io_uring
+ * ring. */
 #define LEDGER_PROCESS_BYTES (96u * 1024u)
 /* Page tables of a process without segments: measured 62-78 KiB with 15 threads. */
 #define LEDGER_PAGE_TABLE_BYTES (80u * 1024u)
