@@ -45,6 +45,11 @@ static uint64_t windows_bytes(const struct kv_head *h)
     return bytes;
 }
 
+static uint64_t head_bytes(uint32_t slots)
+{
+    return align_up(sizeof(struct kv_head) + slots * sizeof(struct kv_slot), PAGE_BYTES);
+}
+
 static uint64_t log_row_bytes(const struct kv_head *h)
 {
     return align_up((uint64_t)h->context * sizeof(uint32_t), PAGE_BYTES);
@@ -67,12 +72,14 @@ static void fill_shape(struct kv_head *h, const struct kv_shape *shape)
             h->tile_bytes[p->layer_kind[layer]][side] =
                 (uint32_t)model_kv_bytes(p, layer, (enum kv_side)side, type, KV_TILE);
     h->context = context;
-    h->logs_offset = align_up(sizeof *h, PAGE_BYTES);
+    h->slots = shape->slots;
+    h->sequences = shape->sequences;
+    h->logs_offset = head_bytes(h->slots);
     h->logprobs_offset = h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
     h->slot_logs_offset = h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
-    h->kv_offset = h->slot_logs_offset + KV_SLOTS * log_row_bytes(h);
+    h->kv_offset = h->slot_logs_offset + h->slots * log_row_bytes(h);
     h->kv_slot_bytes = regions_bytes(h, 2 * h->layers, context);
-    h->states_offset = h->kv_offset + KV_SLOTS * h->kv_slot_bytes;
+    h->states_offset = h->kv_offset + h->slots * h->kv_slot_bytes;
     h->windows_offset = align_up(model_state_bytes(p), 64);
     h->state_bytes = align_up(h->windows_offset + windows_bytes(h), PAGE_BYTES);
     h->states = shape->states;
@@ -91,16 +98,21 @@ static uint32_t ring_for(const struct model_hparams *h, uint32_t chunk)
 }
 
 struct kv_shape kv_shape_of(const struct model_hparams *h, enum kv_type type, uint32_t context,
-                            uint32_t chunk, uint32_t checkpoints)
+                            uint32_t chunk, const struct kv_counts *counts)
 {
     bool recurrent = model_state_bytes(h) > 0;
-    struct kv_shape all = {.model = h, .type = type, .context = context}, rings = all;
-    all.states = recurrent ? KV_STATES_WORKING + checkpoints : 0;
-    rings.states = (recurrent ? KV_STATES_WORKING : 0) + checkpoints;
+    uint32_t working = recurrent ? KV_STATES_WORKING * counts->sequences : 0;
+    struct kv_shape all = {.model = h,
+                           .type = type,
+                           .context = context,
+                           .slots = counts->sequences + counts->kept,
+                           .sequences = counts->sequences};
+    struct kv_shape rings = all;
+    all.states = recurrent ? working + counts->checkpoints : 0;
+    rings.states = working + counts->checkpoints;
     rings.ring = ring_for(h, chunk);
     bool smaller = rings.ring > 0 && rings.ring < context &&
-                   kv_sequence_bytes(&rings, context) + kv_states_bytes(&rings, rings.states) <
-                       kv_sequence_bytes(&all, context) + kv_states_bytes(&all, all.states);
+                   kv_reserved_bytes(&rings) < kv_reserved_bytes(&all);
     return smaller ? rings : all;
 }
 
@@ -109,6 +121,17 @@ uint64_t kv_bytes(const struct kv_shape *shape)
     struct kv_head h = {0}; /* only its shape fields are used */
     fill_shape(&h, shape);
     return h.states_offset + h.states * h.state_bytes;
+}
+
+uint64_t kv_head_bytes(const struct kv_shape *shape)
+{
+    return head_bytes(shape->slots);
+}
+
+uint64_t kv_reserved_bytes(const struct kv_shape *shape)
+{
+    return shape->sequences * kv_sequence_bytes(shape, shape->context) +
+           kv_states_bytes(shape, shape->states);
 }
 
 uint64_t kv_states_bytes(const struct kv_shape *shape, uint32_t states)
@@ -130,6 +153,11 @@ uint64_t kv_tokens_bytes(const struct kv *kv, uint32_t tokens)
     return regions_bytes(kv->head, 2 * kv->head->layers, tokens);
 }
 
+uint64_t kv_slots_bytes_max(const struct kv *kv)
+{
+    return kv->head->sequences * kv_tokens_bytes(kv, kv->head->context);
+}
+
 uint32_t kv_tokens_within(const struct kv *kv, uint64_t bytes, uint32_t max)
 {
     uint32_t low = 0, high = max;
@@ -146,7 +174,8 @@ uint32_t kv_tokens_within(const struct kv *kv, uint64_t bytes, uint32_t max)
 void kv_format(void *base, const struct kv_shape *shape)
 {
     struct kv_head *head = base;
-    sl_assert(shape->states <= KV_STATES_MAX);
+    sl_assert(shape->states <= KV_STATES_MAX && shape->slots <= KV_SLOTS_MAX);
+    sl_assert(shape->sequences > 0 && shape->sequences <= shape->slots);
     fill_shape(head, shape);
     atomic_store_explicit(&head->next_id, 1, memory_order_relaxed);
     atomic_store_explicit(&head->next_arrival, 1, memory_order_relaxed);
@@ -169,9 +198,14 @@ static bool rings_fit(const struct kv_head *h)
     return h->ring % KV_TILE == 0 && h->ring < h->context && h->window > 0 && h->window <= h->ring;
 }
 
+static bool slots_fit(const struct kv_head *h)
+{
+    return h->slots <= KV_SLOTS_MAX && h->sequences > 0 && h->sequences <= h->slots;
+}
+
 static bool states_fit(const struct kv_head *h, uint64_t bytes)
 {
-    uint32_t working = h->windows_offset > 0 ? KV_STATES_WORKING : 0;
+    uint32_t working = h->windows_offset > 0 ? KV_STATES_WORKING * h->sequences : 0;
     return rings_fit(h) && h->windows_offset <= bytes && h->windows_offset % 64 == 0 &&
            h->state_bytes == align_up(h->windows_offset + windows_bytes(h), PAGE_BYTES) &&
            h->states >= working && h->states <= KV_STATES_MAX && h->state_bytes <= bytes &&
@@ -185,13 +219,13 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
         return -1;
     struct kv_head *h = s.base;
     bool fits = s.bytes >= sizeof *h && h->context > 0 && h->context <= MODEL_CONTEXT_MAX &&
-                h->layers > 0 && kinds_fit(h) && kv_type_info(h->kv_type) != NULL &&
-                h->logs_offset == align_up(sizeof *h, PAGE_BYTES) &&
+                h->layers > 0 && kinds_fit(h) && kv_type_info(h->kv_type) != NULL && slots_fit(h) &&
+                h->logs_offset == head_bytes(h->slots) &&
                 h->logprobs_offset == h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h) &&
                 h->slot_logs_offset == h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h) &&
-                h->kv_offset == h->slot_logs_offset + KV_SLOTS * log_row_bytes(h) &&
+                h->kv_offset == h->slot_logs_offset + h->slots * log_row_bytes(h) &&
                 h->kv_slot_bytes == regions_bytes(h, 2 * h->layers, h->context) &&
-                h->states_offset == h->kv_offset + KV_SLOTS * h->kv_slot_bytes &&
+                h->states_offset == h->kv_offset + h->slots * h->kv_slot_bytes &&
                 states_fit(h, s.bytes);
     if (!fits) {
         error_set(error, ERR_FAILED,
@@ -213,7 +247,9 @@ int kv_check(const struct kv *kv, const struct model_hparams *model, uint32_t ch
                                          .type = (enum kv_type)h->kv_type,
                                          .context = h->context,
                                          .ring = h->ring,
-                                         .states = h->states});
+                                         .states = h->states,
+                                         .slots = h->slots,
+                                         .sequences = h->sequences});
     bool same = h->layers == want.layers &&
                 memcmp(h->layer_kind, want.layer_kind, sizeof want.layer_kind) == 0 &&
                 memcmp(h->tile_bytes, want.tile_bytes, sizeof want.tile_bytes) == 0 &&
@@ -242,7 +278,7 @@ _Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row)
 
 _Atomic uint32_t *kv_slot_log(const struct kv *kv, uint32_t slot)
 {
-    sl_assert(slot < KV_SLOTS);
+    sl_assert(slot < kv->head->slots);
     return log_row(kv, kv->head->slot_logs_offset, slot);
 }
 
@@ -254,7 +290,7 @@ float *kv_logprobs(const struct kv *kv, uint32_t row)
 static uint64_t region_offset(const struct kv *kv, uint32_t slot, uint32_t region)
 {
     const struct kv_head *h = kv->head;
-    sl_assert(slot < KV_SLOTS && region < 2 * h->layers);
+    sl_assert(slot < h->slots && region < 2 * h->layers);
     return h->kv_offset + slot * h->kv_slot_bytes + regions_bytes(h, region, h->context);
 }
 
@@ -331,7 +367,7 @@ static int grow(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t to
 int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
                    void *arg, struct error *error)
 {
-    sl_assert(slot < KV_SLOTS && tokens <= kv->head->context);
+    sl_assert(slot < kv->head->slots && tokens <= kv->head->context);
     struct kv_slot *s = &kv->head->slot[slot];
     const struct report r = {alive, arg};
     uint32_t before = atomic_load(&s->allocated);
@@ -407,7 +443,7 @@ void kv_log_release(const struct kv *kv, uint32_t row)
 
 int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error)
 {
-    sl_assert(slot < KV_SLOTS && tokens <= kv->head->context);
+    sl_assert(slot < kv->head->slots && tokens <= kv->head->context);
     uint64_t bytes = align_up((uint64_t)tokens * sizeof(uint32_t), PAGE_BYTES);
     int rc = segment_allocate(kv->segment.fd,
                               kv->head->slot_logs_offset + slot * log_row_bytes(kv->head), bytes);
@@ -416,7 +452,7 @@ int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, st
 
 void kv_slot_log_release(const struct kv *kv, uint32_t slot)
 {
-    sl_assert(slot < KV_SLOTS);
+    sl_assert(slot < kv->head->slots);
     uint64_t bytes = log_row_bytes(kv->head);
     punch(kv, kv->head->slot_logs_offset + slot * bytes, bytes);
 }

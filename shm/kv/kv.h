@@ -5,7 +5,7 @@
  * rows below kv_valid are complete, everything else is recomputed.
  *
  * Keys and values are in slots, which exist independently of the rows of the request table. A slot
- * is empty, belongs to the RUNNING request, or is kept after its end for a prompt that begins with
+ * is empty, belongs to a RUNNING request, or is kept after its end for a prompt that begins with
  * the same tokens. Its memory is fallocated as the sequence grows, and punched.
  *
  * A recurrent state is that after a number of tokens, and cannot be cut back. So it has versions, which
@@ -93,7 +93,7 @@ struct kv_request {
     char error_text[256];
 };
 
-#define KV_SLOTS 2 /* of the RUNNING sequence, and a kept one */
+#define KV_SLOTS_MAX 64 /* of RUNNING sequences, and kept ones: kv_head.slots */
 
 /* Memory of the keys and values of one sequence. Writer: runner.
  *
@@ -113,9 +113,8 @@ struct kv_slot {
     uint32_t reserved;
 };
 
-#define KV_STATES_MAX 64 /* versions of the state, of all slots */
-#define KV_STATES_WORKING                                                                          \
-    2 /* of them, if layers are recurrent: read and written; the others are checkpoints */
+#define KV_STATES_WORKING 2 /* of a running sequence with recurrent layers: read and written */
+#define KV_STATES_MAX     (KV_STATES_WORKING * KV_SLOTS_MAX + 64) /* of all slots */
 
 /* A version of the state that cannot be cut back: of recurrent layers; in checkpoints also the last
  * window of layers that have a ring. Writer: runner. */
@@ -138,7 +137,7 @@ struct kv_head {
     uint32_t layers, context;  /* context: positions per request (--ctx-size) */
     uint64_t logs_offset;      /* KV_REQUESTS_MAX rows of uint32_t[context], each whole pages */
     uint64_t logprobs_offset;  /* the same, of float */
-    uint64_t slot_logs_offset; /* KV_SLOTS rows of uint32_t[context]: tokens of kept rows */
+    uint64_t slot_logs_offset; /* `slots` rows of uint32_t[context]: tokens of kept rows */
     uint64_t kv_offset;        /* page-aligned; kv_slot_bytes per slot, sparse */
     uint64_t kv_slot_bytes;
     uint64_t states_offset; /* `states` of state_bytes, whole pages, sparse */
@@ -157,12 +156,14 @@ struct kv_head {
     uint32_t crashes_before; /* crashes of compute when this one started */
     uint64_t alive_ns;       /* compute's main thread ran last */
     uint32_t kv_type;        /* enum kv_type of keys and values (--kv-type) */
-    uint32_t reserved[5];
+    uint32_t slots;          /* 1 to KV_SLOTS_MAX */
+    uint32_t sequences;      /* that may be RUNNING at a time: 1 to `slots` */
+    uint32_t reserved[3];
     uint32_t tile_bytes[LAYER_KIND__COUNT][2]; /* of all heads of a layer, by enum kv_side */
     uint8_t layer_kind[MODEL_LAYERS_MAX];
-    struct kv_slot slot[KV_SLOTS];
     struct kv_version state[KV_STATES_MAX];
     struct kv_request request[KV_REQUESTS_MAX];
+    struct kv_slot slot[]; /* [slots] */
 };
 
 struct kv {
@@ -173,18 +174,28 @@ struct kv {
 struct kv_shape {
     const struct model_hparams *model;
     enum kv_type type;
-    uint32_t context, ring, states; /* as in struct kv_head */
+    uint32_t context, ring, states, slots, sequences; /* as in struct kv_head */
 };
 
-/* For passes of at most `chunk` rows. Layers with a window have rings if these and their checkpoints need less
- * memory than all positions. */
+struct kv_counts {
+    uint32_t sequences;   /* that run at a time, at least 1 */
+    uint32_t kept;        /* slots in addition, for kept sequences */
+    uint32_t checkpoints; /* versions of the state in addition to those of running sequences */
+};
+
+/* For passes of at most `chunk` rows. Layers with a window have rings if these and their checkpoints
+ * need less memory than all positions. */
 struct kv_shape kv_shape_of(const struct model_hparams *h, enum kv_type type, uint32_t context,
-                            uint32_t chunk, uint32_t checkpoints);
-/* Bytes of the segment. */
+                            uint32_t chunk, const struct kv_counts *counts);
+/* Bytes of the segment, and of its header, which is in memory from the start. */
 uint64_t kv_bytes(const struct kv_shape *shape);
-/* KV bytes of one running sequence of `tokens` tokens; the ledger reserves them for `context`. */
+uint64_t kv_head_bytes(const struct kv_shape *shape);
+/* What the ledger reserves for keys, values and states: all running sequences at full length, and every
+ * version. Kept sequences use what these leave. */
+uint64_t kv_reserved_bytes(const struct kv_shape *shape);
+/* KV bytes of one sequence of `tokens` tokens. */
 uint64_t kv_sequence_bytes(const struct kv_shape *shape, uint32_t tokens);
-/* Bytes of `states` versions of the state; the ledger reserves those of all. */
+/* Bytes of `states` versions of the state. */
 uint64_t kv_states_bytes(const struct kv_shape *shape, uint32_t states);
 void kv_format(void *base, const struct kv_shape *shape);
 int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error *error);
@@ -224,6 +235,8 @@ uint32_t kv_ring_lowest(const struct kv_head *h, uint32_t end);
 int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error);
 void kv_slot_log_release(const struct kv *kv, uint32_t slot);
 
+/* Most bytes of the keys and values of all slots together. */
+uint64_t kv_slots_bytes_max(const struct kv *kv);
 /* Bytes of the keys and values of `tokens` tokens; how many tokens, at most `max`, have at most `bytes`. */
 uint64_t kv_tokens_bytes(const struct kv *kv, uint32_t tokens);
 uint32_t kv_tokens_within(const struct kv *kv, uint64_t bytes, uint32_t max);

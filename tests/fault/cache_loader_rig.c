@@ -82,7 +82,8 @@ static void create_segments(struct rig *r, const struct params *params, uint32_t
 {
     const struct model_hparams *h = &r->model->hparams;
     struct segment *s = r->segment;
-    struct kv_shape kv = kv_shape_of(h, KV_TYPE_F16, 64, 64, 0);
+    struct kv_shape kv =
+        kv_shape_of(h, KV_TYPE_F16, 64, 64, &(struct kv_counts){.sequences = 1, .kept = 1});
     create(r, SEGMENT_MODEL, SEGMENT_MODEL_OFFSET + r->model->bytes);
     memcpy((char *)s[SEGMENT_MODEL].base + SEGMENT_MODEL_OFFSET, r->model, r->model->bytes);
     create(r, SEGMENT_DIRECTORY, directory_bytes(r->model));

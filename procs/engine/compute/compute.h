@@ -89,7 +89,7 @@ struct runner {
     uint32_t *recent;                  /* [RECENT_TOKENS_MAX] */
     void **keys, **values;             /* [layers] of the current sequence */
     /* Names what the slot has (core_sequence.content); 0: no name yet. Changes with what the host writes there. */
-    uint64_t content[KV_SLOTS], contents;
+    uint64_t content[KV_SLOTS_MAX], contents;
     struct histogram token_ns;
     struct tpot tpot[KV_REQUESTS_MAX]; /* read by main after the row's state has ended */
 

@@ -415,11 +415,11 @@ void text_trim(const struct supervisor *s, const char *program);
 int budget_make(struct supervisor *s, struct error *error);
 /* memory_available; 0: not known, too. */
 uint64_t budget_available(void);
-/* chunk.c. Of compute: activations of a chunk, logits, and rows gathered by every thread. Of one running sequence at
+/* chunk.c. Of compute: activations of a chunk, logits, and rows gathered by every thread. Of the running sequences at
  * full length: keys and values, states. What --prefill-chunk 0 stands for with --budget, at most budget.chunk_max. */
 uint64_t budget_compute_bytes(const struct supervisor *s);
 uint64_t budget_compute_threads(const struct supervisor *s);
-uint64_t budget_sequence_bytes(const struct supervisor *s);
+uint64_t budget_kv_bytes(const struct supervisor *s);
 uint64_t budget_chunk(struct supervisor *s);
 /* context.c: the context if none was given, with this budget; with any, as long as the engine can start with it; the
  * smallest that an engine starts with; and half of the one chosen, false: it was not, or is the smallest. */
@@ -461,9 +461,11 @@ static inline enum kv_type kv_type_of(const struct supervisor *s)
 static inline struct kv_shape kv_shape_for(const struct supervisor *s)
 {
     bool keeps = s->params.keep_kv > 0 && !s->params.deterministic; /* as kept_may in compute */
+    struct kv_counts counts = {.sequences = 1,
+                               .kept = 1,
+                               .checkpoints = keeps ? (uint32_t)s->params.state_checkpoints : 0};
     return kv_shape_of(&s->model->hparams, kv_type_of(s), (uint32_t)s->params.ctx_size,
-                       (uint32_t)s->params.prefill_chunk,
-                       keeps ? (uint32_t)s->params.state_checkpoints : 0);
+                       (uint32_t)s->params.prefill_chunk, &counts);
 }
 
 /* gpu.c: --gpu. Whether there are such GPUs, and the module for them. gpu_plan.c: then, with the model, the layers of each and the

@@ -8,8 +8,6 @@
 #include "procs/engine/compute/compute.h"
 #include "procs/engine/compute/runner/state.h"
 
-#define NO_SLOT KV_SLOTS
-
 uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic uint32_t *log,
                      uint32_t tokens)
 {
@@ -19,6 +17,11 @@ uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic 
                           atomic_load_explicit(&log[n], memory_order_relaxed))
         n++;
     return n;
+}
+
+static uint32_t slots_of(const struct runner *r)
+{
+    return r->child->kv.head->slots;
 }
 
 static struct kv_slot *slot_at(const struct runner *r, uint32_t slot)
@@ -45,7 +48,7 @@ static bool is_kept(const struct runner *r, uint32_t slot)
 void kept_publish(const struct runner *r)
 {
     uint64_t all = state_bytes(r, STATE_NONE), kept = 0;
-    for (uint32_t i = 0; i < KV_SLOTS; i++) {
+    for (uint32_t i = 0; i < slots_of(r); i++) {
         all += bytes_of(r, i);
         kept += is_kept(r, i) ? bytes_of(r, i) + state_bytes(r, i) : 0;
     }
@@ -94,10 +97,10 @@ static bool runs(const struct runner *r, uint64_t id)
 
 static uint32_t owned_by(const struct runner *r, uint64_t id)
 {
-    uint32_t slot = 0;
-    while (slot < KV_SLOTS && atomic_load(&slot_at(r, slot)->owner) != id)
-        slot++;
-    return slot;
+    for (uint32_t i = 0; i < slots_of(r); i++)
+        if (atomic_load(&slot_at(r, i)->owner) == id)
+            return i;
+    return KEPT_NONE;
 }
 
 static bool log_valid(const struct runner *r, uint32_t slot, uint32_t rows)
@@ -122,7 +125,7 @@ static bool slot_valid(const struct runner *r, uint32_t slot)
 
 void kept_check(struct runner *r)
 {
-    for (uint32_t i = 0; i < KV_SLOTS; i++) {
+    for (uint32_t i = 0; i < slots_of(r); i++) {
         struct kv_slot *s = slot_at(r, i);
         bool valid = slot_valid(r, i);
         if (!valid)
@@ -160,9 +163,9 @@ uint32_t kept_owned(const struct runner *r, const struct kv_request *q)
 static uint32_t find_prefix(const struct runner *r, const struct kv_request *q,
                             const _Atomic uint32_t *log, uint32_t *rows)
 {
-    uint32_t best = NO_SLOT;
+    uint32_t best = KEPT_NONE;
     *rows = 0;
-    for (uint32_t i = 0; i < KV_SLOTS && kept_may(r, q); i++) {
+    for (uint32_t i = 0; i < slots_of(r) && kept_may(r, q); i++) {
         const struct kv_slot *s = slot_at(r, i);
         if (!is_kept(r, i) || !same_bits(r, s))
             continue;
@@ -181,11 +184,11 @@ static uint32_t find_prefix(const struct runner *r, const struct kv_request *q,
 /* An empty slot; without one, a kept sequence is given up. */
 static uint32_t find_empty(struct runner *r)
 {
-    uint32_t slot = NO_SLOT;
-    for (uint32_t i = 0; i < KV_SLOTS; i++)
-        if (atomic_load(&slot_at(r, i)->owner) == 0 && (slot == NO_SLOT || !is_kept(r, i)))
+    uint32_t slot = KEPT_NONE;
+    for (uint32_t i = 0; i < slots_of(r); i++)
+        if (atomic_load(&slot_at(r, i)->owner) == 0 && (slot == KEPT_NONE || !is_kept(r, i)))
             slot = i;
-    sl_assert(slot != NO_SLOT); /* one sequence runs at a time */
+    sl_assert(slot != KEPT_NONE); /* one sequence runs at a time */
     if (is_kept(r, slot))
         empty(r, slot);
     return slot;
@@ -218,12 +221,12 @@ static void resume(struct runner *r, uint32_t slot, struct kv_request *q)
 uint32_t kept_take(struct runner *r, struct kv_request *q, const _Atomic uint32_t *log)
 {
     uint32_t rows, slot = kept_owned(r, q);
-    if (slot < KV_SLOTS) {
+    if (slot != KEPT_NONE) {
         resume(r, slot, q);
         return slot;
     }
     slot = find_prefix(r, q, log, &rows);
-    if (slot == NO_SLOT)
+    if (slot == KEPT_NONE)
         slot = find_empty(r);
     else if (q->stats.resumes == 0) { /* else a predecessor counted it */
         q->stats.cached = rows;
@@ -246,11 +249,10 @@ uint32_t kept_take(struct runner *r, struct kv_request *q, const _Atomic uint32_
 static void yield_to(struct runner *r, uint32_t slot, uint64_t bytes)
 {
     uint64_t others = 0;
-    for (uint32_t i = 0; i < KV_SLOTS; i++)
+    for (uint32_t i = 0; i < slots_of(r); i++)
         others += i == slot ? 0 : bytes_of(r, i);
-    const struct kv_head *head = r->child->kv.head;
-    uint64_t reserved = bytes_for(r, head->context);
-    for (uint32_t i = 0; i < KV_SLOTS && others + bytes > reserved; i++)
+    uint64_t reserved = kv_slots_bytes_max(&r->child->kv);
+    for (uint32_t i = 0; i < slots_of(r) && others + bytes > reserved; i++)
         if (i != slot && is_kept(r, i)) {
             others -= bytes_of(r, i);
             empty(r, i);
@@ -300,7 +302,7 @@ void kept_end(struct runner *r, uint32_t slot, const struct kv_request *q,
               const _Atomic uint32_t *log, bool keep)
 {
     keep = keep && kept_may(r, q);
-    for (uint32_t i = 0; keep && i < KV_SLOTS; i++)
+    for (uint32_t i = 0; keep && i < slots_of(r); i++)
         if (i != slot && is_kept(r, i)) /* the pool keeps one */
             empty(r, i);
     if (!keep || !keep_rows(r, slot, q, log))

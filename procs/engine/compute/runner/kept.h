@@ -4,8 +4,8 @@
  * the rest. By row invariance (lib/kernels/kernels.h) the rows have the bits that the prompt itself
  * would get, so the text is the same.
  *
- * All slots together never have more memory than the KV cache of one full sequence, which the
- * ledger reserves: kept ones yield when the running one grows. With a recurrent state, a prompt continues
+ * All slots together never have more memory than the KV cache of the running sequences at full length,
+ * which the ledger reserves: kept ones yield when the running one grows. With a recurrent state, a prompt continues
  * from one of its checkpoints (state.h). Runner thread only. */
 #ifndef SLUICE_ENGINE_COMPUTE_RUNNER_KEPT_H
 #define SLUICE_ENGINE_COMPUTE_RUNNER_KEPT_H
@@ -18,6 +18,8 @@
 
 struct runner;
 struct kv_request;
+
+#define KEPT_NONE UINT32_MAX /* no slot */
 
 /* How many of the `rows` kept rows are those of a log of `tokens` tokens (at least one): the common
  * prefix. The last token is always computed, for its logits. Pure. */
@@ -34,7 +36,7 @@ void kept_publish(const struct runner *r);
 /* Whether the request may use kept rows, and leave its own. */
 bool kept_may(const struct runner *r, const struct kv_request *q);
 
-/* The slot that a request got from a predecessor of this compute; KV_SLOTS: none. */
+/* The slot that a request got from a predecessor of this compute; KEPT_NONE: none. */
 uint32_t kept_owned(const struct runner *r, const struct kv_request *q);
 
 /* The slot of a RUNNING request: its own after a restart of compute, else the one with the longest

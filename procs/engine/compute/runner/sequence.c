@@ -20,7 +20,7 @@ struct sequence {
     float *logprobs;
     struct core_sequence view;
     uint32_t row, positions; /* positions: maximum length of the log */
-    uint32_t slot;           /* of keys and values; KV_SLOTS: none yet */
+    uint32_t slot;           /* of keys and values; KEPT_NONE: none yet */
     bool score, resumed;
 };
 
@@ -81,7 +81,7 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
                                     .p95_ms = histogram_quantile(&r->token_ns, 0.95) / 1e6,
                                     .p99_ms = histogram_quantile(&r->token_ns, 0.99) / 1e6};
     log_event(s, ACCESS_SEQUENCE_END, get(&q->log_tokens), 0);
-    if (s->slot < KV_SLOTS)
+    if (s->slot != KEPT_NONE)
         kept_end(r, s->slot, q, s->log, state != KV_FAILED);
     counter_set(r->child->row, CTR_COMPUTE_sequences_running, 0);
     child_progress(r->child);

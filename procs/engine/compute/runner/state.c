@@ -44,11 +44,10 @@ static bool is_checkpoint(uint64_t tag)
     return tag >> 63 != 0;
 }
 
-/* KV_SLOTS: free. */
+/* KEPT_NONE: free. */
 static uint32_t slot_of(uint64_t tag)
 {
-    uint32_t slot = (uint32_t)(tag >> 32 & INT32_MAX);
-    return slot == 0 ? KV_SLOTS : slot - 1;
+    return (uint32_t)(tag >> 32 & INT32_MAX) - 1;
 }
 
 static uint32_t rows_of(uint64_t tag)
@@ -90,8 +89,8 @@ void state_check(const struct runner *r)
     for (uint32_t i = 0; has_state(r) && i < head_of(r)->states; i++) {
         uint64_t tag = tag_of(r, i);
         uint32_t slot = slot_of(tag);
-        bool valid = slot < KV_SLOTS && rows_of(tag) > 0 && rows_of(tag) <= rows_allowed(r, slot) &&
-                     find(r, slot, rows_of(tag)) == i &&
+        bool valid = slot < head_of(r)->slots && rows_of(tag) > 0 &&
+                     rows_of(tag) <= rows_allowed(r, slot) && find(r, slot, rows_of(tag)) == i &&
                      atomic_load(&head_of(r)->state[i].allocated) == 1;
         if (!valid)
             release(r, i);

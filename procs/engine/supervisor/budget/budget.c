@@ -178,7 +178,9 @@ static void facts_estimate(struct supervisor *s)
 {
     struct ledger_facts *f = &s->budget.facts;
     f->segments_bytes = segments_fixed_bytes(s);
-    f->kv_bytes = budget_sequence_bytes(s);
+    f->kv_bytes = budget_kv_bytes(s);
+    f->kv_sequences = kv_shape_for(s).sequences;
+    f->kv_slots = kv_shape_for(s).slots;
     f->private_bytes = SUPERVISOR_ESTIMATE;
     f->threads = threads_estimate(s, SERVICE_SUPERVISOR);
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++) {
@@ -203,10 +205,10 @@ static void facts_of_segments(struct supervisor *s)
     uint64_t rows = counter_get(compute->row, CTR_COMPUTE_kv_bytes);
     rows = rows < kv ? rows : kv;
     uint64_t fixed = segments_fixed_bytes(s);
-    uint64_t sequence = budget_sequence_bytes(s);
+    uint64_t reserved = budget_kv_bytes(s);
     others += kv - rows;
     f->segments_bytes = others > fixed ? others : fixed;
-    f->kv_bytes = rows > sequence ? rows : sequence;
+    f->kv_bytes = rows > reserved ? rows : reserved;
 }
 
 static void facts_measure(struct supervisor *s)

@@ -85,11 +85,10 @@ uint64_t budget_compute_bytes(const struct supervisor *s)
                           (FORMS_BYTES * (hidden + inner) + LEDGER_STACK_BYTES));
 }
 
-/* Of one running sequence at full length: keys and values, states. */
-uint64_t budget_sequence_bytes(const struct supervisor *s)
+uint64_t budget_kv_bytes(const struct supervisor *s)
 {
     struct kv_shape kv = kv_shape_for(s);
-    return kv_sequence_bytes(&kv, kv.context) + kv_states_bytes(&kv, kv.states);
+    return kv_reserved_bytes(&kv);
 }
 
 /* Of the larger chunk: activations and longer rings of windows. */
@@ -101,7 +100,7 @@ uint64_t budget_chunk(struct supervisor *s)
     double bytes[ARRAY_LEN(chunk)];
     for (size_t i = 0; i < ARRAY_LEN(chunk); i++) {
         s->params.prefill_chunk = chunk[i];
-        bytes[i] = chunk[i] * row_bytes(s->model) + (double)budget_sequence_bytes(s);
+        bytes[i] = chunk[i] * row_bytes(s->model) + (double)budget_kv_bytes(s);
     }
     s->params.prefill_chunk = given;
     bool large = (bytes[1] - bytes[0]) * BUDGET_PER_CHUNK <= (double)budget;

@@ -21,7 +21,7 @@ static uint64_t sequence_bytes(struct supervisor *s, uint32_t context)
     const uint64_t given = s->params.ctx_size, chunk = s->params.prefill_chunk;
     s->params.ctx_size = context;
     s->params.prefill_chunk = chunk ? chunk : PREFILL_CHUNK_LARGE;
-    uint64_t bytes = budget_sequence_bytes(s);
+    uint64_t bytes = budget_kv_bytes(s);
     s->params.ctx_size = given;
     s->params.prefill_chunk = chunk;
     return bytes;

@@ -4,7 +4,7 @@
  *
  *   budget = margin + fixed + cost(quota)
  *
- * fixed:  everything whose size does not depend on the arena: segments, KV of one running sequence,
+ * fixed:  everything whose size does not depend on the arena: segments, KV of the running sequences,
  *         private memory (reservations), program text, kernel memory of threads and sockets.
  * cost(): the arena's quota and its overhead: tmpfs nodes, page tables of each process that maps
  *         it, and reads in flight of a crashed loader (its pages stay charged until they complete,
@@ -36,8 +36,9 @@ struct ledger_facts {
     uint64_t expert_slot_max;   /* largest expert */
     uint64_t experts_needed;    /* K: experts of one token and layer */
     /* the engine */
-    uint64_t segments_bytes; /* all, without the arena's payload and the KV cache */
-    uint64_t kv_bytes;       /* one running sequence at full length */
+    uint64_t segments_bytes;         /* all, without the arena's payload and the KV cache */
+    uint64_t kv_bytes;               /* running sequences at full length, with their states */
+    uint32_t kv_sequences, kv_slots; /* sequences in kv_bytes, and slots that they can be in */
     uint64_t
         private_bytes;    /* reservations of all processes, including successors of crashed ones */
     uint64_t text_bytes;  /* programs and libraries, once per file */

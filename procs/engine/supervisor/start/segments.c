@@ -38,8 +38,8 @@ static uint64_t segment_size(const struct supervisor *s, enum segment_kind kind)
 }
 
 /* Maximum size of the segments without the arena's payload and the KV rows. Token logs grow with
- * use: two full ones and those of the slots are reserved here, the ledger counts more of them as
- * they grow. */
+ * use: one full one more than sequences run, and those of the slots are reserved here; the ledger
+ * counts more of them as they grow. */
 uint64_t segments_fixed_bytes(const struct supervisor *s)
 {
     uint64_t bytes = PAGE_BYTES; /* the arena's header page */
@@ -49,8 +49,9 @@ uint64_t segments_fixed_bytes(const struct supervisor *s)
         bytes += align_up(segment_size(s, whole[i]), PAGE_BYTES);
     uint64_t log = align_up(s->params.ctx_size * (sizeof(uint32_t) + sizeof(float)), PAGE_BYTES);
     uint64_t slot_log = align_up(s->params.ctx_size * sizeof(uint32_t), PAGE_BYTES);
-    return bytes + align_up(sizeof(struct kv_head), PAGE_BYTES) + 2 * (log + 2 * PAGE_BYTES) +
-           KV_SLOTS * slot_log;
+    struct kv_shape kv = kv_shape_for(s);
+    return bytes + kv_head_bytes(&kv) + (kv.sequences + 1) * (log + 2 * PAGE_BYTES) +
+           kv.slots * slot_log;
 }
 
 uint64_t segments_space(void)

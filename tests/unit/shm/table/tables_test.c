@@ -28,9 +28,11 @@ static struct kv kv_of(const struct kv_shape *kv_shape)
     return kv;
 }
 
+static const struct kv_counts one = {.sequences = 1, .kept = 1};
+
 static struct kv kv_open(enum kv_type type)
 {
-    struct kv_shape kv_shape = kv_shape_of(&shape, type, CONTEXT, 256, 0);
+    struct kv_shape kv_shape = kv_shape_of(&shape, type, CONTEXT, 256, &one);
     return kv_of(&kv_shape);
 }
 
@@ -40,23 +42,44 @@ static struct kv kv_with_rings(struct model_hparams *h)
     *h = shape;
     h->window = 128;
     h->layer_kind[1] = LAYER_WINDOW;
-    struct kv_shape kv_shape = kv_shape_of(h, KV_TYPE_F16, CONTEXT, 65, 1);
+    struct kv_counts counts = {.sequences = 1, .kept = 1, .checkpoints = 1};
+    struct kv_shape kv_shape = kv_shape_of(h, KV_TYPE_F16, CONTEXT, 65, &counts);
     ck_assert_uint_eq(kv_shape.ring, 192);
     return kv_of(&kv_shape);
 }
 
+/* Running sequences, and kept ones. */
+static const struct kv_counts counts_of[] = {{1, 0, 0},
+                                             {1, 1, 0},
+                                             {2, 0, 0},
+                                             {1, 2, 0},
+                                             {2, 6, 0},
+                                             {8, 0, 0},
+                                             {1, KV_SLOTS_MAX - 1, 0},
+                                             {KV_SLOTS_MAX, 0, 0}};
+#define COUNTS ((int)(sizeof counts_of / sizeof *counts_of))
+
 START_TEST(kv_regions_do_not_overlap)
 {
-    struct kv kv = kv_open(KV_TYPE_F16);
+    const struct kv_counts *counts = &counts_of[_i];
+    struct kv_shape kv_shape = kv_shape_of(&shape, KV_TYPE_F16, CONTEXT, 256, counts);
+    struct kv kv = kv_of(&kv_shape);
+    uint32_t slots = counts->sequences + counts->kept;
+    ck_assert_uint_eq(kv.head->slots, slots);
+    ck_assert_uint_eq(kv.head->sequences, counts->sequences);
+    ck_assert((const char *)&kv.head->slot[slots] <= (const char *)kv_log(&kv, 0));
+    ck_assert_uint_eq(kv_slots_bytes_max(&kv),
+                      counts->sequences * kv_sequence_bytes(&kv_shape, CONTEXT));
+    ck_assert_uint_eq(kv_reserved_bytes(&kv_shape), kv_slots_bytes_max(&kv));
     const char *at = (const char *)kv_log(&kv, 0);
     for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++, at += PAGE_BYTES)
         ck_assert_ptr_eq((const char *)kv_log(&kv, row), at);
     for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++, at += PAGE_BYTES)
         ck_assert_ptr_eq((const char *)kv_logprobs(&kv, row), at);
-    for (uint32_t slot = 0; slot < KV_SLOTS; slot++, at += PAGE_BYTES)
+    for (uint32_t slot = 0; slot < slots; slot++, at += PAGE_BYTES)
         ck_assert_ptr_eq((const char *)kv_slot_log(&kv, slot), at);
     uint64_t region = (WHOLE * POSITION + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-    for (uint32_t slot = 0; slot < KV_SLOTS; slot++)
+    for (uint32_t slot = 0; slot < slots; slot++)
         for (uint32_t layer = 0; layer < 3; layer++, at += 2 * region) {
             ck_assert_ptr_eq((const char *)kv_keys(&kv, slot, layer), at);
             ck_assert_ptr_eq((const char *)kv_values(&kv, slot, layer), at + region);
@@ -70,9 +93,9 @@ START_TEST(kv_slots_have_the_stated_size)
 {
     struct kv kv = kv_open((enum kv_type)_i);
     struct error e;
-    uint32_t slot = KV_SLOTS - 1;
+    uint32_t slot = kv.head->slots - 1;
     uint64_t empty = segment_allocated_bytes(kv.segment.fd);
-    struct kv_shape kv_shape = kv_shape_of(&shape, (enum kv_type)_i, CONTEXT, 256, 0);
+    struct kv_shape kv_shape = kv_shape_of(&shape, (enum kv_type)_i, CONTEXT, 256, &one);
     static const uint32_t sizes[] = {1, 112, 1000, 999, 52, 51, 600, 0, 7};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         uint32_t tokens = sizes[i];
@@ -145,7 +168,7 @@ START_TEST(kv_sizes_overflow)
     h->layers = MODEL_LAYERS_MAX;
     memset(h->layer_kind, LAYER_FULL, sizeof h->layer_kind);
     h->layer_kind[0] = LAYER_WINDOW; /* has the rest of the sum of all tiles */
-    const uint64_t logs = (2 * KV_REQUESTS_MAX + KV_SLOTS) * (uint64_t)h->context * 4;
+    const uint64_t logs = (2 * KV_REQUESTS_MAX + 2) * (uint64_t)h->context * 4;
     const uint64_t slot = (UINT64_MAX - logs + 1) / 2, sum = slot / (h->context / KV_TILE);
     const uint64_t tile = sum / MODEL_LAYERS_MAX / 2, rest = sum - (h->layers - 1) * 2 * tile;
     for (int side = 0; side < 2; side++) {
@@ -210,6 +233,82 @@ START_TEST(kv_rings_that_do_not_fit)
             segment_detach(&other.segment);
     }
     segment_detach(&kv.segment);
+}
+END_TEST
+
+/* Of the header, which another process wrote. */
+START_TEST(kv_slots_that_do_not_fit)
+{
+    static const struct {
+        uint32_t slots, sequences;
+    } rows[] = {{0, 0},         {0, 1}, {1, 2},
+                {2, 0},         {2, 3}, {2, UINT32_MAX},
+                {3, 1},         {1, 1}, {KV_SLOTS_MAX + 1, 1},
+                {UINT32_MAX, 1}};
+    struct kv kv = kv_open(KV_TYPE_F16), other;
+    struct error e;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kv.head->slots = rows[i].slots;
+        kv.head->sequences = rows[i].sequences;
+        ck_assert_msg(kv_attach(dup(kv.segment.fd), true, BOOT, &other, &e) == -1,
+                      "%u slots, %u sequences", rows[i].slots, rows[i].sequences);
+    }
+    segment_detach(&kv.segment);
+}
+END_TEST
+
+/* The size of the whole agrees with a number of slots that is not allowed. */
+START_TEST(kv_more_slots_than_there_may_be)
+{
+    struct kv_counts counts = {.sequences = 1, .kept = KV_SLOTS_MAX - 1};
+    struct kv_shape most = kv_shape_of(&shape, KV_TYPE_F16, CONTEXT, 256, &counts), more = most;
+    struct kv kv, other;
+    struct error e;
+    more.slots++;
+    struct segment s = test_segment(SEGMENT_KV, kv_bytes(&more));
+    kv_format(s.base, &most);
+    ck_assert_int_eq(kv_attach(dup(s.fd), true, BOOT, &kv, &e), 0);
+    struct kv_head *h = kv.head;
+    uint64_t log = h->kv_offset - h->slot_logs_offset;
+    log /= most.slots;
+    uint64_t head = kv_head_bytes(&more) - kv_head_bytes(&most);
+    h->slots = more.slots;
+    h->logs_offset += head;
+    h->logprobs_offset += head;
+    h->slot_logs_offset += head;
+    h->kv_offset += head + log;
+    h->states_offset += head + log + h->kv_slot_bytes;
+    ck_assert_int_eq(kv_attach(dup(s.fd), true, BOOT, &other, &e), -1);
+    segment_detach(&kv.segment);
+    segment_detach(&s);
+}
+END_TEST
+
+/* Every running sequence reads one version and writes another. */
+START_TEST(kv_states_of_several_sequences)
+{
+    struct model_hparams h = shape;
+    h.conv_taps = 4;
+    h.hidden = 64;
+    h.layer_kind[1] = LAYER_RECURRENT;
+    static const uint32_t tried[] = {1, 2, 3, 8, KV_SLOTS_MAX};
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        uint32_t sequences = tried[i];
+        struct kv_counts counts = {.sequences = sequences, .kept = 0, .checkpoints = 3};
+        struct kv_shape kv_shape = kv_shape_of(&h, KV_TYPE_F16, CONTEXT, 256, &counts);
+        ck_assert_uint_eq(kv_shape.states, 2 * sequences + 3);
+        ck_assert_uint_eq(kv_reserved_bytes(&kv_shape),
+                          sequences * kv_sequence_bytes(&kv_shape, CONTEXT) +
+                              kv_states_bytes(&kv_shape, kv_shape.states));
+        struct kv kv = kv_of(&kv_shape), other;
+        struct error e;
+        kv.head->states = 2 * sequences;
+        ck_assert_int_eq(kv_attach(dup(kv.segment.fd), true, BOOT, &other, &e), 0);
+        segment_detach(&other.segment);
+        kv.head->states = 2 * sequences - 1;
+        ck_assert_int_eq(kv_attach(kv.segment.fd, true, BOOT, &other, &e), -1);
+        segment_detach(&kv.segment);
+    }
 }
 END_TEST
 
@@ -378,10 +477,13 @@ int main(void)
 {
     Suite *suite = suite_create("tables");
     TCase *t = tcase_create("kv");
-    tcase_add_test(t, kv_regions_do_not_overlap);
+    tcase_add_loop_test(t, kv_regions_do_not_overlap, 0, COUNTS);
     tcase_add_loop_test(t, kv_slots_have_the_stated_size, 0, KV_TYPE__COUNT);
     tcase_add_test(t, kv_memory_reports_progress);
     tcase_add_test(t, kv_bad_shape);
+    tcase_add_test(t, kv_slots_that_do_not_fit);
+    tcase_add_test(t, kv_more_slots_than_there_may_be);
+    tcase_add_test(t, kv_states_of_several_sequences);
     tcase_add_test(t, kv_sizes_overflow);
     tcase_add_test(t, kv_too_few_states);
     tcase_add_test(t, kv_rings_that_do_not_fit);

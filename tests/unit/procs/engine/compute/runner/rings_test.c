@@ -333,14 +333,15 @@ START_TEST(memory_is_bounded)
                                            .vocab = 9,
                                            .window = 128,
                                            .layer_kind = {LAYER_WINDOW, LAYER_WINDOW}};
-    struct kv_shape little = kv_shape_of(&h, KV_TYPE_F16, 384, 257, 0);
+    static const struct kv_counts none = {1, 1, 0}, four = {1, 1, 4};
+    struct kv_shape little = kv_shape_of(&h, KV_TYPE_F16, 384, 257, &none);
     ck_assert_uint_eq(little.ring, 0); /* 128 + 257 - 1: the context */
-    ck_assert_uint_eq(kv_shape_of(&h, KV_TYPE_F16, 385, 257, 0).ring, 384);
+    ck_assert_uint_eq(kv_shape_of(&h, KV_TYPE_F16, 385, 257, &none).ring, 384);
     /* 384 positions, and 4 versions of 3 tiles, are more than 1024 positions */
-    ck_assert_uint_eq(kv_shape_of(&h, KV_TYPE_F16, 1024, 256, 4).ring, 0);
-    ck_assert_uint_eq(kv_shape_of(&h, KV_TYPE_F16, 1024, 256, 4).states, 0);
-    struct kv_shape a = kv_shape_of(&h, KV_TYPE_F16, 2048, 256, 4);
-    struct kv_shape b = kv_shape_of(&h, KV_TYPE_F16, 100000, 256, 4);
+    ck_assert_uint_eq(kv_shape_of(&h, KV_TYPE_F16, 1024, 256, &four).ring, 0);
+    ck_assert_uint_eq(kv_shape_of(&h, KV_TYPE_F16, 1024, 256, &four).states, 0);
+    struct kv_shape a = kv_shape_of(&h, KV_TYPE_F16, 2048, 256, &four);
+    struct kv_shape b = kv_shape_of(&h, KV_TYPE_F16, 100000, 256, &four);
     ck_assert_uint_eq(a.ring, 384);
     ck_assert_uint_eq(a.states, 4);
     ck_assert_uint_eq(kv_sequence_bytes(&a, 2048), 2 * 384 * 2 * 2 * 64 * 2);

@@ -11,11 +11,18 @@ struct rig w;
 
 void rig_open(const struct model_hparams *h, uint32_t context, uint32_t chunk, uint32_t checkpoints)
 {
+    struct kv_counts counts = {.sequences = 1, .kept = 1, .checkpoints = checkpoints};
+    rig_open_counts(h, context, chunk, &counts);
+}
+
+void rig_open_counts(const struct model_hparams *h, uint32_t context, uint32_t chunk,
+                     const struct kv_counts *counts)
+{
     struct segment s;
     struct error error;
     memset(&w, 0, sizeof w);
     w.model.hparams = *h;
-    w.shape = kv_shape_of(&w.model.hparams, KV_TYPE_F16, context, chunk, checkpoints);
+    w.shape = kv_shape_of(&w.model.hparams, KV_TYPE_F16, context, chunk, counts);
     ck_assert_msg(segment_create(SEGMENT_KV, "slots", BOOT, kv_bytes(&w.shape), &s, &error) == 0,
                   "%s", error.text);
     kv_format(s.base, &w.shape);

@@ -27,6 +27,8 @@ extern struct rig w;
 
 void rig_open(const struct model_hparams *h, uint32_t context, uint32_t chunk,
               uint32_t checkpoints);
+void rig_open_counts(const struct model_hparams *h, uint32_t context, uint32_t chunk,
+                     const struct kv_counts *counts);
 void rig_close(void);
 
 /* A RUNNING request in row `row` with a prompt of `tokens` tokens. The log, all of the context, is that of all
