@@ -8,14 +8,15 @@
  * is empty, belongs to a RUNNING request, or is kept after its end for a prompt that begins with
  * the same tokens. Its memory is fallocated as the sequence grows, and punched.
  *
- * A recurrent state is that after a number of tokens, and cannot be cut back. So it has versions, which
- * all slots share: a pass reads one and writes another. kv_valid is stored when that one is complete, and
- * this one store commits both: whenever compute is killed, the version of kv_valid rows is
- * untouched. A version that is not written again is a checkpoint.
+ * A recurrent state is that after a number of tokens, and cannot be cut back. So it has versions,
+ * which all slots share: a pass reads one and writes another. kv_valid is stored when that one is
+ * complete, and this one store commits both: whenever compute is killed, the version of kv_valid
+ * rows is untouched. A version that is not written again is a checkpoint.
  *
- * A layer with a window has a ring: position p is at p % ring. The ring holds the window and a whole chunk, so
- * that a pass overwrites no position that a row of it, or of its repetition after a crash, attends to. It can
- * be cut back by few rows only (kv_slot.lowest); checkpoints have copies of its windows. */
+ * A layer with a window has a ring: position p is at p % ring. The ring holds the window and a
+ * whole chunk, so that a pass overwrites no position that a row of it, or of its repetition after a
+ * crash, attends to. It can be cut back by few rows only (kv_slot.lowest); checkpoints have copies
+ * of its windows. */
 #ifndef SLUICE_SHM_KV_KV_H
 #define SLUICE_SHM_KV_KV_H
 
@@ -29,7 +30,8 @@
 #include "lib/sampling/stops.h"
 #include "shm/segment/segment.h"
 
-/* A request at which compute crashes is retried by its successors: so many crashes without progress end it. */
+/* A request at which compute crashes is retried by its successors: so many crashes without progress
+ * end it. */
 #define SEQUENCE_CRASHES_MAX 5
 
 #define KV_REQUESTS_MAX 64 /* rows: queued, running, and finished ones that may still be polled */
@@ -82,9 +84,9 @@ struct kv_request {
     uint32_t forced_tokens; /* number of forced tokens, already in the log beyond log_tokens */
     uint32_t stop_token;    /* generated token in which the text ends; UINT32_MAX: none */
     uint32_t stop_bytes;    /* bytes of it that belong to the text */
-    uint32_t
-        crashes_seen; /* crashes of compute (proc_row.crashes) at the last progress; writer: runner */
-    uint32_t gateway; /* incarnation of the gateway that submitted it; 0: another client */
+    uint32_t crashes_seen;  /* crashes of compute (proc_row.crashes) at the last progress; writer:
+                               runner */
+    uint32_t gateway;       /* incarnation of the gateway that submitted it; 0: another client */
     uint32_t reserved;
     uint64_t seed; /* resolved at submit, so that a successor samples the same tokens */
     struct stop_texts stops;
@@ -99,9 +101,9 @@ struct kv_request {
  *
  *   empty (rows 0) -> owned (owner) -> kept (rows > 0) -> owned by the next sequence, or empty
  *
- * Which slot a RUNNING request has is decided by `owner` alone, the last field stored when a slot is
- * taken and before the end state of the request: a successor of compute finds either, whenever its
- * predecessor was killed. */
+ * Which slot a RUNNING request has is decided by `owner` alone, the last field stored when a slot
+ * is taken and before the end state of the request: a successor of compute finds either, whenever
+ * its predecessor was killed. */
 struct kv_slot {
     _Atomic uint64_t owner;     /* id of the RUNNING request; 0: none */
     _Atomic uint32_t rows;      /* rows [0, rows) are those of the tokens in the slot's log; release
@@ -110,7 +112,7 @@ struct kv_slot {
     uint32_t preset, lossy;     /* of the sequence that computed the rows */
     _Atomic uint32_t lowest;    /* fewest rows to which its rings can be cut back, above 0: raised
                                  * before a pass writes, lowered after a window was restored */
-    uint32_t reserved;
+    uint32_t used;              /* kept: 1 + that of the slots kept before it */
 };
 
 #define KV_STATES_WORKING 2 /* of a running sequence with recurrent layers: read and written */
@@ -127,6 +129,9 @@ struct kv_version {
 /* After `rows` tokens of the sequence in the slot; kept: a checkpoint. */
 #define KV_STATE_TAG(slot, rows, kept)                                                             \
     ((uint64_t)(kept) << 63 | ((uint64_t)(slot) + 1) << 32 | (uint64_t)(rows))
+#define KV_STATE_SLOT(tag)    ((uint32_t)((tag) >> 32 & INT32_MAX) - 1) /* UINT32_MAX: free */
+#define KV_STATE_ROWS(tag)    ((uint32_t)(tag))
+#define KV_STATE_IS_KEPT(tag) ((tag) >> 63 != 0)
 
 #define KV_FLAG_IGNORE_EOS   1u
 #define KV_FLAG_SCORE_PROMPT 2u
@@ -140,16 +145,17 @@ struct kv_head {
     uint64_t slot_logs_offset; /* `slots` rows of uint32_t[context]: tokens of kept rows */
     uint64_t kv_offset;        /* page-aligned; kv_slot_bytes per slot, sparse */
     uint64_t kv_slot_bytes;
-    uint64_t states_offset; /* `states` of state_bytes, whole pages, sparse */
-    uint64_t state_bytes;   /* 0: neither recurrent layers nor rings */
-    uint64_t
-        windows_offset; /* of the windows in a version: bytes of the recurrent states, a multiple of 64 */
+    uint64_t states_offset;  /* `states` of state_bytes, whole pages, sparse */
+    uint64_t state_bytes;    /* 0: neither recurrent layers nor rings */
+    uint64_t windows_offset; /* of the windows in a version: bytes of the recurrent states, a
+                                multiple of 64 */
     uint32_t states;
     uint32_t ring;   /* positions in layers with a window, whole tiles; 0: all */
     uint32_t window; /* of these layers, if they have rings */
     _Atomic uint64_t next_id, next_arrival;
     _Atomic uint32_t isa; /* enum kernel_isa + 1 once chosen: a successor must use the same */
-    /* The submit call that was handled last; a successor finds it after a crash in the middle of it. */
+    /* The submit call that was handled last; a successor finds it after a crash in the middle of
+     * it. */
     uint32_t submit_crashes; /* crashes of compute when it arrived first */
     uint64_t submit_key;     /* hash of its request key; 0: it got its reply */
     uint32_t submit_runs;    /* 1: it is being handled */
@@ -183,15 +189,15 @@ struct kv_counts {
     uint32_t checkpoints; /* versions of the state in addition to those of running sequences */
 };
 
-/* For passes of at most `chunk` rows. Layers with a window have rings if these and their checkpoints
- * need less memory than all positions. */
+/* For passes of at most `chunk` rows. Layers with a window have rings if these and their
+ * checkpoints need less memory than all positions. */
 struct kv_shape kv_shape_of(const struct model_hparams *h, enum kv_type type, uint32_t context,
                             uint32_t chunk, const struct kv_counts *counts);
 /* Bytes of the segment, and of its header, which is in memory from the start. */
 uint64_t kv_bytes(const struct kv_shape *shape);
 uint64_t kv_head_bytes(const struct kv_shape *shape);
-/* What the ledger reserves for keys, values and states: all running sequences at full length, and every
- * version. Kept sequences use what these leave. */
+/* What the ledger reserves for keys, values and states: all running sequences at full length, and
+ * every version. Kept sequences use what these leave. */
 uint64_t kv_reserved_bytes(const struct kv_shape *shape);
 /* KV bytes of one sequence of `tokens` tokens. */
 uint64_t kv_sequence_bytes(const struct kv_shape *shape, uint32_t tokens);
@@ -199,33 +205,35 @@ uint64_t kv_sequence_bytes(const struct kv_shape *shape, uint32_t tokens);
 uint64_t kv_states_bytes(const struct kv_shape *shape, uint32_t states);
 void kv_format(void *base, const struct kv_shape *shape);
 int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error *error);
-/* -1 with *error: an attached segment is not one of this model, or a pass of `chunk` rows spoils its rings. */
+/* -1 with *error: an attached segment is not one of this model, or a pass of `chunk` rows spoils
+ * its rings. */
 int kv_check(const struct kv *kv, const struct model_hparams *model, uint32_t chunk,
              struct error *error);
 
 _Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row);       /* [context] */
 _Atomic uint32_t *kv_slot_log(const struct kv *kv, uint32_t slot); /* [context] */
 float *kv_logprobs(const struct kv *kv, uint32_t row);             /* [context]; NaN where none was
-                                                              * recorded */
-/* K or V of one layer in a slot: tiles of KV_TILE positions, [tile][kv_head] (lib/kernels); a ring begins again
- * after kv_head.ring positions. */
+                                                                    * recorded */
+/* K or V of one layer in a slot: tiles of KV_TILE positions, [tile][kv_head] (lib/kernels); a ring
+ * begins again after kv_head.ring positions. */
 void *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer);
 void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer);
 
-/* Gives a slot memory for `tokens` positions (whole tiles and pages per layer), or takes what is beyond them;
- * rows below stay as they are. -1 with *error: the slot is as before. `alive` (may be NULL) is
- * called between layers: gigabytes take seconds. kv_slot_release frees all of it. */
+/* Gives a slot memory for `tokens` positions (whole tiles and pages per layer), or takes what is
+ * beyond them; rows below stay as they are. -1 with *error: the slot is as before. `alive` (may be
+ * NULL) is called between layers: gigabytes take seconds. kv_slot_release frees all of it. */
 int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
                    void *arg, struct error *error);
 void kv_slot_release(const struct kv *kv, uint32_t slot, void (*alive)(void *arg), void *arg);
 
-/* A version of the state: the parts of recurrent layers (model_state_bytes), then windows. -1 with *error:
- * /dev/shm has no space. */
+/* A version of the state: the parts of recurrent layers (model_state_bytes), then windows. -1 with
+ * *error: /dev/shm has no space. */
 void *kv_state_at(const struct kv *kv, uint32_t state);
 int kv_state_allocate(const struct kv *kv, uint32_t state, struct error *error);
 void kv_state_release(const struct kv *kv, uint32_t state);
 
-/* Copies what the next row after `rows` rows attends to, in all rings of a slot, to a version or back. window.c */
+/* Copies what the next row after `rows` rows attends to, in all rings of a slot, to a version or
+ * back. window.c */
 void kv_windows_save(const struct kv *kv, uint32_t slot, uint32_t rows, uint32_t state);
 void kv_windows_restore(const struct kv *kv, uint32_t slot, uint32_t rows, uint32_t state);
 /* kv_slot.lowest once positions below `end` were written. */
@@ -237,7 +245,8 @@ void kv_slot_log_release(const struct kv *kv, uint32_t slot);
 
 /* Most bytes of the keys and values of all slots together. */
 uint64_t kv_slots_bytes_max(const struct kv *kv);
-/* Bytes of the keys and values of `tokens` tokens; how many tokens, at most `max`, have at most `bytes`. */
+/* Bytes of the keys and values of `tokens` tokens; how many tokens, at most `max`, have at most
+ * `bytes`. */
 uint64_t kv_tokens_bytes(const struct kv *kv, uint32_t tokens);
 uint32_t kv_tokens_within(const struct kv *kv, uint64_t bytes, uint32_t max);
 

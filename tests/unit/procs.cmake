@@ -10,9 +10,9 @@ sluice_unit_test(compute_response_text SOURCES procs/engine/compute/main/respons
   ${compute}/main/response_text.c ${compute}/main/stops.c
   LINK sluice_golden sluice_predictor_core sluice_child sluice_ipc sluice_shm sluice_model)
 foreach(part kept state rings)
-  sluice_unit_test(compute_${part} SOURCES procs/engine/compute/runner/${part}_test.c
-    procs/engine/compute/runner/slots_rig.c ${compute}/runner/kept.c ${compute}/runner/state.c
-    LINK sluice_deterministic sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base)
+  sluice_unit_test(compute_${part} SOURCES procs/engine/compute/slots/${part}_test.c
+    procs/engine/compute/slots/slots_rig.c ${compute}/slots/kept.c ${compute}/slots/state.c ${compute}/slots/table.c
+    LINK sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base)
 endforeach()
 sluice_unit_test(compute_experts SOURCES procs/engine/compute/experts/experts_test.c
   ${compute}/experts/experts.c ${compute}/experts/choose.c

@@ -25,6 +25,7 @@
 #include "procs/engine/compute/main/stops.h"
 #include "procs/engine/compute/runner/gpu.h"
 #include "procs/engine/compute/runner/histogram.h"
+#include "procs/engine/compute/slots/slots.h"
 
 #define COMPUTE_MAGIC 0x434d5055u
 
@@ -82,14 +83,13 @@ struct runner {
     struct gpus gpus;
     struct sampler *sampler;
     struct experts experts;
+    struct slots slots;
     pthread_t thread;
     const struct tokenizer *tokenizer; /* constant tables */
     uint32_t *tokens;                  /* [chunk] of the current pass */
     float *scores;                     /* [chunk] */
     uint32_t *recent;                  /* [RECENT_TOKENS_MAX] */
     void **keys, **values;             /* [layers] of the current sequence */
-    /* Names what the slot has (core_sequence.content); 0: no name yet. Changes with what the host writes there. */
-    uint64_t content[KV_SLOTS_MAX], contents;
     struct histogram token_ns;
     struct tpot tpot[KV_REQUESTS_MAX]; /* read by main after the row's state has ended */
 

@@ -13,7 +13,7 @@
 #include "lib/base/assert.h"
 #include "lib/device/host/pool.h"
 #include "procs/engine/compute/compute.h"
-#include "procs/engine/compute/runner/kept.h"
+#include "procs/engine/compute/slots/kept.h"
 
 #define IDLE_WAIT_NS  (50 * NS_PER_MS) /* between polls of the cache's channel */
 #define SCRATCH_LIMIT (512 * MIB)
@@ -106,7 +106,11 @@ int runner_open(struct runner *r, struct compute *c, struct error *error)
     r->values = calloc(hp->layers, sizeof *r->values);
     if (!r->tokens || !r->scores || !r->recent || !r->keys || !r->values)
         return error_set(error, ERR_NO_MEMORY, "out of memory (runner)");
-    kept_check(r);
+    r->slots.child = &c->child;
+    r->slots.beat_ns = &r->beat_ns;
+    r->slots.preset = r->experts.preset;
+    r->slots.lossy = knobs_lossy(&r->experts.knobs);
+    kept_check(&r->slots);
     const struct kv_head *kv = c->child.kv.head;
     char bytes[16];
     if (kv->ring > 0)

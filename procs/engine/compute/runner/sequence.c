@@ -8,8 +8,8 @@
 
 #include "lib/base/assert.h"
 #include "procs/engine/compute/compute.h"
-#include "procs/engine/compute/runner/kept.h"
-#include "procs/engine/compute/runner/state.h"
+#include "procs/engine/compute/slots/kept.h"
+#include "procs/engine/compute/slots/state.h"
 
 #define GROWTH_TOKENS 256 /* KV memory is allocated in steps */
 
@@ -82,7 +82,7 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
                                     .p99_ms = histogram_quantile(&r->token_ns, 0.99) / 1e6};
     log_event(s, ACCESS_SEQUENCE_END, get(&q->log_tokens), 0);
     if (s->slot != KEPT_NONE)
-        kept_end(r, s->slot, q, s->log, state != KV_FAILED);
+        kept_end(&r->slots, s->slot, q, s->log, state != KV_FAILED);
     counter_set(r->child->row, CTR_COMPUTE_sequences_running, 0);
     child_progress(r->child);
     counter_add(r->child->row,
@@ -160,6 +160,8 @@ static int switch_preset(struct sequence *s, struct error *error)
         return 0;
     if (experts_set_preset(&r->experts, wanted, error) != 0)
         return -1;
+    r->slots.preset = r->experts.preset;
+    r->slots.lossy = knobs_lossy(&r->experts.knobs);
     chain_prefill_order(r->core, prefill_order_of(r->experts.knobs.prefill_order));
     atomic_store(&head->preset_active, wanted);
     log_info("preset %s from this sequence on", preset_at(wanted)->name);
@@ -171,7 +173,7 @@ static int grow(struct sequence *s, struct error *error)
 {
     uint64_t wanted = (uint64_t)get(&s->request->log_tokens) + GROWTH_TOKENS;
     uint32_t tokens = wanted < s->positions ? (uint32_t)wanted : s->positions;
-    return kept_resize(s->runner, s->slot, tokens, error);
+    return kept_resize(&s->runner->slots, s->slot, tokens, error);
 }
 
 static int start_sequence(struct sequence *s, struct error *error)
@@ -187,15 +189,15 @@ static int start_sequence(struct sequence *s, struct error *error)
     if (switch_preset(s, error) != 0)
         return -1;
     q->stats.preset = r->experts.preset;
-    s->slot = kept_take(r, q, s->log);
+    s->slot = kept_take(&r->slots, q, s->log);
     if (grow(s, error) != 0)
         return -1;
     for (uint32_t l = 0; l < child->model->hparams.layers; l++) {
         r->keys[l] = kv_keys(&child->kv, s->slot, l);
         r->values[l] = kv_values(&child->kv, s->slot, l);
     }
-    if (get(&q->kv_valid) == 0 || r->content[s->slot] == 0)
-        r->content[s->slot] = ++r->contents;
+    if (get(&q->kv_valid) == 0 || r->slots.content[s->slot] == 0)
+        r->slots.content[s->slot] = ++r->slots.contents;
     s->view = (struct core_sequence){.sequence = (uint32_t)atomic_load(&q->id),
                                      .kv_type = (enum kv_type)child->kv.head->kv_type,
                                      .keys = r->keys,
@@ -335,13 +337,13 @@ static int turn(struct sequence *s, struct error *error)
     uint32_t prompt = get(&q->prompt_tokens);
     if (position < prompt && rows > prompt - position)
         rows = prompt - position;
-    rows = state_rows(r, q, position, experts_rows(&r->experts, rows));
+    rows = state_rows(&r->slots, q, position, experts_rows(&r->experts, rows));
     for (uint32_t i = 0; i < rows; i++)
         r->tokens[i] = get(&s->log[position + i]);
     struct state_pass state;
-    if (state_begin(r, s->slot, q, position, rows, &state, error) != 0)
+    if (state_begin(&r->slots, s->slot, q, position, rows, &state, error) != 0)
         return -1;
-    s->view.content = r->content[s->slot];
+    s->view.content = r->slots.content[s->slot];
     s->view.state = state.before;
     s->view.next_state = state.after;
     const float *logits;
@@ -355,7 +357,7 @@ static int turn(struct sequence *s, struct error *error)
      * lost. The store of kv_valid also commits the recurrent state. */
     if (logits)
         append_token(s, logits);
-    state_end(r, s->slot, q, &state, position + rows);
+    state_end(&r->slots, s->slot, q, &state, position + rows);
     child_inject(r->child, INJECT_COMPUTE_STATE_WRITTEN);
     atomic_store_explicit(&r->pass_row_layers, 0, memory_order_relaxed);
     atomic_store_explicit(&q->kv_valid, position + rows, memory_order_release);
@@ -379,7 +381,7 @@ void sequence_run(struct runner *r, uint32_t row)
     struct error error;
     if (!claim(&s))
         return;
-    s.slot = kept_owned(r, s.request);
+    s.slot = kept_owned(&r->slots, s.request);
     s.score = (s.request->flags & KV_FLAG_SCORE_PROMPT) != 0; /* of the request that was claimed */
     if (check_crashes(&s, &error) != 0 || start_sequence(&s, &error) != 0) {
         fail(&s, &error);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Versions of the recurrent state: a pass reads the state of the rows that are committed, wherever compute was
- * killed before; a prompt continues from a checkpoint; memory stays within what the ledger reserves. */
+/* Versions of the recurrent state: a pass reads the state of the rows that are committed, wherever
+ * compute was killed before; a prompt continues from a checkpoint; memory stays within what the
+ * ledger reserves. */
 
 #include "lib/base/random.h"
-#include "tests/unit/procs/engine/compute/runner/slots_rig.h"
+#include "tests/unit/procs/engine/compute/slots/slots_rig.h"
 
 #define CONTEXT     400
 #define CHECKPOINTS 3
@@ -22,12 +23,19 @@ static struct model_hparams shape = {.layers = 3,
                                      .delta_k_heads = 2,
                                      .delta_v_heads = 4};
 
+static void setup_of(uint32_t sequences, uint32_t states)
+{
+    struct kv_counts counts = {
+        .sequences = sequences, .kept = 1, .checkpoints = states - sequences * KV_STATES_WORKING};
+    shape.layer_kind[0] = shape.layer_kind[2] = LAYER_RECURRENT;
+    rig_open_counts(&shape, CONTEXT, CHUNK, &counts);
+    w.params.state_checkpoints = counts.checkpoints;
+    w.params.checkpoint_tokens = EVERY;
+}
+
 static void setup_with(uint32_t states)
 {
-    shape.layer_kind[0] = shape.layer_kind[2] = LAYER_RECURRENT;
-    rig_open(&shape, CONTEXT, CHUNK, states - KV_STATES_WORKING);
-    w.params.state_checkpoints = states - KV_STATES_WORKING;
-    w.params.checkpoint_tokens = EVERY;
+    setup_of(1, states);
 }
 
 static void setup(void)
@@ -63,9 +71,9 @@ static void pass(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t row
     struct state_pass p;
     uint32_t position = atomic_load(&q->kv_valid);
     size_t last = (size_t)model_state_bytes(&shape) / sizeof(uint64_t) - 1;
-    rows = state_rows(&w.runner, q, position, rows);
+    rows = state_rows(&w.slots, q, position, rows);
     ck_assert_uint_ge(rows, 1);
-    ck_assert_int_eq(state_begin(&w.runner, slot, q, position, rows, &p, &error), 0);
+    ck_assert_int_eq(state_begin(&w.slots, slot, q, position, rows, &p, &error), 0);
     if (position == 0)
         ck_assert_ptr_null(p.before);
     else {
@@ -80,11 +88,10 @@ static void pass(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t row
     if (stop == STOP_BEGUN || stop == STOP_HALF)
         return;
     after[last] = after[0];
-    state_end(&w.runner, slot, q, &p, position + rows);
+    state_end(&w.slots, slot, q, &p, position + rows);
     if (stop == STOP_NEVER)
         atomic_store(&q->kv_valid, position + rows);
-    ck_assert_uint_le(state_bytes(&w.runner, STATE_NONE),
-                      kv_states_bytes(&w.shape, w.head->states));
+    ck_assert_uint_le(state_bytes(&w.slots, STATE_NONE), kv_states_bytes(&w.shape, w.head->states));
 }
 
 static void compute(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t rows)
@@ -181,21 +188,22 @@ START_TEST(kills_at_every_point)
             pass(row, slot, q, rows < left ? rows : left, stop);
             if (stop == STOP_NEVER)
                 continue;
-            kept_check(&w.runner);
+            kept_check(&w.slots);
             q->stats.resumes = 1;
             ck_assert_uint_eq(start(row, q), slot);
             ck_assert_uint_eq(atomic_load(&q->kv_valid), before);
         }
         rig_end(row, slot, q, true);
         if (random_u64(&r) % 4 == 0)
-            kept_check(&w.runner);
-        ck_assert_uint_le(state_bytes(&w.runner, STATE_NONE),
+            kept_check(&w.slots);
+        ck_assert_uint_le(state_bytes(&w.slots, STATE_NONE),
                           kv_states_bytes(&w.shape, w.head->states));
     }
 }
 END_TEST
 
-/* A sequence that leaves nothing has two versions, and its passes are as long as those of other models. */
+/* A sequence that leaves nothing has two versions, and its passes are as long as those of other
+ * models. */
 START_TEST(without_use_there_are_no_checkpoints)
 {
     rig_close();
@@ -208,13 +216,108 @@ START_TEST(without_use_there_are_no_checkpoints)
         q->flags = id == 2 ? KV_FLAG_NO_CACHE : id == 3 ? KV_FLAG_SCORE_PROMPT : 0;
         w.params.deterministic = id == 4;
         uint32_t slot = start(0, q);
-        ck_assert_uint_eq(state_rows(&w.runner, q, 40, 280), 280);
+        ck_assert_uint_eq(state_rows(&w.slots, q, 40, 280), 280);
         rig_extend(slot, q, 331);
         compute(0, slot, q, 330);
-        ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&w.shape, 2));
+        ck_assert_uint_eq(state_bytes(&w.slots, STATE_NONE), kv_states_bytes(&w.shape, 2));
         rig_end(0, slot, q, true);
-        ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), 0);
+        ck_assert_uint_eq(state_bytes(&w.slots, STATE_NONE), 0);
     }
+}
+END_TEST
+
+/* ---- several sequences ---- */
+
+#define SEQUENCES 3
+
+struct running {
+    struct kv_request *q; /* NULL: none */
+    uint32_t row, slot, end, rows;
+    struct state_pass p;
+};
+
+static void begin(struct running *s, uint32_t most)
+{
+    struct error error;
+    uint32_t position = atomic_load(&s->q->kv_valid), left = s->end - position;
+    s->rows = state_rows(&w.slots, s->q, position, most < left ? most : left);
+    ck_assert_int_eq(state_begin(&w.slots, s->slot, s->q, position, s->rows, &s->p, &error), 0);
+    ck_assert_int_eq(s->p.before == NULL, position == 0);
+}
+
+/* After all of the pass have begun, what each reads is there, and what each writes is its own. */
+static void commit(struct running *s)
+{
+    uint32_t position = atomic_load(&s->q->kv_valid);
+    size_t last = (size_t)model_state_bytes(&shape) / sizeof(uint64_t) - 1;
+    const uint64_t *before = s->p.before;
+    uint64_t *after = s->p.after;
+    ck_assert(position == 0 ||
+              (before[0] == state_of(s->row, position) && before[last] == before[0]));
+    ck_assert_uint_eq(atomic_load(&w.head->state[s->p.version].allocated), 1);
+    after[0] = after[last] = state_of(s->row, position + s->rows);
+    state_end(&w.slots, s->slot, s->q, &s->p, position + s->rows);
+    atomic_store(&s->q->kv_valid, position + s->rows);
+}
+
+static void resume(struct running *s)
+{
+    uint32_t valid = atomic_load(&s->q->kv_valid);
+    s->q->stats.resumes = 1;
+    ck_assert_uint_eq(start(s->row, s->q), s->slot);
+    ck_assert_uint_eq(atomic_load(&s->q->kv_valid), valid);
+}
+
+/* Sequences that run at the same time, whose passes are one or not, that end while others compute,
+ * and that are killed together: each reads its own state. */
+START_TEST(sequences_run_beside_each_other)
+{
+    struct running all[SEQUENCES] = {0};
+    struct random r;
+    uint64_t id = 1;
+    uint32_t reused = 0;
+    rig_close();
+    setup_of(SEQUENCES, SEQUENCES * KV_STATES_WORKING + (uint32_t)_i);
+    random_seed(&r, 9, (uint64_t)_i);
+    for (uint32_t round = 0; round < 4000; round++) {
+        for (uint32_t i = 0; i < SEQUENCES; i++) {
+            struct running *s = &all[i];
+            if (s->q != NULL || random_u64(&r) % 4 > 0)
+                continue;
+            uint32_t tokens = 20 + (uint32_t)(random_u64(&r) % 300);
+            s->row = i;
+            s->end = tokens + (uint32_t)(random_u64(&r) % 60);
+            s->q = submit(i, id++, tokens, (uint32_t)(random_u64(&r) % CONTEXT));
+            s->slot = start(i, s->q);
+            reused += atomic_load(&s->q->kv_valid) > 0;
+            rig_extend(s->slot, s->q, s->end + 1);
+        }
+        uint32_t members = (uint32_t)(random_u64(&r) % (1u << SEQUENCES));
+        for (uint32_t i = 0; i < SEQUENCES; i++)
+            if (all[i].q && (members & 1u << i))
+                begin(&all[i], 1 + (uint32_t)(random_u64(&r) % CHUNK));
+        for (uint32_t i = 0; i < SEQUENCES; i++) /* others end while these compute */
+            if (all[i].q && !(members & 1u << i) && random_u64(&r) % 16 == 0) {
+                rig_end(i, all[i].slot, all[i].q, random_u64(&r) % 2);
+                all[i].q = NULL;
+            }
+        bool killed = random_u64(&r) % 8 == 0;
+        if (killed)
+            kept_check(&w.slots);
+        for (uint32_t i = 0; i < SEQUENCES; i++) {
+            if (all[i].q && killed)
+                resume(&all[i]);
+            else if (all[i].q && (members & 1u << i))
+                commit(&all[i]);
+            if (all[i].q && atomic_load(&all[i].q->kv_valid) == all[i].end) {
+                rig_end(i, all[i].slot, all[i].q, true);
+                all[i].q = NULL;
+            }
+        }
+        ck_assert_uint_le(state_bytes(&w.slots, STATE_NONE),
+                          kv_states_bytes(&w.shape, w.head->states));
+    }
+    ck_assert_uint_gt(reused, 10);
 }
 END_TEST
 
@@ -239,8 +342,8 @@ START_TEST(killed_while_the_beginning_is_kept)
     struct kv_request *q = submit(0, 1, 200, CONTEXT);
     uint32_t slot = start(0, q);
     compute(0, slot, q, 200);
-    state_keep(&w.runner, slot, 128, kv_states_bytes(&w.shape, 1));
-    kept_check(&w.runner);
+    state_keep(&w.slots, slot, 128, kv_states_bytes(&w.shape, 1));
+    kept_check(&w.slots);
     q->stats.resumes = 1;
     ck_assert_uint_eq(start(0, q), slot);
     ck_assert_uint_eq(atomic_load(&q->kv_valid), 128);
@@ -260,9 +363,9 @@ START_TEST(a_failed_pass_leaves_no_memory)
         bool keep = id == 2;
         if (!keep)
             atomic_store(&q->kv_valid, 0);
-        kept_end(&w.runner, slot, q, kv_log(&w.child.kv, 0), keep);
+        kept_end(&w.slots, slot, q, kv_log(&w.child.kv, 0), keep);
         atomic_store(&q->state, KV_FAILED);
-        ck_assert_uint_eq(state_bytes(&w.runner, STATE_NONE), kv_states_bytes(&w.shape, keep));
+        ck_assert_uint_eq(state_bytes(&w.slots, STATE_NONE), kv_states_bytes(&w.shape, keep));
         ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_state_bytes),
                           kv_states_bytes(&w.shape, keep));
     }
@@ -290,14 +393,14 @@ START_TEST(contradictory_versions_are_not_used)
             if (random_u64(&r) % 8 == 0)
                 atomic_store(&s->allocated, (uint32_t)(random_u64(&r) % 2));
         }
-        kept_check(&w.runner);
+        kept_check(&w.slots);
         q->stats.resumes = 1;
         slot = start(1, q);
         uint32_t valid = atomic_load(&q->kv_valid);
         ck_assert_uint_le(valid, 200);
         struct error error;
         struct state_pass p;
-        ck_assert_int_eq(state_begin(&w.runner, slot, q, valid, 1, &p, &error), 0);
+        ck_assert_int_eq(state_begin(&w.slots, slot, q, valid, 1, &p, &error), 0);
         ck_assert_int_eq(p.before != NULL, valid > 0);
         rig_end(1, slot, q, false);
     }
@@ -312,6 +415,7 @@ int main(void)
     tcase_add_test(t, the_prompt_keeps_its_checkpoint);
     tcase_add_test(t, memory_is_what_is_reserved);
     tcase_add_loop_test(t, kills_at_every_point, 0, 3);
+    tcase_add_loop_test(t, sequences_run_beside_each_other, 0, 5);
     tcase_add_test(t, without_use_there_are_no_checkpoints);
     tcase_add_test(t, a_limit_keeps_the_beginning);
     tcase_add_test(t, a_failed_pass_leaves_no_memory);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A runner with a kv segment of its own and no core: for tests of slots, versions of the state and rings. */
+/* Slots of a kv segment of its own, without a core: for tests of slots, versions of the state and
+ * rings. */
 #ifndef SLUICE_TESTS_SLOTS_RIG_H
 #define SLUICE_TESTS_SLOTS_RIG_H
 
@@ -7,13 +8,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "procs/engine/compute/compute.h"
-#include "procs/engine/compute/runner/kept.h"
-#include "procs/engine/compute/runner/state.h"
+#include "procs/engine/compute/slots/kept.h"
+#include "procs/engine/compute/slots/slots.h"
+#include "procs/engine/compute/slots/state.h"
 
 struct rig {
+    _Atomic uint64_t beat_ns;
     struct child child;
-    struct runner runner;
+    struct slots slots;
     struct params params; /* defaults */
     struct proc_row row;
     struct procs_head *procs;
@@ -31,8 +33,8 @@ void rig_open_counts(const struct model_hparams *h, uint32_t context, uint32_t c
                      const struct kv_counts *counts);
 void rig_close(void);
 
-/* A RUNNING request in row `row` with a prompt of `tokens` tokens. The log, all of the context, is that of all
- * others; from position `differs` on, that of others with the same `shift`. */
+/* A RUNNING request in row `row` with a prompt of `tokens` tokens. The log, all of the context, is
+ * that of all others; from position `differs` on, that of others with the same `shift`. */
 struct kv_request *rig_submit(uint32_t row, uint64_t id, uint32_t tokens, uint32_t differs,
                               uint32_t shift);
 /* Its slot, with memory for a log of `tokens` tokens. */

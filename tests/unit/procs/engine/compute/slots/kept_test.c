@@ -3,7 +3,7 @@
  * a successor of compute does with slots in any state. */
 
 #include "lib/base/random.h"
-#include "tests/unit/procs/engine/compute/runner/slots_rig.h"
+#include "tests/unit/procs/engine/compute/slots/slots_rig.h"
 
 #define CONTEXT 400
 
@@ -46,6 +46,16 @@ static uint32_t run(uint32_t row, uint64_t id, uint32_t tokens, uint32_t differs
     return reused;
 }
 
+/* A sequence of a conversation of its own from position `differs` on; returns the rows that were
+ * reused. */
+static uint32_t converse(uint64_t id, uint32_t tokens, uint32_t differs, uint32_t conversation)
+{
+    struct kv_request *q = rig_submit(id % 8, 100 + id, tokens, differs, 10 * conversation);
+    uint32_t slot = start(id % 8, q), reused = atomic_load(&q->kv_valid);
+    finish(id % 8, slot, q, true);
+    return reused;
+}
+
 START_TEST(prefix_ends_at_the_first_difference)
 {
     static const _Atomic uint32_t kept[] = {5, 6, 7, 8}, log[] = {5, 6, 9, 8, 5, 6, 7, 8};
@@ -76,6 +86,36 @@ START_TEST(a_longer_prompt_reuses_all)
 }
 END_TEST
 
+/* With more slots, more conversations are kept; the one that was used longest ago goes first. */
+START_TEST(several_are_kept)
+{
+    static const struct kv_counts counts = {.sequences = 1, .kept = 3};
+    rig_close();
+    rig_open_counts(&shape, CONTEXT, 256, &counts);
+    for (uint32_t i = 1; i <= 3; i++)
+        ck_assert_uint_eq(converse(i, 50 + i, 0, i), 0);
+    for (uint32_t i = 1; i <= 3; i++)
+        ck_assert_uint_eq(converse(i, 70 + i, 0, i), 49 + i);
+    ck_assert_uint_eq(converse(4, 90, 0, 4), 0); /* instead of 1 */
+    ck_assert_uint_eq(converse(5, 74, 0, 3), 72);
+    ck_assert_uint_eq(converse(6, 74, 0, 2), 71);
+    ck_assert_uint_eq(converse(7, 74, 0, 1), 0); /* instead of 4 */
+    ck_assert_uint_eq(converse(8, 74, 0, 4), 0); /* instead of 3 */
+    ck_assert_uint_eq(slots_bytes(), counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes));
+    kept_check(&w.slots); /* a successor */
+    ck_assert_uint_eq(converse(9, 74, 0, 2), 73);
+    ck_assert_uint_eq(converse(10, 390, 0, 5), 0); /* has the memory of all */
+    ck_assert_uint_eq(converse(11, 74, 0, 2), 0);
+    w.params.keep_kv = kv_sequence_bytes(&w.shape, 64) * 2;
+    for (uint32_t i = 6; i <= 8; i++)
+        ck_assert_uint_eq(converse(i, 60, 0, i), 0);
+    ck_assert_uint_eq(slots_bytes(), w.params.keep_kv);
+    ck_assert_uint_eq(converse(9, 60, 0, 7), 59);
+    ck_assert_uint_eq(converse(10, 60, 0, 8), 59);
+    ck_assert_uint_eq(converse(11, 60, 0, 6), 0);
+}
+END_TEST
+
 START_TEST(some_sequences_neither_use_nor_leave)
 {
     run(0, 1, 100, CONTEXT);
@@ -101,14 +141,14 @@ END_TEST
 START_TEST(rows_of_another_lossy_preset_are_not_used)
 {
     run(0, 1, 100, CONTEXT);
-    w.runner.experts.preset = 1; /* lossless, too */
+    w.slots.preset = 1; /* lossless, too */
     ck_assert_uint_eq(run(0, 2, 100, CONTEXT), 99);
-    w.runner.experts.knobs.precision = PRECISION_RULE_HOBBIT;
-    w.runner.experts.preset = 2;
+    w.slots.lossy = true;
+    w.slots.preset = 2;
     ck_assert_uint_eq(run(0, 3, 100, CONTEXT), 0);
     ck_assert_uint_eq(run(0, 4, 100, CONTEXT), 99); /* the same lossy one */
-    w.runner.experts.knobs.precision = PRECISION_RULE_LOSSLESS;
-    w.runner.experts.preset = 0;
+    w.slots.lossy = false;
+    w.slots.preset = 0;
     ck_assert_uint_eq(run(0, 5, 100, CONTEXT), 0);
 }
 END_TEST
@@ -126,7 +166,7 @@ START_TEST(memory_is_bounded_and_yields)
     ck_assert_uint_gt(counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes), 0);
     struct error error;
     for (uint32_t tokens = 200; tokens <= CONTEXT; tokens += 50) {
-        ck_assert_int_eq(kept_resize(&w.runner, slot, tokens, &error), 0);
+        ck_assert_int_eq(kept_resize(&w.slots, slot, tokens, &error), 0);
         ck_assert_uint_le(slots_bytes(), reserved);
     }
     ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes), 0); /* it yielded */
@@ -137,22 +177,22 @@ END_TEST
 START_TEST(a_successor_continues)
 {
     run(0, 1, 100, CONTEXT);
-    kept_check(&w.runner);
+    kept_check(&w.slots);
     struct kv_request *q = submit(1, 2, 300, CONTEXT);
     uint32_t slot = start(1, q);
     ck_assert_uint_eq(atomic_load(&q->kv_valid), 99);
     atomic_store(&q->kv_valid, 200);
     memset(&w.row, 0, sizeof w.row);
-    kept_check(&w.runner); /* killed here */
+    kept_check(&w.slots); /* killed here */
     q->stats.resumes = 1;
     ck_assert_uint_eq(start(1, q), slot);
     ck_assert_uint_eq(atomic_load(&q->kv_valid), 200);
     ck_assert_uint_eq(q->stats.cached, 99);
-    ck_assert_uint_eq(kept_owned(&w.runner, q), slot); /* to be freed if it is not computed again */
+    ck_assert_uint_eq(kept_owned(&w.slots, q), slot); /* to be freed if it is not computed again */
 
     atomic_store(&w.head->slot[slot].owner, 0); /* killed after it was kept, before the end state */
     atomic_store(&w.head->slot[slot].rows, 0);
-    kept_check(&w.runner);
+    kept_check(&w.slots);
     ck_assert_uint_eq(slots_bytes(), 0);
     start(1, q);
     ck_assert_uint_eq(atomic_load(&q->kv_valid), 0); /* computed again */
@@ -178,7 +218,7 @@ START_TEST(contradictory_slots_are_emptied)
                 atomic_store(&s->allocated, (uint32_t)(random_u64(&r) % (2 * CONTEXT)));
         }
         atomic_store(&q->kv_valid, (uint32_t)(random_u64(&r) % (2 * CONTEXT)));
-        kept_check(&w.runner);
+        kept_check(&w.slots);
         q->stats.resumes = 1;
         uint32_t slot = start(1, q);
         ck_assert_uint_lt(slot, w.head->slots);
@@ -196,6 +236,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, rig_close);
     tcase_add_test(t, prefix_ends_at_the_first_difference);
     tcase_add_test(t, a_longer_prompt_reuses_all);
+    tcase_add_test(t, several_are_kept);
     tcase_add_test(t, some_sequences_neither_use_nor_leave);
     tcase_add_test(t, rows_of_another_lossy_preset_are_not_used);
     tcase_add_test(t, memory_is_bounded_and_yields);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/unit/procs/engine/compute/runner/slots_rig.h"
+#include "tests/unit/procs/engine/compute/slots/slots_rig.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,8 @@ void rig_open_counts(const struct model_hparams *h, uint32_t context, uint32_t c
     w.child.params = &w.params;
     w.child.row = &w.row;
     w.child.procs.head = w.procs;
-    w.runner.child = &w.child;
+    w.slots.child = &w.child;
+    w.slots.beat_ns = &w.beat_ns;
     w.head = w.child.kv.head;
 }
 
@@ -69,7 +70,7 @@ struct kv_request *rig_submit(uint32_t row, uint64_t id, uint32_t tokens, uint32
 
 uint32_t rig_start(uint32_t row, struct kv_request *q, uint32_t tokens)
 {
-    uint32_t slot = kept_take(&w.runner, q, kv_log(&w.child.kv, row));
+    uint32_t slot = kept_take(&w.slots, q, kv_log(&w.child.kv, row));
     rig_extend(slot, q, tokens);
     return slot;
 }
@@ -78,12 +79,12 @@ void rig_extend(uint32_t slot, struct kv_request *q, uint32_t tokens)
 {
     struct error error;
     atomic_store(&q->log_tokens, tokens);
-    ck_assert_int_eq(kept_resize(&w.runner, slot, tokens, &error), 0);
+    ck_assert_int_eq(kept_resize(&w.slots, slot, tokens, &error), 0);
 }
 
 void rig_end(uint32_t row, uint32_t slot, struct kv_request *q, bool keep)
 {
-    kept_end(&w.runner, slot, q, kv_log(&w.child.kv, row), keep);
+    kept_end(&w.slots, slot, q, kv_log(&w.child.kv, row), keep);
     atomic_store(&q->state, KV_DONE);
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rings of layers with a window: whatever was killed, cut back, kept and continued before, a pass finds the keys
- * of the window before it; memory is bounded. Here a key is a hash of the tokens up to its position. */
+/* Rings of layers with a window: whatever was killed, cut back, kept and continued before, a pass
+ * finds the keys of the window before it; memory is bounded. Here a key is a hash of the tokens up
+ * to its position. */
 
 #include <string.h>
 
 #include "lib/base/random.h"
 #include "lib/kernels/kernels.h"
-#include "tests/unit/procs/engine/compute/runner/slots_rig.h"
+#include "tests/unit/procs/engine/compute/slots/slots_rig.h"
 
 #define CONTEXT 2000
 #define EVERY   128
@@ -78,16 +79,16 @@ static void check_position(uint32_t slot, uint32_t layer, uint32_t position, uin
             ck_abort_msg("layer %u: position %u is another one's", layer, position);
 }
 
-/* Rows of a pass; each attends to its window, before and after all of the chunk is written. `written`: of the
- * rows, before compute is killed. */
+/* Rows of a pass; each attends to its window, before and after all of the chunk is written.
+ * `written`: of the rows, before compute is killed. */
 static void pass(uint32_t slot, struct kv_request *q, const uint64_t hash[], uint32_t rows,
                  uint32_t written, bool commits)
 {
     struct error error;
     struct state_pass p;
     uint32_t position = atomic_load(&q->kv_valid), window = w.model.hparams.window;
-    rows = state_rows(&w.runner, q, position, rows);
-    ck_assert_int_eq(state_begin(&w.runner, slot, q, position, rows, &p, &error), 0);
+    rows = state_rows(&w.slots, q, position, rows);
+    ck_assert_int_eq(state_begin(&w.slots, slot, q, position, rows, &p, &error), 0);
     if (p.before)
         ck_assert_uint_eq(*(const uint64_t *)p.before, hash[position]);
     for (uint32_t r = 0; r < rows && r < written; r++)
@@ -102,7 +103,7 @@ static void pass(uint32_t slot, struct kv_request *q, const uint64_t hash[], uin
         check_position(slot, 0, i, hash[i + 1]);
     if (p.after)
         *(uint64_t *)p.after = hash[position + rows];
-    state_end(&w.runner, slot, q, &p, position + rows);
+    state_end(&w.slots, slot, q, &p, position + rows);
     if (commits)
         atomic_store(&q->kv_valid, position + rows);
 }
@@ -145,7 +146,8 @@ START_TEST(a_prompt_continues_within_the_ring_or_from_a_checkpoint)
 }
 END_TEST
 
-/* A sequence of one position more than the ring, which is one less than the context: its last token has no row. */
+/* A sequence of one position more than the ring, which is one less than the context: its last token
+ * has no row. */
 START_TEST(a_context_barely_longer_than_the_ring)
 {
     setup_of(&(const struct kind){64, 129, 0, false}, 194);
@@ -167,7 +169,7 @@ static bool torn(uint32_t row, uint32_t slot, struct kv_request *q, uint32_t end
     for (uint32_t p = 0; p < w.head->ring; p++)
         for (uint32_t i = 0; i < 2 * HEADS; i++)
             *at(slot, 1, p, i / 2, i % 2) = ~0ull;
-    kept_check(&w.runner);
+    kept_check(&w.slots);
     q->stats.resumes = 1;
     ck_assert_uint_eq(rig_start(row, q, end + 1), slot);
     ck_assert_uint_eq(atomic_load(&q->kv_valid), position);
@@ -202,14 +204,14 @@ START_TEST(kills_at_every_point)
             cancelled = random_u64(&r) % 32 == 0;
             if (!killed || cancelled)
                 continue;
-            kept_check(&w.runner);
+            kept_check(&w.slots);
             q->stats.resumes = 1;
             ck_assert_uint_eq(rig_start(row, q, end + 1), slot);
             ck_assert_uint_eq(atomic_load(&q->kv_valid), before);
         }
         rig_end(row, slot, q, random_u64(&r) % 8 > 0);
         if (random_u64(&r) % 4 == 0)
-            kept_check(&w.runner);
+            kept_check(&w.slots);
         ck_assert_uint_le(counter_get(&w.row, CTR_COMPUTE_kv_bytes),
                           kv_sequence_bytes(&w.shape, CONTEXT) +
                               kv_states_bytes(&w.shape, w.shape.states));
@@ -221,8 +223,8 @@ START_TEST(kills_at_every_point)
 }
 END_TEST
 
-/* Whatever the limit, what is kept is within it, and serves a prompt: the end of the sequence, or its beginning up
- * to a checkpoint. */
+/* Whatever the limit, what is kept is within it, and serves a prompt: the end of the sequence, or
+ * its beginning up to a checkpoint. */
 START_TEST(a_limit_keeps_the_beginning)
 {
     setup_with(&kinds[_i]);
@@ -253,8 +255,8 @@ static void damage(uint32_t version)
         memset(windows, 0xff, w.head->state_bytes - w.head->windows_offset);
 }
 
-/* Whatever is in the segment: a successor continues where it may, from a checkpoint or from the start. Where only
- * less is claimed to be there than is, with the same keys. */
+/* Whatever is in the segment: a successor continues where it may, from a checkpoint or from the
+ * start. Where only less is claimed to be there than is, with the same keys. */
 START_TEST(contradictory_rings_are_not_used)
 {
     struct random r;
@@ -282,7 +284,7 @@ START_TEST(contradictory_rings_are_not_used)
                 atomic_store(
                     &w.head->state[i].tag,
                     KV_STATE_TAG(random_u64(&r) % 3, random_u64(&r) % 801, random_u64(&r) % 2));
-        kept_check(&w.runner);
+        kept_check(&w.slots);
         q->stats.resumes = 1;
         rig_start(0, q, end + 41);
         uint32_t valid = atomic_load(&q->kv_valid);
@@ -292,7 +294,7 @@ START_TEST(contradictory_rings_are_not_used)
         if (less)
             run_to(slot, q, hash, end + 40);
         else
-            ck_assert_int_eq(state_begin(&w.runner, slot, q, valid, 1, &p, &error), 0);
+            ck_assert_int_eq(state_begin(&w.slots, slot, q, valid, 1, &p, &error), 0);
         rig_end(0, slot, q, less);
     }
     rig_close();

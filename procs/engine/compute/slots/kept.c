@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "procs/engine/compute/slots/kept.h"
+
+#include <inttypes.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/clock.h"
+#include "procs/engine/compute/slots/slots.h"
+#include "procs/engine/compute/slots/state.h"
+#include "procs/engine/compute/slots/table.h"
+
+uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic uint32_t *log,
+                     uint32_t tokens)
+{
+    sl_assert(tokens > 0);
+    uint32_t n = 0, max = rows < tokens - 1 ? rows : tokens - 1;
+    while (n < max && atomic_load_explicit(&kept[n], memory_order_relaxed) ==
+                          atomic_load_explicit(&log[n], memory_order_relaxed))
+        n++;
+    return n;
+}
+
+static uint32_t slots_of(const struct slots *p)
+{
+    return p->child->kv.head->slots;
+}
+
+static struct kv_slot *slot_at(const struct slots *p, uint32_t slot)
+{
+    return &p->child->kv.head->slot[slot];
+}
+
+static uint64_t bytes_for(const struct slots *p, uint32_t tokens)
+{
+    return kv_tokens_bytes(&p->child->kv, tokens);
+}
+
+static uint64_t bytes_of(const struct slots *p, uint32_t slot)
+{
+    uint32_t tokens = atomic_load(&slot_at(p, slot)->allocated);
+    return bytes_for(p, tokens);
+}
+
+static bool is_kept(const struct slots *p, uint32_t slot)
+{
+    return atomic_load(&slot_at(p, slot)->owner) == 0 && atomic_load(&slot_at(p, slot)->rows) > 0;
+}
+
+void kept_publish(const struct slots *p)
+{
+    uint64_t all = state_bytes(p, STATE_NONE), kept = 0;
+    for (uint32_t i = 0; i < slots_of(p); i++) {
+        all += bytes_of(p, i);
+        kept += is_kept(p, i) ? bytes_of(p, i) + state_bytes(p, i) : 0;
+    }
+    counter_set(p->child->row, CTR_COMPUTE_state_bytes, state_bytes(p, STATE_NONE));
+    counter_set(p->child->row, CTR_COMPUTE_kv_bytes, all);
+    counter_set(p->child->row, CTR_COMPUTE_kv_kept_bytes, kept);
+}
+
+/* Gigabytes of KV take seconds to allocate, and to free. */
+static void alive(void *arg)
+{
+    struct slots *p = arg;
+    atomic_store_explicit(p->beat_ns, clock_now_ns(), memory_order_relaxed);
+}
+
+/* Rows before owner: between the two stores the slot is owned and has nothing from before. */
+static void empty(struct slots *p, uint32_t slot)
+{
+    atomic_store(&slot_at(p, slot)->rows, 0);
+    atomic_store(&slot_at(p, slot)->owner, 0);
+    atomic_store(&slot_at(p, slot)->lowest, 0);
+    p->content[slot] = 0;
+    state_drop(p, slot, 0);
+    kv_slot_release(&p->child->kv, slot, alive, p);
+    kv_slot_log_release(&p->child->kv, slot);
+}
+
+static void shrink(struct slots *p, uint32_t slot, uint32_t tokens)
+{
+    struct error error;
+    sl_assert(tokens <= atomic_load(&slot_at(p, slot)->allocated));
+    int rc = kv_slot_resize(&p->child->kv, slot, tokens, alive, p, &error);
+    sl_assert(rc == 0);
+}
+
+/* ---- after a restart ---- */
+
+static bool runs(const struct slots *p, uint64_t id)
+{
+    const struct kv_request *requests = p->child->kv.head->request;
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
+        if (atomic_load(&requests[i].state) == KV_RUNNING && atomic_load(&requests[i].id) == id)
+            return true;
+    return false;
+}
+
+static uint32_t owned_by(const struct slots *p, uint64_t id)
+{
+    for (uint32_t i = 0; i < slots_of(p); i++)
+        if (atomic_load(&slot_at(p, i)->owner) == id)
+            return i;
+    return KEPT_NONE;
+}
+
+static bool log_valid(const struct slots *p, uint32_t slot, uint32_t rows)
+{
+    const _Atomic uint32_t *log = kv_slot_log(&p->child->kv, slot);
+    for (uint32_t i = 0; i < rows; i++)
+        if (atomic_load_explicit(&log[i], memory_order_relaxed) >= p->child->model->hparams.vocab)
+            return false;
+    return true;
+}
+
+/* What a predecessor can have left in a slot; everything else is not used. */
+static bool slot_valid(const struct slots *p, uint32_t slot)
+{
+    const struct kv_slot *s = slot_at(p, slot);
+    uint32_t rows = atomic_load(&s->rows), allocated = atomic_load(&s->allocated);
+    uint64_t owner = atomic_load(&s->owner);
+    return allocated <= p->child->kv.head->context && rows <= allocated &&
+           (owner == 0 || (runs(p, owner) && owned_by(p, owner) == slot)) &&
+           log_valid(p, slot, rows);
+}
+
+void kept_check(struct slots *p)
+{
+    for (uint32_t i = 0; i < slots_of(p); i++) {
+        struct kv_slot *s = slot_at(p, i);
+        bool valid = slot_valid(p, i);
+        if (!valid)
+            log_warn("kv slot %u: %u rows kept of %u, request %" PRIu64 ": contradictory, not used",
+                     i, atomic_load(&s->rows), atomic_load(&s->allocated), atomic_load(&s->owner));
+        if (!valid || (atomic_load(&s->owner) == 0 && atomic_load(&s->rows) == 0))
+            empty(p, i);
+        else if (atomic_load(&s->owner) == 0)
+            shrink(p, i, atomic_load(&s->rows));
+    }
+    state_check(p);
+    kept_publish(p);
+}
+
+/* ---- a sequence starts ---- */
+
+/* Rows of a lossless preset are the same under every lossless preset. Deterministic mode simulates
+ * every token, so it keeps nothing. */
+bool kept_may(const struct slots *p, const struct kv_request *q)
+{
+    return (q->flags & (KV_FLAG_NO_CACHE | KV_FLAG_SCORE_PROMPT)) == 0 &&
+           !p->child->params->deterministic && p->child->params->keep_kv > 0;
+}
+
+static bool same_bits(const struct slots *p, const struct kv_slot *s)
+{
+    return s->preset == p->preset || (!s->lossy && !p->lossy);
+}
+
+uint32_t kept_owned(const struct slots *p, const struct kv_request *q)
+{
+    return owned_by(p, atomic_load(&q->id));
+}
+
+/* The longest prefix of the request's log that a kept slot has. */
+static struct reuse_prefix find_prefix(const struct slots *p, const struct kv_request *q,
+                                       const _Atomic uint32_t *log)
+{
+    struct slots_table s;
+    uint32_t common[KV_SLOTS_MAX] = {0};
+    for (uint32_t i = 0; i < slots_of(p) && kept_may(p, q); i++) {
+        const struct kv_slot *slot = slot_at(p, i);
+        if (is_kept(p, i) && same_bits(p, slot))
+            common[i] = kept_prefix(kv_slot_log(&p->child->kv, i), atomic_load(&slot->rows), log,
+                                    atomic_load(&q->log_tokens));
+    }
+    return reuse_prefix(slots_table(p, &s), common);
+}
+
+/* An empty slot; without one, a kept sequence is given up. */
+static uint32_t find_empty(struct slots *p)
+{
+    struct slots_table s;
+    uint32_t slot = reuse_slot(slots_table(p, &s));
+    sl_assert(slot != REUSE_NONE); /* so many sequences run at a time */
+    if (is_kept(p, slot))
+        empty(p, slot);
+    return slot;
+}
+
+/* The rows that a predecessor computed for this request. Memory that it requested last may be
+ * missing, so what is beyond the rows is freed and allocated again. */
+static void resume(struct slots *p, uint32_t slot, struct kv_request *q)
+{
+    uint32_t valid = atomic_load(&q->kv_valid);
+    if (valid > atomic_load(&slot_at(p, slot)->allocated) || valid > atomic_load(&q->log_tokens)) {
+        log_warn("sequence %" PRIu64 ": %u rows do not fit its slot; computed again",
+                 atomic_load(&q->id), valid);
+        valid = 0;
+        atomic_store(&q->kv_valid, 0);
+    }
+    uint32_t cut = state_cut(p, slot, valid, valid);
+    if (cut < valid) { /* the last checkpoint; the log has the tokens */
+        log_warn("sequence %" PRIu64 ": no state after %u rows; continues from %u",
+                 atomic_load(&q->id), valid, cut);
+        valid = cut;
+        atomic_store(&q->kv_valid, valid);
+    }
+    state_drop(p, slot, valid);
+    if (atomic_load(&slot_at(p, slot)->rows) > valid)
+        atomic_store(&slot_at(p, slot)->rows, valid);
+    shrink(p, slot, valid);
+}
+
+uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t *log)
+{
+    uint32_t slot = kept_owned(p, q);
+    if (slot != KEPT_NONE) {
+        resume(p, slot, q);
+        return slot;
+    }
+    struct reuse_prefix prefix = find_prefix(p, q, log);
+    uint32_t rows = prefix.rows;
+    slot = prefix.slot;
+    if (slot == REUSE_NONE)
+        slot = find_empty(p);
+    else if (q->stats.resumes == 0) { /* else a predecessor counted it */
+        q->stats.cached = rows;
+        counter_add(p->child->row, CTR_COMPUTE_tokens_reused, rows);
+        counter_add(p->child->row, CTR_COMPUTE_sequences_reused, 1);
+    }
+    /* The owner is stored last: until then the slot is kept, with fewer rows. */
+    atomic_store(&slot_at(p, slot)->rows, rows);
+    atomic_store(&q->kv_valid, rows);
+    child_inject(p->child, INJECT_COMPUTE_SLOT_CUT);
+    state_drop(p, slot, rows); /* states of another log */
+    atomic_store(&slot_at(p, slot)->owner, atomic_load(&q->id));
+    child_inject(p->child, INJECT_COMPUTE_SLOT_TAKEN);
+    return slot;
+}
+
+/* ---- it grows, and ends ---- */
+
+/* Kept slots except `slot`, until `bytes` of it fit. */
+static void yield_to(struct slots *p, uint32_t slot, uint64_t bytes)
+{
+    struct slots_table s;
+    uint32_t other;
+    uint64_t limit = kv_slots_bytes_max(&p->child->kv);
+    while ((other = reuse_yield(slots_table(p, &s), slot, bytes, limit)) != REUSE_NONE)
+        empty(p, other);
+}
+
+int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error)
+{
+    yield_to(p, slot, bytes_for(p, tokens));
+    int rc = kv_slot_resize(&p->child->kv, slot, tokens, alive, p, error);
+    kept_publish(p);
+    return rc;
+}
+
+/* Slots that are not needed by running sequences keep ended ones. */
+static uint32_t kept_most(const struct slots *p)
+{
+    const struct kv_head *head = p->child->kv.head;
+    return head->slots > head->sequences ? head->slots - head->sequences : 1;
+}
+
+/* Kept sequences, until another one with `bytes` in `slot` may be kept. */
+static void displace(struct slots *p, uint32_t slot, uint64_t bytes)
+{
+    struct slots_table s;
+    uint32_t other, most = kept_most(p);
+    uint64_t limit = p->child->params->keep_kv;
+    while ((other = reuse_surplus(slots_table(p, &s), slot, most, bytes, limit)) != REUSE_NONE)
+        empty(p, other);
+}
+
+static uint32_t newest(const struct slots *p)
+{
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < slots_of(p); i++)
+        if (is_kept(p, i) && slot_at(p, i)->used > used)
+            used = slot_at(p, i)->used;
+    return used;
+}
+
+/* The log is written before `rows` covers it, and `owner` is cleared last: a successor finds the
+ * request with its slot, or the kept rows with their tokens. */
+static bool keep_rows(struct slots *p, uint32_t slot, const struct kv_request *q,
+                      const _Atomic uint32_t *log)
+{
+    struct error error;
+    struct kv_slot *s = slot_at(p, slot);
+    uint32_t valid = atomic_load(&q->kv_valid);
+    uint64_t limit = p->child->params->keep_kv;
+    uint32_t fits = kv_tokens_within(&p->child->kv, limit, valid);
+    uint64_t one = state_needed(p, slot, fits);
+    if (one > 0)
+        fits = one <= limit ? kv_tokens_within(&p->child->kv, limit - one, valid) : 0;
+    uint32_t rows = state_cut(p, slot, valid, fits);
+    state_keep(p, slot, rows, limit - bytes_for(p, rows));
+    displace(p, slot, bytes_for(p, rows) + state_bytes(p, slot));
+    if (rows == 0 || kv_slot_log_allocate(&p->child->kv, slot, rows, &error) != 0)
+        return false;
+    _Atomic uint32_t *kept = kv_slot_log(&p->child->kv, slot);
+    for (uint32_t i = 0; i < rows; i++)
+        atomic_store_explicit(&kept[i], atomic_load_explicit(&log[i], memory_order_relaxed),
+                              memory_order_relaxed);
+    s->preset = p->preset;
+    s->lossy = p->lossy;
+    s->used = newest(p) + 1;
+    child_inject(p->child, INJECT_COMPUTE_SLOT_LOGGED);
+    atomic_store(&s->rows, rows);
+    atomic_store(&s->owner, 0);
+    child_inject(p->child, INJECT_COMPUTE_SLOT_KEPT);
+    shrink(p, slot, rows);
+    return true;
+}
+
+void kept_end(struct slots *p, uint32_t slot, const struct kv_request *q,
+              const _Atomic uint32_t *log, bool keep)
+{
+    keep = keep && kept_may(p, q);
+    if (!keep || !keep_rows(p, slot, q, log))
+        empty(p, slot);
+    kept_publish(p);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys and values that outlive their sequence: the slots of the KV segment. Those that running
+ * sequences do not need keep ended ones; which, lib/policy/reuse decides. A prompt that begins with
+ * the tokens of a kept one takes its slot and computes the rest. By row invariance
+ * (lib/kernels/kernels.h) the rows have the bits that the prompt itself would get, so the text is
+ * the same.
+ *
+ * All slots together never have more memory than the KV cache of the running sequences at full
+ * length, which the ledger reserves: kept ones yield when the running one grows. With a recurrent
+ * state, a prompt continues from one of its checkpoints (state.h). */
+#ifndef SLUICE_ENGINE_COMPUTE_SLOTS_KEPT_H
+#define SLUICE_ENGINE_COMPUTE_SLOTS_KEPT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+
+struct slots;
+struct kv_request;
+
+#define KEPT_NONE UINT32_MAX /* no slot */
+
+/* How many of the `rows` kept rows are those of a log of `tokens` tokens (at least one): the common
+ * prefix. The last token is always computed, for its logits. Pure. */
+uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic uint32_t *log,
+                     uint32_t tokens);
+
+/* At the start of compute: empties slots whose fields contradict each other or the request table,
+ * and finishes what a predecessor left. */
+void kept_check(struct slots *p);
+
+/* Sets the counters of memory: the ledger takes blocks of the segment that they leave out for token
+ * logs. */
+void kept_publish(const struct slots *p);
+
+/* Whether the request may use kept rows, and leave its own. */
+bool kept_may(const struct slots *p, const struct kv_request *q);
+
+/* The slot that a request got from a predecessor of this compute; KEPT_NONE: none. */
+uint32_t kept_owned(const struct slots *p, const struct kv_request *q);
+
+/* The slot of a RUNNING request: its own after a restart of compute, else the one with the longest
+ * usable prefix, else an empty one. Sets kv_valid to the rows that are there. */
+uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t *log);
+
+/* Memory for `tokens` positions; kept slots yield. -1 with *error. */
+int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error);
+
+/* The request ends: its rows are kept, if they may be (`keep`), else freed. Before the end state of
+ * the request is stored. */
+void kept_end(struct slots *p, uint32_t slot, const struct kv_request *q,
+              const _Atomic uint32_t *log, bool keep);
+
+#endif

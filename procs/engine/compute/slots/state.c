@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Versions of the state of slots: allocated, written, marked and freed as the policy of reuse
+ * decides, in an order in which compute may be killed anywhere. */
+#include "procs/engine/compute/slots/state.h"
+
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "procs/engine/compute/slots/kept.h"
+#include "procs/engine/compute/slots/slots.h"
+#include "procs/engine/compute/slots/table.h"
+
+static struct kv_head *head_of(const struct slots *p)
+{
+    return p->child->kv.head;
+}
+
+static bool has_state(const struct slots *p)
+{
+    return head_of(p)->state_bytes > 0;
+}
+
+static bool is_recurrent(const struct slots *p)
+{
+    return head_of(p)->windows_offset > 0;
+}
+
+static bool has_rings(const struct slots *p)
+{
+    return head_of(p)->ring > 0;
+}
+
+static _Atomic uint32_t *lowest_of(const struct slots *p, uint32_t slot)
+{
+    return &head_of(p)->slot[slot].lowest;
+}
+
+static uint64_t tag_of(const struct slots *p, uint32_t version)
+{
+    return atomic_load(&head_of(p)->state[version].tag);
+}
+
+static bool is_of(const struct slots *p, uint32_t version, uint32_t slot)
+{
+    return KV_STATE_SLOT(tag_of(p, version)) == slot;
+}
+
+static void release(struct slots *p, uint32_t version)
+{
+    p->writes[version] = 0;
+    atomic_store(&head_of(p)->state[version].tag, 0);
+    if (atomic_load(&head_of(p)->state[version].allocated))
+        kv_state_release(&p->child->kv, version);
+}
+
+static uint32_t find(const struct slots *p, uint32_t slot, uint32_t rows)
+{
+    struct slots_table s;
+    return reuse_version(slots_table(p, &s), slot, rows);
+}
+
+void state_check(struct slots *p)
+{
+    memset(p->writes, 0, sizeof p->writes);
+    for (uint32_t i = 0; has_state(p) && i < head_of(p)->states; i++) {
+        uint64_t tag = tag_of(p, i);
+        uint32_t slot = KV_STATE_SLOT(tag), rows = KV_STATE_ROWS(tag);
+        bool valid = slot < head_of(p)->slots && rows > 0 && rows <= slots_rows(p, slot) &&
+                     find(p, slot, rows) == i && atomic_load(&head_of(p)->state[i].allocated) == 1;
+        if (!valid)
+            release(p, i);
+    }
+}
+
+uint32_t state_cut(const struct slots *p, uint32_t slot, uint32_t rows, uint32_t wanted)
+{
+    struct slots_table s;
+    return reuse_cut(slots_table(p, &s), slot, rows, wanted);
+}
+
+uint64_t state_needed(const struct slots *p, uint32_t slot, uint32_t rows)
+{
+    bool needs = is_recurrent(p) || (has_rings(p) && rows < atomic_load(lowest_of(p, slot)));
+    return needs ? head_of(p)->state_bytes : 0;
+}
+
+/* Nobody's memory: a pass that was killed or failed wrote there. */
+static bool is_left(const struct slots *p, uint32_t version, uint32_t slot)
+{
+    return tag_of(p, version) == 0 && (p->writes[version] == 0 || p->writes[version] == slot + 1);
+}
+
+void state_drop(struct slots *p, uint32_t slot, uint32_t rows)
+{
+    for (uint32_t i = 0; has_state(p) && i < head_of(p)->states; i++)
+        if (is_left(p, i, slot) || (is_of(p, i, slot) && KV_STATE_ROWS(tag_of(p, i)) > rows))
+            release(p, i);
+}
+
+/* ---- a pass ---- */
+
+static uint32_t every_of(const struct slots *p)
+{
+    return (uint32_t)p->child->params->checkpoint_tokens;
+}
+
+uint32_t state_rows(const struct slots *p, const struct kv_request *q, uint32_t position,
+                    uint32_t rows)
+{
+    if (!has_state(p) || !kept_may(p, q))
+        return rows;
+    return reuse_pass_rows(position, rows, atomic_load(&q->prompt_tokens), every_of(p));
+}
+
+/* The windows before `position`, from a checkpoint if the rings have others; then the rings are to
+ * be written. Whenever compute is killed, `lowest` allows no more than what is there. */
+static void rings_begin(struct slots *p, uint32_t slot, uint32_t position, uint32_t rows)
+{
+    _Atomic uint32_t *lowest = lowest_of(p, slot);
+    const struct kv_head *head = head_of(p);
+    sl_assert(head->window + rows - 1 <= head->ring);
+    if (position == 0)
+        atomic_store(lowest, 0);
+    if (position < atomic_load(lowest)) {
+        uint32_t version = find(p, slot, position);
+        sl_assert(version != REUSE_NONE); /* state_cut */
+        kv_windows_restore(&p->child->kv, slot, position, version);
+        p->content[slot] = ++p->contents;
+        child_inject(p->child, INJECT_COMPUTE_WINDOW_RESTORED);
+        atomic_store(lowest, position);
+    }
+    uint32_t after = kv_ring_lowest(head, position + rows);
+    if (after > atomic_load(lowest))
+        atomic_store(lowest, after);
+}
+
+/* Whether the state of so many rows of a sequence becomes a checkpoint. */
+static bool keeps(const struct slots *p, const struct kv_request *q, uint32_t rows)
+{
+    return kept_may(p, q) && reuse_is_point(rows, atomic_load(&q->prompt_tokens), every_of(p));
+}
+
+/* The version that a pass writes; until it has ended, nobody else does. STATE_NONE: all are needed.
+ */
+static uint32_t claim(struct slots *p, uint32_t slot, const struct kv_request *q, uint32_t end)
+{
+    struct slots_table s;
+    for (uint32_t i = 0; i < head_of(p)->states; i++)
+        if (p->writes[i] == slot + 1) /* of a pass that failed */
+            p->writes[i] = 0;
+    uint32_t version = reuse_write(slots_table(p, &s), slot, end,
+                                   reuse_prompt_point(atomic_load(&q->prompt_tokens)));
+    if (version == REUSE_NONE)
+        return STATE_NONE;
+    p->writes[version] = (uint8_t)(slot + 1);
+    atomic_store(&head_of(p)->state[version].tag, 0);
+    return version;
+}
+
+int state_begin(struct slots *p, uint32_t slot, const struct kv_request *q, uint32_t position,
+                uint32_t rows, struct state_pass *pass, struct error *error)
+{
+    *pass = (struct state_pass){.version = STATE_NONE};
+    if (!has_state(p)) /* nor rings */
+        return 0;
+    if (has_rings(p))
+        rings_begin(p, slot, position, rows);
+    if (!is_recurrent(p) && !keeps(p, q, position + rows))
+        return 0;
+    if (is_recurrent(p) && position > 0) {
+        uint32_t before = find(p, slot, position);
+        sl_assert(before != REUSE_NONE); /* kv_valid has one: state_cut */
+        pass->before = kv_state_at(&p->child->kv, before);
+    }
+    pass->version = claim(p, slot, q, is_recurrent(p) ? position : position + rows);
+    sl_assert(pass->version != STATE_NONE || !is_recurrent(p));
+    if (pass->version == STATE_NONE)
+        return 0;
+    if (!atomic_load(&head_of(p)->state[pass->version].allocated)) {
+        int rc = kv_state_allocate(&p->child->kv, pass->version, error);
+        kept_publish(p);
+        if (rc != 0)
+            return -1;
+    }
+    pass->after = is_recurrent(p) ? kv_state_at(&p->child->kv, pass->version) : NULL;
+    return 0;
+}
+
+void state_end(struct slots *p, uint32_t slot, const struct kv_request *q,
+               const struct state_pass *pass, uint32_t rows)
+{
+    if (pass->version == STATE_NONE)
+        return;
+    bool keep = keeps(p, q, rows);
+    if (keep && has_rings(p))
+        kv_windows_save(&p->child->kv, slot, rows, pass->version);
+    atomic_store(&head_of(p)->state[pass->version].tag, KV_STATE_TAG(slot, rows, keep));
+    p->writes[pass->version] = 0;
+}
+
+/* ---- the end of a sequence ---- */
+
+uint64_t state_bytes(const struct slots *p, uint32_t slot)
+{
+    struct slots_table s;
+    return reuse_version_bytes(slots_table(p, &s), slot);
+}
+
+void state_keep(struct slots *p, uint32_t slot, uint32_t rows, uint64_t bytes)
+{
+    struct slots_table s;
+    state_drop(p, slot, rows);
+    for (uint32_t i = 0; has_state(p) && i < head_of(p)->states; i++) {
+        if (!is_of(p, i, slot))
+            continue;
+        uint64_t tag = tag_of(p, i);
+        if (KV_STATE_ROWS(tag) == rows) {
+            if (has_rings(p) && !KV_STATE_IS_KEPT(tag))
+                kv_windows_save(&p->child->kv, slot, rows, i);
+            atomic_store(&head_of(p)->state[i].tag, KV_STATE_TAG(slot, rows, true));
+        } else if (!KV_STATE_IS_KEPT(tag)) /* of the last pass */
+            release(p, i);
+    }
+    uint32_t weakest;
+    while (state_bytes(p, slot) > bytes &&
+           (weakest = reuse_weakest(slots_table(p, &s), slot, rows, rows)) != REUSE_NONE)
+        release(p, weakest);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State that cannot be cut back (shm/kv/kv.h): which version of the recurrent state a pass reads
+ * and writes, and which remain as checkpoints; and the rings of layers with a window. Nothing here
+ * applies to a model with neither.
+ *
+ * A checkpoint is a version that is not written again, so it costs its memory and that a pass ends
+ * there, and of rings a copy of the windows. Which version is written next, and where checkpoints
+ * are: lib/policy/reuse. Rings themselves are no version: a pass writes into them, and they serve
+ * rows down to kv_slot.lowest. */
+#ifndef SLUICE_ENGINE_COMPUTE_SLOTS_STATE_H
+#define SLUICE_ENGINE_COMPUTE_SLOTS_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+
+struct slots;
+struct kv_request;
+
+#define STATE_NONE UINT32_MAX
+
+/* At the start of compute, with valid slots: frees versions that no slot can use. */
+void state_check(struct slots *p);
+
+/* The largest number of rows up to `wanted` to which the slot's state of `rows` rows can be cut. */
+uint32_t state_cut(const struct slots *p, uint32_t slot, uint32_t rows, uint32_t wanted);
+
+/* Bytes of the version without which the slot has no state of `rows` rows; 0: it needs none. */
+uint64_t state_needed(const struct slots *p, uint32_t slot, uint32_t rows);
+
+/* Frees the slot's versions of more than `rows` rows, and their memory; 0: all. Not during a pass
+ * of the slot: also what one that failed was writing. */
+void state_drop(struct slots *p, uint32_t slot, uint32_t rows);
+
+/* Of `rows` rows from `position` on, how many a pass may compute: it ends where the next checkpoint
+ * is. */
+uint32_t state_rows(const struct slots *p, const struct kv_request *q, uint32_t position,
+                    uint32_t rows);
+
+/* Before a pass of `rows` rows of a slot: the recurrent states that it reads (NULL: the sequence
+ * begins, or there is none) and writes; the rings have the window at `position`. -1 with *error: no
+ * memory. After it, and before kv_valid is stored: the written version is that of `rows` rows in
+ * all. */
+struct state_pass {
+    const void *before;
+    void *after;
+    uint32_t version;
+};
+int state_begin(struct slots *p, uint32_t slot, const struct kv_request *q, uint32_t position,
+                uint32_t rows, struct state_pass *pass, struct error *error);
+void state_end(struct slots *p, uint32_t slot, const struct kv_request *q,
+               const struct state_pass *pass, uint32_t rows);
+
+/* Of the sequence in the slot, which ends, `rows` rows are kept: marks their state as a checkpoint,
+ * and frees those of more rows, then others until those of the slot have at most `bytes`. */
+void state_keep(struct slots *p, uint32_t slot, uint32_t rows, uint64_t bytes);
+
+/* Memory of the slot's versions; STATE_NONE: of all. */
+uint64_t state_bytes(const struct slots *p, uint32_t slot);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of slots and versions, filled from the kv segment for the policy of reuse. */
+#include "procs/engine/compute/slots/table.h"
+
+#include "procs/engine/compute/slots/slots.h"
+
+uint32_t slots_rows(const struct slots *p, uint32_t slot)
+{
+    const struct kv_head *head = p->child->kv.head;
+    uint64_t owner = atomic_load(&head->slot[slot].owner);
+    if (owner == 0)
+        return atomic_load(&head->slot[slot].rows);
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
+        if (atomic_load(&head->request[i].state) == KV_RUNNING &&
+            atomic_load(&head->request[i].id) == owner)
+            return atomic_load(&head->request[i].kv_valid);
+    return 0;
+}
+
+static struct reuse_slot slot_of(const struct slots *p, uint32_t slot)
+{
+    const struct kv_slot *s = &p->child->kv.head->slot[slot];
+    uint32_t rows = slots_rows(p, slot);
+    return (struct reuse_slot){
+        .use = atomic_load(&s->owner) != 0 ? REUSE_RUNNING
+               : rows > 0                  ? REUSE_KEPT
+                                           : REUSE_EMPTY,
+        .rows = rows,
+        .lowest = atomic_load(&s->lowest),
+        .used = s->used,
+        .bytes = kv_tokens_bytes(&p->child->kv, atomic_load(&s->allocated)),
+    };
+}
+
+static struct reuse_version version_of(const struct slots *p, uint32_t version)
+{
+    const struct kv_head *head = p->child->kv.head;
+    const struct kv_version *v = &head->state[version];
+    uint64_t tag = atomic_load(&v->tag);
+    uint32_t slot = KV_STATE_SLOT(tag);
+    return (struct reuse_version){
+        .slot = slot < head->slots ? slot : REUSE_NONE,
+        .rows = KV_STATE_ROWS(tag),
+        .checkpoint = KV_STATE_IS_KEPT(tag),
+        .memory = atomic_load(&v->allocated) != 0,
+        .busy = p->writes[version] != 0,
+    };
+}
+
+const struct reuse_table *slots_table(const struct slots *p, struct slots_table *s)
+{
+    const struct kv_head *head = p->child->kv.head;
+    s->table = (struct reuse_table){.recurrent = head->windows_offset > 0,
+                                    .rings = head->ring > 0,
+                                    .slots = head->slots,
+                                    .versions = head->state_bytes > 0 ? head->states : 0,
+                                    .version_bytes = head->state_bytes,
+                                    .slot = s->slot,
+                                    .version = s->version};
+    for (uint32_t i = 0; i < s->table.slots; i++)
+        s->slot[i] = slot_of(p, i);
+    for (uint32_t i = 0; i < s->table.versions; i++)
+        s->version[i] = version_of(p, i);
+    return &s->table;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the policy of reuse (lib/policy/reuse) sees of the kv segment: plain tables, read again for
+ * each decision, because every act changes them. */
+#ifndef SLUICE_ENGINE_COMPUTE_SLOTS_TABLE_H
+#define SLUICE_ENGINE_COMPUTE_SLOTS_TABLE_H
+
+#include "lib/policy/reuse/reuse.h"
+#include "shm/kv/kv.h"
+
+struct slots;
+
+struct slots_table {
+    struct reuse_table table; /* of the arrays below: valid as long as they are */
+    struct reuse_slot slot[KV_SLOTS_MAX];
+    struct reuse_version version[KV_STATES_MAX];
+};
+
+const struct reuse_table *slots_table(const struct slots *p, struct slots_table *s);
+
+/* Complete rows of a slot: those that are kept, or kv_valid of the RUNNING request that owns it. */
+uint32_t slots_rows(const struct slots *p, uint32_t slot);
+
+#endif
