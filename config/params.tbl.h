@@ -97,7 +97,7 @@ PARAM_BYTES(
 PARAM_BOOL(direct_io, true,
            "read with O_DIRECT; off: read through the page cache and drop the pages")
 PARAM_BOOL(warm_start, true,
-           "load the experts that earlier runs of this model used most while the device is idle; "
+           "while the device is idle, load the experts that earlier runs of this model used most; "
            "the list, a few kilobytes, is in $XDG_CACHE_HOME/sluice (~/.cache/sluice)")
 PARAM_BOOL(prefault, true,
            "allocate arena pages ahead of loads while no demand is pending: all free capacity "
@@ -105,14 +105,14 @@ PARAM_BOOL(prefault, true,
 PARAM_BOOL(huge_pages, true,
            "put experts of at least 1 MiB in huge pages if the kernel provides them")
 PARAM_TEXT(gpu, "off",
-           "GPUs of NVIDIA that compute: a number, or several (0,1), auto (the first one if there "
-           "is a driver, else the CPU), or off (docs/gpu.md)")
+           "NVIDIA GPUs to compute with: a number, several numbers (0,1), auto (the first GPU if "
+           "it can be used, else the CPU), or off (docs/gpu.md)")
 PARAM_BYTES(gpu_budget, 0, 0, UINT64_MAX / 4,
-            "maximum memory of each GPU that is used; 0: nine tenths of it")
+            "maximum memory of each GPU; 0: nine tenths of its memory")
 PARAM_U64(
     gpu_layers, 0, 0, 512, "layers",
-    "layers that GPUs compute, from the first one on; the CPU computes the others; 0: by measured "
-    "times, or else all that fit")
+    "the GPUs compute so many layers, from the first one on, and the CPU the others; 0: chosen by "
+    "measured times, or else all that fit")
 PARAM_CHOICE(
     gpu_policy, "auto", "auto|gpu-centric|cooperative|prefetch",
     "experts of a token that are not on the GPU: gpu-centric copies them to it, cooperative "
@@ -136,8 +136,8 @@ PARAM_CHOICE(cgroup, "auto", "auto|off|require",
 PARAM_CHOICE(
     sandbox, "auto", "auto|require|off",
     "processes give up files, network and system calls that they do not need "
-    "(docs/sandbox.md); auto: as far as the kernel can, require: else the start fails, off: "
-    "nothing, and children keep the environment, for debuggers")
+    "(docs/sandbox.md); auto: what the kernel provides; require: the start fails if something is "
+    "missing; off: no restriction, and children keep the environment, for debuggers")
 PARAM_CHOICE(log_level, "info", "debug|info|warn|error|none", "minimum level that is logged")
 PARAM_CHOICE(
     log_format, "text", "text|json|journal",
