@@ -42,16 +42,13 @@ sluice_unit_test(loader_test SOURCES procs/engine/loader/loader_test.c
 sluice_unit_test(loader_verify_test SOURCES procs/engine/loader/verify_test.c ${loader}/jobs.c ${loader}/verify.c
   LINK sluice_model sluice_read_errors sluice_config sluice_base PkgConfig::XXHASH)
 
-foreach(name api/request api/continued api/logprobs http/buffer http/head)
+foreach(name api/tokens dialects/openai/answer dialects/openai/continued dialects/openai/request http/buffer http/head)
   get_filename_component(part ${name} NAME)
   sluice_unit_test(gateway_${part}_test SOURCES procs/engine/gateway/${name}_test.c LINK sluice_gateway_core)
 endforeach()
 
-sluice_unit_test(gateway_parts_test SOURCES procs/engine/gateway/api/parts_test.c ${CMAKE_SOURCE_DIR}/procs/engine/gateway/api/parts.c
-  LINK sluice_gateway_core sluice_client sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)
 set(gateway ${procs}/engine/gateway)
-sluice_unit_test(gateway_stream_test SOURCES procs/engine/gateway/api/stream_test.c
-  ${gateway}/api/stream.c ${gateway}/api/parts.c ${gateway}/api/response.c
+sluice_unit_test(gateway_stream_test SOURCES procs/engine/gateway/api/stream_test.c ${gateway}/api/stream.c
   LINK sluice_gateway_core sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)
 sluice_unit_test(gateway_http_log_test SOURCES procs/engine/gateway/http/http_log_test.c ${gateway}/http/http_log.c
   LINK sluice_gateway_core sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)

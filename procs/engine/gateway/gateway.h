@@ -27,18 +27,17 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "procs/engine/child/child.h"
-#include "procs/engine/gateway/api/request.h"
+#include "procs/engine/gateway/api/completion.h"
 #include "procs/engine/gateway/http/buffer.h"
 
 #define GATEWAY_MAGIC  0x47415445u
 #define EXCHANGE_MAGIC 0x45584348u
 #define STREAM_MAGIC   0x5354524du
 
-#define STREAMS_MAX     64               /* maximum of --http-streams */
-#define KEY_BYTES_MAX   PARAM_TEXT_BYTES /* including the terminator */
-#define STREAM_ID_BYTES 40
-#define CAUSE_BYTES     160
-#define BUFFERS_FULL    "buffers are full (--http-buffer); retry later"
+#define STREAMS_MAX   64               /* maximum of --http-streams */
+#define KEY_BYTES_MAX PARAM_TEXT_BYTES /* including the terminator */
+#define CAUSE_BYTES   160
+#define BUFFERS_FULL  "buffers are full (--http-buffer); retry later"
 
 struct acceptor;
 struct exchange;
@@ -59,7 +58,8 @@ typedef void route_fn(struct exchange *x);
 struct http_route {
     const char *method, *path;
     route_fn *start;
-    bool open; /* needs no key */
+    const struct dialect *dialect; /* of its errors, and completions */
+    bool open;                     /* needs no key */
 };
 
 struct exchange {
@@ -67,6 +67,7 @@ struct exchange {
     struct gateway *gateway;
     struct MHD_Connection *connection;
     const struct http_route *route;
+    const struct dialect *dialect;
     struct buffer body;
     uint64_t discarded;         /* bytes of a body that is discarded */
     struct MHD_Response *ready; /* its response, not yet passed to the library */
@@ -83,6 +84,9 @@ struct exchange {
     uint64_t since_ns, sent_bytes, prompt_tokens, new_tokens;
 };
 
+/* Of the errors of requests whose path is not known. */
+extern const struct dialect *const http_dialect;
+
 int http_start(struct gateway *g, struct error *error);
 /* One round: all work that needs no waiting. */
 void http_run(struct gateway *g);
@@ -92,10 +96,9 @@ void http_run(struct gateway *g);
 void exchange_respond(struct exchange *x, unsigned status, struct MHD_Response *response);
 void exchange_json(struct exchange *x, unsigned status, json_t *object);
 void exchange_text(struct exchange *x, unsigned status, const char *type, char *text, size_t bytes);
-/* An error in OpenAI's form. param may be NULL or "". */
+/* An error in the form of the exchange's dialect. param may be NULL or "". */
 void exchange_error(struct exchange *x, const struct error *error, const char *param);
 void exchange_status_error(struct exchange *x, unsigned status, const char *text);
-json_t *error_object(unsigned status, const struct error *error, const char *param);
 unsigned error_http_status(enum error_code code);
 void exchange_resume(struct exchange *x);
 /* The text of a completion, malloc'ed: counted until it was read. Without space: an error. */
@@ -134,7 +137,8 @@ void http_log_tick(struct gateway *g, uint64_t now_ns);
 void http_log_begin(struct exchange *x, const char *method, const char *path);
 void http_log_end(struct exchange *x);
 
-/* ---- acceptor.c: connections before the head of their request ----------------------------------------- */
+/* ---- acceptor.c: connections before the head of their request
+ * ----------------------------------------- */
 
 #define ACCEPTOR_FDS 2
 
@@ -162,14 +166,7 @@ void connections_tick(struct gateway *g, uint64_t now_ns);
 /* --http-connections, or fewer if the limit of descriptors is lower. */
 unsigned connections_max(const struct params *p);
 
-/* ---- submit.c, stream.c, logprobs.c, response.c --------------------------------------------- */
-
-/* Log-probabilities of the sent tokens (logprobs.c). */
-struct logprobs {
-    size_t offset;                 /* characters sent: offset of the next token in the response */
-    struct buffer whole;           /* of a response that is not streamed: its JSON so far, */
-    struct buffer values, offsets; /* for completions in three arrays */
-};
+/* ---- submit.c, stream.c ---------------------------------------------------------------------- */
 
 enum stream_state { STREAM_FREE, STREAM_SUBMIT, STREAM_FOLLOW, STREAM_ENDED, STREAM_LEFT };
 
@@ -177,25 +174,12 @@ struct stream {
     uint32_t magic;
     enum stream_state state;
     struct gateway *gateway;
-    struct exchange *exchange;  /* NULL: the client disconnected */
-    int fd;                     /* of its connection, watched for its end */
-    struct api_request request; /* owned: api/request.h */
-    char id[STREAM_ID_BYTES];
-    int64_t created;
+    struct exchange *exchange; /* NULL: the client disconnected */
+    int fd;                    /* of its connection, watched for its end */
+    struct completion completion;
     uint64_t sequence, from, ticket;
     size_t prompt_buffered; /* counted for the text of submit, while that call is in progress */
     size_t types_buffered;  /* counted for the request's types */
-    struct buffer out;      /* stream: events to be sent; else the text so far */
-    struct logprobs logprobs;
-    uint64_t new_tokens, prompt_tokens; /* new: those of the text, none of a stop */
-    uint64_t cached_tokens;             /* of the prompt: not computed, but kept; at the end */
-    const char *finish;                 /* "length", "stop"; NULL: not yet */
-    struct answer answer;               /* of a conversation: splits the text */
-    unsigned calls;                     /* of tools, so far */
-    json_t *message; /* not streamed: the answer in parts, at the end; NULL: its text */
-    bool role_sent;
-    bool failed; /* an event did not fit: the output is incomplete */
-    bool broken; /* and no space for an error event: the connection is to be closed */
     uint64_t started_ns, output_ns, reply_ns, token_ns;
 };
 
@@ -203,15 +187,17 @@ struct stream {
 #define STREAM_AHEAD_BYTES 16384 /* unsent bytes beyond which no more tokens are requested */
 
 /* submit.c: from a body to a sequence. */
-route_fn stream_completion, stream_chat;
+route_fn stream_start;
 /* compute rejected it, or cannot get it. */
 void stream_reject(struct stream *s, const struct error *error);
 
 /* stream.c: what follows. */
 void stream_free(struct stream *s);
+/* Responds with an error, and frees the stream if there is one. */
+void stream_refuse(struct exchange *x, const struct error *error, const char *param);
 /* The text of the call with the prompt was freed. */
 void stream_submitted(struct stream *s);
-/* The front of the answer, which the template wrote. */
+/* The answer begins. */
 void stream_begin(struct stream *s);
 /* Requests the next tokens, unless the client has not read enough. */
 void stream_request_next(struct stream *s);
@@ -225,38 +211,6 @@ void streams_tick(struct gateway *g, uint64_t now_ns);
 void streams_stop(struct gateway *g);
 /* Fills `fds` with streams whose connection is watched for its end; returns their number. */
 nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of);
-
-/* Entries of the first `count` tokens of a reply, as an array of OpenAI's form for conversations,
- * each with its offset in the response; NULL when they were not requested. */
-json_t *logprobs_take(struct stream *s, const struct engine_next *next, size_t count);
-/* Stores entries for the end of a response that is not streamed; steals them. */
-void logprobs_keep(struct stream *s, json_t *entries);
-void logprobs_free(struct stream *s);
-
-/* parts.c: the answer of a conversation in parts: reasoning, content, calls of tools. */
-bool parts_wanted(const struct stream *s);
-void parts_open(struct stream *s);
-void parts_free(struct stream *s);
-/* Takes text that arrived, for events; end: it was the last. */
-void parts_take(struct stream *s, const char *text, size_t bytes, bool end);
-/* The whole text in parts: the message of a response that is not streamed. */
-void parts_message(struct stream *s);
-/* stream.c: sends a part of the answer as an event; steals delta. */
-void stream_delta(struct stream *s, json_t *delta);
-
-/* response.c: OpenAI's objects. New references, NULL without memory. */
-json_t *response_chunk(const struct stream *s, const char *text, size_t bytes, json_t *logprobs,
-                       const char *finish);
-json_t *response_role(const struct stream *s);
-json_t *response_delta(const struct stream *s, json_t *delta); /* steals delta */
-json_t *response_progress(const struct stream *s, const struct engine_progress *p);
-/* A comment of an event stream, which clients ignore but which keeps proxies from closing the
- * connection. Returns its length. */
-size_t response_progress_line(const struct engine_progress *p, char *line, size_t bytes);
-json_t *response_usage_chunk(const struct stream *s);
-/* Text, malloc'ed, including the stored log-probabilities. */
-char *response_whole(const struct stream *s, size_t *bytes);
-json_t *response_models(const struct gateway *g);
 
 /* ---- stats.c, metrics.c, page.c -------------------------------------------------------------- */
 

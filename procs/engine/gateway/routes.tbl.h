@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gateway's paths. ROUTE(method, path, handler, open): open: also without a key. HEAD is
- * handled as GET. No include guard. */
-ROUTE("GET", "/", stats_page, false)
-ROUTE("GET", "/dashboard.css", page_style, true)
-ROUTE("GET", "/dashboard.js", page_script, true)
-ROUTE("GET", "/chat.js", page_chat, true)
-ROUTE("GET", "/health", stats_health, true)
-ROUTE("GET", "/stats", stats_all, false)
-ROUTE("GET", "/map", stats_map, false)
-ROUTE("GET", "/metrics", stats_metrics, false)
-ROUTE("GET", "/v1/models", stats_models, false)
-ROUTE("POST", "/v1/completions", stream_completion, false)
-ROUTE("POST", "/v1/chat/completions", stream_chat, false)
+/* The gateway's paths. ROUTE(method, path, handler, dialect, open): dialect: of its errors, and
+ * of completions; open: also without a key. HEAD is handled as GET. OTHERWISE(dialect): of the
+ * errors of all other paths. No include guard. */
+ROUTE("GET", "/", stats_page, openai, false)
+ROUTE("GET", "/dashboard.css", page_style, openai, true)
+ROUTE("GET", "/dashboard.js", page_script, openai, true)
+ROUTE("GET", "/chat.js", page_chat, openai, true)
+ROUTE("GET", "/health", stats_health, openai, true)
+ROUTE("GET", "/stats", stats_all, openai, false)
+ROUTE("GET", "/map", stats_map, openai, false)
+ROUTE("GET", "/metrics", stats_metrics, openai, false)
+ROUTE("GET", "/v1/models", stats_models, openai, false)
+ROUTE("POST", "/v1/completions", stream_start, openai_completion, false)
+ROUTE("POST", "/v1/chat/completions", stream_start, openai_chat, false)
+OTHERWISE(openai)
 #undef ROUTE
+#undef OTHERWISE

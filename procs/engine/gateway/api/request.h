@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of completion requests: untrusted JSON to an internal request. Pure; fuzzed.
- *
- * The fields are a table (request.tbl.h). Unknown fields, and fields that would change the response
- * but are not supported, are rejected by name; null counts as absent. */
+/* A completion request, in no API's words: what the engine is to do, and how the answer is split. A
+ * dialect (dialect.h) makes it from a body, which is untrusted. Pure; fuzzed. */
 #ifndef SLUICE_ENGINE_GATEWAY_API_REQUEST_H
 #define SLUICE_ENGINE_GATEWAY_API_REQUEST_H
 
@@ -12,26 +10,22 @@
 
 #include "ipc/engine/engine_client.h"
 #include "lib/model/chat/format.h"
+#include "procs/engine/gateway/api/dialect.h"
 
-#define API_PARAM_BYTES 40
-#define API_IDS_MAX     8192 /* of a prompt given as token ids */
+#define API_IDS_MAX 8192 /* of a prompt given as token ids */
 /* Values in one body, with those in `arguments` of tool calls: a parsed tree takes up to 50 times
  * the memory of its text. */
-#define API_VALUES_MAX         12288
-#define API_COMPLETION_DEFAULT 16 /* default max_tokens of /v1/completions, as OpenAI's */
-
-enum api_kind { API_COMPLETION, API_CHAT };
+#define API_VALUES_MAX 12288
 
 struct api_request {
-    enum api_kind kind;
     char *prompt; /* malloc'ed, NUL-terminated; NULL: ids */
     size_t prompt_bytes;
     struct text_ranges special; /* of the prompt: where control tokens are parsed; malloc'ed */
     uint32_t *ids;              /* malloc'ed */
     size_t ids_count;
     int64_t max_tokens; /* ENGINE_TOKENS_MAX: what the context leaves */
-    bool return_progress;
-    bool stream, include_usage, ignore_eos, logprobs, cache_prompt;
+    bool stream, ignore_eos, logprobs, cache_prompt;
+    unsigned wants; /* what else the client wants of the answer: flags of the dialect */
     struct sampling sampling;
     struct stop_texts stops;
     struct answer_form answer; /* what is split off the text of the answer; its types are these */
@@ -49,21 +43,47 @@ struct api_limits {
     void *beat_arg;
 };
 
+/* What a dialect reads. */
+struct api_body {
+    const json_t *json; /* an object */
+    size_t values;      /* in it */
+    const struct api_limits *limits;
+};
+
 /* Who owns a request, until when: the caller of api_request_parse, until api_request_free, which
  * ends it in any state, any number of times. Of the body nothing is kept. In the gateway the owner
- * is the stream, from its start to stream_free; the prompt goes earlier, by api_request_submitted,
- * once the call that carries it is made. All else stays as long as the stream: its answer is split
- * with `answer` and `types`. */
+ * is the completion, from the start of its stream to stream_free; the prompt goes earlier, by
+ * api_request_submitted, once the call that carries it is made. All else stays as long as the
+ * stream: its answer is split with `answer` and `types`. */
 
 /* 0, or -1 with ERR_BAD_INPUT (or ERR_NO_MEMORY) and the name of the field in `param` ("": none).
  * *out is freed by api_request_free in any case. */
-int api_request_parse(enum api_kind kind, const char *text, size_t bytes,
+int api_request_parse(const struct dialect *dialect, const char *text, size_t bytes,
                       const struct api_limits *limits, struct api_request *out,
                       char param[API_PARAM_BYTES], struct error *error);
 void api_request_submitted(struct api_request *r);
 void api_request_free(struct api_request *r);
 
-/* family.c: at most CHAT_MESSAGES_MAX messages; continues: the answer continues the last one. */
+/* A conversation, as a dialect gives it to the model's template: JSON in the form of
+ * lib/model/chat/format.h, borrowed. */
+struct api_conversation {
+    const json_t *messages;  /* at most CHAT_MESSAGES_MAX */
+    const json_t *tools;     /* that the answer may call; NULL: none */
+    const json_t *variables; /* of the template; NULL: none */
+    bool continues;          /* the answer continues the last message, the assistant's */
+    bool no_generation_prompt;
+    bool unsplit; /* the answer is one text: reasoning and calls stay in it */
+};
+
+/* render.c: the prompt of a conversation, and how its answer is split (out->logprobs decides,
+ * too, and is set before). 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. */
+int api_render(const struct api_body *body, const struct api_conversation *c,
+               struct api_request *out, struct error *error);
+/* -1: with those in the `arguments` of all calls of tools, which are JSON as a text and are
+ * parsed for the template, the body has more than API_VALUES_MAX values. */
+int api_count_arguments(const struct api_body *body, const json_t *messages, struct error *error);
+
+/* family.c: the prompt where the model has no template that can be executed. */
 int api_render_family(const struct api_limits *limits, const json_t *messages, bool continues,
                       struct chat_prompt *prompt, struct error *error);
 

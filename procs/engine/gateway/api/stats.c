@@ -151,8 +151,10 @@ void stats_health(struct exchange *x)
 
 void stats_models(struct exchange *x)
 {
-    sl_assert(x->gateway->known);
-    exchange_json(x, MHD_HTTP_OK, response_models(x->gateway));
+    const struct gateway *g = x->gateway;
+    struct api_model model = {.name = g->model_name, .started = g->started};
+    sl_assert(g->known && x->dialect->models);
+    exchange_json(x, MHD_HTTP_OK, x->dialect->models(&model));
 }
 
 /* ---- polling for the gateway itself ---------------------------------------------------------- */

@@ -13,16 +13,13 @@
 #include "procs/engine/gateway/gateway.h"
 
 #define NEXT_WAIT_MS 1000
-#define PING_NS      (5 * NS_PER_S)  /* maximum silence before a keep-alive comment is sent */
+#define PING_NS      (5 * NS_PER_S)  /* maximum silence before a keep-alive is sent */
 #define PING_PARTS   6               /* or 1/6 of --http-timeout, if shorter */
 #define LOST_NS      (60 * NS_PER_S) /* no reply from compute for this long */
 
 _Static_assert(ANSWER_MARKS_MAX <= ENGINE_MARKS_MAX &&
                    ANSWER_MARK_BYTES_MAX <= ENGINE_MARK_BYTES_MAX,
                "compute takes the marks of every answer");
-
-static const char ping[] = ": waiting\n\n";
-static const char last_event[] = "data: [DONE]\n\n";
 
 /* ---- end ------------------------------------------------------------------------------------- */
 
@@ -38,18 +35,22 @@ void stream_free(struct stream *s)
     rpc_async_forget(s->gateway->engine, s->ticket);
     if (s->exchange) {
         s->exchange->stream = NULL;
-        s->exchange->prompt_tokens = s->prompt_tokens;
-        s->exchange->new_tokens = s->new_tokens;
+        s->exchange->prompt_tokens = s->completion.prompt_tokens;
+        s->exchange->new_tokens = s->completion.new_tokens;
     }
-    parts_free(s); /* which uses the request */
-    api_request_free(&s->request);
+    completion_free(&s->completion);
     quota_give(&s->gateway->quota, s->types_buffered, false);
     s->types_buffered = 0;
     stream_submitted(s);
-    buffer_free(&s->gateway->quota, &s->out);
-    logprobs_free(s);
     s->magic = 0;
     s->state = STREAM_FREE;
+}
+
+void stream_refuse(struct exchange *x, const struct error *error, const char *param)
+{
+    if (x->stream)
+        stream_free(x->stream);
+    exchange_error(x, error, param);
 }
 
 static void on_cancelled(void *arg, json_t *reply, const struct error *error)
@@ -90,65 +91,26 @@ void stream_client_left(struct stream *s)
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* Appends to the output. Without space the stream is incomplete from then on. */
-static void append(struct stream *s, const char *data, size_t bytes)
+static bool streamed(const struct stream *s)
 {
-    if (s->failed || !buffer_add(&s->gateway->quota, &s->out, data, bytes)) {
-        s->failed = true;
+    return s->completion.request.stream;
+}
+
+/* What the completion wrote is sent. */
+static void send_written(struct stream *s)
+{
+    if (!s->completion.written)
         return;
-    }
+    s->completion.written = false;
     s->output_ns = clock_now_ns();
-    if (s->request.stream)
+    if (streamed(s))
         exchange_resume(s->exchange);
-}
-
-/* A whole event or nothing. */
-static void append_event(struct stream *s, json_t *object)
-{
-    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
-    size_t bytes = text ? strlen(text) : 0;
-    json_decref(object);
-    if (!text || !buffer_reserve(&s->gateway->quota, &s->out, 6 + bytes + 2))
-        s->failed = true;
-    append(s, "data: ", 6);
-    append(s, text, bytes);
-    append(s, "\n\n", 2);
-    free(text);
-}
-
-/* entries: log-probabilities that belong to it, stolen, or NULL. */
-static void append_text(struct stream *s, const char *text, size_t bytes, json_t *entries)
-{
-    bool any = bytes > 0 || json_array_size(entries) > 0;
-    if (!s->request.stream) {
-        logprobs_keep(s, entries);
-        append(s, text, bytes);
-    } else if (parts_wanted(s)) {
-        json_decref(entries);
-        parts_take(s, text, bytes, false);
-    } else if (any) {
-        if (s->request.kind == API_CHAT && !s->role_sent)
-            append_event(s, response_role(s));
-        s->role_sent = true;
-        append_event(s, response_chunk(s, text, bytes, entries, NULL));
-    } else {
-        json_decref(entries);
-    }
 }
 
 void stream_begin(struct stream *s)
 {
-    const char *front = s->request.front;
-    if (front)
-        append_text(s, front, strlen(front), NULL);
-}
-
-void stream_delta(struct stream *s, json_t *delta)
-{
-    if (!s->role_sent)
-        append_event(s, response_role(s));
-    s->role_sent = true;
-    append_event(s, response_delta(s, delta));
+    completion_begin(&s->completion);
+    send_written(s);
 }
 
 /* The stream has ended, with or without an error: the rest to be sent is in `out`. */
@@ -158,24 +120,8 @@ static void ended(struct stream *s)
     s->state = STREAM_ENDED;
     rpc_async_forget(g->engine, s->ticket);
     s->ticket = 0;
-    if (s->request.stream)
-        exchange_resume(s->exchange);
-}
-
-/* The last event of a failed stream. Without space it replaces events that were not sent yet; if
- * that is not enough, the connection is closed, so that an incomplete stream never looks
- * complete. */
-static void append_failure(struct stream *s, const struct error *error)
-{
-    for (int i = 0; i < 2; i++) {
-        s->failed = false;
-        append_event(s, error_object(error_http_status(error->code), error, NULL));
-        append(s, last_event, sizeof last_event - 1);
-        if (!s->failed)
-            return;
-        buffer_drop_events(&s->out);
-    }
-    s->broken = true;
+    send_written(s);
+    exchange_resume(s->exchange);
 }
 
 static void fail(struct stream *s, const struct error *error)
@@ -183,14 +129,12 @@ static void fail(struct stream *s, const struct error *error)
     struct gateway *g = s->gateway;
     counter_add(g->child.row, CTR_GATEWAY_streams_failed, 1);
     metrics_finished(g, "error");
-    if (!s->request.stream) {
-        struct exchange *x = s->exchange;
-        stream_free(s);
-        exchange_error(x, error, NULL);
+    if (!streamed(s)) {
+        stream_refuse(s->exchange, error, NULL);
         return;
     }
     log_rejection(g, error->text);
-    append_failure(s, error);
+    completion_fail(&s->completion, error_http_status(error->code), error);
     ended(s);
 }
 
@@ -201,36 +145,30 @@ static void too_much(struct stream *s)
     fail(s, &error);
 }
 
-static void finish(struct stream *s, const char *reason)
+static enum finish finish_of(const struct engine_next *next)
+{
+    if (strcmp(next->finish, "length") == 0)
+        return FINISH_LENGTH;
+    return next->stopped ? FINISH_STOP_TEXT : FINISH_END;
+}
+
+static void finish(struct stream *s, const struct engine_next *next)
 {
     struct gateway *g = s->gateway;
-    if (parts_wanted(s) && s->request.stream)
-        parts_take(s, "", 0, true);
-    else if (parts_wanted(s))
-        parts_message(s);
-    bool called = s->calls > 0 && strcmp(reason, "stop") == 0;
-    s->finish = called ? "tool_calls" : reason;
-    if (s->request.stream) {
-        if (s->request.kind == API_CHAT && !s->role_sent)
-            append_event(s, response_role(s));
-        append_event(s, response_chunk(s, "", 0, NULL, s->finish));
-        if (s->request.include_usage)
-            append_event(s, response_usage_chunk(s));
-        append(s, last_event, sizeof last_event - 1);
-        if (s->failed) {
-            too_much(s);
-            return;
-        }
+    struct exchange *x = s->exchange;
+    size_t bytes = 0;
+    completion_end(&s->completion, finish_of(next));
+    char *text = streamed(s) ? NULL : completion_whole(&s->completion, &bytes);
+    if (streamed(s) ? s->completion.failed : !text) {
+        too_much(s);
+        return;
     }
     counter_add(g->child.row, CTR_GATEWAY_streams_finished, 1);
-    metrics_finished(g, reason);
-    if (s->request.stream) {
+    metrics_finished(g, next->finish);
+    if (streamed(s)) {
         ended(s);
         return;
     }
-    struct exchange *x = s->exchange;
-    size_t bytes;
-    char *text = response_whole(s, &bytes);
     stream_free(s);
     exchange_completion(x, text, bytes);
 }
@@ -251,12 +189,12 @@ static void count_tokens(struct stream *s, uint64_t count)
     uint64_t now = clock_now_ns();
     if (count == 0)
         return;
-    if (s->new_tokens == 0)
+    if (s->completion.new_tokens == 0)
         metrics_first_token(g, now - s->started_ns);
     else
         metrics_tokens(g, now - s->token_ns, count);
     s->token_ns = now;
-    s->new_tokens += count;
+    s->completion.new_tokens += count;
     counter_add(g->child.row, CTR_GATEWAY_tokens, count);
 }
 
@@ -267,8 +205,10 @@ static void take_next(struct stream *s, const struct engine_next *next)
     s->reply_ns = clock_now_ns();
     s->from = next->next;
     count_tokens(s, text_tokens);
-    append_text(s, next->text, next->text_bytes, logprobs_take(s, next, text_tokens));
-    if (s->failed) {
+    tokens_take(&s->completion, next, text_tokens);
+    completion_text(&s->completion, next->text, next->text_bytes, true);
+    send_written(s);
+    if (s->completion.failed) {
         if (!next->done)
             stream_cancel(s);
         too_much(s);
@@ -282,8 +222,8 @@ static void take_next(struct stream *s, const struct engine_next *next)
     } else {
         if (next->stopped)
             counter_add(s->gateway->child.row, CTR_GATEWAY_streams_stopped, 1);
-        s->cached_tokens = lookup_u64(next->stats, "cached_tokens");
-        finish(s, next->finish);
+        s->completion.cached_tokens = lookup_u64(next->stats, "cached_tokens");
+        finish(s, next);
     }
 }
 
@@ -294,17 +234,13 @@ static bool worth_repeating(const struct stream *s, const struct error *error)
            clock_now_ns() - s->reply_ns < LOST_NS;
 }
 
-/* Not to a client that does not read. Without space it is dropped, which is harmless: it is not a part of the answer. */
+/* Not to a client that does not read. */
 static void report_progress(struct stream *s, const struct engine_progress *p)
 {
-    char line[96];
-    bool failed = s->failed;
-    bool wanted = p->known && s->request.stream && buffer_unsent(&s->out) == 0;
-    if (wanted && s->request.return_progress)
-        append_event(s, response_progress(s, p));
-    else if (wanted)
-        append(s, line, response_progress_line(p, line, sizeof line));
-    s->failed = failed;
+    if (!p->known || !streamed(s) || buffer_unsent(&s->completion.out) > 0)
+        return;
+    completion_progress(&s->completion, p);
+    send_written(s);
 }
 
 static void on_next(void *arg, json_t *reply, const struct error *error)
@@ -331,12 +267,12 @@ static void on_next(void *arg, json_t *reply, const struct error *error)
 void stream_request_next(struct stream *s)
 {
     struct error error;
-    bool ahead = s->request.stream && buffer_unsent(&s->out) > STREAM_AHEAD_BYTES;
+    bool ahead = streamed(s) && buffer_unsent(&s->completion.out) > STREAM_AHEAD_BYTES;
     if (s->state != STREAM_FOLLOW || s->ticket || ahead)
         return;
     struct engine_marks marks = {.count = 0};
-    if (parts_wanted(s))
-        marks.count = answer_marks(&s->request.answer, marks.text);
+    if (completion_splits(&s->completion))
+        marks.count = answer_marks(&s->completion.request.answer, marks.text);
     s->ticket = rpc_async_call(
         s->gateway->engine, "next",
         engine_next_request(s->sequence, s->from, NEXT_WAIT_MS, marks.count > 0 ? &marks : NULL),
@@ -344,8 +280,8 @@ void stream_request_next(struct stream *s)
     /* Without a free call slot, streams_tick calls again. */
 }
 
-/* compute is down and cannot be kept running: no call will get its reply. While it runs, it rejects requests
- * itself. */
+/* compute is down and cannot be kept running: no call will get its reply. While it runs, it
+ * rejects requests itself. */
 int stream_check_compute(const struct gateway *g, struct error *error)
 {
     const struct procs_head *procs = g->child.procs.head;
@@ -390,10 +326,10 @@ void streams_tick(struct gateway *g, uint64_t now_ns)
         if (s->state != STREAM_FOLLOW)
             continue;
         stream_request_next(s);
-        bool silent = s->request.stream && buffer_unsent(&s->out) == 0;
+        bool silent = streamed(s) && buffer_unsent(&s->completion.out) == 0;
         if (silent && now_ns - s->output_ns > ping_ns(g)) {
-            append(s, ping, sizeof ping - 1);
-            s->failed = false; /* dropping it is harmless */
+            completion_keep_alive(&s->completion);
+            send_written(s);
         }
     }
     counter_set(g->child.row, CTR_GATEWAY_streams, running);

@@ -11,35 +11,46 @@
 
 #define BLOCK_BYTES 4096 /* written at once */
 
-static struct stream *stream_new(struct exchange *x, enum api_kind kind, struct error *error)
+/* A random identifier, not a secret. */
+static void make_id(char id[COMPLETION_ID_BYTES])
+{
+    uint64_t random[2] = {0};
+    ssize_t n = getrandom(random, sizeof random, GRND_NONBLOCK);
+    (void)n;
+    snprintf(id, COMPLETION_ID_BYTES, "%016" PRIx64 "%08" PRIx64, random[0],
+             random[1] & 0xffffffff);
+}
+
+static void stream_init(struct stream *s, struct exchange *x)
 {
     struct gateway *g = x->gateway;
-    for (size_t i = 0; i < g->child.params->http_streams && i < STREAMS_MAX; i++) {
-        struct stream *s = &g->streams[i];
-        if (s->state != STREAM_FREE)
-            continue;
-        uint64_t random[2] = {0};
-        ssize_t n = getrandom(random, sizeof random, GRND_NONBLOCK);
-        (void)n; /* an identifier, not a secret */
-        uint64_t now = clock_now_ns();
-        *s = (struct stream){.magic = STREAM_MAGIC,
-                             .gateway = g,
-                             .exchange = x,
-                             .fd = -1,
-                             .created = (int64_t)time(NULL),
-                             .started_ns = now,
-                             .output_ns = now,
-                             .reply_ns = now};
-        snprintf(s->id, sizeof s->id, "%s-%016" PRIx64 "%08" PRIx64,
-                 kind == API_CHAT ? "chatcmpl" : "cmpl", random[0], random[1] & 0xffffffff);
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        if (info)
-            s->fd = info->connect_fd;
-        s->state = STREAM_SUBMIT;
-        x->stream = s;
-        return s;
-    }
+    uint64_t now = clock_now_ns();
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    *s = (struct stream){.magic = STREAM_MAGIC,
+                         .state = STREAM_SUBMIT,
+                         .gateway = g,
+                         .exchange = x,
+                         .fd = info ? info->connect_fd : -1,
+                         .completion = {.dialect = x->dialect,
+                                        .created = (int64_t)time(NULL),
+                                        .model = g->model_name,
+                                        .quota = &g->quota},
+                         .started_ns = now,
+                         .output_ns = now,
+                         .reply_ns = now};
+    make_id(s->completion.id);
+    x->stream = s;
+}
+
+static struct stream *stream_new(struct exchange *x, struct error *error)
+{
+    struct gateway *g = x->gateway;
+    for (size_t i = 0; i < g->child.params->http_streams && i < STREAMS_MAX; i++)
+        if (g->streams[i].state == STREAM_FREE) {
+            stream_init(&g->streams[i], x);
+            return &g->streams[i];
+        }
     error_set(error, ERR_BUSY,
               "%" PRIu64 " completions are in progress (--http-streams); retry later",
               g->child.params->http_streams);
@@ -55,15 +66,16 @@ static ssize_t read_events(void *arg, uint64_t position, char *out, size_t cap)
         x->gateway->closing = true;
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
-    size_t left = buffer_unsent(&s->out), n = left < cap ? left : cap;
+    struct buffer *from = &s->completion.out;
+    size_t left = buffer_unsent(from), n = left < cap ? left : cap;
     if (n > 0) {
-        memcpy(out, s->out.data + s->out.sent, n);
-        buffer_mark_sent(&s->out, n, STREAM_AHEAD_BYTES);
+        memcpy(out, from->data + from->sent, n);
+        buffer_mark_sent(from, n, STREAM_AHEAD_BYTES);
         x->sent_bytes += n;
         stream_request_next(s);
         return (ssize_t)n;
     }
-    if (s->broken) {
+    if (s->completion.broken) {
         x->gateway->closing = true;
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
@@ -79,7 +91,8 @@ static void start_events(struct stream *s)
     struct MHD_Response *response = MHD_create_response_from_callback(
         MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_events, s->exchange, NULL);
     if (response) {
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream");
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                s->completion.dialect->framing->type);
         MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
         MHD_add_response_header(response, "X-Accel-Buffering", "no");
     }
@@ -89,10 +102,8 @@ static void start_events(struct stream *s)
 /* compute rejected it. */
 void stream_reject(struct stream *s, const struct error *error)
 {
-    struct exchange *x = s->exchange;
     counter_add(s->gateway->child.row, CTR_GATEWAY_streams_failed, 1);
-    stream_free(s);
-    exchange_error(x, error, NULL);
+    stream_refuse(s->exchange, error, NULL);
 }
 
 static void on_submitted(void *arg, json_t *reply, const struct error *error)
@@ -102,7 +113,7 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
     OBJ_CHECK(s, STREAM_MAGIC);
     s->ticket = 0;
     stream_submitted(s);
-    if (!error && engine_submit_read(reply, &s->sequence, &s->prompt_tokens, &own) != 0)
+    if (!error && engine_submit_read(reply, &s->sequence, &s->completion.prompt_tokens, &own) != 0)
         error = &own;
     if (s->state == STREAM_LEFT) {
         if (!error)
@@ -116,7 +127,7 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
     }
     s->state = STREAM_FOLLOW;
     s->reply_ns = clock_now_ns();
-    if (s->request.stream)
+    if (s->completion.request.stream)
         start_events(s);
     stream_begin(s);
     stream_request_next(s);
@@ -125,7 +136,7 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
 static int submit(struct stream *s, struct error *error)
 {
     struct engine_submit submit;
-    struct api_request *r = &s->request;
+    struct api_request *r = &s->completion.request;
     engine_submit_defaults(&submit);
     submit.prompt = r->prompt;
     submit.prompt_bytes = r->prompt_bytes;
@@ -163,8 +174,7 @@ static void beat(void *gateway)
 
 /* Takes the body of the exchange; its prompt is then part of the call's text, which is kept until
  * compute has it. */
-static int parse_body(struct stream *s, enum api_kind kind, char param[API_PARAM_BYTES],
-                      struct error *error)
+static int parse_body(struct stream *s, char param[API_PARAM_BYTES], struct error *error)
 {
     struct gateway *g = s->gateway;
     struct exchange *x = s->exchange;
@@ -172,8 +182,8 @@ static int parse_body(struct stream *s, enum api_kind kind, char param[API_PARAM
                                 .chat = &g->chat,
                                 .beat = beat,
                                 .beat_arg = g};
-    int rc = api_request_parse(kind, x->body.data ? x->body.data : "", x->body.bytes, &limits,
-                               &s->request, param, error);
+    int rc = api_request_parse(x->dialect, x->body.data ? x->body.data : "", x->body.bytes, &limits,
+                               &s->completion.request, param, error);
     s->prompt_buffered = buffer_detach(&x->body);
     return rc;
 }
@@ -181,50 +191,34 @@ static int parse_body(struct stream *s, enum api_kind kind, char param[API_PARAM
 /* They stay as long as the stream. */
 static int keep_types(struct stream *s, struct error *error)
 {
-    if (!quota_take(&s->gateway->quota, s->request.types_bytes, false))
+    size_t bytes = s->completion.request.types_bytes;
+    if (!quota_take(&s->gateway->quota, bytes, false))
         return error_set(error, ERR_NO_MEMORY, BUFFERS_FULL);
-    s->types_buffered = s->request.types_bytes;
+    s->types_buffered = bytes;
     return 0;
 }
 
 /* Until compute has accepted it. */
-static int start(struct stream *s, enum api_kind kind, char param[API_PARAM_BYTES],
-                 struct error *error)
+static int start(struct exchange *x, char param[API_PARAM_BYTES], struct error *error)
 {
-    if (parse_body(s, kind, param, error) != 0 || keep_types(s, error) != 0)
+    if (may_start(x->gateway, error) != 0)
         return -1;
-    parts_open(s);
+    struct stream *s = stream_new(x, error);
+    if (!s || parse_body(s, param, error) != 0 || keep_types(s, error) != 0)
+        return -1;
+    completion_open(&s->completion);
     int rc = submit(s, error);
-    api_request_submitted(&s->request);
+    api_request_submitted(&s->completion.request);
     return rc;
 }
 
-static void start_stream(struct exchange *x, enum api_kind kind)
+void stream_start(struct exchange *x)
 {
-    struct gateway *g = x->gateway;
     struct error error;
     char param[API_PARAM_BYTES] = "";
-    struct stream *s = NULL;
-    int rc = may_start(g, &error);
-    if (rc == 0) {
-        s = stream_new(x, kind, &error);
-        rc = s ? start(s, kind, param, &error) : -1;
-    }
-    if (rc == 0) {
-        counter_add(g->child.row, CTR_GATEWAY_streams_started, 1);
-        return;
-    }
-    if (s)
-        stream_free(s);
-    exchange_error(x, &error, param);
-}
-
-void stream_completion(struct exchange *x)
-{
-    start_stream(x, API_COMPLETION);
-}
-
-void stream_chat(struct exchange *x)
-{
-    start_stream(x, API_CHAT);
+    sl_assert(x->dialect->parse != NULL);
+    if (start(x, param, &error) == 0)
+        counter_add(x->gateway->child.row, CTR_GATEWAY_streams_started, 1);
+    else
+        stream_refuse(x, &error, param);
 }

@@ -83,7 +83,8 @@ void acceptor_close(struct gateway *g)
     g->acceptor->closed = true;
 }
 
-/* Until the supervisor has sent the model, as after a restart, clients wait in the socket's queue. */
+/* Until the supervisor has sent the model, as after a restart, clients wait in the socket's
+ * queue. */
 static bool may_accept(const struct gateway *g)
 {
     return !g->acceptor->closed && g->known && acceptor_connections(g) < g->acceptor->slots;
@@ -146,7 +147,7 @@ static size_t rejection_response(unsigned status, const char *why, char out[REPL
 {
     struct error error;
     error_set(&error, ERR_BAD_INPUT, "%s", why);
-    json_t *object = error_object(status, &error, NULL);
+    json_t *object = http_dialect->error(status, &error, NULL);
     char *body = object ? json_dumps(object, JSON_COMPACT) : NULL;
     int n = snprintf(out, REPLY_BYTES,
                      "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
@@ -277,8 +278,9 @@ void acceptor_run(struct gateway *g)
     } while (n == EVENTS);
 }
 
-/* With connections the descriptors may be theirs, and are free when they end. Without any, waiting does not
- * help: the supervisor starts a successor, and clients stay in the socket's queue. */
+/* With connections the descriptors may be theirs, and are free when they end. Without any,
+ * waiting does not help: the supervisor starts a successor, and clients stay in the socket's
+ * queue. */
 static void check_exhausted(const struct gateway *g, uint64_t now_ns)
 {
     const struct acceptor *a = g->acceptor;

@@ -78,12 +78,12 @@ void buffer_mark_sent(struct buffer *b, size_t n, size_t slack)
     }
 }
 
-void buffer_drop_events(struct buffer *b)
+void buffer_drop_events(struct buffer *b, const char *after)
 {
     size_t left = buffer_unsent(b);
-    const char *end = left ? memmem(b->data + b->sent, left, "\n\n", 2) : NULL;
+    const char *end = left ? memmem(b->data + b->sent, left, after, strlen(after)) : NULL;
     if (end) /* part of this event may have been sent: keep the rest of it */
-        b->bytes = (size_t)(end - b->data) + 2;
+        b->bytes = (size_t)(end - b->data) + strlen(after);
     if (b->sent > 0) {
         b->bytes -= b->sent;
         memmove(b->data, b->data + b->sent, b->bytes);

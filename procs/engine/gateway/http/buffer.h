@@ -40,8 +40,8 @@ static inline size_t buffer_unsent(const struct buffer *b)
 /* n more bytes were sent. Sent bytes are released once they are `slack` bytes. */
 void buffer_mark_sent(struct buffer *b, size_t n, size_t slack);
 /* Drops events of which no byte was sent. The first one stays, because part of it may have been
- * sent. */
-void buffer_drop_events(struct buffer *b);
+ * sent. after: what ends an event. */
+void buffer_drop_events(struct buffer *b, const char *after);
 /* Frees the bytes and returns their charge, which the caller releases. */
 size_t buffer_detach(struct buffer *b);
 void buffer_free(struct quota *q, struct buffer *b);

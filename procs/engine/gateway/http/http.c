@@ -26,14 +26,25 @@
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "     \
     "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
+#define ROUTE(method, path, handler, speaks, open) extern const struct dialect speaks;
+#define OTHERWISE(speaks)                          extern const struct dialect speaks;
+#include "procs/engine/gateway/routes.tbl.h"
+
 static const struct http_route routes[] = {
-#define ROUTE(method, path, handler, open) {method, path, handler, open},
+#define ROUTE(method, path, handler, speaks, open) {method, path, handler, &speaks, open},
+#define OTHERWISE(speaks)
 #include "procs/engine/gateway/routes.tbl.h"
 };
 
-/* ---- rejected requests ----------------------------------------------------------------------- */
+const struct dialect *const http_dialect =
+#define ROUTE(method, path, handler, speaks, open)
+#define OTHERWISE(speaks) &speaks;
+#include "procs/engine/gateway/routes.tbl.h"
 
-void log_rejection(struct gateway *g, const char *why)
+    /* ---- rejected requests
+     * ----------------------------------------------------------------------- */
+
+    void log_rejection(struct gateway * g, const char *why)
 {
     uint64_t now = clock_now_ns();
     g->rejected_count++;
@@ -148,25 +159,6 @@ unsigned error_http_status(enum error_code code)
     }
 }
 
-static const char *error_type(unsigned status)
-{
-    switch (status) {
-    case MHD_HTTP_UNAUTHORIZED: return "authentication_error";
-    case MHD_HTTP_FORBIDDEN: return "permission_error";
-    case MHD_HTTP_NOT_FOUND: return "not_found_error";
-    case MHD_HTTP_TOO_MANY_REQUESTS: return "rate_limit_error";
-    default: return status < 500 ? "invalid_request_error" : "server_error";
-    }
-}
-
-json_t *error_object(unsigned status, const struct error *error, const char *param)
-{
-    json_t *text = rpc_text_json(error->text, strnlen(error->text, sizeof error->text));
-    return json_pack("{s:{s:o, s:s, s:s?, s:s}}", "error", "message", text, "type",
-                     error_type(status), "param", param && *param ? param : NULL, "code",
-                     error_name(error->code));
-}
-
 /* ---- responses ------------------------------------------------------------------------------- */
 
 void exchange_resume(struct exchange *x)
@@ -248,7 +240,7 @@ static void respond_error(struct exchange *x, unsigned status, const struct erro
     char line[320];
     snprintf(line, sizeof line, "%u, %.280s", status, error->text);
     log_rejection(x->gateway, line);
-    exchange_json(x, status, error_object(status, error, param));
+    exchange_json(x, status, x->dialect->error(status, error, param));
 }
 
 void exchange_error(struct exchange *x, const struct error *error, const char *param)
@@ -274,12 +266,12 @@ static void too_much(struct exchange *x)
 
 void exchange_completion(struct exchange *x, char *text, size_t bytes)
 {
-    if (text && !quota_take(&x->gateway->quota, bytes, false)) {
+    if (!quota_take(&x->gateway->quota, bytes, false)) {
         free(text);
         too_much(x);
         return;
     }
-    x->response_bytes = text ? bytes : 0;
+    x->response_bytes = bytes;
     exchange_text(x, MHD_HTTP_OK, "application/json", text, bytes);
 }
 
@@ -412,6 +404,7 @@ static void route_request(struct exchange *x, const char *method, const char *pa
     for (size_t i = 0; i < ARRAY_LEN(routes) && !x->route; i++) {
         bool here = strcmp(routes[i].path, path) == 0;
         known |= here;
+        x->dialect = here ? routes[i].dialect : x->dialect;
         if (here && strcmp(routes[i].method, method) == 0)
             x->route = &routes[i];
     }
@@ -457,8 +450,11 @@ static enum MHD_Result first_call(struct gateway *g, struct MHD_Connection *conn
     struct exchange *x = calloc(1, sizeof *x);
     if (!x)
         return MHD_NO;
-    *x = (struct exchange){
-        .magic = EXCHANGE_MAGIC, .gateway = g, .connection = connection, .body.unvalidated = true};
+    *x = (struct exchange){.magic = EXCHANGE_MAGIC,
+                           .gateway = g,
+                           .connection = connection,
+                           .dialect = http_dialect,
+                           .body.unvalidated = true};
     *slot = x;
     counter_add(g->child.row, CTR_GATEWAY_requests, 1);
     http_log_begin(x, method, path);

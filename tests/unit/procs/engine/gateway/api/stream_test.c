@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a stream sends of the replies of compute, without a connection and without compute. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "procs/engine/gateway/dialects/openai/openai.h"
 #include "procs/engine/gateway/gateway.h"
 
 static struct gateway gateway;
@@ -17,7 +19,7 @@ static struct {
     rpc_async_done *done;
     void *arg;
 } call;
-static const char *finished; /* the reason, or "error" */
+static char finished[16]; /* the reason, or "error"; "": not yet */
 
 uint64_t rpc_async_call(struct rpc_async *c, const char *op, json_t *request, unsigned timeout_ms,
                         rpc_async_done *done, void *arg, struct error *error)
@@ -62,12 +64,6 @@ unsigned error_http_status(enum error_code code)
     return 503;
 }
 
-json_t *error_object(unsigned status, const struct error *error, const char *param)
-{
-    (void)status, (void)param;
-    return json_pack("{s:s}", "error", error->text);
-}
-
 void log_rejection(struct gateway *g, const char *why)
 {
     (void)g, (void)why;
@@ -86,7 +82,7 @@ void metrics_tokens(struct gateway *g, uint64_t ns, uint64_t count)
 void metrics_finished(struct gateway *g, const char *reason)
 {
     (void)g;
-    finished = reason;
+    snprintf(finished, sizeof finished, "%s", reason);
 }
 
 void stream_reject(struct stream *s, const struct error *error)
@@ -105,9 +101,12 @@ static void start(bool events)
         .state = STREAM_FOLLOW,
         .gateway = &gateway,
         .exchange = &exchange,
-        .request = {.kind = API_COMPLETION, .stream = true, .return_progress = events},
+        .completion = {.dialect = &openai_completion,
+                       .model = "m",
+                       .quota = &gateway.quota,
+                       .request = {.stream = true, .wants = events ? OPENAI_PROGRESS : 0}},
     };
-    finished = NULL;
+    finished[0] = 0;
     stream_request_next(&stream);
 }
 
@@ -121,8 +120,9 @@ static void reply(const char *text)
 
 static bool sent(const char *text)
 {
-    return stream.out.bytes > 0 &&
-           memmem(stream.out.data, stream.out.bytes, text, strlen(text)) != NULL;
+    return stream.completion.out.bytes > 0 &&
+           memmem(stream.completion.out.data, stream.completion.out.bytes, text, strlen(text)) !=
+               NULL;
 }
 
 #define PROGRESS                                                                                   \
@@ -138,14 +138,14 @@ START_TEST(progress_without_space)
         start(events);
         ck_assert(quota_take(&gateway.quota, gateway.quota.limit, false));
         reply(PROGRESS);
-        ck_assert_msg(!finished && stream.state == STREAM_FOLLOW && !stream.failed,
-                      "the stream has ended: %s", finished ? finished : "");
-        ck_assert_uint_eq(stream.out.bytes, 0);
+        ck_assert_msg(!finished[0] && stream.state == STREAM_FOLLOW && !stream.completion.failed,
+                      "the stream has ended: %s", finished);
+        ck_assert_uint_eq(stream.completion.out.bytes, 0);
         quota_give(&gateway.quota, gateway.quota.limit, false);
         reply(PROGRESS);
         ck_assert(sent(events ? "\"prompt_progress\"" : ": prompt 3/9\n\n"));
         reply(END);
-        ck_assert(finished && strcmp(finished, "length") == 0 && stream.state == STREAM_ENDED);
+        ck_assert(strcmp(finished, "length") == 0 && stream.state == STREAM_ENDED);
         ck_assert(sent("\"word\"") && sent("data: [DONE]\n\n"));
         stream_free(&stream);
         ck_assert_uint_eq(gateway.quota.buffered, 0);
@@ -159,7 +159,7 @@ START_TEST(text_without_space)
     start(false);
     ck_assert(quota_take(&gateway.quota, gateway.quota.limit, false));
     reply(END);
-    ck_assert(finished && strcmp(finished, "error") == 0);
+    ck_assert(strcmp(finished, "error") == 0);
     quota_give(&gateway.quota, gateway.quota.limit, false);
     stream_free(&stream);
 }

@@ -73,18 +73,22 @@ START_TEST(events_are_dropped_whole)
 {
     struct quota q = {.limit = 1 << 20};
     struct buffer b = {0};
-    buffer_drop_events(&b);
+    buffer_drop_events(&b, "\n\n");
     add(&q, &b, "data: one\n\ndata: two\n\ndata: three\n\n");
     buffer_mark_sent(&b, 3, 1 << 20);
-    buffer_drop_events(&b);
+    buffer_drop_events(&b, "\n\n");
     check_text(&b, "a: one\n\n");
     add(&q, &b, "data: two\n\ndata: three\n\n");
     buffer_mark_sent(&b, 7, 1 << 20); /* between the two newlines */
-    buffer_drop_events(&b);
+    buffer_drop_events(&b, "\n\n");
     check_text(&b, "\ndata: two\n\n");
     buffer_mark_sent(&b, buffer_unsent(&b), 1 << 20);
-    buffer_drop_events(&b);
+    buffer_drop_events(&b, "\n\n");
     check_text(&b, "");
+    add(&q, &b, "{1}\n{2}\n{3}\n");
+    buffer_mark_sent(&b, 1, 1 << 20);
+    buffer_drop_events(&b, "\n");
+    check_text(&b, "1}\n");
     buffer_free(&q, &b);
 }
 END_TEST

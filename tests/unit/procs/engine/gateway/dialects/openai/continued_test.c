@@ -7,6 +7,7 @@
 
 #include "lib/base/bytes.h"
 #include "procs/engine/gateway/api/request.h"
+#include "procs/engine/gateway/dialects/openai/openai.h"
 
 #define ASK(more) "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" more "}"
 #define TURNS                                                                                      \
@@ -48,8 +49,8 @@ START_TEST(continued_messages)
     char param[API_PARAM_BYTES];
     ck_assert_int_eq(chat_format_set(&format, &model, TURNS, strlen(TURNS), &error), 0);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        ck_assert_msg(api_request_parse(API_CHAT, rows[i].body, strlen(rows[i].body), &limits, &r,
-                                        param, &error) == 0,
+        ck_assert_msg(api_request_parse(&openai_chat, rows[i].body, strlen(rows[i].body), &limits,
+                                        &r, param, &error) == 0,
                       "%s", error.text);
         ck_assert_str_eq(r.prompt, rows[i].prompt);
         ck_assert_uint_eq(r.prompt_bytes, strlen(r.prompt));
@@ -59,28 +60,30 @@ START_TEST(continued_messages)
         api_request_free(&r);
     }
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        ck_assert(api_request_parse(API_CHAT, bad[i][0], strlen(bad[i][0]), &limits, &r, param,
+        ck_assert(api_request_parse(&openai_chat, bad[i][0], strlen(bad[i][0]), &limits, &r, param,
                                     &error) == -1);
         ck_assert_msg(strstr(error.text, bad[i][1]) != NULL, "%s", error.text);
         api_request_free(&r);
     }
     /* An answer as one text has the mark that the template wrote. */
     static const char whole[] = ASK(",\"reasoning_format\":\"none\"");
-    ck_assert(api_request_parse(API_CHAT, whole, strlen(whole), &limits, &r, param, &error) == 0);
+    ck_assert(api_request_parse(&openai_chat, whole, strlen(whole), &limits, &r, param, &error) ==
+              0);
     ck_assert_str_eq(r.front, "<think>\n");
     api_request_free(&r);
     chat_format_free(&format);
     static const char silent[] = "{{ messages[0].content }}";
     ck_assert_int_eq(chat_format_set(&format, &model, silent, strlen(silent), &error), 0);
-    ck_assert(api_request_parse(API_CHAT, rows[0].body, strlen(rows[0].body), &limits, &r, param,
-                                &error) == -1);
+    ck_assert(api_request_parse(&openai_chat, rows[0].body, strlen(rows[0].body), &limits, &r,
+                                param, &error) == -1);
     ck_assert_msg(strstr(error.text, "does not write the last message") != NULL, "%s", error.text);
     api_request_free(&r);
     chat_format_free(&format);
 }
 END_TEST
 
-/* Blanks behind the content may be the template's own: they are no sign that it keeps the message's. NUL is no blank. */
+/* Blanks behind the content may be the template's own: they are no sign that it keeps the
+ * message's. NUL is no blank. */
 START_TEST(blanks_of_continued_messages)
 {
     static const struct {
@@ -103,9 +106,9 @@ START_TEST(blanks_of_continued_messages)
         ck_assert_int_eq(
             chat_format_set(&format, &model, rows[i].text, strlen(rows[i].text), &error), 0);
         snprintf(body, sizeof body, BOTH("%s", ""), rows[i].content);
-        ck_assert_msg(api_request_parse(API_CHAT, body, strlen(body), &limits, &r, param, &error) ==
-                          0,
-                      "%s", error.text);
+        ck_assert_msg(
+            api_request_parse(&openai_chat, body, strlen(body), &limits, &r, param, &error) == 0,
+            "%s", error.text);
         ck_assert_msg(r.prompt_bytes == rows[i].bytes &&
                           memcmp(r.prompt, rows[i].prompt, rows[i].bytes) == 0,
                       "row %zu: '%s'", i, r.prompt);
@@ -142,15 +145,16 @@ START_TEST(continued_reasoning)
                  "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
                  "\"content\":%s}]}",
                  rows[i].content);
-        ck_assert_msg(api_request_parse(API_CHAT, body, strlen(body), &limits, &r, param, &error) ==
-                          0,
-                      "%s", error.text);
+        ck_assert_msg(
+            api_request_parse(&openai_chat, body, strlen(body), &limits, &r, param, &error) == 0,
+            "%s", error.text);
         ck_assert_msg(r.inside == rows[i].inside, "row %zu", i);
         api_request_free(&r);
     }
     /* The client has the mark that it wrote itself: an answer as one text does not repeat it. */
     static const char whole[] = BOTH("<think>", ",\"reasoning_format\":\"none\"");
-    ck_assert(api_request_parse(API_CHAT, whole, strlen(whole), &limits, &r, param, &error) == 0);
+    ck_assert(api_request_parse(&openai_chat, whole, strlen(whole), &limits, &r, param, &error) ==
+              0);
     ck_assert_str_eq(r.prompt, "<user>a</><assistant><think>");
     ck_assert_msg(!r.front, "'%s' is sent again", r.front);
     api_request_free(&r);
@@ -173,15 +177,15 @@ START_TEST(generation_prompt_of_a_family)
     struct error error = {.text = ""};
     char param[API_PARAM_BYTES];
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
-        ck_assert_msg(
-            api_request_parse(API_CHAT, good[i], strlen(good[i]), &limits, &r, param, &error) == 0,
-            "%s", error.text);
+        ck_assert_msg(api_request_parse(&openai_chat, good[i], strlen(good[i]), &limits, &r, param,
+                                        &error) == 0,
+                      "%s", error.text);
         api_request_free(&r);
     }
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        ck_assert_msg(
-            api_request_parse(API_CHAT, bad[i], strlen(bad[i]), &limits, &r, param, &error) == -1,
-            "row %zu", i);
+        ck_assert_msg(api_request_parse(&openai_chat, bad[i], strlen(bad[i]), &limits, &r, param,
+                                        &error) == -1,
+                      "row %zu", i);
         ck_assert_int_eq(error.code, ERR_BAD_INPUT);
         ck_assert_msg(strstr(error.text, "'add_generation_prompt'") != NULL, "%s", error.text);
         ck_assert_str_eq(param, "add_generation_prompt");
@@ -211,8 +215,8 @@ START_TEST(words_with_nul)
     char param[API_PARAM_BYTES];
     for (int own = 0; own < 2; own++) {
         for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-            ck_assert_msg(api_request_parse(API_CHAT, bad[i], strlen(bad[i]), &limits, &r, param,
-                                            &error) == -1,
+            ck_assert_msg(api_request_parse(&openai_chat, bad[i], strlen(bad[i]), &limits, &r,
+                                            param, &error) == -1,
                           "template %d, row %zu", own, i);
             ck_assert_int_eq(error.code, ERR_BAD_INPUT);
             api_request_free(&r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields of completion requests.
+/* Fields of OpenAI's completion requests, with those of llama.cpp's server and vLLM.
  * FIELD(name, where, how): where: COMPLETION, CHAT or BOTH; how: the function take_HOW of
- * request.c:
+ * request.c or api/fields.h:
  *   sampling    a parameter of lib/sampling/sampling.h, with its bounds
  *   neutral_*   accepted only with the value that requests nothing
  *   anything    ignored: it does not change the response

@@ -7,13 +7,14 @@
 
 #include "lib/base/bytes.h"
 #include "procs/engine/gateway/api/request.h"
+#include "procs/engine/gateway/dialects/openai/openai.h"
 
-static int parse(enum api_kind kind, const char *body, struct api_request *r, char *param,
-                 struct error *error)
+static int parse(const struct dialect *dialect, const char *body, struct api_request *r,
+                 char *param, struct error *error)
 {
     static const struct chat_format plain;
     struct api_limits limits = {.prompt_bytes = 64, .chat = &plain};
-    return api_request_parse(kind, body, strlen(body), &limits, r, param, error);
+    return api_request_parse(dialect, body, strlen(body), &limits, r, param, error);
 }
 
 START_TEST(bodies_that_are_right)
@@ -21,46 +22,47 @@ START_TEST(bodies_that_are_right)
     struct api_request r;
     struct error error = {.text = ""};
     char param[API_PARAM_BYTES];
-    int rc = parse(API_COMPLETION,
+    int rc = parse(&openai_completion,
                    "{\"prompt\":\"a\\u00e4\",\"max_tokens\":3,\"temperature\":0,\"top_p\":0.5,"
                    "\"seed\":9,\"stream\":true,\"stream_options\":{\"include_usage\":true},"
                    "\"stop\":[\"x\",\"yz\"],\"logprobs\":0,\"n\":1,\"user\":\"u\",\"echo\":null}",
                    &r, param, &error);
     ck_assert_msg(rc == 0, "%s", error.text);
     ck_assert_str_eq(r.prompt, "a\xc3\xa4");
-    ck_assert(r.stream && r.include_usage && r.logprobs && !r.ignore_eos);
+    ck_assert(r.stream && r.wants == OPENAI_USAGE && r.logprobs && !r.ignore_eos);
     ck_assert(r.max_tokens == 3 && r.sampling.temperature == 0.0 && r.sampling.top_p == 0.5 &&
               r.sampling.seed == 9 && r.stops.count == 2 && r.stops.bytes[1] == 2 &&
               memcmp(r.stops.text[1], "yz", 2) == 0);
     api_request_free(&r);
-    ck_assert(parse(API_COMPLETION, "{\"prompt\":[5,6]}", &r, param, &error) == 0);
+    ck_assert(parse(&openai_completion, "{\"prompt\":[5,6]}", &r, param, &error) == 0);
     ck_assert(!r.prompt && r.ids_count == 2 && r.ids[1] == 6);
-    ck_assert_int_eq(r.max_tokens, API_COMPLETION_DEFAULT);
+    ck_assert_int_eq(r.max_tokens, 16);
     api_request_free(&r);
-    ck_assert(parse(API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", &r, param,
-                    &error) == 0);
+    ck_assert(parse(&openai_chat, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", &r,
+                    param, &error) == 0);
     ck_assert_str_eq(r.prompt, "User: hi\nAssistant:");
     ck_assert_int_eq(r.max_tokens, ENGINE_TOKENS_MAX);
     api_request_free(&r);
     /* Behind "Assistant:" the model generates " yes": the answer brings the blank. */
-    ck_assert(parse(API_CHAT,
+    ck_assert(parse(&openai_chat,
                     "{\"messages\":[{\"role\":\"user\",\"content\":\" a\"},"
                     "{\"role\":\"assistant\",\"content\":\" yes\"}]}",
                     &r, param, &error) == 0);
     ck_assert_str_eq(r.prompt, "User:  a\nAssistant: yes"); /* and continues it */
     api_request_free(&r);
     ck_assert(
-        parse(API_CHAT,
+        parse(&openai_chat,
               "{\"continue_final_message\":false,\"messages\":[{\"role\":\"user\",\"content\":\" "
               "a\"},{\"role\":\"assistant\",\"content\":\" yes\"}]}",
               &r, param, &error) == 0);
     ck_assert_str_eq(r.prompt, "User:  a\nAssistant: yes\nAssistant:");
     api_request_free(&r);
-    ck_assert(parse(API_COMPLETION, "{\"special\":true,\"prompt\":\"<s>a\"}", &r, param, &error) ==
-              0);
+    ck_assert(parse(&openai_completion, "{\"special\":true,\"prompt\":\"<s>a\"}", &r, param,
+                    &error) == 0);
     ck_assert(r.special.count == 1 && r.special.at[0].from == 0 && r.special.at[0].to == 4);
     api_request_free(&r);
-    ck_assert(parse(API_COMPLETION, "{\"special\":true,\"prompt\":[5]}", &r, param, &error) == 0);
+    ck_assert(parse(&openai_completion, "{\"special\":true,\"prompt\":[5]}", &r, param, &error) ==
+              0);
     ck_assert_uint_eq(r.special.count, 0); /* nothing to parse */
     api_request_free(&r);
 }
@@ -72,14 +74,14 @@ START_TEST(nul_in_texts)
     struct api_request r;
     struct error error = {.text = ""};
     char param[API_PARAM_BYTES];
-    int rc =
-        parse(API_COMPLETION, "{\"prompt\":\"a\\u0000b\",\"stop\":\"\\u0000\"}", &r, param, &error);
+    int rc = parse(&openai_completion, "{\"prompt\":\"a\\u0000b\",\"stop\":\"\\u0000\"}", &r, param,
+                   &error);
     ck_assert_msg(rc == 0, "%s", error.text);
     ck_assert(r.prompt_bytes == 3 && memcmp(r.prompt, "a\0b", 3) == 0);
     ck_assert(r.stops.count == 1 && r.stops.bytes[0] == 1 && r.stops.text[0][0] == 0);
     api_request_free(&r);
     rc =
-        parse(API_CHAT,
+        parse(&openai_chat,
               "{\"messages\":[{\"role\":\"user\",\"content\":\"x\\u0000\"},{\"role\":\"assistant\","
               "\"content\":[{\"type\":\"text\",\"text\":\"\\u0000y\"}]},{\"role\":\"user\","
               "\"content\":\"z\"}]}",
@@ -95,42 +97,44 @@ END_TEST
 START_TEST(bodies_that_are_wrong)
 {
     static const struct {
-        enum api_kind kind;
+        const struct dialect *dialect;
         const char *body, *param, *text;
     } cases[] = {
-        {API_COMPLETION, "", "", "invalid JSON"},
-        {API_COMPLETION, "[]", "", "not a JSON object"},
-        {API_COMPLETION, "{}", "prompt", "is missing"},
-        {API_CHAT, "{}", "messages", "is missing"},
-        {API_CHAT, "{\"special\":true}", "special", "unknown field"},
-        {API_COMPLETION, "{\"prompt\":null}", "prompt", "is missing"},
-        {API_COMPLETION, "{\"prompt\":7}", "prompt", "must be a text"},
-        {API_COMPLETION, "{\"prompt\":[\"a\",\"b\"]}", "prompt", "one prompt"},
-        {API_COMPLETION, "{\"prompt\":[1,-1]}", "prompt", "token ids"},
-        {API_COMPLETION,
+        {&openai_completion, "", "", "invalid JSON"},
+        {&openai_completion, "[]", "", "not a JSON object"},
+        {&openai_completion, "{}", "prompt", "is missing"},
+        {&openai_chat, "{}", "messages", "is missing"},
+        {&openai_chat, "{\"special\":true}", "special", "unknown field"},
+        {&openai_completion, "{\"prompt\":null}", "prompt", "is missing"},
+        {&openai_completion, "{\"prompt\":7}", "prompt", "must be a text"},
+        {&openai_completion, "{\"prompt\":[\"a\",\"b\"]}", "prompt", "one prompt"},
+        {&openai_completion, "{\"prompt\":[1,-1]}", "prompt", "token ids"},
+        {&openai_completion,
          "{\"prompt\":\"1234567890123456789012345678901234567890123456789012345678901234x\"}",
          "prompt", "the maximum is 64"},
-        {API_COMPLETION, "{\"prompt\":\"x\",\"logprobs\":2}", "logprobs", "log-probability"},
-        {API_COMPLETION, "{\"prompt\":\"x\",\"n\":2}", "n", "only 1"},
-        {API_COMPLETION, "{\"prompt\":\"x\",\"temperature\":-1}", "temperature", "from 0 to 100"},
-        {API_COMPLETION, "{\"prompt\":\"x\",\"seed\":1.5}", "seed", "not a number"},
-        {API_COMPLETION, "{\"prompt\":\"x\",\"max_tokens\":-1}", "max_tokens", "whole number"},
-        {API_COMPLETION, "{\"prompt\":\"x\",\"stop\":[\"\"]}", "stop", "1 to 128"},
-        {API_COMPLETION, "{\"prompt\":\"x\",\"messages\":[]}", "messages", "unknown field"},
-        {API_COMPLETION, "{\"prompt\":\"x\",\"moon\":1}", "moon", "unknown field"},
-        {API_CHAT, "{\"messages\":[]}", "messages", "is empty"},
-        {API_CHAT, "{\"messages\":\"hi\"}", "messages", "an array of messages"},
-        {API_CHAT, "{\"messages\":[{\"role\":\"tool\",\"content\":\"\"}]}", "messages", "a role"},
-        {API_CHAT, "{\"messages\":[{\"role\":\"user\"}]}", "messages", "a content"},
-        {API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"top_logprobs\":3}",
+        {&openai_completion, "{\"prompt\":\"x\",\"logprobs\":2}", "logprobs", "log-probability"},
+        {&openai_completion, "{\"prompt\":\"x\",\"n\":2}", "n", "only 1"},
+        {&openai_completion, "{\"prompt\":\"x\",\"temperature\":-1}", "temperature",
+         "from 0 to 100"},
+        {&openai_completion, "{\"prompt\":\"x\",\"seed\":1.5}", "seed", "not a number"},
+        {&openai_completion, "{\"prompt\":\"x\",\"max_tokens\":-1}", "max_tokens", "whole number"},
+        {&openai_completion, "{\"prompt\":\"x\",\"stop\":[\"\"]}", "stop", "1 to 128"},
+        {&openai_completion, "{\"prompt\":\"x\",\"messages\":[]}", "messages", "unknown field"},
+        {&openai_completion, "{\"prompt\":\"x\",\"moon\":1}", "moon", "unknown field"},
+        {&openai_chat, "{\"messages\":[]}", "messages", "is empty"},
+        {&openai_chat, "{\"messages\":\"hi\"}", "messages", "an array of messages"},
+        {&openai_chat, "{\"messages\":[{\"role\":\"tool\",\"content\":\"\"}]}", "messages",
+         "a role"},
+        {&openai_chat, "{\"messages\":[{\"role\":\"user\"}]}", "messages", "a content"},
+        {&openai_chat, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"top_logprobs\":3}",
          "top_logprobs", "only 0"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct api_request r;
         struct error error = {.text = ""};
         char param[API_PARAM_BYTES];
-        ck_assert_msg(parse(cases[i].kind, cases[i].body, &r, param, &error) == -1, "%s is taken",
-                      cases[i].body);
+        ck_assert_msg(parse(cases[i].dialect, cases[i].body, &r, param, &error) == -1,
+                      "%s is taken", cases[i].body);
         api_request_free(&r);
         ck_assert_int_eq(error.code, ERR_BAD_INPUT);
         ck_assert_str_eq(param, cases[i].param);
@@ -355,8 +359,8 @@ START_TEST(answers_in_parts)
     char param[API_PARAM_BYTES];
     ck_assert_int_eq(chat_format_set(&format, &model, THINKS, strlen(THINKS), &error), 0);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        ck_assert_msg(api_request_parse(API_CHAT, rows[i].body, strlen(rows[i].body), &limits, &r,
-                                        param, &error) == 0,
+        ck_assert_msg(api_request_parse(&openai_chat, rows[i].body, strlen(rows[i].body), &limits,
+                                        &r, param, &error) == 0,
                       "%s", error.text);
         ck_assert(strncmp(r.prompt, rows[i].prompt, 3) == 0);
         ck_assert_msg((r.answer.reasoning.open != NULL) == rows[i].reasoning &&
@@ -366,7 +370,7 @@ START_TEST(answers_in_parts)
         api_request_free(&r);
     }
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        ck_assert(api_request_parse(API_CHAT, bad[i][0], strlen(bad[i][0]), &limits, &r, param,
+        ck_assert(api_request_parse(&openai_chat, bad[i][0], strlen(bad[i][0]), &limits, &r, param,
                                     &error) == -1);
         ck_assert_msg(strstr(error.text, bad[i][1]) != NULL, "%s", error.text);
         api_request_free(&r);
@@ -399,18 +403,19 @@ START_TEST(reasoning_effort)
     struct api_request r;
     struct error error = {.text = ""};
     char param[API_PARAM_BYTES];
-    ck_assert(api_request_parse(API_CHAT, text, strlen(text), &limits, &r, param, &error) == -1);
+    ck_assert(api_request_parse(&openai_chat, text, strlen(text), &limits, &r, param, &error) ==
+              -1);
     ck_assert_msg(strstr(error.text, "no chat template") != NULL, "%s", error.text);
     api_request_free(&r);
     ck_assert_int_eq(chat_format_set(&format, &model, EFFORT, strlen(EFFORT), &error), 0);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        ck_assert_msg(api_request_parse(API_CHAT, rows[i][0], strlen(rows[i][0]), &limits, &r,
+        ck_assert_msg(api_request_parse(&openai_chat, rows[i][0], strlen(rows[i][0]), &limits, &r,
                                         param, &error) == 0,
                       "%s", error.text);
         ck_assert_msg(strcmp(r.prompt, rows[i][1]) == 0, "row %zu: '%s'", i, r.prompt);
         api_request_free(&r);
     }
-    ck_assert(api_request_parse(API_CHAT, bad, strlen(bad), &limits, &r, param, &error) == -1);
+    ck_assert(api_request_parse(&openai_chat, bad, strlen(bad), &limits, &r, param, &error) == -1);
     ck_assert(strstr(error.text, "must be a text") && strcmp(param, "reasoning_effort") == 0);
     api_request_free(&r);
     chat_format_free(&format);
@@ -433,7 +438,7 @@ static int parse_calls(const struct api_limits *limits, const char *form, size_t
     strcat(body, ",");
     sprintf(body + strlen(body), form, arguments);
     strcat(body, "]}]}");
-    int rc = api_request_parse(API_CHAT, body, strlen(body), limits, &r, param, error);
+    int rc = api_request_parse(&openai_chat, body, strlen(body), limits, &r, param, error);
     ck_assert(rc == 0 || strcmp(param, "messages") == 0);
     api_request_free(&r);
     free(body);

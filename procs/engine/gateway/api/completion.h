@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A completion: the answer to a request, from the text of compute to the bytes that its client
+ * gets.
+ *
+ * Text arrives token by token. It is split into parts where the request's form has marks of them
+ * (lib/model/chat/answer.h). A completion that is streamed passes each part to its dialect,
+ * which writes events into `out`; else the text is kept, and the dialect writes all of it at the
+ * end. Pure: no connection, no calls. */
+#ifndef SLUICE_ENGINE_GATEWAY_API_COMPLETION_H
+#define SLUICE_ENGINE_GATEWAY_API_COMPLETION_H
+
+#include "procs/engine/gateway/api/request.h"
+#include "procs/engine/gateway/http/buffer.h"
+
+#define COMPLETION_MAGIC       0x434f4d50u
+#define COMPLETION_ID_BYTES    25
+#define COMPLETION_STATE_BYTES 64
+
+/* Why an answer ended: at max_tokens or the end of the context; at a token that ends answers; at
+ * a stop text; at such a token, with calls of tools before it. */
+enum finish { FINISH_LENGTH, FINISH_END, FINISH_STOP_TEXT, FINISH_CALLS };
+
+struct completion {
+    uint32_t magic; /* once it is open */
+    const struct dialect *dialect;
+    struct api_request request;         /* owned */
+    char id[COMPLETION_ID_BYTES];       /* hexadecimal digits */
+    int64_t created;                    /* wall clock, seconds */
+    const char *model;                  /* its name; borrowed */
+    uint64_t new_tokens, prompt_tokens; /* new: those of the text, none of a stop */
+    uint64_t cached_tokens;             /* of the prompt: not computed, but kept; at the end */
+    enum finish finish;
+    unsigned calls;       /* of tools, so far */
+    size_t characters;    /* of the tokens so far */
+    struct quota *quota;  /* that counts the buffers; borrowed */
+    struct buffer out;    /* streamed: events to be sent; else the text so far */
+    struct buffer tokens; /* with log-probabilities (tokens.c): of the next text, or of all */
+    struct answer answer; /* splits the text of a completion that is streamed */
+    /* of the dialect, all zeros at the start */
+    _Alignas(8) unsigned char state[COMPLETION_STATE_BYTES];
+    bool written; /* since the caller set it to false */
+    bool failed;  /* something did not fit: the output is incomplete */
+    bool broken;  /* and no space for an error: the connection is to be closed */
+};
+
+/* The parts of a whole answer; a part that it has not is empty. */
+struct completion_parts {
+    const char *text[2]; /* ANSWER_REASONING, ANSWER_CONTENT */
+    size_t bytes[2];
+    /* An array of {"name", "arguments"} and, if the model wrote one, "id"; NULL: none. */
+    const json_t *calls;
+};
+
+/* The request has been parsed. It is freed by completion_free in any state. */
+void completion_open(struct completion *c);
+void completion_free(struct completion *c);
+/* Whether the answer is split into parts. */
+bool completion_splits(const struct completion *c);
+
+/* compute has taken the request: the answer begins, with what the template wrote of it. */
+void completion_begin(struct completion *c);
+/* More text of the answer, whole characters. with_tokens: those that tokens_take took belong to
+ * it. */
+void completion_text(struct completion *c, const char *text, size_t bytes, bool with_tokens);
+/* Events that are harmless if they do not fit. */
+void completion_progress(struct completion *c, const struct engine_progress *p);
+void completion_keep_alive(struct completion *c);
+/* The text is complete. Streamed: the last events. */
+void completion_end(struct completion *c, enum finish finish);
+/* Streamed: the last event is an error. Without space it replaces events that were not sent yet;
+ * if that is not enough, the completion is `broken`, so that an incomplete stream never looks
+ * complete. */
+void completion_fail(struct completion *c, unsigned status, const struct error *error);
+/* Not streamed: the body of the response, malloc'ed. NULL without memory, or if it is longer than
+ * all buffers together. Sets c->finish. */
+char *completion_whole(struct completion *c, size_t *bytes);
+
+/* For dialects. An event, whole or not at all; steals the object; NULL: no memory. name: NULL,
+ * or where the framing has names. */
+void completion_event(struct completion *c, const char *name, json_t *object);
+/* Bytes of the framing that are no event. */
+void completion_put(struct completion *c, const char *text);
+
+/* tokens.c: tokens with their log-probabilities, in a counted buffer. */
+struct token {
+    const char *text; /* its bytes: not always whole characters */
+    size_t bytes;
+    double logprob;
+    size_t offset; /* in characters of the answer */
+};
+/* Takes the first `count` tokens of a reply, if the request wants log-probabilities. */
+void tokens_take(struct completion *c, const struct engine_next *next, size_t count);
+/* The next token of a list; *at begins at 0. False: there are no more. */
+bool tokens_next(const struct buffer *tokens, size_t *at, struct token *out);
+
+#endif

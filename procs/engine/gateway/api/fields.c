@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Takes the fields of a request's body that mean the same in every dialect. */
+#include "procs/engine/gateway/api/fields.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int take_wrong(const struct taker *t, const char *should)
+{
+    return error_set(t->error, ERR_BAD_INPUT, "'%s' must be %s", t->name, should);
+}
+
+int take_unable(const struct taker *t, const char *what)
+{
+    return error_set(t->error, ERR_BAD_INPUT, "'%s': %s", t->name, what);
+}
+
+int take_anything(struct taker *t, const json_t *value)
+{
+    (void)t;
+    (void)value;
+    return 0;
+}
+
+int take_unknown(struct taker *t, const json_t *value)
+{
+    (void)value;
+    return error_set(t->error, ERR_BAD_INPUT, "unknown field '%.60s'", t->name);
+}
+
+int take_bool(struct taker *t, const json_t *value, bool *out)
+{
+    if (!json_is_boolean(value))
+        return take_wrong(t, "true or false");
+    *out = json_is_true(value);
+    return 0;
+}
+
+int take_stream(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &t->out->stream);
+}
+
+int take_ignore_eos(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &t->out->ignore_eos);
+}
+
+int take_cache_prompt(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &t->out->cache_prompt);
+}
+
+int take_sampling(struct taker *t, const json_t *value)
+{
+    char text[40];
+    if (json_is_integer(value))
+        snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(text, sizeof text, "%.17g", json_real_value(value));
+    else
+        return take_wrong(t, "a number");
+    return sampling_set(&t->out->sampling, t->name, text, t->error);
+}
+
+int take_max_tokens(struct taker *t, const json_t *value)
+{
+    json_int_t n = json_integer_value(value);
+    if (!json_is_integer(value) || n < 0)
+        return take_wrong(t, "a whole number, 0 or more");
+    t->out->max_tokens = n < ENGINE_TOKENS_MAX ? n : ENGINE_TOKENS_MAX;
+    return 0;
+}
+
+static int add_stop(struct taker *t, const json_t *value)
+{
+    size_t n = json_string_length(value);
+    if (!json_is_string(value) || n == 0 || n > STOP_TEXT_BYTES_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "'%s' must be texts of 1 to %d bytes", t->name,
+                         STOP_TEXT_BYTES_MAX);
+    return stop_texts_add(&t->out->stops, json_string_value(value), n, t->error);
+}
+
+int take_stop(struct taker *t, const json_t *value)
+{
+    size_t n = json_array_size(value);
+    if (!json_is_array(value))
+        return add_stop(t, value);
+    if (n > STOP_TEXTS_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "'%s' has %zu texts; the maximum is %d", t->name,
+                         n, STOP_TEXTS_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (add_stop(t, json_array_get(value, i)) != 0)
+            return -1;
+    return 0;
+}
+
+int take_prompt_text(struct taker *t, const json_t *value)
+{
+    struct api_request *out = t->out;
+    size_t n = json_string_length(value), max = t->body->limits->prompt_bytes;
+    if (!json_is_string(value))
+        return take_wrong(t, "a text");
+    if (n > max)
+        return error_set(t->error, ERR_BAD_INPUT, "the prompt has %zu bytes; the maximum is %zu", n,
+                         max);
+    out->prompt = malloc(n + 1);
+    if (!out->prompt)
+        return error_set(t->error, ERR_NO_MEMORY, "out of memory (prompt)");
+    memcpy(out->prompt, json_string_value(value), n + 1);
+    out->prompt_bytes = n;
+    return 0;
+}
+
+int take_prompt_ids(struct taker *t, const json_t *value)
+{
+    struct api_request *out = t->out;
+    size_t n = json_array_size(value);
+    if (n > API_IDS_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "the prompt has %zu tokens; the maximum is %d", n,
+                         API_IDS_MAX);
+    out->ids = malloc(n * sizeof *out->ids);
+    if (!out->ids)
+        return error_set(t->error, ERR_NO_MEMORY, "out of memory (prompt)");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(value, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) > INT32_MAX)
+            return take_wrong(t, "a text, or an array of token ids");
+        out->ids[i] = (uint32_t)json_integer_value(id);
+    }
+    out->ids_count = n;
+    return 0;
+}
+
+static take_fn *taker_of(const struct taker *t, const struct field *fields, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if ((fields[i].where & t->where) && strcmp(fields[i].name, t->name) == 0)
+            return fields[i].take;
+    return NULL;
+}
+
+/* A name cut inside a character would not be UTF-8. */
+void take_param(char param[API_PARAM_BYTES], const char *name)
+{
+    snprintf(param, API_PARAM_BYTES, "%s", strlen(name) < API_PARAM_BYTES ? name : "");
+}
+
+int take_fields(struct taker *t, const json_t *object, const struct field *fields, size_t count,
+                take_fn *unknown, char param[API_PARAM_BYTES])
+{
+    json_t *all = (json_t *)(uintptr_t)object, *value; /* jansson takes no const */
+    const char *name;
+    json_object_foreach(all, name, value)
+    {
+        t->name = name;
+        take_fn *take = taker_of(t, fields, count);
+        if (take && json_is_null(value))
+            continue;
+        if ((take ? take : unknown)(t, value) == 0)
+            continue;
+        take_param(param, name);
+        return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fields of a body. A dialect has a table of them: the name of each, and the function that takes
+ * its value. The functions here are for what several dialects have; theirs are made of them.
+ * Pure. */
+#ifndef SLUICE_ENGINE_GATEWAY_API_FIELDS_H
+#define SLUICE_ENGINE_GATEWAY_API_FIELDS_H
+
+#include "procs/engine/gateway/api/request.h"
+
+struct taker {
+    struct api_request *out;
+    const struct api_body *body;
+    unsigned where;   /* the endpoint, a bit */
+    const char *name; /* of the current field */
+    void *own;        /* of the dialect */
+    struct error *error;
+};
+
+typedef int take_fn(struct taker *t, const json_t *value);
+
+struct field {
+    const char *name;
+    unsigned where; /* bits of the endpoints that have it */
+    take_fn *take;
+};
+
+/* Takes every field of an object; one that is null counts as absent. unknown: takes those that
+ * the table has not. -1 with the name of the field in `param`. */
+int take_fields(struct taker *t, const json_t *object, const struct field *fields, size_t count,
+                take_fn *unknown, char param[API_PARAM_BYTES]);
+/* Writes a name of a field to `param`; "" if it is too long. */
+void take_param(char param[API_PARAM_BYTES], const char *name);
+
+/* Errors: the current field must be `should`; `what` is said of it. Return -1. */
+int take_wrong(const struct taker *t, const char *should);
+int take_unable(const struct taker *t, const char *what);
+
+/* Ignored. */
+take_fn take_anything;
+/* Rejected: the request has no such field. */
+take_fn take_unknown;
+/* A parameter of lib/sampling/sampling.h of that name, with its bounds. */
+take_fn take_sampling;
+/* A number of tokens, 0 or more. */
+take_fn take_max_tokens;
+/* Stop texts: one, or an array of them. */
+take_fn take_stop;
+take_fn take_stream, take_ignore_eos, take_cache_prompt;
+/* A text; token ids. */
+take_fn take_prompt_text, take_prompt_ids;
+int take_bool(struct taker *t, const json_t *value, bool *out);
+
+#endif

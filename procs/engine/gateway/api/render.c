@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a conversation to a prompt, by the model's template or its family's form, and to the
+ * parts that its answer is split into. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "lib/json/count.h"
+#include "procs/engine/gateway/api/request.h"
+
+static size_t values_of_call(const json_t *call)
+{
+    const json_t *function = json_object_get(call, "function");
+    const json_t *text = json_object_get(function ? function : call, "arguments");
+    return json_is_string(text)
+               ? json_count_values(json_string_value(text), json_string_length(text))
+               : 0;
+}
+
+int api_count_arguments(const struct api_body *body, const json_t *messages, struct error *error)
+{
+    json_t *message, *call, *all = (json_t *)(uintptr_t)messages; /* jansson takes no const */
+    size_t i, j, values = body->values;
+    json_array_foreach(all, i, message) json_array_foreach(json_object_get(message, "tool_calls"),
+                                                           j, call) values += values_of_call(call);
+    return values <= API_VALUES_MAX
+               ? 0
+               : error_set(error, ERR_BAD_INPUT,
+                           "the body has more than %d values, those in 'arguments' of tool calls "
+                           "included",
+                           API_VALUES_MAX);
+}
+
+/* *thinks: whether the message that is continued is in its reasoning. */
+static int last_thinks(const json_t *messages, const struct answer_form *form, bool *thinks,
+                       struct error *error)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    const json_t *content = json_object_get(last, "content");
+    *thinks = false;
+    if (!json_is_string(content) && !json_is_array(content))
+        return 0;
+    json_t *text = chat_text(content, error);
+    if (!text)
+        return -1;
+    *thinks = answer_left_open(form, json_string_value(text), json_string_length(text));
+    json_decref(text);
+    return 0;
+}
+
+/* The answer as one text begins with the mark that the template wrote. */
+static int keep_front(struct api_request *out, size_t front, struct error *error)
+{
+    out->front = strdup(out->prompt + out->prompt_bytes - front);
+    return out->front ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
+}
+
+/* Log-probabilities are of the whole text. Calls are split off if there are tools to be called. */
+static int choose_parts(const struct chat_format *chat, const struct api_conversation *c,
+                        struct api_request *out, struct error *error)
+{
+    const struct answer_form *form = chat_format_answer(chat, c->tools);
+    size_t front = answer_front(form, out->prompt, out->prompt_bytes);
+    if (c->unsplit && front > 0 && !form->channels && !c->continues)
+        return keep_front(out, front, error);
+    if (c->unsplit || out->logprobs)
+        return 0;
+    out->answer = *form;
+    bool thinks = false;
+    if (c->continues && last_thinks(c->messages, form, &thinks, error) != 0)
+        return -1;
+    out->inside = front > 0 || thinks;
+    if (json_array_size(c->tools) == 0) {
+        out->answer.call = (struct answer_call){0};
+        return 0;
+    }
+    if (out->answer.call.kind != ANSWER_PAIRS)
+        return 0;
+    out->answer.types = out->types = chat_types_new(c->tools, &out->types_bytes);
+    return out->types ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (tools)");
+}
+
+static int render_template(const struct api_limits *l, const struct api_conversation *c,
+                           struct chat_prompt *prompt, struct error *error)
+{
+    struct chat_conversation all = {.messages = c->messages,
+                                    .tools = c->tools,
+                                    .variables = c->variables,
+                                    .now = time(NULL),
+                                    .beat = l->beat,
+                                    .beat_arg = l->beat_arg,
+                                    .continues = c->continues,
+                                    .no_generation_prompt = c->no_generation_prompt};
+    return chat_format_render(l->chat, &all, l->prompt_bytes, prompt, error);
+}
+
+int api_render(const struct api_body *body, const struct api_conversation *c,
+               struct api_request *out, struct error *error)
+{
+    struct chat_prompt prompt;
+    const struct api_limits *l = body->limits;
+    int rc = l->chat->program ? render_template(l, c, &prompt, error)
+                              : api_render_family(l, c->messages, c->continues, &prompt, error);
+    if (rc != 0)
+        return -1;
+    out->prompt = prompt.text;
+    out->prompt_bytes = prompt.bytes;
+    out->special = prompt.written;
+    return choose_parts(l->chat, c, out, error);
+}

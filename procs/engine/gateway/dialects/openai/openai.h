@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* OpenAI's API: completions of texts and of conversations, and the list of models. Fields and
+ * events that llama.cpp's server and vLLM add to it are taken and sent, too. */
+#ifndef SLUICE_ENGINE_GATEWAY_DIALECTS_OPENAI_H
+#define SLUICE_ENGINE_GATEWAY_DIALECTS_OPENAI_H
+
+#include "procs/engine/gateway/api/dialect.h"
+
+/* answer.c. `openai` is that of paths without completions. */
+extern const struct dialect openai, openai_completion, openai_chat;
+
+/* Flags of api_request.wants. */
+enum {
+    OPENAI_USAGE = 1,    /* stream_options.include_usage: an event with the numbers of tokens */
+    OPENAI_PROGRESS = 2, /* return_progress: the progress of the prompt as events, not comments */
+};
+
+/* request.c: `parse` of the two dialects. */
+int openai_completion_parse(const struct api_body *body, struct api_request *out,
+                            char param[API_PARAM_BYTES], struct error *error);
+int openai_chat_parse(const struct api_body *body, struct api_request *out,
+                      char param[API_PARAM_BYTES], struct error *error);
+
+#endif

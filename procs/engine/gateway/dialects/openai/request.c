@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies of OpenAI's completion requests. The fields are a table (fields.tbl.h). Unknown fields,
+ * and fields that would change the response but are not supported, are rejected by name. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/json/text.h"
+#include "procs/engine/gateway/api/fields.h"
+#include "procs/engine/gateway/dialects/openai/openai.h"
+
+#define MAX_TOKENS_DEFAULT 16 /* of /v1/completions */
+
+enum where { COMPLETION = 1, CHAT = 2, BOTH = COMPLETION | CHAT };
+
+/* What the fields of a body state together. */
+struct stated {
+    bool special; /* control tokens of the whole prompt are parsed */
+    /* of a conversation; NULL: not given */
+    const json_t *messages, *tools, *variables, *effort;
+    bool no_tools, unsplit;
+    enum { UNSTATED, NO, YES } continue_message, generation_prompt;
+};
+
+static struct stated *stated(const struct taker *t)
+{
+    return t->own;
+}
+
+/* ---- ignored fields -------------------------------------------------------------------------- */
+
+static int take_neutral_one(struct taker *t, const json_t *value)
+{
+    if (json_is_integer(value) && json_integer_value(value) == 1)
+        return 0;
+    return take_unable(t, "only 1 is supported: one sequence is computed at a time");
+}
+
+static int take_neutral_zero(struct taker *t, const json_t *value)
+{
+    if (json_is_number(value) && json_number_value(value) == 0)
+        return 0;
+    return take_unable(t, "only 0 is supported");
+}
+
+static int take_neutral_false(struct taker *t, const json_t *value)
+{
+    return json_is_false(value) ? 0 : take_unable(t, "only false is supported");
+}
+
+static int take_neutral_empty(struct taker *t, const json_t *value)
+{
+    if ((json_is_string(value) && json_string_length(value) == 0) ||
+        (json_is_array(value) && json_array_size(value) == 0) ||
+        (json_is_object(value) && json_object_size(value) == 0))
+        return 0;
+    return take_unable(t, "this is not supported");
+}
+
+static int take_response_format(struct taker *t, const json_t *value)
+{
+    return json_text_is(json_object_get(value, "type"), "text")
+               ? 0
+               : take_unable(t, "only {\"type\":\"text\"} is supported");
+}
+
+static int take_modalities(struct taker *t, const json_t *value)
+{
+    if (json_array_size(value) == 1 && json_text_is(json_array_get(value, 0), "text"))
+        return 0;
+    return take_unable(t, "only [\"text\"] is supported");
+}
+
+/* ---- the shape of the answer ----------------------------------------------------------------- */
+
+static int take_special(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &stated(t)->special);
+}
+
+static int take_return_progress(struct taker *t, const json_t *value)
+{
+    bool wanted = false;
+    if (take_bool(t, value, &wanted) != 0)
+        return -1;
+    t->out->wants |= wanted ? OPENAI_PROGRESS : 0;
+    return 0;
+}
+
+static int take_stream_options(struct taker *t, const json_t *value)
+{
+    const json_t *usage = json_object_get(value, "include_usage");
+    if (!json_is_object(value) || (usage && !json_is_boolean(usage)))
+        return take_wrong(t, "an object with include_usage");
+    t->out->wants |= json_is_true(usage) ? OPENAI_USAGE : 0;
+    return 0;
+}
+
+#define NO_ALTERNATIVES                                                                            \
+    "must be 0: the log-probability of the chosen token is supported, those of alternatives are "  \
+    "not"
+
+static int take_logprobs_count(struct taker *t, const json_t *value)
+{
+    if (json_is_integer(value) && json_integer_value(value) == 0) {
+        t->out->logprobs = true;
+        return 0;
+    }
+    return json_is_integer(value) ? take_unable(t, NO_ALTERNATIVES)
+                                  : take_wrong(t, "a whole number");
+}
+
+static int take_logprobs_flag(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &t->out->logprobs);
+}
+
+/* ---- the prompt ------------------------------------------------------------------------------ */
+
+/* A text, an array of one text, or token ids. */
+static int take_prompt(struct taker *t, const json_t *value)
+{
+    const json_t *first = json_array_get(value, 0);
+    if (json_is_string(value))
+        return take_prompt_text(t, value);
+    if (json_array_size(value) == 1 && json_is_string(first))
+        return take_prompt_text(t, first);
+    if (json_array_size(value) > 0 && json_is_integer(first))
+        return take_prompt_ids(t, value);
+    if (json_array_size(value) > 1)
+        return take_unable(t, "only one prompt per request is supported");
+    return take_wrong(t, "a text, or an array of token ids");
+}
+
+static int take_messages(struct taker *t, const json_t *value)
+{
+    size_t n = json_array_size(value);
+    if (!json_is_array(value))
+        return take_wrong(t,
+                          "an array of messages, such as [{\"role\":\"user\",\"content\":\"Hi\"}]");
+    if (n == 0)
+        return error_set(t->error, ERR_BAD_INPUT, "'messages' is empty; it needs a message");
+    if (n > CHAT_MESSAGES_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "'messages' has %zu messages; the maximum is %d",
+                         n, CHAT_MESSAGES_MAX);
+    stated(t)->messages = value;
+    return api_count_arguments(t->body, value, t->error);
+}
+
+static int take_tools(struct taker *t, const json_t *value)
+{
+    if (!t->body->limits->chat->program)
+        return take_neutral_empty(t, value);
+    stated(t)->tools = value;
+    return json_is_array(value) ? 0 : take_wrong(t, "an array");
+}
+
+static int take_tool_choice(struct taker *t, const json_t *value)
+{
+    stated(t)->no_tools = json_text_is(value, "none");
+    return stated(t)->no_tools || json_text_is(value, "auto")
+               ? 0
+               : take_unable(t, "only \"none\" and \"auto\" are supported");
+}
+
+static int take_reasoning_format(struct taker *t, const json_t *value)
+{
+    stated(t)->unsplit = json_text_is(value, "none");
+    return stated(t)->unsplit || json_text_is(value, "auto")
+               ? 0
+               : take_unable(t, "only \"none\" and \"auto\" are supported");
+}
+
+static int take_continue_message(struct taker *t, const json_t *value)
+{
+    stated(t)->continue_message = json_is_true(value) ? YES : NO;
+    return json_is_boolean(value) ? 0 : take_wrong(t, "true or false");
+}
+
+static int take_generation_prompt(struct taker *t, const json_t *value)
+{
+    stated(t)->generation_prompt = json_is_true(value) ? YES : NO;
+    return json_is_boolean(value) ? 0 : take_wrong(t, "true or false");
+}
+
+/* A last message of the assistant is continued, as llama.cpp and Anthropic's API do, unless the
+ * client asks for a new one, with the fields of vLLM. */
+static int choose_continuation(struct taker *t, struct api_conversation *c)
+{
+    const struct stated *s = stated(t);
+    const json_t *last = json_array_get(s->messages, json_array_size(s->messages) - 1);
+    bool can = json_text_is(json_object_get(last, "role"), "assistant") &&
+               json_array_size(json_object_get(last, "tool_calls")) == 0;
+    c->continues = s->continue_message == YES ||
+                   (can && s->continue_message == UNSTATED && s->generation_prompt != YES);
+    c->no_generation_prompt = s->generation_prompt == NO;
+    if (c->continues && !can)
+        return error_set(t->error, ERR_BAD_INPUT,
+                         "'continue_final_message': the last message is not one of the assistant, "
+                         "or has calls of tools");
+    if (c->continues && s->generation_prompt == YES)
+        return error_set(t->error, ERR_BAD_INPUT,
+                         "'continue_final_message' and 'add_generation_prompt' exclude each other");
+    if (c->continues || !c->no_generation_prompt || t->body->limits->chat->program)
+        return 0;
+    t->name = "add_generation_prompt";
+    return take_unable(
+        t, "the model has no chat template that could leave it out; only true is supported");
+}
+
+static int take_variables(struct taker *t, const json_t *value)
+{
+    if (!t->body->limits->chat->program)
+        return take_neutral_empty(t, value);
+    stated(t)->variables = value;
+    return json_is_object(value) ? 0 : take_wrong(t, "an object");
+}
+
+/* OpenAI's field is a variable of the template, as in other servers. */
+static int take_reasoning_effort(struct taker *t, const json_t *value)
+{
+    if (!t->body->limits->chat->program)
+        return take_unable(t, "the model has no chat template that takes it");
+    stated(t)->effort = value;
+    return json_is_string(value) ? 0 : take_wrong(t, "a text");
+}
+
+/* What the client sets for the template; chat_template_kwargs goes first. NULL: nothing, or out of
+ * memory. */
+static json_t *all_variables(const struct stated *s)
+{
+    json_t *all = s->variables || s->effort ? json_object() : NULL;
+    if (all && s->effort)
+        json_object_set(all, "reasoning_effort", (json_t *)(uintptr_t)s->effort);
+    if (all && s->variables)
+        json_object_update(all, (json_t *)(uintptr_t)s->variables);
+    return all;
+}
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+static const struct field fields[] = {
+#define FIELD(name, where, how) {name, where, take_##how},
+#include "procs/engine/gateway/dialects/openai/fields.tbl.h"
+};
+
+static int missing(const char *name, char param[API_PARAM_BYTES], struct error *error)
+{
+    take_param(param, name);
+    return error_set(error, ERR_BAD_INPUT, "'%s' is missing", name);
+}
+
+int openai_completion_parse(const struct api_body *body, struct api_request *out,
+                            char param[API_PARAM_BYTES], struct error *error)
+{
+    struct stated s = {.special = false};
+    struct taker t = {.out = out, .body = body, .where = COMPLETION, .own = &s, .error = error};
+    out->max_tokens = MAX_TOKENS_DEFAULT;
+    if (take_fields(&t, body->json, fields, ARRAY_LEN(fields), take_unknown, param) != 0)
+        return -1;
+    if (!out->prompt && !out->ids)
+        return missing("prompt", param, error);
+    if (s.special && text_ranges_add(&out->special, 0, out->prompt_bytes) != 0)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
+    return 0;
+}
+
+static int render(struct taker *t, struct api_conversation *c)
+{
+    const struct stated *s = stated(t);
+    c->messages = s->messages;
+    c->tools = s->no_tools ? NULL : s->tools;
+    c->unsplit = s->unsplit;
+    if (choose_continuation(t, c) != 0)
+        return -1;
+    json_t *variables = all_variables(s);
+    c->variables = variables;
+    int rc = api_render(t->body, c, t->out, t->error);
+    json_decref(variables);
+    return rc;
+}
+
+int openai_chat_parse(const struct api_body *body, struct api_request *out,
+                      char param[API_PARAM_BYTES], struct error *error)
+{
+    struct stated s = {.special = false};
+    struct taker t = {.out = out, .body = body, .where = CHAT, .own = &s, .error = error};
+    struct api_conversation c = {.messages = NULL};
+    if (take_fields(&t, body->json, fields, ARRAY_LEN(fields), take_unknown, param) != 0)
+        return -1;
+    if (!s.messages)
+        return missing("messages", param, error);
+    t.name = "messages";
+    if (render(&t, &c) == 0)
+        return 0;
+    take_param(param, t.name);
+    return -1;
+}
