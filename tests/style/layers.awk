@@ -11,9 +11,11 @@ function program(d,   p) { # procs/KIND/PROGRAM of a directory of procs/
     split(d, p, "/")
     return p[1] "/" p[2] "/" p[3]
 }
+# A directory inside a program with a row of its own: the row counts for the program's other directories, too.
+function divided(d) { return index(row(d) "/", program(d) "/") == 1 && row(d) != program(d) }
 function allowed(from, to,   n, i, list, prefix) {
     if (from == to || to == "lib/base") return 1
-    if (from ~ /^procs\// && to ~ /^procs\// && program(from) == program(to)) return 1
+    if (from ~ /^procs\// && to ~ /^procs\// && program(from) == program(to) && !divided(from)) return 1
     n = split(may[row(from)], list, " ")
     for (i = 1; i <= n; i++) {
         if (list[i] == to) return 1

@@ -28,7 +28,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "procs/engine/gateway/gateway.h"
+#include "procs/engine/gateway/api/api.h"
+#include "procs/engine/gateway/routes.h"
 
 #define TICK_EVERY_NS (50 * NS_PER_MS)
 #define LOOP_MS       50
@@ -59,12 +60,13 @@ static void start(struct gateway *g, int argc, char **argv)
     struct error error;
     g->magic = GATEWAY_MAGIC;
     child_start(&g->child, SERVICE_GATEWAY, argc, argv);
-    snprintf(g->key, sizeof g->key, "%s", g->child.params->http_key);
-    must(http_log_open(g, &error), &error);
+    g->http.child = &g->child;
+    g->http.gateway = g;
+    must(http_log_open(&g->http, &error), &error);
     g->started = (int64_t)time(NULL);
     g->engine = open_calls(g, ENDPOINT_ENGINE, ENGINE_CALLS);
     g->control = open_calls(g, ENDPOINT_CONTROL, CONTROL_CALLS);
-    must(http_start(g, &error), &error);
+    must(http_start(&g->http, &gateway_service, &error), &error);
 }
 
 static void handle_controls(struct gateway *g)
@@ -72,12 +74,6 @@ static void handle_controls(struct gateway *g)
     struct msg_control control;
     while (child_control(&g->child, &control))
         child_ack(&g->child, &control);
-}
-
-static int http_fd(const struct gateway *g)
-{
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(g->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    return info ? info->epoll_fd : -1;
 }
 
 /* Waits for an event: of the supervisor, of clients, of compute, or a disconnect. */
@@ -96,12 +92,12 @@ static void wait_for_events(struct gateway *g)
     MHD_UNSIGNED_LONG_LONG due;
     int wait_ms = LOOP_MS;
     fds[CHILD] = (struct pollfd){.fd = child_fd(&g->child), .events = POLLIN};
-    fds[HTTP] = (struct pollfd){.fd = http_fd(g), .events = POLLIN};
-    acceptor_poll(g, clock_now_ns(), &fds[ACCEPTOR]);
+    fds[HTTP] = (struct pollfd){.fd = http_fd(&g->http), .events = POLLIN};
+    acceptor_poll(&g->http, clock_now_ns(), &fds[ACCEPTOR]);
     rpc_async_poll(g->engine, &fds[ENGINE]);
     rpc_async_poll(g->control, &fds[CONTROL]);
     nfds_t streams = streams_poll(g, &fds[STREAMS], of);
-    if (MHD_get_timeout(g->daemon, &due) == MHD_YES && due < LOOP_MS)
+    if (MHD_get_timeout(g->http.daemon, &due) == MHD_YES && due < LOOP_MS)
         wait_ms = (int)due;
     child_wait(&g->child, WAIT_IDLE);
     int n = poll(fds, STREAMS + streams, wait_ms);
@@ -119,16 +115,16 @@ static void serve(struct gateway *g)
     uint64_t now = clock_now_ns();
     rpc_async_tick(g->engine, now);
     rpc_async_tick(g->control, now);
-    http_run(g);
+    http_run(&g->http);
     if (now < g->tick_due_ns)
         return;
     g->tick_due_ns = now + TICK_EVERY_NS;
     handle_controls(g);
     child_tick(&g->child);
     streams_tick(g, now);
-    acceptor_tick(g, now);
-    connections_tick(g, now);
-    http_log_tick(g, now);
+    acceptor_tick(&g->http, now);
+    connections_tick(&g->http, now);
+    http_log_tick(&g->http, now);
     stats_tick(g, now);
 }
 
@@ -137,9 +133,9 @@ static void serve(struct gateway *g)
 static void drain_connections(struct gateway *g)
 {
     uint64_t until = clock_now_ns() + DRAIN_NS;
-    acceptor_close(g);
+    acceptor_close(&g->http);
     streams_stop(g);
-    while (g->responding > 0 && clock_now_ns() < until)
+    while (g->http.responding > 0 && clock_now_ns() < until)
         serve(g);
 }
 
@@ -151,6 +147,6 @@ int main(int argc, char **argv)
     while (!g->child.stop)
         serve(g);
     drain_connections(g);
-    http_log_tick(g, clock_now_ns());
+    http_log_tick(&g->http, clock_now_ns());
     child_exit(&g->child);
 }

@@ -8,7 +8,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
-#include "procs/engine/gateway/gateway.h"
+#include "procs/engine/gateway/api/api.h"
 
 #define STATUS_EVERY_NS  (500 * NS_PER_MS)
 #define STATUS_SOON_NS   (50 * NS_PER_MS) /* while the engine is not ready */
@@ -16,7 +16,7 @@
 #define SILENCE_NS       (3 * NS_PER_S) /* without a reply of the supervisor */
 #define STATS_TIMEOUT_MS 5000
 
-static char *stats_make(struct gateway *g, const json_t *doc, size_t *bytes)
+static char *stats_make(const struct gateway *g, const json_t *doc, size_t *bytes)
 {
     char *text = json_dumps(doc, JSON_COMPACT);
     (void)g;
@@ -24,11 +24,22 @@ static char *stats_make(struct gateway *g, const json_t *doc, size_t *bytes)
     return text;
 }
 
+static char *make_metrics(const struct gateway *g, const json_t *doc, size_t *bytes)
+{
+    return metrics_make(&g->metrics, g->model_name, doc, bytes);
+}
+
+static char *make_page(const struct gateway *g, const json_t *doc, size_t *bytes)
+{
+    (void)g;
+    return page_make(doc, bytes);
+}
+
 static const struct doc_view views[] = {
     {"stats", "application/json", stats_make},
     {"map", "application/json", stats_make},
-    {"stats", "text/plain; version=0.0.4; charset=utf-8", metrics_make},
-    {"stats", "text/html; charset=utf-8", page_make},
+    {"stats", "text/plain; version=0.0.4; charset=utf-8", make_metrics},
+    {"stats", "text/html; charset=utf-8", make_page},
 };
 enum { VIEW_STATS, VIEW_MAP, VIEW_METRICS, VIEW_PAGE };
 
@@ -45,7 +56,7 @@ static struct shared *view_made(struct gateway *g, const struct doc_view *view, 
 {
     size_t bytes = 0;
     char *text = view->make(g, doc, &bytes);
-    return shared_new(g, view->type, text, bytes);
+    return shared_new(&g->http, view->type, text, bytes);
 }
 
 /* Responds to all requests that wait for the snapshot of an operation; requests for the same view
@@ -153,7 +164,7 @@ void stats_models(struct exchange *x)
 {
     const struct gateway *g = x->gateway;
     struct api_model model = {.name = g->model_name, .started = g->started};
-    sl_assert(g->known && x->dialect->models);
+    sl_assert(g->http.accepts && x->dialect->models);
     exchange_json(x, MHD_HTTP_OK, x->dialect->models(&model));
 }
 
@@ -188,7 +199,7 @@ static void on_chat(void *arg, json_t *reply, const struct error *error)
     else if (why.code != ERR_NONE)
         log_warn("%s: conversations have the form of the family '%s'", why.text,
                  chat_name((enum chat_family)g->chat.model.family));
-    g->known = true;
+    g->http.accepts = true;
 }
 
 static void on_model(void *arg, json_t *reply, const struct error *error)
@@ -214,7 +225,7 @@ void stats_tick(struct gateway *g, uint64_t now_ns)
     if (!g->status_pending)
         g->status_pending =
             rpc_async_call(g->control, "status", NULL, STATUS_MS, on_status, g, &error) != 0;
-    if (!g->known && !g->model_pending)
+    if (!g->http.accepts && !g->model_pending)
         g->model_pending =
             rpc_async_call(g->control, "stats", NULL, STATUS_MS, on_model, g, &error) != 0;
 }

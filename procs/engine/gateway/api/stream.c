@@ -10,7 +10,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/json/lookup.h"
-#include "procs/engine/gateway/gateway.h"
+#include "procs/engine/gateway/api/api.h"
 
 #define NEXT_WAIT_MS 1000
 #define PING_NS      (5 * NS_PER_S)  /* maximum silence before a keep-alive is sent */
@@ -25,7 +25,7 @@ _Static_assert(ANSWER_MARKS_MAX <= ENGINE_MARKS_MAX &&
 
 void stream_submitted(struct stream *s)
 {
-    quota_give(&s->gateway->quota, s->prompt_buffered, true);
+    quota_give(&s->gateway->http.quota, s->prompt_buffered, true);
     s->prompt_buffered = 0;
 }
 
@@ -39,7 +39,7 @@ void stream_free(struct stream *s)
         s->exchange->new_tokens = s->completion.new_tokens;
     }
     completion_free(&s->completion);
-    quota_give(&s->gateway->quota, s->types_buffered, false);
+    quota_give(&s->gateway->http.quota, s->types_buffered, false);
     s->types_buffered = 0;
     stream_submitted(s);
     s->magic = 0;
@@ -78,12 +78,12 @@ void stream_client_left(struct stream *s)
         s->exchange = NULL;
         s->state = STREAM_LEFT;
         counter_add(g->child.row, CTR_GATEWAY_streams_cancelled, 1);
-        metrics_finished(g, "cancelled");
+        metrics_finished(&g->metrics, "cancelled");
         return;
     }
     if (s->state == STREAM_FOLLOW) {
         counter_add(g->child.row, CTR_GATEWAY_streams_cancelled, 1);
-        metrics_finished(g, "cancelled");
+        metrics_finished(&g->metrics, "cancelled");
         stream_cancel(s);
     }
     stream_free(s);
@@ -128,12 +128,12 @@ static void fail(struct stream *s, const struct error *error)
 {
     struct gateway *g = s->gateway;
     counter_add(g->child.row, CTR_GATEWAY_streams_failed, 1);
-    metrics_finished(g, "error");
+    metrics_finished(&g->metrics, "error");
     if (!streamed(s)) {
         stream_refuse(s->exchange, error, NULL);
         return;
     }
-    log_rejection(g, error->text);
+    log_rejection(&g->http, error->text);
     completion_fail(&s->completion, error_http_status(error->code), error);
     ended(s);
 }
@@ -164,7 +164,7 @@ static void finish(struct stream *s, const struct engine_next *next)
         return;
     }
     counter_add(g->child.row, CTR_GATEWAY_streams_finished, 1);
-    metrics_finished(g, next->finish);
+    metrics_finished(&g->metrics, next->finish);
     if (streamed(s)) {
         ended(s);
         return;
@@ -190,9 +190,9 @@ static void count_tokens(struct stream *s, uint64_t count)
     if (count == 0)
         return;
     if (s->completion.new_tokens == 0)
-        metrics_first_token(g, now - s->started_ns);
+        metrics_first_token(&g->metrics, now - s->started_ns);
     else
-        metrics_tokens(g, now - s->token_ns, count);
+        metrics_tokens(&g->metrics, now - s->token_ns, count);
     s->token_ns = now;
     s->completion.new_tokens += count;
     counter_add(g->child.row, CTR_GATEWAY_tokens, count);
@@ -333,7 +333,7 @@ void streams_tick(struct gateway *g, uint64_t now_ns)
         }
     }
     counter_set(g->child.row, CTR_GATEWAY_streams, running);
-    counter_set(g->child.row, CTR_GATEWAY_buffered_bytes, g->quota.buffered);
+    counter_set(g->child.row, CTR_GATEWAY_buffered_bytes, g->http.quota.buffered);
     counter_set(g->child.row, CTR_GATEWAY_calls_retried, rpc_async_repeated(g->engine));
 }
 

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "lib/base/assert.h"
-#include "procs/engine/gateway/gateway.h"
+#include "procs/engine/gateway/api/api.h"
 
 #define BLOCK_BYTES 4096 /* written at once */
 
@@ -35,7 +35,7 @@ static void stream_init(struct stream *s, struct exchange *x)
                          .completion = {.dialect = x->dialect,
                                         .created = (int64_t)time(NULL),
                                         .model = g->model_name,
-                                        .quota = &g->quota},
+                                        .quota = &g->http.quota},
                          .started_ns = now,
                          .output_ns = now,
                          .reply_ns = now};
@@ -63,7 +63,7 @@ static ssize_t read_events(void *arg, uint64_t position, char *out, size_t cap)
     struct stream *s = x->stream;
     (void)position;
     if (!s || x->gone) {
-        x->gateway->closing = true;
+        x->http->closing = true;
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
     struct buffer *from = &s->completion.out;
@@ -76,7 +76,7 @@ static ssize_t read_events(void *arg, uint64_t position, char *out, size_t cap)
         return (ssize_t)n;
     }
     if (s->completion.broken) {
-        x->gateway->closing = true;
+        x->http->closing = true;
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
     if (s->state == STREAM_ENDED)
@@ -163,7 +163,7 @@ static int may_start(const struct gateway *g, struct error *error)
 {
     if (g->child.stop)
         return error_set(error, ERR_GONE, STREAM_STOPPING);
-    sl_assert(g->known);
+    sl_assert(g->http.accepts);
     return stream_check_compute(g, error);
 }
 
@@ -192,7 +192,7 @@ static int parse_body(struct stream *s, char param[API_PARAM_BYTES], struct erro
 static int keep_types(struct stream *s, struct error *error)
 {
     size_t bytes = s->completion.request.types_bytes;
-    if (!quota_take(&s->gateway->quota, bytes, false))
+    if (!quota_take(&s->gateway->http.quota, bytes, false))
         return error_set(error, ERR_NO_MEMORY, BUFFERS_FULL);
     s->types_buffered = bytes;
     return 0;

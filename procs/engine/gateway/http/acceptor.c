@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
-#include "procs/engine/gateway/gateway.h"
 #include "procs/engine/gateway/http/head.h"
+#include "procs/engine/gateway/http/http.h"
 #include "shm/segment/inherited_fds.h"
 
 #define EVENTS          64
@@ -47,9 +47,9 @@ struct acceptor {
     struct pending_conn pending[];
 };
 
-unsigned acceptor_connections(const struct gateway *g)
+unsigned acceptor_connections(const struct http *h)
 {
-    return g->connections + g->acceptor->count;
+    return h->connections + h->acceptor->count;
 }
 
 static struct acceptor *acceptor_new(unsigned slots)
@@ -63,37 +63,37 @@ static struct acceptor *acceptor_new(unsigned slots)
     return a;
 }
 
-int acceptor_open(struct gateway *g, unsigned connections, struct error *error)
+int acceptor_open(struct http *h, unsigned connections, struct error *error)
 {
     /* A client that disconnects between poll and accept must not block us. */
     int flags = fcntl(INHERITED_HTTP, F_GETFL);
     if (flags < 0 || fcntl(INHERITED_HTTP, F_SETFL, flags | O_NONBLOCK) != 0)
         return error_set(error, ERR_FAILED, "the listening socket: %s", strerror(errno));
-    g->acceptor = acceptor_new(connections);
-    if (!g->acceptor)
+    h->acceptor = acceptor_new(connections);
+    if (!h->acceptor)
         return error_set(error, ERR_NO_MEMORY, "out of memory (%u connections)", connections);
-    g->acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (g->acceptor->epoll_fd < 0)
+    h->acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (h->acceptor->epoll_fd < 0)
         return error_set(error, ERR_FAILED, "epoll for connections: %s", strerror(errno));
     return 0;
 }
 
-void acceptor_close(struct gateway *g)
+void acceptor_close(struct http *h)
 {
-    g->acceptor->closed = true;
+    h->acceptor->closed = true;
 }
 
 /* Until the supervisor has sent the model, as after a restart, clients wait in the socket's
  * queue. */
-static bool may_accept(const struct gateway *g)
+static bool may_accept(const struct http *h)
 {
-    return !g->acceptor->closed && g->known && acceptor_connections(g) < g->acceptor->slots;
+    return !h->acceptor->closed && h->accepts && acceptor_connections(h) < h->acceptor->slots;
 }
 
-void acceptor_poll(const struct gateway *g, uint64_t now_ns, struct pollfd fds[ACCEPTOR_FDS])
+void acceptor_poll(const struct http *h, uint64_t now_ns, struct pollfd fds[ACCEPTOR_FDS])
 {
-    const struct acceptor *a = g->acceptor;
-    bool accepting = may_accept(g) && now_ns >= a->pause_until_ns;
+    const struct acceptor *a = h->acceptor;
+    bool accepting = may_accept(h) && now_ns >= a->pause_until_ns;
     fds[0] = (struct pollfd){.fd = accepting ? INHERITED_HTTP : -1, .events = POLLIN};
     fds[1] = (struct pollfd){.fd = a->epoll_fd, .events = POLLIN};
 }
@@ -101,31 +101,31 @@ void acceptor_poll(const struct gateway *g, uint64_t now_ns, struct pollfd fds[A
 /* ---- one pending connection ------------------------------------------------------------------ */
 
 /* The descriptor now belongs to the HTTP library. */
-static int release(struct gateway *g, struct pending_conn *conn)
+static int release(struct http *h, struct pending_conn *conn)
 {
     int fd = conn->fd;
-    sl_assert(fd != NO_CONN && g->acceptor->count > 0);
+    sl_assert(fd != NO_CONN && h->acceptor->count > 0);
     conn->fd = NO_CONN;
-    g->acceptor->count--;
+    h->acceptor->count--;
     return fd;
 }
 
-static void close_conn(struct gateway *g, struct pending_conn *conn)
+static void close_conn(struct http *h, struct pending_conn *conn)
 {
-    close(release(g, conn));
+    close(release(h, conn));
 }
 
-static void pass_to_library(struct gateway *g, struct pending_conn *conn)
+static void pass_to_library(struct http *h, struct pending_conn *conn)
 {
     struct sockaddr_storage peer;
     socklen_t bytes = sizeof peer;
-    epoll_ctl(g->acceptor->epoll_fd, EPOLL_CTL_DEL, conn->fd, NULL);
+    epoll_ctl(h->acceptor->epoll_fd, EPOLL_CTL_DEL, conn->fd, NULL);
     if (getpeername(conn->fd, (struct sockaddr *)&peer, &bytes) != 0) {
-        close_conn(g, conn);
+        close_conn(h, conn);
         return;
     }
-    int fd = release(g, conn);
-    MHD_add_connection(g->daemon, fd, (struct sockaddr *)&peer, bytes); /* closes it on failure */
+    int fd = release(h, conn);
+    MHD_add_connection(h->daemon, fd, (struct sockaddr *)&peer, bytes); /* closes it on failure */
 }
 
 /* Reads and discards its bytes. False: end of the connection. */
@@ -143,11 +143,13 @@ static bool discard(struct pending_conn *conn)
     return false;
 }
 
-static size_t rejection_response(unsigned status, const char *why, char out[REPLY_BYTES])
+static size_t rejection_response(const struct http *h, unsigned status, const char *why,
+                                 char out[REPLY_BYTES])
 {
     struct error error;
     error_set(&error, ERR_BAD_INPUT, "%s", why);
-    json_t *object = http_dialect->error(status, &error, NULL);
+    const struct http_service *s = h->service;
+    json_t *object = s->error(s->otherwise, status, &error, NULL);
     char *body = object ? json_dumps(object, JSON_COMPACT) : NULL;
     int n = snprintf(out, REPLY_BYTES,
                      "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
@@ -160,19 +162,19 @@ static size_t rejection_response(unsigned status, const char *why, char out[REPL
     return (size_t)n;
 }
 
-static void reject(struct gateway *g, struct pending_conn *conn, unsigned status, const char *why)
+static void reject(struct http *h, struct pending_conn *conn, unsigned status, const char *why)
 {
     char reply[REPLY_BYTES], line[REPLY_BYTES];
-    counter_add(g->child.row, CTR_GATEWAY_requests_malformed, 1);
+    counter_add(h->child->row, CTR_GATEWAY_requests_malformed, 1);
     snprintf(line, sizeof line, "%u, %s", status, why);
-    log_rejection(g, line);
-    size_t bytes = rejection_response(status, why, reply);
+    log_rejection(h, line);
+    size_t bytes = rejection_response(h, status, why, reply);
     bool more = discard(conn);
     /* It is shorter than any send buffer. An error means that the client reset the connection. */
     (void)!send(conn->fd, reply, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
     shutdown(conn->fd, SHUT_WR);
     if (!more) {
-        close_conn(g, conn);
+        close_conn(h, conn);
         return;
     }
     conn->leaving = true;
@@ -180,31 +182,31 @@ static void reject(struct gateway *g, struct pending_conn *conn, unsigned status
 }
 
 /* The client has sent bytes or disconnected. */
-static void check(struct gateway *g, struct pending_conn *conn, bool ended)
+static void check(struct http *h, struct pending_conn *conn, bool ended)
 {
     char bytes[HEAD_BYTES_MAX];
     const char *why = "";
     if (conn->leaving) {
         if (!discard(conn))
-            close_conn(g, conn);
+            close_conn(h, conn);
         return;
     }
     ssize_t n = recv(conn->fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        close_conn(g, conn);
+        close_conn(h, conn);
         return;
     }
     conn->has_sent = true;
     switch (head_check(bytes, (size_t)n, &why)) {
-    case HEAD_TAKEN: pass_to_library(g, conn); break;
-    case HEAD_REJECTED: reject(g, conn, MHD_HTTP_BAD_REQUEST, why); break;
-    case HEAD_TOO_LONG: reject(g, conn, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, why); break;
+    case HEAD_TAKEN: pass_to_library(h, conn); break;
+    case HEAD_REJECTED: reject(h, conn, MHD_HTTP_BAD_REQUEST, why); break;
+    case HEAD_TOO_LONG: reject(h, conn, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, why); break;
     case HEAD_MORE:
         if (ended) {       /* in the middle of the head: it disconnected */
             discard(conn); /* else the kernel would report an error */
-            close_conn(g, conn);
+            close_conn(h, conn);
         }
         break;
     }
@@ -212,22 +214,22 @@ static void check(struct gateway *g, struct pending_conn *conn, bool ended)
 
 /* ---- all connections ------------------------------------------------------------------------- */
 
-static void add_conn(struct gateway *g, int fd)
+static void add_conn(struct http *h, int fd)
 {
-    struct acceptor *a = g->acceptor;
+    struct acceptor *a = h->acceptor;
     unsigned i = 0;
     while (i < a->slots && a->pending[i].fd != NO_CONN)
         i++;
     sl_assert(i < a->slots);
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.u32 = i};
-    counter_add(g->child.row, CTR_GATEWAY_connections_accepted, 1);
+    counter_add(h->child->row, CTR_GATEWAY_connections_accepted, 1);
     if (epoll_ctl(a->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        log_rejection(g, "a connection is closed: the kernel has no memory to watch it");
+        log_rejection(h, "a connection is closed: the kernel has no memory to watch it");
         close(fd);
         return;
     }
     a->pending[i] = (struct pending_conn){
-        .fd = fd, .until_ns = clock_now_ns() + g->child.params->http_timeout * NS_PER_S};
+        .fd = fd, .until_ns = clock_now_ns() + h->child->params->http_timeout * NS_PER_S};
     a->count++;
 }
 
@@ -242,14 +244,14 @@ static void pause_accepting(struct acceptor *a)
     a->pause_until_ns = now_ns + ACCEPT_PAUSE_NS;
 }
 
-static void accept_all(struct gateway *g)
+static void accept_all(struct http *h)
 {
-    struct acceptor *a = g->acceptor;
-    while (may_accept(g)) {
+    struct acceptor *a = h->acceptor;
+    while (may_accept(h)) {
         int fd = accept4(INHERITED_HTTP, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             a->exhausted = false;
-            add_conn(g, fd);
+            add_conn(h, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             pause_accepting(a);
             return;
@@ -260,20 +262,20 @@ static void accept_all(struct gateway *g)
     }
 }
 
-void acceptor_run(struct gateway *g)
+void acceptor_run(struct http *h)
 {
-    struct acceptor *a = g->acceptor;
+    struct acceptor *a = h->acceptor;
     struct epoll_event events[EVENTS];
     int n;
     if (clock_now_ns() >= a->pause_until_ns)
-        accept_all(g);
+        accept_all(h);
     do {
         n = epoll_wait(a->epoll_fd, events, EVENTS, 0);
         for (int i = 0; i < n; i++) {
             struct pending_conn *conn = &a->pending[events[i].data.u32];
             bool ended = events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
             if (conn->fd != NO_CONN)
-                check(g, conn, ended);
+                check(h, conn, ended);
         }
     } while (n == EVENTS);
 }
@@ -281,25 +283,25 @@ void acceptor_run(struct gateway *g)
 /* With connections the descriptors may be theirs, and are free when they end. Without any,
  * waiting does not help: the supervisor starts a successor, and clients stay in the socket's
  * queue. */
-static void check_exhausted(const struct gateway *g, uint64_t now_ns)
+static void check_exhausted(const struct http *h, uint64_t now_ns)
 {
-    const struct acceptor *a = g->acceptor;
-    if (a->exhausted && acceptor_connections(g) == 0 && now_ns - a->exhausted_ns >= EXHAUSTED_NS)
+    const struct acceptor *a = h->acceptor;
+    if (a->exhausted && acceptor_connections(h) == 0 && now_ns - a->exhausted_ns >= EXHAUSTED_NS)
         log_fatal(1, "no connection could be accepted for %llu s",
                   (unsigned long long)(EXHAUSTED_NS / NS_PER_S));
 }
 
-void acceptor_tick(struct gateway *g, uint64_t now_ns)
+void acceptor_tick(struct http *h, uint64_t now_ns)
 {
-    struct acceptor *a = g->acceptor;
-    check_exhausted(g, now_ns);
+    struct acceptor *a = h->acceptor;
+    check_exhausted(h, now_ns);
     for (unsigned i = 0; i < a->slots && a->count > 0; i++) {
         struct pending_conn *conn = &a->pending[i];
         if (conn->fd == NO_CONN || now_ns < conn->until_ns)
             continue;
         /* a connection that was opened in advance and has sent nothing did not time out */
         if (conn->has_sent && !conn->leaving)
-            counter_add(g->child.row, CTR_GATEWAY_connections_timed_out, 1);
-        close_conn(g, conn);
+            counter_add(h->child->row, CTR_GATEWAY_connections_timed_out, 1);
+        close_conn(h, conn);
     }
 }

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 
 #include "lib/base/assert.h"
-#include "procs/engine/gateway/gateway.h"
+#include "procs/engine/gateway/http/http.h"
 
 #define CONNECTION_MAGIC 0x434f4e4eu
 #define PAUSES           2
@@ -26,55 +26,55 @@ struct connection {
     bool resting;
     int fd;
     uint64_t since_ns;
-    struct gateway *gateway;
+    struct http *http;
     struct connection *older, *newer;
 };
 
 static void leave_list(struct connection *c)
 {
-    struct gateway *g = c->gateway;
+    struct http *h = c->http;
     if (!c->resting)
         return;
-    *(c->older ? &c->older->newer : &g->oldest) = c->newer;
-    *(c->newer ? &c->newer->older : &g->newest) = c->older;
+    *(c->older ? &c->older->newer : &h->oldest) = c->newer;
+    *(c->newer ? &c->newer->older : &h->newest) = c->older;
     c->older = c->newer = NULL;
     c->resting = false;
 }
 
 static void rest(struct connection *c)
 {
-    struct gateway *g = c->gateway;
+    struct http *h = c->http;
     leave_list(c);
     c->resting = true;
     c->since_ns = clock_now_ns();
-    c->older = g->newest;
-    *(g->newest ? &g->newest->newer : &g->oldest) = c;
-    g->newest = c;
+    c->older = h->newest;
+    *(h->newest ? &h->newest->newer : &h->oldest) = c;
+    h->newest = c;
 }
 
-static void add_connection(struct gateway *g, struct MHD_Connection *connection, void **slot)
+static void add_connection(struct http *h, struct MHD_Connection *connection, void **slot)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct connection *c = calloc(1, sizeof *c);
-    g->connections++;
+    h->connections++;
     *slot = c;
     if (!c)
         return; /* it is served, but not timed */
     *c = (struct connection){
-        .magic = CONNECTION_MAGIC, .gateway = g, .fd = info ? info->connect_fd : -1};
+        .magic = CONNECTION_MAGIC, .http = h, .fd = info ? info->connect_fd : -1};
     rest(c);
 }
 
-void connection_event(void *gateway, struct MHD_Connection *connection, void **slot,
+void connection_event(void *http, struct MHD_Connection *connection, void **slot,
                       enum MHD_ConnectionNotificationCode what)
 {
-    struct gateway *g = gateway;
+    struct http *h = http;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        add_connection(g, connection, slot);
+        add_connection(h, connection, slot);
     } else {
         struct connection *c = *slot;
-        g->connections--;
+        h->connections--;
         if (c) {
             OBJ_CHECK(c, CONNECTION_MAGIC);
             leave_list(c);
@@ -110,15 +110,15 @@ void connection_rests(struct MHD_Connection *connection)
     rest(c);
 }
 
-void connections_tick(struct gateway *g, uint64_t now_ns)
+void connections_tick(struct http *h, uint64_t now_ns)
 {
-    uint64_t limit = PAUSES * g->child.params->http_timeout * NS_PER_S;
-    while (g->oldest && now_ns > g->oldest->since_ns && now_ns - g->oldest->since_ns > limit) {
-        struct connection *c = g->oldest;
+    uint64_t limit = PAUSES * h->child->params->http_timeout * NS_PER_S;
+    while (h->oldest && now_ns > h->oldest->since_ns && now_ns - h->oldest->since_ns > limit) {
+        struct connection *c = h->oldest;
         leave_list(c);
         if (c->fd >= 0)
             shutdown(c->fd, SHUT_RDWR);
-        counter_add(g->child.row, CTR_GATEWAY_connections_timed_out, 1);
+        counter_add(h->child->row, CTR_GATEWAY_connections_timed_out, 1);
     }
 }
 

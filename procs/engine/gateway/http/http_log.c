@@ -16,18 +16,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "procs/engine/gateway/gateway.h"
+#include "procs/engine/gateway/http/http.h"
 
 #define CHECK_EVERY_NS NS_PER_S
 #define LEFT           499 /* status of a request whose client left without a response: nginx's */
 
-static void lose(struct gateway *g, uint64_t lines, const char *why)
+static void lose(struct http *h, uint64_t lines, const char *why)
 {
-    struct http_log *l = &g->http_log;
-    counter_add(g->child.row, CTR_GATEWAY_access_lines_lost, lines);
+    struct http_log *l = &h->log;
+    counter_add(h->child->row, CTR_GATEWAY_access_lines_lost, lines);
     if (!l->failing)
         log_warn("%" PRIu64 " lines of --http-log %s are lost: %s", lines,
-                 g->child.params->http_log, why);
+                 h->child->params->http_log, why);
     l->failing = true;
 }
 
@@ -47,11 +47,11 @@ static int open_file(struct http_log *l, const char *path)
     return 0;
 }
 
-int http_log_open(struct gateway *g, struct error *error)
+int http_log_open(struct http *h, struct error *error)
 {
-    const char *path = g->child.params->http_log;
-    g->http_log.fd = -1;
-    if (*path && open_file(&g->http_log, path) != 0)
+    const char *path = h->child->params->http_log;
+    h->log.fd = -1;
+    if (*path && open_file(&h->log, path) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "--http-log %.200s", path);
     return 0;
 }
@@ -65,11 +65,12 @@ static void drop(struct http_log *l, size_t bytes)
     memmove(l->text, l->text + bytes, l->bytes);
 }
 
-/* What is written in part stays for the next tick. What cannot be written is lost, but for the end of a line whose
- * beginning is in the file: it waits, so that the next line does not follow half a line. */
-static void write_lines(struct gateway *g)
+/* What is written in part stays for the next tick. What cannot be written is lost, but for the
+ * end of a line whose beginning is in the file: it waits, so that the next line does not follow
+ * half a line. */
+static void write_lines(struct http *h)
 {
-    struct http_log *l = &g->http_log;
+    struct http_log *l = &h->log;
     ssize_t n = l->fd >= 0 ? write(l->fd, l->text, l->bytes) : -1;
     int why = l->fd >= 0 ? errno : ENOENT;
     if (n > 0) {
@@ -81,17 +82,17 @@ static void write_lines(struct gateway *g)
         return;
     }
     if (l->bytes > l->rest)
-        lose(g, l->lines - (l->rest > 0), n < 0 ? strerror(why) : "no space");
+        lose(h, l->lines - (l->rest > 0), n < 0 ? strerror(why) : "no space");
     l->bytes = l->rest;
     l->lines = l->rest > 0;
 }
 
-/* Opens the path again if it is another file now. Without a new one, the old one is written as long as it has a name;
- * then lines are lost and counted. */
-static void follow_path(struct gateway *g)
+/* Opens the path again if it is another file now. Without a new one, the old one is written as
+ * long as it has a name; then lines are lost and counted. */
+static void follow_path(struct http *h)
 {
-    struct http_log *l = &g->http_log;
-    const char *path = g->child.params->http_log;
+    struct http_log *l = &h->log;
+    const char *path = h->child->params->http_log;
     struct stat about;
     int was = l->fd;
     if (was >= 0 && stat(path, &about) == 0 && about.st_dev == l->device &&
@@ -105,21 +106,21 @@ static void follow_path(struct gateway *g)
     if (l->rest > 0) {
         drop(l, l->rest);
         l->rest = 0;
-        lose(g, 1, "the file was replaced behind half of the line");
+        lose(h, 1, "the file was replaced behind half of the line");
     }
 }
 
-void http_log_tick(struct gateway *g, uint64_t now_ns)
+void http_log_tick(struct http *h, uint64_t now_ns)
 {
-    struct http_log *l = &g->http_log;
-    if (!g->child.params->http_log[0])
+    struct http_log *l = &h->log;
+    if (!h->child->params->http_log[0])
         return;
     if (now_ns >= l->check_due_ns) {
         l->check_due_ns = now_ns + CHECK_EVERY_NS;
-        follow_path(g);
+        follow_path(h);
     }
     if (l->bytes > 0)
-        write_lines(g);
+        write_lines(h);
 }
 
 /* Untrusted: without blanks, and nothing that a terminal interprets. */
@@ -158,7 +159,7 @@ static void put_time(char out[32])
 
 void http_log_begin(struct exchange *x, const char *method, const char *path)
 {
-    if (!x->gateway->child.params->http_log[0])
+    if (!x->http->child->params->http_log[0])
         return;
     put_word(x->log_method, sizeof x->log_method, method);
     put_word(x->log_path, sizeof x->log_path, path);
@@ -167,10 +168,10 @@ void http_log_begin(struct exchange *x, const char *method, const char *path)
 
 void http_log_end(struct exchange *x)
 {
-    struct gateway *g = x->gateway;
-    struct http_log *l = &g->http_log;
+    struct http *h = x->http;
+    struct http_log *l = &h->log;
     char when[32], client[INET6_ADDRSTRLEN], line[480];
-    if (!g->child.params->http_log[0])
+    if (!h->child->params->http_log[0])
         return;
     put_time(when);
     put_client(x, client);
@@ -182,7 +183,7 @@ void http_log_end(struct exchange *x)
     l->lines++;
     if (n <= 0 || (size_t)n >= sizeof line || l->bytes + (size_t)n > sizeof l->text) {
         l->lines--;
-        lose(g, 1, "too many at once");
+        lose(h, 1, "too many at once");
         return;
     }
     memcpy(l->text + l->bytes, line, (size_t)n);

@@ -10,7 +10,7 @@
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
 #include "lib/kernels/isa.h"
-#include "procs/engine/gateway/gateway.h"
+#include "procs/engine/gateway/pages/pages.h"
 
 /* Upper bounds in milliseconds: from a token of a resident model to a prompt that waits in the
  * queue. */
@@ -23,7 +23,7 @@ _Static_assert(ARRAY_LEN(reasons) == FINISH_REASONS, "a count for every reason")
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-static void observe(struct gateway_histogram *h, double ms, uint64_t times)
+static void observe(struct histogram *h, double ms, uint64_t times)
 {
     size_t i = 0;
     while (i < HISTOGRAM_BUCKETS && ms > bounds_ms[i])
@@ -32,22 +32,22 @@ static void observe(struct gateway_histogram *h, double ms, uint64_t times)
     h->sum += ms / 1e3 * (double)times;
 }
 
-void metrics_first_token(struct gateway *g, uint64_t ns)
+void metrics_first_token(struct metrics *m, uint64_t ns)
 {
-    observe(&g->first_token, (double)ns / NS_PER_MS, 1);
+    observe(&m->first_token, (double)ns / NS_PER_MS, 1);
 }
 
 /* Tokens of one reply share the time since the previous one. */
-void metrics_tokens(struct gateway *g, uint64_t ns, uint64_t count)
+void metrics_tokens(struct metrics *m, uint64_t ns, uint64_t count)
 {
-    observe(&g->inter_token, (double)ns / NS_PER_MS / (double)count, count);
+    observe(&m->inter_token, (double)ns / NS_PER_MS / (double)count, count);
 }
 
-void metrics_finished(struct gateway *g, const char *reason)
+void metrics_finished(struct metrics *m, const char *reason)
 {
     for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
         if (strcmp(reasons[i], reason) == 0)
-            g->finished[i]++;
+            m->finished[i]++;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -189,8 +189,7 @@ static void histogram_end(FILE *out, const char *name, double sum, uint64_t coun
     fprintf(out, "sluice_%s_count %" PRIu64 "\n", name, count);
 }
 
-static void histogram(FILE *out, const char *name, const char *help,
-                      const struct gateway_histogram *h)
+static void histogram(FILE *out, const char *name, const char *help, const struct histogram *h)
 {
     uint64_t below = 0;
     head(out, name, "histogram", help);
@@ -215,17 +214,17 @@ static void load_times(FILE *out, const json_t *doc)
                   all > below ? all : below);
 }
 
-static void own(FILE *out, const struct gateway *g, const json_t *doc)
+static void own(FILE *out, const struct metrics *m, const char *model_name, const json_t *doc)
 {
     histogram(out, "time_to_first_token_seconds", "Time from a request to its first token.",
-              &g->first_token);
+              &m->first_token);
     histogram(out, "inter_token_latency_seconds", "Time between two tokens of a stream.",
-              &g->inter_token);
+              &m->inter_token);
     head(out, "request_finished_total", "counter", "Completions by finish reason.");
     for (size_t i = 0; i < ARRAY_LEN(reasons); i++) {
         fprintf(out, "sluice_request_finished_total{");
         label(out, "reason", reasons[i]);
-        fprintf(out, "} %" PRIu64 "\n", g->finished[i]);
+        fprintf(out, "} %" PRIu64 "\n", m->finished[i]);
     }
     head(out, "failing", "gauge", "1 while an essential process crashes again and again.");
     fprintf(out, "sluice_failing %d\n", lookup_text(doc, "failing")[0] != 0);
@@ -235,13 +234,14 @@ static void own(FILE *out, const struct gateway *g, const json_t *doc)
     fputc(',', out);
     label(out, "arch", lookup_text(doc, "model.arch"));
     fputc(',', out);
-    label(out, "model_name", g->model_name);
+    label(out, "model_name", model_name);
     fputc(',', out);
     label(out, "isa", kernel_isa_name(lookup_counter(doc, "compute", "isa")));
     fprintf(out, "} 1\n");
 }
 
-char *metrics_make(struct gateway *g, const json_t *doc, size_t *bytes)
+char *metrics_make(const struct metrics *m, const char *model_name, const json_t *doc,
+                   size_t *bytes)
 {
     char *text = NULL;
     FILE *out = open_memstream(&text, bytes);
@@ -254,7 +254,7 @@ char *metrics_make(struct gateway *g, const json_t *doc, size_t *bytes)
     processes(out, doc, "process_heartbeat_age_seconds", "gauge", "Time since the last heartbeat.",
               heartbeat_age);
     load_times(out, doc);
-    own(out, g, doc);
+    own(out, m, model_name, doc);
     bool whole = !ferror(out);
     if (fclose(out) == 0 && whole)
         return text;

@@ -10,7 +10,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
-#include "procs/engine/gateway/gateway.h"
+#include "procs/engine/gateway/pages/pages.h"
 
 #define MARK "<!--NUMBERS-->"
 /* The assembler includes a file between these symbols. */
@@ -179,10 +179,9 @@ static void put_stats(FILE *out, const json_t *doc)
     fputs("</table>\n", out);
 }
 
-char *page_make(struct gateway *g, const json_t *doc, size_t *bytes)
+char *page_make(const json_t *doc, size_t *bytes)
 {
     char *text = NULL;
-    (void)g;
     const char *mark = strstr(gateway_html, MARK);
     sl_assert(mark != NULL);
     FILE *out = open_memstream(&text, bytes);

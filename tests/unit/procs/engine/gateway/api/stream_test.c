@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "procs/engine/gateway/api/api.h"
 #include "procs/engine/gateway/dialects/openai/openai.h"
-#include "procs/engine/gateway/gateway.h"
 
 static struct gateway gateway;
 static struct proc_row row;
@@ -64,24 +64,24 @@ unsigned error_http_status(enum error_code code)
     return 503;
 }
 
-void log_rejection(struct gateway *g, const char *why)
+void log_rejection(struct http *h, const char *why)
 {
-    (void)g, (void)why;
+    (void)h, (void)why;
 }
 
-void metrics_first_token(struct gateway *g, uint64_t ns)
+void metrics_first_token(struct metrics *m, uint64_t ns)
 {
-    (void)g, (void)ns;
+    (void)m, (void)ns;
 }
 
-void metrics_tokens(struct gateway *g, uint64_t ns, uint64_t count)
+void metrics_tokens(struct metrics *m, uint64_t ns, uint64_t count)
 {
-    (void)g, (void)ns, (void)count;
+    (void)m, (void)ns, (void)count;
 }
 
-void metrics_finished(struct gateway *g, const char *reason)
+void metrics_finished(struct metrics *m, const char *reason)
 {
-    (void)g;
+    (void)m;
     snprintf(finished, sizeof finished, "%s", reason);
 }
 
@@ -94,7 +94,7 @@ void stream_reject(struct stream *s, const struct error *error)
 
 static void start(bool events)
 {
-    gateway = (struct gateway){.quota.limit = 1 << 16, .child = {.row = &row}};
+    gateway = (struct gateway){.http.quota.limit = 1 << 16, .child = {.row = &row}};
     exchange = (struct exchange){.magic = EXCHANGE_MAGIC, .gateway = &gateway};
     stream = (struct stream){
         .magic = STREAM_MAGIC,
@@ -103,7 +103,7 @@ static void start(bool events)
         .exchange = &exchange,
         .completion = {.dialect = &openai_completion,
                        .model = "m",
-                       .quota = &gateway.quota,
+                       .quota = &gateway.http.quota,
                        .request = {.stream = true, .wants = events ? OPENAI_PROGRESS : 0}},
     };
     finished[0] = 0;
@@ -136,19 +136,19 @@ START_TEST(progress_without_space)
 {
     for (int events = 0; events < 2; events++) {
         start(events);
-        ck_assert(quota_take(&gateway.quota, gateway.quota.limit, false));
+        ck_assert(quota_take(&gateway.http.quota, gateway.http.quota.limit, false));
         reply(PROGRESS);
         ck_assert_msg(!finished[0] && stream.state == STREAM_FOLLOW && !stream.completion.failed,
                       "the stream has ended: %s", finished);
         ck_assert_uint_eq(stream.completion.out.bytes, 0);
-        quota_give(&gateway.quota, gateway.quota.limit, false);
+        quota_give(&gateway.http.quota, gateway.http.quota.limit, false);
         reply(PROGRESS);
         ck_assert(sent(events ? "\"prompt_progress\"" : ": prompt 3/9\n\n"));
         reply(END);
         ck_assert(strcmp(finished, "length") == 0 && stream.state == STREAM_ENDED);
         ck_assert(sent("\"word\"") && sent("data: [DONE]\n\n"));
         stream_free(&stream);
-        ck_assert_uint_eq(gateway.quota.buffered, 0);
+        ck_assert_uint_eq(gateway.http.quota.buffered, 0);
     }
 }
 END_TEST
@@ -157,10 +157,10 @@ END_TEST
 START_TEST(text_without_space)
 {
     start(false);
-    ck_assert(quota_take(&gateway.quota, gateway.quota.limit, false));
+    ck_assert(quota_take(&gateway.http.quota, gateway.http.quota.limit, false));
     reply(END);
     ck_assert(strcmp(finished, "error") == 0);
-    quota_give(&gateway.quota, gateway.quota.limit, false);
+    quota_give(&gateway.http.quota, gateway.http.quota.limit, false);
     stream_free(&stream);
 }
 END_TEST

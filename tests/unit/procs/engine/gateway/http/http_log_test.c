@@ -9,10 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "procs/engine/gateway/gateway.h"
+#include "procs/engine/gateway/http/http.h"
 
 static char directory[] = "/tmp/sluice-http-log-test.XXXXXX", path[64], old[64];
-static struct gateway gateway;
+static struct http http;
+static struct child child;
 static struct params params;
 static struct proc_row row;
 static uint64_t now_ns;
@@ -32,13 +33,14 @@ static void start(void)
     snprintf(path, sizeof path, "%s/log", directory);
     snprintf(old, sizeof old, "%s/old", directory);
     snprintf(params.http_log, sizeof params.http_log, "%s", path);
-    gateway = (struct gateway){.child = {.row = &row, .params = &params}};
-    ck_assert_int_eq(http_log_open(&gateway, &error), 0);
+    child = (struct child){.row = &row, .params = &params};
+    http = (struct http){.child = &child};
+    ck_assert_int_eq(http_log_open(&http, &error), 0);
 }
 
 static void end(void)
 {
-    close(gateway.http_log.fd);
+    close(http.log.fd);
     unlink(path);
     unlink(old);
     ck_assert_int_eq(rmdir(directory), 0);
@@ -47,12 +49,12 @@ static void end(void)
 /* Later than the file is looked at again. */
 static void tick(void)
 {
-    http_log_tick(&gateway, now_ns += 2 * NS_PER_S);
+    http_log_tick(&http, now_ns += 2 * NS_PER_S);
 }
 
 static void request(const char *method, const char *where, uint64_t bytes)
 {
-    struct exchange x = {.magic = EXCHANGE_MAGIC, .gateway = &gateway, .status = 200};
+    struct exchange x = {.magic = EXCHANGE_MAGIC, .http = &http, .status = 200};
     http_log_begin(&x, method, where);
     x.sent_bytes = bytes;
     http_log_end(&x);
@@ -81,7 +83,8 @@ static const char *requests(const char *file)
     return text;
 }
 
-/* Until it is removed, the test library cannot write its reports either: no assertions meanwhile. */
+/* Until it is removed, the test library cannot write its reports either: no assertions
+ * meanwhile. */
 static void limit_file(rlim_t bytes)
 {
     struct rlimit limit;
@@ -96,7 +99,8 @@ static off_t size(void)
     return stat(path, &about) == 0 ? about.st_size : -1;
 }
 
-/* A write that ends inside a line: what was written is not lost, and its rest follows, whenever there is space again. */
+/* A write that ends inside a line: what was written is not lost, and its rest follows, whenever
+ * there is space again. */
 START_TEST(a_full_disk)
 {
     signal(SIGXFSZ, SIG_IGN);

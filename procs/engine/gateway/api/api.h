@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completions and snapshots of the engine: what requests over HTTP ask for.
+ *
+ *   submit.c, stream.c   struct stream: one completion, from a body to a sequence of compute to the
+ *                        last event.
+ *
+ *     SUBMIT --(accepted)---------> FOLLOW --(end, error)--> ENDED --(all sent)--> free
+ *       |                             |
+ *       +--(disconnect)---> LEFT <----+--> free, once the cancel is sent
+ *
+ *     A stream whose client disconnects during submit waits for the number of its sequence, to
+ *     cancel it.
+ *   stats.c       exchanges that wait for a snapshot of the supervisor */
+#ifndef SLUICE_ENGINE_GATEWAY_API_API_H
+#define SLUICE_ENGINE_GATEWAY_API_API_H
+
+#include "ipc/rpc/async.h"
+#include "ipc/rpc/json.h"
+#include "procs/engine/gateway/api/completion.h"
+#include "procs/engine/gateway/http/http.h"
+#include "procs/engine/gateway/pages/pages.h"
+
+#define GATEWAY_MAGIC 0x47415445u
+#define STREAM_MAGIC  0x5354524du
+#define STREAMS_MAX   64 /* maximum of --http-streams */
+
+/* ---- submit.c, stream.c ---------------------------------------------------------------------- */
+
+enum stream_state { STREAM_FREE, STREAM_SUBMIT, STREAM_FOLLOW, STREAM_ENDED, STREAM_LEFT };
+
+struct stream {
+    uint32_t magic;
+    enum stream_state state;
+    struct gateway *gateway;
+    struct exchange *exchange; /* NULL: the client disconnected */
+    int fd;                    /* of its connection, watched for its end */
+    struct completion completion;
+    uint64_t sequence, from, ticket;
+    size_t prompt_buffered; /* counted for the text of submit, while that call is in progress */
+    size_t types_buffered;  /* counted for the request's types */
+    uint64_t started_ns, output_ns, reply_ns, token_ns;
+};
+
+#define STREAM_STOPPING    "the engine is stopping"
+#define STREAM_AHEAD_BYTES 16384 /* unsent bytes beyond which no more tokens are requested */
+
+/* submit.c: from a body to a sequence. */
+route_fn stream_start;
+/* compute rejected it, or cannot get it. */
+void stream_reject(struct stream *s, const struct error *error);
+
+/* stream.c: what follows. */
+void stream_free(struct stream *s);
+/* Responds with an error, and frees the stream if there is one. */
+void stream_refuse(struct exchange *x, const struct error *error, const char *param);
+/* The text of the call with the prompt was freed. */
+void stream_submitted(struct stream *s);
+/* The answer begins. */
+void stream_begin(struct stream *s);
+/* Requests the next tokens, unless the client has not read enough. */
+void stream_request_next(struct stream *s);
+void stream_cancel(struct stream *s);
+/* -1: compute is down and cannot be kept running, so that no call gets its reply. While it runs, it
+ * rejects requests itself. */
+int stream_check_compute(const struct gateway *g, struct error *error);
+void stream_client_left(struct stream *s);
+void streams_tick(struct gateway *g, uint64_t now_ns);
+/* Ends all streams with an error. Their sequences end with the engine. */
+void streams_stop(struct gateway *g);
+/* Fills `fds` with streams whose connection is watched for its end; returns their number. */
+nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of);
+
+/* ---- stats.c --------------------------------------------------------------------------------- */
+
+/* Converts a snapshot to text of a content type: malloc'ed; NULL when out of memory. */
+struct doc_view {
+    const char *op; /* of the supervisor */
+    const char *type;
+    char *(*make)(const struct gateway *g, const json_t *doc, size_t *bytes);
+};
+
+route_fn stats_health, stats_all, stats_metrics, stats_page, stats_map, stats_models;
+void stats_tick(struct gateway *g, uint64_t now_ns);
+void stats_forget(struct exchange *x);
+
+/* ---- the process ----------------------------------------------------------------------------- */
+
+struct gateway {
+    uint32_t magic;
+    struct child child;
+    struct http http;
+    struct metrics metrics;
+    struct rpc_async *engine, *control;
+    uint64_t tick_due_ns;
+    struct stream streams[STREAMS_MAX];
+
+    /* of the model, once the supervisor has sent it; then h->accepts */
+    char model_name[128];
+    struct chat_format chat;
+    int64_t started; /* wall clock, for lists of models */
+
+    /* of the engine */
+    char state[24];
+    struct error fault; /* of the engine, for which all sequences fail; ERR_NONE: none */
+    uint64_t oom_kills; /* of the engine's processes */
+    uint64_t state_ns, status_due_ns;
+    bool status_pending, model_pending, stats_pending, map_pending;
+    struct exchange *waiting; /* for snapshots */
+};
+
+#endif
