@@ -375,10 +375,10 @@ static const struct test_case cases[] = {ROW(every_architecture),
 /* Every architecture has a row: its name with _ for -. */
 static void every_architecture(void)
 {
-    for (int id = 0; id < ARCH__COUNT; id++) {
+    for (int id = 0; id < ARCH_COUNT; id++) {
         char name[64];
         bool found = false;
-        snprintf(name, sizeof name, "%s", arch_name((enum arch_id)id));
+        snprintf(name, sizeof name, "%s", arch_list[id]->name);
         for (char *p = name; *p; p++)
             *p = *p == '-' ? '_' : *p;
         for (size_t i = 0; i < ARRAY_LEN(cases) && !found; i++)

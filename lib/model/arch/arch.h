@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Architectures described as data: the GGUF keys of the hyper-parameters, and the tensors with
- * their shapes. A new architecture is a set of rows in arch.tbl.h (CONTRIBUTING.md). */
+ * their shapes. A new architecture is an array of rows in families (CONTRIBUTING.md). */
 #ifndef SLUICE_MODEL_ARCH_ARCH_H
 #define SLUICE_MODEL_ARCH_ARCH_H
 
@@ -28,7 +28,7 @@ enum rope_scaling {
     ROPE_SHORT   /* LongRoPE, Ding et al. 2024, in the original context: by divisors of the file */
 };
 
-/* Hyper-parameters after validation; every field is in the range given in arch.tbl.h. Sizes with
+/* Hyper-parameters after validation; every field is in the range that its row gives. Sizes with
  * `_window` are those of layers of kind LAYER_WINDOW, 0: as in the others. */
 struct model_hparams {
     uint32_t layers;
@@ -258,7 +258,7 @@ enum rope_kind {
 };
 
 /* A layer is a mixer, which combines positions, and then a feed-forward part. Which layer has which:
- * ARCH_LAYERS in arch.tbl.h. */
+ * LAYERS in families/rows.h. */
 enum layer_mixer {
     MIXER_ATTENTION,
     MIXER_MLA,       /* multi-head latent attention: keys and values of all heads from one latent */

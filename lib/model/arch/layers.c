@@ -8,48 +8,18 @@
 #include "lib/base/assert.h"
 #include "lib/model/arch/internal.h"
 
-static const struct {
-    enum arch_id arch;
-    uint32_t period, at;
-} cycles[] = {
-#define ARCH_FULL_EVERY(id, period, at) {ARCH_##id, (period), (at)},
-#include "lib/model/arch/arch.tbl.h"
-    {ARCH__COUNT, 1, 0},
-};
-
-static const struct {
-    enum arch_id arch;
-    const char *key;
-} window_keys[] = {
-#define ARCH_WINDOW_KEY(id, key) {ARCH_##id, (key)},
-#include "lib/model/arch/arch.tbl.h"
-    {ARCH__COUNT, NULL},
-};
-
-static const struct array_row {
-    enum arch_id arch;
-    size_t full, window; /* offsets of the fields */
-} array_rows[] = {
-#define ARCH_ARRAY(id, field)                                                                      \
-    {ARCH_##id, offsetof(struct model_hparams, field),                                             \
-     offsetof(struct model_hparams, field##_window)},
-#include "lib/model/arch/arch.tbl.h"
-    {ARCH__COUNT, 0, 0},
-};
-
-const char *arch_window_key(enum arch_id arch)
+const char *arch_window_key(const struct arch *arch)
 {
-    for (size_t i = 0; i < ARRAY_LEN(window_keys); i++)
-        if (window_keys[i].arch == arch)
-            return window_keys[i].key;
-    return NULL;
+    const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(WINDOW_KEY));
+    return row ? row->key : NULL;
 }
 
-size_t arch_window_field(enum arch_id arch, size_t field)
+size_t arch_window_field(const struct arch *arch, size_t field)
 {
-    for (size_t i = 0; i < ARRAY_LEN(array_rows); i++)
-        if (array_rows[i].arch == arch && array_rows[i].full == field)
-            return array_rows[i].window;
+    const struct arch_row *row;
+    ARCH_EACH (row, arch, ARCH_ROWS(ARRAY))
+        if (row->other == field)
+            return row->offset;
     return 0;
 }
 
@@ -61,12 +31,12 @@ static void set_cycle(struct model_hparams *h, uint64_t period, uint64_t at)
             h->layer_kind[layer] = LAYER_WINDOW;
 }
 
-void arch_set_kinds(enum arch_id arch, struct model_hparams *h)
+void arch_set_kinds(const struct arch *arch, struct model_hparams *h)
 {
     memset(h->layer_kind, LAYER_FULL, sizeof h->layer_kind);
-    for (size_t i = 0; i < ARRAY_LEN(cycles) && h->window > 0; i++)
-        if (cycles[i].arch == arch)
-            set_cycle(h, cycles[i].period, cycles[i].at);
+    const struct arch_row *cycle = arch_first(arch->rows, ARCH_ROWS(FULL_EVERY));
+    if (cycle && h->window > 0)
+        set_cycle(h, cycle->period, cycle->at);
     arch_set_recurrent(h);
 }
 
@@ -110,7 +80,7 @@ static int read_cycle(const struct gguf *g, const char *key, uint32_t at, struct
     return 0;
 }
 
-int arch_read_kinds(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
+int arch_read_kinds(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                     struct error *error)
 {
     const char *name = arch_window_key(arch);
@@ -119,9 +89,9 @@ int arch_read_kinds(enum arch_id arch, const struct gguf *g, struct model_hparam
     if (h->window == 0)
         return 0;
     arch_full_key(arch, "attention.sliding_window_pattern", key);
-    for (size_t i = 0; i < ARRAY_LEN(cycles); i++)
-        if (cycles[i].arch == arch)
-            return read_cycle(g, key, cycles[i].at, h, error);
+    const struct arch_row *cycle = arch_first(arch->rows, ARCH_ROWS(FULL_EVERY));
+    if (cycle)
+        return read_cycle(g, key, cycle->at, h, error);
     if (!name)
         return 0;
     arch_full_key(arch, name, key);
@@ -130,50 +100,41 @@ int arch_read_kinds(enum arch_id arch, const struct gguf *g, struct model_hparam
                       : (found < 0 ? -1 : 0);
 }
 
-/* The layers of a kind have the same number. */
-static int read_array(const char *key, struct gguf_array *a, const struct arch_range *range,
-                      struct model_hparams *h, struct error *error)
+int arch_read_array(const struct arch *arch, const struct arch_row *row, const char *key,
+                    const struct gguf *g, struct model_hparams *h, struct error *error)
 {
-    if (check_length(h, a, key, error) != 0)
+    const struct arch_row *own = arch_uint_row(arch, row->other);
+    char name[ARCH_KEY_BYTES];
+    struct gguf_array a;
+    (void)key; /* the row has none */
+    arch_full_key(arch, own->key, name);
+    int found = gguf_get_uints(g, name, &a, error);
+    if (found <= 0)
+        return found;
+    if (check_length(h, &a, name, error) != 0)
         return -1;
-    uint32_t *field[] = {[LAYER_FULL] = arch_uint(h, range->field),
-                         [LAYER_WINDOW] = arch_uint(h, range->field_window)};
+    uint32_t *field[] = {
+        [LAYER_FULL] = arch_uint(h, row->other), [LAYER_WINDOW] = arch_uint(h, row->offset)};
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         uint64_t value;
-        if (gguf_array_uint(a, key, &value, error) != 0)
+        if (gguf_array_uint(&a, name, &value, error) != 0)
             return -1;
-        if (value < range->min || value > range->max)
+        if (value < (uint64_t)own->min || value > (uint64_t)own->max)
             return error_set(error, ERR_BAD_INPUT,
-                             "key '%s' is %" PRIu64 " for layer %" PRIu32 ": not between %" PRIu32
-                             " and %" PRIu32,
-                             key, value, layer, range->min, range->max);
-        uint32_t *to = field[h->layer_kind[layer]];
+                             "key '%s' is %" PRIu64 " for layer %" PRIu32
+                             ": not between %.0f and %.0f",
+                             name, value, layer, own->min, own->max);
+        uint32_t *to = field[h->layer_kind[layer]]; /* the layers of a kind have the same number */
         if (*to != 0 && *to != value)
             return error_set(error, ERR_BAD_INPUT,
                              "key '%s' is %" PRIu64 " for layer %" PRIu32 ", but %" PRIu32
                              " for another of its kind",
-                             key, value, layer, *to);
+                             name, value, layer, *to);
         *to = (uint32_t)value;
     }
     if (*field[LAYER_FULL] == 0)
         *field[LAYER_FULL] = *field[LAYER_WINDOW];
     return 0;
-}
-
-int arch_read_array(enum arch_id arch, const struct gguf *g, const char *name,
-                    const struct arch_range *range, struct model_hparams *h, struct error *error)
-{
-    struct arch_range r = *range;
-    struct gguf_array a;
-    char key[ARCH_KEY_BYTES];
-    r.field_window = arch_window_field(arch, r.field);
-    if (r.field_window == 0)
-        return 0;
-    arch_full_key(arch, name, key);
-    int found = gguf_get_uints(g, key, &a, error);
-    if (found <= 0)
-        return found;
-    return read_array(key, &a, &r, h, error) != 0 ? -1 : 1;
 }
 
 int arch_check_kinds(const struct model_hparams *h, struct error *error)

@@ -1,39 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers with a recurrent state: which ones they are, and their sizes. */
 #include <inttypes.h>
-#include <stddef.h>
 #include <string.h>
 
-#include "lib/base/bytes.h"
 #include "lib/model/arch/internal.h"
 
 #define DELTA_SIZE_MAX 256
 
-enum list_kind { LIST_FLAGS, LIST_HEADS };
-
-static const struct list_row {
-    enum arch_id arch;
-    const char *key;
-    enum list_kind kind;
-} list_rows[] = {
-#define ARCH_RECURRENT_KEY(id, key, kind) {ARCH_##id, (key), LIST_##kind},
-#include "lib/model/arch/arch.tbl.h"
-    {ARCH__COUNT, "", LIST_FLAGS},
-};
-
-static const struct list_row *list_of(enum arch_id arch)
+static const struct arch_row *list_of(const struct arch *arch)
 {
-    for (size_t i = 0; i < ARRAY_LEN(list_rows); i++)
-        if (list_rows[i].arch == arch)
-            return &list_rows[i];
-    return NULL;
+    return arch_first(arch->rows, ARCH_ROWS(RECURRENT_FLAGS) | ARCH_ROWS(RECURRENT_HEADS));
 }
 
-const char *arch_recurrent_key(enum arch_id arch, bool *heads)
+const char *arch_recurrent_key(const struct arch *arch, bool *heads)
 {
-    const struct list_row *list = list_of(arch);
+    const struct arch_row *list = list_of(arch);
     if (list)
-        *heads = list->kind == LIST_HEADS;
+        *heads = list->kind == ARCH_RECURRENT_HEADS;
     return list ? list->key : NULL;
 }
 
@@ -65,17 +48,17 @@ static int read_heads(const char *key, struct gguf_array *a, struct model_hparam
     return 0;
 }
 
-int arch_read_recurrent(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
+int arch_read_recurrent(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                         struct error *error)
 {
-    const struct list_row *list = list_of(arch);
+    const struct arch_row *list = list_of(arch);
     char key[ARCH_KEY_BYTES];
     struct gguf_array a;
     if (!list)
         return 0;
     arch_full_key(arch, list->key, key);
-    int found = list->kind == LIST_HEADS ? gguf_get_uints(g, key, &a, error)
-                                         : gguf_get_array(g, key, GGUF_BOOL, &a, error);
+    int found = list->kind == ARCH_RECURRENT_HEADS ? gguf_get_uints(g, key, &a, error)
+                                                   : gguf_get_array(g, key, GGUF_BOOL, &a, error);
     if (found <= 0)
         return found;
     if (a.left < h->layers)
@@ -83,7 +66,7 @@ int arch_read_recurrent(enum arch_id arch, const struct gguf *g, struct model_hp
                          "key '%s' has %" PRIu64 " elements for %" PRIu32 " layers", key, a.left,
                          h->layers);
     memset(h->layer_kind, LAYER_FULL, sizeof h->layer_kind); /* and not by the interval */
-    if (list->kind == LIST_HEADS)
+    if (list->kind == ARCH_RECURRENT_HEADS)
         return read_heads(key, &a, h, error) != 0 ? -1 : 1;
     for (uint32_t layer = 0; layer < h->layers; layer++)
         h->layer_kind[layer] = gguf_array_bool(&a) ? LAYER_RECURRENT : LAYER_FULL;

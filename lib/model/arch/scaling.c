@@ -1,22 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rotations of contexts longer than the trained one, and queries that grow with their position. */
 #include <inttypes.h>
-#include <stddef.h>
 #include <string.h>
 
-#include "lib/base/bytes.h"
 #include "lib/model/arch/internal.h"
-
-static const struct tensor_row {
-    enum arch_id arch;
-    size_t offset;
-    const char *name;
-    uint32_t value;
-} tensor_rows[] = {
-#define ARCH_TENSOR(id, field, name, value)                                                        \
-    {ARCH_##id, offsetof(struct model_hparams, field), (name), (value)},
-#include "lib/model/arch/arch.tbl.h"
-};
 
 static bool has_tensor(const struct gguf *g, const char *name)
 {
@@ -26,15 +13,21 @@ static bool has_tensor(const struct gguf *g, const char *name)
     return false;
 }
 
-int arch_read_scaling(enum arch_id arch, const struct gguf *g, struct model_hparams *h,
+int arch_read_tensor(const struct arch *arch, const struct arch_row *row, const char *key,
+                     const struct gguf *g, struct model_hparams *h, struct error *error)
+{
+    (void)arch, (void)key, (void)error;
+    if (has_tensor(g, row->key))
+        *arch_uint(h, row->offset) = (uint32_t)row->value;
+    return 0;
+}
+
+int arch_read_scaling(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                       struct error *error)
 {
     char key[ARCH_KEY_BYTES];
     const char *text;
     size_t n;
-    for (size_t i = 0; i < ARRAY_LEN(tensor_rows); i++)
-        if (tensor_rows[i].arch == arch && has_tensor(g, tensor_rows[i].name))
-            *arch_uint(h, tensor_rows[i].offset) = tensor_rows[i].value;
     arch_full_key(arch, "rope.scaling.type", key);
     int found = gguf_get_string(g, key, &text, &n, error);
     if (found < 0)

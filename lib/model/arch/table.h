@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions over arch.tbl.h: reading and checking hyper-parameters, and finding the role of a
- * tensor. For lib/model, for the packer and for the generator of test models (procs/tools/pack,
+/* Architectures as rows, and functions over them: reading and checking hyper-parameters, and finding the role of
+ * a tensor. For lib/model, for the packer and for the generator of test models (procs/tools/pack,
  * procs/tools/synth); other code uses model_index.h. */
 #ifndef SLUICE_MODEL_ARCH_TABLE_H
 #define SLUICE_MODEL_ARCH_TABLE_H
@@ -8,12 +8,7 @@
 #include "lib/model/arch/arch.h"
 #include "lib/model/gguf/gguf.h"
 #include "lib/model/limits.h"
-
-enum arch_id {
-#define ARCH(id, name) ARCH_##id,
-#include "lib/model/arch/arch.tbl.h"
-    ARCH__COUNT
-};
+#include "lib/model/rows.h"
 
 /* Sizes of tensors in terms of hyper-parameters. */
 enum arch_dim {
@@ -52,11 +47,15 @@ enum arch_dim {
 /* Size in a layer; of a tensor outside the layers: layer == hparams->layers. */
 uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_dim dim);
 
+/* Elements of the first matrix of a row's tensor; 0: the model has no such tensor. */
+struct arch_row;
+uint64_t arch_row_elements(const struct arch_row *row, const struct model_hparams *h,
+                           uint32_t layer);
+
 /* Tensors of experts: one per matrix, and one for gate and up together. */
 #define EXPERT_GATE_UP EXPERT__COUNT
 #define EXPERT_TENSORS (EXPERT__COUNT + 1)
 
-/* The rows of tensors (arch.tbl.h). */
 enum arch_storage { ARCH_STORAGE_FLOAT, ARCH_STORAGE_KEPT, ARCH_STORAGE_ANY };
 enum arch_presence {
     ARCH_PRESENCE_REQUIRED,
@@ -64,59 +63,135 @@ enum arch_presence {
     ARCH_PRESENCE_ACCEPTED,
     ARCH_PRESENCE_WINDOW
 };
-struct arch_dense_row {
-    enum arch_id arch;
-    enum dense_role role;
-    enum arch_storage storage;
-    enum arch_presence presence;
-    enum arch_dim ne0, ne1, ne2;
+enum arch_which {
+    ARCH_WHICH_LEADING_RECURRENT,
+    ARCH_WHICH_LEADING,
+    ARCH_WHICH_RECURRENT,
+    ARCH_WHICH_ALL
 };
-struct arch_expert_row {
-    enum arch_id arch;
-    uint32_t matrix;  /* enum expert_matrix, or EXPERT_GATE_UP */
-    const char *name; /* with %u for the layer */
-    enum arch_dim ne0, ne1;
-};
-extern const struct arch_dense_row arch_dense_rows[];
-extern const size_t arch_dense_row_count;
-extern const struct arch_expert_row arch_expert_rows[];
-extern const size_t arch_expert_row_count;
 
-/* The architecture of that name; ARCH__COUNT if it is not supported. */
-enum arch_id arch_find(const char *name, size_t bytes);
-const char *arch_name(enum arch_id arch);
+/* What a row says: families/rows.h has a macro for each kind, and its description. */
+enum arch_row_kind {
+    ARCH_END = ROW_END,
+    ARCH_GROUP = ROW_GROUP,
+    ARCH_UINT,
+    ARCH_FLAG,
+    ARCH_FLOAT,
+    ARCH_FLOAT_OLD,
+    ARCH_TEXT,
+    ARCH_ELSE,
+    ARCH_TENSOR,
+    ARCH_DEFAULT,
+    ARCH_MISSING,
+    ARCH_CONST,
+    ARCH_CONST_FLOAT,
+    ARCH_ROOT,
+    ARCH_ARRAY,
+    ARCH_FULL_EVERY,
+    ARCH_WINDOW_KEY,
+    ARCH_RECURRENT_FLAGS,
+    ARCH_RECURRENT_HEADS,
+    ARCH_LAYERS,
+    ARCH_ONLY,
+    ARCH_ONLY_FLOAT,
+    ARCH_BELOW,
+    ARCH_WIDE,
+    ARCH_ALSO,
+    ARCH_ALSO_FIELD,
+    ARCH_SECTIONS,
+    ARCH_DENSE,
+    ARCH_NAME,
+    ARCH_EXPERT,
+    ARCH_REJECTED,
+    ARCH_UNUSED
+};
+
+struct arch_row {
+    enum arch_row_kind kind;
+    uint16_t offset;   /* of the field in struct model_hparams */
+    uint16_t other;    /* of another field */
+    const char *field; /* its name */
+    const char
+        *key; /* of GGUF, behind the name of the architecture and a dot; or name of a tensor */
+    double value;
+    union { /* by kind */
+        struct {
+            double min, max;
+            bool required;
+        };
+        const char *text;
+        const struct arch_row *group;
+        bool divided;
+        struct {
+            uint32_t layers, vocab; /* 0: of all models */
+        };
+        struct {
+            uint32_t period, at;
+        };
+        struct {
+            uint8_t which, mixer, ffn; /* enum arch_which, layer_mixer, layer_ffn */
+        };
+        struct {
+            uint8_t
+                role; /* enum dense_role; of ARCH_EXPERT: enum expert_matrix, or EXPERT_GATE_UP */
+            uint8_t storage, presence; /* enum arch_storage, arch_presence */
+            uint8_t ne[3];             /* enum arch_dim */
+        };
+    };
+};
+
+struct arch {
+    const char *name;            /* general.architecture */
+    const struct arch_row *rows; /* the last one is of kind ARCH_END */
+};
+
+#define ARCH(id) extern const struct arch arch_##id;
+#include "lib/model/arch/arch.tbl.h"
+enum {
+#define ARCH(id) +1
+    ARCH_COUNT = 0
+#include "lib/model/arch/arch.tbl.h"
+};
+extern const struct arch *const arch_list[ARCH_COUNT];
+
+/* A loop over its rows of some kinds, and the first of them; kinds: ARCH_ROWS(UINT) | ... */
+ROW_WALK(arch)
+#define ARCH_ROWS(kind)              ROW_BIT(ARCH_##kind)
+#define ARCH_EACH(row, arch_, kinds) ROW_EACH (arch, row, (arch_)->rows, kinds)
+
+/* The architecture of that name; NULL if it is not supported. */
+const struct arch *arch_find(const char *name, size_t bytes);
 
 /* -1 with the reason why a file of an architecture that arch_find does not find is rejected. */
 int arch_reject(const struct gguf *g, const char *name, size_t bytes, struct error *error);
 
 /* Reads and checks the hyper-parameters of a file whose vocabulary has `tokens` tokens. tied_output
  * is 0 afterwards: it follows from the tensors. 0, or -1 with ERR_BAD_INPUT. */
-int arch_read_hparams(enum arch_id arch, const struct gguf *g, uint32_t tokens,
+int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t tokens,
                       struct model_hparams *hparams, struct error *error);
 
 /* The sizes of the cache of MLA where the keys of grouped-query attention are missing. */
 void arch_derive_mla(struct model_hparams *hparams);
 
 /* Sets the floats without a key (ARCH_ROOT, ARCH_CONST_FLOAT). */
-void arch_set_reals(enum arch_id arch, struct model_hparams *hparams);
+void arch_set_reals(const struct arch *arch, struct model_hparams *hparams);
 
 /* Sets the kinds of the layers by the architecture's rule. */
-void arch_set_kinds(enum arch_id arch, struct model_hparams *hparams);
+void arch_set_kinds(const struct arch *arch, struct model_hparams *hparams);
 
-/* The key of the array with the kinds of layers, the key of the array for a field (offset in struct
- * model_hparams); NULL: the architecture has none. */
-const char *arch_window_key(enum arch_id arch);
-bool arch_field_is_array(enum arch_id arch, size_t offset);
+/* The key of the array with the kinds of layers; NULL: the architecture has none. */
+const char *arch_window_key(const struct arch *arch);
 
 /* Fills in what the keys of scaled rotations and queries leave to defaults. */
 void arch_derive_scaling(struct model_hparams *hparams);
 
 /* The key of the array that states which layers are recurrent, NULL: none. *heads: it has the key heads of each
  * layer, 0 in recurrent ones; else a bool, true in recurrent ones. */
-const char *arch_recurrent_key(enum arch_id arch, bool *heads);
+const char *arch_recurrent_key(const struct arch *arch, bool *heads);
 
 /* Only the checks: ranges and relations. 0, or -1 with ERR_BAD_INPUT. */
-int arch_check_hparams(enum arch_id arch, const struct model_hparams *hparams, struct error *error);
+int arch_check_hparams(const struct arch *arch, const struct model_hparams *hparams,
+                       struct error *error);
 
 /* Role and layer of a tensor. Dense: role and layer (layer == hparams->layers for global tensors).
  * Experts: matrix and layer. */
@@ -129,12 +204,12 @@ struct arch_location {
 
 /* Finds the role and layer of a tensor by its name, and checks its type and shape. 0, or -1 with
  * ERR_BAD_INPUT. */
-int arch_locate_tensor(enum arch_id arch, const struct model_hparams *hparams,
+int arch_locate_tensor(const struct arch *arch, const struct model_hparams *hparams,
                        const struct model_tensor *tensor, struct arch_location *location,
                        struct error *error);
 
 /* What a layer consists of. */
-struct layer_parts arch_layer_parts(enum arch_id arch, const struct model_hparams *hparams,
+struct layer_parts arch_layer_parts(const struct arch *arch, const struct model_hparams *hparams,
                                     uint32_t layer);
 
 /* True if a layer of these parts may have a tensor of that role. */
@@ -143,13 +218,14 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role);
 /* True for the roles of global tensors (one per model instead of one per layer). */
 bool arch_role_is_global(enum dense_role role);
 /* True if this layer, which has the part, or the model, must have the tensor. */
-bool arch_role_required(enum arch_id arch, const struct model_hparams *hparams, uint32_t layer,
-                        enum dense_role role);
+bool arch_role_required(const struct arch *arch, const struct model_hparams *hparams,
+                        uint32_t layer, enum dense_role role);
 /* True if the tensor may be stored in any type; false if it must have that of the file. */
-bool arch_role_any_type(enum arch_id arch, enum dense_role role);
+bool arch_role_any_type(const struct arch *arch, enum dense_role role);
 
 /* The name of the tensor with that role and layer, for messages; returns buf, which has
  * MODEL_NAME_BYTES bytes. */
-const char *arch_tensor_name(enum arch_id arch, const struct arch_location *location, char *buf);
+const char *arch_tensor_name(const struct arch *arch, const struct arch_location *location,
+                             char *buf);
 
 #endif

@@ -10,61 +10,6 @@
 #include "lib/model/limits.h"
 #include "lib/tensor/tensor_type.h"
 
-static const struct name_row {
-    enum arch_id arch;
-    enum dense_role role;
-    const char *name;
-} name_rows[] = {
-#define ARCH_NAME(id, role, name) {ARCH_##id, DENSE_##role, (name)},
-#include "lib/model/arch/arch.tbl.h"
-};
-
-const struct arch_dense_row arch_dense_rows[] = {
-#define ARCH_DENSE(id, role, storage, presence, ne0, ne1)                                          \
-    ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ONE)
-#define ARCH_DENSE_3D(id, role, storage, presence, ne0, ne1, ne2)                                  \
-    {ARCH_##id,      DENSE_##role,   ARCH_STORAGE_##storage, ARCH_PRESENCE_##presence,             \
-     ARCH_DIM_##ne0, ARCH_DIM_##ne1, ARCH_DIM_##ne2},
-#include "lib/model/arch/arch.tbl.h"
-};
-const size_t arch_dense_row_count = ARRAY_LEN(arch_dense_rows);
-
-const struct arch_expert_row arch_expert_rows[] = {
-#define ARCH_JOINED(id, matrix, name, ne0, ne1)                                                    \
-    {ARCH_##id, EXPERT_##matrix, (name), ARCH_DIM_##ne0, ARCH_DIM_##ne1},
-#define ARCH_EXPERT ARCH_JOINED
-#include "lib/model/arch/arch.tbl.h"
-};
-const size_t arch_expert_row_count = ARRAY_LEN(arch_expert_rows);
-
-static const struct rejected_row {
-    enum arch_id arch;
-    const char *name, *why;
-} rejected_rows[] = {
-#define ARCH_REJECTED(id, name, why) {ARCH_##id, (name), (why)},
-#include "lib/model/arch/arch.tbl.h"
-};
-
-enum which { WHICH_LEADING_RECURRENT, WHICH_LEADING, WHICH_RECURRENT, WHICH_ALL };
-
-static const struct layers_row {
-    enum arch_id arch;
-    enum which which;
-    enum layer_mixer mixer;
-    enum layer_ffn ffn;
-} layers_rows[] = {
-#define ARCH_LAYERS(id, which, mixer, ffn) {ARCH_##id, WHICH_##which, MIXER_##mixer, FFN_##ffn},
-#include "lib/model/arch/arch.tbl.h"
-};
-
-static const struct {
-    enum arch_id arch;
-    const char *name;
-} unused_rows[] = {
-#define ARCH_UNUSED(id, name) {ARCH_##id, (name)},
-#include "lib/model/arch/arch.tbl.h"
-};
-
 static const struct {
     const char *name;
     bool global;
@@ -83,27 +28,27 @@ bool arch_role_is_global(enum dense_role role)
     return role_names[role].global;
 }
 
-static bool row_fits(enum which which, const struct model_hparams *h, uint32_t layer)
+static bool row_fits(const struct arch_row *row, const struct model_hparams *h, uint32_t layer)
 {
     bool recurrent = h->layer_kind[layer] == LAYER_RECURRENT, leading = layer < h->dense_layers;
-    switch (which) {
-    case WHICH_LEADING_RECURRENT: return recurrent && leading;
-    case WHICH_LEADING: return leading;
-    case WHICH_RECURRENT: return recurrent;
-    case WHICH_ALL: break;
+    switch ((enum arch_which)row->which) {
+    case ARCH_WHICH_LEADING_RECURRENT: return recurrent && leading;
+    case ARCH_WHICH_LEADING: return leading;
+    case ARCH_WHICH_RECURRENT: return recurrent;
+    case ARCH_WHICH_ALL: break;
     }
     return true;
 }
 
-struct layer_parts arch_layer_parts(enum arch_id arch, const struct model_hparams *h,
+struct layer_parts arch_layer_parts(const struct arch *arch, const struct model_hparams *h,
                                     uint32_t layer)
 {
-    for (size_t i = 0; i < ARRAY_LEN(layers_rows); i++)
-        if (layers_rows[i].arch == arch && row_fits(layers_rows[i].which, h, layer))
-            return (struct layer_parts){.mixer = (uint8_t)layers_rows[i].mixer,
-                                        .ffn = (uint8_t)layers_rows[i].ffn,
-                                        .attention = model_attention_of(h, layer)};
-    sl_panic("layer %u of %s is in no table", layer, arch_name(arch));
+    const struct arch_row *row;
+    ARCH_EACH (row, arch, ARCH_ROWS(LAYERS))
+        if (row_fits(row, h, layer))
+            return (struct layer_parts){
+                .mixer = row->mixer, .ffn = row->ffn, .attention = model_attention_of(h, layer)};
+    sl_panic("layer %u of %s is in no table", layer, arch->name);
 }
 
 bool arch_layer_has(struct layer_parts parts, enum dense_role role)
@@ -159,6 +104,13 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     sl_panic("dimension %d is in no table", (int)dim);
 }
 
+uint64_t arch_row_elements(const struct arch_row *row, const struct model_hparams *h,
+                           uint32_t layer)
+{
+    return arch_dim_size(h, layer, (enum arch_dim)row->ne[0]) *
+           arch_dim_size(h, layer, (enum arch_dim)row->ne[1]);
+}
+
 /* True if `name` matches `pattern`, in which %u is a decimal number without leading zeros. *number:
  * the first of these numbers. */
 static bool name_matches(const char *pattern, const char *name, uint32_t *number)
@@ -186,10 +138,11 @@ static bool name_matches(const char *pattern, const char *name, uint32_t *number
 }
 
 static int check_shape(const struct model_hparams *h, uint32_t layer, const struct model_tensor *t,
-                       const enum arch_dim dims[3], enum arch_storage storage, struct error *error)
+                       const struct arch_row *row, struct error *error)
 {
-    uint64_t want[4] = {arch_dim_size(h, layer, dims[0]), arch_dim_size(h, layer, dims[1]),
-                        arch_dim_size(h, layer, dims[2]), 1};
+    uint64_t want[4] = {0, 0, 0, 1};
+    for (int i = 0; i < 3; i++)
+        want[i] = arch_dim_size(h, layer, (enum arch_dim)row->ne[i]);
     if (memcmp(want, t->ne, sizeof want) != 0)
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64
@@ -200,39 +153,47 @@ static int check_shape(const struct model_hparams *h, uint32_t layer, const stru
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s: rows of %" PRIu64 " elements are not supported (maximum %d)",
                          t->name, t->ne[0], MODEL_ROW_MAX);
-    if (storage == ARCH_STORAGE_FLOAT && !dense_type_is_float(t->type))
+    if (row->storage == ARCH_STORAGE_FLOAT && !dense_type_is_float(t->type))
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s is of type %s; only F32, F16 and BF16 are supported for it",
                          t->name, tensor_type_info(t->type)->name);
     return 0;
 }
 
-static bool is_unused(enum arch_id arch, const char *name)
+/* The row of that kind for a tensor of that name; NULL: none. */
+static const struct arch_row *named(const struct arch *arch, uint64_t kinds, const char *name)
 {
     uint32_t number;
-    for (size_t i = 0; i < ARRAY_LEN(unused_rows); i++)
-        if (unused_rows[i].arch == arch && name_matches(unused_rows[i].name, name, &number))
-            return true;
-    return false;
+    const struct arch_row *row;
+    ARCH_EACH (row, arch, kinds)
+        if (name_matches(row->key, name, &number))
+            break;
+    return row;
 }
 
-static int reject_tensor(enum arch_id arch, const char *name, struct error *error)
+static int reject_tensor(const struct arch *arch, const char *name, struct error *error)
 {
-    uint32_t number;
-    for (size_t i = 0; i < ARRAY_LEN(rejected_rows); i++)
-        if (rejected_rows[i].arch == arch && name_matches(rejected_rows[i].name, name, &number))
-            return error_set(error, ERR_BAD_INPUT, "tensor %s: %s is not supported", name,
-                             rejected_rows[i].why);
+    const struct arch_row *known = named(arch, ARCH_ROWS(REJECTED), name);
+    if (known)
+        return error_set(error, ERR_BAD_INPUT, "tensor %s: %s is not supported", name, known->text);
     return error_set(error, ERR_BAD_INPUT, "tensor %s is not part of architecture %s", name,
-                     arch_name(arch));
+                     arch->name);
 }
 
-static const char *role_name(enum arch_id arch, enum dense_role role)
+/* The row of that kind with the role; NULL: none. */
+static const struct arch_row *row_of(const struct arch *arch, uint64_t kinds, uint32_t role)
 {
-    for (size_t i = 0; i < ARRAY_LEN(name_rows); i++)
-        if (name_rows[i].arch == arch && name_rows[i].role == role)
-            return name_rows[i].name;
-    return role_names[role].name;
+    const struct arch_row *row;
+    ARCH_EACH (row, arch, kinds)
+        if (row->role == role)
+            break;
+    return row;
+}
+
+static const char *role_name(const struct arch *arch, uint32_t role)
+{
+    const struct arch_row *row = row_of(arch, ARCH_ROWS(NAME), role);
+    return row ? row->key : role_names[role].name;
 }
 
 /* True for a tensor of a block behind the last layer. */
@@ -245,80 +206,69 @@ static bool in_skipped_layer(const struct model_hparams *h, const char *name)
     return *end == '.' && layer >= h->layers && layer - h->layers < h->skipped_layers;
 }
 
-int arch_locate_tensor(enum arch_id arch, const struct model_hparams *h,
+/* A tensor with the name of the row's. */
+static int locate(const struct arch *arch, const struct arch_row *row,
+                  const struct model_hparams *h, const struct model_tensor *t, uint32_t layer,
+                  struct arch_location *location, struct error *error)
+{
+    bool expert = row->kind == ARCH_EXPERT, global = !expert && role_names[row->role].global;
+    if (!global && layer >= h->layers)
+        return error_set(error, ERR_BAD_INPUT, "tensor %s is beyond the last of %" PRIu32 " layers",
+                         t->name, h->layers);
+    struct layer_parts parts = arch_layer_parts(arch, h, global ? 0 : layer);
+    if (expert ? !ffn_has_experts((enum layer_ffn)parts.ffn)
+               : !global && !arch_layer_has(parts, (enum dense_role)row->role))
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s: layer %" PRIu32 " of this model has no such part", t->name,
+                         layer);
+    *location = (struct arch_location){.is_expert = expert, .role = row->role, .layer = layer};
+    return check_shape(h, layer, t, row, error);
+}
+
+int arch_locate_tensor(const struct arch *arch, const struct model_hparams *h,
                        const struct model_tensor *t, struct arch_location *location,
                        struct error *error)
 {
     *location = (struct arch_location){.unused = in_skipped_layer(h, t->name)};
     if (location->unused)
         return 0;
-    for (size_t i = 0; i < arch_dense_row_count + arch_expert_row_count; i++) {
-        bool expert = i >= arch_dense_row_count;
-        const struct arch_dense_row *d = &arch_dense_rows[expert ? 0 : i];
-        const struct arch_expert_row *e = &arch_expert_rows[expert ? i - arch_dense_row_count : 0];
-        bool global = !expert && role_names[d->role].global;
+    const struct arch_row *row;
+    ARCH_EACH (row, arch, ARCH_ROWS(DENSE) | ARCH_ROWS(EXPERT)) {
         uint32_t layer = h->layers;
-        if ((expert ? e->arch : d->arch) != arch ||
-            !name_matches(expert ? e->name : role_name(arch, d->role), t->name, &layer))
-            continue;
-        if (!global && layer >= h->layers)
-            return error_set(error, ERR_BAD_INPUT,
-                             "tensor %s is beyond the last of %" PRIu32 " layers", t->name,
-                             h->layers);
-        struct layer_parts parts = arch_layer_parts(arch, h, global ? 0 : layer);
-        if (expert ? !ffn_has_experts((enum layer_ffn)parts.ffn)
-                   : !global && !arch_layer_has(parts, d->role))
-            return error_set(error, ERR_BAD_INPUT,
-                             "tensor %s: layer %" PRIu32 " of this model has no such part", t->name,
-                             layer);
-        *location =
-            (struct arch_location){expert, false, expert ? e->matrix : (uint32_t)d->role, layer};
-        if (expert)
-            return check_shape(h, layer, t, (enum arch_dim[3]){e->ne0, e->ne1, ARCH_DIM_EXPERTS},
-                               ARCH_STORAGE_ANY, error);
-        return check_shape(h, layer, t, (enum arch_dim[3]){d->ne0, d->ne1, d->ne2}, d->storage,
-                           error);
+        if (name_matches(row->kind == ARCH_EXPERT ? row->key : role_name(arch, row->role), t->name,
+                         &layer))
+            return locate(arch, row, h, t, layer, location, error);
     }
-    *location = (struct arch_location){.unused = is_unused(arch, t->name)};
+    *location = (struct arch_location){.unused = named(arch, ARCH_ROWS(UNUSED), t->name) != NULL};
     return location->unused ? 0 : reject_tensor(arch, t->name, error);
 }
 
-static const struct arch_dense_row *dense_row_of(enum arch_id arch, enum dense_role role)
-{
-    for (size_t i = 0; i < arch_dense_row_count; i++)
-        if (arch_dense_rows[i].arch == arch && arch_dense_rows[i].role == role)
-            return &arch_dense_rows[i];
-    return NULL;
-}
-
-bool arch_role_required(enum arch_id arch, const struct model_hparams *h, uint32_t layer,
+bool arch_role_required(const struct arch *arch, const struct model_hparams *h, uint32_t layer,
                         enum dense_role role)
 {
-    const struct arch_dense_row *row = dense_row_of(arch, role);
+    const struct arch_row *row = row_of(arch, ARCH_ROWS(DENSE), role);
     if (!row || row->presence == ARCH_PRESENCE_OPTIONAL || row->presence == ARCH_PRESENCE_ACCEPTED)
         return false;
     if (row->presence == ARCH_PRESENCE_WINDOW) {
         struct layer_attention a = model_attention_of(h, layer);
         return a.window != 0 || a.key_size != a.value_size; /* keys cannot replace the values */
     }
-    return arch_dim_size(h, layer, row->ne0) > 0 && arch_dim_size(h, layer, row->ne1) > 0;
+    return arch_row_elements(row, h, layer) > 0;
 }
 
-bool arch_role_any_type(enum arch_id arch, enum dense_role role)
+bool arch_role_any_type(const struct arch *arch, enum dense_role role)
 {
-    const struct arch_dense_row *row = dense_row_of(arch, role);
+    const struct arch_row *row = row_of(arch, ARCH_ROWS(DENSE), role);
     return row && row->storage == ARCH_STORAGE_ANY;
 }
 
-const char *arch_tensor_name(enum arch_id arch, const struct arch_location *location, char *buf)
+const char *arch_tensor_name(const struct arch *arch, const struct arch_location *location,
+                             char *buf)
 {
-    const char *pattern = NULL;
-    for (size_t i = 0; i < arch_expert_row_count && location->is_expert; i++)
-        if (arch_expert_rows[i].arch == arch && arch_expert_rows[i].matrix == location->role)
-            pattern = arch_expert_rows[i].name;
-    if (!location->is_expert)
-        pattern = role_name(arch, (enum dense_role)location->role);
-    sl_assert(pattern);
+    const struct arch_row *expert =
+        location->is_expert ? row_of(arch, ARCH_ROWS(EXPERT), location->role) : NULL;
+    sl_assert(expert || !location->is_expert);
+    const char *pattern = expert ? expert->key : role_name(arch, location->role);
     const char *hole = strstr(pattern, "%u");
     if (hole)
         snprintf(buf, MODEL_NAME_BYTES, "%.*s%" PRIu32 "%s", (int)(hole - pattern), pattern,

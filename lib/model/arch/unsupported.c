@@ -27,9 +27,9 @@ static bool has_experts(const struct gguf *g, const char *arch)
 static void list_supported(char *list, size_t cap)
 {
     list[0] = 0;
-    for (int i = 0; i < ARCH__COUNT; i++) {
+    for (int i = 0; i < ARCH_COUNT; i++) {
         strncat(list, i ? ", " : "", cap - strlen(list) - 1);
-        strncat(list, arch_name((enum arch_id)i), cap - strlen(list) - 1);
+        strncat(list, arch_list[i]->name, cap - strlen(list) - 1);
     }
 }
 

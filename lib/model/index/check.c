@@ -192,8 +192,8 @@ int model_index_check(const struct model_index *m, uint64_t bytes, struct error 
 {
     if (check_header(m, bytes, error))
         return -1;
-    enum arch_id arch = arch_find(m->arch, strlen(m->arch));
-    if (arch == ARCH__COUNT)
+    const struct arch *arch = arch_find(m->arch, strlen(m->arch));
+    if (!arch)
         return bad(error, "unknown architecture");
     if (arch_check_hparams(arch, &m->hparams, error))
         return -1;

@@ -73,7 +73,7 @@ uint32_t index_layout_hash(void)
     return hash;
 }
 
-static int locate_tensors(enum arch_id arch, const struct model_hparams *h,
+static int locate_tensors(const struct arch *arch, const struct model_hparams *h,
                           const struct model_tensor *tensors, uint32_t count, enum index_kind kind,
                           struct index_derived *d, struct error *error)
 {
@@ -104,7 +104,8 @@ static int locate_tensors(enum arch_id arch, const struct model_hparams *h,
     return 0;
 }
 
-static int missing(enum arch_id arch, const struct arch_location *location, struct error *error)
+static int missing(const struct arch *arch, const struct arch_location *location,
+                   struct error *error)
 {
     char name[MODEL_NAME_BYTES];
     return error_set(error, ERR_BAD_INPUT, "tensor %s is missing",
@@ -112,7 +113,7 @@ static int missing(enum arch_id arch, const struct arch_location *location, stru
 }
 
 /* Every matrix must be present once: gate and up separately or together. */
-static int check_experts(enum arch_id arch, uint32_t layer, const struct index_derived *d,
+static int check_experts(const struct arch *arch, uint32_t layer, const struct index_derived *d,
                          struct error *error)
 {
     const uint32_t *tensor = d->expert_tensor[layer];
@@ -132,7 +133,7 @@ static int check_experts(enum arch_id arch, uint32_t layer, const struct index_d
 
 /* A scale belongs to a matrix of its own: not to an embedding that is also the output, and not to half
  * of a tensor. */
-static int check_scales(enum arch_id arch, const struct model_hparams *h,
+static int check_scales(const struct arch *arch, const struct model_hparams *h,
                         const struct index_derived *d, struct error *error)
 {
     struct arch_location lonely = {.role = DENSE__COUNT};
@@ -157,8 +158,8 @@ static int check_scales(enum arch_id arch, const struct model_hparams *h,
                                                    arch_tensor_name(arch, &lonely, name));
 }
 
-static int check_complete(enum arch_id arch, const struct model_hparams *h, enum index_kind kind,
-                          const struct index_derived *d, struct error *error)
+static int check_complete(const struct arch *arch, const struct model_hparams *h,
+                          enum index_kind kind, const struct index_derived *d, struct error *error)
 {
     for (uint32_t layer = 0; layer <= h->layers; layer++) {
         for (uint32_t role = 0; role < DENSE__COUNT; role++) {
@@ -248,7 +249,7 @@ void index_entry(const struct index_derived *d, const struct model_hparams *h,
         add_matrix(d, h, tensors, m, e);
 }
 
-int index_derive(enum arch_id arch, const struct model_hparams *h,
+int index_derive(const struct arch *arch, const struct model_hparams *h,
                  const struct model_tensor *tensors, uint32_t tensor_count, enum index_kind kind,
                  struct index_derived *d, struct error *error)
 {

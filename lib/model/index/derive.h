@@ -31,7 +31,7 @@ enum index_kind { INDEX_GGUF, INDEX_SPLIT, INDEX_STORE };
 /* Locates every tensor, checks that none is missing, and counts. The caller has checked hparams,
  * the types and sizes of the tensors, and that their names are terminated. 0, or -1 with
  * ERR_BAD_INPUT. */
-int index_derive(enum arch_id arch, const struct model_hparams *hparams,
+int index_derive(const struct arch *arch, const struct model_hparams *hparams,
                  const struct model_tensor *tensors, uint32_t tensor_count, enum index_kind kind,
                  struct index_derived *derived, struct error *error);
 

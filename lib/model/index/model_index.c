@@ -47,7 +47,7 @@ static void copy_name(char *to, size_t cap, const char *text, size_t bytes)
         to[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
 }
 
-static int read_arch(const struct gguf *g, enum arch_id *arch, struct error *error)
+static int read_arch(const struct gguf *g, const struct arch **arch, struct error *error)
 {
     const char *name;
     size_t bytes;
@@ -57,7 +57,7 @@ static int read_arch(const struct gguf *g, enum arch_id *arch, struct error *err
     if (!found)
         return error_set(error, ERR_BAD_INPUT, "key 'general.architecture' is missing");
     *arch = arch_find(name, bytes);
-    return *arch == ARCH__COUNT ? arch_reject(g, name, bytes, error) : 0;
+    return *arch ? 0 : arch_reject(g, name, bytes, error);
 }
 
 /* Computes the offsets of the parts from the counts. */
@@ -88,7 +88,7 @@ static void fill_experts(struct model_index *m, const struct index_experts *x)
 }
 
 /* Allocates and fills the index. Everything in `b` has been checked. */
-static struct model_index *assemble(const struct build *b, enum arch_id arch,
+static struct model_index *assemble(const struct build *b, const struct arch *arch,
                                     const struct model_hparams *hparams,
                                     const struct model_file_id *file)
 {
@@ -124,7 +124,7 @@ static struct model_index *assemble(const struct build *b, enum arch_id arch,
         return NULL;
     *m = head;
     m->hparams.tied_output = d->tied_output;
-    copy_name(m->arch, sizeof m->arch, arch_name(arch), strlen(arch_name(arch)));
+    copy_name(m->arch, sizeof m->arch, arch->name, strlen(arch->name));
     memcpy(m->dense_entry, d->dense_entry, sizeof m->dense_entry);
     memcpy(m->layer, d->layer, sizeof m->layer);
     memcpy((char *)m + m->tensors_offset, g->tensors, g->tensor_count * sizeof *g->tensors);
@@ -177,12 +177,12 @@ static void read_chat(const struct build *b, struct model_chat *chat)
 }
 
 /* Checks that the model file is the model of the manifest. */
-static int match_store(const struct index_experts *x, enum arch_id arch,
+static int match_store(const struct index_experts *x, const struct arch *arch,
                        const struct model_hparams *h, struct error *error)
 {
-    if (strcmp(x->arch, arch_name(arch)) != 0)
+    if (strcmp(x->arch, arch->name) != 0)
         return error_set(error, ERR_BAD_INPUT, "architecture %s, but %s in the manifest",
-                         arch_name(arch), x->arch);
+                         arch->name, x->arch);
     if (x->layers != h->layers || x->experts != h->experts)
         return error_set(error, ERR_BAD_INPUT,
                          "%" PRIu32 " layers of %" PRIu32 " experts, the manifest has %" PRIu32
@@ -240,7 +240,7 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
                              struct model_index **index, struct error *error)
 {
     const struct gguf *g = &b->gguf;
-    enum arch_id arch;
+    const struct arch *arch;
     struct model_hparams hparams;
     if ((g->part_count == 0 && gguf_check_whole(g, error)) || read_arch(g, &arch, error))
         return -1;

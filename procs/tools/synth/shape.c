@@ -22,80 +22,9 @@ static const struct named_shape {
 #include "procs/tools/synth/shapes.tbl.h"
 };
 
-/* Fields of struct model_hparams that have a key, per architecture. */
-static const struct row {
-    enum arch_id arch;
-    const char *field, *key;
-    size_t offset;
-    enum { KEY_U32, KEY_F32, KEY_BOOL, KEY_TEXT } kind;
-    bool required;
-    const char *text; /* KEY_TEXT: the text that stands for the value, which is written for it */
-    uint32_t value;
-} rows[] = {
-#define REQUIRED true
-#define DERIVED  false
-#define ARCH_UINT(id, field, key, min, max, absent)                                                \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_U32, absent, NULL, 0},
-#define ARCH_FLOAT(id, field, key, min, max)                                                       \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, true, NULL, 0},
-#define ARCH_FLOAT_ELSE(id, field, key, min, max, value) ARCH_FLOAT(id, field, key, min, max)
-#define ARCH_FLOAT_OR_0(id, field, key, min, max)                                                  \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_F32, false, NULL, 0},
-#define ARCH_FLAG(id, field, key)                                                                  \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_BOOL, false, NULL, 0},
-#define ARCH_TEXT(id, field, key, text, value)                                                     \
-    {ARCH_##id, #field, key, offsetof(struct model_hparams, field), KEY_TEXT, false, text, value},
-#define ARCH_ARRAY(id, field)                                                                      \
-    {ARCH_##id, #field "_window",                                                                  \
-     NULL,      offsetof(struct model_hparams, field##_window),                                    \
-     KEY_U32,   false,                                                                             \
-     NULL,      0},
-#include "lib/model/arch/arch.tbl.h"
-#undef REQUIRED
-#undef DERIVED
-};
-
-static const struct {
-    enum arch_id arch;
-    size_t offset;
-    uint32_t value;
-} constants[] = {
-#define ARCH_CONST(id, field, value) {ARCH_##id, offsetof(struct model_hparams, field), value},
-#define ARCH_DEFAULT                 ARCH_CONST
-#include "lib/model/arch/arch.tbl.h"
-};
-
-/* Fields whose key is an array if layers differ. */
-static const struct {
-    enum arch_id arch;
-    size_t full, window;
-} arrays[] = {
-#define ARCH_ARRAY(id, field)                                                                      \
-    {ARCH_##id, offsetof(struct model_hparams, field),                                             \
-     offsetof(struct model_hparams, field##_window)},
-#include "lib/model/arch/arch.tbl.h"
-    {ARCH__COUNT, 0, 0},
-};
-
-/* Keys for other programs: a constant, or the field at `offset`. */
-static const struct {
-    enum arch_id arch;
-    const char *key;
-    uint32_t value;
-    size_t offset;
-} also[] = {
-#define ARCH_ALSO(id, key, value)       {ARCH_##id, key, value, SIZE_MAX},
-#define ARCH_ALSO_FIELD(id, key, field) {ARCH_##id, key, 0, offsetof(struct model_hparams, field)},
-#include "lib/model/arch/arch.tbl.h"
-};
-
-static const struct {
-    enum arch_id arch;
-    const char *key;
-} sections[] = {
-#define ARCH_SECTIONS(id, key) {ARCH_##id, key},
-#include "lib/model/arch/arch.tbl.h"
-};
+/* Rows of fields that a setting names; those of CONST and DEFAULT give fields a value. */
+#define ROWS_OF_FIELDS                                                                             \
+    (ARCH_ROWS(UINT) | ARCH_ROWS(FLAG) | ARCH_ROWS(FLOAT) | ARCH_ROWS(TEXT) | ARCH_ROWS(ARRAY))
 
 /* Settings that are independent of the architecture. */
 static const struct knob {
@@ -138,17 +67,16 @@ static uint32_t get_u32(const struct shape *s, size_t offset)
 static int set_arch(struct shape *s, const char *name, struct error *error)
 {
     struct model_hparams old = s->h;
+    const struct arch_row *row;
     s->arch = arch_find(name, strlen(name));
-    if (s->arch == ARCH__COUNT)
+    if (!s->arch)
         return error_set(error, ERR_BAD_INPUT, "unsupported architecture '%.40s'", name);
     s->h = (struct model_hparams){0};
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (rows[i].arch == s->arch)
-            memcpy((char *)&s->h + rows[i].offset, (const char *)&old + rows[i].offset,
-                   sizeof(uint32_t));
-    for (size_t i = 0; i < ARRAY_LEN(constants); i++)
-        if (constants[i].arch == s->arch)
-            set_u32(s, constants[i].offset, constants[i].value);
+    ARCH_EACH (row, s->arch, ROWS_OF_FIELDS)
+        memcpy((char *)&s->h + row->offset, (const char *)&old + row->offset, sizeof(uint32_t));
+    ARCH_EACH (row, s->arch, ARCH_ROWS(CONST) | ARCH_ROWS(DEFAULT))
+        if (row->kind == ARCH_CONST || row->layers == 0)
+            set_u32(s, row->offset, (uint32_t)row->value);
     return 0;
 }
 
@@ -167,32 +95,32 @@ static int set_number(struct shape *s, const char *field, const char *text, stru
         memcpy((char *)s + knobs[i].offset, &value, sizeof value);
         return 0;
     }
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        if (rows[i].arch != s->arch || strcmp(field, rows[i].field) != 0)
+    const struct arch_row *row;
+    ARCH_EACH (row, s->arch, ROWS_OF_FIELDS) {
+        if (strcmp(field, row->field) != 0)
             continue;
         float real = (float)value;
-        if (rows[i].kind == KEY_F32)
-            memcpy((char *)&s->h + rows[i].offset, &real, sizeof real);
+        if (row->kind == ARCH_FLOAT)
+            memcpy((char *)&s->h + row->offset, &real, sizeof real);
         else if (value > UINT32_MAX || value != floor(value))
             return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a whole number", field,
                              text);
         else
-            set_u32(s, rows[i].offset, (uint32_t)value);
+            set_u32(s, row->offset, (uint32_t)value);
         return 0;
     }
     return error_set(error, ERR_BAD_INPUT, "%s has no field '%.40s' (see sluice synth --help)",
-                     arch_name(s->arch), field);
+                     s->arch->name, field);
 }
 
 /* A field whose key is a text may be set to that text. */
 static bool set_text(struct shape *s, const char *field, const char *text)
 {
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const struct row *row = &rows[i];
-        if (row->arch != s->arch || row->kind != KEY_TEXT || strcmp(row->field, field) != 0 ||
-            strcmp(row->text, text) != 0)
+    const struct arch_row *row;
+    ARCH_EACH (row, s->arch, ARCH_ROWS(TEXT)) {
+        if (strcmp(row->field, field) != 0 || strcmp(row->text, text) != 0)
             continue;
-        set_u32(s, row->offset, row->value);
+        set_u32(s, row->offset, (uint32_t)row->value);
         return true;
     }
     return false;
@@ -284,24 +212,31 @@ int shape_finish(struct shape *s, struct error *error)
     return arch_check_hparams(s->arch, h, error);
 }
 
+static const char *key_of(const struct shape *s, size_t offset)
+{
+    const struct arch_row *row;
+    ARCH_EACH (row, s->arch, ARCH_ROWS(UINT))
+        if (row->offset == offset)
+            return row->key;
+    sl_panic("a field of %s without a key", s->arch->name);
+}
+
 /* The kinds of the layers, and the fields that differ between them. */
 static void put_arrays(const struct shape *s, struct gguf_writer *w)
 {
-    const char *arch = arch_name(s->arch), *kinds = arch_window_key(s->arch);
+    const char *arch = s->arch->name, *kinds = arch_window_key(s->arch);
     uint32_t values[MODEL_LAYERS_MAX];
     char key[128];
     snprintf(key, sizeof key, "%s.%s", arch, kinds ? kinds : "");
     if (kinds && s->h.window > 0) /* LAYER_WINDOW is true */
         gguf_put_array(w, key, GGUF_BOOL, s->h.layer_kind, s->h.layers);
-    for (size_t i = 0; i < ARRAY_LEN(arrays); i++) {
-        if (arrays[i].arch != s->arch || get_u32(s, arrays[i].window) == 0)
+    const struct arch_row *row;
+    ARCH_EACH (row, s->arch, ARCH_ROWS(ARRAY)) {
+        if (get_u32(s, row->offset) == 0)
             continue;
         for (uint32_t l = 0; l < s->h.layers; l++)
-            values[l] =
-                get_u32(s, s->h.layer_kind[l] == LAYER_WINDOW ? arrays[i].window : arrays[i].full);
-        for (size_t r = 0; r < ARRAY_LEN(rows); r++)
-            if (rows[r].arch == s->arch && rows[r].key && rows[r].offset == arrays[i].full)
-                snprintf(key, sizeof key, "%s.%s", arch, rows[r].key);
+            values[l] = get_u32(s, s->h.layer_kind[l] == LAYER_WINDOW ? row->offset : row->other);
+        snprintf(key, sizeof key, "%s.%s", arch, key_of(s, row->other));
         gguf_put_array(w, key, GGUF_U32, values, s->h.layers);
     }
 }
@@ -309,9 +244,10 @@ static void put_arrays(const struct shape *s, struct gguf_writer *w)
 /* Does put_arrays write the key of the field? */
 static bool in_array(const struct shape *s, size_t offset)
 {
-    for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
-        if (arrays[i].arch == s->arch && arrays[i].full == offset)
-            return get_u32(s, arrays[i].window) != 0;
+    const struct arch_row *row;
+    ARCH_EACH (row, s->arch, ARCH_ROWS(ARRAY))
+        if (row->other == offset)
+            return get_u32(s, row->offset) != 0;
     return false;
 }
 
@@ -336,50 +272,53 @@ static void put_sections(const struct shape *s, const char *row, struct gguf_wri
     char key[128];
     int32_t pairs = (int32_t)s->h.rope_dims / 2, third = pairs / 3;
     int32_t parts[4] = {(pairs - third + 1) / 2, (pairs - third) / 2, third, 0};
-    snprintf(key, sizeof key, "%s.%s", arch_name(s->arch), row);
+    snprintf(key, sizeof key, "%s.%s", s->arch->name, row);
     gguf_put_array(w, key, GGUF_I32, parts, ARRAY_LEN(parts));
+}
+
+/* Required ones, and others that are not 0 and not in an array. */
+static void put_field(const struct shape *s, const struct arch_row *row, struct gguf_writer *w)
+{
+    char key[128];
+    float real;
+    uint32_t value = get_u32(s, row->offset);
+    bool text = row->kind == ARCH_TEXT, number = row->kind == ARCH_UINT || row->kind == ARCH_FLOAT;
+    bool required = number && (row->required || row->value != 0);
+    memcpy(&real, &value, sizeof real);
+    if (!row->key || in_array(s, row->offset) || (!required && value == 0))
+        return;
+    snprintf(key, sizeof key, "%s.%s", s->arch->name, row->key);
+    if (put_heads(s, row->key, key, w) || (text && value != (uint32_t)row->value))
+        return;
+    if (text)
+        gguf_put_text(w, key, row->text);
+    else if (row->kind == ARCH_FLOAT)
+        gguf_put_f32(w, key, real);
+    else if (row->kind == ARCH_FLAG)
+        gguf_put_bool(w, key, value != 0);
+    else
+        gguf_put_u32(w, key, value);
 }
 
 void shape_put_keys(const struct shape *s, struct gguf_writer *w)
 {
     char key[128];
-    const char *arch = arch_name(s->arch);
-    gguf_put_text(w, "general.architecture", arch);
+    const struct arch_row *row;
+    gguf_put_text(w, "general.architecture", s->arch->name);
     gguf_put_text(w, "general.name", s->name);
     gguf_put_text(w, "general.description", "random weights, for measuring");
     gguf_put_u32(w, "general.quantization_version", 2);
     gguf_put_u32(w, "general.file_type", mix_file_type(s->mixes.mix[0]));
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        if (rows[i].arch != s->arch || !rows[i].key || in_array(s, rows[i].offset))
-            continue;
-        float real;
-        memcpy(&real, (const char *)&s->h + rows[i].offset, sizeof real);
-        snprintf(key, sizeof key, "%s.%s", arch, rows[i].key);
-        if (!rows[i].required && get_u32(s, rows[i].offset) == 0)
-            continue;
-        if (put_heads(s, rows[i].key, key, w))
-            continue;
-        if (rows[i].kind == KEY_TEXT) {
-            if (get_u32(s, rows[i].offset) == rows[i].value)
-                gguf_put_text(w, key, rows[i].text);
-        } else if (rows[i].kind == KEY_F32)
-            gguf_put_f32(w, key, real);
-        else if (rows[i].kind == KEY_BOOL)
-            gguf_put_bool(w, key, get_u32(s, rows[i].offset) != 0);
-        else
-            gguf_put_u32(w, key, get_u32(s, rows[i].offset));
-    }
-    for (size_t i = 0; i < ARRAY_LEN(also); i++) {
-        if (also[i].arch != s->arch)
-            continue;
-        snprintf(key, sizeof key, "%s.%s", arch, also[i].key);
+    ARCH_EACH (row, s->arch, ROWS_OF_FIELDS)
+        put_field(s, row, w);
+    ARCH_EACH (row, s->arch, ARCH_ROWS(ALSO) | ARCH_ROWS(ALSO_FIELD)) {
+        snprintf(key, sizeof key, "%s.%s", s->arch->name, row->key);
         gguf_put_u32(w, key,
-                     also[i].offset == SIZE_MAX ? also[i].value : get_u32(s, also[i].offset));
+                     row->kind == ARCH_ALSO ? (uint32_t)row->value : get_u32(s, row->offset));
     }
     put_arrays(s, w);
-    for (size_t i = 0; i < ARRAY_LEN(sections); i++)
-        if (sections[i].arch == s->arch)
-            put_sections(s, sections[i].key, w);
+    ARCH_EACH (row, s->arch, ARCH_ROWS(SECTIONS))
+        put_sections(s, row->key, w);
     gguf_put_u64(w, "synth.seed", s->seed);
     for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
         if (knobs[i].layout)

@@ -12,7 +12,7 @@
 
 struct shape {
     char name[64];
-    enum arch_id arch;
+    const struct arch *arch;
     struct model_hparams h;
     struct mix_list mixes; /* of experts and dense matrices; norms and routers are F32 */
     bool pure;             /* all of them of the base type of the mix */

@@ -243,8 +243,8 @@ static int print(const struct synth *s, const struct weights *weights)
     if (s->json) {
         json_t *o = json_pack(
             "{s:s*, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "file",
-            s->dry ? NULL : s->path, "shape", s->shape.name, "arch", arch_name(s->shape.arch),
-            "type", mix_name(s->shape.mixes.mix[0]), "seed", (json_int_t)s->shape.seed, "bytes",
+            s->dry ? NULL : s->path, "shape", s->shape.name, "arch", s->shape.arch->name, "type",
+            mix_name(s->shape.mixes.mix[0]), "seed", (json_int_t)s->shape.seed, "bytes",
             (json_int_t)s->file_bytes, "expert_bytes", (json_int_t)experts, "one_expert_bytes",
             (json_int_t)(experts / count), "bytes_per_token", (json_int_t)per_token, "seconds",
             s->seconds, "waited_for_weights_seconds", s->waited);
@@ -254,7 +254,7 @@ static int print(const struct synth *s, const struct weights *weights)
     } else {
         char all[16], part[16], one[16], token[16], rate[16];
         printf("%s %s, %s: %s, %s of it experts; %s per expert, %s of experts per token\n",
-               s->shape.name, mix_name(s->shape.mixes.mix[0]), arch_name(s->shape.arch),
+               s->shape.name, mix_name(s->shape.mixes.mix[0]), s->shape.arch->name,
                bytes_format(s->file_bytes, all), bytes_format(experts, part),
                bytes_format(experts / count, one), bytes_format(per_token, token));
         if (!s->dry)

@@ -13,10 +13,11 @@
 #include "procs/clients/common/token_stream.h"
 #include "procs/tools/synth/types/blocks.h"
 
-#define CONSTANT      0.25f  /* share of an embedding's variance common to all tokens */
-#define SWIGLU_RMS    0.6f   /* RMS of silu(g) * u for normal g and u */
-#define BIAS          0.1f   /* deviation of a bias vector */
-#define FP4_DEVIATION 256.0f /* its blocks' scales are then in the middle of their range */
+#define CONSTANT        0.25f /* share of an embedding's variance common to all tokens */
+#define SWIGLU_RMS      0.6f  /* RMS of silu(g) * u for normal g and u */
+#define ROWS_OF_TENSORS (ARCH_ROWS(DENSE) | ARCH_ROWS(EXPERT))
+#define BIAS            0.1f   /* deviation of a bias vector */
+#define FP4_DEVIATION   256.0f /* its blocks' scales are then in the middle of their range */
 
 /* Numbers of the random streams; pieces start at STREAM_PIECES. */
 enum { STREAM_CONSTANT = 1, STREAM_GROUPS, STREAM_TOKENS, STREAM_ROUTERS, STREAM_PIECES };
@@ -74,10 +75,10 @@ static bool may_have_scale(const struct shape *s, const char *matrix, uint32_t l
 {
     char wanted[MODEL_NAME_BYTES], name[MODEL_NAME_BYTES];
     scale_name(matrix, wanted);
-    for (size_t i = 0; i < arch_dense_row_count; i++) {
-        struct arch_location location = {.role = arch_dense_rows[i].role, .layer = layer};
-        if (arch_dense_rows[i].arch == s->arch &&
-            strcmp(arch_tensor_name(s->arch, &location, name), wanted) == 0)
+    const struct arch_row *row;
+    ARCH_EACH (row, s->arch, ARCH_ROWS(DENSE)) {
+        struct arch_location location = {.role = row->role, .layer = layer};
+        if (strcmp(arch_tensor_name(s->arch, &location, name), wanted) == 0)
             return true;
     }
     return false;
@@ -115,7 +116,13 @@ static float output_level(const struct model_hparams *h)
     return level;
 }
 
-static void add_dense(struct weights *w, struct gguf_writer *out, const struct arch_dense_row *row,
+static void set_sizes(struct tensor *t, const struct model_hparams *h, const struct arch_row *row)
+{
+    for (int i = 0; i < 3; i++)
+        t->ne[i] = arch_dim_size(h, t->layer, (enum arch_dim)row->ne[i]);
+}
+
+static void add_dense(struct weights *w, struct gguf_writer *out, const struct arch_row *row,
                       uint32_t layer)
 {
     const struct shape *s = w->shape;
@@ -123,11 +130,10 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
         .type = TENSOR_F32,
         .dims = 2,
         .layer = layer,
-        .ne = {arch_dim_size(&s->h, layer, row->ne0), arch_dim_size(&s->h, layer, row->ne1),
-               arch_dim_size(&s->h, layer, row->ne2)},
         .filling = FILL_RANDOM,
         .level = 1,
     };
+    set_sizes(&t, &s->h, row);
     if (t.ne[2] > 1)
         t.dims = 3;
     struct arch_location location = {.role = row->role, .layer = layer};
@@ -148,7 +154,7 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
             matrix.number += l < layer && s->h.layer_kind[l] == LAYER_WINDOW;
         }
     }
-    if (arch_role_is_global(row->role))
+    if (arch_role_is_global((enum dense_role)row->role))
         layer = 0;                                       /* the first mix of the list */
     if (row->storage == ARCH_STORAGE_ANY && t.ne[1] > 1) /* vectors stay F32 */
         t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
@@ -170,43 +176,43 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
         add_scale(w, out, 1);
 }
 
+static void add_experts(struct weights *w, struct gguf_writer *out, const struct arch_row *row,
+                        uint32_t layer)
+{
+    const struct shape *s = w->shape;
+    bool half = row->role == EXPERT_GATE || row->role == EXPERT_UP;
+    if (s->joined == 1 ? half : row->role == EXPERT_GATE_UP)
+        return;
+    struct tensor t = {.dims = 3, .layer = layer, .filling = FILL_RANDOM};
+    set_sizes(&t, &s->h, row);
+    struct arch_location location = {.is_expert = true, .role = row->role, .layer = layer};
+    struct mix_tensor matrix = {.is_expert = true,
+                                .role = row->role == EXPERT_GATE_UP ? EXPERT_UP : row->role,
+                                .layer = layer,
+                                .k = t.ne[0]};
+    t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
+    arch_tensor_name(s->arch, &location, t.name);
+    t.type = scaled_type(s, &t);
+    add(w, out, &t);
+    if (t.type == TENSOR_NVFP4)
+        add_scale(w, out, s->h.experts);
+}
+
 static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer)
 {
     const struct shape *s = w->shape;
     struct layer_parts parts = arch_layer_parts(s->arch, &s->h, layer);
-    for (size_t i = 0; i < arch_dense_row_count; i++)
-        if (arch_dense_rows[i].arch == s->arch && !arch_role_is_global(arch_dense_rows[i].role) &&
-            arch_layer_has(parts, arch_dense_rows[i].role) &&
-            arch_dim_size(&s->h, layer, arch_dense_rows[i].ne0) *
-                    arch_dim_size(&s->h, layer, arch_dense_rows[i].ne1) >
-                0)
-            add_dense(w, out, &arch_dense_rows[i], layer);
-    for (size_t i = 0; i < arch_expert_row_count; i++) {
-        const struct arch_expert_row *row = &arch_expert_rows[i];
-        if (row->arch != s->arch || !ffn_has_experts((enum layer_ffn)parts.ffn))
-            continue;
-        bool half = row->matrix == EXPERT_GATE || row->matrix == EXPERT_UP;
-        if (s->joined == 1 ? half : row->matrix == EXPERT_GATE_UP)
-            continue;
-        struct tensor t = {
-            .dims = 3,
-            .layer = layer,
-            .ne = {arch_dim_size(&s->h, layer, row->ne0), arch_dim_size(&s->h, layer, row->ne1),
-                   s->h.experts},
-            .filling = FILL_RANDOM,
-        };
-        struct arch_location location = {.is_expert = true, .role = row->matrix, .layer = layer};
-        struct mix_tensor matrix = {.is_expert = true,
-                                    .role = row->matrix == EXPERT_GATE_UP ? EXPERT_UP : row->matrix,
-                                    .layer = layer,
-                                    .k = t.ne[0]};
-        t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
-        arch_tensor_name(s->arch, &location, t.name);
-        t.type = scaled_type(s, &t);
-        add(w, out, &t);
-        if (t.type == TENSOR_NVFP4)
-            add_scale(w, out, s->h.experts);
+    const struct arch_row *row;
+    ARCH_EACH (row, s->arch, ARCH_ROWS(DENSE)) {
+        enum dense_role role = (enum dense_role)row->role;
+        if (!arch_role_is_global(role) && arch_layer_has(parts, role) &&
+            arch_row_elements(row, &s->h, layer) > 0)
+            add_dense(w, out, row, layer);
     }
+    if (!ffn_has_experts((enum layer_ffn)parts.ffn))
+        return;
+    ARCH_EACH (row, s->arch, ARCH_ROWS(EXPERT))
+        add_experts(w, out, row, layer);
 }
 
 static void make_constant(struct weights *w)
@@ -233,18 +239,21 @@ static int open_embedding(struct weights *w, struct error *error)
 int weights_open(struct weights *w, const struct shape *shape, struct gguf_writer *out,
                  struct error *error)
 {
-    size_t max = arch_dense_row_count + arch_expert_row_count;
+    const struct arch_row *row;
+    size_t max = 0; /* of a layer */
+    ARCH_EACH (row, shape->arch, ROWS_OF_TENSORS)
+        max++;
     *w = (struct weights){.shape = shape};
-    w->tensors = calloc(max * shape->h.layers, sizeof *w->tensors);
+    w->tensors = calloc(max * (shape->h.layers + 1ull), sizeof *w->tensors);
     w->constant = malloc(shape->h.hidden * sizeof *w->constant);
     if (!w->tensors || !w->constant)
         return error_set(error, ERR_NO_MEMORY, "out of memory (list of tensors)");
     make_constant(w);
     if (open_embedding(w, error) != 0)
         return -1;
-    for (size_t i = 0; i < arch_dense_row_count; i++)
-        if (arch_dense_rows[i].arch == shape->arch && arch_role_is_global(arch_dense_rows[i].role))
-            add_dense(w, out, &arch_dense_rows[i], shape->h.layers);
+    ARCH_EACH (row, shape->arch, ARCH_ROWS(DENSE))
+        if (arch_role_is_global((enum dense_role)row->role))
+            add_dense(w, out, row, shape->h.layers);
     for (uint32_t l = 0; l < shape->h.layers; l++)
         add_layer(w, out, l);
     return 0;

@@ -40,7 +40,7 @@ START_TEST(bad_models_are_rejected)
     struct error error = {0};
     char arch[32], *last;
     snprintf(arch, sizeof arch, "%s", edits[_i].arch);
-    if (arch_find(arch, strlen(arch)) == ARCH__COUNT && (last = strrchr(arch, '_')) != NULL)
+    if (!arch_find(arch, strlen(arch)) && (last = strrchr(arch, '_')) != NULL)
         *last = '-'; /* a name of C has no hyphen */
     make_arch(&m, arch, 1, false);
     edits[_i].edit(&m);

@@ -58,13 +58,13 @@ static void drop(struct make *m, const char *arch, const char *key)
 /* ---- types of norms, biases, routers, sinks ... ---- */
 
 /* A file in which that tensor has the type; false: it has no such tensor, or the type does not fit. */
-static bool with_type(enum arch_id arch, const struct arch_dense_row *row, uint32_t layer,
+static bool with_type(const struct arch *arch, const struct arch_row *row, uint32_t layer,
                       enum tensor_type type, struct make *m)
 {
     struct arch_location location = {.role = row->role, .layer = layer};
     char name[MODEL_NAME_BYTES];
     uint64_t row_bytes;
-    make_arch(m, arch_name(arch), 2, true);
+    make_arch(m, arch->name, 2, true);
     struct make_tensor *t = make_tensor(m, arch_tensor_name(arch, &location, name));
     bool fits = t && tensor_type_row_bytes(type, t->ne[0], &row_bytes);
     if (fits) {
@@ -77,18 +77,18 @@ static bool with_type(enum arch_id arch, const struct arch_dense_row *row, uint3
 
 START_TEST(every_float_type)
 {
-    enum arch_id arch = (enum arch_id)_i;
+    const struct arch *arch = arch_list[_i];
     uint32_t tried = 0, rejected = 0;
     struct make m;
-    for (size_t i = 0; i < arch_dense_row_count; i++) {
-        const struct arch_dense_row *row = &arch_dense_rows[i];
-        for (uint32_t layer = 0; layer < 2 && row->arch == arch; layer++) {
+    const struct arch_row *row;
+    ARCH_EACH (row, arch, ARCH_ROWS(DENSE)) {
+        for (uint32_t layer = 0; layer < 2; layer++) {
             struct error error = {0};
             if (row->storage != ARCH_STORAGE_FLOAT)
                 continue;
             for (int half = 0; half < 2; half++)
                 if (with_type(arch, row, layer, half ? TENSOR_F16 : TENSOR_BF16, &m)) {
-                    free(read_model(&m, arch_name(arch)));
+                    free(read_model(&m, arch->name));
                     tried++;
                 }
             if (!with_type(arch, row, layer, TENSOR_Q8_0, &m))
@@ -123,8 +123,8 @@ END_TEST
 /* Architectures in which every scaling is computed. */
 START_TEST(scaling)
 {
-    enum arch_id arch = (enum arch_id)_i;
-    const char *name = arch_name(arch);
+    const struct arch *arch = arch_list[_i];
+    const char *name = arch->name;
     struct make m;
     if (strcmp(name, "phimoe") == 0) /* LongRoPE only: below */
         return;
@@ -300,9 +300,9 @@ int main(void)
 {
     Suite *suite = suite_create("keys");
     TCase *tcase = tcase_create("files of the converter");
-    tcase_add_loop_test(tcase, every_float_type, 0, ARCH__COUNT);
+    tcase_add_loop_test(tcase, every_float_type, 0, ARCH_COUNT);
     tcase_add_test(tcase, router_of_dbrx);
-    tcase_add_loop_test(tcase, scaling, 0, ARCH__COUNT);
+    tcase_add_loop_test(tcase, scaling, 0, ARCH_COUNT);
     tcase_add_test(tcase, longrope_by_tensors);
     tcase_add_test(tcase, queries_by_position);
     tcase_add_test(tcase, absent_keys);

@@ -71,7 +71,7 @@ static void check_tensor(const struct shape *s, const char *mix, const char *nam
         const char *got =
             tensor_type_info(mix_type(mix_of_layer(&s->mixes, t.layer), false, &s->h, &t))->name;
         ck_assert_msg(strcmp(got, type) == 0, "%s, %s, %s, layer %u: %s instead of %s", mix,
-                      arch_name(s->arch), name, t.layer, got, type);
+                      s->arch->name, name, t.layer, got, type);
     }
 }
 

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups of rows that architectures share (common.h). */
+#include "lib/model/arch/families/common.h"
+
+/* RMSNorm before attention and before the feed-forward part, grouped-query attention over all
+ * positions with rotary embedding, SwiGLU experts. */
+const struct arch_row arch_common[] = {
+    GROUP(arch_transformer), GROUP(arch_no_window),  GROUP(arch_scaling),
+    GROUP(arch_attention),   GROUP(arch_expert_ffn), END,
+};
+
+/* Sizes, and the tensors outside the layers. */
+const struct arch_row arch_transformer[] = {
+    FLOAT(rms_eps, "attention.layer_norm_rms_epsilon", 1e-12, 0.1),
+    GROUP(arch_sizes),
+    END,
+};
+
+const struct arch_row arch_sizes[] = {
+    UINT(layers, "block_count", 1, MODEL_LAYERS_MAX, REQUIRED),
+    UINT(hidden, "embedding_length", 1, 65536, REQUIRED),
+    UINT(heads, "attention.head_count", 1, 1024, REQUIRED),
+    UINT(kv_heads, "attention.head_count_kv", 1, 1024, DERIVED),
+    UINT(head_size, "attention.key_length", 2, 1024, DERIVED),
+    UINT(value_size, "attention.value_length", 2, 1024, DERIVED),
+    UINT(vocab, "vocab_size", 1, MODEL_VOCAB_MAX, DERIVED),
+    UINT(context, "context_length", 1, MODEL_CONTEXT_MAX, REQUIRED),
+    UINT(experts, "expert_count", 1, MODEL_EXPERTS_MAX, REQUIRED),
+    UINT(experts_used, "expert_used_count", 1, MODEL_TOP_K_MAX, REQUIRED),
+    UINT(rope_dims, "rope.dimension_count", 2, 1024, DERIVED),
+    FLOAT_ELSE(rope_theta, "rope.freq_base", 1, 1e12, 10000),
+    ONLY("attention.causal", 1),
+    DENSE(TOKEN_EMBD, ANY, REQUIRED, HIDDEN, VOCAB),
+    DENSE(OUTPUT_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    DENSE(OUTPUT, ANY, OPTIONAL, HIDDEN, VOCAB), /* absent: tied to the embedding */
+    SCALE(OUTPUT, "output", ONE),
+    END,
+};
+
+const struct arch_row arch_no_window[] = {
+    ONLY("attention.sliding_window", 0),
+    END,
+};
+
+/* Rotations of longer contexts: linear, YaRN, or none, as the keys say. Linear without a type is the form of old files, and
+ * so is rope.scale_linear. yarn_attn_factor replaces YaRN's own factor of cos and sin (transformers: attention_factor);
+ * attn_factor is one more. */
+const struct arch_row arch_scaling[] = {
+    GROUP(arch_scaling_keys),
+    CONST(rope_truncate, 1),
+    END,
+};
+
+const struct arch_row arch_scaling_keys[] = {
+    TEXT(rope_scaling, "rope.scaling.type", "yarn", ROPE_YARN),
+    TEXT(rope_scaling, "rope.scaling.type", "linear", ROPE_LINEAR),
+    FLOAT_OLD(rope_factor, "rope.scale_linear", 0, 1000),
+    FLOAT_ELSE(rope_factor, "rope.scaling.factor", 0, 1000, 0),
+    UINT(rope_context, "rope.scaling.original_context_length", 0, MODEL_CONTEXT_MAX, DERIVED),
+    FLOAT_ELSE(rope_beta_fast, "rope.scaling.yarn_beta_fast", 0, 1000, 0),
+    FLOAT_ELSE(rope_beta_slow, "rope.scaling.yarn_beta_slow", 0, 1000, 0),
+    FLOAT_ELSE(rope_magnitude, "rope.scaling.yarn_attn_factor", 0, 100, 0),
+    FLOAT_ELSE(rope_attention, "rope.scaling.attn_factor", 0, 100, 0),
+    ONLY_FLOAT("rope.scaling.yarn_ext_factor", 1),
+    END,
+};
+
+/* Grouped-query attention. The order of tensors is that of files which sluice synth made before. */
+const struct arch_row arch_attention[] = {
+    DENSE(ATTN_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    DENSE(ATTN_Q, ANY, REQUIRED, HIDDEN, Q),
+    DENSE(ATTN_K, ANY, REQUIRED, HIDDEN, KV),
+    DENSE(ATTN_V, ANY, REQUIRED, HIDDEN, VALUES),
+    GROUP(arch_attention_out),
+    SCALE(ATTN_Q, "blk.%u.attn_q", ONE),
+    SCALE(ATTN_K, "blk.%u.attn_k", ONE),
+    SCALE(ATTN_V, "blk.%u.attn_v", ONE),
+    END,
+};
+
+/* The same with the rows of q, k and v in one matrix. */
+const struct arch_row arch_joined_attention[] = {
+    DENSE(ATTN_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    DENSE(ATTN_QKV, ANY, REQUIRED, HIDDEN, QKV),
+    GROUP(arch_attention_out),
+    SCALE(ATTN_QKV, "blk.%u.attn_qkv", ONE),
+    END,
+};
+
+const struct arch_row arch_attention_out[] = {
+    DENSE(ATTN_OUT, ANY, REQUIRED, MIX, HIDDEN),
+    SCALE(ATTN_OUT, "blk.%u.attn_output", ONE),
+    END,
+};
+
+/* Biases of some models of an architecture. */
+const struct arch_row arch_biases[] = {
+    DENSE(ATTN_Q_BIAS, FLOAT, ACCEPTED, Q, ONE),
+    DENSE(ATTN_K_BIAS, FLOAT, ACCEPTED, KV, ONE),
+    DENSE(ATTN_V_BIAS, FLOAT, ACCEPTED, VALUES, ONE),
+    DENSE(ATTN_OUT_BIAS, FLOAT, ACCEPTED, HIDDEN, ONE),
+    END,
+};
+
+/* Router and experts, which are gated. */
+const struct arch_row arch_expert_ffn[] = {
+    DENSE(FFN_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    DENSE(ROUTER, FLOAT, REQUIRED, HIDDEN, EXPERTS),
+    GROUP(arch_experts),
+    END,
+};
+
+const struct arch_row arch_experts[] = {
+    EXPERT(GATE, "blk.%u.ffn_gate_exps.weight", HIDDEN, INNER),
+    EXPERT(UP, "blk.%u.ffn_up_exps.weight", HIDDEN, INNER),
+    EXPERT(DOWN, "blk.%u.ffn_down_exps.weight", INNER, HIDDEN),
+    EXPERT(GATE_UP, "blk.%u.ffn_gate_up_exps.weight", HIDDEN, INNER_TWICE),
+    SCALES(EXPERT_GATE, "blk.%u.ffn_gate_exps", EXPERTS),
+    SCALES(EXPERT_UP, "blk.%u.ffn_up_exps", EXPERTS),
+    SCALES(EXPERT_DOWN, "blk.%u.ffn_down_exps", EXPERTS),
+    END,
+};
+
+/* Every layer has experts. */
+const struct arch_row arch_all_experts[] = {
+    LAYERS(ALL, ATTENTION, EXPERTS),
+    ONLY("leading_dense_block_count", 0),
+    REJECTED("blk.%u.ffn_gate.weight", "a layer without experts"),
+    END,
+};
+
+/* The router: softmax over all experts, then the top-k. */
+const struct arch_row arch_softmax[] = {
+    CONST(gating, ROUTER_SOFTMAX),
+    BELOW("expert_group_count", 2),
+    ONLY("expert_gating_func", 1),
+    ONLY_FLOAT("expert_weights_scale", 1),
+    END,
+};
+
+/* The first layers have a dense feed-forward part. */
+const struct arch_row arch_leading_dense[] = {
+    LAYERS(LEADING, ATTENTION, DENSE),
+    LAYERS(ALL, ATTENTION, EXPERTS),
+    GROUP(arch_dense_ffn),
+    END,
+};
+
+/* Its sizes and tensors. */
+const struct arch_row arch_dense_ffn[] = {
+    UINT(dense_layers, "leading_dense_block_count", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    UINT(dense_inner, "feed_forward_length", 0, 65536, DERIVED),
+    DENSE(FFN_GATE, ANY, REQUIRED, HIDDEN, DENSE),
+    DENSE(FFN_UP, ANY, REQUIRED, HIDDEN, DENSE),
+    DENSE(FFN_DOWN, ANY, REQUIRED, DENSE, HIDDEN),
+    SCALE(FFN_GATE, "blk.%u.ffn_gate", ONE),
+    SCALE(FFN_UP, "blk.%u.ffn_up", ONE),
+    SCALE(FFN_DOWN, "blk.%u.ffn_down", ONE),
+    END,
+};
+
+/* Shared experts without a gate; their width is a key, or follows from their number. */
+const struct arch_row arch_ungated_shared[] = {
+    UINT(shared_count, "expert_shared_count", 0, 64, DERIVED),
+    GROUP(arch_shared_width),
+    END,
+};
+
+const struct arch_row arch_shared_width[] = {
+    UINT(shared_inner, "expert_shared_feed_forward_length", 0, 65536, DERIVED),
+    DENSE(SHARED_GATE, ANY, REQUIRED, HIDDEN, SHARED),
+    DENSE(SHARED_UP, ANY, REQUIRED, HIDDEN, SHARED),
+    DENSE(SHARED_DOWN, ANY, REQUIRED, SHARED, HIDDEN),
+    SCALE(SHARED_GATE, "blk.%u.ffn_gate_shexp", ONE),
+    SCALE(SHARED_UP, "blk.%u.ffn_up_shexp", ONE),
+    SCALE(SHARED_DOWN, "blk.%u.ffn_down_shexp", ONE),
+    END,
+};
+
+/* The router: sigmoid of each logit; groups, normalising and scale by keys. Each architecture has a row for the bias of
+ * the choice. */
+const struct arch_row arch_sigmoid[] = {
+    UINT(gating, "expert_gating_func", 1, 2, DERIVED),
+    DEFAULT(gating, ROUTER_SIGMOID),
+    FLAG(norm_top_k, "expert_weights_norm"),
+    FLOAT_ELSE(expert_scale, "expert_weights_scale", 0, 1000, 0),
+    UINT(groups, "expert_group_count", 0, MODEL_EXPERTS_MAX, DERIVED),
+    UINT(groups_used, "expert_group_used_count", 0, MODEL_EXPERTS_MAX, DERIVED),
+    END,
+};

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The architectures of Ling and Ring, as rows (rows.h). */
+#include "lib/model/arch/families/common.h"
+
+/* Ling and Ring 2.0: q, k and v in one matrix; an RMSNorm on each q and k head; the first half of each
+ * head is rotated; a block for drafting behind the last layer in some models. */
+static const struct arch_row bailingmoe2[] = {
+    GROUP(arch_transformer),
+    GROUP(arch_no_window),
+    GROUP(arch_scaling),
+    GROUP(arch_joined_attention),
+    GROUP(arch_expert_ffn),
+    GROUP(arch_leading_dense),
+    GROUP(arch_sigmoid),
+    DENSE(ROUTER_BIAS, FLOAT, OPTIONAL, EXPERTS, ONE),
+    GROUP(arch_ungated_shared),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    CONST(qk_norm, QK_NORM_HEAD),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    END,
+};
+const struct arch arch_bailingmoe2 = {"bailingmoe2", bailingmoe2};

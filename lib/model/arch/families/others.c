@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Architectures with one model each, as rows (rows.h). */
+#include "lib/model/arch/families/common.h"
+
+/* dots.llm1: an RMSNorm on each q and k head. */
+static const struct arch_row dots1[] = {
+    GROUP(arch_common),
+    GROUP(arch_leading_dense),
+    GROUP(arch_sigmoid),
+    DENSE(ROUTER_BIAS, FLOAT, OPTIONAL, EXPERTS, ONE),
+    GROUP(arch_biases),
+    GROUP(arch_ungated_shared),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    CONST(qk_norm, QK_NORM_HEAD),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    END,
+};
+const struct arch arch_dots1 = {"dots1", dots1};
+
+/* ERNIE 4.5 MoE: softmax with a bias for the choice, normalised; adjacent elements are rotated
+ * together. */
+static const struct arch_row ernie4_5_moe[] = {
+    GROUP(arch_common),
+    GROUP(arch_leading_dense),
+    GROUP(arch_softmax),
+    GROUP(arch_ungated_shared),
+    GROUP(arch_biases),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    CONST(norm_top_k, 1),
+    CONST(rope_kind, ROPE_PAIRS),
+    ONLY("interleave_moe_layer_step", 1),
+    ALSO("interleave_moe_layer_step", 1),
+    ONLY("expert_weights_norm", 1),
+    DENSE(ROUTER_BIAS, FLOAT, OPTIONAL, EXPERTS, ONE),
+    END,
+};
+const struct arch arch_ernie4_5_moe = {"ernie4_5-moe", ernie4_5_moe};
+
+/* MiniMax-M2: an RMSNorm on the whole rows of q and k; the first half of each head is rotated. */
+static const struct arch_row minimax_m2[] = {
+    GROUP(arch_common),
+    GROUP(arch_all_experts),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    ALSO_FIELD("feed_forward_length", expert_inner),
+    UINT(gating, "expert_gating_func", 2, 2, DERIVED),
+    DEFAULT(gating, ROUTER_SIGMOID),
+    CONST(norm_top_k, 1),
+    CONST(qk_norm, QK_NORM_ROW),
+    BELOW("expert_group_count", 2),
+    ONLY("expert_weights_norm", 1),
+    ONLY_FLOAT("expert_weights_scale", 1),
+    ONLY("expert_shared_count", 0),
+    DENSE(ROUTER_BIAS, FLOAT, REQUIRED, EXPERTS, ONE),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, Q, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, KV, ONE),
+    END,
+};
+const struct arch arch_minimax_m2 = {"minimax-m2", minimax_m2};
+
+/* Hunyuan-A13B: an RMSNorm on each q and k head after its rotation; the K weights are renormalised. */
+static const struct arch_row hunyuan_moe[] = {
+    GROUP(arch_common),
+    GROUP(arch_all_experts),
+    GROUP(arch_softmax),
+    GROUP(arch_ungated_shared),
+    ELSE(shared_inner, "feed_forward_length"),
+    GROUP(arch_biases),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    ALSO_FIELD("feed_forward_length", expert_inner),
+    CONST(norm_top_k, 1),
+    CONST(qk_norm, QK_NORM_HEAD_AFTER),
+    ONLY("expert_weights_norm", 1),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    END,
+};
+const struct arch arch_hunyuan_moe = {"hunyuan-moe", hunyuan_moe};
+
+/* Phi-3.5-MoE: LayerNorm with a bias; biases on q, k, v, on attention's output and on the logits; the
+ * router is SparseMixer. LongRoPE, which files of llama.cpp's converter state by their factors alone; up to the original
+ * context length, so with the short factors: the context is limited to it. */
+static const struct arch_row phimoe[] = {
+    GROUP(arch_transformer),
+    WIDE("attention.sliding_window"),
+    TENSOR(rope_scaling, "rope_factors_short.weight", ROPE_SHORT),
+    TEXT(rope_scaling, "rope.scaling.type", "longrope", ROPE_SHORT),
+    ONLY_FLOAT("rope.scaling.factor", 1),
+    UINT(rope_context, "rope.scaling.original_context_length", 0, MODEL_CONTEXT_MAX, DERIVED),
+    FLOAT_ELSE(rope_attention, "rope.scaling.attn_factor", 0, 100, 0),
+    NAME(ROPE_FREQS, "rope_factors_short.weight"),
+    DENSE(ROPE_FREQS, FLOAT, OPTIONAL, HALF, ONE),
+    UNUSED("rope_factors_long.weight"),
+    GROUP(arch_attention),
+    GROUP(arch_expert_ffn),
+    GROUP(arch_all_experts),
+    UINT(expert_inner, "feed_forward_length", 1, 65536, REQUIRED),
+    CONST(gating, ROUTER_SPARSE_MIXER),
+    CONST(norm, NORM_LAYER),
+    ONLY("expert_used_count", 2),
+    ONLY("expert_shared_count", 0),
+    BELOW("expert_group_count", 2),
+    ONLY_FLOAT("expert_weights_scale", 1),
+    DENSE(ATTN_NORM_BIAS, FLOAT, REQUIRED, HIDDEN, ONE),
+    DENSE(FFN_NORM_BIAS, FLOAT, REQUIRED, HIDDEN, ONE),
+    DENSE(OUTPUT_NORM_BIAS, FLOAT, REQUIRED, HIDDEN, ONE),
+    DENSE(OUTPUT_BIAS, FLOAT, OPTIONAL, VOCAB, ONE),
+    DENSE(ATTN_Q_BIAS, FLOAT, OPTIONAL, Q, ONE),
+    DENSE(ATTN_K_BIAS, FLOAT, OPTIONAL, KV, ONE),
+    DENSE(ATTN_V_BIAS, FLOAT, OPTIONAL, VALUES, ONE),
+    DENSE(ATTN_OUT_BIAS, FLOAT, OPTIONAL, HIDDEN, ONE),
+    END,
+};
+const struct arch arch_phimoe = {"phimoe", phimoe};
+
+/* DBRX: LayerNorm without a bias; q, k and v in one matrix, limited in size; the K weights are
+ * renormalised. llama.cpp's converter writes the router in the type of the other matrices. */
+static const struct arch_row dbrx[] = {
+    GROUP(arch_sizes),
+    FLOAT(rms_eps, "attention.layer_norm_epsilon", 1e-12, 0.1),
+    GROUP(arch_no_window),
+    GROUP(arch_scaling),
+    GROUP(arch_joined_attention),
+    DENSE(FFN_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    DENSE(ROUTER, KEPT, REQUIRED, HIDDEN, EXPERTS),
+    GROUP(arch_experts),
+    GROUP(arch_all_experts),
+    GROUP(arch_softmax),
+    UINT(expert_inner, "feed_forward_length", 1, 65536, REQUIRED),
+    FLOAT_ELSE(clamp_qkv, "attention.clamp_kqv", 0, 1e6, 0),
+    CONST(norm_top_k, 1),
+    CONST(norm, NORM_LAYER),
+    ONLY("expert_shared_count", 0),
+    ONLY("expert_weights_norm", 1),
+    NAME(FFN_NORM, "blk.%u.attn_output_norm.weight"),
+    END,
+};
+const struct arch arch_dbrx = {"dbrx", dbrx};
+
+/* SmallThinker: the router reads the input of the layer, so the experts are known before attention; experts
+ * with ReLU. With a window, every fourth layer attends to all positions and does not rotate. */
+static const struct arch_row smallthinker[] = {
+    GROUP(arch_transformer),
+    GROUP(arch_scaling),
+    GROUP(arch_attention),
+    GROUP(arch_biases),
+    GROUP(arch_expert_ffn),
+    GROUP(arch_all_experts),
+    UINT(window, "attention.sliding_window", 0, MODEL_CONTEXT_MAX, DERIVED),
+    FULL_EVERY(4, 0),
+    FLOAT_ELSE(rope_theta_window, "rope.freq_base_swa", 0, 1e12, 0),
+    CONST(rope_scale_window, 1),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    UINT(gating, "expert_gating_func", 1, 2, REQUIRED),
+    CONST(norm_top_k, 1),
+    CONST(no_rope_full, 1),
+    CONST(router_first, 1),
+    CONST(activation, ACTIVATION_RELU),
+    ONLY("expert_shared_count", 0),
+    BELOW("expert_group_count", 2),
+    ONLY("expert_weights_norm", 1),
+    ONLY_FLOAT("expert_weights_scale", 1),
+    END,
+};
+const struct arch arch_smallthinker = {"smallthinker", smallthinker};

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The architectures of Qwen, as rows (rows.h). */
+#include "lib/model/arch/families/common.h"
+
+/* The width of experts; of the first files, the key of dense layers, which is that of all experts of a token. */
+static const struct arch_row expert_inner[] = {
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, DERIVED),
+    ELSE_SHARE(expert_inner, "feed_forward_length", experts_used),
+    END,
+};
+
+/* Qwen3-MoE: an RMSNorm on each q and k head; the K weights are renormalised. */
+static const struct arch_row qwen3moe[] = {
+    GROUP(arch_common),
+    GROUP(arch_all_experts),
+    GROUP(arch_softmax),
+    GROUP(expert_inner),
+    GROUP(arch_biases),
+    CONST(norm_top_k, 1),
+    CONST(qk_norm, QK_NORM_HEAD),
+    ONLY("expert_shared_count", 0),
+    ONLY("expert_weights_norm", 1),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    END,
+};
+const struct arch arch_qwen3moe = {"qwen3moe", qwen3moe};
+
+/* Qwen2-MoE (also Qwen1.5-MoE): biases on q, k and v; a shared expert, which every token uses,
+ * times the sigmoid of its own gate; the K weights are not renormalised. */
+static const struct arch_row qwen2moe[] = {
+    GROUP(arch_common),
+    GROUP(arch_all_experts),
+    GROUP(arch_softmax),
+    GROUP(expert_inner),
+    UINT(shared_inner, "expert_shared_feed_forward_length", 1, 65536, DERIVED),
+    ELSE(shared_inner, "feed_forward_length"),
+    CONST(norm_top_k, 0),
+    CONST(qk_norm, QK_NORM_NONE),
+    ONLY("expert_shared_count", 1),
+    ONLY("expert_weights_norm", 0),
+    DENSE(ATTN_Q_BIAS, FLOAT, OPTIONAL, Q, ONE),
+    DENSE(ATTN_K_BIAS, FLOAT, OPTIONAL, KV, ONE),
+    DENSE(ATTN_V_BIAS, FLOAT, OPTIONAL, VALUES, ONE),
+    DENSE(SHARED_ROUTER, ANY, REQUIRED, HIDDEN, ONE),
+    DENSE(SHARED_GATE, ANY, REQUIRED, HIDDEN, SHARED),
+    DENSE(SHARED_UP, ANY, REQUIRED, HIDDEN, SHARED),
+    DENSE(SHARED_DOWN, ANY, REQUIRED, SHARED, HIDDEN),
+    SCALE(SHARED_GATE, "blk.%u.ffn_gate_shexp", ONE),
+    SCALE(SHARED_UP, "blk.%u.ffn_up_shexp", ONE),
+    SCALE(SHARED_DOWN, "blk.%u.ffn_down_shexp", ONE),
+    END,
+};
+const struct arch arch_qwen2moe = {"qwen2moe", qwen2moe};
+
+/* A shared expert, which every token uses, times the sigmoid of its own gate. */
+static const struct arch_row gated_shared[] = {
+    UINT(shared_inner, "expert_shared_feed_forward_length", 1, 65536, DERIVED),
+    ELSE(shared_inner, "feed_forward_length"),
+    DENSE(SHARED_ROUTER, ANY, REQUIRED, HIDDEN, ONE),
+    DENSE(SHARED_GATE, ANY, REQUIRED, HIDDEN, SHARED),
+    DENSE(SHARED_UP, ANY, REQUIRED, HIDDEN, SHARED),
+    DENSE(SHARED_DOWN, ANY, REQUIRED, SHARED, HIDDEN),
+    SCALE(SHARED_GATE, "blk.%u.ffn_gate_shexp", ONE),
+    SCALE(SHARED_UP, "blk.%u.ffn_up_shexp", ONE),
+    SCALE(SHARED_DOWN, "blk.%u.ffn_down_shexp", ONE),
+    END,
+};
+
+/* Gated DeltaNet in three of four layers, else gated attention; the first part of each head is rotated. */
+static const struct arch_row deltanet[] = {
+    GROUP(arch_common),
+    LAYERS(RECURRENT, DELTANET, EXPERTS),
+    GROUP(arch_all_experts),
+    GROUP(arch_softmax),
+    GROUP(gated_shared),
+    GROUP(expert_inner),
+    UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    RECURRENT_KEY("attention.recurrent_layers", FLAGS),
+    UINT(attention_step, "full_attention_interval", 1, MODEL_LAYERS_MAX, DERIVED),
+    DEFAULT(attention_step, 4),
+    UINT(conv_taps, "ssm.conv_kernel", 2, MODEL_TAPS_MAX, REQUIRED),
+    UINT(delta_size, "ssm.state_size", 2, 256, REQUIRED),
+    UINT(delta_k_heads, "ssm.group_count", 1, 1024, REQUIRED),
+    UINT(delta_v_heads, "ssm.time_step_rank", 1, 1024, REQUIRED),
+    UINT(delta_inner, "ssm.inner_size", 2, 65536, REQUIRED),
+    CONST(gated_attention, 1),
+    CONST(norm_top_k, 1),
+    CONST(qk_norm, QK_NORM_HEAD),
+    ONLY("expert_weights_norm", 1),
+    NAME(FFN_NORM, "blk.%u.post_attention_norm.weight"),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(DELTA_QKV, ANY, REQUIRED, HIDDEN, CHANNELS),
+    DENSE(DELTA_GATE, ANY, REQUIRED, HIDDEN, DELTA_INNER),
+    DENSE(DELTA_CONV, FLOAT, REQUIRED, TAPS, CHANNELS),
+    DENSE(DELTA_DT, FLOAT, REQUIRED, DELTA_V_HEADS, ONE),
+    DENSE(DELTA_A, FLOAT, REQUIRED, DELTA_V_HEADS, ONE),
+    DENSE(DELTA_NORM, FLOAT, REQUIRED, DELTA_HEAD, ONE),
+    DENSE(DELTA_OUT, ANY, REQUIRED, DELTA_INNER, HIDDEN),
+    SCALE(DELTA_QKV, "blk.%u.attn_qkv", ONE),
+    SCALE(DELTA_GATE, "blk.%u.attn_gate", ONE),
+    SCALE(DELTA_OUT, "blk.%u.ssm_out", ONE),
+    END,
+};
+
+/* Qwen3.5, 3.6: the v heads are in the order of their number within a k head. */
+static const struct arch_row qwen35moe[] = {
+    GROUP(deltanet),
+    CONST(delta_order, DELTA_INTERLEAVED),
+    SECTIONS("rope.dimension_sections"),
+    DENSE(DELTA_BETA, ANY, REQUIRED, HIDDEN, DELTA_V_HEADS),
+    DENSE(DELTA_ALPHA, ANY, REQUIRED, HIDDEN, DELTA_V_HEADS),
+    SCALE(DELTA_BETA, "blk.%u.ssm_beta", ONE),
+    SCALE(DELTA_ALPHA, "blk.%u.ssm_alpha", ONE),
+    END,
+};
+const struct arch arch_qwen35moe = {"qwen35moe", qwen35moe};
+
+/* Qwen3-Next, Qwen3-Coder-Next: the v heads of a k head are next to each other; beta and alpha are one matrix. */
+#define OLD_DELTANET "a matrix of q, k, v and z (a file of 2025, to be converted again)"
+static const struct arch_row qwen3next[] = {
+    GROUP(deltanet),
+    CONST(delta_order, DELTA_GROUPED),
+    DENSE(DELTA_BETA_ALPHA, ANY, REQUIRED, HIDDEN, DELTA_GATES),
+    REJECTED("blk.%u.ssm_in.weight", OLD_DELTANET),
+    END,
+};
+const struct arch arch_qwen3next = {"qwen3next", qwen3next};
