@@ -79,7 +79,7 @@ struct doc_view {
     char *(*make)(const struct gateway *g, const json_t *doc, size_t *bytes);
 };
 
-route_fn stats_health, stats_all, stats_metrics, stats_page, stats_map, stats_models;
+route_fn stats_health, stats_all, stats_metrics, stats_page, stats_map, stats_describe;
 void stats_tick(struct gateway *g, uint64_t now_ns);
 void stats_forget(struct exchange *x);
 

@@ -137,8 +137,9 @@ static void set_finish(struct completion *c, enum finish finish)
     c->finish = called ? FINISH_CALLS : finish;
 }
 
-void completion_end(struct completion *c, enum finish finish)
+void completion_end(struct completion *c, enum finish finish, const json_t *stats)
 {
+    c->stats = stats;
     if (c->request.stream && completion_splits(c))
         split(c, "", 0, true);
     set_finish(c, finish);

@@ -28,7 +28,7 @@ struct completion {
     int64_t created;                    /* wall clock, seconds */
     const char *model;                  /* its name; borrowed */
     uint64_t new_tokens, prompt_tokens; /* new: those of the text, none of a stop */
-    uint64_t cached_tokens;             /* of the prompt: not computed, but kept; at the end */
+    const json_t *stats; /* of the engine, at the end: times, kept tokens; borrowed; NULL: none */
     enum finish finish;
     unsigned calls;       /* of tools, so far */
     size_t characters;    /* of the tokens so far */
@@ -65,8 +65,9 @@ void completion_text(struct completion *c, const char *text, size_t bytes, bool 
 /* Events that are harmless if they do not fit. */
 void completion_progress(struct completion *c, const struct engine_progress *p);
 void completion_keep_alive(struct completion *c);
-/* The text is complete. Streamed: the last events. */
-void completion_end(struct completion *c, enum finish finish);
+/* The text is complete. Streamed: the last events. stats: of the engine, until the caller has the
+ * whole answer, or NULL. */
+void completion_end(struct completion *c, enum finish finish, const json_t *stats);
 /* Streamed: the last event is an error. Without space it replaces events that were not sent yet;
  * if that is not enough, the completion is `broken`, so that an incomplete stream never looks
  * complete. */

@@ -44,7 +44,7 @@ struct framing {
 extern const struct framing framing_events; /* server-sent events */
 extern const struct framing framing_lines;  /* a JSON object per line */
 
-/* What lists of models state. */
+/* What is known of the model that the engine serves. */
 struct api_model {
     const char *name;
     int64_t started; /* wall clock, seconds */
@@ -56,8 +56,9 @@ struct dialect {
     /* The body of a response that is an error. param: the field that is wrong; NULL or "": none.
      * A new reference, NULL without memory, like all of them. */
     json_t *(*error)(unsigned status, const struct error *error, const char *param);
-    /* A list of the models that the engine serves. NULL: the dialect has none. */
-    json_t *(*models)(const struct api_model *model);
+    /* What a path states of the model that the engine serves, such as a list of models. NULL:
+     * nothing. */
+    json_t *(*describe)(const struct api_model *model);
 
     /* The rest is of completions. A dialect without `parse` has no completions. */
 

@@ -160,12 +160,12 @@ void stats_health(struct exchange *x)
                             reason ? error_name(error.code) : NULL, "reason", reason));
 }
 
-void stats_models(struct exchange *x)
+void stats_describe(struct exchange *x)
 {
     const struct gateway *g = x->gateway;
     struct api_model model = {.name = g->model_name, .started = g->started};
-    sl_assert(g->http.accepts && x->dialect->models);
-    exchange_json(x, MHD_HTTP_OK, x->dialect->models(&model));
+    sl_assert(g->http.accepts && x->dialect->describe);
+    exchange_json(x, MHD_HTTP_OK, x->dialect->describe(&model));
 }
 
 /* ---- polling for the gateway itself ---------------------------------------------------------- */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/json/lookup.h"
 #include "procs/engine/gateway/api/api.h"
 
 #define NEXT_WAIT_MS 1000
@@ -157,7 +156,7 @@ static void finish(struct stream *s, const struct engine_next *next)
     struct gateway *g = s->gateway;
     struct exchange *x = s->exchange;
     size_t bytes = 0;
-    completion_end(&s->completion, finish_of(next));
+    completion_end(&s->completion, finish_of(next), next->stats);
     char *text = streamed(s) ? NULL : completion_whole(&s->completion, &bytes);
     if (streamed(s) ? s->completion.failed : !text) {
         too_much(s);
@@ -222,7 +221,6 @@ static void take_next(struct stream *s, const struct engine_next *next)
     } else {
         if (next->stopped)
             counter_add(s->gateway->child.row, CTR_GATEWAY_streams_stopped, 1);
-        s->completion.cached_tokens = lookup_u64(next->stats, "cached_tokens");
         finish(s, next);
     }
 }

@@ -7,6 +7,7 @@
 
 #include "ipc/rpc/json.h"
 #include "lib/base/bytes.h"
+#include "lib/json/lookup.h"
 #include "procs/engine/gateway/api/completion.h"
 #include "procs/engine/gateway/dialects/openai/openai.h"
 
@@ -46,7 +47,7 @@ static json_t *usage(const struct completion *c)
     return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)c->prompt_tokens,
                      "completion_tokens", (json_int_t)c->new_tokens, "total_tokens",
                      (json_int_t)(c->prompt_tokens + c->new_tokens), "prompt_tokens_details",
-                     "cached_tokens", (json_int_t)c->cached_tokens);
+                     "cached_tokens", (json_int_t)lookup_u64(c->stats, "cached_tokens"));
 }
 
 /* With the model's id if it wrote one. number: of the calls of the answer. */
@@ -356,7 +357,7 @@ static json_t *models(const struct api_model *model)
                      "sluice");
 }
 
-const struct dialect openai = {.name = "openai", .error = error_json, .models = models};
+const struct dialect openai = {.name = "openai", .error = error_json, .describe = models};
 
 const struct dialect openai_completion = {.name = "openai_completion",
                                           .error = error_json,

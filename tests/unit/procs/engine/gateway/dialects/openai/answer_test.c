@@ -46,7 +46,7 @@ static void free_completion(struct completion *c)
 static void check_whole(struct completion *c, const char *expected)
 {
     size_t bytes;
-    completion_end(c, FINISH_END);
+    completion_end(c, FINISH_END, NULL);
     char *text = completion_whole(c, &bytes);
     ck_assert_ptr_nonnull(text);
     ck_assert_str_eq(text, expected);
@@ -131,7 +131,7 @@ START_TEST(events)
     completion_begin(&c);
     for (size_t i = 0; i + 1 < sizeof text; i += 6)
         completion_text(&c, text + i, sizeof text - 1 - i < 6 ? sizeof text - 1 - i : 6, true);
-    completion_end(&c, FINISH_END);
+    completion_end(&c, FINISH_END, NULL);
     check_events(&c, expected, ARRAY_LEN(expected));
 }
 END_TEST
@@ -144,7 +144,7 @@ START_TEST(events_of_no_text)
     open_completion(&c, &openai_chat, true);
     completion_begin(&c);
     completion_text(&c, "", 0, true);
-    completion_end(&c, FINISH_LENGTH);
+    completion_end(&c, FINISH_LENGTH, NULL);
     check_events(&c, expected, ARRAY_LEN(expected));
 }
 END_TEST
@@ -212,7 +212,7 @@ START_TEST(events_with_logprobs)
     c.request.front = strdup("<think>");
     completion_begin(&c);
     take(&c, "b", -2);
-    completion_end(&c, FINISH_STOP_TEXT);
+    completion_end(&c, FINISH_STOP_TEXT, NULL);
     check_events(&c, expected, ARRAY_LEN(expected));
 }
 END_TEST
@@ -228,7 +228,7 @@ START_TEST(whole_without_space)
     for (int i = 0; i < 300; i++)
         take(&c, "a", -1);
     ck_assert(!c.failed);
-    completion_end(&c, FINISH_END);
+    completion_end(&c, FINISH_END, NULL);
     ck_assert_ptr_null(completion_whole(&c, &bytes));
     free_completion(&c);
 }
