@@ -4,8 +4,8 @@
  *
  * CHANNELS(sign)          the answer is messages with a header each (channels.c); then no other row counts
  * REASONING(open, close)  thoughts before the answer
- * CALL(sign, open, close, kind, call_open, name_end, call_close, prefix, key_open, key_end, value_open, value_close, lines)
- *     one or more calls of tools between two marks. kind:
+ * CALL(sign, members...)  one or more calls of tools between two marks: members of struct answer_call, of which those
+ *     that are not named are "". kind:
  *     NAMED   a JSON object with `name` and `arguments`
  *     PAIRS   call_open NAME name_end, for each argument key_open KEY key_end value_open VALUE value_close, call_close.
  *             name_end "": the name ends before the first key. lines: a value has a line feed before and after
@@ -24,33 +24,34 @@
 #ifndef CALL
 #define CALL(...)
 #endif
-#define CALL_NAMED(sign, open, close)                                                              \
-    CALL(sign, open, close, NAMED, "", "", "", "", "", "", "", "", false)
-#define CALL_OBJECT(sign, open, close, call_open, name_end, call_close, prefix)                    \
-    CALL(sign, open, close, OBJECT, call_open, name_end, call_close, prefix, "", "", "", "", false)
 CHANNELS("<|channel|>analysis<|message|>")
 REASONING("<think>", "</think>")
 REASONING("<seed:think>", "</seed:think>")
 REASONING("<|channel>thought", "<channel|>")
-CALL("<minimax:tool_call>", "<minimax:tool_call>", "</minimax:tool_call>", PAIRS, "<invoke name=\"",
-     "\">", "</invoke>", "", "<parameter name=\"", "\">", "", "</parameter>", false)
-CALL_OBJECT("<｜tool▁call▁begin｜>' + tool['type']", "<｜tool▁calls▁begin｜>",
-            "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "\n```json\n",
-            "\n```<｜tool▁call▁end｜>", "")
-CALL_OBJECT("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
-            "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "")
-CALL_OBJECT("<|tool_calls_section_begin|>", "<|tool_calls_section_begin|>",
-            "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
-            "<|tool_call_end|>", "functions.")
-CALL("<tool_call|>", "<|tool_call>", "<tool_call|>", GEMMA, "call:", "{", "", "", "", "", "", "",
-     false)
-CALL("<arg_key>", "<tool_call>", "</tool_call>", PAIRS, "", "", "", "", "<arg_key>", "</arg_key>",
-     "<arg_value>", "</arg_value>", false)
-CALL("<function=", "<tool_call>", "</tool_call>", PAIRS, "<function=", ">", "</function>", "",
-     "<parameter=", ">", "", "</parameter>", true)
-CALL_NAMED("</tool_call>", "<tool_call>", "</tool_call>")
-#undef CALL_NAMED
-#undef CALL_OBJECT
+CALL("<minimax:tool_call>", .open = "<minimax:tool_call>", .close = "</minimax:tool_call>",
+     .kind = ANSWER_PAIRS, .call_open = "<invoke name=\"", .name_end = "\">",
+     .call_close = "</invoke>", .key_open = "<parameter name=\"", .key_end = "\">",
+     .value_close = "</parameter>")
+CALL("<｜tool▁call▁begin｜>' + tool['type']", .open = "<｜tool▁calls▁begin｜>",
+     .close = "<｜tool▁calls▁end｜>", .kind = ANSWER_OBJECT,
+     .call_open = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", .name_end = "\n```json\n",
+     .call_close = "\n```<｜tool▁call▁end｜>")
+CALL("<｜tool▁calls▁begin｜>", .open = "<｜tool▁calls▁begin｜>", .close = "<｜tool▁calls▁end｜>",
+     .kind = ANSWER_OBJECT, .call_open = "<｜tool▁call▁begin｜>", .name_end = "<｜tool▁sep｜>",
+     .call_close = "<｜tool▁call▁end｜>")
+CALL("<|tool_calls_section_begin|>", .open = "<|tool_calls_section_begin|>",
+     .close = "<|tool_calls_section_end|>", .kind = ANSWER_OBJECT,
+     .call_open = "<|tool_call_begin|>", .name_end = "<|tool_call_argument_begin|>",
+     .call_close = "<|tool_call_end|>", .prefix = "functions.")
+CALL("<tool_call|>", .open = "<|tool_call>", .close = "<tool_call|>", .kind = ANSWER_GEMMA,
+     .call_open = "call:", .name_end = "{")
+CALL("<arg_key>", .open = "<tool_call>", .close = "</tool_call>", .kind = ANSWER_PAIRS,
+     .key_open = "<arg_key>", .key_end = "</arg_key>", .value_open = "<arg_value>",
+     .value_close = "</arg_value>")
+CALL("<function=", .open = "<tool_call>", .close = "</tool_call>", .kind = ANSWER_PAIRS,
+     .call_open = "<function=", .name_end = ">", .call_close = "</function>",
+     .key_open = "<parameter=", .key_end = ">", .value_close = "</parameter>", .lines = true)
+CALL("</tool_call>", .open = "<tool_call>", .close = "</tool_call>", .kind = ANSWER_NAMED)
 #undef CHANNELS
 #undef REASONING
 #undef CALL

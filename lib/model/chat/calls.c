@@ -10,15 +10,31 @@
 #define CONTAINERS_MAX 4096 /* an object takes 250 bytes */
 
 static const struct answer_call rows[] = {
-#define CALL(sign, open, close, kind, ...) {sign, open, close, ANSWER_##kind, __VA_ARGS__},
+#define CALL(sign_, ...) {.sign = sign_, __VA_ARGS__},
 #include "lib/model/chat/answer.tbl.h"
 };
 
+static const char *or_empty(const char *text)
+{
+    return text ? text : "";
+}
+
 struct answer_call answer_call_of(const char *chat_template, size_t bytes)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (memmem(chat_template, bytes, rows[i].sign, strlen(rows[i].sign)))
-            return rows[i];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct answer_call call = rows[i];
+        if (!memmem(chat_template, bytes, call.sign, strlen(call.sign)))
+            continue;
+        call.call_open = or_empty(call.call_open);
+        call.name_end = or_empty(call.name_end);
+        call.call_close = or_empty(call.call_close);
+        call.prefix = or_empty(call.prefix);
+        call.key_open = or_empty(call.key_open);
+        call.key_end = or_empty(call.key_end);
+        call.value_open = or_empty(call.value_open);
+        call.value_close = or_empty(call.value_close);
+        return call;
+    }
     return (struct answer_call){0};
 }
 

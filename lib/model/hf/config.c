@@ -12,143 +12,38 @@
 #include "lib/model/limits.h"
 #include "lib/text/printable.h"
 
-#define KEY_BYTES 128
+#define ROWS_OF_NUMBERS                                                                            \
+    (HF_ROWS(UINT) | HF_ROWS(FLOAT) | HF_ROWS(BOOL) | HF_ROWS(TENTH) | HF_ROWS(ROTATED) |          \
+     HF_ROWS(ALPHA) | HF_ROWS(LEADING))
 
-static const struct {
-    const char *model_type, *arch;
-} archs[] = {
-#define HF_ARCH(id, model_type, arch) [HF_##id] = {(model_type), (arch)},
+static const struct hf_arch *const archs[] = {
+#define HF_ARCH(id) &hf_##id,
 #include "lib/model/hf/hf.tbl.h"
 };
 
-static const struct {
-    enum hf_arch arch;
-    const char *model_type;
-} types[] = {
-#define HF_ARCH(id, model_type, arch) {HF_##id, (model_type)},
-#define HF_TYPE(id, model_type)       {HF_##id, (model_type)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-enum presence { PRESENCE_REQUIRED, PRESENCE_OPTIONAL };
-
-static const struct number_row {
-    enum hf_arch arch;
-    const char *field, *key;
-    enum presence presence;
-    enum {
-        KIND_UINT,
-        KIND_FLOAT,
-        KIND_TENTH,
-        KIND_BOOL,
-        KIND_ROTATED,
-        KIND_LEADING,
-        KIND_ALPHA
-    } kind;
-} number_rows[] = {
-#define HF_UINT(id, field, key, presence) {HF_##id, #field, (key), PRESENCE_##presence, KIND_UINT},
-#define HF_FLOAT(id, field, key, presence)                                                         \
-    {HF_##id, #field, (key), PRESENCE_##presence, KIND_FLOAT},
-#define HF_TENTH(id, field, key)          {HF_##id, #field, (key), PRESENCE_OPTIONAL, KIND_TENTH},
-#define HF_BOOL(id, field, key, presence) {HF_##id, #field, (key), PRESENCE_##presence, KIND_BOOL},
-#define HF_ROTATED(id, field, key)        {HF_##id, #field, (key), PRESENCE_OPTIONAL, KIND_ROTATED},
-#define HF_ALPHA(id, field, key)          {HF_##id, #field, (key), PRESENCE_OPTIONAL, KIND_ALPHA},
-#define HF_LEADING(id, field, key)        {HF_##id, #field, (key), PRESENCE_REQUIRED, KIND_LEADING},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct pair_row {
-    enum hf_arch arch;
-    const char *a, *b, *key;
-    enum { PAIR_SUM, PAIR_PRODUCT, PAIR_EQUAL } kind;
-} pair_rows[] = {
-#define HF_SUM(id, a, b, key)     {HF_##id, #a, #b, (key), PAIR_SUM},
-#define HF_PRODUCT(id, a, b, key) {HF_##id, #a, #b, (key), PAIR_PRODUCT},
-#define HF_EQUAL(id, a, b)        {HF_##id, #a, #b, NULL, PAIR_EQUAL},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct key_row {
-    enum hf_arch arch;
-    const char *key;
-    uint32_t value;
-} key_rows[] = {
-#define HF_KEY(id, key, value) {HF_##id, (key), (value)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct {
-    enum hf_arch arch;
-    const char *key;
-    float value;
-} float_rows[] = {
-#define HF_NUMBER(id, key, value) {HF_##id, (key), (value)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct {
-    enum hf_arch arch;
-    const char *field, *key;
-    uint32_t yes, no;
-} choice_rows[] = {
-#define HF_CHOICE(id, field, key, yes, no) {HF_##id, #field, (key), (yes), (no)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct {
-    enum hf_arch arch;
-    const char *other, *text, *field, *key;
-} with_rows[] = {
-#define HF_WITH(id, other, text, field, key) {HF_##id, #other, (text), #field, (key)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct must_row {
-    enum hf_arch arch;
-    const char *field, *accepted;
-    bool required;
-} must_rows[] = {
-#define HF_MUST(id, field, accepted) {HF_##id, #field, (accepted), false},
-#define HF_HAS(id, field, accepted)  {HF_##id, #field, (accepted), true},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct rope_row {
-    enum hf_arch arch;
-    const char *home, *type, *scaling, *needs;
-} rope_rows[] = {
-#define HF_ROPE(id, home, type, scaling, needs) {HF_##id, (home), (type), (scaling), (needs)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct {
-    enum hf_arch arch;
-    const char *method;
-} quantised_rows[] = {
-#define HF_QUANTISED(id, method) {HF_##id, (method)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-const char *hf_arch_name(enum hf_arch arch)
+void hf_full_key(const struct hf_arch *arch, const char *key, char buf[HF_KEY_BYTES])
 {
-    sl_assert(arch < HF_ARCH__COUNT);
-    return archs[arch].arch;
+    int n = snprintf(buf, HF_KEY_BYTES, "%s.%s", arch->arch, key);
+    sl_assert(n > 0 && n < HF_KEY_BYTES);
 }
 
-static int find_arch(const json_t *config, enum hf_arch *arch, struct error *error)
+static int find_arch(const json_t *config, const struct hf_arch **arch, struct error *error)
 {
     const char *type = json_string_value(json_object_get(config, "model_type"));
     char known[64] = ""; /* those that fit in a line with the name of the file */
     bool all = true;
-    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-        if (type && strcmp(types[i].model_type, type) == 0) {
-            *arch = types[i].arch;
+    for (size_t i = 0; i < ARRAY_LEN(archs) * HF_TYPES_MAX; i++) {
+        const char *name = archs[i / HF_TYPES_MAX]->type[i % HF_TYPES_MAX];
+        if (!name)
+            continue;
+        if (type && strcmp(name, type) == 0) {
+            *arch = archs[i / HF_TYPES_MAX];
             return 0;
         }
         size_t n = strlen(known);
-        all = all && n + 2 + strlen(types[i].model_type) < sizeof known;
+        all = all && n + 2 + strlen(name) < sizeof known;
         if (all)
-            snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", types[i].model_type);
+            snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", name);
     }
     return error_set(error, ERR_BAD_INPUT, "model_type '%s' is not supported (supported: %s%s)",
                      type ? printable(type, strlen(type)).text : "", known,
@@ -213,7 +108,7 @@ static double head_size(const json_t *config)
 }
 
 /* The elements of a head that are rotated. */
-static int put_rotated(const struct number_row *row, const char *key, const json_t *config,
+static int put_rotated(const struct hf_row *row, const char *key, const json_t *config,
                        const json_t *value, struct gguf_writer *w, struct error *error)
 {
     double part = json_number_value(value), size = head_size(config);
@@ -224,7 +119,7 @@ static int put_rotated(const struct number_row *row, const char *key, const json
 }
 
 /* The base of the rotations of NTK-aware scaling with a constant factor. */
-static int put_alpha(const struct number_row *row, const char *key, const json_t *config,
+static int put_alpha(const struct hf_row *row, const char *key, const json_t *config,
                      const json_t *value, struct gguf_writer *w, struct error *error)
 {
     double theta = json_number_value(hf_field(config, "rope_theta")), n = head_size(config);
@@ -237,17 +132,18 @@ static int put_alpha(const struct number_row *row, const char *key, const json_t
 }
 
 /* The field that becomes a key of GGUF; NULL: the architecture has none. */
-const char *hf_field_for(enum hf_arch arch, const char *key)
+const char *hf_field_for(const struct hf_arch *arch, const char *key)
 {
-    for (size_t i = 0; i < ARRAY_LEN(number_rows); i++)
-        if (number_rows[i].arch == arch && strcmp(number_rows[i].key, key) == 0)
-            return number_rows[i].field;
+    const struct hf_row *row;
+    HF_EACH (row, arch, ROWS_OF_NUMBERS)
+        if (strcmp(row->key, key) == 0)
+            return row->field;
     return NULL;
 }
 
 /* The layers without experts: a number, or a list of the kinds. */
-static int leading_of(enum hf_arch arch, const json_t *config, const char *field, uint32_t *n,
-                      struct error *error)
+static int leading_of(const struct hf_arch *arch, const json_t *config, const char *field,
+                      uint32_t *n, struct error *error)
 {
     const json_t *number = hf_field(config, field), *kinds = hf_field(config, "mlp_layer_types");
     size_t dense = 0;
@@ -271,37 +167,37 @@ static int leading_of(enum hf_arch arch, const json_t *config, const char *field
     return 0;
 }
 
-static int put_number(const struct number_row *row, const json_t *config, struct gguf_writer *w,
-                      struct error *error)
+static int put_number(const struct hf_arch *arch, const struct hf_row *row, const json_t *config,
+                      struct gguf_writer *w, struct error *error)
 {
-    char key[KEY_BYTES];
+    char key[HF_KEY_BYTES];
     const json_t *value = hf_field(config, row->field);
     uint32_t n = 0;
-    snprintf(key, sizeof key, "%s.%s", archs[row->arch].arch, row->key);
-    if (row->kind == KIND_LEADING) {
-        if (leading_of(row->arch, config, row->field, &n, error))
+    hf_full_key(arch, row->key, key);
+    if (row->kind == HF_LEADING) {
+        if (leading_of(arch, config, row->field, &n, error))
             return -1;
         gguf_put_u32(w, key, n);
         return 0;
     }
     if (!value)
-        return row->presence == PRESENCE_OPTIONAL
+        return row->presence == HF_PRESENCE_OPTIONAL
                    ? 0
                    : error_set(error, ERR_BAD_INPUT, "%s is missing", row->field);
-    if (row->kind == KIND_BOOL) {
+    if (row->kind == HF_BOOL) {
         if (!json_is_boolean(value))
             return error_set(error, ERR_BAD_INPUT, "%s is neither true nor false", row->field);
         gguf_put_bool(w, key, json_is_true(value));
         return 0;
     }
-    if (row->kind == KIND_ROTATED || row->kind == KIND_ALPHA)
-        return (row->kind == KIND_ROTATED ? put_rotated : put_alpha)(row, key, config, value, w,
-                                                                     error);
-    if (row->kind == KIND_FLOAT || row->kind == KIND_TENTH) {
+    if (row->kind == HF_ROTATED || row->kind == HF_ALPHA)
+        return (row->kind == HF_ROTATED ? put_rotated : put_alpha)(row, key, config, value, w,
+                                                                   error);
+    if (row->kind == HF_FLOAT || row->kind == HF_TENTH) {
         double x = json_number_value(value);
         if (!json_is_number(value) || !isfinite(x))
             return error_set(error, ERR_BAD_INPUT, "%s is not a number", row->field);
-        gguf_put_f32(w, key, (float)(row->kind == KIND_TENTH ? 0.1 * x : x));
+        gguf_put_f32(w, key, (float)(row->kind == HF_TENTH ? 0.1 * x : x));
         return 0;
     }
     if (uint_of(value, row->field, &n, error))
@@ -320,45 +216,47 @@ static bool is_one_of(const char *found, const char *accepted)
     return false;
 }
 
-static int check_must(const struct must_row *row, const json_t *config, struct error *error)
+static int check_must(const struct hf_row *row, const json_t *config, struct error *error)
 {
     const json_t *value = any_field(config, row->field);
     if (!value)
-        return row->required ? error_set(error, ERR_BAD_INPUT, "%s is missing", row->field) : 0;
-    if (strcmp(row->accepted, "*") == 0)
+        return row->presence == HF_PRESENCE_REQUIRED
+                   ? error_set(error, ERR_BAD_INPUT, "%s is missing", row->field)
+                   : 0;
+    if (strcmp(row->text, "*") == 0)
         return 0;
     char *found = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     if (!found)
         return error_set(error, ERR_NO_MEMORY, "out of memory (%s)", row->field);
     int status = 0;
-    if (!is_one_of(found, row->accepted))
+    if (!is_one_of(found, row->text))
         status = error_set(error, ERR_BAD_INPUT, "%s is %s, which is not supported (only %s)",
-                           row->field, printable(found, strlen(found)).text, row->accepted);
+                           row->field, printable(found, strlen(found)).text, row->text);
     free(found);
     return status;
 }
 
 /* Sums and products of two fields; fields that must be equal. */
-static int put_pair(const struct pair_row *row, const json_t *config, struct gguf_writer *w,
-                    struct error *error)
+static int put_pair(const struct hf_arch *arch, const struct hf_row *row, const json_t *config,
+                    struct gguf_writer *w, struct error *error)
 {
-    const json_t *x = hf_field(config, row->a), *y = hf_field(config, row->b);
-    char key[KEY_BYTES];
+    const json_t *x = hf_field(config, row->field), *y = hf_field(config, row->with);
+    char key[HF_KEY_BYTES];
     uint32_t a, b, made;
-    if (row->kind == PAIR_EQUAL)
+    if (row->kind == HF_EQUAL)
         return (!x && !y) || (json_is_number(x) && json_is_number(y) &&
                               json_number_value(x) == json_number_value(y))
                    ? 0
                    : error_set(error, ERR_BAD_INPUT, "%s and %s differ, which is not supported",
-                               row->a, row->b);
+                               row->field, row->with);
     if (!x || !y)
-        return error_set(error, ERR_BAD_INPUT, "%s is missing", x ? row->b : row->a);
-    if (uint_of(x, row->a, &a, error) || uint_of(y, row->b, &b, error))
+        return error_set(error, ERR_BAD_INPUT, "%s is missing", x ? row->with : row->field);
+    if (uint_of(x, row->field, &a, error) || uint_of(y, row->with, &b, error))
         return -1;
-    if (row->kind == PAIR_SUM ? __builtin_add_overflow(a, b, &made)
-                              : __builtin_mul_overflow(a, b, &made))
-        return error_set(error, ERR_BAD_INPUT, "%s and %s are too large", row->a, row->b);
-    snprintf(key, sizeof key, "%s.%s", archs[row->arch].arch, row->key);
+    if (row->kind == HF_SUM ? __builtin_add_overflow(a, b, &made)
+                            : __builtin_mul_overflow(a, b, &made))
+        return error_set(error, ERR_BAD_INPUT, "%s and %s are too large", row->field, row->with);
+    hf_full_key(arch, row->key, key);
     gguf_put_u32(w, key, made);
     return 0;
 }
@@ -377,30 +275,40 @@ static int bad_rope(const char *home, const char *type, struct error *error)
                      type ? printable(type, strlen(type)).text : "");
 }
 
-/* Each kind of layer has its own: `home` is a path to it. */
-static int check_rope_of_kinds(enum hf_arch arch, const json_t *config, bool *any,
+/* Each kind of layer has its own, whose path is the field of the row. */
+static int check_rope_of_kinds(const struct hf_arch *arch, const json_t *config, bool *any,
                                struct error *error)
 {
+    const struct hf_row *row;
     *any = false;
-    for (size_t i = 0; i < ARRAY_LEN(rope_rows); i++) {
-        const struct rope_row *row = &rope_rows[i];
-        if (row->arch != arch || !row->home[0])
+    HF_EACH (row, arch, HF_ROWS(ROPE)) {
+        if (!row->field[0])
             continue;
-        const char *type = rope_type(at_path(config, row->home));
+        const char *type = rope_type(at_path(config, row->field));
         *any = true;
-        if (!type || strcmp(type, row->type) != 0)
-            return bad_rope(row->home, type, error);
+        if (!type || strcmp(type, row->text) != 0)
+            return bad_rope(row->field, type, error);
     }
     return 0;
 }
 
+/* The row of a type of all layers; NULL: there is none. */
+static const struct hf_row *rope_of(const struct hf_arch *arch, const char *type)
+{
+    const struct hf_row *row;
+    HF_EACH (row, arch, HF_ROWS(ROPE))
+        if (type && !row->field[0] && strcmp(row->text, type) == 0)
+            return row;
+    return NULL;
+}
+
 /* Rejects scaled rotary embeddings that the architecture has no row for; writes the type of others. Where each kind
  * of layer has its own, in rope_parameters, there is no other. */
-static int check_rope(enum hf_arch arch, const json_t *config, struct gguf_writer *w,
+static int check_rope(const struct hf_arch *arch, const json_t *config, struct gguf_writer *w,
                       struct error *error)
 {
     static const char *const homes[] = {"rope_scaling", "rope_parameters"};
-    const struct rope_row *scaled = NULL;
+    const struct hf_row *scaled = NULL;
     bool any;
     if (check_rope_of_kinds(arch, config, &any, error))
         return -1;
@@ -409,18 +317,14 @@ static int check_rope(enum hf_arch arch, const json_t *config, struct gguf_write
         const char *type = rope_type(rope);
         if (!rope || json_is_null(rope) || (type && strcmp(type, "default") == 0))
             continue;
-        const struct rope_row *row = NULL;
-        for (size_t k = 0; k < ARRAY_LEN(rope_rows) && type; k++)
-            if (rope_rows[k].arch == arch && !rope_rows[k].home[0] &&
-                strcmp(rope_rows[k].type, type) == 0)
-                row = &rope_rows[k];
+        const struct hf_row *row = rope_of(arch, type);
         if (!row || (row->needs[0] && !hf_field(config, row->needs)))
             return bad_rope(homes[i], type, error);
         scaled = row;
     }
     if (scaled) {
-        char key[KEY_BYTES];
-        snprintf(key, sizeof key, "%s.rope.scaling.type", archs[arch].arch);
+        char key[HF_KEY_BYTES];
+        hf_full_key(arch, "rope.scaling.type", key);
         gguf_put_text(w, key, scaled->scaling);
     }
     return 0;
@@ -434,9 +338,9 @@ static int check_quantisation(const json_t *config, struct hf_shape *shape, stru
     const json_t *format = json_object_get(q, "fmt");
     if (!q || json_is_null(q))
         return 0;
-    for (size_t i = 0; i < ARRAY_LEN(quantised_rows); i++)
-        if (quantised_rows[i].arch == shape->arch &&
-            hf_is_string(json_object_get(q, "quant_method"), quantised_rows[i].method))
+    const struct hf_row *row;
+    HF_EACH (row, shape->arch, HF_ROWS(QUANTISED))
+        if (hf_is_string(json_object_get(q, "quant_method"), row->text))
             return 0;
     json_int_t rows = json_integer_value(json_array_get(block, 0));
     json_int_t columns = json_integer_value(json_array_get(block, 1));
@@ -465,7 +369,7 @@ static int read_shape(const json_t *config, struct hf_shape *shape, struct error
 #define HF_SIZE(name, field) #field,
 #include "lib/model/hf/rows.tbl.h"
     };
-    enum hf_arch a = shape->arch;
+    const struct hf_arch *a = shape->arch;
     const char *dense = hf_field_for(a, "leading_dense_block_count");
     const char *kv = hf_field_for(a, "attention.head_count_kv");
     const char *heads = hf_field_for(a, "attention.head_count");
@@ -494,69 +398,66 @@ static int read_shape(const json_t *config, struct hf_shape *shape, struct error
 }
 
 /* True if an earlier row has written the key. */
-static bool is_given_before(size_t row, const json_t *config)
+static bool is_given_before(const struct hf_arch *arch, const struct hf_row *row,
+                            const json_t *config)
 {
-    for (size_t i = 0; i < row; i++)
-        if (number_rows[i].arch == number_rows[row].arch &&
-            strcmp(number_rows[i].key, number_rows[row].key) == 0 &&
-            hf_field(config, number_rows[i].field))
+    const struct hf_row *before;
+    HF_EACH (before, arch, ROWS_OF_NUMBERS) {
+        if (before == row)
+            return false;
+        if (strcmp(before->key, row->key) == 0 && hf_field(config, before->field))
             return true;
-    return false;
+    }
+    sl_panic("a row of %s is in no group", arch->arch);
 }
 
-static void put_constants(enum hf_arch arch, const json_t *config, struct gguf_writer *w)
+static void put_constants(const struct hf_arch *arch, const json_t *config, struct gguf_writer *w)
 {
-    for (size_t i = 0; i < ARRAY_LEN(key_rows); i++) {
-        char key[KEY_BYTES];
-        snprintf(key, sizeof key, "%s.%s", archs[arch].arch, key_rows[i].key);
-        if (key_rows[i].arch == arch)
-            gguf_put_u32(w, key, key_rows[i].value);
+    char key[HF_KEY_BYTES];
+    const struct hf_row *row;
+    HF_EACH (row, arch, HF_ROWS(KEY)) {
+        hf_full_key(arch, row->key, key);
+        gguf_put_u32(w, key, row->value);
     }
-    for (size_t i = 0; i < ARRAY_LEN(float_rows); i++) {
-        char key[KEY_BYTES];
-        snprintf(key, sizeof key, "%s.%s", archs[arch].arch, float_rows[i].key);
-        if (float_rows[i].arch == arch)
-            gguf_put_f32(w, key, float_rows[i].value);
+    HF_EACH (row, arch, HF_ROWS(NUMBER)) {
+        hf_full_key(arch, row->key, key);
+        gguf_put_f32(w, key, row->number);
     }
-    for (size_t i = 0; i < ARRAY_LEN(choice_rows); i++) {
-        char key[KEY_BYTES];
-        snprintf(key, sizeof key, "%s.%s", archs[arch].arch, choice_rows[i].key);
-        if (choice_rows[i].arch == arch)
-            gguf_put_u32(w, key,
-                         json_is_true(hf_field(config, choice_rows[i].field)) ? choice_rows[i].yes
-                                                                              : choice_rows[i].no);
+    HF_EACH (row, arch, HF_ROWS(CHOICE)) {
+        hf_full_key(arch, row->key, key);
+        gguf_put_u32(w, key, json_is_true(hf_field(config, row->field)) ? row->yes : row->no);
     }
 }
 
-static int put_conditional(enum hf_arch arch, const json_t *config, struct gguf_writer *w,
+static int put_conditional(const struct hf_arch *arch, const json_t *config, struct gguf_writer *w,
                            struct error *error)
 {
-    for (size_t i = 0; i < ARRAY_LEN(with_rows); i++) {
-        char key[KEY_BYTES];
+    const struct hf_row *row;
+    HF_EACH (row, arch, HF_ROWS(WITH)) {
+        char key[HF_KEY_BYTES];
         uint32_t n;
-        if (with_rows[i].arch != arch ||
-            !hf_is_string(hf_field(config, with_rows[i].other), with_rows[i].text))
+        if (!hf_is_string(hf_field(config, row->with), row->text))
             continue;
-        if (uint_of(hf_field(config, with_rows[i].field), with_rows[i].field, &n, error))
+        if (uint_of(hf_field(config, row->field), row->field, &n, error))
             return -1;
-        snprintf(key, sizeof key, "%s.%s", archs[arch].arch, with_rows[i].key);
+        hf_full_key(arch, row->key, key);
         gguf_put_u32(w, key, n);
     }
     return 0;
 }
 
-static int put_numbers(enum hf_arch arch, const json_t *config, struct gguf_writer *w,
+static int put_numbers(const struct hf_arch *arch, const json_t *config, struct gguf_writer *w,
                        struct error *error)
 {
-    for (size_t i = 0; i < ARRAY_LEN(must_rows); i++)
-        if (must_rows[i].arch == arch && check_must(&must_rows[i], config, error))
+    const struct hf_row *row;
+    HF_EACH (row, arch, HF_ROWS(MUST))
+        if (check_must(row, config, error))
             return -1;
-    for (size_t i = 0; i < ARRAY_LEN(number_rows); i++)
-        if (number_rows[i].arch == arch && !is_given_before(i, config) &&
-            put_number(&number_rows[i], config, w, error))
+    HF_EACH (row, arch, ROWS_OF_NUMBERS)
+        if (!is_given_before(arch, row, config) && put_number(arch, row, config, w, error))
             return -1;
-    for (size_t i = 0; i < ARRAY_LEN(pair_rows); i++)
-        if (pair_rows[i].arch == arch && put_pair(&pair_rows[i], config, w, error))
+    HF_EACH (row, arch, HF_ROWS(SUM) | HF_ROWS(PRODUCT) | HF_ROWS(EQUAL))
+        if (put_pair(arch, row, config, w, error))
             return -1;
     put_constants(arch, config, w);
     return put_conditional(arch, config, w, error);
@@ -575,7 +476,7 @@ int hf_config_keys(const json_t *whole, const char *name, struct gguf_writer *w,
     *shape = (struct hf_shape){0};
     if (find_arch(config, &shape->arch, error))
         return -1;
-    gguf_put_text(w, "general.architecture", archs[shape->arch].arch);
+    gguf_put_text(w, "general.architecture", shape->arch->arch);
     gguf_put_text(w, "general.type", "model");
     gguf_put_text(w, "general.name", name);
     return put_numbers(shape->arch, config, w, error) ||

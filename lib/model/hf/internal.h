@@ -12,16 +12,110 @@
 #include "lib/json/reader.h"
 #include "lib/model/hf/hf.h"
 #include "lib/model/limits.h"
+#include "lib/model/rows.h"
 
 #define HF_CONFIG_MAX    (4 * MIB)
 #define HF_TOKENIZER_MAX (64 * MIB)
 #define HF_TIKTOKEN_MAX  (16 * MIB)
 
-enum hf_arch {
-#define HF_ARCH(id, model_type, arch) HF_##id,
-#include "lib/model/hf/hf.tbl.h"
-    HF_ARCH__COUNT
+/* ---- models as rows ---- */
+
+/* The forms of rows.tbl.h. */
+enum hf_form_name {
+#define HF_FORM(name, storage, value, turned, planes, rows, columns) HF_FORM_##name,
+#include "lib/model/hf/rows.tbl.h"
+    HF_FORM__COUNT
 };
+
+enum hf_presence {
+    HF_PRESENCE_REQUIRED,
+    HF_PRESENCE_OPTIONAL,
+    HF_PRESENCE_DENSE,
+    HF_PRESENCE_EXPERTS,
+    HF_PRESENCE_FULL,
+    HF_PRESENCE_OTHER
+};
+
+/* What a row says: families/rows.h has a macro for each kind, and its description. */
+enum hf_row_kind {
+    HF_END = ROW_END,
+    HF_GROUP = ROW_GROUP,
+    HF_UINT,
+    HF_FLOAT,
+    HF_BOOL,
+    HF_TENTH,
+    HF_ROTATED,
+    HF_ALPHA,
+    HF_LEADING,
+    HF_SUM,
+    HF_PRODUCT,
+    HF_EQUAL,
+    HF_WITH,
+    HF_KEY,
+    HF_NUMBER,
+    HF_CHOICE,
+    HF_MUST,
+    HF_QUANTISED,
+    HF_ROPE,
+    HF_OTHER,
+    HF_FIXED,
+    HF_INTERVAL,
+    HF_LAYER_FLAGS,
+    HF_LAYER_UINTS,
+    HF_LAYOUT,
+    HF_FULL,
+    HF_EACH,
+    HF_DENSE,
+    HF_EXPERT,
+    HF_EXPERTS,
+    HF_REJECTED,
+    HF_NUMBERS,
+    HF_UNROTATED
+};
+
+struct hf_row {
+    enum hf_row_kind kind;
+    enum hf_presence presence;
+    const char *field; /* of config.json; or name of a tensor */
+    const char *with;  /* another field */
+    const char
+        *key; /* of GGUF, behind the name of the architecture and a dot; or name of a tensor */
+    const char *text;
+    union { /* by kind */
+        const struct hf_row *group;
+        enum hf_form_name form;
+        float number;
+        uint32_t value;
+        struct {
+            uint32_t yes, no;
+        };
+        struct {
+            const char *scaling, *needs;
+        };
+        struct {
+            const char *size;
+            uint32_t period, at;
+        };
+        const char *gate, *part;
+    };
+};
+
+#define HF_TYPES_MAX 2
+struct hf_arch {
+    const char *type[HF_TYPES_MAX]; /* model_type of config.json; NULL: no second one */
+    const char *arch;               /* general.architecture of GGUF */
+    const struct hf_row *rows;      /* the last one is of kind HF_END */
+};
+
+#define HF_ARCH(id) extern const struct hf_arch hf_##id;
+#include "lib/model/hf/hf.tbl.h"
+
+/* A loop over its rows of some kinds, and the first of them; kinds: HF_ROWS(UINT) | ... */
+ROW_WALK(hf)
+#define HF_ROWS(kind)              ROW_BIT(HF_##kind)
+#define HF_EACH(row, arch_, kinds) ROW_EACH (hf, row, (arch_)->rows, kinds)
+
+/* ---- what the files share ---- */
 
 /* The axes of rows.tbl.h, and the sizes that they use. */
 enum hf_axis_name {
@@ -36,7 +130,7 @@ enum hf_size {
 };
 
 struct hf_shape { /* the part of the configuration that locates tensors */
-    enum hf_arch arch;
+    const struct hf_arch *arch;
     uint32_t layers, dense_layers; /* without experts, the first ones */
     uint32_t experts, heads, kv_heads, vocab;
     uint32_t block_rows, block_columns; /* of FP8 weights; 0: none */
@@ -44,7 +138,9 @@ struct hf_shape { /* the part of the configuration that locates tensors */
     bool other[MODEL_LAYERS_MAX];       /* layers of the architecture's other kind */
 };
 
-const char *hf_arch_name(enum hf_arch arch); /* general.architecture */
+#define HF_KEY_BYTES 128
+/* "<name of the architecture>.<key>" */
+void hf_full_key(const struct hf_arch *arch, const char *key, char buf[HF_KEY_BYTES]);
 
 /* Checks config.json and writes its keys. name: general.name. */
 int hf_config_keys(const json_t *config, const char *name, struct gguf_writer *w,
@@ -57,13 +153,13 @@ const json_t *hf_text_config(const json_t *config);
 const json_t *hf_field(const json_t *config, const char *field);
 
 /* The field that becomes a key of GGUF; NULL: the architecture has none. */
-const char *hf_field_for(enum hf_arch arch, const char *key);
+const char *hf_field_for(const struct hf_arch *arch, const char *key);
 
 /* layers.c: reads which layers are of the architecture's other kind, and writes the keys that say so. */
 int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape *shape,
                    struct error *error);
 
-/* layers.c: a number of the layers that attend to all positions (HF_FULL). */
+/* layers.c: a number of the layers that attend to all positions (FULL). */
 int hf_full_number(const json_t *config, const struct hf_shape *shape, const char *field,
                    const char *global, const char *gate, uint32_t *n, struct error *error);
 
@@ -112,13 +208,14 @@ int hf_tokens_open(struct hf_tokens *t, uint32_t vocab, struct error *error);
 char *hf_tokens_text(struct hf_tokens *t, size_t bytes);
 int hf_tokens_end(struct hf_tokens *t, struct error *error);
 
-/* HF_TIKTOKEN. */
+/* A vocabulary of tiktoken, read if there is no tokenizer.json. Behind the ranks are `count` special tokens: those of
+ * tokenizer_config.json; else, in this order, `named`, then `numbered` with its id or from 0 on. */
 struct hf_tiktoken {
-    const char *file, *pre;
+    const char *file, *pre; /* its pre-tokenizer */
     uint32_t count;
     const char *named, *numbered;
     bool by_id;
-    const char *bos;
+    const char *bos; /* where tokenizer_config.json names none */
 };
 const struct hf_tiktoken *hf_tiktoken_row(size_t i); /* NULL: there are fewer */
 

@@ -8,70 +8,11 @@
 #include "lib/base/assert.h"
 #include "lib/model/hf/internal.h"
 
-#define KEY_BYTES 128
-
-static const struct {
-    enum hf_arch arch;
-    const char *kind;
-} other_rows[] = {
-#define HF_OTHER(id, kind) {HF_##id, (kind)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct {
-    enum hf_arch arch;
-    uint32_t period, at;
-} fixed_rows[] = {
-#define HF_FIXED(id, period, at) {HF_##id, (period), (at)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct {
-    enum hf_arch arch;
-    const char *field;
-    uint32_t otherwise;
-} interval_rows[] = {
-#define HF_INTERVAL(id, field, otherwise) {HF_##id, #field, (otherwise)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct keys_row {
-    enum hf_arch arch;
-    const char *key;
-    const char *full, *other; /* fields with the numbers; NULL: a flag of each layer */
-} keys_rows[] = {
-#define HF_LAYER_FLAGS(id, key)              {HF_##id, (key), NULL, NULL},
-#define HF_LAYER_UINTS(id, full, other, key) {HF_##id, (key), (full), (other)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct full_row {
-    enum hf_arch arch;
-    const char *field, *global, *gate, *key;
-    bool each;
-} full_rows[] = {
-#define HF_FULL(id, field, global, gate, key) {HF_##id, #field, #global, (gate), (key), false},
-#define HF_EACH(id, field, global, gate, key) {HF_##id, #field, #global, (gate), (key), true},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct layout_row {
-    enum hf_arch arch;
-    const char *windows, *rotated;
-    uint32_t period, at;
-    const char *size, *key;
-} layout_rows[] = {
-#define HF_LAYOUT(id, windows, rotated, period, at, size, key)                                     \
-    {HF_##id, #windows, #rotated, (period), (at), #size, (key)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const char *other_kind(enum hf_arch arch)
+/* NULL: all layers are alike. */
+static const char *other_kind(const struct hf_arch *arch)
 {
-    for (size_t i = 0; i < ARRAY_LEN(other_rows); i++)
-        if (other_rows[i].arch == arch)
-            return other_rows[i].kind;
-    return NULL;
+    const struct hf_row *row = hf_first(arch->rows, HF_ROWS(OTHER));
+    return row ? row->text : NULL;
 }
 
 static int read_listed(const json_t *types, struct hf_shape *shape, struct error *error)
@@ -96,38 +37,33 @@ static int read_listed(const json_t *types, struct hf_shape *shape, struct error
 /* Without a list: every n-th layer attends to all positions. */
 static int read_interval(const json_t *config, struct hf_shape *shape, struct error *error)
 {
-    for (size_t i = 0; i < ARRAY_LEN(interval_rows); i++) {
-        if (interval_rows[i].arch != shape->arch)
-            continue;
-        const json_t *value = hf_field(config, interval_rows[i].field);
-        json_int_t n = value ? json_integer_value(value) : interval_rows[i].otherwise;
-        if (n < 1 || n > (json_int_t)MODEL_LAYERS_MAX)
-            return error_set(error, ERR_BAD_INPUT, "%s is not a number of layers",
-                             interval_rows[i].field);
-        for (uint32_t layer = 0; layer < shape->layers; layer++)
-            shape->other[layer] = (layer + 1) % (uint32_t)n != 0;
-        return 0;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(fixed_rows); i++)
-        if (fixed_rows[i].arch == shape->arch)
-            return 0;
-    return other_kind(shape->arch) ? error_set(error, ERR_BAD_INPUT, "layer_types is missing") : 0;
+    const struct hf_row *row = hf_first(shape->arch->rows, HF_ROWS(INTERVAL));
+    if (!row)
+        return hf_first(shape->arch->rows, HF_ROWS(FIXED)) || !other_kind(shape->arch)
+                   ? 0
+                   : error_set(error, ERR_BAD_INPUT, "layer_types is missing");
+    const json_t *value = hf_field(config, row->field);
+    json_int_t n = value ? json_integer_value(value) : row->value;
+    if (n < 1 || n > (json_int_t)MODEL_LAYERS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "%s is not a number of layers", row->field);
+    for (uint32_t layer = 0; layer < shape->layers; layer++)
+        shape->other[layer] = (layer + 1) % (uint32_t)n != 0;
+    return 0;
 }
 
 static int check_fixed(bool listed, struct hf_shape *shape, struct error *error)
 {
-    for (size_t i = 0; i < ARRAY_LEN(fixed_rows); i++)
-        for (uint32_t layer = 0; layer < shape->layers && fixed_rows[i].arch == shape->arch;
-             layer++) {
-            bool other = layer % fixed_rows[i].period != fixed_rows[i].at;
-            if (listed && shape->other[layer] != other)
-                return error_set(error, ERR_BAD_INPUT,
-                                 "layer_types: layer %" PRIu32
-                                 " is not of the kind that it has in published models, which is "
-                                 "not supported",
-                                 layer);
-            shape->other[layer] = other;
-        }
+    const struct hf_row *row = hf_first(shape->arch->rows, HF_ROWS(FIXED));
+    for (uint32_t layer = 0; row && layer < shape->layers; layer++) {
+        bool other = layer % row->period != row->at;
+        if (listed && shape->other[layer] != other)
+            return error_set(error, ERR_BAD_INPUT,
+                             "layer_types: layer %" PRIu32
+                             " is not of the kind that it has in published models, which is "
+                             "not supported",
+                             layer);
+        shape->other[layer] = other;
+    }
     return 0;
 }
 
@@ -145,21 +81,29 @@ static int number_of(const json_t *config, const char *field, uint32_t *n, struc
     return 0;
 }
 
-static int put_keys(const struct keys_row *row, const json_t *config, struct gguf_writer *w,
-                    const struct hf_shape *shape, struct error *error)
+/* One of two numbers for each layer. */
+static void put_each(const char *key, uint32_t full, uint32_t other, struct gguf_writer *w,
+                     const struct hf_shape *shape)
 {
-    char key[KEY_BYTES];
-    uint32_t numbers[MODEL_LAYERS_MAX], full, other;
-    snprintf(key, sizeof key, "%s.%s", hf_arch_name(row->arch), row->key);
-    if (!row->full) {
-        gguf_put_array(w, key, GGUF_BOOL, shape->other, shape->layers);
-        return 0;
-    }
-    if (number_of(config, row->full, &full, error) || number_of(config, row->other, &other, error))
-        return -1;
+    uint32_t numbers[MODEL_LAYERS_MAX];
     for (uint32_t layer = 0; layer < shape->layers; layer++)
         numbers[layer] = shape->other[layer] ? other : full;
     gguf_put_array(w, key, GGUF_U32, numbers, shape->layers);
+}
+
+static int put_keys(const struct hf_row *row, const json_t *config, struct gguf_writer *w,
+                    const struct hf_shape *shape, struct error *error)
+{
+    char key[HF_KEY_BYTES];
+    uint32_t full, other;
+    hf_full_key(shape->arch, row->key, key);
+    if (row->kind == HF_LAYER_FLAGS) {
+        gguf_put_array(w, key, GGUF_BOOL, shape->other, shape->layers);
+        return 0;
+    }
+    if (number_of(config, row->field, &full, error) || number_of(config, row->with, &other, error))
+        return -1;
+    put_each(key, full, other, w, shape);
     return 0;
 }
 
@@ -201,19 +145,17 @@ int hf_full_number(const json_t *config, const struct hf_shape *shape, const cha
     return 0;
 }
 
-static int put_full(const struct full_row *row, const json_t *config, struct gguf_writer *w,
+static int put_full(const struct hf_row *row, const json_t *config, struct gguf_writer *w,
                     const struct hf_shape *shape, struct error *error)
 {
-    char key[KEY_BYTES];
-    uint32_t numbers[MODEL_LAYERS_MAX], full, other;
-    snprintf(key, sizeof key, "%s.%s", hf_arch_name(row->arch), row->key);
-    if (hf_full_number(config, shape, row->field, row->global, row->gate, &full, error) ||
+    char key[HF_KEY_BYTES];
+    uint32_t full, other;
+    hf_full_key(shape->arch, row->key, key);
+    if (hf_full_number(config, shape, row->field, row->with, row->gate, &full, error) ||
         number_of(config, row->field, &other, error))
         return -1;
-    for (uint32_t layer = 0; layer < shape->layers; layer++)
-        numbers[layer] = shape->other[layer] ? other : full;
-    if (row->each)
-        gguf_put_array(w, key, GGUF_U32, numbers, shape->layers);
+    if (row->kind == HF_EACH)
+        put_each(key, full, other, w, shape);
     else
         gguf_put_u32(w, key, full);
     return 0;
@@ -230,7 +172,7 @@ static bool all_are(const json_t *list, json_int_t which, uint32_t layers)
     return good;
 }
 
-static bool is_periodic(const json_t *list, const struct layout_row *row, uint32_t layers)
+static bool is_periodic(const json_t *list, const struct hf_row *row, uint32_t layers)
 {
     bool good = json_array_size(list) == layers;
     for (uint32_t i = 0; i < layers && good; i++) {
@@ -240,21 +182,21 @@ static bool is_periodic(const json_t *list, const struct layout_row *row, uint32
     return good;
 }
 
-static int put_layout(const struct layout_row *row, const json_t *config, struct gguf_writer *w,
+static int put_layout(const struct hf_row *row, const json_t *config, struct gguf_writer *w,
                       const struct hf_shape *shape, struct error *error)
 {
-    const json_t *windows = hf_field(config, row->windows);
-    const json_t *rotated = hf_field(config, row->rotated);
-    char key[KEY_BYTES];
+    const json_t *windows = hf_field(config, row->field);
+    const json_t *rotated = hf_field(config, row->with);
+    char key[HF_KEY_BYTES];
     uint32_t size;
     if (all_are(windows, 0, shape->layers) && all_are(rotated, 1, shape->layers))
         return 0;
     if (!is_periodic(windows, row, shape->layers) || !is_periodic(rotated, row, shape->layers))
         return error_set(error, ERR_BAD_INPUT, "%s and %s are not those of published models",
-                         row->windows, row->rotated);
+                         row->field, row->with);
     if (number_of(config, row->size, &size, error))
         return -1;
-    snprintf(key, sizeof key, "%s.%s", hf_arch_name(row->arch), row->key);
+    hf_full_key(shape->arch, row->key, key);
     gguf_put_u32(w, key, size);
     return 0;
 }
@@ -267,15 +209,15 @@ int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape 
         return -1;
     if (check_fixed(types != NULL, shape, error))
         return -1;
-    for (size_t i = 0; i < ARRAY_LEN(keys_rows); i++)
-        if (keys_rows[i].arch == shape->arch && put_keys(&keys_rows[i], config, w, shape, error))
+    const struct hf_row *row;
+    HF_EACH (row, shape->arch, HF_ROWS(LAYER_FLAGS) | HF_ROWS(LAYER_UINTS))
+        if (put_keys(row, config, w, shape, error))
             return -1;
-    for (size_t i = 0; i < ARRAY_LEN(layout_rows); i++)
-        if (layout_rows[i].arch == shape->arch &&
-            put_layout(&layout_rows[i], config, w, shape, error))
+    HF_EACH (row, shape->arch, HF_ROWS(LAYOUT))
+        if (put_layout(row, config, w, shape, error))
             return -1;
-    for (size_t i = 0; i < ARRAY_LEN(full_rows); i++)
-        if (full_rows[i].arch == shape->arch && put_full(&full_rows[i], config, w, shape, error))
+    HF_EACH (row, shape->arch, HF_ROWS(FULL) | HF_ROWS(EACH))
+        if (put_full(row, config, w, shape, error))
             return -1;
     return 0;
 }

@@ -206,10 +206,10 @@ bool hf_is_of_characters(const json_t *tokenizer)
 
 int hf_characters_keys(struct hf_tokens *t, struct gguf_writer *w, struct error *error)
 {
-    static const char *const visible[] = {
-#define HF_VISIBLE(text) (text),
-#include "lib/model/hf/hf.tbl.h"
-    };
+    /* Control tokens of Gemma 4 that GGUF has as tokens of text, so that programs see them. */
+    static const char *const visible[] = {"<|channel>",   "<channel|>",       "<|tool_call>",
+                                          "<tool_call|>", "<|tool_response>", "<tool_response|>",
+                                          "<|\"|>"};
     const json_t *model = json_object_get(t->rest, "model");
     if (json_is_true(json_object_get(model, "ignore_merges")))
         return error_set(error, ERR_BAD_INPUT, "ignore_merges with byte_fallback is not supported");

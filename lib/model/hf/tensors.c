@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors of GGUF, their sources in the checkpoint and their conversion: rows of hf.tbl.h. */
+/* The tensors of GGUF, their sources in the checkpoint and their conversion: families. */
 #include <float.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -19,11 +19,6 @@
 enum storage { STORAGE_TYPE, STORAGE_F32, STORAGE_MXFP4 };
 enum planes { PLANES_ONE, PLANES_HEADS, PLANES_EXPERTS };
 
-enum form {
-#define HF_FORM(name, storage, value, turned, planes, rows, columns) FORM_##name,
-#include "lib/model/hf/rows.tbl.h"
-};
-
 static const struct form_row {
     enum storage storage;
     enum hf_value value;
@@ -32,68 +27,16 @@ static const struct form_row {
     enum hf_axis_name rows, columns;
 } forms[] = {
 #define HF_FORM(name, storage, value, turned, planes, rows, columns)                               \
-    [FORM_##name] = {STORAGE_##storage, HF_VALUE_##value, (turned),                                \
-                     PLANES_##planes,   HF_AXIS_##rows,   HF_AXIS_##columns},
+    [HF_FORM_##name] = {STORAGE_##storage, HF_VALUE_##value, (turned),                             \
+                        PLANES_##planes,   HF_AXIS_##rows,   HF_AXIS_##columns},
 #include "lib/model/hf/rows.tbl.h"
 };
 
-enum presence {
-    PRESENCE_REQUIRED,
-    PRESENCE_OPTIONAL,
-    PRESENCE_DENSE,
-    PRESENCE_EXPERTS,
-    PRESENCE_FULL,
-    PRESENCE_OTHER
-};
-
-static const struct dense_row {
-    enum hf_arch arch;
-    const char *name, *gguf;
-    enum form form;
-    enum presence presence;
-} dense_rows[] = {
-#define HF_DENSE(id, name, gguf, form, presence)                                                   \
-    {HF_##id, (name), (gguf), FORM_##form, PRESENCE_##presence},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct expert_row {
-    enum hf_arch arch;
-    const char *name, *gguf;
-    enum form form;
-    bool stacked;
-} expert_rows[] = {
-#define HF_EXPERT(id, name, gguf)        {HF_##id, (name), (gguf), FORM_MATRIX, false},
-#define HF_EXPERTS(id, name, gguf, form) {HF_##id, (name), (gguf), FORM_##form, true},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-static const struct rejected_row {
-    enum hf_arch arch;
-    const char *name, *why;
-} rejected_rows[] = {
-#define HF_REJECTED(id, name, why) {HF_##id, (name), (why)},
-#include "lib/model/hf/hf.tbl.h"
-};
-
-/* Tensors of numbers of the configuration. */
-static const struct made_row {
-    enum hf_arch arch;
-    const char *gguf, *field;
-    const char *global, *part; /* NULL: the field is an array */
-} made_rows[] = {
-#define HF_NUMBERS(id, gguf, field)                 {HF_##id, (gguf), #field, NULL, NULL},
-#define HF_UNROTATED(id, gguf, field, global, part) {HF_##id, (gguf), #field, #global, #part},
-#include "lib/model/hf/hf.tbl.h"
-};
 #define NOT_ROTATED 1e30f /* divides a frequency to 0 */
 #define MADE_MAX    65536u
 
-/* Ends of names that are no weights. */
-static const char *const unused[] = {
-#define HF_UNUSED(end) (end),
-#include "lib/model/hf/hf.tbl.h"
-};
+/* The end of the name of a tensor that is no weight; all other tensors of a layer must have a row. */
+#define UNUSED_END ".rotary_emb.inv_freq"
 
 /* Where the text model's names begin, in a checkpoint with other models around it. */
 static const struct {
@@ -296,15 +239,15 @@ static void put(struct hf_model *hf, const struct hf_tensor *t, const char *gguf
 
 /* ---- dense tensors ---- */
 
-static int put_dense(const struct work *w, const struct dense_row *row, uint32_t layer, bool tied,
+static int put_dense(const struct work *w, const struct hf_row *row, uint32_t layer, bool tied,
                      struct error *error)
 {
     char name[NAME_BYTES], gguf[MODEL_NAME_BYTES];
     const struct form_row *f = &forms[row->form];
-    snprintf(name, sizeof name, row->name, layer);
-    snprintf(gguf, sizeof gguf, row->gguf, layer);
+    snprintf(name, sizeof name, row->field, layer);
+    snprintf(gguf, sizeof gguf, row->key, layer);
     const struct safetensor *s = find(w, name, w->prefix);
-    if (row->presence == PRESENCE_OPTIONAL && (!s || tied))
+    if (row->presence == HF_PRESENCE_OPTIONAL && (!s || tied))
         return 0;
     if (!s)
         return missing(name, error);
@@ -322,23 +265,23 @@ static int put_dense(const struct work *w, const struct dense_row *row, uint32_t
 
 /* ---- experts ---- */
 
-static const struct safetensor *find_expert(const struct work *w, const struct expert_row *row,
+static const struct safetensor *find_expert(const struct work *w, const struct hf_row *row,
                                             uint32_t layer, uint32_t expert, char name[NAME_BYTES])
 {
-    if (row->stacked)
-        snprintf(name, NAME_BYTES, row->name, layer);
+    if (row->kind == HF_EXPERTS)
+        snprintf(name, NAME_BYTES, row->field, layer);
     else
-        snprintf(name, NAME_BYTES, row->name, layer, expert);
+        snprintf(name, NAME_BYTES, row->field, layer, expert);
     return find(w, name, w->prefix);
 }
 
 /* The sources of the experts; the first one was described. */
-static int add_experts(const struct work *w, const struct expert_row *row, uint32_t layer,
+static int add_experts(const struct work *w, const struct hf_row *row, uint32_t layer,
                        struct error *error)
 {
     char name[NAME_BYTES];
     const struct safetensor *first = NULL;
-    for (uint32_t e = 0; e < (row->stacked ? 1 : w->shape->experts); e++) {
+    for (uint32_t e = 0; e < (row->kind == HF_EXPERTS ? 1 : w->shape->experts); e++) {
         const struct safetensor *s = find_expert(w, row, layer, e, name);
         if (!s)
             return missing(name, error);
@@ -354,7 +297,7 @@ static int add_experts(const struct work *w, const struct expert_row *row, uint3
     return 0;
 }
 
-static int put_experts(const struct work *w, const struct expert_row *row, uint32_t layer,
+static int put_experts(const struct work *w, const struct hf_row *row, uint32_t layer,
                        struct error *error)
 {
     char name[NAME_BYTES], gguf[MODEL_NAME_BYTES];
@@ -365,56 +308,60 @@ static int put_experts(const struct work *w, const struct expert_row *row, uint3
     if (!s)
         return missing(name, error);
     t->experts = w->shape->experts;
-    t->stacked = row->stacked;
+    t->stacked = row->kind == HF_EXPERTS;
     if (describe(w, t, s, &forms[row->form], t->experts, error) ||
         add_experts(w, row, layer, error) || add_scales(w->hf, t, error))
         return -1;
-    snprintf(gguf, sizeof gguf, row->gguf, layer);
+    snprintf(gguf, sizeof gguf, row->key, layer);
     put(w->hf, t, gguf, true);
     return 0;
 }
 
-/* Of the rows for the same tensor, the first whose source is there; NULL: row i is not the first of them. */
-static const struct expert_row *choose(const struct work *w, size_t i, uint32_t layer)
+#define ROWS_OF_EXPERTS (HF_ROWS(EXPERT) | HF_ROWS(EXPERTS))
+
+/* Of the rows for the same tensor, the first whose source is there; NULL: the row is not the first of them. */
+static const struct hf_row *choose(const struct work *w, const struct hf_row *row, uint32_t layer)
 {
     char name[NAME_BYTES];
-    const struct expert_row *row = &expert_rows[i];
-    for (size_t k = 0; k < i; k++)
-        if (expert_rows[k].arch == row->arch && strcmp(expert_rows[k].gguf, row->gguf) == 0)
+    const struct hf_row *other;
+    bool behind = false;
+    HF_EACH (other, w->shape->arch, ROWS_OF_EXPERTS) {
+        bool same = strcmp(other->key, row->key) == 0;
+        behind = behind || other == row;
+        if (same && !behind)
             return NULL;
-    for (size_t k = i; k < ARRAY_LEN(expert_rows); k++)
-        if (expert_rows[k].arch == row->arch && strcmp(expert_rows[k].gguf, row->gguf) == 0 &&
-            find_expert(w, &expert_rows[k], layer, 0, name))
-            return &expert_rows[k];
+        if (same && find_expert(w, other, layer, 0, name))
+            return other;
+    }
     return row;
 }
 
-static bool present(const struct work *w, enum presence presence, uint32_t layer)
+static bool present(const struct work *w, enum hf_presence presence, uint32_t layer)
 {
     bool experts = layer >= w->shape->dense_layers;
     switch (presence) {
-    case PRESENCE_REQUIRED:
-    case PRESENCE_OPTIONAL: return true;
-    case PRESENCE_DENSE: return !experts;
-    case PRESENCE_EXPERTS: return experts;
-    case PRESENCE_FULL: return !w->shape->other[layer];
-    case PRESENCE_OTHER: return w->shape->other[layer];
+    case HF_PRESENCE_REQUIRED:
+    case HF_PRESENCE_OPTIONAL: return true;
+    case HF_PRESENCE_DENSE: return !experts;
+    case HF_PRESENCE_EXPERTS: return experts;
+    case HF_PRESENCE_FULL: return !w->shape->other[layer];
+    case HF_PRESENCE_OTHER: return w->shape->other[layer];
     }
     sl_panic("presence %d", (int)presence);
 }
 
 static int put_layer(const struct work *w, uint32_t layer, struct error *error)
 {
-    for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
-        if (dense_rows[i].arch == w->shape->arch && strchr(dense_rows[i].name, '%') &&
-            present(w, dense_rows[i].presence, layer) &&
-            put_dense(w, &dense_rows[i], layer, false, error))
+    const struct hf_row *row;
+    HF_EACH (row, w->shape->arch, HF_ROWS(DENSE))
+        if (strchr(row->field, '%') && present(w, row->presence, layer) &&
+            put_dense(w, row, layer, false, error))
             return -1;
-    for (size_t i = 0; i < ARRAY_LEN(expert_rows); i++) {
-        if (expert_rows[i].arch != w->shape->arch || layer < w->shape->dense_layers)
-            continue;
-        const struct expert_row *row = choose(w, i, layer);
-        if (row && put_experts(w, row, layer, error))
+    if (layer < w->shape->dense_layers)
+        return 0;
+    HF_EACH (row, w->shape->arch, ROWS_OF_EXPERTS) {
+        const struct hf_row *chosen = choose(w, row, layer);
+        if (chosen && put_experts(w, chosen, layer, error))
             return -1;
     }
     return 0;
@@ -429,21 +376,22 @@ static float factor_at(const json_t *list, uint32_t i)
     return x >= (double)FLT_MIN && x <= (double)FLT_MAX ? (float)x : 0;
 }
 
-static int put_made(const struct work *w, const struct made_row *row, struct error *error)
+static int put_made(const struct work *w, const struct hf_row *row, struct error *error)
 {
     const json_t *list = hf_field(w->config, row->field);
-    const json_t *part = row->part ? hf_field(w->config, row->part) : NULL;
+    const char *part_field = row->kind == HF_UNROTATED ? row->part : NULL;
+    const json_t *part = part_field ? hf_field(w->config, part_field) : NULL;
     uint32_t n = (uint32_t)json_array_size(list);
-    if (!row->part && !list)
+    if (!part_field && !list)
         return 0;
-    if (row->part && hf_full_number(w->config, w->shape, row->field, row->global, "", &n, error))
+    if (part_field && hf_full_number(w->config, w->shape, row->field, row->with, "", &n, error))
         return -1;
-    n = row->part ? n / 2 : n;
+    n = part_field ? n / 2 : n;
     double x = json_number_value(part) * (double)n;
-    if (n < 1 || n > MADE_MAX || (row->part && !(x >= 0 && x <= (double)n)))
+    if (n < 1 || n > MADE_MAX || (part_field && !(x >= 0 && x <= (double)n)))
         return error_set(error, ERR_BAD_INPUT, "%s is out of range",
-                         row->part ? row->part : row->field);
-    for (uint32_t i = 0; i < n && !row->part; i++)
+                         part_field ? part_field : row->field);
+    for (uint32_t i = 0; i < n && !part_field; i++)
         if (factor_at(list, i) <= 0)
             return error_set(error, ERR_BAD_INPUT, "%s: element %" PRIu32 " is no positive number",
                              row->field, i);
@@ -462,9 +410,9 @@ static int put_made(const struct work *w, const struct made_row *row, struct err
                             .made_row_bytes = n * sizeof(float),
                             .made = w->hf->made_count};
     for (uint32_t i = 0; i < n; i++)
-        bigger[t->made + i] = row->part ? (i < (uint32_t)x ? 1 : NOT_ROTATED) : factor_at(list, i);
+        bigger[t->made + i] = part_field ? (i < (uint32_t)x ? 1 : NOT_ROTATED) : factor_at(list, i);
     w->hf->made_count += n;
-    put(w->hf, t, row->gguf, false);
+    put(w->hf, t, row->key, false);
     return 0;
 }
 
@@ -474,22 +422,20 @@ static int put_made(const struct work *w, const struct made_row *row, struct err
 static bool is_of_layer(const struct work *w, const char *name)
 {
     char root[NAME_BYTES] = "";
-    for (size_t i = 0; i < ARRAY_LEN(dense_rows) && !root[0]; i++) {
-        const char *row = dense_rows[i].name, *number = strchr(row, '%');
-        size_t from = strlen(prefixes[w->prefix].from);
-        if (dense_rows[i].arch == w->shape->arch && number)
-            snprintf(root, sizeof root, "%s%.*s", prefixes[w->prefix].to,
-                     (int)(number - row - (ptrdiff_t)from), row + from);
+    size_t from = strlen(prefixes[w->prefix].from);
+    const struct hf_row *row;
+    HF_EACH (row, w->shape->arch, HF_ROWS(DENSE)) {
+        const char *number = strchr(row->field, '%');
+        if (!number)
+            continue;
+        snprintf(root, sizeof root, "%s%.*s", prefixes[w->prefix].to,
+                 (int)(number - row->field - (ptrdiff_t)from), row->field + from);
+        break;
     }
-    size_t n = strlen(root);
+    size_t n = strlen(root), end = strlen(UNUSED_END), all = strlen(name);
     if (strncmp(name, root, n) != 0 || strtoul(name + n, NULL, 10) >= w->shape->layers)
         return false;
-    for (size_t i = 0; i < ARRAY_LEN(unused); i++) {
-        size_t end = strlen(unused[i]), all = strlen(name);
-        if (all > end && strcmp(name + all - end, unused[i]) == 0)
-            return false;
-    }
-    return true;
+    return all <= end || strcmp(name + all - end, UNUSED_END) != 0;
 }
 
 /* A tensor of a layer that no row names belongs to a form of the model that is not known. */
@@ -513,10 +459,11 @@ static int check_rest(const struct work *w, struct error *error)
 
 static void find_prefix(struct work *w)
 {
-    for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
+    const struct hf_row *row;
+    HF_EACH (row, w->shape->arch, HF_ROWS(DENSE))
         for (size_t p = 0; p < ARRAY_LEN(prefixes); p++)
-            if (dense_rows[i].arch == w->shape->arch && !strchr(dense_rows[i].name, '%') &&
-                dense_rows[i].presence == PRESENCE_REQUIRED && find(w, dense_rows[i].name, p)) {
+            if (!strchr(row->field, '%') && row->presence == HF_PRESENCE_REQUIRED &&
+                find(w, row->field, p)) {
                 w->prefix = p;
                 return;
             }
@@ -526,17 +473,17 @@ int hf_put_tensors(struct hf_model *hf, const struct hf_shape *shape, const json
                    bool tied, struct error *error)
 {
     struct work w = {.hf = hf, .shape = shape, .config = config};
+    const struct hf_row *row;
     find_prefix(&w);
-    for (size_t i = 0; i < ARRAY_LEN(rejected_rows); i++)
-        if (rejected_rows[i].arch == shape->arch && find(&w, rejected_rows[i].name, w.prefix))
-            return error_set(error, ERR_BAD_INPUT, "tensor %s: %s is not supported",
-                             rejected_rows[i].name, rejected_rows[i].why);
-    for (size_t i = 0; i < ARRAY_LEN(dense_rows); i++)
-        if (dense_rows[i].arch == shape->arch && !strchr(dense_rows[i].name, '%') &&
-            put_dense(&w, &dense_rows[i], 0, tied, error))
+    HF_EACH (row, shape->arch, HF_ROWS(REJECTED))
+        if (find(&w, row->field, w.prefix))
+            return error_set(error, ERR_BAD_INPUT, "tensor %s: %s is not supported", row->field,
+                             row->text);
+    HF_EACH (row, shape->arch, HF_ROWS(DENSE))
+        if (!strchr(row->field, '%') && put_dense(&w, row, 0, tied, error))
             return -1;
-    for (size_t i = 0; i < ARRAY_LEN(made_rows); i++)
-        if (made_rows[i].arch == shape->arch && put_made(&w, &made_rows[i], error))
+    HF_EACH (row, shape->arch, HF_ROWS(NUMBERS) | HF_ROWS(UNROTATED))
+        if (put_made(&w, row, error))
             return -1;
     for (uint32_t layer = 0; layer < shape->layers; layer++)
         if (put_layer(&w, layer, error))

@@ -24,9 +24,21 @@
 #define TOKEN_BYTES_MAX 512 /* a token's merge takes time quadratic in its length */
 
 static const struct hf_tiktoken rows[] = {
-#define HF_TIKTOKEN(file, pre, count, named, numbered, by_id, bos)                                 \
-    {(file), (pre), (count), (named), (numbered), (by_id), (bos)},
-#include "lib/model/hf/hf.tbl.h"
+    {.file = "tiktoken.model",
+     .pre = "kimi-k2",
+     .count = 256,
+     .named = "",
+     .numbered = "<|reserved_token_",
+     .by_id = true,
+     .bos = "[BOS]"},
+    /* The bos_token_id of Hunyuan's config.json is another token. */
+    {.file = "hy.tiktoken",
+     .pre = "hunyuan",
+     .count = 210,
+     .named = "<|endoftext|> <|startoftext|> <|bos|> <|eos|> <|pad|>",
+     .numbered = "<|extra_",
+     .by_id = false,
+     .bos = "<|bos|>"},
 };
 
 const struct hf_tiktoken *hf_tiktoken_row(size_t i)

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models of DeepSeek-V2 and what followed it, as rows (rows.h). */
+#include "lib/model/hf/families/common.h"
+
+/* MLA: of each head in kv_b_proj, rows for keys (turned in GGUF), then rows for values. Elements 2i and 2i + 1 are
+ * rotated together in the checkpoint, too. One key head in GGUF: the latent and the rotated key. Blocks for
+ * drafting, behind the last layer, are left out. */
+static const struct hf_row mla[] = {
+    GROUP(hf_sizes),
+    GROUP(hf_rms),
+    GROUP(hf_yarn),
+    TENTH(mscale_all_dim, "rope.scaling.yarn_log_multiplier"),
+    EQUAL(mscale, mscale_all_dim),
+    MUST(truncate, "true null"),
+    MUST(attention_factor, "null"),
+    MUST(attention_bias, "false null"),
+    MUST(rope_interleave, "true null"),
+    UINT(intermediate_size, "feed_forward_length", REQUIRED),
+    KEY("attention.head_count_kv", 1),
+    UINT(q_lora_rank, "attention.q_lora_rank", OPTIONAL),
+    UINT(kv_lora_rank, "attention.kv_lora_rank", REQUIRED),
+    UINT(kv_lora_rank, "attention.value_length", REQUIRED),
+    SUM(kv_lora_rank, qk_rope_head_dim, "attention.key_length"),
+    SUM(qk_nope_head_dim, qk_rope_head_dim, "attention.key_length_mla"),
+    UINT(v_head_dim, "attention.value_length_mla", REQUIRED),
+    UINT(qk_rope_head_dim, "rope.dimension_count", REQUIRED),
+    ENDS(F32),
+    NORMS(FFN_NORM, F32),
+    DENSE("model.layers.%u.self_attn.q_proj.weight", "blk.%u.attn_q.weight", MATRIX, OPTIONAL),
+    DENSE("model.layers.%u.self_attn.q_a_proj.weight", "blk.%u.attn_q_a.weight", MATRIX, OPTIONAL),
+    DENSE("model.layers.%u.self_attn.q_a_layernorm.weight", "blk.%u.attn_q_a_norm.weight", F32,
+          OPTIONAL),
+    DENSE("model.layers.%u.self_attn.q_b_proj.weight", "blk.%u.attn_q_b.weight", MATRIX, OPTIONAL),
+    DENSE("model.layers.%u.self_attn.kv_a_proj_with_mqa.weight", "blk.%u.attn_kv_a_mqa.weight",
+          MATRIX, REQUIRED),
+    DENSE("model.layers.%u.self_attn.kv_a_layernorm.weight", "blk.%u.attn_kv_a_norm.weight", F32,
+          REQUIRED),
+    DENSE("model.layers.%u.self_attn.kv_b_proj.weight", "blk.%u.attn_k_b.weight", MLA_K, REQUIRED),
+    DENSE("model.layers.%u.self_attn.kv_b_proj.weight", "blk.%u.attn_v_b.weight", MLA_V, REQUIRED),
+    DENSE("model.layers.%u.self_attn.o_proj.weight", "blk.%u.attn_output.weight", MATRIX, REQUIRED),
+    END,
+};
+
+/* DeepSeek-V2, and Lite. Larger models choose the groups with the largest scores first; Lite has one group. */
+static const struct hf_row deepseek2[] = {
+    GROUP(mla),
+    UINT(n_routed_experts, "expert_count", REQUIRED),
+    UINT(n_shared_experts, "expert_shared_count", REQUIRED),
+    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
+    UINT(first_k_dense_replace, "leading_dense_block_count", REQUIRED),
+    FLOAT(routed_scaling_factor, "expert_weights_scale", OPTIONAL),
+    KEY("expert_gating_func", 1),
+    MUST(scoring_func, "\"softmax\""),
+    HAS(topk_method, "\"greedy\" \"group_limited_greedy\""),
+    WITH(topk_method, "group_limited_greedy", n_group, "expert_group_count"),
+    WITH(topk_method, "group_limited_greedy", topk_group, "expert_group_used_count"),
+    MUST(norm_topk_prob, "false null"),
+    MUST(moe_layer_freq, "1"),
+    GROUP(hf_leading_dense),
+    END,
+};
+const struct hf_arch hf_deepseek2 = {{"deepseek_v2"}, "deepseek2", deepseek2};
+
+/* DeepSeek-V3 and R1, Kimi-K2. */
+static const struct hf_row deepseek3[] = {
+    GROUP(mla),
+    GROUP(hf_sigmoid),
+    GROUP(hf_leading_dense),
+    ROUTER_BIAS("gate.e_score_correction_bias"),
+    END,
+};
+const struct hf_arch hf_deepseek3 = {{"deepseek_v3", "kimi_k2"}, "deepseek2", deepseek3};
+
+/* GLM-4.7-Flash. */
+static const struct hf_row glm4_lite[] = {
+    GROUP(mla),
+    GROUP(hf_sigmoid),
+    GROUP(hf_leading_dense),
+    ROUTER_BIAS("gate.e_score_correction_bias"),
+    END,
+};
+const struct hf_arch hf_glm4_lite = {{"glm4_moe_lite"}, "deepseek2", glm4_lite};

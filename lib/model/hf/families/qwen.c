@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models of Qwen, as rows (rows.h). */
+#include "lib/model/hf/families/common.h"
+
+static const struct hf_row qwen3moe[] = {
+    COMMON(MATRIX, MATRIX),
+    GROUP(hf_qk_norms),
+    GROUP(hf_mlp_experts),
+    UINT(moe_intermediate_size, "expert_feed_forward_length", REQUIRED),
+    MUST(norm_topk_prob, "true"),
+    END,
+};
+const struct hf_arch hf_qwen3moe = {{"qwen3_moe"}, "qwen3moe", qwen3moe};
+
+static const struct hf_row qwen2moe[] = {
+    COMMON(MATRIX, MATRIX),
+    GROUP(hf_mlp_experts),
+    UINT(moe_intermediate_size, "expert_feed_forward_length", REQUIRED),
+    MUST(norm_topk_prob, "false"),
+    QKV_BIASES(REQUIRED),
+    GROUP(hf_gated_shared),
+    END,
+};
+const struct hf_arch hf_qwen2moe = {{"qwen2_moe"}, "qwen2moe", qwen2moe};
+
+/* Gated DeltaNet in most layers, gated attention in the others; norms are stored minus 1. A block for
+ * drafting (mtp.) is left out. */
+static const struct hf_row deltanet[] = {
+    GROUP(hf_sizes),
+    GROUP(hf_rms),
+    GROUP(hf_heads),
+    ROTATED(partial_rotary_factor, "rope.dimension_count"),
+    UINT(num_experts, "expert_count", REQUIRED),
+    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
+    UINT(moe_intermediate_size, "expert_feed_forward_length", REQUIRED),
+    UINT(linear_conv_kernel_dim, "ssm.conv_kernel", REQUIRED),
+    UINT(linear_key_head_dim, "ssm.state_size", REQUIRED),
+    UINT(linear_num_key_heads, "ssm.group_count", REQUIRED),
+    UINT(linear_num_value_heads, "ssm.time_step_rank", REQUIRED),
+    PRODUCT(linear_value_head_dim, linear_num_value_heads, "ssm.inner_size"),
+    EQUAL(linear_key_head_dim, linear_value_head_dim),
+    OTHER("linear_attention"),
+    INTERVAL(full_attention_interval, 4),
+    LAYER_FLAGS("attention.recurrent_layers"),
+    HAS(partial_rotary_factor, "*"),
+    MUST(attention_bias, "false null"),
+    MUST(attn_output_gate, "true"),
+    MUST(norm_topk_prob, "true"),
+    ENDS(F32_PLUS_1),
+    NORMS("blk.%u.post_attention_norm.weight", F32_PLUS_1),
+    ATTENTION(MATRIX, MATRIX, FULL),
+    DENSE("model.layers.%u.self_attn.q_norm.weight", "blk.%u.attn_q_norm.weight", F32_PLUS_1, FULL),
+    DENSE("model.layers.%u.self_attn.k_norm.weight", "blk.%u.attn_k_norm.weight", F32_PLUS_1, FULL),
+    END,
+};
+
+/* The feed-forward part of their layers. */
+static const struct hf_row deltanet_ffn[] = {
+    DENSE("model.layers.%u.mlp.gate.weight", "blk.%u.ffn_gate_inp.weight", F32, REQUIRED),
+    GROUP(hf_gated_shared),
+    GROUP(hf_experts_either),
+    END,
+};
+
+/* Qwen3-Next: q, k, v and z in one matrix, next to each other for each k head; so are beta and alpha, also in
+ * GGUF. */
+static const struct hf_row qwen3next[] = {
+    GROUP(deltanet),
+    DENSE("model.layers.%u.linear_attn.conv1d.weight", "blk.%u.ssm_conv1d.weight", F32, OTHER),
+    DENSE("model.layers.%u.linear_attn.dt_bias", "blk.%u.ssm_dt.bias", F32, OTHER),
+    DENSE("model.layers.%u.linear_attn.A_log", "blk.%u.ssm_a", DELTA_A_GROUPED, OTHER),
+    DENSE("model.layers.%u.linear_attn.norm.weight", "blk.%u.ssm_norm.weight", F32, OTHER),
+    DENSE("model.layers.%u.linear_attn.out_proj.weight", "blk.%u.ssm_out.weight", MATRIX, OTHER),
+    GROUP(deltanet_ffn),
+    DENSE("model.layers.%u.linear_attn.in_proj_qkvz.weight", "blk.%u.attn_qkv.weight",
+          DELTA_QKV_GROUPED, OTHER),
+    DENSE("model.layers.%u.linear_attn.in_proj_qkvz.weight", "blk.%u.attn_gate.weight",
+          DELTA_Z_GROUPED, OTHER),
+    DENSE("model.layers.%u.linear_attn.in_proj_ba.weight", "blk.%u.ssm_ba.weight", MATRIX, OTHER),
+    END,
+};
+const struct hf_arch hf_qwen3next = {{"qwen3_next"}, "qwen3next", qwen3next};
+
+/* Qwen3.5, 3.6. */
+static const struct hf_row qwen35moe[] = {
+    GROUP(deltanet),
+    DENSE("model.layers.%u.linear_attn.conv1d.weight", "blk.%u.ssm_conv1d.weight", DELTA_CONV,
+          OTHER),
+    DENSE("model.layers.%u.linear_attn.dt_bias", "blk.%u.ssm_dt.bias", DELTA_DT, OTHER),
+    DENSE("model.layers.%u.linear_attn.A_log", "blk.%u.ssm_a", DELTA_A, OTHER),
+    DENSE("model.layers.%u.linear_attn.norm.weight", "blk.%u.ssm_norm.weight", F32, OTHER),
+    DENSE("model.layers.%u.linear_attn.out_proj.weight", "blk.%u.ssm_out.weight", DELTA_V_COLUMNS,
+          OTHER),
+    GROUP(deltanet_ffn),
+    DENSE("model.layers.%u.linear_attn.in_proj_qkv.weight", "blk.%u.attn_qkv.weight", DELTA_QKV,
+          OTHER),
+    DENSE("model.layers.%u.linear_attn.in_proj_z.weight", "blk.%u.attn_gate.weight", DELTA_V_ROWS,
+          OTHER),
+    DENSE("model.layers.%u.linear_attn.in_proj_b.weight", "blk.%u.ssm_beta.weight", DELTA_GATE_ROWS,
+          OTHER),
+    DENSE("model.layers.%u.linear_attn.in_proj_a.weight", "blk.%u.ssm_alpha.weight",
+          DELTA_GATE_ROWS, OTHER),
+    END,
+};
+const struct hf_arch hf_qwen35moe = {{"qwen3_5_moe", "qwen3_5_moe_text"}, "qwen35moe", qwen35moe};
