@@ -12,7 +12,7 @@
 
 /* The structs are the wire format: padding would carry stack bytes to another process. */
 static_assert(sizeof(struct msg_head) == 24, "head");
-static_assert(offsetof(struct msg_demand, wants) == 56, "demand");
+static_assert(offsetof(struct msg_demand, wants) == 64, "demand");
 static_assert(offsetof(struct msg_hint, predictions) == 48, "hint");
 static_assert(sizeof(struct msg_want) == 12 && sizeof(struct msg_prediction) == 8, "entries");
 static_assert(sizeof(struct msg_load) == 24 + MSG_RUNS_MAX * 24, "load");
@@ -85,6 +85,8 @@ static const char *demand_invalid(const uint8_t *message, size_t bytes)
         return "count";
     if (bytes != demand_bytes(d.count))
         return "size";
+    if (d.reserved != 0)
+        return "reserved field";
     memcpy(d.wants, message + demand_bytes(0), bytes - demand_bytes(0));
     for (unsigned i = 0; i < d.count; i++) {
         if (d.wants[i].need >= MSG_PRECISIONS)

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define MSG_MAGIC      0x43554c53u /* "SLUC" */
-#define MSG_VERSION    1u
+#define MSG_VERSION    2u
 #define MSG_WANTS_MAX  256 /* entries in one DEMAND; a larger wave is split */
 #define MSG_HINTS_MAX  256
 #define MSG_PARTS_MAX  16 /* maximum loaders */
@@ -41,7 +41,7 @@ struct msg_head {
 /* An entry that compute needs; `entry` is the one it has pinned. */
 struct msg_want {
     uint32_t entry;
-    uint32_t tokens; /* tokens of the chunk that access it; 1 in decode */
+    uint32_t tokens; /* rows of the pass that access it */
     uint16_t need;   /* minimum enum precision */
     uint16_t reserved;
 };
@@ -50,11 +50,13 @@ struct msg_demand {
     struct msg_head head;
     uint64_t access_log_position; /* the cache reads the access log up to here first */
     uint64_t sent_ns;             /* monotonic; for the DEMAND -> submission measurement */
-    uint32_t sequence;
-    uint32_t position; /* token position, first of the chunk in prefill */
+    uint32_t pass;     /* number of compute's pass: of several sequences, if it has them */
+    uint32_t sequence; /* of its first row, as the two below */
+    uint32_t position;
+    uint32_t attempt; /* 0 for the first, then counts retries */
     uint16_t layer;
-    uint16_t count;                       /* of wants[] */
-    uint32_t attempt;                     /* 0 for the first, then counts retries */
+    uint16_t count; /* of wants[] */
+    uint32_t reserved;
     struct msg_want wants[MSG_WANTS_MAX]; /* only `count` are sent */
 };
 

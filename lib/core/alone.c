@@ -84,7 +84,7 @@ static bool give(struct core *c, uint32_t layer, uint32_t expert)
     struct expert_item item = {.expert = expert, .weight = 1}; /* of no token */
     struct expert_step step = c->step;
     step.layer = layer;
-    step.rows = 1;
+    step.routes = NULL;
     if (c->device->prefetches || !c->source.pin_ready ||
         !c->source.pin_ready(c->source.self, &step, &item))
         return false;
@@ -123,9 +123,9 @@ void core_fill_device(struct core *c)
 bool core_is_alone(struct core *c)
 {
     struct core_alone *a = &c->alone;
-    return c->step.rows == 1 && c->row[0].position > 0 && c->sequence_count == 1 &&
-           c->sequences->content > 0 && !c->resumed && agreed(c) && a->found == a->experts &&
-           c->device->ops->lost(c->device) == a->lost;
+    return c->step.rows == 1 && c->step.decode && c->row[0].position > 0 &&
+           c->sequence_count == 1 && c->sequences->content > 0 && !c->resumed && agreed(c) &&
+           a->found == a->experts && c->device->ops->lost(c->device) == a->lost;
 }
 
 void core_alone_route(struct core *c)

@@ -23,6 +23,7 @@ static void publish_gate_inputs(struct core *c)
 static void layer_starts(struct core *c)
 {
     core_take_sequences(c);
+    c->step.routes = NULL;
     if (c->alone.on) {
         if (c->hp.router_first && model_layer_has_experts(c->model, c->step.layer))
             core_route_first(c);
@@ -426,21 +427,13 @@ static int run_steps(struct core *c, uint32_t first, uint32_t count, struct erro
     return 0;
 }
 
-/* The same of the rows in c->row. */
-static int run_layers(struct core *c, const struct core_sequence *sequences,
-                      uint32_t sequence_count, uint32_t rows, uint32_t first, uint32_t count,
-                      struct error *error)
+/* The same of the rows that take_rows took. */
+static int run_layers(struct core *c, uint32_t first, uint32_t count, struct error *error)
 {
     sl_assert(first >= c->first && first + count <= c->end && (first == 0 || c->resumed));
     device_enter(c->device);
-    c->sequences = sequences;
-    c->sequence_count = sequence_count;
-    c->step = (struct expert_step){.sequence = sequences[c->row[0].sequence].sequence,
-                                   .position = c->row[0].position,
-                                   .rows = rows};
-    sl_assert(sequence_count <= DEVICE_SEQUENCES_MAX);
-    if (sequence_count == 1 && sequences->content > 0)
-        device_begin(c->device, sequences->content, c->row[0].position, rows);
+    if (c->sequence_count == 1 && c->sequences->content > 0)
+        device_begin(c->device, c->sequences->content, c->row[0].position, c->step.rows);
     c->alone.output = false;
     bool alone =
         count == c->hp.layers && !c->finds_layer && core_is_alone(c); /* a core of a part: never */
@@ -451,22 +444,53 @@ static int run_layers(struct core *c, const struct core_sequence *sequences,
     return status;
 }
 
+static void begin_pass(struct core *c, const struct core_sequence *sequences, uint32_t count,
+                       uint32_t number)
+{
+    sl_assert(count <= DEVICE_SEQUENCES_MAX);
+    c->sequences = sequences;
+    c->sequence_count = count;
+    c->step = (struct expert_step){.pass = number ? number : ++c->passes, .row = c->source_row};
+}
+
+static void take_row(struct core *c, const struct core_row *row)
+{
+    uint32_t r = c->step.rows++;
+    sl_assert(r < c->chunk && row->token < c->hp.vocab && row->sequence < c->sequence_count);
+    bool continues = r > 0 && c->row[r - 1].sequence == row->sequence;
+    c->row[r] = (struct device_row){
+        .sequence = row->sequence, .position = row->position, .token = row->token};
+    c->source_row[r] =
+        (struct expert_row){.sequence = c->sequences[row->sequence].sequence,
+                            .position = row->position,
+                            .first = continues ? c->source_row[r - 1].first : row->position,
+                            .prefill = row->prefill};
+    c->step.prefill |= row->prefill;
+    c->step.decode |= !row->prefill;
+}
+
 static void take_rows(struct core *c, const struct core_pass *pass)
 {
-    sl_assert(pass->rows >= 1 && pass->rows <= c->chunk);
-    for (uint32_t r = 0; r < pass->rows; r++)
-        sl_assert(pass->row[r].token < c->hp.vocab && pass->row[r].sequence < pass->sequence_count);
-    for (uint32_t r = 0; r < pass->rows; r++)
-        c->row[r] = (struct device_row){.sequence = pass->row[r].sequence,
-                                        .position = pass->row[r].position,
-                                        .token = pass->row[r].token};
+    uint32_t decoding = 0;
+    sl_assert(pass->rows >= 1);
+    begin_pass(c, pass->sequences, pass->sequence_count, pass->number);
+    for (uint32_t r = 0; r < pass->rows; r++) {
+        take_row(c, &pass->row[r]);
+        decoding += !pass->row[r].prefill;
+    }
+    sl_assert(decoding <= DECODE_ROWS_MAX);
 }
 
 int core_pass(struct core *c, const struct core_pass *pass, struct error *error)
 {
     OBJ_CHECK(c, CORE_MAGIC);
     take_rows(c, pass);
-    return run_layers(c, pass->sequences, pass->sequence_count, pass->rows, 0, c->hp.layers, error);
+    return run_layers(c, 0, c->hp.layers, error);
+}
+
+uint32_t core_pass_number(const struct core *c)
+{
+    return c->step.pass;
 }
 
 /* out NULL: the rows stay on the device. */
@@ -476,8 +500,7 @@ static int pass_layers(struct core *c, const struct core_pass *pass, uint32_t fi
     OBJ_CHECK(c, CORE_MAGIC);
     take_rows(c, pass);
     c->resumed = first > 0 ? in : NULL;
-    int status =
-        run_layers(c, pass->sequences, pass->sequence_count, pass->rows, first, count, error);
+    int status = run_layers(c, first, count, error);
     c->resumed = NULL;
     if (status == 0 && out)
         c->device->ops->read(c->device, c->x, out, (size_t)pass->rows * c->hp.hidden * sizeof *out);
@@ -501,12 +524,13 @@ int core_forward(struct core *c, const struct core_sequence *sequence, const uin
                  uint32_t position, uint32_t rows, struct error *error)
 {
     OBJ_CHECK(c, CORE_MAGIC);
-    sl_assert(rows >= 1 && rows <= c->chunk);
-    for (uint32_t r = 0; r < rows; r++) {
-        sl_assert(tokens[r] < c->hp.vocab);
-        c->row[r] = (struct device_row){.position = position + r, .token = tokens[r]};
-    }
-    return run_layers(c, sequence, 1, rows, 0, c->hp.layers, error);
+    bool prefill = core_rows_prefill(rows);
+    sl_assert(rows >= 1);
+    begin_pass(c, sequence, 1, 0);
+    for (uint32_t r = 0; r < rows; r++)
+        take_row(c, &(struct core_row){
+                        .position = position + r, .token = tokens[r], .prefill = prefill});
+    return run_layers(c, 0, c->hp.layers, error);
 }
 
 /* Logits of rows [row, row + rows), on the device. */
@@ -553,7 +577,7 @@ void core_score(struct core *c, uint32_t row, uint32_t rows, const uint32_t *tar
     device_enter(c->device);
     for (uint32_t done = 0; done < rows;) {
         uint32_t n = rows - done < c->output_rows ? rows - done : c->output_rows;
-        if (c->source.alive && c->step.rows > 1) /* slow with a large vocabulary */
+        if (c->source.alive) /* slow with a large vocabulary */
             c->source.alive(c->source.self);
         core_compute_logits(c, row + done, n);
         const struct op_score score = {.rows = n,

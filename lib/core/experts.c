@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The experts step of a layer: which experts are needed, the order of pins, and computing experts
- * as they become READY. Decode is the case of one row: K items, all pinned at once. */
+ * as they become READY. A token that is decoded alone has K items, all pinned at once. */
 #include "lib/core/internal.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "lib/model/limits.h"
 #include "lib/policy/access/precision.h"
 
-/* Groups the (token, rank) pairs of the chunk by expert: items and pair lists. Returns the number
+/* Groups the (token, rank) pairs of the pass by expert: items and pair lists. Returns the number
  * of items. */
 static uint32_t group_pairs(struct core *c)
 {
@@ -21,7 +21,9 @@ static uint32_t group_pairs(struct core *c)
     for (size_t i = 0; i < pairs; i++) {
         struct expert_item *item = &c->items[c->route[i].expert];
         uint32_t rank = (uint32_t)(i % k);
+        bool prefill = c->source_row[i / k].prefill;
         item->rank = item->tokens == 0 || rank < item->rank ? rank : item->rank;
+        item->prefill = prefill && (item->tokens == 0 || item->prefill);
         item->weight = c->route[i].weight > item->weight ? c->route[i].weight : item->weight;
         if (rank == 0)
             precision_weights_before(&c->route[i].weight, ROUTE_STRIDE, k, before);
@@ -32,6 +34,7 @@ static uint32_t group_pairs(struct core *c)
     uint32_t base = 0, count = 0;
     for (uint32_t e = 0; e < experts; e++) {
         c->items[e].expert = e;
+        c->items[e].row = c->pair_row + base;
         c->pair_base[e] = base;
         base += c->items[e].tokens;
         count += c->items[e].tokens > 0;
@@ -57,13 +60,26 @@ static void rank_popularity(struct core *c)
         c->items[c->order[i].expert].popularity = precision_popularity(i, n);
 }
 
+/* The best rank of all rows, then the next one, in the order of the rows. */
+static void order_by_rank(struct core *c)
+{
+    bool queued[MODEL_EXPERTS_MAX] = {false};
+    uint32_t n = 0, k = c->hp.experts_used;
+    for (uint32_t rank = 0; rank < k; rank++)
+        for (uint32_t r = 0; r < c->step.rows; r++) {
+            uint32_t expert = c->route[(size_t)r * k + rank].expert;
+            if (!queued[expert])
+                c->queue[n++] = &c->items[expert];
+            queued[expert] = true;
+        }
+}
+
 /* Decode: by rank. Prefill: resident experts first, the rest by policy. */
 static void order_items(struct core *c)
 {
     uint32_t n = 0, missing = 0;
-    if (c->step.rows == 1) {
-        for (uint32_t rank = 0; rank < c->hp.experts_used; rank++)
-            c->queue[n++] = &c->items[c->route[rank].expert];
+    if (!c->step.prefill) {
+        order_by_rank(c);
         return;
     }
     rank_popularity(c);
@@ -165,6 +181,7 @@ static void prefetch_next(struct core *c)
     float before[MODEL_TOP_K_MAX];
     uint32_t count = 0;
     next.layer++;
+    next.routes = NULL;
     precision_weights_before(&routes->weight, ROUTE_STRIDE, c->hp.experts_used, before);
     for (uint32_t rank = 0; rank < c->hp.experts_used; rank++) {
         item[count] = (struct expert_item){.expert = routes[rank].expert,
@@ -226,7 +243,9 @@ static struct expert_window open_window(struct core *c)
 {
     struct expert_window w = {.count = group_pairs(c), .slot = c->expert_slot_bytes[c->step.layer]};
     uint64_t lent = c->device->lent_max > 0 ? c->device->lent_max * w.slot : UINT64_MAX;
-    w.pin_limit = c->step.rows == 1 ? UINT64_MAX : c->source.pin_limit(c->source.self);
+    /* the experts of one token always fit */
+    bool one = !c->step.prefill && w.count <= c->hp.experts_used;
+    w.pin_limit = one ? UINT64_MAX : c->source.pin_limit(c->source.self);
     w.pin_limit = lent < w.pin_limit ? lent : w.pin_limit;
     order_items(c);
     fill_window(c, &w);
@@ -266,7 +285,7 @@ int core_experts(struct core *c, struct error *error)
         if (w.done == w.pinned)
             continue;
         if (take_ready(c, &w) > 0) {
-            /* the common case of decode: all READY, so the down phase also sums */
+            /* the common case of one token: all READY, so the down phase also sums (of row 0 only) */
             summed = c->step.rows == 1 && c->job_count == w.count - w.skipped;
             core_compute_jobs(c, summed);
             if (core_predicts_next(c) && !any_left(c, &w))

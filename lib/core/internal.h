@@ -123,6 +123,7 @@ struct core {
     const struct core_sequence *sequences;
     uint32_t sequence_count;
     struct expert_step step; /* step.layer: the current layer */
+    uint32_t passes;         /* that the core numbered */
     const float *resumed;    /* [rows][hidden] where the pass begins; NULL: embeddings */
 
     /* Memory of the device; sizes in scratch.c. */
@@ -163,6 +164,7 @@ struct core {
     void *scratch;
     float *fetched;         /* [chunk][hidden] rows for a hook; NULL: the device is the host */
     struct device_row *row; /* [chunk] */
+    struct expert_row *source_row; /* [chunk] the same rows, for the source */
     struct device_sequence
         at[DEVICE_SEQUENCES_MAX]; /* what the current layer has of each sequence */
     struct route *route;          /* [chunk][top_k] of this layer, fetched; core_predicts_next */

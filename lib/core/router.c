@@ -52,10 +52,10 @@ static bool next_has_experts(const struct core *c)
     return c->step.layer + 1 < c->hp.layers && model_layer_has_experts(c->model, c->step.layer + 1);
 }
 
-/* The next layer is on this device. */
+/* The next layer is on this device. Of a pass of one row: there is memory for the routes of one more. */
 bool core_predicts_next(const struct core *c)
 {
-    return c->step.rows == 1 && c->device->prefetches && c->source.pin_ready &&
+    return c->step.rows == 1 && c->step.decode && c->device->prefetches && c->source.pin_ready &&
            c->step.layer + 1 < c->end && next_has_experts(c);
 }
 
@@ -91,6 +91,7 @@ static void fetch_routes(struct core *c)
     size_t rows = (size_t)c->step.rows + core_predicts_next(c);
     size_t pairs = rows * c->hp.experts_used;
     c->route = device_fetch(c->device, &c->routes, pairs * sizeof *c->route);
+    c->step.routes = c->route;
 }
 
 /* ---- masked routing (SwapMoE) ---- */
@@ -126,7 +127,7 @@ static void choose(struct core *c, bool masked)
 
 void core_route_again(struct core *c)
 {
-    sl_assert(c->step.rows == 1 && c->source.mask);
+    sl_assert(!c->step.prefill && c->source.mask);
     choose(c, c->source.mask(c->source.self, &c->step, c->allowed));
     fetch_routes(c);
 }
@@ -156,24 +157,25 @@ static void predict_next(struct core *c)
              device_offset(c->routes.at, c->hp.experts_used * sizeof(struct route)));
 }
 
-/* In decode, the gate input is given before its router runs, and the logits after it. */
+/* In decode, the gate inputs are given before the router runs, and the logits after it. */
 static void route_rows(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    bool decode = c->step.rows == 1;
+    uint32_t rows = c->step.rows;
     if (!c->hp.router_first)
         gate_rows(c);
     if (c->alone.on) {
         core_alone_route(c);
         return;
     }
-    if (decode && c->source.gate_input)
-        c->source.gate_input(c->source.self, &c->step, core_fetch_rows(c, core_gate_input(c), 1),
+    if (c->step.decode && c->source.gate_input)
+        c->source.gate_input(c->source.self, &c->step, core_fetch_rows(c, core_gate_input(c), rows),
                              c->hp.hidden);
     run_router(c, l, l->routing, c->router_logits.at, c->routes.at);
-    if (decode && c->source.logits)
+    if (c->step.decode && c->source.logits)
         c->source.logits(c->source.self, &c->step,
-                         device_fetch(c->device, &c->router_logits, c->hp.experts * sizeof(float)),
+                         device_fetch(c->device, &c->router_logits,
+                                      (size_t)rows * c->hp.experts * sizeof(float)),
                          c->hp.experts);
     if (c->source.mask && c->source.mask(c->source.self, &c->step, c->allowed)) {
         if (c->source.choice)
@@ -220,13 +222,14 @@ static void count_row(struct core *c, const struct route *routes)
 void core_publish_next(struct core *c)
 {
     size_t pairs = (size_t)c->step.rows * c->hp.experts_used;
-    if (c->step.rows == 1 || !c->source.next_counts || !next_has_experts(c))
+    if (!c->step.prefill || !c->source.next_counts || !next_has_experts(c))
         return;
     forecast(c, c->router_logits.at, c->predicted.at);
     const struct route *routes =
         device_fetch(c->device, &c->predicted, pairs * sizeof(struct route));
     memset(c->next_counts, 0, 2 * c->hp.experts * sizeof *c->next_counts);
     for (uint32_t r = 0; r < c->step.rows; r++)
-        count_row(c, routes + (size_t)r * c->hp.experts_used);
+        if (c->source_row[r].prefill)
+            count_row(c, routes + (size_t)r * c->hp.experts_used);
     c->source.next_counts(c->source.self, &c->step, c->next_counts, c->hp.experts);
 }

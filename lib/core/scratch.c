@@ -213,6 +213,7 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
         m.host.base = (uintptr_t)base->host;
     }
     c->row = cut_host(&m, chunk, sizeof *c->row);
+    c->source_row = cut_host(&m, chunk, sizeof *c->source_row);
     c->fetched = m.results ? cut_host(&m, (size_t)chunk * hp->hidden, sizeof(float)) : NULL;
     c->x = cut_floats(&m, (size_t)chunk * hp->hidden);
     cut_rows(&m, &c->in, want.in, chunk, hp->hidden);

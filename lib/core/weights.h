@@ -24,17 +24,23 @@
  *                                 the core routes again) */
 enum expert_item_state { ITEM_QUEUED, ITEM_WAITED, ITEM_READY, ITEM_DONE, ITEM_SKIPPED, ITEM_LOST };
 
-/* One expert of one layer and chunk. Written by the core, except `state` (WAITED, READY, SKIPPED,
- * LOST), `precision` and `matrix`: written by the source. */
+/* Rows of a pass that decode, at most (core.h): the source may have memory for each of them. */
+#define DECODE_ROWS_MAX 64
+
+/* One expert of one layer and pass: it is demanded once, read once, and computed for all rows that
+ * are routed to it. Written by the core, except `state` (WAITED, READY, SKIPPED, LOST), `precision`
+ * and `matrix`: written by the source. */
 struct expert_item {
     uint32_t expert;
-    uint32_t tokens; /* of the chunk, routed to it */
-    float weight;    /* largest gate weight among them */
+    uint32_t tokens;     /* rows of the pass that are routed to it */
+    const uint32_t *row; /* [tokens] their numbers, ascending */
+    bool prefill;        /* all of them are tokens of prompts: no stream waits for it */
+    float weight;        /* largest gate weight among them */
     /* Minimum, over its tokens, of the sum of the gate weights of better ranks, weights normalised
      * to sum 1: s_r of HOBBIT §3.2; 0 when some token ranks it first. */
     float weight_before;
-    float popularity; /* prefill: share of the chunk's experts with more tokens */
-    uint32_t rank;    /* decode: its rank; prefill: its best rank */
+    float popularity; /* prefill: share of the pass's experts with more tokens */
+    uint32_t rank;    /* the best among its rows */
     enum expert_item_state state;
     enum precision precision;                   /* of the entry that serves it */
     struct kernel_matrix matrix[EXPERT__COUNT]; /* gate, up, down; valid while READY */
@@ -55,11 +61,25 @@ static inline void expert_matrices(const struct model_entry *entry, const void *
     }
 }
 
-struct expert_step {
+/* A row of a pass, as the source sees it. */
+struct expert_row {
     uint32_t sequence; /* low bits of the request id */
-    uint32_t position; /* of the first token of the chunk */
-    uint32_t rows;     /* 1: decode */
+    uint32_t position;
+    uint32_t
+        first; /* position of the first row of its chunk: of the rows of its sequence next to it */
+    bool prefill; /* a token of a prompt's chunk; else it decodes */
+};
+
+/* One layer of one pass. */
+struct expert_step {
+    uint32_t
+        pass; /* counts passes: all layers of a pass have the same number, the next pass another */
+    uint32_t rows;
+    const struct expert_row *row; /* [rows] */
+    const struct route *routes;   /* [rows][top-k], best first; NULL: the layer is not routed yet */
     uint32_t layer;
+    bool prefill; /* some row is of a prompt's chunk */
+    bool decode;  /* some row is not */
 };
 
 struct weights_source {
@@ -99,29 +119,32 @@ struct weights_source {
      * False: this sequence routes exactly. One thread calls it before the layer is routed. */
     bool (*mask)(void *self, const struct expert_step *step, bool *allowed);
 
-    /* Masked routing: the unmasked choice. importance[expert]: sum, over the chunk's tokens whose
+    /* Masked routing: the unmasked choice. importance[expert]: sum, over the rows whose
      * unmasked top-k contains it, of |x| * G(x)_expert, x the gate input, G the softmax over all
      * experts (SwapMoE); 0: not chosen. */
     void (*choice)(void *self, const struct expert_step *step, const float *importance);
 
-    /* decode: the gate input of this layer, before its router runs. x is valid until all pins of
-     * the layer are set. The gate input is what the router of this layer multiplies with its matrix;
+    /* If some row decodes: the gate inputs of this layer, [rows][n], before its router runs; those of
+     * a prompt's rows do not matter. x is valid until all pins of the layer are set. The gate input
+     * is what the router of this layer multiplies with its matrix;
      * it need not be the input of the experts. A layer with DENSE_ROUTER_SCALE multiplies it, element
      * by element, with that vector first: x is then RMSNorm(residual) / sqrt(n) without the vector.
      * To apply the router of another layer to x, multiply with that layer's vector. */
     void (*gate_input)(void *self, const struct expert_step *step, const float *x, uint32_t n);
 
-    /* decode: the router logits of all experts, before any expert of the layer is pinned. */
+    /* If some row decodes: the router logits, [rows][experts], before any expert of the layer is
+     * pinned. */
     void (*logits)(void *self, const struct expert_step *step, const float *logits,
                    uint32_t experts);
 
-    /* prefill: predicted accesses of the *next* layer: its router on this layer's gate input.
-     * counts[0..experts-1]: tokens per expert; counts[experts..]: as weight_before of an expert
-     * item, for experts with tokens. Not computed when NULL. */
+    /* If some row is of a prompt's chunk: predicted accesses of the *next* layer by all such rows:
+     * its router on this layer's gate input. counts[0..experts-1]: tokens per expert;
+     * counts[experts..]: as weight_before of an expert item, for experts with tokens. Not computed
+     * when NULL. */
     void (*next_counts)(void *self, const struct expert_step *step, const float *counts,
                         uint32_t experts);
 
-    /* Offline tools, all rows of the chunk: the residual stream at the input of the layer (before
+    /* Offline tools, all rows of the pass: the residual stream at the input of the layer (before
      * attention and its norm), and the gate input of its router. Row r at x + r * stride floats, n
      * floats each. */
     void (*layer_inputs)(void *self, const struct expert_step *step, const float *x, size_t stride,
@@ -135,8 +158,9 @@ struct weights_source {
     /* Progress report within a long chunk; called by one thread. */
     void (*alive)(void *self);
 
-    /* Tokens of single rows that a device computes alone, because it has all experts (alone.c). The precision in which every access
-     * is served, whatever is resident; false: a rule of this sequence depends on accesses or routes. Before each pass. */
+    /* Called before each pass. True: the device may compute the whole token without asking the host,
+     * because it has all experts (alone.c); *precision is the one that serves every access, whatever
+     * is resident. False: a policy needs to see accesses or routes, so the host stays in the loop. */
     bool (*alone)(void *self, enum precision *precision);
 
     /* What such a token used of a layer: top-k routes, best first, after the token. No other function but layer_starts is

@@ -31,14 +31,15 @@ struct deterministic {
     float *bias, *logit_bias;          /* [experts] of a router: of its choice, of its logits */
     float *scratch;                    /* PREDICTION_SCRATCH */
     struct activation *activation;     /* of prediction=activation, else NULL */
-    float *input;                      /* the gate input */
+    const float *inputs;               /* [rows][hidden]: the gate inputs ... */
+    uint32_t input_layer;              /* ... of this layer; UINT32_MAX: none */
     float *scale, *router_in;          /* of a router: its scale, the input of its matrix */
     void *router_made;                 /* that input in another form, if the matrix needs it */
-    uint32_t input_layer;              /* layer of the input; UINT32_MAX: none */
-    uint8_t *levels;                   /* [experts]: of the layer to be routed ... */
-    bool leveled;                      /* ... if it has any */
-    uint16_t chosen[2][MODEL_TOP_K_MAX];
-    uint32_t chosen_layer, chosen_position, chosen_sequence;
+    uint8_t *levels;  /* [DECODE_ROWS_MAX][experts]: of the layer to be routed ... */
+    uint32_t leveled; /* ... so many rows */
+    /* Of each row that decodes, in their order: the experts of this layer and of the one before. */
+    uint16_t chosen[DECODE_ROWS_MAX][2][MODEL_TOP_K_MAX];
+    uint32_t chosen_layer, chosen_pass;
 };
 
 struct deterministic *deterministic_create(const struct deterministic_config *config,
@@ -66,8 +67,7 @@ struct deterministic *deterministic_create(const struct deterministic_config *co
         l->bias = calloc(h->experts, sizeof *l->bias);
         l->logit_bias = calloc(h->experts, sizeof *l->logit_bias);
         l->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *l->scratch);
-        l->levels = calloc(h->experts, 1);
-        l->input = calloc(h->hidden, sizeof *l->input);
+        l->levels = calloc(h->experts, DECODE_ROWS_MAX);
         l->scale = calloc(h->hidden, sizeof *l->scale);
         l->router_in = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
         l->router_made = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
@@ -77,7 +77,7 @@ struct deterministic *deterministic_create(const struct deterministic_config *co
         l->activation = activation_create(h->layers, h->experts);
     if (!l || (activations && !l->activation) || !l->results || !l->accesses || !l->order ||
         !l->predictions || !l->logits || !l->bias || !l->logit_bias || !l->scratch || !l->levels ||
-        !l->input || !l->scale || !l->router_in || !l->router_made) {
+        !l->scale || !l->router_in || !l->router_made) {
         error_set(error, ERR_NO_MEMORY, "out of memory (deterministic mode)");
         if (l)
             deterministic_destroy(l);
@@ -104,7 +104,6 @@ void deterministic_destroy(struct deterministic *l)
     free(l->logit_bias);
     free(l->scratch);
     free(l->levels);
-    free(l->input);
     free(l->scale);
     free(l->router_in);
     free(l->router_made);
@@ -167,20 +166,26 @@ static void access_chunk(struct deterministic *l, uint32_t layer)
         access_expert(l, l->order[i].expert);
 }
 
-static void access_token(struct deterministic *l, const struct route *routes)
+/* By rank, and among the same rank in the order of the rows: each expert once. */
+static void access_by_rank(struct deterministic *l, uint32_t rows, const struct route *routes)
 {
+    bool accessed[MODEL_EXPERTS_MAX] = {false};
     for (uint32_t rank = 0; rank < l->h->experts_used; rank++)
-        access_expert(l, routes[rank].expert);
+        for (uint32_t r = 0; r < rows; r++) {
+            uint32_t expert = routes[(size_t)r * l->h->experts_used + rank].expert;
+            if (!accessed[expert])
+                access_expert(l, expert);
+            accessed[expert] = true;
+        }
 }
 
 /* ---- predictions ----------------------------------------------------------------------------- */
 
-static bool hint(struct deterministic *l, const struct expert_step *step, uint32_t target,
-                 uint32_t n)
+static bool hint(struct deterministic *l, struct deterministic_prediction made, uint32_t n)
 {
-    for (uint32_t i = 0; l->config.predicted && i < n; i++)
-        l->config.predicted(l->config.self, step, target, i, &l->predictions[i]);
-    return sim_cache_hint(l->cache, target, l->predictions, n);
+    for (made.rank = 0; l->config.predicted && made.rank < n; made.rank++)
+        l->config.predicted(l->config.self, &made, &l->predictions[made.rank]);
+    return sim_cache_hint(l->cache, made.layer, l->predictions, n);
 }
 
 static struct kernel_matrix tensor_of(const struct deterministic *l, uint32_t entry)
@@ -207,12 +212,12 @@ static const float *vector_of(const struct deterministic *l, uint32_t layer, enu
     return out;
 }
 
-/* The logits of a layer, and the rule of its router. */
-static void router_logits(struct deterministic *l, uint32_t layer, struct model_router *rule)
+/* The logits of a layer for a gate input, and the rule of its router. */
+static void router_logits(struct deterministic *l, uint32_t layer, const float *input,
+                          struct model_router *rule)
 {
     struct kernel_matrix w = tensor_of(l, model_entry_dense(l->config.model, layer, DENSE_ROUTER));
-    model_router_input(l->input, vector_of(l, layer, DENSE_ROUTER_SCALE, l->scale), w.k,
-                       l->router_in);
+    model_router_input(input, vector_of(l, layer, DENSE_ROUTER_SCALE, l->scale), w.k, l->router_in);
     bool floats = kernel_form_of(w.type) == FORM_F32;
     if (!floats)
         l->config.ops->activation(w.type, l->router_in, w.k, l->router_made);
@@ -224,9 +229,14 @@ static void router_logits(struct deterministic *l, uint32_t layer, struct model_
     *rule = model_router_of(l->h, vector_of(l, layer, DENSE_ROUTER_BIAS, l->bias));
 }
 
-static void predict_decode(struct deterministic *l, const struct expert_step *step, bool follows)
+/* Row `row` decodes; it is number `number` of those that do. follows: chosen[number][1] is of the
+ * directly preceding layer. */
+static void predict_row(struct deterministic *l, const struct expert_step *step, uint32_t row,
+                        uint32_t number, bool follows)
 {
     const struct prediction_method *p = sim_cache_prediction_method(l->cache);
+    struct deterministic_prediction made = {
+        .row = &step->row[row], .rows = 1, .from_layer = step->layer};
     uint32_t ahead = prediction_layers(p, l->config.sim.knobs.lookahead);
     struct model_router rule;
     for (uint32_t target = step->layer + 1;
@@ -237,41 +247,50 @@ static void predict_decode(struct deterministic *l, const struct expert_step *st
         if (!model_layer_has_experts(l->config.model, target))
             return;
         if (p->source == PREDICT_LOGITS)
-            router_logits(l, target, &rule);
+            router_logits(l, target, l->inputs + (size_t)row * l->h->hidden, &rule);
         struct prediction_input in = {.layer = target,
                                       .now = step->layer,
-                                      .position = step->position,
+                                      .position = step->row[row].position,
                                       .activation = l->activation,
                                       .experts = l->h->experts,
                                       .top_k = l->h->experts_used,
                                       .want = sim_cache_predict_k(l->cache),
                                       .logits = l->logits,
                                       .router = p->source == PREDICT_LOGITS ? &rule : NULL,
-                                      .chosen1 = l->chosen[0],
+                                      .chosen1 = l->chosen[number][0],
                                       .chosen1_count = l->h->experts_used,
-                                      .chosen2 = follows ? l->chosen[1] : NULL,
+                                      .chosen2 = follows ? l->chosen[number][1] : NULL,
                                       .chosen2_count = follows ? l->h->experts_used : 0,
                                       .tables = &l->config.sim.plan.tables,
                                       .scratch = l->scratch};
         uint32_t n = prediction_run(p, &in, l->predictions);
-        if (n == 0 || !hint(l, step, target, n))
+        made.layer = target;
+        if (n == 0 || !hint(l, made, n))
             return;
     }
 }
 
-/* Stores the chosen experts; true when chosen[1] is the directly preceding layer. */
-static bool note_chosen(struct deterministic *l, const struct expert_step *step,
-                        const struct route *routes)
+static void note_chosen(struct deterministic *l, uint32_t number, const struct route *routes)
 {
-    bool follows = step->layer >= 1 && l->chosen_layer == step->layer - 1 &&
-                   l->chosen_position == step->position && l->chosen_sequence == step->sequence;
-    memcpy(l->chosen[1], l->chosen[0], sizeof l->chosen[1]);
+    memcpy(l->chosen[number][1], l->chosen[number][0], sizeof l->chosen[number][1]);
     for (uint32_t i = 0; i < l->h->experts_used; i++)
-        l->chosen[0][i] = (uint16_t)routes[i].expert;
+        l->chosen[number][0][i] = (uint16_t)routes[i].expert;
+}
+
+/* Of every row that decodes. */
+static void predict_rows(struct deterministic *l, const struct expert_step *step,
+                         const struct route *routes)
+{
+    bool follows =
+        step->layer >= 1 && l->chosen_layer == step->layer - 1 && l->chosen_pass == step->pass;
+    for (uint32_t r = 0, number = 0; r < step->rows; r++) {
+        if (step->row[r].prefill)
+            continue;
+        note_chosen(l, number, routes + (size_t)r * l->h->experts_used);
+        predict_row(l, step, r, number++, follows);
+    }
     l->chosen_layer = step->layer;
-    l->chosen_position = step->position;
-    l->chosen_sequence = step->sequence;
-    return follows;
+    l->chosen_pass = step->pass;
 }
 
 /* ---- callbacks of the core ------------------------------------------------------------------- */
@@ -295,40 +314,50 @@ void deterministic_gate_input(struct deterministic *l, const struct expert_step 
                               const float *x, uint32_t n)
 {
     sl_assert(n == l->h->hidden);
-    memcpy(l->input, x, n * sizeof *x);
+    l->inputs = x;
     l->input_layer = step->layer;
 }
 
 void deterministic_logits(struct deterministic *l, const uint8_t *levels)
 {
-    memcpy(l->levels, levels, l->h->experts);
-    l->leveled = true;
+    sl_assert(l->leveled < DECODE_ROWS_MAX);
+    memcpy(l->levels + (size_t)l->leveled++ * l->h->experts, levels, l->h->experts);
+}
+
+/* Accesses of each row, for the method that matches sequences. */
+static void note_activations(struct deterministic *l, const struct expert_step *step,
+                             const struct route *routes)
+{
+    uint32_t k = l->h->experts_used;
+    for (uint32_t r = 0; r < step->rows; r++)
+        for (uint32_t rank = 0; rank < k; rank++)
+            activation_access(l->activation, step->row[r].sequence, step->layer,
+                              routes[(size_t)r * k + rank].expert, 1);
 }
 
 void deterministic_routed(struct deterministic *l, const struct expert_step *step,
                           const struct route *routes)
 {
     OBJ_CHECK(l, DETERMINISTIC_MAGIC);
-    struct sim_step now = {.sequence = step->sequence,
-                           .position = step->position,
+    struct sim_step now = {.sequence = step->row->sequence,
+                           .position = step->row->position,
                            .layer = step->layer,
                            .tokens = step->rows,
-                           .prefill = step->rows > 1};
+                           .prefill = step->prefill};
     sim_cache_layer(l->cache, &now);
-    if (l->leveled)
-        sim_cache_logits(l->cache, 0, l->levels, l->h->experts);
-    l->leveled = false;
+    for (uint32_t i = 0; i < l->leveled; i++)
+        sim_cache_logits(l->cache, 0, l->levels + (size_t)i * l->h->experts, l->h->experts);
+    l->leveled = 0;
     collect(l, step, routes);
-    for (uint32_t e = 0; l->activation && e < l->h->experts; e++)
-        if (l->accesses[e].tokens > 0)
-            activation_access(l->activation, step->sequence, step->layer, e, l->accesses[e].tokens);
-    if (step->rows == 1)
-        access_token(l, routes);
-    else
+    if (l->activation)
+        note_activations(l, step, routes);
+    if (step->prefill)
         access_chunk(l, step->layer);
+    else
+        access_by_rank(l, step->rows, routes);
     l->computing = true;
-    if (step->rows == 1)
-        predict_decode(l, step, note_chosen(l, step, routes));
+    if (step->decode)
+        predict_rows(l, step, routes);
 }
 
 void deterministic_next_counts(struct deterministic *l, const struct expert_step *step,
@@ -340,8 +369,10 @@ void deterministic_next_counts(struct deterministic *l, const struct expert_step
                                   .whole = l->config.sim.knobs.prefill_prediction ==
                                            PREFILL_PREDICTION_LAYER};
     uint32_t n = prediction_chunk_run(sim_cache_prediction_method(l->cache), &in, l->predictions);
+    const struct deterministic_prediction made = {
+        .row = step->row, .rows = step->rows, .from_layer = step->layer, .layer = step->layer + 1};
     if (n > 0)
-        (void)hint(l, step, step->layer + 1, n);
+        (void)hint(l, made, n);
 }
 
 void deterministic_token_end(struct deterministic *l)

@@ -6,8 +6,8 @@
  * give the same decisions and the same text at any real speed, and `sluice sim` the same statistics
  * on the trace.
  *
- * Order of calls in a pass: layer_starts, gate_input and logits (decode), routed, result...,
- * next_counts (prefill), for every layer; then token_end. One thread. */
+ * Order of calls in a pass: layer_starts, gate_input and logits (if some row decodes), routed,
+ * result..., next_counts (if some row is of a prompt), for every layer; then token_end. One thread. */
 #ifndef SLUICE_DETERMINISTIC_DETERMINISTIC_H
 #define SLUICE_DETERMINISTIC_DETERMINISTIC_H
 
@@ -18,15 +18,22 @@
 
 struct deterministic;
 
+/* Where and for which a prediction was made. */
+struct deterministic_prediction {
+    const struct expert_row *row; /* the one that decodes; of a chunk: the first */
+    uint32_t rows;                /* that it is for: 1, or those of the pass */
+    uint32_t from_layer, layer;   /* the layer that was routed; the one that is predicted */
+    uint32_t rank;                /* from 0, descending probability */
+};
+
 struct deterministic_config {
     const struct model_index *model; /* borrowed */
     const struct kernel_ops *ops;
     struct sim_config sim; /* its plan's arrays are borrowed */
     /* Payload of a dense entry (routers). */
     const void *(*dense)(void *self, uint32_t entry);
-    /* Called for every prediction, for traces; may be NULL. rank counts from 0, descending
-     * probability. */
-    void (*predicted)(void *self, const struct expert_step *step, uint32_t layer, uint32_t rank,
+    /* Called for every prediction, for traces; may be NULL. */
+    void (*predicted)(void *self, const struct deterministic_prediction *made,
                       const struct prediction *prediction);
     void *self;
 };
@@ -37,9 +44,11 @@ struct deterministic *deterministic_create(const struct deterministic_config *co
 void deterministic_destroy(struct deterministic *l);
 
 void deterministic_layer_starts(struct deterministic *l, const struct expert_step *step);
+/* x stays valid until deterministic_routed. */
 void deterministic_gate_input(struct deterministic *l, const struct expert_step *step,
                               const float *x, uint32_t n);
-/* Levels of all experts of the layer (residency.h); decode, if the eviction reads logits. */
+/* Levels of all experts of the layer (residency.h): once for each row that decodes, in their order, if
+ * the eviction reads logits. */
 void deterministic_logits(struct deterministic *l, const uint8_t *levels);
 void deterministic_routed(struct deterministic *l, const struct expert_step *step,
                           const struct route *routes);

@@ -79,8 +79,11 @@ struct trace_record {
     union {
         struct {
             uint8_t precision, prefill;
-            uint16_t from_layer; /* PREDICTED, GPU_PREDICTED */
-            float before;        /* EXPERT in prefill, PREDICTED, GPU_PREDICTED */
+            union {
+                uint16_t from_layer; /* PREDICTED, GPU_PREDICTED */
+                uint16_t pass;       /* EXPERT, CHOICE, TOKEN_END of the recorded run: its number */
+            };
+            float before; /* EXPERT in prefill, PREDICTED, GPU_PREDICTED */
         };
         uint8_t more_values[TRACE_VALUES_HALF]; /* LOGITS: the others */
     };

@@ -37,8 +37,8 @@ struct access_record {
     uint32_t position; /* of the token; first of the chunk in prefill */
     union {
         struct {
-            uint32_t tokens; /* 1 in decode; tokens of the chunk that access the expert in
-                              * prefill */
+            uint32_t tokens; /* EXPERT: rows of the sequence in this pass that access the expert: 1
+                              * in decode. CHOICE: of all rows of the pass. TOKEN_END: rows */
             float weight;    /* gate weight (largest of the chunk in prefill); CHOICE: G * |x| */
         };
         uint8_t values[ACCESS_VALUES_HALF]; /* LOGITS: first half */
@@ -50,9 +50,14 @@ struct access_record {
     union {
         struct {
             uint8_t precision, prefill;
-            uint16_t preset; /* SEQUENCE_START: the preset in effect from here
-                              * (lib/policy/presets/presets.h) */
-            float before;    /* EXPERT in prefill: sum of the larger gate weights
+            union {
+                uint16_t preset; /* SEQUENCE_START: the preset in effect from here
+                                  * (lib/policy/presets/presets.h) */
+                uint16_t pass; /* EXPERT, CHOICE, TOKEN_END: low bits of compute's count of passes:
+                                  * a pass of several sequences has records of each of them */
+                uint16_t from_layer; /* predictions (lib/trace/trace.h) */
+            };
+            float before; /* EXPERT in prefill: sum of the larger gate weights
                               * (lib/policy/access/precision.h) */
         };
         uint8_t more_values[ACCESS_VALUES_HALF]; /* LOGITS: second half */

@@ -32,8 +32,10 @@ void decode(struct rig *r, uint64_t *seed, uint32_t tokens)
             rig_access(r, entries, TOP_K);
         }
         r->position++;
-        struct access_record end = {
-            .sequence = 1, .position = r->position, .kind = ACCESS_TOKEN_END};
+        struct access_record end = {.sequence = 1,
+                                    .position = r->position,
+                                    .kind = ACCESS_TOKEN_END,
+                                    .pass = (uint16_t)r->position};
         access_log_append(&r->access_log, &end);
     }
 }

@@ -12,11 +12,11 @@ PAGE = 4096
 
 def message(kind, body):
     size = struct.calcsize(HEAD) + len(body)
-    return b"\0" + struct.pack(HEAD, 0x43554C53, 1, kind, size, 7, 42) + body
+    return b"\0" + struct.pack(HEAD, 0x43554C53, 2, kind, size, 7, 42) + body
 
 
 def demand(count):
-    return struct.pack("<QQIIHHI", 100, 200, 1, 5, 3, count, 0) + b"".join(
+    return struct.pack("<QQIIIIHHI", 100, 200, 77, 1, 5, 0, 3, count, 0) + b"".join(
         struct.pack("<IIHH", i, 1, i % 4, 0) for i in range(count))
 
 

@@ -19,8 +19,8 @@ struct routing { /* the routing of a forward pass: [layer][position][top_k] */
 static void record_routing(void *arg, const struct expert_step *step, const struct route *routes)
 {
     struct routing *r = arg;
-    for (uint32_t i = 0; i < step->rows && step->position + i < r->positions; i++)
-        memcpy(&r->routes[((size_t)step->layer * r->positions + step->position + i) * r->top_k],
+    for (uint32_t i = 0; i < step->rows && step->row[i].position < r->positions; i++)
+        memcpy(&r->routes[((size_t)step->layer * r->positions + step->row[i].position) * r->top_k],
                &routes[(size_t)i * r->top_k], r->top_k * sizeof *routes);
 }
 

@@ -60,7 +60,8 @@ static struct result result_new(const struct model_hparams *hp, enum kv_type typ
     return r;
 }
 
-/* Two sequences in each pass, their rows mixed: bit-identical to each of them alone. */
+/* Two sequences in each pass, their rows mixed, one of them as a prompt, the other decoded: bit-identical
+ * to each of them alone. */
 static void check_two(struct image *image, const char *path, const struct kernel_ops *ops,
                       const uint32_t *tokens, const struct result *alone)
 {
@@ -85,9 +86,10 @@ static void check_two(struct image *image, const char *path, const struct kernel
         for (uint32_t i = 0; i < 9; i++) {
             uint32_t s = i % 3 == 2;
             if (at[s] < TOKENS)
-                row[n++] = (struct core_row){s, at[s], text[s][at[s]]}, at[s]++;
+                row[n++] = (struct core_row){s, at[s], text[s][at[s]], s == 0}, at[s]++;
         }
-        struct core_pass pass = {sequences, 2, row, n};
+        struct core_pass pass = {
+            .sequences = sequences, .sequence_count = 2, .row = row, .rows = n};
         sl_assert(core_pass(core, &pass, &error) == 0);
         for (uint32_t r = 0; r < n; r++)
             wrong += memcmp(core_output(core, r, 1),

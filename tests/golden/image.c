@@ -72,7 +72,7 @@ static void source_pin(void *self, const struct expert_step *step, struct expert
 /* Some, as if the others were not there. */
 static bool source_pin_ready(void *self, const struct expert_step *step, struct expert_item *item)
 {
-    if ((step->position + step->layer + item->expert) % 4 == 0)
+    if ((step->row->position + step->layer + item->expert) % 4 == 0)
         return false;
     source_pin(self, step, &item, 1);
     return true;

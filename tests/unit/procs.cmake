@@ -14,10 +14,12 @@ foreach(part kept state rings)
     procs/engine/compute/slots/slots_rig.c ${compute}/slots/kept.c ${compute}/slots/state.c ${compute}/slots/table.c
     LINK sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base)
 endforeach()
-sluice_unit_test(compute_experts SOURCES procs/engine/compute/experts/experts_test.c
-  ${compute}/experts/experts.c ${compute}/experts/choose.c
-  LINK sluice_golden sluice_deterministic sluice_child sluice_ipc sluice_shm sluice_policy sluice_model
-  test_store_make)
+foreach(part experts rows)
+  sluice_unit_test(compute_${part} SOURCES procs/engine/compute/experts/${part}_test.c
+    procs/engine/compute/experts/world.c ${compute}/experts/experts.c ${compute}/experts/choose.c
+    LINK sluice_golden sluice_deterministic sluice_child sluice_ipc sluice_shm sluice_policy sluice_model
+    test_store_make)
+endforeach()
 
 sluice_unit_test(supervisor_fsm_test SOURCES procs/engine/supervisor/children/fsm_test.c
   LINK sluice_supervisor_core sluice_shm)

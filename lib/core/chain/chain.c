@@ -14,6 +14,7 @@ struct chain {
     bool finds_layer;                   /* core_find_layer */
     struct core *core[CHAIN_PARTS_MAX]; /* in the order of their layers */
     uint32_t rows_max;
+    uint32_t passes;      /* of several parts */
     size_t bytes;         /* of the two below */
     struct core_row *row; /* [rows_max] */
     float *x;             /* [rows_max][hidden] between two parts */
@@ -121,6 +122,25 @@ static int pass_parts(struct chain *c, const struct core_pass *pass, struct erro
 
 /* A part on the host that gets values that are not finite names its own first layer: the pass is
  * repeated to find the layer that made them. */
+int chain_pass(struct chain *c, const struct core_pass *pass, struct error *error)
+{
+    OBJ_CHECK(c, CHAIN_MAGIC);
+    if (c->count == 1)
+        return core_pass(c->core[0], pass, error);
+    sl_assert(pass->rows >= 1 && pass->rows <= c->rows_max);
+    struct core_pass numbered = *pass; /* the same in all parts */
+    numbered.number = pass->number ? pass->number : ++c->passes;
+    if (pass_parts(c, &numbered, error) == 0)
+        return 0;
+    if (error->code != ERR_NOT_FINITE || !c->others || c->finds_layer)
+        return -1;
+    numbered.number = pass->number ? pass->number : ++c->passes;
+    chain_find_layer(c, true);
+    (void)pass_parts(c, &numbered, error);
+    chain_find_layer(c, false);
+    return -1;
+}
+
 int chain_forward(struct chain *c, const struct core_sequence *sequence, const uint32_t *tokens,
                   uint32_t position, uint32_t rows, struct error *error)
 {
@@ -131,15 +151,14 @@ int chain_forward(struct chain *c, const struct core_sequence *sequence, const u
     const struct core_pass pass = {
         .sequences = sequence, .sequence_count = 1, .row = c->row, .rows = rows};
     for (uint32_t r = 0; r < rows; r++)
-        c->row[r] = (struct core_row){.position = position + r, .token = tokens[r]};
-    if (pass_parts(c, &pass, error) == 0)
-        return 0;
-    if (error->code != ERR_NOT_FINITE || !c->others || c->finds_layer)
-        return -1;
-    chain_find_layer(c, true);
-    (void)pass_parts(c, &pass, error);
-    chain_find_layer(c, false);
-    return -1;
+        c->row[r] = (struct core_row){
+            .position = position + r, .token = tokens[r], .prefill = core_rows_prefill(rows)};
+    return chain_pass(c, &pass, error);
+}
+
+uint32_t chain_pass_number(const struct chain *c)
+{
+    return core_pass_number(c->core[0]);
 }
 
 float *chain_output(struct chain *c, uint32_t row, uint32_t rows)

@@ -29,8 +29,10 @@ void chain_prefill_order(struct chain *chain, prefill_order_fn order);
 size_t chain_scratch_bytes(const struct chain *chain);
 /* A pass with a value that is not finite is repeated if another device than the host may have made
  * it, so that the error names the layer. */
+int chain_pass(struct chain *chain, const struct core_pass *pass, struct error *error);
 int chain_forward(struct chain *chain, const struct core_sequence *sequence, const uint32_t *tokens,
                   uint32_t position, uint32_t rows, struct error *error);
+uint32_t chain_pass_number(const struct chain *chain);
 float *chain_output(struct chain *chain, uint32_t row, uint32_t rows);
 int chain_check_output(struct chain *chain, const float *values, size_t count, struct error *error);
 void chain_find_layer(struct chain *chain, bool on);

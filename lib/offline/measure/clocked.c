@@ -23,6 +23,7 @@ struct state { /* of one worker */
     struct clocked *run;
     struct deterministic *deterministic;
     uint32_t sequence;
+    struct expert_row row; /* of the step */
     bool in_token;
     struct sim_stats stats;
     uint8_t levels[MODEL_EXPERTS_MAX];
@@ -37,10 +38,14 @@ static void add(struct sim_stats *to, const struct sim_stats *more)
 
 /* ---- callbacks of the core ---- */
 
-static struct expert_step of_sequence(const struct state *w, const struct expert_step *step)
+/* The step of the token that is decoded, with the number of its window as the sequence. */
+static struct expert_step of_sequence(struct state *w, const struct expert_step *step)
 {
     struct expert_step s = *step;
-    s.sequence = w->sequence;
+    sl_assert(!step->prefill && step->rows == 1);
+    w->row = *step->row;
+    w->row.sequence = w->sequence;
+    s.row = &w->row;
     return s;
 }
 
@@ -76,7 +81,6 @@ static void routed(void *arg, const struct expert_step *step, const struct route
 {
     struct state *w = arg;
     struct expert_step s = of_sequence(w, step);
-    sl_assert(step->rows == 1);
     deterministic_routed(w->deterministic, &s, routes);
 }
 

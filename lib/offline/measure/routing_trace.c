@@ -78,12 +78,12 @@ static void take(void *arg, const struct expert_step *step, const struct route *
     const struct tracer *w = arg;
     const struct routing *r = w->all;
     uint32_t k = r->h->experts_used;
-    sl_assert(step->position + step->rows <= r->text->window);
+    sl_assert(step->row->position + step->rows <= r->text->window);
     for (uint32_t row = 0; row < step->rows; row++) {
-        struct trace_record *out = records_at(r, w->window, step->position + row, step->layer);
+        struct trace_record *out = records_at(r, w->window, step->row[row].position, step->layer);
         for (uint32_t rank = 0; rank < k; rank++) {
             const struct route *x = &routes[(size_t)row * k + rank];
-            out[rank] = record(TRACE_EXPERT, w->window, step->position + row, 1);
+            out[rank] = record(TRACE_EXPERT, w->window, step->row[row].position, 1);
             out[rank].layer = (uint16_t)step->layer;
             out[rank].expert = (uint16_t)x->expert;
             out[rank].rank = (uint8_t)rank;
@@ -124,7 +124,7 @@ static void predict_next(void *arg, const struct expert_step *step, const float 
     const struct routing *r = w->all;
     (void)n;
     for (uint32_t row = 0; row < step->rows; row++) {
-        uint32_t at = step->position + row;
+        uint32_t at = step->row[row].position;
         struct trace_record *out = records_at(r, w->window, at, step->layer) + r->h->experts_used;
         for (uint32_t a = 0; a < lists_of(r, step->layer); a++) {
             predict_row(w, step->layer + 1 + a, x + row * stride);

@@ -38,10 +38,11 @@ static int serve_policy(void *arg, const struct expert_step *step, const struct 
 {
     static const enum precision_state absent[PRECISION__COUNT];
     struct state *w = arg;
+    (void)step;
     const struct precision_policy *p = &w->run->s->policy;
     struct precision_input in = {.weight_before = item->weight_before,
                                  .popularity = item->popularity,
-                                 .prefill = step->rows > 1};
+                                 .prefill = item->prefill};
     struct precision_choice choice;
     enum precision precision;
     precision_choose(p, &in, &choice);

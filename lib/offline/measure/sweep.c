@@ -285,6 +285,8 @@ static float *rows_of(const struct worker *w, int which, uint32_t window)
 static struct core_pass pass_of(struct worker *w, const struct offline_runner *r, uint32_t at,
                                 uint32_t rows)
 {
+    for (uint32_t i = 0; i < rows; i++)
+        w->rows[at + i].prefill = core_rows_prefill(rows);
     return (struct core_pass){
         .sequences = offline_sequence(r), .sequence_count = 1, .row = w->rows + at, .rows = rows};
 }

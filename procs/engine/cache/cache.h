@@ -136,7 +136,8 @@ struct cache {
     struct cache_loader loaders[SERVICE_LOADERS_MAX];
     uint32_t loader_count;
     struct access_log_reader accesses;
-    uint32_t token;        /* tokens ended since start, the clock of heat */
+    uint32_t token;        /* passes ended since start, the clock of heat */
+    uint16_t pass_ended;   /* the last of them */
     uint32_t tokens_ended; /* decode tokens among the records being read */
     struct cache_now now;
     struct prediction_list *predictions; /* per layer */

@@ -75,8 +75,9 @@ static void take_access(struct cache *c, const struct access_record *access)
     if (access->kind == ACCESS_SEQUENCE_START)
         cache_follow_preset(c, access->preset);
     if (access->kind == ACCESS_TOKEN_END) {
-        c->token++;
-        c->tokens_ended += access->tokens == 1;
+        c->token += access->pass != c->pass_ended; /* a pass of several sequences ends once */
+        c->pass_ended = access->pass;
+        c->tokens_ended += access->prefill ? 0 : access->tokens;
         if (c->swap)
             swap_tokens(c->swap, access->tokens);
     }

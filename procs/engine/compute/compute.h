@@ -41,6 +41,13 @@ struct tpot { /* of a finished sequence; lost when compute crashes before a clie
     double p50_ms, p95_ms, p99_ms;
 };
 
+/* Rows of gates of the layer being routed, until its DEMAND was sent. */
+struct gate_rows {
+    enum gates_kind kind;
+    const float *inputs; /* GATES_INPUT: [rows][count] */
+    uint32_t count;      /* values of a row; 0: nothing to publish */
+};
+
 /* Experts from the directory and the arena: experts.c. Runner thread only. */
 struct experts {
     struct child *child;
@@ -60,12 +67,7 @@ struct experts {
     struct precision_policy precision_policy;
     enum prediction_source publishes; /* the rows that the predictor needs */
     bool predicts_chunks;             /* it needs rows of token counts, too */
-    struct {                          /* of the layer being routed, until its DEMAND was sent */
-        enum gates_kind kind;
-        const float *values;
-        uint32_t count; /* 0: nothing to publish */
-        float chosen[MODEL_TOP_K_MAX];
-    } row;
+    struct gate_rows publish;
     bool fixed_mask;                     /* masked routing to the sets in `mask` */
     bool masked;                         /* the current layer was routed under a mask */
     uint32_t *held, held_count;          /* [experts]: entries pinned by a mask: experts_release */
@@ -153,9 +155,9 @@ void experts_keep_routed(struct experts *e, const struct expert_step *step,
                          const struct route *routes);
 /* Unpins what the mask of a chunk pinned. */
 void experts_release(struct experts *e);
-/* Publishes `row` once, after the layer's DEMAND: on few CPUs, predictions and prefetch reads would
- * delay the demand. */
-void experts_publish_row(struct experts *e, const struct expert_step *step);
+/* Publishes the rows that decode once, after the layer's DEMAND: on few CPUs, predictions and prefetch
+ * reads would delay the demand. */
+void experts_publish_rows(struct experts *e, const struct expert_step *step);
 /* Start of the slot of an entry that is not ABSENT. */
 const uint8_t *experts_slot(const struct child *child, uint32_t entry);
 

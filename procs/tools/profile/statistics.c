@@ -70,13 +70,13 @@ static void at_layer_inputs(void *arg, const struct expert_step *step, const flo
 {
     struct seen *s = arg;
     struct kept *k = s->kept;
-    if (step->position == 0) { /* the first chunk of the layer */
+    if (step->row->position == 0) { /* the first chunk of the layer */
         float *other = k->input_before;
         k->input_before = k->input;
         k->input = other;
     }
     for (uint32_t r = 0; r < step->rows; r++)
-        memcpy(k->input + (size_t)(step->position + r) * n, x + r * stride, n * sizeof *x);
+        memcpy(k->input + (size_t)(step->row[r].position) * n, x + r * stride, n * sizeof *x);
 }
 
 static void at_routed(void *arg, const struct expert_step *step, const struct route *routes)
@@ -85,12 +85,12 @@ static void at_routed(void *arg, const struct expert_step *step, const struct ro
     const struct model_hparams *hp = s->all->hp;
     uint32_t k = hp->experts_used;
     uint16_t **chosen = s->kept->chosen, *oldest = chosen[2];
-    if (step->position == 0) {
+    if (step->row->position == 0) {
         chosen[2] = chosen[1];
         chosen[1] = chosen[0];
         chosen[0] = oldest;
     }
-    uint16_t *now = chosen[0] + (size_t)step->position * k;
+    uint16_t *now = chosen[0] + (size_t)step->row->position * k;
     for (size_t i = 0; i < (size_t)step->rows * k; i++) {
         now[i] = (uint16_t)routes[i].expert;
         s->accesses[(size_t)step->layer * hp->experts + routes[i].expert]++;
@@ -162,7 +162,7 @@ static void at_gate_inputs(void *arg, const struct expert_step *step, const floa
     const float *norm = all->norm + (size_t)step->layer * 2 * n;
     struct kept *k = s->kept;
     for (uint32_t i = 0; i < step->rows; i++) {
-        uint32_t r = step->position + i;
+        uint32_t r = step->row[i].position;
         if (step->layer > all->first) {
             count_paths(s, step, r);
             count_predictions(s, step->layer, k->gate_before + (size_t)r * n, r, 0);

@@ -58,7 +58,7 @@ static struct precision_choice choice_of(const struct experts *e, const struct e
     struct precision_input in = {.weight_before = item->weight_before,
                                  .popularity = item->popularity,
                                  .planned = PRECISION_NATIVE,
-                                 .prefill = step->rows > 1};
+                                 .prefill = item->prefill};
     if (e->child->plan && plan_width(e->child->plan))
         in.planned = (enum precision)plan_width(
             e->child->plan)[(size_t)step->layer * m->hparams.experts + item->expert];
@@ -130,15 +130,15 @@ static enum access_outcome pin_one(struct experts *e, const struct expert_step *
 static void log_prediction(struct experts *e, const struct expert_step *step,
                            const struct expert_item *item)
 {
-    struct access_record record = {.sequence = step->sequence,
-                                   .position = step->position,
+    struct access_record record = {.sequence = step->row->sequence,
+                                   .position = step->row->position,
                                    .tokens = 1,
                                    .weight = item->weight,
                                    .layer = (uint16_t)step->layer,
                                    .expert = (uint16_t)item->expert,
                                    .kind = TRACE_GPU_PREDICTED,
                                    .rank = (uint8_t)item->rank,
-                                   .preset = (uint16_t)(step->layer - 1),
+                                   .from_layer = (uint16_t)(step->layer - 1),
                                    .before = item->weight_before};
     access_log_append(&e->child->access_log, &record);
 }
@@ -186,12 +186,45 @@ static enum access_outcome pin_deterministic(struct experts *e, const struct exp
     return outcomes[result->outcome];
 }
 
-static void log_access(struct experts *e, const struct expert_step *step,
-                       const struct expert_item *item, enum precision_need need,
-                       enum access_outcome outcome)
+/* What rows item->row[first .. first + count - 1] use of the expert: as the item, but of these rows. */
+static struct expert_item part_of_item(const struct experts *e, const struct expert_step *step,
+                                       const struct expert_item *item, uint32_t first,
+                                       uint32_t count)
 {
-    struct access_record record = {.sequence = step->sequence,
-                                   .position = step->position,
+    struct expert_item part = *item;
+    uint32_t k = e->child->model->hparams.experts_used;
+    part.tokens = count;
+    part.row += first;
+    part.prefill = step->row[part.row[0]].prefill;
+    part.weight = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct route *routes = step->routes + (size_t)part.row[i] * k;
+        float before[MODEL_TOP_K_MAX];
+        uint32_t rank = 0;
+        while (rank < k && routes[rank].expert != item->expert)
+            rank++;
+        sl_assert(rank < k);
+        precision_weights_before(&routes->weight, ROUTE_STRIDE, k, before);
+        part.rank = i == 0 || rank < part.rank ? rank : part.rank;
+        part.weight = routes[rank].weight > part.weight ? routes[rank].weight : part.weight;
+        if (i == 0 || before[rank] < part.weight_before)
+            part.weight_before = before[rank];
+    }
+    return part;
+}
+
+static bool same_chunk(const struct expert_row *a, const struct expert_row *b)
+{
+    return a->prefill && b->prefill && a->sequence == b->sequence && a->first == b->first;
+}
+
+static void log_rows(struct experts *e, const struct expert_step *step,
+                     const struct expert_item *item, enum precision_need need,
+                     enum access_outcome outcome)
+{
+    const struct expert_row *row = &step->row[item->row[0]];
+    struct access_record record = {.sequence = row->sequence,
+                                   .position = row->first,
                                    .tokens = item->tokens,
                                    .weight = item->weight,
                                    .layer = (uint16_t)step->layer,
@@ -201,9 +234,33 @@ static void log_access(struct experts *e, const struct expert_step *step,
                                    .rank = (uint8_t)item->rank,
                                    .need = (uint8_t)need,
                                    .precision = (uint8_t)item->precision,
-                                   .prefill = step->rows > 1,
-                                   .before = step->rows > 1 ? item->weight_before : 0};
+                                   .pass = (uint16_t)step->pass,
+                                   .prefill = row->prefill,
+                                   .before = row->prefill ? item->weight_before : 0};
+    if (!row->prefill)
+        record.position = row->position;
     access_log_append(&e->child->access_log, &record);
+}
+
+/* A record for each row that decodes, and one for each sequence's chunk. Returns their number. */
+static uint32_t log_access(struct experts *e, const struct expert_step *step,
+                           const struct expert_item *item, enum precision_need need,
+                           enum access_outcome outcome)
+{
+    uint32_t records = 0;
+    for (uint32_t first = 0, n; first < item->tokens; first += n, records++) {
+        const struct expert_row *row = &step->row[item->row[first]];
+        n = 1;
+        while (first + n < item->tokens && same_chunk(row, &step->row[item->row[first + n]]))
+            n++;
+        if (n == item->tokens) {
+            log_rows(e, step, item, need, outcome);
+            continue;
+        }
+        struct expert_item part = part_of_item(e, step, item, first, n);
+        log_rows(e, step, &part, need, outcome);
+    }
+    return records;
 }
 
 struct tally {
@@ -239,7 +296,7 @@ static void count_accesses(struct experts *e, const struct tally *t)
 static bool drop_evicted(struct experts *e, const struct expert_step *step,
                          struct expert_item *item)
 {
-    if (!e->masked || e->fixed_mask || step->rows > 1)
+    if (!e->masked || e->fixed_mask || step->prefill)
         return false;
     entry_unpin(&precision_entry(e, step->layer, item->expert, item->precision)->word,
                 PINNER_COMPUTE);
@@ -266,14 +323,15 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
         }
         if (items[i]->state == ITEM_WAITED && drop_evicted(e, step, items[i]))
             continue;
-        tally.outcome[outcome]++;
         waited |= items[i]->state == ITEM_WAITED;
-        tally.low += outcome != ACCESS_SKIPPED && items[i]->precision != best;
-        log_access(e, step, items[i], need, outcome);
+        uint32_t accesses = log_access(e, step, items[i], need, outcome);
+        tally.outcome[outcome] += accesses;
+        if (outcome != ACCESS_SKIPPED && items[i]->precision != best)
+            tally.low += accesses;
     }
     count_accesses(e, &tally);
     if (!waited) {
-        experts_publish_row(e, step);
+        experts_publish_rows(e, step);
         return;
     }
     child_inject(e->child, INJECT_COMPUTE_PINNED);
@@ -282,7 +340,7 @@ void experts_pin(void *self, const struct expert_step *step, struct expert_item 
         if (items[i]->state == ITEM_WAITED)
             experts_demand_add(e, step, items[i]);
     experts_demand_send(e, step);
-    experts_publish_row(e, step);
+    experts_publish_rows(e, step);
 }
 
 /* ---- tokens that the GPU computes alone ---- */
@@ -306,14 +364,16 @@ void experts_used(void *self, const struct expert_step *step, const struct route
     struct experts *e = self;
     enum precision precision, best = (enum precision)__builtin_ctz(e->child->model->precision_mask);
     uint32_t k = e->child->model->hparams.experts_used;
+    const uint32_t only_row = 0;
     sl_assert(experts_alone(e, &precision));
     for (uint32_t rank = 0; rank < k; rank++) {
         const struct expert_item item = {.expert = routes[rank].expert,
                                          .tokens = 1,
+                                         .row = &only_row,
                                          .weight = routes[rank].weight,
                                          .rank = rank,
                                          .precision = precision};
-        log_access(e, step, &item, NEED_HIGH, ACCESS_HIT);
+        (void)log_access(e, step, &item, NEED_HIGH, ACCESS_HIT);
     }
     const struct tally tally = {.outcome[ACCESS_HIT] = k, .low = precision != best ? k : 0};
     count_accesses(e, &tally);
@@ -336,7 +396,8 @@ static bool serves(const struct experts *e, const struct expert_step *step, uint
  * whole layer. */
 static bool hold(struct experts *e, const struct expert_step *step, uint32_t expert)
 {
-    struct precision_choice choice = choice_of(e, step, &(struct expert_item){.expert = expert});
+    const struct expert_item item = {.expert = expert, .prefill = true};
+    struct precision_choice choice = choice_of(e, step, &item);
     struct directory_entry *d = precision_entry(e, step->layer, expert, choice.accept[0]);
     if (!d)
         return false;
@@ -378,7 +439,7 @@ static bool allow(struct experts *e, const struct expert_step *step, uint32_t ex
 {
     if (e->fixed_mask)
         return e->mask[(size_t)step->layer * e->child->model->hparams.experts + expert] != 0;
-    return step->rows > 1 ? hold(e, step, expert) : serves(e, step, expert);
+    return step->prefill ? hold(e, step, expert) : serves(e, step, expert);
 }
 
 uint32_t experts_rows(const struct experts *e, uint32_t rows)
@@ -414,37 +475,30 @@ void experts_choice(void *self, const struct expert_step *step, const float *imp
     for (uint32_t i = 0; i < e->child->model->hparams.experts; i++) {
         if (importance[i] == 0)
             continue;
-        struct access_record record = {.sequence = step->sequence,
-                                       .position = step->position,
+        struct access_record record = {.sequence = step->row->sequence,
+                                       .position = step->row->position,
                                        .tokens = step->rows,
                                        .weight = importance[i],
                                        .layer = (uint16_t)step->layer,
                                        .expert = (uint16_t)i,
                                        .kind = ACCESS_CHOICE,
-                                       .prefill = step->rows > 1};
+                                       .pass = (uint16_t)step->pass,
+                                       .prefill = step->prefill};
         access_log_append(&e->child->access_log, &record);
     }
 }
 
 /* ---- logits ---------------------------------------------------------------------------------- */
 
-/* Logged before the layer's accesses, so that the cache has the logits when it chooses victims for
- * the demand. */
-void experts_logits(void *self, const struct expert_step *step, const float *logits,
-                    uint32_t experts)
+static void log_levels(struct experts *e, uint32_t layer, const struct expert_row *row,
+                       uint32_t experts)
 {
-    struct experts *e = self;
-    if (!e->logs_logits)
-        return;
-    residency_logit_levels(logits, experts, e->levels);
-    if (e->deterministic)
-        deterministic_logits(e->deterministic, e->levels);
     for (uint32_t first = 0; first < experts; first += ACCESS_VALUES) {
         uint32_t count = experts - first < ACCESS_VALUES ? experts - first : ACCESS_VALUES;
         uint8_t values[ACCESS_VALUES] = {0};
-        struct access_record record = {.sequence = step->sequence,
-                                       .position = step->position,
-                                       .layer = (uint16_t)step->layer,
+        struct access_record record = {.sequence = row->sequence,
+                                       .position = row->position,
+                                       .layer = (uint16_t)layer,
                                        .expert = (uint16_t)first,
                                        .kind = ACCESS_LOGITS,
                                        .rank = (uint8_t)count};
@@ -452,6 +506,22 @@ void experts_logits(void *self, const struct expert_step *step, const float *log
         memcpy(record.values, values, ACCESS_VALUES_HALF);
         memcpy(record.more_values, values + ACCESS_VALUES_HALF, ACCESS_VALUES_HALF);
         access_log_append(&e->child->access_log, &record);
+    }
+}
+
+/* Logged before the layer's accesses, so that the cache has the logits when it chooses victims for
+ * the demand. */
+void experts_logits(void *self, const struct expert_step *step, const float *logits,
+                    uint32_t experts)
+{
+    struct experts *e = self;
+    for (uint32_t r = 0; r < step->rows && e->logs_logits; r++) {
+        if (step->row[r].prefill)
+            continue;
+        residency_logit_levels(logits + (size_t)r * experts, experts, e->levels);
+        if (e->deterministic)
+            deterministic_logits(e->deterministic, e->levels);
+        log_levels(e, step->layer, &step->row[r], experts);
     }
 }
 
@@ -486,20 +556,21 @@ static const void *deterministic_dense(void *self, uint32_t entry)
 
 /* Predictions go into the access log as trace records, so that the simulator can repeat them: after
  * the accesses of the layer in which they were made. */
-static void deterministic_predicted(void *self, const struct expert_step *step, uint32_t layer,
-                                    uint32_t rank, const struct prediction *prediction)
+static void deterministic_predicted(void *self, const struct deterministic_prediction *made,
+                                    const struct prediction *prediction)
 {
     struct experts *e = self;
-    struct access_record record = {.sequence = step->sequence,
-                                   .position = step->position,
-                                   .tokens = step->rows,
+    struct access_record record = {.sequence = made->row->sequence,
+                                   .position = made->row->position,
+                                   .tokens = made->rows,
                                    .weight = prediction->probability,
-                                   .layer = (uint16_t)layer,
+                                   .layer = (uint16_t)made->layer,
                                    .expert = (uint16_t)prediction->expert,
                                    .kind = TRACE_PREDICTED,
-                                   .rank = (uint8_t)(rank < UINT8_MAX ? rank : UINT8_MAX),
-                                   .prefill = step->rows > 1,
-                                   .preset = (uint16_t)step->layer,
+                                   .rank =
+                                       (uint8_t)(made->rank < UINT8_MAX ? made->rank : UINT8_MAX),
+                                   .prefill = made->row->prefill,
+                                   .from_layer = (uint16_t)made->from_layer,
                                    .before = prediction->weight_before};
     if (e->predictions_count < e->predictions_max)
         e->predictions[e->predictions_count++] = record;
@@ -523,7 +594,8 @@ static int make_deterministic(struct experts *e, struct error *error)
     e->deterministic = NULL;
     if (!e->child->params->deterministic)
         return 0;
-    e->predictions_max = 4 * e->child->model->hparams.experts; /* at most four layers ahead */
+    /* at most four layers ahead; memory that no pass uses is not backed */
+    e->predictions_max = 4 * e->child->model->hparams.experts * DECODE_ROWS_MAX;
     e->predictions_count = 0;
     if (!e->predictions)
         e->predictions = calloc(e->predictions_max, sizeof *e->predictions);

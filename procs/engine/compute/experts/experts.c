@@ -65,8 +65,9 @@ void experts_demand_send(struct experts *e, const struct expert_step *step)
         return;
     e->demand.access_log_position = access_log_written(&e->child->access_log);
     e->demand.sent_ns = clock_now_ns();
-    e->demand.sequence = step->sequence;
-    e->demand.position = step->position;
+    e->demand.pass = step->pass;
+    e->demand.sequence = step->row->sequence;
+    e->demand.position = step->row->position;
     e->demand.layer = (uint16_t)step->layer;
     e->demand.attempt = e->attempt;
     counter_add(row, e->attempt ? CTR_COMPUTE_demands_retried : CTR_COMPUTE_demands, 1);
@@ -268,11 +269,8 @@ static void source_gate_input(void *self, const struct expert_step *step, const 
     struct experts *e = self;
     if (e->deterministic)
         deterministic_gate_input(e->deterministic, step, x, n);
-    if (e->publishes == PREDICT_LOGITS) {
-        e->row.kind = GATES_INPUT;
-        e->row.values = x;
-        e->row.count = n;
-    }
+    if (e->publishes == PREDICT_LOGITS)
+        e->publish = (struct gate_rows){.kind = GATES_INPUT, .inputs = x, .count = n};
 }
 
 /* For predictions from chosen experts, tables or the layer alone. */
@@ -283,22 +281,27 @@ static void source_routed(void *self, const struct expert_step *step, const stru
     experts_keep_routed(e, step, routes);
     if (e->deterministic)
         deterministic_routed(e->deterministic, step, routes);
-    if (step->rows > 1 || e->publishes == PREDICT_NOTHING || e->publishes == PREDICT_LOGITS)
+    if (!step->decode || e->publishes == PREDICT_NOTHING || e->publishes == PREDICT_LOGITS)
         return;
-    for (uint32_t i = 0; i < k; i++)
-        e->row.chosen[i] = (float)routes[i].expert;
-    e->row.kind = GATES_ROUTES;
-    e->row.values = e->row.chosen;
-    e->row.count = k;
+    e->publish = (struct gate_rows){.kind = GATES_ROUTES, .count = k};
 }
 
-void experts_publish_row(struct experts *e, const struct expert_step *step)
+void experts_publish_rows(struct experts *e, const struct expert_step *step)
 {
+    const struct gate_rows *p = &e->publish;
+    float chosen[MODEL_TOP_K_MAX];
     sl_assert(e->demand.count == 0); /* the demanded read comes first */
-    if (e->row.count > 0)
-        gates_publish(&e->child->gates, step->layer, e->row.kind, step->sequence, step->position,
-                      e->row.values, e->row.count);
-    e->row.count = 0;
+    for (uint32_t r = 0; r < step->rows && p->count > 0; r++) {
+        const struct expert_row *row = &step->row[r];
+        const float *values = p->kind == GATES_INPUT ? p->inputs + (size_t)r * p->count : chosen;
+        if (row->prefill)
+            continue;
+        for (uint32_t i = 0; i < p->count && p->kind == GATES_ROUTES; i++)
+            chosen[i] = (float)step->routes[(size_t)r * p->count + i].expert;
+        gates_publish(&e->child->gates, step->layer, p->kind, row->sequence, row->position, values,
+                      p->count);
+    }
+    e->publish.count = 0;
 }
 
 static void source_next_counts(void *self, const struct expert_step *step, const float *counts,
@@ -308,8 +311,8 @@ static void source_next_counts(void *self, const struct expert_step *step, const
     if (e->deterministic)
         deterministic_next_counts(e->deterministic, step, counts, experts);
     if (e->predicts_chunks)
-        gates_publish(&e->child->gates, step->layer, GATES_COUNTS, step->sequence, step->position,
-                      counts, 2 * experts);
+        gates_publish(&e->child->gates, step->layer, GATES_COUNTS, step->row->sequence,
+                      step->row->position, counts, 2 * experts);
 }
 
 void experts_tick(struct experts *e, uint64_t now_ns)
@@ -332,9 +335,9 @@ static void source_layer_starts(void *self, const struct expert_step *step)
         experts_flush_predictions(e);
         deterministic_layer_starts(e->deterministic, step);
     }
-    if (step->rows == 1 && step->layer > 0)
+    if (step->decode && step->layer > 0)
         child_inject(e->child, INJECT_COMPUTE_MID_TOKEN);
-    if (step->rows > 1 && (step->layer > 0 || step->position > 0))
+    if (step->prefill && (step->layer > 0 || step->row->position > 0))
         child_inject(e->child, INJECT_COMPUTE_PREFILL);
 }
 

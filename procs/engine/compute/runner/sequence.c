@@ -24,14 +24,26 @@ struct sequence {
     bool score, resumed;
 };
 
+/* A start or an end. */
 static void log_event(struct sequence *s, enum access_kind kind, uint32_t position, uint32_t tokens)
 {
     struct access_record record = {.sequence = s->view.sequence,
                                    .position = position,
                                    .tokens = tokens,
                                    .kind = (uint8_t)kind,
-                                   .preset = (uint16_t)s->runner->experts.preset,
-                                   .prefill = tokens > 1};
+                                   .preset = (uint16_t)s->runner->experts.preset};
+    access_log_append(&s->runner->child->access_log, &record);
+}
+
+/* Rows of the sequence were completed in the last pass. */
+static void log_rows(struct sequence *s, uint32_t position, uint32_t rows)
+{
+    struct access_record record = {.sequence = s->view.sequence,
+                                   .position = position,
+                                   .tokens = rows,
+                                   .kind = ACCESS_TOKEN_END,
+                                   .pass = (uint16_t)chain_pass_number(s->runner->core),
+                                   .prefill = core_rows_prefill(rows)};
     access_log_append(&s->runner->child->access_log, &record);
 }
 
@@ -361,7 +373,7 @@ static int turn(struct sequence *s, struct error *error)
     child_inject(r->child, INJECT_COMPUTE_STATE_WRITTEN);
     atomic_store_explicit(&r->pass_row_layers, 0, memory_order_relaxed);
     atomic_store_explicit(&q->kv_valid, position + rows, memory_order_release);
-    log_event(s, ACCESS_TOKEN_END, position, rows);
+    log_rows(s, position, rows);
     experts_tokens_end(&r->experts, rows);
     gpus_count(&r->gpus, r->child);
     uint64_t ns = clock_now_ns() - start;

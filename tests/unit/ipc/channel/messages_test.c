@@ -192,6 +192,9 @@ START_TEST(demand_fields)
     make(&m, MSG_DEMAND);
     m.demand.wants[1].reserved = 1;
     CK_WHY(&m, bytes, ROLE_CACHE, "reserved field");
+    make(&m, MSG_DEMAND);
+    m.demand.reserved = 1;
+    CK_WHY(&m, bytes, ROLE_CACHE, "reserved field");
 
     make(&m, MSG_DEMAND);
     m.demand.count = MSG_WANTS_MAX;

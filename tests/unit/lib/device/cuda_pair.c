@@ -188,8 +188,10 @@ void pair_run_side(struct side *s, const struct pair *p, const struct step *t)
                                  .next_state = shared(s, m->state[1 - m->now])};
     for (uint32_t i = 0; i < t->rows; i++)
         row[i] = (struct core_row){.position = t->position + i,
-                                   .token = (t->log * 31 + (t->position + i) * 7919) % hp->vocab};
-    const struct core_pass pass = {&view, 1, row, t->rows};
+                                   .token = (t->log * 31 + (t->position + i) * 7919) % hp->vocab,
+                                   .prefill = core_rows_prefill(t->rows)};
+    const struct core_pass pass = {
+        .sequences = &view, .sequence_count = 1, .row = row, .rows = t->rows};
     float *x = made((size_t)t->rows * hp->hidden * sizeof *x);
     int status = t->layers > 0 ? core_pass_layers(s->core, &pass, 0, t->layers, x, &error)
                                : core_pass(s->core, &pass, &error);

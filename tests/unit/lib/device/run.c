@@ -82,7 +82,7 @@ static bool mask(void *self, const struct expert_step *step, bool *allowed)
     if (!r->masked || hp->experts == hp->experts_used)
         return false;
     for (uint32_t i = 0; i < hp->experts; i++)
-        allowed[i] = i != (step->position + step->layer) % hp->experts;
+        allowed[i] = i != (step->row->position + step->layer) % hp->experts;
     return true;
 }
 
@@ -203,11 +203,13 @@ static void run_layers(struct run *r, const struct core_sequence *sequence, cons
     const struct model_hparams *hp = &r->image->model->hparams;
     struct core_row row[RUN_CHUNK];
     struct error error;
-    struct core_pass pass = {sequence, 1, row, r->chunk};
+    struct core_pass pass = {
+        .sequences = sequence, .sequence_count = 1, .row = row, .rows = r->chunk};
     float *x = calloc((size_t)r->chunk * hp->hidden, sizeof *x);
     uint32_t half = hp->layers / 2;
     for (uint32_t i = 0; i < r->chunk; i++)
-        row[i] = (struct core_row){.position = at + i, .token = tokens[at + i]};
+        row[i] = (struct core_row){
+            .position = at + i, .token = tokens[at + i], .prefill = core_rows_prefill(r->chunk)};
     ck_assert(x && core_pass_layers(core, &pass, 0, half, x, &error) == 0);
     note(r, x, (size_t)r->chunk * hp->hidden * sizeof *x);
     ck_assert(core_pass_layers(core, &pass, half, hp->layers - half, x, &error) == 0);

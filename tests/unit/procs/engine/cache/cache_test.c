@@ -248,7 +248,12 @@ static void log_choice(uint32_t layer, uint32_t number)
 
 static void log_tokens(uint32_t tokens)
 {
-    struct access_record r = {.kind = ACCESS_TOKEN_END, .tokens = tokens, .layer = UINT16_MAX};
+    static uint16_t pass;
+    struct access_record r = {.kind = ACCESS_TOKEN_END,
+                              .tokens = tokens,
+                              .prefill = tokens > 1,
+                              .pass = ++pass,
+                              .layer = UINT16_MAX};
     access_log_append(&w.child.access_log, &r);
     access_log_add_tokens(&w.child.access_log, tokens);
 }

@@ -13,96 +13,10 @@
 
 #include "lib/base/assert.h"
 #include "lib/model/limits.h"
-#include "procs/engine/compute/compute.h"
-#include "tests/golden/image.h"
 #include "tests/golden/reference.h"
 #include "tests/unit/lib/model/store_make.h"
 #include "tests/unit/lib/policy/access/states.h"
-
-#define LAYER 2
-#define BOOT  77u
-
-struct world {
-    struct image image;
-    struct arena_layout layout;
-    struct child child;
-    struct runner runner;
-    struct kv_request request;
-    struct experts *experts;
-    struct weights_source source;
-    struct expert_item item[8];
-    struct expert_item *items[8];
-    struct expert_step step;
-};
-
-static struct world w;
-
-static struct segment create(enum segment_kind kind, uint64_t bytes)
-{
-    struct segment s;
-    struct error error;
-    char tag[32];
-    snprintf(tag, sizeof tag, "experts.%d", (int)getpid());
-    ck_assert_msg(segment_create(kind, tag, BOOT, bytes, &s, &error) == 0, "%s", error.text);
-    return s;
-}
-
-static void must(int rc, const struct error *error)
-{
-    ck_assert_msg(rc == 0, "%s", error->text);
-}
-
-static void make_child(const struct model_index *model)
-{
-    struct error error;
-    struct child *c = &w.child;
-    const struct model_hparams *h = &model->hparams;
-    struct params params;
-    params_defaults(&params);
-    params.load_timeout = 300;
-    c->model = model;
-    c->incarnation = 1;
-    must(arena_layout_make(c->model, &w.layout, &error), &error);
-    struct segment s = create(SEGMENT_DIRECTORY, directory_bytes(c->model));
-    directory_format(s.base, c->model, &w.layout, 1);
-    must(directory_attach(s.fd, true, BOOT, c->model, &c->directory, &error), &error);
-    c->arena = create(SEGMENT_ARENA, w.layout.bytes);
-    s = create(SEGMENT_GATES, gates_bytes(h->layers, h->hidden, h->experts));
-    gates_format(s.base, h->layers, h->hidden, h->experts);
-    must(gates_attach(s.fd, true, BOOT, &c->gates, &error), &error);
-    s = create(SEGMENT_ACCESS_LOG, access_log_bytes());
-    must(access_log_attach(s.fd, true, BOOT, &c->access_log, &error), &error);
-    s = create(SEGMENT_PROCS, procs_bytes());
-    procs_format(s.base, &params, 1);
-    must(procs_attach(s.fd, true, BOOT, &c->procs, &error), &error);
-    c->params = &c->procs.head->params;
-    c->row = &c->procs.head->row[procs_row_of(SERVICE_COMPUTE, 0)];
-    snprintf(c->run_dir, sizeof c->run_dir, "/tmp/sluice-no-such-run");
-    snprintf(c->procs.head->model_path, sizeof c->procs.head->model_path, "model.gguf");
-}
-
-static void open_with(const struct model_index *model)
-{
-    struct error error;
-    make_child(model);
-    w.experts = &w.runner.experts;
-    w.experts->beat_ns = &w.runner.beat_ns;
-    w.experts->pass_row_layers = &w.runner.pass_row_layers;
-    must(experts_open(w.experts, &w.child, &w.runner, &error), &error);
-    w.experts->request = &w.request;
-    w.source = experts_source(w.experts);
-    w.step = (struct expert_step){.sequence = 9, .position = 4, .rows = 1, .layer = LAYER};
-    for (uint32_t i = 0; i < 8; i++) {
-        w.item[i] = (struct expert_item){.expert = 3 * i + 1, .tokens = 1, .rank = i};
-        w.items[i] = &w.item[i];
-    }
-}
-
-static void setup(void)
-{
-    image_open(&w.image, golden_demo_path(), 16);
-    open_with(w.image.model);
-}
+#include "tests/unit/procs/engine/compute/experts/world.h"
 
 static void remove_files(const char *dir)
 {
@@ -123,12 +37,12 @@ static const struct model_index *two_precisions(void)
     struct error error;
     ck_assert_ptr_nonnull(mkdtemp(dir));
     ck_assert_int_eq(rmdir(dir), 0);
-    must(store_make(golden_demo_path(), dir, &how, &error), &error);
+    world_must(store_make(golden_demo_path(), dir, &how, &error), &error);
     int fd = open(dir, O_RDONLY | O_DIRECTORY);
     int rc = store_index_build(fd, dir, &index, &error);
     close(fd);
     remove_files(dir);
-    must(rc, &error);
+    world_must(rc, &error);
     return index;
 }
 
@@ -146,84 +60,41 @@ static void set_state(uint32_t layer, uint32_t expert, enum precision precision,
         ck_assert_int_eq(entry_part_done(&d->word, generation, 0), PART_READY);
 }
 
-static struct directory_entry *entry(uint32_t i)
-{
-    return &w.child.directory.entries[model_entry_expert(w.child.model, LAYER, w.item[i].expert)];
-}
-
-/* ---- cache and loader ---- */
-
-static void reserve(uint32_t i, uint64_t *generation)
-{
-    const struct arena_class *c = &w.layout.class[entry(i)->size_class];
-    atomic_store(&entry(i)->arena_offset, c->region_offset + i * c->slot_bytes);
-    ck_assert(entry_reserve(&entry(i)->word, 1, generation));
-}
-
-static void publish(uint32_t i, uint64_t generation)
-{
-    ck_assert_int_eq(entry_part_done(&entry(i)->word, generation, 0), PART_READY);
-    directory_signal(&w.child.directory, LAYER);
-}
-
-static void make_ready(uint32_t i)
-{
-    uint64_t generation;
-    reserve(i, &generation);
-    publish(i, generation);
-}
-
-static bool pinned(uint32_t i)
-{
-    return entry_pins_of(entry_read(&entry(i)->word)) & (1u << PINNER_COMPUTE);
-}
-
-static uint64_t count(unsigned counter)
-{
-    return counter_get(w.child.row, counter);
-}
-
-static void pin(uint32_t n)
-{
-    w.source.pin(w.source.self, &w.step, w.items, n);
-}
-
-static int wait_any(uint32_t n, struct error *error)
-{
-    return w.source.wait(w.source.self, &w.step, w.items, n, error);
-}
-
 START_TEST(ready_ones_are_hits_and_send_nothing)
 {
     struct access_log_reader reader;
     struct access_record access;
     access_log_reader_start(&w.child.access_log, &reader);
     for (uint32_t i = 0; i < 4; i++)
-        make_ready(i);
-    pin(4);
+        world_make_ready(i);
+    world_pin(4);
     for (uint32_t i = 0; i < 4; i++) {
         ck_assert_int_eq(w.item[i].state, ITEM_READY);
-        ck_assert(pinned(i));
-        ck_assert(!entry_evict(&entry(i)->word));
+        ck_assert(world_pinned(i));
+        ck_assert(!entry_evict(&world_entry(i)->word));
         ck_assert(access_log_read(&w.child.access_log, &reader, UINT64_MAX, &access));
         ck_assert_uint_eq(access.expert, w.item[i].expert);
         ck_assert_uint_eq(access.outcome, ACCESS_HIT);
         ck_assert_uint_eq(access.rank, i);
         ck_assert_uint_eq(access.sequence, 9);
+        ck_assert_uint_eq(access.position, 4);
+        ck_assert_uint_eq(access.pass, 70001 & UINT16_MAX);
+        ck_assert_uint_eq(access.prefill, 0);
     }
-    ck_assert_uint_eq(count(CTR_COMPUTE_hits), 4);
-    ck_assert_uint_eq(count(CTR_COMPUTE_accesses), 4);
-    ck_assert_uint_eq(count(CTR_COMPUTE_demands), 0);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_hits), 4);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_accesses), 4);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_demands), 0);
     for (uint32_t i = 0; i < 4; i++) {
         w.source.unpin(w.source.self, &w.step, &w.item[i]);
-        ck_assert(!pinned(i));
+        ck_assert(!world_pinned(i));
     }
     const uint8_t *base = w.child.arena.base;
     const struct model_extent *x =
         model_index_entries(w.child.model)[model_entry_expert(w.child.model, LAYER, 1)].extent;
     for (uint32_t part = 0; part < EXPERT__COUNT; part++)
-        ck_assert_ptr_eq(w.item[0].matrix[part].data, base + atomic_load(&entry(0)->arena_offset) +
-                                                          x[part].slot_offset + x[part].head_bytes);
+        ck_assert_ptr_eq(w.item[0].matrix[part].data,
+                         base + atomic_load(&world_entry(0)->arena_offset) + x[part].slot_offset +
+                             x[part].head_bytes);
 }
 END_TEST
 
@@ -238,7 +109,7 @@ static void *publish_later(void *arg)
     /* when the waiter waits on the counter */
     while (atomic_load(&w.child.directory.counters[LAYER].waiters) == 0)
         sched_yield();
-    publish(l->i, l->generation);
+    world_publish(l->i, l->generation);
     return NULL;
 }
 
@@ -247,23 +118,23 @@ START_TEST(loading_and_missing_experts_are_waited_for)
     struct loading loading = {.i = 1};
     struct error error;
     pthread_t thread;
-    make_ready(0);
-    reserve(1, &loading.generation);
-    pin(3);
+    world_make_ready(0);
+    world_reserve(1, &loading.generation);
+    world_pin(3);
     ck_assert_int_eq(w.item[0].state, ITEM_READY);
     ck_assert_int_eq(w.item[1].state, ITEM_WAITED);
     ck_assert_int_eq(w.item[2].state, ITEM_WAITED);
-    ck_assert_uint_eq(count(CTR_COMPUTE_hits), 1);
-    ck_assert_uint_eq(count(CTR_COMPUTE_hits_inflight), 1);
-    ck_assert_uint_eq(count(CTR_COMPUTE_misses), 1);
-    ck_assert_uint_eq(count(CTR_COMPUTE_demands), 1);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_hits), 1);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_hits_inflight), 1);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_misses), 1);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_demands), 1);
     ck_assert_int_eq(pthread_create(&thread, NULL, publish_later, &loading), 0);
-    ck_assert_int_eq(wait_any(3, &error), 0);
+    ck_assert_int_eq(world_wait_any(3, &error), 0);
     pthread_join(thread, NULL);
     ck_assert_int_eq(w.item[1].state, ITEM_READY);
     ck_assert_int_eq(w.item[2].state, ITEM_WAITED);
-    make_ready(2);
-    ck_assert_int_eq(wait_any(3, &error), 0);
+    world_make_ready(2);
+    ck_assert_int_eq(world_wait_any(3, &error), 0);
     ck_assert_int_eq(w.item[2].state, ITEM_READY);
     ck_assert_uint_gt(w.request.stats.stall_ns, 0);
 }
@@ -273,17 +144,17 @@ START_TEST(absent_entries_are_demanded_again)
 {
     uint64_t generation;
     struct error error;
-    pin(1); /* stays ABSENT: requested again until the stall limit */
-    ck_assert_int_eq(wait_any(1, &error), -1);
+    world_pin(1); /* stays ABSENT: requested again until the stall limit */
+    ck_assert_int_eq(world_wait_any(1, &error), -1);
     ck_assert_int_eq(error.code, ERR_NO_PROGRESS);
-    ck_assert_uint_gt(count(CTR_COMPUTE_demands_retried), 0);
-    uint64_t retried = count(CTR_COMPUTE_demands_retried);
+    ck_assert_uint_gt(world_count(CTR_COMPUTE_demands_retried), 0);
+    uint64_t retried = world_count(CTR_COMPUTE_demands_retried);
     w.source.unpin(w.source.self, &w.step, &w.item[0]);
-    reserve(1, &generation); /* LOADING: the load is in progress */
+    world_reserve(1, &generation); /* LOADING: the load is in progress */
     w.items[0] = &w.item[1];
-    pin(1);
-    ck_assert_int_eq(wait_any(1, &error), -1);
-    ck_assert_uint_eq(count(CTR_COMPUTE_demands_retried), retried);
+    world_pin(1);
+    ck_assert_int_eq(world_wait_any(1, &error), -1);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_demands_retried), retried);
 }
 END_TEST
 
@@ -296,7 +167,7 @@ static void *read_slowly(void *arg)
         counter_add(loader, CTR_LOADER_bytes_read, 1);
         sched_yield();
     }
-    publish(l->i, l->generation);
+    world_publish(l->i, l->generation);
     return NULL;
 }
 
@@ -305,10 +176,10 @@ START_TEST(a_slow_device_is_no_error)
     struct loading loading = {.i = 0};
     struct error error;
     pthread_t thread;
-    reserve(0, &loading.generation);
-    pin(1);
+    world_reserve(0, &loading.generation);
+    world_pin(1);
     ck_assert_int_eq(pthread_create(&thread, NULL, read_slowly, &loading), 0);
-    ck_assert_int_eq(wait_any(1, &error), 0);
+    ck_assert_int_eq(world_wait_any(1, &error), 0);
     pthread_join(thread, NULL);
 }
 END_TEST
@@ -316,11 +187,11 @@ END_TEST
 START_TEST(an_unreadable_expert_is_named)
 {
     struct error error;
-    atomic_store(&entry(0)->failures, 5); /* of an earlier request: not counted */
-    pin(1);
-    atomic_fetch_add(&entry(0)->failures, 3);
-    atomic_store(&entry(0)->last_errno, EIO);
-    ck_assert_int_eq(wait_any(1, &error), -1);
+    atomic_store(&world_entry(0)->failures, 5); /* of an earlier request: not counted */
+    world_pin(1);
+    atomic_fetch_add(&world_entry(0)->failures, 3);
+    atomic_store(&world_entry(0)->last_errno, EIO);
+    ck_assert_int_eq(world_wait_any(1, &error), -1);
     ck_assert_int_eq(error.code, ERR_IO);
     ck_assert_ptr_nonnull(strstr(error.text, "expert 1 of layer 2"));
     ck_assert_ptr_nonnull(strstr(error.text, "model.gguf"));
@@ -341,9 +212,9 @@ START_TEST(a_cancel_ends_the_wait)
 {
     struct error error;
     pthread_t thread;
-    pin(1);
+    world_pin(1);
     ck_assert_int_eq(pthread_create(&thread, NULL, cancel_later, NULL), 0);
-    ck_assert_int_eq(wait_any(1, &error), -1);
+    ck_assert_int_eq(world_wait_any(1, &error), -1);
     ck_assert_int_eq(error.code, ERR_CANCELLED);
     pthread_join(thread, NULL);
 }
@@ -365,19 +236,19 @@ START_TEST(what_has_left_is_lost)
     struct access_record access;
     access_log_reader_start(&w.child.access_log, &reader);
     for (uint32_t i = 0; i < 5; i++)
-        make_ready(i);
+        world_make_ready(i);
     ck_assert(mask(allowed));
     for (uint32_t i = 0; i < 8; i++)
         ck_assert_int_eq(allowed[w.item[i].expert], i < 5);
-    ck_assert(entry_evict(&entry(1)->word));
-    pin(4);
+    ck_assert(entry_evict(&world_entry(1)->word));
+    world_pin(4);
     for (uint32_t i = 0; i < 4; i++) {
         ck_assert_int_eq(w.item[i].state, i == 1 ? ITEM_LOST : ITEM_READY);
-        ck_assert_int_eq(pinned(i), i != 1);
+        ck_assert_int_eq(world_pinned(i), i != 1);
     }
-    ck_assert_uint_eq(count(CTR_COMPUTE_demands), 0);
-    ck_assert_uint_eq(count(CTR_COMPUTE_accesses), 3);
-    ck_assert_uint_eq(count(CTR_COMPUTE_hits), 3);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_demands), 0);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_accesses), 3);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_hits), 3);
     for (uint32_t n = 0; n < 3; n++)
         ck_assert(access_log_read(&w.child.access_log, &reader, UINT64_MAX, &access));
     ck_assert(!access_log_read(&w.child.access_log, &reader, UINT64_MAX, &access));
@@ -391,15 +262,15 @@ START_TEST(too_few_residents_are_waited_for)
 {
     bool allowed[MODEL_EXPERTS_MAX];
     for (uint32_t i = 0; i < 2; i++)
-        make_ready(i);
+        world_make_ready(i);
     ck_assert(!mask(allowed));
-    pin(4);
+    world_pin(4);
     for (uint32_t i = 0; i < 4; i++) {
         ck_assert_int_eq(w.item[i].state, i < 2 ? ITEM_READY : ITEM_WAITED);
-        ck_assert(pinned(i));
+        ck_assert(world_pinned(i));
     }
-    ck_assert_uint_eq(count(CTR_COMPUTE_demands), 1);
-    ck_assert_uint_eq(count(CTR_COMPUTE_misses), 2);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_demands), 1);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_misses), 2);
 }
 END_TEST
 
@@ -409,40 +280,40 @@ START_TEST(the_mask_of_a_chunk_pins)
     bool allowed[MODEL_EXPERTS_MAX];
     struct route routes[2 * MODEL_TOP_K_MAX];
     uint32_t k = w.child.model->hparams.experts_used;
-    w.step.rows = 2;
+    world_set_rows(2, true);
     for (uint32_t i = 0; i < k + 1; i++)
-        make_ready(i);
+        world_make_ready(i);
     ck_assert(mask(allowed));
     for (uint32_t i = 0; i < k + 1; i++)
-        ck_assert(!entry_evict(&entry(i)->word));
+        ck_assert(!entry_evict(&world_entry(i)->word));
     for (uint32_t i = 0; i < 2 * k; i++)
         routes[i] = (struct route){.expert = w.item[i % k].expert, .weight = 0.1f};
     w.source.routed(w.source.self, &w.step, routes);
     for (uint32_t i = 0; i < k + 1; i++)
-        ck_assert_int_eq(pinned(i), i < k); /* no row uses the last */
-    pin(k);
+        ck_assert_int_eq(world_pinned(i), i < k); /* no row uses the last */
+    world_pin(k);
     for (uint32_t i = 0; i < k; i++) {
         ck_assert_int_eq(w.item[i].state, ITEM_READY);
         w.source.unpin(w.source.self, &w.step, &w.item[i]);
-        ck_assert(!pinned(i));
+        ck_assert(!world_pinned(i));
     }
-    ck_assert_uint_eq(count(CTR_COMPUTE_demands), 0);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_demands), 0);
     ck_assert(mask(allowed));
     experts_release(w.experts); /* the pass failed */
     for (uint32_t i = 0; i < k + 1; i++)
-        ck_assert(!pinned(i));
+        ck_assert(!world_pinned(i));
 }
 END_TEST
 
 /* One message when the count is reached, none before and none after. */
 START_TEST(the_cache_is_woken_at_its_number_of_tokens)
 {
-    uint64_t before = count(CTR_COMPUTE_messages_dropped); /* no cache listens here */
+    uint64_t before = world_count(CTR_COMPUTE_messages_dropped); /* no cache listens here */
     experts_tokens_end(w.experts, 1);
     atomic_store(&w.child.directory.head->token_bell, 300);
     for (uint32_t tokens = 1; tokens < 600; tokens += 7) {
         experts_tokens_end(w.experts, 7);
-        ck_assert_uint_eq(count(CTR_COMPUTE_messages_dropped) - before, tokens + 7 >= 300);
+        ck_assert_uint_eq(world_count(CTR_COMPUTE_messages_dropped) - before, tokens + 7 >= 300);
     }
     ck_assert_uint_ge(access_log_tokens(&w.child.access_log), 600);
 }
@@ -460,25 +331,27 @@ START_TEST(states_of_the_directory)
                                  [PRECISION_INFLIGHT] = ITEM_WAITED,
                                  [PRECISION_MISS] = ITEM_WAITED,
                                  [PRECISION_SKIPPED] = ITEM_SKIPPED};
-    open_with(two_precisions());
+    world_open_with(two_precisions());
     for (uint32_t i = 0; i < (uint32_t)STATES_ROWS; i++) {
         const struct states_row *row = &states_rows[i];
-        uint32_t before = (uint32_t)count(counters[row->outcome]);
+        uint32_t before = (uint32_t)world_count(counters[row->outcome]);
         uint32_t experts = w.child.model->hparams.experts;
+        world_set_rows(row->prefill ? 4 : 1, row->prefill);
         w.step.layer = i / experts;
-        w.step.rows = row->prefill ? 4 : 1;
         w.item[0] = (struct expert_item){.expert = i % experts,
                                          .tokens = 1,
+                                         .row = &only_row,
+                                         .prefill = row->prefill,
                                          .rank = 1,
                                          .weight_before = row->weight_before,
                                          .popularity = row->popularity};
         set_state(w.step.layer, i % experts, PRECISION_NATIVE, row->high);
         set_state(w.step.layer, i % experts, PRECISION_INT4, row->low);
         w.experts->precision_policy = states_policy(row);
-        pin(1);
+        world_pin(1);
         ck_assert_msg((int)w.item[0].state == states[row->outcome], "row %u: state %d", i,
                       (int)w.item[0].state);
-        ck_assert_msg(count(counters[row->outcome]) == before + 1, "row %u: outcome", i);
+        ck_assert_msg(world_count(counters[row->outcome]) == before + 1, "row %u: outcome", i);
         if (row->outcome != PRECISION_SKIPPED)
             ck_assert_msg(w.item[0].precision == row->precision, "row %u: precision %d", i,
                           (int)w.item[0].precision);
@@ -503,7 +376,7 @@ int main(void)
     Suite *suite = suite_create("experts");
     TCase *c = tcase_create("experts");
     tcase_set_timeout(c, 60);
-    tcase_add_checked_fixture(c, setup, NULL); /* each test runs in a process of its own */
+    tcase_add_checked_fixture(c, world_setup, NULL); /* each test runs in a process of its own */
     tcase_add_test(c, ready_ones_are_hits_and_send_nothing);
     tcase_add_test(c, loading_and_missing_experts_are_waited_for);
     tcase_add_test(c, absent_entries_are_demanded_again);

@@ -51,7 +51,7 @@ static void next_is(void *arg, const struct expert_step *step, const struct rout
     for (uint32_t rank = 0; rank < 4; rank++) {
         const struct trace_record *r = &d->trace->records[d->at++];
         ck_assert_uint_eq(r->kind, TRACE_EXPERT);
-        ck_assert_uint_eq(r->position, step->position);
+        ck_assert_uint_eq(r->position, step->row->position);
         ck_assert_uint_eq(r->layer, step->layer);
         ck_assert_uint_eq(r->rank, rank);
         ck_assert_uint_eq(r->expert, routes[rank].expert);
