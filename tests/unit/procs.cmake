@@ -16,7 +16,9 @@ foreach(part kept state rings)
 endforeach()
 foreach(part experts rows)
   sluice_unit_test(compute_${part} SOURCES procs/engine/compute/experts/${part}_test.c
-    procs/engine/compute/experts/world.c ${compute}/experts/experts.c ${compute}/experts/choose.c
+    procs/engine/compute/experts/world.c ${compute}/experts/accesses.c ${compute}/experts/deterministic.c
+    ${compute}/experts/experts.c ${compute}/experts/gates.c ${compute}/experts/mask.c
+    ${compute}/experts/precision.c ${compute}/experts/preset.c
     LINK sluice_golden sluice_deterministic sluice_child sluice_ipc sluice_shm sluice_policy sluice_model
     test_store_make)
 endforeach()

@@ -15,13 +15,12 @@
 #include "ipc/rpc/rpc.h"
 #include "lib/base/clock.h"
 #include "lib/core/core.h"
-#include "lib/core/weights.h"
-#include "lib/deterministic/deterministic.h"
 #include "lib/model/limits.h"
 #include "lib/model/tokenizer/tokenizer.h"
 #include "lib/sampling/sampler.h"
 #include "lib/tensor/precision.h"
 #include "procs/engine/child/child.h"
+#include "procs/engine/compute/experts/experts.h"
 #include "procs/engine/compute/main/stops.h"
 #include "procs/engine/compute/runner/gpu.h"
 #include "procs/engine/compute/runner/histogram.h"
@@ -39,44 +38,6 @@
 struct tpot { /* of a finished sequence; lost when compute crashes before a client reads them */
     uint64_t id;
     double p50_ms, p95_ms, p99_ms;
-};
-
-/* Rows of gates of the layer being routed, until its DEMAND was sent. */
-struct gate_rows {
-    enum gates_kind kind;
-    const float *inputs; /* GATES_INPUT: [rows][count] */
-    uint32_t count;      /* values of a row; 0: nothing to publish */
-};
-
-/* Experts from the directory and the arena: experts.c. Runner thread only. */
-struct experts {
-    struct child *child;
-    struct channel *cache;      /* to the cache: DEMAND */
-    struct kv_request *request; /* of the current sequence */
-    uint64_t tick_due_ns;
-    uint64_t *failures_before; /* [experts]: of an entry at the request */
-    uint64_t load_timeout_ns, slice_ns;
-    _Atomic uint64_t *beat_ns, *pass_row_layers; /* of the runner */
-    const _Atomic uint32_t *stop;
-    struct msg_demand demand;
-    uint32_t attempt;
-
-    /* of the current preset (choose.c) */
-    uint32_t preset;
-    struct knobs knobs;
-    struct precision_policy precision_policy;
-    enum prediction_source publishes; /* the rows that the predictor needs */
-    bool predicts_chunks;             /* it needs rows of token counts, too */
-    struct gate_rows publish;
-    bool fixed_mask;                     /* masked routing to the sets in `mask` */
-    bool masked;                         /* the current layer was routed under a mask */
-    uint32_t *held, held_count;          /* [experts]: entries pinned by a mask: experts_release */
-    uint8_t *mask;                       /* [layers][experts], for fixed_mask */
-    bool logs_logits;                    /* the eviction uses them */
-    uint8_t *levels;                     /* [experts]: of the layer now routed */
-    struct deterministic *deterministic; /* --deterministic on; else NULL */
-    struct access_record *predictions;   /* of the current layer: written after its accesses */
-    uint32_t predictions_count, predictions_max;
 };
 
 struct runner {
@@ -130,59 +91,6 @@ struct compute {
     uint64_t rejected; /* requests; the server counts malformed ones itself */
     struct response response;
 };
-
-/* experts.c */
-int experts_open(struct experts *e, struct child *child, const struct runner *runner,
-                 struct error *error);
-struct weights_source experts_source(struct experts *e);
-void experts_tick(struct experts *e, uint64_t now_ns); /* heartbeat; checks of the channel */
-/* Waits until every dense entry is READY and services the child meanwhile; fatal when one cannot be
- * read. */
-void experts_wait_dense(struct child *child);
-/* Entry of an expert at a precision in which it is stored. */
-uint32_t experts_entry(const struct experts *e, uint32_t layer, uint32_t expert,
-                       enum precision precision);
-void experts_make_ready(struct experts *e, const struct expert_step *step,
-                        struct expert_item *item);
-/* DEMAND: entries are collected, and sent when it is full or at the end. */
-void experts_demand_add(struct experts *e, const struct expert_step *step,
-                        const struct expert_item *item);
-void experts_demand_send(struct experts *e, const struct expert_step *step);
-/* Tokens were completed and logged: wakes the cache if it waits for their number. */
-void experts_tokens_end(struct experts *e, uint32_t tokens);
-/* After routing: unpins what the mask of a chunk pinned and no row was routed to. */
-void experts_keep_routed(struct experts *e, const struct expert_step *step,
-                         const struct route *routes);
-/* Unpins what the mask of a chunk pinned. */
-void experts_release(struct experts *e);
-/* Publishes the rows that decode once, after the layer's DEMAND: on few CPUs, predictions and prefetch
- * reads would delay the demand. */
-void experts_publish_rows(struct experts *e, const struct expert_step *step);
-/* Start of the slot of an entry that is not ABSENT. */
-const uint8_t *experts_slot(const struct child *child, uint32_t entry);
-
-/* choose.c: which precision of an expert serves, and which experts may be routed to. */
-/* Sets the preset and its policy parameters; between sequences. ERR_BAD_INPUT when it cannot run
- * here. */
-int experts_set_preset(struct experts *e, uint32_t preset, struct error *error);
-/* Deterministic mode: writes the predictions of the layer that ends to the access log. */
-void experts_flush_predictions(struct experts *e);
-/* Before a pass. -1 while the model is known to have changed in place. */
-int experts_check_model(const struct experts *e, struct error *error);
-void experts_pass_ends(struct experts *e); /* deterministic mode: of a token or chunk */
-bool experts_resident(void *self, uint32_t layer, uint32_t expert);
-bool experts_pin_ready(void *self, const struct expert_step *step, struct expert_item *item);
-void experts_pin(void *self, const struct expert_step *step, struct expert_item **items,
-                 uint32_t count);
-/* How many of `rows` tokens of a pass may be routed together: fewer if the set of experts changes
- * meanwhile. */
-uint32_t experts_rows(const struct experts *e, uint32_t rows);
-bool experts_mask(void *self, const struct expert_step *step, bool *allowed);
-void experts_logits(void *self, const struct expert_step *step, const float *logits,
-                    uint32_t experts);
-void experts_choice(void *self, const struct expert_step *step, const float *importance);
-bool experts_alone(void *self, enum precision *precision);
-void experts_used(void *self, const struct expert_step *step, const struct route *routes);
 
 /* runner.c */
 int runner_open(struct runner *r, struct compute *c, struct error *error);

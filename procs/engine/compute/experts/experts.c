@@ -35,7 +35,7 @@ const uint8_t *experts_slot(const struct child *child, uint32_t entry)
     return (const uint8_t *)child->arena.base + at;
 }
 
-static const void *source_dense(void *self, uint32_t entry)
+const void *experts_dense(void *self, uint32_t entry)
 {
     const struct experts *e = self;
     uint64_t word = entry_read(&e->child->directory.entries[entry].word);
@@ -47,18 +47,12 @@ static const void *source_dense(void *self, uint32_t entry)
 /* Half of the arena's capacity for experts: while one half is computed, the other is loaded. */
 static uint64_t source_pin_limit(void *self)
 {
-    const struct experts *e = self;
-    struct directory_head *head = e->child->directory.head;
-    uint64_t quota = atomic_load_explicit(&head->quota_bytes, memory_order_relaxed);
-    uint64_t cap = atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed);
-    uint64_t dense = e->child->model->dense_bytes;
-    uint64_t capacity = quota > dense ? quota - dense : 0;
-    return (capacity < cap ? capacity : cap) / 2;
+    return experts_capacity_bytes(self) / 2;
 }
 
 /* ---- DEMAND ---------------------------------------------------------------------------------- */
 
-void experts_demand_send(struct experts *e, const struct expert_step *step)
+static void send_demand(struct experts *e, const struct expert_step *step)
 {
     struct proc_row *row = e->child->row;
     if (e->demand.count == 0)
@@ -76,15 +70,15 @@ void experts_demand_send(struct experts *e, const struct expert_step *step)
     e->demand.count = 0;
 }
 
-void experts_demand_add(struct experts *e, const struct expert_step *step,
-                        const struct expert_item *item)
+static void add_demand(struct experts *e, const struct expert_step *step,
+                       const struct expert_item *item)
 {
     e->demand.wants[e->demand.count++] =
         (struct msg_want){.entry = experts_entry(e, step->layer, item->expert, item->precision),
                           .tokens = item->tokens,
                           .need = (uint16_t)item->precision};
     if (e->demand.count == MSG_WANTS_MAX)
-        experts_demand_send(e, step);
+        send_demand(e, step);
 }
 
 /* Only when the cache waits for this number of tokens: other tokens make no system call. */
@@ -98,6 +92,52 @@ void experts_tokens_end(struct experts *e, uint32_t tokens)
     struct msg_tokens message = {.tokens = now};
     if (channel_send(e->cache, &message, MSG_TOKENS) != 0)
         counter_add(e->child->row, CTR_COMPUTE_messages_dropped, 1);
+}
+
+/* ---- pins ------------------------------------------------------------------------------------ */
+
+static enum access_outcome pin_by_policy(struct experts *e, const struct expert_step *step,
+                                         struct expert_item *item, enum precision_need *need)
+{
+    struct precision_choice choice = experts_precision_choice(e, step, item);
+    *need = choice.need;
+    return experts_pin_choice(e, step, item, &choice);
+}
+
+static void demand_waited(struct experts *e, const struct expert_step *step,
+                          struct expert_item **items, uint32_t count)
+{
+    child_inject(e->child, INJECT_COMPUTE_PINNED);
+    e->attempt = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (items[i]->state == ITEM_WAITED)
+            add_demand(e, step, items[i]);
+    send_demand(e, step);
+}
+
+void experts_pin_items(struct experts *e, const struct expert_step *step,
+                       struct expert_item **items, uint32_t count, experts_pin_item *pin_item)
+{
+    struct access_tally tally = {0};
+    bool waited = false;
+    for (uint32_t i = 0; i < count; i++) {
+        enum precision_need need;
+        enum access_outcome outcome = pin_item(e, step, items[i], &need);
+        if (items[i]->state == ITEM_WAITED && experts_drop_evicted(e, step, items[i]))
+            continue;
+        waited |= items[i]->state == ITEM_WAITED;
+        experts_log_access(e, step, items[i], need, outcome, &tally);
+    }
+    experts_count_accesses(e, &tally);
+    if (waited)
+        demand_waited(e, step, items, count);
+    experts_publish_rows(e, step);
+}
+
+static void source_pin(void *self, const struct expert_step *step, struct expert_item **items,
+                       uint32_t count)
+{
+    experts_pin_items(self, step, items, count, pin_by_policy);
 }
 
 static void source_unpin(void *self, const struct expert_step *step, struct expert_item *item)
@@ -152,8 +192,8 @@ static int entry_error(const struct experts *e, const struct expert_step *step,
 }
 
 /* Takes the entries that became READY. Their number, or -1 when one of them cannot be read. */
-static int take_ready(struct experts *e, const struct expert_step *step, struct expert_item **items,
-                      uint32_t count, struct error *error)
+static int take_ready_items(struct experts *e, const struct expert_step *step,
+                            struct expert_item **items, uint32_t count, struct error *error)
 {
     int found = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -205,9 +245,9 @@ static void retry_demand(struct experts *e, const struct expert_step *step,
             continue;
         uint64_t word = entry_read(&entry_of(e, step, items[i])->word);
         if (entry_state_of(word) == ENTRY_ABSENT)
-            experts_demand_add(e, step, items[i]);
+            add_demand(e, step, items[i]);
     }
-    experts_demand_send(e, step);
+    send_demand(e, step);
 }
 
 static int wait_for_any(struct experts *e, const struct expert_step *step,
@@ -218,7 +258,7 @@ static int wait_for_any(struct experts *e, const struct expert_step *step,
     uint64_t timeout = WAIT_FIRST_NS, retry_ns = now + timeout;
     for (;;) {
         uint32_t seen = directory_counter_now(d, step->layer);
-        int found = take_ready(e, step, items, count, error);
+        int found = take_ready_items(e, step, items, count, error);
         if (found != 0)
             return found > 0 ? 0 : -1;
         if (ended_early(e, error) != 0)
@@ -260,60 +300,7 @@ static int source_wait(void *self, const struct expert_step *step, struct expert
     return result;
 }
 
-/* ---- gates and heartbeat --------------------------------------------------------------------- */
-
-/* Parameters change between sequences: rows that the preset does not use are not published. */
-static void source_gate_input(void *self, const struct expert_step *step, const float *x,
-                              uint32_t n)
-{
-    struct experts *e = self;
-    if (e->deterministic)
-        deterministic_gate_input(e->deterministic, step, x, n);
-    if (e->publishes == PREDICT_LOGITS)
-        e->publish = (struct gate_rows){.kind = GATES_INPUT, .inputs = x, .count = n};
-}
-
-/* For predictions from chosen experts, tables or the layer alone. */
-static void source_routed(void *self, const struct expert_step *step, const struct route *routes)
-{
-    struct experts *e = self;
-    uint32_t k = e->child->model->hparams.experts_used;
-    experts_keep_routed(e, step, routes);
-    if (e->deterministic)
-        deterministic_routed(e->deterministic, step, routes);
-    if (!step->decode || e->publishes == PREDICT_NOTHING || e->publishes == PREDICT_LOGITS)
-        return;
-    e->publish = (struct gate_rows){.kind = GATES_ROUTES, .count = k};
-}
-
-void experts_publish_rows(struct experts *e, const struct expert_step *step)
-{
-    const struct gate_rows *p = &e->publish;
-    float chosen[MODEL_TOP_K_MAX];
-    sl_assert(e->demand.count == 0); /* the demanded read comes first */
-    for (uint32_t r = 0; r < step->rows && p->count > 0; r++) {
-        const struct expert_row *row = &step->row[r];
-        const float *values = p->kind == GATES_INPUT ? p->inputs + (size_t)r * p->count : chosen;
-        if (row->prefill)
-            continue;
-        for (uint32_t i = 0; i < p->count && p->kind == GATES_ROUTES; i++)
-            chosen[i] = (float)step->routes[(size_t)r * p->count + i].expert;
-        gates_publish(&e->child->gates, step->layer, p->kind, row->sequence, row->position, values,
-                      p->count);
-    }
-    e->publish.count = 0;
-}
-
-static void source_next_counts(void *self, const struct expert_step *step, const float *counts,
-                               uint32_t experts)
-{
-    struct experts *e = self;
-    if (e->deterministic)
-        deterministic_next_counts(e->deterministic, step, counts, experts);
-    if (e->predicts_chunks)
-        gates_publish(&e->child->gates, step->layer, GATES_COUNTS, step->row->sequence,
-                      step->row->position, counts, 2 * experts);
-}
+/* ---- heartbeat ------------------------------------------------------------------------------- */
 
 void experts_tick(struct experts *e, uint64_t now_ns)
 {
@@ -324,38 +311,17 @@ void experts_tick(struct experts *e, uint64_t now_ns)
     channel_tick(e->cache, now_ns);
 }
 
-static void source_layer_starts(void *self, const struct expert_step *step)
+void experts_layer_starts(void *self, const struct expert_step *step)
 {
     struct experts *e = self;
     /* Checks of the channel make system calls: they run during waits, not on hits. */
     atomic_store_explicit(e->beat_ns, clock_now_ns(), memory_order_relaxed);
     atomic_store_explicit(e->pass_row_layers, (uint64_t)step->rows * step->layer,
                           memory_order_relaxed);
-    if (e->deterministic) {
-        experts_flush_predictions(e);
-        deterministic_layer_starts(e->deterministic, step);
-    }
     if (step->decode && step->layer > 0)
         child_inject(e->child, INJECT_COMPUTE_MID_TOKEN);
     if (step->prefill && (step->layer > 0 || step->row->position > 0))
         child_inject(e->child, INJECT_COMPUTE_PREFILL);
-}
-
-void experts_pass_ends(struct experts *e)
-{
-    uint64_t demand = 0, prefetch = 0;
-    if (!e->deterministic)
-        return;
-    experts_flush_predictions(e);
-    deterministic_token_end(e->deterministic);
-    for (int p = 0; p < SIM_PHASES; p++) {
-        const struct sim_stats *f =
-            sim_cache_stats(deterministic_cache(e->deterministic), (enum sim_phase)p);
-        demand += f->demand_bytes;
-        prefetch += f->prefetch_bytes;
-    }
-    counter_set(e->child->row, CTR_COMPUTE_modelled_demand_bytes, demand);
-    counter_set(e->child->row, CTR_COMPUTE_modelled_prefetch_bytes, prefetch);
 }
 
 static void source_alive(void *self)
@@ -366,24 +332,27 @@ static void source_alive(void *self)
 
 struct weights_source experts_source(struct experts *e)
 {
-    return (struct weights_source){.self = e,
-                                   .dense = source_dense,
-                                   .pin_limit = source_pin_limit,
-                                   .resident = experts_resident,
-                                   .pin = experts_pin,
-                                   .pin_ready = experts_pin_ready,
-                                   .wait = source_wait,
-                                   .unpin = source_unpin,
-                                   .mask = experts_mask,
-                                   .choice = experts_choice,
-                                   .alone = experts_alone,
-                                   .used = experts_used,
-                                   .logits = experts_logits,
-                                   .routed = source_routed,
-                                   .gate_input = source_gate_input,
-                                   .next_counts = source_next_counts,
-                                   .layer_starts = source_layer_starts,
-                                   .alive = source_alive};
+    struct weights_source source = {.self = e,
+                                    .dense = experts_dense,
+                                    .pin_limit = source_pin_limit,
+                                    .resident = experts_resident,
+                                    .pin = source_pin,
+                                    .pin_ready = experts_pin_ready,
+                                    .wait = source_wait,
+                                    .unpin = source_unpin,
+                                    .mask = experts_mask,
+                                    .choice = experts_choice,
+                                    .alone = experts_alone,
+                                    .used = experts_used,
+                                    .logits = experts_logits,
+                                    .routed = experts_routed,
+                                    .gate_input = experts_gate_input,
+                                    .next_counts = experts_next_counts,
+                                    .layer_starts = experts_layer_starts,
+                                    .alive = source_alive};
+    if (e->child->params->deterministic)
+        experts_simulate(&source);
+    return source;
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Experts from the directory and the arena: the runner's source of weights. Which precision serves an
+ * access, pins, DEMANDs, waits, masks, and the records of the access log. In deterministic mode the
+ * same source has other functions where a simulated cache decides (deterministic.c). Runner thread
+ * only. */
+#ifndef SLUICE_ENGINE_COMPUTE_EXPERTS_EXPERTS_H
+#define SLUICE_ENGINE_COMPUTE_EXPERTS_EXPERTS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/core/weights.h"
+#include "lib/deterministic/deterministic.h"
+#include "procs/engine/child/child.h"
+
+struct runner;
+
+/* Rows of gates of the layer being routed, until its DEMAND was sent. */
+struct gate_rows {
+    enum gates_kind kind;
+    const float *inputs; /* GATES_INPUT: [rows][count] */
+    uint32_t count;      /* values of a row; 0: nothing to publish */
+};
+
+struct experts {
+    struct child *child;
+    struct channel *cache;      /* to the cache: DEMAND */
+    struct kv_request *request; /* of the current sequence */
+    uint64_t tick_due_ns;
+    uint64_t *failures_before; /* [experts]: of an entry at the request */
+    uint64_t load_timeout_ns, slice_ns;
+    _Atomic uint64_t *beat_ns, *pass_row_layers; /* of the runner */
+    const _Atomic uint32_t *stop;
+    struct msg_demand demand;
+    uint32_t attempt;
+
+    /* of the current preset (preset.c) */
+    uint32_t preset;
+    struct knobs knobs;
+    struct precision_policy precision_policy;
+    enum prediction_source publishes; /* the rows that the predictor needs */
+    bool predicts_chunks;             /* it needs rows of token counts, too */
+    struct gate_rows publish;
+    bool fixed_mask;            /* masked routing to the sets in `mask` */
+    bool masked;                /* the current layer was routed under a mask */
+    uint32_t *held, held_count; /* [experts]: entries pinned by a mask: experts_release */
+    uint8_t *mask;              /* [layers][experts], for fixed_mask */
+    bool logs_logits;           /* the eviction uses them */
+    uint8_t *levels;            /* [experts]: of the row now logged */
+
+    /* deterministic mode */
+    struct deterministic *deterministic; /* --deterministic on; else NULL */
+    struct access_record *predictions;   /* of the current layer: written after its accesses */
+    uint32_t predictions_count, predictions_max;
+};
+
+/* ---- for the runner ---- */
+
+int experts_open(struct experts *e, struct child *child, const struct runner *runner,
+                 struct error *error);
+/* The functions of this run, for the core. */
+struct weights_source experts_source(struct experts *e);
+/* Waits until every dense entry is READY and services the child meanwhile; fatal when one cannot be
+ * read. */
+void experts_wait_dense(struct child *child);
+/* Sets the preset and its policy parameters; between sequences. ERR_BAD_INPUT when it cannot run
+ * here. */
+int experts_set_preset(struct experts *e, uint32_t preset, struct error *error);
+/* Before a pass. -1 while the model is known to have changed in place. */
+int experts_check_model(const struct experts *e, struct error *error);
+/* How many of `rows` tokens of a pass may be routed together: fewer if the set of experts changes
+ * meanwhile. */
+uint32_t experts_rows(const struct experts *e, uint32_t rows);
+/* A pass failed: unpins what its mask pinned. */
+void experts_release(struct experts *e);
+void experts_pass_ends(struct experts *e); /* deterministic mode: of a token or chunk */
+/* Tokens were completed and logged: wakes the cache if it waits for their number. */
+void experts_tokens_end(struct experts *e, uint32_t tokens);
+void experts_tick(struct experts *e, uint64_t now_ns); /* heartbeat; checks of the channel */
+
+/* ---- between the files of this folder ---- */
+
+/* precision.c: which precision of an expert serves. */
+uint32_t experts_entry(const struct experts *e, uint32_t layer, uint32_t expert,
+                       enum precision precision);
+/* NULL: the expert is not stored in this precision. */
+struct directory_entry *experts_directory_entry(const struct experts *e, uint32_t layer,
+                                                uint32_t expert, enum precision precision);
+/* The precisions that may serve an access, among those in which the expert is stored. */
+struct precision_choice experts_precision_choice(const struct experts *e,
+                                                 const struct expert_step *step,
+                                                 const struct expert_item *item);
+void experts_make_ready(struct experts *e, const struct expert_step *step,
+                        struct expert_item *item);
+/* Pins what serves or is waited for, and sets the item's state and precision. */
+enum access_outcome experts_pin_choice(struct experts *e, const struct expert_step *step,
+                                       struct expert_item *item,
+                                       const struct precision_choice *choice);
+bool experts_resident(void *self, uint32_t layer, uint32_t expert);
+bool experts_pin_ready(void *self, const struct expert_step *step, struct expert_item *item);
+bool experts_alone(void *self, enum precision *precision);
+
+/* mask.c: which experts may be routed to. */
+bool experts_mask(void *self, const struct expert_step *step, bool *allowed);
+/* After routing: unpins what the mask of a chunk pinned and no row was routed to. */
+void experts_keep_routed(struct experts *e, const struct expert_step *step,
+                         const struct route *routes);
+/* An item that is WAITED becomes LOST and is unpinned, if the core is to route around it. */
+bool experts_drop_evicted(struct experts *e, const struct expert_step *step,
+                          struct expert_item *item);
+
+/* accesses.c: the access log. */
+/* Adds the records of an item, and counts them in the tally. */
+struct access_tally {
+    uint64_t outcome[ACCESS_SKIPPED + 1], low;
+};
+void experts_log_access(struct experts *e, const struct expert_step *step,
+                        const struct expert_item *item, enum precision_need need,
+                        enum access_outcome outcome, struct access_tally *tally);
+void experts_count_accesses(struct experts *e, const struct access_tally *tally);
+void experts_log_predicted(struct experts *e, const struct expert_step *step,
+                           const struct expert_item *item);
+/* The levels of a row's logits, which are in e->levels afterwards. */
+void experts_log_levels(struct experts *e, uint32_t layer, const struct expert_row *row,
+                        const float *logits, uint32_t experts);
+void experts_logits(void *self, const struct expert_step *step, const float *logits,
+                    uint32_t experts);
+void experts_choice(void *self, const struct expert_step *step, const float *importance);
+void experts_used(void *self, const struct expert_step *step, const struct route *routes);
+
+/* preset.c: bytes of the arena available to experts. */
+uint64_t experts_capacity_bytes(const struct experts *e);
+
+/* gates.c: rows for the predictor. */
+void experts_gate_input(void *self, const struct expert_step *step, const float *x, uint32_t n);
+void experts_routed(void *self, const struct expert_step *step, const struct route *routes);
+void experts_next_counts(void *self, const struct expert_step *step, const float *counts,
+                         uint32_t experts);
+/* Publishes the rows that decode once, after the layer's DEMAND: on few CPUs, predictions and prefetch
+ * reads would delay the demand. */
+void experts_publish_rows(struct experts *e, const struct expert_step *step);
+
+/* experts.c: pins, DEMANDs and waits. */
+/* Pins one item. *need: what the policy asked for. */
+typedef enum access_outcome experts_pin_item(struct experts *e, const struct expert_step *step,
+                                             struct expert_item *item, enum precision_need *need);
+/* Pins all with `pin_item`, logs them, and demands those that are WAITED. */
+void experts_pin_items(struct experts *e, const struct expert_step *step,
+                       struct expert_item **items, uint32_t count, experts_pin_item *pin_item);
+/* Start of the slot of an entry that is not ABSENT. */
+const uint8_t *experts_slot(const struct child *child, uint32_t entry);
+const void *experts_dense(void *self, uint32_t entry);
+void experts_layer_starts(void *self, const struct expert_step *step);
+
+/* deterministic.c */
+/* Replaces what the simulated cache decides. */
+void experts_simulate(struct weights_source *source);
+/* A new simulated cache for the preset, in deterministic mode. */
+int experts_make_deterministic(struct experts *e, struct error *error);
+
+#endif

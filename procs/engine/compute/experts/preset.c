@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The preset in effect and its policy parameters; changed between sequences. */
+#include "lib/policy/presets/planned.h"
+#include "procs/engine/compute/compute.h"
+
+uint64_t experts_capacity_bytes(const struct experts *e)
+{
+    const struct directory_head *head = e->child->directory.head;
+    uint64_t dense = e->child->model->dense_bytes;
+    uint64_t quota = atomic_load_explicit(&head->quota_bytes, memory_order_relaxed);
+    uint64_t cap = atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed);
+    uint64_t capacity = quota > dense ? quota - dense : 0;
+    return capacity < cap ? capacity : cap;
+}
+
+/* The number of largest experts that fit; the cache computes the same. */
+static uint32_t capacity_entries(const struct experts *e)
+{
+    const struct directory_head *head = e->child->directory.head;
+    return planned_capacity(e->child->model,
+                            atomic_load_explicit(&head->quota_bytes, memory_order_relaxed),
+                            atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed));
+}
+
+static int make_mask(struct experts *e, struct error *error)
+{
+    const struct model_hparams *h = &e->child->model->hparams;
+    e->fixed_mask = e->knobs.mask == MASK_NORM || e->knobs.mask == MASK_FREQUENCY;
+    if (!e->fixed_mask)
+        return 0;
+    return planned_mask(e->child->plan, e->knobs.mask, h, capacity_entries(e), e->mask, error);
+}
+
+int experts_set_preset(struct experts *e, uint32_t preset, struct error *error)
+{
+    struct knobs knobs;
+    struct precision_policy policy;
+    if (child_knobs(e->child, preset, &knobs, &policy, error) != 0)
+        return -1;
+    e->preset = preset;
+    e->knobs = knobs;
+    e->precision_policy = policy;
+    e->publishes = prediction_method_of(knobs.prediction)->source;
+    e->predicts_chunks = prediction_for_chunks(prediction_method_of(knobs.prediction));
+    e->logs_logits = knobs.eviction == EVICTION_LEARNED;
+    return make_mask(e, error) == 0 ? experts_make_deterministic(e, error) : -1;
+}
