@@ -55,13 +55,14 @@ struct kv_stats { /* statistics of one request; JSON names are those of generate
     uint64_t submitted_ns, started_ns, first_token_ns, finished_ns;
     uint64_t prefill_ns, decode_ns, stall_ns;
     uint64_t hits, hits_inflight, misses, skipped, low_precision_accesses;
-    uint64_t evictions_before, evictions_after, bytes_read_before, bytes_read_after;
-    struct kv_accesses
-        at_first;     /* the counts above when the first token was there; bytes as in *_before */
-    uint64_t resumes; /* number of resumes after restarts of compute */
-    uint64_t cached;  /* tokens of the prompt whose rows were kept from an earlier sequence */
-    uint64_t preset;  /* preset of the sequence (lib/policy/presets/presets.h); the active one may
-                       * differ by now */
+    uint64_t evictions, bytes_read;           /* while it ran: its share of those of the engine */
+    uint64_t evictions_seen, bytes_read_seen; /* of the engine, when they were shared last */
+    uint64_t bytes_read_before;               /* of the engine, when it started */
+    struct kv_accesses at_first;              /* the counts above when the first token was there */
+    uint64_t resumes;                         /* number of resumes after restarts of compute */
+    uint32_t cached; /* tokens of the prompt whose rows were kept from an earlier sequence */
+    uint32_t preset; /* preset of the sequence (lib/policy/presets/presets.h); the active one may
+                      * differ by now */
 };
 
 struct kv_request {

@@ -23,7 +23,7 @@
 #include "procs/engine/compute/experts/experts.h"
 #include "procs/engine/compute/main/stops.h"
 #include "procs/engine/compute/runner/gpu.h"
-#include "procs/engine/compute/runner/histogram.h"
+#include "procs/engine/compute/runner/sequence.h"
 #include "procs/engine/compute/slots/slots.h"
 
 #define COMPUTE_MAGIC 0x434d5055u
@@ -49,18 +49,18 @@ struct runner {
     struct slots slots;
     pthread_t thread;
     const struct tokenizer *tokenizer; /* constant tables */
+    struct sequence *sequence;         /* [sequences] */
+    uint32_t sequences;                /* that run at a time: kv_head.sequences */
     uint32_t *tokens;                  /* [chunk] of the current pass */
     float *scores;                     /* [chunk] */
     uint32_t *recent;                  /* [RECENT_TOKENS_MAX] */
-    void **keys, **values;             /* [layers] of the current sequence */
-    struct histogram token_ns;
     struct tpot tpot[KV_REQUESTS_MAX]; /* read by main after the row's state has ended */
 
     /* both threads */
     _Atomic uint32_t work; /* futex word: +1 when there may be work */
     _Atomic uint32_t stop;
     _Atomic uint32_t admitted; /* 1: sequences may be computed */
-    _Atomic uint32_t busy;     /* 1 while a sequence is computed */
+    _Atomic uint32_t busy;     /* 1 while sequences are computed */
     _Atomic uint64_t beat_ns;  /* heartbeat of the runner */
     /* Rows of the pass times the layers that it has computed; divided by the layers: rows. */
     _Atomic uint64_t pass_row_layers;
@@ -95,14 +95,18 @@ struct compute {
 /* runner.c */
 int runner_open(struct runner *r, struct compute *c, struct error *error);
 int runner_start(struct runner *r, struct error *error);
-/* Sequences are computed from now on: after child_ready, so that one that hangs is found by the heartbeat (until then the
- * limit is that of a start), and one that crashes counts as its crash, not as a failed start. */
+/* Sequences are computed from now on: after child_ready, so that one that hangs is found by the
+ * heartbeat (until then the limit is that of a start), and one that crashes counts as its crash,
+ * not as a failed start. */
 void runner_admit(struct runner *r);
 void runner_wake(struct runner *r);
 bool runner_alive(const struct runner *r, uint64_t heartbeat_ns);
 
-/* sequence.c: computes a row to its end, or until the runner is stopped. */
-void sequence_run(struct runner *r, uint32_t row);
+/* How many sequences run. */
+uint32_t runner_running(const struct runner *r);
+/* Adds what the engine evicted and read since the last call to the statistics of the sequences that
+ * run. Before a sequence begins or ends. */
+void runner_share_counts(const struct runner *r);
 
 /* requests.c */
 /* ERR_CRASHED: compute crashed so often at one request. */
@@ -113,7 +117,8 @@ struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row);
 
 /* response_text.c: fills ids and text of the first tokens of `log` (count of them); returns how
  * many can be sent now. Tokens in the middle of a character are held back unless the sequence
- * ended. The text ends at `cut` (its token counted in `log`); ids do not. marks: of the call (engine_client.h). */
+ * ended. The text ends at `cut` (its token counted in `log`); ids do not. marks: of the call
+ * (engine_client.h). */
 size_t response_gather(struct response *a, const struct tokenizer *tokenizer,
                        const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
                        const struct engine_marks *marks, size_t *text_bytes);
@@ -130,6 +135,11 @@ struct engine_progress progress_of(const struct compute *c, const struct kv_requ
 json_t *stats_json(const struct compute *c, uint32_t row);
 uint64_t stats_evictions(const struct child *child);
 uint64_t stats_bytes_read(const struct child *child);
+/* Of a counter that may have begun again. */
+static inline uint64_t stats_grown(uint64_t before, uint64_t after)
+{
+    return after > before ? after - before : 0;
+}
 
 static inline bool kv_state_ended(uint32_t state)
 {

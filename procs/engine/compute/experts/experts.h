@@ -26,7 +26,7 @@ struct gate_rows {
 struct experts {
     struct child *child;
     struct channel *cache;      /* to the cache: DEMAND */
-    struct kv_request *request; /* of the current sequence */
+    struct kv_request *request; /* of the current pass */
     uint64_t tick_due_ns;
     uint64_t *failures_before; /* [experts]: of an entry at the request */
     uint64_t load_timeout_ns, slice_ns;

@@ -39,11 +39,6 @@ static double per_second(uint64_t n, uint64_t ns)
     return ns > 0 ? (double)n * 1e9 / (double)ns : 0;
 }
 
-static uint64_t grown(uint64_t before, uint64_t after)
-{
-    return after > before ? after - before : 0;
-}
-
 /* The median is unknown when another incarnation ended the sequence: then the mean. */
 static json_t *tpot_json(const struct compute *c, uint32_t row, uint64_t id, uint64_t steps,
                          uint64_t decode_ns)
@@ -75,17 +70,15 @@ static json_t *accesses_json(const struct kv_accesses *a)
  * prompt's. */
 static json_t *phases_json(const struct kv_stats *f, uint64_t steps)
 {
-    struct kv_accesses all = {f->hits, f->hits_inflight, f->misses, f->skipped,
-                              f->bytes_read_after};
+    struct kv_accesses all = {f->hits, f->hits_inflight, f->misses, f->skipped, f->bytes_read};
     struct kv_accesses prompt = f->first_token_ns ? f->at_first : all;
     struct kv_accesses decode = {
-        .hits = grown(prompt.hits, all.hits),
-        .hits_inflight = grown(prompt.hits_inflight, all.hits_inflight),
-        .misses = grown(prompt.misses, all.misses),
-        .skipped = grown(prompt.skipped, all.skipped),
-        .bytes_read = grown(prompt.bytes_read, all.bytes_read),
+        .hits = stats_grown(prompt.hits, all.hits),
+        .hits_inflight = stats_grown(prompt.hits_inflight, all.hits_inflight),
+        .misses = stats_grown(prompt.misses, all.misses),
+        .skipped = stats_grown(prompt.skipped, all.skipped),
+        .bytes_read = stats_grown(prompt.bytes_read, all.bytes_read),
     };
-    prompt.bytes_read = grown(f->bytes_read_before, prompt.bytes_read);
     json_t *decoded = accesses_json(&decode);
     if (decoded)
         json_object_set_new(decoded, "bytes_read_per_token",
@@ -111,8 +104,7 @@ static bool put_sequence(const struct compute *c, uint32_t row, json_t *o)
            put_int(o, "hits", f->hits) && put_int(o, "hits_inflight", f->hits_inflight) &&
            put_int(o, "misses", f->misses) && put_int(o, "skipped", f->skipped) &&
            put_int(o, "low_precision_accesses", f->low_precision_accesses) &&
-           put_int(o, "evictions", grown(f->evictions_before, f->evictions_after)) &&
-           put_int(o, "bytes_read", grown(f->bytes_read_before, f->bytes_read_after)) &&
+           put_int(o, "evictions", f->evictions) && put_int(o, "bytes_read", f->bytes_read) &&
            json_object_set_new(o, "phases", phases_json(f, steps)) == 0 &&
            put_real(o, "stall_ms", (double)f->stall_ns / 1e6) && put_int(o, "resumes", f->resumes);
 }
@@ -128,7 +120,7 @@ json_t *stats_json(const struct compute *c, uint32_t row)
         put_int(o, "budget_bytes",
                 row_counter(child, SERVICE_SUPERVISOR, 0, CTR_SUPERVISOR_budget_bytes)) &&
         put_int(o, "arena_bytes", atomic_load(&child->directory.head->quota_bytes)) &&
-        json_object_set_new(o, "preset", json_string(preset_at((uint32_t)f->preset)->name)) == 0 &&
+        json_object_set_new(o, "preset", json_string(preset_at(f->preset)->name)) == 0 &&
         put_int(o, "restarts", restarts(child)))
         return o;
     json_decref(o);

@@ -19,7 +19,8 @@ static const struct procs_gpus *plan_of(const struct child *child)
     return &child->procs.head->gpus;
 }
 
-/* The first calls of the driver in this process, with the sandbox in effect: a driver may need more than that permits. */
+/* The first calls of the driver in this process, with the sandbox in effect: a driver may need more
+ * than that permits. */
 static int select_gpu(const struct child *child, const struct gpu_kernels *kernels, uint32_t number,
                       struct error *error)
 {
@@ -117,9 +118,9 @@ static void close_devices(struct gpus *gpus)
     }
 }
 
-/* Before the driver begins, so that it compiles kernels for a GPU that the module has no code for now, not after
- * readiness, when a process that does not report progress is ended; its compiler may need more than the small stacks of the
- * engine. */
+/* Before the driver begins, so that it compiles kernels for a GPU that the module has no code for
+ * now, not after readiness, when a process that does not report progress is ended; its compiler may
+ * need more than the small stacks of the engine. */
 static void prepare_driver(void)
 {
     struct rlimit limit;

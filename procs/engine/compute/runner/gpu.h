@@ -20,11 +20,12 @@ struct gpus {
 
 _Static_assert(PROCS_GPUS_MAX < CHAIN_PARTS_MAX, "all of them, and the CPU");
 
-/* At the first start, GPUs that cannot be opened are fatal. Later they are lost, and so are those whose failures end compute
- * again and again: then compute is on the CPU. */
+/* At the first start, GPUs that cannot be opened are fatal. Later they are lost, and so are those
+ * whose failures end compute again and again: then compute is on the CPU. */
 /* ops, threads: of the CPU, where it computes, too (--gpu-policy). */
 struct gpus gpus_open(struct child *child, const struct kernel_ops *ops, uint32_t threads);
-/* The layers of each, then those of the CPU, if it has some; scratch_limit is of these. Their number. */
+/* The layers of each, then those of the CPU, if it has some; scratch_limit is of these. Their
+ * number. */
 uint32_t gpus_parts(const struct gpus *gpus, const struct child *child, size_t scratch_limit,
                     struct chain_part parts[CHAIN_PARTS_MAX]);
 /* Counters: after the core was made, and after each pass. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --gpu-policy: the one that is given, or, with auto, the one that is fastest here (lib/policy/gpu/trial.h). */
+/* --gpu-policy: the one that is given, or, with auto, the one that is fastest here
+ * (lib/policy/gpu/trial.h). */
 #include <stdio.h>
 
 #include "lib/base/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner: a thread that computes one sequence at a time, in order of arrival. All its memory is
- * allocated before compute is READY. */
+/* The runner: a thread that computes the sequences, in order of arrival, as many at a time as the
+ * kv segment is made for. All its memory is allocated before compute is READY. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -13,6 +13,7 @@
 #include "lib/base/assert.h"
 #include "lib/device/host/pool.h"
 #include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/runner/pass.h"
 #include "procs/engine/compute/slots/kept.h"
 
 #define IDLE_WAIT_NS  (50 * NS_PER_MS) /* between polls of the cache's channel */
@@ -102,10 +103,13 @@ int runner_open(struct runner *r, struct compute *c, struct error *error)
     r->tokens = calloc(chain_rows(r->core), sizeof *r->tokens);
     r->scores = calloc(chain_rows(r->core), sizeof *r->scores);
     r->recent = calloc(RECENT_TOKENS_MAX, sizeof *r->recent);
-    r->keys = calloc(hp->layers, sizeof *r->keys);
-    r->values = calloc(hp->layers, sizeof *r->values);
-    if (!r->tokens || !r->scores || !r->recent || !r->keys || !r->values)
+    r->sequences = c->child.kv.head->sequences;
+    r->sequence = calloc(r->sequences, sizeof *r->sequence);
+    if (!r->tokens || !r->scores || !r->recent || !r->sequence)
         return error_set(error, ERR_NO_MEMORY, "out of memory (runner)");
+    for (uint32_t i = 0; i < r->sequences; i++)
+        if (sequence_open(&r->sequence[i], r, error) != 0)
+            return -1;
     r->slots.child = &c->child;
     r->slots.beat_ns = &r->beat_ns;
     r->slots.preset = r->experts.preset;
@@ -122,6 +126,38 @@ int runner_open(struct runner *r, struct compute *c, struct error *error)
     return 0;
 }
 
+uint32_t runner_running(const struct runner *r)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->sequences; i++)
+        n += r->sequence[i].request != NULL;
+    return n;
+}
+
+/* The cache and the loaders count for all; sequences that run at the same time get equal shares. */
+void runner_share_counts(const struct runner *r)
+{
+    uint64_t evictions = stats_evictions(r->child), bytes = stats_bytes_read(r->child);
+    uint32_t running = runner_running(r);
+    for (uint32_t i = 0; i < r->sequences; i++) {
+        if (!r->sequence[i].request)
+            continue;
+        struct kv_stats *f = &r->sequence[i].request->stats;
+        f->evictions += stats_grown(f->evictions_seen, evictions) / running;
+        f->bytes_read += stats_grown(f->bytes_read_seen, bytes) / running;
+        f->evictions_seen = evictions;
+        f->bytes_read_seen = bytes;
+    }
+}
+
+static bool is_held(const struct runner *r, uint32_t row)
+{
+    for (uint32_t i = 0; i < r->sequences; i++)
+        if (r->sequence[i].request && r->sequence[i].row == row)
+            return true;
+    return false;
+}
+
 /* The next row to compute, by arrival: RUNNING ones of a predecessor, and QUEUED ones. */
 static bool next_row(struct runner *r, uint32_t *row)
 {
@@ -130,7 +166,7 @@ static bool next_row(struct runner *r, uint32_t *row)
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
         uint32_t state = atomic_load_explicit(&requests[i].state, memory_order_acquire);
         uint64_t arrival = atomic_load_explicit(&requests[i].arrival, memory_order_relaxed);
-        if ((state == KV_QUEUED || state == KV_RUNNING) && arrival < best) {
+        if ((state == KV_QUEUED || state == KV_RUNNING) && arrival < best && !is_held(r, i)) {
             best = arrival;
             *row = i;
         }
@@ -145,22 +181,38 @@ static void wait_for_work(struct runner *r, uint32_t seen)
     syscall(SYS_futex, &r->work, FUTEX_WAIT_PRIVATE, seen, &timeout, NULL, 0);
 }
 
+/* Rows for the places that are free. */
+static void admit(struct runner *r)
+{
+    uint32_t row;
+    for (uint32_t i = 0; i < r->sequences; i++)
+        while (!r->sequence[i].request && next_row(r, &row)) {
+            if (!atomic_load(&r->busy)) {
+                atomic_store(&r->busy, 1);
+                child_wait(r->child, WAIT_NONE);
+            }
+            runner_share_counts(r);
+            sequence_begin(&r->sequence[i], row);
+        }
+}
+
 static void *runner_main(void *arg)
 {
     struct runner *r = arg;
     if (r->child->params->nice > 0)
         setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), (int)r->child->params->nice);
     while (!atomic_load(&r->stop)) {
-        uint32_t row, seen = atomic_load(&r->work);
-        experts_tick(&r->experts, clock_now_ns());
-        if (!atomic_load(&r->admitted) || !next_row(r, &row)) {
+        uint32_t seen = atomic_load(&r->work);
+        if (!atomic_load(&r->busy))
+            experts_tick(&r->experts, clock_now_ns());
+        if (atomic_load(&r->admitted))
+            admit(r);
+        if (atomic_load(&r->busy))
+            pass_run(r);
+        else
             wait_for_work(r, seen);
-            continue;
-        }
-        atomic_store(&r->busy, 1);
-        child_wait(r->child, WAIT_NONE);
-        sequence_run(r, row);
-        atomic_store(&r->busy, 0);
+        if (runner_running(r) == 0)
+            atomic_store(&r->busy, 0);
     }
     return NULL;
 }

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A sequence from its first token to its end. The token log is authoritative: each pass computes
+ * tokens of the log that have no KV row yet, and a pass that reaches the end of the log appends
+ * one. So prefill, decode, and resuming after a crash are the same loop (pass.c):
+ *
+ *   sequence_begin -> { sequence_goes_on -> prepare -> forward pass -> commit }* -> the end
+ *
+ * Nothing here is about more than one sequence: what a pass computes together, pass.c and batch.h
+ * say. Runner thread only. */
+#ifndef SLUICE_ENGINE_COMPUTE_RUNNER_SEQUENCE_H
+#define SLUICE_ENGINE_COMPUTE_RUNNER_SEQUENCE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/core/core.h"
+#include "procs/engine/compute/runner/batch.h"
+#include "procs/engine/compute/runner/histogram.h"
+#include "procs/engine/compute/slots/state.h"
+#include "shm/kv/kv.h"
+
+#define SEQUENCES_MAX KV_SLOTS_MAX
+
+struct runner;
+
+struct sequence {
+    struct runner *runner;
+    struct kv_request *request; /* NULL: none */
+    _Atomic uint32_t *log;
+    float *logprobs;
+    uint32_t row, positions; /* positions: maximum length of the log */
+    uint32_t slot;           /* of keys and values; KEPT_NONE: none yet */
+    bool score, resumed;
+    void **keys, **values; /* [layers]; allocated once */
+    struct core_sequence view;
+    struct histogram token_ns;
+    struct { /* what it has of the pass that is computed */
+        uint32_t position, rows;
+        struct state_pass state;
+        const float *logits; /* of its last row, if a token follows; else NULL */
+    } pass;
+};
+
+/* Memory for any sequence of this model, before compute is READY. -1 with *error. */
+int sequence_open(struct sequence *s, struct runner *r, struct error *error);
+
+/* Claims a QUEUED row, or resumes a RUNNING one, and takes a slot. Then it has a request, unless it
+ * ended at once, or was cancelled before. */
+void sequence_begin(struct sequence *s, uint32_t row);
+
+/* False: it has ended, and has no request any more. */
+bool sequence_goes_on(struct sequence *s);
+
+/* What it wants of the next pass, which has at most `limit` rows. */
+struct batch_sequence sequence_wants(const struct sequence *s, uint32_t limit);
+
+/* Memory for the log; states and view of a pass of so many rows. -1 with *error: it fails. */
+int sequence_prepare(struct sequence *s, uint32_t rows, struct error *error);
+/* The tokens of the pass that was prepared. */
+void sequence_tokens(const struct sequence *s, uint32_t *tokens);
+
+/* The pass was computed: appends a token if there are logits, and publishes the rows. Then the time
+ * that the pass took, in all. */
+void sequence_commit(struct sequence *s);
+void sequence_account(struct sequence *s, uint64_t ns);
+
+/* Ends it with an error, or as cancelled. */
+void sequence_fail(struct sequence *s, const struct error *error);
+
+static inline uint32_t sequence_get(const _Atomic uint32_t *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+#endif
