@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of shm/, ipc/ and config/.
 sluice_unit_test(config_test SOURCES config/config_test.c LINK sluice_config)
+sluice_unit_test(option_table_test SOURCES config/option_table_test.c LINK sluice_config)
 
 # The misbehaving peers are processes of their own: NNG must not be used on both sides of a fork.
 add_executable(ipc_peer ipc/peer.c)

@@ -134,33 +134,6 @@ void sampling_show(FILE *out, const struct sampling *s)
 #undef X
 }
 
-int option_i64(const char *what, const char *text, int64_t min, int64_t max, int64_t *value,
-               struct error *error)
-{
-    char *end;
-    errno = 0;
-    long long number = strtoll(text, &end, 10);
-    if (end == text || *end || errno)
-        return error_set(error, ERR_BAD_INPUT, "%s: '%.80s' is not a whole number", what, text);
-    if (number < min || number > max)
-        return error_set(error, ERR_BAD_INPUT,
-                         "%s: %.80s is out of range (%" PRId64 " to %" PRId64 ")", what, text, min,
-                         max);
-    *value = number;
-    return 0;
-}
-
-int option_bytes(const char *what, const char *text, uint64_t *bytes, struct error *error)
-{
-    if (option_unit_missing(text))
-        return error_set(error, ERR_BAD_INPUT, "%s: %.40s bytes; did you mean %.40sMiB?", what,
-                         text, text);
-    if (bytes_parse(text, bytes))
-        return 0;
-    return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a size (try 512MiB or 4GiB)", what,
-                     text);
-}
-
 void option_warn_budget(const char *command, uint64_t bytes)
 {
     char budget[16], memory[16];

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "config/option_table.h"
 #include "ipc/engine/engine_client.h"
 
 /* Removes --NAME VALUE and --NAME=VALUE of every sampling parameter from argv and applies them
@@ -22,13 +23,6 @@ bool sampling_known(const char *name);
 /* Print one line per parameter: the options of --help, and the values of /show. */
 void sampling_help(FILE *out);
 void sampling_show(FILE *out, const struct sampling *s);
-
-/* Parses a whole number from min to max; the error names `what`. */
-int option_i64(const char *what, const char *text, int64_t min, int64_t max, int64_t *value,
-               struct error *error);
-
-/* Parses a size; a small number without a unit is an error that names the likely unit. */
-int option_bytes(const char *what, const char *text, uint64_t *bytes, struct error *error);
 
 /* A warning on stderr if a budget is more than this machine's memory. */
 void option_warn_budget(const char *command, uint64_t bytes);

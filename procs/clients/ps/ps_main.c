@@ -5,12 +5,12 @@
  * starts, stops or hangs) is listed with that state. Maps no segment.
  *
  * Trust: replies are checked by the stubs in ipc/. */
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/option_error.h"
+#include "config/option_table.h"
 #include "ipc/run_dirs.h"
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
@@ -23,32 +23,28 @@ struct ps {
     json_t *engines;
 };
 
-static void usage(FILE *out)
-{
-    fprintf(
-        out,
-        "usage: sluice ps [--json] [--raw]\n"
-        "\n"
-        "Lists the running engines of this user: name, state, process, memory used, budget, URL,\n"
-        "model.\n"
-        "\n"
-        "  --json           the same as JSON\n"
-        "  --raw            control characters in names go to a terminal unchanged\n");
-}
+static const struct option_row rows[] = {
+    {0, "json", NULL, OPTION_FLAG(struct ps, json), "the same as JSON"},
+    {0, "raw", NULL, OPTION_FLAG(struct ps, raw),
+     "control characters in names go to a terminal unchanged"},
+};
 
-static const struct option options[] = {
-    {"json", 0, NULL, 'j'}, {"raw", 0, NULL, 'r'}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
+static const struct option_table options = {
+    .command = "ps",
+    .before = "usage: sluice ps [--json] [--raw]\n"
+              "\n"
+              "Lists the running engines of this user: name, state, process, memory used, budget, "
+              "URL,\n"
+              "model.\n"
+              "\n",
+    OPTION_ROWS(rows),
+    .column = 19,
+};
 
 static int parse(struct ps *p, int argc, char **argv, struct error *error)
 {
-    for (int option; (option = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
-        switch (option) {
-        case 'j': p->json = true; break;
-        case 'r': p->raw = true; break;
-        case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-        default: return option_error("ps", option, argv, options, false, NULL, error);
-        }
-    }
+    if (options_read(&options, p, argc, argv, error) != 0)
+        return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
     return 0;

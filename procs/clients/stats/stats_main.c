@@ -3,7 +3,7 @@
  *
  * --json prints the supervisor's stats snapshot; the default is a table of the processes and the
  * main statistics; --watch repeats it. Maps no segment. Trust: replies are checked by the stubs. */
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
@@ -36,45 +36,42 @@ struct sample {
     double seconds; /* between the snapshots */
 };
 
-static void usage(FILE *out)
+static int take_watch(void *program, const char *value, struct error *error)
 {
-    fprintf(out,
-            "usage: sluice stats [--name NAME] [--json] [--counters] [--watch SECONDS]\n"
-            "                    [--raw]\n"
-            "\n"
-            "  --json           the complete stats snapshot as JSON\n"
-            "  --counters       every counter of every process, as text\n"
-            "  --watch SECONDS  repeat with rates since the last time, until the engine exits or\n"
-            "                   Ctrl-C\n"
-            "  --raw            control characters in names go to a terminal unchanged\n");
+    struct stats *s = program;
+    char *end = NULL;
+    s->watch = strtod(value, &end);
+    return *end || !(s->watch >= 0.1 && s->watch <= 86400)
+               ? error_set(error, ERR_BAD_INPUT,
+                           "--watch: '%.80s' is not a number of seconds from 0.1 to 86400", value)
+               : 0;
 }
 
-static const struct option options[] = {{"name", 1, NULL, 'r'},     {"json", 0, NULL, 'j'},
-                                        {"counters", 0, NULL, 'c'}, {"watch", 1, NULL, 'w'},
-                                        {"raw", 0, NULL, 'R'},      {"help", 0, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
+static const struct option_row rows[] = {
+    {0, "name", "NAME", OPTION_TEXT(struct stats, run), NULL},
+    {0, "json", NULL, OPTION_FLAG(struct stats, json), "the complete stats snapshot as JSON"},
+    {0, "counters", NULL, OPTION_FLAG(struct stats, counters),
+     "every counter of every process, as text"},
+    {0, "watch", "SECONDS", OPTION_CALL(take_watch),
+     "repeat with rates since the last time, until the engine exits or\n"
+     "Ctrl-C"},
+    {0, "raw", NULL, OPTION_FLAG(struct stats, raw),
+     "control characters in names go to a terminal unchanged"},
+};
+
+static const struct option_table options = {
+    .command = "stats",
+    .before = "usage: sluice stats [--name NAME] [--json] [--counters] [--watch SECONDS]\n"
+              "                    [--raw]\n"
+              "\n",
+    OPTION_ROWS(rows),
+    .column = 19,
+};
 
 static int parse(struct stats *s, int argc, char **argv, struct error *error)
 {
-    int option;
-    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        char *end = NULL;
-        switch (option) {
-        case 'r': s->run = optarg; break;
-        case 'j': s->json = true; break;
-        case 'c': s->counters = true; break;
-        case 'w':
-            s->watch = strtod(optarg, &end);
-            if (*end || !(s->watch >= 0.1 && s->watch <= 86400))
-                return error_set(error, ERR_BAD_INPUT,
-                                 "--watch: '%.80s' is not a number of seconds from 0.1 to 86400",
-                                 optarg);
-            break;
-        case 'R': s->raw = true; break;
-        case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-        default: return option_error("stats", option, argv, options, false, NULL, error);
-        }
-    }
+    if (options_read(&options, s, argc, argv, error) != 0)
+        return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
     return 0;

@@ -5,13 +5,13 @@
  * no segment and has no effect on the engine.
  *
  * Trust: replies are checked by the stubs in ipc/ and by map_read. */
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "config/option_error.h"
+#include "config/option_table.h"
 #include "ipc/engine/engine_client.h"
 #include "lib/base/clock.h"
 #include "procs/clients/common/options.h"
@@ -32,63 +32,56 @@ struct top {
     const char *sort;
 };
 
-static void usage(FILE *out)
+static int take_interval(void *program, const char *value, struct error *error)
 {
-    fprintf(out,
-            "usage: sluice top [--name NAME] [--interval SECONDS] [--once | --pages N]\n"
-            "\n"
-            "  --name NAME          the engine to show (default \"%s\")\n"
-            "  --interval SECONDS   time between two samples, over which rates are averaged "
-            "(default 1)\n"
-            "  --once               print one page as text (the default without a terminal)\n"
-            "  --pages N            print N pages as text\n"
-            "  --columns N          width of a printed page (default %d)\n"
-            "  --sort NAME          sort order of the processes:",
-            RUN_NAME_DEFAULT, BATCH_COLUMNS);
-    for (int i = 0; i < SORT__COUNT; i++)
-        fprintf(out, " %s", sort_name((enum sort)i));
-    fprintf(out,
-            "\n"
-            "  --heat               printed map shows the heat of experts, not their precision\n"
-            "\nOn the terminal, h lists the keys.\n");
-}
-
-static const struct option options[] = {
-    {"name", 1, NULL, 'r'},  {"interval", 1, NULL, 'i'}, {"once", 0, NULL, 'o'},
-    {"pages", 1, NULL, 'n'}, {"columns", 1, NULL, 'c'},  {"sort", 1, NULL, 's'},
-    {"heat", 0, NULL, 't'},  {"help", 0, NULL, 'h'},     {NULL, 0, NULL, 0}};
-
-static int take_interval(struct top *t, const char *text, struct error *error)
-{
+    struct top *t = program;
     char *end = NULL;
-    t->interval = strtod(text, &end);
-    if (end == text || *end || !(t->interval >= 0.1 && t->interval <= 3600))
+    t->interval = strtod(value, &end);
+    if (end == value || *end || !(t->interval >= 0.1 && t->interval <= 3600))
         return error_set(error, ERR_BAD_INPUT,
-                         "--interval: '%.80s' is not a number of seconds from 0.1 to 3600", text);
+                         "--interval: '%.80s' is not a number of seconds from 0.1 to 3600", value);
     return 0;
 }
 
+static int take_once(void *program, const char *value, struct error *error)
+{
+    struct top *t = program;
+    (void)value, (void)error;
+    t->pages = 1;
+    return 0;
+}
+
+static const struct option_row rows[] = {
+    {0, "name", "NAME", OPTION_TEXT(struct top, run),
+     "the engine to show (default \"" RUN_NAME_DEFAULT "\")"},
+    {0, "interval", "SECONDS", OPTION_CALL(take_interval),
+     "time between two samples, over which rates are averaged (default 1)"},
+    {0, "once", NULL, OPTION_CALL(take_once),
+     "print one page as text (the default without a terminal)"},
+    {0, "pages", "N", OPTION_NUMBER(struct top, pages, 1, 1000000), "print N pages as text"},
+    {0, "columns", "N", OPTION_NUMBER(struct top, columns, PAGE_COLUMNS_MIN, 1000),
+     "width of a printed page (default " OPTION_DIGITS(BATCH_COLUMNS) ")"},
+    {0, "sort", "NAME", OPTION_TEXT(struct top, sort), "sort order of the processes:"
+#define SORT(name, key) " " #name
+#include "procs/clients/top/sorts.tbl.h"
+    },
+    {0, "heat", NULL, OPTION_FLAG(struct top, heat),
+     "printed map shows the heat of experts, not their precision"},
+};
+
+static const struct option_table options = {
+    .command = "top",
+    .before = "usage: sluice top [--name NAME] [--interval SECONDS] [--once | --pages N]\n"
+              "\n",
+    OPTION_ROWS(rows),
+    .column = 23,
+    .after = "\nOn the terminal, h lists the keys.\n",
+};
+
 static int parse(struct top *t, int argc, char **argv, struct error *error)
 {
-    int option;
-    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        int status = 0;
-        switch (option) {
-        case 'r': t->run = optarg; break;
-        case 'i': status = take_interval(t, optarg, error); break;
-        case 'o': t->pages = 1; break;
-        case 'n': status = option_i64("--pages", optarg, 1, 1000000, &t->pages, error); break;
-        case 'c':
-            status = option_i64("--columns", optarg, PAGE_COLUMNS_MIN, 1000, &t->columns, error);
-            break;
-        case 's': t->sort = optarg; break;
-        case 't': t->heat = true; break;
-        case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-        default: return option_error("top", option, argv, options, false, NULL, error);
-        }
-        if (status != 0)
-            return -1;
-    }
+    if (options_read(&options, t, argc, argv, error) != 0)
+        return -1;
     if (optind < argc)
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option", argv[optind]);
     return 0;

@@ -5,12 +5,12 @@
  * and checks the requirements of an engine. Connects to no engine and changes nothing; the scratch
  * file has no name, so that it never remains. Uses at most 256 MiB of the device and, with a
  * model, half of the free memory at a time. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/kernels/kernels.h"
@@ -33,10 +33,76 @@ struct doctor {
     bool skip_device;
 };
 
-static void usage(FILE *out)
+static int take_expert_bytes(void *program, const char *value, struct error *error)
 {
-    fprintf(
-        out,
+    struct doctor *d = program;
+    if (!bytes_parse(value, &d->expert_bytes) || d->expert_bytes < PAGE_BYTES ||
+        d->expert_bytes > EXPERT_BYTES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "--expert-bytes: '%.40s' is not from 4KiB to 16MiB",
+                         value);
+    return 0;
+}
+
+static int take_path(void *program, const char *value, struct error *error)
+{
+    struct doctor *d = program;
+    if (d->path_count == PATHS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "--path: at most %d storage devices", PATHS_MAX);
+    d->paths[d->path_count++] = value;
+    return 0;
+}
+
+static int take_seconds(void *program, const char *value, struct error *error)
+{
+    struct doctor *d = program;
+    int64_t number;
+    if (option_i64("--seconds", value, 1, 600, &number, error) != 0)
+        return -1;
+    d->seconds = (double)number;
+    return 0;
+}
+
+static int take_output(void *program, const char *value, struct error *error)
+{
+    struct doctor *d = program;
+    if (strcmp(value, "json") == 0)
+        d->form = FINDINGS_JSON;
+    else if (strcmp(value, "text") != 0)
+        return error_set(error, ERR_BAD_INPUT, "--output: '%.40s' is not text or json", value);
+    return 0;
+}
+
+/* Another form than that of the text. */
+static int take_form(void *program, int form, const char *value, struct error *error)
+{
+    struct doctor *d = program;
+    (void)value, (void)error;
+    d->form = (enum findings_form)form;
+    return 0;
+}
+
+static const struct option_row rows[] = {
+    {'m', "model", "FILE", OPTION_TEXT(struct doctor, model),
+     "model: minimum and recommended budget, tokens per second, advice"},
+    {'p', "path", "DIR|FILE", OPTION_CALL(take_path),
+     "storage device to measure, by a model file on it or a directory\n"
+     "for a scratch file; repeatable (default: the model, else the\n"
+     "current directory)"},
+    {0, "expert-bytes", "N", OPTION_CALL(take_expert_bytes),
+     "largest read: the size of one expert (default: that of the\n"
+     "model, else 4MiB)"},
+    {0, "seconds", "N", OPTION_CALL(take_seconds),
+     "time for all storage devices together (default " OPTION_DIGITS(SECONDS_DEFAULT) ")"},
+    {0, "no-device", NULL, OPTION_FLAG(struct doctor, skip_device),
+     "do not measure storage devices"},
+    {0, "all", NULL, OPTION_NTH(take_form, FINDINGS_ALL), "all measurements"},
+    {'o', "output", "text|json", OPTION_CALL(take_output), "format on stdout (default text)"},
+    {0, "json", NULL, OPTION_NTH(take_form, FINDINGS_JSON), "the same as --output json"},
+};
+
+static const struct option_table options = {
+    .command = "doctor",
+    .before =
         "usage: sluice doctor [[-m] FILE] [--path DIR|FILE]... [options]\n"
         "\n"
         "Whether a model fits this machine, with which budget, how fast, what limits it, and the\n"
@@ -45,90 +111,21 @@ static void usage(FILE *out)
         "--preset auto chooses from, fastest first, at --budget and --max-loss. Takes 10 to 25\n"
         "seconds. What is measured of GPUs is stored: with --model, later starts with --gpu\n"
         "choose the layers of the GPUs by it.\n"
-        "\n"
-        "  -m, --model FILE       model: minimum and recommended budget, tokens per second, "
-        "advice\n"
-        "  -p, --path DIR|FILE    storage device to measure, by a model file on it or a directory\n"
-        "                         for a scratch file; repeatable (default: the model, else the\n"
-        "                         current directory)\n"
-        "      --expert-bytes N   largest read: the size of one expert (default: that of the\n"
-        "                         model, else 4MiB)\n"
-        "      --seconds N        time for all storage devices together (default %d)\n"
-        "      --no-device        do not measure storage devices\n"
-        "      --all              all measurements\n"
-        "  -o, --output text|json  format on stdout (default text)\n"
-        "      --json             the same as --output json\n"
-        "\n"
-        "Parameters of the engine that would run the model:\n",
-        SECONDS_DEFAULT);
-    params_help(out);
-}
-
-enum { OPT_EXPERT = 256, OPT_SECONDS, OPT_NO_DEVICE, OPT_ALL, OPT_JSON };
-
-static const struct option options[] = {
-    {"model", 1, NULL, 'm'},
-    {"path", 1, NULL, 'p'},
-    {"expert-bytes", 1, NULL, OPT_EXPERT},
-    {"seconds", 1, NULL, OPT_SECONDS},
-    {"no-device", 0, NULL, OPT_NO_DEVICE},
-    {"output", 1, NULL, 'o'},
-    {"all", 0, NULL, OPT_ALL},
-    {"json", 0, NULL, OPT_JSON},
-    {"help", 0, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+        "\n",
+    OPTION_ROWS(rows),
+    .column = 25,
+    .after = "\nParameters of the engine that would run the model:\n",
+    .more = params_help,
+    .params = true,
 };
-
-static int set_expert(struct doctor *d, const char *text, struct error *error)
-{
-    if (!bytes_parse(text, &d->expert_bytes) || d->expert_bytes < PAGE_BYTES ||
-        d->expert_bytes > EXPERT_BYTES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "--expert-bytes: '%.40s' is not from 4KiB to 16MiB",
-                         text);
-    return 0;
-}
-
-static int one_option(struct doctor *d, int option, const char *value, struct error *error)
-{
-    int64_t number;
-    switch (option) {
-    case 'm': d->model = value; return 0;
-    case 'p':
-        if (d->path_count == PATHS_MAX)
-            return error_set(error, ERR_BAD_INPUT, "--path: at most %d storage devices", PATHS_MAX);
-        d->paths[d->path_count++] = value;
-        return 0;
-    case OPT_JSON: d->form = FINDINGS_JSON; return 0;
-    case OPT_ALL: d->form = FINDINGS_ALL; return 0;
-    case OPT_EXPERT: return set_expert(d, value, error);
-    case OPT_SECONDS:
-        if (option_i64("--seconds", value, 1, 600, &number, error) != 0)
-            return -1;
-        d->seconds = (double)number;
-        return 0;
-    case OPT_NO_DEVICE: d->skip_device = true; return 0;
-    case 'o':
-        if (strcmp(value, "json") == 0)
-            d->form = FINDINGS_JSON;
-        else if (strcmp(value, "text") != 0)
-            return error_set(error, ERR_BAD_INPUT, "--output: '%.40s' is not text or json", value);
-        return 0;
-    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: sl_panic("option %d of the table is not handled", option);
-    }
-}
 
 static int parse(struct doctor *d, int argc, char **argv, struct error *error)
 {
-    int option;
     params_defaults(&d->params);
     if (params_take_args(&d->params, &argc, argv, error) != 0)
         return -1;
-    while ((option = getopt_long(argc, argv, ":m:p:o:h", options, NULL)) != -1)
-        if ((option == '?' || option == ':'
-                 ? option_error("doctor", option, argv, options, true, NULL, error)
-                 : one_option(d, option, optarg, error)) != 0)
-            return -1;
+    if (options_read(&options, d, argc, argv, error) != 0)
+        return -1;
     if (option_model(&d->model, argc, argv, "", error) != 0)
         return -1;
     return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice models: the tunings that later starts find. Trust: the records are untrusted (lib/tunings checks them). */
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/bytes.h"
 #include "lib/base/log.h"
 #include "lib/terminal/terminal.h"
@@ -23,26 +23,25 @@ struct models {
     json_t *all;
 };
 
-static void usage(FILE *out)
-{
-    fprintf(out,
-            "usage: sluice models [--output text|json] [--raw]\n"
-            "       sluice models rm FILE|HASH\n"
-            "\n"
-            "Lists the tunings of `sluice tune`: model, allowed loss, budget, preset, size of the\n"
-            "store, last use; and stores that no tuning uses: an interrupted one continues with\n"
-            "the same command. `rm` removes all of a model, with the stores.\n"
-            "\n"
-            "      --output text|json  format on stdout (default text)\n"
-            "      --raw               control characters in names go to a terminal unchanged\n");
-}
+static const struct option_row rows[] = {
+    {0, "output", "text|json", OPTION_JSON(struct models, json), "format on stdout (default text)"},
+    {0, "raw", NULL, OPTION_FLAG(struct models, raw),
+     "control characters in names go to a terminal unchanged"},
+};
 
-enum { OPT_OUTPUT = 256, OPT_RAW };
-
-static const struct option options[] = {{"output", 1, NULL, OPT_OUTPUT},
-                                        {"raw", 0, NULL, OPT_RAW},
-                                        {"help", 0, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
+static const struct option_table options = {
+    .command = "models",
+    .before =
+        "usage: sluice models [--output text|json] [--raw]\n"
+        "       sluice models rm FILE|HASH\n"
+        "\n"
+        "Lists the tunings of `sluice tune`: model, allowed loss, budget, preset, size of the\n"
+        "store, last use; and stores that no tuning uses: an interrupted one continues with\n"
+        "the same command. `rm` removes all of a model, with the stores.\n"
+        "\n",
+    OPTION_ROWS(rows),
+    .column = 22,
+};
 
 static void when(int64_t seconds, char text[32])
 {
@@ -148,22 +147,8 @@ int main(int argc, char **argv)
 {
     struct models m = {.json = false};
     struct error error;
-    int status = 0;
     log_init("models", LOG_LEVEL_INFO);
-    for (int option;
-         status == 0 && (option = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
-        switch (option) {
-        case OPT_RAW: m.raw = true; break;
-        case OPT_OUTPUT:
-            m.json = strcmp(optarg, "json") == 0;
-            if (!m.json && strcmp(optarg, "text") != 0)
-                status = error_set(&error, ERR_BAD_INPUT,
-                                   "--output: '%.80s' is not one of text|json", optarg);
-            break;
-        case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-        default: status = option_error("models", option, argv, options, false, NULL, &error);
-        }
-    }
+    int status = options_read(&options, &m, argc, argv, &error);
     if (status == 0)
         status = run(&m, argc, argv, &error);
     return status == 0 ? 0 : report("models", &error);

@@ -3,12 +3,12 @@
  * hobbit's thresholds, fate's boundary and shares, swapmoe's virtual experts. Every decision is
  * measured on calibration text and stored with its expected loss. Trust: model file, profile and
  * texts are untrusted; lib/model checks them. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
 #include "lib/inspected/inspected.h"
@@ -18,126 +18,6 @@
 /* Default tokens of a text, of a synthetic stream. */
 #define PLANNED_TOKENS 65536
 #define FORCED_TOKENS  1024
-
-static void usage(FILE *out)
-{
-    fprintf(
-        out,
-        "usage: sluice plan -m FILE --profile PROFILE --text FILE... --max-loss P -o PLAN\n"
-        "                   [--budget B | --resident-experts PCT%%] [--preset S] [options]\n"
-        "       sluice plan -m FILE --preset S --shares PRECISION=SHARE,... -o PLAN\n"
-        "                   [--profile PROFILE]\n"
-        "       sluice plan -m FILE --profile PLAN --preset auto [--text FILE...] -o PLAN\n"
-        "\n"
-        "Plans the lossy presets for a model and reports the expected loss of each. What was\n"
-        "measured is kept in PLAN.measured: an interrupted run continues with the same command.\n"
-        "\n"
-        "  -m, --model FILE         GGUF file, or a directory made by pack\n"
-        "      --profile FILE       of sluice profile, for this model, or an earlier plan\n"
-        "      --text FILE          calibration text of one domain; repeatable\n"
-        "      --max-loss P         allowed increase of perplexity, such as 1%%: of the bound on\n"
-        "                           held-out text\n"
-        "      --budget BYTES       budget of the engine (swapmoe; the shares of fate's layers)\n"
-        "      --resident-experts PCT%%  instead of --budget: resident share of the expert bytes\n"
-        "      --preset S           edgemoe|hobbit|fate|swapmoe|auto|all (default all)\n"
-        "  -o FILE                  the plan: the profile extended by the decisions\n"
-        "      --method METHOD      quantisation of int4 and int2: channel (default) or hqq; the\n"
-        "                           store must have the same (sluice pack --method)\n"
-        "      --dense PRECISION    of attention, embeddings and shared experts: native, int8 or\n"
-        "                           int4, or auto (default): edgemoe searches it together with\n"
-        "                           the experts' precisions, the other presets use its choice;\n"
-        "                           the store must have the same (sluice pack --dense)\n"
-        "      --kv-type TYPE       KV cache of what is measured: f16 (default), q8_0 or q4_0; "
-        "the\n"
-        "                           losses hold for it and for more bits\n"
-        "      --tokens N           tokens used, the same number of each file (default 65536):\n"
-        "                           half to plan with, half to judge the plan\n"
-        "  -c, --ctx-size N         tokens per window (default 512)\n"
-        "      --configurations N   swapmoe: random shares to measure (default 40)\n"
-        "      --generations N      swapmoe: generations of the genetic search (default 5000)\n"
-        "      --gpu-slots N        auto: the engine computes on a GPU with slots for N of the\n"
-        "                           largest experts (gpu.slots of sluice stats --json)\n"
-        "      --gpu-budget BYTES|PCT%%  the same, as memory of the GPU for experts\n"
-        "                           (gpu.plan.experts; for several precisions)\n"
-        "      --gpu-bandwidth BYTES/s  of copies to it (default 12GB/s)\n"
-        "      --gpu-policy P       gpu-centric (default), cooperative or prefetch\n"
-        "      --gpu-eviction E     which expert loses its slot there (default lru)\n"
-        "      --gpu-expert-us US   an expert on it, one token (default: its bytes at 400 GB/s);\n"
-        "                           the rest of a layer is faster by the same factor\n"
-        "      --curve              hobbit: also compare replace and skip, 5 to 30 %% of the "
-        "accesses\n"
-        "      --curve-only         hobbit: only this comparison, without a plan\n"
-        "      --shares LIST        for random weights, whose loss is meaningless: shares of\n"
-        "                           native|int8|int4|int2|skip, such as int4=0.8,int2=0.2.\n"
-        "                           edgemoe: random precisions; hobbit: thresholds for a\n"
-        "                           synthetic token stream; fate: the fraction in prefill;\n"
-        "                           uniform: one precision. --max-loss: the loss to store\n"
-        "      --seed N             of random precisions and streams (default 1)\n"
-        "      --trace FILE         hobbit: fit eviction to this trace, not to the text's routing\n"
-        "      --eviction-only      hobbit: keep the thresholds of the profile, fit eviction\n"
-        "      --memory BYTES       maximum memory of this program; experts are read as they are\n"
-        "                           needed (default: the model is mapped if it fits with all its\n"
-        "                           precisions, else most of the available memory)\n"
-        "      --threads N          (default: all CPUs)\n"
-        "      --output text|json   format on stdout (default text)\n");
-}
-
-enum {
-    OPT_PROFILE = 256,
-    OPT_TEXT,
-    OPT_LOSS,
-    OPT_BUDGET,
-    OPT_MEMORY,
-    OPT_EXPERTS,
-    OPT_PRESET,
-    OPT_TOKENS,
-    OPT_CONFIGURATIONS,
-    OPT_GENERATIONS,
-    OPT_CURVE,
-    OPT_CURVE_ONLY,
-    OPT_SHARES,
-    OPT_SEED,
-    OPT_TRACE,
-    OPT_EVICTION,
-    OPT_METHOD,
-    OPT_DENSE,
-    OPT_KV,
-    OPT_THREADS,
-    OPT_OUTPUT,
-    OPT_GPU /* the first of enum sim_gpu_option */
-};
-
-static const struct option options[] = {{"model", 1, NULL, 'm'},
-                                        {"profile", 1, NULL, OPT_PROFILE},
-                                        {"text", 1, NULL, OPT_TEXT},
-                                        {"max-loss", 1, NULL, OPT_LOSS},
-                                        {"budget", 1, NULL, OPT_BUDGET},
-                                        {"memory", 1, NULL, OPT_MEMORY},
-                                        {"resident-experts", 1, NULL, OPT_EXPERTS},
-                                        {"preset", 1, NULL, OPT_PRESET},
-                                        {"tokens", 1, NULL, OPT_TOKENS},
-                                        {"ctx-size", 1, NULL, 'c'},
-                                        {"configurations", 1, NULL, OPT_CONFIGURATIONS},
-                                        {"generations", 1, NULL, OPT_GENERATIONS},
-                                        {"curve", 0, NULL, OPT_CURVE},
-                                        {"curve-only", 0, NULL, OPT_CURVE_ONLY},
-                                        {"shares", 1, NULL, OPT_SHARES},
-                                        {"seed", 1, NULL, OPT_SEED},
-                                        {"trace", 1, NULL, OPT_TRACE},
-                                        {"method", 1, NULL, OPT_METHOD},
-                                        {"dense", 1, NULL, OPT_DENSE},
-                                        {"kv-type", 1, NULL, OPT_KV},
-                                        {"eviction-only", 0, NULL, OPT_EVICTION},
-                                        {"threads", 1, NULL, OPT_THREADS},
-                                        {"output", 1, NULL, OPT_OUTPUT},
-                                        {"gpu-slots", 1, NULL, OPT_GPU + SIM_GPU_SLOTS},
-                                        {"gpu-budget", 1, NULL, OPT_GPU + SIM_GPU_BUDGET},
-                                        {"gpu-bandwidth", 1, NULL, OPT_GPU + SIM_GPU_BANDWIDTH},
-                                        {"gpu-policy", 1, NULL, OPT_GPU + SIM_GPU_POLICY},
-                                        {"gpu-eviction", 1, NULL, OPT_GPU + SIM_GPU_EVICTION},
-                                        {"gpu-expert-us", 1, NULL, OPT_GPU + SIM_GPU_EXPERT_US},
-                                        {"help", 0, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
 
 /* The presets, in planning order, and how much they measure at most: half of the text, a quarter of that. swapmoe: in
  * addition to its random shares. */
@@ -162,14 +42,34 @@ static int percent(const char *what, const char *value, double *out, struct erro
                      value);
 }
 
-static int choice_option(struct planning *p, int option, const char *value, struct error *error)
+static int take_text(void *program, const char *value, struct error *error)
 {
-    if (option == OPT_OUTPUT) {
-        p->json = strcmp(value, "json") == 0;
-        if (p->json || strcmp(value, "text") == 0)
-            return 0;
-        return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|json", value);
-    }
+    struct planning *p = program;
+    if (p->texts == PLANNING_TEXTS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "at most %d texts", PLANNING_TEXTS_MAX);
+    p->text_path[p->texts++] = value;
+    return 0;
+}
+
+static int take_loss(void *program, const char *value, struct error *error)
+{
+    struct planning *p = program;
+    double share;
+    if (percent("--max-loss", value, &share, error) != 0)
+        return -1;
+    p->max_loss = share / 100;
+    return 0;
+}
+
+static int take_experts(void *program, const char *value, struct error *error)
+{
+    struct planning *p = program;
+    return percent("--resident-experts", value, &p->experts_percent, error);
+}
+
+static int take_preset(void *program, const char *value, struct error *error)
+{
+    struct planning *p = program;
     p->preset = value;
     for (size_t i = 0; i < ARRAY_LEN(presets); i++)
         if (strcmp(value, presets[i].name) == 0)
@@ -180,59 +80,132 @@ static int choice_option(struct planning *p, int option, const char *value, stru
                      "--preset: '%.40s' is not one of edgemoe|hobbit|fate|swapmoe|auto|all", value);
 }
 
-static int kv_option(struct planning *p, const char *value, struct error *error)
+static int take_method(void *program, const char *value, struct error *error)
 {
+    struct planning *p = program;
+    return quant_method_option("--method", value, &p->method, error);
+}
+
+static int take_dense(void *program, const char *value, struct error *error)
+{
+    struct planning *p = program;
+    return precision_dense_option("--dense", value, &p->dense, &p->dense_given, error);
+}
+
+static int take_kv(void *program, const char *value, struct error *error)
+{
+    struct planning *p = program;
     p->kv_type = kv_type_find(value);
     if (p->kv_type < KV_TYPE__COUNT && p->kv_type != KV_TYPE_F32) /* no engine has f32 */
         return 0;
     return error_set(error, ERR_BAD_INPUT, "--kv-type: '%.80s' is not one of f16|q8_0|q4_0", value);
 }
 
-static int one_option(struct planning *p, int option, const char *value, struct error *error)
+static int take_shares(void *program, const char *value, struct error *error)
 {
-    double share;
-    if (option >= OPT_GPU && option < OPT_GPU + SIM_GPU__COUNT)
-        return sim_gpu_option(&p->gpu, (enum sim_gpu_option)(option - OPT_GPU), value, error);
-    switch (option) {
-    case 'm': p->model_path = value; return 0;
-    case 'o': p->out_path = value; return 0;
-    case OPT_PROFILE: p->profile_path = value; return 0;
-    case OPT_TEXT:
-        if (p->texts == PLANNING_TEXTS_MAX)
-            return error_set(error, ERR_BAD_INPUT, "at most %d texts", PLANNING_TEXTS_MAX);
-        p->text_path[p->texts++] = value;
-        return 0;
-    case OPT_LOSS:
-        if (percent("--max-loss", value, &share, error) != 0)
-            return -1;
-        p->max_loss = share / 100;
-        return 0;
-    case OPT_EXPERTS: return percent("--resident-experts", value, &p->experts_percent, error);
-    case OPT_BUDGET: return option_bytes("--budget", value, &p->budget_bytes, error);
-    case OPT_MEMORY: return option_bytes("--memory", value, &p->memory, error);
-    case OPT_TOKENS: return option_i64("--tokens", value, 1, INT64_MAX, &p->tokens_max, error);
-    case 'c': return option_i64("--ctx-size", value, 2, 65536, &p->window, error);
-    case OPT_CONFIGURATIONS:
-        return option_i64("--configurations", value, 8, 10000, &p->configurations, error);
-    case OPT_GENERATIONS:
-        return option_i64("--generations", value, 1, 1000000, &p->generations, error);
-    case OPT_THREADS: return option_i64("--threads", value, 1, 64, &p->threads, error);
-    case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &p->seed, error);
-    case OPT_SHARES: p->forced = true; return shares_parse(&p->shares, value, error);
-    case OPT_METHOD: return quant_method_option("--method", value, &p->method, error);
-    case OPT_DENSE:
-        return precision_dense_option("--dense", value, &p->dense, &p->dense_given, error);
-    case OPT_KV: return kv_option(p, value, error);
-    case OPT_CURVE: p->curve = true; return 0;
-    case OPT_CURVE_ONLY: p->curve_only = true; return 0;
-    case OPT_TRACE: p->trace_path = value; return 0;
-    case OPT_EVICTION: p->eviction_only = true; return 0;
-    case OPT_PRESET:
-    case OPT_OUTPUT: return choice_option(p, option, value, error);
-    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: sl_panic("option %d of the table is not handled", option);
-    }
+    struct planning *p = program;
+    p->forced = true;
+    return shares_parse(&p->shares, value, error);
 }
+
+static int take_gpu(void *program, int n, const char *value, struct error *error)
+{
+    struct planning *p = program;
+    return sim_gpu_option(&p->gpu, (enum sim_gpu_option)n, value, error);
+}
+
+static const struct option_row rows[] = {
+    {'m', "model", "FILE", OPTION_TEXT(struct planning, model_path),
+     "GGUF file, or a directory made by pack"},
+    {0, "profile", "FILE", OPTION_TEXT(struct planning, profile_path),
+     "of sluice profile, for this model, or an earlier plan"},
+    {0, "text", "FILE", OPTION_CALL(take_text), "calibration text of one domain; repeatable"},
+    {0, "max-loss", "P", OPTION_CALL(take_loss),
+     "allowed increase of perplexity, such as 1%: of the bound on\n"
+     "held-out text"},
+    {0, "budget", "BYTES", OPTION_BYTES(struct planning, budget_bytes),
+     "budget of the engine (swapmoe; the shares of fate's layers)"},
+    {0, "resident-experts", "PCT%", OPTION_CALL(take_experts),
+     "instead of --budget: resident share of the expert bytes"},
+    {0, "preset", "S", OPTION_CALL(take_preset),
+     "edgemoe|hobbit|fate|swapmoe|auto|all (default all)"},
+    {'o', NULL, "FILE", OPTION_TEXT(struct planning, out_path),
+     "the plan: the profile extended by the decisions"},
+    {0, "method", "METHOD", OPTION_CALL(take_method),
+     "quantisation of int4 and int2: channel (default) or hqq; the\n"
+     "store must have the same (sluice pack --method)"},
+    {0, "dense", "PRECISION", OPTION_CALL(take_dense),
+     "of attention, embeddings and shared experts: native, int8 or\n"
+     "int4, or auto (default): edgemoe searches it together with\n"
+     "the experts' precisions, the other presets use its choice;\n"
+     "the store must have the same (sluice pack --dense)"},
+    {0, "kv-type", "TYPE", OPTION_CALL(take_kv),
+     "KV cache of what is measured: f16 (default), q8_0 or q4_0; the\n"
+     "losses hold for it and for more bits"},
+    {0, "tokens", "N", OPTION_NUMBER(struct planning, tokens_max, 1, INT64_MAX),
+     "tokens used, the same number of each file (default 65536):\n"
+     "half to plan with, half to judge the plan"},
+    {'c', "ctx-size", "N", OPTION_NUMBER(struct planning, window, 2, 65536),
+     "tokens per window (default 512)"},
+    {0, "configurations", "N", OPTION_NUMBER(struct planning, configurations, 8, 10000),
+     "swapmoe: random shares to measure (default 40)"},
+    {0, "generations", "N", OPTION_NUMBER(struct planning, generations, 1, 1000000),
+     "swapmoe: generations of the genetic search (default 5000)"},
+    {0, "gpu-slots", "N", OPTION_NTH(take_gpu, SIM_GPU_SLOTS),
+     "auto: the engine computes on a GPU with slots for N of the\n"
+     "largest experts (gpu.slots of sluice stats --json)"},
+    {0, "gpu-budget", "BYTES|PCT%", OPTION_NTH(take_gpu, SIM_GPU_BUDGET),
+     "the same, as memory of the GPU for experts\n"
+     "(gpu.plan.experts; for several precisions)"},
+    {0, "gpu-bandwidth", "BYTES/s", OPTION_NTH(take_gpu, SIM_GPU_BANDWIDTH),
+     "of copies to it (default 12GB/s)"},
+    {0, "gpu-policy", "P", OPTION_NTH(take_gpu, SIM_GPU_POLICY),
+     "gpu-centric (default), cooperative or prefetch"},
+    {0, "gpu-eviction", "E", OPTION_NTH(take_gpu, SIM_GPU_EVICTION),
+     "which expert loses its slot there (default lru)"},
+    {0, "gpu-expert-us", "US", OPTION_NTH(take_gpu, SIM_GPU_EXPERT_US),
+     "an expert on it, one token (default: its bytes at 400 GB/s);\n"
+     "the rest of a layer is faster by the same factor"},
+    {0, "curve", NULL, OPTION_FLAG(struct planning, curve),
+     "hobbit: also compare replace and skip, 5 to 30 % of the accesses"},
+    {0, "curve-only", NULL, OPTION_FLAG(struct planning, curve_only),
+     "hobbit: only this comparison, without a plan"},
+    {0, "shares", "LIST", OPTION_CALL(take_shares),
+     "for random weights, whose loss is meaningless: shares of\n"
+     "native|int8|int4|int2|skip, such as int4=0.8,int2=0.2.\n"
+     "edgemoe: random precisions; hobbit: thresholds for a\n"
+     "synthetic token stream; fate: the fraction in prefill;\n"
+     "uniform: one precision. --max-loss: the loss to store"},
+    {0, "seed", "N", OPTION_NUMBER(struct planning, seed, 0, INT64_MAX),
+     "of random precisions and streams (default 1)"},
+    {0, "trace", "FILE", OPTION_TEXT(struct planning, trace_path),
+     "hobbit: fit eviction to this trace, not to the text's routing"},
+    {0, "eviction-only", NULL, OPTION_FLAG(struct planning, eviction_only),
+     "hobbit: keep the thresholds of the profile, fit eviction"},
+    {0, "memory", "BYTES", OPTION_BYTES(struct planning, memory),
+     "maximum memory of this program; experts are read as they are\n"
+     "needed (default: the model is mapped if it fits with all its\n"
+     "precisions, else most of the available memory)"},
+    {0, "threads", "N", OPTION_NUMBER(struct planning, threads, 1, 64), "(default: all CPUs)"},
+    {0, "output", "text|json", OPTION_JSON(struct planning, json),
+     "format on stdout (default text)"},
+};
+
+static const struct option_table options = {
+    .command = "plan",
+    .before =
+        "usage: sluice plan -m FILE --profile PROFILE --text FILE... --max-loss P -o PLAN\n"
+        "                   [--budget B | --resident-experts PCT%] [--preset S] [options]\n"
+        "       sluice plan -m FILE --preset S --shares PRECISION=SHARE,... -o PLAN\n"
+        "                   [--profile PROFILE]\n"
+        "       sluice plan -m FILE --profile PLAN --preset auto [--text FILE...] -o PLAN\n"
+        "\n"
+        "Plans the lossy presets for a model and reports the expected loss of each. What was\n"
+        "measured is kept in PLAN.measured: an interrupted run continues with the same command.\n"
+        "\n",
+    OPTION_ROWS(rows),
+    .column = 27,
+};
 
 /* Only auto depends on times. */
 static int check_gpu(const struct planning *p, struct error *error)
@@ -248,12 +221,8 @@ static int check_gpu(const struct planning *p, struct error *error)
 
 static int parse(struct planning *p, int argc, char **argv, struct error *error)
 {
-    int option;
-    while ((option = getopt_long(argc, argv, ":m:o:c:h", options, NULL)) != -1)
-        if ((option == '?' || option == ':'
-                 ? option_error("plan", option, argv, options, false, NULL, error)
-                 : one_option(p, option, optarg, error)) != 0)
-            return -1;
+    if (options_read(&options, p, argc, argv, error) != 0)
+        return -1;
     if (option_model(&p->model_path, argc, argv, "", error) != 0)
         return -1;
     if (check_gpu(p, error) != 0)

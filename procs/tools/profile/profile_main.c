@@ -5,7 +5,6 @@
  * and device timings, importance (many passes over a part of the text). An interrupted run is
  * resumed with the same model, text and file. Trust: model file, texts and an earlier profile are
  * untrusted; lib/model checks them. */
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include <jansson.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/inspected/inspected.h"
@@ -26,126 +26,69 @@
 #define SYNTHETIC_TOKENS 4096
 #define SYNTHETIC_SEED   1
 
-static void usage(FILE *out)
+static int take_text(void *program, const char *value, struct error *error)
 {
-    fprintf(
-        out,
+    struct profile *p = program;
+    if (p->texts == PROFILE_TEXTS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "at most %d texts", PROFILE_TEXTS_MAX);
+    p->text_path[p->texts++] = value;
+    return 0;
+}
+
+static const struct option_row rows[] = {
+    {'m', "model", "FILE", OPTION_TEXT(struct profile, model_path),
+     "GGUF file, or a directory made by pack"},
+    {0, "text", "FILE", OPTION_CALL(take_text), "calibration text; repeatable"},
+    {0, "synthetic", NULL, OPTION_FLAG(struct profile, synthetic),
+     "instead of --text: tokens as in sluice bench, for files with\n"
+     "random weights; no importance, default 4096 tokens"},
+    {'o', NULL, "FILE", OPTION_TEXT(struct profile, out_path),
+     "the profile (JSON; tables go to FILE.*.tables)"},
+    {'c', "ctx-size", "N", OPTION_NUMBER(struct profile, window, 2, 65536),
+     "tokens per window (default 512)"},
+    {0, "tokens", "N", OPTION_NUMBER(struct profile, tokens_max, 1, INT64_MAX),
+     "maximum number of tokens, spread over the text (default all)"},
+    {0, "importance-tokens", "N", OPTION_NUMBER(struct profile, importance_tokens, 0, INT64_MAX),
+     "tokens per measurement of importance (default 8192; 0: none)"},
+    {0, "importance-experts", "N", OPTION_NUMBER(struct profile, importance_experts, 0, INT32_MAX),
+     "experts measured alone, those of the most important groups\n"
+     "first; the others by group (default: all)"},
+    {0, "importance-group", "N", OPTION_NUMBER(struct profile, importance_group, 1, INT32_MAX),
+     "neighbouring experts that are measured together first\n"
+     "(default " OPTION_DIGITS(OFFLINE_IMPORTANCE_GROUP) ")"},
+    {0, "importance-seconds", "N", OPTION_NUMBER(struct profile, importance_seconds, 1, INT32_MAX),
+     "stop refining groups after this time (default: no limit)"},
+    {0, "pair-mib", "N", OPTION_NUMBER(struct profile, pair_mib, 0, 65536),
+     "memory for counting paths over two layers; the rarest\n"
+     "are dropped when it is full (default 256)"},
+    {0, "memory", "BYTES", OPTION_BYTES(struct profile, budget),
+     "maximum memory of this program; experts are read as they are\n"
+     "needed (default: the model is mapped if it fits with all its\n"
+     "precisions, else most of the available memory)"},
+    {0, "budget", "BYTES", OPTION_BYTES(struct profile, budget), "the same"},
+    {0, "threads", "N", OPTION_NUMBER(struct profile, threads, 1, 64), "(default: all CPUs)"},
+    {0, "output", "text|json", OPTION_JSON(struct profile, json),
+     "format of the summary on stdout (default text)"},
+};
+
+static const struct option_table options = {
+    .command = "profile",
+    .before =
         "usage: sluice profile -m FILE --text FILE [--text FILE...] -o PROFILE [options]\n"
         "       sluice profile -m FILE --synthetic -o PROFILE [options]\n"
         "\n"
         "Measures a model on calibration text: routing, paths, recall of predictions, norms,\n"
         "importance of experts, timings. An interrupted run is resumed with the same arguments.\n"
         "Do not use the text on which results will be evaluated.\n"
-        "\n"
-        "  -m, --model FILE           GGUF file, or a directory made by pack\n"
-        "      --text FILE            calibration text; repeatable\n"
-        "      --synthetic            instead of --text: tokens as in sluice bench, for files "
-        "with\n"
-        "                             random weights; no importance, default 4096 tokens\n"
-        "  -o FILE                    the profile (JSON; tables go to FILE.*.tables)\n"
-        "  -c, --ctx-size N           tokens per window (default 512)\n"
-        "      --tokens N             maximum number of tokens, spread over the text (default "
-        "all)\n"
-        "      --importance-tokens N  tokens per measurement of importance (default 8192; 0: "
-        "none)\n"
-        "      --importance-experts N  experts measured alone, those of the most important groups\n"
-        "                             first; the others by group (default: all)\n"
-        "      --importance-group N   neighbouring experts that are measured together first\n"
-        "                             (default %d)\n"
-        "      --importance-seconds N  stop refining groups after this time (default: no limit)\n"
-        "      --pair-mib N           memory for counting paths over two layers; the rarest\n"
-        "                             are dropped when it is full (default 256)\n"
-        "      --memory BYTES         maximum memory of this program; experts are read as they "
-        "are\n"
-        "                             needed (default: the model is mapped if it fits with all "
-        "its\n"
-        "                             precisions, else most of the available memory)\n"
-        "      --budget BYTES         the same\n"
-        "      --threads N            (default: all CPUs)\n"
-        "      --output text|json     format of the summary on stdout (default text)\n",
-        OFFLINE_IMPORTANCE_GROUP);
-}
-
-enum {
-    OPT_TEXT = 256,
-    OPT_SYNTHETIC,
-    OPT_TOKENS,
-    OPT_ITOKENS,
-    OPT_ISECONDS,
-    OPT_IEXPERTS,
-    OPT_IGROUP,
-    OPT_PAIR,
-    OPT_MEMORY,
-    OPT_BUDGET,
-    OPT_THREADS,
-    OPT_OUTPUT
+        "\n",
+    OPTION_ROWS(rows),
+    .column = 29,
 };
-
-static const struct option options[] = {{"model", 1, NULL, 'm'},
-                                        {"text", 1, NULL, OPT_TEXT},
-                                        {"synthetic", 0, NULL, OPT_SYNTHETIC},
-                                        {"ctx-size", 1, NULL, 'c'},
-                                        {"tokens", 1, NULL, OPT_TOKENS},
-                                        {"importance-tokens", 1, NULL, OPT_ITOKENS},
-                                        {"importance-seconds", 1, NULL, OPT_ISECONDS},
-                                        {"importance-group", 1, NULL, OPT_IGROUP},
-                                        {"importance-experts", 1, NULL, OPT_IEXPERTS},
-                                        {"pair-mib", 1, NULL, OPT_PAIR},
-                                        {"memory", 1, NULL, OPT_MEMORY},
-                                        {"budget", 1, NULL, OPT_BUDGET},
-                                        {"threads", 1, NULL, OPT_THREADS},
-                                        {"output", 1, NULL, OPT_OUTPUT},
-                                        {"help", 0, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
-
-static int one_option(struct profile *p, int option, const char *value, struct error *error)
-{
-    switch (option) {
-    case 'm': p->model_path = value; return 0;
-    case 'o': p->out_path = value; return 0;
-    case OPT_TEXT:
-        if (p->texts == PROFILE_TEXTS_MAX)
-            return error_set(error, ERR_BAD_INPUT, "at most %d texts", PROFILE_TEXTS_MAX);
-        p->text_path[p->texts++] = value;
-        return 0;
-    case OPT_SYNTHETIC: p->synthetic = true; return 0;
-    case 'c': return option_i64("--ctx-size", value, 2, 65536, &p->window, error);
-    case OPT_TOKENS: return option_i64("--tokens", value, 1, INT64_MAX, &p->tokens_max, error);
-    case OPT_ITOKENS:
-        return option_i64("--importance-tokens", value, 0, INT64_MAX, &p->importance_tokens, error);
-    case OPT_ISECONDS:
-        return option_i64("--importance-seconds", value, 1, INT32_MAX, &p->importance_seconds,
-                          error);
-    case OPT_IGROUP:
-        return option_i64("--importance-group", value, 1, INT32_MAX, &p->importance_group, error);
-    case OPT_IEXPERTS:
-        return option_i64("--importance-experts", value, 0, INT32_MAX, &p->importance_experts,
-                          error);
-    case OPT_PAIR: return option_i64("--pair-mib", value, 0, 65536, &p->pair_mib, error);
-    case OPT_MEMORY:
-    case OPT_BUDGET:
-        return option_bytes(option == OPT_MEMORY ? "--memory" : "--budget", value, &p->budget,
-                            error);
-    case OPT_THREADS: return option_i64("--threads", value, 1, 64, &p->threads, error);
-    case OPT_OUTPUT:
-        p->json = strcmp(value, "json") == 0;
-        if (!p->json && strcmp(value, "text") != 0)
-            return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|json",
-                             value);
-        return 0;
-    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: sl_panic("option %d of the table is not handled", option);
-    }
-}
 
 static int parse(struct profile *p, int argc, char **argv, struct error *error)
 {
-    int option;
-    while ((option = getopt_long(argc, argv, ":m:o:c:h", options, NULL)) != -1)
-        if ((option == '?' || option == ':'
-                 ? option_error("profile", option, argv, options, false, NULL, error)
-                 : one_option(p, option, optarg, error)) != 0)
-            return -1;
+    if (options_read(&options, p, argc, argv, error) != 0)
+        return -1;
     if (option_model(&p->model_path, argc, argv, "", error) != 0)
         return -1;
     if (!p->model_path || (!p->texts && !p->synthetic) || !p->out_path)

@@ -2,7 +2,6 @@
 /* sluice tokenize: the tokens of a text, or the pieces of token ids.
  *
  * Trust: model file, text and ids are untrusted. The file is parsed by inspect in its sandbox. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include <jansson.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/assert.h"
 #include "lib/inspected/tokenizer.h"
 #include "lib/model/tokenizer/tokenizer.h"
@@ -30,59 +30,38 @@ struct tokenize {
     size_t count;
 };
 
-static void usage(FILE *out)
-{
-    fprintf(out,
-            "usage: sluice tokenize -m FILE -p TEXT [options]\n"
-            "       sluice tokenize -m FILE --text FILE [options]\n"
-            "       sluice tokenize -m FILE --pieces ID,... [options]\n"
-            "\n"
-            "The tokens of a text: per line an id and its piece, then their number. No token is\n"
-            "added at the beginning or the end.\n"
-            "\n"
-            "  -m, --model FILE     GGUF file, or a directory made by pack\n"
-            "  -p, --prompt TEXT    the text\n"
-            "      --text FILE      the text, - for standard input; at most 8 MiB\n"
-            "      --pieces ID,...  instead of a text, the pieces of these ids\n"
-            "      --special        the text of a control token, such as </s>, is that token;\n"
-            "                       otherwise it is ordinary text\n"
-            "      --ids            print only the ids, in one line\n"
-            "      --count          print only the number of tokens\n"
-            "      --json           print one object: count, bytes, ids, pieces; bytes that are\n"
-            "                       not UTF-8 become U+FFFD\n"
-            "      --raw            control characters go to a terminal unchanged\n");
-}
+static const struct option_row rows[] = {
+    {'m', "model", "FILE", OPTION_TEXT(struct tokenize, model),
+     "GGUF file, or a directory made by pack"},
+    {'p', "prompt", "TEXT", OPTION_TEXT(struct tokenize, prompt), "the text"},
+    {0, "text", "FILE", OPTION_TEXT(struct tokenize, path),
+     "the text, - for standard input; at most 8 MiB"},
+    {0, "pieces", "ID,...", OPTION_TEXT(struct tokenize, ids_list),
+     "instead of a text, the pieces of these ids"},
+    {0, "special", NULL, OPTION_FLAG(struct tokenize, special),
+     "the text of a control token, such as </s>, is that token;\n"
+     "otherwise it is ordinary text"},
+    {0, "ids", NULL, OPTION_FLAG(struct tokenize, ids_only), "print only the ids, in one line"},
+    {0, "count", NULL, OPTION_FLAG(struct tokenize, count_only), "print only the number of tokens"},
+    {0, "json", NULL, OPTION_FLAG(struct tokenize, json),
+     "print one object: count, bytes, ids, pieces; bytes that are\n"
+     "not UTF-8 become U+FFFD"},
+    {0, "raw", NULL, OPTION_FLAG(struct tokenize, raw),
+     "control characters go to a terminal unchanged"},
+};
 
-enum { OPT_TEXT = 256, OPT_PIECES, OPT_SPECIAL, OPT_IDS, OPT_COUNT, OPT_JSON, OPT_RAW };
-
-static const struct option options[] = {{"model", 1, NULL, 'm'},
-                                        {"prompt", 1, NULL, 'p'},
-                                        {"text", 1, NULL, OPT_TEXT},
-                                        {"pieces", 1, NULL, OPT_PIECES},
-                                        {"ids", 0, NULL, OPT_IDS},
-                                        {"count", 0, NULL, OPT_COUNT},
-                                        {"special", 0, NULL, OPT_SPECIAL},
-                                        {"json", 0, NULL, OPT_JSON},
-                                        {"raw", 0, NULL, OPT_RAW},
-                                        {"help", 0, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
-
-static void one_option(struct tokenize *t, int option, const char *value)
-{
-    switch (option) {
-    case 'm': t->model = value; return;
-    case 'p': t->prompt = value; return;
-    case OPT_TEXT: t->path = value; return;
-    case OPT_PIECES: t->ids_list = value; return;
-    case OPT_SPECIAL: t->special = true; return;
-    case OPT_IDS: t->ids_only = true; return;
-    case OPT_COUNT: t->count_only = true; return;
-    case OPT_JSON: t->json = true; return;
-    case OPT_RAW: t->raw = true; return;
-    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: sl_panic("option %d of the table is not handled", option);
-    }
-}
+static const struct option_table options = {
+    .command = "tokenize",
+    .before = "usage: sluice tokenize -m FILE -p TEXT [options]\n"
+              "       sluice tokenize -m FILE --text FILE [options]\n"
+              "       sluice tokenize -m FILE --pieces ID,... [options]\n"
+              "\n"
+              "The tokens of a text: per line an id and its piece, then their number. No token is\n"
+              "added at the beginning or the end.\n"
+              "\n",
+    OPTION_ROWS(rows),
+    .column = 23,
+};
 
 static int check_options(const struct tokenize *t, struct error *error)
 {
@@ -100,12 +79,8 @@ static int check_options(const struct tokenize *t, struct error *error)
 
 static int parse(struct tokenize *t, int argc, char **argv, struct error *error)
 {
-    int option;
-    while ((option = getopt_long(argc, argv, ":m:p:h", options, NULL)) != -1) {
-        if (option == '?' || option == ':')
-            return option_error("tokenize", option, argv, options, false, NULL, error);
-        one_option(t, option, optarg);
-    }
+    if (options_read(&options, t, argc, argv, error) != 0)
+        return -1;
     if (option_model(&t->model, argc, argv, " (the text goes after -p)", error) != 0)
         return -1;
     return check_options(t, error);

@@ -5,7 +5,6 @@
  * Trust: model file, texts, and the files of an earlier run are untrusted; the libraries and programs that read them check
  * them. */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
@@ -26,10 +26,55 @@
 #define DECLINED    3 /* exit status */
 #define INTERRUPTED 130
 
-static void usage(FILE *out)
+static int take_text(void *program, const char *value, struct error *error)
 {
-    fprintf(
-        out,
+    struct tune *t = program;
+    if (t->texts == TUNE_TEXTS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "at most %d texts", TUNE_TEXTS_MAX);
+    t->text[t->texts++] = value;
+    return 0;
+}
+
+static int take_loss(void *program, const char *value, struct error *error)
+{
+    struct tune *t = program;
+    if (percent_parse(value, &t->max_loss) && t->max_loss > 0 && t->max_loss <= 100)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "--max-loss: '%.40s' is not a percentage above 0, at most 100", value);
+}
+
+static const struct option_row rows[] = {
+    {'m', "model", "FILE", OPTION_TEXT(struct tune, model_path),
+     "GGUF file; any part of a split one"},
+    {0, "max-loss", "P", OPTION_CALL(take_loss),
+     "allowed increase of perplexity, such as 1%: of the bound on\n"
+     "held-out text"},
+    {0, "budget", "BYTES", OPTION_BYTES(struct tune, budget),
+     "budget of the engine, and of the measurements (default: as\n"
+     "for run: half of the available memory)"},
+    {0, "text", "FILE", OPTION_CALL(take_text),
+     "calibration text; repeatable (default: the text shipped with\n"
+     "sluice)"},
+    {0, "store-dir", "DIR", OPTION_TEXT(struct tune, store_dir),
+     "where the store goes (default: the model's directory if that\n"
+     "is writable, else the cache directory)"},
+    {0, "store-limit", "BYTES", OPTION_BYTES(struct tune, store_limit),
+     "maximum of the stores of all tunings (default 200GiB)"},
+    {0, "minutes", "N", OPTION_NUMBER(struct tune, minutes, 1, 100000),
+     "time for everything, half of it for the profile (default " OPTION_DIGITS(MINUTES) ")"},
+    {0, "tokens", "N", OPTION_NUMBER(struct tune, tokens, 256, INT32_MAX),
+     "maximum tokens of text (default 65536)"},
+    {'c', "ctx-size", "N", OPTION_NUMBER(struct tune, window, TUNE_WINDOW_MIN, 65536),
+     "tokens per window of text (default " OPTION_DIGITS(WINDOW) ")"},
+    {'y', "yes", NULL, OPTION_FLAG(struct tune, yes), "begin without a question"},
+    {0, "output", "text|json", OPTION_JSON(struct tune, json),
+     "format of the result on stdout (default text)"},
+};
+
+static const struct option_table options = {
+    .command = "tune",
+    .before =
         "usage: sluice tune -m FILE --max-loss P [--budget BYTES] [options]\n"
         "\n"
         "Finds the fastest way to run a model within a loss and a budget: profiles it, plans\n"
@@ -37,91 +82,17 @@ static void usage(FILE *out)
         "the result. Later starts of run, generate and repl with this model, loss and budget use\n"
         "it. States the cost and asks before it begins. An interrupted tuning continues with the\n"
         "same command.\n"
-        "\n"
-        "  -m, --model FILE         GGUF file; any part of a split one\n"
-        "      --max-loss P         allowed increase of perplexity, such as 1%%: of the bound on\n"
-        "                           held-out text\n"
-        "      --budget BYTES       budget of the engine, and of the measurements (default: as\n"
-        "                           for run: half of the available memory)\n"
-        "      --text FILE          calibration text; repeatable (default: the text shipped with\n"
-        "                           sluice)\n"
-        "      --store-dir DIR      where the store goes (default: the model's directory if that\n"
-        "                           is writable, else the cache directory)\n"
-        "      --store-limit BYTES  maximum of the stores of all tunings (default 200GiB)\n"
-        "      --minutes N          time for everything, half of it for the profile (default %d)\n"
-        "      --tokens N           maximum tokens of text (default 65536)\n"
-        "  -c, --ctx-size N         tokens per window of text (default %d)\n"
-        "  -y, --yes                begin without a question\n"
-        "      --output text|json   format of the result on stdout (default text)\n"
-        "\n"
-        "Exit status: 0 done, 1 failed, 2 bad usage or input, 3 declined, 130 interrupted.\n",
-        MINUTES, WINDOW);
-}
-
-enum {
-    OPT_LOSS = 256,
-    OPT_BUDGET,
-    OPT_TEXT,
-    OPT_DIR,
-    OPT_LIMIT,
-    OPT_MINUTES,
-    OPT_TOKENS,
-    OPT_OUTPUT
+        "\n",
+    OPTION_ROWS(rows),
+    .column = 27,
+    .after = "\n"
+             "Exit status: 0 done, 1 failed, 2 bad usage or input, 3 declined, 130 interrupted.\n",
 };
-
-static const struct option options[] = {{"model", 1, NULL, 'm'},
-                                        {"max-loss", 1, NULL, OPT_LOSS},
-                                        {"budget", 1, NULL, OPT_BUDGET},
-                                        {"text", 1, NULL, OPT_TEXT},
-                                        {"store-dir", 1, NULL, OPT_DIR},
-                                        {"store-limit", 1, NULL, OPT_LIMIT},
-                                        {"minutes", 1, NULL, OPT_MINUTES},
-                                        {"tokens", 1, NULL, OPT_TOKENS},
-                                        {"ctx-size", 1, NULL, 'c'},
-                                        {"yes", 0, NULL, 'y'},
-                                        {"output", 1, NULL, OPT_OUTPUT},
-                                        {"help", 0, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
-
-static int one_option(struct tune *t, int option, const char *value, struct error *error)
-{
-    switch (option) {
-    case 'm': t->model_path = value; return 0;
-    case 'y': t->yes = true; return 0;
-    case OPT_DIR: t->store_dir = value; return 0;
-    case OPT_BUDGET: return option_bytes("--budget", value, &t->budget, error);
-    case OPT_LIMIT: return option_bytes("--store-limit", value, &t->store_limit, error);
-    case OPT_MINUTES: return option_i64("--minutes", value, 1, 100000, &t->minutes, error);
-    case OPT_TOKENS: return option_i64("--tokens", value, 256, INT32_MAX, &t->tokens, error);
-    case 'c': return option_i64("--ctx-size", value, TUNE_WINDOW_MIN, 65536, &t->window, error);
-    case OPT_TEXT:
-        if (t->texts == TUNE_TEXTS_MAX)
-            return error_set(error, ERR_BAD_INPUT, "at most %d texts", TUNE_TEXTS_MAX);
-        t->text[t->texts++] = value;
-        return 0;
-    case OPT_LOSS:
-        if (percent_parse(value, &t->max_loss) && t->max_loss > 0 && t->max_loss <= 100)
-            return 0;
-        return error_set(error, ERR_BAD_INPUT,
-                         "--max-loss: '%.40s' is not a percentage above 0, at most 100", value);
-    case OPT_OUTPUT:
-        t->json = strcmp(value, "json") == 0;
-        if (t->json || strcmp(value, "text") == 0)
-            return 0;
-        return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|json", value);
-    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: sl_panic("option %d of the table is not handled", option);
-    }
-}
 
 static int parse(struct tune *t, int argc, char **argv, struct error *error)
 {
-    int option;
-    while ((option = getopt_long(argc, argv, ":m:c:yh", options, NULL)) != -1)
-        if ((option == '?' || option == ':'
-                 ? option_error("tune", option, argv, options, false, NULL, error)
-                 : one_option(t, option, optarg, error)) != 0)
-            return -1;
+    if (options_read(&options, t, argc, argv, error) != 0)
+        return -1;
     if (option_model(&t->model_path, argc, argv, "", error) != 0)
         return -1;
     if (!t->model_path || !(t->max_loss > 0))

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of options: values of every kind, errors, and the text of the help. */
+#include <check.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/option_table.h"
+#include "lib/base/bytes.h"
+
+struct program {
+    const char *model;
+    bool quiet, json;
+    int64_t count;
+    uint64_t bytes;
+    int nth, calls;
+};
+
+static int take_call(void *program, const char *value, struct error *error)
+{
+    struct program *p = program;
+    p->calls++;
+    return strcmp(value, "bad") == 0 ? error_set(error, ERR_BAD_INPUT, "it is bad") : 0;
+}
+
+static int take_nth(void *program, int n, const char *value, struct error *error)
+{
+    struct program *p = program;
+    (void)error;
+    p->nth = 10 * n + value[0] - '0';
+    return 0;
+}
+
+static const struct option_row rows[] = {
+    {'m', "model", "FILE", OPTION_TEXT(struct program, model), "the model"},
+    {'o', NULL, "N", OPTION_NUMBER(struct program, count, 2, 9), "a number\nfrom 2"},
+    {0, "bytes", "BYTES", OPTION_BYTES(struct program, bytes), "a size"},
+    {'q', "quiet", NULL, OPTION_FLAG(struct program, quiet), "no text"},
+    {0, "output", "text|json", OPTION_JSON(struct program, json), "a form"},
+    {0, "call", "X", OPTION_CALL(take_call), NULL},
+    {0, "one", "X", OPTION_NTH(take_nth, 1), NULL},
+    {0, "two", "X", OPTION_NTH(take_nth, 2), NULL},
+    {0, "elsewhere", "N", OPTION_ELSEWHERE, "taken before"},
+};
+
+static const struct option_table table = {.command = "program",
+                                          .before = "usage\n\n",
+                                          OPTION_ROWS(rows),
+                                          .column = 20,
+                                          .after = "\nthe end\n"};
+
+#define WORDS_MAX 8
+
+/* Takes words separated by blanks. */
+static int take(struct program *p, const char *words, struct error *error)
+{
+    char text[128], *argv[WORDS_MAX + 2] = {"program"}, *rest = text;
+    int argc = 1;
+    *p = (struct program){.quiet = false};
+    snprintf(text, sizeof text, "%s", words);
+    for (char *word; argc <= WORDS_MAX && (word = strsep(&rest, " ")) != NULL;)
+        argv[argc++] = word;
+    optind = 0; /* the parser of the C library begins again */
+    int rc = options_read(&table, p, argc, argv, error);
+    ck_assert(rc != 0 || (p->model == NULL) == !strstr(words, "m"));
+    ck_assert(rc != 0 || !p->model || strcmp(p->model, "f") == 0);
+    return rc;
+}
+
+START_TEST(values)
+{
+    struct program p;
+    struct error error = {.text = ""};
+    ck_assert_msg(take(&p, "-m f -o 7 -q --bytes 2KiB --output=json", &error) == 0, "%s",
+                  error.text);
+    ck_assert(p.count == 7 && p.quiet && p.bytes == 2048 && p.json);
+    ck_assert_int_eq(take(&p, "--output json --output text", &error), 0);
+    ck_assert(!p.json && !p.quiet && p.count == 0);
+    ck_assert_int_eq(take(&p, "--call x --call=y --two 3", &error), 0);
+    ck_assert(p.calls == 2 && p.nth == 23);
+    ck_assert_int_eq(take(&p, "--one 4 operand", &error), 0);
+    ck_assert(p.nth == 14 && optind == 3);
+}
+END_TEST
+
+START_TEST(errors)
+{
+    static const char *const rows_of[][2] = {
+        {"-o 1", "-o: 1 is out of range (2 to 9)"},
+        {"-o x", "-o: 'x' is not a whole number"},
+        {"--bytes 5", "--bytes: 5 bytes; did you mean 5MiB?"},
+        {"--bytes x", "--bytes: 'x' is not a size"},
+        {"--output xml", "--output: 'xml' is not one of text|json"},
+        {"--call bad", "it is bad"},
+        {"--call", "--call needs a value; see 'sluice program --help'"},
+        {"--elsewhere 5", "--elsewhere"},
+        {"--qiet", "--quiet"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows_of); i++) {
+        struct program p;
+        struct error error = {.text = ""};
+        ck_assert_msg(take(&p, rows_of[i][0], &error) == -1, "%s is taken", rows_of[i][0]);
+        ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+        ck_assert_msg(strstr(error.text, rows_of[i][1]) != NULL, "%s: %s", rows_of[i][0],
+                      error.text);
+    }
+}
+END_TEST
+
+static void check_help(const struct option_table *t, const char *expected)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    ck_assert_ptr_nonnull(out);
+    options_help(t, out);
+    fclose(out);
+    ck_assert_str_eq(text, expected);
+    free(text);
+}
+
+START_TEST(help)
+{
+    check_help(&table, "usage\n\n"
+                       "  -m, --model FILE  the model\n"
+                       "  -o N              a number\n"
+                       "                    from 2\n"
+                       "      --bytes BYTES  a size\n"
+                       "  -q, --quiet       no text\n"
+                       "      --output text|json  a form\n"
+                       "      --elsewhere N  taken before\n"
+                       "\nthe end\n");
+    static const struct option_row plain[] = {
+        {0, "quiet", NULL, OPTION_FLAG(struct program, quiet), "no text"}};
+    static const struct option_table few = {
+        .command = "few", .before = "", OPTION_ROWS(plain), .column = 12};
+    check_help(&few, "  --quiet   no text\n");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("option_table");
+    TCase *cases = tcase_create("option_table");
+    tcase_add_test(cases, values);
+    tcase_add_test(cases, errors);
+    tcase_add_test(cases, help);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
