@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which rows of which sequences the next pass computes.
+ *
+ * There is no prefill phase and no decode phase. Each sequence has tokens without a KV row, and
+ * each pass takes some of them; a prompt, the newest token of an answer and the tokens that a
+ * restarted process computes again differ only in how many there are.
+ *
+ * A sequence that lacks one row only is a running stream: its row comes first in every pass. The
+ * rows of prompts fill the rest of the pass, as far as the pass then takes at most `gap_ns`, which
+ * is how long a stream may wait for its next token. Without a stream a prompt takes all rows.
+ *
+ * The sequence that has waited longest is next, so none starves, and a short prompt does not wait
+ * for the end of a long one. Side requests (titles, tags) take what the other prompts leave, until
+ * they have waited SCHEDULE_SIDE_PASSES passes. If a pass has fewer rows than there are streams,
+ * only the time that they have waited counts.
+ *
+ * Pure functions over plain structs, for compute and the simulator; times are arguments. */
+#ifndef SLUICE_POLICY_SCHEDULE_SCHEDULE_H
+#define SLUICE_POLICY_SCHEDULE_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SCHEDULE_SEQUENCES_MAX 64u
+/* Rows of prompts that a pass with streams takes, even if it then takes longer than gap_ns: a
+ * prompt must end, and a pass of few rows reads nearly as many experts as one of this size. */
+#define SCHEDULE_PROMPT_ROWS_MIN 8u
+#define SCHEDULE_SIDE_PASSES     16u
+
+/* Times of earlier passes: a line through (rows, ns) by least squares, in which each pass counts
+ * SCHEDULE_PACE_KEEP times as much as the one after it. All zero: nothing is known. */
+#define SCHEDULE_PACE_KEEP 0.95
+struct schedule_pace {
+    double weight, rows, ns, rows_rows, rows_ns; /* weighted sums */
+};
+
+void schedule_pace_add(struct schedule_pace *p, uint32_t rows, uint64_t ns);
+
+/* The most rows, up to rows_max, with which a pass takes at most ns; 0 if even one row takes
+ * longer, or if nothing is known. Passes of one size only tell nothing of others: each row is then
+ * assumed to take as long as one of them. */
+uint32_t schedule_pace_rows(const struct schedule_pace *p, uint64_t ns, uint32_t rows_max);
+
+struct schedule_sequence {
+    uint64_t arrival;  /* number of the request, in order of arrival; no two have the same */
+    uint64_t served;   /* number of the pass that last computed a row of it; 0: none did */
+    uint64_t since;    /* number of the pass before which it arrived: what it waits from */
+    uint32_t missing;  /* tokens without a KV row; 0: nothing to do */
+    uint32_t rows_max; /* of them, the most in one pass; at least 1 */
+    bool side;
+};
+
+struct schedule_limits {
+    uint64_t pass;   /* number of the next pass; greater than all `served` and `since` */
+    uint64_t gap_ns; /* 0: no limit */
+    uint32_t rows;   /* of a pass; at least 1 */
+};
+
+/* Writes the rows of each sequence in the next pass: the first rows[i] of its missing tokens.
+ * count: at most SCHEDULE_SEQUENCES_MAX. Returns their sum, which is 0 only if no token is missing. */
+uint32_t schedule_pass(const struct schedule_sequence *sequences, uint32_t count,
+                       const struct schedule_limits *limits, const struct schedule_pace *pace,
+                       uint32_t *rows);
+
+#endif
