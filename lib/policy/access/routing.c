@@ -5,6 +5,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/exact/elementary.h"
+#include "lib/model/limits.h"
 #include "lib/policy/access/routing.h"
 
 #define TAKEN (-INFINITY) /* in scratch: below every value of an expert */
@@ -186,4 +187,57 @@ void routing_exact(const struct model_router *r, const float *logits, float *scr
 {
     uint32_t count = routing_masked(r, logits, NULL, scratch, out);
     sl_assert(count == r->top_k);
+}
+
+/* ---- margins --------------------------------------------------------------------------------- */
+
+/* Midway between the K-th largest score and the next one, if a row may choose that. */
+static double threshold_of(const struct model_router *r, const float *score)
+{
+    float top[MODEL_TOP_K_MAX + 1] = {0}; /* the largest ones, in order */
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < r->experts; e++) {
+        uint32_t at = n;
+        while (at > 0 && score[e] > top[at - 1])
+            at--;
+        if (at > r->top_k)
+            continue;
+        n += n <= r->top_k;
+        memmove(&top[at + 1], &top[at], (n - at - 1) * sizeof *top);
+        top[at] = score[e];
+    }
+    float last = top[r->top_k - 1], next = r->top_k < n ? top[r->top_k] : last;
+    return next == TAKEN ? (double)last : ((double)last + (double)next) / 2;
+}
+
+static double log_odds(double p)
+{
+    double least = 1e-6, q = p < least ? least : p > 1 - least ? 1 - least : p;
+    return exact_log(q / (1 - q));
+}
+
+static float margin_of(const struct model_router *r, double p, double needed)
+{
+    bool is_logit = r->gating == ROUTER_SOFTMAX_AFTER || r->gating == ROUTER_SPARSE_MIXER;
+    double margin = is_logit ? p - needed : log_odds(p) - log_odds(needed);
+    return margin < (double)ROUTING_MARGIN_MIN   ? ROUTING_MARGIN_MIN
+           : margin > (double)ROUTING_MARGIN_MAX ? ROUTING_MARGIN_MAX
+                                                 : (float)margin;
+}
+
+void routing_margins(const struct model_router *r, const float *logits, float *scratch,
+                     float *margin)
+{
+    if (!r->bias && r->groups < 2) {
+        memcpy(margin, logits, r->experts * sizeof *margin);
+        return;
+    }
+    float *p = scratch, *score = scratch + r->experts, *more = scratch + 2 * r->experts;
+    routing_scores(r, logits, more, p, score);
+    double threshold = threshold_of(r, score);
+    for (uint32_t e = 0; e < r->experts; e++) {
+        margin[e] = margin_of(r, (double)p[e], threshold - (r->bias ? (double)r->bias[e] : 0));
+        if (score[e] == TAKEN && margin[e] > ROUTING_MARGIN_GROUP)
+            margin[e] = ROUTING_MARGIN_GROUP;
+    }
 }

@@ -45,6 +45,18 @@ void routing_exact(const struct model_router *router, const float *logits, float
 void routing_scores(const struct model_router *router, const float *logits, float *scratch,
                     float *p, float *score);
 
+/* How far each expert is above what it needs to be chosen, in nats of its own logit; only differences
+ * between experts count. Without a bias and groups these are the logits. With them, t is midway
+ * between the score of the last chosen expert and the next one: log-odds of p less log-odds of
+ * t - bias (p less t - bias, if p is the logit), within ROUTING_MARGIN_MIN and _MAX, and at most
+ * ROUTING_MARGIN_GROUP outside the groups that the row uses. The top_k largest are those of
+ * routing_exact, but for ties. scratch: 3 * experts floats; margin: [experts]. */
+#define ROUTING_MARGIN_MIN   (-11.0f)
+#define ROUTING_MARGIN_MAX   4.0f
+#define ROUTING_MARGIN_GROUP (-0.25f)
+void routing_margins(const struct model_router *router, const float *logits, float *scratch,
+                     float *margin);
+
 /* allowed[e]: e is in the set. Returns the number of routes written: top_k, or the size of the
  * set when that is smaller; the softmax is over the set. If the best groups have fewer experts of the
  * set than that, all groups count. With every expert allowed, or NULL, the result is bit-identical

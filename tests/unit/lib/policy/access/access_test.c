@@ -221,6 +221,59 @@ START_TEST(every_router_rule_agrees_with_its_definition)
 }
 END_TEST
 
+/* Every rule: the largest margins are those of the experts that the model chooses, and a margin is
+ * what the logit may lose or must gain. Without a bias and groups they are the logits. */
+static void check_margins(const struct model_router *router, const float *logits)
+{
+    float margin[EXPERTS], scratch[3 * EXPERTS], after[EXPERTS];
+    struct route routes[8];
+    bool chosen[EXPERTS] = {false};
+    routing_margins(router, logits, scratch, margin);
+    if (!router->bias && router->groups < 2)
+        ck_assert_mem_eq(margin, logits, sizeof margin);
+    routing_exact(router, logits, scratch, routes);
+    float least = INFINITY;
+    for (uint32_t k = 0; k < router->top_k; k++) {
+        chosen[routes[k].expert] = true;
+        least = fminf(least, margin[routes[k].expert]);
+    }
+    for (uint32_t e = 0; e < EXPERTS; e++)
+        ck_assert(chosen[e] || margin[e] <= least + 1e-4f);
+    /* Sigmoid: p of an expert does not depend on the others' logits. */
+    for (uint32_t e = 0; e < EXPERTS && router->gating == ROUTER_SIGMOID && router->bias; e++) {
+        if (router->groups > 1 || fabsf(margin[e]) < 0.01f || margin[e] <= ROUTING_MARGIN_MIN ||
+            margin[e] >= ROUTING_MARGIN_MAX)
+            continue;
+        memcpy(after, logits, sizeof after);
+        after[e] -= margin[e] * 0.9f; /* between the threshold and where it was */
+        routing_exact(router, after, scratch, routes);
+        bool stays = false;
+        for (uint32_t k = 0; k < router->top_k; k++)
+            stays = stays || routes[k].expert == e;
+        ck_assert_msg(stays == chosen[e], "expert %u: %g", e, (double)margin[e]);
+    }
+}
+
+START_TEST(margins_agree_with_the_choice)
+{
+    float logits[EXPERTS], bias[EXPERTS];
+    seed = 17;
+    for (uint32_t round = 0; round < 3000; round++) {
+        struct model_router router = {.experts = EXPERTS,
+                                      .top_k = 1 + round % 8,
+                                      .gating = ROUTER_SOFTMAX + round % 3,
+                                      .groups = round % 7 < 3 ? 8 : 1,
+                                      .groups_used = 1 + round % 4,
+                                      .bias = round % 11 < 7 ? bias : NULL};
+        for (uint32_t i = 0; i < EXPERTS; i++) {
+            logits[i] = uniform() / 2;
+            bias[i] = uniform() / 20;
+        }
+        check_margins(&router, logits);
+    }
+}
+END_TEST
+
 /* SparseMixer by the model's code: a softmax over the logits near the largest; the same again without
  * that one. */
 START_TEST(sparse_mixer_agrees_with_its_definition)
@@ -417,6 +470,7 @@ int main(void)
     TCase *c = tcase_create("policy");
     tcase_add_test(c, routing_agrees_with_double);
     tcase_add_test(c, every_router_rule_agrees_with_its_definition);
+    tcase_add_test(c, margins_agree_with_the_choice);
     tcase_add_test(c, sparse_mixer_agrees_with_its_definition);
     tcase_add_test(c, routing_ties_go_to_the_lower_index);
     tcase_add_test(c, groups_with_too_few_experts);
