@@ -150,10 +150,11 @@ struct core {
     struct device_result routes;        /* [chunk + 1][top_k], the same */
     struct device_result predicted;     /* [chunk][top_k] experts of the next layer */
     struct device_result importance;    /* [experts] masked routing: of the unmasked choice */
-    struct device_result logits;        /* [output_rows][vocab] */
-    struct device_result scores;        /* [output_rows] */
-    struct device_at pair_out;          /* pair -> [hidden] */
-    struct device_at gate, up;          /* [inner_rows][inner] */
+    float *choice_bias;          /* [experts] of a router, fetched; NULL: the device is the host */
+    struct device_result logits; /* [output_rows][vocab] */
+    struct device_result scores; /* [output_rows] */
+    struct device_at pair_out;   /* pair -> [hidden] */
+    struct device_at gate, up;   /* [inner_rows][inner] */
     uint32_t inner_rows;
     struct device_rows last;        /* [output_rows] normalised rows before the output matrix */
     struct device_rows dense;       /* [<= DEVICE_BLOCK_ROWS] inner rows of the dense network */

@@ -157,6 +157,18 @@ static void predict_next(struct core *c)
              device_offset(c->routes.at, c->hp.experts_used * sizeof(struct route)));
 }
 
+static void give_logits(struct core *c)
+{
+    const struct core_layer *l = core_layer_now(c);
+    size_t bytes = c->hp.experts * sizeof(float);
+    struct model_router rule = l->routing;
+    if (l->router_bias.address)
+        rule.bias =
+            device_fetch(c->device, &(struct device_result){l->router_bias, c->choice_bias}, bytes);
+    c->source.logits(c->source.self, &c->step,
+                     device_fetch(c->device, &c->router_logits, c->step.rows * bytes), &rule);
+}
+
 /* In decode, the gate inputs are given before the router runs, and the logits after it. */
 static void route_rows(struct core *c)
 {
@@ -173,10 +185,7 @@ static void route_rows(struct core *c)
                              c->hp.hidden);
     run_router(c, l, l->routing, c->router_logits.at, c->routes.at);
     if (c->step.decode && c->source.logits)
-        c->source.logits(c->source.self, &c->step,
-                         device_fetch(c->device, &c->router_logits,
-                                      (size_t)rows * c->hp.experts * sizeof(float)),
-                         c->hp.experts);
+        give_logits(c);
     if (c->source.mask && c->source.mask(c->source.self, &c->step, c->allowed)) {
         if (c->source.choice)
             publish_importance(c);

@@ -111,6 +111,7 @@ static void cut_experts(struct core *c, struct layout *m, uint32_t chunk)
     c->job_expert = cut_host(m, hp->experts, sizeof *c->job_expert);
     c->next_counts = cut_host(m, (size_t)hp->experts * 2, sizeof(float));
     c->importance = cut_result(m, hp->experts, sizeof(float));
+    c->choice_bias = m->results ? cut_host(m, hp->experts, sizeof *c->choice_bias) : NULL;
     c->allowed = cut_host(m, hp->experts, sizeof *c->allowed);
     c->predicted = cut_result(m, pairs, sizeof(struct route));
 }

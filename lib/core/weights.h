@@ -133,9 +133,9 @@ struct weights_source {
     void (*gate_input)(void *self, const struct expert_step *step, const float *x, uint32_t n);
 
     /* If some row decodes: the router logits, [rows][experts], before any expert of the layer is
-     * pinned. */
+     * pinned. rule: how they choose experts, with its bias in host memory. */
     void (*logits)(void *self, const struct expert_step *step, const float *logits,
-                   uint32_t experts);
+                   const struct model_router *rule);
 
     /* If some row is of a prompt's chunk: predicted accesses of the *next* layer by all such rows:
      * its router on this layer's gate input. counts[0..experts-1]: tokens per expert;

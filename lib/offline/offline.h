@@ -150,7 +150,7 @@ struct offline_hooks {
                         uint32_t n);
     void (*gate_input)(void *arg, const struct expert_step *step, const float *x, uint32_t n);
     void (*logits)(void *arg, const struct expert_step *step, const float *logits,
-                   uint32_t experts);
+                   const struct model_router *rule);
     /* Affects the order of work only: see weights_source.resident. NULL: all are resident. */
     bool (*resident)(void *arg, uint32_t layer, uint32_t expert);
     uint64_t pin_limit; /* slot bytes of a chunk's window; 0: unlimited */

@@ -207,9 +207,9 @@ static void source_gate_input(void *self, const struct expert_step *step, const 
 }
 
 static void source_logits(void *self, const struct expert_step *step, const float *logits,
-                          uint32_t experts)
+                          const struct model_router *rule)
 {
-    of(self)->hooks.logits(of(self)->hooks.arg, step, logits, experts);
+    of(self)->hooks.logits(of(self)->hooks.arg, step, logits, rule);
 }
 
 static struct weights_source source_of(struct offline_runner *r)

@@ -7,8 +7,8 @@
  * shm/rings/access_log.h has this layout), in its order; a recorder may add the kinds from TRACE_PREDICTED on.
  *
  *   TRACE_SEQUENCE_START  ends a previous sequence; position, tokens: of the prompt
- *   TRACE_LOGITS          decode: router logits of `rank` experts of the layer, `expert` the first,
- *                         in the form of residency_logits. Directly before the experts of the
+ *   TRACE_LOGITS          decode: margins (routing.h) of `rank` experts of the layer, `expert` the
+ *                         first, in the form of residency_logits. Directly before the experts of the
  *                         layer, in several records; only if the recorded eviction reads logits
  *   TRACE_EXPERT          one expert of one layer, once per layer and token (decode) or layer and
  *                         chunk (prefill != 0); in order of rank in decode; skipped ones included

@@ -106,6 +106,7 @@ sluice_unit_test(sampler_test SOURCES lib/sampling/sampler_test.c LINK sluice_sa
 # The golden library gives the core a model.
 sluice_unit_test(core_lost_test SOURCES lib/core/lost_test.c LINK sluice_golden)
 sluice_unit_test(core_rows_test SOURCES lib/core/rows_test.c LINK sluice_golden)
+sluice_unit_test(core_margins_test SOURCES lib/core/margins_test.c LINK sluice_golden m)
 sluice_unit_test(core_memory_test SOURCES lib/core/memory_test.c LINK sluice_golden)
 sluice_unit_test(core_chain_test SOURCES lib/core/chain/chain_test.c lib/device/checked.c lib/device/run.c LINK sluice_golden)
 sluice_unit_test(core_rope_test SOURCES lib/core/rope_test.c LINK sluice_golden m)

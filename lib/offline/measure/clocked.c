@@ -26,6 +26,7 @@ struct state { /* of one worker */
     struct expert_row row; /* of the step */
     bool in_token;
     struct sim_stats stats;
+    float margins[MODEL_EXPERTS_MAX], scratch[ROUTING_MARGIN_SCRATCH(MODEL_EXPERTS_MAX)];
     uint8_t levels[MODEL_EXPERTS_MAX];
 };
 
@@ -69,11 +70,12 @@ static void gate_input(void *arg, const struct expert_step *step, const float *x
 }
 
 static void take_logits(void *arg, const struct expert_step *step, const float *logits,
-                        uint32_t experts)
+                        const struct model_router *rule)
 {
     struct state *w = arg;
     (void)step;
-    residency_logit_levels(logits, experts, w->levels);
+    routing_margins(rule, logits, w->scratch, w->margins);
+    residency_logit_levels(w->margins, rule->experts, w->levels);
     deterministic_logits(w->deterministic, w->levels);
 }
 

@@ -59,8 +59,10 @@ PASS(gate_inputs,
      (w->own.arg, step, x, stride, n))
 PASS(gate_input, (void *arg, const struct expert_step *step, const float *x, uint32_t n),
      (w->own.arg, step, x, n))
-PASS(logits, (void *arg, const struct expert_step *step, const float *logits, uint32_t experts),
-     (w->own.arg, step, logits, experts))
+PASS(logits,
+     (void *arg, const struct expert_step *step, const float *logits,
+      const struct model_router *rule),
+     (w->own.arg, step, logits, rule))
 #undef PASS
 
 static struct offline_hooks hooks_of(struct worker *w)

@@ -64,8 +64,9 @@
  *                   tokens. Added by this project: edgemoe's f adapts too slowly to a topic and has
  *                   no data in the first tokens.
  *  learned          as decayed-frequency, but p comes from a logistic model. Inputs: four running
- *                   means of the expert's router logit (nats above the midpoint between the last
- *                   chosen and the first not chosen; half-lives of 1, 4, 16, 64 tokens), the log
+ *                   means of the expert's margin (its router logit, or with a bias or groups what
+ *                   the logit is above what it needs: routing.h; nats above the midpoint between
+ *                   the last chosen and the first not chosen; half-lives of 1, 4, 16, 64 tokens), the log
  *                   odds of the slow count of decayed-frequency, and 1. All experts share the six
  *                   weights, which are learned online: every token labels all experts of all layers
  *                   by whether they lay above the midpoint (the last chosen does not where the
@@ -194,11 +195,11 @@ void residency_step(struct residency *r, const struct residency_step *step);
  * */
 void residency_accessed(struct residency *r, uint32_t slot, const struct residency_access *access);
 
-/* Distance of each of n logits of a layer below the largest, in sixteenths of a nat, saturated at
- * 255. Access logs and traces hold logits in this form. */
+/* Distance of each of n margins of a layer (routing_margins) below the largest, in sixteenths of a
+ * nat, saturated at 255. Access logs and traces hold them in this form. */
 void residency_logit_levels(const float *logits, uint32_t n, uint8_t *levels);
 
-/* Router logits of a layer as such levels, for `count` experts from `first` on. Called after the
+/* The margins of a layer as such levels, for `count` experts from `first` on. Called after the
  * residency_step and before the accesses of the same token and layer. Whole layers, in any pieces;
  * a layer without logits is judged by its accesses. No effect without eviction "learned". */
 void residency_logits(struct residency *r, uint32_t layer, uint32_t first, const uint8_t *levels,

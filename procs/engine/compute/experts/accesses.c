@@ -169,9 +169,11 @@ void experts_choice(void *self, const struct expert_step *step, const float *imp
 }
 
 void experts_log_levels(struct experts *e, uint32_t layer, const struct expert_row *row,
-                        const float *logits, uint32_t experts)
+                        const float *logits, const struct model_router *rule)
 {
-    residency_logit_levels(logits, experts, e->levels);
+    uint32_t experts = rule->experts;
+    routing_margins(rule, logits, e->margins + experts, e->margins);
+    residency_logit_levels(e->margins, experts, e->levels);
     for (uint32_t first = 0; first < experts; first += ACCESS_VALUES) {
         uint32_t count = experts - first < ACCESS_VALUES ? experts - first : ACCESS_VALUES;
         uint8_t values[ACCESS_VALUES] = {0};
@@ -191,12 +193,12 @@ void experts_log_levels(struct experts *e, uint32_t layer, const struct expert_r
 /* Logged before the layer's accesses, so that the cache has the logits when it chooses victims for
  * the demand. */
 void experts_logits(void *self, const struct expert_step *step, const float *logits,
-                    uint32_t experts)
+                    const struct model_router *rule)
 {
     struct experts *e = self;
     for (uint32_t r = 0; r < step->rows && e->logs_logits; r++) {
         if (!step->row[r].prefill)
-            experts_log_levels(e, step->layer, &step->row[r], logits + (size_t)r * experts,
-                               experts);
+            experts_log_levels(e, step->layer, &step->row[r], logits + (size_t)r * rule->experts,
+                               rule);
     }
 }

@@ -53,13 +53,13 @@ static void simulated_gate_input(void *self, const struct expert_step *step, con
 }
 
 static void simulated_logits(void *self, const struct expert_step *step, const float *logits,
-                             uint32_t experts)
+                             const struct model_router *rule)
 {
     struct experts *e = self;
     for (uint32_t r = 0; r < step->rows && e->logs_logits; r++) {
         if (step->row[r].prefill)
             continue;
-        experts_log_levels(e, step->layer, &step->row[r], logits + (size_t)r * experts, experts);
+        experts_log_levels(e, step->layer, &step->row[r], logits + (size_t)r * rule->experts, rule);
         deterministic_logits(e->deterministic, e->levels);
     }
 }

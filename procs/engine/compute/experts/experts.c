@@ -372,8 +372,11 @@ int experts_open(struct experts *e, struct child *child, const struct runner *ru
     e->failures_before = calloc(child->model->hparams.experts, sizeof *e->failures_before);
     e->mask = calloc((size_t)child->model->hparams.layers * child->model->hparams.experts, 1);
     e->levels = calloc(child->model->hparams.experts, 1);
+    e->margins = calloc(child->model->hparams.experts +
+                            ROUTING_MARGIN_SCRATCH(child->model->hparams.experts),
+                        sizeof *e->margins);
     e->held = calloc(child->model->hparams.experts, sizeof *e->held);
-    if (!e->failures_before || !e->mask || !e->levels || !e->held)
+    if (!e->failures_before || !e->mask || !e->levels || !e->margins || !e->held)
         return error_set(error, ERR_NO_MEMORY, "out of memory (expert records)");
     if (experts_set_preset(e, atomic_load(&child->procs.head->preset_active), error) != 0)
         return -1;

@@ -47,7 +47,8 @@ struct experts {
     uint32_t *held, held_count; /* [experts]: entries pinned by a mask: experts_release */
     uint8_t *mask;              /* [layers][experts], for fixed_mask */
     bool logs_logits;           /* the eviction uses them */
-    uint8_t *levels;            /* [experts]: of the row now logged */
+    float *margins;  /* [experts] of the row now logged, and scratch of routing_margins */
+    uint8_t *levels; /* [experts]: their levels */
 
     /* deterministic mode */
     struct deterministic *deterministic; /* --deterministic on; else NULL */
@@ -121,11 +122,11 @@ void experts_log_access(struct experts *e, const struct expert_step *step,
 void experts_count_accesses(struct experts *e, const struct access_tally *tally);
 void experts_log_predicted(struct experts *e, const struct expert_step *step,
                            const struct expert_item *item);
-/* The levels of a row's logits, which are in e->levels afterwards. */
+/* The levels of a row's margins, which are in e->levels afterwards. */
 void experts_log_levels(struct experts *e, uint32_t layer, const struct expert_row *row,
-                        const float *logits, uint32_t experts);
+                        const float *logits, const struct model_router *rule);
 void experts_logits(void *self, const struct expert_step *step, const float *logits,
-                    uint32_t experts);
+                    const struct model_router *rule);
 void experts_choice(void *self, const struct expert_step *step, const float *importance);
 void experts_used(void *self, const struct expert_step *step, const struct route *routes);
 

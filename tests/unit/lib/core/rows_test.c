@@ -54,8 +54,10 @@ static void gate_input(void *self, const struct expert_step *step, const float *
         memcpy(w.got[r].inputs + (size_t)step->layer * n, x + (size_t)r * n, n * sizeof *x);
 }
 
-static void logits(void *self, const struct expert_step *step, const float *x, uint32_t experts)
+static void logits(void *self, const struct expert_step *step, const float *x,
+                   const struct model_router *rule)
 {
+    uint32_t experts = rule->experts;
     (void)self;
     for (uint32_t r = 0; r < step->rows; r++)
         memcpy(w.got[r].logits + (size_t)step->layer * experts, x + (size_t)r * experts,

@@ -225,7 +225,7 @@ END_TEST
  * what the logit may lose or must gain. Without a bias and groups they are the logits. */
 static void check_margins(const struct model_router *router, const float *logits)
 {
-    float margin[EXPERTS], scratch[3 * EXPERTS], after[EXPERTS];
+    float margin[EXPERTS], scratch[ROUTING_MARGIN_SCRATCH(EXPERTS)], after[EXPERTS];
     struct route routes[8];
     bool chosen[EXPERTS] = {false};
     routing_margins(router, logits, scratch, margin);
