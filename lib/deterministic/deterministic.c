@@ -250,6 +250,7 @@ static void predict_row(struct deterministic *l, const struct expert_step *step,
             router_logits(l, target, l->inputs + (size_t)row * l->h->hidden, &rule);
         struct prediction_input in = {.layer = target,
                                       .now = step->layer,
+                                      .sequence = step->row[row].sequence,
                                       .position = step->row[row].position,
                                       .activation = l->activation,
                                       .experts = l->h->experts,
@@ -335,6 +336,20 @@ static void note_activations(struct deterministic *l, const struct expert_step *
                               routes[(size_t)r * k + rank].expert, 1);
 }
 
+/* The rows that decode, in order, have levels. */
+static void give_levels(struct deterministic *l, const struct expert_step *step)
+{
+    uint32_t given = 0;
+    for (uint32_t r = 0; r < step->rows && given < l->leveled; r++) {
+        const struct expert_row *row = &step->row[r];
+        struct residency_step place = {row->sequence, row->position, step->layer};
+        if (!row->prefill)
+            sim_cache_logits(l->cache, &place, 0, l->levels + (size_t)given++ * l->h->experts,
+                             l->h->experts);
+    }
+    l->leveled = 0;
+}
+
 void deterministic_routed(struct deterministic *l, const struct expert_step *step,
                           const struct route *routes)
 {
@@ -344,10 +359,8 @@ void deterministic_routed(struct deterministic *l, const struct expert_step *ste
                            .layer = step->layer,
                            .tokens = step->rows,
                            .prefill = step->prefill};
+    give_levels(l, step);
     sim_cache_layer(l->cache, &now);
-    for (uint32_t i = 0; i < l->leveled; i++)
-        sim_cache_logits(l->cache, 0, l->levels + (size_t)i * l->h->experts, l->h->experts);
-    l->leveled = 0;
     collect(l, step, routes);
     if (l->activation)
         note_activations(l, step, routes);
@@ -373,6 +386,21 @@ void deterministic_next_counts(struct deterministic *l, const struct expert_step
         .row = step->row, .rows = step->rows, .from_layer = step->layer, .layer = step->layer + 1};
     if (n > 0)
         (void)hint(l, made, n);
+}
+
+void deterministic_sequence_starts(struct deterministic *l, uint32_t sequence)
+{
+    OBJ_CHECK(l, DETERMINISTIC_MAGIC);
+    sim_cache_sequence_starts(l->cache, sequence);
+}
+
+void deterministic_sequence_ends(struct deterministic *l, uint32_t sequence)
+{
+    OBJ_CHECK(l, DETERMINISTIC_MAGIC);
+    finish_layer(l);
+    sim_cache_sequence_ends(l->cache, sequence);
+    if (l->activation)
+        activation_sequence_ends(l->activation, sequence);
 }
 
 void deterministic_token_end(struct deterministic *l)

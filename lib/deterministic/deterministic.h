@@ -7,7 +7,8 @@
  * on the trace.
  *
  * Order of calls in a pass: layer_starts, gate_input and logits (if some row decodes), routed,
- * result..., next_counts (if some row is of a prompt), for every layer; then token_end. One thread. */
+ * result..., next_counts (if some row is of a prompt), for every layer; then token_end. A sequence's
+ * passes are between its sequence_starts and sequence_ends. One thread. */
 #ifndef SLUICE_DETERMINISTIC_DETERMINISTIC_H
 #define SLUICE_DETERMINISTIC_DETERMINISTIC_H
 
@@ -43,6 +44,8 @@ struct deterministic *deterministic_create(const struct deterministic_config *co
                                            struct error *error);
 void deterministic_destroy(struct deterministic *l);
 
+void deterministic_sequence_starts(struct deterministic *l, uint32_t sequence);
+void deterministic_sequence_ends(struct deterministic *l, uint32_t sequence);
 void deterministic_layer_starts(struct deterministic *l, const struct expert_step *step);
 /* x stays valid until deterministic_routed. */
 void deterministic_gate_input(struct deterministic *l, const struct expert_step *step,

@@ -82,22 +82,12 @@ static bool make_residency(struct sim_cache *c)
 
 static bool make_arrays(struct sim_cache *c)
 {
-    uint32_t layers = c->config.layers, experts = c->config.experts;
+    uint32_t experts = c->config.experts;
     c->slot = calloc(c->slots, sizeof *c->slot);
     c->load = calloc(c->slots, sizeof *c->load);
-    c->hints = calloc(layers, sizeof *c->hints);
     c->item = calloc(experts, sizeof *c->item);
     c->taken = calloc(experts, sizeof *c->taken);
-    c->named = calloc((size_t)layers * experts, 1);
-    c->had_predictions = calloc(layers, 1);
-    bool made =
-        c->slot && c->load && c->hints && c->item && c->taken && c->named && c->had_predictions;
-    for (uint32_t l = 0; made && l < layers; l++) {
-        c->hints[l].prediction = calloc(experts, sizeof *c->hints[l].prediction);
-        c->hints[l].slot = calloc(experts, sizeof *c->hints[l].slot);
-        made = c->hints[l].prediction && c->hints[l].slot;
-    }
-    return made;
+    return sim_sequences_create(c) && c->slot && c->load && c->item && c->taken;
 }
 
 /* The precision at which an expert is preloaded. */
@@ -188,19 +178,13 @@ void sim_cache_destroy(struct sim_cache *c)
     if (!c)
         return;
     OBJ_CHECK(c, SIM_MAGIC);
-    for (uint32_t l = 0; c->hints && l < c->config.layers; l++) {
-        free(c->hints[l].prediction);
-        free(c->hints[l].slot);
-    }
+    sim_sequences_destroy(c);
     sim_gpu_destroy(c);
     residency_destroy(c->residency);
     free(c->slot);
     free(c->load);
-    free(c->hints);
     free(c->item);
     free(c->taken);
-    free(c->named);
-    free(c->had_predictions);
     c->magic = 0;
     free(c);
 }
@@ -215,20 +199,6 @@ double sim_for_tokens(const struct sim_cache *c, double one_ns, uint32_t tokens)
 static bool in_prefill(const struct sim_cache *c)
 {
     return c->f == &c->stats[SIM_PREFILL];
-}
-
-static void start_pass(struct sim_cache *c, const struct sim_step *step)
-{
-    uint32_t layers = c->config.layers;
-    for (uint32_t l = 0; l < layers; l++)
-        sim_forget_hints(c, l, true);
-    memset(c->named, 0, (size_t)layers * c->config.experts);
-    memset(c->had_predictions, 0, layers);
-    c->in_pass = true;
-    c->pass_start = c->now;
-    c->f = &c->stats[step->prefill || step->tokens > 1 ? SIM_PREFILL : SIM_DECODE];
-    c->f->passes++;
-    c->f->tokens += step->tokens;
 }
 
 static void update_limit(struct sim_cache *c)
@@ -249,14 +219,17 @@ void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)
 {
     OBJ_CHECK(c, SIM_MAGIC);
     sl_assert(step->layer < c->config.layers && step->tokens > 0);
-    if (!c->in_pass)
-        start_pass(c, step);
+    struct sim_sequence *s = c->running = sim_sequence_of(c, step->sequence);
+    if (!s->in_pass)
+        sim_pass_starts(c, s, step);
+    c->f = &c->stats[step->prefill || step->tokens > 1 ? SIM_PREFILL : SIM_DECODE];
     /* Until the router has run, the cache does not know that compute is here: predictions for this
      * layer are still loaded. */
     double ns = sim_for_tokens(c, sim_gpu_layer(c, step), step->tokens);
     c->f->compute_ns += ns;
     sim_advance(c, c->now + ns);
     c->step = *step;
+    s->layer = step->layer;
     c->items = 0;
     residency_step(c->residency,
                    &(struct residency_step){step->sequence, step->position, step->layer});
@@ -264,16 +237,18 @@ void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)
     update_limit(c);
 }
 
-void sim_cache_logits(struct sim_cache *c, uint32_t first, const uint8_t *levels, uint32_t count)
+void sim_cache_logits(struct sim_cache *c, const struct residency_step *at, uint32_t first,
+                      const uint8_t *levels, uint32_t count)
 {
     OBJ_CHECK(c, SIM_MAGIC);
-    residency_logits(c->residency, c->step.layer, first, levels, count);
+    (void)sim_sequence_of(c, at->sequence);
+    residency_logits(c->residency, at, first, levels, count);
 }
 
 static void count_predicted(struct sim_cache *c, uint32_t expert, enum sim_outcome outcome)
 {
-    bool had = c->had_predictions[c->step.layer];
-    bool named = had && c->named[c->step.layer * c->config.experts + expert];
+    bool had = c->running->had_predictions[c->step.layer];
+    bool named = had && c->running->named[c->step.layer * c->config.experts + expert];
     c->f->predicted_accesses += had;
     c->f->predicted_hits += named;
     c->f->covered += named || outcome == SIM_HIT;
@@ -387,16 +362,17 @@ bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction
 {
     OBJ_CHECK(c, SIM_MAGIC);
     sl_assert(layer < c->config.layers && layer > c->step.layer);
-    struct sim_hints *h = &c->hints[layer];
+    struct sim_sequence *s = c->running;
+    struct sim_hints *h = &s->hints[layer];
     uint32_t want = sim_cache_predict_k(c);
     bool all_resident = true;
     struct prediction_place target = {c->step.sequence, c->step.position, layer};
-    sim_forget_hints(c, layer, !prediction_keeps_loads(&h->target, &target));
+    sim_forget_hints(c, s, layer, !prediction_keeps_loads(&h->target, &target));
     h->target = target;
     h->prefill = in_prefill(c);
     h->valid_ns = c->now + c->config.compute.predict_ns;
     count = count < want || h->prefill ? count : want;
-    c->had_predictions[layer] |= count > 0;
+    s->had_predictions[layer] |= count > 0;
     for (uint32_t i = 0; i < count; i++) {
         enum precision precision;
         struct precision_predicted in = {.at = i,
@@ -406,7 +382,7 @@ bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction
                                              planned_precision(c, layer, predictions[i].expert),
                                          .prefill = h->prefill};
         sl_assert(predictions[i].expert < c->config.experts);
-        c->named[layer * c->config.experts + predictions[i].expert] = 1;
+        s->named[layer * c->config.experts + predictions[i].expert] = 1;
         c->f->predictions++;
         if (!precision_predict(&c->precision_policy, &in, c->config.precision_mask, &precision))
             continue;
@@ -414,8 +390,7 @@ bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction
         all_resident &= c->slot[slot].state == SIM_READY;
         h->prediction[h->count] = predictions[i];
         h->slot[h->count++] = slot;
-        if (prefetch_protects(&c->limit))
-            c->slot[slot].flags |= SIM_HINTED;
+        c->slot[slot].hints++;
     }
     return all_resident;
 }
@@ -493,7 +468,7 @@ double sim_cache_compute(struct sim_cache *c)
     OBJ_CHECK(c, SIM_MAGIC);
     double stall = 0;
     bool left;
-    sim_forget_hints(c, c->step.layer, true);
+    sim_forget_hints(c, c->running, c->step.layer, true);
     send_misses(c);
     for (;;) {
         note_ready(c, &left);
@@ -518,12 +493,13 @@ double sim_cache_compute(struct sim_cache *c)
 void sim_cache_token(struct sim_cache *c)
 {
     OBJ_CHECK(c, SIM_MAGIC);
-    if (!c->in_pass)
-        return;
-    c->in_pass = false;
-    c->token += 1;
-    if (c->f == &c->stats[SIM_DECODE])
-        prefetch_limit_token(&c->limit, c->now - c->pass_start);
+    uint32_t sequences = c->sequences_in_pass;
+    for (uint32_t i = 0; i < sequences; i++)
+        c->in_pass[i]->in_pass = false;
+    c->sequences_in_pass = 0;
+    c->token += sequences;
+    for (uint32_t i = 0; i < sequences && !in_prefill(c); i++)
+        prefetch_limit_token(&c->limit, (c->now - c->pass_start) / sequences);
 }
 
 /* ---- statistics ----------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@ static bool may_evict(void *arg, uint32_t slot)
 {
     const struct search *s = arg;
     const struct sim_slot *n = &s->c->slot[slot];
-    struct prefetch_victim victim = {.hinted = (n->flags & SIM_HINTED) != 0,
+    struct prefetch_victim victim = {.hinted = n->hints > 0 && prefetch_protects(&s->c->limit),
                                      .prefetched = (n->flags & SIM_PREFETCHED) != 0,
                                      .layer = slot / s->c->config.experts % s->c->config.layers,
                                      .heat = s->prefetch ? sim_heat(s->c, slot) : 0};
@@ -86,14 +86,14 @@ void sim_expire(struct sim_cache *c)
 
 /* ---- prefetches ----------------------------------------------------------------------------- */
 
-void sim_forget_hints(struct sim_cache *c, uint32_t layer, bool cancel)
+void sim_forget_hints(struct sim_cache *c, struct sim_sequence *s, uint32_t layer, bool cancel)
 {
-    struct sim_hints *h = &c->hints[layer];
+    struct sim_hints *h = &s->hints[layer];
     for (uint32_t i = 0; i < h->count; i++) {
         struct sim_slot *n = &c->slot[h->slot[i]];
-        n->flags &= (uint8_t)~SIM_HINTED;
-        if (cancel && i < h->at && n->state == SIM_LOADING && (n->flags & SIM_PREFETCHED) &&
-            !(n->flags & SIM_PINNED))
+        n->hints--;
+        if (cancel && i < h->at && n->hints == 0 && n->state == SIM_LOADING &&
+            (n->flags & SIM_PREFETCHED) && !(n->flags & SIM_PINNED))
             sim_drop(c, h->slot[i], false);
     }
     h->count = h->at = 0;
@@ -123,23 +123,27 @@ static void prefetch_evict(void *owner, uint32_t victim)
 static uint64_t prefetched_bytes(const struct sim_cache *c)
 {
     uint64_t bytes = 0;
-    for (uint32_t l = 0; l < c->config.layers; l++)
-        for (uint32_t i = 0; i < c->hints[l].at; i++)
-            if (c->slot[c->hints[l].slot[i]].flags & SIM_PREFETCHED)
-                bytes += sim_bytes(c, c->hints[l].slot[i]);
+    for (uint32_t p = 0; p < c->sequences_in_pass; p++)
+        for (uint32_t l = 0; l < c->config.layers; l++) {
+            const struct sim_hints *h = &c->in_pass[p]->hints[l];
+            for (uint32_t i = 0; i < h->at; i++)
+                if (c->slot[h->slot[i]].flags & SIM_PREFETCHED)
+                    bytes += sim_bytes(c, h->slot[i]);
+        }
     return bytes;
 }
 
-static struct prefetch_state state_now(const struct sim_cache *c, const struct sim_hints *h,
+static struct prefetch_state state_now(const struct sim_cache *c, const struct sim_sequence *s,
                                        uint32_t layer)
 {
+    const struct sim_hints *h = &s->hints[layer];
     float p = h->prediction[h->at].probability;
     return (struct prefetch_state){
         .demands_open = c->demands_open,
         .prefetches_open = c->prefetches_open,
         .queue_depth = c->config.device.depth,
         .top_k = c->config.top_k,
-        .layer_now = c->step.layer,
+        .layer_now = s->layer,
         .layer_predicted = layer,
         .layers = c->config.layers,
         .probability = prediction_access_probability(c->prediction_method, p, c->config.top_k),
@@ -149,8 +153,9 @@ static struct prefetch_state state_now(const struct sim_cache *c, const struct s
 }
 
 /* False when no further prefetch is allowed now. */
-static bool prefetch_one(struct sim_cache *c, struct sim_hints *h, uint32_t layer)
+static bool prefetch_one(struct sim_cache *c, const struct sim_sequence *s, uint32_t layer)
 {
+    struct sim_hints *h = &s->hints[layer];
     struct prefetch_space space = {
         .owner = c, .fits = prefetch_fits, .victim = prefetch_victim, .evict = prefetch_evict};
     uint32_t slot = h->slot[h->at];
@@ -158,7 +163,7 @@ static bool prefetch_one(struct sim_cache *c, struct sim_hints *h, uint32_t laye
         h->at++;
         return true;
     }
-    struct prefetch_state state = state_now(c, h, layer);
+    struct prefetch_state state = state_now(c, s, layer);
     if (!prefetch_limit_allows(&c->limit, &state))
         return false;
     bool taken = prefetch_make_space(&c->limit, &state, &space, slot);
@@ -177,14 +182,16 @@ static bool prefetch_one(struct sim_cache *c, struct sim_hints *h, uint32_t laye
 
 void sim_prefetch(struct sim_cache *c)
 {
-    if (c->limit.rule == PREFETCH_NONE || !c->in_pass)
+    if (c->limit.rule == PREFETCH_NONE || c->sequences_in_pass == 0)
         return;
     uint32_t layers = c->config.layers;
-    for (uint32_t ahead = 1; ahead < layers; ahead++) { /* the nearest layer first */
-        uint32_t layer = (c->step.layer + ahead) % layers;
-        struct sim_hints *h = &c->hints[layer];
-        while (h->at < h->count && h->valid_ns <= c->now)
-            if (!prefetch_one(c, h, layer))
-                return;
-    }
+    for (uint32_t ahead = 1; ahead < layers; ahead++) /* the nearest layer first */
+        for (uint32_t i = 0; i < c->sequences_in_pass; i++) {
+            const struct sim_sequence *s = c->in_pass[i];
+            uint32_t layer = (s->layer + ahead) % layers;
+            const struct sim_hints *h = &s->hints[layer];
+            while (h->at < h->count && h->valid_ns <= c->now)
+                if (!prefetch_one(c, s, layer))
+                    return;
+        }
 }

@@ -99,10 +99,12 @@ static double next_event(const struct sim_cache *c, const struct sim_load *flow)
     for (uint32_t i = 0; i < c->loads; i++)
         if (c->load[i].issued && c->load[i].ready_ns > c->now && c->load[i].ready_ns < next)
             next = c->load[i].ready_ns;
-    for (uint32_t l = 0; l < c->config.layers; l++)
-        if (c->hints[l].at < c->hints[l].count && c->hints[l].valid_ns > c->now &&
-            c->hints[l].valid_ns < next)
-            next = c->hints[l].valid_ns;
+    for (uint32_t i = 0; i < c->sequences_in_pass; i++)
+        for (uint32_t l = 0; l < c->config.layers; l++) {
+            const struct sim_hints *h = &c->in_pass[i]->hints[l];
+            if (h->at < h->count && h->valid_ns > c->now && h->valid_ns < next)
+                next = h->valid_ns;
+        }
     return next;
 }
 

@@ -24,7 +24,6 @@ struct sim_gpu_run {
     double *piece;   /* of pinned memory: unused from then on */
     uint32_t pieces, next;
     uint32_t lent_max; /* experts of a batch */
-    uint32_t sequence;
     uint32_t pinned;   /* items of the layer that compute has requested */
     struct late *late; /* of the batch */
     uint32_t lates;
@@ -219,10 +218,13 @@ double sim_gpu_layer(struct sim_cache *c, const struct sim_step *step)
         return layer_ns(c, NULL);
     g->pinned = 0;
     g->predictions = 0;
-    if (step->sequence != g->sequence)
-        places_sequence(g->places);
-    g->sequence = step->sequence;
     return layer_ns(c, g->k);
+}
+
+void sim_gpu_sequence(struct sim_cache *c)
+{
+    for (struct sim_gpu_run *g = c->gpus; g; g = g->after)
+        places_sequence(g->places);
 }
 
 double sim_gpu_mean_layer(const struct sim_cache *c)

@@ -4,6 +4,7 @@
 #define SLUICE_SIM_INTERNAL_H
 
 #include "lib/base/assert.h"
+#include "lib/policy/sequences.h"
 #include "lib/sim/sim.h"
 #include "lib/tensor/precision.h"
 
@@ -12,13 +13,13 @@
 enum sim_state { SIM_ABSENT, SIM_LOADING, SIM_READY };
 
 enum {                     /* flags of a slot */
-       SIM_HINTED = 1,     /* predicted for a later layer */
        SIM_PREFETCHED = 2, /* loaded for a prediction, not accessed yet */
        SIM_PINNED = 4      /* accessed by the running layer, not computed yet */
 };
 
 struct sim_slot {
     uint8_t state, flags;
+    uint16_t hints; /* predictions of it, in lists of all sequences */
     float heat;
     uint32_t heat_token;
 };
@@ -30,13 +31,21 @@ struct sim_load {
     double bytes_left;
 };
 
-struct sim_hints { /* of one target layer */
+struct sim_hints { /* of one sequence and target layer */
     struct prediction_place target;
     bool prefill;
     uint32_t count, at;
     double valid_ns; /* time from which the cache has them */
     struct prediction *prediction;
     uint32_t *slot;
+};
+
+struct sim_sequence {         /* one that runs */
+    bool in_pass;             /* a pass of it is not complete */
+    uint32_t layer;           /* that it is in */
+    struct sim_hints *hints;  /* [layers] */
+    uint8_t *named;           /* [layers * experts]: predicted in this pass */
+    uint8_t *had_predictions; /* [layers], in this pass */
 };
 
 enum sim_item_state { SIM_ITEM_UNRESERVED, SIM_ITEM_SENT, SIM_ITEM_READY, SIM_ITEM_DONE };
@@ -59,16 +68,17 @@ struct sim_cache {
     struct sim_slot *slot;
     struct sim_load *load; /* in order of request */
     uint32_t loads, demands_open, prefetches_open;
-    struct sim_hints *hints;  /* per layer */
+    struct sequences sequences;
+    struct sim_sequence sequence[SEQUENCES_MAX]; /* by place */
+    struct sim_sequence *running;                /* of `step` */
+    struct sim_sequence *in_pass[SEQUENCES_MAX]; /* those with a pass that is not complete */
+    uint32_t sequences_in_pass;
     struct sim_item *item;    /* [experts] */
     struct sim_item **taken;  /* [experts]: those that are computed now */
     struct sim_gpu_run *gpus; /* in the order of their layers */
     struct sim_gpu_run *gpu;  /* that has the running layer; NULL: none */
-    uint8_t *named;           /* [layers * experts]: predicted in this pass */
-    uint8_t *had_predictions; /* [layers], in this pass */
     uint32_t items;
     struct sim_step step;
-    bool in_pass;
     uint32_t token; /* token count, the clock of heat */
     double now, pass_start, stall;
     struct sim_stats stats[SIM_PHASES], *f;
@@ -85,16 +95,26 @@ bool sim_advance_event(struct sim_cache *c);
 /* capacity.c: victims, prefetches */
 bool sim_make_space(struct sim_cache *c, uint32_t slot);
 void sim_prefetch(struct sim_cache *c);
-/* Drops the hints of a layer; cancel: and their prefetches that are in flight. */
-void sim_forget_hints(struct sim_cache *c, uint32_t layer, bool cancel);
+/* Drops the hints of a sequence for a layer; cancel: and their prefetches that are in flight, and in
+ * no other list. */
+void sim_forget_hints(struct sim_cache *c, struct sim_sequence *s, uint32_t layer, bool cancel);
 void sim_drop(struct sim_cache *c, uint32_t slot, bool evicted);
 void sim_expire(struct sim_cache *c);
+
+/* sequences.c */
+bool sim_sequences_create(struct sim_cache *c); /* false: out of memory */
+void sim_sequences_destroy(struct sim_cache *c);
+/* A sequence that runs; this starts one that does not. */
+struct sim_sequence *sim_sequence_of(struct sim_cache *c, uint32_t sequence);
+/* The sequence joins the running pass, or begins one. */
+void sim_pass_starts(struct sim_cache *c, struct sim_sequence *s, const struct sim_step *step);
 
 /* gpu.c. _layer: it begins; its time for attention and router, of one token. _mean_layer: of all, with experts. _take: what is computed together now, to `taken`; _compute: the time without
  * computing. */
 int sim_gpu_check(const struct sim_config *k, struct error *error);
 bool sim_gpu_create(struct sim_cache *c);
 void sim_gpu_destroy(struct sim_cache *c);
+void sim_gpu_sequence(struct sim_cache *c); /* another one starts */
 double sim_gpu_layer(struct sim_cache *c, const struct sim_step *step);
 double sim_gpu_mean_layer(const struct sim_cache *c);
 uint32_t sim_gpu_take(struct sim_cache *c);

@@ -10,6 +10,11 @@
 #define TABLE_CELLS_MAX ((uint64_t)1 << 26) /* of prev1 and of the pairs' index */
 #define PAIR_KEYS_MAX   ((size_t)1 << 25)   /* maximum triples: the first of the trace */
 
+struct profile_path {                    /* of a sequence */
+    uint16_t chosen[3][MODEL_TOP_K_MAX]; /* of this layer and the two before */
+    uint32_t count[3], layer;
+};
+
 struct profile {
     const struct trace_header *h;
     double *accesses; /* [layers * experts] */
@@ -17,8 +22,8 @@ struct profile {
     uint32_t *prev1;
     uint64_t *key; /* (layer, a, b, c) packed, of every triple */
     size_t keys, capacity;
-    uint16_t chosen[3][MODEL_TOP_K_MAX]; /* of this layer and the two before */
-    uint32_t count[3], layer;
+    struct sequences sequences;
+    struct profile_path path[SEQUENCES_MAX]; /* by place */
 };
 
 static bool more_keys(struct profile *p)
@@ -37,58 +42,72 @@ static bool more_keys(struct profile *p)
 }
 
 /* The layer in chosen[0] is complete. */
-static void count_paths(struct profile *p)
+static void count_paths(struct profile *p, const struct profile_path *s)
 {
     uint32_t e = p->h->experts;
-    for (uint32_t c = 0; c < p->count[0]; c++)
-        for (uint32_t b = 0; b < p->count[1]; b++) {
-            uint64_t row = (uint64_t)p->layer * e;
+    for (uint32_t c = 0; c < s->count[0]; c++)
+        for (uint32_t b = 0; b < s->count[1]; b++) {
+            uint64_t row = (uint64_t)s->layer * e;
             if (p->prev1)
-                p->prev1[(row + p->chosen[1][b]) * e + p->chosen[0][c]]++;
-            for (uint32_t a = 0; a < p->count[2] && p->prev1 && more_keys(p); a++)
+                p->prev1[(row + s->chosen[1][b]) * e + s->chosen[0][c]]++;
+            for (uint32_t a = 0; a < s->count[2] && p->prev1 && more_keys(p); a++)
                 p->key[p->keys++] =
-                    ((row + p->chosen[2][a]) * e + p->chosen[1][b]) * e + p->chosen[0][c];
+                    ((row + s->chosen[2][a]) * e + s->chosen[1][b]) * e + s->chosen[0][c];
         }
 }
 
-static void layer_ends(struct profile *p)
+static void layer_ends(struct profile *p, struct profile_path *s)
 {
-    if (p->count[0] > 0)
-        count_paths(p);
-    memcpy(p->chosen[2], p->chosen[1], sizeof p->chosen[1]);
-    memcpy(p->chosen[1], p->chosen[0], sizeof p->chosen[0]);
-    p->count[2] = p->count[1];
-    p->count[1] = p->count[0];
-    p->count[0] = 0;
+    if (s->count[0] > 0)
+        count_paths(p, s);
+    memcpy(s->chosen[2], s->chosen[1], sizeof s->chosen[1]);
+    memcpy(s->chosen[1], s->chosen[0], sizeof s->chosen[0]);
+    s->count[2] = s->count[1];
+    s->count[1] = s->count[0];
+    s->count[0] = 0;
 }
 
-static void forget_path(struct profile *p)
+static void forget_path(struct profile_path *s)
 {
-    memset(p->count, 0, sizeof p->count);
-    p->layer = UINT32_MAX;
+    memset(s->count, 0, sizeof s->count);
+    s->layer = UINT32_MAX;
+}
+
+static struct profile_path *path_of(struct profile *p, uint32_t sequence)
+{
+    bool displaced;
+    uint32_t place = sequences_find(&p->sequences, sequence);
+    if (place != SEQUENCE_NONE)
+        return &p->path[place];
+    struct profile_path *s = &p->path[sequences_start(&p->sequences, sequence, &displaced)];
+    forget_path(s);
+    return s;
 }
 
 static void take(struct profile *p, const struct trace_record *r)
 {
+    struct profile_path *s = path_of(p, r->sequence);
     if (r->kind == TRACE_TOKEN_END) {
-        layer_ends(p);
-        forget_path(p);
+        layer_ends(p, s);
+        forget_path(s);
         p->tokens += r->tokens;
     }
+    if (r->kind == TRACE_SEQUENCE_END)
+        (void)sequences_end(&p->sequences, r->sequence);
     if (r->kind != TRACE_EXPERT)
         return;
     p->accesses[r->layer * p->h->experts + r->expert] += r->tokens;
     if (r->prefill || r->tokens > 1) /* tokens of a chunk are not distinguished */
         return;
-    if (r->layer != p->layer) {
-        uint32_t before = p->layer;
-        layer_ends(p);
+    if (r->layer != s->layer) {
+        uint32_t before = s->layer;
+        layer_ends(p, s);
         if (r->layer != before + 1)
-            forget_path(p);
-        p->layer = r->layer;
+            forget_path(s);
+        s->layer = r->layer;
     }
-    if (p->count[0] < MODEL_TOP_K_MAX)
-        p->chosen[0][p->count[0]++] = r->expert;
+    if (s->count[0] < MODEL_TOP_K_MAX)
+        s->chosen[0][s->count[0]++] = r->expert;
 }
 
 static int by_number(const void *a, const void *b)
@@ -164,7 +183,6 @@ int sim_profile(const struct trace *t, uint64_t from, uint64_t to, struct path_t
     if (all * e <= TABLE_CELLS_MAX)
         p.prev1 = calloc(all * e, sizeof *p.prev1);
     int rv = p.accesses && (p.prev1 || all * e > TABLE_CELLS_MAX) ? 0 : -1;
-    forget_path(&p);
     for (uint64_t i = from; rv == 0 && i < to; i++)
         take(&p, &t->records[i]);
     if (rv == 0 && p.keys > 0)

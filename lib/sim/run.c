@@ -8,22 +8,31 @@
 
 #include "lib/model/limits.h"
 #include "lib/policy/prediction/activation.h"
+#include "lib/policy/sequences.h"
 #include "lib/tensor/precision.h"
+
+struct run_sequence { /* one that runs */
+    bool in_pass;     /* it takes part in the running pass, ... */
+    bool done;        /* ... and its part is complete */
+    uint32_t position, tokens;
+    uint16_t *chosen[2]; /* [experts]: of the layers one and two before */
+    uint32_t chosen_count[2], chosen_layer[2];
+};
 
 struct run {
     const struct trace *t;
     struct sim_cache *cache;
     uint32_t layers, experts, top_k;
-    bool in_pass;
-    uint32_t sequence, position, tokens; /* of the pass */
-    const struct trace_record **access;  /* [experts]: of the running layer */
+    struct sequences sequences;
+    struct run_sequence sequence[SEQUENCES_MAX]; /* by place */
+    uint32_t in_pass;                   /* sequences in the running pass that are not done */
+    const struct trace_record **access; /* [experts]: of the running layer */
     uint32_t accesses;
     struct prefill_item *order; /* [experts]: the layer's accesses by popularity */
     float *popularity;          /* [experts] */
     uint32_t *seen; /* [experts]: stamp of the last layer that accessed it, to drop repeats */
     uint32_t stamp;
-    uint16_t *chosen[2]; /* [experts]: of the layers one and two before */
-    uint32_t chosen_count[2], chosen_layer[2];
+    uint16_t *chosen;               /* [SEQUENCES_MAX][2][experts] */
     struct activation *activation;  /* of prediction=activation, else NULL */
     struct prediction *predictions; /* [experts] */
     float *scratch;                 /* [experts] */
@@ -84,20 +93,13 @@ static bool same_position(const struct trace_record *a, const struct trace_recor
     return a->layer == b->layer && a->sequence == b->sequence && a->position == b->position;
 }
 
-/* Passes the logits that precede the first access of the layer, at record `at`. */
-static void logits_before(struct run *r, uint64_t at)
+static void take_logits(const struct run *r, const struct trace_record *x)
 {
-    const struct trace_record *records = r->t->records, *access = &records[at];
-    uint64_t from = at;
-    while (from > 0 && records[from - 1].kind == TRACE_LOGITS &&
-           same_position(&records[from - 1], access))
-        from--;
-    for (; from < at; from++) {
-        uint8_t levels[TRACE_VALUES];
-        memcpy(levels, records[from].values, TRACE_VALUES_HALF);
-        memcpy(levels + TRACE_VALUES_HALF, records[from].more_values, TRACE_VALUES_HALF);
-        sim_cache_logits(r->cache, records[from].expert, levels, records[from].rank);
-    }
+    struct residency_step at = {x->sequence, x->position, x->layer};
+    uint8_t levels[TRACE_VALUES];
+    memcpy(levels, x->values, TRACE_VALUES_HALF);
+    memcpy(levels + TRACE_VALUES_HALF, x->more_values, TRACE_VALUES_HALF);
+    sim_cache_logits(r->cache, &at, x->expert, levels, x->rank);
 }
 
 /* ---- predictions ---------------------------------------------------------------------------- */
@@ -124,7 +126,8 @@ static uint32_t take_recorded(struct run *r, enum trace_kind kind, uint64_t at, 
     for (uint64_t i = at;
          i < end && records[i].kind != TRACE_EXPERT && records[i].kind != TRACE_TOKEN_END; i++)
         if (records[i].kind == kind && records[i].layer == target &&
-            records[i].from_layer == layer && n < max && n < r->experts)
+            records[i].sequence == r->access[0]->sequence && records[i].from_layer == layer &&
+            n < max && n < r->experts)
             r->predictions[n++] = (struct prediction){.expert = records[i].expert,
                                                       .probability = records[i].weight,
                                                       .weight_before = records[i].before};
@@ -144,9 +147,10 @@ static void hint_recorded(struct run *r, uint64_t at, uint64_t end, uint32_t lay
     }
 }
 
-static void predict_for_gpu(struct run *r, uint64_t at, uint64_t end, uint32_t layer)
+static void predict_for_gpu(struct run *r, const struct run_sequence *s, uint64_t at, uint64_t end,
+                            uint32_t layer)
 {
-    if (r->gpu_kind == 0 || r->tokens != 1)
+    if (r->gpu_kind == 0 || s->tokens != 1)
         return;
     uint32_t n = take_recorded(r, r->gpu_kind, at, end, layer, layer + 1, r->top_k);
     sim_cache_gpu_predicted(r->cache, r->predictions, n);
@@ -174,66 +178,85 @@ static int choose_gpu_kind(struct run *r, const struct sim_gpu *gpu, struct erro
                      gpu_policy_name(GPU_PREFETCH));
 }
 
-static bool hint_layer(struct run *r, uint32_t layer, uint32_t target)
+static bool hint_layer(struct run *r, const struct run_sequence *s, uint32_t layer, uint32_t target)
 {
-    uint32_t two_before = r->chosen_count[1] > 0 && r->chosen_layer[1] + 1 == layer;
+    uint32_t two_before = s->chosen_count[1] > 0 && s->chosen_layer[1] + 1 == layer;
     struct prediction_input in = {.layer = target,
                                   .now = layer,
-                                  .position = r->position,
+                                  .sequence = r->access[0]->sequence,
+                                  .position = s->position,
                                   .activation = r->activation,
                                   .experts = r->experts,
                                   .top_k = r->top_k,
                                   .want = sim_cache_predict_k(r->cache),
-                                  .chosen1 = r->chosen[0],
-                                  .chosen1_count = r->chosen_count[0],
-                                  .chosen2 = r->chosen[1],
-                                  .chosen2_count = two_before ? r->chosen_count[1] : 0,
+                                  .chosen1 = s->chosen[0],
+                                  .chosen1_count = s->chosen_count[0],
+                                  .chosen2 = s->chosen[1],
+                                  .chosen2_count = two_before ? s->chosen_count[1] : 0,
                                   .tables = &r->cache->config.plan.tables,
                                   .scratch = r->scratch};
     uint32_t n = prediction_run(sim_cache_prediction_method(r->cache), &in, r->predictions);
     return n > 0 && sim_cache_hint(r->cache, target, r->predictions, n);
 }
 
-static void hint_computed(struct run *r, uint32_t layer)
+static void hint_computed(struct run *r, const struct run_sequence *s, uint32_t layer)
 {
     const struct prediction_method *p = sim_cache_prediction_method(r->cache);
     uint32_t last = layer + prediction_layers(p, r->cache->config.knobs.lookahead);
     if (r->access[0]->prefill && !prediction_for_chunks(p))
         return;
     for (uint32_t target = layer + 1; target <= last && target < r->layers; target++)
-        if (!hint_layer(r, layer, target))
+        if (!hint_layer(r, s, layer, target))
             return;
 }
 
-static void remember_chosen(struct run *r, uint32_t layer)
+static void remember_chosen(struct run *r, struct run_sequence *s, uint32_t layer)
 {
-    uint16_t *older = r->chosen[1];
-    r->chosen[1] = r->chosen[0];
-    r->chosen_count[1] = r->chosen_count[0];
-    r->chosen_layer[1] = r->chosen_layer[0];
-    r->chosen[0] = older;
-    r->chosen_count[0] = r->accesses;
-    r->chosen_layer[0] = layer;
+    uint16_t *older = s->chosen[1];
+    s->chosen[1] = s->chosen[0];
+    s->chosen_count[1] = s->chosen_count[0];
+    s->chosen_layer[1] = s->chosen_layer[0];
+    s->chosen[0] = older;
+    s->chosen_count[0] = r->accesses;
+    s->chosen_layer[0] = layer;
     for (uint32_t i = 0; i < r->accesses; i++)
         older[i] = r->access[i]->expert;
 }
 
-/* ---- records -------------------------------------------------------------------------------- */
+/* ---- passes --------------------------------------------------------------------------------- */
 
+/* Of all its sequences. */
 static void end_pass(struct run *r)
 {
-    if (r->in_pass)
-        sim_cache_token(r->cache);
-    r->in_pass = false;
-    r->chosen_count[0] = r->chosen_count[1] = 0;
+    sim_cache_token(r->cache);
+    for (uint32_t i = 0; i < SEQUENCES_MAX; i++) {
+        struct run_sequence *s = &r->sequence[i];
+        s->in_pass = s->done = false;
+        s->chosen_count[0] = s->chosen_count[1] = 0;
+    }
+    r->in_pass = 0;
 }
 
-/* Tokens of the pass that starts at record `at`, from its TOKEN_END. */
+/* The pass ends with the part of its last sequence. */
+static void end_part(struct run *r, uint32_t place)
+{
+    if (place == SEQUENCE_NONE || !r->sequence[place].in_pass || r->sequence[place].done)
+        return;
+    r->sequence[place].done = true;
+    if (--r->in_pass == 0)
+        end_pass(r);
+}
+
+/* Tokens of the sequence in the pass that starts at record `at`, from its TOKEN_END. */
 static uint32_t pass_tokens(const struct run *r, uint64_t at, uint64_t end)
 {
     const struct trace_record *records = r->t->records;
     uint32_t max = records[at].tokens;
-    for (uint64_t i = at; i < end && records[i].kind != TRACE_SEQUENCE_END; i++) {
+    for (uint64_t i = at; i < end; i++) {
+        if (records[i].sequence != records[at].sequence)
+            continue;
+        if (records[i].kind == TRACE_SEQUENCE_END)
+            return max;
         if (records[i].kind == TRACE_TOKEN_END)
             return records[i].tokens > max ? records[i].tokens : max;
         if (records[i].kind == TRACE_EXPERT && records[i].tokens > max)
@@ -264,34 +287,80 @@ static uint64_t collect(struct run *r, uint64_t at, uint64_t end)
     return at;
 }
 
+static uint32_t place_of(struct run *r, uint32_t sequence)
+{
+    bool displaced;
+    uint32_t place = sequences_find(&r->sequences, sequence);
+    if (place != SEQUENCE_NONE)
+        return place;
+    place = sequences_start(&r->sequences, sequence, &displaced);
+    if (displaced)
+        end_part(r, place);
+    return place;
+}
+
+/* The sequence of a layer's first access, which joins the running pass or begins one. */
+static struct run_sequence *part_of(struct run *r, uint64_t at, uint64_t end)
+{
+    const struct trace_record *first = &r->t->records[at];
+    struct run_sequence *s = &r->sequence[place_of(r, first->sequence)];
+    if (s->in_pass && (s->done || s->position != first->position))
+        end_pass(r);
+    if (!s->in_pass) {
+        r->in_pass++;
+        s->in_pass = true;
+        s->position = first->position;
+        s->tokens = pass_tokens(r, at, end);
+    }
+    return s;
+}
+
+/* The accesses of a sequence in a layer. */
 static uint64_t one_layer(struct run *r, uint64_t at, uint64_t end)
 {
     const struct trace_record *first = &r->t->records[at];
-    if (r->in_pass && (r->sequence != first->sequence || r->position != first->position))
-        end_pass(r);
-    if (!r->in_pass) {
-        r->in_pass = true;
-        r->sequence = first->sequence;
-        r->position = first->position;
-        r->tokens = pass_tokens(r, at, end);
-    }
+    struct run_sequence *s = part_of(r, at, end);
     uint64_t after = collect(r, at, end);
-    struct sim_step step = {.sequence = r->sequence,
-                            .position = r->position,
+    struct sim_step step = {.sequence = first->sequence,
+                            .position = s->position,
                             .layer = first->layer,
-                            .tokens = r->tokens,
+                            .tokens = s->tokens,
                             .prefill = first->prefill != 0};
     sim_cache_layer(r->cache, &step);
-    logits_before(r, at);
     access_all(r);
-    remember_chosen(r, first->layer);
+    remember_chosen(r, s, first->layer);
     if (sim_cache_prediction_method(r->cache)->source == PREDICT_LOGITS)
         hint_recorded(r, after, end, first->layer);
     else if (sim_cache_prediction_method(r->cache)->source != PREDICT_NOTHING)
-        hint_computed(r, first->layer);
-    predict_for_gpu(r, after, end, first->layer);
+        hint_computed(r, s, first->layer);
+    predict_for_gpu(r, s, after, end, first->layer);
     (void)sim_cache_compute(r->cache);
     return after;
+}
+
+static void sequence_starts(struct run *r, uint32_t sequence)
+{
+    (void)place_of(r, sequence);
+    sim_cache_sequence_starts(r->cache, sequence);
+}
+
+static void sequence_ends(struct run *r, uint32_t sequence)
+{
+    end_part(r, sequences_end(&r->sequences, sequence));
+    sim_cache_sequence_ends(r->cache, sequence);
+    if (r->activation)
+        activation_sequence_ends(r->activation, sequence);
+}
+
+static void take(struct run *r, const struct trace_record *record)
+{
+    switch (record->kind) {
+    case TRACE_SEQUENCE_START: sequence_starts(r, record->sequence); break;
+    case TRACE_SEQUENCE_END: sequence_ends(r, record->sequence); break;
+    case TRACE_TOKEN_END: end_part(r, sequences_find(&r->sequences, record->sequence)); break;
+    case TRACE_LOGITS: take_logits(r, record); break;
+    default: break;
+    }
 }
 
 static void replay(struct run *r, uint64_t first, uint64_t measure)
@@ -300,7 +369,7 @@ static void replay(struct run *r, uint64_t first, uint64_t measure)
     bool measuring = measure <= first;
     for (uint64_t at = first; at < end;) {
         const struct trace_record *record = &r->t->records[at];
-        if (!measuring && at >= measure && !r->in_pass) {
+        if (!measuring && at >= measure && r->in_pass == 0) {
             sim_cache_reset_stats(r->cache);
             measuring = true;
         }
@@ -308,9 +377,7 @@ static void replay(struct run *r, uint64_t first, uint64_t measure)
             at = one_layer(r, at, end);
             continue;
         }
-        if (record->kind != TRACE_PREDICTED && record->kind != TRACE_GPU_PREDICTED &&
-            record->kind != TRACE_CHOICE && record->kind != TRACE_LOGITS)
-            end_pass(r);
+        take(r, record);
         at++;
     }
     end_pass(r);
@@ -355,13 +422,14 @@ static bool run_init(struct run *r, const struct trace *t, bool activations, boo
     r->order = calloc(h->experts, sizeof *r->order);
     r->popularity = calloc(h->experts, sizeof *r->popularity);
     r->seen = calloc(h->experts, sizeof *r->seen);
-    r->chosen[0] = calloc(h->experts, sizeof *r->chosen[0]);
-    r->chosen[1] = calloc(h->experts, sizeof *r->chosen[1]);
+    r->chosen = calloc((size_t)SEQUENCES_MAX * 2 * h->experts, sizeof *r->chosen);
+    for (uint32_t i = 0; r->chosen && i < SEQUENCES_MAX; i++)
+        for (uint32_t k = 0; k < 2; k++)
+            r->sequence[i].chosen[k] = r->chosen + (2 * (size_t)i + k) * h->experts;
     r->predictions = calloc(h->experts, sizeof *r->predictions);
     r->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *r->scratch);
     return (r->activation || !activations) && r->access && r->order && r->popularity && r->seen &&
-           r->chosen[0] && r->chosen[1] && r->predictions && r->scratch &&
-           (!belady || find_next_accesses(r));
+           r->chosen && r->predictions && r->scratch && (!belady || find_next_accesses(r));
 }
 
 static void run_free(struct run *r)
@@ -371,8 +439,7 @@ static void run_free(struct run *r)
     free(r->order);
     free(r->popularity);
     free(r->seen);
-    free(r->chosen[0]);
-    free(r->chosen[1]);
+    free(r->chosen);
     free(r->predictions);
     free(r->scratch);
     free(r->next);

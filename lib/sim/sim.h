@@ -4,10 +4,11 @@
  *
  * ---- sim_cache: the simulated clock -------------------------------------------------------------
  * Time is a number of nanoseconds that only modelled work advances. A pass is one token, or one
- * chunk of a prompt. Calls for every layer of a pass, in this order:
+ * chunk of a prompt, of one or several sequences. Calls for every layer of a pass and each of its
+ * sequences, in this order:
  *
- *   sim_cache_layer     compute enters the layer: attention and router run, loads continue
  *   sim_cache_logits    router logits, if the eviction reads them
+ *   sim_cache_layer     compute enters the layer: attention and router run, loads continue
  *   sim_cache_access    for every expert the router chose, in the order of a DEMAND; the result is
  *                       hit (with its precision), in flight, miss or skipped
  *   sim_cache_hint      predictions from this layer's gate input; they take effect after the
@@ -15,7 +16,9 @@
  *   sim_cache_compute   misses are reserved in order of access and sent; hits are computed while
  *                       loads run, then each in-flight expert as it arrives. Returns the stall time
  *
- * and sim_cache_token when the pass is complete. With prefetch off the hits are those of the
+ * and sim_cache_token when the pass is complete. In a pass of several sequences, all may pass a layer
+ * before the next one; within a layer they are modelled one after the other. sim_cache_sequence_starts
+ * and sim_cache_sequence_ends say which sequences run (lib/policy/sequences.h). With prefetch off the hits are those of the
  * pipeline over the same trace (see the contract in residency.h). A driver with a real model waits
  * for the real bytes itself; its decisions follow from sim_cache_access alone, so that the same
  * trace or model, parameters and seed give the same decisions at any real speed.
@@ -34,6 +37,7 @@
 #include "lib/base/error.h"
 #include "lib/policy/gpu/policy.h"
 #include "lib/policy/presets/presets.h"
+#include "lib/policy/residency/residency.h"
 #include "lib/tensor/precision.h"
 #include "lib/trace/trace.h"
 
@@ -145,8 +149,9 @@ struct sim_step {
 
 enum sim_outcome { SIM_HIT, SIM_INFLIGHT, SIM_MISS, SIM_SKIPPED };
 
-/* Levels of the layer's experts from `first` on, as residency_logits takes them. Decode only. */
-void sim_cache_logits(struct sim_cache *c, uint32_t first, const uint8_t *levels, uint32_t count);
+/* Levels of a layer's experts from `first` on, as residency_logits takes them. Decode only. */
+void sim_cache_logits(struct sim_cache *c, const struct residency_step *at, uint32_t first,
+                      const uint8_t *levels, uint32_t count);
 
 struct sim_access {
     uint32_t expert;
@@ -159,6 +164,10 @@ struct sim_access_result {
     enum sim_outcome outcome;
     enum precision precision; /* that serves it, or is requested; undefined for skipped */
 };
+
+/* At its START and END record. Without a start, its first layer starts a sequence. */
+void sim_cache_sequence_starts(struct sim_cache *c, uint32_t sequence);
+void sim_cache_sequence_ends(struct sim_cache *c, uint32_t sequence);
 
 void sim_cache_layer(struct sim_cache *c, const struct sim_step *step);
 void sim_cache_access(struct sim_cache *c, const struct sim_access *access,

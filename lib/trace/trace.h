@@ -6,9 +6,14 @@
  * The records are byte for byte those of the access log (struct access_record of
  * shm/rings/access_log.h has this layout), in its order; a recorder may add the kinds from TRACE_PREDICTED on.
  *
- *   TRACE_SEQUENCE_START  ends a previous sequence; position, tokens: of the prompt
+ * Every record names its sequence. Records of several sequences may be mixed: by tokens, if passes
+ * compute one sequence each, or by layers, if a pass computes several. Of one sequence, they are in
+ * the order of its computation. A pass has a TOKEN_END for each of its sequences, all of them after
+ * its last layer.
+ *
+ *   TRACE_SEQUENCE_START  position, tokens: of the prompt
  *   TRACE_LOGITS          decode: margins (routing.h) of `rank` experts of the layer, `expert` the
- *                         first, in the form of residency_logits. Directly before the experts of the
+ *                         first, in the form of residency_logits. Before the experts of that sequence and
  *                         layer, in several records; only if the recorded eviction reads logits
  *   TRACE_EXPERT          one expert of one layer, once per layer and token (decode) or layer and
  *                         chunk (prefill != 0); in order of rank in decode; skipped ones included
@@ -20,13 +25,13 @@
  *   TRACE_PREDICTED       a predicted expert of `layer`; weight: its probability, for a chunk its
  *                         predicted tokens; before: as of an expert, from the predicted weights (in
  *                         decode 0 for all of a list: from the probabilities); from_layer: the layer whose gate input was used.
- *                         After the experts of from_layer, as the predictor runs concurrently with
- *                         them, and before those of `layer`; descending probability
+ *                         Directly after the sequence's experts of from_layer, as the predictor
+ *                         runs concurrently with them; descending probability
  *   TRACE_GPU_PREDICTED   decode with --gpu-policy prefetch: what the router of `layer` chose on the gate input of
  *                         from_layer, in order of rank, with weight and before as an expert's. Where TRACE_PREDICTED is
  *   TRACE_CHOICE          masked routing: an expert of the unmasked top-k, weight = |x| G(x)
- *   TRACE_TOKEN_END       the token or chunk is complete; tokens: its number of tokens
- *   TRACE_SEQUENCE_END
+ *   TRACE_TOKEN_END       the sequence's token or chunk is complete; tokens: its number of tokens
+ *   TRACE_SEQUENCE_END    the sequence has no more records
  *
  * outcome, need and precision are those of the recorded run; the simulator decides again and only
  * compares. A file is untrusted input: trace_read checks every record against the header. */

@@ -13,10 +13,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 
-#define READ_ATTEMPTS                                                                              \
-    4 /* a row is rewritten once per token; more retries would amount to
-                         * waiting */
-
+_Static_assert((GATES_ROWS & (GATES_ROWS - 1)) == 0, "numbers wrap at a multiple of it");
 _Static_assert(sizeof(struct gates_head) % 64 == 0, "rows start on a cache line");
 
 static uint32_t width_of(uint32_t hidden, uint32_t experts)
@@ -29,10 +26,9 @@ static uint64_t row_bytes_of(uint32_t width)
     return sizeof(struct gates_row_head) + (uint64_t)width * sizeof(uint32_t);
 }
 
-static struct gates_row_head *row_of(const struct gates *g, uint32_t layer)
+static struct gates_row_head *row_of(const struct gates *g, uint32_t number)
 {
-    sl_assert(layer < g->head->layers);
-    return (void *)(g->rows + layer * g->row_bytes);
+    return (void *)(g->rows + number % GATES_ROWS * g->row_bytes);
 }
 
 static _Atomic uint32_t *values_of(struct gates_row_head *row)
@@ -40,9 +36,10 @@ static _Atomic uint32_t *values_of(struct gates_row_head *row)
     return (void *)(row + 1);
 }
 
-uint64_t gates_bytes(uint32_t layers, uint32_t hidden, uint32_t experts)
+uint64_t gates_bytes(uint32_t hidden, uint32_t experts)
 {
-    return align_up(sizeof(struct gates_head) + layers * row_bytes_of(width_of(hidden, experts)),
+    return align_up(sizeof(struct gates_head) +
+                        GATES_ROWS * row_bytes_of(width_of(hidden, experts)),
                     PAGE_BYTES);
 }
 
@@ -61,11 +58,11 @@ int gates_attach(int fd, bool writable, uint64_t boot, struct gates *out, struct
     struct gates_head *head = s.base;
     uint64_t row_bytes = row_bytes_of(head->width);
     if (head->layers == 0 || head->width == 0 ||
-        head->layers > (s.bytes - sizeof *head) / row_bytes) {
+        GATES_ROWS > (s.bytes - sizeof *head) / row_bytes) {
         error_set(error, ERR_FAILED,
-                  "gates segment: %" PRIu32 " rows of %" PRIu32 " values do not fit %" PRIu64
-                  " bytes",
-                  head->layers, head->width, s.bytes);
+                  "gates segment: %u rows of %" PRIu32 " values for %" PRIu32
+                  " layers do not fit %" PRIu64 " bytes",
+                  GATES_ROWS, head->width, head->layers, s.bytes);
         s.fd = -1; /* stays the caller's */
         segment_detach(&s);
         return -1;
@@ -77,8 +74,8 @@ int gates_attach(int fd, bool writable, uint64_t boot, struct gates *out, struct
 
 void gates_repair(struct gates *g)
 {
-    for (uint32_t layer = 0; layer < g->head->layers; layer++) {
-        struct gates_row_head *row = row_of(g, layer);
+    for (uint32_t i = 0; i < GATES_ROWS; i++) {
+        struct gates_row_head *row = row_of(g, i);
         uint32_t lock = atomic_load_explicit(&row->lock, memory_order_relaxed);
         if (lock % 2 == 0)
             continue;
@@ -91,8 +88,9 @@ void gates_repair(struct gates *g)
 void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32_t sequence,
                    uint32_t position, const float *values, uint32_t count)
 {
-    sl_assert(count <= g->head->width);
-    struct gates_row_head *row = row_of(g, layer);
+    sl_assert(count <= g->head->width && layer < g->head->layers);
+    uint32_t number = atomic_load_explicit(&g->head->news, memory_order_relaxed); /* one writer */
+    struct gates_row_head *row = row_of(g, number);
     _Atomic uint32_t *to = values_of(row);
     uint32_t lock = atomic_load_explicit(&row->lock, memory_order_relaxed);
     sl_assert(lock % 2 == 0); /* gates_repair has run, and there is one writer */
@@ -102,13 +100,14 @@ void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32
     atomic_store_explicit(&row->sequence, sequence, memory_order_relaxed);
     atomic_store_explicit(&row->position, position, memory_order_relaxed);
     atomic_store_explicit(&row->count, count, memory_order_relaxed);
+    atomic_store_explicit(&row->layer, layer, memory_order_relaxed);
+    atomic_store_explicit(&row->number, number, memory_order_relaxed);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t bits;
         memcpy(&bits, &values[i], sizeof bits);
         atomic_store_explicit(&to[i], bits, memory_order_relaxed);
     }
     atomic_store_explicit(&row->lock, lock + 2, memory_order_release);
-    atomic_store_explicit(&g->head->last_layer, layer, memory_order_relaxed);
     /* seq_cst on news and waiters on both sides: either the waiter sees the news or we see the
      * waiter. */
     atomic_fetch_add_explicit(&g->head->news, 1, memory_order_seq_cst);
@@ -116,34 +115,29 @@ void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32
         syscall(SYS_futex, &g->head->news, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-static bool read_once(struct gates *g, struct gates_row_head *row, struct gates_read *out,
-                      float *values)
+bool gates_read(struct gates *g, uint32_t number, struct gates_read *out, float *values)
 {
+    struct gates_row_head *row = row_of(g, number);
     _Atomic uint32_t *from = values_of(row);
     uint32_t lock = atomic_load_explicit(&row->lock, memory_order_acquire);
-    if (lock % 2 != 0)
+    if (lock % 2 != 0 ||
+        atomic_load_explicit(&row->number, memory_order_relaxed) != number) /* a newer one */
         return false;
     out->kind = (enum gates_kind)atomic_load_explicit(&row->kind, memory_order_relaxed);
     out->sequence = atomic_load_explicit(&row->sequence, memory_order_relaxed);
     out->position = atomic_load_explicit(&row->position, memory_order_relaxed);
     out->count = atomic_load_explicit(&row->count, memory_order_relaxed);
-    if (out->count > g->head->width) /* written by another process: check it against our buffer */
+    out->layer = atomic_load_explicit(&row->layer, memory_order_relaxed);
+    /* Written by another process: checked against our buffers. */
+    if (out->count > g->head->width || out->layer >= g->head->layers || out->kind < GATES_INPUT ||
+        out->kind > GATES_ROUTES)
         return false;
-    for (uint32_t i = 0; i < out->count; i++) {
+    for (uint32_t i = 0; values && i < out->count; i++) {
         uint32_t bits = atomic_load_explicit(&from[i], memory_order_relaxed);
         memcpy(&values[i], &bits, sizeof bits);
     }
     atomic_thread_fence(memory_order_acquire); /* values before the second read of the lock */
     return atomic_load_explicit(&row->lock, memory_order_relaxed) == lock;
-}
-
-bool gates_read(struct gates *g, uint32_t layer, struct gates_read *out, float *values)
-{
-    struct gates_row_head *row = row_of(g, layer);
-    for (int attempt = 0; attempt < READ_ATTEMPTS; attempt++)
-        if (read_once(g, row, out, values))
-            return out->kind >= GATES_INPUT && out->kind <= GATES_ROUTES;
-    return false;
 }
 
 uint32_t gates_wait(struct gates *g, uint32_t seen, uint64_t timeout_ns)

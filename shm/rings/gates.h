@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gates ring: one row per MoE layer. Writer: compute. Reader: predictor.
+/* Gates: a ring of rows, one for each sequence and layer that compute passes, with experts. Writer:
+ * compute. Reader: predictor.
+ *
+ * Rows are numbered from 0 on, modulo 2^32. GATES_ROWS of them are kept: a layer of a pass of so
+ * many sequences. Older rows are for layers that their sequences have passed.
  *
  * Contents of a row:
  *   decode   the gate input (hidden floats); with presets that predict from paths, the numbers of
@@ -19,6 +23,8 @@
 
 #include "shm/segment/segment.h"
 
+#define GATES_ROWS 64u /* a power of two; SEQUENCES_MAX of lib/policy/sequences.h */
+
 enum gates_kind { GATES_INPUT = 1, GATES_COUNTS = 2, GATES_ROUTES = 3 };
 
 struct gates_row_head {
@@ -27,18 +33,18 @@ struct gates_row_head {
     _Atomic uint32_t sequence; /* low 32 bits of the request id */
     _Atomic uint32_t position;
     _Atomic uint32_t count; /* number of floats */
-    uint32_t reserved[11];
+    _Atomic uint32_t layer, number;
+    uint32_t reserved[9];
     /* followed by `width` _Atomic uint32_t: the bits of the floats */
 };
 _Static_assert(sizeof(struct gates_row_head) == 64, "one cache line");
 
 struct gates_head {
     struct segment_head segment;
-    uint32_t layers, width;      /* constants; width = max(hidden, 2 experts) rounded up to 16 */
-    _Atomic uint32_t news;       /* futex word: +1 per published row */
-    _Atomic uint32_t last_layer; /* of the newest row */
-    _Atomic uint32_t waiters;    /* 1 while the predictor is in FUTEX_WAIT */
-    uint32_t reserved[11];
+    uint32_t layers, width;   /* constants; width = max(hidden, 2 experts) rounded up to 16 */
+    _Atomic uint32_t news;    /* futex word: +1 per published row; the number of the next one */
+    _Atomic uint32_t waiters; /* 1 while the predictor is in FUTEX_WAIT */
+    uint32_t reserved[12];
 };
 
 struct gates {
@@ -50,10 +56,10 @@ struct gates {
 
 struct gates_read {
     enum gates_kind kind;
-    uint32_t sequence, position, count;
+    uint32_t sequence, position, layer, count;
 };
 
-uint64_t gates_bytes(uint32_t layers, uint32_t hidden, uint32_t experts);
+uint64_t gates_bytes(uint32_t hidden, uint32_t experts);
 void gates_format(void *base, uint32_t layers, uint32_t hidden, uint32_t experts);
 int gates_attach(int fd, bool writable, uint64_t boot, struct gates *out, struct error *error);
 
@@ -64,8 +70,9 @@ void gates_repair(struct gates *g);
 void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32_t sequence,
                    uint32_t position, const float *values, uint32_t count);
 
-/* predictor: copies row `layer` (at most `width` floats). False when it was being rewritten. */
-bool gates_read(struct gates *g, uint32_t layer, struct gates_read *out, float *values);
+/* predictor: copies the row with that number, at most `width` floats; values NULL: none of them.
+ * False when a newer row is there, or is being written. */
+bool gates_read(struct gates *g, uint32_t number, struct gates_read *out, float *values);
 
 /* predictor: waits until news != seen or the timeout. Returns the news counter. */
 uint32_t gates_wait(struct gates *g, uint32_t seen, uint64_t timeout_ns);

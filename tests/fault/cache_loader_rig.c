@@ -89,7 +89,7 @@ static void create_segments(struct rig *r, const struct params *params, uint32_t
     create(r, SEGMENT_DIRECTORY, directory_bytes(r->model));
     directory_format(s[SEGMENT_DIRECTORY].base, r->model, &r->layout, loaders);
     create(r, SEGMENT_ARENA, r->layout.bytes);
-    create(r, SEGMENT_GATES, gates_bytes(h->layers, h->hidden, h->experts));
+    create(r, SEGMENT_GATES, gates_bytes(h->hidden, h->experts));
     gates_format(s[SEGMENT_GATES].base, h->layers, h->hidden, h->experts);
     create(r, SEGMENT_ACCESS_LOG, access_log_bytes());
     create(r, SEGMENT_KV, kv_bytes(&kv));

@@ -77,6 +77,7 @@ sluice_unit_test(unit_tunings SOURCES lib/tunings/tunings_test.c LINK sluice_tun
 sluice_unit_test(unit_rates SOURCES lib/rates/rates_test.c LINK sluice_rates test_gguf_make)
 sluice_unit_test(unit_plan_paths SOURCES lib/plan/paths_test.c LINK sluice_plan)
 
+sluice_unit_test(policy_sequences_test SOURCES lib/policy/sequences_test.c LINK sluice_policy)
 sluice_unit_test(policy_test SOURCES lib/policy/access/access_test.c LINK sluice_policy)
 sluice_unit_test(policy_activation_test SOURCES lib/policy/prediction/activation_test.c LINK sluice_policy)
 sluice_unit_test(policy_gpu_test SOURCES lib/policy/gpu/trial_test.c LINK sluice_policy)
@@ -100,7 +101,8 @@ sluice_unit_test(policy_swap_test SOURCES lib/policy/access/swap_test.c LINK slu
 sluice_unit_test(policy_planned_test SOURCES lib/policy/presets/planned_test.c LINK sluice_policy m)
 
 sluice_unit_test(sim_trace_test SOURCES lib/trace/trace_test.c LINK sluice_sim)
-sluice_unit_test(sim_test SOURCES lib/sim/sim_test.c lib/sim/cache_test.c lib/sim/gpu_test.c LINK sluice_sim)
+sluice_unit_test(sim_test
+  SOURCES lib/sim/sim_test.c lib/sim/cache_test.c lib/sim/gpu_test.c lib/sim/sequences_test.c LINK sluice_sim)
 sluice_unit_test(sim_states_test SOURCES lib/sim/states_test.c LINK sluice_sim)
 sluice_unit_test(sampler_test SOURCES lib/sampling/sampler_test.c LINK sluice_sampling)
 # The golden library gives the core a model.

@@ -10,15 +10,20 @@
 
 #define ACTIVATION_MAGIC 0x56544341u
 #define NONE             UINT32_MAX
+#define MATRICES         (ACTIVATION_MATRICES + SEQUENCES_MAX) /* the collection, then the running */
+
+struct activation_match { /* of a running sequence */
+    uint32_t position;    /* at which it was chosen; NONE: not yet */
+    uint32_t matrix;      /* in the collection; NONE: its own */
+};
 
 struct activation {
     uint32_t magic;
     uint32_t layers, experts, count; /* matrices in the collection */
-    uint32_t sequence, position;     /* of the current matrix; of the last match */
-    uint32_t match;                  /* in the collection; NONE: the current matrix */
-    bool started;
-    uint16_t *counts; /* [ACTIVATION_MATRICES + 1][layers][experts]; the last is the current one */
-    float *norm;      /* [ACTIVATION_MATRICES + 1][layers] */
+    struct sequences sequences;
+    struct activation_match match[SEQUENCES_MAX]; /* by place */
+    uint16_t *counts;                             /* [MATRICES][layers][experts] */
+    float *norm;                                  /* [MATRICES][layers] */
 };
 
 static size_t cells(uint32_t layers, uint32_t experts)
@@ -29,8 +34,7 @@ static size_t cells(uint32_t layers, uint32_t experts)
 size_t activation_bytes(uint32_t layers, uint32_t experts)
 {
     return sizeof(struct activation) +
-           (ACTIVATION_MATRICES + 1) *
-               (cells(layers, experts) * sizeof(uint16_t) + layers * sizeof(float));
+           MATRICES * (cells(layers, experts) * sizeof(uint16_t) + layers * sizeof(float));
 }
 
 struct activation *activation_create(uint32_t layers, uint32_t experts)
@@ -39,10 +43,9 @@ struct activation *activation_create(uint32_t layers, uint32_t experts)
     struct activation *a = calloc(1, sizeof *a);
     if (!a)
         return NULL;
-    *a = (struct activation){
-        .magic = ACTIVATION_MAGIC, .layers = layers, .experts = experts, .match = NONE};
-    a->counts = calloc((ACTIVATION_MATRICES + 1) * cells(layers, experts), sizeof *a->counts);
-    a->norm = calloc((ACTIVATION_MATRICES + 1) * (size_t)layers, sizeof *a->norm);
+    *a = (struct activation){.magic = ACTIVATION_MAGIC, .layers = layers, .experts = experts};
+    a->counts = calloc(MATRICES * cells(layers, experts), sizeof *a->counts);
+    a->norm = calloc(MATRICES * (size_t)layers, sizeof *a->norm);
     if (a->counts && a->norm)
         return a;
     activation_destroy(a);
@@ -97,14 +100,14 @@ static float similarity(const struct activation *a, uint32_t x, uint32_t y)
     return layers > 0 ? sum / (float)layers : 0;
 }
 
-/* The one most similar to the current matrix; ties: the oldest. NONE: the collection is empty. */
-static uint32_t nearest(struct activation *a)
+/* The one most similar to a running sequence's; ties: the oldest. NONE: the collection is empty. */
+static uint32_t nearest(struct activation *a, uint32_t running)
 {
     uint32_t best = NONE;
     float most = -1;
-    measure_norms(a, ACTIVATION_MATRICES);
+    measure_norms(a, running);
     for (uint32_t m = 0; m < a->count; m++) {
-        float s = similarity(a, ACTIVATION_MATRICES, m);
+        float s = similarity(a, running, m);
         if (s > most) {
             most = s;
             best = m;
@@ -115,13 +118,38 @@ static uint32_t nearest(struct activation *a)
 
 /* ---- sequences ------------------------------------------------------------------------------ */
 
-static void end_sequence(struct activation *a)
+static uint32_t matrix_at(uint32_t place)
 {
-    uint32_t to = a->count < ACTIVATION_MATRICES ? a->count++ : nearest(a);
-    memcpy(row_of(a, to, 0), row_of(a, ACTIVATION_MATRICES, 0),
+    return ACTIVATION_MATRICES + place;
+}
+
+/* The matrix joins the collection, and the place gets an empty one. */
+static void end_at(struct activation *a, uint32_t place)
+{
+    uint32_t running = matrix_at(place);
+    uint32_t to = a->count < ACTIVATION_MATRICES ? a->count++ : nearest(a, running);
+    memcpy(row_of(a, to, 0), row_of(a, running, 0),
            cells(a->layers, a->experts) * sizeof *a->counts);
     measure_norms(a, to);
-    memset(row_of(a, ACTIVATION_MATRICES, 0), 0, cells(a->layers, a->experts) * sizeof *a->counts);
+    memset(row_of(a, running, 0), 0, cells(a->layers, a->experts) * sizeof *a->counts);
+}
+
+static uint32_t start(struct activation *a, uint32_t sequence)
+{
+    bool displaced;
+    uint32_t place = sequences_start(&a->sequences, sequence, &displaced);
+    if (displaced)
+        end_at(a, place);
+    a->match[place] = (struct activation_match){NONE, NONE};
+    return place;
+}
+
+void activation_sequence_ends(struct activation *a, uint32_t sequence)
+{
+    OBJ_CHECK(a, ACTIVATION_MAGIC);
+    uint32_t place = sequences_end(&a->sequences, sequence);
+    if (place != SEQUENCE_NONE)
+        end_at(a, place);
 }
 
 /* Keeps the ratios when a count reaches its end. */
@@ -136,15 +164,10 @@ void activation_access(struct activation *a, uint32_t sequence, uint32_t layer, 
 {
     OBJ_CHECK(a, ACTIVATION_MAGIC);
     sl_assert(layer < a->layers && expert < a->experts);
-    if (a->started && a->sequence != sequence) {
-        end_sequence(a);
-        a->position = NONE;
-    }
-    if (!a->started)
-        a->position = NONE;
-    a->started = true;
-    a->sequence = sequence;
-    uint16_t *row = row_of(a, ACTIVATION_MATRICES, layer);
+    uint32_t place = sequences_find(&a->sequences, sequence);
+    if (place == SEQUENCE_NONE)
+        place = start(a, sequence);
+    uint16_t *row = row_of(a, matrix_at(place), layer);
     tokens = tokens < UINT16_MAX / 2 ? tokens : UINT16_MAX / 2;
     if (row[expert] > UINT16_MAX - tokens)
         halve(row, a->experts);
@@ -153,17 +176,20 @@ void activation_access(struct activation *a, uint32_t sequence, uint32_t layer, 
 
 /* ---- prediction ----------------------------------------------------------------------------- */
 
-uint32_t activation_predict(struct activation *a, uint32_t position, uint32_t now, uint32_t layer,
-                            uint32_t want, uint32_t top_k, struct prediction *out)
+uint32_t activation_predict(struct activation *a, const struct prediction_place *now,
+                            uint32_t layer, uint32_t want, uint32_t top_k, struct prediction *out)
 {
     OBJ_CHECK(a, ACTIVATION_MAGIC);
-    sl_assert(layer > now && layer < a->layers);
-    if (position != a->position) {
-        a->match = nearest(a);
-        a->position = position;
-    }
-    const uint16_t *row = row_of(a, a->match == NONE ? ACTIVATION_MATRICES : a->match, layer);
-    float weight = 1 - (float)(layer - now) / (float)a->layers;
+    sl_assert(layer > now->layer && layer < a->layers);
+    uint32_t place = sequences_find(&a->sequences, now->sequence);
+    if (place == SEQUENCE_NONE)
+        return 0;
+    struct activation_match *match = &a->match[place];
+    if (now->position != match->position)
+        *match = (struct activation_match){now->position, nearest(a, matrix_at(place))};
+    const uint16_t *row =
+        row_of(a, match->matrix == NONE ? matrix_at(place) : match->matrix, layer);
+    float weight = 1 - (float)(layer - now->layer) / (float)a->layers;
     uint64_t all = 0;
     uint32_t found = 0;
     for (uint32_t e = 0; e < a->experts; e++)

@@ -2,8 +2,8 @@
 /* Activation matrices (MoE-Infinity, arXiv:2401.14361 §4, §5): how often a sequence accessed each
  * expert. A new sequence is predicted to continue like an earlier one: the one with the largest similarity.
  *
- * Matrix: counts[layer][expert], tokens of one sequence, prompt included. When a sequence ends, its
- * matrix joins the collection of ACTIVATION_MATRICES; a full collection replaces the one with the
+ * Matrix: counts[layer][expert], tokens of one sequence, prompt included; each running sequence has
+ * its own (lib/policy/sequences.h). When a sequence ends, its matrix joins the collection of ACTIVATION_MATRICES; a full collection replaces the one with the
  * largest similarity to it. Similarity: cosine of the rows, mean over the layers in which both have counts.
  *
  * Prediction for layer l at layer n of L: the experts with the largest share of the matched row,
@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "lib/policy/prediction/prediction.h"
+#include "lib/policy/sequences.h"
 
 #define ACTIVATION_MATRICES 120u
 
@@ -29,15 +30,17 @@ void activation_destroy(struct activation *a);
 /* Bytes that activation_create allocates. */
 size_t activation_bytes(uint32_t layers, uint32_t experts);
 
-/* `tokens` of a pass access the expert. Another sequence number than the last call's ends that
- * sequence. */
+/* `tokens` of a pass access the expert. The first access starts the sequence. */
 void activation_access(struct activation *a, uint32_t sequence, uint32_t layer, uint32_t expert,
                        uint32_t tokens);
 
-/* Predictions for `layer` while compute is in layer `now`, at most `want`, in descending
- * probability; experts without counts are left out. The earlier sequence is chosen once per
- * position. */
-uint32_t activation_predict(struct activation *a, uint32_t position, uint32_t now, uint32_t layer,
-                            uint32_t want, uint32_t top_k, struct prediction *out);
+/* Its END record. No effect without an access. */
+void activation_sequence_ends(struct activation *a, uint32_t sequence);
+
+/* Predictions for `layer` while a sequence is at `now`, at most `want`, in descending probability;
+ * experts without counts are left out, so there are none before its first access. The earlier
+ * sequence is chosen once per position. */
+uint32_t activation_predict(struct activation *a, const struct prediction_place *now,
+                            uint32_t layer, uint32_t want, uint32_t top_k, struct prediction *out);
 
 #endif

@@ -147,8 +147,8 @@ static uint32_t activation(const struct prediction_input *in, struct prediction 
 {
     if (!in->activation)
         return 0;
-    return activation_predict(in->activation, in->position, in->now, in->layer, in->want, in->top_k,
-                              out);
+    struct prediction_place now = {in->sequence, in->position, in->now};
+    return activation_predict(in->activation, &now, in->layer, in->want, in->top_k, out);
 }
 
 static const struct prediction_method methods[] = {
@@ -237,7 +237,7 @@ uint32_t prediction_chunk_run(const struct prediction_method *p, const struct pr
 bool prediction_passed(const struct prediction_place *now, const struct prediction_place *target)
 {
     if (now->sequence != target->sequence)
-        return true;
+        return false;
     return target->position < now->position ||
            (target->position == now->position && target->layer <= now->layer);
 }

@@ -98,7 +98,7 @@ struct activation;
 struct prediction_input {
     uint32_t layer;                /* the target */
     uint32_t now;                  /* activation: the running layer */
-    uint32_t position;             /* activation: of the token */
+    uint32_t sequence, position;   /* activation: of the token */
     struct activation *activation; /* activation: whose accesses so far are counted */
     uint32_t experts, top_k;
     uint32_t want;       /* predictions requested; capacity of `out` */
@@ -154,7 +154,11 @@ struct prediction_chunk {
 uint32_t prediction_chunk_run(const struct prediction_method *p, const struct prediction_chunk *in,
                               struct prediction *out);
 
-/* ---- lists of predictions -------------------------------------------------------------------- */
+/* ---- lists of predictions --------------------------------------------------------------------
+ * A list belongs to a sequence and a target layer. Contract for several sequences: the lists of a
+ * sequence end when it passes their layer, when a newer list replaces them, or when it ends. What
+ * other sequences access, predict or pass does not touch them. An expert in lists of several
+ * sequences is protected, and its read continues, until the last of them has ended. */
 
 /* A token position (first of its chunk) and a layer: of compute, or the target of a list. */
 struct prediction_place {
@@ -162,7 +166,8 @@ struct prediction_place {
 };
 
 /* Compute has reached the target: its router has run, so the list serves no longer. Prefetches of
- * it that are in flight and not accessed are cancelled. */
+ * it that are in flight and not accessed are cancelled. False for places of different sequences:
+ * where one is says nothing about another. */
 bool prediction_passed(const struct prediction_place *now, const struct prediction_place *target);
 
 /* A list replaces an older one for its layer. True when the loads of the older one in flight

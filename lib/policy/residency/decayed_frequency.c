@@ -51,17 +51,25 @@ static double slow_full(const struct residency *r, uint64_t tokens)
     return (1 - slow_left(r, tokens)) / (1 - slow_left(r, 1));
 }
 
+static uint64_t age_of(const struct residency *r, const struct residency_counts *counts)
+{
+    uint64_t now = residency_clock(r);
+    return now > counts->at ? now - counts->at : 0;
+}
+
 /* The maximum: the count of an expert that every token accessed. */
 static double fast_max(const struct residency *r)
 {
     uint64_t since = residency_clock(r) - r->max_counts.at;
-    return fast_full(r, since) + r->max_counts.fast * fast_left(r, since);
+    return fast_full(r, since) + r->max_counts.fast * fast_left(r, since) +
+           r->more_counts.fast * fast_left(r, age_of(r, &r->more_counts));
 }
 
 static double slow_max(const struct residency *r)
 {
     uint64_t since = residency_clock(r) - r->max_counts.at;
-    return slow_full(r, since) + r->max_counts.slow * slow_left(r, since);
+    return slow_full(r, since) + r->max_counts.slow * slow_left(r, since) +
+           r->more_counts.slow * slow_left(r, age_of(r, &r->more_counts));
 }
 
 void residency_decayed_sequence(struct residency *r)
@@ -70,13 +78,18 @@ void residency_decayed_sequence(struct residency *r)
     double slow = slow_max(r) * slow_left(r, SEQUENCE_TOKENS);
     r->gap_tokens += SEQUENCE_TOKENS;
     r->max_counts = (struct residency_counts){.fast = fast, .slow = slow, .at = residency_clock(r)};
+    r->more_counts = (struct residency_counts){.at = residency_clock(r)}; /* now in max_counts */
     r->decayed_now.clock = UINT64_MAX;
 }
 
-static uint64_t age_of(const struct residency *r, const struct residency_counts *counts)
+void residency_decayed_more(struct residency *r, uint64_t tokens)
 {
-    uint64_t now = residency_clock(r);
-    return now > counts->at ? now - counts->at : 0;
+    struct residency_counts *more = &r->more_counts;
+    uint64_t age = age_of(r, more);
+    more->fast = more->fast * fast_left(r, age) + (double)tokens;
+    more->slow = more->slow * slow_left(r, age) + (double)tokens;
+    more->at = residency_clock(r);
+    r->decayed_now.clock = UINT64_MAX;
 }
 
 void residency_decayed_count(const struct residency *r, struct residency_counts *counts,
@@ -84,10 +97,10 @@ void residency_decayed_count(const struct residency *r, struct residency_counts 
 {
     /* Which tokens of a chunk access the expert is unknown in prefill: assume an even distribution.
      * */
-    double share = (double)tokens / (double)r->pass_tokens;
-    uint64_t age = age_of(r, counts);
-    counts->fast = counts->fast * fast_left(r, age) + share * fast_full(r, r->pass_tokens);
-    counts->slow = counts->slow * slow_left(r, age) + share * slow_full(r, r->pass_tokens);
+    uint64_t pass = r->running->pass_tokens, age = age_of(r, counts);
+    double share = (double)tokens / (double)pass;
+    counts->fast = counts->fast * fast_left(r, age) + share * fast_full(r, pass);
+    counts->slow = counts->slow * slow_left(r, age) + share * slow_full(r, pass);
     counts->at = residency_clock(r);
     counts->probability_known = false;
 }
@@ -101,6 +114,7 @@ static const struct residency_decayed_now *decayed_now(struct residency *r)
     if (n->clock == residency_clock(r))
         return n;
     *n = (struct residency_decayed_now){.clock = residency_clock(r),
+                                        .version = n->version + 1,
                                         .prior = PRIOR_TOKENS * (c->top_k > 0 ? c->top_k : 1) /
                                                  c->experts,
                                         .fast_whole = fast_max(r) + PRIOR_TOKENS,
@@ -130,10 +144,10 @@ double residency_access_probability(struct residency *r, uint32_t slot)
 {
     const struct residency_decayed_now *n = decayed_now(r);
     struct residency_counts *counts = &r->record[residency_expert_of(r, slot)].counts;
-    if (!counts->probability_known || counts->probability_at != n->clock) {
+    if (!counts->probability_known || counts->probability_at != n->version) {
         if (!r->learned || !residency_learned_probability(r, slot, &counts->probability))
             counts->probability = frequency_of(r, n, counts);
-        counts->probability_at = n->clock;
+        counts->probability_at = n->version;
         counts->probability_known = true;
     }
     return counts->probability;

@@ -9,6 +9,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/policy/residency/residency.h"
+#include "lib/policy/sequences.h"
 
 #define RESIDENCY_MAGIC     0x44495352u
 #define RESIDENCY_SLOW_HALF 128u /* tokens in which the slow count halves */
@@ -49,12 +50,13 @@ struct residency_counts { /* decayed counts of tokens */
     uint64_t at;             /* clock value they are valid for */
     double probability;      /* last access probability; cached, because searches within a
                     token read it repeatedly */
-    uint64_t probability_at; /* its clock value */
+    uint64_t probability_at; /* the version of decayed_now that it is for */
     bool probability_known;  /* and no access since */
 };
 
 struct residency_decayed_now { /* common factors of all decayed frequencies at one clock value */
     uint64_t clock;            /* UINT64_MAX: none yet */
+    uint64_t version;
     double prior, fast_whole, slow_whole;
 };
 
@@ -74,6 +76,14 @@ struct residency_rank { /* the order of a slot */
     uint32_t phase; /* of residency_victim's search */
 };
 
+struct residency_sequence { /* one that runs */
+    bool stepped;           /* it has a position */
+    uint32_t position;
+    uint64_t pass_tokens; /* of its running pass, as far as its accesses show; at least 1 */
+    uint64_t in_step;     /* number of the last step that it took part in */
+    uint64_t in_round;    /* of the last round */
+};
+
 struct residency {
     uint32_t magic;
     struct residency_config config;
@@ -89,19 +99,24 @@ struct residency {
     struct residency_rank *rank;            /* residency_walk */
     double slow_decay[RESIDENCY_SLOW_HALF]; /* remaining part of the slow count after i tokens */
     double halved[RESIDENCY_HALVINGS];      /* 2 to the -i */
-    struct residency_counts max_counts;     /* of an expert that every token accesses */
+    struct residency_counts max_counts;     /* of an expert that a token of every round accesses */
+    struct residency_counts more_counts;    /* the further tokens of rounds */
     struct residency_decayed_now decayed_now;
     struct residency_learned *learned; /* NULL except for eviction "learned" */
     uint64_t gap_tokens;               /* by which new sequences aged the counts */
     uint64_t tick, random;
     /* position of compute */
+    struct sequences sequences;
+    struct residency_sequence sequence[SEQUENCES_MAX]; /* by place */
+    struct residency_sequence *running;                /* of the step `now` */
     struct residency_step now;
-    bool stepped;
-    uint64_t step;        /* number of the running step, from 1 */
-    uint64_t epoch;       /* sequences so far */
-    uint64_t tokens;      /* of completed passes, all sequences */
-    uint64_t pass_tokens; /* of the running pass, as far as its accesses show; at least 1 */
-    uint64_t reset_at;    /* `tokens` at the last reset of the records */
+    bool stepped, round_over;
+    uint64_t step;         /* number of the running step, from 1 */
+    uint64_t round;        /* number of the running round, from 1 */
+    uint64_t epoch;        /* sequences so far */
+    uint64_t tokens;       /* of completed rounds */
+    uint64_t round_tokens; /* of the running round: of its longest pass */
+    uint64_t reset_at;     /* tokens at the last reset of the records */
     uint32_t visit;
 };
 
@@ -120,9 +135,11 @@ enum residency_list arc_list_to_shrink(struct residency *r, struct residency_gro
 
 /* ---- decayed_frequency.c ---- */
 void residency_decayed_init(struct residency *r);
-/* Another sequence starts; called before the step changes. */
+/* A sequence starts; called before its first step. */
 void residency_decayed_sequence(struct residency *r);
-/* `tokens` tokens of the running pass access the expert. */
+/* `tokens` tokens were added to the running round, which did not become longer. */
+void residency_decayed_more(struct residency *r, uint64_t tokens);
+/* `tokens` tokens of the running sequence's pass access the expert. */
 void residency_decayed_count(const struct residency *r, struct residency_counts *counts,
                              uint32_t tokens);
 /* Accesses per token, about 0..1; with learned the model's probability, where it is known. */
@@ -133,8 +150,10 @@ double residency_slow_frequency(struct residency *r,
 /* ---- learned.c ---- */
 bool residency_learned_init(struct residency *r); /* false: out of memory */
 void residency_learned_free(struct residency *r);
-/* Another pass starts: applies what the last one contributed to the weights. */
+/* Another round begins: applies what the one before contributed to the weights. */
 void residency_learned_pass(struct residency *r);
+/* The step of a sequence's place: its logits that were passed before it are learned now. */
+void residency_learned_step(struct residency *r, uint32_t place);
 /* Probability that a token accesses the expert. False: the layer has no recent logits. */
 bool residency_learned_probability(struct residency *r, uint32_t slot, double *probability);
 
@@ -169,7 +188,7 @@ static inline uint32_t residency_distance(const struct residency *r, uint32_t la
 
 static inline uint64_t residency_tokens_now(const struct residency *r)
 {
-    return r->tokens + r->pass_tokens;
+    return r->tokens + r->round_tokens;
 }
 
 /* Tokens, plus those that new sequences count as. */

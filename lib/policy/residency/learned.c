@@ -46,13 +46,19 @@ struct residency_learned_layer {
     bool known;           /* it had a token */
 };
 
+struct residency_learned_arriving { /* the logits of a sequence's next step */
+    uint8_t *levels;                /* [experts] */
+    uint32_t arrived;
+    struct residency_step at;
+};
+
 struct residency_learned {
     struct residency_learned_expert *expert; /* [layers * experts] */
     struct residency_learned_layer *layer;   /* [layers] */
     double weight[INPUTS];
     double curvature[INPUTS][INPUTS], gradient[INPUTS]; /* lower triangle; since the last step */
-    uint8_t *levels;                                    /* [experts]: of the layer being received */
-    uint32_t arriving, arrived;
+    uint8_t *levels;                                    /* [SEQUENCES_MAX][experts] */
+    struct residency_learned_arriving arriving[SEQUENCES_MAX]; /* by place */
 };
 
 /* ---- making --------------------------------------------------------------------------------- */
@@ -72,7 +78,9 @@ bool residency_learned_init(struct residency *r)
         return r->rule != EVICTION_LEARNED;
     x->expert = calloc(r->experts_all, sizeof *x->expert);
     x->layer = calloc(r->config.layers, sizeof *x->layer);
-    x->levels = calloc(r->config.experts, 1);
+    x->levels = calloc(SEQUENCES_MAX, r->config.experts);
+    for (uint32_t i = 0; i < SEQUENCES_MAX; i++)
+        x->arriving[i].levels = x->levels + (size_t)i * r->config.experts;
     init_weights(x);
     return x->expert && x->layer && x->levels;
 }
@@ -202,13 +210,13 @@ void residency_logit_levels(const float *logits, uint32_t n, uint8_t *levels)
 }
 
 /* Twice the level midway between the last chosen and the first not chosen. */
-static uint32_t threshold_twice(const struct residency *r)
+static uint32_t threshold_twice(const struct residency *r, const uint8_t *levels)
 {
     const struct residency_config *c = &r->config;
     uint32_t of_level[UINT8_MAX + 1] = {0}, seen = 0, last = 0, next;
     uint32_t chosen = c->top_k > 0 && c->top_k < c->experts ? c->top_k : 1;
     for (uint32_t e = 0; e < c->experts; e++)
-        of_level[r->learned->levels[e]]++;
+        of_level[levels[e]]++;
     for (; seen + of_level[last] < chosen; last++)
         seen += of_level[last];
     next = last;
@@ -222,10 +230,10 @@ static uint32_t threshold_twice(const struct residency *r)
  * this token directly follows the last one. */
 static bool age_layer(const struct residency *r, struct residency_learned_layer *layer)
 {
-    uint64_t now = residency_clock(r), age = layer->known && now > layer->at ? now - layer->at : 1;
+    uint64_t now = residency_clock(r), age = layer->known ? now - layer->at : 1;
     for (int h = 0; h < MEANS; h++)
         layer->tokens[h] = layer->tokens[h] * exp2(-(double)age / half_lives[h]) + 1;
-    bool follows = layer->known && now == layer->at + 1;
+    bool follows = layer->known && age <= 1; /* 0: another sequence of the same round */
     layer->known = true;
     layer->at = now;
     return follows;
@@ -244,36 +252,51 @@ static void take_expert(struct residency *r, const struct residency_learned_laye
     r->record[expert].counts.probability_known = false;
 }
 
-static void take_layer(struct residency *r, uint32_t number)
+static void take_layer(struct residency *r, uint32_t number, const uint8_t *levels)
 {
     struct residency_learned_layer *layer = &r->learned->layer[number];
     bool follows = age_layer(r, layer);
-    double threshold = threshold_twice(r) / 2.0;
+    double threshold = threshold_twice(r, levels) / 2.0;
     for (uint32_t e = 0; e < r->config.experts; e++)
         take_expert(r, layer, number * r->config.experts + e,
-                    (threshold - r->learned->levels[e]) / (double)LEVELS_PER_NAT, follows);
+                    (threshold - levels[e]) / (double)LEVELS_PER_NAT, follows);
 }
 
-void residency_logits(struct residency *r, uint32_t layer, uint32_t first, const uint8_t *levels,
-                      uint32_t count)
+static bool same_step(const struct residency_step *a, const struct residency_step *b)
 {
-    struct residency_learned *x = r->learned;
-    OBJ_CHECK(r, RESIDENCY_MAGIC);
-    sl_assert(layer < r->config.layers && first <= r->config.experts &&
-              count <= r->config.experts - first);
-    if (!x)
+    return a->sequence == b->sequence && a->position == b->position && a->layer == b->layer;
+}
+
+void residency_learned_step(struct residency *r, uint32_t place)
+{
+    if (!r->learned)
         return;
+    struct residency_learned_arriving *x = &r->learned->arriving[place];
+    if (x->arrived == 0 || !same_step(&x->at, &r->now))
+        return;
+    bool complete = x->arrived == r->config.experts;
+    x->arrived = 0;
+    if (complete)
+        take_layer(r, r->now.layer, x->levels);
+}
+
+void residency_logits(struct residency *r, const struct residency_step *at, uint32_t first,
+                      const uint8_t *levels, uint32_t count)
+{
+    OBJ_CHECK(r, RESIDENCY_MAGIC);
+    sl_assert(at->layer < r->config.layers && first <= r->config.experts &&
+              count <= r->config.experts - first);
+    if (!r->learned)
+        return;
+    residency_sequence_starts(r, at->sequence);
+    uint32_t place = sequences_find(&r->sequences, at->sequence);
+    struct residency_learned_arriving *x = &r->learned->arriving[place];
     if (first == 0)
-        x->arrived = 0;
-    if (first != x->arrived || (first > 0 && layer != x->arriving)) { /* a piece is missing */
+        *x = (struct residency_learned_arriving){.levels = x->levels, .at = *at};
+    if (first != x->arrived || !same_step(&x->at, at)) { /* a piece is missing */
         x->arrived = 0;
         return;
     }
     memcpy(x->levels + first, levels, count);
-    x->arriving = layer;
     x->arrived += count;
-    if (x->arrived < r->config.experts)
-        return;
-    x->arrived = 0;
-    take_layer(r, layer);
 }

@@ -153,7 +153,8 @@ static void follow(struct places *p, uint32_t layer)
 
 void places_sequence(struct places *p)
 {
-    p->step.sequence++;
+    residency_sequence_ends(p->residency, p->step.sequence);
+    residency_sequence_starts(p->residency, ++p->step.sequence);
 }
 
 /* ---- space ---- */

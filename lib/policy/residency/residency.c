@@ -76,7 +76,7 @@ struct residency *residency_create(const struct residency_config *config)
                             .random = config->seed,
                             .allocation = config->allocation,
                             .step = 1,
-                            .pass_tokens = 1};
+                            .round = 1};
     r->node = calloc(r->slots, sizeof *r->node);
     r->group = calloc(r->groups_count, sizeof *r->group);
     r->record = calloc(r->experts_all, sizeof *r->record);
@@ -236,37 +236,111 @@ void residency_list_remove(struct residency *r, uint32_t slot)
 
 /* ---- time and records ----------------------------------------------------------------------- */
 
+/* The pass of a sequence has so many tokens, as far as it is known. */
+static void show_tokens(struct residency *r, struct residency_sequence *s, uint64_t tokens)
+{
+    if (tokens <= s->pass_tokens)
+        return;
+    uint64_t longer = tokens > r->round_tokens ? tokens - r->round_tokens : 0;
+    uint64_t more = tokens - s->pass_tokens;
+    r->round_tokens += longer;
+    s->pass_tokens = tokens;
+    if (more > longer)
+        residency_decayed_more(r, more - longer);
+}
+
+/* A sequence loses its place. The accesses of its last step are spared no longer, and no other joins
+ * its last round, unless one is in it already. */
+static void end_at(struct residency *r, uint32_t place)
+{
+    struct residency_sequence *s = &r->sequence[place];
+    bool shared = false;
+    for (uint32_t i = 0; i < SEQUENCES_MAX; i++)
+        shared |= i != place && r->sequence[i].in_round == r->round;
+    r->round_over |= s->in_round == r->round && !shared;
+    r->step += s->in_step == r->step;
+    r->running = r->running == s ? NULL : r->running;
+    *s = (struct residency_sequence){0};
+}
+
+static uint32_t start(struct residency *r, uint32_t sequence)
+{
+    bool displaced;
+    uint32_t place = sequences_start(&r->sequences, sequence, &displaced);
+    if (displaced)
+        end_at(r, place);
+    if (r->stepped)
+        residency_decayed_sequence(r);
+    r->epoch += !r->config.records_model;
+    uint64_t now = r->round_over ? residency_tokens_now(r) : r->tokens; /* or it joins the round */
+    r->reset_at = r->config.records_model ? 0 : now;
+    return place;
+}
+
+void residency_sequence_starts(struct residency *r, uint32_t sequence)
+{
+    OBJ_CHECK(r, RESIDENCY_MAGIC);
+    if (sequences_find(&r->sequences, sequence) == SEQUENCE_NONE)
+        (void)start(r, sequence);
+}
+
+void residency_sequence_ends(struct residency *r, uint32_t sequence)
+{
+    OBJ_CHECK(r, RESIDENCY_MAGIC);
+    uint32_t place = sequences_end(&r->sequences, sequence);
+    if (place != SEQUENCE_NONE)
+        end_at(r, place);
+}
+
+/* Another round begins when a sequence of the running one begins another pass, which shows how many
+ * tokens its pass had. */
+static void start_round(struct residency *r, const struct residency_sequence *s, uint32_t position)
+{
+    bool known = s->in_round == r->round && position > s->position;
+    uint64_t passed = known ? position - s->position : 0;
+    r->tokens += passed > r->round_tokens ? passed : r->round_tokens;
+    r->round_tokens = 0;
+    r->round++;
+    r->round_over = false;
+    if (r->stepped)
+        residency_learned_pass(r);
+}
+
+static void start_pass(struct residency *r, struct residency_sequence *s, uint32_t position)
+{
+    if (s->in_round == r->round || r->round_over)
+        start_round(r, s, position);
+    s->pass_tokens = 0;
+    show_tokens(r, s, 1);
+    s->in_round = r->round;
+    s->stepped = true;
+    s->position = position;
+}
+
 void residency_step(struct residency *r, const struct residency_step *step)
 {
     OBJ_CHECK(r, RESIDENCY_MAGIC);
     sl_assert(step->layer < r->config.layers);
-    bool other_sequence = !r->stepped || step->sequence != r->now.sequence;
-    bool other_pass = other_sequence || step->position != r->now.position;
-    if (!other_pass && step->layer == r->now.layer)
-        return;
-    if (other_sequence && r->stepped)
-        residency_decayed_sequence(r);
-    if (other_pass && r->stepped) {
-        uint64_t passed = step->position - r->now.position;
-        bool known = !other_sequence && step->position > r->now.position;
-        r->tokens += known ? passed : r->pass_tokens;
-        r->pass_tokens = 1;
-        residency_learned_pass(r);
-    }
-    if (other_sequence) {
-        r->epoch += !r->config.records_model;
-        r->reset_at = r->config.records_model ? 0 : r->tokens;
-    }
+    uint32_t place = sequences_find(&r->sequences, step->sequence);
+    if (place == SEQUENCE_NONE)
+        place = start(r, step->sequence);
+    struct residency_sequence *s = r->running = &r->sequence[place];
+    bool other_pass = !s->stepped || step->position != s->position;
+    bool other_step = step->layer != r->now.layer || (other_pass && s->in_step == r->step);
+    if (other_pass)
+        start_pass(r, s, step->position);
+    r->step += other_step || !r->stepped;
+    s->in_step = r->step;
     r->now = *step;
     r->stepped = true;
-    r->step++;
+    residency_learned_step(r, place);
 }
 
 static void record_access(struct residency *r, uint32_t slot, const struct residency_access *access)
 {
     struct residency_record *record = &r->record[residency_expert_of(r, slot)];
-    if (access->tokens > r->pass_tokens)
-        r->pass_tokens = access->tokens;
+    sl_assert(r->running); /* rule 2 */
+    show_tokens(r, r->running, access->tokens);
     if (record->epoch != r->epoch)
         record->last = record->accesses = record->high = 0;
     record->epoch = r->epoch;

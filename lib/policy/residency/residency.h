@@ -8,15 +8,18 @@
  * slot is the entry number of the directory minus the number of dense entries.
  *
  * ---- Contract: the pipeline and the simulator agree ------------------------------------------
- * With prefetch off, in decode, one sequence at a time, the cache process and `sluice sim` over the
- * recorded trace report the same hits and misses. Both sides must follow these rules:
+ * With prefetch off, in decode, the cache process and `sluice sim` over the recorded trace report
+ * the same hits and misses. Both sides must follow these rules:
  *
  *  1. Accesses first. Every access record up to the position that a DEMAND names is passed to
  *     residency_accessed before the first victim for that DEMAND is searched. So the access to a
  *     missing entry precedes its insertion, and hits of the same step have been counted. In decode
- *     the logits of a layer precede its accesses and are passed to residency_logits in that order.
+ *     the logits of a sequence's layer precede its accesses and are passed to residency_logits in
+ *     that order.
  *  2. Steps. residency_step is called with the position of an access (or of the DEMAND) before that
- *     access is passed. A step is one (sequence, position, layer).
+ *     access is passed. A step is one (pass, layer), whatever sequences the pass computes: it ends
+ *     when the layer changes, when a sequence that took part in it steps to another position, or
+ *     when such a sequence ends.
  *  3. DEMAND's order. Space is made for the wanted entries, and they are inserted, one by one in
  *     the order of the DEMAND, which is the order of their access records.
  *  4. Insert when reserved. residency_insert is called when the entry leaves ABSENT, not when it
@@ -27,6 +30,19 @@
  *  6. One victim at a time. The caller gets a victim, removes it, and repeats until the bytes of
  *     the incoming entry fit under the capacity.
  *  7. Nothing else changes a record: a search for victims does not, except that `random` draws.
+ *  8. Starts and ends. residency_sequence_starts and residency_sequence_ends are called when the
+ *     records of a sequence's start and end are read.
+ *
+ * ---- Contract: several sequences ---------------------------------------------------------------
+ * Up to SEQUENCES_MAX sequences run at a time (lib/policy/sequences.h), and their steps may come in
+ * any order: layer by layer in a pass of all of them, or a pass of one after a pass of another.
+ *  - The policy has one memory of experts, to which all sequences add. Another number than in the
+ *    step before means nothing. What a new topic changes happens once, at the start of a sequence.
+ *  - Time is counted in rounds: in one, each running sequence has at most one pass. A round is as
+ *    long as its longest pass has tokens, so a record ages by a token when each sequence had one,
+ *    however many there are, and whether one pass computes all of them or one after the other. An
+ *    expert that both of two sequences access in a round is accessed twice.
+ *  - For one sequence at a time, also one after another, a round is a pass.
  *
  * In prefill a chunk may access more experts than fit; then entries of the running step are
  * evicted, in the policy's order among those the caller allows. Which pins are released by then
@@ -50,8 +66,8 @@
  *                   ties least recently used. With fld_next the last term is 1 - (d - 1) / S with
  *                   edgemoe's d. R, F, H belong to the expert, not to the slot: R the token of its
  *                   last access, F tokens that accessed it, H those of them whose need was high;
- *                   T tokens since the records were reset, at least 1. Reset at every new sequence,
- *                   unless records_model.
+ *                   T tokens since the records were reset, at least 1. Reset at the start of every
+ *                   sequence, unless records_model; then all running sequences add to them.
  *  arc              Megiddo and Modha's ARC in every group of the allocation: T1, T2, and ghosts
  *                   B1, B2; c is the number of experts at high_precision that its share holds. A
  *                   victim that `may` rejects is skipped. A prefetched entry enters T1 and its
@@ -60,8 +76,8 @@
  *                   evicts the highest L = -p / d, d as in edgemoe, ties least recently used. p is
  *                   the access probability per token: 1/4 of a count of tokens that halves every
  *                   token, 3/4 of one that halves every 128, each divided by its maximum, both
- *                   initialised with two tokens of uniform access. A new sequence ages them by 128
- *                   tokens. Added by this project: edgemoe's f adapts too slowly to a topic and has
+ *                   initialised with two tokens of uniform access. The start of a sequence ages them
+ *                   by 128 tokens. Added by this project: edgemoe's f adapts too slowly to a topic and has
  *                   no data in the first tokens.
  *  learned          as decayed-frequency, but p comes from a logistic model. Inputs: four running
  *                   means of the expert's margin (its router logit, or with a bias or groups what
@@ -77,9 +93,9 @@
  *                   that of decayed-frequency. Added by this project: router logits rate every
  *                   expert, accesses only show the few that were chosen.
  *  activation       evicts the lowest priority (a + e) (1 - l / S): a the expert's share of its
- *                   layer's accesses in this sequence, l its layer, e = 1 / 1024: experts of the
- *                   first layers stay, because predictions come too late for them. Ties: least recently
- *                   used. MoE-Infinity (arXiv:2401.14361) §6
+ *                   layer's accesses since the last start of a sequence, l its layer, e = 1 / 1024:
+ *                   experts of the first layers stay, because predictions come too late for them.
+ *                   Ties: least recently used. MoE-Infinity (arXiv:2401.14361) §6
  *  score            evicts the highest value of the caller's function (config.score). For belady.
  * A slot whose expert is also resident at a higher precision is evicted before all others.
  *
@@ -168,7 +184,7 @@ struct residency_config {
 };
 
 struct residency_step {
-    uint32_t sequence; /* a change resets the records of sequences */
+    uint32_t sequence;
     uint32_t position; /* of the token; of the chunk's first in prefill */
     uint32_t layer;
 };
@@ -188,22 +204,28 @@ void residency_destroy(struct residency *r);
  * shares. May change at any time. */
 void residency_capacity(struct residency *r, uint64_t bytes);
 
+/* A sequence starts or ends. Starting one that runs changes nothing, nor does ending one that does
+ * not. Without a start, the first step or the first logits of a sequence start it. */
+void residency_sequence_starts(struct residency *r, uint32_t sequence);
+void residency_sequence_ends(struct residency *r, uint32_t sequence);
+
 /* Reports the position of compute. Repeating the same position changes nothing. */
 void residency_step(struct residency *r, const struct residency_step *step);
 
-/* One access that was served by `slot`, or requested it; resident or not. Not for skipped accesses.
- * */
+/* One access of the sequence stepped last, that was served by `slot`, or requested it; resident or
+ * not. Not for skipped accesses. */
 void residency_accessed(struct residency *r, uint32_t slot, const struct residency_access *access);
 
 /* Distance of each of n margins of a layer (routing_margins) below the largest, in sixteenths of a
  * nat, saturated at 255. Access logs and traces hold them in this form. */
 void residency_logit_levels(const float *logits, uint32_t n, uint8_t *levels);
 
-/* The margins of a layer as such levels, for `count` experts from `first` on. Called after the
- * residency_step and before the accesses of the same token and layer. Whole layers, in any pieces;
- * a layer without logits is judged by its accesses. No effect without eviction "learned". */
-void residency_logits(struct residency *r, uint32_t layer, uint32_t first, const uint8_t *levels,
-                      uint32_t count);
+/* The margins of a layer as such levels, for `count` experts from `first` on. Called before the
+ * residency_step of the same sequence, position and layer, which learns them: only then is compute
+ * known to have pinned the layer's experts. Whole layers, in any pieces, in ascending order; a layer
+ * without logits is judged by its accesses. No effect without eviction "learned". */
+void residency_logits(struct residency *r, const struct residency_step *at, uint32_t first,
+                      const uint8_t *levels, uint32_t count);
 
 /* Pre: not resident. prefetched: loaded for a prediction, without an access so far. */
 void residency_insert(struct residency *r, uint32_t slot, bool prefetched);

@@ -9,6 +9,7 @@
 #include "lib/policy/prediction/prefetch.h"
 #include "lib/policy/presets/presets.h"
 #include "lib/policy/residency/residency.h"
+#include "lib/policy/sequences.h"
 #include "lib/tensor/precision.h"
 #include "procs/engine/cache/prefault.h"
 #include "procs/engine/child/child.h"
@@ -30,7 +31,6 @@ enum {
     NOTE_RESIDENT = 4,    /* READY and counted */
     NOTE_DEMANDED = 8,    /* a process waits for it */
     NOTE_PREFETCHED = 16, /* loaded for a hint, not accessed yet */
-    NOTE_HINTED = 32,     /* predicted for a layer that compute has not reached */
     NOTE_DIRTY = 64,      /* its loader crashed: the slot is punched before it is freed */
     NOTE_UNSENT = 128,    /* a LOAD did not fit the queue */
     NOTE_FETCHED = 256,   /* prefetch in flight or done, for a layer that compute has not reached */
@@ -48,6 +48,7 @@ struct cache_note {          /* one per entry, private */
     uint32_t heat_token; /* token for which heat is valid */
     float heat;          /* decayed accesses per token */
     uint16_t flags, priority;
+    uint16_t hints; /* predictions of it, in lists of all sequences */
 };
 
 struct entry_list {
@@ -64,7 +65,7 @@ struct cache_loader {
     struct msg_loads loads; /* not sent yet */
 };
 
-struct prediction_list { /* of one target layer */
+struct prediction_list { /* of one sequence and target layer */
     struct prediction_place target;
     uint32_t count, at; /* predictions before `at` are done */
     bool prefill;
@@ -84,15 +85,11 @@ struct cache_reads { /* a loader's counters at the last token */
     uint64_t bytes, busy_ns;
 };
 
-struct cache_now { /* compute's position, from demands and the access log */
-    uint32_t sequence, position;
-    uint16_t layer;
-};
-
-struct cache_layer_logits { /* router logits of a layer, until the layer's first access */
-    uint8_t *levels;        /* [experts] */
-    uint32_t count;         /* levels received */
-    struct cache_now at;
+struct cache_sequence {           /* one that runs */
+    bool stepped;                 /* compute had a position in it: `now` */
+    struct prediction_place now;  /* from demands and the access log */
+    struct prediction_list *list; /* [layers] */
+    uint32_t lists;               /* that are not empty */
 };
 
 struct cache_recheck { /* of the experts in memory, after a crash */
@@ -120,7 +117,6 @@ struct cache {
     bool prefill;                     /* compute is in a chunk */
     struct cache_median layer_ns;     /* compute time of a layer, without waiting */
     struct cache_median bytes_per_ns; /* of all loaders, while they read */
-    struct cache_layer_logits layer_logits;
     struct cache_times times;
     struct cache_reads reads[SERVICE_LOADERS_MAX];
     uint32_t *fill; /* entries of the preload, in order */
@@ -139,9 +135,11 @@ struct cache {
     uint32_t token;        /* passes ended since start, the clock of heat */
     uint16_t pass_ended;   /* the last of them */
     uint32_t tokens_ended; /* decode tokens among the records being read */
-    struct cache_now now;
-    struct prediction_list *predictions; /* per layer */
-    uint32_t predictions_max;
+    uint32_t layer;        /* that compute is in */
+    struct sequences sequences;
+    struct cache_sequence sequence[SEQUENCES_MAX]; /* by place */
+    uint64_t predicted;                            /* bit i: the sequence at place i has lists */
+    uint32_t predictions_max;                      /* of a list */
     struct prefault *prefault;
     bool prefault_full;
     uint64_t prefault_after_ns; /* after an allocation that failed: not tried before; 0: none did */
@@ -223,10 +221,18 @@ bool cache_tokens_passed(struct cache *c);
 void cache_receive_predictor(struct cache *c);
 /* Loads what compute waits for although no DEMAND arrived: found by its pins. */
 void cache_check_pins(struct cache *c, uint64_t now_ns);
-void cache_advance(struct cache *c, struct cache_now now);
+/* The tables of predictions. False: out of memory. */
+bool cache_create_predictions(struct cache *c);
+void cache_destroy_predictions(struct cache *c);
+/* A sequence starts, is at a layer, or ends. */
+void cache_sequence_starts(struct cache *c, uint32_t sequence);
+void cache_advance(struct cache *c, const struct prediction_place *now);
+void cache_sequence_ends(struct cache *c, uint32_t sequence);
+/* Of all sequences: their ends may have been lost. */
+void cache_forget_predictions(struct cache *c);
 void cache_prefetch(struct cache *c);
 /* Predictions remain to be prefetched when the device is idle. */
-bool cache_predictions_wait(const struct cache *c);
+bool cache_predictions_wait(struct cache *c);
 
 /* loaders.c */
 void cache_receive_loader(struct cache *c, uint32_t loader);

@@ -54,12 +54,8 @@ static void create_tables(struct cache *c)
         log_fatal(1, "%s", error.text);
     if (cache_set_preset(c, atomic_load(&c->child.procs.head->preset_active), &error) != 0)
         log_fatal(error_exit_status(error.code), "%s", error.text);
-    c->predictions_max = m->hparams.experts < MSG_HINTS_MAX ? m->hparams.experts : MSG_HINTS_MAX;
-    c->predictions = allocate(m->hparams.layers, sizeof *c->predictions);
-    struct msg_prediction *storage =
-        allocate((size_t)m->hparams.layers * c->predictions_max, sizeof(struct msg_prediction));
-    for (uint32_t i = 0; i < m->hparams.layers; i++)
-        c->predictions[i].predictions = storage + (size_t)i * c->predictions_max;
+    if (!cache_create_predictions(c))
+        log_fatal(1, "out of memory (predictions)");
 }
 
 static struct channel *listen_on(struct cache *c, enum endpoint endpoint, unsigned number)

@@ -45,7 +45,8 @@ static bool may_evict(void *arg, uint32_t slot)
 {
     const struct search *s = arg;
     uint32_t entry = slot + s->c->child.model->dense_count;
-    struct prefetch_victim victim = {.hinted = cache_noted(s->c, entry, NOTE_HINTED),
+    struct prefetch_victim victim = {.hinted = s->c->notes[entry].hints > 0 &&
+                                               prefetch_protects(&s->c->limit),
                                      .prefetched = cache_noted(s->c, entry, NOTE_PREFETCHED),
                                      .layer = s->c->entries[entry].layer,
                                      .heat = s->prefetch ? cache_heat(s->c, entry) : 0};

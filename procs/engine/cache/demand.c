@@ -27,42 +27,17 @@ static void note_access(struct cache *c, uint32_t entry)
     n->flags &= (uint16_t)~NOTE_PREFETCHED;
 }
 
-static bool same_position(const struct cache_now *a, const struct cache_now *b)
-{
-    return a->sequence == b->sequence && a->position == b->position && a->layer == b->layer;
-}
-
-/* Stored until the layer's first access: the policy would otherwise treat the layer as passed
- * before compute has pinned its experts. Whole layers only. */
 static void take_logits(struct cache *c, const struct access_record *access)
 {
     const struct model_hparams *h = &c->child.model->hparams;
-    struct cache_layer_logits *layer_logits = &c->layer_logits;
     if (access->layer >= h->layers || access->rank > ACCESS_VALUES ||
         (uint32_t)access->expert + access->rank > h->experts)
         return;
-    struct cache_now at = {access->sequence, access->position, access->layer};
-    if (access->expert == 0)
-        *layer_logits = (struct cache_layer_logits){.levels = layer_logits->levels, .at = at};
-    if (access->expert != layer_logits->count ||
-        !same_position(&at, &layer_logits->at)) { /* a record is missing */
-        layer_logits->count = 0;
-        return;
-    }
+    struct residency_step at = {access->sequence, access->position, access->layer};
     uint8_t levels[ACCESS_VALUES];
     memcpy(levels, access->values, ACCESS_VALUES_HALF);
     memcpy(levels + ACCESS_VALUES_HALF, access->more_values, ACCESS_VALUES_HALF);
-    memcpy(layer_logits->levels + layer_logits->count, levels, access->rank);
-    layer_logits->count += access->rank;
-}
-
-static void hand_over_logits(struct cache *c, const struct cache_now *at)
-{
-    struct cache_layer_logits *layer_logits = &c->layer_logits;
-    if (layer_logits->count == c->child.model->hparams.experts &&
-        same_position(at, &layer_logits->at))
-        residency_logits(c->residency, at->layer, 0, layer_logits->levels, layer_logits->count);
-    layer_logits->count = 0;
+    residency_logits(c->residency, &at, access->expert, levels, access->rank);
 }
 
 static void take_access(struct cache *c, const struct access_record *access)
@@ -72,8 +47,12 @@ static void take_access(struct cache *c, const struct access_record *access)
         take_logits(c, access);
         return;
     }
-    if (access->kind == ACCESS_SEQUENCE_START)
+    if (access->kind == ACCESS_SEQUENCE_START) {
         cache_follow_preset(c, access->preset);
+        cache_sequence_starts(c, access->sequence);
+    }
+    if (access->kind == ACCESS_SEQUENCE_END)
+        cache_sequence_ends(c, access->sequence);
     if (access->kind == ACCESS_TOKEN_END) {
         c->token += access->pass != c->pass_ended; /* a pass of several sequences ends once */
         c->pass_ended = access->pass;
@@ -89,10 +68,7 @@ static void take_access(struct cache *c, const struct access_record *access)
     if (access->kind != ACCESS_EXPERT)
         return;
     c->prefill = access->prefill;
-    struct cache_now at = {access->sequence, access->position, access->layer};
-    cache_advance(c, at);
-    if (c->layer_logits.count > 0)
-        hand_over_logits(c, &at);
+    cache_advance(c, &(struct prediction_place){access->sequence, access->position, access->layer});
     uint32_t entry = model_entry_expert_precision(c->child.model, access->layer, access->expert,
                                                   access->precision);
     if (access->outcome == ACCESS_SKIPPED || entry == ENTRY_NONE)
@@ -110,8 +86,10 @@ void cache_read_accesses(struct cache *c, uint64_t limit)
         c->tokens_read = access_log_tokens(&c->child.access_log);
     while (access_log_read(&c->child.access_log, &c->accesses, limit, &access))
         take_access(c, &access);
-    if (c->accesses.lost != lost)
+    if (c->accesses.lost != lost) {
         cache_count(c, CTR_CACHE_accesses_dropped, c->accesses.lost - lost);
+        cache_forget_predictions(c);
+    }
     if (c->tokens_ended > 0)
         cache_note_tokens(c, c->tokens_ended);
     c->tokens_ended = 0;
@@ -191,7 +169,8 @@ static void take_demand(struct cache *c, const struct msg_demand *demand)
     cache_observe_all(c); /* DONE messages can be lost */
     cache_read_accesses(c, demand->access_log_position);
     if (demand->layer < c->child.model->hparams.layers)
-        cache_advance(c, (struct cache_now){demand->sequence, demand->position, demand->layer});
+        cache_advance(
+            c, &(struct prediction_place){demand->sequence, demand->position, demand->layer});
     uint32_t ready = ENTRY_NONE;
     for (unsigned i = 0; i < demand->count; i++) {
         uint32_t entry = demand->wants[i].entry;

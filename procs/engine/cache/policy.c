@@ -94,7 +94,6 @@ static void create_tables(struct cache *c)
     c->slot_payload = allocate(m->expert_entry_count, sizeof *c->slot_payload);
     c->frequency = allocate((size_t)m->hparams.layers * m->hparams.experts, sizeof *c->frequency);
     c->shares = allocate(m->hparams.layers, sizeof *c->shares);
-    c->layer_logits.levels = allocate(m->hparams.experts, sizeof *c->layer_logits.levels);
     for (uint32_t s = 0; s < m->expert_entry_count; s++) { /* absent entries have no payload */
         uint64_t payload = c->entries[m->dense_count + s].payload_bytes;
         c->slot_payload[s] = payload > 0 ? payload : 1;

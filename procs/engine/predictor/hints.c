@@ -13,6 +13,7 @@
 #include "procs/engine/predictor/predictor.h"
 
 _Static_assert(PREDICTIONS_MAX == MSG_HINTS_MAX, "a list is one HINT");
+_Static_assert(GATES_ROWS == SEQUENCES_MAX, "a row of each sequence is kept");
 
 static const struct model_hparams *hparams(const struct predictor *p)
 {
@@ -29,7 +30,8 @@ int hints_set_preset(struct predictor *p, uint32_t preset, struct error *error)
     p->knobs = knobs;
     p->method = prediction_method_of(knobs.prediction);
     p->want = prediction_want(p->method, knobs.predict_k, hp->experts_used, hp->experts);
-    p->chosen_layer = UINT32_MAX;
+    for (uint32_t i = 0; i < SEQUENCES_MAX; i++)
+        p->sequence[i].chosen_layer = UINT32_MAX;
     if (p->method->source != PREDICT_ACTIVATION || p->activation)
         return 0;
     p->activation = activation_create(hp->layers, hp->experts);
@@ -143,13 +145,16 @@ static bool add_logit_bias(struct predictor *p, uint32_t layer)
     return true;
 }
 
-static uint32_t run_prediction(struct predictor *p, const struct gates_read *row, uint32_t from,
+/* Of the sequence at this place. */
+static uint32_t run_prediction(struct predictor *p, const struct gates_read *row, uint32_t place,
                                uint32_t layer, const struct model_router *rule,
                                const uint16_t *chosen2)
 {
     const struct model_hparams *hp = hparams(p);
+    const struct predictor_sequence *s = &p->sequence[place];
     struct prediction_input in = {.layer = layer,
-                                  .now = from,
+                                  .now = row->layer,
+                                  .sequence = row->sequence,
                                   .position = row->position,
                                   .activation = p->activation,
                                   .experts = hp->experts,
@@ -157,17 +162,17 @@ static uint32_t run_prediction(struct predictor *p, const struct gates_read *row
                                   .want = p->want,
                                   .logits = rule ? p->logits : NULL,
                                   .router = rule,
-                                  .chosen1 = p->chosen[0],
-                                  .chosen1_count = p->chosen_count[0],
+                                  .chosen1 = s->chosen[0],
+                                  .chosen1_count = s->chosen_count[0],
                                   .chosen2 = chosen2,
-                                  .chosen2_count = chosen2 ? p->chosen_count[1] : 0,
+                                  .chosen2_count = chosen2 ? s->chosen_count[1] : 0,
                                   .tables = &p->tables,
                                   .scratch = p->scratch};
     return prediction_run(p->method, &in, p->predictions);
 }
 
-static uint32_t predict_from_input(struct predictor *p, const struct gates_read *row, uint32_t from,
-                                   uint32_t layer)
+static uint32_t predict_from_input(struct predictor *p, const struct gates_read *row,
+                                   uint32_t place, uint32_t layer)
 {
     struct kernel_matrix w;
     struct model_router rule;
@@ -183,29 +188,29 @@ static uint32_t predict_from_input(struct predictor *p, const struct gates_read 
                    p->logits, w.n);
     if (!add_logit_bias(p, layer))
         return 0;
-    return run_prediction(p, row, from, layer, &rule, NULL);
+    return run_prediction(p, row, place, layer, &rule, NULL);
 }
 
 /* The experts chosen in the layer routed last become those of "the layer before". */
-static uint32_t predict_from_routes(struct predictor *p, uint32_t layer,
-                                    const struct gates_read *row)
+static uint32_t predict_from_routes(struct predictor *p, const struct gates_read *row,
+                                    uint32_t place, uint32_t layer)
 {
     uint32_t k = hparams(p)->experts_used;
+    struct predictor_sequence *s = &p->sequence[place];
     if (row->count != k)
         return 0;
     /* Index 0 is layer - 2 only if no row was missed. */
-    bool follows = layer >= 2 && p->chosen_layer == layer - 2 &&
-                   p->chosen_position == row->position && p->chosen_sequence == row->sequence;
-    memcpy(p->chosen[1], p->chosen[0], sizeof p->chosen[1]);
-    p->chosen_count[1] = p->chosen_count[0];
-    p->chosen_count[0] = 0;
+    bool follows =
+        layer >= 2 && s->chosen_layer == layer - 2 && s->chosen_position == row->position;
+    memcpy(s->chosen[1], s->chosen[0], sizeof s->chosen[1]);
+    s->chosen_count[1] = s->chosen_count[0];
+    s->chosen_count[0] = 0;
     for (uint32_t i = 0; i < k; i++)
         if (p->values[i] >= 0 && p->values[i] < (float)hparams(p)->experts)
-            p->chosen[0][p->chosen_count[0]++] = (uint16_t)p->values[i];
-    p->chosen_layer = layer - 1;
-    p->chosen_position = row->position;
-    p->chosen_sequence = row->sequence;
-    return run_prediction(p, row, layer - 1, layer, NULL, follows ? p->chosen[1] : NULL);
+            s->chosen[0][s->chosen_count[0]++] = (uint16_t)p->values[i];
+    s->chosen_layer = layer - 1;
+    s->chosen_position = row->position;
+    return run_prediction(p, row, place, layer, NULL, follows ? s->chosen[1] : NULL);
 }
 
 /* Predicted token counts of a chunk, then the weights ranked before each expert. */
@@ -243,8 +248,7 @@ static uint32_t entry_to_hint(const struct predictor *p, uint32_t layer, uint32_
     return model_entry_expert_precision(m, layer, prediction->expert, precision);
 }
 
-static void send_hint(struct predictor *p, const struct gates_read *row, uint32_t from,
-                      uint32_t layer, uint32_t n)
+static void send_hint(struct predictor *p, const struct gates_read *row, uint32_t layer, uint32_t n)
 {
     struct msg_hint *h = &p->hint;
     struct proc_row *counters = p->child.row;
@@ -252,7 +256,7 @@ static void send_hint(struct predictor *p, const struct gates_read *row, uint32_
                            .sequence = row->sequence,
                            .position = row->position,
                            .layer = (uint16_t)layer,
-                           .from_layer = (uint16_t)from,
+                           .from_layer = (uint16_t)row->layer,
                            .prefill = row->kind == GATES_COUNTS};
     for (uint32_t i = 0; i < n; i++) {
         uint32_t entry = entry_to_hint(p, layer, i, n, h->prefill != 0);
@@ -283,54 +287,95 @@ static bool all_resident(const struct predictor *p)
     return true;
 }
 
-static void note_predictions(struct predictor *p, const struct gates_read *row, uint32_t layer,
-                             uint32_t n)
+static void note_predictions(struct predictor *p, const struct gates_read *row, uint32_t place,
+                             uint32_t layer, uint32_t n)
 {
+    struct prediction_place target = {row->sequence, row->position, layer};
     uint32_t experts[MSG_HINTS_MAX];
     for (uint32_t i = 0; i < n; i++)
         experts[i] = p->predictions[i].expert;
-    recall_prediction(p->recall, row->sequence, row->position, layer, experts, n);
+    recall_prediction(p->recall, place, &target, experts, n);
 }
 
 /* Predicts one target layer into p->predictions; returns their number. */
-static uint32_t predict_layer(struct predictor *p, const struct gates_read *row, uint32_t from,
+static uint32_t predict_layer(struct predictor *p, const struct gates_read *row, uint32_t place,
                               uint32_t layer)
 {
     if (row->kind == GATES_ROUTES && p->method->source == PREDICT_ACTIVATION)
-        return run_prediction(p, row, from, layer, NULL, NULL);
+        return run_prediction(p, row, place, layer, NULL, NULL);
     switch (row->kind) {
     case GATES_INPUT:
-        return p->method->source == PREDICT_LOGITS ? predict_from_input(p, row, from, layer) : 0;
-    case GATES_ROUTES: return predict_from_routes(p, layer, row);
+        return p->method->source == PREDICT_LOGITS ? predict_from_input(p, row, place, layer) : 0;
+    case GATES_ROUTES: return predict_from_routes(p, row, place, layer);
     case GATES_COUNTS: return predict_from_counts(p, row);
     }
     return 0; /* written by another process */
 }
 
-void hints_from_row(struct predictor *p, uint32_t layer)
+static void hint_layers(struct predictor *p, const struct gates_read *row, uint32_t place)
+{
+    bool chunk = row->kind == GATES_COUNTS;
+    uint32_t last = row->layer + (chunk ? 1 : prediction_layers(p->method, p->knobs.lookahead));
+    for (uint32_t target = row->layer + 1; target <= last && target < hparams(p)->layers;
+         target++) {
+        uint32_t n = predict_layer(p, row, place, target);
+        if (n == 0)
+            return;
+        send_hint(p, row, target, n);
+        if (!chunk && target == row->layer + 1)
+            note_predictions(p, row, place, target, n);
+        if (target < last && !all_resident(p))
+            return;
+    }
+}
+
+/* ---- sequences ------------------------------------------------------------------------------- */
+
+static uint32_t place_of(struct predictor *p, uint32_t sequence)
+{
+    bool displaced;
+    uint32_t place = sequences_find(&p->sequences, sequence);
+    if (place != SEQUENCE_NONE)
+        return place;
+    place = sequences_start(&p->sequences, sequence, &displaced);
+    p->sequence[place].chosen_layer = UINT32_MAX;
+    return place;
+}
+
+static void hint_row(struct predictor *p, uint32_t number, uint32_t place)
 {
     struct gates_read row;
     uint64_t start = clock_now_ns();
-    if (layer + 1 >= hparams(p)->layers || p->method->source == PREDICT_NOTHING)
-        return;
-    if (!gates_read(&p->child.gates, layer, &row, p->values)) {
+    if (!gates_read(&p->child.gates, number, &row, p->values)) {
         counter_add(p->child.row, CTR_PREDICTOR_rows_overwritten, 1);
         return;
     }
     counter_add(p->child.row, CTR_PREDICTOR_rows_read, 1);
-    uint32_t last =
-        layer + (row.kind == GATES_COUNTS ? 1 : prediction_layers(p->method, p->knobs.lookahead));
-    for (uint32_t target = layer + 1; target <= last && target < hparams(p)->layers; target++) {
-        uint32_t n = predict_layer(p, &row, layer, target);
-        if (n == 0)
-            break;
-        send_hint(p, &row, layer, target, n);
-        if (row.kind != GATES_COUNTS && target == layer + 1)
-            note_predictions(p, &row, target, n);
-        if (target < last && !all_resident(p))
-            break;
-    }
+    hint_layers(p, &row, place);
     counter_add(p->child.row, CTR_PREDICTOR_predict_ns, clock_now_ns() - start);
+}
+
+void hints_from_rows(struct predictor *p, uint32_t from, uint32_t to)
+{
+    bool taken[SEQUENCES_MAX] = {false};
+    uint32_t kept = to - from < GATES_ROWS ? to - from : GATES_ROWS, older = to - from - kept;
+    for (uint32_t number = to; number != to - kept;) { /* the newest first */
+        struct gates_read row;
+        if (!gates_read(&p->child.gates, --number, &row, NULL)) {
+            older++;
+            continue;
+        }
+        uint32_t place = sequences_ended(&p->sequences, row.sequence) ? SEQUENCE_NONE
+                                                                      : place_of(p, row.sequence);
+        if (place == SEQUENCE_NONE || taken[place]) {
+            older++;
+            continue;
+        }
+        taken[place] = true;
+        if (row.layer + 1 < hparams(p)->layers && p->method->source != PREDICT_NOTHING)
+            hint_row(p, number, place);
+    }
+    counter_add(p->child.row, CTR_PREDICTOR_rows_overwritten, older);
 }
 
 /* Another preset from this sequence on; compute has rejected presets that cannot run here. */
@@ -341,12 +386,21 @@ static void follow_preset(struct predictor *p, uint32_t preset)
         log_warn("preset %u: %s", preset, error.text);
 }
 
+static void sequence_ends(struct predictor *p, uint32_t sequence)
+{
+    (void)sequences_end(&p->sequences, sequence);
+    if (p->activation)
+        activation_sequence_ends(p->activation, sequence);
+}
+
 void hints_measure(struct predictor *p)
 {
     struct access_record access;
     while (access_log_read(&p->child.access_log, &p->accesses, UINT64_MAX, &access)) {
         if (access.kind == ACCESS_SEQUENCE_START)
             follow_preset(p, access.preset);
+        if (access.kind == ACCESS_SEQUENCE_END)
+            sequence_ends(p, access.sequence);
         if (access.kind != ACCESS_EXPERT)
             continue;
         if (p->activation && access.layer < hparams(p)->layers &&
@@ -355,8 +409,9 @@ void hints_measure(struct predictor *p)
                               access.tokens);
         if (access.prefill)
             continue;
+        struct prediction_place at = {access.sequence, access.position, access.layer};
         enum recall_result result =
-            recall_access(p->recall, access.sequence, access.position, access.layer, access.expert);
+            recall_access(p->recall, place_of(p, access.sequence), &at, access.expert);
         if (result == RECALL_NO_PREDICTION)
             continue;
         counter_add(p->child.row, CTR_PREDICTOR_recall_accesses, 1);

@@ -12,8 +12,8 @@
  * On its crash: no hints until its restart; the text does not change.
  * On a crash of others: without a cache, hints are dropped; without compute there are no rows;
  *            without the supervisor it exits.
- * Limits:    a row published while another is processed is skipped: its layer has passed by
- * then. */
+ * Limits:    of rows published while another is processed, only the newest of each sequence is
+ *            read: the layers of the others have passed by then. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -72,16 +72,14 @@ static void handle_controls(struct predictor *p)
     }
 }
 
-/* The newest row only: predictions of an older one would be for a layer that is already running. */
-static void handle_rows(struct predictor *p, uint32_t seen, uint32_t news)
+/* Returns the number of rows seen then. */
+static uint32_t handle_rows(struct predictor *p, uint32_t seen)
 {
-    uint32_t layer = atomic_load_explicit(&p->child.gates.head->last_layer, memory_order_acquire);
-    if (news - seen > 1)
-        counter_add(p->child.row, CTR_PREDICTOR_rows_overwritten, news - seen - 1);
     hints_measure(p);
-    if (layer < p->child.model->hparams.layers)
-        hints_from_row(p, layer);
+    uint32_t news = atomic_load_explicit(&p->child.gates.head->news, memory_order_acquire);
+    hints_from_rows(p, seen, news);
     child_progress(&p->child);
+    return news;
 }
 
 static void tick(struct predictor *p, uint64_t now)
@@ -116,10 +114,9 @@ static void loop(struct predictor *p)
         }
         uint32_t news = gates_wait(&p->child.gates, seen, WAIT_NS);
         if (news != seen)
-            handle_rows(p, seen, news);
+            seen = handle_rows(p, seen);
         else
             p->calm = (struct predictor_idle){p->calm.loads, now, news};
-        seen = news;
     }
 }
 

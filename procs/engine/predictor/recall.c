@@ -17,8 +17,8 @@ struct recall_layer {
 struct recall {
     uint32_t magic;
     uint32_t layers, experts;
-    struct recall_layer *layer; /* [layers] */
-    bool *named;                /* [layers][experts] */
+    struct recall_layer *layer; /* [SEQUENCES_MAX][layers] */
+    bool *named;                /* [SEQUENCES_MAX][layers][experts] */
 };
 
 struct recall *recall_create(uint32_t layers, uint32_t experts, struct error *error)
@@ -26,8 +26,8 @@ struct recall *recall_create(uint32_t layers, uint32_t experts, struct error *er
     struct recall *r = calloc(1, sizeof *r);
     if (r) {
         *r = (struct recall){.magic = RECALL_MAGIC, .layers = layers, .experts = experts};
-        r->layer = calloc(layers, sizeof *r->layer);
-        r->named = calloc((size_t)layers * experts, sizeof *r->named);
+        r->layer = calloc((size_t)SEQUENCES_MAX * layers, sizeof *r->layer);
+        r->named = calloc((size_t)SEQUENCES_MAX * layers * experts, sizeof *r->named);
     }
     if (!r || !r->layer || !r->named) {
         error_set(error, ERR_NO_MEMORY, "out of memory (predictions of %u layers)", layers);
@@ -48,13 +48,14 @@ void recall_destroy(struct recall *r)
     free(r);
 }
 
-void recall_prediction(struct recall *r, uint32_t sequence, uint32_t position, uint32_t layer,
+void recall_prediction(struct recall *r, uint32_t place, const struct prediction_place *target,
                        const uint32_t *experts, size_t count)
 {
     OBJ_CHECK(r, RECALL_MAGIC);
-    sl_assert(layer < r->layers);
-    bool *named = r->named + (size_t)layer * r->experts;
-    r->layer[layer] = (struct recall_layer){true, sequence, position};
+    sl_assert(place < SEQUENCES_MAX && target->layer < r->layers);
+    size_t at = (size_t)place * r->layers + target->layer;
+    bool *named = r->named + at * r->experts;
+    r->layer[at] = (struct recall_layer){true, target->sequence, target->position};
     memset(named, 0, r->experts * sizeof *named);
     for (size_t i = 0; i < count; i++) {
         sl_assert(experts[i] < r->experts);
@@ -62,14 +63,16 @@ void recall_prediction(struct recall *r, uint32_t sequence, uint32_t position, u
     }
 }
 
-enum recall_result recall_access(const struct recall *r, uint32_t sequence, uint32_t position,
-                                 uint32_t layer, uint32_t expert)
+enum recall_result recall_access(const struct recall *r, uint32_t place,
+                                 const struct prediction_place *at, uint32_t expert)
 {
     OBJ_CHECK(r, RECALL_MAGIC);
-    if (layer >= r->layers || expert >= r->experts) /* the log is written by another process */
+    if (at->layer >= r->layers || expert >= r->experts) /* the log is written by another process */
         return RECALL_NO_PREDICTION;
-    const struct recall_layer *l = &r->layer[layer];
-    if (!l->valid || l->sequence != sequence || l->position != position)
+    sl_assert(place < SEQUENCES_MAX);
+    size_t list = (size_t)place * r->layers + at->layer;
+    const struct recall_layer *l = &r->layer[list];
+    if (!l->valid || l->sequence != at->sequence || l->position != at->position)
         return RECALL_NO_PREDICTION;
-    return r->named[(size_t)layer * r->experts + expert] ? RECALL_HIT : RECALL_MISS;
+    return r->named[list * r->experts + expert] ? RECALL_HIT : RECALL_MISS;
 }

@@ -116,6 +116,18 @@ static void simulated_layer_starts(void *self, const struct expert_step *step)
     experts_layer_starts(self, step);
 }
 
+void experts_sequence_starts(struct experts *e, uint32_t sequence)
+{
+    if (e->deterministic)
+        deterministic_sequence_starts(e->deterministic, sequence);
+}
+
+void experts_sequence_ends(struct experts *e, uint32_t sequence)
+{
+    if (e->deterministic)
+        deterministic_sequence_ends(e->deterministic, sequence);
+}
+
 void experts_pass_ends(struct experts *e)
 {
     uint64_t demand = 0, prefetch = 0;

@@ -75,6 +75,9 @@ int experts_check_model(const struct experts *e, struct error *error);
 uint32_t experts_rows(const struct experts *e, uint32_t rows);
 /* A pass failed: unpins what its mask pinned. */
 void experts_release(struct experts *e);
+/* Deterministic mode: a sequence starts, ends. */
+void experts_sequence_starts(struct experts *e, uint32_t sequence);
+void experts_sequence_ends(struct experts *e, uint32_t sequence);
 void experts_pass_ends(struct experts *e); /* deterministic mode: of a token or chunk */
 /* Tokens were completed and logged: wakes the cache if it waits for their number. */
 void experts_tokens_end(struct experts *e, uint32_t tokens);

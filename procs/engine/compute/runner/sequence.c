@@ -77,6 +77,7 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
                                     .p95_ms = histogram_quantile(&s->token_ns, 0.95) / 1e6,
                                     .p99_ms = histogram_quantile(&s->token_ns, 0.99) / 1e6};
     log_event(s, ACCESS_SEQUENCE_END, sequence_get(&q->log_tokens), 0);
+    experts_sequence_ends(&r->experts, s->view.sequence);
     if (s->slot != KEPT_NONE)
         kept_end(&r->slots, s->slot, q, s->log, state != KV_FAILED);
     s->request = NULL;
@@ -203,6 +204,7 @@ static int start_sequence(struct sequence *s, struct error *error)
     gpu_sequence(&r->gpus);
     log_event(s, ACCESS_SEQUENCE_START, sequence_get(&q->kv_valid),
               sequence_get(&q->prompt_tokens));
+    experts_sequence_starts(&r->experts, s->view.sequence);
     return 0;
 }
 

@@ -28,7 +28,7 @@ static uint64_t segment_size(const struct supervisor *s, enum segment_kind kind)
     case SEGMENT_MODEL: return SEGMENT_MODEL_OFFSET + s->model->bytes;
     case SEGMENT_DIRECTORY: return directory_bytes(s->model);
     case SEGMENT_ARENA: return s->layout.bytes;
-    case SEGMENT_GATES: return gates_bytes(h->layers, h->hidden, h->experts);
+    case SEGMENT_GATES: return gates_bytes(h->hidden, h->experts);
     case SEGMENT_ACCESS_LOG: return access_log_bytes();
     case SEGMENT_KV: return kv_bytes(&kv);
     case SEGMENT_PROCS: return procs_bytes();

@@ -400,6 +400,7 @@ int main(void)
     tcase_add_test(c, profile_counts);
     suite_add_tcase(s, c);
     suite_add_tcase(s, sim_cache_case());
+    suite_add_tcase(s, sim_sequences_case());
     suite_add_tcase(s, sim_gpu_case());
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);

@@ -31,17 +31,24 @@ static void sequence(uint32_t number, uint32_t first)
             activation_access(a, number, l, (first + i % 3 / 2) % EXPERTS, 1);
 }
 
-static uint32_t predict(uint32_t position, uint32_t now, uint32_t layer, struct prediction *out)
+static void whole(uint32_t number, uint32_t first)
 {
-    return activation_predict(a, position, now, layer, EXPERTS, 2, out);
+    sequence(number, first);
+    activation_sequence_ends(a, number);
+}
+
+static uint32_t predict(uint32_t number, uint32_t position, uint32_t layer, struct prediction *out)
+{
+    struct prediction_place now = {number, position, 0};
+    return activation_predict(a, &now, layer, EXPERTS, 2, out);
 }
 
 START_TEST(without_earlier_sequences)
 {
     struct prediction out[EXPERTS];
-    ck_assert_uint_eq(predict(0, 0, 1, out), 0);
+    ck_assert_uint_eq(predict(1, 0, 1, out), 0);
     sequence(1, 3);
-    ck_assert_uint_eq(predict(1, 0, 1, out), 2);
+    ck_assert_uint_eq(predict(1, 1, 1, out), 2);
     ck_assert_uint_eq(out[0].expert, 3);
     ck_assert_float_eq_tol(out[0].probability, 0.75f, 1e-6f); /* min(1, 2 * 4/6) * (1 - 1/4) */
     ck_assert_uint_eq(out[1].expert, 4);
@@ -52,19 +59,52 @@ END_TEST
 START_TEST(the_similar_one_is_matched)
 {
     struct prediction out[EXPERTS];
-    sequence(1, 0);
-    sequence(2, 4);
-    sequence(3, 2);
+    whole(1, 0);
+    whole(2, 4);
+    whole(3, 2);
     activation_access(a, 4, 0, 4, 1); /* so far only layer 0 */
-    ck_assert_uint_eq(predict(7, 0, 3, out), 2);
+    ck_assert_uint_eq(predict(4, 7, 3, out), 2);
     ck_assert_uint_eq(out[0].expert, 4);
     ck_assert_float_eq_tol(out[0].probability, 0.25f, 1e-6f); /* three layers ahead */
     activation_access(a, 4, 0, 2, 5);
-    ck_assert_uint_eq(predict(7, 0, 3, out), 2); /* the same position: the same match */
+    ck_assert_uint_eq(predict(4, 7, 3, out), 2); /* the same position: the same match */
     ck_assert_uint_eq(out[0].expert, 4);
-    ck_assert_uint_eq(predict(8, 0, 3, out), 2);
+    ck_assert_uint_eq(predict(4, 8, 3, out), 2);
     ck_assert_uint_eq(out[0].expert, 2);
-    ck_assert_uint_eq(activation_predict(a, 8, 0, 3, 1, 2, out), 1);
+    struct prediction_place now = {4, 8, 0};
+    ck_assert_uint_eq(activation_predict(a, &now, 3, 1, 2, out), 1);
+}
+END_TEST
+
+/* Each running sequence has its matrix and its match; none ends because another one runs. */
+START_TEST(sequences_that_alternate)
+{
+    struct prediction out[EXPERTS];
+    whole(1, 0);
+    whole(2, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t number = 10; number < 12; number++) {
+            activation_access(a, number, 0, number == 10 ? 0 : 4, 1);
+            ck_assert_uint_eq(predict(number, i, 3, out), 2);
+            ck_assert_uint_eq(out[0].expert, number == 10 ? 0 : 4);
+        }
+    activation_sequence_ends(a, 10);
+    ck_assert_uint_eq(predict(10, 9, 3, out), 0);
+    ck_assert_uint_eq(predict(11, 9, 3, out), 2);
+    ck_assert_uint_eq(out[0].expert, 4);
+}
+END_TEST
+
+/* More sequences than places, of which none ends: the oldest joins the collection. */
+START_TEST(a_displaced_sequence_ends)
+{
+    struct prediction out[EXPERTS];
+    for (uint32_t number = 1; number <= SEQUENCES_MAX + 1; number++)
+        sequence(number, number == 1 ? 6 : 0);
+    activation_access(a, 2, 0, 6, 100);
+    ck_assert_uint_eq(predict(1, 0, 1, out), 0);
+    ck_assert_uint_eq(predict(2, 0, 1, out), 2);
+    ck_assert_uint_eq(out[0].expert, 6);
 }
 END_TEST
 
@@ -72,11 +112,11 @@ END_TEST
 START_TEST(a_full_collection_keeps_what_is_rare)
 {
     struct prediction out[EXPERTS];
-    sequence(1, 6);
+    whole(1, 6);
     for (uint32_t i = 2; i < 3 * ACTIVATION_MATRICES; i++)
-        sequence(i, i % 2);
+        whole(i, i % 2);
     activation_access(a, 9999, 0, 7, 1);
-    ck_assert_uint_eq(predict(0, 0, 1, out), 2);
+    ck_assert_uint_eq(predict(9999, 0, 1, out), 2);
     ck_assert_uint_eq(out[0].expert, 6);
 }
 END_TEST
@@ -88,10 +128,10 @@ START_TEST(counts_do_not_overflow)
         activation_access(a, 1, 1, 2, UINT32_MAX);
         activation_access(a, 1, 1, 5, 1);
     }
-    ck_assert_uint_ge(predict(0, 0, 1, out), 1);
+    ck_assert_uint_ge(predict(1, 0, 1, out), 1);
     ck_assert_uint_eq(out[0].expert, 2);
     ck_assert_uint_ge(activation_bytes(LAYERS, EXPERTS),
-                      (ACTIVATION_MATRICES + 1) * LAYERS * EXPERTS * sizeof(uint16_t));
+                      (ACTIVATION_MATRICES + SEQUENCES_MAX) * LAYERS * EXPERTS * sizeof(uint16_t));
 }
 END_TEST
 
@@ -102,6 +142,8 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, without_earlier_sequences);
     tcase_add_test(c, the_similar_one_is_matched);
+    tcase_add_test(c, sequences_that_alternate);
+    tcase_add_test(c, a_displaced_sequence_ends);
     tcase_add_test(c, a_full_collection_keeps_what_is_rare);
     tcase_add_test(c, counts_do_not_overflow);
     suite_add_tcase(s, c);

@@ -242,8 +242,9 @@ static struct residency *create(enum eviction eviction)
 static void send_logits(struct residency *r, uint32_t layer)
 {
     const uint8_t *level = text[token].level[layer];
-    residency_logits(r, layer, 0, level, PIECE);
-    residency_logits(r, layer, PIECE, level + PIECE, EXPERTS - PIECE);
+    struct residency_step at = {text[token].sequence, text[token].position, layer};
+    residency_logits(r, &at, 0, level, PIECE);
+    residency_logits(r, &at, PIECE, level + PIECE, EXPERTS - PIECE);
 }
 
 static void step(struct residency *r, uint32_t layer)
@@ -282,12 +283,12 @@ START_TEST(victims_agree_with_the_oracle)
     for (token = 0; token < TOKENS; token++) {
         bool silent = token >= 70 && token % 3 == 0; /* simulates a lost piece of the log */
         for (uint32_t l = 0; l < LAYERS; l++) {
-            step(r, l);
             if (!silent || l != 1) {
                 oracle_learns(l);
                 send_logits(r, l);
                 received[l] = token + 1;
             }
+            step(r, l);
             access_layer(r, l, &left, token < 70);
         }
         oracle_steps();
@@ -302,11 +303,11 @@ static uint32_t whole(enum eviction eviction, bool logits, bool query_victims)
     uint32_t left = 1;
     for (token = 0; token < TOKENS; token++)
         for (uint32_t l = 0; l < LAYERS; l++) {
-            step(r, l);
-            if (query_victims)
-                (void)residency_victim(r, POLICY_NONE, anyone, NULL);
             if (logits)
                 send_logits(r, l);
+            if (query_victims)
+                (void)residency_victim(r, POLICY_NONE, anyone, NULL);
+            step(r, l);
             if (query_victims)
                 (void)residency_victim(r, POLICY_NONE, anyone, NULL);
             access_layer(r, l, &left, false);
@@ -345,8 +346,9 @@ START_TEST(nearly_chosen_stays)
         memset(level, 200, sizeof level);
         memset(level, 0, TOP_K);
         level[near] = 20;
-        residency_step(r, &(struct residency_step){near, 0, 0});
-        residency_logits(r, 0, 0, level, EXPERTS);
+        struct residency_step at = {near, 0, 0};
+        residency_logits(r, &at, 0, level, EXPERTS);
+        residency_step(r, &at);
         residency_insert(r, 10, false);
         residency_insert(r, 11, false);
         ck_assert_uint_eq(residency_victim(r, POLICY_NONE, anyone, NULL), near == 10 ? 11 : 10);
@@ -362,17 +364,21 @@ START_TEST(lost_pieces)
 {
     uint8_t level[EXPERTS] = {0};
     struct residency *r = create(EVICTION_LEARNED);
+    struct residency_step at = {1, 0, 0}, other = {1, 0, 1}, next = {1, 1, 0};
     memset(level + 1, 200, EXPERTS - 1);
-    residency_step(r, &(struct residency_step){1, 0, 0});
-    residency_logits(r, 0, PIECE, level, EXPERTS - PIECE);
-    residency_logits(r, 0, 0, level, PIECE);
-    residency_logits(r, 1, PIECE, level, EXPERTS - PIECE);
-    residency_logits(r, 0, PIECE, level, EXPERTS - PIECE);
+    residency_logits(r, &at, PIECE, level, EXPERTS - PIECE);
+    residency_logits(r, &at, 0, level, PIECE);
+    residency_logits(r, &other, PIECE, level, EXPERTS - PIECE);
+    residency_logits(r, &at, PIECE, level, EXPERTS - PIECE);
+    residency_step(r, &at);
     residency_insert(r, 0, false);
     residency_insert(r, 1, false);
     ck_assert_uint_eq(residency_victim(r, POLICY_NONE, anyone, NULL), 0); /* the older one */
-    residency_logits(r, 0, 0, level, PIECE);
-    residency_logits(r, 0, PIECE, level, EXPERTS - PIECE);
+    residency_logits(r, &next, 0, level, PIECE);
+    residency_logits(r, &next, PIECE, level, EXPERTS - PIECE);
+    residency_step(r, &other); /* not theirs: they wait */
+    ck_assert_uint_eq(residency_victim(r, POLICY_NONE, anyone, NULL), 0);
+    residency_step(r, &next);
     ck_assert_uint_eq(residency_victim(r, POLICY_NONE, anyone, NULL), 1);
     residency_destroy(r);
 }
@@ -397,8 +403,9 @@ START_TEST(odd_shapes)
             for (uint32_t t = 0; t < 300; t++) {
                 memset(level, t % 2 ? 255 : 0, sizeof level);
                 level[t % experts] = 0;
-                residency_step(r, &(struct residency_step){1, t, t % 2});
-                residency_logits(r, t % 2, 0, level, experts);
+                struct residency_step at = {1, t, t % 2};
+                residency_logits(r, &at, 0, level, experts);
+                residency_step(r, &at);
                 ck_assert_uint_eq(residency_victim(r, POLICY_NONE, anyone, NULL), 0);
             }
             residency_destroy(r);

@@ -9,6 +9,7 @@
 
 #define SEQUENCES 64
 #define EVENTS    40000u
+#define ROWS      4u /* of a pass */
 
 uint64_t seed;
 
@@ -21,20 +22,34 @@ uint32_t below(uint32_t n)
 /* ---- the oracle: a history ---- */
 
 struct event {
-    uint32_t slot, tokens, sequence;
+    uint32_t slot, tokens;
     bool high;
-    uint64_t token; /* tokens so far, this one included */
+    uint64_t token; /* of all rounds so far */
     uint32_t pass;  /* tokens of its pass */
+    uint32_t starts;
+};
+
+struct part { /* tokens that became known at the same time */
+    uint64_t token;
+    uint32_t tokens, starts;
+    bool longer; /* the round grew by them; or they are of the same moment */
+};
+
+struct row {                             /* a sequence */
+    uint32_t sequence, position, tokens; /* tokens: of its next pass */
+    uint32_t round;                      /* of its last pass */
 };
 
 struct oracle {
     const struct residency_config *config;
     struct event event[EVENTS];
-    uint32_t events;
+    struct part part[EVENTS];
+    uint32_t events, parts, starts;
     bool resident[SLOTS];
     uint64_t inserted[SLOTS], touched[SLOTS], accesses[SLOTS], in_step[SLOTS];
-    uint64_t tick, step, token, sequence_token;
-    uint32_t sequence, layer, pass, tokens_of[SEQUENCES];
+    uint64_t tick, step, token, start_token; /* start_token: at the last start of a sequence */
+    uint32_t layer, round, length;           /* length: tokens of the running round */
+    bool round_over;
 };
 
 static struct oracle o;
@@ -64,22 +79,27 @@ static double decayed(uint64_t age, uint32_t tokens, double half)
     return sum;
 }
 
+static uint64_t age(uint64_t token, uint32_t starts)
+{
+    return o.token - token + 128 * (o.starts - starts);
+}
+
 /* Fraction of each pass's tokens that used the expert, weighted towards newer passes. */
 static double decayed_frequency(uint32_t slot)
 {
     double sum = 0;
     for (int slow = 0; slow < 2; slow++) {
         double half = slow ? 128 : 1, used = 2.0 * TOP_K / EXPERTS, all = 2;
-        uint64_t after = 0; /* tokens and gaps since the end of sequence s */
-        for (uint32_t i = 0; i < o.events; i++)
-            if (o.event[i].slot % ALL == slot % ALL)
+        for (uint32_t i = 0; i < o.events; i++) {
+            const struct event *e = &o.event[i];
+            if (e->slot % ALL == slot % ALL)
                 used +=
-                    (double)o.event[i].tokens / o.event[i].pass *
-                    decayed(o.token - o.event[i].token + 128 * (o.sequence - o.event[i].sequence),
-                            o.event[i].pass, half);
-        for (uint32_t s = o.sequence; s > 0; s--) {
-            all += decayed(after, o.tokens_of[s], half);
-            after += o.tokens_of[s] + 128;
+                    (double)e->tokens / e->pass * decayed(age(e->token, e->starts), e->pass, half);
+        }
+        for (uint32_t i = 0; i < o.parts; i++) {
+            const struct part *p = &o.part[i];
+            all += p->longer ? decayed(age(p->token, p->starts), p->tokens, half)
+                             : p->tokens * decayed(age(p->token, p->starts), 1, half);
         }
         sum += (slow ? 0.75 : 0.25) * used / all;
     }
@@ -90,10 +110,10 @@ static double priority(uint32_t slot)
 {
     const struct residency_config *c = o.config;
     double r = 0, f = 0, h = 0;
-    uint64_t since = c->records_model ? 0 : o.sequence_token;
+    uint64_t since = c->records_model ? 0 : o.start_token;
     for (uint32_t i = 0; i < o.events; i++) {
         const struct event *e = &o.event[i];
-        if (e->slot % ALL != slot % ALL || (!c->records_model && e->sequence != o.sequence))
+        if (e->slot % ALL != slot % ALL || (!c->records_model && e->starts != o.starts))
             continue;
         r = (double)(e->token - since);
         f += e->tokens;
@@ -120,9 +140,9 @@ static uint32_t distance(uint32_t layer)
 static double activation(uint32_t slot)
 {
     bool all = o.config->records_model;
-    double accesses = 0, tokens = (double)(o.token - (all ? 0 : o.sequence_token));
+    double accesses = 0, tokens = (double)(o.token - (all ? 0 : o.start_token));
     for (uint32_t i = 0; i < o.events; i++)
-        if (o.event[i].slot % ALL == slot % ALL && (all || o.event[i].sequence == o.sequence))
+        if (o.event[i].slot % ALL == slot % ALL && (all || o.event[i].starts == o.starts))
             accesses += o.event[i].tokens;
     return -(accesses * 1024 + tokens * TOP_K) * (LAYERS - layer_of(slot));
 }
@@ -163,6 +183,12 @@ static bool pinned(void *arg, uint32_t slot)
 static bool may(void *arg, uint32_t slot)
 {
     return !pinned(arg, slot);
+}
+
+static bool any(void *arg, uint32_t slot)
+{
+    (void)arg, (void)slot;
+    return true;
 }
 
 /* True when a is evicted before b. The caller compares groups. */
@@ -219,17 +245,11 @@ static uint32_t oracle_victim(struct residency *r, uint32_t incoming, uint64_t *
 
 /* ---- a random trace over policy and oracle ---- */
 
-static void step_to(struct residency *r, uint32_t sequence, uint32_t position, uint32_t layer)
-{
-    o.layer = layer;
-    o.step++;
-    residency_step(r, &(struct residency_step){sequence, position, layer});
-}
-
-static void access_slot(struct residency *r, uint32_t slot, uint32_t tokens, bool high)
+static void access_slot(struct residency *r, const struct row *row, uint32_t slot, uint32_t tokens,
+                        bool high)
 {
     ck_assert_uint_lt(o.events, EVENTS);
-    o.event[o.events++] = (struct event){slot, tokens, o.sequence, high, o.token, o.pass};
+    o.event[o.events++] = (struct event){slot, tokens, high, o.token, row->tokens, o.starts};
     o.in_step[slot] = o.step;
     if (o.resident[slot]) {
         o.touched[slot] = ++o.tick;
@@ -263,9 +283,11 @@ static uint32_t pick(uint32_t layer) /* skewed */
     return layer * EXPERTS + (a < b ? a : b);
 }
 
-static void layer_of_pass(struct residency *r, uint32_t tokens, uint64_t capacity)
+/* Returns the number of missing entries. */
+static uint32_t layer_of_row(struct residency *r, const struct row *row,
+                             uint32_t missing[TOP_K * 2])
 {
-    uint32_t want[TOP_K * 2], missing[TOP_K * 2], n = 0, misses = 0;
+    uint32_t want[TOP_K * 2], n = 0, misses = 0, tokens = row->tokens;
     uint32_t max = tokens > 1 ? TOP_K * 2 : TOP_K;
     for (uint32_t i = 0; i < max; i++) {
         uint32_t slot = pick(o.layer);
@@ -279,37 +301,90 @@ static void layer_of_pass(struct residency *r, uint32_t tokens, uint64_t capacit
         want[n++] = slot;
         if (!o.resident[slot])
             missing[misses++] = slot;
-        access_slot(r, slot, i == 0 ? tokens : 1 + below(tokens), high);
+        access_slot(r, row, slot, i == 0 ? tokens : 1 + below(tokens), high);
     }
-    for (uint32_t i = 0; i < misses; i++) {
-        uint64_t pins = below(1000);
-        bring(r, missing[i], capacity, &pins);
+    return misses;
+}
+
+static void start(struct residency *r, struct row *row, uint32_t sequence, bool tell)
+{
+    *row = (struct row){.sequence = sequence, .tokens = 1 + below(20)};
+    if (tell)
+        residency_sequence_starts(r, sequence);
+    o.starts++;
+    o.start_token = o.token - (o.round_over ? 0 : o.length);
+}
+
+static void add_part(uint32_t tokens, bool longer)
+{
+    ck_assert_uint_lt(o.parts, EVENTS);
+    if (tokens > 0)
+        o.part[o.parts++] = (struct part){o.token, tokens, o.starts, longer};
+}
+
+/* The row's tokens are counted in its first layer: the first one, then the others. */
+static void count_row(struct row *row)
+{
+    bool other = o.round == 0 || row->round == o.round || o.round_over;
+    o.round += other;
+    o.length = other ? 0 : o.length;
+    o.round_over = false;
+    row->round = o.round;
+    o.token += o.length == 0;
+    add_part(1, o.length == 0);
+    o.length = o.length == 0 ? 1 : o.length;
+    uint32_t longer = row->tokens > o.length ? row->tokens - o.length : 0;
+    o.token += longer;
+    o.length += longer;
+    add_part(longer, true);
+    add_part(row->tokens - 1 - longer, false);
+}
+
+static void end(struct residency *r, const struct row *rows, uint32_t count, const struct row *row)
+{
+    bool shared = false;
+    for (uint32_t i = 0; i < count; i++)
+        shared |= &rows[i] != row && rows[i].round == o.round;
+    o.round_over |= row->round == o.round && !shared;
+    residency_sequence_ends(r, row->sequence);
+}
+
+/* All rows of a layer are accessed, then the missing entries are loaded. */
+static void pass_of(struct residency *r, struct row *const *rows, uint32_t count, uint64_t capacity)
+{
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        uint32_t missing[ROWS * TOP_K * 2], misses = 0;
+        o.layer = l;
+        o.step++;
+        for (uint32_t i = 0; i < count; i++) {
+            if (l == 0)
+                count_row(rows[i]);
+            residency_step(r, &(struct residency_step){rows[i]->sequence, rows[i]->position, l});
+            misses += layer_of_row(r, rows[i], missing + misses);
+        }
+        for (uint32_t i = 0; i < misses; i++) {
+            uint64_t pins = below(1000);
+            if (!o.resident[missing[i]])
+                bring(r, missing[i], capacity, &pins);
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        rows[i]->position += rows[i]->tokens;
+        rows[i]->tokens = 1;
     }
 }
 
-static void replay(const struct residency_config *config, uint64_t capacity, uint32_t tokens)
+static struct residency *begin(const struct residency_config *config, uint64_t capacity)
 {
     struct residency *r = residency_create(config);
     ck_assert_ptr_nonnull(r);
     o = (struct oracle){.config = config};
     residency_capacity(r, capacity);
-    for (uint32_t sequence = 1, t = 0; t < tokens; sequence++) {
-        uint32_t prompt = 1 + below(20), length = 10 + below(60), position = 0;
-        o.sequence = sequence;
-        o.sequence_token = o.token;
-        for (uint32_t i = 0; i < length && t < tokens; i++, t++) {
-            uint32_t now = i == 0 ? prompt : 1;
-            o.token += now;
-            o.pass = now;
-            ck_assert_uint_lt(sequence, SEQUENCES);
-            o.tokens_of[sequence] += now;
-            for (uint32_t l = 0; l < LAYERS; l++) {
-                step_to(r, sequence, position, l);
-                layer_of_pass(r, now, capacity);
-            }
-            position += now;
-        }
-    }
+    return r;
+}
+
+static void finish(struct residency *r)
+{
     uint32_t resident = 0;
     for (uint32_t s = 0; s < SLOTS; s++) {
         resident += o.resident[s];
@@ -319,6 +394,45 @@ static void replay(const struct residency_config *config, uint64_t capacity, uin
     ck_assert_uint_eq(residency_resident_count(r), resident);
     ck_assert_uint_gt(resident, 0);
     residency_destroy(r);
+}
+
+/* One sequence after another. records: its start is told. */
+static void replay(const struct residency_config *config, uint64_t capacity, uint32_t tokens,
+                   bool records)
+{
+    struct residency *r = begin(config, capacity);
+    for (uint32_t sequence = 1, t = 0; t < tokens; sequence++) {
+        struct row row, *rows = &row;
+        start(r, &row, sequence, records);
+        for (uint32_t i = 10 + below(60); i > 0 && t < tokens; i--, t++)
+            pass_of(r, &rows, 1, capacity);
+        end(r, &row, 1, &row);
+    }
+    finish(r);
+}
+
+/* Sequences that start and end while others run; each pass computes some of them, in any order. */
+static void replay_many(const struct residency_config *config, uint64_t capacity, uint32_t passes)
+{
+    struct residency *r = begin(config, capacity);
+    struct row row[ROWS], *rows[ROWS];
+    uint32_t sequences = 0;
+    for (uint32_t i = 0; i < ROWS; i++)
+        start(r, &row[i], ++sequences, true);
+    for (uint32_t t = 0; t < passes; t++) {
+        uint32_t count = 0, first = below(ROWS);
+        for (uint32_t i = 0; i < ROWS; i++)
+            if (below(2) == 0)
+                rows[count++] = &row[(first + i) % ROWS];
+        if (count > 0)
+            pass_of(r, rows, count, capacity);
+        if (below(20) == 0) {
+            struct row *other = &row[below(ROWS)];
+            end(r, row, ROWS, other);
+            start(r, other, ++sequences, true);
+        }
+    }
+    finish(r);
 }
 
 struct residency_config config_of(enum eviction eviction, enum allocation allocation,
@@ -364,8 +478,27 @@ START_TEST(victims_agree_with_the_oracle)
         c.fld_next = round % 3 == 1;
         c.records_model = round % 3 == 2;
         seed = 77 * (unsigned)_i + round;
-        replay(&c, 64 * (10 + 5 * round), 150);
+        replay(&c, 64 * (10 + 5 * round), 150, round % 2);
+        replay_many(&c, 64 * (20 + 5 * round), 60);
     }
+}
+END_TEST
+
+/* More sequences than places, none of which ends: each start is one, and nothing else changes. */
+START_TEST(places_are_reused)
+{
+    struct residency_config c = config_of(EVICTION_DECAYED, ALLOCATE_SHARED, 1);
+    struct residency *r = residency_create(&c);
+    residency_insert(r, 0, false);
+    residency_insert(r, 1, false);
+    for (uint32_t s = 1; s < 5 * SEQUENCES; s++) {
+        residency_step(r, &(struct residency_step){s, 7, 0});
+        residency_accessed(r, s % 2, &(struct residency_access){1, true});
+        residency_step(r, &(struct residency_step){s, 7, 1});
+        ck_assert_uint_eq(residency_victim(r, POLICY_NONE, any, NULL), 1 - s % 2);
+    }
+    residency_sequence_ends(r, 5 * SEQUENCES); /* unknown */
+    residency_destroy(r);
 }
 END_TEST
 
@@ -379,7 +512,8 @@ START_TEST(sizes_differ)
         struct residency_config c = config_of(ordered[i], ALLOCATE_EVEN, 2);
         c.slot_bytes = bytes;
         seed = i;
-        replay(&c, 1500, 120);
+        replay(&c, 1500, 120, true);
+        replay_many(&c, 2500, 50);
     }
 }
 END_TEST
@@ -392,6 +526,7 @@ int main(void)
     tcase_add_loop_test(c, victims_agree_with_the_oracle, 0,
                         (int)(ARRAY_LEN(ordered) * ARRAY_LEN(allocations)));
     tcase_add_test(c, sizes_differ);
+    tcase_add_test(c, places_are_reused);
     add_rules(c);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);

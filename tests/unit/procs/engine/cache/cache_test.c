@@ -2,6 +2,11 @@
 /* The cache manager: victims, waiting, cancelling, retries, prefetches, filling and recovery. */
 #include "tests/unit/procs/engine/cache/world.h"
 
+static void advance(uint32_t sequence, uint32_t position, uint32_t layer)
+{
+    cache_advance(&w.cache, &(struct prediction_place){sequence, position, layer});
+}
+
 /* ---- victims -------------------------------------------------------------------------------- */
 
 START_TEST(lru_evicts_the_entry_that_was_accessed_longest_ago)
@@ -9,6 +14,7 @@ START_TEST(lru_evicts_the_entry_that_was_accessed_longest_ago)
     start("lod", 4);
     make_resident(0, 4);
     struct residency_access once = {.tokens = 1};
+    advance(1, 7, LAYER);
     residency_accessed(w.cache.residency, cache_slot(&w.cache, expert(LAYER, 0)), &once);
     uint64_t owned = w.cache.owned_bytes;
     demand(expert(LAYER, 4));
@@ -127,9 +133,10 @@ START_TEST(a_demand_message_loads_and_a_wrong_entry_is_counted)
 }
 END_TEST
 
-static void send_hint(uint32_t position, uint32_t layer, uint32_t first, uint32_t hinted)
+static void send_hint_of(uint32_t sequence, uint32_t position, uint32_t layer, uint32_t first,
+                         uint32_t hinted)
 {
-    struct msg_hint m = {.sequence = 1,
+    struct msg_hint m = {.sequence = sequence,
                          .position = position,
                          .layer = (uint16_t)layer,
                          .from_layer = (uint16_t)(layer - 1),
@@ -141,10 +148,15 @@ static void send_hint(uint32_t position, uint32_t layer, uint32_t first, uint32_
     cache_receive_predictor(&w.cache);
 }
 
+static void send_hint(uint32_t position, uint32_t layer, uint32_t first, uint32_t hinted)
+{
+    send_hint_of(1, position, layer, first, hinted);
+}
+
 START_TEST(hinted_experts_are_prefetched_while_space_is_free)
 {
     start("default", 3);
-    cache_advance(&w.cache, (struct cache_now){1, 7, LAYER});
+    advance(1, 7, LAYER);
     make_resident(0, 1);
     send_hint(7, LAYER + 1, 0, 3);
     for (uint32_t i = 0; i < 6; i++) /* one per iteration of the main loop */
@@ -159,7 +171,7 @@ END_TEST
 START_TEST(a_hint_for_a_layer_that_has_passed_is_dropped)
 {
     start("default", 8);
-    cache_advance(&w.cache, (struct cache_now){1, 7, LAYER});
+    advance(1, 7, LAYER);
     send_hint(7, LAYER, 0, 2);
     cache_prefetch(&w.cache);
     ck_assert_uint_eq(count(CTR_CACHE_hints_expired), 2);
@@ -172,7 +184,7 @@ END_TEST
 START_TEST(a_newer_list_keeps_the_reads_of_its_place)
 {
     start("default", 8);
-    cache_advance(&w.cache, (struct cache_now){1, 7, LAYER});
+    advance(1, 7, LAYER);
     for (uint32_t i = 0; i < 2; i++) {
         send_hint(7, LAYER + 1, i, 1);
         cache_prefetch(&w.cache);
@@ -182,6 +194,52 @@ START_TEST(a_newer_list_keeps_the_reads_of_its_place)
     send_hint(8, LAYER + 1, 2, 1);
     ck_assert_int_eq(state(expert(LAYER + 1, 0)), ENTRY_LOADING);
     ck_assert_int_ne(state(expert(LAYER + 1, 1)), ENTRY_LOADING);
+}
+END_TEST
+
+/* Lists of two sequences in one pass: what one of them passes, and its end, leave the other's. */
+START_TEST(lists_survive_another_sequence)
+{
+    start("default", 8);
+    cache_sequence_starts(&w.cache, 1);
+    cache_sequence_starts(&w.cache, 2);
+    advance(1, 7, LAYER);
+    send_hint_of(1, 7, LAYER + 1, 0, 2);
+    advance(2, 90, LAYER);
+    send_hint_of(2, 90, LAYER + 1, 1, 2);
+    for (uint32_t i = 0; i < 6; i++)
+        cache_prefetch(&w.cache);
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert_int_eq(state(expert(LAYER + 1, i)), ENTRY_LOADING);
+    ck_assert_uint_eq(count(CTR_CACHE_prefetches), 3); /* one of them is in both */
+    advance(1, 7, LAYER + 1);
+    ck_assert_int_ne(state(expert(LAYER + 1, 0)), ENTRY_LOADING); /* in no list any more */
+    ck_assert_int_eq(state(expert(LAYER + 1, 1)), ENTRY_LOADING);
+    ck_assert_int_eq(state(expert(LAYER + 1, 2)), ENTRY_LOADING);
+    cache_sequence_ends(&w.cache, 1);
+    ck_assert_int_eq(state(expert(LAYER + 1, 1)), ENTRY_LOADING);
+    cache_sequence_ends(&w.cache, 2);
+    ck_assert_int_ne(state(expert(LAYER + 1, 1)), ENTRY_LOADING);
+    ck_assert_int_ne(state(expert(LAYER + 1, 2)), ENTRY_LOADING);
+    ck_assert(!cache_predictions_wait(&w.cache));
+    send_hint_of(2, 90, LAYER + 2, 0, 2); /* late: it has ended */
+    ck_assert(!cache_predictions_wait(&w.cache));
+}
+END_TEST
+
+/* An expert that a sequence is predicted to need is evicted only when nothing else is left. */
+START_TEST(another_sequence_spares_predicted_experts)
+{
+    start("default", 2);
+    make_resident(0, 2);
+    advance(1, 7, LAYER - 1);
+    send_hint_of(1, 7, LAYER, 0, 1);
+    advance(2, 90, LAYER - 1);
+    send_hint_of(2, 90, LAYER, 0, 1);
+    advance(2, 90, LAYER);
+    demand(expert(LAYER, 2));
+    ck_assert_int_eq(state(expert(LAYER, 0)), ENTRY_READY);
+    ck_assert_int_eq(state(expert(LAYER, 1)), ENTRY_ABSENT);
 }
 END_TEST
 
@@ -353,6 +411,8 @@ int main(void)
     tcase_add_test(t, hinted_experts_are_prefetched_while_space_is_free);
     tcase_add_test(t, a_hint_for_a_layer_that_has_passed_is_dropped);
     tcase_add_test(t, a_newer_list_keeps_the_reads_of_its_place);
+    tcase_add_test(t, lists_survive_another_sequence);
+    tcase_add_test(t, another_sequence_spares_predicted_experts);
     tcase_add_test(t, the_preload_ends_when_the_capacity_is_used);
     tcase_add_test(t, a_successor_keeps_what_is_ready_and_resets_what_was_loading);
     tcase_add_test(t, the_next_pair_starts_when_the_last_is_done);

@@ -85,19 +85,13 @@ void open_cache(const char *preset)
     c->alloc = arena_alloc_create(&c->child.arena, &c->layout, false, &error);
     ck_assert(c->notes && c->alloc);
     must(cache_set_preset(c, preset_find(preset), &error), &error);
-    uint32_t layers = c->child.model->hparams.layers;
-    c->predictions_max = c->child.model->hparams.experts;
-    c->predictions = calloc(layers, sizeof *c->predictions);
-    struct msg_prediction *storage = calloc((size_t)layers * c->predictions_max, sizeof *storage);
-    for (uint32_t i = 0; i < layers; i++)
-        c->predictions[i].predictions = storage + (size_t)i * c->predictions_max;
+    ck_assert(cache_create_predictions(c));
 }
 
 void close_cache(void)
 {
     struct cache *c = &w.cache;
-    free(c->predictions[0].predictions);
-    free(c->predictions);
+    cache_destroy_predictions(c);
     free(c->notes);
     arena_alloc_destroy(c->alloc);
     residency_destroy(c->residency);
@@ -106,7 +100,6 @@ void close_cache(void)
     free(c->slot_payload);
     free(c->frequency);
     free(c->shares);
-    free(c->layer_logits.levels);
 }
 
 static struct channel *listen_at(const char *name, char path[100])

@@ -42,7 +42,7 @@ static void make_child(const struct model_index *model)
     directory_format(s.base, c->model, &w.layout, 1);
     world_must(directory_attach(s.fd, true, BOOT, c->model, &c->directory, &error), &error);
     c->arena = create(SEGMENT_ARENA, w.layout.bytes);
-    s = create(SEGMENT_GATES, gates_bytes(h->layers, h->hidden, h->experts));
+    s = create(SEGMENT_GATES, gates_bytes(h->hidden, h->experts));
     gates_format(s.base, h->layers, h->hidden, h->experts);
     world_must(gates_attach(s.fd, true, BOOT, &c->gates, &error), &error);
     s = create(SEGMENT_ACCESS_LOG, access_log_bytes());
