@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The third tier: places on a GPU, after the arena. Which expert has one is decided by the code of lib/device/cuda
- * (lib/policy/residency/places.h); here are only the times. */
+ * (lib/policy/gpu/places.h); here are only the times. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
 #include "lib/sim/internal.h"
 
 struct late { /* an expert that may still be copied */

@@ -9,7 +9,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
 
 #define SLOTS_MAX 1e9
 #define US_MAX    1e9

@@ -74,7 +74,7 @@ struct sim_compute {
     double batch; /* cost of every further token of a chunk, relative to the first */
 };
 
-/* A GPU that computes a range of layers, and has places for experts (lib/policy/residency/places.h). Those that are in the
+/* A GPU that computes a range of layers, and has places for experts (lib/policy/gpu/places.h). Those that are in the
  * arena at the same time are a batch, within the limits of compute (lib/core/experts.c): what has a place is computed, while the others
  * are copied, one after the other; then each of them after its copy. cooperative: in passes of one token the CPU
  * computes what has no place, at the same time, with sim_compute.expert_ns. prefetch: in such passes, after the last

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
 #include "lib/sim/sim.h"
 #include "tests/scenario/continued.h"
 #include "tests/scenario/gpu_engine.h"

@@ -8,7 +8,7 @@
 #include "lib/cuda/cuda.h"
 #include "lib/device/cuda/plan.h"
 #include "lib/device/device.h"
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
 
 /* How the exit message of a process begins that ends because of it. */
 #define CUDA_FAILURE "GPU: "

@@ -8,7 +8,7 @@
 #include "lib/device/cuda/cuda.h"
 #include "lib/device/pointers.h"
 #include "lib/model/limits.h"
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
 
 #define CUDA_MAGIC 0x43554441u
 

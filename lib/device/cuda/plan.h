@@ -9,9 +9,9 @@
 
 #include "lib/cuda/cuda.h"
 #include "lib/model/index/model_index.h"
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
+#include "lib/policy/gpu/slabs.h"
 #include "lib/policy/residency/residency.h"
-#include "lib/policy/residency/slabs.h"
 #include "lib/tensor/kv_type.h"
 
 /* X(ID, name, text) */

@@ -10,7 +10,7 @@
 #include "lib/base/clock.h"
 #include "lib/cuda/module.h"
 #include "lib/json/lookup.h"
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
 #include "procs/tools/doctor/doctor.h"
 
 #define GPUS_MAX 16

@@ -8,7 +8,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
 #include "lib/sim/routing.h"
 #include "lib/tensor/kv_type.h"
 #include "procs/tools/doctor/doctor.h"

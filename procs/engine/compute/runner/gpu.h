@@ -6,8 +6,8 @@
 #include "lib/core/chain/chain.h"
 #include "lib/cuda/cuda.h"
 #include "lib/device/device.h"
+#include "lib/policy/gpu/places.h"
 #include "lib/policy/gpu/trial.h"
-#include "lib/policy/residency/places.h"
 #include "procs/engine/child/child.h"
 
 struct gpus {

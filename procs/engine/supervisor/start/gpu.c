@@ -8,7 +8,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/log.h"
 #include "lib/cuda/module.h"
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define NUMBERS_MAX 64

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 /* How the memory that a device has for experts is divided, where they differ in size. Distinct sizes are classes. The memory
  * is slabs of one size; a slab belongs to one class at a time and has places of it. The size of a slab is chosen so
  * that no class wastes much of one. Where all experts have one size, a slab is a place. */
-#ifndef SLUICE_POLICY_RESIDENCY_SLABS_H
-#define SLUICE_POLICY_RESIDENCY_SLABS_H
+#ifndef SLUICE_POLICY_GPU_SLABS_H
+#define SLUICE_POLICY_GPU_SLABS_H
 
 #include <stdint.h>
 

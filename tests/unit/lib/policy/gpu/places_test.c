@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
 
 #define EXPERTS 8u
 

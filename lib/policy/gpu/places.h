@@ -14,14 +14,14 @@
  * Evictions are those of residency.h. A token is a pass here, of any number of rows; an access needs high precision if it
  * has the best that was used so far; hobbit has the weights of the preset. learned has no logits here, so it is not among
  * the names. */
-#ifndef SLUICE_POLICY_RESIDENCY_PLACES_H
-#define SLUICE_POLICY_RESIDENCY_PLACES_H
+#ifndef SLUICE_POLICY_GPU_PLACES_H
+#define SLUICE_POLICY_GPU_PLACES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/policy/gpu/slabs.h"
 #include "lib/policy/residency/residency.h"
-#include "lib/policy/residency/slabs.h"
 
 #define PLACES_NONE     UINT32_MAX
 #define PLACES_MATRICES 3 /* of an expert */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
 
 #define LAYERS  6u
 #define EXPERTS 16u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lib/policy/residency/slabs.h"
+#include "lib/policy/gpu/slabs.h"
 
 #include <stdbool.h>
 #include <string.h>
