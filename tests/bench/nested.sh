@@ -8,7 +8,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 build=${SLUICE_BUILD:-$root/build}
 [ $# -gt 0 ] || set -- "$root"/tests/golden/data/heldout/*.txt
-model=$root/tests/golden/data/tiny-books-moe-f16.gguf
+model=$build/tests/golden/tiny-books-moe-f16.gguf
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 "$build/bench/nested_models" "$model" "$dir"

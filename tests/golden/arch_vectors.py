@@ -28,6 +28,8 @@ import numpy as np
 import torch
 import transformers
 
+from vectors import save_logits
+
 VOCAB, POSITIONS, LAYERS = 264, 40, 2
 FREQ_LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
                "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
@@ -279,7 +281,7 @@ def main(out):
             result = model(ids, output_router_logits=True, use_cache=False)
         renormalise = arch == "llama" or config.norm_topk_prob
         write_gguf(f"{out}/{name}.gguf", name, arch, model, config, gguf.GGMLQuantizationType.F16)
-        np.save(f"{out}/{name}.npy", result.logits[0].numpy().astype("<f4"))
+        save_logits(f"{out}/{name}.npy", result.logits[0])
         quantised = name in ("olmoe_a", "qwen2moe_a")
         index.append({"name": name, "q8": quantised, "ids": ids[0].tolist(),
                       "layers": routing(result.router_logits, config, renormalise)})

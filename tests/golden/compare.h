@@ -14,17 +14,23 @@
 #define GOLDEN_GAP         1e-3
 #define GOLDEN_MARGIN      0.05
 #define GOLDEN_LOGIT_DELTA 2e-2 /* of F16 weights */
+#define GOLDEN_STRIDE      8    /* STRIDE in vectors.py: a position has every eighth logit */
 
 struct golden_expected {
     const char *name; /* for messages */
     const uint32_t *ids;
     uint32_t positions;
-    const float *logits;  /* [positions][vocab] */
+    const float *logits;  /* [positions][golden_columns(vocab)]: vectors.py, save_logits */
     const json_t *layers; /* per layer "experts" and "weights" [position][top_k], and the gaps;
                            * null for a layer without experts */
     const char *gap_key;  /* [position] */
     double logit_delta;   /* allowed; 0: GOLDEN_LOGIT_DELTA */
 };
+
+static inline size_t golden_columns(size_t vocab)
+{
+    return 2 + vocab / GOLDEN_STRIDE;
+}
 
 /* Runs the ids through the core in chunks and compares; returns the number of positions compared.
  */

@@ -32,6 +32,7 @@ import mla_vectors
 import oss_vectors
 import scaled_vectors
 from arch_vectors import VOCAB
+from vectors import save_logits
 
 POSITIONS = scaled_vectors.POSITIONS
 SCALE = math.sqrt(1 + math.log(2) / math.log(128))  # as the converter computes it from 256 and 128 positions
@@ -178,7 +179,7 @@ def mistral_large(out, seed):
         half = a.ndim > 1 and "gate_inp" not in tensor
         w.add_tensor(tensor, np.ascontiguousarray(a.astype(np.float16) if half else a))
     finish(w)
-    np.save(f"{out}/{name}.npy", logits.numpy().astype("<f4"))
+    save_logits(f"{out}/{name}.npy", logits)
     return entry(name, False, ids, layers, more, margin)
 
 
@@ -214,7 +215,7 @@ def oss_bf16(out, seed):
     gguf.GGUFWriter.add_tensor = add
     oss_vectors.write_gguf(f"{out}/{name}.gguf", name, model, config)
     gguf.GGUFWriter.add_tensor = plain
-    np.save(f"{out}/{name}.npy", logits.numpy().astype("<f4"))
+    save_logits(f"{out}/{name}.npy", logits)
     return entry(name, False, ids, layers, more, margin)
 
 
@@ -225,7 +226,7 @@ def main(out, llama):
         fill(arch, model, seed)
         logits, item = reference(name, arch, model, seed)
         convert(llama, arch, pre, model, f"{out}/{name}.gguf")
-        np.save(f"{out}/{name}.npy", logits.numpy().astype("<f4"))
+        save_logits(f"{out}/{name}.npy", logits)
         index.append(item)
     index += [mistral_large(out, 5106), oss_bf16(out, 5107)]
     with open(f"{out}/converted.json", "w", encoding="ascii") as f:

@@ -24,6 +24,7 @@ import transformers
 import arch_vectors
 from arch_vectors import VOCAB
 from router_vectors import POSITIONS, greedy_of, round_cache
+from vectors import save_logits
 
 LAYERS, FULL, WINDOW = 3, 0, 1  # the first full layer, the first with a window
 
@@ -177,7 +178,7 @@ def main(out, list_name):
         logits, routed = run(model, ids)
         layers = routing(routed)
         write_gguf(f"{out}/{name}.gguf", name, model, config)
-        np.save(f"{out}/{name}.npy", logits.numpy().astype("<f4"))
+        save_logits(f"{out}/{name}.npy", logits)
         more, margin = greedy_of(lambda x: run(model, x)[0], ids)
         restore()
         gap = min(min(x["gap"]) for x in layers)

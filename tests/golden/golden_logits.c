@@ -13,9 +13,10 @@ static void check_logits(struct image *image, struct core *core, const json_t *i
                          unsigned prompt)
 {
     struct golden_ids ids = golden_ids_of(json_object_get(item, "ids"));
-    size_t rows, vocab;
-    float *reference = golden_npy(json_string_value(json_object_get(item, "file")), &rows, &vocab);
-    sl_assert(rows == ids.count && vocab == image->model->hparams.vocab);
+    size_t rows, columns;
+    float *reference =
+        golden_npy(json_string_value(json_object_get(item, "file")), &rows, &columns);
+    sl_assert(rows == ids.count && columns == golden_columns(image->model->hparams.vocab));
     char name[32];
     snprintf(name, sizeof name, "routing_%u.json", prompt);
     json_t *routing = golden_json(name);
@@ -98,7 +99,7 @@ int main(void)
 {
     log_init("golden", LOG_LEVEL_INFO);
     struct image image;
-    image_open(&image, golden_path("tiny-books-moe-f16.gguf"), CONTEXT);
+    image_open(&image, SLUICE_F16_MODEL, CONTEXT);
     json_t *logits = golden_json("logits.json"), *greedy = golden_json("greedy.json");
     for (int isa = 0; isa < ISA__COUNT; isa++)
         if (kernel_ops_of((enum kernel_isa)isa))

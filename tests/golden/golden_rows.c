@@ -262,7 +262,7 @@ static void check_demo(void)
     uint32_t tokens[TOKENS];
     for (size_t i = 0; i < TOKENS; i++)
         tokens[i] = i < prompt.count ? prompt.id[i] : more.id[i - prompt.count];
-    check_file(golden_path("tiny-books-moe-f16.gguf"), tokens);
+    check_file(SLUICE_F16_MODEL, tokens);
     for (uint32_t type = 0; type < KV_TYPE__COUNT; type++)
         check_type(golden_demo_path(), (enum kv_type)type, tokens);
     golden_ids_free(&prompt);

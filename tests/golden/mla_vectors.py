@@ -27,6 +27,7 @@ import transformers
 
 import arch_vectors
 from arch_vectors import VOCAB, gguf_name
+from vectors import save_logits
 
 POSITIONS, LAYERS, GREEDY, HIDDEN = 70, 2, 12, 48
 
@@ -255,7 +256,7 @@ def main(out):
             layers = routing(model, config, inputs)
         more, margin = greedy(model, ids)
         write_gguf(f"{out}/{name}.gguf", name, model, config)
-        np.save(f"{out}/{name}.npy", logits.numpy().astype("<f4"))
+        save_logits(f"{out}/{name}.npy", logits)
         gap = min(min(x["gap"]) for x in layers if x)
         size = os.path.getsize(f"{out}/{name}.gguf")
         print(f"{name}: {size} bytes, minimum gap {gap:.2g}, minimum greedy margin {margin:.2g}")

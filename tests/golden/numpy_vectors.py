@@ -22,6 +22,7 @@ import numpy as np
 
 import arch_vectors
 from arch_vectors import VOCAB
+from vectors import save_logits
 
 POSITIONS, GREEDY, HIDDEN = 70, 12, 48
 
@@ -267,7 +268,7 @@ def main(out, list_name):
         ids = np.random.default_rng(300 + seed).integers(0, VOCAB, POSITIONS)
         logits, layers = run(arch, t, c, ids)
         write_gguf(f"{out}/{name}.gguf", name, arch, t, c)
-        np.save(f"{out}/{name}.npy", logits.astype("<f4"))
+        save_logits(f"{out}/{name}.npy", logits)
         more, margin = greedy(arch, t, c, ids)
         gap = min(min(x["gap"]) for x in layers if x)
         print(f"{name}: minimum gap {gap:.2g}, minimum greedy margin {margin:.2g}")

@@ -21,6 +21,7 @@ import transformers
 import arch_vectors
 import router_vectors
 from arch_vectors import VOCAB
+from vectors import save_logits
 
 POSITIONS = 70
 SEEDS = (7018, 7015)  # whose greedy continuations have no near ties
@@ -153,7 +154,7 @@ def main(out):
         with torch.no_grad():
             layers = routing(model, inputs)
         write_gguf(f"{out}/{name}.gguf", name, model, config)
-        np.save(f"{out}/{name}.npy", logits.numpy().astype("<f4"))
+        save_logits(f"{out}/{name}.npy", logits)
         more, margin = router_vectors.greedy(model, ids)
         restore()
         gap = min(min(x["gap"]) for x in layers)

@@ -23,6 +23,7 @@ import transformers
 
 import arch_vectors
 from arch_vectors import VOCAB
+from vectors import save_logits
 
 POSITIONS, GREEDY, HIDDEN = 70, 12, 64
 COMMON = dict(vocab_size=VOCAB, max_position_embeddings=256, attn_implementation="eager", pad_token_id=None,
@@ -330,7 +331,7 @@ def main(out, list_name):
         with torch.no_grad():
             layers = routing(model, inputs)
         write_gguf(f"{out}/{name}.gguf", name, arch, model)
-        np.save(f"{out}/{name}.npy", logits.numpy().astype("<f4"))
+        save_logits(f"{out}/{name}.npy", logits)
         more, margin = greedy(model, ids)
         restore()
         gap = min(min(x["gap"]) for x in layers if x)

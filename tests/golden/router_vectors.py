@@ -27,6 +27,7 @@ import transformers
 
 import arch_vectors
 from arch_vectors import VOCAB, gguf_name
+from vectors import save_logits
 
 POSITIONS, LAYERS, GREEDY = 70, 3, 12
 COMMON = dict(vocab_size=VOCAB, num_hidden_layers=LAYERS, max_position_embeddings=256, attn_implementation="eager",
@@ -267,7 +268,7 @@ def main(out, list_name):
         with torch.no_grad():
             layers = routing(model, config, inputs)
         write_gguf(f"{out}/{name}.gguf", name, arch, model, config)
-        np.save(f"{out}/{name}.npy", logits.numpy().astype("<f4"))
+        save_logits(f"{out}/{name}.npy", logits)
         more, margin = greedy_of(lambda x: run(model, x)[0], ids)
         restore()
         gap = min(min(x["gap"]) for x in layers if x)

@@ -22,6 +22,7 @@ import transformers
 
 import arch_vectors
 from arch_vectors import VOCAB, pairs_first
+from vectors import save_logits
 
 POSITIONS, LAYERS, GREEDY = 70, 2, 12
 COMMON = dict(vocab_size=VOCAB, attn_implementation="eager", pad_token_id=None, bos_token_id=None, eos_token_id=256)
@@ -278,7 +279,7 @@ def main(out, list_name):
         logits, routers = run(model, ids)
         layers = routing(arch, model.config, routers)
         write_gguf(f"{out}/{name}.gguf", name, arch, model)
-        np.save(f"{out}/{name}.npy", logits.numpy().astype("<f4"))
+        save_logits(f"{out}/{name}.npy", logits)
         more, margin = greedy(model, ids)
         restore()
         print(f"{name}: minimum gap {min(min(x['gap']) for x in layers):.2g}, minimum greedy margin {margin:.2g}")

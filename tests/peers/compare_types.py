@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "bench"))
 import measuring as m  # noqa: E402
 
 DATA = os.path.join(m.ROOT, "tests", "golden", "data")
-F16 = os.path.join(DATA, "tiny-books-moe-f16.gguf")
+F16 = os.path.join(os.path.dirname(m.LIBEXEC), "tests", "golden", "tiny-books-moe-f16.gguf")
 TEXTS = ("drama", "novel", "science", "tales")
 # number of the mix in llama.h, and whether it needs an importance matrix
 TYPES = {"F16": (1, 0), "BF16": (32, 0), "Q8_0": (7, 0), "Q4_0": (2, 0), "Q4_1": (3, 0), "Q5_0": (8, 0), "Q5_1": (9, 0),

@@ -23,7 +23,7 @@
 
 #define END_MS     120000
 #define TOKENS     "96"
-#define F16_MODEL  SLUICE_SOURCE_DIR "/tests/golden/data/tiny-books-moe-f16.gguf"
+#define F16_MODEL  SLUICE_F16_MODEL
 #define EXPERTS    256
 #define MEMORY_MAX (300 * MIB)
 

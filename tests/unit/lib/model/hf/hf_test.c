@@ -410,7 +410,7 @@ END_TEST
 
 START_TEST(real_model)
 {
-    same_model(DATA "/tiny-books-moe-f16.gguf", true, true);
+    same_model(SLUICE_F16_MODEL, true, true);
 }
 END_TEST
 
