@@ -74,17 +74,6 @@ void test_note(const char *fmt, ...)
     fflush(stdout);
 }
 
-bool test_long(void)
-{
-    const char *value = getenv("SLUICE_LONG");
-    return value && strcmp(value, "1") == 0;
-}
-
-bool test_sample(unsigned *met, unsigned every)
-{
-    return (*met)++ % every == 0 || test_long();
-}
-
 const char *test_libexec(void)
 {
     const char *value = getenv("SLUICE_LIBEXEC");
@@ -244,7 +233,7 @@ static void print_outcome(const struct test_case *c, enum outcome outcome, doubl
 }
 
 /* Removes the options from the arguments. */
-static bool parse_options(int *argc, char ***argv)
+static bool parse_options(int *argc, char ***argv, bool *list)
 {
     static const char type[] = "--type=";
     bool short_only = false;
@@ -254,6 +243,8 @@ static bool parse_options(int *argc, char ***argv)
             model_set_type(option + strlen(type));
         } else if (strcmp(option, "--short") == 0) {
             short_only = true;
+        } else if (strcmp(option, "--list") == 0) {
+            *list = true;
         } else {
             printf("not ok %s: no such option\n", option);
             return false;
@@ -264,12 +255,21 @@ static bool parse_options(int *argc, char ***argv)
     return true;
 }
 
-static bool chosen(int argc, char **argv, const char *name)
+static bool left_out(const char *program, const char *name)
+{
+    const char *other;
+    for (size_t n = 0; !test_long() && (other = sample_long_only(program, n)); n++)
+        if (strcmp(other, name) == 0)
+            return true;
+    return false;
+}
+
+static bool chosen(int argc, char **argv, const char *program, const char *name)
 {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], name) == 0)
             return true;
-    return argc < 2;
+    return argc < 2 && !left_out(program, name);
 }
 
 static bool exists(const char *name, const struct test_case *cases, size_t count)
@@ -281,17 +281,12 @@ static bool exists(const char *name, const struct test_case *cases, size_t count
     return false;
 }
 
-int test_main(int argc, char **argv, const struct test_case *cases, size_t count)
+static int run_cases(int argc, char **argv, const char *program, const struct test_case *cases,
+                     size_t count)
 {
     bool failed = false;
-    if (!parse_options(&argc, &argv))
-        return 1;
-    setenv("SLUICE_TEST", "1", 1);
-    signal(SIGPIPE, SIG_IGN);
-    for (int i = 1; i < argc; i++)
-        failed |= !exists(argv[i], cases, count);
     for (size_t i = 0; i < count; i++) {
-        if (!chosen(argc, argv, cases[i].name))
+        if (!chosen(argc, argv, program, cases[i].name))
             continue;
         uint64_t started = clock_now_ns();
         enum outcome outcome = run_case(&cases[i]);
@@ -299,4 +294,25 @@ int test_main(int argc, char **argv, const struct test_case *cases, size_t count
         failed |= outcome == FAILED;
     }
     return failed;
+}
+
+int test_main(int argc, char **argv, const struct test_case *cases, size_t count)
+{
+    const char *slash = strrchr(argv[0], '/'), *program = slash ? slash + 1 : argv[0];
+    bool unknown = false, list = false;
+    if (!parse_options(&argc, &argv, &list))
+        return 1;
+    setenv("SLUICE_TEST", "1", 1);
+    signal(SIGPIPE, SIG_IGN);
+    for (int i = 1; i < argc; i++)
+        unknown |= !exists(argv[i], cases, count);
+    for (size_t n = 0; sample_long_only(program, n); n++)
+        unknown |= !exists(sample_long_only(program, n), cases, count);
+    if (!list)
+        return run_cases(argc, argv, program, cases, count) || unknown;
+    for (size_t i = 0; i < count; i++)
+        if (chosen(argc, argv, program, cases[i].name))
+            printf("%s\n", cases[i].name);
+    sample_print(program);
+    return unknown;
 }

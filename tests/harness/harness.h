@@ -22,6 +22,7 @@
 #include "ipc/endpoints.h"
 #include "ipc/engine/engine_client.h"
 #include "lib/json/lookup.h"
+#include "tests/harness/sample.h"
 
 /* ---- cases ---- */
 
@@ -38,7 +39,8 @@ struct test_case {
 
 /* Runs the cases named in argv, or all. Returns the exit status of the program. Options before the names:
  *   --type=MIX  test_model() is not the demo model, but one with random weights of this mix of tensor types (sluice synth)
- *   --short     the names are those of the short form; the long form runs all cases */
+ *   --short     the names are those of the short form; the long form runs all cases
+ *   --list      prints the cases, and what the short form leaves out (sample.tbl.h), and runs nothing */
 int test_main(int argc, char **argv, const struct test_case *cases, size_t count);
 
 _Noreturn void test_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -53,13 +55,6 @@ void test_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
         if (!(cond))                                                                               \
             test_fail(__VA_ARGS__);                                                                \
     } while (0)
-
-/* True for `sluice test --long`. */
-bool test_long(void);
-
-/* For a row of many that are alike: true for the first of each `every` rows, and for all with --long. *met counts the
- * rows. */
-bool test_sample(unsigned *met, unsigned every);
 
 /* Directory of the programs, the model, and a directory that is removed after the case. */
 const char *test_libexec(void);

@@ -259,7 +259,7 @@ static void down_and_up(void)
     engine_use_fresh_programs(e);
     struct sampler *s = sampler_start(e->cgroup);
     start_within(e, high, "--prefill-chunk=128");
-    for (unsigned round = 0; round < (test_long() ? 20 : 3); round++) {
+    for (unsigned round = 0; round < test_amount(AMOUNT_budget_limits); round++) {
         unsigned prompt = round % TEST_PROMPTS;
         struct text got;
         struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);

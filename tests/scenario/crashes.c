@@ -17,13 +17,11 @@
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/completions.h"
 
-#define FINISH_MS    60000
-#define STOPPED_MS   30000
-#define REPORT_MS    20000 /* until a client has the reason */
-#define CALL_MS      30000
-#define LOOP_SHORT_S 5
-#define LOOP_LONG_S  60
-#define CRASHES_MAX  5
+#define FINISH_MS   60000
+#define STOPPED_MS  30000
+#define REPORT_MS   20000 /* until a client has the reason */
+#define CALL_MS     30000
+#define CRASHES_MAX 5
 
 static const char *const options[] = {"--resident-experts=25", "--http=0", NULL};
 
@@ -325,7 +323,7 @@ static void crash_loop(struct engine *e, unsigned port, const char *service)
 {
     struct killer k;
     struct background running = {.run = e->run};
-    uint64_t end = deadline_in((test_long() ? LOOP_LONG_S : LOOP_SHORT_S) * 1000);
+    uint64_t end = deadline_in(test_amount(AMOUNT_crash_loop_s) * 1000);
     CHECK(pthread_create(&running.thread, NULL, background_thread, &running) == 0, "no thread");
     engine_wait_counter(e, "compute", "sequences_running", 1, FINISH_MS);
     killer_start(&k, e, service);

@@ -127,7 +127,7 @@ static void loaders_killed(void)
     struct engine *e = start(delta, "edgemoe");
     struct text whole, got;
     engine_generate(e, test_prompt(1), TOKENS, &whole);
-    for (unsigned i = 0; i < (test_long() ? 20u : 4u); i++) {
+    for (unsigned i = 0; i < test_amount(AMOUNT_delta_kills); i++) {
         struct generation *g = generation_start(e, test_prompt(1), TOKENS);
         uint64_t deadline = deadline_in(END_MS);
         while (generation_tokens(g) < 5 + i)

@@ -71,7 +71,7 @@ static void unharmed(struct engine *e, const char *what)
 
 static void connect_and_close(void)
 {
-    const unsigned count = test_long() ? 1000 : 250;
+    const unsigned count = test_amount(AMOUNT_hostile_connections);
     struct engine *e = engine_new();
     struct sockets s;
     baseline(0);

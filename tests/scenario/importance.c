@@ -175,7 +175,7 @@ static void begins_at_the_changed_layer(void)
     CHECK(importance(part, got) == 40, "experts measured alone");
     check_same(want, got, "from the changed layer");
     path_in_dir(killed, "killed");
-    for (int i = 0; i < (test_long() ? 20 : 4); i++) {
+    for (unsigned i = 0; i < test_amount(AMOUNT_importance_kills); i++) {
         char before[64];
         snprintf(before, sizeof before, "exec timeout -s KILL %.3f", 0.3 + rand() % 1000 / 800.0);
         profile_in_shell(&c, before, killed, "40");

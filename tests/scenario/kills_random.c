@@ -27,8 +27,6 @@
 #include "tests/scenario/completions.h"
 #include "tests/scenario/fixtures.h"
 
-#define KILLS_SHORT    96 /* all presets together */
-#define KILLS_LONG     10000
 #define INTERVAL_MIN   20
 #define INTERVAL_MAX   250
 #define NATIVE_CLIENTS 2
@@ -456,7 +454,7 @@ static void random_kills(void)
         presets += knobs_resolve(preset_at(i)->name, NULL, NULL, &knobs, &error) == 0 &&
                    !knobs_lossy(&knobs);
     }
-    unsigned all = test_long() ? KILLS_LONG : KILLS_SHORT;
+    unsigned all = test_amount(AMOUNT_kills_random);
     unsigned kills = (unsigned)number_of("SLUICE_KILLS", (all + presets - 1) / presets);
     uint64_t seed = number_of("SLUICE_SEED", 1);
     test_note("seed %" PRIu64 " (SLUICE_SEED), %u lossless presets, %u kills each (SLUICE_KILLS)",

@@ -245,7 +245,8 @@ static void sim_repeats_all(bool lossy)
         for (size_t a = 0; a < ARRAY_LEN(above); a++)
             seen |= strcmp(above[a], name) == 0;
         CHECK(knobs_resolve(name, NULL, NULL, &k, &error) == 0, "%s", error.text);
-        if (!seen && k.routing == ROUTING_EXACT && knobs_lossy(&k) == lossy && test_sample(&met, 5))
+        if (!seen && k.routing == ROUTING_EXACT && knobs_lossy(&k) == lossy &&
+            test_sample(EVERY_lossy_presets, &met))
             equals_sim_on(store, plan, name);
     }
 }

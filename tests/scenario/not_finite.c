@@ -75,12 +75,13 @@ static void anywhere(void)
     for (int i = 0; i < 64; i++)
         fprintf(f, "It was a dark night, and the rain fell in the streets. ");
     fclose(f);
+    unsigned met = 0;
     for (size_t i = 0; i < ARRAY_LEN(bads); i++) {
         spoiled_model(path, test_model(), bads[i].tensor, bads[i].infinite);
         check_engine(path, &bads[i]);
         check_command(&bads[i], (const char *const[]){"eval", "-m", path, "--text", text,
                                                       "--ctx-size=64", "--max-windows=2", NULL});
-        if (i % 4 == 0 || test_long())
+        if (test_sample(EVERY_not_finite_generate, &met))
             check_command(&bads[i], (const char *const[]){"generate", "-m", path, "-p",
                                                           "It was a dark night", "-n", "4", NULL});
     }

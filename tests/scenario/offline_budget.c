@@ -104,8 +104,6 @@ static void four_times_the_budget(void)
 {
     char path[PATH_MAX], split[PATH_MAX], first[PATH_MAX];
     struct command c;
-    if (!test_long())
-        test_skip("writes 4 GiB: --long");
     path_in_dir(path, "large.gguf");
     path_in_dir(split, "split.gguf");
     path_in_dir(first, "split-00001-of-00003.gguf");
@@ -342,7 +340,7 @@ static void profile_and_kills(void)
     char *want = measured(mapped), *got = measured(within);
     CHECK(strcmp(want, got) == 0, "other statistics within a budget: %s and %s", want, got);
     free(got);
-    for (int i = 0; i < (test_long() ? 20 : 2); i++) {
+    for (unsigned i = 0; i < test_amount(AMOUNT_offline_kills); i++) {
         snprintf(after, sizeof after, "%.3f", (double)(rand() % 1000) / (test_long() ? 200 : 600));
         profile(killed, 24 * MIB, after);
     }
@@ -492,7 +490,7 @@ static void plan_and_kills(void)
     same_decisions(mapped, within, true);
     if (!test_long())
         plan(preset, cheap, 0, NULL);
-    for (int i = 0; i < (test_long() ? 50 : 2); i++) {
+    for (unsigned i = 0; i < test_amount(AMOUNT_plan_kills); i++) {
         snprintf(after, sizeof after, "%.3f", (double)(rand() % 1000) / (test_long() ? 300 : 3000));
         plan(preset, killed, PLAN_BYTES, after);
     }

@@ -127,7 +127,7 @@ static void lossless_under_kills(void)
     unsigned met = 0, tried = 0;
     for (uint32_t i = 0; i < preset_count(); i++) {
         const char *name = preset_at(i)->name;
-        if (!lossless(name) || !test_sample(&met, 3))
+        if (!lossless(name) || !test_sample(EVERY_lossless_under_kills, &met))
             continue;
         switch_to(e, name);
         baseline_compare(e, i % TEST_PROMPTS, name);

@@ -42,7 +42,7 @@ static void same_text(void)
     char path[PATH_MAX];
     baseline(0);
     for (unsigned part = PARTS, met = 0; part >= 1; part--) { /* part 1: same_text_with_kills */
-        if (!test_sample(&met, PARTS))
+        if (!test_sample(EVERY_split_parts, &met))
             continue;
         split_demo(path, part);
         struct engine *e = engine_new();

@@ -141,7 +141,7 @@ static void stopped_gateway_and_recorder(void)
 static void supervisor_killed(void)
 {
     struct engine *e = engine_new();
-    for (unsigned round = 0; round < (test_long() ? 10 : 2); round++) {
+    for (unsigned round = 0; round < test_amount(AMOUNT_supervisor_kills); round++) {
         engine_start(e, scarce);
         struct generation *g = start_generation(e);
         json_decref(engine_stats(e));

@@ -243,10 +243,9 @@ static void predictions_know_the_bias_of_the_logits(void)
 
 int main(int argc, char **argv)
 {
-    /* the first two are short */
     static const struct test_case cases[] = {
         ROW(dense_layers_and_groups), ROW(predictions_know_the_bias_of_the_logits),
         ROW(softmax_with_a_bias),     ROW(recurrent_layers),
         ROW(router_with_a_scale),     ROW(biases_and_windows)};
-    return test_main(argc, argv, cases, test_long() ? ARRAY_LEN(cases) : 2);
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

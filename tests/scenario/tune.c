@@ -194,8 +194,6 @@ static void killed_at_many_moments(void)
 {
     char *first = NULL, log[PATH_MAX], name[32];
     size_t most = 0, whole = 0;
-    if (!test_long())
-        test_skip("%d kills take minutes: --long", KILLS);
     make_model();
     path_in_dir(log, "tune.log");
     for (unsigned kills = 0, tries = 0, ends = 0; kills < KILLS || !first;) {

@@ -320,7 +320,7 @@ static void every_type(void)
         const char *mix = mix_of(types[i].id, types[i].name);
         CHECK(mix || types[i].id == TENSOR_F32, "synth writes no %s", types[i].name);
         test_context(types[i].name);
-        if (mix && test_sample(&met, 6))
+        if (mix && test_sample(EVERY_type_tools, &met))
             one_type(mix, types[i].name);
     }
 }

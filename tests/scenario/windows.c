@@ -70,10 +70,11 @@ static void combinations(const struct shape *s)
                                         "--prefill-chunk=29", "--prefill-chunk=160"};
     struct text want;
     const struct continued c = {.prompt = 2, .tokens = TOKENS, .want = &want};
+    unsigned met = 0;
     make(s);
     uint64_t whole = reference(test_prompt(2), &want);
-    for (unsigned i = 0; i < 16; i++) /* of these, two in the short form */
-        if (test_long() || i == 5 || i == 14)
+    for (unsigned i = 0; i < 16; i++)
+        if (test_sample(EVERY_window_combinations, &met))
             combination(&c, whole, resident[i % 2], chunk[i / 2 % 4], i < 8 ? 0 : 20);
     text_free(&want);
 }
@@ -110,7 +111,7 @@ static void killed_at_every_point(void)
     struct engine *e =
         start((const char *const[]){"--resident-experts=25", "--prefill-chunk=16", NULL});
     for (unsigned i = 0; i < ARRAY_LEN(points); i++)
-        if (i < 2 || test_sample(&met, 3))
+        if (i < 2 || test_sample(EVERY_window_points, &met))
             continued_at(e, &c, points[i].point, points[i].passes);
     CHECK(engine_counter(e, "compute", "sequences_reused") > 0, "nothing was reused");
     text_free(&want);

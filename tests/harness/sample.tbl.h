@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the short form of the tests runs of cases that are alike. `sluice test --long` runs
+ * everything; build/tests/NAME --list prints what the short form runs.
+ *
+ *   AMOUNT(id, program, short form, long form, what)  test_amount: repetitions, rows or seconds
+ *   EVERY(id, program, n, what)                       test_sample: the first of each n rows
+ *   LONG_ONLY(program, case, covered by)              a case that runs in the long form, or if it
+ *                                                     is named
+ *
+ * A row states why nothing is lost. */
+#ifndef AMOUNT
+#define AMOUNT(...)
+#endif
+#ifndef EVERY
+#define EVERY(...)
+#endif
+#ifndef LONG_ONLY
+#define LONG_ONLY(...)
+#endif
+
+AMOUNT(budget_limits, "scenario_budget", 3, 20, "changes of the limit while a text is computed")
+AMOUNT(crash_loop_s, "scenario_crashes", 5, 60, "seconds of crashes of each process")
+AMOUNT(delta_kills, "scenario_deltas", 4, 20, "kills of a loader that reads differences")
+AMOUNT(hostile_connections, "scenario_hostile", 250, 1000, "connections that are closed at once")
+AMOUNT(importance_kills, "scenario_importance", 4, 20, "kills of profile")
+AMOUNT(kills_random, "scenario_kills_random", 96, 10000,
+       "kills, under all lossless presets together")
+AMOUNT(offline_kills, "scenario_offline_budget", 2, 20, "kills of profile within a budget")
+AMOUNT(plan_kills, "scenario_offline_budget", 2, 50, "kills of plan within a budget")
+AMOUNT(supervisor_kills, "scenario_stops", 2, 10, "kills of the supervisor")
+
+EVERY(lossless_under_kills, "scenario_presets", 3,
+      "lossless presets, each process killed once; kills_random: all")
+EVERY(lossy_presets, "scenario_lossy", 5, "other presets compared with the simulator")
+EVERY(not_finite_generate, "scenario_not_finite", 4,
+      "values that generate meets, too; all are met by eval and an engine")
+EVERY(recurrent_combinations, "scenario_recurrent", 17,
+      "combinations of residency, threads, chunks and kills")
+EVERY(split_parts, "scenario_split", 3, "parts that name the model")
+EVERY(type_tools, "scenario_type_tools", 6,
+      "tensor types in every tool; all types: scenario_types, golden_hash")
+EVERY(window_combinations, "scenario_windows", 7, "combinations of residency, chunks and kills")
+EVERY(window_points, "scenario_windows", 3, "moments of a kill, after the first two")
+
+/* To the engine an architecture is the kinds of its layers; the rest is in the forward pass, which
+ * golden_rows computes with few slots, in chunks and with any threads, and golden_arch compares with
+ * other implementations. The cases that stay have every kind: qwen2moe (shared experts), glm4moe and
+ * ernie4_5_moe (dense layers), qwen3next, qwen35moe and lfm2moe (recurrent), smallthinker (router
+ * first), gpt_oss (windows), deepseek2 (latent attention), gemma4. */
+LONG_ONLY("scenario_mixes", qwen3moe, "nvfp4: the same architecture")
+LONG_ONLY("scenario_mixes", olmoe, "nvfp4: the same kinds of layers")
+LONG_ONLY("scenario_mixes", llama, "nvfp4: the same kinds of layers")
+LONG_ONLY("scenario_mixes", dots1, "glm4moe")
+LONG_ONLY("scenario_mixes", minimax_m2, "nvfp4: the same kinds of layers")
+LONG_ONLY("scenario_mixes", bailingmoe2, "glm4moe")
+LONG_ONLY("scenario_mixes", granitemoe, "qwen2moe")
+LONG_ONLY("scenario_mixes", hunyuan_moe, "qwen2moe")
+LONG_ONLY("scenario_mixes", phimoe, "nvfp4: the same kinds of layers")
+LONG_ONLY("scenario_mixes", dbrx, "nvfp4: the same kinds of layers")
+LONG_ONLY("scenario_mixes", q4_k_m, "scenario_kills_q4_k_m, scenario_one_text_q4_k_m")
+LONG_ONLY("scenario_mixes", mxfp4, "scenario_kills_mxfp4, scenario_one_text_mxfp4")
+
+/* Texts and kills under every lossless preset: scenario_every_preset, scenario_kills_random.
+ * Decisions and texts of every eviction: scenario_sim_equality. */
+LONG_ONLY("scenario_presets", lossless_under_kills, "scenario_kills_random, every lossless preset")
+LONG_ONLY("scenario_presets", lossless_arc_fate, "scenario_sim_equality arc_fate")
+LONG_ONLY("scenario_presets", lossless_hobbit_eviction, "scenario_sim_equality hobbit")
+LONG_ONLY("scenario_presets", lossless_edgemoe_eviction, "scenario_sim_equality edgemoe")
+LONG_ONLY("scenario_presets", deterministic_default,
+          "scenario_lossy sim_repeats_lossless_presets: the first is default")
+LONG_ONLY("scenario_lossy", deterministic_edgemoe, "deterministic_hobbit: the same mechanism")
+LONG_ONLY("scenario_lossy", free_fate, "free_hobbit; scenario_every_preset: the texts of fate")
+LONG_ONLY("scenario_lossy", free_edgemoe,
+          "free_hobbit; scenario_every_preset: the texts of edgemoe")
+LONG_ONLY("scenario_sim_equality", lru_25, "lru; a quarter resident: fifo and others")
+LONG_ONLY("scenario_sim_equality", learned_25, "learned; a quarter resident: fifo and others")
+
+LONG_ONLY("scenario_stores", one_stripe, "native_among_others and other cases of one stripe")
+LONG_ONLY("scenario_stores", three_stripes, "two_stripes, sixteen_stripes")
+LONG_ONLY("scenario_stores", spread_over_two, "spread_over_five")
+LONG_ONLY("scenario_model_file", another_model_moved_over_pread,
+          "another_model_moved_over; pread: scenario_one_text")
+LONG_ONLY("scenario_model_file", model_moved_away,
+          "model_removed: the same to the engine, which has it open")
+LONG_ONLY("scenario_model_file", copy_truncated,
+          "copy_overwritten; truncation: model_truncated, stripe_truncated")
+
+LONG_ONLY("scenario_systems", softmax_with_a_bias, "unit_offline")
+LONG_ONLY("scenario_systems", recurrent_layers, "scenario_recurrent")
+LONG_ONLY("scenario_systems", router_with_a_scale, "unit_offline")
+LONG_ONLY("scenario_systems", biases_and_windows, "scenario_windows")
+LONG_ONLY("scenario_tune", killed_at_many_moments, "killed_it_ends_with_the_same_plan")
+LONG_ONLY("scenario_offline_budget", four_times_the_budget, "writes 4 GiB; eval_of_a_file")
+
+#undef AMOUNT
+#undef EVERY
+#undef LONG_ONLY
