@@ -7,7 +7,7 @@ sluice_unit_test(child_run_devices_test SOURCES procs/engine/child/run_devices_t
 
 set(compute ${procs}/engine/compute)
 sluice_unit_test(compute_response_text SOURCES procs/engine/compute/main/response_text_test.c
-  ${compute}/main/response_text.c ${compute}/main/stops.c
+  ${compute}/main/response_text.c ${compute}/runner/stops.c
   LINK sluice_golden sluice_predictor_core sluice_child sluice_ipc sluice_shm sluice_model)
 foreach(part kept state rings)
   sluice_unit_test(compute_${part} SOURCES procs/engine/compute/slots/${part}_test.c

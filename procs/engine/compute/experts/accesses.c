@@ -6,7 +6,7 @@
 #include "lib/base/assert.h"
 #include "lib/policy/access/precision.h"
 #include "lib/tensor/precision.h"
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/experts/experts.h"
 
 /* For the simulator, which decides itself what can serve. */
 void experts_log_predicted(struct experts *e, const struct expert_step *step,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "lib/base/assert.h"
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/experts/experts.h"
 
 static bool simulated_resident(void *self, uint32_t layer, uint32_t expert)
 {

@@ -10,7 +10,7 @@
 #include "lib/base/assert.h"
 #include "lib/io/read_errors.h"
 #include "procs/engine/child/run_devices.h"
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/experts/experts.h"
 
 #define WAIT_FIRST_NS (20 * NS_PER_MS)
 #define WAIT_MAX_NS   (1 * NS_PER_S)
@@ -357,7 +357,7 @@ struct weights_source experts_source(struct experts *e)
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-int experts_open(struct experts *e, struct child *child, const struct runner *runner,
+int experts_open(struct experts *e, struct child *child, const _Atomic uint32_t *stop,
                  struct error *error)
 {
     const struct params *p = child->params;
@@ -365,7 +365,7 @@ int experts_open(struct experts *e, struct child *child, const struct runner *ru
     if (endpoint_path(child->run_dir, ENDPOINT_CACHE_COMPUTE, 0, path, error) != 0)
         return -1;
     e->child = child;
-    e->stop = &runner->stop;
+    e->stop = stop;
     e->load_timeout_ns = p->load_timeout * NS_PER_MS;
     e->slice_ns = p->heartbeat_timeout * NS_PER_MS / 4;
     e->slice_ns = e->slice_ns < SLICE_MAX_NS ? e->slice_ns : SLICE_MAX_NS;

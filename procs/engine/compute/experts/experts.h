@@ -10,11 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/base/clock.h"
 #include "lib/core/weights.h"
 #include "lib/deterministic/deterministic.h"
 #include "procs/engine/child/child.h"
-
-struct runner;
 
 /* Rows of gates of the layer being routed, until its DEMAND was sent. */
 struct gate_rows {
@@ -58,7 +57,8 @@ struct experts {
 
 /* ---- for the runner ---- */
 
-int experts_open(struct experts *e, struct child *child, const struct runner *runner,
+/* stop: set when the process ends; a wait ends then, too. */
+int experts_open(struct experts *e, struct child *child, const _Atomic uint32_t *stop,
                  struct error *error);
 /* The functions of this run, for the core. */
 struct weights_source experts_source(struct experts *e);

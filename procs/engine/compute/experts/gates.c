@@ -2,7 +2,7 @@
 /* Rows of the gates ring, for the predictor. Parameters change between sequences: rows that the preset
  * does not use are not published. */
 #include "lib/base/assert.h"
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/experts/experts.h"
 
 void experts_gate_input(void *self, const struct expert_step *step, const float *x, uint32_t n)
 {

@@ -2,7 +2,7 @@
 /* Masked routing: which experts of a layer can be routed to. The sets of a plan, or the experts that can
  * serve now. */
 #include "lib/policy/access/swap.h"
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/experts/experts.h"
 
 /* Whether the expert is READY at the precision that may serve any access. Entries left by another
  * preset at another precision do not count: routing to them would drop the expert at every

@@ -4,7 +4,7 @@
  * remains: on the entry that serves or is waited for; its state counts as read under the pin. */
 #include "lib/tensor/precision.h"
 #include "lib/base/assert.h"
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/experts/experts.h"
 
 uint32_t experts_entry(const struct experts *e, uint32_t layer, uint32_t expert,
                        enum precision precision)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The preset in effect and its policy parameters; changed between sequences. */
 #include "lib/policy/presets/planned.h"
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/experts/experts.h"
 
 uint64_t experts_capacity_bytes(const struct experts *e)
 {

@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/main/compute.h"
 
 #define RESPONSE_POLL_MS 4   /* interval of checks of the token logs while a long poll waits */
 #define IDLE_MS          100 /* otherwise */
@@ -80,7 +80,7 @@ static void start(struct compute *c, int argc, char **argv)
     child_start(&c->child, SERVICE_COMPUTE, argc, argv);
     open_tokenizer(c);
     experts_wait_dense(&c->child);
-    must(runner_open(&c->runner, c, &error), &error);
+    must(runner_open(&c->runner, &c->child, c->tokenizer, &error), &error);
     repair(c);
     open_engine(c);
     must(runner_start(&c->runner, &error), &error);

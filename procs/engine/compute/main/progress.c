@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How far the prompt of a sequence is, for replies that have no token yet. A pass of a slow model
  * takes long, so that the layers of the current one count, too. */
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/main/compute.h"
 
 static uint32_t get(const _Atomic uint32_t *word)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of clients: submit, next, count, cancel, status. Main thread. Every handler is idempotent: a
- * repeated call finds the result of the first one. */
+/* Calls of clients: submit, next, count, cancel, status. Main thread. Every handler is idempotent:
+ * a repeated call finds the result of the first one. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/main/compute.h"
 
 #define ENDED_KEEP_NS                                                                              \
     (5 * NS_PER_S) /* a client whose last reply was lost repeats the call within this time */
@@ -34,16 +34,6 @@ struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row)
         }
     }
     return NULL;
-}
-
-int request_crashed(const struct proc_row *row, uint32_t crashes, struct error *error)
-{
-    char why[SHARED_TEXT_BYTES];
-    shared_text_get(&row->crash_reason, why);
-    return error_set(error, ERR_CRASHED,
-                     "compute crashed %" PRIu32
-                     " times at this request without progress (%.120s); it is not computed again",
-                     crashes, why);
 }
 
 static struct kv_request *find_key(struct compute *c, uint64_t key_hash)
@@ -262,7 +252,8 @@ static int admit(struct compute *c, const struct engine_submit *s, const struct 
     return 0;
 }
 
-/* A call at which compute crashes is repeated by its client: it is rejected in the end, like a sequence. */
+/* A call at which compute crashes is repeated by its client: it is rejected in the end, like a
+ * sequence. */
 static int begin_submit(struct compute *c, uint64_t key_hash, struct error *error)
 {
     struct kv_head *head = c->child.kv.head;
@@ -305,7 +296,8 @@ static int submit(struct compute *c, json_t *body, uint64_t *id, uint32_t *promp
     return rc;
 }
 
-/* ---- count, cancel, status -------------------------------------------------------------------------- */
+/* ---- count, cancel, status
+ * -------------------------------------------------------------------------- */
 
 static int count(struct compute *c, json_t *body, uint64_t *tokens, struct error *error)
 {
@@ -368,32 +360,57 @@ static void reply(struct compute *c, struct rpc_request *request, int rc, json_t
     rpc_reply_error(c->rpc, request, error);
 }
 
+static void op_submit(struct compute *c, struct rpc_request *request)
+{
+    struct error error;
+    uint64_t id = 0;
+    uint32_t prompt_tokens = 0;
+    int rc = submit(c, request->body, &id, &prompt_tokens, &error);
+    reply(c, request, rc, rc == 0 ? engine_submit_reply(id, prompt_tokens) : NULL, &error);
+}
+
+static void op_count(struct compute *c, struct rpc_request *request)
+{
+    struct error error;
+    uint64_t tokens = 0;
+    int rc = count(c, request->body, &tokens, &error);
+    uint32_t context = c->child.kv.head->context;
+    reply(c, request, rc, rc == 0 ? engine_count_reply(tokens, context) : NULL, &error);
+}
+
+static void op_cancel(struct compute *c, struct rpc_request *request)
+{
+    struct error error;
+    reply(c, request, cancel(c, request->body, &error), NULL, &error);
+}
+
+static void op_status(struct compute *c, struct rpc_request *request)
+{
+    reply(c, request, 0, status(c), NULL);
+}
+
+static const struct op {
+    const char *name;
+    void (*handle)(struct compute *c, struct rpc_request *request);
+} ops[] = {{"submit", op_submit},
+           {"next", responses_add},
+           {"count", op_count},
+           {"cancel", op_cancel},
+           {"status", op_status}};
+
 static void handle(struct compute *c, struct rpc_request *request)
 {
     struct error error;
     counter_add(c->child.row, CTR_COMPUTE_requests, 1);
-    if (strcmp(request->op, "next") == 0) {
-        responses_add(c, request);
-    } else if (strcmp(request->op, "submit") == 0) {
-        uint64_t id = 0;
-        uint32_t prompt_tokens = 0;
-        int rc = submit(c, request->body, &id, &prompt_tokens, &error);
-        reply(c, request, rc, rc == 0 ? engine_submit_reply(id, prompt_tokens) : NULL, &error);
-    } else if (strcmp(request->op, "count") == 0) {
-        uint64_t tokens = 0;
-        int rc = count(c, request->body, &tokens, &error);
-        uint32_t context = c->child.kv.head->context;
-        reply(c, request, rc, rc == 0 ? engine_count_reply(tokens, context) : NULL, &error);
-    } else if (strcmp(request->op, "cancel") == 0) {
-        reply(c, request, cancel(c, request->body, &error), NULL, &error);
-    } else if (strcmp(request->op, "status") == 0) {
-        reply(c, request, 0, status(c), NULL);
-    } else {
-        error_set(&error, ERR_BAD_INPUT,
-                  "unknown operation \"%.40s\"; expected submit, next, count, cancel or status",
-                  request->op);
-        reply(c, request, -1, NULL, &error);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++)
+        if (strcmp(request->op, ops[i].name) == 0) {
+            ops[i].handle(c, request);
+            return;
+        }
+    error_set(&error, ERR_BAD_INPUT,
+              "unknown operation \"%.40s\"; expected submit, next, count, cancel or status",
+              request->op);
+    reply(c, request, -1, NULL, &error);
 }
 
 void requests_take(struct compute *c)
@@ -411,7 +428,8 @@ static bool has_pending(const struct compute *c, uint64_t id)
     return false;
 }
 
-/* Its gateway has exited: its client's connection is broken, and the client sends the request again. */
+/* Its gateway has exited: its client's connection is broken, and the client sends the request
+ * again. */
 static bool abandoned(const struct compute *c, const struct kv_request *q)
 {
     const struct proc_row *gateway = &c->child.procs.head->row[procs_row_of(SERVICE_GATEWAY, 0)];

@@ -2,7 +2,7 @@
 /* The pure part of a response: which tokens can be sent, and their text. */
 #include <string.h>
 
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/main/compute.h"
 
 #include "lib/text/utf8.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/main/compute.h"
 
 static const char *finish_name(const struct kv_request *q)
 {

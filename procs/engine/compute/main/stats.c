@@ -1,24 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Statistics of a finished sequence, with the names of `generate --output json`. */
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/main/compute.h"
 
 static uint64_t row_counter(const struct child *child, enum service service, uint32_t number,
                             unsigned counter)
 {
     return counter_get(&child->procs.head->row[procs_row_of(service, number)], counter);
-}
-
-uint64_t stats_evictions(const struct child *child)
-{
-    return row_counter(child, SERVICE_CACHE, 0, CTR_CACHE_evictions);
-}
-
-uint64_t stats_bytes_read(const struct child *child)
-{
-    uint64_t sum = 0;
-    for (uint32_t n = 0; n < child->procs.head->loaders; n++)
-        sum += row_counter(child, SERVICE_LOADER, n, CTR_LOADER_bytes_read);
-    return sum;
 }
 
 static uint64_t restarts(const struct child *child)
@@ -37,6 +24,11 @@ static double ms_between(uint64_t from, uint64_t to)
 static double per_second(uint64_t n, uint64_t ns)
 {
     return ns > 0 ? (double)n * 1e9 / (double)ns : 0;
+}
+
+static uint64_t grown(uint64_t before, uint64_t after)
+{
+    return after > before ? after - before : 0;
 }
 
 /* The median is unknown when another incarnation ended the sequence: then the mean. */
@@ -73,11 +65,11 @@ static json_t *phases_json(const struct kv_stats *f, uint64_t steps)
     struct kv_accesses all = {f->hits, f->hits_inflight, f->misses, f->skipped, f->bytes_read};
     struct kv_accesses prompt = f->first_token_ns ? f->at_first : all;
     struct kv_accesses decode = {
-        .hits = stats_grown(prompt.hits, all.hits),
-        .hits_inflight = stats_grown(prompt.hits_inflight, all.hits_inflight),
-        .misses = stats_grown(prompt.misses, all.misses),
-        .skipped = stats_grown(prompt.skipped, all.skipped),
-        .bytes_read = stats_grown(prompt.bytes_read, all.bytes_read),
+        .hits = grown(prompt.hits, all.hits),
+        .hits_inflight = grown(prompt.hits_inflight, all.hits_inflight),
+        .misses = grown(prompt.misses, all.misses),
+        .skipped = grown(prompt.skipped, all.skipped),
+        .bytes_read = grown(prompt.bytes_read, all.bytes_read),
     };
     json_t *decoded = accesses_json(&decode);
     if (decoded)

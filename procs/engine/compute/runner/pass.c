@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "procs/engine/compute/compute.h"
 #include "procs/engine/compute/runner/batch.h"
+#include "procs/engine/compute/runner/runner.h"
 
 /* Log-probabilities of the prompt's tokens position + 1 .. position + rows, where they exist. */
 static int score_rows(struct runner *r, struct sequence *s, struct error *error)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runner: a thread that computes the sequences, in order of arrival, as many at a time as the
  * kv segment is made for. All its memory is allocated before compute is READY. */
+#include "procs/engine/compute/runner/runner.h"
+
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -12,7 +14,6 @@
 
 #include "lib/base/assert.h"
 #include "lib/device/host/pool.h"
-#include "procs/engine/compute/compute.h"
 #include "procs/engine/compute/runner/pass.h"
 #include "procs/engine/compute/slots/kept.h"
 
@@ -87,15 +88,16 @@ static int open_core(struct runner *r, struct error *error)
     return 0;
 }
 
-int runner_open(struct runner *r, struct compute *c, struct error *error)
+int runner_open(struct runner *r, struct child *child, const struct tokenizer *tokenizer,
+                struct error *error)
 {
-    const struct model_hparams *hp = &c->child.model->hparams;
-    r->child = &c->child;
-    r->tokenizer = c->tokenizer;
+    const struct model_hparams *hp = &child->model->hparams;
+    r->child = child;
+    r->tokenizer = tokenizer;
     r->experts.beat_ns = &r->beat_ns;
     r->experts.pass_row_layers = &r->pass_row_layers;
-    if (experts_open(&r->experts, &c->child, r, error) != 0 || open_core(r, error) != 0 ||
-        kv_check(&c->child.kv, hp, chain_rows(r->core), error) != 0)
+    if (experts_open(&r->experts, child, &r->stop, error) != 0 || open_core(r, error) != 0 ||
+        kv_check(&child->kv, hp, chain_rows(r->core), error) != 0)
         return -1;
     r->sampler = sampler_create(hp->vocab, error);
     if (!r->sampler)
@@ -103,27 +105,48 @@ int runner_open(struct runner *r, struct compute *c, struct error *error)
     r->tokens = calloc(chain_rows(r->core), sizeof *r->tokens);
     r->scores = calloc(chain_rows(r->core), sizeof *r->scores);
     r->recent = calloc(RECENT_TOKENS_MAX, sizeof *r->recent);
-    r->sequences = c->child.kv.head->sequences;
+    r->sequences = child->kv.head->sequences;
     r->sequence = calloc(r->sequences, sizeof *r->sequence);
     if (!r->tokens || !r->scores || !r->recent || !r->sequence)
         return error_set(error, ERR_NO_MEMORY, "out of memory (runner)");
     for (uint32_t i = 0; i < r->sequences; i++)
         if (sequence_open(&r->sequence[i], r, error) != 0)
             return -1;
-    r->slots.child = &c->child;
+    r->slots.child = child;
     r->slots.beat_ns = &r->beat_ns;
     r->slots.preset = r->experts.preset;
     r->slots.lossy = knobs_lossy(&r->experts.knobs);
     kept_check(&r->slots);
-    const struct kv_head *kv = c->child.kv.head;
+    const struct kv_head *kv = child->kv.head;
     char bytes[16];
     if (kv->ring > 0)
         log_info("layers with a window of %u tokens keep the last %u", kv->window, kv->ring);
     if (kv->state_bytes > 0 && kv->states > 0)
         log_info("state of %s: %u versions, a checkpoint every %llu tokens",
                  bytes_format(kv->state_bytes, bytes), kv->states,
-                 (unsigned long long)c->child.params->checkpoint_tokens);
+                 (unsigned long long)child->params->checkpoint_tokens);
     return 0;
+}
+
+static uint64_t counter_of(const struct child *child, enum service service, uint32_t number,
+                           unsigned counter)
+{
+    return counter_get(&child->procs.head->row[procs_row_of(service, number)], counter);
+}
+
+struct engine_counts runner_counts(const struct runner *r)
+{
+    const struct child *child = r->child;
+    struct engine_counts n = {.evictions =
+                                  counter_of(child, SERVICE_CACHE, 0, CTR_CACHE_evictions)};
+    for (uint32_t i = 0; i < child->procs.head->loaders; i++)
+        n.bytes_read += counter_of(child, SERVICE_LOADER, i, CTR_LOADER_bytes_read);
+    return n;
+}
+
+static uint64_t grown(uint64_t before, uint64_t after)
+{
+    return after > before ? after - before : 0;
 }
 
 uint32_t runner_running(const struct runner *r)
@@ -137,16 +160,16 @@ uint32_t runner_running(const struct runner *r)
 /* The cache and the loaders count for all; sequences that run at the same time get equal shares. */
 void runner_share_counts(const struct runner *r)
 {
-    uint64_t evictions = stats_evictions(r->child), bytes = stats_bytes_read(r->child);
+    struct engine_counts now = runner_counts(r);
     uint32_t running = runner_running(r);
     for (uint32_t i = 0; i < r->sequences; i++) {
         if (!r->sequence[i].request)
             continue;
         struct kv_stats *f = &r->sequence[i].request->stats;
-        f->evictions += stats_grown(f->evictions_seen, evictions) / running;
-        f->bytes_read += stats_grown(f->bytes_read_seen, bytes) / running;
-        f->evictions_seen = evictions;
-        f->bytes_read_seen = bytes;
+        f->evictions += grown(f->evictions_seen, now.evictions) / running;
+        f->bytes_read += grown(f->bytes_read_seen, now.bytes_read) / running;
+        f->evictions_seen = now.evictions;
+        f->bytes_read_seen = now.bytes_read;
     }
 }
 

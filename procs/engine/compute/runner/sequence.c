@@ -2,13 +2,15 @@
 /* One sequence: its start, what comes before and after each of its passes, and its end. */
 #include "procs/engine/compute/runner/sequence.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/runner/runner.h"
+#include "procs/engine/compute/runner/stops.h"
 #include "procs/engine/compute/slots/kept.h"
 
 #define GROWTH_TOKENS 256 /* KV memory is allocated in steps */
@@ -115,6 +117,16 @@ static void note_progress(struct sequence *s)
         atomic_load_explicit(&s->runner->child->row->crashes, memory_order_relaxed);
 }
 
+int request_crashed(const struct proc_row *row, uint32_t crashes, struct error *error)
+{
+    char why[SHARED_TEXT_BYTES];
+    shared_text_get(&row->crash_reason, why);
+    return error_set(error, ERR_CRASHED,
+                     "compute crashed %" PRIu32
+                     " times at this request without progress (%.120s); it is not computed again",
+                     crashes, why);
+}
+
 /* A sequence at which compute crashes again and again must not be computed forever. */
 static int check_crashes(const struct sequence *s, struct error *error)
 {
@@ -133,8 +145,9 @@ static bool claim(struct sequence *s)
     if (atomic_compare_exchange_strong(&q->state, &state, KV_RUNNING)) {
         note_progress(s);
         q->stats.started_ns = clock_now_ns();
-        q->stats.evictions_seen = stats_evictions(child);
-        q->stats.bytes_read_seen = q->stats.bytes_read_before = stats_bytes_read(child);
+        struct engine_counts now = runner_counts(s->runner);
+        q->stats.evictions_seen = now.evictions;
+        q->stats.bytes_read_seen = q->stats.bytes_read_before = now.bytes_read;
     } else if (state == KV_RUNNING) {
         q->stats.resumes++;
         s->resumed = true;

@@ -19,6 +19,7 @@
 #include "procs/engine/compute/runner/histogram.h"
 #include "procs/engine/compute/slots/state.h"
 #include "shm/kv/kv.h"
+#include "shm/table/process_table.h"
 
 #define SEQUENCES_MAX KV_SLOTS_MAX
 
@@ -64,6 +65,9 @@ void sequence_tokens(const struct sequence *s, uint32_t *tokens);
  * that the pass took, in all. */
 void sequence_commit(struct sequence *s);
 void sequence_account(struct sequence *s, uint64_t ns);
+
+/* ERR_CRASHED: compute crashed so often at one request. */
+int request_crashed(const struct proc_row *row, uint32_t crashes, struct error *error);
 
 /* Ends it with an error, or as cancelled. */
 void sequence_fail(struct sequence *s, const struct error *error);

@@ -92,10 +92,13 @@ START_TEST(each_row_that_decodes_is_published)
     w.source.gate_input(w.source.self, &w.step, x, n);
     world_pin(2);
     ck_assert_uint_eq(atomic_load(&w.child.gates.head->news) - news, 2);
-    ck_assert(gates_read(&w.child.gates, LAYER, &read, seen)); /* the last of them */
-    ck_assert_uint_eq(read.sequence, 21);
-    ck_assert_uint_eq(read.position, 101);
-    ck_assert(read.count == n && memcmp(seen, x + n, n * sizeof *x) == 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        ck_assert(gates_read(&w.child.gates, news + i, &read, seen));
+        ck_assert_uint_eq(read.layer, LAYER);
+        ck_assert_uint_eq(read.sequence, w.row[i].sequence);
+        ck_assert_uint_eq(read.position, w.row[i].position);
+        ck_assert(read.count == n && memcmp(seen, x + i * n, n * sizeof *x) == 0);
+    }
     world_pin(0); /* once */
     ck_assert_uint_eq(atomic_load(&w.child.gates.head->news) - news, 2);
     free(x);

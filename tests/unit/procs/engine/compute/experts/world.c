@@ -73,10 +73,10 @@ void world_open_with(const struct model_index *model)
 {
     struct error error;
     make_child(model);
-    w.experts = &w.runner.experts;
-    w.experts->beat_ns = &w.runner.beat_ns;
-    w.experts->pass_row_layers = &w.runner.pass_row_layers;
-    world_must(experts_open(w.experts, &w.child, &w.runner, &error), &error);
+    w.experts = &w.own;
+    w.experts->beat_ns = &w.beat_ns;
+    w.experts->pass_row_layers = &w.pass_row_layers;
+    world_must(experts_open(w.experts, &w.child, &w.stop, &error), &error);
     w.experts->request = &w.request;
     w.source = experts_source(w.experts);
     world_set_rows(1, false);

@@ -4,7 +4,7 @@
 #ifndef SLUICE_TESTS_EXPERTS_WORLD_H
 #define SLUICE_TESTS_EXPERTS_WORLD_H
 
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/experts/experts.h"
 #include "tests/golden/image.h"
 
 #define LAYER 2
@@ -13,7 +13,9 @@ struct world {
     struct image image;
     struct arena_layout layout;
     struct child child;
-    struct runner runner;
+    struct experts own;
+    _Atomic uint64_t beat_ns, pass_row_layers;
+    _Atomic uint32_t stop;
     struct kv_request request;
     struct experts *experts;
     struct weights_source source;

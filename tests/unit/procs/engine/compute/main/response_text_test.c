@@ -9,7 +9,7 @@
 #include "lib/base/random.h"
 #include "lib/device/host/pool.h"
 #include "lib/text/utf8.h"
-#include "procs/engine/compute/compute.h"
+#include "procs/engine/compute/main/compute.h"
 #include "procs/engine/predictor/recall.h"
 #include "tests/golden/image.h"
 #include "tests/golden/reference.h"

@@ -4,8 +4,8 @@
  *
  * A match can start in the middle of a token: the text of the response is then cut there. Text that
  * may become part of a match is held back until that is decided. */
-#ifndef SLUICE_ENGINE_COMPUTE_MAIN_STOPS_H
-#define SLUICE_ENGINE_COMPUTE_MAIN_STOPS_H
+#ifndef SLUICE_ENGINE_COMPUTE_RUNNER_STOPS_H
+#define SLUICE_ENGINE_COMPUTE_RUNNER_STOPS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

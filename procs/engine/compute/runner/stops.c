@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "procs/engine/compute/main/stops.h"
+#include "procs/engine/compute/runner/stops.h"
 
 #include "lib/base/assert.h"
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The main thread of compute: the rpc server, requests and responses, controls, heartbeat. It
+ * admits requests; the runner (runner/runner.h) computes them. */
+#ifndef SLUICE_ENGINE_COMPUTE_MAIN_COMPUTE_H
+#define SLUICE_ENGINE_COMPUTE_MAIN_COMPUTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ipc/engine/engine_client.h"
+#include "ipc/rpc/rpc.h"
+#include "lib/model/tokenizer/tokenizer.h"
+#include "procs/engine/child/child.h"
+#include "procs/engine/compute/runner/runner.h"
+#include "procs/engine/compute/runner/stops.h"
+
+#define COMPUTE_MAGIC 0x434d5055u
+
+#define RPC_CONTEXTS 256
+/* A reply also ends when this is full. The longest token piece that inspect accepts fits. */
+#define RESPONSE_TEXT_BYTES (64u << 10)
+
+struct pending { /* a next() that waits for tokens */
+    struct rpc_request *request;
+    uint64_t id, from, deadline_ns;
+};
+
+struct response { /* buffers of the current reply */
+    uint32_t ids[ENGINE_NEXT_IDS_MAX];
+    double logprobs[ENGINE_NEXT_IDS_MAX];
+    uint32_t piece_bytes[ENGINE_NEXT_IDS_MAX];
+    char text[RESPONSE_TEXT_BYTES];
+};
+
+struct compute {
+    uint32_t magic;
+    struct child child;
+    struct tokenizer *tokenizer;
+    struct rpc_server *rpc;
+    struct runner runner;
+    struct pending pending[RPC_CONTEXTS];
+    uint32_t pending_count;
+    uint64_t rejected; /* requests; the server counts malformed ones itself */
+    struct response response;
+};
+
+/* requests.c */
+/* Handles the calls that have arrived. */
+void requests_take(struct compute *c);
+void requests_tick(struct compute *c, uint64_t now_ns); /* idle rows, gauges */
+struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row);
+
+/* response_text.c: fills ids and text of the first tokens of `log` (count of them); returns how
+ * many can be sent now. Tokens in the middle of a character are held back unless the sequence
+ * ended. The text ends at `cut` (its token counted in `log`); ids do not. marks: of the call
+ * (engine_client.h). */
+size_t response_gather(struct response *a, const struct tokenizer *tokenizer,
+                       const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
+                       const struct engine_marks *marks, size_t *text_bytes);
+
+/* responses.c */
+void responses_add(struct compute *c, struct rpc_request *request);
+void responses_tick(struct compute *c, uint64_t now_ns);
+
+/* progress.c: of a sequence that has not generated yet. */
+struct engine_progress progress_of(const struct compute *c, const struct kv_request *q,
+                                   uint64_t now_ns);
+
+/* stats.c */
+json_t *stats_json(const struct compute *c, uint32_t row);
+
+static inline bool kv_state_ended(uint32_t state)
+{
+    return state == KV_DONE || state == KV_FAILED || state == KV_CANCELLED;
+}
+
+#endif

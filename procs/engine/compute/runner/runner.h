@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runner: a thread that computes sequences, and is thread 0 of the pool. It and the main thread
+ * communicate through the kv segment (state of a request, token log) and the atomics of struct
+ * runner. */
+#ifndef SLUICE_ENGINE_COMPUTE_RUNNER_RUNNER_H
+#define SLUICE_ENGINE_COMPUTE_RUNNER_RUNNER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/core/chain/chain.h"
+#include "lib/model/tokenizer/tokenizer.h"
+#include "lib/sampling/sampler.h"
+#include "procs/engine/child/child.h"
+#include "procs/engine/compute/experts/experts.h"
+#include "procs/engine/compute/runner/gpu.h"
+#include "procs/engine/compute/runner/sequence.h"
+#include "procs/engine/compute/slots/slots.h"
+
+#define RECENT_TOKENS_MAX 4096 /* maximum of repeat_last_n in SAMPLING_PARAMS */
+
+struct tpot { /* of a finished sequence; lost when compute crashes before a client reads them */
+    uint64_t id;
+    double p50_ms, p95_ms, p99_ms;
+};
+
+struct runner {
+    struct child *child;
+    struct chain *core;
+    struct gpus gpus;
+    struct sampler *sampler;
+    struct experts experts;
+    struct slots slots;
+    pthread_t thread;
+    const struct tokenizer *tokenizer; /* constant tables */
+    struct sequence *sequence;         /* [sequences] */
+    uint32_t sequences;                /* that run at a time: kv_head.sequences */
+    uint32_t *tokens;                  /* [chunk] of the current pass */
+    float *scores;                     /* [chunk] */
+    uint32_t *recent;                  /* [RECENT_TOKENS_MAX] */
+    struct tpot tpot[KV_REQUESTS_MAX]; /* read by main after the row's state has ended */
+
+    /* both threads */
+    _Atomic uint32_t work; /* futex word: +1 when there may be work */
+    _Atomic uint32_t stop;
+    _Atomic uint32_t admitted; /* 1: sequences may be computed */
+    _Atomic uint32_t busy;     /* 1 while sequences are computed */
+    _Atomic uint64_t beat_ns;  /* heartbeat of the runner */
+    /* Rows of the pass times the layers that it has computed; divided by the layers: rows. */
+    _Atomic uint64_t pass_row_layers;
+};
+
+/* Memory, kernels and devices; what a predecessor left in the kv segment. -1 with *error. */
+int runner_open(struct runner *r, struct child *child, const struct tokenizer *tokenizer,
+                struct error *error);
+int runner_start(struct runner *r, struct error *error);
+/* Sequences are computed from now on: after child_ready, so that one that hangs is found by the
+ * heartbeat (until then the limit is that of a start), and one that crashes counts as its crash,
+ * not as a failed start. */
+void runner_admit(struct runner *r);
+void runner_wake(struct runner *r);
+bool runner_alive(const struct runner *r, uint64_t heartbeat_ns);
+
+/* What the cache evicted and the loaders read, for all. */
+struct engine_counts {
+    uint64_t evictions, bytes_read;
+};
+struct engine_counts runner_counts(const struct runner *r);
+
+/* How many sequences run. */
+uint32_t runner_running(const struct runner *r);
+/* Adds what was evicted and read since the last call to the statistics of the sequences that run.
+ * Before a sequence begins or ends. */
+void runner_share_counts(const struct runner *r);
+
+#endif
