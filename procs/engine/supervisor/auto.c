@@ -19,6 +19,10 @@
 #include "lib/base/bytes.h"
 #include "lib/base/log.h"
 #include "lib/policy/presets/auto.h"
+#include "procs/engine/supervisor/auto.h"
+#include "procs/engine/supervisor/budget/budget.h"
+#include "procs/engine/supervisor/children/children.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 

@@ -20,6 +20,9 @@
 #include "lib/kernels/kernels.h"
 #include "lib/policy/prediction/activation.h"
 #include "lib/policy/presets/presets.h"
+#include "procs/engine/supervisor/budget/budget.h"
+#include "procs/engine/supervisor/children/children.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "lib/base/log.h"
+#include "procs/engine/supervisor/budget/budget.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define NAME_PREFIX "sluice-"

@@ -4,6 +4,8 @@
 #include "config/params.h"
 #include "lib/base/bytes.h"
 #include "lib/device/device.h"
+#include "procs/engine/supervisor/budget/budget.h"
+#include "procs/engine/supervisor/gpu/gpu.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define COMPUTE_ESTIMATE (1536 * KIB)

@@ -3,6 +3,8 @@
  * fit a share of the budget. */
 #include "config/params.h"
 #include "lib/base/bytes.h"
+#include "procs/engine/supervisor/budget/budget.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define BUDGET_PER_CONTEXT 8     /* they take at most 1/8 of the budget, */

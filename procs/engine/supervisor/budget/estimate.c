@@ -5,6 +5,9 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "procs/engine/supervisor/auto.h"
+#include "procs/engine/supervisor/budget/budget.h"
+#include "procs/engine/supervisor/gpu/gpu.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define TRIES 8 /* of a budget that settles */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "procs/engine/supervisor/budget/budget.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define FILES_MAX  64

@@ -5,6 +5,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
+#include "procs/engine/supervisor/children/children.h"
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 

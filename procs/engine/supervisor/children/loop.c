@@ -14,6 +14,11 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "procs/engine/supervisor/auto.h"
+#include "procs/engine/supervisor/budget/budget.h"
+#include "procs/engine/supervisor/children/children.h"
+#include "procs/engine/supervisor/control/control.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "procs/engine/supervisor/children/children.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define STATUS_BYTES 4096

@@ -16,6 +16,8 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "procs/engine/supervisor/budget/budget.h"
+#include "procs/engine/supervisor/children/children.h"
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 

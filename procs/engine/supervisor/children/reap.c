@@ -11,6 +11,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "procs/engine/supervisor/children/children.h"
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 

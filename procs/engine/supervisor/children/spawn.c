@@ -17,6 +17,8 @@
 
 #include "lib/base/assert.h"
 #include "lib/sandbox/sandbox.h"
+#include "procs/engine/supervisor/children/children.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define INSPECT_DATA_BYTES (512 * MIB)

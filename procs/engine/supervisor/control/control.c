@@ -8,6 +8,8 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "procs/engine/supervisor/children/children.h"
+#include "procs/engine/supervisor/control/control.h"
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 

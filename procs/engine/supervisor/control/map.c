@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/policy/prediction/prefetch.h"
+#include "procs/engine/supervisor/control/control.h"
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/rings/access_log.h"
 

@@ -9,6 +9,12 @@
 #include "lib/base/clock.h"
 #include "lib/model/chat/chat.h"
 #include "lib/sandbox/sandbox.h"
+#include "procs/engine/supervisor/auto.h"
+#include "procs/engine/supervisor/budget/budget.h"
+#include "procs/engine/supervisor/children/children.h"
+#include "procs/engine/supervisor/control/control.h"
+#include "procs/engine/supervisor/gpu/gpu.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 

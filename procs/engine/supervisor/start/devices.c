@@ -11,6 +11,7 @@
 #include "lib/base/log.h"
 #include "lib/model/limits.h"
 #include "procs/engine/child/run_devices.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 int devices_resolve(struct supervisor *s, struct error *error)

@@ -14,6 +14,7 @@
 #include "lib/base/log.h"
 #include "procs/engine/child/run_devices.h"
 #include "procs/engine/child/run_files.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 static void copies_of(const struct supervisor *s, uint32_t loader, enum run_source source,

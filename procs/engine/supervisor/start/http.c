@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "lib/model/chat/format.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define ADDRESS_DEFAULT "127.0.0.1"

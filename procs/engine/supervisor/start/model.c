@@ -24,6 +24,10 @@
 #include "lib/policy/presets/loss.h"
 #include "lib/tensor/precision.h"
 #include "procs/engine/child/run_devices.h"
+#include "procs/engine/supervisor/auto.h"
+#include "procs/engine/supervisor/budget/budget.h"
+#include "procs/engine/supervisor/children/children.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define INSPECT_NS      (60 * NS_PER_S)

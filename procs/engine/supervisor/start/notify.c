@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "procs/engine/supervisor/children/children.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define WATCHDOG_MAX_US UINT64_C(86400000000)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "config/option_error.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 static const struct option long_options[] = {

@@ -15,6 +15,7 @@
 #include "ipc/run_dirs.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 int fd_high(int fd)

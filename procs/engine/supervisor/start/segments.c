@@ -9,6 +9,8 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
+#include "procs/engine/supervisor/gpu/gpu.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/rings/access_log.h"
 #include "shm/rings/gates.h"

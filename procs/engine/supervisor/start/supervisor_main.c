@@ -36,6 +36,12 @@
 #include "lib/base/log.h"
 #include "lib/kernels/kernels.h"
 #include "lib/sandbox/sandbox.h"
+#include "procs/engine/supervisor/auto.h"
+#include "procs/engine/supervisor/budget/budget.h"
+#include "procs/engine/supervisor/children/children.h"
+#include "procs/engine/supervisor/control/control.h"
+#include "procs/engine/supervisor/gpu/gpu.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #ifndef PR_THP_DISABLE_EXCEPT_ADVISED

@@ -6,6 +6,7 @@
 
 #include "lib/base/log.h"
 #include "lib/tunings/tunings.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 static void log_it(void *arg, const char *line)

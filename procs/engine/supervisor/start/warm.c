@@ -11,6 +11,7 @@
 #include "lib/base/log.h"
 #include "lib/model/store/store.h"
 #include "lib/plan/plan.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 _Static_assert(WARM_HASH_BYTES == PLAN_HASH_BYTES, "one hash of a model");

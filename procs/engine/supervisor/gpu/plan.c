@@ -5,7 +5,7 @@
  *
  * By bytes: if all layers fit, they are divided in proportion to the budgets. If not, each GPU in turn has those that fit, with
  * slots for the experts of a token, and the CPU has the rest, which are the last ones. What a budget then has left is for keys
- * and values, and for more slots. By times, where rates were measured (gpu_times.c): of all numbers of layers that fit, none
+ * and values, and for more slots. By times, where rates were measured (times.c): of all numbers of layers that fit, none
  * included, the one with the fastest token; of several GPUs also divided in proportion to their speed. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 #include "lib/core/core.h"
 #include "lib/device/cuda/cuda.h"
 #include "lib/policy/gpu/policy.h"
+#include "procs/engine/supervisor/gpu/gpu.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 /* Private memory of the process for each GPU: an estimate, rounded up, which was not measured. */

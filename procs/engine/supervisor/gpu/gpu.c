@@ -9,6 +9,7 @@
 #include "lib/base/log.h"
 #include "lib/cuda/module.h"
 #include "lib/policy/gpu/places.h"
+#include "procs/engine/supervisor/gpu/gpu.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define NUMBERS_MAX 64

@@ -5,6 +5,8 @@
 
 #include "lib/device/cuda/cuda.h"
 #include "lib/policy/gpu/policy.h"
+#include "procs/engine/supervisor/children/children.h"
+#include "procs/engine/supervisor/gpu/gpu.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 _Static_assert((int)CUDA_PART__COUNT <= PROCS_GPU_PARTS, "the process table has all parts");

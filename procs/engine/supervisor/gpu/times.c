@@ -10,6 +10,7 @@
 #include "lib/sim/routing.h"
 #include "lib/tensor/tensor_type.h"
 #include "lib/tunings/tunings.h"
+#include "procs/engine/supervisor/gpu/gpu.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 static bool find_cpu(const struct supervisor *s, const struct rates *r, struct gpu_times *t)

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the supervisor does before its children run, and what outlives them: options, run directory,
+ * model, files, devices, segments, the socket of the gateway, the service manager. */
+#ifndef SLUICE_ENGINE_SUPERVISOR_START_START_H
+#define SLUICE_ENGINE_SUPERVISOR_START_START_H
+
+#include "procs/engine/supervisor/supervisor.h"
+
+/* options.c */
+int options_take(struct supervisor *s, int argc, char **argv, struct error *error);
+void options_help(void);
+
+/* run_dir.c: the run directory, its lock, files that a crashed predecessor left. */
+int run_dir_take(struct supervisor *s, struct error *error);
+void run_dir_clear(const struct supervisor *s);
+void run_dir_remove(const struct supervisor *s);
+/* Moves a descriptor above FD_MIN, close-on-exec. -1 with errno. */
+int fd_high(int fd);
+
+/* model.c: runs inspect, checks what it wrote, resolves the parameters that depend on it. */
+int model_take(struct supervisor *s, struct error *error);
+/* Whether a preset can run here: its policy parameters are valid, its precisions and plan are
+ * available, and under --max-loss its measured loss holds and is small enough. share: of the
+ * experts' bytes that fit. Fills *knobs. */
+int model_check_preset(struct supervisor *s, uint32_t preset, double share, struct knobs *knobs,
+                       struct error *error);
+/* Whether the requested preset, which can run now, could also run with this throttle of a loader
+ * (0: none) in place of the present one; 0 also if it cannot run now, since that is not because of
+ * the throttle. */
+int model_check_throttle(struct supervisor *s, uint32_t loader, uint64_t bytes_per_s,
+                         struct error *error);
+
+/* tuned.c: before the start. Takes the store, plan and preset of the model's tuning, or offers to
+ * make one. */
+int tuned_take(struct supervisor *s, struct error *error);
+
+/* warm.c: the experts that earlier runs used. Before the children start; after they ended. */
+void warm_begin(struct supervisor *s);
+void warm_end(struct supervisor *s);
+
+/* files.c: the files of the loaders. */
+/* Opens every copy of every file. A copy that cannot be opened is logged and left out; -1 for the
+ * inspected files and for a loader without any. */
+int files_open(struct supervisor *s, struct error *error);
+/* Before a loader is spawned: what is known about its files, and their descriptors. */
+void files_publish(struct supervisor *s, uint32_t loader);
+void files_inherit(struct supervisor *s, uint32_t loader, posix_spawn_file_actions_t *actions);
+/* While the loader is down: opens the paths of its copies that are in quarantine or missing again.
+ * Returns the copies that stay in quarantine. */
+uint32_t files_renew(struct supervisor *s, uint32_t loader, uint32_t quarantined);
+/* Reports replaced files once, and a file that changed in place and has no other copy. */
+void files_watch(struct supervisor *s);
+/* True while there is such a file, with ERR_MODEL_CHANGED. */
+bool files_changed(const struct supervisor *s, struct error *error);
+/* Paths of the replaced files. */
+json_t *files_replaced(const struct supervisor *s);
+
+/* devices.c */
+/* One loader for each of --devices. Checks all of them, so that device_params cannot fail later. */
+int devices_resolve(struct supervisor *s, struct error *error);
+/* The parameters for a loader's device. Valid until the next call. */
+const struct params *device_params(struct supervisor *s, uint32_t loader);
+/* "loader.1 PATH: REASON" for every copy in quarantine. */
+json_t *devices_quarantined(const struct supervisor *s);
+/* Before a loader's successor is spawned: clears the quarantine if requested. */
+void devices_clear_quarantine(struct supervisor *s, struct child_slot *c);
+
+/* segments.c */
+/* Free bytes of /dev/shm; UINT64_MAX: not known, with errno. */
+uint64_t segments_space(void);
+int segments_check_space(struct supervisor *s, struct error *error);
+int segments_make(struct supervisor *s, struct error *error);
+uint64_t segments_fixed_bytes(const struct supervisor *s);
+void segments_drop(struct supervisor *s);
+
+/* http.c: the socket of the gateway, which outlives it: clients that connect during a restart wait
+ * in the socket's queue. */
+int http_listen(struct supervisor *s, struct error *error);
+/* Memory of the gateway: private bytes reserved in the ledger, bytes it can grow by, and kernel
+ * memory for its connections. */
+uint64_t http_reservation_bytes(const struct params *p, const struct model_index *m);
+uint64_t http_growth(const struct params *p, const struct model_index *m);
+uint64_t http_kernel(const struct params *p);
+
+/* notify.c: systemd, or another service manager that set NOTIFY_SOCKET. */
+void notify_take(struct supervisor *s);
+void notify_send(const struct supervisor *s, const char *text);
+/* The keep-alive of systemd's WatchdogSec=, twice per period, and a changed phase as STATUS=. */
+void notify_alive(struct supervisor *s, uint64_t now_ns);
+
+#endif
