@@ -56,15 +56,6 @@ struct core_layer {
     uint32_t dense_forms;                           /* down of `dense` */
 };
 
-/* A step computes one part of a layer for the rows of a pass and adds it to the residual stream.
- * -1 with *error: the pass ends. */
-typedef int step_fn(struct core *c, struct error *error);
-
-struct core_step {
-    step_fn *run;
-    uint32_t layer;
-};
-
 /* The queue of a layer's experts is a window: [done, pinned) is pinned or being computed, the rest waits
  * for pin capacity. */
 struct expert_window {
@@ -73,10 +64,9 @@ struct expert_window {
     bool open; /* by core_experts_open, in this layer */
 };
 
-/* Tokens that the device computes alone (alone.c). */
-struct core_alone {
-    bool on;                          /* the steps are those of such a token */
-    bool output;                      /* the last pass was one, so its logits are there */
+/* Tokens of a device that has all experts (pass/resident_pass.c). */
+struct core_resident {
+    bool logits_there;                /* the last pass was such a token: they are computed */
     bool counted;                     /* experts */
     enum precision precision;         /* that serves */
     uint32_t experts;                 /* of the model; 0: the device cannot have them */
@@ -105,9 +95,7 @@ struct core {
 
     struct core_layer *layer;
     struct device_at vectors; /* all vectors of the model */
-    struct core_step *steps;  /* of a pass, in order; two per layer */
-    uint32_t step_count;
-    bool two_ffn_parts; /* some layer is FFN_DENSE_AND_EXPERTS */
+    bool two_ffn_parts;       /* some layer is FFN_DENSE_AND_EXPERTS */
     struct device_matrix embedding, output;
     struct device_at output_norm, rope_factors, output_scale; /* the last two: usually none */
     struct device_at output_norm_bias, output_bias;           /* the same */
@@ -180,7 +168,7 @@ struct core {
     uint32_t *job_expert;         /* [experts] whose jobs these are */
     uint32_t job_count;
     struct expert_window window;
-    struct core_alone alone;
+    struct core_resident resident;
     bool finds_layer;   /* core_find_layer */
     float *next_counts; /* [2][experts]: tokens, weight before; of the next layer */
     bool *allowed;      /* [experts] masked routing */
@@ -202,66 +190,79 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
 int core_bind(struct core *c, const struct core_config *config, struct error *error);
 size_t core_vector_floats(const struct core *c); /* exactly what core_bind takes */
 
+/* pass/parts.c: what both drivers of a pass begin with. */
+void core_embed(struct core *c);
+void core_compute_angles(struct core *c); /* of the rows' positions */
+void core_take_sequences(struct core *c); /* what the current layer has of the sequences */
+void core_run_mixer(struct core *c);      /* of the current layer */
+
+/* Mixers. They read the residual stream and add to it. */
 struct kernel_rope core_rope_of(const struct model_hparams *h, enum layer_kind kind, uint32_t dims);
-void core_attention(struct core *c); /* attention.c */
-void core_deltanet(struct core *c);  /* recurrent.c */
-void core_shortconv(struct core *c); /* recurrent.c */
-struct device_delta
-core_delta_shape(const struct core *c); /* recurrent.c; of all layers, but beta_alpha */
-void core_mla(struct core *c);          /* mla.c */
-void core_mixer_input(
-    struct core *c); /* attention.c: the norm of the rows, and the size of c->mix */
-void core_attention_output(struct core *c); /* attention.c: of c->mix, added to the rows */
-int core_experts(struct core *c, struct error *error); /* experts.c */
-/* Requests the experts of the routes before core_experts, which then computes these. */
-void core_experts_open(struct core *c);
-void core_experts_gate(struct core *c); /* router.c: norm and routes */
-/* Routes from the input of the layer; core_experts_gate then is only the norm. */
-void core_route_first(struct core *c);
-void core_ffn_norm(struct core *c); /* router.c: input of the second part */
-/* router.c: what the router reads of all rows, before router_scale if the layer has one (weights.h). */
+void core_attention(struct core *c);        /* attention.c */
+void core_mixer_input(struct core *c);      /* the norm of the rows, and the size of c->mix */
+void core_attention_output(struct core *c); /* of c->mix, added to the rows */
+void core_mla(struct core *c);              /* mla.c */
+void core_deltanet(struct core *c);         /* recurrent.c */
+void core_shortconv(struct core *c);
+struct device_delta core_delta_shape(const struct core *c); /* of all layers, but beta_alpha */
+
+/* router.c */
+void core_ffn_norm(struct core *c); /* input of the second part */
+void core_gate_norm(
+    struct core *c); /* that, and the input of the router if it has one of its own */
+/* What the router reads of all rows, before router_scale if the layer has one (weights.h). */
 struct device_at core_gate_input(const struct core *c);
+void core_run_router(struct core *c, struct device_at routes); /* of the current layer */
+/* The routes of the layer, c->route: the source gets what it wants to know, and masks them. */
+void core_route_layer(struct core *c);
 /* Masked decode, after a chosen expert was LOST: routes again. */
 void core_route_again(struct core *c);
-void core_publish_next(struct core *c); /* router.c */
-/* router.c: in c->route, those of the only row are followed by those predicted for the next layer. */
+void core_publish_next(struct core *c); /* predicted counts of the next layer */
+/* In c->route, those of the only row are followed by those predicted for the next layer. */
 bool core_predicts_next(const struct core *c);
+
+/* experts.c: the experts of c->route. */
+int core_experts(struct core *c, struct error *error);
+/* Requests them before core_experts, which then computes these. */
+void core_experts_open(struct core *c);
+/* An item that is READY, of a layer. */
+struct device_expert core_expert_of(const struct core *c, uint32_t layer,
+                                    const struct expert_item *item);
+
+/* ffn.c: the jobs; sums: also adds their outputs, those of all experts of a single row. */
+void core_compute_jobs(struct core *c, bool sums);
+void core_sum_ranks(struct core *c);
+
 /* dense.c: what a layer computes while its experts are read: the shared expert, or the dense network
  * next to them, or nothing. Afterwards c->in has the input of the experts. */
 void core_while_reading(struct core *c);
-void core_dense_layer(struct core *c); /* dense.c: norm and network of a layer without experts */
-/* dense.c: adds both parts of a FFN_DENSE_AND_EXPERTS layer, normed, to the residual stream. */
+void core_dense_layer(struct core *c); /* norm and network of a layer without experts */
+/* Adds both parts of a FFN_DENSE_AND_EXPERTS layer, normed, to the residual stream. */
 void core_join_parts(struct core *c);
-/* ffn.c: the jobs; sums: also adds their outputs, those of all experts of a single row. */
-void core_compute_jobs(struct core *c, bool sums);
-void core_sum_ranks(struct core *c); /* ffn.c */
 
-/* alone.c. A pass that is a token which the device computes alone. */
-bool core_is_alone(struct core *c);
-int core_run_alone(struct core *c, struct error *error);
-void core_alone_route(struct core *c); /* steps of it */
-void core_alone_experts(struct core *c);
+/* pass/resident_pass.c: a pass of one token whose experts are all on the device. */
+bool core_pass_is_resident(struct core *c);
+void core_run_resident(struct core *c);
 /* Gives the device experts that it does not have, as far as nothing waits. */
 void core_fill_device(struct core *c);
+
 /* finite/finite.c: the noted values are those of this pass from here on; -1: those of the tokens'
  * rows, or of the layer that ends. */
 void core_finite_begin(struct core *c);
 int core_finite_embeddings(struct core *c, struct error *error);
 int core_finite_layer(struct core *c, struct error *error);
-/* core.c */
-void core_take_sequences(struct core *c); /* what the current layer has of the sequences */
-void core_embed(struct core *c);
-void core_compute_angles(struct core *c);                              /* of the rows' positions */
-void core_compute_logits(struct core *c, uint32_t row, uint32_t rows); /* on the device */
-/* experts.c: an item that is READY, of a layer. */
-struct device_expert core_expert_of(const struct core *c, uint32_t layer,
-                                    const struct expert_item *item);
-/* router.c: of the current layer. */
-void core_run_router(struct core *c, struct device_at routes);
+
+/* output.c: logits of rows [row, row + rows), on the device. */
+void core_compute_logits(struct core *c, uint32_t row, uint32_t rows);
 
 static inline const struct core_sequence *core_sequence_of(const struct core *c, uint32_t row)
 {
     return &c->sequences[c->row[row].sequence];
+}
+
+static inline const struct layer_parts *core_parts_now(const struct core *c)
+{
+    return &c->model->layer[c->step.layer];
 }
 
 static inline struct core_layer *core_layer_now(struct core *c)

@@ -30,7 +30,7 @@ void core_ffn_norm(struct core *c)
 
 /* The input of the router: that of the experts, unless the layer has a scale of its own for it. Routers
  * with a scale are F32: no other form. */
-static void gate_rows(struct core *c)
+void core_gate_norm(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     if (!l->router_scale.address) {
@@ -170,16 +170,10 @@ static void give_logits(struct core *c)
 }
 
 /* In decode, the gate inputs are given before the router runs, and the logits after it. */
-static void route_rows(struct core *c)
+void core_route_layer(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     uint32_t rows = c->step.rows;
-    if (!c->hp.router_first)
-        gate_rows(c);
-    if (c->alone.on) {
-        core_alone_route(c);
-        return;
-    }
     if (c->step.decode && c->source.gate_input)
         c->source.gate_input(c->source.self, &c->step, core_fetch_rows(c, core_gate_input(c), rows),
                              c->hp.hidden);
@@ -196,19 +190,6 @@ static void route_rows(struct core *c)
     fetch_routes(c);
     if (c->source.routed)
         c->source.routed(c->source.self, &c->step, c->route);
-}
-
-void core_route_first(struct core *c)
-{
-    route_rows(c);
-}
-
-void core_experts_gate(struct core *c)
-{
-    if (c->hp.router_first)
-        core_ffn_norm(c);
-    else
-        route_rows(c);
 }
 
 /* ---- prediction ---- */

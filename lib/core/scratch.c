@@ -223,9 +223,9 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
     c->router_logits = cut_result(&m, routed * hp->experts, sizeof(float));
     c->routes = cut_result(&m, routed * hp->experts_used, sizeof(struct route));
     cut_experts(c, &m, chunk);
-    c->alone.routes =
+    c->resident.routes =
         cut_result(&m, m.results ? (size_t)hp->layers * hp->experts_used : 0, sizeof(struct route));
-    c->alone.sequence = cut_host(&m, hp->layers, sizeof *c->alone.sequence);
+    c->resident.sequence = cut_host(&m, hp->layers, sizeof *c->resident.sequence);
     c->ones = cut_floats(&m, hp->hidden);
     c->roots = cut_floats(&m, hp->hidden);
     if (c->two_ffn_parts) {

@@ -159,12 +159,14 @@ struct weights_source {
     void (*alive)(void *self);
 
     /* Called before each pass. True: the device may compute the whole token without asking the host,
-     * because it has all experts (alone.c); *precision is the one that serves every access, whatever
-     * is resident. False: a policy needs to see accesses or routes, so the host stays in the loop. */
-    bool (*alone)(void *self, enum precision *precision);
+     * because it has all experts (pass/resident_pass.c); *precision is the one that serves every access,
+     * whatever is resident. False: a policy needs to see accesses or routes, so the host stays in the
+     * loop. */
+    bool (*whole_on_device)(void *self, enum precision *precision);
 
-    /* What such a token used of a layer: top-k routes, best first, after the token. No other function but layer_starts is
-     * called for it: nothing is pinned, and gate inputs and logits do not come to the host. Not NULL if `alone` is not. */
+    /* What such a token used of a layer: top-k routes, best first, after the token. No other function but
+     * layer_starts is called for it: nothing is pinned, and gate inputs and logits do not come to the
+     * host. Not NULL if `whole_on_device` is not. */
     void (*used)(void *self, const struct expert_step *step, const struct route *routes);
 
     /* Tests: the routes, rows x top-k. */

@@ -134,7 +134,7 @@ void experts_used(void *self, const struct expert_step *step, const struct route
     enum precision precision;
     uint32_t k = e->child->model->hparams.experts_used;
     const uint32_t only_row = 0;
-    sl_assert(experts_alone(e, &precision));
+    sl_assert(experts_whole_on_device(e, &precision));
     for (uint32_t rank = 0; rank < k; rank++) {
         const struct expert_item item = {.expert = routes[rank].expert,
                                          .tokens = 1,

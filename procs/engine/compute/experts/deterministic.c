@@ -154,7 +154,7 @@ void experts_simulate(struct weights_source *source)
     source->routed = simulated_routed;
     source->next_counts = simulated_next_counts;
     source->layer_starts = simulated_layer_starts;
-    source->alone = NULL; /* the simulated cache sees every access */
+    source->whole_on_device = NULL; /* the simulated cache sees every access */
     source->used = NULL;
 }
 

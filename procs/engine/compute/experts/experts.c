@@ -342,7 +342,7 @@ struct weights_source experts_source(struct experts *e)
                                     .unpin = source_unpin,
                                     .mask = experts_mask,
                                     .choice = experts_choice,
-                                    .alone = experts_alone,
+                                    .whole_on_device = experts_whole_on_device,
                                     .used = experts_used,
                                     .logits = experts_logits,
                                     .routed = experts_routed,

@@ -103,7 +103,7 @@ enum access_outcome experts_pin_choice(struct experts *e, const struct expert_st
                                        const struct precision_choice *choice);
 bool experts_resident(void *self, uint32_t layer, uint32_t expert);
 bool experts_pin_ready(void *self, const struct expert_step *step, struct expert_item *item);
-bool experts_alone(void *self, enum precision *precision);
+bool experts_whole_on_device(void *self, enum precision *precision);
 
 /* mask.c: which experts may be routed to. */
 bool experts_mask(void *self, const struct expert_step *step, bool *allowed);

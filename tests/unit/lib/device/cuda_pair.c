@@ -110,7 +110,7 @@ static void open_side(struct side *s, const char *file, enum kv_type type, struc
                                  .threads = 1,
                                  .chunk = PAIR_CHUNK,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
-    config.source.alone = alone ? serves : NULL;
+    config.source.whole_on_device = alone ? serves : NULL;
     config.source.used = used;
     s->core = core_create(&config, &error);
     ck_assert_msg(s->core != NULL, "%s", error.text);

@@ -145,7 +145,7 @@ static struct weights_source source_of(struct run *r)
                                .mask = mask,
                                .routed = routed};
     if (r->alone) {
-        s.alone = native;
+        s.whole_on_device = native;
         s.used = routed;
         return s;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens that the device computes alone: it has all experts, keys, values and states, so it needs the host for nothing between
- * the embedding and the logits. The routes of all layers are fetched at the end. And the experts that it does not have yet,
- * which are given to it as far as nothing has to wait. */
+/* A token of a device that has all experts, keys, values and states: it needs the host for nothing between
+ * the embedding and the logits, and the routes of all layers are fetched at the end. And the experts that
+ * the device does not have yet, which are given to it as far as nothing has to wait. */
 #include "lib/core/internal.h"
 
 #include <string.h>
@@ -11,13 +11,13 @@
 
 static struct device_at routes_of_layer(const struct core *c)
 {
-    return device_offset(c->alone.routes.at,
+    return device_offset(c->resident.routes.at,
                          (uint64_t)c->step.layer * c->hp.experts_used * sizeof(struct route));
 }
 
 static const struct model_entry *entry_of(const struct core *c, uint32_t layer, uint32_t expert)
 {
-    uint32_t entry = model_entry_expert_precision(c->model, layer, expert, c->alone.precision);
+    uint32_t entry = model_entry_expert_precision(c->model, layer, expert, c->resident.precision);
     return entry == ENTRY_NONE ? NULL : &model_index_entries(c->model)[entry];
 }
 
@@ -48,7 +48,7 @@ static uint32_t count_experts(const struct core *c)
             return 0;
         experts += c->hp.experts;
     }
-    return c->device->keeps >> c->alone.precision & 1 ? experts : 0;
+    return c->device->keeps >> c->resident.precision & 1 ? experts : 0;
 }
 
 /* Whether the source leaves the experts of this sequence to the device, if it has all. What the
@@ -56,11 +56,11 @@ static uint32_t count_experts(const struct core *c)
  * from the position. */
 static bool agreed(struct core *c)
 {
-    struct core_alone *a = &c->alone;
+    struct core_resident *a = &c->resident;
     enum precision precision;
-    if (c->hp.query_scale != 0 || c->device->keeps == 0 || !c->source.alone ||
+    if (c->hp.query_scale != 0 || c->device->keeps == 0 || !c->source.whole_on_device ||
         c->source.layer_inputs || c->source.gate_inputs ||
-        !c->source.alone(c->source.self, &precision))
+        !c->source.whole_on_device(c->source.self, &precision))
         return false;
     if (!a->counted || precision != a->precision) {
         a->precision = precision;
@@ -73,13 +73,14 @@ static bool agreed(struct core *c)
 
 static uint64_t content_of(const struct core *c, uint32_t layer, uint32_t expert, uint32_t matrix)
 {
-    return device_content(c->alone.precision, c->hp.layers, layer, c->hp.experts, expert, matrix);
+    return device_content(c->resident.precision, c->hp.layers, layer, c->hp.experts, expert,
+                          matrix);
 }
 
 /* ---- experts that the device does not have ---- */
 
 /* A device that prefetches has its own rule for what it copies before a use. */
-static bool give(struct core *c, uint32_t layer, uint32_t expert)
+static bool give_expert(struct core *c, uint32_t layer, uint32_t expert)
 {
     struct expert_item item = {.expert = expert, .weight = 1}; /* of no token */
     struct expert_step step = c->step;
@@ -89,7 +90,7 @@ static bool give(struct core *c, uint32_t layer, uint32_t expert)
         !c->source.pin_ready(c->source.self, &step, &item))
         return false;
     bool kept = false;
-    if (item.precision == c->alone.precision) {
+    if (item.precision == c->resident.precision) {
         const struct device_expert given = core_expert_of(c, layer, &item);
         kept = c->device->ops->keep(c->device, &given);
     }
@@ -99,7 +100,7 @@ static bool give(struct core *c, uint32_t layer, uint32_t expert)
 
 void core_fill_device(struct core *c)
 {
-    struct core_alone *a = &c->alone;
+    struct core_resident *a = &c->resident;
     uint32_t failed = 0, all = c->hp.layers * c->hp.experts;
     if (!agreed(c))
         return;
@@ -112,7 +113,7 @@ void core_fill_device(struct core *c)
         if (!model_layer_has_experts(c->model, layer))
             continue;
         bool there = c->device->ops->has(c->device, content_of(c, layer, expert, 0)) ||
-                     give(c, layer, expert);
+                     give_expert(c, layer, expert);
         a->found = there ? a->found + 1 : 0;
         failed += !there;
     }
@@ -120,20 +121,15 @@ void core_fill_device(struct core *c)
 
 /* ---- a token ---- */
 
-bool core_is_alone(struct core *c)
+bool core_pass_is_resident(struct core *c)
 {
-    struct core_alone *a = &c->alone;
+    struct core_resident *a = &c->resident;
     return c->step.rows == 1 && c->step.decode && c->row[0].position > 0 &&
            c->sequence_count == 1 && c->sequences->content > 0 && !c->resumed && agreed(c) &&
            a->found == a->experts && c->device->ops->lost(c->device) == a->lost;
 }
 
-void core_alone_route(struct core *c)
-{
-    core_run_router(c, routes_of_layer(c));
-}
-
-void core_alone_experts(struct core *c)
+static void run_experts(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     const struct model_entry *entry = entry_of(c, c->step.layer, 0);
@@ -158,24 +154,47 @@ void core_alone_experts(struct core *c)
     c->device->ops->routed_experts(c->device, &routed);
 }
 
-static int submit(struct core *c, struct error *error)
+/* As run_layer of pass.c, without the source. */
+static void run_layer(struct core *c)
+{
+    enum layer_ffn ffn = (enum layer_ffn)core_parts_now(c)->ffn;
+    bool experts = ffn_has_experts(ffn);
+    core_take_sequences(c);
+    if (experts && c->hp.router_first)
+        core_run_router(c, routes_of_layer(c));
+    core_run_mixer(c);
+    c->into = c->x;
+    if (!experts) {
+        core_dense_layer(c);
+        return;
+    }
+    if (c->hp.router_first) {
+        core_ffn_norm(c);
+    } else {
+        core_gate_norm(c);
+        core_run_router(c, routes_of_layer(c));
+    }
+    run_experts(c);
+    if (ffn == FFN_DENSE_AND_EXPERTS)
+        core_join_parts(c);
+}
+
+static void submit_token(struct core *c)
 {
     core_embed(c);
-    for (uint32_t i = 0; i < c->step_count; i++) {
-        c->step.layer = c->steps[i].layer;
-        if (c->steps[i].run(c, error) != 0)
-            return -1; /* no step of a token alone does */
+    for (uint32_t layer = 0; layer < c->hp.layers; layer++) {
+        c->step.layer = layer;
+        run_layer(c);
     }
     core_compute_logits(c, 0, 1);
-    return 0;
 }
 
 /* Uses of experts, as the host finds out about them. */
-static void report(struct core *c)
+static void report_uses(struct core *c)
 {
     size_t k = c->hp.experts_used;
     const struct route *routes =
-        device_fetch(c->device, &c->alone.routes, c->hp.layers * k * sizeof *routes);
+        device_fetch(c->device, &c->resident.routes, c->hp.layers * k * sizeof *routes);
     for (uint32_t layer = 0; layer < c->hp.layers; layer++) {
         c->step.layer = layer;
         if (!model_layer_has_experts(c->model, layer))
@@ -187,9 +206,9 @@ static void report(struct core *c)
     }
 }
 
-int core_run_alone(struct core *c, struct error *error)
+void core_run_resident(struct core *c)
 {
-    struct core_alone *a = &c->alone;
+    struct core_resident *a = &c->resident;
     const struct device_token token = {.token = c->row[0].token,
                                        .position = c->row[0].position,
                                        .sequence = a->sequence,
@@ -201,18 +220,13 @@ int core_run_alone(struct core *c, struct error *error)
     }
     core_compute_angles(c);
     if (c->device->ops->token_begins(c->device, &token)) {
-        a->on = true;
-        int status = submit(c, error);
-        a->on = false;
+        submit_token(c);
         c->device->ops->token_ends(c->device);
-        if (status != 0)
-            return -1;
     }
     for (uint32_t layer = 0; layer < c->hp.layers && c->source.layer_starts; layer++) {
         c->step.layer = layer;
         c->source.layer_starts(c->source.self, &c->step);
     }
-    report(c);
-    a->output = true;
-    return 0;
+    report_uses(c);
+    a->logits_there = true;
 }

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What comes after the last layer: the final norm, logits and scores. */
+#include "lib/core/internal.h"
+
+#include <string.h>
+
+#include "lib/device/host/host.h"
+
+void core_compute_logits(struct core *c, uint32_t row, uint32_t rows)
+{
+    sl_assert(rows >= 1 && rows <= c->output_rows && row + rows <= c->step.rows);
+    const struct op_norm norm = {.rows = rows,
+                                 .kind = (enum norm_kind)c->hp.norm,
+                                 .eps = c->hp.rms_eps,
+                                 .x = device_floats_at(c->x, (uint64_t)row * c->hp.hidden),
+                                 .weight = c->output_norm,
+                                 .bias = c->output_norm_bias,
+                                 .forms = c->output_forms,
+                                 .y = c->last};
+    const struct op_logits logits = {.rows = rows,
+                                     .x = c->last,
+                                     .w = c->output,
+                                     .scale = c->output_scale,
+                                     .bias = c->output_bias,
+                                     .divisor = c->hp.logit_divisor,
+                                     .cap = c->hp.logit_cap,
+                                     .y = c->logits.at};
+    c->device->ops->norm(c->device, &norm);
+    c->device->ops->logits(c->device, &logits);
+}
+
+float *core_output(struct core *c, uint32_t row, uint32_t rows)
+{
+    OBJ_CHECK(c, CORE_MAGIC);
+    device_enter(c->device);
+    if (!c->resident.logits_there)
+        core_compute_logits(c, row, rows);
+    return device_fetch(c->device, &c->logits, (size_t)rows * c->hp.vocab * sizeof(float));
+}
+
+float core_log_probability(const float *logits, uint32_t vocab, uint32_t token)
+{
+    return host_log_probability(logits, vocab, token);
+}
+
+void core_score(struct core *c, uint32_t row, uint32_t rows, const uint32_t *targets, float *out)
+{
+    OBJ_CHECK(c, CORE_MAGIC);
+    device_enter(c->device);
+    for (uint32_t done = 0; done < rows;) {
+        uint32_t n = rows - done < c->output_rows ? rows - done : c->output_rows;
+        if (c->source.alive) /* slow with a large vocabulary */
+            c->source.alive(c->source.self);
+        core_compute_logits(c, row + done, n);
+        const struct op_score score = {.rows = n,
+                                       .vocab = c->hp.vocab,
+                                       .logits = c->logits.at,
+                                       .token = targets + done,
+                                       .y = c->scores.at};
+        c->device->ops->score(c->device, &score);
+        memcpy(out + done, device_fetch(c->device, &c->scores, n * sizeof *out), n * sizeof *out);
+        done += n;
+    }
+}
