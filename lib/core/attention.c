@@ -5,15 +5,15 @@
 void core_mixer_input(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    const struct op_norm norm = {.rows = c->step.rows,
+    const struct op_norm norm = {.rows = c->pass.step.rows,
                                  .kind = (enum norm_kind)c->hp.norm,
                                  .eps = c->hp.rms_eps,
-                                 .x = c->x,
+                                 .x = c->scratch.x,
                                  .weight = l->attn_norm,
                                  .bias = l->attn_norm_bias,
                                  .forms = l->in_forms,
-                                 .y = c->in};
-    device_rows_set(&c->mix, l->mix_size);
+                                 .y = c->scratch.in};
+    device_rows_set(&c->scratch.mix, l->mix_size);
     c->device->ops->norm(c->device, &norm);
 }
 
@@ -21,29 +21,29 @@ void core_attention_output(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     const struct device_ops *ops = c->device->ops;
-    uint32_t rows = c->step.rows;
+    uint32_t rows = c->pass.step.rows;
     bool gated = c->hp.gated_attention && l->q.data.address;
     bool normed = l->attn_post_norm.address != 0;
     const struct op_gate_heads heads = {.rows = rows,
                                         .shape = l->attention,
-                                        .gates = gated ? c->gated_q : (struct device_at){0},
+                                        .gates = gated ? c->scratch.gated_q : (struct device_at){0},
                                         .forms = l->mix_forms,
-                                        .mix = c->mix};
+                                        .mix = c->scratch.mix};
     const struct op_add_product product = {.rows = rows,
-                                           .x = c->mix,
+                                           .x = c->scratch.mix,
                                            .w = l->out,
                                            .scale = l->out_scale,
                                            .bias = l->out_bias,
                                            .factor = c->residual,
-                                           .y = c->y,
-                                           .into = normed ? (struct device_at){0} : c->x};
+                                           .y = c->scratch.y,
+                                           .into = normed ? (struct device_at){0} : c->scratch.x};
     const struct op_add_norm norm = {.rows = rows,
                                      .n = c->hp.hidden,
                                      .eps = c->hp.rms_eps,
                                      .factor = c->residual,
                                      .weight = l->attn_post_norm,
-                                     .y = c->y,
-                                     .into = c->x};
+                                     .y = c->scratch.y,
+                                     .into = c->scratch.x};
     ops->gate_heads(c->device, &heads);
     ops->add_product(c->device, &product);
     if (normed) /* the result's own norm, which spans all outputs; then it is added */
@@ -55,33 +55,33 @@ void core_attention(struct core *c)
     const struct core_layer *l = core_layer_now(c);
     core_mixer_input(c);
     const struct op_attention attention = {
-        .rows = c->step.rows,
-        .sequences = c->sequence_count,
-        .row = c->row,
-        .sequence = c->at,
+        .rows = c->pass.step.rows,
+        .sequences = c->pass.sequence_count,
+        .row = c->scratch.row,
+        .sequence = c->pass.at,
         .shape = l->attention,
-        .heads = l->heads,
-        .x = c->in,
+        .heads = l->attn.heads,
+        .x = c->scratch.in,
         .w_q = l->q,
-        .w_k = l->k,
-        .w_v = l->v,
+        .w_k = l->attn.k,
+        .w_v = l->attn.v,
         .q_scale = l->q_scale,
-        .k_scale = l->k_scale,
-        .v_scale = l->v_scale,
-        .q_bias = l->q_bias,
-        .k_bias = l->k_bias,
-        .v_bias = l->v_bias,
-        .q_norm = l->q_norm,
-        .k_norm = l->k_norm,
-        .ones = c->ones,
-        .sinks = l->sinks,
+        .k_scale = l->attn.k_scale,
+        .v_scale = l->attn.v_scale,
+        .q_bias = l->attn.q_bias,
+        .k_bias = l->attn.k_bias,
+        .v_bias = l->attn.v_bias,
+        .q_norm = l->attn.q_norm,
+        .k_norm = l->attn.k_norm,
+        .ones = c->scratch.ones,
+        .sinks = l->attn.sinks,
         .angle_stride = c->rope_size,
         .angles = core_angles(c, l->attention.rope_table),
-        .q = c->q,
-        .gated = c->hp.gated_attention ? c->gated_q : (struct device_at){0},
-        .k = c->k,
-        .v = c->v,
-        .mix = c->mix,
+        .q = c->scratch.q,
+        .gated = c->hp.gated_attention ? c->scratch.gated_q : (struct device_at){0},
+        .k = c->scratch.k,
+        .v = c->scratch.v,
+        .mix = c->scratch.mix,
     };
     c->device->ops->attention(c->device, &attention);
     core_attention_output(c);

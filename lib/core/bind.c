@@ -51,30 +51,30 @@ static const struct {
     {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_norm)},
     {DENSE_ATTN_NORM_BIAS, offsetof(struct core_layer, attn_norm_bias)},
     {DENSE_FFN_NORM_BIAS, offsetof(struct core_layer, ffn_norm_bias)},
-    {DENSE_ATTN_Q_NORM, offsetof(struct core_layer, q_norm)},
-    {DENSE_ATTN_K_NORM, offsetof(struct core_layer, k_norm)},
+    {DENSE_ATTN_Q_NORM, offsetof(struct core_layer, attn.q_norm)},
+    {DENSE_ATTN_K_NORM, offsetof(struct core_layer, attn.k_norm)},
     {DENSE_ROUTER_BIAS, offsetof(struct core_layer, router_bias)},
-    {DENSE_ATTN_Q_BIAS, offsetof(struct core_layer, q_bias)},
-    {DENSE_ATTN_K_BIAS, offsetof(struct core_layer, k_bias)},
-    {DENSE_ATTN_V_BIAS, offsetof(struct core_layer, v_bias)},
+    {DENSE_ATTN_Q_BIAS, offsetof(struct core_layer, attn.q_bias)},
+    {DENSE_ATTN_K_BIAS, offsetof(struct core_layer, attn.k_bias)},
+    {DENSE_ATTN_V_BIAS, offsetof(struct core_layer, attn.v_bias)},
     {DENSE_ATTN_OUT_BIAS, offsetof(struct core_layer, out_bias)},
     {DENSE_ROUTER_LOGIT_BIAS, offsetof(struct core_layer, logit_bias)},
-    {DENSE_ATTN_SINKS, offsetof(struct core_layer, sinks)},
+    {DENSE_ATTN_SINKS, offsetof(struct core_layer, attn.sinks)},
     {DENSE_ATTN_POST_NORM, offsetof(struct core_layer, attn_post_norm)},
-    {DENSE_ATTN_Q_A_NORM, offsetof(struct core_layer, q_a_norm)},
-    {DENSE_ATTN_KV_A_NORM, offsetof(struct core_layer, kv_a_norm)},
+    {DENSE_ATTN_Q_A_NORM, offsetof(struct core_layer, mla.q_a_norm)},
+    {DENSE_ATTN_KV_A_NORM, offsetof(struct core_layer, mla.kv_a_norm)},
     {DENSE_ATTN_QKV_SCALE, offsetof(struct core_layer, q_scale)},
     {DENSE_ATTN_Q_SCALE, offsetof(struct core_layer, q_scale)},
-    {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, k_scale)},
-    {DENSE_ATTN_V_SCALE, offsetof(struct core_layer, v_scale)},
+    {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, attn.k_scale)},
+    {DENSE_ATTN_V_SCALE, offsetof(struct core_layer, attn.v_scale)},
     {DENSE_ATTN_OUT_SCALE, offsetof(struct core_layer, out_scale)},
-    {DENSE_DELTA_DT, offsetof(struct core_layer, delta_dt)},
-    {DENSE_DELTA_A, offsetof(struct core_layer, delta_a)},
-    {DENSE_DELTA_NORM, offsetof(struct core_layer, delta_norm)},
-    {DENSE_DELTA_QKV_SCALE, offsetof(struct core_layer, project_scale[0])},
-    {DENSE_DELTA_GATE_SCALE, offsetof(struct core_layer, project_scale[1])},
-    {DENSE_DELTA_BETA_SCALE, offsetof(struct core_layer, project_scale[2])},
-    {DENSE_DELTA_ALPHA_SCALE, offsetof(struct core_layer, project_scale[3])},
+    {DENSE_DELTA_DT, offsetof(struct core_layer, recurrent.delta_dt)},
+    {DENSE_DELTA_A, offsetof(struct core_layer, recurrent.delta_a)},
+    {DENSE_DELTA_NORM, offsetof(struct core_layer, recurrent.delta_norm)},
+    {DENSE_DELTA_QKV_SCALE, offsetof(struct core_layer, recurrent.project_scale[0])},
+    {DENSE_DELTA_GATE_SCALE, offsetof(struct core_layer, recurrent.project_scale[1])},
+    {DENSE_DELTA_BETA_SCALE, offsetof(struct core_layer, recurrent.project_scale[2])},
+    {DENSE_DELTA_ALPHA_SCALE, offsetof(struct core_layer, recurrent.project_scale[3])},
     {DENSE_DELTA_OUT_SCALE, offsetof(struct core_layer, out_scale)},
     {DENSE_FFN_GATE_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_GATE])},
     {DENSE_FFN_UP_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_UP])},
@@ -259,28 +259,28 @@ static void bind_qkv(struct core *c, uint32_t i)
     struct core_layer *l = &c->layer[i];
     if (has(c, i, DENSE_ATTN_QKV)) {
         struct device_matrix all = dense_matrix(c, i, DENSE_ATTN_QKV);
-        l->k_scale = l->v_scale = l->q_scale;
+        l->attn.k_scale = l->attn.v_scale = l->q_scale;
         l->q = rows_of(&all, 0, l->q_size);
-        l->k = rows_of(&all, l->q_size, l->k_size);
-        l->v = rows_of(&all, l->q_size + l->k_size, l->v_size);
+        l->attn.k = rows_of(&all, l->q_size, l->k_size);
+        l->attn.v = rows_of(&all, l->q_size + l->k_size, l->v_size);
         return;
     }
     l->q = dense_matrix(c, i, DENSE_ATTN_Q);
-    l->k = dense_matrix(c, i, DENSE_ATTN_K);
+    l->attn.k = dense_matrix(c, i, DENSE_ATTN_K);
     if (has(c, i, DENSE_ATTN_V))
-        l->v = dense_matrix(c, i, DENSE_ATTN_V);
-    sl_assert(l->v.data.address || l->v_size == l->k_size);
+        l->attn.v = dense_matrix(c, i, DENSE_ATTN_V);
+    sl_assert(l->attn.v.data.address || l->v_size == l->k_size);
 }
 
 static void bind_attention(struct core *c, uint32_t i)
 {
     struct core_layer *l = &c->layer[i];
-    sl_assert(
-        c->hp.qk_norm != QK_NORM_ROW ||
-        (!l->q_bias.address && !l->k_bias.address)); /* the order of bias and norm is undefined */
+    sl_assert(c->hp.qk_norm != QK_NORM_ROW ||
+              (!l->attn.q_bias.address &&
+               !l->attn.k_bias.address)); /* the order of bias and norm is undefined */
     bind_qkv(c, i);
     l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
-    l->in_forms = form_bit(&l->q) | form_bit(&l->k) | form_bit(&l->v);
+    l->in_forms = form_bit(&l->q) | form_bit(&l->attn.k) | form_bit(&l->attn.v);
     l->mix_forms = form_bit(&l->out);
 }
 
@@ -296,19 +296,19 @@ static void bind_mla(struct core *c, uint32_t i)
 {
     struct core_layer *l = &c->layer[i];
     if (c->hp.q_rank > 0) {
-        l->q_a = dense_matrix(c, i, DENSE_ATTN_Q_A);
+        l->mla.q_a = dense_matrix(c, i, DENSE_ATTN_Q_A);
         l->q = dense_matrix(c, i, DENSE_ATTN_Q_B);
-        l->query_forms = form_bit(&l->q);
-        l->in_forms = form_bit(&l->q_a);
+        l->mla.query_forms = form_bit(&l->q);
+        l->in_forms = form_bit(&l->mla.q_a);
     } else {
         l->q = dense_matrix(c, i, DENSE_ATTN_Q);
         l->in_forms = form_bit(&l->q);
     }
-    l->kv_a = dense_matrix(c, i, DENSE_ATTN_KV_A);
-    l->k_b = heads_matrix(c, i, DENSE_ATTN_K_B);
-    l->v_b = heads_matrix(c, i, DENSE_ATTN_V_B);
+    l->mla.kv_a = dense_matrix(c, i, DENSE_ATTN_KV_A);
+    l->mla.k_b = heads_matrix(c, i, DENSE_ATTN_K_B);
+    l->mla.v_b = heads_matrix(c, i, DENSE_ATTN_V_B);
     l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
-    l->in_forms |= form_bit(&l->kv_a);
+    l->in_forms |= form_bit(&l->mla.kv_a);
     l->mix_forms = form_bit(&l->out);
 }
 
@@ -344,6 +344,20 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+static struct device_heads heads_of(const struct core *c, const struct layer_attention *a)
+{
+    return (struct device_heads){
+        .qk_norm = (enum qk_norm)c->hp.qk_norm,
+        .rope_kind = (enum rope_kind)c->hp.rope_kind,
+        .v_norm = c->hp.v_norm != 0,
+        .gated = c->hp.gated_attention != 0,
+        .eps = c->hp.rms_eps,
+        .clamp = c->hp.clamp_qkv,
+        .scale = a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->key_size),
+        .cap = c->hp.score_cap,
+    };
+}
+
 /* Sizes of attention of a layer, of the largest layer, and the rotations. */
 static void bind_sizes(struct core *c, uint32_t i)
 {
@@ -354,18 +368,10 @@ static void bind_sizes(struct core *c, uint32_t i)
     l->k_size = a->kv_heads * a->key_size;
     l->v_size = a->kv_heads * a->value_size;
     l->mix_size = a->heads * a->value_size;
-    l->heads = (struct device_heads){
-        .qk_norm = (enum qk_norm)c->hp.qk_norm,
-        .rope_kind = (enum rope_kind)c->hp.rope_kind,
-        .v_norm = c->hp.v_norm != 0,
-        .gated = c->hp.gated_attention != 0,
-        .eps = c->hp.rms_eps,
-        .clamp = c->hp.clamp_qkv,
-        .scale = a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->key_size),
-        .cap = c->hp.score_cap,
-    };
     if (c->model->layer[i].mixer == MIXER_MLA)
         mla_sizes(c, l);
+    else
+        l->attn.heads = heads_of(c, a);
     c->q_size = larger(c->q_size, l->q_size);
     c->k_size = larger(c->k_size, l->k_size);
     c->v_size = larger(c->v_size, l->v_size);
@@ -406,17 +412,17 @@ static void bind_recurrent(struct core *c, uint32_t i, const enum dense_role *ro
     for (size_t p = 0, n = 0; p < count; p++) {
         if (model_entry_dense(c->model, i, roles[p]) == ENTRY_NONE)
             continue;
-        l->project[n] = dense_matrix(c, i, roles[p]);
-        l->in_forms |= form_bit(&l->project[n]);
-        l->projected += l->project[n++].n;
+        l->recurrent.project[n] = dense_matrix(c, i, roles[p]);
+        l->in_forms |= form_bit(&l->recurrent.project[n]);
+        l->recurrent.projected += l->recurrent.project[n++].n;
     }
-    if (l->projected > c->projected_max)
-        c->projected_max = l->projected;
+    if (l->recurrent.projected > c->projected_max)
+        c->projected_max = l->recurrent.projected;
     l->out = dense_matrix(c, i, out);
     l->mix_forms = form_bit(&l->out);
     l->mix_size = l->out.k;
     c->mix_size = larger(c->mix_size, l->mix_size);
-    l->state_number = states_before(c, i);
+    l->recurrent.state_number = states_before(c, i);
     c->states++;
 }
 
@@ -437,12 +443,12 @@ static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
         return;
     case MIXER_DELTANET:
         bind_recurrent(c, i, delta, ARRAY_LEN(delta), DENSE_DELTA_OUT);
-        l->conv = bind_conv(c, i, DENSE_DELTA_CONV, vectors);
-        l->beta_alpha = has(c, i, DENSE_DELTA_BETA_ALPHA);
+        l->recurrent.conv = bind_conv(c, i, DENSE_DELTA_CONV, vectors);
+        l->recurrent.beta_alpha = has(c, i, DENSE_DELTA_BETA_ALPHA);
         return;
     case MIXER_SHORTCONV:
         bind_recurrent(c, i, conv, ARRAY_LEN(conv), DENSE_SHORTCONV_OUT);
-        l->conv = bind_conv(c, i, DENSE_SHORTCONV_CONV, vectors);
+        l->recurrent.conv = bind_conv(c, i, DENSE_SHORTCONV_CONV, vectors);
         return;
     case MIXER__COUNT: break;
     }

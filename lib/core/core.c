@@ -27,10 +27,10 @@ static int make_constants(struct core *c, struct error *error)
         return error_set(error, ERR_NO_MEMORY, "out of memory (model core)");
     for (uint32_t i = 0; i < n; i++)
         same[i] = 1.0f;
-    c->device->ops->write(c->device, c->ones, same, n * sizeof *same);
+    c->device->ops->write(c->device, c->scratch.ones, same, n * sizeof *same);
     for (uint32_t i = 0; i < n; i++)
         same[i] = 1.0f / sqrtf((float)n);
-    c->device->ops->write(c->device, c->roots, same, n * sizeof *same);
+    c->device->ops->write(c->device, c->scratch.roots, same, n * sizeof *same);
     free(same);
     return 0;
 }
@@ -44,19 +44,20 @@ static int allocate_scratch(struct core *c, const struct core_config *config, st
         chunk = (chunk + 1) / 2;
         bytes = core_scratch_layout(c, chunk, NULL);
     }
-    c->scratch = aligned_alloc(64, bytes.host);
-    if (!c->scratch)
+    c->scratch.host = aligned_alloc(64, bytes.host);
+    if (!c->scratch.host)
         return error_set(error, ERR_NO_MEMORY, "out of memory (%zu bytes of scratch for %u rows)",
                          bytes.host, chunk);
-    if (c->device->ops->allocate(c->device, bytes.device, &c->memory, error) != 0)
+    if (c->device->ops->allocate(c->device, bytes.device, &c->scratch.device, error) != 0)
         return -1;
-    memset(c->scratch, 0, bytes.host); /* fault the pages in now, not in the first token */
-    c->device->ops->clear(c->device, &(struct op_clear){.bytes = bytes.device, .y = c->memory});
+    memset(c->scratch.host, 0, bytes.host); /* fault the pages in now, not in the first token */
+    c->device->ops->clear(c->device,
+                          &(struct op_clear){.bytes = bytes.device, .y = c->scratch.device});
     struct core_bytes used =
-        core_scratch_layout(c, chunk, &(struct core_memory){c->memory, c->scratch});
+        core_scratch_layout(c, chunk, &(struct core_memory){c->scratch.device, c->scratch.host});
     sl_assert(used.device == bytes.device && used.host == bytes.host);
     c->chunk = chunk;
-    c->scratch_bytes = bytes.device + bytes.host;
+    c->scratch.bytes = bytes.device + bytes.host;
     return make_constants(c, error);
 }
 
@@ -140,13 +141,13 @@ void core_destroy(struct core *c)
         device_enter(c->device);
         device_wait(c->device);
         c->device->ops->release(c->device, c->vectors);
-        c->device->ops->release(c->device, c->memory);
+        c->device->ops->release(c->device, c->scratch.device);
         c->device->alive = NULL;
     }
     if (c->device && c->owns_device)
         c->device->ops->destroy(c->device);
     free(c->layer);
-    free(c->scratch);
+    free(c->scratch.host);
     c->magic = 0;
     free(c);
 }
@@ -165,7 +166,7 @@ uint32_t core_chunk(const struct core *c)
 
 size_t core_scratch_bytes(const struct core *c)
 {
-    return c->scratch_bytes;
+    return c->scratch.bytes;
 }
 
 uint32_t core_output_rows(const struct core *c)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model core: forward pass of a MoE model over rows: tokens, each of which names its sequence and
- * position. The tokens of a prompt's chunk are rows, and so is the token of a decode step.
+/* The model core: forward pass of a MoE model over rows: tokens, each of which names its sequence
+ * and position. The tokens of a prompt's chunk are rows, and so is the token of a decode step.
  *
  * A pass may have rows of several sequences, of prompts and of answers. Layer by layer, each expert
- * that some row is routed to is one item: it is pinned, demanded, waited for and computed once, for all
- * its rows together, and the bits of a row are those that it has alone. What the source gets of a layer
- * (weights.h) names every row: the gate inputs and logits of those that decode, the routes of all, the
- * predicted counts of those of prompts. An item with a row that decodes is served by the rules of
- * decode, because an answer waits for it. If no row is of a prompt, experts are computed by rank, and
- * else in the order of a prompt's chunk. A pass fails as a whole.
+ * that some row is routed to is one item: it is pinned, demanded, waited for and computed once, for
+ * all its rows together, and the bits of a row are those that it has alone. What the source gets of
+ * a layer (weights.h) names every row: the gate inputs and logits of those that decode, the routes
+ * of all, the predicted counts of those of prompts. An item with a row that decodes is served by
+ * the rules of decode, because an answer waits for it. If no row is of a prompt, experts are
+ * computed by rank, and else in the order of a prompt's chunk. A pass fails as a whole.
  * Architectures differ only in model_hparams and in the dense tensors that a model has. No processes,
  * shared memory or messages: weights come through struct weights_source, the KV cache through
  * pointers.
@@ -109,8 +109,9 @@ struct core_pass {
 };
 
 /* Computes the rows of a pass. The KV rows of a sequence before its first position here must be
- * valid; those of the positions of the pass are written. On -1 the sequences may continue later from
- * the same positions: nothing outside these KV rows and next_state was changed and no pin is left. */
+ * valid; those of the positions of the pass are written. On -1 the sequences may continue later
+ * from the same positions: nothing outside these KV rows and next_state was changed and no pin is
+ * left. */
 int core_pass(struct core *core, const struct core_pass *pass, struct error *error);
 
 /* expert_step.pass of the last pass. */
@@ -127,15 +128,15 @@ int core_pass_layers(struct core *core, const struct core_pass *pass, uint32_t f
 int core_pass_part(struct core *core, const struct core_pass *pass, const float *x_in, float *x_out,
                    struct error *error);
 
-/* Whether so many tokens of one sequence, computed together, are treated as a prompt's chunk: a single
- * one decodes, even if it is the last of a prompt. */
+/* Whether so many tokens of one sequence, computed together, are treated as a prompt's chunk: a
+ * single one decodes, even if it is the last of a prompt. */
 static inline bool core_rows_prefill(uint32_t rows)
 {
     return rows > 1;
 }
 
-/* The same as core_pass for one sequence: tokens at positions position, position + 1, ..., of a prompt
- * if core_rows_prefill(rows). */
+/* The same as core_pass for one sequence: tokens at positions position, position + 1, ..., of a
+ * prompt if core_rows_prefill(rows). */
 int core_forward(struct core *core, const struct core_sequence *sequence, const uint32_t *tokens,
                  uint32_t position, uint32_t rows, struct error *error);
 

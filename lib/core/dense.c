@@ -10,7 +10,7 @@ static void run_block(struct core *c, uint32_t first, uint32_t rows)
 {
     const struct core_layer *l = core_layer_now(c);
     const struct device_ops *ops = c->device->ops;
-    const struct device_rows in = device_rows_from(&c->in, first);
+    const struct device_rows in = device_rows_from(&c->scratch.in, first);
     const struct op_gate_up up = {.rows = rows,
                                   .activation = (enum ffn_activation)c->hp.activation,
                                   .x = in,
@@ -18,23 +18,23 @@ static void run_block(struct core *c, uint32_t first, uint32_t rows)
                                   .up = l->dense[EXPERT_UP],
                                   .gate_scale = l->dense_scale[EXPERT_GATE],
                                   .up_scale = l->dense_scale[EXPERT_UP],
-                                  .y = c->dense,
-                                  .up_y = c->dense_up};
+                                  .y = c->scratch.dense,
+                                  .up_y = c->scratch.dense_up};
     const struct op_row_gates gates = {.rows = rows,
                                        .x = in,
                                        .w = l->shared_router,
                                        .forms = form_bit(&l->dense[EXPERT_DOWN]),
-                                       .y = c->dense,
-                                       .weight = c->shared_weight};
+                                       .y = c->scratch.dense,
+                                       .weight = c->scratch.shared_weight};
     const struct op_add_product down = {
         .rows = rows,
-        .x = c->dense,
+        .x = c->scratch.dense,
         .w = l->dense[EXPERT_DOWN],
         .scale = l->dense_scale[EXPERT_DOWN],
         .factor = c->residual,
-        .weight = c->shared_weight,
-        .y = c->y,
-        .into = device_floats_at(c->into, (uint64_t)first * c->hp.hidden)};
+        .weight = c->scratch.shared_weight,
+        .y = c->scratch.y,
+        .into = device_floats_at(c->pass.into, (uint64_t)first * c->hp.hidden)};
     ops->gate_up(c->device, &up);
     ops->row_gates(c->device, &gates);
     ops->add_product(c->device, &down);
@@ -42,9 +42,9 @@ static void run_block(struct core *c, uint32_t first, uint32_t rows)
 
 static void run_network(struct core *c)
 {
-    device_rows_set(&c->dense, core_layer_now(c)->dense[EXPERT_GATE].n);
-    for (uint32_t first = 0; first < c->step.rows; first += DEVICE_BLOCK_ROWS) {
-        uint32_t rows = c->step.rows - first;
+    device_rows_set(&c->scratch.dense, core_layer_now(c)->dense[EXPERT_GATE].n);
+    for (uint32_t first = 0; first < c->pass.step.rows; first += DEVICE_BLOCK_ROWS) {
+        uint32_t rows = c->pass.step.rows - first;
         run_block(c, first, rows < DEVICE_BLOCK_ROWS ? rows : DEVICE_BLOCK_ROWS);
     }
 }
@@ -59,45 +59,45 @@ void core_dense_layer(struct core *c)
 
 static void clear(struct core *c, struct device_at y)
 {
-    size_t bytes = (size_t)c->step.rows * c->hp.hidden * sizeof(float);
+    size_t bytes = (size_t)c->pass.step.rows * c->hp.hidden * sizeof(float);
     c->device->ops->clear(c->device, &(struct op_clear){.bytes = bytes, .y = y});
 }
 
 void core_while_reading(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    if (c->model->layer[c->step.layer].ffn != FFN_DENSE_AND_EXPERTS) {
+    if (c->model->layer[c->pass.step.layer].ffn != FFN_DENSE_AND_EXPERTS) {
         if (c->hp.shared_inner > 0)
             run_network(c);
         return;
     }
-    const struct op_norm norm = {.rows = c->step.rows,
+    const struct op_norm norm = {.rows = c->pass.step.rows,
                                  .kind = NORM_RMS,
                                  .eps = c->hp.rms_eps,
-                                 .x = c->x,
+                                 .x = c->scratch.x,
                                  .weight = l->experts_norm,
                                  .forms = l->expert_forms,
-                                 .y = c->in};
-    clear(c, c->sum);
-    c->into = c->sum;
+                                 .y = c->scratch.in};
+    clear(c, c->scratch.sum);
+    c->pass.into = c->scratch.sum;
     core_dense_layer(c);
     c->device->ops->norm(c->device, &norm);
-    clear(c, c->experts_sum);
-    c->into = c->experts_sum;
+    clear(c, c->scratch.experts_sum);
+    c->pass.into = c->scratch.experts_sum;
 }
 
 void core_join_parts(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    const struct op_join join = {.rows = c->step.rows,
+    const struct op_join join = {.rows = c->pass.step.rows,
                                  .n = c->hp.hidden,
                                  .eps = c->hp.rms_eps,
                                  .dense_weight = l->dense_post_norm,
                                  .experts_weight = l->experts_post_norm,
                                  .weight = l->ffn_post_norm,
                                  .scale = l->layer_scale,
-                                 .dense = c->sum,
-                                 .experts = c->experts_sum,
-                                 .x = c->x};
+                                 .dense = c->scratch.sum,
+                                 .experts = c->scratch.experts_sum,
+                                 .x = c->scratch.x};
     c->device->ops->join(c->device, &join);
 }

@@ -14,38 +14,39 @@
 static uint32_t group_pairs(struct core *c)
 {
     uint32_t experts = c->hp.experts, k = c->hp.experts_used;
-    size_t pairs = (size_t)c->step.rows * k;
+    size_t pairs = (size_t)c->pass.step.rows * k;
     float before[MODEL_TOP_K_MAX];
     sl_assert(k <= MODEL_TOP_K_MAX);
-    memset(c->items, 0, experts * sizeof *c->items);
+    memset(c->scratch.items, 0, experts * sizeof *c->scratch.items);
     for (size_t i = 0; i < pairs; i++) {
-        struct expert_item *item = &c->items[c->route[i].expert];
+        struct expert_item *item = &c->scratch.items[c->pass.route[i].expert];
         uint32_t rank = (uint32_t)(i % k);
-        bool prefill = c->source_row[i / k].prefill;
+        bool prefill = c->scratch.source_row[i / k].prefill;
         item->rank = item->tokens == 0 || rank < item->rank ? rank : item->rank;
         item->prefill = prefill && (item->tokens == 0 || item->prefill);
-        item->weight = c->route[i].weight > item->weight ? c->route[i].weight : item->weight;
+        item->weight =
+            c->pass.route[i].weight > item->weight ? c->pass.route[i].weight : item->weight;
         if (rank == 0)
-            precision_weights_before(&c->route[i].weight, ROUTE_STRIDE, k, before);
+            precision_weights_before(&c->pass.route[i].weight, ROUTE_STRIDE, k, before);
         if (item->tokens == 0 || before[rank] < item->weight_before)
             item->weight_before = before[rank];
         item->tokens++;
     }
     uint32_t base = 0, count = 0;
     for (uint32_t e = 0; e < experts; e++) {
-        c->items[e].expert = e;
-        c->items[e].row = c->pair_row + base;
-        c->pair_base[e] = base;
-        base += c->items[e].tokens;
-        count += c->items[e].tokens > 0;
+        c->scratch.items[e].expert = e;
+        c->scratch.items[e].row = c->scratch.pair_row + base;
+        c->scratch.pair_base[e] = base;
+        base += c->scratch.items[e].tokens;
+        count += c->scratch.items[e].tokens > 0;
     }
     for (size_t i = 0; i < pairs; i++) { /* pair_base advances to the expert's end... */
-        uint32_t pair = c->pair_base[c->route[i].expert]++;
-        c->pair_of[i] = pair;
-        c->pair_row[pair] = (uint32_t)(i / k);
+        uint32_t pair = c->scratch.pair_base[c->pass.route[i].expert]++;
+        c->scratch.pair_of[i] = pair;
+        c->scratch.pair_row[pair] = (uint32_t)(i / k);
     }
     for (uint32_t e = 0; e < experts; e++) /* ...and is reset */
-        c->pair_base[e] -= c->items[e].tokens;
+        c->scratch.pair_base[e] -= c->scratch.items[e].tokens;
     return count;
 }
 
@@ -53,11 +54,12 @@ static void rank_popularity(struct core *c)
 {
     uint32_t n = 0;
     for (uint32_t e = 0; e < c->hp.experts; e++)
-        if (c->items[e].tokens > 0)
-            c->order[n++] = (struct prefill_item){.expert = e, .tokens = c->items[e].tokens};
-    prefill_order_of(PREFILL_ORDER_POPULARITY)(c->order, n);
+        if (c->scratch.items[e].tokens > 0)
+            c->scratch.order[n++] =
+                (struct prefill_item){.expert = e, .tokens = c->scratch.items[e].tokens};
+    prefill_order_of(PREFILL_ORDER_POPULARITY)(c->scratch.order, n);
     for (uint32_t i = 0; i < n; i++)
-        c->items[c->order[i].expert].popularity = precision_popularity(i, n);
+        c->scratch.items[c->scratch.order[i].expert].popularity = precision_popularity(i, n);
 }
 
 /* The best rank of all rows, then the next one, in the order of the rows. */
@@ -66,10 +68,10 @@ static void order_by_rank(struct core *c)
     bool queued[MODEL_EXPERTS_MAX] = {false};
     uint32_t n = 0, k = c->hp.experts_used;
     for (uint32_t rank = 0; rank < k; rank++)
-        for (uint32_t r = 0; r < c->step.rows; r++) {
-            uint32_t expert = c->route[(size_t)r * k + rank].expert;
+        for (uint32_t r = 0; r < c->pass.step.rows; r++) {
+            uint32_t expert = c->pass.route[(size_t)r * k + rank].expert;
             if (!queued[expert])
-                c->queue[n++] = &c->items[expert];
+                c->scratch.queue[n++] = &c->scratch.items[expert];
             queued[expert] = true;
         }
 }
@@ -78,22 +80,23 @@ static void order_by_rank(struct core *c)
 static void order_items(struct core *c)
 {
     uint32_t n = 0, missing = 0;
-    if (!c->step.prefill) {
+    if (!c->pass.step.prefill) {
         order_by_rank(c);
         return;
     }
     rank_popularity(c);
     for (uint32_t e = 0; e < c->hp.experts; e++) {
-        if (c->items[e].tokens == 0)
+        if (c->scratch.items[e].tokens == 0)
             continue;
-        if (c->source.resident(c->source.self, c->step.layer, e))
-            c->queue[n++] = &c->items[e];
+        if (c->source.resident(c->source.self, c->pass.step.layer, e))
+            c->scratch.queue[n++] = &c->scratch.items[e];
         else
-            c->order[missing++] = (struct prefill_item){.expert = e, .tokens = c->items[e].tokens};
+            c->scratch.order[missing++] =
+                (struct prefill_item){.expert = e, .tokens = c->scratch.items[e].tokens};
     }
-    c->prefill_order(c->order, missing);
+    c->prefill_order(c->scratch.order, missing);
     for (uint32_t i = 0; i < missing; i++)
-        c->queue[n++] = &c->items[c->order[i].expert];
+        c->scratch.queue[n++] = &c->scratch.items[c->scratch.order[i].expert];
 }
 
 /* Pins up to the limit. The window is refilled by quarters: few DEMANDs, and loads continue while
@@ -108,9 +111,9 @@ static void fill_window(struct core *c, struct expert_window *w)
         w->pinned++;
     }
     if (w->pinned > first)
-        c->source.pin(c->source.self, &c->step, c->queue + first, w->pinned - first);
+        c->source.pin(c->source.self, &c->pass.step, c->scratch.queue + first, w->pinned - first);
     for (uint32_t i = first; i < w->pinned; i++)
-        if (c->queue[i]->state == ITEM_SKIPPED) {
+        if (c->scratch.queue[i]->state == ITEM_SKIPPED) {
             w->skipped++;
             w->bytes -= w->slot;
         }
@@ -127,14 +130,15 @@ static struct device_matrix on_device(struct core *c, const struct expert_item *
                                       uint32_t number)
 {
     return device_lend(c->device, &item->matrix[number],
-                       content_of(c, c->step.layer, item, number));
+                       content_of(c, c->pass.step.layer, item, number));
 }
 
 static struct device_job job_of(struct core *c, const struct expert_item *item, uint32_t inner_base)
 {
     const struct core_layer *l = core_layer_now(c);
-    struct device_job job = {
-        .rows = item->tokens, .pair_base = c->pair_base[item->expert], .inner_base = inner_base};
+    struct device_job job = {.rows = item->tokens,
+                             .pair_base = c->scratch.pair_base[item->expert],
+                             .inner_base = inner_base};
     for (int m = 0; m < EXPERT__COUNT; m++) {
         job.matrix[m] = on_device(c, item, (uint32_t)m);
         job.scale[m] = device_floats_at(l->expert_scales[m], item->expert);
@@ -148,16 +152,16 @@ static struct device_job job_of(struct core *c, const struct expert_item *item, 
 static uint32_t take_ready(struct core *c, const struct expert_window *w)
 {
     uint32_t rows = 0;
-    c->job_count = 0;
+    c->pass.job_count = 0;
     for (uint32_t i = w->done; i < w->pinned; i++) {
-        struct expert_item *item = c->queue[i];
-        if (item->state != ITEM_READY || rows + item->tokens > c->inner_rows)
+        struct expert_item *item = c->scratch.queue[i];
+        if (item->state != ITEM_READY || rows + item->tokens > c->scratch.inner_rows)
             continue;
-        c->job_expert[c->job_count] = item->expert;
-        c->jobs[c->job_count++] = job_of(c, item, rows);
+        c->scratch.job_expert[c->pass.job_count] = item->expert;
+        c->scratch.jobs[c->pass.job_count++] = job_of(c, item, rows);
         rows += item->tokens;
     }
-    return c->job_count;
+    return c->pass.job_count;
 }
 
 struct device_expert core_expert_of(const struct core *c, uint32_t layer,
@@ -174,10 +178,10 @@ struct device_expert core_expert_of(const struct core *c, uint32_t layer,
 /* Gives the device those experts that are predicted for the next layer and can serve. */
 static void prefetch_next(struct core *c)
 {
-    const struct route *routes = c->route + c->hp.experts_used;
+    const struct route *routes = c->pass.route + c->hp.experts_used;
     struct expert_item item[MODEL_TOP_K_MAX];
     struct device_expert expert[MODEL_TOP_K_MAX];
-    struct expert_step next = c->step;
+    struct expert_step next = c->pass.step;
     float before[MODEL_TOP_K_MAX];
     uint32_t count = 0;
     next.layer++;
@@ -204,14 +208,14 @@ static void prefetch_next(struct core *c)
 static bool any_left(const struct core *c, const struct expert_window *w)
 {
     for (uint32_t i = w->done; i < w->count; i++)
-        if (c->queue[i]->state == ITEM_QUEUED || c->queue[i]->state == ITEM_WAITED)
+        if (c->scratch.queue[i]->state == ITEM_QUEUED || c->scratch.queue[i]->state == ITEM_WAITED)
             return true;
     return false;
 }
 
 static void end_item(struct core *c, struct expert_window *w, struct expert_item *item)
 {
-    c->source.unpin(c->source.self, &c->step, item);
+    c->source.unpin(c->source.self, &c->pass.step, item);
     item->state = ITEM_DONE;
     w->bytes -= w->slot;
 }
@@ -220,31 +224,32 @@ static void end_item(struct core *c, struct expert_window *w, struct expert_item
 static void end_jobs(struct core *c, struct expert_window *w)
 {
     device_give_back(c->device);
-    for (uint32_t i = 0; i < c->job_count; i++)
-        end_item(c, w, &c->items[c->job_expert[i]]);
+    for (uint32_t i = 0; i < c->pass.job_count; i++)
+        end_item(c, w, &c->scratch.items[c->scratch.job_expert[i]]);
 }
 
 static void give_up(struct core *c, struct expert_window *w)
 {
     for (uint32_t i = w->done; i < w->pinned; i++)
-        if (c->queue[i]->state == ITEM_WAITED || c->queue[i]->state == ITEM_READY)
-            end_item(c, w, c->queue[i]);
+        if (c->scratch.queue[i]->state == ITEM_WAITED || c->scratch.queue[i]->state == ITEM_READY)
+            end_item(c, w, c->scratch.queue[i]);
 }
 
 static bool any_lost(const struct core *c, const struct expert_window *w)
 {
     for (uint32_t i = w->done; i < w->pinned; i++)
-        if (c->queue[i]->state == ITEM_LOST)
+        if (c->scratch.queue[i]->state == ITEM_LOST)
             return true;
     return false;
 }
 
 static struct expert_window open_window(struct core *c)
 {
-    struct expert_window w = {.count = group_pairs(c), .slot = c->expert_slot_bytes[c->step.layer]};
+    struct expert_window w = {.count = group_pairs(c),
+                              .slot = c->expert_slot_bytes[c->pass.step.layer]};
     uint64_t lent = c->device->lent_max > 0 ? c->device->lent_max * w.slot : UINT64_MAX;
     /* the experts of one token always fit */
-    bool one = !c->step.prefill && w.count <= c->hp.experts_used;
+    bool one = !c->pass.step.prefill && w.count <= c->hp.experts_used;
     w.pin_limit = one ? UINT64_MAX : c->source.pin_limit(c->source.self);
     w.pin_limit = lent < w.pin_limit ? lent : w.pin_limit;
     order_items(c);
@@ -259,14 +264,14 @@ static bool over(const struct expert_item *item)
 
 void core_experts_open(struct core *c)
 {
-    c->window = open_window(c);
-    c->window.open = true;
+    c->pass.window = open_window(c);
+    c->pass.window.open = true;
 }
 
 int core_experts(struct core *c, struct error *error)
 {
-    struct expert_window w = c->window.open ? c->window : open_window(c);
-    c->window.open = false;
+    struct expert_window w = c->pass.window.open ? c->pass.window : open_window(c);
+    c->pass.window.open = false;
     while (any_lost(c, &w)) {
         give_up(c, &w);
         core_route_again(c);
@@ -280,19 +285,20 @@ int core_experts(struct core *c, struct error *error)
             core_while_reading(c);
         }
         started = true;
-        while (w.done < w.pinned && over(c->queue[w.done]))
+        while (w.done < w.pinned && over(c->scratch.queue[w.done]))
             w.done++;
         if (w.done == w.pinned)
             continue;
         if (take_ready(c, &w) > 0) {
-            /* the common case of one token: all READY, so the down phase also sums (of row 0 only) */
-            summed = c->step.rows == 1 && c->job_count == w.count - w.skipped;
+            /* the common case of one token: all READY, so the down phase also sums (of row 0 only)
+             * */
+            summed = c->pass.step.rows == 1 && c->pass.job_count == w.count - w.skipped;
             core_compute_jobs(c, summed);
             if (core_predicts_next(c) && !any_left(c, &w))
                 prefetch_next(c); /* while the device computes these */
             end_jobs(c, &w);
-        } else if (c->source.wait(c->source.self, &c->step, c->queue + w.done, w.pinned - w.done,
-                                  error) != 0) {
+        } else if (c->source.wait(c->source.self, &c->pass.step, c->scratch.queue + w.done,
+                                  w.pinned - w.done, error) != 0) {
             give_up(c, &w);
             return -1;
         }

@@ -9,7 +9,8 @@ static float skip_scale(const struct core *c, const struct route *routes)
     float all = 0, kept = 0;
     for (uint32_t rank = 0; rank < c->hp.experts_used; rank++) {
         all += routes[rank].weight;
-        kept += c->items[routes[rank].expert].state == ITEM_SKIPPED ? 0 : routes[rank].weight;
+        kept +=
+            c->scratch.items[routes[rank].expert].state == ITEM_SKIPPED ? 0 : routes[rank].weight;
     }
     return kept > 0 && kept < all ? all / kept : 1.0f;
 }
@@ -17,58 +18,58 @@ static float skip_scale(const struct core *c, const struct route *routes)
 static void terms_of_row(struct core *c, uint32_t row)
 {
     size_t k = c->hp.experts_used, at = row * k;
-    const struct route *routes = c->route + at;
+    const struct route *routes = c->pass.route + at;
     float scale = core_sequence_of(c, row)->renormalise_skips ? skip_scale(c, routes) : 1.0f;
     for (size_t rank = 0; rank < k; rank++) {
-        bool skipped = c->items[routes[rank].expert].state == ITEM_SKIPPED;
-        c->terms[at + rank] =
+        bool skipped = c->scratch.items[routes[rank].expert].state == ITEM_SKIPPED;
+        c->scratch.terms[at + rank] =
             (struct device_term){.factor = routes[rank].weight * scale * c->residual,
-                                 .pair = skipped ? DEVICE_NO_PAIR : c->pair_of[at + rank]};
+                                 .pair = skipped ? DEVICE_NO_PAIR : c->scratch.pair_of[at + rank]};
     }
 }
 
 void core_compute_jobs(struct core *c, bool sums)
 {
     const struct device_ops *ops = c->device->ops;
-    uint32_t rows = c->step.rows, pairs = rows * c->hp.experts_used;
+    uint32_t rows = c->pass.step.rows, pairs = rows * c->hp.experts_used;
     if (sums)
         terms_of_row(c, 0);
     const struct op_expert_gate_up up = {.rows = rows,
                                          .n = c->hp.expert_inner,
                                          .activation = (enum ffn_activation)c->hp.activation,
-                                         .x = c->in,
-                                         .jobs = c->job_count,
-                                         .job = c->jobs,
+                                         .x = c->scratch.in,
+                                         .jobs = c->pass.job_count,
+                                         .job = c->scratch.jobs,
                                          .pairs = pairs,
-                                         .pair_row = c->pair_row,
-                                         .inner_rows = c->inner_rows,
-                                         .gate = c->gate,
-                                         .up = c->up};
+                                         .pair_row = c->scratch.pair_row,
+                                         .inner_rows = c->scratch.inner_rows,
+                                         .gate = c->scratch.gate,
+                                         .up = c->scratch.up};
     const struct op_expert_down down = {.rows = rows,
                                         .inner = c->hp.expert_inner,
                                         .n = c->hp.hidden,
-                                        .jobs = c->job_count,
-                                        .job = c->jobs,
-                                        .inner_rows = c->inner_rows,
-                                        .gate = c->gate,
+                                        .jobs = c->pass.job_count,
+                                        .job = c->scratch.jobs,
+                                        .inner_rows = c->scratch.inner_rows,
+                                        .gate = c->scratch.gate,
                                         .pairs = pairs,
-                                        .y = c->pair_out,
+                                        .y = c->scratch.pair_out,
                                         .terms = sums ? c->hp.experts_used : 0,
-                                        .term = c->terms,
-                                        .into = c->into};
+                                        .term = c->scratch.terms,
+                                        .into = c->pass.into};
     ops->expert_gate_up(c->device, &up);
     ops->expert_down(c->device, &down);
 }
 
 void core_sum_ranks(struct core *c)
 {
-    for (uint32_t r = 0; r < c->step.rows; r++)
+    for (uint32_t r = 0; r < c->pass.step.rows; r++)
         terms_of_row(c, r);
-    const struct op_add_terms sum = {.rows = c->step.rows,
+    const struct op_add_terms sum = {.rows = c->pass.step.rows,
                                      .n = c->hp.hidden,
                                      .terms = c->hp.experts_used,
-                                     .term = c->terms,
-                                     .y = c->pair_out,
-                                     .into = c->into};
+                                     .term = c->scratch.terms,
+                                     .y = c->scratch.pair_out,
+                                     .into = c->pass.into};
     c->device->ops->add_terms(c->device, &sum);
 }

@@ -18,42 +18,86 @@ static inline uint32_t form_bit(const struct device_matrix *w)
 
 #define CORE_PROJECTIONS 4
 
-/* Where weights are, on the device. A matrix without data, a vector without address: the layer has none. */
-struct core_layer {
-    struct layer_attention attention;
-    struct device_heads heads; /* the same of its heads */
-    uint32_t q_size, k_size, v_size,
-        mix_size;                             /* floats of a row: all q, k, v heads, their output */
-    struct device_matrix q_a, kv_a, k_b, v_b; /* of MLA; the last two: a matrix per head. Its q is
-                                               * W_q, or with q_a W_q_b */
+/* Where weights are, on the device. A matrix without data, a vector without address: the layer has
+ * none. x is a row after the norm at the beginning of the part; s(v) y is y with a factor per
+ * output. */
+
+/* MIXER_ATTENTION. q = s(q_scale) W_q x + q_bias, k and v alike; without v: v = k. Each head of q
+ * and k is normed with q_norm and k_norm and rotated. */
+struct core_attention_weights {
+    struct device_heads heads;
+    struct device_matrix k, v;
+    struct device_at q_norm, k_norm;
+    struct device_at q_bias, k_bias, v_bias;
+    struct device_at k_scale, v_scale;
+    struct device_at sinks; /* [heads] a score that belongs to no position */
+};
+
+/* MIXER_MLA. q = W_q x, or W_q norm(W_q_a x); the latent and the rotated key are W_kv_a x. Each
+ * head has its matrix in k_b and v_b: its key is k_b latent, its value v_b latent. */
+struct core_mla_weights {
+    struct device_matrix q_a, kv_a, k_b, v_b;
     struct device_at q_a_norm, kv_a_norm;
-    uint32_t query_forms;                      /* of MLA: of what q_a makes */
-    struct device_matrix q, k, v, out, router; /* without v: the values are the keys' products */
-    struct device_matrix dense[EXPERT__COUNT]; /* of a layer without experts, or shared expert */
-    struct device_matrix shared_router;        /* none: the shared expert has no gate */
-    struct device_at attn_norm_bias, ffn_norm_bias;
-    struct device_at attn_norm, ffn_norm, q_norm, k_norm, q_bias, k_bias, v_bias, out_bias;
-    struct device_at router_bias, logit_bias, sinks; /* of the choice; of the logits */
-    struct device_at expert_bias[EXPERT__COUNT];     /* [expert][outputs] */
-    struct device_at attn_post_norm;                 /* of attention's result, before it is added */
-    struct device_at q_scale, k_scale, v_scale, out_scale, dense_scale[EXPERT__COUNT];
-    struct device_at expert_scales[EXPERT__COUNT]; /* [expert] */
-    struct device_at ffn_post_norm;                /* the same of the feed-forward part */
-    struct device_at dense_post_norm, experts_norm, experts_post_norm; /* FFN_DENSE_AND_EXPERTS */
-    struct device_at router_scale; /* FFN_DENSE_AND_EXPERTS: of the router's input; else none */
-    struct device_at layer_scale;  /* factor of the residual stream behind the layer */
-    /* mixers with a recurrent state */
-    struct device_matrix project[CORE_PROJECTIONS]; /* of the input */
+    uint32_t query_forms; /* of norm(W_q_a x) */
+};
+
+/* Mixers with a recurrent state. The projections s(project_scale) project x stand next to each
+ * other in a row; a convolution over time reads them, and DeltaNet its rates and gates. */
+struct core_recurrent_weights {
+    struct device_matrix project[CORE_PROJECTIONS];
     struct device_at project_scale[CORE_PROJECTIONS];
-    uint32_t projected;                             /* outputs of all */
+    uint32_t projected;                             /* outputs of all projections */
     uint32_t state_number;                          /* of the layer, among those with a state */
-    bool beta_alpha;                                /* the last matrix has both */
+    bool beta_alpha;                                /* the last projection has both */
     struct device_at conv;                          /* [taps][channels] */
     struct device_at delta_dt, delta_a, delta_norm; /* [v heads], [v heads], [size] */
-    struct model_router routing;                    /* rule of the router, without its bias */
-    uint32_t in_forms, mix_forms;                   /* bit per enum kernel_form */
-    uint32_t gate_forms, expert_forms, inner_forms; /* router and experts; experts; down */
-    uint32_t dense_forms;                           /* down of `dense` */
+};
+
+struct core_layer {
+    /* The mixer: x = norm(rows) with attn_norm; rows += attn_post_norm(s(out_scale) W_out mix +
+     * out_bias). */
+    struct device_at attn_norm, attn_norm_bias, attn_post_norm;
+    struct layer_attention attention; /* zero if the mixer has no keys */
+    uint32_t q_size, k_size, v_size;  /* floats of a row: all heads of q, k and v */
+    uint32_t mix_size;                /* and of the mixer's result */
+    struct device_matrix q, out;      /* q: of attention and MLA */
+    struct device_at q_scale, out_scale, out_bias;
+    union { /* by layer_parts.mixer */
+        struct core_attention_weights attn;
+        struct core_mla_weights mla;
+        struct core_recurrent_weights recurrent;
+    };
+
+    /* The feed-forward part: x = norm(rows) with ffn_norm; what follows is added to the rows, after
+     * ffn_post_norm if there is one. */
+    struct device_at ffn_norm, ffn_norm_bias, ffn_post_norm;
+    struct device_at layer_scale; /* factor of the rows after the layer */
+
+    /* Router: logits = W_router x + logit_bias; x is multiplied with router_scale before, if there
+     * is one. */
+    struct device_matrix router;
+    struct device_at router_scale;            /* FFN_DENSE_AND_EXPERTS */
+    struct device_at router_bias, logit_bias; /* of the choice; of the logits */
+    struct model_router routing;              /* its rule, without router_bias */
+
+    /* An expert: s(down) W_down (act(s(gate) W_gate x + bias) * (s(up) W_up x + bias)) + bias. Its
+     * matrices come from the source. */
+    struct device_at expert_bias[EXPERT__COUNT];   /* [expert][outputs] */
+    struct device_at expert_scales[EXPERT__COUNT]; /* [expert] */
+
+    /* The same network of all tokens: of a layer without experts, next to experts (each part with a
+     * norm before and after it), or the shared expert, whose result has the factor
+     * sigmoid(W_shared_router x). */
+    struct device_matrix dense[EXPERT__COUNT];
+    struct device_at dense_scale[EXPERT__COUNT];
+    struct device_matrix shared_router;                                /* none: the factor is 1 */
+    struct device_at dense_post_norm, experts_norm, experts_post_norm; /* FFN_DENSE_AND_EXPERTS */
+
+    /* Forms of rows that products read, a bit per enum kernel_form. */
+    uint32_t in_forms, mix_forms; /* of the mixer's x, of its result */
+    uint32_t gate_forms;          /* of router, dense network, and experts if they have one norm */
+    uint32_t expert_forms;        /* of the experts' x */
+    uint32_t inner_forms, dense_forms; /* of what W_down reads: of experts, of the dense network */
 };
 
 /* The queue of a layer's experts is a window: [done, pinned) is pinned or being computed, the rest waits
@@ -76,6 +120,79 @@ struct core_resident {
     struct device_sequence *sequence; /* [layers] */
 };
 
+/* What a pass is, while it runs. */
+struct core_pass_now {
+    const struct core_sequence *sequences;
+    uint32_t sequence_count;
+    struct expert_step step; /* step.layer: the current layer */
+    const float *resumed;    /* [rows][hidden] where the pass begins; NULL: embeddings */
+
+    /* Of the current layer. */
+    struct device_sequence at[DEVICE_SEQUENCES_MAX]; /* what it has of each sequence */
+    struct device_at into; /* what the feed-forward networks add to: the residual stream or a sum */
+    struct route *route;   /* [rows][top_k], fetched; core_predicts_next */
+    struct expert_window window;
+    uint32_t job_count;
+};
+
+/* Memory that passes use, for `chunk` rows; sizes in scratch.c. */
+struct core_scratch {
+    struct device_at device; /* all of it */
+    void *host;
+    size_t bytes;      /* of both */
+    uint32_t rows_max; /* the chunk */
+
+    /* On the device. A mixer reads `in`, writes `mix`, and y = W_out mix is added to x. */
+    struct device_at x;         /* [chunk][hidden] the residual stream */
+    struct device_rows in;      /* [chunk] normed rows: the mixer's, then of router and experts */
+    struct device_rows mix;     /* [chunk] the result of the mixer */
+    struct device_at q, k, v;   /* [chunk][heads]; of MLA: k only, latents and rotated keys */
+    struct device_at gated_q;   /* [chunk][heads][2]: q and gate of each head, of gated attention */
+    struct device_at projected; /* [chunk][projected_max] of a mixer with a recurrent state */
+    struct device_at zeros;     /* [channels] inputs of the convolution before the sequence */
+    struct device_rows query;   /* [chunk] of q_rank elements, of MLA */
+    struct device_at y;         /* [chunk][hidden] result of attention, of the dense network */
+    struct device_at rope;      /* [table][chunk][rope_size] cos and sin */
+    struct device_at ones;      /* [hidden] weights of a norm without weights */
+    struct device_at roots;     /* [hidden] all 1/sqrt(hidden) */
+
+    struct device_result router_logits; /* [chunk + 1][experts]; host: [chunk] */
+    struct device_result routes;        /* [chunk + 1][top_k]; host: [chunk] */
+    struct device_result predicted;     /* [chunk][top_k] experts of the next layer */
+    struct device_result importance;    /* [experts] masked routing: of the unmasked choice */
+    float *choice_bias; /* [experts] of a router, fetched; NULL: the device is the host */
+
+    struct device_at gate, up; /* [inner_rows][inner] of experts */
+    uint32_t inner_rows;
+    struct device_at pair_out;      /* pair -> [hidden] */
+    struct device_rows dense;       /* [<= DEVICE_BLOCK_ROWS] inner rows of the dense network */
+    struct device_at dense_up;      /* the same rows of its up matrix */
+    struct device_at shared_weight; /* [<= DEVICE_BLOCK_ROWS] sigmoid of the shared expert's gate */
+    /* FFN_DENSE_AND_EXPERTS, [chunk][hidden]: the sums of the dense network and of the experts;
+     * before the latter, the gate input is there. */
+    struct device_at sum, experts_sum;
+
+    struct device_rows last;     /* [output_rows] normed rows before the output matrix */
+    struct device_result logits; /* [output_rows][vocab] */
+    struct device_result scores; /* [output_rows] */
+
+    /* On the host. */
+    float *fetched;         /* [chunk][hidden] rows for a hook; NULL: the device is the host */
+    struct device_row *row; /* [chunk] */
+    struct expert_row *source_row; /* [chunk] the same rows, for the source */
+    uint32_t *pair_of;             /* [chunk][top_k] -> pair */
+    uint32_t *pair_row;            /* pair -> row */
+    struct device_term *terms;     /* [chunk][top_k] */
+    struct expert_item *items;     /* [experts] by expert */
+    struct expert_item **queue;    /* [experts] in order of work */
+    struct prefill_item *order;    /* [experts] */
+    uint32_t *pair_base;           /* [experts + 1] */
+    struct device_job *jobs;       /* [experts] */
+    uint32_t *job_expert;          /* [experts] whose jobs these are */
+    float *next_counts;            /* [2][experts]: tokens, weight before; of the next layer */
+    bool *allowed;                 /* [experts] masked routing */
+};
+
 struct core {
     uint32_t magic;
     const struct model_index *model;
@@ -84,94 +201,34 @@ struct core {
     prefill_order_fn prefill_order;
     struct device *device;
     bool owns_device;
+    bool finds_layer;    /* core_find_layer */
     uint32_t first, end; /* its layers are [first, end) */
     uint32_t chunk, output_rows;
-    size_t output_bytes;                          /* of core_config */
-    uint32_t q_size, k_size, v_size, mix_size;    /* of the largest layer */
-    uint32_t rope_size;                           /* floats of the angles of one row and table */
-    struct kernel_rope ropes[LAYER_KIND__COUNT];  /* dims 0: no layer uses it */
-    bool rope_has_factors[LAYER_KIND__COUNT];     /* those of the file */
-    uint64_t expert_slot_bytes[MODEL_LAYERS_MAX]; /* the largest of each layer */
+    size_t output_bytes; /* of core_config */
 
-    struct core_layer *layer;
+    /* Weights, and what follows from their shapes (bind.c). */
+    struct core_layer *layer; /* [layers] */
     struct device_at vectors; /* all vectors of the model */
-    bool two_ffn_parts;       /* some layer is FFN_DENSE_AND_EXPERTS */
     struct device_matrix embedding, output;
-    struct device_at output_norm, rope_factors, output_scale; /* the last two: usually none */
-    struct device_at output_norm_bias, output_bias;           /* the same */
-    float residual;                                           /* factor of what a part adds */
+    struct device_at output_norm, output_norm_bias, output_scale, output_bias;
     uint32_t output_forms;
-
+    struct device_at rope_factors;                   /* usually none */
     struct device_at delta_q_weight, delta_k_weight; /* of the L2 norm of a head */
-    uint32_t states;                                 /* its layers with a recurrent state */
-    uint32_t projected_max;                          /* floats of a row of `projected` */
     struct device_latent latent;                     /* key 0: no layer is MLA */
+    float residual;                                  /* factor of what a part adds */
+    bool two_ffn_parts;                              /* some layer is FFN_DENSE_AND_EXPERTS */
+    uint32_t q_size, k_size, v_size, mix_size;       /* of the largest layer */
+    uint32_t rope_size;                              /* floats of the angles of one row and table */
+    struct kernel_rope ropes[LAYER_KIND__COUNT];     /* dims 0: no layer uses it */
+    bool rope_has_factors[LAYER_KIND__COUNT];        /* those of the file */
+    uint32_t states;                                 /* layers with a recurrent state */
+    uint32_t projected_max;                          /* floats of a row of scratch.projected */
+    uint64_t expert_slot_bytes[MODEL_LAYERS_MAX];    /* the largest of each layer */
 
-    /* one forward pass */
-    const struct core_sequence *sequences;
-    uint32_t sequence_count;
-    struct expert_step step; /* step.layer: the current layer */
-    uint32_t passes;         /* that the core numbered */
-    const float *resumed;    /* [rows][hidden] where the pass begins; NULL: embeddings */
-
-    /* Memory of the device; sizes in scratch.c. */
-    struct device_at memory;
-    size_t scratch_bytes;   /* with that of the host */
-    uint32_t rows_max;      /* rows that it has: the chunk */
-    struct device_at x;     /* [chunk][hidden] the residual stream */
-    struct device_rows in;  /* [chunk] normalised input of attention, then of router and experts */
-    struct device_rows mix; /* [chunk] output of attention */
-    struct device_at q, k, v;   /* [chunk][heads]; of MLA: k only, latents and rotated keys */
-    struct device_at gated_q;   /* [chunk][heads][2]: q and gate of each head, of gated attention */
-    struct device_at projected; /* [chunk][projected_max] of a mixer with a recurrent state */
-    struct device_at zeros;     /* [channels] inputs of the convolution before the sequence */
-    struct device_rows query;   /* [chunk] of q_rank elements, of MLA */
-    struct device_at y;         /* [chunk][hidden] output of attention, of the dense network */
-    struct device_at into; /* [chunk][hidden] what the feed-forward networks add to: x or a sum */
-    struct device_at sum;  /* [chunk][hidden] FFN_DENSE_AND_EXPERTS: of the dense network */
-    struct device_at
-        experts_sum; /* [chunk][hidden] the same of the experts; before them, the gate input */
-    struct device_at ones;              /* [hidden] weights of a norm without weights */
-    struct device_at roots;             /* [hidden] all 1/sqrt(hidden) */
-    struct device_at rope;              /* [table][chunk][rope_size] cos and sin */
-    struct device_result router_logits; /* [chunk + 1][experts]; host: [chunk] */
-    struct device_result routes;        /* [chunk + 1][top_k], the same */
-    struct device_result predicted;     /* [chunk][top_k] experts of the next layer */
-    struct device_result importance;    /* [experts] masked routing: of the unmasked choice */
-    float *choice_bias;          /* [experts] of a router, fetched; NULL: the device is the host */
-    struct device_result logits; /* [output_rows][vocab] */
-    struct device_result scores; /* [output_rows] */
-    struct device_at pair_out;   /* pair -> [hidden] */
-    struct device_at gate, up;   /* [inner_rows][inner] */
-    uint32_t inner_rows;
-    struct device_rows last;        /* [output_rows] normalised rows before the output matrix */
-    struct device_rows dense;       /* [<= DEVICE_BLOCK_ROWS] inner rows of the dense network */
-    struct device_at dense_up;      /* the same rows of its up matrix */
-    struct device_at shared_weight; /* [<= DEVICE_BLOCK_ROWS] sigmoid of the shared expert's gate */
-
-    /* Memory of the host. */
-    void *scratch;
-    float *fetched;         /* [chunk][hidden] rows for a hook; NULL: the device is the host */
-    struct device_row *row; /* [chunk] */
-    struct expert_row *source_row; /* [chunk] the same rows, for the source */
-    struct device_sequence
-        at[DEVICE_SEQUENCES_MAX]; /* what the current layer has of each sequence */
-    struct route *route;          /* [chunk][top_k] of this layer, fetched; core_predicts_next */
-    uint32_t *pair_of;            /* [chunk][top_k] -> pair */
-    uint32_t *pair_row;           /* pair -> row */
-    struct device_term *terms;    /* [chunk][top_k] */
-    struct expert_item *items;    /* [experts] by expert */
-    struct expert_item **queue;   /* [experts] in order of work */
-    struct prefill_item *order;   /* [experts] */
-    uint32_t *pair_base;          /* [experts + 1] */
-    struct device_job *jobs;      /* [experts] */
-    uint32_t *job_expert;         /* [experts] whose jobs these are */
-    uint32_t job_count;
-    struct expert_window window;
+    uint32_t passes; /* that the core numbered */
+    struct core_pass_now pass;
+    struct core_scratch scratch;
     struct core_resident resident;
-    bool finds_layer;   /* core_find_layer */
-    float *next_counts; /* [2][experts]: tokens, weight before; of the next layer */
-    bool *allowed;      /* [experts] masked routing */
 };
 
 /* scratch.c: memory that a chunk needs, and where it is. */
@@ -198,9 +255,9 @@ void core_run_mixer(struct core *c);      /* of the current layer */
 
 /* Mixers. They read the residual stream and add to it. */
 struct kernel_rope core_rope_of(const struct model_hparams *h, enum layer_kind kind, uint32_t dims);
-void core_attention(struct core *c);        /* attention.c */
-void core_mixer_input(struct core *c);      /* the norm of the rows, and the size of c->mix */
-void core_attention_output(struct core *c); /* of c->mix, added to the rows */
+void core_attention(struct core *c);   /* attention.c */
+void core_mixer_input(struct core *c); /* the norm of the rows, and the size of c->scratch.mix */
+void core_attention_output(struct core *c); /* of c->scratch.mix, added to the rows */
 void core_mla(struct core *c);              /* mla.c */
 void core_deltanet(struct core *c);         /* recurrent.c */
 void core_shortconv(struct core *c);
@@ -213,15 +270,15 @@ void core_gate_norm(
 /* What the router reads of all rows, before router_scale if the layer has one (weights.h). */
 struct device_at core_gate_input(const struct core *c);
 void core_run_router(struct core *c, struct device_at routes); /* of the current layer */
-/* The routes of the layer, c->route: the source gets what it wants to know, and masks them. */
+/* The routes of the layer, c->pass.route: the source gets what it wants to know, and masks them. */
 void core_route_layer(struct core *c);
 /* Masked decode, after a chosen expert was LOST: routes again. */
 void core_route_again(struct core *c);
 void core_publish_next(struct core *c); /* predicted counts of the next layer */
-/* In c->route, those of the only row are followed by those predicted for the next layer. */
+/* In c->pass.route, those of the only row are followed by those predicted for the next layer. */
 bool core_predicts_next(const struct core *c);
 
-/* experts.c: the experts of c->route. */
+/* experts.c: the experts of c->pass.route. */
 int core_experts(struct core *c, struct error *error);
 /* Requests them before core_experts, which then computes these. */
 void core_experts_open(struct core *c);
@@ -234,7 +291,7 @@ void core_compute_jobs(struct core *c, bool sums);
 void core_sum_ranks(struct core *c);
 
 /* dense.c: what a layer computes while its experts are read: the shared expert, or the dense network
- * next to them, or nothing. Afterwards c->in has the input of the experts. */
+ * next to them, or nothing. Afterwards c->scratch.in has the input of the experts. */
 void core_while_reading(struct core *c);
 void core_dense_layer(struct core *c); /* norm and network of a layer without experts */
 /* Adds both parts of a FFN_DENSE_AND_EXPERTS layer, normed, to the residual stream. */
@@ -257,30 +314,30 @@ void core_compute_logits(struct core *c, uint32_t row, uint32_t rows);
 
 static inline const struct core_sequence *core_sequence_of(const struct core *c, uint32_t row)
 {
-    return &c->sequences[c->row[row].sequence];
+    return &c->pass.sequences[c->scratch.row[row].sequence];
 }
 
 static inline const struct layer_parts *core_parts_now(const struct core *c)
 {
-    return &c->model->layer[c->step.layer];
+    return &c->model->layer[c->pass.step.layer];
 }
 
 static inline struct core_layer *core_layer_now(struct core *c)
 {
-    return &c->layer[c->step.layer];
+    return &c->layer[c->pass.step.layer];
 }
 
 /* Rows of the residual stream, or the like, in host memory. */
 static inline const float *core_fetch_rows(struct core *c, struct device_at at, uint32_t rows)
 {
-    return device_fetch(c->device, &(struct device_result){at, c->fetched},
+    return device_fetch(c->device, &(struct device_result){at, c->scratch.fetched},
                         (size_t)rows * c->hp.hidden * sizeof(float));
 }
 
 /* cos and sin of row 0. */
 static inline struct device_at core_angles(const struct core *c, uint32_t table)
 {
-    return device_floats_at(c->rope, (uint64_t)table * c->rows_max * c->rope_size);
+    return device_floats_at(c->scratch.rope, (uint64_t)table * c->scratch.rows_max * c->rope_size);
 }
 
 #endif

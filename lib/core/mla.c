@@ -10,11 +10,13 @@ static void project(struct core *c)
     uint32_t count = 0;
     if (c->latent.q_rank > 0)
         product[count++] = (struct device_product){
-            .w = l->q_a, .y = c->query.base[FORM_F32], .y_stride = c->latent.q_rank};
-    product[count++] = (struct device_product){.w = l->kv_a, .y = c->k, .y_stride = c->latent.key};
-    c->device->ops->products(
-        c->device, &(struct op_products){
-                       .rows = c->step.rows, .x = c->in, .count = count, .product = product});
+            .w = l->mla.q_a, .y = c->scratch.query.base[FORM_F32], .y_stride = c->latent.q_rank};
+    product[count++] =
+        (struct device_product){.w = l->mla.kv_a, .y = c->scratch.k, .y_stride = c->latent.key};
+    c->device->ops->products(c->device, &(struct op_products){.rows = c->pass.step.rows,
+                                                              .x = c->scratch.in,
+                                                              .count = count,
+                                                              .product = product});
 }
 
 void core_mla(struct core *c)
@@ -22,32 +24,32 @@ void core_mla(struct core *c)
     const struct core_layer *l = core_layer_now(c);
     core_mixer_input(c);
     project(c);
-    const struct op_latent_store store = {.rows = c->step.rows,
-                                          .sequences = c->sequence_count,
-                                          .row = c->row,
-                                          .sequence = c->at,
+    const struct op_latent_store store = {.rows = c->pass.step.rows,
+                                          .sequences = c->pass.sequence_count,
+                                          .row = c->scratch.row,
+                                          .sequence = c->pass.at,
                                           .shape = c->latent,
-                                          .q_norm = l->q_a_norm,
-                                          .kv_norm = l->kv_a_norm,
+                                          .q_norm = l->mla.q_a_norm,
+                                          .kv_norm = l->mla.kv_a_norm,
                                           .angle_stride = c->rope_size,
                                           .angles = core_angles(c, l->attention.rope_table),
-                                          .query_forms = l->query_forms,
-                                          .query = c->query,
-                                          .kv = c->k};
+                                          .query_forms = l->mla.query_forms,
+                                          .query = c->scratch.query,
+                                          .kv = c->scratch.k};
     const struct op_latent_attention attention = {
-        .rows = c->step.rows,
-        .sequences = c->sequence_count,
-        .row = c->row,
-        .sequence = c->at,
+        .rows = c->pass.step.rows,
+        .sequences = c->pass.sequence_count,
+        .row = c->scratch.row,
+        .sequence = c->pass.at,
         .shape = c->latent,
-        .x = c->latent.q_rank > 0 ? c->query : c->in,
+        .x = c->latent.q_rank > 0 ? c->scratch.query : c->scratch.in,
         .q = l->q,
         .q_scale = l->q_scale,
-        .k_b = l->k_b,
-        .v_b = l->v_b,
+        .k_b = l->mla.k_b,
+        .v_b = l->mla.v_b,
         .angle_stride = c->rope_size,
         .angles = core_angles(c, l->attention.rope_table),
-        .mix = c->mix,
+        .mix = c->scratch.mix,
     };
     c->device->ops->latent_store(c->device, &store);
     c->device->ops->latent_attention(c->device, &attention);

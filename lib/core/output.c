@@ -8,23 +8,23 @@
 
 void core_compute_logits(struct core *c, uint32_t row, uint32_t rows)
 {
-    sl_assert(rows >= 1 && rows <= c->output_rows && row + rows <= c->step.rows);
+    sl_assert(rows >= 1 && rows <= c->output_rows && row + rows <= c->pass.step.rows);
     const struct op_norm norm = {.rows = rows,
                                  .kind = (enum norm_kind)c->hp.norm,
                                  .eps = c->hp.rms_eps,
-                                 .x = device_floats_at(c->x, (uint64_t)row * c->hp.hidden),
+                                 .x = device_floats_at(c->scratch.x, (uint64_t)row * c->hp.hidden),
                                  .weight = c->output_norm,
                                  .bias = c->output_norm_bias,
                                  .forms = c->output_forms,
-                                 .y = c->last};
+                                 .y = c->scratch.last};
     const struct op_logits logits = {.rows = rows,
-                                     .x = c->last,
+                                     .x = c->scratch.last,
                                      .w = c->output,
                                      .scale = c->output_scale,
                                      .bias = c->output_bias,
                                      .divisor = c->hp.logit_divisor,
                                      .cap = c->hp.logit_cap,
-                                     .y = c->logits.at};
+                                     .y = c->scratch.logits.at};
     c->device->ops->norm(c->device, &norm);
     c->device->ops->logits(c->device, &logits);
 }
@@ -35,7 +35,7 @@ float *core_output(struct core *c, uint32_t row, uint32_t rows)
     device_enter(c->device);
     if (!c->resident.logits_there)
         core_compute_logits(c, row, rows);
-    return device_fetch(c->device, &c->logits, (size_t)rows * c->hp.vocab * sizeof(float));
+    return device_fetch(c->device, &c->scratch.logits, (size_t)rows * c->hp.vocab * sizeof(float));
 }
 
 float core_log_probability(const float *logits, uint32_t vocab, uint32_t token)
@@ -54,11 +54,12 @@ void core_score(struct core *c, uint32_t row, uint32_t rows, const uint32_t *tar
         core_compute_logits(c, row + done, n);
         const struct op_score score = {.rows = n,
                                        .vocab = c->hp.vocab,
-                                       .logits = c->logits.at,
+                                       .logits = c->scratch.logits.at,
                                        .token = targets + done,
-                                       .y = c->scores.at};
+                                       .y = c->scratch.scores.at};
         c->device->ops->score(c->device, &score);
-        memcpy(out + done, device_fetch(c->device, &c->scores, n * sizeof *out), n * sizeof *out);
+        memcpy(out + done, device_fetch(c->device, &c->scratch.scores, n * sizeof *out),
+               n * sizeof *out);
         done += n;
     }
 }

@@ -8,33 +8,35 @@ static void project(struct core *c)
     const struct core_layer *l = core_layer_now(c);
     struct device_product product[CORE_PROJECTIONS];
     uint32_t count = 0;
-    for (uint32_t base = 0; count < CORE_PROJECTIONS && l->project[count].data.address; count++) {
-        product[count] = (struct device_product){.w = l->project[count],
-                                                 .scale = l->project_scale[count],
-                                                 .y = device_floats_at(c->projected, base),
+    for (uint32_t base = 0; count < CORE_PROJECTIONS && l->recurrent.project[count].data.address;
+         count++) {
+        product[count] = (struct device_product){.w = l->recurrent.project[count],
+                                                 .scale = l->recurrent.project_scale[count],
+                                                 .y = device_floats_at(c->scratch.projected, base),
                                                  .y_stride = c->projected_max};
-        base += l->project[count].n;
+        base += l->recurrent.project[count].n;
     }
-    c->device->ops->products(
-        c->device, &(struct op_products){
-                       .rows = c->step.rows, .x = c->in, .count = count, .product = product});
+    c->device->ops->products(c->device, &(struct op_products){.rows = c->pass.step.rows,
+                                                              .x = c->scratch.in,
+                                                              .count = count,
+                                                              .product = product});
 }
 
 void core_shortconv(struct core *c)
 {
     core_mixer_input(c);
     project(c);
-    const struct op_short_conv conv = {.rows = c->step.rows,
-                                       .sequences = c->sequence_count,
-                                       .row = c->row,
-                                       .sequence = c->at,
+    const struct op_short_conv conv = {.rows = c->pass.step.rows,
+                                       .sequences = c->pass.sequence_count,
+                                       .row = c->scratch.row,
+                                       .sequence = c->pass.at,
                                        .taps = c->hp.conv_taps,
                                        .channels = c->hp.hidden,
-                                       .conv = core_layer_now(c)->conv,
-                                       .zeros = c->zeros,
+                                       .conv = core_layer_now(c)->recurrent.conv,
+                                       .zeros = c->scratch.zeros,
                                        .stride = c->projected_max,
-                                       .projected = c->projected,
-                                       .mix = c->mix};
+                                       .projected = c->scratch.projected,
+                                       .mix = c->scratch.mix};
     c->device->ops->short_conv(c->device, &conv);
     core_attention_output(c);
 }
@@ -58,23 +60,23 @@ void core_deltanet(struct core *c)
     core_mixer_input(c);
     project(c);
     struct op_delta delta = {
-        .rows = c->step.rows,
-        .sequences = c->sequence_count,
-        .row = c->row,
-        .sequence = c->at,
+        .rows = c->pass.step.rows,
+        .sequences = c->pass.sequence_count,
+        .row = c->scratch.row,
+        .sequence = c->pass.at,
         .shape = core_delta_shape(c),
-        .conv = l->conv,
-        .zeros = c->zeros,
-        .dt = l->delta_dt,
-        .decay = l->delta_a,
-        .norm = l->delta_norm,
+        .conv = l->recurrent.conv,
+        .zeros = c->scratch.zeros,
+        .dt = l->recurrent.delta_dt,
+        .decay = l->recurrent.delta_a,
+        .norm = l->recurrent.delta_norm,
         .q_weight = c->delta_q_weight,
         .k_weight = c->delta_k_weight,
         .stride = c->projected_max,
-        .projected = c->projected,
-        .mix = c->mix,
+        .projected = c->scratch.projected,
+        .mix = c->scratch.mix,
     };
-    delta.shape.beta_alpha = l->beta_alpha;
+    delta.shape.beta_alpha = l->recurrent.beta_alpha;
     c->device->ops->delta(c->device, &delta);
     core_attention_output(c);
 }

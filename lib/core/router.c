@@ -10,21 +10,22 @@
 struct device_at core_gate_input(const struct core *c)
 {
     if (c->hp.router_first)
-        return c->x;
-    return c->layer[c->step.layer].router_scale.address ? c->experts_sum : c->in.base[FORM_F32];
+        return c->scratch.x;
+    return c->layer[c->pass.step.layer].router_scale.address ? c->scratch.experts_sum
+                                                             : c->scratch.in.base[FORM_F32];
 }
 
 void core_ffn_norm(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    const struct op_norm norm = {.rows = c->step.rows,
+    const struct op_norm norm = {.rows = c->pass.step.rows,
                                  .kind = (enum norm_kind)c->hp.norm,
                                  .eps = c->hp.rms_eps,
-                                 .x = c->x,
+                                 .x = c->scratch.x,
                                  .weight = l->ffn_norm,
                                  .bias = l->ffn_norm_bias,
                                  .forms = l->gate_forms,
-                                 .y = c->in};
+                                 .y = c->scratch.in};
     c->device->ops->norm(c->device, &norm);
 }
 
@@ -37,38 +38,40 @@ void core_gate_norm(struct core *c)
         core_ffn_norm(c);
         return;
     }
-    const struct op_gate_norm norm = {.rows = c->step.rows,
+    const struct op_gate_norm norm = {.rows = c->pass.step.rows,
                                       .eps = c->hp.rms_eps,
-                                      .x = c->x,
-                                      .weight = c->roots,
+                                      .x = c->scratch.x,
+                                      .weight = c->scratch.roots,
                                       .scale = l->router_scale,
-                                      .u = c->experts_sum,
-                                      .y = c->in};
+                                      .u = c->scratch.experts_sum,
+                                      .y = c->scratch.in};
     c->device->ops->gate_norm(c->device, &norm);
 }
 
 static bool next_has_experts(const struct core *c)
 {
-    return c->step.layer + 1 < c->hp.layers && model_layer_has_experts(c->model, c->step.layer + 1);
+    return c->pass.step.layer + 1 < c->hp.layers &&
+           model_layer_has_experts(c->model, c->pass.step.layer + 1);
 }
 
-/* The next layer is on this device. Of a pass of one row: there is memory for the routes of one more. */
+/* The next layer is on this device. Of a pass of one row: there is memory for the routes of one
+ * more. */
 bool core_predicts_next(const struct core *c)
 {
-    return c->step.rows == 1 && c->step.decode && c->device->prefetches && c->source.pin_ready &&
-           c->step.layer + 1 < c->end && next_has_experts(c);
+    return c->pass.step.rows == 1 && c->pass.step.decode && c->device->prefetches &&
+           c->source.pin_ready && c->pass.step.layer + 1 < c->end && next_has_experts(c);
 }
 
 /* What a router reads. */
 static struct device_rows router_input(const struct core *c)
 {
-    return c->hp.router_first ? device_rows_of_floats(c->x, c->hp.hidden) : c->in;
+    return c->hp.router_first ? device_rows_of_floats(c->scratch.x, c->hp.hidden) : c->scratch.in;
 }
 
 static void run_router(struct core *c, const struct core_layer *l, struct model_router rule,
                        struct device_at logits, struct device_at routes)
 {
-    const struct op_route route = {.rows = c->step.rows,
+    const struct op_route route = {.rows = c->pass.step.rows,
                                    .x = router_input(c),
                                    .w = l->router,
                                    .bias = l->logit_bias,
@@ -82,16 +85,16 @@ static void run_router(struct core *c, const struct core_layer *l, struct model_
 void core_run_router(struct core *c, struct device_at routes)
 {
     const struct core_layer *l = core_layer_now(c);
-    run_router(c, l, l->routing, c->router_logits.at, routes);
+    run_router(c, l, l->routing, c->scratch.router_logits.at, routes);
 }
 
 /* With those predicted: one copy. */
 static void fetch_routes(struct core *c)
 {
-    size_t rows = (size_t)c->step.rows + core_predicts_next(c);
+    size_t rows = (size_t)c->pass.step.rows + core_predicts_next(c);
     size_t pairs = rows * c->hp.experts_used;
-    c->route = device_fetch(c->device, &c->routes, pairs * sizeof *c->route);
-    c->step.routes = c->route;
+    c->pass.route = device_fetch(c->device, &c->scratch.routes, pairs * sizeof *c->pass.route);
+    c->pass.step.routes = c->pass.route;
 }
 
 /* ---- masked routing (SwapMoE) ---- */
@@ -100,35 +103,36 @@ static void fetch_routes(struct core *c)
 static void publish_importance(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    const struct op_importance importance = {.rows = c->step.rows,
+    const struct op_importance importance = {.rows = c->pass.step.rows,
                                              .x = router_input(c),
-                                             .logits = c->router_logits.at,
+                                             .logits = c->scratch.router_logits.at,
                                              .rule = l->routing,
                                              .choice_bias = l->router_bias,
-                                             .importance = c->importance.at};
+                                             .importance = c->scratch.importance.at};
     c->device->ops->importance(c->device, &importance);
-    c->source.choice(c->source.self, &c->step,
-                     device_fetch(c->device, &c->importance, c->hp.experts * sizeof(float)));
+    c->source.choice(
+        c->source.self, &c->pass.step,
+        device_fetch(c->device, &c->scratch.importance, c->hp.experts * sizeof(float)));
 }
 
 /* The routes again: among the allowed experts, or among all. */
 static void choose(struct core *c, bool masked)
 {
     const struct core_layer *l = core_layer_now(c);
-    const struct op_choose choice = {.rows = c->step.rows,
-                                     .logits = c->router_logits.at,
+    const struct op_choose choice = {.rows = c->pass.step.rows,
+                                     .logits = c->scratch.router_logits.at,
                                      .masked = masked ? c->hp.experts : 0,
-                                     .allowed = c->allowed,
+                                     .allowed = c->scratch.allowed,
                                      .rule = l->routing,
                                      .choice_bias = l->router_bias,
-                                     .routes = c->routes.at};
+                                     .routes = c->scratch.routes.at};
     c->device->ops->choose(c->device, &choice);
 }
 
 void core_route_again(struct core *c)
 {
-    sl_assert(!c->step.prefill && c->source.mask);
-    choose(c, c->source.mask(c->source.self, &c->step, c->allowed));
+    sl_assert(!c->pass.step.prefill && c->source.mask);
+    choose(c, c->source.mask(c->source.self, &c->pass.step, c->scratch.allowed));
     fetch_routes(c);
 }
 
@@ -136,13 +140,15 @@ void core_route_again(struct core *c)
  * input of the router and its logits may be overwritten. */
 static void forecast(struct core *c, struct device_at logits, struct device_at routes)
 {
-    const struct core_layer *next = &c->layer[c->step.layer + 1];
+    const struct core_layer *next = &c->layer[c->pass.step.layer + 1];
     struct model_router rule = next->routing;
     uint32_t noted = atomic_load_explicit(&c->device->not_finite, memory_order_relaxed);
     rule.normalise = true;
     if (next->router_scale.address) {
-        const struct op_scale_rows scale = {
-            .rows = c->step.rows, .x = core_gate_input(c), .scale = next->router_scale, .y = c->in};
+        const struct op_scale_rows scale = {.rows = c->pass.step.rows,
+                                            .x = core_gate_input(c),
+                                            .scale = next->router_scale,
+                                            .y = c->scratch.in};
         c->device->ops->scale_rows(c->device, &scale);
     }
     run_router(c, next, rule, logits, routes);
@@ -153,8 +159,8 @@ static void forecast(struct core *c, struct device_at logits, struct device_at r
 /* In memory of their own: masked routing needs the logits of this layer again. */
 static void predict_next(struct core *c)
 {
-    forecast(c, device_floats_at(c->router_logits.at, c->hp.experts),
-             device_offset(c->routes.at, c->hp.experts_used * sizeof(struct route)));
+    forecast(c, device_floats_at(c->scratch.router_logits.at, c->hp.experts),
+             device_offset(c->scratch.routes.at, c->hp.experts_used * sizeof(struct route)));
 }
 
 static void give_logits(struct core *c)
@@ -163,24 +169,25 @@ static void give_logits(struct core *c)
     size_t bytes = c->hp.experts * sizeof(float);
     struct model_router rule = l->routing;
     if (l->router_bias.address)
-        rule.bias =
-            device_fetch(c->device, &(struct device_result){l->router_bias, c->choice_bias}, bytes);
-    c->source.logits(c->source.self, &c->step,
-                     device_fetch(c->device, &c->router_logits, c->step.rows * bytes), &rule);
+        rule.bias = device_fetch(
+            c->device, &(struct device_result){l->router_bias, c->scratch.choice_bias}, bytes);
+    c->source.logits(c->source.self, &c->pass.step,
+                     device_fetch(c->device, &c->scratch.router_logits, c->pass.step.rows * bytes),
+                     &rule);
 }
 
 /* In decode, the gate inputs are given before the router runs, and the logits after it. */
 void core_route_layer(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    uint32_t rows = c->step.rows;
-    if (c->step.decode && c->source.gate_input)
-        c->source.gate_input(c->source.self, &c->step, core_fetch_rows(c, core_gate_input(c), rows),
-                             c->hp.hidden);
-    run_router(c, l, l->routing, c->router_logits.at, c->routes.at);
-    if (c->step.decode && c->source.logits)
+    uint32_t rows = c->pass.step.rows;
+    if (c->pass.step.decode && c->source.gate_input)
+        c->source.gate_input(c->source.self, &c->pass.step,
+                             core_fetch_rows(c, core_gate_input(c), rows), c->hp.hidden);
+    run_router(c, l, l->routing, c->scratch.router_logits.at, c->scratch.routes.at);
+    if (c->pass.step.decode && c->source.logits)
         give_logits(c);
-    if (c->source.mask && c->source.mask(c->source.self, &c->step, c->allowed)) {
+    if (c->source.mask && c->source.mask(c->source.self, &c->pass.step, c->scratch.allowed)) {
         if (c->source.choice)
             publish_importance(c);
         choose(c, true);
@@ -189,7 +196,7 @@ void core_route_layer(struct core *c)
         predict_next(c);
     fetch_routes(c);
     if (c->source.routed)
-        c->source.routed(c->source.self, &c->step, c->route);
+        c->source.routed(c->source.self, &c->pass.step, c->pass.route);
 }
 
 /* ---- prediction ---- */
@@ -198,7 +205,7 @@ void core_route_layer(struct core *c)
  * before. */
 static void count_row(struct core *c, const struct route *routes)
 {
-    float *tokens = c->next_counts, *weight_before = c->next_counts + c->hp.experts;
+    float *tokens = c->scratch.next_counts, *weight_before = c->scratch.next_counts + c->hp.experts;
     float before[MODEL_TOP_K_MAX];
     precision_weights_before(&routes->weight, ROUTE_STRIDE, c->hp.experts_used, before);
     for (uint32_t i = 0; i < c->hp.experts_used; i++) {
@@ -211,15 +218,15 @@ static void count_row(struct core *c, const struct route *routes)
 
 void core_publish_next(struct core *c)
 {
-    size_t pairs = (size_t)c->step.rows * c->hp.experts_used;
-    if (!c->step.prefill || !c->source.next_counts || !next_has_experts(c))
+    size_t pairs = (size_t)c->pass.step.rows * c->hp.experts_used;
+    if (!c->pass.step.prefill || !c->source.next_counts || !next_has_experts(c))
         return;
-    forecast(c, c->router_logits.at, c->predicted.at);
+    forecast(c, c->scratch.router_logits.at, c->scratch.predicted.at);
     const struct route *routes =
-        device_fetch(c->device, &c->predicted, pairs * sizeof(struct route));
-    memset(c->next_counts, 0, 2 * c->hp.experts * sizeof *c->next_counts);
-    for (uint32_t r = 0; r < c->step.rows; r++)
-        if (c->source_row[r].prefill)
+        device_fetch(c->device, &c->scratch.predicted, pairs * sizeof(struct route));
+    memset(c->scratch.next_counts, 0, 2 * c->hp.experts * sizeof *c->scratch.next_counts);
+    for (uint32_t r = 0; r < c->pass.step.rows; r++)
+        if (c->scratch.source_row[r].prefill)
             count_row(c, routes + (size_t)r * c->hp.experts_used);
-    c->source.next_counts(c->source.self, &c->step, c->next_counts, c->hp.experts);
+    c->source.next_counts(c->source.self, &c->pass.step, c->scratch.next_counts, c->hp.experts);
 }

@@ -80,10 +80,10 @@ static struct forms_wanted forms_of(const struct core *c)
         w.mix |= l->mix_forms;
         w.gather |= l->expert_forms;
         w.dense |= l->dense_forms;
-        w.query |= l->query_forms;
-        if (l->k_b.data.address) {
-            w.nope |= form_bit(&l->k_b) & ~floats; /* floats: read in place */
-            w.latent |= form_bit(&l->v_b);
+        if (c->model->layer[i].mixer == MIXER_MLA && l->q.data.address) {
+            w.query |= l->mla.query_forms;
+            w.nope |= form_bit(&l->mla.k_b) & ~floats; /* floats: read in place */
+            w.latent |= form_bit(&l->mla.v_b);
         }
         w.inner |=
             l->inner_forms & ~floats; /* floats: read in place, where gate and up wrote them */
@@ -96,24 +96,25 @@ static void cut_experts(struct core *c, struct layout *m, uint32_t chunk)
     const struct model_hparams *hp = &c->hp;
     size_t pairs = (size_t)chunk * hp->experts_used;
     /* one expert has at most `chunk` rows, a token at most top-k experts */
-    c->inner_rows = chunk > hp->experts_used ? chunk : hp->experts_used;
-    c->pair_of = cut_host(m, pairs, sizeof *c->pair_of);
-    c->pair_row = cut_host(m, pairs, sizeof *c->pair_row);
-    c->terms = cut_host(m, pairs, sizeof *c->terms);
-    c->pair_out = cut_floats(m, pairs * hp->hidden);
-    c->gate = cut_floats(m, (size_t)c->inner_rows * hp->expert_inner);
-    c->up = cut_floats(m, (size_t)c->inner_rows * hp->expert_inner);
-    c->items = cut_host(m, hp->experts, sizeof *c->items);
-    c->queue = cut_host(m, hp->experts, sizeof *c->queue);
-    c->order = cut_host(m, hp->experts, sizeof *c->order);
-    c->pair_base = cut_host(m, (size_t)hp->experts + 1, sizeof *c->pair_base);
-    c->jobs = cut_host(m, hp->experts, sizeof *c->jobs);
-    c->job_expert = cut_host(m, hp->experts, sizeof *c->job_expert);
-    c->next_counts = cut_host(m, (size_t)hp->experts * 2, sizeof(float));
-    c->importance = cut_result(m, hp->experts, sizeof(float));
-    c->choice_bias = m->results ? cut_host(m, hp->experts, sizeof *c->choice_bias) : NULL;
-    c->allowed = cut_host(m, hp->experts, sizeof *c->allowed);
-    c->predicted = cut_result(m, pairs, sizeof(struct route));
+    c->scratch.inner_rows = chunk > hp->experts_used ? chunk : hp->experts_used;
+    c->scratch.pair_of = cut_host(m, pairs, sizeof *c->scratch.pair_of);
+    c->scratch.pair_row = cut_host(m, pairs, sizeof *c->scratch.pair_row);
+    c->scratch.terms = cut_host(m, pairs, sizeof *c->scratch.terms);
+    c->scratch.pair_out = cut_floats(m, pairs * hp->hidden);
+    c->scratch.gate = cut_floats(m, (size_t)c->scratch.inner_rows * hp->expert_inner);
+    c->scratch.up = cut_floats(m, (size_t)c->scratch.inner_rows * hp->expert_inner);
+    c->scratch.items = cut_host(m, hp->experts, sizeof *c->scratch.items);
+    c->scratch.queue = cut_host(m, hp->experts, sizeof *c->scratch.queue);
+    c->scratch.order = cut_host(m, hp->experts, sizeof *c->scratch.order);
+    c->scratch.pair_base = cut_host(m, (size_t)hp->experts + 1, sizeof *c->scratch.pair_base);
+    c->scratch.jobs = cut_host(m, hp->experts, sizeof *c->scratch.jobs);
+    c->scratch.job_expert = cut_host(m, hp->experts, sizeof *c->scratch.job_expert);
+    c->scratch.next_counts = cut_host(m, (size_t)hp->experts * 2, sizeof(float));
+    c->scratch.importance = cut_result(m, hp->experts, sizeof(float));
+    c->scratch.choice_bias =
+        m->results ? cut_host(m, hp->experts, sizeof *c->scratch.choice_bias) : NULL;
+    c->scratch.allowed = cut_host(m, hp->experts, sizeof *c->scratch.allowed);
+    c->scratch.predicted = cut_result(m, pairs, sizeof(struct route));
 }
 
 /* One network is computed at a time: the largest decides. */
@@ -124,26 +125,26 @@ static void cut_dense(struct core *c, struct layout *m, uint32_t chunk, uint32_t
         c->hp.shared_inner > c->hp.dense_inner ? c->hp.shared_inner : c->hp.dense_inner;
     if (inner == 0)
         return;
-    cut_rows(m, &c->dense, forms, rows, inner);
-    c->dense_up = cut_floats(m, (size_t)rows * inner);
-    c->shared_weight = cut_floats(m, rows);
+    cut_rows(m, &c->scratch.dense, forms, rows, inner);
+    c->scratch.dense_up = cut_floats(m, (size_t)rows * inner);
+    c->scratch.shared_weight = cut_floats(m, rows);
 }
 
 static void cut_attention(struct core *c, struct layout *m, uint32_t chunk,
                           const struct forms_wanted *want)
 {
     const struct model_hparams *hp = &c->hp;
-    cut_rows(m, &c->mix, want->mix, chunk, c->mix_size);
-    c->q = cut_floats(m, (size_t)chunk * c->q_size);
-    c->gated_q = cut_floats(m, hp->gated_attention ? (size_t)chunk * 2 * c->q_size : 0);
-    c->k = cut_floats(m, (size_t)chunk * c->k_size);
-    c->v = cut_floats(m, (size_t)chunk * c->v_size);
-    c->projected = cut_floats(m, (size_t)chunk * c->projected_max);
-    c->zeros = cut_floats(m, c->states > 0 ? model_conv_channels(hp) : 0);
+    cut_rows(m, &c->scratch.mix, want->mix, chunk, c->mix_size);
+    c->scratch.q = cut_floats(m, (size_t)chunk * c->q_size);
+    c->scratch.gated_q = cut_floats(m, hp->gated_attention ? (size_t)chunk * 2 * c->q_size : 0);
+    c->scratch.k = cut_floats(m, (size_t)chunk * c->k_size);
+    c->scratch.v = cut_floats(m, (size_t)chunk * c->v_size);
+    c->scratch.projected = cut_floats(m, (size_t)chunk * c->projected_max);
+    c->scratch.zeros = cut_floats(m, c->states > 0 ? model_conv_channels(hp) : 0);
     if (c->latent.q_rank > 0)
-        cut_rows(m, &c->query, want->query, chunk, c->latent.q_rank);
-    c->rows_max = chunk;
-    c->rope = cut_floats(m, (size_t)LAYER_KIND__COUNT * chunk * c->rope_size);
+        cut_rows(m, &c->scratch.query, want->query, chunk, c->latent.q_rank);
+    c->scratch.rows_max = chunk;
+    c->scratch.rope = cut_floats(m, (size_t)LAYER_KIND__COUNT * chunk * c->rope_size);
 }
 
 static void cut_output(struct core *c, struct layout *m, uint32_t chunk, uint32_t forms)
@@ -151,9 +152,9 @@ static void cut_output(struct core *c, struct layout *m, uint32_t chunk, uint32_
     if (c->end < c->hp.layers)
         return;
     c->output_rows = output_rows_for(c, chunk);
-    c->logits = cut_result(m, (size_t)c->output_rows * c->hp.vocab, sizeof(float));
-    c->scores = cut_result(m, c->output_rows, sizeof(float));
-    cut_rows(m, &c->last, forms, c->output_rows, c->hp.hidden);
+    c->scratch.logits = cut_result(m, (size_t)c->output_rows * c->hp.vocab, sizeof(float));
+    c->scratch.scores = cut_result(m, c->output_rows, sizeof(float));
+    cut_rows(m, &c->scratch.last, forms, c->output_rows, c->hp.hidden);
 }
 
 /* Floats that attention has of a row until its parts are joined: a result, and two numbers of the softmax. */
@@ -213,26 +214,27 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
         m.device.base = base->device.address;
         m.host.base = (uintptr_t)base->host;
     }
-    c->row = cut_host(&m, chunk, sizeof *c->row);
-    c->source_row = cut_host(&m, chunk, sizeof *c->source_row);
-    c->fetched = m.results ? cut_host(&m, (size_t)chunk * hp->hidden, sizeof(float)) : NULL;
-    c->x = cut_floats(&m, (size_t)chunk * hp->hidden);
-    cut_rows(&m, &c->in, want.in, chunk, hp->hidden);
+    c->scratch.row = cut_host(&m, chunk, sizeof *c->scratch.row);
+    c->scratch.source_row = cut_host(&m, chunk, sizeof *c->scratch.source_row);
+    c->scratch.fetched = m.results ? cut_host(&m, (size_t)chunk * hp->hidden, sizeof(float)) : NULL;
+    c->scratch.x = cut_floats(&m, (size_t)chunk * hp->hidden);
+    cut_rows(&m, &c->scratch.in, want.in, chunk, hp->hidden);
     cut_attention(c, &m, chunk, &want);
     size_t routed = (size_t)chunk + m.results; /* core_predicts_next */
-    c->router_logits = cut_result(&m, routed * hp->experts, sizeof(float));
-    c->routes = cut_result(&m, routed * hp->experts_used, sizeof(struct route));
+    c->scratch.router_logits = cut_result(&m, routed * hp->experts, sizeof(float));
+    c->scratch.routes = cut_result(&m, routed * hp->experts_used, sizeof(struct route));
     cut_experts(c, &m, chunk);
     c->resident.routes =
         cut_result(&m, m.results ? (size_t)hp->layers * hp->experts_used : 0, sizeof(struct route));
     c->resident.sequence = cut_host(&m, hp->layers, sizeof *c->resident.sequence);
-    c->ones = cut_floats(&m, hp->hidden);
-    c->roots = cut_floats(&m, hp->hidden);
+    c->scratch.ones = cut_floats(&m, hp->hidden);
+    c->scratch.roots = cut_floats(&m, hp->hidden);
     if (c->two_ffn_parts) {
-        c->sum = cut_floats(&m, (size_t)chunk * hp->hidden);
-        c->experts_sum = cut_floats(&m, (size_t)chunk * hp->hidden);
+        c->scratch.sum = cut_floats(&m, (size_t)chunk * hp->hidden);
+        c->scratch.experts_sum = cut_floats(&m, (size_t)chunk * hp->hidden);
     }
-    c->y = c->pair_out; /* attention and the dense network end before experts begin */
+    c->scratch.y =
+        c->scratch.pair_out; /* attention and the dense network end before experts begin */
     cut_dense(c, &m, chunk, want.dense);
     cut_output(c, &m, chunk, want.last);
     cut_workspace(c, &m, chunk, &want);

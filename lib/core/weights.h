@@ -124,12 +124,12 @@ struct weights_source {
      * experts (SwapMoE); 0: not chosen. */
     void (*choice)(void *self, const struct expert_step *step, const float *importance);
 
-    /* If some row decodes: the gate inputs of this layer, [rows][n], before its router runs; those of
-     * a prompt's rows do not matter. x is valid until all pins of the layer are set. The gate input
-     * is what the router of this layer multiplies with its matrix;
-     * it need not be the input of the experts. A layer with DENSE_ROUTER_SCALE multiplies it, element
-     * by element, with that vector first: x is then RMSNorm(residual) / sqrt(n) without the vector.
-     * To apply the router of another layer to x, multiply with that layer's vector. */
+    /* If some row decodes: the gate inputs of this layer, [rows][n], before its router runs; those
+     * of a prompt's rows do not matter. x is valid until all pins of the layer are set. The gate
+     * input is what the router of this layer multiplies with its matrix; it need not be the input
+     * of the experts. A layer with DENSE_ROUTER_SCALE multiplies it, element by element, with that
+     * vector first: x is then RMSNorm(residual) / sqrt(n) without the vector. To apply the router
+     * of another layer to x, multiply with that layer's vector. */
     void (*gate_input)(void *self, const struct expert_step *step, const float *x, uint32_t n);
 
     /* If some row decodes: the router logits, [rows][experts], before any expert of the layer is
@@ -158,15 +158,15 @@ struct weights_source {
     /* Progress report within a long chunk; called by one thread. */
     void (*alive)(void *self);
 
-    /* Called before each pass. True: the device may compute the whole token without asking the host,
-     * because it has all experts (pass/resident_pass.c); *precision is the one that serves every access,
-     * whatever is resident. False: a policy needs to see accesses or routes, so the host stays in the
-     * loop. */
+    /* Called before each pass. True: the device may compute the whole token without asking the
+     * host, because it has all experts (pass/resident_pass.c); *precision is the one that serves
+     * every access, whatever is resident. False: a policy needs to see accesses or routes, so the
+     * host stays in the loop. */
     bool (*whole_on_device)(void *self, enum precision *precision);
 
-    /* What such a token used of a layer: top-k routes, best first, after the token. No other function but
-     * layer_starts is called for it: nothing is pinned, and gate inputs and logits do not come to the
-     * host. Not NULL if `whole_on_device` is not. */
+    /* What such a token used of a layer: top-k routes, best first, after the token. No other
+     * function but layer_starts is called for it: nothing is pinned, and gate inputs and logits do
+     * not come to the host. Not NULL if `whole_on_device` is not. */
     void (*used)(void *self, const struct expert_step *step, const struct route *routes);
 
     /* Tests: the routes, rows x top-k. */

@@ -35,11 +35,11 @@ void core_finite_begin(struct core *c)
 
 int core_finite_embeddings(struct core *c, struct error *error)
 {
-    size_t floats = (size_t)c->step.rows * c->hp.hidden;
+    size_t floats = (size_t)c->pass.step.rows * c->hp.hidden;
     if (!c->device->is_host ||
-        host_finite(
-            device_fetch(c->device, &(struct device_result){.at = c->x}, floats * sizeof(float)),
-            floats))
+        host_finite(device_fetch(c->device, &(struct device_result){.at = c->scratch.x},
+                                 floats * sizeof(float)),
+                    floats))
         return 0;
     return not_finite("the embeddings of tokens", error);
 }
@@ -49,11 +49,11 @@ int core_finite_layer(struct core *c, struct error *error)
     char where[32];
     bool finite = !noted(c);
     if (finite && (c->device->is_host || c->finds_layer))
-        finite = host_finite(core_fetch_rows(c, c->x, c->step.rows),
-                             (size_t)c->step.rows * c->hp.hidden);
+        finite = host_finite(core_fetch_rows(c, c->scratch.x, c->pass.step.rows),
+                             (size_t)c->pass.step.rows * c->hp.hidden);
     if (finite)
         return 0;
-    snprintf(where, sizeof where, "layer %u", c->step.layer);
+    snprintf(where, sizeof where, "layer %u", c->pass.step.layer);
     return not_finite(where, error);
 }
 

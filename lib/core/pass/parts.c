@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a pass does in whatever way it is driven: the rows begin as embeddings with angles, a layer takes
- * its part of the sequences, and its mixer is the one that the architecture names. */
+/* What a pass does in whatever way it is driven: the rows begin as embeddings with angles, a layer
+ * takes its part of the sequences, and its mixer is the one that the architecture names. */
 #include "lib/core/internal.h"
 
 #include "lib/base/bytes.h"
 
 void core_embed(struct core *c)
 {
-    const struct op_embed embed = {.rows = c->step.rows,
-                                   .row = c->row,
+    const struct op_embed embed = {.rows = c->pass.step.rows,
+                                   .row = c->scratch.row,
                                    .w = c->embedding,
                                    .factor = c->hp.embedding_scale,
-                                   .x = c->x};
+                                   .x = c->scratch.x};
     c->device->ops->embed(c->device, &embed);
 }
 
 void core_compute_angles(struct core *c)
 {
-    uint32_t rows = c->step.rows;
+    uint32_t rows = c->pass.step.rows;
     for (uint32_t table = 0; table < LAYER_KIND__COUNT; table++) {
         bool factors = c->rope_has_factors[table];
         if (c->ropes[table].dims == 0)
             continue;
         const struct op_angles angles = {.rows = rows,
-                                         .row = c->row,
+                                         .row = c->scratch.row,
                                          .rope = c->ropes[table],
                                          .factors =
                                              factors ? c->rope_factors : (struct device_at){0},
@@ -37,9 +37,9 @@ void core_compute_angles(struct core *c)
 static uint32_t positions_of(const struct core *c, uint32_t sequence, uint32_t ring)
 {
     uint32_t end = 0;
-    for (uint32_t r = 0; r < c->step.rows && ring == 0; r++)
-        if (c->row[r].sequence == sequence)
-            end = c->row[r].position + 1;
+    for (uint32_t r = 0; r < c->pass.step.rows && ring == 0; r++)
+        if (c->scratch.row[r].sequence == sequence)
+            end = c->scratch.row[r].position + 1;
     return ring > 0 ? ring : end;
 }
 
@@ -47,17 +47,18 @@ static uint32_t positions_of(const struct core *c, uint32_t sequence, uint32_t r
 static bool begins(const struct core *c, uint32_t sequence)
 {
     uint32_t row = 0;
-    while (row < c->step.rows && c->row[row].sequence != sequence)
+    while (row < c->pass.step.rows && c->scratch.row[row].sequence != sequence)
         row++;
-    return row == c->step.rows || c->row[row].position == 0;
+    return row == c->pass.step.rows || c->scratch.row[row].position == 0;
 }
 
-/* Keys or values of the current layer. The number of bytes matters where the device is not the host. */
+/* Keys or values of the current layer. The number of bytes matters where the device is not the
+ * host. */
 static struct device_at share_side(struct core *c, uint32_t sequence, enum kv_side side,
                                    uint32_t ring)
 {
-    const struct core_sequence *s = &c->sequences[sequence];
-    uint32_t layer = c->step.layer, positions = 0;
+    const struct core_sequence *s = &c->pass.sequences[sequence];
+    uint32_t layer = c->pass.step.layer, positions = 0;
     void *const *all = side == KV_SIDE_KEYS ? s->keys : s->values;
     if (!c->device->is_host)
         positions = positions_of(c, sequence, ring);
@@ -67,33 +68,34 @@ static struct device_at share_side(struct core *c, uint32_t sequence, enum kv_si
 
 static void share_state(struct core *c, uint32_t sequence)
 {
-    const struct core_sequence *s = &c->sequences[sequence];
+    const struct core_sequence *s = &c->pass.sequences[sequence];
     size_t floats = (size_t)model_state_floats(&c->hp);
-    size_t at = core_layer_now(c)->state_number * floats;
-    c->at[sequence].next_state =
+    size_t at = core_layer_now(c)->recurrent.state_number * floats;
+    c->pass.at[sequence].next_state =
         device_share(c->device, (float *)s->next_state + at, floats * sizeof(float));
     if (!begins(c, sequence))
-        c->at[sequence].state =
+        c->pass.at[sequence].state =
             device_share(c->device, (const float *)s->state + at, floats * sizeof(float));
 }
 
 void core_take_sequences(struct core *c)
 {
     const struct layer_attention *a = &core_layer_now(c)->attention;
-    for (uint32_t i = 0; i < c->sequence_count; i++) {
-        const struct core_sequence *s = &c->sequences[i];
+    for (uint32_t i = 0; i < c->pass.sequence_count; i++) {
+        const struct core_sequence *s = &c->pass.sequences[i];
         uint32_t ring = a->window > 0 ? s->ring : 0;
-        c->at[i] = (struct device_sequence){.kv_type = s->kv_type,
-                                            .ring = ring,
-                                            .layer = c->step.layer,
-                                            .content = c->sequence_count == 1 ? s->content : 0};
-        if (core_layer_now(c)->conv.address) {
+        c->pass.at[i] =
+            (struct device_sequence){.kv_type = s->kv_type,
+                                     .ring = ring,
+                                     .layer = c->pass.step.layer,
+                                     .content = c->pass.sequence_count == 1 ? s->content : 0};
+        if (c->hp.layer_kind[c->pass.step.layer] == LAYER_RECURRENT) {
             share_state(c, i);
             continue;
         }
-        c->at[i].keys = share_side(c, i, KV_SIDE_KEYS, ring);
+        c->pass.at[i].keys = share_side(c, i, KV_SIDE_KEYS, ring);
         if (!a->values_in_keys)
-            c->at[i].values = share_side(c, i, KV_SIDE_VALUES, ring);
+            c->pass.at[i].values = share_side(c, i, KV_SIDE_VALUES, ring);
     }
 }
 

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pass, layer by layer: the source is asked for the experts of each layer once it is routed. A token
- * whose experts are all on the device is driven by resident_pass.c instead. */
+/* A pass, layer by layer: the source is asked for the experts of each layer once it is routed. A
+ * token whose experts are all on the device is driven by resident_pass.c instead. */
 #include "lib/core/internal.h"
 
 static void publish_gate_inputs(struct core *c)
 {
-    c->source.gate_inputs(c->source.self, &c->step,
-                          core_fetch_rows(c, core_gate_input(c), c->step.rows), c->hp.hidden,
+    c->source.gate_inputs(c->source.self, &c->pass.step,
+                          core_fetch_rows(c, core_gate_input(c), c->pass.step.rows), c->hp.hidden,
                           c->hp.hidden);
 }
 
 static void begin_layer(struct core *c)
 {
     core_take_sequences(c);
-    c->step.routes = NULL;
+    c->pass.step.routes = NULL;
     if (c->source.layer_starts)
-        c->source.layer_starts(c->source.self, &c->step);
+        c->source.layer_starts(c->source.self, &c->pass.step);
     if (c->source.layer_inputs)
-        c->source.layer_inputs(c->source.self, &c->step, core_fetch_rows(c, c->x, c->step.rows),
-                               c->hp.hidden, c->hp.hidden);
+        c->source.layer_inputs(c->source.self, &c->pass.step,
+                               core_fetch_rows(c, c->scratch.x, c->pass.step.rows), c->hp.hidden,
+                               c->hp.hidden);
     if (c->hp.router_first && ffn_has_experts((enum layer_ffn)core_parts_now(c)->ffn)) {
         core_route_layer(c);
         if (c->source.gate_inputs)
@@ -45,7 +46,7 @@ static int run_layer(struct core *c, struct error *error)
     enum layer_ffn ffn = (enum layer_ffn)core_parts_now(c)->ffn;
     begin_layer(c);
     core_run_mixer(c);
-    c->into = c->x;
+    c->pass.into = c->scratch.x;
     if (!ffn_has_experts(ffn))
         core_dense_layer(c);
     else if (run_experts(c, error) != 0)
@@ -55,12 +56,12 @@ static int run_layer(struct core *c, struct error *error)
     return 0;
 }
 
-/* The rows begin as the embeddings of their tokens, or as c->resumed. */
+/* The rows begin as the embeddings of their tokens, or as c->pass.resumed. */
 static void begin_rows(struct core *c)
 {
-    if (c->resumed)
-        c->device->ops->write(c->device, c->x, c->resumed,
-                              (size_t)c->step.rows * c->hp.hidden * sizeof(float));
+    if (c->pass.resumed)
+        c->device->ops->write(c->device, c->scratch.x, c->pass.resumed,
+                              (size_t)c->pass.step.rows * c->hp.hidden * sizeof(float));
     else
         core_embed(c);
 }
@@ -70,11 +71,11 @@ static int run_each_layer(struct core *c, uint32_t first, uint32_t count, struct
 {
     begin_rows(c);
     core_finite_begin(c);
-    if (!c->resumed && core_finite_embeddings(c, error) != 0)
+    if (!c->pass.resumed && core_finite_embeddings(c, error) != 0)
         return -1;
     core_compute_angles(c);
     for (uint32_t layer = first; layer < first + count; layer++) {
-        c->step.layer = layer;
+        c->pass.step.layer = layer;
         if (run_layer(c, error) != 0 || core_finite_layer(c, error) != 0)
             return -1;
     }
@@ -84,10 +85,11 @@ static int run_each_layer(struct core *c, uint32_t first, uint32_t count, struct
 /* The same of the rows that take_rows took, by the driver that can. */
 static int run_layers(struct core *c, uint32_t first, uint32_t count, struct error *error)
 {
-    sl_assert(first >= c->first && first + count <= c->end && (first == 0 || c->resumed));
+    sl_assert(first >= c->first && first + count <= c->end && (first == 0 || c->pass.resumed));
     device_enter(c->device);
-    if (c->sequence_count == 1 && c->sequences->content > 0)
-        device_begin(c->device, c->sequences->content, c->row[0].position, c->step.rows);
+    if (c->pass.sequence_count == 1 && c->pass.sequences->content > 0)
+        device_begin(c->device, c->pass.sequences->content, c->scratch.row[0].position,
+                     c->pass.step.rows);
     c->resident.logits_there = false;
     int status = 0;
     if (count == c->hp.layers && !c->finds_layer && core_pass_is_resident(c)) {
@@ -105,25 +107,26 @@ static void begin_pass(struct core *c, const struct core_sequence *sequences, ui
                        uint32_t number)
 {
     sl_assert(count <= DEVICE_SEQUENCES_MAX);
-    c->sequences = sequences;
-    c->sequence_count = count;
-    c->step = (struct expert_step){.pass = number ? number : ++c->passes, .row = c->source_row};
+    c->pass.sequences = sequences;
+    c->pass.sequence_count = count;
+    c->pass.step =
+        (struct expert_step){.pass = number ? number : ++c->passes, .row = c->scratch.source_row};
 }
 
 static void take_row(struct core *c, const struct core_row *row)
 {
-    uint32_t r = c->step.rows++;
-    sl_assert(r < c->chunk && row->token < c->hp.vocab && row->sequence < c->sequence_count);
-    bool continues = r > 0 && c->row[r - 1].sequence == row->sequence;
-    c->row[r] = (struct device_row){
+    uint32_t r = c->pass.step.rows++;
+    sl_assert(r < c->chunk && row->token < c->hp.vocab && row->sequence < c->pass.sequence_count);
+    bool continues = r > 0 && c->scratch.row[r - 1].sequence == row->sequence;
+    c->scratch.row[r] = (struct device_row){
         .sequence = row->sequence, .position = row->position, .token = row->token};
-    c->source_row[r] =
-        (struct expert_row){.sequence = c->sequences[row->sequence].sequence,
+    c->scratch.source_row[r] =
+        (struct expert_row){.sequence = c->pass.sequences[row->sequence].sequence,
                             .position = row->position,
-                            .first = continues ? c->source_row[r - 1].first : row->position,
+                            .first = continues ? c->scratch.source_row[r - 1].first : row->position,
                             .prefill = row->prefill};
-    c->step.prefill |= row->prefill;
-    c->step.decode |= !row->prefill;
+    c->pass.step.prefill |= row->prefill;
+    c->pass.step.decode |= !row->prefill;
 }
 
 static void take_rows(struct core *c, const struct core_pass *pass)
@@ -147,7 +150,7 @@ int core_pass(struct core *c, const struct core_pass *pass, struct error *error)
 
 uint32_t core_pass_number(const struct core *c)
 {
-    return c->step.pass;
+    return c->pass.step.pass;
 }
 
 /* out NULL: the rows stay on the device. */
@@ -156,11 +159,12 @@ static int pass_layers(struct core *c, const struct core_pass *pass, uint32_t fi
 {
     OBJ_CHECK(c, CORE_MAGIC);
     take_rows(c, pass);
-    c->resumed = first > 0 ? in : NULL;
+    c->pass.resumed = first > 0 ? in : NULL;
     int status = run_layers(c, first, count, error);
-    c->resumed = NULL;
+    c->pass.resumed = NULL;
     if (status == 0 && out)
-        c->device->ops->read(c->device, c->x, out, (size_t)pass->rows * c->hp.hidden * sizeof *out);
+        c->device->ops->read(c->device, c->scratch.x, out,
+                             (size_t)pass->rows * c->hp.hidden * sizeof *out);
     return status;
 }
 

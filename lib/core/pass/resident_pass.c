@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A token of a device that has all experts, keys, values and states: it needs the host for nothing between
- * the embedding and the logits, and the routes of all layers are fetched at the end. And the experts that
- * the device does not have yet, which are given to it as far as nothing has to wait. */
+/* A token of a device that has all experts, keys, values and states: it needs the host for nothing
+ * between the embedding and the logits, and the routes of all layers are fetched at the end. And
+ * the experts that the device does not have yet, which are given to it as far as nothing has to
+ * wait. */
 #include "lib/core/internal.h"
 
 #include <string.h>
 
-/* Experts that one pass tries to give and cannot, because the source has them not ready or the device no space now. */
+/* Experts that one pass tries to give and cannot, because the source has them not ready or the
+ * device no space now. */
 #define TRIES 8
 
 static struct device_at routes_of_layer(const struct core *c)
 {
     return device_offset(c->resident.routes.at,
-                         (uint64_t)c->step.layer * c->hp.experts_used * sizeof(struct route));
+                         (uint64_t)c->pass.step.layer * c->hp.experts_used * sizeof(struct route));
 }
 
 static const struct model_entry *entry_of(const struct core *c, uint32_t layer, uint32_t expert)
@@ -83,7 +85,7 @@ static uint64_t content_of(const struct core *c, uint32_t layer, uint32_t expert
 static bool give_expert(struct core *c, uint32_t layer, uint32_t expert)
 {
     struct expert_item item = {.expert = expert, .weight = 1}; /* of no token */
-    struct expert_step step = c->step;
+    struct expert_step step = c->pass.step;
     step.layer = layer;
     step.routes = NULL;
     if (c->device->prefetches || !c->source.pin_ready ||
@@ -124,28 +126,28 @@ void core_fill_device(struct core *c)
 bool core_pass_is_resident(struct core *c)
 {
     struct core_resident *a = &c->resident;
-    return c->step.rows == 1 && c->step.decode && c->row[0].position > 0 &&
-           c->sequence_count == 1 && c->sequences->content > 0 && !c->resumed && agreed(c) &&
-           a->found == a->experts && c->device->ops->lost(c->device) == a->lost;
+    return c->pass.step.rows == 1 && c->pass.step.decode && c->scratch.row[0].position > 0 &&
+           c->pass.sequence_count == 1 && c->pass.sequences->content > 0 && !c->pass.resumed &&
+           agreed(c) && a->found == a->experts && c->device->ops->lost(c->device) == a->lost;
 }
 
 static void run_experts(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    const struct model_entry *entry = entry_of(c, c->step.layer, 0);
+    const struct model_entry *entry = entry_of(c, c->pass.step.layer, 0);
     struct kernel_matrix matrix[EXPERT__COUNT];
     expert_matrices(entry, NULL, matrix);
     core_while_reading(c);
-    struct device_routed routed = {.layer = c->step.layer,
+    struct device_routed routed = {.layer = c->pass.step.layer,
                                    .top_k = c->hp.experts_used,
                                    .activation = (enum ffn_activation)c->hp.activation,
-                                   .x = c->in,
+                                   .x = c->scratch.in,
                                    .routes = routes_of_layer(c),
-                                   .gate = c->gate,
-                                   .up = c->up,
-                                   .y = c->pair_out,
+                                   .gate = c->scratch.gate,
+                                   .up = c->scratch.up,
+                                   .y = c->scratch.pair_out,
                                    .factor = c->residual,
-                                   .into = c->into};
+                                   .into = c->pass.into};
     for (int m = 0; m < EXPERT__COUNT; m++) {
         routed.matrix[m] = device_shape(c->device, matrix[m]);
         routed.scale[m] = l->expert_scales[m];
@@ -163,7 +165,7 @@ static void run_layer(struct core *c)
     if (experts && c->hp.router_first)
         core_run_router(c, routes_of_layer(c));
     core_run_mixer(c);
-    c->into = c->x;
+    c->pass.into = c->scratch.x;
     if (!experts) {
         core_dense_layer(c);
         return;
@@ -183,7 +185,7 @@ static void submit_token(struct core *c)
 {
     core_embed(c);
     for (uint32_t layer = 0; layer < c->hp.layers; layer++) {
-        c->step.layer = layer;
+        c->pass.step.layer = layer;
         run_layer(c);
     }
     core_compute_logits(c, 0, 1);
@@ -196,27 +198,27 @@ static void report_uses(struct core *c)
     const struct route *routes =
         device_fetch(c->device, &c->resident.routes, c->hp.layers * k * sizeof *routes);
     for (uint32_t layer = 0; layer < c->hp.layers; layer++) {
-        c->step.layer = layer;
+        c->pass.step.layer = layer;
         if (!model_layer_has_experts(c->model, layer))
             continue;
         for (size_t rank = 0; rank < k; rank++)
             c->device->ops->used(c->device,
                                  content_of(c, layer, routes[layer * k + rank].expert, 0));
-        c->source.used(c->source.self, &c->step, routes + layer * k);
+        c->source.used(c->source.self, &c->pass.step, routes + layer * k);
     }
 }
 
 void core_run_resident(struct core *c)
 {
     struct core_resident *a = &c->resident;
-    const struct device_token token = {.token = c->row[0].token,
-                                       .position = c->row[0].position,
+    const struct device_token token = {.token = c->scratch.row[0].token,
+                                       .position = c->scratch.row[0].position,
                                        .sequence = a->sequence,
                                        .content = content_of(c, 0, 0, 0)};
     for (uint32_t layer = 0; layer < c->hp.layers; layer++) {
-        c->step.layer = layer;
+        c->pass.step.layer = layer;
         core_take_sequences(c);
-        a->sequence[layer] = c->at[0];
+        a->sequence[layer] = c->pass.at[0];
     }
     core_compute_angles(c);
     if (c->device->ops->token_begins(c->device, &token)) {
@@ -224,8 +226,8 @@ void core_run_resident(struct core *c)
         c->device->ops->token_ends(c->device);
     }
     for (uint32_t layer = 0; layer < c->hp.layers && c->source.layer_starts; layer++) {
-        c->step.layer = layer;
-        c->source.layer_starts(c->source.self, &c->step);
+        c->pass.step.layer = layer;
+        c->source.layer_starts(c->source.self, &c->pass.step);
     }
     report_uses(c);
     a->logits_there = true;

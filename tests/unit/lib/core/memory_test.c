@@ -156,7 +156,7 @@ static void check_model(const char *path, const char *name)
     struct core *core = open_core(&image, c, &error);
     ck_assert_msg(core != NULL, "%s: %s", name, error.text);
     struct core_bytes stated = core_scratch_layout(core, core_chunk(core), NULL);
-    struct core_memory memory = {core->memory, core->scratch};
+    struct core_memory memory = {core->scratch.device, core->scratch.host};
     core_scratch_layout(core, core_chunk(core), &memory);
     ck_assert_uint_eq(c->allocations, 2);
     ck_assert_msg(c->range[0].bytes == core_vector_floats(core) * sizeof(float) &&
