@@ -54,6 +54,13 @@ static bool taken_here(const struct option_row *r)
     return r->value.kind != OPTION_KIND_NONE;
 }
 
+static int value_of(const struct option_row *r)
+{
+    if (r->value.kind == OPTION_KIND_MAYBE)
+        return optional_argument;
+    return r->arg ? required_argument : no_argument;
+}
+
 static void add_letter(char *letters, char letter, bool has_value)
 {
     size_t n = strlen(letters);
@@ -72,7 +79,7 @@ static void make_forms(const struct option_table *t, struct forms *f)
         if (!taken_here(r))
             continue;
         if (r->name)
-            f->names[n++] = (struct option){r->name, r->arg != NULL, NULL, FIRST_ROW + (int)i};
+            f->names[n++] = (struct option){r->name, value_of(r), NULL, FIRST_ROW + (int)i};
         if (r->letter)
             add_letter(f->letters, r->letter, r->arg != NULL);
     }
@@ -116,6 +123,7 @@ static int take_row(const struct option_row *r, void *program, const char *value
     switch (r->value.kind) {
     case OPTION_KIND_FLAG: *(bool *)to = true; return 0;
     case OPTION_KIND_TEXT: *(const char **)to = value; return 0;
+    case OPTION_KIND_MAYBE: *(const char **)to = value ? value : ""; return 0;
     case OPTION_KIND_NUMBER:
         return option_i64(name_of(r, name), value, r->value.min, r->value.max, to, error);
     case OPTION_KIND_BYTES: return option_bytes(name_of(r, name), value, to, error);
@@ -138,7 +146,8 @@ int options_read(const struct option_table *t, void *program, int argc, char **a
             exit(fflush(stdout) == 0 ? 0 : 1);
         }
         if (option == '?' || option == ':')
-            return option_error(t->command, option, argv, forms.names, t->params, t->names, error);
+            return option_error(t->command, option, argv, forms.names, t->params,
+                                t->names ? t->names() : NULL, error);
         if (take_row(row_of(t, option), program, optarg, error) != 0)
             return -1;
     }
@@ -150,7 +159,7 @@ int options_read(const struct option_table *t, void *program, int argc, char **a
 static bool has_letters(const struct option_table *t)
 {
     for (size_t i = 0; i < t->count; i++)
-        if (t->rows[i].letter && t->rows[i].help)
+        if (t->rows[i].letter)
             return true;
     return false;
 }
@@ -173,7 +182,9 @@ static int print_names(const struct option_row *r, bool letters, FILE *out)
 static void print_row(const struct option_row *r, unsigned column, bool letters, FILE *out)
 {
     int at = print_names(r, letters, out);
-    const char *line = r->help;
+    const char *line = *r->help ? r->help : NULL;
+    if (!line)
+        fputc('\n', out);
     for (bool first = true; line; first = false) {
         size_t n = strcspn(line, "\n");
         int blanks = first ? (int)column - at : (int)column;

@@ -28,6 +28,7 @@ enum option_kind {
     OPTION_KIND_NONE,   /* only in the help: somebody else takes it before */
     OPTION_KIND_FLAG,   /* bool, becomes true */
     OPTION_KIND_TEXT,   /* const char *, borrowed from argv */
+    OPTION_KIND_MAYBE,  /* the same, whose value may be missing: "" */
     OPTION_KIND_NUMBER, /* int64_t from min to max */
     OPTION_KIND_BYTES,  /* uint64_t */
     OPTION_KIND_JSON,   /* bool: json is true, text is false */
@@ -71,6 +72,10 @@ struct option_row {
     {                                                                                              \
         .kind = OPTION_KIND_TEXT, .offset = OPTION_AT(type, member, const char *)                  \
     }
+#define OPTION_MAYBE(type, member)                                                                 \
+    {                                                                                              \
+        .kind = OPTION_KIND_MAYBE, .offset = OPTION_AT(type, member, const char *)                 \
+    }
 #define OPTION_BYTES(type, member)                                                                 \
     {                                                                                              \
         .kind = OPTION_KIND_BYTES, .offset = OPTION_AT(type, member, uint64_t)                     \
@@ -102,11 +107,12 @@ struct option_table {
     const char *before;  /* of the help: usage, and what the program does */
     const struct option_row *rows;
     size_t count;
-    unsigned column;          /* of the help, where what an option is for begins */
-    const char *after;        /* the end of the help; NULL: nothing */
-    void (*more)(FILE *out);  /* behind that: lists of other tables; NULL: nothing */
-    bool params;              /* it also takes the engine's parameters (config/params.h) */
-    const char *const *names; /* other options that it takes, for suggestions; NULL: none */
+    unsigned column;         /* of the help, where what an option is for begins */
+    const char *after;       /* the end of the help; NULL: nothing */
+    void (*more)(FILE *out); /* behind that: lists of other tables; NULL: nothing */
+    bool params;             /* it also takes the engine's parameters (config/params.h) */
+    /* Names of other options that it takes, for suggestions, ended by NULL; NULL: none. */
+    const char *const *(*names)(void);
 };
 
 /* Takes the options from argv with getopt_long; operands are left at optind. --help prints, and

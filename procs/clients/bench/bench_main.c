@@ -10,13 +10,13 @@
  * Trust: the engine's replies are checked by the stubs in ipc/; arguments are the user's. */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/assert.h"
 #include "lib/inspected/tokenizer.h"
 #include "lib/model/index/model_index.h"
@@ -25,44 +25,6 @@
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/token_stream.h"
 
-static void usage(FILE *out)
-{
-    fprintf(
-        out,
-        "usage: sluice bench -m FILE [-p 512] [-n 128] [-d 0] [-r 5] [options]\n"
-        "\n"
-        "Measures prefill and decode. Every combination of listed values is a variant; each\n"
-        "repetition runs every variant once, each in a private engine, on the same tokens.\n"
-        "\n"
-        "  -m, --model FILE           the model\n"
-        "  -p, --prompt N             tokens of the prefill test, 0: none (default 512)\n"
-        "  -n, --tokens N             steps of the decode test, 0: none (default 128)\n"
-        "  -d, --depth LIST           tokens in the context before each test (default 0): both\n"
-        "                             tests run once per depth\n"
-        "  -r, --repetitions N        (default 5)\n"
-        "      --budget LIST, --resident-experts LIST, --preset LIST, --throttle LIST,\n"
-        "      --threads LIST         parameters of the engine, values separated by commas\n"
-        "      --vary NAME=V1,V2,...  the same for any other parameter; repeatable\n"
-        "      --variant NAME=V;NAME=V  a variant with these parameters; label=TEXT names it;\n"
-        "                             repeatable, combined with the lists\n"
-        "      --warmup N             warm-up rounds before each measurement (default 1)\n"
-        "      --warmup-tokens N      steps of the decode test in a warm-up round (default: -n)\n"
-        "      --interleave N         decode all variants of a repetition in alternating slices\n"
-        "                             of N tokens with the other engines stopped, so that changes\n"
-        "                             of the machine's speed affect all variants alike\n"
-        "      --cold                 drop the file from the page cache before each engine start\n"
-        "      --text FILE            take the tokens from a text (default: synthetic tokens)\n"
-        "      --ids FILE             take the tokens from a file of token ids\n"
-        "      --seed N, --group-stay P  of synthetic tokens: P is the probability that the next\n"
-        "                             token is of the same group of %u (default 1, %g)\n"
-        "      --compare A,B          ratio of the medians of two variants, by number; repeatable\n"
-        "  -o, --output md|csv|json   (default md)\n"
-        "  -v, --verbose              show the engines' logs\n"
-        "\nOther parameters of the engines:\n",
-        TOKEN_GROUP, TOKEN_STREAM_STAY);
-    params_help(out);
-}
-
 struct options {
     const char *compare[BENCH_COMPARISONS_MAX];
     uint32_t compare_count;
@@ -70,97 +32,138 @@ struct options {
     bool ids; /* the text file is a list of token ids */
 };
 
-static int set_output(struct options *o, const char *format, struct error *error)
+_Static_assert(TOKEN_GROUP == 64, "the help states it");
+
+/* What the options are for. */
+struct measurement {
+    struct bench bench;
+    struct options options;
+};
+
+static int take_output(void *program, const char *value, struct error *error)
 {
+    struct measurement *m = program;
     static const char *const formats[] = {"md", "csv", "json"};
-    for (size_t i = 0; i < 3; i++)
-        if (strcmp(format, formats[i]) == 0) {
-            o->form = (enum report)i;
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+        if (strcmp(value, formats[i]) == 0) {
+            m->options.form = (enum report)i;
             return 0;
         }
-    return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of md|csv|json", format);
+    return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of md|csv|json", value);
 }
 
-static int set_stay(struct bench *b, const char *text, struct error *error)
+static int take_stay(void *program, const char *value, struct error *error)
 {
+    struct measurement *m = program;
     char *end;
-    b->stay = strtod(text, &end);
-    if (end == text || *end || !(b->stay >= 0 && b->stay <= 1))
+    m->bench.stay = strtod(value, &end);
+    if (end == value || *end || !(m->bench.stay >= 0 && m->bench.stay <= 1))
         return error_set(error, ERR_BAD_INPUT, "--group-stay: '%.40s' is not a number from 0 to 1",
-                         text);
+                         value);
     return 0;
 }
 
-static int add_compare(struct options *o, const char *text, struct error *error)
+static int take_compare(void *program, const char *value, struct error *error)
 {
+    struct measurement *m = program;
+    struct options *o = &m->options;
     if (o->compare_count == BENCH_COMPARISONS_MAX)
         return error_set(error, ERR_BAD_INPUT, "more than %u comparisons", BENCH_COMPARISONS_MAX);
-    o->compare[o->compare_count++] = text;
+    o->compare[o->compare_count++] = value;
     return 0;
 }
 
-enum {
-    OPT_WARMUP = 256,
-    OPT_WARMUP_TOKENS,
-    OPT_INTERLEAVE,
-    OPT_COLD,
-    OPT_TEXT,
-    OPT_IDS,
-    OPT_SEED,
-    OPT_STAY,
-    OPT_COMPARE
-};
-
-static const struct option options[] = {
-    {"model", 1, NULL, 'm'},
-    {"prompt", 1, NULL, 'p'},
-    {"tokens", 1, NULL, 'n'},
-    {"depth", 1, NULL, 'd'},
-    {"repetitions", 1, NULL, 'r'},
-    {"output", 1, NULL, 'o'},
-    {"verbose", 0, NULL, 'v'},
-    {"help", 0, NULL, 'h'},
-    {"warmup", 1, NULL, OPT_WARMUP},
-    {"warmup-tokens", 1, NULL, OPT_WARMUP_TOKENS},
-    {"interleave", 1, NULL, OPT_INTERLEAVE},
-    {"cold", 0, NULL, OPT_COLD},
-    {"text", 1, NULL, OPT_TEXT},
-    {"ids", 1, NULL, OPT_IDS},
-    {"seed", 1, NULL, OPT_SEED},
-    {"group-stay", 1, NULL, OPT_STAY},
-    {"compare", 1, NULL, OPT_COMPARE},
-    {NULL, 0, NULL, 0},
-};
-
-static int one_option(struct bench *b, struct options *o, int option, const char *value,
-                      struct error *error)
+static int take_prompt(void *program, const char *value, struct error *error)
 {
-    switch (option) {
-    case 'm': b->model = value; return 0;
-    case 'p': return option_i64("-p", value, 0, BENCH_TOKENS_MAX, &b->prompt, error);
-    case 'n': return option_i64("-n", value, 0, BENCH_TOKENS_MAX, &b->tokens, error);
-    case 'd': return depths_parse(b, value, error);
-    case 'r': return option_i64("-r", value, 1, BENCH_REPETITIONS_MAX, &b->repetitions, error);
-    case 'o': return set_output(o, value, error);
-    case 'v': b->verbose = true; return 0;
-    case OPT_WARMUP: return option_i64("--warmup", value, 0, 1000, &b->warmup, error);
-    case OPT_WARMUP_TOKENS:
-        return option_i64("--warmup-tokens", value, 1, BENCH_TOKENS_MAX, &b->warmup_tokens, error);
-    case OPT_INTERLEAVE:
-        return option_i64("--interleave", value, 1, BENCH_TOKENS_MAX, &b->slice_tokens, error);
-    case OPT_COLD: b->cold = true; return 0;
-    case OPT_TEXT:
-    case OPT_IDS:
-        b->text_path = value;
-        o->ids = option == OPT_IDS;
-        return 0;
-    case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &b->seed, error);
-    case OPT_STAY: return set_stay(b, value, error);
-    case OPT_COMPARE: return add_compare(o, value, error);
-    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: sl_panic("option %d of the table is not handled", option);
-    }
+    struct measurement *m = program;
+    return option_i64("-p", value, 0, BENCH_TOKENS_MAX, &m->bench.prompt, error);
 }
+
+static int take_tokens(void *program, const char *value, struct error *error)
+{
+    struct measurement *m = program;
+    return option_i64("-n", value, 0, BENCH_TOKENS_MAX, &m->bench.tokens, error);
+}
+
+static int take_repetitions(void *program, const char *value, struct error *error)
+{
+    struct measurement *m = program;
+    return option_i64("-r", value, 1, BENCH_REPETITIONS_MAX, &m->bench.repetitions, error);
+}
+
+static int take_depths(void *program, const char *value, struct error *error)
+{
+    struct measurement *m = program;
+    return depths_parse(&m->bench, value, error);
+}
+
+/* ids: the file has token ids. */
+static int take_text(void *program, int ids, const char *value, struct error *error)
+{
+    struct measurement *m = program;
+    (void)error;
+    m->bench.text_path = value;
+    m->options.ids = ids;
+    return 0;
+}
+
+static const struct option_row rows[] = {
+    {'m', "model", "FILE", OPTION_TEXT(struct measurement, bench.model), "the model"},
+    {'p', "prompt", "N", OPTION_CALL(take_prompt),
+     "tokens of the prefill test, 0: none (default 512)"},
+    {'n', "tokens", "N", OPTION_CALL(take_tokens),
+     "steps of the decode test, 0: none (default 128)"},
+    {'d', "depth", "LIST", OPTION_CALL(take_depths),
+     "tokens in the context before each test (default 0): both\n"
+     "tests run once per depth"},
+    {'r', "repetitions", "N", OPTION_CALL(take_repetitions), "(default 5)"},
+    {0, "budget", "LIST, --resident-experts LIST, --preset LIST, --throttle LIST,",
+     OPTION_ELSEWHERE, ""},
+    {0, "threads", "LIST", OPTION_ELSEWHERE,
+     "parameters of the engine, values separated by commas"},
+    {0, "vary", "NAME=V1,V2,...", OPTION_ELSEWHERE, "the same for any other parameter; repeatable"},
+    {0, "variant", "NAME=V;NAME=V", OPTION_ELSEWHERE,
+     "a variant with these parameters; label=TEXT names it;\n"
+     "repeatable, combined with the lists"},
+    {0, "warmup", "N", OPTION_NUMBER(struct measurement, bench.warmup, 0, 1000),
+     "warm-up rounds before each measurement (default 1)"},
+    {0, "warmup-tokens", "N",
+     OPTION_NUMBER(struct measurement, bench.warmup_tokens, 1, BENCH_TOKENS_MAX),
+     "steps of the decode test in a warm-up round (default: -n)"},
+    {0, "interleave", "N",
+     OPTION_NUMBER(struct measurement, bench.slice_tokens, 1, BENCH_TOKENS_MAX),
+     "decode all variants of a repetition in alternating slices\n"
+     "of N tokens with the other engines stopped, so that changes\n"
+     "of the machine's speed affect all variants alike"},
+    {0, "cold", NULL, OPTION_FLAG(struct measurement, bench.cold),
+     "drop the file from the page cache before each engine start"},
+    {0, "text", "FILE", OPTION_NTH(take_text, false),
+     "take the tokens from a text (default: synthetic tokens)"},
+    {0, "ids", "FILE", OPTION_NTH(take_text, true), "take the tokens from a file of token ids"},
+    {0, "seed", "N, --group-stay P", OPTION_NUMBER(struct measurement, bench.seed, 0, INT64_MAX),
+     "of synthetic tokens: P is the probability that the next\n"
+     "token is of the same group of 64 (default 1, 0.8)"},
+    {0, "compare", "A,B", OPTION_CALL(take_compare),
+     "ratio of the medians of two variants, by number; repeatable"},
+    {'o', "output", "md|csv|json", OPTION_CALL(take_output), "(default md)"},
+    {'v', "verbose", NULL, OPTION_FLAG(struct measurement, bench.verbose),
+     "show the engines' logs"},
+    {0, "group-stay", "P", OPTION_CALL(take_stay), NULL},
+};
+
+static const struct option_table options = {
+    .command = "bench",
+    .before = "usage: sluice bench -m FILE [-p 512] [-n 128] [-d 0] [-r 5] [options]\n"
+              "\n"
+              "Measures prefill and decode. Every combination of listed values is a variant; each\n"
+              "repetition runs every variant once, each in a private engine, on the same tokens.\n"
+              "\n",
+    OPTION_ROWS(rows),
+    .column = 29,
+    .after = "\nOther parameters of the engines:\n",
+    .more = params_help,
+    .params = true,
+};
 
 /* Chooses a context for the longest test, unless one was given. */
 static void choose_context(const struct bench *b, struct params *params)
@@ -187,21 +190,18 @@ static int check_depths(const struct bench *b, const struct params *params, stru
     return 0;
 }
 
-static int parse(struct bench *b, struct options *o, int argc, char **argv, struct error *error)
+static int parse(struct measurement *m, int argc, char **argv, struct error *error)
 {
+    struct bench *b = &m->bench;
+    const struct options *o = &m->options;
     struct params params;
     struct varied varied = {.count = 0};
     params_defaults(&params);
     params.warm_start = false; /* runs do not depend on earlier ones */
     if (varied_take_args(&varied, &argc, argv, error) != 0 ||
-        params_take_args(&params, &argc, argv, error) != 0)
+        params_take_args(&params, &argc, argv, error) != 0 ||
+        options_read(&options, m, argc, argv, error) != 0)
         return -1;
-    int option;
-    while ((option = getopt_long(argc, argv, ":m:p:n:d:r:o:vh", options, NULL)) != -1)
-        if ((option == '?' || option == ':'
-                 ? option_error("bench", option, argv, options, true, NULL, error)
-                 : one_option(b, o, option, optarg, error)) != 0)
-            return -1;
     if (option_model(&b->model, argc, argv, "", error) != 0)
         return -1;
     if (!b->model)
@@ -276,22 +276,23 @@ static int run(struct bench *b, const struct options *o, struct error *error)
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.prompt = 512,
-                      .tokens = 128,
-                      .depth_count = 1,
-                      .repetitions = 5,
-                      .warmup = 1,
-                      .warmup_tokens = -1,
-                      .seed = 1,
-                      .stay = TOKEN_STREAM_STAY};
-    struct options o = {.form = REPORT_MD};
+    struct measurement m = {.bench = {.prompt = 512,
+                                      .tokens = 128,
+                                      .depth_count = 1,
+                                      .repetitions = 5,
+                                      .warmup = 1,
+                                      .warmup_tokens = -1,
+                                      .seed = 1,
+                                      .stay = TOKEN_STREAM_STAY},
+                            .options = {.form = REPORT_MD}};
+    struct bench *b = &m.bench;
     struct error error;
     session_signals();
-    int status = parse(&b, &o, argc, argv, &error) == 0 && run(&b, &o, &error) == 0
+    int status = parse(&m, argc, argv, &error) == 0 && run(b, &m.options, &error) == 0
                      ? 0
                      : report("bench", &error);
-    json_decref(b.snapshot);
-    free(b.text_ids);
-    variants_free(&b);
+    json_decref(b->snapshot);
+    free(b->text_ids);
+    variants_free(b);
     return status;
 }

@@ -5,14 +5,14 @@
  *
  * Trust: replies are checked by the stubs in ipc/; the form of arguments is checked here, their
  * meaning by the supervisor. */
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
 #include "lib/text/suggest.h"
@@ -181,22 +181,35 @@ static bool allowed(const struct command *command)
     return !command->test_only || (test && strcmp(test, "1") == 0);
 }
 
-static void usage(FILE *out)
+static void print_commands(FILE *out)
 {
-    fprintf(
-        out,
-        "usage: sluice ctl [--name NAME] [--output text|json | --json] COMMAND [ARGUMENTS]\n\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         if (allowed(&commands[i]))
             fprintf(out, "  %-9s %-17s %s\n", commands[i].name, commands[i].arguments,
                     commands[i].help);
 }
 
-static const struct option options[] = {{"name", 1, NULL, 'r'},
-                                        {"output", 1, NULL, 'o'},
-                                        {"json", 0, NULL, 'j'},
-                                        {"help", 0, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
+static int take_output(void *program, const char *value, struct error *error)
+{
+    struct ctl *c = program;
+    (void)error;
+    c->json = strcmp(value, "json") == 0;
+    return 0;
+}
+
+static const struct option_row rows[] = {
+    {0, "name", "NAME", OPTION_TEXT(struct ctl, run), NULL},
+    {0, "output", "text|json", OPTION_CALL(take_output), NULL},
+    {0, "json", NULL, OPTION_FLAG(struct ctl, json), NULL},
+};
+
+static const struct option_table options = {
+    .command = "ctl",
+    .before = "usage: sluice ctl [--name NAME] [--output text|json | --json] COMMAND [ARGUMENTS]\n"
+              "\n",
+    OPTION_ROWS(rows),
+    .more = print_commands,
+};
 
 static int find_command(struct ctl *c, int argc, char **argv, struct error *error)
 {
@@ -226,16 +239,8 @@ static int find_command(struct ctl *c, int argc, char **argv, struct error *erro
 
 static int parse(struct ctl *c, int argc, char **argv, struct error *error)
 {
-    int option;
-    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        switch (option) {
-        case 'r': c->run = optarg; break;
-        case 'j': c->json = true; break;
-        case 'o': c->json = strcmp(optarg, "json") == 0; break;
-        case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-        default: return option_error("ctl", option, argv, options, false, NULL, error);
-        }
-    }
+    if (options_read(&options, c, argc, argv, error) != 0)
+        return -1;
     return find_command(c, argc - optind, argv + optind, error);
 }
 

@@ -8,7 +8,6 @@
  * the engine never waits for this client.
  *
  * Trust: the model file and the text are untrusted, checked by lib/model; replies by the stubs. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include <string.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
@@ -50,99 +50,19 @@ struct eval {
     bool raw;
 };
 
-static void usage(FILE *out)
+static int take_text(void *program, const char *value, struct error *error)
 {
-    fprintf(
-        out,
-        "usage: sluice eval -m FILE --text FILE [--ctx-size 512] [options]\n"
-        "\n"
-        "Perplexity of a text: consecutive windows of --ctx-size tokens, scored separately.\n"
-        "--read-bandwidth and --offline evaluate in this process, without an engine: lossy\n"
-        "presets (--preset, --plan, --policy, --resident-experts) against the lossless model,\n"
-        "with a 95 %% bootstrap interval over windows. --read-bandwidth: token by token with a\n"
-        "simulated clock and cache. --offline: the worst case (hobbit: every access misses).\n"
-        "\n"
-        "  -m, --model FILE           GGUF file, or a directory made by pack\n"
-        "      --text FILE            the text, - for standard input; repeatable in process\n"
-        "      --ids FILE             instead of a text its tokens: {\"ids\": [1, 2, ...]}\n"
-        "      --per-token            with --output json: also ids, and nll_per_token of each\n"
-        "                             predicted token\n"
-        "      --read-bandwidth RATE  in process, of the simulated storage device: 500MB/s\n"
-        "      --offline              in process, worst case\n"
-        "      --memory BYTES         in process: maximum memory, experts are read as they are\n"
-        "                             needed; also --budget, which is the engine's otherwise\n"
-        "                             (default: the model is mapped if it fits with all its\n"
-        "                             precisions, else most of the available memory)\n"
-        "      --method METHOD        in process: quantisation of int4 and int2, channel (default) "
-        "or\n"
-        "                             hqq\n"
-        "      --dense PRECISION      in process: of dense weights, native, int8 or int4, or auto\n"
-        "                             (default): as in the plan\n"
-        "      --kld                  in process: also KL divergence and top-1 agreement\n"
-        "      --reference-kv-type T  in process: KV cache of the lossless model: f32, f16\n"
-        "                             (default), q8_0 or q4_0\n"
-        "      --record FILE          in process: write the logits (2 bytes x vocabulary size\n"
-        "                             per token of the text)\n"
-        "      --logits FILE.npy      in process: write the logits for other programs (NumPy's "
-        "format,\n"
-        "                             4 bytes x vocabulary size per token; docs/eval.md)\n"
-        "      --against FILE         in process: compare with recorded logits instead of the\n"
-        "                             lossless model\n"
-        "      --ctx-size N           tokens per window (default 512)\n"
-        "      --max-windows N        only the first N windows\n"
-        "      --output FORMAT        format on stdout: text (default), json; in process also\n"
-        "                             csv, md\n"
-        "      --raw                  control characters go to a terminal unchanged\n"
-        "      --name NAME            the engine to use\n"
-        "  -v, --verbose              show the engine's log\n"
-        "\nParameters of the private engine:\n");
-    params_help(out);
+    struct eval *e = program;
+    if (e->in_process.texts == IN_PROCESS_TEXTS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "at most %d texts", IN_PROCESS_TEXTS_MAX);
+    e->in_process.text_path[e->in_process.texts++] = value;
+    e->text_path = e->in_process.text_path[0];
+    return 0;
 }
 
-enum {
-    OPT_TEXT = 256,
-    OPT_IDS,
-    OPT_PER_TOKEN,
-    OPT_MAX_WINDOWS,
-    OPT_OUTPUT,
-    OPT_NAME,
-    OPT_OFFLINE,
-    OPT_KLD,
-    OPT_READ_BANDWIDTH,
-    OPT_MEMORY,
-    OPT_RECORD,
-    OPT_LOGITS,
-    OPT_AGAINST,
-    OPT_METHOD,
-    OPT_DENSE,
-    OPT_REFERENCE_KV_TYPE,
-    OPT_RAW
-};
-
-static const struct option options[] = {{"model", 1, NULL, 'm'},
-                                        {"text", 1, NULL, OPT_TEXT},
-                                        {"ids", 1, NULL, OPT_IDS},
-                                        {"per-token", 0, NULL, OPT_PER_TOKEN},
-                                        {"max-windows", 1, NULL, OPT_MAX_WINDOWS},
-                                        {"output", 1, NULL, OPT_OUTPUT},
-                                        {"offline", 0, NULL, OPT_OFFLINE},
-                                        {"kld", 0, NULL, OPT_KLD},
-                                        {"read-bandwidth", 1, NULL, OPT_READ_BANDWIDTH},
-                                        {"memory", 1, NULL, OPT_MEMORY},
-                                        {"record", 1, NULL, OPT_RECORD},
-                                        {"logits", 1, NULL, OPT_LOGITS},
-                                        {"against", 1, NULL, OPT_AGAINST},
-                                        {"method", 1, NULL, OPT_METHOD},
-                                        {"dense", 1, NULL, OPT_DENSE},
-                                        {"reference-kv-type", 1, NULL, OPT_REFERENCE_KV_TYPE},
-                                        {"raw", 0, NULL, OPT_RAW},
-                                        {"name", 1, NULL, OPT_NAME},
-                                        {"verbose", 0, NULL, 'v'},
-                                        {"help", 0, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
-
-static int output_option(struct eval *e, const char *value, struct error *error)
+static int take_output(void *program, const char *value, struct error *error)
 {
+    struct eval *e = program;
     static const char *const formats[] = {"text", "json", "csv", "md"};
     for (size_t i = 0; i < ARRAY_LEN(formats); i++)
         if (strcmp(value, formats[i]) == 0) {
@@ -152,16 +72,19 @@ static int output_option(struct eval *e, const char *value, struct error *error)
     return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of " EVAL_OUTPUTS, value);
 }
 
-static int bandwidth_option(struct eval *e, const char *value, struct error *error)
+static int take_bandwidth(void *program, const char *value, struct error *error)
 {
+    struct eval *e = program;
+    e->offline = true;
     if (speed_parse(value, &e->in_process.read_bandwidth))
         return 0;
     return error_set(error, ERR_BAD_INPUT,
                      "--read-bandwidth: '%.80s' is not a bandwidth such as 500MB/s", value);
 }
 
-static int reference_kv_type_option(struct eval *e, const char *value, struct error *error)
+static int take_kv_type(void *program, const char *value, struct error *error)
 {
+    struct eval *e = program;
     e->in_process.reference_kv_type = kv_type_find(value);
     return e->in_process.reference_kv_type < KV_TYPE__COUNT
                ? 0
@@ -169,43 +92,94 @@ static int reference_kv_type_option(struct eval *e, const char *value, struct er
                            "--reference-kv-type: '%.80s' is not f32, f16, q8_0 or q4_0", value);
 }
 
-static int one_option(struct eval *e, int option, const char *value, struct error *error)
+static int take_memory(void *program, const char *value, struct error *error)
 {
-    switch (option) {
-    case 'm': e->engine.model = value; return 0;
-    case OPT_TEXT:
-        if (e->in_process.texts == IN_PROCESS_TEXTS_MAX)
-            return error_set(error, ERR_BAD_INPUT, "at most %d texts", IN_PROCESS_TEXTS_MAX);
-        e->in_process.text_path[e->in_process.texts++] = value;
-        e->text_path = e->in_process.text_path[0];
+    struct eval *e = program;
+    if (bytes_parse(value, &e->in_process.memory) && e->in_process.memory > 0)
         return 0;
-    case OPT_IDS: e->ids_path = value; return 0;
-    case OPT_PER_TOKEN: e->per_token = true; return 0;
-    case OPT_OFFLINE: e->offline = true; return 0;
-    case OPT_METHOD: return quant_method_option("--method", value, &e->in_process.method, error);
-    case OPT_DENSE:
-        return precision_dense_option("--dense", value, &e->in_process.dense,
-                                      &e->in_process.dense_given, error);
-    case OPT_REFERENCE_KV_TYPE: return reference_kv_type_option(e, value, error);
-    case OPT_KLD: e->in_process.compare = true; return 0;
-    case OPT_READ_BANDWIDTH: e->offline = true; return bandwidth_option(e, value, error);
-    case OPT_MEMORY:
-        if (bytes_parse(value, &e->in_process.memory) && e->in_process.memory > 0)
-            return 0;
-        return error_set(error, ERR_BAD_INPUT, "--memory: '%.40s' is not a size", value);
-    case OPT_RECORD: e->in_process.record = value; return 0;
-    case OPT_LOGITS: e->in_process.npy = value; return 0;
-    case OPT_AGAINST: e->in_process.against = value; return 0;
-    case OPT_MAX_WINDOWS:
-        return option_i64("--max-windows", value, 1, INT32_MAX, &e->windows_max, error);
-    case OPT_NAME: e->engine.run = value; return 0;
-    case OPT_OUTPUT: return output_option(e, value, error);
-    case OPT_RAW: e->raw = true; return 0;
-    case 'v': e->engine.verbose = true; return 0;
-    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: sl_panic("option %d of the table is not handled", option);
-    }
+    return error_set(error, ERR_BAD_INPUT, "--memory: '%.40s' is not a size", value);
 }
+
+static int take_method(void *program, const char *value, struct error *error)
+{
+    struct eval *e = program;
+    return quant_method_option("--method", value, &e->in_process.method, error);
+}
+
+static int take_dense(void *program, const char *value, struct error *error)
+{
+    struct eval *e = program;
+    return precision_dense_option("--dense", value, &e->in_process.dense,
+                                  &e->in_process.dense_given, error);
+}
+
+static const struct option_row rows[] = {
+    {'m', "model", "FILE", OPTION_TEXT(struct eval, engine.model),
+     "GGUF file, or a directory made by pack"},
+    {0, "text", "FILE", OPTION_CALL(take_text),
+     "the text, - for standard input; repeatable in process"},
+    {0, "ids", "FILE", OPTION_TEXT(struct eval, ids_path),
+     "instead of a text its tokens: {\"ids\": [1, 2, ...]}"},
+    {0, "per-token", NULL, OPTION_FLAG(struct eval, per_token),
+     "with --output json: also ids, and nll_per_token of each\n"
+     "predicted token"},
+    {0, "read-bandwidth", "RATE", OPTION_CALL(take_bandwidth),
+     "in process, of the simulated storage device: 500MB/s"},
+    {0, "offline", NULL, OPTION_FLAG(struct eval, offline), "in process, worst case"},
+    {0, "memory", "BYTES", OPTION_CALL(take_memory),
+     "in process: maximum memory, experts are read as they are\n"
+     "needed; also --budget, which is the engine's otherwise\n"
+     "(default: the model is mapped if it fits with all its\n"
+     "precisions, else most of the available memory)"},
+    {0, "method", "METHOD", OPTION_CALL(take_method),
+     "in process: quantisation of int4 and int2, channel (default) or\n"
+     "hqq"},
+    {0, "dense", "PRECISION", OPTION_CALL(take_dense),
+     "in process: of dense weights, native, int8 or int4, or auto\n"
+     "(default): as in the plan"},
+    {0, "kld", NULL, OPTION_FLAG(struct eval, in_process.compare),
+     "in process: also KL divergence and top-1 agreement"},
+    {0, "reference-kv-type", "T", OPTION_CALL(take_kv_type),
+     "in process: KV cache of the lossless model: f32, f16\n"
+     "(default), q8_0 or q4_0"},
+    {0, "record", "FILE", OPTION_TEXT(struct eval, in_process.record),
+     "in process: write the logits (2 bytes x vocabulary size\n"
+     "per token of the text)"},
+    {0, "logits", "FILE.npy", OPTION_TEXT(struct eval, in_process.npy),
+     "in process: write the logits for other programs (NumPy's format,\n"
+     "4 bytes x vocabulary size per token; docs/eval.md)"},
+    {0, "against", "FILE", OPTION_TEXT(struct eval, in_process.against),
+     "in process: compare with recorded logits instead of the\n"
+     "lossless model"},
+    {0, "ctx-size", "N", OPTION_ELSEWHERE, "tokens per window (default 512)"},
+    {0, "max-windows", "N", OPTION_NUMBER(struct eval, windows_max, 1, INT32_MAX),
+     "only the first N windows"},
+    {0, "output", "FORMAT", OPTION_CALL(take_output),
+     "format on stdout: text (default), json; in process also\n"
+     "csv, md"},
+    {0, "raw", NULL, OPTION_FLAG(struct eval, raw),
+     "control characters go to a terminal unchanged"},
+    {0, "name", "NAME", OPTION_TEXT(struct eval, engine.run), "the engine to use"},
+    {'v', "verbose", NULL, OPTION_FLAG(struct eval, engine.verbose), "show the engine's log"},
+};
+
+static const struct option_table options = {
+    .command = "eval",
+    .before =
+        "usage: sluice eval -m FILE --text FILE [--ctx-size 512] [options]\n"
+        "\n"
+        "Perplexity of a text: consecutive windows of --ctx-size tokens, scored separately.\n"
+        "--read-bandwidth and --offline evaluate in this process, without an engine: lossy\n"
+        "presets (--preset, --plan, --policy, --resident-experts) against the lossless model,\n"
+        "with a 95 % bootstrap interval over windows. --read-bandwidth: token by token with a\n"
+        "simulated clock and cache. --offline: the worst case (hobbit: every access misses).\n"
+        "\n",
+    OPTION_ROWS(rows),
+    .column = 29,
+    .after = "\nParameters of the private engine:\n",
+    .more = params_help,
+    .params = true,
+};
 
 static int check_options(const struct eval *e, struct error *error)
 {
@@ -239,12 +213,8 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
     if (params->ctx_size == 0)
         params->ctx_size = WINDOW_DEFAULT;
     e->window = params->ctx_size;
-    int option;
-    while ((option = getopt_long(argc, argv, ":m:vh", options, NULL)) != -1)
-        if ((option == '?' || option == ':'
-                 ? option_error("eval", option, argv, options, true, NULL, error)
-                 : one_option(e, option, optarg, error)) != 0)
-            return -1;
+    if (options_read(&options, e, argc, argv, error) != 0)
+        return -1;
     if (option_model(&e->engine.model, argc, argv, "", error) != 0)
         return -1;
     if (!e->engine.model || !e->text_path == !e->ids_path)

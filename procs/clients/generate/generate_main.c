@@ -7,7 +7,6 @@
  * longer polled.
  *
  * Trust: replies of the engine are checked by the stubs in ipc/; the prompt is the user's. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/terminal/terminal.h"
@@ -35,112 +35,115 @@ struct generate {
     bool progress;  /* a line of it is on the terminal */
 };
 
-static void usage(FILE *out)
+static int take_output(void *program, const char *value, struct error *error)
 {
-    fprintf(
-        out,
-        "usage: sluice generate [[-m] FILE] (-p TEXT | -f FILE | --ids 1,2,3) [-n N] [options]\n"
-        "\n"
-        "Continues a prompt. Uses the running engine (--name NAME, or \"default\" if it serves\n"
-        "the same file); otherwise starts a private engine for this response.\n"
-        "\n"
-        "  -m, --model FILE           GGUF file, or a directory made by pack\n"
-        "  -p, --prompt TEXT          the prompt\n"
-        "  -f, --file FILE            the prompt from a file, - for standard input\n"
-        "      --ids 1,2,3            the prompt as token ids\n"
-        "  -n, --tokens N             maximum new tokens (default 128)\n"
-        "      --echo                 print the prompt before the response (--output text)\n"
-        "      --stop TEXT            stop sequence: end the response at this text; up to 8\n"
-        "      --ignore-eos           continue after the end-of-text token\n"
-        "      --special              parse control tokens written in the prompt\n"
-        "      --raw                  control characters go to a terminal unchanged\n"
-        "      --output text|ids|json format on stdout (default text)\n"
-        "      --name NAME            the engine to use\n"
-        "  -q, --quiet                no statistics on stderr\n"
-        "  -v, --verbose              show the engine's log, and more statistics\n"
-        "\nSampling:\n");
+    struct generate *g = program;
+    static const char *const formats[] = {"text", "ids", "json"};
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+        if (strcmp(value, formats[i]) == 0) {
+            g->output = (enum output)i;
+            return 0;
+        }
+    return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|ids|json", value);
+}
+
+static int take_prompt(void *program, const char *value, struct error *error)
+{
+    struct generate *g = program;
+    (void)error;
+    g->submit.prompt = value;
+    g->submit.prompt_bytes = strlen(value);
+    return 0;
+}
+
+static int take_file(void *program, const char *value, struct error *error)
+{
+    struct generate *g = program;
+    free(g->prompt_text);
+    g->prompt_text = NULL;
+    if (option_file(value, ENGINE_PROMPT_BYTES_MAX, &g->prompt_text, &g->submit.prompt_bytes,
+                    error) != 0)
+        return -1;
+    g->submit.prompt = g->prompt_text;
+    return 0;
+}
+
+static int take_ids(void *program, const char *value, struct error *error)
+{
+    struct generate *g = program;
+    free(g->ids);
+    g->ids = NULL;
+    if (option_ids(value, &g->ids, &g->submit.prompt_ids_count, error) != 0)
+        return -1;
+    g->submit.prompt_ids = g->ids;
+    return 0;
+}
+
+static int take_tokens(void *program, const char *value, struct error *error)
+{
+    struct generate *g = program;
+    return option_i64("-n", value, 0, ENGINE_TOKENS_MAX, &g->submit.max_tokens, error);
+}
+
+static int take_stop(void *program, const char *value, struct error *error)
+{
+    struct generate *g = program;
+    return stop_texts_add(&g->submit.stops, value, strlen(value), error);
+}
+
+static int take_special(void *program, const char *value, struct error *error)
+{
+    struct generate *g = program;
+    (void)value, (void)error;
+    g->submit.special = text_ranges_all;
+    return 0;
+}
+
+static void more_help(FILE *out)
+{
     sampling_help(out);
     fprintf(out, "\nParameters of the private engine:\n");
     params_help(out);
 }
 
-static int set_output(struct generate *g, const char *format, struct error *error)
-{
-    static const char *const formats[] = {"text", "ids", "json"};
-    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
-        if (strcmp(format, formats[i]) == 0) {
-            g->output = (enum output)i;
-            return 0;
-        }
-    return error_set(error, ERR_BAD_INPUT, "--output: '%.80s' is not one of text|ids|json", format);
-}
-
-enum {
-    OPT_IDS = 256,
-    OPT_ECHO,
-    OPT_STOP,
-    OPT_IGNORE_EOS,
-    OPT_SPECIAL,
-    OPT_RAW,
-    OPT_OUTPUT,
-    OPT_NAME
+static const struct option_row rows[] = {
+    {'m', "model", "FILE", OPTION_TEXT(struct generate, engine.model),
+     "GGUF file, or a directory made by pack"},
+    {'p', "prompt", "TEXT", OPTION_CALL(take_prompt), "the prompt"},
+    {'f', "file", "FILE", OPTION_CALL(take_file), "the prompt from a file, - for standard input"},
+    {0, "ids", "1,2,3", OPTION_CALL(take_ids), "the prompt as token ids"},
+    {'n', "tokens", "N", OPTION_CALL(take_tokens), "maximum new tokens (default 128)"},
+    {0, "echo", NULL, OPTION_FLAG(struct generate, echo),
+     "print the prompt before the response (--output text)"},
+    {0, "stop", "TEXT", OPTION_CALL(take_stop),
+     "stop sequence: end the response at this text; up to 8"},
+    {0, "ignore-eos", NULL, OPTION_FLAG(struct generate, submit.ignore_eos),
+     "continue after the end-of-text token"},
+    {0, "special", NULL, OPTION_CALL(take_special), "parse control tokens written in the prompt"},
+    {0, "raw", NULL, OPTION_FLAG(struct generate, raw),
+     "control characters go to a terminal unchanged"},
+    {0, "output", "text|ids|json", OPTION_CALL(take_output), "format on stdout (default text)"},
+    {0, "name", "NAME", OPTION_TEXT(struct generate, engine.run), "the engine to use"},
+    {'q', "quiet", NULL, OPTION_FLAG(struct generate, quiet), "no statistics on stderr"},
+    {'v', "verbose", NULL, OPTION_FLAG(struct generate, engine.verbose),
+     "show the engine's log, and more statistics"},
 };
 
-static const struct option options[] = {{"model", 1, NULL, 'm'},
-                                        {"prompt", 1, NULL, 'p'},
-                                        {"file", 1, NULL, 'f'},
-                                        {"ids", 1, NULL, OPT_IDS},
-                                        {"tokens", 1, NULL, 'n'},
-                                        {"echo", 0, NULL, OPT_ECHO},
-                                        {"stop", 1, NULL, OPT_STOP},
-                                        {"ignore-eos", 0, NULL, OPT_IGNORE_EOS},
-                                        {"special", 0, NULL, OPT_SPECIAL},
-                                        {"raw", 0, NULL, OPT_RAW},
-                                        {"output", 1, NULL, OPT_OUTPUT},
-                                        {"name", 1, NULL, OPT_NAME},
-                                        {"quiet", 0, NULL, 'q'},
-                                        {"verbose", 0, NULL, 'v'},
-                                        {"help", 0, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
-
-static int one_option(struct generate *g, int option, const char *value, struct error *error)
-{
-    struct engine_submit *s = &g->submit;
-    switch (option) {
-    case 'm': g->engine.model = value; return 0;
-    case 'p':
-        s->prompt = value;
-        s->prompt_bytes = strlen(value);
-        return 0;
-    case 'f':
-        free(g->prompt_text);
-        g->prompt_text = NULL;
-        if (option_file(value, ENGINE_PROMPT_BYTES_MAX, &g->prompt_text, &s->prompt_bytes, error) !=
-            0)
-            return -1;
-        s->prompt = g->prompt_text;
-        return 0;
-    case OPT_IDS:
-        free(g->ids);
-        g->ids = NULL;
-        if (option_ids(value, &g->ids, &s->prompt_ids_count, error) != 0)
-            return -1;
-        s->prompt_ids = g->ids;
-        return 0;
-    case 'n': return option_i64("-n", value, 0, ENGINE_TOKENS_MAX, &s->max_tokens, error);
-    case OPT_ECHO: g->echo = true; return 0;
-    case OPT_STOP: return stop_texts_add(&s->stops, value, strlen(value), error);
-    case OPT_IGNORE_EOS: s->ignore_eos = true; return 0;
-    case OPT_SPECIAL: s->special = text_ranges_all; return 0;
-    case OPT_RAW: g->raw = true; return 0;
-    case OPT_OUTPUT: return set_output(g, value, error);
-    case OPT_NAME: g->engine.run = value; return 0;
-    case 'q': g->quiet = true; return 0;
-    case 'v': g->engine.verbose = true; return 0;
-    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: sl_panic("option %d of the table is not handled", option);
-    }
-}
+static const struct option_table options = {
+    .command = "generate",
+    .before =
+        "usage: sluice generate [[-m] FILE] (-p TEXT | -f FILE | --ids 1,2,3) [-n N] [options]\n"
+        "\n"
+        "Continues a prompt. Uses the running engine (--name NAME, or \"default\" if it serves\n"
+        "the same file); otherwise starts a private engine for this response.\n"
+        "\n",
+    OPTION_ROWS(rows),
+    .column = 29,
+    .after = "\nSampling:\n",
+    .more = more_help,
+    .params = true,
+    .names = sampling_names,
+};
 
 static int parse(struct generate *g, int argc, char **argv, struct error *error)
 {
@@ -151,12 +154,8 @@ static int parse(struct generate *g, int argc, char **argv, struct error *error)
     if (params_take_args(&g->engine.params, &argc, argv, error) != 0 ||
         sampling_take_args(&s->sampling, &argc, argv, error) != 0)
         return -1;
-    int option;
-    while ((option = getopt_long(argc, argv, ":m:p:f:n:qvh", options, NULL)) != -1)
-        if ((option == '?' || option == ':'
-                 ? option_error("generate", option, argv, options, true, sampling_names(), error)
-                 : one_option(g, option, optarg, error)) != 0)
-            return -1;
+    if (options_read(&options, g, argc, argv, error) != 0)
+        return -1;
     if (option_model(&g->engine.model, argc, argv, " (the prompt goes after -p)", error) != 0)
         return -1;
     if (!s->prompt && !s->prompt_ids)

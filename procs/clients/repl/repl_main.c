@@ -11,7 +11,6 @@
  * private engine exits.
  *
  * Trust: replies are checked by the stubs in ipc/, saved conversations by conversation_load. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include <unistd.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
 #include "lib/terminal/terminal.h"
@@ -105,65 +105,81 @@ static int converse(struct repl *r, struct error *error)
     return status;
 }
 
-static void usage(FILE *out)
+/* What the options are for. */
+struct start {
+    struct repl repl;
+    struct session_request request;
+};
+
+static int take_tokens(void *program, const char *value, struct error *error)
 {
-    fprintf(out,
-            "usage: sluice repl [--name NAME] [-m FILE] [options]\n"
-            "\n"
-            "A conversation with the model. /help lists the commands.\n"
-            "\n"
-            "  -m, --model FILE           start an engine for this file\n"
-            "      --name NAME            the running engine to use (default \"default\")\n"
-            "  -n, --tokens N             maximum new tokens of a response (default 0: to the\n"
-            "                             end of the text, or of the context)\n"
-            "      --system TEXT          system message of the chat\n"
-            "      --thinking WHEN        auto (the template's default), on or off\n"
-            "      --raw                  control characters go to a terminal unchanged\n"
-            "  -q, --quiet                no progress before a response, no rates after it\n"
-            "  -v, --verbose              show the log of the private engine\n"
-            "\nSampling:\n");
+    struct start *s = program;
+    return option_i64("-n", value, 0, ENGINE_TOKENS_MAX, &s->repl.submit.max_tokens, error);
+}
+
+static int take_system(void *program, const char *value, struct error *error)
+{
+    struct start *s = program;
+    return settings_option(&s->repl, "system", value, error);
+}
+
+static int take_thinking(void *program, const char *value, struct error *error)
+{
+    struct start *s = program;
+    return settings_option(&s->repl, "thinking", value, error);
+}
+
+static void more_help(FILE *out)
+{
     sampling_help(out);
     fprintf(out, "\nParameters of the private engine:\n");
     params_help(out);
 }
 
-static const struct option options[] = {{"model", 1, NULL, 'm'},  {"name", 1, NULL, 'r'},
-                                        {"tokens", 1, NULL, 'n'}, {"verbose", 0, NULL, 'v'},
-                                        {"quiet", 0, NULL, 'q'},  {"raw", 0, NULL, 'R'},
-                                        {"system", 1, NULL, 's'}, {"thinking", 1, NULL, 't'},
-                                        {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0}};
+static const struct option_row rows[] = {
+    {'m', "model", "FILE", OPTION_TEXT(struct start, request.model),
+     "start an engine for this file"},
+    {0, "name", "NAME", OPTION_TEXT(struct start, request.run),
+     "the running engine to use (default \"default\")"},
+    {'n', "tokens", "N", OPTION_CALL(take_tokens),
+     "maximum new tokens of a response (default 0: to the\n"
+     "end of the text, or of the context)"},
+    {0, "system", "TEXT", OPTION_CALL(take_system), "system message of the chat"},
+    {0, "thinking", "WHEN", OPTION_CALL(take_thinking), "auto (the template's default), on or off"},
+    {0, "raw", NULL, OPTION_FLAG(struct start, repl.raw),
+     "control characters go to a terminal unchanged"},
+    {'q', "quiet", NULL, OPTION_FLAG(struct start, repl.quiet),
+     "no progress before a response, no rates after it"},
+    {'v', "verbose", NULL, OPTION_FLAG(struct start, request.verbose),
+     "show the log of the private engine"},
+};
 
-static int parse(struct repl *r, struct session_request *q, int argc, char **argv,
-                 struct error *error)
+static const struct option_table options = {
+    .command = "repl",
+    .before = "usage: sluice repl [--name NAME] [-m FILE] [options]\n"
+              "\n"
+              "A conversation with the model. /help lists the commands.\n"
+              "\n",
+    OPTION_ROWS(rows),
+    .column = 29,
+    .after = "\nSampling:\n",
+    .more = more_help,
+    .params = true,
+    .names = sampling_names,
+};
+
+static int parse(struct start *s, int argc, char **argv, struct error *error)
 {
+    struct session_request *q = &s->request;
+    struct engine_submit *submit = &s->repl.submit;
     params_defaults(&q->params);
     params_open_choice(&q->params);
-    engine_submit_defaults(&r->submit);
-    r->submit.max_tokens = 0;
+    engine_submit_defaults(submit);
+    submit->max_tokens = 0;
     if (params_take_args(&q->params, &argc, argv, error) != 0 ||
-        sampling_take_args(&r->submit.sampling, &argc, argv, error) != 0)
+        sampling_take_args(&submit->sampling, &argc, argv, error) != 0 ||
+        options_read(&options, s, argc, argv, error) != 0)
         return -1;
-    int option;
-    while ((option = getopt_long(argc, argv, ":m:n:qvh", options, NULL)) != -1) {
-        switch (option) {
-        case 'm': q->model = optarg; break;
-        case 'r': q->run = optarg; break;
-        case 'q': r->quiet = true; break;
-        case 'R': r->raw = true; break;
-        case 'v': q->verbose = true; break;
-        case 's':
-        case 't':
-            if (settings_option(r, option == 's' ? "system" : "thinking", optarg, error) != 0)
-                return -1;
-            break;
-        case 'n':
-            if (option_i64("-n", optarg, 0, ENGINE_TOKENS_MAX, &r->submit.max_tokens, error) != 0)
-                return -1;
-            break;
-        case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-        default: return option_error("repl", option, argv, options, true, sampling_names(), error);
-        }
-    }
     if (option_model(&q->model, argc, argv, "", error) != 0)
         return -1;
     return 0;
@@ -201,17 +217,19 @@ static int run(struct repl *r, struct session_request *request, struct error *er
 
 int main(int argc, char **argv)
 {
-    struct repl r = {.chat = true, .tty = isatty(STDIN_FILENO), .out_tty = isatty(STDOUT_FILENO)};
-    struct session_request request = {.command = "repl"};
+    struct start start = {
+        .repl = {.chat = true, .tty = isatty(STDIN_FILENO), .out_tty = isatty(STDOUT_FILENO)},
+        .request = {.command = "repl"}};
+    struct repl *r = &start.repl;
     struct error error;
     session_signals();
-    int status = parse(&r, &request, argc, argv, &error);
+    int status = parse(&start, argc, argv, &error);
     if (status == 0)
-        status = run(&r, &request, &error);
-    conversation_clear(&r.conversation);
-    json_decref(r.stats);
-    json_decref(r.format_reply);
-    chat_format_free(&r.format);
-    free(r.system);
+        status = run(r, &start.request, &error);
+    conversation_clear(&r->conversation);
+    json_decref(r->stats);
+    json_decref(r->format_reply);
+    chat_format_free(&r->format);
+    free(r->system);
     return status == 0 ? 0 : report("repl", &error);
 }

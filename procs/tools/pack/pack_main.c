@@ -15,7 +15,7 @@
  * does not grow. Trust: the model is untrusted input, read through the checks of lib/model. */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -40,70 +41,12 @@
 #define DEFAULT_THREADS_MAX 16
 #define PROGRAM_BYTES       (4 * MIB) /* code, libraries, stacks */
 
-static const struct option long_options[] = {
-    {"model", required_argument, NULL, 'm'},   {"out", required_argument, NULL, 'o'},
-    {"plan", required_argument, NULL, 'P'},    {"precisions", required_argument, NULL, 't'},
-    {"method", required_argument, NULL, 'M'},  {"fp8", required_argument, NULL, 'F'},
-    {"dense", required_argument, NULL, 'D'},   {"stripes", required_argument, NULL, 's'},
-    {"mirrors", required_argument, NULL, 'R'}, {"layout", required_argument, NULL, 'L'},
-    {"threads", required_argument, NULL, 'T'}, {"memory", required_argument, NULL, 'B'},
-    {"rate", required_argument, NULL, 'r'},    {"verify", no_argument, NULL, 'V'},
-    {"check", required_argument, NULL, 'c'},   {"delta", no_argument, NULL, 'd'},
-    {"quiet", no_argument, NULL, 'q'},         {"output", required_argument, NULL, 'O'},
-    {"json", no_argument, NULL, 'j'},          {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
-};
-
-static void usage(FILE *out)
-{
-    fprintf(
-        out,
-        "usage: sluice pack -m MODEL -o DIR [OPTIONS]\n"
-        "       sluice pack --check DIR [--threads N] [--memory BYTES]\n"
-        "\n"
-        "Makes an expert store: every expert contiguous, page-aligned, with checksums, at one or\n"
-        "more precisions. MODEL is a GGUF file, or a Hugging Face directory with config.json,\n"
-        "tokenizer.json (or tiktoken.model or hy.tiktoken) and safetensors files.\n"
-        "\n"
-        "  -m, --model MODEL     the model to pack\n"
-        "  -o, --out DIR         directory of the store; created if missing\n"
-        "      --plan PLAN       precisions, method and dense precision as sluice plan --preset\n"
-        "                        edgemoe chose them; the options below change single ones\n"
-        "      --precisions LIST  of native, int8, int4, int2 (default native)\n"
-        "      --method METHOD   of int4 and int2: channel (a scale per row; default) or hqq\n"
-        "                        (half-quadratic, per group)\n"
-        "      --dense PRECISION  of attention, embeddings and shared experts: native (default),\n"
-        "                        int8 or int4, per row; norms and routers are not changed\n"
-        "      --fp8 TYPE        what FP8 weights of a Hugging Face directory become: BF16\n"
-        "                        (default) or Q8_0\n"
-        "      --stripes LIST    a file, or a directory for it, per device (default: one file in\n"
-        "                        DIR)\n"
-        "      --mirrors LIST    likewise for a second copy of each stripe, read if the first "
-        "fails\n"
-        "      --layout LAYOUT   striped: every expert is split over all stripes (default); "
-        "spread:\n"
-        "                        each expert is in one stripe\n"
-        "      --delta           native experts stay in the model file, which the store then "
-        "needs;\n"
-        "                        with --plan only the precision of each expert is stored\n"
-        "      --threads N       experts packed in parallel (default: 2 per CPU, %d to %d)\n"
-        "      --memory BYTES    maximum memory of this program: fewer threads than --threads if\n"
-        "                        they do not fit (default: 7/8 of the available memory)\n"
-        "      --rate BYTES      limit of bytes read and written per second, in total\n"
-        "      --verify          read all experts back before the store is completed\n"
-        "      --quiet           no progress on stderr\n"
-        "      --output text|json, --json  format of the summary\n"
-        "      --check DIR       only verify all checksums of a store\n"
-        "\n"
-        "An interrupted pack is resumed by running it again with the same options.\n"
-        "Exit status: 0 done, 1 failed, 2 bad usage, a bad model, or a damaged store.\n",
-        DEFAULT_THREADS_MIN, DEFAULT_THREADS_MAX);
-}
-
 /* ---- options ---- */
 
-static int take_precisions(struct pack_options *o, const char *list, struct error *error)
+static int take_precisions(void *program, const char *list, struct error *error)
 {
+    struct pack_options *o = program;
+    o->given.precisions = true;
     memset(o->precision_wanted, 0, sizeof o->precision_wanted);
     while (*list) {
         size_t n = strcspn(list, ",");
@@ -125,8 +68,9 @@ static int take_precisions(struct pack_options *o, const char *list, struct erro
     return error_set(error, ERR_BAD_INPUT, "--precisions: the list is empty");
 }
 
-static int take_threads(struct pack_options *o, const char *text, struct error *error)
+static int take_threads(void *program, const char *text, struct error *error)
 {
+    struct pack_options *o = program;
     char *end;
     long n = strtol(text, &end, 10);
     if (*text == 0 || *end || n < 1 || n > PACK_THREADS_MAX)
@@ -136,58 +80,141 @@ static int take_threads(struct pack_options *o, const char *text, struct error *
     return 0;
 }
 
-static int take_option(struct pack_options *o, int option, struct error *error)
+static int take_method(void *program, const char *value, struct error *error)
 {
-    switch (option) {
-    case 'm': o->model = optarg; return 0;
-    case 'o': o->dir = optarg; return 0;
-    case 'P': o->plan = optarg; return 0;
-    case 't': o->given.precisions = true; return take_precisions(o, optarg, error);
-    case 'M':
-        o->given.method = true;
-        return quant_method_option("--method", optarg, &o->method, error);
-    case 'D':
-        o->given.dense = true;
-        return precision_dense_option("--dense", optarg, &o->dense, NULL, error);
-    case 'F':
-        o->fp8_type = strcmp(optarg, "Q8_0") == 0 ? TENSOR_Q8_0 : TENSOR_BF16;
-        return strcmp(optarg, tensor_type_info(o->fp8_type)->name) == 0
-                   ? 0
-                   : error_set(error, ERR_BAD_INPUT, "--fp8: must be BF16 or Q8_0");
-    case 's': o->stripes = optarg; return 0;
-    case 'R': o->mirrors = optarg; return 0;
-    case 'L':
-        o->layout = store_layout_find(optarg);
-        return o->layout < STORE_LAYOUT__COUNT
-                   ? 0
-                   : error_set(error, ERR_BAD_INPUT, "--layout: must be striped or spread");
-    case 'T': return take_threads(o, optarg, error);
-    case 'r':
-        if (bytes_parse(optarg, &o->bytes_per_s) && o->bytes_per_s > 0)
-            return 0;
-        return error_set(error, ERR_BAD_INPUT, "--rate: must be a size such as 200MB");
-    case 'B':
-        if (bytes_parse(optarg, &o->memory) && o->memory > 0)
-            return 0;
-        return error_set(error, ERR_BAD_INPUT, "--memory: '%.40s' is not a size", optarg);
-    case 'V': o->verify = true; return 0;
-    case 'd': o->delta = true; return 0;
-    case 'c':
-        o->check = true;
-        o->dir = optarg;
-        return 0;
-    case 'q': o->quiet = true; return 0;
-    case 'j': o->json = true; return 0;
-    case 'O':
-        o->json = strcmp(optarg, "json") == 0;
-        if (o->json || strcmp(optarg, "text") == 0)
-            return 0;
-        return error_set(error, ERR_BAD_INPUT, "--output: must be text or json");
-    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
-    default: sl_panic("option %d is not handled", option);
-    }
+    struct pack_options *o = program;
+    o->given.method = true;
+    return quant_method_option("--method", value, &o->method, error);
 }
+
+static int take_dense(void *program, const char *value, struct error *error)
+{
+    struct pack_options *o = program;
+    o->given.dense = true;
+    return precision_dense_option("--dense", value, &o->dense, NULL, error);
+}
+
+static int take_fp8(void *program, const char *value, struct error *error)
+{
+    struct pack_options *o = program;
+    o->fp8_type = strcmp(value, "Q8_0") == 0 ? TENSOR_Q8_0 : TENSOR_BF16;
+    return strcmp(value, tensor_type_info(o->fp8_type)->name) == 0
+               ? 0
+               : error_set(error, ERR_BAD_INPUT, "--fp8: must be BF16 or Q8_0");
+}
+
+static int take_layout(void *program, const char *value, struct error *error)
+{
+    struct pack_options *o = program;
+    o->layout = store_layout_find(value);
+    return o->layout < STORE_LAYOUT__COUNT
+               ? 0
+               : error_set(error, ERR_BAD_INPUT, "--layout: must be striped or spread");
+}
+
+static int take_rate(void *program, const char *value, struct error *error)
+{
+    struct pack_options *o = program;
+    if (bytes_parse(value, &o->bytes_per_s) && o->bytes_per_s > 0)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "--rate: must be a size such as 200MB");
+}
+
+static int take_memory(void *program, const char *value, struct error *error)
+{
+    struct pack_options *o = program;
+    if (bytes_parse(value, &o->memory) && o->memory > 0)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "--memory: '%.40s' is not a size", value);
+}
+
+static int take_check(void *program, const char *value, struct error *error)
+{
+    struct pack_options *o = program;
+    (void)error;
+    o->check = true;
+    o->dir = value;
+    return 0;
+}
+
+static int take_output(void *program, const char *value, struct error *error)
+{
+    struct pack_options *o = program;
+    o->json = strcmp(value, "json") == 0;
+    if (o->json || strcmp(value, "text") == 0)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "--output: must be text or json");
+}
+
+static int print_version(void *program, const char *value, struct error *error)
+{
+    (void)program, (void)value, (void)error;
+    printf("sluice %s\n", SLUICE_VERSION);
+    exit(0);
+}
+
+static const struct option_row rows[] = {
+    {'m', "model", "MODEL", OPTION_TEXT(struct pack_options, model), "the model to pack"},
+    {'o', "out", "DIR", OPTION_TEXT(struct pack_options, dir),
+     "directory of the store; created if missing"},
+    {0, "plan", "PLAN", OPTION_TEXT(struct pack_options, plan),
+     "precisions, method and dense precision as sluice plan --preset\n"
+     "edgemoe chose them; the options below change single ones"},
+    {0, "precisions", "LIST", OPTION_CALL(take_precisions),
+     "of native, int8, int4, int2 (default native)"},
+    {0, "method", "METHOD", OPTION_CALL(take_method),
+     "of int4 and int2: channel (a scale per row; default) or hqq\n"
+     "(half-quadratic, per group)"},
+    {0, "dense", "PRECISION", OPTION_CALL(take_dense),
+     "of attention, embeddings and shared experts: native (default),\n"
+     "int8 or int4, per row; norms and routers are not changed"},
+    {0, "fp8", "TYPE", OPTION_CALL(take_fp8),
+     "what FP8 weights of a Hugging Face directory become: BF16\n"
+     "(default) or Q8_0"},
+    {0, "stripes", "LIST", OPTION_TEXT(struct pack_options, stripes),
+     "a file, or a directory for it, per device (default: one file in\n"
+     "DIR)"},
+    {0, "mirrors", "LIST", OPTION_TEXT(struct pack_options, mirrors),
+     "likewise for a second copy of each stripe, read if the first fails"},
+    {0, "layout", "LAYOUT", OPTION_CALL(take_layout),
+     "striped: every expert is split over all stripes (default); spread:\n"
+     "each expert is in one stripe"},
+    {0, "delta", NULL, OPTION_FLAG(struct pack_options, delta),
+     "native experts stay in the model file, which the store then needs;\n"
+     "with --plan only the precision of each expert is stored"},
+    {0, "threads", "N", OPTION_CALL(take_threads),
+     "experts packed in parallel (default: 2 per CPU, " OPTION_DIGITS(
+         DEFAULT_THREADS_MIN) " to " OPTION_DIGITS(DEFAULT_THREADS_MAX) ")"},
+    {0, "memory", "BYTES", OPTION_CALL(take_memory),
+     "maximum memory of this program: fewer threads than --threads if\n"
+     "they do not fit (default: 7/8 of the available memory)"},
+    {0, "rate", "BYTES", OPTION_CALL(take_rate),
+     "limit of bytes read and written per second, in total"},
+    {0, "verify", NULL, OPTION_FLAG(struct pack_options, verify),
+     "read all experts back before the store is completed"},
+    {0, "quiet", NULL, OPTION_FLAG(struct pack_options, quiet), "no progress on stderr"},
+    {0, "output", "text|json, --json", OPTION_CALL(take_output), "format of the summary"},
+    {0, "check", "DIR", OPTION_CALL(take_check), "only verify all checksums of a store"},
+    {0, "json", NULL, OPTION_FLAG(struct pack_options, json), NULL},
+    {0, "version", NULL, OPTION_CALL(print_version), NULL},
+};
+
+static const struct option_table options = {
+    .command = "pack",
+    .before =
+        "usage: sluice pack -m MODEL -o DIR [OPTIONS]\n"
+        "       sluice pack --check DIR [--threads N] [--memory BYTES]\n"
+        "\n"
+        "Makes an expert store: every expert contiguous, page-aligned, with checksums, at one or\n"
+        "more precisions. MODEL is a GGUF file, or a Hugging Face directory with config.json,\n"
+        "tokenizer.json (or tiktoken.model or hy.tiktoken) and safetensors files.\n"
+        "\n",
+    OPTION_ROWS(rows),
+    .column = 24,
+    .after = "\n"
+             "An interrupted pack is resumed by running it again with the same options.\n"
+             "Exit status: 0 done, 1 failed, 2 bad usage, a bad model, or a damaged store.\n",
+};
 
 /* What is left is for the system, and for the cgroup's other processes. */
 static uint64_t default_memory(void)
@@ -202,12 +229,8 @@ static int options_take(struct pack_options *o, int argc, char **argv, struct er
                                .dense = PRECISION_NATIVE,
                                .fp8_type = TENSOR_BF16,
                                .precision_wanted = {[PRECISION_NATIVE] = true}};
-    for (int c; (c = getopt_long(argc, argv, ":hm:o:", long_options, NULL)) != -1;) {
-        if (c == '?' || c == ':')
-            return option_error("pack", c, argv, long_options, false, NULL, error);
-        if (take_option(o, c, error))
-            return -1;
-    }
+    if (options_read(&options, o, argc, argv, error) != 0)
+        return -1;
     if (!o->check && option_model(&o->model, argc, argv, "", error) != 0)
         return -1;
     if (optind != argc || !o->dir || (!o->check && !o->model))

@@ -6,12 +6,13 @@
  * part of the trace is used for learning (frequencies, paths) and cache warm-up; results cover the
  * rest. They depend only on trace, options and seed: no clock is read. */
 #include <errno.h>
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "config/params.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
@@ -26,9 +27,6 @@
 #define DEFAULT_BANDWIDTHS       "1GB/s"
 #define NAME_AND_COMMA(id, name) name ","
 #define ALL_EVICTIONS            EVICTION_LIST(NAME_AND_COMMA) "belady"
-#define NUMBER_(n)               #n
-#define NUMBER(n)                NUMBER_(n)
-#define DEFAULT_DEPTH            NUMBER(SIM_DEFAULT_DEPTH)
 
 _Static_assert(SIM_DEFAULT_DEPTH == PARAMS_QUEUE_DEPTH,
                "simulated devices have the engine's depth");
@@ -48,125 +46,6 @@ struct program {
     uint64_t measure;
 };
 
-static void usage(FILE *out)
-{
-    fputs(
-        "usage: sluice sim TRACE [options]\n"
-        "       sluice sim --synthetic [layers=8,experts=32,top-k=4,...] [options]\n"
-        "\n"
-        "Replays a trace of expert accesses (sluice run --trace FILE) under presets, budgets and\n"
-        "storage devices: hits, bytes, and simulated time. The same input gives the same output.\n"
-        "A narrow terminal gets the columns that presets are compared by.\n"
-        "\n"
-        "      --presets A,B         presets (default " DEFAULT_PRESETS ")\n"
-        "      --evictions A,B|all   evictions instead of presets: one pool, no prefetch; all is\n"
-        "                            " ALL_EVICTIONS "\n"
-        "      --policy K=V,...      policy parameters, override those of every preset\n"
-        "      --budgets 25%,1GiB    capacity for experts, % of all their bytes or a size "
-        "(default\n"
-        "                            " DEFAULT_BUDGETS ")\n"
-        "      --read-bandwidth 200MB/s,...  of the storage devices (default " DEFAULT_BANDWIDTHS
-        ")\n"
-        "      --latency US          of one read (default 100)\n"
-        "      --queue-depth N       reads in flight at the device (default " DEFAULT_DEPTH ")\n"
-        "      --layer-us US         compute time of attention and router of a layer, one token\n"
-        "                            (default: top-k times that of an expert, on a GPU if there\n"
-        "                            is one)\n"
-        "      --expert-us US        compute time of one expert, one token (default: its bytes\n"
-        "                            at 20 GB/s)\n"
-        "      --predict-us US       time from a gate input to its predictions (default 20)\n"
-        "      --gpu-slots N         a GPU computes, with slots for N of the largest experts;\n"
-        "                            the engine's: gpu.slots of sluice stats --json; N,M:\n"
-        "                            several GPUs\n"
-        "      --gpu-layers N        it has the first N layers, the CPU the others (default: "
-        "all);\n"
-        "                            N,M: of several GPUs\n"
-        "      --gpu-budget 50%|BYTES  the same, as memory of the GPU for experts; the\n"
-        "                            engine's: gpu.plan.experts; for several precisions\n"
-        "      --gpu-bandwidth 24GB/s  of copies to the GPU (default 12GB/s)\n"
-        "      --gpu-policy P        gpu-centric (default), cooperative or prefetch, as in\n"
-        "                            sluice run\n"
-        "      --gpu-eviction E      which expert loses its slot there, as in sluice run\n"
-        "                            (default lru)\n"
-        "      --gpu-expert-us US    compute time of one expert on the GPU, one token (default:\n"
-        "                            its bytes at 400 GB/s)\n"
-        "      --batch X             relative cost of each further token of a chunk (default\n"
-        "                            0.25)\n"
-        "      --calibrate PCT       part of the trace used for learning and warm-up\n"
-        "                            (default 25)\n"
-        "      --precisions int4=30%,...  additional precisions of the experts, as % of the "
-        "native\n"
-        "                            bytes or as sizes; traces of GGUF files contain none\n"
-        "      --plan FILE           plan for the model: paths, precisions, shares, thresholds\n"
-        "      --output text|md|csv|json\n"
-        "      --pivot hits|time|penalty   text and md: a row per preset, a column per budget\n"
-        "      --svg FILE            plots of hits and time over the budget\n"
-        "      --write-trace FILE    write the (synthetic) trace\n"
-        "\nSynthetic traces: layers, experts, top-k, skew (Zipf exponent), locality (share of\n"
-        "experts kept from token to token), recall (of predictions), prompt, tokens, sequences,\n"
-        "predictions, expert-bytes, seed.\n"
-        "\nPresets:\n",
-        out);
-    presets_help(out);
-    fprintf(out, "\nPolicy parameters:\n");
-    knobs_help(out);
-}
-
-enum {
-    OPT_SYNTHETIC = 256,
-    OPT_PRESETS,
-    OPT_EVICTIONS,
-    OPT_POLICY,
-    OPT_BUDGETS,
-    OPT_READ_BANDWIDTH,
-    OPT_LATENCY,
-    OPT_DEPTH,
-    OPT_LAYER,
-    OPT_EXPERT,
-    OPT_PREDICT,
-    OPT_BATCH,
-    OPT_CALIBRATE,
-    OPT_OUTPUT,
-    OPT_PIVOT,
-    OPT_SVG,
-    OPT_WRITE,
-    OPT_PLAN,
-    OPT_PRECISIONS,
-    OPT_GPU /* the first of enum sim_gpu_option */
-};
-
-static const struct option options[] = {{"synthetic", 2, NULL, OPT_SYNTHETIC},
-                                        {"presets", 1, NULL, OPT_PRESETS},
-                                        {"evictions", 1, NULL, OPT_EVICTIONS},
-                                        {"policy", 1, NULL, OPT_POLICY},
-                                        {"budgets", 1, NULL, OPT_BUDGETS},
-                                        {"read-bandwidth", 1, NULL, OPT_READ_BANDWIDTH},
-                                        {"latency", 1, NULL, OPT_LATENCY},
-                                        {"queue-depth", 1, NULL, OPT_DEPTH},
-                                        {"layer-us", 1, NULL, OPT_LAYER},
-                                        {"expert-us", 1, NULL, OPT_EXPERT},
-                                        {"predict-us", 1, NULL, OPT_PREDICT},
-                                        {"batch", 1, NULL, OPT_BATCH},
-                                        {"calibrate", 1, NULL, OPT_CALIBRATE},
-                                        {"output", 1, NULL, OPT_OUTPUT},
-                                        {"pivot", 1, NULL, OPT_PIVOT},
-                                        {"svg", 1, NULL, OPT_SVG},
-                                        {"write-trace", 1, NULL, OPT_WRITE},
-                                        {"plan", 1, NULL, OPT_PLAN},
-                                        {"precisions", 1, NULL, OPT_PRECISIONS},
-                                        {"gpu-slots", 1, NULL, OPT_GPU + SIM_GPU_SLOTS},
-                                        {"gpu-layers", 1, NULL, OPT_GPU + SIM_GPU_LAYERS},
-                                        {"gpu-budget", 1, NULL, OPT_GPU + SIM_GPU_BUDGET},
-                                        {"gpu-bandwidth", 1, NULL, OPT_GPU + SIM_GPU_BANDWIDTH},
-                                        {"gpu-policy", 1, NULL, OPT_GPU + SIM_GPU_POLICY},
-                                        {"gpu-eviction", 1, NULL, OPT_GPU + SIM_GPU_EVICTION},
-                                        {"gpu-expert-us", 1, NULL, OPT_GPU + SIM_GPU_EXPERT_US},
-                                        {"help", 0, NULL, 'h'},
-                                        {"version", 0, NULL, 'v'},
-                                        {NULL, 0, NULL, 0}};
-
-/* ---- options -------------------------------------------------------------------------------- */
-
 static int one_of(const char *what, const char *text, const char *choices, const char **value,
                   struct error *error)
 {
@@ -181,48 +60,174 @@ static int one_of(const char *what, const char *text, const char *choices, const
     return error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not one of %s", what, text, choices);
 }
 
-static int one_option(struct program *p, int option, const char *value, struct error *error)
+static int take_output(void *program, const char *value, struct error *error)
 {
-    double depth = 0;
-    if (option >= OPT_GPU && option < OPT_GPU + SIM_GPU__COUNT)
-        return sim_gpu_option(&p->gpu, (enum sim_gpu_option)(option - OPT_GPU), value, error);
-    switch (option) {
-    case OPT_SYNTHETIC: p->synthetic = value ? value : ""; return 0;
-    case OPT_PRESETS: p->presets = value; return 0;
-    case OPT_EVICTIONS: p->evictions = strcmp(value, "all") == 0 ? ALL_EVICTIONS : value; return 0;
-    case OPT_POLICY: p->policy = value; return 0;
-    case OPT_BUDGETS: p->budgets = value; return 0;
-    case OPT_READ_BANDWIDTH: p->bandwidths = value; return 0;
-    case OPT_LATENCY: return sim_option_number("latency", value, 0, 1e9, &p->latency_us, error);
-    case OPT_DEPTH:
-        if (sim_option_number("queue-depth", value, 1, 1024, &depth, error) != 0)
-            return -1;
-        p->depth = (uint64_t)depth;
-        return 0;
-    case OPT_LAYER: return sim_option_number("layer-us", value, 0, 1e9, &p->layer_us, error);
-    case OPT_EXPERT: return sim_option_number("expert-us", value, 0, 1e9, &p->expert_us, error);
-    case OPT_PREDICT: return sim_option_number("predict-us", value, 0, 1e9, &p->predict_us, error);
-    case OPT_BATCH: return sim_option_number("batch", value, 0, 1, &p->batch, error);
-    case OPT_CALIBRATE: return sim_option_number("calibrate", value, 0, 90, &p->calibrate, error);
-    case OPT_OUTPUT: return one_of("output", value, "text|md|csv|json", &p->output, error);
-    case OPT_PIVOT: return one_of("pivot", value, "hits|time|penalty", &p->pivot, error);
-    case OPT_SVG: p->svg_path = value; return 0;
-    case OPT_WRITE: p->write_path = value; return 0;
-    case OPT_PLAN: p->plan_path = value; return 0;
-    case OPT_PRECISIONS: p->precisions = value; return 0;
-    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
-    default: sl_panic("option %d of the table is not handled", option);
-    }
+    struct program *p = program;
+    return one_of("output", value, "text|md|csv|json", &p->output, error);
 }
+
+static int take_pivot(void *program, const char *value, struct error *error)
+{
+    struct program *p = program;
+    return one_of("pivot", value, "hits|time|penalty", &p->pivot, error);
+}
+
+static int take_evictions(void *program, const char *value, struct error *error)
+{
+    struct program *p = program;
+    (void)error;
+    p->evictions = strcmp(value, "all") == 0 ? ALL_EVICTIONS : value;
+    return 0;
+}
+
+static int take_depth(void *program, const char *value, struct error *error)
+{
+    struct program *p = program;
+    double depth = 0;
+    if (sim_option_number("queue-depth", value, 1, 1024, &depth, error) != 0)
+        return -1;
+    p->depth = (uint64_t)depth;
+    return 0;
+}
+
+enum {
+    NUMBER_LATENCY,
+    NUMBER_LAYER,
+    NUMBER_EXPERT,
+    NUMBER_PREDICT,
+    NUMBER_BATCH,
+    NUMBER_CALIBRATE
+};
+
+static int take_number(void *program, int n, const char *value, struct error *error)
+{
+    struct program *p = program;
+    const struct {
+        const char *name;
+        double max, *out;
+    } numbers[] = {
+        [NUMBER_LATENCY] = {"latency", 1e9, &p->latency_us},
+        [NUMBER_LAYER] = {"layer-us", 1e9, &p->layer_us},
+        [NUMBER_EXPERT] = {"expert-us", 1e9, &p->expert_us},
+        [NUMBER_PREDICT] = {"predict-us", 1e9, &p->predict_us},
+        [NUMBER_BATCH] = {"batch", 1, &p->batch},
+        [NUMBER_CALIBRATE] = {"calibrate", 90, &p->calibrate},
+    };
+    return sim_option_number(numbers[n].name, value, 0, numbers[n].max, numbers[n].out, error);
+}
+
+static int take_gpu(void *program, int n, const char *value, struct error *error)
+{
+    struct program *p = program;
+    return sim_gpu_option(&p->gpu, (enum sim_gpu_option)n, value, error);
+}
+
+static int print_version(void *program, const char *value, struct error *error)
+{
+    (void)program, (void)value, (void)error;
+    printf("sluice %s\n", SLUICE_VERSION);
+    exit(0);
+}
+
+static void more_help(FILE *out)
+{
+    presets_help(out);
+    fprintf(out, "\nPolicy parameters:\n");
+    knobs_help(out);
+}
+
+static const struct option_row rows[] = {
+    {0, "presets", "A,B", OPTION_TEXT(struct program, presets),
+     "presets (default " DEFAULT_PRESETS ")"},
+    {0, "evictions", "A,B|all", OPTION_CALL(take_evictions),
+     "evictions instead of presets: one pool, no prefetch; all is\n" ALL_EVICTIONS},
+    {0, "policy", "K=V,...", OPTION_TEXT(struct program, policy),
+     "policy parameters, override those of every preset"},
+    {0, "budgets", "25%,1GiB", OPTION_TEXT(struct program, budgets),
+     "capacity for experts, % of all their bytes or a size (default\n" DEFAULT_BUDGETS ")"},
+    {0, "read-bandwidth", "200MB/s,...", OPTION_TEXT(struct program, bandwidths),
+     "of the storage devices (default " DEFAULT_BANDWIDTHS ")"},
+    {0, "latency", "US", OPTION_NTH(take_number, NUMBER_LATENCY), "of one read (default 100)"},
+    {0, "queue-depth", "N", OPTION_CALL(take_depth),
+     "reads in flight at the device (default " OPTION_DIGITS(SIM_DEFAULT_DEPTH) ")"},
+    {0, "layer-us", "US", OPTION_NTH(take_number, NUMBER_LAYER),
+     "compute time of attention and router of a layer, one token\n"
+     "(default: top-k times that of an expert, on a GPU if there\n"
+     "is one)"},
+    {0, "expert-us", "US", OPTION_NTH(take_number, NUMBER_EXPERT),
+     "compute time of one expert, one token (default: its bytes\n"
+     "at 20 GB/s)"},
+    {0, "predict-us", "US", OPTION_NTH(take_number, NUMBER_PREDICT),
+     "time from a gate input to its predictions (default 20)"},
+    {0, "gpu-slots", "N", OPTION_NTH(take_gpu, SIM_GPU_SLOTS),
+     "a GPU computes, with slots for N of the largest experts;\n"
+     "the engine's: gpu.slots of sluice stats --json; N,M:\n"
+     "several GPUs"},
+    {0, "gpu-layers", "N", OPTION_NTH(take_gpu, SIM_GPU_LAYERS),
+     "it has the first N layers, the CPU the others (default: all);\n"
+     "N,M: of several GPUs"},
+    {0, "gpu-budget", "50%|BYTES", OPTION_NTH(take_gpu, SIM_GPU_BUDGET),
+     "the same, as memory of the GPU for experts; the\n"
+     "engine's: gpu.plan.experts; for several precisions"},
+    {0, "gpu-bandwidth", "24GB/s", OPTION_NTH(take_gpu, SIM_GPU_BANDWIDTH),
+     "of copies to the GPU (default 12GB/s)"},
+    {0, "gpu-policy", "P", OPTION_NTH(take_gpu, SIM_GPU_POLICY),
+     "gpu-centric (default), cooperative or prefetch, as in\n"
+     "sluice run"},
+    {0, "gpu-eviction", "E", OPTION_NTH(take_gpu, SIM_GPU_EVICTION),
+     "which expert loses its slot there, as in sluice run\n"
+     "(default lru)"},
+    {0, "gpu-expert-us", "US", OPTION_NTH(take_gpu, SIM_GPU_EXPERT_US),
+     "compute time of one expert on the GPU, one token (default:\n"
+     "its bytes at 400 GB/s)"},
+    {0, "batch", "X", OPTION_NTH(take_number, NUMBER_BATCH),
+     "relative cost of each further token of a chunk (default\n"
+     "0.25)"},
+    {0, "calibrate", "PCT", OPTION_NTH(take_number, NUMBER_CALIBRATE),
+     "part of the trace used for learning and warm-up\n"
+     "(default 25)"},
+    {0, "precisions", "int4=30%,...", OPTION_TEXT(struct program, precisions),
+     "additional precisions of the experts, as % of the native\n"
+     "bytes or as sizes; traces of GGUF files contain none"},
+    {0, "plan", "FILE", OPTION_TEXT(struct program, plan_path),
+     "plan for the model: paths, precisions, shares, thresholds"},
+    {0, "output", "text|md|csv|json", OPTION_CALL(take_output), ""},
+    {0, "pivot", "hits|time|penalty", OPTION_CALL(take_pivot),
+     "text and md: a row per preset, a column per budget"},
+    {0, "svg", "FILE", OPTION_TEXT(struct program, svg_path),
+     "plots of hits and time over the budget"},
+    {0, "write-trace", "FILE", OPTION_TEXT(struct program, write_path),
+     "write the (synthetic) trace"},
+    {0, "synthetic", "SETTINGS", OPTION_MAYBE(struct program, synthetic), NULL},
+    {'v', "version", NULL, OPTION_CALL(print_version), NULL},
+};
+
+static const struct option_table options = {
+    .command = "sim",
+    .before =
+        "usage: sluice sim TRACE [options]\n"
+        "       sluice sim --synthetic [layers=8,experts=32,top-k=4,...] [options]\n"
+        "\n"
+        "Replays a trace of expert accesses (sluice run --trace FILE) under presets, budgets and\n"
+        "storage devices: hits, bytes, and simulated time. The same input gives the same output.\n"
+        "A narrow terminal gets the columns that presets are compared by.\n"
+        "\n",
+    OPTION_ROWS(rows),
+    .column = 28,
+    .after =
+        "\n"
+        "Synthetic traces: layers, experts, top-k, skew (Zipf exponent), locality (share of\n"
+        "experts kept from token to token), recall (of predictions), prompt, tokens, sequences,\n"
+        "predictions, expert-bytes, seed.\n"
+        "\n"
+        "Presets:\n",
+    .more = more_help,
+};
 
 static int parse(struct program *p, int argc, char **argv, struct error *error)
 {
-    for (int option; (option = getopt_long(argc, argv, ":hv", options, NULL)) != -1;)
-        if ((option == '?' || option == ':'
-                 ? option_error("sim", option, argv, options, false, NULL, error)
-                 : one_option(p, option, optarg, error)) != 0)
-            return -1;
+    if (options_read(&options, p, argc, argv, error) != 0)
+        return -1;
     /* --synthetic settings may follow after a blank. */
     if (p->synthetic && !*p->synthetic && optind + 1 == argc && strchr(argv[optind], '='))
         p->synthetic = argv[optind++];

@@ -6,7 +6,7 @@
  * generate pieces, which are written in order to FILE.part; it is renamed when complete. Connects
  * to no engine. Trust: reads no untrusted data. */
 #include <errno.h>
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
@@ -32,8 +33,16 @@
 #define FREE_MARGIN         (64 * MIB) /* free space to leave on the file system */
 #define PROGRESS_EVERY_NS   NS_PER_S
 
+/* Option values that are applied to the shape later. */
+struct chosen {
+    struct mix_list mixes;
+    bool pure;
+    int64_t seed;
+};
+
 struct synth {
     struct shape shape;
+    struct chosen chosen;
     const char *path;
     char part[PATH_MAX];
     int64_t threads;
@@ -50,81 +59,67 @@ static void on_signal(int number)
     interrupted = number;
 }
 
-static void usage(FILE *out)
+static int take_type(void *program, const char *value, struct error *error)
 {
-    fprintf(
-        out,
-        "usage: sluice synth -o FILE SHAPE [key=value ...] [options]\n"
-        "\n"
-        "Writes a GGUF file with the shape of a real model and random weights, for measuring\n"
-        "speed, not quality. The same shape, keys and seed give the same bytes.\n"
-        "\n"
-        "  -o FILE                    output file; written as FILE.part and renamed at the end\n"
-        "      --type TYPE[,TYPE...]  mix of tensor types, below (default Q4_0)\n"
-        "      --pure                 every matrix of the type that gives the mix its name\n"
-        "      --seed N               of the random weights (default 1)\n"
-        "  -t, --threads N            threads that generate weights (default: 1 per core, at most "
-        "%d)\n"
-        "      --split N              N files (2 to %d) that are the parts of one model,\n"
-        "                             NAME-00001-of-0000N.gguf for -o NAME.gguf\n"
-        "      --dry-run              print the size, write nothing\n"
-        "      --output text|json     format on stdout (default text)\n"
-        "  -q, --quiet                no progress on stderr\n",
-        THREADS_DEFAULT_MAX, MODEL_PARTS_MAX);
+    struct synth *s = program;
+    return mix_option(value, &s->chosen.mixes, error);
+}
+
+static int take_output(void *program, const char *value, struct error *error)
+{
+    struct synth *s = program;
+    s->json = strcmp(value, "json") == 0;
+    if (!s->json && strcmp(value, "text") != 0)
+        return error_set(error, ERR_BAD_INPUT, "--output: '%.40s' is not text or json", value);
+    return 0;
+}
+
+static void more_help(FILE *out)
+{
     shape_help(out);
     mix_help(out);
 }
 
-enum { OPT_TYPE = 256, OPT_PURE, OPT_SEED, OPT_SPLIT, OPT_DRY, OPT_OUTPUT };
-
-static const struct option options[] = {
-    {"type", 1, NULL, OPT_TYPE},   {"pure", 0, NULL, OPT_PURE},
-    {"seed", 1, NULL, OPT_SEED},   {"threads", 1, NULL, 't'},
-    {"dry-run", 0, NULL, OPT_DRY}, {"output", 1, NULL, OPT_OUTPUT},
-    {"split", 1, NULL, OPT_SPLIT}, {"quiet", 0, NULL, 'q'},
-    {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0},
+static const struct option_row rows[] = {
+    {'o', NULL, "FILE", OPTION_TEXT(struct synth, path),
+     "output file; written as FILE.part and renamed at the end"},
+    {0, "type", "TYPE[,TYPE...]", OPTION_CALL(take_type),
+     "mix of tensor types, below (default Q4_0)"},
+    {0, "pure", NULL, OPTION_FLAG(struct synth, chosen.pure),
+     "every matrix of the type that gives the mix its name"},
+    {0, "seed", "N", OPTION_NUMBER(struct synth, chosen.seed, 0, INT64_MAX),
+     "of the random weights (default 1)"},
+    {'t', "threads", "N", OPTION_NUMBER(struct synth, threads, 1, 16),
+     "threads that generate weights (default: 1 per core, at most " OPTION_DIGITS(
+         THREADS_DEFAULT_MAX) ")"},
+    {0, "split", "N", OPTION_NUMBER(struct synth, parts, 2, MODEL_PARTS_MAX),
+     "N files (2 to " OPTION_DIGITS(MODEL_PARTS_MAX) ") that are the parts of one model,\n"
+                                                     "NAME-00001-of-0000N.gguf for -o NAME.gguf"},
+    {0, "dry-run", NULL, OPTION_FLAG(struct synth, dry), "print the size, write nothing"},
+    {0, "output", "text|json", OPTION_CALL(take_output), "format on stdout (default text)"},
+    {'q', "quiet", NULL, OPTION_FLAG(struct synth, quiet), "no progress on stderr"},
 };
 
-/* Option values that are applied to the shape later. */
-struct chosen {
-    struct mix_list mixes;
-    bool pure;
-    int64_t seed;
+static const struct option_table options = {
+    .command = "synth",
+    .before =
+        "usage: sluice synth -o FILE SHAPE [key=value ...] [options]\n"
+        "\n"
+        "Writes a GGUF file with the shape of a real model and random weights, for measuring\n"
+        "speed, not quality. The same shape, keys and seed give the same bytes.\n"
+        "\n",
+    OPTION_ROWS(rows),
+    .column = 29,
+    .more = more_help,
 };
-
-static int one_option(struct synth *s, struct chosen *c, int option, const char *value,
-                      struct error *error)
-{
-    switch (option) {
-    case 'o': s->path = value; return 0;
-    case OPT_TYPE: return mix_option(value, &c->mixes, error);
-    case OPT_PURE: c->pure = true; return 0;
-    case OPT_SEED: return option_i64("--seed", value, 0, INT64_MAX, &c->seed, error);
-    case 't': return option_i64("--threads", value, 1, 16, &s->threads, error);
-    case OPT_SPLIT: return option_i64("--split", value, 2, MODEL_PARTS_MAX, &s->parts, error);
-    case OPT_DRY: s->dry = true; return 0;
-    case OPT_OUTPUT:
-        s->json = strcmp(value, "json") == 0;
-        if (!s->json && strcmp(value, "text") != 0)
-            return error_set(error, ERR_BAD_INPUT, "--output: '%.40s' is not text or json", value);
-        return 0;
-    case 'q': s->quiet = true; return 0;
-    case 'h': usage(stdout); exit(fflush(stdout) == 0 ? 0 : 1);
-    default: sl_panic("option %d of the table is not handled", option);
-    }
-}
 
 static int parse(struct synth *s, int argc, char **argv, struct error *error)
 {
-    struct chosen chosen = {.mixes = {{MIX_Q4_0}, 1}, .seed = 1};
-    int option;
+    s->chosen = (struct chosen){.mixes = {{MIX_Q4_0}, 1}, .seed = 1};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     s->threads = cores < 1 ? 1 : cores > THREADS_DEFAULT_MAX ? THREADS_DEFAULT_MAX : cores;
-    while ((option = getopt_long(argc, argv, ":o:t:qh", options, NULL)) != -1)
-        if ((option == '?' || option == ':'
-                 ? option_error("synth", option, argv, options, false, NULL, error)
-                 : one_option(s, &chosen, option, optarg, error)) != 0)
-            return -1;
+    if (options_read(&options, s, argc, argv, error) != 0)
+        return -1;
     if (optind == argc)
         return error_set(error, ERR_BAD_INPUT, "a shape is required (see sluice synth --help)");
     if (!s->path && !s->dry)
@@ -136,9 +131,9 @@ static int parse(struct synth *s, int argc, char **argv, struct error *error)
     for (; optind < argc; optind++)
         if (shape_set(&s->shape, argv[optind], error) != 0)
             return -1;
-    s->shape.mixes = chosen.mixes;
-    s->shape.pure = chosen.pure;
-    s->shape.seed = (uint64_t)chosen.seed;
+    s->shape.mixes = s->chosen.mixes;
+    s->shape.pure = s->chosen.pure;
+    s->shape.seed = (uint64_t)s->chosen.seed;
     return shape_finish(&s->shape, error);
 }
 

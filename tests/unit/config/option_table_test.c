@@ -13,6 +13,7 @@ struct program {
     bool quiet, json;
     int64_t count;
     uint64_t bytes;
+    const char *maybe;
     int nth, calls;
 };
 
@@ -41,6 +42,7 @@ static const struct option_row rows[] = {
     {0, "one", "X", OPTION_NTH(take_nth, 1), NULL},
     {0, "two", "X", OPTION_NTH(take_nth, 2), NULL},
     {0, "elsewhere", "N", OPTION_ELSEWHERE, "taken before"},
+    {0, "maybe", "X", OPTION_MAYBE(struct program, maybe), ""},
 };
 
 static const struct option_table table = {.command = "program",
@@ -54,7 +56,8 @@ static const struct option_table table = {.command = "program",
 /* Takes words separated by blanks. */
 static int take(struct program *p, const char *words, struct error *error)
 {
-    char text[128], *argv[WORDS_MAX + 2] = {"program"}, *rest = text;
+    static char text[128]; /* values are borrowed from it */
+    char *argv[WORDS_MAX + 2] = {"program"}, *rest = text;
     int argc = 1;
     *p = (struct program){.quiet = false};
     snprintf(text, sizeof text, "%s", words);
@@ -62,7 +65,7 @@ static int take(struct program *p, const char *words, struct error *error)
         argv[argc++] = word;
     optind = 0; /* the parser of the C library begins again */
     int rc = options_read(&table, p, argc, argv, error);
-    ck_assert(rc != 0 || (p->model == NULL) == !strstr(words, "m"));
+    ck_assert(rc != 0 || (p->model == NULL) == !strstr(words, "-m "));
     ck_assert(rc != 0 || !p->model || strcmp(p->model, "f") == 0);
     return rc;
 }
@@ -80,6 +83,10 @@ START_TEST(values)
     ck_assert(p.calls == 2 && p.nth == 23);
     ck_assert_int_eq(take(&p, "--one 4 operand", &error), 0);
     ck_assert(p.nth == 14 && optind == 3);
+    ck_assert_int_eq(take(&p, "--maybe --call x", &error), 0);
+    ck_assert(p.calls == 1 && p.maybe && strcmp(p.maybe, "") == 0);
+    ck_assert_int_eq(take(&p, "--maybe=x", &error), 0);
+    ck_assert_str_eq(p.maybe, "x");
 }
 END_TEST
 
@@ -129,6 +136,7 @@ START_TEST(help)
                        "  -q, --quiet       no text\n"
                        "      --output text|json  a form\n"
                        "      --elsewhere N  taken before\n"
+                       "      --maybe X\n"
                        "\nthe end\n");
     static const struct option_row plain[] = {
         {0, "quiet", NULL, OPTION_FLAG(struct program, quiet), "no text"}};
