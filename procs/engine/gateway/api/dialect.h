@@ -51,8 +51,6 @@ struct api_model {
 };
 
 struct dialect {
-    const char *name;
-
     /* The body of a response that is an error. param: the field that is wrong; NULL or "": none.
      * A new reference, NULL without memory, like all of them. */
     json_t *(*error)(unsigned status, const struct error *error, const char *param);

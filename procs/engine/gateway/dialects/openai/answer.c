@@ -357,10 +357,9 @@ static json_t *models(const struct api_model *model)
                      "sluice");
 }
 
-const struct dialect openai = {.name = "openai", .error = error_json, .describe = models};
+const struct dialect openai = {.error = error_json, .describe = models};
 
-const struct dialect openai_completion = {.name = "openai_completion",
-                                          .error = error_json,
+const struct dialect openai_completion = {.error = error_json,
                                           .parse = openai_completion_parse,
                                           .framing = &framing_events,
                                           .text = send_text,
@@ -370,8 +369,7 @@ const struct dialect openai_completion = {.name = "openai_completion",
                                           .fail = fail,
                                           .whole = whole};
 
-const struct dialect openai_chat = {.name = "openai_chat",
-                                    .error = error_json,
+const struct dialect openai_chat = {.error = error_json,
                                     .parse = openai_chat_parse,
                                     .framing = &framing_events,
                                     .text = send_delta,
