@@ -388,20 +388,11 @@ static void bind_sizes(struct core *c, uint32_t i)
 static struct device_at bind_conv(struct core *c, uint32_t i, enum dense_role role, uint64_t *at)
 {
     struct op_unpack unpack = {.w = dense_matrix(c, i, role), .row_stride = 1};
-    sl_assert(unpack.w.k == c->hp.conv_taps && unpack.w.k <= MODEL_TAPS_MAX);
+    sl_assert(unpack.w.k == c->model->layer[i].recurrent.taps && unpack.w.k <= MODEL_TAPS_MAX);
     unpack.stride = unpack.w.n;
     unpack.y = take(c, at, (size_t)unpack.w.k * unpack.w.n);
     c->device->ops->unpack(c->device, &unpack);
     return unpack.y;
-}
-
-/* Layers before it with a recurrent state: those of other parts are counted, too. */
-static uint32_t states_before(const struct core *c, uint32_t layer)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < layer; i++)
-        count += c->hp.layer_kind[i] == LAYER_RECURRENT;
-    return count;
 }
 
 /* Roles that the model does not have are left out. */
@@ -422,7 +413,7 @@ static void bind_recurrent(struct core *c, uint32_t i, const enum dense_role *ro
     l->mix_forms = form_bit(&l->out);
     l->mix_size = l->out.k;
     c->mix_size = larger(c->mix_size, l->mix_size);
-    l->recurrent.state_number = states_before(c, i);
+    l->recurrent.state_at = model_state_floats(&c->hp, i); /* after layers of other parts, too */
     c->states++;
 }
 

@@ -46,10 +46,10 @@ struct core_mla_weights {
 struct core_recurrent_weights {
     struct device_matrix project[CORE_PROJECTIONS];
     struct device_at project_scale[CORE_PROJECTIONS];
-    uint32_t projected;                             /* outputs of all projections */
-    uint32_t state_number;                          /* of the layer, among those with a state */
-    bool beta_alpha;                                /* the last projection has both */
-    struct device_at conv;                          /* [taps][channels] */
+    uint32_t projected;    /* outputs of all projections */
+    uint64_t state_at;     /* floats: its place in the state of a sequence */
+    bool beta_alpha;       /* the last projection has both */
+    struct device_at conv; /* [taps][channels] */
     struct device_at delta_dt, delta_a, delta_norm; /* [v heads], [v heads], [size] */
 };
 
@@ -261,7 +261,8 @@ void core_attention_output(struct core *c); /* of c->scratch.mix, added to the r
 void core_mla(struct core *c);              /* mla.c */
 void core_deltanet(struct core *c);         /* recurrent.c */
 void core_shortconv(struct core *c);
-struct device_delta core_delta_shape(const struct core *c); /* of all layers, but beta_alpha */
+/* Without beta_alpha. */
+struct device_delta core_delta_shape(const struct core *c, const struct layer_recurrent *r);
 
 /* router.c */
 void core_ffn_norm(struct core *c); /* input of the second part */

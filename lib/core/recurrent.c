@@ -24,14 +24,15 @@ static void project(struct core *c)
 
 void core_shortconv(struct core *c)
 {
+    const struct layer_recurrent *r = &c->model->layer[c->pass.step.layer].recurrent;
     core_mixer_input(c);
     project(c);
     const struct op_short_conv conv = {.rows = c->pass.step.rows,
                                        .sequences = c->pass.sequence_count,
                                        .row = c->scratch.row,
                                        .sequence = c->pass.at,
-                                       .taps = c->hp.conv_taps,
-                                       .channels = c->hp.hidden,
+                                       .taps = r->taps,
+                                       .channels = r->channels,
                                        .conv = core_layer_now(c)->recurrent.conv,
                                        .zeros = c->scratch.zeros,
                                        .stride = c->projected_max,
@@ -41,15 +42,15 @@ void core_shortconv(struct core *c)
     core_attention_output(c);
 }
 
-struct device_delta core_delta_shape(const struct core *c)
+struct device_delta core_delta_shape(const struct core *c, const struct layer_recurrent *r)
 {
     const struct model_hparams *h = &c->hp;
     return (struct device_delta){.size = h->delta_size,
                                  .k_heads = h->delta_k_heads,
                                  .v_heads = h->delta_v_heads,
                                  .inner = h->delta_inner,
-                                 .taps = h->conv_taps,
-                                 .channels = model_conv_channels(h),
+                                 .taps = r->taps,
+                                 .channels = r->channels,
                                  .order = (enum delta_order)h->delta_order,
                                  .eps = h->rms_eps};
 }
@@ -64,7 +65,7 @@ void core_deltanet(struct core *c)
         .sequences = c->pass.sequence_count,
         .row = c->scratch.row,
         .sequence = c->pass.at,
-        .shape = core_delta_shape(c),
+        .shape = core_delta_shape(c, &c->model->layer[c->pass.step.layer].recurrent),
         .conv = l->recurrent.conv,
         .zeros = c->scratch.zeros,
         .dt = l->recurrent.delta_dt,

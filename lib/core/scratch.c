@@ -140,7 +140,7 @@ static void cut_attention(struct core *c, struct layout *m, uint32_t chunk,
     c->scratch.k = cut_floats(m, (size_t)chunk * c->k_size);
     c->scratch.v = cut_floats(m, (size_t)chunk * c->v_size);
     c->scratch.projected = cut_floats(m, (size_t)chunk * c->projected_max);
-    c->scratch.zeros = cut_floats(m, c->states > 0 ? model_conv_channels(hp) : 0);
+    c->scratch.zeros = cut_floats(m, c->states > 0 ? model_recurrent_max(hp).channels : 0);
     if (c->latent.q_rank > 0)
         cut_rows(m, &c->scratch.query, want->query, chunk, c->latent.q_rank);
     c->scratch.rows_max = chunk;
@@ -184,6 +184,8 @@ static uint32_t kv_floats(const struct core *c)
 static void cut_workspace(struct core *c, struct layout *m, uint32_t chunk,
                           const struct forms_wanted *want)
 {
+    const struct layer_recurrent recurrent =
+        c->states > 0 ? model_recurrent_max(&c->hp) : (struct layer_recurrent){0};
     const struct device_limits limits = {.rows = chunk,
                                          .experts = c->hp.experts,
                                          .top_k = c->hp.experts_used,
@@ -196,9 +198,8 @@ static void cut_workspace(struct core *c, struct layout *m, uint32_t chunk,
                                          .latent_forms = want->latent,
                                          .attention_floats = attention_floats(c),
                                          .kv_floats = kv_floats(c),
-                                         .delta = core_delta_shape(c),
-                                         .channels =
-                                             c->states > 0 ? model_conv_channels(&c->hp) : 0};
+                                         .delta = core_delta_shape(c, &recurrent),
+                                         .channels = recurrent.channels};
     struct device_at at = cut_device(m, c->device->ops->workspace(c->device, &limits), 1);
     if (at.address)
         c->device->ops->use_workspace(c->device, &limits, at);

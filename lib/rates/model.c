@@ -49,7 +49,7 @@ static uint64_t kv_of(const struct model_index *m, uint32_t layer, enum kv_type 
 {
     const struct model_hparams *h = &m->hparams;
     if (h->layer_kind[layer] == LAYER_RECURRENT)
-        return model_state_floats(h) * sizeof(float);
+        return m->layer[layer].recurrent.floats * sizeof(float);
     uint32_t half = context / 2;
     uint32_t n = m->layer[layer].attention.window > 0 && ring > 0 && ring < half ? ring : half;
     return model_kv_bytes(h, layer, KV_SIDE_KEYS, type, n) +

@@ -58,7 +58,7 @@ static uint64_t layer_of(const struct model_index *m, uint32_t layer, enum kv_ty
 {
     const struct model_hparams *h = &m->hparams;
     if (h->layer_kind[layer] == LAYER_RECURRENT)
-        return states * align_up(model_state_floats(h) * sizeof(float), DEVICE_ALIGN);
+        return states * align_up(m->layer[layer].recurrent.floats * sizeof(float), DEVICE_ALIGN);
     uint32_t positions = m->layer[layer].attention.window > 0 && ring > 0 ? ring : context;
     return side_of(h, layer, KV_SIDE_KEYS, type, positions) +
            side_of(h, layer, KV_SIDE_VALUES, type, positions);
@@ -181,8 +181,9 @@ uint32_t cuda_plan_slots(const struct cuda_plan *plan)
 /* Scratch memory of what is unpacked when a model is loaded, which is that of experts until then. */
 static uint64_t load_of(const struct model_hparams *h)
 {
-    uint64_t channels = model_recurrent_layers(h) > 0 ? model_conv_channels(h) : 1;
-    return align_up(channels * h->conv_taps * sizeof(float), DEVICE_ALIGN) +
+    struct layer_recurrent r = model_recurrent_max(h);
+    uint64_t channels = r.channels > 0 ? r.channels : 1;
+    return align_up(channels * r.taps * sizeof(float), DEVICE_ALIGN) +
            align_up(channels * sizeof(uint32_t), DEVICE_ALIGN);
 }
 

@@ -269,6 +269,7 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
     if (!listed)
         arch_set_recurrent(h);
     memset(h->layer_kind + h->layers, LAYER_FULL, sizeof h->layer_kind - h->layers);
+    arch_set_parts(arch, h);
     const struct arch_row *row;
     ARCH_EACH (row, arch, ARCH_ROWS(CONST))
         *arch_uint(h, row->offset) = (uint32_t)row->value;
@@ -392,5 +393,5 @@ int arch_check_hparams(const struct arch *arch, const struct model_hparams *h, s
         return -1;
     if (h->tied_output > 1)
         return error_set(error, ERR_BAD_INPUT, "tied_output is neither 0 nor 1");
-    return 0;
+    return arch_check_parts(arch, h, error);
 }

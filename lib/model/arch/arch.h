@@ -102,19 +102,10 @@ struct model_hparams {
     float query_scale;
     uint32_t query_context;
     uint32_t reserved[1];
-    uint8_t layer_kind[MODEL_LAYERS_MAX]; /* enum layer_kind */
+    uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
+    uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */
+    uint8_t layer_ffn[MODEL_LAYERS_MAX];   /* enum layer_ffn, the same */
 };
-
-/* Layers that have a router and experts; the others have one dense network each. */
-static inline bool hparams_layer_has_experts(const struct model_hparams *h, uint32_t layer)
-{
-    return layer >= h->dense_layers;
-}
-
-static inline uint32_t hparams_expert_layers(const struct model_hparams *h)
-{
-    return h->layers - h->dense_layers;
-}
 
 /* The router of a layer with that bias (NULL: none). */
 static inline struct model_router model_router_of(const struct model_hparams *h, const float *bias)
@@ -193,20 +184,29 @@ static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, en
     return bytes / KV_TILE;
 }
 
-/* Channels of the convolution over time. */
-static inline uint32_t model_conv_channels(const struct model_hparams *h)
-{
-    return h->delta_size > 0 ? (2 * h->delta_k_heads + h->delta_v_heads) * h->delta_size
-                             : h->hidden;
-}
+/* The recurrent state of one layer, and what a row of it needs; all 0 where the mixer has no state. */
+struct layer_recurrent {
+    uint32_t taps;     /* inputs of the convolution over time, the newest included */
+    uint32_t channels; /* of that convolution */
+    uint32_t heads;    /* with a matrix of the state each; 0: older inputs are all of the state */
+    uint32_t key_size, value_size; /* of such a matrix */
+    uint32_t projected;            /* floats of a row: all projections of its input */
+    uint32_t mixed;                /* floats of a row: the result, before the output matrix */
+    uint32_t reserved;
+    uint64_t
+        floats; /* of the state: [taps - 1][channels], older inputs of the convolution, the oldest first;
+                      * then [heads][key_size][value_size] */
+};
 
-/* Floats of the recurrent state of one layer: the older inputs of the convolution, [taps - 1][channels],
- * the oldest first; then, with MIXER_DELTANET, S of each v head, [v head][key][value]. */
-static inline uint64_t model_state_floats(const struct model_hparams *h)
-{
-    return (uint64_t)(h->conv_taps - 1) * model_conv_channels(h) +
-           (uint64_t)h->delta_v_heads * h->delta_size * h->delta_size;
-}
+struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_t layer);
+
+/* Each number is the largest of all layers. */
+struct layer_recurrent model_recurrent_max(const struct model_hparams *h);
+
+/* Floats of the states of the first `layers` layers of a sequence, which are in the order of the layers, and
+ * bytes of all of them; 0: no layer has one. */
+uint64_t model_state_floats(const struct model_hparams *h, uint32_t layers);
+uint64_t model_state_bytes(const struct model_hparams *h);
 
 static inline uint32_t model_recurrent_layers(const struct model_hparams *h)
 {
@@ -214,13 +214,6 @@ static inline uint32_t model_recurrent_layers(const struct model_hparams *h)
     for (uint32_t layer = 0; layer < h->layers; layer++)
         count += h->layer_kind[layer] == LAYER_RECURRENT;
     return count;
-}
-
-/* Bytes of the recurrent state of a sequence: its layers that have one, in order; 0: none has. */
-static inline uint64_t model_state_bytes(const struct model_hparams *h)
-{
-    uint32_t layers = model_recurrent_layers(h);
-    return layers == 0 ? 0 : layers * model_state_floats(h) * sizeof(float);
 }
 
 /* Which k head serves v head h of MIXER_DELTANET; `share` v heads have the same. */
@@ -267,8 +260,8 @@ enum layer_mixer {
     MIXER__COUNT
 };
 enum layer_ffn {
-    FFN_DENSE,   /* one network for all tokens */
     FFN_EXPERTS, /* router and experts, with a shared expert if the layer has its tensors */
+    FFN_DENSE,   /* one network for all tokens */
     FFN_DENSE_AND_EXPERTS, /* both on the same residual, each with its norms; their sum is added */
     FFN__COUNT
 };
@@ -283,11 +276,26 @@ static inline bool ffn_has_experts(enum layer_ffn ffn)
     return ffn != FFN_DENSE;
 }
 
+/* True if the layer has a router and experts. */
+static inline bool hparams_layer_has_experts(const struct model_hparams *h, uint32_t layer)
+{
+    return ffn_has_experts((enum layer_ffn)h->layer_ffn[layer]);
+}
+
+static inline uint32_t hparams_expert_layers(const struct model_hparams *h)
+{
+    uint32_t count = 0;
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        count += hparams_layer_has_experts(h, layer);
+    return count;
+}
+
 struct layer_parts {
     uint8_t mixer; /* enum layer_mixer */
     uint8_t ffn;   /* enum layer_ffn */
     uint16_t reserved;
     struct layer_attention attention; /* sizes; where the mixer is attention */
+    struct layer_recurrent recurrent; /* sizes; where the mixer has a state */
 };
 
 /* The part of a layer that a dense tensor belongs to; other layers must not have it. MLA is
@@ -295,10 +303,11 @@ struct layer_parts {
 enum layer_part {
     PART_EVERY,
     PART_ATTENTION,
-    PART_DELTANET,
-    PART_SHORTCONV,
     PART_DENSE,
-    PART_EXPERTS
+    PART_EXPERTS,
+    PART_MIXER, /* and that number more: only this mixer */
+    PART_DELTANET = PART_MIXER + MIXER_DELTANET,
+    PART_SHORTCONV = PART_MIXER + MIXER_SHORTCONV
 };
 
 /* Roles of dense tensors: one row per tensor that the engine uses.

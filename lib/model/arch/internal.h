@@ -53,6 +53,8 @@ int arch_read_scaling(const struct arch *arch, const struct gguf *g, struct mode
 
 int arch_check_mla(const struct model_hparams *h, struct error *error);
 int arch_check_kinds(const struct model_hparams *h, struct error *error);
+/* Are the parts of the layers those of arch_set_parts? */
+int arch_check_parts(const struct arch *arch, const struct model_hparams *h, struct error *error);
 int arch_check_scaling(const struct model_hparams *h, struct error *error);
 int arch_check_attention(const struct layer_attention *a, struct error *error);
 

@@ -137,12 +137,58 @@ int arch_read_array(const struct arch *arch, const struct arch_row *row, const c
     return 0;
 }
 
+static bool row_fits(const struct arch_row *row, const struct model_hparams *h, uint32_t layer)
+{
+    bool recurrent = h->layer_kind[layer] == LAYER_RECURRENT, leading = layer < h->dense_layers;
+    switch ((enum arch_which)row->which) {
+    case ARCH_WHICH_LEADING_RECURRENT: return recurrent && leading;
+    case ARCH_WHICH_LEADING: return leading;
+    case ARCH_WHICH_RECURRENT: return recurrent;
+    case ARCH_WHICH_ALL: break;
+    }
+    return true;
+}
+
+/* What the layer consists of. */
+static const struct arch_row *parts_of(const struct arch *arch, const struct model_hparams *h,
+                                       uint32_t layer)
+{
+    const struct arch_row *row;
+    ARCH_EACH (row, arch, ARCH_ROWS(LAYERS))
+        if (row_fits(row, h, layer))
+            return row;
+    sl_panic("layer %u of %s is in no table", layer, arch->name);
+}
+
+void arch_set_parts(const struct arch *arch, struct model_hparams *h)
+{
+    memset(h->layer_mixer, 0, sizeof h->layer_mixer);
+    memset(h->layer_ffn, 0, sizeof h->layer_ffn);
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        const struct arch_row *row = parts_of(arch, h, layer);
+        h->layer_mixer[layer] = row->mixer;
+        h->layer_ffn[layer] = row->ffn;
+    }
+}
+
+int arch_check_parts(const struct arch *arch, const struct model_hparams *h, struct error *error)
+{
+    for (uint32_t layer = 0; layer < MODEL_LAYERS_MAX; layer++) {
+        const struct arch_row *row = layer < h->layers ? parts_of(arch, h, layer) : NULL;
+        if (h->layer_mixer[layer] != (row ? row->mixer : 0) ||
+            h->layer_ffn[layer] != (row ? row->ffn : 0))
+            return error_set(error, ERR_BAD_INPUT, "layer %" PRIu32 " is of impossible parts",
+                             layer);
+    }
+    return 0;
+}
+
 int arch_check_kinds(const struct model_hparams *h, struct error *error)
 {
     for (uint32_t layer = 0; layer < MODEL_LAYERS_MAX; layer++) {
         bool window = layer < h->layers && h->window > 0 && h->layer_kind[layer] == LAYER_WINDOW;
-        bool recurrent =
-            layer < h->layers && h->conv_taps > 0 && h->layer_kind[layer] == LAYER_RECURRENT;
+        bool recurrent = layer < h->layers && h->layer_kind[layer] == LAYER_RECURRENT &&
+                         model_recurrent_of(h, layer).floats > 0;
         if (h->layer_kind[layer] != LAYER_FULL && !window && !recurrent)
             return error_set(error, ERR_BAD_INPUT, "layer %" PRIu32 " is of an impossible kind",
                              layer);

@@ -73,13 +73,23 @@ int arch_read_recurrent(const struct arch *arch, const struct gguf *g, struct mo
     return 1;
 }
 
-int arch_check_recurrent(const struct model_hparams *h, struct error *error)
+/* ---- the mixers ---- */
+
+/* Gated DeltaNet: of the convolution's channels, the first are q, then k and v of all heads. */
+static struct layer_recurrent deltanet_of(const struct model_hparams *h)
 {
-    if (h->gated_attention && h->value_size != h->head_size)
-        return error_set(error, ERR_BAD_INPUT,
-                         "key_length %" PRIu32 " and value_length %" PRIu32
-                         " differ: a gated head has one size",
-                         h->head_size, h->value_size);
+    uint32_t channels = (2 * h->delta_k_heads + h->delta_v_heads) * h->delta_size;
+    return (struct layer_recurrent){.taps = h->conv_taps,
+                                    .channels = channels,
+                                    .heads = h->delta_v_heads,
+                                    .key_size = h->delta_size,
+                                    .value_size = h->delta_size,
+                                    .projected = channels + h->delta_inner + 2 * h->delta_v_heads,
+                                    .mixed = h->delta_inner};
+}
+
+static int deltanet_check(const struct model_hparams *h, struct error *error)
+{
     if (h->delta_size == 0)
         return 0;
     if (h->delta_size > DELTA_SIZE_MAX || h->delta_v_heads % h->delta_k_heads != 0)
@@ -91,5 +101,81 @@ int arch_check_recurrent(const struct model_hparams *h, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "ssm.inner_size is %" PRIu32 ": not ssm.time_step_rank * ssm.state_size",
                          h->delta_inner);
+    return 0;
+}
+
+/* LFM2's convolution has two gates. */
+static struct layer_recurrent shortconv_of(const struct model_hparams *h)
+{
+    return (struct layer_recurrent){.taps = h->conv_taps,
+                                    .channels = h->hidden,
+                                    .projected = 3 * h->hidden,
+                                    .mixed = h->hidden};
+}
+
+/* A mixer with a state: its sizes, without the floats, and the check of its hyper-parameters (NULL: none). */
+static const struct {
+    struct layer_recurrent (*sizes)(const struct model_hparams *h);
+    int (*check)(const struct model_hparams *h, struct error *error);
+} mixers[MIXER__COUNT] = {
+    [MIXER_DELTANET] = {deltanet_of, deltanet_check},
+    [MIXER_SHORTCONV] = {shortconv_of, NULL},
+};
+
+struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_t layer)
+{
+    uint8_t mixer = h->layer_mixer[layer];
+    if (mixer >= MIXER__COUNT || !mixers[mixer].sizes)
+        return (struct layer_recurrent){0};
+    struct layer_recurrent r = mixers[mixer].sizes(h);
+    r.floats = (uint64_t)(r.taps - 1) * r.channels + (uint64_t)r.heads * r.key_size * r.value_size;
+    return r;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+struct layer_recurrent model_recurrent_max(const struct model_hparams *h)
+{
+    struct layer_recurrent max = {0};
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        struct layer_recurrent r = model_recurrent_of(h, layer);
+        max.taps = larger(max.taps, r.taps);
+        max.channels = larger(max.channels, r.channels);
+        max.heads = larger(max.heads, r.heads);
+        max.key_size = larger(max.key_size, r.key_size);
+        max.value_size = larger(max.value_size, r.value_size);
+        max.projected = larger(max.projected, r.projected);
+        max.mixed = larger(max.mixed, r.mixed);
+        max.floats = max.floats > r.floats ? max.floats : r.floats;
+    }
+    return max;
+}
+
+uint64_t model_state_floats(const struct model_hparams *h, uint32_t layers)
+{
+    uint64_t floats = 0;
+    for (uint32_t layer = 0; layer < layers; layer++)
+        floats += model_recurrent_of(h, layer).floats;
+    return floats;
+}
+
+uint64_t model_state_bytes(const struct model_hparams *h)
+{
+    return model_state_floats(h, h->layers) * sizeof(float);
+}
+
+int arch_check_recurrent(const struct model_hparams *h, struct error *error)
+{
+    if (h->gated_attention && h->value_size != h->head_size)
+        return error_set(error, ERR_BAD_INPUT,
+                         "key_length %" PRIu32 " and value_length %" PRIu32
+                         " differ: a gated head has one size",
+                         h->head_size, h->value_size);
+    for (int mixer = 0; mixer < MIXER__COUNT; mixer++)
+        if (mixers[mixer].check && mixers[mixer].check(h, error) != 0)
+            return -1;
     return 0;
 }

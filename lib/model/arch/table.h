@@ -34,14 +34,14 @@ enum arch_dim {
     ARCH_DIM_INNER,
     ARCH_DIM_INNER_TWICE,
     ARCH_DIM_SHARED, /* inner size of the shared expert */
-    ARCH_DIM_TAPS,
-    ARCH_DIM_CHANNELS,      /* of the convolution over time */
-    ARCH_DIM_CONV_INPUTS,   /* 3 * hidden: of the short convolution */
-    ARCH_DIM_DELTA_HEAD,    /* delta_size */
-    ARCH_DIM_DELTA_V_HEADS, /* delta_v_heads */
-    ARCH_DIM_DELTA_GATES,   /* 2 * delta_v_heads */
-    ARCH_DIM_DELTA_INNER,
-    ARCH_DIM_DENSE /* inner size of a layer without experts */
+    ARCH_DIM_TAPS,   /* this and the next: struct layer_recurrent */
+    ARCH_DIM_CHANNELS,
+    ARCH_DIM_PROJECTED,
+    ARCH_DIM_MIXED,
+    ARCH_DIM_STATE_HEADS,
+    ARCH_DIM_STATE_HEADS_TWICE,
+    ARCH_DIM_STATE_VALUE, /* value_size */
+    ARCH_DIM_DENSE        /* inner size of a layer without experts */
 };
 
 /* Size in a layer; of a tensor outside the layers: layer == hparams->layers. */
@@ -176,6 +176,9 @@ void arch_derive_mla(struct model_hparams *hparams);
 /* Sets the floats without a key (ARCH_ROOT, ARCH_CONST_FLOAT). */
 void arch_set_reals(const struct arch *arch, struct model_hparams *hparams);
 
+/* Sets mixers and feed-forward parts by the kinds of the layers, which are known. */
+void arch_set_parts(const struct arch *arch, struct model_hparams *hparams);
+
 /* Sets the kinds of the layers by the architecture's rule. */
 void arch_set_kinds(const struct arch *arch, struct model_hparams *hparams);
 
@@ -209,8 +212,7 @@ int arch_locate_tensor(const struct arch *arch, const struct model_hparams *hpar
                        struct error *error);
 
 /* What a layer consists of. */
-struct layer_parts arch_layer_parts(const struct arch *arch, const struct model_hparams *hparams,
-                                    uint32_t layer);
+struct layer_parts arch_layer_parts(const struct model_hparams *hparams, uint32_t layer);
 
 /* True if a layer of these parts may have a tensor of that role. */
 bool arch_layer_has(struct layer_parts parts, enum dense_role role);

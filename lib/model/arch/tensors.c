@@ -28,46 +28,32 @@ bool arch_role_is_global(enum dense_role role)
     return role_names[role].global;
 }
 
-static bool row_fits(const struct arch_row *row, const struct model_hparams *h, uint32_t layer)
+struct layer_parts arch_layer_parts(const struct model_hparams *h, uint32_t layer)
 {
-    bool recurrent = h->layer_kind[layer] == LAYER_RECURRENT, leading = layer < h->dense_layers;
-    switch ((enum arch_which)row->which) {
-    case ARCH_WHICH_LEADING_RECURRENT: return recurrent && leading;
-    case ARCH_WHICH_LEADING: return leading;
-    case ARCH_WHICH_RECURRENT: return recurrent;
-    case ARCH_WHICH_ALL: break;
-    }
-    return true;
-}
-
-struct layer_parts arch_layer_parts(const struct arch *arch, const struct model_hparams *h,
-                                    uint32_t layer)
-{
-    const struct arch_row *row;
-    ARCH_EACH (row, arch, ARCH_ROWS(LAYERS))
-        if (row_fits(row, h, layer))
-            return (struct layer_parts){
-                .mixer = row->mixer, .ffn = row->ffn, .attention = model_attention_of(h, layer)};
-    sl_panic("layer %u of %s is in no table", layer, arch->name);
+    return (struct layer_parts){.mixer = h->layer_mixer[layer],
+                                .ffn = h->layer_ffn[layer],
+                                .attention = model_attention_of(h, layer),
+                                .recurrent = model_recurrent_of(h, layer)};
 }
 
 bool arch_layer_has(struct layer_parts parts, enum dense_role role)
 {
     sl_assert((unsigned)role < DENSE__COUNT);
-    switch (role_names[role].part) {
+    uint32_t part = role_names[role].part;
+    switch (part) {
     case PART_EVERY: return true;
     case PART_ATTENTION: return parts.mixer == MIXER_ATTENTION || parts.mixer == MIXER_MLA;
-    case PART_DELTANET: return parts.mixer == MIXER_DELTANET;
-    case PART_SHORTCONV: return parts.mixer == MIXER_SHORTCONV;
     case PART_DENSE: return ffn_has_dense((enum layer_ffn)parts.ffn);
     case PART_EXPERTS: return ffn_has_experts((enum layer_ffn)parts.ffn);
+    default: return parts.mixer == part - PART_MIXER;
     }
-    sl_panic("part %d is in no table", (int)role_names[role].part);
 }
 
 uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_dim dim)
 {
-    struct layer_attention a = model_attention_of(h, layer < h->layers ? layer : 0);
+    uint32_t inside = layer < h->layers ? layer : 0;
+    struct layer_attention a = model_attention_of(h, inside);
+    struct layer_recurrent r = model_recurrent_of(h, inside);
     switch (dim) {
     case ARCH_DIM_ONE: return 1;
     case ARCH_DIM_HIDDEN: return h->hidden;
@@ -92,13 +78,13 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_INNER: return h->expert_inner;
     case ARCH_DIM_INNER_TWICE: return 2 * (uint64_t)h->expert_inner;
     case ARCH_DIM_SHARED: return h->shared_inner;
-    case ARCH_DIM_TAPS: return h->conv_taps;
-    case ARCH_DIM_CHANNELS: return model_conv_channels(h);
-    case ARCH_DIM_CONV_INPUTS: return 3 * (uint64_t)h->hidden;
-    case ARCH_DIM_DELTA_HEAD: return h->delta_size;
-    case ARCH_DIM_DELTA_V_HEADS: return h->delta_v_heads;
-    case ARCH_DIM_DELTA_GATES: return 2 * (uint64_t)h->delta_v_heads;
-    case ARCH_DIM_DELTA_INNER: return h->delta_inner;
+    case ARCH_DIM_TAPS: return r.taps;
+    case ARCH_DIM_CHANNELS: return r.channels;
+    case ARCH_DIM_PROJECTED: return r.projected;
+    case ARCH_DIM_MIXED: return r.mixed;
+    case ARCH_DIM_STATE_HEADS: return r.heads;
+    case ARCH_DIM_STATE_HEADS_TWICE: return 2 * (uint64_t)r.heads;
+    case ARCH_DIM_STATE_VALUE: return r.value_size;
     case ARCH_DIM_DENSE: return h->dense_inner;
     }
     sl_panic("dimension %d is in no table", (int)dim);
@@ -207,15 +193,15 @@ static bool in_skipped_layer(const struct model_hparams *h, const char *name)
 }
 
 /* A tensor with the name of the row's. */
-static int locate(const struct arch *arch, const struct arch_row *row,
-                  const struct model_hparams *h, const struct model_tensor *t, uint32_t layer,
-                  struct arch_location *location, struct error *error)
+static int locate(const struct arch_row *row, const struct model_hparams *h,
+                  const struct model_tensor *t, uint32_t layer, struct arch_location *location,
+                  struct error *error)
 {
     bool expert = row->kind == ARCH_EXPERT, global = !expert && role_names[row->role].global;
     if (!global && layer >= h->layers)
         return error_set(error, ERR_BAD_INPUT, "tensor %s is beyond the last of %" PRIu32 " layers",
                          t->name, h->layers);
-    struct layer_parts parts = arch_layer_parts(arch, h, global ? 0 : layer);
+    struct layer_parts parts = arch_layer_parts(h, global ? 0 : layer);
     if (expert ? !ffn_has_experts((enum layer_ffn)parts.ffn)
                : !global && !arch_layer_has(parts, (enum dense_role)row->role))
         return error_set(error, ERR_BAD_INPUT,
@@ -237,7 +223,7 @@ int arch_locate_tensor(const struct arch *arch, const struct model_hparams *h,
         uint32_t layer = h->layers;
         if (name_matches(row->kind == ARCH_EXPERT ? row->key : role_name(arch, row->role), t->name,
                          &layer))
-            return locate(arch, row, h, t, layer, location, error);
+            return locate(row, h, t, layer, location, error);
     }
     *location = (struct arch_location){.unused = named(arch, ARCH_ROWS(UNUSED), t->name) != NULL};
     return location->unused ? 0 : reject_tensor(arch, t->name, error);

@@ -257,7 +257,7 @@ int index_derive(const struct arch *arch, const struct model_hparams *h,
     memset(d->dense_entry, 0xff, sizeof d->dense_entry); /* ENTRY_NONE */
     memset(d->expert_tensor, 0xff, sizeof d->expert_tensor);
     for (uint32_t layer = 0; layer < h->layers; layer++)
-        d->layer[layer] = arch_layer_parts(arch, h, layer);
+        d->layer[layer] = arch_layer_parts(h, layer);
     if (locate_tensors(arch, h, tensors, tensor_count, kind, d, error) ||
         check_complete(arch, h, kind, d, error) || check_scales(arch, h, d, error))
         return -1;

@@ -230,7 +230,7 @@ static inline uint32_t model_expert_precisions(const struct model_index *m, uint
 /* True if the layer has a router and experts. */
 static inline bool model_layer_has_experts(const struct model_index *m, uint32_t layer)
 {
-    return ffn_has_experts((enum layer_ffn)m->layer[layer].ffn);
+    return hparams_layer_has_experts(&m->hparams, layer);
 }
 
 /* The first layer with experts from `layer` on, then from the start; every model has one. */

@@ -197,6 +197,7 @@ int shape_finish(struct shape *s, struct error *error)
         h->layer_kind[l] = fmod(l + 1, s->full_every < 1 ? 1 : floor(s->full_every)) == 0
                                ? LAYER_FULL
                                : LAYER_WINDOW;
+    arch_set_parts(s->arch, h);
     h->tied_output = s->tied == 1;
     arch_derive_scaling(h);
     if (h->shared_inner == 0)

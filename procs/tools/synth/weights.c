@@ -163,7 +163,7 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
         t.filling = FILL_EMBEDDING;
     else if (row->role == DENSE_ROUTER)
         t.filling = FILL_ROUTER;
-    else if (row->role == DENSE_DELTA_A)
+    else if (ends_with(t.name, ".ssm_a"))
         t.filling = FILL_DECAYS;
     else if (ends_with(t.name, "norm.weight") || strstr(t.name, "_ffw_norm") ||
              row->role == DENSE_ROPE_FREQS || row->role == DENSE_ROUTER_SCALE ||
@@ -201,7 +201,7 @@ static void add_experts(struct weights *w, struct gguf_writer *out, const struct
 static void add_layer(struct weights *w, struct gguf_writer *out, uint32_t layer)
 {
     const struct shape *s = w->shape;
-    struct layer_parts parts = arch_layer_parts(s->arch, &s->h, layer);
+    struct layer_parts parts = arch_layer_parts(&s->h, layer);
     const struct arch_row *row;
     ARCH_EACH (row, s->arch, ARCH_ROWS(DENSE)) {
         enum dense_role role = (enum dense_role)row->role;

@@ -18,20 +18,15 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Projections of a row in recurrent layers. */
-static double recurrent_floats(const struct model_hparams *h)
-{
-    if (model_recurrent_layers(h) == 0)
-        return 0;
-    double channels = model_conv_channels(h);
-    return h->delta_inner > 0 ? channels + h->delta_inner + 2.0 * h->delta_v_heads : 3 * channels;
-}
-
 /* Copies of the convolutions' matrices; inputs before the sequence. */
 static double recurrent_fixed_floats(const struct model_hparams *h)
 {
-    double layers = model_recurrent_layers(h);
-    return layers > 0 ? (layers * h->conv_taps + 1) * model_conv_channels(h) : 0;
+    double floats = model_recurrent_max(h).channels;
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        struct layer_recurrent r = model_recurrent_of(h, layer);
+        floats += (double)r.taps * r.channels;
+    }
+    return floats;
 }
 
 /* At least those that the CPU needs alone, when a GPU is lost. */
@@ -60,11 +55,12 @@ static double row_bytes(const struct model_index *m)
     }
     if (h->gated_attention)
         q *= 3; /* with its gates, as they are projected */
-    if (model_recurrent_layers(h) > 0)
-        mix = larger(mix, h->delta_inner > 0 ? (double)h->delta_inner : hidden);
+    struct layer_recurrent recurrent = model_recurrent_max(h);
+    mix = larger(mix, recurrent.mixed);
     return (FORMS_BYTES + 8) * hidden + FORMS_BYTES * mix + 4 * (q + keys + values) +
            4.0 * LAYER_KIND__COUNT * model_rope_dims_max(h) + 4.0 * h->experts +
-           used * (4 * hidden + 24) + 8 * inner + 4 * recurrent_floats(h) + FORMS_BYTES * h->q_rank;
+           used * (4 * hidden + 24) + 8 * inner + 4.0 * recurrent.projected +
+           FORMS_BYTES * h->q_rank;
 }
 
 /* Activations of a chunk, logits, and the rows gathered by every thread, of further groups of threads one. */

@@ -179,7 +179,7 @@ static bool is_gqa4(const struct model_hparams *h)
     struct layer_attention first = model_attention_of(h, 0);
     if (first.kv_heads > 0)
         return first.heads / first.kv_heads >= 4;
-    return h->delta_size > 0 && h->heads / h->kv_heads >= 4;
+    return h->layer_mixer[0] == MIXER_DELTANET && h->heads / h->kv_heads >= 4;
 }
 
 static bool holds(enum when when, enum tensor_type base, const struct model_hparams *h,

@@ -219,7 +219,7 @@ static void check_memory(const struct pair *p)
 static uint64_t new_bytes(const struct pair *p, uint32_t rows)
 {
     const struct model_hparams *hp = &p->host.image.model->hparams;
-    uint64_t floats = model_recurrent_layers(hp) * model_state_floats(hp);
+    uint64_t floats = model_state_floats(hp, hp->layers);
     for (uint32_t i = 0; i < hp->layers; i++) {
         struct layer_attention a = model_attention_of(hp, i);
         floats +=

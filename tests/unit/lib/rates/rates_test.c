@@ -195,7 +195,7 @@ static void check_model(const char *arch, unsigned layers)
         bool recurrent = h->layer_kind[l] == LAYER_RECURRENT;
         ck_assert_uint_eq(cost_bytes_sum(&r.layer[l].expert), e->payload_bytes);
         ck_assert_uint_eq(r.layer[l].kv,
-                          recurrent ? model_state_floats(h) * sizeof(float)
+                          recurrent ? model_recurrent_of(h, l).floats * sizeof(float)
                                     : model_kv_bytes(h, l, KV_SIDE_KEYS, KV_TYPE_F16, 64) +
                                           model_kv_bytes(h, l, KV_SIDE_VALUES, KV_TYPE_F16, 64));
         ck_assert_uint_gt(cost_bytes_sum(&r.layer[l].dense), 0);

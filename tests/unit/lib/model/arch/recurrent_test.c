@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Architectures with recurrent layers: each key out of range and each tensor missing or misshapen is rejected with
- * the reason. */
+ * the reason; layers of several kinds. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,12 +99,71 @@ START_TEST(kinds_by_an_array)
 }
 END_TEST
 
+/* A model may have layers of several recurrent kinds: each has its own sizes, and states are in the order of layers. */
+START_TEST(two_kinds)
+{
+    static const uint8_t mixers[] = {MIXER_DELTANET, MIXER_SHORTCONV, MIXER_ATTENTION,
+                                     MIXER_DELTANET};
+    struct model_hparams h = {.layers = 4,
+                              .hidden = 24,
+                              .conv_taps = 3,
+                              .delta_size = 2,
+                              .delta_k_heads = 1,
+                              .delta_v_heads = 2,
+                              .delta_inner = 4};
+    for (uint32_t layer = 0; layer < h.layers; layer++) {
+        bool recurrent = mixers[layer] != MIXER_ATTENTION;
+        h.layer_mixer[layer] = mixers[layer];
+        h.layer_kind[layer] = recurrent ? LAYER_RECURRENT : LAYER_FULL;
+    }
+    struct layer_recurrent delta = model_recurrent_of(&h, 0), conv = model_recurrent_of(&h, 1);
+    struct layer_recurrent none = model_recurrent_of(&h, 2), max = model_recurrent_max(&h);
+    ck_assert_uint_eq(delta.channels, (2 * 1 + 2) * 2);
+    ck_assert_uint_eq(delta.floats, 2 * 8 + 2 * 2 * 2);
+    ck_assert_uint_eq(delta.projected, 8 + 4 + 2 * 2);
+    ck_assert_uint_eq(delta.mixed, 4);
+    ck_assert_uint_eq(conv.channels, 24);
+    ck_assert_uint_eq(conv.floats, 2 * 24);
+    ck_assert_uint_eq(conv.projected, 3 * 24);
+    ck_assert_uint_eq(conv.heads, 0);
+    ck_assert_uint_eq(none.floats + none.taps + none.channels, 0);
+    ck_assert_uint_eq(max.channels, 24);
+    ck_assert_uint_eq(max.heads, 2);
+    ck_assert_uint_eq(model_state_floats(&h, 1), delta.floats);
+    ck_assert_uint_eq(model_state_floats(&h, 3), delta.floats + conv.floats);
+    ck_assert_uint_eq(model_state_bytes(&h), (2 * delta.floats + conv.floats) * sizeof(float));
+}
+END_TEST
+
+/* A blob whose layers have other parts than the rows of its architecture give them. */
+START_TEST(forged_parts)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "lfm2moe", 2, false);
+    struct model_index *index = make_index(&m, &error);
+    ck_assert_msg(index, "%s", error.text);
+    uint8_t *const parts[] = {&index->hparams.layer_mixer[1], &index->hparams.layer_ffn[1],
+                              &index->hparams.layer_mixer[2], &index->hparams.layer_ffn[2]};
+    ck_assert_int_eq(model_index_check(index, index->bytes, &error), 0);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        *parts[i] ^= 1;
+        ck_assert_int_eq(model_index_check(index, index->bytes, &error), -1);
+        ck_assert_msg(strstr(error.text, "is of impossible parts"), "%s", error.text);
+        *parts[i] ^= 1;
+    }
+    free(index);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("arch.recurrent");
     TCase *t = tcase_create("recurrent");
     tcase_add_loop_test(t, bad_models_are_rejected, 0, ARRAY_LEN(edits));
     tcase_add_loop_test(t, kinds_by_an_array, 0, 2);
+    tcase_add_test(t, two_kinds);
+    tcase_add_test(t, forged_parts);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);

@@ -37,8 +37,10 @@ static void setup_of(const struct kind *k, uint32_t context)
                               .window = k->window,
                               .conv_taps = k->recurrent ? 4 : 0};
     h.layer_kind[1] = LAYER_WINDOW;
-    if (k->recurrent)
+    if (k->recurrent) {
         h.layer_kind[2] = LAYER_RECURRENT;
+        h.layer_mixer[2] = MIXER_SHORTCONV;
+    }
     rig_open(&h, context, k->chunk, k->checkpoints);
     ck_assert_uint_gt(w.shape.ring, 0);
     w.params.checkpoint_tokens = EVERY;

@@ -28,6 +28,7 @@ static void setup_of(uint32_t sequences, uint32_t states)
     struct kv_counts counts = {
         .sequences = sequences, .kept = 1, .checkpoints = states - sequences * KV_STATES_WORKING};
     shape.layer_kind[0] = shape.layer_kind[2] = LAYER_RECURRENT;
+    shape.layer_mixer[0] = shape.layer_mixer[2] = MIXER_DELTANET;
     rig_open_counts(&shape, CONTEXT, CHUNK, &counts);
     w.params.state_checkpoints = counts.checkpoints;
     w.params.checkpoint_tokens = EVERY;

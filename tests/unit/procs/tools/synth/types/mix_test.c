@@ -105,9 +105,10 @@ START_TEST(first_layer_without_heads)
     enum tensor_type one = mix_type(list.mix[0], false, &h, &v);
     ck_assert_int_ne(many, one);
     h.layer_kind[0] = LAYER_RECURRENT;
+    h.layer_mixer[0] = MIXER_SHORTCONV;
     h.kv_heads = 2;
     ck_assert_int_eq(mix_type(list.mix[0], false, &h, &v), one); /* key heads of each layer */
-    h.delta_size = 16;
+    h.layer_mixer[0] = MIXER_DELTANET;
     ck_assert_int_eq(mix_type(list.mix[0], false, &h, &v), many);
     h.kv_heads = 8;
     ck_assert_int_eq(mix_type(list.mix[0], false, &h, &v), one);
