@@ -13,7 +13,7 @@
  * Limits:    512 MiB of private memory, 30 s of CPU time. */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "config/option_error.h"
+#include "config/option_table.h"
 #include "lib/base/log.h"
 #include "lib/model/gguf/split.h"
 #include "lib/model/store/store.h"
@@ -43,37 +43,6 @@ struct inspect {
     const char *sandbox; /* parameter of the engine */
 };
 
-static const struct option long_options[] = {
-    {"segment-fd", required_argument, NULL, 's'},
-    {"model-fd", required_argument, NULL, 'm'},
-    {"plan", required_argument, NULL, 'p'},
-    {"log-format", required_argument, NULL, 'l'},
-    {"sandbox", required_argument, NULL, 'b'},
-    {"json", no_argument, NULL, 'j'},
-    {"tensors", no_argument, NULL, 't'},
-    {"raw", no_argument, NULL, 'r'},
-    {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},
-    {NULL, 0, NULL, 0},
-};
-
-static void usage(FILE *out)
-{
-    fprintf(out,
-            "usage: sluice inspect MODEL [--json] [--tensors] [--raw]\n"
-            "\n"
-            "Describes a model, a GGUF file (any part of a split one) or an expert store:\n"
-            "architecture, shapes, experts, precisions and stripes, and minimum memory.\n"
-            "\n"
-            "  --json           as one JSON object\n"
-            "  --tensors        list every tensor\n"
-            "  --raw            control characters in names go to a terminal unchanged\n"
-            "  --sandbox MODE   auto (default), require, or off: for debuggers (docs/sandbox.md)\n"
-            "\n"
-            "Exit status: 0 supported model, 1 failed, 2 not a supported model (one line on\n"
-            "stderr states why).\n");
-}
-
 static int descriptor(const char *text, struct error *error)
 {
     char *end;
@@ -83,39 +52,79 @@ static int descriptor(const char *text, struct error *error)
     return (int)value;
 }
 
-static int options_take(struct inspect *in, int argc, char **argv, struct error *error)
+static int take_segment(void *program, const char *value, struct error *error)
+{
+    struct inspect *in = program;
+    in->segment_fd = descriptor(value, error);
+    return in->segment_fd < 0 ? -1 : 0;
+}
+
+static int take_model_fd(void *program, const char *value, struct error *error)
+{
+    struct inspect *in = program;
+    in->model_fd = descriptor(value, error);
+    return in->model_fd < 0 ? -1 : 0;
+}
+
+static int take_sandbox(void *program, const char *value, struct error *error)
+{
+    struct inspect *in = program;
+    if (strcmp(value, "auto") != 0 && strcmp(value, "require") != 0 && strcmp(value, "off") != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--sandbox: '%.40s' is not one of auto, require, off", value);
+    in->sandbox = value;
+    return 0;
+}
+
+static int take_log_format(void *program, const char *value, struct error *error)
 {
     enum log_format format;
-    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
-        switch (option) {
-        case 's':
-            if ((in->segment_fd = descriptor(optarg, error)) < 0)
-                return -1;
-            break;
-        case 'm':
-            if ((in->model_fd = descriptor(optarg, error)) < 0)
-                return -1;
-            break;
-        case 'p': in->plan = optarg; break;
-        case 'l': /* from the supervisor */
-            if (log_format_parse(optarg, &format))
-                log_set_format(format);
-            break;
-        case 'b':
-            if (strcmp(optarg, "auto") != 0 && strcmp(optarg, "require") != 0 &&
-                strcmp(optarg, "off") != 0)
-                return error_set(error, ERR_BAD_INPUT,
-                                 "--sandbox: '%.40s' is not one of auto, require, off", optarg);
-            in->sandbox = optarg;
-            break;
-        case 'j': in->json = true; break;
-        case 't': in->tensors = true; break;
-        case 'r': in->raw = true; break;
-        case 'h': usage(stdout); exit(0);
-        case 'v': printf("sluice %s\n", SLUICE_VERSION); exit(0);
-        default: return option_error("inspect", option, argv, long_options, false, NULL, error);
-        }
-    }
+    (void)program, (void)error;
+    if (log_format_parse(value, &format))
+        log_set_format(format);
+    return 0;
+}
+
+static int print_version(void *program, const char *value, struct error *error)
+{
+    (void)program, (void)value, (void)error;
+    printf("sluice %s\n", SLUICE_VERSION);
+    exit(0);
+}
+
+static const struct option_row rows[] = {
+    {0, "json", NULL, OPTION_FLAG(struct inspect, json), "as one JSON object"},
+    {0, "tensors", NULL, OPTION_FLAG(struct inspect, tensors), "list every tensor"},
+    {0, "raw", NULL, OPTION_FLAG(struct inspect, raw),
+     "control characters in names go to a terminal unchanged"},
+    {0, "sandbox", "MODE", OPTION_CALL(take_sandbox),
+     "auto (default), require, or off: for debuggers (docs/sandbox.md)"},
+    /* from the supervisor */
+    {0, "segment-fd", "N", OPTION_CALL(take_segment), NULL},
+    {0, "model-fd", "N", OPTION_CALL(take_model_fd), NULL},
+    {0, "plan", "FILE", OPTION_TEXT(struct inspect, plan), NULL},
+    {0, "log-format", "FORMAT", OPTION_CALL(take_log_format), NULL},
+    {0, "version", NULL, OPTION_CALL(print_version), NULL},
+};
+
+static const struct option_table options = {
+    .command = "inspect",
+    .before = "usage: sluice inspect MODEL [--json] [--tensors] [--raw]\n"
+              "\n"
+              "Describes a model, a GGUF file (any part of a split one) or an expert store:\n"
+              "architecture, shapes, experts, precisions and stripes, and minimum memory.\n"
+              "\n",
+    OPTION_ROWS(rows),
+    .column = 19,
+    .after = "\n"
+             "Exit status: 0 supported model, 1 failed, 2 not a supported model (one line on\n"
+             "stderr states why).\n",
+};
+
+static int options_take(struct inspect *in, int argc, char **argv, struct error *error)
+{
+    if (options_read(&options, in, argc, argv, error) != 0)
+        return -1;
     if (optind + 1 != argc)
         return error_set(error, ERR_BAD_INPUT,
                          "exactly one model must be given; see 'sluice inspect --help'");
